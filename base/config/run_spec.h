@@ -1,0 +1,149 @@
+// The run file: what a user wants trained, and how. Parsed and checked by the same code in the CLI
+// (before it dials) and in the coordinator. docs/FORMATS.md has the keys.
+//
+// Thread-safe (plain data and pure functions). Errors: ParseRunSpec reports *all* errors of a file,
+// one per line as "file:line:column: what was expected, what came, what to do".
+#ifndef LONGHAUL_BASE_CONFIG_RUN_SPEC_H_
+#define LONGHAUL_BASE_CONFIG_RUN_SPEC_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+
+namespace longhaul {
+
+enum class ComputeDtype : uint8_t { kFp32, kBf16 };                   // "fp32", "bf16" (autocast)
+enum class ScheduleKind : uint8_t { kLinkAware, kOneFOneB, kGpipe };  // "link-aware" "1f1b" "gpipe"
+enum class TransportKind : uint8_t { kUcx };                          // "ucx"
+
+std::string_view ToString(ComputeDtype dtype);
+std::string_view ToString(ScheduleKind kind);
+std::string_view ToString(TransportKind kind);
+
+struct ModelSpec {
+  std::string family = "gpt";
+  uint32_t layers = 0;   // required
+  uint32_t hidden = 0;   // required; channels of a boundary tensor
+  uint32_t heads = 0;    // required; divides hidden
+  uint32_t context = 0;  // required; tokens of a sequence
+  bool tied = false;     // embedding = head; with `stages: 1` only
+};
+
+struct DataSpec {
+  std::vector<std::string> text;  // required; globs, relative to the run file's folder
+  std::string tokenizer = "bytes";
+  uint64_t seed = 1;
+};
+
+struct ValidationSpec {
+  double share = 0.05;    // of the text's end
+  uint32_t every = 50;    // steps; 0 = never
+  uint32_t samples = 64;  // sequences
+};
+
+struct OptimizerSpec {
+  std::string kind = "adamw";
+  double lr = 3e-4;
+  double beta1 = 0.9, beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;  // on matrices only
+  double clip_norm = 1.0;     // global; 0 = no clipping
+};
+
+struct LrScheduleSpec {
+  std::string kind = "cosine";  // or "constant"
+  uint64_t warmup = 0;          // steps
+  double final_ratio = 0.1;     // of lr, at the last step
+};
+
+struct TrainSpec {
+  uint64_t steps = 0;            // required
+  uint32_t microbatches = 0;     // required; per step
+  uint32_t microbatch_size = 1;  // sequences
+  ComputeDtype dtype = ComputeDtype::kFp32;
+  uint64_t seed = 1;
+  OptimizerSpec optimizer;
+  LrScheduleSpec schedule;
+};
+
+struct PipelineSpec {
+  std::optional<uint32_t> stages;  // nullopt = "auto": as many as connected workers, at most layers
+  ScheduleKind schedule = ScheduleKind::kLinkAware;
+  bool recompute = false;
+  uint32_t threads_per_stage = 1;
+  std::optional<uint32_t>
+      depth;  // microbatches in flight of every stage; nullopt = "auto": the plan's
+};
+
+struct CodecPair {
+  std::string forward = "tah";
+  std::string backward = "fixed:bits=4,rounding=stochastic";
+  friend bool operator==(const CodecPair&, const CodecPair&) = default;
+};
+
+struct LinksSpec {
+  CodecPair codecs;
+  // Exceptions: the codecs of what the named worker sends.
+  std::vector<std::pair<std::string, CodecPair>> by_worker;
+};
+
+struct CheckpointSpec {
+  uint64_t every = 50;  // steps; 0 = only at the end and at `stop`
+  uint32_t keep = 2;
+};
+
+struct RunSpec {
+  std::string name;  // required; [a-z0-9-], 1..40 characters
+  ModelSpec model;
+  DataSpec data;
+  ValidationSpec validation;
+  TrainSpec train;
+  PipelineSpec pipeline;
+  TransportKind transport = TransportKind::kUcx;
+  LinksSpec links;
+  CheckpointSpec checkpoint;
+  absl::Duration peer_timeout = absl::Seconds(10);
+
+  uint64_t TokensPerStep() const {
+    return uint64_t{train.microbatches} * train.microbatch_size * model.context;
+  }
+};
+
+// Says whether a codec string is one ("none", "tah:p=0.8"); the codec registry's ParseCodec fits.
+// base knows no codec, so the caller hands this in.
+using CodecCheck = std::function<Status(std::string_view codec)>;
+
+struct ParsedRunSpec {
+  RunSpec spec;
+  std::vector<std::string> warnings;
+};
+
+// Parses `yaml` (the text of the file called `file_name` in messages) and applies `overrides`
+// ("train.steps=20", the CLI's --set) on top. All errors at once in one kInvalidArgument message, a
+// line each. Does not look at data files.
+StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name,
+                               const std::vector<std::string>& overrides,
+                               const CodecCheck& check_codec);
+
+// The run file with every default written out; ParseRunSpec of it gives an equal spec.
+// `longhaul plan --show-config` prints it and the control plane carries it.
+std::string ToYaml(const RunSpec& spec);
+
+// The files that the spec's globs match, sorted and without doubles, each glob relative to
+// `folder`. kInvalidArgument naming every glob that matches nothing and every file that cannot be
+// read.
+StatusOr<std::vector<std::string>> ExpandDataFiles(const RunSpec& spec, const std::string& folder);
+
+// Checks that need the size of the data: enough tokens for a training window of `context` + 1 and,
+// where validation is on, for one validation window. All errors at once.
+Status CheckDataSize(const RunSpec& spec, uint64_t tokens);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_BASE_CONFIG_RUN_SPEC_H_

@@ -1,0 +1,51 @@
+// Files: whole reads, atomic writes, read-only mappings.
+#ifndef LONGHAUL_BASE_FILE_H_
+#define LONGHAUL_BASE_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace longhaul {
+
+// The whole file. kResourceExhausted if it is larger than `limit_bytes`.
+StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit_bytes = 1ull << 30);
+
+// Writes `path` so that a reader, also after a crash, sees the old contents or the new ones whole:
+// a temporary name beside it, fsync, rename, fsync of the folder. `mode` as in open(2).
+Status WriteFileAtomic(const std::string& path, std::string_view contents, unsigned mode = 0644);
+
+// Makes the folder and its parents; OK where it exists.
+Status MakeDirectories(const std::string& path);
+
+// fsync of a file or folder by name.
+Status SyncPath(const std::string& path);
+
+// A read-only memory mapping, valid for the life of the object. Move-only. An empty file maps to
+// an empty span.
+class MappedFile {
+ public:
+  static StatusOr<MappedFile> Open(const std::string& path);
+  MappedFile() = default;
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  std::span<const std::byte> bytes_;
+};
+
+// 128 random bits from the kernel as UUID text (version 4).
+std::string RandomUuid();
+// `count` random bytes from the kernel.
+std::string RandomBytes(size_t count);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_BASE_FILE_H_

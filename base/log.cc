@@ -1,0 +1,63 @@
+#include "base/log.h"
+
+#include <fmt/core.h>
+#include <spdlog/details/null_mutex.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace longhaul {
+namespace {
+
+class TapSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  void Set(std::function<void(std::string_view, std::string_view)> tap) {
+    const std::lock_guard lock(mutex_);
+    tap_ = std::move(tap);
+  }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    if (!tap_) return;
+    const auto level = spdlog::level::to_string_view(message.level);
+    tap_(std::string_view(level.data(), level.size()),
+         std::string_view(message.payload.data(), message.payload.size()));
+  }
+  void flush_() override {}
+
+ private:
+  std::function<void(std::string_view, std::string_view)> tap_;
+};
+
+std::shared_ptr<TapSink> Tap() {
+  static const auto tap = std::make_shared<TapSink>();
+  return tap;
+}
+
+}  // namespace
+
+Status InitLogging(const std::string& level) {
+  const auto parsed = spdlog::level::from_str(level);
+  if (parsed == spdlog::level::off && level != "off") {
+    return absl::InvalidArgumentError(
+        fmt::format("log level: expected trace, debug, info, warn, error or off; got '{}'", level));
+  }
+  auto terminal = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+  auto logger = std::make_shared<spdlog::logger>(
+      "longhaul", spdlog::sinks_init_list{std::move(terminal), Tap()});
+  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v");
+  logger->set_level(parsed);
+  logger->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(std::move(logger));
+  return absl::OkStatus();
+}
+
+void SetLogTap(std::function<void(std::string_view, std::string_view)> sink) {
+  Tap()->Set(std::move(sink));
+}
+
+}  // namespace longhaul

@@ -1,0 +1,22 @@
+#include "base/status.h"
+
+#include <fmt/core.h>
+
+#include <string>
+
+namespace longhaul {
+
+Status Annotate(const Status& status, std::string_view context) {
+  if (status.ok()) return status;
+  return Status(status.code(), fmt::format("{}: {}", context, Message(status)));
+}
+
+Status FromException(std::string_view what, const std::exception& error) {
+  return absl::InternalError(fmt::format("{}: {}", what, error.what()));
+}
+
+Status FromErrno(std::string_view what, int error_number) {
+  return absl::ErrnoToStatus(error_number, std::string(what));
+}
+
+}  // namespace longhaul

@@ -1,0 +1,60 @@
+// absl::Status is how modules of this project report errors to each other; exceptions of libraries
+// are converted where they enter (FromException). Codes tell the caller what may be done:
+//
+//   kUnavailable         retry this call
+//   kAborted             the epoch is over; restart above
+//   kFailedPrecondition  a person has to act
+//   kInvalidArgument     bad configuration or bad bytes
+//   kDataLoss            a checksum does not match
+//   kResourceExhausted   a limit was reached; the message names it
+//   kCancelled           the object was closed while the call was waiting
+//
+// A message says what was expected, what came, and what to do.
+#ifndef LONGHAUL_BASE_STATUS_H_
+#define LONGHAUL_BASE_STATUS_H_
+
+#include <exception>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace longhaul {
+
+using absl::Status;
+using absl::StatusOr;
+
+// The message. Debian builds Abseil so that absl::string_view is a type of its own, which neither
+// fmt nor std::string_view know; so the project formats text with fmt and reads messages with this.
+inline std::string_view Message(const Status& status) {
+  return {status.message().data(), status.message().size()};
+}
+
+// The same code, with "<context>: " before the message. OK stays OK.
+Status Annotate(const Status& status, std::string_view context);
+
+// kInternal "<what>: <exception's message>".
+Status FromException(std::string_view what, const std::exception& error);
+
+// kUnavailable/kNotFound/... by errno, "<what>: <strerror>".
+Status FromErrno(std::string_view what, int error_number);
+
+}  // namespace longhaul
+
+#define LH_RETURN_IF_ERROR(expression)                                              \
+  do {                                                                              \
+    if (::absl::Status lh_status = (expression); !lh_status.ok()) return lh_status; \
+  } while (false)
+
+#define LH_CONCAT_INNER(a, b) a##b
+#define LH_CONCAT(a, b) LH_CONCAT_INNER(a, b)
+// LH_ASSIGN_OR_RETURN(auto file, ReadFile(path));
+#define LH_ASSIGN_OR_RETURN(declaration, expression) \
+  LH_ASSIGN_OR_RETURN_INNER(LH_CONCAT(lh_status_or_, __LINE__), declaration, expression)
+#define LH_ASSIGN_OR_RETURN_INNER(variable, declaration, expression) \
+  auto variable = (expression);                                      \
+  if (!variable.ok()) return std::move(variable).status();           \
+  declaration = *std::move(variable)
+
+#endif  // LONGHAUL_BASE_STATUS_H_

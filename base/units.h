@@ -1,0 +1,28 @@
+// Quantities as people write them: "100mbit", "2GiB", "20ms". Errors are kInvalidArgument and list
+// the units.
+#ifndef LONGHAUL_BASE_UNITS_H_
+#define LONGHAUL_BASE_UNITS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+
+namespace longhaul {
+
+// "10mbit", "1gbit", "500kbit", "8bit": bits per second, decimal multiples, as tc(8) has them.
+StatusOr<uint64_t> ParseBitsPerSecond(std::string_view text);
+// "64KiB", "2GiB", "10MB", "512": bytes.
+StatusOr<uint64_t> ParseBytes(std::string_view text);
+// "20ms", "1.5s", "2m", "1h"; a bare "0" is zero.
+StatusOr<absl::Duration> ParseDuration(std::string_view text);
+
+std::string FormatBitsPerSecond(double bits_per_second);  // "9.56 Mbit/s"
+std::string FormatBytes(double bytes);                    // "36.1 KB" (decimal)
+std::string FormatDuration(absl::Duration duration);      // "2m05s", "1.35 s", "42 ms"
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_BASE_UNITS_H_

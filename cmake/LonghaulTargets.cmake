@@ -1,0 +1,75 @@
+# How every target of this project is compiled, and the three functions that make one.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
+
+add_library(longhaul_compile_options INTERFACE)
+# -ffp-contract=off: a fused multiply-add would make results depend on the compiler and on the
+# instruction set; the codecs promise the same bytes everywhere (docs/FORMATS.md).
+target_compile_options(longhaul_compile_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
+    -Wimplicit-fallthrough -Werror=unused-result -ffp-contract=off>)
+target_include_directories(longhaul_compile_options INTERFACE "${PROJECT_SOURCE_DIR}")
+
+if(LONGHAUL_SANITIZE)
+  add_compile_options(-fsanitize=${LONGHAUL_SANITIZE} -fno-omit-frame-pointer -g1)
+  if(LONGHAUL_SANITIZE MATCHES "undefined")
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+  add_link_options(-fsanitize=${LONGHAUL_SANITIZE})
+endif()
+if(LONGHAUL_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
+# lh_library(NAME SRCS a.cc... DEPS targets...): a static library of one folder.
+function(lh_library name)
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  if(ARG_SRCS)
+    add_library(${name} STATIC ${ARG_SRCS})
+    target_link_libraries(${name} PUBLIC longhaul_compile_options ${ARG_DEPS})
+  else()
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE longhaul_compile_options ${ARG_DEPS})
+  endif()
+endfunction()
+
+# lh_binary(NAME SRCS a.cc... DEPS targets...): a program.
+function(lh_binary name)
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SRCS})
+  target_link_libraries(${name} PRIVATE longhaul_compile_options ${ARG_DEPS})
+endfunction()
+
+# lh_test(NAME SRCS a.cc... DEPS targets... [LABELS l...] [TIMEOUT seconds]): a GoogleTest program,
+# one ctest entry. Labels: unit (default; also run under the sanitizers), multiprocess, netns, bench.
+function(lh_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  add_executable(${name} ${ARG_SRCS})
+  target_link_libraries(${name} PRIVATE longhaul_compile_options ${ARG_DEPS} GTest::gmock_main)
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+# lh_fuzzer(NAME SRCS x_fuzz.cc DEPS targets...): built only with LONGHAUL_FUZZ.
+function(lh_fuzzer name)
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  if(LONGHAUL_FUZZ)
+    add_executable(${name} ${ARG_SRCS})
+    target_link_libraries(${name} PRIVATE longhaul_compile_options ${ARG_DEPS})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    set_property(GLOBAL APPEND PROPERTY LONGHAUL_FUZZERS ${name})
+  endif()
+endfunction()

@@ -1,0 +1,98 @@
+// What all codecs share: a tensor in, bytes out, and back.
+//
+//   auto codec = ParseCodec("tah:p=0.8");                       // registry.h
+//   std::vector<std::byte> blob(codec->MaxEncodedBytes(shape)),
+//   scratch(codec->WorkspaceBytes(shape)); EncodeResult result;
+//   LH_RETURN_IF_ERROR(codec->Encode(view, context, scratch, blob, &result));
+//   blob.resize(result.bytes);
+//
+// Threads: a Codec is immutable; all methods may run on any thread at once, each call with a
+// workspace and an output of its own. No method allocates unless it fails, none throws.
+// Errors: kInvalidArgument for wrong sizes, null or misaligned pointers and bytes that are not a
+// blob of this codec; kUnimplemented for a blob of an unknown version. Bytes given to Decode may be
+// hostile.
+#ifndef LONGHAUL_CODEC_CODEC_H_
+#define LONGHAUL_CODEC_CODEC_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/ids.h"
+#include "base/status.h"
+
+namespace longhaul::codec {
+
+enum class Dtype : uint8_t { kF32 = 1, kF16 = 2, kBf16 = 3 };
+size_t BytesPerElement(Dtype dtype);
+std::string_view ToString(Dtype dtype);
+
+// (samples, tokens, channels), channels contiguous, no gaps. A zero in any place: an empty tensor.
+struct Shape {
+  uint32_t samples = 0, tokens = 0, channels = 0;
+  uint64_t elements() const { return uint64_t{samples} * tokens * channels; }
+  friend bool operator==(const Shape&, const Shape&) = default;
+};
+
+// Not owned. `data` is aligned to its element.
+struct TensorView {
+  const void* data = nullptr;
+  Dtype dtype = Dtype::kF32;
+  Shape shape;
+  size_t size_bytes() const { return shape.elements() * BytesPerElement(dtype); }
+};
+struct MutableTensorView {
+  void* data = nullptr;
+  Dtype dtype = Dtype::kF32;
+  Shape shape;
+  size_t size_bytes() const { return shape.elements() * BytesPerElement(dtype); }
+};
+
+// Which tensor of a run this is. Stochastic rounding is keyed by it (tah, fixed), and codecs with
+// state find their state by it (sample_ids). Two tensors of a run never share a context.
+struct Context {
+  uint64_t seed = 0;
+  Step step{0};
+  uint32_t replica = 0;
+  Boundary boundary{0};
+  Direction direction = Direction::kForward;
+  Microbatch microbatch{0};
+  // Global sample numbers, one per sample of the tensor, or empty. Not owned.
+  std::span<const uint64_t> sample_ids;
+};
+
+struct EncodeResult {
+  size_t bytes = 0;              // written to `out`
+  uint64_t nonfinite_tiles = 0;  // tiles (elements for the tile-less codecs) with NaN or Inf
+};
+
+class Codec {
+ public:
+  virtual ~Codec() = default;
+
+  // The canonical codec string with every parameter:
+  // "tah:p=0.8,tile=64,alloc=64,tau=2,rounding=nearest".
+  virtual const std::string& name() const = 0;
+
+  // Bytes that `out` of Encode must have. When fixed_size(), exactly what every Encode writes.
+  virtual size_t MaxEncodedBytes(const Shape& shape) const = 0;
+  virtual bool fixed_size() const = 0;
+  // Scratch that Encode and Decode need; aligned to 64 bytes by the caller.
+  virtual size_t WorkspaceBytes(const Shape& shape) const = 0;
+
+  // Writes a self-describing blob (blob.h) at the start of `out`.
+  virtual Status Encode(const TensorView& in, const Context& context,
+                        std::span<std::byte> workspace, std::span<std::byte> out,
+                        EncodeResult* result) const = 0;
+
+  // `blob` is exactly one blob. `out` has the blob's shape; its dtype may be any.
+  virtual Status Decode(std::span<const std::byte> blob, const Context& context,
+                        std::span<std::byte> workspace, const MutableTensorView& out) const = 0;
+};
+
+}  // namespace longhaul::codec
+
+#endif  // LONGHAUL_CODEC_CODEC_H_

@@ -1,0 +1,31 @@
+// Codec strings: "none", "fixed:bits=6", "tah:p=0.8,tile=64". The same everywhere: run files, CLI,
+// tools.
+#ifndef LONGHAUL_CODEC_REGISTRY_H_
+#define LONGHAUL_CODEC_REGISTRY_H_
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "codec/codec.h"
+
+namespace longhaul::codec {
+
+// kInvalidArgument for an unknown codec (naming the nearest and all known ones) or a parameter that
+// is unknown or out of range (naming the codec's parameters with their ranges and defaults).
+StatusOr<std::unique_ptr<const Codec>> ParseCodec(std::string_view text);
+
+// OK when ParseCodec would be. Fits base's CodecCheck.
+Status CheckCodec(std::string_view text);
+
+// The codec that wrote `blob`, by its header: what `longhaul-codec decode` needs.
+StatusOr<std::unique_ptr<const Codec>> CodecOfBlob(std::span<const std::byte> blob);
+
+// "tah: p=0..1 (0.8), tile=32|64|128 (64), ...", a line per codec; for --help and messages.
+std::string DescribeCodecs();
+
+}  // namespace longhaul::codec
+
+#endif  // LONGHAUL_CODEC_REGISTRY_H_

@@ -1,0 +1,54 @@
+// Which worker holds which layers, how deep each stage may run, and what that will take. Pure.
+#ifndef LONGHAUL_COORDINATOR_PLANNER_PLANNER_H_
+#define LONGHAUL_COORDINATOR_PLANNER_PLANNER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/config/run_spec.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "longhaul/v1/plan.pb.h"
+#include "longhaul/v1/worker.pb.h"
+
+namespace longhaul::coordinator {
+
+struct CandidateWorker {
+  WorkerId id;
+  Incarnation incarnation;
+  std::string name;
+  uint64_t memory_bytes = 0;
+  std::vector<std::string> data_addresses;
+  v1::LayerTimes times;
+  double egress_bits_per_second = 0, ingress_bits_per_second = 0;  // 0: unknown
+};
+
+struct PlanRequest {
+  RunId run;
+  Epoch epoch;
+  RunSpec spec;
+  v1::DataSet data;
+  std::vector<CandidateWorker> workers;  // in pipeline order; as many as stages
+  // On resume: the split that wrote the checkpoint, kept as it is (worker by id).
+  std::optional<v1::CheckpointManifest> resume;
+};
+
+// Memory that one stage needs: parameters, gradients, two moments, a snapshot, `depth` microbatches
+// of activations, buffers.
+uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
+                          bool last, uint32_t depth);
+
+// Contiguous layers balanced by measured times (exact: dynamic programming over the slowest stage),
+// depth = min(microbatches, what memory allows), codecs by link, prediction by the simulator, and a
+// paragraph that names the bottleneck. kFailedPrecondition where a stage does not fit, with bytes
+// needed and available; kInvalidArgument for more stages than layers.
+StatusOr<v1::Plan> MakePlan(const PlanRequest& request);
+
+// How many stages a run gets from so many connected workers; nullopt: not enough yet.
+std::optional<uint32_t> StageCount(const RunSpec& spec, uint32_t free_workers);
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_PLANNER_PLANNER_H_

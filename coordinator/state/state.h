@@ -1,0 +1,209 @@
+// The coordinator's logic: a pure state machine. tick(events, now) -> store writes, commands,
+// replies.
+//
+// No I/O, no threads, no clock, no randomness of its own (ids and secrets come in with the events).
+// Nothing that a worker or user sends makes it crash: what does not fit is refused or dropped and
+// counted. invariants() runs at the end of every tick in all builds. The shell (coordinator/rpc)
+// does the I/O: it writes `writes` in one transaction *before* it carries out `commands`, in order.
+//
+//   queued -> planning -> preparing -> running -> finishing -> done
+//      any of them -> failed(reason) | stopped;   recovering is reserved for automatic recovery
+//
+// The transitions are one table (transitions.h); `longhaul-coordinator --dump-states` draws it.
+#ifndef LONGHAUL_COORDINATOR_STATE_STATE_H_
+#define LONGHAUL_COORDINATOR_STATE_STATE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/config/run_spec.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "longhaul/v1/control.pb.h"
+#include "longhaul/v1/plan.pb.h"
+#include "longhaul/v1/worker.pb.h"
+
+namespace longhaul::coordinator {
+
+// One gRPC stream of a worker. Never reused.
+using SessionId = Strong<struct SessionIdTag, uint64_t>;
+// One call of the CLI that waits for a Reply. Never reused.
+using RequestId = Strong<struct RequestIdTag, uint64_t>;
+
+enum class RunState : uint8_t {
+  kQueued,
+  kPlanning,
+  kPreparing,
+  kRunning,
+  kFinishing,
+  kDone,
+  kStopped,
+  kFailed,
+  kRecovering,
+};
+std::string_view ToString(RunState state);
+bool HasEnded(RunState state);  // done, stopped, failed
+
+// ---- In ---------------------------------------------------------------------------
+
+namespace event {
+struct WorkerJoined {
+  SessionId session;
+  v1::Hello hello;
+};
+struct WorkerSaid {
+  SessionId session;
+  v1::WorkerMessage message;
+};
+struct WorkerLeft {
+  SessionId session;
+  std::string why;
+};
+// The request was validated by the shell with ParseRunSpec; its data blobs are there.
+struct Submitted {
+  RequestId request;
+  RunSpec spec;
+  v1::SubmitRequest submit;
+  RunId new_id;             // used when it makes a new run
+  std::string link_secret;  // 32 random bytes
+};
+// As Submitted, but only plans and replies.
+struct PlanAsked {
+  RequestId request;
+  RunSpec spec;
+  v1::SubmitRequest submit;
+  RunId new_id;
+};
+struct StopAsked {
+  RequestId request;
+  std::string run;
+  bool now;
+};
+// Answer to command::PrepareData.
+struct DataPrepared {
+  RunId run;
+  StatusOr<v1::DataSet> data;
+};
+}  // namespace event
+
+using Event =
+    std::variant<event::WorkerJoined, event::WorkerSaid, event::WorkerLeft, event::Submitted,
+                 event::PlanAsked, event::StopAsked, event::DataPrepared>;
+
+// ---- Out --------------------------------------------------------------------------
+
+// What the store keeps of a run: everything that a restarted coordinator needs.
+struct RunRecord {
+  RunId id;
+  RunSpec spec;
+  std::vector<v1::DataFile> data_files;
+  RunState state = RunState::kQueued;
+  std::string reason;
+  Epoch epoch;  // newest that was ever assigned
+  std::string link_secret;
+  std::optional<v1::DataSet> data;
+  std::optional<v1::Plan> plan;                     // of `epoch`
+  std::vector<v1::CheckpointManifest> checkpoints;  // committed, oldest first
+  uint64_t step = 0;                                // last finished by all stages
+  int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
+};
+
+namespace write {
+struct Run {
+  RunRecord record;
+};
+struct LogEvent {
+  v1::Event event;
+};  // sequence is given by the state
+struct StepDone {
+  RunId run;
+  v1::StepRecord step;
+};
+struct WorkerLog {
+  RunId run;
+  std::string worker_name;
+  v1::LogLine line;
+};
+}  // namespace write
+using Write = std::variant<write::Run, write::LogEvent, write::StepDone, write::WorkerLog>;
+
+namespace command {
+struct ToWorker {
+  SessionId session;
+  v1::WorkerCommand message;
+};
+// Ends the stream after what was sent before.
+struct CloseSession {
+  SessionId session;
+  std::string why;
+};
+// Tokenize; answer with DataPrepared. Doing it twice gives the same file.
+struct PrepareData {
+  RunId run;
+  std::vector<v1::DataFile> files;
+  std::string tokenizer;
+  double validation_share;
+};
+struct ReplySubmit {
+  RequestId request;
+  StatusOr<v1::SubmitReply> reply;
+};
+struct ReplyPlan {
+  RequestId request;
+  StatusOr<v1::PlanReply> reply;
+};
+struct ReplyStop {
+  RequestId request;
+  StatusOr<v1::StopReply> reply;
+};
+}  // namespace command
+using Command = std::variant<command::ToWorker, command::CloseSession, command::PrepareData,
+                             command::ReplySubmit, command::ReplyPlan, command::ReplyStop>;
+
+struct TickResult {
+  std::vector<Write> writes;
+  std::vector<Command> commands;
+  // When tick must be called again though nothing happened.
+  std::optional<MonoTime> wake_at;
+};
+
+struct StateOptions {
+  absl::Duration heartbeat_interval = absl::Seconds(1);
+  // Silence of a session after which its worker counts as lost. A closed stream counts at once.
+  absl::Duration session_timeout = absl::Seconds(10);
+  // After a start with unfinished runs: how long to wait for their workers to come back.
+  absl::Duration reattach_timeout = absl::Seconds(60);
+  std::string version;
+};
+
+class State {
+ public:
+  // `stored` and `next_event_sequence` as the store has them.
+  State(const StateOptions& options, std::vector<RunRecord> stored, uint64_t next_event_sequence,
+        MonoTime now);
+  ~State();
+
+  // `unix_ms`: the wall clock, for records only; may jump.
+  TickResult Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms);
+
+  // For the shell's queries, between ticks.
+  std::vector<v1::RunStatus> Runs() const;  // newest first, without plans
+  StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const;
+  std::vector<v1::WorkerStatus> Workers(MonoTime now) const;
+  // Grows with every change of any run.
+  uint64_t sequence() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_STATE_H_

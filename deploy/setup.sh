@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# Brings a fresh Debian 12 or Ubuntu 24.04 machine to the point where longhaul builds:
+# packages of the distribution, and LibTorch from PyPI into this checkout (.deps/).
+# Run it as often as you like: what is there already is left alone, and when nothing
+# is missing it needs neither root nor a network.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() {
+  cat <<'USAGE'
+usage: deploy/setup.sh [--cuda-toolkit] [--dev]
+
+  --cuda-toolkit  also bring nvcc 13.0 from PyPI into .deps/, for a machine that has none
+  --dev           also install what only `tests/run.sh --full` and contributors use:
+                  clang, clang-tidy, clang-format, libFuzzer
+
+Without options: the distribution's packages, and LibTorch (its CPU part alone where
+there is no NVIDIA GPU) into .deps/.
+USAGE
+}
+
+want_cuda_toolkit=0
+want_dev=0
+for arg in "$@"; do
+  case "$arg" in
+    --cuda-toolkit) want_cuda_toolkit=1 ;;
+    --dev) want_dev=1 ;;
+    -h | --help) usage; exit 0 ;;
+    *) echo "setup.sh: unknown option '$arg'" >&2; usage >&2; exit 2 ;;
+  esac
+done
+
+readonly TORCH_VERSION=2.11.0
+readonly CUDA_VERSION='13.0.*'
+readonly VENV=.deps/venv
+
+say() { printf 'setup: %s\n' "$*"; }
+die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+[ "$(uname -m)" = x86_64 ] || die "longhaul builds on x86_64; this machine is $(uname -m)."
+[ -r /etc/os-release ] || die "expected Debian 12 or Ubuntu 24.04; /etc/os-release is missing."
+# shellcheck disable=SC1091
+. /etc/os-release
+case "${ID:-} ${VERSION_ID:-}" in
+  "debian 12" | "debian 13" | "ubuntu 24.04") ;;
+  *) say "note: written for Debian 12 and Ubuntu 24.04; this is ${PRETTY_NAME:-unknown}." ;;
+esac
+
+# --- Packages of the distribution ------------------------------------------------
+packages=(
+  g++ cmake ninja-build pkg-config git ca-certificates          # build
+  python3 python3-venv                                          # brings LibTorch
+  libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev  # control plane
+  libucx-dev ucx-utils                                          # data plane
+  libabsl-dev libyaml-cpp-dev libspdlog-dev libfmt-dev libcli11-dev nlohmann-json3-dev
+  libsqlite3-dev libssl-dev libxxhash-dev
+  libgtest-dev libgmock-dev libbenchmark-dev
+  iproute2 procps                                               # namespaces, tc
+)
+if [ "$want_dev" = 1 ]; then
+  case "${VERSION_ID:-}" in
+    24.04) fuzzer=libclang-rt-18-dev ;;
+    13) fuzzer=libclang-rt-19-dev ;;
+    *) fuzzer=libclang-rt-14-dev ;;
+  esac
+  packages+=(clang clang-tidy clang-format "$fuzzer")
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] ||
+    missing+=("$package")
+done
+if [ ${#missing[@]} -eq 0 ]; then
+  say "packages: all ${#packages[@]} are installed."
+else
+  as_root=()
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null ||
+      die "${#missing[@]} packages are missing and there is neither root nor sudo. As root: apt-get install ${missing[*]}"
+    as_root=(sudo)
+  fi
+  say "packages: installing ${#missing[@]} that the build links against: ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+# --- LibTorch ------------------------------------------------------------------
+# The wheel has headers and libraries. A machine without a GPU needs of NVIDIA's packages
+# only the two libraries that libtorch_cpu.so itself is linked with.
+python=/usr/bin/python3
+[ -x "$python" ] || python=python3
+has_gpu=0
+if command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; then has_gpu=1; fi
+
+stamp=.deps/torch.stamp
+wanted="torch $TORCH_VERSION gpu=$has_gpu"
+if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
+  say "LibTorch: $TORCH_VERSION is in .deps/."
+else
+  mkdir -p .deps
+  "$python" -m venv "$VENV" || die "python3 -m venv failed; on Debian and Ubuntu it needs python3-venv."
+  pip=("$VENV/bin/pip" --disable-pip-version-check --no-input -q install --no-compile)
+  if [ "$has_gpu" = 1 ]; then
+    say "LibTorch: fetching torch $TORCH_VERSION with its CUDA libraries (about 3 GB) into .deps/, because this machine has a GPU."
+    "${pip[@]}" "torch==$TORCH_VERSION"
+  else
+    say "LibTorch: fetching torch $TORCH_VERSION, its CPU part alone (about 560 MB), into .deps/."
+    "${pip[@]}" --no-deps "torch==$TORCH_VERSION" \
+      "nvidia-cuda-runtime==$CUDA_VERSION" "nvidia-cuda-cupti==$CUDA_VERSION"
+  fi
+  echo "$wanted" >"$stamp"
+fi
+
+# --- CUDA toolkit (on demand) ------------------------------------------------------
+nvcc_version() { "$1" --version 2>/dev/null | sed -n 's/.*release \([0-9]*\.[0-9]*\).*/\1/p'; }
+find_nvcc() {
+  local candidate
+  for candidate in "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc \
+    "$VENV"/lib/python3*/site-packages/nvidia/cu13/bin/nvcc; do
+    [ -x "$candidate" ] && { echo "$candidate"; return; }
+  done
+}
+nvcc=$(find_nvcc)
+if [ "$want_cuda_toolkit" = 1 ] && [ -z "$nvcc" ]; then
+  say "CUDA: fetching nvcc 13.0 from PyPI into .deps/."
+  "$VENV/bin/pip" --disable-pip-version-check --no-input -q install --no-compile \
+    "nvidia-cuda-nvcc==$CUDA_VERSION" "nvidia-cuda-crt==$CUDA_VERSION" "nvidia-nvvm==$CUDA_VERSION" \
+    "nvidia-cuda-runtime==$CUDA_VERSION" "nvidia-cuda-cccl==$CUDA_VERSION" nvidia-nccl-cu13==2.28.9
+  nvcc=$(find_nvcc)
+fi
+if [ -n "$nvcc" ]; then
+  say "CUDA: nvcc $(nvcc_version "$nvcc") at $nvcc."
+else
+  say "CUDA: no nvcc; the GPU modules are left out (deploy/setup.sh --cuda-toolkit brings it)."
+fi
+say "ready. Next: deploy/quickstart.sh, or tests/run.sh."

@@ -1,0 +1,67 @@
+// The link header: 64 bytes before every frame of a data link, owned by the transport.
+// Little-endian. docs/FORMATS.md has the same table.
+//
+//   offset size  field
+//        0    4  magic "LHLK"
+//        4    2  version (1)
+//        6    1  kind
+//        7    1  lane
+//        8    8  sequence          of this frame in its lane and direction, from 1; 0: not
+//        sequenced
+//       16    8  acknowledgement   highest sequence handled of the other direction of this lane
+//       24    4  credits           frames that the sender of this frame is ready to take, beyond
+//                                  `acknowledgement`
+//       28    4  payload_bytes     after the header
+//       32    8  checksum          XXH3-64 of the header with this field and the tag zero, then the
+//       payload 40    8  link_id           chosen by the dialling side at Hello; 0 before 48   16
+//       tag               room for an authentication tag; zero in version 1
+#ifndef LONGHAUL_PROTO_WIRE_LINK_HEADER_H_
+#define LONGHAUL_PROTO_WIRE_LINK_HEADER_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/status.h"
+
+namespace longhaul::wire {
+
+inline constexpr size_t kLinkHeaderBytes = 64;
+inline constexpr uint16_t kLinkVersionMin = 1;
+inline constexpr uint16_t kLinkVersionMax = 1;
+
+enum class LinkKind : uint8_t {
+  kHello = 1,      // dialler -> listener: LinkHello
+  kWelcome = 2,    // listener -> dialler: accepted
+  kRefuse = 3,     // listener -> dialler: a sentence why not
+  kData = 4,       // a caller's frame
+  kHeartbeat = 5,  // control lane
+  kCredit = 6,     // acknowledgement and credits alone
+  kGoodbye = 7,    // orderly end
+};
+
+struct LinkHeader {
+  uint16_t version = kLinkVersionMax;
+  LinkKind kind = LinkKind::kData;
+  uint8_t lane = 0;
+  uint64_t sequence = 0;
+  uint64_t acknowledgement = 0;
+  uint32_t credits = 0;
+  uint32_t payload_bytes = 0;
+  uint64_t link_id = 0;
+};
+
+// Writes header and checksum for a payload in up to two pieces.
+void EncodeLinkHeader(const LinkHeader& header, std::span<const std::byte> payload_head,
+                      std::span<const std::byte> payload_tail,
+                      std::span<std::byte, kLinkHeaderBytes> out);
+
+// Checks magic, version, kind, lane, payload_bytes == payload.size() and the checksum.
+// kInvalidArgument, kUnimplemented (version; the message has both ranges) or kDataLoss.
+StatusOr<LinkHeader> DecodeLinkHeader(std::span<const std::byte> header,
+                                      std::span<const std::byte> payload);
+
+}  // namespace longhaul::wire
+
+#endif  // LONGHAUL_PROTO_WIRE_LINK_HEADER_H_

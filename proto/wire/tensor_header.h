@@ -1,0 +1,71 @@
+// The tensor header: 96 bytes before every chunk of an encoded tensor and every control message
+// between stages, owned by the worker. Little-endian. docs/FORMATS.md has the same table.
+//
+//   offset size  field
+//        0    4  magic "LHTN"
+//        4    2  version (1)
+//        6    1  kind              1 tensor chunk, 2 norm up, 3 step control down
+//        7    1  flags             bit 0: validation
+//        8    8  run               first 8 bytes of SHA-256 of the run's id
+//       16    8  epoch
+//       24    8  step
+//       32    4  replica
+//       36    4  microbatch
+//       40    4  boundary
+//       44    1  direction         0 forward, 1 backward
+//       45    1  reserved, zero
+//       46    2  extension_bytes   sample ids and such, after this header; zero in version 1
+//       48    4  shard             tensor-parallel channel
+//       52    4  shards
+//       56    4  slice             of the sequence
+//       60    4  slices
+//       64    8  blob_bytes        of the whole encoded tensor
+//       72    8  chunk_offset      of this chunk in the blob
+//       80    4  chunk
+//       84    4  chunks
+//       88    8  reserved, zero
+#ifndef LONGHAUL_PROTO_WIRE_TENSOR_HEADER_H_
+#define LONGHAUL_PROTO_WIRE_TENSOR_HEADER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/ids.h"
+#include "base/status.h"
+
+namespace longhaul::wire {
+
+inline constexpr size_t kTensorHeaderBytes = 96;
+inline constexpr uint16_t kTensorVersion = 1;
+
+enum class TensorKind : uint8_t { kChunk = 1, kNormUp = 2, kStepControl = 3 };
+
+struct TensorHeader {
+  TensorKind kind = TensorKind::kChunk;
+  bool validation = false;
+  uint64_t run = 0;
+  Epoch epoch;
+  Step step;
+  uint32_t replica = 0;
+  Microbatch microbatch;
+  Boundary boundary;
+  Direction direction = Direction::kForward;
+  uint16_t extension_bytes = 0;
+  uint32_t shard = 0, shards = 1, slice = 0, slices = 1;
+  uint64_t blob_bytes = 0, chunk_offset = 0;
+  uint32_t chunk = 0, chunks = 1;
+  friend bool operator==(const TensorHeader&, const TensorHeader&) = default;
+};
+
+// The `run` field of a run.
+uint64_t RunTag(const RunId& run);
+
+void EncodeTensorHeader(const TensorHeader& header, std::span<std::byte, kTensorHeaderBytes> out);
+// Checks form only (magic, version, kind, direction, chunk < chunks, ranges that add up); what the
+// run expects is the caller's check. kInvalidArgument or kUnimplemented.
+StatusOr<TensorHeader> DecodeTensorHeader(std::span<const std::byte> bytes);
+
+}  // namespace longhaul::wire
+
+#endif  // LONGHAUL_PROTO_WIRE_TENSOR_HEADER_H_

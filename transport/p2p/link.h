@@ -1,0 +1,142 @@
+// Point-to-point links between neighbouring stages: ordered frames in both directions at once, with
+// checksums, credits, and a peer that is watched.
+//
+//   auto transport = ucx::CreateTransport({.bind_address = "10.77.0.2:0"});
+//   (*transport)->Expect(key, secret, handler, options, deadline, done);     // on one side
+//   (*transport)->Dial("10.77.0.2:41234", key, secret, handler, options, deadline, done);  // on
+//   the other
+//
+// A link has two lanes: kBulk for tensors, kControl (a connection of its own) for small urgent
+// messages, which a full bulk lane never delays. Order holds within a lane, not across them.
+//
+// Threads: every Transport owns one event-loop thread. All public methods may be called from any
+// thread and never block; all callbacks run on the loop, never inside the call that caused them,
+// with no lock held, and must not block. A callback may call any method, Close included. Ownership:
+// the caller keeps Link and Transport; a Link keeps its Transport's loop alive. Handlers are
+// shared; after OnClosed a handler is never called again.
+// Errors: kUnavailable peer not reached or gone, kInvalidArgument bytes that are no frames of ours,
+// kDataLoss checksum, kPermissionDenied wrong secret, kDeadlineExceeded, kCancelled closed on this
+// side.
+#ifndef LONGHAUL_TRANSPORT_P2P_LINK_H_
+#define LONGHAUL_TRANSPORT_P2P_LINK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/status.h"
+
+namespace longhaul::transport {
+
+// Largest payload of one frame. Larger messages travel in chunks (the caller's business).
+inline constexpr size_t kMaxFramePayloadBytes = 64 * 1024;
+
+enum class Lane : uint8_t { kBulk = 0, kControl = 1 };
+
+// Which link of which run this is. Both ends name the same.
+struct LinkKey {
+  RunId run;
+  Epoch epoch;
+  Boundary boundary;
+  friend bool operator==(const LinkKey&, const LinkKey&) = default;
+  friend auto operator<=>(const LinkKey&, const LinkKey&) = default;
+};
+
+// One lane's payload as up to two pieces (a header and bytes), sent one after the other as one
+// frame. Not owned: must not change until `done`.
+struct FrameView {
+  std::span<const std::byte> header;
+  std::span<const std::byte> body;
+  size_t size() const { return header.size() + body.size(); }
+};
+
+struct LinkStats {
+  uint64_t frames_sent = 0, frames_received = 0;
+  uint64_t payload_bytes_sent = 0, payload_bytes_received = 0;  // caller's bytes
+  uint64_t link_bytes_sent = 0, link_bytes_received = 0;        // with link headers, heartbeats too
+  uint64_t heartbeats_sent = 0, heartbeats_received = 0;
+  uint64_t frames_waiting = 0;     // accepted by Send, not yet handed to the network
+  absl::Duration longest_silence;  // between two signs of life of the peer
+  absl::Duration credit_wait;      // time with frames waiting and no credit
+};
+
+class LinkHandler {
+ public:
+  virtual ~LinkHandler() = default;
+  // A whole frame in order. `payload` is valid during the call only; its credit goes back to the
+  // peer when this returns, so keep it short: copy and return.
+  virtual void OnFrame(Lane lane, std::span<const std::byte> payload) = 0;
+  // 500 ms without a sign of life; and the end of such a silence.
+  virtual void OnSuspect(absl::Duration silence) = 0;
+  virtual void OnHealthy() = 0;
+  // The end, once: kCancelled after Close, else why the peer is gone. Sends still waiting got their
+  // `done`.
+  virtual void OnClosed(const Status& reason) = 0;
+};
+
+struct LinkOptions {
+  absl::Duration heartbeat_interval = absl::Milliseconds(50);
+  absl::Duration suspect_after = absl::Milliseconds(500);
+  absl::Duration peer_timeout = absl::Seconds(10);  // silence that ends the link
+  uint32_t credits = 32;  // bulk frames that the peer may have under way to us
+};
+
+class Link {
+ public:
+  // Runs once, on the loop: OK when the bytes may be reused (handed to the network, not necessarily
+  // received), kCancelled or the link's end otherwise.
+  using SendDone = std::function<void(const Status&)>;
+
+  // As Close(), without waiting for anything.
+  virtual ~Link() = default;
+
+  virtual const LinkKey& key() const = 0;
+  // Frames larger than kMaxFramePayloadBytes are refused through `done` (kInvalidArgument).
+  virtual void Send(Lane lane, const FrameView& frame, SendDone done) = 0;
+  // Ends the link: both handlers get OnClosed. Frames accepted before are sent first where the peer
+  // takes them before `deadline`. Idempotent.
+  virtual void Close(Deadline deadline) = 0;
+  virtual LinkStats stats() const = 0;
+  // "ucx 10.77.0.2:41234 <-> 10.77.0.3:40312", for people.
+  virtual std::string Describe() const = 0;
+};
+
+class Transport {
+ public:
+  // Once per Expect or Dial, on the loop: the open link, or why not (each address tried and its
+  // error).
+  using OpenDone = std::function<void(StatusOr<std::shared_ptr<Link>>)>;
+
+  // Ends all links (kCancelled) and joins the loop. Not from a callback.
+  virtual ~Transport() = default;
+
+  // "10.77.0.2:41234": where this transport listens, with the port it really has.
+  virtual const std::string& address() const = 0;
+
+  // Waits until a peer dials `key` and proves that it knows `secret`. A second Expect of one key:
+  // kAlreadyExists.
+  virtual void Expect(const LinkKey& key, std::string_view secret,
+                      std::shared_ptr<LinkHandler> handler, const LinkOptions& options,
+                      Deadline deadline, OpenDone done) = 0;
+
+  // Dials until `deadline`, one address after the other and again (the peer may not be expecting
+  // yet).
+  virtual void Dial(const std::vector<std::string>& addresses, const LinkKey& key,
+                    std::string_view secret, std::shared_ptr<LinkHandler> handler,
+                    const LinkOptions& options, Deadline deadline, OpenDone done) = 0;
+
+  // Forgets an Expect or Dial that has not opened (its done: kCancelled). Open links stay.
+  virtual void Cancel(const LinkKey& key) = 0;
+};
+
+}  // namespace longhaul::transport
+
+#endif  // LONGHAUL_TRANSPORT_P2P_LINK_H_

@@ -1,0 +1,46 @@
+// Where checkpoint shards lie: a seam with one backend now, a local folder.
+//
+//   <root>/<run>/step-00000050/stage-1.params.safetensors
+//   <root>/<run>/step-00000050/stage-1.optim.safetensors
+//
+// A file appears under its name whole or not at all (temporary name, fsync, rename, fsync of the
+// folder). Thread-safe.
+#ifndef LONGHAUL_WORKER_CHECKPOINT_SHARD_STORE_H_
+#define LONGHAUL_WORKER_CHECKPOINT_SHARD_STORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+
+struct ShardFile {
+  std::string name;  // "stage-1.params.safetensors"
+  uint64_t bytes = 0;
+  std::string sha256;
+};
+
+class ShardStore {
+ public:
+  static StatusOr<std::unique_ptr<ShardStore>> OpenLocal(const std::string& root);
+  virtual ~ShardStore() = default;
+
+  // Writes both files of a stage.
+  virtual StatusOr<std::vector<ShardFile>> Write(const RunId& run, StageIndex stage,
+                                                 const StageSnapshot& snapshot) = 0;
+  // Reads `files` of `step`, checking sizes and hashes, merged into one snapshot. kNotFound,
+  // kDataLoss naming the file.
+  virtual StatusOr<StageSnapshot> Read(const RunId& run, Step step,
+                                       const std::vector<ShardFile>& files) const = 0;
+  // Deletes a step's shards; OK where there are none.
+  virtual Status Drop(const RunId& run, Step step) = 0;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_CHECKPOINT_SHARD_STORE_H_

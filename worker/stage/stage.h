@@ -1,0 +1,118 @@
+// One pipeline stage of a GPT: parameters, forward, backward, optimizer. LibTorch is behind it.
+//
+// The model (pre-norm, learned positions, GELU, causal attention): embedding on the first stage,
+// `layers` blocks, norm + head + mean cross-entropy on the last. A single stage is the whole model.
+// Parameters are initialised by Philox keyed by (seed, parameter name), so they do not depend on
+// how layers are split. Names are global: "wte", "wpe", "h.3.attn.qkv.weight", "ln_f.weight",
+// "lm_head.weight".
+//
+// Threads: one thread at a time, except BoundaryTensor's memory, which lives as long as its owner.
+// Errors: kInvalidArgument (shape), kResourceExhausted (memory), kInternal (LibTorch's exception).
+#ifndef LONGHAUL_WORKER_STAGE_STAGE_H_
+#define LONGHAUL_WORKER_STAGE_STAGE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/config/run_spec.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "codec/codec.h"
+
+namespace longhaul::worker {
+
+struct StageOptions {
+  ModelSpec model;
+  TrainSpec train;
+  uint32_t vocabulary = 256;
+  uint32_t first_layer = 0, layers = 0;  // this stage's blocks
+  bool first = true, last = true;        // holds the embedding / norm, head and loss
+  bool recompute = false;  // keep only the stage's input, run forward again in Backward
+  uint32_t threads = 1;    // LibTorch's intra-op threads
+};
+
+// An activation or its gradient, (microbatch_size, context, hidden): fp32 in memory on the CPU.
+struct BoundaryTensor {
+  codec::TensorView view;
+  std::shared_ptr<const void> owner;  // keeps view.data valid
+};
+
+// What a checkpoint holds, under global names. Copies, independent of the stage.
+struct NamedArray {
+  std::string name;
+  std::vector<int64_t> shape;
+  std::vector<float> values;  // fp32, row-major
+};
+struct StageSnapshot {
+  uint64_t step = 0;  // optimizer steps taken
+  std::vector<NamedArray> parameters;
+  std::vector<NamedArray> moments;  // "<parameter>.exp_avg", "<parameter>.exp_avg_sq"
+};
+
+class Stage {
+ public:
+  // LibTorch's intra-op threads are per process: the last Create or Measure decides.
+  static StatusOr<std::unique_ptr<Stage>> Create(const StageOptions& options);
+  virtual ~Stage() = default;
+
+  // --- One microbatch. `tokens`/`targets`: microbatch_size x context ids, row-major.
+  // First stage: `tokens`; others: `input` (any dtype; copied).
+  // Not last: gives the output. Last: runs the loss too, kept for Backward; gives nullopt.
+  struct Input {
+    std::span<const int32_t> tokens;
+    codec::TensorView activation;
+    std::span<const int32_t> targets;  // last stage
+  };
+  virtual StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch,
+                                                          const Input& input) = 0;
+  // Mean cross-entropy of a microbatch that Forward ran, nats a token (last stage).
+  virtual StatusOr<double> Loss(Microbatch microbatch) const = 0;
+  // Adds the microbatch's gradients, scaled by 1 / microbatches at the loss, to the accumulated
+  // ones and frees its graph. In microbatch order. Not last: takes the output's gradient. Not
+  // first: gives the input's.
+  virtual StatusOr<std::optional<BoundaryTensor>> Backward(
+      Microbatch microbatch, const codec::TensorView& output_gradient) = 0;
+
+  // Forward only, no graph kept. Last stage: the microbatch's mean loss in *loss.
+  virtual StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input& input, double* loss) = 0;
+
+  // --- Once a step, after the last Backward.
+  // `sum` plus the sum of squares of this stage's gradients: parameter by parameter, from the
+  // model's end to its start, each in double in a fixed order. Riding from the last stage (sum = 0)
+  // to the first it is the global squared norm, whatever the split.
+  virtual double AddSquaredGradientNorm(double sum) const = 0;
+  // AdamW with decoupled weight decay on matrices only. Gradients are first multiplied by
+  // `gradient_scale` (clipping), then forgotten. `step` counts from 1.
+  virtual Status OptimizerStep(Step step, double learning_rate, double gradient_scale) = 0;
+
+  virtual StageSnapshot Snapshot() const = 0;
+  // Takes from `snapshot` what this stage has; kFailedPrecondition naming the first parameter that
+  // is missing or has another shape. Extra names are fine (a checkpoint of a larger stage).
+  virtual Status Restore(const StageSnapshot& snapshot) = 0;
+
+  virtual uint64_t parameter_count() const = 0;
+};
+
+// Median seconds of the layers of `options`' model on this machine, after warm-up, within about
+// half a second.
+struct MeasuredLayerTimes {
+  double embedding_forward = 0, embedding_backward = 0;
+  double block_forward = 0, block_backward = 0;
+  double head_forward = 0, head_backward = 0;
+  double optimizer_seconds_per_parameter = 0;
+};
+StatusOr<MeasuredLayerTimes> MeasureLayerTimes(const StageOptions& options);
+
+// lr at `step` (from 1): linear warm-up, then cosine to final_ratio * lr at the last step, or
+// constant.
+double LearningRate(const TrainSpec& train, Step step);
+// min(1, clip_norm / (norm + 1e-6)); 1 when clip_norm is 0. NaN norm gives NaN.
+double ClipScale(double clip_norm, double squared_norm);
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_STAGE_STAGE_H_

@@ -1,0 +1,50 @@
+#include "proto/rpc/address.h"
+
+#include <arpa/inet.h>
+#include <fmt/core.h>
+
+#include <charconv>
+
+namespace longhaul {
+
+StatusOr<HostPort> ParseHostPort(std::string_view text) {
+  const auto refuse = [&](std::string_view why) -> Status {
+    return absl::InvalidArgumentError(fmt::format(
+        "address '{}': expected host:port (127.0.0.1:7070, [::1]:7070), {}", text, why));
+  };
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return refuse("but it has no port");
+  std::string_view host = text.substr(0, colon);
+  const std::string_view port_text = text.substr(colon + 1);
+  if (host.starts_with('[') && host.ends_with(']')) {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != std::string_view::npos) {
+    return refuse("and an IPv6 address stands in brackets");
+  }
+  if (host.empty()) return refuse("but it has no host");
+  uint16_t port = 0;
+  const auto [end, error] =
+      std::from_chars(port_text.data(), port_text.data() + port_text.size(), port);
+  if (error != std::errc() || end != port_text.data() + port_text.size()) {
+    return refuse(fmt::format("but '{}' is no port (0 to 65535)", port_text));
+  }
+  return HostPort{std::string(host), port};
+}
+
+std::string ToString(const HostPort& address) {
+  const bool v6 = address.host.find(':') != std::string::npos;
+  return v6 ? fmt::format("[{}]:{}", address.host, address.port)
+            : fmt::format("{}:{}", address.host, address.port);
+}
+
+bool IsLoopback(std::string_view host) {
+  if (host == "localhost") return true;
+  const std::string text(host);
+  in_addr v4{};
+  if (::inet_pton(AF_INET, text.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  in6_addr v6{};
+  if (::inet_pton(AF_INET6, text.c_str(), &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6) != 0;
+  return false;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,27 @@
+// "host:port" as flags have it. Pure functions.
+#ifndef LONGHAUL_PROTO_RPC_ADDRESS_H_
+#define LONGHAUL_PROTO_RPC_ADDRESS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace longhaul {
+
+struct HostPort {
+  std::string host;  // without brackets
+  uint16_t port = 0;
+};
+
+// "127.0.0.1:7070", "[::1]:0", "coordinator.example:7070". kInvalidArgument.
+StatusOr<HostPort> ParseHostPort(std::string_view text);
+// "127.0.0.1:7070", "[::1]:7070".
+std::string ToString(const HostPort& address);
+// 127.0.0.0/8, ::1 and "localhost": what only this machine can reach.
+bool IsLoopback(std::string_view host);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_PROTO_RPC_ADDRESS_H_

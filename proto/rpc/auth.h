@@ -1,0 +1,26 @@
+// Who may call: the bearer token of the installation (base/token.h) in the metadata of every call.
+// gRPC's own call credentials need a secure channel, so the token is put on each ClientContext
+// here. Thread-safe.
+#ifndef LONGHAUL_PROTO_RPC_AUTH_H_
+#define LONGHAUL_PROTO_RPC_AUTH_H_
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/server_context.h>
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace longhaul {
+
+// Before the call starts; once per context. An empty token adds nothing.
+void AddToken(grpc::ClientContext* context, std::string_view token);
+
+// kUnauthenticated with a sentence unless the call carries `token` (compared in constant time).
+// OK for every call when `token` is empty: a daemon without a token listens on loopback only.
+Status CheckToken(const grpc::CallbackServerContext& context, std::string_view token);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_PROTO_RPC_AUTH_H_

@@ -1,0 +1,34 @@
+// How this project's gRPC channels and servers are set up: credentials, keepalive, sizes. The one
+// place that knows them, so that TLS can be added here.
+#ifndef LONGHAUL_PROTO_RPC_CHANNEL_H_
+#define LONGHAUL_PROTO_RPC_CHANNEL_H_
+
+#include <grpcpp/channel.h>
+#include <grpcpp/server_builder.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace longhaul {
+
+// Every message of a control connection, in both directions; a larger one ends its call with
+// RESOURCE_EXHAUSTED.
+inline constexpr size_t kMaxMessageBytes = 4 << 20;
+// Of a blob per message (UploadChunk, BlobChunk).
+inline constexpr size_t kChunkBytes = 1 << 20;
+// Of an error's text: room for every error of a run file, within the metadata's limit.
+inline constexpr size_t kMaxErrorBytes = 16 << 10;
+
+// A channel with a connection of its own (not shared with other channels of the process), without
+// proxies, reconnecting with back-off (0.2 s to 5 s) for as long as calls ask for it. A peer that
+// vanished is noticed within 20 s. Never blocks.
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address);
+
+// Credentials and limits of a server that listens on `address` (port 0: any). `bound_port` is set
+// by BuildAndStart and stays 0 if the address cannot be had.
+void ConfigureServer(const std::string& address, grpc::ServerBuilder* builder, int* bound_port);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_PROTO_RPC_CHANNEL_H_

@@ -1,0 +1,21 @@
+// Status across gRPC: the codes are the same, the message is for people. Pure functions.
+#ifndef LONGHAUL_PROTO_RPC_STATUS_H_
+#define LONGHAUL_PROTO_RPC_STATUS_H_
+
+#include <grpcpp/support/status.h>
+
+#include <string_view>
+
+#include "base/status.h"
+
+namespace longhaul {
+
+// A message longer than kMaxErrorBytes is cut, and says so.
+grpc::Status ToGrpc(const Status& status);
+
+// "<what>: <message>"; with an empty `what`, the message alone. OK stays OK.
+Status FromGrpc(const grpc::Status& status, std::string_view what = {});
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_PROTO_RPC_STATUS_H_

@@ -1,0 +1,24 @@
+// `longhaul cluster up|down|status|link|kill|start`: a local cluster for trying things. The
+// coordinator and N workers run in network namespaces of their own, joined by a bridge whose links
+// are shaped by tc (network.h has the layout).
+#ifndef LONGHAUL_COORDINATOR_CLI_CLUSTER_CLUSTER_COMMAND_H_
+#define LONGHAUL_COORDINATOR_CLI_CLUSTER_CLUSTER_COMMAND_H_
+
+#include <CLI/CLI.hpp>
+
+namespace longhaul {
+
+// Adds the subcommand `cluster` to the program. When the user calls one of its subcommands, it runs
+// inside app.parse() and stores the program's exit code (0 done, 1 failed, 130 interrupted) in
+// `*exit_code`, which stays untouched otherwise. `exit_code` must outlive `app`.
+//
+//   int exit_code = 0;
+//   CLI::App app;
+//   AddClusterCommand(app, &exit_code);
+//   CLI11_PARSE(app, argc, argv);
+//   return exit_code;
+void AddClusterCommand(CLI::App& app, int* exit_code);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_COORDINATOR_CLI_CLUSTER_CLUSTER_COMMAND_H_

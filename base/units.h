@@ -21,7 +21,9 @@ StatusOr<absl::Duration> ParseDuration(std::string_view text);
 
 std::string FormatBitsPerSecond(double bits_per_second);  // "9.56 Mbit/s"
 std::string FormatBytes(double bytes);                    // "36.1 KB" (decimal)
-std::string FormatDuration(absl::Duration duration);      // "2m05s", "1.35 s", "42 ms"
+// "2m05s", "1.35 s", "42 ms". Call it as longhaul::FormatDuration: Abseil has one too, which the
+// argument brings in.
+std::string FormatDuration(absl::Duration duration);
 
 }  // namespace longhaul
 

@@ -33,18 +33,21 @@ struct ModelSpec {
   uint32_t heads = 0;    // required; divides hidden
   uint32_t context = 0;  // required; tokens of a sequence
   bool tied = false;     // embedding = head; with `stages: 1` only
+  friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 
 struct DataSpec {
   std::vector<std::string> text;  // required; globs, relative to the run file's folder
   std::string tokenizer = "bytes";
   uint64_t seed = 1;
+  friend bool operator==(const DataSpec&, const DataSpec&) = default;
 };
 
 struct ValidationSpec {
   double share = 0.05;    // of the text's end
   uint32_t every = 50;    // steps; 0 = never
   uint32_t samples = 64;  // sequences
+  friend bool operator==(const ValidationSpec&, const ValidationSpec&) = default;
 };
 
 struct OptimizerSpec {
@@ -54,12 +57,14 @@ struct OptimizerSpec {
   double epsilon = 1e-8;
   double weight_decay = 0.1;  // on matrices only
   double clip_norm = 1.0;     // global; 0 = no clipping
+  friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };
 
 struct LrScheduleSpec {
   std::string kind = "cosine";  // or "constant"
   uint64_t warmup = 0;          // steps
   double final_ratio = 0.1;     // of lr, at the last step
+  friend bool operator==(const LrScheduleSpec&, const LrScheduleSpec&) = default;
 };
 
 struct TrainSpec {
@@ -70,6 +75,7 @@ struct TrainSpec {
   uint64_t seed = 1;
   OptimizerSpec optimizer;
   LrScheduleSpec schedule;
+  friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
 };
 
 struct PipelineSpec {
@@ -79,6 +85,7 @@ struct PipelineSpec {
   uint32_t threads_per_stage = 1;
   std::optional<uint32_t>
       depth;  // microbatches in flight of every stage; nullopt = "auto": the plan's
+  friend bool operator==(const PipelineSpec&, const PipelineSpec&) = default;
 };
 
 struct CodecPair {
@@ -91,11 +98,13 @@ struct LinksSpec {
   CodecPair codecs;
   // Exceptions: the codecs of what the named worker sends.
   std::vector<std::pair<std::string, CodecPair>> by_worker;
+  friend bool operator==(const LinksSpec&, const LinksSpec&) = default;
 };
 
 struct CheckpointSpec {
   uint64_t every = 50;  // steps; 0 = only at the end and at `stop`
   uint32_t keep = 2;
+  friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
 };
 
 struct RunSpec {
@@ -113,16 +122,12 @@ struct RunSpec {
   uint64_t TokensPerStep() const {
     return uint64_t{train.microbatches} * train.microbatch_size * model.context;
   }
+  friend bool operator==(const RunSpec&, const RunSpec&) = default;
 };
 
 // Says whether a codec string is one ("none", "tah:p=0.8"); the codec registry's ParseCodec fits.
 // base knows no codec, so the caller hands this in.
 using CodecCheck = std::function<Status(std::string_view codec)>;
-
-struct ParsedRunSpec {
-  RunSpec spec;
-  std::vector<std::string> warnings;
-};
 
 // Parses `yaml` (the text of the file called `file_name` in messages) and applies `overrides`
 // ("train.steps=20", the CLI's --set) on top. All errors at once in one kInvalidArgument message, a

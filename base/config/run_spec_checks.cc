@@ -1,0 +1,89 @@
+#include "base/config/run_spec_checks.h"
+
+#include <fmt/core.h>
+
+namespace longhaul::config {
+namespace {
+
+// A boundary tensor's encoding must fit the 32 bits of a frame's length, in fp32 and with room for
+// headers.
+constexpr uint64_t kMostBoundaryElements = 1ull << 29;
+
+bool HasAll(const Reader& reader, std::initializer_list<const char*> paths) {
+  for (const char* path : paths) {
+    if (!reader.Has(path)) return false;
+  }
+  return true;
+}
+
+void CheckModel(const RunSpec& spec, Reader& reader) {
+  const ModelSpec& model = spec.model;
+  if (HasAll(reader, {"model.hidden", "model.heads"}) && model.heads > 0 && model.hidden > 0 &&
+      model.hidden % model.heads != 0) {
+    reader.Fail(reader.PlaceOf("model.heads"),
+                fmt::format("model.heads: {} heads do not divide model.hidden {}; choose a divisor",
+                            model.heads, model.hidden));
+  }
+  if (model.tied && spec.pipeline.stages != 1u) {
+    reader.Fail(
+        reader.PlaceOf("model.tied"),
+        fmt::format("model.tied: true needs pipeline.stages: 1, got {}; embedding and head "
+                    "would lie on different workers",
+                    spec.pipeline.stages ? fmt::format("{}", *spec.pipeline.stages) : "auto"));
+  }
+  const uint64_t tokens = uint64_t{spec.train.microbatch_size} * model.context;
+  if (model.hidden > 0 && tokens > kMostBoundaryElements / model.hidden) {
+    reader.Fail(
+        reader.PlaceOf("model.context"),
+        fmt::format("train.microbatch_size x model.context x model.hidden = {} x {} x {} is more "
+                    "than the {} elements that a link carries at once; lower one of them",
+                    spec.train.microbatch_size, model.context, model.hidden,
+                    kMostBoundaryElements));
+  }
+}
+
+void CheckPipeline(const RunSpec& spec, Reader& reader) {
+  const PipelineSpec& pipeline = spec.pipeline;
+  if (reader.Has("model.layers") && spec.model.layers > 0 && pipeline.stages &&
+      *pipeline.stages > spec.model.layers) {
+    reader.Fail(reader.PlaceOf("pipeline.stages"),
+                fmt::format("pipeline.stages: {} stages are more than the model's {} layers; every "
+                            "stage needs one",
+                            *pipeline.stages, spec.model.layers));
+  }
+  if (reader.Has("train.microbatches") && spec.train.microbatches > 0 && pipeline.depth &&
+      *pipeline.depth > spec.train.microbatches) {
+    reader.Fail(reader.PlaceOf("pipeline.depth"),
+                fmt::format("pipeline.depth: {} microbatches in flight are more than the {} of a "
+                            "step (train.microbatches)",
+                            *pipeline.depth, spec.train.microbatches));
+  }
+  if (pipeline.schedule == ScheduleKind::kGpipe && pipeline.depth &&
+      *pipeline.depth < spec.train.microbatches) {
+    reader.Fail(reader.PlaceOf("pipeline.depth"),
+                fmt::format("pipeline.depth: gpipe keeps all {} microbatches of a step in flight; "
+                            "leave depth out or choose another schedule",
+                            spec.train.microbatches));
+  }
+}
+
+}  // namespace
+
+void CheckRunSpec(const RunSpec& spec, Reader& reader) {
+  CheckModel(spec, reader);
+  CheckPipeline(spec, reader);
+  const TrainSpec& train = spec.train;
+  if (reader.Has("train.steps") && train.steps > 0 && train.schedule.warmup > train.steps) {
+    reader.Fail(reader.PlaceOf("train.schedule.warmup"),
+                fmt::format("train.schedule.warmup: {} steps are more than train.steps {}",
+                            train.schedule.warmup, train.steps));
+  }
+  if (spec.validation.every > 0 && spec.validation.share == 0) {
+    reader.Fail(reader.PlaceOf("validation.share"),
+                fmt::format("validation.share: 0 leaves no text for the validation every {} steps; "
+                            "raise it or set validation.every to 0",
+                            spec.validation.every));
+  }
+}
+
+}  // namespace longhaul::config

@@ -1,0 +1,127 @@
+// RunSpec to text.
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include "base/config/run_spec.h"
+
+namespace longhaul {
+namespace {
+
+std::string Quote(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out.push_back('\\');
+    out.push_back(c);
+  }
+  return out + '"';
+}
+
+// In the largest unit that is exact.
+std::string Exact(absl::Duration duration) {
+  struct Unit {
+    absl::Duration length;
+    std::string_view name;
+  };
+  for (const Unit& unit : {Unit{absl::Seconds(1), "s"}, Unit{absl::Milliseconds(1), "ms"},
+                           Unit{absl::Microseconds(1), "us"}}) {
+    if (duration % unit.length == absl::ZeroDuration()) {
+      return fmt::format("{}{}", duration / unit.length, unit.name);
+    }
+  }
+  return fmt::format("{}ns", absl::ToInt64Nanoseconds(duration));
+}
+
+std::string OrAuto(const std::optional<uint32_t>& value) {
+  return value ? fmt::format("{}", *value) : "auto";
+}
+
+std::string TrainYaml(const TrainSpec& train) {
+  const OptimizerSpec& optimizer = train.optimizer;
+  return fmt::format(
+      "train:\n"
+      "  steps: {}\n"
+      "  microbatches: {}\n"
+      "  microbatch_size: {}\n"
+      "  dtype: {}\n"
+      "  seed: {}\n"
+      "  optimizer:\n"
+      "    kind: {}\n"
+      "    lr: {}\n"
+      "    betas: [{}, {}]\n"
+      "    epsilon: {}\n"
+      "    weight_decay: {}\n"
+      "    clip_norm: {}\n"
+      "  schedule:\n"
+      "    kind: {}\n"
+      "    warmup: {}\n"
+      "    final_ratio: {}\n",
+      train.steps, train.microbatches, train.microbatch_size, ToString(train.dtype), train.seed,
+      optimizer.kind, optimizer.lr, optimizer.beta1, optimizer.beta2, optimizer.epsilon,
+      optimizer.weight_decay, optimizer.clip_norm, train.schedule.kind, train.schedule.warmup,
+      train.schedule.final_ratio);
+}
+
+std::string LinksYaml(const LinksSpec& links) {
+  std::string out = fmt::format(
+      "links:\n"
+      "  forward: {}\n"
+      "  backward: {}\n",
+      Quote(links.codecs.forward), Quote(links.codecs.backward));
+  if (links.by_worker.empty()) return out;
+  out += "  workers:\n";
+  for (const auto& [worker, codecs] : links.by_worker) {
+    out += fmt::format("    {}: {{ forward: {}, backward: {} }}\n", Quote(worker),
+                       Quote(codecs.forward), Quote(codecs.backward));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string ToYaml(const RunSpec& spec) {
+  const ModelSpec& model = spec.model;
+  std::string out = fmt::format(
+      "name: {}\n"
+      "model:\n"
+      "  family: {}\n"
+      "  layers: {}\n"
+      "  hidden: {}\n"
+      "  heads: {}\n"
+      "  context: {}\n"
+      "  tied: {}\n"
+      "data:\n"
+      "  text:\n",
+      Quote(spec.name), model.family, model.layers, model.hidden, model.heads, model.context,
+      model.tied);
+  for (const std::string& glob : spec.data.text) out += fmt::format("    - {}\n", Quote(glob));
+  out += fmt::format(
+      "  tokenizer: {}\n"
+      "  seed: {}\n"
+      "validation:\n"
+      "  share: {}\n"
+      "  every: {}\n"
+      "  samples: {}\n",
+      spec.data.tokenizer, spec.data.seed, spec.validation.share, spec.validation.every,
+      spec.validation.samples);
+  out += TrainYaml(spec.train);
+  out += fmt::format(
+      "pipeline:\n"
+      "  stages: {}\n"
+      "  schedule: {}\n"
+      "  recompute: {}\n"
+      "  threads_per_stage: {}\n"
+      "  depth: {}\n"
+      "transport: {}\n",
+      OrAuto(spec.pipeline.stages), ToString(spec.pipeline.schedule), spec.pipeline.recompute,
+      spec.pipeline.threads_per_stage, OrAuto(spec.pipeline.depth), ToString(spec.transport));
+  out += LinksYaml(spec.links);
+  out += fmt::format(
+      "checkpoint:\n"
+      "  every: {}\n"
+      "  keep: {}\n"
+      "peer_timeout: {}\n",
+      spec.checkpoint.every, spec.checkpoint.keep, Exact(spec.peer_timeout));
+  return out;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,88 @@
+#include "worker/stage/adamw.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <optional>
+
+namespace longhaul::worker {
+namespace {
+
+// Values that one thread sums at once; part of the order of sums.
+constexpr int64_t kSumBlock = 1 << 16;
+
+double SumOfSquares(const float* values, int64_t count) {
+  std::array<double, 8> lanes{};
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    for (int64_t lane = 0; lane < 8; ++lane) {
+      const double value = values[i + lane];
+      lanes[lane] += value * value;
+    }
+  }
+  for (; i < count; ++i) lanes[0] += static_cast<double>(values[i]) * values[i];
+  return std::accumulate(lanes.begin(), lanes.end(), 0.0);
+}
+
+double SumOfSquares(const at::Tensor& gradient) {
+  const at::Tensor dense = gradient.contiguous();
+  const float* values = dense.const_data_ptr<float>();
+  const int64_t count = dense.numel();
+  std::vector<double> partial(static_cast<size_t>((count + kSumBlock - 1) / kSumBlock));
+  at::parallel_for(0, static_cast<int64_t>(partial.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t offset = block * kSumBlock;
+      partial[block] = SumOfSquares(values + offset, std::min(kSumBlock, count - offset));
+    }
+  });
+  return std::accumulate(partial.begin(), partial.end(), 0.0);
+}
+
+}  // namespace
+
+AdamW::AdamW(const OptimizerSpec& spec, const std::vector<Parameter>& parameters) : spec_(spec) {
+  matrices_.weight_decay = spec.weight_decay;
+  for (const Parameter& parameter : parameters) {
+    (parameter.value.dim() >= 2 ? matrices_ : vectors_).members.push_back(parameters_.size());
+    parameters_.push_back(parameter.value);
+    const at::Tensor value = parameter.value.detach();
+    moments_.push_back({at::zeros_like(value), at::zeros_like(value)});
+  }
+}
+
+void AdamW::Step(uint64_t step, double learning_rate, double gradient_scale) {
+  const at::NoGradGuard no_grad;
+  std::optional<at::Tensor> divisor;  // LibTorch divides: it comes from mixed precision's scaling.
+  if (gradient_scale != 1) divisor = at::scalar_tensor(1.0 / gradient_scale, at::kFloat);
+  const at::Tensor step_tensor = at::scalar_tensor(static_cast<double>(step), at::kFloat);
+  for (const Group* group : {&matrices_, &vectors_}) {
+    std::vector<at::Tensor> values, gradients, exp_avgs, exp_avg_sqs;
+    for (const size_t i : group->members) {
+      values.push_back(parameters_[i]);
+      gradients.push_back(parameters_[i].grad().contiguous());
+      exp_avgs.push_back(moments_[i].exp_avg);
+      exp_avg_sqs.push_back(moments_[i].exp_avg_sq);
+    }
+    if (values.empty()) continue;
+    const std::vector<at::Tensor> steps(values.size(), step_tensor);
+    at::_fused_adamw_(values, gradients, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps,
+                      learning_rate, spec_.beta1, spec_.beta2, group->weight_decay, spec_.epsilon,
+                      /*amsgrad=*/false, /*maximize=*/false, divisor);
+  }
+  for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+}
+
+double AddSquaredGradients(const std::vector<Parameter>& parameters, double sum) {
+  for (auto it = parameters.rbegin(); it != parameters.rend(); ++it) {
+    if (it->value.grad().defined()) sum += SumOfSquares(it->value.grad());
+  }
+  return sum;
+}
+
+}  // namespace longhaul::worker

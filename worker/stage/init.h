@@ -1,0 +1,17 @@
+// Initial parameter values: the same bits on every machine and for every split of the layers.
+#ifndef LONGHAUL_WORKER_STAGE_INIT_H_
+#define LONGHAUL_WORKER_STAGE_INIT_H_
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace longhaul::worker {
+
+// Fills `values` with normal numbers (mean 0) that depend on (seed, name, position) alone. Pure.
+void FillNormal(uint64_t seed, std::string_view name, double standard_deviation,
+                std::span<float> values);
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_STAGE_INIT_H_

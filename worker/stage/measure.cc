@@ -1,0 +1,90 @@
+#include <algorithm>
+#include <functional>
+
+#include "base/clock.h"
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+namespace {
+
+constexpr int kMostRepetitions = 15;
+
+struct PassTimes {
+  double forward = 0, backward = 0;
+};
+
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Runs one stage of a single layer again and again for about `budget`; the first run, which warms
+// caches up, does not count. A layer that takes longer than the budget runs twice.
+StatusOr<PassTimes> MeasurePasses(Stage& stage, const StageOptions& options,
+                                  absl::Duration budget) {
+  const size_t tokens = size_t{options.train.microbatch_size} * options.model.context;
+  std::vector<int32_t> ids(tokens);
+  for (size_t i = 0; i < tokens; ++i) ids[i] = static_cast<int32_t>(i % options.vocabulary);
+  std::vector<float> boundary(tokens * options.model.hidden);
+  for (size_t i = 0; i < boundary.size(); ++i) {
+    boundary[i] = static_cast<float>(i * 37 % 101) / 50.0f - 1.0f;
+  }
+  const codec::TensorView view{
+      boundary.data(),
+      codec::Dtype::kF32,
+      {options.train.microbatch_size, options.model.context, options.model.hidden}};
+  const Stage::Input input{ids, view, ids};
+
+  std::vector<double> forward, backward;
+  const Deadline deadline = Deadline::After(budget);
+  for (int run = 0; run <= 1 || (run <= kMostRepetitions && !deadline.Expired()); ++run) {
+    const Microbatch microbatch(static_cast<uint32_t>(run));
+    const MonoTime start = Now();
+    LH_RETURN_IF_ERROR(stage.Forward(microbatch, input).status());
+    const MonoTime middle = Now();
+    LH_RETURN_IF_ERROR(stage.Backward(microbatch, view).status());
+    const MonoTime end = Now();
+    if (run == 0) continue;
+    forward.push_back(absl::ToDoubleSeconds(middle - start));
+    backward.push_back(absl::ToDoubleSeconds(end - middle));
+  }
+  return PassTimes{Median(forward), Median(backward)};
+}
+
+}  // namespace
+
+StatusOr<MeasuredLayerTimes> MeasureLayerTimes(const StageOptions& options) {
+  MeasuredLayerTimes times;
+  // Parts of the model that are a stage each; the head's and the block's model is never tied.
+  StageOptions part = options;
+  part.model.tied = false;
+  part.first_layer = 0;
+
+  part.first = true, part.last = false, part.layers = 0;
+  LH_ASSIGN_OR_RETURN(std::unique_ptr<Stage> stage, Stage::Create(part));
+  LH_ASSIGN_OR_RETURN(PassTimes passes, MeasurePasses(*stage, part, absl::Milliseconds(50)));
+  times.embedding_forward = passes.forward;
+  times.embedding_backward = passes.backward;
+
+  part.first = false, part.last = true, part.first_layer = part.model.layers;
+  LH_ASSIGN_OR_RETURN(stage, Stage::Create(part));
+  LH_ASSIGN_OR_RETURN(passes, MeasurePasses(*stage, part, absl::Milliseconds(100)));
+  times.head_forward = passes.forward;
+  times.head_backward = passes.backward;
+
+  part.last = false, part.first_layer = 0, part.layers = 1;
+  LH_ASSIGN_OR_RETURN(stage, Stage::Create(part));
+  LH_ASSIGN_OR_RETURN(passes, MeasurePasses(*stage, part, absl::Milliseconds(250)));
+  times.block_forward = passes.forward;
+  times.block_backward = passes.backward;
+
+  const MonoTime start = Now();
+  LH_RETURN_IF_ERROR(stage->OptimizerStep(Step(1), LearningRate(options.train, Step(1)),
+                                          ClipScale(1, stage->AddSquaredGradientNorm(0))));
+  times.optimizer_seconds_per_parameter =
+      absl::ToDoubleSeconds(Now() - start) / static_cast<double>(stage->parameter_count());
+  return times;
+}
+
+}  // namespace longhaul::worker

@@ -1,0 +1,374 @@
+#include "worker/stage/stage.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "worker/stage/adamw.h"
+#include "worker/stage/gpt.h"
+#include "worker/stage/torch_scope.h"
+
+namespace longhaul::worker {
+namespace {
+
+constexpr std::string_view kExpAvg = ".exp_avg";
+constexpr std::string_view kExpAvgSq = ".exp_avg_sq";
+
+at::ScalarType ToTorch(codec::Dtype dtype) {
+  switch (dtype) {
+    case codec::Dtype::kF16:
+      return at::kHalf;
+    case codec::Dtype::kBf16:
+      return at::kBFloat16;
+    case codec::Dtype::kF32:
+      break;
+  }
+  return at::kFloat;
+}
+
+Status Check(const StageOptions& options) {
+  const ModelSpec& model = options.model;
+  const auto wrong = [](std::string message) {
+    return absl::InvalidArgumentError(std::move(message));
+  };
+  if (model.hidden == 0 || model.heads == 0 || model.context == 0 || model.layers == 0 ||
+      options.vocabulary == 0) {
+    return wrong("a stage needs a model with hidden, heads, context, layers and vocabulary > 0");
+  }
+  if (model.hidden % model.heads != 0) {
+    return wrong(fmt::format("expected hidden to be a multiple of heads; came hidden {}, heads {}",
+                             model.hidden, model.heads));
+  }
+  if (options.train.microbatches == 0 || options.train.microbatch_size == 0) {
+    return wrong("a stage needs microbatches and microbatch_size > 0");
+  }
+  if (options.first_layer > model.layers || options.layers > model.layers - options.first_layer) {
+    return wrong(fmt::format("expected a part of the model's {} layers; came {} from layer {}",
+                             model.layers, options.layers, options.first_layer));
+  }
+  if (options.first && options.first_layer != 0) {
+    return wrong(fmt::format("the first stage begins with layer 0, not {}", options.first_layer));
+  }
+  if (options.last && options.first_layer + options.layers != model.layers) {
+    return wrong(fmt::format("the last stage ends with layer {}, not {}", model.layers - 1,
+                             int64_t{options.first_layer} + options.layers - 1));
+  }
+  if (model.tied && !(options.first && options.last)) {
+    return wrong(
+        "model.tied needs pipeline.stages: 1: the embedding is on the first stage, the "
+        "head on the last");
+  }
+  if (options.threads == 0) return wrong("a stage needs at least one thread");
+  return absl::OkStatus();
+}
+
+BoundaryTensor ToBoundary(const at::Tensor& tensor) {
+  auto owner = std::make_shared<at::Tensor>(tensor.detach().to(at::kFloat).contiguous());
+  const codec::Shape shape{static_cast<uint32_t>(owner->size(0)),
+                           static_cast<uint32_t>(owner->size(1)),
+                           static_cast<uint32_t>(owner->size(2))};
+  const void* data = owner->const_data_ptr();
+  return {{data, codec::Dtype::kF32, shape}, std::move(owner)};
+}
+
+NamedArray ToNamedArray(std::string name, const at::Tensor& tensor) {
+  const at::Tensor dense = tensor.detach().contiguous();
+  const float* values = dense.const_data_ptr<float>();
+  return {std::move(name), dense.sizes().vec(), {values, values + dense.numel()}};
+}
+
+using ArrayIndex = std::unordered_map<std::string_view, const NamedArray*>;
+
+ArrayIndex Index(const std::vector<NamedArray>& arrays) {
+  ArrayIndex index;
+  for (const NamedArray& array : arrays) index.emplace(array.name, &array);
+  return index;
+}
+
+// A tensor and the array that it will be restored from.
+struct Restored {
+  at::Tensor to;
+  const NamedArray* from;
+};
+
+StatusOr<Restored> Match(const ArrayIndex& index, const std::string& name, const at::Tensor& to) {
+  const auto it = index.find(name);
+  if (it == index.end()) {
+    return absl::FailedPreconditionError(
+        fmt::format("the checkpoint has no {}; it is of another model", name));
+  }
+  const NamedArray& from = *it->second;
+  if (at::IntArrayRef(from.shape) != to.sizes() ||
+      from.values.size() != static_cast<size_t>(to.numel())) {
+    return absl::FailedPreconditionError(fmt::format(
+        "expected {} of shape ({}), but the checkpoint has ({}); it is of another model", name,
+        fmt::join(to.sizes().vec(), ", "), fmt::join(from.shape, ", ")));
+  }
+  return Restored{to, &from};
+}
+
+class GptStage final : public Stage {
+ public:
+  explicit GptStage(const StageOptions& options)
+      : options_(options), gpt_(options), optimizer_(options.train.optimizer, gpt_.parameters()) {}
+
+  StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch,
+                                                  const Input& input) override;
+  StatusOr<double> Loss(Microbatch microbatch) const override;
+  StatusOr<std::optional<BoundaryTensor>> Backward(
+      Microbatch microbatch, const codec::TensorView& output_gradient) override;
+  StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input& input, double* loss) override;
+  double AddSquaredGradientNorm(double sum) const override;
+  Status OptimizerStep(Step step, double learning_rate, double gradient_scale) override;
+  StageSnapshot Snapshot() const override;
+  Status Restore(const StageSnapshot& snapshot) override;
+  uint64_t parameter_count() const override;
+
+ private:
+  // One microbatch between its Forward and its Backward.
+  struct Pending {
+    at::Tensor input;    // ids, or the activation: the leaf that gets the input's gradient
+    at::Tensor targets;  // last stage
+    at::Tensor root;     // what backward starts from: the output or the loss; none with recompute
+    double loss = 0;
+  };
+
+  StatusOr<at::Tensor> ReadIds(std::string_view what, std::span<const int32_t> ids) const;
+  // Checks the shape; a copy in fp32.
+  StatusOr<at::Tensor> ReadBoundary(std::string_view what, const codec::TensorView& view) const;
+  StatusOr<Pending> ReadInput(const Input& input) const;
+  // The output or, on the last stage, the loss.
+  at::Tensor Run(const Pending& pending) const;
+
+  const StageOptions options_;
+  const Gpt gpt_;
+  AdamW optimizer_;
+  uint64_t steps_ = 0;  // taken
+  std::map<Microbatch, Pending> pending_;
+  std::optional<Microbatch> last_backward_;  // of this step
+};
+
+StatusOr<at::Tensor> GptStage::ReadIds(std::string_view what, std::span<const int32_t> ids) const {
+  const int64_t rows = options_.train.microbatch_size, context = options_.model.context;
+  if (ids.size() != static_cast<size_t>(rows * context)) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected {} x {} {}; came {}", rows, context, what, ids.size()));
+  }
+  for (const int32_t id : ids) {
+    if (id < 0 || static_cast<uint32_t>(id) >= options_.vocabulary) {
+      return absl::InvalidArgumentError(fmt::format(
+          "expected {} below the vocabulary of {}; came {}", what, options_.vocabulary, id));
+    }
+  }
+  return at::from_blob(const_cast<int32_t*>(ids.data()), {rows, context}, at::kInt).to(at::kLong);
+}
+
+StatusOr<at::Tensor> GptStage::ReadBoundary(std::string_view what,
+                                            const codec::TensorView& view) const {
+  const codec::Shape expected{options_.train.microbatch_size, options_.model.context,
+                              options_.model.hidden};
+  if (!(view.shape == expected) || view.data == nullptr) {
+    return absl::InvalidArgumentError(fmt::format(
+        "expected {} of shape ({}, {}, {}); came ({}, {}, {}){}", what, expected.samples,
+        expected.tokens, expected.channels, view.shape.samples, view.shape.tokens,
+        view.shape.channels, view.data == nullptr ? " without data" : ""));
+  }
+  return at::from_blob(const_cast<void*>(view.data),
+                       {expected.samples, expected.tokens, expected.channels}, ToTorch(view.dtype))
+      .to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+}
+
+StatusOr<GptStage::Pending> GptStage::ReadInput(const Input& input) const {
+  Pending pending;
+  if (options_.first) {
+    LH_ASSIGN_OR_RETURN(pending.input, ReadIds("input ids", input.tokens));
+  } else {
+    LH_ASSIGN_OR_RETURN(pending.input, ReadBoundary("an activation", input.activation));
+  }
+  if (options_.last) {
+    LH_ASSIGN_OR_RETURN(pending.targets, ReadIds("target ids", input.targets));
+  }
+  return pending;
+}
+
+at::Tensor GptStage::Run(const Pending& pending) const {
+  at::Tensor output = gpt_.Forward(pending.input);
+  return options_.last ? Gpt::Loss(output, pending.targets) : output;
+}
+
+StatusOr<std::optional<BoundaryTensor>> GptStage::Forward(Microbatch microbatch,
+                                                          const Input& input) {
+  using Result = StatusOr<std::optional<BoundaryTensor>>;
+  return CallTorch("forward", options_.threads, [&]() -> Result {
+    if (pending_.contains(microbatch)) {
+      return absl::InvalidArgumentError(
+          fmt::format("microbatch {} has run forward already", microbatch.value()));
+    }
+    LH_ASSIGN_OR_RETURN(Pending pending, ReadInput(input));
+    at::Tensor root;
+    if (options_.recompute) {
+      const at::NoGradGuard no_grad;
+      root = Run(pending);
+    } else {
+      if (!options_.first) pending.input.set_requires_grad(true);
+      root = pending.root = Run(pending);
+    }
+    if (options_.last) pending.loss = root.item<float>();
+    pending_.emplace(microbatch, std::move(pending));
+    if (options_.last) return std::nullopt;
+    return ToBoundary(root);
+  });
+}
+
+StatusOr<double> GptStage::Loss(Microbatch microbatch) const {
+  const auto it = pending_.find(microbatch);
+  if (!options_.last || it == pending_.end()) {
+    return absl::InvalidArgumentError(
+        options_.last ? fmt::format("microbatch {} has not run forward", microbatch.value())
+                      : std::string("only the last stage has a loss"));
+  }
+  return it->second.loss;
+}
+
+StatusOr<std::optional<BoundaryTensor>> GptStage::Backward(
+    Microbatch microbatch, const codec::TensorView& output_gradient) {
+  using Result = StatusOr<std::optional<BoundaryTensor>>;
+  return CallTorch("backward", options_.threads, [&]() -> Result {
+    const auto it = pending_.find(microbatch);
+    if (it == pending_.end()) {
+      return absl::InvalidArgumentError(
+          fmt::format("microbatch {} has not run forward", microbatch.value()));
+    }
+    // The order in which gradients are summed is part of the result.
+    if (last_backward_ && microbatch <= *last_backward_) {
+      return absl::InvalidArgumentError(
+          fmt::format("backward of microbatch {} came after that of {}", microbatch.value(),
+                      last_backward_->value()));
+    }
+    at::Tensor gradient;
+    if (options_.last) {
+      gradient = at::scalar_tensor(1.0 / options_.train.microbatches, at::kFloat);
+    } else {
+      LH_ASSIGN_OR_RETURN(gradient, ReadBoundary("an output gradient", output_gradient));
+    }
+    Pending pending = std::move(it->second);
+    pending_.erase(it);
+    last_backward_ = microbatch;
+    if (options_.recompute) {
+      if (!options_.first) pending.input.set_requires_grad(true);
+      pending.root = Run(pending);
+    }
+    pending.root.backward(gradient);
+    if (options_.first) return std::nullopt;
+    return ToBoundary(pending.input.grad());
+  });
+}
+
+StatusOr<std::optional<BoundaryTensor>> GptStage::Evaluate(const Input& input, double* loss) {
+  using Result = StatusOr<std::optional<BoundaryTensor>>;
+  return CallTorch("evaluation", options_.threads, [&]() -> Result {
+    const at::NoGradGuard no_grad;
+    LH_ASSIGN_OR_RETURN(const Pending pending, ReadInput(input));
+    const at::Tensor output = Run(pending);
+    if (!options_.last) return ToBoundary(output);
+    *loss = output.item<float>();
+    return std::nullopt;
+  });
+}
+
+double GptStage::AddSquaredGradientNorm(double sum) const {
+  UseTorchThreads(options_.threads);
+  return AddSquaredGradients(gpt_.parameters(), sum);
+}
+
+Status GptStage::OptimizerStep(Step step, double learning_rate, double gradient_scale) {
+  return CallTorch("optimizer step", options_.threads, [&]() -> Status {
+    if (!std::isfinite(gradient_scale) || gradient_scale <= 0) {
+      return absl::FailedPreconditionError(
+          fmt::format("the gradients of step {} are not finite (their scale is {}); lower "
+                      "train.optimizer.lr or lengthen train.schedule.warmup",
+                      step.value(), gradient_scale));
+    }
+    if (step.value() != steps_ + 1) {
+      return absl::FailedPreconditionError(
+          fmt::format("expected optimizer step {}, came {}", steps_ + 1, step.value()));
+    }
+    if (!pending_.empty() || !last_backward_) {
+      return absl::FailedPreconditionError(
+          fmt::format("optimizer step {} came before the last backward", step.value()));
+    }
+    optimizer_.Step(step.value(), learning_rate, gradient_scale);
+    steps_ = step.value();
+    last_backward_.reset();
+    return absl::OkStatus();
+  });
+}
+
+StageSnapshot GptStage::Snapshot() const {
+  StageSnapshot snapshot;
+  snapshot.step = steps_;
+  for (size_t i = 0; i < gpt_.parameters().size(); ++i) {
+    const Parameter& parameter = gpt_.parameters()[i];
+    const AdamW::Moments& moments = optimizer_.moments()[i];
+    snapshot.parameters.push_back(ToNamedArray(parameter.name, parameter.value));
+    snapshot.moments.push_back(
+        ToNamedArray(fmt::format("{}{}", parameter.name, kExpAvg), moments.exp_avg));
+    snapshot.moments.push_back(
+        ToNamedArray(fmt::format("{}{}", parameter.name, kExpAvgSq), moments.exp_avg_sq));
+  }
+  return snapshot;
+}
+
+Status GptStage::Restore(const StageSnapshot& snapshot) {
+  // All are matched before the first is changed.
+  const ArrayIndex parameters = Index(snapshot.parameters), moments = Index(snapshot.moments);
+  std::vector<Restored> restored;
+  for (size_t i = 0; i < gpt_.parameters().size(); ++i) {
+    const Parameter& own = gpt_.parameters()[i];
+    const AdamW::Moments& own_moments = optimizer_.moments()[i];
+    LH_ASSIGN_OR_RETURN(Restored value, Match(parameters, own.name, own.value));
+    LH_ASSIGN_OR_RETURN(Restored exp_avg, Match(moments, fmt::format("{}{}", own.name, kExpAvg),
+                                                own_moments.exp_avg));
+    LH_ASSIGN_OR_RETURN(
+        Restored exp_avg_sq,
+        Match(moments, fmt::format("{}{}", own.name, kExpAvgSq), own_moments.exp_avg_sq));
+    restored.insert(restored.end(), {value, exp_avg, exp_avg_sq});
+  }
+  for (const Restored& one : restored) {
+    std::copy(one.from->values.begin(), one.from->values.end(), one.to.data_ptr<float>());
+  }
+  for (const Parameter& own : gpt_.parameters()) own.value.mutable_grad().reset();
+  pending_.clear();
+  last_backward_.reset();
+  steps_ = snapshot.step;
+  return absl::OkStatus();
+}
+
+uint64_t GptStage::parameter_count() const {
+  uint64_t count = 0;
+  for (const Parameter& parameter : gpt_.parameters()) {
+    count += static_cast<uint64_t>(parameter.value.numel());
+  }
+  return count;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Stage>> Stage::Create(const StageOptions& options) {
+  LH_RETURN_IF_ERROR(Check(options));
+  return CallTorch(
+      "creating the stage", options.threads,
+      [&]() -> StatusOr<std::unique_ptr<Stage>> { return std::make_unique<GptStage>(options); });
+}
+
+}  // namespace longhaul::worker

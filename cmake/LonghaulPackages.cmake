@@ -31,10 +31,12 @@ if(NOT EXISTS "${LONGHAUL_TORCH_DIR}/lib/libtorch_cpu.so")
   message(FATAL_ERROR "LibTorch is not in .deps/; run deploy/setup.sh first.")
 endif()
 
-# LibTorch carries old protobuf headers that would shadow the system's; this folder goes first.
+# LibTorch carries protobuf and fmt headers of other versions that would shadow the system's; this
+# folder goes first.
 set(LONGHAUL_SHADOW_DIR "${PROJECT_BINARY_DIR}/include-first")
 file(MAKE_DIRECTORY "${LONGHAUL_SHADOW_DIR}/google")
 file(CREATE_LINK /usr/include/google/protobuf "${LONGHAUL_SHADOW_DIR}/google/protobuf" SYMBOLIC)
+file(CREATE_LINK /usr/include/fmt "${LONGHAUL_SHADOW_DIR}/fmt" SYMBOLIC)
 
 foreach(part c10 torch_cpu)
   add_library(longhaul_${part} SHARED IMPORTED)

@@ -1,0 +1,179 @@
+#include "coordinator/store/blob_store.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "base/file.h"
+#include "base/units.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+constexpr std::string_view kTemporaryPrefix = "tmp-";
+
+Status CheckHash(std::string_view sha256) {
+  if (IsSha256Hex(sha256)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("blob: expected a SHA-256 as 64 lower-case hexadecimal digits, got '{}'",
+                  sha256.substr(0, 80)));
+}
+
+Status MoveInto(const std::string& temporary, const std::string& folder,
+                const std::string& target) {
+  if (std::rename(temporary.c_str(), target.c_str()) != 0) {
+    return FromErrno(fmt::format("cannot rename {} to {}", temporary, target), errno);
+  }
+  return SyncPath(folder);
+}
+
+}  // namespace
+
+BlobReader::BlobReader(BlobReader&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+
+BlobReader& BlobReader::operator=(BlobReader&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+BlobReader::~BlobReader() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+StatusOr<std::string> BlobReader::ReadAt(uint64_t offset, size_t limit) const {
+  std::string bytes(offset < size_ ? std::min<uint64_t>(limit, size_ - offset) : 0, '\0');
+  size_t filled = 0;
+  while (filled < bytes.size()) {
+    const ssize_t n = ::pread(fd_, bytes.data() + filled, bytes.size() - filled,
+                              static_cast<off_t>(offset + filled));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return FromErrno("cannot read a blob", errno);
+    if (n == 0) return absl::DataLossError("a blob became shorter while it was read");
+    filled += static_cast<size_t>(n);
+  }
+  return bytes;
+}
+
+BlobUpload::BlobUpload(std::string folder, std::string sha256, uint64_t total_bytes,
+                       std::string temporary, int fd)
+    : folder_(std::move(folder)),
+      sha256_(std::move(sha256)),
+      total_bytes_(total_bytes),
+      temporary_(std::move(temporary)),
+      fd_(fd) {}
+
+BlobUpload::~BlobUpload() {
+  if (fd_ >= 0) {
+    ::close(fd_);
+    ::unlink(temporary_.c_str());
+  }
+}
+
+Status BlobUpload::Append(std::string_view bytes) {
+  if (bytes.size() > total_bytes_ - written_) {
+    return absl::InvalidArgumentError(
+        fmt::format("blob {}: {} bytes were announced, more came", sha256_, total_bytes_));
+  }
+  hash_.Update(bytes);
+  written_ += bytes.size();
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return FromErrno(fmt::format("cannot write {}", temporary_), errno);
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return absl::OkStatus();
+}
+
+Status BlobUpload::Finish() {
+  if (written_ != total_bytes_) {
+    return absl::InvalidArgumentError(
+        fmt::format("blob {}: {} bytes were announced, {} came; send it again", sha256_,
+                    total_bytes_, written_));
+  }
+  if (const std::string actual = hash_.HexDigest(); actual != sha256_) {
+    return absl::DataLossError(fmt::format(
+        "blob: the bytes that came have the hash {}, announced was {}; the file changed "
+        "while it was read or was damaged on the way: send it again",
+        actual, sha256_));
+  }
+  if (::fsync(fd_) != 0) return FromErrno(fmt::format("cannot fsync {}", temporary_), errno);
+  LH_RETURN_IF_ERROR(MoveInto(temporary_, folder_, folder_ + "/" + sha256_));
+  ::close(std::exchange(fd_, -1));
+  return absl::OkStatus();
+}
+
+StatusOr<std::unique_ptr<BlobStore>> BlobStore::Open(const std::string& folder) {
+  LH_RETURN_IF_ERROR(MakeDirectories(folder));
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().filename().string().starts_with(kTemporaryPrefix)) {
+      std::error_code ignored;  // It costs room only; the next start tries again.
+      std::filesystem::remove(entry.path(), ignored);
+    }
+  }
+  if (error) return FromErrno(fmt::format("cannot list {}", folder), error.value());
+  return std::unique_ptr<BlobStore>(new BlobStore(folder));
+}
+
+bool BlobStore::Has(std::string_view sha256) const {
+  std::error_code error;
+  return IsSha256Hex(sha256) && std::filesystem::exists(PathOf(sha256), error);
+}
+
+std::string BlobStore::PathOf(std::string_view sha256) const {
+  return fmt::format("{}/{}", folder_, sha256);
+}
+
+std::string BlobStore::TemporaryPath() const {
+  return fmt::format("{}/{}{}", folder_, kTemporaryPrefix, RandomUuid());
+}
+
+StatusOr<std::unique_ptr<BlobUpload>> BlobStore::StartUpload(std::string_view sha256,
+                                                             uint64_t total_bytes) const {
+  LH_RETURN_IF_ERROR(CheckHash(sha256));
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(folder_, error);
+  if (!error && space.available < total_bytes) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "blob {}: it needs {}, the coordinator's disk has {} left in {}; make room there", sha256,
+        FormatBytes(static_cast<double>(total_bytes)),
+        FormatBytes(static_cast<double>(space.available)), folder_));
+  }
+  const std::string temporary = TemporaryPath();
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd < 0) return FromErrno(fmt::format("cannot create {}", temporary), errno);
+  return std::unique_ptr<BlobUpload>(
+      new BlobUpload(folder_, std::string(sha256), total_bytes, temporary, fd));
+}
+
+StatusOr<BlobReader> BlobStore::OpenBlob(std::string_view sha256) const {
+  LH_RETURN_IF_ERROR(CheckHash(sha256));
+  const int fd = ::open(PathOf(sha256).c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0 && errno == ENOENT) {
+    return absl::NotFoundError(fmt::format("the coordinator has no blob {}", sha256));
+  }
+  if (fd < 0) return FromErrno(fmt::format("cannot open {}", PathOf(sha256)), errno);
+  BlobReader reader(fd, 0);
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return FromErrno(fmt::format("cannot stat {}", sha256), errno);
+  reader.size_ = static_cast<uint64_t>(info.st_size);
+  return reader;
+}
+
+StatusOr<std::string> BlobStore::Adopt(const std::string& temporary) const {
+  LH_ASSIGN_OR_RETURN(const std::string sha256, Sha256HexOfFile(temporary));
+  LH_RETURN_IF_ERROR(SyncPath(temporary));
+  LH_RETURN_IF_ERROR(MoveInto(temporary, folder_, PathOf(sha256)));
+  return sha256;
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,85 @@
+// Content-addressed files in one folder, each under its SHA-256: data files that users uploaded and
+// token files made of them. A blob appears whole and verified or not at all.
+//
+// Thread-safe, but for BlobUpload and BlobReader: one call at a time.
+#ifndef LONGHAUL_COORDINATOR_STORE_BLOB_STORE_H_
+#define LONGHAUL_COORDINATOR_STORE_BLOB_STORE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/hash.h"
+#include "base/status.h"
+
+namespace longhaul::coordinator {
+
+class BlobReader {
+ public:
+  BlobReader(BlobReader&& other) noexcept;
+  BlobReader& operator=(BlobReader&& other) noexcept;
+  ~BlobReader();
+  uint64_t size() const { return size_; }
+  // Up to `limit` bytes from `offset` on; empty at the end.
+  StatusOr<std::string> ReadAt(uint64_t offset, size_t limit) const;
+
+ private:
+  friend class BlobStore;
+  BlobReader(int fd, uint64_t size) : fd_(fd), size_(size) {}
+  int fd_ = -1;
+  uint64_t size_ = 0;
+};
+
+// A blob on its way in. Dropped before Finish, it leaves nothing behind.
+class BlobUpload {
+ public:
+  BlobUpload(const BlobUpload&) = delete;
+  BlobUpload& operator=(const BlobUpload&) = delete;
+  ~BlobUpload();
+  // kInvalidArgument for more bytes than announced.
+  Status Append(std::string_view bytes);
+  // Checks size (kInvalidArgument) and hash (kDataLoss), syncs and renames. Once, last.
+  Status Finish();
+
+ private:
+  friend class BlobStore;
+  BlobUpload(std::string folder, std::string sha256, uint64_t total_bytes, std::string temporary,
+             int fd);
+  const std::string folder_, sha256_;
+  const uint64_t total_bytes_;
+  const std::string temporary_;
+  int fd_;
+  uint64_t written_ = 0;
+  Sha256 hash_;
+};
+
+class BlobStore {
+ public:
+  // Makes the folder; removes what interrupted uploads left. The caller holds the state directory's
+  // lock.
+  static StatusOr<std::unique_ptr<BlobStore>> Open(const std::string& folder);
+
+  bool Has(std::string_view sha256) const;
+  // Where the blob is or would be. `sha256` must be IsSha256Hex.
+  std::string PathOf(std::string_view sha256) const;
+  // kInvalidArgument for something that is no hash, kResourceExhausted where the disk lacks room.
+  StatusOr<std::unique_ptr<BlobUpload>> StartUpload(std::string_view sha256,
+                                                    uint64_t total_bytes) const;
+  // kNotFound, kInvalidArgument.
+  StatusOr<BlobReader> OpenBlob(std::string_view sha256) const;
+
+  // A path in the folder for a file in the making, and taking it in (by rename) under its hash,
+  // which is returned.
+  std::string TemporaryPath() const;
+  StatusOr<std::string> Adopt(const std::string& temporary) const;
+
+ private:
+  explicit BlobStore(std::string folder) : folder_(std::move(folder)) {}
+  const std::string folder_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STORE_BLOB_STORE_H_

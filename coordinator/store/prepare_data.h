@@ -1,0 +1,33 @@
+// Token files: made once for each (data, tokenizer, share), kept as blobs.
+#ifndef LONGHAUL_COORDINATOR_STORE_PREPARE_DATA_H_
+#define LONGHAUL_COORDINATOR_STORE_PREPARE_DATA_H_
+
+#include <string>
+
+#include "base/status.h"
+#include "coordinator/state/state.h"
+#include "coordinator/store/blob_store.h"
+#include "longhaul/v1/plan.pb.h"
+
+namespace longhaul::coordinator {
+
+class DataPreparer {
+ public:
+  // `cache_folder` remembers which blob was made from what. `blobs` must outlive this.
+  static StatusOr<DataPreparer> Open(const std::string& cache_folder, const BlobStore* blobs);
+
+  // Tokenizes the files (blobs that are there), or finds what was made of them before. Takes as
+  // long as reading and writing them does. One call at a time. kFailedPrecondition naming a file
+  // that is not there.
+  StatusOr<v1::DataSet> Prepare(const command::PrepareData& request) const;
+
+ private:
+  DataPreparer(std::string cache_folder, const BlobStore* blobs)
+      : cache_folder_(std::move(cache_folder)), blobs_(blobs) {}
+  std::string cache_folder_;
+  const BlobStore* blobs_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STORE_PREPARE_DATA_H_

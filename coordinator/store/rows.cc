@@ -1,0 +1,116 @@
+#include "coordinator/store/rows.h"
+
+#include <fmt/core.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/util/delimited_message_util.h>
+
+#include <string>
+#include <vector>
+
+#include "base/config/run_spec.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+template <class M>
+std::string Join(const std::vector<M>& messages) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  google::protobuf::io::CodedOutputStream out(&stream);
+  for (const M& message : messages) {
+    google::protobuf::util::SerializeDelimitedToCodedStream(message, &out);
+  }
+  out.Trim();
+  return bytes;
+}
+
+template <class M>
+bool Split(std::string_view bytes, std::vector<M>* messages) {
+  google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
+  google::protobuf::io::CodedInputStream in(&stream);
+  while (true) {
+    M message;
+    bool clean_end = false;
+    if (!google::protobuf::util::ParseDelimitedFromCodedStream(&message, &in, &clean_end)) {
+      return clean_end;
+    }
+    messages->push_back(std::move(message));
+  }
+}
+
+template <class M>
+bool ParseOptional(const sqlite::Statement& row, int column, std::optional<M>* message) {
+  if (row.IsNull(column)) return true;
+  const std::string_view bytes = row.Bytes(column);
+  return message->emplace().ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+template <class M>
+void BindOptional(const std::optional<M>& message, int position, sqlite::Statement* statement) {
+  if (message.has_value()) {
+    statement->BindBlob(position, message->SerializeAsString());
+  } else {
+    statement->BindNull(position);
+  }
+}
+
+std::optional<RunState> StateFromText(std::string_view text) {
+  for (int i = 0; i <= static_cast<int>(RunState::kRecovering); ++i) {
+    const auto state = static_cast<RunState>(i);
+    if (ToString(state) == text) return state;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void BindRun(const RunRecord& record, sqlite::Statement* upsert) {
+  upsert->Bind(1, record.id.value())
+      .Bind(2, record.spec.name)
+      .Bind(3, ToString(record.state))
+      .Bind(4, record.reason)
+      .Bind(5, record.epoch.value())
+      .Bind(6, record.step)
+      .Bind(7, ToYaml(record.spec))
+      .BindBlob(8, record.link_secret)
+      .BindBlob(9, Join(record.data_files));
+  BindOptional(record.data, 10, upsert);
+  BindOptional(record.plan, 11, upsert);
+  upsert->BindBlob(12, Join(record.checkpoints))
+      .Bind(13, record.submitted_unix_ms)
+      .Bind(14, record.started_unix_ms)
+      .Bind(15, record.ended_unix_ms);
+}
+
+StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
+  RunRecord record;
+  record.id = RunId(std::string(row.Bytes(0)));
+  const auto unreadable = [&](std::string_view what) -> Status {
+    return absl::DataLossError(fmt::format(
+        "state store: run {}: its {} cannot be read; put a copy of the store back, or move it away "
+        "to begin with an empty one",
+        record.id.value(), what));
+  };
+  const std::optional<RunState> state = StateFromText(row.Bytes(1));
+  if (!state.has_value()) return unreadable(fmt::format("state '{}'", row.Bytes(1)));
+  record.state = *state;
+  record.reason = row.Bytes(2);
+  record.epoch = Epoch(static_cast<uint64_t>(row.Int(3)));
+  record.step = static_cast<uint64_t>(row.Int(4));
+  // The codecs were checked when the run was submitted.
+  StatusOr<RunSpec> spec =
+      ParseRunSpec(row.Bytes(5), "stored", {}, [](std::string_view) { return absl::OkStatus(); });
+  if (!spec.ok()) return unreadable(fmt::format("run file ({})", Message(spec.status())));
+  record.spec = *std::move(spec);
+  record.link_secret = row.Bytes(6);
+  if (!Split(row.Bytes(7), &record.data_files)) return unreadable("list of data files");
+  if (!ParseOptional(row, 8, &record.data)) return unreadable("data set");
+  if (!ParseOptional(row, 9, &record.plan)) return unreadable("plan");
+  if (!Split(row.Bytes(10), &record.checkpoints)) return unreadable("list of checkpoints");
+  record.submitted_unix_ms = row.Int(11);
+  record.started_unix_ms = row.Int(12);
+  record.ended_unix_ms = row.Int(13);
+  return record;
+}
+
+}  // namespace longhaul::coordinator

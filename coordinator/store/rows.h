@@ -1,0 +1,34 @@
+// Run records as rows of the table `runs`. Internal to coordinator/store.
+#ifndef LONGHAUL_COORDINATOR_STORE_ROWS_H_
+#define LONGHAUL_COORDINATOR_STORE_ROWS_H_
+
+#include <string_view>
+
+#include "base/status.h"
+#include "coordinator/state/state.h"
+#include "coordinator/store/sqlite.h"
+
+namespace longhaul::coordinator {
+
+// A new row at the end, or new values for the run's row where it is.
+inline constexpr std::string_view kUpsertRun =
+    "INSERT INTO runs(id, name, state, reason, epoch, step, spec_yaml, link_secret, data_files, "
+    "data, plan, checkpoints, submitted_unix_ms, started_unix_ms, ended_unix_ms) "
+    "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET "
+    "name=excluded.name, state=excluded.state, reason=excluded.reason, epoch=excluded.epoch, "
+    "step=excluded.step, spec_yaml=excluded.spec_yaml, link_secret=excluded.link_secret, "
+    "data_files=excluded.data_files, data=excluded.data, plan=excluded.plan, "
+    "checkpoints=excluded.checkpoints, submitted_unix_ms=excluded.submitted_unix_ms, "
+    "started_unix_ms=excluded.started_unix_ms, ended_unix_ms=excluded.ended_unix_ms";
+
+inline constexpr std::string_view kSelectRuns =
+    "SELECT id, state, reason, epoch, step, spec_yaml, link_secret, data_files, data, plan, "
+    "checkpoints, submitted_unix_ms, started_unix_ms, ended_unix_ms FROM runs ORDER BY rowid";
+
+void BindRun(const RunRecord& record, sqlite::Statement* upsert);
+// kDataLoss naming the run and what cannot be read.
+StatusOr<RunRecord> ReadRun(const sqlite::Statement& row);
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STORE_ROWS_H_

@@ -1,0 +1,156 @@
+#include "coordinator/store/schema.h"
+
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include "base/file.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+constexpr char kSchema[] = R"sql(
+CREATE TABLE runs(
+  id TEXT PRIMARY KEY NOT NULL,
+  name TEXT NOT NULL,
+  state TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  epoch INTEGER NOT NULL,
+  step INTEGER NOT NULL,
+  spec_yaml TEXT NOT NULL,
+  link_secret BLOB NOT NULL,
+  data_files BLOB NOT NULL,      -- DataFile messages, each after its length
+  data BLOB,                     -- DataSet
+  plan BLOB,                     -- Plan
+  checkpoints BLOB NOT NULL,     -- CheckpointManifest messages, each after its length
+  submitted_unix_ms INTEGER NOT NULL,
+  started_unix_ms INTEGER NOT NULL,
+  ended_unix_ms INTEGER NOT NULL);
+CREATE TABLE events(
+  sequence INTEGER PRIMARY KEY NOT NULL,
+  unix_ms INTEGER NOT NULL,
+  run_id TEXT NOT NULL,
+  epoch INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  text TEXT NOT NULL);
+CREATE INDEX events_by_run ON events(run_id, sequence);
+CREATE TABLE steps(
+  run_id TEXT NOT NULL,
+  step INTEGER NOT NULL,
+  record BLOB NOT NULL,          -- StepRecord
+  PRIMARY KEY(run_id, step)) WITHOUT ROWID;
+CREATE TABLE worker_logs(
+  sequence INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL,
+  run_id TEXT NOT NULL,
+  worker_name TEXT NOT NULL,
+  unix_ms INTEGER NOT NULL,
+  level TEXT NOT NULL,
+  text TEXT NOT NULL);
+CREATE INDEX worker_logs_by_run ON worker_logs(run_id, sequence);
+)sql";
+
+Status Damaged(const std::string& path, std::string_view detail) {
+  return absl::DataLossError(
+      fmt::format("state store {} is damaged ({}); it was left as it is. Put a copy of it back, or "
+                  "move it away to begin with an empty one",
+                  path, detail));
+}
+
+Status CheckIdentity(const std::string& path, uint32_t application_id, uint32_t version) {
+  if (application_id != kStoreApplicationId) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} is not a state store of longhaul (application id {:#x}, expected {:#x}); "
+                    "it was left as "
+                    "it is. Give another --state-dir",
+                    path, application_id, kStoreApplicationId));
+  }
+  if (version != kStoreSchemaVersion) {
+    return absl::FailedPreconditionError(
+        fmt::format("state store {} has schema version {}, this coordinator knows version {}; it "
+                    "was left as it is. Run the coordinator that wrote it, or give another "
+                    "--state-dir",
+                    path, version, kStoreSchemaVersion));
+  }
+  return absl::OkStatus();
+}
+
+// Looks at the file's header without SQLite, which may change what it opens.
+Status CheckHeader(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string header(100, '\0');
+  if (!file.is_open()) {
+    return absl::FailedPreconditionError(fmt::format("state store {} cannot be read", path));
+  }
+  if (!file.read(header.data(), static_cast<std::streamsize>(header.size()))) {
+    return Damaged(path, fmt::format("it has {} bytes, fewer than a header", file.gcount()));
+  }
+  const auto word = [&](size_t offset) {
+    uint32_t value = 0;
+    for (size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<uint8_t>(header[offset + i]);
+    return value;
+  };
+  constexpr std::string_view kMagic("SQLite format 3\0", 16);
+  if (!header.starts_with(kMagic)) return Damaged(path, "it does not begin like a database");
+  return CheckIdentity(path, word(68), word(60));
+}
+
+// Under a temporary name until it is whole, so that a half-made store never has the real one.
+Status Create(const std::string& path) {
+  const std::string log = path + "-wal", temporary = path + ".new";
+  std::error_code error;
+  if (std::filesystem::file_size(log, error) > 0 && !error) {
+    return Damaged(path, fmt::format("it is missing, but its log {} is there", log));
+  }
+  for (const char* suffix : {"-wal", "-shm", ".new", ".new-wal", ".new-shm"}) {
+    std::filesystem::remove(path + suffix, error);
+  }
+  {
+    LH_ASSIGN_OR_RETURN(
+        sqlite::Database database,
+        sqlite::Database::Open(temporary, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
+    LH_RETURN_IF_ERROR(database.Execute(
+        fmt::format("PRAGMA synchronous=FULL; BEGIN; PRAGMA application_id={}; PRAGMA "
+                    "user_version={}; {} COMMIT; PRAGMA journal_mode=WAL;",
+                    kStoreApplicationId, kStoreSchemaVersion, kSchema)));
+  }
+  LH_RETURN_IF_ERROR(SyncPath(temporary));
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    return FromErrno(fmt::format("cannot rename {} to {}", temporary, path), errno);
+  }
+  return SyncPath(std::filesystem::path(path).parent_path().string());
+}
+
+StatusOr<sqlite::Database> OpenExisting(const std::string& path) {
+  LH_RETURN_IF_ERROR(CheckHeader(path));
+  LH_ASSIGN_OR_RETURN(sqlite::Database database,
+                      sqlite::Database::Open(path, SQLITE_OPEN_READWRITE));
+  database.KeepLogOnClose(true);
+  const StatusOr<std::string> check = database.QueryText("PRAGMA quick_check(1)");
+  if (!check.ok()) {
+    if (check.status().code() != absl::StatusCode::kDataLoss) return check.status();
+    return Damaged(path, Message(check.status()));
+  }
+  if (*check != "ok") return Damaged(path, *check);
+  // Again, now with what only the log may hold so far.
+  LH_ASSIGN_OR_RETURN(const int64_t application_id, database.QueryInt("PRAGMA application_id"));
+  LH_ASSIGN_OR_RETURN(const int64_t version, database.QueryInt("PRAGMA user_version"));
+  LH_RETURN_IF_ERROR(
+      CheckIdentity(path, static_cast<uint32_t>(application_id), static_cast<uint32_t>(version)));
+  database.KeepLogOnClose(false);
+  return database;
+}
+
+}  // namespace
+
+StatusOr<sqlite::Database> OpenOrCreateStore(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) LH_RETURN_IF_ERROR(Create(path));
+  LH_ASSIGN_OR_RETURN(sqlite::Database database, OpenExisting(path));
+  LH_RETURN_IF_ERROR(database.Execute("PRAGMA journal_mode=WAL; PRAGMA busy_timeout=5000;"));
+  return database;
+}
+
+}  // namespace longhaul::coordinator

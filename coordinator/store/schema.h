@@ -1,0 +1,23 @@
+// The tables of the store and how a file that may be anything is opened. Internal to
+// coordinator/store.
+#ifndef LONGHAUL_COORDINATOR_STORE_SCHEMA_H_
+#define LONGHAUL_COORDINATOR_STORE_SCHEMA_H_
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "coordinator/store/sqlite.h"
+
+namespace longhaul::coordinator {
+
+inline constexpr uint32_t kStoreApplicationId = 0x4C484331;  // "LHC1"
+inline constexpr uint32_t kStoreSchemaVersion = 1;
+
+// Opens the database at `path`, or makes an empty one. kFailedPrecondition for a newer schema and
+// for another program's file, kDataLoss for damage; nothing is changed then.
+StatusOr<sqlite::Database> OpenOrCreateStore(const std::string& path);
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STORE_SCHEMA_H_

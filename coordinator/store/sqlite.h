@@ -1,0 +1,67 @@
+// SQLite behind RAII owners and Status. Internal to coordinator/store. Not thread-safe: the store
+// holds a lock.
+#ifndef LONGHAUL_COORDINATOR_STORE_SQLITE_H_
+#define LONGHAUL_COORDINATOR_STORE_SQLITE_H_
+
+#include <sqlite3.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace longhaul::coordinator::sqlite {
+
+// A compiled statement. Positions of Bind count from 1, of columns from 0, as SQLite has it. Must
+// not outlive its Database.
+class Statement {
+ public:
+  Statement() = default;
+  Statement& Bind(int position, std::string_view text);
+  Statement& BindBlob(int position, std::string_view bytes);
+  Statement& Bind(int position, int64_t value);
+  Statement& Bind(int position, uint64_t value) { return Bind(position, int64_t(value)); }
+  Statement& BindNull(int position);
+
+  // True: there is a row. False: done; the statement is reset and its bindings are cleared.
+  StatusOr<bool> Next();
+  // Runs a statement that gives no rows.
+  Status Run();
+
+  int64_t Int(int column) const { return sqlite3_column_int64(statement_.get(), column); }
+  // Valid until the next call of Next.
+  std::string_view Bytes(int column) const;
+  bool IsNull(int column) const;
+
+ private:
+  friend class Database;
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+  };
+  std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+};
+
+class Database {
+ public:
+  // `flags` of sqlite3_open_v2.
+  static StatusOr<Database> Open(const std::string& path, int flags);
+  Status Execute(const std::string& sql);
+  StatusOr<Statement> Prepare(std::string_view sql);
+  // The one integer of a one-row query.
+  StatusOr<int64_t> QueryInt(std::string_view sql);
+  StatusOr<std::string> QueryText(std::string_view sql);
+  // Whether closing leaves the write-ahead log as it is (else it is merged and removed).
+  void KeepLogOnClose(bool keep);
+
+ private:
+  struct Close {
+    void operator()(sqlite3* database) const { sqlite3_close_v2(database); }
+  };
+  std::unique_ptr<sqlite3, Close> database_;
+};
+
+}  // namespace longhaul::coordinator::sqlite
+
+#endif  // LONGHAUL_COORDINATOR_STORE_SQLITE_H_

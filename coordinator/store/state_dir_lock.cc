@@ -1,0 +1,60 @@
+#include "coordinator/store/state_dir_lock.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+#include "base/file.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+std::string Holder(int fd) {
+  char text[32] = {};
+  const ssize_t bytes = ::pread(fd, text, sizeof(text) - 1, 0);
+  std::string_view pid(text, bytes > 0 ? static_cast<size_t>(bytes) : 0);
+  pid = pid.substr(0, pid.find('\n'));
+  return pid.empty() ? "unknown pid" : fmt::format("pid {}", pid);
+}
+
+}  // namespace
+
+StatusOr<StateDirLock> StateDirLock::Acquire(const std::string& state_dir) {
+  LH_RETURN_IF_ERROR(Annotate(MakeDirectories(state_dir), "state directory"));
+  const std::string path = state_dir + "/lock";
+  StateDirLock lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (lock.fd_ < 0) {
+    return FromErrno(fmt::format("state directory: cannot open {}", path), errno);
+  }
+  if (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return FromErrno(fmt::format("cannot lock {}", path), errno);
+    return absl::FailedPreconditionError(fmt::format(
+        "state directory {} is in use by another coordinator ({}); stop that one or give another "
+        "--state-dir",
+        state_dir, Holder(lock.fd_)));
+  }
+  const std::string pid = fmt::format("{}\n", ::getpid());
+  if (::ftruncate(lock.fd_, 0) != 0 ||
+      ::pwrite(lock.fd_, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+    return FromErrno(fmt::format("cannot write {}", path), errno);
+  }
+  return lock;
+}
+
+StateDirLock::StateDirLock(StateDirLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+StateDirLock& StateDirLock::operator=(StateDirLock&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+StateDirLock::~StateDirLock() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+}  // namespace longhaul::coordinator

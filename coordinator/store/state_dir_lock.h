@@ -1,0 +1,28 @@
+// One coordinator per state directory: an advisory lock on <state-dir>/lock, which the kernel drops
+// when the process ends, however it ends.
+#ifndef LONGHAUL_COORDINATOR_STORE_STATE_DIR_LOCK_H_
+#define LONGHAUL_COORDINATOR_STORE_STATE_DIR_LOCK_H_
+
+#include <string>
+
+#include "base/status.h"
+
+namespace longhaul::coordinator {
+
+// Held for the life of the object. Move-only.
+class StateDirLock {
+ public:
+  // Makes the directory where it is missing. kFailedPrecondition naming the process that holds it.
+  static StatusOr<StateDirLock> Acquire(const std::string& state_dir);
+  StateDirLock(StateDirLock&& other) noexcept;
+  StateDirLock& operator=(StateDirLock&& other) noexcept;
+  ~StateDirLock();
+
+ private:
+  explicit StateDirLock(int fd) : fd_(fd) {}
+  int fd_ = -1;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STORE_STATE_DIR_LOCK_H_

@@ -1,0 +1,232 @@
+#include "coordinator/store/store.h"
+
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <variant>
+
+#include "absl/synchronization/mutex.h"
+#include "coordinator/store/rows.h"
+#include "coordinator/store/schema.h"
+#include "coordinator/store/sqlite.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+// Superseded log lines are deleted so many at a time.
+constexpr uint64_t kPruneEvery = 1'000;
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+bool MustSurvivePowerLoss(const Write& write) {
+  return std::holds_alternative<write::Run>(write) ||
+         std::holds_alternative<write::LogEvent>(write);
+}
+
+}  // namespace
+
+struct Store::Impl {
+  mutable absl::Mutex mutex;
+  mutable sqlite::Database database;
+  sqlite::Statement upsert_run, insert_event, upsert_step, insert_log, prune_logs;
+  std::map<std::string, uint64_t> lines_since_prune;
+  bool full_sync = true;
+
+  Status Prepare();
+  Status SetFullSync(bool full);
+  Status WriteOne(const Write& write);
+  Status WriteLog(const write::WorkerLog& log);
+};
+
+Status Store::Impl::Prepare() {
+  LH_RETURN_IF_ERROR(database.Execute("PRAGMA synchronous=FULL"));
+  LH_ASSIGN_OR_RETURN(upsert_run, database.Prepare(kUpsertRun));
+  LH_ASSIGN_OR_RETURN(insert_event,
+                      database.Prepare("INSERT INTO events(sequence, unix_ms, run_id, epoch, kind, "
+                                       "text) VALUES(?,?,?,?,?,?)"));
+  LH_ASSIGN_OR_RETURN(
+      upsert_step,
+      database.Prepare("INSERT OR REPLACE INTO steps(run_id, step, record) VALUES(?,?,?)"));
+  LH_ASSIGN_OR_RETURN(insert_log,
+                      database.Prepare("INSERT INTO worker_logs(run_id, worker_name, unix_ms, "
+                                       "level, text) VALUES(?,?,?,?,?)"));
+  LH_ASSIGN_OR_RETURN(
+      prune_logs, database.Prepare(
+                      "DELETE FROM worker_logs WHERE run_id=?1 AND sequence<=(SELECT sequence FROM "
+                      "worker_logs WHERE run_id=?1 ORDER BY sequence DESC LIMIT 1 OFFSET ?2)"));
+  return absl::OkStatus();
+}
+
+// Not within a transaction.
+Status Store::Impl::SetFullSync(bool full) {
+  if (full == full_sync) return absl::OkStatus();
+  LH_RETURN_IF_ERROR(
+      database.Execute(full ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL"));
+  full_sync = full;
+  return absl::OkStatus();
+}
+
+Status Store::Impl::WriteLog(const write::WorkerLog& log) {
+  LH_RETURN_IF_ERROR(insert_log.Bind(1, log.run.value())
+                         .Bind(2, log.worker_name)
+                         .Bind(3, log.line.unix_ms())
+                         .Bind(4, log.line.level())
+                         .Bind(5, log.line.text())
+                         .Run());
+  // The first line after a start prunes too: nobody counted before it.
+  const auto [lines, first] = lines_since_prune.try_emplace(log.run.value(), 0);
+  if (!first && ++lines->second < kPruneEvery) return absl::OkStatus();
+  lines->second = 0;
+  return prune_logs.Bind(1, log.run.value()).Bind(2, kKeptLogLines).Run();
+}
+
+Status Store::Impl::WriteOne(const Write& write) {
+  return std::visit(Overloaded{
+                        [&](const write::Run& run) {
+                          BindRun(run.record, &upsert_run);
+                          return upsert_run.Run();
+                        },
+                        [&](const write::LogEvent& log) {
+                          const v1::Event& event = log.event;
+                          return insert_event.Bind(1, uint64_t{event.sequence()})
+                              .Bind(2, int64_t{event.unix_ms()})
+                              .Bind(3, event.run_id())
+                              .Bind(4, uint64_t{event.epoch()})
+                              .Bind(5, event.kind())
+                              .Bind(6, event.text())
+                              .Run();
+                        },
+                        [&](const write::StepDone& done) {
+                          return upsert_step.Bind(1, done.run.value())
+                              .Bind(2, uint64_t{done.step.step()})
+                              .BindBlob(3, done.step.SerializeAsString())
+                              .Run();
+                        },
+                        [&](const write::WorkerLog& log) { return WriteLog(log); },
+                    },
+                    write);
+}
+
+StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& state_dir) {
+  auto impl = std::make_unique<Impl>();
+  LH_ASSIGN_OR_RETURN(impl->database, OpenOrCreateStore(state_dir + "/store.db"));
+  LH_RETURN_IF_ERROR(impl->Prepare());
+  return std::unique_ptr<Store>(new Store(std::move(impl)));
+}
+
+Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Store::~Store() = default;
+
+Status Store::Apply(const std::vector<Write>& writes) {
+  if (writes.empty()) return absl::OkStatus();
+  const absl::MutexLock lock(&impl_->mutex);
+  sqlite::Database& database = impl_->database;
+  LH_RETURN_IF_ERROR(
+      impl_->SetFullSync(std::any_of(writes.begin(), writes.end(), MustSurvivePowerLoss)));
+  LH_RETURN_IF_ERROR(database.Execute("BEGIN IMMEDIATE"));
+  Status status;
+  for (const Write& write : writes) {
+    status = impl_->WriteOne(write);
+    if (!status.ok()) break;
+  }
+  if (status.ok()) status = database.Execute("COMMIT");
+  if (status.ok()) return status;
+  // SQLite has rolled back by itself after some errors; then there is nothing left to roll back.
+  if (const Status rollback = database.Execute("ROLLBACK"); !rollback.ok()) {
+    spdlog::debug("rollback: {}", Message(rollback));
+  }
+  return status;
+}
+
+StatusOr<std::vector<RunRecord>> Store::LoadRuns() const {
+  const absl::MutexLock lock(&impl_->mutex);
+  LH_ASSIGN_OR_RETURN(sqlite::Statement rows, impl_->database.Prepare(kSelectRuns));
+  std::vector<RunRecord> records;
+  while (true) {
+    LH_ASSIGN_OR_RETURN(const bool row, rows.Next());
+    if (!row) return records;
+    LH_ASSIGN_OR_RETURN(RunRecord record, ReadRun(rows));
+    records.push_back(std::move(record));
+  }
+}
+
+StatusOr<uint64_t> Store::NextEventSequence() const {
+  const absl::MutexLock lock(&impl_->mutex);
+  LH_ASSIGN_OR_RETURN(const int64_t last,
+                      impl_->database.QueryInt("SELECT coalesce(max(sequence), 0) FROM events"));
+  return static_cast<uint64_t>(last) + 1;
+}
+
+StatusOr<std::vector<v1::Event>> Store::Events(std::string_view run, uint64_t after,
+                                               size_t limit) const {
+  const absl::MutexLock lock(&impl_->mutex);
+  const std::string sql = fmt::format(
+      "SELECT sequence, unix_ms, run_id, epoch, kind, text FROM events WHERE "
+      "sequence>?1 {} ORDER BY sequence LIMIT ?2",
+      run.empty() ? "" : "AND run_id=?3");
+  LH_ASSIGN_OR_RETURN(sqlite::Statement rows, impl_->database.Prepare(sql));
+  rows.Bind(1, after).Bind(2, uint64_t{limit});
+  if (!run.empty()) rows.Bind(3, run);
+  std::vector<v1::Event> events;
+  while (true) {
+    LH_ASSIGN_OR_RETURN(const bool row, rows.Next());
+    if (!row) return events;
+    v1::Event& event = events.emplace_back();
+    event.set_sequence(static_cast<uint64_t>(rows.Int(0)));
+    event.set_unix_ms(rows.Int(1));
+    event.set_run_id(std::string(rows.Bytes(2)));
+    event.set_epoch(static_cast<uint64_t>(rows.Int(3)));
+    event.set_kind(std::string(rows.Bytes(4)));
+    event.set_text(std::string(rows.Bytes(5)));
+  }
+}
+
+StatusOr<std::vector<v1::LogEntry>> Store::Logs(const RunId& run, uint64_t after,
+                                                size_t limit) const {
+  const absl::MutexLock lock(&impl_->mutex);
+  LH_ASSIGN_OR_RETURN(
+      sqlite::Statement rows,
+      impl_->database.Prepare("SELECT sequence, worker_name, unix_ms, level, text FROM worker_logs "
+                              "WHERE run_id=?1 AND sequence>?2 ORDER BY sequence LIMIT ?3"));
+  rows.Bind(1, run.value()).Bind(2, after).Bind(3, uint64_t{limit});
+  std::vector<v1::LogEntry> entries;
+  while (true) {
+    LH_ASSIGN_OR_RETURN(const bool row, rows.Next());
+    if (!row) return entries;
+    v1::LogEntry& entry = entries.emplace_back();
+    entry.set_sequence(static_cast<uint64_t>(rows.Int(0)));
+    entry.set_worker_name(std::string(rows.Bytes(1)));
+    entry.mutable_line()->set_unix_ms(rows.Int(2));
+    entry.mutable_line()->set_level(std::string(rows.Bytes(3)));
+    entry.mutable_line()->set_text(std::string(rows.Bytes(4)));
+  }
+}
+
+StatusOr<std::vector<v1::StepRecord>> Store::Steps(const RunId& run, uint64_t after_step,
+                                                   size_t limit) const {
+  const absl::MutexLock lock(&impl_->mutex);
+  LH_ASSIGN_OR_RETURN(sqlite::Statement rows,
+                      impl_->database.Prepare("SELECT record FROM steps WHERE run_id=?1 AND "
+                                              "step>?2 ORDER BY step LIMIT ?3"));
+  rows.Bind(1, run.value()).Bind(2, after_step).Bind(3, uint64_t{limit});
+  std::vector<v1::StepRecord> steps;
+  while (true) {
+    LH_ASSIGN_OR_RETURN(const bool row, rows.Next());
+    if (!row) return steps;
+    const std::string_view bytes = rows.Bytes(0);
+    if (!steps.emplace_back().ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+      return absl::DataLossError(
+          fmt::format("state store: a step record of run {} cannot be read", run.value()));
+    }
+  }
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,58 @@
+// What the coordinator remembers: runs, events, steps and workers' logs, in SQLite (write-ahead
+// log) at <state-dir>/store.db. docs/FORMATS.md has the schema.
+//
+// A store of a newer schema, of another program or with damage is refused and left as it is.
+// Thread-safe: one lock, held for one transaction or one page of a reader. Errors: kDataLoss
+// (damage), kFailedPrecondition (newer schema, no access), kResourceExhausted (disk full),
+// kUnavailable (I/O error); the store then is as it was before the call.
+#ifndef LONGHAUL_COORDINATOR_STORE_STORE_H_
+#define LONGHAUL_COORDINATOR_STORE_STORE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "coordinator/state/state.h"
+#include "longhaul/v1/control.pb.h"
+
+namespace longhaul::coordinator {
+
+// The newest lines of workers' logs that are kept for each run.
+inline constexpr uint64_t kKeptLogLines = 20'000;
+
+class Store {
+ public:
+  // Opens the store of a state directory that the caller holds the lock of (StateDirLock); makes an
+  // empty one where there is none.
+  static StatusOr<std::unique_ptr<Store>> Open(const std::string& state_dir);
+  ~Store();
+
+  // One transaction: all of it or nothing. It survives a loss of power, except steps and log lines
+  // that come without a run or event beside them: those survive the end of the process only.
+  Status Apply(const std::vector<Write>& writes);
+
+  // In the order in which they were submitted.
+  StatusOr<std::vector<RunRecord>> LoadRuns() const;
+  StatusOr<uint64_t> NextEventSequence() const;
+
+  // Pages in ascending order, what comes after `after`; an empty page is the end.
+  // `run` empty: of all runs.
+  StatusOr<std::vector<v1::Event>> Events(std::string_view run, uint64_t after, size_t limit) const;
+  StatusOr<std::vector<v1::LogEntry>> Logs(const RunId& run, uint64_t after, size_t limit) const;
+  StatusOr<std::vector<v1::StepRecord>> Steps(const RunId& run, uint64_t after_step,
+                                              size_t limit) const;
+
+ private:
+  struct Impl;
+  explicit Store(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STORE_STORE_H_

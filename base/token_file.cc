@@ -1,0 +1,318 @@
+#include "base/token_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/philox.h"
+
+namespace longhaul {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+constexpr std::string_view kMagic = "LHTOKENS";
+constexpr uint32_t kVersion = 1;
+
+struct Header {
+  std::array<char, 8> magic{};
+  uint32_t version = 0;
+  uint32_t bytes_per_token = 0;
+  uint64_t tokens = 0;
+  uint64_t validation_tokens = 0;
+  uint32_t vocabulary = 0;
+  std::array<char, 28> tokenizer{};
+  std::array<char, 32> sha256{};
+};
+static_assert(sizeof(Header) == 96);
+
+class BytesTokenizer final : public Tokenizer {
+ public:
+  uint32_t vocabulary() const override { return 256; }
+  size_t PieceSize(std::string_view text) const override {
+    return std::min(text.size(), size_t{1} << 18);
+  }
+  void Encode(std::string_view text, std::vector<uint32_t>* tokens) const override {
+    for (const char c : text) tokens->push_back(static_cast<unsigned char>(c));
+  }
+};
+
+std::string_view TokenizerName(const Header& header) {
+  const std::string_view field(header.tokenizer.data(), header.tokenizer.size());
+  return field.substr(0, field.find('\0'));
+}
+
+// A file under a temporary name that Publish renames; removed where it was not.
+class PendingFile {
+ public:
+  explicit PendingFile(std::string path)
+      : path_(std::move(path)), temporary_(fmt::format("{}.tmp-{}", path_, RandomUuid())) {}
+  PendingFile(const PendingFile&) = delete;
+  PendingFile& operator=(const PendingFile&) = delete;
+  ~PendingFile() {
+    if (fd_ < 0) return;
+    ::close(fd_);
+    if (!published_) ::unlink(temporary_.c_str());
+  }
+
+  Status Create() {
+    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    return fd_ >= 0 ? absl::OkStatus() : Failed("create");
+  }
+  Status WriteAt(uint64_t offset, std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return Failed("write");
+      bytes = bytes.subspan(static_cast<size_t>(n));
+      offset += static_cast<uint64_t>(n);
+    }
+    return absl::OkStatus();
+  }
+  Status Publish() {
+    if (::fsync(fd_) != 0) return Failed("fsync");
+    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return Failed("rename");
+    published_ = true;
+    const std::string folder = std::filesystem::path(path_).parent_path().string();
+    return SyncPath(folder.empty() ? "." : folder);
+  }
+
+ private:
+  Status Failed(std::string_view what) const {
+    return FromErrno(fmt::format("cannot {} the token file {}", what, temporary_), errno);
+  }
+  const std::string path_, temporary_;
+  int fd_ = -1;
+  bool published_ = false;
+};
+
+// Appends tokens to a PendingFile behind its header, a piece at a time.
+class TokenWriter {
+ public:
+  TokenWriter(PendingFile* file, uint32_t bytes_per_token)
+      : file_(file), bytes_per_token_(bytes_per_token) {}
+
+  Status Append(std::span<const uint32_t> tokens) {
+    buffer_.resize(tokens.size() * bytes_per_token_);
+    for (size_t i = 0; i < tokens.size(); ++i) {  // Little-endian: the low bytes come first.
+      std::memcpy(buffer_.data() + i * bytes_per_token_, &tokens[i], bytes_per_token_);
+    }
+    hash_.Update(buffer_);
+    LH_RETURN_IF_ERROR(file_->WriteAt(sizeof(Header) + tokens_ * bytes_per_token_, buffer_));
+    tokens_ += tokens.size();
+    return absl::OkStatus();
+  }
+  uint64_t tokens() const { return tokens_; }
+  // Once.
+  std::string Sha256Bytes() { return absl::HexStringToBytes(hash_.HexDigest()); }
+
+ private:
+  PendingFile* const file_;
+  const uint32_t bytes_per_token_;
+  uint64_t tokens_ = 0;
+  Sha256 hash_;
+  std::vector<std::byte> buffer_;
+};
+
+Status AppendFile(const std::string& path, const Tokenizer& tokenizer, TokenWriter* writer) {
+  std::error_code ignored;  // What cannot be looked at cannot be opened either.
+  if (std::filesystem::is_directory(path, ignored)) {
+    return absl::InvalidArgumentError(fmt::format("expected a text file; {} is a folder", path));
+  }
+  LH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+  std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  std::vector<uint32_t> tokens;
+  while (!text.empty()) {
+    const size_t piece = tokenizer.PieceSize(text);
+    tokens.clear();
+    tokenizer.Encode(text.substr(0, piece), &tokens);
+    LH_RETURN_IF_ERROR(writer->Append(tokens));
+    text.remove_prefix(piece);
+  }
+  return absl::OkStatus();
+}
+
+Status CheckHeader(const Header& header, uint64_t file_bytes, const std::string& path) {
+  const auto wrong = [&path](std::string_view problem) {
+    return absl::InvalidArgumentError(fmt::format("{} is not a token file: {}", path, problem));
+  };
+  if (std::string_view(header.magic.data(), header.magic.size()) != kMagic) {
+    return wrong(fmt::format("it does not begin with {}", kMagic));
+  }
+  if (header.version != kVersion) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} is a token file of version {}; this program reads version {}", path,
+                    header.version, kVersion));
+  }
+  if (header.bytes_per_token != 2 && header.bytes_per_token != 4) {
+    return wrong(fmt::format("expected 2 or 4 bytes a token, came {}", header.bytes_per_token));
+  }
+  const uint64_t payload = file_bytes - sizeof(Header);
+  if (payload % header.bytes_per_token != 0 || payload / header.bytes_per_token != header.tokens) {
+    return wrong(fmt::format("it promises {} tokens of {} bytes, but {} bytes follow; it was cut",
+                             header.tokens, header.bytes_per_token, payload));
+  }
+  if (header.validation_tokens > header.tokens) {
+    return wrong(fmt::format("it has {} tokens, of which {} for validation", header.tokens,
+                             header.validation_tokens));
+  }
+  if (header.vocabulary == 0 ||
+      header.vocabulary > static_cast<uint32_t>(std::numeric_limits<int32_t>::max()) ||
+      (header.bytes_per_token == 2 && header.vocabulary > 65536)) {
+    return wrong(fmt::format("its vocabulary is {}", header.vocabulary));
+  }
+  return absl::OkStatus();
+}
+
+uint64_t Windows(uint64_t tokens, uint32_t context) {
+  return tokens == 0 || context == 0 ? 0 : (tokens - 1) / context;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(std::string_view name) {
+  if (name == "bytes") return std::make_unique<BytesTokenizer>();
+  return absl::InvalidArgumentError(
+      fmt::format("expected a tokenizer; came '{}'. Known: bytes", name));
+}
+
+StatusOr<TokenFileInfo> WriteTokenFile(const std::vector<std::string>& files,
+                                       std::string_view tokenizer, double validation_share,
+                                       const std::string& path) {
+  if (!(validation_share >= 0 && validation_share < 1)) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected validation.share of 0 to below 1; came {}", validation_share));
+  }
+  LH_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> encoder, Tokenizer::Create(tokenizer));
+  Header header;
+  header.bytes_per_token = encoder->vocabulary() <= 65536 ? 2 : 4;
+  PendingFile file(path);
+  LH_RETURN_IF_ERROR(file.Create());
+  TokenWriter writer(&file, header.bytes_per_token);
+  for (const std::string& text : files) {
+    LH_RETURN_IF_ERROR(AppendFile(text, *encoder, &writer));
+  }
+
+  TokenFileInfo info;
+  info.tokens = writer.tokens();
+  info.validation_tokens =
+      static_cast<uint64_t>(static_cast<double>(info.tokens) * validation_share);
+  info.vocabulary = encoder->vocabulary();
+  info.tokenizer = std::string(tokenizer);
+  LH_CHECK(tokenizer.size() <= header.tokenizer.size(), "tokenizer name {}", tokenizer);
+  std::copy(kMagic.begin(), kMagic.end(), header.magic.begin());
+  std::copy(tokenizer.begin(), tokenizer.end(), header.tokenizer.begin());
+  const std::string hash = writer.Sha256Bytes();
+  std::copy(hash.begin(), hash.end(), header.sha256.begin());
+  header.version = kVersion;
+  header.tokens = info.tokens;
+  header.validation_tokens = info.validation_tokens;
+  header.vocabulary = info.vocabulary;
+  LH_RETURN_IF_ERROR(file.WriteAt(0, std::as_bytes(std::span(&header, 1))));
+  LH_RETURN_IF_ERROR(file.Publish());
+  return info;
+}
+
+StatusOr<TokenFile> TokenFile::Open(const std::string& path, bool verify) {
+  TokenFile result;
+  LH_ASSIGN_OR_RETURN(result.file_, MappedFile::Open(path));
+  const std::span<const std::byte> bytes = result.file_.bytes();
+  if (bytes.size() < sizeof(Header)) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} is not a token file: it has {} bytes, fewer than a header's {}", path,
+                    bytes.size(), sizeof(Header)));
+  }
+  Header header;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  LH_RETURN_IF_ERROR(CheckHeader(header, bytes.size(), path));
+  if (verify) {
+    Sha256 hash;
+    hash.Update(bytes.subspan(sizeof(Header)));
+    if (absl::HexStringToBytes(hash.HexDigest()) !=
+        std::string(header.sha256.data(), header.sha256.size())) {
+      return absl::DataLossError(
+          fmt::format("{} is damaged: its tokens do not match the hash in its header; delete it so "
+                      "that it is made anew",
+                      path));
+    }
+  }
+  result.bytes_per_token_ = header.bytes_per_token;
+  result.info_ = {header.tokens, header.validation_tokens, header.vocabulary,
+                  std::string(TokenizerName(header))};
+  return result;
+}
+
+uint64_t TokenFile::TrainingWindows(uint32_t context) const {
+  return Windows(info_.tokens - info_.validation_tokens, context);
+}
+
+uint64_t TokenFile::ValidationWindows(uint32_t context) const {
+  return Windows(info_.validation_tokens, context);
+}
+
+void TokenFile::ReadTrainingWindow(uint64_t window, uint32_t context, std::span<int32_t> inputs,
+                                   std::span<int32_t> targets) const {
+  LH_CHECK(window < TrainingWindows(context), "training window {} of {}", window,
+           TrainingWindows(context));
+  ReadAt(window * context, context, inputs, targets);
+}
+
+void TokenFile::ReadValidationWindow(uint64_t window, uint32_t context, std::span<int32_t> inputs,
+                                     std::span<int32_t> targets) const {
+  LH_CHECK(window < ValidationWindows(context), "validation window {} of {}", window,
+           ValidationWindows(context));
+  ReadAt(info_.tokens - info_.validation_tokens + window * context, context, inputs, targets);
+}
+
+void TokenFile::ReadAt(uint64_t first_token, uint32_t context, std::span<int32_t> inputs,
+                       std::span<int32_t> targets) const {
+  LH_CHECK(inputs.size() == context && targets.size() == context, "{} inputs, {} targets of {}",
+           inputs.size(), targets.size(), context);
+  const std::byte* from = file_.bytes().data() + sizeof(Header) + first_token * bytes_per_token_;
+  for (size_t i = 0; i <= context; ++i) {
+    uint32_t id = 0;
+    std::memcpy(&id, from + i * bytes_per_token_, bytes_per_token_);
+    if (i < context) inputs[i] = static_cast<int32_t>(id);
+    if (i > 0) targets[i - 1] = static_cast<int32_t>(id);
+  }
+}
+
+uint64_t TrainingWindowOf(uint64_t seed, uint64_t k, uint64_t windows) {
+  LH_CHECK(windows > 0, "no training windows");
+  const uint64_t pass = k / windows;
+  // A Feistel network permutes the numbers of 2 x half_bits bits, less than 4 x windows of them;
+  // walking its cycle from a number below `windows` to the next such number permutes those.
+  const int half_bits = std::max(1, (static_cast<int>(std::bit_width(windows - 1)) + 1) / 2);
+  const uint64_t half_mask = (uint64_t{1} << half_bits) - 1;
+  const Philox::Key key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+  uint64_t x = k % windows;
+  do {
+    uint64_t left = x >> half_bits, right = x & half_mask;
+    for (uint32_t round = 0; round < 6; ++round) {
+      const uint64_t mixed =
+          Philox::Generate({static_cast<uint32_t>(right), round, static_cast<uint32_t>(pass),
+                            static_cast<uint32_t>(pass >> 32)},
+                           key)[0];
+      left = std::exchange(right, left ^ (mixed & half_mask));
+    }
+    x = left << half_bits | right;
+  } while (x >= windows);
+  return x;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,257 @@
+// A chain of stages in one thread equals the unpipelined loop bit for bit, however the layers are
+// split.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "base/token_file.h"
+#include "tests/support/reference_loop.h"
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+namespace {
+
+constexpr uint64_t kSteps = 4;
+
+RunSpec SmallRun() {
+  RunSpec spec;
+  spec.name = "parity";
+  spec.model.layers = 4;
+  spec.model.hidden = 64;
+  spec.model.heads = 4;
+  spec.model.context = 64;
+  spec.train.steps = 10;
+  spec.train.microbatches = 4;
+  spec.train.microbatch_size = 2;
+  spec.train.seed = 7;
+  spec.train.optimizer.lr = 3e-3;
+  spec.train.optimizer.clip_norm = 0.5;  // Below the norms that come: clipping is on.
+  spec.train.schedule.warmup = 2;
+  spec.validation.every = 2;
+  spec.validation.samples = 5;  // Not a multiple of microbatch_size.
+  return spec;
+}
+
+class TemporaryTokens {
+ public:
+  TemporaryTokens() {
+    std::string text;
+    uint32_t state = 12345;
+    while (text.size() < 8000) {  // Words, so that there is something to learn.
+      state = state * 1664525 + 1013904223;
+      text += fmt::format("{} ", state >> 27);
+    }
+    text_ = fmt::format("{}longhaul-parity-{}.txt", ::testing::TempDir(), RandomUuid());
+    path_ = text_ + ".tokens";
+    EXPECT_TRUE(WriteFileAtomic(text_, text).ok());
+    EXPECT_TRUE(WriteTokenFile({text_}, "bytes", 0.1, path_).ok());
+  }
+  ~TemporaryTokens() {
+    ::unlink(text_.c_str());
+    ::unlink(path_.c_str());
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string text_, path_;
+};
+
+// What an executor does, without links: forwards of all microbatches, then backwards in order.
+class Chain {
+ public:
+  Chain(const RunSpec& spec, const TokenFile& tokens, uint32_t stages)
+      : spec_(spec), tokens_(tokens) {
+    const uint32_t layers = spec.model.layers / stages;
+    for (uint32_t s = 0; s < stages; ++s) {
+      StageOptions options;
+      options.model = spec.model;
+      options.train = spec.train;
+      options.first_layer = s * layers;
+      options.layers = layers;
+      options.first = s == 0;
+      options.last = s + 1 == stages;
+      options.recompute = spec.pipeline.recompute;
+      auto stage = Stage::Create(options);
+      EXPECT_TRUE(stage.ok()) << stage.status();
+      stages_.push_back(*std::move(stage));
+    }
+  }
+
+  void TrainStep(uint64_t step, testing::ReferenceRun* run) {
+    const uint32_t microbatches = spec_.train.microbatches;
+    double sum = 0;
+    for (uint32_t m = 0; m < microbatches; ++m) sum += Forward(step, m);
+    for (uint32_t m = 0; m < microbatches; ++m) Backward(m);
+    double squared_norm = 0;
+    for (auto it = stages_.rbegin(); it != stages_.rend(); ++it) {
+      squared_norm = (*it)->AddSquaredGradientNorm(squared_norm);
+    }
+    for (const auto& stage : stages_) {
+      const Status status =
+          stage->OptimizerStep(Step(step), LearningRate(spec_.train, Step(step)),
+                               ClipScale(spec_.train.optimizer.clip_norm, squared_norm));
+      ASSERT_TRUE(status.ok()) << status;
+    }
+    run->losses.push_back(sum / microbatches);
+    run->squared_gradient_norms.push_back(squared_norm);
+  }
+
+  double Validate() {
+    const uint32_t context = spec_.model.context, rows = spec_.train.microbatch_size;
+    const uint64_t windows =
+        std::min<uint64_t>(spec_.validation.samples, tokens_.ValidationWindows(context));
+    const uint64_t batches = (windows + rows - 1) / rows;
+    double sum = 0;
+    for (uint64_t batch = 0; batch < batches; ++batch) {
+      for (uint32_t row = 0; row < rows; ++row) {
+        tokens_.ReadValidationWindow((batch * rows + row) % windows, context, Row(inputs_, row),
+                                     Row(targets_, row));
+      }
+      Stage::Input input{inputs_, {}, targets_};
+      std::optional<BoundaryTensor> boundary;
+      double loss = 0;
+      for (const auto& stage : stages_) {
+        if (boundary) input.activation = boundary->view;
+        auto output = stage->Evaluate(input, &loss);
+        EXPECT_TRUE(output.ok()) << output.status();
+        boundary = *std::move(output);
+      }
+      sum += loss;
+    }
+    return sum / static_cast<double>(batches);
+  }
+
+  const std::vector<std::unique_ptr<Stage>>& stages() const { return stages_; }
+
+ private:
+  std::span<int32_t> Row(std::vector<int32_t>& batch, uint32_t row) const {
+    batch.resize(size_t{spec_.train.microbatch_size} * spec_.model.context);
+    return std::span(batch).subspan(size_t{row} * spec_.model.context, spec_.model.context);
+  }
+
+  double Forward(uint64_t step, uint32_t m) {
+    const uint64_t windows = tokens_.TrainingWindows(spec_.model.context);
+    for (uint32_t row = 0; row < spec_.train.microbatch_size; ++row) {
+      const uint64_t k =
+          ((step - 1) * spec_.train.microbatches + m) * spec_.train.microbatch_size + row;
+      tokens_.ReadTrainingWindow(TrainingWindowOf(spec_.data.seed, k, windows), spec_.model.context,
+                                 Row(inputs_, row), Row(targets_, row));
+    }
+    Stage::Input input{inputs_, {}, targets_};
+    std::optional<BoundaryTensor> boundary;
+    for (const auto& stage : stages_) {
+      if (boundary) input.activation = boundary->view;
+      auto output = stage->Forward(Microbatch(m), input);
+      EXPECT_TRUE(output.ok()) << output.status();
+      boundary = *std::move(output);
+    }
+    EXPECT_FALSE(boundary.has_value());
+    return stages_.back()->Loss(Microbatch(m)).value();
+  }
+
+  void Backward(uint32_t m) {
+    std::optional<BoundaryTensor> boundary;
+    for (auto it = stages_.rbegin(); it != stages_.rend(); ++it) {
+      auto output = (*it)->Backward(Microbatch(m), boundary ? boundary->view : codec::TensorView{});
+      ASSERT_TRUE(output.ok()) << output.status();
+      boundary = *std::move(output);
+    }
+    EXPECT_FALSE(boundary.has_value());
+  }
+
+  const RunSpec& spec_;
+  const TokenFile& tokens_;
+  std::vector<std::unique_ptr<Stage>> stages_;
+  std::vector<int32_t> inputs_, targets_;
+};
+
+struct Case {
+  uint32_t stages;
+  ComputeDtype dtype;
+  bool recompute;
+};
+
+class StageParity : public ::testing::TestWithParam<Case> {};
+
+TEST_P(StageParity, EqualsTheReferenceLoopBitForBit) {
+  const TemporaryTokens file;
+  RunSpec spec = SmallRun();
+  spec.train.dtype = GetParam().dtype;
+  spec.pipeline.recompute = GetParam().recompute;
+  const auto expected = testing::RunReference(spec, file.path(), kSteps);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+
+  const auto tokens = TokenFile::Open(file.path(), /*verify=*/true);
+  ASSERT_TRUE(tokens.ok()) << tokens.status();
+  Chain chain(spec, *tokens, GetParam().stages);
+  testing::ReferenceRun run;
+  for (uint64_t step = 1; step <= kSteps; ++step) {
+    chain.TrainStep(step, &run);
+    if (step % spec.validation.every == 0) run.validations.push_back({step, chain.Validate()});
+  }
+  EXPECT_EQ(run.losses, expected->losses);
+  EXPECT_EQ(run.squared_gradient_norms, expected->squared_gradient_norms);
+  ASSERT_EQ(run.validations.size(), expected->validations.size());
+  for (size_t i = 0; i < run.validations.size(); ++i) {
+    EXPECT_EQ(run.validations[i].loss, expected->validations[i].loss);
+  }
+  // The comparison says something only where the model learns and clipping acts.
+  EXPECT_LT(expected->losses.back(), expected->losses.front() - 0.1);
+  EXPECT_GT(expected->squared_gradient_norms.front(), 0.25);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Splits, StageParity,
+    ::testing::Values(Case{1, ComputeDtype::kFp32, false}, Case{2, ComputeDtype::kFp32, false},
+                      Case{4, ComputeDtype::kFp32, false}, Case{1, ComputeDtype::kFp32, true},
+                      Case{4, ComputeDtype::kFp32, true}, Case{1, ComputeDtype::kBf16, false},
+                      Case{2, ComputeDtype::kBf16, false}, Case{4, ComputeDtype::kBf16, false},
+                      Case{2, ComputeDtype::kBf16, true}),
+    [](const auto& test) {
+      return fmt::format("{}stages{}{}", test.param.stages,
+                         test.param.dtype == ComputeDtype::kBf16 ? "Bf16" : "Fp32",
+                         test.param.recompute ? "Recompute" : "");
+    });
+
+// Parameters and moments after the last step hold every bit of every gradient.
+TEST(StageSplit, ParametersAndMomentsDoNotDependOnTheSplit) {
+  const TemporaryTokens file;
+  const RunSpec spec = SmallRun();
+  const auto tokens = TokenFile::Open(file.path(), /*verify=*/false);
+  ASSERT_TRUE(tokens.ok()) << tokens.status();
+  std::vector<std::vector<NamedArray>> states;
+  for (const uint32_t count : {1u, 2u, 4u}) {
+    Chain chain(spec, *tokens, count);
+    testing::ReferenceRun run;
+    for (uint64_t step = 1; step <= 2; ++step) chain.TrainStep(step, &run);
+    std::vector<NamedArray> state;
+    for (const auto& stage : chain.stages()) {
+      StageSnapshot snapshot = stage->Snapshot();
+      EXPECT_EQ(snapshot.step, 2u);
+      for (auto* arrays : {&snapshot.parameters, &snapshot.moments}) {
+        for (NamedArray& array : *arrays) state.push_back(std::move(array));
+      }
+    }
+    std::sort(state.begin(), state.end(),
+              [](const NamedArray& a, const NamedArray& b) { return a.name < b.name; });
+    states.push_back(std::move(state));
+  }
+  for (size_t i = 1; i < states.size(); ++i) {
+    ASSERT_EQ(states[i].size(), states[0].size());
+    for (size_t a = 0; a < states[0].size(); ++a) {
+      EXPECT_EQ(states[i][a].name, states[0][a].name);
+      EXPECT_EQ(states[i][a].shape, states[0][a].shape);
+      EXPECT_TRUE(states[i][a].values == states[0][a].values) << states[0][a].name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace longhaul::worker

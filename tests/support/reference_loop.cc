@@ -1,0 +1,186 @@
+#include "tests/support/reference_loop.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/token_file.h"
+#include "worker/stage/adamw.h"
+#include "worker/stage/gpt.h"
+#include "worker/stage/torch_scope.h"
+
+namespace longhaul::testing {
+namespace {
+
+using at::Tensor;
+
+struct Batch {
+  Tensor inputs, targets;
+};
+
+class Reference {
+ public:
+  Reference(const RunSpec& spec, const TokenFile& tokens)
+      : spec_(spec),
+        tokens_(tokens),
+        parameters_(worker::MakeParameters(Options(spec, tokens))),
+        optimizer_(spec.train.optimizer, parameters_) {
+    for (const worker::Parameter& parameter : parameters_) {
+      by_name_[parameter.name] = parameter.value;
+    }
+  }
+
+  void TrainStep(uint64_t step, ReferenceRun* run) {
+    const uint32_t microbatches = spec_.train.microbatches;
+    double sum = 0;
+    for (uint32_t m = 0; m < microbatches; ++m) {
+      const Tensor loss = Loss(TrainingBatch((step - 1) * microbatches + m));
+      (loss * (1.0 / microbatches)).backward();
+      sum += loss.item<float>();
+    }
+    const double squared_norm = worker::AddSquaredGradients(parameters_, 0);
+    optimizer_.Step(step, worker::LearningRate(spec_.train, Step(step)),
+                    worker::ClipScale(spec_.train.optimizer.clip_norm, squared_norm));
+    run->losses.push_back(sum / microbatches);
+    run->squared_gradient_norms.push_back(squared_norm);
+  }
+
+  // Windows 0..n-1, `microbatch_size` at a time; the last batch is filled up from the front.
+  double Validate() const {
+    const at::NoGradGuard no_grad;
+    const uint64_t windows = std::min<uint64_t>(spec_.validation.samples,
+                                                tokens_.ValidationWindows(spec_.model.context));
+    const uint64_t rows = spec_.train.microbatch_size;
+    const uint64_t batches = (windows + rows - 1) / rows;
+    double sum = 0;
+    for (uint64_t batch = 0; batch < batches; ++batch) {
+      sum += Loss(ReadBatch([&](uint64_t row, auto inputs, auto targets) {
+               tokens_.ReadValidationWindow((batch * rows + row) % windows, spec_.model.context,
+                                            inputs, targets);
+             })).item<float>();
+    }
+    return sum / static_cast<double>(batches);
+  }
+
+ private:
+  static worker::StageOptions Options(const RunSpec& spec, const TokenFile& tokens) {
+    worker::StageOptions options;
+    options.model = spec.model;
+    options.train = spec.train;
+    options.vocabulary = tokens.info().vocabulary;
+    options.layers = spec.model.layers;
+    return options;
+  }
+
+  template <class ReadRow>
+  Batch ReadBatch(ReadRow read_row) const {
+    const int64_t rows = spec_.train.microbatch_size, context = spec_.model.context;
+    const Tensor inputs = at::empty({rows, context}, at::kInt);
+    const Tensor targets = at::empty({rows, context}, at::kInt);
+    const auto row_of = [&](const Tensor& tensor, int64_t row) {
+      return std::span(tensor.data_ptr<int32_t>() + row * context, static_cast<size_t>(context));
+    };
+    for (int64_t row = 0; row < rows; ++row) {
+      read_row(static_cast<uint64_t>(row), row_of(inputs, row), row_of(targets, row));
+    }
+    return {inputs.to(at::kLong), targets.to(at::kLong)};
+  }
+
+  Batch TrainingBatch(uint64_t global_microbatch) const {
+    const uint32_t context = spec_.model.context;
+    const uint64_t windows = tokens_.TrainingWindows(context);
+    return ReadBatch([&](uint64_t row, auto inputs, auto targets) {
+      const uint64_t k = global_microbatch * spec_.train.microbatch_size + row;
+      tokens_.ReadTrainingWindow(TrainingWindowOf(spec_.data.seed, k, windows), context, inputs,
+                                 targets);
+    });
+  }
+
+  const Tensor& P(const std::string& name) const { return by_name_.at(name); }
+  Tensor Norm(const std::string& name, const Tensor& x) const {
+    return at::layer_norm(x, {x.size(-1)}, P(name + ".weight"), P(name + ".bias"));
+  }
+  Tensor Linear(const std::string& name, const Tensor& x) const {
+    return at::linear(x, P(name + ".weight"), P(name + ".bias"));
+  }
+
+  Tensor Loss(const Batch& batch) const {
+    const bool bf16 = spec_.train.dtype == ComputeDtype::kBf16;
+    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+    at::autocast::set_autocast_enabled(at::kCPU, bf16);
+    at::autocast::set_autocast_cache_enabled(false);
+    const Tensor logits = Logits(batch.inputs);
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    return at::cross_entropy_loss(logits.view({-1, logits.size(-1)}).to(at::kFloat),
+                                  batch.targets.view({-1}));
+  }
+
+  Tensor Logits(const Tensor& ids) const {
+    const int64_t heads = spec_.model.heads;
+    Tensor x = at::embedding(P("wte"), ids) + P("wpe");
+    for (uint32_t layer = 0; layer < spec_.model.layers; ++layer) {
+      const std::string h = "h." + std::to_string(layer);
+      const std::vector<Tensor> qkv =
+          Linear(h + ".attn.qkv", Norm(h + ".ln_1", x)).chunk(3, /*dim=*/2);
+      const auto split_heads = [heads](const Tensor& t) {
+        return t.view({t.size(0), t.size(1), heads, t.size(2) / heads}).transpose(1, 2);
+      };
+      const Tensor attended = at::scaled_dot_product_attention(
+          split_heads(qkv[0]), split_heads(qkv[1]), split_heads(qkv[2]), {}, 0.0, true);
+      x = x + Linear(h + ".attn.proj", attended.transpose(1, 2).flatten(2));
+      x = x +
+          Linear(h + ".mlp.proj", at::gelu(Linear(h + ".mlp.fc", Norm(h + ".ln_2", x)), "tanh"));
+    }
+    return at::linear(Norm("ln_f", x), P(spec_.model.tied ? "wte" : "lm_head.weight"));
+  }
+
+  const RunSpec& spec_;
+  const TokenFile& tokens_;
+  const std::vector<worker::Parameter> parameters_;
+  worker::AdamW optimizer_;
+  std::map<std::string, Tensor> by_name_;
+};
+
+}  // namespace
+
+StatusOr<ReferenceRun> RunReference(const RunSpec& spec, const std::string& token_file,
+                                    uint64_t steps) {
+  LH_ASSIGN_OR_RETURN(const TokenFile tokens, TokenFile::Open(token_file, /*verify=*/true));
+  const uint32_t context = spec.model.context;
+  if (tokens.TrainingWindows(context) == 0 ||
+      (spec.validation.every != 0 && tokens.ValidationWindows(context) == 0)) {
+    return absl::InvalidArgumentError("the token file is too short for the model's context");
+  }
+  return worker::CallTorch("reference loop", spec.pipeline.threads_per_stage,
+                           [&]() -> StatusOr<ReferenceRun> {
+                             Reference reference(spec, tokens);
+                             ReferenceRun run;
+                             for (uint64_t step = 1; step <= steps; ++step) {
+                               reference.TrainStep(step, &run);
+                               const uint32_t every = spec.validation.every;
+                               if (every != 0 && step % every == 0) {
+                                 run.validations.push_back({step, reference.Validate()});
+                               }
+                             }
+                             return run;
+                           });
+}
+
+StatusOr<std::vector<double>> ReferenceLosses(const RunSpec& spec, const std::string& token_file,
+                                              uint64_t steps) {
+  LH_ASSIGN_OR_RETURN(ReferenceRun run, RunReference(spec, token_file, steps));
+  return std::move(run.losses);
+}
+
+}  // namespace longhaul::testing

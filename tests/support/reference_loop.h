@@ -1,0 +1,42 @@
+// The training loop that a pipelined run must equal bit for bit when nothing on its links is lossy:
+// the whole model in one graph, one microbatch after the other, no stages, no queues.
+//
+// It shares with the worker the initial parameters, the optimizer and the sample order (each tested
+// on its own), but neither the model's code nor the executor's.
+#ifndef LONGHAUL_TESTS_SUPPORT_REFERENCE_LOOP_H_
+#define LONGHAUL_TESTS_SUPPORT_REFERENCE_LOOP_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/config/run_spec.h"
+#include "base/status.h"
+
+namespace longhaul::testing {
+
+struct ReferenceValidation {
+  uint64_t step = 0;
+  double loss = 0;
+};
+
+struct ReferenceRun {
+  // One a step: the mean of the microbatches' losses, summed in double in their order.
+  std::vector<double> losses;
+  std::vector<double> squared_gradient_norms;
+  // After every `validation.every` steps, if not 0.
+  std::vector<ReferenceValidation> validations;
+};
+
+// Steps 1..`steps` of the run on the tokens of `token_file`, with pipeline.threads_per_stage
+// threads.
+StatusOr<ReferenceRun> RunReference(const RunSpec& spec, const std::string& token_file,
+                                    uint64_t steps);
+
+// The losses alone.
+StatusOr<std::vector<double>> ReferenceLosses(const RunSpec& spec, const std::string& token_file,
+                                              uint64_t steps);
+
+}  // namespace longhaul::testing
+
+#endif  // LONGHAUL_TESTS_SUPPORT_REFERENCE_LOOP_H_

@@ -1,0 +1,84 @@
+#include "codec/codec_string.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <numeric>
+
+namespace longhaul::codec {
+namespace {
+
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+StatusOr<CodecString> SplitCodecString(std::string_view text) {
+  CodecString result;
+  const size_t colon = text.find(':');
+  result.name = std::string(text.substr(0, colon));
+  if (result.name.empty()) {
+    return absl::InvalidArgumentError("a codec has a name, as in 'tah' or 'fixed:bits=4'");
+  }
+  if (colon == std::string_view::npos) return result;
+  std::string_view rest = text.substr(colon + 1);
+  while (true) {
+    const size_t comma = rest.find(',');
+    const std::string_view item = rest.substr(0, comma);
+    const size_t equals = item.find('=');
+    if (equals == std::string_view::npos || equals == 0 || equals + 1 == item.size()) {
+      return absl::InvalidArgumentError(fmt::format(
+          "'{}': after ':' come key=value pairs with commas between; '{}' is not one", text, item));
+    }
+    const std::string key(item.substr(0, equals));
+    for (const auto& [known, value] : result.parameters) {
+      if (known == key) {
+        return absl::InvalidArgumentError(fmt::format("'{}': '{}' is given twice", text, key));
+      }
+    }
+    result.parameters.emplace_back(key, std::string(item.substr(equals + 1)));
+    if (comma == std::string_view::npos) return result;
+    rest = rest.substr(comma + 1);
+  }
+}
+
+std::string_view Nearest(std::string_view word, std::span<const std::string_view> candidates) {
+  constexpr size_t kLongestWord = 32;
+  if (word.size() > kLongestWord) return "";
+  size_t best = 3;  // more than two slips is another word
+  std::string_view nearest;
+  for (const std::string_view candidate : candidates) {
+    const size_t distance = EditDistance(word, candidate);
+    if (distance < best && distance < candidate.size()) {
+      best = distance;
+      nearest = candidate;
+    }
+  }
+  return nearest;
+}
+
+bool ParseUnsigned(std::string_view text, uint32_t* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool ParseReal(std::string_view text, double* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+}  // namespace longhaul::codec

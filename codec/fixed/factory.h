@@ -1,0 +1,17 @@
+// The codec fixed (format.h).
+#ifndef LONGHAUL_CODEC_FIXED_FACTORY_H_
+#define LONGHAUL_CODEC_FIXED_FACTORY_H_
+
+#include <memory>
+
+#include "codec/codec.h"
+#include "codec/fixed/format.h"
+
+namespace longhaul::codec::fixed {
+
+// `params` are in range.
+std::unique_ptr<const Codec> Create(const Params& params);
+
+}  // namespace longhaul::codec::fixed
+
+#endif  // LONGHAUL_CODEC_FIXED_FACTORY_H_

@@ -1,0 +1,65 @@
+// fixed: symmetric fixed point per tile of G channels, b bits an element.
+//
+// A tile is G contiguous channels of one token; the last one of a token is padded with zeros when G
+// does not divide the channels. T = samples x tokens x ceil(channels / G) tiles, in memory order.
+// Every section starts at a multiple of 16 bytes and is zero-padded to one:
+//
+//   payload section  bytes             contents
+//   exponents        2 x samples       int16 c: the sample was multiplied by 2^c (tile.h)
+//   scales           2 x T             fp16, >= 0; exponent all ones: a tile with NaN or infinity
+//   codes            T x b x G / 8     b bit planes a tile (planes.h) of q + 2^(b-1)
+//
+//   encoded bytes = 64 + Align16(2 samples) + Align16(2 T) + Align16(T b G / 8)
+//
+// Encoding, in fp32, each operation rounded once: v = x 2^c with the sample's largest finite
+// magnitude in [2^12, 2^13); scale = fp16(max|v| / (2^(b-1) - 1)), rounded to nearest even, or
+// upwards for stochastic rounding so that nothing is clamped and the error has mean zero; u = v /
+// scale (0 where scale is 0); q = u rounded to nearest even, or floor(u + r) with r of rounding.h,
+// clamped to +-(2^(b-1) - 1). Decoding: x = q scale 2^-c.
+//
+//   parameters in the header   offset size
+//   bits b (3..10)                  0    1
+//   rounding (0 or 1)               1    1
+//   tile G (32, 64, 128)            2    2
+//   zero                            4   12
+#ifndef LONGHAUL_CODEC_FIXED_FORMAT_H_
+#define LONGHAUL_CODEC_FIXED_FORMAT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "codec/blob.h"
+#include "codec/rounding.h"
+
+namespace longhaul::codec::fixed {
+
+inline constexpr uint32_t kMinBits = 3, kMaxBits = 10;
+
+struct Params {
+  uint32_t bits = 6;
+  uint32_t tile = 64;
+  Rounding rounding = Rounding::kNearest;
+};
+
+// Offsets count from the start of the payload.
+struct Layout {
+  uint64_t tiles_per_token = 0;
+  uint64_t tiles = 0;       // of the tensor
+  uint64_t tile_bytes = 0;  // of a tile's codes
+  uint64_t exponents = 0, scales = 0, codes = 0, end = 0;
+};
+
+// The shape has passed CheckShape.
+Layout MakeLayout(const Shape& shape, const Params& params);
+// Header and payload; 64 for an empty tensor.
+uint64_t EncodedBytes(const Shape& shape, const Params& params);
+
+// "fixed:bits=6,tile=64,rounding=nearest"
+std::string CodecString(const Params& params);
+CodecParameters ToHeader(const Params& params);
+// kInvalidArgument for values that no encoder writes.
+StatusOr<Params> FromHeader(const CodecParameters& parameters);
+
+}  // namespace longhaul::codec::fixed
+
+#endif  // LONGHAUL_CODEC_FIXED_FORMAT_H_

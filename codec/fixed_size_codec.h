@@ -1,0 +1,47 @@
+// What every codec has in common whose encoded size depends on the shape alone: the checks of all
+// arguments, the header, and the comparison of a blob with what this codec writes. A family adds
+// its payload.
+#ifndef LONGHAUL_CODEC_FIXED_SIZE_CODEC_H_
+#define LONGHAUL_CODEC_FIXED_SIZE_CODEC_H_
+
+#include <string>
+
+#include "codec/blob.h"
+#include "codec/codec.h"
+
+namespace longhaul::codec {
+
+class FixedSizeCodec : public Codec {
+ public:
+  const std::string& name() const final { return name_; }
+  bool fixed_size() const final { return true; }
+  // SIZE_MAX for a shape that CheckShape refuses; Encode then says why.
+  size_t MaxEncodedBytes(const Shape& shape) const final;
+  size_t WorkspaceBytes(const Shape& shape) const final;
+  Status Encode(const TensorView& in, const Context& context, std::span<std::byte> workspace,
+                std::span<std::byte> out, EncodeResult* result) const final;
+  Status Decode(std::span<const std::byte> blob, const Context& context,
+                std::span<std::byte> workspace, const MutableTensorView& out) const final;
+
+ protected:
+  FixedSizeCodec(CodecId id, std::string name, const CodecParameters& parameters)
+      : id_(id), name_(std::move(name)), parameters_(parameters) {}
+
+ private:
+  // The shape has passed CheckShape and has elements.
+  virtual uint64_t PayloadBytes(const Shape& shape) const = 0;
+  virtual uint64_t ScratchBytes(const Shape& shape) const = 0;
+  // Writes every byte of `payload`, which has PayloadBytes. Returns the non-finite tiles.
+  virtual uint64_t EncodePayload(const TensorView& in, const Context& context, std::byte* scratch,
+                                 std::byte* payload) const = 0;
+  // `payload` has PayloadBytes of anything.
+  virtual Status DecodePayload(const std::byte* payload, const MutableTensorView& out) const = 0;
+
+  CodecId id_;
+  std::string name_;
+  CodecParameters parameters_;
+};
+
+}  // namespace longhaul::codec
+
+#endif  // LONGHAUL_CODEC_FIXED_SIZE_CODEC_H_

@@ -1,0 +1,18 @@
+// Conversion of whole tensors on the CPU.
+#ifndef LONGHAUL_CODEC_PLAIN_CPU_KERNELS_H_
+#define LONGHAUL_CODEC_PLAIN_CPU_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "codec/codec.h"
+
+namespace longhaul::codec::plain::cpu {
+
+// `out` needs no alignment. Returns how many elements of `in` are not finite.
+uint64_t Encode(const TensorView& in, Dtype wire, std::byte* out);
+void Decode(const std::byte* in, Dtype wire, const MutableTensorView& out);
+
+}  // namespace longhaul::codec::plain::cpu
+
+#endif  // LONGHAUL_CODEC_PLAIN_CPU_KERNELS_H_

@@ -1,0 +1,25 @@
+// none, bf16, fp16: the elements themselves, in one 2- or 4-byte format, nothing else.
+//
+//   payload section  bytes
+//   elements         samples x tokens x channels x 4 (none: fp32) or x 2 (bf16, fp16)
+//
+// Parameters in the header: none (zeros). Narrowing rounds to nearest even; what is too large for
+// the format becomes an infinity, as IEEE 754 has it; a NaN stays a NaN.
+#ifndef LONGHAUL_CODEC_PLAIN_FORMAT_H_
+#define LONGHAUL_CODEC_PLAIN_FORMAT_H_
+
+#include <cstdint>
+
+#include "codec/blob.h"
+
+namespace longhaul::codec::plain {
+
+// The dtype on the wire: kF32 for none, whatever the tensor's dtype.
+Dtype WireDtype(CodecId id);
+
+// Header and payload. The shape has passed CheckShape.
+uint64_t EncodedBytes(const Shape& shape, CodecId id);
+
+}  // namespace longhaul::codec::plain
+
+#endif  // LONGHAUL_CODEC_PLAIN_FORMAT_H_

@@ -1,0 +1,214 @@
+#include "codec/registry.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "codec/blob.h"
+#include "codec/codec_string.h"
+#include "codec/fixed/factory.h"
+#include "codec/plain/factory.h"
+#include "codec/tah/factory.h"
+
+namespace longhaul::codec {
+namespace {
+
+using CodecPtr = std::unique_ptr<const Codec>;
+
+struct Parameter {
+  std::string_view key;
+  std::string_view range;
+  std::string_view preset;
+};
+
+struct Family {
+  std::string_view name;
+  std::string_view what;
+  std::vector<Parameter> parameters;
+  // "" or the parameter's key that is out of range.
+  std::string_view (*parse)(const CodecString& text, CodecPtr* codec);
+  StatusOr<CodecPtr> (*from_header)(const BlobHeader& header);
+};
+
+bool ParseTile(const std::string& text, uint32_t* tile) {
+  return ParseUnsigned(text, tile) && (*tile == 32 || *tile == 64 || *tile == 128);
+}
+
+bool ParseRounding(const std::string& text, Rounding* rounding) {
+  if (text != "nearest" && text != "stochastic") return false;
+  *rounding = text == "nearest" ? Rounding::kNearest : Rounding::kStochastic;
+  return true;
+}
+
+template <CodecId kId>
+std::string_view ParsePlain(const CodecString& /*text*/, CodecPtr* codec) {
+  *codec = plain::Create(kId);
+  return "";
+}
+
+StatusOr<CodecPtr> PlainFromHeader(const BlobHeader& header) {
+  return plain::Create(header.codec);
+}
+
+std::string_view ParseFixed(const CodecString& text, CodecPtr* codec) {
+  fixed::Params params;
+  for (const auto& [key, value] : text.parameters) {
+    if (key == "bits" && !(ParseUnsigned(value, &params.bits) && params.bits >= fixed::kMinBits &&
+                           params.bits <= fixed::kMaxBits)) {
+      return "bits";
+    }
+    if (key == "tile" && !ParseTile(value, &params.tile)) return "tile";
+    if (key == "rounding" && !ParseRounding(value, &params.rounding)) return "rounding";
+  }
+  *codec = fixed::Create(params);
+  return "";
+}
+
+StatusOr<CodecPtr> FixedFromHeader(const BlobHeader& header) {
+  LH_ASSIGN_OR_RETURN(const fixed::Params params, fixed::FromHeader(header.parameters));
+  return fixed::Create(params);
+}
+
+bool ParseAlloc(const std::string& text, uint32_t* alloc) {
+  if (text == "token") {
+    *alloc = tah::kWholeToken;
+    return true;
+  }
+  return ParseUnsigned(text, alloc) && *alloc > 0;
+}
+
+bool ParseShare(const std::string& text, uint32_t* p_65536) {
+  double share = 0;
+  if (!ParseReal(text, &share) || !(share >= 0 && share <= 1)) return false;
+  *p_65536 = static_cast<uint32_t>(std::lround(share * 65536.0));
+  return true;
+}
+
+bool ParseTau(const std::string& text, float* tau) {
+  double value = 0;
+  if (!ParseReal(text, &value) || std::isnan(value) || std::signbit(value)) return false;
+  *tau = static_cast<float>(value);
+  return true;
+}
+
+std::string_view ParseTah(const CodecString& text, CodecPtr* codec) {
+  tah::Params params;
+  bool alloc_given = false;
+  for (const auto& [key, value] : text.parameters) {
+    if (key == "p" && !ParseShare(value, &params.p_65536)) return "p";
+    if (key == "tile" && !ParseTile(value, &params.tile)) return "tile";
+    if (key == "alloc" && !ParseAlloc(value, &params.alloc)) return "alloc";
+    if (key == "tau" && !ParseTau(value, &params.tau)) return "tau";
+    if (key == "rounding" && !ParseRounding(value, &params.rounding)) return "rounding";
+    alloc_given = alloc_given || key == "alloc";
+  }
+  if (!alloc_given) params.alloc = params.tile;
+  if (params.alloc % params.tile != 0 || params.alloc > tah::kMaxAlloc) return "alloc";
+  if (!tah::Possible(params)) return "tau";
+  *codec = tah::Create(params);
+  return "";
+}
+
+StatusOr<CodecPtr> TahFromHeader(const BlobHeader& header) {
+  LH_ASSIGN_OR_RETURN(const tah::Params params, tah::FromHeader(header.parameters));
+  return tah::Create(params);
+}
+
+// In the order of CodecId.
+const std::array<Family, 5>& Families() {
+  static const auto& families = *new std::array<Family, 5>{{
+      {"none", "fp32", {}, &ParsePlain<CodecId::kNone>, &PlainFromHeader},
+      {"bf16", "bfloat16", {}, &ParsePlain<CodecId::kBf16>, &PlainFromHeader},
+      {"fp16", "IEEE half precision", {}, &ParsePlain<CodecId::kFp16>, &PlainFromHeader},
+      {"fixed",
+       "fixed point per tile",
+       {{"bits", "3..10", "6"},
+        {"tile", "32|64|128", "64"},
+        {"rounding", "nearest|stochastic", "nearest"}},
+       &ParseFixed,
+       &FixedFromHeader},
+      {"tah",
+       "TAH-Quant: 3 or 4 bits by entropy, Hadamard transform",
+       {{"p", "0..1", "0.8"},
+        {"tile", "32|64|128", "64"},
+        {"alloc", "a multiple of tile up to 1048576, or token", "tile"},
+        {"tau", "0..1000 or inf", "2"},
+        {"rounding", "nearest|stochastic", "nearest"}},
+       &ParseTah,
+       &TahFromHeader},
+  }};
+  return families;
+}
+
+std::string DescribeParameters(const Family& family) {
+  if (family.parameters.empty()) return "no parameters";
+  std::string text;
+  for (const Parameter& parameter : family.parameters) {
+    text += fmt::format("{}{}={} ({})", text.empty() ? "" : ", ", parameter.key, parameter.range,
+                        parameter.preset);
+  }
+  return text;
+}
+
+std::string DidYouMean(std::string_view word, std::span<const std::string_view> candidates) {
+  const std::string_view nearest = Nearest(word, candidates);
+  return nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest);
+}
+
+Status UnknownCodec(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Family& family : Families()) names.push_back(family.name);
+  return absl::InvalidArgumentError(fmt::format("unknown codec '{}'{} (known codecs: {})", name,
+                                                DidYouMean(name, names), fmt::join(names, ", ")));
+}
+
+Status CheckKeys(const Family& family, const CodecString& text) {
+  std::vector<std::string_view> keys;
+  for (const Parameter& parameter : family.parameters) keys.push_back(parameter.key);
+  for (const auto& [key, value] : text.parameters) {
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+    return absl::InvalidArgumentError(fmt::format("codec '{}' has no parameter '{}'{} (it has: {})",
+                                                  family.name, key, DidYouMean(key, keys),
+                                                  DescribeParameters(family)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<const Codec>> ParseCodec(std::string_view text) {
+  LH_ASSIGN_OR_RETURN(const CodecString parts, SplitCodecString(text));
+  for (const Family& family : Families()) {
+    if (family.name != parts.name) continue;
+    LH_RETURN_IF_ERROR(CheckKeys(family, parts));
+    CodecPtr codec;
+    const std::string_view wrong = family.parse(parts, &codec);
+    if (wrong.empty()) return codec;
+    return absl::InvalidArgumentError(fmt::format("'{}': '{}' is out of range (codec '{}' has: {})",
+                                                  text, wrong, family.name,
+                                                  DescribeParameters(family)));
+  }
+  return UnknownCodec(parts.name);
+}
+
+Status CheckCodec(std::string_view text) {
+  return ParseCodec(text).status();
+}
+
+StatusOr<std::unique_ptr<const Codec>> CodecOfBlob(std::span<const std::byte> blob) {
+  LH_ASSIGN_OR_RETURN(const BlobHeader header, ParseBlobHeader(blob));
+  return Families()[static_cast<size_t>(header.codec) - 1].from_header(header);
+}
+
+std::string DescribeCodecs() {
+  std::string text;
+  for (const Family& family : Families()) {
+    text += fmt::format("{}: {}. {}\n", family.name, family.what, DescribeParameters(family));
+  }
+  return text;
+}
+
+}  // namespace longhaul::codec

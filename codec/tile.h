@@ -1,0 +1,116 @@
+// Steps that the tiled codecs (fixed, tah) share. kTile is 32, 64 or 128; a buffer has kTile
+// floats. Loops have constant trip counts and no order that matters (maxima of integers) or one
+// that is stated, so that they vectorise to the same results.
+#ifndef LONGHAUL_CODEC_TILE_H_
+#define LONGHAUL_CODEC_TILE_H_
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "codec/codec.h"
+#include "codec/convert.h"
+
+namespace longhaul::codec {
+
+// 1.5 x 2^23: adding and taking it away rounds |u| < 2^22 to the nearest integer, ties to even.
+inline constexpr float kRoundMagic = 12582912.0f;
+inline constexpr uint32_t kRoundMagicBits = 0x4b400000;
+
+// The sections of a payload start at multiples of 16 bytes.
+constexpr uint64_t AlignSection(uint64_t bytes) {
+  return (bytes + 15) / 16 * 16;
+}
+
+// Elements [offset, offset + count) of the tensor to the buffer, zeros after them.
+template <int kTile>
+inline void LoadTile(const TensorView& in, uint64_t offset, int count, float* out) {
+  if (in.dtype == Dtype::kF32) {
+    const float* source = static_cast<const float*>(in.data) + offset;
+    std::memcpy(out, source, static_cast<size_t>(count) * sizeof(float));
+  } else {
+    uint16_t raw[kTile] = {};
+    const uint16_t* source = static_cast<const uint16_t*>(in.data) + offset;
+    std::memcpy(raw, source, static_cast<size_t>(count) * sizeof(uint16_t));
+    if (in.dtype == Dtype::kBf16) {
+      for (int k = 0; k < kTile; ++k) out[k] = Bf16ToF32(raw[k]);
+    } else {
+      for (int k = 0; k < kTile; ++k) out[k] = F16ToF32(raw[k]);
+    }
+  }
+  for (int k = count; k < kTile; ++k) out[k] = 0;
+}
+
+// The first `count` of the buffer to elements [offset, offset + count). What lies outside of the
+// dtype's range becomes its largest number: lossy codecs make no infinities out of numbers. NaNs
+// stay.
+template <int kTile>
+inline void StoreTile(const MutableTensorView& out, uint64_t offset, int count, float* values) {
+  const float limit = out.dtype == Dtype::kF32    ? std::numeric_limits<float>::max()
+                      : out.dtype == Dtype::kBf16 ? std::bit_cast<float>(0x7f7f0000u)
+                                                  : 65504.0f;
+  for (int k = 0; k < kTile; ++k) {
+    float value = values[k];
+    value = value > limit ? limit : value;
+    values[k] = value < -limit ? -limit : value;
+  }
+  if (out.dtype == Dtype::kF32) {
+    float* target = static_cast<float*>(out.data) + offset;
+    std::memcpy(target, values, static_cast<size_t>(count) * sizeof(float));
+    return;
+  }
+  uint16_t raw[kTile];
+  if (out.dtype == Dtype::kBf16) {
+    for (int k = 0; k < kTile; ++k) raw[k] = F32ToBf16(values[k]);
+  } else {
+    for (int k = 0; k < kTile; ++k) raw[k] = F32ToF16(values[k]);
+  }
+  uint16_t* target = static_cast<uint16_t*>(out.data) + offset;
+  std::memcpy(target, raw, static_cast<size_t>(count) * sizeof(uint16_t));
+}
+
+// The bits of the largest magnitude; >= kF32Infinity iff an element is not finite.
+template <int kTile>
+inline uint32_t LargestMagnitude(const float* values) {
+  int32_t largest = 0;
+  for (int k = 0; k < kTile; ++k) {
+    const int32_t bits = std::bit_cast<int32_t>(values[k]) & 0x7fffffff;
+    largest = bits > largest ? bits : largest;
+  }
+  return static_cast<uint32_t>(largest);
+}
+
+template <int kTile>
+inline void FillNan(float* values) {
+  for (int k = 0; k < kTile; ++k) values[k] = std::numeric_limits<float>::quiet_NaN();
+}
+
+inline uint16_t LoadU16(const std::byte* bytes) {
+  uint16_t value = 0;
+  std::memcpy(&value, bytes, sizeof(value));
+  return value;
+}
+
+inline void StoreU16(uint16_t value, std::byte* bytes) {
+  std::memcpy(bytes, &value, sizeof(value));
+}
+
+// A sample's exponent: 2^c brings its largest finite magnitude into [2^top, 2^(top + 1)), top = 11
+// or 12; 0 for a sample without one. So -116 <= c <= 161.
+inline constexpr int kMinExponent = -116, kMaxExponent = 161;
+inline int SampleExponent(uint32_t largest_bits, int top) {
+  return largest_bits == 0 ? 0 : top - FloorLog2(largest_bits);
+}
+
+// Multiplies by 2^-c on the way back, in two steps none of which leaves fp32's normal factors.
+struct ScaleBack {
+  explicit ScaleBack(int c) : first(Pow2(-(c - c / 2))), second(Pow2(-(c / 2))) {}
+  float operator()(float value) const { return value * first * second; }
+  float first, second;
+};
+
+}  // namespace longhaul::codec
+
+#endif  // LONGHAUL_CODEC_TILE_H_

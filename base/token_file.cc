@@ -1,15 +1,10 @@
 #include "base/token_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -19,6 +14,7 @@
 #include "absl/strings/escaping.h"
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/pending_file.h"
 #include "base/philox.h"
 
 namespace longhaul {
@@ -57,50 +53,6 @@ std::string_view TokenizerName(const Header& header) {
   return field.substr(0, field.find('\0'));
 }
 
-// A file under a temporary name that Publish renames; removed where it was not.
-class PendingFile {
- public:
-  explicit PendingFile(std::string path)
-      : path_(std::move(path)), temporary_(fmt::format("{}.tmp-{}", path_, RandomUuid())) {}
-  PendingFile(const PendingFile&) = delete;
-  PendingFile& operator=(const PendingFile&) = delete;
-  ~PendingFile() {
-    if (fd_ < 0) return;
-    ::close(fd_);
-    if (!published_) ::unlink(temporary_.c_str());
-  }
-
-  Status Create() {
-    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    return fd_ >= 0 ? absl::OkStatus() : Failed("create");
-  }
-  Status WriteAt(uint64_t offset, std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return Failed("write");
-      bytes = bytes.subspan(static_cast<size_t>(n));
-      offset += static_cast<uint64_t>(n);
-    }
-    return absl::OkStatus();
-  }
-  Status Publish() {
-    if (::fsync(fd_) != 0) return Failed("fsync");
-    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return Failed("rename");
-    published_ = true;
-    const std::string folder = std::filesystem::path(path_).parent_path().string();
-    return SyncPath(folder.empty() ? "." : folder);
-  }
-
- private:
-  Status Failed(std::string_view what) const {
-    return FromErrno(fmt::format("cannot {} the token file {}", what, temporary_), errno);
-  }
-  const std::string path_, temporary_;
-  int fd_ = -1;
-  bool published_ = false;
-};
-
 // Appends tokens to a PendingFile behind its header, a piece at a time.
 class TokenWriter {
  public:
@@ -113,7 +65,7 @@ class TokenWriter {
       std::memcpy(buffer_.data() + i * bytes_per_token_, &tokens[i], bytes_per_token_);
     }
     hash_.Update(buffer_);
-    LH_RETURN_IF_ERROR(file_->WriteAt(sizeof(Header) + tokens_ * bytes_per_token_, buffer_));
+    LH_RETURN_IF_ERROR(file_->Append(buffer_));
     tokens_ += tokens.size();
     return absl::OkStatus();
   }
@@ -201,9 +153,9 @@ StatusOr<TokenFileInfo> WriteTokenFile(const std::vector<std::string>& files,
   LH_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> encoder, Tokenizer::Create(tokenizer));
   Header header;
   header.bytes_per_token = encoder->vocabulary() <= 65536 ? 2 : 4;
-  PendingFile file(path);
-  LH_RETURN_IF_ERROR(file.Create());
-  TokenWriter writer(&file, header.bytes_per_token);
+  LH_ASSIGN_OR_RETURN(const std::unique_ptr<PendingFile> file, PendingFile::Create(path));
+  LH_RETURN_IF_ERROR(file->Append(std::as_bytes(std::span(&header, 1))));
+  TokenWriter writer(file.get(), header.bytes_per_token);
   for (const std::string& text : files) {
     LH_RETURN_IF_ERROR(AppendFile(text, *encoder, &writer));
   }
@@ -223,8 +175,8 @@ StatusOr<TokenFileInfo> WriteTokenFile(const std::vector<std::string>& files,
   header.tokens = info.tokens;
   header.validation_tokens = info.validation_tokens;
   header.vocabulary = info.vocabulary;
-  LH_RETURN_IF_ERROR(file.WriteAt(0, std::as_bytes(std::span(&header, 1))));
-  LH_RETURN_IF_ERROR(file.Publish());
+  LH_RETURN_IF_ERROR(file->Overwrite(0, std::as_bytes(std::span(&header, 1))));
+  LH_RETURN_IF_ERROR(file->Publish());
   return info;
 }
 

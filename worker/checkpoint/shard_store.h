@@ -27,10 +27,12 @@ struct ShardFile {
 
 class ShardStore {
  public:
+  // Makes the folder where it is missing and deletes the temporary files of a process that was
+  // killed; so one process at a time.
   static StatusOr<std::unique_ptr<ShardStore>> OpenLocal(const std::string& root);
   virtual ~ShardStore() = default;
 
-  // Writes both files of a stage.
+  // Writes both files of a stage. A full disk (kResourceExhausted) leaves what was there as it was.
   virtual StatusOr<std::vector<ShardFile>> Write(const RunId& run, StageIndex stage,
                                                  const StageSnapshot& snapshot) = 0;
   // Reads `files` of `step`, checking sizes and hashes, merged into one snapshot. kNotFound,

@@ -1,0 +1,217 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/pending_file.h"
+#include "base/units.h"
+#include "worker/checkpoint/safetensors.h"
+#include "worker/checkpoint/shard_store.h"
+
+namespace longhaul::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kFormatVersion = "1";
+constexpr std::string_view kParameters = "params";
+constexpr std::string_view kOptimizer = "optim";
+
+// Names come from a manifest, so from another machine: no way out of the folder.
+Status CheckPathPart(std::string_view what, std::string_view name) {
+  constexpr std::string_view kAllowed =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+  if (!name.empty() && name.size() <= 200 && name.front() != '.' &&
+      name.find_first_not_of(kAllowed) == std::string_view::npos) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(fmt::format(
+      "expected {} of letters, digits, '-', '_' and '.'; came '{}'", what, name.substr(0, 80)));
+}
+
+struct WrittenFile {
+  std::unique_ptr<PendingFile> file;
+  ShardFile shard;
+};
+
+class LocalShardStore final : public ShardStore {
+ public:
+  explicit LocalShardStore(std::string root) : root_(std::move(root)) {}
+
+  StatusOr<std::vector<ShardFile>> Write(const RunId& run, StageIndex stage,
+                                         const StageSnapshot& snapshot) override;
+  StatusOr<StageSnapshot> Read(const RunId& run, Step step,
+                               const std::vector<ShardFile>& files) const override;
+  Status Drop(const RunId& run, Step step) override;
+
+ private:
+  std::string Folder(const RunId& run, Step step) const {
+    return fmt::format("{}/{}/step-{:08}", root_, run.value(), step.value());
+  }
+  const std::string root_;
+};
+
+// Writes and syncs one file, still under its temporary name.
+StatusOr<WrittenFile> WriteArrays(const std::string& folder, const RunId& run, StageIndex stage,
+                                  uint64_t step, std::string_view kind,
+                                  const std::vector<NamedArray>& arrays) {
+  WrittenFile written;
+  written.shard.name = fmt::format("stage-{}.{}.safetensors", stage.value(), kind);
+  LH_ASSIGN_OR_RETURN(written.file, PendingFile::Create(folder + "/" + written.shard.name));
+  Sha256 hash;
+  const auto append = [&](std::span<const std::byte> bytes) {
+    hash.Update(bytes);
+    return written.file->Append(bytes);
+  };
+  const std::string header =
+      SafetensorsHeader(arrays, {{"format_version", std::string(kFormatVersion)},
+                                 {"kind", std::string(kind)},
+                                 {"run", run.value()},
+                                 {"step", std::to_string(step)},
+                                 {"stage", std::to_string(stage.value())}});
+  LH_RETURN_IF_ERROR(append(std::as_bytes(std::span(header))));
+  for (const NamedArray& array : arrays) {
+    LH_RETURN_IF_ERROR(append(std::as_bytes(std::span(array.values))));
+  }
+  LH_RETURN_IF_ERROR(written.file->Sync());
+  written.shard.bytes = written.file->size();
+  written.shard.sha256 = hash.HexDigest();
+  return written;
+}
+
+Status ExplainFullDisk(const Status& status, const std::string& folder,
+                       const StageSnapshot& snapshot) {
+  if (status.code() != absl::StatusCode::kResourceExhausted) return status;
+  uint64_t bytes = 0;
+  for (const auto* arrays : {&snapshot.parameters, &snapshot.moments}) {
+    for (const NamedArray& array : *arrays) bytes += array.values.size() * sizeof(float);
+  }
+  return absl::ResourceExhaustedError(fmt::format(
+      "no room for the checkpoint of step {} in {}, which takes {}: {}; free some, or lower "
+      "checkpoint.keep (older checkpoints are untouched)",
+      snapshot.step, folder, FormatBytes(static_cast<double>(bytes)), Message(status)));
+}
+
+StatusOr<std::vector<ShardFile>> LocalShardStore::Write(const RunId& run, StageIndex stage,
+                                                        const StageSnapshot& snapshot) {
+  LH_RETURN_IF_ERROR(CheckPathPart("a run's id", run.value()));
+  const std::string folder = Folder(run, Step(snapshot.step));
+  std::vector<WrittenFile> written;
+  const Status status = [&]() -> Status {
+    LH_RETURN_IF_ERROR(MakeDirectories(folder));
+    for (const auto& [kind, arrays] :
+         {std::pair(kParameters, &snapshot.parameters), std::pair(kOptimizer, &snapshot.moments)}) {
+      LH_ASSIGN_OR_RETURN(WrittenFile one,
+                          WriteArrays(folder, run, stage, snapshot.step, kind, *arrays));
+      written.push_back(std::move(one));
+    }
+    // Both are on the disk now; a step that is written again changes only here.
+    for (const WrittenFile& one : written) LH_RETURN_IF_ERROR(one.file->Publish());
+    // The folders' own names: both may be new.
+    LH_RETURN_IF_ERROR(SyncPath(fmt::format("{}/{}", root_, run.value())));
+    return SyncPath(root_);
+  }();
+  std::vector<ShardFile> shards;
+  for (const WrittenFile& one : written) shards.push_back(one.shard);
+  written.clear();  // Takes unpublished files away.
+  if (status.ok()) return shards;
+  std::error_code ignored;
+  fs::remove(folder, ignored);  // Where it is empty.
+  return ExplainFullDisk(status, folder, snapshot);
+}
+
+// The file's contents once its size, hash and metadata are what they should be.
+StatusOr<Safetensors> ReadShard(const std::string& path, const RunId& run, Step step,
+                                const ShardFile& expected) {
+  StatusOr<MappedFile> file = MappedFile::Open(path);
+  if (!file.ok()) return std::move(file).status();
+  if (file->bytes().size() != expected.bytes) {
+    return absl::DataLossError(fmt::format("{} is damaged: expected {} bytes, it has {}", path,
+                                           expected.bytes, file->bytes().size()));
+  }
+  Sha256 hash;
+  hash.Update(file->bytes());
+  if (const std::string actual = hash.HexDigest(); actual != expected.sha256) {
+    return absl::DataLossError(fmt::format("{} is damaged: expected SHA-256 {}, it has {}", path,
+                                           expected.sha256, actual));
+  }
+  StatusOr<Safetensors> contents = ParseSafetensors(file->bytes());
+  if (!contents.ok()) return Annotate(contents.status(), path);
+  const std::array<std::pair<std::string, std::string>, 3> fields = {
+      {{"format_version", std::string(kFormatVersion)},
+       {"run", run.value()},
+       {"step", std::to_string(step.value())}}};
+  for (const auto& [key, value] : fields) {
+    if (const std::string& actual = contents->metadata[key]; actual != value) {
+      return absl::FailedPreconditionError(
+          fmt::format("{}: expected {} '{}', it has '{}'", path, key, value, actual));
+    }
+  }
+  return contents;
+}
+
+StatusOr<StageSnapshot> LocalShardStore::Read(const RunId& run, Step step,
+                                              const std::vector<ShardFile>& files) const {
+  LH_RETURN_IF_ERROR(CheckPathPart("a run's id", run.value()));
+  StageSnapshot snapshot;
+  snapshot.step = step.value();
+  std::set<std::string> names;
+  for (const ShardFile& file : files) {
+    LH_RETURN_IF_ERROR(CheckPathPart("a shard's name", file.name));
+    const std::string path = Folder(run, step) + "/" + file.name;
+    LH_ASSIGN_OR_RETURN(Safetensors contents, ReadShard(path, run, step, file));
+    const std::string& kind = contents.metadata["kind"];
+    if (kind != kParameters && kind != kOptimizer) {
+      return absl::FailedPreconditionError(fmt::format("{}: expected kind {} or {}, it has '{}'",
+                                                       path, kParameters, kOptimizer, kind));
+    }
+    auto& arrays = kind == kParameters ? snapshot.parameters : snapshot.moments;
+    for (NamedArray& array : contents.arrays) {
+      if (!names.insert(array.name).second) {
+        return absl::FailedPreconditionError(
+            fmt::format("{}: {} stands in another file of this checkpoint too", path, array.name));
+      }
+      arrays.push_back(std::move(array));
+    }
+  }
+  return snapshot;
+}
+
+Status LocalShardStore::Drop(const RunId& run, Step step) {
+  LH_RETURN_IF_ERROR(CheckPathPart("a run's id", run.value()));
+  const std::string folder = Folder(run, step);
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (!error) return absl::OkStatus();
+  return FromErrno(fmt::format("cannot delete the checkpoint {}", folder), error.value());
+}
+
+// What a killed process left. It costs only room, so what cannot be deleted stays.
+void DeleteLeftovers(const std::string& root) {
+  std::vector<fs::path> leftovers;
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(root, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it.depth() == 2 && IsPendingFileName(it->path().filename().string())) {
+      leftovers.push_back(it->path());
+    }
+  }
+  for (const fs::path& path : leftovers) fs::remove(path, error);
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<ShardStore>> ShardStore::OpenLocal(const std::string& root) {
+  LH_RETURN_IF_ERROR(MakeDirectories(root));
+  DeleteLeftovers(root);
+  return std::make_unique<LocalShardStore>(root);
+}
+
+}  // namespace longhaul::worker

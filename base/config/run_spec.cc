@@ -258,7 +258,7 @@ void ApplyOverride(Reader& reader, const std::string& text, const Table& table) 
     }
     YAML::Node outer(YAML::NodeType::Map);
     outer.force_insert(path.substr(begin, end - begin), node);
-    node = outer;
+    node.reset(outer);  // plain assignment would change what both refer to
     if (dot == std::string::npos) break;
     end = dot;
   }

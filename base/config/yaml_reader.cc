@@ -1,8 +1,10 @@
 #include "base/config/yaml_reader.h"
 
 #include <fmt/core.h>
+#include <yaml-cpp/eventhandler.h>
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "base/config/nearest.h"
@@ -57,6 +59,43 @@ Status CheckText(std::string_view text, std::string_view source) {
   return absl::OkStatus();
 }
 
+// Remembers where the second document of a file begins.
+class DocumentCounter : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark& mark) override { last_start_ = mark; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+  const YAML::Mark& last_start() const { return last_start_; }
+
+ private:
+  YAML::Mark last_start_;
+};
+
+// Not YAML::LoadAll, which goes on for ever at a stray ',' and takes all memory.
+Status CheckOneDocument(const std::string& text, std::string_view source) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentCounter counter;
+  if (!parser.HandleNextDocument(counter) || !parser.HandleNextDocument(counter)) {
+    return absl::OkStatus();
+  }
+  const YAML::Mark& mark = counter.last_start();
+  const Place place{std::string(source), mark.line + 1, mark.column + 1};
+  return absl::InvalidArgumentError(fmt::format(
+      "{}: expected the end of the file, got more; a configuration is one YAML document "
+      "without '---' lines inside and without stray ',', ']' or '}}'",
+      place.ToString()));
+}
+
 std::string Printable(std::string_view text) {
   constexpr size_t kShown = 40;
   std::string out;
@@ -104,14 +143,8 @@ StatusOr<YAML::Node> LoadYaml(std::string_view text, std::string_view source) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   LH_RETURN_IF_ERROR(CheckText(text, source));
   try {
-    std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
-    if (documents.empty()) return YAML::Node(YAML::NodeType::Null);
-    if (documents.size() > 1) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}: expected one YAML document, got {}; remove the '---' lines", source,
-                      documents.size()));
-    }
-    return documents[0];
+    LH_RETURN_IF_ERROR(CheckOneDocument(std::string(text), source));
+    return YAML::Load(std::string(text));
   } catch (const YAML::Exception& error) {
     const Place place{std::string(source), error.mark.line + 1, error.mark.column + 1};
     return absl::InvalidArgumentError(

@@ -179,6 +179,10 @@ struct StateOptions {
   absl::Duration session_timeout = absl::Seconds(10);
   // After a start with unfinished runs: how long to wait for their workers to come back.
   absl::Duration reattach_timeout = absl::Seconds(60);
+  // How long workers may take to time their layers, and to become ready (fetch data, build the
+  // model, open links).
+  absl::Duration measure_timeout = absl::Seconds(120);
+  absl::Duration ready_timeout = absl::Minutes(30);
   std::string version;
 };
 

@@ -1,0 +1,35 @@
+// LH_CHECK: what must hold whatever a user, a peer or the network does. A violation is a bug of this
+// program, so the process says what it found and aborts, in all builds.
+//
+//   LH_CHECK(stages.size() == plan.stages_size(), "run {} has {} stages", id, stages.size());
+//
+// Never for input: foreign bytes and requests get a Status. Thread-safe.
+#ifndef LONGHAUL_BASE_CHECK_H_
+#define LONGHAUL_BASE_CHECK_H_
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace longhaul {
+
+[[noreturn]] inline void CheckFailed(const char* file, int line, const char* condition,
+                                     const std::string& message) {
+  std::fprintf(stderr, "%s:%d: check failed: %s: %s\n", file, line, condition, message.c_str());
+  std::fflush(stderr);
+  std::abort();
+}
+
+}  // namespace longhaul
+
+// LH_CHECK(condition, "format with {}", arguments...). The format is evaluated only on failure.
+#define LH_CHECK(condition, ...)                                                           \
+  do {                                                                                     \
+    if (!(condition)) [[unlikely]] {                                                       \
+      ::longhaul::CheckFailed(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__)); \
+    }                                                                                      \
+  } while (false)
+
+#endif  // LONGHAUL_BASE_CHECK_H_

@@ -1,0 +1,341 @@
+#include "coordinator/state/core.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace longhaul::coordinator {
+
+bool IsActive(RunState state) {
+  switch (state) {
+    case RunState::kPlanning:
+    case RunState::kPreparing:
+    case RunState::kRunning:
+    case RunState::kFinishing:
+      return true;
+    case RunState::kQueued:
+    case RunState::kDone:
+    case RunState::kStopped:
+    case RunState::kFailed:
+    case RunState::kRecovering:
+      return false;
+  }
+  return false;
+}
+
+Core::Core(const StateOptions& options, std::vector<RunRecord> stored, uint64_t next_event_sequence,
+           MonoTime now)
+    : options_(options), next_event_(next_event_sequence), sequence_(next_event_sequence),
+      created_(now), now_(now) {
+  std::stable_sort(stored.begin(), stored.end(), [](const RunRecord& a, const RunRecord& b) {
+    return a.submitted_unix_ms < b.submitted_unix_ms;
+  });
+  for (RunRecord& record : stored) {
+    Run& run = runs_[record.id];
+    run.record = std::move(record);
+    run.order = run.queue_order = next_order_++;
+    run.sequence = ++sequence_;
+    if (!run.record.plan) continue;
+    const bool begun =
+        run.record.state == RunState::kRunning || run.record.state == RunState::kFinishing;
+    for (const v1::StagePlan& plan : run.record.plan->stages()) {
+      Stage stage;
+      stage.index = plan.stage();
+      stage.worker = WorkerId(plan.worker_id());
+      stage.incarnation = Incarnation(plan.incarnation());
+      stage.name = plan.worker_name();
+      stage.ready = begun;
+      run.stages.push_back(std::move(stage));
+    }
+  }
+}
+
+TickResult Core::Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms) {
+  out_ = TickResult();
+  now_ = now;
+  unix_ms_ = unix_ms;
+  if (!recovered_) Recover();
+  for (Event& event : events) {
+    std::visit([this](auto& one) { On(one); }, event);
+  }
+  CheckTimers();
+  AdvanceQueue();
+  AnswerSubmits();
+  for (auto& [id, run] : runs_) {
+    if (std::exchange(run.dirty, false)) out_.writes.emplace_back(write::Run{run.record});
+  }
+  out_.wake_at = NextWake();
+  CheckInvariants();
+  return std::move(out_);
+}
+
+void Core::Recover() {
+  recovered_ = true;
+  for (Run* run : RunsInOrder()) {
+    switch (run->record.state) {
+      case RunState::kPlanning:
+        Move(*run, Trigger::kCoordinatorRestarted);
+        break;
+      case RunState::kRecovering:
+        Move(*run, Trigger::kCoordinatorRestarted,
+             "another version of the coordinator left this run recovering, which this version "
+             "cannot go on with; " +
+                 HowToResume(*run));
+        break;
+      case RunState::kPreparing:
+      case RunState::kRunning:
+      case RunState::kFinishing:
+        run->reattach_until = created_ + options_.reattach_timeout;
+        Log(run, "note", "the coordinator restarted; waiting for the run's workers to come back");
+        Changed(*run);
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+void Core::CheckTimers() {
+  std::vector<Worker*> silent;
+  for (auto& [id, worker] : workers_) {
+    if (worker.session && now_ - worker.last_heard >= options_.session_timeout) {
+      silent.push_back(&worker);
+    }
+  }
+  for (Worker* worker : silent) {
+    const std::string why = fmt::format("no sign of life for {:g} s",
+                                        absl::ToDoubleSeconds(options_.session_timeout));
+    out_.commands.emplace_back(command::CloseSession{*worker->session, why});
+    Lose(*worker, why);
+  }
+  std::vector<RunId> late;
+  for (const auto& [id, job] : jobs_) {
+    if (now_ >= job.draft.measure_until) late.push_back(id);
+  }
+  for (Run* run : RunsInOrder()) {
+    if (run->draft && now_ >= run->draft->measure_until) late.push_back(run->record.id);
+    CheckRunTimers(*run);
+  }
+  for (const RunId& id : late) {
+    Draft* draft = FindDraft(id);
+    if (draft == nullptr) continue;
+    std::string names;
+    for (const Draft::Candidate& candidate : draft->workers) {
+      const Worker* worker = FindWorker(candidate.id);
+      if (candidate.times || worker == nullptr) continue;
+      names += (names.empty() ? "" : ", ") + Label(*worker);
+    }
+    if (names.empty()) {  // only the data set is missing; that takes as long as it takes
+      draft->measure_until = MonoTime::max();
+      continue;
+    }
+    FailDraft(id, fmt::format("layer times were asked for {:g} s ago and have not come from {}; "
+                              "look at the log of that worker",
+                              absl::ToDoubleSeconds(options_.measure_timeout), names));
+  }
+}
+
+std::optional<MonoTime> Core::NextWake() const {
+  MonoTime wake = MonoTime::max();
+  const auto consider = [&wake](MonoTime time) { wake = std::min(wake, time); };
+  for (const auto& [id, worker] : workers_) {
+    if (worker.session) consider(worker.last_heard + options_.session_timeout);
+  }
+  for (const auto& [id, job] : jobs_) consider(job.draft.measure_until);
+  for (const auto& [id, run] : runs_) {
+    if (run.draft) consider(run.draft->measure_until);
+    if (run.reattach_until) consider(*run.reattach_until);
+    if (run.ready_until) consider(*run.ready_until);
+    if (run.suspicion) consider(run.suspicion->until);
+    if (run.nonfinite) consider(run.nonfinite->until);
+  }
+  if (wake == MonoTime::max()) return std::nullopt;
+  return wake;
+}
+
+void Core::Move(Run& run, Trigger trigger, const std::string& reason, const std::string& text) {
+  const RunState from = run.record.state;
+  const Transition* row = FindTransition(from, trigger);
+  LH_CHECK(row != nullptr, "run {} is {}, where '{}' means nothing", run.record.id.value(),
+           ToString(from), ToString(trigger));
+  run.record.state = row->to;
+  run.record.reason = reason;
+  run.waiting.clear();
+  if (row->to != RunState::kPlanning) run.draft.reset();
+  if (row->to != RunState::kPreparing) run.ready_until.reset();
+  if (row->to == RunState::kRunning && run.record.started_unix_ms == 0) {
+    run.record.started_unix_ms = unix_ms_;
+  }
+  if (HasEnded(row->to)) {
+    run.record.ended_unix_ms = std::max<int64_t>(unix_ms_, 1);
+    run.reattach_until.reset();
+    run.suspicion.reset();
+    run.nonfinite.reset();
+    run.partial_steps.clear();
+    if (run.dropped > 1) {
+      Log(&run, "note", fmt::format("{} messages that did not belong to its epoch were dropped",
+                                    run.dropped));
+    }
+  }
+  Store(run);
+  const std::string& more = text.empty() ? reason : text;
+  Log(&run, "state",
+      more.empty() ? std::string(ToString(row->to)) : fmt::format("{}: {}", ToString(row->to), more));
+  Act(run, row->action, reason);
+}
+
+void Core::Act(Run& run, Action action, const std::string& reason) {
+  switch (action) {
+    case Action::kNone:
+      return;
+    case Action::kMeasure:
+      BeginDraft(*run.draft);
+      return;
+    case Action::kAssign:
+      for (const Stage& stage : run.stages) {
+        if (Worker* worker = LiveWorkerOf(stage.worker, stage.incarnation)) {
+          SendAssign(*worker, run, stage);
+        }
+      }
+      return;
+    case Action::kStart:
+      for (const Stage& stage : run.stages) {
+        if (Worker* worker = LiveWorkerOf(stage.worker, stage.incarnation)) {
+          SendStart(*worker, run);
+        }
+      }
+      return;
+    case Action::kAbortAndRelease:
+      for (const auto& [id, worker] : workers_) {
+        if (worker.held == run.record.id && worker.session) {
+          SendAbort(worker, run.record.id, run.record.epoch, reason);
+        }
+      }
+      Release(run);
+      return;
+    case Action::kRelease:
+      Release(run);
+      return;
+  }
+}
+
+void Core::Release(Run& run) {
+  for (auto& [id, worker] : workers_) {
+    if (worker.held == run.record.id) worker.held.reset();
+  }
+}
+
+void Core::Changed(Run& run) {
+  run.sequence = ++sequence_;
+}
+
+void Core::Store(Run& run) {
+  run.dirty = true;
+  Changed(run);
+}
+
+void Core::Log(const Run* run, std::string_view kind, std::string text) {
+  v1::Event event;
+  event.set_sequence(next_event_++);
+  event.set_unix_ms(unix_ms_);
+  if (run != nullptr) {
+    event.set_run_id(run->record.id.value());
+    event.set_epoch(run->record.epoch.value());
+  }
+  event.set_kind(std::string(kind));
+  event.set_text(std::move(text));
+  out_.writes.emplace_back(write::LogEvent{std::move(event)});
+}
+
+v1::WorkerCommand Core::CommandFor(const RunId& run, Epoch epoch) const {
+  v1::WorkerCommand command;
+  command.set_run_id(run.value());
+  command.set_epoch(epoch.value());
+  return command;
+}
+
+void Core::Send(const Worker& worker, v1::WorkerCommand command) {
+  LH_CHECK(worker.session.has_value(), "a command for worker {}, which is not connected",
+           worker.id.value());
+  out_.commands.emplace_back(command::ToWorker{*worker.session, std::move(command)});
+}
+
+void Core::SendAbort(const Worker& worker, const RunId& run, Epoch epoch,
+                     const std::string& reason) {
+  v1::WorkerCommand command = CommandFor(run, epoch);
+  command.mutable_abort()->set_reason(reason);
+  Send(worker, std::move(command));
+}
+
+Worker* Core::FindWorker(const WorkerId& id) {
+  const auto it = workers_.find(id);
+  return it == workers_.end() ? nullptr : &it->second;
+}
+
+const Worker* Core::FindWorker(const WorkerId& id) const {
+  const auto it = workers_.find(id);
+  return it == workers_.end() ? nullptr : &it->second;
+}
+
+Worker* Core::WorkerOf(SessionId session) {
+  const auto it = sessions_.find(session);
+  return it == sessions_.end() ? nullptr : FindWorker(it->second);
+}
+
+Run* Core::FindRun(const RunId& id) {
+  const auto it = runs_.find(id);
+  return it == runs_.end() ? nullptr : &it->second;
+}
+
+const Run* Core::FindRunByText(std::string_view id_or_name) const {
+  if (const auto it = runs_.find(RunId(std::string(id_or_name))); it != runs_.end()) {
+    return &it->second;
+  }
+  const Run* newest = nullptr;
+  for (const auto& [id, run] : runs_) {
+    if (run.record.spec.name != id_or_name) continue;
+    if (newest == nullptr || run.order > newest->order) newest = &run;
+  }
+  return newest;
+}
+
+std::vector<Run*> Core::RunsInOrder() {
+  std::vector<Run*> runs;
+  runs.reserve(runs_.size());
+  for (auto& [id, run] : runs_) runs.push_back(&run);
+  std::sort(runs.begin(), runs.end(), [](const Run* a, const Run* b) { return a->order < b->order; });
+  return runs;
+}
+
+Stage* Core::StageOf(Run& run, const Worker& worker) {
+  for (Stage& stage : run.stages) {
+    if (stage.worker == worker.id && stage.incarnation == worker.incarnation) return &stage;
+  }
+  return nullptr;
+}
+
+Worker* Core::LiveWorkerOf(const WorkerId& id, const Incarnation& incarnation) {
+  Worker* worker = FindWorker(id);
+  if (worker == nullptr || !worker->session || worker->incarnation != incarnation) return nullptr;
+  return worker;
+}
+
+std::string Core::Label(const Worker& worker) const {
+  const bool shared = std::any_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
+    const Worker& other = entry.second;
+    return other.session && other.id != worker.id && other.hello.name() == worker.hello.name();
+  });
+  if (!shared) return worker.hello.name();
+  return fmt::format("{} ({})", worker.hello.name(), worker.id.value().substr(0, 8));
+}
+
+std::string Core::Label(const Stage& stage) const {
+  const Worker* worker = FindWorker(stage.worker);
+  return fmt::format("worker {} (stage {})", worker == nullptr ? stage.name : Label(*worker),
+                     stage.index);
+}
+
+}  // namespace longhaul::coordinator

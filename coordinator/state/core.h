@@ -1,0 +1,183 @@
+// The state machine itself. One class, one file per concern:
+//
+//   core.cc        the tick, timers, moves along the table, what goes out
+//   sessions.cc    workers come, speak, go, and come back
+//   queue.cc       submitted runs wait for workers; `longhaul plan`
+//   planning.cc    measure, plan, assign
+//   life.cc        ready, finished, stop, failure
+//   reports.cc     steps, validation, checkpoints, links, logs
+//   render.cc      what people see
+//   invariants.cc  what always holds
+//
+// Private to coordinator/state; state.h is the public face.
+#ifndef LONGHAUL_COORDINATOR_STATE_CORE_H_
+#define LONGHAUL_COORDINATOR_STATE_CORE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "coordinator/state/model.h"
+#include "coordinator/state/state.h"
+#include "coordinator/state/transitions.h"
+
+namespace longhaul::coordinator {
+
+class Core {
+ public:
+  Core(const StateOptions& options, std::vector<RunRecord> stored, uint64_t next_event_sequence,
+       MonoTime now);
+
+  TickResult Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms);
+
+  // render.cc
+  std::vector<v1::RunStatus> Runs() const;
+  StatusOr<v1::RunStatus> RunOf(std::string_view id_or_name) const;
+  std::vector<v1::WorkerStatus> Workers(MonoTime now) const;
+  uint64_t sequence() const { return sequence_; }
+
+ private:
+  // core.cc: the tick.
+  void Recover();
+  void CheckTimers();
+  std::optional<MonoTime> NextWake() const;
+  // The only place where a run's state changes. CHECKs that the table has the row and does its
+  // action. `reason` is what `status` says from now on, `text` what the event adds to it.
+  void Move(Run& run, Trigger trigger, const std::string& reason = "",
+            const std::string& text = "");
+  void Act(Run& run, Action action, const std::string& reason);
+  void Release(Run& run);
+
+  // core.cc: what goes out.
+  void Changed(Run& run);  // visible, not stored
+  void Store(Run& run);    // visible and stored
+  void Log(const Run* run, std::string_view kind, std::string text);
+  v1::WorkerCommand CommandFor(const RunId& run, Epoch epoch) const;
+  void Send(const Worker& worker, v1::WorkerCommand command);
+  void SendAbort(const Worker& worker, const RunId& run, Epoch epoch, const std::string& reason);
+
+  // core.cc: looking things up.
+  Worker* FindWorker(const WorkerId& id);
+  const Worker* FindWorker(const WorkerId& id) const;
+  Worker* WorkerOf(SessionId session);
+  Run* FindRun(const RunId& id);
+  // By id, else the newest run of that name.
+  const Run* FindRunByText(std::string_view id_or_name) const;
+  std::vector<Run*> RunsInOrder();  // oldest first
+  Stage* StageOf(Run& run, const Worker& worker);
+  // The worker that is this very incarnation and connected.
+  Worker* LiveWorkerOf(const WorkerId& id, const Incarnation& incarnation);
+  // "b", or "b (1f3c9a20)" where two connected workers are called so.
+  std::string Label(const Worker& worker) const;
+  std::string Label(const Stage& stage) const;  // "worker b (stage 1)"
+
+  // sessions.cc
+  void On(event::WorkerJoined& joined);
+  void On(event::WorkerSaid& said);
+  void On(event::WorkerLeft& left);
+  std::optional<std::string> RefusalOf(const v1::Hello& hello) const;
+  void Lose(Worker& worker, const std::string& why);
+  void Attach(Worker& worker);
+  void AttachToDraft(Worker& worker, Draft& draft);
+  void AttachToStage(Worker& worker, Run& run, Stage& stage);
+  void OnRunMessage(Worker& worker, const v1::WorkerMessage& message);
+  void OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& message);
+  void DropMessage(Run& run, const Worker& worker, const v1::WorkerMessage& message,
+                   std::string_view why);
+  void ForgetOldWorkers();
+
+  // queue.cc
+  void On(event::Submitted& submitted);
+  void On(event::PlanAsked& asked);
+  StatusOr<Run*> NewRun(event::Submitted& submitted);
+  StatusOr<Run*> ResumeRun(event::Submitted& submitted, std::vector<std::string>* notes);
+  void AdvanceQueue();
+  void AnswerSubmits();
+  // The workers in pipeline order, or the sentence that says what is missing.
+  StatusOr<std::vector<Worker*>> ChooseWorkers(const RunSpec& spec,
+                                               const v1::CheckpointManifest* resume);
+  StatusOr<std::vector<Worker*>> WorkersOfCheckpoint(const v1::CheckpointManifest& manifest);
+  std::string ShortageSentence(const RunSpec& spec) const;
+  std::vector<const Worker*> ConnectedByName() const;
+
+  // planning.cc
+  void On(event::DataPrepared& prepared);
+  Draft NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec,
+                 std::vector<v1::DataFile> files, const std::vector<Worker*>& workers);
+  void BeginDraft(const Draft& draft);
+  void SendMeasure(const Worker& worker, const Draft& draft);
+  StatusOr<v1::Plan> PlanOf(const Draft& draft);
+  bool Complete(const Draft& draft) const;
+  void OnDraftMessage(Worker& worker, Draft& draft, const v1::WorkerMessage& message);
+  void AdvanceDraft(const RunId& id);
+  void FailDraft(const RunId& id, const std::string& sentence);
+  void EndJob(const RunId& id, StatusOr<v1::PlanReply> reply);
+  Draft* FindDraft(const RunId& id);
+  void AdoptPlan(Run& run, v1::Plan plan);
+  void SendAssign(const Worker& worker, const Run& run, const Stage& stage);
+
+  // life.cc
+  void On(event::StopAsked& asked);
+  void OnReady(Run& run, Stage& stage, const v1::StageReady& ready);
+  void OnFinished(Run& run, Stage& stage, const v1::StageFinished& finished);
+  void OnError(Run& run, Stage& stage, const v1::RunError& error);
+  void OnStageLost(Run& run, Stage& stage, const std::string& why);
+  void SendStart(const Worker& worker, const Run& run);
+  void SendStop(Run& run);
+  // `cause` is a sentence without its full stop.
+  void Fail(Run& run, const std::string& cause);
+  std::string HowToResume(const Run& run) const;
+  std::string NonFiniteSentence(const Run& run) const;
+  void CheckRunTimers(Run& run);
+
+  // reports.cc
+  void OnStep(Run& run, Stage& stage, const Worker& worker, const v1::WorkerMessage& message);
+  void FinishStep(Run& run, uint64_t step, const PartialStep& partial);
+  void OnValidation(Run& run, const v1::ValidationReport& report);
+  void OnShard(Run& run, Stage& stage, const Worker& worker, const v1::WorkerMessage& message);
+  void CommitCheckpoint(Run& run, uint64_t step, const PartialCheckpoint& partial);
+  void OnLink(Run& run, Stage& stage, const v1::LinkEvent& link);
+
+  // render.cc
+  v1::RunStatus Render(const Run& run) const;
+  void RenderStages(const Run& run, v1::RunStatus* status) const;
+  void RenderLinks(const Run& run, v1::RunStatus* status) const;
+
+  // invariants.cc
+  void CheckInvariants() const;
+  void CheckWorkers() const;
+  void CheckRun(const Run& run) const;
+  void CheckStages(const Run& run) const;
+
+  struct PendingSubmit {
+    RequestId request;
+    RunId run;
+    uint64_t resume_step = 0;
+    std::vector<std::string> notes;
+  };
+
+  const StateOptions options_;
+  std::map<WorkerId, Worker> workers_;
+  std::map<SessionId, WorkerId> sessions_;
+  std::map<RunId, Run> runs_;      // never erased
+  std::map<RunId, PlanJob> jobs_;  // by the id that the request brought
+  std::vector<PendingSubmit> submits_;
+  uint64_t next_order_ = 1;
+  uint64_t next_event_;
+  uint64_t sequence_;
+  const MonoTime created_;
+  bool recovered_ = false;
+
+  // Of the tick under way.
+  TickResult out_;
+  MonoTime now_;
+  int64_t unix_ms_ = 0;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_CORE_H_

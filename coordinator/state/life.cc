@@ -1,0 +1,206 @@
+// How an epoch becomes ready, ends, is stopped, and fails.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "coordinator/state/core.h"
+#include "coordinator/state/text.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+// How long to wait for the cause when a stage only says that a neighbour is gone, or for the other
+// stages' reports when a loss is not finite.
+constexpr absl::Duration kCausePatience = absl::Seconds(1);
+
+}  // namespace
+
+void Core::OnReady(Run& run, Stage& stage, const v1::StageReady& ready) {
+  if (run.record.state != RunState::kPreparing || stage.ready) return;
+  const uint64_t expected = run.record.plan->start_step();
+  if (ready.start_step() != expected) {
+    Fail(run, fmt::format("{} is ready to begin after step {} where the plan says step {}",
+                          Label(stage), ready.start_step(), expected));
+    return;
+  }
+  stage.ready = true;
+  Changed(run);
+  const bool all = std::all_of(run.stages.begin(), run.stages.end(),
+                               [](const Stage& one) { return one.ready && one.attached; });
+  if (all) {
+    run.reattach_until.reset();
+    Move(run, Trigger::kAllReady, "",
+         run.stages.size() == 1 ? "its stage is ready"
+                                : fmt::format("all {} stages are ready", run.stages.size()));
+  }
+}
+
+void Core::SendStart(const Worker& worker, const Run& run) {
+  v1::WorkerCommand command = CommandFor(run.record.id, run.record.epoch);
+  command.mutable_start();
+  Send(worker, std::move(command));
+}
+
+void Core::OnFinished(Run& run, Stage& stage, const v1::StageFinished& finished) {
+  if (stage.finished) return;
+  if (run.record.state != RunState::kRunning && run.record.state != RunState::kFinishing) return;
+  const uint64_t steps = run.record.spec.train.steps;
+  if (finished.stopped() ? finished.step() > steps : finished.step() != steps) {
+    Fail(run, fmt::format("{} ended at step {} of {}", Label(stage), finished.step(), steps));
+    return;
+  }
+  stage.finished = true;
+  stage.stopped = finished.stopped();
+  stage.finished_step = finished.step();
+  if (run.record.state == RunState::kRunning) {
+    Move(run, Trigger::kStageFinished, "", fmt::format("{} has ended", Label(stage)));
+  } else {
+    Changed(run);
+  }
+  uint64_t step = steps;
+  bool stopped = false;
+  for (const Stage& one : run.stages) {
+    if (!one.finished) return;
+    step = std::min(step, one.finished_step);
+    stopped = stopped || one.stopped;
+  }
+  run.record.step = std::max(run.record.step, step);
+  if (stopped && step < steps) {
+    Move(run, Trigger::kAllStopped,
+         fmt::format("stopped by request after step {}{}", step, HowToResume(run)));
+  } else {
+    Move(run, Trigger::kAllFinished, "", fmt::format("all {} steps", steps));
+  }
+}
+
+void Core::On(event::StopAsked& asked) {
+  const Run* found = FindRunByText(asked.run);
+  if (found == nullptr) {
+    out_.commands.emplace_back(command::ReplyStop{
+        asked.request, absl::NotFoundError(fmt::format(
+                           "there is no run '{}'; `longhaul ps` lists the runs", asked.run))});
+    return;
+  }
+  Run& run = *FindRun(found->record.id);
+  const std::string& id = run.record.id.value();
+  std::string message;
+  if (HasEnded(run.record.state)) {
+    message = fmt::format("{} has ended already: {}", id, ToString(run.record.state));
+  } else if (!asked.now && run.record.state == RunState::kRunning) {
+    run.stop_asked = true;
+    SendStop(run);
+    Log(&run, "note", "stop asked: ends after the step under way, with a checkpoint");
+    message = fmt::format("{} ends after the step under way ({}), with a checkpoint", id,
+                          run.record.step + 1);
+  } else if (!asked.now && run.record.state == RunState::kFinishing) {
+    message = fmt::format("{} is ending already", id);
+  } else {
+    const bool begun = run.record.step > 0;
+    Move(run, Trigger::kStopAsked,
+         fmt::format("stopped at once by request{}{}",
+                     begun ? fmt::format(" after step {}", run.record.step) : std::string(),
+                     begun ? HowToResume(run) : std::string()));
+    message = fmt::format("{} is stopped", id);
+  }
+  v1::StopReply reply;
+  reply.set_message(message);
+  out_.commands.emplace_back(command::ReplyStop{asked.request, std::move(reply)});
+}
+
+void Core::SendStop(Run& run) {
+  const Stage& first = run.stages.front();
+  const Worker* worker = LiveWorkerOf(first.worker, first.incarnation);
+  if (worker == nullptr) return;  // it gets the word when it is back
+  v1::WorkerCommand command = CommandFor(run.record.id, run.record.epoch);
+  command.mutable_stop();
+  Send(*worker, std::move(command));
+}
+
+void Core::OnError(Run& run, Stage& stage, const v1::RunError& error) {
+  std::string where;
+  if (run.record.state != RunState::kPreparing) {
+    where = fmt::format(" at step {}", std::max(error.step(), run.record.step));
+  }
+  if (!error.peer_lost() || error.peer_stage() >= run.stages.size()) {
+    Fail(run, fmt::format("{} failed{}: {}", Label(stage), where, error.message()));
+    return;
+  }
+  if (run.suspicion) return;  // the first to miss its neighbour is nearest to the cause
+  const Stage& peer = run.stages[error.peer_stage()];
+  run.suspicion = {
+      fmt::format("{} lost its link to {}{}: {}; both are still connected to the coordinator, so "
+                  "look at the network between them",
+                  Label(stage), Label(peer), where, error.message()),
+      now_ + kCausePatience};
+}
+
+void Core::OnStageLost(Run& run, Stage& stage, const std::string& why) {
+  stage.attached = false;
+  Changed(run);
+  if (stage.finished) return;  // it has done its part
+  run.workers_lost.push_back(stage.name);
+  std::string where;
+  if (run.record.state == RunState::kPreparing) {
+    where = " while the run was being prepared";
+  } else if (run.record.step > 0) {
+    where = fmt::format(" after step {}", run.record.step);
+  }
+  Fail(run, fmt::format("{} was lost{}: {}", Label(stage), where, why));
+}
+
+void Core::Fail(Run& run, const std::string& cause) {
+  const bool begun = run.record.state != RunState::kPlanning &&
+                     (run.record.step > 0 || run.record.state != RunState::kPreparing ||
+                      !run.record.checkpoints.empty());
+  const std::string sentence = run.nonfinite ? NonFiniteSentence(run) : cause;
+  Move(run, Trigger::kFailure, sentence + (begun ? HowToResume(run) : std::string()));
+}
+
+std::string Core::HowToResume(const Run& run) const {
+  if (run.record.checkpoints.empty()) {
+    return "; no checkpoint was committed, so longhaul submit run.yaml --resume starts from scratch";
+  }
+  return fmt::format("; longhaul submit run.yaml --resume goes on from step {}",
+                     run.record.checkpoints.back().step());
+}
+
+std::string Core::NonFiniteSentence(const Run& run) const {
+  std::string sentence =
+      fmt::format("{} at step {}", run.nonfinite->what, run.nonfinite->step);
+  if (run.first_nonfinite && run.first_nonfinite->second < run.stages.size()) {
+    sentence += fmt::format(", where a value that is not finite appeared first in {}{}",
+                            Label(run.stages[run.first_nonfinite->second]),
+                            run.first_nonfinite->first == run.nonfinite->step
+                                ? std::string()
+                                : fmt::format(" at step {}", run.first_nonfinite->first));
+  }
+  return sentence;
+}
+
+void Core::CheckRunTimers(Run& run) {
+  if (run.nonfinite && now_ >= run.nonfinite->until) {
+    Fail(run, "");
+  } else if (run.suspicion && now_ >= run.suspicion->until) {
+    Fail(run, run.suspicion->sentence);
+  } else if (run.reattach_until && now_ >= *run.reattach_until) {
+    std::vector<std::string> missing;
+    for (const Stage& stage : run.stages) {
+      if (!stage.attached && !stage.finished) {
+        missing.push_back(Label(stage));
+        run.workers_lost.push_back(stage.name);
+      }
+    }
+    Fail(run, fmt::format("{} did not come back within {:g} s of the coordinator's restart",
+                          Join(missing), absl::ToDoubleSeconds(options_.reattach_timeout)));
+  } else if (run.ready_until && now_ >= *run.ready_until) {
+    std::vector<std::string> missing;
+    for (const Stage& stage : run.stages) {
+      if (!stage.ready) missing.push_back(Label(stage));
+    }
+    Fail(run, fmt::format("{} did not become ready within {:g} s", Join(missing),
+                          absl::ToDoubleSeconds(options_.ready_timeout)));
+  }
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,123 @@
+// What the state machine keeps in memory: workers, runs, and what is known of each stage. Plain
+// data; private to coordinator/state.
+#ifndef LONGHAUL_COORDINATOR_STATE_MODEL_H_
+#define LONGHAUL_COORDINATOR_STATE_MODEL_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "coordinator/state/state.h"
+
+namespace longhaul::coordinator {
+
+// A worker that has said hello since the coordinator started; kept for a while after it left.
+struct Worker {
+  WorkerId id;
+  Incarnation incarnation;
+  v1::Hello hello;
+  std::optional<SessionId> session;  // nullopt: not connected
+  MonoTime last_heard;
+  uint64_t memory_used_bytes = 0;
+  // The run, or the request to plan one, that it is reserved for. A worker serves one at a time.
+  std::optional<RunId> held;
+};
+
+// A plan in the making: for a run, or for a request that only wants to see it.
+struct Draft {
+  struct Candidate {
+    WorkerId id;
+    Incarnation incarnation;
+    std::optional<v1::LayerTimes> times;
+  };
+  RunId run;
+  Epoch epoch;
+  RunSpec spec;
+  std::vector<v1::DataFile> files;
+  std::optional<v1::CheckpointManifest> resume;
+  std::vector<Candidate> workers;  // in pipeline order
+  std::optional<v1::DataSet> data;
+  MonoTime measure_until;  // all layer times must be in by then
+
+  Candidate* Find(const WorkerId& id, const Incarnation& incarnation) {
+    for (Candidate& candidate : workers) {
+      if (candidate.id == id && candidate.incarnation == incarnation) return &candidate;
+    }
+    return nullptr;
+  }
+};
+
+// `longhaul plan`: a draft that is answered and forgotten.
+struct PlanJob {
+  RequestId request;
+  Draft draft;
+};
+
+// What is known of one stage of the present epoch.
+struct Stage {
+  uint32_t index = 0;
+  WorkerId worker;
+  Incarnation incarnation;
+  std::string name;
+  bool attached = false;  // its worker has a live session
+  bool ready = false, started = false, finished = false, stopped = false;
+  uint64_t finished_step = 0;
+  std::optional<v1::StepReport> last;  // newest report
+};
+
+// Reports of one step, by stage, until all are in.
+struct PartialStep {
+  std::vector<std::optional<v1::StepReport>> reports;
+};
+struct PartialCheckpoint {
+  std::vector<std::optional<v1::ShardReport>> shards;
+};
+
+// Why the run is about to fail: there may be a better explanation under way.
+struct Suspicion {
+  std::string sentence;
+  MonoTime until;
+};
+// A loss or norm that is not finite; the other stages' reports of that step say where it began.
+struct NonFinite {
+  uint64_t step = 0;
+  std::string what;  // "the loss became nan"
+  MonoTime until;
+};
+
+struct Run {
+  RunRecord record;
+  uint64_t order = 0;         // of submission
+  uint64_t queue_order = 0;   // of becoming queued; a resumed run goes to the end
+  bool dirty = false;         // to be written at the end of the tick
+  uint64_t sequence = 0;      // of its last change
+  std::string waiting;        // queued: for what, a sentence
+  std::optional<Draft> draft; // planning
+  std::vector<Stage> stages;  // of the newest plan; kept when it has ended
+  std::optional<MonoTime> reattach_until;  // after the coordinator's restart
+  std::optional<MonoTime> ready_until;     // preparing: all stages must be ready by then
+  bool stop_asked = false;
+
+  std::map<uint64_t, PartialStep> partial_steps;
+  std::map<uint64_t, PartialCheckpoint> partial_checkpoints;
+  std::deque<v1::StepRecord> recent;           // finished steps, oldest first
+  std::map<uint64_t, double> validation_early; // losses of steps that have not finished yet
+  std::optional<v1::ValidationReport> validation;
+  // (step, stage) where a value that is not finite appeared first.
+  std::optional<std::pair<uint64_t, uint32_t>> first_nonfinite;
+  std::optional<Suspicion> suspicion;
+  std::optional<NonFinite> nonfinite;
+  std::map<uint32_t, std::set<uint32_t>> suspect_links;  // boundary -> stages that hear nothing
+  std::vector<std::string> workers_lost;
+  uint64_t dropped = 0;  // messages of other epochs, workers or states of this run
+};
+
+bool IsActive(RunState state);  // holds workers: planning, preparing, running, finishing
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_MODEL_H_

@@ -1,0 +1,221 @@
+// Measure, plan, assign; for a run or for `longhaul plan`.
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "base/token_file.h"
+#include "coordinator/planner/planner.h"
+#include "coordinator/state/core.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+// Bounds what a broken worker can do to a prediction: an hour for one microbatch of one layer.
+bool IsPlausible(const v1::LayerTimes& times) {
+  const std::array values = {times.embedding_forward(), times.embedding_backward(),
+                             times.block_forward(),     times.block_backward(),
+                             times.head_forward(),      times.head_backward(),
+                             times.forward_encode(),    times.forward_decode(),
+                             times.backward_encode(),   times.backward_decode(),
+                             times.optimizer_seconds_per_parameter()};
+  for (const double value : values) {
+    if (!std::isfinite(value) || value < 0 || value > 3600) return false;
+  }
+  return true;
+}
+
+// Of the device that the worker computes on: the first that it names.
+uint64_t MemoryOf(const v1::Hello& hello) {
+  return hello.devices().empty() ? 0 : hello.devices(0).memory_bytes();
+}
+
+}  // namespace
+
+Draft Core::NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec,
+                     std::vector<v1::DataFile> files, const std::vector<Worker*>& workers) {
+  Draft draft;
+  draft.run = id;
+  draft.epoch = epoch;
+  draft.spec = spec;
+  draft.files = std::move(files);
+  draft.measure_until = now_ + options_.measure_timeout;
+  for (Worker* worker : workers) {
+    worker->held = id;
+    draft.workers.push_back({worker->id, worker->incarnation, std::nullopt});
+  }
+  return draft;
+}
+
+void Core::BeginDraft(const Draft& draft) {
+  out_.commands.emplace_back(command::PrepareData{
+      draft.run, draft.files, draft.spec.data.tokenizer, draft.spec.validation.share});
+  for (const Draft::Candidate& candidate : draft.workers) {
+    SendMeasure(*FindWorker(candidate.id), draft);
+  }
+}
+
+void Core::SendMeasure(const Worker& worker, const Draft& draft) {
+  v1::WorkerCommand command = CommandFor(draft.run, draft.epoch);
+  v1::Measure& measure = *command.mutable_measure();
+  measure.set_run_yaml(ToYaml(draft.spec));
+  // Known before the data set is: it is the tokenizer's.
+  const auto tokenizer = Tokenizer::Create(draft.spec.data.tokenizer);
+  measure.set_vocabulary(tokenizer.ok() ? (*tokenizer)->vocabulary() : 256);
+  Send(worker, std::move(command));
+}
+
+Draft* Core::FindDraft(const RunId& id) {
+  if (const auto it = jobs_.find(id); it != jobs_.end()) return &it->second.draft;
+  Run* run = FindRun(id);
+  return run != nullptr && run->draft ? &*run->draft : nullptr;
+}
+
+void Core::On(event::DataPrepared& prepared) {
+  Draft* draft = FindDraft(prepared.run);
+  if (draft == nullptr || draft->data) return;  // stopped meanwhile, or said twice
+  if (!prepared.data.ok()) {
+    FailDraft(prepared.run, fmt::format("the data could not be prepared: {}",
+                                        Message(prepared.data.status())));
+    return;
+  }
+  if (const Status size = CheckDataSize(draft->spec, prepared.data->tokens()); !size.ok()) {
+    FailDraft(prepared.run, std::string(Message(size)));
+    return;
+  }
+  const Run* run = FindRun(prepared.run);
+  if (run != nullptr && run->record.data && draft->resume &&
+      run->record.data->token_file_sha256() != prepared.data->token_file_sha256()) {
+    FailDraft(prepared.run,
+              fmt::format("the data set's hash is {} and was {} when the run began; a resumed run "
+                          "needs the same data",
+                          prepared.data->token_file_sha256(),
+                          run->record.data->token_file_sha256()));
+    return;
+  }
+  draft->data = *std::move(prepared.data);
+  AdvanceDraft(prepared.run);
+}
+
+void Core::OnDraftMessage(Worker& worker, Draft& draft, const v1::WorkerMessage& message) {
+  if (message.has_error()) {
+    FailDraft(draft.run, fmt::format("worker {} could not time its layers: {}", Label(worker),
+                                     message.error().message()));
+    return;
+  }
+  if (!message.has_layer_times()) return;
+  Draft::Candidate* candidate = draft.Find(worker.id, worker.incarnation);
+  if (candidate->times) return;
+  if (!IsPlausible(message.layer_times())) {
+    FailDraft(draft.run, fmt::format("worker {} reported layer times that cannot be (negative, not "
+                                     "finite or above an hour)",
+                                     Label(worker)));
+    return;
+  }
+  candidate->times = message.layer_times();
+  if (Run* run = FindRun(draft.run)) Changed(*run);
+  AdvanceDraft(draft.run);
+}
+
+bool Core::Complete(const Draft& draft) const {
+  if (!draft.data) return false;
+  for (const Draft::Candidate& candidate : draft.workers) {
+    if (!candidate.times) return false;
+  }
+  return true;
+}
+
+StatusOr<v1::Plan> Core::PlanOf(const Draft& draft) {
+  PlanRequest request;
+  request.run = draft.run;
+  request.epoch = draft.epoch;
+  request.spec = draft.spec;
+  request.data = *draft.data;
+  request.resume = draft.resume;
+  for (const Draft::Candidate& candidate : draft.workers) {
+    const Worker& worker = *FindWorker(candidate.id);
+    CandidateWorker one;
+    one.id = worker.id;
+    one.incarnation = worker.incarnation;
+    one.name = worker.hello.name();
+    one.memory_bytes = MemoryOf(worker.hello);
+    one.data_addresses.assign(worker.hello.data_addresses().begin(),
+                              worker.hello.data_addresses().end());
+    one.times = *candidate.times;
+    request.workers.push_back(std::move(one));
+  }
+  return MakePlan(request);
+}
+
+void Core::AdvanceDraft(const RunId& id) {
+  Draft* draft = FindDraft(id);
+  if (draft == nullptr || !Complete(*draft)) return;
+  StatusOr<v1::Plan> plan = PlanOf(*draft);
+  if (!plan.ok()) {
+    FailDraft(id, std::string(Message(plan.status())));
+    return;
+  }
+  if (jobs_.contains(id)) {
+    v1::PlanReply reply;
+    *reply.mutable_plan() = *std::move(plan);
+    EndJob(id, std::move(reply));
+  } else {
+    AdoptPlan(*FindRun(id), *std::move(plan));
+  }
+}
+
+void Core::FailDraft(const RunId& id, const std::string& sentence) {
+  if (jobs_.contains(id)) {
+    EndJob(id, absl::FailedPreconditionError(sentence));
+  } else {
+    Fail(*FindRun(id), sentence);
+  }
+}
+
+void Core::EndJob(const RunId& id, StatusOr<v1::PlanReply> reply) {
+  const auto it = jobs_.find(id);
+  for (auto& [worker_id, worker] : workers_) {
+    if (worker.held != id) continue;
+    if (!reply.ok() && worker.session) {
+      SendAbort(worker, id, it->second.draft.epoch, "the plan is not wanted any more");
+    }
+    worker.held.reset();
+  }
+  out_.commands.emplace_back(command::ReplyPlan{it->second.request, std::move(reply)});
+  jobs_.erase(it);
+}
+
+void Core::AdoptPlan(Run& run, v1::Plan plan) {
+  run.record.data = run.draft->data;
+  run.stages.clear();
+  for (const v1::StagePlan& one : plan.stages()) {
+    Stage stage;
+    stage.index = one.stage();
+    stage.worker = WorkerId(one.worker_id());
+    stage.incarnation = Incarnation(one.incarnation());
+    stage.name = one.worker_name();
+    stage.attached = true;
+    run.stages.push_back(std::move(stage));
+  }
+  const std::string explanation = plan.explanation();
+  run.record.plan = std::move(plan);
+  run.ready_until = now_ + options_.ready_timeout;
+  Move(run, Trigger::kPlanMade, "", explanation);
+}
+
+void Core::SendAssign(const Worker& worker, const Run& run, const Stage& stage) {
+  v1::WorkerCommand command = CommandFor(run.record.id, run.record.epoch);
+  v1::Assign& assign = *command.mutable_assign();
+  *assign.mutable_plan() = *run.record.plan;
+  assign.set_stage(stage.index);
+  assign.set_link_secret(run.record.link_secret);
+  const uint64_t start = run.record.plan->start_step();
+  for (const v1::CheckpointManifest& manifest : run.record.checkpoints) {
+    if (start == 0 || manifest.step() != start) continue;
+    *assign.mutable_resume_files() = manifest.files();
+  }
+  Send(worker, std::move(command));
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,228 @@
+// Submitted runs wait for workers, first come first served, except that a run whose workers are
+// there overtakes one that still waits for some; and `longhaul plan`, which does not wait.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "coordinator/planner/planner.h"
+#include "coordinator/state/core.h"
+#include "coordinator/state/resume.h"
+#include "coordinator/state/text.h"
+
+namespace longhaul::coordinator {
+
+void Core::On(event::Submitted& submitted) {
+  std::vector<std::string> notes;
+  StatusOr<Run*> run =
+      submitted.submit.resume() ? ResumeRun(submitted, &notes) : NewRun(submitted);
+  if (!run.ok()) {
+    out_.commands.emplace_back(command::ReplySubmit{submitted.request, run.status()});
+    return;
+  }
+  submits_.push_back({submitted.request, (*run)->record.id, (*run)->record.step, std::move(notes)});
+}
+
+StatusOr<Run*> Core::NewRun(event::Submitted& submitted) {
+  if (Run* known = FindRun(submitted.new_id)) return known;  // the same request again
+  if (submitted.new_id.value().empty() || jobs_.contains(submitted.new_id)) {
+    return absl::InternalError(
+        fmt::format("'{}' cannot be the id of a new run", submitted.new_id.value()));
+  }
+  Run& run = runs_[submitted.new_id];
+  run.record.id = submitted.new_id;
+  run.record.spec = std::move(submitted.spec);
+  run.record.data_files.assign(submitted.submit.data_files().begin(),
+                               submitted.submit.data_files().end());
+  run.record.link_secret = std::move(submitted.link_secret);
+  run.record.submitted_unix_ms = unix_ms_;
+  run.order = run.queue_order = next_order_++;
+  Store(run);
+  Log(&run, "state", "queued");
+  return &run;
+}
+
+StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, std::vector<std::string>* notes) {
+  const std::string& name = submitted.spec.name;
+  Run* newest = nullptr;
+  for (Run* run : RunsInOrder()) {
+    if (run->record.spec.name != name) continue;
+    if (!HasEnded(run->record.state)) {
+      return absl::FailedPreconditionError(
+          fmt::format("run {} is {} already; `longhaul watch {}` shows it, `longhaul stop {}` ends it",
+                      run->record.id.value(), ToString(run->record.state), run->record.id.value(),
+                      run->record.id.value()));
+    }
+    if (run->record.state != RunState::kDone) newest = run;
+  }
+  if (newest == nullptr) {
+    return absl::NotFoundError(
+        fmt::format("there is no stopped or failed run called '{}' to go on with; submit it without "
+                    "--resume",
+                    name));
+  }
+  RunRecord& record = newest->record;
+  const std::vector<v1::DataFile> files(submitted.submit.data_files().begin(),
+                                        submitted.submit.data_files().end());
+  LH_RETURN_IF_ERROR(CheckResumable(record, submitted.spec, files));
+  const uint64_t step = record.checkpoints.empty() ? 0 : record.checkpoints.back().step();
+  if (submitted.spec.train.steps <= step) {
+    return absl::FailedPreconditionError(
+        fmt::format("run {} has a checkpoint at step {} and this file ends at train.steps: {}; raise "
+                    "train.steps to go on",
+                    record.id.value(), step, submitted.spec.train.steps));
+  }
+  notes->push_back(step > 0 ? fmt::format("goes on from the checkpoint of step {}", step)
+                            : "no checkpoint was committed: starts from scratch");
+  record.spec = std::move(submitted.spec);
+  record.data_files = files;
+  record.link_secret = std::move(submitted.link_secret);
+  record.step = step;
+  record.ended_unix_ms = 0;
+  record.plan.reset();
+  const uint64_t order = newest->order, sequence = newest->sequence;
+  RunRecord kept = std::move(record);
+  *newest = Run();  // whatever was known of the old epoch is over
+  newest->record = std::move(kept);
+  newest->order = order;
+  newest->sequence = sequence;
+  newest->queue_order = next_order_++;
+  Move(*newest, Trigger::kResumed, "", notes->back());
+  return newest;
+}
+
+void Core::AnswerSubmits() {
+  for (PendingSubmit& pending : std::exchange(submits_, {})) {
+    const Run& run = *FindRun(pending.run);
+    v1::SubmitReply reply;
+    reply.set_run_id(run.record.id.value());
+    reply.set_resume_step(pending.resume_step);
+    for (std::string& note : pending.notes) reply.add_notes(std::move(note));
+    if (run.record.state == RunState::kQueued && !run.waiting.empty()) reply.add_notes(run.waiting);
+    if (run.draft) {
+      std::vector<std::string> names;
+      for (const Draft::Candidate& one : run.draft->workers) {
+        if (const Worker* worker = FindWorker(one.id)) names.push_back(Label(*worker));
+      }
+      reply.add_notes("planning on " + Join(names));
+    }
+    out_.commands.emplace_back(command::ReplySubmit{pending.request, std::move(reply)});
+  }
+}
+
+void Core::AdvanceQueue() {
+  std::vector<Run*> queue;
+  for (auto& [id, run] : runs_) {
+    if (run.record.state == RunState::kQueued) queue.push_back(&run);
+  }
+  std::sort(queue.begin(), queue.end(),
+            [](const Run* a, const Run* b) { return a->queue_order < b->queue_order; });
+  for (Run* run : queue) {
+    RunRecord& record = run->record;
+    const v1::CheckpointManifest* resume =
+        record.checkpoints.empty() ? nullptr : &record.checkpoints.back();
+    const StatusOr<std::vector<Worker*>> workers = ChooseWorkers(record.spec, resume);
+    if (!workers.ok()) {
+      const std::string sentence(Message(workers.status()));
+      if (sentence == run->waiting) continue;
+      run->waiting = sentence;
+      Changed(*run);
+      Log(run, "state", "queued: " + sentence);
+      continue;
+    }
+    record.epoch = record.epoch.Next();
+    run->stages.clear();
+    record.plan.reset();
+    run->draft = NewDraft(record.id, record.epoch, record.spec, record.data_files, *workers);
+    if (resume != nullptr) run->draft->resume = *resume;
+    std::vector<std::string> names;
+    for (const Worker* worker : *workers) names.push_back(Label(*worker));
+    Move(*run, Trigger::kWorkersFree, "", "on " + Join(names));
+  }
+}
+
+std::vector<const Worker*> Core::ConnectedByName() const {
+  std::vector<const Worker*> workers;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.session) workers.push_back(&worker);
+  }
+  std::sort(workers.begin(), workers.end(), [](const Worker* a, const Worker* b) {
+    if (a->hello.name() != b->hello.name()) return NaturalLess(a->hello.name(), b->hello.name());
+    return a->id < b->id;
+  });
+  return workers;
+}
+
+StatusOr<std::vector<Worker*>> Core::ChooseWorkers(const RunSpec& spec,
+                                                   const v1::CheckpointManifest* resume) {
+  if (resume != nullptr) return WorkersOfCheckpoint(*resume);
+  std::vector<Worker*> free;
+  for (const Worker* worker : ConnectedByName()) {
+    if (!worker->held) free.push_back(FindWorker(worker->id));
+  }
+  const std::optional<uint32_t> stages = StageCount(spec, static_cast<uint32_t>(free.size()));
+  if (!stages || *stages == 0 || *stages > free.size()) {
+    return absl::UnavailableError(ShortageSentence(spec));
+  }
+  free.resize(*stages);
+  return free;
+}
+
+StatusOr<std::vector<Worker*>> Core::WorkersOfCheckpoint(const v1::CheckpointManifest& manifest) {
+  std::vector<Worker*> workers;
+  for (const v1::StagePlan& stage : manifest.stages()) {
+    Worker* worker = FindWorker(WorkerId(stage.worker_id()));
+    if (worker == nullptr || !worker->session) {
+      return absl::UnavailableError(
+          fmt::format("waits for worker {}, which is not connected: it holds stage {} of the "
+                      "checkpoint of step {}",
+                      stage.worker_name(), stage.stage(), manifest.step()));
+    }
+    if (worker->held) {
+      return absl::UnavailableError(
+          fmt::format("waits for worker {}, which is busy with {}: it holds stage {} of the "
+                      "checkpoint of step {}",
+                      Label(*worker), worker->held->value(), stage.stage(), manifest.step()));
+    }
+    workers.push_back(worker);
+  }
+  return workers;
+}
+
+std::string Core::ShortageSentence(const RunSpec& spec) const {
+  std::vector<std::string> names;
+  size_t busy = 0;
+  for (const Worker* worker : ConnectedByName()) {
+    if (worker->held) ++busy;
+    names.push_back(worker->held
+                        ? fmt::format("{} (busy with {})", Label(*worker), worker->held->value())
+                        : Label(*worker));
+  }
+  const uint32_t needed = spec.pipeline.stages.value_or(1);
+  return fmt::format("needs {} {}{}, {} connected{}{}", needed, busy > 0 ? "free " : "",
+                     needed == 1 ? "worker" : "workers", names.size(), names.empty() ? "" : ": ",
+                     Join(names));
+}
+
+void Core::On(event::PlanAsked& asked) {
+  if (jobs_.contains(asked.new_id)) return;  // the same request again
+  const StatusOr<std::vector<Worker*>> workers = ChooseWorkers(asked.spec, nullptr);
+  if (!workers.ok() || FindRun(asked.new_id) != nullptr) {
+    const Status status =
+        workers.ok() ? absl::InternalError(fmt::format("'{}' is the id of a run",
+                                                       asked.new_id.value()))
+                     : absl::FailedPreconditionError(fmt::format(
+                           "cannot plan: the run {}", std::string(Message(workers.status()))));
+    out_.commands.emplace_back(command::ReplyPlan{asked.request, status});
+    return;
+  }
+  const std::vector<v1::DataFile> files(asked.submit.data_files().begin(),
+                                        asked.submit.data_files().end());
+  PlanJob& job = jobs_[asked.new_id];
+  job.request = asked.request;
+  job.draft = NewDraft(asked.new_id, Epoch(1), asked.spec, files, *workers);
+  BeginDraft(job.draft);
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,208 @@
+// What people see of runs and workers.
+#include <algorithm>
+#include <utility>
+
+#include "coordinator/state/core.h"
+#include "coordinator/state/text.h"
+
+#include <fmt/format.h>
+
+namespace longhaul::coordinator {
+namespace {
+
+constexpr size_t kMedianOver = 10;
+
+double MedianStepSeconds(const std::deque<v1::StepRecord>& recent) {
+  std::vector<double> seconds;
+  const size_t count = std::min(recent.size(), kMedianOver);
+  for (size_t i = recent.size() - count; i < recent.size(); ++i) {
+    seconds.push_back(recent[i].seconds());
+  }
+  if (seconds.empty()) return 0;
+  const auto middle = seconds.begin() + static_cast<ptrdiff_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle;
+}
+
+double Share(double part, double whole) {
+  if (!(whole > 0) || !(part > 0)) return 0;
+  return std::min(part / whole, 1.0);
+}
+
+std::string_view StateOf(const Run& run, const Stage& stage) {
+  if (stage.finished) return "finished";
+  if (!stage.attached) return "lost";
+  if (run.record.state == RunState::kPreparing) return stage.ready ? "ready" : "preparing";
+  return "running";
+}
+
+}  // namespace
+
+std::vector<v1::RunStatus> Core::Runs() const {
+  std::vector<const Run*> runs;
+  for (const auto& [id, run] : runs_) runs.push_back(&run);
+  std::sort(runs.begin(), runs.end(), [](const Run* a, const Run* b) { return a->order > b->order; });
+  std::vector<v1::RunStatus> statuses;
+  statuses.reserve(runs.size());
+  for (const Run* run : runs) statuses.push_back(Render(*run));
+  return statuses;
+}
+
+StatusOr<v1::RunStatus> Core::RunOf(std::string_view id_or_name) const {
+  const Run* run = FindRunByText(id_or_name);
+  if (run == nullptr) {
+    return absl::NotFoundError(
+        fmt::format("there is no run '{}'; `longhaul ps` lists the runs", id_or_name));
+  }
+  v1::RunStatus status = Render(*run);
+  if (run->record.plan) *status.mutable_plan() = *run->record.plan;
+  return status;
+}
+
+v1::RunStatus Core::Render(const Run& run) const {
+  const RunRecord& record = run.record;
+  v1::RunStatus status;
+  status.set_run_id(record.id.value());
+  status.set_name(record.spec.name);
+  status.set_state(std::string(ToString(record.state)));
+  status.set_reason(record.state == RunState::kQueued ? run.waiting : record.reason);
+  status.set_epoch(record.epoch.value());
+  status.set_step(record.step);
+  status.set_steps(record.spec.train.steps);
+  status.set_schedule(std::string(ToString(record.spec.pipeline.schedule)));
+  status.set_submitted_unix_ms(record.submitted_unix_ms);
+  status.set_started_unix_ms(record.started_unix_ms);
+  status.set_ended_unix_ms(record.ended_unix_ms);
+  status.set_sequence(run.sequence);
+  if (!record.checkpoints.empty()) status.set_checkpoint_step(record.checkpoints.back().step());
+  if (!run.recent.empty()) {
+    status.set_loss(run.recent.back().loss());
+    status.set_gradient_norm(run.recent.back().gradient_norm());
+  }
+  if (run.validation) {
+    status.set_has_validation(true);
+    status.set_validation_loss(run.validation->loss());
+    status.set_validation_step(run.validation->step());
+  }
+  const double seconds = MedianStepSeconds(run.recent);
+  status.set_step_seconds(seconds);
+  if (seconds > 0) {
+    status.set_tokens_per_second(static_cast<double>(record.spec.TokensPerStep()) / seconds);
+    if (!HasEnded(record.state) && record.spec.train.steps > record.step) {
+      status.set_seconds_left(static_cast<double>(record.spec.train.steps - record.step) * seconds);
+    }
+  }
+  for (const std::string& name : run.workers_lost) status.add_workers_lost(name);
+  RenderStages(run, &status);
+  RenderLinks(run, &status);
+  return status;
+}
+
+void Core::RenderStages(const Run& run, v1::RunStatus* status) const {
+  if (run.draft) {
+    uint32_t index = 0;
+    for (const Draft::Candidate& candidate : run.draft->workers) {
+      v1::StageStatus& one = *status->add_stages();
+      one.set_stage(index++);
+      one.set_worker_id(candidate.id.value());
+      const Worker* worker = FindWorker(candidate.id);
+      if (worker != nullptr) one.set_worker_name(worker->hello.name());
+      one.set_connected(worker != nullptr && worker->session.has_value());
+      one.set_state(candidate.times ? "ready" : "measuring");
+    }
+    return;
+  }
+  if (!run.record.plan) return;
+  for (const Stage& stage : run.stages) {
+    const v1::StagePlan& plan = run.record.plan->stages(static_cast<int>(stage.index));
+    v1::StageStatus& one = *status->add_stages();
+    one.set_stage(stage.index);
+    one.set_worker_id(stage.worker.value());
+    one.set_worker_name(stage.name);
+    const Worker* worker = FindWorker(stage.worker);
+    one.set_connected(worker != nullptr && worker->session &&
+                      worker->incarnation == stage.incarnation);
+    one.set_state(std::string(StateOf(run, stage)));
+    one.set_first_layer(plan.first_layer());
+    one.set_layers(plan.layers());
+    one.set_depth(plan.depth());
+    if (!stage.last) continue;
+    const v1::StepReport& last = *stage.last;
+    one.set_step(last.step());
+    one.set_compute_share(
+        Share(last.forward_seconds() + last.backward_seconds() + last.optimizer_seconds(),
+              last.seconds()));
+    one.set_wait_input_share(Share(last.wait_input_seconds(), last.seconds()));
+    one.set_wait_gradient_share(Share(last.wait_gradient_seconds(), last.seconds()));
+    one.set_codec_share(Share(last.codec_seconds(), last.seconds()));
+  }
+}
+
+void Core::RenderLinks(const Run& run, v1::RunStatus* status) const {
+  if (run.draft || !run.record.plan) return;
+  for (const v1::LinkPlan& plan : run.record.plan->links()) {
+    const uint32_t boundary = plan.boundary();
+    if (boundary + 1 >= run.stages.size()) continue;
+    for (const bool up : {false, true}) {
+      const Stage& from = run.stages[boundary + (up ? 1 : 0)];
+      const Stage& to = run.stages[boundary + (up ? 0 : 1)];
+      v1::LinkStatus& one = *status->add_links();
+      one.set_boundary(boundary);
+      one.set_from_worker(from.name);
+      one.set_to_worker(to.name);
+      one.set_direction(up ? "backward" : "forward");
+      one.set_codec(up ? plan.backward_codec() : plan.forward_codec());
+      const auto deaf = run.suspect_links.find(boundary);
+      const bool suspect = deaf != run.suspect_links.end() && !deaf->second.empty();
+      one.set_state(suspect ? "suspect" : "healthy");
+      if (!from.last || !(from.last->seconds() > 0)) continue;
+      for (const v1::LinkUse& use : from.last->links()) {
+        if (use.boundary() != boundary || use.up() != up) continue;
+        one.set_goodput_bits_per_second(8.0 * static_cast<double>(use.payload_bytes_sent()) /
+                                        from.last->seconds());
+        one.set_busy_share(Share(use.send_busy_seconds(), from.last->seconds()));
+      }
+    }
+  }
+}
+
+std::vector<v1::WorkerStatus> Core::Workers(MonoTime now) const {
+  std::vector<const Worker*> workers;
+  for (const auto& [id, worker] : workers_) workers.push_back(&worker);
+  std::sort(workers.begin(), workers.end(), [](const Worker* a, const Worker* b) {
+    if (a->hello.name() != b->hello.name()) return NaturalLess(a->hello.name(), b->hello.name());
+    return a->id < b->id;
+  });
+  std::vector<v1::WorkerStatus> statuses;
+  for (const Worker* worker : workers) {
+    v1::WorkerStatus& one = statuses.emplace_back();
+    one.set_worker_id(worker->id.value());
+    one.set_name(worker->hello.name());
+    one.set_incarnation(worker->incarnation.value());
+    one.set_connected(worker->session.has_value());
+    *one.mutable_devices() = worker->hello.devices();
+    *one.mutable_data_addresses() = worker->hello.data_addresses();
+    one.set_transport(worker->hello.transport());
+    one.set_version(worker->hello.version());
+    one.set_last_heartbeat_seconds(absl::ToDoubleSeconds(now - worker->last_heard));
+    one.set_host(worker->hello.host());
+    one.set_memory_used_bytes(worker->memory_used_bytes);
+    if (!worker->held) continue;
+    one.set_run_id(worker->held->value());
+    const auto it = runs_.find(*worker->held);
+    if (it == runs_.end()) continue;
+    for (const Stage& stage : it->second.stages) {
+      if (stage.worker != worker->id) continue;
+      one.set_stage(stage.index);
+      bool suspect = false;
+      for (const auto& [boundary, deaf] : it->second.suspect_links) {
+        const bool mine = boundary == stage.index || boundary + 1 == stage.index;
+        suspect = suspect || (mine && !deaf.empty());
+      }
+      one.set_link_quality(suspect ? "suspect" : "healthy");
+    }
+  }
+  return statuses;
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,217 @@
+// What running stages report: steps, validation, checkpoints, links.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/hash.h"
+#include "coordinator/state/core.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+// Steps and checkpoints that wait for some stages' reports; more means that reports were lost.
+constexpr size_t kMaxPartialSteps = 16;
+constexpr size_t kMaxPartialCheckpoints = 4;
+constexpr size_t kRecentSteps = 32;
+constexpr absl::Duration kReportPatience = absl::Seconds(1);
+
+double Sane(double seconds) {
+  return std::isfinite(seconds) && seconds > 0 ? seconds : 0;
+}
+
+bool IsShard(const v1::CheckpointFile& file) {
+  return IsSha256Hex(file.sha256()) && !file.name().empty() && file.name().size() <= 255 &&
+         file.name().find('/') == std::string::npos && file.name()[0] != '.';
+}
+
+}  // namespace
+
+void Core::OnStep(Run& run, Stage& stage, const Worker& worker, const v1::WorkerMessage& message) {
+  const v1::StepReport& report = message.step();
+  const RunState state = run.record.state;
+  if ((state != RunState::kRunning && state != RunState::kFinishing) ||
+      report.stage() != stage.index || report.step() > run.record.spec.train.steps) {
+    DropMessage(run, worker, message, "a step report of another stage, step or time");
+    return;
+  }
+  stage.started = true;
+  if (report.first_nonfinite()) {
+    const std::pair<uint64_t, uint32_t> here(report.step(), stage.index);
+    if (!run.first_nonfinite || here < *run.first_nonfinite) run.first_nonfinite = here;
+  }
+  if (report.step() <= run.record.step) return;  // known, or given up
+  if (!stage.last || report.step() >= stage.last->step()) stage.last = report;
+  PartialStep& partial = run.partial_steps[report.step()];
+  partial.reports.resize(run.stages.size());
+  if (partial.reports[stage.index]) return;
+  partial.reports[stage.index] = report;
+  Changed(run);
+
+  const bool bad_loss = stage.index + 1 == run.stages.size() && report.has_loss() &&
+                        !std::isfinite(report.loss());
+  const bool bad_norm =
+      stage.index == 0 && report.has_norm() && !std::isfinite(report.gradient_norm());
+  if ((bad_loss || bad_norm) && !run.nonfinite) {
+    run.nonfinite = {report.step(),
+                     bad_loss ? fmt::format("the loss became {}", report.loss())
+                              : fmt::format("the gradient norm became {}", report.gradient_norm()),
+                     now_ + kReportPatience};
+  }
+  const bool all = std::all_of(partial.reports.begin(), partial.reports.end(),
+                               [](const auto& one) { return one.has_value(); });
+  if (all && run.nonfinite && run.nonfinite->step == report.step()) {
+    Fail(run, "");
+    return;
+  }
+  if (all) {
+    const PartialStep done = std::move(partial);
+    FinishStep(run, report.step(), done);
+    run.partial_steps.erase(run.partial_steps.begin(), run.partial_steps.upper_bound(report.step()));
+  }
+  while (run.partial_steps.size() > kMaxPartialSteps) {
+    run.partial_steps.erase(run.partial_steps.begin());
+  }
+}
+
+void Core::FinishStep(Run& run, uint64_t step, const PartialStep& partial) {
+  v1::StepRecord record;
+  record.set_step(step);
+  record.set_epoch(run.record.epoch.value());
+  double seconds = 0;
+  uint64_t link_bytes = 0, payload_bytes = 0;
+  for (const auto& report : partial.reports) {
+    seconds = std::max(seconds, Sane(report->seconds()));
+    for (const v1::LinkUse& link : report->links()) {
+      link_bytes += link.link_bytes_sent();
+      payload_bytes += link.payload_bytes_sent();
+    }
+  }
+  record.set_seconds(seconds);
+  record.set_link_bytes(link_bytes);
+  record.set_payload_bytes(payload_bytes);
+  record.set_loss(partial.reports.back()->loss());
+  record.set_gradient_norm(partial.reports.front()->gradient_norm());
+  record.set_learning_rate(partial.reports.front()->learning_rate());
+  if (const auto early = run.validation_early.find(step); early != run.validation_early.end()) {
+    record.set_has_validation(true);
+    record.set_validation_loss(early->second);
+  }
+  run.validation_early.erase(run.validation_early.begin(), run.validation_early.upper_bound(step));
+  run.record.step = step;
+  Store(run);
+  out_.writes.emplace_back(write::StepDone{run.record.id, record});
+  run.recent.push_back(std::move(record));
+  if (run.recent.size() > kRecentSteps) run.recent.pop_front();
+}
+
+void Core::OnValidation(Run& run, const v1::ValidationReport& report) {
+  if (run.validation && report.step() <= run.validation->step()) return;
+  if (report.step() > run.record.spec.train.steps) return;
+  run.validation = report;
+  Changed(run);
+  if (!std::isfinite(report.loss())) {
+    Log(&run, "loss", fmt::format("the validation loss at step {} is {}", report.step(),
+                                  report.loss()));
+  } else {
+    Log(&run, "loss", fmt::format("validation loss at step {}: {:.4f}", report.step(),
+                                  report.loss()));
+  }
+  for (v1::StepRecord& record : run.recent) {
+    if (record.step() != report.step()) continue;
+    record.set_has_validation(true);
+    record.set_validation_loss(report.loss());
+    out_.writes.emplace_back(write::StepDone{run.record.id, record});  // in the place of the first
+    return;
+  }
+  if (report.step() > run.record.step) run.validation_early[report.step()] = report.loss();
+}
+
+void Core::OnShard(Run& run, Stage& stage, const Worker& worker, const v1::WorkerMessage& message) {
+  const v1::ShardReport& report = message.shard();
+  const RunRecord& record = run.record;
+  if (record.state == RunState::kPreparing) {
+    DropMessage(run, worker, message, "a checkpoint of a stage that has not started");
+    return;
+  }
+  const uint64_t newest = record.checkpoints.empty() ? 0 : record.checkpoints.back().step();
+  if (report.step() <= newest) return;  // committed, or superseded
+  if (report.step() > record.spec.train.steps || report.files().empty() ||
+      !std::all_of(report.files().begin(), report.files().end(), IsShard)) {
+    DropMessage(run, worker, message, "a checkpoint report that names no files or impossible ones");
+    return;
+  }
+  PartialCheckpoint& partial = run.partial_checkpoints[report.step()];
+  partial.shards.resize(run.stages.size());
+  partial.shards[stage.index] = report;
+  const bool all = std::all_of(partial.shards.begin(), partial.shards.end(),
+                               [](const auto& one) { return one.has_value(); });
+  if (all) {
+    const PartialCheckpoint done = std::move(partial);
+    run.partial_checkpoints.erase(run.partial_checkpoints.begin(),
+                                  run.partial_checkpoints.upper_bound(report.step()));
+    CommitCheckpoint(run, report.step(), done);
+  }
+  while (run.partial_checkpoints.size() > kMaxPartialCheckpoints) {
+    run.partial_checkpoints.erase(run.partial_checkpoints.begin());
+  }
+}
+
+void Core::CommitCheckpoint(Run& run, uint64_t step, const PartialCheckpoint& partial) {
+  RunRecord& record = run.record;
+  v1::CheckpointManifest manifest;
+  manifest.set_format(1);
+  manifest.set_run_id(record.id.value());
+  manifest.set_epoch(record.epoch.value());
+  manifest.set_step(step);
+  manifest.set_committed_unix_ms(unix_ms_);
+  *manifest.mutable_stages() = record.plan->stages();
+  for (const Stage& stage : run.stages) {
+    for (const v1::CheckpointFile& file : partial.shards[stage.index]->files()) {
+      v1::CheckpointFile& one = *manifest.add_files();
+      one = file;
+      one.set_stage(stage.index);
+      one.set_worker_id(stage.worker.value());
+    }
+  }
+  record.checkpoints.push_back(std::move(manifest));
+  Store(run);
+  Log(&run, "checkpoint", fmt::format("checkpoint of step {} is committed", step));
+  const size_t keep = std::max<size_t>(record.spec.checkpoint.keep, 1);
+  while (record.checkpoints.size() > keep) {
+    for (const Stage& stage : run.stages) {
+      const Worker* worker = LiveWorkerOf(stage.worker, stage.incarnation);
+      if (worker == nullptr) continue;
+      v1::WorkerCommand command = CommandFor(record.id, record.epoch);
+      command.mutable_drop_checkpoint()->set_step(record.checkpoints.front().step());
+      Send(*worker, std::move(command));
+    }
+    record.checkpoints.erase(record.checkpoints.begin());
+  }
+  if (record.state == RunState::kStopped) {
+    record.reason = fmt::format("stopped by request after step {}{}", record.step, HowToResume(run));
+  }
+}
+
+void Core::OnLink(Run& run, Stage& stage, const v1::LinkEvent& link) {
+  const bool is_neighbour = link.peer_stage() < run.stages.size() &&
+                            (link.peer_stage() + 1 == stage.index ||
+                             link.peer_stage() == stage.index + 1) &&
+                            link.boundary() == std::min(link.peer_stage(), stage.index);
+  if (!is_neighbour) return;
+  const std::string pair =
+      fmt::format("{} and {}", Label(stage), Label(run.stages[link.peer_stage()]));
+  std::set<uint32_t>& deaf = run.suspect_links[link.boundary()];
+  if (link.state() == "suspect") {
+    if (!deaf.insert(stage.index).second) return;
+    Log(&run, "link", fmt::format("the link between {} is suspect: silent for {:.1f} s", pair,
+                                  Sane(link.silence_seconds())));
+  } else if (link.state() == "healthy") {
+    if (deaf.erase(stage.index) == 0) return;
+    Log(&run, "link", fmt::format("the link between {} is healthy again", pair));
+  }
+  Changed(run);
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,83 @@
+#include "coordinator/state/resume.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+
+namespace longhaul::coordinator {
+namespace {
+
+class Differences {
+ public:
+  template <class T>
+  void Compare(std::string_view key, const T& before, const T& now) {
+    if (before == now) return;
+    text_ += fmt::format("{}{} is {} in the run and {} in this file", text_.empty() ? "" : "; ",
+                         key, before, now);
+  }
+  void Add(const std::string& sentence) {
+    text_ += (text_.empty() ? "" : "; ") + sentence;
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+void CompareFiles(const std::vector<v1::DataFile>& before, const std::vector<v1::DataFile>& now,
+                  Differences* differences) {
+  if (before.size() != now.size()) {
+    differences->Add(fmt::format("data.text matches {} files in the run and {} now", before.size(),
+                                 now.size()));
+    return;
+  }
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (before[i].sha256() == now[i].sha256()) continue;
+    differences->Add(fmt::format("data.text: the contents of '{}' differ from those of the run's "
+                                 "file '{}'",
+                                 now[i].name(), before[i].name()));
+    return;
+  }
+}
+
+}  // namespace
+
+Status CheckResumable(const RunRecord& record, const RunSpec& spec,
+                      const std::vector<v1::DataFile>& files) {
+  const RunSpec& before = record.spec;
+  Differences differences;
+  differences.Compare("model.family", before.model.family, spec.model.family);
+  differences.Compare("model.layers", before.model.layers, spec.model.layers);
+  differences.Compare("model.hidden", before.model.hidden, spec.model.hidden);
+  differences.Compare("model.heads", before.model.heads, spec.model.heads);
+  differences.Compare("model.context", before.model.context, spec.model.context);
+  differences.Compare("model.tied", before.model.tied, spec.model.tied);
+  differences.Compare("data.tokenizer", before.data.tokenizer, spec.data.tokenizer);
+  differences.Compare("data.seed", before.data.seed, spec.data.seed);
+  CompareFiles(record.data_files, files, &differences);
+  // The validation part is cut off the same token file.
+  differences.Compare("validation.share", before.validation.share, spec.validation.share);
+  differences.Compare("train.microbatches", before.train.microbatches, spec.train.microbatches);
+  differences.Compare("train.microbatch_size", before.train.microbatch_size,
+                      spec.train.microbatch_size);
+  differences.Compare("train.dtype", ToString(before.train.dtype), ToString(spec.train.dtype));
+  differences.Compare("train.seed", before.train.seed, spec.train.seed);
+  differences.Compare("train.optimizer.kind", before.train.optimizer.kind,
+                      spec.train.optimizer.kind);
+  differences.Compare("pipeline.threads_per_stage", before.pipeline.threads_per_stage,
+                      spec.pipeline.threads_per_stage);
+  if (!record.checkpoints.empty() && spec.pipeline.stages) {
+    // The shards are resumed by the split that wrote them.
+    differences.Compare("pipeline.stages",
+                        static_cast<uint32_t>(record.checkpoints.back().stages_size()),
+                        *spec.pipeline.stages);
+  }
+  if (differences.text().empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("run {} cannot be resumed with this file: {}; put back what the run has, or submit "
+                  "without --resume as a new run",
+                  record.id.value(), differences.text()));
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,300 @@
+// Workers come, speak, go, and come back.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "coordinator/state/core.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+constexpr uint32_t kProtocolMin = 1, kProtocolMax = 1;
+constexpr size_t kMaxHelloText = 256;
+// Workers that left are listed until this many of them are known.
+constexpr size_t kMaxGoneWorkers = 256;
+
+bool IsPlainText(const std::string& text) {
+  return !text.empty() && text.size() <= kMaxHelloText &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; });
+}
+
+}  // namespace
+
+std::optional<std::string> Core::RefusalOf(const v1::Hello& hello) const {
+  if (hello.protocol_min() > kProtocolMax || hello.protocol_max() < kProtocolMin ||
+      hello.protocol_min() > hello.protocol_max()) {
+    return fmt::format(
+        "this coordinator (version {}) speaks protocol versions {} to {}, worker {} (version {}) "
+        "speaks {} to {}; install versions of both that overlap",
+        options_.version, kProtocolMin, kProtocolMax, hello.name(), hello.version(),
+        hello.protocol_min(), hello.protocol_max());
+  }
+  if (!IsPlainText(hello.worker_id()) || !IsPlainText(hello.incarnation()) ||
+      !IsPlainText(hello.name())) {
+    return fmt::format(
+        "a worker's hello needs an id, an incarnation and a name of 1 to {} printable characters "
+        "without spaces; it came with '{}', '{}' and '{}'",
+        kMaxHelloText, hello.worker_id(), hello.incarnation(), hello.name());
+  }
+  return std::nullopt;
+}
+
+void Core::On(event::WorkerJoined& joined) {
+  if (sessions_.contains(joined.session)) return;  // said twice
+  const v1::Hello& hello = joined.hello;
+  if (const std::optional<std::string> refusal = RefusalOf(hello)) {
+    v1::WorkerCommand command;
+    command.mutable_reject()->set_reason(*refusal);
+    command.mutable_reject()->set_fatal(true);
+    out_.commands.emplace_back(command::ToWorker{joined.session, std::move(command)});
+    out_.commands.emplace_back(command::CloseSession{joined.session, *refusal});
+    Log(nullptr, "worker", "a worker was refused: " + *refusal);
+    return;
+  }
+  const WorkerId id(hello.worker_id());
+  const Incarnation incarnation(hello.incarnation());
+  Worker& worker = workers_[id];
+  const bool replaces = worker.session && worker.incarnation == incarnation;
+  if (worker.session) {
+    out_.commands.emplace_back(
+        command::CloseSession{*worker.session, "a newer session of this worker took its place"});
+    if (replaces) {
+      sessions_.erase(*worker.session);
+      worker.session.reset();
+    } else {
+      Lose(worker, "it was started anew");
+    }
+  }
+  worker.id = id;
+  worker.incarnation = incarnation;
+  worker.hello = hello;
+  worker.session = joined.session;
+  worker.last_heard = now_;
+  sessions_[joined.session] = id;
+  ForgetOldWorkers();
+
+  v1::WorkerCommand command;
+  v1::Welcome& welcome = *command.mutable_welcome();
+  welcome.set_protocol(std::min(hello.protocol_max(), kProtocolMax));
+  welcome.set_coordinator_version(options_.version);
+  welcome.set_heartbeat_seconds(absl::ToDoubleSeconds(options_.heartbeat_interval));
+  Send(worker, std::move(command));
+  ++sequence_;
+  Log(nullptr, "worker", fmt::format("worker {} {}{}", Label(worker),
+                                     replaces ? "opened a new session" : "joined",
+                                     hello.host().empty() ? "" : " from " + hello.host()));
+  Attach(worker);
+}
+
+// Finds what this incarnation is reserved for and repeats what it may have missed.
+void Core::Attach(Worker& worker) {
+  const v1::Hello hello = worker.hello;
+  const RunId said(hello.run_id());
+  bool matches = hello.run_id().empty();
+  Run* stage_of = nullptr;
+  for (Run* run : RunsInOrder()) {
+    if (!IsActive(run->record.state)) continue;
+    if (run->draft) {
+      if (run->draft->Find(worker.id, worker.incarnation) != nullptr) {
+        matches = matches || (said == run->record.id && hello.epoch() == run->record.epoch.value());
+        AttachToDraft(worker, *run->draft);
+      }
+      continue;
+    }
+    if (Stage* stage = StageOf(*run, worker)) {
+      stage_of = run;
+      const bool same = said == run->record.id && hello.epoch() == run->record.epoch.value() &&
+                        hello.stage() == stage->index;
+      matches = matches || same;
+      continue;
+    }
+    for (Stage& stage : run->stages) {
+      if (stage.worker != worker.id || stage.finished) continue;
+      OnStageLost(*run, stage, "it was started anew");
+      break;
+    }
+  }
+  for (auto& [id, job] : jobs_) {
+    if (job.draft.Find(worker.id, worker.incarnation) == nullptr) continue;
+    matches = matches || said == id;
+    AttachToDraft(worker, job.draft);
+  }
+  if (!matches) {
+    SendAbort(worker, said, Epoch(hello.epoch()),
+              "the coordinator knows this run as ended, or at another epoch, or not at all");
+    worker.hello.clear_run_id();
+  }
+  if (stage_of != nullptr) AttachToStage(worker, *stage_of, *StageOf(*stage_of, worker));
+}
+
+void Core::AttachToDraft(Worker& worker, Draft& draft) {
+  worker.held = draft.run;
+  if (!draft.Find(worker.id, worker.incarnation)->times) SendMeasure(worker, draft);
+}
+
+void Core::AttachToStage(Worker& worker, Run& run, Stage& stage) {
+  worker.held = run.record.id;
+  stage.attached = true;
+  Changed(run);
+  const bool has_it = !worker.hello.run_id().empty();
+  if (run.record.state == RunState::kPreparing) {
+    if (!has_it) stage.ready = false;
+    if (!stage.ready) SendAssign(worker, run, stage);
+  } else if (!stage.finished && !has_it) {
+    // It has dropped the stage. What it said last may have gone down with its old session.
+    if (stage.last && stage.last->step() == run.record.spec.train.steps) {
+      v1::StageFinished finished;
+      finished.set_step(stage.last->step());
+      OnFinished(run, stage, finished);
+    } else {
+      Fail(run, fmt::format("{} came back without its stage{}", Label(stage),
+                            run.record.step > 0 ? fmt::format(" after step {}", run.record.step)
+                                                : std::string()));
+    }
+  } else if (!stage.finished) {
+    if (!stage.started) SendStart(worker, run);
+    if (run.stop_asked && stage.index == 0) SendStop(run);
+  }
+  if (!run.reattach_until || !IsActive(run.record.state)) return;
+  const bool all = std::all_of(run.stages.begin(), run.stages.end(),
+                               [](const Stage& one) { return one.attached || one.finished; });
+  if (!all) return;
+  run.reattach_until.reset();
+  if (run.record.state == RunState::kPreparing) run.ready_until = now_ + options_.ready_timeout;
+  Log(&run, "note", "all workers of the run are back");
+}
+
+void Core::On(event::WorkerLeft& left) {
+  if (Worker* worker = WorkerOf(left.session)) Lose(*worker, left.why);
+}
+
+void Core::Lose(Worker& worker, const std::string& why) {
+  Log(nullptr, "worker", fmt::format("worker {} left: {}", Label(worker), why));
+  ++sequence_;
+  const std::string label = Label(worker);
+  sessions_.erase(*worker.session);
+  worker.session.reset();
+  if (!worker.held) return;
+  const RunId held = *std::exchange(worker.held, std::nullopt);
+  if (FindDraft(held) != nullptr) {
+    FailDraft(held, fmt::format("worker {} was lost while its layers were timed: {}", label, why));
+    return;
+  }
+  Run* run = FindRun(held);
+  Stage* stage = run == nullptr ? nullptr : StageOf(*run, worker);
+  if (stage != nullptr && IsActive(run->record.state)) OnStageLost(*run, *stage, why);
+}
+
+void Core::ForgetOldWorkers() {
+  const auto gone = [](const auto& entry) { return !entry.second.session; };
+  if (static_cast<size_t>(std::count_if(workers_.begin(), workers_.end(), gone)) <=
+      kMaxGoneWorkers) {
+    return;
+  }
+  auto oldest = workers_.end();
+  for (auto it = workers_.begin(); it != workers_.end(); ++it) {
+    if (!gone(*it)) continue;
+    if (oldest == workers_.end() || it->second.last_heard < oldest->second.last_heard) oldest = it;
+  }
+  workers_.erase(oldest);
+}
+
+void Core::On(event::WorkerSaid& said) {
+  Worker* worker = WorkerOf(said.session);
+  if (worker == nullptr) return;
+  worker->last_heard = now_;
+  const v1::WorkerMessage& message = said.message;
+  switch (message.body_case()) {
+    case v1::WorkerMessage::kHello:  // a session has one, which came as WorkerJoined
+    case v1::WorkerMessage::BODY_NOT_SET:
+      return;
+    case v1::WorkerMessage::kHeartbeat:
+      worker->memory_used_bytes = message.heartbeat().memory_used_bytes();
+      return;
+    case v1::WorkerMessage::kLog:
+      // Lines of an epoch that is over still tell how it ended.
+      if (const Run* run = FindRun(RunId(message.run_id()))) {
+        out_.writes.emplace_back(
+            write::WorkerLog{run->record.id, worker->hello.name(), message.log()});
+      }
+      return;
+    default:
+      OnRunMessage(*worker, message);
+  }
+}
+
+void Core::OnRunMessage(Worker& worker, const v1::WorkerMessage& message) {
+  const RunId id(message.run_id());
+  if (Draft* draft = FindDraft(id)) {
+    if (message.epoch() == draft->epoch.value() &&
+        draft->Find(worker.id, worker.incarnation) != nullptr) {
+      OnDraftMessage(worker, *draft, message);
+      return;
+    }
+  }
+  Run* run = FindRun(id);
+  if (run == nullptr) return;
+  if (message.epoch() != run->record.epoch.value()) {
+    DropMessage(*run, worker, message, "the run is at another epoch");
+  } else {
+    OnStageMessage(worker, *run, message);
+  }
+}
+
+void Core::OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& message) {
+  Stage* stage = StageOf(run, worker);
+  const RunState state = run.record.state;
+  // A checkpoint that ends with its run may be reported behind the last StageFinished.
+  const bool late_shard = message.body_case() == v1::WorkerMessage::kShard && stage != nullptr &&
+                          stage->finished &&
+                          (state == RunState::kDone || state == RunState::kStopped);
+  if (HasEnded(state) && !late_shard) return;  // stragglers of the epoch that just ended
+  if (stage == nullptr || run.draft || state == RunState::kQueued) {
+    DropMessage(run, worker, message, "it has no stage of this epoch");
+    return;
+  }
+  switch (message.body_case()) {
+    case v1::WorkerMessage::kStageReady:
+      OnReady(run, *stage, message.stage_ready());
+      break;
+    case v1::WorkerMessage::kStageStarted:
+      stage->started = stage->started || state != RunState::kPreparing;
+      break;
+    case v1::WorkerMessage::kStep:
+      OnStep(run, *stage, worker, message);
+      break;
+    case v1::WorkerMessage::kValidation:
+      if (stage->index + 1 == run.stages.size()) OnValidation(run, message.validation());
+      break;
+    case v1::WorkerMessage::kShard:
+      OnShard(run, *stage, worker, message);
+      break;
+    case v1::WorkerMessage::kFinished:
+      OnFinished(run, *stage, message.finished());
+      break;
+    case v1::WorkerMessage::kError:
+      OnError(run, *stage, message.error());
+      break;
+    case v1::WorkerMessage::kLink:
+      OnLink(run, *stage, message.link());
+      break;
+    case v1::WorkerMessage::kLayerTimes:  // a late answer; the plan is made
+    case v1::WorkerMessage::kHello:
+    case v1::WorkerMessage::kHeartbeat:
+    case v1::WorkerMessage::kLog:
+    case v1::WorkerMessage::BODY_NOT_SET:
+      break;
+  }
+}
+
+void Core::DropMessage(Run& run, const Worker& worker, const v1::WorkerMessage& message,
+                       std::string_view why) {
+  if (++run.dropped > 1) return;
+  Log(&run, "note",
+      fmt::format("dropped a message of epoch {} from worker {}: {} (epoch {}); more of its kind "
+                  "are counted",
+                  message.epoch(), Label(worker), why, run.record.epoch.value()));
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,67 @@
+#include "coordinator/state/state.h"
+
+#include <utility>
+
+#include "coordinator/state/core.h"
+
+namespace longhaul::coordinator {
+
+std::string_view ToString(RunState state) {
+  switch (state) {
+    case RunState::kQueued:
+      return "queued";
+    case RunState::kPlanning:
+      return "planning";
+    case RunState::kPreparing:
+      return "preparing";
+    case RunState::kRunning:
+      return "running";
+    case RunState::kFinishing:
+      return "finishing";
+    case RunState::kDone:
+      return "done";
+    case RunState::kStopped:
+      return "stopped";
+    case RunState::kFailed:
+      return "failed";
+    case RunState::kRecovering:
+      return "recovering";
+  }
+  return "?";
+}
+
+bool HasEnded(RunState state) {
+  return state == RunState::kDone || state == RunState::kStopped || state == RunState::kFailed;
+}
+
+struct State::Impl {
+  Core core;
+};
+
+State::State(const StateOptions& options, std::vector<RunRecord> stored,
+             uint64_t next_event_sequence, MonoTime now)
+    : impl_(new Impl{Core(options, std::move(stored), next_event_sequence, now)}) {}
+
+State::~State() = default;
+
+TickResult State::Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms) {
+  return impl_->core.Tick(std::move(events), now, unix_ms);
+}
+
+std::vector<v1::RunStatus> State::Runs() const {
+  return impl_->core.Runs();
+}
+
+StatusOr<v1::RunStatus> State::Run(std::string_view id_or_name) const {
+  return impl_->core.RunOf(id_or_name);
+}
+
+std::vector<v1::WorkerStatus> State::Workers(MonoTime now) const {
+  return impl_->core.Workers(now);
+}
+
+uint64_t State::sequence() const {
+  return impl_->core.sequence();
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,19 @@
+// Small helpers for sentences. Pure.
+#ifndef LONGHAUL_COORDINATOR_STATE_TEXT_H_
+#define LONGHAUL_COORDINATOR_STATE_TEXT_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace longhaul::coordinator {
+
+// "a, b, c".
+std::string Join(const std::vector<std::string>& parts);
+
+// As people count: "worker2" before "worker10".
+bool NaturalLess(std::string_view a, std::string_view b);
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_TEXT_H_

@@ -1,0 +1,141 @@
+#include "coordinator/state/transitions.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <iterator>
+
+namespace longhaul::coordinator {
+namespace {
+
+using enum RunState;
+
+constexpr std::string_view kEndNow = "measurements and assignments are worth nothing to a run that "
+                                     "has not begun";
+
+constexpr std::array kTransitions = {
+    // clang-format off
+    Transition{kQueued, kPlanning, Trigger::kWorkersFree,
+               "as many free workers as the run needs; on resume those that hold the shards",
+               Action::kMeasure, "a plan needs the data's size and measured layer times"},
+    Transition{kPlanning, kPreparing, Trigger::kPlanMade,
+               "data set and all layer times are in and a plan fits", Action::kAssign,
+               "the plan is stored before any worker hears of it"},
+    Transition{kPreparing, kRunning, Trigger::kAllReady, "every stage is ready", Action::kStart,
+               "no stage may send before all links are open"},
+    Transition{kRunning, kFinishing, Trigger::kStageFinished, "the first stage to end has ended",
+               Action::kNone, "the pipeline drains; nothing more can be asked of it"},
+    Transition{kFinishing, kDone, Trigger::kAllFinished, "every stage ended at the last step",
+               Action::kRelease, "the workers have dropped the run by themselves"},
+    Transition{kFinishing, kStopped, Trigger::kAllStopped, "every stage ended, early, by `stop`",
+               Action::kRelease, "as done, but it can be resumed"},
+
+    Transition{kQueued, kStopped, Trigger::kStopAsked, "", Action::kAbortAndRelease, kEndNow},
+    Transition{kPlanning, kStopped, Trigger::kStopAsked, "", Action::kAbortAndRelease, kEndNow},
+    Transition{kPreparing, kStopped, Trigger::kStopAsked, "", Action::kAbortAndRelease, kEndNow},
+    Transition{kRunning, kStopped, Trigger::kStopAsked, "`--now`; else the first stage gets the word",
+               Action::kAbortAndRelease, "the user gives up the steps since the newest checkpoint"},
+    Transition{kFinishing, kStopped, Trigger::kStopAsked, "`--now`", Action::kAbortAndRelease,
+               "as for a running one"},
+
+    Transition{kPlanning, kFailed, Trigger::kFailure,
+               "worker lost, measuring or data preparation failed, no plan fits",
+               Action::kAbortAndRelease, "one sentence says what a person has to change"},
+    Transition{kPreparing, kFailed, Trigger::kFailure, "worker lost or a stage reports an error",
+               Action::kAbortAndRelease, "an epoch needs every one of its workers"},
+    Transition{kRunning, kFailed, Trigger::kFailure,
+               "worker lost, a stage reports an error, loss or norm not finite",
+               Action::kAbortAndRelease, "an epoch needs every one of its workers"},
+    Transition{kFinishing, kFailed, Trigger::kFailure,
+               "a stage that has not ended is lost or reports an error", Action::kAbortAndRelease,
+               "an epoch needs every one of its workers"},
+
+    Transition{kPlanning, kQueued, Trigger::kCoordinatorRestarted, "", Action::kNone,
+               "measurements died with the old process and nothing was assigned"},
+    Transition{kRecovering, kFailed, Trigger::kCoordinatorRestarted, "", Action::kNone,
+               "reserved: this version never writes it and cannot go on from it"},
+
+    Transition{kFailed, kQueued, Trigger::kResumed, "same model, data, seeds and batch",
+               Action::kNone, "same id, next epoch, from the newest committed checkpoint"},
+    Transition{kStopped, kQueued, Trigger::kResumed, "same model, data, seeds and batch",
+               Action::kNone, "same id, next epoch, from the newest committed checkpoint"},
+    // clang-format on
+};
+
+}  // namespace
+
+std::string_view ToString(Trigger trigger) {
+  switch (trigger) {
+    case Trigger::kWorkersFree:
+      return "workers free";
+    case Trigger::kPlanMade:
+      return "plan made";
+    case Trigger::kAllReady:
+      return "all ready";
+    case Trigger::kStageFinished:
+      return "a stage finished";
+    case Trigger::kAllFinished:
+      return "all finished";
+    case Trigger::kAllStopped:
+      return "all stopped";
+    case Trigger::kStopAsked:
+      return "stop asked";
+    case Trigger::kFailure:
+      return "failure";
+    case Trigger::kCoordinatorRestarted:
+      return "coordinator restarted";
+    case Trigger::kResumed:
+      return "resumed";
+  }
+  return "?";
+}
+
+std::string_view ToString(Action action) {
+  switch (action) {
+    case Action::kNone:
+      return "";
+    case Action::kMeasure:
+      return "reserve, prepare data, measure";
+    case Action::kAssign:
+      return "assign";
+    case Action::kStart:
+      return "start";
+    case Action::kRelease:
+      return "release workers";
+    case Action::kAbortAndRelease:
+      return "abort, release workers";
+  }
+  return "?";
+}
+
+std::span<const Transition> Transitions() {
+  return kTransitions;
+}
+
+const Transition* FindTransition(RunState from, Trigger trigger) {
+  for (const Transition& row : kTransitions) {
+    if (row.from == from && row.trigger == trigger) return &row;
+  }
+  return nullptr;
+}
+
+std::string DumpTransitions() {
+  std::string text = "stateDiagram-v2\n  [*] --> queued : submitted\n";
+  for (const Transition& row : kTransitions) {
+    fmt::format_to(std::back_inserter(text), "  {} --> {} : {}", ToString(row.from),
+                   ToString(row.to), ToString(row.trigger));
+    if (!row.condition.empty()) {
+      fmt::format_to(std::back_inserter(text), " [{}]", row.condition);
+    }
+    if (row.action != Action::kNone) {
+      fmt::format_to(std::back_inserter(text), " / {}", ToString(row.action));
+    }
+    fmt::format_to(std::back_inserter(text), "\n    %% {}\n", row.why);
+  }
+  for (const RunState state : {kDone, kStopped, kFailed}) {
+    fmt::format_to(std::back_inserter(text), "  {} --> [*]\n", ToString(state));
+  }
+  return text;
+}
+
+}  // namespace longhaul::coordinator

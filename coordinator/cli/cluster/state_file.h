@@ -64,6 +64,10 @@ std::string ClusterRuntimeRoot();
 // <runtime root>/<name>.
 std::string ClusterStateFolder(std::string_view name);
 
+// A folder of mode 0700 that belongs to this user; made where there is none. Somebody else's is
+// kFailedPrecondition.
+Status MakePrivateFolder(const std::string& path);
+
 // The state of a cluster that is up. Without a name: of "local", or else of the only one there is.
 // kNotFound when there is none (or several, which the message lists), kFailedPrecondition when it
 // may not be read, kInvalidArgument when the file is broken. Messages say what to do.

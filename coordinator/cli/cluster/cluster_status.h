@@ -1,0 +1,45 @@
+// `longhaul cluster status`: what a cluster is doing right now.
+#ifndef LONGHAUL_COORDINATOR_CLI_CLUSTER_CLUSTER_STATUS_H_
+#define LONGHAUL_COORDINATOR_CLI_CLUSTER_CLUSTER_STATUS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "coordinator/cli/cluster/shaping.h"
+#include "coordinator/cli/cluster/state_file.h"
+
+namespace longhaul {
+
+struct WorkerView {
+  bool alive = false;
+  bool connected = false;
+  bool network_there = false;
+  // Unset while the link is not shaped: then nothing counts exactly.
+  std::optional<LinkCounters> uplink;
+  std::optional<LinkCounters> downlink;
+};
+
+struct ClusterView {
+  ClusterState state;
+  bool coordinator_alive = false;
+  bool coordinator_answers = false;
+  std::vector<WorkerView> workers;  // as in state.workers
+};
+
+// Looks at processes and counters and asks the coordinator (at most 2 s).
+StatusOr<ClusterView> ObserveCluster(const std::string& name);
+
+std::string FormatClusterTable(const ClusterView& view);
+// {"name", "ready", "shaper", "directory", "token_file",
+//  "coordinator": {"address", "pid", "alive", "answers"},
+//  "workers": [{"name", "pid", "alive", "connected", "network", "network_there", "data_address",
+//               "rate_bits_per_second" (null: not shaped), "link_up",
+//               "uplink", "downlink": null or {"bytes", "packets", "data_bytes",
+//               "acknowledgement_bytes" (null with tbf), "dropped_packets", "backlog_bytes"}}]}
+std::string FormatClusterJson(const ClusterView& view);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_COORDINATOR_CLI_CLUSTER_CLUSTER_STATUS_H_

@@ -1,0 +1,136 @@
+#include "coordinator/cli/cluster/daemons.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "base/token.h"
+#include "base/units.h"
+#include "coordinator/cli/cluster/coordinator_probe.h"
+#include "coordinator/cli/cluster/network.h"
+
+namespace longhaul {
+namespace {
+
+constexpr int kLogLines = 20;
+
+Command InNetwork(const std::string& network, Command command) {
+  Command whole = {FindTool("ip"), "netns", "exec", network};
+  whole.insert(whole.end(), std::make_move_iterator(command.begin()),
+               std::make_move_iterator(command.end()));
+  return whole;
+}
+
+Status DiedError(const ClusterState& state, std::string_view daemon) {
+  const std::string path = LogPath(state, daemon);
+  const std::string tail = LogTail(path, kLogLines);
+  return absl::InternalError(
+      fmt::format("{} ended while the cluster was starting. {}", daemon,
+                  tail.empty() ? fmt::format("It wrote nothing to {}.", path)
+                               : fmt::format("The end of its log ({}):\n{}", path, tail)));
+}
+
+// The daemons whose death ends the waiting.
+Status CheckAlive(const ClusterState& state, std::string_view only) {
+  if (!IsAlive(state.coordinator)) return DiedError(state, kCoordinatorDaemon);
+  for (const ClusterWorkerState& worker : state.workers) {
+    if (!only.empty() && worker.name != only) continue;
+    if (worker.process.pid != 0 && !IsAlive(worker.process)) return DiedError(state, worker.name);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::string> FindProgram(const std::string& program, std::string_view name) {
+  std::error_code error;
+  std::string path = program;
+  if (path.empty()) {
+    const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+    path = self.parent_path() / name;
+  }
+  path = std::filesystem::absolute(path, error);
+  if (access(path.c_str(), X_OK) == 0) return path;
+  return absl::FailedPreconditionError(
+      fmt::format("expected the program {} at {}; it is not there (or cannot be run). Build it "
+                  "(ninja {}), or say where it is with a --...-program option",
+                  name, path, name));
+}
+
+Command CoordinatorCommand(const ClusterState& state) {
+  return InNetwork(BridgeNetwork(state.name),
+                   {state.coordinator_program, "--listen", state.coordinator_address, "--state-dir",
+                    fmt::format("{}/coordinator", state.directory), "--token-file",
+                    state.token_file, "--log-level", state.log_level});
+}
+
+Command WorkerCommand(const ClusterState& state, const ClusterWorkerState& worker) {
+  return InNetwork(
+      worker.network,
+      {state.worker_program, "--coordinator", state.coordinator_address, "--token-file",
+       state.token_file, "--state-dir", fmt::format("{}/{}", state.directory, worker.name),
+       "--name", worker.name, "--data-address", fmt::format("{}:0", worker.data_address),
+       "--log-level", state.log_level});
+}
+
+std::string LogPath(const ClusterState& state, std::string_view daemon) {
+  return fmt::format("{}/{}.log", state.directory, daemon);
+}
+
+Status StartCoordinator(ClusterState* state) {
+  LH_ASSIGN_OR_RETURN(state->coordinator, StartDaemon(CoordinatorCommand(*state), state->name,
+                                                      LogPath(*state, kCoordinatorDaemon)));
+  return absl::OkStatus();
+}
+
+Status StartWorker(const ClusterState& state, ClusterWorkerState* worker) {
+  LH_ASSIGN_OR_RETURN(worker->process, StartDaemon(WorkerCommand(state, *worker), state.name,
+                                                   LogPath(state, worker->name)));
+  return absl::OkStatus();
+}
+
+Status WaitUntilConnected(const ClusterState& state, std::string_view only, Deadline deadline,
+                          ProgressLine* progress, InterruptGuard* interrupts) {
+  LH_ASSIGN_OR_RETURN(std::string token, LoadToken(state.token_file));
+  CoordinatorProbe probe(state.coordinator_address, std::move(token));
+  std::vector<std::string> waited_for;
+  for (const ClusterWorkerState& worker : state.workers) {
+    if (only.empty() || worker.name == only) waited_for.push_back(worker.name);
+  }
+  if (only == kCoordinatorDaemon) waited_for.clear();
+  const MonoTime begin = Now();
+  while (true) {
+    LH_RETURN_IF_ERROR(interrupts->Check());
+    LH_RETURN_IF_ERROR(CheckAlive(state, only));
+    const StatusOr<std::set<std::string>> connected =
+        probe.ConnectedWorkers(std::min(absl::Milliseconds(300), deadline.Remaining()));
+    std::string what = "waiting for the coordinator to answer";
+    if (connected.ok()) {
+      std::vector<std::string> missing;
+      std::ranges::copy_if(waited_for, std::back_inserter(missing),
+                           [&](const std::string& name) { return !connected->contains(name); });
+      if (missing.empty()) return absl::OkStatus();
+      what = fmt::format("{} of {} connected; waiting for {}", waited_for.size() - missing.size(),
+                         waited_for.size(), fmt::join(missing, ", "));
+    } else if (!absl::IsUnavailable(connected.status()) &&
+               !absl::IsDeadlineExceeded(connected.status())) {
+      return connected.status();
+    }
+    progress->Show(what);
+    if (deadline.Expired()) {
+      return absl::DeadlineExceededError(fmt::format(
+          "after {}: {}. Logs are in {}; --timeout sets how long to wait",
+          longhaul::FormatDuration(longhaul::operator-(Now(), begin)), what, state.directory));
+    }
+    // The coordinator has no call that waits for workers, so ask again soon.
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+}  // namespace longhaul

@@ -1,0 +1,32 @@
+// One command at a time changes a cluster.
+#ifndef LONGHAUL_COORDINATOR_CLI_CLUSTER_LOCK_H_
+#define LONGHAUL_COORDINATOR_CLI_CLUSTER_LOCK_H_
+
+#include <memory>
+#include <string_view>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+
+namespace longhaul {
+
+// Held as long as the object lives; the kernel gives it back when the process dies, however. It is
+// a file beside the cluster's state folder, which goes away with the lock.
+class ClusterLock {
+ public:
+  // Waits up to `patience` for another command to finish; then kFailedPrecondition naming it.
+  static StatusOr<std::unique_ptr<ClusterLock>> Acquire(std::string_view cluster,
+                                                        absl::Duration patience);
+  ClusterLock(const ClusterLock&) = delete;
+  ClusterLock& operator=(const ClusterLock&) = delete;
+  ~ClusterLock();
+
+ private:
+  ClusterLock(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  const int fd_;
+  const std::string path_;
+};
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_COORDINATOR_CLI_CLUSTER_LOCK_H_

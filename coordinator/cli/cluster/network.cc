@@ -1,0 +1,247 @@
+#include "coordinator/cli/cluster/network.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/file.h"
+
+namespace longhaul {
+namespace {
+
+constexpr std::string_view kNamespaceFolder = "/run/netns";
+constexpr uint32_t kFirstWorkerHost = 10;  // worker1 is .11
+constexpr uint32_t kCoordinatorHost = 1;
+constexpr uint32_t kHostHost = 254;
+constexpr uint32_t kCoordinatorPort = 7070;
+constexpr uint32_t kDataNet = 77;
+constexpr uint32_t kControlNet = 78;
+
+std::string Address(uint32_t net, uint32_t subnet, uint32_t host) {
+  return fmt::format("10.{}.{}.{}", net, subnet, host);
+}
+
+Status Ip(const Command& arguments) {
+  Command command = {"ip"};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return RunTool(command).status();
+}
+
+Status Raise(const std::string& network, const std::string& device, const Command& more = {}) {
+  Command arguments = {"-n", network, "link", "set", "dev", device};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  arguments.push_back("up");
+  return Ip(arguments);
+}
+
+// A namespace whose links stay silent until a daemon speaks: IPv6's own chatter (neighbours,
+// multicast groups) would be counted as traffic. Where /proc/sys may not be written, it is.
+Status AddSilentNetwork(const std::string& network) {
+  LH_RETURN_IF_ERROR(Ip({"netns", "add", network}));
+  // /proc/sys/net shows the namespace of the thread that opens it, so a thread goes there.
+  std::thread([&network] {
+    const int fd =
+        open(fmt::format("{}/{}", kNamespaceFolder, network).c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    const bool inside = setns(fd, CLONE_NEWNET) == 0;
+    close(fd);
+    if (!inside) return;
+    for (const char* which : {"all", "default"}) {
+      std::ofstream(fmt::format("/proc/sys/net/ipv6/conf/{}/disable_ipv6", which)) << "1";
+    }
+  }).join();
+  return Raise(network, "lo");
+}
+
+Status AddAddress(const std::string& network, const std::string& device,
+                  const std::string& address) {
+  return Ip({"-n", network, "address", "add", address + "/24", "dev", device});
+}
+
+// The same congestion control on every machine; a namespace cannot change the kernel's default.
+Status UseCubic(const std::string& network, const std::string& device, uint32_t net,
+                uint32_t subnet, const std::string& source) {
+  StatusOr<std::string> known =
+      ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control", 4096);
+  if (!known.ok() || known->find("cubic") == std::string::npos) return absl::OkStatus();
+  return Ip({"-n", network, "route", "replace", Address(net, subnet, 0) + "/24", "dev", device,
+             "proto", "kernel", "scope", "link", "src", source, "congctl", "cubic"});
+}
+
+// "10.78.3.0/24", "10.0.0.0/8" or "10.78.3.7" as a range of addresses.
+struct Range {
+  uint32_t first = 0;
+  uint32_t last = 0;
+  uint32_t bits = 32;  // of the prefix
+};
+bool ParseRange(const std::string& text, Range* range) {
+  const size_t slash = text.find('/');
+  in_addr address{};
+  if (inet_pton(AF_INET, text.substr(0, slash).c_str(), &address) != 1) return false;
+  uint32_t& bits = range->bits;
+  bits = 32;
+  if (slash != std::string::npos) {
+    const auto parsed = std::from_chars(text.data() + slash + 1, text.data() + text.size(), bits);
+    if (parsed.ec != std::errc() || bits > 32) return false;
+  }
+  const uint32_t mask = bits == 0 ? 0 : ~uint32_t{0} << (32 - bits);
+  range->first = ntohl(address.s_addr) & mask;
+  range->last = range->first | ~mask;
+  return true;
+}
+
+}  // namespace
+
+Status CheckClusterName(std::string_view name) {
+  const bool fits =
+      !name.empty() && name.size() <= 12 &&
+      name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("cluster name '{}': expected 1 to 12 of the characters a-z, 0-9 and _", name));
+}
+
+std::string BridgeNetwork(std::string_view cluster) {
+  return fmt::format("lh-{}-net", cluster);
+}
+std::string WorkerNetwork(std::string_view cluster, uint32_t number) {
+  return fmt::format("lh-{}-w{}", cluster, number);
+}
+std::string HostInterface(std::string_view cluster) {
+  return fmt::format("lh-{}", cluster);
+}
+std::string ControlAddress(uint32_t subnet, uint32_t number) {
+  return Address(kControlNet, subnet, kFirstWorkerHost + number);
+}
+std::string DataAddress(uint32_t subnet, uint32_t number) {
+  return Address(kDataNet, subnet, kFirstWorkerHost + number);
+}
+std::string CoordinatorAddress(uint32_t subnet) {
+  return fmt::format("{}:{}", Address(kControlNet, subnet, kCoordinatorHost), kCoordinatorPort);
+}
+
+Interface Uplink(std::string_view cluster, uint32_t number) {
+  return {WorkerNetwork(cluster, number), "data"};
+}
+Interface Downlink(std::string_view cluster, uint32_t number) {
+  return {BridgeNetwork(cluster), fmt::format("d{}", number)};
+}
+
+StatusOr<uint32_t> ChooseSubnet(std::string_view routes_json) {
+  std::array<bool, 256> covered{};  // by any route
+  std::array<bool, 256> taken{};    // by one that is as specific as ours would be
+  try {
+    for (const auto& route : nlohmann::json::parse(routes_json)) {
+      Range range;
+      if (!ParseRange(route.value("dst", ""), &range)) continue;  // "default"
+      for (uint32_t subnet = 0; subnet < 256; ++subnet) {
+        const uint32_t first = (10u << 24) | (kControlNet << 16) | (subnet << 8);
+        if (range.first > first + 255 || range.last < first) continue;
+        covered[subnet] = true;
+        taken[subnet] |= range.bits >= 24;
+      }
+    }
+  } catch (const nlohmann::json::exception& error) {
+    return absl::InternalError(
+        fmt::format("cannot read the output of ip: {}", std::string_view(error.what())));
+  }
+  for (const auto& avoided : {covered, taken}) {
+    const auto free = std::ranges::find(avoided, false);
+    if (free != avoided.end()) return static_cast<uint32_t>(free - avoided.begin());
+  }
+  return absl::ResourceExhaustedError(
+      "all 256 networks of 10.78.0.0/16 are in use on this machine; see `ip route show table all`");
+}
+
+StatusOr<uint32_t> FindFreeSubnet() {
+  LH_ASSIGN_OR_RETURN(const std::string routes,
+                      RunTool({"ip", "-j", "-4", "route", "show", "table", "all"}));
+  return ChooseSubnet(routes);
+}
+
+Status CreateBridges(std::string_view cluster, uint32_t subnet) {
+  const std::string network = BridgeNetwork(cluster);
+  LH_RETURN_IF_ERROR(AddSilentNetwork(network));
+  for (const char* bridge : {"data", "control"}) {
+    LH_RETURN_IF_ERROR(Ip(
+        {"-n", network, "link", "add", "name", bridge, "type", "bridge", "mcast_snooping", "0"}));
+    LH_RETURN_IF_ERROR(Raise(network, bridge));
+  }
+  LH_RETURN_IF_ERROR(
+      AddAddress(network, "control", Address(kControlNet, subnet, kCoordinatorHost)));
+  const std::string host = HostInterface(cluster);
+  LH_RETURN_IF_ERROR(
+      Ip({"link", "add", "name", host, "type", "veth", "peer", "name", "host", "netns", network}));
+  LH_RETURN_IF_ERROR(Raise(network, "host", {"master", "control"}));
+  LH_RETURN_IF_ERROR(
+      Ip({"address", "add", Address(kControlNet, subnet, kHostHost) + "/24", "dev", host}));
+  return Ip({"link", "set", "dev", host, "up"});
+}
+
+Status CreateWorkerNetwork(std::string_view cluster, uint32_t subnet, uint32_t number) {
+  const std::string bridges = BridgeNetwork(cluster);
+  const std::string network = WorkerNetwork(cluster, number);
+  LH_RETURN_IF_ERROR(AddSilentNetwork(network));
+  const auto join = [&](char port_letter, const std::string& bridge, const std::string& address) {
+    const std::string port = fmt::format("{}{}", port_letter, number);
+    LH_RETURN_IF_ERROR(Ip({"-n", bridges, "link", "add", "name", port, "type", "veth", "peer",
+                           "name", bridge, "netns", network}));
+    LH_RETURN_IF_ERROR(Raise(bridges, port, {"master", bridge}));
+    LH_RETURN_IF_ERROR(AddAddress(network, bridge, address));
+    return Raise(network, bridge);
+  };
+  const std::string data_address = DataAddress(subnet, number);
+  LH_RETURN_IF_ERROR(join('d', "data", data_address));
+  LH_RETURN_IF_ERROR(join('c', "control", ControlAddress(subnet, number)));
+  return UseCubic(network, "data", kDataNet, subnet, data_address);
+}
+
+Status SetLinkUp(std::string_view cluster, uint32_t number, bool up) {
+  // The port leaves the bridge. Taking an interface down would tell the worker's kernel, which no
+  // broken line elsewhere does; and a port's spanning-tree state does not stay as it is set.
+  const Interface port = Downlink(cluster, number);
+  Command arguments = {"-n", port.network, "link", "set", "dev", port.device};
+  if (up) {
+    arguments.insert(arguments.end(), {"master", "data"});
+  } else {
+    arguments.push_back("nomaster");
+  }
+  return Ip(arguments);
+}
+
+NetworkRemains FindNetwork(std::string_view cluster) {
+  NetworkRemains remains;
+  const std::string prefix = fmt::format("lh-{}-", cluster);
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(kNamespaceFolder, ignored)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with(prefix)) remains.networks.push_back(name);
+  }
+  std::ranges::sort(remains.networks);
+  remains.host_interface =
+      access(fmt::format("/sys/class/net/{}", HostInterface(cluster)).c_str(), F_OK) == 0;
+  return remains;
+}
+
+Status DestroyNetwork(std::string_view cluster) {
+  Status first = absl::OkStatus();
+  const NetworkRemains remains = FindNetwork(cluster);
+  // A namespace's own interfaces go when the kernel gets to it; the host's would linger till then.
+  if (remains.host_interface) first.Update(Ip({"link", "del", "dev", HostInterface(cluster)}));
+  for (const std::string& network : remains.networks) {
+    first.Update(Ip({"netns", "del", network}));
+  }
+  return first;
+}
+
+}  // namespace longhaul

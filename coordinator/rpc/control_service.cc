@@ -1,0 +1,147 @@
+#include "coordinator/rpc/control_service.h"
+
+#include <memory>
+#include <utility>
+
+#include "coordinator/rpc/finish_now.h"
+#include "coordinator/rpc/submit_check.h"
+#include "coordinator/rpc/upload.h"
+#include "proto/rpc/auth.h"
+#include "proto/rpc/channel.h"
+#include "proto/rpc/status.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+using Context = grpc::CallbackServerContext;
+
+grpc::ServerUnaryReactor* Answer(Context* context, const Status& status) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpc(status));
+  return reactor;
+}
+
+// A call that the state answers. Ends at once when the caller goes away.
+template <class Reply>
+class WaitingCall : public grpc::ServerUnaryReactor {
+ public:
+  using Done = typename PendingCalls<Reply>::Done;
+  WaitingCall(Shell* shell, Reply* reply) : shell_(shell), reply_(reply) {}
+
+  // For the shell. gRPC calls neither OnCancel nor OnDone before the service's method has returned,
+  // so `ask` may answer before the id is known here.
+  template <class Ask>
+  WaitingCall* Start(const Ask& ask) {
+    id_ = ask([this](StatusOr<Reply> reply) {
+      if (reply.ok()) *reply_ = *std::move(reply);
+      Finish(ToGrpc(reply.status()));
+    });
+    return this;
+  }
+
+  void OnCancel() override {
+    if (shell_->Drop(id_)) Finish(grpc::Status::CANCELLED);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  Shell* const shell_;
+  Reply* const reply_;
+  RequestId id_;
+};
+
+}  // namespace
+
+grpc::ServerUnaryReactor* ControlServiceImpl::Info(Context* context, const v1::InfoRequest*,
+                                                   v1::InfoReply* reply) {
+  if (Status status = CheckToken(*context, token_); !status.ok()) return Answer(context, status);
+  uint32_t connected = 0;
+  for (const v1::WorkerStatus& worker : shell_->Workers()) connected += worker.connected() ? 1 : 0;
+  reply->set_version(version_);
+  reply->set_workers(connected);
+  return Answer(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* ControlServiceImpl::MissingBlobs(Context* context,
+                                                           const v1::MissingBlobsRequest* request,
+                                                           v1::MissingBlobsReply* reply) {
+  if (Status status = CheckToken(*context, token_); !status.ok()) return Answer(context, status);
+  for (const std::string& sha256 : request->sha256()) {
+    if (!blobs_->Has(sha256)) reply->add_sha256(sha256);
+  }
+  return Answer(context, absl::OkStatus());
+}
+
+grpc::ServerReadReactor<v1::UploadChunk>* ControlServiceImpl::UploadBlob(Context* context,
+                                                                         v1::UploadReply*) {
+  if (Status status = CheckToken(*context, token_); !status.ok()) {
+    return FinishNow<grpc::ServerReadReactor<v1::UploadChunk>>(status);
+  }
+  return StartUpload(blobs_);
+}
+
+grpc::ServerUnaryReactor* ControlServiceImpl::Submit(Context* context,
+                                                     const v1::SubmitRequest* request,
+                                                     v1::SubmitReply* reply) {
+  if (Status status = CheckToken(*context, token_); !status.ok()) return Answer(context, status);
+  StatusOr<RunSpec> spec = CheckSubmit(*request, *blobs_);
+  if (!spec.ok()) return Answer(context, spec.status());
+  auto* call = new WaitingCall<v1::SubmitReply>(shell_, reply);
+  return call->Start([&](Shell::SubmitDone done) {
+    return shell_->Submit(*std::move(spec), *request, std::move(done));
+  });
+}
+
+grpc::ServerUnaryReactor* ControlServiceImpl::PlanRun(Context* context,
+                                                      const v1::SubmitRequest* request,
+                                                      v1::PlanReply* reply) {
+  if (Status status = CheckToken(*context, token_); !status.ok()) return Answer(context, status);
+  StatusOr<RunSpec> spec = CheckSubmit(*request, *blobs_);
+  if (!spec.ok()) return Answer(context, spec.status());
+  auto* call = new WaitingCall<v1::PlanReply>(shell_, reply);
+  return call->Start([&](Shell::PlanDone done) {
+    return shell_->PlanRun(*std::move(spec), *request, std::move(done));
+  });
+}
+
+grpc::ServerUnaryReactor* ControlServiceImpl::StopRun(Context* context,
+                                                      const v1::StopRequest* request,
+                                                      v1::StopReply* reply) {
+  if (Status status = CheckToken(*context, token_); !status.ok()) return Answer(context, status);
+  auto* call = new WaitingCall<v1::StopReply>(shell_, reply);
+  return call->Start([&](Shell::StopDone done) {
+    return shell_->StopRun(request->run(), request->now(), std::move(done));
+  });
+}
+
+grpc::ServerUnaryReactor* ControlServiceImpl::ListRuns(Context* context, const v1::ListRunsRequest*,
+                                                       v1::ListRunsReply* reply) {
+  if (Status status = CheckToken(*context, token_); !status.ok()) return Answer(context, status);
+  // The oldest ones are left out where all would not fit into a message.
+  size_t bytes = 0;
+  for (v1::RunStatus& run : shell_->Runs()) {
+    bytes += run.ByteSizeLong() + 16;
+    if (bytes > kMaxMessageBytes) break;
+    *reply->add_runs() = std::move(run);
+  }
+  return Answer(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* ControlServiceImpl::GetRun(Context* context,
+                                                     const v1::RunRequest* request,
+                                                     v1::RunStatus* reply) {
+  if (Status status = CheckToken(*context, token_); !status.ok()) return Answer(context, status);
+  StatusOr<v1::RunStatus> run = shell_->Run(request->run());
+  if (run.ok()) *reply = *std::move(run);
+  return Answer(context, run.status());
+}
+
+grpc::ServerUnaryReactor* ControlServiceImpl::ListWorkers(Context* context,
+                                                          const v1::ListWorkersRequest*,
+                                                          v1::ListWorkersReply* reply) {
+  if (Status status = CheckToken(*context, token_); !status.ok()) return Answer(context, status);
+  for (v1::WorkerStatus& worker : shell_->Workers()) *reply->add_workers() = std::move(worker);
+  return Answer(context, absl::OkStatus());
+}
+
+}  // namespace longhaul::coordinator

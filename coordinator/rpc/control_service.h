@@ -1,0 +1,56 @@
+// ControlService: what the CLI asks of the coordinator.
+#ifndef LONGHAUL_COORDINATOR_RPC_CONTROL_SERVICE_H_
+#define LONGHAUL_COORDINATOR_RPC_CONTROL_SERVICE_H_
+
+#include <string>
+#include <utility>
+
+#include "coordinator/rpc/shell.h"
+#include "coordinator/store/blob_store.h"
+#include "longhaul/v1/control.grpc.pb.h"
+
+namespace longhaul::coordinator {
+
+class ControlServiceImpl : public v1::ControlService::CallbackService {
+ public:
+  // An empty token lets everybody in. `shell` and `blobs` must outlive the server.
+  ControlServiceImpl(std::string token, std::string version, Shell* shell, const BlobStore* blobs)
+      : token_(std::move(token)), version_(std::move(version)), shell_(shell), blobs_(blobs) {}
+
+  using Context = grpc::CallbackServerContext;
+  grpc::ServerUnaryReactor* Info(Context* context, const v1::InfoRequest* request,
+                                 v1::InfoReply* reply) override;
+  grpc::ServerUnaryReactor* MissingBlobs(Context* context, const v1::MissingBlobsRequest* request,
+                                         v1::MissingBlobsReply* reply) override;
+  grpc::ServerReadReactor<v1::UploadChunk>* UploadBlob(Context* context,
+                                                       v1::UploadReply* reply) override;
+  grpc::ServerUnaryReactor* Submit(Context* context, const v1::SubmitRequest* request,
+                                   v1::SubmitReply* reply) override;
+  grpc::ServerUnaryReactor* PlanRun(Context* context, const v1::SubmitRequest* request,
+                                    v1::PlanReply* reply) override;
+  grpc::ServerUnaryReactor* ListRuns(Context* context, const v1::ListRunsRequest* request,
+                                     v1::ListRunsReply* reply) override;
+  grpc::ServerUnaryReactor* GetRun(Context* context, const v1::RunRequest* request,
+                                   v1::RunStatus* reply) override;
+  grpc::ServerWriteReactor<v1::RunStatus>* WatchRun(Context* context,
+                                                    const v1::RunRequest* request) override;
+  grpc::ServerUnaryReactor* StopRun(Context* context, const v1::StopRequest* request,
+                                    v1::StopReply* reply) override;
+  grpc::ServerWriteReactor<v1::Event>* ListEvents(Context* context,
+                                                  const v1::EventsRequest* request) override;
+  grpc::ServerWriteReactor<v1::LogEntry>* ListLogs(Context* context,
+                                                   const v1::LogsRequest* request) override;
+  grpc::ServerUnaryReactor* ListWorkers(Context* context, const v1::ListWorkersRequest* request,
+                                        v1::ListWorkersReply* reply) override;
+  grpc::ServerWriteReactor<v1::StepRecord>* ListSteps(Context* context,
+                                                      const v1::StepsRequest* request) override;
+
+ private:
+  const std::string token_, version_;
+  Shell* const shell_;
+  const BlobStore* const blobs_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_RPC_CONTROL_SERVICE_H_

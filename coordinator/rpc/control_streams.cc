@@ -1,0 +1,116 @@
+// The streaming calls of ControlService.
+#include <utility>
+#include <vector>
+
+#include "coordinator/rpc/control_service.h"
+#include "coordinator/rpc/finish_now.h"
+#include "coordinator/rpc/streams.h"
+#include "proto/rpc/auth.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+constexpr size_t kPage = 256;
+
+bool IsEnded(const v1::RunStatus& run) {
+  for (const RunState state : {RunState::kDone, RunState::kStopped, RunState::kFailed}) {
+    if (run.state() == ToString(state)) return true;
+  }
+  return false;
+}
+
+// Pages of the store, in order. `fetch(after)` gives a page, `key(message)` what the next one comes
+// after. Ends at the last page; with `follow`, when the run has ended (`run` empty: never).
+template <class Message, class Fetch, class Key>
+grpc::ServerWriteReactor<Message>* StartPages(Shell* shell, std::string run, bool follow,
+                                              uint64_t after, Fetch fetch, Key key) {
+  using Stream = FollowStream<Message>;
+  auto next = [=]() mutable -> typename Stream::Step {
+    // Before the page is read: what came with the end must be in it.
+    bool last = !follow;
+    if (follow && !run.empty()) {
+      const StatusOr<v1::RunStatus> status = shell->Run(run);
+      last = !status.ok() || IsEnded(*status);
+    }
+    StatusOr<std::vector<Message>> page = fetch(after);
+    if (!page.ok()) return {.messages = {}, .more = false, .end = page.status()};
+    if (page->empty()) {
+      return {.messages = {},
+              .more = false,
+              .end = last ? std::optional(absl::OkStatus()) : std::nullopt};
+    }
+    after = key(page->back());
+    return {.messages = *std::move(page), .more = true, .end = std::nullopt};
+  };
+  return Stream::Start(&shell->notifier(), std::move(next));
+}
+
+}  // namespace
+
+grpc::ServerWriteReactor<v1::RunStatus>* ControlServiceImpl::WatchRun(
+    Context* context, const v1::RunRequest* request) {
+  using Stream = FollowStream<v1::RunStatus>;
+  if (Status status = CheckToken(*context, token_); !status.ok()) {
+    return FinishNow<grpc::ServerWriteReactor<v1::RunStatus>>(status);
+  }
+  const StatusOr<v1::RunStatus> first = shell_->Run(request->run());
+  if (!first.ok()) return FinishNow<grpc::ServerWriteReactor<v1::RunStatus>>(first.status());
+  // By id from here on: the newest run of a name may become another one.
+  auto next = [shell = shell_, id = first->run_id(),
+               sent = std::optional<uint64_t>()]() mutable -> Stream::Step {
+    StatusOr<v1::RunStatus> run = shell->Run(id);
+    if (!run.ok()) return {.messages = {}, .more = false, .end = run.status()};
+    Stream::Step step;
+    if (IsEnded(*run)) step.end = absl::OkStatus();
+    if (sent == run->sequence()) return step;
+    sent = run->sequence();
+    run->clear_plan();
+    step.messages.push_back(*std::move(run));
+    return step;
+  };
+  return Stream::Start(&shell_->notifier(), std::move(next));
+}
+
+grpc::ServerWriteReactor<v1::Event>* ControlServiceImpl::ListEvents(
+    Context* context, const v1::EventsRequest* request) {
+  using Reactor = grpc::ServerWriteReactor<v1::Event>;
+  if (Status status = CheckToken(*context, token_); !status.ok()) return FinishNow<Reactor>(status);
+  std::string run;
+  if (!request->run().empty()) {
+    const StatusOr<v1::RunStatus> found = shell_->Run(request->run());
+    if (!found.ok()) return FinishNow<Reactor>(found.status());
+    run = found->run_id();
+  }
+  return StartPages<v1::Event>(
+      shell_, run, request->follow(), 0,
+      [store = &shell_->store(), run](uint64_t after) { return store->Events(run, after, kPage); },
+      [](const v1::Event& event) { return event.sequence(); });
+}
+
+grpc::ServerWriteReactor<v1::LogEntry>* ControlServiceImpl::ListLogs(
+    Context* context, const v1::LogsRequest* request) {
+  using Reactor = grpc::ServerWriteReactor<v1::LogEntry>;
+  if (Status status = CheckToken(*context, token_); !status.ok()) return FinishNow<Reactor>(status);
+  const StatusOr<v1::RunStatus> found = shell_->Run(request->run());
+  if (!found.ok()) return FinishNow<Reactor>(found.status());
+  const RunId run(found->run_id());
+  return StartPages<v1::LogEntry>(
+      shell_, run.value(), request->follow(), 0,
+      [store = &shell_->store(), run](uint64_t after) { return store->Logs(run, after, kPage); },
+      [](const v1::LogEntry& entry) { return entry.sequence(); });
+}
+
+grpc::ServerWriteReactor<v1::StepRecord>* ControlServiceImpl::ListSteps(
+    Context* context, const v1::StepsRequest* request) {
+  using Reactor = grpc::ServerWriteReactor<v1::StepRecord>;
+  if (Status status = CheckToken(*context, token_); !status.ok()) return FinishNow<Reactor>(status);
+  const StatusOr<v1::RunStatus> found = shell_->Run(request->run());
+  if (!found.ok()) return FinishNow<Reactor>(found.status());
+  const RunId run(found->run_id());
+  return StartPages<v1::StepRecord>(
+      shell_, run.value(), false, request->after_step(),
+      [store = &shell_->store(), run](uint64_t after) { return store->Steps(run, after, kPage); },
+      [](const v1::StepRecord& step) { return step.step(); });
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,25 @@
+// A reactor for a call that is refused at once.
+#ifndef LONGHAUL_COORDINATOR_RPC_FINISH_NOW_H_
+#define LONGHAUL_COORDINATOR_RPC_FINISH_NOW_H_
+
+#include "base/status.h"
+#include "proto/rpc/status.h"
+
+namespace longhaul::coordinator {
+
+template <class Reactor>
+class FinishNowReactor : public Reactor {
+ public:
+  explicit FinishNowReactor(const Status& status) { this->Finish(ToGrpc(status)); }
+  void OnDone() override { delete this; }
+};
+
+// `Reactor`: one of gRPC's reactor types. It owns itself until gRPC is done with it.
+template <class Reactor>
+Reactor* FinishNow(const Status& status) {
+  return new FinishNowReactor<Reactor>(status);
+}
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_RPC_FINISH_NOW_H_

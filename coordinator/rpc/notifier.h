@@ -1,0 +1,40 @@
+// Tells streams that follow something that there may be news. Thread-safe.
+#ifndef LONGHAUL_COORDINATOR_RPC_NOTIFIER_H_
+#define LONGHAUL_COORDINATOR_RPC_NOTIFIER_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+
+namespace longhaul::coordinator {
+
+class Notifier {
+ public:
+  class Subscriber {
+   public:
+    virtual ~Subscriber() = default;
+    // Something may have changed. Must not block.
+    virtual void OnNews() = 0;
+    // The coordinator goes away: end the stream.
+    virtual void OnShutdown() = 0;
+  };
+
+  // Until the subscriber is destroyed. After Shutdown(), it hears of that at once.
+  void Add(const std::shared_ptr<Subscriber>& subscriber);
+  // Call without locks that subscribers take.
+  void Notify();
+  void Shutdown();
+
+ private:
+  std::vector<std::shared_ptr<Subscriber>> Live();
+
+  absl::Mutex mutex_;
+  std::vector<std::weak_ptr<Subscriber>> subscribers_ ABSL_GUARDED_BY(mutex_);
+  bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_RPC_NOTIFIER_H_

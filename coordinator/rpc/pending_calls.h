@@ -1,0 +1,67 @@
+// Calls of the CLI that wait for an answer of the state machine. Each is answered exactly once: by
+// Answer, by FailAll, or by whoever succeeded to Drop it. Thread-safe; callbacks run on the
+// caller's thread, without locks.
+#ifndef LONGHAUL_COORDINATOR_RPC_PENDING_CALLS_H_
+#define LONGHAUL_COORDINATOR_RPC_PENDING_CALLS_H_
+
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "base/status.h"
+#include "coordinator/state/state.h"
+
+namespace longhaul::coordinator {
+
+template <class Reply>
+class PendingCalls {
+ public:
+  using Done = std::function<void(StatusOr<Reply>)>;
+
+  void Add(RequestId id, Done done) {
+    const absl::MutexLock lock(&mutex_);
+    calls_.emplace(id, std::move(done));
+  }
+
+  // True: it was waiting, and its callback will not run.
+  bool Drop(RequestId id) {
+    const absl::MutexLock lock(&mutex_);
+    return calls_.erase(id) > 0;
+  }
+
+  void Answer(RequestId id, StatusOr<Reply> reply) {
+    Done done;
+    {
+      const absl::MutexLock lock(&mutex_);
+      const auto found = calls_.find(id);
+      if (found == calls_.end()) return;
+      done = std::move(found->second);
+      calls_.erase(found);
+    }
+    done(std::move(reply));
+  }
+
+  void FailAll(const Status& status) {
+    std::map<RequestId, Done> calls;
+    {
+      const absl::MutexLock lock(&mutex_);
+      calls.swap(calls_);
+    }
+    for (auto& [id, done] : calls) done(status);
+  }
+
+  size_t size() const {
+    const absl::MutexLock lock(&mutex_);
+    return calls_.size();
+  }
+
+ private:
+  mutable absl::Mutex mutex_;
+  std::map<RequestId, Done> calls_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_RPC_PENDING_CALLS_H_

@@ -1,0 +1,112 @@
+#include "coordinator/rpc/server.h"
+
+#include <fmt/core.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <optional>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "base/file.h"
+#include "coordinator/rpc/control_service.h"
+#include "coordinator/rpc/shell.h"
+#include "coordinator/rpc/worker_service.h"
+#include "coordinator/store/blob_store.h"
+#include "coordinator/store/prepare_data.h"
+#include "coordinator/store/state_dir_lock.h"
+#include "coordinator/store/store.h"
+#include "proto/rpc/address.h"
+#include "proto/rpc/channel.h"
+
+namespace longhaul::coordinator {
+
+// In the order of construction; destroyed the other way round.
+struct CoordinatorServer::Impl {
+  std::string address;
+  std::optional<StateDirLock> lock;
+  std::unique_ptr<Store> store;
+  std::unique_ptr<BlobStore> blobs;
+  std::unique_ptr<Shell> shell;
+  std::optional<WorkerServiceImpl> worker_service;
+  std::optional<ControlServiceImpl> control_service;
+  std::unique_ptr<grpc::Server> server;
+
+  Status OpenState(const ServerOptions& options);
+  Status Listen(const ServerOptions& options, HostPort wanted);
+};
+
+Status CoordinatorServer::Impl::OpenState(const ServerOptions& options) {
+  const std::string& folder = options.state_dir;
+  if (folder.empty()) return absl::InvalidArgumentError("the state directory has no name");
+  LH_ASSIGN_OR_RETURN(lock, StateDirLock::Acquire(folder));
+  LH_ASSIGN_OR_RETURN(store, Store::Open(folder));
+  LH_ASSIGN_OR_RETURN(blobs, BlobStore::Open(folder + "/blobs"));
+  LH_ASSIGN_OR_RETURN(DataPreparer preparer, DataPreparer::Open(folder + "/prepared", blobs.get()));
+  LH_ASSIGN_OR_RETURN(shell, Shell::Create(options.state, store.get(), std::move(preparer)));
+  return absl::OkStatus();
+}
+
+Status CoordinatorServer::Impl::Listen(const ServerOptions& options, HostPort wanted) {
+  worker_service.emplace(options.token, options.hello_timeout, shell.get(), blobs.get());
+  control_service.emplace(options.token, options.state.version, shell.get(), blobs.get());
+  grpc::ServerBuilder builder;
+  int port = 0;
+  ConfigureServer(ToString(wanted), &builder, &port);
+  builder.RegisterService(&*worker_service);
+  builder.RegisterService(&*control_service);
+  server = builder.BuildAndStart();
+  if (server == nullptr || port == 0) {
+    return absl::FailedPreconditionError(fmt::format(
+        "cannot listen on {}: the address is in use by another program or is not one of "
+        "this machine; stop that program or give another --listen",
+        ToString(wanted)));
+  }
+  wanted.port = static_cast<uint16_t>(port);
+  address = ToString(wanted);
+  return Annotate(WriteFileAtomic(options.state_dir + "/address", address + "\n"),
+                  "state directory");
+}
+
+StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
+    const ServerOptions& options) {
+  LH_ASSIGN_OR_RETURN(const HostPort wanted, ParseHostPort(options.listen));
+  if (options.token.empty() && !IsLoopback(wanted.host)) {
+    return absl::FailedPreconditionError(fmt::format(
+        "listening on {} would let everybody on the network command the workers: give a token file "
+        "with --token-file, or listen on 127.0.0.1",
+        options.listen));
+  }
+  std::unique_ptr<CoordinatorServer> coordinator(new CoordinatorServer(std::make_unique<Impl>()));
+  LH_RETURN_IF_ERROR(coordinator->impl_->OpenState(options));
+  LH_RETURN_IF_ERROR(coordinator->impl_->Listen(options, wanted));
+  return coordinator;
+}
+
+CoordinatorServer::CoordinatorServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+CoordinatorServer::~CoordinatorServer() {
+  Stop(absl::Milliseconds(500));
+}
+
+const std::string& CoordinatorServer::address() const {
+  return impl_->address;
+}
+
+Status CoordinatorServer::failure() const {
+  return impl_->shell->failure();
+}
+
+bool CoordinatorServer::Stop(absl::Duration limit) {
+  const Deadline deadline = Deadline::After(limit);
+  if (impl_->shell == nullptr) return true;
+  // Half of the time is for streams to end with a sentence, before they are cut off.
+  const bool idle = impl_->shell->Stop(Deadline::After(limit / 2));
+  if (impl_->server != nullptr) {
+    impl_->server->Shutdown(absl::ToChronoTime(absl::Now() + deadline.Remaining()));
+    impl_->server.reset();
+  }
+  return idle;
+}
+
+}  // namespace longhaul::coordinator

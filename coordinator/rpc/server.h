@@ -1,0 +1,48 @@
+// The coordinator as one object: store, state machine and gRPC server. What main() and tests start.
+#ifndef LONGHAUL_COORDINATOR_RPC_SERVER_H_
+#define LONGHAUL_COORDINATOR_RPC_SERVER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "coordinator/state/state.h"
+
+namespace longhaul::coordinator {
+
+struct ServerOptions {
+  std::string listen = "127.0.0.1:7070";  // host:port; port 0: any
+  std::string state_dir;                  // made where it is missing
+  std::string token;                      // empty: everybody may call; on loopback only
+  absl::Duration hello_timeout = absl::Seconds(10);
+  StateOptions state;
+};
+
+// Thread-safe after Start.
+class CoordinatorServer {
+ public:
+  // Serves when it returns. Writes the address to <state_dir>/address. kFailedPrecondition for an
+  // address that is taken or needs a token, a directory in use and a store that cannot be used.
+  static StatusOr<std::unique_ptr<CoordinatorServer>> Start(const ServerOptions& options);
+  // Stops and waits for what Stop left.
+  ~CoordinatorServer();
+
+  // The address that is really bound: "127.0.0.1:43521".
+  const std::string& address() const;
+  // Not OK when the coordinator can do nothing any more; the process should end.
+  Status failure() const;
+  // Ends every stream and call and the loop, within `limit`. False: data was still being prepared;
+  // the process may exit as it is (what was under way is done again after the next start).
+  bool Stop(absl::Duration limit);
+
+ private:
+  struct Impl;
+  explicit CoordinatorServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_RPC_SERVER_H_

@@ -1,0 +1,304 @@
+#include "coordinator/rpc/shell.h"
+
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <type_traits>
+#include <variant>
+
+#include "absl/time/clock.h"
+#include "base/file.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+// Followers hear of news at most ten times a second.
+constexpr absl::Duration kNotifyInterval = absl::Milliseconds(100);
+// However soon the state wants to be woken, the loop never spins.
+constexpr absl::Duration kShortestWait = absl::Milliseconds(5);
+
+Status Stopping() {
+  return absl::UnavailableError("the coordinator is shutting down; try again when it is back");
+}
+
+RunId NewRunId(const std::string& name) {
+  constexpr std::string_view kDigits = "abcdefghijkmnpqrstuvwxyz23456789";  // 32, no lookalikes
+  std::string id = name + "-";
+  for (const char byte : RandomBytes(6)) id += kDigits[static_cast<uint8_t>(byte) % kDigits.size()];
+  return RunId(id);
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Shell>> Shell::Create(const StateOptions& options, Store* store,
+                                               DataPreparer preparer) {
+  LH_ASSIGN_OR_RETURN(std::vector<RunRecord> runs, store->LoadRuns());
+  LH_ASSIGN_OR_RETURN(const uint64_t next_event, store->NextEventSequence());
+  auto state = std::make_unique<State>(options, std::move(runs), next_event, Now());
+  return std::unique_ptr<Shell>(new Shell(store, std::move(preparer), std::move(state)));
+}
+
+Shell::Shell(Store* store, DataPreparer preparer, std::unique_ptr<State> state)
+    : store_(store),
+      state_(std::move(state)),
+      // The state may want to be woken, or have something to do about what it found.
+      wake_at_(Now()),
+      prepare_(std::move(preparer),
+               [this](event::DataPrepared prepared) { Post(std::move(prepared)); }),
+      thread_([this] { Loop(); }) {}
+
+Shell::~Shell() {
+  Stop(Deadline::After(absl::ZeroDuration()));
+}
+
+bool Shell::Stop(Deadline deadline) {
+  {
+    const absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  if (thread_.joinable()) thread_.join();
+  std::unordered_map<SessionId, std::shared_ptr<SessionSink>> sessions;
+  {
+    const absl::MutexLock lock(&mutex_);
+    sessions.swap(sessions_);
+  }
+  for (const auto& [id, sink] : sessions) sink->Close("the coordinator is shutting down", true);
+  notifier_.Shutdown();
+  submits_.FailAll(Stopping());
+  plans_.FailAll(Stopping());
+  stops_.FailAll(Stopping());
+  return prepare_.Stop(deadline);
+}
+
+Status Shell::failure() const {
+  const absl::MutexLock lock(&mutex_);
+  return failure_;
+}
+
+StatusOr<SessionId> Shell::Join(const std::shared_ptr<SessionSink>& sink, v1::Hello hello) {
+  const absl::MutexLock lock(&mutex_);
+  if (stopping_) return Stopping();
+  if (sessions_.size() >= kMaxSessions) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "this coordinator serves at most {} workers, and so many are connected", kMaxSessions));
+  }
+  const SessionId session(++last_session_);
+  sessions_.emplace(session, sink);
+  events_.push_back(event::WorkerJoined{session, std::move(hello)});
+  return session;
+}
+
+void Shell::Say(SessionId session, v1::WorkerMessage message) {
+  Post(event::WorkerSaid{session, std::move(message)});
+}
+
+void Shell::Leave(SessionId session, std::string why) {
+  Post(event::WorkerLeft{session, std::move(why)});
+}
+
+void Shell::Post(Event event) {
+  const absl::MutexLock lock(&mutex_);
+  if (!stopping_) events_.push_back(std::move(event));
+}
+
+template <class Reply>
+RequestId Shell::Ask(PendingCalls<Reply>* calls, typename PendingCalls<Reply>::Done done,
+                     const std::function<Event(RequestId)>& make_event) {
+  const RequestId id(++last_request_);
+  if (calls->size() >= kMaxPendingCalls) {
+    done(absl::ResourceExhaustedError(fmt::format(
+        "{} calls of this kind are waiting already; try again later", kMaxPendingCalls)));
+    return id;
+  }
+  calls->Add(id, std::move(done));
+  bool accepted = false;
+  {
+    const absl::MutexLock lock(&mutex_);
+    accepted = !stopping_;
+    if (accepted) events_.push_back(make_event(id));
+  }
+  // Stop() may have answered it between; then this does nothing.
+  if (!accepted) calls->Answer(id, Stopping());
+  return id;
+}
+
+RequestId Shell::Submit(RunSpec spec, v1::SubmitRequest request, SubmitDone done) {
+  return Ask(&submits_, std::move(done), [&](RequestId id) {
+    const RunId run = NewRunId(spec.name);
+    return event::Submitted{id, std::move(spec), std::move(request), run, RandomBytes(32)};
+  });
+}
+
+RequestId Shell::PlanRun(RunSpec spec, v1::SubmitRequest request, PlanDone done) {
+  return Ask(&plans_, std::move(done), [&](RequestId id) {
+    const RunId run = NewRunId(spec.name);
+    return event::PlanAsked{id, std::move(spec), std::move(request), run};
+  });
+}
+
+RequestId Shell::StopRun(std::string run, bool now, StopDone done) {
+  return Ask(&stops_, std::move(done), [&](RequestId id) {
+    return event::StopAsked{id, std::move(run), now};
+  });
+}
+
+bool Shell::Drop(RequestId request) {
+  return submits_.Drop(request) || plans_.Drop(request) || stops_.Drop(request);
+}
+
+std::vector<v1::RunStatus> Shell::Runs() const {
+  const absl::MutexLock lock(&state_mutex_);
+  return state_->Runs();
+}
+
+StatusOr<v1::RunStatus> Shell::Run(std::string_view id_or_name) const {
+  const absl::MutexLock lock(&state_mutex_);
+  return state_->Run(id_or_name);
+}
+
+std::vector<v1::WorkerStatus> Shell::Workers() const {
+  const absl::MutexLock lock(&state_mutex_);
+  return state_->Workers(Now());
+}
+
+void Shell::CallAfter(absl::Duration delay, std::function<void()> call) {
+  const absl::MutexLock lock(&mutex_);
+  if (!stopping_) timers_.emplace(Now() + delay, std::move(call));
+}
+
+// ---- The loop ----------------------------------------------------------------------
+
+bool Shell::WaitForWork(std::vector<Event>* events, std::vector<std::function<void()>>* due) {
+  const absl::MutexLock lock(&mutex_);
+  size_t timers_seen = 0;
+  // A new timer may be due before the one that the wait was for.
+  const auto has_work = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stopping_ || !events_.empty() || timers_.size() != timers_seen;
+  };
+  while (true) {
+    const MonoTime now = Now();
+    while (!timers_.empty() && timers_.begin()->first <= now) {
+      due->push_back(std::move(timers_.begin()->second));
+      timers_.erase(timers_.begin());
+    }
+    if (stopping_) return false;
+    const bool wake = wake_at_.has_value() && *wake_at_ <= now;
+    if (!events_.empty() || !due->empty() || wake) {
+      events->swap(events_);
+      return true;
+    }
+    std::optional<MonoTime> until = wake_at_;
+    if (!timers_.empty()) until = std::min(until.value_or(MonoTime::max()), timers_.begin()->first);
+    timers_seen = timers_.size();
+    if (until.has_value()) {
+      mutex_.AwaitWithTimeout(absl::Condition(&has_work), *until - now);
+    } else {
+      mutex_.Await(absl::Condition(&has_work));
+    }
+  }
+}
+
+void Shell::Loop() {
+  std::vector<Event> events;
+  std::vector<std::function<void()>> due;
+  std::vector<Command> commands;
+  while (WaitForWork(&events, &due)) {
+    for (const auto& call : due) call();
+    due.clear();
+    const bool wake = wake_at_.has_value() && *wake_at_ <= Now();
+    if (events.empty() && !wake) continue;
+    TellTaken(events);
+    std::vector<SessionId> left;
+    for (const Event& event : events) {
+      if (const auto* leaving = std::get_if<event::WorkerLeft>(&event)) {
+        left.push_back(leaving->session);
+      }
+    }
+    if (Status status = TickOnce(std::move(events), &commands); !status.ok()) {
+      spdlog::error("the state store refused a write, so nothing more can be done: {}",
+                    Message(status));
+      const absl::MutexLock lock(&mutex_);
+      stopping_ = true;
+      failure_ = std::move(status);
+      return;
+    }
+    events.clear();
+    for (Command& command : commands) Execute(std::move(command));
+    commands.clear();
+    ForgetSessions(left);
+  }
+}
+
+void Shell::TellTaken(const std::vector<Event>& events) {
+  std::unordered_map<SessionId, size_t> taken;
+  for (const Event& event : events) {
+    if (const auto* said = std::get_if<event::WorkerSaid>(&event)) ++taken[said->session];
+  }
+  for (const auto& [session, messages] : taken) {
+    if (const auto sink = SinkOf(session)) sink->Taken(messages);
+  }
+}
+
+Status Shell::TickOnce(std::vector<Event> events, std::vector<Command>* commands) {
+  bool news = false;
+  {
+    const absl::MutexLock lock(&state_mutex_);
+    TickResult result = state_->Tick(std::move(events), Now(), absl::ToUnixMillis(absl::Now()));
+    LH_RETURN_IF_ERROR(store_->Apply(result.writes));
+    *commands = std::move(result.commands);
+    wake_at_ = result.wake_at;
+    if (wake_at_.has_value()) wake_at_ = std::max(*wake_at_, Now() + kShortestWait);
+    news = !result.writes.empty() || state_->sequence() != seen_sequence_;
+    seen_sequence_ = state_->sequence();
+  }
+  if (news) NotifySoon();
+  return absl::OkStatus();
+}
+
+void Shell::NotifySoon() {
+  if (notify_scheduled_) return;
+  notify_scheduled_ = true;
+  const absl::Duration since = Now() - last_notified_;
+  CallAfter(std::max(absl::ZeroDuration(), kNotifyInterval - since), [this] {
+    notify_scheduled_ = false;
+    last_notified_ = Now();
+    notifier_.Notify();
+  });
+}
+
+void Shell::Execute(Command command) {
+  std::visit(
+      [this](auto& c) {
+        using C = std::decay_t<decltype(c)>;
+        if constexpr (std::is_same_v<C, command::ToWorker>) {
+          if (const auto sink = SinkOf(c.session)) sink->Send(std::move(c.message));
+        } else if constexpr (std::is_same_v<C, command::CloseSession>) {
+          if (const auto sink = SinkOf(c.session)) sink->Close(c.why, false);
+        } else if constexpr (std::is_same_v<C, command::PrepareData>) {
+          prepare_.Add(std::move(c));
+        } else if constexpr (std::is_same_v<C, command::ReplySubmit>) {
+          submits_.Answer(c.request, std::move(c.reply));
+        } else if constexpr (std::is_same_v<C, command::ReplyPlan>) {
+          plans_.Answer(c.request, std::move(c.reply));
+        } else {
+          static_assert(std::is_same_v<C, command::ReplyStop>);
+          stops_.Answer(c.request, std::move(c.reply));
+        }
+      },
+      command);
+}
+
+std::shared_ptr<SessionSink> Shell::SinkOf(SessionId session) const {
+  const absl::MutexLock lock(&mutex_);
+  const auto found = sessions_.find(session);
+  return found == sessions_.end() ? nullptr : found->second;
+}
+
+void Shell::ForgetSessions(const std::vector<SessionId>& sessions) {
+  if (sessions.empty()) return;
+  const absl::MutexLock lock(&mutex_);
+  for (const SessionId session : sessions) sessions_.erase(session);
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,135 @@
+// The shell around the state machine: one thread that gathers events, ticks the state, has its
+// writes in the store before its commands go out, and tells followers of news.
+//
+// Every method may be called from any thread and does not block for long. Nothing is called with
+// the shell's locks held. docs/THREADING.md has the picture.
+#ifndef LONGHAUL_COORDINATOR_RPC_SHELL_H_
+#define LONGHAUL_COORDINATOR_RPC_SHELL_H_
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "coordinator/rpc/notifier.h"
+#include "coordinator/rpc/pending_calls.h"
+#include "coordinator/rpc/prepare_thread.h"
+#include "coordinator/state/state.h"
+#include "coordinator/store/store.h"
+
+namespace longhaul::coordinator {
+
+// What the shell needs of a worker's stream. Calls return at once and do nothing after the stream's
+// end.
+class SessionSink {
+ public:
+  virtual ~SessionSink() = default;
+  virtual void Send(v1::WorkerCommand command) = 0;
+  // Ends the stream after what was sent before; `retry`: the worker should dial again.
+  virtual void Close(const std::string& why, bool retry) = 0;
+  // The loop has taken this many of the messages that were handed to Say.
+  virtual void Taken(size_t messages) = 0;
+};
+
+class Shell {
+ public:
+  // The workers and the CLI's waiting calls that are served at once.
+  static constexpr size_t kMaxSessions = 4096;
+  static constexpr size_t kMaxPendingCalls = 1024;
+
+  // Reads the store, which must outlive this.
+  static StatusOr<std::unique_ptr<Shell>> Create(const StateOptions& options, Store* store,
+                                                 DataPreparer preparer);
+  ~Shell();
+  // Ends the loop, then every stream and waiting call. The state does not hear of it: to a
+  // coordinator that starts again, its workers are just not there yet. False: data was still being
+  // prepared at the deadline (the destructor waits for it).
+  bool Stop(Deadline deadline);
+  // Why the loop ended by itself: the store refused a write. Nothing is done after that.
+  Status failure() const;
+
+  // ---- Workers
+  // kResourceExhausted with too many sessions, kUnavailable when stopping.
+  StatusOr<SessionId> Join(const std::shared_ptr<SessionSink>& sink, v1::Hello hello);
+  void Say(SessionId session, v1::WorkerMessage message);
+  // Once, last.
+  void Leave(SessionId session, std::string why);
+
+  // ---- Calls that the state answers. `done` runs once, unless Drop... returns true.
+  using SubmitDone = PendingCalls<v1::SubmitReply>::Done;
+  using PlanDone = PendingCalls<v1::PlanReply>::Done;
+  using StopDone = PendingCalls<v1::StopReply>::Done;
+  RequestId Submit(RunSpec spec, v1::SubmitRequest request, SubmitDone done);
+  RequestId PlanRun(RunSpec spec, v1::SubmitRequest request, PlanDone done);
+  RequestId StopRun(std::string run, bool now, StopDone done);
+  // True: it was still waiting, and its callback will not run.
+  bool Drop(RequestId request);
+
+  // ---- Queries
+  std::vector<v1::RunStatus> Runs() const;
+  StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const;
+  std::vector<v1::WorkerStatus> Workers() const;
+  const Store& store() const { return *store_; }
+  Notifier& notifier() { return notifier_; }
+
+  // Runs `call` on the loop's thread after `delay`; not at all when the loop has ended.
+  void CallAfter(absl::Duration delay, std::function<void()> call);
+
+ private:
+  Shell(Store* store, DataPreparer preparer, std::unique_ptr<State> state);
+  void Loop();
+  // False when the loop shall end.
+  bool WaitForWork(std::vector<Event>* events, std::vector<std::function<void()>>* due);
+  void Post(Event event);
+  void TellTaken(const std::vector<Event>& events);
+  Status TickOnce(std::vector<Event> events, std::vector<Command>* commands);
+  void Execute(Command command);
+  std::shared_ptr<SessionSink> SinkOf(SessionId session) const;
+  void ForgetSessions(const std::vector<SessionId>& sessions);
+  void NotifySoon();
+  template <class Reply>
+  RequestId Ask(PendingCalls<Reply>* calls, typename PendingCalls<Reply>::Done done,
+                const std::function<Event(RequestId)>& make_event);
+
+  Store* const store_;
+  Notifier notifier_;
+  PendingCalls<v1::SubmitReply> submits_;
+  PendingCalls<v1::PlanReply> plans_;
+  PendingCalls<v1::StopReply> stops_;
+
+  // Held for a tick and its transaction, so that queries see what the store has.
+  mutable absl::Mutex state_mutex_;
+  std::unique_ptr<State> state_ ABSL_GUARDED_BY(state_mutex_);
+
+  mutable absl::Mutex mutex_;
+  std::vector<Event> events_ ABSL_GUARDED_BY(mutex_);
+  std::multimap<MonoTime, std::function<void()>> timers_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<SessionId, std::shared_ptr<SessionSink>> sessions_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_session_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  Status failure_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<uint64_t> last_request_{0};
+
+  // The loop's own.
+  std::optional<MonoTime> wake_at_;
+  uint64_t seen_sequence_ = 0;
+  MonoTime last_notified_{};
+  bool notify_scheduled_ = false;
+
+  PrepareThread prepare_;
+  std::thread thread_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_RPC_SHELL_H_

@@ -1,0 +1,109 @@
+// Streams from the coordinator to the CLI: the state of a run as it changes, and pages of the
+// store. The objects keep themselves alive until gRPC is done with them.
+#ifndef LONGHAUL_COORDINATOR_RPC_STREAMS_H_
+#define LONGHAUL_COORDINATOR_RPC_STREAMS_H_
+
+#include <grpcpp/support/server_callback.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "base/status.h"
+#include "coordinator/rpc/notifier.h"
+#include "proto/rpc/status.h"
+
+namespace longhaul::coordinator {
+
+// Sends what `next` gives, one message after the other; when it has none, waits for news.
+template <class Message>
+class FollowStream : public grpc::ServerWriteReactor<Message>, public Notifier::Subscriber {
+ public:
+  // What there is to send now. `more`: ask again when it is sent, not only when there is news.
+  // `end`: nothing will ever follow, or why not. Called by one thread at a time; must not block for
+  // long.
+  struct Step {
+    std::vector<Message> messages;
+    bool more = false;
+    std::optional<Status> end;
+  };
+  using Next = std::function<Step()>;
+
+  static FollowStream* Start(Notifier* notifier, Next next) {
+    std::shared_ptr<FollowStream> stream(new FollowStream(std::move(next)));
+    FollowStream* raw = stream.get();
+    raw->self_ = stream;
+    notifier->Add(stream);
+    raw->OnNews();
+    return raw;
+  }
+
+  void OnNews() override {
+    const absl::MutexLock lock(&mutex_);
+    ask_ = true;
+    AdvanceLocked();
+  }
+  void OnShutdown() override {
+    const absl::MutexLock lock(&mutex_);
+    EndLocked(absl::UnavailableError("the coordinator is shutting down"));
+  }
+  void OnCancel() override {
+    const absl::MutexLock lock(&mutex_);
+    EndLocked(absl::CancelledError("the caller is gone"));
+  }
+  void OnWriteDone(bool ok) override {
+    const absl::MutexLock lock(&mutex_);
+    writing_ = false;
+    ++sent_;
+    if (!ok) EndLocked(absl::CancelledError("the caller is gone"));
+    AdvanceLocked();
+  }
+  void OnDone() override { self_.reset(); }
+
+ private:
+  explicit FollowStream(Next next) : next_(std::move(next)) {}
+
+  void EndLocked(const Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!end_.has_value()) end_ = status;
+    messages_.resize(std::min(messages_.size(), sent_ + (writing_ ? 1 : 0)));
+    AdvanceLocked();
+  }
+
+  void AdvanceLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (writing_ || finished_) return;
+    if (sent_ == messages_.size() && ask_ && !end_.has_value()) {
+      Step step = next_();
+      messages_ = std::move(step.messages);
+      sent_ = 0;
+      ask_ = step.more;
+      end_ = std::move(step.end);
+    }
+    if (sent_ < messages_.size()) {
+      writing_ = true;
+      this->StartWrite(&messages_[sent_]);
+    } else if (end_.has_value()) {
+      finished_ = true;
+      this->Finish(ToGrpc(*end_));
+    }
+  }
+
+  const Next next_;
+  std::shared_ptr<FollowStream> self_;
+  absl::Mutex mutex_;
+  std::vector<Message> messages_ ABSL_GUARDED_BY(mutex_);  // of this step
+  size_t sent_ ABSL_GUARDED_BY(mutex_) = 0;                // of them
+  bool ask_ ABSL_GUARDED_BY(mutex_) = false;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<Status> end_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_RPC_STREAMS_H_

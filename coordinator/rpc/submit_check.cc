@@ -1,0 +1,45 @@
+#include "coordinator/rpc/submit_check.h"
+
+#include <fmt/core.h>
+
+#include <string>
+#include <vector>
+
+#include "codec/registry.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+Status CheckDataFile(const v1::DataFile& file, const BlobStore& blobs) {
+  LH_ASSIGN_OR_RETURN(const BlobReader blob, blobs.OpenBlob(file.sha256()));
+  if (blob.size() != file.bytes()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "its size is given as {} bytes, the coordinator has {} bytes", file.bytes(), blob.size()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<RunSpec> CheckSubmit(const v1::SubmitRequest& request, const BlobStore& blobs) {
+  const std::vector<std::string> overrides(request.overrides().begin(), request.overrides().end());
+  LH_ASSIGN_OR_RETURN(RunSpec spec,
+                      ParseRunSpec(request.run_yaml(), request.file_name(), overrides,
+                                   [](std::string_view text) { return codec::CheckCodec(text); }));
+  uint64_t bytes = 0;
+  std::string missing;
+  for (const v1::DataFile& file : request.data_files()) {
+    const Status status = CheckDataFile(file, blobs);
+    if (!status.ok()) missing += fmt::format("\n{}: {}", file.name(), Message(status));
+    bytes += file.bytes();
+  }
+  if (!missing.empty()) {
+    return absl::FailedPreconditionError(
+        fmt::format("data files have to be uploaded before the run is submitted:{}", missing));
+  }
+  // A tokenizer makes at most one token of a byte; the real count is checked when it is known.
+  LH_RETURN_IF_ERROR(CheckDataSize(spec, bytes));
+  return spec;
+}
+
+}  // namespace longhaul::coordinator

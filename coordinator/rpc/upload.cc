@@ -1,0 +1,67 @@
+#include "coordinator/rpc/upload.h"
+
+#include <memory>
+#include <utility>
+
+#include "proto/rpc/status.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+// One read at a time, so nothing here needs a lock; a cancelled call ends its read.
+class UploadReactor : public grpc::ServerReadReactor<v1::UploadChunk> {
+ public:
+  explicit UploadReactor(const BlobStore* blobs) : blobs_(blobs) { StartRead(&chunk_); }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      Finish(ToGrpc(End()));
+      return;
+    }
+    if (const Status status = Take(); !status.ok()) {
+      Finish(ToGrpc(status));
+      return;
+    }
+    if (known_already_) {
+      Finish(grpc::Status::OK);
+      return;
+    }
+    chunk_.Clear();
+    StartRead(&chunk_);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  Status Take() {
+    if (upload_ == nullptr) {
+      if (blobs_->Has(chunk_.sha256())) {
+        known_already_ = true;
+        return absl::OkStatus();
+      }
+      LH_ASSIGN_OR_RETURN(upload_, blobs_->StartUpload(chunk_.sha256(), chunk_.total_bytes()));
+    }
+    return upload_->Append(chunk_.data());
+  }
+
+  // After the last chunk, or when the caller is gone: then bytes are missing, and Finish refuses.
+  Status End() {
+    if (upload_ == nullptr) {
+      return absl::InvalidArgumentError(
+          "an upload needs at least one chunk, with the blob's hash and size");
+    }
+    return std::exchange(upload_, nullptr)->Finish();
+  }
+
+  const BlobStore* const blobs_;
+  v1::UploadChunk chunk_;
+  std::unique_ptr<BlobUpload> upload_;
+  bool known_already_ = false;
+};
+
+}  // namespace
+
+grpc::ServerReadReactor<v1::UploadChunk>* StartUpload(const BlobStore* blobs) {
+  return new UploadReactor(blobs);
+}
+
+}  // namespace longhaul::coordinator

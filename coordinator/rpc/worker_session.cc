@@ -1,0 +1,185 @@
+#include "coordinator/rpc/worker_session.h"
+
+#include <fmt/core.h>
+#include <grpcpp/server_context.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "proto/rpc/status.h"
+
+namespace longhaul::coordinator {
+
+WorkerSession* WorkerSession::Start(Shell* shell, grpc::CallbackServerContext* context,
+                                    absl::Duration hello_timeout) {
+  // Not make_shared: the constructor is private.
+  std::shared_ptr<WorkerSession> session(new WorkerSession(shell, context));
+  WorkerSession* raw = session.get();
+  shell->CallAfter(hello_timeout, [weak = std::weak_ptr(session), hello_timeout] {
+    const std::shared_ptr<WorkerSession> late = weak.lock();
+    if (late == nullptr) return;
+    const absl::MutexLock lock(&late->mutex_);
+    if (late->id_.has_value()) return;
+    late->EndLocked(absl::DeadlineExceededError(
+        fmt::format("no hello within {} s of the session's start; dial again",
+                    absl::ToInt64Seconds(hello_timeout))));
+  });
+  raw->self_ = std::move(session);
+  raw->StartRead(&raw->incoming_);
+  return raw;
+}
+
+// ---- Reading -----------------------------------------------------------------------
+
+void WorkerSession::OnReadDone(bool ok) {
+  if (!ok) {
+    // The worker closed its side, or the connection is gone.
+    End(absl::OkStatus());
+    return;
+  }
+  bool joined = false;
+  {
+    const absl::MutexLock lock(&mutex_);
+    joined = id_.has_value();
+  }
+  if (joined) {
+    TakeMessage();
+    return;
+  }
+  if (const Status status = TakeHello(); !status.ok()) {
+    spdlog::warn("a worker's session was refused: {}", Message(status));
+    End(status);
+  }
+}
+
+Status WorkerSession::TakeHello() {
+  if (!incoming_.has_hello()) {
+    return absl::InvalidArgumentError(
+        "a session begins with hello, and another message came; is the worker of the same "
+        "version?");
+  }
+  // Under the lock, so that the first command for this session finds its id.
+  const absl::MutexLock lock(&mutex_);
+  if (end_.has_value()) return absl::OkStatus();
+  LH_ASSIGN_OR_RETURN(id_, shell_->Join(self_, std::move(*incoming_.mutable_hello())));
+  ReadNextLocked();
+  return absl::OkStatus();
+}
+
+void WorkerSession::TakeMessage() {
+  SessionId id;
+  {
+    const absl::MutexLock lock(&mutex_);
+    if (end_.has_value()) return;
+    id = *id_;
+    ++untaken_;
+  }
+  shell_->Say(id, std::move(incoming_));
+  const absl::MutexLock lock(&mutex_);
+  if (untaken_ < kMaxUntaken) {
+    ReadNextLocked();
+  } else {
+    reading_paused_ = true;
+  }
+}
+
+void WorkerSession::Taken(size_t messages) {
+  const absl::MutexLock lock(&mutex_);
+  untaken_ -= std::min(messages, untaken_);
+  if (!reading_paused_ || untaken_ >= kMaxUntaken) return;
+  reading_paused_ = false;
+  ReadNextLocked();
+}
+
+void WorkerSession::ReadNextLocked() {
+  if (end_.has_value()) return;
+  incoming_.Clear();
+  StartRead(&incoming_);
+}
+
+// ---- Writing -----------------------------------------------------------------------
+
+void WorkerSession::Send(v1::WorkerCommand command) {
+  const absl::MutexLock lock(&mutex_);
+  if (end_.has_value() || close_after_sending_.has_value()) return;
+  if (outgoing_.size() >= kMaxOutgoing) {
+    EndLocked(absl::ResourceExhaustedError(
+        fmt::format("{} commands wait to be read by this worker; dial again", kMaxOutgoing)));
+    return;
+  }
+  outgoing_.push_back(std::move(command));
+  WriteNextLocked();
+}
+
+void WorkerSession::WriteNextLocked() {
+  if (writing_ || end_.has_value()) return;
+  if (!outgoing_.empty()) {
+    writing_ = true;
+    StartWrite(&outgoing_.front());
+  } else if (close_after_sending_.has_value()) {
+    EndLocked(*close_after_sending_);
+  }
+}
+
+void WorkerSession::OnWriteDone(bool ok) {
+  const absl::MutexLock lock(&mutex_);
+  writing_ = false;
+  outgoing_.pop_front();
+  if (end_.has_value()) {
+    // It waited for this write.
+    if (!std::exchange(finished_, true)) Finish(ToGrpc(*end_));
+    return;
+  }
+  if (!ok) {
+    EndLocked(absl::OkStatus());
+    return;
+  }
+  WriteNextLocked();
+}
+
+// ---- The end -----------------------------------------------------------------------
+
+void WorkerSession::Close(const std::string& why, bool retry) {
+  const absl::MutexLock lock(&mutex_);
+  if (end_.has_value() || close_after_sending_.has_value()) return;
+  close_after_sending_ = retry ? absl::UnavailableError(why) : absl::AbortedError(why);
+  WriteNextLocked();
+}
+
+void WorkerSession::OnCancel() {
+  End(absl::CancelledError("the connection is gone"));
+}
+
+void WorkerSession::End(const Status& status) {
+  const absl::MutexLock lock(&mutex_);
+  EndLocked(status);
+}
+
+void WorkerSession::EndLocked(const Status& status) {
+  if (end_.has_value()) return;
+  end_ = status;
+  if (writing_) {
+    // Finish has to wait for it, and the worker may never read it.
+    context_->TryCancel();
+    return;
+  }
+  finished_ = true;
+  Finish(ToGrpc(status));
+}
+
+void WorkerSession::OnDone() {
+  std::optional<SessionId> id;
+  std::string why;
+  {
+    const absl::MutexLock lock(&mutex_);
+    id = id_;
+    if (end_.has_value() && !end_->ok()) why = Message(*end_);
+  }
+  if (id.has_value()) {
+    shell_->Leave(*id, why.empty() ? "its connection was closed" : why);
+  }
+  self_.reset();  // Last: this may be the end of `this`.
+}
+
+}  // namespace longhaul::coordinator

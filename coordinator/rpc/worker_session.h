@@ -1,0 +1,76 @@
+// One worker's stream: hello first, then whatever either side has to say.
+//
+// gRPC's threads call the On... methods, the shell's loop the SessionSink's. The object keeps
+// itself alive until gRPC is done with it (OnDone).
+#ifndef LONGHAUL_COORDINATOR_RPC_WORKER_SESSION_H_
+#define LONGHAUL_COORDINATOR_RPC_WORKER_SESSION_H_
+
+#include <grpcpp/support/server_callback.h>
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "coordinator/rpc/shell.h"
+#include "longhaul/v1/worker.pb.h"
+
+namespace longhaul::coordinator {
+
+class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerCommand>,
+                      public SessionSink {
+ public:
+  // How long a worker may take to say hello.
+  static constexpr absl::Duration kHelloTimeout = absl::Seconds(10);
+  // A worker that does not read so many commands is as good as lost.
+  static constexpr size_t kMaxOutgoing = 1024;
+  // Messages that the loop has not taken yet; at more the session stops reading.
+  static constexpr size_t kMaxUntaken = 64;
+
+  // The reactor for gRPC. `hello_timeout` is shorter in tests.
+  static WorkerSession* Start(Shell* shell, grpc::CallbackServerContext* context,
+                              absl::Duration hello_timeout);
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+
+  void Send(v1::WorkerCommand command) override;
+  void Close(const std::string& why, bool retry) override;
+  void Taken(size_t messages) override;
+
+ private:
+  WorkerSession(Shell* shell, grpc::CallbackServerContext* context)
+      : shell_(shell), context_(context) {}
+  Status TakeHello();
+  void TakeMessage();
+  void ReadNextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WriteNextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends the stream; what waits is dropped, and a write under way is cancelled. The first call
+  // counts.
+  void EndLocked(const Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void End(const Status& status);
+
+  Shell* const shell_;
+  grpc::CallbackServerContext* const context_;  // until OnDone
+  std::shared_ptr<WorkerSession> self_;
+  v1::WorkerMessage incoming_;  // gRPC's while a read is under way
+
+  absl::Mutex mutex_;
+  std::optional<SessionId> id_ ABSL_GUARDED_BY(mutex_);
+  std::deque<v1::WorkerCommand> outgoing_ ABSL_GUARDED_BY(mutex_);  // front: under way if writing_
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool reading_paused_ ABSL_GUARDED_BY(mutex_) = false;
+  size_t untaken_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::optional<Status> close_after_sending_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Status> end_ ABSL_GUARDED_BY(mutex_);
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_RPC_WORKER_SESSION_H_

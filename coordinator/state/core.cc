@@ -28,8 +28,11 @@ bool IsActive(RunState state) {
 
 Core::Core(const StateOptions& options, std::vector<RunRecord> stored, uint64_t next_event_sequence,
            MonoTime now)
-    : options_(options), next_event_(next_event_sequence), sequence_(next_event_sequence),
-      created_(now), now_(now) {
+    : options_(options),
+      next_event_(next_event_sequence),
+      sequence_(next_event_sequence),
+      created_(now),
+      now_(now) {
   std::stable_sort(stored.begin(), stored.end(), [](const RunRecord& a, const RunRecord& b) {
     return a.submitted_unix_ms < b.submitted_unix_ms;
   });
@@ -106,8 +109,8 @@ void Core::CheckTimers() {
     }
   }
   for (Worker* worker : silent) {
-    const std::string why = fmt::format("no sign of life for {:g} s",
-                                        absl::ToDoubleSeconds(options_.session_timeout));
+    const std::string why =
+        fmt::format("no sign of life for {:g} s", absl::ToDoubleSeconds(options_.session_timeout));
     out_.commands.emplace_back(command::CloseSession{*worker->session, why});
     Lose(*worker, why);
   }
@@ -176,14 +179,15 @@ void Core::Move(Run& run, Trigger trigger, const std::string& reason, const std:
     run.nonfinite.reset();
     run.partial_steps.clear();
     if (run.dropped > 1) {
-      Log(&run, "note", fmt::format("{} messages that did not belong to its epoch were dropped",
-                                    run.dropped));
+      Log(&run, "note",
+          fmt::format("{} messages that did not belong to its epoch were dropped", run.dropped));
     }
   }
   Store(run);
   const std::string& more = text.empty() ? reason : text;
   Log(&run, "state",
-      more.empty() ? std::string(ToString(row->to)) : fmt::format("{}: {}", ToString(row->to), more));
+      more.empty() ? std::string(ToString(row->to))
+                   : fmt::format("{}: {}", ToString(row->to), more));
   Act(run, row->action, reason);
 }
 
@@ -306,7 +310,8 @@ std::vector<Run*> Core::RunsInOrder() {
   std::vector<Run*> runs;
   runs.reserve(runs_.size());
   for (auto& [id, run] : runs_) runs.push_back(&run);
-  std::sort(runs.begin(), runs.end(), [](const Run* a, const Run* b) { return a->order < b->order; });
+  std::sort(runs.begin(), runs.end(),
+            [](const Run* a, const Run* b) { return a->order < b->order; });
   return runs;
 }
 

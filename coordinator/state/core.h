@@ -106,8 +106,8 @@ class Core {
 
   // planning.cc
   void On(event::DataPrepared& prepared);
-  Draft NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec,
-                 std::vector<v1::DataFile> files, const std::vector<Worker*>& workers);
+  Draft NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec, std::vector<v1::DataFile> files,
+                 const std::vector<Worker*>& workers);
   void BeginDraft(const Draft& draft);
   void SendMeasure(const Worker& worker, const Draft& draft);
   StatusOr<v1::Plan> PlanOf(const Draft& draft);

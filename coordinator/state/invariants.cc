@@ -43,11 +43,11 @@ void Core::CheckWorkers() const {
              "worker {} is held by {}, which is not active", id.value(), worker.held->value());
     const auto& stages = run->second.stages;
     const auto& draft = run->second.draft;
-    const bool planned = std::any_of(stages.begin(), stages.end(), [&worker = worker](const auto& s) {
-      return s.worker == worker.id && s.incarnation == worker.incarnation;
-    });
-    const bool measured =
-        draft && std::any_of(draft->workers.begin(), draft->workers.end(), is_it);
+    const bool planned =
+        std::any_of(stages.begin(), stages.end(), [&worker = worker](const auto& s) {
+          return s.worker == worker.id && s.incarnation == worker.incarnation;
+        });
+    const bool measured = draft && std::any_of(draft->workers.begin(), draft->workers.end(), is_it);
     LH_CHECK(planned || measured, "worker {} has no part in run {}, which holds it", id.value(),
              worker.held->value());
   }
@@ -59,16 +59,16 @@ void Core::CheckRun(const Run& run) const {
   const RunRecord& record = run.record;
   const std::string& id = record.id.value();
   const RunState state = record.state;
-  LH_CHECK(run.draft.has_value() == (state == RunState::kPlanning), "run {} is {} and {} a draft", id,
-           ToString(state), run.draft ? "has" : "lacks");
+  LH_CHECK(run.draft.has_value() == (state == RunState::kPlanning), "run {} is {} and {} a draft",
+           id, ToString(state), run.draft ? "has" : "lacks");
   LH_CHECK(state != RunState::kRecovering, "run {} is in a state that is reserved", id);
   LH_CHECK(!IsActive(state) || record.epoch.value() > 0, "run {} is active in epoch 0", id);
   LH_CHECK(state != RunState::kFailed || !record.reason.empty(), "run {} failed without a reason",
            id);
   LH_CHECK(HasEnded(state) == (record.ended_unix_ms != 0), "run {} is {}, ended at {}", id,
            ToString(state), record.ended_unix_ms);
-  LH_CHECK(record.step <= std::max<uint64_t>(record.spec.train.steps, 1), "run {} is at step {} of {}",
-           id, record.step, record.spec.train.steps);
+  LH_CHECK(record.step <= std::max<uint64_t>(record.spec.train.steps, 1),
+           "run {} is at step {} of {}", id, record.step, record.spec.train.steps);
   LH_CHECK(run.ready_until.has_value() <= (state == RunState::kPreparing),
            "run {} is {} and waits for stages to be ready", id, ToString(state));
   LH_CHECK(!HasEnded(state) || (!run.suspicion && !run.nonfinite && !run.reattach_until),
@@ -81,7 +81,8 @@ void Core::CheckRun(const Run& run) const {
              "checkpoint {} of run {} is not whole", manifest.step(), id);
     step = manifest.step();
   }
-  if (state == RunState::kPreparing || state == RunState::kRunning || state == RunState::kFinishing) {
+  if (state == RunState::kPreparing || state == RunState::kRunning ||
+      state == RunState::kFinishing) {
     CheckStages(run);
   }
 }
@@ -91,23 +92,22 @@ void Core::CheckStages(const Run& run) const {
   const std::string& id = record.id.value();
   LH_CHECK(record.plan && record.plan->epoch() == record.epoch.value(),
            "run {} is active without a plan of epoch {}", id, record.epoch.value());
-  LH_CHECK(!run.stages.empty() &&
-               run.stages.size() == static_cast<size_t>(record.plan->stages_size()),
-           "run {} has {} stages, its plan {}", id, run.stages.size(), record.plan->stages_size());
+  LH_CHECK(
+      !run.stages.empty() && run.stages.size() == static_cast<size_t>(record.plan->stages_size()),
+      "run {} has {} stages, its plan {}", id, run.stages.size(), record.plan->stages_size());
   bool all_ready = true, all_finished = true;
   for (const Stage& stage : run.stages) {
     all_ready = all_ready && stage.ready;
     all_finished = all_finished && stage.finished;
     const auto it = workers_.find(stage.worker);
     const bool live = it != workers_.end() && it->second.session &&
-                      it->second.incarnation == stage.incarnation &&
-                      it->second.held == record.id;
+                      it->second.incarnation == stage.incarnation && it->second.held == record.id;
     if (stage.attached) {
       LH_CHECK(live, "stage {} of run {} is attached to worker {}, which is not there", stage.index,
                id, stage.worker.value());
     } else {
-      LH_CHECK(stage.finished || run.reattach_until, "stage {} of run {} has no worker", stage.index,
-               id);
+      LH_CHECK(stage.finished || run.reattach_until, "stage {} of run {} has no worker",
+               stage.index, id);
     }
   }
   LH_CHECK(all_ready || record.state == RunState::kPreparing,

@@ -159,15 +159,15 @@ void Core::Fail(Run& run, const std::string& cause) {
 
 std::string Core::HowToResume(const Run& run) const {
   if (run.record.checkpoints.empty()) {
-    return "; no checkpoint was committed, so longhaul submit run.yaml --resume starts from scratch";
+    return "; no checkpoint was committed, so longhaul submit run.yaml --resume starts from "
+           "scratch";
   }
   return fmt::format("; longhaul submit run.yaml --resume goes on from step {}",
                      run.record.checkpoints.back().step());
 }
 
 std::string Core::NonFiniteSentence(const Run& run) const {
-  std::string sentence =
-      fmt::format("{} at step {}", run.nonfinite->what, run.nonfinite->step);
+  std::string sentence = fmt::format("{} at step {}", run.nonfinite->what, run.nonfinite->step);
   if (run.first_nonfinite && run.first_nonfinite->second < run.stages.size()) {
     sentence += fmt::format(", where a value that is not finite appeared first in {}{}",
                             Label(run.stages[run.first_nonfinite->second]),

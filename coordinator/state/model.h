@@ -91,21 +91,21 @@ struct NonFinite {
 
 struct Run {
   RunRecord record;
-  uint64_t order = 0;         // of submission
-  uint64_t queue_order = 0;   // of becoming queued; a resumed run goes to the end
-  bool dirty = false;         // to be written at the end of the tick
-  uint64_t sequence = 0;      // of its last change
-  std::string waiting;        // queued: for what, a sentence
-  std::optional<Draft> draft; // planning
-  std::vector<Stage> stages;  // of the newest plan; kept when it has ended
+  uint64_t order = 0;                      // of submission
+  uint64_t queue_order = 0;                // of becoming queued; a resumed run goes to the end
+  bool dirty = false;                      // to be written at the end of the tick
+  uint64_t sequence = 0;                   // of its last change
+  std::string waiting;                     // queued: for what, a sentence
+  std::optional<Draft> draft;              // planning
+  std::vector<Stage> stages;               // of the newest plan; kept when it has ended
   std::optional<MonoTime> reattach_until;  // after the coordinator's restart
   std::optional<MonoTime> ready_until;     // preparing: all stages must be ready by then
   bool stop_asked = false;
 
   std::map<uint64_t, PartialStep> partial_steps;
   std::map<uint64_t, PartialCheckpoint> partial_checkpoints;
-  std::deque<v1::StepRecord> recent;           // finished steps, oldest first
-  std::map<uint64_t, double> validation_early; // losses of steps that have not finished yet
+  std::deque<v1::StepRecord> recent;            // finished steps, oldest first
+  std::map<uint64_t, double> validation_early;  // losses of steps that have not finished yet
   std::optional<v1::ValidationReport> validation;
   // (step, stage) where a value that is not finite appeared first.
   std::optional<std::pair<uint64_t, uint32_t>> first_nonfinite;

@@ -14,11 +14,16 @@ namespace {
 
 // Bounds what a broken worker can do to a prediction: an hour for one microbatch of one layer.
 bool IsPlausible(const v1::LayerTimes& times) {
-  const std::array values = {times.embedding_forward(), times.embedding_backward(),
-                             times.block_forward(),     times.block_backward(),
-                             times.head_forward(),      times.head_backward(),
-                             times.forward_encode(),    times.forward_decode(),
-                             times.backward_encode(),   times.backward_decode(),
+  const std::array values = {times.embedding_forward(),
+                             times.embedding_backward(),
+                             times.block_forward(),
+                             times.block_backward(),
+                             times.head_forward(),
+                             times.head_backward(),
+                             times.forward_encode(),
+                             times.forward_decode(),
+                             times.backward_encode(),
+                             times.backward_decode(),
                              times.optimizer_seconds_per_parameter()};
   for (const double value : values) {
     if (!std::isfinite(value) || value < 0 || value > 3600) return false;
@@ -49,8 +54,8 @@ Draft Core::NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec,
 }
 
 void Core::BeginDraft(const Draft& draft) {
-  out_.commands.emplace_back(command::PrepareData{
-      draft.run, draft.files, draft.spec.data.tokenizer, draft.spec.validation.share});
+  out_.commands.emplace_back(command::PrepareData{draft.run, draft.files, draft.spec.data.tokenizer,
+                                                  draft.spec.validation.share});
   for (const Draft::Candidate& candidate : draft.workers) {
     SendMeasure(*FindWorker(candidate.id), draft);
   }
@@ -76,8 +81,8 @@ void Core::On(event::DataPrepared& prepared) {
   Draft* draft = FindDraft(prepared.run);
   if (draft == nullptr || draft->data) return;  // stopped meanwhile, or said twice
   if (!prepared.data.ok()) {
-    FailDraft(prepared.run, fmt::format("the data could not be prepared: {}",
-                                        Message(prepared.data.status())));
+    FailDraft(prepared.run,
+              fmt::format("the data could not be prepared: {}", Message(prepared.data.status())));
     return;
   }
   if (const Status size = CheckDataSize(draft->spec, prepared.data->tokens()); !size.ok()) {
@@ -87,11 +92,11 @@ void Core::On(event::DataPrepared& prepared) {
   const Run* run = FindRun(prepared.run);
   if (run != nullptr && run->record.data && draft->resume &&
       run->record.data->token_file_sha256() != prepared.data->token_file_sha256()) {
-    FailDraft(prepared.run,
-              fmt::format("the data set's hash is {} and was {} when the run began; a resumed run "
-                          "needs the same data",
-                          prepared.data->token_file_sha256(),
-                          run->record.data->token_file_sha256()));
+    FailDraft(
+        prepared.run,
+        fmt::format("the data set's hash is {} and was {} when the run began; a resumed run "
+                    "needs the same data",
+                    prepared.data->token_file_sha256(), run->record.data->token_file_sha256()));
     return;
   }
   draft->data = *std::move(prepared.data);

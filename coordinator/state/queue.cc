@@ -15,8 +15,7 @@ namespace longhaul::coordinator {
 
 void Core::On(event::Submitted& submitted) {
   std::vector<std::string> notes;
-  StatusOr<Run*> run =
-      submitted.submit.resume() ? ResumeRun(submitted, &notes) : NewRun(submitted);
+  StatusOr<Run*> run = submitted.submit.resume() ? ResumeRun(submitted, &notes) : NewRun(submitted);
   if (!run.ok()) {
     out_.commands.emplace_back(command::ReplySubmit{submitted.request, run.status()});
     return;
@@ -49,18 +48,18 @@ StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, std::vector<std::str
   for (Run* run : RunsInOrder()) {
     if (run->record.spec.name != name) continue;
     if (!HasEnded(run->record.state)) {
-      return absl::FailedPreconditionError(
-          fmt::format("run {} is {} already; `longhaul watch {}` shows it, `longhaul stop {}` ends it",
-                      run->record.id.value(), ToString(run->record.state), run->record.id.value(),
-                      run->record.id.value()));
+      return absl::FailedPreconditionError(fmt::format(
+          "run {} is {} already; `longhaul watch {}` shows it, `longhaul stop {}` ends it",
+          run->record.id.value(), ToString(run->record.state), run->record.id.value(),
+          run->record.id.value()));
     }
     if (run->record.state != RunState::kDone) newest = run;
   }
   if (newest == nullptr) {
-    return absl::NotFoundError(
-        fmt::format("there is no stopped or failed run called '{}' to go on with; submit it without "
-                    "--resume",
-                    name));
+    return absl::NotFoundError(fmt::format(
+        "there is no stopped or failed run called '{}' to go on with; submit it without "
+        "--resume",
+        name));
   }
   RunRecord& record = newest->record;
   const std::vector<v1::DataFile> files(submitted.submit.data_files().begin(),
@@ -68,10 +67,10 @@ StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, std::vector<std::str
   LH_RETURN_IF_ERROR(CheckResumable(record, submitted.spec, files));
   const uint64_t step = record.checkpoints.empty() ? 0 : record.checkpoints.back().step();
   if (submitted.spec.train.steps <= step) {
-    return absl::FailedPreconditionError(
-        fmt::format("run {} has a checkpoint at step {} and this file ends at train.steps: {}; raise "
-                    "train.steps to go on",
-                    record.id.value(), step, submitted.spec.train.steps));
+    return absl::FailedPreconditionError(fmt::format(
+        "run {} has a checkpoint at step {} and this file ends at train.steps: {}; raise "
+        "train.steps to go on",
+        record.id.value(), step, submitted.spec.train.steps));
   }
   notes->push_back(step > 0 ? fmt::format("goes on from the checkpoint of step {}", step)
                             : "no checkpoint was committed: starts from scratch");
@@ -210,10 +209,10 @@ void Core::On(event::PlanAsked& asked) {
   const StatusOr<std::vector<Worker*>> workers = ChooseWorkers(asked.spec, nullptr);
   if (!workers.ok() || FindRun(asked.new_id) != nullptr) {
     const Status status =
-        workers.ok() ? absl::InternalError(fmt::format("'{}' is the id of a run",
-                                                       asked.new_id.value()))
-                     : absl::FailedPreconditionError(fmt::format(
-                           "cannot plan: the run {}", std::string(Message(workers.status()))));
+        workers.ok()
+            ? absl::InternalError(fmt::format("'{}' is the id of a run", asked.new_id.value()))
+            : absl::FailedPreconditionError(
+                  fmt::format("cannot plan: the run {}", std::string(Message(workers.status()))));
     out_.commands.emplace_back(command::ReplyPlan{asked.request, status});
     return;
   }

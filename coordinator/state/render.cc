@@ -1,11 +1,11 @@
 // What people see of runs and workers.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "coordinator/state/core.h"
 #include "coordinator/state/text.h"
-
-#include <fmt/format.h>
 
 namespace longhaul::coordinator {
 namespace {
@@ -41,7 +41,8 @@ std::string_view StateOf(const Run& run, const Stage& stage) {
 std::vector<v1::RunStatus> Core::Runs() const {
   std::vector<const Run*> runs;
   for (const auto& [id, run] : runs_) runs.push_back(&run);
-  std::sort(runs.begin(), runs.end(), [](const Run* a, const Run* b) { return a->order > b->order; });
+  std::sort(runs.begin(), runs.end(),
+            [](const Run* a, const Run* b) { return a->order > b->order; });
   std::vector<v1::RunStatus> statuses;
   statuses.reserve(runs.size());
   for (const Run* run : runs) statuses.push_back(Render(*run));

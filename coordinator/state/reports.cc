@@ -49,8 +49,8 @@ void Core::OnStep(Run& run, Stage& stage, const Worker& worker, const v1::Worker
   partial.reports[stage.index] = report;
   Changed(run);
 
-  const bool bad_loss = stage.index + 1 == run.stages.size() && report.has_loss() &&
-                        !std::isfinite(report.loss());
+  const bool bad_loss =
+      stage.index + 1 == run.stages.size() && report.has_loss() && !std::isfinite(report.loss());
   const bool bad_norm =
       stage.index == 0 && report.has_norm() && !std::isfinite(report.gradient_norm());
   if ((bad_loss || bad_norm) && !run.nonfinite) {
@@ -68,7 +68,8 @@ void Core::OnStep(Run& run, Stage& stage, const Worker& worker, const v1::Worker
   if (all) {
     const PartialStep done = std::move(partial);
     FinishStep(run, report.step(), done);
-    run.partial_steps.erase(run.partial_steps.begin(), run.partial_steps.upper_bound(report.step()));
+    run.partial_steps.erase(run.partial_steps.begin(),
+                            run.partial_steps.upper_bound(report.step()));
   }
   while (run.partial_steps.size() > kMaxPartialSteps) {
     run.partial_steps.erase(run.partial_steps.begin());
@@ -112,11 +113,11 @@ void Core::OnValidation(Run& run, const v1::ValidationReport& report) {
   run.validation = report;
   Changed(run);
   if (!std::isfinite(report.loss())) {
-    Log(&run, "loss", fmt::format("the validation loss at step {} is {}", report.step(),
-                                  report.loss()));
+    Log(&run, "loss",
+        fmt::format("the validation loss at step {} is {}", report.step(), report.loss()));
   } else {
-    Log(&run, "loss", fmt::format("validation loss at step {}: {:.4f}", report.step(),
-                                  report.loss()));
+    Log(&run, "loss",
+        fmt::format("validation loss at step {}: {:.4f}", report.step(), report.loss()));
   }
   for (v1::StepRecord& record : run.recent) {
     if (record.step() != report.step()) continue;
@@ -190,23 +191,25 @@ void Core::CommitCheckpoint(Run& run, uint64_t step, const PartialCheckpoint& pa
     record.checkpoints.erase(record.checkpoints.begin());
   }
   if (record.state == RunState::kStopped) {
-    record.reason = fmt::format("stopped by request after step {}{}", record.step, HowToResume(run));
+    record.reason =
+        fmt::format("stopped by request after step {}{}", record.step, HowToResume(run));
   }
 }
 
 void Core::OnLink(Run& run, Stage& stage, const v1::LinkEvent& link) {
-  const bool is_neighbour = link.peer_stage() < run.stages.size() &&
-                            (link.peer_stage() + 1 == stage.index ||
-                             link.peer_stage() == stage.index + 1) &&
-                            link.boundary() == std::min(link.peer_stage(), stage.index);
+  const bool is_neighbour =
+      link.peer_stage() < run.stages.size() &&
+      (link.peer_stage() + 1 == stage.index || link.peer_stage() == stage.index + 1) &&
+      link.boundary() == std::min(link.peer_stage(), stage.index);
   if (!is_neighbour) return;
   const std::string pair =
       fmt::format("{} and {}", Label(stage), Label(run.stages[link.peer_stage()]));
   std::set<uint32_t>& deaf = run.suspect_links[link.boundary()];
   if (link.state() == "suspect") {
     if (!deaf.insert(stage.index).second) return;
-    Log(&run, "link", fmt::format("the link between {} is suspect: silent for {:.1f} s", pair,
-                                  Sane(link.silence_seconds())));
+    Log(&run, "link",
+        fmt::format("the link between {} is suspect: silent for {:.1f} s", pair,
+                    Sane(link.silence_seconds())));
   } else if (link.state() == "healthy") {
     if (deaf.erase(stage.index) == 0) return;
     Log(&run, "link", fmt::format("the link between {} is healthy again", pair));

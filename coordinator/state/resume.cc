@@ -16,9 +16,7 @@ class Differences {
     text_ += fmt::format("{}{} is {} in the run and {} in this file", text_.empty() ? "" : "; ",
                          key, before, now);
   }
-  void Add(const std::string& sentence) {
-    text_ += (text_.empty() ? "" : "; ") + sentence;
-  }
+  void Add(const std::string& sentence) { text_ += (text_.empty() ? "" : "; ") + sentence; }
   const std::string& text() const { return text_; }
 
  private:
@@ -28,15 +26,16 @@ class Differences {
 void CompareFiles(const std::vector<v1::DataFile>& before, const std::vector<v1::DataFile>& now,
                   Differences* differences) {
   if (before.size() != now.size()) {
-    differences->Add(fmt::format("data.text matches {} files in the run and {} now", before.size(),
-                                 now.size()));
+    differences->Add(
+        fmt::format("data.text matches {} files in the run and {} now", before.size(), now.size()));
     return;
   }
   for (size_t i = 0; i < before.size(); ++i) {
     if (before[i].sha256() == now[i].sha256()) continue;
-    differences->Add(fmt::format("data.text: the contents of '{}' differ from those of the run's "
-                                 "file '{}'",
-                                 now[i].name(), before[i].name()));
+    differences->Add(
+        fmt::format("data.text: the contents of '{}' differ from those of the run's "
+                    "file '{}'",
+                    now[i].name(), before[i].name()));
     return;
   }
 }
@@ -74,10 +73,10 @@ Status CheckResumable(const RunRecord& record, const RunSpec& spec,
                         *spec.pipeline.stages);
   }
   if (differences.text().empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      fmt::format("run {} cannot be resumed with this file: {}; put back what the run has, or submit "
-                  "without --resume as a new run",
-                  record.id.value(), differences.text()));
+  return absl::FailedPreconditionError(fmt::format(
+      "run {} cannot be resumed with this file: {}; put back what the run has, or submit "
+      "without --resume as a new run",
+      record.id.value(), differences.text()));
 }
 
 }  // namespace longhaul::coordinator

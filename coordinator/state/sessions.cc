@@ -16,7 +16,8 @@ constexpr size_t kMaxGoneWorkers = 256;
 
 bool IsPlainText(const std::string& text) {
   return !text.empty() && text.size() <= kMaxHelloText &&
-         std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > 0x20 && c < 0x7f; });
+         std::all_of(text.begin(), text.end(),
+                     [](unsigned char c) { return c > 0x20 && c < 0x7f; });
 }
 
 }  // namespace
@@ -81,9 +82,9 @@ void Core::On(event::WorkerJoined& joined) {
   welcome.set_heartbeat_seconds(absl::ToDoubleSeconds(options_.heartbeat_interval));
   Send(worker, std::move(command));
   ++sequence_;
-  Log(nullptr, "worker", fmt::format("worker {} {}{}", Label(worker),
-                                     replaces ? "opened a new session" : "joined",
-                                     hello.host().empty() ? "" : " from " + hello.host()));
+  Log(nullptr, "worker",
+      fmt::format("worker {} {}{}", Label(worker), replaces ? "opened a new session" : "joined",
+                  hello.host().empty() ? "" : " from " + hello.host()));
   Attach(worker);
 }
 

@@ -10,8 +10,9 @@ namespace {
 
 using enum RunState;
 
-constexpr std::string_view kEndNow = "measurements and assignments are worth nothing to a run that "
-                                     "has not begun";
+constexpr std::string_view kEndNow =
+    "measurements and assignments are worth nothing to a run that "
+    "has not begun";
 
 constexpr std::array kTransitions = {
     // clang-format off

@@ -1,0 +1,106 @@
+#include "coordinator/planner/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/time/time.h"
+#include "base/units.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+std::string Seconds(double seconds) {
+  return longhaul::FormatDuration(absl::Seconds(seconds));
+}
+
+std::string Placement(const v1::Plan& plan) {
+  std::string text =
+      fmt::format("{} stage{}: ", plan.stages_size(), plan.stages_size() == 1 ? "" : "s");
+  for (const v1::StagePlan& stage : plan.stages()) {
+    fmt::format_to(std::back_inserter(text), "{}{} has {} layer{}", stage.stage() == 0 ? "" : ", ",
+                   stage.worker_name(), stage.layers(), stage.layers() == 1 ? "" : "s");
+  }
+  return text + ".";
+}
+
+std::string Traffic(const v1::Plan& plan, const RunSpec& spec) {
+  if (plan.links().empty()) return "";
+  double forward = 0, backward = 0;
+  for (const v1::LinkPlan& link : plan.links()) {
+    forward = std::max(forward, static_cast<double>(link.forward_bytes()));
+    backward = std::max(backward, static_cast<double>(link.backward_bytes()));
+  }
+  std::string text = fmt::format(" A step sends {} down each link and {} up (with {} and {}).",
+                                 FormatBytes(forward * spec.train.microbatches),
+                                 FormatBytes(backward * spec.train.microbatches),
+                                 plan.links(0).forward_codec(), plan.links(0).backward_codec());
+  const auto& egress = plan.prediction().egress_bits_per_second();
+  if (std::any_of(egress.begin(), egress.end(), [](double rate) { return rate == 0; })) {
+    text +=
+        " The rates of the workers' network interfaces are not known and count as unlimited, so "
+        "slow links will make a step longer than predicted.";
+  }
+  return text;
+}
+
+std::string Depths(const v1::Plan& plan, const RunSpec& spec, double unlimited_step_seconds) {
+  if (spec.pipeline.depth || spec.pipeline.schedule != ScheduleKind::kLinkAware) return "";
+  std::string text;
+  for (const v1::StagePlan& stage : plan.stages()) {
+    if (stage.depth() >= spec.train.microbatches) continue;
+    fmt::format_to(std::back_inserter(text), "{}{} holds {} of {} microbatches",
+                   text.empty() ? " Memory is short: " : ", ", stage.worker_name(), stage.depth(),
+                   spec.train.microbatches);
+  }
+  if (text.empty()) return "";
+  const double loss = plan.prediction().step_seconds() / unlimited_step_seconds - 1;
+  if (!(loss >= 0.01)) return text + ", which costs less than 1% of speed.";
+  return text + fmt::format(", which costs {:.0f}% of speed.", 100 * loss);
+}
+
+std::string Oddities(const PlanRequest& request) {
+  std::string text;
+  for (const CandidateWorker& worker : request.workers) {
+    if (worker.memory_bytes != 0) continue;
+    fmt::format_to(std::back_inserter(text),
+                   " {} does not say how much memory it has; it was taken to suffice.",
+                   worker.name);
+  }
+  for (const auto& [name, codecs] : request.spec.links.by_worker) {
+    const bool known = std::any_of(request.workers.begin(), request.workers.end(),
+                                   [&name = name](const auto& one) { return one.name == name; });
+    if (known) continue;
+    fmt::format_to(std::back_inserter(text),
+                   " The run file has codecs for worker {}, which has no stage here.", name);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string Explain(const PlanRequest& request, const v1::Plan& plan,
+                    double unlimited_step_seconds) {
+  const v1::Prediction& prediction = plan.prediction();
+  std::string text = Placement(plan);
+  if (prediction.step_seconds() > 0) {
+    fmt::format_to(std::back_inserter(text),
+                   " A step of {} microbatches ({} tokens) should take {} ({:.0f} tokens/s); no "
+                   "schedule could be below {}, and what sets that bound is the {}.",
+                   request.spec.train.microbatches, request.spec.TokensPerStep(),
+                   Seconds(prediction.step_seconds()),
+                   static_cast<double>(request.spec.TokensPerStep()) / prediction.step_seconds(),
+                   Seconds(prediction.lower_bound_seconds()), prediction.bottleneck());
+  }
+  text += Traffic(plan, request.spec);
+  text += Depths(plan, request.spec, unlimited_step_seconds);
+  if (request.resume) {
+    fmt::format_to(std::back_inserter(text),
+                   " It goes on from the checkpoint of step {}, with the split that wrote it.",
+                   request.resume->step());
+  }
+  return text + Oddities(request);
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,17 @@
+// The paragraph that `longhaul plan` prints. Pure.
+#ifndef LONGHAUL_COORDINATOR_PLANNER_EXPLAIN_H_
+#define LONGHAUL_COORDINATOR_PLANNER_EXPLAIN_H_
+
+#include <string>
+
+#include "coordinator/planner/planner.h"
+
+namespace longhaul::coordinator {
+
+// `unlimited_step_seconds`: what the step would take if memory allowed every depth.
+std::string Explain(const PlanRequest& request, const v1::Plan& plan,
+                    double unlimited_step_seconds);
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_PLANNER_EXPLAIN_H_

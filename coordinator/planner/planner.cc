@@ -1,0 +1,317 @@
+#include "coordinator/planner/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/schedule/simulator.h"
+#include "base/units.h"
+#include "codec/codec.h"
+#include "codec/registry.h"
+#include "coordinator/planner/explain.h"
+#include "coordinator/planner/memory.h"
+#include "coordinator/planner/split.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+// An encoded tensor travels in chunks, each with a link header and a tensor header.
+constexpr uint64_t kChunkBytes = 64 << 10;
+constexpr uint64_t kHeaderBytes = 64 + 96;
+
+uint64_t WithHeaders(uint64_t bytes) {
+  return bytes + (bytes + kChunkBytes - 1) / kChunkBytes * kHeaderBytes;
+}
+
+class Planner {
+ public:
+  explicit Planner(const PlanRequest& request)
+      : request_(request),
+        spec_(request.spec),
+        stages_(static_cast<uint32_t>(request.workers.size())) {}
+
+  StatusOr<v1::Plan> Make();
+
+ private:
+  bool IsLast(uint32_t stage) const { return stage + 1 == stages_; }
+  double Forward(uint32_t stage, uint32_t layers) const;
+  double Backward(uint32_t stage, uint32_t layers) const;
+  double Optimizer(uint32_t stage, uint32_t layers) const;
+  uint64_t Memory(uint32_t stage, uint32_t layers, uint32_t depth) const;
+  // The depth that this stage must be able to hold.
+  uint32_t LeastDepth(uint32_t stage) const;
+  bool Fits(uint32_t stage, uint32_t layers) const;
+  uint32_t DepthOf(uint32_t stage, uint32_t layers) const;
+
+  Status Check() const;
+  StatusOr<std::vector<uint32_t>> Split() const;
+  StatusOr<std::vector<uint32_t>> SplitOfCheckpoint() const;
+  Status DoesNotFit(const std::vector<uint32_t>& layers) const;
+  void AddStages(const std::vector<uint32_t>& layers, v1::Plan* plan) const;
+  Status AddLinks(v1::Plan* plan) const;
+  StatusOr<schedule::Simulation> Predict(const v1::Plan& plan, bool unlimited_depth) const;
+
+  const PlanRequest& request_;
+  const RunSpec& spec_;
+  const uint32_t stages_;
+};
+
+double Planner::Forward(uint32_t stage, uint32_t layers) const {
+  const v1::LayerTimes& times = request_.workers[stage].times;
+  return layers * times.block_forward() + (stage == 0 ? times.embedding_forward() : 0) +
+         (IsLast(stage) ? times.head_forward() : 0);
+}
+
+double Planner::Backward(uint32_t stage, uint32_t layers) const {
+  const v1::LayerTimes& times = request_.workers[stage].times;
+  return layers * times.block_backward() + (stage == 0 ? times.embedding_backward() : 0) +
+         (IsLast(stage) ? times.head_backward() : 0);
+}
+
+double Planner::Optimizer(uint32_t stage, uint32_t layers) const {
+  const uint64_t parameters =
+      StageParameters(spec_.model, request_.data.vocabulary(), layers, stage == 0, IsLast(stage));
+  return static_cast<double>(parameters) *
+         request_.workers[stage].times.optimizer_seconds_per_parameter();
+}
+
+uint64_t Planner::Memory(uint32_t stage, uint32_t layers, uint32_t depth) const {
+  return StageMemoryBytes(spec_, request_.data.vocabulary(), layers, stage == 0, IsLast(stage),
+                          depth);
+}
+
+uint32_t Planner::LeastDepth(uint32_t stage) const {
+  switch (spec_.pipeline.schedule) {
+    case ScheduleKind::kGpipe:
+      return spec_.train.microbatches;
+    case ScheduleKind::kOneFOneB:
+      return std::min(spec_.train.microbatches, spec_.pipeline.depth.value_or(stages_ - stage));
+    case ScheduleKind::kLinkAware:
+      return std::min(spec_.train.microbatches, spec_.pipeline.depth.value_or(1));
+  }
+  return 1;
+}
+
+bool Planner::Fits(uint32_t stage, uint32_t layers) const {
+  const uint64_t available = request_.workers[stage].memory_bytes;
+  return available == 0 || Memory(stage, layers, LeastDepth(stage)) <= available;
+}
+
+uint32_t Planner::DepthOf(uint32_t stage, uint32_t layers) const {
+  const uint32_t least = LeastDepth(stage);
+  const uint64_t available = request_.workers[stage].memory_bytes;
+  if (spec_.pipeline.schedule != ScheduleKind::kLinkAware || spec_.pipeline.depth) return least;
+  if (available == 0) return spec_.train.microbatches;
+  const StageMemory memory =
+      MemoryOf(spec_, request_.data.vocabulary(), layers, stage == 0, IsLast(stage));
+  if (available <= memory.fixed) return least;
+  const uint64_t fitting = (available - memory.fixed) / std::max<uint64_t>(memory.per_flight, 1);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(fitting, least, spec_.train.microbatches));
+}
+
+Status Planner::Check() const {
+  if (stages_ == 0) return absl::InvalidArgumentError("a plan needs at least one worker");
+  if (stages_ > spec_.model.layers) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} stages are more than the model's {} layers; every stage needs one: ask for "
+                    "fewer pipeline.stages",
+                    stages_, spec_.model.layers));
+  }
+  if (spec_.train.microbatches == 0) {
+    return absl::InvalidArgumentError("train.microbatches is 0; a step needs at least one");
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<std::vector<uint32_t>> Planner::Split() const {
+  if (request_.resume) return SplitOfCheckpoint();
+  const auto time = [this](uint32_t stage, uint32_t layers) {
+    return spec_.train.microbatches * (Forward(stage, layers) + Backward(stage, layers)) +
+           Optimizer(stage, layers);
+  };
+  auto split = BalanceLayers(stages_, spec_.model.layers,
+                             [&](uint32_t stage, uint32_t layers) -> std::optional<double> {
+                               if (!Fits(stage, layers)) return std::nullopt;
+                               return time(stage, layers);
+                             });
+  if (split) return *std::move(split);
+  return DoesNotFit(*BalanceLayers(stages_, spec_.model.layers, time));
+}
+
+StatusOr<std::vector<uint32_t>> Planner::SplitOfCheckpoint() const {
+  const v1::CheckpointManifest& manifest = *request_.resume;
+  std::vector<uint32_t> layers;
+  uint32_t total = 0;
+  for (const v1::StagePlan& stage : manifest.stages()) {
+    const size_t index = layers.size();
+    if (index >= request_.workers.size() ||
+        request_.workers[index].id.value() != stage.worker_id()) {
+      return absl::FailedPreconditionError(
+          fmt::format("stage {} of the checkpoint of step {} is held by worker {}, which the plan "
+                      "does not have at that place",
+                      index, manifest.step(), stage.worker_name()));
+    }
+    layers.push_back(stage.layers());
+    total += stage.layers();
+  }
+  if (layers.size() != stages_ || total != spec_.model.layers) {
+    return absl::FailedPreconditionError(fmt::format(
+        "the checkpoint of step {} has {} layers in {} stages, the run {} layers and {} "
+        "workers",
+        manifest.step(), total, layers.size(), spec_.model.layers, stages_));
+  }
+  for (uint32_t stage = 0; stage < stages_; ++stage) {
+    if (!Fits(stage, layers[stage])) return DoesNotFit(layers);
+  }
+  return layers;
+}
+
+Status Planner::DoesNotFit(const std::vector<uint32_t>& layers) const {
+  uint32_t worst = 0;
+  double worst_ratio = 0;
+  for (uint32_t stage = 0; stage < stages_; ++stage) {
+    const uint64_t available = request_.workers[stage].memory_bytes;
+    if (available == 0) continue;
+    const double ratio = static_cast<double>(Memory(stage, layers[stage], LeastDepth(stage))) /
+                         static_cast<double>(available);
+    if (ratio > worst_ratio) {
+      worst = stage;
+      worst_ratio = ratio;
+    }
+  }
+  const uint64_t needed = Memory(worst, layers[worst], LeastDepth(worst));
+  return absl::FailedPreconditionError(fmt::format(
+      "stage {} ({} of {} layers, {} microbatches in flight) needs {} ({} bytes) and worker {} has "
+      "{} ({} bytes), and no other split fits either: use more or larger workers, "
+      "pipeline.recompute, or a smaller train.microbatch_size or model",
+      worst, layers[worst], spec_.model.layers, LeastDepth(worst),
+      FormatBytes(static_cast<double>(needed)), needed, request_.workers[worst].name,
+      FormatBytes(static_cast<double>(request_.workers[worst].memory_bytes)),
+      request_.workers[worst].memory_bytes));
+}
+
+void Planner::AddStages(const std::vector<uint32_t>& layers, v1::Plan* plan) const {
+  uint32_t first_layer = 0;
+  for (uint32_t stage = 0; stage < stages_; ++stage) {
+    const CandidateWorker& worker = request_.workers[stage];
+    v1::StagePlan& one = *plan->add_stages();
+    one.set_stage(stage);
+    one.set_worker_id(worker.id.value());
+    one.set_incarnation(worker.incarnation.value());
+    one.set_worker_name(worker.name);
+    one.set_first_layer(first_layer);
+    one.set_layers(layers[stage]);
+    one.set_depth(DepthOf(stage, layers[stage]));
+    one.set_threads(spec_.pipeline.threads_per_stage);
+    one.set_memory_bytes(Memory(stage, layers[stage], one.depth()));
+    one.set_memory_available_bytes(worker.memory_bytes);
+    for (const std::string& address : worker.data_addresses) one.add_data_addresses(address);
+    one.set_forward_seconds(Forward(stage, layers[stage]));
+    one.set_backward_seconds(Backward(stage, layers[stage]));
+    one.set_optimizer_seconds(Optimizer(stage, layers[stage]));
+    first_layer += layers[stage];
+  }
+}
+
+// The codecs of what `worker` sends.
+const CodecPair& CodecsOf(const RunSpec& spec, const std::string& worker) {
+  for (const auto& [name, codecs] : spec.links.by_worker) {
+    if (name == worker) return codecs;
+  }
+  return spec.links.codecs;
+}
+
+Status Planner::AddLinks(v1::Plan* plan) const {
+  const codec::Shape shape{spec_.train.microbatch_size, spec_.model.context, spec_.model.hidden};
+  for (uint32_t boundary = 0; boundary + 1 < stages_; ++boundary) {
+    const CandidateWorker& upper = request_.workers[boundary];
+    const CandidateWorker& lower = request_.workers[boundary + 1];
+    if (upper.data_addresses.empty() && lower.data_addresses.empty()) {
+      return absl::FailedPreconditionError(
+          fmt::format("workers {} and {} are neighbours and neither has an address at which the "
+                      "other could reach it; start one of them with --advertise host:port",
+                      upper.name, lower.name));
+    }
+    LH_ASSIGN_OR_RETURN(const auto forward, codec::ParseCodec(CodecsOf(spec_, upper.name).forward));
+    LH_ASSIGN_OR_RETURN(const auto backward,
+                        codec::ParseCodec(CodecsOf(spec_, lower.name).backward));
+    v1::LinkPlan& link = *plan->add_links();
+    link.set_boundary(boundary);
+    link.set_transport(std::string(ToString(spec_.transport)));
+    link.set_forward_codec(forward->name());
+    link.set_backward_codec(backward->name());
+    link.set_downstream_dials(!upper.data_addresses.empty());
+    link.set_forward_bytes(forward->MaxEncodedBytes(shape));
+    link.set_backward_bytes(backward->MaxEncodedBytes(shape));
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<schedule::Simulation> Planner::Predict(const v1::Plan& plan, bool unlimited_depth) const {
+  schedule::PipelineCost cost;
+  cost.schedule = spec_.pipeline.schedule;
+  cost.microbatches = spec_.train.microbatches;
+  const auto rate = [](double bits) { return bits > 0 ? bits / 8 : schedule::kUnlimited; };
+  for (uint32_t stage = 0; stage < stages_; ++stage) {
+    const v1::StagePlan& one = plan.stages(static_cast<int>(stage));
+    schedule::StageCost& of = cost.stages.emplace_back();
+    of.forward = absl::Seconds(one.forward_seconds());
+    of.backward = absl::Seconds(one.backward_seconds());
+    of.optimizer = absl::Seconds(one.optimizer_seconds());
+    of.egress_bytes_per_second = rate(request_.workers[stage].egress_bits_per_second);
+    of.ingress_bytes_per_second = rate(request_.workers[stage].ingress_bits_per_second);
+    of.depth = unlimited_depth ? spec_.train.microbatches : one.depth();
+  }
+  for (const v1::LinkPlan& link : plan.links()) {
+    const v1::LayerTimes& upper = request_.workers[link.boundary()].times;
+    const v1::LayerTimes& lower = request_.workers[link.boundary() + 1].times;
+    schedule::BoundaryCost& of = cost.boundaries.emplace_back();
+    of.forward_bytes = static_cast<double>(WithHeaders(link.forward_bytes()));
+    of.backward_bytes = static_cast<double>(WithHeaders(link.backward_bytes()));
+    of.forward_encode = absl::Seconds(upper.forward_encode());
+    of.forward_decode = absl::Seconds(lower.forward_decode());
+    of.backward_encode = absl::Seconds(lower.backward_encode());
+    of.backward_decode = absl::Seconds(upper.backward_decode());
+  }
+  return schedule::Simulate(cost);
+}
+
+StatusOr<v1::Plan> Planner::Make() {
+  LH_RETURN_IF_ERROR(Check());
+  v1::Plan plan;
+  plan.set_run_id(request_.run.value());
+  plan.set_epoch(request_.epoch.value());
+  plan.set_run_yaml(ToYaml(spec_));
+  *plan.mutable_data() = request_.data;
+  if (request_.resume) plan.set_start_step(request_.resume->step());
+  LH_ASSIGN_OR_RETURN(const std::vector<uint32_t> layers, Split());
+  AddStages(layers, &plan);
+  LH_RETURN_IF_ERROR(AddLinks(&plan));
+  LH_ASSIGN_OR_RETURN(const schedule::Simulation simulation, Predict(plan, false));
+  LH_ASSIGN_OR_RETURN(const schedule::Simulation unlimited, Predict(plan, true));
+  v1::Prediction& prediction = *plan.mutable_prediction();
+  prediction.set_step_seconds(absl::ToDoubleSeconds(simulation.step));
+  prediction.set_lower_bound_seconds(absl::ToDoubleSeconds(simulation.lower_bound));
+  prediction.set_bottleneck(simulation.bottleneck);
+  for (const CandidateWorker& worker : request_.workers) {
+    prediction.add_egress_bits_per_second(worker.egress_bits_per_second);
+    prediction.add_ingress_bits_per_second(worker.ingress_bits_per_second);
+  }
+  plan.set_explanation(Explain(request_, plan, absl::ToDoubleSeconds(unlimited.step)));
+  return plan;
+}
+
+}  // namespace
+
+StatusOr<v1::Plan> MakePlan(const PlanRequest& request) {
+  return Planner(request).Make();
+}
+
+std::optional<uint32_t> StageCount(const RunSpec& spec, uint32_t free_workers) {
+  const uint32_t wanted = spec.pipeline.stages.value_or(std::min(free_workers, spec.model.layers));
+  if (wanted == 0 || wanted > free_workers) return std::nullopt;
+  return wanted;
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,35 @@
+// For tests: fixed in double precision, by the definition in format.h.
+#ifndef LONGHAUL_CODEC_FIXED_REFERENCE_H_
+#define LONGHAUL_CODEC_FIXED_REFERENCE_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "codec/fixed/format.h"
+
+namespace longhaul::codec::fixed {
+
+struct ReferenceTile {
+  bool finite = true;
+  double scale = 0;
+  std::vector<int> codes;  // q, tile of them
+};
+
+struct ReferenceResult {
+  std::vector<int> exponents;        // by sample
+  std::vector<ReferenceTile> tiles;  // of the tensor
+  std::vector<double> decoded;       // elements
+};
+
+// `noise(i)` is r of the padded element i; unused for rounding to nearest.
+ReferenceResult Reference(std::span<const double> x, const Shape& shape, const Params& params,
+                          const std::function<double(uint64_t)>& noise);
+
+// The tiles of a blob, read bit by bit as format.h has it.
+ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, const Params& params);
+
+}  // namespace longhaul::codec::fixed
+
+#endif  // LONGHAUL_CODEC_FIXED_REFERENCE_H_

@@ -1,0 +1,31 @@
+// For tests: rounding to fp16's numbers in double precision, by the definition.
+#ifndef LONGHAUL_CODEC_HALF_REFERENCE_H_
+#define LONGHAUL_CODEC_HALF_REFERENCE_H_
+
+#include <algorithm>
+#include <cmath>
+
+namespace longhaul::codec {
+
+enum class HalfRounding { kNearestEven, kUp, kDown };
+
+// |value| < 65520. fp16's numbers near |value| in [2^e, 2^(e+1)) are the multiples of 2^(e - 10),
+// and of 2^-24 below 2^-14.
+inline double RoundToHalf(double value, HalfRounding rounding) {
+  if (value == 0) return 0;
+  const double spacing = std::ldexp(1.0, std::max(std::ilogb(value) - 10, -24));
+  const double steps = value / spacing;
+  switch (rounding) {
+    case HalfRounding::kUp:
+      return std::ceil(steps) * spacing;
+    case HalfRounding::kDown:
+      return std::floor(steps) * spacing;
+    case HalfRounding::kNearestEven:
+      break;
+  }
+  return std::nearbyint(steps) * spacing;
+}
+
+}  // namespace longhaul::codec
+
+#endif  // LONGHAUL_CODEC_HALF_REFERENCE_H_

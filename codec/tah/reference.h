@@ -1,0 +1,42 @@
+// For tests: TAH-Quant in double precision, step by step in the symbols of the paper.
+#ifndef LONGHAUL_CODEC_TAH_REFERENCE_H_
+#define LONGHAUL_CODEC_TAH_REFERENCE_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "codec/tah/format.h"
+
+namespace longhaul::codec::tah {
+
+struct ReferenceTile {
+  bool finite = true;
+  bool transformed = false;
+  int bits = 3;
+  uint32_t pivot = 0;
+  double scale = 0, zero = 0;
+  std::vector<int> codes;
+};
+
+struct ReferenceResult {
+  std::vector<int> exponents;        // c, by sample
+  std::vector<double> entropies;     // H in nats, by allocation tile of the tensor
+  std::vector<bool> fours;           // by allocation tile of the tensor
+  std::vector<ReferenceTile> tiles;  // of the tensor
+  std::vector<double> decoded;       // elements
+};
+
+// `noise(i)` is r of the padded element i; unused for rounding to nearest. `fours`: if not null,
+// this allocation is used instead of that by the entropies.
+ReferenceResult Reference(std::span<const double> x, const Shape& shape, const Params& params,
+                          const std::function<double(uint64_t)>& noise,
+                          const std::vector<bool>* fours);
+
+// What a blob holds, read bit by bit as format.h has it (no entropies, nothing decoded).
+ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, const Params& params);
+
+}  // namespace longhaul::codec::tah
+
+#endif  // LONGHAUL_CODEC_TAH_REFERENCE_H_

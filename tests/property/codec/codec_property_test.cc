@@ -1,0 +1,178 @@
+// Properties that hold for all inputs: scale invariance, sizes, error bounds, unbiased rounding.
+#include <random>
+
+#include "codec/fixed/format.h"
+#include "codec/fixed/reference.h"
+#include "codec/tah/format.h"
+#include "codec/tah/reference.h"
+#include "tests/conformance/codec/codec_fixture.h"
+
+namespace longhaul::codec {
+namespace {
+
+class Scaling : public testing::TestWithParam<std::string> {};
+
+// encode(2^k x) decodes to 2^k decode(x), bit for bit, as long as all is normal in fp32.
+TEST_P(Scaling, ByAPowerOfTwoIsExact) {
+  const auto codec = MustParse(GetParam());
+  const Shape shape{2, 16, 200};
+  const std::vector<float> values = Activations(shape.elements(), 31);
+  const std::vector<float> base =
+      RoundTrip(*codec, Tensor(Dtype::kF32, shape, values), Dtype::kF32);
+  for (int k = -100; k <= 115; k += 5) {
+    std::vector<float> scaled = values;
+    for (float& value : scaled) value = std::ldexp(value, k);
+    const std::vector<float> out =
+        RoundTrip(*codec, Tensor(Dtype::kF32, shape, scaled), Dtype::kF32);
+    for (size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], std::ldexp(base[i], k)) << k;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiled, Scaling,
+                         testing::Values("fixed:bits=4", "fixed:bits=6,rounding=stochastic", "tah",
+                                         "tah:rounding=stochastic", "tah:alloc=token,p=0.5",
+                                         "tah:tile=128,tau=0"),
+                         TestName);
+
+TEST(Sizes, FollowTheFormula) {
+  std::mt19937 generator(3);
+  const auto align = [](uint64_t bytes) { return (bytes + 15) / 16 * 16; };
+  for (int round = 0; round < 200; ++round) {
+    const Shape shape{1 + static_cast<uint32_t>(generator() % 3),
+                      1 + static_cast<uint32_t>(generator() % 9),
+                      1 + static_cast<uint32_t>(generator() % 700)};
+    tah::Params params;
+    params.tile = 32u << generator() % 3;
+    params.alloc = params.tile * (generator() % 4);
+    params.p_65536 = static_cast<uint32_t>(generator() % 65537);
+    const uint64_t b = shape.samples;
+    const uint64_t g = params.tile;
+    const uint64_t t = (shape.channels + g - 1) / g;
+    const uint64_t per_alloc = params.alloc == 0 ? t : std::min(params.alloc / g, t);
+    const uint64_t tiles = shape.tokens * t;
+    const uint64_t allocs = shape.tokens * ((t + per_alloc - 1) / per_alloc);
+    const auto n4 = static_cast<uint64_t>(
+        std::floor(static_cast<double>(params.p_65536 * allocs) / 65536 + 0.5));
+    const auto log2 = static_cast<uint64_t>(std::log2(g));
+    const uint64_t expected = 64 + align(2 * b) + 2 * align(2 * b * tiles) +
+                              align(b * ((tiles * log2 + 63) / 64 * 8)) +
+                              align(b * ((allocs + 63) / 64 * 8)) + align(b * tiles * 3 * g / 8) +
+                              align(b * n4 * per_alloc * g / 8);
+    EXPECT_EQ(tah::EncodedBytes(shape, params), expected);
+    const auto codec = MustParse(tah::CodecString(params));
+    EXPECT_EQ(codec->MaxEncodedBytes(shape), expected);
+    EXPECT_EQ(
+        MustEncode(*codec, Tensor(Dtype::kF32, shape, Activations(shape.elements(), 1)).view())
+            .size(),
+        expected);
+  }
+}
+
+TEST(Sizes, ReachTheTargets) {
+  const Shape gpt2_xl{1, 1024, 1600};
+  const auto bits = [&](const std::string& text) {
+    return static_cast<double>(MustParse(text)->MaxEncodedBytes(gpt2_xl)) * 8 /
+           static_cast<double>(gpt2_xl.elements());
+  };
+  EXPECT_NEAR(bits("tah"), 3.8 + 39.0 / 64, 0.001);
+  EXPECT_NEAR(bits("tah:p=1"), 4 + 39.0 / 64, 0.001);
+  EXPECT_NEAR(bits("tah:p=0"), 3 + 39.0 / 64, 0.001);
+  EXPECT_NEAR(bits("fixed:bits=6"), 6.25, 0.001);
+  EXPECT_NEAR(bits("fixed:bits=4"), 4.25, 0.001);
+  EXPECT_NEAR(bits("none"), 32, 0.001);
+  EXPECT_NEAR(bits("bf16"), 16, 0.001);
+}
+
+// No element is further off than the grid allows: half a step, or a step for stochastic rounding,
+// and what fp16's rounding of scale and zero can clamp away.
+TEST(ErrorBounds, FixedStaysWithinTheStep) {
+  for (uint32_t bits = 3; bits <= 10; ++bits) {
+    for (const Rounding rounding : {Rounding::kNearest, Rounding::kStochastic}) {
+      const fixed::Params params{bits, 64, rounding};
+      const Shape shape{1, 64, 192};
+      const std::vector<float> values = Activations(shape.elements(), bits);
+      const auto codec = MustParse(fixed::CodecString(params));
+      const Tensor in(Dtype::kF32, shape, values);
+      const fixed::ReferenceResult tiles =
+          fixed::Unpack(MustEncode(*codec, in.view()), shape, params);
+      const std::vector<float> out = RoundTrip(*codec, in, Dtype::kF32);
+      for (size_t k = 0; k < out.size(); ++k) {
+        const double step = std::ldexp(tiles.tiles[k / 64].scale, -tiles.exponents[0]);
+        const double top = step * ((1 << (bits - 1)) - 1);
+        const double bound = rounding == Rounding::kNearest ? 0.5 * step + top * 0x1p-11 : step;
+        ASSERT_LE(std::fabs(out[k] - values[k]), bound * 1.0001);
+      }
+    }
+  }
+}
+
+TEST(ErrorBounds, UntransformedTahStaysWithinTheStep) {
+  for (const Rounding rounding : {Rounding::kNearest, Rounding::kStochastic}) {
+    tah::Params params;
+    params.rounding = rounding;
+    const Shape shape{1, 64, 192};
+    const std::vector<float> values = Activations(shape.elements(), 5);
+    const auto codec = MustParse(tah::CodecString(params));
+    const Tensor in(Dtype::kF32, shape, values);
+    const tah::ReferenceResult tiles = tah::Unpack(MustEncode(*codec, in.view()), shape, params);
+    const std::vector<float> out = RoundTrip(*codec, in, Dtype::kF32);
+    size_t checked = 0;
+    for (size_t k = 0; k < out.size(); ++k) {
+      const tah::ReferenceTile& tile = tiles.tiles[k / 64];
+      if (tile.transformed) continue;
+      const double top = (1 << tile.bits) - 1;
+      const double slack = 0x1p-11 * (std::fabs(tile.zero) + tile.scale * top) * 1.01;
+      const double bound =
+          rounding == Rounding::kNearest ? 0.5 * tile.scale + slack : 1.0001 * tile.scale;
+      ASSERT_LE(std::fabs(out[k] - values[k]), std::ldexp(bound, -tiles.exponents[0]));
+      ++checked;
+    }
+    EXPECT_GT(checked, out.size() / 4);
+  }
+}
+
+class Unbiased : public testing::TestWithParam<std::string> {};
+
+// The mean of many encodings of one tensor, each with its own step, comes as near to the tensor as
+// chance allows; nearest rounding does not.
+TEST_P(Unbiased, StochasticRoundingHasMeanErrorZero) {
+  const auto codec = MustParse(GetParam());
+  constexpr int kRounds = 400;
+  const Shape shape{1, 8, 200};
+  const std::vector<float> values = Activations(shape.elements(), 77);
+  const Tensor in(Dtype::kF32, shape, values);
+  std::vector<double> sum(values.size());
+  std::vector<double> squares(values.size());
+  for (int round = 0; round < kRounds; ++round) {
+    Context context;
+    context.step = Step(static_cast<uint64_t>(round));
+    Tensor out(Dtype::kF32, shape);
+    ASSERT_TRUE(Decode(*codec, MustEncode(*codec, in.view(), context), &out).ok());
+    const std::vector<float> decoded = out.values();
+    for (size_t k = 0; k < values.size(); ++k) {
+      const double error = double{decoded[k]} - double{values[k]};
+      sum[k] += error;
+      squares[k] += error * error;
+    }
+  }
+  double bias = 0;
+  double variance = 0;
+  for (size_t k = 0; k < values.size(); ++k) {
+    bias += std::pow(sum[k] / kRounds, 2);
+    variance += squares[k] / kRounds;
+  }
+  // An unbiased mean of n draws has variance / n left; its spread over 1,600 elements is small.
+  EXPECT_GT(variance, 0);
+  EXPECT_NEAR(bias / (variance / kRounds), 1.0, 0.25);
+}
+
+INSTANTIATE_TEST_SUITE_P(Stochastic, Unbiased,
+                         testing::Values("fixed:bits=3,rounding=stochastic",
+                                         "fixed:bits=4,rounding=stochastic",
+                                         "fixed:bits=10,rounding=stochastic",
+                                         "tah:rounding=stochastic",
+                                         "tah:rounding=stochastic,p=0,tau=inf"),
+                         TestName);
+
+}  // namespace
+}  // namespace longhaul::codec

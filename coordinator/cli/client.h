@@ -1,0 +1,90 @@
+// The CLI's connection to its coordinator, and what to say when there is none.
+#ifndef LONGHAUL_COORDINATOR_CLI_CLIENT_H_
+#define LONGHAUL_COORDINATOR_CLI_CLIENT_H_
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/sync_stream.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+#include "coordinator/cli/interrupt.h"
+#include "longhaul/v1/control.grpc.pb.h"
+
+namespace longhaul::cli {
+
+struct ClientFlags {
+  std::string coordinator;  // --coordinator
+  std::string token_file;   // --token-file
+};
+
+struct Connection {
+  std::string address;
+  std::string address_source;  // "--coordinator", "LONGHAUL_COORDINATOR", "the local cluster 'x'"
+  std::string token;           // "": none
+  std::string token_source;
+};
+
+// --coordinator and --token-file, else LONGHAUL_COORDINATOR and LONGHAUL_TOKEN_FILE, else the local
+// cluster's state file. kFailedPrecondition with what to do when none of them names a coordinator.
+StatusOr<Connection> FindCoordinator(const ClientFlags& flags);
+
+// From one thread. `interrupt` must outlive it; it cancels the call under way, which then gives
+// kCancelled.
+class Client {
+ public:
+  Client(Connection connection, Interrupt& interrupt);
+
+  const Connection& connection() const { return connection_; }
+  v1::ControlService::Stub& stub() { return *stub_; }
+  Interrupt& interrupt() { return interrupt_; }
+
+  // Runs `call` with a context that carries the token and ends by `limit` (infinite: never).
+  Status Call(absl::Duration limit,
+              const std::function<grpc::Status(grpc::ClientContext& context)>& call);
+
+  // auto runs = client.Get(&v1::ControlService::Stub::ListRuns, v1::ListRunsRequest());
+  template <class Request, class Reply>
+  StatusOr<Reply> Get(grpc::Status (v1::ControlService::Stub::*method)(grpc::ClientContext*,
+                                                                       const Request&, Reply*),
+                      const Request& request, absl::Duration limit = absl::Seconds(30)) {
+    Reply reply;
+    LH_RETURN_IF_ERROR(Call(limit, [&](grpc::ClientContext& context) {
+      return (stub_.get()->*method)(&context, request, &reply);
+    }));
+    return reply;
+  }
+
+  // Hands every message of a stream to `each`, which says whether to go on. OK at its end and where
+  // `each` ended it.
+  template <class Request, class Reply>
+  Status Each(std::unique_ptr<grpc::ClientReader<Reply>> (v1::ControlService::Stub::*method)(
+                  grpc::ClientContext*, const Request&),
+              const Request& request, const std::function<bool(const Reply&)>& each) {
+    return Call(absl::InfiniteDuration(), [&](grpc::ClientContext& context) {
+      auto reader = (stub_.get()->*method)(&context, request);
+      Reply reply;
+      while (reader->Read(&reply)) {
+        if (each(reply)) continue;
+        context.TryCancel();
+        (void)reader->Finish();
+        return grpc::Status::OK;
+      }
+      return reader->Finish();
+    });
+  }
+
+ private:
+  Status Explain(const grpc::Status& status, absl::Duration limit) const;
+
+  Connection connection_;
+  Interrupt& interrupt_;
+  std::unique_ptr<v1::ControlService::Stub> stub_;
+};
+
+}  // namespace longhaul::cli
+
+#endif  // LONGHAUL_COORDINATOR_CLI_CLIENT_H_

@@ -1,0 +1,35 @@
+// Values of messages as people read them. Pure functions.
+#ifndef LONGHAUL_COORDINATOR_CLI_FORMAT_H_
+#define LONGHAUL_COORDINATOR_CLI_FORMAT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "coordinator/cli/terminal.h"
+#include "longhaul/v1/control.pb.h"
+
+namespace longhaul::cli {
+
+// Local time "2026-11-21 01:30:49" on a terminal, else "2026-11-21T01:30:49.123Z"; 0 is "".
+std::string TimeText(int64_t unix_ms, bool terminal);
+// "2m05s" of a positive number of seconds, else "".
+std::string SecondsText(double seconds);
+// "12%" of 0.12.
+std::string PercentText(double share);
+// "1,234,567".
+std::string GroupedText(double value);
+// Seven digits: enough to see a loss fall.
+std::string LossText(double loss);
+// All digits: two texts are equal exactly where the numbers are.
+std::string ExactText(double value);
+// "57/200", or "57" where the end is not known.
+std::string StepText(const v1::RunStatus& run);
+
+bool HasEnded(const v1::RunStatus& run);
+Style StateStyle(const std::string& state);
+// What a person may do about a run in this state, a sentence; "" where nothing needs doing.
+std::string Advice(const v1::RunStatus& run);
+
+}  // namespace longhaul::cli
+
+#endif  // LONGHAUL_COORDINATOR_CLI_FORMAT_H_

@@ -1,0 +1,57 @@
+// Ctrl-C while a command waits for the coordinator: the call under way is cancelled, and the
+// command says what goes on without it. A second Ctrl-C ends the program at once.
+#ifndef LONGHAUL_COORDINATOR_CLI_INTERRUPT_H_
+#define LONGHAUL_COORDINATOR_CLI_INTERRUPT_H_
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "absl/time/time.h"
+
+namespace longhaul::cli {
+
+// Create one, before other threads start: it blocks SIGINT, SIGTERM and SIGPIPE in them. All
+// methods are thread-safe.
+class Interrupt {
+ public:
+  Interrupt();
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+
+  bool fired() const;
+  // Waits for the interrupt, at most `limit`; whether it has come.
+  bool WaitFor(absl::Duration limit);
+  // As if the signal had come.
+  void Fire();
+
+  // While it lives, `cancel` runs once when the interrupt comes, on another thread, or at once if
+  // it has come. After the destructor it neither runs nor is running. One at a time.
+  class Scope {
+   public:
+    Scope(Interrupt& interrupt, std::function<void()> cancel);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Interrupt& interrupt_;
+  };
+
+ private:
+  void Watch();
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool fired_ = false;
+  std::function<void()> cancel_;
+  int wake_fd_;
+  int signal_fd_;
+  std::thread thread_;
+};
+
+}  // namespace longhaul::cli
+
+#endif  // LONGHAUL_COORDINATOR_CLI_INTERRUPT_H_

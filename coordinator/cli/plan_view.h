@@ -1,0 +1,17 @@
+// A plan as text.
+#ifndef LONGHAUL_COORDINATOR_CLI_PLAN_VIEW_H_
+#define LONGHAUL_COORDINATOR_CLI_PLAN_VIEW_H_
+
+#include <cstdint>
+
+#include "coordinator/cli/terminal.h"
+#include "longhaul/v1/plan.pb.h"
+
+namespace longhaul::cli {
+
+// Stages, links, the predicted step time and what bounds it.
+void PrintPlan(const Terminal& terminal, const v1::Plan& plan, uint64_t tokens_per_step);
+
+}  // namespace longhaul::cli
+
+#endif  // LONGHAUL_COORDINATOR_CLI_PLAN_VIEW_H_

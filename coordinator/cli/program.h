@@ -1,0 +1,87 @@
+// The program `longhaul`: its commands, and what they share.
+//
+//   int main(int argc, char** argv) {
+//     return longhaul::cli::Program(ProcessTerminal()).Run(argc, argv);
+//   }
+#ifndef LONGHAUL_COORDINATOR_CLI_PROGRAM_H_
+#define LONGHAUL_COORDINATOR_CLI_PROGRAM_H_
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "coordinator/cli/client.h"
+#include "coordinator/cli/interrupt.h"
+#include "coordinator/cli/terminal.h"
+
+namespace longhaul::cli {
+
+inline constexpr int kDone = 0;
+inline constexpr int kFailed = 1;
+inline constexpr int kWrongUsage = 2;
+inline constexpr int kInterrupted = 130;
+
+// One command that runs. From one thread.
+class Session {
+ public:
+  Session(const Terminal& terminal, ClientFlags flags, bool json)
+      : terminal_(terminal), flags_(std::move(flags)), json_(json) {}
+
+  const Terminal& terminal() const { return terminal_; }
+  bool json() const { return json_; }
+  Interrupt& interrupt() { return interrupt_; }
+  // Finds the coordinator. The connection itself is made by the first call. The client lives as
+  // long as the session.
+  StatusOr<Client*> Connect();
+  // Writes to standard output: one document, or one line of a stream.
+  void PrintJson(const google::protobuf::Message& message);
+  void PrintJsonLine(const google::protobuf::Message& message);
+
+ private:
+  const Terminal& terminal_;
+  const ClientFlags flags_;
+  const bool json_;
+  Interrupt interrupt_;
+  std::unique_ptr<Client> client_;
+};
+
+// The program's exit code, or the error that ended the command.
+using CommandBody = std::function<StatusOr<int>(Session& session)>;
+
+class Program {
+ public:
+  explicit Program(Terminal terminal);
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  int Run(int argc, const char* const* argv);
+
+  // For the files that add commands: a command with --coordinator, --token-file and --json. `body`
+  // runs when it was called; its error becomes a message and exit code 1, or 130 after Ctrl-C.
+  CLI::App* AddCommand(const std::string& name, const std::string& description, CommandBody body);
+
+ private:
+  // What to say about a first word that is no command; "" for one that is, and for flags.
+  std::string UnknownCommand(std::string_view word) const;
+  int Report(const CLI::ParseError& error);
+
+  Terminal terminal_;
+  CLI::App app_;
+  ClientFlags flags_;
+  bool json_ = false;
+  int exit_code_ = kDone;
+};
+
+void AddSubmitCommands(Program& program);  // submit, plan
+void AddWatchCommand(Program& program);    // watch
+void AddRunCommands(Program& program);     // ps, status, stop, steps
+void AddStreamCommands(Program& program);  // logs, events
+void AddWorkersCommand(Program& program);  // workers
+
+}  // namespace longhaul::cli
+
+#endif  // LONGHAUL_COORDINATOR_CLI_PROGRAM_H_

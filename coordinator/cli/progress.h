@@ -1,0 +1,40 @@
+// Tells a person what takes long: nothing for two seconds, then one line that changes in place on a
+// terminal, or a line every ten seconds elsewhere.
+#ifndef LONGHAUL_COORDINATOR_CLI_PROGRESS_H_
+#define LONGHAUL_COORDINATOR_CLI_PROGRESS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "coordinator/cli/terminal.h"
+
+namespace longhaul::cli {
+
+// From one thread. `now` for tests.
+class Progress {
+ public:
+  Progress(const Terminal& terminal, std::string what, std::function<MonoTime()> now = Now);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // "uploading the data: 1.2 GB of 4 GB, 30%, 2m05s left". `total` 0: not known.
+  void Bytes(uint64_t done, uint64_t total);
+  // "<what>: <text>", or what alone.
+  void Say(std::string_view text);
+
+ private:
+  const Terminal& terminal_;
+  const std::string what_;
+  const std::function<MonoTime()> now_;
+  const MonoTime start_;
+  MonoTime next_;
+  bool shown_ = false;
+};
+
+}  // namespace longhaul::cli
+
+#endif  // LONGHAUL_COORDINATOR_CLI_PROGRESS_H_

@@ -1,0 +1,147 @@
+// `longhaul ps`, `status`, `stop` and `steps`.
+#include <fmt/core.h>
+
+#include <memory>
+
+#include "coordinator/cli/format.h"
+#include "coordinator/cli/program.h"
+#include "coordinator/cli/table.h"
+#include "coordinator/cli/watch_view.h"
+
+namespace longhaul::cli {
+namespace {
+
+struct Options {
+  std::string run;
+  bool now = false;
+  uint64_t after = 0;
+};
+
+void AddRun(CLI::App* command, Options& options) {
+  command->add_option("RUN", options.run, "The run's id, or a name: its newest run")->required();
+}
+
+StatusOr<int> ListRuns(Session& session) {
+  LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
+  LH_ASSIGN_OR_RETURN(const v1::ListRunsReply reply,
+                      client->Get(&v1::ControlService::Stub::ListRuns, v1::ListRunsRequest()));
+  const Terminal& terminal = session.terminal();
+  if (session.json()) {
+    session.PrintJson(reply);
+    return kDone;
+  }
+  if (reply.runs().empty() && terminal.out_is_terminal) {
+    terminal.out << "No runs yet. Start one with: longhaul submit run.yaml\n";
+    return kDone;
+  }
+  Table table({{"RUN"},
+               {"STATE"},
+               {"STEP", Align::kRight},
+               {"LOSS", Align::kRight},
+               {"TOKENS/S", Align::kRight},
+               {"LEFT", Align::kRight},
+               {"STAGES", Align::kRight},
+               {"SUBMITTED"},
+               {"REASON"}});
+  for (const v1::RunStatus& run : reply.runs()) {
+    const double rate = run.tokens_per_second();
+    table.AddRow({run.run_id(), Cell(run.state(), StateStyle(run.state())), StepText(run),
+                  run.step() > 0 ? LossText(run.loss()) : "", rate > 0 ? GroupedText(rate) : "",
+                  SecondsText(run.seconds_left()),
+                  run.stages_size() > 0 ? fmt::format("{}", run.stages_size()) : "",
+                  TimeText(run.submitted_unix_ms(), terminal.out_is_terminal), run.reason()});
+  }
+  table.Print(terminal);
+  return kDone;
+}
+
+StatusOr<int> ShowStatus(Session& session, const Options& options) {
+  LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
+  v1::RunRequest request;
+  request.set_run(options.run);
+  LH_ASSIGN_OR_RETURN(const v1::RunStatus run,
+                      client->Get(&v1::ControlService::Stub::GetRun, request));
+  if (session.json()) {
+    session.PrintJson(run);
+  } else {
+    PrintStatus(session.terminal(), run);
+  }
+  return kDone;
+}
+
+StatusOr<int> Stop(Session& session, const Options& options) {
+  LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
+  v1::StopRequest request;
+  request.set_run(options.run);
+  request.set_now(options.now);
+  LH_ASSIGN_OR_RETURN(const v1::StopReply reply,
+                      client->Get(&v1::ControlService::Stub::StopRun, request));
+  if (session.json()) {
+    session.PrintJson(reply);
+  } else {
+    session.terminal().out << PrintableLines(reply.message()) << '\n';
+  }
+  return kDone;
+}
+
+StatusOr<int> ListSteps(Session& session, const Options& options) {
+  LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
+  v1::StepsRequest request;
+  request.set_run(options.run);
+  request.set_after_step(options.after);
+  Table table({{"STEP", Align::kRight},
+               {"EPOCH", Align::kRight},
+               {"LOSS"},
+               {"VALIDATION"},
+               {"GRADIENT NORM"},
+               {"LEARNING RATE"},
+               {"SECONDS"},
+               {"LINK BYTES", Align::kRight},
+               {"PAYLOAD BYTES", Align::kRight}});
+  LH_RETURN_IF_ERROR((client->Each<v1::StepsRequest, v1::StepRecord>(
+      &v1::ControlService::Stub::ListSteps, request, [&](const v1::StepRecord& step) {
+        if (session.json()) {
+          session.PrintJsonLine(step);
+          return true;
+        }
+        table.AddRow({fmt::format("{}", step.step()), fmt::format("{}", step.epoch()),
+                      ExactText(step.loss()),
+                      step.has_validation() ? ExactText(step.validation_loss()) : "",
+                      ExactText(step.gradient_norm()), ExactText(step.learning_rate()),
+                      fmt::format("{:.6g}", step.seconds()), fmt::format("{}", step.link_bytes()),
+                      fmt::format("{}", step.payload_bytes())});
+        return true;
+      })));
+  if (!session.json()) table.Print(session.terminal());
+  return kDone;
+}
+
+}  // namespace
+
+void AddRunCommands(Program& program) {
+  program.AddCommand("ps", "List all runs, newest first", ListRuns);
+
+  const auto status = std::make_shared<Options>();
+  AddRun(program.AddCommand("status", "Show all about a run: why it waits or failed and what to do",
+                            [status](Session& session) { return ShowStatus(session, *status); }),
+         *status);
+
+  const auto stop = std::make_shared<Options>();
+  CLI::App* command = program.AddCommand(
+      "stop", "Stop a run after the step under way, with a checkpoint to resume from",
+      [stop](Session& session) { return Stop(session, *stop); });
+  AddRun(command, *stop);
+  command->add_flag("--now", stop->now,
+                    "At once, without a checkpoint: what was trained since the last one is lost");
+
+  const auto steps = std::make_shared<Options>();
+  command = program.AddCommand("steps", "List every step's losses and times, with all their digits",
+                               [steps](Session& session) { return ListSteps(session, *steps); });
+  AddRun(command, *steps);
+  command->footer(
+      "Losses have 17 significant digits, so that two runs can be compared bit by bit. With --json "
+      "one\nobject a line.");
+  command->add_option("--after", steps->after, "Only steps after this one")->type_name("STEP");
+}
+
+}  // namespace longhaul::cli

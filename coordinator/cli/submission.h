@@ -1,0 +1,35 @@
+// A run file and its data, checked here before anybody is dialled.
+#ifndef LONGHAUL_COORDINATOR_CLI_SUBMISSION_H_
+#define LONGHAUL_COORDINATOR_CLI_SUBMISSION_H_
+
+#include <string>
+#include <vector>
+
+#include "base/config/run_spec.h"
+#include "base/status.h"
+#include "coordinator/cli/client.h"
+#include "coordinator/cli/terminal.h"
+#include "longhaul/v1/control.pb.h"
+
+namespace longhaul::cli {
+
+struct Submission {
+  RunSpec spec;
+  v1::SubmitRequest request;       // data_files without hashes until HashData
+  std::vector<std::string> paths;  // of request.data_files
+};
+
+// The run file alone, with every error at once. kInvalidArgument.
+StatusOr<Submission> ReadRunFile(const std::string& file,
+                                 const std::vector<std::string>& overrides);
+// Finds the data files and checks that they can be read and are long enough. kInvalidArgument with
+// every error at once.
+Status FindData(Submission& submission);
+// Reads all data for its hashes. Progress goes to the terminal. kCancelled on Ctrl-C.
+Status HashData(const Terminal& terminal, Interrupt& interrupt, Submission& submission);
+// Uploads the data files that the coordinator lacks.
+Status UploadData(const Terminal& terminal, Client& client, const Submission& submission);
+
+}  // namespace longhaul::cli
+
+#endif  // LONGHAUL_COORDINATOR_CLI_SUBMISSION_H_

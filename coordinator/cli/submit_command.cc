@@ -1,0 +1,124 @@
+// `longhaul submit` and `longhaul plan`.
+#include <fmt/core.h>
+
+#include <memory>
+
+#include "coordinator/cli/plan_view.h"
+#include "coordinator/cli/program.h"
+#include "coordinator/cli/progress.h"
+#include "coordinator/cli/submission.h"
+#include "coordinator/cli/watch.h"
+
+namespace longhaul::cli {
+namespace {
+
+struct Options {
+  std::string file;
+  std::vector<std::string> overrides;
+  bool watch = false;
+  bool resume = false;
+  bool show_config = false;
+};
+
+void AddRunFile(CLI::App* command, Options& options) {
+  command->add_option("FILE", options.file, "The run file (YAML)")->required();
+  command
+      ->add_option("--set", options.overrides,
+                   "Override a key of the run file, such as --set train.steps=20 or --set "
+                   "links.forward=none; the value is YAML; repeatable")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
+}
+
+Status Check(Session& session, Submission& submission) {
+  LH_RETURN_IF_ERROR(FindData(submission));
+  return HashData(session.terminal(), session.interrupt(), submission);
+}
+
+StatusOr<int> Submit(Session& session, const Options& options) {
+  LH_ASSIGN_OR_RETURN(Submission submission, ReadRunFile(options.file, options.overrides));
+  submission.request.set_resume(options.resume);
+  LH_RETURN_IF_ERROR(Check(session, submission));
+  LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
+  LH_RETURN_IF_ERROR(UploadData(session.terminal(), *client, submission));
+  LH_ASSIGN_OR_RETURN(
+      const v1::SubmitReply reply,
+      client->Get(&v1::ControlService::Stub::Submit, submission.request, absl::Minutes(2)));
+  const Terminal& terminal = session.terminal();
+  const std::string id = Printable(reply.run_id());
+  if (!session.json()) {
+    terminal.out << id << std::endl;
+    if (options.resume) {
+      terminal.err << (reply.resume_step() > 0
+                           ? fmt::format("goes on from the checkpoint of step {}",
+                                         reply.resume_step())
+                           : "no checkpoint was written before, so it starts at the first step")
+                   << std::endl;
+    }
+    for (const std::string& note : reply.notes()) terminal.err << Printable(note) << std::endl;
+  } else if (options.watch) {
+    session.PrintJsonLine(reply);
+  } else {
+    session.PrintJson(reply);
+  }
+  if (options.watch) return WatchRun(session, *client, reply.run_id());
+  if (!session.json() && terminal.err_is_terminal) {
+    terminal.err << fmt::format("Watch it with: longhaul watch {}", id) << std::endl;
+  }
+  return kDone;
+}
+
+StatusOr<int> Plan(Session& session, const Options& options) {
+  LH_ASSIGN_OR_RETURN(Submission submission, ReadRunFile(options.file, options.overrides));
+  if (options.show_config) {
+    session.terminal().out << ToYaml(submission.spec);
+    return kDone;
+  }
+  LH_RETURN_IF_ERROR(Check(session, submission));
+  LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
+  LH_RETURN_IF_ERROR(UploadData(session.terminal(), *client, submission));
+  if (session.terminal().err_is_terminal) {
+    session.terminal().err << "measuring the workers' layer times..." << std::endl;
+  }
+  LH_ASSIGN_OR_RETURN(
+      const v1::PlanReply reply,
+      client->Get(&v1::ControlService::Stub::PlanRun, submission.request, absl::Minutes(10)));
+  if (session.json()) {
+    session.PrintJson(reply.plan());
+  } else {
+    PrintPlan(session.terminal(), reply.plan(), submission.spec.TokensPerStep());
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void AddSubmitCommands(Program& program) {
+  const auto submit = std::make_shared<Options>();
+  CLI::App* command = program.AddCommand(
+      "submit",
+      "Check a run file and its data, upload what the coordinator lacks, start the run and print "
+      "its id",
+      [submit](Session& session) { return Submit(session, *submit); });
+  AddRunFile(command, *submit);
+  command->add_flag(
+      "--watch", submit->watch,
+      "Stay and show the run; exit 0 when it is done, 1 when it failed or was stopped. "
+      "Ctrl-C leaves it running");
+  command->add_flag("--resume", submit->resume,
+                    "Go on with the newest unfinished run of that name: same id, from its newest "
+                    "checkpoint");
+
+  const auto plan = std::make_shared<Options>();
+  command = program.AddCommand(
+      "plan",
+      "Show where a run's layers would go, its codecs and predicted step time, without starting it",
+      [plan](Session& session) { return Plan(session, *plan); });
+  AddRunFile(command, *plan);
+  command->add_flag("--show-config", plan->show_config,
+                    "Print the run file with every default written out; needs no coordinator");
+}
+
+}  // namespace longhaul::cli

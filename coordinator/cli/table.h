@@ -1,0 +1,47 @@
+// A table for people: aligned columns on a terminal, one line of tab-separated cells a row in a
+// pipe.
+#ifndef LONGHAUL_COORDINATOR_CLI_TABLE_H_
+#define LONGHAUL_COORDINATOR_CLI_TABLE_H_
+
+#include <string>
+#include <vector>
+
+#include "coordinator/cli/terminal.h"
+
+namespace longhaul::cli {
+
+struct Cell {
+  Cell(std::string cell_text, Style cell_style = Style::kPlain)  // NOLINT: cells are mostly text
+      : text(std::move(cell_text)), style(cell_style) {}
+  std::string text;
+  Style style;
+};
+
+enum class Align { kLeft, kRight };
+struct Column {
+  std::string title;
+  Align align = Align::kLeft;
+};
+
+class Table {
+ public:
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  // As many cells as columns. Texts are made printable; "" shows as "-".
+  void AddRow(std::vector<Cell> cells);
+  bool empty() const { return rows_.empty(); }
+
+  // Lines of the aligned table, titles first, none wider than `width` columns (0: any width).
+  std::vector<std::string> Lines(int width, bool colour) const;
+  // Titles and rows, cells separated by tabs.
+  std::string Plain() const;
+  // Whichever fits the terminal.
+  void Print(const Terminal& terminal) const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<Cell>> rows_;
+};
+
+}  // namespace longhaul::cli
+
+#endif  // LONGHAUL_COORDINATOR_CLI_TABLE_H_

@@ -1,0 +1,46 @@
+// Where output goes, and what may be done there.
+#ifndef LONGHAUL_COORDINATOR_CLI_TERMINAL_H_
+#define LONGHAUL_COORDINATOR_CLI_TERMINAL_H_
+
+#include <functional>
+#include <ostream>
+#include <string>
+#include <string_view>
+
+namespace longhaul::cli {
+
+struct WindowSize {
+  int columns = 80;
+  int rows = 24;
+};
+
+// Results go to `out`, everything else to `err`. Not owned.
+struct Terminal {
+  std::ostream& out;
+  std::ostream& err;
+  bool out_is_terminal = false;
+  bool err_is_terminal = false;
+  bool colour = false;
+  std::function<WindowSize()> size = [] { return WindowSize{}; };
+};
+
+// Standard output and error of this process. No colour where the output is no terminal, NO_COLOR is
+// set or TERM is "dumb".
+Terminal ProcessTerminal();
+
+// Text that came from elsewhere (names, logs, messages): control characters and bytes that are not
+// UTF-8 become '?', so that they cannot play with the terminal.
+std::string Printable(std::string_view text);
+// The same for text of several lines.
+std::string PrintableLines(std::string_view text);
+// Columns that a printable text takes (one a character).
+int Columns(std::string_view text);
+// At most `columns` columns of it.
+std::string Shortened(std::string_view text, int columns);
+
+enum class Style { kPlain, kBold, kDim, kRed, kGreen, kYellow };
+std::string Styled(std::string_view text, Style style, bool colour);
+
+}  // namespace longhaul::cli
+
+#endif  // LONGHAUL_COORDINATOR_CLI_TERMINAL_H_

@@ -1,0 +1,142 @@
+#include "coordinator/cli/watch.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "absl/time/clock.h"
+#include "base/clock.h"
+#include "base/units.h"
+#include "coordinator/cli/format.h"
+#include "coordinator/cli/watch_view.h"
+
+namespace longhaul::cli {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Minutes(5);
+constexpr absl::Duration kFirstRetry = absl::Milliseconds(500);
+constexpr absl::Duration kLongestRetry = absl::Seconds(5);
+
+// What follows a stream of states onto the terminal.
+class View {
+ public:
+  explicit View(Session& session) : session_(session), terminal_(session.terminal()) {}
+
+  void Show(const v1::RunStatus& run) {
+    const bool news = !seen_ || HasNews(last_, run);
+    if (session_.json()) {
+      session_.PrintJsonLine(run);
+    } else if (terminal_.out_is_terminal) {
+      Redraw(run);
+    } else if (news) {
+      terminal_.out << PlainWatchLine(run, absl::ToUnixMillis(absl::Now())) << std::endl;
+    }
+    last_ = run;
+    seen_ = true;
+  }
+  // Below the view; the next Show draws a new one.
+  void Note(const std::string& text) {
+    drawn_ = 0;
+    terminal_.err << text << std::endl;
+  }
+  bool seen() const { return seen_; }
+  const v1::RunStatus& last() const { return last_; }
+
+ private:
+  void Redraw(const v1::RunStatus& run) {
+    const WindowSize size = terminal_.size();
+    std::vector<std::string> lines = WatchLines(run, size.columns, terminal_.colour);
+    // What scrolled out of the window could not be redrawn.
+    lines.resize(std::min(lines.size(), static_cast<size_t>(std::max(size.rows - 1, 1))));
+    std::string text = drawn_ > 0 ? fmt::format("\033[{}A\r\033[J", drawn_) : "";
+    for (const std::string& line : lines) text += line + "\n";
+    terminal_.out << text << std::flush;
+    drawn_ = lines.size();
+  }
+
+  Session& session_;
+  const Terminal& terminal_;
+  v1::RunStatus last_;
+  bool seen_ = false;
+  size_t drawn_ = 0;
+};
+
+int Ending(Session& session, View& view) {
+  const v1::RunStatus& run = view.last();
+  if (run.state() == "done") return kDone;
+  if (!session.json()) {
+    view.Note(fmt::format("{} {} at step {}. {}", Printable(run.run_id()), run.state(),
+                          StepText(run), Advice(run)));
+  }
+  return kFailed;
+}
+
+int Interrupted(View& view, const std::string& run) {
+  const std::string id = Printable(view.seen() ? view.last().run_id() : run);
+  view.Note(
+      fmt::format("Interrupted; {0} goes on without you. `longhaul watch {0}` shows it again, "
+                  "`longhaul stop {0}` stops it.",
+                  id));
+  return kInterrupted;
+}
+
+// Worth another try, once the run has been seen: the coordinator is away.
+bool IsAway(const Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+}
+
+}  // namespace
+
+StatusOr<int> WatchRun(Session& session, Client& client, const std::string& run) {
+  View view(session);
+  v1::RunRequest request;
+  request.set_run(run);
+  MonoTime last_contact = Now();
+  absl::Duration retry = kFirstRetry;
+  bool away = false;
+  while (true) {
+    const Status status = client.Each<v1::RunRequest, v1::RunStatus>(
+        &v1::ControlService::Stub::WatchRun, request, [&](const v1::RunStatus& next) {
+          // A name means its newest run; stay with the one that was shown first.
+          request.set_run(next.run_id());
+          away = false;
+          retry = kFirstRetry;
+          last_contact = Now();
+          view.Show(next);
+          return true;
+        });
+    if (session.interrupt().fired()) return Interrupted(view, run);
+    if (view.seen() && HasEnded(view.last())) return Ending(session, view);
+    if (!status.ok() && (!view.seen() || !IsAway(status) || Now() - last_contact > kPatience)) {
+      return status;
+    }
+    if (!away) {
+      view.Note(
+          fmt::format("the coordinator at {} is away; the workers train on. Trying again for "
+                      "up to {}...",
+                      client.connection().address, longhaul::FormatDuration(kPatience)));
+      away = true;
+    }
+    if (session.interrupt().WaitFor(retry)) return Interrupted(view, run);
+    retry = std::min(2 * retry, kLongestRetry);
+  }
+}
+
+void AddWatchCommand(Program& program) {
+  const auto run = std::make_shared<std::string>();
+  CLI::App* command =
+      program.AddCommand("watch", "Show a run while it trains; Ctrl-C leaves it running",
+                         [run](Session& session) -> StatusOr<int> {
+                           LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
+                           return WatchRun(session, *client, *run);
+                         });
+  command->add_option("RUN", *run, "The run's id, or a name: its newest run")->required();
+  command->footer(
+      "Step, losses, tokens/s, time left, what every stage waits for, and every link, redrawn in "
+      "place;\non a pipe one line a step. Exit codes: 0 the run is done, 1 it failed or was "
+      "stopped, "
+      "2 wrong\nusage, 130 interrupted.");
+}
+
+}  // namespace longhaul::cli

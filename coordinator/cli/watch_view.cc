@@ -1,0 +1,193 @@
+#include "coordinator/cli/watch_view.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/units.h"
+#include "coordinator/cli/format.h"
+#include "coordinator/cli/table.h"
+
+namespace longhaul::cli {
+namespace {
+
+std::string Bar(double share, int columns) {
+  const int inside = std::max(columns - 2, 0);
+  const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * inside);
+  return "[" + std::string(static_cast<size_t>(full), '#') +
+         std::string(static_cast<size_t>(inside - full), '.') + "]";
+}
+
+std::string Title(const v1::RunStatus& run, bool colour) {
+  std::string line = fmt::format("{}  {}", Styled(Printable(run.run_id()), Style::kBold, colour),
+                                 Styled(run.state(), StateStyle(run.state()), colour));
+  if (!run.schedule().empty()) line += "  " + Printable(run.schedule());
+  if (run.epoch() > 0) line += fmt::format("  epoch {}", run.epoch());
+  if (run.checkpoint_step() > 0) line += fmt::format("  checkpoint {}", run.checkpoint_step());
+  return line;
+}
+
+std::string ProgressText(const v1::RunStatus& run, int columns) {
+  constexpr int kWidestBar = 40;
+  const double share =
+      run.steps() == 0 ? 0 : static_cast<double>(run.step()) / static_cast<double>(run.steps());
+  std::string text = fmt::format("step {}  {}", StepText(run), PercentText(share));
+  if (run.seconds_left() > 0) text += fmt::format("  {} left", SecondsText(run.seconds_left()));
+  const int room = std::min(kWidestBar, columns - Columns(text) - 2);
+  return room < 6 ? text : Bar(share, room) + "  " + text;
+}
+
+// "loss 2.43  validation 2.5 (step 50)  1,234 tokens/s ..."; `gap` between them.
+std::string Numbers(const v1::RunStatus& run, std::string_view gap) {
+  std::vector<std::string> parts;
+  if (run.step() > 0) parts.push_back(fmt::format("loss {}", LossText(run.loss())));
+  if (run.has_validation()) {
+    parts.push_back(fmt::format("validation {} (step {})", LossText(run.validation_loss()),
+                                run.validation_step()));
+  }
+  if (run.tokens_per_second() > 0) {
+    parts.push_back(fmt::format("{} tokens/s", GroupedText(run.tokens_per_second())));
+  }
+  if (run.step_seconds() > 0) {
+    parts.push_back(fmt::format("{} a step", SecondsText(run.step_seconds())));
+  }
+  if (run.gradient_norm() != 0) {
+    parts.push_back(fmt::format("gradient norm {:.3g}", run.gradient_norm()));
+  }
+  std::string line;
+  for (const std::string& part : parts) line += (line.empty() ? "" : std::string(gap)) + part;
+  return line;
+}
+
+Table StageTable(const v1::RunStatus& run) {
+  Table table({{"STAGE", Align::kRight},
+               {"WORKER"},
+               {"STATE"},
+               {"LAYERS", Align::kRight},
+               {"DEPTH", Align::kRight},
+               {"STEP", Align::kRight},
+               {"BUSY", Align::kRight},
+               {"WAITS FOR INPUT", Align::kRight},
+               {"FOR GRADIENTS", Align::kRight},
+               {"CODEC", Align::kRight}});
+  for (const v1::StageStatus& stage : run.stages()) {
+    const std::string state = stage.connected() ? stage.state() : stage.state() + ", disconnected";
+    table.AddRow({fmt::format("{}", stage.stage()), stage.worker_name(),
+                  Cell(state, stage.connected() ? StateStyle(stage.state()) : Style::kYellow),
+                  fmt::format("{}", stage.layers()), fmt::format("{}", stage.depth()),
+                  fmt::format("{}", stage.step()), PercentText(stage.compute_share()),
+                  PercentText(stage.wait_input_share()), PercentText(stage.wait_gradient_share()),
+                  PercentText(stage.codec_share())});
+  }
+  return table;
+}
+
+Table LinkTable(const v1::RunStatus& run) {
+  Table table({{"LINK"},
+               {"DIRECTION"},
+               {"CODEC"},
+               {"GOODPUT", Align::kRight},
+               {"BUSY", Align::kRight},
+               {"STATE"}});
+  for (const v1::LinkStatus& link : run.links()) {
+    table.AddRow({fmt::format("{} > {}", link.from_worker(), link.to_worker()), link.direction(),
+                  link.codec(), FormatBitsPerSecond(link.goodput_bits_per_second()),
+                  PercentText(link.busy_share()), Cell(link.state(), StateStyle(link.state()))});
+  }
+  return table;
+}
+
+void Append(std::vector<std::string>& lines, const Table& table, int columns, bool colour) {
+  if (table.empty()) return;
+  lines.emplace_back();
+  for (std::string& line : table.Lines(columns, colour)) lines.push_back(std::move(line));
+}
+
+// Breaks a sentence between words, so that a long reason is shown whole.
+void AppendWrapped(std::vector<std::string>& lines, std::string text, int columns) {
+  while (Columns(text) > columns) {
+    const std::string head = Shortened(text, columns);
+    const size_t space = head.rfind(' ');
+    const size_t end = space == std::string::npos || space == 0 ? head.size() : space;
+    lines.push_back(text.substr(0, end));
+    text.erase(0, end + (end < text.size() && text[end] == ' ' ? 1 : 0));
+  }
+  if (!text.empty()) lines.push_back(text);
+}
+
+}  // namespace
+
+std::vector<std::string> WatchLines(const v1::RunStatus& run, int columns, bool colour) {
+  columns = std::max(columns, 20);
+  std::vector<std::string> lines;
+  // Colours take no columns; a title that is too wide is shown without them.
+  const std::string plain_title = Title(run, false);
+  lines.push_back(Columns(plain_title) <= columns ? Title(run, colour)
+                                                  : Shortened(plain_title, columns));
+  AppendWrapped(lines, Printable(run.reason()), columns);
+  lines.push_back(Shortened(ProgressText(run, columns), columns));
+  if (const std::string numbers = Numbers(run, "  "); !numbers.empty()) {
+    lines.push_back(Shortened(numbers, columns));
+  }
+  Append(lines, StageTable(run), columns, colour);
+  Append(lines, LinkTable(run), columns, colour);
+  return lines;
+}
+
+std::string PlainWatchLine(const v1::RunStatus& run, int64_t now_unix_ms) {
+  std::string line = fmt::format("{} {} {} step {}", TimeText(now_unix_ms, /*terminal=*/false),
+                                 Printable(run.run_id()), run.state(), StepText(run));
+  if (const std::string numbers = Numbers(run, " "); !numbers.empty()) line += " " + numbers;
+  if (run.seconds_left() > 0) line += fmt::format(" {} left", SecondsText(run.seconds_left()));
+  if (!run.reason().empty()) line += ": " + Printable(run.reason());
+  return line;
+}
+
+bool HasNews(const v1::RunStatus& last, const v1::RunStatus& next) {
+  return last.run_id() != next.run_id() || last.state() != next.state() ||
+         last.step() != next.step() || last.reason() != next.reason() ||
+         last.epoch() != next.epoch() || last.validation_step() != next.validation_step() ||
+         last.checkpoint_step() != next.checkpoint_step();
+}
+
+void PrintStatus(const Terminal& terminal, const v1::RunStatus& run) {
+  const bool human = terminal.out_is_terminal;
+  const auto print = [&](std::string_view key, const std::string& value) {
+    if (value.empty()) return;
+    terminal.out << (human ? fmt::format("{:<12}  {}\n", key, value)
+                           : fmt::format("{}\t{}\n", key, value));
+  };
+  print("run", Printable(run.run_id()));
+  print("state", Styled(run.state(), StateStyle(run.state()), terminal.colour));
+  print("reason", Printable(run.reason()));
+  print("what to do", Advice(run));
+  print("step", StepText(run));
+  if (run.step() > 0) print("loss", LossText(run.loss()));
+  if (run.has_validation()) {
+    print("validation",
+          fmt::format("{} (step {})", LossText(run.validation_loss()), run.validation_step()));
+  }
+  if (run.tokens_per_second() > 0) print("tokens/s", GroupedText(run.tokens_per_second()));
+  print("step time", SecondsText(run.step_seconds()));
+  print("time left", SecondsText(run.seconds_left()));
+  if (run.checkpoint_step() > 0) {
+    print("checkpoint", fmt::format("step {}", run.checkpoint_step()));
+  }
+  print("schedule", Printable(run.schedule()));
+  if (run.epoch() > 0) print("epoch", fmt::format("{}", run.epoch()));
+  print("submitted", TimeText(run.submitted_unix_ms(), human));
+  print("started", TimeText(run.started_unix_ms(), human));
+  print("ended", TimeText(run.ended_unix_ms(), human));
+  std::string lost;
+  for (const std::string& worker : run.workers_lost()) {
+    lost += (lost.empty() ? "" : ", ") + Printable(worker);
+  }
+  print("lost", lost);
+  for (const Table& table : {StageTable(run), LinkTable(run)}) {
+    if (table.empty()) continue;
+    terminal.out << '\n';
+    table.Print(terminal);
+  }
+}
+
+}  // namespace longhaul::cli

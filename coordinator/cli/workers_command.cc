@@ -1,0 +1,86 @@
+// `longhaul workers`.
+#include <fmt/core.h>
+
+#include "base/units.h"
+#include "coordinator/cli/format.h"
+#include "coordinator/cli/program.h"
+#include "coordinator/cli/table.h"
+
+namespace longhaul::cli {
+namespace {
+
+std::string Joined(const auto& texts) {
+  std::string out;
+  for (const std::string& text : texts) out += (out.empty() ? "" : ", ") + text;
+  return out;
+}
+
+std::string DeviceText(const v1::WorkerStatus& worker) {
+  std::string out;
+  for (const v1::Device& device : worker.devices()) {
+    out += fmt::format("{}{}", out.empty() ? "" : ", ", device.kind());
+    if (device.cores() > 0) out += fmt::format(" x{}", device.cores());
+    if (!device.name().empty()) out += fmt::format(" ({})", device.name());
+  }
+  return out;
+}
+
+std::string MemoryText(const v1::WorkerStatus& worker) {
+  double bytes = 0;
+  for (const v1::Device& device : worker.devices()) {
+    bytes += static_cast<double>(device.memory_bytes());
+  }
+  return fmt::format("{} of {}", FormatBytes(static_cast<double>(worker.memory_used_bytes())),
+                     FormatBytes(bytes));
+}
+
+StatusOr<int> ListWorkers(Session& session) {
+  LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
+  LH_ASSIGN_OR_RETURN(
+      const v1::ListWorkersReply reply,
+      client->Get(&v1::ControlService::Stub::ListWorkers, v1::ListWorkersRequest()));
+  const Terminal& terminal = session.terminal();
+  if (session.json()) {
+    session.PrintJson(reply);
+    return kDone;
+  }
+  if (reply.workers().empty() && terminal.out_is_terminal) {
+    terminal.out << fmt::format(
+        "No worker has connected yet. Start some with: longhaul-worker --coordinator {}\n",
+        client->connection().address);
+    return kDone;
+  }
+  Table table({{"NAME"},
+               {"STATE"},
+               {"RUN"},
+               {"STAGE", Align::kRight},
+               {"ADDRESS"},
+               {"DEVICE"},
+               {"MEMORY", Align::kRight},
+               {"LINK"},
+               {"VERSION"},
+               {"HEARTBEAT", Align::kRight}});
+  for (const v1::WorkerStatus& worker : reply.workers()) {
+    const bool free = worker.run_id().empty();
+    const Cell state = !worker.connected() ? Cell("lost", Style::kRed)
+                       : free              ? Cell("free", Style::kGreen)
+                                           : Cell("busy");
+    table.AddRow(
+        {worker.name(), state, worker.run_id(), free ? "" : fmt::format("{}", worker.stage()),
+         Joined(worker.data_addresses()), DeviceText(worker), MemoryText(worker),
+         worker.link_quality(), worker.version(),
+         longhaul::FormatDuration(absl::Seconds(worker.last_heartbeat_seconds())) + " ago"});
+  }
+  table.Print(terminal);
+  return kDone;
+}
+
+}  // namespace
+
+void AddWorkersCommand(Program& program) {
+  program.AddCommand(
+      "workers", "List the workers: name, run and stage, address, device, memory, links, version",
+      ListWorkers);
+}
+
+}  // namespace longhaul::cli

@@ -9,6 +9,22 @@
 
 namespace longhaul::coordinator {
 
+namespace {
+
+// A stored record that its epoch can go on from: a plan of the epoch with its stages in order.
+bool IsWhole(const RunRecord& record) {
+  if (!record.plan || record.plan->epoch() != record.epoch.value() ||
+      record.plan->stages().empty()) {
+    return false;
+  }
+  for (int i = 0; i < record.plan->stages_size(); ++i) {
+    if (record.plan->stages(i).stage() != static_cast<uint32_t>(i)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 bool IsActive(RunState state) {
   switch (state) {
     case RunState::kPlanning:
@@ -91,6 +107,11 @@ void Core::Recover() {
       case RunState::kPreparing:
       case RunState::kRunning:
       case RunState::kFinishing:
+        if (!IsWhole(run->record)) {
+          Move(*run, Trigger::kFailure,
+               "the store has no usable plan of its epoch" + HowToResume(*run));
+          break;
+        }
         run->reattach_until = created_ + options_.reattach_timeout;
         Log(run, "note", "the coordinator restarted; waiting for the run's workers to come back");
         Changed(*run);
@@ -238,6 +259,7 @@ void Core::Changed(Run& run) {
 
 void Core::Store(Run& run) {
   run.dirty = true;
+  run.stored_at = now_;
   Changed(run);
 }
 

@@ -94,6 +94,7 @@ struct Run {
   uint64_t order = 0;                      // of submission
   uint64_t queue_order = 0;                // of becoming queued; a resumed run goes to the end
   bool dirty = false;                      // to be written at the end of the tick
+  MonoTime stored_at;                      // when it was last to be written
   uint64_t sequence = 0;                   // of its last change
   std::string waiting;                     // queued: for what, a sentence
   std::optional<Draft> draft;              // planning

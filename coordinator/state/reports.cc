@@ -16,6 +16,7 @@ constexpr size_t kMaxPartialSteps = 16;
 constexpr size_t kMaxPartialCheckpoints = 4;
 constexpr size_t kRecentSteps = 32;
 constexpr absl::Duration kReportPatience = absl::Seconds(1);
+constexpr absl::Duration kStoreStepEvery = absl::Seconds(1);
 
 double Sane(double seconds) {
   return std::isfinite(seconds) && seconds > 0 ? seconds : 0;
@@ -101,7 +102,12 @@ void Core::FinishStep(Run& run, uint64_t step, const PartialStep& partial) {
   }
   run.validation_early.erase(run.validation_early.begin(), run.validation_early.upper_bound(step));
   run.record.step = step;
-  Store(run);
+  // The whole record costs the store a sync of the disk: not for every step of a fast run.
+  if (run.record.state == RunState::kFinishing || now_ - run.stored_at >= kStoreStepEvery) {
+    Store(run);
+  } else {
+    Changed(run);
+  }
   out_.writes.emplace_back(write::StepDone{run.record.id, record});
   run.recent.push_back(std::move(record));
   if (run.recent.size() > kRecentSteps) run.recent.pop_front();

@@ -143,10 +143,14 @@ void Core::AttachToStage(Worker& worker, Run& run, Stage& stage) {
     if (!has_it) stage.ready = false;
     if (!stage.ready) SendAssign(worker, run, stage);
   } else if (!stage.finished && !has_it) {
-    // It has dropped the stage. What it said last may have gone down with its old session.
-    if (stage.last && stage.last->step() == run.record.spec.train.steps) {
+    // It has dropped the stage. That it had ended may have gone down with its old session, or with
+    // the old coordinator while the run was finishing.
+    const uint64_t steps = run.record.spec.train.steps;
+    const bool at_end = stage.last && stage.last->step() == steps;
+    if (at_end || run.record.state == RunState::kFinishing) {
       v1::StageFinished finished;
-      finished.set_step(stage.last->step());
+      finished.set_step(at_end ? steps : run.record.step);
+      finished.set_stopped(finished.step() < steps);
       OnFinished(run, stage, finished);
     } else {
       Fail(run, fmt::format("{} came back without its stage{}", Label(stage),

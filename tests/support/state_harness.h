@@ -1,0 +1,281 @@
+// A State with a clock of its own, and workers that the test speaks for. Header only; for unit
+// tests and simulations of coordinator/state.
+#ifndef LONGHAUL_TESTS_SUPPORT_STATE_HARNESS_H_
+#define LONGHAUL_TESTS_SUPPORT_STATE_HARNESS_H_
+
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "coordinator/state/state.h"
+
+namespace longhaul::coordinator {
+
+inline RunSpec SmallSpec(const std::string& name, std::optional<uint32_t> stages) {
+  RunSpec spec;
+  spec.name = name;
+  spec.model.layers = 4;
+  spec.model.hidden = 64;
+  spec.model.heads = 2;
+  spec.model.context = 64;
+  spec.data.text = {"corpus.txt"};
+  spec.train.steps = 4;
+  spec.train.microbatches = 2;
+  spec.pipeline.stages = stages;
+  spec.links.codecs = {"none", "none"};
+  spec.checkpoint.every = 2;
+  spec.checkpoint.keep = 2;
+  return spec;
+}
+
+inline v1::DataSet SmallData() {
+  v1::DataSet data;
+  data.set_token_file_sha256(std::string(64, 'd'));
+  data.set_tokens(100'000);
+  data.set_validation_tokens(5'000);
+  data.set_vocabulary(256);
+  data.set_tokenizer("bytes");
+  return data;
+}
+
+inline v1::LayerTimes SmallTimes() {
+  v1::LayerTimes times;
+  times.set_block_forward(0.001);
+  times.set_block_backward(0.002);
+  return times;
+}
+
+inline v1::Hello HelloOf(const std::string& name, const std::string& incarnation = "1") {
+  v1::Hello hello;
+  hello.set_protocol_min(1);
+  hello.set_protocol_max(1);
+  hello.set_worker_id("id-" + name);
+  hello.set_incarnation(name + "-" + incarnation);
+  hello.set_name(name);
+  hello.add_data_addresses(name + ":1");
+  v1::Device& device = *hello.add_devices();
+  device.set_kind("cpu");
+  device.set_memory_bytes(uint64_t{8} << 30);
+  return hello;
+}
+
+inline event::Submitted SubmitOf(const RunSpec& spec, const std::string& id, uint64_t request = 1,
+                                 bool resume = false) {
+  event::Submitted submitted;
+  submitted.request = RequestId(request);
+  submitted.spec = spec;
+  submitted.new_id = RunId(id);
+  submitted.link_secret = "secret of " + id;
+  submitted.submit.set_resume(resume);
+  v1::DataFile& file = *submitted.submit.add_data_files();
+  file.set_name("corpus.txt");
+  file.set_sha256(std::string(64, 'c'));
+  return submitted;
+}
+
+inline v1::ShardReport ShardOf(uint64_t step, uint32_t stage) {
+  v1::ShardReport shard;
+  shard.set_step(step);
+  v1::CheckpointFile& file = *shard.add_files();
+  file.set_name(fmt::format("stage-{}.params.safetensors", stage));
+  file.set_sha256(std::string(64, 'a'));
+  file.set_bytes(10);
+  return shard;
+}
+
+class Coordinator {
+ public:
+  explicit Coordinator(std::vector<RunRecord> stored = {}, StateOptions options = {})
+      : options_(std::move(options)) {
+    options_.version = "1.2.3";
+    for (const RunRecord& record : stored) records[record.id.value()] = record;
+    state = std::make_unique<State>(options_, std::move(stored), 1, now);
+  }
+
+  template <class... Some>
+  TickResult& Tick(Some... some) {
+    std::vector<Event> list;
+    (list.emplace_back(std::move(some)), ...);
+    return TickAll(std::move(list));
+  }
+  TickResult& TickAll(std::vector<Event> list) {
+    if (twice) {
+      std::vector<Event> doubled;
+      for (Event& event : list) {
+        doubled.push_back(event);
+        doubled.push_back(std::move(event));
+      }
+      list = std::move(doubled);
+    }
+    last = state->Tick(std::move(list), now, 1'000'000 + absl::ToInt64Milliseconds(now - start));
+    for (const Write& write : last.writes) {
+      if (const auto* run = std::get_if<write::Run>(&write)) {
+        records[run->record.id.value()] = run->record;
+      } else if (const auto* event = std::get_if<write::LogEvent>(&write)) {
+        events.push_back(event->event);
+      } else if (const auto* step = std::get_if<write::StepDone>(&write)) {
+        steps[step->run.value()][step->step.step()] = step->step;
+      }
+    }
+    for (const Command& command : last.commands) commands.push_back(command);
+    return last;
+  }
+  void Advance(absl::Duration by) { now = now + by; }
+
+  SessionId Join(v1::Hello hello) {
+    const SessionId session(next_session_++);
+    const std::string name = hello.name();
+    sessions[name] = session;
+    Tick(event::WorkerJoined{session, std::move(hello)});
+    return session;
+  }
+  SessionId Join(const std::string& name) { return Join(HelloOf(name)); }
+
+  // Says something as `worker` about `run` at its newest epoch.
+  v1::WorkerMessage About(const std::string& run, std::optional<uint64_t> epoch = {}) const {
+    v1::WorkerMessage message;
+    message.set_run_id(run);
+    message.set_epoch(epoch ? *epoch : state->Run(run)->epoch());
+    return message;
+  }
+  event::WorkerSaid Said(const std::string& worker, v1::WorkerMessage message) const {
+    return {sessions.at(worker), std::move(message)};
+  }
+  void Times(const std::string& worker, const std::string& run, uint64_t epoch) {
+    v1::WorkerMessage message = About(run, epoch);
+    *message.mutable_layer_times() = SmallTimes();
+    Tick(Said(worker, message));
+  }
+  void Ready(const std::string& worker, const std::string& run, uint64_t start_step = 0) {
+    v1::WorkerMessage message = About(run);
+    message.mutable_stage_ready()->set_start_step(start_step);
+    Tick(Said(worker, message));
+  }
+  v1::StepReport Report(uint64_t step, uint32_t stage, uint32_t stages) const {
+    v1::StepReport report;
+    report.set_step(step);
+    report.set_stage(stage);
+    report.set_seconds(0.5);
+    if (stage == 0) {
+      report.set_has_norm(true);
+      report.set_gradient_norm(2.0);
+      report.set_learning_rate(1e-3);
+    }
+    if (stage + 1 == stages) {
+      report.set_has_loss(true);
+      report.set_loss(5.0 - 0.1 * static_cast<double>(step));
+    }
+    return report;
+  }
+  void Step(const std::string& worker, const std::string& run, const v1::StepReport& report) {
+    v1::WorkerMessage message = About(run);
+    *message.mutable_step() = report;
+    Tick(Said(worker, message));
+  }
+  // All stages report `step`.
+  void Steps(const std::vector<std::string>& workers, const std::string& run, uint64_t step) {
+    const auto stages = static_cast<uint32_t>(workers.size());
+    for (uint32_t s = 0; s < stages; ++s) Step(workers[s], run, Report(step, s, stages));
+  }
+  void Shards(const std::vector<std::string>& workers, const std::string& run, uint64_t step) {
+    for (uint32_t s = 0; s < workers.size(); ++s) {
+      v1::WorkerMessage message = About(run);
+      *message.mutable_shard() = ShardOf(step, s);
+      Tick(Said(workers[s], message));
+    }
+  }
+  void Finished(const std::string& worker, const std::string& run, uint64_t step,
+                bool stopped = false) {
+    v1::WorkerMessage message = About(run);
+    message.mutable_finished()->set_step(step);
+    message.mutable_finished()->set_stopped(stopped);
+    Tick(Said(worker, message));
+  }
+  void Error(const std::string& worker, const std::string& run, const std::string& text,
+             std::optional<uint32_t> lost_peer = {}) {
+    v1::WorkerMessage message = About(run);
+    message.mutable_error()->set_message(text);
+    message.mutable_error()->set_peer_lost(lost_peer.has_value());
+    message.mutable_error()->set_peer_stage(lost_peer.value_or(0));
+    Tick(Said(worker, message));
+  }
+  void Data(const std::string& run) { Tick(event::DataPrepared{RunId(run), SmallData()}); }
+
+  // From submission to preparing / running, all going well.
+  void ToPreparing(const std::vector<std::string>& workers, const std::string& run) {
+    Data(run);
+    for (const std::string& worker : workers) Times(worker, run, state->Run(run)->epoch());
+  }
+  void ToRunning(const std::vector<std::string>& workers, const std::string& run,
+                 uint64_t start_step = 0) {
+    ToPreparing(workers, run);
+    for (const std::string& worker : workers) Ready(worker, run, start_step);
+  }
+
+  std::string StateOf(const std::string& run) const { return state->Run(run)->state(); }
+  std::string ReasonOf(const std::string& run) const { return state->Run(run)->reason(); }
+  // Commands of this kind that `worker`'s session got since the last Forget().
+  int Count(const std::string& worker, v1::WorkerCommand::BodyCase kind) const {
+    int count = 0;
+    for (const Command& command : commands) {
+      const auto* to = std::get_if<command::ToWorker>(&command);
+      count +=
+          to != nullptr && to->session == sessions.at(worker) && to->message.body_case() == kind;
+    }
+    return count;
+  }
+  const v1::WorkerCommand* Last(const std::string& worker, v1::WorkerCommand::BodyCase kind) const {
+    const v1::WorkerCommand* found = nullptr;
+    for (const Command& command : commands) {
+      const auto* to = std::get_if<command::ToWorker>(&command);
+      if (to == nullptr || to->session != sessions.at(worker)) continue;
+      if (to->message.body_case() == kind) found = &to->message;
+    }
+    return found;
+  }
+  template <class Reply>
+  const Reply* LastReply() const {
+    const Reply* found = nullptr;
+    for (const Command& command : commands) {
+      if (const auto* reply = std::get_if<Reply>(&command)) found = reply;
+    }
+    return found;
+  }
+  std::string LastEvent(const std::string& kind) const {
+    for (auto it = events.rbegin(); it != events.rend(); ++it) {
+      if (it->kind() == kind) return it->text();
+    }
+    return "";
+  }
+  void Forget() { commands.clear(); }
+  std::vector<RunRecord> Stored() const {
+    std::vector<RunRecord> all;
+    for (const auto& [id, record] : records) all.push_back(record);
+    return all;
+  }
+
+  const MonoTime start = MonoTime() + absl::Hours(1);
+  MonoTime now = start;
+  bool twice = false;  // deliver every event twice
+  std::unique_ptr<State> state;
+  std::map<std::string, SessionId> sessions;  // newest of each worker, by name
+  TickResult last;
+  std::vector<Command> commands;
+  std::map<std::string, RunRecord> records;  // what a store would have
+  std::vector<v1::Event> events;
+  std::map<std::string, std::map<uint64_t, v1::StepRecord>> steps;
+
+ private:
+  StateOptions options_;
+  uint64_t next_session_ = 1;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_TESTS_SUPPORT_STATE_HARNESS_H_

@@ -1,0 +1,272 @@
+// Every kind of event and message in every state of a run: nothing crashes, the invariants hold
+// (the state checks them after every tick), and what has ended is only left by a resume.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "tests/support/state_harness.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+const std::vector<std::string> kAb = {"a", "b"};
+
+struct Situation {
+  std::string name;
+  std::function<void(Coordinator&)> reach;
+};
+
+// "tiny-1" is the run under test; "a" and "b" its workers, "z" one without a part.
+std::vector<Situation> Situations() {
+  const auto submit = [](Coordinator& c) {
+    c.Join("a");
+    c.Join("b");
+    c.Tick(SubmitOf(SmallSpec("tiny", 2), "tiny-1"));
+    c.Join("z");
+  };
+  const auto run = [submit](Coordinator& c) {
+    submit(c);
+    c.ToRunning(kAb, "tiny-1");
+    c.Steps(kAb, "tiny-1", 1);
+    c.Shards(kAb, "tiny-1", 1);
+  };
+  const auto stored = [run] {
+    Coordinator c;
+    run(c);
+    return c.Stored();
+  };
+  return {
+      {"nothing",
+       [](Coordinator& c) {
+         for (auto n : {"a", "b", "z"}) c.Join(n);
+       }},
+      {"queued",
+       [](Coordinator& c) {
+         for (auto n : {"a", "b", "z"}) c.Join(n);
+         c.Tick(SubmitOf(SmallSpec("tiny", 4), "tiny-1"));
+       }},
+      {"planning", submit},
+      {"planning, half measured",
+       [submit](Coordinator& c) {
+         submit(c);
+         c.Times("a", "tiny-1", 1);
+       }},
+      {"preparing",
+       [submit](Coordinator& c) {
+         submit(c);
+         c.ToPreparing(kAb, "tiny-1");
+       }},
+      {"preparing, half ready",
+       [submit](Coordinator& c) {
+         submit(c);
+         c.ToPreparing(kAb, "tiny-1");
+         c.Ready("b", "tiny-1");
+       }},
+      {"running", run},
+      {"running, stop asked",
+       [run](Coordinator& c) {
+         run(c);
+         c.Tick(event::StopAsked{RequestId(2), "tiny-1", false});
+       }},
+      {"running, peer lost",
+       [run](Coordinator& c) {
+         run(c);
+         c.Error("a", "tiny-1", "b is gone", 1);
+       }},
+      {"running, loss not finite",
+       [run](Coordinator& c) {
+         run(c);
+         v1::StepReport report = c.Report(2, 1, 2);
+         report.set_loss(std::nan(""));
+         c.Step("b", "tiny-1", report);
+       }},
+      {"finishing",
+       [run](Coordinator& c) {
+         run(c);
+         c.Finished("a", "tiny-1", 4);
+       }},
+      {"done",
+       [run](Coordinator& c) {
+         run(c);
+         c.Finished("a", "tiny-1", 4);
+         c.Finished("b", "tiny-1", 4);
+       }},
+      {"stopped",
+       [run](Coordinator& c) {
+         run(c);
+         c.Tick(event::StopAsked{RequestId(2), "tiny-1", true});
+       }},
+      {"failed",
+       [run](Coordinator& c) {
+         run(c);
+         c.Error("a", "tiny-1", "boom");
+       }},
+      {"restarted while running",
+       [stored](Coordinator& c) {
+         const auto sessions = c.sessions;
+         Coordinator fresh(stored());
+         std::swap(c.state, fresh.state);
+         c.records = fresh.records;
+         c.Join("z");
+         c.sessions["a"] = SessionId(900);
+         c.sessions["b"] = SessionId(901);
+       }},
+      {"resumed",
+       [run](Coordinator& c) {
+         run(c);
+         c.Error("a", "tiny-1", "boom");
+         c.Tick(SubmitOf(SmallSpec("tiny", 2), "unused", 3, true));
+       }},
+  };
+}
+
+using Fill = std::function<void(v1::WorkerMessage&)>;
+
+std::vector<Fill> Bodies() {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  std::vector<Fill> bodies = {
+      [](v1::WorkerMessage&) {},
+      [](v1::WorkerMessage& m) { *m.mutable_hello() = HelloOf("a"); },
+      [](v1::WorkerMessage& m) { m.mutable_heartbeat(); },
+      [](v1::WorkerMessage& m) { *m.mutable_layer_times() = SmallTimes(); },
+      [nan](v1::WorkerMessage& m) { m.mutable_layer_times()->set_head_forward(nan); },
+      [](v1::WorkerMessage& m) { m.mutable_stage_ready(); },
+      [](v1::WorkerMessage& m) { m.mutable_stage_ready()->set_start_step(~0ull); },
+      [](v1::WorkerMessage& m) { m.mutable_stage_started(); },
+      [](v1::WorkerMessage& m) { m.mutable_log()->set_text("text"); },
+  };
+  for (const uint64_t step :
+       {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{4}, uint64_t{5}, ~uint64_t{0}}) {
+    for (const uint32_t stage : {0u, 1u, ~0u}) {
+      bodies.push_back([step, stage, nan](v1::WorkerMessage& m) {
+        m.mutable_step()->set_step(step);
+        m.mutable_step()->set_stage(stage);
+        m.mutable_step()->set_has_loss(true);
+        m.mutable_step()->set_loss(nan);
+        m.mutable_step()->set_seconds(-1);
+        m.mutable_step()->set_first_nonfinite(true);
+        m.mutable_step()->add_links()->set_boundary(~0u);
+      });
+      bodies.push_back([step, stage](v1::WorkerMessage& m) {
+        m.mutable_error()->set_message("error");
+        m.mutable_error()->set_step(step);
+        m.mutable_error()->set_stage(stage);
+        m.mutable_error()->set_peer_lost(true);
+        m.mutable_error()->set_peer_stage(stage);
+      });
+      bodies.push_back([step, stage](v1::WorkerMessage& m) {
+        m.mutable_link()->set_boundary(stage);
+        m.mutable_link()->set_peer_stage(stage);
+        m.mutable_link()->set_state(step == 0 ? "suspect" : "healthy");
+      });
+    }
+    bodies.push_back([step](v1::WorkerMessage& m) { m.mutable_validation()->set_step(step); });
+    bodies.push_back([step](v1::WorkerMessage& m) { *m.mutable_shard() = ShardOf(step, 0); });
+    bodies.push_back([step](v1::WorkerMessage& m) { m.mutable_shard()->set_step(step); });
+    bodies.push_back([step](v1::WorkerMessage& m) { m.mutable_finished()->set_step(step); });
+    bodies.push_back([step](v1::WorkerMessage& m) {
+      m.mutable_finished()->set_step(step);
+      m.mutable_finished()->set_stopped(true);
+    });
+    bodies.push_back([](v1::WorkerMessage& m) { m.mutable_error()->set_message("error"); });
+  }
+  return bodies;
+}
+
+std::vector<Event> EveryEvent(const Coordinator& c) {
+  std::vector<Event> events;
+  for (const Fill& fill : Bodies()) {
+    for (const char* worker : {"a", "b", "z"}) {
+      for (const char* run : {"tiny-1", "", "other"}) {
+        for (const uint64_t epoch : {uint64_t{0}, uint64_t{1}, uint64_t{2}, ~uint64_t{0}}) {
+          if (run != std::string("tiny-1") && epoch != 1) continue;
+          v1::WorkerMessage message;
+          message.set_run_id(run);
+          message.set_epoch(epoch);
+          fill(message);
+          events.push_back(c.Said(worker, message));
+        }
+      }
+    }
+  }
+  v1::WorkerMessage stray;
+  stray.mutable_heartbeat();
+  events.push_back(event::WorkerSaid{SessionId(12345), stray});
+  for (const char* worker : {"a", "b", "z"}) {
+    events.push_back(event::WorkerLeft{c.sessions.at(worker), "closed"});
+    for (const char* incarnation : {"1", "2"}) {
+      for (const char* run : {"", "tiny-1", "other"}) {
+        for (const uint64_t epoch : {1, 2}) {
+          v1::Hello hello = HelloOf(worker, incarnation);
+          hello.set_run_id(run);
+          hello.set_epoch(epoch);
+          hello.set_stage(worker == std::string("b") ? 1 : 0);
+          events.push_back(event::WorkerJoined{SessionId(1000), hello});
+        }
+      }
+    }
+  }
+  events.push_back(event::WorkerJoined{SessionId(1001), {}});
+  events.push_back(event::WorkerLeft{SessionId(12345), "closed"});
+  for (const bool resume : {false, true}) {
+    for (const char* id : {"tiny-1", "tiny-2", ""}) {
+      events.push_back(SubmitOf(SmallSpec("tiny", 2), id, 60, resume));
+      events.push_back(SubmitOf(SmallSpec("tiny", {}), id, 60, resume));
+    }
+  }
+  for (const char* id : {"tiny-1", "plan-1"}) {
+    events.push_back(event::PlanAsked{RequestId(61), SmallSpec("tiny", 1), {}, RunId(id)});
+    events.push_back(event::DataPrepared{RunId(id), SmallData()});
+    events.push_back(event::DataPrepared{RunId(id), v1::DataSet()});
+    events.push_back(event::DataPrepared{RunId(id), absl::InternalError("disk")});
+  }
+  for (const bool now : {false, true}) {
+    for (const char* id : {"tiny-1", "tiny", "nobody", ""}) {
+      events.push_back(event::StopAsked{RequestId(62), id, now});
+    }
+  }
+  return events;
+}
+
+class EveryEventTest : public ::testing::TestWithParam<size_t> {};
+
+TEST_P(EveryEventTest, HoldsTheInvariants) {
+  const Situation situation = Situations()[GetParam()];
+  Coordinator sample;
+  situation.reach(sample);
+  const std::vector<Event> events = EveryEvent(sample);
+  ASSERT_GT(events.size(), 500u);
+  for (size_t i = 0; i < events.size(); ++i) {
+    SCOPED_TRACE(fmt::format("event {} while {}", i, situation.name));
+    Coordinator c;
+    situation.reach(c);
+    const auto before = c.state->Run("tiny-1");
+    c.TickAll({events[i]});
+    const auto after = c.state->Run("tiny-1");
+    const auto* submitted = std::get_if<event::Submitted>(&events[i]);
+    if (before.ok() && before->ended_unix_ms() != 0 && submitted == nullptr) {
+      EXPECT_EQ(after->state(), before->state());
+    }
+    // Every request is answered, at once or when the draft is done.
+    if (submitted != nullptr) {
+      EXPECT_NE(c.LastReply<command::ReplySubmit>(), nullptr);
+    }
+    if (std::holds_alternative<event::StopAsked>(events[i])) {
+      EXPECT_NE(c.LastReply<command::ReplyStop>(), nullptr);
+    }
+    // The clock goes on: every wait ends.
+    for (int wakes = 0; c.last.wake_at && wakes < 50; ++wakes) {
+      c.now = std::max(c.now, *c.last.wake_at);
+      c.Tick();
+    }
+    EXPECT_FALSE(c.last.wake_at.has_value());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllSituations, EveryEventTest,
+                         ::testing::Range(size_t{0}, Situations().size()));
+
+}  // namespace
+}  // namespace longhaul::coordinator

@@ -1,0 +1,316 @@
+// The happy path, stopping, and each way to fail with its sentence.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/support/state_harness.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const std::vector<std::string> kAb = {"a", "b"};
+
+class Life : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    c.Join("b");  // pipeline order is by name, not by arrival
+    c.Join("a");
+    c.Tick(SubmitOf(SmallSpec("tiny", 2), "tiny-1"));
+  }
+  // Step 2 is finished and has a checkpoint.
+  void RunToCheckpoint() {
+    c.ToRunning(kAb, "tiny-1");
+    c.Steps(kAb, "tiny-1", 1);
+    c.Steps(kAb, "tiny-1", 2);
+    c.Shards(kAb, "tiny-1", 2);
+  }
+  Coordinator c;
+};
+
+TEST_F(Life, HappyPath) {
+  EXPECT_EQ(c.StateOf("tiny-1"), "planning");
+  const auto* reply = c.LastReply<command::ReplySubmit>();
+  ASSERT_NE(reply, nullptr);
+  ASSERT_TRUE(reply->reply.ok());
+  EXPECT_EQ(reply->reply->run_id(), "tiny-1");
+  EXPECT_EQ(reply->reply->notes(0), "planning on a, b");
+  ASSERT_NE(c.LastReply<command::PrepareData>(), nullptr);
+  EXPECT_EQ(c.LastReply<command::PrepareData>()->files.size(), 1u);
+  for (const std::string& worker : kAb) {
+    ASSERT_EQ(c.Count(worker, v1::WorkerCommand::kMeasure), 1);
+    EXPECT_EQ(c.Last(worker, v1::WorkerCommand::kMeasure)->measure().vocabulary(), 256u);
+  }
+
+  c.ToPreparing(kAb, "tiny-1");
+  EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
+  ASSERT_TRUE(c.records["tiny-1"].plan.has_value());
+  EXPECT_EQ(c.records["tiny-1"].epoch, Epoch(1));
+  ASSERT_EQ(c.Count("b", v1::WorkerCommand::kAssign), 1);
+  const v1::Assign assign = c.Last("b", v1::WorkerCommand::kAssign)->assign();
+  EXPECT_EQ(assign.stage(), 1u);
+  EXPECT_EQ(assign.link_secret(), "secret of tiny-1");
+  EXPECT_EQ(assign.plan().stages(1).worker_name(), "b");
+  EXPECT_EQ(assign.resume_files_size(), 0);
+
+  c.Ready("a", "tiny-1");
+  EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kStart), 0);
+  c.Ready("b", "tiny-1");
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kStart), 1);
+  EXPECT_EQ(c.Count("b", v1::WorkerCommand::kStart), 1);
+  EXPECT_NE(c.records["tiny-1"].started_unix_ms, 0);
+
+  for (uint64_t step = 1; step <= 4; ++step) {
+    c.Steps(kAb, "tiny-1", step);
+    EXPECT_EQ(c.state->Run("tiny-1")->step(), step);
+    EXPECT_NEAR(c.steps["tiny-1"][step].loss(), 5.0 - 0.1 * static_cast<double>(step), 1e-9);
+    if (step % 2 == 0) c.Shards(kAb, "tiny-1", step);
+  }
+  EXPECT_EQ(c.LastEvent("checkpoint"), "checkpoint of step 4 is committed");
+  c.Finished("a", "tiny-1", 4);
+  EXPECT_EQ(c.StateOf("tiny-1"), "finishing");
+  c.Finished("b", "tiny-1", 4);
+  EXPECT_EQ(c.StateOf("tiny-1"), "done");
+  EXPECT_EQ(c.records["tiny-1"].state, RunState::kDone);
+  EXPECT_EQ(c.records["tiny-1"].checkpoints.size(), 2u);
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAbort), 0);
+  for (const v1::WorkerStatus& worker : c.state->Workers(c.now)) EXPECT_EQ(worker.run_id(), "");
+}
+
+TEST_F(Life, EveryEventTwiceIsEveryEventOnce) {
+  Coordinator d;
+  d.twice = true;
+  d.Join("a");
+  d.Join("b");
+  d.Tick(SubmitOf(SmallSpec("tiny", 2), "tiny-1"));
+  d.ToRunning(kAb, "tiny-1");
+  for (uint64_t step = 1; step <= 4; ++step) {
+    d.Steps(kAb, "tiny-1", step);
+    d.Shards(kAb, "tiny-1", step);
+  }
+  EXPECT_EQ(d.Count("a", v1::WorkerCommand::kMeasure), 1);
+  EXPECT_EQ(d.Count("a", v1::WorkerCommand::kAssign), 1);
+  EXPECT_EQ(d.Count("a", v1::WorkerCommand::kStart), 1);
+  EXPECT_EQ(d.Count("a", v1::WorkerCommand::kDropCheckpoint), 2);
+  d.Finished("a", "tiny-1", 4);
+  d.Finished("b", "tiny-1", 4);
+  EXPECT_EQ(d.StateOf("tiny-1"), "done");
+  EXPECT_EQ(d.steps["tiny-1"].size(), 4u);
+  EXPECT_EQ(d.records.size(), 1u);
+}
+
+TEST_F(Life, StopFinishesTheStep) {
+  RunToCheckpoint();
+  c.Tick(event::StopAsked{RequestId(2), "tiny", false});
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kStop), 1);
+  EXPECT_EQ(c.Count("b", v1::WorkerCommand::kStop), 0);
+  EXPECT_THAT(c.LastReply<command::ReplyStop>()->reply->message(), HasSubstr("step under way (3)"));
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+  c.Steps(kAb, "tiny-1", 3);
+  c.Finished("a", "tiny-1", 3, true);
+  c.Finished("b", "tiny-1", 3, true);
+  EXPECT_EQ(c.StateOf("tiny-1"), "stopped");
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("goes on from step 2"));
+  // The checkpoint of the last step is reported late and still counts.
+  c.Shards(kAb, "tiny-1", 3);
+  EXPECT_EQ(c.records["tiny-1"].checkpoints.back().step(), 3u);
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("goes on from step 3"));
+}
+
+TEST_F(Life, StopNowAborts) {
+  RunToCheckpoint();
+  c.Tick(event::StopAsked{RequestId(2), "tiny-1", true});
+  EXPECT_EQ(c.StateOf("tiny-1"), "stopped");
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAbort), 1);
+  EXPECT_EQ(c.Count("b", v1::WorkerCommand::kAbort), 1);
+  EXPECT_EQ(
+      c.ReasonOf("tiny-1"),
+      "stopped at once by request after step 2; longhaul submit run.yaml --resume goes on from "
+      "step 2");
+  c.Tick(event::StopAsked{RequestId(3), "tiny-1", true});
+  EXPECT_THAT(c.LastReply<command::ReplyStop>()->reply->message(), HasSubstr("ended already"));
+}
+
+TEST_F(Life, StopBeforeItRunsEndsAtOnce) {
+  c.Tick(event::StopAsked{RequestId(2), "tiny-1", false});
+  EXPECT_EQ(c.StateOf("tiny-1"), "stopped");
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAbort), 1);
+  c.Tick(event::StopAsked{RequestId(3), "nobody", false});
+  EXPECT_EQ(c.LastReply<command::ReplyStop>()->reply.status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(Life, LostWorkerFailsTheRunAtOnce) {
+  RunToCheckpoint();
+  c.Tick(event::WorkerLeft{c.sessions["b"], "connection closed"});
+  EXPECT_EQ(c.StateOf("tiny-1"), "failed");
+  EXPECT_EQ(c.ReasonOf("tiny-1"),
+            "worker b (stage 1) was lost after step 2: connection closed; longhaul submit run.yaml "
+            "--resume goes on from step 2");
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAbort), 1);
+  EXPECT_EQ(c.state->Run("tiny-1")->workers_lost(0), "b");
+}
+
+TEST_F(Life, LossIsBlamedOnTheLostWorkerNotOnItsNeighbour) {
+  RunToCheckpoint();
+  c.Error("a", "tiny-1", "no answer from b:1", 1);
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+  ASSERT_TRUE(c.last.wake_at.has_value());
+  EXPECT_LE(*c.last.wake_at, c.now + absl::Seconds(1));
+  c.Advance(absl::Milliseconds(500));
+  c.Tick(event::WorkerLeft{c.sessions["b"], "connection closed"});
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("worker b (stage 1) was lost"));
+}
+
+TEST_F(Life, LossWithoutACauseIsBlamedOnTheLink) {
+  RunToCheckpoint();
+  c.Error("a", "tiny-1", "no answer from b:1", 1);
+  c.Advance(absl::Seconds(1));
+  c.Tick();
+  EXPECT_EQ(c.StateOf("tiny-1"), "failed");
+  EXPECT_THAT(
+      c.ReasonOf("tiny-1"),
+      HasSubstr("worker a (stage 0) lost its link to worker b (stage 1) at step 2: no answer "
+                "from b:1; both are still connected"));
+}
+
+TEST_F(Life, ARealErrorBeatsALostPeer) {
+  RunToCheckpoint();
+  c.Error("a", "tiny-1", "no answer", 1);
+  c.Error("b", "tiny-1", "out of memory");
+  EXPECT_THAT(c.ReasonOf("tiny-1"),
+              HasSubstr("worker b (stage 1) failed at step 2: out of memory"));
+}
+
+TEST_F(Life, NoCheckpointIsSaidSo) {
+  c.ToRunning(kAb, "tiny-1");
+  c.Error("b", "tiny-1", "out of memory");
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("no checkpoint was committed, so longhaul submit "
+                                              "run.yaml --resume starts from scratch"));
+}
+
+TEST_F(Life, NonFiniteLossNamesStepAndFirstStage) {
+  RunToCheckpoint();
+  v1::StepReport loss = c.Report(3, 1, 2);
+  loss.set_loss(std::numeric_limits<double>::quiet_NaN());
+  c.Step("b", "tiny-1", loss);
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");  // the other stage's report says where it began
+  v1::StepReport first = c.Report(3, 0, 2);
+  first.set_first_nonfinite(true);
+  c.Step("a", "tiny-1", first);
+  EXPECT_EQ(c.StateOf("tiny-1"), "failed");
+  EXPECT_EQ(c.ReasonOf("tiny-1"),
+            "the loss became nan at step 3, where a value that is not finite appeared first in "
+            "worker a (stage 0); longhaul submit run.yaml --resume goes on from step 2");
+  EXPECT_FALSE(c.steps["tiny-1"].contains(3));
+}
+
+TEST_F(Life, NonFiniteLossDoesNotWaitForEver) {
+  RunToCheckpoint();
+  v1::StepReport loss = c.Report(3, 1, 2);
+  loss.set_loss(std::numeric_limits<double>::infinity());
+  c.Step("b", "tiny-1", loss);
+  c.Advance(absl::Seconds(1));
+  c.Tick();
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("the loss became inf at step 3;"));
+}
+
+TEST_F(Life, NonFiniteNormFails) {
+  RunToCheckpoint();
+  v1::StepReport norm = c.Report(3, 0, 2);
+  norm.set_gradient_norm(std::numeric_limits<double>::quiet_NaN());
+  c.Step("a", "tiny-1", norm);
+  c.Step("b", "tiny-1", c.Report(3, 1, 2));
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("the gradient norm became nan at step 3"));
+}
+
+TEST_F(Life, PlanningFailures) {
+  c.Tick(event::DataPrepared{RunId("tiny-1"), absl::DataLossError("corpus.txt is gone")});
+  EXPECT_EQ(c.ReasonOf("tiny-1"), "the data could not be prepared: corpus.txt is gone");
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAbort), 1);
+
+  c.Tick(SubmitOf(SmallSpec("two", 2), "two-1"));
+  c.Error("a", "two-1", "no threads");
+  EXPECT_EQ(c.ReasonOf("two-1"), "worker a could not time its layers: no threads");
+
+  c.Tick(SubmitOf(SmallSpec("three", 2), "three-1"));
+  c.Tick(event::WorkerLeft{c.sessions["b"], "connection closed"});
+  EXPECT_EQ(c.ReasonOf("three-1"),
+            "worker b was lost while its layers were timed: connection closed");
+}
+
+TEST_F(Life, TooLittleDataFails) {
+  v1::DataSet data = SmallData();
+  data.set_tokens(10);
+  data.set_validation_tokens(1);
+  c.Tick(event::DataPrepared{RunId("tiny-1"), data});
+  EXPECT_EQ(c.StateOf("tiny-1"), "failed");
+}
+
+TEST_F(Life, AStageThatDoesNotFitFails) {
+  Coordinator d;
+  v1::Hello hello = HelloOf("a");
+  hello.mutable_devices(0)->set_memory_bytes(1000);
+  d.Join(hello);
+  d.Tick(SubmitOf(SmallSpec("tiny", 1), "tiny-1"));
+  d.ToPreparing({"a"}, "tiny-1");
+  EXPECT_THAT(d.ReasonOf("tiny-1"),
+              AllOf(HasSubstr("needs"), HasSubstr("worker a has"), HasSubstr("(1000 bytes)")));
+}
+
+TEST_F(Life, ImpossibleLayerTimesFail) {
+  v1::WorkerMessage message = c.About("tiny-1");
+  message.mutable_layer_times()->set_block_forward(std::nan(""));
+  c.Tick(c.Said("a", message));
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("layer times that cannot be"));
+}
+
+TEST_F(Life, LateLayerTimesFail) {
+  c.Times("a", "tiny-1", 1);
+  for (int i = 0; i < 120; ++i) {
+    c.Advance(absl::Seconds(1));
+    for (const std::string& name : kAb) {
+      v1::WorkerMessage alive;
+      alive.mutable_heartbeat();
+      c.Tick(c.Said(name, alive));
+    }
+  }
+  EXPECT_THAT(c.ReasonOf("tiny-1"), AllOf(HasSubstr("have not come from b"), Not(HasSubstr("a,"))));
+}
+
+TEST_F(Life, AStageAtTheWrongStepFails) {
+  c.ToPreparing(kAb, "tiny-1");
+  c.Ready("a", "tiny-1", 7);
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("ready to begin after step 7 where the plan says"));
+}
+
+TEST_F(Life, PreparationErrorFails) {
+  c.ToPreparing(kAb, "tiny-1");
+  c.Error("b", "tiny-1", "cannot reach a at a:1");
+  EXPECT_EQ(c.ReasonOf("tiny-1"), "worker b (stage 1) failed: cannot reach a at a:1");
+}
+
+TEST_F(Life, AnEarlyEndFails) {
+  RunToCheckpoint();
+  c.Finished("a", "tiny-1", 3);
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("worker a (stage 0) ended at step 3 of 4"));
+}
+
+TEST_F(Life, AFinishedStageMayLeave) {
+  c.ToRunning(kAb, "tiny-1");
+  for (uint64_t step = 1; step <= 4; ++step) c.Steps(kAb, "tiny-1", step);
+  c.Finished("b", "tiny-1", 4);
+  c.Tick(event::WorkerLeft{c.sessions["b"], "connection closed"});
+  EXPECT_EQ(c.StateOf("tiny-1"), "finishing");
+  c.Finished("a", "tiny-1", 4);
+  EXPECT_EQ(c.StateOf("tiny-1"), "done");
+}
+
+}  // namespace
+}  // namespace longhaul::coordinator

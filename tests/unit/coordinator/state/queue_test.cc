@@ -1,0 +1,137 @@
+// Runs wait for workers; `longhaul plan` does not.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/state_harness.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::vector<std::string> kAb = {"a", "b"};
+
+event::PlanAsked PlanOf(const RunSpec& spec, const std::string& id) {
+  return {RequestId(50), spec, {}, RunId(id)};
+}
+
+TEST(Queue, SaysWhatItWaitsFor) {
+  Coordinator c;
+  for (const char* name : {"a", "b", "c"}) c.Join(name);
+  c.Tick(SubmitOf(SmallSpec("tiny", 4), "tiny-1"));
+  EXPECT_EQ(c.StateOf("tiny-1"), "queued");
+  EXPECT_EQ(c.ReasonOf("tiny-1"), "needs 4 workers, 3 connected: a, b, c");
+  EXPECT_EQ(c.LastReply<command::ReplySubmit>()->reply->notes(0), c.ReasonOf("tiny-1"));
+  c.Tick(event::WorkerLeft{c.sessions["c"], "closed"});
+  EXPECT_EQ(c.ReasonOf("tiny-1"), "needs 4 workers, 2 connected: a, b");
+  c.Join("c");
+  c.Join("d");
+  EXPECT_EQ(c.StateOf("tiny-1"), "planning");
+  EXPECT_EQ(c.ReasonOf("tiny-1"), "");
+}
+
+TEST(Queue, NobodyConnected) {
+  Coordinator c;
+  c.Tick(SubmitOf(SmallSpec("tiny", {}), "tiny-1"));
+  EXPECT_EQ(c.ReasonOf("tiny-1"), "needs 1 worker, 0 connected");
+}
+
+TEST(Queue, AutoTakesWhatIsThereUpToTheLayers) {
+  Coordinator c;
+  for (int i = 12; i >= 1; --i) c.Join(fmt::format("worker{}", i));
+  c.Tick(SubmitOf(SmallSpec("tiny", {}), "tiny-1"));
+  const auto status = *c.state->Run("tiny-1");
+  ASSERT_EQ(status.stages_size(), 4);
+  EXPECT_EQ(status.stages(0).worker_name(), "worker1");
+  EXPECT_EQ(status.stages(3).worker_name(), "worker4");
+}
+
+TEST(Queue, TwoRunsTakeTurns) {
+  Coordinator c;
+  c.Join("a");
+  c.Join("b");
+  c.Tick(SubmitOf(SmallSpec("one", 2), "one-1"), SubmitOf(SmallSpec("two", 2), "two-1", 2));
+  EXPECT_EQ(c.StateOf("one-1"), "planning");
+  EXPECT_EQ(c.ReasonOf("two-1"),
+            "needs 2 free workers, 2 connected: a (busy with one-1), b (busy with one-1)");
+  c.ToRunning(kAb, "one-1");
+  c.Tick(event::StopAsked{RequestId(3), "one", true});
+  EXPECT_EQ(c.StateOf("two-1"), "planning");
+  c.ToRunning(kAb, "two-1");
+  EXPECT_EQ(c.StateOf("two-1"), "running");
+}
+
+TEST(Queue, ARunThatFitsOvertakesOneThatWaits) {
+  Coordinator c;
+  c.Join("a");
+  c.Join("b");
+  c.Tick(SubmitOf(SmallSpec("large", 3), "large-1"), SubmitOf(SmallSpec("small", 1), "small-1", 2));
+  EXPECT_EQ(c.StateOf("large-1"), "queued");
+  EXPECT_EQ(c.StateOf("small-1"), "planning");
+}
+
+TEST(Queue, ANameMayRunTwice) {
+  Coordinator c;
+  c.Join("a");
+  c.Join("b");
+  c.Tick(SubmitOf(SmallSpec("tiny", 1), "tiny-1"));
+  c.Tick(SubmitOf(SmallSpec("tiny", 1), "tiny-2", 2));
+  EXPECT_EQ(c.StateOf("tiny-1"), "planning");
+  EXPECT_EQ(c.StateOf("tiny-2"), "planning");
+  EXPECT_EQ(c.state->Run("tiny")->run_id(), "tiny-2");  // the newest of that name
+  EXPECT_EQ(c.state->Runs()[0].run_id(), "tiny-2");
+}
+
+TEST(PlanRequest, IsAnsweredAndForgotten) {
+  Coordinator c;
+  c.Join("a");
+  c.Join("b");
+  c.Tick(PlanOf(SmallSpec("tiny", 2), "plan-1"));
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kMeasure), 1);
+  c.Data("plan-1");
+  c.Times("a", "plan-1", 1);
+  EXPECT_EQ(c.LastReply<command::ReplyPlan>(), nullptr);
+  c.Times("b", "plan-1", 1);
+  const auto* reply = c.LastReply<command::ReplyPlan>();
+  ASSERT_NE(reply, nullptr);
+  ASSERT_TRUE(reply->reply.ok()) << reply->reply.status();
+  EXPECT_EQ(reply->reply->plan().stages_size(), 2);
+  EXPECT_TRUE(c.state->Runs().empty());
+  EXPECT_EQ(c.state->Workers(c.now)[0].run_id(), "");
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAssign), 0);
+}
+
+TEST(PlanRequest, IsRefusedWithoutEnoughWorkers) {
+  Coordinator c;
+  c.Join("a");
+  c.Tick(PlanOf(SmallSpec("tiny", 2), "plan-1"));
+  const auto* reply = c.LastReply<command::ReplyPlan>();
+  ASSERT_NE(reply, nullptr);
+  EXPECT_EQ(Message(reply->reply.status()), "cannot plan: the run needs 2 workers, 1 connected: a");
+}
+
+TEST(PlanRequest, HoldsItsWorkersWhileItMeasures) {
+  Coordinator c;
+  c.Join("a");
+  c.Tick(PlanOf(SmallSpec("tiny", 1), "plan-1"));
+  c.Tick(SubmitOf(SmallSpec("tiny", 1), "tiny-1"));
+  EXPECT_EQ(c.StateOf("tiny-1"), "queued");
+  c.Data("plan-1");
+  c.Times("a", "plan-1", 1);
+  EXPECT_EQ(c.StateOf("tiny-1"), "planning");
+}
+
+TEST(PlanRequest, FailsWithItsWorker) {
+  Coordinator c;
+  c.Join("a");
+  c.Join("b");
+  c.Tick(PlanOf(SmallSpec("tiny", 2), "plan-1"));
+  c.Tick(event::WorkerLeft{c.sessions["b"], "closed"});
+  const auto* reply = c.LastReply<command::ReplyPlan>();
+  ASSERT_NE(reply, nullptr);
+  EXPECT_THAT(std::string(Message(reply->reply.status())), HasSubstr("worker b was lost"));
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAbort), 1);
+}
+
+}  // namespace
+}  // namespace longhaul::coordinator

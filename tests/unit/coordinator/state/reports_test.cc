@@ -1,0 +1,238 @@
+// Steps, validation, checkpoints, links, and what people see of them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/state_harness.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const std::vector<std::string> kAb = {"a", "b"};
+
+class Reports : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    c.Join("a");
+    c.Join("b");
+    RunSpec spec = SmallSpec("tiny", 2);
+    spec.train.steps = 100;
+    c.Tick(SubmitOf(spec, "tiny-1"));
+    c.ToRunning(kAb, "tiny-1");
+    c.Forget();
+  }
+  void Validate(const std::string& worker, uint64_t step, double loss) {
+    v1::WorkerMessage message = c.About("tiny-1");
+    message.mutable_validation()->set_step(step);
+    message.mutable_validation()->set_loss(loss);
+    c.Tick(c.Said(worker, message));
+  }
+  void Link(const std::string& worker, uint32_t boundary, uint32_t peer, const std::string& state) {
+    v1::WorkerMessage message = c.About("tiny-1");
+    message.mutable_link()->set_boundary(boundary);
+    message.mutable_link()->set_peer_stage(peer);
+    message.mutable_link()->set_state(state);
+    message.mutable_link()->set_silence_seconds(3);
+    c.Tick(c.Said(worker, message));
+  }
+  std::vector<uint64_t> Checkpoints() {
+    std::vector<uint64_t> steps;
+    for (const auto& manifest : c.records["tiny-1"].checkpoints) steps.push_back(manifest.step());
+    return steps;
+  }
+  Coordinator c;
+};
+
+TEST_F(Reports, AStepTakesItsNumbersFromTheStagesThatHaveThem) {
+  v1::StepReport a = c.Report(1, 0, 2), b = c.Report(1, 1, 2);
+  a.set_seconds(2.0);
+  b.set_seconds(1.0);
+  a.add_links()->set_link_bytes_sent(100);
+  a.mutable_links(0)->set_payload_bytes_sent(90);
+  b.add_links()->set_link_bytes_sent(10);
+  b.mutable_links(0)->set_payload_bytes_sent(9);
+  c.Step("b", "tiny-1", b);
+  EXPECT_FALSE(c.steps["tiny-1"].contains(1));
+  c.Step("a", "tiny-1", a);
+  const v1::StepRecord step = c.steps["tiny-1"].at(1);
+  EXPECT_EQ(step.seconds(), 2.0);
+  EXPECT_EQ(step.link_bytes(), 110u);
+  EXPECT_EQ(step.payload_bytes(), 99u);
+  EXPECT_NEAR(step.loss(), 4.9, 1e-9);
+  EXPECT_EQ(step.gradient_norm(), 2.0);
+  EXPECT_EQ(step.learning_rate(), 1e-3);
+  EXPECT_EQ(step.epoch(), 1u);
+}
+
+TEST_F(Reports, ALostReportDoesNotStopTheCount) {
+  c.Step("a", "tiny-1", c.Report(1, 0, 2));  // b's report of step 1 is lost
+  c.Steps(kAb, "tiny-1", 2);
+  EXPECT_EQ(c.state->Run("tiny-1")->step(), 2u);
+  c.Step("b", "tiny-1", c.Report(1, 1, 2));  // too late
+  EXPECT_EQ(c.state->Run("tiny-1")->step(), 2u);
+}
+
+TEST_F(Reports, NonsenseIsDropped) {
+  c.Step("a", "tiny-1", c.Report(101, 0, 2));  // behind the last step
+  c.Step("a", "tiny-1", c.Report(0, 0, 2));
+  for (uint64_t step = 1; step <= 90; ++step) c.Step("a", "tiny-1", c.Report(step, 0, 2));
+  EXPECT_EQ(c.state->Run("tiny-1")->step(), 0u);
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+}
+
+TEST_F(Reports, ValidationJoinsItsStepWhicheverComesFirst) {
+  c.Steps(kAb, "tiny-1", 1);
+  Validate("b", 1, 4.5);
+  EXPECT_TRUE(c.steps["tiny-1"].at(1).has_validation());
+  EXPECT_EQ(c.steps["tiny-1"].at(1).validation_loss(), 4.5);
+  Validate("b", 2, 4.25);
+  c.Steps(kAb, "tiny-1", 2);
+  EXPECT_EQ(c.steps["tiny-1"].at(2).validation_loss(), 4.25);
+  EXPECT_EQ(c.state->Run("tiny-1")->validation_loss(), 4.25);
+  EXPECT_EQ(c.state->Run("tiny-1")->validation_step(), 2u);
+  Validate("a", 2, 1.0);  // not the last stage
+  EXPECT_EQ(c.state->Run("tiny-1")->validation_loss(), 4.25);
+}
+
+TEST_F(Reports, ACheckpointIsCommittedWhenAllStagesHaveIt) {
+  v1::WorkerMessage message = c.About("tiny-1");
+  *message.mutable_shard() = ShardOf(2, 0);
+  c.Tick(c.Said("a", message));
+  EXPECT_TRUE(Checkpoints().empty());
+  EXPECT_EQ(c.state->Run("tiny-1")->checkpoint_step(), 0u);
+  *message.mutable_shard() = ShardOf(2, 1);
+  message.mutable_shard()->mutable_files(0)->set_stage(9);  // claims are not believed
+  message.mutable_shard()->mutable_files(0)->set_worker_id("somebody");
+  c.Tick(c.Said("b", message));
+  ASSERT_THAT(Checkpoints(), ElementsAre(2u));
+  const v1::CheckpointManifest manifest = c.records["tiny-1"].checkpoints[0];
+  EXPECT_EQ(manifest.format(), 1u);
+  EXPECT_EQ(manifest.epoch(), 1u);
+  ASSERT_EQ(manifest.files_size(), 2);
+  EXPECT_EQ(manifest.files(1).stage(), 1u);
+  EXPECT_EQ(manifest.files(1).worker_id(), "id-b");
+  EXPECT_EQ(manifest.stages_size(), 2);
+  EXPECT_EQ(c.state->Run("tiny-1")->checkpoint_step(), 2u);
+}
+
+TEST_F(Reports, OldCheckpointsAreDropped) {
+  for (const uint64_t step : {2, 4, 6}) c.Shards(kAb, "tiny-1", step);
+  EXPECT_THAT(Checkpoints(), ElementsAre(4u, 6u));
+  for (const std::string& name : kAb) {
+    ASSERT_EQ(c.Count(name, v1::WorkerCommand::kDropCheckpoint), 1);
+    EXPECT_EQ(c.Last(name, v1::WorkerCommand::kDropCheckpoint)->drop_checkpoint().step(), 2u);
+  }
+  c.Shards(kAb, "tiny-1", 2);  // superseded
+  EXPECT_THAT(Checkpoints(), ElementsAre(4u, 6u));
+}
+
+TEST_F(Reports, ImpossibleFilesAreNotCommitted) {
+  for (const auto& [name, sha] :
+       std::vector<std::pair<std::string, std::string>>{{"../../etc/passwd", std::string(64, 'a')},
+                                                        {"..", std::string(64, 'a')},
+                                                        {"", std::string(64, 'a')},
+                                                        {"stage-1", "short"}}) {
+    for (const std::string& worker : kAb) {
+      v1::WorkerMessage message = c.About("tiny-1");
+      *message.mutable_shard() = ShardOf(2, 0);
+      message.mutable_shard()->mutable_files(0)->set_name(name);
+      message.mutable_shard()->mutable_files(0)->set_sha256(sha);
+      c.Tick(c.Said(worker, message));
+    }
+  }
+  EXPECT_TRUE(Checkpoints().empty());
+  EXPECT_THAT(c.LastEvent("note"), HasSubstr("names no files or impossible ones"));
+}
+
+TEST_F(Reports, LinkEventsAreToldOnce) {
+  Link("a", 0, 1, "suspect");
+  Link("a", 0, 1, "suspect");
+  EXPECT_EQ(
+      c.LastEvent("link"),
+      "the link between worker a (stage 0) and worker b (stage 1) is suspect: silent for 3.0 s");
+  EXPECT_EQ(c.state->Run("tiny-1")->links(0).state(), "suspect");
+  EXPECT_EQ(c.state->Workers(c.now)[0].link_quality(), "suspect");
+  Link("a", 5, 9, "suspect");
+  Link("a", 0, 1, "healthy");
+  EXPECT_THAT(c.LastEvent("link"), HasSubstr("is healthy again"));
+  EXPECT_EQ(c.state->Run("tiny-1")->links(0).state(), "healthy");
+  int told = 0;
+  for (const v1::Event& event : c.events) told += event.kind() == "link";
+  EXPECT_EQ(told, 2);
+}
+
+TEST_F(Reports, StatusHasSharesGoodputAndTimeLeft) {
+  for (uint64_t step = 1; step <= 20; ++step) {
+    v1::StepReport a = c.Report(step, 0, 2), b = c.Report(step, 1, 2);
+    a.set_seconds(step == 15 ? 50.0 : 0.5);  // one slow step does not move the median
+    a.set_forward_seconds(0.1);
+    a.set_backward_seconds(0.2);
+    a.set_wait_gradient_seconds(0.125);
+    v1::LinkUse& use = *a.add_links();
+    use.set_payload_bytes_sent(125'000);
+    use.set_send_busy_seconds(0.25);
+    v1::LinkUse& up = *b.add_links();
+    up.set_up(true);
+    up.set_payload_bytes_sent(62'500);
+    c.Step("a", "tiny-1", a);
+    c.Step("b", "tiny-1", b);
+  }
+  const v1::RunStatus status = *c.state->Run("tiny-1");
+  EXPECT_EQ(status.state(), "running");
+  EXPECT_EQ(status.name(), "tiny");
+  EXPECT_EQ(status.steps(), 100u);
+  EXPECT_EQ(status.step_seconds(), 0.5);
+  EXPECT_DOUBLE_EQ(status.tokens_per_second(), 2 * 64 / 0.5);
+  EXPECT_DOUBLE_EQ(status.seconds_left(), 40.0);
+  EXPECT_EQ(status.schedule(), "link-aware");
+  EXPECT_TRUE(status.has_plan());
+  EXPECT_FALSE(c.state->Runs()[0].has_plan());
+  ASSERT_EQ(status.stages_size(), 2);
+  EXPECT_EQ(status.stages(0).state(), "running");
+  EXPECT_TRUE(status.stages(0).connected());
+  EXPECT_NEAR(status.stages(0).compute_share(), 0.6, 1e-9);
+  EXPECT_NEAR(status.stages(0).wait_gradient_share(), 0.25, 1e-9);
+  EXPECT_EQ(status.stages(0).step(), 20u);
+  EXPECT_EQ(status.stages(0).layers() + status.stages(1).layers(), 4u);
+  ASSERT_EQ(status.links_size(), 2);
+  EXPECT_EQ(status.links(0).direction(), "forward");
+  EXPECT_EQ(status.links(0).from_worker(), "a");
+  EXPECT_DOUBLE_EQ(status.links(0).goodput_bits_per_second(), 2e6);
+  EXPECT_DOUBLE_EQ(status.links(0).busy_share(), 0.5);
+  EXPECT_EQ(status.links(1).direction(), "backward");
+  EXPECT_EQ(status.links(1).from_worker(), "b");
+  EXPECT_DOUBLE_EQ(status.links(1).goodput_bits_per_second(), 1e6);
+}
+
+TEST_F(Reports, SequenceGrowsWithEveryChange) {
+  const uint64_t before = c.state->sequence();
+  c.Step("a", "tiny-1", c.Report(1, 0, 2));
+  EXPECT_GT(c.state->sequence(), before);
+  EXPECT_EQ(c.state->Run("tiny-1")->sequence(), c.state->sequence());
+  const uint64_t after = c.state->sequence();
+  c.Tick();
+  EXPECT_EQ(c.state->sequence(), after);
+}
+
+TEST_F(Reports, LogLinesGoToTheirRun) {
+  v1::WorkerMessage message = c.About("tiny-1");
+  message.mutable_log()->set_text("hello");
+  c.Tick(c.Said("a", message));
+  bool found = false;
+  for (const Write& write : c.last.writes) {
+    const auto* log = std::get_if<write::WorkerLog>(&write);
+    found = found || (log != nullptr && log->worker_name == "a" && log->line.text() == "hello");
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST_F(Reports, EventNumbersHaveNoGaps) {
+  c.Steps(kAb, "tiny-1", 1);
+  c.Shards(kAb, "tiny-1", 1);
+  for (size_t i = 0; i < c.events.size(); ++i) EXPECT_EQ(c.events[i].sequence(), i + 1);
+}
+
+}  // namespace
+}  // namespace longhaul::coordinator

@@ -1,0 +1,174 @@
+// A coordinator that was restarted while runs were under way.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/state_harness.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const std::vector<std::string> kAb = {"a", "b"};
+
+enum class Until { kPlanning, kPreparing, kRunning, kFinishing };
+
+// What the store has when the coordinator dies at that point.
+std::vector<RunRecord> Stored(Until until) {
+  Coordinator c;
+  c.Join("a");
+  c.Join("b");
+  c.Tick(SubmitOf(SmallSpec("tiny", 2), "tiny-1"));
+  if (until == Until::kPlanning) return c.Stored();
+  c.ToPreparing(kAb, "tiny-1");
+  if (until == Until::kPreparing) return c.Stored();
+  c.Ready("a", "tiny-1");
+  c.Ready("b", "tiny-1");
+  c.Steps(kAb, "tiny-1", 1);
+  c.Shards(kAb, "tiny-1", 1);
+  if (until == Until::kRunning) return c.Stored();
+  for (uint64_t step = 2; step <= 4; ++step) c.Steps(kAb, "tiny-1", step);
+  c.Finished("a", "tiny-1", 4);
+  return c.Stored();
+}
+
+v1::Hello Busy(const std::string& name, uint32_t stage, uint64_t epoch = 1) {
+  v1::Hello hello = HelloOf(name);
+  hello.set_run_id("tiny-1");
+  hello.set_epoch(epoch);
+  hello.set_stage(stage);
+  return hello;
+}
+
+TEST(Restart, PlanningBeginsAgain) {
+  Coordinator c(Stored(Until::kPlanning));
+  c.Tick();
+  EXPECT_EQ(c.StateOf("tiny-1"), "queued");
+  c.Join("a");
+  c.Join("b");
+  EXPECT_EQ(c.StateOf("tiny-1"), "planning");
+  c.ToRunning(kAb, "tiny-1");
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+}
+
+TEST(Restart, RunningGoesOnWhenTheWorkersAreBack) {
+  Coordinator c(Stored(Until::kRunning));
+  c.Tick();
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+  ASSERT_TRUE(c.last.wake_at.has_value());
+  c.Advance(absl::Seconds(5));
+  c.Join(Busy("a", 0));
+  c.Join(Busy("b", 1));
+  EXPECT_EQ(c.LastEvent("note"), "all workers of the run are back");
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAssign), 0);
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAbort), 0);
+  // Steps went by while nobody listened.
+  c.Steps(kAb, "tiny-1", 4);
+  EXPECT_EQ(c.state->Run("tiny-1")->step(), 4u);
+  c.Finished("a", "tiny-1", 4);
+  c.Finished("b", "tiny-1", 4);
+  EXPECT_EQ(c.StateOf("tiny-1"), "done");
+}
+
+TEST(Restart, OneWorkerDoesNotComeBack) {
+  Coordinator c(Stored(Until::kRunning));
+  c.Tick();
+  c.Join(Busy("a", 0));
+  for (int i = 0; i < 59; ++i) {
+    c.Advance(absl::Seconds(1));
+    v1::WorkerMessage alive;
+    alive.mutable_heartbeat();
+    c.Tick(c.Said("a", alive));
+    ASSERT_EQ(c.StateOf("tiny-1"), "running");
+  }
+  c.Advance(absl::Seconds(1));
+  c.Tick();
+  EXPECT_EQ(c.StateOf("tiny-1"), "failed");
+  EXPECT_THAT(c.ReasonOf("tiny-1"),
+              AllOf(HasSubstr("worker b (stage 1) did not come back within 60 s of the "
+                              "coordinator's restart"),
+                    HasSubstr("goes on from step 1")));
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAbort), 1);
+}
+
+TEST(Restart, AWorkerThatWasStartedAnewEndsTheRun) {
+  Coordinator c(Stored(Until::kRunning));
+  c.Tick();
+  c.Join(HelloOf("b", "2"));
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("worker b (stage 1) was lost after step 1: it was "
+                                              "started anew"));
+}
+
+TEST(Restart, PreparingRepeatsTheAssignment) {
+  Coordinator c(Stored(Until::kPreparing));
+  c.Tick();
+  c.Join(Busy("a", 0));  // it has it; whether it is ready was lost
+  c.Join("b");           // it never got it
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAssign), 1);
+  EXPECT_EQ(c.Count("b", v1::WorkerCommand::kAssign), 1);
+  c.Ready("a", "tiny-1");
+  c.Ready("b", "tiny-1");
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+}
+
+TEST(Restart, FinishingCountsFreeWorkersAsFinished) {
+  Coordinator c(Stored(Until::kFinishing));
+  c.Tick();
+  EXPECT_EQ(c.StateOf("tiny-1"), "finishing");
+  c.Join("a");
+  EXPECT_EQ(c.StateOf("tiny-1"), "finishing");
+  c.Join(Busy("b", 1));
+  c.Finished("b", "tiny-1", 4);
+  EXPECT_EQ(c.StateOf("tiny-1"), "done");
+}
+
+TEST(Restart, OtherRunsDoNotTakeTheWorkersThatComeBack) {
+  std::vector<RunRecord> stored = Stored(Until::kRunning);
+  Coordinator c(stored);
+  c.Tick(SubmitOf(SmallSpec("other", 1), "other-1"));
+  c.Join(Busy("a", 0));
+  EXPECT_EQ(c.StateOf("other-1"), "queued");
+  c.Join("z");
+  EXPECT_EQ(c.StateOf("other-1"), "planning");
+  EXPECT_EQ(c.state->Run("other-1")->stages(0).worker_name(), "z");
+}
+
+TEST(Restart, AWorkerOnAnotherEpochIsFreed) {
+  Coordinator c(Stored(Until::kPreparing));
+  c.Tick();
+  c.Join(Busy("a", 0, 7));
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAbort), 1);
+  EXPECT_EQ(c.Last("a", v1::WorkerCommand::kAbort)->epoch(), 7u);
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAssign), 1);
+}
+
+TEST(Restart, ARecordWithoutAPlanFails) {
+  std::vector<RunRecord> stored = Stored(Until::kRunning);
+  stored[0].plan.reset();
+  Coordinator c(stored);
+  c.Tick();
+  EXPECT_EQ(c.StateOf("tiny-1"), "failed");
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("no usable plan"));
+}
+
+TEST(Restart, TheReservedStateFails) {
+  std::vector<RunRecord> stored = Stored(Until::kRunning);
+  stored[0].state = RunState::kRecovering;
+  Coordinator c(stored);
+  c.Tick();
+  EXPECT_EQ(c.StateOf("tiny-1"), "failed");
+}
+
+TEST(Restart, EndedRunsStayAsTheyAre) {
+  std::vector<RunRecord> stored = Stored(Until::kRunning);
+  stored[0].state = RunState::kStopped;
+  stored[0].ended_unix_ms = 5;
+  Coordinator c(stored);
+  c.Tick();
+  EXPECT_EQ(c.StateOf("tiny-1"), "stopped");
+  EXPECT_TRUE(c.last.writes.empty());
+}
+
+}  // namespace
+}  // namespace longhaul::coordinator

@@ -1,0 +1,210 @@
+#include "coordinator/state/resume.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/state_harness.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const std::vector<std::string> kAb = {"a", "b"};
+
+class Resume : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    c.Join("a");
+    c.Join("b");
+    c.Tick(SubmitOf(SmallSpec("tiny", 2), "tiny-1"));
+    c.ToRunning(kAb, "tiny-1");
+    for (uint64_t step = 1; step <= 3; ++step) c.Steps(kAb, "tiny-1", step);
+  }
+  void FailAtStep3(bool with_checkpoint) {
+    if (with_checkpoint) c.Shards(kAb, "tiny-1", 2);
+    c.Error("a", "tiny-1", "boom");
+    c.Forget();
+  }
+  Status Submit(const RunSpec& spec) {
+    c.Tick(SubmitOf(spec, "unused", 7, true));
+    return c.LastReply<command::ReplySubmit>()->reply.status();
+  }
+  Coordinator c;
+};
+
+TEST_F(Resume, SameIdNextEpochFromTheNewestCheckpoint) {
+  FailAtStep3(true);
+  RunSpec spec = SmallSpec("tiny", 2);
+  spec.train.steps = 9;
+  spec.checkpoint.every = 5;
+  spec.links.codecs.forward = "bf16";
+  ASSERT_TRUE(Submit(spec).ok());
+  const v1::SubmitReply reply = *c.LastReply<command::ReplySubmit>()->reply;
+  EXPECT_EQ(reply.run_id(), "tiny-1");
+  EXPECT_EQ(reply.resume_step(), 2u);
+  EXPECT_EQ(reply.notes(0), "goes on from the checkpoint of step 2");
+  EXPECT_EQ(c.StateOf("tiny-1"), "planning");
+  EXPECT_EQ(c.state->Run("tiny-1")->epoch(), 2u);
+  EXPECT_EQ(c.state->Run("tiny-1")->step(), 2u);
+  c.ToPreparing(kAb, "tiny-1");
+  const v1::Assign assign = c.Last("b", v1::WorkerCommand::kAssign)->assign();
+  EXPECT_EQ(assign.plan().start_step(), 2u);
+  EXPECT_EQ(assign.plan().epoch(), 2u);
+  ASSERT_EQ(assign.resume_files_size(), 2);
+  EXPECT_EQ(assign.resume_files(1).worker_id(), "id-b");
+  c.Ready("a", "tiny-1", 2);
+  c.Ready("b", "tiny-1", 2);
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+  c.Steps(kAb, "tiny-1", 3);
+  EXPECT_EQ(c.state->Run("tiny-1")->step(), 3u);
+  EXPECT_EQ(c.steps["tiny-1"][3].epoch(), 2u);
+}
+
+TEST_F(Resume, FromScratchWithoutACheckpoint) {
+  FailAtStep3(false);
+  ASSERT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
+  EXPECT_EQ(c.LastReply<command::ReplySubmit>()->reply->notes(0),
+            "no checkpoint was committed: starts from scratch");
+  c.ToRunning(kAb, "tiny-1");
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+  EXPECT_EQ(c.state->Run("tiny-1")->epoch(), 2u);
+}
+
+TEST_F(Resume, KeepsTheSplitAndWaitsForItsWorkers) {
+  FailAtStep3(true);
+  c.Tick(event::WorkerLeft{c.sessions["b"], "closed"});
+  c.Join("aa");  // would be next in order, but has no shard
+  ASSERT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
+  EXPECT_EQ(c.StateOf("tiny-1"), "queued");
+  EXPECT_EQ(
+      c.ReasonOf("tiny-1"),
+      "waits for worker b, which is not connected: it holds stage 1 of the checkpoint of step "
+      "2");
+  c.Join(HelloOf("b", "2"));  // a new process has the old one's files
+  EXPECT_EQ(c.StateOf("tiny-1"), "planning");
+  c.ToRunning(kAb, "tiny-1", 2);
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+  EXPECT_EQ(c.records["tiny-1"].plan->stages(1).incarnation(), "b-2");
+}
+
+TEST_F(Resume, WaitsForBusyWorkers) {
+  FailAtStep3(true);
+  c.Tick(SubmitOf(SmallSpec("other", 1), "other-1", 3));
+  ASSERT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("waits for worker a, which is busy with other-1"));
+}
+
+TEST_F(Resume, RefusesAnActiveRun) {
+  const Status status = Submit(SmallSpec("tiny", 2));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(Message(status)), HasSubstr("run tiny-1 is running already"));
+}
+
+TEST_F(Resume, RefusesAnUnknownName) {
+  EXPECT_EQ(Submit(SmallSpec("nobody", 2)).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(Resume, ADoneRunIsNotUnfinished) {
+  c.Steps(kAb, "tiny-1", 4);
+  c.Finished("a", "tiny-1", 4);
+  c.Finished("b", "tiny-1", 4);
+  EXPECT_EQ(Submit(SmallSpec("tiny", 2)).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(Resume, RefusesAFileThatEndsBeforeTheCheckpoint) {
+  FailAtStep3(true);
+  RunSpec spec = SmallSpec("tiny", 2);
+  spec.train.steps = 2;
+  EXPECT_THAT(std::string(Message(Submit(spec))), HasSubstr("raise train.steps"));
+}
+
+TEST_F(Resume, OtherDataIsFoundByItsHash) {
+  FailAtStep3(true);
+  ASSERT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
+  v1::DataSet data = SmallData();
+  data.set_token_file_sha256(std::string(64, 'e'));
+  c.Tick(event::DataPrepared{RunId("tiny-1"), data});
+  EXPECT_EQ(c.StateOf("tiny-1"), "failed");
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("a resumed run needs the same data"));
+}
+
+TEST_F(Resume, MessagesOfTheOldEpochAreDropped) {
+  FailAtStep3(true);
+  ASSERT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
+  c.ToRunning(kAb, "tiny-1", 2);
+  v1::WorkerMessage message = c.About("tiny-1", 1);
+  message.mutable_error()->set_message("from the past");
+  c.Tick(c.Said("a", message));
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+  EXPECT_THAT(c.LastEvent("note"), HasSubstr("dropped a message of epoch 1 from worker a"));
+}
+
+TEST(CheckResumable, NamesEveryKeyThatDiffers) {
+  RunRecord record;
+  record.id = RunId("tiny-1");
+  record.spec = SmallSpec("tiny", 2);
+  const auto refused = [&](const std::function<void(RunSpec&)>& change) {
+    RunSpec spec = record.spec;
+    change(spec);
+    return std::string(Message(CheckResumable(record, spec, {})));
+  };
+  EXPECT_EQ(refused([](RunSpec&) {}), "");
+  EXPECT_EQ(refused([](RunSpec& s) {
+              s.train.steps = 99;
+              s.checkpoint.keep = 9;
+              s.validation.every = 1;
+              s.links.codecs = {"bf16", "bf16"};
+              s.pipeline.stages = 1;  // no checkpoint yet
+            }),
+            "");
+  EXPECT_THAT(refused([](RunSpec& s) { s.model.hidden = 128; }),
+              HasSubstr("model.hidden is 64 in the run and 128 in this file"));
+  EXPECT_THAT(refused([](RunSpec& s) { s.model.layers = 8; }), HasSubstr("model.layers"));
+  EXPECT_THAT(refused([](RunSpec& s) { s.data.seed = 8; }), HasSubstr("data.seed"));
+  EXPECT_THAT(refused([](RunSpec& s) { s.validation.share = 0.5; }), HasSubstr("validation.share"));
+  EXPECT_THAT(refused([](RunSpec& s) { s.train.dtype = ComputeDtype::kBf16; }),
+              HasSubstr("train.dtype is fp32 in the run and bf16"));
+  EXPECT_THAT(refused([](RunSpec& s) {
+                s.train.seed = 8;
+                s.train.microbatches = 9;
+                s.pipeline.threads_per_stage = 3;
+              }),
+              AllOf(HasSubstr("train.seed"), HasSubstr("train.microbatches"),
+                    HasSubstr("pipeline.threads_per_stage")));
+}
+
+TEST(CheckResumable, ComparesDataFilesByContents) {
+  RunRecord record;
+  record.spec = SmallSpec("tiny", 2);
+  v1::DataFile file;
+  file.set_name("corpus.txt");
+  file.set_sha256("1");
+  record.data_files = {file};
+  v1::DataFile moved = file;
+  moved.set_name("elsewhere/corpus.txt");
+  EXPECT_TRUE(CheckResumable(record, record.spec, {moved}).ok());
+  moved.set_sha256("2");
+  EXPECT_THAT(std::string(Message(CheckResumable(record, record.spec, {moved}))),
+              HasSubstr("'elsewhere/corpus.txt' differ"));
+  EXPECT_THAT(std::string(Message(CheckResumable(record, record.spec, {file, file}))),
+              HasSubstr("matches 1 files in the run and 2 now"));
+}
+
+TEST(CheckResumable, TheSplitStaysWithTheCheckpoint) {
+  RunRecord record;
+  record.spec = SmallSpec("tiny", 2);
+  record.checkpoints.emplace_back();
+  record.checkpoints.back().add_stages();
+  record.checkpoints.back().add_stages();
+  RunSpec spec = record.spec;
+  spec.pipeline.stages = std::nullopt;
+  EXPECT_TRUE(CheckResumable(record, spec, {}).ok());
+  spec.pipeline.stages = 3;
+  EXPECT_THAT(std::string(Message(CheckResumable(record, spec, {}))),
+              HasSubstr("pipeline.stages is 2 in the run and 3"));
+}
+
+}  // namespace
+}  // namespace longhaul::coordinator

@@ -1,0 +1,232 @@
+// Workers come, go, come back, and are never trusted.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/state_harness.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const std::vector<std::string> kAb = {"a", "b"};
+
+// Says to the coordinator what `name` is doing.
+v1::Hello Busy(const std::string& name, const std::string& run, uint64_t epoch, uint32_t stage) {
+  v1::Hello hello = HelloOf(name);
+  hello.set_run_id(run);
+  hello.set_epoch(epoch);
+  hello.set_stage(stage);
+  return hello;
+}
+
+bool Closed(const Coordinator& c, SessionId session) {
+  for (const Command& command : c.commands) {
+    const auto* close = std::get_if<command::CloseSession>(&command);
+    if (close != nullptr && close->session == session) return true;
+  }
+  return false;
+}
+
+class Sessions : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    c.Join("a");
+    c.Join("b");
+    c.Tick(SubmitOf(SmallSpec("tiny", 2), "tiny-1"));
+  }
+  Coordinator c;
+};
+
+TEST_F(Sessions, WelcomeNamesVersionAndHeartbeat) {
+  const v1::WorkerCommand* command = c.Last("a", v1::WorkerCommand::kWelcome);
+  ASSERT_NE(command, nullptr);
+  EXPECT_EQ(command->welcome().protocol(), 1u);
+  EXPECT_EQ(command->welcome().coordinator_version(), "1.2.3");
+  EXPECT_EQ(command->welcome().heartbeat_seconds(), 1.0);
+}
+
+TEST_F(Sessions, NoCommonProtocolIsRefusedWithBothRanges) {
+  v1::Hello hello = HelloOf("z");
+  hello.set_protocol_min(2);
+  hello.set_protocol_max(5);
+  const SessionId session = c.Join(hello);
+  const v1::WorkerCommand* reject = c.Last("z", v1::WorkerCommand::kReject);
+  ASSERT_NE(reject, nullptr);
+  EXPECT_TRUE(reject->reject().fatal());
+  EXPECT_THAT(reject->reject().reason(),
+              AllOf(HasSubstr("speaks protocol versions 1 to 1"), HasSubstr("speaks 2 to 5")));
+  EXPECT_TRUE(Closed(c, session));
+  EXPECT_EQ(c.state->Workers(c.now).size(), 2u);
+}
+
+TEST_F(Sessions, AnUnusableHelloIsRefused) {
+  for (v1::Hello hello : {HelloOf("z"), HelloOf("z"), HelloOf("z"), HelloOf("z")}) {
+    static int which = 0;
+    switch (which++) {
+      case 0:
+        hello.clear_worker_id();
+        break;
+      case 1:
+        hello.clear_incarnation();
+        break;
+      case 2:
+        hello.set_name("two words");
+        break;
+      default:
+        hello.set_name(std::string(10'000, 'x'));
+    }
+    const SessionId session = c.Join(hello);
+    EXPECT_TRUE(Closed(c, session));
+  }
+  EXPECT_EQ(c.state->Workers(c.now).size(), 2u);
+}
+
+TEST_F(Sessions, SilenceIsLoss) {
+  c.ToRunning(kAb, "tiny-1");
+  const SessionId lost = c.sessions["b"];
+  for (int i = 0; i < 9; ++i) {
+    c.Advance(absl::Seconds(1));
+    v1::WorkerMessage alive;
+    alive.mutable_heartbeat()->set_memory_used_bytes(77);
+    c.Tick(c.Said("a", alive));
+  }
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+  ASSERT_TRUE(c.last.wake_at.has_value());
+  c.now = *c.last.wake_at;
+  c.Tick();
+  EXPECT_EQ(c.StateOf("tiny-1"), "failed");
+  EXPECT_THAT(c.ReasonOf("tiny-1"),
+              HasSubstr("worker b (stage 1) was lost: no sign of life for 10 s"));
+  EXPECT_TRUE(Closed(c, lost));
+  EXPECT_FALSE(c.state->Workers(c.now)[1].connected());
+  EXPECT_EQ(c.state->Workers(c.now)[0].memory_used_bytes(), 77u);
+}
+
+TEST_F(Sessions, ANewIncarnationLosesTheRun) {
+  c.ToRunning(kAb, "tiny-1");
+  const SessionId old = c.sessions["b"];
+  c.Join(HelloOf("b", "2"));
+  EXPECT_EQ(c.StateOf("tiny-1"), "failed");
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("worker b (stage 1) was lost: it was started anew"));
+  EXPECT_TRUE(Closed(c, old));
+  c.Tick(event::WorkerLeft{old, "closed"});  // the shell tells of the old stream's end
+  EXPECT_TRUE(c.state->Workers(c.now)[1].connected());
+}
+
+TEST_F(Sessions, ANewSessionOfTheSameIncarnationGoesOnRunning) {
+  c.ToRunning(kAb, "tiny-1");
+  const SessionId old = c.sessions["b"];
+  c.Forget();
+  c.Join(Busy("b", "tiny-1", 1, 1));
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+  EXPECT_TRUE(Closed(c, old));
+  EXPECT_EQ(c.Count("b", v1::WorkerCommand::kAssign), 0);
+  EXPECT_EQ(c.Count("b", v1::WorkerCommand::kStart), 1);  // it may not have had it
+  EXPECT_EQ(c.Count("b", v1::WorkerCommand::kAbort), 0);
+  c.Steps(kAb, "tiny-1", 1);
+  c.Forget();
+  c.Join(Busy("b", "tiny-1", 1, 1));
+  EXPECT_EQ(c.Count("b", v1::WorkerCommand::kStart), 0);  // it has been running
+  // What the replaced session still says does not count.
+  v1::WorkerMessage message = c.About("tiny-1");
+  message.mutable_error()->set_message("late");
+  c.Tick(event::WorkerSaid{old, message});
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+}
+
+TEST_F(Sessions, CommandsThatMayBeLostAreRepeated) {
+  c.Forget();
+  c.Join("a");  // while it should be measuring
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kMeasure), 1);
+  c.ToPreparing(kAb, "tiny-1");
+  c.Forget();
+  c.Join("a");
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAssign), 1);
+  c.Ready("a", "tiny-1");
+  c.Forget();
+  c.Join(Busy("a", "tiny-1", 1, 0));
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAssign), 0);
+  c.Ready("b", "tiny-1");
+  c.Tick(event::StopAsked{RequestId(9), "tiny-1", false});
+  c.Forget();
+  c.Join(Busy("a", "tiny-1", 1, 0));
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kStop), 1);
+}
+
+TEST_F(Sessions, AWorkerWithoutItsStageFailsTheRun) {
+  c.ToRunning(kAb, "tiny-1");
+  c.Steps(kAb, "tiny-1", 1);
+  c.Join("b");  // same incarnation, but free
+  EXPECT_EQ(c.StateOf("tiny-1"), "failed");
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("worker b (stage 1) came back without its stage"));
+}
+
+TEST_F(Sessions, AWorkerThatIsFreeAfterTheLastStepHasFinished) {
+  c.ToRunning(kAb, "tiny-1");
+  for (uint64_t step = 1; step <= 4; ++step) c.Steps(kAb, "tiny-1", step);
+  c.Join("b");  // its StageFinished was lost with the session
+  EXPECT_EQ(c.StateOf("tiny-1"), "finishing");
+  c.Finished("a", "tiny-1", 4);
+  EXPECT_EQ(c.StateOf("tiny-1"), "done");
+}
+
+TEST_F(Sessions, AWorkerOnAForgottenRunIsFreed) {
+  c.Join(Busy("z", "gone-1", 3, 0));
+  const v1::WorkerCommand* abort = c.Last("z", v1::WorkerCommand::kAbort);
+  ASSERT_NE(abort, nullptr);
+  EXPECT_EQ(abort->run_id(), "gone-1");
+  EXPECT_EQ(abort->epoch(), 3u);
+}
+
+TEST_F(Sessions, OlderEpochsAreDroppedAndCountedOnce) {
+  c.ToRunning(kAb, "tiny-1");
+  for (int i = 0; i < 3; ++i) {
+    v1::WorkerMessage message = c.About("tiny-1", 0);
+    message.mutable_error()->set_message("late");
+    c.Tick(c.Said("a", message));
+  }
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+  int notes = 0;
+  for (const v1::Event& event : c.events) {
+    notes += event.text().find("dropped a message of epoch 0 from worker a") == 0;
+  }
+  EXPECT_EQ(notes, 1);
+  c.Tick(event::StopAsked{RequestId(9), "tiny-1", true});
+  EXPECT_EQ(c.LastEvent("note"), "3 messages that did not belong to its epoch were dropped");
+}
+
+TEST_F(Sessions, AWorkerSpeaksForItsOwnStageOnly) {
+  c.ToRunning(kAb, "tiny-1");
+  c.Join("z");
+  for (const char* liar : {"z", "a"}) {
+    v1::WorkerMessage message = c.About("tiny-1");
+    *message.mutable_step() = c.Report(1, 1, 2);
+    c.Tick(c.Said(liar, message));
+  }
+  c.Step("a", "tiny-1", c.Report(1, 0, 2));
+  EXPECT_EQ(c.state->Run("tiny-1")->step(), 0u);
+  c.Step("b", "tiny-1", c.Report(1, 1, 2));
+  EXPECT_EQ(c.state->Run("tiny-1")->step(), 1u);
+}
+
+TEST_F(Sessions, SameNamesAreToldApart) {
+  v1::Hello twin = HelloOf("a");
+  twin.set_worker_id("0123456789");
+  c.Join(twin);
+  c.Tick(event::WorkerLeft{c.sessions["a"], "closed"});
+  EXPECT_EQ(c.LastEvent("worker"), "worker a (01234567) left: closed");
+  EXPECT_EQ(c.state->Workers(c.now).size(), 3u);
+}
+
+TEST_F(Sessions, GoneWorkersAreForgottenAtSomePoint) {
+  for (int i = 0; i < 400; ++i) {
+    c.Join(fmt::format("guest{}", i));
+    c.Tick(event::WorkerLeft{c.sessions[fmt::format("guest{}", i)], "closed"});
+  }
+  EXPECT_LE(c.state->Workers(c.now).size(), 260u);
+}
+
+}  // namespace
+}  // namespace longhaul::coordinator

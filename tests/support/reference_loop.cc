@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/token_file.h"
@@ -56,19 +57,22 @@ class Reference {
     run->squared_gradient_norms.push_back(squared_norm);
   }
 
-  // Windows 0..n-1, `microbatch_size` at a time; the last batch is filled up from the front.
-  double Validate() const {
+  // Over whole microbatches of windows that are spread evenly over the validation text; nullopt
+  // where that has no window.
+  std::optional<double> Validate() const {
     const at::NoGradGuard no_grad;
-    const uint64_t windows = std::min<uint64_t>(spec_.validation.samples,
-                                                tokens_.ValidationWindows(spec_.model.context));
     const uint64_t rows = spec_.train.microbatch_size;
-    const uint64_t batches = (windows + rows - 1) / rows;
+    const uint64_t windows = tokens_.ValidationWindows(spec_.model.context);
+    if (windows == 0) return std::nullopt;
+    const uint64_t batches =
+        std::max<uint64_t>(1, std::min<uint64_t>(spec_.validation.samples, windows) / rows);
     double sum = 0;
     for (uint64_t batch = 0; batch < batches; ++batch) {
-      sum += Loss(ReadBatch([&](uint64_t row, auto inputs, auto targets) {
-               tokens_.ReadValidationWindow((batch * rows + row) % windows, spec_.model.context,
-                                            inputs, targets);
-             })).item<float>();
+      const Batch tokens = ReadBatch([&](uint64_t row, auto inputs, auto targets) {
+        tokens_.ReadValidationWindow((batch * rows + row) * windows / (batches * rows),
+                                     spec_.model.context, inputs, targets);
+      });
+      sum += Loss(tokens).item<float>();
     }
     return sum / static_cast<double>(batches);
   }
@@ -157,24 +161,23 @@ class Reference {
 StatusOr<ReferenceRun> RunReference(const RunSpec& spec, const std::string& token_file,
                                     uint64_t steps) {
   LH_ASSIGN_OR_RETURN(const TokenFile tokens, TokenFile::Open(token_file, /*verify=*/true));
-  const uint32_t context = spec.model.context;
-  if (tokens.TrainingWindows(context) == 0 ||
-      (spec.validation.every != 0 && tokens.ValidationWindows(context) == 0)) {
+  if (tokens.TrainingWindows(spec.model.context) == 0) {
     return absl::InvalidArgumentError("the token file is too short for the model's context");
   }
-  return worker::CallTorch("reference loop", spec.pipeline.threads_per_stage,
-                           [&]() -> StatusOr<ReferenceRun> {
-                             Reference reference(spec, tokens);
-                             ReferenceRun run;
-                             for (uint64_t step = 1; step <= steps; ++step) {
-                               reference.TrainStep(step, &run);
-                               const uint32_t every = spec.validation.every;
-                               if (every != 0 && step % every == 0) {
-                                 run.validations.push_back({step, reference.Validate()});
-                               }
-                             }
-                             return run;
-                           });
+  const auto run_all = [&]() -> StatusOr<ReferenceRun> {
+    Reference reference(spec, tokens);
+    ReferenceRun run;
+    for (uint64_t step = 1; step <= steps; ++step) {
+      reference.TrainStep(step, &run);
+      const uint32_t every = spec.validation.every;
+      if (every == 0 || (step % every != 0 && step != spec.train.steps)) continue;
+      if (const std::optional<double> loss = reference.Validate()) {
+        run.validations.push_back({step, *loss});
+      }
+    }
+    return run;
+  };
+  return worker::CallTorch("reference loop", spec.pipeline.threads_per_stage, run_all);
 }
 
 StatusOr<std::vector<double>> ReferenceLosses(const RunSpec& spec, const std::string& token_file,

@@ -24,7 +24,7 @@ struct ReferenceRun {
   // One a step: the mean of the microbatches' losses, summed in double in their order.
   std::vector<double> losses;
   std::vector<double> squared_gradient_norms;
-  // After every `validation.every` steps, if not 0.
+  // After every `validation.every` steps, if not 0, and after the run's last.
   std::vector<ReferenceValidation> validations;
 };
 

@@ -105,14 +105,14 @@ class Chain {
 
   double Validate() {
     const uint32_t context = spec_.model.context, rows = spec_.train.microbatch_size;
-    const uint64_t windows =
-        std::min<uint64_t>(spec_.validation.samples, tokens_.ValidationWindows(context));
-    const uint64_t batches = (windows + rows - 1) / rows;
+    const uint64_t windows = tokens_.ValidationWindows(context);
+    const uint64_t batches = std::min<uint64_t>(spec_.validation.samples, windows) / rows;
+    const uint64_t samples = batches * rows;
     double sum = 0;
     for (uint64_t batch = 0; batch < batches; ++batch) {
       for (uint32_t row = 0; row < rows; ++row) {
-        tokens_.ReadValidationWindow((batch * rows + row) % windows, context, Row(inputs_, row),
-                                     Row(targets_, row));
+        tokens_.ReadValidationWindow((batch * rows + row) * windows / samples, context,
+                                     Row(inputs_, row), Row(targets_, row));
       }
       Stage::Input input{inputs_, {}, targets_};
       std::optional<BoundaryTensor> boundary;

@@ -1,0 +1,30 @@
+// Little-endian integers at any address. Pure functions.
+#ifndef LONGHAUL_PROTO_WIRE_LITTLE_ENDIAN_H_
+#define LONGHAUL_PROTO_WIRE_LITTLE_ENDIAN_H_
+
+#include <concepts>
+#include <cstddef>
+#include <span>
+
+namespace longhaul::wire {
+
+// `at` must be inside `bytes` with sizeof(T) to go: the layouts are constants of this program.
+template <std::unsigned_integral T>
+T GetLe(std::span<const std::byte> bytes, size_t at) {
+  T value = 0;
+  for (size_t i = 0; i < sizeof(T); ++i) {
+    value = static_cast<T>(value | static_cast<T>(static_cast<T>(bytes[at + i]) << (8 * i)));
+  }
+  return value;
+}
+
+template <std::unsigned_integral T>
+void PutLe(std::span<std::byte> bytes, size_t at, T value) {
+  for (size_t i = 0; i < sizeof(T); ++i) {
+    bytes[at + i] = static_cast<std::byte>(static_cast<unsigned char>(value >> (8 * i)));
+  }
+}
+
+}  // namespace longhaul::wire
+
+#endif  // LONGHAUL_PROTO_WIRE_LITTLE_ENDIAN_H_

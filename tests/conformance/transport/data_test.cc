@@ -1,0 +1,231 @@
+// What goes over an open link.
+#include <gmock/gmock.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "proto/wire/link_header.h"
+#include "tests/conformance/transport/link_test.h"
+
+namespace longhaul::transport {
+namespace {
+
+using testing::HasSubstr;
+
+TEST_P(LinkTest, FrameOfTwoPiecesArrivesWhole) {
+  Open();
+  SendLedger sends;
+  const std::string header = Pattern(1, 96);
+  const std::string body = Pattern(2, 5000);
+  const std::string empty;
+  dialler_link_->Send(Lane::kBulk, FrameOf(header, body), sends.Expect());
+  dialler_link_->Send(Lane::kBulk, FrameOf(header, empty), sends.Expect());
+  dialler_link_->Send(Lane::kBulk, FrameOf(empty, body), sends.Expect());
+  dialler_link_->Send(Lane::kBulk, FrameOf(empty, empty), sends.Expect());
+  ASSERT_TRUE(at_listener_->WaitForFrames(4));
+  const auto frames = at_listener_->frames();
+  EXPECT_EQ(frames[0].payload, header + body);
+  EXPECT_EQ(frames[1].payload, header);
+  EXPECT_EQ(frames[2].payload, body);
+  EXPECT_EQ(frames[3].payload, "");
+  ASSERT_TRUE(sends.WaitForAll(4));
+  EXPECT_EQ(sends.ok(), 4u);
+}
+
+TEST_P(LinkTest, TenThousandFramesEachWayInOrder) {
+  constexpr size_t kFrames = 10'000;
+  // All sizes from nothing to the largest frame, in an order that mixes small and large.
+  const auto size_of = [](size_t i) { return i * 7919 * 13 % (kMaxFramePayloadBytes + 1); };
+  const std::string source = Pattern(5, 2 * kMaxFramePayloadBytes);
+  const auto payload_of = [&](size_t i, size_t direction) {
+    return std::string_view(source).substr((i * 31 + direction * 977) % kMaxFramePayloadBytes,
+                                           size_of(i));
+  };
+  std::atomic<size_t> wrong{0};
+  std::array<size_t, 2> next{0, 0};  // each touched by one loop only
+  const auto check = [&](size_t direction) {
+    return [&, direction](Lane, std::span<const std::byte> payload) {
+      const std::string_view expected = payload_of(next[direction]++, direction);
+      if (std::string_view(reinterpret_cast<const char*>(payload.data()), payload.size()) !=
+          expected) {
+        ++wrong;
+      }
+    };
+  };
+  at_listener_->on_frame = check(0);
+  at_dialler_->on_frame = check(1);
+  at_listener_->keep_payloads = at_dialler_->keep_payloads = false;
+  Open();
+  SendLedger sends;
+  for (size_t i = 0; i < kFrames; ++i) {
+    const auto view = [&](size_t direction) {
+      const auto bytes = std::as_bytes(std::span(payload_of(i, direction)));
+      const size_t cut = std::min<size_t>(bytes.size(), i % 97);
+      return FrameView{.header = bytes.first(cut), .body = bytes.subspan(cut)};
+    };
+    dialler_link_->Send(Lane::kBulk, view(0), sends.Expect());
+    listener_link_->Send(Lane::kBulk, view(1), sends.Expect());
+  }
+  EXPECT_TRUE(at_listener_->WaitForFrames(kFrames));
+  EXPECT_TRUE(at_dialler_->WaitForFrames(kFrames));
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_TRUE(sends.WaitForAll(2 * kFrames));
+  EXPECT_EQ(sends.ok(), 2 * kFrames);
+}
+
+TEST_P(LinkTest, OversizeFrameIsRefusedAndTheLinkLives) {
+  Open();
+  SendLedger sends;
+  const std::string large(kMaxFramePayloadBytes + 1, 'x');
+  const std::string most(kMaxFramePayloadBytes, 'y');
+  dialler_link_->Send(Lane::kBulk, BodyOf(large), sends.Expect());
+  dialler_link_->Send(Lane::kBulk, BodyOf(most), sends.Expect());
+  ASSERT_TRUE(at_listener_->WaitForFrames(1));
+  EXPECT_EQ(at_listener_->frames()[0].payload, most);
+  ASSERT_TRUE(sends.WaitForAll(2));
+  ASSERT_EQ(sends.failed(), 1u);
+  EXPECT_EQ(sends.failures()[0].code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(Message(sends.failures()[0])), HasSubstr("65536"));
+}
+
+// The listener's loop stands still in its first frame; nothing more than its credits may be under
+// way to it.
+TEST_P(LinkTest, CreditsBoundWhatIsUnderWay) {
+  absl::Notification entered;
+  absl::Notification go_on;
+  std::atomic<bool> first{true};
+  at_listener_->on_frame = [&](Lane, std::span<const std::byte>) {
+    if (first.exchange(false)) {
+      entered.Notify();
+      EXPECT_TRUE(go_on.WaitForNotificationWithTimeout(kPatience));
+    }
+  };
+  LinkOptions options;
+  options.credits = 5;
+  Open(options);
+  constexpr size_t kFrames = 50;
+  SendLedger sends;
+  const std::string body = Pattern(3, 3000);
+  for (size_t i = 0; i < kFrames; ++i) {
+    dialler_link_->Send(Lane::kBulk, BodyOf(body), sends.Expect());
+  }
+  ASSERT_TRUE(entered.WaitForNotificationWithTimeout(kPatience));
+  ASSERT_TRUE(sends.WaitForAll(options.credits));
+  // A round trip of the dialler's own loop shows that it has sent all that it will.
+  EXPECT_EQ(dialler_link_->stats().frames_sent, options.credits);
+  EXPECT_EQ(dialler_link_->stats().frames_waiting, kFrames - options.credits);
+  go_on.Notify();
+  EXPECT_TRUE(at_listener_->WaitForFrames(kFrames));
+  EXPECT_TRUE(sends.WaitForAll(kFrames));
+  EXPECT_GT(dialler_link_->stats().credit_wait, absl::ZeroDuration());
+}
+
+// Bulk frames wait for credits that do not come; a control frame goes by them all.
+TEST_P(LinkTest, ControlOvertakesABlockedBulkLane) {
+  absl::Mutex mutex;
+  std::vector<Lane> order;
+  absl::Notification entered;
+  absl::Notification go_on;
+  std::atomic<bool> first{true};
+  at_listener_->on_frame = [&](Lane lane, std::span<const std::byte>) {
+    if (first.exchange(false)) {
+      entered.Notify();
+      EXPECT_TRUE(go_on.WaitForNotificationWithTimeout(kPatience));
+    }
+    absl::MutexLock lock(&mutex);
+    order.push_back(lane);
+  };
+  LinkOptions options;
+  options.credits = 4;
+  Open(options);
+  constexpr size_t kBulk = 100;
+  SendLedger bulk;
+  SendLedger control;
+  const std::string body = Pattern(3, 60'000);
+  const std::string ping = "ping";
+  for (size_t i = 0; i < kBulk; ++i) {
+    dialler_link_->Send(Lane::kBulk, BodyOf(body), bulk.Expect());
+  }
+  ASSERT_TRUE(entered.WaitForNotificationWithTimeout(kPatience));
+  dialler_link_->Send(Lane::kControl, BodyOf(ping), control.Expect());
+  // Handed to the network although the bulk lane has no credit.
+  ASSERT_TRUE(control.WaitForAll(1));
+  EXPECT_EQ(control.ok(), 1u);
+  EXPECT_LE(bulk.ok(), size_t{options.credits});
+  go_on.Notify();
+  ASSERT_TRUE(at_listener_->WaitForFrames(kBulk + 1));
+  absl::MutexLock lock(&mutex);
+  const auto at = std::ranges::find(order, Lane::kControl) - order.begin();
+  EXPECT_LE(at, 20) << "the control frame came behind " << at << " bulk frames of " << kBulk;
+}
+
+TEST_P(LinkTest, SendsFromManyThreads) {
+  at_listener_->keep_payloads = false;
+  std::array<std::atomic<uint32_t>, 4> last{};
+  std::atomic<int> disorder{0};
+  at_listener_->on_frame = [&](Lane, std::span<const std::byte> payload) {
+    const auto thread = static_cast<size_t>(payload[0]);
+    uint32_t number;
+    std::memcpy(&number, payload.data() + 4, sizeof(number));
+    if (number != last[thread].exchange(number) + 1) ++disorder;
+  };
+  Open();
+  constexpr uint32_t kPerThread = 2000;
+  SendLedger sends;
+  // Four threads at once; each thread's frames stay in order.
+  std::vector<std::vector<std::string>> bodies(4);
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < 4; ++t) {
+    for (uint32_t i = 1; i <= kPerThread; ++i) {
+      std::string body(8 + i % 300, static_cast<char>(t));
+      std::memcpy(body.data() + 4, &i, sizeof(i));
+      bodies[t].push_back(std::move(body));
+    }
+    threads.emplace_back([&, t] {
+      for (const std::string& body : bodies[t]) {
+        dialler_link_->Send(t % 2 == 0 ? Lane::kBulk : Lane::kControl, BodyOf(body),
+                            sends.Expect());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(at_listener_->WaitForFrames(4 * kPerThread));
+  EXPECT_TRUE(sends.WaitForAll(4 * kPerThread));
+  EXPECT_EQ(disorder, 0);
+}
+
+TEST_P(LinkTest, StatsAddUp) {
+  LinkOptions options;
+  options.heartbeat_interval = absl::Milliseconds(10);
+  Open(options);
+  constexpr size_t kFrames = 100;
+  SendLedger sends;
+  const std::string body = Pattern(4, 1000);
+  for (size_t i = 0; i < kFrames; ++i) {
+    dialler_link_->Send(i % 4 == 0 ? Lane::kControl : Lane::kBulk, BodyOf(body), sends.Expect());
+  }
+  ASSERT_TRUE(at_listener_->WaitForFrames(kFrames));
+  ASSERT_TRUE(sends.WaitForAll(kFrames));
+  const LinkStats sent = dialler_link_->stats();
+  EXPECT_EQ(sent.frames_sent, kFrames);
+  EXPECT_EQ(sent.payload_bytes_sent, kFrames * body.size());
+  EXPECT_EQ(sent.frames_waiting, 0u);
+  EXPECT_GE(sent.link_bytes_sent, kFrames * (body.size() + wire::kLinkHeaderBytes));
+  EXPECT_GE(sent.heartbeats_sent, 1u);
+  const LinkStats received = listener_link_->stats();
+  EXPECT_EQ(received.frames_received, kFrames);
+  EXPECT_EQ(received.payload_bytes_received, kFrames * body.size());
+  EXPECT_EQ(received.frames_sent, 0u);
+  // Heartbeats are counted with the bytes of the link, not with the caller's.
+  const Deadline deadline = Deadline::After(kPatience);
+  while (listener_link_->stats().heartbeats_received < 3 && !deadline.Expired()) {
+    std::this_thread::yield();
+  }
+  EXPECT_GE(listener_link_->stats().heartbeats_received, 3u);
+  EXPECT_EQ(listener_link_->stats().payload_bytes_received, kFrames * body.size());
+}
+
+}  // namespace
+}  // namespace longhaul::transport

@@ -1,0 +1,141 @@
+// What every backend of transport/p2p must do. A backend joins with one file that defines
+// UnderTest() (see loopback_test.cc) and one lh_test.
+#ifndef LONGHAUL_TESTS_CONFORMANCE_TRANSPORT_LINK_TEST_H_
+#define LONGHAUL_TESTS_CONFORMANCE_TRANSPORT_LINK_TEST_H_
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "transport/p2p/core/channel.h"
+#include "transport/p2p/link.h"
+
+namespace longhaul::transport {
+
+struct BackendUnderTest {
+  std::string name;
+  // A new transport at an address of its own.
+  std::function<StatusOr<std::unique_ptr<Transport>>()> create;
+  // The bare seam, for tests that speak the wire themselves.
+  std::function<std::unique_ptr<internal::Backend>()> create_backend;
+  // An address where nobody listens.
+  std::string nobody;
+  friend std::ostream& operator<<(std::ostream& out, const BackendUnderTest& backend) {
+    return out << backend.name;
+  }
+};
+
+// By the backend's file.
+BackendUnderTest UnderTest();
+
+inline constexpr absl::Duration kPatience = absl::Seconds(20);
+
+// Remembers what it hears; waits for it with a limit.
+class RecordingHandler : public LinkHandler {
+ public:
+  struct Frame {
+    Lane lane;
+    std::string payload;
+  };
+
+  void OnFrame(Lane lane, std::span<const std::byte> payload) override;
+  void OnSuspect(absl::Duration silence) override;
+  void OnHealthy() override;
+  void OnClosed(const Status& reason) override;
+
+  // Runs at the start of OnFrame; set before the link opens.
+  std::function<void(Lane, std::span<const std::byte>)> on_frame;
+  std::function<void()> on_closed;
+  bool keep_payloads = true;  // set before the link opens
+
+  std::vector<Frame> frames() const;
+  bool WaitForFrames(size_t count) const;
+  // Frames of one lane.
+  bool WaitForFramesOn(Lane lane, size_t count) const;
+  size_t FramesOn(Lane lane) const;
+  bool WaitForSuspect() const;
+  bool WaitForHealthy() const;
+  bool closed() const;
+  // OnClosed's reason; kDeadlineExceeded if it does not come.
+  Status WaitForClosed(absl::Duration limit = kPatience) const;
+
+ private:
+  mutable absl::Mutex mutex_;
+  std::vector<Frame> frames_ ABSL_GUARDED_BY(mutex_);
+  size_t counts_[2] ABSL_GUARDED_BY(mutex_) = {0, 0};
+  int suspects_ ABSL_GUARDED_BY(mutex_) = 0;
+  int healthy_ ABSL_GUARDED_BY(mutex_) = 0;
+  int closed_ ABSL_GUARDED_BY(mutex_) = 0;
+  Status reason_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Counts `done`s: each exactly once.
+class SendLedger {
+ public:
+  // A `done` for one more send; aborts the test if it runs twice, fails it if it is dropped
+  // uncalled.
+  Link::SendDone Expect();
+  bool WaitForAll(size_t count) const;
+  size_t ok() const;
+  size_t failed() const;
+  std::vector<Status> failures() const;
+
+ private:
+  struct State {
+    mutable absl::Mutex mutex;
+    size_t ok ABSL_GUARDED_BY(mutex) = 0;
+    std::vector<Status> failures ABSL_GUARDED_BY(mutex);
+  };
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+// A promise for an OpenDone.
+class OpenResult {
+ public:
+  Transport::OpenDone Done();
+  StatusOr<std::shared_ptr<Link>> Wait(absl::Duration limit = kPatience) const;
+  int calls() const;
+
+ private:
+  struct State {
+    absl::Mutex mutex;
+    int calls ABSL_GUARDED_BY(mutex) = 0;
+    StatusOr<std::shared_ptr<Link>> result ABSL_GUARDED_BY(mutex) =
+        absl::DeadlineExceededError("no answer of Expect or Dial");
+  };
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+class LinkTest : public testing::TestWithParam<BackendUnderTest> {
+ protected:
+  void SetUp() override;
+  std::unique_ptr<Transport> NewTransport();
+  static LinkKey Key(uint32_t boundary = 0);
+  // Opens a link dialler_ -> listener_ with the handlers below; fails the test if it does not open.
+  void Open(const LinkOptions& options = {}, const LinkKey& key = Key());
+
+  static constexpr char kSecret[] = "the secret of this run";
+
+  // Declared so that links go before transports.
+  std::unique_ptr<Transport> listener_;
+  std::unique_ptr<Transport> dialler_;
+  std::shared_ptr<RecordingHandler> at_listener_ = std::make_shared<RecordingHandler>();
+  std::shared_ptr<RecordingHandler> at_dialler_ = std::make_shared<RecordingHandler>();
+  std::shared_ptr<Link> listener_link_;
+  std::shared_ptr<Link> dialler_link_;
+};
+
+FrameView BodyOf(const std::string& text);
+FrameView FrameOf(const std::string& header, const std::string& body);
+// Bytes that depend on every position, so that mixed-up frames show.
+std::string Pattern(uint64_t seed, size_t size);
+
+}  // namespace longhaul::transport
+
+#endif  // LONGHAUL_TESTS_CONFORMANCE_TRANSPORT_LINK_TEST_H_

@@ -1,0 +1,290 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "transport/p2p/core/handshake.h"
+
+namespace longhaul::transport::internal {
+namespace {
+
+using wire::LinkHeader;
+using wire::LinkKind;
+
+// One try: connect and four messages. Enough for a lost packet or two on a long line; a silent
+// host must not eat the time of the next address.
+constexpr absl::Duration kAttemptLimit = absl::Seconds(3);
+constexpr absl::Duration kFirstPause = absl::Milliseconds(10);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(250);
+
+uint64_t RandomLinkId() {
+  uint64_t id = 0;
+  const std::string random = RandomBytes(sizeof(id));
+  std::memcpy(&id, random.data(), sizeof(id));
+  return std::max<uint64_t>(id, 1);  // 0 means "none yet" in the header
+}
+
+}  // namespace
+
+void SendHandshakeFrame(Channel& channel, LinkKind kind, Lane lane, uint64_t link_id,
+                        uint32_t credits, std::vector<std::byte> payload) {
+  struct Frame {
+    std::array<std::byte, wire::kLinkHeaderBytes> header;
+    std::vector<std::byte> payload;
+  };
+  LinkHeader header;
+  // The lowest version is the one that the other side is most likely to read.
+  header.version = wire::kLinkVersionMin;
+  header.kind = kind;
+  header.lane = static_cast<uint8_t>(lane);
+  header.credits = credits;
+  header.link_id = link_id;
+  header.payload_bytes = static_cast<uint32_t>(payload.size());
+  auto frame = std::make_shared<Frame>();
+  frame->payload = std::move(payload);
+  wire::EncodeLinkHeader(header, frame->payload, {}, frame->header);
+  channel.Send(frame->header, FrameView{.header = frame->payload, .body = {}},
+               [frame](const Status&) {});
+}
+
+class DialAttempt::LaneEvents : public ChannelEvents {
+ public:
+  LaneEvents(std::shared_ptr<DialAttempt> attempt, Lane lane)
+      : attempt_(std::move(attempt)), lane_(lane) {}
+  void OnMessage(std::span<const std::byte> header, std::span<const std::byte> payload) override {
+    attempt_->OnMessage(lane_, header, payload);
+  }
+  void OnClosed(const Status& reason) override { attempt_->Fail(reason, false); }
+
+ private:
+  const std::shared_ptr<DialAttempt> attempt_;
+  const Lane lane_;
+};
+
+DialAttempt::DialAttempt(std::shared_ptr<EventLoop> loop, LinkKey key, std::string secret,
+                         uint32_t credits, Done done)
+    : loop_(std::move(loop)),
+      key_(std::move(key)),
+      secret_(std::move(secret)),
+      credits_(credits),
+      link_id_(RandomLinkId()),
+      done_(std::move(done)) {}
+
+void DialAttempt::Start(Backend& backend, const std::string& address, MonoTime limit) {
+  for (const Lane l : {Lane::kBulk, Lane::kControl}) {
+    LaneState& state = lanes_[static_cast<size_t>(l)];
+    StatusOr<std::shared_ptr<Channel>> channel = backend.Connect(address);
+    if (!channel.ok()) {
+      const bool final = absl::IsInvalidArgument(channel.status());
+      loop_->Post([self = shared_from_this(), status = channel.status(), final] {
+        self->Fail(status, final);
+      });
+      return;
+    }
+    state.channel = *std::move(channel);
+    state.channel->SetEvents(std::make_shared<LaneEvents>(shared_from_this(), l));
+    state.nonce = RandomBytes(kNonceBytes);
+    SendHello(l, {.stage = kStageIntroduce, .nonce = state.nonce});
+  }
+  timer_ = loop_->AddTimer(limit, [self = shared_from_this()] {
+    self->timer_.reset();
+    self->Fail(absl::UnavailableError("no answer"), false);
+  });
+}
+
+void DialAttempt::SendHello(Lane lane, const LinkHello& hello) {
+  LinkHello full = hello;
+  full.version_min = wire::kLinkVersionMin;
+  full.version_max = wire::kLinkVersionMax;
+  full.key = key_;
+  SendHandshakeFrame(*lanes_[static_cast<size_t>(lane)].channel, LinkKind::kHello, lane, link_id_,
+                     credits_, EncodeHello(full));
+}
+
+void DialAttempt::OnMessage(Lane lane, std::span<const std::byte> header,
+                            std::span<const std::byte> payload) {
+  if (!done_) return;
+  const StatusOr<LinkHeader> decoded = wire::DecodeLinkHeader(header, payload);
+  if (!decoded.ok()) return Fail(decoded.status(), true);
+  if (decoded->link_id != link_id_ || decoded->lane != static_cast<uint8_t>(lane)) {
+    return Fail(absl::InvalidArgumentError("the answer belongs to another link"), false);
+  }
+  if (decoded->kind == LinkKind::kRefuse) {
+    const StatusOr<LinkRefusal> refusal = DecodeRefusal(payload);
+    if (!refusal.ok()) return Fail(refusal.status(), true);
+    return Fail(Status(refusal->code, refusal->reason), !refusal->retry);
+  }
+  if (decoded->kind != LinkKind::kWelcome) {
+    return Fail(absl::InvalidArgumentError(fmt::format("expected a welcome, got a frame of kind {}",
+                                                       static_cast<int>(decoded->kind))),
+                true);
+  }
+  const StatusOr<LinkWelcome> welcome = DecodeWelcome(payload);
+  if (!welcome.ok()) return Fail(welcome.status(), true);
+  if (const Status status = HandleWelcome(lane, *decoded, *welcome); !status.ok()) {
+    return Fail(status, true);
+  }
+  if (!lanes_[0].open || !lanes_[1].open) return;
+  Finish(OpenedLink{.link_id = link_id_,
+                    .version = lanes_[0].version,
+                    .peer_credits = peer_credits_,
+                    .channels = {lanes_[0].channel, lanes_[1].channel}},
+         false);
+}
+
+Status DialAttempt::HandleWelcome(Lane lane, const LinkHeader& header, const LinkWelcome& welcome) {
+  LaneState& state = lanes_[static_cast<size_t>(lane)];
+  if (welcome.stage == kStageProve) {
+    if (state.version == 0 || state.open || header.credits == 0 || header.credits > kMaxCredits) {
+      return absl::InvalidArgumentError("the welcome came out of turn or without credits");
+    }
+    state.open = true;
+    if (lane == Lane::kBulk) peer_credits_ = header.credits;
+    return absl::OkStatus();
+  }
+  if (state.version != 0 || welcome.version < wire::kLinkVersionMin ||
+      welcome.version > wire::kLinkVersionMax) {
+    return absl::InvalidArgumentError(
+        fmt::format("unexpected welcome with link version {}", welcome.version));
+  }
+  state.version = welcome.version;
+  const ProofInput input{.lane = lane,
+                         .link_id = link_id_,
+                         .version_min = wire::kLinkVersionMin,
+                         .version_max = wire::kLinkVersionMax,
+                         .version = welcome.version,
+                         .key = key_,
+                         .dialler_nonce = state.nonce,
+                         .listener_nonce = welcome.nonce};
+  if (!ConstantTimeEqual(welcome.proof, Prove(secret_, Side::kListener, input))) {
+    return absl::PermissionDeniedError(
+        fmt::format("the listener does not know the secret of {}; its worker is of another run or "
+                    "was started with another plan",
+                    Describe(key_)));
+  }
+  SendHello(
+      lane,
+      {.stage = kStageProve, .nonce = state.nonce, .proof = Prove(secret_, Side::kDialler, input)});
+  return absl::OkStatus();
+}
+
+void DialAttempt::Fail(const Status& status, bool final) {
+  if (!done_) return;
+  for (const LaneState& state : lanes_) {
+    if (state.channel) state.channel->Close();
+  }
+  Finish(status, final);
+}
+
+void DialAttempt::Finish(StatusOr<OpenedLink> result, bool final) {
+  if (timer_) loop_->CancelTimer(*timer_);
+  timer_.reset();
+  const Done done = std::exchange(done_, nullptr);
+  for (LaneState& state : lanes_) state.channel.reset();
+  done(std::move(result), final);
+}
+
+void DialAttempt::Cancel() {
+  if (!done_) return;
+  done_ = [](const StatusOr<OpenedLink>&, bool) {};
+  Fail(absl::CancelledError("cancelled"), true);
+}
+
+Dialer::Dialer(std::shared_ptr<EventLoop> loop, Backend* backend,
+               std::vector<std::string> addresses, LinkKey key, std::string secret,
+               uint32_t credits, MonoTime deadline, Done done)
+    : loop_(std::move(loop)),
+      backend_(backend),
+      key_(std::move(key)),
+      secret_(std::move(secret)),
+      credits_(credits),
+      started_(Now()),
+      deadline_(deadline),
+      done_(std::move(done)),
+      pause_(kFirstPause) {
+  for (std::string& address : addresses) {
+    addresses_.push_back({std::move(address), absl::UnavailableError("not tried"), false});
+  }
+}
+
+void Dialer::Start() {
+  deadline_timer_ = loop_->AddTimer(deadline_, [self = shared_from_this()] {
+    self->deadline_timer_.reset();
+    self->GiveUp(
+        absl::StatusCode::kDeadlineExceeded,
+        fmt::format("not open after {:.1f} s", absl::ToDoubleSeconds(Now() - self->started_)));
+  });
+  TryNext();
+}
+
+void Dialer::TryNext() {
+  if (!done_) return;
+  while (next_ < addresses_.size() && addresses_[next_].final) ++next_;
+  if (next_ < addresses_.size()) {
+    attempt_ = std::make_shared<DialAttempt>(
+        loop_, key_, secret_, credits_,
+        [self = shared_from_this()](StatusOr<OpenedLink> result, bool final) {
+          self->OnAttempt(std::move(result), final);
+        });
+    attempt_->Start(*backend_, addresses_[next_].text, std::min(deadline_, Now() + kAttemptLimit));
+    return;
+  }
+  const auto refused = std::ranges::find_if(addresses_, &Address::final);
+  if (std::ranges::all_of(addresses_, &Address::final)) {
+    // With no address at all there is nothing to wait for either.
+    GiveUp(refused == addresses_.end() ? absl::StatusCode::kInvalidArgument : refused->error.code(),
+           "cannot be opened");
+    return;
+  }
+  next_ = 0;
+  pause_timer_ = loop_->AddTimer(Now() + pause_, [self = shared_from_this()] {
+    self->pause_timer_.reset();
+    self->TryNext();
+  });
+  pause_ = std::min(2 * pause_, kLongestPause);
+}
+
+void Dialer::OnAttempt(StatusOr<OpenedLink> result, bool final) {
+  attempt_.reset();
+  if (!done_) return;
+  if (result.ok()) {
+    StopTimers();
+    std::exchange(done_, nullptr)(std::move(result));
+    return;
+  }
+  addresses_[next_].error = result.status();
+  addresses_[next_].final = final;
+  ++next_;
+  // Not from here: the attempt is still on the stack.
+  loop_->Post([self = shared_from_this()] { self->TryNext(); });
+}
+
+void Dialer::GiveUp(absl::StatusCode code, std::string_view why) {
+  if (!done_) return;
+  std::string message = fmt::format("link of {}: {}", Describe(key_), why);
+  if (addresses_.empty()) message += ": no address of the peer was given";
+  for (const Address& address : addresses_) {
+    message += fmt::format("; {}: {}", address.text, Message(address.error));
+  }
+  const Done done = std::exchange(done_, nullptr);
+  Cancel();
+  done(Status(code, message));
+}
+
+void Dialer::StopTimers() {
+  for (auto* timer : {&deadline_timer_, &pause_timer_}) {
+    if (*timer) loop_->CancelTimer(**timer);
+    timer->reset();
+  }
+}
+
+void Dialer::Cancel() {
+  done_ = nullptr;
+  StopTimers();
+  if (attempt_) std::exchange(attempt_, nullptr)->Cancel();
+}
+
+}  // namespace longhaul::transport::internal

@@ -1,0 +1,205 @@
+#include "transport/p2p/core/event_loop.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "absl/synchronization/notification.h"
+#include "base/check.h"
+
+namespace longhaul::transport::internal {
+namespace {
+
+constexpr int kProgressCallsAtOnce = 64;
+
+}  // namespace
+
+StatusOr<std::shared_ptr<EventLoop>> EventLoop::Create() {
+  const int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  if (epoll_fd < 0) return FromErrno("cannot make an epoll descriptor", errno);
+  const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_fd < 0) {
+    const Status status = FromErrno("cannot make an event descriptor", errno);
+    close(epoll_fd);
+    return status;
+  }
+  std::shared_ptr<EventLoop> loop(new EventLoop(epoll_fd, wake_fd));
+  LH_RETURN_IF_ERROR(loop->Watch(wake_fd, EPOLLIN, [wake_fd](uint32_t) {
+    uint64_t count;
+    [[maybe_unused]] const ssize_t n = read(wake_fd, &count, sizeof(count));
+  }));
+  return loop;
+}
+
+EventLoop::~EventLoop() {
+  close(wake_fd_);
+  close(epoll_fd_);
+}
+
+bool EventLoop::Post(Task task) {
+  bool wake;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (ended_) return false;
+    wake = tasks_.empty();
+    tasks_.push_back(std::move(task));
+  }
+  if (wake && !InLoop()) {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t n = write(wake_fd_, &one, sizeof(one));
+  }
+  return true;
+}
+
+EventLoop::TimerId EventLoop::AddTimer(MonoTime time, Task task) {
+  const TimerId id(time, ++next_timer_);
+  timers_.emplace(id, std::move(task));
+  return id;
+}
+
+Status EventLoop::Watch(int fd, uint32_t events, std::function<void(uint32_t)> callback) {
+  epoll_event event{};
+  event.events = events;
+  event.data.fd = fd;
+  if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) {
+    return FromErrno("cannot watch a descriptor", errno);
+  }
+  watches_[fd] = std::make_shared<std::function<void(uint32_t)>>(std::move(callback));
+  return absl::OkStatus();
+}
+
+void EventLoop::Unwatch(int fd) {
+  if (watches_.erase(fd) != 0) epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
+}
+
+Status EventLoop::SetPoller(Poller* poller) {
+  if (poller_ != nullptr) Unwatch(poller_->fd());
+  poller_ = poller;
+  // Waking up is all that the descriptor is for; Run() calls Progress in any case.
+  return poller == nullptr ? absl::OkStatus() : Watch(poller->fd(), EPOLLIN, [](uint32_t) {});
+}
+
+bool EventLoop::RunTasks() {
+  std::vector<Task> tasks;
+  {
+    absl::MutexLock lock(&mutex_);
+    tasks.swap(tasks_);
+  }
+  // Only what was queued at entry: a task that posts tasks must not keep I/O from running.
+  for (Task& task : tasks) {
+    task();
+    task = nullptr;  // what it holds goes before the next one runs
+  }
+  return !tasks.empty();
+}
+
+void EventLoop::RunTimers() {
+  const MonoTime now = Now();
+  const uint64_t last = next_timer_;  // timers added meanwhile wait for the next round
+  while (!timers_.empty() && timers_.begin()->first.first <= now &&
+         timers_.begin()->first.second <= last) {
+    const Task task = std::move(timers_.begin()->second);
+    timers_.erase(timers_.begin());
+    task();
+  }
+}
+
+bool EventLoop::RunPoller() {
+  for (int i = 0; poller_ != nullptr && i < kProgressCallsAtOnce; ++i) {
+    if (!poller_->Progress()) return false;
+  }
+  return poller_ != nullptr;
+}
+
+void EventLoop::Wait(bool block) {
+  int timeout_ms = block ? -1 : 0;
+  if (block && !timers_.empty()) {
+    const absl::Duration left = timers_.begin()->first.first - Now();
+    timeout_ms = left <= absl::ZeroDuration()
+                     ? 0
+                     : static_cast<int>(absl::ToInt64Milliseconds(
+                           absl::Ceil(std::min(left, absl::Hours(1)), absl::Milliseconds(1))));
+  }
+  std::array<epoll_event, 16> events;
+  const int count = epoll_wait(epoll_fd_, events.data(), events.size(), timeout_ms);
+  for (int i = 0; i < count; ++i) {
+    const auto watch = watches_.find(events[i].data.fd);
+    if (watch == watches_.end()) continue;
+    const auto callback = watch->second;  // may unwatch itself
+    (*callback)(events[i].events);
+  }
+}
+
+void EventLoop::Run() {
+  thread_id_.store(std::this_thread::get_id());
+  while (true) {
+    RunTasks();
+    const bool more = RunPoller();
+    RunTimers();
+    bool idle = !more;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!tasks_.empty()) {
+        idle = false;
+      } else if (stop_) {
+        ended_ = true;
+        break;
+      }
+    }
+    if (idle && poller_ != nullptr && !poller_->Arm()) idle = false;
+    Wait(idle);
+  }
+  timers_.clear();
+}
+
+void EventLoop::Stop() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = write(wake_fd_, &one, sizeof(one));
+}
+
+EventLoopThread::EventLoopThread(std::shared_ptr<EventLoop> loop) : loop_(std::move(loop)) {
+  // Signals belong to the threads of the program.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([state = loop_] { state->Run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread_.native_handle(), "lh-transport");
+}
+
+StatusOr<std::shared_ptr<EventLoopThread>> EventLoopThread::Start() {
+  LH_ASSIGN_OR_RETURN(std::shared_ptr<EventLoop> loop, EventLoop::Create());
+  return std::shared_ptr<EventLoopThread>(new EventLoopThread(std::move(loop)));
+}
+
+EventLoopThread::~EventLoopThread() {
+  loop_->Stop();
+  if (loop_->InLoop()) {
+    thread_.detach();  // a thread cannot join itself; it ends after the running task
+  } else {
+    thread_.join();
+  }
+}
+
+void EventLoopThread::RunAndWait(EventLoop::Task task) {
+  LH_CHECK(!loop_->InLoop(), "waiting for the loop on the loop would never end");
+  absl::Notification ran;
+  loop_->Post([&] {
+    task();
+    ran.Notify();
+  });
+  ran.WaitForNotification();
+}
+
+}  // namespace longhaul::transport::internal

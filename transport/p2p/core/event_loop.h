@@ -1,0 +1,113 @@
+// One thread that owns things: tasks from any thread, timers, file descriptors, and (for libraries
+// such as UCX that have to be called to make progress) one poller.
+//
+// Threads: Post from any thread; everything else on the loop's own thread.
+// Ownership: EventLoopThread is the running thread. It stops when the last shared_ptr to it goes;
+// dropped on the loop's own thread, the thread ends by itself after the running task. EventLoop is
+// the state, which may outlive the thread; a task posted after the stop is dropped.
+#ifndef LONGHAUL_TRANSPORT_P2P_CORE_EVENT_LOOP_H_
+#define LONGHAUL_TRANSPORT_P2P_CORE_EVENT_LOOP_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace longhaul::transport::internal {
+
+// What has to be called to make progress, with a descriptor to sleep on.
+class Poller {
+ public:
+  virtual ~Poller() = default;
+  virtual int fd() const = 0;
+  // True if something was done (so: call again).
+  virtual bool Progress() = 0;
+  // Before sleeping on fd(). False: there is work already; call Progress instead.
+  virtual bool Arm() = 0;
+};
+
+class EventLoop {
+ public:
+  using Task = std::function<void()>;
+  using TimerId = std::pair<MonoTime, uint64_t>;
+
+  static StatusOr<std::shared_ptr<EventLoop>> Create();
+  ~EventLoop();
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+
+  // Runs `task` on the loop, in the order of the calls. False if the loop has stopped (the task is
+  // dropped then).
+  bool Post(Task task);
+  bool InLoop() const { return std::this_thread::get_id() == thread_id_.load(); }
+
+  // Once, at `time` or later.
+  TimerId AddTimer(MonoTime time, Task task);
+  // Harmless where it has run.
+  void CancelTimer(TimerId id) { timers_.erase(id); }
+
+  // `callback(epoll events)` whenever `fd` is ready (level-triggered).
+  Status Watch(int fd, uint32_t events, std::function<void(uint32_t)> callback);
+  void Unwatch(int fd);
+
+  // Null takes it away again.
+  Status SetPoller(Poller* poller);
+
+ private:
+  friend class EventLoopThread;
+  EventLoop(int epoll_fd, int wake_fd) : epoll_fd_(epoll_fd), wake_fd_(wake_fd) {}
+  void Run();
+  void Stop();
+  bool RunTasks();
+  void RunTimers();
+  // Progress until idle or for a bounded number of calls, so that a flood leaves room for tasks and
+  // timers. True if there may be more.
+  bool RunPoller();
+  void Wait(bool block);
+
+  const int epoll_fd_;
+  const int wake_fd_;
+  std::atomic<std::thread::id> thread_id_;
+
+  absl::Mutex mutex_;
+  std::vector<Task> tasks_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+
+  std::map<TimerId, Task> timers_;
+  uint64_t next_timer_ = 0;
+  std::unordered_map<int, std::shared_ptr<std::function<void(uint32_t)>>> watches_;
+  Poller* poller_ = nullptr;
+};
+
+class EventLoopThread {
+ public:
+  static StatusOr<std::shared_ptr<EventLoopThread>> Start();
+  ~EventLoopThread();
+  EventLoopThread(const EventLoopThread&) = delete;
+  EventLoopThread& operator=(const EventLoopThread&) = delete;
+
+  const std::shared_ptr<EventLoop>& loop() const { return loop_; }
+  // Runs `task` on the loop and waits for it. Not from the loop.
+  void RunAndWait(EventLoop::Task task);
+
+ private:
+  explicit EventLoopThread(std::shared_ptr<EventLoop> loop);
+  std::shared_ptr<EventLoop> loop_;
+  std::thread thread_;
+};
+
+}  // namespace longhaul::transport::internal
+
+#endif  // LONGHAUL_TRANSPORT_P2P_CORE_EVENT_LOOP_H_

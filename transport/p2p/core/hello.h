@@ -1,0 +1,84 @@
+// The payloads with which a link opens. On each lane's connection:
+//
+//   dialler                                   listener
+//   Hello   stage 1: key, versions, nonce ->
+//                                          <- Welcome stage 1: version, nonce, listener's proof
+//   Hello   stage 2: ..., dialler's proof ->
+//                                          <- Welcome stage 2: the lane is open
+//                                  or, at any point, <- Refuse
+//
+// A proof is HMAC-SHA-256 with the run's secret over the side's name, the lane, the link's id, the
+// key, the versions and both nonces: neither side shows the secret, and nothing that was heard can
+// be said again. docs/FORMATS.md has the layouts. Pure functions.
+#ifndef LONGHAUL_TRANSPORT_P2P_CORE_HELLO_H_
+#define LONGHAUL_TRANSPORT_P2P_CORE_HELLO_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "transport/p2p/link.h"
+
+namespace longhaul::transport::internal {
+
+inline constexpr size_t kNonceBytes = 32;
+inline constexpr size_t kProofBytes = 32;
+inline constexpr size_t kMaxRunIdBytes = 256;
+inline constexpr size_t kMaxRefusalBytes = 1024;
+inline constexpr uint8_t kStageIntroduce = 1;
+inline constexpr uint8_t kStageProve = 2;
+
+struct LinkHello {
+  uint8_t stage = kStageIntroduce;
+  uint16_t version_min = 0, version_max = 0;  // that the dialler speaks
+  LinkKey key;
+  std::string nonce;  // kNonceBytes
+  std::string proof;  // kProofBytes; zero in stage 1
+};
+
+struct LinkWelcome {
+  uint8_t stage = kStageIntroduce;
+  uint16_t version = 0;  // that both will speak
+  std::string nonce;     // kNonceBytes
+  std::string proof;     // kProofBytes
+};
+
+struct LinkRefusal {
+  bool retry = false;  // the reason may pass: the link is not expected yet
+  absl::StatusCode code = absl::StatusCode::kUnavailable;
+  std::string reason;
+};
+
+std::vector<std::byte> EncodeHello(const LinkHello& hello);
+std::vector<std::byte> EncodeWelcome(const LinkWelcome& welcome);
+std::vector<std::byte> EncodeRefusal(const LinkRefusal& refusal);
+// kInvalidArgument.
+StatusOr<LinkHello> DecodeHello(std::span<const std::byte> payload);
+StatusOr<LinkWelcome> DecodeWelcome(std::span<const std::byte> payload);
+StatusOr<LinkRefusal> DecodeRefusal(std::span<const std::byte> payload);
+
+enum class Side : uint8_t { kDialler = 1, kListener = 2 };
+
+// What both sides know once the nonces are exchanged.
+struct ProofInput {
+  Lane lane = Lane::kBulk;
+  uint64_t link_id = 0;
+  uint16_t version_min = 0, version_max = 0, version = 0;
+  LinkKey key;
+  std::string dialler_nonce, listener_nonce;
+};
+std::string Prove(std::string_view secret, Side side, const ProofInput& input);
+
+// The highest version that both speak. kUnimplemented with both ranges.
+StatusOr<uint16_t> ChooseVersion(uint16_t min_a, uint16_t max_a, uint16_t min_b, uint16_t max_b);
+
+// "run demo-ab12cd epoch 3 boundary 0", for people.
+std::string Describe(const LinkKey& key);
+
+}  // namespace longhaul::transport::internal
+
+#endif  // LONGHAUL_TRANSPORT_P2P_CORE_HELLO_H_

@@ -1,0 +1,17 @@
+// The loopback backend behind the seam of core/channel.h: messages are copied and posted to the
+// peer's loop.
+#ifndef LONGHAUL_TRANSPORT_P2P_LOOPBACK_BACKEND_H_
+#define LONGHAUL_TRANSPORT_P2P_LOOPBACK_BACKEND_H_
+
+#include <memory>
+
+#include "transport/p2p/core/channel.h"
+#include "transport/p2p/loopback/factory.h"
+
+namespace longhaul::transport::loopback {
+
+std::unique_ptr<internal::Backend> NewBackend(const LoopbackOptions& options);
+
+}  // namespace longhaul::transport::loopback
+
+#endif  // LONGHAUL_TRANSPORT_P2P_LOOPBACK_BACKEND_H_

@@ -1,0 +1,101 @@
+// longhaul-codec bench: rates of a codec beside that of memcpy, on one core, in the same run.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/philox.h"
+#include "codec/registry.h"
+#include "codec/tool/commands.h"
+#include "codec/tool/files.h"
+
+namespace longhaul::codec {
+namespace {
+
+// About normal, with a large value here and there, as activations have them.
+void FillActivations(NpyArray* array) {
+  auto* values = reinterpret_cast<float*>(array->data.span().data());
+  const uint64_t elements = array->shape.elements();
+  for (uint64_t k = 0; k < elements; ++k) {
+    const Philox::Counter words =
+        Philox::Generate({static_cast<uint32_t>(k), static_cast<uint32_t>(k >> 32), 0, 0}, {1, 2});
+    float sum = -1.5f;
+    for (size_t word = 0; word < 3; ++word) sum += Philox::ToUnit(words[word]);
+    values[k] = words[3] % 97 == 0 ? sum * 50 : sum * 2;
+  }
+}
+
+template <class Function>
+double MedianSeconds(uint32_t repeats, Function&& function) {
+  std::vector<double> seconds;
+  for (uint32_t k = 0; k < repeats; ++k) {
+    const MonoTime start = Now();
+    function();
+    seconds.push_back(absl::ToDoubleSeconds(Now() - start));
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + static_cast<long>(repeats / 2),
+                   seconds.end());
+  return std::max(seconds[repeats / 2], 1e-9);
+}
+
+}  // namespace
+
+StatusOr<std::string> Bench(const ToolOptions& options) {
+  LH_ASSIGN_OR_RETURN(const auto codec, ParseCodec(options.codec));
+  const auto channels =
+      static_cast<uint32_t>(std::min<uint64_t>(options.channels, options.elements));
+  const Shape shape{1, static_cast<uint32_t>(options.elements / channels), channels};
+  LH_ASSIGN_OR_RETURN(NpyArray fp32, MakeArray(Dtype::kF32, shape));
+  FillActivations(&fp32);
+  LH_ASSIGN_OR_RETURN(const auto none, ParseCodec("none"));
+  LH_ASSIGN_OR_RETURN(const Encoded wide, EncodeArray(*none, fp32, {}));
+  LH_ASSIGN_OR_RETURN(const NpyArray in,
+                      DecodeArray(*none, wide.bytes(), shape, options.dtype.value_or(Dtype::kF32)));
+  LH_ASSIGN_OR_RETURN(NpyArray out, MakeArray(in.dtype, shape));
+  // Also the first, untimed round: pages are touched, tables are in the cache.
+  LH_ASSIGN_OR_RETURN(Encoded encoded, EncodeArray(*codec, in, {}));
+  AlignedBuffer workspace(codec->WorkspaceBytes(shape));
+  Status status = codec->Decode(encoded.bytes(), {}, workspace.span(), out.mutable_view());
+
+  const auto bytes = static_cast<double>(in.data.size());
+  const double copy = MedianSeconds(options.repeats, [&] {
+    std::memcpy(out.data.span().data(), in.data.span().data(), in.data.size());
+  });
+  const double encode = MedianSeconds(options.repeats, [&] {
+    if (status.ok()) {
+      status = codec->Encode(in.view(), {}, workspace.span(), encoded.blob.span(), &encoded.result);
+    }
+  });
+  const double decode = MedianSeconds(options.repeats, [&] {
+    if (status.ok()) {
+      status = codec->Decode(encoded.bytes(), {}, workspace.span(), out.mutable_view());
+    }
+  });
+  LH_RETURN_IF_ERROR(status);
+  const double bits =
+      static_cast<double>(encoded.result.bytes) * 8 / static_cast<double>(shape.elements());
+  if (options.json) {
+    return nlohmann::ordered_json({{"codec", codec->name()},
+                                   {"dtype", ToString(in.dtype)},
+                                   {"elements", shape.elements()},
+                                   {"bits_per_element", bits},
+                                   {"encode_gb_per_s", bytes / encode / 1e9},
+                                   {"decode_gb_per_s", bytes / decode / 1e9},
+                                   {"memcpy_gb_per_s", bytes / copy / 1e9},
+                                   {"repeats", options.repeats}})
+               .dump(2) +
+           "\n";
+  }
+  return fmt::format(
+      "{}, {} elements of {}, {:.3f} bits an element; median of {}\nencode {:8.3f} GB/s  {:5.1f}% "
+      "of memcpy\ndecode {:8.3f} GB/s  {:5.1f}% of memcpy\nmemcpy {:8.3f} GB/s (bytes of the "
+      "tensor)\n",
+      codec->name(), shape.elements(), ToString(in.dtype), bits, options.repeats,
+      bytes / encode / 1e9, 100 * copy / encode, bytes / decode / 1e9, 100 * copy / decode,
+      bytes / copy / 1e9);
+}
+
+}  // namespace longhaul::codec

@@ -1,0 +1,35 @@
+// What longhaul-codec does, apart from its flags. Each returns what goes to standard output.
+//
+// Errors: of files and bytes as a Status; codec strings have been checked by the caller.
+#ifndef LONGHAUL_CODEC_TOOL_COMMANDS_H_
+#define LONGHAUL_CODEC_TOOL_COMMANDS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "codec/codec.h"
+
+namespace longhaul::codec {
+
+struct ToolOptions {
+  std::string codec = "tah";
+  std::string input, output;
+  std::optional<Dtype> dtype;  // of the input array, or of the decoded one
+  uint64_t seed = 0;           // of stochastic rounding
+  uint64_t elements = uint64_t{1} << 24;
+  uint32_t channels = 1024;
+  uint32_t repeats = 9;
+  bool json = false;
+};
+
+StatusOr<std::string> EncodeFile(const ToolOptions& options);
+StatusOr<std::string> DecodeFile(const ToolOptions& options);
+StatusOr<std::string> InspectFile(const ToolOptions& options);
+StatusOr<std::string> MeasureError(const ToolOptions& options);
+StatusOr<std::string> Bench(const ToolOptions& options);
+
+}  // namespace longhaul::codec
+
+#endif  // LONGHAUL_CODEC_TOOL_COMMANDS_H_

@@ -1,0 +1,28 @@
+// Encoding and decoding of whole arrays, with the buffers that this needs.
+#ifndef LONGHAUL_CODEC_TOOL_FILES_H_
+#define LONGHAUL_CODEC_TOOL_FILES_H_
+
+#include <memory>
+#include <string>
+
+#include "base/aligned_buffer.h"
+#include "base/status.h"
+#include "codec/codec.h"
+#include "codec/tool/npy.h"
+
+namespace longhaul::codec {
+
+struct Encoded {
+  AlignedBuffer blob;
+  EncodeResult result;
+  std::span<const std::byte> bytes() const { return blob.span().first(result.bytes); }
+};
+
+StatusOr<NpyArray> ReadArray(const std::string& path, bool bf16);
+StatusOr<Encoded> EncodeArray(const Codec& codec, const NpyArray& array, const Context& context);
+StatusOr<NpyArray> DecodeArray(const Codec& codec, std::span<const std::byte> blob,
+                               const Shape& shape, Dtype dtype);
+
+}  // namespace longhaul::codec
+
+#endif  // LONGHAUL_CODEC_TOOL_FILES_H_

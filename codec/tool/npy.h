@@ -1,0 +1,40 @@
+// NumPy's .npy files, as far as tensors for codecs need them: little-endian fp32 ('<f4') and fp16
+// ('<f2'), C order, 1 to 3 dimensions; bf16 as '<u2' where the caller says so. Versions 1 to 3 of
+// the format are read, 1 is written.
+//
+// Threads: pure functions. Errors: kInvalidArgument, saying what the file has and what is read;
+// files may be hostile.
+#ifndef LONGHAUL_CODEC_TOOL_NPY_H_
+#define LONGHAUL_CODEC_TOOL_NPY_H_
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "base/aligned_buffer.h"
+#include "base/status.h"
+#include "codec/codec.h"
+
+namespace longhaul::codec {
+
+struct NpyArray {
+  Dtype dtype = Dtype::kF32;
+  Shape shape;  // (B, S, C); missing dimensions are leading ones
+  AlignedBuffer data;
+
+  TensorView view() const { return {data.span().data(), dtype, shape}; }
+  MutableTensorView mutable_view() { return {data.span().data(), dtype, shape}; }
+};
+
+// `bf16`: read '<u2' as bf16 (and nothing else).
+StatusOr<NpyArray> ParseNpy(std::span<const std::byte> file, bool bf16);
+
+// The file's bytes; three dimensions.
+std::string FormatNpy(const NpyArray& array);
+
+// kInvalidArgument when the shape is too large to hold.
+StatusOr<NpyArray> MakeArray(Dtype dtype, const Shape& shape);
+
+}  // namespace longhaul::codec
+
+#endif  // LONGHAUL_CODEC_TOOL_NPY_H_

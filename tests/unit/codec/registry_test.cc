@@ -1,0 +1,113 @@
+#include "codec/registry.h"
+
+#include <gmock/gmock.h>
+
+#include "codec/rounding.h"
+
+namespace longhaul::codec {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string NameOf(const std::string& text) {
+  const auto codec = ParseCodec(text);
+  return codec.ok() ? (*codec)->name() : std::string(Message(codec.status()));
+}
+
+TEST(Registry, FillsInDefaults) {
+  EXPECT_EQ(NameOf("none"), "none");
+  EXPECT_EQ(NameOf("bf16"), "bf16");
+  EXPECT_EQ(NameOf("fp16"), "fp16");
+  EXPECT_EQ(NameOf("fixed"), "fixed:bits=6,tile=64,rounding=nearest");
+  EXPECT_EQ(NameOf("fixed:bits=4,rounding=stochastic"), "fixed:bits=4,tile=64,rounding=stochastic");
+  EXPECT_EQ(NameOf("tah"), "tah:p=0.8,tile=64,alloc=64,tau=2,rounding=nearest");
+  EXPECT_EQ(NameOf("tah:tau=2.0,p=0.80"), NameOf("tah"));
+}
+
+TEST(Registry, AllocFollowsTile) {
+  EXPECT_EQ(NameOf("tah:tile=128"), "tah:p=0.8,tile=128,alloc=128,tau=2,rounding=nearest");
+  EXPECT_EQ(NameOf("tah:alloc=token,tau=inf,p=1"),
+            "tah:p=1,tile=64,alloc=token,tau=inf,rounding=nearest");
+}
+
+TEST(Registry, CanonicalNamesParseToThemselves) {
+  for (int share = 0; share <= 1000; share += 7) {
+    const std::string name = NameOf("tah:p=" + std::to_string(share / 1000.0));
+    EXPECT_EQ(NameOf(name), name);
+  }
+}
+
+TEST(Registry, NamesTheKnownCodecs) {
+  EXPECT_THAT(NameOf("thah"), AllOf(HasSubstr("unknown codec 'thah'"), HasSubstr("mean 'tah'"),
+                                    HasSubstr("none, bf16, fp16, fixed, tah")));
+  for (const char* name : {"aqsgd:bits=4", "gauss:bits=4,block=128", "taco", "zip"}) {
+    EXPECT_THAT(NameOf(name),
+                AllOf(HasSubstr("unknown codec"), HasSubstr("known codecs: none, bf16")));
+  }
+}
+
+TEST(Registry, NamesParametersAndRanges) {
+  EXPECT_THAT(NameOf("fixed:bit=4"),
+              AllOf(HasSubstr("no parameter 'bit'"), HasSubstr("mean 'bits'"), HasSubstr("3..10")));
+  EXPECT_THAT(NameOf("none:bits=4"), HasSubstr("no parameters"));
+}
+
+class OutOfRange : public testing::TestWithParam<std::string> {};
+
+TEST_P(OutOfRange, IsRefusedWithTheRange) {
+  EXPECT_EQ(CheckCodec(GetParam()).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(NameOf(GetParam()), AllOf(HasSubstr("out of range"), HasSubstr("32|64|128")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Values, OutOfRange,
+                         testing::Values("fixed:bits=2", "fixed:bits=11", "fixed:bits=-4",
+                                         "fixed:bits=4.5", "fixed:bits=4x", "fixed:tile=16",
+                                         "fixed:rounding=up", "tah:p=1.01", "tah:p=-0.1",
+                                         "tah:p=nan", "tah:p=x", "tah:tile=65", "tah:alloc=0",
+                                         "tah:alloc=96", "tah:alloc=2097152", "tah:tau=-1",
+                                         "tah:tau=nan", "tah:tau=1001", "tah:rounding=Nearest",
+                                         "tah:alloc=4294967360"));
+
+TEST(Registry, RefusesMalformedText) {
+  for (const char* text : {"", ":", "tah:", "tah:p", "tah:p=", "tah:rounding=", "tah:=1",
+                           "tah:p=1,", "tah:p=1,p=1", "tah p=1", "TAH", " tah"}) {
+    EXPECT_EQ(CheckCodec(text).code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
+TEST(Registry, DescribesEveryCodecOnALine) {
+  EXPECT_THAT(DescribeCodecs(), AllOf(HasSubstr("none"), HasSubstr("bf16"), HasSubstr("fp16"),
+                                      HasSubstr("bits=3..10 (6)"), HasSubstr("p=0..1 (0.8)")));
+}
+
+TEST(RoundingNoise, IsRandomAccess) {
+  Context context;
+  context.seed = 5;
+  const RoundingNoise noise(context);
+  float all[64];
+  float part[8];
+  noise.Fill(128, 64, all);
+  noise.Fill(160, 8, part);
+  for (int k = 0; k < 8; ++k) EXPECT_EQ(part[k], all[32 + k]);
+}
+
+TEST(RoundingNoise, IsUniform) {
+  const RoundingNoise noise(Context{});
+  double sum = 0;
+  double squares = 0;
+  constexpr int kCount = 1 << 16;
+  static float values[kCount];
+  noise.Fill(0, kCount, values);
+  for (const float value : values) {
+    ASSERT_GE(value, 0.0f);
+    ASSERT_LT(value, 1.0f);
+    sum += value;
+    squares += double{value} * value;
+  }
+  EXPECT_NEAR(sum / kCount, 0.5, 5 * 0.2887 / 256);
+  EXPECT_NEAR(squares / kCount, 1.0 / 3, 0.01);
+}
+
+}  // namespace
+}  // namespace longhaul::codec

@@ -1,0 +1,153 @@
+"""longhaul-codec as a user calls it: exit codes, messages, files. Argument: the program."""
+
+import array
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = ""
+
+
+def npy(descr, shape, data):
+    header = str({"descr": descr, "fortran_order": False, "shape": shape}).encode()
+    header += b" " * (63 - (10 + len(header)) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
+
+
+def values(count):
+    return [((k * 2654435761) % 65536 - 32768) / 4096 for k in range(count)]
+
+
+class ToolTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.x = self.path("x.npy")
+        self.values = values(6 * 200)
+        self.write(self.x, npy("<f4", (2, 3, 200), array.array("f", self.values).tobytes()))
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def write(self, path, data):
+        with open(path, "wb") as file:
+            file.write(data)
+
+    def read(self, path):
+        with open(path, "rb") as file:
+            return file.read()
+
+    def call(self, *arguments, code=0):
+        done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def payload(self, path):
+        data = self.read(path)
+        return data[10 + struct.unpack("<H", data[8:10])[0] :]
+
+    def test_usage(self):
+        self.assertIn("longhaul-codec 0.", self.call("--version").stdout)
+        self.assertIn("tau=0..1000", self.call("--help").stdout)
+        self.call(code=2)
+        self.call("frobnicate", code=2)
+        self.call("encode", self.x, code=2)
+        self.call("bench", "--elements", "0", code=2)
+        self.call("encode", self.x, "-o", self.path("x.lh"), "--dtype", "int8", code=2)
+        wrong = self.call("error", self.x, "--codec", "tahh", code=2)
+        self.assertIn("did you mean 'tah'", wrong.stderr)
+
+    def test_round_trip_is_exact_with_none(self):
+        self.call("encode", "--codec", "none", self.x, "-o", self.path("x.lh"))
+        self.call("decode", self.path("x.lh"), "-o", self.path("y.npy"))
+        self.assertEqual(self.payload(self.path("y.npy")), self.payload(self.x))
+
+    def test_round_trip_of_every_codec(self):
+        for codec in ["bf16", "fp16", "fixed:bits=6", "tah:p=0.5,rounding=stochastic", "tah"]:
+            self.call("encode", "--codec", codec, "--seed", "7", self.x, "-o", self.path("x.lh"))
+            self.call("decode", self.path("x.lh"), "-o", self.path("y.npy"))
+            decoded = array.array("f", self.payload(self.path("y.npy")))
+            self.assertEqual(len(decoded), len(self.values))
+            worst = max(abs(a - b) for a, b in zip(decoded, self.values))
+            self.assertLess(worst, 2.5, codec)
+
+    def test_bf16_and_fp16_files(self):
+        half = npy("<f2", (5,), struct.pack("<5e", 0.5, -1, 2, 0, 65504))
+        self.write(self.path("h.npy"), half)
+        self.call("encode", "--codec", "fp16", self.path("h.npy"), "-o", self.path("h.lh"))
+        self.call("decode", self.path("h.lh"), "-o", self.path("h2.npy"))
+        self.assertEqual(self.payload(self.path("h2.npy")), self.payload(self.path("h.npy")))
+
+        raw = npy("<u2", (2, 2), struct.pack("<4H", 0x3F80, 0xBF80, 0x4000, 0))
+        self.write(self.path("b.npy"), raw)
+        failed = self.call(
+            "encode", "--codec", "bf16", self.path("b.npy"), "-o", self.path("b.lh"), code=1
+        )
+        self.assertIn("--dtype bf16", failed.stderr)
+        flags = ["--codec", "bf16", "--dtype", "bf16"]
+        self.call("encode", *flags, self.path("b.npy"), "-o", self.path("b.lh"))
+        self.call("decode", self.path("b.lh"), "-o", self.path("b2.npy"))
+        self.assertEqual(self.payload(self.path("b2.npy")), self.payload(self.path("b.npy")))
+        self.call("decode", self.path("b.lh"), "--dtype", "fp32", "-o", self.path("b3.npy"))
+        wide = struct.unpack("<4f", self.payload(self.path("b3.npy")))
+        self.assertEqual(wide, (1, -1, 2, 0))
+
+    def test_inspect(self):
+        self.call("encode", "--codec", "tah", self.x, "-o", self.path("x.lh"))
+        self.assertIn("fourth bits", self.call("inspect", self.path("x.lh")).stdout)
+        shown = json.loads(self.call("inspect", "--json", self.path("x.lh")).stdout)
+        self.assertEqual(shown["shape"], [2, 3, 200])
+        self.assertEqual(shown["dtype"], "fp32")
+        self.assertEqual(shown["bytes"], os.path.getsize(self.path("x.lh")))
+        self.assertEqual(sum(s["bytes"] for s in shown["sections"]), shown["bytes"])
+
+    def test_error(self):
+        exact = json.loads(self.call("error", "--json", "--codec", "none", self.x).stdout)
+        self.assertEqual((exact["mse"], exact["relative_l2"]), (0, 0))
+        self.assertAlmostEqual(exact["cosine"], 1)
+        coarse = json.loads(self.call("error", "--json", "--codec", "fixed:bits=3", self.x).stdout)
+        fine = json.loads(self.call("error", "--json", "--codec", "fixed:bits=8", self.x).stdout)
+        self.assertLess(fine["mse"], coarse["mse"] / 100)
+        self.assertIn("bits/element", self.call("error", self.x).stdout)
+
+    def test_nonfinite_tiles_are_reported(self):
+        bad = list(self.values)
+        bad[3] = float("nan")
+        self.write(self.x, npy("<f4", (2, 3, 200), array.array("f", bad).tobytes()))
+        shown = self.call("encode", self.x, "-o", self.path("x.lh")).stdout
+        self.assertIn("1 tiles", shown)
+        self.assertIn("left out         64", self.call("error", self.x).stdout)
+
+    def test_files_that_are_not_what_they_should_be(self):
+        self.call("encode", self.path("absent.npy"), "-o", self.path("x.lh"), code=1)
+        self.call("encode", self.x, "-o", self.path("absent/x.lh"), code=1)
+        self.call("inspect", self.x, code=1)
+        self.write(self.path("empty"), b"")
+        self.call("encode", self.path("empty"), "-o", self.path("x.lh"), code=1)
+        self.call("decode", self.path("empty"), "-o", self.path("y.npy"), code=1)
+        self.call("encode", self.x, "-o", self.path("x.lh"))
+        blob = self.read(self.path("x.lh"))
+        # A header that announces 2^30 elements: refused before memory is asked for.
+        large = blob[:8] + struct.pack("<3I", 1, 1 << 15, 1 << 15) + blob[20:]
+        for data in [blob[:-1], blob + b"x", blob[:40], b"LHBL" * 30, large]:
+            self.write(self.path("bad.lh"), data)
+            self.call("decode", self.path("bad.lh"), "-o", self.path("y.npy"), code=1)
+            self.call("inspect", self.path("bad.lh"), code=1)
+        self.assertFalse(os.path.exists(self.path("y.npy")))
+
+    def test_bench(self):
+        shown = json.loads(
+            self.call("bench", "--elements", "5000", "--repeats", "2", "--json").stdout
+        )
+        self.assertGreater(shown["encode_gb_per_s"], 0)
+        self.assertGreater(shown["memcpy_gb_per_s"], 0)
+        self.assertIn("of memcpy", self.call("bench", "--elements", "64", "--codec", "none").stdout)
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv.pop(1)
+    unittest.main()

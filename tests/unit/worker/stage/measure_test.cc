@@ -1,0 +1,53 @@
+#include <gtest/gtest.h>
+
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+namespace {
+
+StageOptions Options() {
+  StageOptions options;
+  options.model.layers = 2;
+  options.model.hidden = 128;
+  options.model.heads = 4;
+  options.model.context = 128;
+  options.layers = 2;
+  options.train.microbatches = 4;
+  return options;
+}
+
+TEST(MeasureLayerTimes, GivesAPositiveTimeForEachLayerAndPass) {
+  const auto times = MeasureLayerTimes(Options());
+  ASSERT_TRUE(times.ok()) << times.status();
+  for (const double seconds : {times->embedding_forward, times->embedding_backward,
+                               times->block_forward, times->block_backward, times->head_forward,
+                               times->head_backward, times->optimizer_seconds_per_parameter}) {
+    EXPECT_GT(seconds, 0);
+    EXPECT_LT(seconds, 5);
+  }
+  EXPECT_GT(times->block_forward, times->embedding_forward);
+}
+
+TEST(MeasureLayerTimes, RecomputationCountsAsBackward) {
+  StageOptions options = Options();
+  options.model.context = 256;  // Long enough for the forward to stand out.
+  double ratio = 0;
+  for (int attempt = 0; attempt < 5 && ratio < 1.2; ++attempt) {  // Others use this machine too.
+    options.recompute = false;
+    const auto kept = MeasureLayerTimes(options);
+    options.recompute = true;
+    const auto recomputed = MeasureLayerTimes(options);
+    ASSERT_TRUE(kept.ok() && recomputed.ok());
+    ratio = recomputed->block_backward / kept->block_backward;
+  }
+  EXPECT_GT(ratio, 1.2);
+}
+
+TEST(MeasureLayerTimes, RefusesWhatIsNoModel) {
+  StageOptions options = Options();
+  options.model.heads = 3;
+  EXPECT_EQ(MeasureLayerTimes(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace longhaul::worker

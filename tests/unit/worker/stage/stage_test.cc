@@ -1,0 +1,325 @@
+#include "worker/stage/stage.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace longhaul::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint32_t kRows = 2, kContext = 16, kHidden = 32;
+
+StageOptions WholeModel() {
+  StageOptions options;
+  options.model.layers = 2;
+  options.model.hidden = kHidden;
+  options.model.heads = 4;
+  options.model.context = kContext;
+  options.layers = 2;
+  options.train.steps = 10;
+  options.train.microbatches = 2;
+  options.train.microbatch_size = kRows;
+  options.train.optimizer.lr = 1e-2;
+  return options;
+}
+
+StageOptions MiddleStage() {
+  StageOptions options = WholeModel();
+  options.first = options.last = false;
+  options.first_layer = 1;
+  options.layers = 1;
+  return options;
+}
+
+StageOptions LastStage() {
+  StageOptions options = MiddleStage();
+  options.last = true;
+  return options;
+}
+
+std::unique_ptr<Stage> Make(const StageOptions& options) {
+  auto stage = Stage::Create(options);
+  EXPECT_TRUE(stage.ok()) << stage.status();
+  return *std::move(stage);
+}
+
+// Ids, targets and an activation that differ with `salt`.
+struct Example {
+  explicit Example(int salt)
+      : ids(kRows * kContext), targets(ids.size()), values(ids.size() * kHidden) {
+    for (size_t i = 0; i < ids.size(); ++i) {
+      ids[i] = static_cast<int32_t>((i * 31 + salt * 7) % 256);
+      targets[i] = static_cast<int32_t>((i * 31 + salt * 7 + 31) % 256);
+    }
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = std::sin(static_cast<float>(i + 17 * salt));
+    }
+  }
+  codec::TensorView activation() const {
+    return {values.data(), codec::Dtype::kF32, {kRows, kContext, kHidden}};
+  }
+  Stage::Input input() const { return {ids, activation(), targets}; }
+  std::vector<int32_t> ids, targets;
+  std::vector<float> values;
+};
+
+std::vector<float> Values(const std::optional<BoundaryTensor>& tensor) {
+  EXPECT_TRUE(tensor.has_value());
+  if (!tensor) return {};
+  EXPECT_EQ(tensor->view.dtype, codec::Dtype::kF32);
+  const auto* data = static_cast<const float*>(tensor->view.data);
+  return {data, data + tensor->view.shape.elements()};
+}
+
+void Train(Stage& stage, uint64_t step) {
+  for (uint32_t m = 0; m < 2; ++m) {
+    const Example example(static_cast<int>(step * 2 + m));
+    ASSERT_TRUE(stage.Forward(Microbatch(m), example.input()).ok());
+    ASSERT_TRUE(stage.Backward(Microbatch(m), {}).ok());
+  }
+  const Status status = stage.OptimizerStep(Step(step), 1e-2, 0.5);
+  ASSERT_TRUE(status.ok()) << status;
+}
+
+const NamedArray* Find(const std::vector<NamedArray>& arrays, std::string_view name) {
+  for (const NamedArray& array : arrays) {
+    if (array.name == name) return &array;
+  }
+  return nullptr;
+}
+
+TEST(Stage, StartsNearTheLossOfGuessing) {
+  const auto stage = Make(WholeModel());
+  const Example example(1);
+  auto output = stage->Forward(Microbatch(0), example.input());
+  ASSERT_TRUE(output.ok()) << output.status();
+  EXPECT_FALSE(output->has_value());
+  EXPECT_NEAR(stage->Loss(Microbatch(0)).value(), std::log(256.0), 0.1);
+  double evaluated = 0;
+  ASSERT_TRUE(stage->Evaluate(example.input(), &evaluated).ok());
+  EXPECT_EQ(evaluated, stage->Loss(Microbatch(0)).value());
+}
+
+TEST(Stage, LearnsAnExampleByHeart) {
+  const auto stage = Make(WholeModel());
+  const Example example(1);
+  double first = 0, last = 0;
+  for (uint64_t step = 1; step <= 30; ++step) {
+    ASSERT_TRUE(stage->Forward(Microbatch(0), example.input()).ok());
+    last = stage->Loss(Microbatch(0)).value();
+    if (step == 1) first = last;
+    ASSERT_TRUE(stage->Backward(Microbatch(0), {}).ok());
+    ASSERT_TRUE(stage->OptimizerStep(Step(step), 1e-2, 1).ok());
+  }
+  EXPECT_LT(last, first / 4);
+}
+
+// d loss / d input, against the difference of two losses along a direction.
+TEST(Stage, InputGradientIsTheDerivativeOfTheLoss) {
+  const auto stage = Make(LastStage());
+  const Example example(1), direction(2);
+  const auto loss_at = [&](float t) {
+    Example moved = example;
+    for (size_t i = 0; i < moved.values.size(); ++i) moved.values[i] += t * direction.values[i];
+    double loss = 0;
+    EXPECT_TRUE(stage->Evaluate(moved.input(), &loss).ok());
+    return loss;
+  };
+  const double numeric = (loss_at(0.01f) - loss_at(-0.01f)) / 0.02;
+  ASSERT_TRUE(stage->Forward(Microbatch(0), example.input()).ok());
+  const auto gradient = stage->Backward(Microbatch(0), {});
+  ASSERT_TRUE(gradient.ok()) << gradient.status();
+  const std::vector<float> values = Values(*gradient);
+  double analytic = 0;
+  for (size_t i = 0; i < values.size(); ++i) analytic += values[i] * direction.values[i];
+  // Backward scales by 1 / microbatches.
+  EXPECT_GT(std::abs(numeric), 1e-3);
+  EXPECT_NEAR(2 * analytic, numeric, 0.02 * std::abs(numeric));
+}
+
+TEST(Stage, OutputsOutliveTheStageAndTheNextMicrobatch) {
+  auto stage = Make(MiddleStage());
+  const Example one(1), two(2);
+  const auto first = stage->Forward(Microbatch(0), one.input());
+  const std::vector<float> before = Values(*first);
+  ASSERT_TRUE(stage->Forward(Microbatch(1), two.input()).ok());
+  ASSERT_TRUE(stage->Backward(Microbatch(0), two.activation()).ok());
+  stage.reset();
+  EXPECT_EQ(Values(*first), before);
+}
+
+TEST(Stage, InputIsCopied) {
+  const auto stage = Make(MiddleStage());
+  const auto reference = Make(MiddleStage());
+  Example example(1);
+  const Example gradient(2);
+  ASSERT_TRUE(stage->Forward(Microbatch(0), example.input()).ok());
+  ASSERT_TRUE(reference->Forward(Microbatch(0), example.input()).ok());
+  std::fill(example.values.begin(), example.values.end(), 9.0f);
+  const auto a = stage->Backward(Microbatch(0), gradient.activation());
+  const auto b = reference->Backward(Microbatch(0), gradient.activation());
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_EQ(Values(*a), Values(*b));
+}
+
+TEST(Stage, TakesHalfPrecisionInputs) {
+  const auto stage = Make(MiddleStage());
+  // Exact in all three formats: 1.5 at every place.
+  const size_t count = size_t{kRows} * kContext * kHidden;
+  const std::vector<float> f32(count, 1.5f);
+  const std::vector<uint16_t> f16(count, 0x3e00), bf16(count, 0x3fc0);
+  const codec::Shape shape{kRows, kContext, kHidden};
+  std::vector<std::vector<float>> outputs;
+  for (const codec::TensorView& view :
+       {codec::TensorView{f32.data(), codec::Dtype::kF32, shape},
+        codec::TensorView{f16.data(), codec::Dtype::kF16, shape},
+        codec::TensorView{bf16.data(), codec::Dtype::kBf16, shape}}) {
+    double unused = 0;
+    const auto output = stage->Evaluate({{}, view, {}}, &unused);
+    ASSERT_TRUE(output.ok()) << output.status();
+    outputs.push_back(Values(*output));
+  }
+  EXPECT_EQ(outputs[1], outputs[0]);
+  EXPECT_EQ(outputs[2], outputs[0]);
+}
+
+TEST(Stage, RefusesWrongInputsWithoutChange) {
+  const auto whole = Make(WholeModel());
+  const auto middle = Make(MiddleStage());
+  Example example(1);
+  const auto error = [](const auto& result) { return std::string(Message(result.status())); };
+  Stage::Input input = example.input();
+  input.tokens = input.tokens.first(5);
+  EXPECT_THAT(error(whole->Forward(Microbatch(0), input)), HasSubstr("2 x 16 input ids; came 5"));
+  example.targets[3] = 256;
+  EXPECT_THAT(error(whole->Forward(Microbatch(0), example.input())),
+              HasSubstr("target ids below the vocabulary of 256; came 256"));
+  codec::TensorView view = example.activation();
+  view.shape.tokens = 15;
+  EXPECT_THAT(error(middle->Forward(Microbatch(0), {{}, view, {}})),
+              HasSubstr("(2, 16, 32); came (2, 15, 32)"));
+  EXPECT_THAT(error(middle->Backward(Microbatch(0), example.activation())),
+              HasSubstr("has not run forward"));
+  ASSERT_TRUE(middle->Forward(Microbatch(0), example.input()).ok());
+  EXPECT_THAT(error(middle->Forward(Microbatch(0), example.input())),
+              HasSubstr("has run forward already"));
+  EXPECT_THAT(error(middle->Loss(Microbatch(0))), HasSubstr("only the last stage"));
+  EXPECT_FALSE(middle->Backward(Microbatch(0), view).ok());
+  EXPECT_TRUE(middle->Backward(Microbatch(0), example.activation()).ok());
+}
+
+TEST(Stage, KeepsTheOrderOfBackwardsAndSteps) {
+  const auto stage = Make(WholeModel());
+  const Example example(1);
+  EXPECT_THAT(std::string(Message(stage->OptimizerStep(Step(1), 1e-3, 1))),
+              HasSubstr("before the last backward"));
+  ASSERT_TRUE(stage->Forward(Microbatch(0), example.input()).ok());
+  ASSERT_TRUE(stage->Forward(Microbatch(1), example.input()).ok());
+  ASSERT_TRUE(stage->Backward(Microbatch(1), {}).ok());
+  EXPECT_FALSE(stage->Backward(Microbatch(0), {}).ok());
+  EXPECT_FALSE(stage->OptimizerStep(Step(1), 1e-3, 1).ok());  // 0 waits for its backward.
+}
+
+TEST(Stage, RefusesToStepWithGradientsThatAreNotFinite) {
+  const auto stage = Make(WholeModel());
+  const Example example(1);
+  ASSERT_TRUE(stage->Forward(Microbatch(0), example.input()).ok());
+  ASSERT_TRUE(stage->Backward(Microbatch(0), {}).ok());
+  const StageSnapshot before = stage->Snapshot();
+  for (const double scale : {std::nan(""), 0.0, ClipScale(1, INFINITY)}) {
+    EXPECT_EQ(stage->OptimizerStep(Step(1), 1e-3, scale).code(),
+              absl::StatusCode::kFailedPrecondition);
+  }
+  EXPECT_FALSE(stage->OptimizerStep(Step(2), 1e-3, 1).ok());
+  for (size_t i = 0; i < before.parameters.size(); ++i) {
+    EXPECT_EQ(stage->Snapshot().parameters[i].values, before.parameters[i].values);
+  }
+  EXPECT_TRUE(stage->OptimizerStep(Step(1), 1e-3, 1).ok());
+}
+
+TEST(Stage, GoesOnFromASnapshotAsIfNothingHadHappened) {
+  const auto stage = Make(WholeModel());
+  for (uint64_t step = 1; step <= 2; ++step) Train(*stage, step);
+  const StageSnapshot snapshot = stage->Snapshot();
+  EXPECT_EQ(snapshot.step, 2u);
+  for (uint64_t step = 3; step <= 4; ++step) Train(*stage, step);
+
+  StageOptions options = WholeModel();
+  options.train.seed = 99;  // What it starts with does not matter.
+  const auto resumed = Make(options);
+  const Example half_done(8);
+  ASSERT_TRUE(resumed->Forward(Microbatch(0), half_done.input()).ok());
+  ASSERT_TRUE(resumed->Restore(snapshot).ok());
+  for (uint64_t step = 3; step <= 4; ++step) Train(*resumed, step);
+  const StageSnapshot expected = stage->Snapshot(), actual = resumed->Snapshot();
+  for (size_t i = 0; i < expected.parameters.size(); ++i) {
+    EXPECT_EQ(actual.parameters[i].values, expected.parameters[i].values)
+        << expected.parameters[i].name;
+  }
+  for (size_t i = 0; i < expected.moments.size(); ++i) {
+    EXPECT_EQ(actual.moments[i].values, expected.moments[i].values);
+  }
+}
+
+TEST(Stage, TakesItsPartOfALargerSnapshotAndNamesWhatIsMissing) {
+  const auto whole = Make(WholeModel());
+  Train(*whole, 1);
+  StageSnapshot snapshot = whole->Snapshot();
+  const auto part = Make(MiddleStage());
+  ASSERT_TRUE(part->Restore(snapshot).ok());
+  EXPECT_EQ(part->Snapshot().parameters.size(), 12u);
+  const std::string name = "h.1.attn.qkv.weight";
+  EXPECT_EQ(Find(part->Snapshot().parameters, name)->values,
+            Find(snapshot.parameters, name)->values);
+
+  StageSnapshot lacking = snapshot;
+  std::erase_if(lacking.moments,
+                [](const NamedArray& array) { return array.name == "h.1.mlp.fc.bias.exp_avg"; });
+  const Status missing = part->Restore(lacking);
+  EXPECT_EQ(missing.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(Message(missing)), HasSubstr("has no h.1.mlp.fc.bias.exp_avg"));
+  for (NamedArray& array : snapshot.parameters) {
+    if (array.name == "h.1.mlp.fc.weight") array.shape = {32, 128};
+  }
+  const Status shape = part->Restore(snapshot);
+  EXPECT_THAT(std::string(Message(shape)),
+              HasSubstr("h.1.mlp.fc.weight of shape (128, 32), but the checkpoint has (32, 128)"));
+}
+
+TEST(Stage, TiedModelsShareTheEmbeddingWithTheHead) {
+  StageOptions options = WholeModel();
+  const uint64_t untied = Make(options)->parameter_count();
+  options.model.tied = true;
+  const auto stage = Make(options);
+  EXPECT_EQ(stage->parameter_count(), untied - 256 * kHidden);
+  EXPECT_EQ(Find(stage->Snapshot().parameters, "lm_head.weight"), nullptr);
+  Train(*stage, 1);
+  options.last = false;
+  options.layers = 1;
+  EXPECT_EQ(Stage::Create(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Stage, RefusesPartsThatAreNoPart) {
+  const auto refused = [](auto change) {
+    StageOptions options = WholeModel();
+    change(options);
+    return Stage::Create(options).status().code() == absl::StatusCode::kInvalidArgument;
+  };
+  EXPECT_TRUE(refused([](StageOptions& o) { o.model.heads = 5; }));
+  EXPECT_TRUE(refused([](StageOptions& o) { o.layers = 3; }));
+  EXPECT_TRUE(refused([](StageOptions& o) { o.first_layer = 1, o.layers = 1; }));
+  EXPECT_TRUE(refused([](StageOptions& o) { o.layers = 1; }));
+  EXPECT_TRUE(refused([](StageOptions& o) { o.first_layer = ~0u, o.first = false; }));
+  EXPECT_TRUE(refused([](StageOptions& o) { o.threads = 0; }));
+  EXPECT_TRUE(refused([](StageOptions& o) { o.train.microbatch_size = 0; }));
+}
+
+}  // namespace
+}  // namespace longhaul::worker

@@ -1,0 +1,158 @@
+#include "transport/p2p/ucx/backend.h"
+
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "transport/p2p/core/transport_core.h"
+#include "transport/p2p/ucx/channel.h"
+#include "transport/p2p/ucx/handles.h"
+#include "transport/p2p/ucx/socket_address.h"
+
+namespace longhaul::transport::ucx {
+namespace {
+
+using internal::Channel;
+using internal::EventLoop;
+
+// Closing endpoints by force takes milliseconds; a worker that does not answer is given up.
+constexpr absl::Duration kShutdownLimit = absl::Seconds(2);
+
+class UcxBackend : public internal::Backend, public internal::Poller {
+ public:
+  explicit UcxBackend(UcxOptions options) : options_(std::move(options)) {}
+
+  ~UcxBackend() override {
+    if (polling_) loop_->SetPoller(nullptr).IgnoreError();
+  }
+
+  std::string name() const override { return "ucx"; }
+
+  StatusOr<std::string> Start(const std::shared_ptr<EventLoop>& loop, Accept accept) override {
+    loop_ = loop;
+    accept_ = std::move(accept);
+    LH_ASSIGN_OR_RETURN(const SocketAddress bind_address,
+                        ParseAddress(options_.bind_address, /*resolve=*/true));
+    LH_ASSIGN_OR_RETURN(std::string device, InterfaceOf(bind_address));
+    if (!options_.network_device.empty()) device = options_.network_device;
+    LH_RETURN_IF_ERROR(CheckBind(bind_address));
+    LH_ASSIGN_OR_RETURN(std::shared_ptr<Context> context, Context::Create(device));
+    LH_ASSIGN_OR_RETURN(worker_, Worker::Create(std::move(context)));
+    LH_RETURN_IF_ERROR(worker_->SetMessageHandler(kMessageId, &UcxBackend::OnMessage, this));
+    LH_ASSIGN_OR_RETURN(event_fd_, worker_->EventFd());
+    LH_ASSIGN_OR_RETURN(listener_,
+                        Listener::Create(worker_, bind_address, [this](ucp_conn_request_h request) {
+                          requests_.push_back(request);  // dealt with outside UCX's callback
+                        }));
+    LH_ASSIGN_OR_RETURN(const SocketAddress bound, listener_->Address());
+    address_ = ToString(bound);
+    LH_RETURN_IF_ERROR(loop_->SetPoller(this));
+    polling_ = true;
+    return address_;
+  }
+
+  StatusOr<std::shared_ptr<Channel>> Connect(const std::string& address) override {
+    const auto channel = UcxChannel::Create(loop_, worker_, table_, address_, address);
+    if (const auto numeric = ParseAddress(address, /*resolve=*/false); numeric.ok()) {
+      channel->Connect(*numeric);
+      return channel;
+    }
+    // A name server may take its time: not on the loop.
+    std::thread([loop = loop_, weak = std::weak_ptr(channel), address] {
+      const StatusOr<SocketAddress> resolved = ParseAddress(address, /*resolve=*/true);
+      loop->Post([weak, resolved] {
+        const auto waiting = weak.lock();
+        if (!waiting) return;
+        resolved.ok() ? waiting->Connect(*resolved) : waiting->FailToStart(resolved.status());
+      });
+    }).detach();
+    return channel;
+  }
+
+  void Shutdown(std::function<void()> done) override {
+    table_->shutting_down = true;
+    for (ucp_conn_request_h request : std::exchange(requests_, {})) listener_->Reject(request);
+    listener_.reset();
+    const auto all = table_->all;
+    for (const auto& channel : all) channel->Close();
+    const auto limit = std::make_shared<std::optional<EventLoop::TimerId>>();
+    table_->on_empty = [loop = loop_, limit, done = std::move(done)] {
+      if (*limit) loop->CancelTimer(**limit);
+      loop->Post(done);
+    };
+    *limit = loop_->AddTimer(Now() + kShutdownLimit, [table = table_, limit] {
+      limit->reset();
+      spdlog::error("UCX did not close {} connections", table->all.size());
+      if (table->on_empty) std::exchange(table->on_empty, nullptr)();
+    });
+    if (table_->all.empty()) std::exchange(table_->on_empty, nullptr)();
+  }
+
+  int fd() const override { return event_fd_; }
+
+  bool Progress() override {
+    const bool worked = ucp_worker_progress(worker_->get()) != 0;
+    if (requests_.empty()) return worked;
+    for (ucp_conn_request_h request : std::exchange(requests_, {})) Admit(request);
+    return true;
+  }
+
+  bool Arm() override { return ucp_worker_arm(worker_->get()) == UCS_OK; }
+
+ private:
+  void Admit(ucp_conn_request_h request) {
+    if (table_->shutting_down) return listener_->Reject(request);
+    ucp_conn_request_attr_t attributes{};
+    attributes.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR;
+    SocketAddress peer;
+    if (ucp_conn_request_query(request, &attributes) == UCS_OK) {
+      peer.storage = attributes.client_address;
+    }
+    const auto channel = UcxChannel::Create(loop_, worker_, table_, address_, ToString(peer));
+    channel->Accept(request);
+    accept_(channel);
+  }
+
+  static ucs_status_t OnMessage(void* arg, const void* header, size_t header_bytes, void* data,
+                                size_t bytes, const ucp_am_recv_param_t* param) {
+    const auto& table = *static_cast<UcxBackend*>(arg)->table_;
+    if ((param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) == 0) return UCS_OK;  // not ours
+    const auto found = table.by_endpoint.find(param->reply_ep);
+    if (found == table.by_endpoint.end()) return UCS_OK;  // closed meanwhile
+    const std::shared_ptr<UcxChannel> channel = found->second->shared_from_this();
+    if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
+      channel->CloseWith(absl::InvalidArgumentError("the peer sends by rendezvous"));
+      return UCS_OK;
+    }
+    channel->Deliver({static_cast<const std::byte*>(header), header_bytes},
+                     {static_cast<const std::byte*>(data), bytes});
+    return UCS_OK;
+  }
+
+  const UcxOptions options_;
+  std::shared_ptr<EventLoop> loop_;
+  Accept accept_;
+  std::string address_;
+  std::shared_ptr<Worker> worker_;
+  int event_fd_ = -1;
+  std::unique_ptr<Listener> listener_;
+  std::vector<ucp_conn_request_h> requests_;
+  const std::shared_ptr<ChannelTable> table_ = std::make_shared<ChannelTable>();
+  bool polling_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<internal::Backend> NewBackend(const UcxOptions& options) {
+  return std::make_unique<UcxBackend>(options);
+}
+
+StatusOr<std::unique_ptr<Transport>> CreateTransport(const UcxOptions& options) {
+  return internal::NewTransport(NewBackend(options));
+}
+
+}  // namespace longhaul::transport::ucx

@@ -1,0 +1,25 @@
+// Links over UCX Active Messages on TCP, for trusted networks: UCX aborts the process on foreign
+// bytes (docs/GOTCHAS.md), so bind to a private network, a VPN or a cluster's own.
+#ifndef LONGHAUL_TRANSPORT_P2P_UCX_FACTORY_H_
+#define LONGHAUL_TRANSPORT_P2P_UCX_FACTORY_H_
+
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "transport/p2p/link.h"
+
+namespace longhaul::transport::ucx {
+
+struct UcxOptions {
+  std::string bind_address;    // "10.77.0.2:0": one address of this host; port 0: any free one
+  std::string network_device;  // "eth0"; empty: the one that has the address
+};
+
+// kInvalidArgument for what is no address, kFailedPrecondition for one that this host does not
+// have, kAlreadyExists for a port in use; each names the address.
+StatusOr<std::unique_ptr<Transport>> CreateTransport(const UcxOptions& options);
+
+}  // namespace longhaul::transport::ucx
+
+#endif  // LONGHAUL_TRANSPORT_P2P_UCX_FACTORY_H_

@@ -1,0 +1,103 @@
+// One owner per UCX handle. Children keep their parents alive. All of it on one thread: the loop.
+#ifndef LONGHAUL_TRANSPORT_P2P_UCX_HANDLES_H_
+#define LONGHAUL_TRANSPORT_P2P_UCX_HANDLES_H_
+
+#include <ucp/api/ucp.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "transport/p2p/ucx/socket_address.h"
+
+namespace longhaul::transport::ucx {
+
+// kUnavailable "<what>: <UCX's words>".
+Status FromUcs(const std::string& what, ucs_status_t status);
+
+class Context {
+ public:
+  // TCP over `device` alone, by the rules of docs/GOTCHAS.md.
+  static StatusOr<std::shared_ptr<Context>> Create(const std::string& device);
+  explicit Context(ucp_context_h context) : context_(context) {}
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  ~Context() { ucp_cleanup(context_); }
+  ucp_context_h get() const { return context_; }
+
+ private:
+  const ucp_context_h context_;
+};
+
+class Worker {
+ public:
+  static StatusOr<std::shared_ptr<Worker>> Create(std::shared_ptr<Context> context);
+  Worker(std::shared_ptr<Context> context, ucp_worker_h worker)
+      : context_(std::move(context)), worker_(worker) {}
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  ~Worker() { ucp_worker_destroy(worker_); }
+  ucp_worker_h get() const { return worker_; }
+  // The descriptor to sleep on.
+  StatusOr<int> EventFd() const;
+  Status SetMessageHandler(unsigned id, ucp_am_recv_callback_t callback, void* arg);
+
+ private:
+  const std::shared_ptr<Context> context_;
+  const ucp_worker_h worker_;
+};
+
+class Listener {
+ public:
+  // `on_request` gets ownership of each request: Endpoint::Accept or Reject.
+  static StatusOr<std::unique_ptr<Listener>> Create(
+      std::shared_ptr<Worker> worker, const SocketAddress& address,
+      std::function<void(ucp_conn_request_h)> on_request);
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  ~Listener();
+  StatusOr<SocketAddress> Address() const;
+  void Reject(ucp_conn_request_h request) { ucp_listener_reject(listener_, request); }
+
+ private:
+  explicit Listener(std::shared_ptr<Worker> worker) : worker_(std::move(worker)) {}
+  static void OnRequest(ucp_conn_request_h request, void* arg);
+  const std::shared_ptr<Worker> worker_;
+  std::function<void(ucp_conn_request_h)> on_request_;
+  ucp_listener_h listener_ = nullptr;
+};
+
+class Endpoint {
+ public:
+  // `on_error` runs from the worker's progress when the peer is gone.
+  static StatusOr<std::unique_ptr<Endpoint>> Connect(std::shared_ptr<Worker> worker,
+                                                     const SocketAddress& peer,
+                                                     std::function<void(Status)> on_error);
+  static StatusOr<std::unique_ptr<Endpoint>> Accept(std::shared_ptr<Worker> worker,
+                                                    ucp_conn_request_h request,
+                                                    std::function<void(Status)> on_error);
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+  // Drops the connection if Close has not; what UCX has under way then ends with the worker.
+  ~Endpoint();
+  ucp_ep_h get() const { return endpoint_; }
+  // Drops the connection: pending sends are cancelled. `done` runs once, here or from progress.
+  // Once.
+  void Close(std::function<void()> done);
+
+ private:
+  explicit Endpoint(std::shared_ptr<Worker> worker) : worker_(std::move(worker)) {}
+  static StatusOr<std::unique_ptr<Endpoint>> Create(std::shared_ptr<Worker> worker,
+                                                    ucp_ep_params_t params,
+                                                    std::function<void(Status)> on_error);
+  static void OnError(void* arg, ucp_ep_h endpoint, ucs_status_t status);
+  const std::shared_ptr<Worker> worker_;
+  // Of its own, on the heap: UCX holds its address for as long as the endpoint exists.
+  std::shared_ptr<std::function<void(Status)>> on_error_;
+  ucp_ep_h endpoint_ = nullptr;
+};
+
+}  // namespace longhaul::transport::ucx
+
+#endif  // LONGHAUL_TRANSPORT_P2P_UCX_HANDLES_H_

@@ -1,0 +1,42 @@
+// Socket addresses, who owns them, and why a connect failed. UCX's own status for a failed connect
+// says "Endpoint timeout" whatever the cause; people need to read the cause.
+#ifndef LONGHAUL_TRANSPORT_P2P_UCX_SOCKET_ADDRESS_H_
+#define LONGHAUL_TRANSPORT_P2P_UCX_SOCKET_ADDRESS_H_
+
+#include <sys/socket.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "transport/p2p/core/event_loop.h"
+
+namespace longhaul::transport::ucx {
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+
+// "10.77.0.2:41234", "[fd00::1]:41234"; host names too, with `resolve` (which may block).
+// kInvalidArgument; kUnavailable for a name that does not resolve.
+StatusOr<SocketAddress> ParseAddress(const std::string& text, bool resolve);
+std::string ToString(const SocketAddress& address);
+
+// The network interface that has this address, "eth0". kFailedPrecondition naming those that there
+// are; kInvalidArgument for the wildcard address.
+StatusOr<std::string> InterfaceOf(const SocketAddress& address);
+
+// Whether a listener could bind here now. kAlreadyExists for a port in use.
+Status CheckBind(const SocketAddress& address);
+
+// Connects with a plain socket to learn why a connect fails; at most 500 ms. To be called on the
+// loop after a failure: `done` gets a kUnavailable that says the cause.
+void FindConnectError(const std::shared_ptr<internal::EventLoop>& loop,
+                      const SocketAddress& address, std::function<void(Status)> done);
+
+}  // namespace longhaul::transport::ucx
+
+#endif  // LONGHAUL_TRANSPORT_P2P_UCX_SOCKET_ADDRESS_H_

@@ -66,18 +66,17 @@ std::string Advice(const v1::RunStatus& run) {
     return "It starts by itself when enough workers are free; `longhaul workers` lists them and "
            "`longhaul ps` what holds them.";
   }
-  const std::string resume =
+  const std::string go_on =
       run.checkpoint_step() > 0
-          ? fmt::format("go on from the checkpoint of step {} with `longhaul submit FILE --resume`",
-                        run.checkpoint_step())
-          : "there is no checkpoint yet, so submit it again to start over";
+          ? fmt::format(
+                "Go on from the checkpoint of step {} with `longhaul submit FILE --resume`.",
+                run.checkpoint_step())
+          : "No checkpoint was written; submit it again to start over.";
   if (run.state() == "failed") {
-    return fmt::format(
-        "`longhaul events {0}` and `longhaul logs {0}` tell what happened; then {1}.", id, resume);
+    return fmt::format("`longhaul events {0}` and `longhaul logs {0}` tell what happened. {1}", id,
+                       go_on);
   }
-  if (run.state() == "stopped") {
-    return fmt::format("To have it trained further: {}.", resume);
-  }
+  if (run.state() == "stopped") return go_on;
   return "";
 }
 

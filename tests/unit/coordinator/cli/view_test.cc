@@ -81,8 +81,9 @@ TEST(Format, AdviceForEveryEndThatIsNotDone) {
   EXPECT_THAT(Advice(run), HasSubstr("`longhaul events a-1`"));
   EXPECT_THAT(Advice(run), HasSubstr("submit it again"));
   run.set_checkpoint_step(50);
-  EXPECT_THAT(Advice(run),
-              HasSubstr("from the checkpoint of step 50 with `longhaul submit FILE --resume`"));
+  EXPECT_THAT(
+      Advice(run),
+      HasSubstr("Go on from the checkpoint of step 50 with `longhaul submit FILE --resume`"));
   run.set_state("stopped");
   EXPECT_THAT(Advice(run), HasSubstr("step 50"));
   run.set_state("queued");

@@ -17,7 +17,8 @@ struct UcxOptions {
 };
 
 // kInvalidArgument for what is no address, kFailedPrecondition for one that this host does not
-// have, kAlreadyExists for a port in use; each names the address.
+// have, kAlreadyExists for a port in use, kUnavailable while its interface is down; each names the
+// address.
 StatusOr<std::unique_ptr<Transport>> CreateTransport(const UcxOptions& options);
 
 }  // namespace longhaul::transport::ucx

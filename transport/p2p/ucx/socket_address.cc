@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fmt/core.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
@@ -147,6 +148,12 @@ StatusOr<std::string> InterfaceOf(const SocketAddress& address) {
     }
     if (SameHost(i->ifa_addr, address.get()) ||
         (IsLoopback4(i->ifa_addr) && IsLoopback4(address.get()))) {
+      // UCX passes over an interface without a carrier and then says "No such device".
+      if ((i->ifa_flags & IFF_UP) == 0 || (i->ifa_flags & IFF_RUNNING) == 0) {
+        return absl::UnavailableError(
+            fmt::format("the interface {}, which has {}, is down or has no carrier (yet)",
+                        i->ifa_name, HostText(address.get())));
+      }
       return std::string(i->ifa_name);
     }
     known +=

@@ -1,0 +1,171 @@
+#include "tests/bench/transport/namespaces.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <iterator>
+
+#include "base/clock.h"
+#include "base/shutdown.h"
+
+namespace longhaul::bench {
+namespace {
+
+constexpr const char* kDevice = "lh0";
+
+// Only calls that are safe between fork and exec.
+[[noreturn]] void Exec(const std::vector<char*>& argv) {
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  execvp(argv[0], argv.data());
+  _exit(127);
+}
+
+std::vector<char*> Argv(const std::vector<std::string>& arguments) {
+  std::vector<char*> argv;
+  for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+  argv.push_back(nullptr);
+  return argv;
+}
+
+}  // namespace
+
+Status RunCommand(const std::vector<std::string>& arguments) {
+  int pipe_fds[2];
+  if (pipe2(pipe_fds, O_CLOEXEC) != 0) return FromErrno("cannot make a pipe", errno);
+  const std::vector<char*> argv = Argv(arguments);
+  const pid_t pid = fork();
+  if (pid < 0) return FromErrno("cannot start a process", errno);
+  if (pid == 0) {
+    dup2(pipe_fds[1], STDERR_FILENO);
+    Exec(argv);
+  }
+  close(pipe_fds[1]);
+  std::string words;
+  char buffer[512];
+  for (ssize_t n; (n = read(pipe_fds[0], buffer, sizeof(buffer))) > 0;) words.append(buffer, n);
+  close(pipe_fds[0]);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
+  std::string command;
+  for (const std::string& a : arguments) command += a + " ";
+  while (!words.empty() && words.back() == '\n') words.pop_back();
+  return absl::FailedPreconditionError(
+      fmt::format("`{}` failed: {}", command.substr(0, command.size() - 1),
+                  words.empty() ? "is iproute2 installed?" : words));
+}
+
+Namespaces::Namespaces() {
+  // The process id keeps two benchmarks apart.
+  for (int end : {0, 1}) names_[end] = fmt::format("lhbench-{}-{}", getpid(), end);
+}
+
+std::string Namespaces::Ip(int end) {
+  return fmt::format("10.77.0.{}", end + 1);
+}
+
+StatusOr<std::unique_ptr<Namespaces>> Namespaces::Create() {
+  std::unique_ptr<Namespaces> namespaces(new Namespaces());
+  if (const Status status = namespaces->SetUp(); !status.ok()) {
+    return absl::FailedPreconditionError(
+        fmt::format("this needs root, network namespaces, veth and tbf: {}", Message(status)));
+  }
+  return namespaces;
+}
+
+Status Namespaces::SetUp() {
+  for (const std::string& name : names_)
+    LH_RETURN_IF_ERROR(RunCommand({"ip", "netns", "add", name}));
+  LH_RETURN_IF_ERROR(RunCommand({"ip", "link", "add", kDevice, "netns", names_[0], "type", "veth",
+                                 "peer", "name", kDevice, "netns", names_[1]}));
+  for (int end : {0, 1}) {
+    const std::string& name = names_[end];
+    LH_RETURN_IF_ERROR(
+        RunCommand({"ip", "-n", name, "address", "add", Ip(end) + "/24", "dev", kDevice}));
+    LH_RETURN_IF_ERROR(RunCommand({"ip", "-n", name, "link", "set", "lo", "up"}));
+    LH_RETURN_IF_ERROR(RunCommand({"ip", "-n", name, "link", "set", kDevice, "up"}));
+  }
+  return Shape(1'000'000'000);
+}
+
+Status Namespaces::Shape(uint64_t bits_per_second) {
+  // The burst must exceed one GSO packet, else the kernel segments in software.
+  std::vector<std::string> limits = {"burst", "72kb", "latency", "50ms"};
+  if (bits_per_second > 300'000'000) limits = {"burst", "128kb", "latency", "50ms"};
+  if (bits_per_second > 1'000'000'000) limits = {"burst", "1mb", "limit", "4mb"};
+  for (const std::string& name : names_) {
+    std::vector<std::string> command = {"tc",
+                                        "-n",
+                                        name,
+                                        "qdisc",
+                                        "replace",
+                                        "dev",
+                                        kDevice,
+                                        "root",
+                                        "tbf",
+                                        "rate",
+                                        fmt::format("{}bit", bits_per_second)};
+    command.insert(command.end(), limits.begin(), limits.end());
+    LH_RETURN_IF_ERROR(RunCommand(command));
+  }
+  return absl::OkStatus();
+}
+
+Namespaces::~Namespaces() {
+  for (const std::string& name : names_) {
+    // The veth pair goes with them. One that was never made has nothing to say.
+    RunCommand({"ip", "netns", "delete", name}).IgnoreError();
+  }
+}
+
+StatusOr<std::unique_ptr<Process>> Process::Start(const std::vector<std::string>& arguments) {
+  int pipe_fds[2];
+  if (pipe2(pipe_fds, O_CLOEXEC) != 0) return FromErrno("cannot make a pipe", errno);
+  const std::vector<char*> argv = Argv(arguments);
+  const pid_t pid = fork();
+  if (pid < 0) return FromErrno("cannot start a process", errno);
+  if (pid == 0) {
+    dup2(pipe_fds[1], STDOUT_FILENO);
+    Exec(argv);
+  }
+  close(pipe_fds[1]);
+  return std::unique_ptr<Process>(new Process(pid, pipe_fds[0]));
+}
+
+Process::~Process() {
+  close(fd_);
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+StatusOr<std::string> Process::ReadLine(double limit_seconds) {
+  const Deadline deadline = Deadline::After(absl::Seconds(limit_seconds));
+  while (true) {
+    if (const size_t end = buffer_.find('\n'); end != std::string::npos) {
+      std::string line = buffer_.substr(0, end);
+      buffer_.erase(0, end + 1);
+      return line;
+    }
+    if (deadline.Expired()) return absl::DeadlineExceededError("the peer process said nothing");
+    if (WaitForShutdownSignal(absl::ZeroDuration()) != 0) {
+      return absl::CancelledError("interrupted");
+    }
+    pollfd ready{.fd = fd_, .events = POLLIN, .revents = 0};
+    if (poll(&ready, 1, 50) <= 0) continue;
+    char chunk[4096];
+    const ssize_t n = read(fd_, chunk, sizeof(chunk));
+    if (n <= 0) return absl::UnavailableError("the peer process ended early");
+    buffer_.append(chunk, n);
+  }
+}
+
+}  // namespace longhaul::bench

@@ -1,0 +1,24 @@
+// One end of the measured link, in a process of its own.
+#ifndef LONGHAUL_TESTS_BENCH_TRANSPORT_PEER_H_
+#define LONGHAUL_TESTS_BENCH_TRANSPORT_PEER_H_
+
+#include <string>
+
+#include "base/status.h"
+
+namespace longhaul::bench {
+
+struct PeerOptions {
+  std::string bind;   // "10.77.0.1:0"
+  std::string dial;   // the other's address; empty: waits to be dialled and prints its address
+  bool send = false;  // tensors' worth of bulk frames, as fast as they go
+  double seconds = 5;
+};
+
+// Prints "address <address>" (where it is dialled), then one line of JSON: payload bytes sent and
+// received, seconds, CPU seconds, and, where it dials, the median round trip of control frames.
+Status RunPeer(const PeerOptions& options);
+
+}  // namespace longhaul::bench
+
+#endif  // LONGHAUL_TESTS_BENCH_TRANSPORT_PEER_H_

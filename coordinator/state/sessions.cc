@@ -147,7 +147,7 @@ void Core::AttachToStage(Worker& worker, Run& run, Stage& stage) {
     // the old coordinator while the run was finishing.
     const uint64_t steps = run.record.spec.train.steps;
     const bool at_end = stage.last && stage.last->step() == steps;
-    if (at_end || run.record.state == RunState::kFinishing) {
+    if (at_end || run.stop_asked || run.record.state == RunState::kFinishing) {
       v1::StageFinished finished;
       finished.set_step(at_end ? steps : run.record.step);
       finished.set_stopped(finished.step() < steps);

@@ -126,6 +126,11 @@ class Coordinator {
     for (const Command& command : last.commands) commands.push_back(command);
     return last;
   }
+  // A new process over the same store. Its workers' sessions are gone.
+  void Restart() {
+    const uint64_t next = events.empty() ? 1 : events.back().sequence() + 1;
+    state = std::make_unique<State>(options_, Stored(), next, now);
+  }
   void Advance(absl::Duration by) { now = now + by; }
 
   SessionId Join(v1::Hello hello) {

@@ -172,6 +172,21 @@ TEST_F(LifeCycle, KilledDaemonsAreStartedAgain) {
   EXPECT_THAT(Expect(1, Command({"kill", "worker3"})), HasSubstr("worker1, worker2"));
 }
 
+#ifdef LONGHAUL_COORDINATOR_PROGRAM
+TEST_F(LifeCycle, TheRealCoordinatorKeepsItsWorkersOverARestart) {
+  Expect(0, Command({"up", "--workers", "2", "--coordinator-program", LONGHAUL_COORDINATOR_PROGRAM,
+                     "--worker-program", LONGHAUL_STAND_IN_DAEMON}));
+  EXPECT_TRUE(Status()["workers"][1]["connected"]);
+  Expect(0, Command({"kill", "coordinator"}));
+  Expect(0, Command({"start", "coordinator"}));
+  Expect(0, Command({"kill", "worker2"}));
+  Expect(0, Command({"start", "worker2"}));
+  EXPECT_TRUE(Status()["workers"][1]["connected"]);
+  Expect(0, Command({"down"}));
+  ExpectNothingLeft();
+}
+#endif
+
 TEST_F(LifeCycle, WrongUsage) {
   EXPECT_THAT(Expect(2, Up({"--delay", "10ms"})), HasSubstr("not available in this version"));
   EXPECT_THAT(Expect(2, Up({"--loss", "1%"})), HasSubstr("not available in this version"));

@@ -110,6 +110,8 @@ int RunCoordinator(const Options& options, const std::string& token) {
 }
 
 int RunWorker(const Options& options, const std::string& token) {
+  const std::string worker_id = RandomUuid();
+  const std::string incarnation = RandomUuid();
   while (true) {
     auto stub = v1::WorkerService::NewStub(MakeChannel(options.coordinator));
     grpc::ClientContext context;
@@ -117,8 +119,19 @@ int RunWorker(const Options& options, const std::string& token) {
     context.set_wait_for_ready(true);
     auto stream = stub->Session(&context);
     v1::WorkerMessage message;
-    message.mutable_hello()->set_name(options.name);
-    message.mutable_hello()->add_data_addresses(options.data_address);
+    v1::Hello* hello = message.mutable_hello();
+    hello->set_protocol_min(1);
+    hello->set_protocol_max(1);
+    hello->set_worker_id(worker_id);
+    hello->set_incarnation(incarnation);
+    hello->set_name(options.name);
+    hello->add_data_addresses(options.data_address);
+    hello->set_transport("ucx");
+    hello->set_pid(static_cast<uint32_t>(getpid()));
+    v1::Device* device = hello->add_devices();
+    device->set_kind("cpu");
+    device->set_memory_bytes(1 << 30);
+    device->set_cores(1);
     stream->Write(message);
     v1::WorkerCommand command;
     while (stream->Read(&command)) {

@@ -84,10 +84,10 @@ if [ "$(id -u)" != 0 ]; then
 fi
 
 # Whatever happens from here on, the cluster goes.
-measuring=
+children=()
 clean_up() {
   trap '' INT TERM
-  if [ -n "$measuring" ]; then kill "$measuring" 2>/dev/null || true; fi
+  [ ${#children[@]} = 0 ] || kill "${children[@]}" 2>/dev/null || true
   "$longhaul" cluster down --name "$cluster" >/dev/null || true
 }
 trap clean_up EXIT
@@ -112,7 +112,7 @@ fi
 
 # train LABEL [--set KEY=VALUE]...: one run, watched to its end. The measurement goes on beside it.
 train() {
-  local label=$1 id
+  local label=$1 id measuring watching
   shift
   id=$("$longhaul" submit "${access[@]}" deploy/runs/quickstart.yaml "${overrides[@]}" \
     --set "name=quickstart-$label" "$@")
@@ -124,9 +124,13 @@ train() {
     fi
   } &
   measuring=$!
-  "$longhaul" watch "$id" "${access[@]}"
+  # Beside the script, so that a signal ends the script at once and not after the run.
+  "$longhaul" watch "$id" "${access[@]}" &
+  watching=$!
+  children=("$measuring" "$watching")
+  wait "$watching"
   wait "$measuring" || die "the run ended before its speed could be measured"
-  measuring=
+  children=()
   "$longhaul" steps "$id" "${access[@]}" --json >"$out/$label.steps.jsonl"
 }
 

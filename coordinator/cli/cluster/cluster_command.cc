@@ -222,6 +222,11 @@ void AddClusterCommand(CLI::App& app, int* exit_code) {
   CLI::App* cluster = app.add_subcommand(
       "cluster", "A local cluster for trying things: workers in network namespaces, shaped links");
   cluster->require_subcommand(1);
+  cluster->footer(
+      "  longhaul cluster up --workers 4 --rate 10mbit   start it; other commands then find it\n"
+      "  longhaul cluster link worker2 --down            cut a link; --up mends it\n"
+      "  longhaul cluster down                           remove it; nothing is left\n"
+      "Needs root (sudo), for network namespaces.");
   AddUp(cluster, exit_code);
   AddDown(cluster, exit_code);
   AddStatus(cluster, exit_code);

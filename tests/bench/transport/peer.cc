@@ -25,7 +25,7 @@ using transport::Link;
 
 constexpr absl::Duration kOpenLimit = absl::Seconds(10);
 constexpr absl::Duration kWarmUp = absl::Milliseconds(300);
-constexpr absl::Duration kPingInterval = absl::Milliseconds(10);
+constexpr absl::Duration kPingInterval = absl::Milliseconds(50);
 constexpr size_t kHeaderBytes = 96;  // a tensor header's worth
 constexpr int kFramesAhead = 64;
 

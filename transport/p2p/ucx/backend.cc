@@ -95,10 +95,18 @@ class UcxBackend : public internal::Backend, public internal::Poller {
   int fd() const override { return event_fd_; }
 
   bool Progress() override {
-    const bool worked = ucp_worker_progress(worker_->get()) != 0;
-    if (requests_.empty()) return worked;
-    for (ucp_conn_request_h request : std::exchange(requests_, {})) Admit(request);
-    return true;
+    table_->inside_ucx = true;
+    bool worked = ucp_worker_progress(worker_->get()) != 0;
+    table_->inside_ucx = false;
+    for (const auto& channel : std::exchange(table_->to_flush, {})) {
+      channel->Flush();
+      worked = true;
+    }
+    for (ucp_conn_request_h request : std::exchange(requests_, {})) {
+      Admit(request);
+      worked = true;
+    }
+    return worked;
   }
 
   bool Arm() override { return ucp_worker_arm(worker_->get()) == UCS_OK; }

@@ -45,6 +45,11 @@ void UcxChannel::Begin(StatusOr<std::unique_ptr<Endpoint>> endpoint) {
   if (!endpoint.ok()) return CloseWith(endpoint.status());
   endpoint_ = *std::move(endpoint);
   table_->by_endpoint[endpoint_->get()] = this;
+  Flush();
+}
+
+void UcxChannel::Flush() {
+  if (endpoint_ == nullptr || closing_) return;
   std::deque<Waiting> waiting;
   waiting.swap(waiting_);
   for (Waiting& w : waiting) Submit(std::move(w));
@@ -57,11 +62,12 @@ void UcxChannel::Send(std::span<const std::byte> header, const FrameView& payloa
   }
   ++under_way_;
   Waiting waiting{header, payload, std::move(done)};
-  if (endpoint_ == nullptr) {
-    waiting_.push_back(std::move(waiting));
-  } else {
+  if (endpoint_ != nullptr && !table_->inside_ucx && waiting_.empty()) {
     Submit(std::move(waiting));
+    return;
   }
+  if (waiting_.empty()) table_->to_flush.push_back(shared_from_this());
+  waiting_.push_back(std::move(waiting));
 }
 
 void UcxChannel::Submit(Waiting waiting) {
@@ -139,10 +145,12 @@ void UcxChannel::DropEndpoint() {
     return;
   }
   table_->by_endpoint.erase(endpoint_->get());
+  table_->inside_ucx = true;  // cancelled sends are called back from here
   endpoint_->Close([self = shared_from_this()] {
     self->endpoint_closed_ = true;
     self->FinishIfDone();
   });
+  table_->inside_ucx = false;
 }
 
 void UcxChannel::FinishIfDone() {

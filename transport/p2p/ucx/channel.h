@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "transport/p2p/core/channel.h"
 #include "transport/p2p/ucx/handles.h"
@@ -25,6 +26,10 @@ class UcxChannel;
 struct ChannelTable {
   std::set<std::shared_ptr<UcxChannel>> all;
   std::unordered_map<ucp_ep_h, UcxChannel*> by_endpoint;
+  // UCX is calling us. A send from inside its callbacks that finds a dead socket marks the endpoint
+  // closed while UCX still holds an event for it, and UCX aborts; so such sends wait.
+  bool inside_ucx = false;
+  std::vector<std::shared_ptr<UcxChannel>> to_flush;
   bool shutting_down = false;
   std::function<void()> on_empty;
 };
@@ -51,6 +56,8 @@ class UcxChannel : public internal::Channel, public std::enable_shared_from_this
   void Close() override { CloseWith(absl::CancelledError("closed on this side")); }
   std::string Describe() const override { return description_; }
 
+  // Sends what waited for UCX to return.
+  void Flush();
   // From the worker's message callback.
   void Deliver(std::span<const std::byte> header, std::span<const std::byte> payload);
   void CloseWith(const Status& reason);
@@ -83,7 +90,7 @@ class UcxChannel : public internal::Channel, public std::enable_shared_from_this
   const std::string description_;
   std::shared_ptr<internal::ChannelEvents> events_;
   std::unique_ptr<Endpoint> endpoint_;
-  std::deque<Waiting> waiting_;  // for the endpoint
+  std::deque<Waiting> waiting_;  // for the endpoint, or for UCX to return
   SocketAddress dialled_;        // size 0: accepted
   bool heard_ = false;
   size_t under_way_ = 0;

@@ -26,8 +26,8 @@ StatusOr<SocketAddress> ParseAddress(const std::string& text, bool resolve);
 std::string ToString(const SocketAddress& address);
 
 // The network interface that has this address, "eth0". kFailedPrecondition naming those that there
-// are; kInvalidArgument for the wildcard address; kUnavailable while the interface is down (one that
-// was just set up may take a moment).
+// are; kInvalidArgument for the wildcard address; kUnavailable while the interface is down (one
+// that was just set up may take a moment).
 StatusOr<std::string> InterfaceOf(const SocketAddress& address);
 
 // Whether a listener could bind here now. kAlreadyExists for a port in use.

@@ -123,7 +123,7 @@ void Core::OnError(Run& run, Stage& stage, const v1::RunError& error) {
     where = fmt::format(" at step {}", std::max(error.step(), run.record.step));
   }
   if (!error.peer_lost() || error.peer_stage() >= run.stages.size()) {
-    Fail(run, fmt::format("{} failed{}: {}", Label(stage), where, error.message()));
+    Fail(run, fmt::format("{} failed{}: {}", Label(stage), where, Quoted(error.message())));
     return;
   }
   if (run.suspicion) return;  // the first to miss its neighbour is nearest to the cause
@@ -131,7 +131,7 @@ void Core::OnError(Run& run, Stage& stage, const v1::RunError& error) {
   run.suspicion = {
       fmt::format("{} lost its link to {}{}: {}; both are still connected to the coordinator, so "
                   "look at the network between them",
-                  Label(stage), Label(peer), where, error.message()),
+                  Label(stage), Label(peer), where, Quoted(error.message())),
       now_ + kCausePatience};
 }
 

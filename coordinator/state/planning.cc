@@ -8,6 +8,7 @@
 #include "base/token_file.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/state/core.h"
+#include "coordinator/state/text.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -106,7 +107,7 @@ void Core::On(event::DataPrepared& prepared) {
 void Core::OnDraftMessage(Worker& worker, Draft& draft, const v1::WorkerMessage& message) {
   if (message.has_error()) {
     FailDraft(draft.run, fmt::format("worker {} could not time its layers: {}", Label(worker),
-                                     message.error().message()));
+                                     Quoted(message.error().message())));
     return;
   }
   if (!message.has_layer_times()) return;

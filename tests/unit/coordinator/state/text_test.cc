@@ -20,6 +20,13 @@ TEST(NaturalLess, IsAStrictOrderWithLeadingZeros) {
   EXPECT_TRUE(NaturalLess("w0", "w00") != NaturalLess("w00", "w0"));
 }
 
+TEST(Quoted, IsOneShortLine) {
+  EXPECT_EQ(Quoted("a\nb\x1b[31mc"), "a b [31mc");
+  EXPECT_EQ(Quoted("gr\xc3\xb6\xc3\x9f"), "gr\xc3\xb6\xc3\x9f");
+  const std::string cut = Quoted(std::string(999, 'x') + "\xc3\xb6" + std::string(5000, 'y'));
+  EXPECT_EQ(cut, std::string(999, 'x') + "...");
+}
+
 TEST(Join, PutsCommasBetween) {
   EXPECT_EQ(Join({}), "");
   EXPECT_EQ(Join({"a"}), "a");

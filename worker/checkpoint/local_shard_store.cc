@@ -119,6 +119,7 @@ StatusOr<std::vector<ShardFile>> LocalShardStore::Write(const RunId& run, StageI
     return SyncPath(root_);
   }();
   std::vector<ShardFile> shards;
+  shards.reserve(written.size());
   for (const WrittenFile& one : written) shards.push_back(one.shard);
   written.clear();  // Takes unpublished files away.
   if (status.ok()) return shards;

@@ -35,7 +35,7 @@ struct SinCos {
 
 // Of 2 pi u, u in [0, 1): Taylor series within an eighth of a turn around the nearest quarter turn.
 SinCos SinCosOfTurns(double u) {
-  const int quarter = static_cast<int>(u * 4.0 + 0.5);
+  const int quarter = (static_cast<int>(u * 8.0) + 1) / 2;
   const double x = (u - quarter * 0.25) * 6.283185307179586;
   const double x2 = x * x;
   double sin = 1, cos = 1;

@@ -38,9 +38,7 @@ at::ScalarType ToTorch(codec::Dtype dtype) {
 
 Status Check(const StageOptions& options) {
   const ModelSpec& model = options.model;
-  const auto wrong = [](std::string message) {
-    return absl::InvalidArgumentError(std::move(message));
-  };
+  const auto wrong = [](const std::string& message) { return absl::InvalidArgumentError(message); };
   if (model.hidden == 0 || model.heads == 0 || model.context == 0 || model.layers == 0 ||
       options.vocabulary == 0) {
     return wrong("a stage needs a model with hidden, heads, context, layers and vocabulary > 0");

@@ -78,6 +78,7 @@ class Chain {
       options.first = s == 0;
       options.last = s + 1 == stages;
       options.recompute = spec.pipeline.recompute;
+      options.threads = spec.pipeline.threads_per_stage;
       auto stage = Stage::Create(options);
       EXPECT_TRUE(stage.ok()) << stage.status();
       stages_.push_back(*std::move(stage));
@@ -176,6 +177,7 @@ struct Case {
   uint32_t stages;
   ComputeDtype dtype;
   bool recompute;
+  uint32_t threads = 1;
 };
 
 class StageParity : public ::testing::TestWithParam<Case> {};
@@ -185,6 +187,7 @@ TEST_P(StageParity, EqualsTheReferenceLoopBitForBit) {
   RunSpec spec = SmallRun();
   spec.train.dtype = GetParam().dtype;
   spec.pipeline.recompute = GetParam().recompute;
+  spec.pipeline.threads_per_stage = GetParam().threads;
   const auto expected = testing::RunReference(spec, file.path(), kSteps);
   ASSERT_TRUE(expected.ok()) << expected.status();
 
@@ -213,9 +216,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{4, ComputeDtype::kFp32, false}, Case{1, ComputeDtype::kFp32, true},
                       Case{4, ComputeDtype::kFp32, true}, Case{1, ComputeDtype::kBf16, false},
                       Case{2, ComputeDtype::kBf16, false}, Case{4, ComputeDtype::kBf16, false},
-                      Case{2, ComputeDtype::kBf16, true}),
+                      Case{2, ComputeDtype::kBf16, true}, Case{2, ComputeDtype::kFp32, false, 2}),
     [](const auto& test) {
-      return fmt::format("{}stages{}{}", test.param.stages,
+      return fmt::format("{}stages{}threads{}{}", test.param.stages, test.param.threads,
                          test.param.dtype == ComputeDtype::kBf16 ? "Bf16" : "Fp32",
                          test.param.recompute ? "Recompute" : "");
     });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
 #include "codec/planes.h"
 #include "codec/tile.h"
 
@@ -189,6 +190,7 @@ Status DecodeAll(const std::byte* payload, const Params& params, const MutableTe
 
 uint64_t Encode(const TensorView& in, const Params& params, const Context& context,
                 std::byte* payload) {
+  LH_CHECK(params.bits >= kMinBits && params.bits <= kMaxBits, "{} bits", params.bits);
   if (params.tile == 32) return Encoder<32>(in, params, context, payload).Run();
   if (params.tile == 128) return Encoder<128>(in, params, context, payload).Run();
   return Encoder<64>(in, params, context, payload).Run();

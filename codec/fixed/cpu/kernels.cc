@@ -197,6 +197,7 @@ uint64_t Encode(const TensorView& in, const Params& params, const Context& conte
 }
 
 Status Decode(const std::byte* payload, const Params& params, const MutableTensorView& out) {
+  LH_CHECK(params.bits >= kMinBits && params.bits <= kMaxBits, "{} bits", params.bits);
   if (params.tile == 32) return DecodeAll<32>(payload, params, out);
   if (params.tile == 128) return DecodeAll<128>(payload, params, out);
   return DecodeAll<64>(payload, params, out);

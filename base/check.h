@@ -1,5 +1,5 @@
-// LH_CHECK: what must hold whatever a user, a peer or the network does. A violation is a bug of this
-// program, so the process says what it found and aborts, in all builds.
+// LH_CHECK: what must hold whatever a user, a peer or the network does. A violation is a bug of
+// this program, so the process says what it found and aborts, in all builds.
 //
 //   LH_CHECK(stages.size() == plan.stages_size(), "run {} has {} stages", id, stages.size());
 //

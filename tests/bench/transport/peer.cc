@@ -8,12 +8,12 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "base/clock.h"
+#include "transport/p2p/core/notification.h"
 #include "transport/p2p/ucx/factory.h"
 
 namespace longhaul::bench {
@@ -50,7 +50,7 @@ class Traffic : public transport::LinkHandler, public std::enable_shared_from_th
   }
 
   void Attach(std::shared_ptr<Link> link) {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     link_ = std::move(link);
   }
 
@@ -78,7 +78,7 @@ class Traffic : public transport::LinkHandler, public std::enable_shared_from_th
     }
     int64_t sent = 0;
     std::memcpy(&sent, payload.data(), sizeof(sent));
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     round_trips_ns_.push_back(NowNs() - sent);
   }
   void OnSuspect(absl::Duration silence) override {
@@ -89,10 +89,10 @@ class Traffic : public transport::LinkHandler, public std::enable_shared_from_th
     Stop();
     closed_.Notify();
   }
-  bool WaitForClosed(absl::Duration limit) { return closed_.WaitForNotificationWithTimeout(limit); }
+  bool WaitForClosed(absl::Duration limit) { return closed_.WaitFor(limit); }
 
   double MedianRoundTripMs() {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     if (round_trips_ns_.empty()) return 0;
     const auto middle = round_trips_ns_.begin() + round_trips_ns_.size() / 2;
     std::nth_element(round_trips_ns_.begin(), middle, round_trips_ns_.end());
@@ -101,7 +101,7 @@ class Traffic : public transport::LinkHandler, public std::enable_shared_from_th
 
  private:
   std::shared_ptr<Link> link() {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     return link_;
   }
   void SendOne() {
@@ -117,10 +117,10 @@ class Traffic : public transport::LinkHandler, public std::enable_shared_from_th
   const bool dials_;
   std::vector<std::byte> payload_;
   std::atomic<bool> stopped_{false};
-  absl::Notification closed_;
-  absl::Mutex mutex_;
-  std::shared_ptr<Link> link_ ABSL_GUARDED_BY(mutex_);
-  std::vector<int64_t> round_trips_ns_ ABSL_GUARDED_BY(mutex_);
+  transport::internal::Notification closed_;
+  std::mutex mutex_;  // both below
+  std::shared_ptr<Link> link_;
+  std::vector<int64_t> round_trips_ns_;
 };
 
 // Pings where this end dials; waits in any case.
@@ -137,7 +137,7 @@ StatusOr<std::shared_ptr<Link>> OpenLink(transport::Transport& transport,
                                          std::shared_ptr<Traffic> traffic) {
   const transport::LinkKey key{RunId("bench-000000"), Epoch(1), Boundary(0)};
   StatusOr<std::shared_ptr<Link>> result = absl::InternalError("not open");
-  absl::Notification opened;
+  transport::internal::Notification opened;
   const auto done = [&](StatusOr<std::shared_ptr<Link>> link) {
     result = std::move(link);
     opened.Notify();
@@ -150,7 +150,7 @@ StatusOr<std::shared_ptr<Link>> OpenLink(transport::Transport& transport,
   } else {
     transport.Dial({options.dial}, key, "bench", std::move(traffic), {}, deadline, done);
   }
-  opened.WaitForNotification();
+  opened.Wait();
   return result;
 }
 

@@ -93,13 +93,13 @@ TEST_P(LinkTest, OversizeFrameIsRefusedAndTheLinkLives) {
 // The listener's loop stands still in its first frame; nothing more than its credits may be under
 // way to it.
 TEST_P(LinkTest, CreditsBoundWhatIsUnderWay) {
-  absl::Notification entered;
-  absl::Notification go_on;
+  internal::Notification entered;
+  internal::Notification go_on;
   std::atomic<bool> first{true};
   at_listener_->on_frame = [&](Lane, std::span<const std::byte>) {
     if (first.exchange(false)) {
       entered.Notify();
-      EXPECT_TRUE(go_on.WaitForNotificationWithTimeout(kPatience));
+      EXPECT_TRUE(go_on.WaitFor(kPatience));
     }
   };
   LinkOptions options;
@@ -111,7 +111,7 @@ TEST_P(LinkTest, CreditsBoundWhatIsUnderWay) {
   for (size_t i = 0; i < kFrames; ++i) {
     dialler_link_->Send(Lane::kBulk, BodyOf(body), sends.Expect());
   }
-  ASSERT_TRUE(entered.WaitForNotificationWithTimeout(kPatience));
+  ASSERT_TRUE(entered.WaitFor(kPatience));
   ASSERT_TRUE(sends.WaitForAll(options.credits));
   // A round trip of the dialler's own loop shows that it has sent all that it will.
   EXPECT_EQ(dialler_link_->stats().frames_sent, options.credits);
@@ -124,17 +124,17 @@ TEST_P(LinkTest, CreditsBoundWhatIsUnderWay) {
 
 // Bulk frames wait for credits that do not come; a control frame goes by them all.
 TEST_P(LinkTest, ControlOvertakesABlockedBulkLane) {
-  absl::Mutex mutex;
+  std::mutex mutex;
   std::vector<Lane> order;
-  absl::Notification entered;
-  absl::Notification go_on;
+  internal::Notification entered;
+  internal::Notification go_on;
   std::atomic<bool> first{true};
   at_listener_->on_frame = [&](Lane lane, std::span<const std::byte>) {
     if (first.exchange(false)) {
       entered.Notify();
-      EXPECT_TRUE(go_on.WaitForNotificationWithTimeout(kPatience));
+      EXPECT_TRUE(go_on.WaitFor(kPatience));
     }
-    absl::MutexLock lock(&mutex);
+    const std::lock_guard lock(mutex);
     order.push_back(lane);
   };
   LinkOptions options;
@@ -148,7 +148,7 @@ TEST_P(LinkTest, ControlOvertakesABlockedBulkLane) {
   for (size_t i = 0; i < kBulk; ++i) {
     dialler_link_->Send(Lane::kBulk, BodyOf(body), bulk.Expect());
   }
-  ASSERT_TRUE(entered.WaitForNotificationWithTimeout(kPatience));
+  ASSERT_TRUE(entered.WaitFor(kPatience));
   dialler_link_->Send(Lane::kControl, BodyOf(ping), control.Expect());
   // Handed to the network although the bulk lane has no credit.
   ASSERT_TRUE(control.WaitForAll(1));
@@ -156,7 +156,7 @@ TEST_P(LinkTest, ControlOvertakesABlockedBulkLane) {
   EXPECT_LE(bulk.ok(), size_t{options.credits});
   go_on.Notify();
   ASSERT_TRUE(at_listener_->WaitForFrames(kBulk + 1));
-  absl::MutexLock lock(&mutex);
+  const std::lock_guard lock(mutex);
   const auto at = std::ranges::find(order, Lane::kControl) - order.begin();
   EXPECT_LE(at, 20) << "the control frame came behind " << at << " bulk frames of " << kBulk;
 }

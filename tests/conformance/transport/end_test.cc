@@ -56,11 +56,11 @@ TEST_P(LinkTest, CloseSendsWhatWasAccepted) {
 
 // The peer takes nothing: at the deadline the frames that wait get their `done` all the same.
 TEST_P(LinkTest, CloseGivesUpAtItsDeadline) {
-  absl::Notification go_on;
+  internal::Notification go_on;
   std::atomic<bool> first{true};
   at_listener_->on_frame = [&](Lane, std::span<const std::byte>) {
     if (first.exchange(false)) {
-      EXPECT_TRUE(go_on.WaitForNotificationWithTimeout(kPatience));
+      EXPECT_TRUE(go_on.WaitFor(kPatience));
     }
   };
   LinkOptions options;
@@ -115,9 +115,9 @@ TEST_P(LinkTest, LettingGoOfALinkClosesIt) {
 }
 
 TEST_P(LinkTest, CloseInsideOnFrame) {
-  Link* link = nullptr;
+  std::atomic<Link*> link = nullptr;
   at_listener_->on_frame = [&](Lane, std::span<const std::byte>) {
-    link->Close(Deadline::After(kPatience));
+    link.load()->Close(Deadline::After(kPatience));
   };
   Open();
   link = listener_link_.get();
@@ -130,16 +130,25 @@ TEST_P(LinkTest, CloseInsideOnFrame) {
 }
 
 TEST_P(LinkTest, LettingGoInsideDoneAndOnClosed) {
+  std::mutex mutex;
+  std::shared_ptr<Link> last;
+  at_listener_->on_closed = [&] {
+    const std::lock_guard lock(mutex);
+    last.reset();
+  };
   Open();
+  {
+    const std::lock_guard lock(mutex);
+    last = std::move(listener_link_);
+  }
   const std::string text = "go";
-  absl::Notification done;
+  internal::Notification done;
   // The `done` holds the last reference to its own link.
   dialler_link_->Send(Lane::kBulk, BodyOf(text), [this, &done](const Status&) {
     dialler_link_.reset();
     done.Notify();
   });
-  EXPECT_TRUE(done.WaitForNotificationWithTimeout(kPatience));
-  at_listener_->on_closed = [this] { listener_link_.reset(); };
+  EXPECT_TRUE(done.WaitFor(kPatience));
   EXPECT_EQ(at_dialler_->WaitForClosed(kPrompt).code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(at_listener_->WaitForClosed(kPrompt).code(), absl::StatusCode::kUnavailable);
 }
@@ -194,9 +203,9 @@ TEST_P(LinkTest, TheSameKeyOpensAgainAfterAnEnd) {
 }
 
 TEST_P(LinkTest, SilenceIsSuspectAndItsEndIsHealthy) {
-  absl::Notification go_on;
+  internal::Notification go_on;
   at_listener_->on_frame = [&](Lane, std::span<const std::byte>) {
-    EXPECT_TRUE(go_on.WaitForNotificationWithTimeout(kPatience));
+    EXPECT_TRUE(go_on.WaitFor(kPatience));
   };
   LinkOptions options;
   options.heartbeat_interval = absl::Milliseconds(10);
@@ -215,9 +224,9 @@ TEST_P(LinkTest, SilenceIsSuspectAndItsEndIsHealthy) {
 }
 
 TEST_P(LinkTest, ASilentPeerIsGoneAtItsTimeout) {
-  absl::Notification go_on;
+  internal::Notification go_on;
   at_listener_->on_frame = [&](Lane, std::span<const std::byte>) {
-    EXPECT_TRUE(go_on.WaitForNotificationWithTimeout(kPatience));
+    EXPECT_TRUE(go_on.WaitFor(kPatience));
   };
   LinkOptions options;
   options.heartbeat_interval = absl::Milliseconds(10);

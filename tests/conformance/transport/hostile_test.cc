@@ -26,38 +26,39 @@ class RawEvents : public internal::ChannelEvents {
   };
   void OnMessage(std::span<const std::byte> header, std::span<const std::byte> payload) override {
     const StatusOr<LinkHeader> decoded = wire::DecodeLinkHeader(header, payload);
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     messages_.push_back({decoded.status(),
                          decoded.ok() ? *decoded : LinkHeader{},
                          {payload.begin(), payload.end()}});
+    changed_.notify_all();
   }
   void OnClosed(const Status&) override {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     closed_ = true;
+    changed_.notify_all();
   }
   std::optional<Message> WaitFor(LinkKind kind) {
-    absl::MutexLock lock(&mutex_);
+    std::unique_lock lock(mutex_);
     const auto find = [&] {
-      mutex_.AssertHeld();
       return std::ranges::find_if(
           messages_, [&](const Message& m) { return m.error.ok() && m.header.kind == kind; });
     };
-    const auto there = [&] {
-      mutex_.AssertHeld();
-      return find() != messages_.end();
-    };
-    if (!mutex_.AwaitWithTimeout(absl::Condition(&there), kPatience)) return std::nullopt;
+    if (!changed_.wait_for(lock, absl::ToChronoNanoseconds(kPatience),
+                           [&] { return find() != messages_.end(); })) {
+      return std::nullopt;
+    }
     return *find();
   }
   bool WaitForClosed() {
-    absl::MutexLock lock(&mutex_);
-    return mutex_.AwaitWithTimeout(absl::Condition(&closed_), kPatience);
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, absl::ToChronoNanoseconds(kPatience), [&] { return closed_; });
   }
 
  private:
-  absl::Mutex mutex_;
-  std::vector<Message> messages_ ABSL_GUARDED_BY(mutex_);
-  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  std::mutex mutex_;  // all below
+  std::condition_variable changed_;
+  std::vector<Message> messages_;
+  bool closed_ = false;
 };
 
 class HostileTest : public LinkTest {
@@ -75,9 +76,9 @@ class HostileTest : public LinkTest {
   }
 
   void TearDown() override {
-    absl::Notification gone;
+    internal::Notification gone;
     thread_->RunAndWait([&] { backend_->Shutdown([&gone] { gone.Notify(); }); });
-    EXPECT_TRUE(gone.WaitForNotificationWithTimeout(kPatience));
+    EXPECT_TRUE(gone.WaitFor(kPatience));
     thread_->RunAndWait([&] {
       channels_ = {};
       backend_.reset();

@@ -9,9 +9,10 @@ INSTANTIATE_TEST_SUITE_P(Backend, LinkTest, testing::Values(UnderTest()),
 
 void RecordingHandler::OnFrame(Lane lane, std::span<const std::byte> payload) {
   if (on_frame) on_frame(lane, payload);
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   EXPECT_EQ(closed_, 0) << "a frame after OnClosed";
   ++counts_[static_cast<int>(lane)];
+  changed_.notify_all();
   if (keep_payloads) {
     frames_.push_back(
         {lane, std::string(reinterpret_cast<const char*>(payload.data()), payload.size())});
@@ -20,87 +21,71 @@ void RecordingHandler::OnFrame(Lane lane, std::span<const std::byte> payload) {
 
 void RecordingHandler::OnSuspect(absl::Duration silence) {
   EXPECT_GT(silence, absl::ZeroDuration());
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   EXPECT_EQ(closed_, 0);
   ++suspects_;
+  changed_.notify_all();
 }
 
 void RecordingHandler::OnHealthy() {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   EXPECT_EQ(closed_, 0);
   ++healthy_;
+  changed_.notify_all();
   EXPECT_EQ(healthy_, suspects_);
 }
 
 void RecordingHandler::OnClosed(const Status& reason) {
   if (on_closed) on_closed();
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   ++closed_;
   EXPECT_EQ(closed_, 1) << "OnClosed came twice";
   EXPECT_FALSE(reason.ok());
   reason_ = reason;
+  changed_.notify_all();
 }
 
 std::vector<RecordingHandler::Frame> RecordingHandler::frames() const {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   return frames_;
 }
 
+bool RecordingHandler::WaitFor(const std::function<bool()>& condition, absl::Duration limit) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), condition);
+}
+
 bool RecordingHandler::WaitForFrames(size_t count) const {
-  absl::MutexLock lock(&mutex_);
-  const auto enough = [&] {
-    mutex_.AssertHeld();
-    return counts_[0] + counts_[1] >= count;
-  };
-  return mutex_.AwaitWithTimeout(absl::Condition(&enough), 3 * kPatience);
+  return WaitFor([&] { return counts_[0] + counts_[1] >= count; }, 3 * kPatience);
 }
 
 bool RecordingHandler::WaitForFramesOn(Lane lane, size_t count) const {
-  absl::MutexLock lock(&mutex_);
-  const auto enough = [&] {
-    mutex_.AssertHeld();
-    return counts_[static_cast<int>(lane)] >= count;
-  };
-  return mutex_.AwaitWithTimeout(absl::Condition(&enough), kPatience);
+  return WaitFor([&] { return counts_[static_cast<int>(lane)] >= count; });
 }
 
 size_t RecordingHandler::FramesOn(Lane lane) const {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   return counts_[static_cast<int>(lane)];
 }
 
 bool RecordingHandler::WaitForSuspect() const {
-  absl::MutexLock lock(&mutex_);
-  const auto seen = [&] {
-    mutex_.AssertHeld();
-    return suspects_ > 0;
-  };
-  return mutex_.AwaitWithTimeout(absl::Condition(&seen), kPatience);
+  return WaitFor([&] { return suspects_ > 0; });
 }
 
 bool RecordingHandler::WaitForHealthy() const {
-  absl::MutexLock lock(&mutex_);
-  const auto seen = [&] {
-    mutex_.AssertHeld();
-    return healthy_ > 0;
-  };
-  return mutex_.AwaitWithTimeout(absl::Condition(&seen), kPatience);
+  return WaitFor([&] { return healthy_ > 0; });
 }
 
 bool RecordingHandler::closed() const {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   return closed_ > 0;
 }
 
 Status RecordingHandler::WaitForClosed(absl::Duration limit) const {
-  absl::MutexLock lock(&mutex_);
-  const auto closed = [&] {
-    mutex_.AssertHeld();
-    return closed_ > 0;
-  };
-  if (!mutex_.AwaitWithTimeout(absl::Condition(&closed), limit)) {
+  if (!WaitFor([&] { return closed_ > 0; }, limit)) {
     return absl::DeadlineExceededError("OnClosed did not come");
   }
+  const std::lock_guard lock(mutex_);
   return reason_;
 }
 
@@ -128,61 +113,57 @@ class Bomb {
 
 Link::SendDone SendLedger::Expect() {
   auto bomb = std::make_shared<Bomb>([state = state_](const Status& status) {
-    absl::MutexLock lock(&state->mutex);
+    const std::lock_guard lock(state->mutex);
     if (status.ok()) {
       ++state->ok;
     } else {
       state->failures.push_back(status);
     }
+    state->changed.notify_all();
   });
   return [bomb](const Status& status) { bomb->Run(status); };
 }
 
 bool SendLedger::WaitForAll(size_t count) const {
-  absl::MutexLock lock(&state_->mutex);
-  const auto all = [&] {
-    state_->mutex.AssertHeld();
-    return state_->ok + state_->failures.size() == count;
-  };
-  return state_->mutex.AwaitWithTimeout(absl::Condition(&all), kPatience);
+  std::unique_lock lock(state_->mutex);
+  return state_->changed.wait_for(lock, absl::ToChronoNanoseconds(kPatience),
+                                  [&] { return state_->ok + state_->failures.size() == count; });
 }
 
 size_t SendLedger::ok() const {
-  absl::MutexLock lock(&state_->mutex);
+  const std::lock_guard lock(state_->mutex);
   return state_->ok;
 }
 
 size_t SendLedger::failed() const {
-  absl::MutexLock lock(&state_->mutex);
+  const std::lock_guard lock(state_->mutex);
   return state_->failures.size();
 }
 
 std::vector<Status> SendLedger::failures() const {
-  absl::MutexLock lock(&state_->mutex);
+  const std::lock_guard lock(state_->mutex);
   return state_->failures;
 }
 
 Transport::OpenDone OpenResult::Done() {
   return [state = state_](StatusOr<std::shared_ptr<Link>> result) {
-    absl::MutexLock lock(&state->mutex);
+    const std::lock_guard lock(state->mutex);
     ++state->calls;
     EXPECT_EQ(state->calls, 1) << "an OpenDone that ran twice";
     state->result = std::move(result);
+    state->changed.notify_all();
   };
 }
 
 StatusOr<std::shared_ptr<Link>> OpenResult::Wait(absl::Duration limit) const {
-  absl::MutexLock lock(&state_->mutex);
-  const auto called = [&] {
-    state_->mutex.AssertHeld();
-    return state_->calls > 0;
-  };
-  state_->mutex.AwaitWithTimeout(absl::Condition(&called), limit);
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait_for(lock, absl::ToChronoNanoseconds(limit),
+                           [&] { return state_->calls > 0; });
   return state_->result;
 }
 
 int OpenResult::calls() const {
-  absl::MutexLock lock(&state_->mutex);
+  const std::lock_guard lock(state_->mutex);
   return state_->calls;
 }
 

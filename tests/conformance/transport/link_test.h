@@ -5,15 +5,16 @@
 
 #include <gtest/gtest.h>
 
+#include <condition_variable>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <ostream>
 #include <string>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "transport/p2p/core/channel.h"
+#include "transport/p2p/core/notification.h"
 #include "transport/p2p/link.h"
 
 namespace longhaul::transport {
@@ -66,13 +67,16 @@ class RecordingHandler : public LinkHandler {
   Status WaitForClosed(absl::Duration limit = kPatience) const;
 
  private:
-  mutable absl::Mutex mutex_;
-  std::vector<Frame> frames_ ABSL_GUARDED_BY(mutex_);
-  size_t counts_[2] ABSL_GUARDED_BY(mutex_) = {0, 0};
-  int suspects_ ABSL_GUARDED_BY(mutex_) = 0;
-  int healthy_ ABSL_GUARDED_BY(mutex_) = 0;
-  int closed_ ABSL_GUARDED_BY(mutex_) = 0;
-  Status reason_ ABSL_GUARDED_BY(mutex_);
+  bool WaitFor(const std::function<bool()>& condition, absl::Duration limit = kPatience) const;
+
+  mutable std::mutex mutex_;  // all below
+  mutable std::condition_variable changed_;
+  std::vector<Frame> frames_;
+  size_t counts_[2] = {0, 0};
+  int suspects_ = 0;
+  int healthy_ = 0;
+  int closed_ = 0;
+  Status reason_;
 };
 
 // Counts `done`s: each exactly once.
@@ -88,9 +92,10 @@ class SendLedger {
 
  private:
   struct State {
-    mutable absl::Mutex mutex;
-    size_t ok ABSL_GUARDED_BY(mutex) = 0;
-    std::vector<Status> failures ABSL_GUARDED_BY(mutex);
+    mutable std::mutex mutex;  // both below
+    std::condition_variable changed;
+    size_t ok = 0;
+    std::vector<Status> failures;
   };
   const std::shared_ptr<State> state_ = std::make_shared<State>();
 };
@@ -104,9 +109,10 @@ class OpenResult {
 
  private:
   struct State {
-    absl::Mutex mutex;
-    int calls ABSL_GUARDED_BY(mutex) = 0;
-    StatusOr<std::shared_ptr<Link>> result ABSL_GUARDED_BY(mutex) =
+    std::mutex mutex;  // both below
+    std::condition_variable changed;
+    int calls = 0;
+    StatusOr<std::shared_ptr<Link>> result =
         absl::DeadlineExceededError("no answer of Expect or Dial");
   };
   const std::shared_ptr<State> state_ = std::make_shared<State>();

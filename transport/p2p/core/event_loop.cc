@@ -10,8 +10,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "absl/synchronization/notification.h"
 #include "base/check.h"
+#include "transport/p2p/core/notification.h"
 
 namespace longhaul::transport::internal {
 namespace {
@@ -45,7 +45,7 @@ EventLoop::~EventLoop() {
 bool EventLoop::Post(Task task) {
   bool wake;
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     if (ended_) return false;
     wake = tasks_.empty();
     tasks_.push_back(std::move(task));
@@ -88,7 +88,7 @@ Status EventLoop::SetPoller(Poller* poller) {
 bool EventLoop::RunTasks() {
   std::vector<Task> tasks;
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     tasks.swap(tasks_);
   }
   // Only what was queued at entry: a task that posts tasks must not keep I/O from running.
@@ -144,7 +144,7 @@ void EventLoop::Run() {
     RunTimers();
     bool idle = !more;
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       if (!tasks_.empty()) {
         idle = false;
       } else if (stop_) {
@@ -160,7 +160,7 @@ void EventLoop::Run() {
 
 void EventLoop::Stop() {
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   const uint64_t one = 1;
@@ -194,12 +194,12 @@ EventLoopThread::~EventLoopThread() {
 
 void EventLoopThread::RunAndWait(EventLoop::Task task) {
   LH_CHECK(!loop_->InLoop(), "waiting for the loop on the loop would never end");
-  absl::Notification ran;
+  Notification ran;
   loop_->Post([&] {
     task();
     ran.Notify();
   });
-  ran.WaitForNotification();
+  ran.Wait();
 }
 
 }  // namespace longhaul::transport::internal

@@ -13,14 +13,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "base/clock.h"
 #include "base/status.h"
 
@@ -80,10 +79,10 @@ class EventLoop {
   const int wake_fd_;
   std::atomic<std::thread::id> thread_id_;
 
-  absl::Mutex mutex_;
-  std::vector<Task> tasks_ ABSL_GUARDED_BY(mutex_);
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::mutex mutex_;  // the three below
+  std::vector<Task> tasks_;
+  bool stop_ = false;
+  bool ended_ = false;
 
   std::map<TimerId, Task> timers_;
   uint64_t next_timer_ = 0;

@@ -49,7 +49,7 @@ void LinkCore::Send(Lane l, const FrameView& frame, Link::SendDone done) {
                     kMaxFramePayloadBytes, frame.size()));
   }
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     if (refusal.ok()) refusal = refuse_sends_;
     if (refusal.ok()) {
       ++stats_.frames_waiting;
@@ -66,7 +66,7 @@ void LinkCore::Send(Lane l, const FrameView& frame, Link::SendDone done) {
 
 void LinkCore::Close(Deadline deadline, bool drop_waiting) {
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     if (refuse_sends_.ok()) refuse_sends_ = absl::CancelledError("the link was closed");
   }
   loop_->Post([self = shared_from_this(), deadline, drop_waiting] {
@@ -75,7 +75,7 @@ void LinkCore::Close(Deadline deadline, bool drop_waiting) {
 }
 
 LinkStats LinkCore::stats() const {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   return stats_;
 }
 
@@ -96,7 +96,7 @@ void LinkCore::StartOnLoop() {
 void LinkCore::DrainSubmittedOnLoop() {
   std::vector<Submitted> submitted;
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     submitted.swap(submitted_);
   }
   for (Submitted& s : submitted) lane(s.lane).queue.push_back(std::move(s.waiting));
@@ -131,7 +131,7 @@ void LinkCore::StartClosing(const Status& reason, MonoTime limit) {
   state_ = State::kClosing;
   reason_ = reason;
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     if (refuse_sends_.ok()) refuse_sends_ = reason;
   }
   ArmCloseTimer(limit);
@@ -166,13 +166,13 @@ void LinkCore::SendData(Lane l, Waiting waiting) {
   header.sequence = lane(l).send.Take();
   const size_t bytes = waiting.frame.size();
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     ++stats_.frames_sent;
     stats_.payload_bytes_sent += bytes;
   }
   Transmit(l, header, waiting.frame, [this, done = std::move(waiting.done)](const Status& status) {
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       --stats_.frames_waiting;
     }
     done(status.ok() || reason_.ok() ? status : reason_);
@@ -199,7 +199,7 @@ void LinkCore::Transmit(Lane over, const LinkHeader& header, const FrameView& pa
   operation->done = std::move(done);
   wire::EncodeLinkHeader(full, payload.header, payload.body, operation->header);
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     stats_.link_bytes_sent += wire::kLinkHeaderBytes + payload.size();
     if (header.kind == LinkKind::kHeartbeat) ++stats_.heartbeats_sent;
   }
@@ -228,7 +228,7 @@ void LinkCore::OnMessage(Lane over, std::span<const std::byte> header,
   Status status = decoded.status();
   if (status.ok()) {
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       stats_.link_bytes_received += header.size() + payload.size();
     }
     Heard();
@@ -240,7 +240,7 @@ void LinkCore::OnMessage(Lane over, std::span<const std::byte> header,
 void LinkCore::Heard() {
   const bool healthy = watch_.Heard(Now());
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     stats_.longest_silence = watch_.longest_silence();
   }
   if (healthy) init_.handler->OnHealthy();
@@ -272,7 +272,7 @@ Status LinkCore::HandleFrame(Lane over, const LinkHeader& header,
       status = HandleData(over, header, payload);
       break;
     case LinkKind::kHeartbeat: {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       ++stats_.heartbeats_received;
       break;
     }
@@ -300,7 +300,7 @@ Status LinkCore::HandleData(Lane l, const LinkHeader& header, std::span<const st
   }
   LH_RETURN_IF_ERROR(state.receive.Accept(header.sequence));
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     ++stats_.frames_received;
     stats_.payload_bytes_received += payload.size();
   }
@@ -367,7 +367,7 @@ void LinkCore::TrackCreditWait() {
   const bool waiting = state_ < State::kEnding && !lane(Lane::kBulk).queue.empty();
   const MonoTime now = Now();
   if (credit_wait_since_) {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     stats_.credit_wait += now - *credit_wait_since_;
   }
   credit_wait_since_ = waiting ? std::optional(now) : std::nullopt;
@@ -378,7 +378,7 @@ void LinkCore::DropQueues(const Status& reason) {
     std::deque<Waiting> queue;
     queue.swap(state.queue);
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       stats_.frames_waiting -= queue.size();
     }
     for (Waiting& waiting : queue) waiting.done(reason);
@@ -390,7 +390,7 @@ void LinkCore::End(const Status& reason) {
   state_ = State::kEnding;
   reason_ = reason;
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     if (refuse_sends_.ok()) refuse_sends_ = reason;
   }
   for (auto* timer : {&tick_timer_, &close_timer_}) {

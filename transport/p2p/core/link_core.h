@@ -23,12 +23,11 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "proto/wire/link_header.h"
 #include "transport/p2p/core/channel.h"
 #include "transport/p2p/core/event_loop.h"
@@ -142,11 +141,11 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   std::optional<EventLoop::TimerId> close_timer_;
   std::optional<MonoTime> credit_wait_since_;
 
-  mutable absl::Mutex mutex_;
-  std::vector<Submitted> submitted_ ABSL_GUARDED_BY(mutex_);
+  mutable std::mutex mutex_;  // all below
+  std::vector<Submitted> submitted_;
   // Why Send refuses, once it does.
-  Status refuse_sends_ ABSL_GUARDED_BY(mutex_);
-  LinkStats stats_ ABSL_GUARDED_BY(mutex_);
+  Status refuse_sends_;
+  LinkStats stats_;
 };
 
 }  // namespace longhaul::transport::internal

@@ -7,11 +7,11 @@
 #include <set>
 #include <utility>
 
-#include "absl/synchronization/notification.h"
 #include "base/check.h"
 #include "transport/p2p/core/event_loop.h"
 #include "transport/p2p/core/handshake.h"
 #include "transport/p2p/core/link_core.h"
+#include "transport/p2p/core/notification.h"
 
 namespace longhaul::transport::internal {
 namespace {
@@ -208,9 +208,9 @@ class TransportHandle : public Transport {
 
   ~TransportHandle() override {
     LH_CHECK(!thread_->loop()->InLoop(), "a transport must not be destroyed in its own callback");
-    absl::Notification gone;
+    Notification gone;
     thread_->loop()->Post([&] { core_->Shutdown([&gone] { gone.Notify(); }); });
-    gone.WaitForNotification();
+    gone.Wait();
   }
 
   const std::string& address() const override { return address_; }

@@ -3,12 +3,11 @@
 #include <fmt/core.h>
 
 #include <map>
+#include <mutex>
 #include <set>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "transport/p2p/core/transport_core.h"
 
 namespace longhaul::transport::loopback {
@@ -84,9 +83,9 @@ struct Registry {
     std::shared_ptr<EventLoop> loop;
     std::shared_ptr<std::function<void(std::shared_ptr<LoopbackChannel>)>> accept;
   };
-  absl::Mutex mutex;
-  std::map<std::string, Listener> listeners ABSL_GUARDED_BY(mutex);
-  uint64_t next ABSL_GUARDED_BY(mutex) = 1;
+  std::mutex mutex;  // both below
+  std::map<std::string, Listener> listeners;
+  uint64_t next = 1;
 
   static Registry& Get() {
     static Registry* const registry = new Registry();  // threads may outlive main's objects
@@ -103,7 +102,7 @@ class LoopbackBackend : public Backend {
   StatusOr<std::string> Start(const std::shared_ptr<EventLoop>& loop, Accept accept) override {
     loop_ = loop;
     Registry& registry = Registry::Get();
-    absl::MutexLock lock(&registry.mutex);
+    const std::lock_guard lock(registry.mutex);
     if (address_.empty()) address_ = fmt::format("loopback:{}", registry.next++);
     auto shared_accept = std::make_shared<std::function<void(std::shared_ptr<LoopbackChannel>)>>(
         [this, accept = std::move(accept)](const std::shared_ptr<LoopbackChannel>& channel) {
@@ -122,7 +121,7 @@ class LoopbackBackend : public Backend {
     Registry& registry = Registry::Get();
     Registry::Listener listener;
     {
-      absl::MutexLock lock(&registry.mutex);
+      const std::lock_guard lock(registry.mutex);
       const auto found = registry.listeners.find(address);
       if (found == registry.listeners.end()) {
         return absl::UnavailableError("nobody listens at this name");
@@ -148,7 +147,7 @@ class LoopbackBackend : public Backend {
     accept_.reset();
     if (listening_) {
       Registry& registry = Registry::Get();
-      absl::MutexLock lock(&registry.mutex);
+      const std::lock_guard lock(registry.mutex);
       registry.listeners.erase(address_);
     }
     for (const auto& weak : channels_) {

@@ -1,0 +1,39 @@
+// Something that happens once and is waited for. Of std parts rather than Abseil's: those live in a
+// shared library that ThreadSanitizer cannot see into, and every wait on one looks like a race.
+#ifndef LONGHAUL_TRANSPORT_P2P_CORE_NOTIFICATION_H_
+#define LONGHAUL_TRANSPORT_P2P_CORE_NOTIFICATION_H_
+
+#include <condition_variable>
+#include <mutex>
+
+#include "absl/time/time.h"
+
+namespace longhaul::transport::internal {
+
+// Thread-safe. May be destroyed as soon as a wait has returned.
+class Notification {
+ public:
+  void Notify() {
+    const std::lock_guard lock(mutex_);
+    happened_ = true;
+    changed_.notify_all();
+  }
+  void Wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return happened_; });
+  }
+  // False if it did not happen in time.
+  bool WaitFor(absl::Duration limit) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), [this] { return happened_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool happened_ = false;
+};
+
+}  // namespace longhaul::transport::internal
+
+#endif  // LONGHAUL_TRANSPORT_P2P_CORE_NOTIFICATION_H_

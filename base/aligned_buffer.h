@@ -1,0 +1,39 @@
+// Bytes aligned to 64, uninitialised. Move-only.
+#ifndef LONGHAUL_BASE_ALIGNED_BUFFER_H_
+#define LONGHAUL_BASE_ALIGNED_BUFFER_H_
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <span>
+
+namespace longhaul {
+
+class AlignedBuffer {
+ public:
+  static constexpr std::align_val_t kAlignment{64};
+
+  AlignedBuffer() = default;
+  explicit AlignedBuffer(size_t size)
+      : data_(size > 0 ? static_cast<std::byte*>(::operator new(size, kAlignment)) : nullptr),
+        size_(size) {}
+
+  std::span<std::byte> span() { return {data_.get(), size_}; }
+  std::span<const std::byte> span() const { return {data_.get(), size_}; }
+  size_t size() const { return size_; }
+  // Keeps the contents' first bytes where it need not allocate; else they are lost.
+  void EnsureSize(size_t size) {
+    if (size > size_) *this = AlignedBuffer(size);
+  }
+
+ private:
+  struct Delete {
+    void operator()(std::byte* data) const { ::operator delete(data, kAlignment); }
+  };
+  std::unique_ptr<std::byte, Delete> data_;
+  size_t size_ = 0;
+};
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_BASE_ALIGNED_BUFFER_H_

@@ -1,0 +1,47 @@
+// Which tokens a microbatch has: a pure function of the plan, so the first stage (inputs) and the
+// last (targets) agree without talking, and a resumed run goes on exactly where it was.
+//
+// One thread at a time.
+#ifndef LONGHAUL_WORKER_PIPELINE_BATCHES_H_
+#define LONGHAUL_WORKER_PIPELINE_BATCHES_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/config/run_spec.h"
+#include "base/ids.h"
+#include "base/token_file.h"
+#include "worker/pipeline/pass.h"
+
+namespace longhaul::worker {
+
+class Batches {
+ public:
+  Batches(const RunSpec& spec, TokenFile file);
+
+  // microbatch_size x context ids each, valid until the next call.
+  struct Tokens {
+    std::span<const int32_t> inputs, targets;
+  };
+  Tokens Read(const Pass& pass, Microbatch microbatch);
+
+ private:
+  const RunSpec spec_;
+  const TokenFile file_;
+  const uint64_t training_windows_, validation_windows_;
+  std::vector<int32_t> inputs_, targets_;
+};
+
+// Microbatches of a validation pass: the run file's samples, in whole microbatches, at least one
+// and at most what the validation text has. 0 when validation is off.
+uint32_t ValidationMicrobatches(const RunSpec& spec, uint64_t validation_tokens);
+
+// Whether validation follows the training of `step`: every `validation.every` steps and after the
+// last.
+bool ValidatesAfter(const RunSpec& spec, Step step);
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_PIPELINE_BATCHES_H_

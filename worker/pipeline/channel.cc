@@ -1,0 +1,343 @@
+#include "worker/pipeline/channel.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace longhaul::worker {
+namespace {
+
+constexpr size_t kChunkBytes = transport::kMaxFramePayloadBytes - wire::kTensorHeaderBytes;
+
+using HeaderBytes = std::array<std::byte, wire::kTensorHeaderBytes>;
+
+}  // namespace
+
+// A tensor from SendTensor until the network has taken its last chunk.
+struct Channel::Outgoing {
+  Pass pass;
+  Microbatch microbatch;
+  BoundaryTensor tensor;  // until it is encoded
+  AlignedBuffer blob;
+  size_t blob_bytes = 0;
+  std::vector<HeaderBytes> headers;
+};
+
+struct Channel::Incoming {
+  Pass pass;
+  Microbatch microbatch;
+  AlignedBuffer blob;
+  size_t blob_bytes = 0;
+  size_t received_bytes = 0;
+  uint32_t next_chunk = 0;
+  uint32_t chunks = 1;
+};
+
+std::shared_ptr<Channel> Channel::Create(ChannelOptions options, CodecThread* codec_thread,
+                                         std::shared_ptr<EventQueue> events) {
+  return std::shared_ptr<Channel>(new Channel(std::move(options), codec_thread, std::move(events)));
+}
+
+Channel::Channel(ChannelOptions options, CodecThread* codec_thread,
+                 std::shared_ptr<EventQueue> events)
+    : options_(std::move(options)),
+      run_tag_(wire::RunTag(options_.run)),
+      codec_thread_(codec_thread),
+      events_(std::move(events)),
+      workspace_(std::max(options_.send_codec->WorkspaceBytes(options_.shape),
+                          options_.receive_codec->WorkspaceBytes(options_.shape))) {}
+
+Channel::~Channel() = default;
+
+void Channel::Attach(std::shared_ptr<transport::Link> link) {
+  const std::lock_guard lock(mutex_);
+  link_ = std::move(link);
+}
+
+void Channel::Close(Deadline deadline) {
+  std::shared_ptr<transport::Link> link;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    link = link_;
+  }
+  if (link) link->Close(deadline);
+}
+
+wire::TensorHeader Channel::HeaderFor(wire::TensorKind kind, const Pass& pass) const {
+  wire::TensorHeader header;
+  header.kind = kind;
+  header.validation = pass.validation;
+  header.run = run_tag_;
+  header.epoch = options_.epoch;
+  header.step = pass.step;
+  header.boundary = options_.boundary;
+  header.direction = send_direction();
+  return header;
+}
+
+codec::Context Channel::ContextFor(const Pass& pass, Microbatch microbatch,
+                                   Direction direction) const {
+  codec::Context context;
+  context.seed = options_.seed;
+  context.step = pass.step;
+  context.boundary = options_.boundary;
+  context.direction = direction;
+  // Validation follows the training of its step: its microbatches are numbered behind that step's.
+  context.microbatch =
+      pass.validation ? Microbatch(options_.microbatches + microbatch.value()) : microbatch;
+  return context;
+}
+
+void Channel::SendTensor(const Pass& pass, Microbatch microbatch, BoundaryTensor tensor) {
+  auto outgoing = std::make_shared<Outgoing>();
+  outgoing->pass = pass;
+  outgoing->microbatch = microbatch;
+  outgoing->tensor = std::move(tensor);
+  codec_thread_->Post([self = shared_from_this(), outgoing] { self->EncodeAndSend(outgoing); });
+}
+
+void Channel::EncodeAndSend(const std::shared_ptr<Outgoing>& outgoing) {
+  const codec::Codec& codec = *options_.send_codec;
+  outgoing->blob = AlignedBuffer(codec.MaxEncodedBytes(options_.shape));
+  codec::EncodeResult result;
+  const Status status = codec.Encode(
+      outgoing->tensor.view, ContextFor(outgoing->pass, outgoing->microbatch, send_direction()),
+      workspace_.span(), outgoing->blob.span(), &result);
+  outgoing->tensor = {};
+  if (!status.ok()) {
+    events_->Push(Failed{Annotate(status, fmt::format("encoding with {}", codec.name()))});
+    return;
+  }
+  outgoing->blob_bytes = result.bytes;
+  const size_t chunks = (result.bytes + kChunkBytes - 1) / kChunkBytes;
+  outgoing->headers.resize(chunks);
+
+  std::shared_ptr<transport::Link> link;
+  {
+    const std::lock_guard lock(mutex_);
+    link = link_;
+    if (!link || closed_) return;
+    use_.nonfinite_tiles += result.nonfinite_tiles;
+    use_.payload_bytes_sent += result.bytes + chunks * wire::kTensorHeaderBytes;
+    if (chunks_under_way_ == 0) busy_since_ = Now();
+    chunks_under_way_ += chunks;
+  }
+  wire::TensorHeader header = HeaderFor(wire::TensorKind::kChunk, outgoing->pass);
+  header.microbatch = outgoing->microbatch;
+  header.blob_bytes = result.bytes;
+  header.chunks = static_cast<uint32_t>(chunks);
+  for (size_t chunk = 0; chunk < chunks; ++chunk) {
+    header.chunk = static_cast<uint32_t>(chunk);
+    header.chunk_offset = chunk * kChunkBytes;
+    wire::EncodeTensorHeader(header, outgoing->headers[chunk]);
+    const auto body = std::as_const(outgoing->blob)
+                          .span()
+                          .subspan(chunk * kChunkBytes,
+                                   std::min(kChunkBytes, result.bytes - chunk * kChunkBytes));
+    link->Send(transport::Lane::kBulk, {outgoing->headers[chunk], body},
+               [self = shared_from_this(), outgoing](const Status& sent) { self->SendDone(sent); });
+  }
+}
+
+void Channel::SendDone(const Status& status) {
+  const std::lock_guard lock(mutex_);
+  if (--chunks_under_way_ == 0) use_.send_busy += longhaul::operator-(Now(), busy_since_);
+  // A failed send is the link's end; OnClosed says why.
+  (void)status;
+}
+
+void Channel::SendStepMessage(wire::TensorKind kind, Step step, const wire::StepMessage& message) {
+  struct Buffers {
+    HeaderBytes header;
+    std::array<std::byte, wire::kStepMessageBytes> body;
+  };
+  auto buffers = std::make_shared<Buffers>();
+  wire::TensorHeader header = HeaderFor(kind, Pass{step, false});
+  header.blob_bytes = wire::kStepMessageBytes;
+  wire::EncodeTensorHeader(header, buffers->header);
+  wire::EncodeStepMessage(message, buffers->body);
+  std::shared_ptr<transport::Link> link;
+  {
+    const std::lock_guard lock(mutex_);
+    link = link_;
+    use_.payload_bytes_sent += wire::kTensorHeaderBytes + wire::kStepMessageBytes;
+  }
+  if (link) {
+    link->Send(transport::Lane::kControl, {buffers->header, buffers->body},
+               [buffers](const Status&) {});
+  }
+}
+
+ChannelUse Channel::TakeUse() {
+  const std::lock_guard lock(mutex_);
+  if (link_) {
+    const transport::LinkStats stats = link_->stats();
+    use_.link_bytes_sent = stats.link_bytes_sent - last_stats_.link_bytes_sent;
+    use_.credit_wait = stats.credit_wait - last_stats_.credit_wait;
+    last_stats_ = stats;
+  }
+  if (chunks_under_way_ > 0) {
+    const MonoTime now = Now();
+    use_.send_busy += longhaul::operator-(now, busy_since_);
+    busy_since_ = now;
+  }
+  return std::exchange(use_, {});
+}
+
+void Channel::OnFrame(transport::Lane lane, std::span<const std::byte> payload) {
+  Status status = HandleFrame(lane, payload);
+  if (!status.ok()) {
+    events_->Push(Failed{
+        Annotate(status, fmt::format("frame from stage {}",
+                                     options_.boundary.value() + (options_.upstream ? 0 : 1)))});
+  }
+}
+
+Status Channel::HandleFrame(transport::Lane lane, std::span<const std::byte> payload) {
+  if (payload.size() < wire::kTensorHeaderBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected a tensor header of {} bytes, got {} bytes", wire::kTensorHeaderBytes,
+                    payload.size()));
+  }
+  LH_ASSIGN_OR_RETURN(const wire::TensorHeader header,
+                      wire::DecodeTensorHeader(payload.first(wire::kTensorHeaderBytes)));
+  if (header.run != run_tag_ || header.epoch != options_.epoch) {
+    stale_frames_.fetch_add(1, std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
+  if (header.boundary != options_.boundary || header.direction != receive_direction()) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected boundary {} {}, got boundary {} {}", options_.boundary.value(),
+                    options_.upstream ? "forward" : "backward", header.boundary.value(),
+                    header.direction == Direction::kForward ? "forward" : "backward"));
+  }
+  const auto body = payload.subspan(wire::kTensorHeaderBytes);
+  if (header.kind == wire::TensorKind::kChunk) {
+    if (lane != transport::Lane::kBulk) {
+      return absl::InvalidArgumentError("expected tensors on the bulk lane");
+    }
+    return HandleChunk(header, body);
+  }
+  LH_ASSIGN_OR_RETURN(const wire::StepMessage message, wire::DecodeStepMessage(body));
+  const bool down = header.kind == wire::TensorKind::kStepControl;
+  if (down != options_.upstream) {
+    return absl::InvalidArgumentError(
+        "expected norms from downstream and step control from upstream, got the opposite");
+  }
+  if (down) {
+    events_->Push(StepControlArrived{header.step, message});
+  } else {
+    events_->Push(NormArrived{header.step, message});
+  }
+  return absl::OkStatus();
+}
+
+Status Channel::CheckChunk(const wire::TensorHeader& header, size_t body_bytes) const {
+  const uint32_t microbatches =
+      header.validation ? options_.validation_microbatches : options_.microbatches;
+  if (header.microbatch.value() >= microbatches) {
+    return absl::InvalidArgumentError(fmt::format("expected a microbatch below {}, got {}",
+                                                  microbatches, header.microbatch.value()));
+  }
+  if (header.validation && receive_direction() == Direction::kBackward) {
+    return absl::InvalidArgumentError("validation has no gradients");
+  }
+  if (header.extension_bytes != 0 || header.shards != 1 || header.slices != 1 ||
+      header.replica != 0) {
+    return absl::InvalidArgumentError("expected whole tensors of replica 0 without extensions");
+  }
+  const size_t limit = options_.receive_codec->MaxEncodedBytes(options_.shape);
+  if (header.blob_bytes == 0 || header.blob_bytes > limit) {
+    return absl::InvalidArgumentError(fmt::format("expected a blob of 1 to {} bytes by {}, got {}",
+                                                  limit, options_.receive_codec->name(),
+                                                  header.blob_bytes));
+  }
+  const uint64_t expected =
+      std::min<uint64_t>(kChunkBytes, header.blob_bytes - header.chunk_offset);
+  if (header.chunk_offset != uint64_t{header.chunk} * kChunkBytes || body_bytes != expected) {
+    return absl::InvalidArgumentError(fmt::format(
+        "expected chunk {} at {} with {} bytes, got {} with {}", header.chunk,
+        uint64_t{header.chunk} * kChunkBytes, expected, header.chunk_offset, body_bytes));
+  }
+  return absl::OkStatus();
+}
+
+Status Channel::HandleChunk(const wire::TensorHeader& header, std::span<const std::byte> body) {
+  LH_RETURN_IF_ERROR(CheckChunk(header, body.size()));
+  const Pass pass{header.step, header.validation};
+  if (!partial_) {
+    // Tensors come in order: the next microbatch of this pass, or the first of a later one.
+    const bool next =
+        last_microbatch_ && pass == last_pass_ && header.microbatch == last_microbatch_->Next();
+    const bool first = (!last_microbatch_ || pass > last_pass_) && header.microbatch.value() == 0;
+    if (!next && !first) {
+      return absl::InvalidArgumentError(
+          fmt::format("step {} microbatch {} is not the one that follows", header.step.value(),
+                      header.microbatch.value()));
+    }
+    partial_ = std::make_unique<Incoming>();
+    partial_->pass = pass;
+    partial_->microbatch = header.microbatch;
+    partial_->blob = AlignedBuffer(header.blob_bytes);
+    partial_->blob_bytes = header.blob_bytes;
+    partial_->chunks = header.chunks;
+  }
+  if (pass != partial_->pass || header.microbatch != partial_->microbatch ||
+      header.chunk != partial_->next_chunk || header.chunks != partial_->chunks ||
+      header.blob_bytes != partial_->blob_bytes) {
+    return absl::InvalidArgumentError("a chunk that does not continue its tensor");
+  }
+  std::memcpy(partial_->blob.span().data() + header.chunk_offset, body.data(), body.size());
+  partial_->received_bytes += body.size();
+  if (++partial_->next_chunk < partial_->chunks) return absl::OkStatus();
+  if (partial_->received_bytes != partial_->blob_bytes) {
+    return absl::InvalidArgumentError("the chunks of a tensor do not add up to its blob");
+  }
+  last_pass_ = pass;
+  last_microbatch_ = header.microbatch;
+  std::shared_ptr<Incoming> incoming = std::move(partial_);
+  codec_thread_->Post(
+      [self = shared_from_this(), incoming] { self->Decode(std::move(*incoming)); });
+  return absl::OkStatus();
+}
+
+void Channel::Decode(Incoming incoming) {
+  auto values = std::make_shared<AlignedBuffer>(options_.shape.elements() * sizeof(float));
+  const codec::MutableTensorView out{values->span().data(), codec::Dtype::kF32, options_.shape};
+  const Status status = options_.receive_codec->Decode(
+      std::as_const(incoming.blob).span(),
+      ContextFor(incoming.pass, incoming.microbatch, receive_direction()), workspace_.span(), out);
+  if (!status.ok()) {
+    events_->Push(
+        Failed{Annotate(status, fmt::format("decoding with {}", options_.receive_codec->name()))});
+    return;
+  }
+  events_->Push(TensorArrived{
+      incoming.pass, incoming.microbatch, receive_direction(),
+      BoundaryTensor{{values->span().data(), codec::Dtype::kF32, options_.shape}, values}});
+}
+
+void Channel::OnSuspect(absl::Duration silence) {
+  if (options_.on_health) options_.on_health("suspect", silence);
+}
+
+void Channel::OnHealthy() {
+  if (options_.on_health) options_.on_health("healthy", absl::ZeroDuration());
+}
+
+void Channel::OnClosed(const Status& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(closed_, true)) return;
+  }
+  events_->Push(
+      PeerGone{StageIndex(options_.boundary.value() + (options_.upstream ? 0 : 1)), reason});
+}
+
+}  // namespace longhaul::worker

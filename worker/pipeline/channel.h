@@ -1,0 +1,125 @@
+// A stage's side of one boundary: tensors and step messages over a link, encoded and decoded on the
+// stage's codec thread.
+//
+// Send: SendTensor -> codec thread encodes -> chunks go to the link's bulk lane.
+// Receive: link loop checks each chunk against what the run expects and copies it -> when a blob is
+// whole the codec thread decodes it -> TensorArrived. Step messages go over the control lane. What
+// belongs to another run or epoch is dropped and counted; what makes no sense ends the stage
+// (Failed).
+//
+// Threads: SendTensor and SendStepMessage from the compute thread; OnFrame and the rest of
+// LinkHandler on the link's loop. Lives in a shared_ptr: the link's loop and pending sends hold it.
+#ifndef LONGHAUL_WORKER_PIPELINE_CHANNEL_H_
+#define LONGHAUL_WORKER_PIPELINE_CHANNEL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/ids.h"
+#include "codec/codec.h"
+#include "proto/wire/step_message.h"
+#include "proto/wire/tensor_header.h"
+#include "transport/p2p/link.h"
+#include "worker/pipeline/codec_thread.h"
+#include "worker/pipeline/event_queue.h"
+
+namespace longhaul::worker {
+
+struct ChannelOptions {
+  RunId run;
+  Epoch epoch;
+  Boundary boundary;
+  bool upstream =
+      false;          // the peer is stage `boundary` (we send gradients); else stage `boundary` + 1
+  uint64_t seed = 0;  // of stochastic rounding
+  codec::Shape shape;  // of every boundary tensor
+  uint32_t microbatches = 1, validation_microbatches = 0;
+  std::shared_ptr<const codec::Codec> send_codec, receive_codec;
+  // The peer fell silent ("suspect") or came back ("healthy"); on the link's loop.
+  std::function<void(std::string_view state, absl::Duration silence)> on_health;
+};
+
+// Since the last call of TakeUse.
+struct ChannelUse {
+  uint64_t payload_bytes_sent = 0;  // blobs and tensor headers
+  uint64_t link_bytes_sent = 0;
+  absl::Duration send_busy;  // time with a tensor on its way to the network
+  absl::Duration credit_wait;
+  uint64_t nonfinite_tiles = 0;  // seen by the encoder
+};
+
+class Channel : public transport::LinkHandler, public std::enable_shared_from_this<Channel> {
+ public:
+  // `codec_thread` outlives the link and what is queued on it.
+  static std::shared_ptr<Channel> Create(ChannelOptions options, CodecThread* codec_thread,
+                                         std::shared_ptr<EventQueue> events);
+  ~Channel() override;
+
+  // Before the first Send.
+  void Attach(std::shared_ptr<transport::Link> link);
+  // Flushes, then ends the link and no longer calls anything of ours.
+  void Close(Deadline deadline);
+
+  void SendTensor(const Pass& pass, Microbatch microbatch, BoundaryTensor tensor);
+  void SendStepMessage(wire::TensorKind kind, Step step, const wire::StepMessage& message);
+
+  ChannelUse TakeUse();
+  uint64_t stale_frames() const { return stale_frames_.load(std::memory_order_relaxed); }
+
+  void OnFrame(transport::Lane lane, std::span<const std::byte> payload) override;
+  void OnSuspect(absl::Duration silence) override;
+  void OnHealthy() override;
+  void OnClosed(const Status& reason) override;
+
+ private:
+  struct Outgoing;
+  struct Incoming;
+  Channel(ChannelOptions options, CodecThread* codec_thread, std::shared_ptr<EventQueue> events);
+
+  wire::TensorHeader HeaderFor(wire::TensorKind kind, const Pass& pass) const;
+  codec::Context ContextFor(const Pass& pass, Microbatch microbatch, Direction direction) const;
+  void EncodeAndSend(const std::shared_ptr<Outgoing>& outgoing);
+  void SendDone(const Status& status);
+  Status HandleFrame(transport::Lane lane, std::span<const std::byte> payload);
+  Status HandleChunk(const wire::TensorHeader& header, std::span<const std::byte> body);
+  Status CheckChunk(const wire::TensorHeader& header, size_t body_bytes) const;
+  void Decode(Incoming incoming);
+  Direction send_direction() const {
+    return options_.upstream ? Direction::kBackward : Direction::kForward;
+  }
+  Direction receive_direction() const {
+    return options_.upstream ? Direction::kForward : Direction::kBackward;
+  }
+
+  const ChannelOptions options_;
+  const uint64_t run_tag_;
+  CodecThread* const codec_thread_;
+  const std::shared_ptr<EventQueue> events_;
+  std::atomic<uint64_t> stale_frames_{0};
+
+  std::mutex mutex_;  // link_, closed_, use_, chunks_under_way_, busy_since_
+  std::shared_ptr<transport::Link> link_;
+  bool closed_ = false;
+  ChannelUse use_;
+  uint64_t chunks_under_way_ = 0;
+  MonoTime busy_since_;
+  transport::LinkStats last_stats_;
+
+  // Link's loop only.
+  std::unique_ptr<Incoming> partial_;
+  Pass last_pass_;
+  std::optional<Microbatch> last_microbatch_;
+  // Codec thread only.
+  AlignedBuffer workspace_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_PIPELINE_CHANNEL_H_

@@ -1,0 +1,50 @@
+#include "worker/pipeline/checkpoint_writer.h"
+
+#include <utility>
+
+namespace longhaul::worker {
+
+CheckpointWriter::CheckpointWriter(ShardStore* store, RunId run, StageIndex stage, Done done)
+    : store_(store), run_(std::move(run)), stage_(stage), done_(std::move(done)), thread_([this] {
+        Loop();
+      }) {}
+
+CheckpointWriter::~CheckpointWriter() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void CheckpointWriter::Submit(StageSnapshot snapshot) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !waiting_; });
+  waiting_ = std::move(snapshot);
+  changed_.notify_all();
+}
+
+void CheckpointWriter::Flush() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !waiting_ && !writing_; });
+}
+
+void CheckpointWriter::Loop() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return waiting_ || closing_; });
+    if (!waiting_) return;
+    const StageSnapshot snapshot = std::move(*waiting_);
+    waiting_.reset();
+    writing_ = true;
+    changed_.notify_all();
+    lock.unlock();
+    done_(Step(snapshot.step), store_->Write(run_, stage_, snapshot));
+    lock.lock();
+    writing_ = false;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace longhaul::worker

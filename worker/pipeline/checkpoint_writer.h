@@ -1,0 +1,48 @@
+// Writes snapshots to the shard store on a thread of its own, off the critical path.
+//
+// Submit blocks only while an earlier snapshot is still being written (memory stays bounded at one
+// beside the one in writing). `done` runs on the writer's thread.
+#ifndef LONGHAUL_WORKER_PIPELINE_CHECKPOINT_WRITER_H_
+#define LONGHAUL_WORKER_PIPELINE_CHECKPOINT_WRITER_H_
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "worker/checkpoint/shard_store.h"
+
+namespace longhaul::worker {
+
+class CheckpointWriter {
+ public:
+  using Done = std::function<void(Step step, StatusOr<std::vector<ShardFile>> files)>;
+  CheckpointWriter(ShardStore* store, RunId run, StageIndex stage, Done done);
+  // Finishes what was submitted.
+  ~CheckpointWriter();
+
+  void Submit(StageSnapshot snapshot);
+  // Until everything submitted is written (or has failed).
+  void Flush();
+
+ private:
+  void Loop();
+  ShardStore* const store_;
+  const RunId run_;
+  const StageIndex stage_;
+  const Done done_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<StageSnapshot> waiting_;
+  bool writing_ = false;
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_PIPELINE_CHECKPOINT_WRITER_H_

@@ -1,0 +1,40 @@
+// One thread that runs a stage's encodes and decodes in the order they were posted.
+//
+// Post is thread-safe and never blocks. The destructor drops what has not begun and joins.
+#ifndef LONGHAUL_WORKER_PIPELINE_CODEC_THREAD_H_
+#define LONGHAUL_WORKER_PIPELINE_CODEC_THREAD_H_
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "absl/time/time.h"
+
+namespace longhaul::worker {
+
+class CodecThread {
+ public:
+  CodecThread();
+  ~CodecThread();
+  CodecThread(const CodecThread&) = delete;
+  CodecThread& operator=(const CodecThread&) = delete;
+
+  void Post(std::function<void()> job);
+  // Time spent in jobs since the last call.
+  absl::Duration TakeBusyTime();
+
+ private:
+  void Loop();
+  std::mutex mutex_;
+  std::condition_variable ready_;
+  std::deque<std::function<void()>> jobs_;
+  absl::Duration busy_;
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_PIPELINE_CODEC_THREAD_H_

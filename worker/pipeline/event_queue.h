@@ -1,0 +1,85 @@
+// What reaches a stage's compute thread from its other threads (link loop, codec thread, control
+// session).
+//
+// Thread-safe. Bounded by the protocol: a neighbour has at most one step's tensors under way.
+#ifndef LONGHAUL_WORKER_PIPELINE_EVENT_QUEUE_H_
+#define LONGHAUL_WORKER_PIPELINE_EVENT_QUEUE_H_
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <utility>
+#include <variant>
+
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "proto/wire/step_message.h"
+#include "worker/pipeline/pass.h"
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+
+// A decoded activation (kForward) or gradient (kBackward).
+struct TensorArrived {
+  Pass pass;
+  Microbatch microbatch;
+  Direction direction = Direction::kForward;
+  BoundaryTensor tensor;
+};
+struct NormArrived {  // from downstream
+  Step step{0};
+  wire::StepMessage message;
+};
+struct StepControlArrived {  // from upstream
+  Step step{0};
+  wire::StepMessage message;
+};
+// The link is over. Orderly when the peer had finished.
+struct PeerGone {
+  StageIndex peer{0};
+  Status reason;
+};
+// This stage cannot go on (a codec's error, a frame that makes no sense).
+struct Failed {
+  Status reason;
+};
+struct StopRequested {};
+struct CheckpointRequested {};
+struct AbortRequested {
+  Status reason;
+};
+
+using PipelineEvent = std::variant<TensorArrived, NormArrived, StepControlArrived, PeerGone, Failed,
+                                   StopRequested, CheckpointRequested, AbortRequested>;
+
+class EventQueue {
+ public:
+  void Push(PipelineEvent event) {
+    {
+      const std::lock_guard lock(mutex_);
+      events_.push_back(std::move(event));
+    }
+    ready_.notify_one();
+  }
+  // Everything that is there, in order; nothing if nothing is.
+  std::deque<PipelineEvent> TakeAll() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(events_, {});
+  }
+  // Waits until something is there or the deadline passes.
+  std::deque<PipelineEvent> WaitForAny(Deadline deadline) {
+    std::unique_lock lock(mutex_);
+    ready_.wait_until(lock, deadline.time(), [this] { return !events_.empty(); });
+    return std::exchange(events_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ready_;
+  std::deque<PipelineEvent> events_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_PIPELINE_EVENT_QUEUE_H_

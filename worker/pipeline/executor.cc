@@ -1,0 +1,370 @@
+#include "worker/pipeline/executor.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "worker/pipeline/checkpoint_writer.h"
+
+namespace longhaul::worker {
+namespace {
+
+using schedule::StagePolicy;
+using schedule::Task;
+using schedule::Work;
+
+template <class... Ts>
+struct Overloaded : Ts... {
+  using Ts::operator()...;
+};
+
+// A neighbour that says nothing is found by its link (peer_timeout) and an abort by the session, so
+// this only bounds a wait that nothing should outlive.
+constexpr absl::Duration kLongestWait = absl::Hours(24);
+constexpr absl::Duration kAfterGoodbye = absl::Seconds(10);
+
+bool Orderly(const PeerGone& gone) {
+  return gone.reason.ok();
+}
+
+}  // namespace
+
+Executor::Executor(ExecutorOptions options)
+    : options_(std::move(options)), events_(options_.events), step_(options_.start_step) {
+  checkpoint_writer_ = std::make_unique<CheckpointWriter>(
+      options_.shards, options_.run, options_.stage,
+      [this](Step step, const StatusOr<std::vector<ShardFile>>& files) {
+        if (!files.ok()) {
+          events_->Push(
+              Failed{Annotate(files.status(), fmt::format("checkpoint of step {}", step.value()))});
+          return;
+        }
+        v1::WorkerMessage message;
+        message.mutable_shard()->set_step(step.value());
+        for (const ShardFile& file : *files) {
+          v1::CheckpointFile* out = message.mutable_shard()->add_files();
+          out->set_name(file.name);
+          out->set_bytes(file.bytes);
+          out->set_sha256(file.sha256);
+          out->set_stage(options_.stage.value());
+        }
+        options_.report(std::move(message));
+      });
+}
+
+Executor::~Executor() = default;
+
+Status Executor::Run() {
+  Status status = Loop();
+  checkpoint_writer_->Flush();
+  // A checkpoint that could not be written is known only now.
+  for (const PipelineEvent& event : events_->TakeAll()) {
+    const auto* failed = std::get_if<Failed>(&event);
+    if (failed != nullptr && status.ok()) status = failed->reason;
+  }
+  if (status.ok()) {
+    v1::WorkerMessage message;
+    message.mutable_finished()->set_step(step_.value());
+    message.mutable_finished()->set_stopped(step_.value() < options_.spec.train.steps);
+    options_.report(std::move(message));
+  }
+  return status;
+}
+
+Status Executor::Loop() {
+  v1::WorkerMessage started;
+  started.mutable_stage_started();
+  options_.report(std::move(started));
+  step_began_ = Now();
+  bool stopped = false;
+  while (!stopped && step_.value() < options_.spec.train.steps) {
+    step_ = step_.Next();
+    LH_RETURN_IF_ERROR(TrainStep());
+    stopped = control_->message.stop;
+    control_.reset();
+    if (ValidatesAfter(options_.spec, step_)) LH_RETURN_IF_ERROR(Validate());
+  }
+  return absl::OkStatus();
+}
+
+Status Executor::TrainStep() {
+  const Pass pass{step_, false};
+  StagePolicy policy({.kind = options_.spec.pipeline.schedule,
+                      .stage = options_.stage,
+                      .stages = options_.stages,
+                      .microbatches = options_.spec.train.microbatches,
+                      .depth = options_.depth});
+  loss_sum_ = 0;
+  peak_in_flight_ = 0;
+  LH_RETURN_IF_ERROR(RunPass(pass, &policy));
+  LH_ASSIGN_OR_RETURN(const wire::StepMessage control, AgreeOnNorm());
+  if (control.nonfinite) {
+    ReportStep(control, 0);
+    return absl::InternalError(fmt::format(
+        "the gradient norm of step {} is not finite, so nothing was updated; a lower learning rate "
+        "or finer codecs may help",
+        step_.value()));
+  }
+  const double learning_rate = LearningRate(options_.spec.train, step_);
+  {
+    const ScopedTimer timer(&times_.optimizer);
+    LH_RETURN_IF_ERROR(options_.model->OptimizerStep(
+        step_, learning_rate,
+        ClipScale(options_.spec.train.optimizer.clip_norm, control.squared_norm)));
+  }
+  ReportStep(control, learning_rate);
+  return MaybeCheckpoint(control);
+}
+
+Status Executor::Validate() {
+  const uint32_t microbatches = ValidationMicrobatches(options_.spec, options_.validation_tokens);
+  if (microbatches == 0) return absl::OkStatus();
+  StagePolicy policy({.kind = options_.spec.pipeline.schedule,
+                      .stage = options_.stage,
+                      .stages = options_.stages,
+                      .microbatches = microbatches,
+                      .depth = options_.depth,
+                      .forward_only = true});
+  loss_sum_ = 0;
+  LH_RETURN_IF_ERROR(RunPass(Pass{step_, true}, &policy));
+  if (last()) {
+    v1::WorkerMessage message;
+    message.mutable_validation()->set_step(step_.value());
+    message.mutable_validation()->set_loss(loss_sum_ / microbatches);
+    message.mutable_validation()->set_samples(microbatches * options_.spec.train.microbatch_size);
+    options_.report(std::move(message));
+  }
+  // Validation is not part of the next step's time.
+  times_ = {};
+  step_began_ = Now();
+  return absl::OkStatus();
+}
+
+Status Executor::RunPass(const Pass& pass, StagePolicy* policy) {
+  pass_ = pass;
+  policy_ = policy;
+  // What came early.
+  for (const auto& [key, tensor] : inputs_) {
+    if (key.first == pass) policy->InputReady(key.second);
+  }
+  Status status;
+  while (status.ok() && !policy->Done()) {
+    status = HandleAll(events_->TakeAll());
+    if (!status.ok()) break;
+    if (const auto work = policy->Next()) {
+      policy->Begin(*work);
+      peak_in_flight_ = std::max(peak_in_flight_, policy->in_flight());
+      status = RunWork(pass, *work);
+      policy->End(*work);
+    } else {
+      const bool could_forward = policy->in_flight() < policy->depth();
+      status = WaitForEvent(could_forward && !first() ? &times_.wait_input : &times_.wait_gradient);
+    }
+  }
+  pass_.reset();
+  policy_ = nullptr;
+  return status;
+}
+
+Status Executor::RunWork(const Pass& pass, const Work& work) {
+  return work.task == Task::kForward ? RunForward(pass, work.microbatch)
+                                     : RunBackward(pass, work.microbatch);
+}
+
+Status Executor::RunForward(const Pass& pass, Microbatch microbatch) {
+  const ScopedTimer timer(&times_.forward);
+  Stage::Input input;
+  if (first() || last()) {
+    const Batches::Tokens tokens = options_.batches->Read(pass, microbatch);
+    input.tokens = tokens.inputs;
+    input.targets = tokens.targets;
+  }
+  BoundaryTensor activation;
+  if (!first()) {
+    activation = std::move(inputs_.extract({pass, microbatch}).mapped());
+    input.activation = activation.view;
+  }
+  std::optional<BoundaryTensor> output;
+  if (pass.validation) {
+    double loss = 0;
+    LH_ASSIGN_OR_RETURN(output, options_.model->Evaluate(input, &loss));
+    loss_sum_ += loss;
+  } else {
+    LH_ASSIGN_OR_RETURN(output, options_.model->Forward(microbatch, input));
+    if (last()) {
+      LH_ASSIGN_OR_RETURN(const double loss, options_.model->Loss(microbatch));
+      loss_sum_ += loss;
+    }
+  }
+  if (output) options_.down->SendTensor(pass, microbatch, std::move(*output));
+  return absl::OkStatus();
+}
+
+Status Executor::RunBackward(const Pass& pass, Microbatch microbatch) {
+  const ScopedTimer timer(&times_.backward);
+  BoundaryTensor gradient;
+  if (!last()) gradient = std::move(gradients_.extract({pass, microbatch}).mapped());
+  LH_ASSIGN_OR_RETURN(auto input_gradient, options_.model->Backward(microbatch, gradient.view));
+  if (input_gradient) options_.up->SendTensor(pass, microbatch, std::move(*input_gradient));
+  return absl::OkStatus();
+}
+
+// Up with the running sum, down with the result.
+StatusOr<wire::StepMessage> Executor::AgreeOnNorm() {
+  wire::StepMessage message;
+  if (!last()) {
+    while (!norm_) LH_RETURN_IF_ERROR(WaitForEvent(&times_.wait_gradient));
+    if (norm_->step != step_) {
+      return absl::InternalError(fmt::format("expected the norm of step {}, got that of step {}",
+                                             step_.value(), norm_->step.value()));
+    }
+    message.squared_norm = norm_->message.squared_norm;
+    norm_.reset();
+  }
+  {
+    const ScopedTimer timer(&times_.optimizer);
+    message.squared_norm = options_.model->AddSquaredGradientNorm(message.squared_norm);
+  }
+  if (first()) {
+    message.nonfinite = !std::isfinite(message.squared_norm);
+    message.stop = std::exchange(stop_requested_, false);
+    message.checkpoint = std::exchange(checkpoint_requested_, false);
+    control_ = StepControlArrived{step_, message};
+  } else {
+    options_.up->SendStepMessage(wire::TensorKind::kNormUp, step_, message);
+    while (!control_) LH_RETURN_IF_ERROR(WaitForEvent(&times_.wait_gradient));
+    if (control_->step != step_) {
+      return absl::InternalError(fmt::format("expected control of step {}, got that of step {}",
+                                             step_.value(), control_->step.value()));
+    }
+  }
+  if (!last()) {
+    options_.down->SendStepMessage(wire::TensorKind::kStepControl, step_, control_->message);
+  }
+  return control_->message;
+}
+
+Status Executor::MaybeCheckpoint(const wire::StepMessage& control) {
+  const uint64_t every = options_.spec.checkpoint.every;
+  const bool due = control.checkpoint || control.stop ||
+                   step_.value() == options_.spec.train.steps ||
+                   (every > 0 && step_.value() % every == 0);
+  if (due) checkpoint_writer_->Submit(options_.model->Snapshot());
+  return absl::OkStatus();
+}
+
+void Executor::ReportStep(const wire::StepMessage& control, double learning_rate) {
+  const MonoTime now = Now();
+  v1::WorkerMessage message;
+  v1::StepReport* report = message.mutable_step();
+  report->set_step(step_.value());
+  report->set_stage(options_.stage.value());
+  report->set_seconds(absl::ToDoubleSeconds(longhaul::operator-(now, step_began_)));
+  report->set_forward_seconds(absl::ToDoubleSeconds(times_.forward));
+  report->set_backward_seconds(absl::ToDoubleSeconds(times_.backward));
+  report->set_optimizer_seconds(absl::ToDoubleSeconds(times_.optimizer));
+  report->set_wait_input_seconds(absl::ToDoubleSeconds(times_.wait_input));
+  report->set_wait_gradient_seconds(absl::ToDoubleSeconds(times_.wait_gradient));
+  report->set_codec_seconds(absl::ToDoubleSeconds(options_.codec_thread->TakeBusyTime()));
+  report->set_peak_in_flight(peak_in_flight_);
+  for (const auto& [channel, up] :
+       {std::pair{options_.up, true}, std::pair{options_.down, false}}) {
+    if (!channel) continue;
+    const ChannelUse use = channel->TakeUse();
+    v1::LinkUse* link = report->add_links();
+    link->set_boundary(options_.stage.value() - (up ? 1 : 0));
+    link->set_up(up);
+    link->set_payload_bytes_sent(use.payload_bytes_sent);
+    link->set_link_bytes_sent(use.link_bytes_sent);
+    link->set_send_busy_seconds(absl::ToDoubleSeconds(use.send_busy));
+    link->set_credit_wait_seconds(absl::ToDoubleSeconds(use.credit_wait));
+    report->set_nonfinite_tiles(report->nonfinite_tiles() + use.nonfinite_tiles);
+  }
+  if (last()) {
+    report->set_has_loss(true);
+    report->set_loss(loss_sum_ / options_.spec.train.microbatches);
+  }
+  if (first()) {
+    report->set_has_norm(true);
+    report->set_gradient_norm(std::sqrt(control.squared_norm));
+    report->set_learning_rate(learning_rate);
+  }
+  report->set_first_nonfinite(report->nonfinite_tiles() > 0 ||
+                              (last() && !std::isfinite(loss_sum_)));
+  options_.report(std::move(message));
+  times_ = {};
+  step_began_ = now;
+}
+
+Status Executor::WaitForEvent(absl::Duration* idle) {
+  const ScopedTimer timer(idle);
+  // Links stay open until every stage has finished; a neighbour that left in good order before that
+  // was told to, and so will we be.
+  auto events = events_->WaitForAny(Deadline::After(gone_ ? kAfterGoodbye : kLongestWait));
+  if (!events.empty()) return HandleAll(std::move(events));
+  if (!gone_) return absl::DeadlineExceededError("nothing happened for a day");
+  lost_peer_ = gone_->peer;
+  return absl::UnavailableError(
+      fmt::format("stage {} left before step {} was done", gone_->peer.value(), step_.value()));
+}
+
+Status Executor::HandleAll(std::deque<PipelineEvent> events) {
+  for (PipelineEvent& event : events) LH_RETURN_IF_ERROR(Handle(event));
+  return absl::OkStatus();
+}
+
+Status Executor::Handle(PipelineEvent& event) {
+  return std::visit(
+      Overloaded{
+          [&](TensorArrived& arrived) -> Status {
+            const auto key = std::pair{arrived.pass, arrived.microbatch};
+            const bool forward = arrived.direction == Direction::kForward;
+            const bool current = pass_ && arrived.pass == *pass_;
+            if (!forward && !current) {
+              return absl::InvalidArgumentError(
+                  fmt::format("a gradient of step {} while step {} is under way",
+                              arrived.pass.step.value(), step_.value()));
+            }
+            if (arrived.pass < Pass{step_, pass_ && pass_->validation}) {
+              return absl::InvalidArgumentError(fmt::format(
+                  "an activation of step {}, which is done", arrived.pass.step.value()));
+            }
+            (forward ? inputs_ : gradients_)[key] = std::move(arrived.tensor);
+            if (current && forward) policy_->InputReady(arrived.microbatch);
+            if (current && !forward) policy_->GradientReady(arrived.microbatch);
+            return absl::OkStatus();
+          },
+          [&](NormArrived& norm) -> Status {
+            norm_ = norm;
+            return absl::OkStatus();
+          },
+          [&](StepControlArrived& control) -> Status {
+            control_ = control;
+            return absl::OkStatus();
+          },
+          [&](PeerGone& gone) -> Status {
+            gone_ = std::move(gone);
+            if (Orderly(*gone_)) return absl::OkStatus();
+            lost_peer_ = gone_->peer;
+            return absl::UnavailableError(fmt::format("lost the link to stage {}: {}",
+                                                      gone_->peer.value(), Message(gone_->reason)));
+          },
+          [&](Failed& failed) -> Status { return failed.reason; },
+          [&](StopRequested&) -> Status {
+            stop_requested_ = true;
+            return absl::OkStatus();
+          },
+          [&](CheckpointRequested&) -> Status {
+            checkpoint_requested_ = true;
+            return absl::OkStatus();
+          },
+          [&](AbortRequested& abort) -> Status {
+            return absl::CancelledError(std::string(Message(abort.reason)));
+          },
+      },
+      event);
+}
+
+}  // namespace longhaul::worker

@@ -1,0 +1,118 @@
+// Runs one stage of one run: the data-driven executor. base/schedule's policy says what is next;
+// this drives it with real events.
+//
+// A step: forwards and backwards as they become possible -> the squared gradient norm rides up from
+// the last stage to the first -> the first stage passes the final norm down, with the decisions to
+// checkpoint and to stop -> every stage clips, steps its optimizer, snapshots for a checkpoint ->
+// validation where it is due.
+//
+// Threads: Run() on the compute thread (all LibTorch work happens there); RequestStop,
+// RequestCheckpoint and Abort from any thread. Reports go to `report` on the compute thread, and
+// from the checkpoint writer's thread.
+#ifndef LONGHAUL_WORKER_PIPELINE_EXECUTOR_H_
+#define LONGHAUL_WORKER_PIPELINE_EXECUTOR_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "base/config/run_spec.h"
+#include "base/schedule/policy.h"
+#include "base/status.h"
+#include "longhaul/v1/worker.pb.h"
+#include "worker/checkpoint/shard_store.h"
+#include "worker/pipeline/batches.h"
+#include "worker/pipeline/channel.h"
+#include "worker/pipeline/codec_thread.h"
+#include "worker/pipeline/event_queue.h"
+#include "worker/pipeline/step_times.h"
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+
+class CheckpointWriter;
+
+struct ExecutorOptions {
+  RunSpec spec;
+  RunId run;
+  StageIndex stage{0};
+  uint32_t stages = 1;
+  uint32_t depth = 1;
+  uint64_t start_step = 0;  // steps that are done
+  uint64_t validation_tokens = 0;
+  Stage* model = nullptr;              // not owned; outlives the executor
+  std::unique_ptr<Batches> batches;    // first and last stage
+  std::shared_ptr<Channel> up, down;   // towards stage 0 / the last stage; null at the ends
+  std::shared_ptr<EventQueue> events;  // the one that the channels push to
+  CodecThread* codec_thread = nullptr;
+  ShardStore* shards = nullptr;
+  std::function<void(v1::WorkerMessage)> report;  // thread-safe; fills in run and epoch
+};
+
+class Executor {
+ public:
+  explicit Executor(ExecutorOptions options);
+  ~Executor();
+
+  // Until the last step, a stop, an abort or an error. OK: this stage has finished and its
+  // checkpoint is written (StageFinished was reported). kCancelled: aborted. kUnavailable: a
+  // neighbour is gone (lost_peer() says which). Else: this stage failed.
+  Status Run();
+
+  void RequestStop() { events_->Push(StopRequested{}); }
+  void RequestCheckpoint() { events_->Push(CheckpointRequested{}); }
+  void Abort(Status reason) { events_->Push(AbortRequested{std::move(reason)}); }
+
+  // After Run() gave kUnavailable.
+  std::optional<StageIndex> lost_peer() const { return lost_peer_; }
+  uint64_t step() const { return step_.value(); }
+
+ private:
+  bool first() const { return options_.stage.value() == 0; }
+  bool last() const { return options_.stage.value() + 1 == options_.stages; }
+
+  Status Loop();
+  Status TrainStep();
+  Status Validate();
+  Status RunPass(const Pass& pass, schedule::StagePolicy* policy);
+  Status RunWork(const Pass& pass, const schedule::Work& work);
+  Status RunForward(const Pass& pass, Microbatch microbatch);
+  Status RunBackward(const Pass& pass, Microbatch microbatch);
+  StatusOr<wire::StepMessage> AgreeOnNorm();
+  Status MaybeCheckpoint(const wire::StepMessage& control);
+  void ReportStep(const wire::StepMessage& control, double learning_rate);
+
+  // Takes an event in: tensors to `inputs_`/`gradients_` (and to the policy of the pass under way),
+  // the rest to their places.
+  Status Handle(PipelineEvent& event);
+  Status HandleAll(std::deque<PipelineEvent> events);
+  // Waits for one event and handles it; the time goes to `idle`.
+  Status WaitForEvent(absl::Duration* idle);
+
+  ExecutorOptions options_;
+  std::shared_ptr<EventQueue> events_;
+  std::unique_ptr<CheckpointWriter> checkpoint_writer_;
+
+  Step step_{0};  // under way, or the last one done
+  std::optional<Pass> pass_;
+  schedule::StagePolicy* policy_ = nullptr;
+  std::map<std::pair<Pass, Microbatch>, BoundaryTensor> inputs_, gradients_;
+  std::optional<NormArrived> norm_;
+  std::optional<StepControlArrived> control_;
+  bool stop_requested_ = false, checkpoint_requested_ = false;
+  // A neighbour that left in good order is an error only if something is still needed from it.
+  std::optional<PeerGone> gone_;
+  std::optional<StageIndex> lost_peer_;
+
+  double loss_sum_ = 0;
+  StepTimes times_;
+  uint32_t peak_in_flight_ = 0;
+  MonoTime step_began_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_PIPELINE_EXECUTOR_H_

@@ -156,6 +156,7 @@ TEST_P(LinkTest, ControlOvertakesABlockedBulkLane) {
   EXPECT_LE(bulk.ok(), size_t{options.credits});
   go_on.Notify();
   ASSERT_TRUE(at_listener_->WaitForFrames(kBulk + 1));
+  EXPECT_TRUE(bulk.WaitForAll(kBulk));
   const std::lock_guard lock(mutex);
   const auto at = std::ranges::find(order, Lane::kControl) - order.begin();
   EXPECT_LE(at, 20) << "the control frame came behind " << at << " bulk frames of " << kBulk;

@@ -1,0 +1,59 @@
+// A process that dials a link and sends for ever, to be killed: see ucx_killed_peer_test.cc.
+//   ucx_link_peer <address>
+#include <cstdio>
+#include <string>
+#include <thread>
+
+#include "transport/p2p/core/notification.h"
+#include "transport/p2p/ucx/factory.h"
+
+namespace longhaul::transport {
+namespace {
+
+class Sender : public LinkHandler, public std::enable_shared_from_this<Sender> {
+ public:
+  void Start(std::shared_ptr<Link> link) {
+    link_ = std::move(link);
+    for (int i = 0; i < 16; ++i) Next();
+  }
+  void OnFrame(Lane, std::span<const std::byte>) override {}
+  void OnSuspect(absl::Duration) override {}
+  void OnHealthy() override {}
+  void OnClosed(const Status& reason) override {
+    std::fprintf(stderr, "%s\n", std::string(Message(reason)).c_str());
+    std::_Exit(1);
+  }
+
+ private:
+  void Next() {
+    link_->Send(Lane::kBulk, {.header = {}, .body = std::as_bytes(std::span(body_))},
+                [self = shared_from_this()](const Status& status) {
+                  if (status.ok()) self->Next();
+                });
+  }
+  const std::string body_ = std::string(20'000, 'x');
+  std::shared_ptr<Link> link_;
+};
+
+int Main(const std::string& address) {
+  const auto transport = ucx::CreateTransport({.bind_address = "127.0.0.1:0"});
+  if (!transport.ok()) return 1;
+  const auto sender = std::make_shared<Sender>();
+  (*transport)
+      ->Dial({address}, {RunId("demo-ab12cd"), Epoch(3), Boundary(0)}, "the secret of this run",
+             sender, {}, Deadline::After(absl::Seconds(20)),
+             [sender](StatusOr<std::shared_ptr<Link>> link) {
+               if (!link.ok()) std::_Exit(1);
+               sender->Start(*std::move(link));
+             });
+  internal::Notification never;
+  never.Wait();
+  return 0;
+}
+
+}  // namespace
+}  // namespace longhaul::transport
+
+int main(int argc, char** argv) {
+  return argc == 2 ? longhaul::transport::Main(argv[1]) : 2;
+}

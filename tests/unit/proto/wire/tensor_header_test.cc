@@ -1,0 +1,144 @@
+#include "proto/wire/tensor_header.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <functional>
+#include <string>
+
+#include "absl/strings/escaping.h"
+#include "proto/wire/little_endian.h"
+
+namespace longhaul::wire {
+namespace {
+
+using testing::HasSubstr;
+using Bytes = std::array<std::byte, kTensorHeaderBytes>;
+
+TensorHeader Example() {
+  return {.kind = TensorKind::kChunk,
+          .validation = true,
+          .run = 0x0102030405060708,
+          .epoch = Epoch(0x11),
+          .step = Step(0x2122),
+          .replica = 3,
+          .microbatch = Microbatch(0x31),
+          .boundary = Boundary(4),
+          .direction = Direction::kBackward,
+          .shard = 1,
+          .shards = 2,
+          .slice = 3,
+          .slices = 4,
+          .blob_bytes = 0x41424344,
+          .chunk_offset = 0x010000,
+          .chunk = 1,
+          .chunks = 0x5152};
+}
+
+Bytes Encode(const TensorHeader& header) {
+  Bytes out;
+  EncodeTensorHeader(header, out);
+  return out;
+}
+
+// The bytes of version 1, as docs/FORMATS.md has them. They do not change.
+TEST(TensorHeaderTest, GoldenBytes) {
+  const Bytes bytes = Encode(Example());
+  EXPECT_EQ(absl::BytesToHexString(
+                std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())),
+            "4c48544e"          // magic
+            "0100"              // version
+            "0101"              // kind, flags
+            "0807060504030201"  // run
+            "1100000000000000"  // epoch
+            "2221000000000000"  // step
+            "03000000"          // replica
+            "31000000"          // microbatch
+            "04000000"          // boundary
+            "0100"              // direction, reserved
+            "0000"              // extension bytes
+            "0100000002000000"  // shard, shards
+            "0300000004000000"  // slice, slices
+            "4443424100000000"  // blob bytes
+            "0000010000000000"  // chunk offset
+            "0100000052510000"  // chunk, chunks
+            "0000000000000000");
+}
+
+TEST(TensorHeaderTest, RoundTrip) {
+  for (const TensorKind kind :
+       {TensorKind::kChunk, TensorKind::kNormUp, TensorKind::kStepControl}) {
+    TensorHeader header = Example();
+    header.kind = kind;
+    const auto decoded = DecodeTensorHeader(Encode(header));
+    ASSERT_TRUE(decoded.ok()) << decoded.status();
+    EXPECT_EQ(*decoded, header);
+  }
+  EXPECT_EQ(*DecodeTensorHeader(Encode({})), TensorHeader{});
+}
+
+TEST(TensorHeaderTest, RunTagIsTheStartOfTheDigest) {
+  // SHA-256("abc") starts with ba7816bf 8f01cfea.
+  EXPECT_EQ(RunTag(RunId("abc")), 0xeacf018fbf1678ba);
+  EXPECT_NE(RunTag(RunId("abd")), RunTag(RunId("abc")));
+}
+
+TEST(TensorHeaderTest, TooShort) {
+  const Bytes bytes = Encode(Example());
+  for (size_t size = 0; size < kTensorHeaderBytes; ++size) {
+    EXPECT_EQ(DecodeTensorHeader(std::span(bytes).first(size)).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+struct BadField {
+  std::string name;
+  std::function<void(Bytes&)> change;
+  absl::StatusCode code;
+  std::string words;
+};
+
+class BadTensorHeaderTest : public testing::TestWithParam<BadField> {};
+
+TEST_P(BadTensorHeaderTest, IsRefusedWithTheReason) {
+  Bytes bytes = Encode(Example());
+  GetParam().change(bytes);
+  const Status status = DecodeTensorHeader(bytes).status();
+  EXPECT_EQ(status.code(), GetParam().code) << status;
+  EXPECT_THAT(std::string(Message(status)), HasSubstr(GetParam().words));
+}
+
+template <class T>
+std::function<void(Bytes&)> Put(size_t at, T value) {
+  return [=](Bytes& bytes) { PutLe<T>(bytes, at, value); };
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Fields, BadTensorHeaderTest,
+    testing::ValuesIn(std::vector<BadField>{
+        {"Magic", Put<uint8_t>(0, 0), absl::StatusCode::kInvalidArgument, "magic"},
+        {"VersionZero", Put<uint16_t>(4, 0), absl::StatusCode::kUnimplemented, "version 0"},
+        {"VersionTwo", Put<uint16_t>(4, 2), absl::StatusCode::kUnimplemented, "version 2"},
+        {"KindZero", Put<uint8_t>(6, 0), absl::StatusCode::kInvalidArgument, "kind 1 to 3"},
+        {"KindFour", Put<uint8_t>(6, 4), absl::StatusCode::kInvalidArgument, "kind 1 to 3"},
+        {"Flags", Put<uint8_t>(7, 2), absl::StatusCode::kInvalidArgument, "flags"},
+        {"Direction", Put<uint8_t>(44, 2), absl::StatusCode::kInvalidArgument, "direction"},
+        {"Reserved45", Put<uint8_t>(45, 1), absl::StatusCode::kInvalidArgument, "reserved"},
+        {"Extension", Put<uint16_t>(46, 8), absl::StatusCode::kInvalidArgument, "extension"},
+        {"Shard", Put<uint32_t>(48, 2), absl::StatusCode::kInvalidArgument, "shard below"},
+        {"NoShards", Put<uint32_t>(52, 0), absl::StatusCode::kInvalidArgument, "shard below"},
+        {"Slice", Put<uint32_t>(56, 4), absl::StatusCode::kInvalidArgument, "slice below"},
+        {"NoSlices", Put<uint32_t>(60, 0), absl::StatusCode::kInvalidArgument, "slice below"},
+        {"OffsetBeyondBlob", Put<uint64_t>(72, 0x41424345), absl::StatusCode::kInvalidArgument,
+         "offset"},
+        {"Chunk", Put<uint32_t>(80, 0x5152), absl::StatusCode::kInvalidArgument, "chunk below"},
+        {"NoChunks", Put<uint32_t>(84, 0), absl::StatusCode::kInvalidArgument, "chunk below"},
+        {"FirstChunkNotAtZero", Put<uint32_t>(80, 0), absl::StatusCode::kInvalidArgument,
+         "first chunk"},
+        {"Reserved88", Put<uint64_t>(88, 1), absl::StatusCode::kInvalidArgument, "reserved"},
+    }),
+    [](const auto& i) { return i.param.name; });
+
+}  // namespace
+}  // namespace longhaul::wire

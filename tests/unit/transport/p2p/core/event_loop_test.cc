@@ -1,0 +1,136 @@
+#include "transport/p2p/core/event_loop.h"
+
+#include <gtest/gtest.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <vector>
+
+#include "transport/p2p/core/notification.h"
+
+namespace longhaul::transport::internal {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(20);
+
+class EventLoopTest : public testing::Test {
+ protected:
+  void SetUp() override { thread_ = *EventLoopThread::Start(); }
+  std::shared_ptr<EventLoopThread> thread_;
+};
+
+TEST_F(EventLoopTest, RunsTasksInOrderOnItsThread) {
+  std::vector<int> order;
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_TRUE(thread_->loop()->Post([&, i] {
+      EXPECT_TRUE(thread_->loop()->InLoop());
+      order.push_back(i);
+    }));
+  }
+  EXPECT_FALSE(thread_->loop()->InLoop());
+  thread_->RunAndWait([] {});
+  ASSERT_EQ(order.size(), 100u);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(order[i], i);
+}
+
+TEST_F(EventLoopTest, RunsTimersInOrderOfTimeAndNotBefore) {
+  Notification done;
+  std::vector<int> order;
+  const MonoTime start = Now();
+  thread_->RunAndWait([&] {
+    EventLoop& loop = *thread_->loop();
+    loop.AddTimer(start + absl::Milliseconds(30), [&] {
+      order.push_back(3);
+      done.Notify();
+    });
+    loop.AddTimer(start + absl::Milliseconds(10), [&] { order.push_back(1); });
+    loop.CancelTimer(loop.AddTimer(start + absl::Milliseconds(20), [&] { order.push_back(2); }));
+  });
+  ASSERT_TRUE(done.WaitFor(kPatience));
+  EXPECT_GE(Now() - start, absl::Milliseconds(30));
+  thread_->RunAndWait([&] { EXPECT_EQ(order, (std::vector<int>{1, 3})); });
+}
+
+// A task that posts itself again must not starve timers.
+TEST_F(EventLoopTest, AFloodOfTasksLeavesRoomForTimers) {
+  std::atomic<bool> stop{false};
+  Notification fired;
+  std::function<void()> flood = [&] {
+    if (!stop) thread_->loop()->Post(flood);
+  };
+  thread_->RunAndWait([&] {
+    flood();
+    thread_->loop()->AddTimer(Now() + absl::Milliseconds(5), [&] {
+      stop = true;
+      fired.Notify();
+    });
+  });
+  EXPECT_TRUE(fired.WaitFor(kPatience));
+  thread_->RunAndWait([] {});
+}
+
+// A poller that always has work leaves room for tasks.
+TEST_F(EventLoopTest, ABusyPollerLeavesRoomForTasks) {
+  class Busy : public Poller {
+   public:
+    Busy() : fd_(eventfd(0, EFD_CLOEXEC)) {}
+    ~Busy() override { close(fd_); }
+    int fd() const override { return fd_; }
+    bool Progress() override {
+      ++calls;
+      return true;
+    }
+    bool Arm() override { return true; }
+    std::atomic<int> calls{0};
+
+   private:
+    const int fd_;
+  } busy;
+  thread_->RunAndWait([&] { EXPECT_TRUE(thread_->loop()->SetPoller(&busy).ok()); });
+  thread_->RunAndWait([&] { EXPECT_TRUE(thread_->loop()->SetPoller(nullptr).ok()); });
+  EXPECT_GT(busy.calls, 0);
+}
+
+TEST_F(EventLoopTest, WatchesADescriptor) {
+  const int fd = eventfd(0, EFD_CLOEXEC);
+  Notification ready;
+  thread_->RunAndWait([&] {
+    EXPECT_TRUE(thread_->loop()
+                    ->Watch(fd, EPOLLIN,
+                            [&](uint32_t) {
+                              thread_->loop()->Unwatch(fd);
+                              ready.Notify();
+                            })
+                    .ok());
+  });
+  const uint64_t one = 1;
+  ASSERT_EQ(write(fd, &one, sizeof(one)), static_cast<ssize_t>(sizeof(one)));
+  EXPECT_TRUE(ready.WaitFor(kPatience));
+  thread_->RunAndWait([&] { EXPECT_FALSE(thread_->loop()->Watch(-1, EPOLLIN, nullptr).ok()); });
+  close(fd);
+}
+
+TEST_F(EventLoopTest, WhatWasPostedBeforeTheStopRuns) {
+  const std::shared_ptr<EventLoop> loop = thread_->loop();
+  std::atomic<int> ran{0};
+  for (int i = 0; i < 100; ++i) loop->Post([&] { ++ran; });
+  thread_.reset();
+  EXPECT_EQ(ran, 100);
+  EXPECT_FALSE(loop->Post([&] { ++ran; }));
+  EXPECT_EQ(ran, 100);
+}
+
+TEST_F(EventLoopTest, MayBeLetGoOfOnItsOwnThread) {
+  Notification done;
+  std::shared_ptr<EventLoop> loop = thread_->loop();
+  loop->Post([thread = std::move(thread_), &done]() mutable {
+    thread.reset();
+    done.Notify();
+  });
+  EXPECT_TRUE(done.WaitFor(kPatience));
+}
+
+}  // namespace
+}  // namespace longhaul::transport::internal

@@ -1,0 +1,174 @@
+// What people get wrong about addresses, each with its sentence; and who UCX listens to.
+#include "transport/p2p/ucx/factory.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "transport/p2p/core/notification.h"
+#include "transport/p2p/ucx/socket_address.h"
+
+namespace longhaul::transport::ucx {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr absl::Duration kPatience = absl::Seconds(20);
+
+std::string Words(const Status& status) {
+  return std::string(Message(status));
+}
+
+class QuietHandler : public LinkHandler {
+ public:
+  void OnFrame(Lane, std::span<const std::byte>) override {}
+  void OnSuspect(absl::Duration) override {}
+  void OnHealthy() override {}
+  void OnClosed(const Status&) override {}
+};
+
+LinkKey Key() {
+  return {RunId("demo-ab12cd"), Epoch(1), Boundary(0)};
+}
+
+// A plain TCP connect: 0 or errno.
+int PlainConnect(const std::string& address) {
+  const auto parsed = ParseAddress(address, /*resolve=*/false);
+  EXPECT_TRUE(parsed.ok()) << parsed.status();
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int result = connect(fd, parsed->get(), sizeof(sockaddr_in)) == 0 ? 0 : errno;
+  close(fd);
+  return result;
+}
+
+std::string PortOf(const Transport& transport) {
+  return transport.address().substr(transport.address().rfind(':') + 1);
+}
+
+TEST(UcxFactoryTest, SaysWhichPortItGot) {
+  const auto transport = CreateTransport({.bind_address = "127.0.0.1:0"});
+  ASSERT_TRUE(transport.ok()) << transport.status();
+  EXPECT_THAT((*transport)->address(), testing::StartsWith("127.0.0.1:"));
+  EXPECT_NE(PortOf(**transport), "0");
+}
+
+TEST(UcxFactoryTest, WhatIsNoAddress) {
+  for (const std::string bad : {"", "here", "127.0.0.1", "127.0.0.1:", "127.0.0.1:70000",
+                                "127.0.0.1:http", ":7000", "::1:7000"}) {
+    const Status status = CreateTransport({.bind_address = bad}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad << ": " << status;
+    EXPECT_THAT(Words(status), HasSubstr("\"" + bad + "\""));
+  }
+}
+
+TEST(UcxFactoryTest, EveryInterfaceIsNoAnswer) {
+  const Status status = CreateTransport({.bind_address = "0.0.0.0:0"}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(Words(status), HasSubstr("name the one address"));
+}
+
+TEST(UcxFactoryTest, AnAddressOfAnotherHost) {
+  const Status status = CreateTransport({.bind_address = "203.0.113.7:0"}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(Words(status), HasSubstr("203.0.113.7 is not an address of this host"));
+  EXPECT_THAT(Words(status), HasSubstr("127.0.0.1 (lo)"));
+}
+
+TEST(UcxFactoryTest, ADeviceThatThereIsNot) {
+  const Status status =
+      CreateTransport({.bind_address = "127.0.0.1:0", .network_device = "nosuch0"}).status();
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(Words(status), HasSubstr("nosuch0"));
+}
+
+TEST(UcxFactoryTest, APortInUse) {
+  const auto first = CreateTransport({.bind_address = "127.0.0.1:0"});
+  ASSERT_TRUE(first.ok()) << first.status();
+  const Status status = CreateTransport({.bind_address = (*first)->address()}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists) << status;
+  EXPECT_THAT(Words(status), HasSubstr((*first)->address()));
+  EXPECT_THAT(Words(status), HasSubstr("in use"));
+}
+
+TEST(UcxFactoryTest, TheSamePortAgainAtOnce) {
+  auto first = CreateTransport({.bind_address = "127.0.0.1:0"});
+  ASSERT_TRUE(first.ok()) << first.status();
+  const std::string address = (*first)->address();
+  for (int i = 0; i < 3; ++i) {
+    first->reset();
+    first = CreateTransport({.bind_address = address});
+    ASSERT_TRUE(first.ok()) << first.status();
+    EXPECT_EQ((*first)->address(), address);
+  }
+}
+
+TEST(UcxFactoryTest, ListensAtItsOneAddressOnly) {
+  const auto transport = CreateTransport({.bind_address = "127.0.0.1:0"});
+  ASSERT_TRUE(transport.ok()) << transport.status();
+  EXPECT_EQ(PlainConnect("127.0.0.2:" + PortOf(**transport)), ECONNREFUSED);
+  EXPECT_EQ(PlainConnect((*transport)->address()), 0);
+}
+
+// Connections that say nothing do no harm. (Foreign bytes do: docs/GOTCHAS.md.)
+TEST(UcxFactoryTest, StrangersThatHangUp) {
+  const auto listener = CreateTransport({.bind_address = "127.0.0.1:0"});
+  const auto dialler = CreateTransport({.bind_address = "127.0.0.1:0"});
+  ASSERT_TRUE(listener.ok() && dialler.ok());
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(PlainConnect((*listener)->address()), 0);
+  internal::Notification opened;
+  (*listener)->Expect(Key(), "secret", std::make_shared<QuietHandler>(), {},
+                      Deadline::After(kPatience),
+                      [](const StatusOr<std::shared_ptr<Link>>& link) { EXPECT_TRUE(link.ok()); });
+  (*dialler)->Dial({(*listener)->address()}, Key(), "secret", std::make_shared<QuietHandler>(), {},
+                   Deadline::After(kPatience), [&](const StatusOr<std::shared_ptr<Link>>& link) {
+                     EXPECT_TRUE(link.ok()) << link.status();
+                     opened.Notify();
+                   });
+  EXPECT_TRUE(opened.WaitFor(kPatience));
+}
+
+Status DialFails(const std::string& address, absl::Duration limit = absl::Milliseconds(300)) {
+  const auto transport = CreateTransport({.bind_address = "127.0.0.1:0"});
+  if (!transport.ok()) return transport.status();
+  internal::Notification ended;
+  Status status;
+  (*transport)
+      ->Dial({address}, Key(), "secret", std::make_shared<QuietHandler>(), {},
+             Deadline::After(limit), [&](const StatusOr<std::shared_ptr<Link>>& link) {
+               status = link.status();
+               ended.Notify();
+             });
+  EXPECT_TRUE(ended.WaitFor(kPatience));
+  return status;
+}
+
+TEST(UcxFactoryTest, ARefusedDialSaysSo) {
+  const Status status = DialFails("127.0.0.1:1");
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(Words(status), HasSubstr("127.0.0.1:1: connect: Connection refused"));
+}
+
+TEST(UcxFactoryTest, ANameThatDoesNotResolveSaysSo) {
+  const Status status = DialFails("no-such-host.invalid:7000", absl::Seconds(3));
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(Words(status), HasSubstr("no-such-host.invalid"));
+}
+
+TEST(UcxFactoryTest, DialsByName) {
+  const auto listener = CreateTransport({.bind_address = "127.0.0.1:0"});
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  const Status status = DialFails("localhost:" + PortOf(**listener));
+  // It reached the listener, which does not expect it.
+  EXPECT_THAT(Words(status), HasSubstr("is not expected there"));
+}
+
+}  // namespace
+}  // namespace longhaul::transport::ucx

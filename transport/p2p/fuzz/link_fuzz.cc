@@ -1,0 +1,47 @@
+// Any bytes as what a stranger may send to a data link: a link header with its payload, and each
+// payload of the handshake.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+
+#include "proto/wire/link_header.h"
+#include "transport/p2p/core/hello.h"
+
+namespace {
+
+// What was read must be written as the same bytes again, up to the fields that a reader ignores.
+template <class Message>
+void RoundTrip(const longhaul::StatusOr<Message>& message,
+               std::vector<std::byte> (*encode)(const Message&),
+               longhaul::StatusOr<Message> (*decode)(std::span<const std::byte>)) {
+  if (!message.ok()) return;
+  const auto bytes = encode(*message);
+  const auto again = decode(bytes);
+  if (!again.ok() || encode(*again) != bytes) std::abort();
+}
+
+}  // namespace
+
+// The name that libFuzzer calls; the smoke test calls it too.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace longhaul::transport::internal;  // NOLINT(google-build-using-namespace)
+  namespace wire = longhaul::wire;
+  const auto bytes = std::as_bytes(std::span(data, size));
+  const auto header_bytes = bytes.first(std::min(size, wire::kLinkHeaderBytes));
+  const auto payload = bytes.subspan(header_bytes.size());
+  const auto header = wire::DecodeLinkHeader(header_bytes, payload);
+  if (header.ok()) {
+    std::array<std::byte, wire::kLinkHeaderBytes> out;
+    wire::EncodeLinkHeader(*header, payload, {}, out);
+    // The tag is room for later: not written, not read.
+    if (!std::equal(out.begin(), out.begin() + 48, header_bytes.begin())) std::abort();
+  }
+  for (const auto candidate : {bytes, payload}) {
+    RoundTrip(DecodeHello(candidate), &EncodeHello, &DecodeHello);
+    RoundTrip(DecodeWelcome(candidate), &EncodeWelcome, &DecodeWelcome);
+    RoundTrip(DecodeRefusal(candidate), &EncodeRefusal, &DecodeRefusal);
+  }
+  return 0;
+}

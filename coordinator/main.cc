@@ -17,6 +17,7 @@
 #include "base/token.h"
 #include "coordinator/rpc/server.h"
 #include "coordinator/state/transitions.h"
+#include "proto/rpc/channel.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -107,6 +108,7 @@ int Main(int argc, char** argv) {
     Fail(status);
     return kWrongUsage;
   }
+  RouteGrpcLog();
   return Serve(flags);
 }
 

@@ -1,9 +1,11 @@
 #include "proto/rpc/channel.h"
 
+#include <grpc/support/log.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/support/channel_arguments.h>
+#include <spdlog/spdlog.h>
 
 namespace longhaul {
 namespace {
@@ -21,6 +23,10 @@ std::shared_ptr<grpc::ServerCredentials> ServerCredentials() {
 }
 
 }  // namespace
+
+void RouteGrpcLog() {
+  gpr_set_log_function([](gpr_log_func_args* entry) { spdlog::debug("gRPC: {}", entry->message); });
+}
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   grpc::ChannelArguments arguments;

@@ -20,6 +20,10 @@ inline constexpr size_t kChunkBytes = 1 << 20;
 // Of an error's text: room for every error of a run file, within the metadata's limit.
 inline constexpr size_t kMaxErrorBytes = 16 << 10;
 
+// gRPC's own messages ("No address added", ...) from now on go to the program's log, at level
+// debug: what matters of them comes back as a Status. Call once, in main().
+void RouteGrpcLog();
+
 // A channel with a connection of its own (not shared with other channels of the process), without
 // proxies, reconnecting with back-off (0.2 s to 5 s) for as long as calls ask for it. A peer that
 // vanished is noticed within 20 s. Never blocks.

@@ -1,0 +1,33 @@
+// A folder of a test's own, removed when the test ends.
+#ifndef LONGHAUL_TESTS_SUPPORT_TEMP_DIR_H_
+#define LONGHAUL_TESTS_SUPPORT_TEMP_DIR_H_
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "base/file.h"
+
+namespace longhaul::testing {
+
+class TempDir {
+ public:
+  TempDir() : path_(::testing::TempDir() + "longhaul-" + RandomUuid()) {
+    EXPECT_TRUE(MakeDirectories(path_).ok());
+  }
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+  ~TempDir() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace longhaul::testing
+
+#endif  // LONGHAUL_TESTS_SUPPORT_TEMP_DIR_H_

@@ -25,7 +25,7 @@ namespace {
 enum ExitCode { kOk = 0, kFailed = 1, kWrongUsage = 2 };
 
 // An orderly end takes less than two seconds, whatever the streams do.
-constexpr absl::Duration kStopLimit = absl::Milliseconds(1500);
+constexpr absl::Duration kStopLimit = absl::Seconds(1);
 // How soon a failure of the store is noticed.
 constexpr absl::Duration kFailureCheck = absl::Milliseconds(500);
 

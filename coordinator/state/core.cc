@@ -236,7 +236,8 @@ void Core::Act(Run& run, Action action, const std::string& reason) {
     case Action::kAbortAndRelease:
       for (const auto& [id, worker] : workers_) {
         if (worker.held == run.record.id && worker.session) {
-          SendAbort(worker, run.record.id, run.record.epoch, reason);
+          SendAbort(worker, run.record.id, run.record.epoch,
+                    reason.empty() ? "every stage has finished" : reason);
         }
       }
       Release(run);

@@ -27,9 +27,9 @@ constexpr std::array kTransitions = {
     Transition{kRunning, kFinishing, Trigger::kStageFinished, "the first stage to end has ended",
                Action::kNone, "the pipeline drains; nothing more can be asked of it"},
     Transition{kFinishing, kDone, Trigger::kAllFinished, "every stage ended at the last step",
-               Action::kRelease, "the workers have dropped the run by themselves"},
+               Action::kAbortAndRelease, "only now does no neighbour need their links any more"},
     Transition{kFinishing, kStopped, Trigger::kAllStopped, "every stage ended, early, by `stop`",
-               Action::kRelease, "as done, but it can be resumed"},
+               Action::kAbortAndRelease, "as done, but it can be resumed"},
 
     Transition{kQueued, kStopped, Trigger::kStopAsked, "", Action::kAbortAndRelease, kEndNow},
     Transition{kPlanning, kStopped, Trigger::kStopAsked, "", Action::kAbortAndRelease, kEndNow},

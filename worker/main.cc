@@ -1,0 +1,257 @@
+// longhaul-worker: holds one pipeline stage at a time for its coordinator.
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "base/config/daemon_config.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/shutdown.h"
+#include "base/status.h"
+#include "base/token.h"
+#include "proto/rpc/address.h"
+#include "proto/rpc/channel.h"
+#include "transport/p2p/ucx/factory.h"
+#include "worker/rpc/agent.h"
+#include "worker/rpc/session.h"
+
+namespace longhaul::worker {
+namespace {
+
+enum ExitCode { kOk = 0, kFailed = 1, kWrongUsage = 2 };
+
+constexpr uint32_t kProtocolMin = 1;
+constexpr uint32_t kProtocolMax = 1;
+constexpr absl::Duration kFailureCheck = absl::Milliseconds(500);
+
+struct Flags {
+  std::string coordinator;
+  std::string token_file;
+  std::string state_dir;
+  std::string name;
+  std::string data_address = "127.0.0.1:0";
+  std::string data_interface;
+  std::vector<std::string> advertise;
+  std::string device = "cpu";
+  std::string log_level = "info";
+};
+
+int Fail(const Status& status) {
+  fmt::print(stderr, "longhaul-worker: {}\n", Message(status));
+  return kFailed;
+}
+
+// Held for the life of the process, so that no two workers share an identity.
+Status LockStateDir(const std::string& state_dir) {
+  LH_RETURN_IF_ERROR(MakeDirectories(state_dir));
+  const std::string path = state_dir + "/lock";
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) return FromErrno(fmt::format("cannot open {}", path), errno);
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    ::close(fd);
+    return absl::FailedPreconditionError(fmt::format(
+        "another worker uses the state directory {}; give each worker its own", state_dir));
+  }
+  return absl::OkStatus();
+}
+
+// The persistent identity: made at the first start.
+StatusOr<std::string> LoadWorkerId(const std::string& state_dir) {
+  const std::string path = state_dir + "/worker-id";
+  if (::access(path.c_str(), F_OK) != 0) {
+    LH_RETURN_IF_ERROR(WriteFileAtomic(path, RandomUuid() + "\n"));
+  }
+  LH_ASSIGN_OR_RETURN(std::string id, ReadFile(path, 4096));
+  absl::StripAsciiWhitespace(&id);
+  if (id.size() != 36) {
+    return absl::FailedPreconditionError(fmt::format(
+        "expected a UUID of 36 characters in {}, got {}; delete the file to become a new worker",
+        path, id.size()));
+  }
+  return id;
+}
+
+v1::Device ThisCpu() {
+  v1::Device device;
+  device.set_kind("cpu");
+  device.set_cores(std::thread::hardware_concurrency());
+  device.set_memory_bytes(static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                          static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);) {
+    const size_t colon = line.find(": ");
+    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
+      device.set_name(line.substr(colon + 2));
+      break;
+    }
+  }
+  return device;
+}
+
+std::string HostName() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+}
+
+int Serve(const Flags& flags) {
+  if (const Status status = LockStateDir(flags.state_dir); !status.ok()) return Fail(status);
+  const StatusOr<std::string> id = LoadWorkerId(flags.state_dir);
+  if (!id.ok()) return Fail(id.status());
+  std::string token;
+  if (!flags.token_file.empty()) {
+    StatusOr<std::string> loaded = LoadToken(flags.token_file);
+    if (!loaded.ok()) return Fail(loaded.status());
+    token = *std::move(loaded);
+  }
+  auto shards = ShardStore::OpenLocal(flags.state_dir + "/checkpoints");
+  if (!shards.ok()) return Fail(shards.status());
+  // Outlives the transport: its jobs hold links.
+  CodecThread codec_thread;
+  auto transport = transport::ucx::CreateTransport(
+      {.bind_address = flags.data_address, .network_device = flags.data_interface});
+  if (!transport.ok()) return Fail(transport.status());
+  spdlog::info("data address {}", (*transport)->address());
+  BlobFetcher blobs(flags.coordinator, token, flags.state_dir + "/blobs");
+
+  // The agent reports through the session and the session hands commands to the agent, so reports
+  // that come before there is a session have nowhere to go; there are none before the first
+  // command.
+  std::unique_ptr<Session> session;
+  auto agent = std::make_unique<Agent>(Resources{
+      .transport = transport->get(),
+      .codec_thread = &codec_thread,
+      .shards = shards->get(),
+      .blobs = &blobs,
+      .send = [&session](v1::WorkerMessage message) { session->Send(std::move(message)); }});
+  v1::Hello hello;
+  hello.set_protocol_min(kProtocolMin);
+  hello.set_protocol_max(kProtocolMax);
+  hello.set_worker_id(*id);
+  hello.set_incarnation(RandomUuid());
+  hello.set_name(flags.name.empty() ? HostName() : flags.name);
+  *hello.add_devices() = ThisCpu();
+  const std::vector<std::string> addresses =
+      flags.advertise.empty() ? std::vector{(*transport)->address()} : flags.advertise;
+  for (const std::string& address : addresses) hello.add_data_addresses(address);
+  hello.set_transport("ucx");
+  hello.set_version(LONGHAUL_VERSION);
+  hello.set_pid(static_cast<uint32_t>(::getpid()));
+  hello.set_host(HostName());
+  std::mutex session_made;
+  {
+    const std::lock_guard lock(session_made);
+    session =
+        std::make_unique<Session>(SessionOptions{.coordinator = flags.coordinator,
+                                                 .token = token,
+                                                 .hello =
+                                                     [&] {
+                                                       v1::Hello now = hello;
+                                                       agent->FillHello(&now);
+                                                       return now;
+                                                     },
+                                                 .on_command =
+                                                     [&](v1::WorkerCommand command) {
+                                                       { const std::lock_guard wait(session_made); }
+                                                       agent->Handle(std::move(command));
+                                                     }});
+  }
+  SetLogTap([&](std::string_view level, std::string_view text) {
+    std::string run_id;
+    uint64_t epoch = 0;
+    if (!agent->CurrentRun(&run_id, &epoch)) return;
+    v1::WorkerMessage message;
+    message.set_run_id(run_id);
+    message.set_epoch(epoch);
+    message.mutable_log()->set_unix_ms(absl::ToUnixMillis(absl::Now()));
+    message.mutable_log()->set_level(std::string(level));
+    message.mutable_log()->set_text(std::string(text));
+    session->Send(std::move(message));
+  });
+  int signal = 0;
+  while (signal == 0 && session->fatal().ok()) signal = WaitForShutdownSignal(kFailureCheck);
+  const Status fatal = session->fatal();
+  SetLogTap({});
+  if (fatal.ok()) spdlog::info("signal {}: shutting down", signal);
+  agent.reset();
+  session.reset();
+  transport->reset();
+  return fatal.ok() ? kOk : Fail(fatal);
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("A worker of longhaul: holds one pipeline stage at a time for its coordinator.",
+               "longhaul-worker");
+  app.set_version_flag("--version", std::string("longhaul-worker " LONGHAUL_VERSION));
+  app.add_option("--coordinator", flags.coordinator, "host:port of the coordinator");
+  app.add_option("--token-file", flags.token_file,
+                 "file whose first line is the installation's token");
+  app.add_option("--state-dir", flags.state_dir,
+                 "folder for identity, checkpoints and fetched data; one for each worker");
+  app.add_option("--name", flags.name, "what people see; default: the host's name");
+  app.add_option("--data-address", flags.data_address,
+                 "ip:port to exchange tensors at; UCX trusts its network, so only an address of a "
+                 "private network; port 0 takes any free one")
+      ->capture_default_str();
+  app.add_option("--data-interface", flags.data_interface,
+                 "network interface of the data address; default: the one that has it");
+  app.add_option("--advertise", flags.advertise,
+                 "host:port at which other workers reach this one, if not the data address; "
+                 "repeatable");
+  app.add_option("--device", flags.device, "what to compute on; this version has cpu")
+      ->capture_default_str();
+  app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
+      ->capture_default_str();
+  AddYamlConfig(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kOk : kWrongUsage;
+  }
+  const auto usage = [](const std::string& sentence) {
+    fmt::print(stderr, "longhaul-worker: {}\n", sentence);
+    return static_cast<int>(kWrongUsage);
+  };
+  if (flags.coordinator.empty())
+    return usage("--coordinator is required: the coordinator's host:port");
+  if (flags.state_dir.empty()) return usage("--state-dir is required: the folder of this worker");
+  if (const auto address = ParseHostPort(flags.coordinator); !address.ok()) {
+    return usage(fmt::format("--coordinator: {}", Message(address.status())));
+  }
+  if (flags.device != "cpu") {
+    return usage(fmt::format(
+        "--device: expected cpu, got '{}'; this version computes on the CPU only", flags.device));
+  }
+  if (const Status status = InitLogging(flags.log_level); !status.ok()) {
+    return usage(std::string(Message(status)));
+  }
+  RouteGrpcLog();
+  return Serve(flags);
+}
+
+}  // namespace
+}  // namespace longhaul::worker
+
+int main(int argc, char** argv) {
+  // All threads inherit it.
+  longhaul::BlockShutdownSignals();
+  try {
+    return longhaul::worker::Main(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "longhaul-worker: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,194 @@
+#include "worker/rpc/agent.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/philox.h"
+#include "codec/registry.h"
+
+namespace longhaul::worker {
+namespace {
+
+// Median seconds of encoding and decoding one boundary tensor of normal-like numbers.
+struct CodecTimes {
+  double encode = 0, decode = 0;
+};
+StatusOr<CodecTimes> MeasureCodec(const std::string& name, const codec::Shape& shape) {
+  LH_ASSIGN_OR_RETURN(const auto codec, codec::ParseCodec(name));
+  AlignedBuffer values(shape.elements() * sizeof(float));
+  auto* floats = reinterpret_cast<float*>(values.span().data());
+  for (uint64_t i = 0; i < shape.elements(); ++i) {
+    const auto bits = Philox::Generate({static_cast<uint32_t>(i), 0, 0, 0}, {1, 1});
+    // Irwin-Hall: four uniforms add up to something like a normal number.
+    floats[i] = Philox::ToUnit(bits[0]) + Philox::ToUnit(bits[1]) + Philox::ToUnit(bits[2]) +
+                Philox::ToUnit(bits[3]) - 2.0f;
+  }
+  AlignedBuffer workspace(codec->WorkspaceBytes(shape));
+  AlignedBuffer blob(codec->MaxEncodedBytes(shape));
+  const codec::TensorView in{floats, codec::Dtype::kF32, shape};
+  const codec::MutableTensorView out{floats, codec::Dtype::kF32, shape};
+  constexpr int kRepeats = 3;
+  std::vector<double> encode, decode;
+  for (int i = 0; i < kRepeats; ++i) {
+    codec::EncodeResult result;
+    const MonoTime begin = Now();
+    LH_RETURN_IF_ERROR(codec->Encode(in, {}, workspace.span(), blob.span(), &result));
+    const MonoTime middle = Now();
+    LH_RETURN_IF_ERROR(codec->Decode(blob.span().first(result.bytes), {}, workspace.span(), out));
+    encode.push_back(absl::ToDoubleSeconds(longhaul::operator-(middle, begin)));
+    decode.push_back(absl::ToDoubleSeconds(longhaul::operator-(Now(), middle)));
+  }
+  std::sort(encode.begin(), encode.end());
+  std::sort(decode.begin(), decode.end());
+  return CodecTimes{encode[kRepeats / 2], decode[kRepeats / 2]};
+}
+
+}  // namespace
+
+Agent::Agent(const Resources& resources) : resources_(resources), thread_([this] { Loop(); }) {}
+
+Agent::~Agent() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    if (run_) run_->Cancel("the worker is shutting down");
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+bool Agent::IsCurrent(const v1::WorkerCommand& command) const {
+  return run_ && run_->run_id() == command.run_id() && run_->epoch() == command.epoch();
+}
+
+void Agent::Handle(v1::WorkerCommand command) {
+  if (command.has_drop_checkpoint()) {
+    const Status status =
+        resources_.shards->Drop(RunId(command.run_id()), Step(command.drop_checkpoint().step()));
+    if (!status.ok()) spdlog::warn("cannot delete an old checkpoint: {}", Message(status));
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  switch (command.body_case()) {
+    case v1::WorkerCommand::kMeasure:
+    case v1::WorkerCommand::kAssign:
+      HandleAssign(std::move(command));
+      return;
+    case v1::WorkerCommand::kStart:
+      if (IsCurrent(command)) run_->Start();
+      return;
+    case v1::WorkerCommand::kStop:
+      if (IsCurrent(command)) run_->RequestStop();
+      return;
+    case v1::WorkerCommand::kCheckpoint:
+      if (IsCurrent(command)) run_->RequestCheckpoint();
+      return;
+    case v1::WorkerCommand::kAbort:
+      if (next_ && next_->run_id() == command.run_id() && next_->epoch() == command.epoch()) {
+        next_.reset();
+      }
+      if (IsCurrent(command)) run_->Cancel(command.abort().reason());
+      return;
+    default:
+      spdlog::warn("a command that this version does not know was left out");
+  }
+}
+
+void Agent::HandleAssign(v1::WorkerCommand command) {
+  if (command.has_assign()) {
+    // Twice is once.
+    if (IsCurrent(command)) {
+      run_->RepeatReady();
+      return;
+    }
+    if (run_ && run_->run_id() == command.run_id() && run_->epoch() > command.epoch()) return;
+  }
+  if (run_) run_->Cancel("the coordinator has other work");
+  next_ = std::move(command);
+  changed_.notify_all();
+}
+
+void Agent::Loop() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return closing_ || next_; });
+    if (closing_) return;
+    const v1::WorkerCommand command = std::move(*next_);
+    next_.reset();
+    if (command.has_measure()) {
+      lock.unlock();
+      Measure(command);
+      lock.lock();
+      continue;
+    }
+    const auto run = std::make_shared<StageRun>(resources_, command.run_id(), command.assign());
+    run_ = run;
+    lock.unlock();
+    run->Run();
+    lock.lock();
+    run_.reset();
+  }
+}
+
+void Agent::Measure(const v1::WorkerCommand& command) {
+  v1::WorkerMessage message;
+  message.set_run_id(command.run_id());
+  message.set_epoch(command.epoch());
+  const StatusOr<v1::LayerTimes> times = MeasureModel(command.measure());
+  if (times.ok()) {
+    *message.mutable_layer_times() = *times;
+  } else {
+    message.mutable_error()->set_message(std::string(Message(times.status())));
+    message.mutable_error()->set_code(static_cast<int32_t>(times.status().code()));
+  }
+  resources_.send(std::move(message));
+}
+
+StatusOr<v1::LayerTimes> Agent::MeasureModel(const v1::Measure& measure) {
+  LH_ASSIGN_OR_RETURN(const RunSpec spec,
+                      ParseRunSpec(measure.run_yaml(), "run.yaml", {}, codec::CheckCodec));
+  LH_ASSIGN_OR_RETURN(
+      const MeasuredLayerTimes layers,
+      MeasureLayerTimes(StageOptionsFor(spec, measure.vocabulary(), 0, spec.model.layers, true,
+                                        true, spec.pipeline.threads_per_stage)));
+  const codec::Shape shape{spec.train.microbatch_size, spec.model.context, spec.model.hidden};
+  LH_ASSIGN_OR_RETURN(const CodecTimes forward, MeasureCodec(spec.links.codecs.forward, shape));
+  LH_ASSIGN_OR_RETURN(const CodecTimes backward, MeasureCodec(spec.links.codecs.backward, shape));
+  v1::LayerTimes times;
+  times.set_embedding_forward(layers.embedding_forward);
+  times.set_embedding_backward(layers.embedding_backward);
+  times.set_block_forward(layers.block_forward);
+  times.set_block_backward(layers.block_backward);
+  times.set_head_forward(layers.head_forward);
+  times.set_head_backward(layers.head_backward);
+  times.set_optimizer_seconds_per_parameter(layers.optimizer_seconds_per_parameter);
+  times.set_threads(spec.pipeline.threads_per_stage);
+  times.set_forward_encode(forward.encode);
+  times.set_forward_decode(forward.decode);
+  times.set_backward_encode(backward.encode);
+  times.set_backward_decode(backward.decode);
+  return times;
+}
+
+void Agent::FillHello(v1::Hello* hello) const {
+  const std::lock_guard lock(mutex_);
+  if (!run_) return;
+  hello->set_run_id(run_->run_id());
+  hello->set_epoch(run_->epoch());
+  hello->set_stage(run_->stage());
+}
+
+bool Agent::CurrentRun(std::string* run_id, uint64_t* epoch) const {
+  const std::lock_guard lock(mutex_);
+  if (!run_) return false;
+  *run_id = run_->run_id();
+  *epoch = run_->epoch();
+  return true;
+}
+
+}  // namespace longhaul::worker

@@ -1,0 +1,49 @@
+// What a worker does on its coordinator's commands: one thing at a time, on a thread of its own.
+//
+// Handle and FillHello are thread-safe and never block. Commands are idempotent; one for another
+// run or epoch than the one at hand does nothing.
+#ifndef LONGHAUL_WORKER_RPC_AGENT_H_
+#define LONGHAUL_WORKER_RPC_AGENT_H_
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "longhaul/v1/worker.pb.h"
+#include "worker/rpc/stage_run.h"
+
+namespace longhaul::worker {
+
+class Agent {
+ public:
+  explicit Agent(const Resources& resources);
+  // Drops the run at hand.
+  ~Agent();
+
+  void Handle(v1::WorkerCommand command);
+  // Run, epoch and stage at hand, if any.
+  void FillHello(v1::Hello* hello) const;
+  // The run at hand, for log lines.
+  bool CurrentRun(std::string* run_id, uint64_t* epoch) const;
+
+ private:
+  void Loop();
+  void HandleAssign(v1::WorkerCommand command);
+  void Measure(const v1::WorkerCommand& command);
+  StatusOr<v1::LayerTimes> MeasureModel(const v1::Measure& measure);
+  bool IsCurrent(const v1::WorkerCommand& command) const;  // with mutex_ held
+
+  const Resources resources_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<v1::WorkerCommand> next_;  // a Measure or an Assign
+  std::shared_ptr<StageRun> run_;          // at hand
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_RPC_AGENT_H_

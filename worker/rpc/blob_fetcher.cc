@@ -1,0 +1,83 @@
+#include "worker/rpc/blob_fetcher.h"
+
+#include <fmt/core.h>
+#include <grpcpp/grpcpp.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "proto/rpc/auth.h"
+#include "proto/rpc/channel.h"
+#include "proto/rpc/status.h"
+
+namespace longhaul::worker {
+
+BlobFetcher::BlobFetcher(const std::string& coordinator, std::string token, std::string folder)
+    : stub_(v1::WorkerService::NewStub(MakeChannel(coordinator))),
+      token_(std::move(token)),
+      folder_(std::move(folder)) {}
+
+StatusOr<std::string> BlobFetcher::Fetch(const std::string& sha256, Deadline deadline,
+                                         const std::function<bool()>& cancelled) {
+  if (!IsSha256Hex(sha256)) {
+    return absl::InvalidArgumentError("expected a SHA-256 of 64 hexadecimal digits as address");
+  }
+  LH_RETURN_IF_ERROR(MakeDirectories(folder_));
+  const std::string path = fmt::format("{}/{}", folder_, sha256);
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) return path;
+  const std::string part = path + ".part";
+  Status status;
+  do {
+    if (cancelled()) return absl::CancelledError("the transfer was given up");
+    status = FetchRest(sha256, part, deadline, cancelled);
+  } while (status.code() == absl::StatusCode::kUnavailable && !deadline.Expired());
+  LH_RETURN_IF_ERROR(status);
+  LH_ASSIGN_OR_RETURN(const std::string hash, Sha256HexOfFile(part));
+  if (hash != sha256) {
+    std::filesystem::remove(part, error);
+    return absl::DataLossError(fmt::format(
+        "expected data with SHA-256 {}, got {}; it will be fetched anew", sha256, hash));
+  }
+  LH_RETURN_IF_ERROR(SyncPath(part));
+  if (std::rename(part.c_str(), path.c_str()) != 0) {
+    return FromErrno(fmt::format("cannot rename to {}", path), errno);
+  }
+  return path;
+}
+
+Status BlobFetcher::FetchRest(const std::string& sha256, const std::string& part, Deadline deadline,
+                              const std::function<bool()>& cancelled) {
+  std::ofstream file(part, std::ios::binary | std::ios::app);
+  if (!file) return FromErrno(fmt::format("cannot write {}", part), errno);
+  file.seekp(0, std::ios::end);
+  v1::FetchBlobRequest request;
+  request.set_sha256(sha256);
+  request.set_offset(static_cast<uint64_t>(file.tellp()));
+  grpc::ClientContext context;
+  AddToken(&context, token_);
+  context.set_wait_for_ready(true);
+  context.set_deadline(std::chrono::system_clock::now() +
+                       absl::ToChronoNanoseconds(deadline.Remaining()));
+  const auto reader = stub_->FetchBlob(&context, request);
+  v1::BlobChunk chunk;
+  while (reader->Read(&chunk)) {
+    file.write(chunk.data().data(), static_cast<std::streamsize>(chunk.data().size()));
+    if (!file || cancelled()) {
+      context.TryCancel();
+      break;
+    }
+  }
+  file.close();
+  if (!file)
+    return absl::ResourceExhaustedError(fmt::format("cannot write {}; is the disk full?", part));
+  if (cancelled()) return absl::CancelledError("the transfer was given up");
+  return FromGrpc(reader->Finish(), "fetching data from the coordinator");
+}
+
+}  // namespace longhaul::worker

@@ -1,0 +1,35 @@
+// Files that the coordinator hands out by content address (token files): fetched once, kept in the
+// worker's state directory, resumed where a transfer broke, verified.
+#ifndef LONGHAUL_WORKER_RPC_BLOB_FETCHER_H_
+#define LONGHAUL_WORKER_RPC_BLOB_FETCHER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "longhaul/v1/worker.grpc.pb.h"
+
+namespace longhaul::worker {
+
+class BlobFetcher {
+ public:
+  BlobFetcher(const std::string& coordinator, std::string token, std::string folder);
+
+  // The path of the file. Blocks; gives up at `deadline` or when `cancelled` says so (asked between
+  // chunks). kDataLoss when what came is not what the address says.
+  StatusOr<std::string> Fetch(const std::string& sha256, Deadline deadline,
+                              const std::function<bool()>& cancelled);
+
+ private:
+  Status FetchRest(const std::string& sha256, const std::string& part, Deadline deadline,
+                   const std::function<bool()>& cancelled);
+  const std::unique_ptr<v1::WorkerService::Stub> stub_;
+  const std::string token_;
+  const std::string folder_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_RPC_BLOB_FETCHER_H_

@@ -1,0 +1,177 @@
+#include "worker/rpc/session.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "proto/rpc/auth.h"
+#include "proto/rpc/channel.h"
+#include "proto/rpc/status.h"
+
+namespace longhaul::worker {
+namespace {
+
+// Messages kept for a coordinator that is away: a day of steps at one a second, several stages'
+// worth.
+constexpr size_t kMaxOutgoing = 100'000;
+constexpr size_t kMaxOutgoingLogs = 1'000;
+constexpr absl::Duration kFirstBackOff = absl::Milliseconds(200);
+constexpr absl::Duration kLongestBackOff = absl::Seconds(5);
+
+uint64_t ResidentBytes() {
+  unsigned long pages = 0;
+  unsigned long resident = 0;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/statm", "r"),
+                                                       &std::fclose);
+  if (!file || std::fscanf(file.get(), "%lu %lu", &pages, &resident) != 2) return 0;
+  return uint64_t{resident} * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+Session::Session(SessionOptions options)
+    : options_(std::move(options)),
+      channel_(MakeChannel(options_.coordinator)),
+      stub_(v1::WorkerService::NewStub(channel_)),
+      thread_([this] { Loop(); }) {}
+
+Session::~Session() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    if (context_ != nullptr) context_->TryCancel();
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Session::Send(v1::WorkerMessage message) {
+  {
+    const std::lock_guard lock(mutex_);
+    const size_t limit = message.has_log() ? kMaxOutgoingLogs : kMaxOutgoing;
+    if (outgoing_.size() >= limit) return;
+    outgoing_.push_back(std::move(message));
+  }
+  changed_.notify_all();
+}
+
+Status Session::fatal() const {
+  const std::lock_guard lock(mutex_);
+  return fatal_;
+}
+
+bool Session::Sleep(absl::Duration duration) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, absl::ToChronoNanoseconds(duration), [this] { return closing_; });
+  return !closing_;
+}
+
+void Session::Loop() {
+  absl::Duration back_off = kFirstBackOff;
+  while (true) {
+    back_off = Connect() ? kFirstBackOff : std::min(2 * back_off, kLongestBackOff);
+    {
+      const std::lock_guard lock(mutex_);
+      if (!fatal_.ok()) return;
+    }
+    if (!Sleep(back_off)) return;
+  }
+}
+
+bool Session::Connect() {
+  grpc::ClientContext context;
+  AddToken(&context, options_.token);
+  context.set_wait_for_ready(true);
+  {
+    const std::lock_guard lock(mutex_);
+    if (closing_) return false;
+    context_ = &context;
+    stream_ended_ = false;
+    welcomed_ = false;
+  }
+  const auto stream = stub_->Session(&context);
+  v1::WorkerMessage hello;
+  *hello.mutable_hello() = options_.hello();
+  if (stream->Write(hello)) {
+    std::thread writer([this, &stream] { WriteLoop(stream.get()); });
+    v1::WorkerCommand command;
+    while (stream->Read(&command)) {
+      if (!HandleCommand(std::move(command))) break;
+      command.Clear();
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      stream_ended_ = true;
+    }
+    changed_.notify_all();
+    context.TryCancel();
+    writer.join();
+  }
+  const Status status = FromGrpc(stream->Finish());
+  const std::lock_guard lock(mutex_);
+  context_ = nullptr;
+  if (closing_) return false;
+  if (status.code() == absl::StatusCode::kUnauthenticated) {
+    fatal_ = Annotate(status, "coordinator " + options_.coordinator);
+  } else if (fatal_.ok() && (welcomed_ || last_failure_ != Message(status))) {
+    last_failure_ = std::string(Message(status));
+    spdlog::warn("coordinator {}: {}; dialling again", options_.coordinator,
+                 last_failure_.empty() ? "closed the session" : last_failure_);
+  }
+  return welcomed_;
+}
+
+bool Session::HandleCommand(v1::WorkerCommand command) {
+  if (command.has_reject()) {
+    spdlog::error("coordinator {} refuses this worker: {}", options_.coordinator,
+                  command.reject().reason());
+    const std::lock_guard lock(mutex_);
+    if (command.reject().fatal()) {
+      fatal_ = absl::FailedPreconditionError(command.reject().reason());
+    }
+    return false;
+  }
+  if (command.has_welcome()) {
+    spdlog::info("connected to coordinator {} (version {})", options_.coordinator,
+                 command.welcome().coordinator_version());
+    const std::lock_guard lock(mutex_);
+    welcomed_ = true;
+    last_failure_.clear();
+    heartbeat_ = absl::Seconds(std::clamp(command.welcome().heartbeat_seconds(), 0.05, 60.0));
+    changed_.notify_all();
+    return true;
+  }
+  options_.on_command(std::move(command));
+  return true;
+}
+
+void Session::WriteLoop(Stream* stream) {
+  MonoTime next_heartbeat = Now();
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait_until(lock, next_heartbeat, [this] {
+      return closing_ || stream_ended_ || (welcomed_ && !outgoing_.empty());
+    });
+    if (closing_ || stream_ended_) return;
+    v1::WorkerMessage message;
+    const bool report = welcomed_ && !outgoing_.empty();
+    if (report) {
+      // Stays at the front until it is written, so that a broken stream does not lose it.
+      message = outgoing_.front();
+    } else if (welcomed_) {
+      message.mutable_heartbeat()->set_memory_used_bytes(ResidentBytes());
+    }
+    next_heartbeat = Now() + heartbeat_;
+    if (!report && !welcomed_) continue;
+    lock.unlock();
+    const bool written = stream->Write(message);
+    lock.lock();
+    if (!written) return;
+    if (report) outgoing_.pop_front();
+  }
+}
+
+}  // namespace longhaul::worker

@@ -1,0 +1,73 @@
+// The worker's stream to its coordinator: dials, says hello, sends what is reported, hands over
+// what is commanded, and dials again with back-off for ever.
+//
+// Threads: two of its own. `on_command` runs on one of them and must not block. Send is thread-safe
+// and never blocks; what cannot be sent now is kept until the coordinator is back (log lines are
+// the first to be dropped).
+#ifndef LONGHAUL_WORKER_RPC_SESSION_H_
+#define LONGHAUL_WORKER_RPC_SESSION_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "longhaul/v1/worker.grpc.pb.h"
+
+namespace longhaul::worker {
+
+struct SessionOptions {
+  std::string coordinator;  // host:port
+  std::string token;
+  std::function<v1::Hello()> hello;  // asked at each connection
+  std::function<void(v1::WorkerCommand)> on_command;
+};
+
+class Session {
+ public:
+  explicit Session(SessionOptions options);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  void Send(v1::WorkerMessage message);
+  // Set once, when the coordinator refused this worker for good (version, token).
+  Status fatal() const;
+
+ private:
+  using Stream = grpc::ClientReaderWriter<v1::WorkerMessage, v1::WorkerCommand>;
+  void Loop();
+  // One connection, until it ends. True when it was welcomed.
+  bool Connect();
+  void WriteLoop(Stream* stream);
+  bool HandleCommand(v1::WorkerCommand command);
+  // False when closing.
+  bool Sleep(absl::Duration duration);
+
+  const SessionOptions options_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::WorkerService::Stub> stub_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<v1::WorkerMessage> outgoing_;
+  grpc::ClientContext* context_ = nullptr;  // of the connection that is open
+  bool stream_ended_ = false;
+  bool welcomed_ = false;
+  bool closing_ = false;
+  absl::Duration heartbeat_ = absl::Seconds(1);
+  Status fatal_;
+  std::string last_failure_;
+  std::thread thread_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_RPC_SESSION_H_

@@ -1,0 +1,280 @@
+#include "worker/rpc/stage_run.h"
+
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+
+#include <utility>
+#include <vector>
+
+#include "base/token_file.h"
+#include "codec/registry.h"
+
+namespace longhaul::worker {
+namespace {
+
+constexpr absl::Duration kPrepareLimit = absl::Minutes(10);
+constexpr absl::Duration kLinkLimit = absl::Seconds(30);
+constexpr absl::Duration kFlushLimit = absl::Seconds(2);
+
+StatusOr<std::shared_ptr<const codec::Codec>> MakeCodec(const std::string& text) {
+  LH_ASSIGN_OR_RETURN(auto codec, codec::ParseCodec(text));
+  return std::shared_ptr<const codec::Codec>(std::move(codec));
+}
+
+}  // namespace
+
+StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, uint32_t first_layer,
+                             uint32_t layers, bool first, bool last, uint32_t threads) {
+  return {.model = spec.model,
+          .train = spec.train,
+          .vocabulary = vocabulary,
+          .first_layer = first_layer,
+          .layers = layers,
+          .first = first,
+          .last = last,
+          .recompute = spec.pipeline.recompute,
+          .threads = threads};
+}
+
+StageRun::StageRun(const Resources& resources, std::string run_id, v1::Assign assign)
+    : resources_(resources), run_id_(std::move(run_id)), assign_(std::move(assign)) {}
+
+StageRun::~StageRun() = default;
+
+void StageRun::Report(v1::WorkerMessage message) {
+  message.set_run_id(run_id_);
+  message.set_epoch(epoch());
+  resources_.send(std::move(message));
+}
+
+void StageRun::ReportError(const Status& status) {
+  spdlog::error("run {}: {}", run_id_, Message(status));
+  v1::WorkerMessage message;
+  v1::RunError* error = message.mutable_error();
+  error->set_message(std::string(Message(status)));
+  error->set_code(static_cast<int32_t>(status.code()));
+  error->set_stage(stage());
+  if (executor_) {
+    error->set_step(executor_->step());
+    if (const auto peer = executor_->lost_peer()) {
+      error->set_peer_lost(true);
+      error->set_peer_stage(peer->value());
+    }
+  }
+  Report(std::move(message));
+}
+
+void StageRun::Run() {
+  Status status = Prepare();
+  if (status.ok()) {
+    {
+      const std::lock_guard lock(mutex_);
+      ready_ = true;
+    }
+    SayReady();
+    status = WaitForStart();
+  }
+  if (status.ok()) {
+    spdlog::info("run {}: stage {} begins after step {}", run_id_, stage(),
+                 assign_.plan().start_step());
+    status = executor_->Run();
+  }
+  if (Cancelled()) {
+    spdlog::info("run {}: stage {} dropped", run_id_, stage());
+  } else if (!status.ok()) {
+    ReportError(status);
+  } else {
+    spdlog::info("run {}: stage {} finished at step {}", run_id_, stage(), executor_->step());
+    // Neighbours may still be at work with what is in flight: the coordinator says when all have
+    // finished.
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return cancelled_.has_value(); });
+  }
+  for (const auto& [channel, peer] : {std::pair{up_, stage() - 1}, std::pair{down_, stage()}}) {
+    if (channel) {
+      channel->Close(Deadline::After(kFlushLimit));
+    } else {
+      resources_.transport->Cancel({RunId(run_id_), Epoch(epoch()), Boundary(peer)});
+    }
+  }
+}
+
+Status StageRun::Prepare() {
+  const v1::Plan& plan = assign_.plan();
+  if (stage() >= static_cast<uint32_t>(plan.stages_size()) ||
+      plan.links_size() + 1 != plan.stages_size()) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected a plan with stage {} and a link between any two stages; it has {} "
+                    "stages and {} links",
+                    stage(), plan.stages_size(), plan.links_size()));
+  }
+  LH_ASSIGN_OR_RETURN(spec_, ParseRunSpec(plan.run_yaml(), "run.yaml", {}, codec::CheckCodec));
+  const v1::StagePlan& mine = plan.stages(static_cast<int>(stage()));
+  const bool first = stage() == 0;
+  const bool last = stage() + 1 == static_cast<uint32_t>(plan.stages_size());
+  LH_ASSIGN_OR_RETURN(
+      model_, Stage::Create(StageOptionsFor(spec_, plan.data().vocabulary(), mine.first_layer(),
+                                            mine.layers(), first, last, mine.threads())));
+  const Deadline deadline = Deadline::After(kPrepareLimit);
+  if (first || last) {
+    LH_ASSIGN_OR_RETURN(const std::string path,
+                        resources_.blobs->Fetch(plan.data().token_file_sha256(), deadline,
+                                                [this] { return Cancelled(); }));
+    LH_ASSIGN_OR_RETURN(TokenFile tokens, TokenFile::Open(path, /*verify=*/true));
+    batches_ = std::make_unique<Batches>(spec_, std::move(tokens));
+  }
+  if (plan.start_step() > 0) LH_RETURN_IF_ERROR(Restore());
+  const Deadline link_deadline = Deadline::After(kLinkLimit);
+  if (!first) {
+    LH_ASSIGN_OR_RETURN(up_, OpenChannel(/*upstream=*/true, link_deadline));
+  }
+  if (!last) {
+    LH_ASSIGN_OR_RETURN(down_, OpenChannel(/*upstream=*/false, link_deadline));
+  }
+  executor_ = std::make_unique<Executor>(
+      ExecutorOptions{.spec = spec_,
+                      .run = RunId(run_id_),
+                      .stage = StageIndex(stage()),
+                      .stages = static_cast<uint32_t>(plan.stages_size()),
+                      .depth = mine.depth(),
+                      .start_step = plan.start_step(),
+                      .validation_tokens = plan.data().validation_tokens(),
+                      .model = model_.get(),
+                      .batches = std::move(batches_),
+                      .up = up_,
+                      .down = down_,
+                      .events = events_,
+                      .codec_thread = resources_.codec_thread,
+                      .shards = resources_.shards,
+                      .report = [this](v1::WorkerMessage message) { Report(std::move(message)); }});
+  return absl::OkStatus();
+}
+
+Status StageRun::Restore() {
+  std::vector<ShardFile> files;
+  for (const v1::CheckpointFile& file : assign_.resume_files()) {
+    if (file.stage() == stage()) files.push_back({file.name(), file.bytes(), file.sha256()});
+  }
+  LH_ASSIGN_OR_RETURN(
+      const StageSnapshot snapshot,
+      resources_.shards->Read(RunId(run_id_), Step(assign_.plan().start_step()), files));
+  return model_->Restore(snapshot);
+}
+
+StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream, Deadline deadline) {
+  const v1::Plan& plan = assign_.plan();
+  const uint32_t boundary = upstream ? stage() - 1 : stage();
+  const v1::StagePlan& peer = plan.stages(static_cast<int>(upstream ? stage() - 1 : stage() + 1));
+  const v1::LinkPlan& link = plan.links(static_cast<int>(boundary));
+  LH_ASSIGN_OR_RETURN(auto forward, MakeCodec(link.forward_codec()));
+  LH_ASSIGN_OR_RETURN(auto backward, MakeCodec(link.backward_codec()));
+  const auto on_health = [this, boundary, peer_stage = peer.stage()](std::string_view state,
+                                                                     absl::Duration silence) {
+    v1::WorkerMessage message;
+    v1::LinkEvent* event = message.mutable_link();
+    event->set_boundary(boundary);
+    event->set_peer_stage(peer_stage);
+    event->set_state(std::string(state));
+    event->set_silence_seconds(absl::ToDoubleSeconds(silence));
+    message.set_run_id(run_id_);
+    message.set_epoch(epoch());
+    resources_.send(std::move(message));
+  };
+  auto channel = Channel::Create(
+      {.run = RunId(run_id_),
+       .epoch = Epoch(epoch()),
+       .boundary = Boundary(boundary),
+       .upstream = upstream,
+       .seed = spec_.train.seed,
+       .shape = {spec_.train.microbatch_size, spec_.model.context, spec_.model.hidden},
+       .microbatches = spec_.train.microbatches,
+       .validation_microbatches = ValidationMicrobatches(spec_, plan.data().validation_tokens()),
+       .send_codec = upstream ? backward : forward,
+       .receive_codec = upstream ? forward : backward,
+       .on_health = on_health},
+      resources_.codec_thread, events_);
+
+  // The answer may come after this call has given up, so it owns what it fills in.
+  struct Answer {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::optional<StatusOr<std::shared_ptr<transport::Link>>> link;
+  };
+  auto answer = std::make_shared<Answer>();
+  const auto done = [answer](StatusOr<std::shared_ptr<transport::Link>> opened) {
+    const std::lock_guard lock(answer->mutex);
+    answer->link = std::move(opened);
+    answer->changed.notify_all();
+  };
+  const transport::LinkKey key{RunId(run_id_), Epoch(epoch()), Boundary(boundary)};
+  const transport::LinkOptions options{.peer_timeout = spec_.peer_timeout};
+  // The downstream side dials where the plan says so: `upstream` here means that the peer is
+  // upstream.
+  if (link.downstream_dials() == upstream) {
+    const std::vector<std::string> addresses(peer.data_addresses().begin(),
+                                             peer.data_addresses().end());
+    resources_.transport->Dial(addresses, key, assign_.link_secret(), channel, options, deadline,
+                               done);
+  } else {
+    resources_.transport->Expect(key, assign_.link_secret(), channel, options, deadline, done);
+  }
+  std::unique_lock lock(answer->mutex);
+  while (!answer->link) {
+    answer->changed.wait_for(lock, std::chrono::milliseconds(100));
+    if (!answer->link && Cancelled()) return absl::CancelledError("the run was dropped");
+  }
+  if (!answer->link->ok()) {
+    return Annotate(answer->link->status(),
+                    fmt::format("link to stage {} on worker {}", peer.stage(), peer.worker_name()));
+  }
+  channel->Attach(**answer->link);
+  return channel;
+}
+
+void StageRun::SayReady() {
+  v1::WorkerMessage message;
+  message.mutable_stage_ready()->set_parameters(model_->parameter_count());
+  message.mutable_stage_ready()->set_start_step(assign_.plan().start_step());
+  Report(std::move(message));
+}
+
+void StageRun::RepeatReady() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ready_) return;
+  }
+  SayReady();
+}
+
+Status StageRun::WaitForStart() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return started_ || cancelled_; });
+  return cancelled_ ? absl::CancelledError(*cancelled_) : absl::OkStatus();
+}
+
+void StageRun::Start() {
+  const std::lock_guard lock(mutex_);
+  started_ = true;
+  changed_.notify_all();
+}
+
+void StageRun::RequestStop() {
+  events_->Push(StopRequested{});
+}
+void StageRun::RequestCheckpoint() {
+  events_->Push(CheckpointRequested{});
+}
+
+void StageRun::Cancel(std::string reason) {
+  events_->Push(AbortRequested{absl::CancelledError(reason)});
+  const std::lock_guard lock(mutex_);
+  if (!cancelled_) cancelled_ = std::move(reason);
+  changed_.notify_all();
+}
+
+bool StageRun::Cancelled() const {
+  const std::lock_guard lock(mutex_);
+  return cancelled_.has_value();
+}
+
+}  // namespace longhaul::worker

@@ -1,0 +1,86 @@
+// One assignment carried out: from Assign to the end of this stage.
+//
+// Run() on the agent's thread; Start, Stop, Checkpoint and Cancel from any thread.
+#ifndef LONGHAUL_WORKER_RPC_STAGE_RUN_H_
+#define LONGHAUL_WORKER_RPC_STAGE_RUN_H_
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/config/run_spec.h"
+#include "base/status.h"
+#include "longhaul/v1/worker.pb.h"
+#include "transport/p2p/link.h"
+#include "worker/checkpoint/shard_store.h"
+#include "worker/pipeline/codec_thread.h"
+#include "worker/pipeline/executor.h"
+#include "worker/rpc/blob_fetcher.h"
+
+namespace longhaul::worker {
+
+// What a daemon has once and every run uses.
+struct Resources {
+  transport::Transport* transport = nullptr;
+  CodecThread* codec_thread = nullptr;
+  ShardStore* shards = nullptr;
+  BlobFetcher* blobs = nullptr;
+  std::function<void(v1::WorkerMessage)> send;  // thread-safe
+};
+
+class StageRun {
+ public:
+  StageRun(const Resources& resources, std::string run_id, v1::Assign assign);
+  ~StageRun();
+
+  // Prepares, says StageReady, waits for Start, trains, and then keeps the links open until Cancel,
+  // because neighbours may still need them. Errors were reported when it returns.
+  void Run();
+
+  void Start();
+  void RequestStop();
+  void RequestCheckpoint();
+  void Cancel(std::string reason);
+  // The coordinator asked again: says StageReady again if that is so.
+  void RepeatReady();
+
+  const std::string& run_id() const { return run_id_; }
+  uint64_t epoch() const { return assign_.plan().epoch(); }
+  uint32_t stage() const { return assign_.stage(); }
+
+ private:
+  Status Prepare();
+  StatusOr<std::shared_ptr<Channel>> OpenChannel(bool upstream, Deadline deadline);
+  Status Restore();
+  Status WaitForStart();
+  void Report(v1::WorkerMessage message);
+  void ReportError(const Status& status);
+  void SayReady();
+  bool Cancelled() const;
+
+  const Resources resources_;
+  const std::string run_id_;
+  const v1::Assign assign_;
+  RunSpec spec_;
+  std::unique_ptr<Stage> model_;
+  std::unique_ptr<Batches> batches_;
+  const std::shared_ptr<EventQueue> events_ = std::make_shared<EventQueue>();
+  std::shared_ptr<Channel> up_, down_;
+  std::unique_ptr<Executor> executor_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ready_ = false, started_ = false;
+  std::optional<std::string> cancelled_;
+};
+
+// The stage options of a plan's stage.
+StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, uint32_t first_layer,
+                             uint32_t layers, bool first, bool last, uint32_t threads);
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_RPC_STAGE_RUN_H_

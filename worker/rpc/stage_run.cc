@@ -15,6 +15,10 @@ namespace {
 constexpr absl::Duration kPrepareLimit = absl::Minutes(10);
 constexpr absl::Duration kLinkLimit = absl::Seconds(30);
 constexpr absl::Duration kFlushLimit = absl::Seconds(2);
+// One fp32 activation of a small model. More would only fill socket buffers of a slow interface,
+// and those share it worse between activations down and gradients up: 9.8 s a step with 32, 8.5 s
+// with 4 (deploy/runs/bench_4x256.yaml with `none` at 10 Mbit/s).
+constexpr uint32_t kCredits = 4;
 
 StatusOr<std::shared_ptr<const codec::Codec>> MakeCodec(const std::string& text) {
   LH_ASSIGN_OR_RETURN(auto codec, codec::ParseCodec(text));
@@ -207,7 +211,7 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream, Deadline
     answer->changed.notify_all();
   };
   const transport::LinkKey key{RunId(run_id_), Epoch(epoch()), Boundary(boundary)};
-  const transport::LinkOptions options{.peer_timeout = spec_.peer_timeout};
+  const transport::LinkOptions options{.peer_timeout = spec_.peer_timeout, .credits = kCredits};
   // The downstream side dials where the plan says so: `upstream` here means that the peer is
   // upstream.
   if (link.downstream_dials() == upstream) {

@@ -93,6 +93,9 @@ Status Namespaces::SetUp() {
         RunCommand({"ip", "-n", name, "address", "add", Ip(end) + "/24", "dev", kDevice}));
     LH_RETURN_IF_ERROR(RunCommand({"ip", "-n", name, "link", "set", "lo", "up"}));
     LH_RETURN_IF_ERROR(RunCommand({"ip", "-n", name, "link", "set", kDevice, "up"}));
+    // The same everywhere, whatever the host's default is; the sysctl is refused in a namespace.
+    LH_RETURN_IF_ERROR(RunCommand({"ip", "-n", name, "route", "replace", "10.77.0.0/24", "dev",
+                                   kDevice, "src", Ip(end), "congctl", "cubic"}));
   }
   return Shape(1'000'000'000);
 }

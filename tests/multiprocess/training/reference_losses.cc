@@ -1,0 +1,35 @@
+// reference_losses RUN.yaml TEXT STEPS: trains with the plain unpipelined loop and prints a loss a line, 17
+// significant digits, to compare with `longhaul steps --json` bit by bit.
+#include <fmt/core.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "base/config/run_spec.h"
+#include "base/file.h"
+#include "base/token_file.h"
+#include "codec/registry.h"
+#include "tests/support/reference_loop.h"
+
+int main(int argc, char** argv) {
+  using namespace longhaul;
+  if (argc != 4) {
+    fmt::print(stderr, "usage: reference_losses RUN.yaml TEXT STEPS\n");
+    return 2;
+  }
+  const auto fail = [](const Status& status) {
+    fmt::print(stderr, "reference_losses: {}\n", Message(status));
+    return 1;
+  };
+  const auto yaml = ReadFile(argv[1]);
+  if (!yaml.ok()) return fail(yaml.status());
+  const auto spec = ParseRunSpec(*yaml, argv[1], {}, codec::CheckCodec);
+  if (!spec.ok()) return fail(spec.status());
+  const std::string tokens = std::string(argv[2]) + ".reference-tokens";
+  const auto info = WriteTokenFile({argv[2]}, spec->data.tokenizer, spec->validation.share, tokens);
+  if (!info.ok()) return fail(info.status());
+  const auto losses = testing::ReferenceLosses(*spec, tokens, std::strtoull(argv[3], nullptr, 10));
+  if (!losses.ok()) return fail(losses.status());
+  for (const double loss : *losses) fmt::print("{:.17g}\n", loss);
+  return 0;
+}

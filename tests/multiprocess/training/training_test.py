@@ -1,0 +1,212 @@
+"""Training over real processes on the loopback interface: a coordinator, workers, the CLI.
+
+usage: training_test.py BIN_DIR parity|resume|faults
+"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+DEADLINE_S = 120
+
+RUN = """\
+name: {name}
+model: {{ family: gpt, layers: 4, hidden: 64, heads: 4, context: 64 }}
+data: {{ text: [text.txt], tokenizer: bytes, seed: 3 }}
+validation: {{ share: 0.1, every: 10, samples: 4 }}
+train:
+  steps: {steps}
+  microbatches: 4
+  microbatch_size: 2
+  seed: 5
+  optimizer: {{ kind: adamw, lr: 1e-3 }}
+  schedule: {{ kind: cosine, warmup: 5 }}
+pipeline: {{ stages: {stages}, schedule: {schedule} }}
+links: {links}
+checkpoint: {{ every: 10, keep: 2 }}
+"""
+NONE = "{ forward: none, backward: none }"
+DEFAULT = '{ forward: tah, backward: "fixed:bits=4,rounding=stochastic" }'
+
+
+def wait_for(what, condition):
+    """Polls `condition` until it gives something; never longer than the deadline."""
+    end = time.monotonic() + DEADLINE_S
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        select_tick()
+    raise AssertionError(f"waited {DEADLINE_S} s in vain for {what}")
+
+
+def select_tick():
+    signal.sigtimedwait([signal.SIGCHLD], 0.02)
+
+
+class Cluster:
+    """A coordinator and workers as child processes."""
+
+    def __init__(self, programs, folder, workers):
+        self.programs, self.folder = pathlib.Path(programs).resolve(), pathlib.Path(folder)
+        self.token = self.folder / "token"
+        self.token.write_text("a-token-for-this-test-alone\n")
+        self.token.chmod(0o600)
+        self.processes = {}
+        self.start("coordinator", "longhaul-coordinator", "--listen", "127.0.0.1:0")
+        address = self.folder / "coordinator" / "address"
+        self.address = wait_for("the coordinator's address",
+                                lambda: address.exists() and address.read_text().strip())
+        for number in range(1, workers + 1):
+            self.start_worker(number)
+        wait_for("the workers", lambda: len(self.connected()) == workers)
+
+    def start(self, name, program, *arguments):
+        log = open(self.folder / f"{name}.log", "a", encoding="utf-8")
+        self.processes[name] = subprocess.Popen(
+            [self.programs / program, *arguments, "--state-dir", self.folder / name,
+             "--token-file", self.token], stdout=log, stderr=log)
+
+    def start_worker(self, number):
+        self.start(f"worker{number}", "longhaul-worker", "--coordinator", self.address,
+                   "--name", f"worker{number}")
+
+    def kill(self, name):
+        self.processes[name].kill()
+        self.processes[name].wait()
+
+    def cli(self, *arguments, check=True):
+        result = subprocess.run(
+            [self.programs / "longhaul", "--coordinator", self.address, "--token-file", self.token,
+             *arguments], capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+            cwd=self.folder)
+        if check and result.returncode != 0:
+            raise AssertionError(f"longhaul {arguments}: {result.returncode}\n{result.stderr}")
+        return result
+
+    def connected(self):
+        workers = json.loads(self.cli("workers", "--json").stdout)
+        rows = workers["workers"] if isinstance(workers, dict) else workers
+        return [w for w in rows if w.get("connected")]
+
+    def status(self, run):
+        return json.loads(self.cli("status", run, "--json").stdout)
+
+    def write_run(self, name, steps=50, stages=4, schedule="link-aware", links=NONE):
+        path = self.folder / f"{name}.yaml"
+        path.write_text(RUN.format(name=name, steps=steps, stages=stages, schedule=schedule,
+                                   links=links))
+        return path
+
+    def train(self, name, *flags, **options):
+        path = self.write_run(name, **options)
+        run = self.cli("submit", path, "--watch", *flags).stdout.split()[0]
+        return self.losses(run)
+
+    def losses(self, run):
+        rows = [json.loads(line) for line in self.cli("steps", run, "--json").stdout.splitlines()]
+        return [row["loss"] for row in rows]
+
+    def stop(self):
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            process.wait(timeout=DEADLINE_S)
+
+
+def text_for_training(folder):
+    """English words in a fixed pseudo-random order: no file of the machine is needed."""
+    words = "the quick brown fox jumps over a lazy dog while rain falls on slow links".split()
+    state, out = 1, []
+    for _ in range(20000):
+        state = (state * 1103515245 + 12345) % 2**31
+        out.append(words[(state >> 16) % len(words)])
+    (pathlib.Path(folder) / "text.txt").write_text(" ".join(out))
+
+
+def expect_equal(what, got, wanted):
+    if got != wanted:
+        first = next((i for i, (g, w) in enumerate(zip(got, wanted)) if g != w), "the length")
+        raise AssertionError(f"{what}: losses differ first at index {first}: {len(got)} and "
+                             f"{len(wanted)} of them\n{got[:3]} ...\n{wanted[:3]} ...")
+    print(f"ok: {what}: {len(got)} losses bit-identical", flush=True)
+
+
+def parity(cluster):
+    path = cluster.write_run("reference", stages=1)
+    reference = [float(line) for line in subprocess.run(
+        [cluster.programs / "reference_losses", path, cluster.folder / "text.txt", "50"],
+        capture_output=True, text=True, timeout=DEADLINE_S, check=True).stdout.split()]
+    for stages, schedule in [(1, "link-aware"), (2, "link-aware"), (4, "link-aware"), (4, "1f1b"),
+                             (2, "gpipe")]:
+        losses = cluster.train(f"parity-{stages}-{schedule}", stages=stages, schedule=schedule)
+        expect_equal(f"{stages} stages, {schedule}, against the plain loop", losses, reference)
+    if not reference[-1] < 0.8 * reference[0]:
+        raise AssertionError(f"nothing was learnt: {reference[0]} to {reference[-1]}")
+
+
+def resume(cluster):
+    for name, links in [("none", NONE), ("tah", DEFAULT)]:
+        unbroken = cluster.train(f"whole-{name}", links=links)
+        path = cluster.write_run(f"broken-{name}", links=links)
+        run = cluster.cli("submit", path).stdout.split()[0]
+        wait_for("a checkpoint", lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= 20)
+        cluster.kill("worker2")
+        killed_at = time.monotonic()
+        status = wait_for("the failure", lambda: (s := cluster.status(run))["state"] == "failed" and s)
+        seconds = time.monotonic() - killed_at
+        if seconds > 2 or "worker2" not in status["reason"]:
+            raise AssertionError(f"after {seconds:.1f} s: {status['reason']}")
+        print(f"ok: {seconds:.2f} s after kill -9: {status['reason']}", flush=True)
+        cluster.start_worker(2)
+        wait_for("worker2 again", lambda: len(cluster.connected()) == 4)
+        cluster.cli("submit", path, "--resume", "--watch")
+        expect_equal(f"killed and resumed, {name}", cluster.losses(run), unbroken)
+
+
+def faults(cluster):
+    def refused(name, sentence, text=None, **options):
+        path = cluster.write_run(name, **options)
+        if text:
+            path.write_text(path.read_text().replace(*text))
+        result = cluster.cli("submit", path, check=False)
+        if result.returncode != 1 or sentence not in result.stderr:
+            raise AssertionError(f"{name}: exit {result.returncode}, {result.stderr!r}")
+        print(f"ok: {name}: {result.stderr.strip().splitlines()[0]}", flush=True)
+
+    refused("unknown-key", "did you mean 'tokenizer'", ("tokenizer:", "tokeniser:"))
+    refused("missing-data", "nowhere.txt", ("text.txt", "nowhere.txt"))
+    refused("long-context", "context", ("context: 64", "context: 1000000"))
+    refused("stages-over-layers", "layers", stages=5)
+    # A stop in the middle leaves a checkpoint to go on from.
+    path = cluster.write_run("stopped", steps=400)
+    run = cluster.cli("submit", path).stdout.split()[0]
+    wait_for("some steps", lambda: int(cluster.status(run).get("step", 0)) >= 5)
+    cluster.cli("stop", run)
+    status = wait_for("the stop", lambda: (s := cluster.status(run))["state"] == "stopped" and s)
+    if int(status["checkpoint_step"]) != int(status["step"]):
+        raise AssertionError(f"stopped without a checkpoint: {status}")
+    print(f"ok: stopped at step {status['step']} with its checkpoint", flush=True)
+
+
+def main():
+    cases = {"parity": parity, "resume": resume, "faults": faults}
+    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
+        text_for_training(folder)
+        cluster = Cluster(sys.argv[1], folder, workers=4)
+        try:
+            cases[sys.argv[2]](cluster)
+        except BaseException:
+            for log in sorted(pathlib.Path(folder).glob("*.log")):
+                print(f"--- {log.name}\n{log.read_text()[-3000:]}", file=sys.stderr)
+            raise
+        finally:
+            cluster.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Sets up, builds everything, runs all tests. What a test needs and this machine lacks (rights for
+# network namespaces, a GPU) makes ctest skip it by name.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() {
+  cat <<'USAGE'
+usage: tests/run.sh [--full] [--skip-setup]
+
+  --full        also: unit tests under AddressSanitizer/UBSan and under ThreadSanitizer, and every
+                fuzzer for 60 seconds
+  --skip-setup  do not run deploy/setup.sh first
+USAGE
+}
+
+full=0
+setup=1
+for arg in "$@"; do
+  case "$arg" in
+    --full) full=1 ;;
+    --skip-setup) setup=0 ;;
+    -h | --help) usage; exit 0 ;;
+    *) echo "run.sh: unknown option '$arg'" >&2; usage >&2; exit 2 ;;
+  esac
+done
+
+step() { printf '\n== %s (%s s so far)\n' "$*" "$SECONDS"; }
+
+if [ "$setup" = 1 ]; then
+  step "set up"
+  if [ "$full" = 1 ]; then deploy/setup.sh --dev; else deploy/setup.sh; fi
+fi
+
+# build_and_test PRESET [ctest arguments...]
+total=0
+failed=0
+skipped=0
+build_and_test() {
+  local preset=$1 log
+  shift
+  step "build: $preset"
+  cmake --preset "$preset" >/dev/null
+  cmake --build --preset "$preset" --parallel "$(nproc)"
+  step "test: $preset"
+  log=$(mktemp)
+  local status=0
+  ctest --preset "$preset" --parallel "$(nproc)" "$@" 2>&1 | tee "$log" || status=$?
+  # "97% tests passed, 2 tests failed out of 66"
+  local counts
+  counts=$(sed -n 's/.*tests passed, \([0-9]*\) tests failed out of \([0-9]*\).*/\1 \2/p' "$log" | tail -n 1)
+  local bad=${counts% *} all=${counts#* } not_run
+  not_run=$(grep -c '\*\*\*Skipped' "$log" || true)
+  rm -f "$log"
+  [ -n "$counts" ] || { bad=1; all=1; }
+  [ "$status" = 0 ] || [ "$bad" != 0 ] || bad=1
+  total=$((total + all))
+  failed=$((failed + bad))
+  skipped=$((skipped + not_run))
+}
+
+build_and_test release
+
+if [ "$full" = 1 ]; then
+  # gRPC, LibTorch and UCX are not instrumented: tests/support/*.supp name what is theirs.
+  export ASAN_OPTIONS=detect_leaks=1
+  export LSAN_OPTIONS=suppressions=$PWD/tests/support/lsan.supp
+  export TSAN_OPTIONS=suppressions=$PWD/tests/support/tsan.supp:history_size=4
+  build_and_test asan-ubsan --label-regex unit
+  build_and_test tsan --label-regex unit
+  step "fuzz"
+  cmake --preset fuzz >/dev/null
+  cmake --build --preset fuzz --parallel "$(nproc)" --target fuzzers
+  for fuzzer in build/fuzz/bin/*_fuzz; do
+    total=$((total + 1))
+    "$fuzzer" -max_total_time=60 -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 ||
+      failed=$((failed + 1))
+  done
+fi
+
+step "done"
+printf '%d passed, %d failed, %d skipped\n' $((total - failed - skipped)) "$failed" "$skipped"
+[ "$failed" = 0 ]

@@ -1,0 +1,107 @@
+"""Checks every #include of the project against the dependency graph of docs/ARCHITECTURE.md.
+
+usage: edges_test.py SOURCE_DIR
+"""
+import pathlib
+import re
+import sys
+
+# folder -> what it may include besides itself. The longest matching folder counts.
+BASE = ["base"]
+ALLOWED = {
+    "base": [],
+    "base/config": BASE,
+    "base/schedule": BASE,
+    "proto/wire": BASE,
+    "proto/rpc": BASE,
+    "codec": BASE,
+    "transport/p2p": BASE + ["proto/wire"],
+    "transport/p2p/loopback": BASE + ["proto/wire", "transport/p2p"],
+    "transport/p2p/ucx": BASE + ["proto/wire", "transport/p2p"],
+    "worker/stage": BASE + ["codec"],
+    "worker/checkpoint": BASE + ["worker/stage"],
+    "worker/pipeline": BASE + ["proto/wire", "messages", "codec", "transport/p2p", "worker/stage",
+                               "worker/checkpoint"],
+    "worker/rpc": BASE + ["proto/rpc", "messages", "codec", "transport/p2p", "worker/stage",
+                          "worker/checkpoint", "worker/pipeline"],
+    "coordinator/planner": BASE + ["messages", "codec"],
+    "coordinator/state": BASE + ["messages", "codec", "coordinator/planner"],
+    "coordinator/store": BASE + ["messages", "codec", "coordinator/state"],
+    "coordinator/rpc": BASE + ["messages", "proto/rpc", "codec", "coordinator/state",
+                               "coordinator/store"],
+    "coordinator/cli": BASE + ["messages", "proto/rpc", "codec", "coordinator/cli/cluster"],
+    "coordinator/cli/cluster": BASE + ["messages", "proto/rpc"],
+}
+# Programs: only they name concrete backends.
+MAINS = {
+    "worker/main.cc": ["base", "proto/rpc", "messages", "transport/p2p/ucx", "worker"],
+    "coordinator/main.cc": ["base", "proto/rpc", "coordinator"],
+}
+# A backend shows its factory alone.
+FACTORY_ONLY = ("transport/p2p/ucx/", "transport/p2p/loopback/")
+# Headers of libraries, and the folders that may see them.
+FOREIGN = {
+    r"(torch|ATen|c10)/": ["worker/stage"],
+    r"ucp/|ucs/|uct/": ["transport/p2p/ucx"],
+    r"grpcpp/|grpc/": ["proto/rpc", "worker/rpc", "coordinator/rpc", "coordinator/cli"],
+    r"sqlite3\.h": ["coordinator/store"],
+    r"yaml-cpp/": ["base/config"],
+    r"CLI/": ["base/config", "coordinator", "worker", "codec/tool"],
+}
+INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]', re.MULTILINE)
+
+
+def folder_of(path):
+    """The longest folder of the graph that holds `path`."""
+    if path.startswith("longhaul/v1/"):
+        return "messages"
+    best = ""
+    for folder in ALLOWED:
+        if path.startswith(folder + "/") and len(folder) > len(best):
+            best = folder
+    return best
+
+
+def under(path, folders):
+    return any(path == f or path.startswith(f + "/") for f in folders)
+
+
+def check(root, relative, errors):
+    text = (root / relative).read_text(encoding="utf-8")
+    own = folder_of(relative)
+    for include in INCLUDE.findall(text):
+        for pattern, folders in FOREIGN.items():
+            if re.match(pattern, include) and not under(relative, folders):
+                errors.append(f"{relative}: <{include}> belongs to {', '.join(folders)} alone")
+        if include.startswith("tests/"):
+            errors.append(f"{relative}: includes {include}, which is for tests")
+        target = folder_of(include)
+        if not target:
+            continue
+        if include.startswith(FACTORY_ONLY) and not include.endswith("/factory.h"):
+            if folder_of(relative) != target:
+                errors.append(f"{relative}: of {target} only factory.h may be included")
+        if relative in MAINS:
+            if not under(target, MAINS[relative]):
+                errors.append(f"{relative}: may not include {include}")
+        elif not own:
+            errors.append(f"{relative}: its folder is not in the dependency graph")
+            return
+        elif target != own and not under(target, ALLOWED[own]):
+            errors.append(f"{relative}: {own} may not use {target} ({include})")
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    errors, count = [], 0
+    for part in ["base", "proto", "codec", "transport", "worker", "coordinator"]:
+        for path in sorted((root / part).rglob("*")):
+            if path.suffix in (".h", ".cc", ".cu", ".cuh"):
+                count += 1
+                check(root, path.relative_to(root).as_posix(), errors)
+    print("\n".join(errors) or f"{count} files follow the graph")
+    return 1 if errors or count == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,12 +1,16 @@
 // Any bytes as what a stranger may send to a data link: a link header with its payload, and each
 // payload of the handshake.
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <span>
+#include <vector>
 
+#include "base/hash.h"
 #include "proto/wire/link_header.h"
+#include "proto/wire/little_endian.h"
 #include "transport/p2p/core/hello.h"
 
 namespace {
@@ -22,6 +26,16 @@ void RoundTrip(const longhaul::StatusOr<Message>& message,
   if (!again.ok() || encode(*again) != bytes) std::abort();
 }
 
+void CheckHeader(std::span<const std::byte> header_bytes, std::span<const std::byte> payload) {
+  namespace wire = longhaul::wire;
+  const auto header = wire::DecodeLinkHeader(header_bytes, payload);
+  if (!header.ok()) return;
+  std::array<std::byte, wire::kLinkHeaderBytes> out;
+  wire::EncodeLinkHeader(*header, payload, {}, out);
+  // The tag is room for later: not written, not read.
+  if (!std::equal(out.begin(), out.begin() + 48, header_bytes.begin())) std::abort();
+}
+
 }  // namespace
 
 // The name that libFuzzer calls; the smoke test calls it too.
@@ -31,12 +45,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
   const auto header_bytes = bytes.first(std::min(size, wire::kLinkHeaderBytes));
   const auto payload = bytes.subspan(header_bytes.size());
-  const auto header = wire::DecodeLinkHeader(header_bytes, payload);
-  if (header.ok()) {
-    std::array<std::byte, wire::kLinkHeaderBytes> out;
-    wire::EncodeLinkHeader(*header, payload, {}, out);
-    // The tag is room for later: not written, not read.
-    if (!std::equal(out.begin(), out.begin() + 48, header_bytes.begin())) std::abort();
+  CheckHeader(header_bytes, payload);
+  if (header_bytes.size() == wire::kLinkHeaderBytes) {
+    // Again with a checksum that fits, else hardly an input gets beyond it.
+    std::array<std::byte, wire::kLinkHeaderBytes> repaired;
+    std::ranges::copy(header_bytes, repaired.begin());
+    std::fill(repaired.begin() + 48, repaired.end(), std::byte{0});
+    wire::PutLe<uint64_t>(repaired, 32, 0);
+    wire::PutLe<uint64_t>(repaired, 32, longhaul::Checksum64(repaired, payload));
+    CheckHeader(repaired, payload);
   }
   for (const auto candidate : {bytes, payload}) {
     RoundTrip(DecodeHello(candidate), &EncodeHello, &DecodeHello);

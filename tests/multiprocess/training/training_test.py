@@ -81,8 +81,8 @@ class Cluster:
 
     def cli(self, *arguments, check=True):
         result = subprocess.run(
-            [self.programs / "longhaul", "--coordinator", self.address, "--token-file", self.token,
-             *arguments], capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+            [self.programs / "longhaul", *arguments, "--coordinator", self.address,
+             "--token-file", self.token], capture_output=True, text=True, timeout=DEADLINE_S, check=False,
             cwd=self.folder)
         if check and result.returncode != 0:
             raise AssertionError(f"longhaul {arguments}: {result.returncode}\n{result.stderr}")

@@ -1,0 +1,183 @@
+// A channel against a link that hands every frame over: what arrives, and what is refused.
+#include "worker/pipeline/channel.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "codec/registry.h"
+
+namespace longhaul::worker {
+namespace {
+
+constexpr codec::Shape kShape{1, 192, 128};  // 98,304 bytes as fp32: two chunks
+
+// Keeps what is sent. Completes every send at once.
+class RecordingLink : public transport::Link {
+ public:
+  const transport::LinkKey& key() const override { return key_; }
+  void Send(transport::Lane lane, const transport::FrameView& frame, SendDone done) override {
+    std::vector<std::byte> bytes(frame.header.begin(), frame.header.end());
+    bytes.insert(bytes.end(), frame.body.begin(), frame.body.end());
+    {
+      const std::lock_guard lock(mutex_);
+      frames_.emplace_back(lane, std::move(bytes));
+    }
+    done(absl::OkStatus());
+  }
+  void Close(Deadline) override {}
+  transport::LinkStats stats() const override { return {}; }
+  std::string Describe() const override { return "recording"; }
+
+  std::vector<std::pair<transport::Lane, std::vector<std::byte>>> Take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(frames_, {});
+  }
+
+ private:
+  transport::LinkKey key_{RunId("run"), Epoch(1), Boundary(0)};
+  std::mutex mutex_;
+  std::vector<std::pair<transport::Lane, std::vector<std::byte>>> frames_;
+};
+
+class ChannelTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<Channel> Make(bool upstream, uint64_t epoch = 1) {
+    const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
+    return Channel::Create({.run = RunId("run"),
+                            .epoch = Epoch(epoch),
+                            .boundary = Boundary(0),
+                            .upstream = upstream,
+                            .shape = kShape,
+                            .microbatches = 2,
+                            .validation_microbatches = 1,
+                            .send_codec = codec,
+                            .receive_codec = codec},
+                           &codec_thread_, events_);
+  }
+
+  // The frames of stage 0 sending `microbatch` of step 1.
+  std::vector<std::vector<std::byte>> FramesOf(uint32_t microbatch, uint64_t epoch = 1) {
+    const auto sender = Make(/*upstream=*/false, epoch);
+    const auto link = std::make_shared<RecordingLink>();
+    sender->Attach(link);
+    auto values = std::make_shared<std::vector<float>>(kShape.elements());
+    for (size_t i = 0; i < values->size(); ++i) (*values)[i] = static_cast<float>(i) + microbatch;
+    sender->SendTensor({Step(1), false}, Microbatch(microbatch),
+                       {{values->data(), codec::Dtype::kF32, kShape}, values});
+    Drain();
+    std::vector<std::vector<std::byte>> frames;
+    for (auto& [lane, bytes] : link->Take()) {
+      EXPECT_EQ(lane, transport::Lane::kBulk);
+      frames.push_back(std::move(bytes));
+    }
+    return frames;
+  }
+
+  // Until the codec thread has done what was posted before.
+  void Drain() {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool done = false;
+    codec_thread_.Post([&] {
+      const std::lock_guard lock(mutex);
+      done = true;
+      changed.notify_all();
+    });
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return done; });
+  }
+
+  void ExpectFailure(const std::string& text) {
+    const auto events = events_->TakeAll();
+    ASSERT_EQ(events.size(), 1u);
+    const auto* failed = std::get_if<Failed>(&events.front());
+    ASSERT_NE(failed, nullptr);
+    EXPECT_NE(Message(failed->reason).find(text), std::string::npos) << failed->reason;
+  }
+
+  CodecThread codec_thread_;
+  std::shared_ptr<EventQueue> events_ = std::make_shared<EventQueue>();
+};
+
+TEST_F(ChannelTest, ATensorArrivesWholeAndEqual) {
+  const auto frames = FramesOf(0);
+  ASSERT_EQ(frames.size(), 2u);
+  const auto receiver = Make(/*upstream=*/true);
+  for (const auto& frame : frames) receiver->OnFrame(transport::Lane::kBulk, frame);
+  Drain();
+  const auto events = events_->TakeAll();
+  ASSERT_EQ(events.size(), 1u);
+  const auto* arrived = std::get_if<TensorArrived>(&events.front());
+  ASSERT_NE(arrived, nullptr);
+  EXPECT_EQ(arrived->microbatch, Microbatch(0));
+  EXPECT_EQ(arrived->direction, Direction::kForward);
+  const auto* values = static_cast<const float*>(arrived->tensor.view.data);
+  for (size_t i = 0; i < kShape.elements(); ++i) ASSERT_EQ(values[i], static_cast<float>(i));
+}
+
+TEST_F(ChannelTest, AnotherEpochIsDroppedAndCounted) {
+  const auto receiver = Make(/*upstream=*/true);
+  for (const auto& frame : FramesOf(0, /*epoch=*/2))
+    receiver->OnFrame(transport::Lane::kBulk, frame);
+  Drain();
+  EXPECT_TRUE(events_->TakeAll().empty());
+  EXPECT_EQ(receiver->stale_frames(), 2u);
+}
+
+TEST_F(ChannelTest, RefusesAGapInTheMicrobatches) {
+  const auto receiver = Make(/*upstream=*/true);
+  receiver->OnFrame(transport::Lane::kBulk, FramesOf(1).front());
+  ExpectFailure("not the one that follows");
+}
+
+TEST_F(ChannelTest, RefusesAChunkThatDoesNotContinue) {
+  const auto frames = FramesOf(0);
+  const auto receiver = Make(/*upstream=*/true);
+  receiver->OnFrame(transport::Lane::kBulk, frames[0]);
+  receiver->OnFrame(transport::Lane::kBulk, frames[0]);
+  ExpectFailure("does not continue");
+}
+
+TEST_F(ChannelTest, RefusesTruncatedFramesOfEveryLength) {
+  const auto frame = FramesOf(0).front();
+  for (size_t size = 0; size < frame.size(); size += size < 128 ? 1 : 4096) {
+    const auto receiver = Make(/*upstream=*/true);
+    receiver->OnFrame(transport::Lane::kBulk, std::span(frame).first(size));
+    const auto events = events_->TakeAll();
+    ASSERT_EQ(events.size(), 1u) << size;
+    EXPECT_NE(std::get_if<Failed>(&events.front()), nullptr) << size;
+  }
+}
+
+TEST_F(ChannelTest, RefusesTheWrongDirection) {
+  const auto receiver = Make(/*upstream=*/false);
+  receiver->OnFrame(transport::Lane::kBulk, FramesOf(0).front());
+  ExpectFailure("expected boundary 0 backward");
+}
+
+TEST_F(ChannelTest, StepMessagesGoTheirWay) {
+  const auto sender = Make(/*upstream=*/false);
+  const auto link = std::make_shared<RecordingLink>();
+  sender->Attach(link);
+  sender->SendStepMessage(wire::TensorKind::kStepControl, Step(7),
+                          {.squared_norm = 2.5, .stop = true});
+  const auto frames = link->Take();
+  ASSERT_EQ(frames.size(), 1u);
+  EXPECT_EQ(frames[0].first, transport::Lane::kControl);
+  Make(/*upstream=*/true)->OnFrame(transport::Lane::kControl, frames[0].second);
+  const auto events = events_->TakeAll();
+  ASSERT_EQ(events.size(), 1u);
+  const auto* control = std::get_if<StepControlArrived>(&events.front());
+  ASSERT_NE(control, nullptr);
+  EXPECT_EQ(control->step, Step(7));
+  EXPECT_EQ(control->message, (wire::StepMessage{.squared_norm = 2.5, .stop = true}));
+}
+
+}  // namespace
+}  // namespace longhaul::worker

@@ -6,7 +6,7 @@ namespace longhaul::coordinator {
 
 void Notifier::Add(const std::shared_ptr<Subscriber>& subscriber) {
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     if (!shut_down_) {
       subscribers_.push_back(subscriber);
       return;
@@ -17,7 +17,7 @@ void Notifier::Add(const std::shared_ptr<Subscriber>& subscriber) {
 
 std::vector<std::shared_ptr<Notifier::Subscriber>> Notifier::Live() {
   std::vector<std::shared_ptr<Subscriber>> live;
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   std::erase_if(subscribers_, [&](const std::weak_ptr<Subscriber>& weak) {
     std::shared_ptr<Subscriber> subscriber = weak.lock();
     if (subscriber == nullptr) return true;
@@ -33,7 +33,7 @@ void Notifier::Notify() {
 
 void Notifier::Shutdown() {
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     shut_down_ = true;
   }
   for (const auto& subscriber : Live()) subscriber->OnShutdown();

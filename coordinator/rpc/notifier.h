@@ -3,10 +3,8 @@
 #define LONGHAUL_COORDINATOR_RPC_NOTIFIER_H_
 
 #include <memory>
+#include <mutex>
 #include <vector>
-
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 
 namespace longhaul::coordinator {
 
@@ -30,9 +28,9 @@ class Notifier {
  private:
   std::vector<std::shared_ptr<Subscriber>> Live();
 
-  absl::Mutex mutex_;
-  std::vector<std::weak_ptr<Subscriber>> subscribers_ ABSL_GUARDED_BY(mutex_);
-  bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
+  std::mutex mutex_;  // of both below
+  std::vector<std::weak_ptr<Subscriber>> subscribers_;
+  bool shut_down_ = false;
 };
 
 }  // namespace longhaul::coordinator

@@ -6,10 +6,9 @@
 
 #include <functional>
 #include <map>
+#include <mutex>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "base/status.h"
 #include "coordinator/state/state.h"
 
@@ -21,20 +20,20 @@ class PendingCalls {
   using Done = std::function<void(StatusOr<Reply>)>;
 
   void Add(RequestId id, Done done) {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     calls_.emplace(id, std::move(done));
   }
 
   // True: it was waiting, and its callback will not run.
   bool Drop(RequestId id) {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     return calls_.erase(id) > 0;
   }
 
   void Answer(RequestId id, StatusOr<Reply> reply) {
     Done done;
     {
-      const absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       const auto found = calls_.find(id);
       if (found == calls_.end()) return;
       done = std::move(found->second);
@@ -46,20 +45,20 @@ class PendingCalls {
   void FailAll(const Status& status) {
     std::map<RequestId, Done> calls;
     {
-      const absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       calls.swap(calls_);
     }
     for (auto& [id, done] : calls) done(status);
   }
 
   size_t size() const {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     return calls_.size();
   }
 
  private:
-  mutable absl::Mutex mutex_;
-  std::map<RequestId, Done> calls_ ABSL_GUARDED_BY(mutex_);
+  mutable std::mutex mutex_;  // of calls_
+  std::map<RequestId, Done> calls_;
 };
 
 }  // namespace longhaul::coordinator

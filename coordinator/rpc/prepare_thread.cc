@@ -19,28 +19,28 @@ PrepareThread::~PrepareThread() {
 }
 
 void PrepareThread::Add(command::PrepareData request) {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   waiting_.push_back(std::move(request));
+  changed_.notify_all();
 }
 
 bool PrepareThread::Stop(Deadline deadline) {
-  const absl::MutexLock lock(&mutex_);
+  std::unique_lock lock(mutex_);
   stopping_ = true;
   waiting_.clear();
-  return mutex_.AwaitWithTimeout(absl::Condition(&ended_), deadline.Remaining());
+  changed_.notify_all();
+  return changed_.wait_until(lock, deadline.time(), [this] { return ended_; });
 }
 
 void PrepareThread::Run() {
-  const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || !waiting_.empty();
-  };
   while (true) {
     command::PrepareData request;
     {
-      const absl::MutexLock lock(&mutex_);
-      mutex_.Await(absl::Condition(&has_work));
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
       if (stopping_) {
         ended_ = true;
+        changed_.notify_all();
         return;
       }
       request = std::move(waiting_.front());
@@ -58,7 +58,7 @@ void PrepareThread::Run() {
                    absl::FormatDuration(Now() - start));
     }
     {
-      const absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       if (stopping_) continue;
     }
     done_({request.run, std::move(data)});

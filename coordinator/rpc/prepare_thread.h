@@ -2,12 +2,12 @@
 #ifndef LONGHAUL_COORDINATOR_RPC_PREPARE_THREAD_H_
 #define LONGHAUL_COORDINATOR_RPC_PREPARE_THREAD_H_
 
+#include <condition_variable>
 #include <deque>
 #include <functional>
+#include <mutex>
 #include <thread>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "base/clock.h"
 #include "coordinator/state/state.h"
 #include "coordinator/store/prepare_data.h"
@@ -30,10 +30,11 @@ class PrepareThread {
 
   const DataPreparer preparer_;
   const std::function<void(event::DataPrepared)> done_;
-  absl::Mutex mutex_;
-  std::deque<command::PrepareData> waiting_ ABSL_GUARDED_BY(mutex_);
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::mutex mutex_;  // of the next four
+  std::condition_variable changed_;
+  std::deque<command::PrepareData> waiting_;
+  bool stopping_ = false;
+  bool ended_ = false;
   std::thread thread_;
 };
 

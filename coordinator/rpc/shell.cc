@@ -54,13 +54,14 @@ Shell::~Shell() {
 
 bool Shell::Stop(Deadline deadline) {
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
+  work_.notify_one();
   if (thread_.joinable()) thread_.join();
   std::unordered_map<SessionId, std::shared_ptr<SessionSink>> sessions;
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     sessions.swap(sessions_);
   }
   for (const auto& [id, sink] : sessions) sink->Close("the coordinator is shutting down", true);
@@ -72,12 +73,12 @@ bool Shell::Stop(Deadline deadline) {
 }
 
 Status Shell::failure() const {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   return failure_;
 }
 
 StatusOr<SessionId> Shell::Join(const std::shared_ptr<SessionSink>& sink, v1::Hello hello) {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   if (stopping_) return Stopping();
   if (sessions_.size() >= kMaxSessions) {
     return absl::ResourceExhaustedError(fmt::format(
@@ -86,6 +87,7 @@ StatusOr<SessionId> Shell::Join(const std::shared_ptr<SessionSink>& sink, v1::He
   const SessionId session(++last_session_);
   sessions_.emplace(session, sink);
   events_.push_back(event::WorkerJoined{session, std::move(hello)});
+  work_.notify_one();
   return session;
 }
 
@@ -98,8 +100,10 @@ void Shell::Leave(SessionId session, std::string why) {
 }
 
 void Shell::Post(Event event) {
-  const absl::MutexLock lock(&mutex_);
-  if (!stopping_) events_.push_back(std::move(event));
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return;
+  events_.push_back(std::move(event));
+  work_.notify_one();
 }
 
 template <class Reply>
@@ -114,10 +118,11 @@ RequestId Shell::Ask(PendingCalls<Reply>* calls, typename PendingCalls<Reply>::D
   calls->Add(id, std::move(done));
   bool accepted = false;
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     accepted = !stopping_;
     if (accepted) events_.push_back(make_event(id));
   }
+  if (accepted) work_.notify_one();
   // Stop() may have answered it between; then this does nothing.
   if (!accepted) calls->Answer(id, Stopping());
   return id;
@@ -148,34 +153,31 @@ bool Shell::Drop(RequestId request) {
 }
 
 std::vector<v1::RunStatus> Shell::Runs() const {
-  const absl::MutexLock lock(&state_mutex_);
+  const std::lock_guard lock(state_mutex_);
   return state_->Runs();
 }
 
 StatusOr<v1::RunStatus> Shell::Run(std::string_view id_or_name) const {
-  const absl::MutexLock lock(&state_mutex_);
+  const std::lock_guard lock(state_mutex_);
   return state_->Run(id_or_name);
 }
 
 std::vector<v1::WorkerStatus> Shell::Workers() const {
-  const absl::MutexLock lock(&state_mutex_);
+  const std::lock_guard lock(state_mutex_);
   return state_->Workers(Now());
 }
 
 void Shell::CallAfter(absl::Duration delay, std::function<void()> call) {
-  const absl::MutexLock lock(&mutex_);
-  if (!stopping_) timers_.emplace(Now() + delay, std::move(call));
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return;
+  timers_.emplace(Now() + delay, std::move(call));
+  work_.notify_one();
 }
 
 // ---- The loop ----------------------------------------------------------------------
 
 bool Shell::WaitForWork(std::vector<Event>* events, std::vector<std::function<void()>>* due) {
-  const absl::MutexLock lock(&mutex_);
-  size_t timers_seen = 0;
-  // A new timer may be due before the one that the wait was for.
-  const auto has_work = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || !events_.empty() || timers_.size() != timers_seen;
-  };
+  std::unique_lock lock(mutex_);
   while (true) {
     const MonoTime now = Now();
     while (!timers_.empty() && timers_.begin()->first <= now) {
@@ -190,11 +192,11 @@ bool Shell::WaitForWork(std::vector<Event>* events, std::vector<std::function<vo
     }
     std::optional<MonoTime> until = wake_at_;
     if (!timers_.empty()) until = std::min(until.value_or(MonoTime::max()), timers_.begin()->first);
-    timers_seen = timers_.size();
+    // One round of this loop for each notification, so a new timer or event is never missed.
     if (until.has_value()) {
-      mutex_.AwaitWithTimeout(absl::Condition(&has_work), *until - now);
+      work_.wait_until(lock, *until);
     } else {
-      mutex_.Await(absl::Condition(&has_work));
+      work_.wait(lock);
     }
   }
 }
@@ -218,7 +220,7 @@ void Shell::Loop() {
     if (Status status = TickOnce(std::move(events), &commands); !status.ok()) {
       spdlog::error("the state store refused a write, so nothing more can be done: {}",
                     Message(status));
-      const absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       stopping_ = true;
       failure_ = std::move(status);
       return;
@@ -243,7 +245,7 @@ void Shell::TellTaken(const std::vector<Event>& events) {
 Status Shell::TickOnce(std::vector<Event> events, std::vector<Command>* commands) {
   bool news = false;
   {
-    const absl::MutexLock lock(&state_mutex_);
+    const std::lock_guard lock(state_mutex_);
     TickResult result = state_->Tick(std::move(events), Now(), absl::ToUnixMillis(absl::Now()));
     LH_RETURN_IF_ERROR(store_->Apply(result.writes));
     *commands = std::move(result.commands);
@@ -290,14 +292,14 @@ void Shell::Execute(Command command) {
 }
 
 std::shared_ptr<SessionSink> Shell::SinkOf(SessionId session) const {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   const auto found = sessions_.find(session);
   return found == sessions_.end() ? nullptr : found->second;
 }
 
 void Shell::ForgetSessions(const std::vector<SessionId>& sessions) {
   if (sessions.empty()) return;
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   for (const SessionId session : sessions) sessions_.erase(session);
 }
 

@@ -7,9 +7,11 @@
 #define LONGHAUL_COORDINATOR_RPC_SHELL_H_
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -17,8 +19,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "coordinator/rpc/notifier.h"
@@ -108,16 +108,17 @@ class Shell {
   PendingCalls<v1::StopReply> stops_;
 
   // Held for a tick and its transaction, so that queries see what the store has.
-  mutable absl::Mutex state_mutex_;
-  std::unique_ptr<State> state_ ABSL_GUARDED_BY(state_mutex_);
+  mutable std::mutex state_mutex_;  // of state_
+  std::unique_ptr<State> state_;
 
-  mutable absl::Mutex mutex_;
-  std::vector<Event> events_ ABSL_GUARDED_BY(mutex_);
-  std::multimap<MonoTime, std::function<void()>> timers_ ABSL_GUARDED_BY(mutex_);
-  std::unordered_map<SessionId, std::shared_ptr<SessionSink>> sessions_ ABSL_GUARDED_BY(mutex_);
-  uint64_t last_session_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  Status failure_ ABSL_GUARDED_BY(mutex_);
+  mutable std::mutex mutex_;  // of all from here to failure_
+  std::condition_variable work_;
+  std::vector<Event> events_;
+  std::multimap<MonoTime, std::function<void()>> timers_;
+  std::unordered_map<SessionId, std::shared_ptr<SessionSink>> sessions_;
+  uint64_t last_session_ = 0;
+  bool stopping_ = false;
+  Status failure_;
   std::atomic<uint64_t> last_request_{0};
 
   // The loop's own.

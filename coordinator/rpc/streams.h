@@ -8,13 +8,12 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "base/status.h"
 #include "coordinator/rpc/notifier.h"
 #include "proto/rpc/status.h"
@@ -45,20 +44,20 @@ class FollowStream : public grpc::ServerWriteReactor<Message>, public Notifier::
   }
 
   void OnNews() override {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     ask_ = true;
     AdvanceLocked();
   }
   void OnShutdown() override {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     EndLocked(absl::UnavailableError("the coordinator is shutting down"));
   }
   void OnCancel() override {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     EndLocked(absl::CancelledError("the caller is gone"));
   }
   void OnWriteDone(bool ok) override {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     writing_ = false;
     ++sent_;
     if (!ok) EndLocked(absl::CancelledError("the caller is gone"));
@@ -69,13 +68,13 @@ class FollowStream : public grpc::ServerWriteReactor<Message>, public Notifier::
  private:
   explicit FollowStream(Next next) : next_(std::move(next)) {}
 
-  void EndLocked(const Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void EndLocked(const Status& status) {
     if (!end_.has_value()) end_ = status;
     messages_.resize(std::min(messages_.size(), sent_ + (writing_ ? 1 : 0)));
     AdvanceLocked();
   }
 
-  void AdvanceLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void AdvanceLocked() {
     if (writing_ || finished_) return;
     if (sent_ == messages_.size() && ask_ && !end_.has_value()) {
       Step step = next_();
@@ -95,13 +94,13 @@ class FollowStream : public grpc::ServerWriteReactor<Message>, public Notifier::
 
   const Next next_;
   std::shared_ptr<FollowStream> self_;
-  absl::Mutex mutex_;
-  std::vector<Message> messages_ ABSL_GUARDED_BY(mutex_);  // of this step
-  size_t sent_ ABSL_GUARDED_BY(mutex_) = 0;                // of them
-  bool ask_ ABSL_GUARDED_BY(mutex_) = false;
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  std::optional<Status> end_ ABSL_GUARDED_BY(mutex_);
+  std::mutex mutex_;               // of all below
+  std::vector<Message> messages_;  // of this step
+  size_t sent_ = 0;                // of them
+  bool ask_ = false;
+  bool writing_ = false;
+  bool finished_ = false;
+  std::optional<Status> end_;
 };
 
 }  // namespace longhaul::coordinator

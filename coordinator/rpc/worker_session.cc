@@ -19,7 +19,7 @@ WorkerSession* WorkerSession::Start(Shell* shell, grpc::CallbackServerContext* c
   shell->CallAfter(hello_timeout, [weak = std::weak_ptr(session), hello_timeout] {
     const std::shared_ptr<WorkerSession> late = weak.lock();
     if (late == nullptr) return;
-    const absl::MutexLock lock(&late->mutex_);
+    const std::lock_guard lock(late->mutex_);
     if (late->id_.has_value()) return;
     late->EndLocked(absl::DeadlineExceededError(
         fmt::format("no hello within {} s of the session's start; dial again",
@@ -40,7 +40,7 @@ void WorkerSession::OnReadDone(bool ok) {
   }
   bool joined = false;
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     joined = id_.has_value();
   }
   if (joined) {
@@ -60,7 +60,7 @@ Status WorkerSession::TakeHello() {
         "version?");
   }
   // Under the lock, so that the first command for this session finds its id.
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   if (end_.has_value()) return absl::OkStatus();
   LH_ASSIGN_OR_RETURN(id_, shell_->Join(self_, std::move(*incoming_.mutable_hello())));
   ReadNextLocked();
@@ -70,13 +70,13 @@ Status WorkerSession::TakeHello() {
 void WorkerSession::TakeMessage() {
   SessionId id;
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     if (end_.has_value()) return;
     id = *id_;
     ++untaken_;
   }
   shell_->Say(id, std::move(incoming_));
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   if (untaken_ < kMaxUntaken) {
     ReadNextLocked();
   } else {
@@ -85,7 +85,7 @@ void WorkerSession::TakeMessage() {
 }
 
 void WorkerSession::Taken(size_t messages) {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   untaken_ -= std::min(messages, untaken_);
   if (!reading_paused_ || untaken_ >= kMaxUntaken) return;
   reading_paused_ = false;
@@ -101,7 +101,7 @@ void WorkerSession::ReadNextLocked() {
 // ---- Writing -----------------------------------------------------------------------
 
 void WorkerSession::Send(v1::WorkerCommand command) {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   if (end_.has_value() || close_after_sending_.has_value()) return;
   if (outgoing_.size() >= kMaxOutgoing) {
     EndLocked(absl::ResourceExhaustedError(
@@ -123,7 +123,7 @@ void WorkerSession::WriteNextLocked() {
 }
 
 void WorkerSession::OnWriteDone(bool ok) {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   writing_ = false;
   outgoing_.pop_front();
   if (end_.has_value()) {
@@ -141,7 +141,7 @@ void WorkerSession::OnWriteDone(bool ok) {
 // ---- The end -----------------------------------------------------------------------
 
 void WorkerSession::Close(const std::string& why, bool retry) {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   if (end_.has_value() || close_after_sending_.has_value()) return;
   close_after_sending_ = retry ? absl::UnavailableError(why) : absl::AbortedError(why);
   WriteNextLocked();
@@ -152,7 +152,7 @@ void WorkerSession::OnCancel() {
 }
 
 void WorkerSession::End(const Status& status) {
-  const absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   EndLocked(status);
 }
 
@@ -172,7 +172,7 @@ void WorkerSession::OnDone() {
   std::optional<SessionId> id;
   std::string why;
   {
-    const absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     id = id_;
     if (end_.has_value() && !end_->ok()) why = Message(*end_);
   }

@@ -9,11 +9,10 @@
 
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "coordinator/rpc/shell.h"
 #include "longhaul/v1/worker.pb.h"
@@ -48,11 +47,11 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
       : shell_(shell), context_(context) {}
   Status TakeHello();
   void TakeMessage();
-  void ReadNextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void WriteNextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReadNextLocked();
+  void WriteNextLocked();
   // Ends the stream; what waits is dropped, and a write under way is cancelled. The first call
   // counts.
-  void EndLocked(const Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndLocked(const Status& status);
   void End(const Status& status);
 
   Shell* const shell_;
@@ -60,15 +59,15 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
   std::shared_ptr<WorkerSession> self_;
   v1::WorkerMessage incoming_;  // gRPC's while a read is under way
 
-  absl::Mutex mutex_;
-  std::optional<SessionId> id_ ABSL_GUARDED_BY(mutex_);
-  std::deque<v1::WorkerCommand> outgoing_ ABSL_GUARDED_BY(mutex_);  // front: under way if writing_
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool reading_paused_ ABSL_GUARDED_BY(mutex_) = false;
-  size_t untaken_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::optional<Status> close_after_sending_ ABSL_GUARDED_BY(mutex_);
-  std::optional<Status> end_ ABSL_GUARDED_BY(mutex_);
-  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  std::mutex mutex_;  // of all below
+  std::optional<SessionId> id_;
+  std::deque<v1::WorkerCommand> outgoing_;  // front: under way if writing_
+  bool writing_ = false;
+  bool reading_paused_ = false;
+  size_t untaken_ = 0;
+  std::optional<Status> close_after_sending_;
+  std::optional<Status> end_;
+  bool finished_ = false;
 };
 
 }  // namespace longhaul::coordinator

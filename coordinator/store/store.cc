@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <utility>
 #include <variant>
 
-#include "absl/synchronization/mutex.h"
 #include "coordinator/store/rows.h"
 #include "coordinator/store/schema.h"
 #include "coordinator/store/sqlite.h"
@@ -34,7 +34,7 @@ bool MustSurvivePowerLoss(const Write& write) {
 }  // namespace
 
 struct Store::Impl {
-  mutable absl::Mutex mutex;
+  mutable std::mutex mutex;
   mutable sqlite::Database database;
   sqlite::Statement upsert_run, insert_event, upsert_step, insert_log, prune_logs;
   std::map<std::string, uint64_t> lines_since_prune;
@@ -127,7 +127,7 @@ Store::~Store() = default;
 
 Status Store::Apply(const std::vector<Write>& writes) {
   if (writes.empty()) return absl::OkStatus();
-  const absl::MutexLock lock(&impl_->mutex);
+  const std::lock_guard lock(impl_->mutex);
   sqlite::Database& database = impl_->database;
   LH_RETURN_IF_ERROR(
       impl_->SetFullSync(std::any_of(writes.begin(), writes.end(), MustSurvivePowerLoss)));
@@ -147,7 +147,7 @@ Status Store::Apply(const std::vector<Write>& writes) {
 }
 
 StatusOr<std::vector<RunRecord>> Store::LoadRuns() const {
-  const absl::MutexLock lock(&impl_->mutex);
+  const std::lock_guard lock(impl_->mutex);
   LH_ASSIGN_OR_RETURN(sqlite::Statement rows, impl_->database.Prepare(kSelectRuns));
   std::vector<RunRecord> records;
   while (true) {
@@ -159,7 +159,7 @@ StatusOr<std::vector<RunRecord>> Store::LoadRuns() const {
 }
 
 StatusOr<uint64_t> Store::NextEventSequence() const {
-  const absl::MutexLock lock(&impl_->mutex);
+  const std::lock_guard lock(impl_->mutex);
   LH_ASSIGN_OR_RETURN(const int64_t last,
                       impl_->database.QueryInt("SELECT coalesce(max(sequence), 0) FROM events"));
   return static_cast<uint64_t>(last) + 1;
@@ -167,7 +167,7 @@ StatusOr<uint64_t> Store::NextEventSequence() const {
 
 StatusOr<std::vector<v1::Event>> Store::Events(std::string_view run, uint64_t after,
                                                size_t limit) const {
-  const absl::MutexLock lock(&impl_->mutex);
+  const std::lock_guard lock(impl_->mutex);
   const std::string sql = fmt::format(
       "SELECT sequence, unix_ms, run_id, epoch, kind, text FROM events WHERE "
       "sequence>?1 {} ORDER BY sequence LIMIT ?2",
@@ -191,7 +191,7 @@ StatusOr<std::vector<v1::Event>> Store::Events(std::string_view run, uint64_t af
 
 StatusOr<std::vector<v1::LogEntry>> Store::Logs(const RunId& run, uint64_t after,
                                                 size_t limit) const {
-  const absl::MutexLock lock(&impl_->mutex);
+  const std::lock_guard lock(impl_->mutex);
   LH_ASSIGN_OR_RETURN(
       sqlite::Statement rows,
       impl_->database.Prepare("SELECT sequence, worker_name, unix_ms, level, text FROM worker_logs "
@@ -212,7 +212,7 @@ StatusOr<std::vector<v1::LogEntry>> Store::Logs(const RunId& run, uint64_t after
 
 StatusOr<std::vector<v1::StepRecord>> Store::Steps(const RunId& run, uint64_t after_step,
                                                    size_t limit) const {
-  const absl::MutexLock lock(&impl_->mutex);
+  const std::lock_guard lock(impl_->mutex);
   LH_ASSIGN_OR_RETURN(sqlite::Statement rows,
                       impl_->database.Prepare("SELECT record FROM steps WHERE run_id=?1 AND "
                                               "step>?2 ORDER BY step LIMIT ?3"));

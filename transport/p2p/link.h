@@ -37,7 +37,7 @@
 namespace longhaul::transport {
 
 // Largest payload of one frame. Larger messages travel in chunks (the caller's business).
-inline constexpr size_t kMaxFramePayloadBytes = 64 * 1024;
+inline constexpr size_t kMaxFramePayloadBytes = size_t{64} * 1024;
 
 enum class Lane : uint8_t { kBulk = 0, kControl = 1 };
 

@@ -31,6 +31,7 @@ constexpr const char* kDevice = "lh0";
 
 std::vector<char*> Argv(const std::vector<std::string>& arguments) {
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
   return argv;

@@ -19,7 +19,6 @@
 namespace longhaul::bench {
 namespace {
 
-using transport::FrameView;
 using transport::Lane;
 using transport::Link;
 

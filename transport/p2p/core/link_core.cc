@@ -41,27 +41,25 @@ LinkCore::LinkCore(std::shared_ptr<EventLoop> loop, Init init)
              LaneState(kNoLimit, init_.options.credits)},
       watch_(init_.options, Now()) {}
 
-void LinkCore::Send(Lane l, const FrameView& frame, Link::SendDone done) {
-  Status refusal;
+Status LinkCore::Accept(Lane l, const FrameView& frame, Link::SendDone* done) {
   if (frame.size() > kMaxFramePayloadBytes) {
-    refusal = absl::InvalidArgumentError(
+    return absl::InvalidArgumentError(
         fmt::format("a frame holds at most {} bytes, {} were given; send the message in chunks",
                     kMaxFramePayloadBytes, frame.size()));
   }
-  {
-    const std::lock_guard lock(mutex_);
-    if (refusal.ok()) refusal = refuse_sends_;
-    if (refusal.ok()) {
-      ++stats_.frames_waiting;
-      submitted_.push_back({l, {frame, std::move(done)}});
-      if (submitted_.size() > 1) return;  // the task that takes them is on its way
-    }
-  }
-  if (refusal.ok()) {
+  const std::lock_guard lock(mutex_);
+  if (!refuse_sends_.ok()) return refuse_sends_;
+  ++stats_.frames_waiting;
+  submitted_.push_back({l, {frame, std::move(*done)}});
+  if (submitted_.size() == 1) {  // else the task that takes them is on its way
     loop_->Post([self = shared_from_this()] { self->DrainSubmittedOnLoop(); });
-  } else {
-    loop_->Post([refusal, done = std::move(done)] { done(refusal); });
   }
+  return absl::OkStatus();
+}
+
+void LinkCore::Send(Lane l, const FrameView& frame, Link::SendDone done) {
+  const Status status = Accept(l, frame, &done);
+  if (!status.ok()) loop_->Post([status, done = std::move(done)] { done(status); });
 }
 
 void LinkCore::Close(Deadline deadline, bool drop_waiting) {

@@ -69,6 +69,9 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   void StartOnLoop();
 
  private:
+  // Queues the frame; what it returns otherwise goes to `done`, which then is untouched.
+  Status Accept(Lane l, const FrameView& frame, Link::SendDone* done);
+
   enum class State { kOpen, kClosing, kEnding, kClosed };
   struct Waiting {
     FrameView frame;

@@ -16,7 +16,7 @@ struct UcxChannel::Operation {
 
 std::shared_ptr<UcxChannel> UcxChannel::Create(std::shared_ptr<internal::EventLoop> loop,
                                                std::shared_ptr<Worker> worker,
-                                               std::shared_ptr<ChannelTable> table,
+                                               const std::shared_ptr<ChannelTable>& table,
                                                const std::string& own_text,
                                                const std::string& peer_text) {
   std::shared_ptr<UcxChannel> channel(new UcxChannel(

@@ -39,7 +39,7 @@ class UcxChannel : public internal::Channel, public std::enable_shared_from_this
   // `peer_text`: as people know the peer. The channel puts itself into the table and out of it.
   static std::shared_ptr<UcxChannel> Create(std::shared_ptr<internal::EventLoop> loop,
                                             std::shared_ptr<Worker> worker,
-                                            std::shared_ptr<ChannelTable> table,
+                                            const std::shared_ptr<ChannelTable>& table,
                                             const std::string& own_text,
                                             const std::string& peer_text);
 

@@ -242,9 +242,6 @@ void Core::Act(Run& run, Action action, const std::string& reason) {
       }
       Release(run);
       return;
-    case Action::kRelease:
-      Release(run);
-      return;
   }
 }
 

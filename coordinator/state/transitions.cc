@@ -101,8 +101,6 @@ std::string_view ToString(Action action) {
       return "assign";
     case Action::kStart:
       return "start";
-    case Action::kRelease:
-      return "release workers";
     case Action::kAbortAndRelease:
       return "abort, release workers";
   }

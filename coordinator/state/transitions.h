@@ -32,7 +32,6 @@ enum class Action : uint8_t {
   kMeasure,          // reserve the workers; PrepareData; Measure to each
   kAssign,           // Assign to each stage
   kStart,            // Start to each stage
-  kRelease,          // the workers become free
   kAbortAndRelease,  // Abort to each reserved worker that is connected; the workers become free
 };
 std::string_view ToString(Action action);

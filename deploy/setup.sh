@@ -134,6 +134,6 @@ fi
 if [ -n "$nvcc" ]; then
   say "CUDA: nvcc $(nvcc_version "$nvcc") at $nvcc."
 else
-  say "CUDA: no nvcc; the GPU modules are left out (deploy/setup.sh --cuda-toolkit brings it)."
+  say "CUDA: no nvcc; this version computes on the CPU and needs none (--cuda-toolkit brings it)."
 fi
 say "ready. Next: deploy/quickstart.sh, or tests/run.sh."

@@ -312,21 +312,23 @@ TEST_F(ShellTest, ACallThatWasDroppedIsNotAnswered) {
 }
 
 TEST_F(ShellTest, TooManyWaitingCallsAreRefused) {
-  const auto sink = std::make_shared<FakeSink>();
-  ASSERT_TRUE(shell_->Join(sink, HelloOf("a")).ok());
-  std::vector<std::unique_ptr<Answer<v1::PlanReply>>> answers;
-  for (size_t i = 0; i < 2 * Shell::kMaxPendingCalls; ++i) {
-    answers.push_back(std::make_unique<Answer<v1::PlanReply>>());
-    shell_->PlanRun(SmallSpec("plan", 1), {}, answers.back()->Callback());
+  // The loop stands still, so that nothing is answered meanwhile.
+  std::mutex standstill;
+  std::unique_lock lock(standstill);
+  shell_->CallAfter(absl::ZeroDuration(), [&] { const std::lock_guard wait(standstill); });
+  std::vector<std::unique_ptr<Answer<v1::StopReply>>> answers;
+  for (size_t i = 0; i < Shell::kMaxPendingCalls + 2; ++i) {
+    answers.push_back(std::make_unique<Answer<v1::StopReply>>());
+    shell_->StopRun("nobody", false, answers.back()->Callback());
   }
-  // What was over the limit, or over the state's own, was answered; nothing twice.
-  shell_.reset();
-  size_t refused = 0;
-  for (const auto& answer : answers) {
-    EXPECT_EQ(answer->times(), 1);
-    refused += answer->Wait().status().code() == absl::StatusCode::kResourceExhausted ? 1 : 0;
+  for (size_t i = Shell::kMaxPendingCalls; i < answers.size(); ++i) {
+    EXPECT_EQ(answers[i]->Wait().status().code(), absl::StatusCode::kResourceExhausted);
   }
-  EXPECT_GT(refused, 0u);
+  EXPECT_EQ(answers[0]->times(), 0);
+  lock.unlock();
+  for (size_t i = 0; i < Shell::kMaxPendingCalls; ++i) {
+    EXPECT_EQ(answers[i]->Wait().status().code(), absl::StatusCode::kNotFound);
+  }
 }
 
 TEST_F(ShellTest, AStoreThatRefusesAWriteEndsTheLoop) {

@@ -1,5 +1,5 @@
-// reference_losses RUN.yaml TEXT STEPS: trains with the plain unpipelined loop and prints a loss a line, 17
-// significant digits, to compare with `longhaul steps --json` bit by bit.
+// reference_losses RUN.yaml TEXT STEPS: trains with the plain unpipelined loop and prints a loss a
+// line, 17 significant digits, to compare with `longhaul steps --json` bit by bit.
 #include <fmt/core.h>
 
 #include <cstdlib>

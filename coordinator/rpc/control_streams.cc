@@ -22,7 +22,7 @@ bool IsEnded(const v1::RunStatus& run) {
 // Pages of the store, in order. `fetch(after)` gives a page, `key(message)` what the next one comes
 // after. Ends at the last page; with `follow`, when the run has ended (`run` empty: never).
 template <class Message, class Fetch, class Key>
-grpc::ServerWriteReactor<Message>* StartPages(Shell* shell, std::string run, bool follow,
+grpc::ServerWriteReactor<Message>* StartPages(Shell* shell, const std::string& run, bool follow,
                                               uint64_t after, Fetch fetch, Key key) {
   using Stream = FollowStream<Message>;
   auto next = [=]() mutable -> typename Stream::Step {

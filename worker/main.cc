@@ -231,6 +231,15 @@ int Main(int argc, char** argv) {
   if (const auto address = ParseHostPort(flags.coordinator); !address.ok()) {
     return usage(fmt::format("--coordinator: {}", Message(address.status())));
   }
+  const auto data_address = ParseHostPort(flags.data_address);
+  if (!data_address.ok()) {
+    return usage(fmt::format("--data-address: {}", Message(data_address.status())));
+  }
+  if (flags.token_file.empty() && !IsLoopback(data_address->host)) {
+    return usage(fmt::format(
+        "--token-file is required with --data-address {}, which other machines may reach",
+        flags.data_address));
+  }
   if (flags.device != "cpu") {
     return usage(fmt::format(
         "--device: expected cpu, got '{}'; this version computes on the CPU only", flags.device));

@@ -185,9 +185,11 @@ int Serve(const Flags& flags) {
   const Status fatal = session->fatal();
   SetLogTap({});
   if (fatal.ok()) spdlog::info("signal {}: shutting down", signal);
-  agent.reset();
-  session.reset();
+  // The agent's last words go through the session, and the session may hand over commands to its
+  // end; links go last, since their loop reports too.
+  agent->Shutdown();
   transport->reset();
+  session.reset();
   return fatal.ok() ? kOk : Fail(fatal);
 }
 

@@ -53,13 +53,17 @@ StatusOr<CodecTimes> MeasureCodec(const std::string& name, const codec::Shape& s
 Agent::Agent(const Resources& resources) : resources_(resources), thread_([this] { Loop(); }) {}
 
 Agent::~Agent() {
+  Shutdown();
+}
+
+void Agent::Shutdown() {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
     if (run_) run_->Cancel("the worker is shutting down");
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 bool Agent::IsCurrent(const v1::WorkerCommand& command) const {

@@ -19,8 +19,10 @@ namespace longhaul::worker {
 class Agent {
  public:
   explicit Agent(const Resources& resources);
-  // Drops the run at hand.
   ~Agent();
+
+  // Drops the run at hand and ends the thread; commands that still come do nothing. Idempotent.
+  void Shutdown();
 
   void Handle(v1::WorkerCommand command);
   // Run, epoch and stage at hand, if any.

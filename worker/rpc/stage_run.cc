@@ -172,17 +172,19 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream, Deadline
   const v1::LinkPlan& link = plan.links(static_cast<int>(boundary));
   LH_ASSIGN_OR_RETURN(auto forward, MakeCodec(link.forward_codec()));
   LH_ASSIGN_OR_RETURN(auto backward, MakeCodec(link.backward_codec()));
-  const auto on_health = [this, boundary, peer_stage = peer.stage()](std::string_view state,
-                                                                     absl::Duration silence) {
+  // By value: the link's loop may call it after this object has gone.
+  const auto on_health = [send = resources_.send, run_id = run_id_, epoch = epoch(), boundary,
+                          peer_stage = peer.stage()](std::string_view state,
+                                                     absl::Duration silence) {
     v1::WorkerMessage message;
+    message.set_run_id(run_id);
+    message.set_epoch(epoch);
     v1::LinkEvent* event = message.mutable_link();
     event->set_boundary(boundary);
     event->set_peer_stage(peer_stage);
     event->set_state(std::string(state));
     event->set_silence_seconds(absl::ToDoubleSeconds(silence));
-    message.set_run_id(run_id_);
-    message.set_epoch(epoch());
-    resources_.send(std::move(message));
+    send(std::move(message));
   };
   auto channel = Channel::Create(
       {.run = RunId(run_id_),

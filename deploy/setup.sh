@@ -36,6 +36,7 @@ readonly VENV=.deps/venv
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+trap 'die "line $LINENO failed: $BASH_COMMAND"' ERR
 
 [ "$(uname -m)" = x86_64 ] || die "longhaul builds on x86_64; this machine is $(uname -m)."
 [ -r /etc/os-release ] || die "expected Debian 12 or Ubuntu 24.04; /etc/os-release is missing."
@@ -77,14 +78,18 @@ else
   as_root=()
   if [ "$(id -u)" != 0 ]; then
     command -v sudo >/dev/null ||
-      die "${#missing[@]} packages are missing and there is neither root nor sudo. As root: apt-get install ${missing[*]}"
+      die "${#missing[@]} packages are missing and there is neither root nor sudo. As root: apt-get install --no-install-recommends ${missing[*]}"
     as_root=(sudo)
   fi
-  say "packages: installing ${#missing[@]} that the build links against: ${missing[*]}"
-  export DEBIAN_FRONTEND=noninteractive
-  "${as_root[@]}" apt-get update -qq
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
+  say "packages: installing ${#missing[@]} of ${#packages[@]}: ${missing[*]}"
+  # A bare system has no apt-utils; debconf would warn of that although nothing here asks a question.
+  apt_get=("${as_root[@]}" env LC_ALL=C DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get)
+  install=(install -y --no-install-recommends "${missing[@]}")
+  "${apt_get[@]}" update -qq
+  size=$("${apt_get[@]}" -qq --print-uris "${install[@]}" |
+    awk "/^'/ { bytes += \$3 } END { printf \"%d MB\", bytes / 1e6 + 1 }")
+  say "packages: with what they depend on, $size to fetch; unpacking them takes a minute or two."
+  "${apt_get[@]}" -qq "${install[@]}" >/dev/null
 fi
 
 # --- LibTorch ------------------------------------------------------------------
@@ -120,7 +125,7 @@ find_nvcc() {
   local candidate
   for candidate in "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc \
     "$VENV"/lib/python3*/site-packages/nvidia/cu13/bin/nvcc; do
-    [ -x "$candidate" ] && { echo "$candidate"; return; }
+    if [ -x "$candidate" ]; then echo "$candidate"; return; fi
   done
 }
 nvcc=$(find_nvcc)
@@ -136,4 +141,4 @@ if [ -n "$nvcc" ]; then
 else
   say "CUDA: no nvcc; this version computes on the CPU and needs none (--cuda-toolkit brings it)."
 fi
-say "ready. Next: deploy/quickstart.sh, or tests/run.sh."
+say "ready to build."

@@ -62,6 +62,15 @@ if [ -n "$text" ]; then
   text=$(realpath "$text")
 fi
 
+# Before minutes of building, not after them.
+if [ "$(id -u)" = 0 ]; then
+  unshare --mount --net true 2>/dev/null ||
+    die "this root has no rights for network namespaces; in a container, start it with docker run --privileged"
+else
+  command -v sudo >/dev/null ||
+    die "needs root or sudo, for network namespaces; tests/run.sh goes without, and skips what needs them"
+fi
+
 if [ "$skip_setup" = 0 ]; then
   say "1/5 packages and LibTorch"
   deploy/setup.sh >&2
@@ -69,14 +78,13 @@ fi
 
 if [ "$skip_build" = 0 ]; then
   say "2/5 building the programs in $build_dir"
-  cmake --preset release -B "$build_dir" >&2
+  cmake --preset release -B "$build_dir" >/dev/null
   ninja -C "$build_dir" longhaul longhaul-coordinator longhaul-worker >&2
 fi
 longhaul=$(realpath -m "$build_dir/bin/longhaul")
 [ -x "$longhaul" ] || die "$longhaul is not there; leave --skip-build out"
 
 if [ "$(id -u)" != 0 ]; then
-  command -v sudo >/dev/null || die "network namespaces need root; run this as root"
   again=(--rate "$rate" --steps "$steps" --build-dir "$build_dir" --skip-setup --skip-build)
   [ -z "$text" ] || again+=(--text "$text")
   say "going on as root, for network namespaces (sudo)"

@@ -104,7 +104,8 @@ trap 'exit 143' TERM
 
 say "3/5 four workers on links of $rate"
 "$longhaul" cluster down --name "$cluster" >/dev/null
-"$longhaul" cluster up --name "$cluster" --workers 4 --rate "$rate"
+# Its standard output says what to do next with the cluster: not here.
+"$longhaul" cluster up --name "$cluster" --workers 4 --rate "$rate" >/dev/null
 mapfile -t access < <("$longhaul" cluster status --name "$cluster" --json |
   python3 deploy/quickstart_report.py access)
 [ "${#access[@]}" = 4 ] || die "the cluster has no coordinator"

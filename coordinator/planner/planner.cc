@@ -244,6 +244,10 @@ Status Planner::AddLinks(v1::Plan* plan) const {
     link.set_downstream_dials(!upper.data_addresses.empty());
     link.set_forward_bytes(forward->MaxEncodedBytes(shape));
     link.set_backward_bytes(backward->MaxEncodedBytes(shape));
+    link.set_forward_encode_seconds(upper.times.forward_encode());
+    link.set_forward_decode_seconds(lower.times.forward_decode());
+    link.set_backward_encode_seconds(lower.times.backward_encode());
+    link.set_backward_decode_seconds(upper.times.backward_decode());
   }
   return absl::OkStatus();
 }
@@ -264,15 +268,13 @@ StatusOr<schedule::Simulation> Planner::Predict(const v1::Plan& plan, bool unlim
     of.depth = unlimited_depth ? spec_.train.microbatches : one.depth();
   }
   for (const v1::LinkPlan& link : plan.links()) {
-    const v1::LayerTimes& upper = request_.workers[link.boundary()].times;
-    const v1::LayerTimes& lower = request_.workers[link.boundary() + 1].times;
     schedule::BoundaryCost& of = cost.boundaries.emplace_back();
     of.forward_bytes = static_cast<double>(WithHeaders(link.forward_bytes()));
     of.backward_bytes = static_cast<double>(WithHeaders(link.backward_bytes()));
-    of.forward_encode = absl::Seconds(upper.forward_encode());
-    of.forward_decode = absl::Seconds(lower.forward_decode());
-    of.backward_encode = absl::Seconds(lower.backward_encode());
-    of.backward_decode = absl::Seconds(upper.backward_decode());
+    of.forward_encode = absl::Seconds(link.forward_encode_seconds());
+    of.forward_decode = absl::Seconds(link.forward_decode_seconds());
+    of.backward_encode = absl::Seconds(link.backward_encode_seconds());
+    of.backward_decode = absl::Seconds(link.backward_decode_seconds());
   }
   return schedule::Simulate(cost);
 }

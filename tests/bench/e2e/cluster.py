@@ -1,0 +1,129 @@
+"""A local cluster for the length of a `with` block, and runs on it.
+
+with Cluster(programs, workers=4, rate="10mbit") as cluster:
+    run = cluster.train(RUN_FILE, {"train.steps": 12})
+    run.step_seconds(after=2)
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+RUN_FILE = ROOT / "deploy/runs/bench_4x256.yaml"
+MODEL = {"context": 256, "hidden": 256}  # of that file, as far as sizes depend on it
+TRAIN = {"microbatches": 16, "microbatch_size": 1}
+
+CODECS = {
+    "none": {"links.forward": "none", "links.backward": "none"},
+    "paper": {"links": "paper"},
+    "default": {"links.forward": "tah",
+                "links.backward": "fixed:bits=4,rounding=stochastic"},
+}
+
+# A run that takes longer than this hangs.
+LONGEST_RUN_S = 900
+NAME = f"bench{os.getpid()}"  # several may run
+
+
+class Failed(Exception):
+    """A sentence for people."""
+
+
+def call(command, timeout=120):
+    """Standard output of a program that succeeds."""
+    command = [str(word) for word in command]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=timeout, check=False)
+    if done.returncode != 0:
+        raise Failed(f"`{' '.join(command)}` ended with {done.returncode}:\n{done.stderr.strip()}")
+    return done.stdout
+
+
+class Run:
+    """One that has ended well."""
+
+    def __init__(self, status, steps):
+        self.status, self.steps = status, steps
+        self.plan = status["plan"]
+        self.prediction = self.plan["prediction"]
+
+    def step_seconds(self, after):
+        return [step["seconds"] for step in self.steps if step["step"] > after]
+
+
+class Cluster:
+    def __init__(self, programs, workers, rate="unlimited"):
+        self.program = pathlib.Path(programs) / "longhaul"
+        self.workers, self.rate = workers, rate
+        self.access = []
+
+    def __enter__(self):
+        try:
+            call([self.program, "cluster", "up", "--name", NAME, "--workers", self.workers,
+                  "--rate", self.rate])
+        except BaseException:
+            self._down()
+            raise
+        state = self.state()
+        self.access = ["--coordinator", state["coordinator"]["address"],
+                       "--token-file", state["token_file"]]
+        return self
+
+    def __exit__(self, *_):
+        self._down()
+
+    def _down(self):
+        done = subprocess.run([self.program, "cluster", "down", "--name", NAME], check=False,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            print(done.stderr, file=sys.stderr)
+
+    def state(self):
+        return json.loads(call([self.program, "cluster", "status", "--name", NAME, "--json"]))
+
+    def pids(self):
+        state = self.state()
+        return [state["coordinator"]["pid"], *(worker["pid"] for worker in state["workers"])]
+
+    def set_rate(self, rate, worker="all"):
+        call([self.program, "cluster", "link", worker, "--name", NAME, "--rate", rate])
+
+    def cli(self, *arguments, timeout=120):
+        return call([self.program, *arguments, *self.access], timeout)
+
+    def lines(self, *arguments):
+        """Of a command that prints one JSON object a line."""
+        return [json.loads(line) for line in self.cli(*arguments, "--json").splitlines()]
+
+    def submit(self, file, changes):
+        # Runs may be shorter than the file's warm-up of the learning rate, which costs no time.
+        changes = {"train.schedule.warmup": 0, **changes}
+        settings = [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
+        return self.cli("submit", file, *settings).split()[0]
+
+    def status(self, run):
+        return json.loads(self.cli("status", run, "--json"))
+
+    def wait_for(self, run, what, condition):
+        """Looks at the run's status until `condition` holds; gives that status."""
+        end = time.monotonic() + LONGEST_RUN_S
+        while time.monotonic() < end:
+            status = self.status(run)
+            if status["state"] in ("failed", "stopped"):
+                raise Failed(f"run {run} {status['state']}: {status['reason']}")
+            if condition(status):
+                return status
+            time.sleep(0.05)
+        raise Failed(f"run {run}: waited {LONGEST_RUN_S} s in vain for {what}")
+
+    def train(self, file, changes):
+        run = self.submit(file, changes)
+        # Exits with 1 where the run fails; its status then says why. Silent while it waits.
+        subprocess.run([self.program, "watch", run, *self.access, "--json"], check=False,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                       timeout=LONGEST_RUN_S)
+        status = self.wait_for(run, "its end", lambda status: status["state"] == "done")
+        return Run(status, self.lines("steps", run))

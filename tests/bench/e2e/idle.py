@@ -1,0 +1,118 @@
+"""What daemons cost that have nothing to do, and how long starting takes."""
+import contextlib
+import json
+import pathlib
+import subprocess
+import tempfile
+import time
+
+from cluster import CODECS, RUN_FILE, Cluster, Failed, call
+from report import Table, cores, cpu_seconds
+
+START_LIMIT_S = 30
+WORKERS = 4
+
+
+def add_arguments(parser):
+    parser.add_argument("--seconds", type=float, default=20,
+                        help="of idleness (default %(default)s)")
+    parser.add_argument("--starts", type=int, default=3,
+                        help="of the daemons (default %(default)s)")
+
+
+@contextlib.contextmanager
+def daemons(programs, folder):
+    """A coordinator and workers on the loopback interface: yields (access flags, start time)."""
+    token = folder / "token"
+    token.write_text("a-token-for-this-benchmark-alone\n")
+    token.chmod(0o600)
+    processes = []
+
+    def start(program, name, *arguments):
+        with open(folder / f"{name}.log", "wb") as log:
+            processes.append(subprocess.Popen(
+                [programs / program, "--state-dir", folder / name, "--token-file", token,
+                 *arguments], stdout=log, stderr=log))
+
+    try:
+        begin = time.monotonic()
+        start("longhaul-coordinator", "coordinator", "--listen", "127.0.0.1:0")
+        address = folder / "coordinator/address"
+        while not (address.exists() and address.read_text().strip()):
+            if time.monotonic() > begin + START_LIMIT_S or processes[0].poll() is not None:
+                raise Failed((folder / "coordinator.log").read_text())
+            time.sleep(0.005)
+        access = ["--coordinator", address.read_text().strip(), "--token-file", token]
+        for number in range(1, WORKERS + 1):
+            start("longhaul-worker", f"worker{number}", *access[:2], "--name", f"worker{number}")
+        yield access, begin
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait()
+
+
+def start_seconds(programs):
+    """From the coordinator's start to `workers` showing all of them."""
+    with tempfile.TemporaryDirectory(prefix="longhaul-bench-") as folder:
+        with daemons(programs, pathlib.Path(folder)) as (access, begin):
+            while time.monotonic() < begin + START_LIMIT_S:
+                workers = json.loads(call([programs / "longhaul", "workers", "--json", *access]))
+                if sum(worker["connected"] for worker in workers["workers"]) == WORKERS:
+                    return time.monotonic() - begin
+            raise Failed(f"after {START_LIMIT_S} s not all workers were there")
+
+
+def shares(pids, seconds):
+    """CPU share of each, in percent of a core."""
+    before = [cpu_seconds(pid) for pid in pids]
+    begin = time.monotonic()
+    time.sleep(seconds)
+    wall = time.monotonic() - begin
+    return [100 * (cpu_seconds(pid) - then) / wall for pid, then in zip(pids, before)]
+
+
+def first_forward_seconds(cluster):
+    """From calling `submit` to the moment at which a stage says that it begins."""
+    begin = time.time()
+    run = cluster.submit(RUN_FILE, {**CODECS["none"], "train.steps": 1})
+    cluster.wait_for(run, "its end", lambda status: status["state"] == "done")
+    begun = [entry["line"]["unix_ms"] for entry in cluster.lines("logs", run)
+             if "stage 0 begins" in entry["line"]["text"]]
+    return min(begun) / 1000 - begin
+
+
+def starved_shares(cluster, seconds):
+    """Of the coordinator and of workers with open links that wait for data which hardly comes."""
+    run = cluster.submit(RUN_FILE, {**CODECS["none"], "train.steps": 1})
+    status = cluster.wait_for(run, "its start", lambda status: status["state"] == "running")
+    stages = [stage["worker_name"] for stage in status["plan"]["stages"]]
+    pids = {worker["name"]: worker["pid"] for worker in cluster.state()["workers"]}
+    # At this rate one activation takes half a minute, so stages 2 and 3 get nothing.
+    cluster.set_rate("64kbit", stages[0])
+    result = shares([pids[stages[2]], pids[stages[3]]], seconds)
+    cluster.cli("stop", run, "--now")
+    return result
+
+
+def run(arguments):
+    table = Table(
+        f"Daemons, {WORKERS} workers; shares of a core over {arguments.seconds:g} s",
+        ["what", "cores", "figure"])
+    for _ in range(arguments.starts):
+        table.add("daemons' start to `workers` showing all", cores(),
+                  f"{start_seconds(pathlib.Path(arguments.programs)):.2f} s")
+    with Cluster(arguments.programs, workers=WORKERS) as cluster:
+        first = first_forward_seconds(cluster)
+        pids = cluster.pids()
+        idle = shares(pids, arguments.seconds)
+        again = first_forward_seconds(cluster)
+        starved = starved_shares(cluster, arguments.seconds)
+    table.add("submit to first forward", cores(), f"{first:.2f} s")
+    table.add("submit to first forward, the second time", cores(), f"{again:.2f} s")
+    table.add("coordinator, nothing to do", cores(), f"{idle[0]:.2f} %")
+    table.add("worker, nothing to do, the busiest", cores(), f"{max(idle[1:]):.2f} %")
+    table.add("worker waiting at two open links", cores(), f"{starved[0]:.2f} %")
+    table.add("worker waiting at one open link", cores(), f"{starved[1]:.2f} %")
+    return table, True

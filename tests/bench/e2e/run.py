@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""End-to-end benchmarks of longhaul: each starts a cluster of real daemons, trains on it, prints a
+table, and leaves nothing running. Standard library only; needs root, for network namespaces.
+
+  tests/bench/e2e/run.py wire                bytes on the wire against the formats' sizes
+  tests/bench/e2e/run.py step --cores 2      step time on slow links, bound, simulator
+  tests/bench/e2e/run.py sim                 step time on fast links against the simulator
+  tests/bench/e2e/run.py idle                idle daemons, start-up times
+
+A new benchmark is a module with add_arguments(parser) and run(arguments), which gives a
+report.Table and whether what it promises holds, and a line in BENCHMARKS.
+"""
+import argparse
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import idle
+import sim
+import step
+import wire
+from cluster import ROOT, Failed
+
+BENCHMARKS = {"wire": wire, "step": step, "sim": sim, "idle": idle}
+# What ctest and automake call a test that could not be run.
+SKIPPED = 77
+
+
+def pin(count):
+    """To the first `count` cores that this process may use; what it starts inherits that."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if not 1 <= count <= len(allowed):
+        raise Failed(f"--cores: expected 1 to {len(allowed)}, got {count}")
+    os.sched_setaffinity(0, allowed[:count])
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--cores", type=int, help="pin everything to so many cores")
+    common.add_argument("--programs", default=ROOT / "build/release/bin", type=pathlib.Path,
+                        help="folder of the programs (default %(default)s)")
+    common.add_argument("--json", type=pathlib.Path, help="also write the table to this file")
+    names = parser.add_subparsers(dest="name", required=True)
+    for name, module in BENCHMARKS.items():
+        module.add_arguments(names.add_parser(name, help=module.__doc__, parents=[common],
+                                              description=module.__doc__))
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse()
+    if os.geteuid() != 0:
+        print("skipped: network namespaces need root", file=sys.stderr)
+        return SKIPPED
+    # A signal ends the `with` blocks, and with them the cluster.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        if arguments.cores:
+            pin(arguments.cores)
+        table, good = BENCHMARKS[arguments.name].run(arguments)
+    except (Failed, OSError, subprocess.SubprocessError) as error:
+        print(f"{arguments.name}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    table.print()
+    if arguments.json:
+        arguments.json.write_text(table.to_json() + "\n")
+    if not good:
+        print(f"{arguments.name}: outside of what it promises", file=sys.stderr)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

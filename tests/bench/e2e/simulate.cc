@@ -1,0 +1,74 @@
+// longhaul-simulate: base/schedule's simulator as a filter, for benchmarks.
+//
+// Standard input, seconds and bytes a second (null: unlimited), as simulator.h has them:
+//   {"microbatches", "stages": [{"forward", "backward", "optimizer", "depth", "bytes_per_second"}],
+//    "boundaries": [{"forward_bytes", "backward_bytes", "forward_encode", "forward_decode",
+//                    "backward_encode", "backward_decode"}]}
+// Standard output: {"step_seconds", "lower_bound_seconds", "bottleneck"}.
+#include <fmt/core.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/schedule/simulator.h"
+#include "base/status.h"
+
+namespace longhaul::bench {
+namespace {
+
+using nlohmann::json;
+
+absl::Duration Seconds(const json& object, const char* key) {
+  return absl::Seconds(object.at(key).get<double>());
+}
+
+schedule::PipelineCost FromJson(const json& input) {
+  schedule::PipelineCost cost;
+  cost.microbatches = input.at("microbatches");
+  for (const json& stage : input.at("stages")) {
+    const json& rate = stage.at("bytes_per_second");
+    const double bytes_per_second = rate.is_null() ? schedule::kUnlimited : rate.get<double>();
+    cost.stages.push_back({.forward = Seconds(stage, "forward"),
+                           .backward = Seconds(stage, "backward"),
+                           .optimizer = Seconds(stage, "optimizer"),
+                           .egress_bytes_per_second = bytes_per_second,
+                           .ingress_bytes_per_second = bytes_per_second,
+                           .depth = stage.at("depth")});
+  }
+  for (const json& boundary : input.at("boundaries")) {
+    cost.boundaries.push_back({.forward_bytes = boundary.at("forward_bytes"),
+                               .backward_bytes = boundary.at("backward_bytes"),
+                               .forward_encode = Seconds(boundary, "forward_encode"),
+                               .forward_decode = Seconds(boundary, "forward_decode"),
+                               .backward_encode = Seconds(boundary, "backward_encode"),
+                               .backward_decode = Seconds(boundary, "backward_decode")});
+  }
+  return cost;
+}
+
+int Main() {
+  schedule::PipelineCost cost;
+  try {
+    cost = FromJson(json::parse(std::cin));
+  } catch (const json::exception& error) {
+    fmt::print(stderr, "longhaul-simulate: {}\n", error.what());
+    return 2;
+  }
+  const auto simulation = schedule::Simulate(cost);
+  if (!simulation.ok()) {
+    fmt::print(stderr, "longhaul-simulate: {}\n", Message(simulation.status()));
+    return 1;
+  }
+  fmt::print("{}\n", json{{"step_seconds", absl::ToDoubleSeconds(simulation->step)},
+                          {"lower_bound_seconds", absl::ToDoubleSeconds(simulation->lower_bound)},
+                          {"bottleneck", simulation->bottleneck}}
+                         .dump());
+  return 0;
+}
+
+}  // namespace
+}  // namespace longhaul::bench
+
+int main() {
+  return longhaul::bench::Main();
+}

@@ -1,0 +1,46 @@
+"""Step time of four stages on slow links, beside the lower bound, the simulator and compute alone."""
+import statistics
+
+import prediction
+from cluster import CODECS, RUN_FILE, Cluster
+from report import Table, Watch, cores, spread
+
+
+def add_arguments(parser):
+    parser.add_argument("--rate", default="10mbit", help="of every link (default %(default)s)")
+    parser.add_argument("--steps", type=int, default=10,
+                        help="that count, of each run (default %(default)s)")
+    parser.add_argument("--warm-up", type=int, default=2,
+                        help="that do not count (default %(default)s)")
+    parser.add_argument("--codecs", nargs="+", choices=CODECS, default=list(CODECS))
+
+
+def run(arguments):
+    table = Table(
+        f"Step seconds of {RUN_FILE.name}, 4 stages, links of {arguments.rate}, median (middle "
+        f"half) of {arguments.steps} after {arguments.warm_up}; alone: the same with links that "
+        "are not shaped",
+        ["codec", "cores", "step", "bound", "simulated", "step/bound", "step/simulated", "alone",
+         "step/alone", "others"])
+    with Cluster(arguments.programs, workers=4) as cluster:
+
+        def measure(codec):
+            watch = Watch(cluster.pids())
+            done = cluster.train(RUN_FILE, {**CODECS[codec],
+                                            "train.steps": arguments.warm_up + arguments.steps})
+            return done, done.step_seconds(arguments.warm_up), watch.others()
+
+        for codec in arguments.codecs:
+            cluster.set_rate("unlimited")
+            _, alone, _ = measure(codec)
+            cluster.set_rate(arguments.rate)
+            done, shaped, others = measure(codec)
+            rate = cluster.state()["workers"][0]["rate_bits_per_second"]
+            cost = prediction.pipeline_cost(done.plan, rate)
+            simulated = prediction.simulate(arguments.programs, cost)
+            step, free = statistics.median(shaped), statistics.median(alone)
+            bound, predicted = simulated["lower_bound_seconds"], simulated["step_seconds"]
+            table.add(codec, cores(), spread(shaped), f"{bound:.3f}", f"{predicted:.3f}",
+                      f"{step / bound:.3f}", f"{step / predicted:.3f}", spread(alone),
+                      f"{step / free:.2f}", f"{others:.2f}")
+    return table, True

@@ -10,13 +10,16 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "base/config/command_line.h"
 #include "base/config/daemon_config.h"
 #include "base/log.h"
 #include "base/shutdown.h"
 #include "base/status.h"
 #include "base/token.h"
+#include "base/version.h"
 #include "coordinator/rpc/server.h"
 #include "coordinator/state/transitions.h"
+#include "proto/rpc/address.h"
 #include "proto/rpc/channel.h"
 
 namespace longhaul::coordinator {
@@ -46,7 +49,7 @@ int Serve(const Flags& flags) {
   ServerOptions options;
   options.listen = flags.listen;
   options.state_dir = flags.state_dir;
-  options.state.version = LONGHAUL_VERSION;
+  options.state.version = std::string(Version());
   if (!flags.token_file.empty()) {
     StatusOr<std::string> token = LoadToken(flags.token_file);
     if (!token.ok()) return Fail(token.status());
@@ -76,7 +79,7 @@ int Main(int argc, char** argv) {
   Flags flags;
   CLI::App app("The coordinator of longhaul: plans runs, watches over workers, keeps the records.",
                "longhaul-coordinator");
-  app.set_version_flag("--version", std::string("longhaul-coordinator " LONGHAUL_VERSION));
+  SetUpCommandLine(app);
   app.add_option("--listen", flags.listen,
                  "host:port to serve workers and the CLI at; port 0 takes any free one. Other than "
                  "loopback needs --token-file")
@@ -102,6 +105,10 @@ int Main(int argc, char** argv) {
   if (flags.state_dir.empty()) {
     fmt::print(stderr,
                "longhaul-coordinator: --state-dir is required: the folder for its records\n");
+    return kWrongUsage;
+  }
+  if (const auto address = ParseHostPort(flags.listen); !address.ok()) {
+    fmt::print(stderr, "longhaul-coordinator: --listen: {}\n", Message(address.status()));
     return kWrongUsage;
   }
   if (const Status status = InitLogging(flags.log_level); !status.ok()) {

@@ -16,12 +16,14 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "base/config/command_line.h"
 #include "base/config/daemon_config.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/shutdown.h"
 #include "base/status.h"
 #include "base/token.h"
+#include "base/version.h"
 #include "proto/rpc/address.h"
 #include "proto/rpc/channel.h"
 #include "transport/p2p/ucx/factory.h"
@@ -147,7 +149,7 @@ int Serve(const Flags& flags) {
       flags.advertise.empty() ? std::vector{(*transport)->address()} : flags.advertise;
   for (const std::string& address : addresses) hello.add_data_addresses(address);
   hello.set_transport("ucx");
-  hello.set_version(LONGHAUL_VERSION);
+  hello.set_version(std::string(Version()));
   hello.set_pid(static_cast<uint32_t>(::getpid()));
   hello.set_host(HostName());
   std::mutex session_made;
@@ -197,7 +199,7 @@ int Main(int argc, char** argv) {
   Flags flags;
   CLI::App app("A worker of longhaul: holds one pipeline stage at a time for its coordinator.",
                "longhaul-worker");
-  app.set_version_flag("--version", std::string("longhaul-worker " LONGHAUL_VERSION));
+  SetUpCommandLine(app);
   app.add_option("--coordinator", flags.coordinator, "host:port of the coordinator");
   app.add_option("--token-file", flags.token_file,
                  "file whose first line is the installation's token");
@@ -236,6 +238,11 @@ int Main(int argc, char** argv) {
   const auto data_address = ParseHostPort(flags.data_address);
   if (!data_address.ok()) {
     return usage(fmt::format("--data-address: {}", Message(data_address.status())));
+  }
+  for (const std::string& text : flags.advertise) {
+    if (const auto address = ParseHostPort(text); !address.ok()) {
+      return usage(fmt::format("--advertise: {}", Message(address.status())));
+    }
   }
   if (flags.token_file.empty() && !IsLoopback(data_address->host)) {
     return usage(fmt::format(

@@ -8,6 +8,7 @@
 #include <map>
 #include <new>
 
+#include "base/config/command_line.h"
 #include "codec/registry.h"
 #include "codec/tool/commands.h"
 
@@ -21,8 +22,7 @@ using Command = StatusOr<std::string> (*)(const ToolOptions&);
 class Tool {
  public:
   Tool() : app_("Encode, decode and measure tensors in .npy files.", "longhaul-codec") {
-    app_.set_version_flag("--version", std::string("longhaul-codec " LONGHAUL_VERSION));
-    app_.set_help_flag("-h,--help", "Print this help and exit");
+    SetUpCommandLine(app_);
     app_.require_subcommand(1);
     app_.footer("Codecs:\n" + DescribeCodecs());
 
@@ -89,7 +89,7 @@ class Tool {
     return sub;
   }
   void AddInput(CLI::App* sub, const std::string& what) {
-    sub->add_option("input", options_.input, what)->required()->type_name("FILE");
+    sub->add_option("INPUT", options_.input, what)->required()->type_name("FILE");
   }
   void AddOutput(CLI::App* sub, const std::string& what) {
     sub->add_option("-o,--output", options_.output, what)->required()->type_name("FILE");
@@ -101,7 +101,8 @@ class Tool {
               const Status status = CheckCodec(text);
               return status.ok() ? std::string() : std::string(Message(status));
             },
-            "CODEC"))
+            ""))
+        ->type_name("CODEC")
         ->capture_default_str();
   }
   void AddDtype(CLI::App* sub, const std::string& what) {
@@ -109,11 +110,13 @@ class Tool {
         {"fp32", Dtype::kF32}, {"fp16", Dtype::kF16}, {"bf16", Dtype::kBf16}};
     sub->add_option_function<std::string>(
            "--dtype", [this](const std::string& name) { options_.dtype = kNames.at(name); }, what)
-        ->check(CLI::IsMember({"fp32", "fp16", "bf16"}))
-        ->type_name("");
+        ->check(CLI::IsMember({"fp32", "fp16", "bf16"}).description(""))
+        ->type_name("fp32|fp16|bf16");
   }
   void AddSeed(CLI::App* sub) {
-    sub->add_option("--seed", options_.seed, "Seed of stochastic rounding")->capture_default_str();
+    sub->add_option("--seed", options_.seed, "Seed of stochastic rounding")
+        ->check(WholeNumber())
+        ->capture_default_str();
   }
 
   CLI::App app_;

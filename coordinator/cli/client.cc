@@ -45,9 +45,8 @@ StatusOr<Connection> FindCoordinator(const ClientFlags& flags) {
     const StatusOr<ClusterState> cluster = ReadClusterState();
     if (!cluster.ok()) {
       return absl::FailedPreconditionError(
-          fmt::format("no coordinator is known: {}. Give --coordinator HOST:PORT, set "
-                      "LONGHAUL_COORDINATOR, or start a cluster on this machine with `longhaul "
-                      "cluster up`.",
+          fmt::format("no coordinator is known: {}, or give --coordinator HOST:PORT, or set "
+                      "LONGHAUL_COORDINATOR",
                       Message(cluster.status())));
     }
     connection.address = cluster->coordinator_address;

@@ -1,12 +1,11 @@
 #include "coordinator/cli/program.h"
 
-#include <algorithm>
-#include <string_view>
 #include <utility>
 
-#include "base/config/nearest.h"
+#include "base/config/command_line.h"
 #include "coordinator/cli/cluster/cluster_command.h"
 #include "coordinator/cli/json.h"
+#include "proto/rpc/address.h"
 
 namespace longhaul::cli {
 namespace {
@@ -44,33 +43,49 @@ Program::Program(Terminal terminal)
     : terminal_(std::move(terminal)), app_(kDescription, "longhaul") {
   app_.require_subcommand(1);
   app_.footer(kFooter);
-  app_.set_version_flag("--version", std::string("longhaul " LONGHAUL_VERSION));
-  app_.set_help_flag("-h,--help", "Print this help and exit");
+  SetUpCommandLine(app_);
+  const std::vector<CLI::Option*> common = AddCommonFlags(&app_, before_);
   app_.get_formatter()->column_width(34);
   AddSubmitCommands(*this);
   AddWatchCommand(*this);
   AddRunCommands(*this);
   AddStreamCommands(*this);
   AddWorkersCommand(*this);
-  AddClusterCommand(app_, &exit_code_);
+  CLI::App* cluster = AddClusterCommand(app_, &exit_code_);
+  for (CLI::Option* option : common) cluster->excludes(option);
+}
+
+std::vector<CLI::Option*> Program::AddCommonFlags(CLI::App* app, CommonFlags& flags) {
+  const CLI::Validator address(
+      [](const std::string& text) {
+        return text.empty() ? "" : std::string(Message(ParseHostPort(text).status()));
+      },
+      "");
+  return {
+      app->add_option(
+             "--coordinator", flags.client.coordinator,
+             "The coordinator's address; else LONGHAUL_COORDINATOR, else the local cluster")
+          ->type_name("HOST:PORT")
+          ->check(address),
+      app->add_option("--token-file", flags.client.token_file,
+                      "File with the coordinator's token; else LONGHAUL_TOKEN_FILE, else the local "
+                      "cluster's")
+          ->type_name("FILE"),
+      app->add_flag("--json", flags.json,
+                    "Print JSON: one document, or one object a line where it streams")};
 }
 
 CLI::App* Program::AddCommand(const std::string& name, const std::string& description,
                               CommandBody body) {
   CLI::App* command = app_.add_subcommand(name, description);
-  command
-      ->add_option("--coordinator", flags_.coordinator,
-                   "The coordinator's address; else LONGHAUL_COORDINATOR, else the local cluster")
-      ->type_name("HOST:PORT");
-  command
-      ->add_option("--token-file", flags_.token_file,
-                   "File with the coordinator's token; else LONGHAUL_TOKEN_FILE, else the local "
-                   "cluster's")
-      ->type_name("FILE");
-  command->add_flag("--json", json_,
-                    "Print JSON: one document, or one object a line where it streams");
+  AddCommonFlags(command, after_);
   command->callback([this, body = std::move(body)] {
-    Session session(terminal_, flags_, json_);
+    const auto either = [](const std::string& after, const std::string& before) {
+      return after.empty() ? before : after;
+    };
+    const ClientFlags flags{either(after_.client.coordinator, before_.client.coordinator),
+                            either(after_.client.token_file, before_.client.token_file)};
+    Session session(terminal_, flags, after_.json || before_.json);
     const StatusOr<int> result = body(session);
     terminal_.out.flush();
     if (result.ok()) {
@@ -83,39 +98,18 @@ CLI::App* Program::AddCommand(const std::string& name, const std::string& descri
   return command;
 }
 
-int Program::Report(const CLI::ParseError& error) {
-  const int code = app_.exit(error, terminal_.out, terminal_.err);
-  terminal_.out.flush();
-  return code == 0 ? kDone : kWrongUsage;
-}
-
-std::string Program::UnknownCommand(std::string_view word) const {
-  if (word.starts_with('-')) return "";
-  std::vector<std::string> known;
-  for (const CLI::App* command : app_.get_subcommands([](const CLI::App*) { return true; })) {
-    known.push_back(command->get_name());
-  }
-  if (std::find(known.begin(), known.end(), word) != known.end()) return "";
-  const std::string nearest = NearestWord(word, known);
-  return "unknown command '" + Printable(word) + "'" +
-         (nearest.empty() ? "" : "; did you mean '" + nearest + "'?");
-}
-
 int Program::Run(int argc, const char* const* argv) {
   try {
     if (argc == 1) {
       terminal_.err << app_.help();
       return kWrongUsage;
     }
-    const std::string_view first = argv[1];
-    if (const std::string problem = UnknownCommand(first); !problem.empty()) {
-      terminal_.err << problem << "\nRun longhaul --help for the commands.\n";
-      return kWrongUsage;
-    }
     app_.parse(argc, argv);
     return exit_code_;
   } catch (const CLI::ParseError& error) {
-    return Report(error);
+    const int code = app_.exit(error, terminal_.out, terminal_.err);
+    terminal_.out.flush();
+    return code == 0 ? kDone : kWrongUsage;
   } catch (const std::exception& error) {
     terminal_.err << "longhaul failed: " << error.what() << std::endl;
     return kFailed;

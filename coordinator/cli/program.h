@@ -10,7 +10,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -60,19 +59,21 @@ class Program {
 
   int Run(int argc, const char* const* argv);
 
-  // For the files that add commands: a command with --coordinator, --token-file and --json. `body`
-  // runs when it was called; its error becomes a message and exit code 1, or 130 after Ctrl-C.
+  // For the files that add commands: a command with --coordinator, --token-file and --json, which
+  // may also stand before it. `body` runs when it was called; its error becomes a message and exit
+  // code 1, or 130 after Ctrl-C.
   CLI::App* AddCommand(const std::string& name, const std::string& description, CommandBody body);
 
  private:
-  // What to say about a first word that is no command; "" for one that is, and for flags.
-  std::string UnknownCommand(std::string_view word) const;
-  int Report(const CLI::ParseError& error);
+  struct CommonFlags {
+    ClientFlags client;
+    bool json = false;
+  };
+  static std::vector<CLI::Option*> AddCommonFlags(CLI::App* app, CommonFlags& flags);
 
   Terminal terminal_;
   CLI::App app_;
-  ClientFlags flags_;
-  bool json_ = false;
+  CommonFlags before_, after_;  // the command; what stands after it wins
   int exit_code_ = kDone;
 };
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "base/config/command_line.h"
 #include "coordinator/cli/format.h"
 #include "coordinator/cli/program.h"
 #include "coordinator/cli/table.h"
@@ -141,7 +142,9 @@ void AddRunCommands(Program& program) {
   command->footer(
       "Losses have 17 significant digits, so that two runs can be compared bit by bit. With --json "
       "one\nobject a line.");
-  command->add_option("--after", steps->after, "Only steps after this one")->type_name("STEP");
+  command->add_option("--after", steps->after, "Only steps after this one")
+      ->type_name("STEP")
+      ->check(WholeNumber());
 }
 
 }  // namespace longhaul::cli

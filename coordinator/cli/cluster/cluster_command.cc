@@ -168,7 +168,7 @@ void AddLink(CLI::App* cluster, int* exit_code) {
   };
   auto arguments = std::make_shared<Arguments>();
   CLI::App* link = cluster->add_subcommand("link", "Change a worker's link while it runs");
-  link->add_option("worker", arguments->change.worker, "worker1, worker2, ... or all")->required();
+  link->add_option("WORKER", arguments->change.worker, "worker1, worker2, ... or all")->required();
   AddName(link, &arguments->name);
   CLI::Option* rate =
       link->add_option("--rate", arguments->rate, "A new rate, each way (5mbit), or unlimited")
@@ -197,7 +197,7 @@ void AddKillAndStart(CLI::App* cluster, int* exit_code) {
   };
   auto killed = std::make_shared<Arguments>();
   CLI::App* kill = cluster->add_subcommand("kill", "Kill a daemon at once (kill -9), as a test");
-  kill->add_option("daemon", killed->daemon, "worker1, worker2, ... or coordinator")->required();
+  kill->add_option("DAEMON", killed->daemon, "worker1, worker2, ... or coordinator")->required();
   AddName(kill, &killed->name);
   kill->callback(
       [killed, exit_code] { *exit_code = Finish(KillDaemon(killed->name, killed->daemon)); });
@@ -205,7 +205,7 @@ void AddKillAndStart(CLI::App* cluster, int* exit_code) {
   auto started = std::make_shared<Arguments>();
   CLI::App* start =
       cluster->add_subcommand("start", "Start a daemon that died, with the state it had");
-  start->add_option("daemon", started->daemon, "worker1, worker2, ... or coordinator")->required();
+  start->add_option("DAEMON", started->daemon, "worker1, worker2, ... or coordinator")->required();
   AddName(start, &started->name);
   start->add_option("--timeout", started->timeout, "How long to wait until it is connected")
       ->capture_default_str()
@@ -218,7 +218,7 @@ void AddKillAndStart(CLI::App* cluster, int* exit_code) {
 
 }  // namespace
 
-void AddClusterCommand(CLI::App& app, int* exit_code) {
+CLI::App* AddClusterCommand(CLI::App& app, int* exit_code) {
   CLI::App* cluster = app.add_subcommand(
       "cluster", "A local cluster for trying things: workers in network namespaces, shaped links");
   cluster->require_subcommand(1);
@@ -232,6 +232,7 @@ void AddClusterCommand(CLI::App& app, int* exit_code) {
   AddStatus(cluster, exit_code);
   AddLink(cluster, exit_code);
   AddKillAndStart(cluster, exit_code);
+  return cluster;
 }
 
 }  // namespace longhaul

@@ -8,8 +8,9 @@
 
 namespace longhaul {
 
-// Adds the subcommand `cluster` to the program. When the user calls one of its subcommands, it runs
-// inside app.parse() and stores the program's exit code (0 done, 1 failed, 130 interrupted) in
+// Adds the subcommand `cluster` to the program and gives it. When the user calls one of its
+// subcommands, it runs inside app.parse() and stores the program's exit code (0 done, 1 failed, 130
+// interrupted) in
 // `*exit_code`, which stays untouched otherwise. `exit_code` must outlive `app`.
 //
 //   int exit_code = 0;
@@ -17,7 +18,7 @@ namespace longhaul {
 //   AddClusterCommand(app, &exit_code);
 //   CLI11_PARSE(app, argc, argv);
 //   return exit_code;
-void AddClusterCommand(CLI::App& app, int* exit_code);
+CLI::App* AddClusterCommand(CLI::App& app, int* exit_code);
 
 }  // namespace longhaul
 

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/token.h"
+#include "base/version.h"
 #include "tests/support/subprocess.h"
 #include "tests/unit/coordinator/rpc/fake_worker.h"
 
@@ -83,6 +84,7 @@ TEST_F(DaemonTest, WrongUsageIsExitCodeTwo) {
   for (const std::vector<std::string>& flags : {std::vector<std::string>{"--bogus"},
                                                 {},
                                                 {"--state-dir", StateDir(), "--log-level", "loud"},
+                                                {"--state-dir", StateDir(), "--listen", "nonsense"},
                                                 {"--config", folder_.path() + "/nowhere.yaml"}}) {
     const auto daemon = Run(flags);
     EXPECT_EQ(daemon->WaitForExit(Soon()), 2);
@@ -93,7 +95,7 @@ TEST_F(DaemonTest, WrongUsageIsExitCodeTwo) {
 TEST_F(DaemonTest, SaysWhatItIs) {
   const auto version = Run({"--version"});
   EXPECT_EQ(version->WaitForExit(Soon()), 0);
-  EXPECT_THAT(version->standard_output(), ::testing::StartsWith("longhaul-coordinator "));
+  EXPECT_EQ(version->standard_output(), fmt::format("longhaul-coordinator {}\n", Version()));
   const auto help = Run({"--help"});
   EXPECT_EQ(help->WaitForExit(Soon()), 0);
   EXPECT_THAT(help->standard_output(), HasSubstr("--state-dir"));

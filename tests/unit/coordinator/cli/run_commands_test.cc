@@ -1,0 +1,72 @@
+// `longhaul ps`, `status`, `stop` and `steps`.
+#include <nlohmann/json.hpp>
+
+#include "tests/unit/coordinator/cli/cli_test.h"
+
+namespace longhaul::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+TEST_F(CliTest, PsForPeoplePipesAndMachines) {
+  EXPECT_THAT(Ask({"ps"}, true).out, HasSubstr("No runs yet"));
+  control_.runs = {State("running", 7), State("done", 20)};
+  control_.runs[1].set_run_id("older-1");
+  const Outcome people = Ask({"ps"}, true);
+  EXPECT_THAT(people.out, HasSubstr("RUN          STATE"));
+  EXPECT_THAT(people.out, HasSubstr("7/20"));
+  const Outcome pipe = Ask({"ps"});
+  EXPECT_THAT(pipe.out, HasSubstr("\ntiny-abc123\trunning\t7/20\t2.5\t"));
+  const auto json = nlohmann::json::parse(Ask({"ps", "--json"}).out);
+  EXPECT_EQ(json["runs"][1]["run_id"], "older-1");
+}
+
+TEST_F(CliTest, StatusTellsWhyAndWhatToDo) {
+  control_.runs = {State("failed", 7)};
+  control_.runs[0].set_reason("worker2 (stage 1) vanished");
+  control_.runs[0].set_checkpoint_step(5);
+  control_.runs[0].add_stages()->set_worker_name("worker\033[2J");
+  const Outcome outcome = Ask({"status", "tiny-abc123"}, true);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("reason        worker2 (stage 1) vanished\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("what to do    `longhaul events tiny-abc123`"));
+  EXPECT_THAT(outcome.out, HasSubstr("worker?[2J"));
+  EXPECT_EQ(nlohmann::json::parse(Ask({"status", "tiny-abc123", "--json"}).out)["step"], 7);
+  const Outcome unknown = Ask({"status", "zzz"});
+  EXPECT_EQ(unknown.code, 1);
+  EXPECT_EQ(unknown.err, "there is no run 'zzz'\n");
+}
+
+TEST_F(CliTest, Stop) {
+  EXPECT_EQ(Ask({"stop", "a"}).out, "a stops after its step\n");
+  EXPECT_EQ(Ask({"stop", "a", "--now"}).out, "a stops now\n");
+  EXPECT_EQ(nlohmann::json::parse(Ask({"stop", "a", "--json"}).out)["message"],
+            "a stops after its step");
+}
+
+TEST_F(CliTest, StepsKeepEveryBitOfTheLosses) {
+  std::vector<double> losses = {1.0 / 3, 0.1 + 0.2, 5e-324};
+  for (size_t i = 0; i < losses.size(); ++i) {
+    v1::StepRecord step;
+    step.set_step(i + 1);
+    step.set_loss(losses[i]);
+    control_.steps.push_back(step);
+  }
+  std::istringstream lines(Ask({"steps", "a", "--json"}).out);
+  std::istringstream rows(Ask({"steps", "a"}).out);
+  std::string line, row, cell;
+  std::getline(rows, row);
+  EXPECT_THAT(row, StartsWith("STEP\tEPOCH\tLOSS\t"));
+  for (const double loss : losses) {
+    ASSERT_TRUE(std::getline(lines, line) && std::getline(rows, row));
+    EXPECT_EQ(nlohmann::json::parse(line)["loss"].get<double>(), loss);
+    std::istringstream cells(row);
+    for (int i = 0; i < 3; ++i) std::getline(cells, cell, '\t');
+    EXPECT_EQ(std::strtod(cell.c_str(), nullptr), loss);
+  }
+  EXPECT_THAT(Ask({"steps", "a", "--after", "2", "--json"}).out, StartsWith("{\"step\":3,"));
+}
+
+}  // namespace
+}  // namespace longhaul::cli

@@ -48,6 +48,16 @@ class BytesTokenizer final : public Tokenizer {
   }
 };
 
+// All tokenizers: who adds one adds a row. A token file has 28 bytes for the name.
+struct TokenizerKind {
+  std::string_view name;
+  std::unique_ptr<Tokenizer> (*create)();
+};
+constexpr std::array kTokenizers = {
+    TokenizerKind{
+        "bytes", []() -> std::unique_ptr<Tokenizer> { return std::make_unique<BytesTokenizer>(); }},
+};
+
 std::string_view TokenizerName(const Header& header) {
   const std::string_view field(header.tokenizer.data(), header.tokenizer.size());
   return field.substr(0, field.find('\0'));
@@ -137,10 +147,18 @@ uint64_t Windows(uint64_t tokens, uint32_t context) {
 
 }  // namespace
 
+std::vector<std::string> Tokenizer::Names() {
+  std::vector<std::string> names;
+  for (const TokenizerKind& kind : kTokenizers) names.emplace_back(kind.name);
+  return names;
+}
+
 StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(std::string_view name) {
-  if (name == "bytes") return std::make_unique<BytesTokenizer>();
+  for (const TokenizerKind& kind : kTokenizers) {
+    if (kind.name == name) return kind.create();
+  }
   return absl::InvalidArgumentError(
-      fmt::format("expected a tokenizer; came '{}'. Known: bytes", name));
+      fmt::format("expected a tokenizer; came '{}'. Known: {}", name, fmt::join(Names(), ", ")));
 }
 
 StatusOr<TokenFileInfo> WriteTokenFile(const std::vector<std::string>& files,

@@ -39,7 +39,8 @@ struct TokenFileInfo {
 // The seam for tokenizers: a text in pieces, ids out.
 class Tokenizer {
  public:
-  // "bytes". kInvalidArgument naming the known ones.
+  static std::vector<std::string> Names();  // of all there are
+  // kInvalidArgument naming the known ones.
   static StatusOr<std::unique_ptr<Tokenizer>> Create(std::string_view name);
   virtual ~Tokenizer() = default;
   virtual uint32_t vocabulary() const = 0;

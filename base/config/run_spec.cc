@@ -7,6 +7,7 @@
 
 #include "base/config/run_spec_checks.h"
 #include "base/config/yaml_reader.h"
+#include "base/token_file.h"
 
 namespace longhaul {
 namespace {
@@ -209,7 +210,7 @@ Table RunTable(RunSpec* spec, const CodecCheck& check) {
       Required(Text("name", &spec->name, "a name such as tiny-wan", CheckName)),
       Section("model", ModelTable(&spec->model)),
       Section("data", {Required(TextFiles(&spec->data.text)),
-                       OneOf("tokenizer", &spec->data.tokenizer, {"bytes"}),
+                       OneOf("tokenizer", &spec->data.tokenizer, Tokenizer::Names()),
                        Whole("seed", &spec->data.seed, uint64_t{0}, UINT64_MAX)}),
       Section("validation", {Real("share", &validation->share, {.least = 0, .most = 0.9}),
                              Whole("every", &validation->every, 0, 1'000'000'000),

@@ -68,7 +68,7 @@ if [ "$(id -u)" = 0 ]; then
     die "this root has no rights for network namespaces; in a container, start it with docker run --privileged"
 else
   command -v sudo >/dev/null ||
-    die "needs root or sudo, for network namespaces; tests/run.sh goes without, and skips what needs them"
+    die "needs root or sudo, for network namespaces (tests/run.sh needs neither: it skips the tests that do)"
 fi
 
 if [ "$skip_setup" = 0 ]; then

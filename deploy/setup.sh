@@ -105,17 +105,16 @@ wanted="torch $TORCH_VERSION gpu=$has_gpu"
 if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
   say "LibTorch: $TORCH_VERSION is in .deps/."
 else
-  mkdir -p .deps
-  "$python" -m venv "$VENV" || die "python3 -m venv failed; on Debian and Ubuntu it needs python3-venv."
-  pip=("$VENV/bin/pip" --disable-pip-version-check --no-input -q install --no-compile)
   if [ "$has_gpu" = 1 ]; then
     say "LibTorch: fetching torch $TORCH_VERSION with its CUDA libraries (about 3 GB) into .deps/, because this machine has a GPU."
-    "${pip[@]}" "torch==$TORCH_VERSION"
+    wheels=("torch==$TORCH_VERSION")
   else
     say "LibTorch: fetching torch $TORCH_VERSION, its CPU part alone (about 560 MB), into .deps/."
-    "${pip[@]}" --no-deps "torch==$TORCH_VERSION" \
-      "nvidia-cuda-runtime==$CUDA_VERSION" "nvidia-cuda-cupti==$CUDA_VERSION"
+    wheels=(--no-deps "torch==$TORCH_VERSION" "nvidia-cuda-runtime==$CUDA_VERSION" "nvidia-cuda-cupti==$CUDA_VERSION")
   fi
+  mkdir -p .deps
+  "$python" -m venv "$VENV" || die "python3 -m venv failed; on Debian and Ubuntu it needs python3-venv."
+  "$VENV/bin/pip" --disable-pip-version-check --no-input -q install --no-compile "${wheels[@]}"
   echo "$wanted" >"$stamp"
 fi
 

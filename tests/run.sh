@@ -76,7 +76,8 @@ if [ "$full" = 1 ]; then
   cmake --build --preset fuzz --parallel "$(nproc)" --target fuzzers
   for fuzzer in build/fuzz/bin/*_fuzz; do
     total=$((total + 1))
-    "$fuzzer" -max_total_time=60 -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 ||
+    "$fuzzer" -max_total_time=60 -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 \
+      -artifact_prefix=build/fuzz/ ||
       failed=$((failed + 1))
   done
 fi

@@ -86,9 +86,9 @@ else
   apt_get=("${as_root[@]}" env LC_ALL=C DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get)
   install=(install -y --no-install-recommends "${missing[@]}")
   "${apt_get[@]}" update -qq
-  size=$("${apt_get[@]}" -qq --print-uris "${install[@]}" |
-    awk "/^'/ { bytes += \$3 } END { printf \"%d MB\", bytes / 1e6 + 1 }")
-  say "packages: with what they depend on, $size to fetch; unpacking them takes a minute or two."
+  "${apt_get[@]}" -qq --print-uris "${install[@]}" | awk '
+    /^.http/ { count++; bytes += $3 }
+    END { if (count) printf "setup: packages: %d with all they depend on, %d MB to fetch and unpack.\n", count, bytes / 1e6 + 1 }'
   "${apt_get[@]}" -qq "${install[@]}" >/dev/null
 fi
 

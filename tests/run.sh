@@ -83,5 +83,6 @@ if [ "$full" = 1 ]; then
 fi
 
 step "done"
+[ "$skipped" = 0 ] || echo "Why a test was skipped stands in build/*/Testing/Temporary/LastTest.log."
 printf '%d passed, %d failed, %d skipped\n' $((total - failed - skipped)) "$failed" "$skipped"
 [ "$failed" = 0 ]

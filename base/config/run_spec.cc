@@ -237,13 +237,14 @@ void ApplyOverride(Reader& reader, const std::string& text, const Table& table) 
   const std::string source = fmt::format("--set {}", text);
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
-    reader.Fail({source}, "expected KEY=VALUE, such as train.steps=20");
+    reader.Fail(config::Place{source}, "expected KEY=VALUE, such as train.steps=20");
     return;
   }
   const std::string path = text.substr(0, equals);
   StatusOr<YAML::Node> value = config::LoadYaml(text.substr(equals + 1), source);
   if (!value.ok()) {
-    reader.Fail({source}, "the value is not valid YAML; quote what has brackets, braces or quotes");
+    reader.Fail(config::Place{source},
+                "the value is not valid YAML; quote what has brackets, braces or quotes");
     return;
   }
   YAML::Node node = *value;
@@ -254,7 +255,7 @@ void ApplyOverride(Reader& reader, const std::string& text, const Table& table) 
     const size_t begin = dot == std::string::npos ? 0 : dot + 1;
     constexpr int kDeepest = 8;
     if (begin == end || ++depth > kDeepest) {
-      reader.Fail({source}, "expected KEY=VALUE with a key such as train.steps");
+      reader.Fail(config::Place{source}, "expected KEY=VALUE with a key such as train.steps");
       return;
     }
     YAML::Node outer(YAML::NodeType::Map);

@@ -97,6 +97,7 @@ clean_up() {
   trap '' INT TERM
   [ ${#children[@]} = 0 ] || kill "${children[@]}" 2>/dev/null || true
   "$longhaul" cluster down --name "$cluster" >/dev/null || true
+  [ -z "${SUDO_UID:-}" ] || [ ! -d out ] || chown -R "$SUDO_UID:${SUDO_GID:-}" out
 }
 trap clean_up EXIT
 trap 'exit 130' INT
@@ -152,4 +153,3 @@ train default
 python3 deploy/quickstart_report.py table --folder "$out" --rate "$rate" \
   --first "$first_step" --last "$last_step" --run deploy/runs/quickstart.yaml -- "${texts[@]}" |
   tee "$out/report.txt"
-[ -z "${SUDO_UID:-}" ] || chown -R "$SUDO_UID:${SUDO_GID:-}" out

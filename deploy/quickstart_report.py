@@ -164,7 +164,7 @@ def table(arguments):
         if step is None or not loss < entropy:
             failed.append(f"the validation loss with {label} did not get below {entropy:.3f}")
     if failed:
-        sys.exit("quickstart: " + "; ".join(failed))
+        sys.exit("quickstart: " + "; ".join(failed) + f" in {last} steps; see --steps")
 
 
 def main():

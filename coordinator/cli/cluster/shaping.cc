@@ -29,10 +29,18 @@ uint64_t TbfBurstBytes(uint64_t rate) {
   return rate <= 1'000'000'000 ? 128 * 1024 : 1 << 20;
 }
 
-// 50 ms of the line and a burst, which is always room for one GSO packet.
-uint64_t QueueBytes(uint64_t rate) {
-  return std::min<uint64_t>(rate / 8 / 20 + TbfBurstBytes(rate), 8 << 20);
+// A part of a second of the line and a burst, which is always room for one GSO packet.
+uint64_t QueueBytes(uint64_t rate, double seconds) {
+  const auto line = static_cast<uint64_t>(static_cast<double>(rate) / 8 * seconds);
+  return std::min<uint64_t>(line + TbfBurstBytes(rate), 8 << 20);
 }
+
+// HTB: both neighbours of a stage send to it at once, up to half a megabyte on its way. A queue of
+// 50 ms then drops whole GSO packets, which was up to 10% of retransmissions and stalls of seconds
+// at 10 Mbit/s; small packets pass a deep queue. TBF has no such lane, so heartbeats wait in its
+// queue.
+constexpr double kHtbQueueSeconds = 0.5;
+constexpr double kTbfQueueSeconds = 0.05;
 
 // Slow links get smaller GSO packets (10 ms of the line): one of 64 KB is 50 ms of 10 Mbit/s,
 // during which nothing else of the connection moves. But each costs an acknowledgement, so not too
@@ -65,7 +73,7 @@ void AddHtbClasses(const Interface& interface, const char* action, uint64_t rate
 
 void AddHtbQueues(const Interface& interface, const char* action, uint64_t rate,
                   std::vector<Command>* commands) {
-  const std::string limit = std::to_string(QueueBytes(rate));
+  const std::string limit = std::to_string(QueueBytes(rate, kHtbQueueSeconds));
   for (const char* minor : {"10", "20"}) {
     commands->push_back(Tc(interface, "qdisc", action,
                            {"parent", fmt::format("1:{}", minor), "handle",
@@ -90,7 +98,8 @@ void AddHtb(const Interface& interface, uint64_t rate, std::vector<Command>* com
 Command TbfCommand(const Interface& interface, uint64_t rate) {
   return Tc(interface, "qdisc", "replace",
             {"root", "handle", "1:", "tbf", "rate", Bits(rate), "burst",
-             std::to_string(TbfBurstBytes(rate)), "limit", std::to_string(QueueBytes(rate))});
+             std::to_string(TbfBurstBytes(rate)), "limit",
+             std::to_string(QueueBytes(rate, kTbfQueueSeconds))});
 }
 
 Status RunAll(const std::vector<Command>& commands) {

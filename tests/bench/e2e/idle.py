@@ -84,13 +84,13 @@ def first_forward_seconds(cluster):
 
 
 def starved_shares(cluster, seconds):
-    """Of the coordinator and of workers with open links that wait for data which hardly comes."""
+    """Of workers with two open links and with one, which wait for data that do not come."""
+    # At this rate one activation takes half a minute, so stages 2 and 3 get nothing.
+    cluster.set_rate("64kbit")
     run = cluster.submit(RUN_FILE, {**CODECS["none"], "train.steps": 1})
     status = cluster.wait_for(run, "its start", lambda status: status["state"] == "running")
     stages = [stage["worker_name"] for stage in status["plan"]["stages"]]
     pids = {worker["name"]: worker["pid"] for worker in cluster.state()["workers"]}
-    # At this rate one activation takes half a minute, so stages 2 and 3 get nothing.
-    cluster.set_rate("64kbit", stages[0])
     result = shares([pids[stages[2]], pids[stages[3]]], seconds)
     cluster.cli("stop", run, "--now")
     return result

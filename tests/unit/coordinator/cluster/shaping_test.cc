@@ -42,6 +42,13 @@ TEST(Shaping, HtbSplitsSmallPacketsFromData) {
   EXPECT_THAT(commands, Contains(HasSubstr("u32 match u16 0x0000 0xff00 at 2 flowid 1:10")));
 }
 
+TEST(Shaping, OnlyAQueueThatSmallPacketsPassIsDeep) {
+  // Room for half a second of the line, and for a burst.
+  EXPECT_THAT(Commands(Shaper::kHtb, 0, 10'000'000),
+              Contains(HasSubstr("handle 20: bfifo limit 698728")));
+  EXPECT_THAT(Commands(Shaper::kTbf, 0, 10'000'000), Contains(HasSubstr("limit 136228")));
+}
+
 TEST(Shaping, NewRateKeepsTheQueuesAndTheirCounters) {
   const auto commands = Commands(Shaper::kHtb, 10'000'000, 5'000'000);
   EXPECT_FALSE(commands.empty());

@@ -119,25 +119,33 @@ else
 fi
 
 # --- CUDA toolkit (on demand) ------------------------------------------------------
-nvcc_version() { "$1" --version 2>/dev/null | sed -n 's/.*release \([0-9]*\.[0-9]*\).*/\1/p'; }
+# The same candidates as in cmake/LonghaulCuda.cmake. "PATH VERSION" of the first one that is new
+# enough, or nothing.
 find_nvcc() {
-  local candidate
-  for candidate in "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc \
+  local candidate version
+  for candidate in "${CUDACXX:-}" "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc \
     "$VENV"/lib/python3*/site-packages/nvidia/cu13/bin/nvcc; do
-    if [ -x "$candidate" ]; then echo "$candidate"; return; fi
+    version=$("$candidate" --version 2>/dev/null | sed -n 's/.*release \([0-9]*\.[0-9]*\).*/\1/p') || true
+    if [ "${version:-0}" != 0 ] && [ "${version%%.*}" -ge 13 ]; then
+      echo "$candidate $version"
+      return
+    fi
   done
 }
 nvcc=$(find_nvcc)
 if [ "$want_cuda_toolkit" = 1 ] && [ -z "$nvcc" ]; then
-  say "CUDA: fetching nvcc 13.0 from PyPI into .deps/."
-  "$VENV/bin/pip" --disable-pip-version-check --no-input -q install --no-compile \
+  say "CUDA: fetching nvcc 13.0 (about 470 MB) from PyPI into .deps/, because this machine has none."
+  "$VENV/bin/pip" --disable-pip-version-check --no-input -q install --no-compile --no-deps \
     "nvidia-cuda-nvcc==$CUDA_VERSION" "nvidia-cuda-crt==$CUDA_VERSION" "nvidia-nvvm==$CUDA_VERSION" \
     "nvidia-cuda-runtime==$CUDA_VERSION" "nvidia-cuda-cccl==$CUDA_VERSION" nvidia-nccl-cu13==2.28.9
+  # nvcc tells the linker to look in lib64; the packages have lib.
+  ln -sfn lib "$(echo "$VENV"/lib/python3*/site-packages/nvidia/cu13)/lib64"
   nvcc=$(find_nvcc)
+  [ -n "$nvcc" ] || die "the nvcc that PyPI brought does not run."
 fi
 if [ -n "$nvcc" ]; then
-  say "CUDA: nvcc $(nvcc_version "$nvcc") at $nvcc."
+  say "CUDA: nvcc ${nvcc##* } at ${nvcc% *}; the build will have GPU code."
 else
-  say "CUDA: no nvcc; this version computes on the CPU and needs none (--cuda-toolkit brings it)."
+  say "CUDA: no nvcc of 13.0 or newer; the build will be without GPU code (--cuda-toolkit brings it)."
 fi
 say "ready to build."

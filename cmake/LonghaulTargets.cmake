@@ -22,14 +22,15 @@ endif()
 target_include_directories(longhaul_compile_options INTERFACE "${PROJECT_SOURCE_DIR}")
 
 if(LONGHAUL_SANITIZE)
-  add_compile_options(-fsanitize=${LONGHAUL_SANITIZE} -fno-omit-frame-pointer -g1)
+  set(options -fsanitize=${LONGHAUL_SANITIZE} -fno-omit-frame-pointer -g1)
   if(LONGHAUL_SANITIZE MATCHES "undefined")
-    add_compile_options(-fno-sanitize-recover=undefined)
+    list(APPEND options -fno-sanitize-recover=undefined)
   endif()
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${options}>")
   add_link_options(-fsanitize=${LONGHAUL_SANITIZE})
 endif()
 if(LONGHAUL_FUZZ)
-  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>)
 endif()
 
 # lh_library(NAME SRCS a.cc... DEPS targets...): a static library of one folder.
@@ -52,7 +53,8 @@ function(lh_binary name)
 endfunction()
 
 # lh_test(NAME SRCS a.cc... DEPS targets... [LABELS l...] [TIMEOUT seconds]): a GoogleTest program,
-# one ctest entry. Labels: unit (default; also run under the sanitizers), multiprocess, netns, bench.
+# one ctest entry. Labels: unit (default; also run under the sanitizers), multiprocess, netns, bench,
+# gpu.
 function(lh_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SRCS})
@@ -65,6 +67,18 @@ function(lh_test name)
     set(ARG_TIMEOUT 120)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+# lh_gpu_test(NAME SRCS a.cc... DEPS targets...): an lh_test that needs a GPU (tests/support/
+# gpu_test.h). Where there is none ctest shows it as skipped; tests/gpu.sh runs all of them.
+function(lh_gpu_test name)
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  lh_test(${name}
+    SRCS ${ARG_SRCS} "${PROJECT_SOURCE_DIR}/tests/support/gpu_test.cc"
+    DEPS ${ARG_DEPS} longhaul_cuda_device
+    LABELS gpu)
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 RESOURCE_LOCK gpu)
+  set_property(GLOBAL APPEND PROPERTY LONGHAUL_GPU_TESTS ${name})
 endfunction()
 
 # lh_fuzzer(NAME SRCS x_fuzz.cc DEPS targets...): built only with LONGHAUL_FUZZ.

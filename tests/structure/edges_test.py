@@ -11,6 +11,7 @@ BASE = ["base"]
 ALLOWED = {
     "base": [],
     "base/config": BASE,
+    "base/cuda": BASE,
     "base/schedule": BASE,
     "proto/wire": BASE,
     "proto/rpc": BASE,
@@ -47,6 +48,10 @@ FOREIGN = {
     r"sqlite3\.h": ["coordinator/store"],
     r"yaml-cpp/": ["base/config"],
     r"CLI/": ["base/config", "coordinator", "worker", "codec/tool"],
+    r"cuda[_.]|cub/|cooperative_groups": ["base/cuda/module"],
+    # The coordinator and the CLI know no GPU.
+    r"base/cuda/(?!module/)": ["base/cuda", "worker"],
+    r"base/cuda/module/": ["base/cuda/module"],
 }
 INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]', re.MULTILINE)
 

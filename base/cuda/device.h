@@ -1,0 +1,52 @@
+// One GPU. Every failure is a Status whose sentence names the device, what was tried and what a
+// person can do.
+//
+//   LH_ASSIGN_OR_RETURN(const DeviceTable* table, LoadModule(DefaultModulePath()));
+//   LH_ASSIGN_OR_RETURN(Device device, Device::Open(table, 0));
+//   LH_ASSIGN_OR_RETURN(Stream stream, Stream::Create(device));
+//
+// Cheap to copy; what is made on a device holds a copy. Any thread; calls that touch the device
+// make it the calling thread's current one (table.h).
+#ifndef LONGHAUL_BASE_CUDA_DEVICE_H_
+#define LONGHAUL_BASE_CUDA_DEVICE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/cuda/table.h"
+#include "base/status.h"
+
+namespace longhaul::cuda {
+
+class Device {
+ public:
+  // Checks the driver, the index and the compute capability. `table` lives to the end of the
+  // process. kFailedPrecondition, or kInvalidArgument for an index out of range.
+  static StatusOr<Device> Open(const DeviceTable* table, uint32_t index);
+
+  int index() const { return index_; }
+  const DeviceInfo& info() const { return *info_; }
+  const DeviceTable& table() const { return *table_; }
+  // "cuda:0 (NVIDIA H100 80GB HBM3)"
+  std::string Name() const;
+  // "cuda:0: NVIDIA H100 80GB HBM3, compute capability 9.0, 132 multiprocessors, 85 GB, driver
+  // for CUDA 13.0, runtime 13.0"
+  std::string Describe() const;
+
+  // OK for 0, else kInternal "<name>: <what>: <the runtime's text>".
+  Status Check(int code, std::string_view what) const;
+
+ private:
+  Device(const DeviceTable* table, int index) : table_(table), index_(index) {}
+
+  const DeviceTable* table_;
+  int index_;
+  int driver_version_ = 0;
+  std::shared_ptr<const DeviceInfo> info_;
+};
+
+}  // namespace longhaul::cuda
+
+#endif  // LONGHAUL_BASE_CUDA_DEVICE_H_

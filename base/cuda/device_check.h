@@ -1,0 +1,18 @@
+// Shows that a GPU works, from copy engines to kernels, before anything relies on it.
+#ifndef LONGHAUL_BASE_CUDA_DEVICE_CHECK_H_
+#define LONGHAUL_BASE_CUDA_DEVICE_CHECK_H_
+
+#include "base/clock.h"
+#include "base/cuda/device.h"
+#include "base/status.h"
+
+namespace longhaul::cuda {
+
+// Copies 16 MiB to the device, has a kernel change every word on another stream, copies them back
+// and compares each with what the host computes. kDataLoss names the first wrong word;
+// kDeadlineExceeded; or what a call failed with.
+Status CheckDevice(const Device& device, Deadline deadline);
+
+}  // namespace longhaul::cuda
+
+#endif  // LONGHAUL_BASE_CUDA_DEVICE_CHECK_H_

@@ -1,0 +1,52 @@
+// Memory that the GPU reaches: its own, and pinned memory of the host, which copies read and write
+// without holding up the caller. Move-only. Contents are uninitialised. Freeing either waits for
+// the device's work.
+#ifndef LONGHAUL_BASE_CUDA_MEMORY_H_
+#define LONGHAUL_BASE_CUDA_MEMORY_H_
+
+#include <cstddef>
+#include <span>
+
+#include "base/cuda/device.h"
+#include "base/cuda/handle.h"
+#include "base/status.h"
+
+namespace longhaul::cuda {
+
+// Of one device. Aligned to 256 bytes.
+class DeviceBuffer {
+ public:
+  // kResourceExhausted when the device has not that much left. `bytes` > 0.
+  static StatusOr<DeviceBuffer> Create(const Device& device, size_t bytes);
+
+  // An address on the device: the host must not follow it.
+  void* data_dev() { return memory_.get(); }
+  const void* data_dev() const { return memory_.get(); }
+  size_t size() const { return size_; }
+
+ private:
+  DeviceBuffer(Handle memory, size_t size) : memory_(std::move(memory)), size_(size) {}
+  Handle memory_;
+  size_t size_;
+};
+
+// Of the host; any device may copy to and from it.
+class PinnedBuffer {
+ public:
+  // kResourceExhausted when the host cannot pin that much. `bytes` > 0.
+  static StatusOr<PinnedBuffer> Create(const Device& device, size_t bytes);
+
+  std::span<std::byte> span() { return {static_cast<std::byte*>(memory_.get()), size_}; }
+  std::span<const std::byte> span() const {
+    return {static_cast<const std::byte*>(memory_.get()), size_};
+  }
+
+ private:
+  PinnedBuffer(Handle memory, size_t size) : memory_(std::move(memory)), size_(size) {}
+  Handle memory_;
+  size_t size_;
+};
+
+}  // namespace longhaul::cuda
+
+#endif  // LONGHAUL_BASE_CUDA_MEMORY_H_

@@ -1,0 +1,44 @@
+#include "base/cuda/module.h"
+
+#include <dlfcn.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+
+namespace longhaul::cuda {
+
+std::string DefaultModulePath() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  return program.parent_path().parent_path() / "lib" / "liblonghaul_cuda.so";
+}
+
+StatusOr<const DeviceTable*> LoadModule(const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0) {
+    return absl::FailedPreconditionError(
+        fmt::format("this build has no CUDA: expected {}; get nvcc 13.0 or newer (deploy/setup.sh "
+                    "--cuda-toolkit brings it), then configure and build again",
+                    path));
+  }
+  void* const module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (module == nullptr) {
+    return absl::FailedPreconditionError(fmt::format("cannot load the CUDA module: {}", dlerror()));
+  }
+  const auto table_function =
+      reinterpret_cast<DeviceTableFunction*>(::dlsym(module, kDeviceTableFunction));
+  if (table_function == nullptr) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} is no CUDA module of longhaul: it has no {}", path, kDeviceTableFunction));
+  }
+  const DeviceTable* const table = table_function();
+  if (table->version != kTableVersion) {
+    return absl::FailedPreconditionError(
+        fmt::format("expected version {} of the CUDA module, {} has {}; build both anew",
+                    kTableVersion, path, table->version));
+  }
+  return table;
+}
+
+}  // namespace longhaul::cuda

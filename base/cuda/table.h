@@ -1,0 +1,69 @@
+// What liblonghaul_cuda.so offers to the programs that open it. This header is compiled on both
+// sides of dlopen, and the two share no library: so plain types, and codes of the CUDA runtime as
+// they come (0 is success). Programs use device.h, stream.h and memory.h, which wrap it.
+//
+// Threads: every function may be called from any thread. Those that take a device make it the
+// calling thread's current one and leave it so.
+#ifndef LONGHAUL_BASE_CUDA_TABLE_H_
+#define LONGHAUL_BASE_CUDA_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace longhaul::cuda {
+
+// Changes with DeviceTable: a program refuses a module of another version.
+inline constexpr uint32_t kTableVersion = 1;
+// The least compute capability that the module has code for.
+inline constexpr int kMinimumMajor = 8;
+inline constexpr int kMinimumMinor = 0;
+
+struct DeviceInfo {
+  char name[256];
+  int major;  // compute capability
+  int minor;
+  int multiprocessors;
+  uint64_t memory_bytes;
+};
+
+struct DeviceTable {
+  uint32_t version;
+  // 13000 for 13.0: what the module was compiled with.
+  int runtime_version;
+  // Never null; the text lives for ever.
+  const char* (*error_text)(int code);
+  // 13000 for 13.0: the newest CUDA that the driver serves; 0 where there is no driver.
+  int (*driver_version)(int* version);
+  // 0 devices is success. Needs a driver that serves runtime_version.
+  int (*device_count)(int* count);
+  int (*describe)(int device, DeviceInfo* info);
+
+  // Streams do not wait for the default stream.
+  int (*stream_create)(int device, void** stream);
+  int (*stream_destroy)(void* stream);
+  // Events keep no times.
+  int (*event_create)(int device, void** event);
+  int (*event_destroy)(void* event);
+  int (*event_record)(void* event, void* stream);
+  int (*event_query)(void* event, bool* done);
+  int (*stream_wait)(void* stream, void* event);
+
+  int (*allocate)(int device, size_t bytes, void** memory);
+  int (*free)(void* memory);
+  // Pinned host memory, for copies that do not hold up the caller.
+  int (*allocate_pinned)(int device, size_t bytes, void** memory);
+  int (*free_pinned)(void* memory);
+  // Either side may be device or pinned memory.
+  int (*copy)(void* to, const void* from, size_t bytes, void* stream);
+
+  // words[k] = Scramble(words[k], k, seed) (pattern.h) for k < count; `words` is device memory.
+  int (*scramble)(int device, uint32_t* words, uint64_t count, uint32_t seed, void* stream);
+};
+
+// Exported by the module under this name; never null.
+using DeviceTableFunction = const DeviceTable*();
+inline constexpr char kDeviceTableFunction[] = "longhaul_cuda_device_table";
+
+}  // namespace longhaul::cuda
+
+#endif  // LONGHAUL_BASE_CUDA_TABLE_H_

@@ -18,6 +18,7 @@
 #include "absl/strings/ascii.h"
 #include "base/config/command_line.h"
 #include "base/config/daemon_config.h"
+#include "base/device_name.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/shutdown.h"
@@ -28,6 +29,7 @@
 #include "proto/rpc/channel.h"
 #include "transport/p2p/ucx/factory.h"
 #include "worker/rpc/agent.h"
+#include "worker/rpc/device.h"
 #include "worker/rpc/session.h"
 
 namespace longhaul::worker {
@@ -86,29 +88,12 @@ StatusOr<std::string> LoadWorkerId(const std::string& state_dir) {
   return id;
 }
 
-v1::Device ThisCpu() {
-  v1::Device device;
-  device.set_kind("cpu");
-  device.set_cores(std::thread::hardware_concurrency());
-  device.set_memory_bytes(static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-                          static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
-  std::ifstream cpuinfo("/proc/cpuinfo");
-  for (std::string line; std::getline(cpuinfo, line);) {
-    const size_t colon = line.find(": ");
-    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
-      device.set_name(line.substr(colon + 2));
-      break;
-    }
-  }
-  return device;
-}
-
 std::string HostName() {
   char name[256] = {};
   return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
 }
 
-int Serve(const Flags& flags) {
+int Serve(const Flags& flags, const v1::Device& device) {
   if (const Status status = LockStateDir(flags.state_dir); !status.ok()) return Fail(status);
   const StatusOr<std::string> id = LoadWorkerId(flags.state_dir);
   if (!id.ok()) return Fail(id.status());
@@ -144,7 +129,7 @@ int Serve(const Flags& flags) {
   hello.set_worker_id(*id);
   hello.set_incarnation(RandomUuid());
   hello.set_name(flags.name.empty() ? HostName() : flags.name);
-  *hello.add_devices() = ThisCpu();
+  *hello.add_devices() = device;
   const std::vector<std::string> addresses =
       flags.advertise.empty() ? std::vector{(*transport)->address()} : flags.advertise;
   for (const std::string& address : addresses) hello.add_data_addresses(address);
@@ -215,7 +200,10 @@ int Main(int argc, char** argv) {
   app.add_option("--advertise", flags.advertise,
                  "host:port at which other workers reach this one, if not the data address; "
                  "repeatable");
-  app.add_option("--device", flags.device, "what to compute on; this version has cpu")
+  app.add_option(
+         "--device", flags.device,
+         "what to compute on: cpu, cuda (the first GPU) or cuda:N; a GPU is checked and then "
+         "refused, since this version trains on the CPU only")
       ->capture_default_str();
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
       ->capture_default_str();
@@ -249,15 +237,17 @@ int Main(int argc, char** argv) {
         "--token-file is required with --data-address {}, which other machines may reach",
         flags.data_address));
   }
-  if (flags.device != "cpu") {
-    return usage(fmt::format(
-        "--device: expected cpu, got '{}'; this version computes on the CPU only", flags.device));
-  }
+  const StatusOr<DeviceName> device_name = ParseDeviceName(flags.device);
+  if (!device_name.ok()) return usage(fmt::format("--device: {}", Message(device_name.status())));
   if (const Status status = InitLogging(flags.log_level); !status.ok()) {
     return usage(std::string(Message(status)));
   }
   RouteGrpcLog();
-  return Serve(flags);
+  const StatusOr<v1::Device> device = OpenDevice(*device_name);
+  if (!device.ok()) {
+    return Fail(Annotate(device.status(), fmt::format("--device {}", flags.device)));
+  }
+  return Serve(flags, *device);
 }
 
 }  // namespace

@@ -1,0 +1,41 @@
+// What a worker says to --device, on machines with a GPU and without.
+#include "worker/rpc/device.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/unit/worker/rpc/worker_program.h"
+
+namespace longhaul::worker {
+namespace {
+
+using ::longhaul::testing::Refusal;
+using ::longhaul::testing::RunWorkerOn;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+TEST(Device, TheCpuIsDescribed) {
+  const StatusOr<v1::Device> device = OpenDevice({});
+  ASSERT_TRUE(device.ok()) << device.status();
+  EXPECT_EQ(device->kind(), "cpu");
+  EXPECT_GT(device->cores(), 0);
+  EXPECT_GT(device->memory_bytes(), 0);
+}
+
+TEST(Device, NoWorkerStartsOnAGpu) {
+  const Refusal refusal = RunWorkerOn("cuda");
+  EXPECT_EQ(refusal.exit_code, 1);
+  EXPECT_THAT(refusal.sentence, StartsWith("longhaul-worker: --device cuda: "));
+  EXPECT_FALSE(refusal.made_state);
+}
+
+TEST(Device, AnUnknownOneIsWrongUsage) {
+  for (const char* name : {"tpu", "cuda:", "cuda:-1"}) {
+    const Refusal refusal = RunWorkerOn(name);
+    EXPECT_EQ(refusal.exit_code, 2);
+    EXPECT_THAT(refusal.sentence, HasSubstr("--device: expected cpu, cuda or cuda:N"));
+    EXPECT_FALSE(refusal.made_state);
+  }
+}
+
+}  // namespace
+}  // namespace longhaul::worker

@@ -1,0 +1,52 @@
+#include "worker/rpc/device.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/cuda/device.h"
+#include "base/cuda/device_check.h"
+#include "base/cuda/module.h"
+
+namespace longhaul::worker {
+namespace {
+
+// The first use of a GPU takes seconds where no other process has it open.
+constexpr absl::Duration kGpuCheck = absl::Seconds(60);
+
+v1::Device ThisCpu() {
+  v1::Device device;
+  device.set_kind("cpu");
+  device.set_cores(std::thread::hardware_concurrency());
+  device.set_memory_bytes(static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                          static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);) {
+    const size_t colon = line.find(": ");
+    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) {
+      device.set_name(line.substr(colon + 2));
+      break;
+    }
+  }
+  return device;
+}
+
+}  // namespace
+
+StatusOr<v1::Device> OpenDevice(const DeviceName& name) {
+  if (!name.cuda_index.has_value()) return ThisCpu();
+  LH_ASSIGN_OR_RETURN(const cuda::DeviceTable* const table,
+                      cuda::LoadModule(cuda::DefaultModulePath()));
+  LH_ASSIGN_OR_RETURN(const cuda::Device device, cuda::Device::Open(table, *name.cuda_index));
+  LH_RETURN_IF_ERROR(cuda::CheckDevice(device, Deadline::After(kGpuCheck)));
+  return absl::FailedPreconditionError(
+      fmt::format("the GPU works ({}), but this version trains on the CPU only: it is built with "
+                  "LibTorch's CPU part; start the worker with --device cpu",
+                  device.Describe()));
+}
+
+}  // namespace longhaul::worker

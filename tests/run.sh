@@ -40,7 +40,7 @@ build_and_test() {
   local preset=$1 log
   shift
   step "build: $preset"
-  cmake --preset "$preset" >/dev/null
+  cmake --preset "$preset" | grep -- '^-- CUDA: ' # whether GPU code is compiled, and why not
   cmake --build --preset "$preset" --parallel "$(nproc)"
   step "test: $preset"
   log=$(mktemp)

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Builds the tests that need a GPU and runs them. The two halves may run on two machines: what the
+# first leaves in build/gpu/ needs no packages where it runs, only an NVIDIA driver for CUDA 13 and,
+# for the worker, LibTorch (deploy/setup.sh's, or that of the PyTorch that python3 imports).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() {
+  cat <<'USAGE'
+usage: tests/gpu.sh [--build-only | --run-only]
+
+  --build-only  build on a machine with nvcc 13.0 or newer; it needs no GPU. Leaves the programs and
+                the libraries they need in build/gpu/, to be copied with this script
+  --run-only    run what is in build/gpu/, on a machine with a GPU
+USAGE
+}
+
+build=1
+run=1
+case "${1:-}" in
+  "") ;;
+  --build-only) run=0 ;;
+  --run-only) build=0 ;;
+  -h | --help) usage; exit 0 ;;
+  *) echo "gpu.sh: unknown option '$1'" >&2; usage >&2; exit 2 ;;
+esac
+[ $# -le 1 ] || { usage >&2; exit 2; }
+
+readonly FROM=build/release
+readonly BUNDLE=build/gpu
+die() { printf 'gpu.sh: %s\n' "$*" >&2; exit 1; }
+
+# What the programs link, but for the C and C++ libraries, which must be the machine's own, and for
+# LibTorch, which is too large to carry.
+copy_libraries() {
+  local program library
+  for program in "$@"; do
+    ldd "$program" | sed -n 's|.* => \(/[^ ]*\) .*|\1|p'
+  done | sort -u | while read -r library; do
+    [[ $library =~ /site-packages/|/lib(c|m|dl|rt|util|pthread|stdc\+\+|gcc_s)\.so ]] ||
+      cp -L "$library" "$BUNDLE/lib/"
+  done
+}
+
+if [ "$build" = 1 ]; then
+  found=$(cmake --preset release | grep -- '^-- CUDA: ')
+  [[ $found == *": on"* ]] || die "expected nvcc; ${found#-- }"
+  cmake --build --preset release --parallel "$(nproc)" --target gpu_tests longhaul-worker
+  rm -rf "$BUNDLE"
+  mkdir -p "$BUNDLE/bin" "$BUNDLE/lib"
+  cp "$FROM/gpu_tests.txt" "$BUNDLE/"
+  cp "$FROM/lib/liblonghaul_cuda.so" "$BUNDLE/lib/"
+  mapfile -t programs < <(sed "s|^|$FROM/bin/|" "$BUNDLE/gpu_tests.txt")
+  programs+=("$FROM/bin/longhaul-worker")
+  cp "${programs[@]}" "$BUNDLE/bin/"
+  copy_libraries "${programs[@]}"
+  echo "gpu.sh: built $(wc -l <"$BUNDLE/gpu_tests.txt") test programs into $BUNDLE/ ($(du -sh "$BUNDLE" | cut -f1))"
+fi
+
+if [ "$run" = 1 ]; then
+  [ -r "$BUNDLE/gpu_tests.txt" ] || die "expected $BUNDLE/; run tests/gpu.sh --build-only first, and copy it here with this script"
+  torch=$(compgen -G "$PWD/.deps/venv/lib/python3*/site-packages/torch/lib" | head -n 1) ||
+    torch=$(python3 -c 'import os, torch; print(os.path.dirname(torch.__file__) + "/lib")' 2>/dev/null) ||
+    die "expected LibTorch; run deploy/setup.sh, or put a python3 with PyTorch 2.11 first in PATH"
+  export LD_LIBRARY_PATH=$PWD/$BUNDLE/lib:$torch${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  export LONGHAUL_REQUIRE_GPU=1 # a machine without one fails
+  failed=()
+  while read -r test; do
+    "$BUNDLE/bin/$test" || failed+=("$test")
+  done <"$BUNDLE/gpu_tests.txt"
+  total=$(wc -l <"$BUNDLE/gpu_tests.txt")
+  printf '%d passed, %d failed%s\n' $((total - ${#failed[@]})) ${#failed[@]} "${failed[*]:+: ${failed[*]}}"
+  [ ${#failed[@]} = 0 ]
+fi

@@ -8,10 +8,9 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
-#include <fstream>
 #include <memory>
+#include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 

@@ -17,7 +17,7 @@ usage: deploy/quickstart.sh [options]
   --build-dir D   where the programs are built (default build/release)
 
 Needs root or sudo, for network namespaces and link rates. After set-up and build it takes about
-five minutes on two cores. Results are kept in out/quickstart/.
+three minutes on two cores. Results are kept in out/quickstart/.
 USAGE
 }
 

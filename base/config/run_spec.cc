@@ -220,6 +220,9 @@ Table RunTable(RunSpec* spec, const CodecCheck& check) {
                            Choice("schedule", &pipeline->schedule,
                                   std::vector{ScheduleKind::kLinkAware, ScheduleKind::kOneFOneB,
                                               ScheduleKind::kGpipe}),
+                           Choice("send_order", &pipeline->send_order,
+                                  std::vector{SendOrder::kAuto, SendOrder::kActivationsFirst,
+                                              SendOrder::kAsReady}),
                            Flag("recompute", &pipeline->recompute),
                            Whole("threads_per_stage", &pipeline->threads_per_stage, 1, 1024),
                            WholeOrAuto("depth", &pipeline->depth, 1, 1u << 16)}),
@@ -284,6 +287,18 @@ std::string_view ToString(ScheduleKind kind) {
       return "gpipe";
   }
   return "?";
+}
+
+std::string_view ToString(SendOrder order) {
+  switch (order) {
+    case SendOrder::kAuto:
+      return "auto";
+    case SendOrder::kActivationsFirst:
+      return "activations-first";
+    case SendOrder::kAsReady:
+      return "as-ready";
+  }
+  return "";
 }
 
 std::string_view ToString(TransportKind) {

@@ -20,10 +20,24 @@ namespace longhaul {
 
 enum class ComputeDtype : uint8_t { kFp32, kBf16 };                   // "fp32", "bf16" (autocast)
 enum class ScheduleKind : uint8_t { kLinkAware, kOneFOneB, kGpipe };  // "link-aware" "1f1b" "gpipe"
-enum class TransportKind : uint8_t { kUcx };                          // "ucx"
+// When gradients may leave a stage: "auto" "activations-first" "as-ready". An interface that is
+// busy both with activations going down and with gradients going up shares itself between
+// connections as TCP happens to: seconds of bad luck at 10 Mbit/s, and a pipeline that starves.
+enum class SendOrder : uint8_t {
+  kAuto,  // the planner chooses
+  // Gradients wait until the receiver has all activations of the step and the sender has sent all
+  // of its own, so that every interface does one thing at a time. At the lower bound where the
+  // links are alike (backwards are computed without waiting, and nothing is lost by sending them
+  // late); bad where the first stage's link is slow. Needs a depth of all microbatches in all
+  // stages.
+  kActivationsFirst,
+  kAsReady,
+};
+enum class TransportKind : uint8_t { kUcx };  // "ucx"
 
 std::string_view ToString(ComputeDtype dtype);
 std::string_view ToString(ScheduleKind kind);
+std::string_view ToString(SendOrder order);
 std::string_view ToString(TransportKind kind);
 
 struct ModelSpec {
@@ -81,6 +95,7 @@ struct TrainSpec {
 struct PipelineSpec {
   std::optional<uint32_t> stages;  // nullopt = "auto": as many as connected workers, at most layers
   ScheduleKind schedule = ScheduleKind::kLinkAware;
+  SendOrder send_order = SendOrder::kAuto;
   bool recompute = false;
   uint32_t threads_per_stage = 1;
   std::optional<uint32_t>

@@ -58,6 +58,15 @@ void CheckPipeline(const RunSpec& spec, Reader& reader) {
                             "step (train.microbatches)",
                             *pipeline.depth, spec.train.microbatches));
   }
+  if (pipeline.send_order == SendOrder::kActivationsFirst &&
+      (pipeline.schedule == ScheduleKind::kOneFOneB ||
+       (pipeline.depth && *pipeline.depth < spec.train.microbatches))) {
+    reader.Fail(reader.PlaceOf("pipeline.send_order"),
+                fmt::format("pipeline.send_order: activations-first needs all {} microbatches in "
+                            "flight; leave send_order out, or take schedule link-aware or gpipe "
+                            "without depth",
+                            spec.train.microbatches));
+  }
   if (pipeline.schedule == ScheduleKind::kGpipe && pipeline.depth &&
       *pipeline.depth < spec.train.microbatches) {
     reader.Fail(reader.PlaceOf("pipeline.depth"),

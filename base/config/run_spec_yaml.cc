@@ -108,12 +108,14 @@ std::string ToYaml(const RunSpec& spec) {
       "pipeline:\n"
       "  stages: {}\n"
       "  schedule: {}\n"
+      "  send_order: {}\n"
       "  recompute: {}\n"
       "  threads_per_stage: {}\n"
       "  depth: {}\n"
       "transport: {}\n",
-      OrAuto(spec.pipeline.stages), ToString(spec.pipeline.schedule), spec.pipeline.recompute,
-      spec.pipeline.threads_per_stage, OrAuto(spec.pipeline.depth), ToString(spec.transport));
+      OrAuto(spec.pipeline.stages), ToString(spec.pipeline.schedule),
+      ToString(spec.pipeline.send_order), spec.pipeline.recompute, spec.pipeline.threads_per_stage,
+      OrAuto(spec.pipeline.depth), ToString(spec.transport));
   out += LinksYaml(spec.links);
   out += fmt::format(
       "checkpoint:\n"

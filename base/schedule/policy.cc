@@ -26,15 +26,21 @@ StagePolicy::StagePolicy(const PolicyOptions& options)
     : options_(options),
       depth_(EffectiveDepth(options)),
       input_ready_(options.microbatches, options.stage.value() == 0),
-      gradient_ready_(options.microbatches, options.stage.value() + 1 == options.stages) {
+      gradient_ready_(options.microbatches, options.stage.value() + 1 == options.stages),
+      inputs_missing_(options.stage.value() == 0 ? 0 : options.microbatches),
+      upstream_has_all_inputs_(options.stage.value() <= 1) {
   LH_CHECK(options.microbatches > 0 && depth_ > 0, "a step needs microbatches and depth");
   LH_CHECK(options.stage.value() < options.stages, "stage outside the pipeline");
+  LH_CHECK(options.order == SendOrder::kAsReady || options.forward_only ||
+               depth_ == options.microbatches,
+           "gradients that wait for all activations need a depth of all microbatches");
 }
 
 void StagePolicy::InputReady(Microbatch microbatch) {
   LH_CHECK(microbatch.value() < options_.microbatches, "no such microbatch");
   LH_CHECK(!input_ready_[microbatch.value()], "an input became ready twice");
   input_ready_[microbatch.value()] = true;
+  --inputs_missing_;
 }
 
 void StagePolicy::GradientReady(Microbatch microbatch) {
@@ -42,6 +48,21 @@ void StagePolicy::GradientReady(Microbatch microbatch) {
   LH_CHECK(microbatch.value() < forwards_begun_, "a gradient before its forward");
   LH_CHECK(!gradient_ready_[microbatch.value()], "a gradient became ready twice");
   gradient_ready_[microbatch.value()] = true;
+}
+
+void StagePolicy::ActivationSent() {
+  LH_CHECK(activations_sent_ < forwards_ended_, "an activation left before its forward");
+  ++activations_sent_;
+}
+
+void StagePolicy::UpstreamHasAllInputs() {
+  upstream_has_all_inputs_ = true;
+}
+
+bool StagePolicy::GradientsMayLeave() const {
+  if (options_.order == SendOrder::kAsReady) return true;
+  const bool last = options_.stage.value() + 1 == options_.stages;
+  return upstream_has_all_inputs_ && (last || activations_sent_ == options_.microbatches);
 }
 
 std::optional<Work> StagePolicy::Next() const {

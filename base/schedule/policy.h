@@ -27,6 +27,7 @@ struct PolicyOptions {
   uint32_t depth = 1;
   // Validation: no backwards, depth does not bind.
   bool forward_only = false;
+  SendOrder order = SendOrder::kAsReady;  // not kAuto
 };
 
 enum class Task : uint8_t { kForward, kBackward };
@@ -47,6 +48,12 @@ class StagePolicy {
   // The output gradient can be used. The last stage makes its own and is never told.
   void GradientReady(Microbatch microbatch);
 
+  // For GradientsMayLeave: an output of this stage has left it (the network has taken it), in
+  // order; the stage above has all its inputs (the second stage is never told: the first one always
+  // has).
+  void ActivationSent();
+  void UpstreamHasAllInputs();
+
   // What to run now; nullopt = wait for an event. Does not change anything.
   std::optional<Work> Next() const;
   // Call around running what Next() gave; one at a time.
@@ -55,6 +62,10 @@ class StagePolicy {
 
   // All forwards and (unless forward_only) all backwards have ended.
   bool Done() const;
+  // The stage below is to be told when this becomes true.
+  bool HasAllInputs() const { return inputs_missing_ == 0; }
+  // Once true, true until the end of the step. A gradient that exists before is to be kept.
+  bool GradientsMayLeave() const;
   uint32_t in_flight() const { return forwards_begun_ - backwards_ended_; }
   uint32_t depth() const { return depth_; }
 
@@ -65,6 +76,8 @@ class StagePolicy {
   uint32_t forwards_begun_ = 0, forwards_ended_ = 0;
   uint32_t backwards_begun_ = 0, backwards_ended_ = 0;
   std::optional<Work> running_;
+  uint32_t inputs_missing_, activations_sent_ = 0;
+  bool upstream_has_all_inputs_;
 };
 
 }  // namespace longhaul::schedule

@@ -52,11 +52,18 @@ struct StageState {
   double compute_busy = 0, egress_bytes = 0, ingress_bytes = 0;
   double first_forward_begins = kNever;
   double done_at = kNever;
+  std::deque<Message> held;  // encoded gradients that may not leave yet
 };
 
 struct Arrival {
   double time;
   Message message;
+};
+
+// The stage above `stage` has all its inputs.
+struct Notice {
+  double time;
+  uint32_t stage;
 };
 
 class Run {
@@ -68,7 +75,8 @@ class Run {
                                                 .stage = StageIndex(s),
                                                 .stages = stages,
                                                 .microbatches = cost.microbatches,
-                                                .depth = cost.stages[s].depth})});
+                                                .depth = cost.stages[s].depth,
+                                                .order = cost.order})});
     }
   }
 
@@ -187,6 +195,7 @@ class Run {
       if (!link.queue.empty()) next = std::min(next, now_ + FlowSeconds(link));
     }
     for (const Arrival& arrival : arrivals_) next = std::min(next, arrival.time);
+    for (const Notice& notice : notices_) next = std::min(next, notice.time);
     return next;
   }
 
@@ -213,10 +222,28 @@ class Run {
       arrivals_.erase(arrivals_.begin() + static_cast<std::ptrdiff_t>(i));
       stages_[message.receiver()].codec_queue.push_back({message, false});
     }
+    std::erase_if(notices_, [this](const Notice& notice) {
+      if (notice.time > now_) return false;
+      stages_[notice.stage].policy.UpstreamHasAllInputs();
+      return true;
+    });
     for (uint32_t s = 0; s < stages_.size(); ++s) {
       if (stages_[s].codec_ends <= now_) FinishCodec(s);
       if (stages_[s].compute_ends <= now_) FinishCompute(s);
+      LetGradientsLeave(s);
     }
+  }
+
+  void LetGradientsLeave(uint32_t s) {
+    StageState& stage = stages_[s];
+    if (!stage.policy.GradientsMayLeave()) return;
+    for (const Message& message : std::exchange(stage.held, {})) StartFlow(message);
+  }
+
+  void StartFlow(const Message& message) {
+    LinkDirection& link = LinkOf(message);
+    if (link.queue.empty()) link.remaining_bytes = BytesOf(message);
+    link.queue.push_back(message);
   }
 
   void FinishFlow(LinkDirection* link) {
@@ -227,6 +254,7 @@ class Run {
     stages_[message.receiver()].ingress_bytes += bytes;
     if (!link->queue.empty()) link->remaining_bytes = BytesOf(link->queue.front());
     arrivals_.push_back({now_ + Seconds(cost_.boundaries[message.boundary].latency), message});
+    if (message.direction == Direction::kForward) stages_[message.sender()].policy.ActivationSent();
   }
 
   void FinishCodec(uint32_t s) {
@@ -235,11 +263,16 @@ class Run {
     stage.codec_queue.pop_front();
     stage.codec_ends = kNever;
     if (job.encode) {
-      LinkDirection& link = LinkOf(job.message);
-      if (link.queue.empty()) link.remaining_bytes = BytesOf(job.message);
-      link.queue.push_back(job.message);
+      if (job.message.direction == Direction::kBackward) {
+        stage.held.push_back(job.message);
+      } else {
+        StartFlow(job.message);
+      }
     } else if (job.message.direction == Direction::kForward) {
       stage.policy.InputReady(job.message.microbatch);
+      if (stage.policy.HasAllInputs() && s + 1 < stages_.size()) {
+        notices_.push_back({now_ + Seconds(cost_.boundaries[s].latency), s + 1});
+      }
     } else {
       stage.policy.GradientReady(job.message.microbatch);
     }
@@ -296,6 +329,7 @@ class Run {
   std::vector<StageState> stages_;
   std::vector<LinkDirection> links_;
   std::vector<Arrival> arrivals_;
+  std::vector<Notice> notices_;
   double now_ = 0;
 };
 
@@ -309,6 +343,11 @@ Status CheckCost(const PipelineCost& cost) {
                                                   cost.boundaries.size()));
   }
   for (const StageCost& stage : cost.stages) {
+    if (cost.order == SendOrder::kActivationsFirst &&
+        (cost.schedule == ScheduleKind::kOneFOneB || stage.depth < cost.microbatches)) {
+      return absl::InvalidArgumentError(
+          "to send all activations first, every stage needs a depth of all microbatches");
+    }
     if (stage.forward < absl::ZeroDuration() || stage.backward < absl::ZeroDuration() ||
         stage.optimizer < absl::ZeroDuration() || !(stage.egress_bytes_per_second > 0) ||
         !(stage.ingress_bytes_per_second > 0) || stage.depth == 0) {

@@ -16,6 +16,7 @@
 
 #include "absl/time/time.h"
 #include "base/config/run_spec.h"
+#include "base/schedule/policy.h"
 #include "base/status.h"
 
 namespace longhaul::schedule {
@@ -39,6 +40,7 @@ struct BoundaryCost {
 
 struct PipelineCost {
   ScheduleKind schedule = ScheduleKind::kLinkAware;
+  SendOrder order = SendOrder::kAsReady;
   uint32_t microbatches = 1;
   std::vector<StageCost> stages;         // S >= 1
   std::vector<BoundaryCost> boundaries;  // S - 1

@@ -26,6 +26,7 @@ struct Channel::Outgoing {
   AlignedBuffer blob;
   size_t blob_bytes = 0;
   std::vector<HeaderBytes> headers;
+  size_t chunks_left = 0;  // under the channel's mutex
 };
 
 struct Channel::Incoming {
@@ -99,10 +100,21 @@ void Channel::SendTensor(const Pass& pass, Microbatch microbatch, BoundaryTensor
   outgoing->pass = pass;
   outgoing->microbatch = microbatch;
   outgoing->tensor = std::move(tensor);
-  codec_thread_->Post([self = shared_from_this(), outgoing] { self->EncodeAndSend(outgoing); });
+  codec_thread_->Post([self = shared_from_this(), outgoing] { self->Encode(outgoing); });
 }
 
-void Channel::EncodeAndSend(const std::shared_ptr<Outgoing>& outgoing) {
+void Channel::HoldTensors() {
+  codec_thread_->Post([self = shared_from_this()] { self->hold_ = true; });
+}
+
+void Channel::LetTensorsLeave() {
+  codec_thread_->Post([self = shared_from_this()] {
+    self->hold_ = false;
+    for (const auto& outgoing : std::exchange(self->held_, {})) self->SendChunks(outgoing);
+  });
+}
+
+void Channel::Encode(const std::shared_ptr<Outgoing>& outgoing) {
   const codec::Codec& codec = *options_.send_codec;
   outgoing->blob = AlignedBuffer(codec.MaxEncodedBytes(options_.shape));
   codec::EncodeResult result;
@@ -115,41 +127,61 @@ void Channel::EncodeAndSend(const std::shared_ptr<Outgoing>& outgoing) {
     return;
   }
   outgoing->blob_bytes = result.bytes;
-  const size_t chunks = (result.bytes + kChunkBytes - 1) / kChunkBytes;
-  outgoing->headers.resize(chunks);
+  if (result.nonfinite_tiles > 0) {
+    const std::lock_guard lock(mutex_);
+    use_.nonfinite_tiles += result.nonfinite_tiles;
+  }
+  if (hold_) {
+    held_.push_back(outgoing);
+  } else {
+    SendChunks(outgoing);
+  }
+}
 
+void Channel::SendChunks(const std::shared_ptr<Outgoing>& outgoing) {
+  const size_t blob_bytes = outgoing->blob_bytes;
+  const size_t chunks = (blob_bytes + kChunkBytes - 1) / kChunkBytes;
+  outgoing->headers.resize(chunks);
   std::shared_ptr<transport::Link> link;
   {
     const std::lock_guard lock(mutex_);
     link = link_;
     if (!link || closed_) return;
-    use_.nonfinite_tiles += result.nonfinite_tiles;
-    use_.payload_bytes_sent += result.bytes + chunks * wire::kTensorHeaderBytes;
+    outgoing->chunks_left = chunks;
+    use_.payload_bytes_sent += blob_bytes + chunks * wire::kTensorHeaderBytes;
     if (chunks_under_way_ == 0) busy_since_ = Now();
     chunks_under_way_ += chunks;
   }
   wire::TensorHeader header = HeaderFor(wire::TensorKind::kChunk, outgoing->pass);
   header.microbatch = outgoing->microbatch;
-  header.blob_bytes = result.bytes;
+  header.blob_bytes = blob_bytes;
   header.chunks = static_cast<uint32_t>(chunks);
   for (size_t chunk = 0; chunk < chunks; ++chunk) {
     header.chunk = static_cast<uint32_t>(chunk);
     header.chunk_offset = chunk * kChunkBytes;
     wire::EncodeTensorHeader(header, outgoing->headers[chunk]);
-    const auto body = std::as_const(outgoing->blob)
-                          .span()
-                          .subspan(chunk * kChunkBytes,
-                                   std::min(kChunkBytes, result.bytes - chunk * kChunkBytes));
+    const auto body =
+        std::as_const(outgoing->blob)
+            .span()
+            .subspan(chunk * kChunkBytes, std::min(kChunkBytes, blob_bytes - chunk * kChunkBytes));
     link->Send(transport::Lane::kBulk, {outgoing->headers[chunk], body},
-               [self = shared_from_this(), outgoing](const Status& sent) { self->SendDone(sent); });
+               [self = shared_from_this(), outgoing](const Status& sent) {
+                 self->SendDone(outgoing.get(), sent);
+               });
   }
 }
 
-void Channel::SendDone(const Status& status) {
-  const std::lock_guard lock(mutex_);
-  if (--chunks_under_way_ == 0) use_.send_busy += longhaul::operator-(Now(), busy_since_);
+void Channel::SendDone(Outgoing* outgoing, const Status& status) {
+  bool whole = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (--chunks_under_way_ == 0) use_.send_busy += longhaul::operator-(Now(), busy_since_);
+    whole = --outgoing->chunks_left == 0;
+  }
   // A failed send is the link's end; OnClosed says why.
-  (void)status;
+  if (whole && status.ok() && send_direction() == Direction::kForward) {
+    events_->Push(ActivationSent{outgoing->pass});
+  }
 }
 
 void Channel::SendStepMessage(wire::TensorKind kind, Step step, const wire::StepMessage& message) {
@@ -225,12 +257,14 @@ Status Channel::HandleFrame(transport::Lane lane, std::span<const std::byte> pay
     return HandleChunk(header, body);
   }
   LH_ASSIGN_OR_RETURN(const wire::StepMessage message, wire::DecodeStepMessage(body));
-  const bool down = header.kind == wire::TensorKind::kStepControl;
+  const bool down = header.kind != wire::TensorKind::kNormUp;
   if (down != options_.upstream) {
     return absl::InvalidArgumentError(
         "expected norms from downstream and step control from upstream, got the opposite");
   }
-  if (down) {
+  if (header.kind == wire::TensorKind::kHasAllInputs) {
+    events_->Push(UpstreamHasAllInputs{header.step});
+  } else if (down) {
     events_->Push(StepControlArrived{header.step, message});
   } else {
     events_->Push(NormArrived{header.step, message});

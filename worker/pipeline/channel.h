@@ -7,8 +7,9 @@
 // belongs to another run or epoch is dropped and counted; what makes no sense ends the stage
 // (Failed).
 //
-// Threads: SendTensor and SendStepMessage from the compute thread; OnFrame and the rest of
-// LinkHandler on the link's loop. Lives in a shared_ptr: the link's loop and pending sends hold it.
+// Threads: SendTensor, SendStepMessage and HoldTensors from the compute thread; OnFrame and the
+// rest of LinkHandler on the link's loop. Lives in a shared_ptr: the link's loop and pending sends
+// hold it.
 #ifndef LONGHAUL_WORKER_PIPELINE_CHANNEL_H_
 #define LONGHAUL_WORKER_PIPELINE_CHANNEL_H_
 
@@ -68,6 +69,9 @@ class Channel : public transport::LinkHandler, public std::enable_shared_from_th
   void Close(Deadline deadline);
 
   void SendTensor(const Pass& pass, Microbatch microbatch, BoundaryTensor tensor);
+  // From now on tensors are encoded and kept; until LetTensorsLeave.
+  void HoldTensors();
+  void LetTensorsLeave();
   void SendStepMessage(wire::TensorKind kind, Step step, const wire::StepMessage& message);
 
   ChannelUse TakeUse();
@@ -85,8 +89,9 @@ class Channel : public transport::LinkHandler, public std::enable_shared_from_th
 
   wire::TensorHeader HeaderFor(wire::TensorKind kind, const Pass& pass) const;
   codec::Context ContextFor(const Pass& pass, Microbatch microbatch, Direction direction) const;
-  void EncodeAndSend(const std::shared_ptr<Outgoing>& outgoing);
-  void SendDone(const Status& status);
+  void Encode(const std::shared_ptr<Outgoing>& outgoing);
+  void SendChunks(const std::shared_ptr<Outgoing>& outgoing);
+  void SendDone(Outgoing* outgoing, const Status& status);
   Status HandleFrame(transport::Lane lane, std::span<const std::byte> payload);
   Status HandleChunk(const wire::TensorHeader& header, std::span<const std::byte> body);
   Status CheckChunk(const wire::TensorHeader& header, size_t body_bytes) const;
@@ -118,6 +123,8 @@ class Channel : public transport::LinkHandler, public std::enable_shared_from_th
   std::optional<Microbatch> last_microbatch_;
   // Codec thread only.
   AlignedBuffer workspace_;
+  bool hold_ = false;
+  std::vector<std::shared_ptr<Outgoing>> held_;
 };
 
 }  // namespace longhaul::worker

@@ -95,7 +95,8 @@ Status Executor::TrainStep() {
                       .stage = options_.stage,
                       .stages = options_.stages,
                       .microbatches = options_.spec.train.microbatches,
-                      .depth = options_.depth});
+                      .depth = options_.depth,
+                      .order = options_.order});
   loss_sum_ = 0;
   peak_in_flight_ = 0;
   LH_RETURN_IF_ERROR(RunPass(pass, &policy));
@@ -145,9 +146,14 @@ Status Executor::Validate() {
 Status Executor::RunPass(const Pass& pass, StagePolicy* policy) {
   pass_ = pass;
   policy_ = policy;
+  if (!first() && !pass.validation && !policy->GradientsMayLeave()) {
+    options_.up->HoldTensors();
+    gradients_held_ = true;
+  }
   // What came early.
+  if (!pass.validation && upstream_complete_ == pass.step) policy->UpstreamHasAllInputs();
   for (const auto& [key, tensor] : inputs_) {
-    if (key.first == pass) policy->InputReady(key.second);
+    if (key.first == pass) InputReady(key.second);
   }
   Status status;
   while (status.ok() && !policy->Done()) {
@@ -163,9 +169,26 @@ Status Executor::RunPass(const Pass& pass, StagePolicy* policy) {
       status = WaitForEvent(could_forward && !first() ? &times_.wait_input : &times_.wait_gradient);
     }
   }
+  // Where all are done, all have left: the last backward came after what it waited for, if at all
+  // then with the last gradient.
+  while (status.ok() && gradients_held_) status = WaitForEvent(&times_.wait_gradient);
   pass_.reset();
   policy_ = nullptr;
   return status;
+}
+
+void Executor::InputReady(Microbatch microbatch) {
+  policy_->InputReady(microbatch);
+  if (policy_->HasAllInputs() && !last() && !pass_->validation &&
+      options_.order == SendOrder::kActivationsFirst) {
+    options_.down->SendStepMessage(wire::TensorKind::kHasAllInputs, pass_->step, {});
+  }
+}
+
+void Executor::LetGradientsLeave() {
+  if (!gradients_held_ || !policy_->GradientsMayLeave()) return;
+  gradients_held_ = false;
+  options_.up->LetTensorsLeave();
 }
 
 Status Executor::RunWork(const Pass& pass, const Work& work) {
@@ -332,7 +355,7 @@ Status Executor::Handle(PipelineEvent& event) {
                   "an activation of step {}, which is done", arrived.pass.step.value()));
             }
             (forward ? inputs_ : gradients_)[key] = std::move(arrived.tensor);
-            if (current && forward) policy_->InputReady(arrived.microbatch);
+            if (current && forward) InputReady(arrived.microbatch);
             if (current && !forward) policy_->GradientReady(arrived.microbatch);
             return absl::OkStatus();
           },
@@ -342,6 +365,21 @@ Status Executor::Handle(PipelineEvent& event) {
           },
           [&](StepControlArrived& control) -> Status {
             control_ = control;
+            return absl::OkStatus();
+          },
+          [&](ActivationSent& sent) -> Status {
+            if (!pass_ || sent.pass != *pass_ || sent.pass.validation) return absl::OkStatus();
+            policy_->ActivationSent();
+            LetGradientsLeave();
+            return absl::OkStatus();
+          },
+          [&](UpstreamHasAllInputs& complete) -> Status {
+            upstream_complete_ = complete.step;
+            if (!pass_ || pass_->validation || complete.step != pass_->step) {
+              return absl::OkStatus();
+            }
+            policy_->UpstreamHasAllInputs();
+            LetGradientsLeave();
             return absl::OkStatus();
           },
           [&](PeerGone& gone) -> Status {

@@ -15,10 +15,8 @@ namespace {
 constexpr absl::Duration kPrepareLimit = absl::Minutes(10);
 constexpr absl::Duration kLinkLimit = absl::Seconds(30);
 constexpr absl::Duration kFlushLimit = absl::Seconds(2);
-// One fp32 activation of a small model. More would only fill socket buffers of a slow interface,
-// and those share it worse between activations down and gradients up: 9.8 s a step with 32, 8.5 s
-// with 4 (deploy/runs/bench_4x256.yaml with `none` at 10 Mbit/s).
-constexpr uint32_t kCredits = 4;
+// 2 MiB under way: 80 ms of 200 Mbit/s.
+constexpr uint32_t kCredits = 32;
 
 StatusOr<std::shared_ptr<const codec::Codec>> MakeCodec(const std::string& text) {
   LH_ASSIGN_OR_RETURN(auto codec, codec::ParseCodec(text));
@@ -114,6 +112,13 @@ Status StageRun::Prepare() {
   }
   LH_ASSIGN_OR_RETURN(spec_, ParseRunSpec(plan.run_yaml(), "run.yaml", {}, codec::CheckCodec));
   const v1::StagePlan& mine = plan.stages(static_cast<int>(stage()));
+  if (plan.activations_first() && (mine.depth() < spec_.train.microbatches ||
+                                   spec_.pipeline.schedule == ScheduleKind::kOneFOneB)) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected a plan that sends activations first to have a depth of all {} "
+                    "microbatches; it has {} with schedule {}",
+                    spec_.train.microbatches, mine.depth(), ToString(spec_.pipeline.schedule)));
+  }
   const bool first = stage() == 0;
   const bool last = stage() + 1 == static_cast<uint32_t>(plan.stages_size());
   LH_ASSIGN_OR_RETURN(
@@ -135,22 +140,23 @@ Status StageRun::Prepare() {
   if (!last) {
     LH_ASSIGN_OR_RETURN(down_, OpenChannel(/*upstream=*/false, link_deadline));
   }
-  executor_ = std::make_unique<Executor>(
-      ExecutorOptions{.spec = spec_,
-                      .run = RunId(run_id_),
-                      .stage = StageIndex(stage()),
-                      .stages = static_cast<uint32_t>(plan.stages_size()),
-                      .depth = mine.depth(),
-                      .start_step = plan.start_step(),
-                      .validation_tokens = plan.data().validation_tokens(),
-                      .model = model_.get(),
-                      .batches = std::move(batches_),
-                      .up = up_,
-                      .down = down_,
-                      .events = events_,
-                      .codec_thread = resources_.codec_thread,
-                      .shards = resources_.shards,
-                      .report = [this](v1::WorkerMessage message) { Report(std::move(message)); }});
+  executor_ = std::make_unique<Executor>(ExecutorOptions{
+      .spec = spec_,
+      .run = RunId(run_id_),
+      .stage = StageIndex(stage()),
+      .stages = static_cast<uint32_t>(plan.stages_size()),
+      .depth = mine.depth(),
+      .order = plan.activations_first() ? SendOrder::kActivationsFirst : SendOrder::kAsReady,
+      .start_step = plan.start_step(),
+      .validation_tokens = plan.data().validation_tokens(),
+      .model = model_.get(),
+      .batches = std::move(batches_),
+      .up = up_,
+      .down = down_,
+      .events = events_,
+      .codec_thread = resources_.codec_thread,
+      .shards = resources_.shards,
+      .report = [this](v1::WorkerMessage message) { Report(std::move(message)); }});
   return absl::OkStatus();
 }
 

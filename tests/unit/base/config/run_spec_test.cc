@@ -28,7 +28,7 @@ train:
   seed: 5
   optimizer: { kind: adamw, lr: 1.2345678901234567e-3, betas: [0.8, 0.97], epsilon: 1e-6, weight_decay: 0.3, clip_norm: 0 }
   schedule: { kind: constant, warmup: 20, final_ratio: 0.25 }
-pipeline: { stages: 1, schedule: 1f1b, recompute: true, threads_per_stage: 2, depth: 4 }
+pipeline: { stages: 1, schedule: 1f1b, send_order: as-ready, recompute: true, threads_per_stage: 2, depth: 4 }
 transport: ucx
 links:
   forward: none
@@ -83,7 +83,8 @@ TEST(RunSpec, ReadsEveryKey) {
   EXPECT_EQ(spec->train.optimizer,
             (OptimizerSpec{"adamw", 1.2345678901234567e-3, 0.8, 0.97, 1e-6, 0.3, 0}));
   EXPECT_EQ(spec->train.schedule, (LrScheduleSpec{"constant", 20, 0.25}));
-  EXPECT_EQ(spec->pipeline, (PipelineSpec{1, ScheduleKind::kOneFOneB, true, 2, 4}));
+  EXPECT_EQ(spec->pipeline,
+            (PipelineSpec{1, ScheduleKind::kOneFOneB, SendOrder::kAsReady, true, 2, 4}));
   EXPECT_EQ(spec->links.codecs, (CodecPair{"none", "fixed:bits=6"}));
   ASSERT_EQ(spec->links.by_worker.size(), 2u);
   EXPECT_EQ(spec->links.by_worker[0].first, "worker2");
@@ -103,6 +104,20 @@ TEST(RunSpec, ToYamlRoundTrips) {
     EXPECT_EQ(*again, *spec) << text;
     EXPECT_EQ(ToYaml(*again), text);
   }
+}
+
+TEST(RunSpec, ActivationsFirstNeedsAllMicrobatchesInFlight) {
+  const auto with = [](const std::vector<std::string>& overrides) {
+    std::vector<std::string> all = {"pipeline.send_order=activations-first"};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    return ErrorOf(kMinimal, all);
+  };
+  EXPECT_EQ(with({}), "no error");
+  EXPECT_EQ(with({"pipeline.depth=16"}), "no error");
+  EXPECT_NE(with({"pipeline.depth=15"}).find("needs all 16 microbatches in flight"),
+            std::string::npos);
+  EXPECT_NE(with({"pipeline.schedule=1f1b"}).find("needs all 16 microbatches in flight"),
+            std::string::npos);
 }
 
 TEST(RunSpec, DoublesSurviveToYaml) {

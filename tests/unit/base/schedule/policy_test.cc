@@ -86,6 +86,51 @@ TEST(StagePolicyTest, ForwardOnlyNeedsNoGradients) {
   EXPECT_TRUE(policy.Done());
 }
 
+TEST(StagePolicyTest, ActivationsFirstKeepsGradientsUntilBothNeighboursAreFree) {
+  StagePolicy policy({.stage = StageIndex(2),
+                      .stages = 4,
+                      .microbatches = 2,
+                      .depth = 2,
+                      .order = SendOrder::kActivationsFirst});
+  for (const uint32_t m : {0u, 1u}) {
+    EXPECT_FALSE(policy.HasAllInputs());
+    policy.InputReady(Microbatch(m));
+    RunWork(policy, *policy.Next());
+    policy.ActivationSent();
+  }
+  EXPECT_TRUE(policy.HasAllInputs());
+  EXPECT_FALSE(policy.GradientsMayLeave()) << "the stage above still receives activations";
+  policy.UpstreamHasAllInputs();
+  EXPECT_TRUE(policy.GradientsMayLeave());
+}
+
+TEST(StagePolicyTest, ActivationsFirstKeepsGradientsUntilItsOwnActivationsHaveLeft) {
+  StagePolicy policy({.stage = StageIndex(1),
+                      .stages = 3,
+                      .microbatches = 1,
+                      .depth = 1,
+                      .order = SendOrder::kActivationsFirst});
+  policy.InputReady(Microbatch(0));
+  RunWork(policy, *policy.Next());
+  EXPECT_FALSE(policy.GradientsMayLeave());
+  policy.ActivationSent();
+  EXPECT_TRUE(policy.GradientsMayLeave()) << "the first stage has all its inputs from the start";
+}
+
+TEST(StagePolicyTest, AsReadyNeverKeepsGradients) {
+  const StagePolicy policy({.stage = StageIndex(1), .stages = 3, .microbatches = 4, .depth = 2});
+  EXPECT_TRUE(policy.GradientsMayLeave());
+}
+
+TEST(StagePolicyDeathTest, RefusesActivationsFirstWithoutDepth) {
+  EXPECT_DEATH(StagePolicy({.stage = StageIndex(1),
+                            .stages = 3,
+                            .microbatches = 4,
+                            .depth = 3,
+                            .order = SendOrder::kActivationsFirst}),
+               "need a depth of all microbatches");
+}
+
 TEST(StagePolicyDeathTest, RefusesTheSameInputTwice) {
   StagePolicy policy({.stage = StageIndex(1), .stages = 2, .microbatches = 3, .depth = 1});
   policy.InputReady(Microbatch(0));

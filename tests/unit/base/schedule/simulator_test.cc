@@ -73,6 +73,33 @@ TEST(SimulatorTest, SlowLinksCostWhatTheBytesCost) {
       << "classic 1F1B starves slow links";
 }
 
+TEST(SimulatorTest, ActivationsFirstReachesTheBoundWhereLinksAreAlike) {
+  PipelineCost cost = Uniform(4, 16, 0.007, 0.014);
+  SetRate(&cost, 10e6 / 8 * 0.956);
+  SetBytes(&cost, 262144, 262144);
+  cost.order = SendOrder::kActivationsFirst;
+  const auto result = Simulate(cost);
+  ASSERT_TRUE(result.ok());
+  EXPECT_LE(result->step, 1.003 * result->lower_bound);
+}
+
+TEST(SimulatorTest, ActivationsFirstSuffersFromASlowFirstStage) {
+  PipelineCost cost = Uniform(8, 32, 0.01, 0.02);
+  SetRate(&cost, 1.2e6);
+  SetBytes(&cost, 262144, 262144);
+  cost.stages[0].egress_bytes_per_second = cost.stages[0].ingress_bytes_per_second = 0.6e6;
+  const double as_ready = StepSeconds(cost);
+  cost.order = SendOrder::kActivationsFirst;
+  EXPECT_GT(StepSeconds(cost), 1.3 * as_ready);
+}
+
+TEST(SimulatorTest, ActivationsFirstNeedsDepth) {
+  PipelineCost cost = Uniform(4, 16, 1, 1);
+  cost.order = SendOrder::kActivationsFirst;
+  cost.stages[2].depth = 15;
+  EXPECT_EQ(Simulate(cost).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(SimulatorTest, LatencyCountsInArrivalAndWayOut) {
   PipelineCost cost = Uniform(2, 1, 1, 1);
   cost.boundaries[0].latency = absl::Seconds(0.25);

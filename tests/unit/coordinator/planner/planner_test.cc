@@ -156,6 +156,40 @@ TEST(MakePlan, DepthFollowsScheduleAndRunFile) {
   EXPECT_EQ(plan->stages(0).depth(), 4u);
 }
 
+TEST(MakePlan, ActivationsGoFirstWhereMemoryAllowsAndLinksAreAlike) {
+  PlanRequest request = Request(4);
+  auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(plan->activations_first());
+
+  request.spec.pipeline.send_order = SendOrder::kAsReady;
+  plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_FALSE(plan->activations_first());
+
+  request.spec.pipeline.send_order = SendOrder::kAuto;
+  request.spec.pipeline.depth = 4;
+  plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_FALSE(plan->activations_first()) << "gradients must leave to make room";
+  request.spec.pipeline.send_order = SendOrder::kActivationsFirst;
+  EXPECT_EQ(MakePlan(request).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(MakePlan, GradientsLeaveAtOnceWhereTheFirstStageIsSlow) {
+  PlanRequest request = Request(8);
+  for (CandidateWorker& worker : request.workers) {
+    worker.egress_bits_per_second = worker.ingress_bits_per_second = 1e6;
+  }
+  auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(plan->activations_first());
+  request.workers[0].egress_bits_per_second = request.workers[0].ingress_bits_per_second = 4e5;
+  plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_FALSE(plan->activations_first());
+}
+
 TEST(MakePlan, CodecsAreThoseOfTheSender) {
   PlanRequest request = Request(3);
   request.spec.links.codecs = {"none", "bf16"};

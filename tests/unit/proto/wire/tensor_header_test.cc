@@ -67,8 +67,8 @@ TEST(TensorHeaderTest, GoldenBytes) {
 }
 
 TEST(TensorHeaderTest, RoundTrip) {
-  for (const TensorKind kind :
-       {TensorKind::kChunk, TensorKind::kNormUp, TensorKind::kStepControl}) {
+  for (const TensorKind kind : {TensorKind::kChunk, TensorKind::kNormUp, TensorKind::kStepControl,
+                                TensorKind::kHasAllInputs}) {
     TensorHeader header = Example();
     header.kind = kind;
     const auto decoded = DecodeTensorHeader(Encode(header));

@@ -22,23 +22,29 @@ void QuietLog() {
 }
 
 Status SetAll(ucp_config_t* config, const std::string& device) {
-  const std::array<std::pair<const char*, const char*>, 10> settings{{
+  // Settings of the TCP transport have their prefix from UCX 1.14 on and none before; each version
+  // drops the other spelling without a word, so both are given.
+  const std::array<std::pair<const char*, const char*>, 14> settings{{
       // Left alone, UCX tries shared memory between namespaces and aborts.
       {"TLS", "tcp"},
       {"SOCKADDR_TLS_PRIORITY", "tcp"},
       {"NET_DEVICES", device.c_str()},
       // Else a restarted listener fails with "Device is busy".
       {"TCP_CM_REUSEADDR", "y"},
+      {"CM_REUSEADDR", "y"},
       // Eager only: rendezvous halves each direction.
       {"RNDV_THRESH", "inf"},
       // A whole frame in one segment: less copying and assembling than with 8 KiB. UCX aborts on a
       // segment larger than its own limit, so all workers of a run have the same values.
       {"TCP_TX_SEG_SIZE", "80k"},
+      {"TX_SEG_SIZE", "80k"},
       {"TCP_RX_SEG_SIZE", "80k"},
+      {"RX_SEG_SIZE", "80k"},
       // The links' own heartbeats watch the peer; UCX's and TCP's would only add noise.
       {"KEEPALIVE_INTERVAL", "3600s"},
       {"TCP_KEEPIDLE", "inf"},
-      // An attempt to connect has a deadline of its own.
+      {"KEEPIDLE", "inf"},
+      // An attempt to connect has a deadline of its own. (UCX before 1.14 breaks on SYN_CNT.)
       {"TCP_CM_SYN_CNT", "2"},
   }};
   for (const auto& [name, value] : settings) {

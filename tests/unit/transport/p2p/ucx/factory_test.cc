@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "transport/p2p/core/notification.h"
+#include "transport/p2p/ucx/handles.h"
 #include "transport/p2p/ucx/socket_address.h"
 
 namespace longhaul::transport::ucx {
@@ -179,6 +180,19 @@ TEST(UcxFactoryTest, DialsByName) {
   const Status status = DialFails("localhost:" + PortOf(**listener));
   // It reached the listener, which does not expect it.
   EXPECT_THAT(Words(status), HasSubstr("is not expected there"));
+}
+
+// UCX drops settings that it does not know without a word. This one shows: what it sends in one
+// piece bounds a message's header.
+TEST(UcxFactoryTest, AWholeFrameIsOneSegment) {
+  const auto context = Context::Create("lo");
+  ASSERT_TRUE(context.ok()) << context.status();
+  const auto worker = Worker::Create(*context);
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  ucp_worker_attr_t attributes{};
+  attributes.field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER;
+  ASSERT_EQ(ucp_worker_query((*worker)->get(), &attributes), UCS_OK);
+  EXPECT_GT(attributes.max_am_header, kMaxFramePayloadBytes);
 }
 
 }  // namespace

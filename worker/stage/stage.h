@@ -97,8 +97,8 @@ class Stage {
   virtual uint64_t parameter_count() const = 0;
 };
 
-// Median seconds of the layers of `options`' model on this machine, after warm-up, within about
-// half a second.
+// Seconds of the layers of `options`' model on this machine, lower quartiles after warm-up, within
+// about a second.
 struct MeasuredLayerTimes {
   double embedding_forward = 0, embedding_backward = 0;
   double block_forward = 0, block_backward = 0;

@@ -4,6 +4,7 @@ import os
 import pathlib
 import platform
 import statistics
+import sys
 import time
 
 
@@ -75,6 +76,8 @@ class Table:
         """Numbers as they shall be read; None is empty."""
         assert len(cells) == len(self.columns), cells
         self.rows.append(["" if cell is None else str(cell) for cell in cells])
+        # So that one sees it move, and has something where it is cut off.
+        print("  " + "  ".join(self.rows[-1]), file=sys.stderr, flush=True)
 
     def print(self):
         widths = [max(map(len, column)) for column in zip(self.columns, *self.rows)]

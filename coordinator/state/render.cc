@@ -187,6 +187,7 @@ std::vector<v1::WorkerStatus> Core::Workers(MonoTime now) const {
     one.set_version(worker->hello.version());
     one.set_last_heartbeat_seconds(absl::ToDoubleSeconds(now - worker->last_heard));
     one.set_host(worker->hello.host());
+    one.set_pid(worker->hello.pid());
     one.set_memory_used_bytes(worker->memory_used_bytes);
     if (!worker->held) continue;
     one.set_run_id(worker->held->value());

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "base/token.h"
 #include "base/units.h"
@@ -56,11 +55,11 @@ StatusOr<ClusterView> ObserveCluster(const std::string& name) {
   ClusterView view;
   LH_ASSIGN_OR_RETURN(view.state, ReadClusterState(name));
   view.coordinator_alive = IsAlive(view.state.coordinator);
-  std::set<std::string> connected;
+  ConnectedWorkers connected;
   if (StatusOr<std::string> token = LoadToken(view.state.token_file);
       token.ok() && view.coordinator_alive) {
     CoordinatorProbe probe(view.state.coordinator_address, *token);
-    if (auto answer = probe.ConnectedWorkers(absl::Seconds(2)); answer.ok()) {
+    if (auto answer = probe.Connected(absl::Seconds(2)); answer.ok()) {
       view.coordinator_answers = true;
       connected = *std::move(answer);
     }
@@ -71,7 +70,7 @@ StatusOr<ClusterView> ObserveCluster(const std::string& name) {
     const ClusterWorkerState& state = view.state.workers[number - 1];
     WorkerView worker;
     worker.alive = IsAlive(state.process);
-    worker.connected = connected.contains(state.name);
+    worker.connected = connected.contains({state.name, state.process.pid});
     worker.network_there = std::ranges::binary_search(network.networks, state.network);
     if (worker.network_there && shaper.ok() && state.rate_bits_per_second != 0) {
       LH_ASSIGN_OR_RETURN(worker.uplink, ReadCounters(Uplink(name, number), *shaper));

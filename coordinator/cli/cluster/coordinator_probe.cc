@@ -24,7 +24,7 @@ CoordinatorProbe::CoordinatorProbe(const std::string& address, std::string token
 
 CoordinatorProbe::~CoordinatorProbe() = default;
 
-StatusOr<std::set<std::string>> CoordinatorProbe::ConnectedWorkers(absl::Duration limit) {
+StatusOr<ConnectedWorkers> CoordinatorProbe::Connected(absl::Duration limit) {
   grpc::ClientContext context;
   AddToken(&context, impl_->token);
   // A call that fails at once leaves nobody to drive the channel's next attempt to connect: gRPC's
@@ -34,11 +34,11 @@ StatusOr<std::set<std::string>> CoordinatorProbe::ConnectedWorkers(absl::Duratio
   v1::ListWorkersReply reply;
   const grpc::Status status = impl_->stub->ListWorkers(&context, v1::ListWorkersRequest(), &reply);
   LH_RETURN_IF_ERROR(FromGrpc(status, "asking the coordinator for its workers"));
-  std::set<std::string> names;
+  ConnectedWorkers connected;
   for (const v1::WorkerStatus& worker : reply.workers()) {
-    if (worker.connected()) names.insert(worker.name());
+    if (worker.connected()) connected.emplace(worker.name(), static_cast<pid_t>(worker.pid()));
   }
-  return names;
+  return connected;
 }
 
 }  // namespace longhaul

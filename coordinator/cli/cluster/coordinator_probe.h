@@ -2,14 +2,21 @@
 #ifndef LONGHAUL_COORDINATOR_CLI_CLUSTER_COORDINATOR_PROBE_H_
 #define LONGHAUL_COORDINATOR_CLI_CLUSTER_COORDINATOR_PROBE_H_
 
+#include <sys/types.h>
+
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "base/status.h"
 
 namespace longhaul {
+
+// Name and process. By the name alone, one that was killed a moment ago and whose session the
+// coordinator still has would pass for its successor.
+using ConnectedWorkers = std::set<std::pair<std::string, pid_t>>;
 
 // One connection to a coordinator. From one thread.
 class CoordinatorProbe {
@@ -18,8 +25,8 @@ class CoordinatorProbe {
   CoordinatorProbe(const std::string& address, std::string token);
   ~CoordinatorProbe();
 
-  // Names of the connected workers. kUnavailable or kDeadlineExceeded: no answer within `limit`.
-  StatusOr<std::set<std::string>> ConnectedWorkers(absl::Duration limit);
+  // kUnavailable or kDeadlineExceeded: no answer within `limit`.
+  StatusOr<ConnectedWorkers> Connected(absl::Duration limit);
 
  private:
   struct Impl;

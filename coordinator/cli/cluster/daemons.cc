@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
 #include <thread>
 #include <vector>
 
@@ -99,22 +98,24 @@ Status WaitUntilConnected(const ClusterState& state, std::string_view only, Dead
                           ProgressLine* progress, InterruptGuard* interrupts) {
   LH_ASSIGN_OR_RETURN(std::string token, LoadToken(state.token_file));
   CoordinatorProbe probe(state.coordinator_address, std::move(token));
-  std::vector<std::string> waited_for;
+  std::vector<const ClusterWorkerState*> waited_for;
   for (const ClusterWorkerState& worker : state.workers) {
-    if (only.empty() || worker.name == only) waited_for.push_back(worker.name);
+    if (only.empty() || worker.name == only) waited_for.push_back(&worker);
   }
   if (only == kCoordinatorDaemon) waited_for.clear();
-  const MonoTime begin = Now();
   while (true) {
     LH_RETURN_IF_ERROR(interrupts->Check());
     LH_RETURN_IF_ERROR(CheckAlive(state, only));
-    const StatusOr<std::set<std::string>> connected =
-        probe.ConnectedWorkers(std::min(absl::Milliseconds(300), deadline.Remaining()));
+    const StatusOr<ConnectedWorkers> connected =
+        probe.Connected(std::min(absl::Milliseconds(300), deadline.Remaining()));
     std::string what = "waiting for the coordinator to answer";
     if (connected.ok()) {
       std::vector<std::string> missing;
-      std::ranges::copy_if(waited_for, std::back_inserter(missing),
-                           [&](const std::string& name) { return !connected->contains(name); });
+      for (const ClusterWorkerState* worker : waited_for) {
+        if (!connected->contains({worker->name, worker->process.pid})) {
+          missing.push_back(worker->name);
+        }
+      }
       if (missing.empty()) return absl::OkStatus();
       what = fmt::format("{} of {} connected; waiting for {}", waited_for.size() - missing.size(),
                          waited_for.size(), fmt::join(missing, ", "));
@@ -124,9 +125,9 @@ Status WaitUntilConnected(const ClusterState& state, std::string_view only, Dead
     }
     progress->Show(what);
     if (deadline.Expired()) {
-      return absl::DeadlineExceededError(fmt::format(
-          "after {}: {}. Logs are in {}; --timeout sets how long to wait",
-          longhaul::FormatDuration(longhaul::operator-(Now(), begin)), what, state.directory));
+      return absl::DeadlineExceededError(
+          fmt::format("out of time, {}. Logs are in {}; --timeout sets how long to wait", what,
+                      state.directory));
     }
     // The coordinator has no call that waits for workers, so ask again soon.
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -39,7 +39,7 @@ bool Carries(const grpc::ServerContext& context, const std::string& token) {
 
 struct Connected {
   std::mutex mutex;
-  std::multiset<std::string> names;
+  std::multiset<std::pair<std::string, uint32_t>> workers;  // name and process
 };
 
 class StandInControl final : public v1::ControlService::Service {
@@ -50,9 +50,10 @@ class StandInControl final : public v1::ControlService::Service {
                            v1::ListWorkersReply* reply) override {
     if (!Carries(*context, token_)) return {grpc::StatusCode::UNAUTHENTICATED, "wrong token"};
     const std::lock_guard lock(connected_->mutex);
-    for (const std::string& name : connected_->names) {
+    for (const auto& [name, pid] : connected_->workers) {
       v1::WorkerStatus* worker = reply->add_workers();
       worker->set_name(name);
+      worker->set_pid(pid);
       worker->set_connected(true);
     }
     return grpc::Status::OK;
@@ -73,15 +74,15 @@ class StandInSessions final : public v1::WorkerService::Service {
     if (!Carries(*context, token_)) return {grpc::StatusCode::UNAUTHENTICATED, "wrong token"};
     v1::WorkerMessage message;
     if (!stream->Read(&message)) return grpc::Status::OK;
-    const std::string name = message.hello().name();
+    const std::pair worker(message.hello().name(), message.hello().pid());
     {
       const std::lock_guard lock(connected_->mutex);
-      connected_->names.insert(name);
+      connected_->workers.insert(worker);
     }
     while (stream->Read(&message)) {
     }
     const std::lock_guard lock(connected_->mutex);
-    connected_->names.erase(connected_->names.find(name));
+    connected_->workers.erase(connected_->workers.find(worker));
     return grpc::Status::OK;
   }
 

@@ -99,7 +99,11 @@ bool Session::Connect() {
     std::thread writer([this, &stream] { WriteLoop(stream.get()); });
     v1::WorkerCommand command;
     while (stream->Read(&command)) {
-      if (!HandleCommand(std::move(command))) break;
+      if (!HandleCommand(std::move(command))) {
+        // Only then: after the coordinator's end it could hide why that was.
+        context.TryCancel();
+        break;
+      }
       command.Clear();
     }
     {
@@ -107,7 +111,6 @@ bool Session::Connect() {
       stream_ended_ = true;
     }
     changed_.notify_all();
-    context.TryCancel();
     writer.join();
   }
   const Status status = FromGrpc(stream->Finish());

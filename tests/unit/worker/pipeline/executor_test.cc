@@ -1,0 +1,404 @@
+// One stage of two, and a neighbour that the test plays over a loopback link: in order, out of
+// order, with nonsense, with a norm that is not finite, and gone.
+#include "worker/pipeline/executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "codec/registry.h"
+#include "tests/support/mailbox.h"
+#include "tests/support/temp_dir.h"
+#include "tests/unit/worker/tiny_run.h"
+#include "transport/p2p/loopback/factory.h"
+
+namespace longhaul::worker {
+namespace {
+
+using ::longhaul::testing::Mailbox;
+using ::longhaul::testing::TempDir;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kPatience = absl::Seconds(30);
+const transport::LinkKey kKey{RunId("tiny"), Epoch(1), Boundary(0)};
+
+// Keeps what is written, or refuses to.
+class FakeShards : public ShardStore {
+ public:
+  StatusOr<std::vector<ShardFile>> Write(const RunId&, StageIndex,
+                                         const StageSnapshot& snapshot) override {
+    if (!refusal.ok()) return refusal;
+    steps.Push(snapshot.step);
+    return std::vector<ShardFile>{{"stage.params.safetensors", 1, "hash"}};
+  }
+  StatusOr<StageSnapshot> Read(const RunId&, Step, const std::vector<ShardFile>&) const override {
+    return absl::NotFoundError("none");
+  }
+  Status Drop(const RunId&, Step) override { return absl::OkStatus(); }
+
+  Status refusal;
+  Mailbox<uint64_t> steps;
+};
+
+// A link's end that only listens.
+class Listener : public transport::LinkHandler {
+ public:
+  void OnFrame(transport::Lane, std::span<const std::byte>) override {}
+  void OnSuspect(absl::Duration) override {}
+  void OnHealthy() override {}
+  void OnClosed(const Status&) override {}
+};
+
+std::unique_ptr<transport::Transport> NewTransport() {
+  auto transport = transport::loopback::CreateTransport({});
+  EXPECT_TRUE(transport.ok()) << transport.status();
+  return *std::move(transport);
+}
+
+class ExecutorTest : public ::testing::Test {
+ protected:
+  // `stage` is the one under test; the other one is the neighbour that the test plays. With
+  // `listener` the neighbour has no channel, just the link.
+  void Begin(uint32_t stage, const std::vector<std::string>& overrides = {},
+             std::shared_ptr<transport::LinkHandler> listener = nullptr) {
+    spec_ = TinySpec(overrides);
+    stage_ = stage;
+    auto channel = MakeChannel(/*upstream=*/stage == 1, events_);
+    peer_ = MakeChannel(/*upstream=*/stage == 0, peer_events_);
+    const auto links =
+        Connect(channel, listener ? listener : std::shared_ptr<transport::LinkHandler>(peer_));
+    channel->Attach(links.first);
+    peer_link_ = links.second;
+    peer_->Attach(peer_link_);
+    const std::string tokens = WriteTinyTokens(folder_.path());
+    StatusOr<TokenFile> file = TokenFile::Open(folder_.path() + "/" + tokens, /*verify=*/true);
+    ASSERT_TRUE(file.ok()) << file.status();
+    auto model = Stage::Create({.model = spec_.model,
+                                .train = spec_.train,
+                                .vocabulary = 256,
+                                .first_layer = stage,
+                                .layers = 1,
+                                .first = stage == 0,
+                                .last = stage == 1});
+    ASSERT_TRUE(model.ok()) << model.status();
+    model_ = *std::move(model);
+    before_ = model_->Snapshot();
+    executor_ = std::make_unique<Executor>(ExecutorOptions{
+        .spec = spec_,
+        .run = RunId("tiny"),
+        .stage = StageIndex(stage),
+        .stages = 2,
+        .depth = 2,
+        .model = model_.get(),
+        .batches = std::make_unique<Batches>(spec_, *std::move(file)),
+        .up = stage == 1 ? channel : nullptr,
+        .down = stage == 0 ? channel : nullptr,
+        .events = events_,
+        .codec_thread = &codec_thread_,
+        .shards = &shards_,
+        .report = [this](v1::WorkerMessage message) { reports_.Push(std::move(message)); }});
+    thread_ = std::thread([this] { result_ = executor_->Run(); });
+  }
+  Status Result() {
+    if (thread_.joinable()) thread_.join();
+    return result_;
+  }
+  void TearDown() override {
+    if (thread_.joinable()) {
+      executor_->Abort(absl::CancelledError("the test is over"));
+      thread_.join();
+    }
+  }
+
+  // The next T that the neighbour hears. Tensors and step messages travel on lanes of their own, so
+  // either kind may come first.
+  template <class T>
+  T PeerHears() {
+    const Deadline deadline = Deadline::After(kPatience);
+    while (true) {
+      const auto it = std::find_if(heard_.begin(), heard_.end(), [](const PipelineEvent& event) {
+        return std::holds_alternative<T>(event);
+      });
+      if (it != heard_.end()) {
+        T event = std::get<T>(std::move(*it));
+        heard_.erase(it);
+        return event;
+      }
+      auto more = peer_events_->WaitForAny(deadline);
+      if (more.empty()) {
+        ADD_FAILURE() << "nothing came";
+        return T{};
+      }
+      std::move(more.begin(), more.end(), std::back_inserter(heard_));
+    }
+  }
+  void PeerSends(uint64_t step, uint32_t microbatch, float value = 0.25f) {
+    const codec::Shape shape = BoundaryShape();
+    auto values = std::make_shared<std::vector<float>>(shape.elements(), value);
+    peer_->SendTensor(Pass{Step(step), false}, Microbatch(microbatch),
+                      {{values->data(), codec::Dtype::kF32, shape}, values});
+  }
+  // The neighbour's part of a step up to and with the sum of squared gradients.
+  void PeerIsTheLastStage(uint64_t step, double squared_norm = 1) {
+    for (uint32_t i = 0; i < spec_.train.microbatches; ++i) {
+      EXPECT_EQ(PeerHears<TensorArrived>().microbatch, Microbatch(i));
+      PeerSends(step, i);
+    }
+    peer_->SendStepMessage(wire::TensorKind::kNormUp, Step(step), {.squared_norm = squared_norm});
+  }
+  // And where the neighbour is the first stage, up to and without its decision.
+  double PeerIsTheFirstStage(uint64_t step) {
+    for (uint32_t i = 0; i < spec_.train.microbatches; ++i) PeerSends(step, i);
+    for (uint32_t i = 0; i < spec_.train.microbatches; ++i) {
+      EXPECT_EQ(PeerHears<TensorArrived>().microbatch, Microbatch(i));
+    }
+    return PeerHears<NormArrived>().message.squared_norm;
+  }
+  void PeerDecides(uint64_t step, const wire::StepMessage& message) {
+    peer_->SendStepMessage(wire::TensorKind::kStepControl, Step(step), message);
+  }
+
+  // Nothing of the model has changed.
+  void ExpectNoUpdate() {
+    const StageSnapshot after = model_->Snapshot();
+    ASSERT_EQ(after.parameters.size(), before_.parameters.size());
+    for (size_t i = 0; i < after.parameters.size(); ++i) {
+      EXPECT_EQ(after.parameters[i].values, before_.parameters[i].values)
+          << after.parameters[i].name;
+    }
+  }
+  // The reports so far, without StageStarted.
+  std::vector<v1::WorkerMessage> Reports() {
+    std::vector<v1::WorkerMessage> reports;
+    while (!reports_.empty()) {
+      reports.push_back(*reports_.Take());
+      if (reports.back().has_stage_started()) reports.pop_back();
+    }
+    return reports;
+  }
+
+  codec::Shape BoundaryShape() const {
+    return {spec_.train.microbatch_size, spec_.model.context, spec_.model.hidden};
+  }
+  std::shared_ptr<Channel> MakeChannel(bool upstream, const std::shared_ptr<EventQueue>& events) {
+    const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
+    return Channel::Create({.run = kKey.run,
+                            .epoch = kKey.epoch,
+                            .boundary = kKey.boundary,
+                            .upstream = upstream,
+                            .shape = BoundaryShape(),
+                            .microbatches = spec_.train.microbatches,
+                            .send_codec = codec,
+                            .receive_codec = codec,
+                            .on_health = [](std::string_view, absl::Duration) {}},
+                           &codec_thread_, events);
+  }
+  // An open link between two handlers.
+  std::pair<std::shared_ptr<transport::Link>, std::shared_ptr<transport::Link>> Connect(
+      std::shared_ptr<transport::LinkHandler> mine, std::shared_ptr<transport::LinkHandler> peers) {
+    Mailbox<std::shared_ptr<transport::Link>> expected, dialled;
+    const auto into = [](Mailbox<std::shared_ptr<transport::Link>>& mailbox) {
+      return [&mailbox](const StatusOr<std::shared_ptr<transport::Link>>& link) {
+        EXPECT_TRUE(link.ok()) << link.status();
+        mailbox.Push(link.value_or(nullptr));
+      };
+    };
+    const Deadline deadline = Deadline::After(kPatience);
+    transport_->Expect(kKey, "a secret", std::move(mine), {}, deadline, into(expected));
+    peer_transport_->Dial({transport_->address()}, kKey, "a secret", std::move(peers), {}, deadline,
+                          into(dialled));
+    return {expected.Take().value_or(nullptr), dialled.Take().value_or(nullptr)};
+  }
+
+  TempDir folder_;
+  RunSpec spec_;
+  uint32_t stage_ = 0;
+  CodecThread codec_thread_;  // outlives the transports
+  FakeShards shards_;
+  std::shared_ptr<EventQueue> events_ = std::make_shared<EventQueue>();
+  std::shared_ptr<EventQueue> peer_events_ = std::make_shared<EventQueue>();
+  std::deque<PipelineEvent> heard_;
+  std::unique_ptr<transport::Transport> transport_ = NewTransport();
+  std::unique_ptr<transport::Transport> peer_transport_ = NewTransport();
+  std::shared_ptr<Channel> peer_;
+  std::shared_ptr<transport::Link> peer_link_;
+  std::unique_ptr<Stage> model_;
+  StageSnapshot before_;
+  Mailbox<v1::WorkerMessage> reports_;
+  std::unique_ptr<Executor> executor_;
+  Status result_;
+  std::thread thread_;
+};
+
+TEST_F(ExecutorTest, TheFirstStageDecidesAndTheLastStepIsCheckpointed) {
+  Begin(0);
+  for (uint64_t step = 1; step <= 3; ++step) {
+    PeerIsTheLastStage(step);
+    const auto control = PeerHears<StepControlArrived>();
+    EXPECT_EQ(control.step, Step(step));
+    EXPECT_GT(control.message.squared_norm, 1);  // its own gradients' came on top
+    EXPECT_FALSE(control.message.stop || control.message.checkpoint || control.message.nonfinite);
+  }
+  EXPECT_EQ(Result(), absl::OkStatus());
+  EXPECT_EQ(shards_.steps.Take(), 3u);
+  const auto reports = Reports();
+  ASSERT_EQ(reports.size(), 5u);  // three steps, the shard, the end
+  EXPECT_TRUE(reports[0].step().has_norm());
+  EXPECT_EQ(reports[3].shard().step(), 3u);
+  EXPECT_EQ(reports[4].finished().step(), 3u);
+  EXPECT_FALSE(reports[4].finished().stopped());
+}
+
+TEST_F(ExecutorTest, AStopEndsTheRunWithACheckpointOnBothSides) {
+  Begin(0);
+  executor_->RequestStop();
+  PeerIsTheLastStage(1);
+  EXPECT_TRUE(PeerHears<StepControlArrived>().message.stop);
+  EXPECT_EQ(Result(), absl::OkStatus());
+  EXPECT_EQ(shards_.steps.Take(), 1u);
+  const auto reports = Reports();
+  EXPECT_EQ(reports.back().finished().step(), 1u);
+  EXPECT_TRUE(reports.back().finished().stopped());
+}
+
+TEST_F(ExecutorTest, TheLastStageStopsWhenTheFirstSaysSo) {
+  Begin(1);
+  const double norm = PeerIsTheFirstStage(1);
+  EXPECT_GT(norm, 0);
+  PeerDecides(1, {.squared_norm = norm, .stop = true});
+  EXPECT_EQ(Result(), absl::OkStatus());
+  EXPECT_EQ(shards_.steps.Take(), 1u);
+  const auto reports = Reports();
+  EXPECT_TRUE(reports.front().step().has_loss());
+  EXPECT_TRUE(reports.back().finished().stopped());
+}
+
+TEST_F(ExecutorTest, ACheckpointIsTakenOnceWhenAskedFor) {
+  Begin(0);
+  PeerIsTheLastStage(1);
+  EXPECT_FALSE(PeerHears<StepControlArrived>().message.checkpoint);
+  EXPECT_TRUE(PeerHears<TensorArrived>().microbatch == Microbatch(0));  // step 2 is under way
+  executor_->RequestCheckpoint();
+  PeerSends(2, 0);
+  EXPECT_TRUE(PeerHears<TensorArrived>().microbatch == Microbatch(1));
+  PeerSends(2, 1);
+  peer_->SendStepMessage(wire::TensorKind::kNormUp, Step(2), {.squared_norm = 1});
+  EXPECT_TRUE(PeerHears<StepControlArrived>().message.checkpoint);
+  EXPECT_EQ(shards_.steps.Take(), 2u);
+  PeerIsTheLastStage(3);
+  EXPECT_FALSE(PeerHears<StepControlArrived>().message.checkpoint);
+  EXPECT_EQ(Result(), absl::OkStatus());
+}
+
+TEST_F(ExecutorTest, AnAbortEndsTheWaitForAStep) {
+  Begin(1);
+  executor_->Abort(absl::CancelledError("the coordinator says so"));
+  EXPECT_EQ(Result(), absl::CancelledError("the coordinator says so"));
+  ExpectNoUpdate();
+}
+
+TEST_F(ExecutorTest, AnAbortEndsAStepInTheMiddle) {
+  Begin(0);
+  PeerHears<TensorArrived>();
+  PeerSends(1, 0);  // one of two gradients
+  executor_->Abort(absl::CancelledError("the coordinator says so"));
+  EXPECT_EQ(Result(), absl::CancelledError("the coordinator says so"));
+  for (const v1::WorkerMessage& report : Reports()) EXPECT_FALSE(report.has_finished());
+  EXPECT_TRUE(shards_.steps.empty());
+  ExpectNoUpdate();
+}
+
+TEST_F(ExecutorTest, ANormThatIsNotFiniteUpdatesNothing) {
+  Begin(0);
+  PeerIsTheLastStage(1, std::numeric_limits<double>::quiet_NaN());
+  EXPECT_TRUE(PeerHears<StepControlArrived>().message.nonfinite);
+  const Status status = Result();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(Message(status)), HasSubstr("norm of step 1 is not finite"));
+  ExpectNoUpdate();
+  EXPECT_TRUE(shards_.steps.empty());
+  // People see which step it was.
+  const auto reports = Reports();
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_TRUE(std::isnan(reports[0].step().gradient_norm()));
+}
+
+TEST_F(ExecutorTest, TheLastStageUpdatesNothingEither) {
+  Begin(1);
+  PeerIsTheFirstStage(1);
+  PeerDecides(1, {.squared_norm = INFINITY, .nonfinite = true});
+  EXPECT_EQ(Result().code(), absl::StatusCode::kInternal);
+  ExpectNoUpdate();
+}
+
+TEST_F(ExecutorTest, TheNormOfAnotherStepIsRefused) {
+  Begin(0);
+  for (uint32_t i = 0; i < 2; ++i) {
+    PeerHears<TensorArrived>();
+    PeerSends(1, i);
+  }
+  peer_->SendStepMessage(wire::TensorKind::kNormUp, Step(2), {.squared_norm = 1});
+  EXPECT_EQ(Result(), absl::InternalError("expected the norm of step 1, got that of step 2"));
+  ExpectNoUpdate();
+}
+
+TEST_F(ExecutorTest, TheDecisionOfAnotherStepIsRefused) {
+  Begin(1);
+  PeerIsTheFirstStage(1);
+  PeerDecides(7, {.squared_norm = 1});
+  EXPECT_EQ(Result(), absl::InternalError("expected control of step 1, got that of step 7"));
+  ExpectNoUpdate();
+}
+
+TEST_F(ExecutorTest, GradientsOfAnotherStepAreRefused) {
+  Begin(0);
+  PeerHears<TensorArrived>();
+  PeerSends(2, 0);
+  EXPECT_FALSE(Result().ok());
+  EXPECT_FALSE(absl::IsCancelled(Result()));
+  ExpectNoUpdate();
+}
+
+TEST_F(ExecutorTest, BytesThatAreNoFrameAreRefused) {
+  Begin(0, {}, std::make_shared<Listener>());
+  std::vector<std::byte> nonsense(100, std::byte{0x5a});
+  Mailbox<Status> sent;
+  peer_link_->Send(transport::Lane::kControl, {nonsense, {}},
+                   [&sent](const Status& status) { sent.Push(status); });
+  EXPECT_TRUE(sent.Take().has_value());
+  const Status status = Result();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_FALSE(executor_->lost_peer().has_value());
+  ExpectNoUpdate();
+}
+
+TEST_F(ExecutorTest, ANeighbourThatIsGoneIsNamed) {
+  Begin(0);
+  PeerHears<TensorArrived>();
+  events_->Push(PeerGone{StageIndex(1), absl::UnavailableError("silent for 10s")});
+  const Status status = Result();
+  EXPECT_EQ(status, absl::UnavailableError("lost the link to stage 1: silent for 10s"));
+  EXPECT_EQ(executor_->lost_peer(), StageIndex(1));
+}
+
+TEST_F(ExecutorTest, ACheckpointThatCannotBeWrittenEndsTheRun) {
+  shards_.refusal = absl::ResourceExhaustedError("the disk is full");
+  Begin(0, {"train.steps=1"});
+  PeerIsTheLastStage(1);
+  PeerHears<StepControlArrived>();
+  EXPECT_EQ(Result(), absl::ResourceExhaustedError("checkpoint of step 1: the disk is full"));
+  for (const v1::WorkerMessage& report : Reports()) EXPECT_FALSE(report.has_finished());
+}
+
+}  // namespace
+}  // namespace longhaul::worker

@@ -1,0 +1,392 @@
+// What a worker does on commands, without a coordinator: in order, twice, too late, of an old
+// epoch, and cut short at any point. Links are loopback ones.
+#include "worker/rpc/agent.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/mailbox.h"
+#include "tests/support/temp_dir.h"
+#include "tests/unit/worker/tiny_run.h"
+#include "transport/p2p/loopback/factory.h"
+
+namespace longhaul::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::WorkerCommand CommandTo(const std::string& run, uint64_t epoch) {
+  v1::WorkerCommand command;
+  command.set_run_id(run);
+  command.set_epoch(epoch);
+  return command;
+}
+// To the tiny run, with the body that a setter of the message gives it.
+template <class Body>
+v1::WorkerCommand CommandOf(uint64_t epoch, Body* (v1::WorkerCommand::*mutable_body)()) {
+  v1::WorkerCommand command = CommandTo("tiny", epoch);
+  (command.*mutable_body)();
+  return command;
+}
+v1::WorkerCommand StartOf(uint64_t epoch) {
+  return CommandOf(epoch, &v1::WorkerCommand::mutable_start);
+}
+v1::WorkerCommand StopOf(uint64_t epoch) {
+  return CommandOf(epoch, &v1::WorkerCommand::mutable_stop);
+}
+v1::WorkerCommand CheckpointOf(uint64_t epoch) {
+  return CommandOf(epoch, &v1::WorkerCommand::mutable_checkpoint);
+}
+v1::WorkerCommand AbortOf(uint64_t epoch) {
+  return CommandOf(epoch, &v1::WorkerCommand::mutable_abort);
+}
+
+// One worker's worth of what an agent needs.
+class Worker {
+ public:
+  Worker() {
+    tokens_ = WriteTinyTokens(folder_.path() + "/blobs");
+    auto shards = ShardStore::OpenLocal(folder_.path() + "/checkpoints");
+    auto transport = transport::loopback::CreateTransport({});
+    EXPECT_TRUE(shards.ok() && transport.ok());
+    shards_ = *std::move(shards);
+    transport_ = *std::move(transport);
+    agent_ = std::make_unique<Agent>(
+        Resources{.transport = transport_.get(),
+                  .codec_thread = &codec_thread_,
+                  .shards = shards_.get(),
+                  .blobs = &blobs_,
+                  .send = [this](v1::WorkerMessage message) { said_.Push(std::move(message)); }});
+  }
+  // As the daemon ends.
+  ~Worker() {
+    agent_->Shutdown();
+    transport_.reset();
+  }
+
+  Agent& operator*() { return *agent_; }
+  Agent* operator->() { return agent_.get(); }
+  const std::string& address() const { return transport_->address(); }
+  const std::string& tokens() const { return tokens_; }
+  bool silent() const { return said_.empty(); }
+
+  v1::WorkerMessage Hear() {
+    auto message = said_.Take();
+    EXPECT_TRUE(message.has_value()) << "the worker says nothing";
+    return message.value_or(v1::WorkerMessage());
+  }
+  // Skips what comes before.
+  v1::WorkerMessage HearUntil(v1::WorkerMessage::BodyCase body) {
+    while (true) {
+      v1::WorkerMessage message = Hear();
+      if (message.body_case() == body || message.body_case() == v1::WorkerMessage::BODY_NOT_SET) {
+        EXPECT_EQ(message.body_case(), body);
+        return message;
+      }
+      EXPECT_FALSE(message.has_error()) << message.error().message();
+      if (message.has_error()) return message;
+    }
+  }
+  // There is no event that says so.
+  void WaitUntilAtHand() {
+    std::string run;
+    uint64_t epoch = 0;
+    const Deadline deadline = Deadline::After(absl::Seconds(30));
+    while (!agent_->CurrentRun(&run, &epoch) && !deadline.Expired()) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    EXPECT_FALSE(run.empty());
+  }
+  // The agent's thread does one thing after the other, so when this is answered, what was aborted
+  // before has ended.
+  void ExpectFree() {
+    v1::WorkerCommand command = CommandTo("measured", 1);
+    command.mutable_measure()->set_run_yaml("nonsense");
+    agent_->Handle(command);
+    while (true) {
+      const v1::WorkerMessage message = Hear();
+      if (message.run_id() == "measured" || message.run_id().empty()) {
+        EXPECT_TRUE(message.has_error());
+        break;
+      }
+      EXPECT_FALSE(message.has_error()) << message.error().message();
+    }
+    std::string run;
+    uint64_t epoch = 0;
+    EXPECT_FALSE(agent_->CurrentRun(&run, &epoch));
+  }
+
+ private:
+  ::longhaul::testing::TempDir folder_;
+  std::string tokens_;
+  ::longhaul::testing::Mailbox<v1::WorkerMessage> said_;
+  CodecThread codec_thread_;  // outlives the transport
+  std::unique_ptr<ShardStore> shards_;
+  std::unique_ptr<transport::Transport> transport_;
+  // Nobody is there: what is asked for lies in the folder already.
+  BlobFetcher blobs_{"127.0.0.1:1", "", folder_.path() + "/blobs"};
+  std::unique_ptr<Agent> agent_;
+};
+
+class AgentTest : public ::testing::Test {
+ protected:
+  // A run with one stage, so no links.
+  v1::WorkerCommand Alone(uint64_t epoch, const std::vector<std::string>& overrides = {}) {
+    return AssignOf(TinySpec(overrides), epoch, 0, worker_.tokens(), {worker_.address()});
+  }
+  // The first of two stages; the other one never comes.
+  v1::WorkerCommand Waiting(uint64_t epoch) {
+    return AssignOf(TinySpec(), epoch, 0, worker_.tokens(), {worker_.address(), "nobody"});
+  }
+  void ExpectReady(uint64_t epoch) {
+    const v1::WorkerMessage ready = worker_.Hear();
+    EXPECT_TRUE(ready.has_stage_ready()) << ready.ShortDebugString();
+    EXPECT_EQ(ready.run_id(), "tiny");
+    EXPECT_EQ(ready.epoch(), epoch);
+    EXPECT_GT(ready.stage_ready().parameters(), 0u);
+  }
+
+  Worker worker_;
+};
+
+// More steps than any test waits for.
+const std::vector<std::string> kEndless = {"train.steps=1000000"};
+
+TEST_F(AgentTest, AssignStartFinishAbort) {
+  worker_->Handle(Alone(1));
+  ExpectReady(1);
+  v1::Hello hello;
+  worker_->FillHello(&hello);
+  EXPECT_EQ(hello.run_id(), "tiny");
+  EXPECT_EQ(hello.epoch(), 1u);
+  worker_->Handle(StartOf(1));
+  EXPECT_TRUE(worker_.Hear().has_stage_started());
+  for (uint64_t step = 1; step <= 3; ++step) {
+    const v1::WorkerMessage report = worker_.HearUntil(v1::WorkerMessage::kStep);
+    EXPECT_EQ(report.step().step(), step);
+    EXPECT_GT(report.step().loss(), 0);
+  }
+  // The last step's checkpoint comes first: the run may end when all have finished.
+  EXPECT_EQ(worker_.Hear().shard().step(), 3u);
+  const v1::WorkerMessage finished = worker_.Hear();
+  EXPECT_EQ(finished.finished().step(), 3u);
+  EXPECT_FALSE(finished.finished().stopped());
+  // Still at hand, for its neighbours' sake.
+  worker_->FillHello(&hello);
+  EXPECT_EQ(hello.run_id(), "tiny");
+  worker_->Handle(AbortOf(1));
+  worker_.ExpectFree();
+}
+
+TEST_F(AgentTest, CommandsOutOfOrderDoNothing) {
+  for (const v1::WorkerCommand& command :
+       {StartOf(1), StopOf(1), CheckpointOf(1), AbortOf(1), CommandTo("tiny", 1)}) {
+    worker_->Handle(command);
+  }
+  worker_->Handle(Alone(1));
+  ExpectReady(1);
+  // None of them was kept: the run is not aborted, not started and not stopped.
+  worker_->Handle(Alone(1));
+  ExpectReady(1);
+  worker_->Handle(StartOf(1));
+  worker_->Handle(StartOf(1));
+  const v1::WorkerMessage finished = worker_.HearUntil(v1::WorkerMessage::kFinished);
+  EXPECT_EQ(finished.finished().step(), 3u);
+}
+
+TEST_F(AgentTest, CommandsOfAnotherEpochOrRunDoNothing) {
+  worker_->Handle(Alone(2));
+  ExpectReady(2);
+  for (const uint64_t epoch : {1, 3}) {
+    worker_->Handle(StartOf(epoch));
+    worker_->Handle(StopOf(epoch));
+    worker_->Handle(AbortOf(epoch));
+  }
+  v1::WorkerCommand abort = AbortOf(2);
+  abort.set_run_id("another");
+  worker_->Handle(abort);
+  worker_->Handle(Alone(1));  // an older epoch's assignment that comes late
+  worker_->Handle(Alone(2));
+  ExpectReady(2);  // and not StageStarted
+  worker_->Handle(StartOf(2));
+  EXPECT_TRUE(worker_.Hear().has_stage_started());
+  EXPECT_EQ(worker_.HearUntil(v1::WorkerMessage::kFinished).finished().step(), 3u);
+}
+
+TEST_F(AgentTest, ANewerEpochTakesTheOldOnesPlace) {
+  worker_->Handle(Alone(1, kEndless));
+  ExpectReady(1);
+  worker_->Handle(StartOf(1));
+  EXPECT_EQ(worker_.HearUntil(v1::WorkerMessage::kStep).epoch(), 1u);
+  worker_->Handle(Alone(2));
+  const v1::WorkerMessage ready = worker_.HearUntil(v1::WorkerMessage::kStageReady);
+  EXPECT_EQ(ready.epoch(), 2u);
+  worker_->Handle(StartOf(2));
+  const v1::WorkerMessage finished = worker_.HearUntil(v1::WorkerMessage::kFinished);
+  EXPECT_EQ(finished.epoch(), 2u);
+  EXPECT_EQ(finished.finished().step(), 3u);
+}
+
+TEST_F(AgentTest, StopEndsWithACheckpoint) {
+  worker_->Handle(Alone(1, kEndless));
+  ExpectReady(1);
+  worker_->Handle(StartOf(1));
+  worker_.HearUntil(v1::WorkerMessage::kStep);
+  worker_->Handle(StopOf(1));
+  const uint64_t step = worker_.HearUntil(v1::WorkerMessage::kShard).shard().step();
+  const v1::WorkerMessage finished = worker_.HearUntil(v1::WorkerMessage::kFinished);
+  EXPECT_EQ(finished.finished().step(), step);
+  EXPECT_TRUE(finished.finished().stopped());
+}
+
+TEST_F(AgentTest, ACheckpointCanBeResumedFromUntilItIsDropped) {
+  worker_->Handle(Alone(1));
+  ExpectReady(1);
+  worker_->Handle(StartOf(1));
+  const v1::WorkerMessage shard = worker_.HearUntil(v1::WorkerMessage::kShard);
+  worker_.HearUntil(v1::WorkerMessage::kFinished);
+  worker_->Handle(AbortOf(1));
+
+  v1::WorkerCommand resume = Alone(2, {"train.steps=5"});
+  resume.mutable_assign()->mutable_plan()->set_start_step(3);
+  *resume.mutable_assign()->mutable_resume_files() = shard.shard().files();
+  worker_->Handle(resume);
+  ExpectReady(2);
+  worker_->Handle(StartOf(2));
+  EXPECT_EQ(worker_.HearUntil(v1::WorkerMessage::kStep).step().step(), 4u);
+  worker_.HearUntil(v1::WorkerMessage::kFinished);
+  worker_->Handle(AbortOf(2));
+
+  v1::WorkerCommand drop = CommandTo("tiny", 2);
+  drop.mutable_drop_checkpoint()->set_step(3);
+  worker_->Handle(drop);
+  resume.set_epoch(3);
+  resume.mutable_assign()->mutable_plan()->set_epoch(3);
+  worker_->Handle(resume);
+  const v1::WorkerMessage error = worker_.Hear();
+  EXPECT_EQ(error.epoch(), 3u);
+  EXPECT_EQ(error.error().code(), static_cast<int>(absl::StatusCode::kNotFound))
+      << error.ShortDebugString();
+}
+
+TEST_F(AgentTest, APlanThatMakesNoSenseIsAnErrorAndTheNextOneIsCarriedOut) {
+  v1::WorkerCommand stage = Alone(1);
+  stage.mutable_assign()->set_stage(1);
+  v1::WorkerCommand links = Alone(2);
+  links.mutable_assign()->mutable_plan()->add_links();
+  v1::WorkerCommand file = Alone(3);
+  file.mutable_assign()->mutable_plan()->set_run_yaml("name: [tiny]");
+  v1::WorkerCommand data = Alone(4);
+  data.mutable_assign()->mutable_plan()->mutable_data()->set_token_file_sha256("../../etc/passwd");
+  uint64_t epoch = 0;
+  for (const v1::WorkerCommand& command : {stage, links, file, data}) {
+    worker_->Handle(command);
+    const v1::WorkerMessage error = worker_.Hear();
+    EXPECT_EQ(error.epoch(), ++epoch);
+    EXPECT_EQ(error.error().code(), static_cast<int>(absl::StatusCode::kInvalidArgument))
+        << error.ShortDebugString();
+    EXPECT_FALSE(error.error().peer_lost());
+  }
+  worker_->Handle(Alone(5));
+  ExpectReady(5);
+}
+
+TEST_F(AgentTest, MeasuresWhenItIsFree) {
+  v1::WorkerCommand measure = CommandTo("tiny", 1);
+  measure.mutable_measure()->set_run_yaml(ToYaml(TinySpec()));
+  measure.mutable_measure()->set_vocabulary(256);
+  worker_->Handle(measure);
+  const v1::WorkerMessage times = worker_.Hear();
+  EXPECT_EQ(times.run_id(), "tiny");
+  EXPECT_GT(times.layer_times().block_forward(), 0);
+  EXPECT_GT(times.layer_times().forward_encode(), 0);
+
+  measure.mutable_measure()->set_run_yaml("name: [tiny]");
+  worker_->Handle(measure);
+  EXPECT_THAT(worker_.Hear().error().message(), HasSubstr("run.yaml:1:"));
+}
+
+TEST_F(AgentTest, AnAbortEndsAnyWait) {
+  // For a neighbour.
+  worker_->Handle(Waiting(1));
+  worker_.WaitUntilAtHand();
+  worker_->Handle(AbortOf(1));
+  worker_.ExpectFree();
+  // For the start.
+  worker_->Handle(Alone(2));
+  ExpectReady(2);
+  worker_->Handle(AbortOf(2));
+  worker_.ExpectFree();
+  // In the middle of training.
+  worker_->Handle(Alone(3, kEndless));
+  ExpectReady(3);
+  worker_->Handle(StartOf(3));
+  worker_.HearUntil(v1::WorkerMessage::kStep);
+  worker_->Handle(AbortOf(3));
+  worker_.ExpectFree();
+}
+
+TEST_F(AgentTest, ShutdownEndsAnyWaitAndTakesNothingMore) {
+  for (const bool waiting : {true, false}) {
+    Worker worker;
+    if (waiting) {
+      worker->Handle(AssignOf(TinySpec(), 1, 0, worker.tokens(), {worker.address(), "nobody"}));
+      worker.WaitUntilAtHand();
+    } else {
+      worker->Handle(AssignOf(TinySpec(kEndless), 1, 0, worker.tokens(), {worker.address()}));
+      EXPECT_TRUE(worker.Hear().has_stage_ready());
+      worker->Handle(StartOf(1));
+      worker.HearUntil(v1::WorkerMessage::kStep);
+    }
+    worker->Shutdown();
+    worker->Shutdown();
+    while (!worker.silent()) (void)worker.Hear();
+    worker->Handle(AssignOf(TinySpec(), 2, 0, worker.tokens(), {worker.address()}));
+    worker->Handle(StartOf(2));
+    std::string run;
+    uint64_t epoch = 0;
+    EXPECT_FALSE(worker->CurrentRun(&run, &epoch));
+    EXPECT_TRUE(worker.silent());
+  }
+}
+
+TEST_F(AgentTest, TwoStagesTrainAndOneThatVanishesIsNamed) {
+  auto other = std::make_unique<Worker>();
+  const std::vector<std::string> addresses = {worker_.address(), other->address()};
+  const auto assign = [&](uint64_t epoch, const std::vector<std::string>& overrides) {
+    worker_->Handle(AssignOf(TinySpec(overrides), epoch, 0, worker_.tokens(), addresses));
+    (*other)->Handle(AssignOf(TinySpec(overrides), epoch, 1, other->tokens(), addresses));
+    ExpectReady(epoch);
+    EXPECT_TRUE(other->Hear().has_stage_ready());
+    worker_->Handle(StartOf(epoch));
+    (*other)->Handle(StartOf(epoch));
+  };
+  assign(1, {});
+  EXPECT_EQ(worker_.HearUntil(v1::WorkerMessage::kFinished).finished().step(), 3u);
+  EXPECT_EQ(other->HearUntil(v1::WorkerMessage::kFinished).finished().step(), 3u);
+  worker_->Handle(AbortOf(1));
+  (*other)->Handle(AbortOf(1));
+  worker_.ExpectFree();
+  other->ExpectFree();
+
+  assign(2, kEndless);
+  worker_.HearUntil(v1::WorkerMessage::kStep);
+  other.reset();
+  while (true) {
+    const v1::WorkerMessage message = worker_.Hear();
+    ASSERT_NE(message.body_case(), v1::WorkerMessage::BODY_NOT_SET);
+    if (!message.has_error()) continue;
+    EXPECT_TRUE(message.error().peer_lost());
+    EXPECT_EQ(message.error().peer_stage(), 1u);
+    EXPECT_EQ(message.error().code(), static_cast<int>(absl::StatusCode::kUnavailable));
+    break;
+  }
+}
+
+}  // namespace
+}  // namespace longhaul::worker

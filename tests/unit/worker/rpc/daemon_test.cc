@@ -1,0 +1,107 @@
+// The program longhaul-worker: flags, exit codes, messages, signals.
+#include <arpa/inet.h>
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/version.h"
+#include "tests/support/subprocess.h"
+#include "tests/support/temp_dir.h"
+
+namespace longhaul::worker {
+namespace {
+
+using ::longhaul::testing::Subprocess;
+using ::longhaul::testing::TempDir;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+Deadline Soon() {
+  return Deadline::After(absl::Seconds(60));
+}
+
+class WorkerDaemonTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Subprocess> Run(std::vector<std::string> flags) {
+    flags.insert(flags.begin(), LONGHAUL_WORKER_BINARY);
+    StatusOr<std::unique_ptr<Subprocess>> process = Subprocess::Start(flags);
+    EXPECT_TRUE(process.ok()) << process.status();
+    return *std::move(process);
+  }
+  // With what is required; the coordinator is nobody.
+  std::unique_ptr<Subprocess> RunWith(const std::vector<std::string>& more) {
+    std::vector<std::string> flags = {"--coordinator", "127.0.0.1:1", "--state-dir",
+                                      folder_.path() + "/state"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return Run(flags);
+  }
+
+  TempDir folder_;
+};
+
+TEST_F(WorkerDaemonTest, SaysWhatItIs) {
+  const auto version = Run({"--version"});
+  EXPECT_EQ(version->WaitForExit(Soon()), 0);
+  EXPECT_EQ(version->standard_output(), fmt::format("longhaul-worker {}\n", Version()));
+  const auto help = Run({"--help"});
+  EXPECT_EQ(help->WaitForExit(Soon()), 0);
+  EXPECT_THAT(help->standard_output(), HasSubstr("--data-address"));
+}
+
+TEST_F(WorkerDaemonTest, WrongUsageIsExitCodeTwoAndNamesTheFlag) {
+  const auto expect = [](const std::unique_ptr<Subprocess>& daemon, const std::string& message) {
+    EXPECT_EQ(daemon->WaitForExit(Soon()), 2);
+    EXPECT_THAT(daemon->standard_error(), StartsWith("longhaul-worker: " + message));
+  };
+  expect(Run({}), "--coordinator is required");
+  expect(Run({"--coordinator", "127.0.0.1:1"}), "--state-dir is required");
+  expect(Run({"--cordinator", "127.0.0.1:1"}),
+         "unknown option '--cordinator'; did you mean '--coordinator'?");
+  expect(RunWith({"--advertise", "nonsense"}), "--advertise: address 'nonsense': expected ");
+  expect(RunWith({"--data-address", "nonsense"}), "--data-address: address 'nonsense': expected ");
+  expect(RunWith({"--data-address", "0.0.0.0:0"}), "--token-file is required");
+  expect(RunWith({"--log-level", "loud"}), "log level: expected trace, debug, ");
+}
+
+TEST_F(WorkerDaemonTest, APortInUseIsNamed) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(listener, 1), 0);
+  socklen_t length = sizeof address;
+  getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
+  const std::string taken = fmt::format("127.0.0.1:{}", ntohs(address.sin_port));
+  const auto daemon = RunWith({"--data-address", taken});
+  EXPECT_EQ(daemon->WaitForExit(Soon()), 1);
+  EXPECT_THAT(daemon->standard_error(),
+              HasSubstr(fmt::format("cannot listen at {}: the port is in use", taken)));
+  close(listener);
+}
+
+TEST_F(WorkerDaemonTest, EndsOnASignalWhileItsCoordinatorIsAway) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const auto daemon = RunWith({});
+    ASSERT_TRUE(daemon->WaitForOutput("data address 127.0.0.1:", Soon()))
+        << daemon->standard_error();
+    // Two of one identity would be one too many.
+    const auto second = RunWith({});
+    EXPECT_EQ(second->WaitForExit(Soon()), 1);
+    EXPECT_THAT(second->standard_error(), HasSubstr("another worker uses the state directory"));
+    daemon->Signal(signal);
+    EXPECT_EQ(daemon->WaitForExit(Soon()), 0) << daemon->standard_error();
+  }
+}
+
+}  // namespace
+}  // namespace longhaul::worker

@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "base/file.h"
+
 namespace longhaul::coordinator {
 namespace {
 
@@ -61,6 +63,13 @@ TEST(Transitions, DiagramHasEveryRow) {
                              std::string(ToString(row.trigger));
     EXPECT_THAT(text, HasSubstr(edge));
   }
+}
+
+TEST(Transitions, TheDiagramInTheDocumentationIsThisOne) {
+  const StatusOr<std::string> page = ReadFile(LONGHAUL_SOURCE_DIR "/docs/STATES.md", 1 << 20);
+  ASSERT_TRUE(page.ok()) << page.status();
+  EXPECT_THAT(*page, HasSubstr("```mermaid\n" + DumpTransitions() + "```\n"))
+      << "put what `longhaul-coordinator --dump-states` prints into docs/STATES.md";
 }
 
 }  // namespace

@@ -37,25 +37,35 @@ std::vector<char*> Argv(const std::vector<std::string>& arguments) {
   return argv;
 }
 
-}  // namespace
-
-Status RunCommand(const std::vector<std::string>& arguments) {
+struct Child {
+  pid_t pid;
+  int pipe;  // what it writes to the stream in question
+};
+// Starts a program with `stream` (STDOUT_FILENO or STDERR_FILENO) on a pipe.
+StatusOr<Child> Spawn(const std::vector<std::string>& arguments, int stream) {
   int pipe_fds[2];
   if (pipe2(pipe_fds, O_CLOEXEC) != 0) return FromErrno("cannot make a pipe", errno);
   const std::vector<char*> argv = Argv(arguments);
   const pid_t pid = fork();
   if (pid < 0) return FromErrno("cannot start a process", errno);
   if (pid == 0) {
-    dup2(pipe_fds[1], STDERR_FILENO);
+    dup2(pipe_fds[1], stream);
     Exec(argv);
   }
   close(pipe_fds[1]);
+  return Child{pid, pipe_fds[0]};
+}
+
+}  // namespace
+
+Status RunCommand(const std::vector<std::string>& arguments) {
+  LH_ASSIGN_OR_RETURN(const Child child, Spawn(arguments, STDERR_FILENO));
   std::string words;
   char buffer[512];
-  for (ssize_t n; (n = read(pipe_fds[0], buffer, sizeof(buffer))) > 0;) words.append(buffer, n);
-  close(pipe_fds[0]);
+  for (ssize_t n; (n = read(child.pipe, buffer, sizeof(buffer))) > 0;) words.append(buffer, n);
+  close(child.pipe);
   int status = 0;
-  waitpid(pid, &status, 0);
+  waitpid(child.pid, &status, 0);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return absl::OkStatus();
   std::string command;
   for (const std::string& a : arguments) command += a + " ";
@@ -132,17 +142,8 @@ Namespaces::~Namespaces() {
 }
 
 StatusOr<std::unique_ptr<Process>> Process::Start(const std::vector<std::string>& arguments) {
-  int pipe_fds[2];
-  if (pipe2(pipe_fds, O_CLOEXEC) != 0) return FromErrno("cannot make a pipe", errno);
-  const std::vector<char*> argv = Argv(arguments);
-  const pid_t pid = fork();
-  if (pid < 0) return FromErrno("cannot start a process", errno);
-  if (pid == 0) {
-    dup2(pipe_fds[1], STDOUT_FILENO);
-    Exec(argv);
-  }
-  close(pipe_fds[1]);
-  return std::unique_ptr<Process>(new Process(pid, pipe_fds[0]));
+  LH_ASSIGN_OR_RETURN(const Child child, Spawn(arguments, STDOUT_FILENO));
+  return std::unique_ptr<Process>(new Process(child.pid, child.pipe));
 }
 
 Process::~Process() {

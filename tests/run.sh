@@ -8,8 +8,8 @@ usage() {
   cat <<'USAGE'
 usage: tests/run.sh [--full] [--skip-setup]
 
-  --full        also: unit tests under AddressSanitizer/UBSan and under ThreadSanitizer, and every
-                fuzzer for 60 seconds
+  --full        also: clang-tidy over all sources, unit tests under AddressSanitizer/UBSan and under
+                ThreadSanitizer, and every fuzzer for 60 seconds
   --skip-setup  do not run deploy/setup.sh first
 USAGE
 }
@@ -59,6 +59,20 @@ build_and_test() {
   skipped=$((skipped + not_run))
 }
 
+# lint [tests/lint.sh's arguments...]: counts as one test.
+lint() {
+  step "lint"
+  total=$((total + 1))
+  local status=0
+  tests/lint.sh "$@" || status=$?
+  case "$status" in
+    0) ;;
+    77) skipped=$((skipped + 1)) ;;
+    *) failed=$((failed + 1)) ;;
+  esac
+}
+
+if [ "$full" = 1 ]; then lint --all; else lint --format-only; fi
 build_and_test release
 
 if [ "$full" = 1 ]; then

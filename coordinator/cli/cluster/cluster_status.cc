@@ -76,7 +76,7 @@ StatusOr<ClusterView> ObserveCluster(const std::string& name) {
       LH_ASSIGN_OR_RETURN(worker.uplink, ReadCounters(Uplink(name, number), *shaper));
       LH_ASSIGN_OR_RETURN(worker.downlink, ReadCounters(Downlink(name, number), *shaper));
     }
-    view.workers.push_back(std::move(worker));
+    view.workers.push_back(worker);
   }
   return view;
 }

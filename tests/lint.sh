@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Holds the sources against .clang-format and .clang-tidy. Exit codes: 0 clean, 1 not, 2 wrong usage,
+# 77 nothing was checked because the tools are missing.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Another version formats differently and has other checks.
+readonly VERSION=14
+
+usage() {
+  cat <<USAGE
+usage: tests/lint.sh [--all | --base REV | --format-only] [--jobs N]
+
+  --base REV     clang-tidy over what differs from where this branch left REV, uncommitted and
+                 untracked files included; REV is main if nothing is said
+  --all          clang-tidy over every source file (about 40 CPU minutes)
+  --format-only  no clang-tidy
+  --jobs N       so many at a time; default: one for every core
+
+clang-format always checks every source file. Both tools of version $VERSION; on Debian 12 and Ubuntu
+24.04 deploy/setup.sh --dev brings them.
+USAGE
+}
+
+base=main
+mode=changed
+jobs=$(nproc)
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --all) mode=all ;;
+    --format-only) mode=format ;;
+    --base | --jobs)
+      [ $# -ge 2 ] || { echo "lint.sh: $1 needs a value" >&2; exit 2; }
+      if [ "$1" = --base ]; then base=$2; else jobs=$2; fi
+      shift
+      ;;
+    -h | --help) usage; exit 0 ;;
+    *) echo "lint.sh: unknown option '$1'" >&2; usage >&2; exit 2 ;;
+  esac
+  shift
+done
+case "$jobs" in
+  '' | *[!0-9]* | 0) echo "lint.sh: --jobs: expected a number from 1, got '$jobs'" >&2; exit 2 ;;
+esac
+
+# tool NAME: the program NAME of the right version.
+tool() {
+  local candidate
+  for candidate in "$1-$VERSION" "$1"; do
+    if "$candidate" --version 2>/dev/null | grep -q "version $VERSION\."; then
+      echo "$candidate"
+      return
+    fi
+  done
+}
+
+format=$(tool clang-format)
+if [ -z "$format" ]; then
+  echo "lint: there is no clang-format $VERSION here; nothing was checked (deploy/setup.sh --dev)"
+  exit 77
+fi
+# Untracked files too: they are about to be committed. Not every copy is a checkout.
+list() {
+  if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+    git ls-files --cached --others --exclude-standard -- '*.cc' '*.h'
+  else
+    find base codec coordinator proto tests transport worker -name '*.cc' -o -name '*.h'
+  fi
+}
+mapfile -t sources < <(list | while read -r file; do if [ -e "$file" ]; then echo "$file"; fi; done)
+[ ${#sources[@]} -gt 0 ] || { echo "lint: found no sources" >&2; exit 1; }
+bad=0
+printf '%s\0' "${sources[@]}" |
+  xargs -0 -n 40 -P "$jobs" nice "$format" --dry-run -Werror || bad=1
+echo "lint: clang-format looked at ${#sources[@]} files"
+[ "$bad" = 0 ] || echo "lint: mend it with: $format -i FILE..." >&2
+if [ "$mode" = format ]; then exit "$bad"; fi
+
+tidy=$(tool clang-tidy)
+if [ -z "$tidy" ]; then
+  echo "lint: there is no clang-tidy $VERSION here; nothing of it was checked (deploy/setup.sh --dev)"
+  [ "$bad" = 0 ] || exit 1
+  exit 77
+fi
+if [ "$mode" = all ]; then
+  mapfile -t files < <(printf '%s\n' "${sources[@]}" | grep '\.cc$') # headers come with them
+else
+  fork=$(git merge-base "$base" HEAD) ||
+    { echo "lint.sh: --base: expected a revision with which this branch shares history, got '$base'" >&2; exit 2; }
+  mapfile -t files < <(
+    { git diff --name-only --diff-filter=d "$fork" -- '*.cc' '*.h'
+      git ls-files --others --exclude-standard -- '*.cc' '*.h'; } | sort -u)
+fi
+if [ ${#files[@]} -gt 0 ]; then
+  # The compile commands, and the headers that protoc writes.
+  cmake --preset release >/dev/null
+  cmake --build --preset release --target longhaul_messages longhaul_services >/dev/null
+  # Its count of suppressed warnings (system headers) says nothing.
+  printf '%s\0' "${files[@]}" |
+    xargs -0 -n 1 -P "$jobs" nice "$tidy" -p build/release --quiet \
+      2> >(grep -v -E '^[0-9]+ warnings? generated\.$|^Suppressed |^Use -header-filter' >&2) || bad=1
+fi
+echo "lint: clang-tidy looked at ${#files[@]} files"
+exit "$bad"

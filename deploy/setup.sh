@@ -12,7 +12,7 @@ usage: deploy/setup.sh [--cuda-toolkit] [--dev]
 
   --cuda-toolkit  also bring nvcc 13.0 from PyPI into .deps/, for a machine that has none
   --dev           also install what only `tests/run.sh --full` and contributors use:
-                  clang, clang-tidy and clang-format (version 14), libFuzzer
+                  clang, clang-tidy, clang-format, libFuzzer
 
 Without options: the distribution's packages, and LibTorch (its CPU part alone where
 there is no NVIDIA GPU) into .deps/.
@@ -59,13 +59,12 @@ packages=(
   iproute2 procps                                               # namespaces, tc
 )
 if [ "$want_dev" = 1 ]; then
-  # tests/lint.sh wants version 14 of clang-tidy and clang-format, which is Debian 12's own.
   case "${VERSION_ID:-}" in
-    24.04) dev=(libclang-rt-18-dev clang-tidy-14 clang-format-14) ;;
-    13) dev=(libclang-rt-19-dev) ;;
-    *) dev=(libclang-rt-14-dev clang-tidy clang-format) ;;
+    24.04) fuzzer=libclang-rt-18-dev ;;
+    13) fuzzer=libclang-rt-19-dev ;;
+    *) fuzzer=libclang-rt-14-dev ;;
   esac
-  packages+=(clang "${dev[@]}")
+  packages+=(clang clang-tidy clang-format "$fuzzer")
 fi
 
 missing=()

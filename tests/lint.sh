@@ -17,8 +17,8 @@ usage: tests/lint.sh [--all | --base REV | --format-only] [--jobs N]
   --format-only  no clang-tidy
   --jobs N       so many at a time; default: one for every core
 
-clang-format always checks every source file. Both tools of version $VERSION; on Debian 12 and Ubuntu
-24.04 deploy/setup.sh --dev brings them.
+clang-format always checks every source file. Both tools must be of version $VERSION, which is Debian 12's
+(deploy/setup.sh --dev brings it there); where they are not, nothing is checked and the exit code is 77.
 USAGE
 }
 
@@ -56,7 +56,7 @@ tool() {
 
 format=$(tool clang-format)
 if [ -z "$format" ]; then
-  echo "lint: there is no clang-format $VERSION here; nothing was checked (deploy/setup.sh --dev)"
+  echo "lint: skipped, because there is no clang-format $VERSION here"
   exit 77
 fi
 # Untracked files too: they are about to be committed. Not every copy is a checkout.
@@ -78,7 +78,7 @@ if [ "$mode" = format ]; then exit "$bad"; fi
 
 tidy=$(tool clang-tidy)
 if [ -z "$tidy" ]; then
-  echo "lint: there is no clang-tidy $VERSION here; nothing of it was checked (deploy/setup.sh --dev)"
+  echo "lint: clang-tidy skipped, because there is no version $VERSION here"
   [ "$bad" = 0 ] || exit 1
   exit 77
 fi

@@ -119,7 +119,7 @@ ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, cons
         const uint64_t at = codes + (t * params.bits + bit) * tiling.tile / 8 + k / 8;
         code |= static_cast<int>((static_cast<unsigned>(payload[at]) >> (k % 8)) & 1) << bit;
       }
-      tile.codes.push_back(code - (1 << (params.bits - 1)));
+      tile.codes.push_back(code - (1 << params.bits) / 2);
     }
     result.tiles.push_back(tile);
   }

@@ -66,7 +66,7 @@ std::string Advice(const v1::RunStatus& run) {
     return "It starts by itself when enough workers are free; `longhaul workers` lists them and "
            "`longhaul ps` what holds them.";
   }
-  const std::string go_on =
+  std::string go_on =
       run.checkpoint_step() > 0
           ? fmt::format(
                 "Go on from the checkpoint of step {} with `longhaul submit FILE --resume`.",

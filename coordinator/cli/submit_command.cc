@@ -73,6 +73,10 @@ StatusOr<int> Submit(Session& session, const Options& options) {
 StatusOr<int> Plan(Session& session, const Options& options) {
   LH_ASSIGN_OR_RETURN(Submission submission, ReadRunFile(options.file, options.overrides));
   if (options.show_config) {
+    if (session.json()) {
+      return absl::InvalidArgumentError(
+          "--show-config prints a run file, which is YAML; leave --json out");
+    }
     session.terminal().out << ToYaml(submission.spec);
     return kDone;
   }

@@ -122,6 +122,8 @@ TEST_F(CliTest, ShowConfigNeedsNoCoordinatorAndNoData) {
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("  steps: 33\n"));
   EXPECT_THAT(outcome.out, HasSubstr("peer_timeout: 10s\n"));
+  EXPECT_THAT(Run({"--json", "plan", "--show-config", Path("run.yaml")}).err,
+              HasSubstr("leave --json out"));
   Write("full.yaml", outcome.out);
   EXPECT_EQ(Run({"plan", "--show-config", Path("full.yaml")}).out, outcome.out);
 }

@@ -62,9 +62,10 @@ fi
 # Untracked files too: they are about to be committed. Not every copy is a checkout.
 list() {
   if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
-    git ls-files --cached --others --exclude-standard -- '*.cc' '*.h'
+    git ls-files --cached --others --exclude-standard -- '*.cc' '*.h' '*.cu' '*.cuh'
   else
-    find base codec coordinator proto tests transport worker -name '*.cc' -o -name '*.h'
+    find base codec coordinator proto tests transport worker -name '*.cc' -o -name '*.h' -o \
+      -name '*.cu' -o -name '*.cuh'
   fi
 }
 mapfile -t sources < <(list | while read -r file; do if [ -e "$file" ]; then echo "$file"; fi; done)

@@ -26,6 +26,7 @@ Batches::Tokens Batches::Read(const Pass& pass, Microbatch microbatch) {
     if (pass.validation) {
       // Spread evenly over the validation text, the same ones every time.
       const uint64_t samples = rows * ValidationMicrobatches(spec_, file_.info().validation_tokens);
+      LH_CHECK(samples > 0, "there is no validation pass without a sample");
       const uint64_t sample = microbatch.value() * rows + row;
       file_.ReadValidationWindow(sample * validation_windows_ / samples, context, inputs, targets);
     } else {

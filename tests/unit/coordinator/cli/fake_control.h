@@ -44,7 +44,7 @@ class FakeControl : public v1::ControlService::Service {
 
   grpc::Status MissingBlobs(grpc::ServerContext* context, const v1::MissingBlobsRequest* request,
                             v1::MissingBlobsReply* reply) override {
-    if (const grpc::Status status = Check(*context); !status.ok()) return status;
+    if (grpc::Status status = Check(*context); !status.ok()) return status;
     for (const std::string& hash : request->sha256()) {
       if (!blobs.contains(hash)) reply->add_sha256(hash);
     }
@@ -75,7 +75,7 @@ class FakeControl : public v1::ControlService::Service {
   }
   grpc::Status ListRuns(grpc::ServerContext* context, const v1::ListRunsRequest*,
                         v1::ListRunsReply* reply) override {
-    if (const grpc::Status status = Check(*context); !status.ok()) return status;
+    if (grpc::Status status = Check(*context); !status.ok()) return status;
     for (const v1::RunStatus& run : runs) *reply->add_runs() = run;
     return grpc::Status::OK;
   }

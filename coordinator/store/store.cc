@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/overloaded.h"
 #include "coordinator/store/rows.h"
 #include "coordinator/store/schema.h"
 #include "coordinator/store/sqlite.h"
@@ -18,13 +19,6 @@ namespace {
 
 // Superseded log lines are deleted so many at a time.
 constexpr uint64_t kPruneEvery = 1'000;
-
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-template <class... F>
-Overloaded(F...) -> Overloaded<F...>;
 
 bool MustSurvivePowerLoss(const Write& write) {
   return std::holds_alternative<write::Run>(write) ||

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/overloaded.h"
 #include "worker/pipeline/checkpoint_writer.h"
 
 namespace longhaul::worker {
@@ -14,11 +15,6 @@ namespace {
 using schedule::StagePolicy;
 using schedule::Task;
 using schedule::Work;
-
-template <class... Ts>
-struct Overloaded : Ts... {
-  using Ts::operator()...;
-};
 
 // A neighbour that says nothing is found by its link (peer_timeout) and an abort by the session, so
 // this only bounds a wait that nothing should outlive.

@@ -34,7 +34,7 @@ void BM_Block(benchmark::State& state) {
   const codec::TensorView view{
       values.data(), codec::Dtype::kF32, {1, options.model.context, options.model.hidden}};
   uint32_t microbatch = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {  // NOLINT(clang-analyzer-deadcode.DeadStores)
     const bool ok = (*stage)->Forward(Microbatch(microbatch), {{}, view, {}}).ok() &&
                     (*stage)->Backward(Microbatch(microbatch), view).ok();
     if (!ok) return state.SkipWithError("a pass failed");

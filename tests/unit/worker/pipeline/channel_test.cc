@@ -47,7 +47,9 @@ class RecordingLink : public transport::Link {
 
 class ChannelTest : public ::testing::Test {
  protected:
-  std::shared_ptr<Channel> Make(bool upstream, uint64_t epoch = 1) {
+  std::shared_ptr<Channel> Make(bool upstream) { return Make(upstream, 1, events_); }
+  std::shared_ptr<Channel> Make(bool upstream, uint64_t epoch,
+                                const std::shared_ptr<EventQueue>& events) {
     const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
     return Channel::Create({.run = RunId("run"),
                             .epoch = Epoch(epoch),
@@ -58,12 +60,13 @@ class ChannelTest : public ::testing::Test {
                             .validation_microbatches = 1,
                             .send_codec = codec,
                             .receive_codec = codec},
-                           &codec_thread_, events_);
+                           &codec_thread_, events);
   }
 
   // The frames of stage 0 sending `microbatch` of step 1.
   std::vector<std::vector<std::byte>> FramesOf(uint32_t microbatch, uint64_t epoch = 1) {
-    const auto sender = Make(/*upstream=*/false, epoch);
+    // What the sender hears of itself is none of the receiver's business.
+    const auto sender = Make(/*upstream=*/false, epoch, std::make_shared<EventQueue>());
     const auto link = std::make_shared<RecordingLink>();
     sender->Attach(link);
     auto values = std::make_shared<std::vector<float>>(kShape.elements());

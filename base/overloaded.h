@@ -1,0 +1,17 @@
+// One visitor out of several lambdas, for std::visit.
+#ifndef LONGHAUL_BASE_OVERLOADED_H_
+#define LONGHAUL_BASE_OVERLOADED_H_
+
+namespace longhaul {
+
+template <class... Fs>
+struct Overloaded : Fs... {
+  using Fs::operator()...;
+};
+// Said aloud for clang 14, which does not find it by itself.
+template <class... Fs>
+Overloaded(Fs...) -> Overloaded<Fs...>;
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_BASE_OVERLOADED_H_

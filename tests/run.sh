@@ -77,9 +77,10 @@ build_and_test release
 
 if [ "$full" = 1 ]; then
   # gRPC, LibTorch and UCX are not instrumented: tests/support/*.supp name what is theirs.
-  export ASAN_OPTIONS=detect_leaks=1
+  # allocator_may_return_null: torch_scope_test asks for more memory than there is, to see the refusal.
+  export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1
   export LSAN_OPTIONS=suppressions=$PWD/tests/support/lsan.supp
-  export TSAN_OPTIONS=suppressions=$PWD/tests/support/tsan.supp:history_size=4
+  export TSAN_OPTIONS=suppressions=$PWD/tests/support/tsan.supp:history_size=4:allocator_may_return_null=1
   build_and_test asan-ubsan --label-regex unit
   # UCX patches libc's mmap when it is loaded, which ThreadSanitizer does not survive.
   export UCX_MEM_EVENTS=n

@@ -1,0 +1,143 @@
+"""Faults on real processes, one by one: what a run does, and what `status` and `events` say.
+
+usage: named_faults.py BIN_DIR [NAME...]
+"""
+import os
+import statistics
+import sys
+import tempfile
+import time
+
+from namespace_cluster import ENDED, namespace_cluster
+from training_test import expect_equal, text_for_training, wait_for
+
+SKIPPED = 77
+STEPS = 60
+
+
+class Case:
+    """One run that meets one fault."""
+
+    def __init__(self, cluster, name, reference, **options):
+        self.cluster, self.name, self.reference = cluster, name, reference
+        self.run = cluster.submit(name, steps=STEPS, **options)
+        if not cluster.wait_for_step(self.run, 8):
+            raise AssertionError(f"{name}: {cluster.status(self.run)}")
+
+    def expect_event(self, *words):
+        events = self.cluster.events(self.run)
+        for word in words:
+            if not any(word in event for event in events):
+                raise AssertionError(f"{self.name}: expected an event with '{word}', got\n"
+                                     + "\n".join(events))
+
+    def expect_done(self):
+        status = self.cluster.wait_for_end(self.run)
+        if status["state"] != "done":
+            raise AssertionError(f"{self.name}: {status['state']}: {status['reason']}\n"
+                                 + "\n".join(self.cluster.events(self.run)))
+        steps = self.cluster.steps(self.run)
+        expect_equal(self.name, [s["loss"] for s in steps], self.reference)
+        usual = statistics.median(s["seconds"] for s in steps)
+        longest = max(s["seconds"] for s in steps)
+        print(f"  a step takes {usual:.2f} s, the longest took {longest:.2f} s", flush=True)
+        return steps
+
+    def expect_failed_then_resume(self, *words):
+        status = self.cluster.wait_for_end(self.run)
+        if status["state"] != "failed" or not all(w in status["reason"] for w in words):
+            raise AssertionError(f"{self.name}: expected a failure that names {words}, got "
+                                 f"{status['state']}: {status['reason']}")
+        print(f"  {status['reason']}", flush=True)
+        self.cluster.wait_until_connected()
+        self.cluster.resume(self.name)
+        self.expect_done()
+
+
+def worker_killed(cluster, reference):
+    case = Case(cluster, "worker-killed", reference)
+    cluster.kill("worker3")
+    killed_at = time.monotonic()
+    wait_for("the failure", lambda: cluster.status(case.run)["state"] == "failed")
+    seconds = time.monotonic() - killed_at
+    if seconds > 2:
+        raise AssertionError(f"status said so after {seconds:.1f} s")
+    cluster.start("worker3")
+    case.expect_failed_then_resume("worker3")
+
+
+def coordinator_away(cluster, reference):
+    """Killed and back after 5 s: training has not stopped, and nothing is missing after."""
+    case = Case(cluster, "coordinator-away", reference)
+    before = int(cluster.status(case.run)["step"])
+    cluster.kill("coordinator")
+    time.sleep(5)
+    cluster.start("coordinator")
+    cluster.wait_until_connected()
+    wait_for("later steps", lambda: int(cluster.status(case.run)["step"]) > before + 5)
+    case.expect_done()
+
+
+def frozen_shortly(cluster, reference):
+    case = Case(cluster, "frozen-3s", reference)
+    cluster.freeze("worker2", 3)
+    case.expect_done()
+    case.expect_event("suspect")
+
+
+def frozen_long(cluster, reference):
+    """Longer than peer_timeout: the run fails with the reason, and resumes."""
+    case = Case(cluster, "frozen-30s", reference)
+    cluster.freeze("worker2", 30)
+    case.expect_failed_then_resume("worker2")
+
+
+def link_cut(cluster, reference):
+    case = Case(cluster, "link-cut", reference)
+    cluster.cut("worker3", 3)
+    case.expect_done()
+    case.expect_event("suspect")
+
+
+def link_gone(cluster, reference):
+    """Longer than peer_timeout: the stages beside the cut say whom they lost."""
+    case = Case(cluster, "link-gone", reference)
+    cluster.cluster("link", "worker2", "--down")
+    wait_for("the failure", lambda: cluster.status(case.run)["state"] in ENDED)
+    cluster.cluster("link", "worker2", "--up")
+    case.expect_failed_then_resume("link")
+
+
+def slower(cluster, reference):
+    """A tenth of the rate for a while: slower, the same losses, no false alarm ends it."""
+    case = Case(cluster, "slower", reference)
+    cluster.cluster("link", "worker2", "--rate", "1mbit")
+    at = int(cluster.status(case.run)["step"])
+    cluster.wait_for_step(case.run, at + 3)
+    cluster.cluster("link", "worker2", "--rate", "10mbit")
+    case.expect_done()
+
+
+CASES = {case.__name__: case for case in (worker_killed, coordinator_away, frozen_shortly,
+                                          frozen_long, link_cut, link_gone, slower)}
+
+
+def main():
+    if os.geteuid() != 0:
+        print("skipped: network namespaces need root")
+        return SKIPPED
+    names = sys.argv[2:] or list(CASES)
+    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
+        text_for_training(folder)
+        with namespace_cluster(sys.argv[1], folder) as cluster:
+            run = cluster.submit("unbroken", steps=STEPS)
+            cluster.wait_for_end(run)
+            reference = cluster.losses(run)
+            for name in names:
+                print(f"{name}:", flush=True)
+                CASES[name](cluster, reference)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

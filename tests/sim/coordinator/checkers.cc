@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "coordinator/state/transitions.h"
 
 namespace longhaul::coordinator::sim {
@@ -23,89 +25,304 @@ bool HoldsStages(RunState state) {
          state == RunState::kFinishing;
 }
 
+EpochKey KeyOf(const RunRecord& record) {
+  return {record.id.value(), record.epoch.value()};
+}
+
+// An earlier fault may be what a run that began after it suffers from: nobody had noticed.
+constexpr absl::Duration kAftermath = absl::Seconds(45);
+
 }  // namespace
+
+// ---- What comes in -----------------------------------------------------------------
+
+void Checkers::Joined(SessionId session, const v1::Hello& hello) {
+  live_[session] = hello.incarnation();
+}
+
+void Checkers::Sees(const Event& event) {
+  if (const auto* submitted = std::get_if<event::Submitted>(&event)) {
+    if (submitted->submit.resume()) resume_asked_.insert(submitted->spec.name);
+  } else if (const auto* stop = std::get_if<event::StopAsked>(&event)) {
+    if (!stop->now) stops_[stop->request] = stop->run;
+  } else if (const auto* left = std::get_if<event::WorkerLeft>(&event)) {
+    live_.erase(left->session);
+  }
+}
 
 void Checkers::Restarted() {
   live_.clear();
   open_.clear();
+  stops_.clear();
+  resume_asked_.clear();
 }
 
-void Checkers::Answered(RequestId request) {
-  if (open_.erase(request) == 0) {
-    Complain(fmt::format("request {} is answered twice, or was never asked", request.value()));
-  }
-}
+// ---- What is stored ----------------------------------------------------------------
 
-void Checkers::Check(const TickResult& result) {
-  for (const Write& write : result.writes) {
+void Checkers::Stored(const std::vector<Write>& writes) {
+  for (const Write& write : writes) {
     if (const auto* run = std::get_if<write::Run>(&write)) {
       CheckRun(run->record);
     } else if (const auto* log = std::get_if<write::LogEvent>(&write)) {
-      if (log->event.sequence() != last_event_ + 1) Complain("the numbers of events have a gap");
-      last_event_ = log->event.sequence();
-    } else if (const auto* step = std::get_if<write::StepDone>(&write)) {
-      uint64_t& last = last_step_[{step->run, step->step.epoch()}];
-      if (step->step.step() <= last) Complain("a step of an epoch was finished twice");
-      last = step->step.step();
-    }
-  }
-  // One incarnation, one stage of one run.
-  std::set<std::string> busy;
-  for (const auto& [id, record] : records_) {
-    if (!HoldsStages(record.state)) continue;
-    for (const v1::StagePlan& stage : record.plan->stages()) {
-      if (!busy.insert(stage.incarnation()).second) {
-        Complain(fmt::format("worker {} has two stages", stage.incarnation()));
+      const uint64_t last = events_.empty() ? 0 : events_.back().sequence();
+      if (log->event.sequence() != last + 1) {
+        world_->Violate("event {} comes after {}", log->event.sequence(), last);
       }
+      events_.push_back(log->event);
+      world_->timeline.Note("event {}: {} {} {}", log->event.sequence(), log->event.run_id(),
+                            log->event.kind(), log->event.text());
     }
   }
-  for (const Command& command : result.commands) CheckCommand(command);
+  // Behind the runs, whose epochs they are of.
+  for (const Write& write : writes) {
+    if (const auto* step = std::get_if<write::StepDone>(&write)) CheckStep(*step);
+  }
+  CheckStages();
+  resume_asked_.clear();
 }
 
 void Checkers::CheckRun(const RunRecord& record) {
-  const auto before = records_.find(record.id);
-  if (before != records_.end()) {
-    if (record.epoch < before->second.epoch) Complain("an epoch went backwards");
-    if (!IsReachable(before->second.state, record.state)) {
-      Complain(fmt::format("{} went from {} to {}", record.id.value(),
-                           ToString(before->second.state), ToString(record.state)));
-    }
-  }
-  if (!record.checkpoints.empty()) {
-    const v1::CheckpointManifest& newest = record.checkpoints.back();
-    for (const v1::CheckpointFile& file : newest.files()) {
-      if (!world_->shards.contains(
-              {record.id.value(), newest.step(), file.stage(), file.worker_id()})) {
-        Complain(fmt::format("checkpoint {} of {} was committed without stage {}", newest.step(),
-                             record.id.value(), file.stage()));
-      }
-    }
-  }
-  if (record.state == RunState::kDone && record.step != record.spec.train.steps) {
-    Complain(fmt::format("{} is done at step {}", record.id.value(), record.step));
+  const auto found = records_.find(record.id);
+  const RunRecord* before = found == records_.end() ? nullptr : &found->second;
+  if (before != nullptr) CheckMove(*before, record);
+  CheckCheckpoints(before, record);
+  if (HasEnded(record.state) && (before == nullptr || !HasEnded(before->state))) CheckEnd(record);
+  if (before == nullptr || before->epoch != record.epoch) {
+    begun_at_[record.id] = world_->timeline.now();
   }
   records_[record.id] = record;
 }
 
-void Checkers::CheckCommand(const Command& command) {
+void Checkers::CheckMove(const RunRecord& before, const RunRecord& record) {
+  const std::string& id = record.id.value();
+  if (record.epoch < before.epoch) world_->Violate("{}'s epoch went backwards", id);
+  if (!IsReachable(before.state, record.state)) {
+    world_->Violate("{} went from {} to {}", id, ToString(before.state), ToString(record.state));
+  }
+  if (HasEnded(before.state) && before.state != record.state &&
+      !resume_asked_.contains(record.spec.name)) {
+    world_->Violate("{} had ended as {} and is {} without a user's word", id,
+                    ToString(before.state), ToString(record.state));
+  }
+  const bool same = before.epoch == record.epoch && !HasEnded(before.state);
+  if (same && record.step < before.step) {
+    world_->Violate("{} went back from step {} to {}", id, before.step, record.step);
+  }
+}
+
+void Checkers::CheckEnd(const RunRecord& record) {
+  const EpochTruth& truth = world_->epochs[KeyOf(record)];
+  const std::string& id = record.id.value();
+  if (record.state == RunState::kDone) {
+    if (record.step != record.spec.train.steps) {
+      world_->Violate("{} is done at step {} of {}", id, record.step, record.spec.train.steps);
+    }
+    for (const v1::StagePlan& stage : record.plan->stages()) {
+      const auto finished = truth.finished.find(stage.stage());
+      if (finished == truth.finished.end() || finished->second != record.step) {
+        world_->Violate("{} is done, and its stage {} has not finished", id, stage.stage());
+      }
+    }
+  }
+  if (record.state == RunState::kFailed) CheckBlame(record);
+}
+
+// A failure names a worker that something happened to, or says what else it was.
+void Checkers::CheckBlame(const RunRecord& record) {
+  const std::string& reason = record.reason;
+  if (reason.find("could not be prepared") != std::string::npos ||
+      reason.find(" became ") != std::string::npos) {
+    return;
+  }
+  const MonoTime since = begun_at_[record.id];
+  bool named = false;
+  for (const auto& [who, when] : world_->fault_of) {
+    if (reason.find(who) == std::string::npos) continue;
+    named = true;
+    if (since - when <= kAftermath) return;
+  }
+  // Its stages prepare at different times when nobody hands out assignments.
+  const auto coordinator = world_->fault_of.find("coordinator");
+  if (reason.find("nobody answers") != std::string::npos &&
+      coordinator != world_->fault_of.end() && since - coordinator->second <= kAftermath) {
+    return;
+  }
+  world_->Violate("{} failed, and its reason names {}: {}", record.id.value(),
+                  named ? "somebody that nothing happened to" : "nobody", reason);
+}
+
+void Checkers::CheckCheckpoints(const RunRecord* before, const RunRecord& record) {
+  const std::string& id = record.id.value();
+  uint64_t newest = 0;
+  if (before != nullptr && !before->checkpoints.empty()) {
+    newest = before->checkpoints.back().step();
+    if (record.checkpoints.empty()) world_->Violate("{} lost its checkpoints", id);
+  }
+  for (const v1::CheckpointManifest& manifest : record.checkpoints) {
+    std::set<uint32_t> stages;
+    for (const v1::CheckpointFile& file : manifest.files()) {
+      stages.insert(file.stage());
+      const auto shard =
+          world_->shards.find({id, manifest.step(), file.stage(), file.worker_id()});
+      if (shard == world_->shards.end() || shard->second != file.sha256()) {
+        world_->Violate("checkpoint {} of {} is offered, and its shard of stage {} {}",
+                        manifest.step(), id, file.stage(),
+                        shard == world_->shards.end() ? "is on no disk" : "is another");
+      }
+    }
+    if (stages.size() != static_cast<size_t>(manifest.stages_size())) {
+      world_->Violate("checkpoint {} of {} is offered with {} of {} shards", manifest.step(), id,
+                      stages.size(), manifest.stages_size());
+    }
+    if (manifest.step() <= newest) continue;
+    if (manifest.epoch() != record.epoch.value()) {
+      world_->Violate("checkpoint {} of {} was committed for epoch {} in epoch {}",
+                      manifest.step(), id, manifest.epoch(), record.epoch.value());
+    }
+    if (!commits_.insert({id, manifest.step()}).second) {
+      world_->Violate("checkpoint {} of {} was committed twice", manifest.step(), id);
+    }
+  }
+}
+
+void Checkers::CheckStep(const write::StepDone& done) {
+  const std::string& id = done.run.value();
+  const auto record = records_.find(done.run);
+  if (record == records_.end() || done.step.epoch() != record->second.epoch.value()) {
+    world_->Violate("a step of {}@{} was stored, which is not its epoch", id, done.step.epoch());
+    return;
+  }
+  const double loss = LossOf(KeyOf(record->second), done.step.step());
+  if (done.step.loss() != loss) {
+    world_->Violate("step {} of {}@{} is stored with loss {} and had {}", done.step.step(), id,
+                    done.step.epoch(), done.step.loss(), loss);
+  }
+  steps_[done.run][done.step.step()] = done.step;
+}
+
+// One incarnation, one stage of one run.
+void Checkers::CheckStages() {
+  std::map<std::string, std::string> busy;
+  for (const auto& [id, record] : records_) {
+    if (!HoldsStages(record.state)) continue;
+    for (const v1::StagePlan& stage : record.plan->stages()) {
+      const auto [other, added] = busy.try_emplace(stage.incarnation(), id.value());
+      if (!added) {
+        world_->Violate("worker {} has a stage of {} and one of {}", stage.incarnation(),
+                        other->second, id.value());
+      }
+    }
+  }
+}
+
+void Checkers::CheckRecords() {
+  for (const auto& [id, record] : records_) {
+    for (uint64_t step = 1; step <= record.step; ++step) {
+      if (!steps_[id].contains(step)) {
+        world_->Violate("{} is at step {}, and step {} is not on record", id.value(), record.step,
+                        step);
+        return;
+      }
+    }
+    if (record.state != RunState::kDone) continue;
+    if (record.checkpoints.empty() || record.checkpoints.back().step() != record.step) {
+      world_->Violate("{} is done at step {} without its checkpoint", id.value(), record.step);
+    }
+  }
+}
+
+// ---- What goes out -----------------------------------------------------------------
+
+void Checkers::Executes(const Command& command) {
   if (const auto* to = std::get_if<command::ToWorker>(&command)) {
-    if (!live_.contains(to->session)) {
-      Complain(fmt::format("a command for session {}, which is gone", to->session.value()));
-    }
-    const auto record = records_.find(RunId(to->message.run_id()));
-    // The run may have failed later in the same tick; then an Abort is behind the assignment.
-    if (to->message.has_assign() &&
-        (record == records_.end() || record->second.epoch.value() < to->message.epoch())) {
-      Complain("an assignment went out whose epoch was not stored before");
-    }
-  } else if (const auto* close = std::get_if<command::CloseSession>(&command)) {
-    live_.erase(close->session);
+    CheckWorkerCommand(*to);
   } else if (const auto* submit = std::get_if<command::ReplySubmit>(&command)) {
     Answered(submit->request);
+    if (submit->reply.ok()) ToldAccepted(*submit->reply);
   } else if (const auto* plan = std::get_if<command::ReplyPlan>(&command)) {
     Answered(plan->request);
   } else if (const auto* stop = std::get_if<command::ReplyStop>(&command)) {
     Answered(stop->request);
+    CheckReply(*stop);
+  }
+}
+
+// A command stands on a row of the store: this coordinator's next process must know of it.
+void Checkers::CheckWorkerCommand(const command::ToWorker& to) {
+  const v1::WorkerCommand& command = to.message;
+  const auto live = live_.find(to.session);
+  if (live == live_.end()) return;  // it left in this very tick
+  const auto found = records_.find(RunId(command.run_id()));
+  const auto because = [&](bool justified, std::string_view what) {
+    if (justified) return;
+    world_->Violate("{} of {}@{} went to {}, which nothing stored justifies", what,
+                    command.run_id(), command.epoch(), live->second);
+  };
+  if (command.has_measure() && command.run_id().starts_with("plan-")) return;
+  if (command.has_welcome() || command.has_reject()) return;
+  if (command.has_abort()) {
+    CheckAbort(command, live->second);
+    return;
+  }
+  if (found == records_.end() || found->second.epoch.value() < command.epoch()) {
+    because(false, "a command");
+    return;
+  }
+  const RunRecord& record = found->second;
+  if (record.epoch.value() > command.epoch()) return;  // moved on in this very tick
+  if (command.has_assign()) {
+    const uint32_t stage = command.assign().stage();
+    because(record.plan && record.plan->epoch() == command.epoch() &&
+                record.plan->stages(static_cast<int>(stage)).incarnation() == live->second,
+            "an assignment");
+  } else if (command.has_start()) {
+    because(record.state == RunState::kRunning || record.state == RunState::kFinishing ||
+                HasEnded(record.state),
+            "a start");
+  } else if (command.has_stop()) {
+    because(record.state == RunState::kFinishing || HasEnded(record.state), "a stop");
+  } else if (command.has_drop_checkpoint()) {
+    const auto& kept = record.checkpoints;
+    because(std::none_of(kept.begin(), kept.end(),
+                         [&](const auto& one) {
+                           return one.step() == command.drop_checkpoint().step();
+                         }),
+            "the end of a checkpoint");
+  }
+}
+
+void Checkers::CheckAbort(const v1::WorkerCommand& command, const std::string& incarnation) {
+  const auto found = records_.find(RunId(command.run_id()));
+  if (found == records_.end()) return;
+  const RunRecord& record = found->second;
+  if (record.epoch.value() != command.epoch() || !HoldsStages(record.state)) return;
+  for (const v1::StagePlan& stage : record.plan->stages()) {
+    if (stage.incarnation() == incarnation) {
+      world_->Violate("{} was told to drop {}@{}, which goes on", incarnation, command.run_id(),
+                      command.epoch());
+    }
+  }
+}
+
+void Checkers::CheckReply(const command::ReplyStop& stop) {
+  const auto asked = stops_.extract(stop.request);
+  if (!stop.reply.ok() || asked.empty()) return;
+  if (stop.reply->message().find("ends after the step") == std::string::npos) return;
+  const auto record = records_.find(RunId(asked.mapped()));
+  if (record == records_.end()) return;
+  stops_told_.insert({record->first.value(), record->second.epoch.value()});
+}
+
+void Checkers::ToldAccepted(const v1::SubmitReply& reply) {
+  const auto record = records_.find(RunId(reply.run_id()));
+  if (record == records_.end()) {
+    world_->Violate("{} was accepted and is not stored", reply.run_id());
+  }
+}
+
+void Checkers::Answered(RequestId request) {
+  if (open_.erase(request) == 0) {
+    world_->Violate("request {} is answered twice, or was never asked", request.value());
   }
 }
 

@@ -1,13 +1,16 @@
-// What must hold of everything that the coordinator says and stores, judged from outside.
+// What must hold of everything that the coordinator stores and does, judged from outside: against
+// the store's contents as they were at that moment, and against what really happened.
 #ifndef LONGHAUL_TESTS_SIM_COORDINATOR_CHECKERS_H_
 #define LONGHAUL_TESTS_SIM_COORDINATOR_CHECKERS_H_
 
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "coordinator/state/state.h"
-#include "tests/sim/coordinator/sim_worker.h"
+#include "tests/sim/coordinator/world.h"
 
 namespace longhaul::coordinator::sim {
 
@@ -15,26 +18,55 @@ class Checkers {
  public:
   explicit Checkers(World* world) : world_(world) {}
 
-  void Joined(SessionId session) { live_.insert(session); }
-  void Left(SessionId session) { live_.erase(session); }
+  // What a process of the coordinator gets.
+  void Joined(SessionId session, const v1::Hello& hello);
   void Asked(RequestId request) { open_.insert(request); }
-  void Restarted();  // sessions and waiting requests die with the process
+  void Sees(const Event& event);
+  void Restarted();  // sessions and waiting requests died with the process
 
-  void Check(const TickResult& result);
-  bool all_answered() const { return open_.empty(); }
+  // What it does. A transaction; then the commands that go with it, one by one.
+  void Stored(const std::vector<Write>& writes);
+  void Executes(const Command& command);
+
+  // What a user was told; whatever happens, it stays so.
+  void ToldAccepted(const v1::SubmitReply& reply);
+
+  // Of the end, when all faults are over: what is recorded of a run is whole.
+  void CheckRecords();
+
+  const std::map<RunId, RunRecord>& records() const { return records_; }
+  const std::vector<v1::Event>& events() const { return events_; }
+  bool stop_is_owed(const RunId& run, Epoch epoch) const {
+    return stops_told_.contains({run.value(), epoch.value()});
+  }
 
  private:
   void CheckRun(const RunRecord& record);
-  void CheckCommand(const Command& command);
+  void CheckMove(const RunRecord& before, const RunRecord& record);
+  void CheckEnd(const RunRecord& record);
+  void CheckBlame(const RunRecord& record);
+  void CheckCheckpoints(const RunRecord* before, const RunRecord& record);
+  void CheckStep(const write::StepDone& done);
+  void CheckStages();
+  void CheckWorkerCommand(const command::ToWorker& to);
+  void CheckAbort(const v1::WorkerCommand& command, const std::string& incarnation);
+  void CheckReply(const command::ReplyStop& stop);
   void Answered(RequestId request);
-  void Complain(std::string what) { world_->violations.push_back(std::move(what)); }
 
   World* const world_;
-  std::set<SessionId> live_;
+  // Of the process at hand.
+  std::map<SessionId, std::string> live_;  // -> incarnation
   std::set<RequestId> open_;
+  std::map<RequestId, std::string> stops_;  // those that are not --now
+
+  // The store.
   std::map<RunId, RunRecord> records_;
-  std::map<std::pair<RunId, uint64_t>, uint64_t> last_step_;  // by run and epoch
-  uint64_t last_event_ = 0;
+  std::map<RunId, std::map<uint64_t, v1::StepRecord>> steps_;
+  std::vector<v1::Event> events_;
+  // Of all time.
+  std::set<std::pair<std::string, uint64_t>> commits_, stops_told_;
+  std::set<std::string> resume_asked_;  // names, in the tick under way
+  std::map<RunId, MonoTime> begun_at_;  // of the newest epoch
 };
 
 }  // namespace longhaul::coordinator::sim

@@ -1,209 +1,252 @@
 #include "tests/sim/coordinator/sim_worker.h"
 
-#include <fmt/format.h>
-
-#include <cmath>
+#include <algorithm>
+#include <utility>
 
 #include "tests/support/state_harness.h"
 
 namespace longhaul::coordinator::sim {
 namespace {
 
-constexpr uint64_t kSteps = 20, kCheckpointEvery = 4;
+constexpr absl::Duration kFirstBackOff = absl::Milliseconds(200);
+constexpr absl::Duration kLongestBackOff = absl::Seconds(5);
+constexpr absl::Duration kHeartbeat = absl::Seconds(1);
 
 }  // namespace
 
-RunSpec SimSpec(const std::string& name, uint32_t stages) {
-  RunSpec spec = SmallSpec(name, stages);
-  spec.train.steps = kSteps;
-  spec.checkpoint.every = kCheckpointEvery;
-  return spec;
+SimWorker::SimWorker(size_t index, World* world, Dial dial)
+    : index_(index), world_(world), dial_(std::move(dial)) {}
+
+void SimWorker::After(absl::Duration delay, std::function<void()> action) {
+  world_->timeline.After(delay, [this, process = incarnation_, action = std::move(action)] {
+    if (!running_ || process != incarnation_) return;
+    const MonoTime frozen_until = world_->frozen_until[index_];
+    const MonoTime now = world_->timeline.now();
+    if (frozen_until > now) {
+      After(frozen_until - now, action);
+    } else {
+      action();
+    }
+  });
+}
+
+void SimWorker::Start() {
+  if (running_) return;
+  running_ = true;
+  ++incarnation_;
+  world_->timeline.Note("{} starts as incarnation {}", WorkerName(index_), incarnation_);
+  back_off_ = kFirstBackOff;
+  TryDial();
+  Heartbeat();
+}
+
+void SimWorker::Crash(bool silent) {
+  if (!running_) return;
+  world_->timeline.Note("{} dies{}", WorkerName(index_), silent ? " with its machine" : "");
+  if (run_) LeaveEpoch(/*goodbye=*/false);
+  if (connection_) connection_->WorkerDied(silent);
+  running_ = false;
+  connection_.reset();
+  welcomed_ = false;
+  outgoing_.clear();
+  newest_written_.reset();
+  next_.reset();
+  measuring_ = false;
+  run_.reset();
+}
+
+void SimWorker::Freeze(absl::Duration length) {
+  if (!running_) return;
+  world_->timeline.Note("{} is frozen for {}", WorkerName(index_), absl::FormatDuration(length));
+  world_->frozen_until[index_] = world_->timeline.now() + length;
+}
+
+void SimWorker::CutSession(bool silent) {
+  if (!connection_) return;
+  world_->timeline.Note("{}'s session is cut{}", WorkerName(index_), silent ? " silently" : "");
+  connection_->Cut(silent);
+}
+
+void SimWorker::DelaySession(absl::Duration delay) {
+  if (connection_) connection_->Delay(delay);
+}
+
+// ---- Session -----------------------------------------------------------------------
+
+void SimWorker::TryDial() {
+  const uint64_t dial = ++dials_;
+  // What arrives at a process that was stopped waits in order.
+  connection_ = dial_(index_, {.command =
+                                   [this, dial](const v1::WorkerCommand& command) {
+                                     After(absl::ZeroDuration(), [this, dial, command] {
+                                       if (dial == dials_ && connection_) Handle(command);
+                                     });
+                                   },
+                               .ended =
+                                   [this, dial] {
+                                     After(absl::ZeroDuration(), [this, dial] {
+                                       if (dial == dials_) SessionEnded();
+                                     });
+                                   }});
+  if (!connection_) {
+    back_off_ = std::min(2 * back_off_, kLongestBackOff);
+    After(back_off_, [this] { TryDial(); });
+    return;
+  }
+  v1::WorkerMessage hello;
+  *hello.mutable_hello() = Hello();
+  connection_->Up(std::move(hello));
 }
 
 v1::Hello SimWorker::Hello() const {
-  v1::Hello hello = HelloOf(name_, std::to_string(incarnation_));
-  if (assigned_) {
-    hello.set_run_id(assigned_->key.run);
-    hello.set_epoch(assigned_->key.epoch);
-    hello.set_stage(assigned_->stage);
+  v1::Hello hello = HelloOf(WorkerName(index_), std::to_string(incarnation_));
+  if (run_) {
+    hello.set_run_id(run_->key.run);
+    hello.set_epoch(run_->key.epoch);
+    hello.set_stage(run_->stage);
   }
   return hello;
 }
 
-void SimWorker::Crash() {
-  DropEpoch();
-  outbox.clear();
-  ++incarnation_;
+void SimWorker::SessionEnded() {
+  world_->timeline.Note("{}'s session has ended", WorkerName(index_));
+  // A write may have failed on this side and have arrived all the same.
+  if (newest_written_ && world_->random.Chance(0.3)) outgoing_.push_front(*newest_written_);
+  newest_written_.reset();
+  back_off_ = welcomed_ ? kFirstBackOff : std::min(2 * back_off_, kLongestBackOff);
+  connection_.reset();
+  welcomed_ = false;
+  After(back_off_, [this] { TryDial(); });
 }
 
-void SimWorker::DropEpoch() {
-  if (!assigned_) return;
-  world_->epochs[assigned_->key].step.erase(assigned_->stage);
-  assigned_.reset();
+void SimWorker::Heartbeat() {
+  if (connected() && outgoing_.empty()) {
+    v1::WorkerMessage alive;
+    alive.mutable_heartbeat();
+    connection_->Up(std::move(alive));
+  }
+  After(kHeartbeat, [this] { Heartbeat(); });
 }
 
-void SimWorker::Say(const EpochKey& key, v1::WorkerMessage message) {
-  message.set_run_id(key.run);
-  message.set_epoch(key.epoch);
-  outbox.push_back(std::move(message));
+void SimWorker::Flush() {
+  if (!connected()) return;
+  for (; !outgoing_.empty(); outgoing_.pop_front()) {
+    newest_written_ = outgoing_.front();
+    connection_->Up(outgoing_.front());
+  }
 }
 
-void SimWorker::SayError(const std::string& text, std::optional<uint32_t> lost_peer) {
-  v1::WorkerMessage message;
-  message.mutable_error()->set_message(text);
-  message.mutable_error()->set_stage(assigned_->stage);
-  message.mutable_error()->set_peer_lost(lost_peer.has_value());
-  message.mutable_error()->set_peer_stage(lost_peer.value_or(0));
-  Say(assigned_->key, std::move(message));
-}
-
-void SimWorker::Receive(const v1::WorkerCommand& command) {
-  const EpochKey key{command.run_id(), command.epoch()};
-  const bool mine = assigned_ && assigned_->key == key;
+void SimWorker::Handle(const v1::WorkerCommand& command) {
+  if (command.has_welcome()) {
+    welcomed_ = true;
+    Flush();
+    return;
+  }
+  world_->timeline.Note("{} gets {} of {}@{}", WorkerName(index_),
+                        static_cast<int>(command.body_case()), command.run_id(), command.epoch());
   switch (command.body_case()) {
-    case v1::WorkerCommand::kMeasure: {
-      if (mine) return;
-      v1::WorkerMessage message;
-      *message.mutable_layer_times() = SmallTimes();
-      Say(key, std::move(message));
-      return;
-    }
-    case v1::WorkerCommand::kAssign:
-      Assign(key, command.assign());
-      return;
-    case v1::WorkerCommand::kStart:
-      if (!mine || assigned_->started) return;
-      assigned_->started = true;
-      {
-        v1::WorkerMessage message;
-        message.mutable_stage_started();
-        Say(key, std::move(message));
-      }
-      return;
-    case v1::WorkerCommand::kStop:
-      if (mine && assigned_->stage == 0) {
-        EpochTruth& truth = world_->epochs[key];
-        if (!truth.stop_at) truth.stop_at = truth.step[0] + 1;
-      }
-      return;
-    case v1::WorkerCommand::kAbort:
-      if (mine) DropEpoch();
+    case v1::WorkerCommand::kReject:
+      world_->Violate("{} was refused: {}", WorkerName(index_), command.reject().reason());
       return;
     case v1::WorkerCommand::kDropCheckpoint:
       std::erase_if(world_->shards, [&](const auto& shard) {
-        return std::get<0>(shard) == key.run && std::get<3>(shard) == "id-" + name_ &&
-               std::get<1>(shard) == command.drop_checkpoint().step();
+        const auto& [run, step, stage, worker] = shard.first;
+        return run == command.run_id() && worker == id() &&
+               step == command.drop_checkpoint().step();
       });
+      return;
+    case v1::WorkerCommand::kMeasure:
+    case v1::WorkerCommand::kAssign:
+      HandleAssign(command);
+      return;
+    case v1::WorkerCommand::kStart:
+      if (IsCurrent(command)) HandleStart(command.start());
+      return;
+    case v1::WorkerCommand::kStop:
+      if (IsCurrent(command)) run_->stop_requested = true;
+      return;
+    case v1::WorkerCommand::kAbort:
+      if (next_ && next_->run_id() == command.run_id() && next_->epoch() == command.epoch()) {
+        next_.reset();
+      }
+      if (IsCurrent(command)) Cancel();
       return;
     default:
       return;
   }
 }
 
-void SimWorker::Assign(const EpochKey& key, const v1::Assign& assign) {
-  v1::WorkerMessage ready;
-  ready.mutable_stage_ready()->set_start_step(assign.plan().start_step());
-  if (assigned_ && assigned_->key == key) {  // said twice
-    if (!assigned_->started) Say(key, std::move(ready));
-    return;
-  }
-  if (assigned_ && assigned_->key.run == key.run && assigned_->key.epoch > key.epoch) return;
-  if (assign.plan().stages(static_cast<int>(assign.stage())).incarnation() !=
-      Hello().incarnation()) {
-    return;  // meant for another process
-  }
-  const EpochTruth& known = world_->epochs[key];
-  if (known.finished.contains(assign.stage())) return;  // late: this stage of it is over
-  DropEpoch();
-  for (const v1::CheckpointFile& file : assign.resume_files()) {
-    if (world_->shards.contains(
-            {key.run, assign.plan().start_step(), file.stage(), file.worker_id()})) {
-      continue;
-    }
-    world_->violations.push_back(
-        fmt::format("run {} resumes from step {}, whose shard of stage {} is "
-                    "not on {}'s disk",
-                    key.run, assign.plan().start_step(), file.stage(), file.worker_id()));
-  }
-  if (assign.plan().start_step() > 0 && assign.resume_files().empty()) {
-    world_->violations.push_back("a resumed stage got no files");
-  }
-  Assigned assigned;
-  assigned.key = key;
-  assigned.stage = assign.stage();
-  assigned.plan = assign.plan();
-  assigned_ = std::move(assigned);
-  EpochTruth& truth = world_->epochs[key];
-  truth.stages = static_cast<uint32_t>(assign.plan().stages_size());
-  truth.step[assign.stage()] = assign.plan().start_step();
-  Say(key, std::move(ready));
+// ---- Agent -------------------------------------------------------------------------
+
+bool SimWorker::IsCurrent(const v1::WorkerCommand& command) const {
+  return run_ && run_->key == EpochKey{command.run_id(), command.epoch()};
 }
 
-void SimWorker::Work(MonoTime now, const Faults& faults, Random& random) {
-  if (now - last_heartbeat_ >= absl::Seconds(1)) {
-    v1::WorkerMessage alive;
-    alive.mutable_heartbeat();
-    outbox.push_back(std::move(alive));
-    last_heartbeat_ = now;
-  }
-  if (assigned_ && assigned_->started && Chance(random, 0.5)) OneStep(faults, random);
-}
-
-void SimWorker::WriteShard(uint64_t step) {
-  world_->shards.insert({assigned_->key.run, step, assigned_->stage, "id-" + name_});
-  v1::WorkerMessage message;
-  *message.mutable_shard() = ShardOf(step, assigned_->stage);
-  Say(assigned_->key, std::move(message));
-}
-
-void SimWorker::OneStep(const Faults& faults, Random& random) {
-  EpochTruth& truth = world_->epochs[assigned_->key];
-  const uint64_t done = truth.step[assigned_->stage];
-  for (uint32_t peer = 0; peer < truth.stages; ++peer) {
-    const auto it = truth.step.find(peer);
-    if (it == truth.step.end()) {
-      if (truth.finished.contains(peer)) continue;
-      const bool neighbour = peer + 1 == assigned_->stage || peer == assigned_->stage + 1;
-      if (!neighbour || !Chance(random, 0.3)) return;  // its peer timeout has not passed
-      SayError("no answer", peer);
-      DropEpoch();
+void SimWorker::HandleAssign(const v1::WorkerCommand& command) {
+  if (command.has_assign()) {
+    if (IsCurrent(command)) {
+      if (run_->ready) SayReady();
       return;
     }
-    if (it->second < done) return;  // waits for the data of that stage
+    if (run_ && run_->key.run == command.run_id() && run_->key.epoch > command.epoch()) return;
   }
-  if (Chance(random, faults.error)) {
-    SayError("out of memory", {});
-    DropEpoch();
+  if (run_) Cancel();
+  next_ = command;
+  TakeNext();
+}
+
+void SimWorker::TakeNext() {
+  if (run_ || measuring_ || !next_) return;
+  const v1::WorkerCommand command = *std::exchange(next_, std::nullopt);
+  if (command.has_assign()) {
+    BeginRun(command);
     return;
   }
-  if (truth.stages > 1 && Chance(random, faults.link)) {
-    SayError("no answer", assigned_->stage > 0 ? assigned_->stage - 1 : 1);
-    DropEpoch();
-    return;
-  }
-  const uint64_t step = done + 1;
-  truth.step[assigned_->stage] = step;
+  measuring_ = true;
+  const bool slow = world_->random.Chance(world_->faults.slow);
+  After(world_->random.Between(absl::Milliseconds(50), absl::Seconds(slow ? 60 : 2)),
+        [this, command] { Measured(command); });
+}
+
+void SimWorker::Measured(const v1::WorkerCommand& command) {
+  measuring_ = false;
   v1::WorkerMessage message;
-  v1::StepReport& report = *message.mutable_step();
-  report.set_step(step);
-  report.set_stage(assigned_->stage);
-  report.set_seconds(0.1);
-  report.set_has_norm(assigned_->stage == 0);
-  report.set_gradient_norm(1);
-  report.set_has_loss(assigned_->stage + 1 == truth.stages);
-  report.set_loss(Chance(random, faults.nonfinite) ? std::nan("") : 3.0);
-  report.set_first_nonfinite(report.has_loss() && std::isnan(report.loss()));
-  Say(assigned_->key, std::move(message));
-  const bool stopping = truth.stop_at && step >= *truth.stop_at;
-  const bool ends = stopping || step == kSteps;
-  if (ends || step % kCheckpointEvery == 0) WriteShard(step);
-  if (!ends) return;
-  v1::WorkerMessage finished;
-  finished.mutable_finished()->set_step(step);
-  finished.mutable_finished()->set_stopped(step < kSteps);
-  Say(assigned_->key, std::move(finished));
-  truth.finished.insert(assigned_->stage);
-  DropEpoch();
+  if (world_->random.Chance(world_->faults.error)) {
+    world_->fault_of[WorkerName(index_)] = world_->timeline.now();
+    message.mutable_error()->set_message("no memory left to measure in");
+  } else {
+    *message.mutable_layer_times() = SmallTimes();
+  }
+  Say({command.run_id(), command.epoch()}, std::move(message));
+  TakeNext();
+}
+
+void SimWorker::Cancel() {
+  if (std::exchange(run_->cancelled, true)) return;
+  // The thread may be in the middle of something.
+  const absl::Duration rest =
+      run_->failed ? absl::ZeroDuration()
+                   : world_->random.Between(absl::Milliseconds(1), absl::Seconds(2));
+  AfterInRun(rest, [this] {
+    LeaveEpoch(/*goodbye=*/true);
+    run_.reset();
+    TakeNext();
+  });
+}
+
+void SimWorker::Say(const EpochKey& key, v1::WorkerMessage message) {
+  message.set_run_id(key.run);
+  message.set_epoch(key.epoch);
+  outgoing_.push_back(std::move(message));
+  Flush();
+}
+
+std::string SimWorker::Describe() const {
+  if (!running_) return "down";
+  return fmt::format("{}, {}", connected() ? "connected" : "away",
+                     run_ ? fmt::format("{}@{} stage {} step {}{}", run_->key.run, run_->key.epoch,
+                                        run_->stage, run_->step, run_->finished ? " finished" : "")
+                          : std::string(measuring_ ? "measuring" : "free"));
 }
 
 }  // namespace longhaul::coordinator::sim

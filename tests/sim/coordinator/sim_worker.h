@@ -1,91 +1,113 @@
-// Workers of a simulated cluster: they do what a worker's contract with the coordinator says, and
-// share a world that knows what really happened (which shards are on disk, who finished what).
+// A worker daemon as the coordinator sees one: its session, its agent, one stage run at a time; and
+// behind that the data path, of which the world knows the truth. Follows worker/rpc.
 #ifndef LONGHAUL_TESTS_SIM_COORDINATOR_SIM_WORKER_H_
 #define LONGHAUL_TESTS_SIM_COORDINATOR_SIM_WORKER_H_
 
 #include <deque>
-#include <map>
+#include <functional>
+#include <memory>
 #include <optional>
-#include <random>
-#include <set>
 #include <string>
-#include <tuple>
-#include <vector>
 
 #include "coordinator/state/state.h"
+#include "tests/sim/coordinator/connection.h"
+#include "tests/sim/coordinator/world.h"
 
 namespace longhaul::coordinator::sim {
 
-using Random = std::mt19937_64;
-inline bool Chance(Random& random, double p) {
-  return std::uniform_real_distribution<double>(0, 1)(random) < p;
-}
-
-// What every simulated run trains.
-RunSpec SimSpec(const std::string& name, uint32_t stages);
-
-struct EpochKey {
-  std::string run;
-  uint64_t epoch = 0;
-  auto operator<=>(const EpochKey&) const = default;
-};
-
-// What the stages of one epoch have in common: the data path, which the coordinator does not see.
-struct EpochTruth {
-  uint32_t stages = 0;
-  std::map<uint32_t, uint64_t> step;  // by stage; a stage that has dropped the epoch is not in here
-  std::set<uint32_t> finished;
-  std::optional<uint64_t> stop_at;
-};
-
-struct World {
-  std::map<EpochKey, EpochTruth> epochs;
-  // (run, step, stage, worker id): shards that lie on a worker's disk, and survive its processes.
-  std::set<std::tuple<std::string, uint64_t, uint32_t, std::string>> shards;
-  // What must never happen; the test fails with these.
-  std::vector<std::string> violations;
-};
-
-struct Faults {
-  double error = 0;      // a step ends with an error
-  double link = 0;       // a data link breaks and does not come back
-  double nonfinite = 0;  // a step's loss is NaN
-};
-
 class SimWorker {
  public:
-  SimWorker(std::string name, World* world) : name_(std::move(name)), world_(world) {}
+  // `dial` gives a connection, or null when nobody answers.
+  using Dial = std::function<std::shared_ptr<Connection>(size_t worker, Connection::WorkerEnd end)>;
+  SimWorker(size_t index, World* world, Dial dial);
 
-  v1::Hello Hello() const;
-  // The process dies and another starts; the disk stays.
-  void Crash();
-  void Receive(const v1::WorkerCommand& command);
-  // Lets it work for a moment.
-  void Work(MonoTime now, const Faults& faults, Random& random);
-  // What it wants to say, oldest first; the caller takes it.
-  std::deque<v1::WorkerMessage> outbox;
+  // The process begins, as a new incarnation.
+  void Start();
+  // kill -9, or the machine loses power: then nobody hears that its connections are gone.
+  void Crash(bool silent);
+  // SIGSTOP and SIGCONT: whatever comes waits.
+  void Freeze(absl::Duration length);
+  void CutSession(bool silent);
+  void DelaySession(absl::Duration delay);
 
-  const std::string& name() const { return name_; }
+  bool running() const { return running_; }
+  bool connected() const { return connection_ != nullptr && welcomed_; }
+  bool idle() const { return !run_ && !next_ && !measuring_; }
+  std::string Describe() const;
 
  private:
-  struct Assigned {
+  struct StageRun {
     EpochKey key;
-    uint32_t stage = 0;
-    v1::Plan plan;
-    bool started = false;
+    uint32_t stage = 0, stages = 0;
+    uint64_t start_step = 0, steps = 0, checkpoint_every = 0;
+    std::vector<std::string> shard_hashes;  // of this stage, to resume from
+    uint64_t number = 0;                    // of this process's runs
+    bool in_epoch = false, ready = false, started = false, stop_requested = false;
+    bool finished = false, failed = false, cancelled = false;
+    uint64_t step = 0;
+    MonoTime writer_free;
+    std::map<uint32_t, MonoTime> silent_since;  // neighbour -> since when
+    std::set<uint32_t> suspects;
+    std::deque<v1::WorkerMessage> reported;  // of steps, validation, shards
   };
-  void Assign(const EpochKey& key, const v1::Assign& assign);
-  void DropEpoch();
-  void Say(const EpochKey& key, v1::WorkerMessage message);
-  void SayError(const std::string& text, std::optional<uint32_t> lost_peer);
-  void OneStep(const Faults& faults, Random& random);
-  void WriteShard(uint64_t step);
 
-  const std::string name_;
+  // Runs `action` later, unless the process has died or the run of now has ended.
+  void After(absl::Duration delay, std::function<void()> action);
+  void AfterInRun(absl::Duration delay, std::function<void()> action);
+
+  // Session.
+  void TryDial();
+  void SessionEnded();
+  void Heartbeat();
+  void Flush();
+  void Handle(const v1::WorkerCommand& command);
+  v1::Hello Hello() const;
+
+  // Agent.
+  bool IsCurrent(const v1::WorkerCommand& command) const;
+  void HandleAssign(const v1::WorkerCommand& command);
+  void TakeNext();
+  void Measured(const v1::WorkerCommand& command);
+  void Cancel();
+
+  // Stage run.
+  void BeginRun(const v1::WorkerCommand& command);
+  void Prepared();
+  void WaitForLinks(MonoTime until);
+  void SayReady();
+  void HandleStart(const v1::Start& start);
+  void Work();
+  bool NeighboursAreThere();
+  bool MayStep() const;
+  void OneStep();
+  void SubmitCheckpoint();
+  void Finish();
+  void Fail(const std::string& text, std::optional<uint32_t> lost_peer);
+  void LeaveEpoch(bool goodbye);
+  void Say(const EpochKey& key, v1::WorkerMessage message);
+  void SayLink(uint32_t peer, std::string_view state, absl::Duration silence);
+  size_t WorkerOfStage(uint32_t stage) const;
+  std::string id() const { return "id-" + WorkerName(index_); }
+  EpochTruth& truth() { return world_->epochs[run_->key]; }
+  const EpochTruth& truth() const { return world_->epochs[run_->key]; }
+
+  const size_t index_;
   World* const world_;
-  int incarnation_ = 1;
-  std::optional<Assigned> assigned_;
-  MonoTime last_heartbeat_;
+  const Dial dial_;
+  bool running_ = false;
+  uint64_t incarnation_ = 0;  // also: which process a callback belongs to
+
+  std::shared_ptr<Connection> connection_;
+  bool welcomed_ = false;
+  uint64_t dials_ = 0;  // which connection a callback belongs to
+  absl::Duration back_off_;
+  std::deque<v1::WorkerMessage> outgoing_;
+  std::optional<v1::WorkerMessage> newest_written_;
+
+  std::optional<v1::WorkerCommand> next_;
+  bool measuring_ = false;
+  std::optional<StageRun> run_;
+  uint64_t runs_begun_ = 0;
 };
 
 }  // namespace longhaul::coordinator::sim

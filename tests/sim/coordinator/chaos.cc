@@ -1,0 +1,190 @@
+#include "tests/sim/coordinator/chaos.h"
+
+#include <algorithm>
+#include <string>
+
+namespace longhaul::coordinator::sim {
+namespace {
+
+constexpr absl::Duration kMoment = absl::Milliseconds(500);
+
+}  // namespace
+
+void Chaos::DrawRates() {
+  Random& random = world_.random;
+  // Many simulations have few kinds of faults: each kind has to be met alone, too.
+  const double share = random.Unit();
+  const auto maybe = [&](double most) {
+    const bool has = random.Chance(share);
+    const double rate = most * random.Unit() * random.Unit();
+    return has ? rate : 0.0;
+  };
+  Faults& faults = world_.faults;
+  faults.crash = maybe(0.02);
+  faults.freeze = maybe(0.02);
+  faults.error = maybe(0.005);
+  faults.nonfinite = maybe(0.2);
+  faults.disk_full = maybe(0.05);
+  faults.slow = maybe(0.3);
+  faults.cut = maybe(0.02);
+  faults.silent_cut = maybe(0.05);
+  faults.delay = maybe(0.1);
+  faults.twice = maybe(0.3);
+  faults.data_cut = maybe(0.02);
+  faults.coordinator_crash = maybe(0.05);
+  faults.coordinator_stall = maybe(0.03);
+  faults.crash_at_write = maybe(0.02);
+  faults.slow_store = maybe(0.05);
+  faults.data_failure = maybe(0.1);
+  faults.wall_jump = maybe(0.05);
+  user_acts_ = 0.05 + 0.15 * random.Unit();
+  length_ = random.Between(absl::Seconds(40), absl::Seconds(160));
+}
+
+void Chaos::Begin() {
+  DrawRates();
+  Moment();
+}
+
+void Chaos::End() {
+  over_ = true;
+  world_.faults = Faults();
+  world_.data_cut_until.clear();
+  const MonoTime now = world_.timeline.now();
+  std::fill(cluster_.away_until.begin(), cluster_.away_until.end(), now);
+  world_.timeline.Note("all faults are over");
+  // What was to come back later comes back anyway; Start does nothing to what runs.
+  world_.timeline.After(absl::Seconds(1), [this] {
+    cluster_.coordinator->Start();
+    for (const auto& worker : cluster_.workers) worker->Start();
+  });
+}
+
+bool Chaos::Happens(double per_second) {
+  return world_.random.Chance(per_second * absl::ToDoubleSeconds(kMoment));
+}
+
+void Chaos::Blame(size_t worker, absl::Duration length) {
+  MonoTime& when = world_.fault_of[WorkerName(worker)];
+  when = std::max(when, world_.timeline.now() + length);
+}
+
+void Chaos::Moment() {
+  if (over_) return;
+  for (size_t worker = 0; worker < cluster_.workers.size(); ++worker) TroubleWorker(worker);
+  TroubleDataPath();
+  TroubleCoordinator();
+  if (Happens(user_acts_)) UserActs();
+  world_.timeline.After(kMoment, [this] { Moment(); });
+}
+
+void Chaos::TroubleWorker(size_t index) {
+  Random& random = world_.random;
+  SimWorker& worker = *cluster_.workers[index];
+  const Faults& faults = world_.faults;
+  if (Happens(faults.crash) && worker.running()) {
+    const absl::Duration away = random.Between(absl::Milliseconds(10), absl::Seconds(20));
+    Blame(index, away);
+    worker.Crash(random.Chance(0.3));
+    world_.timeline.After(away, [&worker] { worker.Start(); });
+  }
+  if (Happens(faults.freeze)) {
+    const absl::Duration length = random.Between(absl::Seconds(1), absl::Seconds(30));
+    Blame(index, length);
+    worker.Freeze(length);
+  }
+  if (Happens(faults.cut)) {
+    Blame(index);
+    worker.CutSession(/*silent=*/false);
+  }
+  if (Happens(faults.silent_cut)) {
+    const absl::Duration away =
+        random.Chance(0.5) ? absl::ZeroDuration()
+                           : random.Between(absl::ZeroDuration(), absl::Seconds(40));
+    Blame(index, away);
+    cluster_.away_until[index] =
+        std::max(cluster_.away_until[index], world_.timeline.now() + away);
+    worker.CutSession(/*silent=*/true);
+  }
+  if (Happens(faults.delay)) {
+    const absl::Duration delay =
+        random.Between(absl::Milliseconds(100), absl::Seconds(random.Chance(0.2) ? 15 : 4));
+    if (delay > absl::Seconds(5)) Blame(index, delay);
+    worker.DelaySession(delay);
+  }
+}
+
+void Chaos::TroubleDataPath() {
+  const size_t count = cluster_.workers.size();
+  if (count < 2 || !Happens(world_.faults.data_cut)) return;
+  const size_t a = world_.random.Below(count), b = world_.random.Below(count);
+  if (a == b) return;
+  const absl::Duration length =
+      world_.random.Between(absl::Milliseconds(500), absl::Seconds(25));
+  Blame(a, length);
+  Blame(b, length);
+  world_.timeline.Note("the data path of {} and {} is cut for {}", WorkerName(a), WorkerName(b),
+                       absl::FormatDuration(length));
+  world_.data_cut_until[std::minmax(a, b)] = world_.timeline.now() + length;
+}
+
+void Chaos::TroubleCoordinator() {
+  Random& random = world_.random;
+  SimCoordinator& coordinator = *cluster_.coordinator;
+  const Faults& faults = world_.faults;
+  if (Happens(faults.coordinator_crash)) coordinator.Crash(random.Chance(0.2));
+  if (!coordinator.running()) {  // also when it died at a write
+    world_.fault_of["coordinator"] = world_.timeline.now();
+    // Soon, mostly; sometimes it takes a while until somebody starts it again.
+    if (Happens(random.Chance(0.5) ? 0.5 : 0.05)) coordinator.Start();
+    return;
+  }
+  if (Happens(faults.coordinator_stall)) {
+    const absl::Duration length = random.Between(absl::Seconds(1), absl::Seconds(60));
+    world_.fault_of["coordinator"] = world_.timeline.now() + length;
+    coordinator.Stall(length);
+  }
+  if (Happens(faults.wall_jump)) {
+    coordinator.JumpWallClock(random.Between(-absl::Hours(48), absl::Hours(48)));
+  }
+}
+
+void Chaos::UserActs() {
+  Random& random = world_.random;
+  const std::vector<std::string> names = cluster_.RunNames();
+  const std::string name = names[random.Below(names.size())];
+  const auto most = std::min<uint64_t>(cluster_.workers.size() + 1, 4);
+  const auto stages = static_cast<uint32_t>(1 + random.Below(most));
+  const RunSpec spec =
+      random.Chance(0.5) ? ShortSpec(name, stages) : EndlessSpec(name, stages);
+  switch (random.Below(10)) {
+    case 0:
+    case 1:
+    case 2:
+    case 3:
+      cluster_.Submit(spec, /*resume=*/false);
+      return;
+    case 4:
+    case 5: {
+      // With what it had, mostly: another number of stages is refused.
+      RunSpec same = spec;
+      for (const auto& [id, record] : cluster_.checkers.records()) {
+        if (record.spec.name == name && random.Chance(0.9)) {
+          same.pipeline.stages = record.spec.pipeline.stages;
+        }
+      }
+      cluster_.Submit(same, /*resume=*/true);
+      return;
+    }
+    case 6:
+      cluster_.PlanOnly(spec);
+      return;
+    case 7:
+      cluster_.Stop(name, /*now=*/true);
+      return;
+    default:
+      cluster_.Stop(name, /*now=*/false);
+  }
+}
+
+}  // namespace longhaul::coordinator::sim

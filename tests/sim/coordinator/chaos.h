@@ -1,0 +1,38 @@
+// What goes wrong in a simulation, and what users do meanwhile; drawn from its seed.
+#ifndef LONGHAUL_TESTS_SIM_COORDINATOR_CHAOS_H_
+#define LONGHAUL_TESTS_SIM_COORDINATOR_CHAOS_H_
+
+#include "tests/sim/coordinator/cluster.h"
+
+namespace longhaul::coordinator::sim {
+
+class Chaos {
+ public:
+  explicit Chaos(Cluster* cluster) : cluster_(*cluster), world_(cluster->world) {}
+
+  void Begin();
+  // Nothing goes wrong from now on; what is down or cut off comes back.
+  void End();
+  absl::Duration length() const { return length_; }
+
+ private:
+  void DrawRates();
+  void Moment();
+  void TroubleWorker(size_t worker);
+  void TroubleDataPath();
+  void TroubleCoordinator();
+  void UserActs();
+  bool Happens(double per_second);
+  // `worker` suffers now, and until then.
+  void Blame(size_t worker, absl::Duration length = absl::ZeroDuration());
+
+  Cluster& cluster_;
+  World& world_;
+  absl::Duration length_;
+  double user_acts_ = 0;
+  bool over_ = false;
+};
+
+}  // namespace longhaul::coordinator::sim
+
+#endif  // LONGHAUL_TESTS_SIM_COORDINATOR_CHAOS_H_

@@ -1,0 +1,116 @@
+#include "tests/sim/coordinator/cluster.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tests/support/state_harness.h"
+
+namespace longhaul::coordinator::sim {
+namespace {
+
+constexpr uint64_t kShort = 20, kEndless = 1'000'000, kCheckpointEvery = 4;
+
+StateOptions Options() {
+  StateOptions options;
+  options.session_timeout = absl::Seconds(10);
+  options.reattach_timeout = absl::Seconds(30);
+  options.measure_timeout = absl::Seconds(40);
+  options.ready_timeout = absl::Seconds(40);
+  options.version = "1.2.3";
+  return options;
+}
+
+}  // namespace
+
+RunSpec ShortSpec(const std::string& name, uint32_t stages) {
+  RunSpec spec = SmallSpec(name, stages);
+  spec.train.steps = kShort;
+  spec.checkpoint.every = kCheckpointEvery;
+  return spec;
+}
+
+RunSpec EndlessSpec(const std::string& name, uint32_t stages) {
+  RunSpec spec = ShortSpec(name, stages);
+  spec.train.steps = kEndless;
+  return spec;
+}
+
+bool IsEndless(const RunSpec& spec) {
+  return spec.train.steps == kEndless;
+}
+
+Cluster::Cluster(const SimulationOptions& options)
+    : world(options.seed, options.print),
+      checkers(&world),
+      store(options.real_store_folder.empty() ? MakeModelStore()
+                                              : MakeRealStore(options.real_store_folder)),
+      coordinator(std::make_unique<SimCoordinator>(&world, store.get(), &checkers, Options())) {
+  const size_t count = 1 + world.random.Below(5);
+  world.frozen_until.resize(count);
+  away_until.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    workers.push_back(std::make_unique<SimWorker>(
+        i, &world,
+        [this](size_t worker, Connection::WorkerEnd end) -> std::shared_ptr<Connection> {
+          if (away_until[worker] > world.timeline.now()) return nullptr;
+          return coordinator->Accept(std::move(end));
+        }));
+  }
+}
+
+void Cluster::Begin() {
+  coordinator->Start();
+  for (const auto& worker : workers) {
+    world.timeline.After(world.random.Between(absl::ZeroDuration(), absl::Seconds(1)),
+                         [&worker] { worker->Start(); });
+  }
+}
+
+void Cluster::Submit(const RunSpec& spec, bool resume) {
+  const std::string id = fmt::format("{}-{}", spec.name, ++last_id_);
+  world.timeline.Note("a user submits {}{}", id, resume ? " to resume" : "");
+  coordinator->Ask(
+      [spec, id, resume](RequestId request) {
+        return SubmitOf(spec, id, request.value(), resume);
+      },
+      [this](const Command* reply) {
+        if (reply == nullptr) return;
+        const auto& submit = std::get<command::ReplySubmit>(*reply);
+        if (submit.reply.ok()) checkers.ToldAccepted(*submit.reply);
+      });
+}
+
+void Cluster::PlanOnly(const RunSpec& spec) {
+  const std::string id = fmt::format("plan-{}", ++last_id_);
+  coordinator->Ask(
+      [spec, id](RequestId request) {
+        return event::PlanAsked{request, spec, {}, RunId(id)};
+      },
+      [](const Command*) {});
+}
+
+void Cluster::Stop(const std::string& run, bool now) {
+  world.timeline.Note("a user stops {}{}", run, now ? " at once" : "");
+  coordinator->Ask([run, now](RequestId request) { return event::StopAsked{request, run, now}; },
+                   [](const Command*) {});
+}
+
+int64_t Cluster::UnendedRuns() const {
+  return std::count_if(checkers.records().begin(), checkers.records().end(),
+                       [](const auto& entry) { return !HasEnded(entry.second.state); });
+}
+
+std::string Cluster::Describe() const {
+  std::string text;
+  for (const auto& [id, record] : checkers.records()) {
+    if (HasEnded(record.state)) continue;
+    text += fmt::format("{}@{} {} at step {} of {}; ", id.value(), record.epoch.value(),
+                        ToString(record.state), record.step, record.spec.train.steps);
+  }
+  for (size_t i = 0; i < workers.size(); ++i) {
+    text += fmt::format("{} is {}; ", WorkerName(i), workers[i]->Describe());
+  }
+  return text;
+}
+
+}  // namespace longhaul::coordinator::sim

@@ -1,0 +1,116 @@
+#include "tests/sim/coordinator/connection.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace longhaul::coordinator::sim {
+namespace {
+
+// How long an end may go on without noticing that the other is gone.
+constexpr absl::Duration kLongestSilence = absl::Seconds(20);
+
+}  // namespace
+
+void Connection::Send(Direction& direction, std::function<void()> arrive) {
+  Timeline& timeline = world_->timeline;
+  absl::Duration latency = world_->random.Between(absl::Milliseconds(1), absl::Milliseconds(80));
+  const MonoTime at = std::max(direction.newest, timeline.now() + latency);
+  direction.newest = at;
+  const auto deliver = [self = shared_from_this(), &direction, at, arrive] {
+    if (at < direction.lost_from) arrive();
+  };
+  timeline.After(at - timeline.now(), deliver);
+  // No stream says a thing twice, but both sides promise that it would do no harm.
+  if (world_->random.Chance(world_->faults.twice)) timeline.After(at - timeline.now(), deliver);
+}
+
+void Connection::Up(v1::WorkerMessage message) {
+  Send(up_, [this, message = std::move(message)] {
+    if (coordinator_.message) coordinator_.message(message);
+  });
+}
+
+void Connection::Down(v1::WorkerCommand command) {
+  Send(down_, [this, command = std::move(command)] {
+    if (worker_.command) worker_.command(command);
+  });
+}
+
+void Connection::Delay(absl::Duration delay) {
+  for (Direction* direction : {&up_, &down_}) {
+    direction->newest = std::max(direction->newest, world_->timeline.now() + delay);
+  }
+}
+
+// From some point on, what is under way does not arrive.
+void Connection::Break(Direction& direction) {
+  const MonoTime now = world_->timeline.now();
+  MonoTime from = now;
+  if (direction.newest > now) {
+    from = now + world_->random.Between(absl::ZeroDuration(), direction.newest - now);
+  }
+  direction.lost_from = std::min(direction.lost_from, from);
+}
+
+void Connection::TellWorker(absl::Duration after) {
+  if (std::exchange(worker_told_, true)) return;
+  world_->timeline.After(after, [self = shared_from_this()] {
+    if (self->worker_.ended) self->worker_.ended();
+    self->worker_ = {};
+  });
+}
+
+void Connection::TellCoordinator(absl::Duration after, std::string why) {
+  if (std::exchange(coordinator_told_, true)) return;
+  // Behind what still arrives.
+  const MonoTime now = world_->timeline.now();
+  const MonoTime last = std::min(up_.newest, up_.lost_from);
+  world_->timeline.After(std::max(after, last - now), [self = shared_from_this(), why] {
+    if (self->coordinator_.ended) self->coordinator_.ended(why);
+    self->coordinator_ = {};
+  });
+}
+
+void Connection::Close() {
+  if (!open_) return;
+  open_ = false;
+  const absl::Duration drained =
+      std::max(down_.newest - world_->timeline.now(), absl::Milliseconds(20));
+  Break(up_);
+  TellCoordinator(absl::Milliseconds(5), "its connection was closed");
+  TellWorker(drained);
+}
+
+void Connection::Cut(bool silent) {
+  if (!open_) return;
+  open_ = false;
+  Break(up_);
+  Break(down_);
+  Random& random = world_->random;
+  TellWorker(random.Between(absl::ZeroDuration(),
+                            silent ? kLongestSilence : absl::Milliseconds(500)));
+  // Without a reset, only the coordinator's own time limit tells it.
+  if (!silent) TellCoordinator(random.Between(absl::ZeroDuration(), absl::Seconds(1)), "reset");
+}
+
+void Connection::WorkerDied(bool silent) {
+  worker_ = {};
+  if (!open_) return;
+  open_ = false;
+  Break(up_);
+  if (!silent) {
+    TellCoordinator(world_->random.Between(absl::ZeroDuration(), absl::Milliseconds(200)),
+                    "its connection was closed");
+  }
+}
+
+void Connection::CoordinatorDied(bool silent) {
+  coordinator_ = {};
+  if (!open_) return;
+  open_ = false;
+  Break(down_);
+  TellWorker(world_->random.Between(absl::ZeroDuration(),
+                                    silent ? kLongestSilence : absl::Milliseconds(200)));
+}
+
+}  // namespace longhaul::coordinator::sim

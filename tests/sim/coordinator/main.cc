@@ -1,0 +1,100 @@
+// coordinator-sim: seeded fault simulations of the coordinator's state machine.
+//
+//   coordinator-sim --first 1 --count 10000 --jobs 4
+//   coordinator-sim --seed 4711 --print
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tests/sim/coordinator/simulation.h"
+
+namespace longhaul::coordinator::sim {
+namespace {
+
+constexpr int kViolation = 1;
+
+// A check of the state machine itself ends the process.
+void OnAbort(int) {
+  DescribeTheOneAtHand();
+  std::_Exit(kViolation);
+}
+
+int RunSeeds(uint64_t first, uint64_t count, uint64_t stride, bool print, uint64_t* notes) {
+  for (uint64_t i = 0; i < count; i += stride) {
+    const SimulationResult result = Simulate({.seed = first + i, .print = print});
+    *notes += result.notes;
+    if (print) {
+      std::printf("seed %llu: %llu notes, hash %016llx, %.0f virtual seconds\n",
+                  static_cast<unsigned long long>(first + i),
+                  static_cast<unsigned long long>(result.notes),
+                  static_cast<unsigned long long>(result.hash), result.virtual_seconds);
+    }
+    if (result.violation.empty()) continue;
+    std::fprintf(stderr, "%s\nseed %llu: %s\nrepeat it with: coordinator-sim --seed %llu --print\n",
+                 result.tail.c_str(), static_cast<unsigned long long>(first + i),
+                 result.violation.c_str(), static_cast<unsigned long long>(first + i));
+    return kViolation;
+  }
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app{"Seeded fault simulations of the coordinator's state machine"};
+  uint64_t first = 1, count = 1000, seed = 0;
+  uint64_t jobs = 1;
+  bool print = false;
+  app.add_option("--seed", seed, "simulate this one");
+  app.add_option("--first", first, "the first of the seeds")->capture_default_str();
+  app.add_option("--count", count, "how many seeds")->capture_default_str();
+  app.add_option("--jobs", jobs, "processes side by side")->capture_default_str();
+  app.add_flag("--print", print, "every note of a simulation, as it is made");
+  CLI11_PARSE(app, argc, argv);
+  std::signal(SIGABRT, OnAbort);
+  if (seed != 0) {
+    first = seed;
+    count = 1;
+  }
+  jobs = std::max<uint64_t>(1, std::min(jobs, count));
+  const auto begin = std::chrono::steady_clock::now();
+  uint64_t notes = 0;
+  int failed = 0;
+  if (jobs == 1) {
+    failed = RunSeeds(first, count, 1, print, &notes);
+  } else {
+    std::vector<pid_t> children;
+    for (uint64_t job = 0; job < jobs; ++job) {
+      const pid_t child = fork();
+      if (child == 0) {
+        std::_Exit(RunSeeds(first + job, count - job, jobs, print, &notes));
+      }
+      children.push_back(child);
+    }
+    for (const pid_t child : children) {
+      int status = 0;
+      waitpid(child, &status, 0);
+      if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) ++failed;
+    }
+  }
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (failed == 0) {
+    std::printf("%llu seeds from %llu: no violation, %.1f s\n",
+                static_cast<unsigned long long>(count), static_cast<unsigned long long>(first),
+                seconds);
+  }
+  return failed == 0 ? 0 : kViolation;
+}
+
+}  // namespace
+}  // namespace longhaul::coordinator::sim
+
+int main(int argc, char** argv) {
+  return longhaul::coordinator::sim::Main(argc, argv);
+}

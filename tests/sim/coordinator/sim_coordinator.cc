@@ -1,0 +1,207 @@
+#include "tests/sim/coordinator/sim_coordinator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tests/support/state_harness.h"
+
+namespace longhaul::coordinator::sim {
+namespace {
+
+constexpr int64_t kWallStart = 1'700'000'000'000;
+constexpr absl::Duration kShortestWait = absl::Milliseconds(5);
+
+}  // namespace
+
+SimCoordinator::SimCoordinator(World* world, SimStore* store, Checkers* checkers,
+                               StateOptions options)
+    : world_(world), store_(store), checkers_(checkers), options_(std::move(options)) {}
+
+void SimCoordinator::Start() {
+  if (running()) return;
+  ++process_;
+  world_->timeline.Note("the coordinator starts, process {}", process_);
+  store_->Reopen();
+  state_ = std::make_unique<State>(options_, store_->LoadRuns(), store_->NextEventSequence(),
+                                   world_->timeline.now());
+  stalled_until_ = busy_until_ = world_->timeline.now();
+  tick_is_near_ = false;
+  ScheduleTick(absl::ZeroDuration());
+}
+
+void SimCoordinator::Crash(bool silent) {
+  if (!running()) return;
+  world_->timeline.Note("the coordinator dies{}", silent ? " with its machine" : "");
+  state_.reset();
+  ++process_;
+  events_.clear();
+  last_session_ = last_request_ = 0;
+  checkers_->Restarted();
+  for (auto& [id, connection] : std::exchange(sessions_, {})) connection->CoordinatorDied(silent);
+  for (auto& [id, done] : std::exchange(calls_, {})) {
+    world_->timeline.After(absl::Milliseconds(10), [done = std::move(done)] { done(nullptr); });
+  }
+}
+
+void SimCoordinator::Stall(absl::Duration length) {
+  if (!running()) return;
+  world_->timeline.Note("the coordinator is stopped for {}", absl::FormatDuration(length));
+  stalled_until_ = world_->timeline.now() + length;
+}
+
+void SimCoordinator::Arrive(absl::Duration delay, std::function<void()> action) {
+  world_->timeline.After(delay, [this, process = process_, action = std::move(action)] {
+    if (!running() || process != process_) return;
+    const MonoTime now = world_->timeline.now();
+    if (stalled_until_ > now) {
+      // When the process goes on, its timers may be faster than its network threads.
+      Arrive(stalled_until_ - now + absl::Milliseconds(20), action);
+    } else {
+      action();
+    }
+  });
+}
+
+std::shared_ptr<Connection> SimCoordinator::Accept(Connection::WorkerEnd end) {
+  if (!running()) return nullptr;
+  const auto id = std::make_shared<SessionId>();
+  const auto self = std::make_shared<std::weak_ptr<Connection>>();
+  auto connection = std::make_shared<Connection>(
+      world_, std::move(end),
+      Connection::CoordinatorEnd{
+          .message =
+              [this, id, self](const v1::WorkerMessage& message) {
+                Arrive(absl::ZeroDuration(), [this, id, self, message] {
+                  if (message.has_hello()) {
+                    const auto stream = self->lock();
+                    if (!stream || *id != SessionId()) return;  // said twice
+                    *id = SessionId(++last_session_);
+                    sessions_[*id] = stream;
+                    checkers_->Joined(*id, message.hello());
+                    Post(event::WorkerJoined{*id, message.hello()});
+                  } else if (*id != SessionId()) {
+                    Post(event::WorkerSaid{*id, message});
+                  }
+                });
+              },
+          .ended =
+              [this, id](const std::string& why) {
+                Arrive(absl::ZeroDuration(), [this, id, why] {
+                  if (*id != SessionId()) Post(event::WorkerLeft{*id, why});
+                });
+              }});
+  *self = connection;
+  return connection;
+}
+
+void SimCoordinator::Ask(const std::function<Event(RequestId)>& make, Done done) {
+  world_->timeline.After(
+      world_->random.Between(absl::Milliseconds(1), absl::Milliseconds(50)),
+      [this, make, done = std::move(done)] {
+        if (!running()) {
+          done(nullptr);
+          return;
+        }
+        const RequestId id(++last_request_);
+        calls_[id] = done;
+        checkers_->Asked(id);
+        Arrive(absl::ZeroDuration(), [this, make, id] { Post(make(id)); });
+      });
+}
+
+void SimCoordinator::Post(Event event) {
+  events_.push_back(std::move(event));
+  if (!std::exchange(tick_is_near_, true)) {
+    ScheduleTick(world_->random.Between(absl::ZeroDuration(), absl::Milliseconds(5)));
+  }
+}
+
+void SimCoordinator::ScheduleTick(absl::Duration delay) {
+  const uint64_t number = ++ticks_scheduled_;
+  world_->timeline.After(delay, [this, process = process_, number] {
+    if (!running() || process != process_ || number != ticks_scheduled_) return;
+    const MonoTime now = world_->timeline.now();
+    const MonoTime free = std::max(stalled_until_, busy_until_);
+    if (free > now) {
+      ScheduleTick(free - now);
+    } else {
+      Tick();
+    }
+  });
+}
+
+void SimCoordinator::Tick() {
+  Random& random = world_->random;
+  const MonoTime now = world_->timeline.now();
+  const int64_t unix_ms = kWallStart + absl::ToInt64Milliseconds(world_->timeline.elapsed() +
+                                                                 wall_offset_);
+  tick_is_near_ = false;
+  std::vector<SessionId> left;
+  for (const Event& event : events_) {
+    if (const auto* leaving = std::get_if<event::WorkerLeft>(&event)) {
+      left.push_back(leaving->session);
+    }
+    checkers_->Sees(event);
+  }
+  const TickResult result = state_->Tick(std::exchange(events_, {}), now, unix_ms);
+  // A death at any point of writing and of carrying out what was written.
+  uint64_t survives = UINT64_MAX;
+  if (random.Chance(world_->faults.crash_at_write)) {
+    survives = random.Below(result.commands.size() + 2);
+  }
+  if (survives-- == 0) {
+    Crash(random.Chance(0.3));
+    return;
+  }
+  store_->Apply(result.writes);
+  checkers_->Stored(result.writes);
+  for (const Command& command : result.commands) {
+    if (survives-- == 0) {
+      Crash(random.Chance(0.3));
+      return;
+    }
+    checkers_->Executes(command);
+    Execute(command);
+  }
+  for (const SessionId session : left) sessions_.erase(session);
+  if (random.Chance(world_->faults.slow_store)) {
+    busy_until_ = now + random.Between(absl::ZeroDuration(), absl::Seconds(2));
+  }
+  if (result.wake_at && !tick_is_near_) {
+    ScheduleTick(std::max(*result.wake_at - now, kShortestWait));
+  }
+}
+
+void SimCoordinator::Execute(const Command& command) {
+  if (const auto* to = std::get_if<command::ToWorker>(&command)) {
+    const auto session = sessions_.find(to->session);
+    if (session != sessions_.end()) session->second->Down(to->message);
+  } else if (const auto* close = std::get_if<command::CloseSession>(&command)) {
+    const auto session = sessions_.find(close->session);
+    if (session != sessions_.end()) session->second->Close();
+  } else if (const auto* prepare = std::get_if<command::PrepareData>(&command)) {
+    const bool fails = world_->random.Chance(world_->faults.data_failure);
+    Arrive(world_->random.Between(absl::Milliseconds(20), absl::Seconds(3)),
+           [this, run = prepare->run, fails] {
+             event::DataPrepared prepared{run, SmallData()};
+             if (fails) prepared.data = absl::ResourceExhaustedError("no space left on the device");
+             Post(std::move(prepared));
+           });
+  } else if (const auto* submit = std::get_if<command::ReplySubmit>(&command)) {
+    Answer(submit->request, command);
+  } else if (const auto* plan = std::get_if<command::ReplyPlan>(&command)) {
+    Answer(plan->request, command);
+  } else if (const auto* stop = std::get_if<command::ReplyStop>(&command)) {
+    Answer(stop->request, command);
+  }
+}
+
+void SimCoordinator::Answer(RequestId request, const Command& reply) {
+  const auto call = calls_.extract(request);
+  if (call.empty()) return;
+  world_->timeline.After(
+      world_->random.Between(absl::Milliseconds(1), absl::Milliseconds(50)),
+      [done = call.mapped(), reply] { done(&reply); });
+}
+
+}  // namespace longhaul::coordinator::sim

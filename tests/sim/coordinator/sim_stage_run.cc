@@ -1,0 +1,298 @@
+// The part of SimWorker that follows worker/rpc/stage_run.cc and the executor.
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "tests/sim/coordinator/sim_worker.h"
+#include "tests/support/state_harness.h"
+
+namespace longhaul::coordinator::sim {
+namespace {
+
+constexpr absl::Duration kLinkLimit = absl::Seconds(30);
+constexpr absl::Duration kSuspectAfter = absl::Seconds(1);
+constexpr absl::Duration kPeerTimeout = absl::Seconds(10);
+
+// Parsing takes longer than the rest of a run's simulation, and there are few different files.
+const RunSpec& SpecOf(const std::string& yaml) {
+  static std::map<std::string, RunSpec> known;
+  const auto found = known.find(yaml);
+  if (found != known.end()) return found->second;
+  StatusOr<RunSpec> spec =
+      ParseRunSpec(yaml, "run.yaml", {}, [](std::string_view) { return absl::OkStatus(); });
+  LH_CHECK(spec.ok(), "a plan's run file cannot be read: {}", Message(spec.status()));
+  return known[yaml] = *std::move(spec);
+}
+
+}  // namespace
+
+void SimWorker::AfterInRun(absl::Duration delay, std::function<void()> action) {
+  After(delay, [this, number = run_->number, action = std::move(action)] {
+    if (run_ && run_->number == number) action();
+  });
+}
+
+void SimWorker::BeginRun(const v1::WorkerCommand& command) {
+  const v1::Assign& assign = command.assign();
+  const v1::Plan& plan = assign.plan();
+  StageRun& run = run_.emplace();
+  run.key = {command.run_id(), command.epoch()};
+  run.number = ++runs_begun_;
+  run.stage = assign.stage();
+  run.stages = static_cast<uint32_t>(plan.stages_size());
+  run.start_step = run.step = plan.start_step();
+  const RunSpec& spec = SpecOf(plan.run_yaml());
+  run.steps = spec.train.steps;
+  run.checkpoint_every = spec.checkpoint.every;
+  if (plan.stages(static_cast<int>(run.stage)).worker_id() != id()) {
+    world_->Violate("{} got an assignment of {}", WorkerName(index_),
+                    plan.stages(static_cast<int>(run.stage)).worker_id());
+  }
+  for (const v1::CheckpointFile& file : assign.resume_files()) {
+    if (file.stage() == run.stage) run.shard_hashes.push_back(file.sha256());
+  }
+  EpochTruth& epoch = truth();
+  epoch.stages = run.stages;
+  epoch.members[run.stage] = {index_, run.start_step};
+  run.in_epoch = true;
+  const bool slow = world_->random.Chance(world_->faults.slow);
+  AfterInRun(world_->random.Between(absl::Milliseconds(50), absl::Seconds(slow ? 50 : 2)),
+             [this] { Prepared(); });
+}
+
+void SimWorker::Prepared() {
+  if (run_->cancelled) return;
+  if (world_->random.Chance(world_->faults.error)) {
+    Fail("the model does not fit", std::nullopt);
+    return;
+  }
+  if (run_->start_step > 0) {
+    const auto shard =
+        world_->shards.find({run_->key.run, run_->start_step, run_->stage, id()});
+    if (shard == world_->shards.end() || run_->shard_hashes.empty() ||
+        run_->shard_hashes[0] != shard->second) {
+      world_->Violate("{} of {}@{} resumes from step {}, whose shard of stage {} {}",
+                      WorkerName(index_), run_->key.run, run_->key.epoch, run_->start_step,
+                      run_->stage,
+                      shard == world_->shards.end() ? "is not on its disk" : "is another");
+      return;
+    }
+  }
+  WaitForLinks(world_->timeline.now() + kLinkLimit);
+}
+
+void SimWorker::WaitForLinks(MonoTime until) {
+  if (run_->cancelled) return;
+  bool all = true;
+  std::string missing;
+  for (const uint32_t peer : {run_->stage - 1, run_->stage + 1}) {
+    if (peer >= run_->stages) continue;  // also what is left of the first
+    const auto member = truth().members.find(peer);
+    if (member != truth().members.end() && world_->CanTalk(index_, member->second.worker)) continue;
+    all = false;
+    missing = fmt::format("link to stage {}: nobody answers", peer);
+  }
+  if (all) {
+    run_->ready = true;
+    SayReady();
+  } else if (world_->timeline.now() >= until) {
+    Fail(missing, std::nullopt);
+  } else {
+    AfterInRun(absl::Milliseconds(250), [this, until] { WaitForLinks(until); });
+  }
+}
+
+void SimWorker::SayReady() {
+  v1::WorkerMessage message;
+  message.mutable_stage_ready()->set_start_step(run_->start_step);
+  Say(run_->key, std::move(message));
+}
+
+void SimWorker::HandleStart(const v1::Start&) {
+  if (!run_->ready || run_->started || run_->cancelled) return;
+  run_->started = true;
+  v1::WorkerMessage message;
+  message.mutable_stage_started();
+  Say(run_->key, std::move(message));
+  Work();
+}
+
+void SimWorker::Work() {
+  if (run_->cancelled || run_->failed || run_->finished) return;
+  if (!NeighboursAreThere()) {
+    if (run_->failed) return;
+  } else if (MayStep()) {
+    OneStep();
+    if (run_->failed || run_->step == run_->steps ||
+        (truth().stop_at && run_->step >= *truth().stop_at)) {
+      return;
+    }
+  }
+  AfterInRun(world_->random.Between(absl::Milliseconds(100), absl::Milliseconds(500)),
+             [this] { Work(); });
+}
+
+bool SimWorker::NeighboursAreThere() {
+  const MonoTime now = world_->timeline.now();
+  bool all = true;
+  for (const uint32_t peer : {run_->stage - 1, run_->stage + 1}) {
+    if (peer >= run_->stages || truth().finished.contains(peer)) continue;
+    const auto member = truth().members.find(peer);
+    const bool gone = member == truth().members.end();
+    if (!gone && world_->CanTalk(index_, member->second.worker)) {
+      const auto silent = run_->silent_since.find(peer);
+      if (silent == run_->silent_since.end()) continue;
+      if (run_->suspects.erase(peer) > 0) SayLink(peer, "healthy", now - silent->second);
+      run_->silent_since.erase(silent);
+      continue;
+    }
+    all = false;
+    const auto [silent, first] = run_->silent_since.try_emplace(peer, now);
+    const absl::Duration silence = now - silent->second;
+    if (silence >= kSuspectAfter && run_->suspects.insert(peer).second) {
+      SayLink(peer, "suspect", silence);
+    }
+    // A peer whose process died is noticed by the reset of its connection, mostly.
+    const bool reset = gone && !truth().left[peer] && world_->random.Chance(0.3);
+    if (silence >= kPeerTimeout || reset) {
+      Fail("no sign of life", peer);
+      return false;
+    }
+  }
+  return all;
+}
+
+bool SimWorker::MayStep() const {
+  const uint64_t next = run_->step + 1;
+  for (uint32_t peer = 0; peer < run_->stages; ++peer) {
+    if (peer == run_->stage) continue;
+    const auto finished = truth().finished.find(peer);
+    const auto member = truth().members.find(peer);
+    const uint64_t step = finished != truth().finished.end() ? finished->second
+                          : member != truth().members.end()  ? member->second.step
+                                                             : 0;
+    // The first stage needs everybody's gradients of the step before, the others its decisions.
+    if (step + 1 < next || (peer + 1 == run_->stage && step < next)) return false;
+  }
+  return true;
+}
+
+void SimWorker::OneStep() {
+  Random& random = world_->random;
+  const uint64_t step = ++run_->step;
+  EpochTruth& epoch = truth();
+  epoch.members[run_->stage].step = step;
+  if (random.Chance(world_->faults.error)) {
+    Fail("out of memory", std::nullopt);
+    return;
+  }
+  const bool last = run_->stage + 1 == run_->stages;
+  // Every stage of the step sees the same.
+  const bool nonfinite =
+      world_->faults.nonfinite > 0 &&
+      LossOf(run_->key, step) - 1 < world_->faults.nonfinite * 0.1;
+  v1::WorkerMessage message;
+  v1::StepReport& report = *message.mutable_step();
+  report.set_step(step);
+  report.set_stage(run_->stage);
+  report.set_seconds(0.1);
+  report.set_has_norm(run_->stage == 0);
+  report.set_gradient_norm(nonfinite ? std::numeric_limits<double>::infinity() : 1);
+  report.set_has_loss(last);
+  report.set_loss(nonfinite ? std::numeric_limits<double>::quiet_NaN() : LossOf(run_->key, step));
+  report.set_first_nonfinite(nonfinite && last);
+  Say(run_->key, std::move(message));
+  if (nonfinite) {
+    world_->timeline.Note("{}@{} is not finite at step {}", run_->key.run, run_->key.epoch, step);
+    Fail("the gradient norm is not finite", std::nullopt);
+    return;
+  }
+  if (run_->stage == 0 && run_->stop_requested && !epoch.stop_at) epoch.stop_at = step;
+  const bool stops = epoch.stop_at && step >= *epoch.stop_at;
+  if (last && step % 5 == 0 && !stops) {
+    v1::WorkerMessage validation;
+    validation.mutable_validation()->set_step(step);
+    validation.mutable_validation()->set_loss(LossOf(run_->key, step));
+    Say(run_->key, std::move(validation));
+  }
+  const bool ends = stops || step == run_->steps;
+  if (ends || step % run_->checkpoint_every == 0) SubmitCheckpoint();
+  if (ends) {
+    const MonoTime now = world_->timeline.now();
+    AfterInRun(std::max(run_->writer_free - now, absl::ZeroDuration()), [this] { Finish(); });
+  }
+}
+
+// The writer finishes what it was given, whatever becomes of the run; only its process's death
+// stops it.
+void SimWorker::SubmitCheckpoint() {
+  const MonoTime now = world_->timeline.now();
+  const absl::Duration takes =
+      world_->random.Between(absl::Milliseconds(10), absl::Seconds(1));
+  run_->writer_free = std::max(run_->writer_free, now) + takes;
+  const bool fails = world_->random.Chance(world_->faults.disk_full);
+  After(run_->writer_free - now, [this, key = run_->key, step = run_->step, stage = run_->stage,
+                                  fails] {
+    const bool current = run_ && run_->key == key;
+    if (fails) {
+      if (current) Fail("no space left on the device", std::nullopt);
+      return;
+    }
+    const std::string hash = ShardHash(key, step, stage);
+    world_->shards[{key.run, step, stage, id()}] = hash;
+    v1::WorkerMessage message;
+    *message.mutable_shard() = ShardOf(step, stage);
+    message.mutable_shard()->mutable_files(0)->set_sha256(hash);
+    Say(key, std::move(message));
+  });
+}
+
+void SimWorker::Finish() {
+  if (run_->cancelled || run_->failed) return;
+  run_->finished = true;
+  truth().finished[run_->stage] = run_->step;
+  v1::WorkerMessage message;
+  message.mutable_finished()->set_step(run_->step);
+  message.mutable_finished()->set_stopped(run_->step < run_->steps);
+  world_->timeline.Note("{} finishes stage {} of {}@{} at step {}", WorkerName(index_),
+                        run_->stage, run_->key.run, run_->key.epoch, run_->step);
+  Say(run_->key, std::move(message));
+}
+
+void SimWorker::Fail(const std::string& text, std::optional<uint32_t> lost_peer) {
+  if (run_->failed || run_->cancelled) return;
+  world_->timeline.Note("{} fails stage {} of {}@{} at step {}: {}", WorkerName(index_),
+                        run_->stage, run_->key.run, run_->key.epoch, run_->step, text);
+  if (!lost_peer) world_->fault_of[WorkerName(index_)] = world_->timeline.now();
+  v1::WorkerMessage message;
+  message.mutable_error()->set_message(text);
+  message.mutable_error()->set_stage(run_->stage);
+  message.mutable_error()->set_step(run_->step);
+  message.mutable_error()->set_peer_lost(lost_peer.has_value());
+  message.mutable_error()->set_peer_stage(lost_peer.value_or(0));
+  Say(run_->key, std::move(message));
+  run_->failed = true;
+  LeaveEpoch(/*goodbye=*/true);
+  AfterInRun(world_->random.Between(absl::Milliseconds(1), absl::Seconds(2)), [this] {
+    run_.reset();
+    TakeNext();
+  });
+}
+
+void SimWorker::LeaveEpoch(bool goodbye) {
+  if (!std::exchange(run_->in_epoch, false)) return;
+  truth().members.erase(run_->stage);
+  truth().left[run_->stage] = goodbye;
+}
+
+void SimWorker::SayLink(uint32_t peer, std::string_view state, absl::Duration silence) {
+  v1::WorkerMessage message;
+  v1::LinkEvent& link = *message.mutable_link();
+  link.set_boundary(std::min(peer, run_->stage));
+  link.set_peer_stage(peer);
+  link.set_state(std::string(state));
+  link.set_silence_seconds(absl::ToDoubleSeconds(silence));
+  Say(run_->key, std::move(message));
+}
+
+}  // namespace longhaul::coordinator::sim

@@ -1,0 +1,254 @@
+#include "tests/sim/coordinator/simulation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tests/sim/coordinator/chaos.h"
+#include "tests/sim/coordinator/checkers.h"
+#include "tests/sim/coordinator/cluster.h"
+
+namespace longhaul::coordinator::sim {
+namespace {
+
+// Once all faults are over, how long until nothing may be under way any more that they disturbed:
+// an end that has not noticed a silent cut, a coordinator that waits for workers, timings, links,
+// and the training itself.
+constexpr absl::Duration kHealLimit = absl::Seconds(400);
+constexpr absl::Duration kIdleLimit = absl::Seconds(30);
+// Of one short run that nothing disturbs.
+constexpr absl::Duration kRunLimit = absl::Seconds(200);
+
+Cluster* at_hand = nullptr;
+uint64_t seed_at_hand = 0;
+
+class Simulation {
+ public:
+  explicit Simulation(const SimulationOptions& options) : cluster_(options) {
+    at_hand = &cluster_;
+    seed_at_hand = options.seed;
+  }
+  ~Simulation() { at_hand = nullptr; }
+
+  SimulationResult Run() {
+    cluster_.Begin();
+    Chaos chaos(&cluster_);
+    chaos.Begin();
+    RunUntil(chaos.length(), [] { return false; });
+    chaos.End();
+    healed_at_ = world().timeline.now();
+    if (Fine()) MustSettle();
+    if (Fine()) MustStop();
+    if (Fine()) MustResume();
+    if (Fine()) MustTrain();
+    if (Fine()) checkers().CheckRecords();
+    if (Fine()) MustKnowAll();
+    return Result();
+  }
+
+ private:
+  World& world() { return cluster_.world; }
+  const Checkers& checkers() const { return cluster_.checkers; }
+  Checkers& checkers() { return cluster_.checkers; }
+  bool Fine() { return world().violation.empty(); }
+
+  // False: `done` has not come true within `limit`.
+  template <class Done>
+  bool RunUntil(absl::Duration limit, const Done& done) {
+    const MonoTime end = world().timeline.now() + limit;
+    while (Fine() && world().timeline.now() < end) {
+      if (done()) return true;
+      world().timeline.Step();
+    }
+    return Fine() && done();
+  }
+
+  // Whatever a user need not do anything about has come to its end.
+  bool IsSettled(const RunRecord& record) {
+    switch (record.state) {
+      case RunState::kDone:
+      case RunState::kStopped:
+      case RunState::kFailed:
+        return true;
+      case RunState::kRunning:
+        return IsEndless(record.spec) && !checkers().stop_is_owed(record.id, record.epoch);
+      case RunState::kQueued:
+        return MayWait(record);
+      default:
+        return false;
+    }
+  }
+
+  // It needs more workers than are free, or those that hold its checkpoint are busy.
+  bool MayWait(const RunRecord& record) {
+    const auto workers = cluster_.coordinator->state().Workers(world().timeline.now());
+    const auto is_free = [](const v1::WorkerStatus& worker) {
+      return worker.connected() && worker.run_id().empty();
+    };
+    if (record.checkpoints.empty()) {
+      return static_cast<size_t>(std::count_if(workers.begin(), workers.end(), is_free)) <
+             *record.spec.pipeline.stages;
+    }
+    const auto& stages = record.checkpoints.back().stages();
+    return std::any_of(stages.begin(), stages.end(), [&](const v1::StagePlan& stage) {
+      return std::any_of(workers.begin(), workers.end(), [&](const v1::WorkerStatus& worker) {
+        return worker.worker_id() == stage.worker_id() && !is_free(worker);
+      });
+    });
+  }
+
+  bool AllConnected() {
+    return std::all_of(cluster_.workers.begin(), cluster_.workers.end(),
+                       [](const auto& worker) { return worker->connected(); });
+  }
+
+  void MustSettle() {
+    const auto settled = [this] {
+      return AllConnected() &&
+             std::all_of(checkers().records().begin(), checkers().records().end(),
+                         [this](const auto& entry) { return IsSettled(entry.second); });
+    };
+    // Runs may have to wait for each other.
+    const absl::Duration limit = kHealLimit + cluster_.UnendedRuns() * kRunLimit;
+    if (!RunUntil(limit, settled) && Fine()) {
+      world().Violate("long after all faults: {}", cluster_.Describe());
+    }
+  }
+
+  void MustStop() {
+    const absl::Duration limit = (cluster_.UnendedRuns() + 1) * kRunLimit;
+    MonoTime ask_at = world().timeline.now();
+    const auto ended = [&] {
+      if (cluster_.UnendedRuns() == 0) return true;
+      if (world().timeline.now() >= ask_at) {
+        ask_at = world().timeline.now() + absl::Seconds(20);
+        for (const auto& [id, record] : checkers().records()) {
+          if (!HasEnded(record.state)) cluster_.Stop(id.value(), /*now=*/false);
+        }
+      }
+      return false;
+    };
+    if (!RunUntil(limit, ended) && Fine()) {
+      world().Violate("long after all were stopped: {}", cluster_.Describe());
+    }
+    MustBeIdle();
+  }
+
+  void MustBeIdle() {
+    const auto idle = [this] {
+      return std::all_of(cluster_.workers.begin(), cluster_.workers.end(),
+                         [](const auto& worker) { return worker->idle(); });
+    };
+    if (!RunUntil(kIdleLimit, idle) && Fine()) {
+      world().Violate("a worker stays busy though every run has ended: {}", cluster_.Describe());
+    }
+    for (const auto& worker : cluster_.coordinator->state().Workers(world().timeline.now())) {
+      if (!worker.run_id().empty()) {
+        world().Violate("worker {} is held by {}, and every run has ended", worker.name(),
+                        worker.run_id());
+      }
+    }
+  }
+
+  // What was stopped or has failed can go on, from what is offered.
+  void MustResume() {
+    for (const std::string& name : cluster_.RunNames()) {
+      const RunRecord* newest = nullptr;
+      for (const v1::RunStatus& run : cluster_.coordinator->state().Runs()) {
+        const RunRecord& record = checkers().records().at(RunId(run.run_id()));
+        if (record.spec.name != name || record.state == RunState::kDone) continue;
+        newest = &record;  // newest first
+        break;
+      }
+      if (newest == nullptr || *newest->spec.pipeline.stages > cluster_.workers.size()) continue;
+      const RunId id = newest->id;
+      const uint64_t from = newest->checkpoints.empty() ? 0 : newest->checkpoints.back().step();
+      RunSpec spec = newest->spec;
+      spec.train.steps = from + 6;
+      cluster_.Submit(spec, /*resume=*/true);
+      MustBeDone(id.value());
+      if (!Fine()) return;
+    }
+  }
+
+  void MustTrain() {
+    const auto stages = static_cast<uint32_t>(std::min<size_t>(cluster_.workers.size(), 4));
+    RunSpec spec = ShortSpec("last", stages);
+    cluster_.Submit(spec, /*resume=*/false);
+    MustBeDone("last");
+  }
+
+  void MustBeDone(const std::string& id_or_name) {
+    bool begun = false;
+    const auto done = [&] {
+      const auto run = cluster_.coordinator->state().Run(id_or_name);
+      if (!run.ok()) return false;
+      const bool ended =
+          run->state() == "done" || run->state() == "failed" || run->state() == "stopped";
+      begun = begun || !ended;
+      return run->state() == "done" || (begun && ended);
+    };
+    if (!RunUntil(kRunLimit, done) && Fine()) {
+      world().Violate("{} should have trained to its end: {}", id_or_name, cluster_.Describe());
+    }
+    if (!Fine()) return;
+    if (const auto run = cluster_.coordinator->state().Run(id_or_name); run->state() != "done") {
+      world().Violate("{} is {} though nothing went wrong: {}", id_or_name, run->state(),
+                      run->reason());
+    }
+    MustBeIdle();
+  }
+
+  void MustKnowAll() {
+    if (cluster_.coordinator->state().Runs().size() != checkers().records().size()) {
+      world().Violate("{} runs are stored, {} are shown", checkers().records().size(),
+                      cluster_.coordinator->state().Runs().size());
+    }
+  }
+
+  SimulationResult Result() {
+    SimulationResult result;
+    result.violation = world().violation;
+    if (!Fine()) result.tail = world().timeline.Tail();
+    result.hash = world().timeline.hash();
+    result.notes = world().timeline.notes();
+    result.virtual_seconds = absl::ToDoubleSeconds(world().timeline.elapsed());
+    for (const v1::Event& event : checkers().events()) {
+      for (const char* state : {"done", "stopped", "failed", "finishing"}) {
+        result.seen[state] += event.kind() == "state" && event.text().starts_with(state);
+      }
+      for (const char* part :
+           {"came back without", "coordinator restarted", "did not come back", "lost its link",
+            "the loss became", "was lost", "dropped a message", "opened a new session",
+            "goes on from the checkpoint", "no sign of life for", "did not become ready",
+            "have not come from", "stop asked", "started anew", "was asleep"}) {
+        result.seen[part] += event.text().find(part) != std::string::npos;
+      }
+      result.seen["checkpoint"] += event.kind() == "checkpoint";
+    }
+    return result;
+  }
+
+  Cluster cluster_;
+  MonoTime healed_at_;
+};
+
+}  // namespace
+
+SimulationResult Simulate(const SimulationOptions& options) {
+  Simulation simulation(options);
+  return simulation.Run();
+}
+
+void DescribeTheOneAtHand() {
+  if (at_hand == nullptr) return;
+  std::fprintf(stderr, "%s\nin the simulation of seed %llu\n",
+               at_hand->world.timeline.Tail().c_str(),
+               static_cast<unsigned long long>(seed_at_hand));
+}
+
+}  // namespace longhaul::coordinator::sim

@@ -1,0 +1,32 @@
+#include "tests/sim/coordinator/world.h"
+
+#include <fmt/format.h>
+
+namespace longhaul::coordinator::sim {
+namespace {
+
+uint64_t Mix(const EpochKey& key, uint64_t step, uint64_t stage) {
+  uint64_t hash = 0xcbf29ce484222325;
+  const auto add = [&hash](uint64_t value) {
+    hash = (hash ^ value) * 0x100000001b3;
+    hash ^= hash >> 29;
+  };
+  for (const char c : key.run) add(static_cast<unsigned char>(c));
+  add(key.epoch);
+  add(step);
+  add(stage);
+  return hash;
+}
+
+}  // namespace
+
+double LossOf(const EpochKey& key, uint64_t step) {
+  return 1 + static_cast<double>(Mix(key, step, 1'000'000) % 1'000'000) * 1e-6;
+}
+
+std::string ShardHash(const EpochKey& key, uint64_t step, uint32_t stage) {
+  const uint64_t mix = Mix(key, step, stage);
+  return fmt::format("{:016x}{:016x}{:016x}{:016x}", mix, mix, mix, mix);
+}
+
+}  // namespace longhaul::coordinator::sim

@@ -1,0 +1,90 @@
+// What really happens in a simulated cluster, whatever the coordinator has heard of it: who is at
+// which step, what lies on which disk, which faults there were.
+#ifndef LONGHAUL_TESTS_SIM_COORDINATOR_WORLD_H_
+#define LONGHAUL_TESTS_SIM_COORDINATOR_WORLD_H_
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "tests/sim/coordinator/random.h"
+#include "tests/sim/coordinator/timeline.h"
+
+namespace longhaul::coordinator::sim {
+
+struct EpochKey {
+  std::string run;
+  uint64_t epoch = 0;
+  auto operator<=>(const EpochKey&) const = default;
+};
+
+// The stages of one epoch and their data path, which the coordinator does not see.
+struct EpochTruth {
+  struct Member {
+    size_t worker = 0;
+    uint64_t step = 0;  // newest that it has done
+  };
+  uint32_t stages = 0;
+  std::map<uint32_t, Member> members;      // whose links are open
+  std::map<uint32_t, uint64_t> finished;   // stage -> its last step
+  std::map<uint32_t, bool> left;           // stage -> it said goodbye
+  std::optional<uint64_t> stop_at;
+};
+
+// Per second of virtual time, or per occasion. All zero: nothing goes wrong.
+struct Faults {
+  // Of workers.
+  double crash = 0, freeze = 0, error = 0, nonfinite = 0, disk_full = 0, slow = 0;
+  // Of connections to the coordinator, and of data links.
+  double cut = 0, silent_cut = 0, delay = 0, twice = 0, data_cut = 0;
+  // Of the coordinator.
+  double coordinator_crash = 0, coordinator_stall = 0, crash_at_write = 0, slow_store = 0;
+  double data_failure = 0, wall_jump = 0;
+};
+
+struct World {
+  explicit World(uint64_t seed, bool print) : timeline(print), random(seed) {}
+
+  Timeline timeline;
+  Random random;
+  Faults faults;
+  std::map<EpochKey, EpochTruth> epochs;
+  // (run, step, stage, worker id) -> hash of the file: what is on disks, which survive processes.
+  std::map<std::tuple<std::string, uint64_t, uint32_t, std::string>, std::string> shards;
+  // Newest fault of each worker, of its links too. To judge whom a failure names.
+  std::map<std::string, MonoTime> fault_of;
+  std::map<std::pair<size_t, size_t>, MonoTime> data_cut_until;  // by workers, smaller first
+  std::vector<MonoTime> frozen_until;                            // by worker
+  std::string violation;  // the first thing that must never happen
+
+  template <class... Args>
+  void Violate(fmt::format_string<Args...> format, Args&&... args) {
+    if (!violation.empty()) return;
+    violation = fmt::format(format, std::forward<Args>(args)...);
+    timeline.Note("VIOLATION: {}", violation);
+  }
+  bool CanTalk(size_t a, size_t b) const {
+    const auto cut = data_cut_until.find(std::minmax(a, b));
+    return (cut == data_cut_until.end() || cut->second <= timeline.now()) &&
+           frozen_until[a] <= timeline.now() && frozen_until[b] <= timeline.now();
+  }
+};
+
+inline std::string WorkerName(size_t index) {
+  return "w" + std::to_string(index + 1);
+}
+
+// What the stages of an epoch compute, so that a mix of two epochs shows.
+double LossOf(const EpochKey& key, uint64_t step);
+std::string ShardHash(const EpochKey& key, uint64_t step, uint32_t stage);
+
+}  // namespace longhaul::coordinator::sim
+
+#endif  // LONGHAUL_TESTS_SIM_COORDINATOR_WORLD_H_

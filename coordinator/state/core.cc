@@ -11,6 +11,9 @@ namespace longhaul::coordinator {
 
 namespace {
 
+// A tick that comes so long after its time shows that the process was stopped, or its machine.
+constexpr absl::Duration kLate = absl::Seconds(1);
+
 // A stored record that its epoch can go on from: a plan of the epoch with its stages in order.
 bool IsWhole(const RunRecord& record) {
   if (!record.plan || record.plan->epoch() != record.epoch.value() ||
@@ -48,6 +51,7 @@ Core::Core(const StateOptions& options, std::vector<RunRecord> stored, uint64_t 
       next_event_(next_event_sequence),
       sequence_(next_event_sequence),
       created_(now),
+      last_tick_(now),
       now_(now) {
   std::stable_sort(stored.begin(), stored.end(), [](const RunRecord& a, const RunRecord& b) {
     return a.submitted_unix_ms < b.submitted_unix_ms;
@@ -74,8 +78,8 @@ Core::Core(const StateOptions& options, std::vector<RunRecord> stored, uint64_t 
 
 TickResult Core::Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms) {
   out_ = TickResult();
-  now_ = now;
   unix_ms_ = unix_ms;
+  now_ = AwakeAt(now);
   if (!recovered_) Recover();
   for (Event& event : events) {
     std::visit([this](auto& one) { On(one); }, event);
@@ -86,9 +90,24 @@ TickResult Core::Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms) 
   for (auto& [id, run] : runs_) {
     if (std::exchange(run.dirty, false)) out_.writes.emplace_back(write::Run{run.record});
   }
-  out_.wake_at = NextWake();
+  wake_at_ = NextWake();
+  if (wake_at_) out_.wake_at = *wake_at_ + asleep_;
   CheckInvariants();
   return std::move(out_);
+}
+
+MonoTime Core::AwakeAt(MonoTime now) {
+  const absl::Duration since = now - std::exchange(last_tick_, now);
+  const bool late = wake_at_ && now - *wake_at_ - asleep_ > kLate;
+  // Only a stop makes one tick late; a machine that is too slow makes many, and has to go on.
+  if (late && !was_late_) {
+    asleep_ += since;
+    Log(nullptr, "note",
+        fmt::format("the coordinator was asleep for {:.1f} s; nobody is blamed for that time",
+                    absl::ToDoubleSeconds(since)));
+  }
+  was_late_ = late;
+  return now + -asleep_;
 }
 
 void Core::Recover() {
@@ -177,7 +196,9 @@ std::optional<MonoTime> Core::NextWake() const {
     if (run.nonfinite) consider(run.nonfinite->until);
   }
   if (wake == MonoTime::max()) return std::nullopt;
-  return wake;
+  // Not much later than that, so that a stop of the process shows by its late tick before it looks
+  // like the silence of all workers.
+  return std::min(wake, now_ + options_.heartbeat_interval);
 }
 
 void Core::Move(Run& run, Trigger trigger, const std::string& reason, const std::string& text) {
@@ -232,6 +253,9 @@ void Core::Act(Run& run, Action action, const std::string& reason) {
           SendStart(*worker, run);
         }
       }
+      return;
+    case Action::kStop:
+      SendStop(run);
       return;
     case Action::kAbortAndRelease:
       for (const auto& [id, worker] : workers_) {

@@ -42,6 +42,7 @@ class Core {
 
  private:
   // core.cc: the tick.
+  MonoTime AwakeAt(MonoTime now);
   void Recover();
   void CheckTimers();
   std::optional<MonoTime> NextWake() const;
@@ -170,11 +171,17 @@ class Core {
   uint64_t next_event_;
   uint64_t sequence_;
   const MonoTime created_;
+  // A process that was stopped for a while has heard nobody for no fault of theirs: its time limits
+  // count the time that it was awake. On a clock that leaves out the rest: all times of the model.
+  absl::Duration asleep_;
+  MonoTime last_tick_;
+  std::optional<MonoTime> wake_at_;  // what the last tick asked for
+  bool was_late_ = false;
   bool recovered_ = false;
 
   // Of the tick under way.
   TickResult out_;
-  MonoTime now_;
+  MonoTime now_;  // awake
   int64_t unix_ms_ = 0;
 };
 

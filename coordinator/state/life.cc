@@ -8,13 +8,6 @@
 #include "coordinator/state/text.h"
 
 namespace longhaul::coordinator {
-namespace {
-
-// How long to wait for the cause when a stage only says that a neighbour is gone, or for the other
-// stages' reports when a loss is not finite.
-constexpr absl::Duration kCausePatience = absl::Seconds(1);
-
-}  // namespace
 
 void Core::OnReady(Run& run, Stage& stage, const v1::StageReady& ready) {
   if (run.record.state != RunState::kPreparing || stage.ready) return;
@@ -88,9 +81,8 @@ void Core::On(event::StopAsked& asked) {
   if (HasEnded(run.record.state)) {
     message = fmt::format("{} has ended already: {}", id, ToString(run.record.state));
   } else if (!asked.now && run.record.state == RunState::kRunning) {
-    run.stop_asked = true;
-    SendStop(run);
-    Log(&run, "note", "stop asked: ends after the step under way, with a checkpoint");
+    Move(run, Trigger::kEndAsked, "",
+         "stop asked, ends after the step under way, with a checkpoint");
     message = fmt::format("{} ends after the step under way ({}), with a checkpoint", id,
                           run.record.step + 1);
   } else if (!asked.now && run.record.state == RunState::kFinishing) {
@@ -126,13 +118,16 @@ void Core::OnError(Run& run, Stage& stage, const v1::RunError& error) {
     Fail(run, fmt::format("{} failed{}: {}", Label(stage), where, Quoted(error.message())));
     return;
   }
-  if (run.suspicion) return;  // the first to miss its neighbour is nearest to the cause
+  // The first to miss its neighbour is nearest to the cause.
+  if (run.suspicion && run.suspicion->peer_lost) return;
   const Stage& peer = run.stages[error.peer_stage()];
   run.suspicion = {
-      fmt::format("{} lost its link to {}{}: {}; both are still connected to the coordinator, so "
-                  "look at the network between them",
-                  Label(stage), Label(peer), where, Quoted(error.message())),
-      now_ + kCausePatience};
+      fmt::format("{} lost its link to {}{}: {}; {}", Label(stage), Label(peer), where,
+                  Quoted(error.message()),
+                  peer.attached ? "both are still connected to the coordinator, so look at the "
+                                  "network between them"
+                                : "that worker has not come back since the coordinator's restart"),
+      now_ + kCausePatience, /*peer_lost=*/true};
 }
 
 void Core::OnStageLost(Run& run, Stage& stage, const std::string& why) {

@@ -77,10 +77,15 @@ struct PartialCheckpoint {
   std::vector<std::optional<v1::ShardReport>> shards;
 };
 
+// How long to wait for the cause when a stage only says that a neighbour is gone, or is gone itself;
+// or for the other stages' reports when a loss is not finite.
+inline constexpr absl::Duration kCausePatience = absl::Seconds(1);
+
 // Why the run is about to fail: there may be a better explanation under way.
 struct Suspicion {
   std::string sentence;
   MonoTime until;
+  bool peer_lost = false;  // a stage said so; else it is just without its stage
 };
 // A loss or norm that is not finite; the other stages' reports of that step say where it began.
 struct NonFinite {
@@ -101,7 +106,6 @@ struct Run {
   std::vector<Stage> stages;               // of the newest plan; kept when it has ended
   std::optional<MonoTime> reattach_until;  // after the coordinator's restart
   std::optional<MonoTime> ready_until;     // preparing: all stages must be ready by then
-  bool stop_asked = false;
 
   std::map<uint64_t, PartialStep> partial_steps;
   std::map<uint64_t, PartialCheckpoint> partial_checkpoints;

@@ -185,7 +185,7 @@ std::vector<v1::WorkerStatus> Core::Workers(MonoTime now) const {
     *one.mutable_data_addresses() = worker->hello.data_addresses();
     one.set_transport(worker->hello.transport());
     one.set_version(worker->hello.version());
-    one.set_last_heartbeat_seconds(absl::ToDoubleSeconds(now - worker->last_heard));
+    one.set_last_heartbeat_seconds(absl::ToDoubleSeconds(now - worker->last_heard - asleep_));
     one.set_host(worker->hello.host());
     one.set_pid(worker->hello.pid());
     one.set_memory_used_bytes(worker->memory_used_bytes);

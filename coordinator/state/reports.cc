@@ -11,11 +11,11 @@
 namespace longhaul::coordinator {
 namespace {
 
-// Steps and checkpoints that wait for some stages' reports; more means that reports were lost.
-constexpr size_t kMaxPartialSteps = 16;
-constexpr size_t kMaxPartialCheckpoints = 4;
+// Steps and checkpoints that wait for some stages' reports. Where the coordinator was away, one
+// stage tells all that it has kept before another is back; more means that reports were lost.
+constexpr size_t kMaxPartialSteps = 8192;
+constexpr size_t kMaxPartialCheckpoints = 64;
 constexpr size_t kRecentSteps = 32;
-constexpr absl::Duration kReportPatience = absl::Seconds(1);
 constexpr absl::Duration kStoreStepEvery = absl::Seconds(1);
 
 double Sane(double seconds) {
@@ -58,7 +58,7 @@ void Core::OnStep(Run& run, Stage& stage, const Worker& worker, const v1::Worker
     run.nonfinite = {report.step(),
                      bad_loss ? fmt::format("the loss became {}", report.loss())
                               : fmt::format("the gradient norm became {}", report.gradient_norm()),
-                     now_ + kReportPatience};
+                     now_ + kCausePatience};
   }
   const bool all = std::all_of(partial.reports.begin(), partial.reports.end(),
                                [](const auto& one) { return one.has_value(); });
@@ -115,6 +115,7 @@ void Core::FinishStep(Run& run, uint64_t step, const PartialStep& partial) {
 
 void Core::OnValidation(Run& run, const v1::ValidationReport& report) {
   if (run.validation && report.step() <= run.validation->step()) return;
+  if (report.step() < run.record.step) return;  // told again, to a coordinator that was restarted
   if (report.step() > run.record.spec.train.steps) return;
   run.validation = report;
   Changed(run);

@@ -143,23 +143,18 @@ void Core::AttachToStage(Worker& worker, Run& run, Stage& stage) {
     if (!has_it) stage.ready = false;
     if (!stage.ready) SendAssign(worker, run, stage);
   } else if (!stage.finished && !has_it) {
-    // It has dropped the stage. That it had ended may have gone down with its old session, or with
-    // the old coordinator while the run was finishing.
-    const uint64_t steps = run.record.spec.train.steps;
-    const bool at_end = stage.last && stage.last->step() == steps;
-    if (at_end || run.stop_asked || run.record.state == RunState::kFinishing) {
-      v1::StageFinished finished;
-      finished.set_step(at_end ? steps : run.record.step);
-      finished.set_stopped(finished.step() < steps);
-      OnFinished(run, stage, finished);
-    } else {
-      Fail(run, fmt::format("{} came back without its stage{}", Label(stage),
-                            run.record.step > 0 ? fmt::format(" after step {}", run.record.step)
-                                                : std::string()));
+    // A stage that has finished is kept until the run has ended, so this one failed. Its error may
+    // be right behind.
+    if (!run.suspicion) {
+      run.suspicion = {
+          fmt::format("{} came back without its stage{}", Label(stage),
+                      run.record.step > 0 ? fmt::format(" after step {}", run.record.step)
+                                          : std::string()),
+          now_ + kCausePatience};
     }
   } else if (!stage.finished) {
     if (!stage.started) SendStart(worker, run);
-    if (run.stop_asked && stage.index == 0) SendStop(run);
+    if (run.record.state == RunState::kFinishing && stage.index == 0) SendStop(run);
   }
   if (!run.reattach_until || !IsActive(run.record.state)) return;
   const bool all = std::all_of(run.stages.begin(), run.stages.end(),

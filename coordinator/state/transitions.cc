@@ -26,6 +26,8 @@ constexpr std::array kTransitions = {
                "no stage may send before all links are open"},
     Transition{kRunning, kFinishing, Trigger::kStageFinished, "the first stage to end has ended",
                Action::kNone, "the pipeline drains; nothing more can be asked of it"},
+    Transition{kRunning, kFinishing, Trigger::kEndAsked, "`stop`", Action::kStop,
+               "what a user was promised is stored: a restarted coordinator repeats the word"},
     Transition{kFinishing, kDone, Trigger::kAllFinished, "every stage ended at the last step",
                Action::kAbortAndRelease, "only now does no neighbour need their links any more"},
     Transition{kFinishing, kStopped, Trigger::kAllStopped, "every stage ended, early, by `stop`",
@@ -34,7 +36,7 @@ constexpr std::array kTransitions = {
     Transition{kQueued, kStopped, Trigger::kStopAsked, "", Action::kAbortAndRelease, kEndNow},
     Transition{kPlanning, kStopped, Trigger::kStopAsked, "", Action::kAbortAndRelease, kEndNow},
     Transition{kPreparing, kStopped, Trigger::kStopAsked, "", Action::kAbortAndRelease, kEndNow},
-    Transition{kRunning, kStopped, Trigger::kStopAsked, "`--now`; else the first stage gets the word",
+    Transition{kRunning, kStopped, Trigger::kStopAsked, "`--now`",
                Action::kAbortAndRelease, "the user gives up the steps since the newest checkpoint"},
     Transition{kFinishing, kStopped, Trigger::kStopAsked, "`--now`", Action::kAbortAndRelease,
                "as for a running one"},
@@ -79,6 +81,8 @@ std::string_view ToString(Trigger trigger) {
       return "all finished";
     case Trigger::kAllStopped:
       return "all stopped";
+    case Trigger::kEndAsked:
+      return "end asked";
     case Trigger::kStopAsked:
       return "stop asked";
     case Trigger::kFailure:
@@ -101,6 +105,8 @@ std::string_view ToString(Action action) {
       return "assign";
     case Action::kStart:
       return "start";
+    case Action::kStop:
+      return "stop the first stage";
     case Action::kAbortAndRelease:
       return "abort, release workers";
   }

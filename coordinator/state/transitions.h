@@ -19,7 +19,8 @@ enum class Trigger : uint8_t {
   kStageFinished,
   kAllFinished,
   kAllStopped,
-  kStopAsked,  // the kind of stop that ends the run at once
+  kEndAsked,   // `stop`: after the step under way
+  kStopAsked,  // `stop --now`, or a stop before there is a step under way
   kFailure,
   kCoordinatorRestarted,
   kResumed,
@@ -32,6 +33,7 @@ enum class Action : uint8_t {
   kMeasure,          // reserve the workers; PrepareData; Measure to each
   kAssign,           // Assign to each stage
   kStart,            // Start to each stage
+  kStop,             // StopAfterStep to the first stage
   kAbortAndRelease,  // Abort to each reserved worker that is connected; the workers become free
 };
 std::string_view ToString(Action action);

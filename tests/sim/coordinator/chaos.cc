@@ -64,11 +64,6 @@ bool Chaos::Happens(double per_second) {
   return world_.random.Chance(per_second * absl::ToDoubleSeconds(kMoment));
 }
 
-void Chaos::Blame(size_t worker, absl::Duration length) {
-  MonoTime& when = world_.fault_of[WorkerName(worker)];
-  when = std::max(when, world_.timeline.now() + length);
-}
-
 void Chaos::Moment() {
   if (over_) return;
   for (size_t worker = 0; worker < cluster_.workers.size(); ++worker) TroubleWorker(worker);
@@ -84,24 +79,24 @@ void Chaos::TroubleWorker(size_t index) {
   const Faults& faults = world_.faults;
   if (Happens(faults.crash) && worker.running()) {
     const absl::Duration away = random.Between(absl::Milliseconds(10), absl::Seconds(20));
-    Blame(index, away);
+    world_.Blame(index, away);
     worker.Crash(random.Chance(0.3));
     world_.timeline.After(away, [&worker] { worker.Start(); });
   }
   if (Happens(faults.freeze)) {
     const absl::Duration length = random.Between(absl::Seconds(1), absl::Seconds(30));
-    Blame(index, length);
+    world_.Blame(index, length);
     worker.Freeze(length);
   }
   if (Happens(faults.cut)) {
-    Blame(index);
+    world_.Blame(index);
     worker.CutSession(/*silent=*/false);
   }
   if (Happens(faults.silent_cut)) {
     const absl::Duration away =
         random.Chance(0.5) ? absl::ZeroDuration()
                            : random.Between(absl::ZeroDuration(), absl::Seconds(40));
-    Blame(index, away);
+    world_.Blame(index, away);
     cluster_.away_until[index] =
         std::max(cluster_.away_until[index], world_.timeline.now() + away);
     worker.CutSession(/*silent=*/true);
@@ -109,7 +104,7 @@ void Chaos::TroubleWorker(size_t index) {
   if (Happens(faults.delay)) {
     const absl::Duration delay =
         random.Between(absl::Milliseconds(100), absl::Seconds(random.Chance(0.2) ? 15 : 4));
-    if (delay > absl::Seconds(5)) Blame(index, delay);
+    if (delay > absl::Seconds(5)) world_.Blame(index, delay);
     worker.DelaySession(delay);
   }
 }
@@ -121,8 +116,8 @@ void Chaos::TroubleDataPath() {
   if (a == b) return;
   const absl::Duration length =
       world_.random.Between(absl::Milliseconds(500), absl::Seconds(25));
-  Blame(a, length);
-  Blame(b, length);
+  world_.Blame(a, length);
+  world_.Blame(b, length);
   world_.timeline.Note("the data path of {} and {} is cut for {}", WorkerName(a), WorkerName(b),
                        absl::FormatDuration(length));
   world_.data_cut_until[std::minmax(a, b)] = world_.timeline.now() + length;

@@ -23,8 +23,6 @@ class Chaos {
   void TroubleCoordinator();
   void UserActs();
   bool Happens(double per_second);
-  // `worker` suffers now, and until then.
-  void Blame(size_t worker, absl::Duration length = absl::ZeroDuration());
 
   Cluster& cluster_;
   World& world_;

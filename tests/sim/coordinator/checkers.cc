@@ -60,6 +60,7 @@ void Checkers::Restarted() {
 // ---- What is stored ----------------------------------------------------------------
 
 void Checkers::Stored(const std::vector<Write>& writes) {
+  resumed_.clear();
   for (const Write& write : writes) {
     if (const auto* run = std::get_if<write::Run>(&write)) {
       CheckRun(run->record);
@@ -104,7 +105,11 @@ void Checkers::CheckMove(const RunRecord& before, const RunRecord& record) {
     world_->Violate("{} had ended as {} and is {} without a user's word", id,
                     ToString(before.state), ToString(record.state));
   }
-  const bool same = before.epoch == record.epoch && !HasEnded(before.state);
+  // It may have ended and have been resumed in one tick.
+  const bool resumed =
+      before.state != RunState::kQueued && resume_asked_.contains(record.spec.name);
+  if (resumed) resumed_.insert(record.id);
+  const bool same = before.epoch == record.epoch && !HasEnded(before.state) && !resumed;
   if (same && record.step < before.step) {
     world_->Violate("{} went back from step {} to {}", id, before.step, record.step);
   }
@@ -269,7 +274,8 @@ void Checkers::CheckWorkerCommand(const command::ToWorker& to) {
     return;
   }
   const RunRecord& record = found->second;
-  if (record.epoch.value() > command.epoch()) return;  // moved on in this very tick
+  // Moved on in this very tick.
+  if (record.epoch.value() > command.epoch() || resumed_.contains(record.id)) return;
   if (command.has_assign()) {
     const uint32_t stage = command.assign().stage();
     because(record.plan && record.plan->epoch() == command.epoch() &&

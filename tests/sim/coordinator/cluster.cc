@@ -66,10 +66,18 @@ void Cluster::Begin() {
   }
 }
 
+void Cluster::Ask(const std::function<Event(RequestId)>& make, SimCoordinator::Done done) {
+  ++calls_open_;
+  coordinator->Ask(make, [this, done = std::move(done)](const Command* reply) {
+    --calls_open_;
+    done(reply);
+  });
+}
+
 void Cluster::Submit(const RunSpec& spec, bool resume) {
   const std::string id = fmt::format("{}-{}", spec.name, ++last_id_);
   world.timeline.Note("a user submits {}{}", id, resume ? " to resume" : "");
-  coordinator->Ask(
+  Ask(
       [spec, id, resume](RequestId request) {
         return SubmitOf(spec, id, request.value(), resume);
       },
@@ -82,7 +90,7 @@ void Cluster::Submit(const RunSpec& spec, bool resume) {
 
 void Cluster::PlanOnly(const RunSpec& spec) {
   const std::string id = fmt::format("plan-{}", ++last_id_);
-  coordinator->Ask(
+  Ask(
       [spec, id](RequestId request) {
         return event::PlanAsked{request, spec, {}, RunId(id)};
       },
@@ -91,7 +99,7 @@ void Cluster::PlanOnly(const RunSpec& spec) {
 
 void Cluster::Stop(const std::string& run, bool now) {
   world.timeline.Note("a user stops {}{}", run, now ? " at once" : "");
-  coordinator->Ask([run, now](RequestId request) { return event::StopAsked{request, run, now}; },
+  Ask([run, now](RequestId request) { return event::StopAsked{request, run, now}; },
                    [](const Command*) {});
 }
 

@@ -34,6 +34,7 @@ class Cluster {
 
   std::vector<std::string> RunNames() const { return {"run0", "run1", "run2"}; }
   int64_t UnendedRuns() const;
+  bool all_answered() const { return calls_open_ == 0; }
   std::string Describe() const;
 
   World world;
@@ -45,7 +46,10 @@ class Cluster {
   std::vector<MonoTime> away_until;
 
  private:
+  void Ask(const std::function<Event(RequestId)>& make, SimCoordinator::Done done);
+
   uint64_t last_id_ = 0;
+  uint64_t calls_open_ = 0;
 };
 
 }  // namespace longhaul::coordinator::sim

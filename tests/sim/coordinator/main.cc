@@ -26,10 +26,10 @@ void OnAbort(int) {
   std::_Exit(kViolation);
 }
 
-int RunSeeds(uint64_t first, uint64_t count, uint64_t stride, bool print, uint64_t* notes) {
+int RunSeeds(uint64_t first, uint64_t count, uint64_t stride, bool print, bool go_on) {
+  int failed = 0;
   for (uint64_t i = 0; i < count; i += stride) {
     const SimulationResult result = Simulate({.seed = first + i, .print = print});
-    *notes += result.notes;
     if (print) {
       std::printf("seed %llu: %llu notes, hash %016llx, %.0f virtual seconds\n",
                   static_cast<unsigned long long>(first + i),
@@ -37,24 +37,32 @@ int RunSeeds(uint64_t first, uint64_t count, uint64_t stride, bool print, uint64
                   static_cast<unsigned long long>(result.hash), result.virtual_seconds);
     }
     if (result.violation.empty()) continue;
+    failed = kViolation;
+    if (go_on) {
+      std::printf("seed %llu: %s\n", static_cast<unsigned long long>(first + i),
+                  result.violation.c_str());
+      std::fflush(stdout);
+      continue;
+    }
     std::fprintf(stderr, "%s\nseed %llu: %s\nrepeat it with: coordinator-sim --seed %llu --print\n",
                  result.tail.c_str(), static_cast<unsigned long long>(first + i),
                  result.violation.c_str(), static_cast<unsigned long long>(first + i));
     return kViolation;
   }
-  return 0;
+  return failed;
 }
 
 int Main(int argc, char** argv) {
   CLI::App app{"Seeded fault simulations of the coordinator's state machine"};
   uint64_t first = 1, count = 1000, seed = 0;
   uint64_t jobs = 1;
-  bool print = false;
+  bool print = false, go_on = false;
   app.add_option("--seed", seed, "simulate this one");
   app.add_option("--first", first, "the first of the seeds")->capture_default_str();
   app.add_option("--count", count, "how many seeds")->capture_default_str();
   app.add_option("--jobs", jobs, "processes side by side")->capture_default_str();
   app.add_flag("--print", print, "every note of a simulation, as it is made");
+  app.add_flag("--go-on", go_on, "a line for each violation, instead of ending at the first");
   CLI11_PARSE(app, argc, argv);
   std::signal(SIGABRT, OnAbort);
   if (seed != 0) {
@@ -63,16 +71,15 @@ int Main(int argc, char** argv) {
   }
   jobs = std::max<uint64_t>(1, std::min(jobs, count));
   const auto begin = std::chrono::steady_clock::now();
-  uint64_t notes = 0;
   int failed = 0;
   if (jobs == 1) {
-    failed = RunSeeds(first, count, 1, print, &notes);
+    failed = RunSeeds(first, count, 1, print, go_on);
   } else {
     std::vector<pid_t> children;
     for (uint64_t job = 0; job < jobs; ++job) {
       const pid_t child = fork();
       if (child == 0) {
-        std::_Exit(RunSeeds(first + job, count - job, jobs, print, &notes));
+        std::_Exit(RunSeeds(first + job, count - job, jobs, print, go_on));
       }
       children.push_back(child);
     }

@@ -24,7 +24,8 @@ void SimCoordinator::Start() {
   store_->Reopen();
   state_ = std::make_unique<State>(options_, store_->LoadRuns(), store_->NextEventSequence(),
                                    world_->timeline.now());
-  stalled_until_ = busy_until_ = world_->timeline.now();
+  stalled_until_ = MonoTime();
+  busy_until_ = world_->timeline.now();
   tick_is_near_ = false;
   ScheduleTick(absl::ZeroDuration());
 }
@@ -37,14 +38,17 @@ void SimCoordinator::Crash(bool silent) {
   events_.clear();
   last_session_ = last_request_ = 0;
   checkers_->Restarted();
-  for (auto& [id, connection] : std::exchange(sessions_, {})) connection->CoordinatorDied(silent);
+  sessions_.clear();
+  for (const auto& accepted : std::exchange(accepted_, {})) {
+    if (const auto connection = accepted.lock()) connection->CoordinatorDied(silent);
+  }
   for (auto& [id, done] : std::exchange(calls_, {})) {
     world_->timeline.After(absl::Milliseconds(10), [done = std::move(done)] { done(nullptr); });
   }
 }
 
 void SimCoordinator::Stall(absl::Duration length) {
-  if (!running()) return;
+  if (!running() || stalled_until_ > world_->timeline.now()) return;
   world_->timeline.Note("the coordinator is stopped for {}", absl::FormatDuration(length));
   stalled_until_ = world_->timeline.now() + length;
 }
@@ -52,10 +56,11 @@ void SimCoordinator::Stall(absl::Duration length) {
 void SimCoordinator::Arrive(absl::Duration delay, std::function<void()> action) {
   world_->timeline.After(delay, [this, process = process_, action = std::move(action)] {
     if (!running() || process != process_) return;
+    // When the process goes on, its timers may be faster than its network threads.
+    const MonoTime hears_from = stalled_until_ + absl::Milliseconds(20);
     const MonoTime now = world_->timeline.now();
-    if (stalled_until_ > now) {
-      // When the process goes on, its timers may be faster than its network threads.
-      Arrive(stalled_until_ - now + absl::Milliseconds(20), action);
+    if (stalled_until_ != MonoTime() && hears_from > now) {
+      Arrive(hears_from - now, action);
     } else {
       action();
     }
@@ -91,6 +96,7 @@ std::shared_ptr<Connection> SimCoordinator::Accept(Connection::WorkerEnd end) {
                 });
               }});
   *self = connection;
+  accepted_.push_back(connection);
   return connection;
 }
 

@@ -57,6 +57,7 @@ class SimCoordinator {
   MonoTime stalled_until_, busy_until_;
   absl::Duration wall_offset_;
   std::vector<Event> events_;
+  std::vector<std::weak_ptr<Connection>> accepted_;
   std::map<SessionId, std::shared_ptr<Connection>> sessions_;
   std::map<RequestId, Done> calls_;
   uint64_t last_session_ = 0, last_request_ = 0, ticks_scheduled_ = 0;

@@ -56,8 +56,10 @@ void SimWorker::BeginRun(const v1::WorkerCommand& command) {
   epoch.members[run.stage] = {index_, run.start_step};
   run.in_epoch = true;
   const bool slow = world_->random.Chance(world_->faults.slow);
-  AfterInRun(world_->random.Between(absl::Milliseconds(50), absl::Seconds(slow ? 50 : 2)),
-             [this] { Prepared(); });
+  const absl::Duration takes =
+      world_->random.Between(absl::Milliseconds(50), absl::Seconds(slow ? 50 : 2));
+  if (slow) world_->Blame(index_, takes);
+  AfterInRun(takes, [this] { Prepared(); });
 }
 
 void SimWorker::Prepared() {
@@ -263,7 +265,7 @@ void SimWorker::Fail(const std::string& text, std::optional<uint32_t> lost_peer)
   if (run_->failed || run_->cancelled) return;
   world_->timeline.Note("{} fails stage {} of {}@{} at step {}: {}", WorkerName(index_),
                         run_->stage, run_->key.run, run_->key.epoch, run_->step, text);
-  if (!lost_peer) world_->fault_of[WorkerName(index_)] = world_->timeline.now();
+  if (!lost_peer) world_->Blame(index_);
   v1::WorkerMessage message;
   message.mutable_error()->set_message(text);
   message.mutable_error()->set_stage(run_->stage);

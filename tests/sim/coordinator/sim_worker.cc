@@ -50,13 +50,14 @@ void SimWorker::Crash(bool silent) {
   welcomed_ = false;
   outgoing_.clear();
   newest_written_.reset();
+  kept_.clear();
   next_.reset();
   measuring_ = false;
   run_.reset();
 }
 
 void SimWorker::Freeze(absl::Duration length) {
-  if (!running_) return;
+  if (!running_ || world_->frozen_until[index_] > world_->timeline.now()) return;
   world_->timeline.Note("{} is frozen for {}", WorkerName(index_), absl::FormatDuration(length));
   world_->frozen_until[index_] = world_->timeline.now() + length;
 }
@@ -113,6 +114,8 @@ void SimWorker::SessionEnded() {
   // A write may have failed on this side and have arrived all the same.
   if (newest_written_ && world_->random.Chance(0.3)) outgoing_.push_front(*newest_written_);
   newest_written_.reset();
+  outgoing_.insert(outgoing_.begin(), kept_.begin(), kept_.end());
+  kept_.clear();
   back_off_ = welcomed_ ? kFirstBackOff : std::min(2 * back_off_, kLongestBackOff);
   connection_.reset();
   welcomed_ = false;
@@ -133,7 +136,19 @@ void SimWorker::Flush() {
   for (; !outgoing_.empty(); outgoing_.pop_front()) {
     newest_written_ = outgoing_.front();
     connection_->Up(outgoing_.front());
+    Keep(outgoing_.front());
   }
+}
+
+void SimWorker::Keep(const v1::WorkerMessage& message) {
+  if (!message.has_step() && !message.has_validation() && !message.has_shard() &&
+      !message.has_finished() && !message.has_error()) {
+    return;
+  }
+  const bool same = !kept_.empty() && kept_.front().run_id() == message.run_id() &&
+                    kept_.front().epoch() == message.epoch();
+  if (!same) kept_.clear();
+  kept_.push_back(message);
 }
 
 void SimWorker::Handle(const v1::WorkerCommand& command) {
@@ -204,15 +219,17 @@ void SimWorker::TakeNext() {
   }
   measuring_ = true;
   const bool slow = world_->random.Chance(world_->faults.slow);
-  After(world_->random.Between(absl::Milliseconds(50), absl::Seconds(slow ? 60 : 2)),
-        [this, command] { Measured(command); });
+  const absl::Duration takes =
+      world_->random.Between(absl::Milliseconds(50), absl::Seconds(slow ? 60 : 2));
+  if (slow) world_->Blame(index_, takes);
+  After(takes, [this, command] { Measured(command); });
 }
 
 void SimWorker::Measured(const v1::WorkerCommand& command) {
   measuring_ = false;
   v1::WorkerMessage message;
   if (world_->random.Chance(world_->faults.error)) {
-    world_->fault_of[WorkerName(index_)] = world_->timeline.now();
+    world_->Blame(index_);
     message.mutable_error()->set_message("no memory left to measure in");
   } else {
     *message.mutable_layer_times() = SmallTimes();

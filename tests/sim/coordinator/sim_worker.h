@@ -48,7 +48,6 @@ class SimWorker {
     MonoTime writer_free;
     std::map<uint32_t, MonoTime> silent_since;  // neighbour -> since when
     std::set<uint32_t> suspects;
-    std::deque<v1::WorkerMessage> reported;  // of steps, validation, shards
   };
 
   // Runs `action` later, unless the process has died or the run of now has ended.
@@ -60,6 +59,7 @@ class SimWorker {
   void SessionEnded();
   void Heartbeat();
   void Flush();
+  void Keep(const v1::WorkerMessage& message);
   void Handle(const v1::WorkerCommand& command);
   v1::Hello Hello() const;
 
@@ -103,6 +103,7 @@ class SimWorker {
   absl::Duration back_off_;
   std::deque<v1::WorkerMessage> outgoing_;
   std::optional<v1::WorkerMessage> newest_written_;
+  std::deque<v1::WorkerMessage> kept_;  // written reports of one epoch, said again in a new session
 
   std::optional<v1::WorkerCommand> next_;
   bool measuring_ = false;

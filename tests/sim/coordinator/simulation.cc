@@ -19,7 +19,9 @@ namespace {
 // an end that has not noticed a silent cut, a coordinator that waits for workers, timings, links,
 // and the training itself.
 constexpr absl::Duration kHealLimit = absl::Seconds(400);
-constexpr absl::Duration kIdleLimit = absl::Seconds(30);
+// By then every end has noticed what the last faults did to it.
+constexpr absl::Duration kAftermath = absl::Seconds(40);
+constexpr absl::Duration kIdleLimit = absl::Seconds(60);
 // Of one short run that nothing disturbs.
 constexpr absl::Duration kRunLimit = absl::Seconds(200);
 
@@ -108,7 +110,8 @@ class Simulation {
 
   void MustSettle() {
     const auto settled = [this] {
-      return AllConnected() &&
+      return world().timeline.now() - healed_at_ > kAftermath && AllConnected() &&
+             cluster_.all_answered() &&
              std::all_of(checkers().records().begin(), checkers().records().end(),
                          [this](const auto& entry) { return IsSettled(entry.second); });
     };
@@ -123,7 +126,7 @@ class Simulation {
     const absl::Duration limit = (cluster_.UnendedRuns() + 1) * kRunLimit;
     MonoTime ask_at = world().timeline.now();
     const auto ended = [&] {
-      if (cluster_.UnendedRuns() == 0) return true;
+      if (cluster_.UnendedRuns() == 0 && cluster_.all_answered()) return true;
       if (world().timeline.now() >= ask_at) {
         ask_at = world().timeline.now() + absl::Seconds(20);
         for (const auto& [id, record] : checkers().records()) {
@@ -139,18 +142,18 @@ class Simulation {
   }
 
   void MustBeIdle() {
-    const auto idle = [this] {
-      return std::all_of(cluster_.workers.begin(), cluster_.workers.end(),
-                         [](const auto& worker) { return worker->idle(); });
+    std::string held;
+    const auto idle = [&] {
+      held.clear();
+      for (const auto& worker : cluster_.coordinator->state().Workers(world().timeline.now())) {
+        if (!worker.run_id().empty()) held += worker.name() + " is held by " + worker.run_id();
+      }
+      return held.empty() && std::all_of(cluster_.workers.begin(), cluster_.workers.end(),
+                                         [](const auto& worker) { return worker->idle(); });
     };
     if (!RunUntil(kIdleLimit, idle) && Fine()) {
-      world().Violate("a worker stays busy though every run has ended: {}", cluster_.Describe());
-    }
-    for (const auto& worker : cluster_.coordinator->state().Workers(world().timeline.now())) {
-      if (!worker.run_id().empty()) {
-        world().Violate("worker {} is held by {}, and every run has ended", worker.name(),
-                        worker.run_id());
-      }
+      world().Violate("a worker stays busy though every run has ended: {}{}", held,
+                      cluster_.Describe());
     }
   }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace longhaul::coordinator::sim {
 namespace {
 
@@ -19,6 +21,11 @@ uint64_t Mix(const EpochKey& key, uint64_t step, uint64_t stage) {
 }
 
 }  // namespace
+
+void World::Blame(size_t worker, absl::Duration length) {
+  MonoTime& when = fault_of[WorkerName(worker)];
+  when = std::max(when, timeline.now() + length);
+}
 
 double LossOf(const EpochKey& key, uint64_t step) {
   return 1 + static_cast<double>(Mix(key, step, 1'000'000) % 1'000'000) * 1e-6;

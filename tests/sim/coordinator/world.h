@@ -70,6 +70,8 @@ struct World {
     violation = fmt::format(format, std::forward<Args>(args)...);
     timeline.Note("VIOLATION: {}", violation);
   }
+  // Something happens to `worker` now, and lasts so long.
+  void Blame(size_t worker, absl::Duration length = absl::ZeroDuration());
   bool CanTalk(size_t a, size_t b) const {
     const auto cut = data_cut_until.find(std::minmax(a, b));
     return (cut == data_cut_until.end() || cut->second <= timeline.now()) &&

@@ -77,8 +77,8 @@ struct PartialCheckpoint {
   std::vector<std::optional<v1::ShardReport>> shards;
 };
 
-// How long to wait for the cause when a stage only says that a neighbour is gone, or is gone itself;
-// or for the other stages' reports when a loss is not finite.
+// How long to wait for the cause when a stage only says that a neighbour is gone, or is gone
+// itself; or for the other stages' reports when a loss is not finite.
 inline constexpr absl::Duration kCausePatience = absl::Seconds(1);
 
 // Why the run is about to fail: there may be a better explanation under way.

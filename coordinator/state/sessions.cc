@@ -147,9 +147,9 @@ void Core::AttachToStage(Worker& worker, Run& run, Stage& stage) {
     // be right behind.
     if (!run.suspicion) {
       run.suspicion = {
-          fmt::format("{} came back without its stage{}", Label(stage),
-                      run.record.step > 0 ? fmt::format(" after step {}", run.record.step)
-                                          : std::string()),
+          fmt::format(
+              "{} came back without its stage{}", Label(stage),
+              run.record.step > 0 ? fmt::format(" after step {}", run.record.step) : std::string()),
           now_ + kCausePatience};
     }
   } else if (!stage.finished) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <utility>
 
 #include "proto/rpc/auth.h"
@@ -18,6 +19,9 @@ namespace {
 // worth.
 constexpr size_t kMaxOutgoing = 100'000;
 constexpr size_t kMaxOutgoingLogs = 1'000;
+// Reports that are said again in a new session: more than a connection and the coordinator's memory
+// can lose.
+constexpr size_t kMaxKept = 4'096;
 constexpr absl::Duration kFirstBackOff = absl::Milliseconds(200);
 constexpr absl::Duration kLongestBackOff = absl::Seconds(5);
 
@@ -28,6 +32,12 @@ uint64_t ResidentBytes() {
                                                        &std::fclose);
   if (!file || std::fscanf(file.get(), "%lu %lu", &pages, &resident) != 2) return 0;
   return uint64_t{resident} * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+// What the coordinator must not miss of an epoch.
+bool IsReport(const v1::WorkerMessage& message) {
+  return message.has_step() || message.has_validation() || message.has_shard() ||
+         message.has_finished() || message.has_error();
 }
 
 }  // namespace
@@ -91,6 +101,9 @@ bool Session::Connect() {
     context_ = &context;
     stream_ended_ = false;
     welcomed_ = false;
+    outgoing_.insert(outgoing_.begin(), std::make_move_iterator(kept_.begin()),
+                     std::make_move_iterator(kept_.end()));
+    kept_.clear();
   }
   const auto stream = stub_->Session(&context);
   v1::WorkerMessage hello;
@@ -173,8 +186,20 @@ void Session::WriteLoop(Stream* stream) {
     const bool written = stream->Write(message);
     lock.lock();
     if (!written) return;
-    if (report) outgoing_.pop_front();
+    if (report) {
+      outgoing_.pop_front();
+      KeepLocked(std::move(message));
+    }
   }
+}
+
+void Session::KeepLocked(v1::WorkerMessage message) {
+  if (!IsReport(message)) return;
+  const bool same = !kept_.empty() && kept_.front().run_id() == message.run_id() &&
+                    kept_.front().epoch() == message.epoch();
+  if (!same) kept_.clear();
+  kept_.push_back(std::move(message));
+  if (kept_.size() > kMaxKept) kept_.pop_front();
 }
 
 }  // namespace longhaul::worker

@@ -3,7 +3,9 @@
 //
 // Threads: two of its own. `on_command` runs on one of them and must not block. Send is thread-safe
 // and never blocks; what cannot be sent now is kept until the coordinator is back (log lines are
-// the first to be dropped).
+// the first to be dropped). What was written when a connection broke may have been lost with it, or
+// with the coordinator's process before it stored it: each new session begins with the newest
+// reports of the epoch at hand once more. Saying them twice does no harm.
 #ifndef LONGHAUL_WORKER_RPC_SESSION_H_
 #define LONGHAUL_WORKER_RPC_SESSION_H_
 
@@ -48,6 +50,7 @@ class Session {
   // One connection, until it ends. True when it was welcomed.
   bool Connect();
   void WriteLoop(Stream* stream);
+  void KeepLocked(v1::WorkerMessage message);
   bool HandleCommand(v1::WorkerCommand command);
   // False when closing.
   bool Sleep(absl::Duration duration);
@@ -58,6 +61,7 @@ class Session {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<v1::WorkerMessage> outgoing_;
+  std::deque<v1::WorkerMessage> kept_;      // written, of one epoch; said again in the next session
   grpc::ClientContext* context_ = nullptr;  // of the connection that is open
   bool stream_ended_ = false;
   bool welcomed_ = false;

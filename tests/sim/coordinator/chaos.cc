@@ -93,12 +93,11 @@ void Chaos::TroubleWorker(size_t index) {
     worker.CutSession(/*silent=*/false);
   }
   if (Happens(faults.silent_cut)) {
-    const absl::Duration away =
-        random.Chance(0.5) ? absl::ZeroDuration()
-                           : random.Between(absl::ZeroDuration(), absl::Seconds(40));
+    const absl::Duration away = random.Chance(0.5)
+                                    ? absl::ZeroDuration()
+                                    : random.Between(absl::ZeroDuration(), absl::Seconds(40));
     world_.Blame(index, away);
-    cluster_.away_until[index] =
-        std::max(cluster_.away_until[index], world_.timeline.now() + away);
+    cluster_.away_until[index] = std::max(cluster_.away_until[index], world_.timeline.now() + away);
     worker.CutSession(/*silent=*/true);
   }
   if (Happens(faults.delay)) {
@@ -114,8 +113,7 @@ void Chaos::TroubleDataPath() {
   if (count < 2 || !Happens(world_.faults.data_cut)) return;
   const size_t a = world_.random.Below(count), b = world_.random.Below(count);
   if (a == b) return;
-  const absl::Duration length =
-      world_.random.Between(absl::Milliseconds(500), absl::Seconds(25));
+  const absl::Duration length = world_.random.Between(absl::Milliseconds(500), absl::Seconds(25));
   world_.Blame(a, length);
   world_.Blame(b, length);
   world_.timeline.Note("the data path of {} and {} is cut for {}", WorkerName(a), WorkerName(b),
@@ -150,8 +148,7 @@ void Chaos::UserActs() {
   const std::string name = names[random.Below(names.size())];
   const auto most = std::min<uint64_t>(cluster_.workers.size() + 1, 4);
   const auto stages = static_cast<uint32_t>(1 + random.Below(most));
-  const RunSpec spec =
-      random.Chance(0.5) ? ShortSpec(name, stages) : EndlessSpec(name, stages);
+  const RunSpec spec = random.Chance(0.5) ? ShortSpec(name, stages) : EndlessSpec(name, stages);
   switch (random.Below(10)) {
     case 0:
     case 1:

@@ -148,8 +148,8 @@ void Checkers::CheckBlame(const RunRecord& record) {
   }
   // Its stages prepare at different times when nobody hands out assignments.
   const auto coordinator = world_->fault_of.find("coordinator");
-  if (reason.find("nobody answers") != std::string::npos &&
-      coordinator != world_->fault_of.end() && since - coordinator->second <= kAftermath) {
+  if (reason.find("nobody answers") != std::string::npos && coordinator != world_->fault_of.end() &&
+      since - coordinator->second <= kAftermath) {
     return;
   }
   world_->Violate("{} failed, and its reason names {}: {}", record.id.value(),
@@ -167,8 +167,7 @@ void Checkers::CheckCheckpoints(const RunRecord* before, const RunRecord& record
     std::set<uint32_t> stages;
     for (const v1::CheckpointFile& file : manifest.files()) {
       stages.insert(file.stage());
-      const auto shard =
-          world_->shards.find({id, manifest.step(), file.stage(), file.worker_id()});
+      const auto shard = world_->shards.find({id, manifest.step(), file.stage(), file.worker_id()});
       if (shard == world_->shards.end() || shard->second != file.sha256()) {
         world_->Violate("checkpoint {} of {} is offered, and its shard of stage {} {}",
                         manifest.step(), id, file.stage(),
@@ -180,9 +179,9 @@ void Checkers::CheckCheckpoints(const RunRecord* before, const RunRecord& record
                       stages.size(), manifest.stages_size());
     }
     if (manifest.step() <= newest) continue;
-    if (manifest.epoch() != record.epoch.value()) {
-      world_->Violate("checkpoint {} of {} was committed for epoch {} in epoch {}",
-                      manifest.step(), id, manifest.epoch(), record.epoch.value());
+    if (manifest.epoch() != record.epoch.value() && !resumed_.contains(record.id)) {
+      world_->Violate("checkpoint {} of {} was committed for epoch {} in epoch {}", manifest.step(),
+                      id, manifest.epoch(), record.epoch.value());
     }
     if (!commits_.insert({id, manifest.step()}).second) {
       world_->Violate("checkpoint {} of {} was committed twice", manifest.step(), id);
@@ -289,10 +288,9 @@ void Checkers::CheckWorkerCommand(const command::ToWorker& to) {
     because(record.state == RunState::kFinishing || HasEnded(record.state), "a stop");
   } else if (command.has_drop_checkpoint()) {
     const auto& kept = record.checkpoints;
-    because(std::none_of(kept.begin(), kept.end(),
-                         [&](const auto& one) {
-                           return one.step() == command.drop_checkpoint().step();
-                         }),
+    because(std::none_of(
+                kept.begin(), kept.end(),
+                [&](const auto& one) { return one.step() == command.drop_checkpoint().step(); }),
             "the end of a checkpoint");
   }
 }

@@ -50,8 +50,7 @@ Cluster::Cluster(const SimulationOptions& options)
   away_until.resize(count);
   for (size_t i = 0; i < count; ++i) {
     workers.push_back(std::make_unique<SimWorker>(
-        i, &world,
-        [this](size_t worker, Connection::WorkerEnd end) -> std::shared_ptr<Connection> {
+        i, &world, [this](size_t worker, Connection::WorkerEnd end) -> std::shared_ptr<Connection> {
           if (away_until[worker] > world.timeline.now()) return nullptr;
           return coordinator->Accept(std::move(end));
         }));
@@ -77,10 +76,7 @@ void Cluster::Ask(const std::function<Event(RequestId)>& make, SimCoordinator::D
 void Cluster::Submit(const RunSpec& spec, bool resume) {
   const std::string id = fmt::format("{}-{}", spec.name, ++last_id_);
   world.timeline.Note("a user submits {}{}", id, resume ? " to resume" : "");
-  Ask(
-      [spec, id, resume](RequestId request) {
-        return SubmitOf(spec, id, request.value(), resume);
-      },
+  Ask([spec, id, resume](RequestId request) { return SubmitOf(spec, id, request.value(), resume); },
       [this](const Command* reply) {
         if (reply == nullptr) return;
         const auto& submit = std::get<command::ReplySubmit>(*reply);
@@ -99,8 +95,11 @@ void Cluster::PlanOnly(const RunSpec& spec) {
 
 void Cluster::Stop(const std::string& run, bool now) {
   world.timeline.Note("a user stops {}{}", run, now ? " at once" : "");
-  Ask([run, now](RequestId request) { return event::StopAsked{request, run, now}; },
-                   [](const Command*) {});
+  Ask(
+      [run, now](RequestId request) {
+        return event::StopAsked{request, run, now};
+      },
+      [](const Command*) {});
 }
 
 int64_t Cluster::UnendedRuns() const {

@@ -87,8 +87,8 @@ void Connection::Cut(bool silent) {
   Break(up_);
   Break(down_);
   Random& random = world_->random;
-  TellWorker(random.Between(absl::ZeroDuration(),
-                            silent ? kLongestSilence : absl::Milliseconds(500)));
+  TellWorker(
+      random.Between(absl::ZeroDuration(), silent ? kLongestSilence : absl::Milliseconds(500)));
   // Without a reset, only the coordinator's own time limit tells it.
   if (!silent) TellCoordinator(random.Between(absl::ZeroDuration(), absl::Seconds(1)), "reset");
 }

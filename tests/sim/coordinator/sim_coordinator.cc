@@ -73,46 +73,44 @@ std::shared_ptr<Connection> SimCoordinator::Accept(Connection::WorkerEnd end) {
   const auto self = std::make_shared<std::weak_ptr<Connection>>();
   auto connection = std::make_shared<Connection>(
       world_, std::move(end),
-      Connection::CoordinatorEnd{
-          .message =
-              [this, id, self](const v1::WorkerMessage& message) {
-                Arrive(absl::ZeroDuration(), [this, id, self, message] {
-                  if (message.has_hello()) {
-                    const auto stream = self->lock();
-                    if (!stream || *id != SessionId()) return;  // said twice
-                    *id = SessionId(++last_session_);
-                    sessions_[*id] = stream;
-                    checkers_->Joined(*id, message.hello());
-                    Post(event::WorkerJoined{*id, message.hello()});
-                  } else if (*id != SessionId()) {
-                    Post(event::WorkerSaid{*id, message});
-                  }
-                });
-              },
-          .ended =
-              [this, id](const std::string& why) {
-                Arrive(absl::ZeroDuration(), [this, id, why] {
-                  if (*id != SessionId()) Post(event::WorkerLeft{*id, why});
-                });
-              }});
+      Connection::CoordinatorEnd{.message =
+                                     [this, id, self](const v1::WorkerMessage& message) {
+                                       Arrive(absl::ZeroDuration(), [this, id, self, message] {
+                                         if (message.has_hello()) {
+                                           const auto stream = self->lock();
+                                           if (!stream || *id != SessionId()) return;  // said twice
+                                           *id = SessionId(++last_session_);
+                                           sessions_[*id] = stream;
+                                           checkers_->Joined(*id, message.hello());
+                                           Post(event::WorkerJoined{*id, message.hello()});
+                                         } else if (*id != SessionId()) {
+                                           Post(event::WorkerSaid{*id, message});
+                                         }
+                                       });
+                                     },
+                                 .ended =
+                                     [this, id](const std::string& why) {
+                                       Arrive(absl::ZeroDuration(), [this, id, why] {
+                                         if (*id != SessionId()) Post(event::WorkerLeft{*id, why});
+                                       });
+                                     }});
   *self = connection;
   accepted_.push_back(connection);
   return connection;
 }
 
 void SimCoordinator::Ask(const std::function<Event(RequestId)>& make, Done done) {
-  world_->timeline.After(
-      world_->random.Between(absl::Milliseconds(1), absl::Milliseconds(50)),
-      [this, make, done = std::move(done)] {
-        if (!running()) {
-          done(nullptr);
-          return;
-        }
-        const RequestId id(++last_request_);
-        calls_[id] = done;
-        checkers_->Asked(id);
-        Arrive(absl::ZeroDuration(), [this, make, id] { Post(make(id)); });
-      });
+  world_->timeline.After(world_->random.Between(absl::Milliseconds(1), absl::Milliseconds(50)),
+                         [this, make, done = std::move(done)] {
+                           if (!running()) {
+                             done(nullptr);
+                             return;
+                           }
+                           const RequestId id(++last_request_);
+                           calls_[id] = done;
+                           checkers_->Asked(id);
+                           Arrive(absl::ZeroDuration(), [this, make, id] { Post(make(id)); });
+                         });
 }
 
 void SimCoordinator::Post(Event event) {
@@ -139,8 +137,8 @@ void SimCoordinator::ScheduleTick(absl::Duration delay) {
 void SimCoordinator::Tick() {
   Random& random = world_->random;
   const MonoTime now = world_->timeline.now();
-  const int64_t unix_ms = kWallStart + absl::ToInt64Milliseconds(world_->timeline.elapsed() +
-                                                                 wall_offset_);
+  const int64_t unix_ms =
+      kWallStart + absl::ToInt64Milliseconds(world_->timeline.elapsed() + wall_offset_);
   tick_is_near_ = false;
   std::vector<SessionId> left;
   for (const Event& event : events_) {
@@ -205,9 +203,8 @@ void SimCoordinator::Execute(const Command& command) {
 void SimCoordinator::Answer(RequestId request, const Command& reply) {
   const auto call = calls_.extract(request);
   if (call.empty()) return;
-  world_->timeline.After(
-      world_->random.Between(absl::Milliseconds(1), absl::Milliseconds(50)),
-      [done = call.mapped(), reply] { done(&reply); });
+  world_->timeline.After(world_->random.Between(absl::Milliseconds(1), absl::Milliseconds(50)),
+                         [done = call.mapped(), reply] { done(&reply); });
 }
 
 }  // namespace longhaul::coordinator::sim

@@ -69,8 +69,7 @@ void SimWorker::Prepared() {
     return;
   }
   if (run_->start_step > 0) {
-    const auto shard =
-        world_->shards.find({run_->key.run, run_->start_step, run_->stage, id()});
+    const auto shard = world_->shards.find({run_->key.run, run_->start_step, run_->stage, id()});
     if (shard == world_->shards.end() || run_->shard_hashes.empty() ||
         run_->shard_hashes[0] != shard->second) {
       world_->Violate("{} of {}@{} resumes from step {}, whose shard of stage {} {}",
@@ -191,8 +190,7 @@ void SimWorker::OneStep() {
   const bool last = run_->stage + 1 == run_->stages;
   // Every stage of the step sees the same.
   const bool nonfinite =
-      world_->faults.nonfinite > 0 &&
-      LossOf(run_->key, step) - 1 < world_->faults.nonfinite * 0.1;
+      world_->faults.nonfinite > 0 && LossOf(run_->key, step) - 1 < world_->faults.nonfinite * 0.1;
   v1::WorkerMessage message;
   v1::StepReport& report = *message.mutable_step();
   report.set_step(step);
@@ -229,24 +227,23 @@ void SimWorker::OneStep() {
 // stops it.
 void SimWorker::SubmitCheckpoint() {
   const MonoTime now = world_->timeline.now();
-  const absl::Duration takes =
-      world_->random.Between(absl::Milliseconds(10), absl::Seconds(1));
+  const absl::Duration takes = world_->random.Between(absl::Milliseconds(10), absl::Seconds(1));
   run_->writer_free = std::max(run_->writer_free, now) + takes;
   const bool fails = world_->random.Chance(world_->faults.disk_full);
-  After(run_->writer_free - now, [this, key = run_->key, step = run_->step, stage = run_->stage,
-                                  fails] {
-    const bool current = run_ && run_->key == key;
-    if (fails) {
-      if (current) Fail("no space left on the device", std::nullopt);
-      return;
-    }
-    const std::string hash = ShardHash(key, step, stage);
-    world_->shards[{key.run, step, stage, id()}] = hash;
-    v1::WorkerMessage message;
-    *message.mutable_shard() = ShardOf(step, stage);
-    message.mutable_shard()->mutable_files(0)->set_sha256(hash);
-    Say(key, std::move(message));
-  });
+  After(run_->writer_free - now,
+        [this, key = run_->key, step = run_->step, stage = run_->stage, fails] {
+          const bool current = run_ && run_->key == key;
+          if (fails) {
+            if (current) Fail("no space left on the device", std::nullopt);
+            return;
+          }
+          const std::string hash = ShardHash(key, step, stage);
+          world_->shards[{key.run, step, stage, id()}] = hash;
+          v1::WorkerMessage message;
+          *message.mutable_shard() = ShardOf(step, stage);
+          message.mutable_shard()->mutable_files(0)->set_sha256(hash);
+          Say(key, std::move(message));
+        });
 }
 
 void SimWorker::Finish() {
@@ -256,8 +253,8 @@ void SimWorker::Finish() {
   v1::WorkerMessage message;
   message.mutable_finished()->set_step(run_->step);
   message.mutable_finished()->set_stopped(run_->step < run_->steps);
-  world_->timeline.Note("{} finishes stage {} of {}@{} at step {}", WorkerName(index_),
-                        run_->stage, run_->key.run, run_->key.epoch, run_->step);
+  world_->timeline.Note("{} finishes stage {} of {}@{} at step {}", WorkerName(index_), run_->stage,
+                        run_->key.run, run_->key.epoch, run_->step);
   Say(run_->key, std::move(message));
 }
 

@@ -32,9 +32,9 @@ struct EpochTruth {
     uint64_t step = 0;  // newest that it has done
   };
   uint32_t stages = 0;
-  std::map<uint32_t, Member> members;      // whose links are open
-  std::map<uint32_t, uint64_t> finished;   // stage -> its last step
-  std::map<uint32_t, bool> left;           // stage -> it said goodbye
+  std::map<uint32_t, Member> members;     // whose links are open
+  std::map<uint32_t, uint64_t> finished;  // stage -> its last step
+  std::map<uint32_t, bool> left;          // stage -> it said goodbye
   std::optional<uint64_t> stop_at;
 };
 

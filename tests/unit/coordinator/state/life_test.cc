@@ -113,7 +113,8 @@ TEST_F(Life, StopFinishesTheStep) {
   EXPECT_EQ(c.Count("a", v1::WorkerCommand::kStop), 1);
   EXPECT_EQ(c.Count("b", v1::WorkerCommand::kStop), 0);
   EXPECT_THAT(c.LastReply<command::ReplyStop>()->reply->message(), HasSubstr("step under way (3)"));
-  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+  EXPECT_EQ(c.StateOf("tiny-1"), "finishing");
+  EXPECT_EQ(c.records["tiny-1"].state, RunState::kFinishing);  // it was promised
   c.Steps(kAb, "tiny-1", 3);
   c.Finished("a", "tiny-1", 3, true);
   c.Finished("b", "tiny-1", 3, true);

@@ -112,15 +112,88 @@ TEST(Restart, PreparingRepeatsTheAssignment) {
   EXPECT_EQ(c.StateOf("tiny-1"), "running");
 }
 
-TEST(Restart, FinishingCountsFreeWorkersAsFinished) {
+TEST(Restart, FinishedStagesAreKeptAndSaySoAgain) {
   Coordinator c(Stored(Until::kFinishing));
   c.Tick();
   EXPECT_EQ(c.StateOf("tiny-1"), "finishing");
-  c.Join("a");
-  EXPECT_EQ(c.StateOf("tiny-1"), "finishing");
+  c.Join(Busy("a", 0));
   c.Join(Busy("b", 1));
+  c.Finished("a", "tiny-1", 4);
+  EXPECT_EQ(c.StateOf("tiny-1"), "finishing");
   c.Finished("b", "tiny-1", 4);
   EXPECT_EQ(c.StateOf("tiny-1"), "done");
+}
+
+TEST(Restart, AStageThatIsGoneHasNotFinished) {
+  Coordinator c(Stored(Until::kFinishing));
+  c.Tick();
+  c.Join(Busy("b", 1));
+  c.Join("a");
+  c.Finished("b", "tiny-1", 4);
+  c.Error("a", "tiny-1", "no space left");
+  EXPECT_EQ(c.StateOf("tiny-1"), "failed");
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("worker a (stage 0) failed"));
+}
+
+TEST(Restart, APromisedStopIsRepeated) {
+  Coordinator before(Stored(Until::kRunning));
+  before.Tick();
+  before.Join(Busy("b", 1));
+  before.Tick(event::StopAsked{RequestId(2), "tiny-1", false});  // a does not hear of it
+  EXPECT_THAT(before.LastReply<command::ReplyStop>()->reply->message(), HasSubstr("ends after"));
+  Coordinator c(before.Stored());
+  c.Tick();
+  c.Join(Busy("b", 1));
+  c.Join(Busy("a", 0));
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kStop), 1);
+  EXPECT_EQ(c.Count("b", v1::WorkerCommand::kStop), 0);
+}
+
+TEST(Restart, StepsOfTheTimeAwayAreAllOnRecord) {
+  RunSpec spec = SmallSpec("tiny", 2);
+  spec.train.steps = 400;
+  Coordinator before;
+  before.Join("a");
+  before.Join("b");
+  before.Tick(SubmitOf(spec, "tiny-1"));
+  before.ToRunning(kAb, "tiny-1");
+  Coordinator c(before.Stored());
+  c.Tick();
+  // One stage tells all that it has kept before the other is back.
+  c.Join(Busy("a", 0));
+  for (uint64_t step = 1; step <= 300; ++step) c.Step("a", "tiny-1", c.Report(step, 0, 2));
+  EXPECT_EQ(c.state->Run("tiny-1")->step(), 0u);
+  c.Join(Busy("b", 1));
+  for (uint64_t step = 1; step <= 300; ++step) c.Step("b", "tiny-1", c.Report(step, 1, 2));
+  EXPECT_EQ(c.state->Run("tiny-1")->step(), 300u);
+  EXPECT_EQ(c.steps["tiny-1"].size(), 300u);
+}
+
+TEST(Restart, ValidationThatIsToldAgainIsNoNews) {
+  Coordinator c(Stored(Until::kRunning));
+  c.Tick();
+  c.Join(Busy("a", 0));
+  c.Join(Busy("b", 1));
+  c.Steps(kAb, "tiny-1", 2);
+  for (const uint64_t step : {1, 2}) {
+    v1::WorkerMessage message = c.About("tiny-1");
+    message.mutable_validation()->set_step(step);
+    message.mutable_validation()->set_loss(4);
+    c.Tick(c.Said("b", message));
+    EXPECT_EQ(c.LastEvent("loss").empty(), step == 1);
+  }
+}
+
+TEST(Restart, APeerThatIsNotBackIsNotCalledConnected) {
+  Coordinator c(Stored(Until::kRunning));
+  c.Tick();
+  c.Join("a");
+  c.Error("a", "tiny-1", "no sign of life", 1);
+  c.Advance(absl::Seconds(1));
+  c.Tick();
+  EXPECT_THAT(c.ReasonOf("tiny-1"),
+              AllOf(HasSubstr("worker a (stage 0) lost its link to worker b (stage 1)"),
+                    HasSubstr("has not come back")));
 }
 
 TEST(Restart, OtherRunsDoNotTakeTheWorkersThatComeBack) {

@@ -158,18 +158,45 @@ TEST_F(Sessions, CommandsThatMayBeLostAreRepeated) {
 TEST_F(Sessions, AWorkerWithoutItsStageFailsTheRun) {
   c.ToRunning(kAb, "tiny-1");
   c.Steps(kAb, "tiny-1", 1);
-  c.Join("b");  // same incarnation, but free
+  c.Join("b");                                // same incarnation, but free
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");  // its error may be right behind
+  c.Advance(absl::Seconds(1));
+  c.Tick();
   EXPECT_EQ(c.StateOf("tiny-1"), "failed");
   EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("worker b (stage 1) came back without its stage"));
 }
 
-TEST_F(Sessions, AWorkerThatIsFreeAfterTheLastStepHasFinished) {
+TEST_F(Sessions, AWorkerThatIsFreeAfterTheLastStepHasNotFinished) {
   c.ToRunning(kAb, "tiny-1");
   for (uint64_t step = 1; step <= 4; ++step) c.Steps(kAb, "tiny-1", step);
-  c.Join("b");  // its StageFinished was lost with the session
-  EXPECT_EQ(c.StateOf("tiny-1"), "finishing");
-  c.Finished("a", "tiny-1", 4);
-  EXPECT_EQ(c.StateOf("tiny-1"), "done");
+  c.Join("b");  // a finished stage is kept until the run has ended
+  c.Error("b", "tiny-1", "checkpoint of step 4: no space left");
+  EXPECT_EQ(c.StateOf("tiny-1"), "failed");
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("no space left"));
+}
+
+TEST_F(Sessions, ASleepOfTheCoordinatorIsNobodysSilence) {
+  c.ToRunning(kAb, "tiny-1");
+  c.Advance(absl::Seconds(30));
+  c.Tick();  // before what waits in its sockets
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+  EXPECT_THAT(c.LastEvent("note"), HasSubstr("was asleep for 30.0 s"));
+  c.Steps(kAb, "tiny-1", 1);
+  // From now on everybody is silent, and it is awake.
+  for (int i = 0; i < 12 && c.StateOf("tiny-1") == "running"; ++i) {
+    c.now = *c.last.wake_at;
+    c.Tick();
+  }
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("no sign of life for 10 s"));
+}
+
+TEST_F(Sessions, ASlowCoordinatorStillNoticesSilence) {
+  c.ToRunning(kAb, "tiny-1");
+  for (int i = 0; i < 12 && c.StateOf("tiny-1") == "running"; ++i) {
+    c.Advance(absl::Seconds(3));  // every tick is late
+    c.Tick();
+  }
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("no sign of life for 10 s"));
 }
 
 TEST_F(Sessions, AWorkerOnAForgottenRunIsFreed) {

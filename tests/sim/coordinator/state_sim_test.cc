@@ -52,7 +52,7 @@ TEST_F(StateSim, ASeedRepeats) {
 // What the simulations take for the store is like the store.
 TEST_F(StateSim, TheRealStoreMakesNoDifference) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
-    const TempDir folder;
+    const ::longhaul::testing::TempDir folder;
     const SimulationResult real = Simulate({.seed = seed, .real_store_folder = folder.path()});
     EXPECT_EQ(real.violation, "") << seed;
     EXPECT_EQ(real.hash, Simulate({.seed = seed}).hash) << seed;

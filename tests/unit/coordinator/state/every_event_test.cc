@@ -257,7 +257,7 @@ TEST_P(EveryEventTest, HoldsTheInvariants) {
       EXPECT_NE(c.LastReply<command::ReplyStop>(), nullptr);
     }
     // The clock goes on: every wait ends.
-    for (int wakes = 0; c.last.wake_at && wakes < 50; ++wakes) {
+    for (int wakes = 0; c.last.wake_at && wakes < 400; ++wakes) {
       c.now = std::max(c.now, *c.last.wake_at);
       c.Tick();
     }

@@ -225,10 +225,10 @@ class Simulation {
         result.seen[state] += event.kind() == "state" && event.text().starts_with(state);
       }
       for (const char* part :
-           {"came back without", "coordinator restarted", "did not come back", "lost its link",
-            "the loss became", "was lost", "dropped a message", "opened a new session",
-            "goes on from the checkpoint", "no sign of life for", "did not become ready",
-            "have not come from", "stop asked", "started anew", "was asleep"}) {
+           {"coordinator restarted", "did not come back", "lost its link", "the loss became",
+            "was lost", "dropped a message", "opened a new session", "goes on from the checkpoint",
+            "no sign of life for", "did not become ready", "have not come from", "stop asked",
+            "started anew", "was asleep"}) {
         result.seen[part] += event.text().find(part) != std::string::npos;
       }
       result.seen["checkpoint"] += event.kind() == "checkpoint";

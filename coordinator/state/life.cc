@@ -126,7 +126,7 @@ void Core::OnError(Run& run, Stage& stage, const v1::RunError& error) {
                   Quoted(error.message()),
                   peer.attached ? "both are still connected to the coordinator, so look at the "
                                   "network between them"
-                                : "that worker has not come back since the coordinator's restart"),
+                                : "that worker is not connected to the coordinator"),
       now_ + kCausePatience, /*peer_lost=*/true};
 }
 

@@ -193,7 +193,7 @@ TEST(Restart, APeerThatIsNotBackIsNotCalledConnected) {
   c.Tick();
   EXPECT_THAT(c.ReasonOf("tiny-1"),
               AllOf(HasSubstr("worker a (stage 0) lost its link to worker b (stage 1)"),
-                    HasSubstr("has not come back")));
+                    HasSubstr("that worker is not connected")));
 }
 
 TEST(Restart, OtherRunsDoNotTakeTheWorkersThatComeBack) {

@@ -11,6 +11,7 @@ namespace {
 
 // In one tick a run may move several times.
 bool IsReachable(RunState from, RunState to) {
+  if (from == to) return true;
   std::set<RunState> reached = {from};
   for (size_t round = 0; round < Transitions().size(); ++round) {
     for (const Transition& row : Transitions()) {
@@ -108,7 +109,7 @@ void Checkers::CheckMove(const RunRecord& before, const RunRecord& record) {
   // It may have ended and have been resumed in one tick.
   const bool resumed =
       before.state != RunState::kQueued && resume_asked_.contains(record.spec.name);
-  if (resumed) resumed_.insert(record.id);
+  if (resumed) resumed_[record.id] = before.epoch;
   const bool same = before.epoch == record.epoch && !HasEnded(before.state) && !resumed;
   if (same && record.step < before.step) {
     world_->Violate("{} went back from step {} to {}", id, before.step, record.step);
@@ -192,11 +193,14 @@ void Checkers::CheckCheckpoints(const RunRecord* before, const RunRecord& record
 void Checkers::CheckStep(const write::StepDone& done) {
   const std::string& id = done.run.value();
   const auto record = records_.find(done.run);
-  if (record == records_.end() || done.step.epoch() != record->second.epoch.value()) {
+  const auto resumed = resumed_.find(done.run);
+  const bool just_over = resumed != resumed_.end() && done.step.epoch() == resumed->second.value();
+  if (record == records_.end() ||
+      (done.step.epoch() != record->second.epoch.value() && !just_over)) {
     world_->Violate("a step of {}@{} was stored, which is not its epoch", id, done.step.epoch());
     return;
   }
-  const double loss = LossOf(KeyOf(record->second), done.step.step());
+  const double loss = LossOf({id, done.step.epoch()}, done.step.step());
   if (done.step.loss() != loss) {
     world_->Violate("step {} of {}@{} is stored with loss {} and had {}", done.step.step(), id,
                     done.step.epoch(), done.step.loss(), loss);

@@ -66,7 +66,7 @@ class Checkers {
   // Of all time.
   std::set<std::pair<std::string, uint64_t>> commits_, stops_told_;
   std::set<std::string> resume_asked_;  // names, in the tick under way
-  std::set<RunId> resumed_;             // in the newest tick
+  std::map<RunId, Epoch> resumed_;      // in the newest tick, from which epoch
   std::map<RunId, MonoTime> begun_at_;  // of the newest epoch
 };
 

@@ -15,6 +15,8 @@
 namespace longhaul::coordinator::sim {
 namespace {
 
+// How often somebody looks whether all is as it should be: that takes longer than most events.
+constexpr absl::Duration kLookEvery = absl::Milliseconds(200);
 // Once all faults are over, how long until nothing may be under way any more that they disturbed:
 // an end that has not noticed a silent cut, a coordinator that waits for workers, timings, links,
 // and the training itself.
@@ -62,8 +64,12 @@ class Simulation {
   template <class Done>
   bool RunUntil(absl::Duration limit, const Done& done) {
     const MonoTime end = world().timeline.now() + limit;
+    MonoTime look_at = world().timeline.now();
     while (Fine() && world().timeline.now() < end) {
-      if (done()) return true;
+      if (world().timeline.now() >= look_at) {
+        if (done()) return true;
+        look_at = world().timeline.now() + kLookEvery;
+      }
       world().timeline.Step();
     }
     return Fine() && done();

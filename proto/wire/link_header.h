@@ -3,18 +3,22 @@
 //
 //   offset size  field
 //        0    4  magic "LHLK"
-//        4    2  version (1)
+//        4    2  version (2)
 //        6    1  kind
 //        7    1  lane
-//        8    8  sequence          of this frame in its lane and direction, from 1; 0: not
-//        sequenced
+//        8    8  sequence          of this frame in its lane and direction, from 1, the same each
+//                                  time that it is sent; 0: not sequenced
 //       16    8  acknowledgement   highest sequence handled of the other direction of this lane
 //       24    4  credits           frames that the sender of this frame is ready to take, beyond
 //                                  `acknowledgement`
 //       28    4  payload_bytes     after the header
-//       32    8  checksum          XXH3-64 of the header with this field and the tag zero, then the
-//       payload 40    8  link_id           chosen by the dialling side at Hello; 0 before 48   16
-//       tag               room for an authentication tag; zero in version 1
+//       32    8  checksum          XXH3-64 of the header with this field and the tag zero, then
+//                                  the payload
+//       40    8  link_id           chosen by the dialling side at Hello; 0 before
+//       48   16  tag               room for an authentication tag; zero in version 2
+//
+// Version 2: data and goodbyes are held by their sender until acknowledged, and a broken link goes
+// on over new connections (transport/p2p/core/hello.h). Version 1 could not, and is not spoken.
 #ifndef LONGHAUL_PROTO_WIRE_LINK_HEADER_H_
 #define LONGHAUL_PROTO_WIRE_LINK_HEADER_H_
 
@@ -28,17 +32,17 @@
 namespace longhaul::wire {
 
 inline constexpr size_t kLinkHeaderBytes = 64;
-inline constexpr uint16_t kLinkVersionMin = 1;
-inline constexpr uint16_t kLinkVersionMax = 1;
+inline constexpr uint16_t kLinkVersionMin = 2;
+inline constexpr uint16_t kLinkVersionMax = 2;
 
 enum class LinkKind : uint8_t {
   kHello = 1,      // dialler -> listener: LinkHello
   kWelcome = 2,    // listener -> dialler: accepted
-  kRefuse = 3,     // listener -> dialler: a sentence why not
-  kData = 4,       // a caller's frame
+  kRefuse = 3,     // a sentence why not; on an open link, either way: why its sender has ended it
+  kData = 4,       // a caller's frame; sequenced
   kHeartbeat = 5,  // control lane
   kCredit = 6,     // acknowledgement and credits alone
-  kGoodbye = 7,    // orderly end
+  kGoodbye = 7,    // orderly end of the lane, behind all data; sequenced
 };
 
 struct LinkHeader {

@@ -1,5 +1,5 @@
 // Point-to-point links between neighbouring stages: ordered frames in both directions at once, with
-// checksums, credits, and a peer that is watched.
+// checksums, credits, a peer that is watched, and connections that are made again when they break.
 //
 //   auto transport = ucx::CreateTransport({.bind_address = "10.77.0.2:0"});
 //   (*transport)->Expect(key, secret, handler, options, deadline, done);     // on one side
@@ -8,6 +8,11 @@
 //
 // A link has two lanes: kBulk for tensors, kControl (a connection of its own) for small urgent
 // messages, which a full bulk lane never delays. Order holds within a lane, not across them.
+//
+// A link outlives its connections: when they break or fall silent, the side that dialled dials
+// again, and the link goes on where it was, every frame once and in order, unless the peer stays
+// away for peer_timeout or no longer has the link. The handler hears of it, and frames wait
+// meanwhile.
 //
 // Threads: every Transport owns one event-loop thread. All public methods may be called from any
 // thread and never block; all callbacks run on the loop, never inside the call that caused them,
@@ -51,7 +56,7 @@ struct LinkKey {
 };
 
 // One lane's payload as up to two pieces (a header and bytes), sent one after the other as one
-// frame. Not owned: must not change until `done`.
+// frame. Not owned: must not change until `done`, since it may have to be sent again.
 struct FrameView {
   std::span<const std::byte> header;
   std::span<const std::byte> body;
@@ -63,9 +68,12 @@ struct LinkStats {
   uint64_t payload_bytes_sent = 0, payload_bytes_received = 0;  // caller's bytes
   uint64_t link_bytes_sent = 0, link_bytes_received = 0;        // with link headers, heartbeats too
   uint64_t heartbeats_sent = 0, heartbeats_received = 0;
-  uint64_t frames_waiting = 0;     // accepted by Send, not yet handed to the network
+  uint64_t reconnects = 0;         // connections after the first
+  uint64_t frames_resent = 0;      // sent again on a new connection; not in frames_sent
+  uint64_t frames_repeated = 0;    // received again and dropped; not in frames_received
+  uint64_t frames_waiting = 0;     // accepted by Send, not yet taken by the peer
   absl::Duration longest_silence;  // between two signs of life of the peer
-  absl::Duration credit_wait;      // time with frames waiting and no credit
+  absl::Duration credit_wait;      // time with a connection, frames waiting and no credit
 };
 
 class LinkHandler {
@@ -74,9 +82,14 @@ class LinkHandler {
   // A whole frame in order. `payload` is valid during the call only; its credit goes back to the
   // peer when this returns, so keep it short: copy and return.
   virtual void OnFrame(Lane lane, std::span<const std::byte> payload) = 0;
-  // 500 ms without a sign of life; and the end of such a silence.
+  // suspect_after without a sign of life; and a sign of life after such a silence.
   virtual void OnSuspect(absl::Duration silence) = 0;
   virtual void OnHealthy() = 0;
+  // The connection broke; a new one is under way.
+  virtual void OnLost(const Status& /*why*/) {}
+  // A new connection took the place of one that was lost or suspect, after `away` without the peer;
+  // `frames_resent` are sent again on it.
+  virtual void OnHealed(absl::Duration /*away*/, uint64_t /*frames_resent*/) {}
   // The end, once: kCancelled after Close, else why the peer is gone. Sends still waiting got their
   // `done`.
   virtual void OnClosed(const Status& reason) = 0;
@@ -85,14 +98,15 @@ class LinkHandler {
 struct LinkOptions {
   absl::Duration heartbeat_interval = absl::Milliseconds(50);
   absl::Duration suspect_after = absl::Milliseconds(500);
-  absl::Duration peer_timeout = absl::Seconds(10);  // silence that ends the link
+  absl::Duration peer_timeout = absl::Seconds(10);  // without the peer: that ends the link
   uint32_t credits = 32;  // bulk frames that the peer may have under way to us
 };
 
 class Link {
  public:
-  // Runs once, on the loop: OK when the bytes may be reused (handed to the network, not necessarily
-  // received), kCancelled or the link's end otherwise.
+  // Runs once, on the loop: OK when the peer's handler has had the frame (its acknowledgement takes
+  // a round trip, and up to a heartbeat's interval where little is sent), kCancelled or the link's
+  // end otherwise: then the peer may have had it or not.
   using SendDone = std::function<void(const Status&)>;
 
   // As Close(), without waiting for anything.
@@ -102,7 +116,7 @@ class Link {
   // Frames larger than kMaxFramePayloadBytes are refused through `done` (kInvalidArgument).
   virtual void Send(Lane lane, const FrameView& frame, SendDone done) = 0;
   // Ends the link: both handlers get OnClosed. Frames accepted before are sent first where the peer
-  // takes them before `deadline`. Idempotent.
+  // takes them before `deadline`, over a new connection if need be. Idempotent.
   virtual void Close(Deadline deadline) = 0;
   virtual LinkStats stats() const = 0;
   // "ucx 10.77.0.2:41234 <-> 10.77.0.3:40312", for people.

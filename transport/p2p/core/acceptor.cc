@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "transport/p2p/core/flow.h"
 #include "transport/p2p/core/handshake.h"
 
 namespace longhaul::transport::internal {
@@ -28,10 +29,11 @@ class Acceptor::Guest : public ChannelEvents, public std::enable_shared_from_thi
 
   void Start() {
     channel_->SetEvents(shared_from_this());
-    timer_ = acceptor_->loop_->AddTimer(Now() + kGuestLimit, [self = shared_from_this()] {
-      self->timer_.reset();
-      self->Drop();
-    });
+    timer_ = acceptor_->loop_->AddTimer(acceptor_->loop_->now() + kGuestLimit,
+                                        [self = shared_from_this()] {
+                                          self->timer_.reset();
+                                          self->Drop();
+                                        });
   }
 
   void OnMessage(std::span<const std::byte> header, std::span<const std::byte> payload) override {
@@ -48,17 +50,12 @@ class Acceptor::Guest : public ChannelEvents, public std::enable_shared_from_thi
     if (!hello.ok())
       return Refuse(
           {.code = hello.status().code(), .reason = std::string(Message(hello.status()))});
-    const auto expected = acceptor_->expected_.find(hello->key);
-    if (expected == acceptor_->expected_.end()) {
-      return Refuse(
-          {.retry = true,
-           .code = absl::StatusCode::kNotFound,
-           .reason = fmt::format("{} is not expected there (yet)", Describe(hello->key))});
-    }
+    const Place* const place = acceptor_->Find(hello->key, link_id_, hello->attempt);
+    if (place == nullptr) return RefuseUnknown(*hello);
     if (hello->stage == kStageIntroduce) {
-      Challenge(*hello, expected->second.secret);
+      Challenge(*hello, *place);
     } else {
-      CheckProof(*decoded, *hello, expected->second);
+      CheckProof(*decoded, *hello, *place);
     }
   }
 
@@ -70,7 +67,19 @@ class Acceptor::Guest : public ChannelEvents, public std::enable_shared_from_thi
   }
 
  private:
-  void Challenge(const LinkHello& hello, const std::string& secret) {
+  void RefuseUnknown(const LinkHello& hello) {
+    if (hello.attempt == 0) {
+      return Refuse({.retry = true,
+                     .code = absl::StatusCode::kNotFound,
+                     .reason = fmt::format("{} is not expected there (yet)", Describe(hello.key))});
+    }
+    Refuse({.code = absl::StatusCode::kUnavailable,
+            .reason = fmt::format("the peer no longer has the link of {}: it has ended it, or was "
+                                  "started anew",
+                                  Describe(hello.key))});
+  }
+
+  void Challenge(const LinkHello& hello, const Place& place) {
     if (introduced_) return RefuseOutOfTurn();
     const StatusOr<uint16_t> version = ChooseVersion(wire::kLinkVersionMin, wire::kLinkVersionMax,
                                                      hello.version_min, hello.version_max);
@@ -84,21 +93,25 @@ class Acceptor::Guest : public ChannelEvents, public std::enable_shared_from_thi
               .version_max = hello.version_max,
               .version = *version,
               .key = hello.key,
+              .attempt = hello.attempt,
+              .dialler_received = hello.received,
               .dialler_nonce = hello.nonce,
               .listener_nonce = RandomBytes(kNonceBytes)};
+    if (place.received) proof_.listener_received = place.received()[static_cast<size_t>(lane_)];
     SendHandshakeFrame(*channel_, LinkKind::kWelcome, lane_, link_id_, 0,
                        EncodeWelcome({.stage = kStageIntroduce,
                                       .version = *version,
+                                      .received = proof_.listener_received,
                                       .nonce = proof_.listener_nonce,
-                                      .proof = Prove(secret, Side::kListener, proof_)}));
+                                      .proof = Prove(place.secret, Side::kListener, proof_)}));
   }
 
-  void CheckProof(const LinkHeader& header, const LinkHello& hello, const Expected& expected) {
+  void CheckProof(const LinkHeader& header, const LinkHello& hello, const Place& place) {
     if (!introduced_ || hello.key != proof_.key || lane_ != proof_.lane ||
-        link_id_ != proof_.link_id || link_id_ == 0) {
+        link_id_ != proof_.link_id || link_id_ == 0 || hello.attempt != proof_.attempt) {
       return RefuseOutOfTurn();
     }
-    if (!ConstantTimeEqual(hello.proof, Prove(expected.secret, Side::kDialler, proof_))) {
+    if (!ConstantTimeEqual(hello.proof, Prove(place.secret, Side::kDialler, proof_))) {
       spdlog::warn("{}: a peer with a wrong secret was refused ({})", Describe(hello.key),
                    channel_->Describe());
       return Refuse({.code = absl::StatusCode::kPermissionDenied,
@@ -109,14 +122,20 @@ class Acceptor::Guest : public ChannelEvents, public std::enable_shared_from_thi
           {.code = absl::StatusCode::kInvalidArgument,
            .reason = fmt::format("{} credits; 1 to {} are allowed", header.credits, kMaxCredits)});
     }
-    SendHandshakeFrame(*channel_, LinkKind::kWelcome, lane_, link_id_, expected.credits,
+    SendHandshakeFrame(*channel_, LinkKind::kWelcome, lane_, link_id_, place.credits,
                        EncodeWelcome({.stage = kStageProve, .version = proof_.version}));
     over_ = true;
     const std::shared_ptr<Guest> self = shared_from_this();
     Leave();
-    acceptor_->OnProved(
-        hello.key, lane_,
-        {.link_id = link_id_, .version = proof_.version, .peer_credits = header.credits}, channel_);
+    OpenedLink proved{.link_id = link_id_,
+                      .version = proof_.version,
+                      .attempt = proof_.attempt,
+                      .peer_credits = header.credits};
+    const auto l = static_cast<size_t>(lane_);
+    proved.told[l] = proof_.listener_received;
+    proved.received[l] = proof_.dialler_received;
+    proved.channels[l] = channel_;
+    acceptor_->OnProved(hello.key, lane_, std::move(proved));
   }
 
   void RefuseOutOfTurn() {
@@ -148,25 +167,38 @@ class Acceptor::Guest : public ChannelEvents, public std::enable_shared_from_thi
 // Events of a lane that is proved while the other is not: nothing may come before the link is open.
 class Acceptor::HalfOpenEvents : public ChannelEvents {
  public:
-  HalfOpenEvents(std::weak_ptr<Acceptor> acceptor, LinkKey key, uint64_t link_id)
-      : acceptor_(std::move(acceptor)), key_(std::move(key)), link_id_(link_id) {}
+  HalfOpenEvents(std::weak_ptr<Acceptor> acceptor, LinkKey key, const OpenedLink& half_open)
+      : acceptor_(std::move(acceptor)),
+        key_(std::move(key)),
+        link_id_(half_open.link_id),
+        attempt_(half_open.attempt) {}
   void OnMessage(std::span<const std::byte>, std::span<const std::byte>) override { GiveUp(); }
   void OnClosed(const Status&) override { GiveUp(); }
 
  private:
   void GiveUp() {
     const auto acceptor = acceptor_.lock();
-    if (!acceptor) return;
-    const auto expected = acceptor->expected_.find(key_);
-    if (expected != acceptor->expected_.end() && expected->second.half_open.link_id == link_id_) {
-      acceptor->DropHalfOpen(expected->second);
+    Place* const place = acceptor ? acceptor->Find(key_, link_id_, attempt_) : nullptr;
+    if (place != nullptr && place->half_open.link_id == link_id_ &&
+        place->half_open.attempt == attempt_) {
+      acceptor->DropHalfOpen(*place);
     }
   }
 
   const std::weak_ptr<Acceptor> acceptor_;
   const LinkKey key_;
   const uint64_t link_id_;
+  const uint32_t attempt_;
 };
+
+Acceptor::Place* Acceptor::Find(const LinkKey& key, uint64_t link_id, uint32_t attempt) {
+  if (attempt == 0) {
+    const auto found = expected_.find(key);
+    return found == expected_.end() ? nullptr : &found->second;
+  }
+  const auto found = open_.find({key, link_id});
+  return found == open_.end() ? nullptr : &found->second;
+}
 
 void Acceptor::Expect(const LinkKey& key, std::string secret, uint32_t credits, MonoTime deadline,
                       Done done) {
@@ -177,24 +209,40 @@ void Acceptor::Expect(const LinkKey& key, std::string secret, uint32_t credits, 
     });
     return;
   }
-  Expected expected{.secret = std::move(secret), .credits = credits, .done = std::move(done)};
-  const MonoTime started = Now();
-  expected.timer = loop_->AddTimer(deadline, [self = shared_from_this(), key, started] {
+  Place& place = expected_[key];
+  place.secret = std::move(secret);
+  place.credits = credits;
+  place.done = std::move(done);
+  const MonoTime started = loop_->now();
+  place.timer = loop_->AddTimer(deadline, [self = shared_from_this(), key, started] {
     auto node = self->expected_.extract(key);
     self->DropHalfOpen(node.mapped());
     node.mapped().done(absl::DeadlineExceededError(
         fmt::format("link of {}: no peer that knows its secret dialled within {:.1f} s",
-                    Describe(key), absl::ToDoubleSeconds(Now() - started))));
+                    Describe(key), absl::ToDoubleSeconds(self->loop_->now() - started))));
   });
-  expected_.emplace(key, std::move(expected));
 }
 
 bool Acceptor::Cancel(const LinkKey& key) {
   auto node = expected_.extract(key);
   if (node.empty()) return false;
-  loop_->CancelTimer(node.mapped().timer);
+  loop_->CancelTimer(*node.mapped().timer);
   DropHalfOpen(node.mapped());
   return true;
+}
+
+void Acceptor::Hold(const LinkKey& key, uint64_t link_id, std::string secret, uint32_t credits,
+                    std::function<Received()> received, Done done) {
+  Place& place = open_[{key, link_id}];
+  place.secret = std::move(secret);
+  place.credits = credits;
+  place.received = std::move(received);
+  place.done = std::move(done);
+}
+
+void Acceptor::Release(const LinkKey& key, uint64_t link_id) {
+  auto node = open_.extract({key, link_id});
+  if (!node.empty()) DropHalfOpen(node.mapped());
 }
 
 void Acceptor::Accept(std::shared_ptr<Channel> channel) {
@@ -209,39 +257,55 @@ void Acceptor::Accept(std::shared_ptr<Channel> channel) {
   guest->Start();
 }
 
-void Acceptor::DropHalfOpen(Expected& expected) {
-  const OpenedLink dropped = std::exchange(expected.half_open, {});
+void Acceptor::DropHalfOpen(Place& place) {
+  const OpenedLink dropped = std::exchange(place.half_open, {});
   for (const auto& channel : dropped.channels) {
     if (channel) channel->Close();
   }
 }
 
-void Acceptor::OnProved(const LinkKey& key, Lane lane, const OpenedLink& proved,
-                        std::shared_ptr<Channel> channel) {
-  Expected& expected = expected_.at(key);
-  OpenedLink& half_open = expected.half_open;
-  if (half_open.link_id != proved.link_id || half_open.version != proved.version) {
-    // A dialler that gave up and tries again: the newer try counts.
-    DropHalfOpen(expected);
-    half_open = {.link_id = proved.link_id, .version = proved.version};
+void Acceptor::OnProved(const LinkKey& key, Lane lane, OpenedLink proved) {
+  Place& place = *Find(key, proved.link_id, proved.attempt);
+  OpenedLink& half_open = place.half_open;
+  const auto l = static_cast<size_t>(lane);
+  if (proved.attempt < half_open.attempt ||
+      (place.received && proved.attempt <= place.newest_attempt)) {
+    proved.channels[l]->Close();  // of an attempt that the dialler has given up
+    return;
   }
-  auto& place = half_open.channels[static_cast<size_t>(lane)];
-  if (place) place->Close();
+  if (half_open.link_id != proved.link_id || half_open.attempt != proved.attempt ||
+      half_open.version != proved.version) {
+    // A dialler that gave up and tries again: the newer try counts.
+    DropHalfOpen(place);
+    half_open = {.link_id = proved.link_id, .version = proved.version, .attempt = proved.attempt};
+  }
+  auto& channel = half_open.channels[l];
+  if (channel) channel->Close();
   if (lane == Lane::kBulk) half_open.peer_credits = proved.peer_credits;
-  channel->SetEvents(std::make_shared<HalfOpenEvents>(weak_from_this(), key, proved.link_id));
-  place = std::move(channel);
+  half_open.told[l] = proved.told[l];
+  half_open.received[l] = proved.received[l];
+  channel = std::move(proved.channels[l]);
+  channel->SetEvents(std::make_shared<HalfOpenEvents>(weak_from_this(), key, half_open));
   if (!half_open.channels[0] || !half_open.channels[1]) return;
+  if (place.received) {
+    place.newest_attempt = half_open.attempt;
+    const Done done = place.done;  // may release the place
+    done(std::exchange(half_open, {}));
+    return;
+  }
   auto node = expected_.extract(key);
-  loop_->CancelTimer(node.mapped().timer);
+  loop_->CancelTimer(*node.mapped().timer);
   node.mapped().done(std::move(node.mapped().half_open));
 }
 
 void Acceptor::Shutdown() {
-  for (auto& [key, expected] : expected_) {
-    loop_->CancelTimer(expected.timer);
-    DropHalfOpen(expected);
+  for (auto& [key, place] : expected_) {
+    loop_->CancelTimer(*place.timer);
+    DropHalfOpen(place);
   }
   expected_.clear();
+  for (auto& [key, place] : open_) DropHalfOpen(place);
+  open_.clear();
   for (const auto& guest : std::set(guests_)) guest->Drop();
 }
 

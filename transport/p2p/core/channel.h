@@ -19,6 +19,9 @@
 
 namespace longhaul::transport::internal {
 
+// A link's channels: one a Lane.
+inline constexpr size_t kLanes = 2;
+
 class ChannelEvents {
  public:
   virtual ~ChannelEvents() = default;

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "transport/p2p/core/flow.h"
 #include "transport/p2p/core/handshake.h"
 
 namespace longhaul::transport::internal {
@@ -14,20 +15,17 @@ namespace {
 using wire::LinkHeader;
 using wire::LinkKind;
 
-// One try: connect and four messages. Enough for a lost packet or two on a long line; a silent
-// host must not eat the time of the next address.
-constexpr absl::Duration kAttemptLimit = absl::Seconds(3);
 constexpr absl::Duration kFirstPause = absl::Milliseconds(10);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(250);
 
-uint64_t RandomLinkId() {
+}  // namespace
+
+LinkClaim ClaimNewLink() {
   uint64_t id = 0;
   const std::string random = RandomBytes(sizeof(id));
   std::memcpy(&id, random.data(), sizeof(id));
-  return std::max<uint64_t>(id, 1);  // 0 means "none yet" in the header
+  return {.link_id = std::max<uint64_t>(id, 1)};  // 0 means "none yet" in the header
 }
-
-}  // namespace
 
 void SendHandshakeFrame(Channel& channel, LinkKind kind, Lane lane, uint64_t link_id,
                         uint32_t credits, std::vector<std::byte> payload) {
@@ -65,15 +63,17 @@ class DialAttempt::LaneEvents : public ChannelEvents {
 };
 
 DialAttempt::DialAttempt(std::shared_ptr<EventLoop> loop, LinkKey key, std::string secret,
-                         uint32_t credits, Done done)
+                         uint32_t credits, const LinkClaim& claim, Done done)
     : loop_(std::move(loop)),
       key_(std::move(key)),
       secret_(std::move(secret)),
       credits_(credits),
-      link_id_(RandomLinkId()),
+      claim_(claim),
+      started_(loop_->now()),
       done_(std::move(done)) {}
 
 void DialAttempt::Start(Backend& backend, const std::string& address, MonoTime limit) {
+  address_ = address;
   for (const Lane l : {Lane::kBulk, Lane::kControl}) {
     LaneState& state = lanes_[static_cast<size_t>(l)];
     StatusOr<std::shared_ptr<Channel>> channel = backend.Connect(address);
@@ -100,8 +100,10 @@ void DialAttempt::SendHello(Lane lane, const LinkHello& hello) {
   full.version_min = wire::kLinkVersionMin;
   full.version_max = wire::kLinkVersionMax;
   full.key = key_;
-  SendHandshakeFrame(*lanes_[static_cast<size_t>(lane)].channel, LinkKind::kHello, lane, link_id_,
-                     credits_, EncodeHello(full));
+  full.attempt = claim_.attempt;
+  full.received = claim_.received[static_cast<size_t>(lane)];
+  SendHandshakeFrame(*lanes_[static_cast<size_t>(lane)].channel, LinkKind::kHello, lane,
+                     claim_.link_id, credits_, EncodeHello(full));
 }
 
 void DialAttempt::OnMessage(Lane lane, std::span<const std::byte> header,
@@ -109,7 +111,7 @@ void DialAttempt::OnMessage(Lane lane, std::span<const std::byte> header,
   if (!done_) return;
   const StatusOr<LinkHeader> decoded = wire::DecodeLinkHeader(header, payload);
   if (!decoded.ok()) return Fail(decoded.status(), true);
-  if (decoded->link_id != link_id_ || decoded->lane != static_cast<uint8_t>(lane)) {
+  if (decoded->link_id != claim_.link_id || decoded->lane != static_cast<uint8_t>(lane)) {
     return Fail(absl::InvalidArgumentError("the answer belongs to another link"), false);
   }
   if (decoded->kind == LinkKind::kRefuse) {
@@ -128,10 +130,15 @@ void DialAttempt::OnMessage(Lane lane, std::span<const std::byte> header,
     return Fail(status, true);
   }
   if (!lanes_[0].open || !lanes_[1].open) return;
-  Finish(OpenedLink{.link_id = link_id_,
+  Finish(OpenedLink{.link_id = claim_.link_id,
                     .version = lanes_[0].version,
+                    .attempt = claim_.attempt,
                     .peer_credits = peer_credits_,
-                    .channels = {lanes_[0].channel, lanes_[1].channel}},
+                    .told = claim_.received,
+                    .received = peer_received_,
+                    .channels = {lanes_[0].channel, lanes_[1].channel},
+                    .address = address_,
+                    .handshake = loop_->now() - started_},
          false);
 }
 
@@ -152,11 +159,14 @@ Status DialAttempt::HandleWelcome(Lane lane, const LinkHeader& header, const Lin
   }
   state.version = welcome.version;
   const ProofInput input{.lane = lane,
-                         .link_id = link_id_,
+                         .link_id = claim_.link_id,
                          .version_min = wire::kLinkVersionMin,
                          .version_max = wire::kLinkVersionMax,
                          .version = welcome.version,
                          .key = key_,
+                         .attempt = claim_.attempt,
+                         .dialler_received = claim_.received[static_cast<size_t>(lane)],
+                         .listener_received = welcome.received,
                          .dialler_nonce = state.nonce,
                          .listener_nonce = welcome.nonce};
   if (!ConstantTimeEqual(welcome.proof, Prove(secret_, Side::kListener, input))) {
@@ -165,6 +175,8 @@ Status DialAttempt::HandleWelcome(Lane lane, const LinkHeader& header, const Lin
                     "was started with another plan",
                     Describe(key_)));
   }
+  peer_received_[static_cast<size_t>(lane)] = welcome.received;
+  committed_ = true;
   SendHello(
       lane,
       {.stage = kStageProve, .nonce = state.nonce, .proof = Prove(secret_, Side::kDialler, input)});
@@ -193,29 +205,24 @@ void DialAttempt::Cancel() {
   Fail(absl::CancelledError("cancelled"), true);
 }
 
-Dialer::Dialer(std::shared_ptr<EventLoop> loop, Backend* backend,
-               std::vector<std::string> addresses, LinkKey key, std::string secret,
-               uint32_t credits, MonoTime deadline, Done done)
+Dialer::Dialer(std::shared_ptr<EventLoop> loop, Backend* backend, DialOptions options, Done done)
     : loop_(std::move(loop)),
       backend_(backend),
-      key_(std::move(key)),
-      secret_(std::move(secret)),
-      credits_(credits),
-      started_(Now()),
-      deadline_(deadline),
+      options_(std::move(options)),
+      started_(loop_->now()),
       done_(std::move(done)),
       pause_(kFirstPause) {
-  for (std::string& address : addresses) {
-    addresses_.push_back({std::move(address), absl::UnavailableError("not tried"), false});
+  for (const std::string& address : options_.addresses) {
+    addresses_.push_back({address, absl::UnavailableError("not tried"), false});
   }
 }
 
 void Dialer::Start() {
-  deadline_timer_ = loop_->AddTimer(deadline_, [self = shared_from_this()] {
+  deadline_timer_ = loop_->AddTimer(options_.deadline, [self = shared_from_this()] {
     self->deadline_timer_.reset();
-    self->GiveUp(
-        absl::StatusCode::kDeadlineExceeded,
-        fmt::format("not open after {:.1f} s", absl::ToDoubleSeconds(Now() - self->started_)));
+    self->GiveUp(absl::StatusCode::kDeadlineExceeded,
+                 fmt::format("not open after {:.1f} s",
+                             absl::ToDoubleSeconds(self->loop_->now() - self->started_)));
   });
   TryNext();
 }
@@ -225,11 +232,12 @@ void Dialer::TryNext() {
   while (next_ < addresses_.size() && addresses_[next_].final) ++next_;
   if (next_ < addresses_.size()) {
     attempt_ = std::make_shared<DialAttempt>(
-        loop_, key_, secret_, credits_,
+        loop_, options_.key, options_.secret, options_.credits, options_.claim(),
         [self = shared_from_this()](StatusOr<OpenedLink> result, bool final) {
           self->OnAttempt(std::move(result), final);
         });
-    attempt_->Start(*backend_, addresses_[next_].text, std::min(deadline_, Now() + kAttemptLimit));
+    attempt_->Start(*backend_, addresses_[next_].text,
+                    std::min(options_.deadline, loop_->now() + options_.attempt_limit));
     return;
   }
   const auto refused = std::ranges::find_if(addresses_, &Address::final);
@@ -240,7 +248,7 @@ void Dialer::TryNext() {
     return;
   }
   next_ = 0;
-  pause_timer_ = loop_->AddTimer(Now() + pause_, [self = shared_from_this()] {
+  pause_timer_ = loop_->AddTimer(loop_->now() + pause_, [self = shared_from_this()] {
     self->pause_timer_.reset();
     self->TryNext();
   });
@@ -262,13 +270,19 @@ void Dialer::OnAttempt(StatusOr<OpenedLink> result, bool final) {
   loop_->Post([self = shared_from_this()] { self->TryNext(); });
 }
 
+std::string Dialer::Errors() const {
+  std::string errors;
+  for (const Address& address : addresses_) {
+    errors += fmt::format("; {}: {}", address.text, Message(address.error));
+  }
+  return errors;
+}
+
 void Dialer::GiveUp(absl::StatusCode code, std::string_view why) {
   if (!done_) return;
-  std::string message = fmt::format("link of {}: {}", Describe(key_), why);
-  if (addresses_.empty()) message += ": no address of the peer was given";
-  for (const Address& address : addresses_) {
-    message += fmt::format("; {}: {}", address.text, Message(address.error));
-  }
+  const std::string message = fmt::format(
+      "link of {}: {}{}", Describe(options_.key), why,
+      addresses_.empty() ? std::string(": no address of the peer was given") : Errors());
   const Done done = std::exchange(done_, nullptr);
   Cancel();
   done(Status(code, message));

@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
@@ -100,7 +101,7 @@ bool EventLoop::RunTasks() {
 }
 
 void EventLoop::RunTimers() {
-  const MonoTime now = Now();
+  const MonoTime now = this->now();
   const uint64_t last = next_timer_;  // timers added meanwhile wait for the next round
   while (!timers_.empty() && timers_.begin()->first.first <= now &&
          timers_.begin()->first.second <= last) {
@@ -190,6 +191,25 @@ EventLoopThread::~EventLoopThread() {
   } else {
     thread_.join();
   }
+}
+
+StatusOr<std::unique_ptr<ManualLoop>> ManualLoop::Create(MonoTime now) {
+  LH_ASSIGN_OR_RETURN(std::shared_ptr<EventLoop> loop, EventLoop::Create());
+  loop->thread_id_.store(std::this_thread::get_id());
+  loop->manual_now_ = now;
+  return std::unique_ptr<ManualLoop>(new ManualLoop(std::move(loop)));
+}
+
+bool ManualLoop::Step(MonoTime limit) {
+  while (loop_->RunTasks()) {
+  }
+  const bool more = !loop_->timers_.empty() && loop_->timers_.begin()->first.first <= limit;
+  loop_->manual_now_ =
+      more ? std::max(*loop_->manual_now_, loop_->timers_.begin()->first.first) : limit;
+  if (more) loop_->RunTimers();
+  while (loop_->RunTasks()) {
+  }
+  return more;
 }
 
 void EventLoopThread::RunAndWait(EventLoop::Task task) {

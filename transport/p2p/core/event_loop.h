@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -51,6 +52,9 @@ class EventLoop {
   bool Post(Task task);
   bool InLoop() const { return std::this_thread::get_id() == thread_id_.load(); }
 
+  // The loop's clock, by which its timers go: Now(), or what a ManualLoop says.
+  MonoTime now() const { return manual_now_ ? *manual_now_ : Now(); }
+
   // Once, at `time` or later.
   TimerId AddTimer(MonoTime time, Task task);
   // Harmless where it has run.
@@ -65,6 +69,7 @@ class EventLoop {
 
  private:
   friend class EventLoopThread;
+  friend class ManualLoop;
   EventLoop(int epoll_fd, int wake_fd) : epoll_fd_(epoll_fd), wake_fd_(wake_fd) {}
   void Run();
   void Stop();
@@ -88,6 +93,7 @@ class EventLoop {
   uint64_t next_timer_ = 0;
   std::unordered_map<int, std::shared_ptr<std::function<void(uint32_t)>>> watches_;
   Poller* poller_ = nullptr;
+  std::optional<MonoTime> manual_now_;
 };
 
 class EventLoopThread {
@@ -105,6 +111,21 @@ class EventLoopThread {
   explicit EventLoopThread(std::shared_ptr<EventLoop> loop);
   std::shared_ptr<EventLoop> loop_;
   std::thread thread_;
+};
+
+// A loop without a thread and with a clock that stands still: a simulation runs it, on the thread
+// that made it. Tasks and timers only, no descriptors.
+class ManualLoop {
+ public:
+  static StatusOr<std::unique_ptr<ManualLoop>> Create(MonoTime now);
+  const std::shared_ptr<EventLoop>& loop() const { return loop_; }
+  // Runs what is due, then sets the clock to the next timer if that is not after `limit` (true), or
+  // to `limit` (false: nothing is left to do until then).
+  bool Step(MonoTime limit);
+
+ private:
+  explicit ManualLoop(std::shared_ptr<EventLoop> loop) : loop_(std::move(loop)) {}
+  const std::shared_ptr<EventLoop> loop_;
 };
 
 }  // namespace longhaul::transport::internal

@@ -21,13 +21,22 @@ Status SendWindow::OnAcknowledgement(uint64_t acknowledgement, uint32_t credits)
   return absl::OkStatus();
 }
 
-Status ReceiveWindow::Accept(uint64_t sequence) {
-  if (sequence != accepted_ + 1) {
-    return absl::DataLossError(
-        fmt::format("expected frame {}, got frame {}", accepted_ + 1, sequence));
+StatusOr<bool> ReceiveWindow::Accept(uint64_t sequence) {
+  const bool in_order = last_on_connection_ ? sequence == *last_on_connection_ + 1
+                                            : sequence >= 1 && sequence <= accepted_ + 1;
+  if (!in_order) {
+    return absl::DataLossError(fmt::format("expected frame {}, got frame {}",
+                                           last_on_connection_.value_or(accepted_) + 1, sequence));
   }
+  last_on_connection_ = sequence;
+  if (sequence <= accepted_) return false;
   accepted_ = sequence;
-  return absl::OkStatus();
+  return true;
+}
+
+void ReceiveWindow::Resume(uint64_t told) {
+  told_ = told;
+  last_on_connection_.reset();
 }
 
 bool PeerWatch::Heard(MonoTime now) {

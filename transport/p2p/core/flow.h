@@ -4,6 +4,7 @@
 #define LONGHAUL_TRANSPORT_P2P_CORE_FLOW_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -13,6 +14,9 @@ namespace longhaul::transport::internal {
 
 // Largest number of credits that a peer may grant or a user may ask for.
 inline constexpr uint32_t kMaxCredits = 1 << 16;
+// Of the control lane, on every link: its messages are few and small, and this only bounds what is
+// held for the peer's acknowledgement.
+inline constexpr uint32_t kControlCredits = 256;
 
 // What this side may send on a lane.
 class SendWindow {
@@ -38,8 +42,9 @@ class SendWindow {
 class ReceiveWindow {
  public:
   explicit ReceiveWindow(uint32_t credits) : credits_(credits) {}
-  // The next frame in order, or kDataLoss.
-  Status Accept(uint64_t sequence);
+  // Whether the frame is new; false: it came before a break and comes again. kDataLoss if a frame
+  // is missing or the order of the connection is broken.
+  StatusOr<bool> Accept(uint64_t sequence);
   // The frame last accepted has been dealt with.
   void Handled() { handled_ = accepted_; }
   uint64_t handled() const { return handled_; }
@@ -48,12 +53,16 @@ class ReceiveWindow {
   bool TellDue() const { return handled_ - told_ >= (credits_ + 3) / 4; }
   bool TellPending() const { return handled_ != told_; }
   void Told() { told_ = handled_; }
+  // A new connection, for which the peer was told `told`: its first frame may be any that the peer
+  // has to send again.
+  void Resume(uint64_t told);
 
  private:
   uint32_t credits_;
   uint64_t accepted_ = 0;
   uint64_t handled_ = 0;
   uint64_t told_ = 0;
+  std::optional<uint64_t> last_on_connection_ = 0;  // nullopt: no frame yet on a new connection
 };
 
 // Turns signs of life and their absence into suspicion and the end.
@@ -70,8 +79,10 @@ class PeerWatch {
   // To be called regularly. `stalled`: how much longer than that this side itself was away; that
   // is nothing to blame the peer for.
   Verdict Tick(MonoTime now, absl::Duration stalled);
+  MonoTime last_heard() const { return last_heard_; }
   absl::Duration Silence(MonoTime now) const { return now - last_heard_; }
   absl::Duration longest_silence() const { return longest_; }
+  bool suspect() const { return suspect_; }
 
  private:
   absl::Duration suspect_after_;

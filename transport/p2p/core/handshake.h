@@ -1,5 +1,6 @@
-// Opening a link, both sides (the messages: hello.h). A Dialer tries addresses until a deadline;
-// the Acceptor lets in who knows the secret of a link that is expected here.
+// Opening a link and coming back to one, both sides (the messages: hello.h). A Dialer tries
+// addresses until a deadline; the Acceptor lets in who knows the secret of a link that is expected
+// or open here.
 //
 // Threads: all on the loop. No callback runs inside the call that caused it.
 #ifndef LONGHAUL_TRANSPORT_P2P_CORE_HANDSHAKE_H_
@@ -12,23 +13,39 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "proto/wire/link_header.h"
 #include "transport/p2p/core/channel.h"
 #include "transport/p2p/core/event_loop.h"
 #include "transport/p2p/core/hello.h"
-#include "transport/p2p/core/link_core.h"
 #include "transport/p2p/link.h"
 
 namespace longhaul::transport::internal {
+
+// Highest sequence received on each lane.
+using Received = std::array<uint64_t, kLanes>;
+
+// Which link a dialler wants.
+struct LinkClaim {
+  uint64_t link_id = 0;
+  uint32_t attempt = 0;  // 0: a new link; else the how-manieth to come back to this one
+  Received received{};   // by the dialler
+};
+LinkClaim ClaimNewLink();
 
 // Two channels whose peers have proved themselves.
 struct OpenedLink {
   uint64_t link_id = 0;
   uint16_t version = 0;
+  uint32_t attempt = 0;
   uint32_t peer_credits = 0;
+  Received told{};      // what this side said that it has received
+  Received received{};  // what the peer has
   std::array<std::shared_ptr<Channel>, kLanes> channels;
+  std::string address;       // dialled
+  absl::Duration handshake;  // from the first connect: some round trips; zero where it listens
 };
 
 // Sends a frame of the handshake; keeps its bytes until they are gone.
@@ -41,10 +58,12 @@ class DialAttempt : public std::enable_shared_from_this<DialAttempt> {
   // `final`: another try at this address would end the same way.
   using Done = std::function<void(StatusOr<OpenedLink>, bool final)>;
   DialAttempt(std::shared_ptr<EventLoop> loop, LinkKey key, std::string secret, uint32_t credits,
-              Done done);
+              const LinkClaim& claim, Done done);
   void Start(Backend& backend, const std::string& address, MonoTime limit);
   // Drops the channels; `done` does not run.
   void Cancel();
+  // The listener may have the link by now, whatever becomes of this attempt.
+  bool committed() const { return committed_; }
 
  private:
   class LaneEvents;
@@ -64,11 +83,28 @@ class DialAttempt : public std::enable_shared_from_this<DialAttempt> {
   const LinkKey key_;
   const std::string secret_;
   const uint32_t credits_;
-  const uint64_t link_id_;
+  const LinkClaim claim_;
+  const MonoTime started_;
+  std::string address_;
   Done done_;  // empty: over
   std::array<LaneState, kLanes> lanes_;
+  Received peer_received_{};
   uint32_t peer_credits_ = 0;
+  bool committed_ = false;
   std::optional<EventLoop::TimerId> timer_;
+};
+
+struct DialOptions {
+  std::vector<std::string> addresses;
+  LinkKey key;
+  std::string secret;
+  uint32_t credits = 0;
+  MonoTime deadline;
+  // One try: connect and four messages. The default is enough for a lost packet or two on a long
+  // line; a silent host must not eat the time of the next address.
+  absl::Duration attempt_limit = absl::Seconds(3);
+  // Asked before each try.
+  std::function<LinkClaim()> claim = &ClaimNewLink;
 };
 
 // Tries one address after the other, and again with growing pauses, until one opens, all refuse for
@@ -76,11 +112,14 @@ class DialAttempt : public std::enable_shared_from_this<DialAttempt> {
 class Dialer : public std::enable_shared_from_this<Dialer> {
  public:
   using Done = std::function<void(StatusOr<OpenedLink>)>;
-  Dialer(std::shared_ptr<EventLoop> loop, Backend* backend, std::vector<std::string> addresses,
-         LinkKey key, std::string secret, uint32_t credits, MonoTime deadline, Done done);
+  Dialer(std::shared_ptr<EventLoop> loop, Backend* backend, DialOptions options, Done done);
   void Start();
   // Ends it; `done` does not run.
   void Cancel();
+  // The try under way may have changed things at the listener: it is better waited for.
+  bool committed() const { return attempt_ && attempt_->committed(); }
+  // "; 10.77.0.2:41234: no answer", for each address.
+  std::string Errors() const;
 
  private:
   struct Address {
@@ -95,12 +134,9 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
 
   const std::shared_ptr<EventLoop> loop_;
   Backend* const backend_;
-  std::vector<Address> addresses_;
-  const LinkKey key_;
-  const std::string secret_;
-  const uint32_t credits_;
+  const DialOptions options_;
   const MonoTime started_;
-  const MonoTime deadline_;
+  std::vector<Address> addresses_;
   Done done_;
   size_t next_ = 0;
   absl::Duration pause_;
@@ -117,6 +153,11 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
               Done done);
   // False if it was not expected. Its `done` does not run.
   bool Cancel(const LinkKey& key);
+  // An open link whose dialler may come back, any number of times until Release: `received` says
+  // what this side has, `done` gets the new channels.
+  void Hold(const LinkKey& key, uint64_t link_id, std::string secret, uint32_t credits,
+            std::function<Received()> received, Done done);
+  void Release(const LinkKey& key, uint64_t link_id);
   // A new connection.
   void Accept(std::shared_ptr<Channel> channel);
   // Drops everything; no `done` runs.
@@ -125,19 +166,25 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
  private:
   class Guest;
   class HalfOpenEvents;
-  struct Expected {
+  // What a guest may ask for.
+  struct Place {
     std::string secret;
     uint32_t credits = 0;
     Done done;
-    EventLoop::TimerId timer;
-    OpenedLink half_open;  // the lanes that have proved themselves, of one link id
+    std::optional<EventLoop::TimerId> timer;  // of one that is expected
+    std::function<Received()> received;       // of one that is open
+    uint32_t newest_attempt = 0;
+    OpenedLink half_open;  // the lanes that have proved themselves, of one link id and attempt
   };
-  void DropHalfOpen(Expected& expected);
-  void OnProved(const LinkKey& key, Lane lane, const OpenedLink& proved,
-                std::shared_ptr<Channel> channel);
+  // Null: not expected, or not open here (any more).
+  Place* Find(const LinkKey& key, uint64_t link_id, uint32_t attempt);
+  void DropHalfOpen(Place& place);
+  // `proved` has one channel.
+  void OnProved(const LinkKey& key, Lane lane, OpenedLink proved);
 
   const std::shared_ptr<EventLoop> loop_;
-  std::map<LinkKey, Expected> expected_;
+  std::map<LinkKey, Place> expected_;
+  std::map<std::pair<LinkKey, uint64_t>, Place> open_;  // by link id too
   std::set<std::shared_ptr<Guest>> guests_;
 };
 

@@ -14,8 +14,8 @@ namespace {
 using wire::GetLe;
 using wire::PutLe;
 
-constexpr size_t kHelloFixedBytes = 20 + kNonceBytes + kProofBytes;
-constexpr size_t kWelcomeBytes = 8 + kNonceBytes + kProofBytes;
+constexpr size_t kHelloFixedBytes = 32 + kNonceBytes + kProofBytes;
+constexpr size_t kWelcomeBytes = 16 + kNonceBytes + kProofBytes;
 constexpr size_t kRefusalFixedBytes = 8;
 
 void PutText(std::span<std::byte> out, size_t at, size_t limit, std::string_view text) {
@@ -43,8 +43,10 @@ std::vector<std::byte> EncodeHello(const LinkHello& hello) {
   PutLe<uint16_t>(out, 6, static_cast<uint16_t>(run_bytes));
   PutLe<uint64_t>(out, 8, hello.key.epoch.value());
   PutLe<uint32_t>(out, 16, hello.key.boundary.value());
-  PutText(out, 20, kNonceBytes, hello.nonce);
-  PutText(out, 20 + kNonceBytes, kProofBytes, hello.proof);
+  PutLe<uint32_t>(out, 20, hello.attempt);
+  PutLe<uint64_t>(out, 24, hello.received);
+  PutText(out, 32, kNonceBytes, hello.nonce);
+  PutText(out, 32 + kNonceBytes, kProofBytes, hello.proof);
   PutText(out, kHelloFixedBytes, run_bytes, hello.key.run.value());
   return out;
 }
@@ -72,8 +74,10 @@ StatusOr<LinkHello> DecodeHello(std::span<const std::byte> payload) {
   }
   hello.key.epoch = Epoch(GetLe<uint64_t>(payload, 8));
   hello.key.boundary = Boundary(GetLe<uint32_t>(payload, 16));
-  hello.nonce = GetText(payload, 20, kNonceBytes);
-  hello.proof = GetText(payload, 20 + kNonceBytes, kProofBytes);
+  hello.attempt = GetLe<uint32_t>(payload, 20);
+  hello.received = GetLe<uint64_t>(payload, 24);
+  hello.nonce = GetText(payload, 32, kNonceBytes);
+  hello.proof = GetText(payload, 32 + kNonceBytes, kProofBytes);
   hello.key.run = RunId(GetText(payload, kHelloFixedBytes, run_bytes));
   return hello;
 }
@@ -82,8 +86,9 @@ std::vector<std::byte> EncodeWelcome(const LinkWelcome& welcome) {
   std::vector<std::byte> out(kWelcomeBytes);
   PutLe<uint8_t>(out, 0, welcome.stage);
   PutLe<uint16_t>(out, 2, welcome.version);
-  PutText(out, 8, kNonceBytes, welcome.nonce);
-  PutText(out, 8 + kNonceBytes, kProofBytes, welcome.proof);
+  PutLe<uint64_t>(out, 8, welcome.received);
+  PutText(out, 16, kNonceBytes, welcome.nonce);
+  PutText(out, 16 + kNonceBytes, kProofBytes, welcome.proof);
   return out;
 }
 
@@ -96,8 +101,9 @@ StatusOr<LinkWelcome> DecodeWelcome(std::span<const std::byte> payload) {
   welcome.stage = GetLe<uint8_t>(payload, 0);
   LH_RETURN_IF_ERROR(CheckStage("welcome", welcome.stage));
   welcome.version = GetLe<uint16_t>(payload, 2);
-  welcome.nonce = GetText(payload, 8, kNonceBytes);
-  welcome.proof = GetText(payload, 8 + kNonceBytes, kProofBytes);
+  welcome.received = GetLe<uint64_t>(payload, 8);
+  welcome.nonce = GetText(payload, 16, kNonceBytes);
+  welcome.proof = GetText(payload, 16 + kNonceBytes, kProofBytes);
   return welcome;
 }
 
@@ -133,8 +139,8 @@ StatusOr<LinkRefusal> DecodeRefusal(std::span<const std::byte> payload) {
 }
 
 std::string Prove(std::string_view secret, Side side, const ProofInput& input) {
-  constexpr std::string_view kPurpose = "longhaul link proof 1";
-  std::array<std::byte, 28> fixed{};
+  constexpr std::string_view kPurpose = "longhaul link proof 2";
+  std::array<std::byte, 48> fixed{};
   PutLe<uint8_t>(fixed, 0, static_cast<uint8_t>(side));
   PutLe<uint8_t>(fixed, 1, static_cast<uint8_t>(input.lane));
   PutLe<uint16_t>(fixed, 2, input.version_min);
@@ -143,6 +149,9 @@ std::string Prove(std::string_view secret, Side side, const ProofInput& input) {
   PutLe<uint64_t>(fixed, 8, input.link_id);
   PutLe<uint64_t>(fixed, 16, input.key.epoch.value());
   PutLe<uint32_t>(fixed, 24, input.key.boundary.value());
+  PutLe<uint32_t>(fixed, 28, input.attempt);
+  PutLe<uint64_t>(fixed, 32, input.dialler_received);
+  PutLe<uint64_t>(fixed, 40, input.listener_received);
   // All but the last part have fixed lengths, so no two inputs give the same bytes.
   std::string message(kPurpose);
   message.append(reinterpret_cast<const char*>(fixed.data()), fixed.size());

@@ -7,9 +7,28 @@
 //                                          <- Welcome stage 2: the lane is open
 //                                  or, at any point, <- Refuse
 //
+// The same opens a link (attempt 0, an id that is new each time) and comes back to one whose
+// connections broke (attempt 1, 2, ... of its id): then each side says how many frames of the lane
+// it has received, and the other sends again what comes behind.
+//
 // A proof is HMAC-SHA-256 with the run's secret over the side's name, the lane, the link's id, the
-// key, the versions and both nonces: neither side shows the secret, and nothing that was heard can
-// be said again. docs/FORMATS.md has the layouts. Pure functions.
+// attempt, what each side has received, the key, the versions and both nonces: neither side shows
+// the secret, and nothing that was heard can be said again, be it to open a link or to take one
+// over. Pure functions.
+//
+//   hello                               welcome
+//   offset size  field                  offset size  field
+//        0    1  stage                       0    1  stage
+//        2    2  version_min                 2    2  version
+//        4    2  version_max                 8    8  received
+//        6    2  run_bytes                  16   32  nonce
+//        8    8  epoch                      48   32  proof
+//       16    4  boundary
+//       20    4  attempt                refusal
+//       24    8  received               offset size  field
+//       32   32  nonce                       0    1  retry
+//       64   32  proof                       4    4  code
+//       96    n  run                         8    n  reason
 #ifndef LONGHAUL_TRANSPORT_P2P_CORE_HELLO_H_
 #define LONGHAUL_TRANSPORT_P2P_CORE_HELLO_H_
 
@@ -36,15 +55,18 @@ struct LinkHello {
   uint8_t stage = kStageIntroduce;
   uint16_t version_min = 0, version_max = 0;  // that the dialler speaks
   LinkKey key;
-  std::string nonce;  // kNonceBytes
-  std::string proof;  // kProofBytes; zero in stage 1
+  uint32_t attempt = 0;   // 0: a new link
+  uint64_t received = 0;  // highest sequence of this lane that the dialler has
+  std::string nonce;      // kNonceBytes
+  std::string proof;      // kProofBytes; zero in stage 1
 };
 
 struct LinkWelcome {
   uint8_t stage = kStageIntroduce;
-  uint16_t version = 0;  // that both will speak
-  std::string nonce;     // kNonceBytes
-  std::string proof;     // kProofBytes
+  uint16_t version = 0;   // that both will speak
+  uint64_t received = 0;  // highest sequence of this lane that the listener has; zero in stage 2
+  std::string nonce;      // kNonceBytes; zero in stage 2
+  std::string proof;      // kProofBytes; zero in stage 2
 };
 
 struct LinkRefusal {
@@ -69,6 +91,8 @@ struct ProofInput {
   uint64_t link_id = 0;
   uint16_t version_min = 0, version_max = 0, version = 0;
   LinkKey key;
+  uint32_t attempt = 0;
+  uint64_t dialler_received = 0, listener_received = 0;
   std::string dialler_nonce, listener_nonce;
 };
 std::string Prove(std::string_view secret, Side side, const ProofInput& input);

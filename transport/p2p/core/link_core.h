@@ -1,18 +1,35 @@
-// One open link, over two channels of any backend.
+// One link, over two channels of any backend at a time: when they break, the dialling side dials
+// again, and the link goes on over new ones without losing or doubling a frame.
 //
-// States: open -> closing (goodbyes under way) -> ending (channels being dropped) -> closed. The
-// handler hears OnClosed in the last one, when both channels have given all `done`s back.
+// A link has a state and, until it ends, a connection or none (it is lost).
 //
-//   from     on                                          to
-//   open     Close, ~Link                                closing (kCancelled)
-//   open     the peer's goodbyes on both lanes           closing (kUnavailable)
-//   closing  the peer's goodbyes on both lanes           ending, if the close began here
-//   closing  the deadline                                ending
-//   open, closing   a channel is gone, a bad frame, the peer silent for peer_timeout   ending
-//   ending   both channels closed                        closed
+//   state          on                                                        then
+//   open           Close, ~Link                                              closing (kCancelled)
+//   open           the peer's goodbyes on both lanes                         closing (kUnavailable)
+//   closing        the peer's goodbyes on both lanes, all of ours taken      ending
+//   closing        the deadline                                              ending
+//   closing        a channel is gone after the peer's goodbyes               ending
+//   open, closing  a bad frame, the peer's refusal, a refusal to come back,
+//                  no sign of life of the peer for peer_timeout              ending
+//   ending         every channel closed, of all connections                  closed
+//
+//   open, closing  a channel is gone                                         lost; redial
+//   open, closing  silence of suspect_after                                  redial, connected or
+//   not open, closing  a sign of life on the connection                          no redial (any
+//   more) open, closing  two new channels have proved themselves                   connected by
+//   these
+//
+// Redialling is the dialling side's; the listening side takes whoever comes with the proof, also
+// when it believes its connection healthy. A connection's channels are dropped before the next
+// one's first frame is read, and each channel's events name their connection, so nothing of an old
+// one reaches the link. On a new connection both sides first send what the other had not received
+// by the handshake (hello.h); what it had received meanwhile is known by its sequence and dropped.
 //
 // Frames of a lane go over its channel, but credits of the bulk lane travel on the control channel:
 // behind the other direction's tensors they would arrive a window late.
+//
+// A link that ends tells its peer so on the control channel (goodbyes taken, or a refusal with the
+// reason), else the peer would wait for it to come back.
 //
 // Threads: the first group of methods from any thread, the rest on the loop (asserted).
 #ifndef LONGHAUL_TRANSPORT_P2P_CORE_LINK_CORE_H_
@@ -20,7 +37,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -32,29 +48,31 @@
 #include "transport/p2p/core/channel.h"
 #include "transport/p2p/core/event_loop.h"
 #include "transport/p2p/core/flow.h"
+#include "transport/p2p/core/handshake.h"
+#include "transport/p2p/core/outbox.h"
 #include "transport/p2p/link.h"
 
 namespace longhaul::transport::internal {
 
-inline constexpr size_t kLanes = 2;
-// How long the peer's side of an orderly end may take when nobody waits for it.
+// How long the peer's side of an orderly end may take when nobody waits for it, and a link's last
+// word when it ends.
 inline constexpr absl::Duration kLinkLinger = absl::Milliseconds(200);
 
 class LinkCore : public std::enable_shared_from_this<LinkCore> {
  public:
   struct Init {
     LinkKey key;
-    uint64_t link_id = 0;
-    uint16_t version = wire::kLinkVersionMax;
     std::string backend;
     LinkOptions options;
     std::shared_ptr<LinkHandler> handler;
-    std::array<std::shared_ptr<Channel>, kLanes> channels;
-    uint32_t peer_credits = 0;  // granted in the handshake
-    // False on the listening side: it sends nothing before the dialler has shown that it has the
-    // link too.
-    bool peer_is_open = false;
-    std::function<void(LinkCore*)> on_gone;  // after OnClosed
+    OpenedLink opened;
+    // The dialling side's way to new channels: started; each try asks for a new claim. Empty on the
+    // listening side.
+    std::function<std::shared_ptr<Dialer>(absl::Duration attempt_limit,
+                                          std::function<LinkClaim()> claim, Dialer::Done done)>
+        redial;
+    std::function<void(LinkCore*)> on_ending;  // from now on it takes no new channels
+    std::function<void(LinkCore*)> on_gone;    // after OnClosed
   };
   LinkCore(std::shared_ptr<EventLoop> loop, Init init);
 
@@ -63,85 +81,119 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   void Close(Deadline deadline, bool drop_waiting);
   LinkStats stats() const;
   const LinkKey& key() const { return init_.key; }
-  const std::string& description() const { return description_; }
+  std::string description() const;
 
+  uint64_t link_id() const { return link_id_; }
   // Takes over the channels' events and starts heartbeats.
   void StartOnLoop();
+  Received ReceivedOnLoop() const;
+  // New channels for this link, on either side.
+  void ResumeOnLoop(OpenedLink opened);
 
  private:
-  // Queues the frame; what it returns otherwise goes to `done`, which then is untouched.
-  Status Accept(Lane l, const FrameView& frame, Link::SendDone* done);
+  // Two channels, from one handshake to their end.
+  struct Connection {
+    std::array<std::shared_ptr<Channel>, kLanes> channels;
+    // The listening side sends nothing before the dialler has shown that it has the connection too.
+    bool peer_is_open = false;
+    bool heartbeat_under_way = false;
+    std::array<bool, kLanes> credits_under_way{};
+  };
+  using ConnectionPtr = std::shared_ptr<Connection>;
+  class LaneEvents;
 
   enum class State { kOpen, kClosing, kEnding, kClosed };
-  struct Waiting {
-    FrameView frame;
-    Link::SendDone done;
-  };
-  struct Operation {
-    std::array<std::byte, wire::kLinkHeaderBytes> header;
-    Link::SendDone done;
-  };
   struct Submitted {
     Lane lane;
-    Waiting waiting;
+    FrameView view;
+    Link::SendDone done;
   };
-  class LaneEvents;
   struct LaneState {
-    LaneState(uint64_t limit, uint32_t credits) : send(limit), receive(credits) {}
-    SendWindow send;
+    explicit LaneState(uint32_t peer_credits, uint32_t own_credits)
+        : out(peer_credits), receive(own_credits) {}
+    Outbox out;
     ReceiveWindow receive;
-    std::deque<Waiting> queue;
-    bool goodbye_sent = false;
     bool goodbye_received = false;
-    bool channel_closed = false;
   };
 
   LaneState& lane(Lane l) { return lanes_[static_cast<size_t>(l)]; }
-  Channel& channel(Lane l) { return *init_.channels[static_cast<size_t>(l)]; }
+  bool Over() const { return state_ >= State::kEnding; }
+  bool GoodbyesReceived() const;
 
+  // Sending (link_core.cc).
+  // Queues the frame; what it returns otherwise goes to `done`, which then is untouched.
+  Status Accept(Lane l, const FrameView& frame, Link::SendDone* done);
   void DrainSubmittedOnLoop();
-  void CloseOnLoop(Deadline deadline, bool drop_waiting);
   void PumpOnLoop();
   void PumpLane(Lane l);
-  void SendData(Lane l, Waiting waiting);
-  // Frames of the link itself: heartbeat, credits, goodbye. `about` is the lane that it speaks of.
-  void SendOwn(wire::LinkKind kind, Lane over, Lane about, Link::SendDone done);
+  void SendHeld(Lane l, const Outbox::FramePtr& frame, bool again);
+  // Frames of the link itself: heartbeat, credits, refusal. `about` is the lane that it speaks of.
+  void SendOwn(wire::LinkKind kind, Lane about, std::vector<std::byte> payload,
+               std::function<void()> done);
   void Transmit(Lane over, const wire::LinkHeader& header, const FrameView& payload,
-                Link::SendDone done);
-  void TellCredits();
+                Channel::SendDone done);
+  void SendHeartbeat();
+  void TellCredits(Lane about);
+  // The frames' `done`s.
+  void Finish(const std::vector<Outbox::FramePtr>& frames, const Status& status);
+  void TrackCreditWait();
 
-  void OnMessage(Lane over, std::span<const std::byte> header, std::span<const std::byte> payload);
+  // Receiving (link_core.cc).
+  void OnMessage(const ConnectionPtr& connection, Lane over, std::span<const std::byte> header,
+                 std::span<const std::byte> payload);
   Status HandleFrame(Lane over, const wire::LinkHeader& header, std::span<const std::byte> payload);
-  Status HandleData(Lane l, const wire::LinkHeader& header, std::span<const std::byte> payload);
-  void HandleGoodbye(Lane over);
-  void OnChannelClosed(Lane l, const Status& reason);
-  void Heard();
+  Status HandleSequenced(Lane l, const wire::LinkHeader& header,
+                         std::span<const std::byte> payload);
+  Status CheckAcknowledgement(Lane about, const wire::LinkHeader& header);
 
+  // Connections and the peer's signs of life (link_life.cc).
+  void Connect(const OpenedLink& opened, bool dialled);
+  void OnChannelClosed(const ConnectionPtr& connection, const Status& reason);
+  void DropConnection();
+  void Lose(const Status& why);
+  void StartRedial();
+  void StopRedial();
+  void OnRedialled(StatusOr<OpenedLink> opened);
+  void Heard();
+  void Healed();
   void ArmTick();
   void Tick();
-  void DropQueues(const Status& reason);
+  Status Gone() const;
+
+  // The end (link_life.cc).
+  void CloseOnLoop(Deadline deadline, bool drop_waiting);
+  void DropWaiting(const Status& reason);
   // Leaves kOpen; what ends it from here on.
   void StartClosing(const Status& reason, MonoTime limit);
   void ArmCloseTimer(MonoTime time);
-  void End(const Status& reason);
+  void EndIfAllIsSaid();
+  // `why` counts where nobody has closed the link. `tell_peer`: it does not know yet.
+  void End(const Status& why, bool tell_peer);
+  void SayLastWord();
   void FinishIfClosed();
-  void TrackCreditWait();
 
   const std::shared_ptr<EventLoop> loop_;
   Init init_;
-  std::string description_;
+  const uint64_t link_id_;
+  const uint16_t version_;
+  const absl::Duration attempt_limit_;
 
   // On the loop.
   State state_ = State::kOpen;
   Status reason_;
-  bool closed_here_ = false;
   std::array<LaneState, kLanes> lanes_;
+  ConnectionPtr connection_;  // null: lost, or over
+  MonoTime connected_at_;
+  size_t channels_open_ = 0;  // of all connections
+  Status lost_why_;
+  std::optional<MonoTime>
+      away_since_;  // when the peer was last heard before a break not yet healed
+  bool suspect_told_ = false;
+  uint32_t attempts_ = 0;
+  std::shared_ptr<Dialer> dialer_;
   PeerWatch watch_;
-  bool heartbeat_under_way_ = false;
-  bool credits_under_way_ = false;
   MonoTime tick_due_;
-  std::optional<EventLoop::TimerId> tick_timer_;
-  std::optional<EventLoop::TimerId> close_timer_;
+  std::optional<EventLoop::TimerId> tick_timer_, close_timer_, redial_timer_;
   std::optional<MonoTime> credit_wait_since_;
 
   mutable std::mutex mutex_;  // all below
@@ -149,6 +201,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   // Why Send refuses, once it does.
   Status refuse_sends_;
   LinkStats stats_;
+  std::string description_;
 };
 
 }  // namespace longhaul::transport::internal

@@ -1,0 +1,178 @@
+#include "transport/p2p/core/hub.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace longhaul::transport::internal {
+namespace {
+
+Status CheckOptions(const LinkKey& key, const LinkOptions& options) {
+  if (key.run.value().empty() || key.run.value().size() > kMaxRunIdBytes) {
+    return absl::InvalidArgumentError(fmt::format("a run id has 1 to {} bytes, this one {}",
+                                                  kMaxRunIdBytes, key.run.value().size()));
+  }
+  if (options.credits == 0 || options.credits > kMaxCredits) {
+    return absl::InvalidArgumentError(
+        fmt::format("a link has 1 to {} credits, {} were asked for", kMaxCredits, options.credits));
+  }
+  if (options.heartbeat_interval < absl::Milliseconds(1) ||
+      options.suspect_after < options.heartbeat_interval ||
+      options.peer_timeout < options.suspect_after) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected 1 ms <= heartbeat interval <= suspect after <= peer timeout, got {}, "
+                    "{} and {} ms",
+                    absl::ToDoubleMilliseconds(options.heartbeat_interval),
+                    absl::ToDoubleMilliseconds(options.suspect_after),
+                    absl::ToDoubleMilliseconds(options.peer_timeout)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Hub::Hub(std::shared_ptr<EventLoop> loop, std::unique_ptr<Backend> backend)
+    : loop_(std::move(loop)),
+      backend_(std::move(backend)),
+      acceptor_(std::make_shared<Acceptor>(loop_)) {}
+
+StatusOr<std::string> Hub::Start() {
+  auto address = backend_->Start(loop_, [acceptor = acceptor_](std::shared_ptr<Channel> channel) {
+    acceptor->Accept(std::move(channel));
+  });
+  if (!address.ok()) backend_.reset();
+  return address;
+}
+
+void Hub::Expect(const LinkKey& key, std::string secret, std::shared_ptr<LinkHandler> handler,
+                 const LinkOptions& options, Deadline deadline, OpenDone done) {
+  if (const Status status = CheckOptions(key, options); !status.ok()) return done(status);
+  const auto pending = std::make_shared<Pending>(
+      Pending{key, secret, std::move(handler), options, {}, std::move(done)});
+  const bool known = expects_.contains(key);
+  if (!known) expects_.emplace(key, pending);
+  acceptor_->Expect(key, std::move(secret), options.credits, deadline.time(),
+                    [this, key, known, pending](StatusOr<OpenedLink> opened) {
+                      if (!known) expects_.erase(key);
+                      Open(*pending, /*dialled=*/false, std::move(opened));
+                    });
+}
+
+void Hub::Dial(const std::vector<std::string>& addresses, const LinkKey& key, std::string secret,
+               std::shared_ptr<LinkHandler> handler, const LinkOptions& options, Deadline deadline,
+               OpenDone done) {
+  if (const Status status = CheckOptions(key, options); !status.ok()) return done(status);
+  if (dials_.contains(key)) {
+    return done(absl::AlreadyExistsError(
+        fmt::format("{} is being dialled already; cancel that first", Describe(key))));
+  }
+  const auto pending = std::make_shared<Pending>(
+      Pending{key, secret, std::move(handler), options, addresses, std::move(done)});
+  const auto dialer =
+      std::make_shared<Dialer>(loop_, backend_.get(),
+                               DialOptions{.addresses = addresses,
+                                           .key = key,
+                                           .secret = std::move(secret),
+                                           .credits = options.credits,
+                                           .deadline = deadline.time()},
+                               [this, key, pending](StatusOr<OpenedLink> opened) {
+                                 dials_.erase(key);
+                                 Open(*pending, /*dialled=*/true, std::move(opened));
+                               });
+  dials_.emplace(key, std::pair(dialer, pending));
+  dialer->Start();
+}
+
+void Hub::Cancel(const LinkKey& key, std::string_view why) {
+  const Status cancelled = absl::CancelledError(fmt::format("opening {}: {}", Describe(key), why));
+  if (acceptor_->Cancel(key)) expects_.extract(key).mapped()->done(cancelled);
+  if (auto dial = dials_.extract(key); !dial.empty()) {
+    dial.mapped().first->Cancel();
+    dial.mapped().second->done(cancelled);
+  }
+}
+
+void Hub::Shutdown(std::function<void()> done) {
+  std::set<LinkKey> keys;
+  for (const auto& [key, pending] : expects_) keys.insert(key);
+  for (const auto& [key, dial] : dials_) keys.insert(key);
+  for (const LinkKey& key : keys) Cancel(key, "the transport is being destroyed");
+  acceptor_->Shutdown();
+  for (const auto& link : links_) {
+    link->Close(Deadline::At(loop_->now() + kLinkLinger), /*drop_waiting=*/true);
+  }
+  on_empty_ = [this, done = std::move(done)] {
+    backend_->Shutdown([self = shared_from_this(), done] {
+      self->backend_.reset();
+      done();
+    });
+  };
+  // Behind the links' own tasks.
+  loop_->Post([self = shared_from_this()] { self->CheckEmpty(); });
+}
+
+void Hub::Open(Pending& pending, bool dialled, StatusOr<OpenedLink> opened) {
+  if (!opened.ok()) return pending.done(opened.status());
+  LinkCore::Init init{.key = pending.key,
+                      .backend = backend_->name(),
+                      .options = pending.options,
+                      .handler = std::move(pending.handler),
+                      .opened = *std::move(opened)};
+  PrepareReturn(pending, dialled, &init);
+  init.on_gone = [weak = weak_from_this()](LinkCore* link) {
+    if (const auto self = weak.lock()) {
+      self->links_.erase(link->shared_from_this());
+      self->CheckEmpty();
+    }
+  };
+  const auto core = std::make_shared<LinkCore>(loop_, std::move(init));
+  links_.insert(core);
+  if (!dialled) {
+    const std::weak_ptr<LinkCore> weak = core;  // it lets go of its place when it ends
+    acceptor_->Hold(
+        pending.key, core->link_id(), pending.secret, pending.options.credits,
+        [weak] {
+          const auto link = weak.lock();
+          return link ? link->ReceivedOnLoop() : Received{};
+        },
+        [weak](StatusOr<OpenedLink> again) {
+          if (const auto link = weak.lock()) link->ResumeOnLoop(*std::move(again));
+        });
+  }
+  core->StartOnLoop();
+  pending.done(core);
+}
+
+void Hub::PrepareReturn(const Pending& pending, bool dialled, LinkCore::Init* init) {
+  if (!dialled) {
+    init->on_ending = [acceptor = acceptor_](LinkCore* link) {
+      acceptor->Release(link->key(), link->link_id());
+    };
+    return;
+  }
+  DialOptions options{.addresses = pending.addresses,
+                      .key = pending.key,
+                      .secret = pending.secret,
+                      .credits = pending.options.credits,
+                      .deadline = MonoTime::max()};  // the link knows when it is too late
+  // What worked last time comes first.
+  const auto worked = std::ranges::find(options.addresses, init->opened.address);
+  std::rotate(options.addresses.begin(), worked, options.addresses.end());
+  // Links end before the backend does.
+  init->redial = [loop = loop_, backend = backend_.get(), options](absl::Duration attempt_limit,
+                                                                   std::function<LinkClaim()> claim,
+                                                                   Dialer::Done done) {
+    DialOptions again = options;
+    again.attempt_limit = attempt_limit;
+    again.claim = std::move(claim);
+    const auto dialer = std::make_shared<Dialer>(loop, backend, std::move(again), std::move(done));
+    dialer->Start();
+    return dialer;
+  };
+}
+
+void Hub::CheckEmpty() {
+  if (on_empty_ && links_.empty()) std::exchange(on_empty_, nullptr)();
+}
+
+}  // namespace longhaul::transport::internal

@@ -1,0 +1,68 @@
+// What a transport is on its loop: the links that are opening, and those that are open.
+//
+// Threads: all on the loop. No callback runs inside the call that caused it, but for an error in
+// the arguments.
+#ifndef LONGHAUL_TRANSPORT_P2P_CORE_HUB_H_
+#define LONGHAUL_TRANSPORT_P2P_CORE_HUB_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "transport/p2p/core/channel.h"
+#include "transport/p2p/core/handshake.h"
+#include "transport/p2p/core/link_core.h"
+#include "transport/p2p/link.h"
+
+namespace longhaul::transport::internal {
+
+class Hub : public std::enable_shared_from_this<Hub> {
+ public:
+  using OpenDone = std::function<void(StatusOr<std::shared_ptr<LinkCore>>)>;
+
+  Hub(std::shared_ptr<EventLoop> loop, std::unique_ptr<Backend> backend);
+  // Returns where the backend listens.
+  StatusOr<std::string> Start();
+
+  // As Transport's.
+  void Expect(const LinkKey& key, std::string secret, std::shared_ptr<LinkHandler> handler,
+              const LinkOptions& options, Deadline deadline, OpenDone done);
+  void Dial(const std::vector<std::string>& addresses, const LinkKey& key, std::string secret,
+            std::shared_ptr<LinkHandler> handler, const LinkOptions& options, Deadline deadline,
+            OpenDone done);
+  void Cancel(const LinkKey& key, std::string_view why);
+
+  // Ends everything; `done` when nothing is left on the loop, the backend included.
+  void Shutdown(std::function<void()> done);
+
+ private:
+  struct Pending {
+    LinkKey key;
+    std::string secret;
+    std::shared_ptr<LinkHandler> handler;
+    LinkOptions options;
+    std::vector<std::string> addresses;  // empty: expected, not dialled
+    OpenDone done;
+  };
+  void Open(Pending& pending, bool dialled, StatusOr<OpenedLink> opened);
+  // Lets the link dial again, or its dialler come back.
+  void PrepareReturn(const Pending& pending, bool dialled, LinkCore::Init* init);
+  void CheckEmpty();
+
+  const std::shared_ptr<EventLoop> loop_;
+  std::unique_ptr<Backend> backend_;
+  const std::shared_ptr<Acceptor> acceptor_;
+  std::map<LinkKey, std::shared_ptr<Pending>> expects_;
+  std::map<LinkKey, std::pair<std::shared_ptr<Dialer>, std::shared_ptr<Pending>>> dials_;
+  std::set<std::shared_ptr<LinkCore>> links_;
+  std::function<void()> on_empty_;
+};
+
+}  // namespace longhaul::transport::internal
+
+#endif  // LONGHAUL_TRANSPORT_P2P_CORE_HUB_H_

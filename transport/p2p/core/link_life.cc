@@ -1,0 +1,346 @@
+// What becomes of a link: its connections, the watch over its peer, and its end.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "transport/p2p/core/link_core.h"
+
+namespace longhaul::transport::internal {
+namespace {
+
+using wire::LinkKind;
+
+// A connection that broke so soon is not replaced at once: something on the way may break each of
+// them.
+constexpr absl::Duration kShortLife = absl::Seconds(1);
+constexpr absl::Duration kRedialPause = absl::Milliseconds(250);
+
+}  // namespace
+
+// What a channel of the link calls; one a lane and connection.
+class LinkCore::LaneEvents : public ChannelEvents {
+ public:
+  LaneEvents(std::shared_ptr<LinkCore> link, ConnectionPtr connection, Lane lane)
+      : link_(std::move(link)), connection_(std::move(connection)), lane_(lane) {}
+  void OnMessage(std::span<const std::byte> header, std::span<const std::byte> payload) override {
+    link_->OnMessage(connection_, lane_, header, payload);
+  }
+  void OnClosed(const Status& reason) override { link_->OnChannelClosed(connection_, reason); }
+
+ private:
+  const std::shared_ptr<LinkCore> link_;
+  const ConnectionPtr connection_;
+  const Lane lane_;
+};
+
+void LinkCore::StartOnLoop() {
+  LH_CHECK(loop_->InLoop(), "links live on their loop");
+  const OpenedLink opened = std::exchange(init_.opened, {});
+  Connect(opened, /*dialled=*/init_.redial != nullptr);
+  ArmTick();
+}
+
+Received LinkCore::ReceivedOnLoop() const {
+  return {lanes_[0].receive.handled(), lanes_[1].receive.handled()};
+}
+
+void LinkCore::Connect(const OpenedLink& opened, bool dialled) {
+  connection_ = std::make_shared<Connection>();
+  connection_->channels = opened.channels;
+  connection_->peer_is_open = dialled;
+  connected_at_ = loop_->now();
+  channels_open_ += kLanes;
+  for (const Lane l : {Lane::kBulk, Lane::kControl}) {
+    opened.channels[static_cast<size_t>(l)]->SetEvents(
+        std::make_shared<LaneEvents>(shared_from_this(), connection_, l));
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    description_ = init_.backend + " " + connection_->channels[0]->Describe();
+  }
+  if (dialled) SendHeartbeat();  // tells the listening side that this end is open
+}
+
+void LinkCore::ResumeOnLoop(OpenedLink opened) {
+  const auto refuse = [&] {
+    for (const auto& channel : opened.channels) channel->Close();
+  };
+  if (Over()) return refuse();
+  std::vector<Outbox::FramePtr> finished;
+  Status status = opened.version == version_
+                      ? absl::OkStatus()
+                      : absl::InvalidArgumentError("the peer came back with another version");
+  for (const Lane l : {Lane::kBulk, Lane::kControl}) {
+    if (!status.ok()) break;
+    status =
+        lane(l).out.Resume(opened.received[static_cast<size_t>(l)],
+                           l == Lane::kBulk ? opened.peer_credits : kControlCredits, &finished);
+  }
+  if (!status.ok()) {
+    refuse();
+    return End(Annotate(status, description_), /*tell_peer=*/true);
+  }
+  StopRedial();
+  if (!away_since_) away_since_ = watch_.last_heard();
+  DropConnection();
+  for (const Lane l : {Lane::kBulk, Lane::kControl}) {
+    lane(l).receive.Resume(opened.told[static_cast<size_t>(l)]);
+  }
+  watch_.Heard(loop_->now());
+  {
+    const std::lock_guard lock(mutex_);
+    ++stats_.reconnects;
+    stats_.longest_silence = watch_.longest_silence();
+  }
+  Connect(opened, /*dialled=*/init_.redial != nullptr);
+  Finish(finished, absl::OkStatus());
+  if (connection_->peer_is_open) Healed();
+  PumpOnLoop();
+}
+
+void LinkCore::OnChannelClosed(const ConnectionPtr& connection, const Status& reason) {
+  --channels_open_;
+  if (Over()) {
+    // The peer has gone too: there is nobody to say a last word to.
+    DropConnection();
+    FinishIfClosed();
+  } else if (connection == connection_) {
+    Lose(absl::UnavailableError(fmt::format("the connection broke: {}", Message(reason))));
+  }
+}
+
+void LinkCore::DropConnection() {
+  const ConnectionPtr connection = std::exchange(connection_, nullptr);
+  if (!connection) return;
+  for (const auto& channel : connection->channels) channel->Close();
+}
+
+void LinkCore::Lose(const Status& why) {
+  if (!away_since_) away_since_ = watch_.last_heard();
+  lost_why_ = why;
+  DropConnection();
+  TrackCreditWait();
+  if (state_ == State::kClosing && GoodbyesReceived()) {
+    End(reason_, /*tell_peer=*/false);  // both have said it; the peer dropped the channels
+    return;
+  }
+  init_.handler->OnLost(why);
+  StartRedial();
+}
+
+void LinkCore::StartRedial() {
+  if (!init_.redial || dialer_ || redial_timer_) return;
+  const MonoTime now = loop_->now();
+  const MonoTime time = now - connected_at_ < kShortLife ? now + kRedialPause : now;
+  // By a timer in any case: not from within what broke.
+  redial_timer_ = loop_->AddTimer(time, [self = shared_from_this()] {
+    self->redial_timer_.reset();
+    self->dialer_ = self->init_.redial(
+        self->attempt_limit_,
+        [self] {
+          return LinkClaim{.link_id = self->link_id_,
+                           .attempt = ++self->attempts_,
+                           .received = self->ReceivedOnLoop()};
+        },
+        [self](StatusOr<OpenedLink> opened) { self->OnRedialled(std::move(opened)); });
+  });
+}
+
+void LinkCore::StopRedial() {
+  if (redial_timer_) loop_->CancelTimer(*redial_timer_);
+  redial_timer_.reset();
+  if (dialer_) std::exchange(dialer_, nullptr)->Cancel();
+}
+
+void LinkCore::OnRedialled(StatusOr<OpenedLink> opened) {
+  dialer_.reset();
+  if (opened.ok()) {
+    ResumeOnLoop(*std::move(opened));
+  } else {
+    End(absl::UnavailableError(
+            fmt::format("{}: {}; coming back: {}", description_,
+                        lost_why_.ok() ? "the peer fell silent" : Message(lost_why_),
+                        Message(opened.status()))),
+        /*tell_peer=*/false);
+  }
+}
+
+void LinkCore::Heard() {
+  const bool ends_suspicion = watch_.Heard(loop_->now());
+  // An attempt that may have changed things at the peer already is waited for.
+  if ((dialer_ && !dialer_->committed()) || redial_timer_) StopRedial();
+  if (!ends_suspicion) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stats_.longest_silence = watch_.longest_silence();
+  }
+  if (std::exchange(suspect_told_, false) && !away_since_) init_.handler->OnHealthy();
+}
+
+void LinkCore::Healed() {
+  if (!away_since_) return;
+  const absl::Duration away = loop_->now() - *std::exchange(away_since_, std::nullopt);
+  lost_why_ = absl::OkStatus();
+  suspect_told_ = false;
+  init_.handler->OnHealed(away, lanes_[0].out.to_send_again() + lanes_[1].out.to_send_again());
+}
+
+void LinkCore::ArmTick() {
+  tick_due_ = loop_->now() + init_.options.heartbeat_interval;
+  tick_timer_ = loop_->AddTimer(tick_due_, [self = shared_from_this()] {
+    self->tick_timer_.reset();
+    self->Tick();
+  });
+}
+
+void LinkCore::Tick() {
+  if (Over()) return;
+  const MonoTime now = loop_->now();
+  // A loop that was held up (by a handler, by a busy machine) has signs of life still to read.
+  const absl::Duration late = now - tick_due_;
+  const absl::Duration stalled =
+      late > init_.options.heartbeat_interval ? late : absl::ZeroDuration();
+  switch (watch_.Tick(now, stalled)) {
+    case PeerWatch::Verdict::kNone:
+      break;
+    case PeerWatch::Verdict::kSuspect:
+      if (connection_) {  // else it is known to be lost
+        suspect_told_ = true;
+        init_.handler->OnSuspect(watch_.Silence(now));
+      }
+      break;
+    case PeerWatch::Verdict::kGone:
+      End(Gone(), /*tell_peer=*/true);
+      return;
+  }
+  // The old connection may come back, but TCP's own retries after a cut get rarer and rarer.
+  if (watch_.suspect()) StartRedial();
+  if (connection_ && connection_->peer_is_open) {
+    SendHeartbeat();
+    if (lane(Lane::kBulk).receive.TellPending()) TellCredits(Lane::kBulk);
+  }
+  TrackCreditWait();
+  ArmTick();
+}
+
+Status LinkCore::Gone() const {
+  const double limit = absl::ToDoubleSeconds(init_.options.peer_timeout);
+  if (lost_why_.ok()) {
+    return absl::UnavailableError(
+        fmt::format("{}: no sign of life of the peer for {:.1f} s (limit {:.1f} s){}", description_,
+                    absl::ToDoubleSeconds(watch_.Silence(loop_->now())), limit,
+                    dialer_ ? dialer_->Errors() : ""));
+  }
+  return absl::UnavailableError(fmt::format(
+      "{}: {}; {} within {:.1f} s{}", description_, Message(lost_why_),
+      init_.redial ? "it could not be made again" : "the peer, which dials, did not come back",
+      limit, dialer_ ? dialer_->Errors() : ""));
+}
+
+bool LinkCore::GoodbyesReceived() const {
+  return lanes_[0].goodbye_received && lanes_[1].goodbye_received;
+}
+
+void LinkCore::CloseOnLoop(Deadline deadline, bool drop_waiting) {
+  if (Over() || (state_ == State::kClosing && !drop_waiting)) return;
+  DrainSubmittedOnLoop();
+  const Status reason = absl::CancelledError("the link was closed on this side");
+  if (drop_waiting) DropWaiting(reason);
+  if (state_ == State::kClosing) {
+    ArmCloseTimer(deadline.time());
+    PumpOnLoop();
+    return;
+  }
+  StartClosing(reason, deadline.time());
+}
+
+void LinkCore::ArmCloseTimer(MonoTime time) {
+  if (close_timer_) loop_->CancelTimer(*close_timer_);
+  close_timer_ = loop_->AddTimer(time, [self = shared_from_this()] {
+    self->close_timer_.reset();
+    self->End(self->reason_, /*tell_peer=*/true);
+  });
+}
+
+void LinkCore::StartClosing(const Status& reason, MonoTime limit) {
+  state_ = State::kClosing;
+  reason_ = reason;
+  {
+    const std::lock_guard lock(mutex_);
+    if (refuse_sends_.ok()) refuse_sends_ = reason;
+  }
+  ArmCloseTimer(limit);
+  for (LaneState& state : lanes_) state.out.PushGoodbye();
+  PumpOnLoop();
+}
+
+void LinkCore::EndIfAllIsSaid() {
+  if (state_ == State::kClosing && GoodbyesReceived() && lanes_[0].out.empty() &&
+      lanes_[1].out.empty()) {
+    End(reason_, /*tell_peer=*/true);
+  }
+}
+
+void LinkCore::DropWaiting(const Status& reason) {
+  for (LaneState& state : lanes_) Finish(state.out.DropWaiting(), reason);
+}
+
+void LinkCore::End(const Status& why, bool tell_peer) {
+  if (Over()) return;
+  // What goes wrong while a link is closing is no news.
+  const Status reason = state_ == State::kClosing ? reason_ : why;
+  state_ = State::kEnding;
+  reason_ = reason;
+  {
+    const std::lock_guard lock(mutex_);
+    if (refuse_sends_.ok()) refuse_sends_ = reason;
+  }
+  StopRedial();
+  for (auto* timer : {&tick_timer_, &close_timer_}) {
+    if (*timer) loop_->CancelTimer(**timer);
+    timer->reset();
+  }
+  if (init_.on_ending) std::exchange(init_.on_ending, nullptr)(this);
+  DrainSubmittedOnLoop();
+  TrackCreditWait();
+  DropWaiting(reason);
+  if (tell_peer && connection_ && connection_->peer_is_open) {
+    SayLastWord();
+  } else {
+    DropConnection();
+  }
+  // Never inside what caused it: a handler's frame may be on the stack.
+  loop_->Post([self = shared_from_this()] { self->FinishIfClosed(); });
+}
+
+void LinkCore::SayLastWord() {
+  const auto drop = [self = shared_from_this()] { self->DropConnection(); };
+  if (GoodbyesReceived()) {
+    // What the peer still waits for.
+    SendOwn(LinkKind::kCredit, Lane::kBulk, {}, [] {});
+    SendOwn(LinkKind::kCredit, Lane::kControl, {}, drop);
+  } else {
+    const bool closed = absl::IsCancelled(reason_);
+    SendOwn(LinkKind::kRefuse, Lane::kControl,
+            EncodeRefusal({.code = reason_.code(),
+                           .reason = closed ? std::string("closed on its side")
+                                            : std::string(Message(reason_))}),
+            drop);
+  }
+  // A network that takes nothing keeps nobody waiting.
+  loop_->AddTimer(loop_->now() + kLinkLinger, drop);
+}
+
+void LinkCore::FinishIfClosed() {
+  if (state_ != State::kEnding || connection_ || channels_open_ != 0) return;
+  state_ = State::kClosed;
+  for (LaneState& state : lanes_) Finish(state.out.DropAll(), reason_);
+  const std::shared_ptr<LinkCore> self = shared_from_this();
+  const std::shared_ptr<LinkHandler> handler = std::move(init_.handler);
+  handler->OnClosed(reason_);
+  if (init_.on_gone) std::exchange(init_.on_gone, nullptr)(this);
+}
+
+}  // namespace longhaul::transport::internal

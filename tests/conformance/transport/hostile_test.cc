@@ -136,9 +136,19 @@ class HostileTest : public LinkTest {
   void OpenByHand() {
     Expect();
     Connect();
+    ShakeHands(/*attempt=*/0);
+    const auto link = expected_.Wait();
+    ASSERT_TRUE(link.ok()) << link.status();
+    listener_link_ = *link;
+  }
+
+  // By a dialler that says to have `received` of each lane.
+  void ShakeHands(uint32_t attempt, uint64_t received = 0) {
     for (const Lane lane : {Lane::kBulk, Lane::kControl}) {
       auto& events = *events_[static_cast<size_t>(lane)];
       internal::LinkHello hello = Hello();
+      hello.attempt = attempt;
+      hello.received = received;
       SendHello(lane, hello);
       const auto message = events.WaitFor(LinkKind::kWelcome);
       ASSERT_TRUE(message.has_value());
@@ -152,18 +162,18 @@ class HostileTest : public LinkTest {
                                      .version_max = wire::kLinkVersionMax,
                                      .version = welcome->version,
                                      .key = Key(),
+                                     .attempt = attempt,
+                                     .dialler_received = received,
+                                     .listener_received = welcome->received,
                                      .dialler_nonce = hello.nonce,
                                      .listener_nonce = welcome->nonce});
       SendHello(lane, hello);
     }
     SendFrame(Lane::kControl, Header(LinkKind::kHeartbeat, Lane::kControl), {});
-    const auto link = expected_.Wait();
-    ASSERT_TRUE(link.ok()) << link.status();
-    listener_link_ = *link;
   }
 
   void Expect() {
-    listener_->Expect(Key(), kSecret, at_listener_, {}, Deadline::After(kPatience),
+    listener_->Expect(Key(), kSecret, at_listener_, options_, Deadline::After(kPatience),
                       expected_.Done());
   }
 
@@ -197,6 +207,7 @@ class HostileTest : public LinkTest {
   std::array<std::shared_ptr<internal::Channel>, 2> channels_;
   std::array<std::shared_ptr<RawEvents>, 2> events_;
   OpenResult expected_;
+  LinkOptions options_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Backend, HostileTest, testing::Values(UnderTest()),
@@ -220,14 +231,14 @@ TEST_P(HostileTest, NoCommonVersion) {
   EXPECT_FALSE(refusal.retry);
   EXPECT_EQ(refusal.code, absl::StatusCode::kUnimplemented);
   EXPECT_THAT(refusal.reason, HasSubstr("7 to 9"));
-  EXPECT_THAT(refusal.reason, HasSubstr("1 to 1"));
+  EXPECT_THAT(refusal.reason, HasSubstr("2 to 2"));
 }
 
 TEST_P(HostileTest, HelloOfAnotherVersion) {
   Expect();
   Connect();
   LinkHeader header = Header(LinkKind::kHello, Lane::kBulk);
-  header.version = 2;
+  header.version = 1;
   SendFrame(Lane::kBulk, header, internal::EncodeHello(Hello()));
   EXPECT_EQ(WaitForRefusal().code, absl::StatusCode::kUnimplemented);
 }
@@ -374,10 +385,114 @@ TEST_P(HostileTest, HeartbeatWithAPayload) {
   ExpectEnd(absl::StatusCode::kInvalidArgument, "no payload");
 }
 
-TEST_P(HostileTest, DroppedConnectionEndsTheLink) {
+TEST_P(HostileTest, ADiallerThatDoesNotComeBackEndsTheLink) {
+  options_.peer_timeout = absl::Seconds(1);
   OpenByHand();
   thread_->RunAndWait([&] { channels_[0]->Close(); });
-  ExpectEnd(absl::StatusCode::kUnavailable, "the connection broke");
+  ExpectEnd(absl::StatusCode::kUnavailable, "did not come back within 1.0 s");
+}
+
+TEST_P(HostileTest, ComingBackByTheBook) {
+  OpenByHand();
+  SendFrame(Lane::kBulk, Data(1), kPayload);
+  ASSERT_TRUE(at_listener_->WaitForFrames(1));
+  Connect();  // drops nothing: the listener believes its old connection healthy
+  ShakeHands(/*attempt=*/1);
+  ASSERT_TRUE(at_listener_->WaitForHealed());
+  SendFrame(Lane::kBulk, Data(1), kPayload);  // once more, and not taken twice
+  SendFrame(Lane::kBulk, Data(2), kPayload);
+  EXPECT_TRUE(at_listener_->WaitForFrames(2));
+  EXPECT_EQ(listener_link_->stats().frames_repeated, 1u);
+  EXPECT_EQ(listener_link_->stats().reconnects, 1u);
+  EXPECT_FALSE(at_listener_->closed());
+}
+
+// Each of these goes for a link that is open, and must leave it as it was.
+class StealingTest : public HostileTest {
+ protected:
+  // The thief has connections of its own and knows all but the secret.
+  void SetUp() override {
+    HostileTest::SetUp();
+    OpenByHand();
+    owner_channels_ = channels_;
+    owner_events_ = events_;
+    Connect();
+  }
+  void TearDown() override {
+    channels_ = owner_channels_;
+    events_ = owner_events_;
+    SendFrame(Lane::kBulk, Data(1), kPayload);
+    EXPECT_TRUE(at_listener_->WaitForFrames(1)) << "the owner's connection still works";
+    EXPECT_EQ(listener_link_->stats().reconnects, 0u);
+    EXPECT_FALSE(at_listener_->closed());
+    owner_channels_ = {};
+    HostileTest::TearDown();
+  }
+  internal::LinkHello Back(uint32_t attempt = 1) {
+    internal::LinkHello hello = Hello();
+    hello.attempt = attempt;
+    return hello;
+  }
+  std::array<std::shared_ptr<internal::Channel>, 2> owner_channels_;
+  std::array<std::shared_ptr<RawEvents>, 2> owner_events_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Backend, StealingTest, testing::Values(UnderTest()),
+                         [](const auto& i) { return i.param.name; });
+
+TEST_P(StealingTest, WithoutTheSecret) {
+  internal::LinkHello hello = Back();
+  SendHello(Lane::kBulk, hello);
+  ASSERT_TRUE(events_[0]->WaitFor(LinkKind::kWelcome).has_value());
+  hello.stage = internal::kStageProve;
+  hello.proof = Pattern(9, internal::kProofBytes);
+  SendHello(Lane::kBulk, hello);
+  EXPECT_EQ(WaitForRefusal().code, absl::StatusCode::kPermissionDenied);
+}
+
+// The proof with which the owner opened the link, said again: the listener's nonce is another one.
+TEST_P(StealingTest, WithAnOldProof) {
+  for (const uint32_t attempt : {0u, 1u}) {
+    if (attempt == 1) Connect();
+    internal::LinkHello hello = Back(attempt);
+    SendHello(Lane::kBulk, hello);
+    if (attempt == 0) {  // the link that it opens is not expected any more
+      EXPECT_EQ(WaitForRefusal().code, absl::StatusCode::kNotFound);
+      continue;
+    }
+    ASSERT_TRUE(events_[0]->WaitFor(LinkKind::kWelcome).has_value());
+    const auto old =
+        internal::DecodeWelcome(owner_events_[0]->WaitFor(LinkKind::kWelcome)->payload);
+    hello.stage = internal::kStageProve;
+    hello.proof = internal::Prove(kSecret, internal::Side::kDialler,
+                                  {.lane = Lane::kBulk,
+                                   .link_id = kLinkId,
+                                   .version_min = wire::kLinkVersionMin,
+                                   .version_max = wire::kLinkVersionMax,
+                                   .version = old->version,
+                                   .key = Key(),
+                                   .dialler_nonce = hello.nonce,
+                                   .listener_nonce = old->nonce});
+    SendHello(Lane::kBulk, hello);
+    EXPECT_EQ(WaitForRefusal().code, absl::StatusCode::kPermissionDenied);
+  }
+}
+
+TEST_P(StealingTest, ByAnotherId) {
+  LinkHeader header = Header(LinkKind::kHello, Lane::kBulk);
+  header.link_id = kLinkId + 1;
+  SendFrame(Lane::kBulk, header, internal::EncodeHello(Back()));
+  const auto refusal = WaitForRefusal();
+  EXPECT_FALSE(refusal.retry);
+  EXPECT_EQ(refusal.code, absl::StatusCode::kUnavailable);
+  EXPECT_THAT(refusal.reason, HasSubstr("no longer has the link"));
+}
+
+TEST_P(StealingTest, WithHellosAlone) {
+  for (const Lane lane : {Lane::kBulk, Lane::kControl}) SendHello(lane, Back(7));
+  for (const auto& events : events_) {
+    EXPECT_TRUE(events->WaitFor(LinkKind::kWelcome).has_value());
+  }
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "transport/p2p/core/transport_core.h"
+
 namespace longhaul::transport {
 
 INSTANTIATE_TEST_SUITE_P(Backend, LinkTest, testing::Values(UnderTest()),
@@ -32,7 +34,23 @@ void RecordingHandler::OnHealthy() {
   EXPECT_EQ(closed_, 0);
   ++healthy_;
   changed_.notify_all();
-  EXPECT_EQ(healthy_, suspects_);
+  EXPECT_LE(healthy_, suspects_);
+}
+
+void RecordingHandler::OnLost(const Status& why) {
+  EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable);
+  const std::lock_guard lock(mutex_);
+  EXPECT_EQ(closed_, 0);
+  ++lost_;
+  changed_.notify_all();
+}
+
+void RecordingHandler::OnHealed(absl::Duration away, uint64_t) {
+  EXPECT_GE(away, absl::ZeroDuration());
+  const std::lock_guard lock(mutex_);
+  EXPECT_EQ(closed_, 0);
+  ++healed_;
+  changed_.notify_all();
 }
 
 void RecordingHandler::OnClosed(const Status& reason) {
@@ -74,6 +92,14 @@ bool RecordingHandler::WaitForSuspect() const {
 
 bool RecordingHandler::WaitForHealthy() const {
   return WaitFor([&] { return healthy_ > 0; });
+}
+
+bool RecordingHandler::WaitForLost(int count) const {
+  return WaitFor([&] { return lost_ >= count; });
+}
+
+bool RecordingHandler::WaitForHealed(int count) const {
+  return WaitFor([&] { return healed_ >= count; });
 }
 
 bool RecordingHandler::closed() const {
@@ -177,6 +203,12 @@ std::unique_ptr<Transport> LinkTest::NewTransport() {
   auto transport = GetParam().create();
   EXPECT_TRUE(transport.ok()) << transport.status();
   return transport.ok() ? *std::move(transport) : nullptr;
+}
+
+void LinkTest::PutFaultsAroundDialler() {
+  auto transport = internal::NewTransport(faults_.Around(GetParam().create_backend()));
+  ASSERT_TRUE(transport.ok()) << transport.status();
+  dialler_ = *std::move(transport);
 }
 
 LinkKey LinkTest::Key(uint32_t boundary) {

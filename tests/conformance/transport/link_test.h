@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/link_faults.h"
 #include "transport/p2p/core/channel.h"
 #include "transport/p2p/core/notification.h"
 #include "transport/p2p/link.h"
@@ -48,6 +49,8 @@ class RecordingHandler : public LinkHandler {
   void OnFrame(Lane lane, std::span<const std::byte> payload) override;
   void OnSuspect(absl::Duration silence) override;
   void OnHealthy() override;
+  void OnLost(const Status& why) override;
+  void OnHealed(absl::Duration away, uint64_t frames_resent) override;
   void OnClosed(const Status& reason) override;
 
   // Runs at the start of OnFrame; set before the link opens.
@@ -62,6 +65,8 @@ class RecordingHandler : public LinkHandler {
   size_t FramesOn(Lane lane) const;
   bool WaitForSuspect() const;
   bool WaitForHealthy() const;
+  bool WaitForLost(int count = 1) const;
+  bool WaitForHealed(int count = 1) const;
   bool closed() const;
   // OnClosed's reason; kDeadlineExceeded if it does not come.
   Status WaitForClosed(absl::Duration limit = kPatience) const;
@@ -75,6 +80,8 @@ class RecordingHandler : public LinkHandler {
   size_t counts_[2] = {0, 0};
   int suspects_ = 0;
   int healthy_ = 0;
+  int lost_ = 0;
+  int healed_ = 0;
   int closed_ = 0;
   Status reason_;
 };
@@ -125,6 +132,8 @@ class LinkTest : public testing::TestWithParam<BackendUnderTest> {
   static LinkKey Key(uint32_t boundary = 0);
   // Opens a link dialler_ -> listener_ with the handlers below; fails the test if it does not open.
   void Open(const LinkOptions& options = {}, const LinkKey& key = Key());
+  // The dialler's network can be made to fail; before Open.
+  void PutFaultsAroundDialler();
 
   static constexpr char kSecret[] = "the secret of this run";
 
@@ -135,6 +144,7 @@ class LinkTest : public testing::TestWithParam<BackendUnderTest> {
   std::shared_ptr<RecordingHandler> at_dialler_ = std::make_shared<RecordingHandler>();
   std::shared_ptr<Link> listener_link_;
   std::shared_ptr<Link> dialler_link_;
+  Faults faults_;
 };
 
 FrameView BodyOf(const std::string& text);

@@ -56,7 +56,8 @@ bool HasEnded(const v1::RunStatus& run) {
 Style StateStyle(const std::string& state) {
   if (state == "failed" || state == "lost") return Style::kRed;
   if (state == "running" || state == "done" || state == "healthy") return Style::kGreen;
-  if (state == "stopped" || state == "suspect" || state == "queued") return Style::kYellow;
+  if (state == "stopped" || state == "suspect" || state == "lost" || state == "queued")
+    return Style::kYellow;
   return Style::kPlain;
 }
 

@@ -142,6 +142,7 @@ class Core {
   void OnShard(Run& run, Stage& stage, const Worker& worker, const v1::WorkerMessage& message);
   void CommitCheckpoint(Run& run, uint64_t step, const PartialCheckpoint& partial);
   void OnLink(Run& run, Stage& stage, const v1::LinkEvent& link);
+  void OnLinkHealed(Run& run, Stage& stage, const v1::LinkEvent& link, const std::string& pair);
 
   // render.cc
   v1::RunStatus Render(const Run& run) const;

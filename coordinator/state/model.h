@@ -94,6 +94,13 @@ struct NonFinite {
   MonoTime until;
 };
 
+// A link whose stages do not hear each other well.
+struct LinkTrouble {
+  std::map<uint32_t, bool> stages;  // who says so; true: its connection is lost, else suspect
+  double away_seconds = 0;          // the longest that a side was without the other
+  uint64_t frames_resent = 0;       // by both sides
+};
+
 struct Run {
   RunRecord record;
   uint64_t order = 0;                      // of submission
@@ -116,7 +123,7 @@ struct Run {
   std::optional<std::pair<uint64_t, uint32_t>> first_nonfinite;
   std::optional<Suspicion> suspicion;
   std::optional<NonFinite> nonfinite;
-  std::map<uint32_t, std::set<uint32_t>> suspect_links;  // boundary -> stages that hear nothing
+  std::map<uint32_t, LinkTrouble> troubled_links;  // by boundary; without trouble: none
   std::vector<std::string> workers_lost;
   uint64_t dropped = 0;  // messages of other epochs, workers or states of this run
 };

@@ -36,6 +36,17 @@ std::string_view StateOf(const Run& run, const Stage& stage) {
   return "running";
 }
 
+constexpr std::string_view kHealthy = "healthy", kSuspect = "suspect", kLost = "lost";
+
+std::string LinkState(const Run& run, uint32_t boundary) {
+  const auto trouble = run.troubled_links.find(boundary);
+  if (trouble == run.troubled_links.end()) return std::string(kHealthy);
+  const auto& stages = trouble->second.stages;
+  const bool lost =
+      std::any_of(stages.begin(), stages.end(), [](const auto& one) { return one.second; });
+  return std::string(lost ? kLost : kSuspect);
+}
+
 }  // namespace
 
 std::vector<v1::RunStatus> Core::Runs() const {
@@ -153,9 +164,7 @@ void Core::RenderLinks(const Run& run, v1::RunStatus* status) const {
       one.set_to_worker(to.name);
       one.set_direction(up ? "backward" : "forward");
       one.set_codec(up ? plan.backward_codec() : plan.forward_codec());
-      const auto deaf = run.suspect_links.find(boundary);
-      const bool suspect = deaf != run.suspect_links.end() && !deaf->second.empty();
-      one.set_state(suspect ? "suspect" : "healthy");
+      one.set_state(LinkState(run, boundary));
       if (!from.last || !(from.last->seconds() > 0)) continue;
       for (const v1::LinkUse& use : from.last->links()) {
         if (use.boundary() != boundary || use.up() != up) continue;
@@ -196,12 +205,10 @@ std::vector<v1::WorkerStatus> Core::Workers(MonoTime now) const {
     for (const Stage& stage : it->second.stages) {
       if (stage.worker != worker->id) continue;
       one.set_stage(stage.index);
-      bool suspect = false;
-      for (const auto& [boundary, deaf] : it->second.suspect_links) {
-        const bool mine = boundary == stage.index || boundary + 1 == stage.index;
-        suspect = suspect || (mine && !deaf.empty());
-      }
-      one.set_link_quality(suspect ? "suspect" : "healthy");
+      const std::string down = LinkState(it->second, stage.index);
+      const std::string up =
+          stage.index == 0 ? std::string(kHealthy) : LinkState(it->second, stage.index - 1);
+      one.set_link_quality(up == kLost || down == kHealthy ? up : down);
     }
   }
   return statuses;

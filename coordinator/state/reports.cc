@@ -211,17 +211,49 @@ void Core::OnLink(Run& run, Stage& stage, const v1::LinkEvent& link) {
   if (!is_neighbour) return;
   const std::string pair =
       fmt::format("{} and {}", Label(stage), Label(run.stages[link.peer_stage()]));
-  std::set<uint32_t>& deaf = run.suspect_links[link.boundary()];
+  const auto known = run.troubled_links.find(link.boundary());
+  const bool troubled =
+      known != run.troubled_links.end() && known->second.stages.contains(stage.index);
   if (link.state() == "suspect") {
-    if (!deaf.insert(stage.index).second) return;
+    if (troubled) return;
+    run.troubled_links[link.boundary()].stages[stage.index] = false;
     Log(&run, "link",
         fmt::format("the link between {} is suspect: silent for {:.1f} s", pair,
                     Sane(link.silence_seconds())));
+  } else if (link.state() == "lost") {
+    LinkTrouble& trouble = run.troubled_links[link.boundary()];
+    const bool told = std::any_of(trouble.stages.begin(), trouble.stages.end(),
+                                  [](const auto& one) { return one.second; });
+    trouble.stages[stage.index] = true;
+    if (told) return;
+    Log(&run, "link",
+        fmt::format("the link between {} is lost and being made again: {}", pair,
+                    Quoted(link.reason())));
   } else if (link.state() == "healthy") {
-    if (deaf.erase(stage.index) == 0) return;
+    if (!troubled) return;
+    known->second.stages.erase(stage.index);
+    if (known->second.stages.empty()) run.troubled_links.erase(known);
     Log(&run, "link", fmt::format("the link between {} is healthy again", pair));
+  } else if (link.state() == "healed") {
+    if (known == run.troubled_links.end()) return;  // the other side has told of it
+    OnLinkHealed(run, stage, link, pair);
   }
   Changed(run);
+}
+
+// One event for both sides, when the last that missed the other has it again.
+void Core::OnLinkHealed(Run& run, Stage& stage, const v1::LinkEvent& link,
+                        const std::string& pair) {
+  const auto known = run.troubled_links.find(link.boundary());
+  LinkTrouble& trouble = known->second;
+  trouble.stages.erase(stage.index);
+  trouble.away_seconds = std::max(trouble.away_seconds, Sane(link.silence_seconds()));
+  trouble.frames_resent += link.frames_resent();
+  if (!trouble.stages.empty()) return;
+  Log(&run, "link",
+      fmt::format("the link between {} is healed after {:.1f} s, {} frames sent again", pair,
+                  trouble.away_seconds, trouble.frames_resent));
+  run.troubled_links.erase(known);
 }
 
 }  // namespace longhaul::coordinator

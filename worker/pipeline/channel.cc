@@ -18,7 +18,7 @@ using HeaderBytes = std::array<std::byte, wire::kTensorHeaderBytes>;
 
 }  // namespace
 
-// A tensor from SendTensor until the network has taken its last chunk.
+// A tensor from SendTensor until the peer has taken its last chunk.
 struct Channel::Outgoing {
   Pass pass;
   Microbatch microbatch;
@@ -358,11 +358,20 @@ void Channel::Decode(Incoming incoming) {
 }
 
 void Channel::OnSuspect(absl::Duration silence) {
-  if (options_.on_health) options_.on_health("suspect", silence);
+  if (options_.on_health) options_.on_health({.state = "suspect", .silence = silence});
 }
 
 void Channel::OnHealthy() {
-  if (options_.on_health) options_.on_health("healthy", absl::ZeroDuration());
+  if (options_.on_health) options_.on_health({.state = "healthy"});
+}
+
+void Channel::OnLost(const Status& why) {
+  if (options_.on_health) options_.on_health({.state = "lost", .reason = why});
+}
+
+void Channel::OnHealed(absl::Duration away, uint64_t frames_resent) {
+  if (!options_.on_health) return;
+  options_.on_health({.state = "healed", .silence = away, .frames_resent = frames_resent});
 }
 
 void Channel::OnClosed(const Status& reason) {

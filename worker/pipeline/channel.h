@@ -33,6 +33,14 @@
 
 namespace longhaul::worker {
 
+// What a link's handler hears about its peer.
+struct LinkHealth {
+  std::string_view state;      // "suspect", "healthy", "lost", "healed": see transport/p2p/link.h
+  absl::Duration silence;      // suspect: so far; healed: in all
+  Status reason;               // lost: why
+  uint64_t frames_resent = 0;  // healed
+};
+
 struct ChannelOptions {
   RunId run;
   Epoch epoch;
@@ -43,15 +51,15 @@ struct ChannelOptions {
   codec::Shape shape;  // of every boundary tensor
   uint32_t microbatches = 1, validation_microbatches = 0;
   std::shared_ptr<const codec::Codec> send_codec, receive_codec;
-  // The peer fell silent ("suspect") or came back ("healthy"); on the link's loop.
-  std::function<void(std::string_view state, absl::Duration silence)> on_health;
+  // On the link's loop.
+  std::function<void(const LinkHealth&)> on_health;
 };
 
 // Since the last call of TakeUse.
 struct ChannelUse {
   uint64_t payload_bytes_sent = 0;  // blobs and tensor headers
   uint64_t link_bytes_sent = 0;
-  absl::Duration send_busy;  // time with a tensor on its way to the network
+  absl::Duration send_busy;  // time with a tensor on its way to the peer
   absl::Duration credit_wait;
   uint64_t nonfinite_tiles = 0;  // seen by the encoder
 };
@@ -80,6 +88,8 @@ class Channel : public transport::LinkHandler, public std::enable_shared_from_th
   void OnFrame(transport::Lane lane, std::span<const std::byte> payload) override;
   void OnSuspect(absl::Duration silence) override;
   void OnHealthy() override;
+  void OnLost(const Status& why) override;
+  void OnHealed(absl::Duration away, uint64_t frames_resent) override;
   void OnClosed(const Status& reason) override;
 
  private:

@@ -180,16 +180,17 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream, Deadline
   LH_ASSIGN_OR_RETURN(auto backward, MakeCodec(link.backward_codec()));
   // By value: the link's loop may call it after this object has gone.
   const auto on_health = [send = resources_.send, run_id = run_id_, epoch = epoch(), boundary,
-                          peer_stage = peer.stage()](std::string_view state,
-                                                     absl::Duration silence) {
+                          peer_stage = peer.stage()](const LinkHealth& health) {
     v1::WorkerMessage message;
     message.set_run_id(run_id);
     message.set_epoch(epoch);
     v1::LinkEvent* event = message.mutable_link();
     event->set_boundary(boundary);
     event->set_peer_stage(peer_stage);
-    event->set_state(std::string(state));
-    event->set_silence_seconds(absl::ToDoubleSeconds(silence));
+    event->set_state(std::string(health.state));
+    event->set_silence_seconds(absl::ToDoubleSeconds(health.silence));
+    event->set_reason(std::string(Message(health.reason)));
+    event->set_frames_resent(health.frames_resent);
     send(std::move(message));
   };
   auto channel = Channel::Create(

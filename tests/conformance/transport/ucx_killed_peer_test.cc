@@ -59,13 +59,16 @@ class KilledPeerTest : public LinkTest {
 INSTANTIATE_TEST_SUITE_P(Backend, KilledPeerTest, testing::Values(UnderTest()),
                          [](const auto& i) { return i.param.name; });
 
-TEST_P(KilledPeerTest, IsGoneAtOnce) {
-  OpenWithProcess({});
+TEST_P(KilledPeerTest, IsLostAtOnceAndGoneWhenItDoesNotComeBack) {
+  LinkOptions options;
+  options.peer_timeout = absl::Seconds(1);
+  OpenWithProcess(options);
   peer_->Signal(SIGKILL);
   const MonoTime killed = Now();
-  const Status reason = at_listener_->WaitForClosed(absl::Seconds(2));
-  EXPECT_EQ(reason.code(), absl::StatusCode::kUnavailable) << reason;
+  EXPECT_TRUE(at_listener_->WaitForLost());
   RecordProperty("milliseconds", static_cast<int>(absl::ToInt64Milliseconds(Now() - killed)));
+  const Status reason = at_listener_->WaitForClosed();
+  EXPECT_EQ(reason.code(), absl::StatusCode::kUnavailable) << reason;
   EXPECT_TRUE(sends_.WaitForAll(kFrames));
 }
 

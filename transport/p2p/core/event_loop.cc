@@ -200,6 +200,12 @@ StatusOr<std::unique_ptr<ManualLoop>> ManualLoop::Create(MonoTime now) {
   return std::unique_ptr<ManualLoop>(new ManualLoop(std::move(loop)));
 }
 
+ManualLoop::~ManualLoop() {
+  // These may hold the loop themselves.
+  const auto timers = std::exchange(loop_->timers_, {});
+  const auto tasks = std::exchange(loop_->tasks_, {});
+}
+
 bool ManualLoop::Step(MonoTime limit) {
   while (loop_->RunTasks()) {
   }

@@ -118,6 +118,10 @@ class EventLoopThread {
 class ManualLoop {
  public:
   static StatusOr<std::unique_ptr<ManualLoop>> Create(MonoTime now);
+  // What has not run is dropped.
+  ~ManualLoop();
+  ManualLoop(const ManualLoop&) = delete;
+  ManualLoop& operator=(const ManualLoop&) = delete;
   const std::shared_ptr<EventLoop>& loop() const { return loop_; }
   // Runs what is due, then sets the clock to the next timer if that is not after `limit` (true), or
   // to `limit` (false: nothing is left to do until then).

@@ -161,6 +161,11 @@ std::vector<Fill> Bodies() {
         m.mutable_link()->set_peer_stage(stage);
         m.mutable_link()->set_state(step == 0 ? "suspect" : "healthy");
       });
+      bodies.push_back([step, stage](v1::WorkerMessage& m) {
+        m.mutable_link()->set_boundary(stage);
+        m.mutable_link()->set_peer_stage(stage);
+        m.mutable_link()->set_state(step == 0 ? "lost" : "healed");
+      });
     }
     bodies.push_back([step](v1::WorkerMessage& m) { m.mutable_validation()->set_step(step); });
     bodies.push_back([step](v1::WorkerMessage& m) { *m.mutable_shard() = ShardOf(step, 0); });

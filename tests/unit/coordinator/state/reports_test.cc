@@ -35,6 +35,8 @@ class Reports : public ::testing::Test {
     message.mutable_link()->set_peer_stage(peer);
     message.mutable_link()->set_state(state);
     message.mutable_link()->set_silence_seconds(3);
+    message.mutable_link()->set_reason("connection reset");
+    message.mutable_link()->set_frames_resent(7);
     c.Tick(c.Said(worker, message));
   }
   std::vector<uint64_t> Checkpoints() {
@@ -161,6 +163,30 @@ TEST_F(Reports, LinkEventsAreToldOnce) {
   int told = 0;
   for (const v1::Event& event : c.events) told += event.kind() == "link";
   EXPECT_EQ(told, 2);
+}
+
+TEST_F(Reports, ALostLinkIsToldWhenItIsLostAndWhenItIsHealed) {
+  Link("a", 0, 1, "suspect");
+  Link("a", 0, 1, "lost");
+  EXPECT_EQ(c.LastEvent("link"),
+            "the link between worker a (stage 0) and worker b (stage 1) is lost and being made "
+            "again: connection reset");
+  Link("b", 0, 0, "lost");  // the other side: no news
+  EXPECT_EQ(c.state->Run("tiny-1")->links(0).state(), "lost");
+  EXPECT_EQ(c.state->Workers(c.now)[0].link_quality(), "lost");
+  EXPECT_EQ(c.state->Workers(c.now)[1].link_quality(), "lost");
+  Link("a", 0, 1, "healed");
+  EXPECT_EQ(c.state->Run("tiny-1")->links(0).state(), "lost");
+  Link("b", 0, 0, "healed");
+  EXPECT_EQ(c.LastEvent("link"),
+            "the link between worker b (stage 1) and worker a (stage 0) is healed after 3.0 s, 14 "
+            "frames sent again");
+  EXPECT_EQ(c.state->Run("tiny-1")->links(0).state(), "healthy");
+  EXPECT_EQ(c.state->Workers(c.now)[0].link_quality(), "healthy");
+  Link("b", 0, 0, "healed");  // of no trouble that is known
+  int told = 0;
+  for (const v1::Event& event : c.events) told += event.kind() == "link";
+  EXPECT_EQ(told, 3);
 }
 
 TEST_F(Reports, StatusHasSharesGoodputAndTimeLeft) {

@@ -21,7 +21,7 @@ std::span<const std::byte> BytesOf(const std::string& text) {
 }
 
 LinkHeader Example() {
-  return {.version = 1,
+  return {.version = 2,
           .kind = LinkKind::kData,
           .lane = 1,
           .sequence = 0x0102030405060708,
@@ -36,13 +36,13 @@ Bytes Encode(const LinkHeader& header, const std::string& payload) {
   return out;
 }
 
-// The bytes of version 1, as docs/FORMATS.md has them. They do not change.
+// The bytes of version 2, as docs/FORMATS.md has them. They do not change.
 TEST(LinkHeaderTest, GoldenBytes) {
   const Bytes bytes = Encode(Example(), "payload");
   EXPECT_EQ(absl::BytesToHexString(
                 std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())),
             "4c484c4b"          // magic
-            "0100"              // version
+            "0200"              // version
             "0401"              // kind, lane
             "0807060504030201"  // sequence
             "1817161514131211"  // acknowledgement
@@ -137,12 +137,12 @@ TEST(LinkHeaderTest, LanesThatThereAreNot) {
 }
 
 TEST(LinkHeaderTest, OtherVersionsNameTheRange) {
-  for (const uint16_t version : {0, 2, 65535}) {
+  for (const uint16_t version : {0, 1, 3, 65535}) {
     LinkHeader header = Example();
     header.version = version;
     const Status status = DecodeLinkHeader(Encode(header, ""), {}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-    EXPECT_THAT(std::string(Message(status)), HasSubstr("versions 1 to 1"));
+    EXPECT_THAT(std::string(Message(status)), HasSubstr("versions 2 to 2"));
     EXPECT_THAT(std::string(Message(status)), HasSubstr(std::to_string(version)));
   }
 }

@@ -36,22 +36,38 @@ TEST(SendWindowTest, RefusesNonsense) {
 
 TEST(ReceiveWindowTest, TakesFramesInOrderOnly) {
   ReceiveWindow window(4);
-  EXPECT_TRUE(window.Accept(1).ok());
+  EXPECT_TRUE(*window.Accept(1));
   EXPECT_EQ(window.handled(), 0u);
   window.Handled();
   EXPECT_EQ(window.handled(), 1u);
-  EXPECT_EQ(window.Accept(3).code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(window.Accept(1).code(), absl::StatusCode::kDataLoss);
-  EXPECT_TRUE(window.Accept(2).ok());
+  EXPECT_EQ(window.Accept(3).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(window.Accept(1).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(*window.Accept(2));
+}
+
+TEST(ReceiveWindowTest, ANewConnectionMayRepeatButNotSkip) {
+  ReceiveWindow window(4);
+  for (uint64_t sequence = 1; sequence <= 3; ++sequence) EXPECT_TRUE(*window.Accept(sequence));
+  window.Handled();
+  window.Resume(1);
+  EXPECT_TRUE(window.TellPending());
+  EXPECT_EQ(window.Accept(5).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(window.Accept(0).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_FALSE(*window.Accept(2));
+  EXPECT_EQ(window.Accept(2).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_FALSE(*window.Accept(3));
+  EXPECT_TRUE(*window.Accept(4));
+  window.Resume(4);
+  EXPECT_TRUE(*window.Accept(5));
 }
 
 TEST(ReceiveWindowTest, TellsAtAQuarterOfTheWindow) {
   ReceiveWindow window(8);
-  EXPECT_TRUE(window.Accept(1).ok());
+  EXPECT_TRUE(*window.Accept(1));
   window.Handled();
   EXPECT_FALSE(window.TellDue());
   EXPECT_TRUE(window.TellPending());
-  EXPECT_TRUE(window.Accept(2).ok());
+  EXPECT_TRUE(*window.Accept(2));
   window.Handled();
   EXPECT_TRUE(window.TellDue());
   window.Told();
@@ -62,7 +78,7 @@ TEST(ReceiveWindowTest, TellsAtAQuarterOfTheWindow) {
 TEST(ReceiveWindowTest, TellsEachFrameOfASmallWindow) {
   ReceiveWindow window(1);
   EXPECT_FALSE(window.TellDue());
-  EXPECT_TRUE(window.Accept(1).ok());
+  EXPECT_TRUE(*window.Accept(1));
   window.Handled();
   EXPECT_TRUE(window.TellDue());
 }

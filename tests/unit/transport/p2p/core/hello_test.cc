@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "absl/strings/escaping.h"
+
 namespace longhaul::transport::internal {
 namespace {
 
@@ -15,6 +17,8 @@ LinkHello Example() {
           .version_min = 1,
           .version_max = 4,
           .key = {RunId("demo-ab12cd"), Epoch(7), Boundary(2)},
+          .attempt = 0x01020304,
+          .received = 0x1112131415161718,
           .nonce = std::string(kNonceBytes, 'n'),
           .proof = std::string(kProofBytes, 'p')};
 }
@@ -36,8 +40,37 @@ TEST(HelloTest, RoundTrip) {
   EXPECT_EQ(hello->key, Example().key);
   EXPECT_EQ(hello->stage, kStageProve);
   EXPECT_EQ(hello->version_max, 4);
+  EXPECT_EQ(hello->attempt, Example().attempt);
+  EXPECT_EQ(hello->received, Example().received);
   EXPECT_EQ(hello->nonce, Example().nonce);
   EXPECT_EQ(hello->proof, Example().proof);
+}
+
+// The bytes of link version 2. They do not change.
+TEST(HelloTest, GoldenBytes) {
+  const auto hex = [](const std::vector<std::byte>& bytes) {
+    return absl::BytesToHexString(
+        std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  };
+  std::string n, p;
+  for (size_t i = 0; i < kNonceBytes; ++i) n += "6e";
+  for (size_t i = 0; i < kProofBytes; ++i) p += "70";
+  EXPECT_EQ(hex(EncodeHello(Example())),
+            "02000100"            // stage, version_min
+            "04000b00"            // version_max, run_bytes
+            "0700000000000000"    // epoch
+            "0200000004030201"    // boundary, attempt
+            "1817161514131211" +  // received
+                n +
+                p + "64656d6f2d616231326364");
+  EXPECT_EQ(hex(EncodeWelcome({.stage = 1,
+                               .version = 2,
+                               .received = 5,
+                               .nonce = std::string(kNonceBytes, 'n'),
+                               .proof = std::string(kProofBytes, 'p')})),
+            "0100020000000000"
+            "0500000000000000" +
+                n + p);
 }
 
 TEST(HelloTest, RefusesWhatIsNone) {
@@ -59,10 +92,11 @@ TEST(HelloTest, RefusesWhatIsNone) {
 }
 
 TEST(HelloTest, Welcome) {
-  const auto welcome = DecodeWelcome(
-      EncodeWelcome({.stage = 1, .version = 3, .nonce = std::string(kNonceBytes, 'x')}));
+  const auto welcome = DecodeWelcome(EncodeWelcome(
+      {.stage = 1, .version = 3, .received = 9, .nonce = std::string(kNonceBytes, 'x')}));
   ASSERT_TRUE(welcome.ok()) << welcome.status();
   EXPECT_EQ(welcome->version, 3);
+  EXPECT_EQ(welcome->received, 9u);
   EXPECT_EQ(welcome->nonce, std::string(kNonceBytes, 'x'));
   EXPECT_FALSE(DecodeWelcome({}).ok());
   EXPECT_FALSE(DecodeWelcome(EncodeWelcome({.stage = 9})).ok());
@@ -95,6 +129,9 @@ TEST(HelloTest, ProofDependsOnEverything) {
   };
   EXPECT_NE(proof, changed([](ProofInput& i) { i.lane = Lane::kBulk; }));
   EXPECT_NE(proof, changed([](ProofInput& i) { i.link_id = 6; }));
+  EXPECT_NE(proof, changed([](ProofInput& i) { i.attempt = 1; }));
+  EXPECT_NE(proof, changed([](ProofInput& i) { i.dialler_received = 1; }));
+  EXPECT_NE(proof, changed([](ProofInput& i) { i.listener_received = 1; }));
   EXPECT_NE(proof, changed([](ProofInput& i) { i.version_min = 0; }));
   EXPECT_NE(proof, changed([](ProofInput& i) { i.version_max = 5; }));
   EXPECT_NE(proof, changed([](ProofInput& i) { i.version = 2; }));

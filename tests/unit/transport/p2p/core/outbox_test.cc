@@ -1,0 +1,90 @@
+#include "transport/p2p/core/outbox.h"
+
+#include <gtest/gtest.h>
+
+namespace longhaul::transport::internal {
+namespace {
+
+using Frames = std::vector<Outbox::FramePtr>;
+
+Outbox WithSent(size_t frames) {
+  Outbox out(8);
+  for (size_t i = 0; i < frames; ++i) out.Push({}, [](const Status&) {});
+  for (size_t i = 0; i < frames; ++i) EXPECT_NE(out.Take(), nullptr);
+  return out;
+}
+
+TEST(OutboxTest, HoldsFramesUntilTheyAreAcknowledged) {
+  Outbox out = WithSent(3);
+  EXPECT_EQ(out.Take(), nullptr);
+  EXPECT_FALSE(out.empty());
+  Frames finished;
+  ASSERT_TRUE(out.OnAcknowledgement(2, 8, &finished).ok());
+  ASSERT_EQ(finished.size(), 2u);
+  EXPECT_EQ(finished[1]->sequence, 2u);
+  ASSERT_TRUE(out.OnAcknowledgement(3, 8, &finished).ok());
+  EXPECT_TRUE(out.empty());
+}
+
+TEST(OutboxTest, AFrameThatAChannelStillReadsIsTheChannelsToFinish) {
+  Outbox out(8);
+  out.Push({}, [](const Status&) {});
+  const Outbox::FramePtr frame = out.Take();
+  frame->under_way = 1;
+  Frames finished;
+  ASSERT_TRUE(out.OnAcknowledgement(1, 8, &finished).ok());
+  EXPECT_TRUE(finished.empty());
+  EXPECT_TRUE(frame->taken);
+}
+
+TEST(OutboxTest, SendsAgainWhatThePeerLacksThenGoesOn) {
+  Outbox out = WithSent(4);
+  out.Push({}, [](const Status&) {});
+  Frames finished;
+  ASSERT_TRUE(out.Resume(2, 8, &finished).ok());
+  EXPECT_EQ(finished.size(), 2u);
+  EXPECT_EQ(out.to_send_again(), 2u);
+  for (uint64_t sequence = 3; sequence <= 5; ++sequence) {
+    EXPECT_EQ(out.Take()->sequence, sequence);
+  }
+  EXPECT_EQ(out.Take(), nullptr);
+  EXPECT_EQ(out.to_send_again(), 0u);
+}
+
+// Acknowledged on the old connection while the new one was being made.
+TEST(OutboxTest, WhatIsAcknowledgedIsNotSentAgain) {
+  Outbox out = WithSent(4);
+  Frames finished;
+  ASSERT_TRUE(out.OnAcknowledgement(3, 8, &finished).ok());
+  ASSERT_TRUE(out.Resume(1, 8, &finished).ok());
+  EXPECT_EQ(out.to_send_again(), 1u);
+  EXPECT_EQ(out.Take()->sequence, 4u);
+}
+
+TEST(OutboxTest, RefusesWhatWasNeverSent) {
+  Outbox out = WithSent(1);
+  Frames finished;
+  EXPECT_EQ(out.Resume(2, 8, &finished).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(OutboxTest, TheGoodbyeIsLastAndNeedsNoCredit) {
+  Outbox out(1);
+  out.Push({}, [](const Status&) {});
+  out.Push({}, [](const Status&) {});
+  out.PushGoodbye();
+  EXPECT_EQ(out.Take()->sequence, 1u);
+  EXPECT_EQ(out.Take(), nullptr) << "no credit for the second";
+  EXPECT_EQ(out.DropWaiting().size(), 1u);
+  const Outbox::FramePtr goodbye = out.Take();
+  ASSERT_NE(goodbye, nullptr);
+  EXPECT_EQ(goodbye->kind, wire::LinkKind::kGoodbye);
+  EXPECT_EQ(goodbye->sequence, 2u);
+  Frames finished;
+  ASSERT_TRUE(out.Resume(0, 1, &finished).ok());
+  EXPECT_EQ(out.to_send_again(), 2u);
+  EXPECT_EQ(out.DropAll().size(), 2u);
+  EXPECT_TRUE(out.empty());
+}
+
+}  // namespace
+}  // namespace longhaul::transport::internal

@@ -220,6 +220,7 @@ void Core::Move(Run& run, Trigger trigger, const std::string& reason, const std:
     run.suspicion.reset();
     run.nonfinite.reset();
     run.partial_steps.clear();
+    run.troubled_links.clear();
     if (run.dropped > 1) {
       Log(&run, "note",
           fmt::format("{} messages that did not belong to its epoch were dropped", run.dropped));

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "coordinator/state/core.h"
+#include "coordinator/state/text.h"
 
 namespace longhaul::coordinator {
 namespace {

@@ -48,7 +48,7 @@ TEST(LinkHeaderTest, GoldenBytes) {
             "1817161514131211"  // acknowledgement
             "24232221"          // credits
             "07000000"          // payload bytes
-            "e4e83c6972f41897"  // checksum
+            "fa6cdc8974ef7b34"  // checksum
             "3837363534333231"  // link id
             "00000000000000000000000000000000");
 }

@@ -2,8 +2,6 @@
 
 #include <grpc/support/log.h>
 #include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
-#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 #include <spdlog/spdlog.h>
 
@@ -14,6 +12,8 @@ constexpr int kKeepaliveMs = 10'000;
 constexpr int kMetadataBytes = 64 << 10;
 constexpr int kMessageBytes = static_cast<int>(kMaxMessageBytes);
 
+}  // namespace
+
 std::shared_ptr<grpc::ChannelCredentials> ClientCredentials() {
   return grpc::InsecureChannelCredentials();
 }
@@ -21,8 +21,6 @@ std::shared_ptr<grpc::ChannelCredentials> ClientCredentials() {
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials() {
   return grpc::InsecureServerCredentials();
 }
-
-}  // namespace
 
 void RouteGrpcLog() {
   gpr_set_log_function([](gpr_log_func_args* entry) { spdlog::debug("gRPC: {}", entry->message); });

@@ -4,6 +4,8 @@
 #define LONGHAUL_PROTO_RPC_CHANNEL_H_
 
 #include <grpcpp/channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 
 #include <cstddef>
@@ -19,6 +21,10 @@ inline constexpr size_t kMaxMessageBytes = 4 << 20;
 inline constexpr size_t kChunkBytes = 1 << 20;
 // Of an error's text: room for every error of a run file, within the metadata's limit.
 inline constexpr size_t kMaxErrorBytes = 16 << 10;
+
+// Of every connection of the project, control and data, and of every server.
+std::shared_ptr<grpc::ChannelCredentials> ClientCredentials();
+std::shared_ptr<grpc::ServerCredentials> ServerCredentials();
 
 // gRPC's own messages ("No address added", ...) from now on go to the program's log, at level
 // debug: what matters of them comes back as a Status. Call once, in main().

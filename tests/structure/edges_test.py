@@ -17,6 +17,7 @@ ALLOWED = {
     "proto/rpc": BASE,
     "codec": BASE,
     "transport/p2p": BASE + ["proto/wire"],
+    "transport/p2p/grpc": BASE + ["proto/wire", "proto/rpc", "transport/p2p"],
     "transport/p2p/loopback": BASE + ["proto/wire", "transport/p2p"],
     "transport/p2p/ucx": BASE + ["proto/wire", "transport/p2p"],
     "worker/stage": BASE + ["codec"],
@@ -35,16 +36,18 @@ ALLOWED = {
 }
 # Programs: only they name concrete backends.
 MAINS = {
-    "worker/main.cc": ["base", "proto/rpc", "messages", "transport/p2p/ucx", "worker"],
+    "worker/main.cc": ["base", "proto/rpc", "messages", "transport/p2p/grpc", "transport/p2p/ucx",
+                       "worker"],
     "coordinator/main.cc": ["base", "proto/rpc", "coordinator"],
 }
 # A backend shows its factory alone.
-FACTORY_ONLY = ("transport/p2p/ucx/", "transport/p2p/loopback/")
+FACTORY_ONLY = ("transport/p2p/grpc/", "transport/p2p/ucx/", "transport/p2p/loopback/")
 # Headers of libraries, and the folders that may see them.
 FOREIGN = {
     r"(torch|ATen|c10)/": ["worker/stage"],
     r"ucp/|ucs/|uct/": ["transport/p2p/ucx"],
-    r"grpcpp/|grpc/": ["proto/rpc", "worker/rpc", "coordinator/rpc", "coordinator/cli"],
+    r"grpcpp/|grpc/": ["proto/rpc", "transport/p2p/grpc", "worker/rpc", "coordinator/rpc",
+                          "coordinator/cli"],
     r"sqlite3\.h": ["coordinator/store"],
     r"yaml-cpp/": ["base/config"],
     r"CLI/": ["base/config", "coordinator", "worker", "codec/tool"],

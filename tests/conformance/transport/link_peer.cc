@@ -1,10 +1,11 @@
-// A process that dials a link and sends for ever, to be killed: see ucx_killed_peer_test.cc.
-//   ucx_link_peer <address>
+// A process that dials a link and sends for ever, to be killed: see killed_peer_test.cc.
+//   link_peer ucx|grpc <address>
 #include <cstdio>
 #include <string>
 #include <thread>
 
 #include "transport/p2p/core/notification.h"
+#include "transport/p2p/grpc/factory.h"
 #include "transport/p2p/ucx/factory.h"
 
 namespace longhaul::transport {
@@ -35,8 +36,9 @@ class Sender : public LinkHandler, public std::enable_shared_from_this<Sender> {
   std::shared_ptr<Link> link_;
 };
 
-int Main(const std::string& address) {
-  const auto transport = ucx::CreateTransport({.bind_address = "127.0.0.1:0"});
+int Main(std::string_view backend, const std::string& address) {
+  const auto transport = backend == "grpc" ? grpc::CreateTransport({.bind_address = "127.0.0.1:0"})
+                                           : ucx::CreateTransport({.bind_address = "127.0.0.1:0"});
   if (!transport.ok()) return 1;
   const auto sender = std::make_shared<Sender>();
   (*transport)
@@ -55,5 +57,5 @@ int Main(const std::string& address) {
 }  // namespace longhaul::transport
 
 int main(int argc, char** argv) {
-  return argc == 2 ? longhaul::transport::Main(argv[1]) : 2;
+  return argc == 3 ? longhaul::transport::Main(argv[1], argv[2]) : 2;
 }

@@ -15,9 +15,9 @@ namespace {
 
 class PeerProcess {
  public:
-  explicit PeerProcess(std::string address) {
-    std::string program = UCX_LINK_PEER;
-    char* argv[] = {program.data(), address.data(), nullptr};
+  PeerProcess(std::string backend, std::string address) {
+    std::string program = LINK_PEER;
+    char* argv[] = {program.data(), backend.data(), address.data(), nullptr};
     EXPECT_EQ(posix_spawn(&pid_, program.c_str(), nullptr, nullptr, argv, environ), 0);
   }
   PeerProcess(const PeerProcess&) = delete;
@@ -39,7 +39,7 @@ class KilledPeerTest : public LinkTest {
     OpenResult expected;
     listener_->Expect(Key(), kSecret, at_listener_, options, Deadline::After(kPatience),
                       expected.Done());
-    peer_ = std::make_unique<PeerProcess>(listener_->address());
+    peer_ = std::make_unique<PeerProcess>(GetParam().name, listener_->address());
     const auto link = expected.Wait();
     ASSERT_TRUE(link.ok()) << link.status();
     listener_link_ = *link;

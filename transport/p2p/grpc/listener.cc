@@ -1,0 +1,212 @@
+#include "transport/p2p/grpc/listener.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "proto/rpc/address.h"
+
+namespace longhaul::transport::grpc {
+namespace {
+
+constexpr int kBacklog = 256;
+constexpr int kAcceptsAtOnce = 16;
+constexpr absl::Duration kPause = absl::Milliseconds(200);
+
+struct FreeAddrinfo {
+  void operator()(addrinfo* info) const { freeaddrinfo(info); }
+};
+
+std::string TextOf(const sockaddr_storage& address) {
+  char host[INET6_ADDRSTRLEN] = "";
+  if (address.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+    inet_ntop(AF_INET, &v4.sin_addr, host, sizeof(host));
+    return fmt::format("{}:{}", host, ntohs(v4.sin_port));
+  }
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+  if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {  // as gRPC has it
+    inet_ntop(AF_INET, &v6.sin6_addr.s6_addr[12], host, sizeof(host));
+    return fmt::format("{}:{}", host, ntohs(v6.sin6_port));
+  }
+  inet_ntop(AF_INET6, &v6.sin6_addr, host, sizeof(host));
+  return fmt::format("[{}]:{}", host, ntohs(v6.sin6_port));
+}
+
+Status CannotListen(const std::string& address, int error) {
+  if (error == EADDRINUSE) {
+    return absl::AlreadyExistsError(fmt::format(
+        "cannot listen at {}: the port is in use; choose another one, or 0 for any", address));
+  }
+  if (error == EADDRNOTAVAIL) {
+    return absl::FailedPreconditionError(
+        fmt::format("cannot listen at {}: it is not an address of this host", address));
+  }
+  return FromErrno(fmt::format("cannot listen at {}", address), error);
+}
+
+// A listening socket and where it really listens.
+StatusOr<std::pair<int, std::string>> Bind(const std::string& address) {
+  LH_ASSIGN_OR_RETURN(const HostPort parsed, ParseHostPort(address));
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int code =
+      getaddrinfo(parsed.host.c_str(), fmt::format("{}", parsed.port).c_str(), &hints, &found);
+  const std::unique_ptr<addrinfo, FreeAddrinfo> owner(found);
+  if (code != 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("cannot listen at {}: {}", address, gai_strerror(code)));
+  }
+  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return FromErrno("cannot make a socket", errno);
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, kBacklog) != 0) {
+    const Status status = CannotListen(address, errno);
+    close(fd);
+    return status;
+  }
+  sockaddr_storage bound{};
+  socklen_t size = sizeof(bound);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size);
+  return std::pair(fd, TextOf(bound));
+}
+
+}  // namespace
+
+std::string PeerText(const std::string& grpc_peer) {
+  const size_t colon = grpc_peer.find(':');
+  std::string text = grpc_peer.substr(colon == std::string::npos ? 0 : colon + 1);
+  for (const auto& [code, character] : {std::pair{"%5B", "["}, std::pair{"%5D", "]"}}) {
+    const size_t at = text.find(code);
+    if (at != std::string::npos) text.replace(at, std::strlen(code), character);
+  }
+  return text;
+}
+
+StatusOr<std::unique_ptr<Listener>> Listener::Create(std::shared_ptr<internal::EventLoop> loop,
+                                                     const std::string& address,
+                                                     HandOver hand_over) {
+  LH_ASSIGN_OR_RETURN(auto bound, Bind(address));
+  std::unique_ptr<Listener> listener(
+      new Listener(std::move(loop), bound.first, std::move(bound.second), std::move(hand_over)));
+  LH_RETURN_IF_ERROR(listener->Listen());
+  return listener;
+}
+
+Listener::Listener(std::shared_ptr<internal::EventLoop> loop, int fd, std::string address,
+                   HandOver hand_over)
+    : loop_(std::move(loop)),
+      address_(std::move(address)),
+      hand_over_(std::move(hand_over)),
+      fd_(fd) {}
+
+Listener::~Listener() {
+  StopListening();
+  while (!connections_.empty()) Forget(connections_.begin());
+}
+
+Status Listener::Listen() {
+  return loop_->Watch(fd_, EPOLLIN, [this](uint32_t) { AcceptSome(); });
+}
+
+void Listener::StopListening() {
+  if (pause_timer_) loop_->CancelTimer(*pause_timer_);
+  pause_timer_.reset();
+  if (fd_ < 0) return;
+  loop_->Unwatch(fd_);
+  close(std::exchange(fd_, -1));
+}
+
+void Listener::AcceptSome() {
+  for (int i = 0; i < kAcceptsAtOnce && fd_ >= 0; ++i) {
+    sockaddr_storage peer{};
+    socklen_t size = sizeof(peer);
+    const int fd =
+        accept4(fd_, reinterpret_cast<sockaddr*>(&peer), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0) {
+      Take(fd, TextOf(peer));
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      return Pause(errno);
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      return;
+    }
+  }
+}
+
+// What is ready and cannot be taken would keep the loop from sleeping.
+void Listener::Pause(int error) {
+  spdlog::warn("{}: cannot accept a connection: {}", address_, std::strerror(error));
+  loop_->Unwatch(fd_);
+  pause_timer_ = loop_->AddTimer(Now() + kPause, [this] {
+    pause_timer_.reset();
+    if (const Status status = Listen(); !status.ok()) spdlog::error("{}", Message(status));
+  });
+}
+
+void Listener::Take(int fd, std::string peer) {
+  if (strangers_ >= kMaxStrangers) {
+    for (auto oldest = connections_.begin(); oldest != connections_.end(); ++oldest) {
+      if (!oldest->stranger) continue;
+      Forget(oldest);
+      break;
+    }
+  }
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  const int second = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  const auto connection =
+      connections_.insert(connections_.end(), {.peer = std::move(peer), .fd = second, .timer = {}});
+  // Readable or not is gRPC's business; the end of the connection is always told.
+  if (second < 0 ||
+      !loop_->Watch(second, 0, [this, connection](uint32_t) { Forget(connection); }).ok()) {
+    close(fd);
+    if (second >= 0) close(second);
+    connections_.erase(connection);
+    return;
+  }
+  connection->timer = loop_->AddTimer(Now() + kStrangerLimit, [this, connection] {
+    if (connection->stranger) Forget(connection);
+  });
+  ++strangers_;
+  by_peer_[connection->peer] = connection;
+  hand_over_(fd);
+}
+
+void Listener::Forget(Connections::iterator connection) {
+  loop_->CancelTimer(connection->timer);
+  loop_->Unwatch(connection->fd);
+  shutdown(connection->fd, SHUT_RDWR);  // gRPC's descriptor sees it too, and is closed by gRPC
+  close(connection->fd);
+  if (connection->stranger) --strangers_;
+  const auto found = by_peer_.find(connection->peer);
+  if (found != by_peer_.end() && found->second == connection) by_peer_.erase(found);
+  connections_.erase(connection);
+}
+
+void Listener::Admit(const std::string& peer) {
+  const auto found = by_peer_.find(peer);
+  if (found == by_peer_.end() || !std::exchange(found->second->stranger, false)) return;
+  --strangers_;
+  loop_->CancelTimer(found->second->timer);
+}
+
+void Listener::Cut(const std::string& peer) {
+  const auto found = by_peer_.find(peer);
+  if (found != by_peer_.end()) Forget(found->second);
+}
+
+}  // namespace longhaul::transport::grpc

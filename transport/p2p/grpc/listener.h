@@ -1,0 +1,80 @@
+// The one port: accepts connections, hands them to gRPC, and keeps strangers few.
+//
+// gRPC's own listener takes any number of connections, and stops listening for good when the
+// process runs out of descriptors. This one lets only kMaxStrangers connections wait whose peer has
+// not proved itself (the oldest goes when another comes), each for kStrangerLimit in all, whatever
+// it says or does not say. It keeps a second descriptor of each connection, so that it can cut it.
+//
+// Threads: all on the loop.
+#ifndef LONGHAUL_TRANSPORT_P2P_GRPC_LISTENER_H_
+#define LONGHAUL_TRANSPORT_P2P_GRPC_LISTENER_H_
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "base/status.h"
+#include "transport/p2p/core/event_loop.h"
+
+namespace longhaul::transport::grpc {
+
+inline constexpr size_t kMaxStrangers = 128;
+// A connect, HTTP/2's greeting and four messages on a long line; more than the core gives a guest.
+inline constexpr absl::Duration kStrangerLimit = absl::Seconds(8);
+
+class Listener {
+ public:
+  // Takes over the descriptor of a connection.
+  using HandOver = std::function<void(int fd)>;
+  // Listens at "host:port". Errors: factory.h.
+  static StatusOr<std::unique_ptr<Listener>> Create(std::shared_ptr<internal::EventLoop> loop,
+                                                    const std::string& address, HandOver hand_over);
+  ~Listener();
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  // With the port that it really has.
+  const std::string& address() const { return address_; }
+  // By the peer's address, as PeerText has it. Unknown ones are ignored: they are gone.
+  void Admit(const std::string& peer);
+  void Cut(const std::string& peer);
+  // No new connections; those that there are stay.
+  void StopListening();
+
+ private:
+  struct Connection {
+    std::string peer;
+    int fd = -1;
+    bool stranger = true;
+    internal::EventLoop::TimerId timer;
+  };
+  using Connections = std::list<Connection>;
+
+  Listener(std::shared_ptr<internal::EventLoop> loop, int fd, std::string address,
+           HandOver hand_over);
+  Status Listen();
+  void AcceptSome();
+  void Take(int fd, std::string peer);
+  void Pause(int error);
+  void Forget(Connections::iterator connection);
+
+  const std::shared_ptr<internal::EventLoop> loop_;
+  const std::string address_;
+  const HandOver hand_over_;
+  int fd_;
+  Connections connections_;  // oldest first
+  std::unordered_map<std::string, Connections::iterator> by_peer_;
+  size_t strangers_ = 0;
+  std::optional<internal::EventLoop::TimerId> pause_timer_;
+};
+
+// "127.0.0.1:4711", "[fd00::1]:4711" of gRPC's "ipv4:127.0.0.1:4711", "ipv6:%5Bfd00::1%5D:4711".
+std::string PeerText(const std::string& grpc_peer);
+
+}  // namespace longhaul::transport::grpc
+
+#endif  // LONGHAUL_TRANSPORT_P2P_GRPC_LISTENER_H_

@@ -23,6 +23,7 @@ constexpr int kSkipped = 77;
 constexpr int kInterrupted = 130;
 
 struct Options {
+  std::string transports = "ucx,grpc";
   std::string rates = "100mbit,500mbit,1gbit";
   double seconds = 5;
   bool json = false;
@@ -30,6 +31,7 @@ struct Options {
 
 // Goodput in percent of the rate, each way; the direction that sends nothing has 0.
 struct Result {
+  std::string transport;
   uint64_t rate = 0;
   bool both = false;
   double there_percent = 0, back_percent = 0;
@@ -56,6 +58,13 @@ StatusOr<std::unique_ptr<Process>> StartPeer(const Namespaces& namespaces, int e
   return Process::Start(command);
 }
 
+std::vector<std::string> Parts(const std::string& list) {
+  std::istringstream in(list);
+  std::vector<std::string> parts;
+  for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
+  return parts;
+}
+
 double CpuPerGb(const nlohmann::json& peer) {
   const double gb = (peer["sent_bytes"].get<double>() + peer["received_bytes"].get<double>()) / 1e9;
   return gb > 0 ? peer["cpu_seconds"].get<double>() / gb : 0;
@@ -66,22 +75,26 @@ double Percent(const nlohmann::json& receiver, uint64_t rate) {
          static_cast<double>(rate);
 }
 
-StatusOr<Result> Measure(Namespaces& namespaces, uint64_t rate, bool both, double seconds) {
+StatusOr<Result> Measure(Namespaces& namespaces, const std::string& transport, uint64_t rate,
+                         bool both, double seconds) {
   LH_RETURN_IF_ERROR(namespaces.Shape(rate));
-  LH_ASSIGN_OR_RETURN(const auto listener,
-                      StartPeer(namespaces, 1, {.send = both, .seconds = seconds}));
+  LH_ASSIGN_OR_RETURN(
+      const auto listener,
+      StartPeer(namespaces, 1, {.transport = transport, .send = both, .seconds = seconds}));
   LH_ASSIGN_OR_RETURN(const std::string line, listener->ReadLine(10));
   const std::string prefix = "address ";
   if (!line.starts_with(prefix)) return absl::InternalError("the peer process said: " + line);
-  LH_ASSIGN_OR_RETURN(
-      const auto dialler,
-      StartPeer(namespaces, 0,
-                {.dial = line.substr(prefix.size()), .send = true, .seconds = seconds}));
+  LH_ASSIGN_OR_RETURN(const auto dialler, StartPeer(namespaces, 0,
+                                                    {.transport = transport,
+                                                     .dial = line.substr(prefix.size()),
+                                                     .send = true,
+                                                     .seconds = seconds}));
   LH_ASSIGN_OR_RETURN(const std::string there, listener->ReadLine(seconds + 20));
   LH_ASSIGN_OR_RETURN(const std::string here, dialler->ReadLine(seconds + 20));
   const auto at_listener = nlohmann::json::parse(there);
   const auto at_dialler = nlohmann::json::parse(here);
-  return Result{.rate = rate,
+  return Result{.transport = transport,
+                .rate = rate,
                 .both = both,
                 .there_percent = Percent(at_listener, rate),
                 .back_percent = Percent(at_dialler, rate),
@@ -92,15 +105,17 @@ StatusOr<Result> Measure(Namespaces& namespaces, uint64_t rate, bool both, doubl
 }
 
 void Print(const Result& r) {
-  fmt::print("{:>12}  {:<8}  {:>6.1f} %  {:>8}  {:>8.2f}  {:>10.2f} ms  {:>8.0f} ms\n",
-             FormatBitsPerSecond(static_cast<double>(r.rate)), r.both ? "both" : "one way",
-             r.there_percent, r.both ? fmt::format("{:.1f} %", r.back_percent) : "-",
-             r.cpu_seconds_per_gb, r.control_round_trip_ms, r.longest_silence_ms);
+  fmt::print("{:<9}  {:>12}  {:<8}  {:>6.1f} %  {:>8}  {:>8.2f}  {:>10.2f} ms  {:>8.0f} ms\n",
+             r.transport, FormatBitsPerSecond(static_cast<double>(r.rate)),
+             r.both ? "both" : "one way", r.there_percent,
+             r.both ? fmt::format("{:.1f} %", r.back_percent) : "-", r.cpu_seconds_per_gb,
+             r.control_round_trip_ms, r.longest_silence_ms);
   std::fflush(stdout);
 }
 
 nlohmann::json ToJson(const Result& r) {
-  return {{"rate_bits_per_second", r.rate},
+  return {{"transport", r.transport},
+          {"rate_bits_per_second", r.rate},
           {"both_ways", r.both},
           {"goodput_percent", r.there_percent},
           {"goodput_back_percent", r.back_percent},
@@ -112,18 +127,20 @@ nlohmann::json ToJson(const Result& r) {
 Status MeasureAll(Namespaces& namespaces, const Options& options) {
   nlohmann::json all = nlohmann::json::array();
   if (!options.json) {
-    fmt::print("{:>12}  {:<8}  {:>8}  {:>8}  {:>8}  {:>13}  {:>11}\n", "rate", "traffic", "there",
-               "back", "CPU s/GB", "control p50", "silence");
+    fmt::print("{:<9}  {:>12}  {:<8}  {:>8}  {:>8}  {:>8}  {:>13}  {:>11}\n", "transport", "rate",
+               "traffic", "there", "back", "CPU s/GB", "control p50", "silence");
   }
-  std::istringstream rates(options.rates);
-  for (std::string text; std::getline(rates, text, ',');) {
+  for (const std::string& text : Parts(options.rates)) {
     LH_ASSIGN_OR_RETURN(const uint64_t rate, ParseBitsPerSecond(text));
     for (const bool both : {false, true}) {
-      LH_ASSIGN_OR_RETURN(const Result result, Measure(namespaces, rate, both, options.seconds));
-      if (result.there_percent <= 0 || (both && result.back_percent <= 0)) {
-        return absl::InternalError("no bytes arrived");
+      for (const std::string& transport : Parts(options.transports)) {
+        LH_ASSIGN_OR_RETURN(const Result result,
+                            Measure(namespaces, transport, rate, both, options.seconds));
+        if (result.there_percent <= 0 || (both && result.back_percent <= 0)) {
+          return absl::InternalError("no bytes arrived");
+        }
+        options.json ? all.push_back(ToJson(result)) : Print(result);
       }
-      options.json ? all.push_back(ToJson(result)) : Print(result);
     }
   }
   if (options.json) fmt::print("{}\n", all.dump(2));
@@ -135,9 +152,17 @@ int Main(int argc, char** argv) {
   PeerOptions peer;
   bool is_peer = false;
   CLI::App app(
-      "Measures a data link (UCX, with checks, credits and heartbeats) between two "
+      "Measures a data link (with checks, credits and heartbeats) between two "
       "network namespaces joined by a shaped line. Goodput is in percent of the rate; a "
       "line of 1,500-byte packets gives 95.6 % at best.");
+  app.add_option("--transports", options.transports, "Of ucx and grpc, with commas between")
+      ->capture_default_str()
+      ->check([](const std::string& list) {
+        for (const std::string& one : Parts(list)) {
+          if (one != "ucx" && one != "grpc") return "expected ucx or grpc, got '" + one + "'";
+        }
+        return std::string();
+      });
   app.add_option("--rates", options.rates, "Rates, with commas between")->capture_default_str();
   app.add_option("--seconds", options.seconds, "Length of each measurement")
       ->capture_default_str()
@@ -150,6 +175,7 @@ int Main(int argc, char** argv) {
   app.add_flag("--send", peer.send)->group(own);
   CLI11_PARSE(app, argc, argv);
   if (is_peer) {
+    peer.transport = options.transports;
     peer.seconds = options.seconds;
     const Status status = RunPeer(peer);
     if (!status.ok()) fmt::print(stderr, "{}\n", Message(status));

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "transport/p2p/core/notification.h"
+#include "transport/p2p/grpc/factory.h"
 #include "transport/p2p/ucx/factory.h"
 
 namespace longhaul::bench {
@@ -153,16 +154,23 @@ StatusOr<std::shared_ptr<Link>> OpenLink(transport::Transport& transport,
   return result;
 }
 
+StatusOr<std::unique_ptr<transport::Transport>> CreateTransport(const PeerOptions& options) {
+  if (options.transport == "grpc") {
+    return transport::grpc::CreateTransport({.bind_address = options.bind});
+  }
+  return transport::ucx::CreateTransport({.bind_address = options.bind});
+}
+
 }  // namespace
 
 Status RunPeer(const PeerOptions& options) {
   const bool dials = !options.dial.empty();
-  auto created = transport::ucx::CreateTransport({.bind_address = options.bind});
+  auto created = CreateTransport(options);
   // A veth pair that was just set up has its carrier a moment later.
   for (const Deadline deadline = Deadline::After(kOpenLimit);
        absl::IsUnavailable(created.status()) && !deadline.Expired();) {
     absl::SleepFor(absl::Milliseconds(20));
-    created = transport::ucx::CreateTransport({.bind_address = options.bind});
+    created = CreateTransport(options);
   }
   LH_ASSIGN_OR_RETURN(const auto transport, std::move(created));
   const auto traffic = std::make_shared<Traffic>(dials);

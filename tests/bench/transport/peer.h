@@ -9,7 +9,8 @@
 namespace longhaul::bench {
 
 struct PeerOptions {
-  std::string bind;   // "10.77.0.1:0"
+  std::string transport = "ucx";  // or "grpc"
+  std::string bind;               // "10.77.0.1:0"
   std::string dial;   // the other's address; empty: waits to be dialled and prints its address
   bool send = false;  // tensors' worth of bulk frames, as fast as they go
   double seconds = 5;

@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -26,6 +29,7 @@
 #include "base/version.h"
 #include "proto/rpc/address.h"
 #include "proto/rpc/channel.h"
+#include "transport/p2p/grpc/factory.h"
 #include "transport/p2p/ucx/factory.h"
 #include "worker/rpc/agent.h"
 #include "worker/rpc/device.h"
@@ -40,13 +44,18 @@ constexpr uint32_t kProtocolMin = 1;
 constexpr uint32_t kProtocolMax = 1;
 constexpr absl::Duration kFailureCheck = absl::Milliseconds(500);
 
+constexpr char kUcx[] = "ucx";
+constexpr char kGrpc[] = "grpc";
+
 struct Flags {
   std::string coordinator;
   std::string token_file;
   std::string state_dir;
   std::string name;
+  std::vector<std::string> transports = {kUcx, kGrpc};
   std::string data_address = "127.0.0.1:0";
   std::string data_interface;
+  std::string grpc_address;
   std::vector<std::string> advertise;
   std::string device = "cpu";
   std::string log_level = "info";
@@ -92,6 +101,53 @@ std::string HostName() {
   return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
 }
 
+bool Has(const Flags& flags, std::string_view transport) {
+  return std::ranges::find(flags.transports, transport) != flags.transports.end();
+}
+
+// Where gRPC listens: beside UCX on a port of its own, unless the flags say where.
+std::string GrpcAddress(const Flags& flags) {
+  if (!flags.grpc_address.empty()) return flags.grpc_address;
+  if (!Has(flags, kUcx)) return flags.data_address;
+  StatusOr<HostPort> address = ParseHostPort(flags.data_address);
+  if (!address.ok()) return flags.data_address;  // refused already
+  address->port = 0;
+  return ToString(*address);
+}
+
+using Transports = std::map<std::string, std::unique_ptr<transport::Transport>, std::less<>>;
+
+StatusOr<Transports> Listen(const Flags& flags) {
+  Transports transports;
+  if (Has(flags, kUcx)) {
+    LH_ASSIGN_OR_RETURN(transports[kUcx],
+                        transport::ucx::CreateTransport({.bind_address = flags.data_address,
+                                                         .network_device = flags.data_interface}));
+  }
+  if (Has(flags, kGrpc)) {
+    LH_ASSIGN_OR_RETURN(transports[kGrpc],
+                        transport::grpc::CreateTransport({.bind_address = GrpcAddress(flags)}));
+  }
+  for (const auto& [name, transport] : transports) {
+    spdlog::info("data address {} ({})", transport->address(), name);
+  }
+  return transports;
+}
+
+// What is advertised is the address behind port mapping, which UCX cannot pass; without gRPC it is
+// another name of UCX's.
+void FillEndpoints(const Flags& flags, const Transports& transports, v1::Hello* hello) {
+  for (const auto& [name, transport] : transports) {
+    v1::DataEndpoint& endpoint = *hello->add_endpoints();
+    endpoint.set_transport(name);
+    if (!flags.advertise.empty() && (name == kGrpc || transports.size() == 1)) {
+      endpoint.mutable_addresses()->Add(flags.advertise.begin(), flags.advertise.end());
+    } else {
+      endpoint.add_addresses(transport->address());
+    }
+  }
+}
+
 int Serve(const Flags& flags, const v1::Device& device) {
   if (const Status status = LockStateDir(flags.state_dir); !status.ok()) return Fail(status);
   const StatusOr<std::string> id = LoadWorkerId(flags.state_dir);
@@ -106,10 +162,10 @@ int Serve(const Flags& flags, const v1::Device& device) {
   if (!shards.ok()) return Fail(shards.status());
   // Outlives the transport: its jobs hold links.
   CodecThread codec_thread;
-  auto transport = transport::ucx::CreateTransport(
-      {.bind_address = flags.data_address, .network_device = flags.data_interface});
-  if (!transport.ok()) return Fail(transport.status());
-  spdlog::info("data address {}", (*transport)->address());
+  StatusOr<Transports> transports = Listen(flags);
+  if (!transports.ok()) return Fail(transports.status());
+  std::map<std::string, transport::Transport*, std::less<>> by_name;
+  for (const auto& [name, transport] : *transports) by_name[name] = transport.get();
   BlobFetcher blobs(flags.coordinator, token, flags.state_dir + "/blobs");
 
   // The agent reports through the session and the session hands commands to the agent, so reports
@@ -117,7 +173,7 @@ int Serve(const Flags& flags, const v1::Device& device) {
   // command.
   std::unique_ptr<Session> session;
   auto agent = std::make_unique<Agent>(Resources{
-      .transport = transport->get(),
+      .transports = std::move(by_name),
       .codec_thread = &codec_thread,
       .shards = shards->get(),
       .blobs = &blobs,
@@ -129,10 +185,7 @@ int Serve(const Flags& flags, const v1::Device& device) {
   hello.set_incarnation(RandomUuid());
   hello.set_name(flags.name.empty() ? HostName() : flags.name);
   *hello.add_devices() = device;
-  const std::vector<std::string> addresses =
-      flags.advertise.empty() ? std::vector{(*transport)->address()} : flags.advertise;
-  for (const std::string& address : addresses) hello.add_data_addresses(address);
-  hello.set_transport("ucx");
+  FillEndpoints(flags, *transports, &hello);
   hello.set_version(std::string(Version()));
   hello.set_pid(static_cast<uint32_t>(::getpid()));
   hello.set_host(HostName());
@@ -174,7 +227,7 @@ int Serve(const Flags& flags, const v1::Device& device) {
   // The agent's last words go through the session, and the session may hand over commands to its
   // end; links go last, since their loop reports too.
   agent->Shutdown();
-  transport->reset();
+  transports->clear();
   session.reset();
   return fatal.ok() ? kOk : Fail(fatal);
 }
@@ -190,15 +243,23 @@ int Main(int argc, char** argv) {
   app.add_option("--state-dir", flags.state_dir,
                  "folder for identity, checkpoints and fetched data; one for each worker");
   app.add_option("--name", flags.name, "what people see; default: the host's name");
+  app.add_option("--transport", flags.transports,
+                 "data transports to listen on, of ucx and grpc, with a comma between")
+      ->delimiter(',')
+      ->check(CLI::IsMember({kUcx, kGrpc}))
+      ->capture_default_str();
   app.add_option("--data-address", flags.data_address,
                  "ip:port to exchange tensors at; UCX trusts its network, so only an address of a "
                  "private network; port 0 takes any free one")
       ->capture_default_str();
   app.add_option("--data-interface", flags.data_interface,
                  "network interface of the data address; default: the one that has it");
+  app.add_option("--grpc-address", flags.grpc_address,
+                 "ip:port to exchange tensors at over gRPC; may face open networks; default: the "
+                 "data address, beside ucx with a free port of its own");
   app.add_option("--advertise", flags.advertise,
-                 "host:port at which other workers reach this one, if not the data address; "
-                 "repeatable");
+                 "host:port at which other workers reach the gRPC address (without grpc: the data "
+                 "address), if not by itself; repeatable");
   app.add_option(
          "--device", flags.device,
          "what to compute on: cpu, cuda (the first GPU) or cuda:N; a GPU is checked and then "
@@ -226,15 +287,31 @@ int Main(int argc, char** argv) {
   if (!data_address.ok()) {
     return usage(fmt::format("--data-address: {}", Message(data_address.status())));
   }
-  for (const std::string& text : flags.advertise) {
-    if (const auto address = ParseHostPort(text); !address.ok()) {
-      return usage(fmt::format("--advertise: {}", Message(address.status())));
+  const std::string grpc_text = GrpcAddress(flags);
+  const auto grpc_address = ParseHostPort(grpc_text);
+  if (!grpc_address.ok()) {
+    return usage(fmt::format("--grpc-address: {}", Message(grpc_address.status())));
+  }
+  for (const auto& [flag, text, address] :
+       {std::tuple{"--data-address", flags.data_address, *data_address},
+        std::tuple{"--grpc-address", grpc_text, *grpc_address}}) {
+    if (!flags.token_file.empty() || IsLoopback(address.host)) continue;
+    return usage(fmt::format("--token-file is required with {} {}, which other machines may reach",
+                             flag, text));
+  }
+  for (const std::string& address : flags.advertise) {
+    const auto parsed = ParseHostPort(address);
+    if (!parsed.ok()) return usage(fmt::format("--advertise: {}", Message(parsed.status())));
+    if (parsed->port == 0) {
+      return usage(fmt::format("--advertise {}: others cannot dial port 0", address));
     }
   }
-  if (flags.token_file.empty() && !IsLoopback(data_address->host)) {
+  if (Has(flags, kGrpc) && flags.advertise.empty() &&
+      (grpc_address->host == "0.0.0.0" || grpc_address->host == "::")) {
     return usage(fmt::format(
-        "--token-file is required with --data-address {}, which other machines may reach",
-        flags.data_address));
+        "--grpc-address {} is no address that others can dial; say with --advertise host:port "
+        "where they reach it",
+        grpc_text));
   }
   const StatusOr<DeviceName> device_name = ParseDeviceName(flags.device);
   if (!device_name.ok()) return usage(fmt::format("--device: {}", Message(device_name.status())));

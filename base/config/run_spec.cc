@@ -27,6 +27,7 @@ using config::Text;
 using config::Whole;
 using config::WholeOrAuto;
 
+const std::vector kTransports = {TransportKind::kUcx, TransportKind::kGrpc};
 constexpr size_t kLongestName = 40;
 constexpr size_t kLongestText = 4096;
 
@@ -132,13 +133,18 @@ Field WorkerExceptions(LinksSpec* links, const CodecCheck& check) {
       workers.back().read = [links, check, name = *name](Reader& r, const YAML::Node& value,
                                                          const std::string& where) {
         const auto it = std::find_if(links->by_worker.begin(), links->by_worker.end(),
-                                     [&](const auto& pair) { return pair.first == name; });
-        CodecPair pair = it == links->by_worker.end() ? CodecPair{"", ""} : it->second;
-        r.ReadMap(value, where, PairTable(&pair, check));
+                                     [&](const auto& one) { return one.first == name; });
+        LinkException exception{.codecs = {"", ""}};
+        if (it != links->by_worker.end()) exception = it->second;
+        TransportKind transport = TransportKind::kUcx;
+        Table table = PairTable(&exception.codecs, check);
+        table.push_back(Choice("transport", &transport, kTransports));
+        r.ReadMap(value, where, table);
+        if (value.IsMap() && value["transport"]) exception.transport = transport;
         if (it == links->by_worker.end()) {
-          links->by_worker.emplace_back(name, pair);
+          links->by_worker.emplace_back(name, exception);
         } else {
-          it->second = pair;
+          it->second = exception;
         }
       };
     }
@@ -167,7 +173,8 @@ Field Links(LinksSpec* links, const CodecCheck& check) {
 }
 
 void FillExceptions(LinksSpec* links) {
-  for (auto& [name, pair] : links->by_worker) {
+  for (auto& [name, exception] : links->by_worker) {
+    CodecPair& pair = exception.codecs;
     if (pair.forward.empty()) pair.forward = links->codecs.forward;
     if (pair.backward.empty()) pair.backward = links->codecs.backward;
   }
@@ -226,7 +233,7 @@ Table RunTable(RunSpec* spec, const CodecCheck& check) {
                            Flag("recompute", &pipeline->recompute),
                            Whole("threads_per_stage", &pipeline->threads_per_stage, 1, 1024),
                            WholeOrAuto("depth", &pipeline->depth, 1, 1u << 16)}),
-      Choice("transport", &spec->transport, std::vector{TransportKind::kUcx}),
+      Choice("transport", &spec->transport, kTransports),
       Links(&spec->links, check),
       Section("checkpoint",
               {Whole("every", &spec->checkpoint.every, uint64_t{0}, uint64_t{1'000'000'000}),
@@ -301,8 +308,8 @@ std::string_view ToString(SendOrder order) {
   return "";
 }
 
-std::string_view ToString(TransportKind) {
-  return "ucx";
+std::string_view ToString(TransportKind kind) {
+  return kind == TransportKind::kGrpc ? "grpc" : "ucx";
 }
 
 StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name,

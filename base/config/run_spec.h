@@ -33,7 +33,7 @@ enum class SendOrder : uint8_t {
   kActivationsFirst,
   kAsReady,
 };
-enum class TransportKind : uint8_t { kUcx };  // "ucx"
+enum class TransportKind : uint8_t { kUcx, kGrpc };  // "ucx", "grpc"
 
 std::string_view ToString(ComputeDtype dtype);
 std::string_view ToString(ScheduleKind kind);
@@ -109,10 +109,16 @@ struct CodecPair {
   friend bool operator==(const CodecPair&, const CodecPair&) = default;
 };
 
+// What differs at one worker.
+struct LinkException {
+  CodecPair codecs;                        // of what it sends
+  std::optional<TransportKind> transport;  // of all its links; nullopt: the run's
+  friend bool operator==(const LinkException&, const LinkException&) = default;
+};
+
 struct LinksSpec {
   CodecPair codecs;
-  // Exceptions: the codecs of what the named worker sends.
-  std::vector<std::pair<std::string, CodecPair>> by_worker;
+  std::vector<std::pair<std::string, LinkException>> by_worker;  // by its name
   friend bool operator==(const LinksSpec&, const LinksSpec&) = default;
 };
 
@@ -129,7 +135,7 @@ struct RunSpec {
   ValidationSpec validation;
   TrainSpec train;
   PipelineSpec pipeline;
-  TransportKind transport = TransportKind::kUcx;
+  TransportKind transport = TransportKind::kUcx;  // of the links without an exception
   LinksSpec links;
   CheckpointSpec checkpoint;
   absl::Duration peer_timeout = absl::Seconds(10);

@@ -69,9 +69,11 @@ std::string LinksYaml(const LinksSpec& links) {
       Quote(links.codecs.forward), Quote(links.codecs.backward));
   if (links.by_worker.empty()) return out;
   out += "  workers:\n";
-  for (const auto& [worker, codecs] : links.by_worker) {
-    out += fmt::format("    {}: {{ forward: {}, backward: {} }}\n", Quote(worker),
-                       Quote(codecs.forward), Quote(codecs.backward));
+  for (const auto& [worker, exception] : links.by_worker) {
+    out += fmt::format("    {}: {{ forward: {}, backward: {}", Quote(worker),
+                       Quote(exception.codecs.forward), Quote(exception.codecs.backward));
+    if (exception.transport) out += fmt::format(", transport: {}", ToString(*exception.transport));
+    out += " }\n";
   }
   return out;
 }

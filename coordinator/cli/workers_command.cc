@@ -9,9 +9,12 @@
 namespace longhaul::cli {
 namespace {
 
-std::string Joined(const auto& texts) {
+std::string AddressText(const v1::WorkerStatus& worker) {
   std::string out;
-  for (const std::string& text : texts) out += (out.empty() ? "" : ", ") + text;
+  for (const v1::DataEndpoint& endpoint : worker.endpoints()) {
+    out += fmt::format("{}{}", out.empty() ? "" : ", ", endpoint.transport());
+    for (const std::string& address : endpoint.addresses()) out += " " + address;
+  }
   return out;
 }
 
@@ -67,8 +70,8 @@ StatusOr<int> ListWorkers(Session& session) {
                                            : Cell("busy");
     table.AddRow(
         {worker.name(), state, worker.run_id(), free ? "" : fmt::format("{}", worker.stage()),
-         Joined(worker.data_addresses()), DeviceText(worker), MemoryText(worker),
-         worker.link_quality(), worker.version(),
+         AddressText(worker), DeviceText(worker), MemoryText(worker), worker.link_quality(),
+         worker.version(),
          longhaul::FormatDuration(absl::Seconds(worker.last_heartbeat_seconds())) + " ago"});
   }
   table.Print(terminal);

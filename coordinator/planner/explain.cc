@@ -68,12 +68,12 @@ std::string Oddities(const PlanRequest& request) {
                    " {} does not say how much memory it has; it was taken to suffice.",
                    worker.name);
   }
-  for (const auto& [name, codecs] : request.spec.links.by_worker) {
+  for (const auto& [name, exception] : request.spec.links.by_worker) {
     const bool known = std::any_of(request.workers.begin(), request.workers.end(),
                                    [&name = name](const auto& one) { return one.name == name; });
     if (known) continue;
     fmt::format_to(std::back_inserter(text),
-                   " The run file has codecs for worker {}, which has no stage here.", name);
+                   " The run file has an exception for worker {}, which has no stage here.", name);
   }
   return text;
 }

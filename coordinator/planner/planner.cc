@@ -210,7 +210,7 @@ void Planner::AddStages(const std::vector<uint32_t>& layers, v1::Plan* plan) con
     one.set_threads(spec_.pipeline.threads_per_stage);
     one.set_memory_bytes(Memory(stage, layers[stage], one.depth()));
     one.set_memory_available_bytes(worker.memory_bytes);
-    for (const std::string& address : worker.data_addresses) one.add_data_addresses(address);
+    one.mutable_endpoints()->Add(worker.endpoints.begin(), worker.endpoints.end());
     one.set_forward_seconds(Forward(stage, layers[stage]));
     one.set_backward_seconds(Backward(stage, layers[stage]));
     one.set_optimizer_seconds(Optimizer(stage, layers[stage]));
@@ -218,12 +218,24 @@ void Planner::AddStages(const std::vector<uint32_t>& layers, v1::Plan* plan) con
   }
 }
 
+const LinkException* ExceptionOf(const RunSpec& spec, const std::string& worker) {
+  for (const auto& [name, exception] : spec.links.by_worker) {
+    if (name == worker) return &exception;
+  }
+  return nullptr;
+}
+
 // The codecs of what `worker` sends.
 const CodecPair& CodecsOf(const RunSpec& spec, const std::string& worker) {
-  for (const auto& [name, codecs] : spec.links.by_worker) {
-    if (name == worker) return codecs;
+  const LinkException* exception = ExceptionOf(spec, worker);
+  return exception == nullptr ? spec.links.codecs : exception->codecs;
+}
+
+const v1::DataEndpoint* EndpointOf(const CandidateWorker& worker, TransportKind transport) {
+  for (const v1::DataEndpoint& endpoint : worker.endpoints) {
+    if (endpoint.transport() == ToString(transport)) return &endpoint;
   }
-  return spec.links.codecs;
+  return nullptr;
 }
 
 Status Planner::AddLinks(v1::Plan* plan) const {
@@ -231,21 +243,23 @@ Status Planner::AddLinks(v1::Plan* plan) const {
   for (uint32_t boundary = 0; boundary + 1 < stages_; ++boundary) {
     const CandidateWorker& upper = request_.workers[boundary];
     const CandidateWorker& lower = request_.workers[boundary + 1];
-    if (upper.data_addresses.empty() && lower.data_addresses.empty()) {
+    LH_ASSIGN_OR_RETURN(const TransportKind transport, LinkTransport(spec_, upper, lower));
+    const bool upper_reachable = EndpointOf(upper, transport)->addresses_size() > 0;
+    if (!upper_reachable && EndpointOf(lower, transport)->addresses().empty()) {
       return absl::FailedPreconditionError(
           fmt::format("workers {} and {} are neighbours and neither has an address at which the "
-                      "other could reach it; start one of them with --advertise host:port",
-                      upper.name, lower.name));
+                      "other could reach it over {}; start one of them with --advertise host:port",
+                      upper.name, lower.name, ToString(transport)));
     }
     LH_ASSIGN_OR_RETURN(const auto forward, codec::ParseCodec(CodecsOf(spec_, upper.name).forward));
     LH_ASSIGN_OR_RETURN(const auto backward,
                         codec::ParseCodec(CodecsOf(spec_, lower.name).backward));
     v1::LinkPlan& link = *plan->add_links();
     link.set_boundary(boundary);
-    link.set_transport(std::string(ToString(spec_.transport)));
+    link.set_transport(std::string(ToString(transport)));
     link.set_forward_codec(forward->name());
     link.set_backward_codec(backward->name());
-    link.set_downstream_dials(!upper.data_addresses.empty());
+    link.set_downstream_dials(upper_reachable);
     link.set_forward_bytes(forward->MaxEncodedBytes(shape));
     link.set_backward_bytes(backward->MaxEncodedBytes(shape));
     link.set_forward_encode_seconds(upper.times.forward_encode());
@@ -339,6 +353,35 @@ StatusOr<v1::Plan> Planner::Make() {
 
 StatusOr<v1::Plan> MakePlan(const PlanRequest& request) {
   return Planner(request).Make();
+}
+
+StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker& upper,
+                                      const CandidateWorker& lower) {
+  const auto asked = [&](const CandidateWorker& worker) {
+    const LinkException* exception = ExceptionOf(spec, worker.name);
+    return exception == nullptr ? std::nullopt : exception->transport;
+  };
+  const std::optional<TransportKind> by_upper = asked(upper), by_lower = asked(lower);
+  if (by_upper && by_lower && *by_upper != *by_lower) {
+    return absl::FailedPreconditionError(fmt::format(
+        "workers {} and {} are neighbours, and links.workers asks for {} at the one and for {} at "
+        "the other; a link has one transport",
+        upper.name, lower.name, ToString(*by_upper), ToString(*by_lower)));
+  }
+  const TransportKind transport = by_upper ? *by_upper : by_lower.value_or(spec.transport);
+  for (const CandidateWorker* worker : {&upper, &lower}) {
+    if (EndpointOf(*worker, transport) != nullptr) continue;
+    std::string offered;
+    for (const v1::DataEndpoint& endpoint : worker->endpoints) {
+      offered += (offered.empty() ? "" : " and ") + endpoint.transport();
+    }
+    return absl::FailedPreconditionError(fmt::format(
+        "the link between {} and {} is to go over {}, and worker {} has {}; start it with "
+        "--transport {}, or change transport in the run file",
+        upper.name, lower.name, ToString(transport), worker->name,
+        offered.empty() ? "no data transport" : offered + " only", ToString(transport)));
+  }
+  return transport;
 }
 
 std::optional<uint32_t> StageCount(const RunSpec& spec, uint32_t free_workers) {

@@ -20,7 +20,7 @@ struct CandidateWorker {
   Incarnation incarnation;
   std::string name;
   uint64_t memory_bytes = 0;
-  std::vector<std::string> data_addresses;
+  std::vector<v1::DataEndpoint> endpoints;
   v1::LayerTimes times;
   double egress_bits_per_second = 0, ingress_bits_per_second = 0;  // 0: unknown
 };
@@ -45,6 +45,11 @@ uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t lay
 // paragraph that names the bottleneck. kFailedPrecondition where a stage does not fit, with bytes
 // needed and available; kInvalidArgument for more stages than layers.
 StatusOr<v1::Plan> MakePlan(const PlanRequest& request);
+
+// Which transport the link between neighbours has: the run's, or that of either one's exception.
+// kFailedPrecondition where the exceptions disagree, or a worker does not listen on it.
+StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker& upper,
+                                      const CandidateWorker& lower);
 
 // How many stages a run gets from so many connected workers; nullopt: not enough yet.
 std::optional<uint32_t> StageCount(const RunSpec& spec, uint32_t free_workers);

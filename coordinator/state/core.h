@@ -111,6 +111,8 @@ class Core {
                  const std::vector<Worker*>& workers);
   void BeginDraft(const Draft& draft);
   void SendMeasure(const Worker& worker, const Draft& draft);
+  // Whether the workers that it would get now listen on the transports that it asks for.
+  Status CheckLinks(const RunSpec& spec, const v1::CheckpointManifest* resume);
   StatusOr<v1::Plan> PlanOf(const Draft& draft);
   bool Complete(const Draft& draft) const;
   void OnDraftMessage(Worker& worker, Draft& draft, const v1::WorkerMessage& message);

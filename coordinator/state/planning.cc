@@ -37,7 +37,28 @@ uint64_t MemoryOf(const v1::Hello& hello) {
   return hello.devices().empty() ? 0 : hello.devices(0).memory_bytes();
 }
 
+// Without its times.
+CandidateWorker CandidateOf(const Worker& worker) {
+  CandidateWorker one;
+  one.id = worker.id;
+  one.incarnation = worker.incarnation;
+  one.name = worker.hello.name();
+  one.memory_bytes = MemoryOf(worker.hello);
+  one.endpoints.assign(worker.hello.endpoints().begin(), worker.hello.endpoints().end());
+  return one;
+}
+
 }  // namespace
+
+Status Core::CheckLinks(const RunSpec& spec, const v1::CheckpointManifest* resume) {
+  const StatusOr<std::vector<Worker*>> workers = ChooseWorkers(spec, resume);
+  if (!workers.ok()) return absl::OkStatus();  // it waits; the plan will be checked then
+  for (size_t i = 0; i + 1 < workers->size(); ++i) {
+    LH_RETURN_IF_ERROR(
+        LinkTransport(spec, CandidateOf(*(*workers)[i]), CandidateOf(*(*workers)[i + 1])).status());
+  }
+  return absl::OkStatus();
+}
 
 Draft Core::NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec,
                      std::vector<v1::DataFile> files, const std::vector<Worker*>& workers) {
@@ -140,14 +161,7 @@ StatusOr<v1::Plan> Core::PlanOf(const Draft& draft) {
   request.data = *draft.data;
   request.resume = draft.resume;
   for (const Draft::Candidate& candidate : draft.workers) {
-    const Worker& worker = *FindWorker(candidate.id);
-    CandidateWorker one;
-    one.id = worker.id;
-    one.incarnation = worker.incarnation;
-    one.name = worker.hello.name();
-    one.memory_bytes = MemoryOf(worker.hello);
-    one.data_addresses.assign(worker.hello.data_addresses().begin(),
-                              worker.hello.data_addresses().end());
+    CandidateWorker one = CandidateOf(*FindWorker(candidate.id));
     one.times = *candidate.times;
     request.workers.push_back(std::move(one));
   }

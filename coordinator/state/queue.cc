@@ -29,6 +29,7 @@ StatusOr<Run*> Core::NewRun(event::Submitted& submitted) {
     return absl::InternalError(
         fmt::format("'{}' cannot be the id of a new run", submitted.new_id.value()));
   }
+  LH_RETURN_IF_ERROR(CheckLinks(submitted.spec, nullptr));
   Run& run = runs_[submitted.new_id];
   run.record.id = submitted.new_id;
   run.record.spec = std::move(submitted.spec);
@@ -72,6 +73,8 @@ StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, std::vector<std::str
         "train.steps to go on",
         record.id.value(), step, submitted.spec.train.steps));
   }
+  LH_RETURN_IF_ERROR(CheckLinks(submitted.spec,
+                                record.checkpoints.empty() ? nullptr : &record.checkpoints.back()));
   notes->push_back(step > 0 ? fmt::format("goes on from the checkpoint of step {}", step)
                             : "no checkpoint was committed: starts from scratch");
   record.spec = std::move(submitted.spec);

@@ -191,8 +191,7 @@ std::vector<v1::WorkerStatus> Core::Workers(MonoTime now) const {
     one.set_incarnation(worker->incarnation.value());
     one.set_connected(worker->session.has_value());
     *one.mutable_devices() = worker->hello.devices();
-    *one.mutable_data_addresses() = worker->hello.data_addresses();
-    one.set_transport(worker->hello.transport());
+    *one.mutable_endpoints() = worker->hello.endpoints();
     one.set_version(worker->hello.version());
     one.set_last_heartbeat_seconds(absl::ToDoubleSeconds(now - worker->last_heard - asleep_));
     one.set_host(worker->hello.host());

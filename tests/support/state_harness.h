@@ -58,7 +58,11 @@ inline v1::Hello HelloOf(const std::string& name, const std::string& incarnation
   hello.set_worker_id("id-" + name);
   hello.set_incarnation(name + "-" + incarnation);
   hello.set_name(name);
-  hello.add_data_addresses(name + ":1");
+  for (const char* transport : {"ucx", "grpc"}) {
+    v1::DataEndpoint& endpoint = *hello.add_endpoints();
+    endpoint.set_transport(transport);
+    endpoint.add_addresses(name + ":1");
+  }
   v1::Device& device = *hello.add_devices();
   device.set_kind("cpu");
   device.set_memory_bytes(uint64_t{8} << 30);

@@ -96,7 +96,9 @@ void StageRun::Run() {
     if (channel) {
       channel->Close(Deadline::After(kFlushLimit));
     } else {
-      resources_.transport->Cancel({RunId(run_id_), Epoch(epoch()), Boundary(peer)});
+      for (const auto& [name, transport] : resources_.transports) {
+        transport->Cancel({RunId(run_id_), Epoch(epoch()), Boundary(peer)});
+      }
     }
   }
 }
@@ -176,6 +178,13 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream, Deadline
   const uint32_t boundary = upstream ? stage() - 1 : stage();
   const v1::StagePlan& peer = plan.stages(static_cast<int>(upstream ? stage() - 1 : stage() + 1));
   const v1::LinkPlan& link = plan.links(static_cast<int>(boundary));
+  const auto transport = resources_.transports.find(link.transport());
+  if (transport == resources_.transports.end()) {
+    return absl::FailedPreconditionError(
+        fmt::format("the plan's link to stage {} is to go over {}, on which this worker does not "
+                    "listen; start it with --transport {}",
+                    peer.stage(), link.transport(), link.transport()));
+  }
   LH_ASSIGN_OR_RETURN(auto forward, MakeCodec(link.forward_codec()));
   LH_ASSIGN_OR_RETURN(auto backward, MakeCodec(link.backward_codec()));
   // By value: the link's loop may call it after this object has gone.
@@ -224,12 +233,15 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream, Deadline
   // The downstream side dials where the plan says so: `upstream` here means that the peer is
   // upstream.
   if (link.downstream_dials() == upstream) {
-    const std::vector<std::string> addresses(peer.data_addresses().begin(),
-                                             peer.data_addresses().end());
-    resources_.transport->Dial(addresses, key, assign_.link_secret(), channel, options, deadline,
-                               done);
+    std::vector<std::string> addresses;
+    for (const v1::DataEndpoint& endpoint : peer.endpoints()) {
+      if (endpoint.transport() != link.transport()) continue;
+      addresses.assign(endpoint.addresses().begin(), endpoint.addresses().end());
+    }
+    transport->second->Dial(addresses, key, assign_.link_secret(), channel, options, deadline,
+                            done);
   } else {
-    resources_.transport->Expect(key, assign_.link_secret(), channel, options, deadline, done);
+    transport->second->Expect(key, assign_.link_secret(), channel, options, deadline, done);
   }
   std::unique_lock lock(answer->mutex);
   while (!answer->link) {

@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -24,7 +25,8 @@ namespace longhaul::worker {
 
 // What a daemon has once and every run uses.
 struct Resources {
-  transport::Transport* transport = nullptr;
+  // By the plan's names: "ucx", "grpc".
+  std::map<std::string, transport::Transport*, std::less<>> transports;
   CodecThread* codec_thread = nullptr;
   ShardStore* shards = nullptr;
   BlobFetcher* blobs = nullptr;

@@ -126,8 +126,9 @@ int RunWorker(const Options& options, const std::string& token) {
     hello->set_worker_id(worker_id);
     hello->set_incarnation(incarnation);
     hello->set_name(options.name);
-    hello->add_data_addresses(options.data_address);
-    hello->set_transport("ucx");
+    v1::DataEndpoint* endpoint = hello->add_endpoints();
+    endpoint->set_transport("ucx");
+    endpoint->add_addresses(options.data_address);
     hello->set_pid(static_cast<uint32_t>(getpid()));
     v1::Device* device = hello->add_devices();
     device->set_kind("cpu");

@@ -33,7 +33,7 @@ transport: ucx
 links:
   forward: none
   backward: "fixed:bits=6"
-  workers: { worker2: { forward: tah }, "worker 3": { backward: bf16 } }
+  workers: { worker2: { forward: tah }, "worker 3": { backward: bf16, transport: grpc } }
 checkpoint: { every: 5, keep: 3 }
 peer_timeout: 2500ms
 )";
@@ -88,8 +88,11 @@ TEST(RunSpec, ReadsEveryKey) {
   EXPECT_EQ(spec->links.codecs, (CodecPair{"none", "fixed:bits=6"}));
   ASSERT_EQ(spec->links.by_worker.size(), 2u);
   EXPECT_EQ(spec->links.by_worker[0].first, "worker2");
-  EXPECT_EQ(spec->links.by_worker[0].second, (CodecPair{"tah", "fixed:bits=6"}));
-  EXPECT_EQ(spec->links.by_worker[1].second, (CodecPair{"none", "bf16"}));
+  EXPECT_EQ(spec->links.by_worker[0].second,
+            (LinkException{{"tah", "fixed:bits=6"}, std::nullopt}));
+  EXPECT_EQ(spec->links.by_worker[1].second,
+            (LinkException{{"none", "bf16"}, TransportKind::kGrpc}));
+  EXPECT_EQ(spec->transport, TransportKind::kUcx);
   EXPECT_EQ(spec->checkpoint, (CheckpointSpec{5, 3}));
   EXPECT_EQ(spec->peer_timeout, absl::Milliseconds(2500));
 }
@@ -146,8 +149,8 @@ train:
   optimizer: { lr: fast, betas: [0.9, 1], clip_norm: .nan }
   schedule: [cosine]
 pipeline: { schedule: 1f1b1, recompute: 1, stages: "2" }
-transport: grpc
-links: { forward: tha, zzz: 1 }
+transport: grcp
+links: { forward: tha, zzz: 1, workers: { w: { transport: tcp } } }
 peer_timeout: 10
 )"),
       R"(run.yaml:1:7: name: expected 1 to 40 of a-z, 0-9 and '-', beginning with a letter or digit, got 'Tiny WAN'
@@ -164,9 +167,10 @@ run.yaml:9:13: train.schedule: expected a mapping with kind, warmup, final_ratio
 run.yaml:10:23: pipeline.schedule: expected one of link-aware, 1f1b, gpipe, got '1f1b1'; did you mean '1f1b'?
 run.yaml:10:41: pipeline.recompute: expected true or false, got '1'
 run.yaml:10:52: pipeline.stages: expected a whole number from 1 to 4096 or auto, got the text "2"; remove the quotes
-run.yaml:11:12: transport: expected ucx, got 'grpc'
+run.yaml:11:12: transport: expected one of ucx, grpc, got 'grcp'; did you mean 'grpc'?
 run.yaml:12:19: links.forward: unknown codec 'tha'
 run.yaml:12:24: unknown key 'zzz'; the keys of 'links' are forward, backward, workers
+run.yaml:12:59: links.workers.w.transport: expected one of ucx, grpc, got 'tcp'
 run.yaml:13:15: peer_timeout: expected a duration such as 20ms, 1.5s or 2m30s, got '10'; units are ns, us, ms, s, m, h, d; at most 36500d)");
 }
 
@@ -278,7 +282,7 @@ TEST(RunSpec, OverridesReadTheSameTables) {
   EXPECT_EQ(spec->train.microbatches, 16u);
   EXPECT_EQ(spec->data.text, std::vector<std::string>{"b.txt"});
   EXPECT_EQ(spec->links.codecs, (CodecPair{"tah:p=0.5,tile=32", "fixed:bits=6"}));
-  EXPECT_EQ(spec->links.by_worker[0].second, (CodecPair{"tah", "none"}));
+  EXPECT_EQ(spec->links.by_worker[0].second.codecs, (CodecPair{"tah", "none"}));
   EXPECT_EQ(spec->train.optimizer.beta2, 0.6);
   EXPECT_EQ(spec->pipeline.stages, std::nullopt);
   EXPECT_EQ(spec->peer_timeout, absl::Minutes(1));

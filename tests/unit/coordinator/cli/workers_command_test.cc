@@ -13,7 +13,12 @@ TEST_F(CliTest, Workers) {
   v1::WorkerStatus worker;
   worker.set_name("worker1");
   worker.set_connected(true);
-  worker.add_data_addresses("10.77.0.11:4000");
+  for (const auto& [transport, address] :
+       {std::pair{"ucx", "10.77.0.11:4000"}, std::pair{"grpc", "192.0.2.7:7100"}}) {
+    v1::DataEndpoint& endpoint = *worker.add_endpoints();
+    endpoint.set_transport(transport);
+    endpoint.add_addresses(address);
+  }
   v1::Device* device = worker.add_devices();
   device->set_kind("cpu");
   device->set_cores(4);
@@ -22,9 +27,9 @@ TEST_F(CliTest, Workers) {
   worker.set_version("0.1.0");
   worker.set_last_heartbeat_seconds(0.5);
   control_.workers = {worker};
-  EXPECT_THAT(Ask({"workers"}).out,
-              HasSubstr("\nworker1\tfree\t-\t-\t10.77.0.11:4000\tcpu x4\t500 MB of 8 GB\t-\t0.1.0\t"
-                        "500 ms ago\n"));
+  EXPECT_THAT(Ask({"workers"}).out, HasSubstr("\nworker1\tfree\t-\t-\tucx 10.77.0.11:4000, grpc "
+                                              "192.0.2.7:7100\tcpu x4\t500 MB of 8 GB\t-\t0.1.0\t"
+                                              "500 ms ago\n"));
   EXPECT_EQ(nlohmann::json::parse(Ask({"workers", "--json"}).out)["workers"][0]["name"], "worker1");
 }
 

@@ -13,6 +13,13 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+v1::DataEndpoint Endpoint(const std::string& transport, const std::string& address) {
+  v1::DataEndpoint endpoint;
+  endpoint.set_transport(transport);
+  endpoint.add_addresses(address);
+  return endpoint;
+}
+
 PlanRequest Request(uint32_t workers) {
   PlanRequest request;
   request.run = RunId("tiny-1");
@@ -33,7 +40,7 @@ PlanRequest Request(uint32_t workers) {
     worker.incarnation = Incarnation("inc" + std::to_string(i));
     worker.name = "w" + std::to_string(i);
     worker.memory_bytes = uint64_t{64} << 30;
-    worker.data_addresses = {"10.0.0.1:1"};
+    worker.endpoints = {Endpoint("ucx", "10.0.0.1:1"), Endpoint("grpc", "10.0.0.1:2")};
     worker.times.set_block_forward(0.01);
     worker.times.set_block_backward(0.02);
     request.workers.push_back(worker);
@@ -193,7 +200,8 @@ TEST(MakePlan, GradientsLeaveAtOnceWhereTheFirstStageIsSlow) {
 TEST(MakePlan, CodecsAreThoseOfTheSender) {
   PlanRequest request = Request(3);
   request.spec.links.codecs = {"none", "bf16"};
-  request.spec.links.by_worker = {{"w1", {"fp16", "fixed:bits=6"}}, {"w9", {"none", "none"}}};
+  request.spec.links.by_worker = {{"w1", {{"fp16", "fixed:bits=6"}, {}}},
+                                  {"w9", {{"none", "none"}, {}}}};
   const auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->links(0).forward_codec(), "none");
@@ -204,7 +212,8 @@ TEST(MakePlan, CodecsAreThoseOfTheSender) {
   EXPECT_EQ(plan->links(0).forward_bytes(), (*codec::ParseCodec("none"))->MaxEncodedBytes(shape));
   EXPECT_EQ(plan->links(0).backward_bytes(),
             (*codec::ParseCodec("fixed:bits=6"))->MaxEncodedBytes(shape));
-  EXPECT_THAT(plan->explanation(), HasSubstr("codecs for worker w9, which has no stage here"));
+  EXPECT_THAT(plan->explanation(),
+              HasSubstr("an exception for worker w9, which has no stage here"));
 }
 
 TEST(MakePlan, AnUnknownCodecIsRefused) {
@@ -230,10 +239,44 @@ TEST(MakePlan, SlowInterfacesAreTheBottleneck) {
 TEST(MakePlan, WhoCanBeReachedIsDialled) {
   PlanRequest request = Request(2);
   EXPECT_TRUE(MakePlan(request)->links(0).downstream_dials());
-  request.workers[0].data_addresses.clear();
+  request.workers[0].endpoints[0].clear_addresses();
   EXPECT_FALSE(MakePlan(request)->links(0).downstream_dials());
-  request.workers[1].data_addresses.clear();
+  request.workers[1].endpoints[0].clear_addresses();
   EXPECT_THAT(std::string(Message(MakePlan(request).status())), HasSubstr("--advertise"));
+}
+
+TEST(MakePlan, LinksHaveTheTransportThatTheRunFileSays) {
+  PlanRequest request = Request(4);
+  request.spec.transport = TransportKind::kGrpc;
+  auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const auto& link : plan->links()) EXPECT_EQ(link.transport(), "grpc");
+  EXPECT_EQ(plan->stages(0).endpoints_size(), 2);
+
+  // One worker's exception is about its links, whoever the neighbour is.
+  request.spec.transport = TransportKind::kUcx;
+  request.spec.links.by_worker = {{"w1", {{"none", "none"}, TransportKind::kGrpc}}};
+  plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->links(0).transport(), "grpc");
+  EXPECT_EQ(plan->links(1).transport(), "grpc");
+  EXPECT_EQ(plan->links(2).transport(), "ucx");
+
+  request.spec.links.by_worker.push_back({"w2", {{"none", "none"}, TransportKind::kUcx}});
+  EXPECT_THAT(std::string(Message(MakePlan(request).status())),
+              AllOf(HasSubstr("w1 and w2"), HasSubstr("grpc at the one and for ucx at the other")));
+}
+
+TEST(MakePlan, ATransportThatAWorkerDoesNotHaveIsRefused) {
+  PlanRequest request = Request(2);
+  request.spec.transport = TransportKind::kGrpc;
+  request.workers[1].endpoints.pop_back();
+  const Status status = MakePlan(request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(Message(status)),
+              AllOf(HasSubstr("worker w1 has ucx only"), HasSubstr("--transport grpc")));
+  request.workers[1].endpoints.clear();
+  EXPECT_THAT(std::string(Message(MakePlan(request).status())), HasSubstr("no data transport"));
 }
 
 TEST(MakePlan, MoreStagesThanLayersAreRefused) {

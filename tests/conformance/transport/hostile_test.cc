@@ -37,11 +37,14 @@ class RawEvents : public internal::ChannelEvents {
     closed_ = true;
     changed_.notify_all();
   }
-  std::optional<Message> WaitFor(LinkKind kind) {
+  // The `count`th of that kind.
+  std::optional<Message> WaitFor(LinkKind kind, int count = 1) {
     std::unique_lock lock(mutex_);
     const auto find = [&] {
-      return std::ranges::find_if(
-          messages_, [&](const Message& m) { return m.error.ok() && m.header.kind == kind; });
+      int seen = 0;
+      return std::ranges::find_if(messages_, [&](const Message& m) {
+        return m.error.ok() && m.header.kind == kind && ++seen == count;
+      });
     };
     if (!changed_.wait_for(lock, absl::ToChronoNanoseconds(kPatience),
                            [&] { return find() != messages_.end(); })) {
@@ -168,6 +171,10 @@ class HostileTest : public LinkTest {
                                      .dialler_nonce = hello.nonce,
                                      .listener_nonce = welcome->nonce});
       SendHello(lane, hello);
+    }
+    // A lane may overtake the other, and nothing may come before both are open.
+    for (const auto& events : events_) {
+      ASSERT_TRUE(events->WaitFor(LinkKind::kWelcome, 2).has_value());
     }
     SendFrame(Lane::kControl, Header(LinkKind::kHeartbeat, Lane::kControl), {});
   }

@@ -65,6 +65,9 @@ class Stranger {
     }
     return true;
   }
+  // Data for stream 1 as fast as HTTP/2's flow control lets it, at most `limit`; how much was
+  // taken.
+  size_t SendWithinWindows(size_t limit);
   // Reads what comes until the other side hangs up.
   bool WaitForHangUp(absl::Duration limit) {
     const Deadline deadline = Deadline::After(limit);
@@ -92,6 +95,37 @@ std::string Http2Frame(uint8_t type, uint8_t flags, uint32_t stream, std::string
     frame.push_back(static_cast<char>(byte));
   }
   return frame.append(payload);
+}
+
+size_t Stranger::SendWithinWindows(size_t limit) {
+  constexpr size_t kPiece = 16'384;
+  const std::string piece = Http2Frame(0, 0, 1, std::string(kPiece, 'x'));
+  size_t windows[2] = {65'000, 65'000};  // of the connection and of the stream
+  size_t sent = 0;
+  std::string heard;
+  const Deadline deadline = Deadline::After(kPatience);
+  while (sent < limit && !deadline.Expired()) {
+    while (std::min(windows[0], windows[1]) >= kPiece) {
+      if (!Say(piece)) return sent;
+      for (size_t& window : windows) window -= kPiece;
+      sent += kPiece;
+    }
+    pollfd ready{.fd = fd_, .events = POLLIN, .revents = 0};
+    poll(&ready, 1, 100);
+    char buffer[4096];
+    const ssize_t n = recv(fd_, buffer, sizeof(buffer), MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN)) return sent;
+    if (n > 0) heard.append(buffer, static_cast<size_t>(n));
+    const auto byte = [&](size_t at) { return static_cast<uint8_t>(heard[at]); };
+    for (size_t size; heard.size() >= 9; heard.erase(0, 9 + size)) {
+      size = size_t{byte(0)} << 16 | size_t{byte(1)} << 8 | byte(2);
+      if (heard.size() < 9 + size) break;
+      if (byte(3) != 8 || size != 4) continue;  // no WINDOW_UPDATE
+      windows[byte(8) != 0 ? 1 : 0] +=
+          size_t{byte(9)} << 24 | size_t{byte(10)} << 16 | size_t{byte(11)} << 8 | byte(12);
+    }
+  }
+  return sent;
 }
 
 // A header as HPACK writes it out in full.
@@ -181,6 +215,17 @@ TEST_P(HostilePortTest, LyingMessageLengths) {
     stranger.Say(Http2Frame(0, 0, 1, std::string(prefix) + std::string(16, 'x')));
     stranger.Say(Http2Frame(0, 0, 1, std::string(10'000, 'x')));
     EXPECT_TRUE(stranger.WaitForHangUp(kPatience));
+  }
+}
+
+// gRPC would take as much as the message says it has, one window after the other.
+TEST_P(HostilePortTest, AMessageWithoutEnd) {
+  for (int i = 0; i < 10; ++i) {
+    Stranger stranger = Connect();
+    ASSERT_TRUE(stranger.Say(kGreeting));
+    ASSERT_TRUE(stranger.Say(OpenStream()));
+    ASSERT_TRUE(stranger.Say(Http2Frame(0, 0, 1, std::string_view("\0\100\0\0\0", 5))));
+    EXPECT_LT(stranger.SendWithinWindows(size_t{64} << 20), size_t{8} << 20);
   }
 }
 

@@ -3,9 +3,9 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <linux/tcp.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -170,9 +170,9 @@ void Listener::Take(int fd, std::string peer) {
   const int second = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   const auto connection =
       connections_.insert(connections_.end(), {.peer = std::move(peer), .fd = second, .timer = {}});
-  // Readable or not is gRPC's business; the end of the connection is always told.
-  if (second < 0 ||
-      !loop_->Watch(second, 0, [this, connection](uint32_t) { Forget(connection); }).ok()) {
+  const auto on_event = [this, connection](uint32_t events) { OnEvent(connection, events); };
+  // Edges: told whenever more has come, although it is gRPC that reads.
+  if (second < 0 || !loop_->Watch(second, EPOLLIN | EPOLLET, on_event).ok()) {
     close(fd);
     if (second >= 0) close(second);
     connections_.erase(connection);
@@ -184,6 +184,15 @@ void Listener::Take(int fd, std::string peer) {
   ++strangers_;
   by_peer_[connection->peer] = connection;
   hand_over_(fd);
+}
+
+void Listener::OnEvent(Connections::iterator connection, uint32_t events) {
+  if ((events & (EPOLLHUP | EPOLLERR)) != 0) return Forget(connection);
+  if (!connection->stranger) return;
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  getsockopt(connection->fd, IPPROTO_TCP, TCP_INFO, &info, &size);
+  if (info.tcpi_bytes_received > kMaxStrangerBytes) Forget(connection);
 }
 
 void Listener::Forget(Connections::iterator connection) {
@@ -201,7 +210,13 @@ void Listener::Admit(const std::string& peer) {
   const auto found = by_peer_.find(peer);
   if (found == by_peer_.end() || !std::exchange(found->second->stranger, false)) return;
   --strangers_;
-  loop_->CancelTimer(found->second->timer);
+  const auto connection = found->second;
+  loop_->CancelTimer(connection->timer);
+  // From here on only its end is of interest, which is always told.
+  loop_->Unwatch(connection->fd);
+  const Status watched = loop_->Watch(
+      connection->fd, 0, [this, connection](uint32_t events) { OnEvent(connection, events); });
+  if (!watched.ok()) Forget(connection);
 }
 
 void Listener::Cut(const std::string& peer) {

@@ -1,9 +1,11 @@
-// The one port: accepts connections, hands them to gRPC, and keeps strangers few.
+// The one port: accepts connections, hands them to gRPC, and keeps strangers few and short.
 //
 // gRPC's own listener takes any number of connections, and stops listening for good when the
-// process runs out of descriptors. This one lets only kMaxStrangers connections wait whose peer has
-// not proved itself (the oldest goes when another comes), each for kStrangerLimit in all, whatever
-// it says or does not say. It keeps a second descriptor of each connection, so that it can cut it.
+// process runs out of descriptors; and gRPC takes a message in whole, gigabytes if it says so,
+// before it finds it too long. This listener lets only kMaxStrangers connections wait whose peer
+// has not proved itself (the oldest goes when another comes), each for kStrangerLimit in all and
+// with about kMaxStrangerBytes to say. It keeps a second descriptor of each connection, to watch it
+// and to cut it.
 //
 // Threads: all on the loop.
 #ifndef LONGHAUL_TRANSPORT_P2P_GRPC_LISTENER_H_
@@ -25,6 +27,8 @@ namespace longhaul::transport::grpc {
 inline constexpr size_t kMaxStrangers = 128;
 // A connect, HTTP/2's greeting and four messages on a long line; more than the core gives a guest.
 inline constexpr absl::Duration kStrangerLimit = absl::Seconds(8);
+// HTTP/2's greeting and two hellos take 1 KB; a handshake of TLS would add a few.
+inline constexpr size_t kMaxStrangerBytes = 64 << 10;
 
 class Listener {
  public:
@@ -60,6 +64,7 @@ class Listener {
   void AcceptSome();
   void Take(int fd, std::string peer);
   void Pause(int error);
+  void OnEvent(Connections::iterator connection, uint32_t events);
   void Forget(Connections::iterator connection);
 
   const std::shared_ptr<internal::EventLoop> loop_;

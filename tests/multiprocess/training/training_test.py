@@ -1,6 +1,6 @@
 """Training over real processes on the loopback interface: a coordinator, workers, the CLI.
 
-usage: training_test.py BIN_DIR parity|resume|faults
+usage: training_test.py BIN_DIR parity|resume|transports|faults
 """
 import json
 import os
@@ -26,6 +26,7 @@ train:
   optimizer: {{ kind: adamw, lr: 1e-3 }}
   schedule: {{ kind: cosine, warmup: 5 }}
 pipeline: {{ stages: {stages}, schedule: {schedule} }}
+transport: {transport}
 links: {links}
 checkpoint: {{ every: 10, keep: 2 }}
 """
@@ -71,9 +72,9 @@ class Cluster:
             [self.programs / program, *arguments, "--state-dir", self.folder / name,
              "--token-file", self.token], stdout=log, stderr=log)
 
-    def start_worker(self, number):
+    def start_worker(self, number, *flags):
         self.start(f"worker{number}", "longhaul-worker", "--coordinator", self.address,
-                   "--name", f"worker{number}")
+                   "--name", f"worker{number}", *flags)
 
     def kill(self, name):
         self.processes[name].kill()
@@ -96,10 +97,11 @@ class Cluster:
     def status(self, run):
         return json.loads(self.cli("status", run, "--json").stdout)
 
-    def write_run(self, name, steps=50, stages=4, schedule="link-aware", links=NONE):
+    def write_run(self, name, steps=50, stages=4, schedule="link-aware", links=NONE,
+                  transport="ucx"):
         path = self.folder / f"{name}.yaml"
         path.write_text(RUN.format(name=name, steps=steps, stages=stages, schedule=schedule,
-                                   links=links))
+                                   links=links, transport=transport))
         return path
 
     def train(self, name, *flags, **options):
@@ -168,6 +170,33 @@ def resume(cluster):
         expect_equal(f"killed and resumed, {name}", cluster.losses(run), unbroken)
 
 
+def transports(cluster):
+    for links in [NONE, DEFAULT]:
+        name = "none" if links == NONE else "tah"
+        wanted = cluster.train(f"ucx-{name}", links=links)
+        expect_equal(f"grpc against ucx, {name}",
+                     cluster.train(f"grpc-{name}", links=links, transport="grpc"), wanted)
+        mixed = links.replace(" }", ", workers: { worker2: { transport: grpc } } }")
+        path = cluster.write_run(f"mixed-{name}", links=mixed)
+        plan = json.loads(cluster.cli("plan", path, "--json").stdout)
+        used = [link["transport"] for link in (plan.get("plan") or plan)["links"]]
+        if used != ["grpc", "grpc", "ucx"]:
+            raise AssertionError(f"the plan has {used}")
+        run = cluster.cli("submit", path, "--watch").stdout.split()[0]
+        expect_equal(f"worker2's links over grpc, {name}", cluster.losses(run), wanted)
+    # What a worker does not listen on is refused at once, never replaced.
+    cluster.kill("worker3")
+    cluster.start_worker(3, "--transport", "ucx")
+    listens = wait_for("worker3 without grpc", lambda: next(
+        (w for w in cluster.connected()
+         if w["name"] == "worker3" and len(w["endpoints"]) == 1), None))
+    path = cluster.write_run("refused", transport="grpc")
+    result = cluster.cli("submit", path, check=False)
+    if result.returncode != 1 or "worker3 has ucx only" not in result.stderr:
+        raise AssertionError(f"exit {result.returncode}, {result.stderr!r}, {listens}")
+    print(f"ok: {result.stderr.strip()}", flush=True)
+
+
 def faults(cluster):
     def refused(name, sentence, text=None, **options):
         path = cluster.write_run(name, **options)
@@ -194,7 +223,7 @@ def faults(cluster):
 
 
 def main():
-    cases = {"parity": parity, "resume": resume, "faults": faults}
+    cases = {"parity": parity, "resume": resume, "transports": transports, "faults": faults}
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
         text_for_training(folder)
         cluster = Cluster(sys.argv[1], folder, workers=4)

@@ -22,6 +22,10 @@ namespace {
 
 constexpr int kBacklog = 256;
 constexpr int kAcceptsAtOnce = 16;
+// What a stranger may have under way, so that little comes between two looks at how much it was.
+// The window grows again when it is let in.
+constexpr int kStrangerWindowBytes = 4 << 10;
+constexpr int kWindowBytes = 1 << 30;
 constexpr absl::Duration kPause = absl::Milliseconds(200);
 
 struct FreeAddrinfo {
@@ -167,6 +171,7 @@ void Listener::Take(int fd, std::string peer) {
   }
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  setsockopt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &kStrangerWindowBytes, sizeof(int));
   const int second = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   const auto connection =
       connections_.insert(connections_.end(), {.peer = std::move(peer), .fd = second, .timer = {}});
@@ -212,6 +217,7 @@ void Listener::Admit(const std::string& peer) {
   --strangers_;
   const auto connection = found->second;
   loop_->CancelTimer(connection->timer);
+  setsockopt(connection->fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &kWindowBytes, sizeof(int));
   // From here on only its end is of interest, which is always told.
   loop_->Unwatch(connection->fd);
   const Status watched = loop_->Watch(

@@ -142,12 +142,12 @@ Status Executor::Validate() {
 Status Executor::RunPass(const Pass& pass, StagePolicy* policy) {
   pass_ = pass;
   policy_ = policy;
+  // What came early.
+  if (!pass.validation && upstream_complete_ == pass.step) policy->UpstreamHasAllInputs();
   if (!first() && !pass.validation && !policy->GradientsMayLeave()) {
     options_.up->HoldTensors();
     gradients_held_ = true;
   }
-  // What came early.
-  if (!pass.validation && upstream_complete_ == pass.step) policy->UpstreamHasAllInputs();
   for (const auto& [key, tensor] : inputs_) {
     if (key.first == pass) InputReady(key.second);
   }

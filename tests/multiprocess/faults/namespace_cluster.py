@@ -48,9 +48,11 @@ class NamespaceCluster:
         return self.longhaul(*arguments, "--coordinator", self.address, "--token-file",
                              self.token_file, check=check)
 
-    def submit(self, name, *flags, steps=60, stages=4, links=NONE, edit=None):
+    def submit(self, name, *flags, steps=60, stages=4, links=NONE, transport="ucx",
+               edit=None):
         path = self.folder / f"{name}.yaml"
-        text = RUN.format(name=name, steps=steps, stages=stages, schedule="link-aware", links=links)
+        text = RUN.format(name=name, steps=steps, stages=stages, schedule="link-aware", links=links,
+                          transport=transport)
         path.write_text(edit(text) if edit else text)
         return self.cli("submit", path, *flags).stdout.split()[0]
 

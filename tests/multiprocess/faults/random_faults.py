@@ -62,20 +62,17 @@ def main():
         return SKIPPED
     chance = random.Random(options.seed)
 
-    def edit(text):
-        return text + f"transport: {options.transport}\n"
-
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
         text_for_training(folder)
         with namespace_cluster(options.programs, folder) as cluster:
-            run = cluster.submit("unbroken", steps=STEPS, edit=edit)
+            run = cluster.submit("unbroken", steps=STEPS, transport=options.transport)
             cluster.wait_for_end(run)
             reference = cluster.losses(run)
             began = time.monotonic()
             resumed = 0
             for number in range(1, options.runs + 1):
                 name = f"faulty-{number}"
-                run = cluster.submit(name, steps=STEPS, edit=edit)
+                run = cluster.submit(name, steps=STEPS, transport=options.transport)
                 at = chance.randint(1, STEPS - 5)
                 fault = chance.choice(FAULTS)
                 if not cluster.wait_for_step(run, at):

@@ -39,13 +39,13 @@ class NamespaceCluster:
 
     def cli(self, *arguments):
         state = json.loads(self.cluster("status", "--json"))
-        return self.run(*arguments, "--coordinator", state["coordinator"], "--token-file",
+        return self.run(*arguments, "--coordinator", state["coordinator"]["address"], "--token-file",
                         state["token_file"])
 
     def submit(self, name):
         path = self.folder / f"{name}.yaml"
         path.write_text(RUN.format(name=name, steps=STEPS, stages=3, schedule="link-aware",
-                                   links=NONE))
+                                   links=NONE, transport="ucx"))
         return self.cli("submit", path).split()[0]
 
     def status(self, run):

@@ -76,7 +76,9 @@ inline v1::WorkerCommand AssignOf(const RunSpec& spec, uint64_t epoch, uint32_t 
     one->set_layers(layers);
     one->set_depth(2);
     one->set_threads(1);
-    one->add_data_addresses(addresses[i]);
+    v1::DataEndpoint* endpoint = one->add_endpoints();
+    endpoint->set_transport("ucx");
+    endpoint->add_addresses(addresses[i]);
     if (i + 1 == stages) break;
     v1::LinkPlan* link = plan.add_links();
     link->set_boundary(i);

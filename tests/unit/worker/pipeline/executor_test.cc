@@ -200,7 +200,7 @@ class ExecutorTest : public ::testing::Test {
                             .microbatches = spec_.train.microbatches,
                             .send_codec = codec,
                             .receive_codec = codec,
-                            .on_health = [](std::string_view, absl::Duration) {}},
+                            .on_health = [](const LinkHealth&) {}},
                            &codec_thread_, events);
   }
   // An open link between two handlers.

@@ -57,7 +57,7 @@ class Worker {
     shards_ = *std::move(shards);
     transport_ = *std::move(transport);
     agent_ = std::make_unique<Agent>(
-        Resources{.transport = transport_.get(),
+        Resources{.transports = {{"ucx", transport_.get()}},
                   .codec_thread = &codec_thread_,
                   .shards = shards_.get(),
                   .blobs = &blobs_,

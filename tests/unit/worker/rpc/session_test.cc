@@ -123,7 +123,8 @@ TEST_F(SessionTest, DialsAgainWithANewGreetingAndLosesNoReport) {
   ASSERT_TRUE(second);
   EXPECT_GE(second->HearReport().hello().epoch(), 2u);
   second->Welcome();
-  for (uint64_t step = 2; step <= 4; ++step) EXPECT_EQ(second->HearReport().step().step(), step);
+  // The first was written, but who knows whether it was stored: it is said again.
+  for (uint64_t step = 1; step <= 4; ++step) EXPECT_EQ(second->HearReport().step().step(), step);
 }
 
 TEST_F(SessionTest, WaitsForACoordinatorThatIsNotThereYet) {

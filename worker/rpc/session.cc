@@ -127,17 +127,25 @@ bool Session::Connect() {
     writer.join();
   }
   const Status status = FromGrpc(stream->Finish());
-  const std::lock_guard lock(mutex_);
-  context_ = nullptr;
-  if (closing_) return false;
-  if (status.code() == absl::StatusCode::kUnauthenticated) {
-    fatal_ = Annotate(status, "coordinator " + options_.coordinator);
-  } else if (fatal_.ok() && (welcomed_ || last_failure_ != Message(status))) {
-    last_failure_ = std::string(Message(status));
-    spdlog::warn("coordinator {}: {}; dialling again", options_.coordinator,
-                 last_failure_.empty() ? "closed the session" : last_failure_);
+  bool welcomed = false;
+  std::string news;
+  {
+    const std::lock_guard lock(mutex_);
+    context_ = nullptr;
+    if (closing_) return false;
+    if (status.code() == absl::StatusCode::kUnauthenticated) {
+      fatal_ = Annotate(status, "coordinator " + options_.coordinator);
+    } else if (fatal_.ok() && (welcomed_ || last_failure_ != Message(status))) {
+      last_failure_ = std::string(Message(status));
+      news = last_failure_.empty() ? "closed the session" : last_failure_;
+    }
+    welcomed = welcomed_;
   }
-  return welcomed_;
+  // Without the lock: a log line of a run comes back to Send.
+  if (!news.empty()) {
+    spdlog::warn("coordinator {}: {}; dialling again", options_.coordinator, news);
+  }
+  return welcomed;
 }
 
 bool Session::HandleCommand(v1::WorkerCommand command) {

@@ -4,6 +4,7 @@ usage: named_faults.py BIN_DIR [NAME...]
 """
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -99,6 +100,15 @@ def link_cut(cluster, reference):
     case.expect_event("suspect")
 
 
+def link_reset(cluster, reference):
+    """All TCP connections of a worker's data interface are reset."""
+    case = Case(cluster, "link-reset", reference)
+    subprocess.run(["ip", "netns", "exec", f"lh-{cluster.name}-w2", "ss", "-K", "-t", "src",
+                    "10.77.0.0/16"], check=True, capture_output=True)
+    case.expect_done()
+    case.expect_event("is lost", "is healed")
+
+
 def link_gone(cluster, reference):
     """Longer than peer_timeout: the stages beside the cut say whom they lost."""
     case = Case(cluster, "link-gone", reference)
@@ -119,7 +129,8 @@ def slower(cluster, reference):
 
 
 CASES = {case.__name__: case for case in (worker_killed, coordinator_away, frozen_shortly,
-                                          frozen_long, link_cut, link_gone, slower)}
+                                          frozen_long, link_cut, link_reset, link_gone,
+                                          slower)}
 
 
 def main():

@@ -4,9 +4,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/spdlog.h>
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 
 #include "tests/support/mailbox.h"
 #include "tests/unit/worker/rpc/fake_coordinator.h"
@@ -125,6 +128,27 @@ TEST_F(SessionTest, DialsAgainWithANewGreetingAndLosesNoReport) {
   second->Welcome();
   // The first was written, but who knows whether it was stored: it is said again.
   for (uint64_t step = 1; step <= 4; ++step) EXPECT_EQ(second->HearReport().step().step(), step);
+}
+
+// As the daemon's logs of a run do.
+TEST_F(SessionTest, ItsOwnLogLinesMayComeBackAsReports) {
+  class Reporter : public spdlog::sinks::base_sink<std::mutex> {
+   public:
+    explicit Reporter(Session* session) : session_(session) {}
+
+   private:
+    void sink_it_(const spdlog::details::log_msg&) override { session_->Send(Report(7)); }
+    void flush_() override {}
+    Session* const session_;
+  };
+  coordinator_.Start();
+  Dial();
+  ASSERT_TRUE(Meet());
+  spdlog::default_logger()->sinks().push_back(std::make_shared<Reporter>(session_.get()));
+  coordinator_.Stop();
+  coordinator_.Start();
+  EXPECT_TRUE(Meet());
+  spdlog::default_logger()->sinks().pop_back();
 }
 
 TEST_F(SessionTest, WaitsForACoordinatorThatIsNotThereYet) {

@@ -38,6 +38,7 @@ void Chaos::DrawRates() {
   faults.data_failure = maybe(0.1);
   faults.wall_jump = maybe(0.05);
   user_acts_ = 0.05 + 0.15 * random.Unit();
+  user_resumes_ = maybe(2);
   length_ = random.Between(absl::Seconds(40), absl::Seconds(160));
 }
 
@@ -70,6 +71,7 @@ void Chaos::Moment() {
   TroubleDataPath();
   TroubleCoordinator();
   if (Happens(user_acts_)) UserActs();
+  if (Happens(user_resumes_)) UserResumes();
   world_.timeline.After(kMoment, [this] { Moment(); });
 }
 
@@ -176,6 +178,16 @@ void Chaos::UserActs() {
       return;
     default:
       cluster_.Stop(name, /*now=*/false);
+  }
+}
+
+// What has ended before its time goes on at once: its old epoch may still be heard of.
+void Chaos::UserResumes() {
+  for (const auto& [id, record] : cluster_.checkers.records()) {
+    const bool ended = record.state == RunState::kFailed || record.state == RunState::kStopped;
+    if (!ended || !world_.random.Chance(0.5)) continue;
+    cluster_.Submit(record.spec, /*resume=*/true);
+    return;
   }
 }
 

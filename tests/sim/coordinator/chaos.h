@@ -22,12 +22,13 @@ class Chaos {
   void TroubleDataPath();
   void TroubleCoordinator();
   void UserActs();
+  void UserResumes();
   bool Happens(double per_second);
 
   Cluster& cluster_;
   World& world_;
   absl::Duration length_;
-  double user_acts_ = 0;
+  double user_acts_ = 0, user_resumes_ = 0;
   bool over_ = false;
 };
 

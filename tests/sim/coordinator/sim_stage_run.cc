@@ -227,7 +227,9 @@ void SimWorker::OneStep() {
 // stops it.
 void SimWorker::SubmitCheckpoint() {
   const MonoTime now = world_->timeline.now();
-  const absl::Duration takes = world_->random.Between(absl::Milliseconds(10), absl::Seconds(1));
+  const bool slow = world_->random.Chance(world_->faults.slow);
+  const absl::Duration takes =
+      world_->random.Between(absl::Milliseconds(10), absl::Seconds(slow ? 20 : 1));
   run_->writer_free = std::max(run_->writer_free, now) + takes;
   const bool fails = world_->random.Chance(world_->faults.disk_full);
   After(run_->writer_free - now,
@@ -272,10 +274,19 @@ void SimWorker::Fail(const std::string& text, std::optional<uint32_t> lost_peer)
   Say(run_->key, std::move(message));
   run_->failed = true;
   LeaveEpoch(/*goodbye=*/true);
-  AfterInRun(world_->random.Between(absl::Milliseconds(1), absl::Seconds(2)), [this] {
-    run_.reset();
-    TakeNext();
-  });
+  AfterInRun(world_->random.Between(absl::Milliseconds(1), absl::Seconds(2)), [this] { EndRun(); });
+}
+
+void SimWorker::EndRun() {
+  LeaveEpoch(/*goodbye=*/true);
+  // The checkpoint writer finishes what it was given before another run begins.
+  const MonoTime now = world_->timeline.now();
+  if (run_->writer_free > now) {
+    AfterInRun(run_->writer_free - now, [this] { EndRun(); });
+    return;
+  }
+  run_.reset();
+  TakeNext();
 }
 
 void SimWorker::LeaveEpoch(bool goodbye) {

@@ -241,14 +241,10 @@ void SimWorker::Measured(const v1::WorkerCommand& command) {
 void SimWorker::Cancel() {
   if (std::exchange(run_->cancelled, true)) return;
   // The thread may be in the middle of something.
-  const absl::Duration rest = run_->failed
-                                  ? absl::ZeroDuration()
-                                  : world_->random.Between(absl::Milliseconds(1), absl::Seconds(2));
-  AfterInRun(rest, [this] {
-    LeaveEpoch(/*goodbye=*/true);
-    run_.reset();
-    TakeNext();
-  });
+  if (!run_->failed) {
+    AfterInRun(world_->random.Between(absl::Milliseconds(1), absl::Seconds(2)),
+               [this] { EndRun(); });
+  }
 }
 
 void SimWorker::Say(const EpochKey& key, v1::WorkerMessage message) {

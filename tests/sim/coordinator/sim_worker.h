@@ -83,6 +83,7 @@ class SimWorker {
   void SubmitCheckpoint();
   void Finish();
   void Fail(const std::string& text, std::optional<uint32_t> lost_peer);
+  void EndRun();
   void LeaveEpoch(bool goodbye);
   void Say(const EpochKey& key, v1::WorkerMessage message);
   void SayLink(uint32_t peer, std::string_view state, absl::Duration silence);

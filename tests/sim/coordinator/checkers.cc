@@ -123,10 +123,16 @@ void Checkers::CheckEnd(const RunRecord& record) {
     if (record.step != record.spec.train.steps) {
       world_->Violate("{} is done at step {} of {}", id, record.step, record.spec.train.steps);
     }
+  }
+  // Not by `--now`, which says "at once".
+  const bool stopped =
+      record.state == RunState::kStopped && record.reason.starts_with("stopped by request after");
+  if (record.state == RunState::kDone || stopped) {
     for (const v1::StagePlan& stage : record.plan->stages()) {
       const auto finished = truth.finished.find(stage.stage());
       if (finished == truth.finished.end() || finished->second != record.step) {
-        world_->Violate("{} is done, and its stage {} has not finished", id, stage.stage());
+        world_->Violate("{} is {} at step {}, and its stage {} has not finished there", id,
+                        ToString(record.state), record.step, stage.stage());
       }
     }
   }
@@ -136,6 +142,16 @@ void Checkers::CheckEnd(const RunRecord& record) {
 // A failure names a worker that something happened to, or says what else it was.
 void Checkers::CheckBlame(const RunRecord& record) {
   const std::string& reason = record.reason;
+  const EpochTruth& truth = world_->epochs[KeyOf(record)];
+  for (uint32_t stage = 0; stage < 8; ++stage) {
+    const std::string label = fmt::format("(stage {})", stage);
+    const bool said = reason.find(label + " failed") != std::string::npos ||
+                      reason.find(label + " lost its link") != std::string::npos;
+    if (said && !truth.failed.contains(stage)) {
+      world_->Violate("{}@{} failed by an error that its stage {} did not have: {}",
+                      record.id.value(), record.epoch.value(), stage, reason);
+    }
+  }
   if (reason.find("could not be prepared") != std::string::npos ||
       reason.find(" became ") != std::string::npos) {
     return;

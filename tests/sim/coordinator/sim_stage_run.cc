@@ -273,6 +273,7 @@ void SimWorker::Fail(const std::string& text, std::optional<uint32_t> lost_peer)
   message.mutable_error()->set_peer_stage(lost_peer.value_or(0));
   Say(run_->key, std::move(message));
   run_->failed = true;
+  truth().failed.insert(run_->stage);
   LeaveEpoch(/*goodbye=*/true);
   AfterInRun(world_->random.Between(absl::Milliseconds(1), absl::Seconds(2)), [this] { EndRun(); });
 }

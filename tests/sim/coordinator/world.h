@@ -35,6 +35,7 @@ struct EpochTruth {
   std::map<uint32_t, Member> members;     // whose links are open
   std::map<uint32_t, uint64_t> finished;  // stage -> its last step
   std::map<uint32_t, bool> left;          // stage -> it said goodbye
+  std::set<uint32_t> failed;              // stages that reported an error
   std::optional<uint64_t> stop_at;
 };
 

@@ -164,6 +164,7 @@ bool SimWorker::NeighboursAreThere() {
 }
 
 bool SimWorker::MayStep() const {
+  if (run_->writes >= 2) return false;  // it would wait for the checkpoint writer
   const uint64_t next = run_->step + 1;
   for (uint32_t peer = 0; peer < run_->stages; ++peer) {
     if (peer == run_->stage) continue;
@@ -231,10 +232,13 @@ void SimWorker::SubmitCheckpoint() {
   const absl::Duration takes =
       world_->random.Between(absl::Milliseconds(10), absl::Seconds(slow ? 20 : 1));
   run_->writer_free = std::max(run_->writer_free, now) + takes;
+  ++run_->writes;
+  if (slow) world_->Blame(index_, run_->writer_free - now);
   const bool fails = world_->random.Chance(world_->faults.disk_full);
   After(run_->writer_free - now,
         [this, key = run_->key, step = run_->step, stage = run_->stage, fails] {
           const bool current = run_ && run_->key == key;
+          if (current) --run_->writes;
           if (fails) {
             if (current) Fail("no space left on the device", std::nullopt);
             return;

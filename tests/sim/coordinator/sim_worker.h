@@ -46,6 +46,7 @@ class SimWorker {
     bool finished = false, failed = false, cancelled = false;
     uint64_t step = 0;
     MonoTime writer_free;
+    int writes = 0;                             // snapshots that wait or are being written
     std::map<uint32_t, MonoTime> silent_since;  // neighbour -> since when
     std::set<uint32_t> suspects;
   };

@@ -217,6 +217,7 @@ TEST_P(LinkTest, StatsAddUp) {
   EXPECT_EQ(sent.frames_waiting, 0u);
   EXPECT_GE(sent.link_bytes_sent, kFrames * (body.size() + wire::kLinkHeaderBytes));
   EXPECT_GE(sent.heartbeats_sent, 1u);
+  EXPECT_GT(sent.longest_silence, absl::ZeroDuration());
   const LinkStats received = listener_link_->stats();
   EXPECT_EQ(received.frames_received, kFrames);
   EXPECT_EQ(received.payload_bytes_received, kFrames * body.size());

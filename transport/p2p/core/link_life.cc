@@ -168,15 +168,16 @@ void LinkCore::OnRedialled(StatusOr<OpenedLink> opened) {
 }
 
 void LinkCore::Heard() {
+  const absl::Duration longest = watch_.longest_silence();
   const bool ends_suspicion = watch_.Heard(loop_->now());
-  // An attempt that may have changed things at the peer already is waited for.
-  if ((dialer_ && !dialer_->committed()) || redial_timer_) StopRedial();
-  if (!ends_suspicion) return;
-  {
+  if (watch_.longest_silence() != longest) {
     const std::lock_guard lock(mutex_);
     stats_.longest_silence = watch_.longest_silence();
   }
-  if (std::exchange(suspect_told_, false) && !away_since_) init_.handler->OnHealthy();
+  // An attempt that may have changed things at the peer already is waited for.
+  if ((dialer_ && !dialer_->committed()) || redial_timer_) StopRedial();
+  if (ends_suspicion && std::exchange(suspect_told_, false) && !away_since_)
+    init_.handler->OnHealthy();
 }
 
 void LinkCore::Healed() {

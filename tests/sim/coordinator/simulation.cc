@@ -231,8 +231,8 @@ class Simulation {
         result.seen[state] += event.kind() == "state" && event.text().starts_with(state);
       }
       for (const char* part :
-           {"coordinator restarted", "did not come back", "lost its link", "the loss became",
-            "was lost", "dropped a message", "opened a new session", "goes on from the checkpoint",
+           {"coordinator restarted", "lost its link", "the loss became", "was lost",
+            "dropped a message", "opened a new session", "goes on from the checkpoint",
             "no sign of life for", "did not become ready", "have not come from", "stop asked",
             "started anew", "was asleep"}) {
         result.seen[part] += event.text().find(part) != std::string::npos;

@@ -24,7 +24,7 @@ void QuietLog() {
 Status SetAll(ucp_config_t* config, const std::string& device) {
   // Settings of the TCP transport have their prefix from UCX 1.14 on and none before; each version
   // drops the other spelling without a word, so both are given.
-  const std::array<std::pair<const char*, const char*>, 14> settings{{
+  const std::array<std::pair<const char*, const char*>, 15> settings{{
       // Left alone, UCX tries shared memory between namespaces and aborts.
       {"TLS", "tcp"},
       {"SOCKADDR_TLS_PRIORITY", "tcp"},
@@ -34,6 +34,10 @@ Status SetAll(ucp_config_t* config, const std::string& device) {
       {"CM_REUSEADDR", "y"},
       // Eager only: rendezvous halves each direction.
       {"RNDV_THRESH", "inf"},
+      // Sent from a copy: a connection that is reset while UCX still reads a frame of ours
+      // completes
+      // it twice and aborts the process.
+      {"ZCOPY_THRESH", "inf"},
       // A whole frame in one segment: less copying and assembling than with 8 KiB. UCX aborts on a
       // segment larger than its own limit, so all workers of a run have the same values.
       {"TCP_TX_SEG_SIZE", "80k"},

@@ -33,7 +33,7 @@ class WaitingCall : public grpc::ServerUnaryReactor {
   template <class Ask>
   WaitingCall* Start(const Ask& ask) {
     id_ = ask([this](StatusOr<Reply> reply) {
-      if (reply.ok()) *reply_ = *std::move(reply);
+      if (reply.ok()) *reply_ = std::move(*reply);
       Finish(ToGrpc(reply.status()));
     });
     return this;
@@ -132,7 +132,7 @@ grpc::ServerUnaryReactor* ControlServiceImpl::GetRun(Context* context,
                                                      v1::RunStatus* reply) {
   if (Status status = CheckToken(*context, token_); !status.ok()) return Answer(context, status);
   StatusOr<v1::RunStatus> run = shell_->Run(request->run());
-  if (run.ok()) *reply = *std::move(run);
+  if (run.ok()) *reply = std::move(*run);
   return Answer(context, run.status());
 }
 

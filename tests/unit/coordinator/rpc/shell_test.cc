@@ -302,11 +302,15 @@ TEST_F(ShellTest, StoppingAnswersEverybodyOnce) {
 TEST_F(ShellTest, ACallThatWasDroppedIsNotAnswered) {
   const auto sink = std::make_shared<FakeSink>();
   ASSERT_TRUE(shell_->Join(sink, HelloOf("a")).ok());
+  // The loop stands still, so that it is not answered before it is dropped.
+  std::mutex standstill;
+  std::unique_lock lock(standstill);
+  shell_->CallAfter(absl::ZeroDuration(), [&] { const std::lock_guard wait(standstill); });
   Answer<v1::PlanReply> waiting;
   const RequestId request = shell_->PlanRun(SmallSpec("plan", 1), {}, waiting.Callback());
-  ASSERT_TRUE(sink->WaitFor([](FakeSink& s) { return s.commands_.size() >= 2; }));
   EXPECT_TRUE(shell_->Drop(request));
   EXPECT_FALSE(shell_->Drop(request));
+  lock.unlock();
   shell_.reset();
   EXPECT_EQ(waiting.times(), 0);
 }

@@ -55,7 +55,7 @@ class DialledStream : public Stream, public ::grpc::ClientBidiReactor<ByteBuffer
   }
   void Read() override { StartRead(&incoming_); }
   void Write(ByteBuffer message) override {
-    outgoing_ = std::move(message);
+    outgoing_.Swap(&message);
     StartWrite(&outgoing_);
   }
   void Cancel() override { context_.TryCancel(); }
@@ -84,7 +84,7 @@ class AcceptedStream : public Stream, public ::grpc::ServerGenericBidiReactor {
   void Start(std::shared_ptr<StreamEvents> events) override { poster_.Start(std::move(events)); }
   void Read() override { StartRead(&incoming_); }
   void Write(ByteBuffer message) override {
-    outgoing_ = std::move(message);
+    outgoing_.Swap(&message);
     StartWrite(&outgoing_);
   }
   void Cancel() override { context_->TryCancel(); }

@@ -67,13 +67,13 @@ std::unique_ptr<transport::Transport> NewTransport() {
 
 class ExecutorTest : public ::testing::Test {
  protected:
-  // `stage` is the one under test; the other one is the neighbour that the test plays. With
-  // `listener` the neighbour has no channel, just the link.
+  // `stage` is the one under test, the first or (any other) the last of `stages_`; its neighbour is
+  // what the test plays. With `listener` the neighbour has no channel, just the link.
   void Begin(uint32_t stage, const std::vector<std::string>& overrides = {},
              std::shared_ptr<transport::LinkHandler> listener = nullptr) {
     spec_ = TinySpec(overrides);
     stage_ = stage;
-    auto channel = MakeChannel(/*upstream=*/stage == 1, events_);
+    auto channel = MakeChannel(/*upstream=*/stage != 0, events_);
     peer_ = MakeChannel(/*upstream=*/stage == 0, peer_events_);
     const auto links =
         Connect(channel, listener ? listener : std::shared_ptr<transport::LinkHandler>(peer_));
@@ -86,10 +86,10 @@ class ExecutorTest : public ::testing::Test {
     auto model = Stage::Create({.model = spec_.model,
                                 .train = spec_.train,
                                 .vocabulary = 256,
-                                .first_layer = stage,
+                                .first_layer = stage == 0 ? 0u : 1u,
                                 .layers = 1,
                                 .first = stage == 0,
-                                .last = stage == 1});
+                                .last = stage != 0});
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
     before_ = model_->Snapshot();
@@ -97,11 +97,12 @@ class ExecutorTest : public ::testing::Test {
         .spec = spec_,
         .run = RunId("tiny"),
         .stage = StageIndex(stage),
-        .stages = 2,
+        .stages = stages_,
         .depth = 2,
+        .order = order_,
         .model = model_.get(),
         .batches = std::make_unique<Batches>(spec_, *std::move(file)),
-        .up = stage == 1 ? channel : nullptr,
+        .up = stage != 0 ? channel : nullptr,
         .down = stage == 0 ? channel : nullptr,
         .events = events_,
         .codec_thread = &codec_thread_,
@@ -220,6 +221,8 @@ class ExecutorTest : public ::testing::Test {
     return {expected.Take().value_or(nullptr), dialled.Take().value_or(nullptr)};
   }
 
+  uint32_t stages_ = 2;
+  SendOrder order_ = SendOrder::kAsReady;
   TempDir folder_;
   RunSpec spec_;
   uint32_t stage_ = 0;
@@ -358,6 +361,24 @@ TEST_F(ExecutorTest, TheDecisionOfAnotherStepIsRefused) {
   PeerDecides(7, {.squared_norm = 1});
   EXPECT_EQ(Result(), absl::InternalError("expected control of step 1, got that of step 7"));
   ExpectNoUpdate();
+}
+
+TEST_F(ExecutorTest, TheStageAboveMayHaveItsNextInputsBeforeThisOneIsThere) {
+  stages_ = 3;
+  order_ = SendOrder::kActivationsFirst;
+  Begin(2, {"train.steps=3"});
+  const auto peer_has_all_inputs_of = [this](uint64_t step) {
+    peer_->SendStepMessage(wire::TensorKind::kHasAllInputs, Step(step), {});
+  };
+  peer_has_all_inputs_of(1);
+  for (uint64_t step = 1; step <= 3; ++step) {
+    // Gradients that were kept for ever would keep this from ending.
+    const double squared_norm = PeerIsTheFirstStage(step);
+    // On the lane of the decision, so that it is heard while this step is not over.
+    if (step < 3) peer_has_all_inputs_of(step + 1);
+    PeerDecides(step, {.squared_norm = squared_norm});
+  }
+  EXPECT_EQ(Result(), absl::OkStatus());
 }
 
 TEST_F(ExecutorTest, GradientsOfAnotherStepAreRefused) {

@@ -167,17 +167,22 @@ int Serve(const Flags& flags, const v1::Device& device) {
   std::map<std::string, transport::Transport*, std::less<>> by_name;
   for (const auto& [name, transport] : *transports) by_name[name] = transport.get();
   BlobFetcher blobs(flags.coordinator, token, flags.state_dir + "/blobs");
+  BlobFetcher shard_copies(flags.coordinator, token, flags.state_dir + "/shard-copies");
+  shard_copies.ForgetAll();  // What a killed process left.
 
   // The agent reports through the session and the session hands commands to the agent, so reports
   // that come before there is a session have nowhere to go; there are none before the first
   // command.
   std::unique_ptr<Session> session;
-  auto agent = std::make_unique<Agent>(Resources{
-      .transports = std::move(by_name),
-      .codec_thread = &codec_thread,
-      .shards = shards->get(),
-      .blobs = &blobs,
-      .send = [&session](v1::WorkerMessage message) { session->Send(std::move(message)); }});
+  const auto send = [&session](v1::WorkerMessage message) { session->Send(std::move(message)); };
+  auto courier = std::make_unique<ShardCourier>(flags.coordinator, token, shards->get(), send);
+  auto agent = std::make_unique<Agent>(Resources{.transports = std::move(by_name),
+                                                 .codec_thread = &codec_thread,
+                                                 .shards = shards->get(),
+                                                 .blobs = &blobs,
+                                                 .shard_copies = &shard_copies,
+                                                 .courier = courier.get(),
+                                                 .send = send});
   v1::Hello hello;
   hello.set_protocol_min(kProtocolMin);
   hello.set_protocol_max(kProtocolMax);
@@ -227,6 +232,7 @@ int Serve(const Flags& flags, const v1::Device& device) {
   // The agent's last words go through the session, and the session may hand over commands to its
   // end; links go last, since their loop reports too.
   agent->Shutdown();
+  courier->Shutdown();
   transports->clear();
   session.reset();
   return fatal.ok() ? kOk : Fail(fatal);

@@ -237,7 +237,8 @@ Table RunTable(RunSpec* spec, const CodecCheck& check) {
       Links(&spec->links, check),
       Section("checkpoint",
               {Whole("every", &spec->checkpoint.every, uint64_t{0}, uint64_t{1'000'000'000}),
-               Whole("keep", &spec->checkpoint.keep, 1, 1000)}),
+               Whole("keep", &spec->checkpoint.keep, 1, 1000),
+               Flag("keep_copy", &spec->checkpoint.keep_copy)}),
       DurationField("peer_timeout", &spec->peer_timeout, absl::Milliseconds(100), absl::Hours(1)),
   };
 }

@@ -125,6 +125,9 @@ struct LinksSpec {
 struct CheckpointSpec {
   uint64_t every = 50;  // steps; 0 = only at the end and at `stop`
   uint32_t keep = 2;
+  // The coordinator keeps a copy of every shard, for when a worker is gone. Sent behind the
+  // training, over the worker's control connection.
+  bool keep_copy = false;
   friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
 };
 

@@ -123,8 +123,10 @@ std::string ToYaml(const RunSpec& spec) {
       "checkpoint:\n"
       "  every: {}\n"
       "  keep: {}\n"
+      "  keep_copy: {}\n"
       "peer_timeout: {}\n",
-      spec.checkpoint.every, spec.checkpoint.keep, Exact(spec.peer_timeout));
+      spec.checkpoint.every, spec.checkpoint.keep, spec.checkpoint.keep_copy,
+      Exact(spec.peer_timeout));
   return out;
 }
 

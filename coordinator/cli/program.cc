@@ -49,6 +49,7 @@ Program::Program(Terminal terminal)
   AddSubmitCommands(*this);
   AddWatchCommand(*this);
   AddRunCommands(*this);
+  AddCheckpointsCommand(*this);
   AddStreamCommands(*this);
   AddWorkersCommand(*this);
   CLI::App* cluster = AddClusterCommand(app_, &exit_code_);

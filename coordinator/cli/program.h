@@ -77,11 +77,12 @@ class Program {
   int exit_code_ = kDone;
 };
 
-void AddSubmitCommands(Program& program);  // submit, plan
-void AddWatchCommand(Program& program);    // watch
-void AddRunCommands(Program& program);     // ps, status, stop, steps
-void AddStreamCommands(Program& program);  // logs, events
-void AddWorkersCommand(Program& program);  // workers
+void AddSubmitCommands(Program& program);      // submit, plan
+void AddWatchCommand(Program& program);        // watch
+void AddRunCommands(Program& program);         // ps, status, stop, steps
+void AddCheckpointsCommand(Program& program);  // checkpoints
+void AddStreamCommands(Program& program);      // logs, events
+void AddWorkersCommand(Program& program);      // workers
 
 }  // namespace longhaul::cli
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "base/config/command_line.h"
 #include "coordinator/cli/plan_view.h"
 #include "coordinator/cli/program.h"
 #include "coordinator/cli/progress.h"
@@ -17,6 +18,7 @@ struct Options {
   std::vector<std::string> overrides;
   bool watch = false;
   bool resume = false;
+  uint64_t from_step = 0;
   bool show_config = false;
 };
 
@@ -40,6 +42,7 @@ Status Check(Session& session, Submission& submission) {
 StatusOr<int> Submit(Session& session, const Options& options) {
   LH_ASSIGN_OR_RETURN(Submission submission, ReadRunFile(options.file, options.overrides));
   submission.request.set_resume(options.resume);
+  submission.request.set_from_step(options.from_step);
   LH_RETURN_IF_ERROR(Check(session, submission));
   LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
   LH_RETURN_IF_ERROR(UploadData(session.terminal(), *client, submission));
@@ -111,9 +114,17 @@ void AddSubmitCommands(Program& program) {
       "--watch", submit->watch,
       "Stay and show the run; exit 0 when it is done, 1 when it failed or was stopped. "
       "Ctrl-C leaves it running");
-  command->add_flag("--resume", submit->resume,
-                    "Go on with the newest unfinished run of that name: same id, from its newest "
-                    "checkpoint");
+  CLI::Option* const resume = command->add_flag(
+      "--resume", submit->resume,
+      "Go on with the newest unfinished run of that name: same id, from its newest checkpoint that "
+      "is whole; events say if a newer one is damaged");
+  command
+      ->add_option("--from-step", submit->from_step,
+                   "With --resume: from the checkpoint of this step and no other; newer ones are "
+                   "given up")
+      ->type_name("STEP")
+      ->check(WholeNumber())
+      ->needs(resume);
 
   const auto plan = std::make_shared<Options>();
   command = program.AddCommand(

@@ -49,7 +49,8 @@ class Planner {
 
   Status Check() const;
   StatusOr<std::vector<uint32_t>> Split() const;
-  StatusOr<std::vector<uint32_t>> SplitOfCheckpoint() const;
+  // Where it fits the same workers: then no shard has to move.
+  std::optional<std::vector<uint32_t>> SplitOfCheckpoint() const;
   Status DoesNotFit(const std::vector<uint32_t>& layers) const;
   void AddStages(const std::vector<uint32_t>& layers, v1::Plan* plan) const;
   Status AddLinks(v1::Plan* plan) const;
@@ -129,7 +130,7 @@ Status Planner::Check() const {
 }
 
 StatusOr<std::vector<uint32_t>> Planner::Split() const {
-  if (request_.resume) return SplitOfCheckpoint();
+  if (auto split = SplitOfCheckpoint()) return *std::move(split);
   const auto time = [this](uint32_t stage, uint32_t layers) {
     return spec_.train.microbatches * (Forward(stage, layers) + Backward(stage, layers)) +
            Optimizer(stage, layers);
@@ -143,31 +144,22 @@ StatusOr<std::vector<uint32_t>> Planner::Split() const {
   return DoesNotFit(*BalanceLayers(stages_, spec_.model.layers, time));
 }
 
-StatusOr<std::vector<uint32_t>> Planner::SplitOfCheckpoint() const {
-  const v1::CheckpointManifest& manifest = *request_.resume;
+std::optional<std::vector<uint32_t>> Planner::SplitOfCheckpoint() const {
+  if (!request_.resume || request_.resume->stages_size() != static_cast<int>(stages_)) {
+    return std::nullopt;
+  }
   std::vector<uint32_t> layers;
   uint32_t total = 0;
-  for (const v1::StagePlan& stage : manifest.stages()) {
-    const size_t index = layers.size();
-    if (index >= request_.workers.size() ||
-        request_.workers[index].id.value() != stage.worker_id()) {
-      return absl::FailedPreconditionError(
-          fmt::format("stage {} of the checkpoint of step {} is held by worker {}, which the plan "
-                      "does not have at that place",
-                      index, manifest.step(), stage.worker_name()));
+  for (const v1::StagePlan& stage : request_.resume->stages()) {
+    const auto index = static_cast<uint32_t>(layers.size());
+    if (request_.workers[index].id.value() != stage.worker_id() || stage.layers() == 0 ||
+        !Fits(index, stage.layers())) {
+      return std::nullopt;
     }
     layers.push_back(stage.layers());
     total += stage.layers();
   }
-  if (layers.size() != stages_ || total != spec_.model.layers) {
-    return absl::FailedPreconditionError(fmt::format(
-        "the checkpoint of step {} has {} layers in {} stages, the run {} layers and {} "
-        "workers",
-        manifest.step(), total, layers.size(), spec_.model.layers, stages_));
-  }
-  for (uint32_t stage = 0; stage < stages_; ++stage) {
-    if (!Fits(stage, layers[stage])) return DoesNotFit(layers);
-  }
+  if (total != spec_.model.layers) return std::nullopt;
   return layers;
 }
 

@@ -31,7 +31,8 @@ struct PlanRequest {
   RunSpec spec;
   v1::DataSet data;
   std::vector<CandidateWorker> workers;  // in pipeline order; as many as stages
-  // On resume: the split that wrote the checkpoint, kept as it is (worker by id).
+  // On resume. Its split is kept where the same workers (by id) stand in the same places and have
+  // the memory; else the layers are balanced anew.
   std::optional<v1::CheckpointManifest> resume;
 };
 

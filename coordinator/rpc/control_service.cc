@@ -114,6 +114,16 @@ grpc::ServerUnaryReactor* ControlServiceImpl::StopRun(Context* context,
   });
 }
 
+grpc::ServerUnaryReactor* ControlServiceImpl::ListCheckpoints(Context* context,
+                                                              const v1::CheckpointsRequest* request,
+                                                              v1::CheckpointsReply* reply) {
+  if (Status status = CheckToken(*context, token_); !status.ok()) return Answer(context, status);
+  auto* call = new WaitingCall<v1::CheckpointsReply>(shell_, reply);
+  return call->Start([&](Shell::CheckpointsDone done) {
+    return shell_->ListCheckpoints(request->run(), request->verify(), std::move(done));
+  });
+}
+
 grpc::ServerUnaryReactor* ControlServiceImpl::ListRuns(Context* context, const v1::ListRunsRequest*,
                                                        v1::ListRunsReply* reply) {
   if (Status status = CheckToken(*context, token_); !status.ok()) return Answer(context, status);

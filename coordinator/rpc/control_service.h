@@ -45,6 +45,9 @@ class ControlServiceImpl : public v1::ControlService::CallbackService {
   grpc::ServerWriteReactor<v1::StepRecord>* ListSteps(Context* context,
                                                       const v1::StepsRequest* request) override;
 
+  grpc::ServerUnaryReactor* ListCheckpoints(Context* context, const v1::CheckpointsRequest* request,
+                                            v1::CheckpointsReply* reply) override;
+
  private:
   const std::string token_, version_;
   Shell* const shell_;

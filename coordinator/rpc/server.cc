@@ -26,7 +26,8 @@ struct CoordinatorServer::Impl {
   std::string address;
   std::optional<StateDirLock> lock;
   std::unique_ptr<Store> store;
-  std::unique_ptr<BlobStore> blobs;
+  std::unique_ptr<BlobStore> blobs;   // of users' data
+  std::unique_ptr<BlobStore> copies;  // of checkpoint shards
   std::unique_ptr<Shell> shell;
   std::optional<WorkerServiceImpl> worker_service;
   std::optional<ControlServiceImpl> control_service;
@@ -42,13 +43,16 @@ Status CoordinatorServer::Impl::OpenState(const ServerOptions& options) {
   LH_ASSIGN_OR_RETURN(lock, StateDirLock::Acquire(folder));
   LH_ASSIGN_OR_RETURN(store, Store::Open(folder));
   LH_ASSIGN_OR_RETURN(blobs, BlobStore::Open(folder + "/blobs"));
+  LH_ASSIGN_OR_RETURN(copies, BlobStore::Open(folder + "/shard-copies"));
   LH_ASSIGN_OR_RETURN(DataPreparer preparer, DataPreparer::Open(folder + "/prepared", blobs.get()));
-  LH_ASSIGN_OR_RETURN(shell, Shell::Create(options.state, store.get(), std::move(preparer)));
+  LH_ASSIGN_OR_RETURN(shell,
+                      Shell::Create(options.state, store.get(), copies.get(), std::move(preparer)));
   return absl::OkStatus();
 }
 
 Status CoordinatorServer::Impl::Listen(const ServerOptions& options, HostPort wanted) {
-  worker_service.emplace(options.token, options.hello_timeout, shell.get(), blobs.get());
+  worker_service.emplace(options.token, options.hello_timeout, shell.get(), blobs.get(),
+                         copies.get());
   control_service.emplace(options.token, options.state.version, shell.get(), blobs.get());
   grpc::ServerBuilder builder;
   int port = 0;

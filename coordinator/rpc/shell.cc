@@ -32,20 +32,21 @@ RunId NewRunId(const std::string& name) {
 }  // namespace
 
 StatusOr<std::unique_ptr<Shell>> Shell::Create(const StateOptions& options, Store* store,
-                                               DataPreparer preparer) {
+                                               const BlobStore* copies, DataPreparer preparer) {
   LH_ASSIGN_OR_RETURN(std::vector<RunRecord> runs, store->LoadRuns());
   LH_ASSIGN_OR_RETURN(const uint64_t next_event, store->NextEventSequence());
   auto state = std::make_unique<State>(options, std::move(runs), next_event, Now());
-  return std::unique_ptr<Shell>(new Shell(store, std::move(preparer), std::move(state)));
+  return std::unique_ptr<Shell>(new Shell(store, copies, std::move(preparer), std::move(state)));
 }
 
-Shell::Shell(Store* store, DataPreparer preparer, std::unique_ptr<State> state)
+Shell::Shell(Store* store, const BlobStore* copies, DataPreparer preparer,
+             std::unique_ptr<State> state)
     : store_(store),
+      copies_(copies),
       state_(std::move(state)),
       // The state may want to be woken, or have something to do about what it found.
       wake_at_(Now()),
-      prepare_(std::move(preparer),
-               [this](event::DataPrepared prepared) { Post(std::move(prepared)); }),
+      prepare_(std::move(preparer), copies, [this](Event event) { Post(std::move(event)); }),
       thread_([this] { Loop(); }) {}
 
 Shell::~Shell() {
@@ -69,6 +70,7 @@ bool Shell::Stop(Deadline deadline) {
   submits_.FailAll(Stopping());
   plans_.FailAll(Stopping());
   stops_.FailAll(Stopping());
+  checkpoints_.FailAll(Stopping());
   return prepare_.Stop(deadline);
 }
 
@@ -148,8 +150,15 @@ RequestId Shell::StopRun(std::string run, bool now, StopDone done) {
   });
 }
 
+RequestId Shell::ListCheckpoints(std::string run, bool verify, CheckpointsDone done) {
+  return Ask(&checkpoints_, std::move(done), [&](RequestId id) {
+    return event::CheckpointsAsked{id, std::move(run), verify};
+  });
+}
+
 bool Shell::Drop(RequestId request) {
-  return submits_.Drop(request) || plans_.Drop(request) || stops_.Drop(request);
+  return submits_.Drop(request) || plans_.Drop(request) || stops_.Drop(request) ||
+         checkpoints_.Drop(request);
 }
 
 std::vector<v1::RunStatus> Shell::Runs() const {
@@ -165,6 +174,11 @@ StatusOr<v1::RunStatus> Shell::Run(std::string_view id_or_name) const {
 std::vector<v1::WorkerStatus> Shell::Workers() const {
   const std::lock_guard lock(state_mutex_);
   return state_->Workers(Now());
+}
+
+bool Shell::ExpectsCopy(const std::string& sha256, uint64_t bytes) const {
+  const std::lock_guard lock(state_mutex_);
+  return state_->ExpectsCopy(sha256, bytes);
 }
 
 void Shell::CallAfter(absl::Duration delay, std::function<void()> call) {
@@ -279,6 +293,15 @@ void Shell::Execute(Command command) {
           if (const auto sink = SinkOf(c.session)) sink->Close(c.why, false);
         } else if constexpr (std::is_same_v<C, command::PrepareData>) {
           prepare_.Add(std::move(c));
+        } else if constexpr (std::is_same_v<C, command::CheckCopies>) {
+          prepare_.Add(std::move(c));
+        } else if constexpr (std::is_same_v<C, command::DropCopies>) {
+          for (const std::string& sha256 : c.sha256) {
+            const Status status = copies_->Remove(sha256);
+            if (!status.ok()) spdlog::warn("an old copy of a shard stays: {}", Message(status));
+          }
+        } else if constexpr (std::is_same_v<C, command::ReplyCheckpoints>) {
+          checkpoints_.Answer(c.request, std::move(c.reply));
         } else if constexpr (std::is_same_v<C, command::ReplySubmit>) {
           submits_.Answer(c.request, std::move(c.reply));
         } else if constexpr (std::is_same_v<C, command::ReplyPlan>) {

@@ -47,9 +47,9 @@ class Shell {
   static constexpr size_t kMaxSessions = 4096;
   static constexpr size_t kMaxPendingCalls = 1024;
 
-  // Reads the store, which must outlive this.
+  // Reads the store. It and `copies` (of checkpoint shards) must outlive this.
   static StatusOr<std::unique_ptr<Shell>> Create(const StateOptions& options, Store* store,
-                                                 DataPreparer preparer);
+                                                 const BlobStore* copies, DataPreparer preparer);
   ~Shell();
   // Ends the loop, then every stream and waiting call. The state does not hear of it: to a
   // coordinator that starts again, its workers are just not there yet. False: data was still being
@@ -72,6 +72,8 @@ class Shell {
   RequestId Submit(RunSpec spec, v1::SubmitRequest request, SubmitDone done);
   RequestId PlanRun(RunSpec spec, v1::SubmitRequest request, PlanDone done);
   RequestId StopRun(std::string run, bool now, StopDone done);
+  using CheckpointsDone = PendingCalls<v1::CheckpointsReply>::Done;
+  RequestId ListCheckpoints(std::string run, bool verify, CheckpointsDone done);
   // True: it was still waiting, and its callback will not run.
   bool Drop(RequestId request);
 
@@ -79,6 +81,8 @@ class Shell {
   std::vector<v1::RunStatus> Runs() const;
   StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const;
   std::vector<v1::WorkerStatus> Workers() const;
+  // Whether a worker was asked to send a copy of this shard.
+  bool ExpectsCopy(const std::string& sha256, uint64_t bytes) const;
   const Store& store() const { return *store_; }
   Notifier& notifier() { return notifier_; }
 
@@ -86,7 +90,7 @@ class Shell {
   void CallAfter(absl::Duration delay, std::function<void()> call);
 
  private:
-  Shell(Store* store, DataPreparer preparer, std::unique_ptr<State> state);
+  Shell(Store* store, const BlobStore* copies, DataPreparer preparer, std::unique_ptr<State> state);
   void Loop();
   // False when the loop shall end.
   bool WaitForWork(std::vector<Event>* events, std::vector<std::function<void()>>* due);
@@ -102,10 +106,12 @@ class Shell {
                 const std::function<Event(RequestId)>& make_event);
 
   Store* const store_;
+  const BlobStore* const copies_;
   Notifier notifier_;
   PendingCalls<v1::SubmitReply> submits_;
   PendingCalls<v1::PlanReply> plans_;
   PendingCalls<v1::StopReply> stops_;
+  PendingCalls<v1::CheckpointsReply> checkpoints_;
 
   // Held for a tick and its transaction, so that queries see what the store has.
   mutable std::mutex state_mutex_;  // of state_

@@ -11,7 +11,10 @@ namespace {
 // One read at a time, so nothing here needs a lock; a cancelled call ends its read.
 class UploadReactor : public grpc::ServerReadReactor<v1::UploadChunk> {
  public:
-  explicit UploadReactor(const BlobStore* blobs) : blobs_(blobs) { StartRead(&chunk_); }
+  UploadReactor(const BlobStore* blobs, UploadGuard guard)
+      : blobs_(blobs), guard_(std::move(guard)) {
+    StartRead(&chunk_);
+  }
 
   void OnReadDone(bool ok) override {
     if (!ok) {
@@ -38,6 +41,7 @@ class UploadReactor : public grpc::ServerReadReactor<v1::UploadChunk> {
         known_already_ = true;
         return absl::OkStatus();
       }
+      if (guard_) LH_RETURN_IF_ERROR(guard_(chunk_.sha256(), chunk_.total_bytes()));
       LH_ASSIGN_OR_RETURN(upload_, blobs_->StartUpload(chunk_.sha256(), chunk_.total_bytes()));
     }
     return upload_->Append(chunk_.data());
@@ -53,6 +57,7 @@ class UploadReactor : public grpc::ServerReadReactor<v1::UploadChunk> {
   }
 
   const BlobStore* const blobs_;
+  const UploadGuard guard_;
   v1::UploadChunk chunk_;
   std::unique_ptr<BlobUpload> upload_;
   bool known_already_ = false;
@@ -60,8 +65,8 @@ class UploadReactor : public grpc::ServerReadReactor<v1::UploadChunk> {
 
 }  // namespace
 
-grpc::ServerReadReactor<v1::UploadChunk>* StartUpload(const BlobStore* blobs) {
-  return new UploadReactor(blobs);
+grpc::ServerReadReactor<v1::UploadChunk>* StartUpload(const BlobStore* blobs, UploadGuard guard) {
+  return new UploadReactor(blobs, std::move(guard));
 }
 
 }  // namespace longhaul::coordinator

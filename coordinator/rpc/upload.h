@@ -1,16 +1,25 @@
-// A blob on its way from the CLI.
+// A blob on its way from the CLI, or a copy of a shard from a worker.
 #ifndef LONGHAUL_COORDINATOR_RPC_UPLOAD_H_
 #define LONGHAUL_COORDINATOR_RPC_UPLOAD_H_
 
 #include <grpcpp/support/server_callback.h>
 
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/status.h"
 #include "coordinator/store/blob_store.h"
-#include "longhaul/v1/control.pb.h"
+#include "longhaul/v1/worker.pb.h"
 
 namespace longhaul::coordinator {
 
-// The reactor of one UploadBlob call; it owns itself. `blobs` must outlive the call.
-grpc::ServerReadReactor<v1::UploadChunk>* StartUpload(const BlobStore* blobs);
+// Whether a blob of this hash and size may come.
+using UploadGuard = std::function<Status(const std::string& sha256, uint64_t bytes)>;
+
+// The reactor of one call; it owns itself. `blobs` must outlive the call. No guard: everything may.
+grpc::ServerReadReactor<v1::UploadChunk>* StartUpload(const BlobStore* blobs,
+                                                      UploadGuard guard = {});
 
 }  // namespace longhaul::coordinator
 

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include "coordinator/rpc/finish_now.h"
+#include "coordinator/rpc/upload.h"
 #include "coordinator/rpc/worker_session.h"
 #include "proto/rpc/auth.h"
 #include "proto/rpc/channel.h"
@@ -64,6 +65,7 @@ grpc::ServerWriteReactor<v1::BlobChunk>* WorkerServiceImpl::FetchBlob(
     return FinishNow<Reactor>(status);
   }
   StatusOr<BlobReader> reader = blobs_->OpenBlob(request->sha256());
+  if (absl::IsNotFound(reader.status())) reader = copies_->OpenBlob(request->sha256());
   if (!reader.ok()) return FinishNow<Reactor>(reader.status());
   if (request->offset() > reader->size()) {
     return FinishNow<Reactor>(absl::OutOfRangeError(
@@ -72,6 +74,17 @@ grpc::ServerWriteReactor<v1::BlobChunk>* WorkerServiceImpl::FetchBlob(
                     request->sha256(), reader->size(), request->offset())));
   }
   return new BlobWriter(*std::move(reader), request->offset());
+}
+
+grpc::ServerReadReactor<v1::UploadChunk>* WorkerServiceImpl::StoreShard(
+    grpc::CallbackServerContext* context, v1::UploadReply*) {
+  if (const Status status = CheckToken(*context, token_); !status.ok()) {
+    return FinishNow<grpc::ServerReadReactor<v1::UploadChunk>>(status);
+  }
+  return StartUpload(copies_, [this](const std::string& sha256, uint64_t bytes) -> Status {
+    if (shell_->ExpectsCopy(sha256, bytes)) return absl::OkStatus();
+    return absl::FailedPreconditionError("nobody has asked for a copy of this shard");
+  });
 }
 
 }  // namespace longhaul::coordinator

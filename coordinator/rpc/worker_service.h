@@ -14,21 +14,30 @@ namespace longhaul::coordinator {
 
 class WorkerServiceImpl : public v1::WorkerService::CallbackService {
  public:
-  // An empty token lets everybody in. `shell` and `blobs` must outlive the server.
+  // An empty token lets everybody in. `shell`, `blobs` and `copies` (of shards) must outlive the
+  // server.
   WorkerServiceImpl(std::string token, absl::Duration hello_timeout, Shell* shell,
-                    const BlobStore* blobs)
-      : token_(std::move(token)), hello_timeout_(hello_timeout), shell_(shell), blobs_(blobs) {}
+                    const BlobStore* blobs, const BlobStore* copies)
+      : token_(std::move(token)),
+        hello_timeout_(hello_timeout),
+        shell_(shell),
+        blobs_(blobs),
+        copies_(copies) {}
 
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerCommand>* Session(
       grpc::CallbackServerContext* context) override;
   grpc::ServerWriteReactor<v1::BlobChunk>* FetchBlob(grpc::CallbackServerContext* context,
                                                      const v1::FetchBlobRequest* request) override;
 
+  grpc::ServerReadReactor<v1::UploadChunk>* StoreShard(grpc::CallbackServerContext* context,
+                                                       v1::UploadReply* reply) override;
+
  private:
   const std::string token_;
   const absl::Duration hello_timeout_;
   Shell* const shell_;
   const BlobStore* const blobs_;
+  const BlobStore* const copies_;
 };
 
 }  // namespace longhaul::coordinator

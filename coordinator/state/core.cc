@@ -154,6 +154,11 @@ void Core::CheckTimers() {
     out_.commands.emplace_back(command::CloseSession{*worker->session, why});
     Lose(*worker, why);
   }
+  std::vector<uint64_t> late_checks;
+  for (const auto& [id, check] : checks_) {
+    if (now_ >= check.until) late_checks.push_back(id);
+  }
+  for (const uint64_t id : late_checks) GiveUpCheck(id, "no answer; look at its log");
   std::vector<RunId> late;
   for (const auto& [id, job] : jobs_) {
     if (now_ >= job.draft.measure_until) late.push_back(id);
@@ -188,6 +193,7 @@ std::optional<MonoTime> Core::NextWake() const {
     if (worker.session) consider(worker.last_heard + options_.session_timeout);
   }
   for (const auto& [id, job] : jobs_) consider(job.draft.measure_until);
+  for (const auto& [id, check] : checks_) consider(check.until);
   for (const auto& [id, run] : runs_) {
     if (run.draft) consider(run.draft->measure_until);
     if (run.reattach_until) consider(*run.reattach_until);
@@ -209,7 +215,10 @@ void Core::Move(Run& run, Trigger trigger, const std::string& reason, const std:
   run.record.state = row->to;
   run.record.reason = reason;
   run.waiting.clear();
-  if (row->to != RunState::kPlanning) run.draft.reset();
+  if (row->to != RunState::kPlanning) {
+    run.draft.reset();
+    EndResumeChecks(run.record.id);
+  }
   if (row->to != RunState::kPreparing) run.ready_until.reset();
   if (row->to == RunState::kRunning && run.record.started_unix_ms == 0) {
     run.record.started_unix_ms = unix_ms_;

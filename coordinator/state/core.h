@@ -6,6 +6,7 @@
 //   planning.cc    measure, plan, assign
 //   life.cc        ready, finished, stop, failure
 //   reports.cc     steps, validation, checkpoints, links, logs
+//   checkpoints.cc shards are hashed, copied, moved and dropped
 //   render.cc      what people see
 //   invariants.cc  what always holds
 //
@@ -39,6 +40,8 @@ class Core {
   StatusOr<v1::RunStatus> RunOf(std::string_view id_or_name) const;
   std::vector<v1::WorkerStatus> Workers(MonoTime now) const;
   uint64_t sequence() const { return sequence_; }
+  // checkpoints.cc
+  bool ExpectsCopy(const std::string& sha256, uint64_t bytes) const;
 
  private:
   // core.cc: the tick.
@@ -99,9 +102,9 @@ class Core {
   void AdvanceQueue();
   void AnswerSubmits();
   // The workers in pipeline order, or the sentence that says what is missing.
-  StatusOr<std::vector<Worker*>> ChooseWorkers(const RunSpec& spec,
-                                               const v1::CheckpointManifest* resume);
-  StatusOr<std::vector<Worker*>> WorkersOfCheckpoint(const v1::CheckpointManifest& manifest);
+  StatusOr<std::vector<Worker*>> ChooseWorkers(const RunSpec& spec);
+  StatusOr<std::vector<Worker*>> WorkersForResume(const RunRecord& record,
+                                                  const v1::CheckpointManifest& manifest);
   std::string ShortageSentence(const RunSpec& spec) const;
   std::vector<const Worker*> ConnectedByName() const;
 
@@ -146,6 +149,35 @@ class Core {
   void OnLink(Run& run, Stage& stage, const v1::LinkEvent& link);
   void OnLinkHealed(Run& run, Stage& stage, const v1::LinkEvent& link, const std::string& pair);
 
+  // checkpoints.cc
+  void On(event::CheckpointsAsked& asked);
+  void On(event::CopiesChecked& checked);
+  void OnShardsChecked(Worker& worker, const v1::WorkerMessage& message);
+  // A file that only a worker has who is not connected; nullptr: there is none.
+  const v1::CheckpointFile* UnreachableFile(const v1::CheckpointManifest& manifest) const;
+  void StartCheck(ShardCheck check);
+  void SendCheck(const Worker& worker, uint64_t id, const ShardCheck& check);
+  void CheckCheckpoint(const Run& run, const v1::CheckpointManifest& manifest,
+                       ShardCheck::Purpose purpose, RequestId request);
+  void AskForCopies(const Run& run, uint64_t step, const std::vector<v1::CheckpointFile>& files,
+                    ShardCheck::Purpose purpose);
+  // Where the run file asks for copies; `only_of_worker` "": of all.
+  void KeepCopies(const Run& run, const v1::CheckpointManifest& manifest,
+                  const std::string& only_of_worker);
+  void NoteProblem(Run& run, uint64_t step, v1::CheckpointFile& file, const std::string& problem);
+  void NoteVerified(const ShardCheck& check, const v1::CheckpointFile& file);
+  void AfterCheck(const ShardCheck& check, const std::string& failure);
+  void GiveUpCheck(uint64_t id, const std::string& why);
+  void LoseChecks(const Worker& worker, const std::string& why);
+  void RepeatChecks(const Worker& worker);
+  void EndResumeChecks(const RunId& run);
+  bool IsCheckingFor(const Draft& draft) const;
+  bool SettleOnCheckpoint(Run& run);
+  bool ShardsAreInPlace(const Run& run, const v1::Plan& plan);
+  void DropCheckpointsAfter(Run& run, uint64_t step);
+  void DropShards(const Run& run, const v1::CheckpointManifest& manifest);
+  v1::CheckpointsReply RenderCheckpoints(const Run& run, const VerifiedShards* verified) const;
+
   // render.cc
   v1::RunStatus Render(const Run& run) const;
   void RenderStages(const Run& run, v1::RunStatus* status) const;
@@ -164,12 +196,19 @@ class Core {
     std::vector<std::string> notes;
   };
 
+  struct Verification {
+    VerifiedShards verified;
+  };
+
   const StateOptions options_;
   std::map<WorkerId, Worker> workers_;
   std::map<SessionId, WorkerId> sessions_;
   std::map<RunId, Run> runs_;      // never erased
   std::map<RunId, PlanJob> jobs_;  // by the id that the request brought
   std::vector<PendingSubmit> submits_;
+  std::map<uint64_t, ShardCheck> checks_;
+  uint64_t next_check_ = 1;
+  std::map<RequestId, Verification> verifications_;
   uint64_t next_order_ = 1;
   uint64_t next_event_;
   uint64_t sequence_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "coordinator/state/checkpoints.h"
 #include "coordinator/state/core.h"
 #include "coordinator/state/text.h"
 
@@ -157,8 +158,14 @@ std::string Core::HowToResume(const Run& run) const {
     return "; no checkpoint was committed, so longhaul submit run.yaml --resume starts from "
            "scratch";
   }
-  return fmt::format("; longhaul submit run.yaml --resume goes on from step {}",
-                     run.record.checkpoints.back().step());
+  const v1::CheckpointManifest* whole = NewestWhole(run.record);
+  if (whole == nullptr) {
+    return "; put the damaged files back and resume it, or submit it without --resume as a new run";
+  }
+  const bool newest = whole == &run.record.checkpoints.back();
+  return fmt::format("; longhaul submit run.yaml --resume{} goes on from step {}",
+                     newest ? std::string() : fmt::format(" --from-step {}", whole->step()),
+                     whole->step());
 }
 
 std::string Core::NonFiniteSentence(const Run& run) const {

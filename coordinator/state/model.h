@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "coordinator/state/state.h"
@@ -38,7 +39,7 @@ struct Draft {
   Epoch epoch;
   RunSpec spec;
   std::vector<v1::DataFile> files;
-  std::optional<v1::CheckpointManifest> resume;
+  uint64_t resume_step = 0;        // of the checkpoint that it goes on from; 0: from scratch
   std::vector<Candidate> workers;  // in pipeline order
   std::optional<v1::DataSet> data;
   MonoTime measure_until;  // all layer times must be in by then
@@ -50,6 +51,28 @@ struct Draft {
     return nullptr;
   }
 };
+
+// Shards that somebody was asked to hash: their worker, or the coordinator its copies.
+struct ShardCheck {
+  enum class Purpose : uint8_t {
+    kResume,  // a draft waits for it
+    kVerify,  // `longhaul checkpoints --verify` waits for it
+    kCopy,    // checkpoint.keep_copy
+  };
+  Purpose purpose = Purpose::kResume;
+  RequestId request{0};  // kVerify
+  RunId run;
+  Epoch epoch;  // the run's when it was asked
+  uint64_t step = 0;
+  std::optional<WorkerId> worker;  // nullopt: the copies
+  Incarnation incarnation;
+  std::vector<v1::CheckpointFile> files;
+  bool copy = false;  // and send copies of them
+  MonoTime until;
+};
+
+// (step, worker, file) of shards that were hashed and are whole.
+using VerifiedShards = std::set<std::tuple<uint64_t, std::string, std::string>>;
 
 // `longhaul plan`: a draft that is answered and forgotten.
 struct PlanJob {
@@ -113,6 +136,7 @@ struct Run {
   std::vector<Stage> stages;               // of the newest plan; kept when it has ended
   std::optional<MonoTime> reattach_until;  // after the coordinator's restart
   std::optional<MonoTime> ready_until;     // preparing: all stages must be ready by then
+  bool resume_exactly = false;             // queued, planning: from this checkpoint and no other
 
   std::map<uint64_t, PartialStep> partial_steps;
   std::map<uint64_t, PartialCheckpoint> partial_checkpoints;

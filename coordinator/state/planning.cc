@@ -8,6 +8,7 @@
 #include "base/token_file.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/state/core.h"
+#include "coordinator/state/resume.h"
 #include "coordinator/state/text.h"
 
 namespace longhaul::coordinator {
@@ -81,6 +82,12 @@ void Core::BeginDraft(const Draft& draft) {
   for (const Draft::Candidate& candidate : draft.workers) {
     SendMeasure(*FindWorker(candidate.id), draft);
   }
+  if (draft.resume_step == 0) return;
+  const Run& run = *FindRun(draft.run);
+  for (const v1::CheckpointManifest& manifest : run.record.checkpoints) {
+    if (manifest.step() != draft.resume_step) continue;
+    CheckCheckpoint(run, manifest, ShardCheck::Purpose::kResume, RequestId(0));
+  }
 }
 
 void Core::SendMeasure(const Worker& worker, const Draft& draft) {
@@ -112,7 +119,7 @@ void Core::On(event::DataPrepared& prepared) {
     return;
   }
   const Run* run = FindRun(prepared.run);
-  if (run != nullptr && run->record.data && draft->resume &&
+  if (run != nullptr && run->record.data && draft->resume_step > 0 &&
       run->record.data->token_file_sha256() != prepared.data->token_file_sha256()) {
     FailDraft(
         prepared.run,
@@ -150,7 +157,7 @@ bool Core::Complete(const Draft& draft) const {
   for (const Draft::Candidate& candidate : draft.workers) {
     if (!candidate.times) return false;
   }
-  return true;
+  return !IsCheckingFor(draft);
 }
 
 StatusOr<v1::Plan> Core::PlanOf(const Draft& draft) {
@@ -159,7 +166,11 @@ StatusOr<v1::Plan> Core::PlanOf(const Draft& draft) {
   request.epoch = draft.epoch;
   request.spec = draft.spec;
   request.data = *draft.data;
-  request.resume = draft.resume;
+  if (const Run* run = draft.resume_step > 0 ? FindRun(draft.run) : nullptr) {
+    for (const v1::CheckpointManifest& manifest : run->record.checkpoints) {
+      if (manifest.step() == draft.resume_step) request.resume = manifest;
+    }
+  }
   for (const Draft::Candidate& candidate : draft.workers) {
     CandidateWorker one = CandidateOf(*FindWorker(candidate.id));
     one.times = *candidate.times;
@@ -171,17 +182,20 @@ StatusOr<v1::Plan> Core::PlanOf(const Draft& draft) {
 void Core::AdvanceDraft(const RunId& id) {
   Draft* draft = FindDraft(id);
   if (draft == nullptr || !Complete(*draft)) return;
+  Run* run = jobs_.contains(id) ? nullptr : FindRun(id);
+  const bool resumes = run != nullptr && draft->resume_step > 0;
+  if (resumes && !SettleOnCheckpoint(*run)) return;
   StatusOr<v1::Plan> plan = PlanOf(*draft);
   if (!plan.ok()) {
     FailDraft(id, std::string(Message(plan.status())));
     return;
   }
-  if (jobs_.contains(id)) {
+  if (run == nullptr) {
     v1::PlanReply reply;
     *reply.mutable_plan() = *std::move(plan);
     EndJob(id, std::move(reply));
-  } else {
-    AdoptPlan(*FindRun(id), *std::move(plan));
+  } else if (!resumes || ShardsAreInPlace(*run, *plan)) {
+    AdoptPlan(*run, *std::move(plan));
   }
 }
 
@@ -207,6 +221,7 @@ void Core::EndJob(const RunId& id, StatusOr<v1::PlanReply> reply) {
 }
 
 void Core::AdoptPlan(Run& run, v1::Plan plan) {
+  if (plan.start_step() > 0) DropCheckpointsAfter(run, plan.start_step());
   run.record.data = run.draft->data;
   run.stages.clear();
   for (const v1::StagePlan& one : plan.stages()) {
@@ -233,7 +248,10 @@ void Core::SendAssign(const Worker& worker, const Run& run, const Stage& stage) 
   const uint64_t start = run.record.plan->start_step();
   for (const v1::CheckpointManifest& manifest : run.record.checkpoints) {
     if (start == 0 || manifest.step() != start) continue;
-    *assign.mutable_resume_files() = manifest.files();
+    for (v1::CheckpointFile& file :
+         FilesOfStage(manifest, run.record.plan->stages(static_cast<int>(stage.index)))) {
+      *assign.add_resume_files() = std::move(file);
+    }
   }
   Send(worker, std::move(command));
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "coordinator/planner/planner.h"
+#include "coordinator/state/checkpoints.h"
 #include "coordinator/state/core.h"
 #include "coordinator/state/resume.h"
 #include "coordinator/state/text.h"
@@ -15,6 +16,12 @@ namespace longhaul::coordinator {
 
 void Core::On(event::Submitted& submitted) {
   std::vector<std::string> notes;
+  if (submitted.submit.from_step() > 0 && !submitted.submit.resume()) {
+    out_.commands.emplace_back(command::ReplySubmit{
+        submitted.request, absl::InvalidArgumentError("--from-step is a step to resume from; give "
+                                                      "it together with --resume")});
+    return;
+  }
   StatusOr<Run*> run = submitted.submit.resume() ? ResumeRun(submitted, &notes) : NewRun(submitted);
   if (!run.ok()) {
     out_.commands.emplace_back(command::ReplySubmit{submitted.request, run.status()});
@@ -43,6 +50,23 @@ StatusOr<Run*> Core::NewRun(event::Submitted& submitted) {
   return &run;
 }
 
+namespace {
+
+// The step of the checkpoint to go on from; 0: from scratch.
+StatusOr<uint64_t> ResumeStep(const RunRecord& record, uint64_t wanted) {
+  if (wanted == 0) return record.checkpoints.empty() ? 0 : record.checkpoints.back().step();
+  std::vector<std::string> steps;
+  for (const v1::CheckpointManifest& manifest : record.checkpoints) {
+    if (manifest.step() == wanted) return wanted;
+    steps.push_back(fmt::format("{}", manifest.step()));
+  }
+  return absl::NotFoundError(
+      fmt::format("run {} has no checkpoint of step {}; {}", record.id.value(), wanted,
+                  steps.empty() ? "none was committed" : "it has those of steps " + Join(steps)));
+}
+
+}  // namespace
+
 StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, std::vector<std::string>* notes) {
   const std::string& name = submitted.spec.name;
   Run* newest = nullptr;
@@ -66,7 +90,7 @@ StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, std::vector<std::str
   const std::vector<v1::DataFile> files(submitted.submit.data_files().begin(),
                                         submitted.submit.data_files().end());
   LH_RETURN_IF_ERROR(CheckResumable(record, submitted.spec, files));
-  const uint64_t step = record.checkpoints.empty() ? 0 : record.checkpoints.back().step();
+  LH_ASSIGN_OR_RETURN(const uint64_t step, ResumeStep(record, submitted.submit.from_step()));
   if (submitted.spec.train.steps <= step) {
     return absl::FailedPreconditionError(fmt::format(
         "run {} has a checkpoint at step {} and this file ends at train.steps: {}; raise "
@@ -83,12 +107,17 @@ StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, std::vector<std::str
   record.step = step;
   record.ended_unix_ms = 0;
   record.plan.reset();
+  // Files may have been put back; they are looked at anew.
+  for (v1::CheckpointManifest& manifest : record.checkpoints) {
+    for (v1::CheckpointFile& file : *manifest.mutable_files()) file.clear_problem();
+  }
   const uint64_t order = newest->order, sequence = newest->sequence;
   RunRecord kept = std::move(record);
   *newest = Run();  // whatever was known of the old epoch is over
   newest->record = std::move(kept);
   newest->order = order;
   newest->sequence = sequence;
+  newest->resume_exactly = submitted.submit.from_step() > 0;
   newest->queue_order = next_order_++;
   Move(*newest, Trigger::kResumed, "", notes->back());
   return newest;
@@ -122,9 +151,13 @@ void Core::AdvanceQueue() {
             [](const Run* a, const Run* b) { return a->queue_order < b->queue_order; });
   for (Run* run : queue) {
     RunRecord& record = run->record;
-    const v1::CheckpointManifest* resume =
-        record.checkpoints.empty() ? nullptr : &record.checkpoints.back();
-    const StatusOr<std::vector<Worker*>> workers = ChooseWorkers(record.spec, resume);
+    // Of its checkpoints, a queued run is at the step of the one that it goes on from.
+    const v1::CheckpointManifest* resume = nullptr;
+    for (const v1::CheckpointManifest& manifest : record.checkpoints) {
+      if (resume == nullptr || manifest.step() <= record.step) resume = &manifest;
+    }
+    const StatusOr<std::vector<Worker*>> workers =
+        resume == nullptr ? ChooseWorkers(record.spec) : WorkersForResume(record, *resume);
     if (!workers.ok()) {
       const std::string sentence(Message(workers.status()));
       if (sentence == run->waiting) continue;
@@ -137,7 +170,7 @@ void Core::AdvanceQueue() {
     run->stages.clear();
     record.plan.reset();
     run->draft = NewDraft(record.id, record.epoch, record.spec, record.data_files, *workers);
-    if (resume != nullptr) run->draft->resume = *resume;
+    if (resume != nullptr) run->draft->resume_step = resume->step();
     std::vector<std::string> names;
     for (const Worker* worker : *workers) names.push_back(Label(*worker));
     Move(*run, Trigger::kWorkersFree, "", "on " + Join(names));
@@ -156,9 +189,7 @@ std::vector<const Worker*> Core::ConnectedByName() const {
   return workers;
 }
 
-StatusOr<std::vector<Worker*>> Core::ChooseWorkers(const RunSpec& spec,
-                                                   const v1::CheckpointManifest* resume) {
-  if (resume != nullptr) return WorkersOfCheckpoint(*resume);
+StatusOr<std::vector<Worker*>> Core::ChooseWorkers(const RunSpec& spec) {
   std::vector<Worker*> free;
   for (const Worker* worker : ConnectedByName()) {
     if (!worker->held) free.push_back(FindWorker(worker->id));
@@ -171,25 +202,52 @@ StatusOr<std::vector<Worker*>> Core::ChooseWorkers(const RunSpec& spec,
   return free;
 }
 
-StatusOr<std::vector<Worker*>> Core::WorkersOfCheckpoint(const v1::CheckpointManifest& manifest) {
-  std::vector<Worker*> workers;
-  for (const v1::StagePlan& stage : manifest.stages()) {
-    Worker* worker = FindWorker(WorkerId(stage.worker_id()));
-    if (worker == nullptr || !worker->session) {
-      return absl::UnavailableError(
-          fmt::format("waits for worker {}, which is not connected: it holds stage {} of the "
-                      "checkpoint of step {}",
-                      stage.worker_name(), stage.stage(), manifest.step()));
+// Every shard must be within reach. Those who hold some come first, in their old places where there
+// are as many stages as before.
+StatusOr<std::vector<Worker*>> Core::WorkersForResume(const RunRecord& record,
+                                                      const v1::CheckpointManifest& manifest) {
+  if (const v1::CheckpointFile* file = UnreachableFile(manifest)) {
+    std::string sentence = fmt::format(
+        "waits for worker {}, which is not connected: it holds stage {} of the "
+        "checkpoint of step {}",
+        HolderOf(manifest, *file), file->stage(), manifest.step());
+    const v1::CheckpointManifest* older = NewestWhole(record, manifest.step());
+    if (older != nullptr && UnreachableFile(*older) == nullptr) {
+      sentence += fmt::format(
+          "; to do without it, longhaul stop {} and longhaul submit run.yaml "
+          "--resume --from-step {}",
+          record.id.value(), older->step());
     }
-    if (worker->held) {
-      return absl::UnavailableError(
-          fmt::format("waits for worker {}, which is busy with {}: it holds stage {} of the "
-                      "checkpoint of step {}",
-                      Label(*worker), worker->held->value(), stage.stage(), manifest.step()));
-    }
-    workers.push_back(worker);
+    return absl::UnavailableError(sentence);
   }
-  return workers;
+  std::vector<Worker*> free;
+  for (const Worker* worker : ConnectedByName()) {
+    if (!worker->held) free.push_back(FindWorker(worker->id));
+  }
+  const auto before = static_cast<uint32_t>(manifest.stages_size());
+  const auto available = static_cast<uint32_t>(free.size());
+  const std::optional<uint32_t> stages = !record.spec.pipeline.stages && before <= available
+                                             ? std::optional(before)
+                                             : StageCount(record.spec, available);
+  if (!stages || *stages == 0) return absl::UnavailableError(ShortageSentence(record.spec));
+  std::vector<Worker*> chosen(*stages, nullptr);
+  size_t next = 0;
+  for (const v1::StagePlan& stage : manifest.stages()) {
+    const auto holder = std::find_if(free.begin(), free.end(), [&](const Worker* worker) {
+      return worker->id.value() == stage.worker_id();
+    });
+    const size_t place = *stages == before ? stage.stage() : next;
+    if (holder == free.end() || place >= chosen.size()) continue;
+    chosen[place] = *holder;
+    free.erase(holder);
+    ++next;
+  }
+  for (Worker*& worker : chosen) {
+    if (worker != nullptr) continue;
+    worker = free.front();
+    free.erase(free.begin());
+  }
+  return chosen;
 }
 
 std::string Core::ShortageSentence(const RunSpec& spec) const {
@@ -209,7 +267,7 @@ std::string Core::ShortageSentence(const RunSpec& spec) const {
 
 void Core::On(event::PlanAsked& asked) {
   if (jobs_.contains(asked.new_id)) return;  // the same request again
-  const StatusOr<std::vector<Worker*>> workers = ChooseWorkers(asked.spec, nullptr);
+  const StatusOr<std::vector<Worker*>> workers = ChooseWorkers(asked.spec);
   if (!workers.ok() || FindRun(asked.new_id) != nullptr) {
     const Status status =
         workers.ok()

@@ -189,15 +189,10 @@ void Core::CommitCheckpoint(Run& run, uint64_t step, const PartialCheckpoint& pa
   Log(&run, "checkpoint", fmt::format("checkpoint of step {} is committed", step));
   const size_t keep = std::max<size_t>(record.spec.checkpoint.keep, 1);
   while (record.checkpoints.size() > keep) {
-    for (const Stage& stage : run.stages) {
-      const Worker* worker = LiveWorkerOf(stage.worker, stage.incarnation);
-      if (worker == nullptr) continue;
-      v1::WorkerCommand command = CommandFor(record.id, record.epoch);
-      command.mutable_drop_checkpoint()->set_step(record.checkpoints.front().step());
-      Send(*worker, std::move(command));
-    }
+    DropShards(run, record.checkpoints.front());
     record.checkpoints.erase(record.checkpoints.begin());
   }
+  KeepCopies(run, record.checkpoints.back(), "");
   if (record.state == RunState::kStopped) {
     record.reason =
         fmt::format("stopped by request after step {}{}", record.step, HowToResume(run));

@@ -66,17 +66,25 @@ Status CheckResumable(const RunRecord& record, const RunSpec& spec,
                       spec.train.optimizer.kind);
   differences.Compare("pipeline.threads_per_stage", before.pipeline.threads_per_stage,
                       spec.pipeline.threads_per_stage);
-  if (!record.checkpoints.empty() && spec.pipeline.stages) {
-    // The shards are resumed by the split that wrote them.
-    differences.Compare("pipeline.stages",
-                        static_cast<uint32_t>(record.checkpoints.back().stages_size()),
-                        *spec.pipeline.stages);
-  }
   if (differences.text().empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(fmt::format(
       "run {} cannot be resumed with this file: {}; put back what the run has, or submit "
       "without --resume as a new run",
       record.id.value(), differences.text()));
+}
+
+std::vector<v1::CheckpointFile> FilesOfStage(const v1::CheckpointManifest& manifest,
+                                             const v1::StagePlan& stage) {
+  std::vector<v1::CheckpointFile> files;
+  for (const v1::CheckpointFile& file : manifest.files()) {
+    if (file.stage() >= static_cast<uint32_t>(manifest.stages_size())) continue;
+    // The embedding goes with the first layer, norm and head with the last one.
+    const v1::StagePlan& writer = manifest.stages(static_cast<int>(file.stage()));
+    const bool overlaps = writer.first_layer() < stage.first_layer() + stage.layers() &&
+                          stage.first_layer() < writer.first_layer() + writer.layers();
+    if (overlaps) files.push_back(file);
+  }
+  return files;
 }
 
 }  // namespace longhaul::coordinator

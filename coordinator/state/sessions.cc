@@ -127,6 +127,7 @@ void Core::Attach(Worker& worker) {
     worker.hello.clear_run_id();
   }
   if (stage_of != nullptr) AttachToStage(worker, *stage_of, *StageOf(*stage_of, worker));
+  RepeatChecks(worker);
 }
 
 void Core::AttachToDraft(Worker& worker, Draft& draft) {
@@ -175,15 +176,15 @@ void Core::Lose(Worker& worker, const std::string& why) {
   const std::string label = Label(worker);
   sessions_.erase(*worker.session);
   worker.session.reset();
-  if (!worker.held) return;
-  const RunId held = *std::exchange(worker.held, std::nullopt);
-  if (FindDraft(held) != nullptr) {
-    FailDraft(held, fmt::format("worker {} was lost while its layers were timed: {}", label, why));
-    return;
+  const std::optional<RunId> held = std::exchange(worker.held, std::nullopt);
+  Run* run = held ? FindRun(*held) : nullptr;
+  if (held && FindDraft(*held) != nullptr) {
+    FailDraft(*held, fmt::format("worker {} was lost while its layers were timed: {}", label, why));
+  } else if (Stage* stage = run == nullptr ? nullptr : StageOf(*run, worker);
+             stage != nullptr && IsActive(run->record.state)) {
+    OnStageLost(*run, *stage, why);
   }
-  Run* run = FindRun(held);
-  Stage* stage = run == nullptr ? nullptr : StageOf(*run, worker);
-  if (stage != nullptr && IsActive(run->record.state)) OnStageLost(*run, *stage, why);
+  LoseChecks(worker, why);
 }
 
 void Core::ForgetOldWorkers() {
@@ -218,6 +219,10 @@ void Core::On(event::WorkerSaid& said) {
         out_.writes.emplace_back(
             write::WorkerLog{run->record.id, worker->hello.name(), message.log()});
       }
+      return;
+    case v1::WorkerMessage::kShardsChecked:
+      // About files, whatever the run does meanwhile.
+      OnShardsChecked(*worker, message);
       return;
     default:
       OnRunMessage(*worker, message);
@@ -283,6 +288,7 @@ void Core::OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& mes
     case v1::WorkerMessage::kHello:
     case v1::WorkerMessage::kHeartbeat:
     case v1::WorkerMessage::kLog:
+    case v1::WorkerMessage::kShardsChecked:
     case v1::WorkerMessage::BODY_NOT_SET:
       break;
   }

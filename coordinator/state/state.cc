@@ -60,6 +60,10 @@ std::vector<v1::WorkerStatus> State::Workers(MonoTime now) const {
   return impl_->core.Workers(now);
 }
 
+bool State::ExpectsCopy(const std::string& sha256, uint64_t bytes) const {
+  return impl_->core.ExpectsCopy(sha256, bytes);
+}
+
 uint64_t State::sequence() const {
   return impl_->core.sequence();
 }

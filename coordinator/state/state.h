@@ -90,11 +90,21 @@ struct DataPrepared {
   RunId run;
   StatusOr<v1::DataSet> data;
 };
+struct CheckpointsAsked {
+  RequestId request;
+  std::string run;
+  bool verify;
+};
+// Answer to command::CheckCopies: of each file what is wrong with its copy; empty: it is whole.
+struct CopiesChecked {
+  uint64_t check;
+  std::vector<std::string> problems;
+};
 }  // namespace event
 
-using Event =
-    std::variant<event::WorkerJoined, event::WorkerSaid, event::WorkerLeft, event::Submitted,
-                 event::PlanAsked, event::StopAsked, event::DataPrepared>;
+using Event = std::variant<event::WorkerJoined, event::WorkerSaid, event::WorkerLeft,
+                           event::Submitted, event::PlanAsked, event::StopAsked,
+                           event::DataPrepared, event::CheckpointsAsked, event::CopiesChecked>;
 
 // ---- Out --------------------------------------------------------------------------
 
@@ -150,6 +160,14 @@ struct PrepareData {
   std::string tokenizer;
   double validation_share;
 };
+// Hash the coordinator's copies of these shards; answer with CopiesChecked.
+struct CheckCopies {
+  uint64_t check;
+  std::vector<v1::CheckpointFile> files;
+};
+struct DropCopies {
+  std::vector<std::string> sha256;
+};
 struct ReplySubmit {
   RequestId request;
   StatusOr<v1::SubmitReply> reply;
@@ -162,9 +180,14 @@ struct ReplyStop {
   RequestId request;
   StatusOr<v1::StopReply> reply;
 };
+struct ReplyCheckpoints {
+  RequestId request;
+  StatusOr<v1::CheckpointsReply> reply;
+};
 }  // namespace command
 using Command = std::variant<command::ToWorker, command::CloseSession, command::PrepareData,
-                             command::ReplySubmit, command::ReplyPlan, command::ReplyStop>;
+                             command::CheckCopies, command::DropCopies, command::ReplySubmit,
+                             command::ReplyPlan, command::ReplyStop, command::ReplyCheckpoints>;
 
 struct TickResult {
   std::vector<Write> writes;
@@ -200,6 +223,8 @@ class State {
   std::vector<v1::RunStatus> Runs() const;  // newest first, without plans
   StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const;
   std::vector<v1::WorkerStatus> Workers(MonoTime now) const;
+  // Whether a worker was asked to send a copy of this shard and has not answered yet.
+  bool ExpectsCopy(const std::string& sha256, uint64_t bytes) const;
   // Grows with every change of any run.
   uint64_t sequence() const;
 

@@ -17,10 +17,11 @@ constexpr std::string_view kEndNow =
 constexpr std::array kTransitions = {
     // clang-format off
     Transition{kQueued, kPlanning, Trigger::kWorkersFree,
-               "as many free workers as the run needs; on resume those that hold the shards",
+               "as many free workers as the run needs; on resume all shards within reach",
                Action::kMeasure, "a plan needs the data's size and measured layer times"},
     Transition{kPlanning, kPreparing, Trigger::kPlanMade,
-               "data set and all layer times are in and a plan fits", Action::kAssign,
+               "data set and layer times are in, a plan fits; on resume its shards are whole and in place",
+               Action::kAssign,
                "the plan is stored before any worker hears of it"},
     Transition{kPreparing, kRunning, Trigger::kAllReady, "every stage is ready", Action::kStart,
                "no stage may send before all links are open"},

@@ -155,6 +155,22 @@ StatusOr<std::unique_ptr<BlobUpload>> BlobStore::StartUpload(std::string_view sh
       new BlobUpload(folder_, std::string(sha256), total_bytes, temporary, fd));
 }
 
+Status BlobStore::Check(std::string_view sha256) const {
+  if (!Has(sha256)) return absl::NotFoundError("it is missing");
+  const StatusOr<std::string> actual = Sha256HexOfFile(PathOf(sha256));
+  if (!actual.ok()) return Annotate(actual.status(), "it cannot be read");
+  if (*actual == sha256) return absl::OkStatus();
+  LH_RETURN_IF_ERROR(Remove(sha256));
+  return absl::DataLossError(
+      fmt::format("its contents changed: expected SHA-256 {}, it has {}", sha256, *actual));
+}
+
+Status BlobStore::Remove(std::string_view sha256) const {
+  LH_RETURN_IF_ERROR(CheckHash(sha256));
+  if (::unlink(PathOf(sha256).c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
+  return FromErrno(fmt::format("cannot delete {}", PathOf(sha256)), errno);
+}
+
 StatusOr<BlobReader> BlobStore::OpenBlob(std::string_view sha256) const {
   LH_RETURN_IF_ERROR(CheckHash(sha256));
   const int fd = ::open(PathOf(sha256).c_str(), O_RDONLY | O_CLOEXEC);

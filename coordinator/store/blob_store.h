@@ -1,5 +1,6 @@
 // Content-addressed files in one folder, each under its SHA-256: data files that users uploaded and
-// token files made of them. A blob appears whole and verified or not at all.
+// token files made of them; in another folder, copies of checkpoint shards. A blob appears whole
+// and verified or not at all.
 //
 // Thread-safe, but for BlobUpload and BlobReader: one call at a time.
 #ifndef LONGHAUL_COORDINATOR_STORE_BLOB_STORE_H_
@@ -67,6 +68,11 @@ class BlobStore {
   // kInvalidArgument for something that is no hash, kResourceExhausted where the disk lacks room.
   StatusOr<std::unique_ptr<BlobUpload>> StartUpload(std::string_view sha256,
                                                     uint64_t total_bytes) const;
+  // Hashes the blob. Not OK with what is wrong with it: kNotFound, kDataLoss, or why it cannot be
+  // read. A damaged one is deleted, so that it can be sent again.
+  Status Check(std::string_view sha256) const;
+  // OK where there is none.
+  Status Remove(std::string_view sha256) const;
   // kNotFound, kInvalidArgument.
   StatusOr<BlobReader> OpenBlob(std::string_view sha256) const;
 

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -84,7 +85,7 @@ inline event::Submitted SubmitOf(const RunSpec& spec, const std::string& id, uin
 }
 
 inline v1::ShardReport ShardOf(uint64_t step, uint32_t stage) {
-  v1::ShardReport shard;
+  v1::ShardReport shard;  // of ten bytes
   shard.set_step(step);
   v1::CheckpointFile& file = *shard.add_files();
   file.set_name(fmt::format("stage-{}.params.safetensors", stage));
@@ -216,10 +217,32 @@ class Coordinator {
   }
   void Data(const std::string& run) { Tick(event::DataPrepared{RunId(run), SmallData()}); }
 
+  // `worker` answers what it was last asked about its shards: how each is, by `judge`; with copies
+  // where they are asked for.
+  void Checked(
+      const std::string& worker,
+      const std::function<void(v1::ShardState&)>& judge = [](v1::ShardState&) {}) {
+    const v1::WorkerCommand* asked = Last(worker, v1::WorkerCommand::kCheckShards);
+    if (asked == nullptr) return;
+    v1::WorkerMessage message;
+    message.set_run_id(asked->run_id());
+    message.set_epoch(asked->epoch());
+    v1::ShardsChecked& answer = *message.mutable_shards_checked();
+    answer.set_check(asked->check_shards().check());
+    for (const v1::CheckpointFile& file : asked->check_shards().files()) {
+      v1::ShardState& state = *answer.add_shards();
+      state.set_name(file.name());
+      state.set_copied(asked->check_shards().copy());
+      judge(state);
+    }
+    Tick(Said(worker, message));
+  }
+
   // From submission to preparing / running, all going well.
   void ToPreparing(const std::vector<std::string>& workers, const std::string& run) {
     Data(run);
     for (const std::string& worker : workers) Times(worker, run, state->Run(run)->epoch());
+    for (const std::string& worker : workers) Checked(worker);
   }
   void ToRunning(const std::vector<std::string>& workers, const std::string& run,
                  uint64_t start_step = 0) {

@@ -47,6 +47,8 @@ class LocalShardStore final : public ShardStore {
 
   StatusOr<std::vector<ShardFile>> Write(const RunId& run, StageIndex stage,
                                          const StageSnapshot& snapshot) override;
+  StatusOr<std::string> PathOf(const RunId& run, Step step, const std::string& name) const override;
+  Status Check(const RunId& run, Step step, const ShardFile& file) const override;
   StatusOr<StageSnapshot> Read(const RunId& run, Step step,
                                const std::vector<ShardFile>& files) const override;
   Status Drop(const RunId& run, Step step) override;
@@ -128,22 +130,35 @@ StatusOr<std::vector<ShardFile>> LocalShardStore::Write(const RunId& run, StageI
   return ExplainFullDisk(status, folder, snapshot);
 }
 
+// By reading: a page of a mapping that the disk cannot give back ends the process.
+Status CheckFile(const std::string& path, const ShardFile& expected) {
+  std::error_code error;
+  const uint64_t bytes = fs::file_size(path, error);
+  if (error == std::errc::no_such_file_or_directory) {
+    return absl::NotFoundError("it is missing");
+  }
+  if (error) return FromErrno("it cannot be read", error.value());
+  if (bytes < expected.bytes) {
+    return absl::DataLossError(
+        fmt::format("it was cut short: expected {} bytes, it has {}", expected.bytes, bytes));
+  }
+  if (bytes > expected.bytes) {
+    return absl::DataLossError(
+        fmt::format("it has grown: expected {} bytes, it has {}", expected.bytes, bytes));
+  }
+  const StatusOr<std::string> actual = Sha256HexOfFile(path);
+  if (!actual.ok()) return Annotate(actual.status(), "it cannot be read");
+  if (*actual == expected.sha256) return absl::OkStatus();
+  return absl::DataLossError(fmt::format("its contents changed: expected SHA-256 {}, it has {}",
+                                         expected.sha256, *actual));
+}
+
 // The file's contents once its size, hash and metadata are what they should be.
 StatusOr<Safetensors> ReadShard(const std::string& path, const RunId& run, Step step,
                                 const ShardFile& expected) {
-  StatusOr<MappedFile> file = MappedFile::Open(path);
-  if (!file.ok()) return std::move(file).status();
-  if (file->bytes().size() != expected.bytes) {
-    return absl::DataLossError(fmt::format("{} is damaged: expected {} bytes, it has {}", path,
-                                           expected.bytes, file->bytes().size()));
-  }
-  Sha256 hash;
-  hash.Update(file->bytes());
-  if (const std::string actual = hash.HexDigest(); actual != expected.sha256) {
-    return absl::DataLossError(fmt::format("{} is damaged: expected SHA-256 {}, it has {}", path,
-                                           expected.sha256, actual));
-  }
-  StatusOr<Safetensors> contents = ParseSafetensors(file->bytes());
+  LH_RETURN_IF_ERROR(Annotate(CheckFile(path, expected), path));
+  LH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
+  StatusOr<Safetensors> contents = ParseSafetensors(file.bytes());
   if (!contents.ok()) return Annotate(contents.status(), path);
   const std::array<std::pair<std::string, std::string>, 3> fields = {
       {{"format_version", std::string(kFormatVersion)},
@@ -158,6 +173,18 @@ StatusOr<Safetensors> ReadShard(const std::string& path, const RunId& run, Step 
   return contents;
 }
 
+StatusOr<std::string> LocalShardStore::PathOf(const RunId& run, Step step,
+                                              const std::string& name) const {
+  LH_RETURN_IF_ERROR(CheckPathPart("a run's id", run.value()));
+  LH_RETURN_IF_ERROR(CheckPathPart("a shard's name", name));
+  return Folder(run, step) + "/" + name;
+}
+
+Status LocalShardStore::Check(const RunId& run, Step step, const ShardFile& file) const {
+  LH_ASSIGN_OR_RETURN(const std::string path, PathOf(run, step, file.name));
+  return CheckFile(path, file);
+}
+
 StatusOr<StageSnapshot> LocalShardStore::Read(const RunId& run, Step step,
                                               const std::vector<ShardFile>& files) const {
   LH_RETURN_IF_ERROR(CheckPathPart("a run's id", run.value()));
@@ -165,8 +192,8 @@ StatusOr<StageSnapshot> LocalShardStore::Read(const RunId& run, Step step,
   snapshot.step = step.value();
   std::set<std::string> names;
   for (const ShardFile& file : files) {
-    LH_RETURN_IF_ERROR(CheckPathPart("a shard's name", file.name));
-    const std::string path = Folder(run, step) + "/" + file.name;
+    LH_ASSIGN_OR_RETURN(std::string path, PathOf(run, step, file.name));
+    if (!file.path.empty()) path = file.path;
     LH_ASSIGN_OR_RETURN(Safetensors contents, ReadShard(path, run, step, file));
     const std::string& kind = contents.metadata["kind"];
     if (kind != kParameters && kind != kOptimizer) {

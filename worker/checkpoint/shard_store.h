@@ -23,6 +23,8 @@ struct ShardFile {
   std::string name;  // "stage-1.params.safetensors"
   uint64_t bytes = 0;
   std::string sha256;
+  // Where it is, if it does not lie in the store (a copy that was fetched).
+  std::string path = {};
 };
 
 class ShardStore {
@@ -35,8 +37,14 @@ class ShardStore {
   // Writes both files of a stage. A full disk (kResourceExhausted) leaves what was there as it was.
   virtual StatusOr<std::vector<ShardFile>> Write(const RunId& run, StageIndex stage,
                                                  const StageSnapshot& snapshot) = 0;
-  // Reads `files` of `step`, checking sizes and hashes, merged into one snapshot. kNotFound,
-  // kDataLoss naming the file.
+  // Where a file of this name is or would be. kInvalidArgument for a name that leaves the folder.
+  virtual StatusOr<std::string> PathOf(const RunId& run, Step step,
+                                       const std::string& name) const = 0;
+  // Reads the file from the disk. Not OK with what is wrong with it: kNotFound, kDataLoss (another
+  // size or hash), or why it cannot be read. The message does not repeat the file's name.
+  virtual Status Check(const RunId& run, Step step, const ShardFile& file) const = 0;
+  // Reads `files` of `step`, checking sizes and hashes, merged into one snapshot; stages that wrote
+  // them with another split may be among them. Not OK as Check, naming the file.
   virtual StatusOr<StageSnapshot> Read(const RunId& run, Step step,
                                        const std::vector<ShardFile>& files) const = 0;
   // Deletes a step's shards; OK where there are none.

@@ -78,6 +78,10 @@ void Agent::Handle(v1::WorkerCommand command) {
     if (!status.ok()) spdlog::warn("cannot delete an old checkpoint: {}", Message(status));
     return;
   }
+  if (command.has_check_shards()) {
+    resources_.courier->Add(std::move(command));
+    return;
+  }
   const std::lock_guard lock(mutex_);
   switch (command.body_case()) {
     case v1::WorkerCommand::kMeasure:

@@ -51,6 +51,16 @@ StatusOr<std::string> BlobFetcher::Fetch(const std::string& sha256, Deadline dea
   return path;
 }
 
+void BlobFetcher::Forget(const std::string& sha256) {
+  std::error_code ignored;  // It costs room only.
+  if (IsSha256Hex(sha256)) std::filesystem::remove(fmt::format("{}/{}", folder_, sha256), ignored);
+}
+
+void BlobFetcher::ForgetAll() {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
 Status BlobFetcher::FetchRest(const std::string& sha256, const std::string& part, Deadline deadline,
                               const std::function<bool()>& cancelled) {
   std::ofstream file(part, std::ios::binary | std::ios::app);

@@ -22,6 +22,11 @@ class BlobFetcher {
   StatusOr<std::string> Fetch(const std::string& sha256, Deadline deadline,
                               const std::function<bool()>& cancelled);
 
+  // Deletes the file.
+  void Forget(const std::string& sha256);
+  // Deletes every file in the folder, also what an interrupted transfer left.
+  void ForgetAll();
+
  private:
   Status FetchRest(const std::string& sha256, const std::string& part, Deadline deadline,
                    const std::function<bool()>& cancelled);

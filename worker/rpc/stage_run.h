@@ -20,6 +20,7 @@
 #include "worker/pipeline/codec_thread.h"
 #include "worker/pipeline/executor.h"
 #include "worker/rpc/blob_fetcher.h"
+#include "worker/rpc/shard_courier.h"
 
 namespace longhaul::worker {
 
@@ -30,6 +31,8 @@ struct Resources {
   CodecThread* codec_thread = nullptr;
   ShardStore* shards = nullptr;
   BlobFetcher* blobs = nullptr;
+  BlobFetcher* shard_copies = nullptr;  // shards of other workers, on their way into a stage
+  ShardCourier* courier = nullptr;
   std::function<void(v1::WorkerMessage)> send;  // thread-safe
 };
 

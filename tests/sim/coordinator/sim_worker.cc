@@ -163,6 +163,20 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
     case v1::WorkerCommand::kReject:
       world_->Violate("{} was refused: {}", WorkerName(index_), command.reject().reason());
       return;
+    case v1::WorkerCommand::kCheckShards: {
+      v1::WorkerMessage message;
+      message.mutable_shards_checked()->set_check(command.check_shards().check());
+      for (const v1::CheckpointFile& file : command.check_shards().files()) {
+        v1::ShardState& state = *message.mutable_shards_checked()->add_shards();
+        state.set_name(file.name());
+        const bool there = world_->shards.contains(
+            {key.run, command.check_shards().step(), file.stage(), "id-" + name_});
+        if (!there) state.set_problem("it is missing");
+        state.set_copied(there && command.check_shards().copy());
+      }
+      Say(key, std::move(message));
+      return;
+    }
     case v1::WorkerCommand::kDropCheckpoint:
       std::erase_if(world_->shards, [&](const auto& shard) {
         const auto& [run, step, stage, worker] = shard.first;

@@ -34,7 +34,7 @@ links:
   forward: none
   backward: "fixed:bits=6"
   workers: { worker2: { forward: tah }, "worker 3": { backward: bf16, transport: grpc } }
-checkpoint: { every: 5, keep: 3 }
+checkpoint: { every: 5, keep: 3, keep_copy: true }
 peer_timeout: 2500ms
 )";
 

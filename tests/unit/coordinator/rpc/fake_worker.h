@@ -87,6 +87,12 @@ class FakeWorker {
       if (command.has_measure()) {
         *answer.mutable_layer_times() = SmallTimes();
         session_.Say(answer);
+      } else if (command.has_check_shards()) {
+        answer.mutable_shards_checked()->set_check(command.check_shards().check());
+        for (const v1::CheckpointFile& file : command.check_shards().files()) {
+          answer.mutable_shards_checked()->add_shards()->set_name(file.name());
+        }
+        session_.Say(answer);
       } else if (command.has_assign()) {
         assign_ = command.assign();
         answer.mutable_stage_ready()->set_start_step(assign_.plan().start_step());

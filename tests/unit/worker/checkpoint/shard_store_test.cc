@@ -1,5 +1,6 @@
 #include "worker/checkpoint/shard_store.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -109,11 +110,33 @@ TEST_F(ShardStoreTest, NamesTheFileThatIsMissingOrDamaged) {
   damaged.back() = static_cast<char>(damaged.back() ^ 1);
   ASSERT_TRUE(WriteFileAtomic(path, damaged).ok());
   EXPECT_THAT(Error(files, absl::StatusCode::kDataLoss),
-              HasSubstr("stage-0.optim.safetensors is damaged: expected SHA-256"));
+              HasSubstr("stage-0.optim.safetensors: its contents changed: expected SHA-256"));
+  EXPECT_EQ(store_->Check(kRun, Step(50), files[1]).code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(store_->Check(kRun, Step(50), files[0]).ok());
   ASSERT_TRUE(WriteFileAtomic(path, good.substr(1)).ok());
-  EXPECT_THAT(Error(files, absl::StatusCode::kDataLoss), HasSubstr("bytes, it has"));
+  EXPECT_THAT(Error(files, absl::StatusCode::kDataLoss),
+              HasSubstr(fmt::format("it was cut short: expected {} bytes, it has {}", good.size(),
+                                    good.size() - 1)));
+  ASSERT_TRUE(WriteFileAtomic(path, good + "x").ok());
+  EXPECT_THAT(Error(files, absl::StatusCode::kDataLoss), HasSubstr("it has grown"));
   ASSERT_TRUE(fs::remove(path));
   EXPECT_THAT(Error(files, absl::StatusCode::kNotFound), HasSubstr("stage-0.optim.safetensors"));
+  ASSERT_TRUE(fs::create_directory(path));
+  EXPECT_FALSE(store_->Check(kRun, Step(50), files[1]).ok());
+}
+
+TEST_F(ShardStoreTest, ReadsCopiesFromWhereTheyAre) {
+  std::vector<ShardFile> files = Write(StageIndex(3), Snapshot(50, "wte"));
+  for (ShardFile& file : files) {
+    file.path = root_ + "/" + file.sha256;
+    fs::rename(Path(file.name), file.path);
+  }
+  const auto read = store_->Read(kRun, Step(50), files);
+  ASSERT_TRUE(read.ok()) << read.status();
+  ExpectEqual(read->parameters, Snapshot(50, "wte").parameters);
+  ASSERT_TRUE(fs::remove(files[0].path));
+  EXPECT_THAT(Error(files, absl::StatusCode::kNotFound),
+              HasSubstr(files[0].path + ": it is missing"));
 }
 
 TEST_F(ShardStoreTest, RefusesFilesOfAnotherRunStepOrStage) {

@@ -1,0 +1,187 @@
+"""Checkpoints over real processes: other splits, other workers, damage, a full disk.
+
+usage: checkpoint_test.py BIN_DIR resplit|copies|damage|full-disk
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from training_test import Cluster, expect_equal, text_for_training, wait_for
+
+SKIPPED = 77
+STEPS = 40
+
+
+def checkpoints(cluster, run, *flags):
+    """The run's checkpoints, newest first; with their exit code."""
+    result = cluster.cli("checkpoints", run, "--json", *flags, check=False)
+    if result.returncode not in (0, 1) or not result.stdout:
+        raise AssertionError(f"checkpoints {flags}: {result.returncode}\n{result.stderr}")
+    return json.loads(result.stdout).get("checkpoints", []), result.returncode
+
+
+def events(cluster, run):
+    return cluster.cli("events", run).stdout
+
+
+def expect(what, condition, detail):
+    if not condition:
+        raise AssertionError(f"{what}: {detail}")
+    print(f"ok: {what}", flush=True)
+
+
+def ended(cluster, run, state):
+    return wait_for(f"the run to be {state}",
+                    lambda: (s := cluster.status(run))["state"] == state and s)
+
+
+def broken_run(cluster, name, *flags, kill="worker2"):
+    """A run of four stages that lost a worker after step 20's checkpoint."""
+    path = cluster.write_run(name, steps=STEPS)
+    run = cluster.cli("submit", path, *flags).stdout.split()[0]
+    wait_for("a checkpoint", lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= 20)
+    if "checkpoint.keep_copy=true" in flags:
+        wait_for("copies of a checkpoint", lambda: any(
+            c["step"] and all(s.get("copied") for s in c["shards"])
+            for c in checkpoints(cluster, run)[0]))
+    cluster.kill(kill)
+    ended(cluster, run, "failed")
+    return path, run
+
+
+def resplit(cluster):
+    """Two stages go on with what four have written."""
+    unbroken = cluster.train("whole", steps=STEPS)
+    path, run = broken_run(cluster, "four")
+    cluster.start_worker(2)
+    wait_for("worker2 again", lambda: len(cluster.connected()) == 4)
+    cluster.cli("submit", path, "--resume", "--watch", "--set", "pipeline.stages=2")
+    status = cluster.status(run)
+    expect("two stages", len(status["stages"]) == 2, status["stages"])
+    expect("shards moved", "move to other workers" in events(cluster, run), events(cluster, run))
+    expect_equal("four stages, then two", cluster.losses(run), unbroken)
+    # And on with three, which cut the layers at other places.
+    path, run = broken_run(cluster, "four-then-three")
+    cluster.start_worker(2)
+    wait_for("worker2 again", lambda: len(cluster.connected()) == 4)
+    cluster.cli("submit", path, "--resume", "--watch", "--set", "pipeline.stages=3")
+    expect_equal("four stages, then three", cluster.losses(run), unbroken)
+
+
+def copies(cluster):
+    """A worker is gone for good; the coordinator's copies take its place."""
+    unbroken = cluster.train("whole", steps=STEPS)
+    path, run = broken_run(cluster, "copied", "--set", "checkpoint.keep_copy=true")
+    kept = [c for c in checkpoints(cluster, run)[0] if all(s.get("copied") for s in c["shards"])]
+    expect("there are copies", kept, checkpoints(cluster, run)[0])
+    cluster.start_worker(5)
+    wait_for("worker5", lambda: len(cluster.connected()) == 4)
+    cluster.cli("submit", path, "--resume", "--from-step", str(kept[0]["step"]), "--watch",
+                "--set", "checkpoint.keep_copy=true")
+    names = [s["worker_name"] for s in cluster.status(run)["stages"]]
+    expect("worker5 took the place", "worker5" in names and "worker2" not in names, names)
+    expect_equal("resumed without worker2", cluster.losses(run), unbroken)
+    folder = cluster.folder / "coordinator" / "shard-copies"
+    wait_for("copies of the last checkpoints", lambda: all(
+        s.get("copied") for c in checkpoints(cluster, run)[0] for s in c["shards"]))
+    expect("copies are pruned", len(list(folder.iterdir())) == 2 * 4 * 2, list(folder.iterdir()))
+    verified, code = checkpoints(cluster, run, "--verify")
+    expect("all is whole", code == 0 and all(c["state"] == "whole" for c in verified), verified)
+
+
+def damage(cluster):
+    """A shard loses a bit: it is named, and the older checkpoint is used."""
+    unbroken = cluster.train("whole", steps=STEPS)
+    path, run = broken_run(cluster, "damaged", kill="worker4")
+    cluster.start_worker(4)
+    wait_for("worker4 again", lambda: len(cluster.connected()) == 4)
+    verified, code = checkpoints(cluster, run, "--verify")
+    expect("whole at first", code == 0 and len(verified) == 2, verified)
+    newest, older = int(verified[0]["step"]), int(verified[1]["step"])
+    shard = (cluster.folder / "worker3" / "checkpoints" / run / f"step-{newest:08}" /
+             "stage-2.optim.safetensors")
+    data = bytearray(shard.read_bytes())
+    data[-1000] ^= 4
+    shard.write_bytes(data)
+    verified, code = checkpoints(cluster, run, "--verify")
+    expect("the damage is named",
+           code == 1 and verified[0]["state"] == "damaged" and verified[1]["state"] == "whole" and
+           verified[0]["detail"].startswith(
+               "worker worker3: stage-2.optim.safetensors: its contents changed"), verified)
+    cluster.cli("submit", path, "--resume", "--watch")
+    expect("the fall back is said", f"goes on from that of step {older}" in events(cluster, run),
+           events(cluster, run))
+    expect_equal("resumed from the older one", cluster.losses(run), unbroken)
+
+
+def shards_of(cluster, name, run):
+    return sum(p.stat().st_size
+               for p in (cluster.folder / name / "checkpoints" / run).rglob("*.safetensors"))
+
+
+def full_disk(cluster):
+    """worker3's disk is full at the third checkpoint; the first two stay whole."""
+    disk = cluster.folder / "worker3"
+
+    def resize(size):
+        subprocess.run(["mount", "-o", f"remount,size={size}", disk], check=True)
+
+    path = cluster.write_run("whole", steps=STEPS)
+    whole = cluster.cli("submit", path, "--watch").stdout.split()[0]
+    unbroken = cluster.losses(whole)
+    one = shards_of(cluster, "worker3", whole) // 2
+    usage = os.statvfs(disk)
+    resize((usage.f_blocks - usage.f_bfree) * usage.f_frsize + one * 5 // 2)
+    path = cluster.write_run("full", steps=STEPS)
+    run = cluster.cli("submit", path).stdout.split()[0]
+    status = ended(cluster, run, "failed")
+    expect("the reason is said",
+           "no room for the checkpoint of step 30" in status["reason"] and
+           "worker3" in status["reason"], status["reason"])
+    verified, code = checkpoints(cluster, run, "--verify")
+    expect("the older ones are whole",
+           code == 0 and [int(c["step"]) for c in verified] == [20, 10], verified)
+    leftovers = [p for p in (disk / "checkpoints" / run).rglob("*.tmp-*")]
+    expect("nothing half-written is left", not leftovers, leftovers)
+    resize("64m")
+    cluster.cli("submit", path, "--resume", "--watch")
+    expect_equal("resumed when there was room", cluster.losses(run), unbroken)
+
+
+def main():
+    cases = {"resplit": resplit, "copies": copies, "damage": damage, "full-disk": full_disk}
+    case = sys.argv[2]
+    if case == "full-disk" and os.geteuid() != 0:
+        print("skipped: mounting a small file system needs root")
+        return SKIPPED
+    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
+        text_for_training(folder)
+        disk = pathlib.Path(folder) / "worker3"
+        if case == "full-disk":
+            disk.mkdir()
+            mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", disk],
+                                     capture_output=True, text=True, check=False)
+            if mounted.returncode != 0:
+                print(f"skipped: {mounted.stderr.strip()}")
+                return SKIPPED
+        try:
+            cluster = Cluster(sys.argv[1], folder, workers=4)
+            try:
+                cases[case](cluster)
+            except BaseException:
+                for log in sorted(pathlib.Path(folder).glob("*.log")):
+                    print(f"--- {log.name}\n{log.read_text()[-3000:]}", file=sys.stderr)
+                raise
+            finally:
+                cluster.stop()
+        finally:
+            if case == "full-disk":
+                subprocess.run(["umount", disk], check=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+#include "worker/rpc/shard_courier.h"
+
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <utility>
+
+#include "proto/rpc/auth.h"
+#include "proto/rpc/channel.h"
+#include "proto/rpc/status.h"
+
+namespace longhaul::worker {
+namespace {
+
+// What the coordinator may ask for before it has heard an answer; more is a fault on its side.
+constexpr size_t kMaxWaiting = 256;
+constexpr std::chrono::minutes kTransferLimit{30};
+
+}  // namespace
+
+ShardCourier::ShardCourier(const std::string& coordinator, std::string token,
+                           const ShardStore* shards, std::function<void(v1::WorkerMessage)> send)
+    : stub_(v1::WorkerService::NewStub(MakeChannel(coordinator))),
+      token_(std::move(token)),
+      shards_(shards),
+      send_(std::move(send)),
+      thread_([this] { Loop(); }) {}
+
+ShardCourier::~ShardCourier() {
+  Shutdown();
+}
+
+void ShardCourier::Shutdown() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    if (call_ != nullptr) call_->TryCancel();
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void ShardCourier::Add(v1::WorkerCommand command) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closing_) return;
+    if (waiting_.size() >= kMaxWaiting) {
+      spdlog::warn("{} requests to look at shards wait already; one was left out", kMaxWaiting);
+      return;
+    }
+    waiting_.push_back(std::move(command));
+  }
+  changed_.notify_all();
+}
+
+bool ShardCourier::Closing() const {
+  const std::lock_guard lock(mutex_);
+  return closing_;
+}
+
+void ShardCourier::Loop() {
+  while (true) {
+    v1::WorkerCommand command;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return closing_ || !waiting_.empty(); });
+      if (closing_) return;
+      command = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    v1::WorkerMessage answer = Answer(command);
+    if (Closing()) return;
+    send_(std::move(answer));
+  }
+}
+
+v1::WorkerMessage ShardCourier::Answer(const v1::WorkerCommand& command) {
+  const v1::CheckShards& check = command.check_shards();
+  const RunId run(command.run_id());
+  const Step step(check.step());
+  v1::WorkerMessage message;
+  message.set_run_id(command.run_id());
+  message.set_epoch(command.epoch());
+  v1::ShardsChecked& answer = *message.mutable_shards_checked();
+  answer.set_check(check.check());
+  for (const v1::CheckpointFile& wanted : check.files()) {
+    if (Closing()) break;
+    const ShardFile file{wanted.name(), wanted.bytes(), wanted.sha256()};
+    v1::ShardState& state = *answer.add_shards();
+    state.set_name(file.name);
+    if (const Status status = shards_->Check(run, step, file); !status.ok()) {
+      spdlog::warn("run {}: {} of the checkpoint of step {}: {}", run.value(), file.name,
+                   step.value(), Message(status));
+      state.set_problem(std::string(Message(status)));
+      continue;
+    }
+    if (!check.copy()) continue;
+    const StatusOr<std::string> path = shards_->PathOf(run, step, file.name);
+    const Status status = path.ok() ? SendCopy(*path, file) : path.status();
+    state.set_copied(status.ok());
+    if (!status.ok()) state.set_copy_error(std::string(Message(status)));
+  }
+  return message;
+}
+
+Status ShardCourier::SendCopy(const std::string& path, const ShardFile& file) {
+  grpc::ClientContext context;
+  AddToken(&context, token_);
+  context.set_wait_for_ready(true);
+  context.set_deadline(std::chrono::system_clock::now() + kTransferLimit);
+  {
+    const std::lock_guard lock(mutex_);
+    if (closing_) return absl::CancelledError("the worker is shutting down");
+    call_ = &context;
+  }
+  v1::UploadReply reply;
+  const auto writer = stub_->StoreShard(&context, &reply);
+  const Status sent = SendChunks(path, file, writer.get());
+  if (sent.ok()) {
+    writer->WritesDone();
+  } else {
+    context.TryCancel();
+  }
+  const Status status = FromGrpc(writer->Finish(), "sending it to the coordinator");
+  {
+    const std::lock_guard lock(mutex_);
+    call_ = nullptr;
+  }
+  return sent.ok() ? status : sent;
+}
+
+Status ShardCourier::SendChunks(const std::string& path, const ShardFile& file,
+                                grpc::ClientWriter<v1::UploadChunk>* writer) {
+  std::ifstream in(path, std::ios::binary);
+  v1::UploadChunk chunk;
+  chunk.set_sha256(file.sha256);
+  chunk.set_total_bytes(file.bytes);
+  for (uint64_t left = file.bytes; left > 0;) {
+    const size_t size = std::min<uint64_t>(left, kChunkBytes);
+    std::string& data = *chunk.mutable_data();
+    data.resize(size);
+    if (!in.read(data.data(), static_cast<std::streamsize>(size))) {
+      return absl::DataLossError(fmt::format("cannot read {} to its end", path));
+    }
+    left -= size;
+    // False: the coordinator has it already, or refused it; Finish says which.
+    if (!writer->Write(chunk)) return absl::OkStatus();
+    chunk.clear_sha256();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace longhaul::worker

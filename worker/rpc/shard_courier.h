@@ -1,0 +1,60 @@
+// Looks after this worker's checkpoint shards on the coordinator's behalf: hashes them, and sends
+// copies of them, while the agent may be training.
+//
+// Add is thread-safe and never blocks. The work is done in order on a thread of its own.
+#ifndef LONGHAUL_WORKER_RPC_SHARD_COURIER_H_
+#define LONGHAUL_WORKER_RPC_SHARD_COURIER_H_
+
+#include <grpcpp/client_context.h>
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/status.h"
+#include "longhaul/v1/worker.grpc.pb.h"
+#include "worker/checkpoint/shard_store.h"
+
+namespace longhaul::worker {
+
+class ShardCourier {
+ public:
+  // `send` takes the answers; thread-safe. `shards` must outlive this.
+  ShardCourier(const std::string& coordinator, std::string token, const ShardStore* shards,
+               std::function<void(v1::WorkerMessage)> send);
+  ~ShardCourier();
+
+  // Gives up a transfer under way and what waits; what is still added does nothing. Idempotent.
+  void Shutdown();
+
+  // A command with check_shards.
+  void Add(v1::WorkerCommand command);
+
+ private:
+  void Loop();
+  v1::WorkerMessage Answer(const v1::WorkerCommand& command);
+  Status SendCopy(const std::string& path, const ShardFile& file);
+  Status SendChunks(const std::string& path, const ShardFile& file,
+                    grpc::ClientWriter<v1::UploadChunk>* writer);
+  bool Closing() const;
+
+  const std::unique_ptr<v1::WorkerService::Stub> stub_;
+  const std::string token_;
+  const ShardStore* const shards_;
+  const std::function<void(v1::WorkerMessage)> send_;
+
+  mutable std::mutex mutex_;  // of the next four
+  std::condition_variable changed_;
+  std::deque<v1::WorkerCommand> waiting_;
+  grpc::ClientContext* call_ = nullptr;  // the transfer under way
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_RPC_SHARD_COURIER_H_

@@ -124,6 +124,13 @@ class FakeControl : public v1::ControlService::Service {
     for (const v1::WorkerStatus& worker : workers) *reply->add_workers() = worker;
     return grpc::Status::OK;
   }
+  grpc::Status ListCheckpoints(grpc::ServerContext*, const v1::CheckpointsRequest* request,
+                               v1::CheckpointsReply* reply) override {
+    *reply = checkpoints;
+    reply->set_run_id(request->run());
+    reply->set_verified(request->verify());
+    return grpc::Status::OK;
+  }
   grpc::Status ListSteps(grpc::ServerContext*, const v1::StepsRequest* request,
                          grpc::ServerWriter<v1::StepRecord>* writer) override {
     for (const v1::StepRecord& step : steps) {
@@ -145,6 +152,7 @@ class FakeControl : public v1::ControlService::Service {
   std::vector<v1::LogEntry> logs;
   std::vector<v1::WorkerStatus> workers;
   std::vector<v1::StepRecord> steps;
+  v1::CheckpointsReply checkpoints;
   bool cut_first_watch = false;
 
   std::mutex mutex;

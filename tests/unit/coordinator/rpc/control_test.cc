@@ -56,6 +56,7 @@ TEST_F(ControlTest, EveryCallNeedsTheToken) {
   unary(&Stub::GetRun, v1::RunRequest(), v1::RunStatus());
   unary(&Stub::StopRun, v1::StopRequest(), v1::StopReply());
   unary(&Stub::ListWorkers, v1::ListWorkersRequest(), v1::ListWorkersReply());
+  unary(&Stub::ListCheckpoints, v1::CheckpointsRequest(), v1::CheckpointsReply());
   const auto stream = [&](auto message, auto method, auto request) {
     CallContext context(wrong);
     grpc::Status status;
@@ -70,6 +71,12 @@ TEST_F(ControlTest, EveryCallNeedsTheToken) {
     CallContext context(wrong);
     v1::UploadReply reply;
     const auto writer = control_->UploadBlob(&context.grpc, &reply);
+    refused(writer->Finish());
+  }
+  {
+    CallContext context(wrong);
+    v1::UploadReply reply;
+    const auto writer = workers_->StoreShard(&context.grpc, &reply);
     refused(writer->Finish());
   }
   CallContext context(wrong);
@@ -131,6 +138,53 @@ TEST_F(ControlTest, DamagedUploadsAreRefused) {
     EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   }
   EXPECT_TRUE(std::filesystem::is_empty(options_.state_dir + "/blobs"));
+}
+
+TEST_F(ControlTest, AShardThatNobodyAskedForIsRefused) {
+  Start();
+  const std::string bytes = Letters(1000);
+  CallContext context;
+  v1::UploadReply reply;
+  const auto writer = workers_->StoreShard(&context.grpc, &reply);
+  v1::UploadChunk chunk;
+  chunk.set_sha256(Sha256Hex(bytes));
+  chunk.set_total_bytes(bytes.size());
+  chunk.set_data(bytes);
+  writer->Write(chunk);
+  writer->WritesDone();
+  const grpc::Status status = writer->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("nobody has asked for a copy"));
+  EXPECT_TRUE(std::filesystem::is_empty(options_.state_dir + "/shard-copies"));
+}
+
+TEST_F(ControlTest, CheckpointsAreListedAndVerified) {
+  Start();
+  FakeWorker a(server_->address(), "a"), b(server_->address(), "b");
+  Submit(SmallSpec("tiny", 2));
+  v1::RunRequest watched;
+  watched.set_run("tiny");
+  CallContext watch_context;
+  ReadAll<v1::RunStatus>(control_->WatchRun(&watch_context.grpc, watched));  // to its end
+  const auto list = [&](const std::string& run, bool verify) {
+    v1::CheckpointsRequest request;
+    request.set_run(run);
+    request.set_verify(verify);
+    v1::CheckpointsReply reply;
+    CallContext context;
+    const grpc::Status status = control_->ListCheckpoints(&context.grpc, request, &reply);
+    EXPECT_EQ(status.ok(), run == "tiny") << status.error_message();
+    return reply;
+  };
+  const v1::CheckpointsReply listed = list("tiny", false);
+  ASSERT_EQ(listed.checkpoints_size(), 1);
+  EXPECT_EQ(listed.checkpoints(0).step(), 4u);
+  EXPECT_EQ(listed.checkpoints(0).state(), "committed");
+  EXPECT_EQ(listed.checkpoints(0).layers_size(), 2);
+  const v1::CheckpointsReply verified = list("tiny", true);
+  ASSERT_EQ(verified.checkpoints_size(), 1);
+  EXPECT_EQ(verified.checkpoints(0).state(), "whole");
+  list("no-such-run", true);
 }
 
 TEST_F(ControlTest, WrongRunFilesAreRefusedWithEveryError) {

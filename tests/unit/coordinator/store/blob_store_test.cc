@@ -114,6 +114,30 @@ TEST_F(BlobStoreTest, OpeningRemovesWhatAnInterruptedUploadLeft) {
   EXPECT_TRUE((*again)->Has(Sha256Hex("kept")));
 }
 
+TEST_F(BlobStoreTest, ADamagedBlobIsSaidAndMakesRoomForAnother) {
+  const std::string bytes = "the contents of a shard";
+  const std::string sha256 = Put(bytes);
+  EXPECT_EQ(blobs_->Check(sha256), absl::OkStatus());
+  std::string changed = bytes;
+  changed[3] = static_cast<char>(changed[3] ^ 1);
+  ASSERT_TRUE(WriteFileAtomic(blobs_->PathOf(sha256), changed).ok());
+  const Status damaged = blobs_->Check(sha256);
+  EXPECT_EQ(damaged.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(Message(damaged)), HasSubstr("its contents changed"));
+  EXPECT_EQ(blobs_->Check(sha256).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Put(bytes), sha256);
+  EXPECT_EQ(blobs_->Check(sha256), absl::OkStatus());
+}
+
+TEST_F(BlobStoreTest, RemovingTwiceIsRemovingOnce) {
+  const std::string sha256 = Put("no longer needed"), other = Put("still needed");
+  EXPECT_EQ(blobs_->Remove(sha256), absl::OkStatus());
+  EXPECT_EQ(blobs_->Remove(sha256), absl::OkStatus());
+  EXPECT_FALSE(blobs_->Has(sha256));
+  EXPECT_TRUE(blobs_->Has(other));
+  EXPECT_EQ(blobs_->Remove("../store.db").code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST_F(BlobStoreTest, PreparedDataIsABlobMadeOnce) {
   const std::string cache = folder_.path() + "/prepared";
   const auto preparer = DataPreparer::Open(cache, blobs_.get());

@@ -41,6 +41,12 @@ class FakeShards : public ShardStore {
     steps.Push(snapshot.step);
     return std::vector<ShardFile>{{"stage.params.safetensors", 1, "hash"}};
   }
+  StatusOr<std::string> PathOf(const RunId&, Step, const std::string&) const override {
+    return absl::NotFoundError("none");
+  }
+  Status Check(const RunId&, Step, const ShardFile&) const override {
+    return absl::NotFoundError("none");
+  }
   StatusOr<StageSnapshot> Read(const RunId&, Step, const std::vector<ShardFile>&) const override {
     return absl::NotFoundError("none");
   }

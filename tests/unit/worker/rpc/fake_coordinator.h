@@ -8,6 +8,7 @@
 #include <grpcpp/server_builder.h>
 
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -112,7 +113,27 @@ class FakeCoordinator : public v1::WorkerService::Service {
   std::shared_ptr<Connection> Accept() { return arrivals_.Take().value_or(nullptr); }
   bool nobody_dialled() const { return arrivals_.empty(); }
 
+  // Shards that came, by their hash. Unless `refuse_shards` is not OK (set it before Start).
+  std::map<std::string, std::string> shards() {
+    const std::lock_guard lock(mutex_);
+    return shards_;
+  }
+  grpc::Status refuse_shards;
+
  private:
+  grpc::Status StoreShard(grpc::ServerContext*, grpc::ServerReader<v1::UploadChunk>* reader,
+                          v1::UploadReply*) override {
+    if (!refuse_shards.ok()) return refuse_shards;
+    v1::UploadChunk chunk;
+    std::string sha256, bytes;
+    while (reader->Read(&chunk)) {
+      if (!chunk.sha256().empty()) sha256 = chunk.sha256();
+      bytes += chunk.data();
+    }
+    const std::lock_guard lock(mutex_);
+    shards_[sha256] = bytes;
+    return grpc::Status::OK;
+  }
   grpc::Status Session(grpc::ServerContext* context, Stream* stream) override {
     const auto connection = std::make_shared<Connection>(context, stream);
     {
@@ -130,6 +151,7 @@ class FakeCoordinator : public v1::WorkerService::Service {
   std::mutex mutex_;
   bool stopping_ = false;
   std::vector<std::shared_ptr<Connection>> connections_;
+  std::map<std::string, std::string> shards_;
 };
 
 }  // namespace longhaul::worker

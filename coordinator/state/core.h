@@ -101,9 +101,12 @@ class Core {
   StatusOr<Run*> ResumeRun(event::Submitted& submitted, std::vector<std::string>* notes);
   void AdvanceQueue();
   void AnswerSubmits();
-  // The workers in pipeline order, or the sentence that says what is missing.
+  // The workers in pipeline order, or the sentence that says what is missing. `resume_step`: of the
+  // checkpoint that the run goes on from, 0 for none.
+  StatusOr<std::vector<Worker*>> WorkersFor(const RunSpec& spec, const RunRecord& record,
+                                            uint64_t resume_step);
   StatusOr<std::vector<Worker*>> ChooseWorkers(const RunSpec& spec);
-  StatusOr<std::vector<Worker*>> WorkersForResume(const RunRecord& record,
+  StatusOr<std::vector<Worker*>> WorkersForResume(const RunSpec& spec, const RunRecord& record,
                                                   const v1::CheckpointManifest& manifest);
   std::string ShortageSentence(const RunSpec& spec) const;
   std::vector<const Worker*> ConnectedByName() const;
@@ -114,8 +117,9 @@ class Core {
                  const std::vector<Worker*>& workers);
   void BeginDraft(const Draft& draft);
   void SendMeasure(const Worker& worker, const Draft& draft);
-  // Whether the workers that it would get now listen on the transports that it asks for.
-  Status CheckLinks(const RunSpec& spec, const v1::CheckpointManifest* resume);
+  // Whether the workers that it would get now listen on the transports that it asks for; OK where
+  // there are none yet.
+  static Status CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers);
   StatusOr<v1::Plan> PlanOf(const Draft& draft);
   bool Complete(const Draft& draft) const;
   void OnDraftMessage(Worker& worker, Draft& draft, const v1::WorkerMessage& message);

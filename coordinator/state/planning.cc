@@ -51,8 +51,7 @@ CandidateWorker CandidateOf(const Worker& worker) {
 
 }  // namespace
 
-Status Core::CheckLinks(const RunSpec& spec, const v1::CheckpointManifest* resume) {
-  const StatusOr<std::vector<Worker*>> workers = ChooseWorkers(spec, resume);
+Status Core::CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers) {
   if (!workers.ok()) return absl::OkStatus();  // it waits; the plan will be checked then
   for (size_t i = 0; i + 1 < workers->size(); ++i) {
     LH_RETURN_IF_ERROR(

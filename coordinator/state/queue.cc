@@ -36,7 +36,7 @@ StatusOr<Run*> Core::NewRun(event::Submitted& submitted) {
     return absl::InternalError(
         fmt::format("'{}' cannot be the id of a new run", submitted.new_id.value()));
   }
-  LH_RETURN_IF_ERROR(CheckLinks(submitted.spec, nullptr));
+  LH_RETURN_IF_ERROR(CheckLinks(submitted.spec, ChooseWorkers(submitted.spec)));
   Run& run = runs_[submitted.new_id];
   run.record.id = submitted.new_id;
   run.record.spec = std::move(submitted.spec);
@@ -97,8 +97,7 @@ StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, std::vector<std::str
         "train.steps to go on",
         record.id.value(), step, submitted.spec.train.steps));
   }
-  LH_RETURN_IF_ERROR(CheckLinks(submitted.spec,
-                                record.checkpoints.empty() ? nullptr : &record.checkpoints.back()));
+  LH_RETURN_IF_ERROR(CheckLinks(submitted.spec, WorkersFor(submitted.spec, record, step)));
   notes->push_back(step > 0 ? fmt::format("goes on from the checkpoint of step {}", step)
                             : "no checkpoint was committed: starts from scratch");
   record.spec = std::move(submitted.spec);
@@ -151,13 +150,8 @@ void Core::AdvanceQueue() {
             [](const Run* a, const Run* b) { return a->queue_order < b->queue_order; });
   for (Run* run : queue) {
     RunRecord& record = run->record;
-    // Of its checkpoints, a queued run is at the step of the one that it goes on from.
-    const v1::CheckpointManifest* resume = nullptr;
-    for (const v1::CheckpointManifest& manifest : record.checkpoints) {
-      if (resume == nullptr || manifest.step() <= record.step) resume = &manifest;
-    }
-    const StatusOr<std::vector<Worker*>> workers =
-        resume == nullptr ? ChooseWorkers(record.spec) : WorkersForResume(record, *resume);
+    // A queued run is at the step of the checkpoint that it goes on from.
+    const StatusOr<std::vector<Worker*>> workers = WorkersFor(record.spec, record, record.step);
     if (!workers.ok()) {
       const std::string sentence(Message(workers.status()));
       if (sentence == run->waiting) continue;
@@ -170,7 +164,7 @@ void Core::AdvanceQueue() {
     run->stages.clear();
     record.plan.reset();
     run->draft = NewDraft(record.id, record.epoch, record.spec, record.data_files, *workers);
-    if (resume != nullptr) run->draft->resume_step = resume->step();
+    run->draft->resume_step = record.step;
     std::vector<std::string> names;
     for (const Worker* worker : *workers) names.push_back(Label(*worker));
     Move(*run, Trigger::kWorkersFree, "", "on " + Join(names));
@@ -189,6 +183,14 @@ std::vector<const Worker*> Core::ConnectedByName() const {
   return workers;
 }
 
+StatusOr<std::vector<Worker*>> Core::WorkersFor(const RunSpec& spec, const RunRecord& record,
+                                                uint64_t resume_step) {
+  for (const v1::CheckpointManifest& manifest : record.checkpoints) {
+    if (manifest.step() == resume_step) return WorkersForResume(spec, record, manifest);
+  }
+  return ChooseWorkers(spec);
+}
+
 StatusOr<std::vector<Worker*>> Core::ChooseWorkers(const RunSpec& spec) {
   std::vector<Worker*> free;
   for (const Worker* worker : ConnectedByName()) {
@@ -204,7 +206,7 @@ StatusOr<std::vector<Worker*>> Core::ChooseWorkers(const RunSpec& spec) {
 
 // Every shard must be within reach. Those who hold some come first, in their old places where there
 // are as many stages as before.
-StatusOr<std::vector<Worker*>> Core::WorkersForResume(const RunRecord& record,
+StatusOr<std::vector<Worker*>> Core::WorkersForResume(const RunSpec& spec, const RunRecord& record,
                                                       const v1::CheckpointManifest& manifest) {
   if (const v1::CheckpointFile* file = UnreachableFile(manifest)) {
     std::string sentence = fmt::format(
@@ -226,10 +228,10 @@ StatusOr<std::vector<Worker*>> Core::WorkersForResume(const RunRecord& record,
   }
   const auto before = static_cast<uint32_t>(manifest.stages_size());
   const auto available = static_cast<uint32_t>(free.size());
-  const std::optional<uint32_t> stages = !record.spec.pipeline.stages && before <= available
+  const std::optional<uint32_t> stages = !spec.pipeline.stages && before <= available
                                              ? std::optional(before)
-                                             : StageCount(record.spec, available);
-  if (!stages || *stages == 0) return absl::UnavailableError(ShortageSentence(record.spec));
+                                             : StageCount(spec, available);
+  if (!stages || *stages == 0) return absl::UnavailableError(ShortageSentence(spec));
   std::vector<Worker*> chosen(*stages, nullptr);
   size_t next = 0;
   for (const v1::StagePlan& stage : manifest.stages()) {

@@ -60,9 +60,9 @@ constexpr std::array kTransitions = {
                "reserved: this version never writes it and cannot go on from it"},
 
     Transition{kFailed, kQueued, Trigger::kResumed, "same model, data, seeds and batch",
-               Action::kNone, "same id, next epoch, from the newest committed checkpoint"},
+               Action::kNone, "same id, next epoch, from the newest whole checkpoint or the one that was asked for"},
     Transition{kStopped, kQueued, Trigger::kResumed, "same model, data, seeds and batch",
-               Action::kNone, "same id, next epoch, from the newest committed checkpoint"},
+               Action::kNone, "same id, next epoch, from the newest whole checkpoint or the one that was asked for"},
     // clang-format on
 };
 

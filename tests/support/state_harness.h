@@ -230,10 +230,10 @@ class Coordinator {
     v1::ShardsChecked& answer = *message.mutable_shards_checked();
     answer.set_check(asked->check_shards().check());
     for (const v1::CheckpointFile& file : asked->check_shards().files()) {
-      v1::ShardState& state = *answer.add_shards();
-      state.set_name(file.name());
-      state.set_copied(asked->check_shards().copy());
-      judge(state);
+      v1::ShardState& shard = *answer.add_shards();
+      shard.set_name(file.name());
+      shard.set_copied(asked->check_shards().copy());
+      judge(shard);
     }
     Tick(Said(worker, message));
   }

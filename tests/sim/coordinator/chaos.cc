@@ -150,7 +150,8 @@ void Chaos::UserActs() {
   const std::string name = names[random.Below(names.size())];
   const auto most = std::min<uint64_t>(cluster_.workers.size() + 1, 4);
   const auto stages = static_cast<uint32_t>(1 + random.Below(most));
-  const RunSpec spec = random.Chance(0.5) ? ShortSpec(name, stages) : EndlessSpec(name, stages);
+  RunSpec spec = random.Chance(0.5) ? ShortSpec(name, stages) : EndlessSpec(name, stages);
+  spec.checkpoint.keep_copy = random.Chance(0.3);
   switch (random.Below(10)) {
     case 0:
     case 1:
@@ -160,10 +161,9 @@ void Chaos::UserActs() {
       return;
     case 4:
     case 5: {
-      // With what it had, mostly: another number of stages is refused.
       RunSpec same = spec;
       for (const auto& [id, record] : cluster_.checkers.records()) {
-        if (record.spec.name == name && random.Chance(0.9)) {
+        if (record.spec.name == name && random.Chance(0.5)) {
           same.pipeline.stages = record.spec.pipeline.stages;
         }
       }

@@ -191,6 +191,20 @@ void SimCoordinator::Execute(const Command& command) {
              if (fails) prepared.data = absl::ResourceExhaustedError("no space left on the device");
              Post(std::move(prepared));
            });
+  } else if (const auto* check = std::get_if<command::CheckCopies>(&command)) {
+    Arrive(world_->random.Between(absl::Milliseconds(10), absl::Seconds(3)),
+           [this, check = *check] {
+             event::CopiesChecked checked{check.check, {}};
+             for (const v1::CheckpointFile& file : check.files) {
+               const bool there = world_->copies.contains(file.sha256());
+               checked.problems.emplace_back(there ? "" : "it is missing");
+             }
+             Post(std::move(checked));
+           });
+  } else if (const auto* drop = std::get_if<command::DropCopies>(&command)) {
+    for (const std::string& sha256 : drop->sha256) world_->copies.erase(sha256);
+  } else if (const auto* checkpoints = std::get_if<command::ReplyCheckpoints>(&command)) {
+    Answer(checkpoints->request, command);
   } else if (const auto* submit = std::get_if<command::ReplySubmit>(&command)) {
     Answer(submit->request, command);
   } else if (const auto* plan = std::get_if<command::ReplyPlan>(&command)) {

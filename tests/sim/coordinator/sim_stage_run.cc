@@ -48,9 +48,7 @@ void SimWorker::BeginRun(const v1::WorkerCommand& command) {
     world_->Violate("{} got an assignment of {}", WorkerName(index_),
                     plan.stages(static_cast<int>(run.stage)).worker_id());
   }
-  for (const v1::CheckpointFile& file : assign.resume_files()) {
-    if (file.stage() == run.stage) run.shard_hashes.push_back(file.sha256());
-  }
+  run.resume_files.assign(assign.resume_files().begin(), assign.resume_files().end());
   EpochTruth& epoch = truth();
   epoch.stages = run.stages;
   epoch.members[run.stage] = {index_, run.start_step};
@@ -68,16 +66,20 @@ void SimWorker::Prepared() {
     Fail("the model does not fit", std::nullopt);
     return;
   }
-  if (run_->start_step > 0) {
-    const auto shard = world_->shards.find({run_->key.run, run_->start_step, run_->stage, id()});
-    if (shard == world_->shards.end() || run_->shard_hashes.empty() ||
-        run_->shard_hashes[0] != shard->second) {
-      world_->Violate("{} of {}@{} resumes from step {}, whose shard of stage {} {}",
-                      WorkerName(index_), run_->key.run, run_->key.epoch, run_->start_step,
-                      run_->stage,
-                      shard == world_->shards.end() ? "is not on its disk" : "is another");
-      return;
-    }
+  if (run_->start_step > 0 && run_->resume_files.empty()) {
+    world_->Violate("{} of {}@{} resumes from step {} without a shard", WorkerName(index_),
+                    run_->key.run, run_->key.epoch, run_->start_step);
+    return;
+  }
+  for (const v1::CheckpointFile& file : run_->resume_files) {
+    const auto shard = world_->shards.find({run_->key.run, run_->start_step, file.stage(), id()});
+    const bool on_disk =
+        file.worker_id() == id() && shard != world_->shards.end() && shard->second == file.sha256();
+    if (on_disk || world_->copies.contains(file.sha256())) continue;
+    world_->Violate("{} of {}@{} resumes from step {}, whose shard of stage {} is not within reach",
+                    WorkerName(index_), run_->key.run, run_->key.epoch, run_->start_step,
+                    file.stage());
+    return;
   }
   WaitForLinks(world_->timeline.now() + kLinkLimit);
 }

@@ -163,20 +163,9 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
     case v1::WorkerCommand::kReject:
       world_->Violate("{} was refused: {}", WorkerName(index_), command.reject().reason());
       return;
-    case v1::WorkerCommand::kCheckShards: {
-      v1::WorkerMessage message;
-      message.mutable_shards_checked()->set_check(command.check_shards().check());
-      for (const v1::CheckpointFile& file : command.check_shards().files()) {
-        v1::ShardState& state = *message.mutable_shards_checked()->add_shards();
-        state.set_name(file.name());
-        const bool there = world_->shards.contains(
-            {key.run, command.check_shards().step(), file.stage(), "id-" + name_});
-        if (!there) state.set_problem("it is missing");
-        state.set_copied(there && command.check_shards().copy());
-      }
-      Say(key, std::move(message));
+    case v1::WorkerCommand::kCheckShards:
+      HandleCheckShards(command);
       return;
-    }
     case v1::WorkerCommand::kDropCheckpoint:
       std::erase_if(world_->shards, [&](const auto& shard) {
         const auto& [run, step, stage, worker] = shard.first;
@@ -209,6 +198,29 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
 
 bool SimWorker::IsCurrent(const v1::WorkerCommand& command) const {
   return run_ && run_->key == EpochKey{command.run_id(), command.epoch()};
+}
+
+// On a thread of its own, whatever the agent does.
+void SimWorker::HandleCheckShards(const v1::WorkerCommand& command) {
+  const absl::Duration takes = world_->random.Between(absl::Milliseconds(10), absl::Seconds(3));
+  After(takes, [this, command] {
+    const v1::CheckShards& check = command.check_shards();
+    v1::WorkerMessage message;
+    v1::ShardsChecked& answer = *message.mutable_shards_checked();
+    answer.set_check(check.check());
+    for (const v1::CheckpointFile& file : check.files()) {
+      v1::ShardState& state = *answer.add_shards();
+      state.set_name(file.name());
+      const auto shard = world_->shards.find({command.run_id(), check.step(), file.stage(), id()});
+      if (shard == world_->shards.end() || shard->second != file.sha256()) {
+        state.set_problem("it is missing");
+      } else if (check.copy()) {
+        world_->copies.insert(file.sha256());
+        state.set_copied(true);
+      }
+    }
+    Say({command.run_id(), command.epoch()}, std::move(message));
+  });
 }
 
 void SimWorker::HandleAssign(const v1::WorkerCommand& command) {

@@ -40,8 +40,8 @@ class SimWorker {
     EpochKey key;
     uint32_t stage = 0, stages = 0;
     uint64_t start_step = 0, steps = 0, checkpoint_every = 0;
-    std::vector<std::string> shard_hashes;  // of this stage, to resume from
-    uint64_t number = 0;                    // of this process's runs
+    std::vector<v1::CheckpointFile> resume_files;
+    uint64_t number = 0;  // of this process's runs
     bool in_epoch = false, ready = false, started = false, stop_requested = false;
     bool finished = false, failed = false, cancelled = false;
     uint64_t step = 0;
@@ -67,6 +67,7 @@ class SimWorker {
   // Agent.
   bool IsCurrent(const v1::WorkerCommand& command) const;
   void HandleAssign(const v1::WorkerCommand& command);
+  void HandleCheckShards(const v1::WorkerCommand& command);
   void TakeNext();
   void Measured(const v1::WorkerCommand& command);
   void Cancel();

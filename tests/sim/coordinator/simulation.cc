@@ -91,22 +91,14 @@ class Simulation {
     }
   }
 
-  // It needs more workers than are free, or those that hold its checkpoint are busy.
+  // It needs more workers than are free.
   bool MayWait(const RunRecord& record) {
     const auto workers = cluster_.coordinator->state().Workers(world().timeline.now());
     const auto is_free = [](const v1::WorkerStatus& worker) {
       return worker.connected() && worker.run_id().empty();
     };
-    if (record.checkpoints.empty()) {
-      return static_cast<size_t>(std::count_if(workers.begin(), workers.end(), is_free)) <
-             *record.spec.pipeline.stages;
-    }
-    const auto& stages = record.checkpoints.back().stages();
-    return std::any_of(stages.begin(), stages.end(), [&](const v1::StagePlan& stage) {
-      return std::any_of(workers.begin(), workers.end(), [&](const v1::WorkerStatus& worker) {
-        return worker.worker_id() == stage.worker_id() && !is_free(worker);
-      });
-    });
+    return static_cast<size_t>(std::count_if(workers.begin(), workers.end(), is_free)) <
+           *record.spec.pipeline.stages;
   }
 
   bool AllConnected() {
@@ -178,6 +170,10 @@ class Simulation {
       const uint64_t from = newest->checkpoints.empty() ? 0 : newest->checkpoints.back().step();
       RunSpec spec = newest->spec;
       spec.train.steps = from + 6;
+      if (world().random.Chance(0.5)) {
+        const auto most = std::min<uint64_t>(cluster_.workers.size(), 4);
+        spec.pipeline.stages = static_cast<uint32_t>(1 + world().random.Below(most));
+      }
       cluster_.Submit(spec, /*resume=*/true);
       MustBeDone(id.value());
       if (!Fine()) return;

@@ -59,6 +59,7 @@ struct World {
   std::map<EpochKey, EpochTruth> epochs;
   // (run, step, stage, worker id) -> hash of the file: what is on disks, which survive processes.
   std::map<std::tuple<std::string, uint64_t, uint32_t, std::string>, std::string> shards;
+  std::set<std::string> copies;  // hashes of shards that the coordinator has a copy of
   // Newest fault of each worker, of its links too. To judge whom a failure names.
   std::map<std::string, MonoTime> fault_of;
   std::map<std::pair<size_t, size_t>, MonoTime> data_cut_until;  // by workers, smaller first

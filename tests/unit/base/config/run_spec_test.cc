@@ -93,7 +93,7 @@ TEST(RunSpec, ReadsEveryKey) {
   EXPECT_EQ(spec->links.by_worker[1].second,
             (LinkException{{"none", "bf16"}, TransportKind::kGrpc}));
   EXPECT_EQ(spec->transport, TransportKind::kUcx);
-  EXPECT_EQ(spec->checkpoint, (CheckpointSpec{5, 3}));
+  EXPECT_EQ(spec->checkpoint, (CheckpointSpec{5, 3, true}));
   EXPECT_EQ(spec->peer_timeout, absl::Milliseconds(2500));
 }
 

@@ -81,7 +81,8 @@ class ShardCourierTest : public ::testing::Test {
 
 TEST_F(ShardCourierTest, WholeShardsAreSaidToBeWholeAndStayHere) {
   Start();
-  for (const v1::ShardState& shard : Ask(false).shards()) {
+  const v1::ShardsChecked answer = Ask(false);
+  for (const v1::ShardState& shard : answer.shards()) {
     EXPECT_EQ(shard.problem(), "") << shard.name();
     EXPECT_FALSE(shard.copied());
   }
@@ -90,7 +91,8 @@ TEST_F(ShardCourierTest, WholeShardsAreSaidToBeWholeAndStayHere) {
 
 TEST_F(ShardCourierTest, CopiesArriveByteByByte) {
   Start();
-  for (const v1::ShardState& shard : Ask(true).shards()) {
+  const v1::ShardsChecked answer = Ask(true);
+  for (const v1::ShardState& shard : answer.shards()) {
     EXPECT_TRUE(shard.copied()) << shard.copy_error();
   }
   const auto copies = coordinator_.shards();
@@ -118,7 +120,8 @@ TEST_F(ShardCourierTest, ADamagedShardIsNamedAndNotCopied) {
 TEST_F(ShardCourierTest, ARefusedCopyIsNoDamage) {
   coordinator_.refuse_shards = {grpc::StatusCode::RESOURCE_EXHAUSTED, "the disk is full"};
   Start();
-  for (const v1::ShardState& shard : Ask(true).shards()) {
+  const v1::ShardsChecked answer = Ask(true);
+  for (const v1::ShardState& shard : answer.shards()) {
     EXPECT_EQ(shard.problem(), "");
     EXPECT_FALSE(shard.copied());
     EXPECT_THAT(shard.copy_error(), HasSubstr("the disk is full"));

@@ -7,6 +7,7 @@
 //   life.cc        ready, finished, stop, failure
 //   reports.cc     steps, validation, checkpoints, links, logs
 //   checkpoints.cc shards are hashed, copied, moved and dropped
+//   checkpoint_list.cc what is known of them
 //   render.cc      what people see
 //   invariants.cc  what always holds
 //
@@ -153,8 +154,11 @@ class Core {
   void OnLink(Run& run, Stage& stage, const v1::LinkEvent& link);
   void OnLinkHealed(Run& run, Stage& stage, const v1::LinkEvent& link, const std::string& pair);
 
-  // checkpoints.cc
+  // checkpoint_list.cc
   void On(event::CheckpointsAsked& asked);
+  v1::CheckpointsReply RenderCheckpoints(const Run& run, const VerifiedShards* verified) const;
+
+  // checkpoints.cc
   void On(event::CopiesChecked& checked);
   void OnShardsChecked(Worker& worker, const v1::WorkerMessage& message);
   // A file that only a worker has who is not connected; nullptr: there is none.
@@ -180,7 +184,6 @@ class Core {
   bool ShardsAreInPlace(const Run& run, const v1::Plan& plan);
   void DropCheckpointsAfter(Run& run, uint64_t step);
   void DropShards(const Run& run, const v1::CheckpointManifest& manifest);
-  v1::CheckpointsReply RenderCheckpoints(const Run& run, const VerifiedShards* verified) const;
 
   // render.cc
   v1::RunStatus Render(const Run& run) const;

@@ -19,9 +19,9 @@ STEPS = 60
 class Case:
     """One run that meets one fault."""
 
-    def __init__(self, cluster, name, reference, **options):
+    def __init__(self, cluster, name, reference, steps=STEPS, **options):
         self.cluster, self.name, self.reference = cluster, name, reference
-        self.run = cluster.submit(name, steps=STEPS, **options)
+        self.run = cluster.submit(name, steps=steps, **options)
         if not cluster.wait_for_step(self.run, 8):
             raise AssertionError(f"{name}: {cluster.status(self.run)}")
 
@@ -79,6 +79,31 @@ def coordinator_away(cluster, reference):
     case.expect_done()
 
 
+def coordinator_away_for_a_minute(cluster, _):
+    """Long enough that everybody has tried to come back many times: step times stay as they are."""
+    steps = 100  # of about a second
+
+    def longer(text):
+        return text.replace("microbatches: 4", "microbatches: 16")
+
+    def seconds_a_step(case, first, last):
+        return statistics.median(s["seconds"] for s in cluster.steps(case.run)[first:last])
+    unbroken = cluster.submit("away-reference", steps=steps, edit=longer)
+    cluster.wait_for_end(unbroken)
+    case = Case(cluster, "away-60s", cluster.losses(unbroken), steps=steps, edit=longer)
+    left_at = int(cluster.status(case.run)["step"])
+    cluster.kill("coordinator")
+    time.sleep(60)
+    cluster.start("coordinator")
+    cluster.wait_until_connected()
+    back_at = wait_for("later steps", lambda: int(cluster.status(case.run)["step"]) > left_at and
+                       int(cluster.status(case.run)["step"]))
+    case.expect_done()
+    print(f"  steps {left_at + 1} to {back_at} without a coordinator: "
+          f"{seconds_a_step(case, left_at, back_at):.3f} s a step, the others "
+          f"{seconds_a_step(case, back_at, steps):.3f} s", flush=True)
+
+
 def frozen_shortly(cluster, reference):
     case = Case(cluster, "frozen-3s", reference)
     cluster.freeze("worker2", 3)
@@ -131,6 +156,8 @@ def slower(cluster, reference):
 CASES = {case.__name__: case for case in (worker_killed, coordinator_away, frozen_shortly,
                                           frozen_long, link_cut, link_reset, link_gone,
                                           slower)}
+# Four minutes.
+BY_NAME_ONLY = {case.__name__: case for case in (coordinator_away_for_a_minute,)}
 
 
 def main():
@@ -146,7 +173,7 @@ def main():
             reference = cluster.losses(run)
             for name in names:
                 print(f"{name}:", flush=True)
-                CASES[name](cluster, reference)
+                (CASES | BY_NAME_ONLY)[name](cluster, reference)
     return 0
 
 

@@ -1,0 +1,83 @@
+// `longhaul checkpoints`: what is known of a run's checkpoints, or what a look at all shards says.
+#include <fmt/format.h>
+
+#include "coordinator/state/checkpoints.h"
+#include "coordinator/state/core.h"
+
+namespace longhaul::coordinator {
+
+void Core::On(event::CheckpointsAsked& asked) {
+  const Run* found = FindRunByText(asked.run);
+  if (found == nullptr) {
+    out_.commands.emplace_back(command::ReplyCheckpoints{
+        asked.request, absl::NotFoundError(fmt::format(
+                           "there is no run '{}'; `longhaul ps` lists the runs", asked.run))});
+    return;
+  }
+  if (verifications_.contains(asked.request)) return;  // the same request again
+  if (!asked.verify) {
+    out_.commands.emplace_back(
+        command::ReplyCheckpoints{asked.request, RenderCheckpoints(*found, nullptr)});
+    return;
+  }
+  verifications_[asked.request];
+  const size_t before = checks_.size();
+  for (const v1::CheckpointManifest& manifest : found->record.checkpoints) {
+    CheckCheckpoint(*found, manifest, ShardCheck::Purpose::kVerify, asked.request);
+  }
+  if (checks_.size() > before) return;
+  const VerifiedShards none;
+  out_.commands.emplace_back(
+      command::ReplyCheckpoints{asked.request, RenderCheckpoints(*found, &none)});
+  verifications_.erase(asked.request);
+}
+
+// `verified`: what was hashed for this reply; nullptr: nothing was asked for.
+v1::CheckpointsReply Core::RenderCheckpoints(const Run& run, const VerifiedShards* verified) const {
+  v1::CheckpointsReply reply;
+  reply.set_run_id(run.record.id.value());
+  reply.set_verified(verified != nullptr);
+  const auto& all = run.record.checkpoints;
+  for (auto manifest = all.rbegin(); manifest != all.rend(); ++manifest) {
+    v1::CheckpointStatus& one = *reply.add_checkpoints();
+    one.set_step(manifest->step());
+    one.set_epoch(manifest->epoch());
+    one.set_committed_unix_ms(manifest->committed_unix_ms());
+    for (const v1::StagePlan& stage : manifest->stages()) one.add_layers(stage.layers());
+    bool every = true;
+    uint64_t bytes = 0;
+    for (const v1::CheckpointFile& file : manifest->files()) {
+      const Worker* worker = FindWorker(WorkerId(file.worker_id()));
+      const bool seen = verified != nullptr &&
+                        verified->contains({manifest->step(), file.worker_id(), file.name()});
+      every = every && seen;
+      bytes += file.bytes();
+      v1::ShardStatus& shard = *one.add_shards();
+      shard.set_name(file.name());
+      shard.set_stage(file.stage());
+      shard.set_worker_id(file.worker_id());
+      shard.set_worker_name(HolderOf(*manifest, file));
+      shard.set_connected(worker != nullptr && worker->session.has_value());
+      shard.set_bytes(file.bytes());
+      shard.set_sha256(file.sha256());
+      shard.set_copied(file.copied());
+      shard.set_verified(seen);
+      shard.set_problem(file.problem());
+    }
+    one.set_bytes(bytes);
+    const v1::CheckpointFile* missing = UnreachableFile(*manifest);
+    if (const std::string damage = DamageOf(*manifest); !damage.empty()) {
+      one.set_state("damaged");
+      one.set_detail(damage);
+    } else if (missing != nullptr) {
+      one.set_state("unreachable");
+      one.set_detail(fmt::format("worker {}, which holds {}, is not connected",
+                                 HolderOf(*manifest, *missing), missing->name()));
+    } else {
+      one.set_state(every ? "whole" : "committed");
+    }
+  }
+  return reply;
+}
+
+}  // namespace longhaul::coordinator

@@ -16,10 +16,9 @@ template <class T>
 class Mailbox {
  public:
   void Push(T item) {
-    {
-      const std::lock_guard lock(mutex_);
-      items_.push_back(std::move(item));
-    }
+    const std::lock_guard lock(mutex_);
+    items_.push_back(std::move(item));
+    // Not later: who takes it may end this mailbox.
     changed_.notify_all();
   }
   // The oldest; nothing if none comes for a long time (far more than anything here takes).

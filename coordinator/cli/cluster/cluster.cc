@@ -91,8 +91,6 @@ StatusOr<ClusterState> InitialState(const ClusterUpOptions& options) {
   LH_ASSIGN_OR_RETURN(state.coordinator_program,
                       FindProgram(options.coordinator_program, "longhaul-coordinator"));
   LH_ASSIGN_OR_RETURN(state.worker_program, FindProgram(options.worker_program, "longhaul-worker"));
-  LH_ASSIGN_OR_RETURN(state.subnet, FindFreeSubnet());
-  state.coordinator_address = CoordinatorAddress(state.subnet);
   state.token_file = fmt::format("{}/token", ClusterStateFolder(options.name));
   state.owns_directory = options.directory.empty();
   if (state.owns_directory) {
@@ -110,8 +108,6 @@ StatusOr<ClusterState> InitialState(const ClusterUpOptions& options) {
     ClusterWorkerState worker;
     worker.name = fmt::format("worker{}", number);
     worker.network = WorkerNetwork(options.name, number);
-    worker.data_address = DataAddress(state.subnet, number);
-    worker.control_address = ControlAddress(state.subnet, number);
     worker.rate_bits_per_second = options.rate_bits_per_second;
     state.workers.push_back(std::move(worker));
   }
@@ -126,7 +122,8 @@ Status ShapeBothWays(const ClusterState& state, uint32_t number, uint64_t from, 
 
 Status BuildNetwork(ClusterState* state, ProgressLine* progress, InterruptGuard* interrupts) {
   progress->Show("making the network");
-  LH_RETURN_IF_ERROR(CreateBridges(state->name, state->subnet));
+  LH_ASSIGN_OR_RETURN(state->subnet, CreateBridges(state->name));
+  state->coordinator_address = CoordinatorAddress(state->subnet);
   const StatusOr<Shaper> shaper = ProbeShaper(BridgeNetwork(state->name));
   const uint64_t rate = state->workers.front().rate_bits_per_second;
   if (!shaper.ok() && rate != 0) return shaper.status();
@@ -135,6 +132,9 @@ Status BuildNetwork(ClusterState* state, ProgressLine* progress, InterruptGuard*
   for (uint32_t number = 1; number <= workers; ++number) {
     LH_RETURN_IF_ERROR(interrupts->Check());
     progress->Show(fmt::format("making the network: link {} of {}", number, workers));
+    ClusterWorkerState& worker = state->workers[number - 1];
+    worker.data_address = DataAddress(state->subnet, number);
+    worker.control_address = ControlAddress(state->subnet, number);
     LH_RETURN_IF_ERROR(CreateWorkerNetwork(state->name, state->subnet, number));
     LH_RETURN_IF_ERROR(ShapeBothWays(*state, number, 0, rate));
   }

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +15,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
+#include "base/clock.h"
 #include "base/file.h"
 
 namespace longhaul {
@@ -26,6 +30,7 @@ constexpr uint32_t kHostHost = 254;
 constexpr uint32_t kCoordinatorPort = 7070;
 constexpr uint32_t kDataNet = 77;
 constexpr uint32_t kControlNet = 78;
+constexpr absl::Duration kSubnetPatience = absl::Seconds(30);
 
 std::string Address(uint32_t net, uint32_t subnet, uint32_t host) {
   return fmt::format("10.{}.{}.{}", net, subnet, host);
@@ -163,13 +168,46 @@ StatusOr<uint32_t> ChooseSubnet(std::string_view routes_json) {
       "all 256 networks of 10.78.0.0/16 are in use on this machine; see `ip route show table all`");
 }
 
-StatusOr<uint32_t> FindFreeSubnet() {
+namespace {
+
+// Held while a subnet is chosen and taken. A name among the abstract sockets: each network
+// namespace has its own, as it has its own routes, and the kernel gives it back when the process
+// dies.
+class SubnetLock {
+ public:
+  static StatusOr<SubnetLock> Acquire(Deadline deadline) {
+    SubnetLock lock(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (lock.fd_ < 0) return FromErrno("cannot make a socket", errno);
+    sockaddr_un name{.sun_family = AF_UNIX, .sun_path = "\0longhaul-cluster-subnets"};
+    while (::bind(lock.fd_, reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) {
+      if (errno != EADDRINUSE) return FromErrno("cannot bind a socket", errno);
+      if (deadline.Expired()) {
+        return absl::FailedPreconditionError(
+            "another `longhaul cluster up` has been choosing its addresses for a long time; see "
+            "`ss -xp | grep longhaul-cluster`");
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return lock;
+  }
+  SubnetLock(SubnetLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  SubnetLock& operator=(SubnetLock&&) = delete;
+  ~SubnetLock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+ private:
+  explicit SubnetLock(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+}  // namespace
+
+StatusOr<uint32_t> CreateBridges(std::string_view cluster) {
+  LH_ASSIGN_OR_RETURN(const SubnetLock lock, SubnetLock::Acquire(Deadline::After(kSubnetPatience)));
   LH_ASSIGN_OR_RETURN(const std::string routes,
                       RunTool({"ip", "-j", "-4", "route", "show", "table", "all"}));
-  return ChooseSubnet(routes);
-}
-
-Status CreateBridges(std::string_view cluster, uint32_t subnet) {
+  LH_ASSIGN_OR_RETURN(const uint32_t subnet, ChooseSubnet(routes));
   const std::string network = BridgeNetwork(cluster);
   LH_RETURN_IF_ERROR(AddSilentNetwork(network));
   for (const char* bridge : {"data", "control"}) {
@@ -185,7 +223,8 @@ Status CreateBridges(std::string_view cluster, uint32_t subnet) {
   LH_RETURN_IF_ERROR(Raise(network, "host", {"master", "control"}));
   LH_RETURN_IF_ERROR(
       Ip({"address", "add", Address(kControlNet, subnet, kHostHost) + "/24", "dev", host}));
-  return Ip({"link", "set", "dev", host, "up"});
+  LH_RETURN_IF_ERROR(Ip({"link", "set", "dev", host, "up"}));
+  return subnet;
 }
 
 Status CreateWorkerNetwork(std::string_view cluster, uint32_t subnet, uint32_t number) {

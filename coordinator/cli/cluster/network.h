@@ -48,10 +48,10 @@ Interface Downlink(std::string_view cluster, uint32_t number);
 
 // Which third byte is free, out of `ip -j route show table all`. kResourceExhausted: none.
 StatusOr<uint32_t> ChooseSubnet(std::string_view routes_json);
-StatusOr<uint32_t> FindFreeSubnet();
 
-// The bridges' namespace with the coordinator's address, and the host's way to it.
-Status CreateBridges(std::string_view cluster, uint32_t subnet);
+// The bridges' namespace with the coordinator's address, and the host's way to it, in a subnet that
+// is free. The subnet. Two clusters that come up at the same time get different ones.
+StatusOr<uint32_t> CreateBridges(std::string_view cluster);
 // A worker's namespace with both interfaces, not shaped.
 Status CreateWorkerNetwork(std::string_view cluster, uint32_t subnet, uint32_t number);
 

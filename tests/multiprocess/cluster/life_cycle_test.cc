@@ -69,6 +69,14 @@ TEST_F(LifeCycle, AnotherNameRunsBesideIt) {
   EXPECT_TRUE(Status()["workers"][0]["connected"]);
 }
 
+TEST_F(LifeCycle, TwoComeUpAtTheSameTime) {
+  Another other;
+  Running second(other.Up({"--workers", "2"}));
+  setenv("XDG_RUNTIME_DIR", runtime_folder().c_str(), 1);
+  Expect(0, Up({"--workers", "2"}));
+  EXPECT_EQ(second.Wait(), 0) << second.output();
+}
+
 TEST_F(LifeCycle, DaemonThatDiesShowsItsLogAndNothingIsLeft) {
   for (const char* daemon : {"worker2", "coordinator"}) {
     setenv("LONGHAUL_STAND_IN_FAIL", daemon, 1);

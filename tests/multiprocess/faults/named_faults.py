@@ -1,7 +1,8 @@
 """Faults on real processes, one by one: what a run does, and what `status` and `events` say.
 
-usage: named_faults.py BIN_DIR [NAME...]
+usage: named_faults.py BIN_DIR [NAME...] [--clusters N]
 """
+import argparse
 import os
 import statistics
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from namespace_cluster import ENDED, namespace_cluster
+from namespace_cluster import ENDED, namespace_cluster, side_by_side
 from training_test import expect_equal, text_for_training, wait_for
 
 SKIPPED = 77
@@ -164,10 +165,18 @@ def main():
     if os.geteuid() != 0:
         print("skipped: network namespaces need root")
         return SKIPPED
-    names = sys.argv[2:] or list(CASES)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("programs")
+    parser.add_argument("names", nargs="*", default=list(CASES), metavar="NAME")
+    parser.add_argument("--clusters", type=int, default=1, help="that share the cases")
+    options = parser.parse_args()
+    names = options.names
+    if options.clusters > 1:
+        return side_by_side([options.programs, *names[i::options.clusters]]
+                            for i in range(options.clusters))
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
         text_for_training(folder)
-        with namespace_cluster(sys.argv[1], folder) as cluster:
+        with namespace_cluster(options.programs, folder) as cluster:
             run = cluster.submit("unbroken", steps=STEPS)
             cluster.wait_for_end(run)
             reference = cluster.losses(run)

@@ -2,6 +2,7 @@
 
 Needs root. Every cluster has a name of its own, so that tests may run beside each other.
 """
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -15,6 +16,18 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "trainin
 from training_test import DEADLINE_S, NONE, RUN, wait_for  # noqa: E402
 
 ENDED = ("done", "failed", "stopped")
+
+
+def side_by_side(argument_lists):
+    """This program once for each list, all at the same time; the worst exit code. What they print
+    comes one after the other."""
+    children = [subprocess.Popen([sys.executable, sys.argv[0], *arguments], text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                for arguments in argument_lists]
+    with concurrent.futures.ThreadPoolExecutor(len(children)) as readers:
+        for said in readers.map(lambda child: child.communicate()[0], children):
+            print(said, end="", flush=True)
+    return max((child.returncode for child in children), key=abs)
 
 
 class NamespaceCluster:

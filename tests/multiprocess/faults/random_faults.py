@@ -1,6 +1,6 @@
 """Runs that each suffer one random fault, resumed where needed, against the unbroken run.
 
-usage: random_faults.py BIN_DIR [--runs 50] [--seed 1] [--transport ucx]
+usage: random_faults.py BIN_DIR [--runs 50] [--seed 1] [--transport ucx] [--clusters N]
 
 Prints each fault, when it came and what it cost. Losses must be bit-identical every time; exits
 with 1 at the first that is not. The seed repeats the choice of faults, not their timing.
@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from namespace_cluster import namespace_cluster
+from namespace_cluster import namespace_cluster, side_by_side
 from training_test import expect_equal, text_for_training
 
 SKIPPED = 77
@@ -56,10 +56,15 @@ def main():
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--transport", default="ucx")
+    parser.add_argument("--clusters", type=int, default=1, help="each with so many runs")
     options = parser.parse_args()
     if os.geteuid() != 0:
         print("skipped: network namespaces need root")
         return SKIPPED
+    if options.clusters > 1:
+        return side_by_side([options.programs, "--runs", str(options.runs), "--transport",
+                             options.transport, "--seed", str(options.seed + i)]
+                            for i in range(options.clusters))
     chance = random.Random(options.seed)
 
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:

@@ -85,7 +85,7 @@ def coordinator_away_for_a_minute(cluster, _):
     steps = 100  # of about a second
 
     def longer(text):
-        return text.replace("microbatches: 4", "microbatches: 16")
+        return text.replace("microbatches: 4", "microbatches: 32")
 
     def seconds_a_step(case, first, last):
         return statistics.median(s["seconds"] for s in cluster.steps(case.run)[first:last])
@@ -147,10 +147,10 @@ def link_gone(cluster, reference):
 def slower(cluster, reference):
     """A tenth of the rate for a while: slower, the same losses, no false alarm ends it."""
     case = Case(cluster, "slower", reference)
-    cluster.cluster("link", "worker2", "--rate", "1mbit")
+    cluster.cluster("link", "worker2", "--rate", "2mbit")
     at = int(cluster.status(case.run)["step"])
     cluster.wait_for_step(case.run, at + 3)
-    cluster.cluster("link", "worker2", "--rate", "10mbit")
+    cluster.cluster("link", "worker2", "--rate", "20mbit")
     case.expect_done()
 
 
@@ -176,7 +176,7 @@ def main():
                             for i in range(options.clusters))
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
         text_for_training(folder)
-        with namespace_cluster(options.programs, folder) as cluster:
+        with namespace_cluster(options.programs, folder, rate="20mbit") as cluster:
             run = cluster.submit("unbroken", steps=STEPS)
             cluster.wait_for_end(run)
             reference = cluster.losses(run)

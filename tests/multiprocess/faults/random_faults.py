@@ -69,7 +69,7 @@ def main():
 
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
         text_for_training(folder)
-        with namespace_cluster(options.programs, folder) as cluster:
+        with namespace_cluster(options.programs, folder, rate="20mbit") as cluster:
             run = cluster.submit("unbroken", steps=STEPS, transport=options.transport)
             cluster.wait_for_end(run)
             reference = cluster.losses(run)

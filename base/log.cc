@@ -10,8 +10,28 @@
 #include <mutex>
 #include <utility>
 
+#include "base/printable.h"
+
 namespace longhaul {
 namespace {
+
+constexpr size_t kMaxLineBytes = 16 << 10;
+
+std::string_view PayloadOf(const spdlog::details::log_msg& message) {
+  return {message.payload.data(), message.payload.size()};
+}
+
+// Every line as people may see it: what a peer said cannot begin a line of its own or steer the
+// terminal.
+class PrintableSink : public spdlog::sinks::stderr_color_sink_mt {
+ public:
+  void log(const spdlog::details::log_msg& message) override {
+    const std::string text = Printable(PayloadOf(message), kMaxLineBytes);
+    spdlog::details::log_msg printable(message.time, message.source, message.logger_name,
+                                       message.level, text);
+    spdlog::sinks::stderr_color_sink_mt::log(printable);
+  }
+};
 
 class TapSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
@@ -25,7 +45,7 @@ class TapSink : public spdlog::sinks::base_sink<std::mutex> {
     if (!tap_) return;
     const auto level = spdlog::level::to_string_view(message.level);
     tap_(std::string_view(level.data(), level.size()),
-         std::string_view(message.payload.data(), message.payload.size()));
+         Printable(PayloadOf(message), kMaxLineBytes));
   }
   void flush_() override {}
 
@@ -46,7 +66,7 @@ Status InitLogging(const std::string& level) {
     return absl::InvalidArgumentError(
         fmt::format("log level: expected trace, debug, info, warn, error or off; got '{}'", level));
   }
-  auto terminal = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+  auto terminal = std::make_shared<PrintableSink>();
   auto logger = std::make_shared<spdlog::logger>(
       "longhaul", spdlog::sinks_init_list{std::move(terminal), Tap()});
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v");

@@ -141,6 +141,20 @@ Status CheckHeader(const Header& header, uint64_t file_bytes, const std::string&
   return absl::OkStatus();
 }
 
+// An id beyond the vocabulary would index the embedding out of its range.
+Status CheckIds(const Header& header, std::span<const std::byte> ids, const std::string& path) {
+  for (uint64_t i = 0; i < header.tokens; ++i) {
+    uint32_t id = 0;
+    std::memcpy(&id, ids.data() + i * header.bytes_per_token, header.bytes_per_token);
+    if (id >= header.vocabulary) {
+      return absl::InvalidArgumentError(
+          fmt::format("{} is not a token file: token {} has the id {} of a vocabulary of {}", path,
+                      i, id, header.vocabulary));
+    }
+  }
+  return absl::OkStatus();
+}
+
 uint64_t Windows(uint64_t tokens, uint32_t context) {
   return tokens == 0 || context == 0 ? 0 : (tokens - 1) / context;
 }
@@ -220,6 +234,7 @@ StatusOr<TokenFile> TokenFile::Open(const std::string& path, bool verify) {
                       "that it is made anew",
                       path));
     }
+    LH_RETURN_IF_ERROR(CheckIds(header, bytes.subspan(sizeof(Header)), path));
   }
   result.bytes_per_token_ = header.bytes_per_token;
   result.info_ = {header.tokens, header.validation_tokens, header.vocabulary,

@@ -60,7 +60,8 @@ StatusOr<TokenFileInfo> WriteTokenFile(const std::vector<std::string>& files,
 // A mapped token file. Thread-safe.
 class TokenFile {
  public:
-  // Checks the header against the size and, if `verify`, the hash. kInvalidArgument or kDataLoss.
+  // Checks the header against the size and, if `verify`, the hash and every id. kInvalidArgument or
+  // kDataLoss.
   static StatusOr<TokenFile> Open(const std::string& path, bool verify);
 
   const TokenFileInfo& info() const { return info_; }

@@ -13,6 +13,7 @@
 #include "base/config/command_line.h"
 #include "base/config/daemon_config.h"
 #include "base/log.h"
+#include "base/peer_log.h"
 #include "base/shutdown.h"
 #include "base/status.h"
 #include "base/token.h"
@@ -62,7 +63,10 @@ int Serve(const Flags& flags) {
   std::fflush(stdout);
 
   int signal = 0;
-  while (signal == 0 && server.failure().ok()) signal = WaitForShutdownSignal(kFailureCheck);
+  while (signal == 0 && server.failure().ok()) {
+    signal = WaitForShutdownSignal(kFailureCheck);
+    LogWhatWasLeftOut();
+  }
   const Status failure = server.failure();
   if (failure.ok()) spdlog::info("signal {}: shutting down", signal);
   const int exit_code = failure.ok() ? kOk : Fail(failure);
@@ -116,6 +120,7 @@ int Main(int argc, char** argv) {
     return kWrongUsage;
   }
   RouteGrpcLog();
+  RaiseFileLimit();
   return Serve(flags);
 }
 

@@ -23,6 +23,7 @@
 #include "base/device_name.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/peer_log.h"
 #include "base/shutdown.h"
 #include "base/status.h"
 #include "base/token.h"
@@ -225,7 +226,10 @@ int Serve(const Flags& flags, const v1::Device& device) {
     session->Send(std::move(message));
   });
   int signal = 0;
-  while (signal == 0 && session->fatal().ok()) signal = WaitForShutdownSignal(kFailureCheck);
+  while (signal == 0 && session->fatal().ok()) {
+    signal = WaitForShutdownSignal(kFailureCheck);
+    LogWhatWasLeftOut();
+  }
   const Status fatal = session->fatal();
   SetLogTap({});
   if (fatal.ok()) spdlog::info("signal {}: shutting down", signal);
@@ -325,6 +329,7 @@ int Main(int argc, char** argv) {
     return usage(std::string(Message(status)));
   }
   RouteGrpcLog();
+  RaiseFileLimit();
   const StatusOr<v1::Device> device = OpenDevice(*device_name);
   if (!device.ok()) {
     return Fail(Annotate(device.status(), fmt::format("--device {}", flags.device)));

@@ -13,20 +13,6 @@ bool IsContinuation(char c) {
   return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
 }
 
-// Bytes of the printable UTF-8 character at the front; 0 for anything else.
-size_t CharacterBytes(std::string_view text) {
-  const auto first = static_cast<unsigned char>(text[0]);
-  if (first < 0x80) return first >= 0x20 && first != 0x7F ? 1 : 0;
-  const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if (!IsContinuation(text[i])) return 0;
-  }
-  // U+0080 to U+009F are control characters too.
-  if (first == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0) return 0;
-  return length;
-}
-
 }  // namespace
 
 Terminal ProcessTerminal() {
@@ -46,33 +32,6 @@ Terminal ProcessTerminal() {
     return window;
   };
   return terminal;
-}
-
-std::string Printable(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  while (!text.empty()) {
-    const size_t bytes = CharacterBytes(text);
-    if (bytes == 0) {
-      out.push_back(text[0] == '\t' ? ' ' : '?');
-      text.remove_prefix(1);
-    } else {
-      out.append(text.substr(0, bytes));
-      text.remove_prefix(bytes);
-    }
-  }
-  return out;
-}
-
-std::string PrintableLines(std::string_view text) {
-  std::string out;
-  while (true) {
-    const size_t end = text.find('\n');
-    out += Printable(text.substr(0, end));
-    if (end == std::string_view::npos) return out;
-    out.push_back('\n');
-    text.remove_prefix(end + 1);
-  }
 }
 
 int Columns(std::string_view text) {

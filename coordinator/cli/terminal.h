@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/printable.h"
+
 namespace longhaul::cli {
 
 struct WindowSize {
@@ -28,11 +30,6 @@ struct Terminal {
 // set or TERM is "dumb".
 Terminal ProcessTerminal();
 
-// Text that came from elsewhere (names, logs, messages): control characters and bytes that are not
-// UTF-8 become '?', so that they cannot play with the terminal.
-std::string Printable(std::string_view text);
-// The same for text of several lines.
-std::string PrintableLines(std::string_view text);
 // Columns that a printable text takes (one a character).
 int Columns(std::string_view text);
 // At most `columns` columns of it.

@@ -1,12 +1,15 @@
 #include "coordinator/rpc/control_service.h"
 
+#include <fmt/core.h>
+
 #include <memory>
 #include <utility>
 
 #include "coordinator/rpc/finish_now.h"
+#include "coordinator/rpc/intake.h"
+#include "coordinator/rpc/refuse_caller.h"
 #include "coordinator/rpc/submit_check.h"
 #include "coordinator/rpc/upload.h"
-#include "proto/rpc/auth.h"
 #include "proto/rpc/channel.h"
 #include "proto/rpc/status.h"
 
@@ -54,7 +57,9 @@ class WaitingCall : public grpc::ServerUnaryReactor {
 
 grpc::ServerUnaryReactor* ControlServiceImpl::Info(Context* context, const v1::InfoRequest*,
                                                    v1::InfoReply* reply) {
-  if (Status status = CheckToken(*context, token_); !status.ok()) return Answer(context, status);
+  if (Status status = port_->Check(*context); !status.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  }
   uint32_t connected = 0;
   for (const v1::WorkerStatus& worker : shell_->Workers()) connected += worker.connected() ? 1 : 0;
   reply->set_version(version_);
@@ -65,7 +70,14 @@ grpc::ServerUnaryReactor* ControlServiceImpl::Info(Context* context, const v1::I
 grpc::ServerUnaryReactor* ControlServiceImpl::MissingBlobs(Context* context,
                                                            const v1::MissingBlobsRequest* request,
                                                            v1::MissingBlobsReply* reply) {
-  if (Status status = CheckToken(*context, token_); !status.ok()) return Answer(context, status);
+  if (Status status = port_->Check(*context); !status.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  }
+  if (request->sha256_size() > kMaxBlobsAsked) {
+    return Answer(context, absl::InvalidArgumentError(
+                               fmt::format("expected at most {} hashes in a question, got {}",
+                                           kMaxBlobsAsked, request->sha256_size())));
+  }
   for (const std::string& sha256 : request->sha256()) {
     if (!blobs_->Has(sha256)) reply->add_sha256(sha256);
   }
@@ -74,8 +86,8 @@ grpc::ServerUnaryReactor* ControlServiceImpl::MissingBlobs(Context* context,
 
 grpc::ServerReadReactor<v1::UploadChunk>* ControlServiceImpl::UploadBlob(Context* context,
                                                                          v1::UploadReply*) {
-  if (Status status = CheckToken(*context, token_); !status.ok()) {
-    return FinishNow<grpc::ServerReadReactor<v1::UploadChunk>>(status);
+  if (Status status = port_->Check(*context); !status.ok()) {
+    return RefuseCaller<grpc::ServerReadReactor<v1::UploadChunk>>(*context, status);
   }
   return StartUpload(blobs_);
 }
@@ -83,7 +95,9 @@ grpc::ServerReadReactor<v1::UploadChunk>* ControlServiceImpl::UploadBlob(Context
 grpc::ServerUnaryReactor* ControlServiceImpl::Submit(Context* context,
                                                      const v1::SubmitRequest* request,
                                                      v1::SubmitReply* reply) {
-  if (Status status = CheckToken(*context, token_); !status.ok()) return Answer(context, status);
+  if (Status status = port_->Check(*context); !status.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  }
   StatusOr<RunSpec> spec = CheckSubmit(*request, *blobs_);
   if (!spec.ok()) return Answer(context, spec.status());
   auto* call = new WaitingCall<v1::SubmitReply>(shell_, reply);
@@ -95,7 +109,9 @@ grpc::ServerUnaryReactor* ControlServiceImpl::Submit(Context* context,
 grpc::ServerUnaryReactor* ControlServiceImpl::PlanRun(Context* context,
                                                       const v1::SubmitRequest* request,
                                                       v1::PlanReply* reply) {
-  if (Status status = CheckToken(*context, token_); !status.ok()) return Answer(context, status);
+  if (Status status = port_->Check(*context); !status.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  }
   StatusOr<RunSpec> spec = CheckSubmit(*request, *blobs_);
   if (!spec.ok()) return Answer(context, spec.status());
   auto* call = new WaitingCall<v1::PlanReply>(shell_, reply);
@@ -107,7 +123,9 @@ grpc::ServerUnaryReactor* ControlServiceImpl::PlanRun(Context* context,
 grpc::ServerUnaryReactor* ControlServiceImpl::StopRun(Context* context,
                                                       const v1::StopRequest* request,
                                                       v1::StopReply* reply) {
-  if (Status status = CheckToken(*context, token_); !status.ok()) return Answer(context, status);
+  if (Status status = port_->Check(*context); !status.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  }
   auto* call = new WaitingCall<v1::StopReply>(shell_, reply);
   return call->Start([&](Shell::StopDone done) {
     return shell_->StopRun(request->run(), request->now(), std::move(done));
@@ -126,7 +144,9 @@ grpc::ServerUnaryReactor* ControlServiceImpl::ListCheckpoints(Context* context,
 
 grpc::ServerUnaryReactor* ControlServiceImpl::ListRuns(Context* context, const v1::ListRunsRequest*,
                                                        v1::ListRunsReply* reply) {
-  if (Status status = CheckToken(*context, token_); !status.ok()) return Answer(context, status);
+  if (Status status = port_->Check(*context); !status.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  }
   // The oldest ones are left out where all would not fit into a message.
   size_t bytes = 0;
   for (v1::RunStatus& run : shell_->Runs()) {
@@ -140,7 +160,9 @@ grpc::ServerUnaryReactor* ControlServiceImpl::ListRuns(Context* context, const v
 grpc::ServerUnaryReactor* ControlServiceImpl::GetRun(Context* context,
                                                      const v1::RunRequest* request,
                                                      v1::RunStatus* reply) {
-  if (Status status = CheckToken(*context, token_); !status.ok()) return Answer(context, status);
+  if (Status status = port_->Check(*context); !status.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  }
   StatusOr<v1::RunStatus> run = shell_->Run(request->run());
   if (run.ok()) *reply = std::move(*run);
   return Answer(context, run.status());
@@ -149,7 +171,9 @@ grpc::ServerUnaryReactor* ControlServiceImpl::GetRun(Context* context,
 grpc::ServerUnaryReactor* ControlServiceImpl::ListWorkers(Context* context,
                                                           const v1::ListWorkersRequest*,
                                                           v1::ListWorkersReply* reply) {
-  if (Status status = CheckToken(*context, token_); !status.ok()) return Answer(context, status);
+  if (Status status = port_->Check(*context); !status.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  }
   for (v1::WorkerStatus& worker : shell_->Workers()) *reply->add_workers() = std::move(worker);
   return Answer(context, absl::OkStatus());
 }

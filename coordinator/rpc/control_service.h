@@ -8,14 +8,15 @@
 #include "coordinator/rpc/shell.h"
 #include "coordinator/store/blob_store.h"
 #include "longhaul/v1/control.grpc.pb.h"
+#include "proto/rpc/guarded_port.h"
 
 namespace longhaul::coordinator {
 
 class ControlServiceImpl : public v1::ControlService::CallbackService {
  public:
-  // An empty token lets everybody in. `shell` and `blobs` must outlive the server.
-  ControlServiceImpl(std::string token, std::string version, Shell* shell, const BlobStore* blobs)
-      : token_(std::move(token)), version_(std::move(version)), shell_(shell), blobs_(blobs) {}
+  // All must outlive the server.
+  ControlServiceImpl(GuardedPort* port, std::string version, Shell* shell, const BlobStore* blobs)
+      : port_(port), version_(std::move(version)), shell_(shell), blobs_(blobs) {}
 
   using Context = grpc::CallbackServerContext;
   grpc::ServerUnaryReactor* Info(Context* context, const v1::InfoRequest* request,
@@ -49,7 +50,8 @@ class ControlServiceImpl : public v1::ControlService::CallbackService {
                                             v1::CheckpointsReply* reply) override;
 
  private:
-  const std::string token_, version_;
+  GuardedPort* const port_;
+  const std::string version_;
   Shell* const shell_;
   const BlobStore* const blobs_;
 };

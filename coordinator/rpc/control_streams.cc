@@ -1,11 +1,14 @@
 // The streaming calls of ControlService.
+#include <fmt/core.h>
+
 #include <utility>
 #include <vector>
 
 #include "coordinator/rpc/control_service.h"
 #include "coordinator/rpc/finish_now.h"
+#include "coordinator/rpc/intake.h"
+#include "coordinator/rpc/refuse_caller.h"
 #include "coordinator/rpc/streams.h"
-#include "proto/rpc/auth.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -19,12 +22,21 @@ bool IsEnded(const v1::RunStatus& run) {
   return false;
 }
 
+Status RoomForFollower(Shell* shell) {
+  if (shell->notifier().size() < kMaxFollowers) return absl::OkStatus();
+  return absl::ResourceExhaustedError(fmt::format(
+      "{} callers follow runs, events or logs already; try again later", kMaxFollowers));
+}
+
 // Pages of the store, in order. `fetch(after)` gives a page, `key(message)` what the next one comes
 // after. Ends at the last page; with `follow`, when the run has ended (`run` empty: never).
 template <class Message, class Fetch, class Key>
 grpc::ServerWriteReactor<Message>* StartPages(Shell* shell, const std::string& run, bool follow,
                                               uint64_t after, Fetch fetch, Key key) {
   using Stream = FollowStream<Message>;
+  if (const Status status = RoomForFollower(shell); !status.ok()) {
+    return FinishNow<grpc::ServerWriteReactor<Message>>(status);
+  }
   auto next = [=]() mutable -> typename Stream::Step {
     // Before the page is read: what came with the end must be in it.
     bool last = !follow;
@@ -50,7 +62,10 @@ grpc::ServerWriteReactor<Message>* StartPages(Shell* shell, const std::string& r
 grpc::ServerWriteReactor<v1::RunStatus>* ControlServiceImpl::WatchRun(
     Context* context, const v1::RunRequest* request) {
   using Stream = FollowStream<v1::RunStatus>;
-  if (Status status = CheckToken(*context, token_); !status.ok()) {
+  if (Status status = port_->Check(*context); !status.ok()) {
+    return RefuseCaller<grpc::ServerWriteReactor<v1::RunStatus>>(*context, status);
+  }
+  if (const Status status = RoomForFollower(shell_); !status.ok()) {
     return FinishNow<grpc::ServerWriteReactor<v1::RunStatus>>(status);
   }
   const StatusOr<v1::RunStatus> first = shell_->Run(request->run());
@@ -74,7 +89,9 @@ grpc::ServerWriteReactor<v1::RunStatus>* ControlServiceImpl::WatchRun(
 grpc::ServerWriteReactor<v1::Event>* ControlServiceImpl::ListEvents(
     Context* context, const v1::EventsRequest* request) {
   using Reactor = grpc::ServerWriteReactor<v1::Event>;
-  if (Status status = CheckToken(*context, token_); !status.ok()) return FinishNow<Reactor>(status);
+  if (Status status = port_->Check(*context); !status.ok()) {
+    return RefuseCaller<Reactor>(*context, status);
+  }
   std::string run;
   if (!request->run().empty()) {
     const StatusOr<v1::RunStatus> found = shell_->Run(request->run());
@@ -90,7 +107,9 @@ grpc::ServerWriteReactor<v1::Event>* ControlServiceImpl::ListEvents(
 grpc::ServerWriteReactor<v1::LogEntry>* ControlServiceImpl::ListLogs(
     Context* context, const v1::LogsRequest* request) {
   using Reactor = grpc::ServerWriteReactor<v1::LogEntry>;
-  if (Status status = CheckToken(*context, token_); !status.ok()) return FinishNow<Reactor>(status);
+  if (Status status = port_->Check(*context); !status.ok()) {
+    return RefuseCaller<Reactor>(*context, status);
+  }
   const StatusOr<v1::RunStatus> found = shell_->Run(request->run());
   if (!found.ok()) return FinishNow<Reactor>(found.status());
   const RunId run(found->run_id());
@@ -103,7 +122,9 @@ grpc::ServerWriteReactor<v1::LogEntry>* ControlServiceImpl::ListLogs(
 grpc::ServerWriteReactor<v1::StepRecord>* ControlServiceImpl::ListSteps(
     Context* context, const v1::StepsRequest* request) {
   using Reactor = grpc::ServerWriteReactor<v1::StepRecord>;
-  if (Status status = CheckToken(*context, token_); !status.ok()) return FinishNow<Reactor>(status);
+  if (Status status = port_->Check(*context); !status.ok()) {
+    return RefuseCaller<Reactor>(*context, status);
+  }
   const StatusOr<v1::RunStatus> found = shell_->Run(request->run());
   if (!found.ok()) return FinishNow<Reactor>(found.status());
   const RunId run(found->run_id());

@@ -27,6 +27,10 @@ std::vector<std::shared_ptr<Notifier::Subscriber>> Notifier::Live() {
   return live;
 }
 
+size_t Notifier::size() {
+  return Live().size();
+}
+
 void Notifier::Notify() {
   for (const auto& subscriber : Live()) subscriber->OnNews();
 }

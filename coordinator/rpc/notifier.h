@@ -21,6 +21,8 @@ class Notifier {
 
   // Until the subscriber is destroyed. After Shutdown(), it hears of that at once.
   void Add(const std::shared_ptr<Subscriber>& subscriber);
+  // Subscribers that are alive, or were when last counted.
+  size_t size();
   // Call without locks that subscribers take.
   void Notify();
   void Shutdown();

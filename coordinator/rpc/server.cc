@@ -18,23 +18,24 @@
 #include "coordinator/store/store.h"
 #include "proto/rpc/address.h"
 #include "proto/rpc/channel.h"
+#include "proto/rpc/guarded_port.h"
 
 namespace longhaul::coordinator {
 
 // In the order of construction; destroyed the other way round.
 struct CoordinatorServer::Impl {
-  std::string address;
   std::optional<StateDirLock> lock;
   std::unique_ptr<Store> store;
   std::unique_ptr<BlobStore> blobs;   // of users' data
   std::unique_ptr<BlobStore> copies;  // of checkpoint shards
   std::unique_ptr<Shell> shell;
+  std::optional<GuardedPort> port;
   std::optional<WorkerServiceImpl> worker_service;
   std::optional<ControlServiceImpl> control_service;
   std::unique_ptr<grpc::Server> server;
 
   Status OpenState(const ServerOptions& options);
-  Status Listen(const ServerOptions& options, HostPort wanted);
+  Status Listen(const ServerOptions& options, const HostPort& wanted);
 };
 
 Status CoordinatorServer::Impl::OpenState(const ServerOptions& options) {
@@ -50,25 +51,18 @@ Status CoordinatorServer::Impl::OpenState(const ServerOptions& options) {
   return absl::OkStatus();
 }
 
-Status CoordinatorServer::Impl::Listen(const ServerOptions& options, HostPort wanted) {
-  worker_service.emplace(options.token, options.hello_timeout, shell.get(), blobs.get(),
-                         copies.get());
-  control_service.emplace(options.token, options.state.version, shell.get(), blobs.get());
+Status CoordinatorServer::Impl::Listen(const ServerOptions& options, const HostPort& wanted) {
   grpc::ServerBuilder builder;
-  int port = 0;
-  ConfigureServer(ToString(wanted), &builder, &port);
+  ConfigureServer(&builder);
+  port.emplace(options.token, &builder);
+  worker_service.emplace(&*port, options.hello_timeout, shell.get(), blobs.get(), copies.get());
+  control_service.emplace(&*port, options.state.version, shell.get(), blobs.get());
   builder.RegisterService(&*worker_service);
   builder.RegisterService(&*control_service);
   server = builder.BuildAndStart();
-  if (server == nullptr || port == 0) {
-    return absl::FailedPreconditionError(fmt::format(
-        "cannot listen on {}: the address is in use by another program or is not one of "
-        "this machine; stop that program or give another --listen",
-        ToString(wanted)));
-  }
-  wanted.port = static_cast<uint16_t>(port);
-  address = ToString(wanted);
-  return Annotate(WriteFileAtomic(options.state_dir + "/address", address + "\n"),
+  if (server == nullptr) return absl::InternalError("gRPC could not start its server");
+  LH_RETURN_IF_ERROR(Annotate(port->Open(ToString(wanted)), "--listen"));
+  return Annotate(WriteFileAtomic(options.state_dir + "/address", port->address() + "\n"),
                   "state directory");
 }
 
@@ -94,7 +88,7 @@ CoordinatorServer::~CoordinatorServer() {
 }
 
 const std::string& CoordinatorServer::address() const {
-  return impl_->address;
+  return impl_->port->address();
 }
 
 Status CoordinatorServer::failure() const {
@@ -107,6 +101,7 @@ bool CoordinatorServer::Stop(absl::Duration limit) {
   // Half of the time is for streams to end with a sentence, before they are cut off.
   const bool idle = impl_->shell->Stop(Deadline::After(limit / 2));
   if (impl_->server != nullptr) {
+    impl_->port->Close();
     impl_->server->Shutdown(absl::ToChronoTime(absl::Now() + deadline.Remaining()));
     impl_->server.reset();
   }

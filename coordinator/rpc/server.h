@@ -24,7 +24,8 @@ struct ServerOptions {
 class CoordinatorServer {
  public:
   // Serves when it returns. Writes the address to <state_dir>/address. kFailedPrecondition for an
-  // address that is taken or needs a token, a directory in use and a store that cannot be used.
+  // address that needs a token, a directory in use and a store that cannot be used; what
+  // GuardedPort::Open says of an address that cannot be had.
   static StatusOr<std::unique_ptr<CoordinatorServer>> Start(const ServerOptions& options);
   // Stops and waits for what Stop left.
   ~CoordinatorServer();

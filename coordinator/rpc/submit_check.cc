@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codec/registry.h"
+#include "coordinator/rpc/intake.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -22,6 +23,7 @@ Status CheckDataFile(const v1::DataFile& file, const BlobStore& blobs) {
 }  // namespace
 
 StatusOr<RunSpec> CheckSubmit(const v1::SubmitRequest& request, const BlobStore& blobs) {
+  LH_RETURN_IF_ERROR(AdmitSubmit(request));
   const std::vector<std::string> overrides(request.overrides().begin(), request.overrides().end());
   LH_ASSIGN_OR_RETURN(RunSpec spec,
                       ParseRunSpec(request.run_yaml(), request.file_name(), overrides,

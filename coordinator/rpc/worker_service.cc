@@ -1,12 +1,11 @@
 #include "coordinator/rpc/worker_service.h"
 
 #include <fmt/core.h>
-#include <spdlog/spdlog.h>
 
 #include "coordinator/rpc/finish_now.h"
+#include "coordinator/rpc/refuse_caller.h"
 #include "coordinator/rpc/upload.h"
 #include "coordinator/rpc/worker_session.h"
-#include "proto/rpc/auth.h"
 #include "proto/rpc/channel.h"
 
 namespace longhaul::coordinator {
@@ -51,9 +50,9 @@ class BlobWriter : public grpc::ServerWriteReactor<v1::BlobChunk> {
 
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerCommand>* WorkerServiceImpl::Session(
     grpc::CallbackServerContext* context) {
-  if (const Status status = CheckToken(*context, token_); !status.ok()) {
-    spdlog::warn("a worker at {} was refused: {}", context->peer(), Message(status));
-    return FinishNow<grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerCommand>>(status);
+  if (const Status status = port_->Check(*context); !status.ok()) {
+    using Reactor = grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerCommand>;
+    return RefuseCaller<Reactor>(*context, status);
   }
   return WorkerSession::Start(shell_, context, hello_timeout_);
 }
@@ -61,8 +60,8 @@ grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerCommand>* WorkerServiceImpl
 grpc::ServerWriteReactor<v1::BlobChunk>* WorkerServiceImpl::FetchBlob(
     grpc::CallbackServerContext* context, const v1::FetchBlobRequest* request) {
   using Reactor = grpc::ServerWriteReactor<v1::BlobChunk>;
-  if (const Status status = CheckToken(*context, token_); !status.ok()) {
-    return FinishNow<Reactor>(status);
+  if (const Status status = port_->Check(*context); !status.ok()) {
+    return RefuseCaller<Reactor>(*context, status);
   }
   StatusOr<BlobReader> reader = blobs_->OpenBlob(request->sha256());
   if (absl::IsNotFound(reader.status())) reader = copies_->OpenBlob(request->sha256());
@@ -78,8 +77,8 @@ grpc::ServerWriteReactor<v1::BlobChunk>* WorkerServiceImpl::FetchBlob(
 
 grpc::ServerReadReactor<v1::UploadChunk>* WorkerServiceImpl::StoreShard(
     grpc::CallbackServerContext* context, v1::UploadReply*) {
-  if (const Status status = CheckToken(*context, token_); !status.ok()) {
-    return FinishNow<grpc::ServerReadReactor<v1::UploadChunk>>(status);
+  if (const Status status = port_->Check(*context); !status.ok()) {
+    return RefuseCaller<grpc::ServerReadReactor<v1::UploadChunk>>(*context, status);
   }
   return StartUpload(copies_, [this](const std::string& sha256, uint64_t bytes) -> Status {
     if (shell_->ExpectsCopy(sha256, bytes)) return absl::OkStatus();

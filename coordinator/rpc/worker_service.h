@@ -2,23 +2,20 @@
 #ifndef LONGHAUL_COORDINATOR_RPC_WORKER_SERVICE_H_
 #define LONGHAUL_COORDINATOR_RPC_WORKER_SERVICE_H_
 
-#include <string>
-#include <utility>
-
 #include "absl/time/time.h"
 #include "coordinator/rpc/shell.h"
 #include "coordinator/store/blob_store.h"
 #include "longhaul/v1/worker.grpc.pb.h"
+#include "proto/rpc/guarded_port.h"
 
 namespace longhaul::coordinator {
 
 class WorkerServiceImpl : public v1::WorkerService::CallbackService {
  public:
-  // An empty token lets everybody in. `shell`, `blobs` and `copies` (of shards) must outlive the
-  // server.
-  WorkerServiceImpl(std::string token, absl::Duration hello_timeout, Shell* shell,
+  // All must outlive the server. `copies`: of shards.
+  WorkerServiceImpl(GuardedPort* port, absl::Duration hello_timeout, Shell* shell,
                     const BlobStore* blobs, const BlobStore* copies)
-      : token_(std::move(token)),
+      : port_(port),
         hello_timeout_(hello_timeout),
         shell_(shell),
         blobs_(blobs),
@@ -33,7 +30,7 @@ class WorkerServiceImpl : public v1::WorkerService::CallbackService {
                                                        v1::UploadReply* reply) override;
 
  private:
-  const std::string token_;
+  GuardedPort* const port_;
   const absl::Duration hello_timeout_;
   Shell* const shell_;
   const BlobStore* const blobs_;

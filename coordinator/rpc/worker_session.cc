@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/peer_log.h"
 #include "proto/rpc/status.h"
 
 namespace longhaul::coordinator {
@@ -48,7 +49,8 @@ void WorkerSession::OnReadDone(bool ok) {
     return;
   }
   if (const Status status = TakeHello(); !status.ok()) {
-    spdlog::warn("a worker's session was refused: {}", Message(status));
+    LogAboutPeer(spdlog::level::warn, host_,
+                 fmt::format("a worker's session from {} was refused: {}", host_, Message(status)));
     End(status);
   }
 }
@@ -62,6 +64,7 @@ Status WorkerSession::TakeHello() {
   // Under the lock, so that the first command for this session finds its id.
   const std::lock_guard lock(mutex_);
   if (end_.has_value()) return absl::OkStatus();
+  LH_RETURN_IF_ERROR(AdmitHello(incoming_.mutable_hello()));
   LH_ASSIGN_OR_RETURN(id_, shell_->Join(self_, std::move(*incoming_.mutable_hello())));
   ReadNextLocked();
   return absl::OkStatus();
@@ -69,33 +72,46 @@ Status WorkerSession::TakeHello() {
 
 void WorkerSession::TakeMessage() {
   SessionId id;
+  if (const Status status = AdmitReport(&incoming_); !status.ok()) {
+    LogAboutPeer(spdlog::level::warn, host_,
+                 fmt::format("a worker's session from {} was ended: {}", host_, Message(status)));
+    End(status);
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     if (end_.has_value()) return;
     id = *id_;
     ++untaken_;
+    const MonoTime now = Now();
+    read_from_ = now + rate_.Take(now);
   }
   shell_->Say(id, std::move(incoming_));
   const std::lock_guard lock(mutex_);
-  if (untaken_ < kMaxUntaken) {
-    ReadNextLocked();
-  } else {
-    reading_paused_ = true;
-  }
+  ReadNextLocked();
 }
 
 void WorkerSession::Taken(size_t messages) {
   const std::lock_guard lock(mutex_);
   untaken_ -= std::min(messages, untaken_);
-  if (!reading_paused_ || untaken_ >= kMaxUntaken) return;
-  reading_paused_ = false;
-  ReadNextLocked();
+  if (reading_paused_) ReadNextLocked();
 }
 
 void WorkerSession::ReadNextLocked() {
   if (end_.has_value()) return;
-  incoming_.Clear();
-  StartRead(&incoming_);
+  const absl::Duration wait = read_from_ - Now();
+  reading_paused_ = untaken_ >= kMaxUntaken || wait > absl::ZeroDuration();
+  if (!reading_paused_) {
+    incoming_.Clear();
+    StartRead(&incoming_);
+  } else if (wait > absl::ZeroDuration()) {
+    shell_->CallAfter(wait, [weak = std::weak_ptr(self_)] {
+      const std::shared_ptr<WorkerSession> session = weak.lock();
+      if (session == nullptr) return;
+      const std::lock_guard lock(session->mutex_);
+      if (session->reading_paused_) session->ReadNextLocked();
+    });
+  }
 }
 
 // ---- Writing -----------------------------------------------------------------------

@@ -14,8 +14,11 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "base/rate_limit.h"
+#include "coordinator/rpc/intake.h"
 #include "coordinator/rpc/shell.h"
 #include "longhaul/v1/worker.pb.h"
+#include "proto/rpc/auth.h"
 
 namespace longhaul::coordinator {
 
@@ -44,9 +47,10 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
 
  private:
   WorkerSession(Shell* shell, grpc::CallbackServerContext* context)
-      : shell_(shell), context_(context) {}
+      : shell_(shell), context_(context), host_(PeerHost(*context)) {}
   Status TakeHello();
   void TakeMessage();
+  // Where the loop keeps up and the worker's rate allows it; else when they do.
   void ReadNextLocked();
   void WriteNextLocked();
   // Ends the stream; what waits is dropped, and a write under way is cancelled. The first call
@@ -56,6 +60,7 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
 
   Shell* const shell_;
   grpc::CallbackServerContext* const context_;  // until OnDone
+  const std::string host_;
   std::shared_ptr<WorkerSession> self_;
   v1::WorkerMessage incoming_;  // gRPC's while a read is under way
 
@@ -63,8 +68,10 @@ class WorkerSession : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Work
   std::optional<SessionId> id_;
   std::deque<v1::WorkerCommand> outgoing_;  // front: under way if writing_
   bool writing_ = false;
-  bool reading_paused_ = false;
+  bool reading_paused_ = false;  // until the loop has taken some, or the rate allows it
   size_t untaken_ = 0;
+  RateLimit rate_{kReportsPerSecond, kReportBurst};
+  MonoTime read_from_{};  // not earlier, by the rate
   std::optional<Status> close_after_sending_;
   std::optional<Status> end_;
   bool finished_ = false;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/hash.h"
 #include "base/token_file.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/state/core.h"
@@ -243,7 +244,9 @@ void Core::SendAssign(const Worker& worker, const Run& run, const Stage& stage) 
   v1::Assign& assign = *command.mutable_assign();
   *assign.mutable_plan() = *run.record.plan;
   assign.set_stage(stage.index);
-  assign.set_link_secret(run.record.link_secret);
+  // Another one for each epoch: who knew that of an older epoch cannot open links of this one.
+  assign.set_link_secret(HmacSha256(run.record.link_secret,
+                                    fmt::format("links of epoch {}", run.record.epoch.value())));
   const uint64_t start = run.record.plan->start_step();
   for (const v1::CheckpointManifest& manifest : run.record.checkpoints) {
     if (start == 0 || manifest.step() != start) continue;

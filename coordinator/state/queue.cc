@@ -13,6 +13,12 @@
 #include "coordinator/state/text.h"
 
 namespace longhaul::coordinator {
+namespace {
+
+constexpr size_t kMaxRuns = 10'000;  // all of them are in memory
+constexpr int kMaxQueuedRuns = 500;
+
+}  // namespace
 
 void Core::On(event::Submitted& submitted) {
   std::vector<std::string> notes;
@@ -35,6 +41,19 @@ StatusOr<Run*> Core::NewRun(event::Submitted& submitted) {
   if (submitted.new_id.value().empty() || jobs_.contains(submitted.new_id)) {
     return absl::InternalError(
         fmt::format("'{}' cannot be the id of a new run", submitted.new_id.value()));
+  }
+  if (runs_.size() >= kMaxRuns) {
+    return absl::ResourceExhaustedError(
+        fmt::format("this coordinator keeps at most {} runs, and has so many; begin with an empty "
+                    "--state-dir",
+                    kMaxRuns));
+  }
+  const auto waits = [](const auto& entry) {
+    return entry.second.record.state == RunState::kQueued;
+  };
+  if (std::count_if(runs_.begin(), runs_.end(), waits) >= kMaxQueuedRuns) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "{} runs wait for workers already; stop some of them or try again later", kMaxQueuedRuns));
   }
   LH_RETURN_IF_ERROR(CheckLinks(submitted.spec, ChooseWorkers(submitted.spec)));
   Run& run = runs_[submitted.new_id];

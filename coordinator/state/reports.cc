@@ -134,7 +134,11 @@ void Core::OnValidation(Run& run, const v1::ValidationReport& report) {
     out_.writes.emplace_back(write::StepDone{run.record.id, record});  // in the place of the first
     return;
   }
-  if (report.step() > run.record.step) run.validation_early[report.step()] = report.loss();
+  if (report.step() <= run.record.step) return;
+  run.validation_early[report.step()] = report.loss();
+  if (run.validation_early.size() > kMaxPartialSteps) {
+    run.validation_early.erase(run.validation_early.begin());
+  }
 }
 
 void Core::OnShard(Run& run, Stage& stage, const Worker& worker, const v1::WorkerMessage& message) {

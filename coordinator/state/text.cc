@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "base/printable.h"
+
 namespace longhaul::coordinator {
 namespace {
 
@@ -29,19 +31,7 @@ std::string Join(const std::vector<std::string>& parts) {
 }
 
 std::string Quoted(std::string_view text) {
-  constexpr size_t kMost = 1000;
-  std::string line(text.substr(0, kMost));
-  for (char& c : line) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
-  // A character of several bytes is not cut in two: protobuf takes whole UTF-8 only.
-  if (text.size() > kMost) {
-    while (!line.empty() && (static_cast<unsigned char>(line.back()) & 0xC0) == 0x80)
-      line.pop_back();
-    if (!line.empty() && static_cast<unsigned char>(line.back()) >= 0xC0) line.pop_back();
-    line += "...";
-  }
-  return line;
+  return Printable(text, 1000);
 }
 
 bool NaturalLess(std::string_view a, std::string_view b) {

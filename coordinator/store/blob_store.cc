@@ -63,14 +63,20 @@ StatusOr<std::string> BlobReader::ReadAt(uint64_t offset, size_t limit) const {
 }
 
 BlobUpload::BlobUpload(std::string folder, std::string sha256, uint64_t total_bytes,
-                       std::string temporary, int fd)
+                       std::string temporary, int fd, std::shared_ptr<Promised> promised)
     : folder_(std::move(folder)),
       sha256_(std::move(sha256)),
       total_bytes_(total_bytes),
       temporary_(std::move(temporary)),
-      fd_(fd) {}
+      fd_(fd),
+      promised_(std::move(promised)) {
+  promised_->bytes += total_bytes_;
+  ++promised_->uploads;
+}
 
 BlobUpload::~BlobUpload() {
+  promised_->bytes -= total_bytes_ - written_;
+  --promised_->uploads;
   if (fd_ >= 0) {
     ::close(fd_);
     ::unlink(temporary_.c_str());
@@ -84,6 +90,7 @@ Status BlobUpload::Append(std::string_view bytes) {
   }
   hash_.Update(bytes);
   written_ += bytes.size();
+  promised_->bytes -= bytes.size();
   while (!bytes.empty()) {
     const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
@@ -140,19 +147,25 @@ std::string BlobStore::TemporaryPath() const {
 StatusOr<std::unique_ptr<BlobUpload>> BlobStore::StartUpload(std::string_view sha256,
                                                              uint64_t total_bytes) const {
   LH_RETURN_IF_ERROR(CheckHash(sha256));
+  if (promised_->uploads >= kMaxUploads) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "blob {}: {} uploads are under way already; try again later", sha256, kMaxUploads));
+  }
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(folder_, error);
-  if (!error && space.available < total_bytes) {
+  const uint64_t taken = promised_->bytes + kKeptFreeBytes;
+  const uint64_t left = space.available > taken ? space.available - taken : 0;
+  if (!error && left < total_bytes) {
     return absl::ResourceExhaustedError(fmt::format(
-        "blob {}: it needs {}, the coordinator's disk has {} left in {}; make room there", sha256,
-        FormatBytes(static_cast<double>(total_bytes)),
-        FormatBytes(static_cast<double>(space.available)), folder_));
+        "blob {}: it needs {}, the coordinator's disk has {} left for it in {}; make room there",
+        sha256, FormatBytes(static_cast<double>(total_bytes)),
+        FormatBytes(static_cast<double>(left)), folder_));
   }
   const std::string temporary = TemporaryPath();
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0) return FromErrno(fmt::format("cannot create {}", temporary), errno);
   return std::unique_ptr<BlobUpload>(
-      new BlobUpload(folder_, std::string(sha256), total_bytes, temporary, fd));
+      new BlobUpload(folder_, std::string(sha256), total_bytes, temporary, fd, promised_));
 }
 
 Status BlobStore::Check(std::string_view sha256) const {

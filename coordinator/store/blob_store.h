@@ -6,6 +6,7 @@
 #ifndef LONGHAUL_COORDINATOR_STORE_BLOB_STORE_H_
 #define LONGHAUL_COORDINATOR_STORE_BLOB_STORE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -36,6 +37,13 @@ class BlobReader {
 // A blob on its way in. Dropped before Finish, it leaves nothing behind.
 class BlobUpload {
  public:
+  // Room on the disk that uploads under way were promised and have not filled, and how many they
+  // are; shared by a store's uploads.
+  struct Promised {
+    std::atomic<uint64_t> bytes{0};
+    std::atomic<size_t> uploads{0};
+  };
+
   BlobUpload(const BlobUpload&) = delete;
   BlobUpload& operator=(const BlobUpload&) = delete;
   ~BlobUpload();
@@ -47,11 +55,12 @@ class BlobUpload {
  private:
   friend class BlobStore;
   BlobUpload(std::string folder, std::string sha256, uint64_t total_bytes, std::string temporary,
-             int fd);
+             int fd, std::shared_ptr<Promised> promised);
   const std::string folder_, sha256_;
   const uint64_t total_bytes_;
   const std::string temporary_;
   int fd_;
+  const std::shared_ptr<Promised> promised_;
   uint64_t written_ = 0;
   Sha256 hash_;
 };
@@ -65,7 +74,12 @@ class BlobStore {
   bool Has(std::string_view sha256) const;
   // Where the blob is or would be. `sha256` must be IsSha256Hex.
   std::string PathOf(std::string_view sha256) const;
-  // kInvalidArgument for something that is no hash, kResourceExhausted where the disk lacks room.
+  // Uploads at a time.
+  static constexpr size_t kMaxUploads = 64;
+  // Of the disk, for the coordinator's own records.
+  static constexpr uint64_t kKeptFreeBytes = 16 << 20;
+  // kInvalidArgument for something that is no hash, kResourceExhausted with too many uploads and
+  // where the disk lacks room for this one beside those under way.
   StatusOr<std::unique_ptr<BlobUpload>> StartUpload(std::string_view sha256,
                                                     uint64_t total_bytes) const;
   // Hashes the blob. Not OK with what is wrong with it: kNotFound, kDataLoss, or why it cannot be
@@ -84,6 +98,7 @@ class BlobStore {
  private:
   explicit BlobStore(std::string folder) : folder_(std::move(folder)) {}
   const std::string folder_;
+  const std::shared_ptr<BlobUpload::Promised> promised_ = std::make_shared<BlobUpload::Promised>();
 };
 
 }  // namespace longhaul::coordinator

@@ -1,7 +1,9 @@
 #include "coordinator/store/schema.h"
 
 #include <fmt/core.h>
+#include <sys/stat.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -115,6 +117,10 @@ Status Create(const std::string& path) {
         fmt::format("PRAGMA synchronous=FULL; BEGIN; PRAGMA application_id={}; PRAGMA "
                     "user_version={}; {} COMMIT; PRAGMA journal_mode=WAL;",
                     kStoreApplicationId, kStoreSchemaVersion, kSchema)));
+  }
+  // It will hold the secrets of runs; SQLite gives its log the same mode.
+  if (::chmod(temporary.c_str(), 0600) != 0) {
+    return FromErrno(fmt::format("cannot set the mode of {}", temporary), errno);
   }
   LH_RETURN_IF_ERROR(SyncPath(temporary));
   if (std::rename(temporary.c_str(), path.c_str()) != 0) {

@@ -16,6 +16,11 @@ void AddToken(grpc::ClientContext* context, std::string_view token) {
   if (!token.empty()) context->AddMetadata(kKey, fmt::format("{}{}", kScheme, token));
 }
 
+std::string PeerHost(const grpc::CallbackServerContext& context) {
+  const std::string peer = context.peer();
+  return peer.substr(0, peer.rfind(':'));
+}
+
 Status CheckToken(const grpc::CallbackServerContext& context, std::string_view token) {
   if (token.empty()) return absl::OkStatus();
   const auto& metadata = context.client_metadata();

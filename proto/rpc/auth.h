@@ -17,6 +17,10 @@ namespace longhaul {
 // Before the call starts; once per context. An empty token adds nothing.
 void AddToken(grpc::ClientContext* context, std::string_view token);
 
+// The address of a caller without its port, which it may change at will: "ipv4:192.0.2.7". What
+// calls are counted by in the log.
+std::string PeerHost(const grpc::CallbackServerContext& context);
+
 // kUnauthenticated with a sentence unless the call carries `token` (compared in constant time).
 // OK for every call when `token` is empty: a daemon without a token listens on loopback only.
 Status CheckToken(const grpc::CallbackServerContext& context, std::string_view token);

@@ -1,15 +1,23 @@
 #include "proto/rpc/channel.h"
 
+#include <fmt/core.h>
 #include <grpc/support/log.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/support/channel_arguments.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/peer_log.h"
 
 namespace longhaul {
 namespace {
 
 constexpr int kKeepaliveMs = 10'000;
-constexpr int kMetadataBytes = 64 << 10;
+constexpr int kMetadataBytes = 64 << 10;        // room for kMaxErrorBytes, escaped
+constexpr int kRequestMetadataBytes = 8 << 10;  // room for a token of kMaxTokenBytes
 constexpr int kMessageBytes = static_cast<int>(kMaxMessageBytes);
 
 }  // namespace
@@ -23,7 +31,18 @@ std::shared_ptr<grpc::ServerCredentials> ServerCredentials() {
 }
 
 void RouteGrpcLog() {
-  gpr_set_log_function([](gpr_log_func_args* entry) { spdlog::debug("gRPC: {}", entry->message); });
+  gpr_set_log_function([](gpr_log_func_args* entry) {
+    LogAboutPeer(spdlog::level::debug, "gRPC", fmt::format("gRPC: {}", entry->message));
+  });
+}
+
+void RaiseFileLimit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    spdlog::debug("the limit of open files stays as it is: {}", std::strerror(errno));
+  }
 }
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
@@ -43,14 +62,11 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   return grpc::CreateCustomChannel(address, ClientCredentials(), arguments);
 }
 
-void ConfigureServer(const std::string& address, grpc::ServerBuilder* builder, int* bound_port) {
-  *bound_port = 0;
-  builder->AddListeningPort(address, ServerCredentials(), bound_port);
-  builder->SetMaxReceiveMessageSize(kMessageBytes);
+void ConfigureServer(grpc::ServerBuilder* builder) {
+  builder->SetMaxReceiveMessageSize(static_cast<int>(kMaxRequestBytes));
   builder->SetMaxSendMessageSize(kMessageBytes);
-  builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytes);
-  // Two servers on one port would each get some of the workers.
-  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kRequestMetadataBytes);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxCallsPerConnection);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);

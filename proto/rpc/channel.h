@@ -14,9 +14,12 @@
 
 namespace longhaul {
 
-// Every message of a control connection, in both directions; a larger one ends its call with
-// RESOURCE_EXHAUSTED.
+// Every message that a client takes; a larger one ends its call with RESOURCE_EXHAUSTED.
 inline constexpr size_t kMaxMessageBytes = 4 << 20;
+// Every message that a server takes.
+inline constexpr size_t kMaxRequestBytes = 2 << 20;
+// Calls at a time on one connection to a server; further ones wait.
+inline constexpr int kMaxCallsPerConnection = 32;
 // Of a blob per message (UploadChunk, BlobChunk).
 inline constexpr size_t kChunkBytes = 1 << 20;
 // Of an error's text: room for every error of a run file, within the metadata's limit.
@@ -30,14 +33,17 @@ std::shared_ptr<grpc::ServerCredentials> ServerCredentials();
 // debug: what matters of them comes back as a Status. Call once, in main().
 void RouteGrpcLog();
 
+// As many open files as the system lets this process have: every connection is one. Call once, in
+// main().
+void RaiseFileLimit();
+
 // A channel with a connection of its own (not shared with other channels of the process), without
 // proxies, reconnecting with back-off (0.2 s to 5 s) for as long as calls ask for it. A peer that
 // vanished is noticed within 20 s. Never blocks.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address);
 
-// Credentials and limits of a server that listens on `address` (port 0: any). `bound_port` is set
-// by BuildAndStart and stays 0 if the address cannot be had.
-void ConfigureServer(const std::string& address, grpc::ServerBuilder* builder, int* bound_port);
+// Limits and keepalive of a server; its port is a GuardedPort (guarded_port.h).
+void ConfigureServer(grpc::ServerBuilder* builder);
 
 }  // namespace longhaul
 

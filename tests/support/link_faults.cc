@@ -12,7 +12,6 @@ namespace {
 using internal::Backend;
 using internal::Channel;
 using internal::ChannelEvents;
-using internal::EventLoop;
 
 class FaultyChannel;
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
+#include "base/peer_log.h"
 #include "base/philox.h"
 #include "codec/registry.h"
 
@@ -104,7 +105,8 @@ void Agent::Handle(v1::WorkerCommand command) {
       if (IsCurrent(command)) run_->Cancel(command.abort().reason());
       return;
     default:
-      spdlog::warn("a command that this version does not know was left out");
+      LogAboutPeer(spdlog::level::warn, "coordinator",
+                   "a command that this version does not know was left out");
   }
 }
 

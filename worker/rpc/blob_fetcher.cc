@@ -11,11 +11,32 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/units.h"
 #include "proto/rpc/auth.h"
 #include "proto/rpc/channel.h"
 #include "proto/rpc/status.h"
 
 namespace longhaul::worker {
+namespace {
+
+// A chunk that comes at `offset`: within what was announced, which the disk has room for.
+Status CheckChunk(const v1::BlobChunk& chunk, uint64_t offset, const std::string& folder) {
+  if (offset > chunk.total_bytes() || chunk.data().size() > chunk.total_bytes() - offset) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected data of {} bytes, and more came", chunk.total_bytes()));
+  }
+  std::error_code error;
+  const auto space = std::filesystem::space(folder, error);
+  if (!error && space.available < chunk.total_bytes() - offset) {
+    return absl::ResourceExhaustedError(
+        fmt::format("the data needs {} more, the disk has {} left in {}; make room there",
+                    FormatBytes(static_cast<double>(chunk.total_bytes() - offset)),
+                    FormatBytes(static_cast<double>(space.available)), folder));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 BlobFetcher::BlobFetcher(const std::string& coordinator, std::string token, std::string folder)
     : stub_(v1::WorkerService::NewStub(MakeChannel(coordinator))),
@@ -75,8 +96,16 @@ Status BlobFetcher::FetchRest(const std::string& sha256, const std::string& part
   context.set_deadline(std::chrono::system_clock::now() +
                        absl::ToChronoNanoseconds(deadline.Remaining()));
   const auto reader = stub_->FetchBlob(&context, request);
+  uint64_t bytes = request.offset();
+  Status refused;
   v1::BlobChunk chunk;
   while (reader->Read(&chunk)) {
+    refused = CheckChunk(chunk, bytes, folder_);
+    if (!refused.ok()) {
+      context.TryCancel();
+      break;
+    }
+    bytes += chunk.data().size();
     file.write(chunk.data().data(), static_cast<std::streamsize>(chunk.data().size()));
     if (!file || cancelled()) {
       context.TryCancel();
@@ -84,6 +113,7 @@ Status BlobFetcher::FetchRest(const std::string& sha256, const std::string& part
     }
   }
   file.close();
+  LH_RETURN_IF_ERROR(refused);
   if (!file)
     return absl::ResourceExhaustedError(fmt::format("cannot write {}; is the disk full?", part));
   if (cancelled()) return absl::CancelledError("the transfer was given up");

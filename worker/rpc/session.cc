@@ -1,5 +1,6 @@
 #include "worker/rpc/session.h"
 
+#include <fmt/core.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/peer_log.h"
 #include "proto/rpc/auth.h"
 #include "proto/rpc/channel.h"
 #include "proto/rpc/status.h"
@@ -150,8 +152,9 @@ bool Session::Connect() {
 
 bool Session::HandleCommand(v1::WorkerCommand command) {
   if (command.has_reject()) {
-    spdlog::error("coordinator {} refuses this worker: {}", options_.coordinator,
-                  command.reject().reason());
+    LogAboutPeer(spdlog::level::err, options_.coordinator,
+                 fmt::format("coordinator {} refuses this worker: {}", options_.coordinator,
+                             command.reject().reason()));
     const std::lock_guard lock(mutex_);
     if (command.reject().fatal()) {
       fatal_ = absl::FailedPreconditionError(command.reject().reason());

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "transport/p2p/core/notification.h"
+#include "base/notification.h"
 #include "transport/p2p/grpc/factory.h"
 #include "transport/p2p/ucx/factory.h"
 
@@ -118,14 +118,16 @@ class Traffic : public transport::LinkHandler, public std::enable_shared_from_th
   const bool dials_;
   std::vector<std::byte> payload_;
   std::atomic<bool> stopped_{false};
-  transport::internal::Notification closed_;
+  Notification closed_;
   std::mutex mutex_;  // both below
   std::shared_ptr<Link> link_;
   std::vector<int64_t> round_trips_ns_;
 };
 
 // Waits until the time is over or the link closed.
-void Pass(Traffic& traffic, absl::Duration duration) { traffic.WaitForClosed(duration); }
+void Pass(Traffic& traffic, absl::Duration duration) {
+  traffic.WaitForClosed(duration);
+}
 
 // The same; the end that dialled pings meanwhile.
 void PassWithPings(Traffic& traffic, bool dials, absl::Duration duration) {
@@ -142,7 +144,7 @@ StatusOr<std::shared_ptr<Link>> OpenLink(transport::Transport& transport,
                                          std::shared_ptr<Traffic> traffic) {
   const transport::LinkKey key{RunId("bench-000000"), Epoch(1), Boundary(0)};
   StatusOr<std::shared_ptr<Link>> result = absl::InternalError("not open");
-  transport::internal::Notification opened;
+  Notification opened;
   const auto done = [&](StatusOr<std::shared_ptr<Link>> link) {
     result = std::move(link);
     opened.Notify();

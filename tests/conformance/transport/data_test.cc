@@ -93,8 +93,8 @@ TEST_P(LinkTest, OversizeFrameIsRefusedAndTheLinkLives) {
 // The listener's loop stands still in its first frame; nothing more than its credits may be under
 // way to it.
 TEST_P(LinkTest, CreditsBoundWhatIsUnderWay) {
-  internal::Notification entered;
-  internal::Notification go_on;
+  Notification entered;
+  Notification go_on;
   std::atomic<bool> first{true};
   at_listener_->on_frame = [&](Lane, std::span<const std::byte>) {
     if (first.exchange(false)) {
@@ -130,8 +130,8 @@ TEST_P(LinkTest, CreditsBoundWhatIsUnderWay) {
 TEST_P(LinkTest, ControlOvertakesABlockedBulkLane) {
   std::mutex mutex;
   std::vector<Lane> order;
-  internal::Notification entered;
-  internal::Notification go_on;
+  Notification entered;
+  Notification go_on;
   std::atomic<bool> first{true};
   at_listener_->on_frame = [&](Lane lane, std::span<const std::byte>) {
     if (first.exchange(false)) {

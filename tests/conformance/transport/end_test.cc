@@ -56,7 +56,7 @@ TEST_P(LinkTest, CloseSendsWhatWasAccepted) {
 
 // The peer takes nothing: at the deadline the frames that wait get their `done` all the same.
 TEST_P(LinkTest, CloseGivesUpAtItsDeadline) {
-  internal::Notification go_on;
+  Notification go_on;
   std::atomic<bool> first{true};
   at_listener_->on_frame = [&](Lane, std::span<const std::byte>) {
     if (first.exchange(false)) {
@@ -142,7 +142,7 @@ TEST_P(LinkTest, LettingGoInsideDoneAndOnClosed) {
     last = std::move(listener_link_);
   }
   const std::string text = "go";
-  internal::Notification done;
+  Notification done;
   // The `done` holds the last reference to its own link.
   dialler_link_->Send(Lane::kBulk, BodyOf(text), [this, &done](const Status&) {
     dialler_link_.reset();
@@ -203,7 +203,7 @@ TEST_P(LinkTest, TheSameKeyOpensAgainAfterAnEnd) {
 }
 
 TEST_P(LinkTest, SilenceIsSuspectAndItsEndIsHealthy) {
-  internal::Notification go_on;
+  Notification go_on;
   at_listener_->on_frame = [&](Lane, std::span<const std::byte>) {
     EXPECT_TRUE(go_on.WaitFor(kPatience));
   };
@@ -224,7 +224,7 @@ TEST_P(LinkTest, SilenceIsSuspectAndItsEndIsHealthy) {
 }
 
 TEST_P(LinkTest, ASilentPeerIsGoneAtItsTimeout) {
-  internal::Notification go_on;
+  Notification go_on;
   at_listener_->on_frame = [&](Lane, std::span<const std::byte>) {
     EXPECT_TRUE(go_on.WaitFor(kPatience));
   };

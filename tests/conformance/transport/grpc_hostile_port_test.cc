@@ -13,9 +13,9 @@
 #include <random>
 #include <thread>
 
+#include "proto/rpc/listener.h"
 #include "tests/conformance/transport/link_test.h"
 #include "transport/p2p/grpc/factory.h"
-#include "transport/p2p/grpc/listener.h"
 
 namespace longhaul::transport {
 namespace {
@@ -242,7 +242,7 @@ TEST_P(HostilePortTest, AThousandIdleConnections) {
     if (i % 3 > 1) strangers.back().Say(OpenStream());
   }
   // The oldest had to go for the newest.
-  for (size_t i = 0; i < strangers.size() - grpc::kMaxStrangers; ++i) {
+  for (size_t i = 0; i < strangers.size() - kMaxStrangers; ++i) {
     ASSERT_TRUE(strangers[i].WaitForHangUp(kPatience)) << i;
   }
   Exchange(100);
@@ -276,7 +276,7 @@ TEST_P(HostilePortTest, SlowLoris) {
   }
   EXPECT_FALSE(trickling_in);
   EXPECT_FALSE(talking_in);
-  EXPECT_LT(Now() - started, grpc::kStrangerLimit + absl::Seconds(4));
+  EXPECT_LT(Now() - started, kStrangerLimit + absl::Seconds(4));
   EXPECT_TRUE(silent.WaitForHangUp(kPatience));
 }
 
@@ -341,8 +341,9 @@ TEST(GrpcAddressTest, TheSamePortAgainAtOnce) {
 }
 
 TEST(GrpcAddressTest, PeersAsPeopleWriteThem) {
-  EXPECT_EQ(grpc::PeerText("ipv4:127.0.0.1:4711"), "127.0.0.1:4711");
-  EXPECT_EQ(grpc::PeerText("ipv6:%5Bfd00::1%5D:4711"), "[fd00::1]:4711");
+  EXPECT_EQ(PeerText("ipv4:127.0.0.1:4711"), "127.0.0.1:4711");
+  EXPECT_EQ(PeerText("ipv6:%5Bfd00::1%5D:4711"), "[fd00::1]:4711");
+  EXPECT_EQ(PeerText("ipv6:%5Bfe80::1%25252%5D:4711"), "[fe80::1]:4711");
 }
 
 }  // namespace

@@ -3,15 +3,14 @@
 
 #include <optional>
 
+#include "base/event_loop.h"
 #include "proto/wire/link_header.h"
 #include "tests/conformance/transport/link_test.h"
-#include "transport/p2p/core/event_loop.h"
 #include "transport/p2p/core/handshake.h"
 
 namespace longhaul::transport {
 namespace {
 
-using internal::EventLoopThread;
 using testing::HasSubstr;
 using wire::LinkHeader;
 using wire::LinkKind;
@@ -79,7 +78,7 @@ class HostileTest : public LinkTest {
   }
 
   void TearDown() override {
-    internal::Notification gone;
+    Notification gone;
     thread_->RunAndWait([&] { backend_->Shutdown([&gone] { gone.Notify(); }); });
     EXPECT_TRUE(gone.WaitFor(kPatience));
     thread_->RunAndWait([&] {

@@ -4,7 +4,7 @@
 #include <string>
 #include <thread>
 
-#include "transport/p2p/core/notification.h"
+#include "base/notification.h"
 #include "transport/p2p/grpc/factory.h"
 #include "transport/p2p/ucx/factory.h"
 
@@ -48,7 +48,7 @@ int Main(std::string_view backend, const std::string& address) {
                if (!link.ok()) std::_Exit(1);
                sender->Start(*std::move(link));
              });
-  internal::Notification never;
+  Notification never;
   never.Wait();
   return 0;
 }

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "base/notification.h"
 #include "tests/support/link_faults.h"
 #include "transport/p2p/core/channel.h"
-#include "transport/p2p/core/notification.h"
 #include "transport/p2p/link.h"
 
 namespace longhaul::transport {

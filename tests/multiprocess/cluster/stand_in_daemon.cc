@@ -96,8 +96,9 @@ int RunCoordinator(const Options& options, const std::string& token) {
   StandInControl control(token, &connected);
   StandInSessions sessions(token, &connected);
   grpc::ServerBuilder builder;
-  int port = 0;
-  ConfigureServer(options.listen, &builder, &port);
+  ConfigureServer(&builder);
+  builder.AddListeningPort(options.listen, ServerCredentials());
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.RegisterService(&control);
   builder.RegisterService(&sessions);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();

@@ -11,6 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
+#include "base/hash.h"
+
 namespace longhaul {
 namespace {
 
@@ -148,6 +151,16 @@ TEST_F(TokenFileTest, EveryDamagedTokenIsDataLoss) {
     EXPECT_EQ(OpenError(bytes).code(), absl::StatusCode::kDataLoss) << at;
     bytes[at] = static_cast<char>(bytes[at] ^ 4);
   }
+}
+
+TEST_F(TokenFileTest, IdsBeyondTheVocabularyAreRefused) {
+  std::string bytes = GoodFile(50);
+  bytes[97] = 1;  // the first id becomes 256, of 256
+  const std::string hash = absl::HexStringToBytes(Sha256Hex(bytes.substr(96)));
+  bytes.replace(64, hash.size(), hash);
+  const Status status = OpenError(bytes);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(Message(status)), HasSubstr("token 0 has the id 256"));
 }
 
 TEST_F(TokenFileTest, ImpossibleHeadersAreRefused) {

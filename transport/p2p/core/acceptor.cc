@@ -1,10 +1,13 @@
 #include <fmt/core.h>
-#include <spdlog/spdlog.h>
+#include <spdlog/common.h>
 
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/peer_log.h"
 #include "transport/p2p/core/flow.h"
 #include "transport/p2p/core/handshake.h"
 
@@ -18,6 +21,14 @@ using wire::LinkKind;
 // not pile up.
 constexpr absl::Duration kGuestLimit = absl::Seconds(5);
 constexpr size_t kMaxGuests = 256;
+
+// Whoever can connect can cause it. The port comes last in a description, and the peer may change
+// it at will.
+void WarnAbout(const Channel& channel, std::string_view message) {
+  const std::string ends = channel.Describe();
+  LogAboutPeer(spdlog::level::warn, ends.substr(0, ends.rfind(':')),
+               fmt::format("{} ({})", message, ends));
+}
 
 }  // namespace
 
@@ -112,8 +123,8 @@ class Acceptor::Guest : public ChannelEvents, public std::enable_shared_from_thi
       return RefuseOutOfTurn();
     }
     if (!ConstantTimeEqual(hello.proof, Prove(place.secret, Side::kDialler, proof_))) {
-      spdlog::warn("{}: a peer with a wrong secret was refused ({})", Describe(hello.key),
-                   channel_->Describe());
+      WarnAbout(*channel_,
+                fmt::format("{}: a peer with a wrong secret was refused", Describe(hello.key)));
       return Refuse({.code = absl::StatusCode::kPermissionDenied,
                      .reason = fmt::format("wrong secret for {}", Describe(hello.key))});
     }
@@ -247,8 +258,9 @@ void Acceptor::Release(const LinkKey& key, uint64_t link_id) {
 
 void Acceptor::Accept(std::shared_ptr<Channel> channel) {
   if (guests_.size() >= kMaxGuests) {
-    spdlog::warn("{} connections wait to prove themselves; a further one was dropped ({})",
-                 guests_.size(), channel->Describe());
+    WarnAbout(*channel,
+              fmt::format("{} connections wait to prove themselves; a further one was dropped",
+                          guests_.size()));
     channel->Close();
     return;
   }

@@ -13,8 +13,8 @@
 #include <span>
 #include <string>
 
+#include "base/event_loop.h"
 #include "base/status.h"
-#include "transport/p2p/core/event_loop.h"
 #include "transport/p2p/link.h"
 
 namespace longhaul::transport::internal {

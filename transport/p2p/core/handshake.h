@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/event_loop.h"
 #include "proto/wire/link_header.h"
 #include "transport/p2p/core/channel.h"
-#include "transport/p2p/core/event_loop.h"
 #include "transport/p2p/core/hello.h"
 #include "transport/p2p/link.h"
 

@@ -44,9 +44,9 @@
 #include <string>
 #include <vector>
 
+#include "base/event_loop.h"
 #include "proto/wire/link_header.h"
 #include "transport/p2p/core/channel.h"
-#include "transport/p2p/core/event_loop.h"
 #include "transport/p2p/core/flow.h"
 #include "transport/p2p/core/handshake.h"
 #include "transport/p2p/core/outbox.h"

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "transport/p2p/core/event_loop.h"
+#include "base/event_loop.h"
+#include "base/notification.h"
 #include "transport/p2p/core/hub.h"
-#include "transport/p2p/core/notification.h"
 
 namespace longhaul::transport::internal {
 namespace {

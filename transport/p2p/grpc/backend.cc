@@ -10,16 +10,15 @@
 
 #include "proto/rpc/address.h"
 #include "proto/rpc/channel.h"
+#include "proto/rpc/listener.h"
 #include "transport/p2p/core/transport_core.h"
 #include "transport/p2p/grpc/channel.h"
-#include "transport/p2p/grpc/listener.h"
 #include "transport/p2p/grpc/stream.h"
 
 namespace longhaul::transport::grpc {
 namespace {
 
 using internal::Channel;
-using internal::EventLoop;
 
 // A frame with its header; the rest is room for a longer header. The core refuses what is a little
 // too large with a sentence, gRPC what is more than that.

@@ -25,7 +25,7 @@ namespace {
 
 }  // namespace
 
-std::shared_ptr<GrpcChannel> GrpcChannel::Start(std::shared_ptr<internal::EventLoop> loop,
+std::shared_ptr<GrpcChannel> GrpcChannel::Start(std::shared_ptr<EventLoop> loop,
                                                 std::unique_ptr<Stream> stream,
                                                 std::shared_ptr<ChannelTable> table,
                                                 std::string description,
@@ -40,7 +40,7 @@ std::shared_ptr<GrpcChannel> GrpcChannel::Start(std::shared_ptr<internal::EventL
   return channel;
 }
 
-GrpcChannel::GrpcChannel(std::shared_ptr<internal::EventLoop> loop, std::unique_ptr<Stream> stream,
+GrpcChannel::GrpcChannel(std::shared_ptr<EventLoop> loop, std::unique_ptr<Stream> stream,
                          std::shared_ptr<ChannelTable> table, std::string description,
                          ConnectionEvents connection_events)
     : loop_(std::move(loop)),

@@ -36,7 +36,7 @@ class GrpcChannel : public internal::Channel,
   };
 
   // The channel puts itself into the table and out of it.
-  static std::shared_ptr<GrpcChannel> Start(std::shared_ptr<internal::EventLoop> loop,
+  static std::shared_ptr<GrpcChannel> Start(std::shared_ptr<EventLoop> loop,
                                             std::unique_ptr<Stream> stream,
                                             std::shared_ptr<ChannelTable> table,
                                             std::string description,
@@ -59,7 +59,7 @@ class GrpcChannel : public internal::Channel,
     SendDone done;
   };
 
-  GrpcChannel(std::shared_ptr<internal::EventLoop> loop, std::unique_ptr<Stream> stream,
+  GrpcChannel(std::shared_ptr<EventLoop> loop, std::unique_ptr<Stream> stream,
               std::shared_ptr<ChannelTable> table, std::string description,
               ConnectionEvents connection_events);
   void WriteNext();
@@ -67,7 +67,7 @@ class GrpcChannel : public internal::Channel,
   void CloseWith(const Status& reason);
   void EndIfIdle();
 
-  const std::shared_ptr<internal::EventLoop> loop_;
+  const std::shared_ptr<EventLoop> loop_;
   std::unique_ptr<Stream> stream_;
   const std::shared_ptr<ChannelTable> table_;
   const std::string description_;

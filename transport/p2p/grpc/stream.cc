@@ -11,7 +11,6 @@ namespace longhaul::transport::grpc {
 namespace {
 
 using ::grpc::ByteBuffer;
-using internal::EventLoop;
 
 constexpr char kMethod[] = "/longhaul.v1.DataLink/Stream";
 

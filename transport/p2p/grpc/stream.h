@@ -14,8 +14,8 @@
 #include <memory>
 #include <string>
 
+#include "base/event_loop.h"
 #include "base/status.h"
-#include "transport/p2p/core/event_loop.h"
 
 namespace longhaul::transport::grpc {
 
@@ -47,14 +47,14 @@ class Stream {
 
 // Dials with the first stream of a connection of its own; whether the peer is there shows in the
 // events.
-std::unique_ptr<Stream> DialStream(const std::shared_ptr<internal::EventLoop>& loop,
+std::unique_ptr<Stream> DialStream(const std::shared_ptr<EventLoop>& loop,
                                    std::shared_ptr<::grpc::Channel> connection);
 
 // The server's side. `on_stream` runs on a thread of gRPC's, with the peer as gRPC writes it
 // ("ipv4:127.0.0.1:4711").
 using OnStream = std::function<void(std::unique_ptr<Stream>, const std::string& peer)>;
-std::unique_ptr<::grpc::CallbackGenericService> NewService(
-    const std::shared_ptr<internal::EventLoop>& loop, OnStream on_stream);
+std::unique_ptr<::grpc::CallbackGenericService> NewService(const std::shared_ptr<EventLoop>& loop,
+                                                           OnStream on_stream);
 
 }  // namespace longhaul::transport::grpc
 

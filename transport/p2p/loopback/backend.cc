@@ -16,7 +16,6 @@ namespace {
 using internal::Backend;
 using internal::Channel;
 using internal::ChannelEvents;
-using internal::EventLoop;
 
 class LoopbackChannel : public Channel, public std::enable_shared_from_this<LoopbackChannel> {
  public:

@@ -17,12 +17,11 @@ namespace longhaul::transport::ucx {
 namespace {
 
 using internal::Channel;
-using internal::EventLoop;
 
 // Closing endpoints by force takes milliseconds; a worker that does not answer is given up.
 constexpr absl::Duration kShutdownLimit = absl::Seconds(2);
 
-class UcxBackend : public internal::Backend, public internal::Poller {
+class UcxBackend : public internal::Backend, public Poller {
  public:
   explicit UcxBackend(UcxOptions options) : options_(std::move(options)) {}
 

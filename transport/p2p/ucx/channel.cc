@@ -14,7 +14,7 @@ struct UcxChannel::Operation {
   std::array<ucp_dt_iov_t, 2> pieces;
 };
 
-std::shared_ptr<UcxChannel> UcxChannel::Create(std::shared_ptr<internal::EventLoop> loop,
+std::shared_ptr<UcxChannel> UcxChannel::Create(std::shared_ptr<EventLoop> loop,
                                                std::shared_ptr<Worker> worker,
                                                const std::shared_ptr<ChannelTable>& table,
                                                const std::string& own_text,

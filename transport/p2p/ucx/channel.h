@@ -37,7 +37,7 @@ struct ChannelTable {
 class UcxChannel : public internal::Channel, public std::enable_shared_from_this<UcxChannel> {
  public:
   // `peer_text`: as people know the peer. The channel puts itself into the table and out of it.
-  static std::shared_ptr<UcxChannel> Create(std::shared_ptr<internal::EventLoop> loop,
+  static std::shared_ptr<UcxChannel> Create(std::shared_ptr<EventLoop> loop,
                                             std::shared_ptr<Worker> worker,
                                             const std::shared_ptr<ChannelTable>& table,
                                             const std::string& own_text,
@@ -70,7 +70,7 @@ class UcxChannel : public internal::Channel, public std::enable_shared_from_this
     SendDone done;
   };
 
-  UcxChannel(std::shared_ptr<internal::EventLoop> loop, std::shared_ptr<Worker> worker,
+  UcxChannel(std::shared_ptr<EventLoop> loop, std::shared_ptr<Worker> worker,
              std::shared_ptr<ChannelTable> table, std::string description)
       : loop_(std::move(loop)),
         worker_(std::move(worker)),
@@ -84,7 +84,7 @@ class UcxChannel : public internal::Channel, public std::enable_shared_from_this
   void FinishIfDone();
   void Finish(const Status& reason);
 
-  const std::shared_ptr<internal::EventLoop> loop_;
+  const std::shared_ptr<EventLoop> loop_;
   const std::shared_ptr<Worker> worker_;
   const std::shared_ptr<ChannelTable> table_;
   const std::string description_;

@@ -180,8 +180,8 @@ Status CheckBind(const SocketAddress& address) {
   return FromErrno(fmt::format("cannot listen at {}", ToString(address)), error);
 }
 
-void FindConnectError(const std::shared_ptr<internal::EventLoop>& loop,
-                      const SocketAddress& address, std::function<void(Status)> done) {
+void FindConnectError(const std::shared_ptr<EventLoop>& loop, const SocketAddress& address,
+                      std::function<void(Status)> done) {
   const auto probe = std::make_shared<Socket>(
       socket(address.get()->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const auto report = [loop, done = std::move(done)](int error) {
@@ -190,7 +190,7 @@ void FindConnectError(const std::shared_ptr<internal::EventLoop>& loop,
   if (probe->fd() < 0) return report(errno);
   if (connect(probe->fd(), address.get(), SizeOf(address.get())) == 0) return report(0);
   if (errno != EINPROGRESS) return report(errno);
-  const auto timer = std::make_shared<internal::EventLoop::TimerId>();
+  const auto timer = std::make_shared<EventLoop::TimerId>();
   // Whichever comes first unwatches the socket, which lets go of both closures.
   *timer = loop->AddTimer(Now() + kProbeLimit, [loop, probe, report] {
     loop->Unwatch(probe->fd());

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
+#include "base/event_loop.h"
 #include "base/status.h"
-#include "transport/p2p/core/event_loop.h"
 
 namespace longhaul::transport::ucx {
 
@@ -35,8 +35,8 @@ Status CheckBind(const SocketAddress& address);
 
 // Connects with a plain socket to learn why a connect fails; at most 500 ms. To be called on the
 // loop after a failure: `done` gets a kUnavailable that says the cause.
-void FindConnectError(const std::shared_ptr<internal::EventLoop>& loop,
-                      const SocketAddress& address, std::function<void(Status)> done);
+void FindConnectError(const std::shared_ptr<EventLoop>& loop, const SocketAddress& address,
+                      std::function<void(Status)> done);
 
 }  // namespace longhaul::transport::ucx
 

@@ -42,6 +42,9 @@ class FakeControl : public v1::ControlService::Service {
   int port() const { return port_; }
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
+  grpc::Status Info(grpc::ServerContext* context, const v1::InfoRequest*, v1::InfoReply*) override {
+    return Check(*context);
+  }
   grpc::Status MissingBlobs(grpc::ServerContext* context, const v1::MissingBlobsRequest* request,
                             v1::MissingBlobsReply* reply) override {
     if (grpc::Status status = Check(*context); !status.ok()) return status;

@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST(Printable, NothingThatMovesTheCursor) {
-  EXPECT_EQ(Printable("a\033[2Jb\n\tc\x7f"), "a?[2Jb? c?");
+  EXPECT_EQ(Printable("a\033[2Jb\n\tc\x7f"), "a?[2Jb  c?");
   EXPECT_EQ(Printable("gr\xC3\xBCn"), "gr\xC3\xBCn");
   EXPECT_EQ(Printable("\xC2\x9B"
                       "31m \xFF \xC3"),

@@ -109,7 +109,7 @@ TEST_F(DaemonTest, APortInUseIsNamed) {
   const std::string address = Address(StateDir("first"));
   const auto second = Run({"--listen", address, "--state-dir", StateDir("second")});
   EXPECT_EQ(second->WaitForExit(Soon()), 1);
-  EXPECT_THAT(second->standard_error(), HasSubstr(fmt::format("cannot listen on {}", address)));
+  EXPECT_THAT(second->standard_error(), HasSubstr(fmt::format("cannot listen at {}", address)));
 }
 
 TEST_F(DaemonTest, OnlyLoopbackIsServedWithoutAToken) {

@@ -152,6 +152,10 @@ class RpcTest : public ::testing::Test {
     server_ = *std::move(server);
     control_ = v1::ControlService::NewStub(MakeChannel(server_->address()));
     workers_ = v1::WorkerService::NewStub(MakeChannel(server_->address()));
+    // As the CLI does: uploads are too much for a connection that has not shown the token.
+    CallContext context;
+    v1::InfoReply reply;
+    ASSERT_TRUE(control_->Info(&context.grpc, {}, &reply).ok());
   }
 
   grpc::Status Upload(const std::string& sha256, uint64_t total, const std::string& bytes,

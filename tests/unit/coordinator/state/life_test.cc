@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/hash.h"
 #include "tests/support/state_harness.h"
 
 namespace longhaul::coordinator {
@@ -54,7 +55,9 @@ TEST_F(Life, HappyPath) {
   ASSERT_EQ(c.Count("b", v1::WorkerCommand::kAssign), 1);
   const v1::Assign assign = c.Last("b", v1::WorkerCommand::kAssign)->assign();
   EXPECT_EQ(assign.stage(), 1u);
-  EXPECT_EQ(assign.link_secret(), "secret of tiny-1");
+  // One for this epoch, made of the run's; the other stage has the same.
+  EXPECT_EQ(assign.link_secret(), HmacSha256("secret of tiny-1", "links of epoch 1"));
+  EXPECT_EQ(c.Last("a", v1::WorkerCommand::kAssign)->assign().link_secret(), assign.link_secret());
   EXPECT_EQ(assign.plan().stages(1).worker_name(), "b");
   EXPECT_EQ(assign.resume_files_size(), 0);
 

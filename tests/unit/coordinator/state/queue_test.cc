@@ -82,6 +82,20 @@ TEST(Queue, ANameMayRunTwice) {
   EXPECT_EQ(c.state->Runs()[0].run_id(), "tiny-2");
 }
 
+TEST(Queue, HasAnEnd) {
+  Coordinator c;
+  int queued = 0;
+  while (queued < 10'000) {
+    c.Tick(SubmitOf(SmallSpec("tiny", 4), fmt::format("tiny-{}", queued)));
+    if (!c.LastReply<command::ReplySubmit>()->reply.ok()) break;
+    ++queued;
+  }
+  EXPECT_EQ(queued, 500);
+  const Status status = c.LastReply<command::ReplySubmit>()->reply.status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(Message(status)), HasSubstr("500 runs wait for workers already"));
+}
+
 TEST(PlanRequest, IsAnsweredAndForgotten) {
   Coordinator c;
   c.Join("a");

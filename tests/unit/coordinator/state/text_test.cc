@@ -21,7 +21,7 @@ TEST(NaturalLess, IsAStrictOrderWithLeadingZeros) {
 }
 
 TEST(Quoted, IsOneShortLine) {
-  EXPECT_EQ(Quoted("a\nb\x1b[31mc"), "a b [31mc");
+  EXPECT_EQ(Quoted("a\nb\x1b[31mc"), "a b?[31mc");
   EXPECT_EQ(Quoted("gr\xc3\xb6\xc3\x9f"), "gr\xc3\xb6\xc3\x9f");
   const std::string cut = Quoted(std::string(999, 'x') + "\xc3\xb6" + std::string(5000, 'y'));
   EXPECT_EQ(cut, std::string(999, 'x') + "...");

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "base/token_file.h"
@@ -103,6 +105,29 @@ TEST_F(BlobStoreTest, AnUploadThatCannotFitIsRefusedAtOnce) {
   const auto upload = blobs_->StartUpload(std::string(64, 'a'), 1ull << 60);
   EXPECT_EQ(upload.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(Files(), 0u);
+}
+
+TEST_F(BlobStoreTest, UploadsUnderWayShareTheDisk) {
+  const auto space = std::filesystem::space(folder_.path());
+  const uint64_t half = space.available / 5 * 3;
+  {
+    const auto first = blobs_->StartUpload(std::string(64, 'a'), half);
+    ASSERT_TRUE(first.ok()) << first.status();
+    const auto second = blobs_->StartUpload(std::string(64, 'b'), half);
+    EXPECT_EQ(second.status().code(), absl::StatusCode::kResourceExhausted);
+  }
+  EXPECT_TRUE(blobs_->StartUpload(std::string(64, 'b'), half).ok());
+}
+
+TEST_F(BlobStoreTest, SoManyUploadsAtATime) {
+  std::vector<std::unique_ptr<BlobUpload>> uploads;
+  for (size_t i = 0; i < BlobStore::kMaxUploads; ++i) {
+    uploads.push_back(*blobs_->StartUpload(std::string(64, 'a'), 1));
+  }
+  EXPECT_EQ(blobs_->StartUpload(std::string(64, 'a'), 1).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  uploads.pop_back();
+  EXPECT_TRUE(blobs_->StartUpload(std::string(64, 'a'), 1).ok());
 }
 
 TEST_F(BlobStoreTest, OpeningRemovesWhatAnInterruptedUploadLeft) {

@@ -148,6 +148,20 @@ TEST(StoreTest, AnEmptyStoreHasNothing) {
   EXPECT_TRUE(store->Events("", 0, 10)->empty());
 }
 
+TEST(StoreTest, OnlyItsOwnerMayReadIt) {
+  const TempDir folder;
+  const auto store = OpenStore(folder.path());
+  ASSERT_TRUE(store->Apply({write::Run{FullRecord("tiny-1")}}).ok());
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    using std::filesystem::perms;
+    EXPECT_EQ(entry.status().permissions() & (perms::group_all | perms::others_all), perms::none)
+        << entry.path();
+    ++files;
+  }
+  EXPECT_GE(files, 2u);  // the database and its log
+}
+
 TEST(StoreTest, EveryRecordComesBackAfterReopening) {
   const TempDir folder;
   const RunRecord full = FullRecord("tiny-wan-abc123");

@@ -87,7 +87,8 @@ class FakeCoordinator : public v1::WorkerService::Service {
   // On a free port, or on the one it had before Stop.
   void Start() {
     grpc::ServerBuilder builder;
-    ConfigureServer(fmt::format("127.0.0.1:{}", port_), &builder, &port_);
+    ConfigureServer(&builder);
+    builder.AddListeningPort(fmt::format("127.0.0.1:{}", port_), ServerCredentials(), &port_);
     builder.RegisterService(this);
     stopping_ = false;
     server_ = builder.BuildAndStart();

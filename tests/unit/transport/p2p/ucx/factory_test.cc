@@ -14,7 +14,7 @@
 #include <cstring>
 #include <thread>
 
-#include "transport/p2p/core/notification.h"
+#include "base/notification.h"
 #include "transport/p2p/ucx/handles.h"
 #include "transport/p2p/ucx/socket_address.h"
 
@@ -125,7 +125,7 @@ TEST(UcxFactoryTest, StrangersThatHangUp) {
   const auto dialler = CreateTransport({.bind_address = "127.0.0.1:0"});
   ASSERT_TRUE(listener.ok() && dialler.ok());
   for (int i = 0; i < 200; ++i) EXPECT_EQ(PlainConnect((*listener)->address()), 0);
-  internal::Notification opened;
+  Notification opened;
   (*listener)->Expect(Key(), "secret", std::make_shared<QuietHandler>(), {},
                       Deadline::After(kPatience),
                       [](const StatusOr<std::shared_ptr<Link>>& link) { EXPECT_TRUE(link.ok()); });
@@ -140,7 +140,7 @@ TEST(UcxFactoryTest, StrangersThatHangUp) {
 Status DialFails(const std::string& address, absl::Duration limit = absl::Milliseconds(300)) {
   const auto transport = CreateTransport({.bind_address = "127.0.0.1:0"});
   if (!transport.ok()) return transport.status();
-  internal::Notification ended;
+  Notification ended;
   Status status;
   (*transport)
       ->Dial({address}, Key(), "secret", std::make_shared<QuietHandler>(), {},

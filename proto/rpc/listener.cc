@@ -1,4 +1,4 @@
-#include "transport/p2p/grpc/listener.h"
+#include "proto/rpc/listener.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -15,9 +15,10 @@
 #include <cstring>
 #include <utility>
 
+#include "base/peer_log.h"
 #include "proto/rpc/address.h"
 
-namespace longhaul::transport::grpc {
+namespace longhaul {
 namespace {
 
 constexpr int kBacklog = 256;
@@ -74,11 +75,15 @@ StatusOr<std::pair<int, std::string>> Bind(const std::string& address) {
     return absl::InvalidArgumentError(
         fmt::format("cannot listen at {}: {}", address, gai_strerror(code)));
   }
-  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  // Of a name such as localhost that has both kinds, the kind that most dial.
+  const addrinfo* chosen = found;
+  while (chosen != nullptr && chosen->ai_family != AF_INET) chosen = chosen->ai_next;
+  if (chosen == nullptr) chosen = found;
+  const int fd = socket(chosen->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return FromErrno("cannot make a socket", errno);
   const int on = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, kBacklog) != 0) {
+  if (bind(fd, chosen->ai_addr, chosen->ai_addrlen) != 0 || listen(fd, kBacklog) != 0) {
     const Status status = CannotListen(address, errno);
     close(fd);
     return status;
@@ -98,10 +103,13 @@ std::string PeerText(const std::string& grpc_peer) {
     const size_t at = text.find(code);
     if (at != std::string::npos) text.replace(at, std::strlen(code), character);
   }
+  // gRPC names the interface of a link-local address: "[fe80::1%25..2]:4711".
+  const size_t zone = text.find('%');
+  if (zone != std::string::npos) text.erase(zone, text.find(']', zone) - zone);
   return text;
 }
 
-StatusOr<std::unique_ptr<Listener>> Listener::Create(std::shared_ptr<internal::EventLoop> loop,
+StatusOr<std::unique_ptr<Listener>> Listener::Create(std::shared_ptr<EventLoop> loop,
                                                      const std::string& address,
                                                      HandOver hand_over) {
   LH_ASSIGN_OR_RETURN(auto bound, Bind(address));
@@ -111,8 +119,7 @@ StatusOr<std::unique_ptr<Listener>> Listener::Create(std::shared_ptr<internal::E
   return listener;
 }
 
-Listener::Listener(std::shared_ptr<internal::EventLoop> loop, int fd, std::string address,
-                   HandOver hand_over)
+Listener::Listener(std::shared_ptr<EventLoop> loop, int fd, std::string address, HandOver hand_over)
     : loop_(std::move(loop)),
       address_(std::move(address)),
       hand_over_(std::move(hand_over)),
@@ -153,7 +160,8 @@ void Listener::AcceptSome() {
 
 // What is ready and cannot be taken would keep the loop from sleeping.
 void Listener::Pause(int error) {
-  spdlog::warn("{}: cannot accept a connection: {}", address_, std::strerror(error));
+  LogAboutPeer(spdlog::level::warn, address_,
+               fmt::format("{}: cannot accept a connection: {}", address_, std::strerror(error)));
   loop_->Unwatch(fd_);
   pause_timer_ = loop_->AddTimer(Now() + kPause, [this] {
     pause_timer_.reset();
@@ -197,7 +205,11 @@ void Listener::OnEvent(Connections::iterator connection, uint32_t events) {
   tcp_info info{};
   socklen_t size = sizeof(info);
   getsockopt(connection->fd, IPPROTO_TCP, TCP_INFO, &info, &size);
-  if (info.tcpi_bytes_received > kMaxStrangerBytes) Forget(connection);
+  if (info.tcpi_bytes_received <= kMaxStrangerBytes) return;
+  // In the loop's next round: it may have been let in already by a task that waits, and only then
+  // have said so much.
+  loop_->CancelTimer(connection->timer);
+  connection->timer = loop_->AddTimer(Now(), [this, connection] { Forget(connection); });
 }
 
 void Listener::Forget(Connections::iterator connection) {
@@ -230,4 +242,4 @@ void Listener::Cut(const std::string& peer) {
   if (found != by_peer_.end()) Forget(found->second);
 }
 
-}  // namespace longhaul::transport::grpc
+}  // namespace longhaul

@@ -1,4 +1,4 @@
-#include "transport/p2p/core/event_loop.h"
+#include "base/event_loop.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "transport/p2p/core/notification.h"
+#include "base/notification.h"
 
-namespace longhaul::transport::internal {
+namespace longhaul {
 namespace {
 
 constexpr int kProgressCallsAtOnce = 64;
@@ -176,7 +176,7 @@ EventLoopThread::EventLoopThread(std::shared_ptr<EventLoop> loop) : loop_(std::m
   pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([state = loop_] { state->Run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread_.native_handle(), "lh-transport");
+  pthread_setname_np(thread_.native_handle(), "lh-loop");
 }
 
 StatusOr<std::shared_ptr<EventLoopThread>> EventLoopThread::Start() {
@@ -228,4 +228,4 @@ void EventLoopThread::RunAndWait(EventLoop::Task task) {
   ran.Wait();
 }
 
-}  // namespace longhaul::transport::internal
+}  // namespace longhaul

@@ -5,8 +5,8 @@
 // Ownership: EventLoopThread is the running thread. It stops when the last shared_ptr to it goes;
 // dropped on the loop's own thread, the thread ends by itself after the running task. EventLoop is
 // the state, which may outlive the thread; a task posted after the stop is dropped.
-#ifndef LONGHAUL_TRANSPORT_P2P_CORE_EVENT_LOOP_H_
-#define LONGHAUL_TRANSPORT_P2P_CORE_EVENT_LOOP_H_
+#ifndef LONGHAUL_BASE_EVENT_LOOP_H_
+#define LONGHAUL_BASE_EVENT_LOOP_H_
 
 #include <atomic>
 #include <cstdint>
@@ -24,7 +24,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 
-namespace longhaul::transport::internal {
+namespace longhaul {
 
 // What has to be called to make progress, with a descriptor to sleep on.
 class Poller {
@@ -132,6 +132,6 @@ class ManualLoop {
   const std::shared_ptr<EventLoop> loop_;
 };
 
-}  // namespace longhaul::transport::internal
+}  // namespace longhaul
 
-#endif  // LONGHAUL_TRANSPORT_P2P_CORE_EVENT_LOOP_H_
+#endif  // LONGHAUL_BASE_EVENT_LOOP_H_

@@ -1,4 +1,5 @@
-// The one port: accepts connections, hands them to gRPC, and keeps strangers few and short.
+// A port that gRPC serves: accepts connections, hands them to it, and keeps strangers few and
+// short.
 //
 // gRPC's own listener takes any number of connections, and stops listening for good when the
 // process runs out of descriptors; and gRPC takes a message in whole, gigabytes if it says so,
@@ -8,8 +9,8 @@
 // and to cut it.
 //
 // Threads: all on the loop.
-#ifndef LONGHAUL_TRANSPORT_P2P_GRPC_LISTENER_H_
-#define LONGHAUL_TRANSPORT_P2P_GRPC_LISTENER_H_
+#ifndef LONGHAUL_PROTO_RPC_LISTENER_H_
+#define LONGHAUL_PROTO_RPC_LISTENER_H_
 
 #include <cstdint>
 #include <functional>
@@ -19,23 +20,25 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/event_loop.h"
 #include "base/status.h"
-#include "transport/p2p/core/event_loop.h"
 
-namespace longhaul::transport::grpc {
+namespace longhaul {
 
 inline constexpr size_t kMaxStrangers = 128;
 // A connect, HTTP/2's greeting and four messages on a long line; more than the core gives a guest.
 inline constexpr absl::Duration kStrangerLimit = absl::Seconds(8);
-// HTTP/2's greeting and two hellos take 1 KB; a handshake of TLS would add a few.
-inline constexpr size_t kMaxStrangerBytes = 64 << 10;
+// HTTP/2's greeting and a first call: metadata of 8 KiB at most and a few KB to say. As few as
+// that, because gRPC makes 20 KB of every call, however short and soon taken back it is. More may
+// be read before the connection is cut: up to TCP's first window, 64 KiB.
+inline constexpr size_t kMaxStrangerBytes = 16 << 10;
 
 class Listener {
  public:
   // Takes over the descriptor of a connection.
   using HandOver = std::function<void(int fd)>;
   // Listens at "host:port". Errors: factory.h.
-  static StatusOr<std::unique_ptr<Listener>> Create(std::shared_ptr<internal::EventLoop> loop,
+  static StatusOr<std::unique_ptr<Listener>> Create(std::shared_ptr<EventLoop> loop,
                                                     const std::string& address, HandOver hand_over);
   ~Listener();
   Listener(const Listener&) = delete;
@@ -54,12 +57,11 @@ class Listener {
     std::string peer;
     int fd = -1;
     bool stranger = true;
-    internal::EventLoop::TimerId timer;
+    EventLoop::TimerId timer;
   };
   using Connections = std::list<Connection>;
 
-  Listener(std::shared_ptr<internal::EventLoop> loop, int fd, std::string address,
-           HandOver hand_over);
+  Listener(std::shared_ptr<EventLoop> loop, int fd, std::string address, HandOver hand_over);
   Status Listen();
   void AcceptSome();
   void Take(int fd, std::string peer);
@@ -67,19 +69,19 @@ class Listener {
   void OnEvent(Connections::iterator connection, uint32_t events);
   void Forget(Connections::iterator connection);
 
-  const std::shared_ptr<internal::EventLoop> loop_;
+  const std::shared_ptr<EventLoop> loop_;
   const std::string address_;
   const HandOver hand_over_;
   int fd_;
   Connections connections_;  // oldest first
   std::unordered_map<std::string, Connections::iterator> by_peer_;
   size_t strangers_ = 0;
-  std::optional<internal::EventLoop::TimerId> pause_timer_;
+  std::optional<EventLoop::TimerId> pause_timer_;
 };
 
 // "127.0.0.1:4711", "[fd00::1]:4711" of gRPC's "ipv4:127.0.0.1:4711", "ipv6:%5Bfd00::1%5D:4711".
 std::string PeerText(const std::string& grpc_peer);
 
-}  // namespace longhaul::transport::grpc
+}  // namespace longhaul
 
-#endif  // LONGHAUL_TRANSPORT_P2P_GRPC_LISTENER_H_
+#endif  // LONGHAUL_PROTO_RPC_LISTENER_H_

@@ -1,4 +1,4 @@
-#include "transport/p2p/core/event_loop.h"
+#include "base/event_loop.h"
 
 #include <gtest/gtest.h>
 #include <sys/epoll.h>
@@ -8,9 +8,9 @@
 #include <atomic>
 #include <vector>
 
-#include "transport/p2p/core/notification.h"
+#include "base/notification.h"
 
-namespace longhaul::transport::internal {
+namespace longhaul {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
@@ -133,4 +133,4 @@ TEST_F(EventLoopTest, MayBeLetGoOfOnItsOwnThread) {
 }
 
 }  // namespace
-}  // namespace longhaul::transport::internal
+}  // namespace longhaul

@@ -1,14 +1,14 @@
 // Something that happens once and is waited for. Of std parts rather than Abseil's: those live in a
 // shared library that ThreadSanitizer cannot see into, and every wait on one looks like a race.
-#ifndef LONGHAUL_TRANSPORT_P2P_CORE_NOTIFICATION_H_
-#define LONGHAUL_TRANSPORT_P2P_CORE_NOTIFICATION_H_
+#ifndef LONGHAUL_BASE_NOTIFICATION_H_
+#define LONGHAUL_BASE_NOTIFICATION_H_
 
 #include <condition_variable>
 #include <mutex>
 
 #include "absl/time/time.h"
 
-namespace longhaul::transport::internal {
+namespace longhaul {
 
 // Thread-safe. May be destroyed as soon as a wait has returned.
 class Notification {
@@ -34,6 +34,6 @@ class Notification {
   bool happened_ = false;
 };
 
-}  // namespace longhaul::transport::internal
+}  // namespace longhaul
 
-#endif  // LONGHAUL_TRANSPORT_P2P_CORE_NOTIFICATION_H_
+#endif  // LONGHAUL_BASE_NOTIFICATION_H_

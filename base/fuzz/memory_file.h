@@ -1,0 +1,38 @@
+// Bytes as a file that has a path, for fuzz targets of what reads files. Not for programs.
+#ifndef LONGHAUL_BASE_FUZZ_MEMORY_FILE_H_
+#define LONGHAUL_BASE_FUZZ_MEMORY_FILE_H_
+
+#include <fmt/core.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+namespace longhaul::fuzz {
+
+class MemoryFile {
+ public:
+  MemoryFile() : fd_(::memfd_create("fuzz", MFD_CLOEXEC)) {
+    if (fd_ < 0) std::abort();
+  }
+  ~MemoryFile() { ::close(fd_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+
+  // In the place of what it held before.
+  void Set(const void* data, size_t size) {
+    if (::ftruncate(fd_, 0) != 0) std::abort();
+    if (::pwrite(fd_, data, size, 0) != static_cast<ssize_t>(size)) std::abort();
+  }
+  std::string path() const { return fmt::format("/proc/self/fd/{}", fd_); }
+
+ private:
+  const int fd_;
+};
+
+}  // namespace longhaul::fuzz
+
+#endif  // LONGHAUL_BASE_FUZZ_MEMORY_FILE_H_

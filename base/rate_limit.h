@@ -1,0 +1,36 @@
+// So many a second, and a burst more: a token bucket. Pure; not thread-safe.
+#ifndef LONGHAUL_BASE_RATE_LIMIT_H_
+#define LONGHAUL_BASE_RATE_LIMIT_H_
+
+#include <algorithm>
+
+#include "base/clock.h"
+
+namespace longhaul {
+
+class RateLimit {
+ public:
+  // Both above zero. The burst is there from the start.
+  RateLimit(double per_second, double burst)
+      : per_second_(per_second), burst_(burst), left_(burst) {}
+
+  // Counts one, now. How long to wait before the next: zero where there is room.
+  absl::Duration Take(MonoTime now) {
+    if (last_ != MonoTime()) {
+      const double seconds = absl::ToDoubleSeconds(longhaul::operator-(now, last_));
+      left_ = std::min(burst_, left_ + std::max(0.0, seconds) * per_second_);
+    }
+    last_ = now;
+    left_ -= 1;
+    return left_ >= 1 ? absl::ZeroDuration() : absl::Seconds((1 - left_) / per_second_);
+  }
+
+ private:
+  const double per_second_, burst_;
+  double left_;
+  MonoTime last_{};
+};
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_BASE_RATE_LIMIT_H_

@@ -1,0 +1,98 @@
+#include "coordinator/rpc/intake.h"
+
+#include <fmt/core.h>
+
+#include <string>
+#include <string_view>
+
+#include "base/printable.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+Status TooMany(std::string_view what, size_t most, size_t came) {
+  return absl::InvalidArgumentError(
+      fmt::format("expected at most {} {}, got {}", most, what, came));
+}
+
+void Tidy(std::string* text, size_t limit) {
+  *text = Printable(*text, limit);
+}
+
+}  // namespace
+
+Status AdmitHello(v1::Hello* hello) {
+  if (hello->devices_size() > kMaxDevices) {
+    return TooMany("devices in a hello", kMaxDevices, static_cast<size_t>(hello->devices_size()));
+  }
+  if (hello->endpoints_size() > kMaxEndpoints) {
+    return TooMany("data endpoints in a hello", kMaxEndpoints,
+                   static_cast<size_t>(hello->endpoints_size()));
+  }
+  const auto check = [](std::string_view field, const std::string& text) {
+    return text.size() <= kMaxHelloTextBytes ? absl::OkStatus()
+                                             : TooMany(fmt::format("bytes as a hello's {}", field),
+                                                       kMaxHelloTextBytes, text.size());
+  };
+  LH_RETURN_IF_ERROR(check("worker id", hello->worker_id()));
+  LH_RETURN_IF_ERROR(check("incarnation", hello->incarnation()));
+  LH_RETURN_IF_ERROR(check("name", hello->name()));
+  LH_RETURN_IF_ERROR(check("version", hello->version()));
+  LH_RETURN_IF_ERROR(check("run", hello->run_id()));
+  LH_RETURN_IF_ERROR(check("host", hello->host()));
+  for (const v1::DataEndpoint& endpoint : hello->endpoints()) {
+    LH_RETURN_IF_ERROR(check("transport", endpoint.transport()));
+    if (endpoint.addresses_size() > kMaxDataAddresses) {
+      return TooMany("addresses of a data endpoint", kMaxDataAddresses,
+                     static_cast<size_t>(endpoint.addresses_size()));
+    }
+    for (const std::string& address : endpoint.addresses()) {
+      LH_RETURN_IF_ERROR(check("data address", address));
+    }
+  }
+  for (v1::Device& device : *hello->mutable_devices()) {
+    LH_RETURN_IF_ERROR(check("device", device.name()));
+    LH_RETURN_IF_ERROR(check("device", device.kind()));
+    Tidy(device.mutable_name(), kMaxHelloTextBytes);
+    Tidy(device.mutable_kind(), kMaxHelloTextBytes);
+  }
+  Tidy(hello->mutable_version(), kMaxHelloTextBytes);
+  Tidy(hello->mutable_host(), kMaxHelloTextBytes);
+  return absl::OkStatus();
+}
+
+Status AdmitReport(v1::WorkerMessage* message) {
+  if (const size_t bytes = message->ByteSizeLong(); bytes > kMaxReportBytes) {
+    return TooMany("bytes in a worker's message", kMaxReportBytes, bytes);
+  }
+  if (message->has_log()) {
+    Tidy(message->mutable_log()->mutable_text(), kMaxLineBytes);
+    Tidy(message->mutable_log()->mutable_level(), 16);
+  }
+  if (message->has_error()) Tidy(message->mutable_error()->mutable_message(), kMaxLineBytes);
+  return absl::OkStatus();
+}
+
+Status AdmitSubmit(const v1::SubmitRequest& request) {
+  if (request.run_yaml().size() > kMaxRunFileBytes) {
+    return TooMany("bytes in a run file", kMaxRunFileBytes, request.run_yaml().size());
+  }
+  if (request.file_name().size() > kMaxNameBytes) {
+    return TooMany("bytes in the run file's name", kMaxNameBytes, request.file_name().size());
+  }
+  if (request.overrides_size() > kMaxOverrides) {
+    return TooMany("--set", kMaxOverrides, static_cast<size_t>(request.overrides_size()));
+  }
+  if (request.data_files_size() > kMaxDataFiles) {
+    return TooMany("data files (put several texts into one file)", kMaxDataFiles,
+                   static_cast<size_t>(request.data_files_size()));
+  }
+  for (const v1::DataFile& file : request.data_files()) {
+    if (file.name().size() > kMaxNameBytes) {
+      return TooMany("bytes in a data file's name", kMaxNameBytes, file.name().size());
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,61 @@
+// The end of a call without the right token: logged (once a second for each address) and answered
+// late, so that nobody tries tokens as fast as the network carries them.
+#ifndef LONGHAUL_COORDINATOR_RPC_REFUSE_CALLER_H_
+#define LONGHAUL_COORDINATOR_RPC_REFUSE_CALLER_H_
+
+#include <fmt/core.h>
+#include <grpcpp/alarm.h>
+#include <spdlog/common.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <utility>
+
+#include "base/peer_log.h"
+#include "base/status.h"
+#include "coordinator/rpc/finish_now.h"
+#include "proto/rpc/auth.h"
+#include "proto/rpc/status.h"
+
+namespace longhaul::coordinator {
+
+inline constexpr std::chrono::milliseconds kRefusalDelay{500};
+// Refused calls that wait for their answer; further ones get it at once.
+inline constexpr size_t kMaxWaitingRefusals = 1024;
+inline std::atomic<size_t> waiting_refusals{0};
+
+// Owns itself until gRPC is done with it.
+template <class Reactor>
+class LateRefusal : public Reactor {
+ public:
+  explicit LateRefusal(Status status) : status_(std::move(status)) {
+    alarm_.Set(std::chrono::system_clock::now() + kRefusalDelay,
+               [this](bool /*due*/) { this->Finish(ToGrpc(status_)); });
+  }
+  // The caller is gone, or the server shuts down.
+  void OnCancel() override { alarm_.Cancel(); }
+  void OnDone() override {
+    --waiting_refusals;
+    delete this;
+  }
+
+ private:
+  const Status status_;
+  grpc::Alarm alarm_;
+};
+
+// `Reactor`: one of gRPC's reactor types.
+template <class Reactor>
+Reactor* RefuseCaller(const grpc::CallbackServerContext& context, const Status& status) {
+  const std::string host = PeerHost(context);
+  LogAboutPeer(spdlog::level::warn, host,
+               fmt::format("a call from {} was refused: {}", context.peer(), Message(status)));
+  if (++waiting_refusals <= kMaxWaitingRefusals) return new LateRefusal<Reactor>(status);
+  --waiting_refusals;
+  return FinishNow<Reactor>(status);
+}
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_RPC_REFUSE_CALLER_H_

@@ -1,0 +1,121 @@
+// A run's row with anything in its columns: refused, or written and read again it is the same, and
+// a coordinator starts with it. The first two bytes choose the columns that are replaced; the rest,
+// in pieces that end with "%%", are their values.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "coordinator/store/rows.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+constexpr int kColumns = 15;  // of kUpsertRun
+constexpr std::string_view kSeparator = "%%";
+
+RunRecord WholeRecord() {
+  RunRecord record;
+  record.id = RunId("tiny-abc234");
+  record.spec.name = "tiny";
+  record.spec.data.text = {"a.txt"};
+  record.spec.train.steps = 10;
+  record.state = RunState::kRunning;
+  record.epoch = Epoch(2);
+  record.link_secret = std::string(32, 's');
+  record.data_files.resize(1);
+  record.data_files[0].set_sha256(std::string(64, 'a'));
+  record.data.emplace().set_tokens(100);
+  v1::Plan& plan = record.plan.emplace();
+  plan.set_epoch(2);
+  for (uint32_t i = 0; i < 2; ++i) {
+    v1::StagePlan& stage = *plan.add_stages();
+    stage.set_stage(i);
+    stage.set_worker_id(i == 0 ? "w0" : "w1");
+    stage.set_incarnation("1");
+  }
+  record.checkpoints.resize(1);
+  record.checkpoints[0].set_step(5);
+  return record;
+}
+
+std::vector<std::string_view> Pieces(std::string_view input) {
+  std::vector<std::string_view> pieces;
+  while (true) {
+    const size_t end = input.find(kSeparator);
+    pieces.push_back(input.substr(0, end));
+    if (end == std::string_view::npos) return pieces;
+    input.remove_prefix(end + kSeparator.size());
+  }
+}
+
+// The store's own statements, over a table in memory.
+class Table {
+ public:
+  Table() : database_(Must(sqlite::Database::Open(":memory:", kFlags))) {
+    if (!database_
+             .Execute("CREATE TABLE runs(id PRIMARY KEY, name, state, reason, epoch, step, "
+                      "spec_yaml, link_secret, data_files, data, plan, checkpoints, "
+                      "submitted_unix_ms, started_unix_ms, ended_unix_ms)")
+             .ok()) {
+      std::abort();
+    }
+    upsert_ = Must(database_.Prepare(kUpsertRun));
+    select_ = Must(database_.Prepare(kSelectRuns));
+    clear_ = Must(database_.Prepare("DELETE FROM runs"));
+  }
+  // `replaced`: a bit for every column; their values in order, as long as there are some.
+  StatusOr<RunRecord> WriteAndRead(const RunRecord& record, uint32_t replaced,
+                                   const std::vector<std::string_view>& values) {
+    if (!clear_.Run().ok()) std::abort();
+    BindRun(record, &upsert_);
+    size_t next = 0;
+    for (int column = 0; column < kColumns && next < values.size(); ++column) {
+      if ((replaced >> column & 1) != 0) upsert_.BindBlob(column + 1, values[next++]);
+    }
+    if (!upsert_.Run().ok()) std::abort();
+    if (!Must(select_.Next())) std::abort();
+    StatusOr<RunRecord> read = ReadRun(select_);
+    if (Must(select_.Next())) std::abort();
+    return read;
+  }
+
+ private:
+  static constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  template <class T>
+  static T Must(StatusOr<T> value) {
+    if (!value.ok()) std::abort();
+    return *std::move(value);
+  }
+  sqlite::Database database_;
+  sqlite::Statement upsert_, select_, clear_;
+};
+
+}  // namespace
+}  // namespace longhaul::coordinator
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace longhaul::coordinator;
+  static Table table;
+  static const RunRecord whole = WholeRecord();
+  if (size < 2) return 0;
+  const uint32_t replaced = data[0] | static_cast<uint32_t>(data[1]) << 8;
+  const std::string_view rest(reinterpret_cast<const char*>(data + 2), size - 2);
+  longhaul::StatusOr<RunRecord> record = table.WriteAndRead(whole, replaced, Pieces(rest));
+  if (!record.ok()) return 0;
+  const longhaul::StatusOr<RunRecord> again = table.WriteAndRead(*record, 0, {});
+  if (!again.ok() || again->id != record->id || again->state != record->state ||
+      !(again->spec == record->spec) || again->checkpoints.size() != record->checkpoints.size() ||
+      again->plan.has_value() != record->plan.has_value()) {
+    std::abort();
+  }
+  State state({}, {*std::move(record)}, 1, longhaul::MonoTime());
+  const TickResult result =
+      state.Tick({}, longhaul::operator+(longhaul::MonoTime(), absl::Hours(1)), 1);
+  for (const longhaul::v1::RunStatus& run : state.Runs()) (void)state.Run(run.run_id()).ok();
+  return result.writes.size() > 1'000 ? 1 : 0;
+}

@@ -1,0 +1,24 @@
+#include <gtest/gtest.h>
+
+#include "base/config/run_spec.h"
+#include "tests/support/fuzz_smoke.h"
+
+namespace longhaul {
+namespace {
+
+TEST(RunSpecFuzzSmokeTest, DamagedRunFiles) {
+  RunSpec spec;
+  spec.name = "tiny";
+  spec.data.text = {"a.txt"};
+  spec.model.layers = spec.model.hidden = spec.model.heads = spec.model.context = 8;
+  spec.train.steps = 10;
+  spec.train.microbatches = 4;
+  const std::string yaml = ToYaml(spec);
+  const Status parsed = ParseRunSpec(yaml, "seed.yaml", {}, nullptr).status();
+  ASSERT_TRUE(parsed.ok()) << parsed;
+  testing::FuzzSmoke({yaml, yaml + "\n%%\ntrain.steps=3\nlinks.forward=none\n"}, 2'000,
+                     "{}[]:,'\"\n -&*!|>%#e0123.");
+}
+
+}  // namespace
+}  // namespace longhaul

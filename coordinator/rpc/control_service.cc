@@ -135,7 +135,9 @@ grpc::ServerUnaryReactor* ControlServiceImpl::StopRun(Context* context,
 grpc::ServerUnaryReactor* ControlServiceImpl::ListCheckpoints(Context* context,
                                                               const v1::CheckpointsRequest* request,
                                                               v1::CheckpointsReply* reply) {
-  if (Status status = CheckToken(*context, token_); !status.ok()) return Answer(context, status);
+  if (Status status = port_->Check(*context); !status.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  }
   auto* call = new WaitingCall<v1::CheckpointsReply>(shell_, reply);
   return call->Start([&](Shell::CheckpointsDone done) {
     return shell_->ListCheckpoints(request->run(), request->verify(), std::move(done));

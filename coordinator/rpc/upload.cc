@@ -13,6 +13,8 @@ class UploadReactor : public grpc::ServerReadReactor<v1::UploadChunk> {
  public:
   UploadReactor(const BlobStore* blobs, UploadGuard guard)
       : blobs_(blobs), guard_(std::move(guard)) {
+    // Says that the caller is let in: before, its connection may say little (guarded_port.h).
+    StartSendInitialMetadata();
     StartRead(&chunk_);
   }
 

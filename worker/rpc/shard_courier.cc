@@ -118,6 +118,8 @@ Status ShardCourier::SendCopy(const std::string& path, const ShardFile& file) {
   }
   v1::UploadReply reply;
   const auto writer = stub_->StoreShard(&context, &reply);
+  // On a new connection the coordinator takes little before it has seen the token.
+  writer->WaitForInitialMetadata();
   const Status sent = SendChunks(path, file, writer.get());
   if (sent.ok()) {
     writer->WritesDone();

@@ -16,7 +16,7 @@ using wire::LinkHeader;
 using wire::LinkKind;
 
 constexpr absl::Duration kFirstPause = absl::Milliseconds(10);
-constexpr absl::Duration kLongestPause = absl::Milliseconds(250);
+constexpr absl::Duration kLongestPause = absl::Milliseconds(100);
 
 }  // namespace
 

@@ -17,7 +17,7 @@ using wire::LinkKind;
 // A try to come back takes some round trips, as the first did; a line that is busy, or slower now,
 // has room for more, and one that is dead costs no more than this before the next try.
 constexpr int kHandshakes = 4;
-constexpr absl::Duration kShortestAttempt = absl::Milliseconds(500);
+constexpr absl::Duration kShortestAttempt = absl::Milliseconds(250);
 constexpr absl::Duration kLongestAttempt = absl::Seconds(3);
 
 }  // namespace

@@ -125,6 +125,7 @@ class FakeCoordinator : public v1::WorkerService::Service {
   grpc::Status StoreShard(grpc::ServerContext*, grpc::ServerReader<v1::UploadChunk>* reader,
                           v1::UploadReply*) override {
     if (!refuse_shards.ok()) return refuse_shards;
+    reader->SendInitialMetadata();
     v1::UploadChunk chunk;
     std::string sha256, bytes;
     while (reader->Read(&chunk)) {

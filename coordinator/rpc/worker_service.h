@@ -15,11 +15,7 @@ class WorkerServiceImpl : public v1::WorkerService::CallbackService {
   // All must outlive the server. `copies`: of shards.
   WorkerServiceImpl(GuardedPort* port, absl::Duration hello_timeout, Shell* shell,
                     const BlobStore* blobs, const BlobStore* copies)
-      : port_(port),
-        hello_timeout_(hello_timeout),
-        shell_(shell),
-        blobs_(blobs),
-        copies_(copies) {}
+      : port_(port), hello_timeout_(hello_timeout), shell_(shell), blobs_(blobs), copies_(copies) {}
 
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerCommand>* Session(
       grpc::CallbackServerContext* context) override;

@@ -64,8 +64,8 @@ Status AddSilentNetwork(const std::string& network) {
     for (const char* which : {"all", "default"}) {
       std::ofstream(fmt::format("/proc/sys/net/ipv6/conf/{}/disable_ipv6", which)) << "1";
     }
-    // After a cut a worker looks for its neighbours' addresses again, by default once a second. In a
-    // wide area it would look for a router, which no cut of the line takes away.
+    // After a cut a worker looks for its neighbours' addresses again, by default once a second. In
+    // a wide area it would look for a router, which no cut of the line takes away.
     std::ofstream("/proc/sys/net/ipv4/neigh/default/retrans_time_ms") << "50";
   }).join();
   return Raise(network, "lo");

@@ -17,8 +17,35 @@
 namespace longhaul::coordinator {
 namespace {
 
-// Superseded log lines are deleted so many at a time.
+// Superseded rows are deleted so many at a time.
 constexpr uint64_t kPruneEvery = 1'000;
+
+// Keeps the newest rows of each run in a table.
+class Pruner {
+ public:
+  Status Prepare(sqlite::Database& database, std::string_view table, uint64_t keep) {
+    keep_ = keep;
+    LH_ASSIGN_OR_RETURN(
+        delete_, database.Prepare(fmt::format(
+                     "DELETE FROM {0} WHERE run_id=?1 AND sequence<=(SELECT sequence FROM {0} "
+                     "WHERE run_id=?1 ORDER BY sequence DESC LIMIT 1 OFFSET ?2)",
+                     table)));
+    return absl::OkStatus();
+  }
+  // After a row was added.
+  Status Added(const std::string& run) {
+    // The first one after a start prunes too: nobody counted before it.
+    const auto [rows, first] = since_.try_emplace(run, 0);
+    if (!first && ++rows->second < kPruneEvery) return absl::OkStatus();
+    rows->second = 0;
+    return delete_.Bind(1, run).Bind(2, keep_).Run();
+  }
+
+ private:
+  sqlite::Statement delete_;
+  uint64_t keep_ = 0;
+  std::map<std::string, uint64_t> since_;
+};
 
 bool MustSurvivePowerLoss(const Write& write) {
   return std::holds_alternative<write::Run>(write) ||
@@ -30,14 +57,15 @@ bool MustSurvivePowerLoss(const Write& write) {
 struct Store::Impl {
   mutable std::mutex mutex;
   mutable sqlite::Database database;
-  sqlite::Statement upsert_run, insert_event, upsert_step, insert_log, prune_logs;
-  std::map<std::string, uint64_t> lines_since_prune;
+  sqlite::Statement upsert_run, insert_event, upsert_step, insert_log;
+  Pruner prune_events, prune_logs;
   bool full_sync = true;
 
   Status Prepare();
   Status SetFullSync(bool full);
   Status WriteOne(const Write& write);
   Status WriteLog(const write::WorkerLog& log);
+  Status WriteEvent(const v1::Event& event);
 };
 
 Status Store::Impl::Prepare() {
@@ -52,11 +80,8 @@ Status Store::Impl::Prepare() {
   LH_ASSIGN_OR_RETURN(insert_log,
                       database.Prepare("INSERT INTO worker_logs(run_id, worker_name, unix_ms, "
                                        "level, text) VALUES(?,?,?,?,?)"));
-  LH_ASSIGN_OR_RETURN(
-      prune_logs, database.Prepare(
-                      "DELETE FROM worker_logs WHERE run_id=?1 AND sequence<=(SELECT sequence FROM "
-                      "worker_logs WHERE run_id=?1 ORDER BY sequence DESC LIMIT 1 OFFSET ?2)"));
-  return absl::OkStatus();
+  LH_RETURN_IF_ERROR(prune_events.Prepare(database, "events", kKeptEvents));
+  return prune_logs.Prepare(database, "worker_logs", kKeptLogLines);
 }
 
 // Not within a transaction.
@@ -75,11 +100,18 @@ Status Store::Impl::WriteLog(const write::WorkerLog& log) {
                          .Bind(4, log.line.level())
                          .Bind(5, log.line.text())
                          .Run());
-  // The first line after a start prunes too: nobody counted before it.
-  const auto [lines, first] = lines_since_prune.try_emplace(log.run.value(), 0);
-  if (!first && ++lines->second < kPruneEvery) return absl::OkStatus();
-  lines->second = 0;
-  return prune_logs.Bind(1, log.run.value()).Bind(2, kKeptLogLines).Run();
+  return prune_logs.Added(log.run.value());
+}
+
+Status Store::Impl::WriteEvent(const v1::Event& event) {
+  LH_RETURN_IF_ERROR(insert_event.Bind(1, uint64_t{event.sequence()})
+                         .Bind(2, int64_t{event.unix_ms()})
+                         .Bind(3, event.run_id())
+                         .Bind(4, uint64_t{event.epoch()})
+                         .Bind(5, event.kind())
+                         .Bind(6, event.text())
+                         .Run());
+  return prune_events.Added(event.run_id());
 }
 
 Status Store::Impl::WriteOne(const Write& write) {
@@ -88,16 +120,7 @@ Status Store::Impl::WriteOne(const Write& write) {
                           BindRun(run.record, &upsert_run);
                           return upsert_run.Run();
                         },
-                        [&](const write::LogEvent& log) {
-                          const v1::Event& event = log.event;
-                          return insert_event.Bind(1, uint64_t{event.sequence()})
-                              .Bind(2, int64_t{event.unix_ms()})
-                              .Bind(3, event.run_id())
-                              .Bind(4, uint64_t{event.epoch()})
-                              .Bind(5, event.kind())
-                              .Bind(6, event.text())
-                              .Run();
-                        },
+                        [&](const write::LogEvent& log) { return WriteEvent(log.event); },
                         [&](const write::StepDone& done) {
                           return upsert_step.Bind(1, done.run.value())
                               .Bind(2, uint64_t{done.step.step()})

@@ -24,6 +24,8 @@ namespace longhaul::coordinator {
 
 // The newest lines of workers' logs that are kept for each run.
 inline constexpr uint64_t kKeptLogLines = 20'000;
+// The newest events of each run, and of what belongs to none.
+inline constexpr uint64_t kKeptEvents = 20'000;
 
 class Store {
  public:

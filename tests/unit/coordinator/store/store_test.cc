@@ -273,6 +273,21 @@ TEST(StoreTest, LogsAreBoundedPerRun) {
   EXPECT_EQ(store->Logs(RunId("other"), 0, 10)->size(), 1u);
 }
 
+TEST(StoreTest, EventsAreBoundedPerRun) {
+  const TempDir folder;
+  const auto store = OpenStore(folder.path());
+  ASSERT_TRUE(store->Apply({EventOf(1, "other")}).ok());
+  std::vector<Write> writes;
+  for (uint64_t i = 2; i < kKeptEvents + 3'000; ++i) writes.push_back(EventOf(i, "r"));
+  ASSERT_TRUE(store->Apply(writes).ok());
+  const auto events = store->Events("r", 0, 1'000'000);
+  EXPECT_GE(events->size(), kKeptEvents);
+  EXPECT_LT(events->size(), kKeptEvents + 1'001);
+  EXPECT_EQ(events->back().sequence(), kKeptEvents + 2'999);
+  EXPECT_EQ(store->Events("other", 0, 10)->size(), 1u);
+  EXPECT_EQ(*store->NextEventSequence(), kKeptEvents + 3'000);
+}
+
 TEST(StoreTest, ATransactionIsAllOrNothing) {
   const TempDir folder;
   const auto store = OpenStore(folder.path());

@@ -1,5 +1,5 @@
-// What nearly every test includes, precompiled (cmake/LonghaulTargets.cmake). Tests include what they
-// use all the same: the sanitizer builds compile them without this.
+// What nearly every test includes, precompiled (cmake/LonghaulTargets.cmake). Tests include what
+// they use all the same: the sanitizer builds compile them without this.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

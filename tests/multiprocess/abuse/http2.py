@@ -19,8 +19,13 @@ class Target:
         self.address, self.path, self.token = (host.strip("[]"), int(port)), path, token
 
     def connect(self):
-        connection = socket.create_connection(self.address, timeout=PATIENCE_S)
+        connection = socket.socket(
+            socket.AF_INET6 if ":" in self.address[0] else socket.AF_INET, socket.SOCK_STREAM)
+        # What is sent is taken by the other side, but for this much.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 << 10)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(PATIENCE_S)
+        connection.connect(self.address)
         return connection
 
 

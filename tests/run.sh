@@ -8,8 +8,8 @@ usage() {
   cat <<'USAGE'
 usage: tests/run.sh [--full] [--skip-setup]
 
-  --full        also: clang-tidy over all sources, unit tests under AddressSanitizer/UBSan and under
-                ThreadSanitizer, and every fuzzer for 60 seconds
+  --full        also: clang-tidy over all sources, unit and multiprocess tests under
+                AddressSanitizer/UBSan, unit tests under ThreadSanitizer, and every fuzzer for 60 seconds
   --skip-setup  do not run deploy/setup.sh first
 USAGE
 }
@@ -81,10 +81,13 @@ if [ "$full" = 1 ]; then
   export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1
   export LSAN_OPTIONS=suppressions=$PWD/tests/support/lsan.supp
   export TSAN_OPTIONS=suppressions=$PWD/tests/support/tsan.supp:history_size=4:allocator_may_return_null=1
-  build_and_test asan-ubsan --label-regex unit
+  # Not with another library loaded first, nor where a process must stay small.
+  build_and_test asan-ubsan --label-regex 'unit|multiprocess' \
+    --exclude-regex '^(faults_clock_steps_test|abuse_test)$'
   # UCX patches libc's mmap when it is loaded, which ThreadSanitizer does not survive.
   export UCX_MEM_EVENTS=n
-  # gRPC is not built for it, so its hand-overs look like races.
+  # gRPC is not built for it, so its hand-overs look like races; so do those of whole daemons, which
+  # talk by gRPC.
   build_and_test tsan --label-regex unit --label-exclude grpc
   step "fuzz"
   cmake --preset fuzz >/dev/null

@@ -291,9 +291,8 @@ void Shell::Execute(Command command) {
           if (const auto sink = SinkOf(c.session)) sink->Send(std::move(c.message));
         } else if constexpr (std::is_same_v<C, command::CloseSession>) {
           if (const auto sink = SinkOf(c.session)) sink->Close(c.why, false);
-        } else if constexpr (std::is_same_v<C, command::PrepareData>) {
-          prepare_.Add(std::move(c));
-        } else if constexpr (std::is_same_v<C, command::CheckCopies>) {
+        } else if constexpr (std::is_same_v<C, command::PrepareData> ||
+                             std::is_same_v<C, command::CheckCopies>) {
           prepare_.Add(std::move(c));
         } else if constexpr (std::is_same_v<C, command::DropCopies>) {
           for (const std::string& sha256 : c.sha256) {

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/check.h"
 #include "base/units.h"
 #include "coordinator/state/core.h"
 #include "coordinator/state/resume.h"
@@ -380,6 +381,7 @@ bool Core::ShardsAreInPlace(const Run& run, const v1::Plan& plan) {
   for (const v1::CheckpointManifest& one : run.record.checkpoints) {
     if (one.step() == plan.start_step()) manifest = &one;
   }
+  LH_CHECK(manifest != nullptr, "the plan goes on from a checkpoint that is not there");
   std::map<std::string, v1::CheckpointFile> moved;
   uint64_t bytes = 0;
   for (const v1::StagePlan& stage : plan.stages()) {

@@ -37,7 +37,8 @@ class Listener {
  public:
   // Takes over the descriptor of a connection.
   using HandOver = std::function<void(int fd)>;
-  // Listens at "host:port". Errors: factory.h.
+  // Listens at "host:port". kInvalidArgument, kAlreadyExists (the port is in use),
+  // kFailedPrecondition (not an address of this host).
   static StatusOr<std::unique_ptr<Listener>> Create(std::shared_ptr<EventLoop> loop,
                                                     const std::string& address, HandOver hand_over);
   ~Listener();

@@ -3,6 +3,7 @@
 //
 // A link has a state and, until it ends, a connection or none (it is lost).
 //
+// clang-format off
 //   state          on                                                        then
 //   open           Close, ~Link                                              closing (kCancelled)
 //   open           the peer's goodbyes on both lanes                         closing (kUnavailable)
@@ -14,10 +15,10 @@
 //   ending         every channel closed, of all connections                  closed
 //
 //   open, closing  a channel is gone                                         lost; redial
-//   open, closing  silence of suspect_after                                  redial, connected or
-//   not open, closing  a sign of life on the connection                          no redial (any
-//   more) open, closing  two new channels have proved themselves                   connected by
-//   these
+//   open, closing  silence of suspect_after                                  redial, connected or not
+//   open, closing  a sign of life on the connection                          no redial (any more)
+//   open, closing  two new channels have proved themselves                   connected by these
+// clang-format on
 //
 // Redialling is the dialling side's; the listening side takes whoever comes with the proof, also
 // when it believes its connection healthy. A connection's channels are dropped before the next

@@ -34,8 +34,7 @@ Status SetAll(ucp_config_t* config, const std::string& device) {
       {"CM_REUSEADDR", "y"},
       // Eager only: rendezvous halves each direction.
       {"RNDV_THRESH", "inf"},
-      // Sent from a copy: a connection that is reset while UCX still reads a frame of ours
-      // completes
+      // Sent from a copy: a connection that is reset while UCX still reads a frame of ours completes
       // it twice and aborts the process.
       {"ZCOPY_THRESH", "inf"},
       // A whole frame in one segment: less copying and assembling than with 8 KiB. UCX aborts on a

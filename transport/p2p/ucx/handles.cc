@@ -34,8 +34,8 @@ Status SetAll(ucp_config_t* config, const std::string& device) {
       {"CM_REUSEADDR", "y"},
       // Eager only: rendezvous halves each direction.
       {"RNDV_THRESH", "inf"},
-      // Sent from a copy: a connection that is reset while UCX still reads a frame of ours completes
-      // it twice and aborts the process.
+      // Sent from a copy: a connection that is reset while UCX still reads our frame completes it
+      // twice and aborts the process.
       {"ZCOPY_THRESH", "inf"},
       // A whole frame in one segment: less copying and assembling than with 8 KiB. UCX aborts on a
       // segment larger than its own limit, so all workers of a run have the same values.

@@ -6,12 +6,12 @@ import json
 import os
 import pathlib
 import struct
-import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "training"))
-from training_test import Cluster, expect_equal, text_for_training, wait_for  # noqa: E402
+from training_test import (Cluster, Skipped, expect_equal, small_disk,  # noqa: E402
+                           text_for_training, wait_for)
 
 SKIPPED = 77
 STEPS = 60
@@ -51,8 +51,7 @@ def events(cluster, run):
 
 def clock_steps(folder, programs):
     """Clocks jump by hours, forwards and backwards, while a run trains: nobody is given up."""
-    cluster = ShiftedCluster(programs, folder, workers=4)
-    try:
+    with ShiftedCluster(programs, folder, workers=4) as cluster:
         unbroken = cluster.train("unbroken", steps=STEPS)
         run = cluster.cli("submit", cluster.write_run("shifted", steps=STEPS)).stdout.split()[0]
         jumps = [("coordinator", 5 * HOUR_S), ("worker1", -3 * HOUR_S), ("worker3", 2 * HOUR_S),
@@ -74,65 +73,47 @@ def clock_steps(folder, programs):
         if alarms:
             raise AssertionError(f"false alarms: {alarms}")
         print("ok: no false alarm", flush=True)
-    finally:
-        cluster.stop()
 
 
 def full_store(folder, programs):
     """The coordinator's disk is full: it ends with the reason, training goes on, nothing is lost."""
-    disk = pathlib.Path(folder) / "coordinator"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", disk],
-                             capture_output=True, text=True, check=False)
-    if mounted.returncode != 0:
-        print(f"skipped: {mounted.stderr.strip()}")
-        return SKIPPED
-    try:
-        cluster = Cluster(programs, folder, workers=4)
-        try:
-            unbroken = cluster.train("unbroken", steps=STEPS)
-            run = cluster.cli("submit", cluster.write_run("full", steps=STEPS)).stdout.split()[0]
-            wait_for("a step", lambda: step_of(cluster, run) > 3)
-            filler = disk / "filler"
-            with open(filler, "wb", buffering=0) as file:
-                try:
-                    while True:
-                        file.write(bytes(4096))
-                except OSError:
-                    pass
-            code = wait_for("the coordinator's end",
-                            lambda: (cluster.processes["coordinator"].poll() or 0) and
-                            [cluster.processes["coordinator"].poll()])
-            log = (pathlib.Path(folder) / "coordinator.log").read_text()
-            if code != [1] or "disk" not in log.splitlines()[-1]:
-                raise AssertionError(f"exit code {code}, expected 1 and the reason:\n{log[-500:]}")
-            print(f"ok: {log.splitlines()[-1]}", flush=True)
-            filler.unlink()
-            cluster.start("coordinator", "longhaul-coordinator", "--listen", cluster.address)
-            wait_for("the end", lambda: (s := cluster.cli("status", run, "--json", check=False))
-                     .returncode == 0 and json.loads(s.stdout)["state"] in ("done", "failed"))
-            if cluster.status(run)["state"] != "done":
-                raise AssertionError(cluster.status(run)["reason"])
-            expect_equal("a full store", cluster.losses(run), unbroken)
-        except BaseException:
-            for log in sorted(pathlib.Path(folder).glob("*.log")):
-                print(f"--- {log.name}\n{log.read_text()[-3000:]}", file=sys.stderr)
-            raise
-        finally:
-            cluster.stop()
-    finally:
-        subprocess.run(["umount", "-l", disk], check=True)
-    return 0
+    with small_disk(pathlib.Path(folder) / "coordinator") as disk, \
+            Cluster(programs, folder, workers=4) as cluster:
+        unbroken = cluster.train("unbroken", steps=STEPS)
+        run = cluster.cli("submit", cluster.write_run("full", steps=STEPS)).stdout.split()[0]
+        wait_for("a step", lambda: step_of(cluster, run) > 3)
+        filler = disk / "filler"
+        with open(filler, "wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(4096))
+            except OSError:
+                pass
+        code = wait_for("the coordinator's end",
+                        lambda: (cluster.processes["coordinator"].poll() or 0) and
+                        [cluster.processes["coordinator"].poll()])
+        log = (pathlib.Path(folder) / "coordinator.log").read_text()
+        if code != [1] or "disk" not in log.splitlines()[-1]:
+            raise AssertionError(f"exit code {code}, expected 1 and the reason:\n{log[-500:]}")
+        print(f"ok: {log.splitlines()[-1]}", flush=True)
+        filler.unlink()
+        cluster.start("coordinator", "longhaul-coordinator", "--listen", cluster.address)
+        wait_for("the end", lambda: (s := cluster.cli("status", run, "--json", check=False))
+                 .returncode == 0 and json.loads(s.stdout)["state"] in ("done", "failed"))
+        if cluster.status(run)["state"] != "done":
+            raise AssertionError(cluster.status(run)["reason"])
+        expect_equal("a full store", cluster.losses(run), unbroken)
 
 
 def main():
-    case = sys.argv[2]
-    if case == "full-store" and os.geteuid() != 0:
-        print("skipped: mounting a small file system needs root")
-        return SKIPPED
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
         text_for_training(folder)
-        return {"clock-steps": clock_steps, "full-store": full_store}[case](folder, sys.argv[1]) or 0
+        try:
+            {"clock-steps": clock_steps, "full-store": full_store}[sys.argv[2]](folder, sys.argv[1])
+        except Skipped as why:
+            print(f"skipped: {why}")
+            return SKIPPED
+    return 0
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 usage: training_test.py BIN_DIR parity|resume|transports|faults
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -49,8 +50,29 @@ def select_tick():
     signal.sigtimedwait([signal.SIGCHLD], 0.02)
 
 
+class Skipped(Exception):
+    """What this machine lacks."""
+
+
+@contextlib.contextmanager
+def small_disk(folder):
+    """`folder` is made, and is a file system of 64 MB of its own."""
+    if os.geteuid() != 0:
+        raise Skipped("mounting a small file system needs root")
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder],
+                             capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        raise Skipped(mounted.stderr.strip())
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
 class Cluster:
-    """A coordinator and workers as child processes."""
+    """A coordinator and workers as child processes, stopped at the end of a `with`; where that ends
+    badly, their logs are shown."""
 
     def __init__(self, programs, folder, workers):
         self.programs, self.folder = pathlib.Path(programs).resolve(), pathlib.Path(folder)
@@ -65,6 +87,15 @@ class Cluster:
         for number in range(1, workers + 1):
             self.start_worker(number)
         wait_for("the workers", lambda: len(self.connected()) == workers)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is not None:
+            for log in sorted(self.folder.glob("*.log")):
+                print(f"--- {log.name}\n{log.read_text()[-3000:]}", file=sys.stderr)
+        self.stop()
 
     def start(self, name, program, *arguments):
         log = open(self.folder / f"{name}.log", "a", encoding="utf-8")
@@ -226,15 +257,8 @@ def main():
     cases = {"parity": parity, "resume": resume, "transports": transports, "faults": faults}
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
         text_for_training(folder)
-        cluster = Cluster(sys.argv[1], folder, workers=4)
-        try:
+        with Cluster(sys.argv[1], folder, workers=4) as cluster:
             cases[sys.argv[2]](cluster)
-        except BaseException:
-            for log in sorted(pathlib.Path(folder).glob("*.log")):
-                print(f"--- {log.name}\n{log.read_text()[-3000:]}", file=sys.stderr)
-            raise
-        finally:
-            cluster.stop()
 
 
 if __name__ == "__main__":

@@ -41,8 +41,8 @@ namespace {
 
 enum ExitCode { kOk = 0, kFailed = 1, kWrongUsage = 2 };
 
-constexpr uint32_t kProtocolMin = 1;
-constexpr uint32_t kProtocolMax = 1;
+constexpr uint32_t kProtocolMin = 2;
+constexpr uint32_t kProtocolMax = 2;
 constexpr absl::Duration kFailureCheck = absl::Milliseconds(500);
 
 constexpr char kUcx[] = "ucx";

@@ -9,7 +9,7 @@
 namespace longhaul::coordinator {
 namespace {
 
-constexpr uint32_t kProtocolMin = 1, kProtocolMax = 1;
+constexpr uint32_t kProtocolMin = 2, kProtocolMax = 2;
 constexpr size_t kMaxHelloText = 256;
 // Workers that left are listed until this many of them are known.
 constexpr size_t kMaxGoneWorkers = 256;

@@ -12,9 +12,9 @@
 namespace longhaul::coordinator {
 
 inline constexpr uint32_t kStoreApplicationId = 0x4C484331;  // "LHC1"
-inline constexpr uint32_t kStoreSchemaVersion = 1;
+inline constexpr uint32_t kStoreSchemaVersion = 2;
 
-// Opens the database at `path`, or makes an empty one. kFailedPrecondition for a newer schema and
+// Opens the database at `path`, or makes an empty one. kFailedPrecondition for another schema and
 // for another program's file, kDataLoss for damage; nothing is changed then.
 StatusOr<sqlite::Database> OpenOrCreateStore(const std::string& path);
 

@@ -1,9 +1,9 @@
 // What the coordinator remembers: runs, events, steps and workers' logs, in SQLite (write-ahead
 // log) at <state-dir>/store.db. docs/FORMATS.md has the schema.
 //
-// A store of a newer schema, of another program or with damage is refused and left as it is.
+// A store of another schema, of another program or with damage is refused and left as it is.
 // Thread-safe: one lock, held for one transaction or one page of a reader. Errors: kDataLoss
-// (damage), kFailedPrecondition (newer schema, no access), kResourceExhausted (disk full),
+// (damage), kFailedPrecondition (other schema, no access), kResourceExhausted (disk full),
 // kUnavailable (I/O error); the store then is as it was before the call.
 #ifndef LONGHAUL_COORDINATOR_STORE_STORE_H_
 #define LONGHAUL_COORDINATOR_STORE_STORE_H_

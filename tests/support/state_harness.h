@@ -54,8 +54,8 @@ inline v1::LayerTimes SmallTimes() {
 
 inline v1::Hello HelloOf(const std::string& name, const std::string& incarnation = "1") {
   v1::Hello hello;
-  hello.set_protocol_min(1);
-  hello.set_protocol_max(1);
+  hello.set_protocol_min(2);
+  hello.set_protocol_max(2);
   hello.set_worker_id("id-" + name);
   hello.set_incarnation(name + "-" + incarnation);
   hello.set_name(name);

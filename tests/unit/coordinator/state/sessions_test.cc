@@ -42,21 +42,21 @@ class Sessions : public ::testing::Test {
 TEST_F(Sessions, WelcomeNamesVersionAndHeartbeat) {
   const v1::WorkerCommand* command = c.Last("a", v1::WorkerCommand::kWelcome);
   ASSERT_NE(command, nullptr);
-  EXPECT_EQ(command->welcome().protocol(), 1u);
+  EXPECT_EQ(command->welcome().protocol(), 2u);
   EXPECT_EQ(command->welcome().coordinator_version(), "1.2.3");
   EXPECT_EQ(command->welcome().heartbeat_seconds(), 1.0);
 }
 
 TEST_F(Sessions, NoCommonProtocolIsRefusedWithBothRanges) {
   v1::Hello hello = HelloOf("z");
-  hello.set_protocol_min(2);
+  hello.set_protocol_min(3);
   hello.set_protocol_max(5);
   const SessionId session = c.Join(hello);
   const v1::WorkerCommand* reject = c.Last("z", v1::WorkerCommand::kReject);
   ASSERT_NE(reject, nullptr);
   EXPECT_TRUE(reject->reject().fatal());
   EXPECT_THAT(reject->reject().reason(),
-              AllOf(HasSubstr("speaks protocol versions 1 to 1"), HasSubstr("speaks 2 to 5")));
+              AllOf(HasSubstr("speaks protocol versions 2 to 2"), HasSubstr("speaks 3 to 5")));
   EXPECT_TRUE(Closed(c, session));
   EXPECT_EQ(c.state->Workers(c.now).size(), 2u);
 }

@@ -364,8 +364,13 @@ class RefusalTest : public ::testing::Test {
 };
 
 TEST_F(RefusalTest, NewerSchema) {
-  Sql(folder_.path(), "PRAGMA user_version=2");
-  ExpectRefused(absl::StatusCode::kFailedPrecondition, "has schema version 2");
+  Sql(folder_.path(), "PRAGMA user_version=3");
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "has schema version 3");
+}
+
+TEST_F(RefusalTest, OlderSchema) {
+  Sql(folder_.path(), "PRAGMA user_version=1");
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "has schema version 1");
 }
 
 // The new version is in the write-ahead log only, as after a crash of a newer coordinator.

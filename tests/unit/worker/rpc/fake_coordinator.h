@@ -49,7 +49,7 @@ class FakeCoordinator : public v1::WorkerService::Service {
     bool Say(const v1::WorkerCommand& command) { return stream_->Write(command); }
     bool Welcome(double heartbeat_seconds = 1) {
       v1::WorkerCommand command;
-      command.mutable_welcome()->set_protocol(1);
+      command.mutable_welcome()->set_protocol(2);
       command.mutable_welcome()->set_heartbeat_seconds(heartbeat_seconds);
       return Say(command);
     }

@@ -106,8 +106,8 @@ Status WaitUntilConnected(const ClusterState& state, std::string_view only, Dead
   while (true) {
     LH_RETURN_IF_ERROR(interrupts->Check());
     LH_RETURN_IF_ERROR(CheckAlive(state, only));
-    const StatusOr<ConnectedWorkers> connected =
-        probe.Connected(std::min(absl::Milliseconds(300), deadline.Remaining()));
+    // Also where less time is left: a last question cut short would blame the coordinator.
+    const StatusOr<ConnectedWorkers> connected = probe.Connected(absl::Milliseconds(300));
     std::string what = "waiting for the coordinator to answer";
     if (connected.ok()) {
       std::vector<std::string> missing;

@@ -24,7 +24,7 @@ namespace {
 std::string Folder() {
   std::string base = "/dev/shm";
   if (::access(base.c_str(), W_OK) != 0) base = std::filesystem::temp_directory_path();
-  const std::string folder = fmt::format("{}/longhaul-store-fuzz-{}", base, ::getpid());
+  std::string folder = fmt::format("{}/longhaul-store-fuzz-{}", base, ::getpid());
   if (!MakeDirectories(folder).ok()) std::abort();
   static const std::string kept = folder;
   std::atexit([] {

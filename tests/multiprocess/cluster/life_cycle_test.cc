@@ -17,7 +17,6 @@ namespace longhaul::testing {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 class LifeCycle : public ClusterTest {};
 

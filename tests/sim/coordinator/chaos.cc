@@ -147,7 +147,7 @@ void Chaos::TroubleCoordinator() {
 void Chaos::UserActs() {
   Random& random = world_.random;
   const std::vector<std::string> names = cluster_.RunNames();
-  const std::string name = names[random.Below(names.size())];
+  const std::string& name = names[random.Below(names.size())];
   const auto most = std::min<uint64_t>(cluster_.workers.size() + 1, 4);
   const auto stages = static_cast<uint32_t>(1 + random.Below(most));
   RunSpec spec = random.Chance(0.5) ? ShortSpec(name, stages) : EndlessSpec(name, stages);

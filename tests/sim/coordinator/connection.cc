@@ -16,7 +16,7 @@ void Connection::Send(Direction& direction, std::function<void()> arrive) {
   absl::Duration latency = world_->random.Between(absl::Milliseconds(1), absl::Milliseconds(80));
   const MonoTime at = std::max(direction.newest, timeline.now() + latency);
   direction.newest = at;
-  const auto deliver = [self = shared_from_this(), &direction, at, arrive] {
+  const auto deliver = [self = shared_from_this(), &direction, at, arrive = std::move(arrive)] {
     if (at < direction.lost_from) arrive();
   };
   timeline.After(at - timeline.now(), deliver);
@@ -65,10 +65,11 @@ void Connection::TellCoordinator(absl::Duration after, std::string why) {
   // Behind what still arrives.
   const MonoTime now = world_->timeline.now();
   const MonoTime last = std::min(up_.newest, up_.lost_from);
-  world_->timeline.After(std::max(after, last - now), [self = shared_from_this(), why] {
-    if (self->coordinator_.ended) self->coordinator_.ended(why);
-    self->coordinator_ = {};
-  });
+  world_->timeline.After(std::max(after, last - now),
+                         [self = shared_from_this(), why = std::move(why)] {
+                           if (self->coordinator_.ended) self->coordinator_.ended(why);
+                           self->coordinator_ = {};
+                         });
 }
 
 void Connection::Close() {

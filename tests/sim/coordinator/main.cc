@@ -29,24 +29,25 @@ void OnAbort(int) {
 int RunSeeds(uint64_t first, uint64_t count, uint64_t stride, bool print, bool go_on) {
   int failed = 0;
   for (uint64_t i = 0; i < count; i += stride) {
-    const SimulationResult result = Simulate({.seed = first + i, .print = print});
+    const uint64_t seed = first + i;
+    const SimulationResult result = Simulate({.seed = seed, .print = print});
     if (print) {
       std::printf("seed %llu: %llu notes, hash %016llx, %.0f virtual seconds\n",
-                  static_cast<unsigned long long>(first + i),
+                  static_cast<unsigned long long>(seed),
                   static_cast<unsigned long long>(result.notes),
                   static_cast<unsigned long long>(result.hash), result.virtual_seconds);
     }
     if (result.violation.empty()) continue;
     failed = kViolation;
     if (go_on) {
-      std::printf("seed %llu: %s\n", static_cast<unsigned long long>(first + i),
+      std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed),
                   result.violation.c_str());
       std::fflush(stdout);
       continue;
     }
     std::fprintf(stderr, "%s\nseed %llu: %s\nrepeat it with: coordinator-sim --seed %llu --print\n",
-                 result.tail.c_str(), static_cast<unsigned long long>(first + i),
-                 result.violation.c_str(), static_cast<unsigned long long>(first + i));
+                 result.tail.c_str(), static_cast<unsigned long long>(seed),
+                 result.violation.c_str(), static_cast<unsigned long long>(seed));
     return kViolation;
   }
   return failed;

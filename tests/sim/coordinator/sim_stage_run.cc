@@ -35,7 +35,7 @@ void SimWorker::AfterInRun(absl::Duration delay, std::function<void()> action) {
 void SimWorker::BeginRun(const v1::WorkerCommand& command) {
   const v1::Assign& assign = command.assign();
   const v1::Plan& plan = assign.plan();
-  StageRun& run = run_.emplace();
+  StageRun& run = run_.emplace(StageRun());
   run.key = {command.run_id(), command.epoch()};
   run.number = ++runs_begun_;
   run.stage = assign.stage();

@@ -23,7 +23,7 @@ class TokenTest : public ::testing::Test {
   ~TokenTest() override { std::filesystem::remove_all(folder_); }
 
   std::string Write(const std::string& contents, unsigned mode = 0600) {
-    const std::string path = folder_ + "/token";
+    std::string path = folder_ + "/token";
     EXPECT_TRUE(WriteFileAtomic(path, contents, mode).ok());
     ::chmod(path.c_str(), mode);
     return path;

@@ -165,7 +165,7 @@ void Hub::PrepareReturn(const Pending& pending, bool dialled, LinkCore::Init* in
     DialOptions again = options;
     again.attempt_limit = attempt_limit;
     again.claim = std::move(claim);
-    const auto dialer = std::make_shared<Dialer>(loop, backend, std::move(again), std::move(done));
+    auto dialer = std::make_shared<Dialer>(loop, backend, std::move(again), std::move(done));
     dialer->Start();
     return dialer;
   };

@@ -257,7 +257,7 @@ Status LinkCore::HandleFrame(Lane over, const LinkHeader& header,
 
 Status LinkCore::CheckAcknowledgement(Lane about, const LinkHeader& header) {
   std::vector<Outbox::FramePtr> finished;
-  const Status status =
+  Status status =
       lane(about).out.OnAcknowledgement(header.acknowledgement, header.credits, &finished);
   if (!finished.empty()) Finish(finished, absl::OkStatus());
   return status;

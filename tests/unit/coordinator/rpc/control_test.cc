@@ -9,7 +9,6 @@ namespace longhaul::coordinator {
 namespace {
 
 using ::testing::Contains;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string Letters(size_t size) {

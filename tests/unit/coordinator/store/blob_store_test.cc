@@ -32,7 +32,7 @@ class BlobStoreTest : public ::testing::Test {
   BlobStoreTest() : blobs_(*BlobStore::Open(folder_.path() + "/blobs")) {}
 
   std::string Put(const std::string& bytes) {
-    const std::string sha256 = Sha256Hex(bytes);
+    std::string sha256 = Sha256Hex(bytes);
     auto upload = blobs_->StartUpload(sha256, bytes.size());
     EXPECT_TRUE(upload.ok()) << upload.status();
     EXPECT_TRUE((*upload)->Append(bytes).ok());

@@ -76,7 +76,7 @@ class ExecutorTest : public ::testing::Test {
   // `stage` is the one under test, the first or (any other) the last of `stages_`; its neighbour is
   // what the test plays. With `listener` the neighbour has no channel, just the link.
   void Begin(uint32_t stage, const std::vector<std::string>& overrides = {},
-             std::shared_ptr<transport::LinkHandler> listener = nullptr) {
+             const std::shared_ptr<transport::LinkHandler>& listener = nullptr) {
     spec_ = TinySpec(overrides);
     stage_ = stage;
     auto channel = MakeChannel(/*upstream=*/stage != 0, events_);

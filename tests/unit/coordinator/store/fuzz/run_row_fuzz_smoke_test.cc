@@ -21,7 +21,7 @@ TEST(RunRowFuzzSmokeTest, DamagedRows) {
       Replacing({}, ""),
       Replacing({10}, plan.SerializeAsString()),
       Replacing({4, 5}, "7%%9"),
-      Replacing({8, 11}, std::string("\x04\x0a\x02xy%%\x02\x20\x05", 11)),
+      Replacing({8, 11}, "\x04\x0a\x02xy%%\x02\x20\x05"),
   };
   for (const char* state : {"queued", "planning", "preparing", "running", "finishing", "done",
                             "stopped", "failed", "recovering"}) {

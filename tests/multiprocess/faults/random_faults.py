@@ -78,7 +78,7 @@ def main():
             for number in range(1, options.runs + 1):
                 name = f"faulty-{number}"
                 run = cluster.submit(name, steps=STEPS, transport=options.transport)
-                at = chance.randint(1, STEPS - 5)
+                at = chance.randint(1, STEPS - 20)  # a busy machine tells of a step late
                 fault = chance.choice(FAULTS)
                 if not cluster.wait_for_step(run, at):
                     raise AssertionError(f"{name} ended before step {at}: {cluster.status(run)}")

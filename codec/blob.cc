@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -95,12 +96,16 @@ void WriteBlobHeader(const BlobHeader& header, std::span<std::byte> out) {
 }
 
 StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> blob) {
-  if (blob.size() < kBlobHeaderBytes) {
+  return ParseBlobHeader(blob, blob.size());
+}
+
+StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> start, uint64_t blob_bytes) {
+  if (start.size() < kBlobHeaderBytes || blob_bytes < kBlobHeaderBytes) {
     return Bad(fmt::format("a blob has a header of {} bytes; only {} bytes came", kBlobHeaderBytes,
-                           blob.size()));
+                           std::min<uint64_t>(start.size(), blob_bytes)));
   }
   RawHeader raw;
-  std::memcpy(&raw, blob.data(), sizeof(raw));
+  std::memcpy(&raw, start.data(), sizeof(raw));
   if (raw.magic != kMagic) return Bad("not an encoded tensor: it does not start with 'LHBL'");
   if (raw.version != kBlobVersion) {
     return absl::UnimplementedError(
@@ -125,9 +130,9 @@ StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> blob) {
   header.parameters = raw.parameters;
   header.nonfinite_tiles = raw.nonfinite_tiles;
   LH_RETURN_IF_ERROR(CheckShape(header.shape));
-  if (raw.payload_bytes != blob.size() - kBlobHeaderBytes) {
+  if (raw.payload_bytes != blob_bytes - kBlobHeaderBytes) {
     return Bad(fmt::format("the blob's header announces a payload of {} bytes; {} bytes came",
-                           raw.payload_bytes, blob.size() - kBlobHeaderBytes));
+                           raw.payload_bytes, blob_bytes - kBlobHeaderBytes));
   }
   if (header.nonfinite_tiles > header.shape.elements()) {
     return Bad("the blob counts more non-finite tiles than it has elements");

@@ -60,6 +60,8 @@ void WriteBlobHeader(const BlobHeader& header, std::span<std::byte> out);
 // Checks every field that can be checked without knowing the codec, and that the payload is what
 // remains of `blob`.
 StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> blob);
+// The same for a blob of `blob_bytes` of which `start`, the header or more, is at hand.
+StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> start, uint64_t blob_bytes);
 
 }  // namespace longhaul::codec
 

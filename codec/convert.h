@@ -12,7 +12,7 @@ namespace longhaul::codec {
 inline constexpr uint32_t kF32Infinity = 0x7f800000;
 inline constexpr uint16_t kF16Nan = 0x7e00;
 
-inline float F16ToF32(uint16_t half) {
+inline constexpr float F16ToF32(uint16_t half) {
   const uint32_t magnitude = (half & 0x7fffu) << 13;
   // Moves the exponent from bias 15 to 127; exact for subnormals too.
   const float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;
@@ -21,7 +21,7 @@ inline float F16ToF32(uint16_t half) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(scaled) | special | sign);
 }
 
-inline uint16_t F32ToF16(float value) {
+inline constexpr uint16_t F32ToF16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t magnitude = bits & 0x7fffffff;
   const uint32_t sign = (bits >> 16) & 0x8000;
@@ -35,11 +35,11 @@ inline uint16_t F32ToF16(float value) {
   return static_cast<uint16_t>(half | sign);
 }
 
-inline float Bf16ToF32(uint16_t value) {
+inline constexpr float Bf16ToF32(uint16_t value) {
   return std::bit_cast<float>(uint32_t{value} << 16);
 }
 
-inline uint16_t F32ToBf16(float value) {
+inline constexpr uint16_t F32ToBf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
   const uint32_t quiet = (bits >> 16) | 0x40;
@@ -47,13 +47,13 @@ inline uint16_t F32ToBf16(float value) {
 }
 
 // The nearest half that is not below `value` (finite, >= 0, below 65504).
-inline uint16_t F32ToF16Up(float value) {
+inline constexpr uint16_t F32ToF16Up(float value) {
   const uint16_t half = F32ToF16(value);
   return static_cast<uint16_t>(F16ToF32(half) < value ? half + 1 : half);
 }
 
 // The nearest half that is not above `value` (finite, magnitude below 65504).
-inline uint16_t F32ToF16Down(float value) {
+inline constexpr uint16_t F32ToF16Down(float value) {
   const uint16_t half = F32ToF16(value);
   if (!(F16ToF32(half) > value)) return half;
   if ((half & 0x7fff) == 0) return 0x8001;
@@ -61,22 +61,22 @@ inline uint16_t F32ToF16Down(float value) {
 }
 
 // 2^exponent for -126 <= exponent <= 127.
-inline float Pow2(int exponent) {
+inline constexpr float Pow2(int exponent) {
   return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23);
 }
 
 // Multiplies by 2^exponent, -126 <= exponent <= 254, rounding at most once: a factor above 2^127
 // takes two steps, and those are exact.
 struct ScaleUp {
-  explicit ScaleUp(int exponent)
+  constexpr explicit ScaleUp(int exponent)
       : first(Pow2(exponent < 127 ? exponent : 127)),
         second(Pow2(exponent < 127 ? 0 : exponent - 127)) {}
-  float operator()(float value) const { return value * first * second; }
+  constexpr float operator()(float value) const { return value * first * second; }
   float first, second;
 };
 
 // floor(log2(value)) of the magnitude bits of a finite value > 0, subnormals included.
-inline int FloorLog2(uint32_t magnitude_bits) {
+inline constexpr int FloorLog2(uint32_t magnitude_bits) {
   const int exponent = static_cast<int>(magnitude_bits >> 23);
   if (exponent != 0) return exponent - 127;
   return static_cast<int>(std::bit_width(magnitude_bits)) - 150;

@@ -32,6 +32,9 @@ class RoundingNoise {
                               {context.boundary.value(), static_cast<uint32_t>(context.direction)});
   }
 
+  // (a, b, c, d), for kernels that draw on a GPU.
+  const Philox::Counter& block() const { return block_; }
+
   // `count` numbers in [0, 1) for the elements from `index` on; both multiples of 4.
   void Fill(uint64_t index, int count, float* out) const {
     for (int k = 0; k < count; k += 4) {

@@ -12,12 +12,9 @@
 
 #include "codec/codec.h"
 #include "codec/convert.h"
+#include "codec/scale.h"
 
 namespace longhaul::codec {
-
-// 1.5 x 2^23: adding and taking it away rounds |u| < 2^22 to the nearest integer, ties to even.
-inline constexpr float kRoundMagic = 12582912.0f;
-inline constexpr uint32_t kRoundMagicBits = 0x4b400000;
 
 // The sections of a payload start at multiples of 16 bytes.
 constexpr uint64_t AlignSection(uint64_t bytes) {
@@ -96,20 +93,6 @@ inline uint16_t LoadU16(const std::byte* bytes) {
 inline void StoreU16(uint16_t value, std::byte* bytes) {
   std::memcpy(bytes, &value, sizeof(value));
 }
-
-// A sample's exponent: 2^c brings its largest finite magnitude into [2^top, 2^(top + 1)), top = 11
-// or 12; 0 for a sample without one. So -116 <= c <= 161.
-inline constexpr int kMinExponent = -116, kMaxExponent = 161;
-inline int SampleExponent(uint32_t largest_bits, int top) {
-  return largest_bits == 0 ? 0 : top - FloorLog2(largest_bits);
-}
-
-// Multiplies by 2^-c on the way back, in two steps none of which leaves fp32's normal factors.
-struct ScaleBack {
-  explicit ScaleBack(int c) : first(Pow2(-(c - c / 2))), second(Pow2(-(c / 2))) {}
-  float operator()(float value) const { return value * first * second; }
-  float first, second;
-};
 
 }  // namespace longhaul::codec
 

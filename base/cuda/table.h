@@ -10,10 +10,14 @@
 #include <cstddef>
 #include <cstdint>
 
+namespace longhaul::codec::cuda {
+struct KernelTable;  // codec/cuda/kernel_table.h
+}  // namespace longhaul::codec::cuda
+
 namespace longhaul::cuda {
 
 // Changes with DeviceTable: a program refuses a module of another version.
-inline constexpr uint32_t kTableVersion = 1;
+inline constexpr uint32_t kTableVersion = 2;
 // The least compute capability that the module has code for.
 inline constexpr int kMinimumMajor = 8;
 inline constexpr int kMinimumMinor = 0;
@@ -58,6 +62,9 @@ struct DeviceTable {
 
   // words[k] = Scramble(words[k], k, seed) (pattern.h) for k < count; `words` is device memory.
   int (*scramble)(int device, uint32_t* words, uint64_t count, uint32_t seed, void* stream);
+
+  // The kernels of the codecs: never null, opaque here.
+  const codec::cuda::KernelTable* codec_kernels;
 };
 
 // Exported by the module under this name; never null.

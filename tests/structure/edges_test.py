@@ -51,9 +51,9 @@ FOREIGN = {
     r"sqlite3\.h": ["coordinator/store"],
     r"yaml-cpp/": ["base/config"],
     r"CLI/": ["base/config", "coordinator", "worker", "codec/tool"],
-    r"cuda[_.]|cub/|cooperative_groups": ["base/cuda/module"],
+    r"cuda[_.]|cub/|cooperative_groups": ["base/cuda/module", "codec/cuda/module"],
     # The coordinator and the CLI know no GPU.
-    r"base/cuda/(?!module/)": ["base/cuda", "worker"],
+    r"base/cuda/(?!module/)": ["base/cuda", "worker", "codec/cuda"],
     r"base/cuda/module/": ["base/cuda/module"],
 }
 INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]', re.MULTILINE)

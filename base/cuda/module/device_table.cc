@@ -7,6 +7,10 @@
 #include "base/cuda/module/scramble.cuh"
 #include "base/cuda/table.h"
 
+namespace longhaul::codec::cuda {
+extern const KernelTable kKernelTable;  // in the codecs' part of the module
+}  // namespace longhaul::codec::cuda
+
 namespace longhaul::cuda {
 namespace {
 
@@ -107,6 +111,7 @@ constexpr DeviceTable kTable = {
             return LaunchScramble(words, count, seed, static_cast<cudaStream_t>(stream));
           });
         },
+    .codec_kernels = &codec::cuda::kKernelTable,
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace longhaul::codec::tah::cpu {
 // f), f in [sqrt(1/2) - 1, sqrt(2) - 1), e + f P(f). Zero and subnormals give a finite number of no
 // meaning (-127 for zero), which a product with the value makes nothing of. P interpolates log2(1 +
 // f) / f at the 9 Chebyshev points of the interval; Horner's rule, a product and a sum per step.
-inline float Log2(float value) {
+inline constexpr float Log2(float value) {
   constexpr int32_t kSqrtHalf = 0x3f3504f3;
   const auto bits = std::bit_cast<int32_t>(value);
   const int32_t exponent = (bits - kSqrtHalf) >> 23;
@@ -61,7 +61,7 @@ inline void AddTile(const float* x, const ScaleUp& scale, EntropySums* sums) {
 }
 
 // In bits (the order is the same as in nats).
-inline float Entropy(const EntropySums& sums) {
+inline constexpr float Entropy(const EntropySums& sums) {
   return sums.n > 0 ? Log2(sums.n) - sums.l / sums.n : 0.0f;
 }
 

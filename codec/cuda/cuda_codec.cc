@@ -1,0 +1,180 @@
+#include "codec/cuda/cuda_codec.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "codec/cuda/kernel_table.h"
+#include "codec/fixed/format.h"
+#include "codec/plain/format.h"
+#include "codec/registry.h"
+
+namespace longhaul::codec::cuda {
+namespace {
+
+constexpr size_t kBlobAlignment = 16;
+constexpr size_t kWorkspaceAlignment = 64;
+
+bool Empty(const Shape& shape) {
+  return shape.samples == 0 || shape.tokens == 0 || shape.channels == 0;
+}
+
+Status CheckMemory(std::string_view what, const void* data, size_t bytes, size_t needed,
+                   size_t alignment) {
+  if (needed == 0) return absl::OkStatus();
+  if (data == nullptr || bytes < needed || reinterpret_cast<uintptr_t>(data) % alignment != 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected {} of {} bytes of device memory aligned to {}, got {} bytes at {}",
+                    what, needed, alignment, bytes, data));
+  }
+  return absl::OkStatus();
+}
+
+Status CheckTensor(const void* data, Dtype dtype, const Shape& shape) {
+  if (dtype != Dtype::kF32 && dtype != Dtype::kF16 && dtype != Dtype::kBf16) {
+    return absl::InvalidArgumentError(
+        fmt::format("the tensor's dtype has number {}; 1 to 3 are known", static_cast<int>(dtype)));
+  }
+  LH_RETURN_IF_ERROR(CheckShape(shape));
+  const size_t bytes = Empty(shape) ? 0 : shape.elements() * BytesPerElement(dtype);
+  return CheckMemory("the tensor's data", data, bytes, bytes, BytesPerElement(dtype));
+}
+
+TensorArgs MakeTensor(void* data, Dtype dtype, const Shape& shape) {
+  return {data, static_cast<uint32_t>(dtype), shape.samples, shape.tokens, shape.channels};
+}
+
+PlainArgs MakePlain(CodecId id, const TensorArgs& tensor, void* blob) {
+  PlainArgs args{};
+  args.tensor = tensor;
+  args.wire_dtype = static_cast<uint32_t>(plain::WireDtype(id));
+  args.blob_dev = static_cast<unsigned char*>(blob);
+  return args;
+}
+
+FixedArgs MakeFixed(const fixed::Params& params, const Shape& shape, const TensorArgs& tensor,
+                    void* blob) {
+  const fixed::Layout layout = fixed::MakeLayout(shape, params);
+  FixedArgs args{};
+  args.tensor = tensor;
+  args.bits = params.bits;
+  args.tile = params.tile;
+  args.stochastic = params.rounding == Rounding::kStochastic ? 1 : 0;
+  args.tiles_per_token = layout.tiles_per_token;
+  args.tiles = layout.tiles;
+  args.scales = layout.scales;
+  args.codes = layout.codes;
+  args.end = layout.end;
+  args.blob_dev = static_cast<unsigned char*>(blob);
+  return args;
+}
+
+}  // namespace
+
+StatusOr<CudaCodec> CudaCodec::Create(std::string_view text) {
+  LH_ASSIGN_OR_RETURN(std::unique_ptr<const Codec> cpu, ParseCodec(text));
+  // What an empty tensor becomes names the codec and its parameters.
+  std::array<std::byte, kBlobHeaderBytes> blob{};
+  EncodeResult result;
+  const Shape empty;
+  std::vector<std::byte> workspace(cpu->WorkspaceBytes(empty));
+  LH_RETURN_IF_ERROR(cpu->Encode({nullptr, Dtype::kF32, empty}, {}, workspace, blob, &result));
+  LH_ASSIGN_OR_RETURN(const BlobHeader kind, ParseBlobHeader(blob));
+  if (kind.codec == CodecId::kTah) {
+    return absl::UnimplementedError(
+        fmt::format("expected one of none, bf16, fp16, fixed on a GPU, got {}", cpu->name()));
+  }
+  return CudaCodec(std::move(cpu), kind);
+}
+
+size_t CudaCodec::WorkspaceBytes(const Shape& shape) const {
+  if (kind_.codec != CodecId::kFixed || Empty(shape) || !CheckShape(shape).ok()) return 0;
+  return (size_t{shape.samples} * sizeof(uint32_t) + kWorkspaceAlignment - 1) /
+         kWorkspaceAlignment * kWorkspaceAlignment;
+}
+
+Status CudaCodec::Encode(const TensorView& in, const Context& context, DeviceSpan workspace,
+                         DeviceSpan blob, const longhaul::cuda::Stream& stream) const {
+  LH_RETURN_IF_ERROR(CheckTensor(in.data, in.dtype, in.shape));
+  LH_RETURN_IF_ERROR(CheckMemory("a workspace", workspace.data_dev, workspace.bytes,
+                                 WorkspaceBytes(in.shape), kWorkspaceAlignment));
+  const size_t bytes = MaxEncodedBytes(in.shape);
+  LH_RETURN_IF_ERROR(CheckMemory("an output", blob.data_dev, blob.bytes, bytes, kBlobAlignment));
+  BlobHeader header = kind_;
+  header.source_dtype = in.dtype;
+  header.shape = in.shape;
+  header.payload_bytes = bytes - kBlobHeaderBytes;
+  HeaderArgs header_args;
+  WriteBlobHeader(header, std::as_writable_bytes(std::span(header_args.words)));
+
+  const longhaul::cuda::Device& device = stream.device();
+  const KernelTable& kernels = *device.table().codec_kernels;
+  if (Empty(in.shape)) {
+    return device.Check(kernels.write_header(device.index(), &header_args,
+                                             static_cast<unsigned char*>(blob.data_dev),
+                                             stream.handle()),
+                        "queueing an encoder");
+  }
+  // The encoders only read it.
+  const TensorArgs tensor = MakeTensor(const_cast<void*>(in.data), in.dtype, in.shape);
+  if (kind_.codec == CodecId::kFixed) {
+    LH_ASSIGN_OR_RETURN(const fixed::Params params, fixed::FromHeader(kind_.parameters));
+    FixedArgs args = MakeFixed(params, in.shape, tensor, blob.data_dev);
+    args.header = header_args;
+    args.scratch_dev = static_cast<uint32_t*>(workspace.data_dev);
+    const RoundingNoise noise(context);
+    std::copy(noise.block().begin(), noise.block().end(), args.noise);
+    return device.Check(kernels.encode_fixed(device.index(), &args, stream.handle()),
+                        "queueing the encoder of fixed");
+  }
+  PlainArgs args = MakePlain(kind_.codec, tensor, blob.data_dev);
+  args.header = header_args;
+  return device.Check(kernels.encode_plain(device.index(), &args, stream.handle()),
+                      "queueing an encoder");
+}
+
+Status CudaCodec::Decode(std::span<const std::byte> header, DeviceSpan blob, DeviceSpan workspace,
+                         const MutableTensorView& out, uint32_t* fault_dev,
+                         const longhaul::cuda::Stream& stream) const {
+  LH_RETURN_IF_ERROR(CheckTensor(out.data, out.dtype, out.shape));
+  LH_RETURN_IF_ERROR(CheckMemory("a workspace", workspace.data_dev, workspace.bytes,
+                                 WorkspaceBytes(out.shape), kWorkspaceAlignment));
+  LH_RETURN_IF_ERROR(
+      CheckMemory("a word for faults", fault_dev, sizeof(uint32_t), sizeof(uint32_t), 4));
+  if (header.size() != kBlobHeaderBytes) {
+    return absl::InvalidArgumentError(fmt::format("expected a header of {} bytes, got {}",
+                                                  kBlobHeaderBytes, header.size()));
+  }
+  LH_ASSIGN_OR_RETURN(const BlobHeader parsed, ParseBlobHeader(header, blob.bytes));
+  if (parsed.codec != kind_.codec || parsed.parameters != kind_.parameters) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected a blob of {}; one of codec {}{} came", cpu_->name(),
+                    ToString(parsed.codec),
+                    parsed.codec == kind_.codec ? " with other parameters" : ""));
+  }
+  if (parsed.shape != out.shape || blob.bytes != MaxEncodedBytes(out.shape)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "expected a blob of {} x {} x {} in {} bytes; one of {} x {} x {} in {} came",
+        out.shape.samples, out.shape.tokens, out.shape.channels, MaxEncodedBytes(out.shape),
+        parsed.shape.samples, parsed.shape.tokens, parsed.shape.channels, blob.bytes));
+  }
+  if (Empty(out.shape)) return absl::OkStatus();
+  LH_RETURN_IF_ERROR(CheckMemory("a blob", blob.data_dev, blob.bytes, blob.bytes, kBlobAlignment));
+  const longhaul::cuda::Device& device = stream.device();
+  const KernelTable& kernels = *device.table().codec_kernels;
+  const TensorArgs tensor = MakeTensor(out.data, out.dtype, out.shape);
+  if (kind_.codec == CodecId::kFixed) {
+    LH_ASSIGN_OR_RETURN(const fixed::Params params, fixed::FromHeader(kind_.parameters));
+    FixedArgs args = MakeFixed(params, out.shape, tensor, blob.data_dev);
+    args.fault_dev = fault_dev;
+    return device.Check(kernels.decode_fixed(device.index(), &args, stream.handle()),
+                        "queueing the decoder of fixed");
+  }
+  const PlainArgs args = MakePlain(kind_.codec, tensor, blob.data_dev);
+  return device.Check(kernels.decode_plain(device.index(), &args, stream.handle()),
+                      "queueing a decoder");
+}
+
+}  // namespace longhaul::codec::cuda

@@ -1,0 +1,75 @@
+// The codecs on a GPU: the blobs of codec.h, to the byte, from and to device memory on the caller's
+// stream.
+//
+//   LH_ASSIGN_OR_RETURN(const CudaCodec codec, CudaCodec::Create("fixed:bits=6"));
+//   DeviceBuffer blob(codec.MaxEncodedBytes(shape)), workspace(codec.WorkspaceBytes(shape)) ...
+//   LH_RETURN_IF_ERROR(codec.Encode(view, context, workspace, blob, stream));
+//
+// Every pointer is to memory of the stream's device. Encode and Decode only queue work: they
+// allocate no device memory, never wait, and may be captured in a CUDA graph (a replay encodes with
+// the Context of the capture). All arguments must live until the work is done.
+//
+// Threads: immutable; any thread, each call with a workspace of its own that no other queued call
+// uses at the same time.
+// Errors, all before anything is queued: kInvalidArgument as codec.h has it, kUnimplemented for a
+// codec without kernels or a blob of another version; kInternal for what the CUDA runtime refuses.
+#ifndef LONGHAUL_CODEC_CUDA_CUDA_CODEC_H_
+#define LONGHAUL_CODEC_CUDA_CUDA_CODEC_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/cuda/stream.h"
+#include "base/status.h"
+#include "codec/blob.h"
+#include "codec/codec.h"
+
+namespace longhaul::codec::cuda {
+
+// Device memory. Not owned.
+struct DeviceSpan {
+  void* data_dev = nullptr;
+  size_t bytes = 0;
+};
+
+class CudaCodec {
+ public:
+  // `text`: a codec string (registry.h) of none, bf16, fp16 or fixed.
+  static StatusOr<CudaCodec> Create(std::string_view text);
+
+  const Codec& cpu() const { return *cpu_; }
+  // As Codec has them; SIZE_MAX for a shape that CheckShape refuses.
+  size_t MaxEncodedBytes(const Shape& shape) const { return cpu_->MaxEncodedBytes(shape); }
+  // Device memory that Encode and Decode need, 0 for none; a multiple of 64.
+  size_t WorkspaceBytes(const Shape& shape) const;
+
+  // Queues the encoding of `in` (data in device memory, aligned to its element) to the start of
+  // `blob`, which has at least MaxEncodedBytes; exactly that many are written, whatever the
+  // contents. The count of non-finite tiles is in the blob's header. `blob` is aligned to 16
+  // bytes, `workspace` to 64.
+  Status Encode(const TensorView& in, const Context& context, DeviceSpan workspace, DeviceSpan blob,
+                const longhaul::cuda::Stream& stream) const;
+
+  // Queues the decoding of the blob at `blob` (exactly one, aligned to 16 bytes) to `out` (device
+  // memory, any dtype, the blob's shape). `header`: host copy of the blob's first 64 bytes, which
+  // is what is checked and believed. What is wrong further in is found on the device: then
+  // *fault_dev, a word of device memory that the caller zeroed before, becomes nonzero, and the
+  // samples concerned decode to NaN. No bytes make a kernel touch memory outside of its arguments.
+  Status Decode(std::span<const std::byte> header, DeviceSpan blob, DeviceSpan workspace,
+                const MutableTensorView& out, uint32_t* fault_dev,
+                const longhaul::cuda::Stream& stream) const;
+
+ private:
+  CudaCodec(std::shared_ptr<const Codec> cpu, const BlobHeader& kind)
+      : cpu_(std::move(cpu)), kind_(kind) {}
+
+  std::shared_ptr<const Codec> cpu_;
+  BlobHeader kind_;  // codec and parameters
+};
+
+}  // namespace longhaul::codec::cuda
+
+#endif  // LONGHAUL_CODEC_CUDA_CUDA_CODEC_H_

@@ -112,10 +112,10 @@ Status CudaCodec::Encode(const TensorView& in, const Context& context, DeviceSpa
   const longhaul::cuda::Device& device = stream.device();
   const KernelTable& kernels = *device.table().codec_kernels;
   if (Empty(in.shape)) {
-    return device.Check(kernels.write_header(device.index(), &header_args,
-                                             static_cast<unsigned char*>(blob.data_dev),
-                                             stream.handle()),
-                        "queueing an encoder");
+    return device.Check(
+        kernels.write_header(device.index(), &header_args,
+                             static_cast<unsigned char*>(blob.data_dev), stream.handle()),
+        "queueing an encoder");
   }
   // The encoders only read it.
   const TensorArgs tensor = MakeTensor(const_cast<void*>(in.data), in.dtype, in.shape);
@@ -144,15 +144,14 @@ Status CudaCodec::Decode(std::span<const std::byte> header, DeviceSpan blob, Dev
   LH_RETURN_IF_ERROR(
       CheckMemory("a word for faults", fault_dev, sizeof(uint32_t), sizeof(uint32_t), 4));
   if (header.size() != kBlobHeaderBytes) {
-    return absl::InvalidArgumentError(fmt::format("expected a header of {} bytes, got {}",
-                                                  kBlobHeaderBytes, header.size()));
+    return absl::InvalidArgumentError(
+        fmt::format("expected a header of {} bytes, got {}", kBlobHeaderBytes, header.size()));
   }
   LH_ASSIGN_OR_RETURN(const BlobHeader parsed, ParseBlobHeader(header, blob.bytes));
   if (parsed.codec != kind_.codec || parsed.parameters != kind_.parameters) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a blob of {}; one of codec {}{} came", cpu_->name(),
-                    ToString(parsed.codec),
-                    parsed.codec == kind_.codec ? " with other parameters" : ""));
+    return absl::InvalidArgumentError(fmt::format(
+        "expected a blob of {}; one of codec {}{} came", cpu_->name(), ToString(parsed.codec),
+        parsed.codec == kind_.codec ? " with other parameters" : ""));
   }
   if (parsed.shape != out.shape || blob.bytes != MaxEncodedBytes(out.shape)) {
     return absl::InvalidArgumentError(fmt::format(

@@ -1,7 +1,6 @@
-#include "codec/cuda/kernel_table.h"
-
 #include <cuda_runtime_api.h>
 
+#include "codec/cuda/kernel_table.h"
 #include "codec/cuda/module/device_tile.cuh"
 #include "codec/cuda/module/kernels.cuh"
 

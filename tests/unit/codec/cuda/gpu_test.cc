@@ -1,0 +1,243 @@
+// The codecs' kernels against the CPU's: the same bytes, whatever the contents.
+#include "tests/support/gpu_test.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/cuda/memory.h"
+#include "base/cuda/stream.h"
+#include "codec/cuda/cuda_codec.h"
+
+namespace longhaul::codec::cuda {
+namespace {
+
+using ::longhaul::cuda::DeviceBuffer;
+using ::longhaul::cuda::Event;
+using ::longhaul::cuda::Stream;
+using ::longhaul::testing::Gpu;
+
+constexpr size_t kGuard = 64;  // bytes behind an output, which must stay as they are
+constexpr std::byte kPoison{0xa5};
+
+template <class T>
+T Must(StatusOr<T> made) {
+  EXPECT_TRUE(made.ok()) << made.status();
+  return *std::move(made);
+}
+
+void Await(const Stream& stream) {
+  Event done = Must(Event::Create(Gpu()));
+  ASSERT_TRUE(done.Record(stream).ok());
+  const Status status = done.Await(Deadline::After(absl::Minutes(1)));
+  ASSERT_TRUE(status.ok()) << status;
+}
+
+DeviceBuffer Upload(std::span<const std::byte> bytes, Stream* stream) {
+  DeviceBuffer buffer = Must(DeviceBuffer::Create(Gpu(), std::max<size_t>(bytes.size(), 64)));
+  if (!bytes.empty()) {
+    EXPECT_TRUE(stream->Copy(buffer.data_dev(), bytes.data(), bytes.size()).ok());
+  }
+  Await(*stream);
+  return buffer;
+}
+
+std::vector<std::byte> Download(const DeviceBuffer& buffer, size_t bytes, Stream* stream) {
+  std::vector<std::byte> result(bytes);
+  EXPECT_TRUE(stream->Copy(result.data(), buffer.data_dev(), bytes).ok());
+  Await(*stream);
+  return result;
+}
+
+// Offset of the first difference, or -1.
+int64_t FirstDifference(std::span<const std::byte> a, std::span<const std::byte> b) {
+  const auto [at, other] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  return at == a.end() && other == b.end() ? -1 : at - a.begin();
+}
+
+// Elements as bits, so that any pattern can be had: numbers of wide range, bits at random (NaNs,
+// infinities, subnormals), zeros, one huge outlier, a constant.
+std::vector<std::byte> Contents(std::mt19937_64* random, Dtype dtype, uint64_t elements) {
+  const uint64_t kind = (*random)() % 6;
+  const int spread = static_cast<int>((*random)() % 20);
+  std::vector<std::byte> bytes(elements * BytesPerElement(dtype));
+  const uint64_t outlier = (*random)() % std::max<uint64_t>(elements, 1);
+  const auto constant = static_cast<uint32_t>((*random)());
+  for (uint64_t k = 0; k < elements; ++k) {
+    auto bits = static_cast<uint32_t>((*random)());
+    if (kind <= 1) {
+      // A number in (-2, 2), and of smaller exponents for a wider spread.
+      const int down = spread == 0 ? 0 : static_cast<int>((*random)() % spread);
+      if (dtype == Dtype::kF32)
+        bits = (bits & 0x807fffff) | static_cast<uint32_t>(127 - down) << 23;
+      if (dtype == Dtype::kBf16) bits = (bits & 0x807f) | static_cast<uint32_t>(127 - down) << 7;
+      if (dtype == Dtype::kF16)
+        bits = (bits & 0x83ff) | static_cast<uint32_t>(15 - down % 16) << 10;
+      if (kind == 1 && k == outlier) {
+        bits = dtype == Dtype::kF32 ? 0x7f7fffff : dtype == Dtype::kBf16 ? 0x7f7f : 0x7bff;
+      }
+    } else if (kind == 2) {
+      bits = 0;
+    } else if (kind == 3) {
+      bits = constant;
+    } else if (kind == 4) {
+      bits &= dtype == Dtype::kF32 ? 0x80ffffff : 0x80ff;  // small and subnormal
+    }
+    std::memcpy(bytes.data() + k * BytesPerElement(dtype), &bits, BytesPerElement(dtype));
+  }
+  return bytes;
+}
+
+Dtype AnyDtype(std::mt19937_64* random) {
+  return static_cast<Dtype>(1 + (*random)() % 3);
+}
+
+Context AnyContext(std::mt19937_64* random) {
+  Context context;
+  context.seed = (*random)();
+  context.step = Step((*random)() % 1000000);
+  context.replica = static_cast<uint32_t>((*random)() % 8);
+  context.boundary = Boundary(static_cast<uint32_t>((*random)() % 8));
+  context.direction = (*random)() % 2 == 0 ? Direction::kForward : Direction::kBackward;
+  context.microbatch = Microbatch(static_cast<uint32_t>((*random)() % 64));
+  return context;
+}
+
+std::string AnyCodec(std::mt19937_64* random) {
+  constexpr const char* kPlain[] = {"none", "bf16", "fp16"};
+  const uint64_t kind = (*random)() % 8;
+  if (kind < 3) return kPlain[kind];
+  return "fixed:bits=" + std::to_string(3 + (*random)() % 8) +
+         ",tile=" + std::to_string(32 << ((*random)() % 3)) +
+         ",rounding=" + ((*random)() % 2 == 0 ? "nearest" : "stochastic");
+}
+
+struct OneCase {
+  std::string codec;
+  Shape shape;
+  Dtype in_dtype, out_dtype;
+};
+
+// Encodes on both and decodes on both what the CPU encoded.
+void Compare(const OneCase& c, std::mt19937_64* random, Stream* stream) {
+  SCOPED_TRACE(c.codec + " " + std::to_string(c.shape.samples) + " x " +
+               std::to_string(c.shape.tokens) + " x " + std::to_string(c.shape.channels) + " " +
+               std::string(ToString(c.in_dtype)) + " to " + std::string(ToString(c.out_dtype)));
+  const CudaCodec codec = Must(CudaCodec::Create(c.codec));
+  const Context context = AnyContext(random);
+  const std::vector<std::byte> in = Contents(random, c.in_dtype, c.shape.elements());
+  std::vector<std::byte> blob(codec.MaxEncodedBytes(c.shape));
+  std::vector<std::byte> scratch_memory(codec.cpu().WorkspaceBytes(c.shape) + 64);
+  const auto misaligned = reinterpret_cast<uintptr_t>(scratch_memory.data()) % 64;
+  const std::span<std::byte> scratch =
+      std::span(scratch_memory)
+          .subspan((64 - misaligned) % 64, codec.cpu().WorkspaceBytes(c.shape));
+  EncodeResult result;
+  ASSERT_TRUE(
+      codec.cpu().Encode({in.data(), c.in_dtype, c.shape}, context, scratch, blob, &result).ok());
+
+  const DeviceBuffer in_dev = Upload(in, stream);
+  const std::vector<std::byte> poison(blob.size() + kGuard, kPoison);
+  DeviceBuffer blob_dev = Upload(poison, stream);
+  const std::vector<std::byte> dirt(codec.WorkspaceBytes(c.shape), kPoison);
+  DeviceBuffer workspace = Upload(dirt, stream);
+  const DeviceSpan workspace_span{workspace.data_dev(), dirt.size()};
+  Status status = codec.Encode({in_dev.data_dev(), c.in_dtype, c.shape}, context, workspace_span,
+                               {blob_dev.data_dev(), blob.size()}, *stream);
+  ASSERT_TRUE(status.ok()) << status;
+  std::vector<std::byte> expected = blob;
+  expected.insert(expected.end(), kGuard, kPoison);
+  ASSERT_EQ(FirstDifference(Download(blob_dev, expected.size(), stream), expected), -1);
+
+  const size_t out_bytes = c.shape.elements() * BytesPerElement(c.out_dtype);
+  std::vector<std::byte> out(out_bytes);
+  ASSERT_TRUE(codec.cpu().Decode(blob, context, scratch, {out.data(), c.out_dtype, c.shape}).ok());
+  out.insert(out.end(), kGuard, kPoison);
+  DeviceBuffer out_dev = Upload(std::vector<std::byte>(out.size(), kPoison), stream);
+  DeviceBuffer fault = Upload(std::vector<std::byte>(4), stream);
+  status = codec.Decode(std::span(blob).first(kBlobHeaderBytes), {blob_dev.data_dev(), blob.size()},
+                        workspace_span, {out_dev.data_dev(), c.out_dtype, c.shape},
+                        static_cast<uint32_t*>(fault.data_dev()), *stream);
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(FirstDifference(Download(out_dev, out.size(), stream), out), -1);
+  ASSERT_EQ(FirstDifference(Download(fault, 4, stream), std::vector<std::byte>(4)), -1);
+}
+
+TEST(CodecsOnGpu, WriteAndReadTheBytesOfTheCpu) {
+  std::mt19937_64 random(20260301);
+  Stream stream = Must(Stream::Create(Gpu()));
+  for (int k = 0; k < 1500 && !::testing::Test::HasFailure(); ++k) {
+    const Shape shape{static_cast<uint32_t>(1 + random() % 4),
+                      static_cast<uint32_t>(1 + random() % 9),
+                      static_cast<uint32_t>(1 + random() % 700)};
+    Compare({AnyCodec(&random), shape, AnyDtype(&random), AnyDtype(&random)}, &random, &stream);
+  }
+}
+
+TEST(CodecsOnGpu, SeveralLoopsOfTheGrid) {
+  std::mt19937_64 random(7);
+  Stream stream = Must(Stream::Create(Gpu()));
+  for (const char* codec : {"bf16", "fixed:bits=6,tile=32", "fixed:bits=9,rounding=stochastic"}) {
+    Compare({codec, {3, 1024, 1601}, Dtype::kBf16, Dtype::kF32}, &random, &stream);
+  }
+}
+
+TEST(CodecsOnGpu, EmptyTensors) {
+  std::mt19937_64 random(8);
+  Stream stream = Must(Stream::Create(Gpu()));
+  for (const char* codec : {"none", "fixed"}) {
+    Compare({codec, {0, 5, 7}, Dtype::kF16, Dtype::kF16}, &random, &stream);
+  }
+}
+
+TEST(CodecsOnGpu, AnImpossibleExponentIsAFault) {
+  Stream stream = Must(Stream::Create(Gpu()));
+  const CudaCodec codec = Must(CudaCodec::Create("fixed"));
+  const Shape shape{2, 1, 64};
+  const std::vector<float> in(shape.elements(), 1.0f);
+  std::vector<std::byte> blob(codec.MaxEncodedBytes(shape));
+  EncodeResult result;
+  ASSERT_TRUE(codec.cpu().Encode({in.data(), Dtype::kF32, shape}, {}, {}, blob, &result).ok());
+  const int16_t impossible = 1000;
+  std::memcpy(blob.data() + kBlobHeaderBytes, &impossible, sizeof(impossible));
+  DeviceBuffer blob_dev = Upload(blob, &stream);
+  DeviceBuffer out_dev = Upload(std::vector<std::byte>(in.size() * 4), &stream);
+  DeviceBuffer fault = Upload(std::vector<std::byte>(4), &stream);
+  DeviceBuffer workspace = Upload({}, &stream);
+  const DeviceSpan workspace_span{workspace.data_dev(), workspace.size()};
+  ASSERT_TRUE(codec
+                  .Decode(std::span(blob).first(kBlobHeaderBytes),
+                          {blob_dev.data_dev(), blob.size()}, workspace_span,
+                          {out_dev.data_dev(), Dtype::kF32, shape},
+                          static_cast<uint32_t*>(fault.data_dev()), stream)
+                  .ok());
+  EXPECT_NE(FirstDifference(Download(fault, 4, &stream), std::vector<std::byte>(4)), -1);
+  std::vector<float> out(in.size());
+  std::memcpy(out.data(), Download(out_dev, out.size() * 4, &stream).data(), out.size() * 4);
+  EXPECT_TRUE(std::isnan(out.front()));
+  EXPECT_FALSE(std::isnan(out.back()));
+}
+
+TEST(CodecsOnGpu, WrongArgumentsAreRefusedAtOnce) {
+  Stream stream = Must(Stream::Create(Gpu()));
+  const CudaCodec codec = Must(CudaCodec::Create("fixed"));
+  const Shape shape{1, 1, 64};
+  DeviceBuffer memory = Upload({}, &stream);
+  const TensorView in{memory.data_dev(), Dtype::kF32, shape};
+  const DeviceSpan workspace{memory.data_dev(), memory.size()};
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(codec.Encode(in, {}, workspace, {memory.data_dev(), 10}, stream)));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      codec.Encode(in, {}, {nullptr, 0}, {memory.data_dev(), 1 << 20}, stream)));
+  EXPECT_TRUE(absl::IsInvalidArgument(codec.Encode({nullptr, Dtype::kF32, shape}, {}, workspace,
+                                                   {memory.data_dev(), 1 << 20}, stream)));
+}
+
+}  // namespace
+}  // namespace longhaul::codec::cuda

@@ -34,7 +34,8 @@ TEST(Module, WhatIsNoModuleIsNamed) {
   ExpectRefused(LONGHAUL_FOREIGN_MODULE,
                 AllOf(HasSubstr(LONGHAUL_FOREIGN_MODULE), HasSubstr("longhaul_cuda_device_table")));
   ExpectRefused(LONGHAUL_OTHER_VERSION_MODULE,
-                AllOf(HasSubstr("expected version 1"), HasSubstr("has 2"), HasSubstr("anew")));
+                AllOf(HasSubstr("expected version " + std::to_string(kTableVersion)),
+                      HasSubstr("has " + std::to_string(kTableVersion + 1)), HasSubstr("anew")));
 }
 
 // Machines with a driver and without.

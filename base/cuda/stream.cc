@@ -29,10 +29,11 @@ Status Stream::WaitFor(const Event& event) {
                        "making a stream wait for an event");
 }
 
-StatusOr<Event> Event::Create(const Device& device) {
+StatusOr<Event> Event::Create(const Device& device, Times times) {
   void* event = nullptr;
-  LH_RETURN_IF_ERROR(
-      device.Check(device.table().event_create(device.index(), &event), "making an event"));
+  LH_RETURN_IF_ERROR(device.Check(
+      device.table().event_create(device.index(), times == Times::kKept, &event),
+      "making an event"));
   return Event(device, Handle(event, {device.table().event_destroy}));
 }
 
@@ -53,6 +54,13 @@ Status Event::Await(Deadline deadline) const {
     }
     std::this_thread::sleep_for(kPoll);
   }
+}
+
+StatusOr<absl::Duration> Event::Since(const Event& start) const {
+  float milliseconds = 0;
+  LH_RETURN_IF_ERROR(device_.Check(
+      device_.table().event_elapsed(start.handle(), handle(), &milliseconds), "reading a time"));
+  return absl::Milliseconds(milliseconds);
 }
 
 }  // namespace longhaul::cuda

@@ -17,7 +17,7 @@ struct KernelTable;  // codec/cuda/kernel_table.h
 namespace longhaul::cuda {
 
 // Changes with DeviceTable: a program refuses a module of another version.
-inline constexpr uint32_t kTableVersion = 2;
+inline constexpr uint32_t kTableVersion = 3;
 // The least compute capability that the module has code for.
 inline constexpr int kMinimumMajor = 8;
 inline constexpr int kMinimumMinor = 0;
@@ -45,12 +45,20 @@ struct DeviceTable {
   // Streams do not wait for the default stream.
   int (*stream_create)(int device, void** stream);
   int (*stream_destroy)(void* stream);
-  // Events keep no times.
-  int (*event_create)(int device, void** event);
+  // An event that keeps no time is cheaper.
+  int (*event_create)(int device, bool timed, void** event);
   int (*event_destroy)(void* event);
   int (*event_record)(void* event, void* stream);
   int (*event_query)(void* event, bool* done);
+  // Between two that are done and keep times.
+  int (*event_elapsed)(void* start, void* end, float* milliseconds);
   int (*stream_wait)(void* stream, void* event);
+
+  // What is queued between the two becomes a graph instead of running.
+  int (*capture_begin)(void* stream);
+  int (*capture_end)(void* stream, void** graph);
+  int (*graph_launch)(void* graph, void* stream);
+  int (*graph_destroy)(void* graph);
 
   int (*allocate)(int device, size_t bytes, void** memory);
   int (*free)(void* memory);

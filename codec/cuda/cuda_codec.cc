@@ -6,10 +6,12 @@
 #include <cstring>
 #include <vector>
 
+#include "base/check.h"
 #include "codec/cuda/kernel_table.h"
 #include "codec/fixed/format.h"
 #include "codec/plain/format.h"
 #include "codec/registry.h"
+#include "codec/tah/format.h"
 
 namespace longhaul::codec::cuda {
 namespace {
@@ -62,10 +64,38 @@ FixedArgs MakeFixed(const fixed::Params& params, const Shape& shape, const Tenso
   args.bits = params.bits;
   args.tile = params.tile;
   args.stochastic = params.rounding == Rounding::kStochastic ? 1 : 0;
-  args.tiles_per_token = layout.tiles_per_token;
-  args.tiles = layout.tiles;
+  args.tiles_per_token = static_cast<uint32_t>(layout.tiles_per_token);
   args.scales = layout.scales;
   args.codes = layout.codes;
+  args.end = layout.end;
+  args.blob_dev = static_cast<unsigned char*>(blob);
+  return args;
+}
+
+TahArgs MakeTah(const tah::Params& params, const Shape& shape, const TensorArgs& tensor,
+                void* blob) {
+  const tah::Layout layout = tah::MakeLayout(shape, params);
+  TahArgs args{};
+  args.tensor = tensor;
+  args.tile = params.tile;
+  args.stochastic = params.rounding == Rounding::kStochastic ? 1 : 0;
+  args.tau = params.tau;
+  args.top_exponent = tah::TopExponent(params);
+  args.token_tiles = static_cast<uint32_t>(layout.token_tiles);
+  args.token_allocs = static_cast<uint32_t>(layout.token_allocs);
+  args.alloc_tiles = static_cast<uint32_t>(layout.alloc_tiles);
+  args.pivot_bits = layout.pivot_bits;
+  args.tiles = layout.tiles;
+  args.allocs = layout.allocs;
+  args.fours = layout.fours;
+  args.pivot_bytes = layout.pivot_bytes;
+  args.precision_bytes = layout.precision_bytes;
+  args.scales = layout.scales;
+  args.zeros = layout.zeros;
+  args.pivots = layout.pivots;
+  args.precision = layout.precision;
+  args.codes = layout.codes;
+  args.fourth_bits = layout.fourth_bits;
   args.end = layout.end;
   args.blob_dev = static_cast<unsigned char*>(blob);
   return args;
@@ -82,17 +112,16 @@ StatusOr<CudaCodec> CudaCodec::Create(std::string_view text) {
   std::vector<std::byte> workspace(cpu->WorkspaceBytes(empty));
   LH_RETURN_IF_ERROR(cpu->Encode({nullptr, Dtype::kF32, empty}, {}, workspace, blob, &result));
   LH_ASSIGN_OR_RETURN(const BlobHeader kind, ParseBlobHeader(blob));
-  if (kind.codec == CodecId::kTah) {
-    return absl::UnimplementedError(
-        fmt::format("expected one of none, bf16, fp16, fixed on a GPU, got {}", cpu->name()));
-  }
   return CudaCodec(std::move(cpu), kind);
 }
 
 size_t CudaCodec::WorkspaceBytes(const Shape& shape) const {
-  if (kind_.codec != CodecId::kFixed || Empty(shape) || !CheckShape(shape).ok()) return 0;
-  return (size_t{shape.samples} * sizeof(uint32_t) + kWorkspaceAlignment - 1) /
-         kWorkspaceAlignment * kWorkspaceAlignment;
+  if (Empty(shape) || !CheckShape(shape).ok()) return 0;
+  if (kind_.codec == CodecId::kFixed) return FixedScratchBytes(shape.samples);
+  if (kind_.codec != CodecId::kTah) return 0;
+  const StatusOr<tah::Params> params = tah::FromHeader(kind_.parameters);
+  LH_CHECK(params.ok(), "{}", Message(params.status()));  // they are the codec's own
+  return TahScratchBytes(shape.samples, tah::MakeLayout(shape, *params).allocs);
 }
 
 Status CudaCodec::Encode(const TensorView& in, const Context& context, DeviceSpan workspace,
@@ -123,11 +152,21 @@ Status CudaCodec::Encode(const TensorView& in, const Context& context, DeviceSpa
     LH_ASSIGN_OR_RETURN(const fixed::Params params, fixed::FromHeader(kind_.parameters));
     FixedArgs args = MakeFixed(params, in.shape, tensor, blob.data_dev);
     args.header = header_args;
-    args.scratch_dev = static_cast<uint32_t*>(workspace.data_dev);
+    args.scratch_dev = static_cast<unsigned char*>(workspace.data_dev);
     const RoundingNoise noise(context);
     std::copy(noise.block().begin(), noise.block().end(), args.noise);
     return device.Check(kernels.encode_fixed(device.index(), &args, stream.handle()),
                         "queueing the encoder of fixed");
+  }
+  if (kind_.codec == CodecId::kTah) {
+    LH_ASSIGN_OR_RETURN(const tah::Params params, tah::FromHeader(kind_.parameters));
+    TahArgs args = MakeTah(params, in.shape, tensor, blob.data_dev);
+    args.header = header_args;
+    args.scratch_dev = static_cast<unsigned char*>(workspace.data_dev);
+    const RoundingNoise noise(context);
+    std::copy(noise.block().begin(), noise.block().end(), args.noise);
+    return device.Check(kernels.encode_tah(device.index(), &args, stream.handle()),
+                        "queueing the encoder of tah");
   }
   PlainArgs args = MakePlain(kind_.codec, tensor, blob.data_dev);
   args.header = header_args;
@@ -170,6 +209,13 @@ Status CudaCodec::Decode(std::span<const std::byte> header, DeviceSpan blob, Dev
     args.fault_dev = fault_dev;
     return device.Check(kernels.decode_fixed(device.index(), &args, stream.handle()),
                         "queueing the decoder of fixed");
+  }
+  if (kind_.codec == CodecId::kTah) {
+    LH_ASSIGN_OR_RETURN(const tah::Params params, tah::FromHeader(kind_.parameters));
+    TahArgs args = MakeTah(params, out.shape, tensor, blob.data_dev);
+    args.fault_dev = fault_dev;
+    return device.Check(kernels.decode_tah(device.index(), &args, stream.handle()),
+                        "queueing the decoder of tah");
   }
   const PlainArgs args = MakePlain(kind_.codec, tensor, blob.data_dev);
   return device.Check(kernels.decode_plain(device.index(), &args, stream.handle()),

@@ -37,7 +37,7 @@ struct DeviceSpan {
 
 class CudaCodec {
  public:
-  // `text`: a codec string (registry.h) of none, bf16, fp16 or fixed.
+  // `text`: a codec string (registry.h) with kernels: none, bf16, fp16, fixed, tah.
   static StatusOr<CudaCodec> Create(std::string_view text);
 
   const Codec& cpu() const { return *cpu_; }

@@ -10,7 +10,7 @@
 
 namespace longhaul::codec::cuda {
 
-// Device memory; dtype as in the blob's header (1 fp32, 2 fp16, 3 bf16).
+// Device memory; dtype as in the blob's header (1 fp32, 2 fp16, 3 bf16). At most 2^32 elements.
 struct TensorArgs {
   void* data_dev;
   uint32_t dtype;
@@ -29,16 +29,34 @@ struct PlainArgs {
   unsigned char* blob_dev;
 };
 
-// Offsets from the start of the payload, which follows the header.
+// Offsets count from the start of the payload, which follows the header.
 struct FixedArgs {
   TensorArgs tensor;
   HeaderArgs header;
   uint32_t bits, tile, stochastic;
   uint32_t noise[4];  // RoundingNoise::block()
-  uint64_t tiles_per_token, tiles, scales, codes, end;
+  uint32_t tiles_per_token;
+  uint64_t scales, codes, end;
   unsigned char* blob_dev;
-  uint32_t* scratch_dev;  // encode: a word a sample
-  uint32_t* fault_dev;    // decode: or-ed with 1 where a sample's exponent is out of range
+  unsigned char* scratch_dev;  // encode: FixedScratch, aligned to 64 bytes
+  uint32_t* fault_dev;         // decode: or-ed with 1 where a sample's exponent is out of range
+};
+
+struct TahArgs {
+  TensorArgs tensor;
+  HeaderArgs header;
+  uint32_t tile, stochastic;
+  uint32_t noise[4];
+  float tau;
+  int32_t top_exponent;
+  // tah::Layout: of a token, of an allocation tile, of a sample.
+  uint32_t token_tiles, token_allocs, alloc_tiles, pivot_bits;
+  uint64_t tiles, allocs, fours, pivot_bytes, precision_bytes;
+  uint64_t scales, zeros, pivots, precision, codes, fourth_bits, end;
+  unsigned char* blob_dev;
+  unsigned char* scratch_dev;  // encode: TahScratch, aligned to 64 bytes
+  // decode: or-ed with 1 where an exponent or the number of precision bits is impossible
+  uint32_t* fault_dev;
 };
 
 struct KernelTable {
@@ -47,7 +65,55 @@ struct KernelTable {
   int (*decode_plain)(int device, const PlainArgs* args, void* stream);
   int (*encode_fixed)(int device, const FixedArgs* args, void* stream);
   int (*decode_fixed)(int device, const FixedArgs* args, void* stream);
+  int (*encode_tah)(int device, const TahArgs* args, void* stream);
+  int (*decode_tah)(int device, const TahArgs* args, void* stream);
 };
+
+// What encoders keep between their phases, in the workspace: bytes from its start. What comes before
+// `zeroed` begins as zeros.
+struct FixedScratch {
+  explicit constexpr FixedScratch(uint64_t samples)
+      : done(8), maxima(done + 8 * samples), zeroed(maxima + 4 * samples), end(zeroed) {}
+  uint64_t done;    // uint32, two a sample
+  uint64_t maxima;  // uint32, bits of the largest finite magnitude, one a sample
+  uint64_t zeroed, end;
+};
+
+// Allocation tiles are handled in groups of this many.
+inline constexpr uint32_t kTahGroup = 256;
+inline constexpr uint32_t kTahBins = 4096;
+
+struct TahScratch {
+  constexpr TahScratch(uint64_t samples, uint64_t allocs)
+      : done(8),
+        maxima(done + 12 * samples),
+        candidate_counts(maxima + 4 * samples),
+        histograms(candidate_counts + 4 * samples),
+        zeroed(histograms + samples * kTahBins * 4),
+        thresholds((zeroed + 7) / 8 * 8),
+        group_counts(thresholds + 8 * samples),
+        entropies(group_counts + 4 * samples * Groups(allocs)),
+        candidates(entropies + 4 * samples * allocs),
+        end(candidates + 4 * samples * allocs) {}
+  static constexpr uint64_t Groups(uint64_t allocs) { return (allocs + kTahGroup - 1) / kTahGroup; }
+  uint64_t done;              // uint32, three a sample
+  uint64_t maxima;            // uint32, as above
+  uint64_t candidate_counts;  // uint32, one a sample
+  uint64_t histograms;        // uint32, kTahBins a sample: allocation tiles by entropy
+  uint64_t zeroed;
+  uint64_t thresholds;    // uint64, one a sample: 4 bits at this sort key and below
+  uint64_t group_counts;  // uint32, one a group: with 4 bits, then those of all groups before
+  uint64_t entropies;     // float, one an allocation tile
+  uint64_t candidates;    // uint32, places for all: indices of those in the threshold's bin
+  uint64_t end;
+};
+
+inline uint64_t FixedScratchBytes(uint32_t samples) {
+  return (FixedScratch(samples).end + 63) / 64 * 64;
+}
+inline uint64_t TahScratchBytes(uint32_t samples, uint64_t allocs) {
+  return (TahScratch(samples, allocs).end + 63) / 64 * 64;
+}
 
 }  // namespace longhaul::codec::cuda
 

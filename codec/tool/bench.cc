@@ -7,26 +7,13 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/philox.h"
 #include "codec/registry.h"
 #include "codec/tool/commands.h"
+#include "codec/tool/bench_data.h"
 #include "codec/tool/files.h"
 
 namespace longhaul::codec {
 namespace {
-
-// About normal, with a large value here and there, as activations have them.
-void FillActivations(NpyArray* array) {
-  auto* values = reinterpret_cast<float*>(array->data.span().data());
-  const uint64_t elements = array->shape.elements();
-  for (uint64_t k = 0; k < elements; ++k) {
-    const Philox::Counter words =
-        Philox::Generate({static_cast<uint32_t>(k), static_cast<uint32_t>(k >> 32), 0, 0}, {1, 2});
-    float sum = -1.5f;
-    for (size_t word = 0; word < 3; ++word) sum += Philox::ToUnit(words[word]);
-    values[k] = words[3] % 97 == 0 ? sum * 50 : sum * 2;
-  }
-}
 
 template <class Function>
 double MedianSeconds(uint32_t repeats, Function&& function) {
@@ -44,16 +31,14 @@ double MedianSeconds(uint32_t repeats, Function&& function) {
 }  // namespace
 
 StatusOr<std::string> Bench(const ToolOptions& options) {
+  if (options.device != "cpu") return BenchCuda(options);
   LH_ASSIGN_OR_RETURN(const auto codec, ParseCodec(options.codec));
   const auto channels =
       static_cast<uint32_t>(std::min<uint64_t>(options.channels, options.elements));
-  const Shape shape{1, static_cast<uint32_t>(options.elements / channels), channels};
-  LH_ASSIGN_OR_RETURN(NpyArray fp32, MakeArray(Dtype::kF32, shape));
-  FillActivations(&fp32);
-  LH_ASSIGN_OR_RETURN(const auto none, ParseCodec("none"));
-  LH_ASSIGN_OR_RETURN(const Encoded wide, EncodeArray(*none, fp32, {}));
+  const Shape shape{options.samples,
+                    static_cast<uint32_t>(options.elements / options.samples / channels), channels};
   LH_ASSIGN_OR_RETURN(const NpyArray in,
-                      DecodeArray(*none, wide.bytes(), shape, options.dtype.value_or(Dtype::kF32)));
+                      MakeActivations(options.dtype.value_or(Dtype::kF32), shape));
   LH_ASSIGN_OR_RETURN(NpyArray out, MakeArray(in.dtype, shape));
   // Also the first, untimed round: pages are touched, tables are in the cache.
   LH_ASSIGN_OR_RETURN(Encoded encoded, EncodeArray(*codec, in, {}));

@@ -21,14 +21,20 @@ struct ToolOptions {
   uint64_t elements = uint64_t{1} << 24;
   uint32_t channels = 1024;
   uint32_t repeats = 9;
+  std::string device = "cpu";  // or "cuda", "cuda:N"
+  uint32_t samples = 1;
   bool json = false;
 };
+
+// N of "cuda:N", 0 for "cuda", nothing for what is neither.
+std::optional<uint32_t> CudaIndex(const std::string& device);
 
 StatusOr<std::string> EncodeFile(const ToolOptions& options);
 StatusOr<std::string> DecodeFile(const ToolOptions& options);
 StatusOr<std::string> InspectFile(const ToolOptions& options);
 StatusOr<std::string> MeasureError(const ToolOptions& options);
 StatusOr<std::string> Bench(const ToolOptions& options);
+StatusOr<std::string> BenchCuda(const ToolOptions& options);
 
 }  // namespace longhaul::codec
 

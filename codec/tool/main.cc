@@ -48,7 +48,7 @@ class Tool {
     AddDtype(error, "The array's dtype");
     AddSeed(error);
 
-    CLI::App* bench = Add("bench", "Measure a codec's speed on one core, beside memcpy", &Bench);
+    CLI::App* bench = Add("bench", "Measure a codec's speed on one core or on a GPU, beside a copy", &Bench);
     AddCodec(bench);
     AddDtype(bench, "The array's dtype");
     bench->add_option("--elements", options_.elements, "Elements of the tensor")
@@ -56,6 +56,19 @@ class Tool {
         ->capture_default_str();
     bench->add_option("--channels", options_.channels, "Channels of the tensor")
         ->check(CLI::Range(1u, 1u << 20))
+        ->capture_default_str();
+    bench->add_option("--samples", options_.samples, "Samples that these elements are")
+        ->check(CLI::Range(1u, 1u << 20))
+        ->capture_default_str();
+    bench->add_option("--device", options_.device, "Where: cpu, cuda or cuda:N")
+        ->check(CLI::Validator(
+            [](const std::string& text) {
+              return text == "cpu" || CudaIndex(text).has_value()
+                         ? std::string()
+                         : "expected cpu, cuda or cuda:N, got '" + text + "'";
+            },
+            ""))
+        ->type_name("DEVICE")
         ->capture_default_str();
     bench->add_option("--repeats", options_.repeats, "Timed rounds; the median counts")
         ->check(CLI::Range(1u, 10000u))

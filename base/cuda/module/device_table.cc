@@ -50,6 +50,17 @@ int DeviceCount(int* count) {
   return cudaSuccess;
 }
 
+// Ends the capture in any case: a stream that still captures is of no more use.
+int CaptureEnd(void* stream, void** graph) {
+  cudaGraph_t captured = nullptr;
+  cudaError_t error = cudaStreamEndCapture(static_cast<cudaStream_t>(stream), &captured);
+  if (error == cudaSuccess) {
+    error = cudaGraphInstantiate(reinterpret_cast<cudaGraphExec_t*>(graph), captured, 0);
+  }
+  if (captured != nullptr) static_cast<void>(cudaGraphDestroy(captured));
+  return Cleared(error);
+}
+
 int EventQuery(void* event, bool* done) {
   const cudaError_t error = cudaEventQuery(static_cast<cudaEvent_t>(event));
   *done = error == cudaSuccess;
@@ -73,10 +84,10 @@ constexpr DeviceTable kTable = {
     .stream_destroy =
         [](void* stream) { return Cleared(cudaStreamDestroy(static_cast<cudaStream_t>(stream))); },
     .event_create =
-        [](int device, void** event) {
+        [](int device, bool timed, void** event) {
           return On(device, [&] {
             return cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(event),
-                                            cudaEventDisableTiming);
+                                            timed ? cudaEventDefault : cudaEventDisableTiming);
           });
         },
     .event_destroy =
@@ -87,11 +98,29 @@ constexpr DeviceTable kTable = {
               cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)));
         },
     .event_query = EventQuery,
+    .event_elapsed =
+        [](void* start, void* end, float* milliseconds) {
+          return Cleared(cudaEventElapsedTime(milliseconds, static_cast<cudaEvent_t>(start),
+                                              static_cast<cudaEvent_t>(end)));
+        },
     .stream_wait =
         [](void* stream, void* event) {
           return Cleared(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream),
                                              static_cast<cudaEvent_t>(event), 0));
         },
+    .capture_begin =
+        [](void* stream) {
+          return Cleared(cudaStreamBeginCapture(static_cast<cudaStream_t>(stream),
+                                                cudaStreamCaptureModeThreadLocal));
+        },
+    .capture_end = CaptureEnd,
+    .graph_launch =
+        [](void* graph, void* stream) {
+          return Cleared(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph),
+                                         static_cast<cudaStream_t>(stream)));
+        },
+    .graph_destroy =
+        [](void* graph) { return Cleared(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph))); },
     .allocate = [](int device, size_t bytes,
                    void** memory) { return On(device, [&] { return cudaMalloc(memory, bytes); }); },
     .free = [](void* memory) { return Cleared(cudaFree(memory)); },

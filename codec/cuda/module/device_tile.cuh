@@ -1,12 +1,13 @@
-// What the kernels of the tiled codecs share. A warp has a tile: lane l holds elements l, l + 32,
-// ..., so that a plane of bits is one ballot per 32 elements.
+// What the kernels of the tiled codecs share. A tile belongs to neighbouring lanes of a warp, each
+// with 16 elements in a row: most of a fold or of a butterfly then happens within a lane, and a lane
+// has whole bytes of every bit plane.
 #ifndef LONGHAUL_CODEC_CUDA_MODULE_DEVICE_TILE_CUH_
 #define LONGHAUL_CODEC_CUDA_MODULE_DEVICE_TILE_CUH_
 
+#include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
-#include <limits>
 
 #include "base/philox.h"
 #include "codec/convert.h"
@@ -18,27 +19,40 @@ namespace longhaul::codec::cuda {
 inline constexpr unsigned kWarp = 32;
 inline constexpr unsigned kThreads = 256;
 inline constexpr unsigned kAllLanes = 0xffffffff;
+inline constexpr int kPerLane = 16;
 inline constexpr uint64_t kHeaderBytes = 64;
 inline constexpr uint64_t kNonfiniteOffset = 48;
 inline constexpr uint32_t kF32 = 1, kF16 = 2, kBf16 = 3;
+
+template <int kTile>
+inline constexpr int kTileLanes = kTile / kPerLane;
 
 // A failed call must not show up in a later cudaGetLastError.
 inline int Launched() {
   return cudaGetLastError();
 }
 
-// Enough blocks for `warps` warps, or as many as loop over the rest.
-inline unsigned BlocksForWarps(uint64_t warps) {
-  constexpr uint64_t kMost = 16384;
-  const uint64_t blocks = (warps + kThreads / kWarp - 1) / (kThreads / kWarp);
-  return static_cast<unsigned>(blocks < kMost ? blocks : kMost);
+// The place of a tile in the tensor.
+struct TilePlace {
+  uint64_t offset;  // of its first element
+  uint32_t count;   // elements that are not padding
+};
+
+// `tile` counts over the tensor.
+__device__ inline TilePlace Place(const TensorArgs& tensor, uint32_t tiles_per_token,
+                                  uint32_t tile_size, uint64_t tile) {
+  const uint64_t token = tile / tiles_per_token;
+  const auto channel = static_cast<uint32_t>(tile - token * tiles_per_token) * tile_size;
+  const uint32_t left = tensor.channels - channel;
+  return {token * tensor.channels + channel, left < tile_size ? left : tile_size};
 }
 
-__device__ inline uint64_t WarpIndex() {
-  return (static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kWarp;
-}
-__device__ inline uint64_t WarpCount() {
-  return static_cast<uint64_t>(gridDim.x) * blockDim.x / kWarp;
+// Whether every whole tile begins at a multiple of 16 bytes.
+__device__ inline bool Vectorised(const TensorArgs& tensor) {
+  const uint32_t bytes = tensor.dtype == kF32 ? 4 : 2;
+  return (reinterpret_cast<uintptr_t>(tensor.data_dev) | (uint64_t{tensor.channels} * bytes)) %
+             16 ==
+         0;
 }
 
 __device__ inline float LoadElement(const void* data, uint32_t dtype, uint64_t index) {
@@ -56,66 +70,198 @@ __device__ inline void StoreElement(float value, void* data, uint32_t dtype, uin
   }
 }
 
-// As StoreTile of tile.h: what lies outside of the dtype's range becomes its largest number.
-__device__ inline void StoreClamped(float value, void* data, uint32_t dtype, uint64_t index) {
-  const float limit = dtype == kF32    ? std::numeric_limits<float>::max()
-                      : dtype == kBf16 ? std::bit_cast<float>(0x7f7f0000u)
-                                       : 65504.0f;
-  value = value > limit ? limit : value;
-  value = value < -limit ? -limit : value;
-  StoreElement(value, data, dtype, index);
-}
-
-// The place of tile `tile` of the tensor.
-struct TilePlace {
-  uint64_t offset;  // of its first element
-  uint32_t count;   // elements that are not padding
-  uint32_t sample;
-};
-__device__ inline TilePlace Place(const TensorArgs& tensor, uint64_t tiles_per_token,
-                                  uint32_t tile_size, uint64_t tile) {
-  const uint64_t token = tile / tiles_per_token;
-  const uint64_t channel = tile % tiles_per_token * tile_size;
-  const uint64_t left = tensor.channels - channel;
-  return {token * tensor.channels + channel,
-          static_cast<uint32_t>(left < tile_size ? left : tile_size),
-          static_cast<uint32_t>(token / tensor.tokens)};
-}
-
-// Element lane + 32 j to values[j], zeros where padded.
-template <int kPerLane>
-__device__ inline void LoadTile(const TensorArgs& tensor, const TilePlace& place, float* values) {
-  const unsigned lane = threadIdx.x % kWarp;
+// Elements [16 lane, 16 lane + 16) of the tile, zeros where padded. `lane` counts within the tile.
+__device__ inline void LoadLane(const TensorArgs& tensor, bool vectorised, const TilePlace& place,
+                                uint32_t lane, float (&values)[kPerLane]) {
+  const uint32_t first = lane * kPerLane;
+  if (!vectorised || first + kPerLane > place.count) {
 #pragma unroll
-  for (int j = 0; j < kPerLane; ++j) {
-    const unsigned k = lane + kWarp * j;
-    values[j] =
-        k < place.count ? LoadElement(tensor.data_dev, tensor.dtype, place.offset + k) : 0.0f;
+    for (int k = 0; k < kPerLane; ++k) {
+      values[k] = first + k < place.count
+                      ? LoadElement(tensor.data_dev, tensor.dtype, place.offset + first + k)
+                      : 0.0f;
+    }
+    return;
+  }
+  if (tensor.dtype == kF32) {
+    const auto* from = reinterpret_cast<const float4*>(static_cast<const float*>(tensor.data_dev) +
+                                                       place.offset + first);
+#pragma unroll
+    for (int k = 0; k < kPerLane / 4; ++k) {
+      const float4 four = from[k];
+      values[4 * k] = four.x;
+      values[4 * k + 1] = four.y;
+      values[4 * k + 2] = four.z;
+      values[4 * k + 3] = four.w;
+    }
+    return;
+  }
+  const auto* from = reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(tensor.data_dev) +
+                                                    place.offset + first);
+  const uint4 low = from[0];
+  const uint4 high = from[1];
+  const uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+  if (tensor.dtype == kBf16) {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      values[2 * k] = __uint_as_float(words[k] << 16);
+      values[2 * k + 1] = __uint_as_float(words[k] & 0xffff0000);
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      const float2 two = __half22float2(*reinterpret_cast<const __half2*>(&words[k]));
+      values[2 * k] = two.x;
+      values[2 * k + 1] = two.y;
+    }
   }
 }
 
-// The bits of the tile's largest magnitude, in every lane.
-template <int kPerLane>
-__device__ inline uint32_t LargestMagnitude(const float* values) {
+// The largest finite number of the dtype.
+__device__ inline float LargestFinite(uint32_t dtype) {
+  return __uint_as_float(dtype == kF32 ? 0x7f7fffff : dtype == kBf16 ? 0x7f7f0000 : 0x477fe000);
+}
+
+// Back, as StoreTile of tile.h: what lies outside of the dtype's range becomes its largest number.
+__device__ inline void StoreLane(const TensorArgs& tensor, bool vectorised, const TilePlace& place,
+                                 uint32_t lane, bool finite, float (&values)[kPerLane]) {
+  const uint32_t first = lane * kPerLane;
+  const float limit = LargestFinite(tensor.dtype);
+#pragma unroll
+  for (int k = 0; k < kPerLane; ++k) {
+    const float value = fminf(fmaxf(values[k], -limit), limit);
+    values[k] = finite ? value : __uint_as_float(0x7fc00000);
+  }
+  if (!vectorised || first + kPerLane > place.count) {
+#pragma unroll
+    for (int k = 0; k < kPerLane; ++k) {
+      if (first + k < place.count) {
+        StoreElement(values[k], tensor.data_dev, tensor.dtype, place.offset + first + k);
+      }
+    }
+    return;
+  }
+  if (tensor.dtype == kF32) {
+    auto* to =
+        reinterpret_cast<float4*>(static_cast<float*>(tensor.data_dev) + place.offset + first);
+#pragma unroll
+    for (int k = 0; k < kPerLane / 4; ++k) {
+      to[k] = make_float4(values[4 * k], values[4 * k + 1], values[4 * k + 2], values[4 * k + 3]);
+    }
+    return;
+  }
+  uint32_t words[8];
+  if (tensor.dtype == kBf16) {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      // Rounds to nearest even as F32ToBf16 does; only its NaN is another.
+      asm("cvt.rn.bf16x2.f32 %0, %1, %2;"
+          : "=r"(words[k])
+          : "f"(values[2 * k + 1]), "f"(values[2 * k]));
+      words[k] = finite ? words[k] : 0x7fc07fc0;
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      const __half2 two = __floats2half2_rn(values[2 * k], values[2 * k + 1]);
+      words[k] = finite ? *reinterpret_cast<const uint32_t*>(&two) : 0x7e007e00;
+    }
+  }
+  auto* to = reinterpret_cast<uint4*>(static_cast<uint16_t*>(tensor.data_dev) + place.offset + first);
+  to[0] = make_uint4(words[0], words[1], words[2], words[3]);
+  to[1] = make_uint4(words[4], words[5], words[6], words[7]);
+}
+
+// fp16 of a finite number below 65504, and back: the hardware's are those of convert.h.
+__device__ inline uint16_t ToHalf(float value) {
+  return __half_as_ushort(__float2half_rn(value));
+}
+__device__ inline float FromHalf(uint16_t half) {
+  return __half2float(__ushort_as_half(half));
+}
+__device__ inline uint16_t ToHalfUp(float value) {
+  return F32ToF16Up(value);
+}
+__device__ inline uint16_t ToHalfDown(float value) {
+  return F32ToF16Down(value);
+}
+
+// Over the lanes of a tile, in every one of them.
+template <int kLanes>
+__device__ inline uint32_t TileMax(uint32_t value) {
+#pragma unroll
+  for (int distance = 1; distance < kLanes; distance *= 2) {
+    value = max(value, __shfl_xor_sync(kAllLanes, value, distance));
+  }
+  return value;
+}
+template <int kLanes>
+__device__ inline float TileMax(float value) {
+#pragma unroll
+  for (int distance = 1; distance < kLanes; distance *= 2) {
+    value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, distance));
+  }
+  return value;
+}
+// The second half of a fold of neighbours.
+template <int kLanes>
+__device__ inline float TileSum(float value) {
+#pragma unroll
+  for (int distance = 1; distance < kLanes; distance *= 2) {
+    value = __fadd_rn(value, __shfl_xor_sync(kAllLanes, value, distance));
+  }
+  return value;
+}
+
+// The bits of the largest magnitude of a lane; at least kF32Infinity iff one is not finite.
+__device__ inline uint32_t LaneMagnitude(const float (&values)[kPerLane]) {
   uint32_t largest = 0;
 #pragma unroll
-  for (int j = 0; j < kPerLane; ++j) {
-    const uint32_t bits = std::bit_cast<uint32_t>(values[j]) & 0x7fffffff;
-    largest = bits > largest ? bits : largest;
+  for (int k = 0; k < kPerLane; ++k) {
+    largest = max(largest, __float_as_uint(values[k]) & 0x7fffffff);
   }
-  return __reduce_max_sync(kAllLanes, largest);
+  return largest;
 }
 
-// r of rounding.h for an element.
-__device__ inline float Noise(const uint32_t* block, uint64_t element) {
+// a / b, correctly rounded, for a b of fp16's precision above 0 and `reciprocal` = 1 / b correctly
+// rounded: the first quotient is wrong by two units of its last place at most, its remainder is
+// exact, and no quotient by a number of 11 bits lies close enough to the middle of two floats for
+// the second to round wrongly. A remainder below the normal range loses bits only where the
+// quotient is below 2^-60.
+__device__ inline float Divide(float a, float b, float reciprocal) {
+  const float quotient = __fmul_rn(a, reciprocal);
+  const float remainder = __fmaf_rn(-quotient, b, a);
+  return __fmaf_rn(remainder, reciprocal, quotient);
+}
+
+// r of rounding.h for the elements from `element` on, a multiple of 4.
+__device__ inline void FourNoises(const uint32_t* block, uint64_t element, float* out) {
   const uint64_t index = element / 4;
   const Philox::Counter words = Philox::Generate(
       {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), block[0], block[1]},
       {block[2], block[3]});
-  const unsigned word = static_cast<unsigned>(element % 4);
-  const uint32_t low = word == 0 ? words[0] : words[1];
-  const uint32_t high = word == 2 ? words[2] : words[3];
-  return Philox::ToUnit(word < 2 ? low : high);
+#pragma unroll
+  for (int word = 0; word < 4; ++word) out[word] = Philox::ToUnit(words[word]);
+}
+
+// Swaps the bits at `mask` with those `shift` above them.
+__device__ inline uint32_t SwapBits(uint32_t word, int shift, uint32_t mask) {
+  const uint32_t differing = (word ^ (word >> shift)) & mask;
+  return word ^ differing ^ (differing << shift);
+}
+
+// Eight codes of 4 bits, code k at bit 8 (k % 4) + 4 (k / 4), to bytes of the planes 0 to 3, code k
+// at bit k of each; and back, for it is its own inverse: the index of a bit is (k1 k0 k2 p1 p0), to
+// become (p1 p0 k2 k1 k0).
+__device__ inline uint32_t TransposeNibbles(uint32_t word) {
+  // Bit 4 of the index with bit 1, bit 3 with bit 0.
+  word = SwapBits(word, 16 - 2, 0x0000cccc);
+  return SwapBits(word, 8 - 1, 0x00aa00aa);
+}
+
+// Where code k of eight lies in that word.
+__host__ __device__ constexpr int NibbleShift(int k) {
+  return 8 * (k % 4) + 4 * (k / 4);
 }
 
 }  // namespace longhaul::codec::cuda

@@ -1,163 +1,271 @@
 #include "codec/cuda/module/device_tile.cuh"
 #include "codec/cuda/module/kernels.cuh"
+#include "codec/cuda/module/sample_pipeline.cuh"
 
 namespace longhaul::codec::cuda {
 namespace {
 
 constexpr int kTopExponent = 12;
+constexpr uint32_t kItemTiles = 256;
 
-// The paddings of the sections, before anything else is written, and the samples' maxima.
-__global__ void BeginKernel(FixedArgs args) {
-  unsigned char* const payload = args.blob_dev + kHeaderBytes;
-  const uint64_t first = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x;
-  for (uint64_t k = first; k < args.tensor.samples; k += stride) args.scratch_dev[k] = 0;
-  for (uint64_t k = first; k < args.scales; k += stride) payload[k] = 0;
-  if (first < 16) {
-    payload[args.codes - 16 + first] = 0;
-    payload[args.end - 16 + first] = 0;
-  }
-  if (first < 8) {
-    reinterpret_cast<uint64_t*>(args.blob_dev)[first] = args.header.words[first];
-  }
+__device__ inline uint64_t SampleTiles(const FixedArgs& args) {
+  return uint64_t{args.tensor.tokens} * args.tiles_per_token;
 }
 
-// scratch[sample]: the largest magnitude of its finite tiles, which no order changes.
-template <int kPerLane>
-__global__ void MaximumKernel(FixedArgs args) {
-  for (uint64_t tile = WarpIndex(); tile < args.tiles; tile += WarpCount()) {
-    const TilePlace place = Place(args.tensor, args.tiles_per_token, kPerLane * kWarp, tile);
-    float values[kPerLane];
-    LoadTile<kPerLane>(args.tensor, place, values);
-    const uint32_t largest = LargestMagnitude<kPerLane>(values);
-    uint32_t* const maximum = args.scratch_dev + place.sample;
-    // Most tiles are below what was seen already: reading first spares their atomics.
-    if (threadIdx.x % kWarp == 0 && largest < kF32Infinity &&
-        largest > *static_cast<volatile uint32_t*>(maximum)) {
-      atomicMax(maximum, largest);
+template <int kTile>
+class Encoder {
+ public:
+  static constexpr int kPhases = 2;
+  __device__ static constexpr uint32_t Lag(int phase) { return phase == 0 ? 0 : 3; }
+
+  __device__ explicit Encoder(const FixedArgs& args)
+      : args_(args),
+        payload_(args.blob_dev + kHeaderBytes),
+        maxima_(reinterpret_cast<uint32_t*>(args.scratch_dev +
+                                            FixedScratch(args.tensor.samples).maxima)),
+        vectorised_(Vectorised(args.tensor)) {}
+
+  __device__ uint32_t Items(int /*phase*/) const {
+    return static_cast<uint32_t>((SampleTiles(args_) + kItemTiles - 1) / kItemTiles);
+  }
+  __device__ void Run(int phase, uint32_t sample, uint32_t item) {
+    phase == 0 ? FindMaximum(sample, item) : EncodeTiles(sample, item);
+  }
+  __device__ void Finish(int /*phase*/, uint32_t /*sample*/) {}
+
+ private:
+  static constexpr int kLanes = kTileLanes<kTile>;
+  static constexpr uint32_t kTogether = kThreads / kLanes;
+
+  // Calls function(tile of the tensor, its place) for the tiles of an item, with whole warps; the
+  // place of what lies behind the last one has no elements.
+  template <class Function>
+  __device__ void ForTiles(uint32_t sample, uint32_t item, Function&& function) {
+    const uint64_t sample_tiles = SampleTiles(args_);
+    const uint64_t first = uint64_t{item} * kItemTiles;
+    for (uint32_t k = threadIdx.x / kLanes; k < kItemTiles; k += kTogether) {
+      const bool there = first + k < sample_tiles;
+      const uint64_t tile = sample * sample_tiles + first + k;
+      function(there, tile,
+               there ? Place(args_.tensor, args_.tiles_per_token, kTile, tile) : TilePlace{0, 0});
     }
   }
-}
 
-// Steps of format.h for one element: its code.
-__device__ inline int32_t Quantize(float value, float scale, int top, bool stochastic,
-                                   const uint32_t* noise, uint64_t element) {
-  const auto limit = static_cast<float>(top);
-  value = value / scale;
-  value = value < -limit ? -limit : value;
-  value = value > limit ? limit : value;
-  if (!stochastic) {
-    return static_cast<int32_t>(std::bit_cast<uint32_t>(value + kRoundMagic) - kRoundMagicBits);
+  __device__ void FindMaximum(uint32_t sample, uint32_t item) {
+    const uint32_t lane = threadIdx.x % kLanes;
+    uint32_t largest = 0;
+    ForTiles(sample, item, [&](bool /*there*/, uint64_t /*tile*/, const TilePlace& place) {
+      float values[kPerLane];
+      LoadLane(args_.tensor, vectorised_, place, lane, values);
+      const uint32_t of_tile = TileMax<kLanes>(LaneMagnitude(values));
+      if (of_tile < kF32Infinity) largest = max(largest, of_tile);
+    });
+    largest = __reduce_max_sync(kAllLanes, largest);
+    // Most are below what was seen already: reading first spares their atomics.
+    if (threadIdx.x % kWarp == 0 && largest > __ldcg(maxima_ + sample)) {
+      atomicMax(maxima_ + sample, largest);
+    }
   }
-  const float sum = value + Noise(noise, element);
-  const auto toward_zero = static_cast<int32_t>(sum);
-  const int32_t floor = toward_zero - (static_cast<float>(toward_zero) > sum ? 1 : 0);
-  return floor > top ? top : floor;
-}
 
-template <int kPerLane>
-__global__ void EncodeKernel(FixedArgs args) {
-  constexpr uint32_t kTile = kPerLane * kWarp;
-  const unsigned lane = threadIdx.x % kWarp;
-  unsigned char* const payload = args.blob_dev + kHeaderBytes;
-  const auto bits = static_cast<int>(args.bits);
-  const int top = (1 << (bits - 1)) - 1;
-  const bool stochastic = args.stochastic != 0;
-  const uint64_t sample_tiles = args.tiles_per_token * args.tensor.tokens;
-  unsigned nonfinite = 0;
-  for (uint64_t tile = WarpIndex(); tile < args.tiles; tile += WarpCount()) {
-    const TilePlace place = Place(args.tensor, args.tiles_per_token, kTile, tile);
-    float values[kPerLane];
-    LoadTile<kPerLane>(args.tensor, place, values);
-    const int exponent = SampleExponent(args.scratch_dev[place.sample], kTopExponent);
+  __device__ void EncodeTiles(uint32_t sample, uint32_t item) {
+    const int exponent = SampleExponent(__ldcg(maxima_ + sample), kTopExponent);
+    if (item == 0 && threadIdx.x == 0) {
+      reinterpret_cast<int16_t*>(payload_)[sample] = static_cast<int16_t>(exponent);
+    }
     const ScaleUp scale_up(exponent);
-    const uint32_t largest = LargestMagnitude<kPerLane>(values);
+    unsigned nonfinite = 0;
+    ForTiles(sample, item, [&](bool there, uint64_t tile, const TilePlace& place) {
+      if (!EncodeTile(there, tile, place, scale_up)) ++nonfinite;
+    });
+    if (nonfinite != 0 && threadIdx.x % kLanes == 0) {
+      atomicAdd(reinterpret_cast<unsigned long long*>(args_.blob_dev + kNonfiniteOffset),
+                static_cast<unsigned long long>(nonfinite));
+    }
+  }
+
+  // False for a tile that is not finite.
+  __device__ bool EncodeTile(bool there, uint64_t tile, const TilePlace& place,
+                             const ScaleUp& scale_up) {
+    const uint32_t lane = threadIdx.x % kLanes;
+    float values[kPerLane];
+    LoadLane(args_.tensor, vectorised_, place, lane, values);
+    const uint32_t largest = TileMax<kLanes>(LaneMagnitude(values));
+    if (!there) return true;
+    const int top = (1 << (args_.bits - 1)) - 1;
+    const bool stochastic = args_.stochastic != 0;
     uint16_t stored = kF16Nan;
     float scale = 0;
     if (largest < kF32Infinity) {
-      const float exact = scale_up(std::bit_cast<float>(largest)) / static_cast<float>(top);
-      stored = stochastic ? F32ToF16Up(exact) : F32ToF16(exact);
-      scale = F16ToF32(stored);
-    } else {
-      ++nonfinite;
+      const float exact = scale_up(__uint_as_float(largest)) / static_cast<float>(top);
+      stored = stochastic ? ToHalfUp(exact) : ToHalf(exact);
+      scale = FromHalf(stored);
     }
-    if (lane == 0) {
-      reinterpret_cast<uint16_t*>(payload + args.scales)[tile] = stored;
-      if (tile % sample_tiles == 0) {
-        reinterpret_cast<int16_t*>(payload)[place.sample] = static_cast<int16_t>(exponent);
-      }
-    }
-    uint32_t* const planes =
-        reinterpret_cast<uint32_t*>(payload + args.codes) + tile * bits * kPerLane;
+    if (lane == 0) reinterpret_cast<uint16_t*>(payload_ + args_.scales)[tile] = stored;
+    int32_t codes[kPerLane] = {};
+    if (scale > 0) Quantize(tile * kTile + lane * kPerLane, scale_up, scale, top, values, codes);
+    unsigned char* const planes =
+        payload_ + args_.codes + tile * args_.bits * (kTile / 8) + 2 * lane;
+    Pack(codes, top + 1, planes);
+    return largest < kF32Infinity;
+  }
+
+  __device__ void Quantize(uint64_t element, const ScaleUp& scale_up, float scale, int top,
+                           float (&values)[kPerLane], int32_t (&codes)[kPerLane]) {
+    const auto limit = static_cast<float>(top);
+    const float reciprocal = __frcp_rn(scale);
 #pragma unroll
-    for (int j = 0; j < kPerLane; ++j) {
-      int32_t code = 0;
-      if (scale > 0) {
-        code = Quantize(scale_up(values[j]), scale, top, stochastic, args.noise,
-                        tile * kTile + lane + kWarp * j);
+    for (int k = 0; k < kPerLane; ++k) values[k] = values[k] * scale_up.first;
+    if (scale_up.second != 1.0f) {
+#pragma unroll
+      for (int k = 0; k < kPerLane; ++k) values[k] = values[k] * scale_up.second;
+    }
+#pragma unroll
+    for (int k = 0; k < kPerLane; ++k) {
+      values[k] = fminf(fmaxf(Divide(values[k], scale, reciprocal), -limit), limit);
+    }
+    if (args_.stochastic == 0) {
+#pragma unroll
+      for (int k = 0; k < kPerLane; ++k) {
+        codes[k] = static_cast<int32_t>(__float_as_uint(values[k] + kRoundMagic) - kRoundMagicBits);
       }
-      const auto biased = static_cast<uint32_t>(code + top + 1);
-      uint32_t mine = 0;  // lane b writes plane b
-      for (int bit = 0; bit < bits; ++bit) {
-        const uint32_t plane = __ballot_sync(kAllLanes, (biased >> bit) & 1);
-        mine = static_cast<int>(lane) == bit ? plane : mine;
+      return;
+    }
+#pragma unroll
+    for (int four = 0; four < kPerLane; four += 4) {
+      float noise[4];
+      FourNoises(args_.noise, element + four, noise);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        codes[four + k] = min(__float2int_rd(values[four + k] + noise[k]), top);
       }
-      if (static_cast<int>(lane) < bits) planes[lane * kPerLane + j] = mine;
     }
   }
-  if (lane == 0 && nonfinite != 0) {
-    atomicAdd(reinterpret_cast<unsigned long long*>(args.blob_dev + kNonfiniteOffset), nonfinite);
+
+  // To two bytes of every plane.
+  __device__ void Pack(const int32_t (&codes)[kPerLane], int32_t offset, unsigned char* planes) {
+    for (uint32_t bit = 0; bit < args_.bits; bit += 4) {
+      uint32_t words[2] = {0, 0};
+#pragma unroll
+      for (int k = 0; k < kPerLane; ++k) {
+        const auto code = static_cast<uint32_t>(codes[k] + offset);
+        words[k / 8] |= (code >> bit & 15) << NibbleShift(k % 8);
+      }
+      const uint32_t low = TransposeNibbles(words[0]);
+      const uint32_t high = TransposeNibbles(words[1]);
+      const uint32_t left = min(args_.bits - bit, 4u);
+#pragma unroll
+      for (uint32_t k = 0; k < 4; ++k) {
+        if (k < left) {
+          *reinterpret_cast<uint16_t*>(planes + (bit + k) * (kTile / 8)) =
+              static_cast<uint16_t>((low >> 8 * k & 0xff) | (high >> 8 * k & 0xff) << 8);
+        }
+      }
+    }
   }
+
+  const FixedArgs& args_;
+  unsigned char* const payload_;
+  uint32_t* const maxima_;
+  const bool vectorised_;
+};
+
+template <int kTile>
+__global__ void __launch_bounds__(kThreads) EncodeKernel(FixedArgs args) {
+  Encoder<kTile> encoder(args);
+  const FixedScratch scratch(args.tensor.samples);
+  RunPipeline(encoder, args.tensor.samples,
+              {reinterpret_cast<unsigned long long*>(args.scratch_dev),
+               reinterpret_cast<uint32_t*>(args.scratch_dev + scratch.done)});
 }
 
-template <int kPerLane>
-__global__ void DecodeKernel(FixedArgs args) {
-  constexpr uint32_t kTile = kPerLane * kWarp;
-  const unsigned lane = threadIdx.x % kWarp;
+template <int kTile>
+__global__ void __launch_bounds__(kThreads) DecodeKernel(FixedArgs args) {
+  constexpr int kLanes = kTileLanes<kTile>;
+  const uint32_t lane = threadIdx.x % kLanes;
   const unsigned char* const payload = args.blob_dev + kHeaderBytes;
-  const auto bits = static_cast<int>(args.bits);
-  for (uint64_t tile = WarpIndex(); tile < args.tiles; tile += WarpCount()) {
+  const bool vectorised = Vectorised(args.tensor);
+  const uint64_t tiles = args.tensor.samples * SampleTiles(args);
+  const uint64_t stride = static_cast<uint64_t>(gridDim.x) * (kThreads / kLanes);
+  for (uint64_t tile = blockIdx.x * uint64_t{kThreads / kLanes} + threadIdx.x / kLanes;
+       tile < tiles; tile += stride) {
+    const uint64_t token = tile / args.tiles_per_token;
     const TilePlace place = Place(args.tensor, args.tiles_per_token, kTile, tile);
-    const int exponent = reinterpret_cast<const int16_t*>(payload)[place.sample];
+    const auto sample = static_cast<uint32_t>(token / args.tensor.tokens);
+    const int exponent = reinterpret_cast<const int16_t*>(payload)[sample];
     const uint16_t stored = reinterpret_cast<const uint16_t*>(payload + args.scales)[tile];
-    const bool possible = exponent >= kMinExponent && exponent <= kMaxExponent;
-    if (!possible && lane == 0) atomicOr(args.fault_dev, 1u);
-    const bool finite = possible && (stored & 0x7c00) != 0x7c00;
-    const ScaleBack scale_back(possible ? exponent : 0);
-    const float scale = F16ToF32(stored);
-    const uint32_t* const planes =
-        reinterpret_cast<const uint32_t*>(payload + args.codes) + tile * bits * kPerLane;
+    const unsigned char* const planes =
+        payload + args.codes + tile * args.bits * (kTile / 8) + 2 * lane;
+    uint32_t codes[kPerLane] = {};
+    for (uint32_t bit = 0; bit < args.bits; bit += 4) {
+      uint32_t low = 0;
+      uint32_t high = 0;
 #pragma unroll
-    for (int j = 0; j < kPerLane; ++j) {
-      const uint32_t mine = static_cast<int>(lane) < bits ? planes[lane * kPerLane + j] : 0;
-      int32_t code = 0;
-      for (int bit = 0; bit < bits; ++bit) {
-        code |= static_cast<int32_t>((__shfl_sync(kAllLanes, mine, bit) >> lane) & 1) << bit;
+      for (uint32_t k = 0; k < 4; ++k) {
+        if (bit + k < args.bits) {
+          const uint32_t two =
+              *reinterpret_cast<const uint16_t*>(planes + (bit + k) * (kTile / 8));
+          low |= (two & 0xff) << 8 * k;
+          high |= (two >> 8) << 8 * k;
+        }
       }
-      code -= 1 << (bits - 1);
-      float value = scale_back(static_cast<float>(code) * scale);
-      if (!finite) value = std::bit_cast<float>(0x7fc00000u);
-      const unsigned k = lane + kWarp * j;
-      if (k < place.count) {
-        StoreClamped(value, args.tensor.data_dev, args.tensor.dtype, place.offset + k);
+      low = TransposeNibbles(low);
+      high = TransposeNibbles(high);
+#pragma unroll
+      for (int k = 0; k < kPerLane; ++k) {
+        codes[k] |= ((k < 8 ? low : high) >> NibbleShift(k % 8) & 15) << bit;
       }
     }
+    const bool possible = exponent >= kMinExponent && exponent <= kMaxExponent;
+    if (!possible) atomicOr(args.fault_dev, 1u);
+    const ScaleBack scale_back(possible ? exponent : 0);
+    const float scale = FromHalf(stored);
+    const auto offset = static_cast<float>(1 << (args.bits - 1));
+    float values[kPerLane];
+#pragma unroll
+    for (int k = 0; k < kPerLane; ++k) {
+      // Exact: the code as a float.
+      const float code = __uint_as_float(0x4b000000 | codes[k]) - (8388608.0f + offset);
+      values[k] = scale_back(code * scale);
+    }
+    StoreLane(args.tensor, vectorised, place, lane, possible && (stored & 0x7c00) != 0x7c00,
+              values);
   }
 }
 
-template <int kPerLane>
+template <int kTile>
 int Encode(const FixedArgs& args, cudaStream_t stream) {
-  BeginKernel<<<BlocksForWarps(args.tensor.samples / kWarp + 1), kThreads, 0, stream>>>(args);
-  if (const int error = Launched(); error != 0) return error;
-  MaximumKernel<kPerLane><<<BlocksForWarps(args.tiles), kThreads, 0, stream>>>(args);
-  if (const int error = Launched(); error != 0) return error;
-  EncodeKernel<kPerLane><<<BlocksForWarps(args.tiles), kThreads, 0, stream>>>(args);
+  const FixedScratch scratch(args.tensor.samples);
+  Beginning beginning{};
+  beginning.header = args.header;
+  beginning.blob_dev = args.blob_dev;
+  beginning.scratch_dev = args.scratch_dev;
+  beginning.scratch_bytes = scratch.zeroed;
+  beginning.ranges[0] = {0, args.scales};
+  beginning.ranges[1] = {args.codes - 16, args.codes};
+  beginning.ranges[2] = {args.end - 16, args.end};
+  if (const int error = Begin(beginning, stream); error != 0) return error;
+  const uint64_t items =
+      (uint64_t{args.tensor.tokens} * args.tiles_per_token + kItemTiles - 1) / kItemTiles;
+  unsigned blocks = 1;
+  if (const int error = ResidentBlocks(reinterpret_cast<const void*>(EncodeKernel<kTile>),
+                                       items * args.tensor.samples, &blocks);
+      error != 0) {
+    return error;
+  }
+  EncodeKernel<kTile><<<blocks, kThreads, 0, stream>>>(args);
   return Launched();
 }
 
-template <int kPerLane>
+template <int kTile>
 int Decode(const FixedArgs& args, cudaStream_t stream) {
-  DecodeKernel<kPerLane><<<BlocksForWarps(args.tiles), kThreads, 0, stream>>>(args);
+  const uint64_t tiles =
+      uint64_t{args.tensor.samples} * args.tensor.tokens * args.tiles_per_token;
+  const uint64_t threads = tiles * kTileLanes<kTile>;
+  constexpr uint64_t kMostBlocks = 1u << 30;
+  const uint64_t blocks = (threads + kThreads - 1) / kThreads;
+  DecodeKernel<kTile>
+      <<<static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks), kThreads, 0, stream>>>(
+          args);
   return Launched();
 }
 
@@ -166,15 +274,15 @@ int Decode(const FixedArgs& args, cudaStream_t stream) {
 int EncodeFixed(int device, const FixedArgs* args, void* stream) {
   if (cudaSetDevice(device) != cudaSuccess) return Launched();
   const auto handle = static_cast<cudaStream_t>(stream);
-  if (args->tile == 32) return Encode<1>(*args, handle);
-  return args->tile == 64 ? Encode<2>(*args, handle) : Encode<4>(*args, handle);
+  if (args->tile == 32) return Encode<32>(*args, handle);
+  return args->tile == 64 ? Encode<64>(*args, handle) : Encode<128>(*args, handle);
 }
 
 int DecodeFixed(int device, const FixedArgs* args, void* stream) {
   if (cudaSetDevice(device) != cudaSuccess) return Launched();
   const auto handle = static_cast<cudaStream_t>(stream);
-  if (args->tile == 32) return Decode<1>(*args, handle);
-  return args->tile == 64 ? Decode<2>(*args, handle) : Decode<4>(*args, handle);
+  if (args->tile == 32) return Decode<32>(*args, handle);
+  return args->tile == 64 ? Decode<64>(*args, handle) : Decode<128>(*args, handle);
 }
 
 }  // namespace longhaul::codec::cuda

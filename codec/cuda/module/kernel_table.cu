@@ -1,5 +1,7 @@
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+
 #include "codec/cuda/kernel_table.h"
 #include "codec/cuda/module/device_tile.cuh"
 #include "codec/cuda/module/kernels.cuh"
@@ -7,21 +9,56 @@
 namespace longhaul::codec::cuda {
 namespace {
 
-__global__ void HeaderKernel(HeaderArgs header, uint64_t* out) {
-  if (threadIdx.x < 8) out[threadIdx.x] = header.words[threadIdx.x];
+__global__ void BeginKernel(Beginning args) {
+  const uint64_t first = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x;
+  if (first < 8) reinterpret_cast<uint64_t*>(args.blob_dev)[first] = args.header.words[first];
+  for (uint64_t k = first; k < args.scratch_bytes / 4; k += stride) {
+    reinterpret_cast<uint32_t*>(args.scratch_dev)[k] = 0;
+  }
+  for (const Beginning::Range& range : args.ranges) {
+    for (uint64_t k = range.first + first; k < range.end; k += stride) {
+      args.blob_dev[kHeaderBytes + k] = 0;
+    }
+  }
 }
 
 }  // namespace
 
-int WriteHeader(int device, const HeaderArgs* header, unsigned char* blob_dev, void* stream) {
-  const cudaError_t error = cudaSetDevice(device);
-  if (error != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());
-    return error;
+int Begin(const Beginning& beginning, cudaStream_t stream) {
+  uint64_t work = beginning.scratch_bytes / 4;
+  for (const Beginning::Range& range : beginning.ranges) {
+    work = std::max(work, range.end - range.first);
   }
-  HeaderKernel<<<1, kWarp, 0, static_cast<cudaStream_t>(stream)>>>(
-      *header, reinterpret_cast<uint64_t*>(blob_dev));
+  constexpr uint64_t kMostBlocks = 1024;
+  const auto blocks =
+      static_cast<unsigned>(std::min<uint64_t>(work / kThreads + 1, kMostBlocks));
+  BeginKernel<<<blocks, kThreads, 0, stream>>>(beginning);
   return Launched();
+}
+
+int ResidentBlocks(const void* kernel, uint64_t most, unsigned* blocks) {
+  int device = 0;
+  int processors = 0;
+  int per_processor = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) !=
+          cudaSuccess ||
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, kernel, kThreads, 0) !=
+          cudaSuccess) {
+    return Launched();
+  }
+  const auto resident = static_cast<uint64_t>(processors) * std::max(per_processor, 1);
+  *blocks = static_cast<unsigned>(std::min(resident, std::max<uint64_t>(most, 1)));
+  return 0;
+}
+
+int WriteHeader(int device, const HeaderArgs* header, unsigned char* blob_dev, void* stream) {
+  if (cudaSetDevice(device) != cudaSuccess) return Launched();
+  Beginning beginning{};
+  beginning.header = *header;
+  beginning.blob_dev = blob_dev;
+  return Begin(beginning, static_cast<cudaStream_t>(stream));
 }
 
 extern const KernelTable kKernelTable;
@@ -31,6 +68,8 @@ const KernelTable kKernelTable = {
     .decode_plain = DecodePlain,
     .encode_fixed = EncodeFixed,
     .decode_fixed = DecodeFixed,
+    .encode_tah = EncodeTah,
+    .decode_tah = DecodeTah,
 };
 
 }  // namespace longhaul::codec::cuda

@@ -4,47 +4,124 @@
 namespace longhaul::codec::cuda {
 namespace {
 
-// Moves bits where the formats agree, so that every NaN stays the NaN it is.
-__device__ inline void Convert(const void* in, uint32_t from, void* out, uint32_t to,
-                               uint64_t index) {
-  if (from != to) {
-    StoreElement(LoadElement(in, from, index), out, to, index);
-  } else if (from == kF32) {
-    static_cast<uint32_t*>(out)[index] = static_cast<const uint32_t*>(in)[index];
+constexpr int kAtATime = 8;
+
+__device__ inline bool Wide(uint32_t dtype) {
+  return dtype == kF32;
+}
+
+// The bits of elements [first, first + kAtATime), or of `count` of them.
+__device__ inline void LoadBits(const void* data, uint32_t dtype, uint64_t first, int count,
+                                uint32_t (&bits)[kAtATime]) {
+  const bool vectorised = count == kAtATime && reinterpret_cast<uintptr_t>(data) % 16 == 0;
+  if (vectorised && Wide(dtype)) {
+    const auto* from = reinterpret_cast<const uint4*>(static_cast<const uint32_t*>(data) + first);
+    const uint4 low = from[0];
+    const uint4 high = from[1];
+    const uint32_t all[kAtATime] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+    for (int k = 0; k < kAtATime; ++k) bits[k] = all[k];
+  } else if (vectorised) {
+    const uint4 all = *reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(data) + first);
+    const uint32_t words[4] = {all.x, all.y, all.z, all.w};
+#pragma unroll
+    for (int k = 0; k < kAtATime; ++k) bits[k] = words[k / 2] >> k % 2 * 16 & 0xffff;
   } else {
-    static_cast<uint16_t*>(out)[index] = static_cast<const uint16_t*>(in)[index];
+#pragma unroll
+    for (int k = 0; k < kAtATime; ++k) {
+      if (k >= count) {
+        bits[k] = 0;
+      } else if (Wide(dtype)) {
+        bits[k] = static_cast<const uint32_t*>(data)[first + k];
+      } else {
+        bits[k] = static_cast<const uint16_t*>(data)[first + k];
+      }
+    }
   }
 }
 
-__device__ inline bool NotFinite(const void* data, uint32_t dtype, uint64_t index) {
-  if (dtype == kF32) {
-    return (static_cast<const uint32_t*>(data)[index] & kF32Infinity) == kF32Infinity;
+__device__ inline void StoreBits(void* data, uint32_t dtype, uint64_t first, int count,
+                                 const uint32_t (&bits)[kAtATime]) {
+  const bool vectorised = count == kAtATime && reinterpret_cast<uintptr_t>(data) % 16 == 0;
+  if (vectorised && Wide(dtype)) {
+    auto* to = reinterpret_cast<uint4*>(static_cast<uint32_t*>(data) + first);
+    to[0] = make_uint4(bits[0], bits[1], bits[2], bits[3]);
+    to[1] = make_uint4(bits[4], bits[5], bits[6], bits[7]);
+  } else if (vectorised) {
+    *reinterpret_cast<uint4*>(static_cast<uint16_t*>(data) + first) =
+        make_uint4(bits[0] | bits[1] << 16, bits[2] | bits[3] << 16, bits[4] | bits[5] << 16,
+                   bits[6] | bits[7] << 16);
+  } else {
+#pragma unroll
+    for (int k = 0; k < kAtATime; ++k) {
+      if (k < count) {
+        if (Wide(dtype)) {
+          static_cast<uint32_t*>(data)[first + k] = bits[k];
+        } else {
+          static_cast<uint16_t*>(data)[first + k] = static_cast<uint16_t>(bits[k]);
+        }
+      }
+    }
   }
-  const uint32_t exponent = dtype == kBf16 ? 0x7f80 : 0x7c00;
-  return (static_cast<const uint16_t*>(data)[index] & exponent) == exponent;
+}
+
+// Keeps bits where the formats agree, so that every NaN stays the NaN it is.
+__device__ inline void Convert(uint32_t from, uint32_t to, uint32_t (&bits)[kAtATime]) {
+  if (from == to) return;
+#pragma unroll
+  for (int k = 0; k < kAtATime; ++k) {
+    const auto half = static_cast<uint16_t>(bits[k]);
+    const float value = from == kF32    ? __uint_as_float(bits[k])
+                        : from == kBf16 ? Bf16ToF32(half)
+                                        : F16ToF32(half);
+    bits[k] = to == kF32    ? __float_as_uint(value)
+              : to == kBf16 ? F32ToBf16(value)
+                            : F32ToF16(value);
+  }
+}
+
+// Calls function(first element, how many) for all elements, kAtATime at a time.
+template <class Function>
+__device__ inline void ForElements(uint64_t elements, Function&& function) {
+  const uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x * kAtATime;
+  const uint64_t thread = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (uint64_t first = thread * kAtATime; first < elements; first += stride) {
+    const uint64_t left = elements - first;
+    function(first, left < kAtATime ? static_cast<int>(left) : kAtATime);
+  }
 }
 
 __global__ void EncodeKernel(PlainArgs args, uint64_t elements) {
-  const uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x;
+  const uint32_t from = args.tensor.dtype;
+  const uint32_t exponent = from == kF32 ? kF32Infinity : from == kBf16 ? 0x7f80 : 0x7c00;
   unsigned nonfinite = 0;
-  for (uint64_t k = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; k < elements;
-       k += stride) {
-    nonfinite += NotFinite(args.tensor.data_dev, args.tensor.dtype, k) ? 1 : 0;
-    Convert(args.tensor.data_dev, args.tensor.dtype, args.blob_dev + kHeaderBytes, args.wire_dtype,
-            k);
-  }
+  ForElements(elements, [&](uint64_t first, int count) {
+    uint32_t bits[kAtATime];
+    LoadBits(args.tensor.data_dev, from, first, count, bits);
+#pragma unroll
+    for (int k = 0; k < kAtATime; ++k) nonfinite += (bits[k] & exponent) == exponent ? 1 : 0;
+    Convert(from, args.wire_dtype, bits);
+    StoreBits(args.blob_dev + kHeaderBytes, args.wire_dtype, first, count, bits);
+  });
   if (nonfinite != 0) {
-    atomicAdd(reinterpret_cast<unsigned long long*>(args.blob_dev + kNonfiniteOffset), nonfinite);
+    atomicAdd(reinterpret_cast<unsigned long long*>(args.blob_dev + kNonfiniteOffset),
+              static_cast<unsigned long long>(nonfinite));
   }
 }
 
 __global__ void DecodeKernel(PlainArgs args, uint64_t elements) {
-  const uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x;
-  for (uint64_t k = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; k < elements;
-       k += stride) {
-    Convert(args.blob_dev + kHeaderBytes, args.wire_dtype, args.tensor.data_dev, args.tensor.dtype,
-            k);
-  }
+  ForElements(elements, [&](uint64_t first, int count) {
+    uint32_t bits[kAtATime];
+    LoadBits(args.blob_dev + kHeaderBytes, args.wire_dtype, first, count, bits);
+    Convert(args.wire_dtype, args.tensor.dtype, bits);
+    StoreBits(args.tensor.data_dev, args.tensor.dtype, first, count, bits);
+  });
+}
+
+unsigned Blocks(uint64_t elements) {
+  constexpr uint64_t kMost = 1 << 20;
+  const uint64_t blocks = (elements + kThreads * kAtATime - 1) / (kThreads * kAtATime);
+  return static_cast<unsigned>(blocks < kMost ? blocks : kMost);
 }
 
 uint64_t Elements(const TensorArgs& tensor) {
@@ -57,7 +134,7 @@ int EncodePlain(int device, const PlainArgs* args, void* stream) {
   const int error = WriteHeader(device, &args->header, args->blob_dev, stream);
   if (error != 0) return error;
   const uint64_t elements = Elements(args->tensor);
-  EncodeKernel<<<BlocksForWarps((elements + kWarp - 1) / kWarp), kThreads, 0,
+  EncodeKernel<<<Blocks(elements), kThreads, 0,
                  static_cast<cudaStream_t>(stream)>>>(*args, elements);
   return Launched();
 }
@@ -66,7 +143,7 @@ int DecodePlain(int device, const PlainArgs* args, void* stream) {
   const cudaError_t error = cudaSetDevice(device);
   if (error != cudaSuccess) return Launched();
   const uint64_t elements = Elements(args->tensor);
-  DecodeKernel<<<BlocksForWarps((elements + kWarp - 1) / kWarp), kThreads, 0,
+  DecodeKernel<<<Blocks(elements), kThreads, 0,
                  static_cast<cudaStream_t>(stream)>>>(*args, elements);
   return Launched();
 }

@@ -30,11 +30,11 @@ inline constexpr float Log2(float value) {
   return static_cast<float>(exponent) + sum * f;
 }
 
-// Folds halves; destroys the buffer.
+// Folds neighbours; destroys the buffer.
 template <int kCount>
 inline float FoldSum(float* values) {
   if constexpr (kCount > 1) {
-    for (int k = 0; k < kCount / 2; ++k) values[k] = values[k] + values[k + kCount / 2];
+    for (int k = 0; k < kCount / 2; ++k) values[k] = values[2 * k] + values[2 * k + 1];
     return FoldSum<kCount / 2>(values);
   }
   return values[0];
@@ -66,7 +66,7 @@ inline constexpr float Entropy(const EntropySums& sums) {
 }
 
 // Sorts by falling entropy, then by rising index.
-inline uint64_t SortKey(float entropy, uint32_t index) {
+inline constexpr uint64_t SortKey(float entropy, uint32_t index) {
   const uint32_t bits = std::bit_cast<uint32_t>(entropy + 0.0f);  // -0 as +0
   const uint32_t rising = (bits & 0x80000000) != 0 ? ~bits : bits | 0x80000000;
   return (uint64_t{~rising} << 32) | index;

@@ -66,7 +66,7 @@ const DeviceTable kTable = {
         },
     .stream_create = [](int, void** stream) { return Make("stream", 1, stream); },
     .stream_destroy = Destroy,
-    .event_create = [](int, void** event) { return Make("event", 1, event); },
+    .event_create = [](int, bool, void** event) { return Make("event", 1, event); },
     .event_destroy = Destroy,
     .event_record = [](void*, void*) { return Code("record"); },
     .event_query = [](void*, bool* done) { return *done = !fake.hangs, Code("query"); },

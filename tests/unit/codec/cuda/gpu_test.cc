@@ -111,8 +111,18 @@ Context AnyContext(std::mt19937_64* random) {
 
 std::string AnyCodec(std::mt19937_64* random) {
   constexpr const char* kPlain[] = {"none", "bf16", "fp16"};
-  const uint64_t kind = (*random)() % 8;
+  constexpr const char* kShares[] = {"0.8", "0", "1", "0.5", "0.03"};
+  constexpr const char* kTaus[] = {"2", "0", "1", "1.3", "7", "inf"};
+  const uint64_t kind = (*random)() % 16;
   if (kind < 3) return kPlain[kind];
+  if (kind < 11) {
+    const uint64_t tile = 32 << ((*random)() % 3);
+    const uint64_t alloc = (*random)() % 4;
+    return std::string("tah:p=") + kShares[(*random)() % 5] + ",tile=" + std::to_string(tile) +
+           ",alloc=" + (alloc == 0 ? "token" : std::to_string(alloc * tile)) +
+           ",tau=" + kTaus[(*random)() % 6] +
+           ",rounding=" + ((*random)() % 3 == 0 ? "stochastic" : "nearest");
+  }
   return "fixed:bits=" + std::to_string(3 + (*random)() % 8) +
          ",tile=" + std::to_string(32 << ((*random)() % 3)) +
          ",rounding=" + ((*random)() % 2 == 0 ? "nearest" : "stochastic");
@@ -183,15 +193,19 @@ TEST(CodecsOnGpu, WriteAndReadTheBytesOfTheCpu) {
 TEST(CodecsOnGpu, SeveralLoopsOfTheGrid) {
   std::mt19937_64 random(7);
   Stream stream = Must(Stream::Create(Gpu()));
-  for (const char* codec : {"bf16", "fixed:bits=6,tile=32", "fixed:bits=9,rounding=stochastic"}) {
-    Compare({codec, {3, 1024, 1601}, Dtype::kBf16, Dtype::kF32}, &random, &stream);
+  for (const char* codec : {"bf16", "fixed:bits=6,tile=32", "fixed:bits=9,rounding=stochastic",
+                            "tah", "tah:alloc=token,tile=128", "tah:rounding=stochastic"}) {
+    for (const uint32_t channels : {1601, 1600}) {
+      Compare({codec, {5, 1024, channels}, Dtype::kBf16, Dtype::kF32}, &random, &stream);
+      Compare({codec, {2, 1024, channels}, Dtype::kF32, Dtype::kF16}, &random, &stream);
+    }
   }
 }
 
 TEST(CodecsOnGpu, EmptyTensors) {
   std::mt19937_64 random(8);
   Stream stream = Must(Stream::Create(Gpu()));
-  for (const char* codec : {"none", "fixed"}) {
+  for (const char* codec : {"none", "fixed", "tah"}) {
     Compare({codec, {0, 5, 7}, Dtype::kF16, Dtype::kF16}, &random, &stream);
   }
 }

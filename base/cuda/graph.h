@@ -1,0 +1,33 @@
+// Work that was queued once and is launched many times, at the cost of one launch.
+//
+//   LH_ASSIGN_OR_RETURN(Graph graph, Graph::Capture(stream, [&] { return Encode(..., stream); }));
+//   LH_RETURN_IF_ERROR(graph.Launch(stream));
+//
+// Move-only; one thread at a time.
+#ifndef LONGHAUL_BASE_CUDA_GRAPH_H_
+#define LONGHAUL_BASE_CUDA_GRAPH_H_
+
+#include <absl/functional/function_ref.h>
+
+#include "base/cuda/stream.h"
+
+namespace longhaul::cuda {
+
+class Graph {
+ public:
+  // `queue` queues work on `stream`, which records it instead of running it. Its addresses are
+  // those of every launch. Queueing that waits or allocates fails.
+  static StatusOr<Graph> Capture(const Stream& stream, absl::FunctionRef<Status()> queue);
+
+  // Queues all of it. At most one launch at a time runs; they run in order.
+  Status Launch(const Stream& stream) const;
+
+ private:
+  Graph(const Device& device, Handle graph) : device_(device), graph_(std::move(graph)) {}
+  Device device_;
+  Handle graph_;
+};
+
+}  // namespace longhaul::cuda
+
+#endif  // LONGHAUL_BASE_CUDA_GRAPH_H_

@@ -1,0 +1,214 @@
+// longhaul-codec bench --device cuda: times of a codec's kernels by events of the device, beside a
+// copy's in the same run.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/cuda/device.h"
+#include "base/cuda/graph.h"
+#include "base/cuda/memory.h"
+#include "base/cuda/module.h"
+#include "base/cuda/stream.h"
+#include "codec/cuda/cuda_codec.h"
+#include "codec/tool/bench_data.h"
+#include "codec/tool/commands.h"
+
+namespace longhaul::codec {
+namespace {
+
+using ::longhaul::cuda::DeviceBuffer;
+using ::longhaul::cuda::Event;
+using ::longhaul::cuda::Graph;
+using ::longhaul::cuda::Stream;
+using cuda::CudaCodec;
+using cuda::DeviceSpan;
+
+// Tensors that are gone through in turn hold at least this together: more than caches do.
+constexpr size_t kTurnBytes = size_t{1} << 28;
+
+// A tensor, its encoded form and what both need.
+struct Set {
+  DeviceBuffer in, blob, out, workspace, fault;
+};
+
+StatusOr<Set> MakeSet(const longhaul::cuda::Device& device, const CudaCodec& codec,
+                      const NpyArray& array, Stream* stream) {
+  const size_t bytes = array.data.size();
+  const auto make = [&](size_t size) { return DeviceBuffer::Create(device, size); };
+  LH_ASSIGN_OR_RETURN(DeviceBuffer in, make(bytes));
+  LH_ASSIGN_OR_RETURN(DeviceBuffer blob, make(codec.MaxEncodedBytes(array.shape)));
+  LH_ASSIGN_OR_RETURN(DeviceBuffer out, make(bytes));
+  LH_ASSIGN_OR_RETURN(DeviceBuffer workspace,
+                      make(std::max<size_t>(codec.WorkspaceBytes(array.shape), 64)));
+  LH_ASSIGN_OR_RETURN(DeviceBuffer fault, make(sizeof(uint32_t)));
+  const uint32_t none = 0;
+  LH_RETURN_IF_ERROR(stream->Copy(in.data_dev(), array.data.span().data(), bytes));
+  LH_RETURN_IF_ERROR(stream->Copy(fault.data_dev(), &none, sizeof(none)));
+  return Set{std::move(in), std::move(blob), std::move(out), std::move(workspace),
+             std::move(fault)};
+}
+
+// Queues one operation on a set many times over, each between two events.
+class Timer {
+ public:
+  static StatusOr<Timer> Create(const longhaul::cuda::Device& device, uint32_t repeats) {
+    Timer timer;
+    for (uint32_t k = 0; k <= 2 * repeats; ++k) {
+      LH_ASSIGN_OR_RETURN(Event event, Event::Create(device, Event::Times::kKept));
+      timer.events_.push_back(std::move(event));
+    }
+    return timer;
+  }
+
+  // The median in seconds of operation(k), k < repeats, queued back to back.
+  template <class Operation>
+  StatusOr<double> MedianSeconds(const Stream& stream, Operation&& operation) {
+    const size_t repeats = events_.size() / 2;
+    for (size_t k = 0; k < repeats; ++k) {
+      LH_RETURN_IF_ERROR(events_[2 * k].Record(stream));
+      LH_RETURN_IF_ERROR(operation(k));
+      LH_RETURN_IF_ERROR(events_[2 * k + 1].Record(stream));
+    }
+    LH_RETURN_IF_ERROR(events_.back().Record(stream));
+    LH_RETURN_IF_ERROR(events_.back().Await(Deadline::After(absl::Minutes(5))));
+    std::vector<double> seconds;
+    for (size_t k = 0; k < repeats; ++k) {
+      LH_ASSIGN_OR_RETURN(const absl::Duration took, events_[2 * k + 1].Since(events_[2 * k]));
+      seconds.push_back(absl::ToDoubleSeconds(took));
+    }
+    std::nth_element(seconds.begin(), seconds.begin() + static_cast<long>(repeats / 2),
+                     seconds.end());
+    return std::max(seconds[repeats / 2], 1e-9);
+  }
+
+ private:
+  std::vector<Event> events_;
+};
+
+struct Figures {
+  double copy = 0, encode = 0, decode = 0, graph = 0;  // seconds
+};
+
+StatusOr<Figures> Measure(const CudaCodec& codec, const NpyArray& array,
+                          const ToolOptions& options, const longhaul::cuda::Device& device) {
+  LH_ASSIGN_OR_RETURN(Stream stream, Stream::Create(device));
+  const size_t count = std::min<size_t>(kTurnBytes / array.data.size() + 2, 64);
+  std::vector<Set> sets;
+  for (size_t k = 0; k < count; ++k) {
+    LH_ASSIGN_OR_RETURN(Set set, MakeSet(device, codec, array, &stream));
+    sets.push_back(std::move(set));
+  }
+  const auto in_turn = [&](size_t k) -> Set& { return sets[k % count]; };
+  const auto encode = [&](size_t k) {
+    Set& set = in_turn(k);
+    return codec.Encode({set.in.data_dev(), array.dtype, array.shape}, {},
+                        {set.workspace.data_dev(), set.workspace.size()},
+                        {set.blob.data_dev(), set.blob.size()}, stream);
+  };
+  // Sets hold the same tensor, so one header serves all.
+  LH_RETURN_IF_ERROR(encode(0));
+  std::vector<std::byte> header(kBlobHeaderBytes);
+  LH_RETURN_IF_ERROR(stream.Copy(header.data(), sets[0].blob.data_dev(), header.size()));
+  LH_ASSIGN_OR_RETURN(Event copied, Event::Create(device));
+  LH_RETURN_IF_ERROR(copied.Record(stream));
+  LH_RETURN_IF_ERROR(copied.Await(Deadline::After(absl::Minutes(1))));
+  const auto decode = [&](size_t k) {
+    Set& set = in_turn(k);
+    return codec.Decode(header, {set.blob.data_dev(), set.blob.size()},
+                        {set.workspace.data_dev(), set.workspace.size()},
+                        {set.out.data_dev(), array.dtype, array.shape},
+                        static_cast<uint32_t*>(set.fault.data_dev()), stream);
+  };
+  const auto copy = [&](size_t k) {
+    Set& set = in_turn(k);
+    return stream.Copy(set.out.data_dev(), set.in.data_dev(), array.data.size());
+  };
+  LH_ASSIGN_OR_RETURN(
+      const Graph graph, Graph::Capture(stream, [&]() -> Status {
+        LH_RETURN_IF_ERROR(encode(0));
+        return decode(0);
+      }));
+
+  LH_ASSIGN_OR_RETURN(Timer timer, Timer::Create(device, options.repeats));
+  Figures figures;
+  for (int round = 0; round < 2; ++round) {  // the first warms up, and encodes every set
+    for (size_t k = 0; k < count; ++k) LH_RETURN_IF_ERROR(encode(k));
+    LH_ASSIGN_OR_RETURN(figures.copy, timer.MedianSeconds(stream, copy));
+    LH_ASSIGN_OR_RETURN(figures.encode, timer.MedianSeconds(stream, encode));
+    LH_ASSIGN_OR_RETURN(figures.decode, timer.MedianSeconds(stream, decode));
+    LH_ASSIGN_OR_RETURN(figures.graph, timer.MedianSeconds(stream, [&](size_t) {
+      return graph.Launch(stream);
+    }));
+  }
+  return figures;
+}
+
+}  // namespace
+
+std::optional<uint32_t> CudaIndex(const std::string& device) {
+  if (device == "cuda") return 0;
+  if (!device.starts_with("cuda:")) return std::nullopt;
+  uint32_t index = 0;
+  const char* const end = device.data() + device.size();
+  const auto [stop, error] = std::from_chars(device.data() + 5, end, index);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return index;
+}
+
+StatusOr<std::string> BenchCuda(const ToolOptions& options) {
+  LH_ASSIGN_OR_RETURN(const longhaul::cuda::DeviceTable* table,
+                      longhaul::cuda::LoadModule(longhaul::cuda::DefaultModulePath()));
+  LH_ASSIGN_OR_RETURN(const longhaul::cuda::Device device,
+                      longhaul::cuda::Device::Open(table, CudaIndex(options.device).value_or(0)));
+  LH_ASSIGN_OR_RETURN(const CudaCodec codec, CudaCodec::Create(options.codec));
+  const auto channels =
+      static_cast<uint32_t>(std::min<uint64_t>(options.channels, options.elements));
+  const Shape shape{options.samples,
+                    static_cast<uint32_t>(options.elements / options.samples / channels), channels};
+  LH_ASSIGN_OR_RETURN(const NpyArray in,
+                      MakeActivations(options.dtype.value_or(Dtype::kF32), shape));
+  LH_ASSIGN_OR_RETURN(const Figures figures, Measure(codec, in, options, device));
+
+  const auto tensor_bytes = static_cast<double>(in.data.size());
+  const auto blob_bytes = static_cast<double>(codec.MaxEncodedBytes(shape));
+  // Read once, written once.
+  const double copy_rate = 2 * tensor_bytes / figures.copy;
+  const double encode_share = (tensor_bytes + blob_bytes) / figures.encode / copy_rate;
+  const double decode_share = (tensor_bytes + blob_bytes) / figures.decode / copy_rate;
+  const double bits = blob_bytes * 8 / static_cast<double>(shape.elements());
+  if (options.json) {
+    return nlohmann::ordered_json({{"codec", codec.cpu().name()},
+                                   {"device", device.info().name},
+                                   {"dtype", ToString(in.dtype)},
+                                   {"samples", shape.samples},
+                                   {"tokens", shape.tokens},
+                                   {"channels", shape.channels},
+                                   {"bits_per_element", bits},
+                                   {"encode_us", figures.encode * 1e6},
+                                   {"decode_us", figures.decode * 1e6},
+                                   {"graph_us", figures.graph * 1e6},
+                                   {"copy_us", figures.copy * 1e6},
+                                   {"copy_gb_per_s", copy_rate / 1e9},
+                                   {"encode_of_copy_rate", encode_share},
+                                   {"decode_of_copy_rate", decode_share},
+                                   {"repeats", options.repeats}})
+               .dump(2) +
+           "\n";
+  }
+  return fmt::format(
+      "{}, {} x {} x {} of {}, {:.3f} bits an element; {}; median of {}\n"
+      "encode {:9.1f} us  {:5.1f}% of the copy's rate (bytes of tensor and blob, each once)\n"
+      "decode {:9.1f} us  {:5.1f}%\n"
+      "both   {:9.1f} us  one after the other in a graph, on one tensor\n"
+      "copy   {:9.1f} us  {:.0f} GB/s (bytes read and written)\n",
+      codec.cpu().name(), shape.samples, shape.tokens, shape.channels, ToString(in.dtype), bits,
+      device.info().name, options.repeats, figures.encode * 1e6, 100 * encode_share,
+      figures.decode * 1e6, 100 * decode_share, figures.graph * 1e6, figures.copy * 1e6,
+      copy_rate / 1e9);
+}
+
+}  // namespace longhaul::codec

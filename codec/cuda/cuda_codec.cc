@@ -64,7 +64,8 @@ FixedArgs MakeFixed(const fixed::Params& params, const Shape& shape, const Tenso
   args.bits = params.bits;
   args.tile = params.tile;
   args.stochastic = params.rounding == Rounding::kStochastic ? 1 : 0;
-  args.tiles_per_token = static_cast<uint32_t>(layout.tiles_per_token);
+  args.tiles_per_token = MakeDivisor(layout.tiles_per_token);
+  args.tokens = MakeDivisor(shape.tokens);
   args.scales = layout.scales;
   args.codes = layout.codes;
   args.end = layout.end;
@@ -82,8 +83,8 @@ TahArgs MakeTah(const tah::Params& params, const Shape& shape, const TensorArgs&
   args.tau = params.tau;
   args.top_exponent = tah::TopExponent(params);
   args.token_tiles = static_cast<uint32_t>(layout.token_tiles);
-  args.token_allocs = static_cast<uint32_t>(layout.token_allocs);
-  args.alloc_tiles = static_cast<uint32_t>(layout.alloc_tiles);
+  args.token_allocs = MakeDivisor(layout.token_allocs);
+  args.alloc_tiles = MakeDivisor(layout.alloc_tiles);
   args.pivot_bits = layout.pivot_bits;
   args.tiles = layout.tiles;
   args.allocs = layout.allocs;

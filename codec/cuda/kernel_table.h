@@ -22,6 +22,16 @@ struct HeaderArgs {
   uint64_t words[8];
 };
 
+// A divisor of 32-bit numbers, with 2^64 / value rounded up (0 for 1): kernels divide by it with two
+// multiplications.
+struct Divisor {
+  uint32_t value;
+  uint64_t reciprocal;
+};
+inline Divisor MakeDivisor(uint64_t value) {
+  return {static_cast<uint32_t>(value), value == 1 ? 0 : ~uint64_t{0} / value + 1};
+}
+
 struct PlainArgs {
   TensorArgs tensor;
   HeaderArgs header;
@@ -35,7 +45,7 @@ struct FixedArgs {
   HeaderArgs header;
   uint32_t bits, tile, stochastic;
   uint32_t noise[4];  // RoundingNoise::block()
-  uint32_t tiles_per_token;
+  Divisor tiles_per_token, tokens;
   uint64_t scales, codes, end;
   unsigned char* blob_dev;
   unsigned char* scratch_dev;  // encode: FixedScratch, aligned to 64 bytes
@@ -50,7 +60,8 @@ struct TahArgs {
   float tau;
   int32_t top_exponent;
   // tah::Layout: of a token, of an allocation tile, of a sample.
-  uint32_t token_tiles, token_allocs, alloc_tiles, pivot_bits;
+  Divisor token_allocs, alloc_tiles;
+  uint32_t token_tiles, pivot_bits;
   uint64_t tiles, allocs, fours, pivot_bytes, precision_bytes;
   uint64_t scales, zeros, pivots, precision, codes, fourth_bits, end;
   unsigned char* blob_dev;
@@ -91,10 +102,11 @@ struct TahScratch {
         histograms(candidate_counts + 4 * samples),
         zeroed(histograms + samples * kTahBins * 4),
         thresholds((zeroed + 7) / 8 * 8),
-        group_counts(thresholds + 8 * samples),
+        bins(thresholds + 8 * samples),
+        candidates(bins + 8 * samples),
+        group_counts(candidates + 8 * samples * allocs),
         entropies(group_counts + 4 * samples * Groups(allocs)),
-        candidates(entropies + 4 * samples * allocs),
-        end(candidates + 4 * samples * allocs) {}
+        end(entropies + 4 * samples * allocs) {}
   static constexpr uint64_t Groups(uint64_t allocs) { return (allocs + kTahGroup - 1) / kTahGroup; }
   uint64_t done;              // uint32, three a sample
   uint64_t maxima;            // uint32, as above
@@ -102,9 +114,10 @@ struct TahScratch {
   uint64_t histograms;        // uint32, kTahBins a sample: allocation tiles by entropy
   uint64_t zeroed;
   uint64_t thresholds;    // uint64, one a sample: 4 bits at this sort key and below
+  uint64_t bins;          // ThresholdBin, one a sample
+  uint64_t candidates;    // uint64, places for all: sort keys of those in the threshold's bin
   uint64_t group_counts;  // uint32, one a group: with 4 bits, then those of all groups before
   uint64_t entropies;     // float, one an allocation tile
-  uint64_t candidates;    // uint32, places for all: indices of those in the threshold's bin
   uint64_t end;
 };
 

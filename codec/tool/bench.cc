@@ -38,7 +38,7 @@ StatusOr<std::string> Bench(const ToolOptions& options) {
   const Shape shape{options.samples,
                     static_cast<uint32_t>(options.elements / options.samples / channels), channels};
   LH_ASSIGN_OR_RETURN(const NpyArray in,
-                      MakeActivations(options.dtype.value_or(Dtype::kF32), shape));
+                      MakeActivations(options.dtype.value_or(Dtype::kF32), shape, options.data == "outliers"));
   LH_ASSIGN_OR_RETURN(NpyArray out, MakeArray(in.dtype, shape));
   // Also the first, untimed round: pages are touched, tables are in the cache.
   LH_ASSIGN_OR_RETURN(Encoded encoded, EncodeArray(*codec, in, {}));

@@ -170,7 +170,7 @@ StatusOr<std::string> BenchCuda(const ToolOptions& options) {
   const Shape shape{options.samples,
                     static_cast<uint32_t>(options.elements / options.samples / channels), channels};
   LH_ASSIGN_OR_RETURN(const NpyArray in,
-                      MakeActivations(options.dtype.value_or(Dtype::kF32), shape));
+                      MakeActivations(options.dtype.value_or(Dtype::kF32), shape, options.data == "outliers"));
   LH_ASSIGN_OR_RETURN(const Figures figures, Measure(codec, in, options, device));
 
   const auto tensor_bytes = static_cast<double>(in.data.size());

@@ -7,7 +7,7 @@
 namespace longhaul::codec {
 namespace {
 
-void FillActivations(NpyArray* array) {
+void FillActivations(bool outliers, NpyArray* array) {
   auto* values = reinterpret_cast<float*>(array->data.span().data());
   const uint64_t elements = array->shape.elements();
   for (uint64_t k = 0; k < elements; ++k) {
@@ -15,15 +15,15 @@ void FillActivations(NpyArray* array) {
         Philox::Generate({static_cast<uint32_t>(k), static_cast<uint32_t>(k >> 32), 0, 0}, {1, 2});
     float sum = -1.5f;
     for (size_t word = 0; word < 3; ++word) sum += Philox::ToUnit(words[word]);
-    values[k] = words[3] % 97 == 0 ? sum * 50 : sum * 2;
+    values[k] = outliers && words[3] % 97 == 0 ? sum * 50 : sum * 2;
   }
 }
 
 }  // namespace
 
-StatusOr<NpyArray> MakeActivations(Dtype dtype, const Shape& shape) {
+StatusOr<NpyArray> MakeActivations(Dtype dtype, const Shape& shape, bool outliers) {
   LH_ASSIGN_OR_RETURN(NpyArray fp32, MakeArray(Dtype::kF32, shape));
-  FillActivations(&fp32);
+  FillActivations(outliers, &fp32);
   if (dtype == Dtype::kF32) return fp32;
   LH_ASSIGN_OR_RETURN(const auto none, ParseCodec("none"));
   LH_ASSIGN_OR_RETURN(const Encoded wide, EncodeArray(*none, fp32, {}));

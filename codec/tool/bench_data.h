@@ -7,8 +7,8 @@
 
 namespace longhaul::codec {
 
-// About normal, with a large value here and there, as activations have them; the same every time.
-StatusOr<NpyArray> MakeActivations(Dtype dtype, const Shape& shape);
+// About normal; with `outliers`, one value in 97 is 25 times as large. The same every time.
+StatusOr<NpyArray> MakeActivations(Dtype dtype, const Shape& shape, bool outliers);
 
 }  // namespace longhaul::codec
 

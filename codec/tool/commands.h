@@ -23,6 +23,7 @@ struct ToolOptions {
   uint32_t repeats = 9;
   std::string device = "cpu";  // or "cuda", "cuda:N"
   uint32_t samples = 1;
+  std::string data = "outliers";  // or "normal"
   bool json = false;
 };
 

@@ -70,6 +70,10 @@ class Tool {
             ""))
         ->type_name("DEVICE")
         ->capture_default_str();
+    bench->add_option("--data", options_.data, "Contents: normal, or with one outlier in 97 values")
+        ->check(CLI::IsMember({"normal", "outliers"}).description(""))
+        ->type_name("normal|outliers")
+        ->capture_default_str();
     bench->add_option("--repeats", options_.repeats, "Timed rounds; the median counts")
         ->check(CLI::Range(1u, 10000u))
         ->capture_default_str();

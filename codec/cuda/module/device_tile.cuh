@@ -32,19 +32,27 @@ inline int Launched() {
   return cudaGetLastError();
 }
 
+__host__ __device__ inline uint64_t SampleBytes(const TensorArgs& tensor) {
+  return uint64_t{tensor.tokens} * tensor.channels * (tensor.dtype == kF32 ? 4 : 2);
+}
+
 // The place of a tile in the tensor.
 struct TilePlace {
   uint64_t offset;  // of its first element
   uint32_t count;   // elements that are not padding
 };
 
-// `tile` counts over the tensor.
-__device__ inline TilePlace Place(const TensorArgs& tensor, uint32_t tiles_per_token,
-                                  uint32_t tile_size, uint64_t tile) {
-  const uint64_t token = tile / tiles_per_token;
-  const auto channel = static_cast<uint32_t>(tile - token * tiles_per_token) * tile_size;
-  const uint32_t left = tensor.channels - channel;
-  return {token * tensor.channels + channel, left < tile_size ? left : tile_size};
+// `tile` of token `token`, which counts over the tensor.
+__device__ inline TilePlace Place(const TensorArgs& tensor, uint32_t token, uint32_t tile,
+                                  uint32_t tile_size) {
+  const uint32_t channel = tile * tile_size;
+  return {uint64_t{token} * tensor.channels + channel, min(tensor.channels - channel, tile_size)};
+}
+
+__device__ inline uint32_t operator/(uint32_t number, const Divisor& divisor) {
+  if (divisor.value == 1) return number;
+  const uint64_t low = __umulhi(static_cast<uint32_t>(divisor.reciprocal), number);
+  return static_cast<uint32_t>(((divisor.reciprocal >> 32) * number + low) >> 32);
 }
 
 // Whether every whole tile begins at a multiple of 16 bytes.
@@ -70,10 +78,27 @@ __device__ inline void StoreElement(float value, void* data, uint32_t dtype, uin
   }
 }
 
+// What a lane has of a tile.
+struct Lane {
+  float values[kPerLane];
+  // Bits of the largest magnitude; at least kF32Infinity iff an element is not finite.
+  uint32_t magnitude;
+};
+
+__device__ inline uint32_t MagnitudeOf(const float (&values)[kPerLane]) {
+  uint32_t largest = 0;
+#pragma unroll
+  for (int k = 0; k < kPerLane; ++k) {
+    largest = max(largest, __float_as_uint(values[k]) & 0x7fffffff);
+  }
+  return largest;
+}
+
 // Elements [16 lane, 16 lane + 16) of the tile, zeros where padded. `lane` counts within the tile.
 __device__ inline void LoadLane(const TensorArgs& tensor, bool vectorised, const TilePlace& place,
-                                uint32_t lane, float (&values)[kPerLane]) {
+                                uint32_t lane, Lane* out) {
   const uint32_t first = lane * kPerLane;
+  float(&values)[kPerLane] = out->values;
   if (!vectorised || first + kPerLane > place.count) {
 #pragma unroll
     for (int k = 0; k < kPerLane; ++k) {
@@ -81,6 +106,7 @@ __device__ inline void LoadLane(const TensorArgs& tensor, bool vectorised, const
                       ? LoadElement(tensor.data_dev, tensor.dtype, place.offset + first + k)
                       : 0.0f;
     }
+    out->magnitude = MagnitudeOf(values);
     return;
   }
   if (tensor.dtype == kF32) {
@@ -94,6 +120,7 @@ __device__ inline void LoadLane(const TensorArgs& tensor, bool vectorised, const
       values[4 * k + 2] = four.z;
       values[4 * k + 3] = four.w;
     }
+    out->magnitude = MagnitudeOf(values);
     return;
   }
   const auto* from = reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(tensor.data_dev) +
@@ -101,13 +128,19 @@ __device__ inline void LoadLane(const TensorArgs& tensor, bool vectorised, const
   const uint4 low = from[0];
   const uint4 high = from[1];
   const uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+  uint32_t largest = words[0] & 0x7fff7fff;
+#pragma unroll
+  for (int k = 1; k < 8; ++k) largest = __vmaxu2(largest, words[k] & 0x7fff7fff);
+  largest = max(largest >> 16, largest & 0xffff);
   if (tensor.dtype == kBf16) {
+    out->magnitude = largest << 16;
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
       values[2 * k] = __uint_as_float(words[k] << 16);
       values[2 * k + 1] = __uint_as_float(words[k] & 0xffff0000);
     }
   } else {
+    out->magnitude = __float_as_uint(F16ToF32(static_cast<uint16_t>(largest)));
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
       const float2 two = __half22float2(*reinterpret_cast<const __half2*>(&words[k]));
@@ -122,15 +155,29 @@ __device__ inline float LargestFinite(uint32_t dtype) {
   return __uint_as_float(dtype == kF32 ? 0x7f7fffff : dtype == kBf16 ? 0x7f7f0000 : 0x477fe000);
 }
 
-// Back, as StoreTile of tile.h: what lies outside of the dtype's range becomes its largest number.
+// Back, as StoreTile of tile.h: scaled by 2^-exponent, and what then lies outside of the dtype's
+// range becomes its largest number. Values are at most 2^26, those above 0 at least 2^-40.
 __device__ inline void StoreLane(const TensorArgs& tensor, bool vectorised, const TilePlace& place,
-                                 uint32_t lane, bool finite, float (&values)[kPerLane]) {
+                                 uint32_t lane, bool finite, int exponent,
+                                 float (&values)[kPerLane]) {
   const uint32_t first = lane * kPerLane;
-  const float limit = LargestFinite(tensor.dtype);
+  // One exact multiplication where nothing can leave the normal range, as nearly always.
+  constexpr int kMost = 80;
+  if (exponent <= kMost && exponent >= (tensor.dtype == kF16 ? 11 : -kMost)) {
+    const float scale = Pow2(-exponent);
 #pragma unroll
-  for (int k = 0; k < kPerLane; ++k) {
-    const float value = fminf(fmaxf(values[k], -limit), limit);
-    values[k] = finite ? value : __uint_as_float(0x7fc00000);
+    for (int k = 0; k < kPerLane; ++k) values[k] = values[k] * scale;
+  } else {
+    const ScaleBack scale_back(exponent);
+    const float limit = LargestFinite(tensor.dtype);
+#pragma unroll
+    for (int k = 0; k < kPerLane; ++k) {
+      values[k] = fminf(fmaxf(scale_back(values[k]), -limit), limit);
+    }
+  }
+  if (!finite) {
+#pragma unroll
+    for (int k = 0; k < kPerLane; ++k) values[k] = __uint_as_float(0x7fc00000);
   }
   if (!vectorised || first + kPerLane > place.count) {
 #pragma unroll
@@ -158,14 +205,17 @@ __device__ inline void StoreLane(const TensorArgs& tensor, bool vectorised, cons
       asm("cvt.rn.bf16x2.f32 %0, %1, %2;"
           : "=r"(words[k])
           : "f"(values[2 * k + 1]), "f"(values[2 * k]));
-      words[k] = finite ? words[k] : 0x7fc07fc0;
     }
   } else {
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
       const __half2 two = __floats2half2_rn(values[2 * k], values[2 * k + 1]);
-      words[k] = finite ? *reinterpret_cast<const uint32_t*>(&two) : 0x7e007e00;
+      words[k] = *reinterpret_cast<const uint32_t*>(&two);
     }
+  }
+  if (!finite) {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) words[k] = tensor.dtype == kBf16 ? 0x7fc07fc0 : 0x7e007e00;
   }
   auto* to = reinterpret_cast<uint4*>(static_cast<uint16_t*>(tensor.data_dev) + place.offset + first);
   to[0] = make_uint4(words[0], words[1], words[2], words[3]);
@@ -211,16 +261,6 @@ __device__ inline float TileSum(float value) {
     value = __fadd_rn(value, __shfl_xor_sync(kAllLanes, value, distance));
   }
   return value;
-}
-
-// The bits of the largest magnitude of a lane; at least kF32Infinity iff one is not finite.
-__device__ inline uint32_t LaneMagnitude(const float (&values)[kPerLane]) {
-  uint32_t largest = 0;
-#pragma unroll
-  for (int k = 0; k < kPerLane; ++k) {
-    largest = max(largest, __float_as_uint(values[k]) & 0x7fffffff);
-  }
-  return largest;
 }
 
 // a / b, correctly rounded, for a b of fp16's precision above 0 and `reciprocal` = 1 / b correctly

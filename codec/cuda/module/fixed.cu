@@ -9,22 +9,23 @@ constexpr int kTopExponent = 12;
 constexpr uint32_t kItemTiles = 256;
 
 __device__ inline uint64_t SampleTiles(const FixedArgs& args) {
-  return uint64_t{args.tensor.tokens} * args.tiles_per_token;
+  return uint64_t{args.tensor.tokens} * args.tiles_per_token.value;
 }
 
 template <int kTile>
 class Encoder {
  public:
   static constexpr int kPhases = 2;
-  __device__ static constexpr uint32_t Lag(int phase) { return phase == 0 ? 0 : 3; }
 
-  __device__ explicit Encoder(const FixedArgs& args)
+  __device__ Encoder(const FixedArgs& args, uint32_t lag)
       : args_(args),
+        lag_(lag),
         payload_(args.blob_dev + kHeaderBytes),
         maxima_(reinterpret_cast<uint32_t*>(args.scratch_dev +
                                             FixedScratch(args.tensor.samples).maxima)),
         vectorised_(Vectorised(args.tensor)) {}
 
+  __device__ uint32_t Lag(int phase) const { return phase * lag_; }
   __device__ uint32_t Items(int /*phase*/) const {
     return static_cast<uint32_t>((SampleTiles(args_) + kItemTiles - 1) / kItemTiles);
   }
@@ -37,27 +38,28 @@ class Encoder {
   static constexpr int kLanes = kTileLanes<kTile>;
   static constexpr uint32_t kTogether = kThreads / kLanes;
 
-  // Calls function(tile of the tensor, its place) for the tiles of an item, with whole warps; the
-  // place of what lies behind the last one has no elements.
+  // Calls function(whether it is there, tile of the tensor, its place) for the tiles of an item, with
+  // whole warps; the place of what lies behind the last one has no elements.
   template <class Function>
   __device__ void ForTiles(uint32_t sample, uint32_t item, Function&& function) {
     const uint64_t sample_tiles = SampleTiles(args_);
     const uint64_t first = uint64_t{item} * kItemTiles;
     for (uint32_t k = threadIdx.x / kLanes; k < kItemTiles; k += kTogether) {
       const bool there = first + k < sample_tiles;
-      const uint64_t tile = sample * sample_tiles + first + k;
-      function(there, tile,
-               there ? Place(args_.tensor, args_.tiles_per_token, kTile, tile) : TilePlace{0, 0});
+      const auto tile = static_cast<uint32_t>(sample * sample_tiles + first + k);
+      const uint32_t token = tile / args_.tiles_per_token;
+      const uint32_t of_token = tile - token * args_.tiles_per_token.value;
+      function(there, tile, there ? Place(args_.tensor, token, of_token, kTile) : TilePlace{0, 0});
     }
   }
 
   __device__ void FindMaximum(uint32_t sample, uint32_t item) {
     const uint32_t lane = threadIdx.x % kLanes;
     uint32_t largest = 0;
-    ForTiles(sample, item, [&](bool /*there*/, uint64_t /*tile*/, const TilePlace& place) {
-      float values[kPerLane];
-      LoadLane(args_.tensor, vectorised_, place, lane, values);
-      const uint32_t of_tile = TileMax<kLanes>(LaneMagnitude(values));
+    ForTiles(sample, item, [&](bool /*there*/, uint32_t /*tile*/, const TilePlace& place) {
+      Lane mine;
+      LoadLane(args_.tensor, vectorised_, place, lane, &mine);
+      const uint32_t of_tile = TileMax<kLanes>(mine.magnitude);
       if (of_tile < kF32Infinity) largest = max(largest, of_tile);
     });
     largest = __reduce_max_sync(kAllLanes, largest);
@@ -74,7 +76,7 @@ class Encoder {
     }
     const ScaleUp scale_up(exponent);
     unsigned nonfinite = 0;
-    ForTiles(sample, item, [&](bool there, uint64_t tile, const TilePlace& place) {
+    ForTiles(sample, item, [&](bool there, uint32_t tile, const TilePlace& place) {
       if (!EncodeTile(there, tile, place, scale_up)) ++nonfinite;
     });
     if (nonfinite != 0 && threadIdx.x % kLanes == 0) {
@@ -84,12 +86,12 @@ class Encoder {
   }
 
   // False for a tile that is not finite.
-  __device__ bool EncodeTile(bool there, uint64_t tile, const TilePlace& place,
+  __device__ bool EncodeTile(bool there, uint32_t tile, const TilePlace& place,
                              const ScaleUp& scale_up) {
     const uint32_t lane = threadIdx.x % kLanes;
-    float values[kPerLane];
-    LoadLane(args_.tensor, vectorised_, place, lane, values);
-    const uint32_t largest = TileMax<kLanes>(LaneMagnitude(values));
+    Lane mine;
+    LoadLane(args_.tensor, vectorised_, place, lane, &mine);
+    const uint32_t largest = TileMax<kLanes>(mine.magnitude);
     if (!there) return true;
     const int top = (1 << (args_.bits - 1)) - 1;
     const bool stochastic = args_.stochastic != 0;
@@ -102,9 +104,9 @@ class Encoder {
     }
     if (lane == 0) reinterpret_cast<uint16_t*>(payload_ + args_.scales)[tile] = stored;
     int32_t codes[kPerLane] = {};
-    if (scale > 0) Quantize(tile * kTile + lane * kPerLane, scale_up, scale, top, values, codes);
+    if (scale > 0) Quantize(uint64_t{tile} * kTile + lane * kPerLane, scale_up, scale, top, mine.values, codes);
     unsigned char* const planes =
-        payload_ + args_.codes + tile * args_.bits * (kTile / 8) + 2 * lane;
+        payload_ + args_.codes + uint64_t{tile} * args_.bits * (kTile / 8) + 2 * lane;
     Pack(codes, top + 1, planes);
     return largest < kF32Infinity;
   }
@@ -164,14 +166,15 @@ class Encoder {
   }
 
   const FixedArgs& args_;
+  const uint32_t lag_;
   unsigned char* const payload_;
   uint32_t* const maxima_;
   const bool vectorised_;
 };
 
 template <int kTile>
-__global__ void __launch_bounds__(kThreads) EncodeKernel(FixedArgs args) {
-  Encoder<kTile> encoder(args);
+__global__ void __launch_bounds__(kThreads) EncodeKernel(const __grid_constant__ FixedArgs args, uint32_t lag) {
+  Encoder<kTile> encoder(args, lag);
   const FixedScratch scratch(args.tensor.samples);
   RunPipeline(encoder, args.tensor.samples,
               {reinterpret_cast<unsigned long long*>(args.scratch_dev),
@@ -179,22 +182,24 @@ __global__ void __launch_bounds__(kThreads) EncodeKernel(FixedArgs args) {
 }
 
 template <int kTile>
-__global__ void __launch_bounds__(kThreads) DecodeKernel(FixedArgs args) {
+__global__ void __launch_bounds__(kThreads) DecodeKernel(const __grid_constant__ FixedArgs args) {
   constexpr int kLanes = kTileLanes<kTile>;
   const uint32_t lane = threadIdx.x % kLanes;
   const unsigned char* const payload = args.blob_dev + kHeaderBytes;
   const bool vectorised = Vectorised(args.tensor);
   const uint64_t tiles = args.tensor.samples * SampleTiles(args);
   const uint64_t stride = static_cast<uint64_t>(gridDim.x) * (kThreads / kLanes);
-  for (uint64_t tile = blockIdx.x * uint64_t{kThreads / kLanes} + threadIdx.x / kLanes;
-       tile < tiles; tile += stride) {
-    const uint64_t token = tile / args.tiles_per_token;
-    const TilePlace place = Place(args.tensor, args.tiles_per_token, kTile, tile);
-    const auto sample = static_cast<uint32_t>(token / args.tensor.tokens);
+  for (uint64_t index = blockIdx.x * uint64_t{kThreads / kLanes} + threadIdx.x / kLanes;
+       index < tiles; index += stride) {
+    const auto tile = static_cast<uint32_t>(index);
+    const uint32_t token = tile / args.tiles_per_token;
+    const uint32_t sample = token / args.tokens;
+    const TilePlace place =
+        Place(args.tensor, token, tile - token * args.tiles_per_token.value, kTile);
     const int exponent = reinterpret_cast<const int16_t*>(payload)[sample];
     const uint16_t stored = reinterpret_cast<const uint16_t*>(payload + args.scales)[tile];
     const unsigned char* const planes =
-        payload + args.codes + tile * args.bits * (kTile / 8) + 2 * lane;
+        payload + args.codes + index * args.bits * (kTile / 8) + 2 * lane;
     uint32_t codes[kPerLane] = {};
     for (uint32_t bit = 0; bit < args.bits; bit += 4) {
       uint32_t low = 0;
@@ -217,7 +222,6 @@ __global__ void __launch_bounds__(kThreads) DecodeKernel(FixedArgs args) {
     }
     const bool possible = exponent >= kMinExponent && exponent <= kMaxExponent;
     if (!possible) atomicOr(args.fault_dev, 1u);
-    const ScaleBack scale_back(possible ? exponent : 0);
     const float scale = FromHalf(stored);
     const auto offset = static_cast<float>(1 << (args.bits - 1));
     float values[kPerLane];
@@ -225,10 +229,10 @@ __global__ void __launch_bounds__(kThreads) DecodeKernel(FixedArgs args) {
     for (int k = 0; k < kPerLane; ++k) {
       // Exact: the code as a float.
       const float code = __uint_as_float(0x4b000000 | codes[k]) - (8388608.0f + offset);
-      values[k] = scale_back(code * scale);
+      values[k] = code * scale;
     }
     StoreLane(args.tensor, vectorised, place, lane, possible && (stored & 0x7c00) != 0x7c00,
-              values);
+              possible ? exponent : 0, values);
   }
 }
 
@@ -245,21 +249,22 @@ int Encode(const FixedArgs& args, cudaStream_t stream) {
   beginning.ranges[2] = {args.end - 16, args.end};
   if (const int error = Begin(beginning, stream); error != 0) return error;
   const uint64_t items =
-      (uint64_t{args.tensor.tokens} * args.tiles_per_token + kItemTiles - 1) / kItemTiles;
+      (uint64_t{args.tensor.tokens} * args.tiles_per_token.value + kItemTiles - 1) / kItemTiles;
   unsigned blocks = 1;
   if (const int error = ResidentBlocks(reinterpret_cast<const void*>(EncodeKernel<kTile>),
                                        items * args.tensor.samples, &blocks);
       error != 0) {
     return error;
   }
-  EncodeKernel<kTile><<<blocks, kThreads, 0, stream>>>(args);
+  EncodeKernel<kTile><<<blocks, kThreads, 0, stream>>>(
+      args, PipelineLag(2 * items, blocks, SampleBytes(args.tensor)));
   return Launched();
 }
 
 template <int kTile>
 int Decode(const FixedArgs& args, cudaStream_t stream) {
   const uint64_t tiles =
-      uint64_t{args.tensor.samples} * args.tensor.tokens * args.tiles_per_token;
+      uint64_t{args.tensor.samples} * args.tensor.tokens * args.tiles_per_token.value;
   const uint64_t threads = tiles * kTileLanes<kTile>;
   constexpr uint64_t kMostBlocks = 1u << 30;
   const uint64_t blocks = (threads + kThreads - 1) / kThreads;

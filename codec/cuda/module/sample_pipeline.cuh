@@ -4,7 +4,7 @@
 //
 // Work gives
 //   static constexpr int kPhases;
-//   static uint32_t Lag(int phase);             samples between phase 0 and this one
+//   uint32_t Lag(int phase);                    samples between phase 0 and this one
 //   uint32_t Items(int phase);                  of every sample, above 0
 //   void Run(int phase, uint32_t sample, uint32_t item);       by a whole block
 //   void Finish(int phase, uint32_t sample);    by the block that ended the phase's last item
@@ -27,6 +27,17 @@ struct PipelineCounters {
   uint32_t* done_dev;
 };
 
+// Samples between the first phase and the last one: enough items between them that no block waits
+// (`items` of every sample, taken by `blocks` at once), as far as what lies between stays in the
+// cache.
+inline uint32_t PipelineLag(uint64_t items, unsigned blocks, uint64_t sample_bytes) {
+  constexpr uint64_t kRounds = 4;
+  constexpr uint64_t kCacheBytes = 24 << 20;
+  const uint64_t wanted = kRounds * blocks / items + 2;
+  const uint64_t fit = kCacheBytes / (sample_bytes + 1) + 1;
+  return static_cast<uint32_t>(wanted < fit ? wanted : fit);
+}
+
 template <class Work>
 __device__ void RunPipeline(Work& work, uint32_t samples, const PipelineCounters& counters) {
   constexpr int kPhases = Work::kPhases;
@@ -34,7 +45,7 @@ __device__ void RunPipeline(Work& work, uint32_t samples, const PipelineCounters
   __shared__ bool shared_last;
   uint32_t items_of_step = 0;
   for (int phase = 0; phase < kPhases; ++phase) items_of_step += work.Items(phase);
-  const uint64_t steps = uint64_t{samples} + Work::Lag(kPhases - 1);
+  const uint64_t steps = uint64_t{samples} + work.Lag(kPhases - 1);
   // The next item is asked for before this one is worked on.
   unsigned long long next = 0;
   if (threadIdx.x == 0) next = atomicAdd(counters.taken_dev, 1ull);
@@ -49,11 +60,11 @@ __device__ void RunPipeline(Work& work, uint32_t samples, const PipelineCounters
     if (step >= steps) return;
     int phase = 0;
     while (item >= work.Items(phase)) item -= work.Items(phase++);
-    if (step < Work::Lag(phase) || step - Work::Lag(phase) >= samples) {
+    if (step < work.Lag(phase) || step - work.Lag(phase) >= samples) {
       __syncthreads();
       continue;
     }
-    const auto sample = static_cast<uint32_t>(step - Work::Lag(phase));
+    const auto sample = static_cast<uint32_t>(step - work.Lag(phase));
     uint32_t* const done = counters.done_dev + uint64_t{sample} * kPhases;
     if (phase > 0 && threadIdx.x == 0) {
       const uint32_t finished = work.Items(phase - 1) + 1;

@@ -80,29 +80,27 @@ class Decoder {
       words[threadIdx.x] = word < args_.precision_bytes / 4 ? Precision(sample)[word] : 0;
     }
     __syncthreads();
-    const ScaleBack scale_back(exponent_);
     const uint32_t lane = threadIdx.x % kLanes;
     const auto allocs = static_cast<uint32_t>(min(args_.allocs - first, uint64_t{kTahGroup}));
-    const uint32_t tiles = allocs * args_.alloc_tiles;
+    const uint32_t tiles = allocs * args_.alloc_tiles.value;
     // Whole warps.
     for (uint32_t k = threadIdx.x / kLanes; k < (tiles + kTogether - 1) / kTogether * kTogether;
          k += kTogether) {
-      const uint32_t local = min(args_.alloc_tiles == 1 ? k : k / args_.alloc_tiles, allocs - 1);
-      const uint32_t tile = k - local * args_.alloc_tiles;
+      const uint32_t local = min(k / args_.alloc_tiles, allocs - 1);
+      const uint32_t tile = k - local * args_.alloc_tiles.value;
       const auto alloc = static_cast<uint32_t>(first) + local;
       const uint32_t token = alloc / args_.token_allocs;
-      const uint32_t token_tile = (alloc - token * args_.token_allocs) * args_.alloc_tiles + tile;
+      const uint32_t token_tile =
+          (alloc - token * args_.token_allocs.value) * args_.alloc_tiles.value + tile;
       const bool there = k < tiles && token_tile < args_.token_tiles;
       bool finite = true;
       float values[kPerLane] = {};
       DecodeTile(sample, there, uint64_t{token} * args_.token_tiles + token_tile,
-                 SlotOf(words, local), tile, scale_back, &finite, values);
+                 SlotOf(words, local), tile, &finite, values);
       if (!there) continue;
-      const uint32_t channel = token_tile * kTile;
-      const uint64_t row = uint64_t{sample} * args_.tensor.tokens + token;
-      const TilePlace place{row * args_.tensor.channels + channel,
-                            min(args_.tensor.channels - channel, static_cast<uint32_t>(kTile))};
-      StoreLane(args_.tensor, vectorised_, place, lane, finite, values);
+      StoreLane(args_.tensor, vectorised_,
+                Place(args_.tensor, sample * args_.tensor.tokens + token, token_tile, kTile), lane,
+                finite, exponent_, values);
     }
     for (const uint32_t word : words) fours_before_ += __popc(word);
   }
@@ -117,7 +115,7 @@ class Decoder {
   }
 
   __device__ void DecodeTile(uint32_t sample, bool there, uint64_t sample_tile, uint32_t slot,
-                             uint32_t tile, const ScaleBack& scale_back, bool* finite,
+                             uint32_t tile, bool* finite,
                              float (&values)[kPerLane]) {
     const uint32_t lane = threadIdx.x % kLanes;
     uint16_t stored = 0;
@@ -133,7 +131,7 @@ class Decoder {
       const uint32_t low = planes[lane] | uint32_t{planes[lane + kLanes]} << 16;
       uint32_t high = planes[lane + 2 * kLanes];
       if (slot != kNoSlot) {
-        const uint64_t place = (sample * args_.fours + slot) * args_.alloc_tiles + tile;
+        const uint64_t place = (sample * args_.fours + slot) * args_.alloc_tiles.value + tile;
         high |= uint32_t{reinterpret_cast<const uint16_t*>(payload_ + args_.fourth_bits +
                                                            place * (kTile / 8))[lane]}
                 << 16;
@@ -160,8 +158,6 @@ class Decoder {
 #pragma unroll
       for (int k = 0; k < kPerLane; ++k) values[k] = transformed ? changed[k] : values[k];
     }
-#pragma unroll
-    for (int k = 0; k < kPerLane; ++k) values[k] = scale_back(values[k]);
   }
 
   __device__ uint32_t Pivot(uint32_t sample, uint64_t tile) const {
@@ -184,7 +180,7 @@ class Decoder {
 };
 
 template <int kTile>
-__global__ void __launch_bounds__(kThreads) DecodeKernel(TahArgs args) {
+__global__ void __launch_bounds__(kThreads) DecodeKernel(const __grid_constant__ TahArgs args) {
   Decoder<kTile>(args).Run();
 }
 

@@ -9,20 +9,21 @@ namespace {
 
 // The phases: entropies and the largest magnitude; the threshold above which allocation tiles get 4
 // bits (tah_select.cuh); codes.
-template <int kTile>
+template <int kTile, bool kStochastic>
 class Encoder {
  public:
   static constexpr int kPhases = 3;
-  __device__ static constexpr uint32_t Lag(int phase) { return phase == 2 ? 3 : phase; }
 
-  __device__ Encoder(const TahArgs& args, const float* logs)
+  __device__ Encoder(const TahArgs& args, const TahScratch& scratch, uint32_t lag, const float* logs)
       : args_(args),
-        scratch_(args.tensor.samples, args.allocs),
+        lag_(lag),
+        scratch_(scratch),
         logs_(logs),
         payload_(args.blob_dev + kHeaderBytes),
         vectorised_(Vectorised(args.tensor)),
         choose_(args.fours > 0 && args.fours < args.allocs) {}
 
+  __device__ uint32_t Lag(int phase) const { return phase == 2 ? lag_ : phase * ((lag_ + 1) / 2); }
   __device__ uint32_t Items(int phase) const {
     const uint64_t allocs = phase == 1 ? kCollected : kTahGroup;
     return static_cast<uint32_t>((args_.allocs + allocs - 1) / allocs);
@@ -37,7 +38,8 @@ class Encoder {
     }
   }
   __device__ void Finish(int phase, uint32_t sample) {
-    if (phase == 1 && choose_) Select(Choice(sample));
+    if (!choose_) return;
+    phase == 0 ? FindBin(Choice(sample)) : Select(Choice(sample));
   }
 
  private:
@@ -52,10 +54,11 @@ class Encoder {
     const uint64_t groups = TahScratch::Groups(args_.allocs);
     return {args_.allocs,
             args_.fours,
-            BinsPerBit(args_.alloc_tiles * kTile),
+            BinsPerBit(args_.alloc_tiles.value * kTile),
             Scratch<float>(scratch_.entropies) + sample * args_.allocs,
             Scratch<uint32_t>(scratch_.histograms) + uint64_t{sample} * kTahBins,
-            Scratch<uint32_t>(scratch_.candidates) + sample * args_.allocs,
+            Scratch<ThresholdBin>(scratch_.bins) + sample,
+            Scratch<uint64_t>(scratch_.candidates) + sample * args_.allocs,
             Scratch<uint32_t>(scratch_.candidate_counts) + sample,
             Scratch<uint32_t>(scratch_.group_counts) + sample * groups,
             Scratch<uint64_t>(scratch_.thresholds) + sample};
@@ -67,14 +70,13 @@ class Encoder {
   };
   __device__ Alloc Locate(uint32_t alloc) const {
     const uint32_t token = alloc / args_.token_allocs;
-    const uint32_t first = (alloc - token * args_.token_allocs) * args_.alloc_tiles;
-    return {token, first, min(args_.alloc_tiles, args_.token_tiles - first)};
+    const uint32_t first =
+        (alloc - token * args_.token_allocs.value) * args_.alloc_tiles.value;
+    return {token, first, min(args_.alloc_tiles.value, args_.token_tiles - first)};
   }
   __device__ TilePlace PlaceOf(uint32_t sample, const Alloc& alloc, uint32_t tile) const {
-    const uint32_t channel = (alloc.first + tile) * kTile;
-    const uint64_t row = uint64_t{sample} * args_.tensor.tokens + alloc.token;
-    return {row * args_.tensor.channels + channel,
-            min(args_.tensor.channels - channel, static_cast<uint32_t>(kTile))};
+    return Place(args_.tensor, sample * args_.tensor.tokens + alloc.token, alloc.first + tile,
+                 kTile);
   }
 
   __device__ void Survey(uint32_t sample, uint32_t item) {
@@ -85,11 +87,11 @@ class Encoder {
       const bool there = first + k < args_.allocs;
       const auto index = static_cast<uint32_t>(there ? first + k : first);
       Alloc alloc = Locate(index);
-      float values[kPerLane];
+      Lane mine;
       uint32_t largest = 0;
-      for (uint32_t tile = 0; tile < args_.alloc_tiles; ++tile) {
-        LoadOf(sample, alloc, tile, lane, values);
-        const uint32_t of_tile = TileMax<kLanes>(LaneMagnitude(values));
+      for (uint32_t tile = 0; tile < args_.alloc_tiles.value; ++tile) {
+        LoadOf(sample, alloc, tile, lane, &mine);
+        const uint32_t of_tile = TileMax<kLanes>(mine.magnitude);
         largest = max(largest, of_tile);
         if (of_tile < kF32Infinity) sample_largest = max(sample_largest, of_tile);
       }
@@ -97,9 +99,9 @@ class Encoder {
       const bool numbers = largest > 0 && largest < kF32Infinity;
       const ScaleUp scale(numbers ? 1 - FloorLog2(largest) : 0);
       tah::cpu::EntropySums sums;
-      for (uint32_t tile = 0; tile < args_.alloc_tiles; ++tile) {
-        if (args_.alloc_tiles > 1) LoadOf(sample, alloc, tile, lane, values);
-        const tah::cpu::EntropySums of_tile = TileSums<kTile>(values, scale, logs_);
+      for (uint32_t tile = 0; tile < args_.alloc_tiles.value; ++tile) {
+        if (args_.alloc_tiles.value > 1) LoadOf(sample, alloc, tile, lane, &mine);
+        const tah::cpu::EntropySums of_tile = TileSums<kTile>(mine.values, scale, logs_);
         if (tile < alloc.tiles) {
           sums.n = sums.n + of_tile.n;
           sums.l = sums.l + of_tile.l;
@@ -119,10 +121,10 @@ class Encoder {
 
   // Zeros for what a short allocation tile lacks.
   __device__ void LoadOf(uint32_t sample, const Alloc& alloc, uint32_t tile, uint32_t lane,
-                         float (&values)[kPerLane]) const {
+                         Lane* mine) const {
     const TilePlace place =
         tile < alloc.tiles ? PlaceOf(sample, alloc, tile) : TilePlace{0, 0};
-    LoadLane(args_.tensor, vectorised_, place, lane, values);
+    LoadLane(args_.tensor, vectorised_, place, lane, mine);
   }
 
   __device__ void EncodeGroup(uint32_t sample, uint32_t group) {
@@ -138,26 +140,26 @@ class Encoder {
     const uint32_t lane = threadIdx.x % kLanes;
     const uint64_t first = uint64_t{group} * kTahGroup;
     const auto allocs = static_cast<uint32_t>(min(args_.allocs - first, uint64_t{kTahGroup}));
-    const uint32_t tiles = allocs * args_.alloc_tiles;
+    const uint32_t tiles = allocs * args_.alloc_tiles.value;
     unsigned nonfinite = 0;
     // Whole warps.
     for (uint32_t k = threadIdx.x / kLanes; k < (tiles + kTogether - 1) / kTogether * kTogether;
          k += kTogether) {
-      const uint32_t local = min(args_.alloc_tiles == 1 ? k : k / args_.alloc_tiles, allocs - 1);
-      const uint32_t tile = k - local * args_.alloc_tiles;
+      const uint32_t local = min(k / args_.alloc_tiles, allocs - 1);
+      const uint32_t tile = k - local * args_.alloc_tiles.value;
       const Alloc alloc = Locate(static_cast<uint32_t>(first) + local);
       const bool there = k < tiles && tile < alloc.tiles;
-      float values[kPerLane];
+      Lane mine;
       LoadLane(args_.tensor, vectorised_,
-               there ? PlaceOf(sample, alloc, tile) : TilePlace{0, 0}, lane, values);
+               there ? PlaceOf(sample, alloc, tile) : TilePlace{0, 0}, lane, &mine);
       const uint32_t slot = slots[local];
       const uint64_t sample_tile = uint64_t{alloc.token} * args_.token_tiles + alloc.first + tile;
       const uint64_t tensor_tile = sample * args_.tiles + sample_tile;
       const CodedTile coded =
-          CodeTile<kTile>(args_, scale_up, slot != kNoSlot, tensor_tile * kTile, values);
+          CodeTile<kTile, kStochastic>(args_, scale_up, slot != kNoSlot, tensor_tile * kTile, &mine);
       if (k >= tiles) continue;
       if (slot != kNoSlot) {
-        const uint64_t place = (sample * args_.fours + slot) * args_.alloc_tiles + tile;
+        const uint64_t place = (sample * args_.fours + slot) * args_.alloc_tiles.value + tile;
         reinterpret_cast<uint16_t*>(payload_ + args_.fourth_bits + place * (kTile / 8))[lane] =
             there ? static_cast<uint16_t>(coded.planes[1] >> 16) : uint16_t{0};
       }
@@ -226,26 +228,28 @@ class Encoder {
   static constexpr uint32_t kNoSlot = 0xffffffff;
 
   const TahArgs& args_;
-  const TahScratch scratch_;
+  const uint32_t lag_;
+  const TahScratch& scratch_;
   const float* const logs_;
   unsigned char* const payload_;
   const bool vectorised_;
   const bool choose_;
 };
 
-template <int kTile>
-__global__ void __launch_bounds__(kThreads) EncodeKernel(TahArgs args) {
+template <int kTile, bool kStochastic>
+__global__ void __launch_bounds__(kThreads, kStochastic ? 2 : 4)
+    EncodeKernel(const __grid_constant__ TahArgs args, const __grid_constant__ TahScratch scratch,
+                 uint32_t lag) {
   __shared__ float logs[kLogTable];
   FillLogTable(logs);
   __syncthreads();
-  Encoder<kTile> encoder(args, args.tensor.dtype == kBf16 ? logs : nullptr);
-  const TahScratch scratch(args.tensor.samples, args.allocs);
+  Encoder<kTile, kStochastic> encoder(args, scratch, lag, args.tensor.dtype == kBf16 ? logs : nullptr);
   RunPipeline(encoder, args.tensor.samples,
               {reinterpret_cast<unsigned long long*>(args.scratch_dev),
                reinterpret_cast<uint32_t*>(args.scratch_dev + scratch.done)});
 }
 
-template <int kTile>
+template <int kTile, bool kStochastic>
 int Encode(const TahArgs& args, cudaStream_t stream) {
   const TahScratch scratch(args.tensor.samples, args.allocs);
   Beginning beginning{};
@@ -263,13 +267,22 @@ int Encode(const TahArgs& args, cudaStream_t stream) {
   if (const int error = Begin(beginning, stream); error != 0) return error;
   unsigned blocks = 1;
   if (const int error =
-          ResidentBlocks(reinterpret_cast<const void*>(EncodeKernel<kTile>),
+          ResidentBlocks(reinterpret_cast<const void*>(EncodeKernel<kTile, kStochastic>),
                          args.tensor.samples * TahScratch::Groups(args.allocs), &blocks);
       error != 0) {
     return error;
   }
-  EncodeKernel<kTile><<<blocks, kThreads, 0, stream>>>(args);
+  EncodeKernel<kTile, kStochastic><<<blocks, kThreads, 0, stream>>>(
+      args, scratch,
+      PipelineLag(2 * TahScratch::Groups(args.allocs), blocks, SampleBytes(args.tensor)));
   return Launched();
+}
+
+template <bool kStochastic>
+int EncodeAny(const TahArgs& args, cudaStream_t stream) {
+  if (args.tile == 32) return Encode<32, kStochastic>(args, stream);
+  return args.tile == 64 ? Encode<64, kStochastic>(args, stream)
+                         : Encode<128, kStochastic>(args, stream);
 }
 
 }  // namespace
@@ -277,8 +290,7 @@ int Encode(const TahArgs& args, cudaStream_t stream) {
 int EncodeTah(int device, const TahArgs* args, void* stream) {
   if (cudaSetDevice(device) != cudaSuccess) return Launched();
   const auto handle = static_cast<cudaStream_t>(stream);
-  if (args->tile == 32) return Encode<32>(*args, handle);
-  return args->tile == 64 ? Encode<64>(*args, handle) : Encode<128>(*args, handle);
+  return args->stochastic != 0 ? EncodeAny<true>(*args, handle) : EncodeAny<false>(*args, handle);
 }
 
 }  // namespace longhaul::codec::cuda

@@ -12,15 +12,22 @@
 
 namespace longhaul::codec::cuda {
 
-// Allocation tiles that a block collects at a time.
-inline constexpr uint64_t kCollected = 32 * kTahGroup;
+// Allocation tiles that a block collects at a time: a group for every warp.
+inline constexpr uint64_t kCollected = kThreads / kWarp * kTahGroup;
+
+// The bin of the threshold, and how many of its allocation tiles get 4 bits (at least one).
+struct ThresholdBin {
+  uint32_t bin, wanted;
+};
 
 struct SampleChoice {
   uint64_t allocs, fours;  // 0 < fours < allocs
   float bins_per_bit;
   float* entropies_dev;
   uint32_t* histogram_dev;
-  uint32_t* candidates_dev;
+  ThresholdBin* bin_dev;
+  // Sort keys.
+  uint64_t* candidates_dev;
   uint32_t* candidate_count_dev;
   // Of each group of kTahGroup: how many get 4 bits; in the end how many before the group do.
   uint32_t* group_counts_dev;
@@ -66,14 +73,10 @@ __device__ inline uint32_t BlockScan(uint32_t value, uint32_t* words, uint32_t* 
   return before + sum - value;
 }
 
-// The bin of the threshold, and how many of its allocation tiles get 4 bits (at least one).
-struct ThresholdBin {
-  uint32_t bin, wanted;
-};
-__device__ inline ThresholdBin FindThresholdBin(const SampleChoice& choice) {
+// When all entropies are recorded.
+__device__ inline void FindBin(const SampleChoice& choice) {
   constexpr uint32_t kPerThread = kTahBins / kThreads;
   __shared__ uint32_t words[kThreads / kWarp];
-  __shared__ ThresholdBin found;
   // Thread 0 has the highest bins.
   const uint32_t highest = kTahBins - 1 - threadIdx.x * kPerThread;
   uint32_t counts[kPerThread];
@@ -88,63 +91,69 @@ __device__ inline ThresholdBin FindThresholdBin(const SampleChoice& choice) {
 #pragma unroll
   for (uint32_t k = 0; k < kPerThread; ++k) {
     if (above < choice.fours && choice.fours <= above + counts[k]) {
-      found = {highest - k, static_cast<uint32_t>(choice.fours - above)};
+      *choice.bin_dev = {highest - k, static_cast<uint32_t>(choice.fours - above)};
     }
     above += counts[k];
   }
-  __syncthreads();
-  const ThresholdBin result = found;
-  __syncthreads();
-  return result;
 }
 
 // Item `item` of kCollected allocation tiles: counts and candidates.
 __device__ inline void Collect(const SampleChoice& choice, uint32_t item) {
-  const ThresholdBin threshold = FindThresholdBin(choice);
-  const uint64_t end = min(choice.allocs, (uint64_t{item} + 1) * kCollected);
-  for (uint64_t first = item * kCollected; first < end; first += kTahGroup) {
-    const uint64_t alloc = first + threadIdx.x;
-    uint32_t bin = 0;
-    bool candidate = false;
-    bool above = false;
-    if (alloc < end) {
-      bin = BinOf(__ldcg(choice.entropies_dev + alloc), choice.bins_per_bit);
-      candidate = bin == threshold.bin;
-      above = bin > threshold.bin;
+  const uint32_t threshold_bin = __ldcg(&choice.bin_dev->bin);
+  const unsigned lane = threadIdx.x % kWarp;
+  const uint64_t group = uint64_t{item} * (kThreads / kWarp) + threadIdx.x / kWarp;
+  const uint64_t first = group * kTahGroup;
+  if (first >= choice.allocs) return;
+  constexpr int kRounds = kTahGroup / kWarp;
+  float entropies[kRounds];
+#pragma unroll
+  for (int k = 0; k < kRounds; ++k) {
+    const uint64_t alloc = first + k * kWarp + lane;
+    entropies[k] = alloc < choice.allocs ? __ldcg(choice.entropies_dev + alloc) : 0.0f;
+  }
+  uint32_t above = 0;
+  uint32_t masks[kRounds];
+  uint32_t candidates = 0;
+#pragma unroll
+  for (int k = 0; k < kRounds; ++k) {
+    const bool there = first + k * kWarp + lane < choice.allocs;
+    const uint32_t bin = BinOf(entropies[k], choice.bins_per_bit);
+    above += __popc(__ballot_sync(kAllLanes, there && bin > threshold_bin));
+    masks[k] = __ballot_sync(kAllLanes, there && bin == threshold_bin);
+    candidates += __popc(masks[k]);
+  }
+  if (lane == 0) choice.group_counts_dev[group] = above;
+  if (candidates == 0) return;
+  uint32_t place = 0;
+  if (lane == 0) place = atomicAdd(choice.candidate_count_dev, candidates);
+  place = __shfl_sync(kAllLanes, place, 0);
+#pragma unroll
+  for (int k = 0; k < kRounds; ++k) {
+    if ((masks[k] >> lane & 1) != 0) {
+      const auto alloc = static_cast<uint32_t>(first + k * kWarp + lane);
+      choice.candidates_dev[place + __popc(masks[k] & ((1u << lane) - 1))] =
+          tah::cpu::SortKey(entropies[k], alloc);
     }
-    const uint32_t mask = __ballot_sync(kAllLanes, candidate);
-    if (mask != 0) {
-      const unsigned lane = threadIdx.x % kWarp;
-      uint32_t place = 0;
-      if (lane == 0) place = atomicAdd(choice.candidate_count_dev, __popc(mask));
-      place = __shfl_sync(kAllLanes, place, 0) + __popc(mask & ((1u << lane) - 1));
-      if (candidate) choice.candidates_dev[place] = static_cast<uint32_t>(alloc);
-    }
-    const int count = __syncthreads_count(above);
-    if (threadIdx.x == 0) choice.group_counts_dev[first / kTahGroup] = count;
+    place += __popc(masks[k]);
   }
 }
 
 // The threshold: the key of the last candidate that is wanted. One byte of the keys at a time, from
 // the first that differs.
-__device__ inline uint64_t FindThreshold(const SampleChoice& choice, uint32_t candidates,
+__device__ inline uint64_t FindThreshold(const uint64_t* keys, uint32_t candidates,
                                          uint32_t wanted) {
   __shared__ uint32_t counts[256];
   __shared__ uint32_t words[kThreads / kWarp];
   __shared__ unsigned long long same_ones, same_zeros, last_wanted;
   __shared__ uint32_t found_digit, found_count, found_before;
   static_assert(kThreads == 256);
-  const auto key_of = [&](uint32_t k) {
-    const uint32_t alloc = __ldcg(choice.candidates_dev + k);
-    return tah::cpu::SortKey(__ldcg(choice.entropies_dev + alloc), alloc);
-  };
   if (threadIdx.x == 0) same_ones = same_zeros = ~0ull;
   __syncthreads();
   unsigned long long ones = ~0ull;
   unsigned long long zeros = ~0ull;
   for (uint32_t k = threadIdx.x; k < candidates; k += kThreads) {
-    ones &= key_of(k);
-    zeros &= ~key_of(k);
+    ones &= keys[k];
+    zeros &= ~keys[k];
   }
   atomicAnd(&same_ones, ones);
   atomicAnd(&same_zeros, zeros);
@@ -159,7 +168,7 @@ __device__ inline uint64_t FindThreshold(const SampleChoice& choice, uint32_t ca
     counts[threadIdx.x] = 0;
     __syncthreads();
     for (uint32_t k = threadIdx.x; k < candidates; k += kThreads) {
-      const uint64_t key = key_of(k);
+      const uint64_t key = keys[k];
       if (shift == 64 || key >> shift == prefix >> shift) {
         atomicAdd(&counts[key >> digit_shift & (digits - 1)], 1u);
       }
@@ -185,7 +194,7 @@ __device__ inline uint64_t FindThreshold(const SampleChoice& choice, uint32_t ca
   const uint64_t bound = shift >= 64 ? ~0ull : prefix | ((uint64_t{1} << shift) - 1);
   unsigned long long last = 0;
   for (uint32_t k = threadIdx.x; k < candidates; k += kThreads) {
-    const uint64_t key = key_of(k);
+    const uint64_t key = keys[k];
     if (key <= bound && key > last) last = key;
   }
   if (threadIdx.x == 0) last_wanted = 0;
@@ -197,13 +206,20 @@ __device__ inline uint64_t FindThreshold(const SampleChoice& choice, uint32_t ca
 
 // When all is collected.
 __device__ inline void Select(const SampleChoice& choice) {
-  const ThresholdBin bin = FindThresholdBin(choice);
+  constexpr uint32_t kMostShared = 1024;
+  __shared__ uint64_t shared_keys[kMostShared];
+  const uint32_t wanted = __ldcg(&choice.bin_dev->wanted);
   const uint32_t candidates = __ldcg(choice.candidate_count_dev);
-  const uint64_t threshold = FindThreshold(choice, candidates, bin.wanted);
+  const uint64_t* keys = choice.candidates_dev;  // no cache of this processor has seen them
+  if (candidates <= kMostShared) {
+    for (uint32_t k = threadIdx.x; k < candidates; k += kThreads) shared_keys[k] = __ldcg(keys + k);
+    keys = shared_keys;
+    __syncthreads();
+  }
+  const uint64_t threshold = FindThreshold(keys, candidates, wanted);
   for (uint32_t k = threadIdx.x; k < candidates; k += kThreads) {
-    const uint32_t alloc = __ldcg(choice.candidates_dev + k);
-    if (tah::cpu::SortKey(__ldcg(choice.entropies_dev + alloc), alloc) <= threshold) {
-      atomicAdd(choice.group_counts_dev + alloc / kTahGroup, 1u);
+    if (keys[k] <= threshold) {
+      atomicAdd(choice.group_counts_dev + (keys[k] & 0xffffffff) / kTahGroup, 1u);
     }
   }
   if (threadIdx.x == 0) *choice.threshold_dev = threshold;

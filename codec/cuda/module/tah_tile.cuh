@@ -31,6 +31,15 @@ __device__ inline float LogOfBf16(float y, const float* logs) {
   return exponent + logs[(bits >> 16 & 127) * kWarp + threadIdx.x % kWarp];
 }
 
+template <int kCount>
+__device__ inline void FoldLane(float (&values)[kPerLane]) {
+  if constexpr (kCount > 1) {
+#pragma unroll
+    for (int k = 0; k < kCount / 2; ++k) values[k] = values[2 * k] + values[2 * k + 1];
+    FoldLane<kCount / 2>(values);
+  }
+}
+
 // Step 1's sums for a tile. `logs`: the table for values of bf16, else null.
 template <int kTile>
 __device__ inline tah::cpu::EntropySums TileSums(const float (&values)[kPerLane],
@@ -50,46 +59,59 @@ __device__ inline tah::cpu::EntropySums TileSums(const float (&values)[kPerLane]
 #pragma unroll
     for (int k = 0; k < kPerLane; ++k) terms[k] = y[k] * tah::cpu::Log2(y[k]);
   }
-#pragma unroll
-  for (int count = kPerLane / 2; count > 0; count /= 2) {
-#pragma unroll
-    for (int k = 0; k < count; ++k) {
-      y[k] = y[2 * k] + y[2 * k + 1];
-      terms[k] = terms[2 * k] + terms[2 * k + 1];
-    }
-  }
+  FoldLane<kPerLane>(y);
+  FoldLane<kPerLane>(terms);
   constexpr int kLanes = kTileLanes<kTile>;
   return {TileSum<kLanes>(y[0]), TileSum<kLanes>(terms[0])};
+}
+
+template <int kDistance>
+__device__ inline void Butterflies(float (&values)[kPerLane]) {
+#pragma unroll
+  for (int k = 0; k < kPerLane; ++k) {
+    if ((k & kDistance) == 0) {
+      const float a = values[k];
+      const float b = values[k + kDistance];
+      values[k] = a + b;
+      values[k + kDistance] = a - b;
+    }
+  }
+  if constexpr (2 * kDistance < kPerLane) Butterflies<2 * kDistance>(values);
+}
+
+template <int kDistance, int kLanes>
+__device__ inline void LaneButterflies(float (&values)[kPerLane]) {
+  const bool upper = (threadIdx.x & kDistance) != 0;
+#pragma unroll
+  for (int k = 0; k < kPerLane; ++k) {
+    const float other = __shfl_xor_sync(kAllLanes, values[k], kDistance);
+    values[k] = upper ? other - values[k] : values[k] + other;
+  }
+  if constexpr (2 * kDistance < kLanes) LaneButterflies<2 * kDistance, kLanes>(values);
 }
 
 // The butterflies of step 3, all of the tile's lanes together. Values of other tiles of the warp go
 // through it as well: the caller keeps what it wants.
 template <int kTile>
 __device__ inline void Hadamard(float (&values)[kPerLane]) {
-#pragma unroll
-  for (int h = 1; h < kPerLane; h *= 2) {
-#pragma unroll
-    for (int k = 0; k < kPerLane; ++k) {
-      if ((k & h) == 0) {
-        const float a = values[k];
-        const float b = values[k + h];
-        values[k] = a + b;
-        values[k + h] = a - b;
-      }
-    }
-  }
-#pragma unroll
-  for (int distance = 1; distance < kTileLanes<kTile>; distance *= 2) {
-    const bool upper = (threadIdx.x & distance) != 0;
-#pragma unroll
-    for (int k = 0; k < kPerLane; ++k) {
-      const float other = __shfl_xor_sync(kAllLanes, values[k], distance);
-      values[k] = upper ? other - values[k] : values[k] + other;
-    }
-  }
+  Butterflies<1>(values);
+  LaneButterflies<1, kTileLanes<kTile>>(values);
   constexpr float kInverseRoot = kTile == 32 ? 0.176776695f : kTile == 64 ? 0.125f : 0.0883883476f;
 #pragma unroll
   for (int k = 0; k < kPerLane; ++k) values[k] = values[k] * kInverseRoot;
+}
+
+// values[index] by the bits of the index: an array that is indexed at run time would leave the
+// registers.
+template <int kCount>
+__device__ inline float Pick(const float* values, uint32_t index) {
+  if constexpr (kCount == 1) {
+    return values[0];
+  } else {
+    const float low = Pick<kCount / 2>(values, index);
+    const float high = Pick<kCount / 2>(values + kCount / 2, index);
+    return (index & (kCount / 2)) != 0 ? high : low;
+  }
 }
 
 // Swaps slot 0 of the tile with slot `pivot`.
@@ -97,9 +119,7 @@ template <int kTile>
 __device__ inline void SwapPivot(uint32_t pivot, float (&values)[kPerLane]) {
   constexpr uint32_t kLanes = kTileLanes<kTile>;
   const uint32_t lane = threadIdx.x % kLanes;
-  float mine = 0;
-#pragma unroll
-  for (int k = 0; k < kPerLane; ++k) mine = pivot % kPerLane == k ? values[k] : mine;
+  const float mine = Pick<kPerLane>(values, pivot);
   const float of_pivot = __shfl_sync(kAllLanes, mine, pivot / kPerLane, kLanes);
   const float of_zero = __shfl_sync(kAllLanes, values[0], 0, kLanes);
 #pragma unroll
@@ -109,28 +129,30 @@ __device__ inline void SwapPivot(uint32_t pivot, float (&values)[kPerLane]) {
   if (lane == 0) values[0] = of_pivot;
 }
 
-// Step 3 for the tiles of a warp: true where it was transformed.
+// Step 3 for the tiles of a warp, whose largest magnitudes are `largest`: true where one was
+// transformed.
 template <int kTile>
-__device__ inline bool TransformOutliers(float tau, bool finite, float (&values)[kPerLane],
-                                         uint32_t* pivot) {
+__device__ inline bool TransformOutliers(float tau, float largest, bool finite,
+                                         float (&values)[kPerLane], uint32_t* pivot) {
   constexpr int kLanes = kTileLanes<kTile>;
   const uint32_t lane = threadIdx.x % kLanes;
-  const uint32_t largest = TileMax<kLanes>(LaneMagnitude(values));
-  uint32_t first = kTile;
-#pragma unroll
-  for (int k = kPerLane - 1; k >= 0; --k) {
-    if ((__float_as_uint(values[k]) & 0x7fffffff) == largest) first = lane * kPerLane + k;
-  }
-  // The lowest position, as the highest of what is above it.
-  first = kTile - TileMax<kLanes>(kTile - first);
-  uint32_t second = 0;
+  uint32_t equal = 0;
 #pragma unroll
   for (int k = 0; k < kPerLane; ++k) {
-    const uint32_t magnitude = __float_as_uint(values[k]) & 0x7fffffff;
-    if (lane * kPerLane + k != first) second = max(second, magnitude);
+    if (fabsf(values[k]) == largest) equal |= 1u << k;
+  }
+  uint32_t first = equal != 0 ? lane * kPerLane + __ffs(static_cast<int>(equal)) - 1 : kTile;
+  // The lowest position, as the highest of what is above it.
+  first = kTile - TileMax<kLanes>(kTile - first);
+  const uint32_t without = equal & ~(first / kPerLane == lane ? 1u << first % kPerLane : 0u);
+  float second = without != 0 ? largest : 0.0f;
+#pragma unroll
+  for (int k = 0; k < kPerLane; ++k) {
+    const float magnitude = fabsf(values[k]);
+    second = fmaxf(second, magnitude < largest ? magnitude : 0.0f);
   }
   second = TileMax<kLanes>(second);
-  const bool transformed = finite && __uint_as_float(largest) > tau * __uint_as_float(second);
+  const bool transformed = finite && largest > tau * second;
   if (!__any_sync(kAllLanes, transformed)) return false;
   float changed[kPerLane];
 #pragma unroll
@@ -143,6 +165,13 @@ __device__ inline bool TransformOutliers(float tau, bool finite, float (&values)
   return transformed;
 }
 
+// kRoundMagicBits at the places of eight codes, summed.
+inline constexpr uint32_t kMagicOfEight = [] {
+  uint32_t sum = 0;
+  for (int k = 0; k < 8; ++k) sum += kRoundMagicBits << NibbleShift(k);
+  return sum;
+}();
+
 struct CodedTile {
   uint16_t scale = 0;  // with the sign bit of a transformed tile
   uint16_t zero = 0;
@@ -151,15 +180,12 @@ struct CodedTile {
 };
 
 // Steps 3 to 5. `element`: the first of the tile, for the noise.
-template <int kTile>
+template <int kTile, bool kStochastic>
 __device__ inline CodedTile CodeTile(const TahArgs& args, const ScaleUp& scale_up, bool four,
-                                     uint64_t element, float (&values)[kPerLane]) {
+                                     uint64_t element, Lane* mine) {
   constexpr int kLanes = kTileLanes<kTile>;
   const uint32_t lane = threadIdx.x % kLanes;
-  // NaN iff an element is not finite.
-  float probe = 0;
-#pragma unroll
-  for (int k = 0; k < kPerLane; ++k) probe = __fmaf_rn(values[k], 0.0f, probe);
+  float(&values)[kPerLane] = mine->values;
 #pragma unroll
   for (int k = 0; k < kPerLane; ++k) values[k] = values[k] * scale_up.first;
   if (scale_up.second != 1.0f) {
@@ -176,7 +202,7 @@ __device__ inline CodedTile CodeTile(const TahArgs& args, const ScaleUp& scale_u
   const float lane_largest = fmaxf(high, -low);
   low = -TileMax<kLanes>(-low);
   high = TileMax<kLanes>(high);
-  const bool broken = TileMax<kLanes>(static_cast<uint32_t>(probe != probe)) != 0;
+  const bool broken = TileMax<kLanes>(mine->magnitude) >= kF32Infinity;
 
   CodedTile coded;
   // Where two lanes have a value that is not small beside the largest, there is no outlier.
@@ -186,7 +212,7 @@ __device__ inline CodedTile CodeTile(const TahArgs& args, const ScaleUp& scale_u
       alike >> (threadIdx.x % kWarp - lane) & static_cast<uint32_t>((1ull << kLanes) - 1);
   bool transformed = false;
   if (__any_sync(kAllLanes, __popc(of_tile) < 2)) {
-    transformed = TransformOutliers<kTile>(args.tau, !broken, values, &coded.pivot);
+    transformed = TransformOutliers<kTile>(args.tau, largest, !broken, values, &coded.pivot);
     low = values[0];
     high = values[0];
 #pragma unroll
@@ -206,27 +232,33 @@ __device__ inline CodedTile CodeTile(const TahArgs& args, const ScaleUp& scale_u
   const float maximum = high + 0.0f;
   const float top = four ? 15.0f : 7.0f;
   const float top_reciprocal = four ? 1.0f / 15.0f : 1.0f / 7.0f;
-  const bool stochastic = args.stochastic != 0;
-  coded.zero = stochastic ? ToHalfDown(minimum) : ToHalf(minimum);
+  coded.zero = kStochastic ? ToHalfDown(minimum) : ToHalf(minimum);
   const float zero = FromHalf(coded.zero);
-  const float exact = Divide(maximum - (stochastic ? zero : minimum), top, top_reciprocal);
-  coded.scale = stochastic ? ToHalfUp(exact) : ToHalf(exact);
+  const float exact = Divide(maximum - (kStochastic ? zero : minimum), top, top_reciprocal);
+  coded.scale = kStochastic ? ToHalfUp(exact) : ToHalf(exact);
   const float scale = FromHalf(coded.scale);
   if (transformed) coded.scale |= 0x8000;
   if (!(scale > 0)) return coded;
-  const float reciprocal = __frcp_rn(scale);
+  // In sixteenths, so that the hardware's saturation to [0, 1] clamps below.
+  const float divisor = 16 * scale;
+  const float reciprocal = __frcp_rn(divisor);
 #pragma unroll
   for (int k = 0; k < kPerLane; ++k) {
-    values[k] = fminf(fmaxf(Divide(values[k] - zero, scale, reciprocal), 0.0f), top);
+    values[k] = fminf(__saturatef(Divide(values[k] - zero, divisor, reciprocal)), top / 16);
   }
   uint32_t words[2] = {0, 0};
-  if (!stochastic) {
+  if constexpr (!kStochastic) {
+    // The bits above the codes are taken away from the sum.
 #pragma unroll
     for (int k = 0; k < kPerLane; ++k) {
-      const uint32_t code = __float_as_uint(values[k] + kRoundMagic) - kRoundMagicBits;
+      const uint32_t code = __float_as_uint(__fmaf_rn(values[k], 16.0f, kRoundMagic));
       words[k / 8] += code << NibbleShift(k % 8);
     }
+    words[0] -= kMagicOfEight;
+    words[1] -= kMagicOfEight;
   } else {
+#pragma unroll
+    for (int k = 0; k < kPerLane; ++k) values[k] = values[k] * 16;
     const uint32_t limit = four ? 15 : 7;
 #pragma unroll
     for (int four = 0; four < kPerLane; four += 4) {

@@ -31,9 +31,9 @@ Status Stream::WaitFor(const Event& event) {
 
 StatusOr<Event> Event::Create(const Device& device, Times times) {
   void* event = nullptr;
-  LH_RETURN_IF_ERROR(device.Check(
-      device.table().event_create(device.index(), times == Times::kKept, &event),
-      "making an event"));
+  LH_RETURN_IF_ERROR(
+      device.Check(device.table().event_create(device.index(), times == Times::kKept, &event),
+                   "making an event"));
   return Event(device, Handle(event, {device.table().event_destroy}));
 }
 

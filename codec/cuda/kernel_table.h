@@ -22,8 +22,8 @@ struct HeaderArgs {
   uint64_t words[8];
 };
 
-// A divisor of 32-bit numbers, with 2^64 / value rounded up (0 for 1): kernels divide by it with two
-// multiplications.
+// A divisor of 32-bit numbers, with 2^64 / value rounded up (0 for 1): kernels divide by it with
+// two multiplications.
 struct Divisor {
   uint32_t value;
   uint64_t reciprocal;
@@ -80,8 +80,8 @@ struct KernelTable {
   int (*decode_tah)(int device, const TahArgs* args, void* stream);
 };
 
-// What encoders keep between their phases, in the workspace: bytes from its start. What comes before
-// `zeroed` begins as zeros.
+// What encoders keep between their phases, in the workspace: bytes from its start. What comes
+// before `zeroed` begins as zeros.
 struct FixedScratch {
   explicit constexpr FixedScratch(uint64_t samples)
       : done(8), maxima(done + 8 * samples), zeroed(maxima + 4 * samples), end(zeroed) {}

@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "codec/registry.h"
-#include "codec/tool/commands.h"
 #include "codec/tool/bench_data.h"
+#include "codec/tool/commands.h"
 #include "codec/tool/files.h"
 
 namespace longhaul::codec {
@@ -37,8 +37,8 @@ StatusOr<std::string> Bench(const ToolOptions& options) {
       static_cast<uint32_t>(std::min<uint64_t>(options.channels, options.elements));
   const Shape shape{options.samples,
                     static_cast<uint32_t>(options.elements / options.samples / channels), channels};
-  LH_ASSIGN_OR_RETURN(const NpyArray in,
-                      MakeActivations(options.dtype.value_or(Dtype::kF32), shape, options.data == "outliers"));
+  LH_ASSIGN_OR_RETURN(const NpyArray in, MakeActivations(options.dtype.value_or(Dtype::kF32), shape,
+                                                         options.data == "outliers"));
   LH_ASSIGN_OR_RETURN(NpyArray out, MakeArray(in.dtype, shape));
   // Also the first, untimed round: pages are touched, tables are in the cache.
   LH_ASSIGN_OR_RETURN(Encoded encoded, EncodeArray(*codec, in, {}));

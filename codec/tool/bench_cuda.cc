@@ -20,12 +20,12 @@
 namespace longhaul::codec {
 namespace {
 
+using cuda::CudaCodec;
+using cuda::DeviceSpan;
 using ::longhaul::cuda::DeviceBuffer;
 using ::longhaul::cuda::Event;
 using ::longhaul::cuda::Graph;
 using ::longhaul::cuda::Stream;
-using cuda::CudaCodec;
-using cuda::DeviceSpan;
 
 // Tensors that are gone through in turn hold at least this together: more than caches do.
 constexpr size_t kTurnBytes = size_t{1} << 28;
@@ -93,8 +93,8 @@ struct Figures {
   double copy = 0, encode = 0, decode = 0, graph = 0;  // seconds
 };
 
-StatusOr<Figures> Measure(const CudaCodec& codec, const NpyArray& array,
-                          const ToolOptions& options, const longhaul::cuda::Device& device) {
+StatusOr<Figures> Measure(const CudaCodec& codec, const NpyArray& array, const ToolOptions& options,
+                          const longhaul::cuda::Device& device) {
   LH_ASSIGN_OR_RETURN(Stream stream, Stream::Create(device));
   const size_t count = std::min<size_t>(kTurnBytes / array.data.size() + 2, 64);
   std::vector<Set> sets;
@@ -127,11 +127,10 @@ StatusOr<Figures> Measure(const CudaCodec& codec, const NpyArray& array,
     Set& set = in_turn(k);
     return stream.Copy(set.out.data_dev(), set.in.data_dev(), array.data.size());
   };
-  LH_ASSIGN_OR_RETURN(
-      const Graph graph, Graph::Capture(stream, [&]() -> Status {
-        LH_RETURN_IF_ERROR(encode(0));
-        return decode(0);
-      }));
+  LH_ASSIGN_OR_RETURN(const Graph graph, Graph::Capture(stream, [&]() -> Status {
+                        LH_RETURN_IF_ERROR(encode(0));
+                        return decode(0);
+                      }));
 
   LH_ASSIGN_OR_RETURN(Timer timer, Timer::Create(device, options.repeats));
   Figures figures;
@@ -140,9 +139,8 @@ StatusOr<Figures> Measure(const CudaCodec& codec, const NpyArray& array,
     LH_ASSIGN_OR_RETURN(figures.copy, timer.MedianSeconds(stream, copy));
     LH_ASSIGN_OR_RETURN(figures.encode, timer.MedianSeconds(stream, encode));
     LH_ASSIGN_OR_RETURN(figures.decode, timer.MedianSeconds(stream, decode));
-    LH_ASSIGN_OR_RETURN(figures.graph, timer.MedianSeconds(stream, [&](size_t) {
-      return graph.Launch(stream);
-    }));
+    LH_ASSIGN_OR_RETURN(figures.graph,
+                        timer.MedianSeconds(stream, [&](size_t) { return graph.Launch(stream); }));
   }
   return figures;
 }
@@ -169,8 +167,8 @@ StatusOr<std::string> BenchCuda(const ToolOptions& options) {
       static_cast<uint32_t>(std::min<uint64_t>(options.channels, options.elements));
   const Shape shape{options.samples,
                     static_cast<uint32_t>(options.elements / options.samples / channels), channels};
-  LH_ASSIGN_OR_RETURN(const NpyArray in,
-                      MakeActivations(options.dtype.value_or(Dtype::kF32), shape, options.data == "outliers"));
+  LH_ASSIGN_OR_RETURN(const NpyArray in, MakeActivations(options.dtype.value_or(Dtype::kF32), shape,
+                                                         options.data == "outliers"));
   LH_ASSIGN_OR_RETURN(const Figures figures, Measure(codec, in, options, device));
 
   const auto tensor_bytes = static_cast<double>(in.data.size());

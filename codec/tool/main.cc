@@ -48,7 +48,8 @@ class Tool {
     AddDtype(error, "The array's dtype");
     AddSeed(error);
 
-    CLI::App* bench = Add("bench", "Measure a codec's speed on one core or on a GPU, beside a copy", &Bench);
+    CLI::App* bench =
+        Add("bench", "Measure a codec's speed on one core or on a GPU, beside a copy", &Bench);
     AddCodec(bench);
     AddDtype(bench, "The array's dtype");
     bench->add_option("--elements", options_.elements, "Elements of the tensor")

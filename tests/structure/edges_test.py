@@ -53,7 +53,7 @@ FOREIGN = {
     r"CLI/": ["base/config", "coordinator", "worker", "codec/tool"],
     r"cuda[_.]|cub/|cooperative_groups": ["base/cuda/module", "codec/cuda/module"],
     # The coordinator and the CLI know no GPU.
-    r"base/cuda/(?!module/)": ["base/cuda", "worker", "codec/cuda"],
+    r"base/cuda/(?!module/)": ["base/cuda", "worker", "codec/cuda", "codec/tool"],
     r"base/cuda/module/": ["base/cuda/module"],
 }
 INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]', re.MULTILINE)

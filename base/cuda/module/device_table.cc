@@ -120,7 +120,9 @@ constexpr DeviceTable kTable = {
                                          static_cast<cudaStream_t>(stream)));
         },
     .graph_destroy =
-        [](void* graph) { return Cleared(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph))); },
+        [](void* graph) {
+          return Cleared(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)));
+        },
     .allocate = [](int device, size_t bytes,
                    void** memory) { return On(device, [&] { return cudaMalloc(memory, bytes); }); },
     .free = [](void* memory) { return Cleared(cudaFree(memory)); },

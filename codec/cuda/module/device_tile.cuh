@@ -1,6 +1,6 @@
 // What the kernels of the tiled codecs share. A tile belongs to neighbouring lanes of a warp, each
-// with 16 elements in a row: most of a fold or of a butterfly then happens within a lane, and a lane
-// has whole bytes of every bit plane.
+// with 16 elements in a row: most of a fold or of a butterfly then happens within a lane, and a
+// lane has whole bytes of every bit plane.
 #ifndef LONGHAUL_CODEC_CUDA_MODULE_DEVICE_TILE_CUH_
 #define LONGHAUL_CODEC_CUDA_MODULE_DEVICE_TILE_CUH_
 
@@ -217,7 +217,8 @@ __device__ inline void StoreLane(const TensorArgs& tensor, bool vectorised, cons
 #pragma unroll
     for (int k = 0; k < 8; ++k) words[k] = tensor.dtype == kBf16 ? 0x7fc07fc0 : 0x7e007e00;
   }
-  auto* to = reinterpret_cast<uint4*>(static_cast<uint16_t*>(tensor.data_dev) + place.offset + first);
+  auto* to =
+      reinterpret_cast<uint4*>(static_cast<uint16_t*>(tensor.data_dev) + place.offset + first);
   to[0] = make_uint4(words[0], words[1], words[2], words[3]);
   to[1] = make_uint4(words[4], words[5], words[6], words[7]);
 }

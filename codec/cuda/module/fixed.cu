@@ -38,8 +38,8 @@ class Encoder {
   static constexpr int kLanes = kTileLanes<kTile>;
   static constexpr uint32_t kTogether = kThreads / kLanes;
 
-  // Calls function(whether it is there, tile of the tensor, its place) for the tiles of an item, with
-  // whole warps; the place of what lies behind the last one has no elements.
+  // Calls function(whether it is there, tile of the tensor, its place) for the tiles of an item,
+  // with whole warps; the place of what lies behind the last one has no elements.
   template <class Function>
   __device__ void ForTiles(uint32_t sample, uint32_t item, Function&& function) {
     const uint64_t sample_tiles = SampleTiles(args_);
@@ -104,7 +104,8 @@ class Encoder {
     }
     if (lane == 0) reinterpret_cast<uint16_t*>(payload_ + args_.scales)[tile] = stored;
     int32_t codes[kPerLane] = {};
-    if (scale > 0) Quantize(uint64_t{tile} * kTile + lane * kPerLane, scale_up, scale, top, mine.values, codes);
+    if (scale > 0)
+      Quantize(uint64_t{tile} * kTile + lane * kPerLane, scale_up, scale, top, mine.values, codes);
     unsigned char* const planes =
         payload_ + args_.codes + uint64_t{tile} * args_.bits * (kTile / 8) + 2 * lane;
     Pack(codes, top + 1, planes);
@@ -173,7 +174,8 @@ class Encoder {
 };
 
 template <int kTile>
-__global__ void __launch_bounds__(kThreads) EncodeKernel(const __grid_constant__ FixedArgs args, uint32_t lag) {
+__global__ void __launch_bounds__(kThreads)
+    EncodeKernel(const __grid_constant__ FixedArgs args, uint32_t lag) {
   Encoder<kTile> encoder(args, lag);
   const FixedScratch scratch(args.tensor.samples);
   RunPipeline(encoder, args.tensor.samples,
@@ -207,8 +209,7 @@ __global__ void __launch_bounds__(kThreads) DecodeKernel(const __grid_constant__
 #pragma unroll
       for (uint32_t k = 0; k < 4; ++k) {
         if (bit + k < args.bits) {
-          const uint32_t two =
-              *reinterpret_cast<const uint16_t*>(planes + (bit + k) * (kTile / 8));
+          const uint32_t two = *reinterpret_cast<const uint16_t*>(planes + (bit + k) * (kTile / 8));
           low |= (two & 0xff) << 8 * k;
           high |= (two >> 8) << 8 * k;
         }

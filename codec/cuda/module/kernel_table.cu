@@ -31,8 +31,7 @@ int Begin(const Beginning& beginning, cudaStream_t stream) {
     work = std::max(work, range.end - range.first);
   }
   constexpr uint64_t kMostBlocks = 1024;
-  const auto blocks =
-      static_cast<unsigned>(std::min<uint64_t>(work / kThreads + 1, kMostBlocks));
+  const auto blocks = static_cast<unsigned>(std::min<uint64_t>(work / kThreads + 1, kMostBlocks));
   BeginKernel<<<blocks, kThreads, 0, stream>>>(beginning);
   return Launched();
 }
@@ -42,8 +41,7 @@ int ResidentBlocks(const void* kernel, uint64_t most, unsigned* blocks) {
   int processors = 0;
   int per_processor = 0;
   if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) !=
-          cudaSuccess ||
+      cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) != cudaSuccess ||
       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, kernel, kThreads, 0) !=
           cudaSuccess) {
     return Launched();

@@ -18,8 +18,8 @@ int DecodeFixed(int device, const FixedArgs* args, void* stream);
 int EncodeTah(int device, const TahArgs* args, void* stream);
 int DecodeTah(int device, const TahArgs* args, void* stream);
 
-// What is written before the rest: the header, the zeros of the payload (paddings, sections that are
-// or-ed into), the zeros of the scratch memory.
+// What is written before the rest: the header, the zeros of the payload (paddings, sections that
+// are or-ed into), the zeros of the scratch memory.
 struct Beginning {
   static constexpr int kRanges = 8;
   HeaderArgs header;

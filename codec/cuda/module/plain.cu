@@ -134,8 +134,8 @@ int EncodePlain(int device, const PlainArgs* args, void* stream) {
   const int error = WriteHeader(device, &args->header, args->blob_dev, stream);
   if (error != 0) return error;
   const uint64_t elements = Elements(args->tensor);
-  EncodeKernel<<<Blocks(elements), kThreads, 0,
-                 static_cast<cudaStream_t>(stream)>>>(*args, elements);
+  EncodeKernel<<<Blocks(elements), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(*args,
+                                                                                     elements);
   return Launched();
 }
 
@@ -143,8 +143,8 @@ int DecodePlain(int device, const PlainArgs* args, void* stream) {
   const cudaError_t error = cudaSetDevice(device);
   if (error != cudaSuccess) return Launched();
   const uint64_t elements = Elements(args->tensor);
-  DecodeKernel<<<Blocks(elements), kThreads, 0,
-                 static_cast<cudaStream_t>(stream)>>>(*args, elements);
+  DecodeKernel<<<Blocks(elements), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(*args,
+                                                                                     elements);
   return Launched();
 }
 

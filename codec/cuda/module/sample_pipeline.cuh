@@ -1,6 +1,6 @@
 // One kernel for encoders that need all of a sample before they can write any of it: blocks take
-// items of work in one order, in which the phases of a sample follow each other at some distance, so
-// that no block waits long and a sample is still in the L2 cache when it is read again.
+// items of work in one order, in which the phases of a sample follow each other at some distance,
+// so that no block waits long and a sample is still in the L2 cache when it is read again.
 //
 // Work gives
 //   static constexpr int kPhases;
@@ -8,11 +8,11 @@
 //   uint32_t Items(int phase);                  of every sample, above 0
 //   void Run(int phase, uint32_t sample, uint32_t item);       by a whole block
 //   void Finish(int phase, uint32_t sample);    by the block that ended the phase's last item
-// A phase begins when the one before it has finished. What other blocks wrote in this kernel is read
-// with __ldcg or atomics: the first-level caches do not see it.
+// A phase begins when the one before it has finished. What other blocks wrote in this kernel is
+// read with __ldcg or atomics: the first-level caches do not see it.
 //
-// No deadlock: an item depends on items before it alone, and of those that are not done the first is
-// with a block that is running it.
+// No deadlock: an item depends on items before it alone, and of those that are not done the first
+// is with a block that is running it.
 #ifndef LONGHAUL_CODEC_CUDA_MODULE_SAMPLE_PIPELINE_CUH_
 #define LONGHAUL_CODEC_CUDA_MODULE_SAMPLE_PIPELINE_CUH_
 

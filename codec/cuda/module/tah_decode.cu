@@ -115,8 +115,7 @@ class Decoder {
   }
 
   __device__ void DecodeTile(uint32_t sample, bool there, uint64_t sample_tile, uint32_t slot,
-                             uint32_t tile, bool* finite,
-                             float (&values)[kPerLane]) {
+                             uint32_t tile, bool* finite, float (&values)[kPerLane]) {
     const uint32_t lane = threadIdx.x % kLanes;
     uint16_t stored = 0;
     float zero = 0;
@@ -126,8 +125,8 @@ class Decoder {
       const uint64_t tensor_tile = sample * args_.tiles + sample_tile;
       stored = reinterpret_cast<const uint16_t*>(payload_ + args_.scales)[tensor_tile];
       zero = FromHalf(reinterpret_cast<const uint16_t*>(payload_ + args_.zeros)[tensor_tile]);
-      const auto* const planes = reinterpret_cast<const uint16_t*>(payload_ + args_.codes +
-                                                                   tensor_tile * (3 * kTile / 8));
+      const auto* const planes =
+          reinterpret_cast<const uint16_t*>(payload_ + args_.codes + tensor_tile * (3 * kTile / 8));
       const uint32_t low = planes[lane] | uint32_t{planes[lane + kLanes]} << 16;
       uint32_t high = planes[lane + 2 * kLanes];
       if (slot != kNoSlot) {

@@ -14,7 +14,8 @@ class Encoder {
  public:
   static constexpr int kPhases = 3;
 
-  __device__ Encoder(const TahArgs& args, const TahScratch& scratch, uint32_t lag, const float* logs)
+  __device__ Encoder(const TahArgs& args, const TahScratch& scratch, uint32_t lag,
+                     const float* logs)
       : args_(args),
         lag_(lag),
         scratch_(scratch),
@@ -70,8 +71,7 @@ class Encoder {
   };
   __device__ Alloc Locate(uint32_t alloc) const {
     const uint32_t token = alloc / args_.token_allocs;
-    const uint32_t first =
-        (alloc - token * args_.token_allocs.value) * args_.alloc_tiles.value;
+    const uint32_t first = (alloc - token * args_.token_allocs.value) * args_.alloc_tiles.value;
     return {token, first, min(args_.alloc_tiles.value, args_.token_tiles - first)};
   }
   __device__ TilePlace PlaceOf(uint32_t sample, const Alloc& alloc, uint32_t tile) const {
@@ -122,8 +122,7 @@ class Encoder {
   // Zeros for what a short allocation tile lacks.
   __device__ void LoadOf(uint32_t sample, const Alloc& alloc, uint32_t tile, uint32_t lane,
                          Lane* mine) const {
-    const TilePlace place =
-        tile < alloc.tiles ? PlaceOf(sample, alloc, tile) : TilePlace{0, 0};
+    const TilePlace place = tile < alloc.tiles ? PlaceOf(sample, alloc, tile) : TilePlace{0, 0};
     LoadLane(args_.tensor, vectorised_, place, lane, mine);
   }
 
@@ -150,13 +149,13 @@ class Encoder {
       const Alloc alloc = Locate(static_cast<uint32_t>(first) + local);
       const bool there = k < tiles && tile < alloc.tiles;
       Lane mine;
-      LoadLane(args_.tensor, vectorised_,
-               there ? PlaceOf(sample, alloc, tile) : TilePlace{0, 0}, lane, &mine);
+      LoadLane(args_.tensor, vectorised_, there ? PlaceOf(sample, alloc, tile) : TilePlace{0, 0},
+               lane, &mine);
       const uint32_t slot = slots[local];
       const uint64_t sample_tile = uint64_t{alloc.token} * args_.token_tiles + alloc.first + tile;
       const uint64_t tensor_tile = sample * args_.tiles + sample_tile;
-      const CodedTile coded =
-          CodeTile<kTile, kStochastic>(args_, scale_up, slot != kNoSlot, tensor_tile * kTile, &mine);
+      const CodedTile coded = CodeTile<kTile, kStochastic>(args_, scale_up, slot != kNoSlot,
+                                                           tensor_tile * kTile, &mine);
       if (k >= tiles) continue;
       if (slot != kNoSlot) {
         const uint64_t place = (sample * args_.fours + slot) * args_.alloc_tiles.value + tile;
@@ -217,9 +216,9 @@ class Encoder {
   // Into zeros; neighbours write to the same words.
   __device__ void PutPivot(uint32_t sample, uint64_t tile, uint32_t pivot) {
     const uint64_t bit = tile * args_.pivot_bits;
-    auto* const words = reinterpret_cast<uint32_t*>(payload_ + args_.pivots +
-                                                    sample * args_.pivot_bytes) +
-                        bit / 32;
+    auto* const words =
+        reinterpret_cast<uint32_t*>(payload_ + args_.pivots + sample * args_.pivot_bytes) +
+        bit / 32;
     const uint64_t shifted = uint64_t{pivot} << bit % 32;
     atomicOr(words, static_cast<uint32_t>(shifted));
     if (shifted >> 32 != 0) atomicOr(words + 1, static_cast<uint32_t>(shifted >> 32));
@@ -243,7 +242,8 @@ __global__ void __launch_bounds__(kThreads, kStochastic ? 2 : 4)
   __shared__ float logs[kLogTable];
   FillLogTable(logs);
   __syncthreads();
-  Encoder<kTile, kStochastic> encoder(args, scratch, lag, args.tensor.dtype == kBf16 ? logs : nullptr);
+  Encoder<kTile, kStochastic> encoder(args, scratch, lag,
+                                      args.tensor.dtype == kBf16 ? logs : nullptr);
   RunPipeline(encoder, args.tensor.samples,
               {reinterpret_cast<unsigned long long*>(args.scratch_dev),
                reinterpret_cast<uint32_t*>(args.scratch_dev + scratch.done)});

@@ -7,10 +7,11 @@
 
 namespace longhaul::codec::cuda {
 
-// Log2 of bf16's numbers: what the fraction contributes, by its 7 bits, once for every lane, so that
-// no two lanes of a warp read the same bank.
+// Log2 of bf16's numbers: what the fraction contributes, by its 7 bits, once for every lane, so
+// that no two lanes of a warp read the same bank.
 inline constexpr uint32_t kLogTable = 128 * kWarp;
-inline constexpr uint32_t kLogSqrtHalf = 0x3f3504f3;  // as Log2's: the fraction's range begins there
+inline constexpr uint32_t kLogSqrtHalf =
+    0x3f3504f3;  // as Log2's: the fraction's range begins there
 
 __device__ inline void FillLogTable(float* logs) {
   for (uint32_t k = threadIdx.x; k < kLogTable; k += blockDim.x) {

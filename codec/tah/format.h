@@ -27,8 +27,8 @@
 //  0. Its largest magnitude over the tiles without NaN and infinity goes to [2^12, 2^13) by 2^c
 //     ([2^11, 2^12) if tau < 2: transformed values then grow more); c = 0 if there is none.
 //  1. Entropy of an allocation tile, from x before step 0: y = |x| 2^(1-e), e the exponent of its
-//     largest |x|; per tile the sums of y and of y log2(y) by folding neighbours (elements 2k and
-//     2k + 1 become element k, until one is left); these sums over its tiles in their order give N and
+//     largest |x|; per tile the sums of y and of y log2(y) by folding halves (element k += element
+//     k + G/2 for k < G/2, then G/4, ... 1); these sums over its tiles in their order give N and
 //     L; H = log2(N) - L / N, 0 where N = 0, -infinity where an element is not finite. log2 is the
 //     polynomial of cpu/entropy.h.
 //  2. The n4 with the highest H, at equal H the lower index, get 4 bits.

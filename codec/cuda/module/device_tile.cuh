@@ -94,27 +94,42 @@ __device__ inline uint32_t MagnitudeOf(const float (&values)[kPerLane]) {
   return largest;
 }
 
-// Elements [16 lane, 16 lane + 16) of the tile, zeros where padded. `lane` counts within the tile.
+// Which elements of a tile a lane has: eight in a row at each of two places.
+struct LanePlace {
+  uint32_t first, second;
+};
+// Sixteen in a row.
+__device__ inline LanePlace InARow(uint32_t lane) {
+  return {lane * kPerLane, lane * kPerLane + kPerLane / 2};
+}
+// Eight of each half of the tile.
+template <int kTile>
+__device__ inline LanePlace OfBothHalves(uint32_t lane) {
+  return {lane * kPerLane / 2, kTile / 2 + lane * kPerLane / 2};
+}
+
+// A lane's elements of a tile, zeros where padded.
 __device__ inline void LoadLane(const TensorArgs& tensor, bool vectorised, const TilePlace& place,
-                                uint32_t lane, Lane* out) {
-  const uint32_t first = lane * kPerLane;
+                                const LanePlace& lane, Lane* out) {
   float(&values)[kPerLane] = out->values;
-  if (!vectorised || first + kPerLane > place.count) {
+  constexpr int kHalf = kPerLane / 2;
+  if (!vectorised || lane.second + kHalf > place.count) {
 #pragma unroll
     for (int k = 0; k < kPerLane; ++k) {
-      values[k] = first + k < place.count
-                      ? LoadElement(tensor.data_dev, tensor.dtype, place.offset + first + k)
+      const uint32_t element = k < kHalf ? lane.first + k : lane.second + k - kHalf;
+      values[k] = element < place.count
+                      ? LoadElement(tensor.data_dev, tensor.dtype, place.offset + element)
                       : 0.0f;
     }
     out->magnitude = MagnitudeOf(values);
     return;
   }
   if (tensor.dtype == kF32) {
-    const auto* from = reinterpret_cast<const float4*>(static_cast<const float*>(tensor.data_dev) +
-                                                       place.offset + first);
+    const auto* data = static_cast<const float*>(tensor.data_dev) + place.offset;
 #pragma unroll
     for (int k = 0; k < kPerLane / 4; ++k) {
-      const float4 four = from[k];
+      const uint32_t element = k < 2 ? lane.first + 4 * k : lane.second + 4 * k - kHalf;
+      const float4 four = *reinterpret_cast<const float4*>(data + element);
       values[4 * k] = four.x;
       values[4 * k + 1] = four.y;
       values[4 * k + 2] = four.z;
@@ -123,10 +138,9 @@ __device__ inline void LoadLane(const TensorArgs& tensor, bool vectorised, const
     out->magnitude = MagnitudeOf(values);
     return;
   }
-  const auto* from = reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(tensor.data_dev) +
-                                                    place.offset + first);
-  const uint4 low = from[0];
-  const uint4 high = from[1];
+  const auto* data = static_cast<const uint16_t*>(tensor.data_dev) + place.offset;
+  const uint4 low = *reinterpret_cast<const uint4*>(data + lane.first);
+  const uint4 high = *reinterpret_cast<const uint4*>(data + lane.second);
   const uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
   uint32_t largest = words[0] & 0x7fff7fff;
 #pragma unroll
@@ -254,16 +268,6 @@ __device__ inline float TileMax(float value) {
   }
   return value;
 }
-// The second half of a fold of neighbours.
-template <int kLanes>
-__device__ inline float TileSum(float value) {
-#pragma unroll
-  for (int distance = 1; distance < kLanes; distance *= 2) {
-    value = __fadd_rn(value, __shfl_xor_sync(kAllLanes, value, distance));
-  }
-  return value;
-}
-
 // a / b, correctly rounded, for a b of fp16's precision above 0 and `reciprocal` = 1 / b correctly
 // rounded: the first quotient is wrong by two units of its last place at most, its remainder is
 // exact, and no quotient by a number of 11 bits lies close enough to the middle of two floats for

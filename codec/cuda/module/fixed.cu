@@ -58,7 +58,7 @@ class Encoder {
     uint32_t largest = 0;
     ForTiles(sample, item, [&](bool /*there*/, uint32_t /*tile*/, const TilePlace& place) {
       Lane mine;
-      LoadLane(args_.tensor, vectorised_, place, lane, &mine);
+      LoadLane(args_.tensor, vectorised_, place, InARow(lane), &mine);
       const uint32_t of_tile = TileMax<kLanes>(mine.magnitude);
       if (of_tile < kF32Infinity) largest = max(largest, of_tile);
     });
@@ -90,7 +90,7 @@ class Encoder {
                              const ScaleUp& scale_up) {
     const uint32_t lane = threadIdx.x % kLanes;
     Lane mine;
-    LoadLane(args_.tensor, vectorised_, place, lane, &mine);
+    LoadLane(args_.tensor, vectorised_, place, InARow(lane), &mine);
     const uint32_t largest = TileMax<kLanes>(mine.magnitude);
     if (!there) return true;
     const int top = (1 << (args_.bits - 1)) - 1;

@@ -123,7 +123,7 @@ class Encoder {
   __device__ void LoadOf(uint32_t sample, const Alloc& alloc, uint32_t tile, uint32_t lane,
                          Lane* mine) const {
     const TilePlace place = tile < alloc.tiles ? PlaceOf(sample, alloc, tile) : TilePlace{0, 0};
-    LoadLane(args_.tensor, vectorised_, place, lane, mine);
+    LoadLane(args_.tensor, vectorised_, place, OfBothHalves<kTile>(lane), mine);
   }
 
   __device__ void EncodeGroup(uint32_t sample, uint32_t group) {
@@ -150,7 +150,7 @@ class Encoder {
       const bool there = k < tiles && tile < alloc.tiles;
       Lane mine;
       LoadLane(args_.tensor, vectorised_, there ? PlaceOf(sample, alloc, tile) : TilePlace{0, 0},
-               lane, &mine);
+               InARow(lane), &mine);
       const uint32_t slot = slots[local];
       const uint64_t sample_tile = uint64_t{alloc.token} * args_.token_tiles + alloc.first + tile;
       const uint64_t tensor_tile = sample * args_.tiles + sample_tile;

@@ -32,16 +32,55 @@ __device__ inline float LogOfBf16(float y, const float* logs) {
   return exponent + logs[(bits >> 16 & 127) * kWarp + threadIdx.x % kWarp];
 }
 
-template <int kCount>
-__device__ inline void FoldLane(float (&values)[kPerLane]) {
-  if constexpr (kCount > 1) {
+// One level of a fold over lanes: adds what the lane at kDistance has. While a lane has several
+// values, each of the two lanes keeps the sums of half of them: the highest bit of the values'
+// index becomes the lanes' bit.
+template <int kDistance, int kCount>
+__device__ inline void FoldLevel(float (&values)[kPerLane]) {
+  if constexpr (kCount == 1) {
+    values[0] = values[0] + __shfl_xor_sync(kAllLanes, values[0], kDistance);
+  } else {
+    const bool upper = (threadIdx.x & kDistance) != 0;
 #pragma unroll
-    for (int k = 0; k < kCount / 2; ++k) values[k] = values[2 * k] + values[2 * k + 1];
-    FoldLane<kCount / 2>(values);
+    for (int k = 0; k < kCount / 2; ++k) {
+      const float kept = upper ? values[k + kCount / 2] : values[k];
+      const float given = upper ? values[k] : values[k + kCount / 2];
+      values[k] = kept + __shfl_xor_sync(kAllLanes, given, kDistance);
+    }
   }
 }
 
-// Step 1's sums for a tile. `logs`: the table for values of bf16, else null.
+// Folds halves, of values loaded by OfBothHalves: the bits of the element's index from the highest,
+// which is within the lane, over those of the lanes, to the lowest three, which by then have become
+// the lanes'. Every lane of the tile gets the sum.
+template <int kTile>
+__device__ inline float FoldTile(float (&values)[kPerLane]) {
+#pragma unroll
+  for (int k = 0; k < kPerLane / 2; ++k) values[k] = values[k] + values[k + kPerLane / 2];
+  if constexpr (kTile == 32) {
+    FoldLevel<1, 8>(values);
+    FoldLevel<1, 4>(values);
+    FoldLevel<1, 2>(values);
+    FoldLevel<1, 1>(values);
+  } else if constexpr (kTile == 64) {
+    FoldLevel<2, 8>(values);
+    FoldLevel<1, 4>(values);
+    FoldLevel<2, 2>(values);
+    FoldLevel<1, 1>(values);
+    FoldLevel<2, 1>(values);
+  } else {
+    FoldLevel<4, 8>(values);
+    FoldLevel<2, 4>(values);
+    FoldLevel<1, 2>(values);
+    FoldLevel<4, 1>(values);
+    FoldLevel<2, 1>(values);
+    FoldLevel<1, 1>(values);
+  }
+  return values[0];
+}
+
+// Step 1's sums for a tile, of values loaded by OfBothHalves. `logs`: the table for values of bf16,
+// else null.
 template <int kTile>
 __device__ inline tah::cpu::EntropySums TileSums(const float (&values)[kPerLane],
                                                  const ScaleUp& scale, const float* logs) {
@@ -60,10 +99,7 @@ __device__ inline tah::cpu::EntropySums TileSums(const float (&values)[kPerLane]
 #pragma unroll
     for (int k = 0; k < kPerLane; ++k) terms[k] = y[k] * tah::cpu::Log2(y[k]);
   }
-  FoldLane<kPerLane>(y);
-  FoldLane<kPerLane>(terms);
-  constexpr int kLanes = kTileLanes<kTile>;
-  return {TileSum<kLanes>(y[0]), TileSum<kLanes>(terms[0])};
+  return {FoldTile<kTile>(y), FoldTile<kTile>(terms)};
 }
 
 template <int kDistance>

@@ -30,11 +30,11 @@ inline constexpr float Log2(float value) {
   return static_cast<float>(exponent) + sum * f;
 }
 
-// Folds neighbours; destroys the buffer.
+// Folds halves; destroys the buffer.
 template <int kCount>
 inline float FoldSum(float* values) {
   if constexpr (kCount > 1) {
-    for (int k = 0; k < kCount / 2; ++k) values[k] = values[2 * k] + values[2 * k + 1];
+    for (int k = 0; k < kCount / 2; ++k) values[k] = values[k] + values[k + kCount / 2];
     return FoldSum<kCount / 2>(values);
   }
   return values[0];

@@ -1,14 +1,23 @@
 #include "codec/fixed/cpu/kernels.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "codec/fixed/cpu/kernels.cc"
+#include <hwy/foreach_target.h>
+
 #include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
-#include "codec/planes.h"
+#include "codec/simd/noise-inl.h"
+#include "codec/simd/tensor-inl.h"
 #include "codec/tile.h"
 
-namespace longhaul::codec::fixed::cpu {
-namespace {
+HWY_BEFORE_NAMESPACE();
+namespace longhaul::codec::fixed::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace ops = longhaul::codec::simd::HWY_NAMESPACE;
+using ops::kBatch;
+using ops::kLanes;
 
 constexpr int kTopExponent = 12;
 
@@ -17,8 +26,10 @@ class Encoder {
  public:
   Encoder(const TensorView& in, const Params& params, const Context& context, std::byte* payload)
       : in_(in),
+        reader_(in),
         layout_(MakeLayout(in.shape, params)),
         bits_(static_cast<int>(params.bits)),
+        top_((1 << (bits_ - 1)) - 1),
         stochastic_(params.rounding == Rounding::kStochastic),
         noise_(context),
         payload_(payload) {}
@@ -27,180 +38,245 @@ class Encoder {
     std::memset(payload_, 0, layout_.scales);  // the paddings of the sections
     std::memset(payload_ + layout_.codes - 16, 0, 16);
     std::memset(payload_ + layout_.end - 16, 0, 16);
+    const uint64_t tiles = in_.shape.tokens * layout_.tiles_per_token;  // of a sample
     uint64_t nonfinite = 0;
     for (uint32_t sample = 0; sample < in_.shape.samples; ++sample) {
-      const int exponent = SampleExponent(Largest(sample), kTopExponent);
+      uint32_t largest = 0;
+      for (uint64_t first = 0; first < tiles; first += kBatch) {
+        largest = std::max(largest, Largest(sample, first, InBatch(first, tiles)));
+      }
+      const int exponent = SampleExponent(largest, kTopExponent);
       StoreU16(static_cast<uint16_t>(static_cast<int16_t>(exponent)), payload_ + 2 * sample);
-      const ScaleUp scale_up(exponent);
-      ForEachTile(sample, [&](uint64_t tile, const float* values) {
-        nonfinite += EncodeTile(tile, values, scale_up) ? 0 : 1;
-      });
+      for (uint64_t first = 0; first < tiles; first += kBatch) {
+        nonfinite += EncodeBatch(sample, tiles, first, InBatch(first, tiles), ScaleUp(exponent));
+      }
     }
     return nonfinite;
   }
 
  private:
-  template <class Function>
-  void ForEachTile(uint32_t sample, Function&& function) {
-    alignas(64) float values[kTile];
-    const uint64_t tokens = in_.shape.tokens;
-    uint64_t tile = sample * tokens * layout_.tiles_per_token;
-    for (uint64_t token = sample * tokens; token < (sample + 1) * tokens; ++token) {
-      for (uint64_t j = 0; j < layout_.tiles_per_token; ++j, ++tile) {
-        const uint64_t channel = j * kTile;
-        const int count = static_cast<int>(std::min<uint64_t>(kTile, in_.shape.channels - channel));
-        LoadTile<kTile>(in_, token * in_.shape.channels + channel, count, values);
-        function(tile, values);
+  static size_t InBatch(uint64_t first, uint64_t tiles) {
+    return std::min<uint64_t>(kBatch, tiles - first);
+  }
+
+  // Over the batch's finite tiles.
+  HWY_INLINE uint32_t Largest(uint32_t sample, uint64_t first, size_t tiles) {
+    ops::PerTile<int32_t> largest;
+    ops::LargestMagnitudes<kTile>(reader_.Read(sample, first, tiles), tiles, &largest);
+    return ops::LargestFinite(largest);
+  }
+
+  // Returns how many tiles are not finite.
+  HWY_INLINE uint64_t EncodeBatch(uint32_t sample, uint64_t sample_tiles, uint64_t first,
+                                  size_t tiles, const ScaleUp& scale_up) {
+    const float* const x = reader_.Read(sample, first, tiles);
+    ops::PerTile<int32_t> largest;
+    ops::LargestMagnitudes<kTile>(x, tiles, &largest);
+    ops::PerTile<float> divisor;
+    ops::PerTile<uint16_t> stored;
+    Scales(largest, scale_up, &divisor, &stored);
+    const uint64_t tensor_tile = sample * sample_tiles + first;
+    std::memcpy(payload_ + layout_.scales + 2 * tensor_tile, stored.at, 2 * tiles);
+
+    uint64_t nonfinite = 0;
+    for (size_t tile = 0; tile < tiles; ++tile) {
+      const float* values = x + tile * kTile;
+      if (largest.at[tile] >= static_cast<int32_t>(kF32Infinity)) {
+        ++nonfinite;
+        values = zeros_;
+      }
+      if (stochastic_) {
+        ops::FillNoise<kTile>(noise_, (tensor_tile + tile) * kTile, random_);
+        Quantize<true>(values, divisor.at[tile], scale_up, tile);
+      } else {
+        Quantize<false>(values, divisor.at[tile], scale_up, tile);
       }
     }
-  }
-
-  // Over the sample's finite tiles.
-  uint32_t Largest(uint32_t sample) {
-    uint32_t largest = 0;
-    ForEachTile(sample, [&](uint64_t /*tile*/, const float* values) {
-      const uint32_t tile_largest = LargestMagnitude<kTile>(values);
-      if (tile_largest < kF32Infinity) largest = std::max(largest, tile_largest);
-    });
-    return largest;
-  }
-
-  // False for a tile that is not finite.
-  bool EncodeTile(uint64_t tile, const float* values, const ScaleUp& scale_up) {
-    const uint32_t largest = LargestMagnitude<kTile>(values);
-    const bool finite = largest < kF32Infinity;
-    const int top = (1 << (bits_ - 1)) - 1;
-    uint16_t stored = kF16Nan;
-    float scale = 0;
-    if (finite) {
-      const float exact = scale_up(std::bit_cast<float>(largest)) / static_cast<float>(top);
-      stored = stochastic_ ? F32ToF16Up(exact) : F32ToF16(exact);
-      scale = F16ToF32(stored);
+    // A step of its own: the planes' wide loads come after the codes' narrow stores are through.
+    for (size_t tile = 0; tile < tiles; ++tile) {
+      std::byte* const planes = payload_ + layout_.codes + (tensor_tile + tile) * layout_.tile_bytes;
+      ops::PackPlanes<kTile>(low_ + tile * kTile, std::min(bits_, 8), planes, kTile / 8);
+      if (bits_ > 8) {
+        ops::PackPlanes<kTile>(high_ + tile * kTile, bits_ - 8, planes + kTile, kTile / 8);
+      }
     }
-    StoreU16(stored, payload_ + layout_.scales + 2 * tile);
-    alignas(64) int32_t codes[kTile] = {};
-    if (scale > 0) {
-      alignas(64) float scaled[kTile];
-      for (int k = 0; k < kTile; ++k) scaled[k] = scale_up(values[k]) / scale;
-      stochastic_ ? RoundStochastic(tile, scaled, top, codes) : RoundNearest(scaled, top, codes);
-    }
-    Pack(codes, payload_ + layout_.codes + tile * layout_.tile_bytes);
-    return finite;
+    return nonfinite;
   }
 
-  static void RoundNearest(const float* scaled, int top, int32_t* codes) {
-    const auto limit = static_cast<float>(top);
-    for (int k = 0; k < kTile; ++k) {
-      float value = scaled[k];
-      value = value < -limit ? -limit : value;
-      value = value > limit ? limit : value;
-      codes[k] =
-          static_cast<int32_t>(std::bit_cast<uint32_t>(value + kRoundMagic) - kRoundMagicBits);
+  HWY_INLINE void Scales(const ops::PerTile<int32_t>& largest, const ScaleUp& scale_up,
+                         ops::PerTile<float>* divisor, ops::PerTile<uint16_t>* stored) const {
+    for (size_t tile = 0; tile < kBatch; tile += kLanes) {
+      const auto bits = ops::Load(largest.at + tile);
+      const auto finite = hn::Lt(bits, ops::Int(kF32Infinity));
+      const auto scaled = hn::Mul(hn::Mul(ops::AsFloat(bits), ops::Float(scale_up.first)),
+                                  ops::Float(scale_up.second));
+      const auto exact = hn::Div(scaled, ops::Float(static_cast<float>(top_)));
+      const auto half = hn::IfThenElse(hn::RebindMask(ops::DU(), finite),
+                                       stochastic_ ? ops::F32ToF16Up(exact) : ops::F32ToF16(exact),
+                                       ops::Bits(kF16Nan));
+      ops::StoreHalves(half, stored->at + tile);
+      // Of a NaN too: zeros are divided by it.
+      ops::Store(ops::Divisor(ops::F16ToF32(half)), divisor->at + tile);
     }
   }
 
-  void RoundStochastic(uint64_t tile, const float* scaled, int top, int32_t* codes) {
-    alignas(64) float noise[kTile];
-    noise_.Fill(tile * kTile, kTile, noise);
-    const auto limit = static_cast<float>(top);
-    for (int k = 0; k < kTile; ++k) {
-      float value = scaled[k];
-      value = value < -limit ? -limit : value;
-      value = value > limit ? limit : value;
-      const float sum = value + noise[k];
-      const auto toward_zero = static_cast<int32_t>(sum);
-      const int32_t floor = toward_zero - (static_cast<float>(toward_zero) > sum ? 1 : 0);
-      codes[k] = floor > top ? top : floor;
-    }
-  }
-
-  void Pack(const int32_t* codes, std::byte* out) {
-    const int32_t offset = 1 << (bits_ - 1);
-    alignas(64) uint8_t low[kTile];
-    for (int k = 0; k < kTile; ++k) low[k] = static_cast<uint8_t>(codes[k] + offset);
-    for (int bit = 0; bit < std::min(bits_, 8); ++bit) {
-      PackPlane<kTile>(low, bit, out + bit * (kTile / 8));
-    }
-    if (bits_ <= 8) return;
-    alignas(64) uint8_t high[kTile];
-    for (int k = 0; k < kTile; ++k) high[k] = static_cast<uint8_t>((codes[k] + offset) >> 8);
-    for (int bit = 8; bit < bits_; ++bit) {
-      PackPlane<kTile>(high, bit - 8, out + bit * (kTile / 8));
+  // Codes of a tile: q + 2^(b-1) to low_ and, above 8 bits, high_.
+  template <bool kStochastic>
+  HWY_INLINE void Quantize(const float* values, float divisor, const ScaleUp& scale_up,
+                           size_t tile) {
+    const auto limit = ops::Float(static_cast<float>(top_));
+    const auto lower = ops::Float(-static_cast<float>(top_));
+    const auto offset = ops::Int(1 << (bits_ - 1));
+    for (size_t k = 0; k < kTile; k += kLanes) {
+      const auto scaled = hn::Mul(hn::Mul(ops::Load(values + k), ops::Float(scale_up.first)),
+                                  ops::Float(scale_up.second));
+      const auto u =
+          hn::Min(hn::Max(hn::Div(scaled, ops::Float(divisor)), lower), limit);
+      ops::VI q;
+      if constexpr (kStochastic) {
+        const auto sum = hn::Floor(hn::Add(u, ops::Load(random_ + k)));
+        q = hn::ConvertTo(ops::DI(), hn::Min(sum, limit));
+      } else {
+        q = ops::RoundToNearest(u);
+      }
+      const auto code = hn::Add(q, offset);
+      uint8_t* const low = low_ + tile * kTile + k;
+      if (bits_ <= 8) {
+        ops::StoreCodes(code, low);
+      } else {
+        ops::StoreCodes(hn::And(code, ops::Int(0xff)), low);
+        ops::StoreCodes(hn::ShiftRight<8>(code), high_ + tile * kTile + k);
+      }
     }
   }
 
   const TensorView& in_;
+  ops::TileReader<kTile> reader_;
   const Layout layout_;
   const int bits_;
+  const int top_;
   const bool stochastic_;
   const RoundingNoise noise_;
   std::byte* const payload_;
+  alignas(64) const float zeros_[kTile] = {};
+  alignas(64) float random_[kTile];
+  alignas(64) uint8_t low_[kBatch * kTile];
+  alignas(64) uint8_t high_[kBatch * kTile];
 };
 
 template <int kTile>
-void DecodeTile(const std::byte* planes, int bits, uint16_t stored, const ScaleBack& scale_back,
-                float* values) {
-  alignas(64) uint8_t low[kTile] = {};
-  alignas(64) uint8_t high[kTile] = {};
-  for (int bit = 0; bit < std::min(bits, 8); ++bit) {
-    UnpackPlane<kTile>(planes + bit * (kTile / 8), bit, low);
-  }
-  for (int bit = 8; bit < bits; ++bit) {
-    UnpackPlane<kTile>(planes + bit * (kTile / 8), bit - 8, high);
-  }
-  const float scale = F16ToF32(stored);
-  const int32_t offset = 1 << (bits - 1);
-  for (int k = 0; k < kTile; ++k) {
-    const int32_t code = (int32_t{low[k]} | (int32_t{high[k]} << 8)) - offset;
-    values[k] = scale_back(static_cast<float>(code) * scale);
-  }
-}
+class Decoder {
+ public:
+  Decoder(const std::byte* payload, const Params& params, const MutableTensorView& out)
+      : payload_(payload),
+        layout_(MakeLayout(out.shape, params)),
+        bits_(static_cast<int>(params.bits)),
+        out_(out),
+        writer_(out) {}
 
-template <int kTile>
-Status DecodeAll(const std::byte* payload, const Params& params, const MutableTensorView& out) {
-  const Layout layout = MakeLayout(out.shape, params);
-  alignas(64) float values[kTile];
-  uint64_t tile = 0;
-  for (uint32_t sample = 0; sample < out.shape.samples; ++sample) {
-    const auto exponent = static_cast<int16_t>(LoadU16(payload + 2 * sample));
-    if (exponent < kMinExponent || exponent > kMaxExponent) {
-      return absl::InvalidArgumentError("a sample's exponent in the blob is out of range");
-    }
-    const ScaleBack scale_back(exponent);
-    for (uint64_t token = 0; token < out.shape.tokens; ++token) {
-      const uint64_t row = (sample * uint64_t{out.shape.tokens} + token) * out.shape.channels;
-      for (uint64_t j = 0; j < layout.tiles_per_token; ++j, ++tile) {
-        const uint64_t channel = j * kTile;
-        const int count = static_cast<int>(std::min<uint64_t>(kTile, out.shape.channels - channel));
-        const uint16_t stored = LoadU16(payload + layout.scales + 2 * tile);
-        if ((stored & 0x7c00) == 0x7c00) {
-          FillNan<kTile>(values);
-        } else {
-          DecodeTile<kTile>(payload + layout.codes + tile * layout.tile_bytes,
-                            static_cast<int>(params.bits), stored, scale_back, values);
-        }
-        StoreTile<kTile>(out, row + channel, count, values);
+  Status Run() {
+    const uint64_t tiles = out_.shape.tokens * layout_.tiles_per_token;
+    for (uint32_t sample = 0; sample < out_.shape.samples; ++sample) {
+      const auto exponent = static_cast<int16_t>(LoadU16(payload_ + 2 * sample));
+      if (exponent < kMinExponent || exponent > kMaxExponent) {
+        return absl::InvalidArgumentError("a sample's exponent in the blob is out of range");
+      }
+      for (uint64_t first = 0; first < tiles; first += kBatch) {
+        DecodeBatch(sample, tiles, first, std::min<uint64_t>(kBatch, tiles - first),
+                    ScaleBack(exponent));
       }
     }
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
-}
 
-}  // namespace
+ private:
+  HWY_INLINE void DecodeBatch(uint32_t sample, uint64_t sample_tiles, uint64_t first, size_t tiles,
+                              const ScaleBack& scale_back) {
+    const uint64_t tensor_tile = sample * sample_tiles + first;
+    ops::PerTile<uint16_t> stored;
+    std::memcpy(stored.at, payload_ + layout_.scales + 2 * tensor_tile, 2 * tiles);
+    ops::PerTile<float> scales;
+    for (size_t tile = 0; tile < kBatch; tile += kLanes) {
+      ops::Store(ops::F16ToF32(ops::LoadHalves(stored.at + tile)), scales.at + tile);
+    }
+    for (size_t tile = 0; tile < tiles; ++tile) {
+      const std::byte* const planes =
+          payload_ + layout_.codes + (tensor_tile + tile) * layout_.tile_bytes;
+      ops::UnpackPlanes<kTile>(planes, std::min(bits_, 8), kTile / 8, low_ + tile * kTile);
+      if (bits_ > 8) {
+        ops::UnpackPlanes<kTile>(planes + kTile, bits_ - 8, kTile / 8, high_ + tile * kTile);
+      }
+    }
+    float* const out = writer_.At(sample, first);
+    for (size_t tile = 0; tile < tiles; ++tile) {
+      float* const values = out + tile * kTile;
+      if ((stored.at[tile] & 0x7c00) == 0x7c00) {
+        FillNan<kTile>(values);
+      } else {
+        Dequantize(tile, scales.at[tile], scale_back, values);
+      }
+    }
+    writer_.Write(sample, first, tiles);
+  }
 
-uint64_t Encode(const TensorView& in, const Params& params, const Context& context,
-                std::byte* payload) {
-  LH_CHECK(params.bits >= kMinBits && params.bits <= kMaxBits, "{} bits", params.bits);
+  HWY_INLINE void Dequantize(size_t tile, float scale, const ScaleBack& scale_back,
+                             float* values) const {
+    const auto offset = ops::Float(static_cast<float>(1 << (bits_ - 1)));
+    for (size_t k = 0; k < kTile; k += kLanes) {
+      auto code = ops::LoadCodes(low_ + tile * kTile + k);
+      if (bits_ > 8) {
+        // Integers this small are exact.
+        code = hn::Add(code, hn::Mul(ops::LoadCodes(high_ + tile * kTile + k), ops::Float(256)));
+      }
+      const auto value = hn::Mul(hn::Sub(code, offset), ops::Float(scale));
+      const auto back = hn::Mul(hn::Mul(value, ops::Float(scale_back.first)),
+                                ops::Float(scale_back.second));
+      ops::Store(writer_.Clamp(back), values + k);
+    }
+  }
+
+  const std::byte* const payload_;
+  const Layout layout_;
+  const int bits_;
+  const MutableTensorView& out_;
+  ops::TileWriter<kTile> writer_;
+  alignas(64) uint8_t low_[kBatch * kTile];
+  alignas(64) uint8_t high_[kBatch * kTile];
+};
+
+uint64_t EncodeOnTarget(const TensorView& in, const Params& params, const Context& context,
+                        std::byte* payload) {
   if (params.tile == 32) return Encoder<32>(in, params, context, payload).Run();
   if (params.tile == 128) return Encoder<128>(in, params, context, payload).Run();
   return Encoder<64>(in, params, context, payload).Run();
 }
 
+Status DecodeOnTarget(const std::byte* payload, const Params& params,
+                      const MutableTensorView& out) {
+  if (params.tile == 32) return Decoder<32>(payload, params, out).Run();
+  if (params.tile == 128) return Decoder<128>(payload, params, out).Run();
+  return Decoder<64>(payload, params, out).Run();
+}
+
+}  // namespace longhaul::codec::fixed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace longhaul::codec::fixed::cpu {
+
+HWY_EXPORT(EncodeOnTarget);
+HWY_EXPORT(DecodeOnTarget);
+
+uint64_t Encode(const TensorView& in, const Params& params, const Context& context,
+                std::byte* payload) {
+  LH_CHECK(params.bits >= kMinBits && params.bits <= kMaxBits, "{} bits", params.bits);
+  return HWY_DYNAMIC_DISPATCH(EncodeOnTarget)(in, params, context, payload);
+}
+
 Status Decode(const std::byte* payload, const Params& params, const MutableTensorView& out) {
   LH_CHECK(params.bits >= kMinBits && params.bits <= kMaxBits, "{} bits", params.bits);
-  if (params.tile == 32) return DecodeAll<32>(payload, params, out);
-  if (params.tile == 128) return DecodeAll<128>(payload, params, out);
-  return DecodeAll<64>(payload, params, out);
+  return HWY_DYNAMIC_DISPATCH(DecodeOnTarget)(payload, params, out);
 }
 
 }  // namespace longhaul::codec::fixed::cpu
+#endif  // HWY_ONCE

@@ -1,73 +1,89 @@
 #include "codec/plain/cpu/kernels.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "codec/plain/cpu/kernels.cc"
+#include <hwy/foreach_target.h>
+
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
-#include "codec/convert.h"
+#include "codec/simd/tensor-inl.h"
 
-namespace longhaul::codec::plain::cpu {
-namespace {
+HWY_BEFORE_NAMESPACE();
+namespace longhaul::codec::plain::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace ops = longhaul::codec::simd::HWY_NAMESPACE;
 
 // Elements that are converted at a time: fits the first-level cache with room to spare.
 constexpr size_t kChunk = 1024;
 
-void Widen(Dtype dtype, const uint16_t* in, size_t count, float* out) {
-  if (dtype == Dtype::kBf16) {
-    for (size_t k = 0; k < count; ++k) out[k] = Bf16ToF32(in[k]);
-  } else {
-    for (size_t k = 0; k < count; ++k) out[k] = F16ToF32(in[k]);
+// `data` is aligned to its element.
+template <class T>
+uint64_t CountExponents(const void* data, size_t count, T exponent) {
+  const hn::ScalableTag<T> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  constexpr size_t kStep = hn::MaxLanes(d);
+  const T* const bits = static_cast<const T*>(data);
+  // kChunk / kStep vectors: a lane's count fits.
+  auto found = hn::Zero(di);
+  size_t k = 0;
+  for (; k + kStep <= count; k += kStep) {
+    const auto all = hn::Set(d, exponent);
+    const auto hit = hn::Eq(hn::And(hn::LoadU(d, bits + k), all), all);
+    found = hn::Sub(found, hn::VecFromMask(di, hn::RebindMask(di, hit)));
   }
+  alignas(64) hn::TFromD<decltype(di)> lanes[kStep];
+  hn::Store(found, di, lanes);
+  uint64_t sum = 0;
+  for (const auto lane : lanes) sum += static_cast<uint64_t>(lane);
+  for (; k < count; ++k) sum += (bits[k] & exponent) == exponent ? 1 : 0;
+  return sum;
 }
 
-void Narrow(Dtype dtype, const float* in, size_t count, uint16_t* out) {
-  if (dtype == Dtype::kBf16) {
-    for (size_t k = 0; k < count; ++k) out[k] = F32ToBf16(in[k]);
-  } else {
-    for (size_t k = 0; k < count; ++k) out[k] = F32ToF16(in[k]);
-  }
+uint64_t CountNonFinite(Dtype dtype, const void* data, size_t count) {
+  if (dtype == Dtype::kF32) return CountExponents<uint32_t>(data, count, kF32Infinity);
+  return CountExponents<uint16_t>(data, count, dtype == Dtype::kBf16 ? 0x7f80 : 0x7c00);
 }
 
-uint64_t CountNonFinite(Dtype dtype, const std::byte* data, size_t count) {
-  uint32_t found = 0;
-  if (dtype == Dtype::kF32) {
-    uint32_t bits[kChunk];
-    std::memcpy(bits, data, count * sizeof(uint32_t));
-    for (size_t k = 0; k < count; ++k) found += (bits[k] & kF32Infinity) == kF32Infinity ? 1 : 0;
-    return found;
-  }
-  const uint16_t exponent = dtype == Dtype::kBf16 ? 0x7f80 : 0x7c00;
-  uint16_t bits[kChunk];
-  std::memcpy(bits, data, count * sizeof(uint16_t));
-  for (size_t k = 0; k < count; ++k) found += (bits[k] & exponent) == exponent ? 1 : 0;
-  return found;
+bool Aligned(const void* pointer, size_t alignment) {
+  return reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
 }
 
-// Copies where the formats agree, converts through fp32 elsewhere. No pointer needs alignment.
+// Copies where the formats agree, converts through fp32 elsewhere. No pointer needs alignment:
+// what is not aligned goes through a buffer.
 void Convert(Dtype from, const std::byte* in, size_t count, Dtype to, std::byte* out) {
   if (from == to) {
     std::memcpy(out, in, count * BytesPerElement(from));
     return;
   }
-  float wide[kChunk];
-  uint16_t raw[kChunk];
-  if (from == Dtype::kF32) {
-    std::memcpy(wide, in, count * sizeof(float));
+  alignas(64) float wide[kChunk];
+  alignas(64) uint16_t raw[kChunk];
+  const float* source = wide;
+  if (from != Dtype::kF32) {
+    const void* halves = in;
+    if (!Aligned(in, sizeof(uint16_t))) {
+      std::memcpy(raw, in, count * sizeof(uint16_t));
+      halves = raw;
+    }
+    const bool direct = to == Dtype::kF32 && Aligned(out, sizeof(float));
+    ops::Widen(from, static_cast<const uint16_t*>(halves), count,
+               direct ? reinterpret_cast<float*>(out) : wide);
+    if (direct) return;
+  } else if (Aligned(in, sizeof(float))) {
+    source = reinterpret_cast<const float*>(in);
   } else {
-    std::memcpy(raw, in, count * sizeof(uint16_t));
-    Widen(from, raw, count, wide);
+    std::memcpy(wide, in, count * sizeof(float));
   }
   if (to == Dtype::kF32) {
-    std::memcpy(out, wide, count * sizeof(float));
-  } else {
-    Narrow(to, wide, count, raw);
-    std::memcpy(out, raw, count * sizeof(uint16_t));
+    std::memcpy(out, source, count * sizeof(float));
+    return;
   }
+  const bool direct = Aligned(out, sizeof(uint16_t));
+  ops::Narrow(to, source, count, direct ? reinterpret_cast<uint16_t*>(out) : raw);
+  if (!direct) std::memcpy(out, raw, count * sizeof(uint16_t));
 }
 
-}  // namespace
-
-uint64_t Encode(const TensorView& in, Dtype wire, std::byte* out) {
+uint64_t EncodeOnTarget(const TensorView& in, Dtype wire, std::byte* out) {
   const uint64_t elements = in.shape.elements();
   const auto* source = static_cast<const std::byte*>(in.data);
   uint64_t nonfinite = 0;
@@ -80,7 +96,7 @@ uint64_t Encode(const TensorView& in, Dtype wire, std::byte* out) {
   return nonfinite;
 }
 
-void Decode(const std::byte* in, Dtype wire, const MutableTensorView& out) {
+void DecodeOnTarget(const std::byte* in, Dtype wire, const MutableTensorView& out) {
   const uint64_t elements = out.shape.elements();
   auto* target = static_cast<std::byte*>(out.data);
   for (uint64_t first = 0; first < elements; first += kChunk) {
@@ -90,4 +106,22 @@ void Decode(const std::byte* in, Dtype wire, const MutableTensorView& out) {
   }
 }
 
+}  // namespace longhaul::codec::plain::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace longhaul::codec::plain::cpu {
+
+HWY_EXPORT(EncodeOnTarget);
+HWY_EXPORT(DecodeOnTarget);
+
+uint64_t Encode(const TensorView& in, Dtype wire, std::byte* out) {
+  return HWY_DYNAMIC_DISPATCH(EncodeOnTarget)(in, wire, out);
+}
+
+void Decode(const std::byte* in, Dtype wire, const MutableTensorView& out) {
+  HWY_DYNAMIC_DISPATCH(DecodeOnTarget)(in, wire, out);
+}
+
 }  // namespace longhaul::codec::plain::cpu
+#endif  // HWY_ONCE

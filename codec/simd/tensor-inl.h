@@ -1,0 +1,162 @@
+// Between tensors of any dtype and tiles of fp32 for one target of Highway.
+#if defined(LONGHAUL_CODEC_SIMD_TENSOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LONGHAUL_CODEC_SIMD_TENSOR_INL_H_
+#undef LONGHAUL_CODEC_SIMD_TENSOR_INL_H_
+#else
+#define LONGHAUL_CODEC_SIMD_TENSOR_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstring>
+
+#include "codec/codec.h"
+#include "codec/simd/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace longhaul::codec::simd::HWY_NAMESPACE {
+
+// `count` elements; `in` is aligned to its element.
+HWY_INLINE void Widen(Dtype dtype, const uint16_t* in, size_t count, float* out) {
+  size_t k = 0;
+  if (dtype == Dtype::kBf16) {
+    for (; k + kLanes <= count; k += kLanes) Store(Bf16ToF32(LoadHalves(in + k)), out + k);
+    for (; k < count; ++k) out[k] = codec::Bf16ToF32(in[k]);
+  } else {
+    for (; k + kLanes <= count; k += kLanes) Store(F16ToF32(LoadHalves(in + k)), out + k);
+    for (; k < count; ++k) out[k] = codec::F16ToF32(in[k]);
+  }
+}
+
+HWY_INLINE void Narrow(Dtype dtype, const float* in, size_t count, uint16_t* out) {
+  size_t k = 0;
+  if (dtype == Dtype::kBf16) {
+    for (; k + kLanes <= count; k += kLanes) StoreHalves(F32ToBf16(Load(in + k)), out + k);
+    for (; k < count; ++k) out[k] = codec::F32ToBf16(in[k]);
+  } else {
+    for (; k + kLanes <= count; k += kLanes) StoreHalves(F32ToF16(Load(in + k)), out + k);
+    for (; k < count; ++k) out[k] = codec::F32ToF16(in[k]);
+  }
+}
+
+// Where the tiles of a sample lie: `token_tiles` a token, the last one shorter where kTile does
+// not divide the channels.
+template <size_t kTile>
+struct TileGrid {
+  explicit TileGrid(const Shape& tensor)
+      : shape(tensor),
+        token_tiles((tensor.channels + kTile - 1) / kTile),
+        whole(tensor.channels % kTile == 0) {}
+
+  struct Place {
+    uint64_t offset = 0;  // of the first element, in the tensor
+    size_t count = 0;     // elements that are not padding
+  };
+  Place Of(uint32_t sample, uint64_t tile) const {
+    const uint64_t first_token = uint64_t{sample} * shape.tokens;
+    if (whole) return {first_token * shape.channels + tile * kTile, kTile};
+    const uint64_t channel = tile % token_tiles * kTile;
+    return {(first_token + tile / token_tiles) * shape.channels + channel,
+            std::min<uint64_t>(kTile, shape.channels - channel)};
+  }
+
+  Shape shape;
+  uint64_t token_tiles;
+  bool whole;  // no tile is shorter: the tiles of a sample lie one behind the other
+};
+
+// Reads batches of tiles.
+template <size_t kTile>
+class TileReader {
+ public:
+  explicit TileReader(const TensorView& in) : in_(in), grid_(in.shape) {}
+  const TileGrid<kTile>& grid() const { return grid_; }
+
+  // `tiles` <= kBatch tiles from `first` of the sample on, one behind the other, padded with zeros:
+  // in the tensor itself or in a buffer that the next call overwrites. No alignment beyond floats'.
+  HWY_INLINE const float* Read(uint32_t sample, uint64_t first, size_t tiles) {
+    if (grid_.whole) {
+      const auto place = grid_.Of(sample, first);
+      if (in_.dtype == Dtype::kF32) return static_cast<const float*>(in_.data) + place.offset;
+      Widen(in_.dtype, static_cast<const uint16_t*>(in_.data) + place.offset, tiles * kTile,
+            buffer_);
+      return buffer_;
+    }
+    for (size_t tile = 0; tile < tiles; ++tile) {
+      const auto place = grid_.Of(sample, first + tile);
+      float* const to = buffer_ + tile * kTile;
+      if (in_.dtype == Dtype::kF32) {
+        std::memcpy(to, static_cast<const float*>(in_.data) + place.offset,
+                    place.count * sizeof(float));
+      } else {
+        Widen(in_.dtype, static_cast<const uint16_t*>(in_.data) + place.offset, place.count, to);
+      }
+      std::fill(to + place.count, to + kTile, 0.0f);
+    }
+    return buffer_;
+  }
+
+ private:
+  const TensorView& in_;
+  const TileGrid<kTile> grid_;
+  alignas(64) float buffer_[kBatch * kTile];
+};
+
+// Writes batches of tiles: fill what At() shows, then Write() it.
+template <size_t kTile>
+class TileWriter {
+ public:
+  explicit TileWriter(const MutableTensorView& out)
+      : out_(out),
+        grid_(out.shape),
+        limit_(out.dtype == Dtype::kF32    ? std::numeric_limits<float>::max()
+               : out.dtype == Dtype::kBf16 ? std::bit_cast<float>(0x7f7f0000u)
+                                           : 65504.0f) {}
+  const TileGrid<kTile>& grid() const { return grid_; }
+
+  // Room for a batch from tile `first` of the sample on: the tensor itself or a buffer.
+  HWY_INLINE float* At(uint32_t sample, uint64_t first) {
+    if (grid_.whole && out_.dtype == Dtype::kF32) {
+      return static_cast<float*>(out_.data) + grid_.Of(sample, first).offset;
+    }
+    return buffer_;
+  }
+
+  // What lies outside of the dtype's range becomes its largest number: lossy codecs make no
+  // infinities out of numbers. NaNs stay. For every vector that goes into At().
+  HWY_INLINE VF Clamp(VF value) const {
+    const VF high = Float(limit_);
+    const VF low = Float(-limit_);
+    value = hn::IfThenElse(hn::Gt(value, high), high, value);
+    return hn::IfThenElse(hn::Lt(value, low), low, value);
+  }
+
+  HWY_INLINE void Write(uint32_t sample, uint64_t first, size_t tiles) {
+    if (grid_.whole) {
+      if (out_.dtype == Dtype::kF32) return;
+      Narrow(out_.dtype, buffer_, tiles * kTile,
+             static_cast<uint16_t*>(out_.data) + grid_.Of(sample, first).offset);
+      return;
+    }
+    for (size_t tile = 0; tile < tiles; ++tile) {
+      const auto place = grid_.Of(sample, first + tile);
+      const float* const from = buffer_ + tile * kTile;
+      if (out_.dtype == Dtype::kF32) {
+        std::memcpy(static_cast<float*>(out_.data) + place.offset, from,
+                    place.count * sizeof(float));
+      } else {
+        Narrow(out_.dtype, from, place.count, static_cast<uint16_t*>(out_.data) + place.offset);
+      }
+    }
+  }
+
+ private:
+  const MutableTensorView& out_;
+  const TileGrid<kTile> grid_;
+  const float limit_;
+  alignas(64) float buffer_[kBatch * kTile];
+};
+
+}  // namespace longhaul::codec::simd::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // LONGHAUL_CODEC_SIMD_TENSOR_INL_H_

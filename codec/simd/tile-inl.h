@@ -1,0 +1,222 @@
+// Steps of the tiled codecs for one target of Highway, a batch of tiles at a time: a tile lies in
+// several vectors, what is known of each tile (its largest magnitude, scale, ...) is an array with
+// one place per tile, so that this arithmetic is done for as many tiles as a vector has lanes.
+// kTile: 32 or more, a power of two.
+#if defined(LONGHAUL_CODEC_SIMD_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LONGHAUL_CODEC_SIMD_TILE_INL_H_
+#undef LONGHAUL_CODEC_SIMD_TILE_INL_H_
+#else
+#define LONGHAUL_CODEC_SIMD_TILE_INL_H_
+#endif
+
+#include <cstring>
+
+#include "codec/planes.h"
+#include "codec/scale.h"
+#include "codec/simd/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace longhaul::codec::simd::HWY_NAMESPACE {
+
+// Tiles of a batch; a multiple of all kLanes.
+inline constexpr size_t kBatch = 16;
+
+// One number of each tile of a batch.
+template <class T>
+struct alignas(64) PerTile {
+  T at[kBatch] = {};
+};
+
+// --- Folding -------------------------------------------------------------------
+// A tile's numbers are combined by folding halves: element k with element k + kTile / 2, of the
+// result element k with k + kTile / 4, and so on. FoldToFour does that down to four numbers, and
+// FinishFold the last two steps for all tiles of a batch.
+
+struct alignas(64) FourPerTile {
+  float at[kBatch][4] = {};
+};
+
+struct Sum {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Add(a, b);
+  }
+};
+struct Smallest {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Min(a, b);
+  }
+};
+struct Largest {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Max(a, b);
+  }
+};
+
+// Of bits of magnitudes, which are ordered as integers are.
+struct LargestBits {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    const hn::DFromV<V> d;
+    const hn::RebindToSigned<decltype(d)> di;
+    return hn::BitCast(d, hn::Max(hn::BitCast(di, a), hn::BitCast(di, b)));
+  }
+};
+
+// What is left of a tile after its vectors have been folded: four numbers.
+inline constexpr size_t kLeft = kLanes < 4 ? 4 / kLanes : 1;
+
+// v: kLeft vectors.
+template <class Op>
+HWY_INLINE void StoreFour(const VF* v, Op op, float* out) {
+#if HWY_TARGET == HWY_SCALAR
+  (void)op;
+  for (size_t k = 0; k < kLeft; ++k) out[k] = hn::GetLane(v[k]);
+#else
+  if constexpr (kLanes == 4) {
+    hn::StoreU(v[0], DF(), out);
+  } else {
+    const hn::Half<DF> half;
+    const auto folded = op(hn::LowerHalf(half, v[0]), hn::UpperHalf(half, v[0]));
+    if constexpr (kLanes == 8) {
+      hn::StoreU(folded, half, out);
+    } else {
+      const hn::Half<hn::Half<DF>> quarter;
+      hn::StoreU(op(hn::LowerHalf(quarter, folded), hn::UpperHalf(quarter, folded)), quarter, out);
+    }
+  }
+#endif
+}
+
+// v: kVecs vectors of a tile; destroyed.
+template <size_t kVecs, class Op>
+HWY_INLINE void FoldToFour(VF* v, Op op, float* out) {
+  for (size_t half = kVecs / 2; half >= kLeft; half /= 2) {
+    for (size_t k = 0; k < half; ++k) v[k] = op(v[k], v[k + half]);
+  }
+  StoreFour(v, op, out);
+}
+
+template <class Op>
+HWY_INLINE void FinishFold(const FourPerTile& four, Op op, PerTile<float>* out) {
+  for (size_t tile = 0; tile < kBatch; tile += kLanes) {
+    VF v0, v1, v2, v3;
+    hn::LoadInterleaved4(DF(), four.at[tile], v0, v1, v2, v3);
+    Store(op(op(v0, v2), op(v1, v3)), out->at + tile);
+  }
+}
+
+// --- Magnitudes ------------------------------------------------------------------
+
+// The bits of each tile's largest magnitude; >= kF32Infinity iff an element is not finite; 0 for
+// places without a tile.
+template <size_t kTile>
+HWY_INLINE void LargestMagnitudes(const float* x, size_t tiles, PerTile<int32_t>* largest) {
+  constexpr size_t kVecs = kTile / kLanes;
+  FourPerTile four;
+  for (size_t tile = 0; tile < tiles; ++tile) {
+    VF left[kLeft];
+    for (size_t k = 0; k < kLeft; ++k) left[k] = hn::Zero(DF());
+    for (size_t k = 0; k < kVecs; ++k) {
+      const VI bits = MagnitudeBits(Load(x + tile * kTile + k * kLanes));
+      left[k % kLeft] = AsFloat(hn::Max(AsInt(left[k % kLeft]), bits));
+    }
+    StoreFour(left, LargestBits(), four.at[tile]);
+  }
+  PerTile<float> folded;
+  FinishFold(four, LargestBits(), &folded);
+  std::memcpy(largest->at, folded.at, sizeof(largest->at));
+}
+
+// The largest of those that are finite.
+HWY_INLINE uint32_t LargestFinite(const PerTile<int32_t>& largest) {
+  int32_t found = 0;
+  for (const int32_t bits : largest.at) {
+    found = bits < static_cast<int32_t>(kF32Infinity) && bits > found ? bits : found;
+  }
+  return static_cast<uint32_t>(found);
+}
+
+// --- Scales ------------------------------------------------------------------------
+
+// Scales and what else is stored as fp16, for quantization: 0 becomes infinity, so that quotients
+// by it are zeros.
+HWY_INLINE VF Divisor(VF scale) {
+  return hn::IfThenElse(hn::Gt(scale, Float(0)), scale, AsFloat(Bits(kF32Infinity)));
+}
+
+// --- Rounding ------------------------------------------------------------------------
+
+// |value| < 2^22 to the nearest integer, ties to even.
+HWY_INLINE VI RoundToNearest(VF value) {
+  return hn::Sub(AsInt(hn::Add(value, Float(kRoundMagic))), Int(kRoundMagicBits));
+}
+
+// --- Bit planes ------------------------------------------------------------------------
+
+// kTile codes to `bits` <= 8 planes (planes.h), `step` bytes apart.
+template <size_t kTile>
+HWY_INLINE void PackPlanes(const uint8_t* codes, int bits, std::byte* planes, size_t step) {
+#if HWY_TARGET == HWY_SCALAR
+  for (int bit = 0; bit < bits; ++bit) {
+    PackPlane<kTile>(codes, bit, planes + static_cast<size_t>(bit) * step);
+  }
+#else
+  const hn::CappedTag<uint8_t, kTile> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Repartition<uint16_t, decltype(d)> d16;
+  constexpr size_t kGroup = hn::MaxLanes(d);
+  for (size_t first = 0; first < kTile; first += kGroup) {
+    // The highest bit of the codes to the highest of their bytes; what comes from the byte below
+    // stays under the bits of interest.
+    auto v = hn::BitCast(
+        d, hn::ShiftLeftSame(hn::BitCast(d16, hn::LoadU(d, codes + first)), 8 - bits));
+    for (int bit = bits - 1; bit >= 0; --bit) {
+      uint64_t word = 0;
+      hn::StoreMaskBits(di, hn::Lt(hn::BitCast(di, v), hn::Zero(di)),
+                        reinterpret_cast<uint8_t*>(&word));
+      std::memcpy(planes + static_cast<size_t>(bit) * step + first / 8, &word, kGroup / 8);
+      v = hn::Add(v, v);
+    }
+  }
+#endif
+}
+
+// Back; codes are written whole.
+template <size_t kTile>
+HWY_INLINE void UnpackPlanes(const std::byte* planes, int bits, size_t step, uint8_t* codes) {
+#if HWY_TARGET == HWY_SCALAR
+  std::memset(codes, 0, kTile);
+  for (int bit = 0; bit < bits; ++bit) {
+    UnpackPlane<kTile>(planes + static_cast<size_t>(bit) * step, bit, codes);
+  }
+#else
+  const hn::CappedTag<uint8_t, kTile> d;
+  constexpr size_t kGroup = hn::MaxLanes(d);
+  for (size_t first = 0; first < kTile; first += kGroup) {
+    auto v = hn::Zero(d);
+    for (int bit = bits - 1; bit >= 0; --bit) {
+      uint64_t word = 0;
+      std::memcpy(&word, planes + static_cast<size_t>(bit) * step + first / 8, kGroup / 8);
+      const auto mask = hn::LoadMaskBits(d, reinterpret_cast<const uint8_t*>(&word));
+      v = hn::Sub(hn::Add(v, v), hn::VecFromMask(d, mask));
+    }
+    hn::StoreU(v, d, codes + first);
+  }
+#endif
+}
+
+// Codes between vectors and their bytes.
+HWY_INLINE void StoreCodes(VI codes, uint8_t* to) {
+  hn::StoreU(hn::DemoteTo(DU8(), codes), DU8(), to);
+}
+HWY_INLINE VF LoadCodes(const uint8_t* from) {
+  return hn::ConvertTo(DF(), hn::PromoteTo(DI(), hn::LoadU(DU8(), from)));
+}
+
+}  // namespace longhaul::codec::simd::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // LONGHAUL_CODEC_SIMD_TILE_INL_H_

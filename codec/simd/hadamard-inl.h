@@ -32,8 +32,8 @@ HWY_INLINE VF ButterflyInside(VF v) {
 }
 #endif
 
-// For each h = 1, 2, ..., kSize / 2 in this order: every pair (v[i], v[i + h]) with bit h of i clear
-// becomes (sum, difference). In place. kSize: a power of two, 32 or more.
+// For each h = 1, 2, ..., kSize / 2 in this order: every pair (v[i], v[i + h]) with bit h of i
+// clear becomes (sum, difference). In place. kSize: a power of two, 32 or more.
 template <size_t kSize>
 HWY_INLINE void Butterflies(float* values) {
   constexpr size_t kVecs = kSize / kLanes;

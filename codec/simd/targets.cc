@@ -33,9 +33,8 @@ Status UseKernelTarget(std::string_view name) {
     if (hwy::TargetName(target) == name) wanted = target;
   }
   if (wanted == 0 && !name.empty()) {
-    return absl::InvalidArgumentError(
-        fmt::format("this CPU has no kernels for '{}' (it has: {})", name,
-                    fmt::join(KernelTargets(), ", ")));
+    return absl::InvalidArgumentError(fmt::format("this CPU has no kernels for '{}' (it has: {})",
+                                                  name, fmt::join(KernelTargets(), ", ")));
   }
   hwy::SetSupportedTargetsForTest(wanted);
   return absl::OkStatus();

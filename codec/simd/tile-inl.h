@@ -83,7 +83,7 @@ HWY_INLINE void StoreFour(const VF* v, Op op, float* out) {
     if constexpr (kLanes == 8) {
       hn::StoreU(folded, half, out);
     } else {
-      const hn::Half<hn::Half<DF>> quarter;
+      const hn::Half<hn::Half<DF> > quarter;
       hn::StoreU(op(hn::LowerHalf(quarter, folded), hn::UpperHalf(quarter, folded)), quarter, out);
     }
   }
@@ -156,12 +156,13 @@ HWY_INLINE VI RoundToNearest(VF value) {
 
 // --- Bit planes ------------------------------------------------------------------------
 
-// kTile codes to `bits` <= 8 planes (planes.h), `step` bytes apart.
+// Bits first, ..., first + bits - 1 of kTile codes to planes (planes.h) of kTile / 8 bytes, one
+// behind the other.
 template <size_t kTile>
-HWY_INLINE void PackPlanes(const uint8_t* codes, int bits, std::byte* planes, size_t step) {
+HWY_INLINE void PackPlanes(const uint8_t* codes, int first_bit, int bits, std::byte* planes) {
 #if HWY_TARGET == HWY_SCALAR
   for (int bit = 0; bit < bits; ++bit) {
-    PackPlane<kTile>(codes, bit, planes + static_cast<size_t>(bit) * step);
+    PackPlane<kTile>(codes, first_bit + bit, planes + static_cast<size_t>(bit) * (kTile / 8));
   }
 #else
   const hn::CappedTag<uint8_t, kTile> d;
@@ -169,28 +170,28 @@ HWY_INLINE void PackPlanes(const uint8_t* codes, int bits, std::byte* planes, si
   const hn::Repartition<uint16_t, decltype(d)> d16;
   constexpr size_t kGroup = hn::MaxLanes(d);
   for (size_t first = 0; first < kTile; first += kGroup) {
-    // The highest bit of the codes to the highest of their bytes; what comes from the byte below
+    // The highest of the bits to the highest of their bytes; what comes from the byte below
     // stays under the bits of interest.
     auto v = hn::BitCast(
-        d, hn::ShiftLeftSame(hn::BitCast(d16, hn::LoadU(d, codes + first)), 8 - bits));
+        d, hn::ShiftLeftSame(hn::BitCast(d16, hn::LoadU(d, codes + first)), 8 - first_bit - bits));
     for (int bit = bits - 1; bit >= 0; --bit) {
       uint64_t word = 0;
       hn::StoreMaskBits(di, hn::Lt(hn::BitCast(di, v), hn::Zero(di)),
                         reinterpret_cast<uint8_t*>(&word));
-      std::memcpy(planes + static_cast<size_t>(bit) * step + first / 8, &word, kGroup / 8);
+      std::memcpy(planes + (static_cast<size_t>(bit) * kTile + first) / 8, &word, kGroup / 8);
       v = hn::Add(v, v);
     }
   }
 #endif
 }
 
-// Back; codes are written whole.
+// `bits` planes to kTile codes, which are written whole.
 template <size_t kTile>
-HWY_INLINE void UnpackPlanes(const std::byte* planes, int bits, size_t step, uint8_t* codes) {
+HWY_INLINE void UnpackPlanes(const std::byte* planes, int bits, uint8_t* codes) {
 #if HWY_TARGET == HWY_SCALAR
   std::memset(codes, 0, kTile);
   for (int bit = 0; bit < bits; ++bit) {
-    UnpackPlane<kTile>(planes + static_cast<size_t>(bit) * step, bit, codes);
+    UnpackPlane<kTile>(planes + static_cast<size_t>(bit) * (kTile / 8), bit, codes);
   }
 #else
   const hn::CappedTag<uint8_t, kTile> d;
@@ -199,7 +200,7 @@ HWY_INLINE void UnpackPlanes(const std::byte* planes, int bits, size_t step, uin
     auto v = hn::Zero(d);
     for (int bit = bits - 1; bit >= 0; --bit) {
       uint64_t word = 0;
-      std::memcpy(&word, planes + static_cast<size_t>(bit) * step + first / 8, kGroup / 8);
+      std::memcpy(&word, planes + (static_cast<size_t>(bit) * kTile + first) / 8, kGroup / 8);
       const auto mask = hn::LoadMaskBits(d, reinterpret_cast<const uint8_t*>(&word));
       v = hn::Sub(hn::Add(v, v), hn::VecFromMask(d, mask));
     }

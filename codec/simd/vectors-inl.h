@@ -93,14 +93,12 @@ HWY_INLINE VF F16ToF32(VU half) {
 
 HWY_INLINE VU F32ToF16(VF value) {
   const VI magnitude = MagnitudeBits(value);
-  const VI sign =
-      hn::BitCast(DI(), hn::And(hn::ShiftRight<16>(AsBits(value)), Bits(0x8000)));
+  const VI sign = hn::BitCast(DI(), hn::And(hn::ShiftRight<16>(AsBits(value)), Bits(0x8000)));
   const VI subnormal = hn::Sub(
       AsInt(hn::Add(AsFloat(hn::And(magnitude, Int(0x3fffffff))), Float(0.5f))), Int(0x3f000000));
   const VI odd = hn::And(hn::ShiftRight<13>(magnitude), Int(1));
   // Arithmetic shift: where this is negative, or wrapped, it is not taken.
-  const VI normal =
-      hn::ShiftRight<13>(hn::Add(hn::Add(magnitude, Int(0xfff - 0x38000000)), odd));
+  const VI normal = hn::ShiftRight<13>(hn::Add(hn::Add(magnitude, Int(0xfff - 0x38000000)), odd));
   VI half = hn::IfThenElse(hn::Lt(magnitude, Int(0x38800000)), subnormal, normal);
   half = hn::IfThenElse(hn::Gt(magnitude, Int(0x477fefff)), Int(0x7c00), half);
   half = hn::IfThenElse(hn::Gt(magnitude, Int(kF32Infinity)), Int(kF16Nan), half);

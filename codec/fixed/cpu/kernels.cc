@@ -94,10 +94,11 @@ class Encoder {
     }
     // A step of its own: the planes' wide loads come after the codes' narrow stores are through.
     for (size_t tile = 0; tile < tiles; ++tile) {
-      std::byte* const planes = payload_ + layout_.codes + (tensor_tile + tile) * layout_.tile_bytes;
-      ops::PackPlanes<kTile>(low_ + tile * kTile, std::min(bits_, 8), planes, kTile / 8);
+      std::byte* const planes =
+          payload_ + layout_.codes + (tensor_tile + tile) * layout_.tile_bytes;
+      ops::PackPlanes<kTile>(low_ + tile * kTile, 0, std::min(bits_, 8), planes);
       if (bits_ > 8) {
-        ops::PackPlanes<kTile>(high_ + tile * kTile, bits_ - 8, planes + kTile, kTile / 8);
+        ops::PackPlanes<kTile>(high_ + tile * kTile, 0, bits_ - 8, planes + kTile);
       }
     }
     return nonfinite;
@@ -130,8 +131,7 @@ class Encoder {
     for (size_t k = 0; k < kTile; k += kLanes) {
       const auto scaled = hn::Mul(hn::Mul(ops::Load(values + k), ops::Float(scale_up.first)),
                                   ops::Float(scale_up.second));
-      const auto u =
-          hn::Min(hn::Max(hn::Div(scaled, ops::Float(divisor)), lower), limit);
+      const auto u = hn::Min(hn::Max(hn::Div(scaled, ops::Float(divisor)), lower), limit);
       ops::VI q;
       if constexpr (kStochastic) {
         const auto sum = hn::Floor(hn::Add(u, ops::Load(random_ + k)));
@@ -202,9 +202,9 @@ class Decoder {
     for (size_t tile = 0; tile < tiles; ++tile) {
       const std::byte* const planes =
           payload_ + layout_.codes + (tensor_tile + tile) * layout_.tile_bytes;
-      ops::UnpackPlanes<kTile>(planes, std::min(bits_, 8), kTile / 8, low_ + tile * kTile);
+      ops::UnpackPlanes<kTile>(planes, std::min(bits_, 8), low_ + tile * kTile);
       if (bits_ > 8) {
-        ops::UnpackPlanes<kTile>(planes + kTile, bits_ - 8, kTile / 8, high_ + tile * kTile);
+        ops::UnpackPlanes<kTile>(planes + kTile, bits_ - 8, high_ + tile * kTile);
       }
     }
     float* const out = writer_.At(sample, first);
@@ -229,8 +229,8 @@ class Decoder {
         code = hn::Add(code, hn::Mul(ops::LoadCodes(high_ + tile * kTile + k), ops::Float(256)));
       }
       const auto value = hn::Mul(hn::Sub(code, offset), ops::Float(scale));
-      const auto back = hn::Mul(hn::Mul(value, ops::Float(scale_back.first)),
-                                ops::Float(scale_back.second));
+      const auto back =
+          hn::Mul(hn::Mul(value, ops::Float(scale_back.first)), ops::Float(scale_back.second));
       ops::Store(writer_.Clamp(back), values + k);
     }
   }

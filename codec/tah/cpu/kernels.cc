@@ -1,65 +1,23 @@
 #include "codec/tah/cpu/kernels.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "codec/tah/cpu/kernels.cc"
+#include <hwy/foreach_target.h>
+
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
-#include "codec/planes.h"
-#include "codec/tah/cpu/entropy.h"
-#include "codec/tah/cpu/quantize.h"
+#include "codec/simd/noise-inl.h"
+#include "codec/simd/tensor-inl.h"
+#include "codec/tah/cpu/bits.h"
+#include "codec/tah/cpu/entropy-inl.h"
+#include "codec/tah/cpu/quantize-inl.h"
 #include "codec/tile.h"
 
-namespace longhaul::codec::tah::cpu {
-namespace {
+HWY_BEFORE_NAMESPACE();
+namespace longhaul::codec::tah::cpu::HWY_NAMESPACE {
 
-bool GetBit(const std::byte* bits, uint64_t index) {
-  return ((static_cast<uint32_t>(bits[index / 8]) >> (index % 8)) & 1) != 0;
-}
-
-void SetBit(std::byte* bits, uint64_t index) {
-  bits[index / 8] |= std::byte{1} << (index % 8);
-}
-
-// `width` <= 8 bits at bit position `first`; into zeros.
-void PutBits(std::byte* bits, uint64_t first, uint32_t width, uint32_t value) {
-  const uint32_t shifted = value << (first % 8);
-  bits[first / 8] |= static_cast<std::byte>(shifted & 0xff);
-  if (first % 8 + width > 8) bits[first / 8 + 1] |= static_cast<std::byte>(shifted >> 8);
-}
-
-uint32_t TakeBits(const std::byte* bits, uint64_t first, uint32_t width) {
-  auto value = static_cast<uint32_t>(bits[first / 8]);
-  if (first % 8 + width > 8) value |= static_cast<uint32_t>(bits[first / 8 + 1]) << 8;
-  return (value >> (first % 8)) & ((1u << width) - 1);
-}
-
-// The place of a tile in a tensor.
-struct TilePlace {
-  uint64_t offset = 0;  // of its first element
-  int count = 0;        // elements that are not padding
-};
-
-template <int kTile>
-TilePlace Place(const Shape& shape, const Layout& layout, uint32_t sample, uint64_t tile) {
-  const uint64_t token = tile / layout.token_tiles;
-  const uint64_t channel = tile % layout.token_tiles * kTile;
-  return {(sample * uint64_t{shape.tokens} + token) * shape.channels + channel,
-          static_cast<int>(std::min<uint64_t>(kTile, shape.channels - channel))};
-}
-
-// Calls function(alloc, first tile, tiles) for the allocation tiles of a sample in their order.
-template <class Function>
-void ForEachAlloc(const Shape& shape, const Layout& layout, Function&& function) {
-  uint64_t alloc = 0;
-  for (uint64_t token = 0; token < shape.tokens; ++token) {
-    for (uint64_t first = 0; first < layout.token_tiles; first += layout.alloc_tiles, ++alloc) {
-      function(alloc, token * layout.token_tiles + first,
-               std::min(layout.alloc_tiles, layout.token_tiles - first));
-    }
-  }
-}
-
-template <int kTile>
+template <size_t kTile>
 class Encoder {
  public:
   Encoder(const TensorView& in, const Params& params, const Context& context, std::byte* scratch,
@@ -68,21 +26,19 @@ class Encoder {
         params_(params),
         layout_(MakeLayout(in.shape, params)),
         noise_(context),
-        keys_(reinterpret_cast<uint64_t*>(scratch)),
-        payload_(payload) {}
+        keys_(reinterpret_cast<int32_t*>(scratch)),
+        payload_(payload),
+        reader_(in) {}
 
   uint64_t Run() {
     ZeroGaps();
     uint64_t nonfinite = 0;
     for (uint32_t sample = 0; sample < in_.shape.samples; ++sample) {
-      largest_ = 0;
       const bool choose = layout_.fours > 0 && layout_.fours < layout_.allocs;
-      ForEachAlloc(in_.shape, layout_, [&](uint64_t alloc, uint64_t first, uint64_t tiles) {
-        const float entropy = Survey(sample, first, tiles, choose);
-        if (choose) keys_[alloc] = SortKey(entropy, static_cast<uint32_t>(alloc));
-      });
+      const uint32_t largest = Survey(sample, choose);
       Allocate(sample, choose);
-      nonfinite += EncodeSample(sample);
+      nonfinite += params_.rounding == Rounding::kStochastic ? EncodeSample<true>(sample, largest)
+                                                             : EncodeSample<false>(sample, largest);
     }
     return nonfinite;
   }
@@ -98,111 +54,175 @@ class Encoder {
     if (layout_.end > layout_.fourth_bits) std::memset(payload_ + layout_.end - 16, 0, 16);
   }
 
-  void Load(uint32_t sample, uint64_t tile, float* values) const {
-    const TilePlace place = Place<kTile>(in_.shape, layout_, sample, tile);
-    LoadTile<kTile>(in_, place.offset, place.count, values);
+  // Steps 0 and 1: keys_, if wanted, and the bits of the largest magnitude of the finite tiles.
+  uint32_t Survey(uint32_t sample, bool keys_wanted) {
+    uint32_t largest = 0;
+    if (layout_.alloc_tiles == 1 || !keys_wanted) {
+      for (uint64_t first = 0; first < layout_.tiles; first += kBatch) {
+        const size_t tiles = std::min<uint64_t>(kBatch, layout_.tiles - first);
+        largest = std::max(largest, SurveyTiles(sample, first, tiles, keys_wanted));
+      }
+      return largest;
+    }
+    ForEachAlloc(layout_, in_.shape.tokens,
+                 [&](uint64_t alloc, uint64_t first, uint64_t tiles) HWY_ATTR {
+                   const uint32_t found = SurveyAlloc(sample, alloc, first, tiles);
+                   largest = std::max(largest, found);
+                 });
+    return largest;
   }
 
-  // Steps 0 and 1 for an allocation tile: its entropy, if asked for, and largest_.
-  float Survey(uint32_t sample, uint64_t first, uint64_t tiles, bool entropy_wanted) {
-    alignas(64) float values[kTile];
-    uint32_t alloc_largest = 0;
-    for (uint64_t tile = first; tile < first + tiles; ++tile) {
-      Load(sample, tile, values);
-      const uint32_t tile_largest = LargestMagnitude<kTile>(values);
-      alloc_largest = std::max(alloc_largest, tile_largest);
-      if (tile_largest < kF32Infinity) largest_ = std::max(largest_, tile_largest);
+  // A batch of tiles, each of them an allocation tile if keys are wanted.
+  HWY_INLINE uint32_t SurveyTiles(uint32_t sample, uint64_t first, size_t tiles, bool keys_wanted) {
+    const float* const x = reader_.Read(sample, first, tiles);
+    ops::PerTile<int32_t> largest;
+    ops::LargestMagnitudes<kTile>(x, tiles, &largest);
+    if (keys_wanted) {
+      EntropyScales scales;
+      FindEntropyScales(largest, &scales);
+      TileSums sums;
+      SumTiles<kTile>(x, tiles, scales, &sums);
+      ops::PerTile<int32_t> keys;
+      FindKeys(largest, sums, &keys);
+      std::memcpy(keys_ + first, keys.at, tiles * sizeof(int32_t));
     }
-    if (!entropy_wanted || alloc_largest == 0) return 0;
-    if (alloc_largest >= kF32Infinity) return -std::numeric_limits<float>::infinity();
-    const ScaleUp scale(1 - FloorLog2(alloc_largest));
-    EntropySums sums;
-    for (uint64_t tile = first; tile < first + tiles; ++tile) {
-      if (tiles > 1) Load(sample, tile, values);
-      AddTile<kTile>(values, scale, &sums);
+    return ops::LargestFinite(largest);
+  }
+
+  // An allocation tile of any number of tiles: its key.
+  uint32_t SurveyAlloc(uint32_t sample, uint64_t alloc, uint64_t first, uint64_t tiles) {
+    uint32_t finite_largest = 0;
+    int32_t alloc_largest = 0;
+    for (uint64_t done = 0; done < tiles; done += kBatch) {
+      const size_t batch = std::min<uint64_t>(kBatch, tiles - done);
+      ops::PerTile<int32_t> largest;
+      ops::LargestMagnitudes<kTile>(reader_.Read(sample, first + done, batch), batch, &largest);
+      finite_largest = std::max(finite_largest, ops::LargestFinite(largest));
+      alloc_largest = std::max(alloc_largest, *std::max_element(largest.at, largest.at + kBatch));
     }
-    return Entropy(sums);
+    ops::PerTile<int32_t> largest;
+    std::fill_n(largest.at, kBatch, alloc_largest);
+    EntropyScales scales;
+    FindEntropyScales(largest, &scales);
+    EntropySums total;
+    for (uint64_t done = 0; done < tiles; done += kBatch) {
+      const size_t batch = std::min<uint64_t>(kBatch, tiles - done);
+      TileSums sums;
+      SumTiles<kTile>(reader_.Read(sample, first + done, batch), batch, scales, &sums);
+      for (size_t tile = 0; tile < batch; ++tile) {
+        total.n = total.n + sums.n.at[tile];
+        total.l = total.l + sums.l.at[tile];
+      }
+    }
+    keys_[alloc] = alloc_largest < static_cast<int32_t>(kF32Infinity)
+                       ? SortKey(Entropy(total))
+                       : static_cast<int32_t>(kF32Infinity);
+    return finite_largest;
   }
 
   // Step 2: the precision bits.
   void Allocate(uint32_t sample, bool choose) {
     std::byte* bits = payload_ + layout_.precision + sample * layout_.precision_bytes;
-    if (!choose) {
+    if (choose) {
+      MarkLowest(keys_, layout_.allocs, layout_.fours, bits);
+    } else {
       for (uint64_t alloc = 0; alloc < layout_.fours; ++alloc) SetBit(bits, alloc);
-      return;
-    }
-    std::nth_element(keys_, keys_ + layout_.fours, keys_ + layout_.allocs);
-    for (uint64_t rank = 0; rank < layout_.fours; ++rank) {
-      SetBit(bits, keys_[rank] & 0xffffffff);
     }
   }
 
-  uint64_t EncodeSample(uint32_t sample) {
-    const int exponent = SampleExponent(largest_, TopExponent(params_));
+  template <bool kStochastic>
+  uint64_t EncodeSample(uint32_t sample, uint32_t largest) {
+    const int exponent = SampleExponent(largest, TopExponent(params_));
     StoreU16(static_cast<uint16_t>(static_cast<int16_t>(exponent)),
              payload_ + layout_.exponents + 2 * uint64_t{sample});
-    const ScaleUp scale_up(exponent);
-    const std::byte* precision = payload_ + layout_.precision + sample * layout_.precision_bytes;
-    const uint64_t slot_bytes = layout_.alloc_tiles * layout_.plane_bytes;
-    std::byte* slot = payload_ + layout_.fourth_bits + sample * layout_.fours * slot_bytes;
+    FourthBits<std::byte> fourth_bits(layout_, payload_, sample);
     uint64_t nonfinite = 0;
-    ForEachAlloc(in_.shape, layout_, [&](uint64_t alloc, uint64_t first, uint64_t tiles) {
-      const bool four = GetBit(precision, alloc);
-      if (four && tiles < layout_.alloc_tiles) std::memset(slot, 0, slot_bytes);
-      for (uint64_t j = 0; j < tiles; ++j) {
-        std::byte* fourth = four ? slot + j * layout_.plane_bytes : nullptr;
-        nonfinite += EncodeTile(sample, first + j, scale_up, fourth) ? 0 : 1;
+    for (uint64_t first = 0; first < layout_.tiles; first += kBatch) {
+      const size_t tiles = std::min<uint64_t>(kBatch, layout_.tiles - first);
+      std::byte* fourth[kBatch];
+      for (size_t tile = 0; tile < tiles; ++tile) {
+        bool partial = false;
+        fourth[tile] = fourth_bits.Next(&partial);
+        if (partial) std::memset(fourth[tile], 0, fourth_bits.slot_bytes());
       }
-      if (four) slot += slot_bytes;
-    });
+      nonfinite += EncodeBatch<kStochastic>(sample, first, tiles, ScaleUp(exponent), fourth);
+    }
     return nonfinite;
   }
 
-  // Steps 3 to 5. `fourth`: where plane 3 goes, null for a tile of 3 bits. False for a tile that is
-  // not finite.
-  bool EncodeTile(uint32_t sample, uint64_t tile, const ScaleUp& scale_up, std::byte* fourth) {
-    alignas(64) float values[kTile];
-    alignas(64) uint8_t codes[kTile] = {};
-    Load(sample, tile, values);
-    const bool finite = LargestMagnitude<kTile>(values) < kF32Infinity;
-    const uint64_t tensor_tile = sample * layout_.tiles + tile;
-    TileMeta meta;
-    if (finite) {
-      for (int k = 0; k < kTile; ++k) values[k] = scale_up(values[k]);
-      const bool transformed = TransformOutlier<kTile>(params_.tau, values, &meta.pivot);
-      alignas(64) float noise[kTile];
-      const bool stochastic = params_.rounding == Rounding::kStochastic;
-      if (stochastic) noise_.Fill(tensor_tile * kTile, kTile, noise);
-      Quantize<kTile>(values, fourth != nullptr ? 4 : 3, stochastic ? noise : nullptr, &meta,
-                      codes);
-      if (transformed) meta.scale |= kTransformed;
-    } else {
-      meta.scale = kF16Nan;
+  // Steps 3 to 5. `fourth`: where plane 3 of each tile goes, null for a tile of 3 bits. Returns how
+  // many tiles are not finite.
+  template <bool kStochastic>
+  HWY_INLINE uint64_t EncodeBatch(uint32_t sample, uint64_t first, size_t tiles,
+                                  const ScaleUp& scale_up, std::byte* const* fourth) {
+    const uint64_t tensor_tile = sample * layout_.tiles + first;
+    BatchMeta meta;
+    for (size_t tile = 0; tile < kBatch; ++tile) {
+      meta.top.at[tile] = tile < tiles && fourth[tile] != nullptr ? 15.0f : 7.0f;
     }
-    StoreU16(meta.scale, payload_ + layout_.scales + 2 * tensor_tile);
-    StoreU16(meta.zero, payload_ + layout_.zeros + 2 * tensor_tile);
-    PutBits(payload_ + layout_.pivots + sample * layout_.pivot_bytes, tile * layout_.pivot_bits,
-            layout_.pivot_bits, meta.pivot);
-    std::byte* planes = payload_ + layout_.codes + tensor_tile * 3 * layout_.plane_bytes;
-    for (int bit = 0; bit < 3; ++bit) PackPlane<kTile>(codes, bit, planes + bit * (kTile / 8));
-    if (fourth != nullptr) PackPlane<kTile>(codes, 3, fourth);
-    return finite;
+    BatchRange range;
+    ScaleTiles<kTile>(reader_.Read(sample, first, tiles), tiles, scale_up, values_, &range);
+    ops::PerTile<int32_t> largest;
+    FindOutliers(range, params_.tau, &meta, &largest);
+    uint64_t nonfinite = 0;
+    for (size_t tile = 0; tile < tiles; ++tile) {
+      float* const values = values_ + tile * kTile;
+      if (meta.transformed.at[tile] != 0) {
+        meta.pivot.at[tile] =
+            TransformTile<kTile>(largest.at[tile], values, range.low.at[tile], range.high.at[tile]);
+      } else if (meta.finite.at[tile] == 0) {
+        std::fill_n(values, kTile, 0.0f);
+        ++nonfinite;
+      }
+    }
+    FindScales<kStochastic>(range, &meta);
+    for (size_t tile = 0; tile < tiles; ++tile) {
+      if constexpr (kStochastic)
+        ops::FillNoise<kTile>(noise_, (tensor_tile + tile) * kTile, random_);
+      QuantizeTile<kTile, kStochastic>(values_ + tile * kTile, meta.origin.at[tile],
+                                       meta.divisor.at[tile], meta.top.at[tile], random_,
+                                       codes_ + tile * kTile);
+    }
+    Write(sample, first, tiles, meta, fourth);
+    return nonfinite;
+  }
+
+  HWY_INLINE void Write(uint32_t sample, uint64_t first, size_t tiles, const BatchMeta& meta,
+                        std::byte* const* fourth) {
+    const uint64_t tensor_tile = sample * layout_.tiles + first;
+    std::memcpy(payload_ + layout_.scales + 2 * tensor_tile, meta.scale.at, 2 * tiles);
+    std::memcpy(payload_ + layout_.zeros + 2 * tensor_tile, meta.zero.at, 2 * tiles);
+    std::byte* const pivots = payload_ + layout_.pivots + sample * layout_.pivot_bytes;
+    for (size_t tile = 0; tile < tiles; ++tile) {
+      const uint8_t* const codes = codes_ + tile * kTile;
+      ops::PackPlanes<kTile>(codes, 0, 3,
+                             payload_ + layout_.codes + (tensor_tile + tile) * 3 * (kTile / 8));
+      std::byte nowhere[kTile / 8];
+      ops::PackPlanes<kTile>(codes, 3, 1, fourth[tile] != nullptr ? fourth[tile] : nowhere);
+      if (meta.pivot.at[tile] != 0) {
+        PutBits(pivots, (first + tile) * layout_.pivot_bits, layout_.pivot_bits,
+                meta.pivot.at[tile]);
+      }
+    }
   }
 
   const TensorView& in_;
   const Params& params_;
   const Layout layout_;
   const RoundingNoise noise_;
-  uint64_t* const keys_;
+  int32_t* const keys_;
   std::byte* const payload_;
-  uint32_t largest_ = 0;  // magnitude bits, over the finite tiles of the sample
+  ops::TileReader<kTile> reader_;
+  alignas(64) float values_[kBatch * kTile];
+  alignas(64) float random_[kTile];
+  alignas(64) uint8_t codes_[kBatch * kTile];
 };
 
-template <int kTile>
+template <size_t kTile>
 class Decoder {
  public:
   Decoder(const std::byte* payload, const Params& params, const MutableTensorView& out)
-      : payload_(payload), layout_(MakeLayout(out.shape, params)), out_(out) {}
+      : payload_(payload), layout_(MakeLayout(out.shape, params)), out_(out), writer_(out) {}
 
   Status Run() {
     for (uint32_t sample = 0; sample < out_.shape.samples; ++sample) {
@@ -218,84 +238,112 @@ class Decoder {
     if (exponent < kMinExponent || exponent > kMaxExponent) {
       return absl::InvalidArgumentError("a sample's exponent in the blob is out of range");
     }
-    const std::byte* precision = payload_ + layout_.precision + sample * layout_.precision_bytes;
-    if (!PrecisionFits(precision)) {
+    if (!PrecisionFits(layout_, payload_ + layout_.precision + sample * layout_.precision_bytes)) {
       return absl::InvalidArgumentError(
           "the blob's precision bits do not mark as many tiles as its parameters and shape say");
     }
-    const ScaleBack scale_back(exponent);
-    const uint64_t slot_bytes = layout_.alloc_tiles * layout_.plane_bytes;
-    const std::byte* slot = payload_ + layout_.fourth_bits + sample * layout_.fours * slot_bytes;
-    ForEachAlloc(out_.shape, layout_, [&](uint64_t alloc, uint64_t first, uint64_t tiles) {
-      const bool four = GetBit(precision, alloc);
-      for (uint64_t j = 0; j < tiles; ++j) {
-        DecodeTile(sample, first + j, scale_back, four ? slot + j * layout_.plane_bytes : nullptr);
+    FourthBits<const std::byte> fourth_bits(layout_, payload_, sample);
+    for (uint64_t first = 0; first < layout_.tiles; first += kBatch) {
+      const size_t tiles = std::min<uint64_t>(kBatch, layout_.tiles - first);
+      for (size_t tile = 0; tile < tiles; ++tile) {
+        bool partial = false;
+        UnpackCodes(sample * layout_.tiles + first + tile, fourth_bits.Next(&partial),
+                    codes_ + tile * kTile);
       }
-      if (four) slot += slot_bytes;
-    });
+      DecodeBatch(sample, first, tiles, ScaleBack(exponent));
+    }
     return absl::OkStatus();
   }
 
-  // As many bits as the layout has room for, and none behind the last allocation tile.
-  bool PrecisionFits(const std::byte* precision) const {
-    uint64_t fours = 0;
-    for (uint64_t first = 0; first < layout_.precision_bytes * 8; first += 64) {
-      uint64_t word = 0;
-      std::memcpy(&word, precision + first / 8, 8);
-      const uint64_t used = layout_.allocs - first;
-      if (used < 64 && (word >> used) != 0) return false;
-      fours += static_cast<uint64_t>(std::popcount(word));
-    }
-    return fours == layout_.fours;
+  HWY_INLINE void UnpackCodes(uint64_t tensor_tile, const std::byte* fourth, uint8_t* codes) {
+    constexpr size_t kPlane = kTile / 8;
+    static constexpr std::byte kZeros[kPlane] = {};
+    std::byte planes[4 * kPlane];
+    std::memcpy(planes, payload_ + layout_.codes + tensor_tile * 3 * kPlane, 3 * kPlane);
+    std::memcpy(planes + 3 * kPlane, fourth != nullptr ? fourth : kZeros, kPlane);
+    ops::UnpackPlanes<kTile>(planes, 4, codes);
   }
 
-  void DecodeTile(uint32_t sample, uint64_t tile, const ScaleBack& scale_back,
-                  const std::byte* fourth) {
-    alignas(64) float values[kTile];
-    const uint64_t tensor_tile = sample * layout_.tiles + tile;
-    TileMeta meta;
-    meta.scale = LoadU16(payload_ + layout_.scales + 2 * tensor_tile);
-    meta.zero = LoadU16(payload_ + layout_.zeros + 2 * tensor_tile);
-    if ((meta.scale & 0x7c00) == 0x7c00) {
-      FillNan<kTile>(values);
-    } else {
-      if ((meta.scale & kTransformed) != 0) {
-        meta.pivot = TakeBits(payload_ + layout_.pivots + sample * layout_.pivot_bytes,
-                              tile * layout_.pivot_bits, layout_.pivot_bits);
-      }
-      alignas(64) uint8_t codes[kTile] = {};
-      const std::byte* planes = payload_ + layout_.codes + tensor_tile * 3 * layout_.plane_bytes;
-      for (int bit = 0; bit < 3; ++bit) UnpackPlane<kTile>(planes + bit * (kTile / 8), bit, codes);
-      if (fourth != nullptr) UnpackPlane<kTile>(fourth, 3, codes);
-      Dequantize<kTile>(codes, meta, values);
-      for (int k = 0; k < kTile; ++k) values[k] = scale_back(values[k]);
+  // codes_ to the tensor.
+  HWY_INLINE void DecodeBatch(uint32_t sample, uint64_t first, size_t tiles,
+                              const ScaleBack& scale_back) {
+    const uint64_t tensor_tile = sample * layout_.tiles + first;
+    ops::PerTile<uint16_t> stored;
+    ops::PerTile<uint16_t> stored_zero;
+    std::memcpy(stored.at, payload_ + layout_.scales + 2 * tensor_tile, 2 * tiles);
+    std::memcpy(stored_zero.at, payload_ + layout_.zeros + 2 * tensor_tile, 2 * tiles);
+    ops::PerTile<float> scale;
+    ops::PerTile<float> zero;
+    for (size_t tile = 0; tile < kBatch; tile += kLanes) {
+      const auto magnitude = hn::And(ops::LoadHalves(stored.at + tile), ops::Bits(0x7fff));
+      ops::Store(ops::F16ToF32(magnitude), scale.at + tile);
+      ops::Store(ops::F16ToF32(ops::LoadHalves(stored_zero.at + tile)), zero.at + tile);
     }
-    const TilePlace place = Place<kTile>(out_.shape, layout_, sample, tile);
-    StoreTile<kTile>(out_, place.offset, place.count, values);
+    const std::byte* const pivots = payload_ + layout_.pivots + sample * layout_.pivot_bytes;
+    float* const out = writer_.At(sample, first);
+    for (size_t tile = 0; tile < tiles; ++tile) {
+      float* const values = out + tile * kTile;
+      if ((stored.at[tile] & 0x7c00) == 0x7c00) {
+        FillNan<kTile>(values);
+        continue;
+      }
+      alignas(64) float scaled[kTile];
+      DequantizeTile<kTile>(codes_ + tile * kTile, scale.at[tile], zero.at[tile], scaled);
+      if ((stored.at[tile] & kTransformed) != 0) {
+        TransformBack<kTile>(
+            TakeBits(pivots, (first + tile) * layout_.pivot_bits, layout_.pivot_bits), scaled);
+      }
+      for (size_t k = 0; k < kTile; k += kLanes) {
+        const auto back = hn::Mul(hn::Mul(ops::Load(scaled + k), ops::Float(scale_back.first)),
+                                  ops::Float(scale_back.second));
+        ops::Store(writer_.Clamp(back), values + k);
+      }
+    }
+    writer_.Write(sample, first, tiles);
   }
 
   const std::byte* const payload_;
   const Layout layout_;
   const MutableTensorView& out_;
+  ops::TileWriter<kTile> writer_;
+  alignas(64) uint8_t codes_[kBatch * kTile];
 };
 
-}  // namespace
-
-uint64_t ScratchBytes(const Layout& layout) {
-  return layout.allocs * sizeof(uint64_t);
-}
-
-uint64_t Encode(const TensorView& in, const Params& params, const Context& context,
-                std::byte* scratch, std::byte* payload) {
+uint64_t EncodeOnTarget(const TensorView& in, const Params& params, const Context& context,
+                        std::byte* scratch, std::byte* payload) {
   if (params.tile == 32) return Encoder<32>(in, params, context, scratch, payload).Run();
   if (params.tile == 128) return Encoder<128>(in, params, context, scratch, payload).Run();
   return Encoder<64>(in, params, context, scratch, payload).Run();
 }
 
-Status Decode(const std::byte* payload, const Params& params, const MutableTensorView& out) {
+Status DecodeOnTarget(const std::byte* payload, const Params& params,
+                      const MutableTensorView& out) {
   if (params.tile == 32) return Decoder<32>(payload, params, out).Run();
   if (params.tile == 128) return Decoder<128>(payload, params, out).Run();
   return Decoder<64>(payload, params, out).Run();
 }
 
+}  // namespace longhaul::codec::tah::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace longhaul::codec::tah::cpu {
+
+HWY_EXPORT(EncodeOnTarget);
+HWY_EXPORT(DecodeOnTarget);
+
+uint64_t ScratchBytes(const Layout& layout) {
+  return layout.allocs * sizeof(int32_t);
+}
+
+uint64_t Encode(const TensorView& in, const Params& params, const Context& context,
+                std::byte* scratch, std::byte* payload) {
+  return HWY_DYNAMIC_DISPATCH(EncodeOnTarget)(in, params, context, scratch, payload);
+}
+
+Status Decode(const std::byte* payload, const Params& params, const MutableTensorView& out) {
+  return HWY_DYNAMIC_DISPATCH(DecodeOnTarget)(payload, params, out);
+}
+
 }  // namespace longhaul::codec::tah::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,103 @@
+// What of a payload is addressed bit by bit: pivots, precision bits, and the slots of the fourth
+// bits that these choose.
+#ifndef LONGHAUL_CODEC_TAH_CPU_BITS_H_
+#define LONGHAUL_CODEC_TAH_CPU_BITS_H_
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "codec/tah/format.h"
+
+namespace longhaul::codec::tah::cpu {
+
+inline bool GetBit(const std::byte* bits, uint64_t index) {
+  return ((static_cast<uint32_t>(bits[index / 8]) >> (index % 8)) & 1) != 0;
+}
+
+inline void SetBit(std::byte* bits, uint64_t index) {
+  bits[index / 8] |= std::byte{1} << (index % 8);
+}
+
+// `width` <= 8 bits at bit position `first`; into zeros.
+inline void PutBits(std::byte* bits, uint64_t first, uint32_t width, uint32_t value) {
+  const uint32_t shifted = value << (first % 8);
+  bits[first / 8] |= static_cast<std::byte>(shifted & 0xff);
+  if (first % 8 + width > 8) bits[first / 8 + 1] |= static_cast<std::byte>(shifted >> 8);
+}
+
+inline uint32_t TakeBits(const std::byte* bits, uint64_t first, uint32_t width) {
+  auto value = static_cast<uint32_t>(bits[first / 8]);
+  if (first % 8 + width > 8) value |= static_cast<uint32_t>(bits[first / 8 + 1]) << 8;
+  return (value >> (first % 8)) & ((1u << width) - 1);
+}
+
+// Calls function(alloc, first tile, tiles) for the allocation tiles of a sample in their order.
+template <class Function>
+void ForEachAlloc(const Layout& layout, uint64_t tokens, Function&& function) {
+  uint64_t alloc = 0;
+  for (uint64_t token = 0; token < tokens; ++token) {
+    for (uint64_t first = 0; first < layout.token_tiles; first += layout.alloc_tiles, ++alloc) {
+      function(alloc, token * layout.token_tiles + first,
+               std::min(layout.alloc_tiles, layout.token_tiles - first));
+    }
+  }
+}
+
+// As many bits as the layout has room for, and none behind the last allocation tile.
+inline bool PrecisionFits(const Layout& layout, const std::byte* precision) {
+  uint64_t fours = 0;
+  for (uint64_t first = 0; first < layout.precision_bytes * 8; first += 64) {
+    uint64_t word = 0;
+    std::memcpy(&word, precision + first / 8, 8);
+    const uint64_t used = layout.allocs - first;
+    if (used < 64 && (word >> used) != 0) return false;
+    fours += static_cast<uint64_t>(std::popcount(word));
+  }
+  return fours == layout.fours;
+}
+
+// Walks through the tiles of a sample: where plane 3 of each is. Byte: std::byte or const
+// std::byte.
+template <class Byte>
+class FourthBits {
+ public:
+  FourthBits(const Layout& layout, Byte* payload, uint32_t sample)
+      : layout_(layout),
+        precision_(payload + layout.precision + sample * layout.precision_bytes),
+        slot_(payload + layout.fourth_bits + sample * layout.fours * slot_bytes()) {}
+
+  uint64_t slot_bytes() const { return layout_.alloc_tiles * layout_.plane_bytes; }
+
+  // Of the next tile; null where it has 3 bits. *partial: it begins the slot of an allocation tile
+  // that has fewer tiles than the slot has room for.
+  Byte* Next(bool* partial) {
+    *partial = false;
+    if (left_ == 0) {
+      if (plane_ != nullptr) slot_ += slot_bytes();
+      left_ = std::min(layout_.alloc_tiles, layout_.token_tiles - token_tile_);
+      plane_ = GetBit(precision_, alloc_++) ? slot_ : nullptr;
+      *partial = plane_ != nullptr && left_ < layout_.alloc_tiles;
+    } else if (plane_ != nullptr) {
+      plane_ += layout_.plane_bytes;
+    }
+    --left_;
+    if (++token_tile_ == layout_.token_tiles) token_tile_ = 0;
+    return plane_;
+  }
+
+ private:
+  const Layout& layout_;
+  const std::byte* precision_;
+  Byte* slot_;             // of the allocation tile, if it has 4 bits
+  Byte* plane_ = nullptr;  // of the tile
+  uint64_t alloc_ = 0;     // the next one
+  uint64_t left_ = 0;      // tiles of the allocation tile
+  uint64_t token_tile_ = 0;
+};
+
+}  // namespace longhaul::codec::tah::cpu
+
+#endif  // LONGHAUL_CODEC_TAH_CPU_BITS_H_

@@ -1,0 +1,147 @@
+// Steps 1 and 2 of format.h for one target of Highway: entropies of a batch of tiles, and which
+// allocation tiles have the highest.
+#if defined(LONGHAUL_CODEC_TAH_CPU_ENTROPY_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LONGHAUL_CODEC_TAH_CPU_ENTROPY_INL_H_
+#undef LONGHAUL_CODEC_TAH_CPU_ENTROPY_INL_H_
+#else
+#define LONGHAUL_CODEC_TAH_CPU_ENTROPY_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstring>
+
+#include "codec/simd/tile-inl.h"
+#include "codec/tah/cpu/entropy.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace longhaul::codec::tah::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace ops = longhaul::codec::simd::HWY_NAMESPACE;
+using ops::kBatch;
+using ops::kLanes;
+
+// cpu::Log2, operation by operation.
+HWY_INLINE ops::VF Log2(ops::VF value) {
+  const auto bits = ops::AsInt(value);
+  const auto exponent = hn::ShiftRight<23>(hn::Sub(bits, ops::Int(kSqrtHalf)));
+  const auto f =
+      hn::Sub(ops::AsFloat(hn::Sub(bits, hn::ShiftLeft<23>(exponent))), ops::Float(1.0f));
+  auto sum = ops::Float(kLog2Terms[0]);
+  for (int k = 1; k < 9; ++k) sum = hn::Add(hn::Mul(sum, f), ops::Float(kLog2Terms[k]));
+  return hn::Add(hn::ConvertTo(ops::DF(), exponent), hn::Mul(sum, f));
+}
+
+// What brings a magnitude with these bits into [2, 4), as the two factors of ScaleUp.
+struct EntropyScales {
+  ops::PerTile<float> first, second;
+};
+HWY_INLINE void FindEntropyScales(const ops::PerTile<int32_t>& largest, EntropyScales* scales) {
+  for (size_t tile = 0; tile < kBatch; tile += kLanes) {
+    const auto bits = ops::Load(largest.at + tile);
+    // Those of no meaning (no finite value above 0) must not leave the range of exponents either.
+    const auto exponent =
+        hn::Max(hn::Min(hn::Sub(ops::Int(1), ops::FloorLog2(bits)), ops::Int(150)), ops::Int(-126));
+    ops::Store(ops::Pow2(hn::Min(exponent, ops::Int(127))), scales->first.at + tile);
+    ops::Store(ops::Pow2(hn::Max(hn::Sub(exponent, ops::Int(127)), ops::Int(0))),
+               scales->second.at + tile);
+  }
+}
+
+struct TileSums {
+  ops::PerTile<float> n, l;  // of EntropySums
+};
+
+template <size_t kTile>
+HWY_INLINE void SumTiles(const float* x, size_t tiles, const EntropyScales& scales,
+                         TileSums* sums) {
+  constexpr size_t kVecs = kTile / kLanes;
+  ops::FourPerTile n;
+  ops::FourPerTile l;
+  for (size_t tile = 0; tile < tiles; ++tile) {
+    const auto first = ops::Float(scales.first.at[tile]);
+    const auto second = ops::Float(scales.second.at[tile]);
+    ops::VF y[kVecs];
+    ops::VF terms[kVecs];
+    for (size_t k = 0; k < kVecs; ++k) {
+      const auto magnitude = hn::Abs(ops::Load(x + tile * kTile + k * kLanes));
+      y[k] = hn::Mul(hn::Mul(magnitude, first), second);
+      terms[k] = hn::Mul(y[k], Log2(y[k]));
+    }
+    ops::FoldToFour<kVecs>(y, ops::Sum(), n.at[tile]);
+    ops::FoldToFour<kVecs>(terms, ops::Sum(), l.at[tile]);
+  }
+  ops::FinishFold(n, ops::Sum(), &sums->n);
+  ops::FinishFold(l, ops::Sum(), &sums->l);
+}
+
+// SortKey(Entropy(...)) where every tile is an allocation tile.
+HWY_INLINE void FindKeys(const ops::PerTile<int32_t>& largest, const TileSums& sums,
+                         ops::PerTile<int32_t>* keys) {
+  for (size_t tile = 0; tile < kBatch; tile += kLanes) {
+    const auto n = ops::Load(sums.n.at + tile);
+    const auto l = ops::Load(sums.l.at + tile);
+    auto entropy = hn::Sub(Log2(n), hn::Div(l, n));
+    entropy = hn::IfThenElseZero(hn::Gt(n, hn::Zero(ops::DF())), entropy);
+    const auto bits = ops::AsInt(hn::Add(entropy, ops::Float(0.0f)));
+    auto key = hn::IfThenElse(hn::Lt(bits, ops::Int(0)), hn::And(bits, ops::Int(0x7fffffff)),
+                              hn::Not(bits));
+    // Not finite: -infinity.
+    key = hn::IfThenElse(hn::Lt(ops::Load(largest.at + tile), ops::Int(kF32Infinity)), key,
+                         ops::Int(kF32Infinity));
+    ops::Store(key, keys->at + tile);
+  }
+}
+
+// How many of `count` keys are <= bound.
+HWY_INLINE uint64_t CountUpTo(const int32_t* keys, uint64_t count, int32_t bound) {
+  const auto limit = ops::Int(bound);
+  auto above = hn::Zero(ops::DI());
+  uint64_t k = 0;
+  for (; k + kLanes <= count; k += kLanes) {
+    const auto mask = hn::Gt(ops::Load(keys + k), limit);
+    above = hn::Sub(above, hn::VecFromMask(ops::DI(), mask));
+  }
+  int32_t lanes[kLanes];
+  ops::Store(above, lanes);
+  uint64_t found = k;
+  for (const int32_t lane : lanes) found -= static_cast<uint64_t>(lane);
+  for (; k < count; ++k) found += keys[k] <= bound ? 1 : 0;
+  return found;
+}
+
+// Sets the bits of the `fours` lowest keys, 0 < fours < count, at equal keys of those with the
+// lower index. Every pass halves the range of the cut; no key moves. Writes whole words: `bits` has
+// room for count rounded up to 64.
+HWY_INLINE void MarkLowest(const int32_t* keys, uint64_t count, uint64_t fours, std::byte* bits) {
+  int64_t low = *std::min_element(keys, keys + count);
+  int64_t high = *std::max_element(keys, keys + count);
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (CountUpTo(keys, count, static_cast<int32_t>(middle)) >= fours) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  const auto cut = static_cast<int32_t>(low);
+  uint64_t equal_left = fours;
+  for (uint64_t k = 0; k < count; ++k) equal_left -= keys[k] < cut ? 1 : 0;
+  for (uint64_t first = 0; first < count; first += 64) {
+    uint64_t marked = 0;
+    uint64_t equal = 0;
+    const uint64_t used = std::min<uint64_t>(64, count - first);
+    for (uint64_t k = 0; k < used; ++k) {
+      marked |= uint64_t{keys[first + k] < cut} << k;
+      equal |= uint64_t{keys[first + k] == cut} << k;
+    }
+    for (; equal != 0 && equal_left > 0; equal &= equal - 1, --equal_left) {
+      marked |= equal & ~(equal - 1);
+    }
+    std::memcpy(bits + first / 8, &marked, 8);
+  }
+}
+
+}  // namespace longhaul::codec::tah::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // LONGHAUL_CODEC_TAH_CPU_ENTROPY_INL_H_

@@ -1,0 +1,238 @@
+// The codecs' kernels give the same bytes with every instruction set: each one that this CPU has is
+// compared with the simplest, over random codecs, shapes, dtypes, contents and damaged blobs. The
+// program needs no files, so that it can be taken to a machine with other instruction sets.
+#include <fmt/ranges.h>
+
+#include <iostream>
+#include <random>
+
+#include "codec/simd/targets.h"
+#include "tests/conformance/codec/codec_fixture.h"
+
+namespace longhaul::codec {
+namespace {
+
+constexpr int kRounds = 3000;
+
+uint32_t Below(std::mt19937* generator, uint32_t bound) {
+  return static_cast<uint32_t>((*generator)() % bound);
+}
+
+std::string RandomCodec(std::mt19937* generator) {
+  const uint32_t tile = 32u << Below(generator, 3);
+  const char* const rounding = Below(generator, 3) == 0 ? "stochastic" : "nearest";
+  switch (Below(generator, 8)) {
+    case 0:
+      return "fp16";
+    case 1:
+      return "bf16";
+    case 2:
+    case 3:
+    case 4:
+      return fmt::format("fixed:bits={},tile={},rounding={}", 3 + Below(generator, 8), tile,
+                         rounding);
+    default: {
+      const uint32_t tiles = Below(generator, 4);
+      const std::string alloc = tiles == 0 ? "token" : std::to_string(tiles * tile);
+      constexpr const char* kTaus[] = {"0", "1", "1.5", "2", "2", "4", "1000", "inf"};
+      constexpr const char* kShares[] = {"0", "0.3", "0.5", "0.8", "0.8", "1"};
+      return fmt::format("tah:p={},tile={},alloc={},tau={},rounding={}",
+                         kShares[Below(generator, 6)], tile,
+                         Below(generator, 2) == 0 ? std::to_string(tile) : alloc,
+                         kTaus[Below(generator, 8)], rounding);
+    }
+  }
+}
+
+// Every place a magnitude of its own, some tiles of one kind: what comes up is meant to reach all
+// branches, not to look like a network's activations.
+std::vector<float> RandomContents(size_t count, std::mt19937* generator) {
+  std::vector<float> values = Activations(count, (*generator)());
+  const uint32_t kind = Below(generator, 8);
+  if (kind == 0) {  // any bits at all
+    for (float& value : values) value = std::bit_cast<float>(static_cast<uint32_t>((*generator)()));
+    return values;
+  }
+  const int exponent = static_cast<int>(Below(generator, 240)) - 125;
+  if (kind <= 3) {
+    for (float& value : values) value = std::ldexp(value, exponent);
+  }
+  // Stretches of one kind.
+  for (uint32_t stretches = Below(generator, 6); stretches > 0 && count > 0; --stretches) {
+    const size_t first = (*generator)() % count;
+    const size_t length = std::min<size_t>(1 + Below(generator, 200), count - first);
+    const uint32_t what = Below(generator, 7);
+    for (size_t k = first; k < first + length; ++k) {
+      if (what == 0) values[k] = 0;
+      if (what == 1) values[k] = -0.0f;
+      if (what == 2) values[k] = values[first];
+      if (what == 3)
+        values[k] =
+            std::bit_cast<float>(static_cast<uint32_t>((*generator)() & 0x807fffff));  // subnormal
+      if (what == 4) values[k] = std::ldexp(values[k], 60);
+      if (what == 5) values[k] = std::ldexp(values[k], -90);
+      if (what == 6) values[k] = k % 2 == 0 ? values[first] : -values[first];
+    }
+  }
+  for (uint32_t specials = Below(generator, 4); specials > 0 && count > 0; --specials) {
+    constexpr uint32_t kSpecials[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffc12345,
+                                      0x7f800001, 0x7f7fffff, 0xff7fffff, 0x00000001};
+    const uint32_t last = kind == 1 ? 8 : 5;
+    values[(*generator)() % count] = std::bit_cast<float>(kSpecials[Below(generator, last)]);
+  }
+  return values;
+}
+
+Context RandomContext(std::mt19937* generator) {
+  Context context;
+  context.seed = (uint64_t{(*generator)()} << 32) | (*generator)();
+  context.step = Step((*generator)());
+  context.replica = Below(generator, 5);
+  context.boundary = Boundary(Below(generator, 9));
+  context.direction = Below(generator, 2) == 0 ? Direction::kForward : Direction::kBackward;
+  context.microbatch = Microbatch(Below(generator, 99));
+  return context;
+}
+
+Shape RandomShape(std::mt19937* generator) {
+  Shape shape{1 + Below(generator, 3), 1 + Below(generator, 12), 1 + Below(generator, 400)};
+  if (Below(generator, 2) == 0) shape.channels = (1 + Below(generator, 4)) * 128;
+  return shape;
+}
+
+struct Decoded {
+  Status status;
+  std::vector<std::byte> bytes;
+};
+
+Decoded DecodeTo(const Codec& codec, const std::vector<std::byte>& blob, Dtype dtype,
+                 const Shape& shape) {
+  Tensor out(dtype, shape);
+  Decoded decoded;
+  decoded.status = Decode(codec, blob, &out);
+  const auto* bytes = static_cast<const std::byte*>(out.view().data);
+  if (decoded.status.ok()) decoded.bytes.assign(bytes, bytes + out.view().size_bytes());
+  return decoded;
+}
+
+// Which bits a NaN has that came of arithmetic on damaged bytes is nobody's promise.
+void MakeNansEqual(Dtype dtype, std::vector<std::byte>* bytes) {
+  const size_t step = BytesPerElement(dtype);
+  for (size_t k = 0; k < bytes->size(); k += step) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, bytes->data() + k, step);
+    const uint32_t sign = dtype == Dtype::kF32 ? 0x80000000 : 0x8000;
+    const uint32_t infinity = dtype == Dtype::kF32    ? 0x7f800000
+                              : dtype == Dtype::kBf16 ? 0x7f80
+                                                      : 0x7c00;
+    if ((bits & ~sign) <= infinity) continue;
+    std::memset(bytes->data() + k, 0xff, step);
+  }
+}
+
+void Damage(std::mt19937* generator, std::vector<std::byte>* blob) {
+  if (blob->size() <= 64) return;
+  for (uint32_t bytes = 1 + Below(generator, 20); bytes > 0; --bytes) {
+    (*blob)[64 + (*generator)() % (blob->size() - 64)] = static_cast<std::byte>((*generator)());
+  }
+}
+
+class EveryTarget : public testing::Test {
+ protected:
+  void TearDown() override { ASSERT_TRUE(UseKernelTarget("").ok()); }
+};
+
+TEST_F(EveryTarget, GivesTheSameBytesAsTheSimplest) {
+  std::vector<std::string> others = KernelTargets();
+  const std::string simplest = others.back();
+  others.pop_back();
+  std::cout << fmt::format("compared with {}: {}; {} rounds\n", simplest, fmt::join(others, ", "),
+                           kRounds);
+  if (others.empty()) GTEST_SKIP() << "this CPU has only " << simplest;
+  constexpr Dtype kDtypes[] = {Dtype::kF32, Dtype::kF16, Dtype::kBf16};
+  std::mt19937 generator(20250711);
+  for (int round = 0; round < kRounds; ++round) {
+    const std::string name = RandomCodec(&generator);
+    const auto codec = MustParse(name);
+    ASSERT_NE(codec, nullptr) << name;
+    const Shape shape = RandomShape(&generator);
+    const Tensor in(kDtypes[Below(&generator, 3)], shape,
+                    RandomContents(shape.elements(), &generator));
+    const Dtype out_dtype = kDtypes[Below(&generator, 3)];
+    const Context context = RandomContext(&generator);
+
+    ASSERT_TRUE(UseKernelTarget(simplest).ok());
+    uint64_t nonfinite = 0;
+    const std::vector<std::byte> blob = MustEncode(*codec, in.view(), context, &nonfinite);
+    const Decoded decoded = DecodeTo(*codec, blob, out_dtype, shape);
+    ASSERT_TRUE(decoded.status.ok()) << decoded.status;
+    std::vector<std::byte> damaged = blob;
+    Damage(&generator, &damaged);
+    Decoded strange = DecodeTo(*codec, damaged, out_dtype, shape);
+    MakeNansEqual(out_dtype, &strange.bytes);
+
+    for (const std::string& target : others) {
+      const std::string where =
+          fmt::format("round {}: {} on {}, {} x {} x {} of {}", round, name, target, shape.samples,
+                      shape.tokens, shape.channels, ToString(in.view().dtype));
+      ASSERT_TRUE(UseKernelTarget(target).ok());
+      ASSERT_EQ(KernelTarget(), target);
+      uint64_t found = 0;
+      ASSERT_TRUE(MustEncode(*codec, in.view(), context, &found) == blob) << where;
+      ASSERT_EQ(found, nonfinite) << where;
+      ASSERT_TRUE(DecodeTo(*codec, blob, out_dtype, shape).bytes == decoded.bytes) << where;
+      Decoded also_strange = DecodeTo(*codec, damaged, out_dtype, shape);
+      MakeNansEqual(out_dtype, &also_strange.bytes);
+      ASSERT_EQ(also_strange.status, strange.status) << where;
+      ASSERT_TRUE(also_strange.bytes == strange.bytes) << where;
+    }
+  }
+}
+
+// Pointers without any alignment beyond the element's, into the middle of a larger buffer.
+TEST_F(EveryTarget, NeedsNoAlignmentAndWritesNoByteTooMany) {
+  for (const std::string& target : KernelTargets()) {
+    ASSERT_TRUE(UseKernelTarget(target).ok());
+    for (const char* name : {"none", "fp16", "bf16", "fixed:bits=9", "fixed:bits=4,tile=32", "tah",
+                             "tah:alloc=token", "tah:tile=32,rounding=stochastic"}) {
+      const auto codec = MustParse(name);
+      const Shape shape{2, 3, 192};
+      const Tensor in(Dtype::kF32, shape, Activations(shape.elements(), 5));
+      const std::vector<std::byte> expected = MustEncode(*codec, in.view());
+      for (size_t shift = 1; shift < 5; ++shift) {
+        const size_t elements = shape.elements();
+        std::vector<float> floats(elements + 8, 77.0f);
+        std::memcpy(floats.data() + shift, in.view().data, elements * sizeof(float));
+        std::vector<std::byte> blob(expected.size() + 8, std::byte{0x5a});
+        const AlignedBytes workspace(codec->WorkspaceBytes(shape));
+        EncodeResult result;
+        ASSERT_TRUE(codec
+                        ->Encode({floats.data() + shift, Dtype::kF32, shape}, {}, workspace.span(),
+                                 std::span(blob).subspan(shift, expected.size()), &result)
+                        .ok());
+        ASSERT_TRUE(std::equal(expected.begin(), expected.end(), blob.data() + shift));
+        ASSERT_EQ(blob[shift - 1], std::byte{0x5a});
+        ASSERT_EQ(blob[shift + expected.size()], std::byte{0x5a});
+        ASSERT_TRUE(codec
+                        ->Decode(std::span(blob).subspan(shift, expected.size()), {},
+                                 workspace.span(), {floats.data() + shift, Dtype::kF32, shape})
+                        .ok());
+        ASSERT_EQ(floats[shift - 1], 77.0f) << name << " on " << target;
+        ASSERT_EQ(floats[shift + elements], 77.0f) << name << " on " << target;
+      }
+    }
+  }
+}
+
+TEST_F(EveryTarget, IsChosenByItsName) {
+  for (const std::string& target : KernelTargets()) {
+    ASSERT_TRUE(UseKernelTarget(target).ok());
+    EXPECT_EQ(KernelTarget(), target);
+  }
+  ASSERT_TRUE(UseKernelTarget("").ok());
+  EXPECT_EQ(KernelTarget(), KernelTargets().front());
+  EXPECT_EQ(UseKernelTarget("AVX9").code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace longhaul::codec

@@ -12,50 +12,67 @@
 HWY_BEFORE_NAMESPACE();
 namespace longhaul::codec::simd::HWY_NAMESPACE {
 
+#if HWY_TARGET != HWY_SCALAR
+// Words 0 to 3 of blocks, each in the lower half of the block's 64-bit lane, to numbers in order.
+HWY_INLINE void StoreBlocks(VU w0, VU w1, VU w2, VU w3, float* out) {
+  const hn::Repartition<uint64_t, DU> d64;
+  const auto upper = [&](VU word) HWY_ATTR {
+    return hn::BitCast(DU(), hn::ShiftLeft<32>(hn::BitCast(d64, word)));
+  };
+  const VU first = hn::OddEven(upper(w1), w0);
+  const VU second = hn::OddEven(upper(w3), w2);
+  alignas(64) uint64_t words[2 * hn::MaxLanes(d64)];
+  hn::StoreInterleaved2(hn::BitCast(d64, first), hn::BitCast(d64, second), d64, words);
+  for (size_t half = 0; half < 2; ++half) {
+    const VU bits = hn::BitCast(DU(), hn::Load(d64, words + half * hn::MaxLanes(d64)));
+    const VF numbers = hn::ConvertTo(DF(), hn::BitCast(DI(), hn::ShiftRight<8>(bits)));
+    Store(hn::Mul(numbers, Float(1.0f / 16777216.0f)), out + half * kLanes);
+  }
+}
+#endif
+
 // RoundingNoise::Fill for kCount numbers, a multiple of 32.
 template <size_t kCount>
 HWY_INLINE void FillNoise(const RoundingNoise& noise, uint64_t index, float* out) {
 #if HWY_TARGET == HWY_SCALAR
   noise.Fill(index, kCount, out);
 #else
-  // A block has a 64-bit lane in each of four vectors; only the lower halves count. MulEven reads
-  // no others.
+  // A block has a 64-bit lane in each of four vectors; only the lower halves count, MulEven reads
+  // no others. Two chains of vectors at a time, since each waits for its products.
   using D64 = hn::Repartition<uint64_t, DU>;
   const D64 d64;
   constexpr size_t kBlocks = hn::MaxLanes(d64);
+  constexpr size_t kChains = kCount % (8 * kBlocks) == 0 ? 2 : 1;
   const Philox::Counter& base = noise.block();
-  const auto mul_a = Bits(0xD2511F53);
-  const auto mul_b = Bits(0xCD9E8D57);
-  for (size_t k = 0; k < kCount; k += 4 * kBlocks) {
-    const uint64_t block = (index + k) / 4;
-    const auto number = hn::Add(hn::Set(d64, block), hn::Iota(d64, 0));
-    VU c0 = hn::BitCast(DU(), number);
-    VU c1 = hn::BitCast(DU(), hn::ShiftRight<32>(number));
-    VU c2 = Bits(base[0]);
-    VU c3 = Bits(base[1]);
-    uint32_t key0 = base[2];
-    uint32_t key1 = base[3];
-    for (int round = 0; round < 10; ++round) {
-      const auto a = hn::MulEven(c0, mul_a);
-      const auto b = hn::MulEven(c2, mul_b);
-      c0 = hn::Xor(hn::BitCast(DU(), hn::ShiftRight<32>(b)), hn::Xor(c1, Bits(key0)));
-      c2 = hn::Xor(hn::BitCast(DU(), hn::ShiftRight<32>(a)), hn::Xor(c3, Bits(key1)));
-      c1 = hn::BitCast(DU(), b);
-      c3 = hn::BitCast(DU(), a);
-      key0 += 0x9E3779B9;
-      key1 += 0xBB67AE85;
+  for (size_t k = 0; k < kCount; k += kChains * 4 * kBlocks) {
+    VU c0[kChains];
+    VU c1[kChains];
+    VU c2[kChains];
+    VU c3[kChains];
+    for (size_t chain = 0; chain < kChains; ++chain) {
+      const auto number =
+          hn::Add(hn::Set(d64, (index + k) / 4 + chain * kBlocks), hn::Iota(d64, 0));
+      c0[chain] = hn::BitCast(DU(), number);
+      c1[chain] = hn::BitCast(DU(), hn::ShiftRight<32>(number));
+      c2[chain] = Bits(base[0]);
+      c3[chain] = Bits(base[1]);
     }
-    const auto pair = [](VU even, VU odd) HWY_ATTR {
-      return hn::OddEven(hn::BitCast(DU(), hn::ShiftLeft<32>(hn::BitCast(D64(), odd))), even);
-    };
-    const auto first = hn::BitCast(d64, pair(c0, c1));
-    const auto second = hn::BitCast(d64, pair(c2, c3));
-    alignas(64) uint64_t words[2 * kBlocks];
-    hn::StoreInterleaved2(first, second, d64, words);
-    for (size_t half = 0; half < 2; ++half) {
-      const VU bits = hn::BitCast(DU(), hn::Load(d64, words + half * kBlocks));
-      const VF numbers = hn::ConvertTo(DF(), hn::BitCast(DI(), hn::ShiftRight<8>(bits)));
-      Store(hn::Mul(numbers, Float(1.0f / 16777216.0f)), out + k + half * kLanes);
+    VU key0 = Bits(base[2]);
+    VU key1 = Bits(base[3]);
+    for (int round = 0; round < 10; ++round) {
+      for (size_t chain = 0; chain < kChains; ++chain) {
+        const auto a = hn::MulEven(c0[chain], Bits(0xD2511F53));
+        const auto b = hn::MulEven(c2[chain], Bits(0xCD9E8D57));
+        c0[chain] = hn::Xor(hn::BitCast(DU(), hn::ShiftRight<32>(b)), hn::Xor(c1[chain], key0));
+        c2[chain] = hn::Xor(hn::BitCast(DU(), hn::ShiftRight<32>(a)), hn::Xor(c3[chain], key1));
+        c1[chain] = hn::BitCast(DU(), b);
+        c3[chain] = hn::BitCast(DU(), a);
+      }
+      key0 = hn::Add(key0, Bits(0x9E3779B9));
+      key1 = hn::Add(key1, Bits(0xBB67AE85));
+    }
+    for (size_t chain = 0; chain < kChains; ++chain) {
+      StoreBlocks(c0[chain], c1[chain], c2[chain], c3[chain], out + k + chain * 4 * kBlocks);
     }
   }
 #endif

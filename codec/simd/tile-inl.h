@@ -209,12 +209,59 @@ HWY_INLINE void UnpackPlanes(const std::byte* planes, int bits, uint8_t* codes) 
 #endif
 }
 
-// Codes between vectors and their bytes.
-HWY_INLINE void StoreCodes(VI codes, uint8_t* to) {
-  hn::StoreU(hn::DemoteTo(DU8(), codes), DU8(), to);
-}
+// --- Codes and their bytes ---------------------------------------------------------------
+
 HWY_INLINE VF LoadCodes(const uint8_t* from) {
   return hn::ConvertTo(DF(), hn::PromoteTo(DI(), hn::LoadU(DU8(), from)));
+}
+
+// Four vectors of numbers below 256, one behind the other, to their bytes.
+HWY_INLINE void StoreCodes(VI c0, VI c1, VI c2, VI c3, uint8_t* to) {
+#if HWY_TARGET == HWY_SCALAR
+  to[0] = static_cast<uint8_t>(hn::GetLane(c0));
+  to[1] = static_cast<uint8_t>(hn::GetLane(c1));
+  to[2] = static_cast<uint8_t>(hn::GetLane(c2));
+  to[3] = static_cast<uint8_t>(hn::GetLane(c3));
+#else
+  const hn::Repartition<uint8_t, DI> d8;
+  // Byte j of lane i is from vector j; then four bytes of each vector in every block of 16; then
+  // the blocks' quarters side by side.
+  const VI mixed = hn::Or(hn::Or(c0, hn::ShiftLeft<8>(c1)),
+                          hn::Or(hn::ShiftLeft<16>(c2), hn::ShiftLeft<24>(c3)));
+  alignas(16) static constexpr uint8_t kTranspose[16] = {0, 4, 8,  12, 1, 5, 9,  13,
+                                                         2, 6, 10, 14, 3, 7, 11, 15};
+  const auto quarters =
+      hn::TableLookupBytes(hn::BitCast(d8, mixed), hn::LoadDup128(d8, kTranspose));
+  VI packed = hn::BitCast(DI(), quarters);
+  if constexpr (kLanes > 4) {
+    constexpr int32_t kBlocks = static_cast<int32_t>(kLanes / 4);
+    alignas(64) int32_t order[kLanes];
+    for (int32_t k = 0; k < static_cast<int32_t>(kLanes); ++k) {
+      order[k] = k % kBlocks * 4 + k / kBlocks;
+    }
+    packed = hn::TableLookupLanes(packed, hn::SetTableIndices(DI(), order));
+  }
+  hn::StoreU(hn::BitCast(d8, packed), d8, to);
+#endif
+}
+
+// The same for kTile numbers that function(k) computes for elements k, ..., k + kLanes - 1.
+template <size_t kTile, class Function>
+HWY_INLINE void StoreAllCodes(Function&& function, uint8_t* to) {
+  if constexpr (kTile < 4 * kLanes) {
+    static_assert(kTile == 2 * kLanes);
+    alignas(64) uint8_t four[4 * kLanes];
+    StoreCodes(function(0), function(kLanes), Int(0), Int(0), four);
+    std::memcpy(to, four, kTile);
+    return;
+  }
+  for (size_t k = 0; k < kTile; k += 4 * kLanes) {
+    const VI c0 = function(k);
+    const VI c1 = function(k + kLanes);
+    const VI c2 = function(k + 2 * kLanes);
+    const VI c3 = function(k + 3 * kLanes);
+    StoreCodes(c0, c1, c2, c3, to + k);
+  }
 }
 
 }  // namespace longhaul::codec::simd::HWY_NAMESPACE

@@ -128,26 +128,30 @@ class Encoder {
     const auto limit = ops::Float(static_cast<float>(top_));
     const auto lower = ops::Float(-static_cast<float>(top_));
     const auto offset = ops::Int(1 << (bits_ - 1));
-    for (size_t k = 0; k < kTile; k += kLanes) {
+    const auto code = [&](size_t k) HWY_ATTR {
       const auto scaled = hn::Mul(hn::Mul(ops::Load(values + k), ops::Float(scale_up.first)),
                                   ops::Float(scale_up.second));
       const auto u = hn::Min(hn::Max(hn::Div(scaled, ops::Float(divisor)), lower), limit);
-      ops::VI q;
       if constexpr (kStochastic) {
-        const auto sum = hn::Floor(hn::Add(u, ops::Load(random_ + k)));
-        q = hn::ConvertTo(ops::DI(), hn::Min(sum, limit));
+        const auto floor = hn::Floor(hn::Add(u, ops::Load(random_ + k)));
+        return hn::Add(hn::ConvertTo(ops::DI(), hn::Min(floor, limit)), offset);
       } else {
-        q = ops::RoundToNearest(u);
+        return hn::Add(ops::RoundToNearest(u), offset);
       }
-      const auto code = hn::Add(q, offset);
-      uint8_t* const low = low_ + tile * kTile + k;
-      if (bits_ <= 8) {
-        ops::StoreCodes(code, low);
-      } else {
-        ops::StoreCodes(hn::And(code, ops::Int(0xff)), low);
-        ops::StoreCodes(hn::ShiftRight<8>(code), high_ + tile * kTile + k);
-      }
+    };
+    uint8_t* const low = low_ + tile * kTile;
+    if (bits_ <= 8) {
+      ops::StoreAllCodes<kTile>(code, low);
+      return;
     }
+    alignas(64) int32_t codes[kTile];
+    for (size_t k = 0; k < kTile; k += kLanes) ops::Store(code(k), codes + k);
+    const auto low_byte = [&](size_t k)
+                              HWY_ATTR { return hn::And(ops::Load(codes + k), ops::Int(0xff)); };
+    const auto high_byte = [&](size_t k)
+                               HWY_ATTR { return hn::ShiftRight<8>(ops::Load(codes + k)); };
+    ops::StoreAllCodes<kTile>(low_byte, low);
+    ops::StoreAllCodes<kTile>(high_byte, high_ + tile * kTile);
   }
 
   const TensorView& in_;

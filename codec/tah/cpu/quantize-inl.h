@@ -215,17 +215,17 @@ template <size_t kTile, bool kStochastic>
 HWY_INLINE void QuantizeTile(const float* values, float origin, float divisor, float top,
                              const float* random, uint8_t* codes) {
   const auto limit = ops::Float(top);
-  for (size_t k = 0; k < kTile; k += kLanes) {
+  const auto code = [&](size_t k) HWY_ATTR {
     const auto exact =
         hn::Div(hn::Sub(ops::Load(values + k), ops::Float(origin)), ops::Float(divisor));
     const auto u = hn::Min(hn::Max(exact, ops::Float(0)), limit);
     if constexpr (kStochastic) {
-      const auto sum = hn::Min(hn::Add(u, ops::Load(random + k)), limit);
-      ops::StoreCodes(hn::ConvertTo(ops::DI(), sum), codes + k);
+      return hn::ConvertTo(ops::DI(), hn::Min(hn::Add(u, ops::Load(random + k)), limit));
     } else {
-      ops::StoreCodes(ops::RoundToNearest(u), codes + k);
+      return ops::RoundToNearest(u);
     }
-  }
+  };
+  ops::StoreAllCodes<kTile>(code, codes);
 }
 
 // Decoding's first half for one tile: the values of the scaled sample, before the transform.

@@ -26,6 +26,8 @@
 
 namespace longhaul::codec {
 
+class Parallel;  // parallel.h
+
 enum class Dtype : uint8_t { kF32 = 1, kF16 = 2, kBf16 = 3 };
 size_t BytesPerElement(Dtype dtype);
 std::string_view ToString(Dtype dtype);
@@ -62,6 +64,9 @@ struct Context {
   Microbatch microbatch{0};
   // Global sample numbers, one per sample of the tensor, or empty. Not owned.
   std::span<const uint64_t> sample_ids;
+  // Threads that may help with this call; null: the calling one does it alone. Not owned. The bytes
+  // are the same.
+  Parallel* parallel = nullptr;
 };
 
 struct EncodeResult {

@@ -86,7 +86,7 @@ Status FixedSizeCodec::Encode(const TensorView& in, const Context& context,
   return absl::OkStatus();
 }
 
-Status FixedSizeCodec::Decode(std::span<const std::byte> blob, const Context& /*context*/,
+Status FixedSizeCodec::Decode(std::span<const std::byte> blob, const Context& context,
                               std::span<std::byte> workspace, const MutableTensorView& out) const {
   LH_RETURN_IF_ERROR(CheckTensor(out.data, out.dtype, out.shape));
   LH_RETURN_IF_ERROR(CheckWorkspace(workspace, WorkspaceBytes(out.shape)));
@@ -108,7 +108,7 @@ Status FixedSizeCodec::Decode(std::span<const std::byte> blob, const Context& /*
                     MaxEncodedBytes(header.shape), blob.size()));
   }
   if (Empty(out.shape)) return absl::OkStatus();
-  return DecodePayload(blob.data() + kBlobHeaderBytes, out);
+  return DecodePayload(blob.data() + kBlobHeaderBytes, context, out);
 }
 
 }  // namespace longhaul::codec

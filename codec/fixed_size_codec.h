@@ -35,7 +35,8 @@ class FixedSizeCodec : public Codec {
   virtual uint64_t EncodePayload(const TensorView& in, const Context& context, std::byte* scratch,
                                  std::byte* payload) const = 0;
   // `payload` has PayloadBytes of anything.
-  virtual Status DecodePayload(const std::byte* payload, const MutableTensorView& out) const = 0;
+  virtual Status DecodePayload(const std::byte* payload, const Context& context,
+                               const MutableTensorView& out) const = 0;
 
   CodecId id_;
   std::string name_;

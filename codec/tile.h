@@ -21,6 +21,12 @@ constexpr uint64_t AlignSection(uint64_t bytes) {
   return (bytes + 15) / 16 * 16;
 }
 
+// Tiles [first, end) of a sample.
+struct TileRange {
+  uint32_t sample = 0;
+  uint64_t first = 0, end = 0;
+};
+
 // Elements [offset, offset + count) of the tensor to the buffer, zeros after them.
 template <int kTile>
 inline void LoadTile(const TensorView& in, uint64_t offset, int count, float* out) {

@@ -53,7 +53,7 @@ packages=(
   python3 python3-venv                                          # brings LibTorch
   libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev  # control plane
   libucx-dev ucx-utils                                          # data plane
-  libabsl-dev libyaml-cpp-dev libspdlog-dev libfmt-dev libcli11-dev nlohmann-json3-dev
+  libabsl-dev libyaml-cpp-dev libspdlog-dev libfmt-dev libcli11-dev nlohmann-json3-dev libhwy-dev
   libsqlite3-dev libssl-dev libxxhash-dev
   libgtest-dev libgmock-dev libbenchmark-dev
   iproute2 procps                                               # namespaces, tc

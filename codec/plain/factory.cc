@@ -19,12 +19,13 @@ class PlainCodec final : public FixedSizeCodec {
     return EncodedBytes(shape, id_) - kBlobHeaderBytes;
   }
   uint64_t ScratchBytes(const Shape& /*shape*/) const override { return 0; }
-  uint64_t EncodePayload(const TensorView& in, const Context& /*context*/, std::byte* /*scratch*/,
+  uint64_t EncodePayload(const TensorView& in, const Context& context, std::byte* /*scratch*/,
                          std::byte* payload) const override {
-    return cpu::Encode(in, WireDtype(id_), payload);
+    return cpu::Encode(in, WireDtype(id_), context.parallel, payload);
   }
-  Status DecodePayload(const std::byte* payload, const MutableTensorView& out) const override {
-    cpu::Decode(payload, WireDtype(id_), out);
+  Status DecodePayload(const std::byte* payload, const Context& context,
+                       const MutableTensorView& out) const override {
+    cpu::Decode(payload, WireDtype(id_), context.parallel, out);
     return absl::OkStatus();
   }
 

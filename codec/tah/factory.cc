@@ -22,8 +22,9 @@ class TahCodec final : public FixedSizeCodec {
                          std::byte* payload) const override {
     return cpu::Encode(in, params_, context, scratch, payload);
   }
-  Status DecodePayload(const std::byte* payload, const MutableTensorView& out) const override {
-    return cpu::Decode(payload, params_, out);
+  Status DecodePayload(const std::byte* payload, const Context& context,
+                       const MutableTensorView& out) const override {
+    return cpu::Decode(payload, params_, context.parallel, out);
   }
 
   Params params_;

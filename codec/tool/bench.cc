@@ -1,4 +1,4 @@
-// longhaul-codec bench: rates of a codec beside that of memcpy, on one core, in the same run.
+// longhaul-codec bench: rates of a codec beside that of memcpy (on one core), in the same run.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,9 +8,11 @@
 
 #include "base/clock.h"
 #include "codec/registry.h"
+#include "codec/simd/targets.h"
 #include "codec/tool/bench_data.h"
 #include "codec/tool/commands.h"
 #include "codec/tool/files.h"
+#include "codec/tool/thread_pool.h"
 
 namespace longhaul::codec {
 namespace {
@@ -31,8 +33,12 @@ double MedianSeconds(uint32_t repeats, Function&& function) {
 }  // namespace
 
 StatusOr<std::string> Bench(const ToolOptions& options) {
+  LH_RETURN_IF_ERROR(UseKernelTarget(options.kernels));
   if (options.device != "cpu") return BenchCuda(options);
   LH_ASSIGN_OR_RETURN(const auto codec, ParseCodec(options.codec));
+  ThreadPool pool(options.threads);
+  Context context;
+  if (options.threads > 1) context.parallel = &pool;
   const auto channels =
       static_cast<uint32_t>(std::min<uint64_t>(options.channels, options.elements));
   const Shape shape{options.samples,
@@ -51,12 +57,13 @@ StatusOr<std::string> Bench(const ToolOptions& options) {
   });
   const double encode = MedianSeconds(options.repeats, [&] {
     if (status.ok()) {
-      status = codec->Encode(in.view(), {}, workspace.span(), encoded.blob.span(), &encoded.result);
+      status =
+          codec->Encode(in.view(), context, workspace.span(), encoded.blob.span(), &encoded.result);
     }
   });
   const double decode = MedianSeconds(options.repeats, [&] {
     if (status.ok()) {
-      status = codec->Decode(encoded.bytes(), {}, workspace.span(), out.mutable_view());
+      status = codec->Decode(encoded.bytes(), context, workspace.span(), out.mutable_view());
     }
   });
   LH_RETURN_IF_ERROR(status);
@@ -70,17 +77,20 @@ StatusOr<std::string> Bench(const ToolOptions& options) {
                                    {"encode_gb_per_s", bytes / encode / 1e9},
                                    {"decode_gb_per_s", bytes / decode / 1e9},
                                    {"memcpy_gb_per_s", bytes / copy / 1e9},
+                                   {"kernels", KernelTarget()},
+                                   {"threads", options.threads},
                                    {"repeats", options.repeats}})
                .dump(2) +
            "\n";
   }
   return fmt::format(
-      "{}, {} elements of {}, {:.3f} bits an element; median of {}\nencode {:8.3f} GB/s  {:5.1f}% "
+      "{}, {} elements of {}, {:.3f} bits an element; {}, {} thread{}; median of {}\nencode "
+      "{:8.3f} GB/s  {:5.1f}% "
       "of memcpy\ndecode {:8.3f} GB/s  {:5.1f}% of memcpy\nmemcpy {:8.3f} GB/s (bytes of the "
       "tensor)\n",
-      codec->name(), shape.elements(), ToString(in.dtype), bits, options.repeats,
-      bytes / encode / 1e9, 100 * copy / encode, bytes / decode / 1e9, 100 * copy / decode,
-      bytes / copy / 1e9);
+      codec->name(), shape.elements(), ToString(in.dtype), bits, KernelTarget(), options.threads,
+      options.threads == 1 ? "" : "s", options.repeats, bytes / encode / 1e9, 100 * copy / encode,
+      bytes / decode / 1e9, 100 * copy / decode, bytes / copy / 1e9);
 }
 
 }  // namespace longhaul::codec

@@ -24,6 +24,8 @@ struct ToolOptions {
   std::string device = "cpu";  // or "cuda", "cuda:N"
   uint32_t samples = 1;
   std::string data = "outliers";  // or "normal"
+  uint32_t threads = 1;
+  std::string kernels;  // UseKernelTarget's; empty: the best
   bool json = false;
 };
 

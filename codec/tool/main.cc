@@ -49,7 +49,7 @@ class Tool {
     AddSeed(error);
 
     CLI::App* bench =
-        Add("bench", "Measure a codec's speed on one core or on a GPU, beside a copy", &Bench);
+        Add("bench", "Measure a codec's speed, on the CPU or on a GPU, beside a copy", &Bench);
     AddCodec(bench);
     AddDtype(bench, "The array's dtype");
     bench->add_option("--elements", options_.elements, "Elements of the tensor")
@@ -78,6 +78,13 @@ class Tool {
     bench->add_option("--repeats", options_.repeats, "Timed rounds; the median counts")
         ->check(CLI::Range(1u, 10000u))
         ->capture_default_str();
+    bench->add_option("--threads", options_.threads, "Threads that encode and decode")
+        ->check(CLI::Range(1u, 256u))
+        ->capture_default_str();
+    bench
+        ->add_option("--kernels", options_.kernels,
+                     "Instruction set; default: the best of this CPU")
+        ->type_name("AVX3|AVX2|SSE4|...");
   }
 
   int Run(int argc, char** argv) {

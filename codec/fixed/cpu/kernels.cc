@@ -1,286 +1,61 @@
 #include "codec/fixed/cpu/kernels.h"
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "codec/fixed/cpu/kernels.cc"
-#include <hwy/foreach_target.h>
-
-#include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "base/check.h"
-#include "codec/simd/noise-inl.h"
-#include "codec/simd/tensor-inl.h"
+#include "codec/fixed/cpu/ranges.h"
+#include "codec/parallel.h"
 #include "codec/tile.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace longhaul::codec::fixed::cpu::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-namespace ops = longhaul::codec::simd::HWY_NAMESPACE;
-using ops::kBatch;
-using ops::kLanes;
+namespace longhaul::codec::fixed::cpu {
+namespace {
 
 constexpr int kTopExponent = 12;
+// Tiles that are worked on together, and what one thread does alone (64 Ki elements of 64).
+constexpr uint64_t kGrain = 16, kSmall = 1024;
 
-template <int kTile>
-class Encoder {
- public:
-  Encoder(const TensorView& in, const Params& params, const Context& context, std::byte* payload)
-      : in_(in),
-        reader_(in),
-        layout_(MakeLayout(in.shape, params)),
-        bits_(static_cast<int>(params.bits)),
-        top_((1 << (bits_ - 1)) - 1),
-        stochastic_(params.rounding == Rounding::kStochastic),
-        noise_(context),
-        payload_(payload) {}
-
-  uint64_t Run() {
-    std::memset(payload_, 0, layout_.scales);  // the paddings of the sections
-    std::memset(payload_ + layout_.codes - 16, 0, 16);
-    std::memset(payload_ + layout_.end - 16, 0, 16);
-    const uint64_t tiles = in_.shape.tokens * layout_.tiles_per_token;  // of a sample
-    uint64_t nonfinite = 0;
-    for (uint32_t sample = 0; sample < in_.shape.samples; ++sample) {
-      uint32_t largest = 0;
-      for (uint64_t first = 0; first < tiles; first += kBatch) {
-        largest = std::max(largest, Largest(sample, first, InBatch(first, tiles)));
-      }
-      const int exponent = SampleExponent(largest, kTopExponent);
-      StoreU16(static_cast<uint16_t>(static_cast<int16_t>(exponent)), payload_ + 2 * sample);
-      for (uint64_t first = 0; first < tiles; first += kBatch) {
-        nonfinite += EncodeBatch(sample, tiles, first, InBatch(first, tiles), ScaleUp(exponent));
-      }
-    }
-    return nonfinite;
-  }
-
- private:
-  static size_t InBatch(uint64_t first, uint64_t tiles) {
-    return std::min<uint64_t>(kBatch, tiles - first);
-  }
-
-  // Over the batch's finite tiles.
-  HWY_INLINE uint32_t Largest(uint32_t sample, uint64_t first, size_t tiles) {
-    ops::PerTile<int32_t> largest;
-    ops::LargestMagnitudes<kTile>(reader_.Read(sample, first, tiles), tiles, &largest);
-    return ops::LargestFinite(largest);
-  }
-
-  // Returns how many tiles are not finite.
-  HWY_INLINE uint64_t EncodeBatch(uint32_t sample, uint64_t sample_tiles, uint64_t first,
-                                  size_t tiles, const ScaleUp& scale_up) {
-    const float* const x = reader_.Read(sample, first, tiles);
-    ops::PerTile<int32_t> largest;
-    ops::LargestMagnitudes<kTile>(x, tiles, &largest);
-    ops::PerTile<float> divisor;
-    ops::PerTile<uint16_t> stored;
-    Scales(largest, scale_up, &divisor, &stored);
-    const uint64_t tensor_tile = sample * sample_tiles + first;
-    std::memcpy(payload_ + layout_.scales + 2 * tensor_tile, stored.at, 2 * tiles);
-
-    uint64_t nonfinite = 0;
-    for (size_t tile = 0; tile < tiles; ++tile) {
-      const float* values = x + tile * kTile;
-      if (largest.at[tile] >= static_cast<int32_t>(kF32Infinity)) {
-        ++nonfinite;
-        values = zeros_;
-      }
-      if (stochastic_) {
-        ops::FillNoise<kTile>(noise_, (tensor_tile + tile) * kTile, random_);
-        Quantize<true>(values, divisor.at[tile], scale_up, tile);
-      } else {
-        Quantize<false>(values, divisor.at[tile], scale_up, tile);
-      }
-    }
-    // A step of its own: the planes' wide loads come after the codes' narrow stores are through.
-    for (size_t tile = 0; tile < tiles; ++tile) {
-      std::byte* const planes =
-          payload_ + layout_.codes + (tensor_tile + tile) * layout_.tile_bytes;
-      ops::PackPlanes<kTile>(low_ + tile * kTile, 0, std::min(bits_, 8), planes);
-      if (bits_ > 8) {
-        ops::PackPlanes<kTile>(high_ + tile * kTile, 0, bits_ - 8, planes + kTile);
-      }
-    }
-    return nonfinite;
-  }
-
-  HWY_INLINE void Scales(const ops::PerTile<int32_t>& largest, const ScaleUp& scale_up,
-                         ops::PerTile<float>* divisor, ops::PerTile<uint16_t>* stored) const {
-    for (size_t tile = 0; tile < kBatch; tile += kLanes) {
-      const auto bits = ops::Load(largest.at + tile);
-      const auto finite = hn::Lt(bits, ops::Int(kF32Infinity));
-      const auto scaled = hn::Mul(hn::Mul(ops::AsFloat(bits), ops::Float(scale_up.first)),
-                                  ops::Float(scale_up.second));
-      const auto exact = hn::Div(scaled, ops::Float(static_cast<float>(top_)));
-      const auto half = hn::IfThenElse(hn::RebindMask(ops::DU(), finite),
-                                       stochastic_ ? ops::F32ToF16Up(exact) : ops::F32ToF16(exact),
-                                       ops::Bits(kF16Nan));
-      ops::StoreHalves(half, stored->at + tile);
-      // Of a NaN too: zeros are divided by it.
-      ops::Store(ops::Divisor(ops::F16ToF32(half)), divisor->at + tile);
-    }
-  }
-
-  // Codes of a tile: q + 2^(b-1) to low_ and, above 8 bits, high_.
-  template <bool kStochastic>
-  HWY_INLINE void Quantize(const float* values, float divisor, const ScaleUp& scale_up,
-                           size_t tile) {
-    const auto limit = ops::Float(static_cast<float>(top_));
-    const auto lower = ops::Float(-static_cast<float>(top_));
-    const auto offset = ops::Int(1 << (bits_ - 1));
-    const auto code = [&](size_t k) HWY_ATTR {
-      const auto scaled = hn::Mul(hn::Mul(ops::Load(values + k), ops::Float(scale_up.first)),
-                                  ops::Float(scale_up.second));
-      const auto u = hn::Min(hn::Max(hn::Div(scaled, ops::Float(divisor)), lower), limit);
-      if constexpr (kStochastic) {
-        const auto floor = hn::Floor(hn::Add(u, ops::Load(random_ + k)));
-        return hn::Add(hn::ConvertTo(ops::DI(), hn::Min(floor, limit)), offset);
-      } else {
-        return hn::Add(ops::RoundToNearest(u), offset);
-      }
-    };
-    uint8_t* const low = low_ + tile * kTile;
-    if (bits_ <= 8) {
-      ops::StoreAllCodes<kTile>(code, low);
-      return;
-    }
-    alignas(64) int32_t codes[kTile];
-    for (size_t k = 0; k < kTile; k += kLanes) ops::Store(code(k), codes + k);
-    const auto low_byte = [&](size_t k)
-                              HWY_ATTR { return hn::And(ops::Load(codes + k), ops::Int(0xff)); };
-    const auto high_byte = [&](size_t k)
-                               HWY_ATTR { return hn::ShiftRight<8>(ops::Load(codes + k)); };
-    ops::StoreAllCodes<kTile>(low_byte, low);
-    ops::StoreAllCodes<kTile>(high_byte, high_ + tile * kTile);
-  }
-
-  const TensorView& in_;
-  ops::TileReader<kTile> reader_;
-  const Layout layout_;
-  const int bits_;
-  const int top_;
-  const bool stochastic_;
-  const RoundingNoise noise_;
-  std::byte* const payload_;
-  alignas(64) const float zeros_[kTile] = {};
-  alignas(64) float random_[kTile];
-  alignas(64) uint8_t low_[kBatch * kTile];
-  alignas(64) uint8_t high_[kBatch * kTile];
-};
-
-template <int kTile>
-class Decoder {
- public:
-  Decoder(const std::byte* payload, const Params& params, const MutableTensorView& out)
-      : payload_(payload),
-        layout_(MakeLayout(out.shape, params)),
-        bits_(static_cast<int>(params.bits)),
-        out_(out),
-        writer_(out) {}
-
-  Status Run() {
-    const uint64_t tiles = out_.shape.tokens * layout_.tiles_per_token;
-    for (uint32_t sample = 0; sample < out_.shape.samples; ++sample) {
-      const auto exponent = static_cast<int16_t>(LoadU16(payload_ + 2 * sample));
-      if (exponent < kMinExponent || exponent > kMaxExponent) {
-        return absl::InvalidArgumentError("a sample's exponent in the blob is out of range");
-      }
-      for (uint64_t first = 0; first < tiles; first += kBatch) {
-        DecodeBatch(sample, tiles, first, std::min<uint64_t>(kBatch, tiles - first),
-                    ScaleBack(exponent));
-      }
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  HWY_INLINE void DecodeBatch(uint32_t sample, uint64_t sample_tiles, uint64_t first, size_t tiles,
-                              const ScaleBack& scale_back) {
-    const uint64_t tensor_tile = sample * sample_tiles + first;
-    ops::PerTile<uint16_t> stored;
-    std::memcpy(stored.at, payload_ + layout_.scales + 2 * tensor_tile, 2 * tiles);
-    ops::PerTile<float> scales;
-    for (size_t tile = 0; tile < kBatch; tile += kLanes) {
-      ops::Store(ops::F16ToF32(ops::LoadHalves(stored.at + tile)), scales.at + tile);
-    }
-    for (size_t tile = 0; tile < tiles; ++tile) {
-      const std::byte* const planes =
-          payload_ + layout_.codes + (tensor_tile + tile) * layout_.tile_bytes;
-      ops::UnpackPlanes<kTile>(planes, std::min(bits_, 8), low_ + tile * kTile);
-      if (bits_ > 8) {
-        ops::UnpackPlanes<kTile>(planes + kTile, bits_ - 8, high_ + tile * kTile);
-      }
-    }
-    float* const out = writer_.At(sample, first);
-    for (size_t tile = 0; tile < tiles; ++tile) {
-      float* const values = out + tile * kTile;
-      if ((stored.at[tile] & 0x7c00) == 0x7c00) {
-        FillNan<kTile>(values);
-      } else {
-        Dequantize(tile, scales.at[tile], scale_back, values);
-      }
-    }
-    writer_.Write(sample, first, tiles);
-  }
-
-  HWY_INLINE void Dequantize(size_t tile, float scale, const ScaleBack& scale_back,
-                             float* values) const {
-    const auto offset = ops::Float(static_cast<float>(1 << (bits_ - 1)));
-    for (size_t k = 0; k < kTile; k += kLanes) {
-      auto code = ops::LoadCodes(low_ + tile * kTile + k);
-      if (bits_ > 8) {
-        // Integers this small are exact.
-        code = hn::Add(code, hn::Mul(ops::LoadCodes(high_ + tile * kTile + k), ops::Float(256)));
-      }
-      const auto value = hn::Mul(hn::Sub(code, offset), ops::Float(scale));
-      const auto back =
-          hn::Mul(hn::Mul(value, ops::Float(scale_back.first)), ops::Float(scale_back.second));
-      ops::Store(writer_.Clamp(back), values + k);
-    }
-  }
-
-  const std::byte* const payload_;
-  const Layout layout_;
-  const int bits_;
-  const MutableTensorView& out_;
-  ops::TileWriter<kTile> writer_;
-  alignas(64) uint8_t low_[kBatch * kTile];
-  alignas(64) uint8_t high_[kBatch * kTile];
-};
-
-uint64_t EncodeOnTarget(const TensorView& in, const Params& params, const Context& context,
-                        std::byte* payload) {
-  if (params.tile == 32) return Encoder<32>(in, params, context, payload).Run();
-  if (params.tile == 128) return Encoder<128>(in, params, context, payload).Run();
-  return Encoder<64>(in, params, context, payload).Run();
-}
-
-Status DecodeOnTarget(const std::byte* payload, const Params& params,
-                      const MutableTensorView& out) {
-  if (params.tile == 32) return Decoder<32>(payload, params, out).Run();
-  if (params.tile == 128) return Decoder<128>(payload, params, out).Run();
-  return Decoder<64>(payload, params, out).Run();
-}
-
-}  // namespace longhaul::codec::fixed::cpu::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace longhaul::codec::fixed::cpu {
-
-HWY_EXPORT(EncodeOnTarget);
-HWY_EXPORT(DecodeOnTarget);
+}  // namespace
 
 uint64_t Encode(const TensorView& in, const Params& params, const Context& context,
                 std::byte* payload) {
   LH_CHECK(params.bits >= kMinBits && params.bits <= kMaxBits, "{} bits", params.bits);
-  return HWY_DYNAMIC_DISPATCH(EncodeOnTarget)(in, params, context, payload);
+  const Layout layout = MakeLayout(in.shape, params);
+  const RoundingNoise noise(context);
+  std::memset(payload, 0, layout.scales);  // the paddings of the sections
+  std::memset(payload + layout.codes - 16, 0, 16);
+  std::memset(payload + layout.end - 16, 0, 16);
+  const uint64_t tiles = in.shape.tokens * layout.tiles_per_token;  // of a sample
+  std::atomic<uint64_t> nonfinite = 0;
+  for (uint32_t sample = 0; sample < in.shape.samples; ++sample) {
+    std::atomic<uint32_t> largest = 0;
+    ForRanges(context.parallel, tiles, kGrain, kSmall, [&](uint64_t first, uint64_t end) {
+      RaiseTo(LargestOfRange(in, params, {sample, first, end}), &largest);
+    });
+    const int exponent = SampleExponent(largest, kTopExponent);
+    StoreU16(static_cast<uint16_t>(static_cast<int16_t>(exponent)), payload + 2 * sample);
+    ForRanges(context.parallel, tiles, kGrain, kSmall, [&](uint64_t first, uint64_t end) {
+      nonfinite += EncodeRange(in, params, noise, {sample, first, end}, exponent, payload);
+    });
+  }
+  return nonfinite;
 }
 
-Status Decode(const std::byte* payload, const Params& params, const MutableTensorView& out) {
+Status Decode(const std::byte* payload, const Params& params, Parallel* parallel,
+              const MutableTensorView& out) {
   LH_CHECK(params.bits >= kMinBits && params.bits <= kMaxBits, "{} bits", params.bits);
-  return HWY_DYNAMIC_DISPATCH(DecodeOnTarget)(payload, params, out);
+  const Layout layout = MakeLayout(out.shape, params);
+  const uint64_t tiles = out.shape.tokens * layout.tiles_per_token;
+  for (uint32_t sample = 0; sample < out.shape.samples; ++sample) {
+    const auto exponent = static_cast<int16_t>(LoadU16(payload + 2 * sample));
+    if (exponent < kMinExponent || exponent > kMaxExponent) {
+      return absl::InvalidArgumentError("a sample's exponent in the blob is out of range");
+    }
+    ForRanges(parallel, tiles, kGrain, kSmall, [&](uint64_t first, uint64_t end) {
+      DecodeRange(payload, params, {sample, first, end}, exponent, out);
+    });
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace longhaul::codec::fixed::cpu
-#endif  // HWY_ONCE

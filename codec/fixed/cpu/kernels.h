@@ -16,7 +16,8 @@ uint64_t Encode(const TensorView& in, const Params& params, const Context& conte
                 std::byte* payload);
 
 // kInvalidArgument when a sample's exponent is out of range.
-Status Decode(const std::byte* payload, const Params& params, const MutableTensorView& out);
+Status Decode(const std::byte* payload, const Params& params, Parallel* parallel,
+              const MutableTensorView& out);
 
 }  // namespace longhaul::codec::fixed::cpu
 

@@ -5,8 +5,10 @@
 #include <hwy/foreach_target.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
+#include "codec/parallel.h"
 #include "codec/simd/tensor-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -83,12 +85,13 @@ void Convert(Dtype from, const std::byte* in, size_t count, Dtype to, std::byte*
   if (!direct) std::memcpy(out, raw, count * sizeof(uint16_t));
 }
 
-uint64_t EncodeOnTarget(const TensorView& in, Dtype wire, std::byte* out) {
-  const uint64_t elements = in.shape.elements();
+// Elements [begin, end).
+uint64_t EncodeOnTarget(const TensorView& in, uint64_t begin, uint64_t end, Dtype wire,
+                        std::byte* out) {
   const auto* source = static_cast<const std::byte*>(in.data);
   uint64_t nonfinite = 0;
-  for (uint64_t first = 0; first < elements; first += kChunk) {
-    const size_t count = std::min<uint64_t>(kChunk, elements - first);
+  for (uint64_t first = begin; first < end; first += kChunk) {
+    const size_t count = std::min<uint64_t>(kChunk, end - first);
     const std::byte* chunk = source + first * BytesPerElement(in.dtype);
     nonfinite += CountNonFinite(in.dtype, chunk, count);
     Convert(in.dtype, chunk, count, wire, out + first * BytesPerElement(wire));
@@ -96,11 +99,11 @@ uint64_t EncodeOnTarget(const TensorView& in, Dtype wire, std::byte* out) {
   return nonfinite;
 }
 
-void DecodeOnTarget(const std::byte* in, Dtype wire, const MutableTensorView& out) {
-  const uint64_t elements = out.shape.elements();
+void DecodeOnTarget(const std::byte* in, Dtype wire, uint64_t begin, uint64_t end,
+                    const MutableTensorView& out) {
   auto* target = static_cast<std::byte*>(out.data);
-  for (uint64_t first = 0; first < elements; first += kChunk) {
-    const size_t count = std::min<uint64_t>(kChunk, elements - first);
+  for (uint64_t first = begin; first < end; first += kChunk) {
+    const size_t count = std::min<uint64_t>(kChunk, end - first);
     Convert(wire, in + first * BytesPerElement(wire), count, out.dtype,
             target + first * BytesPerElement(out.dtype));
   }
@@ -111,16 +114,28 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace longhaul::codec::plain::cpu {
+namespace {
+
+// Elements: a range ends at a whole cache line; what one thread does alone.
+constexpr uint64_t kGrain = 1024, kSmall = 1 << 16;
+
+}  // namespace
 
 HWY_EXPORT(EncodeOnTarget);
 HWY_EXPORT(DecodeOnTarget);
 
-uint64_t Encode(const TensorView& in, Dtype wire, std::byte* out) {
-  return HWY_DYNAMIC_DISPATCH(EncodeOnTarget)(in, wire, out);
+uint64_t Encode(const TensorView& in, Dtype wire, Parallel* parallel, std::byte* out) {
+  std::atomic<uint64_t> nonfinite = 0;
+  ForRanges(parallel, in.shape.elements(), kGrain, kSmall, [&](uint64_t first, uint64_t end) {
+    nonfinite += HWY_DYNAMIC_DISPATCH(EncodeOnTarget)(in, first, end, wire, out);
+  });
+  return nonfinite;
 }
 
-void Decode(const std::byte* in, Dtype wire, const MutableTensorView& out) {
-  HWY_DYNAMIC_DISPATCH(DecodeOnTarget)(in, wire, out);
+void Decode(const std::byte* in, Dtype wire, Parallel* parallel, const MutableTensorView& out) {
+  ForRanges(parallel, out.shape.elements(), kGrain, kSmall, [&](uint64_t first, uint64_t end) {
+    HWY_DYNAMIC_DISPATCH(DecodeOnTarget)(in, wire, first, end, out);
+  });
 }
 
 }  // namespace longhaul::codec::plain::cpu

@@ -10,8 +10,8 @@
 namespace longhaul::codec::plain::cpu {
 
 // `out` needs no alignment. Returns how many elements of `in` are not finite.
-uint64_t Encode(const TensorView& in, Dtype wire, std::byte* out);
-void Decode(const std::byte* in, Dtype wire, const MutableTensorView& out);
+uint64_t Encode(const TensorView& in, Dtype wire, Parallel* parallel, std::byte* out);
+void Decode(const std::byte* in, Dtype wire, Parallel* parallel, const MutableTensorView& out);
 
 }  // namespace longhaul::codec::plain::cpu
 

@@ -34,40 +34,43 @@ inline uint32_t TakeBits(const std::byte* bits, uint64_t first, uint32_t width) 
   return (value >> (first % 8)) & ((1u << width) - 1);
 }
 
-// Calls function(alloc, first tile, tiles) for the allocation tiles of a sample in their order.
-template <class Function>
-void ForEachAlloc(const Layout& layout, uint64_t tokens, Function&& function) {
-  uint64_t alloc = 0;
-  for (uint64_t token = 0; token < tokens; ++token) {
-    for (uint64_t first = 0; first < layout.token_tiles; first += layout.alloc_tiles, ++alloc) {
-      function(alloc, token * layout.token_tiles + first,
-               std::min(layout.alloc_tiles, layout.token_tiles - first));
-    }
+// The allocation tile that begins with this tile of a sample.
+inline uint64_t AllocOfTile(const Layout& layout, uint64_t tile) {
+  return tile / layout.token_tiles * layout.token_allocs +
+         tile % layout.token_tiles / layout.alloc_tiles;
+}
+
+// How many of the first `count` bits are set. `bits` has whole words of 64.
+inline uint64_t CountBits(const std::byte* bits, uint64_t count) {
+  uint64_t set = 0;
+  for (uint64_t first = 0; first < count; first += 64) {
+    uint64_t word = 0;
+    std::memcpy(&word, bits + first / 8, 8);
+    const uint64_t used = count - first;
+    if (used < 64) word &= (uint64_t{1} << used) - 1;
+    set += static_cast<uint64_t>(std::popcount(word));
   }
+  return set;
 }
 
 // As many bits as the layout has room for, and none behind the last allocation tile.
 inline bool PrecisionFits(const Layout& layout, const std::byte* precision) {
-  uint64_t fours = 0;
-  for (uint64_t first = 0; first < layout.precision_bytes * 8; first += 64) {
-    uint64_t word = 0;
-    std::memcpy(&word, precision + first / 8, 8);
-    const uint64_t used = layout.allocs - first;
-    if (used < 64 && (word >> used) != 0) return false;
-    fours += static_cast<uint64_t>(std::popcount(word));
-  }
-  return fours == layout.fours;
+  return CountBits(precision, layout.allocs) == layout.fours &&
+         CountBits(precision, layout.precision_bytes * 8) == layout.fours;
 }
 
-// Walks through the tiles of a sample: where plane 3 of each is. Byte: std::byte or const
-// std::byte.
+// Walks through the tiles of a sample from one on that begins an allocation tile: where plane 3 of
+// each is. Byte: std::byte or const std::byte.
 template <class Byte>
 class FourthBits {
  public:
-  FourthBits(const Layout& layout, Byte* payload, uint32_t sample)
+  FourthBits(const Layout& layout, Byte* payload, uint32_t sample, uint64_t first_tile)
       : layout_(layout),
         precision_(payload + layout.precision + sample * layout.precision_bytes),
-        slot_(payload + layout.fourth_bits + sample * layout.fours * slot_bytes()) {}
+        alloc_(AllocOfTile(layout, first_tile)),
+        slot_(payload + layout.fourth_bits +
+              (sample * layout.fours + CountBits(precision_, alloc_)) * slot_bytes()),
+        token_tile_(first_tile % layout.token_tiles) {}
 
   uint64_t slot_bytes() const { return layout_.alloc_tiles * layout_.plane_bytes; }
 
@@ -91,11 +94,11 @@ class FourthBits {
  private:
   const Layout& layout_;
   const std::byte* precision_;
+  uint64_t alloc_;         // the next one
   Byte* slot_;             // of the allocation tile, if it has 4 bits
   Byte* plane_ = nullptr;  // of the tile
-  uint64_t alloc_ = 0;     // the next one
   uint64_t left_ = 0;      // tiles of the allocation tile
-  uint64_t token_tile_ = 0;
+  uint64_t token_tile_;    // of the next tile
 };
 
 }  // namespace longhaul::codec::tah::cpu

@@ -20,7 +20,8 @@ uint64_t Encode(const TensorView& in, const Params& params, const Context& conte
 
 // kInvalidArgument when a sample's exponent is out of range or its precision bits are not as many
 // as the shape asks for.
-Status Decode(const std::byte* payload, const Params& params, const MutableTensorView& out);
+Status Decode(const std::byte* payload, const Params& params, Parallel* parallel,
+              const MutableTensorView& out);
 
 }  // namespace longhaul::codec::tah::cpu
 

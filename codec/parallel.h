@@ -1,0 +1,58 @@
+// Threads that a caller lends to a codec for the length of a call (Context::parallel), so that a
+// large tensor is encoded by more than one core. The bytes do not depend on them.
+//
+//   class Pool final : public Parallel { ... };   // over whatever threads the program has
+//   context.parallel = &pool;
+//   LH_RETURN_IF_ERROR(codec->Encode(view, context, scratch, blob, &result));
+#ifndef LONGHAUL_CODEC_PARALLEL_H_
+#define LONGHAUL_CODEC_PARALLEL_H_
+
+#include <absl/functional/function_ref.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace longhaul::codec {
+
+class Parallel {
+ public:
+  virtual ~Parallel() = default;
+
+  // How many calls of a body may run at a time, at least 1.
+  virtual size_t threads() const = 0;
+  // Calls body(0), ..., body(count - 1), each once, in any order, on any threads, of which the
+  // calling one may be one; returns when all have returned. A body neither throws nor waits for
+  // another, and is done within milliseconds.
+  virtual void For(size_t count, absl::FunctionRef<void(size_t)> body) = 0;
+};
+
+// Calls body(first, end) for ranges that make up [0, count): a single one where there are no
+// threads or `count` is not above `small`. All but the last end at a multiple of `grain`.
+template <class Body>
+void ForRanges(Parallel* parallel, uint64_t count, uint64_t grain, uint64_t small,
+               const Body& body) {
+  // A few ranges a thread: one that is slow, or begins late, then holds up the others less.
+  const uint64_t pieces =
+      parallel == nullptr || count <= small ? 1 : uint64_t{parallel->threads()} * 4;
+  const uint64_t wanted = std::max((count + pieces - 1) / pieces, small);
+  const uint64_t step = (wanted + grain - 1) / grain * grain;
+  if (pieces == 1 || step >= count) {
+    body(uint64_t{0}, count);
+    return;
+  }
+  parallel->For((count + step - 1) / step,
+                [&](size_t k) { body(k * step, std::min(count, (k + 1) * step)); });
+}
+
+// *largest becomes `value` where that is more.
+inline void RaiseTo(uint32_t value, std::atomic<uint32_t>* largest) {
+  uint32_t seen = *largest;
+  while (seen < value && !largest->compare_exchange_weak(seen, value)) {
+  }
+}
+
+}  // namespace longhaul::codec
+
+#endif  // LONGHAUL_CODEC_PARALLEL_H_

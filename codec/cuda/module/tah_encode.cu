@@ -191,8 +191,8 @@ class Encoder {
     uint32_t before = static_cast<uint32_t>(first);
     if (choose_) {
       four = alloc < args_.allocs &&
-             tah::cpu::SortKey(__ldcg(choice.entropies_dev + min(alloc, args_.allocs - 1)),
-                               static_cast<uint32_t>(alloc)) <= __ldcg(choice.threshold_dev);
+             CandidateKey(__ldcg(choice.entropies_dev + min(alloc, args_.allocs - 1)),
+                          static_cast<uint32_t>(alloc)) <= __ldcg(choice.threshold_dev);
       before = __ldcg(choice.group_counts_dev + group);
     }
     four = four && alloc < args_.allocs;

@@ -34,6 +34,12 @@ struct SampleChoice {
   uint64_t* threshold_dev;
 };
 
+// Sorts by falling entropy, then by rising index.
+__device__ inline uint64_t CandidateKey(float entropy, uint32_t alloc) {
+  const uint32_t rising = static_cast<uint32_t>(tah::cpu::SortKey(entropy)) ^ 0x80000000;
+  return uint64_t{rising} << 32 | alloc;
+}
+
 // Entropy is at most log2 of the elements of an allocation tile.
 __device__ inline float BinsPerBit(uint32_t alloc_elements) {
   return static_cast<float>(kTahBins) / static_cast<float>(33 - __clz(alloc_elements));
@@ -132,7 +138,7 @@ __device__ inline void Collect(const SampleChoice& choice, uint32_t item) {
     if ((masks[k] >> lane & 1) != 0) {
       const auto alloc = static_cast<uint32_t>(first + k * kWarp + lane);
       choice.candidates_dev[place + __popc(masks[k] & ((1u << lane) - 1))] =
-          tah::cpu::SortKey(entropies[k], alloc);
+          CandidateKey(entropies[k], alloc);
     }
     place += __popc(masks[k]);
   }

@@ -65,6 +65,8 @@ std::string_view ToString(CodecId id) {
       return "fixed";
     case CodecId::kTah:
       return "tah";
+    case CodecId::kGauss:
+      return "gauss";
   }
   return "unknown codec";
 }
@@ -114,8 +116,9 @@ StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> start, uint64_t 
                     raw.version, kBlobVersion));
   }
   if (raw.codec < static_cast<uint8_t>(CodecId::kNone) ||
-      raw.codec > static_cast<uint8_t>(CodecId::kTah)) {
-    return Bad(fmt::format("the blob's codec has number {}; 1 to 5 are known", raw.codec));
+      raw.codec > static_cast<uint8_t>(CodecId::kGauss)) {
+    return Bad(fmt::format("the blob's codec has number {}; 1 to {} are known", raw.codec,
+                           static_cast<uint8_t>(CodecId::kGauss)));
   }
   if (raw.dtype < static_cast<uint8_t>(Dtype::kF32) ||
       raw.dtype > static_cast<uint8_t>(Dtype::kBf16)) {

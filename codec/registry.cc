@@ -10,6 +10,7 @@
 #include "codec/blob.h"
 #include "codec/codec_string.h"
 #include "codec/fixed/factory.h"
+#include "codec/gauss/factory.h"
 #include "codec/plain/factory.h"
 #include "codec/tah/factory.h"
 
@@ -117,9 +118,26 @@ StatusOr<CodecPtr> TahFromHeader(const BlobHeader& header) {
   return tah::Create(params);
 }
 
+std::string_view ParseGauss(const CodecString& text, CodecPtr* codec) {
+  gauss::Params params;
+  for (const auto& [key, value] : text.parameters) {
+    uint32_t* target = key == "bits" ? &params.bits : &params.block;
+    if (!ParseUnsigned(value, target) || !gauss::Possible(params)) {
+      return key == "bits" ? "bits" : "block";
+    }
+  }
+  *codec = gauss::Create(params);
+  return "";
+}
+
+StatusOr<CodecPtr> GaussFromHeader(const BlobHeader& header) {
+  LH_ASSIGN_OR_RETURN(const gauss::Params params, gauss::FromHeader(header.parameters));
+  return gauss::Create(params);
+}
+
 // In the order of CodecId.
-const std::array<Family, 5>& Families() {
-  static const auto& families = *new std::array<Family, 5>{{
+const std::array<Family, 6>& Families() {
+  static const auto& families = *new std::array<Family, 6>{{
       {"none", "fp32", {}, &ParsePlain<CodecId::kNone>, &PlainFromHeader},
       {"bf16", "bfloat16", {}, &ParsePlain<CodecId::kBf16>, &PlainFromHeader},
       {"fp16", "IEEE half precision", {}, &ParsePlain<CodecId::kFp16>, &PlainFromHeader},
@@ -139,6 +157,11 @@ const std::array<Family, 5>& Families() {
         {"rounding", "nearest|stochastic", "nearest"}},
        &ParseTah,
        &TahFromHeader},
+      {"gauss",
+       "quantizer of normal values after a Hadamard transform",
+       {{"bits", "2..6", "4"}, {"block", "64|128|256|512", "128"}},
+       &ParseGauss,
+       &GaussFromHeader},
   }};
   return families;
 }

@@ -1,6 +1,6 @@
-// Steps that the tiled codecs (fixed, tah) share. kTile is 32, 64 or 128; a buffer has kTile
-// floats. Loops have constant trip counts and no order that matters (maxima of integers) or one
-// that is stated, so that they vectorise to the same results.
+// Steps that the tiled codecs (fixed, tah, gauss) share. kTile is 32, 64, 128, 256 or 512; a buffer
+// has kTile floats. Loops have constant trip counts and no order that matters (maxima of integers)
+// or one that is stated, so that they vectorise to the same results.
 #ifndef LONGHAUL_CODEC_TILE_H_
 #define LONGHAUL_CODEC_TILE_H_
 

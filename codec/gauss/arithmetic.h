@@ -1,0 +1,81 @@
+// What format.h's steps 4 to 6 compute for a block or a value: arithmetic alone, so that kernels
+// for GPUs share it with those for CPUs.
+#ifndef LONGHAUL_CODEC_GAUSS_ARITHMETIC_H_
+#define LONGHAUL_CODEC_GAUSS_ARITHMETIC_H_
+
+#include <bit>
+#include <cstdint>
+
+#include "codec/convert.h"
+#include "codec/gauss/levels.h"
+
+namespace longhaul::codec::gauss {
+
+// The scale bytes that are none.
+inline constexpr uint8_t kZeroBlock = 0, kNonfiniteBlock = 255;
+// A sample's largest scale is one of the four largest bytes.
+inline constexpr int kTopByte = 251;
+// What stands for q in the scratch where a block has none.
+inline constexpr int16_t kZeroIndex = INT16_MIN, kNonfiniteIndex = INT16_MAX;
+
+// E of a sample: Q lies in [-614, 512] for what fp32 holds.
+inline constexpr int kMinExponent = -154, kMaxExponent = 128;
+
+// Step 4: r for M >= 2^-126. The constants are the fractions of 2^(1/4) and 2^(3/4), rounded up.
+inline constexpr int RootIndex(float sum_of_squares) {
+  const auto bits = std::bit_cast<uint32_t>(sum_of_squares);
+  const uint32_t fraction = bits & 0x7fffff;
+  return 2 * (static_cast<int>(bits >> 23) - 127) + (fraction >= 0x1837f1 ? 1 : 0) +
+         (fraction >= 0x5744fd ? 1 : 0);
+}
+
+// 2^(quarter / 4), quarter 0..3.
+inline constexpr float QuarterOctave(int quarter) {
+  return quarter == 0   ? 1.0f
+         : quarter == 1 ? 1.18920708f
+         : quarter == 2 ? 1.41421354f
+                        : 1.68179286f;
+}
+
+// 2^(-r / 4) for 0 <= r < 500.
+inline constexpr float InverseRoot(int r) {
+  const int quarter = r & 3;
+  const float fraction = quarter == 0   ? 1.0f
+                         : quarter == 1 ? 0.840896428f
+                         : quarter == 2 ? 0.707106769f
+                                        : 0.594603539f;
+  return fraction * Pow2(-(r >> 2));
+}
+
+// The j-th threshold, j from 1: u belongs to level j or above.
+template <int kBits>
+inline constexpr float Threshold(int j) {
+  return (Levels<kBits>::kPositive[j - 1] + Levels<kBits>::kPositive[j]) * 0.5f;
+}
+
+// Step 6: E of a sample whose largest q is given, and a block's byte.
+inline constexpr int ExponentOf(int largest_q) {
+  return largest_q >> 2;
+}
+inline constexpr uint8_t ScaleByte(int q, int exponent) {
+  if (q == kNonfiniteIndex) return kNonfiniteBlock;
+  const int byte = q - 4 * exponent + kTopByte;
+  return q == kZeroIndex || byte < 1 ? kZeroBlock : static_cast<uint8_t>(byte);
+}
+
+// What the second transform is multiplied by: 2^(d / 4), in two steps, both normal.
+struct BlockScale {
+  // `byte` is a scale, 1..254; log2_size: g.
+  constexpr BlockScale(int byte, int exponent, int log2_size) {
+    const int d = 4 * exponent + byte - kTopByte - 2 * log2_size;
+    const int power = d >> 2;
+    first = QuarterOctave(d & 3) * Pow2(power - power / 2);
+    second = Pow2(power / 2);
+  }
+  constexpr float operator()(float value) const { return value * first * second; }
+  float first = 1, second = 1;
+};
+
+}  // namespace longhaul::codec::gauss
+
+#endif  // LONGHAUL_CODEC_GAUSS_ARITHMETIC_H_

@@ -1,0 +1,25 @@
+// gauss on the CPU: payloads as format.h has them. The arguments have been checked; `payload` has
+// Layout::end bytes and needs no alignment.
+#ifndef LONGHAUL_CODEC_GAUSS_CPU_KERNELS_H_
+#define LONGHAUL_CODEC_GAUSS_CPU_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "codec/codec.h"
+#include "codec/gauss/format.h"
+
+namespace longhaul::codec::gauss::cpu {
+
+// Encode's scratch: q of the blocks of a sample.
+uint64_t ScratchBytes(const Layout& layout);
+
+// Returns the number of blocks with a NaN or an infinity.
+uint64_t Encode(const TensorView& in, const Params& params, std::byte* scratch, std::byte* payload);
+
+// kInvalidArgument when a sample's exponent is out of range.
+Status Decode(const std::byte* payload, const Params& params, const MutableTensorView& out);
+
+}  // namespace longhaul::codec::gauss::cpu
+
+#endif  // LONGHAUL_CODEC_GAUSS_CPU_KERNELS_H_

@@ -1,0 +1,17 @@
+// The codec gauss (format.h).
+#ifndef LONGHAUL_CODEC_GAUSS_FACTORY_H_
+#define LONGHAUL_CODEC_GAUSS_FACTORY_H_
+
+#include <memory>
+
+#include "codec/codec.h"
+#include "codec/gauss/format.h"
+
+namespace longhaul::codec::gauss {
+
+// `params` are in range.
+std::unique_ptr<const Codec> Create(const Params& params);
+
+}  // namespace longhaul::codec::gauss
+
+#endif  // LONGHAUL_CODEC_GAUSS_FACTORY_H_

@@ -1,0 +1,91 @@
+// gauss: a Hadamard transform makes the values of a block about normal, whatever they were, and the
+// best quantizer of normal values is known in advance.
+//
+// A block is B contiguous channels of one token. C channels make n = ceil(C / B) blocks a token;
+// the last one is as short as a power of two from 64 on allows, min(B, 64 2^i), and is padded with
+// zeros to that. P is the sum of their sizes: C = 1600 and B = 128 make 12 blocks of 128 and one
+// of 64. Every section starts at a multiple of 16 bytes and is zero-padded to one. N samples of S
+// tokens:
+//
+//   payload section  bytes             contents
+//   exponents        2 N               int16 E of the sample
+//   scales           N S n             a byte s a block: its scale is 2^(E + (s - 251) / 4); 0: a
+//                                      block of zeros; 255: a block with NaN or infinity
+//   codes            N S P b / 8       b bit planes a block (planes.h); 0 where there is no scale
+//
+//   encoded bytes = 64 + Align16(2 N) + Align16(N S n) + Align16(N S P b / 8)
+//                 = b + 8 / B bits an element where C fills its blocks
+//
+// Encoding a block of G elements, g = log2(G), in fp32, each operation rounded once:
+//  1. y = x 2^(1-e), e the exponent of the block's largest |x|, so that it comes to [2, 4).
+//  2. M = the sum of y y, by folding halves (element k += element k + G/2 for k < G/2, then G/4,
+//  ...
+//     1). The transform keeps it, so it is also G times the mean square of what step 3 makes.
+//  3. For h = 1, 2, ..., G/2 every pair (y[i], y[i + h]) with bit h of i clear becomes (sum,
+//     difference): sqrt(G) times the Sylvester-Hadamard transform.
+//  4. r = 2 log2(M) rounded to the nearest integer, so that 2^(r/4) is sqrt(M) on a grid of quarter
+//     octaves: by comparing M's fraction with 2^(1/4) and 2^(3/4) (arithmetic.h).
+//  5. u = y 2^(-r/4): about standard normal. Code: the bits of j, the number of thresholds that are
+//     <= |u|, below u's sign bit (1: negative). The thresholds lie half-way between the levels of
+//     levels.h: (L[j] + L[j + 1]) 0.5.
+//  6. The block's rms is 2^(q/4), q = 4 (e - 1) + r - 2 g.
+// E = floor(Q / 4), Q the largest q of the sample's blocks that are finite and not zero (0 if there
+// is none), and s = q - 4 E + 251, so that the largest s is 251 to 254. A block with s < 1 lies 62
+// octaves below that one: s is 0 and its codes mean nothing. E is no part of steps 1 to 5, so the
+// sample is read once; q waits in the scratch.
+//
+// Decoding: u = the level of the code; step 3 again; x = u (2^(d mod 4 / 4) 2^(p - t)) 2^t, d = 4 E
+// + s - 251 - 2 g, p = floor(d / 4), t = p / 2 towards zero, the first factor rounded once. What
+// 2^k multiplies adds 4 k to q and k to E, and nothing else: decode(encode(2^k x)) is 2^k
+// decode(encode(x)).
+//
+//   parameters in the header   offset size
+//   bits b (2..6)                   0    1
+//   coding of the codes             1    1   0: as above. Others are room for entropy coding; the
+//                                            blob's header says the payload's size
+//   block B (64, 128, 256, 512)     2    2
+//   zero                            4   12
+#ifndef LONGHAUL_CODEC_GAUSS_FORMAT_H_
+#define LONGHAUL_CODEC_GAUSS_FORMAT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "codec/blob.h"
+
+namespace longhaul::codec::gauss {
+
+inline constexpr uint32_t kMinBits = 2, kMaxBits = 6;
+inline constexpr uint32_t kMinBlock = 64, kMaxBlock = 512;
+
+struct Params {
+  uint32_t bits = 4;
+  uint32_t block = 128;
+};
+
+struct Layout {
+  uint64_t token_blocks = 0;  // n
+  uint32_t last_block = 0;    // elements of a token's last block, with padding
+  uint64_t token_bytes = 0;   // of a token's codes
+  uint64_t block_bytes = 0;   // of a whole block's codes
+  uint64_t blocks = 0;        // of a sample
+  // From the start of the payload.
+  uint64_t exponents = 0, scales = 0, codes = 0, end = 0;
+};
+
+// The shape has passed CheckShape and has elements.
+Layout MakeLayout(const Shape& shape, const Params& params);
+// Header and payload; 64 for an empty tensor.
+uint64_t EncodedBytes(const Shape& shape, const Params& params);
+
+// "gauss:bits=4,block=128"
+std::string CodecString(const Params& params);
+CodecParameters ToHeader(const Params& params);
+// kInvalidArgument for values that no encoder writes.
+StatusOr<Params> FromHeader(const CodecParameters& parameters);
+// In range? For codec strings and headers.
+bool Possible(const Params& params);
+
+}  // namespace longhaul::codec::gauss
+
+#endif  // LONGHAUL_CODEC_GAUSS_FORMAT_H_

@@ -18,6 +18,12 @@ inline constexpr int kTopByte = 251;
 // What stands for q in the scratch where a block has none.
 inline constexpr int16_t kZeroIndex = INT16_MIN, kNonfiniteIndex = INT16_MAX;
 
+// Bit k % 32 of word k / 32: element k of a block changes its sign before the first transform and
+// after the second. The first 512 bits of pi's fraction.
+inline constexpr uint32_t kSigns[16] = {
+    0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0x082efa98, 0xec4e6c89,
+    0x452821e6, 0x38d01377, 0xbe5466cf, 0x34e90c6c, 0xc0ac29b7, 0xc97c50dd, 0x3f84d5b5, 0xb5470917};
+
 // E of a sample: Q lies in [-614, 512] for what fp32 holds.
 inline constexpr int kMinExponent = -154, kMaxExponent = 128;
 

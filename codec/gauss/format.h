@@ -17,7 +17,9 @@
 //                 = b + 8 / B bits an element where C fills its blocks
 //
 // Encoding a block of G elements, g = log2(G), in fp32, each operation rounded once:
-//  1. y = x 2^(1-e), e the exponent of the block's largest |x|, so that it comes to [2, 4).
+//  1. y = +-x 2^(1-e), e the exponent of the block's largest |x|, so that it comes to [2, 4). The
+//     signs are a fixed pattern (arithmetic.h): without them the transform gathers what a block's
+//     elements have in common, their mean above all, in one value that the quantizer cuts off.
 //  2. M = the sum of y y, by folding halves (element k += element k + G/2 for k < G/2, then G/4,
 //  ...
 //     1). The transform keeps it, so it is also G times the mean square of what step 3 makes.
@@ -34,7 +36,8 @@
 // octaves below that one: s is 0 and its codes mean nothing. E is no part of steps 1 to 5, so the
 // sample is read once; q waits in the scratch.
 //
-// Decoding: u = the level of the code; step 3 again; x = u (2^(d mod 4 / 4) 2^(p - t)) 2^t, d = 4 E
+// Decoding: u = the level of the code; step 3 again; x = +-u (2^(d mod 4 / 4) 2^(p - t)) 2^t, d = 4
+// E
 // + s - 251 - 2 g, p = floor(d / 4), t = p / 2 towards zero, the first factor rounded once. What
 // 2^k multiplies adds 4 k to q and k to E, and nothing else: decode(encode(2^k x)) is 2^k
 // decode(encode(x)).

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "codec/gauss/arithmetic.h"
+#include "codec/gauss/format.h"
 #include "codec/planes.h"
 #include "codec/tile.h"
 
@@ -12,6 +13,19 @@ namespace longhaul::codec::gauss::cpu {
 
 template <int kSize>
 inline constexpr int kLog2 = std::bit_width(static_cast<unsigned>(kSize)) - 1;
+
+// kSigns as the sign bits of floats.
+struct SignMasks {
+  constexpr SignMasks() {
+    for (uint32_t k = 0; k < kMaxBlock; ++k) bits[k] = (kSigns[k / 32] >> (k % 32)) << 31;
+  }
+  alignas(64) uint32_t bits[kMaxBlock] = {};
+};
+inline constexpr SignMasks kSignMasks;
+
+inline float FlipSign(float value, int k) {
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) ^ kSignMasks.bits[k]);
+}
 
 // One butterfly with neighbours, its results to the lower and upper half; see tah/cpu/hadamard.h.
 template <int kSize>
@@ -78,7 +92,7 @@ int16_t EncodeBlock(const TensorView& in, uint64_t offset, int count, std::byte*
   const int exponent = FloorLog2(largest);
   const ScaleUp scale_up(1 - exponent);
   for (int k = 0; k < kSize; ++k) {
-    values[k] = scale_up(values[k]);
+    values[k] = FlipSign(scale_up(values[k]), k);
     other[k] = values[k] * values[k];
   }
   const int root = RootIndex(FoldHalves<kSize>(other));
@@ -118,7 +132,7 @@ void DecodeBlock(const std::byte* planes, uint8_t byte, int exponent, const Muta
     for (int k = 0; k < kSize; ++k) values[k] = kLevels.value[codes[k]];
     result = Transform<kSize>(values, other);
     const BlockScale scale(byte, exponent, kLog2<kSize>);
-    for (int k = 0; k < kSize; ++k) result[k] = scale(result[k]);
+    for (int k = 0; k < kSize; ++k) result[k] = FlipSign(scale(result[k]), k);
   }
   StoreTile<kSize>(out, offset, count, result);
 }

@@ -1,6 +1,7 @@
 """What a run must put on the wire, from the closed formulas of its formats alone.
 
-Sizes of codecs: codec/plain/format.h, codec/fixed/format.h, codec/tah/format.h. Headers:
+Sizes of codecs: codec/plain/format.h, codec/fixed/format.h, codec/tah/format.h,
+codec/gauss/format.h. Headers:
 proto/wire/link_header.h, proto/wire/tensor_header.h. Written anew here, so that a benchmark
 compares two things that can differ. Pure.
 """
@@ -54,6 +55,17 @@ def tah_bytes(parameters, samples, tokens, channels):
     return BLOB_HEADER + sum(align(section, 16) for section in sections)
 
 
+def gauss_bytes(parameters, samples, tokens, channels):
+    block = int(parameters["block"])
+    blocks, last = ceil_divide(channels, block), 64
+    while last < channels - (blocks - 1) * block:
+        last *= 2
+    padded = (blocks - 1) * block + last
+    sections = (2 * samples, samples * tokens * blocks,
+                samples * tokens * padded * int(parameters["bits"]) // 8)
+    return BLOB_HEADER + sum(align(section, 16) for section in sections)
+
+
 def blob_bytes(codec, samples, tokens, channels):
     """An encoded tensor of samples x tokens x channels; `codec` is canonical."""
     name, parameters = parse_codec(codec)
@@ -63,6 +75,8 @@ def blob_bytes(codec, samples, tokens, channels):
         return fixed_bytes(parameters, samples, tokens, channels)
     if name == "tah":
         return tah_bytes(parameters, samples, tokens, channels)
+    if name == "gauss":
+        return gauss_bytes(parameters, samples, tokens, channels)
     raise ValueError(f"no closed formula is known here for codec '{name}'")
 
 

@@ -16,6 +16,8 @@ CODECS = [
     "tah:p=0.8,tile=64,alloc=64,tau=2,rounding=nearest",
     "tah:p=0.3,tile=32,alloc=token,tau=0,rounding=stochastic",
     "tah:p=0.5,tile=64,alloc=256,tau=2,rounding=nearest",
+    "gauss:bits=4,block=128",
+    "gauss:bits=3,block=512",
 ]
 
 

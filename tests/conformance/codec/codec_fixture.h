@@ -36,7 +36,12 @@ inline std::vector<std::string> AllCodecs() {
           "tah:p=0.37,tile=32,alloc=96",
           "tah:p=0.5,alloc=token",
           "tah:p=0.5,tau=0",
-          "tah:p=0.9,tau=inf"};
+          "tah:p=0.9,tau=inf",
+          "gauss",
+          "gauss:bits=2,block=64",
+          "gauss:bits=3,block=256",
+          "gauss:bits=5,block=128",
+          "gauss:bits=6,block=512"};
 }
 
 inline std::string TestName(const testing::TestParamInfo<std::string>& info) {

@@ -3,6 +3,7 @@
 
 #include "codec/fixed/format.h"
 #include "codec/fixed/reference.h"
+#include "codec/gauss/format.h"
 #include "codec/tah/format.h"
 #include "codec/tah/reference.h"
 #include "tests/conformance/codec/codec_fixture.h"
@@ -31,7 +32,8 @@ TEST_P(Scaling, ByAPowerOfTwoIsExact) {
 INSTANTIATE_TEST_SUITE_P(Tiled, Scaling,
                          testing::Values("fixed:bits=4", "fixed:bits=6,rounding=stochastic", "tah",
                                          "tah:rounding=stochastic", "tah:alloc=token,p=0.5",
-                                         "tah:tile=128,tau=0"),
+                                         "tah:tile=128,tau=0", "gauss", "gauss:bits=2,block=64",
+                                         "gauss:bits=6,block=512"),
                          TestName);
 
 TEST(Sizes, FollowTheFormula) {
@@ -68,6 +70,35 @@ TEST(Sizes, FollowTheFormula) {
   }
 }
 
+TEST(Sizes, OfGaussFollowTheFormula) {
+  std::mt19937 generator(4);
+  const auto align = [](uint64_t bytes) { return (bytes + 15) / 16 * 16; };
+  for (int round = 0; round < 200; ++round) {
+    const Shape shape{1 + static_cast<uint32_t>(generator() % 3),
+                      1 + static_cast<uint32_t>(generator() % 9),
+                      1 + static_cast<uint32_t>(generator() % 1200)};
+    const gauss::Params params{.bits = 2 + static_cast<uint32_t>(generator() % 5),
+                               .block = 64u << generator() % 4};
+    uint64_t blocks = 0;  // of a token
+    uint64_t padded = 0;
+    for (uint64_t rest = shape.channels; rest > 0; ++blocks) {
+      uint64_t size = 64;
+      while (size < std::min<uint64_t>(rest, params.block)) size *= 2;
+      padded += size;
+      rest -= std::min(rest, size);
+    }
+    const uint64_t tokens = uint64_t{shape.samples} * shape.tokens;
+    const uint64_t expected = 64 + align(2 * uint64_t{shape.samples}) + align(tokens * blocks) +
+                              align(tokens * padded * params.bits / 8);
+    EXPECT_EQ(gauss::EncodedBytes(shape, params), expected);
+    const auto codec = MustParse(gauss::CodecString(params));
+    EXPECT_EQ(
+        MustEncode(*codec, Tensor(Dtype::kF32, shape, Activations(shape.elements(), 1)).view())
+            .size(),
+        expected);
+  }
+}
+
 TEST(Sizes, ReachTheTargets) {
   const Shape gpt2_xl{1, 1024, 1600};
   const auto bits = [&](const std::string& text) {
@@ -79,6 +110,9 @@ TEST(Sizes, ReachTheTargets) {
   EXPECT_NEAR(bits("tah:p=0"), 3 + 39.0 / 64, 0.001);
   EXPECT_NEAR(bits("fixed:bits=6"), 6.25, 0.001);
   EXPECT_NEAR(bits("fixed:bits=4"), 4.25, 0.001);
+  // 12 blocks of 128 and one of 64 a token.
+  EXPECT_NEAR(bits("gauss"), 4 + 13 * 8 / 1600.0, 0.001);
+  EXPECT_NEAR(bits("gauss:bits=3,block=64"), 3 + 8.0 / 64, 0.001);
   EXPECT_NEAR(bits("none"), 32, 0.001);
   EXPECT_NEAR(bits("bf16"), 16, 0.001);
 }

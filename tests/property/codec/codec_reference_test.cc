@@ -6,6 +6,9 @@
 
 #include "codec/fixed/factory.h"
 #include "codec/fixed/reference.h"
+#include "codec/gauss/arithmetic.h"
+#include "codec/gauss/factory.h"
+#include "codec/gauss/reference.h"
 #include "codec/tah/cpu/entropy.h"
 #include "codec/tah/factory.h"
 #include "codec/tah/reference.h"
@@ -171,6 +174,72 @@ TEST(FixedReference, Agrees) {
     }
   }
   CheckAgreement(agreement);
+}
+
+TEST(GaussReference, Agrees) {
+  Agreement agreement;
+  for (uint32_t bits = gauss::kMinBits; bits <= gauss::kMaxBits; ++bits) {
+    for (uint32_t block = gauss::kMinBlock; block <= gauss::kMaxBlock; block *= 2) {
+      const gauss::Params params{bits, block};
+      const Shape shape{2, 32, 720};
+      std::vector<float> values = Activations(shape.elements(), bits + block, 1e-5f);
+      std::fill_n(values.begin(), 1440, 0.0f);
+      for (size_t k = 1440; k < 2160; ++k) values[k] *= 0x1p-40f;
+      for (size_t k = 2160; k < 2880; ++k) values[k] *= 0x1p-80f;  // too far below the others
+      const Tensor in(Dtype::kF32, shape, values);
+      const auto codec = gauss::Create(params);
+      const std::vector<std::byte> blob = MustEncode(*codec, in.view());
+      const gauss::ReferenceResult got = gauss::Unpack(blob, shape, params);
+      const gauss::ReferenceResult expected = gauss::Reference(Widen(values), shape, params);
+      EXPECT_EQ(got.exponents, expected.exponents);
+      ASSERT_EQ(got.blocks.size(), expected.blocks.size());
+      size_t zero = 0;
+      for (size_t k = 0; k < got.blocks.size(); ++k) {
+        ASSERT_EQ(got.blocks[k].byte, expected.blocks[k].byte) << "block " << k;
+        zero += got.blocks[k].byte == 0 ? 1 : 0;
+        Compare(expected.blocks[k].codes, got.blocks[k].codes, &agreement);
+      }
+      EXPECT_EQ(zero, 3 * ((720 + block - 1) / block));
+      Tensor out(Dtype::kF32, shape);
+      ASSERT_TRUE(Decode(*codec, blob, &out).ok());
+      const std::vector<float> wanted(expected.decoded.begin(), expected.decoded.end());
+      EXPECT_LE(RelativeL2(wanted, out.values()), 2e-3);  // a code that is one step apart
+    }
+  }
+  CheckAgreement(agreement);
+}
+
+template <int kBits>
+void ExpectLloydMax() {
+  const std::vector<double> expected = gauss::LloydMax(kBits);
+  ASSERT_EQ(expected.size(), std::size(gauss::Levels<kBits>::kPositive));
+  for (size_t j = 0; j < expected.size(); ++j) {
+    EXPECT_NEAR(gauss::Levels<kBits>::kPositive[j], expected[j], 3e-7) << kBits << " bits";
+  }
+}
+
+TEST(GaussLevels, AreTheLloydMaxQuantizers) {
+  ExpectLloydMax<2>();
+  ExpectLloydMax<3>();
+  ExpectLloydMax<4>();
+  ExpectLloydMax<5>();
+  ExpectLloydMax<6>();
+}
+
+TEST(GaussRootIndex, IsTheNearestQuarterOctave) {
+  for (uint32_t bits = 0x3f800000; bits < 0x47000000; bits += 977) {  // 1 to 2^15
+    const auto sum = std::bit_cast<float>(bits);
+    ASSERT_EQ(gauss::RootIndex(sum), std::lround(2 * std::log2(double{sum}))) << sum;
+    const double root = std::sqrt(double{sum});
+    ASSERT_NEAR(root * gauss::InverseRoot(gauss::RootIndex(sum)), 1, 0.0906);
+  }
+  // Beside the two limits in an octave, to the last bit.
+  for (const double limit : {std::exp2(0.25), std::exp2(0.75)}) {
+    const auto near = static_cast<float>(limit);
+    for (const float sum : {std::nextafterf(near, 0.0f), near, std::nextafterf(near, 4.0f)}) {
+      EXPECT_EQ(gauss::RootIndex(sum), (sum > limit ? 1 : 0) + (limit > 1.5 ? 1 : 0));
+    }
+  }
 }
 
 TEST(Log2, IsAccurate) {

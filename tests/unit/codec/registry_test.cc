@@ -23,6 +23,8 @@ TEST(Registry, FillsInDefaults) {
   EXPECT_EQ(NameOf("fixed:bits=4,rounding=stochastic"), "fixed:bits=4,tile=64,rounding=stochastic");
   EXPECT_EQ(NameOf("tah"), "tah:p=0.8,tile=64,alloc=64,tau=2,rounding=nearest");
   EXPECT_EQ(NameOf("tah:tau=2.0,p=0.80"), NameOf("tah"));
+  EXPECT_EQ(NameOf("gauss"), "gauss:bits=4,block=128");
+  EXPECT_EQ(NameOf("gauss:block=512"), "gauss:bits=4,block=512");
 }
 
 TEST(Registry, AllocFollowsTile) {
@@ -40,8 +42,8 @@ TEST(Registry, CanonicalNamesParseToThemselves) {
 
 TEST(Registry, NamesTheKnownCodecs) {
   EXPECT_THAT(NameOf("thah"), AllOf(HasSubstr("unknown codec 'thah'"), HasSubstr("mean 'tah'"),
-                                    HasSubstr("none, bf16, fp16, fixed, tah")));
-  for (const char* name : {"aqsgd:bits=4", "gauss:bits=4,block=128", "taco", "zip"}) {
+                                    HasSubstr("none, bf16, fp16, fixed, tah, gauss")));
+  for (const char* name : {"aqsgd:bits=4", "taco", "zip"}) {
     EXPECT_THAT(NameOf(name),
                 AllOf(HasSubstr("unknown codec"), HasSubstr("known codecs: none, bf16")));
   }
@@ -68,6 +70,14 @@ INSTANTIATE_TEST_SUITE_P(Values, OutOfRange,
                                          "tah:alloc=96", "tah:alloc=2097152", "tah:tau=-1",
                                          "tah:tau=nan", "tah:tau=1001", "tah:rounding=Nearest",
                                          "tah:alloc=4294967360"));
+
+TEST(Registry, RefusesImpossibleGauss) {
+  for (const char* text : {"gauss:bits=1", "gauss:bits=7", "gauss:bits=x", "gauss:block=32",
+                           "gauss:block=96", "gauss:block=1024", "gauss:block=-64"}) {
+    EXPECT_EQ(CheckCodec(text).code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(NameOf(text), AllOf(HasSubstr("out of range"), HasSubstr("64|128|256|512")));
+  }
+}
 
 TEST(Registry, RefusesMalformedText) {
   for (const char* text : {"", ":", "tah:", "tah:p", "tah:p=", "tah:rounding=", "tah:=1",

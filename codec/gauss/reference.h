@@ -1,0 +1,35 @@
+// For tests: gauss in double precision, by the definition of the transform and of the quantizer.
+#ifndef LONGHAUL_CODEC_GAUSS_REFERENCE_H_
+#define LONGHAUL_CODEC_GAUSS_REFERENCE_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "codec/gauss/format.h"
+
+namespace longhaul::codec::gauss {
+
+struct ReferenceBlock {
+  int byte = 0;            // as stored
+  std::vector<int> codes;  // j of |u|; -1 - j for negative u. Empty where byte is 0 or 255
+};
+
+struct ReferenceResult {
+  std::vector<int> exponents;          // E, by sample
+  std::vector<ReferenceBlock> blocks;  // of the tensor
+  std::vector<double> decoded;         // elements
+};
+
+ReferenceResult Reference(std::span<const double> x, const Shape& shape, const Params& params);
+
+// What a blob holds, read bit by bit as format.h has it (nothing decoded).
+ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, const Params& params);
+
+// The positive levels, found by Lloyd's iteration with numerical integrals: apart from what
+// make_levels.py does.
+std::vector<double> LloydMax(uint32_t bits);
+
+}  // namespace longhaul::codec::gauss
+
+#endif  // LONGHAUL_CODEC_GAUSS_REFERENCE_H_

@@ -82,7 +82,7 @@ std::vector<double> InverseTransform(const std::vector<double>& hat, uint32_t d)
 }
 
 ReferenceTile EncodeTile(std::vector<double> alpha, int bits, const Params& params, uint64_t index,
-                         const std::function<double(uint64_t)>& noise) {
+                         const std::function<double(uint64_t)>& noise, bool swap_pivot) {
   ReferenceTile tile;
   tile.bits = bits;
   tile.codes.assign(alpha.size(), 0);
@@ -97,8 +97,8 @@ ReferenceTile EncodeTile(std::vector<double> alpha, int bits, const Params& para
   }
   if (alpha1 > static_cast<double>(params.tau) * alpha2) {
     tile.transformed = true;
-    tile.pivot = d;
-    alpha = Transform(alpha, d);
+    tile.pivot = swap_pivot ? d : 0;
+    alpha = Transform(alpha, tile.pivot);
   }
   const auto [min, max] = std::minmax_element(alpha.begin(), alpha.end());
   const int top = (1 << bits) - 1;
@@ -165,7 +165,7 @@ double HalfToDouble(unsigned half) {
 
 ReferenceResult Reference(std::span<const double> x, const Shape& shape, const Params& params,
                           const std::function<double(uint64_t)>& noise,
-                          const std::vector<bool>* fours) {
+                          const std::vector<bool>* fours, const Ablation& ablation) {
   const Tiling tiling(shape, params);
   ReferenceResult result;
   result.decoded.resize(x.size());
@@ -180,8 +180,9 @@ ReferenceResult Reference(std::span<const double> x, const Shape& shape, const P
       for (double& a : alpha) a = std::ldexp(a, c);
       const uint64_t alloc = b * tiling.allocs + tiling.AllocOf(t);
       const bool four = fours != nullptr ? (*fours)[alloc] : result.fours[alloc];
-      result.tiles.push_back(
-          EncodeTile(alpha, four ? 4 : 3, params, (b * tiling.tiles + t) * tiling.g, noise));
+      result.tiles.push_back(EncodeTile(alpha, ablation.low_bits + (four ? 1 : 0), params,
+                                        (b * tiling.tiles + t) * tiling.g, noise,
+                                        ablation.swap_pivot));
       const std::vector<double> decoded = DecodeTile(result.tiles.back());
       for (uint64_t k = 0; k < tiling.g; ++k) {
         const uint64_t channel = t % tiling.n_t * tiling.g + k;

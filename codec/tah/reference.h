@@ -1,4 +1,4 @@
-// For tests: TAH-Quant in double precision, step by step in the symbols of the paper.
+// For tests and ablations: TAH-Quant in double precision, step by step in the symbols of the paper.
 #ifndef LONGHAUL_CODEC_TAH_REFERENCE_H_
 #define LONGHAUL_CODEC_TAH_REFERENCE_H_
 
@@ -28,11 +28,17 @@ struct ReferenceResult {
   std::vector<double> decoded;       // elements
 };
 
+// What the format cannot say, to see what it is worth.
+struct Ablation {
+  int low_bits = 3;        // of the tiles with low entropy; the others have one bit more
+  bool swap_pivot = true;  // before the transform
+};
+
 // `noise(i)` is r of the padded element i; unused for rounding to nearest. `fours`: if not null,
 // this allocation is used instead of that by the entropies.
 ReferenceResult Reference(std::span<const double> x, const Shape& shape, const Params& params,
                           const std::function<double(uint64_t)>& noise,
-                          const std::vector<bool>* fours);
+                          const std::vector<bool>* fours, const Ablation& ablation = {});
 
 // What a blob holds, read bit by bit as format.h has it (no entropies, nothing decoded).
 ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, const Params& params);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
@@ -10,9 +9,11 @@
 #include "base/file.h"
 #include "codec/blob.h"
 #include "codec/fixed/format.h"
+#include "codec/gauss/format.h"
 #include "codec/registry.h"
 #include "codec/tah/format.h"
 #include "codec/tool/files.h"
+#include "codec/tool/measure.h"
 
 namespace longhaul::codec {
 namespace {
@@ -25,26 +26,6 @@ std::string Dump(const Json& json) {
 
 std::string FormatShape(const Shape& shape) {
   return fmt::format("{} x {} x {}", shape.samples, shape.tokens, shape.channels);
-}
-
-double BitsPerElement(size_t bytes, const Shape& shape) {
-  const uint64_t elements = shape.elements();
-  return elements == 0 ? 0 : static_cast<double>(bytes) * 8 / static_cast<double>(elements);
-}
-
-bool IsBf16(const ToolOptions& options) {
-  return options.dtype == Dtype::kBf16;
-}
-
-// "--dtype fp16" for an fp32 file is a mistake of the caller.
-StatusOr<NpyArray> ReadInput(const ToolOptions& options) {
-  LH_ASSIGN_OR_RETURN(NpyArray array, ReadArray(options.input, IsBf16(options)));
-  if (options.dtype.has_value() && array.dtype != *options.dtype) {
-    return absl::InvalidArgumentError(fmt::format("{}: expected {} as --dtype says; it has {}",
-                                                  options.input, ToString(*options.dtype),
-                                                  ToString(array.dtype)));
-  }
-  return array;
 }
 
 struct Section {
@@ -73,6 +54,12 @@ std::vector<Section> SectionsOf(const BlobHeader& header, uint64_t file_bytes) {
                 {"codes", layout.codes},
                 {"fourth bits", layout.fourth_bits}};
     }
+  } else if (header.codec == CodecId::kGauss) {
+    if (const auto params = gauss::FromHeader(header.parameters); params.ok()) {
+      const gauss::Layout layout = gauss::MakeLayout(header.shape, *params);
+      starts = {
+          {"exponents", layout.exponents}, {"scales", layout.scales}, {"codes", layout.codes}};
+    }
   } else {
     starts = {{"elements", 0}};
   }
@@ -84,51 +71,11 @@ std::vector<Section> SectionsOf(const BlobHeader& header, uint64_t file_bytes) {
   return sections;
 }
 
-struct Errors {
-  double mse = 0, relative_l2 = 0, cosine = 0;
-  uint64_t compared = 0;  // elements that are finite on both sides
-};
-
-Errors CompareArrays(std::span<const float> expected, std::span<const float> got) {
-  double error = 0;
-  double norm = 0;
-  double other_norm = 0;
-  double dot = 0;
-  Errors errors;
-  for (size_t k = 0; k < expected.size(); ++k) {
-    const double a = expected[k];
-    const double b = got[k];
-    if (!std::isfinite(a) || !std::isfinite(b)) continue;
-    error += (a - b) * (a - b);
-    norm += a * a;
-    other_norm += b * b;
-    dot += a * b;
-    ++errors.compared;
-  }
-  if (errors.compared > 0) errors.mse = error / static_cast<double>(errors.compared);
-  errors.relative_l2 = norm > 0 ? std::sqrt(error / norm) : std::sqrt(error);
-  errors.cosine = norm > 0 && other_norm > 0 ? dot / std::sqrt(norm) / std::sqrt(other_norm)
-                  : norm == other_norm       ? 1.0
-                                             : 0.0;
-  return errors;
-}
-
-std::span<const float> Floats(const NpyArray& array) {
-  return {reinterpret_cast<const float*>(array.data.span().data()), array.shape.elements()};
-}
-
-// Any array as fp32, exactly.
-StatusOr<NpyArray> Widen(const NpyArray& array) {
-  LH_ASSIGN_OR_RETURN(const auto none, ParseCodec("none"));
-  LH_ASSIGN_OR_RETURN(const Encoded encoded, EncodeArray(*none, array, {}));
-  return DecodeArray(*none, encoded.bytes(), array.shape, Dtype::kF32);
-}
-
 }  // namespace
 
 StatusOr<std::string> EncodeFile(const ToolOptions& options) {
   LH_ASSIGN_OR_RETURN(const auto codec, ParseCodec(options.codec));
-  LH_ASSIGN_OR_RETURN(const NpyArray array, ReadInput(options));
+  LH_ASSIGN_OR_RETURN(const NpyArray array, ReadInput(options.input, options.dtype));
   Context context;
   context.seed = options.seed;
   LH_ASSIGN_OR_RETURN(const Encoded encoded, EncodeArray(*codec, array, context));
@@ -168,7 +115,7 @@ StatusOr<std::string> DecodeFile(const ToolOptions& options) {
   const auto array = DecodeArray(**codec, file.bytes(), header->shape,
                                  options.dtype.value_or(header->source_dtype));
   if (!array.ok()) return Annotate(array.status(), options.input);
-  LH_RETURN_IF_ERROR(WriteFileAtomic(options.output, FormatNpy(*array)));
+  LH_RETURN_IF_ERROR(WriteFileAtomic(options.output, FormatNpy(array->view())));
   if (options.json) {
     return Dump({{"codec", (*codec)->name()},
                  {"dtype", ToString(array->dtype)},
@@ -223,32 +170,27 @@ StatusOr<std::string> InspectFile(const ToolOptions& options) {
 
 StatusOr<std::string> MeasureError(const ToolOptions& options) {
   LH_ASSIGN_OR_RETURN(const auto codec, ParseCodec(options.codec));
-  LH_ASSIGN_OR_RETURN(const NpyArray array, ReadInput(options));
+  LH_ASSIGN_OR_RETURN(const NpyArray array, ReadInput(options.input, options.dtype));
   Context context;
   context.seed = options.seed;
-  LH_ASSIGN_OR_RETURN(const Encoded encoded, EncodeArray(*codec, array, context));
-  LH_ASSIGN_OR_RETURN(const NpyArray decoded,
-                      DecodeArray(*codec, encoded.bytes(), array.shape, Dtype::kF32));
-  LH_ASSIGN_OR_RETURN(const NpyArray original, Widen(array));
-  const Errors errors = CompareArrays(Floats(original), Floats(decoded));
-  const double bits = BitsPerElement(encoded.result.bytes, array.shape);
+  LH_ASSIGN_OR_RETURN(const Errors errors, MeasureCodec(*codec, array, context));
   const uint64_t left_out = array.shape.elements() - errors.compared;
   if (options.json) {
     return Dump({{"codec", codec->name()},
-                 {"bits_per_element", bits},
+                 {"bits_per_element", errors.bits_per_element},
                  {"mse", errors.mse},
                  {"relative_l2", errors.relative_l2},
                  {"cosine", errors.cosine},
                  {"nonfinite_elements", left_out},
-                 {"nonfinite_tiles", encoded.result.nonfinite_tiles}});
+                 {"nonfinite_tiles", errors.nonfinite_tiles}});
   }
   std::string text = fmt::format(
       "codec            {}\nbits/element     {:.4f}\nMSE              {:.6g}\nrelative L2      "
       "{:.6g}\ncosine           {:.8f}\n",
-      codec->name(), bits, errors.mse, errors.relative_l2, errors.cosine);
+      codec->name(), errors.bits_per_element, errors.mse, errors.relative_l2, errors.cosine);
   if (left_out > 0) {
     text += fmt::format("left out         {} elements that are not finite, in {} tiles\n", left_out,
-                        encoded.result.nonfinite_tiles);
+                        errors.nonfinite_tiles);
   }
   return text;
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "codec/codec.h"
@@ -16,8 +17,9 @@ namespace longhaul::codec {
 struct ToolOptions {
   std::string codec = "tah";
   std::string input, output;
-  std::optional<Dtype> dtype;  // of the input array, or of the decoded one
-  uint64_t seed = 0;           // of stochastic rounding
+  std::vector<std::string> inputs, codecs;  // of errors and ablate; none: all that there are
+  std::optional<Dtype> dtype;               // of the input array, or of the decoded one
+  uint64_t seed = 0;                        // of stochastic rounding
   uint64_t elements = uint64_t{1} << 24;
   uint32_t channels = 1024;
   uint32_t repeats = 9;
@@ -26,6 +28,7 @@ struct ToolOptions {
   std::string data = "outliers";  // or "normal"
   uint32_t threads = 1;
   std::string kernels;  // UseKernelTarget's; empty: the best
+  bool summary = false;  // one table over all tensors
   bool json = false;
 };
 
@@ -36,6 +39,8 @@ StatusOr<std::string> EncodeFile(const ToolOptions& options);
 StatusOr<std::string> DecodeFile(const ToolOptions& options);
 StatusOr<std::string> InspectFile(const ToolOptions& options);
 StatusOr<std::string> MeasureError(const ToolOptions& options);
+StatusOr<std::string> CompareCodecs(const ToolOptions& options);
+StatusOr<std::string> Ablate(const ToolOptions& options);
 StatusOr<std::string> Bench(const ToolOptions& options);
 StatusOr<std::string> BenchCuda(const ToolOptions& options);
 

@@ -1,5 +1,7 @@
 #include "codec/tool/files.h"
 
+#include <fmt/format.h>
+
 #include "base/file.h"
 
 namespace longhaul::codec {
@@ -8,6 +10,15 @@ StatusOr<NpyArray> ReadArray(const std::string& path, bool bf16) {
   LH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   auto array = ParseNpy(file.bytes(), bf16);
   if (!array.ok()) return Annotate(array.status(), path);
+  return array;
+}
+
+StatusOr<NpyArray> ReadInput(const std::string& path, std::optional<Dtype> dtype) {
+  LH_ASSIGN_OR_RETURN(NpyArray array, ReadArray(path, dtype == Dtype::kBf16));
+  if (dtype.has_value() && array.dtype != *dtype) {
+    return absl::InvalidArgumentError(fmt::format("{}: expected {} as --dtype says; it has {}",
+                                                  path, ToString(*dtype), ToString(array.dtype)));
+  }
   return array;
 }
 

@@ -3,6 +3,7 @@
 #define LONGHAUL_CODEC_TOOL_FILES_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/aligned_buffer.h"
@@ -19,6 +20,8 @@ struct Encoded {
 };
 
 StatusOr<NpyArray> ReadArray(const std::string& path, bool bf16);
+// `dtype`: what the caller says the file has; "fp16" for an fp32 file is a mistake.
+StatusOr<NpyArray> ReadInput(const std::string& path, std::optional<Dtype> dtype);
 StatusOr<Encoded> EncodeArray(const Codec& codec, const NpyArray& array, const Context& context);
 StatusOr<NpyArray> DecodeArray(const Codec& codec, std::span<const std::byte> blob,
                                const Shape& shape, Dtype dtype);

@@ -48,6 +48,14 @@ class Tool {
     AddDtype(error, "The array's dtype");
     AddSeed(error);
 
+    AddComparison(Add("errors", "Compare what codecs lose of the same arrays", &CompareCodecs))
+        ->add_option("--codec", options_.codecs,
+                     "Codec string, repeatable; default: a choice of all")
+        ->check(CodecValidator())
+        ->type_name("CODEC");
+    AddComparison(
+        Add("ablate", "Compare variants of tah: tiles, shares of bits, transforms", &Ablate));
+
     CLI::App* bench =
         Add("bench", "Measure a codec's speed, on the CPU or on a GPU, beside a copy", &Bench);
     AddCodec(bench);
@@ -119,14 +127,26 @@ class Tool {
   void AddOutput(CLI::App* sub, const std::string& what) {
     sub->add_option("-o,--output", options_.output, what)->required()->type_name("FILE");
   }
+  static CLI::Validator CodecValidator() {
+    return CLI::Validator(
+        [](const std::string& text) {
+          const Status status = CheckCodec(text);
+          return status.ok() ? std::string() : std::string(Message(status));
+        },
+        "");
+  }
+  CLI::App* AddComparison(CLI::App* sub) {
+    sub->add_option("INPUT", options_.inputs,
+                    "Arrays (.npy); default: normal, Student's t and outlier-channel tensors")
+        ->type_name("FILE");
+    sub->add_flag("--summary", options_.summary, "One table over all arrays");
+    AddDtype(sub, "The arrays' dtype");
+    AddSeed(sub);
+    return sub;
+  }
   void AddCodec(CLI::App* sub) {
     sub->add_option("--codec", options_.codec, "Codec string; see the list of codecs in --help")
-        ->check(CLI::Validator(
-            [](const std::string& text) {
-              const Status status = CheckCodec(text);
-              return status.ok() ? std::string() : std::string(Message(status));
-            },
-            ""))
+        ->check(CodecValidator())
         ->type_name("CODEC")
         ->capture_default_str();
   }

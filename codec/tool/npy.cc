@@ -214,13 +214,13 @@ StatusOr<NpyArray> ParseNpy(std::span<const std::byte> file, bool bf16) {
   return array;
 }
 
-std::string FormatNpy(const NpyArray& array) {
-  const std::string_view descr = array.dtype == Dtype::kF32   ? "<f4"
-                                 : array.dtype == Dtype::kF16 ? "<f2"
-                                                              : "<u2";
+std::string FormatNpy(const TensorView& tensor) {
+  const std::string_view descr = tensor.dtype == Dtype::kF32   ? "<f4"
+                                 : tensor.dtype == Dtype::kF16 ? "<f2"
+                                                               : "<u2";
   std::string dictionary =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}, {}, {}), }}", descr,
-                  array.shape.samples, array.shape.tokens, array.shape.channels);
+                  tensor.shape.samples, tensor.shape.tokens, tensor.shape.channels);
   // The data starts at a multiple of 64; a newline ends the header.
   dictionary.append(63 - (10 + dictionary.size()) % 64, ' ');
   dictionary += '\n';
@@ -230,8 +230,9 @@ std::string FormatNpy(const NpyArray& array) {
   file += static_cast<char>(dictionary.size() & 0xff);
   file += static_cast<char>(dictionary.size() >> 8);
   file += dictionary;
-  const std::span<const std::byte> data = array.data.span();
-  file.append(reinterpret_cast<const char*>(data.data()), data.size());
+  if (tensor.size_bytes() > 0) {
+    file.append(static_cast<const char*>(tensor.data), tensor.size_bytes());
+  }
   return file;
 }
 

@@ -29,8 +29,8 @@ struct NpyArray {
 // `bf16`: read '<u2' as bf16 (and nothing else).
 StatusOr<NpyArray> ParseNpy(std::span<const std::byte> file, bool bf16);
 
-// The file's bytes; three dimensions.
-std::string FormatNpy(const NpyArray& array);
+// A file's bytes; three dimensions.
+std::string FormatNpy(const TensorView& tensor);
 
 // kInvalidArgument when the shape is too large to hold.
 StatusOr<NpyArray> MakeArray(Dtype dtype, const Shape& shape);

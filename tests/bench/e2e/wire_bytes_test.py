@@ -43,7 +43,7 @@ class WireBytesTest(unittest.TestCase):
 
     def test_an_unknown_codec_is_refused(self):
         with self.assertRaises(ValueError):
-            wire_bytes.blob_bytes("gauss:bits=4", 1, 1, 64)
+            wire_bytes.blob_bytes("taco:block=256", 1, 1, 64)
 
     def test_every_chunk_has_its_headers(self):
         self.assertEqual(wire_bytes.stream_bytes(1), 1 + 160)

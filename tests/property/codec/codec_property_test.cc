@@ -4,6 +4,7 @@
 #include "codec/fixed/format.h"
 #include "codec/fixed/reference.h"
 #include "codec/gauss/format.h"
+#include "codec/gauss/reference.h"
 #include "codec/tah/format.h"
 #include "codec/tah/reference.h"
 #include "tests/conformance/codec/codec_fixture.h"
@@ -136,6 +137,41 @@ TEST(ErrorBounds, FixedStaysWithinTheStep) {
         const double bound = rounding == Rounding::kNearest ? 0.5 * step + top * 0x1p-11 : step;
         ASSERT_LE(std::fabs(out[k] - values[k]), bound * 1.0001);
       }
+    }
+  }
+}
+
+// Of the standard normal distribution, by the best quantizer of so many bits.
+double SmallestError(uint32_t bits) {
+  const std::vector<double> levels = gauss::LloydMax(bits);
+  double kept = 0;
+  for (size_t j = 0; j < levels.size(); ++j) {
+    const double low = j == 0 ? 0 : (levels[j - 1] + levels[j]) / 2;
+    const double high = j + 1 < levels.size() ? (levels[j] + levels[j + 1]) / 2 : 40;
+    const double share = std::erfc(low / std::sqrt(2)) - std::erfc(high / std::sqrt(2));
+    kept += share * levels[j] * levels[j];
+  }
+  return std::sqrt(1 - kept);
+}
+
+// Whatever the values, but for what a block has in common with a row of the transform.
+TEST(ErrorBounds, GaussIsAsGoodAsTheQuantizerOfNormalValues) {
+  const Shape shape{1, 64, 1024};
+  std::mt19937 generator(8);
+  std::vector<std::vector<float>> tensors = {Activations(shape.elements(), 3)};
+  for (int k = 0; k < 3; ++k) tensors.emplace_back(shape.elements());
+  for (size_t k = 0; k < shape.elements(); ++k) {
+    tensors[1][k] = static_cast<float>(generator() % 1000);  // a mean above its spread
+    tensors[2][k] = static_cast<float>(k % 128) - 20;        // a ramp in every block
+    tensors[3][k] = k / 1024 % 2 == 0 ? 3.5f : std::sin(0.1f * static_cast<float>(k));
+  }
+  for (uint32_t bits = gauss::kMinBits; bits <= gauss::kMaxBits; ++bits) {
+    const auto codec = MustParse(gauss::CodecString({.bits = bits}));
+    for (size_t t = 0; t < tensors.size(); ++t) {
+      const Tensor in(Dtype::kF32, shape, tensors[t]);
+      EXPECT_LE(RelativeL2(tensors[t], RoundTrip(*codec, in, Dtype::kF32)),
+                1.25 * SmallestError(bits))
+          << bits << " bits, tensor " << t;
     }
   }
 }

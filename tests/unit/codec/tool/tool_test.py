@@ -67,7 +67,7 @@ class ToolTest(unittest.TestCase):
         self.assertEqual(self.payload(self.path("y.npy")), self.payload(self.x))
 
     def test_round_trip_of_every_codec(self):
-        for codec in ["bf16", "fp16", "fixed:bits=6", "tah:p=0.5,rounding=stochastic", "tah"]:
+        for codec in ["bf16", "fp16", "fixed:bits=6", "tah:p=0.5,rounding=stochastic", "tah", "gauss"]:
             self.call("encode", "--codec", codec, "--seed", "7", self.x, "-o", self.path("x.lh"))
             self.call("decode", self.path("x.lh"), "-o", self.path("y.npy"))
             decoded = array.array("f", self.payload(self.path("y.npy")))
@@ -104,6 +104,13 @@ class ToolTest(unittest.TestCase):
         self.assertEqual(shown["dtype"], "fp32")
         self.assertEqual(shown["bytes"], os.path.getsize(self.path("x.lh")))
         self.assertEqual(sum(s["bytes"] for s in shown["sections"]), shown["bytes"])
+        self.call("encode", "--codec", "gauss", self.x, "-o", self.path("x.lh"))
+        shown = json.loads(self.call("inspect", "--json", self.path("x.lh")).stdout)
+        self.assertEqual(
+            [section["name"] for section in shown["sections"]],
+            ["header", "exponents", "scales", "codes"],
+        )
+        self.assertEqual(sum(s["bytes"] for s in shown["sections"]), shown["bytes"])
 
     def test_error(self):
         exact = json.loads(self.call("error", "--json", "--codec", "none", self.x).stdout)
@@ -113,6 +120,79 @@ class ToolTest(unittest.TestCase):
         fine = json.loads(self.call("error", "--json", "--codec", "fixed:bits=8", self.x).stdout)
         self.assertLess(fine["mse"], coarse["mse"] / 100)
         self.assertIn("bits/element", self.call("error", self.x).stdout)
+
+    def tables(self, *arguments):
+        """Of errors or ablate: tensor -> [row]."""
+        shown = json.loads(self.call(*arguments, "--json").stdout)
+        return {tensor["tensor"]: tensor["codecs"] for tensor in shown["tensors"]}
+
+    def test_errors_compares_codecs_on_the_same_tensors(self):
+        tables = self.tables("errors")
+        self.assertEqual(list(tables), ["gaussian", "student-t-3", "outlier-channels"])
+        for rows in tables.values():
+            by_name = {row["codec"]: row for row in rows}
+            families = {name.partition(":")[0] for name in by_name}
+            self.assertEqual(families, {"none", "bf16", "fp16", "fixed", "tah", "gauss"})
+            self.assertEqual(by_name["none"]["relative_l2"], 0)
+            gauss = [by_name[f"gauss:bits={bits},block=128"] for bits in range(2, 7)]
+            for coarse, fine in zip(gauss, gauss[1:]):
+                self.assertLess(fine["relative_l2"], coarse["relative_l2"])
+                self.assertGreater(fine["cosine"], coarse["cosine"])
+                self.assertAlmostEqual(fine["bits_per_element"], coarse["bits_per_element"] + 1, 2)
+        other = self.tables("errors", "--seed", "1", "--codec", "tah")["gaussian"]
+        same = next(row for row in tables["gaussian"] if row["codec"] == other[0]["codec"])
+        self.assertNotEqual(other[0]["relative_l2"], same["relative_l2"])
+        self.assertAlmostEqual(other[0]["relative_l2"], same["relative_l2"], 2)
+
+    def test_errors_of_files(self):
+        single = json.loads(self.call("error", "--json", "--codec", "gauss", self.x).stdout)
+        rows = self.tables("errors", self.x, "--codec", "gauss", "--codec", "fixed:bits=3")[self.x]
+        self.assertEqual([row["codec"].partition(":")[0] for row in rows], ["gauss", "fixed"])
+        for key in ("bits_per_element", "relative_l2", "cosine"):
+            self.assertEqual(rows[0][key], single[key])
+        twice = self.path("twice.npy")
+        doubled = [2 * value for value in self.values]
+        self.write(twice, npy("<f4", (2, 3, 200), array.array("f", doubled).tobytes()))
+        shown = self.call("errors", self.x, twice, "--codec", "gauss", "--summary").stdout
+        # Twice the values, the same error.
+        value = f"{single['relative_l2']:.4f}"
+        self.assertIn(f"{value} - {value}", shown)
+        self.assertIn(self.x, self.call("errors", self.x).stdout)
+
+    def test_errors_and_ablate_refuse_what_they_cannot_read(self):
+        empty = self.path("empty.npy")
+        self.write(empty, npy("<f4", (0, 3), b""))
+        for command in ("errors", "ablate"):
+            self.assertIn("absent.npy", self.call(command, self.path("absent.npy"), code=1).stderr)
+            self.assertIn("has none", self.call(command, empty, code=1).stderr)
+            self.assertIn("--dtype", self.call(command, self.x, "--dtype", "fp16", code=1).stderr)
+        self.call("errors", self.x, "--codec", "gauss:bits=9", code=2)
+        self.call("ablate", self.x, "--codec", "tah", code=2)
+
+    def test_ablate(self):
+        for name, rows in self.tables("ablate").items():
+            groups = {}
+            for row in rows:
+                groups.setdefault(row["group"], []).append(row)
+            shares = groups["share of INT4"]  # 100%, 80%, 50%, 0%, and INT2
+            for finer, coarser in zip(shares, shares[1:]):
+                self.assertLess(finer["relative_l2"], coarser["relative_l2"], name)
+                self.assertGreater(finer["bits_per_element"], coarser["bits_per_element"])
+            for on, off in zip(*[iter(groups["pivot to slot 0: on, off"])] * 2):
+                # Six bits a tile of 64.
+                self.assertAlmostEqual(
+                    on["bits_per_element"] - off["bits_per_element"], 6 / 64, places=2
+                )
+            if name == "outlier-channels":
+                self.assertLess(on["relative_l2"], off["relative_l2"] / 2)
+        self.assertIn("INT2", self.call("ablate", self.x).stdout)
+
+    def test_without_a_pivot_to_move_its_ablation_changes_nothing(self):
+        first = [8.0 if k % 200 % 64 == 0 else value / 8 for k, value in enumerate(self.values)]
+        self.write(self.x, npy("<f4", (2, 3, 200), array.array("f", first).tobytes()))
+        rows = self.tables("ablate", self.x)[self.x]
+        on, off = [row for row in rows if row["group"].startswith("pivot")][:2]
+        self.assertAlmostEqual(on["relative_l2"], off["relative_l2"], 4)
 
     def test_nonfinite_tiles_are_reported(self):
         bad = list(self.values)

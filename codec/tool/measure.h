@@ -1,0 +1,35 @@
+// What a codec loses of a tensor.
+#ifndef LONGHAUL_CODEC_TOOL_MEASURE_H_
+#define LONGHAUL_CODEC_TOOL_MEASURE_H_
+
+#include <cstdint>
+#include <span>
+
+#include "base/status.h"
+#include "codec/codec.h"
+#include "codec/tool/npy.h"
+
+namespace longhaul::codec {
+
+struct Errors {
+  double bits_per_element = 0;
+  double mse = 0, relative_l2 = 0, cosine = 0;
+  uint64_t compared = 0;  // elements that are finite on both sides
+  uint64_t nonfinite_tiles = 0;
+};
+
+double BitsPerElement(size_t bytes, const Shape& shape);
+
+// Without bits_per_element and nonfinite_tiles.
+Errors CompareArrays(std::span<const float> expected, std::span<const float> got);
+
+StatusOr<Errors> MeasureCodec(const Codec& codec, const NpyArray& array, const Context& context);
+
+// Any array as fp32, exactly.
+StatusOr<NpyArray> Widen(const NpyArray& array);
+// Of an fp32 array.
+std::span<const float> Floats(const NpyArray& array);
+
+}  // namespace longhaul::codec
+
+#endif  // LONGHAUL_CODEC_TOOL_MEASURE_H_

@@ -1,0 +1,25 @@
+// The tensors that codecs are compared on.
+#ifndef LONGHAUL_CODEC_TOOL_SAMPLES_H_
+#define LONGHAUL_CODEC_TOOL_SAMPLES_H_
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "codec/tool/commands.h"
+#include "codec/tool/npy.h"
+
+namespace longhaul::codec {
+
+struct Sample {
+  std::string name;
+  NpyArray array;
+};
+
+// The files of `options`, or, where it names none, three made by its seed: normal values, Student's
+// t with 3 degrees of freedom, and normal values with a channel in a hundred thirty times as large.
+StatusOr<std::vector<Sample>> SamplesOf(const ToolOptions& options);
+
+}  // namespace longhaul::codec
+
+#endif  // LONGHAUL_CODEC_TOOL_SAMPLES_H_

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,6 +60,8 @@ struct Flags {
   std::string grpc_address;
   std::vector<std::string> advertise;
   std::string device = "cpu";
+  std::string dump_boundaries;
+  uint64_t dump_every = 16;
   std::string log_level = "info";
 };
 
@@ -171,6 +174,14 @@ int Serve(const Flags& flags, const v1::Device& device) {
   BlobFetcher shard_copies(flags.coordinator, token, flags.state_dir + "/shard-copies");
   shard_copies.ForgetAll();  // What a killed process left.
 
+  std::optional<BoundaryDumpOptions> dump;
+  if (!flags.dump_boundaries.empty()) {
+    if (const Status status = MakeDirectories(flags.dump_boundaries); !status.ok()) {
+      return Fail(Annotate(status, "--dump-boundaries"));
+    }
+    dump = BoundaryDumpOptions{.folder = flags.dump_boundaries, .every = flags.dump_every};
+  }
+
   // The agent reports through the session and the session hands commands to the agent, so reports
   // that come before there is a session have nowhere to go; there are none before the first
   // command.
@@ -183,6 +194,7 @@ int Serve(const Flags& flags, const v1::Device& device) {
                                                  .blobs = &blobs,
                                                  .shard_copies = &shard_copies,
                                                  .courier = courier.get(),
+                                                 .dump = dump,
                                                  .send = send});
   v1::Hello hello;
   hello.set_protocol_min(kProtocolMin);
@@ -274,6 +286,14 @@ int Main(int argc, char** argv) {
          "--device", flags.device,
          "what to compute on: cpu, cuda (the first GPU) or cuda:N; a GPU is checked and then "
          "refused, since this version trains on the CPU only")
+      ->capture_default_str();
+  app.add_option(
+      "--dump-boundaries", flags.dump_boundaries,
+      "folder for boundary tensors as .npy files, to measure codecs on: of a training "
+      "step the first microbatch's activations and gradients, as this worker sends them, "
+      "before they are encoded");
+  app.add_option("--dump-every", flags.dump_every, "steps from one dump to the next")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 32))
       ->capture_default_str();
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
       ->capture_default_str();

@@ -116,6 +116,10 @@ void Channel::LetTensorsLeave() {
 
 void Channel::Encode(const std::shared_ptr<Outgoing>& outgoing) {
   const codec::Codec& codec = *options_.send_codec;
+  if (options_.dump && options_.dump->Wants(outgoing->pass, outgoing->microbatch)) {
+    options_.dump->Write(outgoing->pass, options_.boundary, send_direction(),
+                         outgoing->tensor.view);
+  }
   outgoing->blob = AlignedBuffer(codec.MaxEncodedBytes(options_.shape));
   codec::EncodeResult result;
   const Status status = codec.Encode(

@@ -28,6 +28,7 @@
 #include "proto/wire/step_message.h"
 #include "proto/wire/tensor_header.h"
 #include "transport/p2p/link.h"
+#include "worker/pipeline/boundary_dump.h"
 #include "worker/pipeline/codec_thread.h"
 #include "worker/pipeline/event_queue.h"
 
@@ -51,6 +52,7 @@ struct ChannelOptions {
   codec::Shape shape;  // of every boundary tensor
   uint32_t microbatches = 1, validation_microbatches = 0;
   std::shared_ptr<const codec::Codec> send_codec, receive_codec;
+  std::shared_ptr<const BoundaryDump> dump;  // of what is sent; or null
   // On the link's loop.
   std::function<void(const LinkHealth&)> on_health;
 };

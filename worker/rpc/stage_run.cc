@@ -227,6 +227,9 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream, Deadline
        .validation_microbatches = ValidationMicrobatches(spec_, plan.data().validation_tokens()),
        .send_codec = upstream ? backward : forward,
        .receive_codec = upstream ? forward : backward,
+       .dump = resources_.dump.has_value()
+                   ? std::make_shared<const BoundaryDump>(*resources_.dump, RunId(run_id_))
+                   : nullptr,
        .on_health = on_health},
       resources_.codec_thread, events_);
 

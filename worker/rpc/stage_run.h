@@ -17,6 +17,7 @@
 #include "longhaul/v1/worker.pb.h"
 #include "transport/p2p/link.h"
 #include "worker/checkpoint/shard_store.h"
+#include "worker/pipeline/boundary_dump.h"
 #include "worker/pipeline/codec_thread.h"
 #include "worker/pipeline/executor.h"
 #include "worker/rpc/blob_fetcher.h"
@@ -33,6 +34,7 @@ struct Resources {
   BlobFetcher* blobs = nullptr;
   BlobFetcher* shard_copies = nullptr;  // shards of other workers, on their way into a stage
   ShardCourier* courier = nullptr;
+  std::optional<BoundaryDumpOptions> dump;
   std::function<void(v1::WorkerMessage)> send;  // thread-safe
 };
 

@@ -5,12 +5,16 @@
 
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "codec/registry.h"
+#include "codec/tool/npy.h"
+#include "tests/support/temp_dir.h"
 
 namespace longhaul::worker {
 namespace {
@@ -122,6 +126,45 @@ TEST_F(ChannelTest, ATensorArrivesWholeAndEqual) {
   EXPECT_EQ(arrived->direction, Direction::kForward);
   const auto* values = static_cast<const float*>(arrived->tensor.view.data);
   for (size_t i = 0; i < kShape.elements(); ++i) ASSERT_EQ(values[i], static_cast<float>(i));
+}
+
+TEST_F(ChannelTest, BoundaryTensorsAreDumpedAsTheyAreSent) {
+  const testing::TempDir folder;
+  const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("fixed:bits=3"));
+  const auto channel =
+      Channel::Create({.run = RunId("run"),
+                       .epoch = Epoch(1),
+                       .boundary = Boundary(4),
+                       .upstream = true,
+                       .shape = kShape,
+                       .microbatches = 2,
+                       .send_codec = codec,
+                       .receive_codec = codec,
+                       .dump = std::make_shared<const BoundaryDump>(
+                           BoundaryDumpOptions{.folder = folder.path(), .every = 3}, RunId("run"))},
+                      &codec_thread_, events_);
+  channel->Attach(std::make_shared<RecordingLink>());
+  auto values = std::make_shared<std::vector<float>>(kShape.elements());
+  for (size_t i = 0; i < values->size(); ++i) (*values)[i] = static_cast<float>(i) * 0.37f;
+  for (const auto& [pass, microbatch] :
+       {std::pair{Pass{Step(2), false}, 0u}, std::pair{Pass{Step(3), false}, 0u},
+        std::pair{Pass{Step(3), false}, 1u}, std::pair{Pass{Step(3), true}, 0u}}) {
+    channel->SendTensor(pass, Microbatch(microbatch),
+                        {{values->data(), codec::Dtype::kF32, kShape}, values});
+  }
+  Drain();
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path())) {
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  }
+  const std::string expected = folder.path() + "/run/step000003-boundary4-backward.npy";
+  ASSERT_EQ(files, std::vector{expected});
+  const auto file = ReadFile(expected);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto array = codec::ParseNpy(std::as_bytes(std::span(*file)), /*bf16=*/false);
+  ASSERT_TRUE(array.ok()) << array.status();
+  EXPECT_EQ(array->shape, kShape);
+  EXPECT_EQ(std::memcmp(array->data.span().data(), values->data(), array->data.size()), 0);
 }
 
 TEST_F(ChannelTest, AnotherEpochIsDroppedAndCounted) {

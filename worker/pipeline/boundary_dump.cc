@@ -1,0 +1,42 @@
+#include "worker/pipeline/boundary_dump.h"
+
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "codec/tool/npy.h"
+
+namespace longhaul::worker {
+
+namespace {
+
+// The id comes from the network and becomes a folder.
+std::string FolderOf(const BoundaryDumpOptions& options, const RunId& run) {
+  std::string name = run.value();
+  std::ranges::replace(name, '/', '_');
+  return fmt::format("{}/{}{}", options.folder, name.starts_with('.') ? "_" : "", name);
+}
+
+}  // namespace
+
+BoundaryDump::BoundaryDump(const BoundaryDumpOptions& options, const RunId& run)
+    : folder_(FolderOf(options, run)), every_(options.every) {}
+
+bool BoundaryDump::Wants(const Pass& pass, Microbatch microbatch) const {
+  return !pass.validation && microbatch == Microbatch(0) && pass.step.value() % every_ == 0;
+}
+
+void BoundaryDump::Write(const Pass& pass, Boundary boundary, Direction direction,
+                         const codec::TensorView& tensor) const {
+  const std::string path =
+      fmt::format("{}/step{:06}-boundary{}-{}.npy", folder_, pass.step.value(), boundary.value(),
+                  direction == Direction::kForward ? "forward" : "backward");
+  Status status = MakeDirectories(folder_);
+  if (status.ok()) status = WriteFileAtomic(path, codec::FormatNpy(tensor));
+  if (!status.ok()) spdlog::warn("a boundary tensor is not dumped: {}", Message(status));
+}
+
+}  // namespace longhaul::worker

@@ -50,6 +50,7 @@ FOREIGN = {
                           "coordinator/cli"],
     r"sqlite3\.h": ["coordinator/store"],
     r"yaml-cpp/": ["base/config"],
+    r"hwy/": ["codec"],
     r"CLI/": ["base/config", "coordinator", "worker", "codec/tool"],
     r"cuda[_.]|cub/|cooperative_groups": ["base/cuda/module", "codec/cuda/module"],
     # The coordinator and the CLI know no GPU.

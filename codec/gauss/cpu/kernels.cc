@@ -1,85 +1,129 @@
 #include "codec/gauss/cpu/kernels.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/check.h"
-#include "codec/gauss/cpu/block.h"
+#include "codec/gauss/cpu/block_kernels.h"
+#include "codec/tile.h"
 
-namespace longhaul::codec::gauss::cpu {
-namespace {
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "codec/gauss/cpu/kernels.cc"
+#include <hwy/foreach_target.h>
 
-// The kernels of a block by its size and bits.
-struct BlockKernels {
-  int16_t (*encode)(const TensorView& in, uint64_t offset, int count, std::byte* planes);
-  void (*decode)(const std::byte* planes, uint8_t byte, int exponent, const MutableTensorView& out,
-                 uint64_t offset, int count);
-};
+#include "codec/gauss/cpu/block-inl.h"
 
-template <int kBits, int kSize>
-constexpr BlockKernels kKernels = {&EncodeBlock<kBits, kSize>, &DecodeBlock<kBits, kSize>};
+HWY_BEFORE_NAMESPACE();
+namespace longhaul::codec::gauss::cpu::HWY_NAMESPACE {
 
-template <int kSize>
-BlockKernels KernelsOfSize(uint32_t bits) {
+template <int kBits>
+int16_t EncodeAny(const float* signs, size_t size, float* values, std::byte* planes) {
+  const uint32_t largest = LargestMagnitude(values, size);
+  if (largest > 0 && largest < kF32Infinity) {
+    return EncodeBlock<kBits>(largest, signs, size, values, planes);
+  }
+  std::memset(planes, 0, kBits * size / 8);
+  return largest == 0 ? kZeroIndex : kNonfiniteIndex;
+}
+
+template <int kBits>
+void DecodeAny(const std::byte* planes, const BlockScale& scale, const float* signs, size_t size,
+               float* values) {
+  DecodeBlock<kBits>(planes, scale, signs, size, values);
+}
+
+BlockKernels KernelsOf(uint32_t bits) {
   switch (bits) {
     case 2:
-      return kKernels<2, kSize>;
+      return {&EncodeAny<2>, &DecodeAny<2>};
     case 3:
-      return kKernels<3, kSize>;
+      return {&EncodeAny<3>, &DecodeAny<3>};
     case 4:
-      return kKernels<4, kSize>;
+      return {&EncodeAny<4>, &DecodeAny<4>};
     case 5:
-      return kKernels<5, kSize>;
+      return {&EncodeAny<5>, &DecodeAny<5>};
     default:
-      return kKernels<6, kSize>;
+      return {&EncodeAny<6>, &DecodeAny<6>};
   }
 }
 
-BlockKernels KernelsOf(uint32_t bits, uint32_t size) {
-  LH_CHECK(Possible({.bits = bits, .block = size}), "{} bits, a block of {}", bits, size);
-  switch (size) {
-    case 64:
-      return KernelsOfSize<64>(bits);
-    case 128:
-      return KernelsOfSize<128>(bits);
-    case 256:
-      return KernelsOfSize<256>(bits);
-    default:
-      return KernelsOfSize<512>(bits);
-  }
-}
+}  // namespace longhaul::codec::gauss::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
 
-// What both directions know of the blocks.
-struct Blocks {
-  Blocks(const Shape& of, const Params& params)
-      : shape(of),
-        layout(MakeLayout(of, params)),
-        block(params.block),
-        whole(KernelsOf(params.bits, params.block)),
-        last(KernelsOf(params.bits, layout.last_block)) {}
+#if HWY_ONCE
+namespace longhaul::codec::gauss::cpu {
+HWY_EXPORT(KernelsOf);
 
-  // Calls function(kernels, block of the sample, offset of its first element, elements that are not
-  // padding, offset of its planes in the payload) for a sample's blocks in their order.
-  template <class Function>
-  void ForEach(uint32_t sample, Function&& function) const {
-    uint64_t index = 0;
-    for (uint64_t token = 0; token < shape.tokens; ++token) {
-      const uint64_t row = sample * uint64_t{shape.tokens} + token;
-      uint64_t planes = layout.codes + row * layout.token_bytes;
-      for (uint64_t j = 0; j < layout.token_blocks; ++j, ++index, planes += layout.block_bytes) {
-        const uint64_t channel = j * block;
-        const auto count = static_cast<int>(std::min(block, shape.channels - channel));
-        function(j + 1 < layout.token_blocks ? whole : last, index, row * shape.channels + channel,
-                 count, planes);
-      }
+namespace {
+
+// kSigns as the sign bits of floats.
+struct SignBits {
+  constexpr SignBits() {
+    for (uint32_t k = 0; k < kMaxBlock; ++k) {
+      value[k] = ((kSigns[k / 32] >> (k % 32)) & 1) != 0 ? -0.0f : 0.0f;
     }
   }
-
-  const Shape shape;
-  const Layout layout;
-  const uint64_t block;
-  const BlockKernels whole, last;
+  alignas(64) float value[kMaxBlock] = {};
 };
+constexpr SignBits kSignBits;
+
+// LoadTile and StoreTile of a size that is known when it runs.
+void Load(const TensorView& in, uint64_t offset, int count, uint32_t size, float* values) {
+  switch (size) {
+    case 64:
+      return LoadTile<64>(in, offset, count, values);
+    case 128:
+      return LoadTile<128>(in, offset, count, values);
+    case 256:
+      return LoadTile<256>(in, offset, count, values);
+    default:
+      return LoadTile<512>(in, offset, count, values);
+  }
+}
+void Store(const MutableTensorView& out, uint64_t offset, int count, uint32_t size, float* values) {
+  switch (size) {
+    case 64:
+      return StoreTile<64>(out, offset, count, values);
+    case 128:
+      return StoreTile<128>(out, offset, count, values);
+    case 256:
+      return StoreTile<256>(out, offset, count, values);
+    default:
+      return StoreTile<512>(out, offset, count, values);
+  }
+}
+
+// A block of a sample, in the order in which they are stored.
+struct Place {
+  uint64_t index = 0;   // in the sample
+  uint64_t offset = 0;  // of its first element in the tensor
+  int count = 0;        // elements that are not padding
+  uint32_t size = 0;
+  uint64_t planes = 0;  // in the payload
+};
+
+template <class Function>
+void ForEachBlock(const Shape& shape, const Layout& layout, uint32_t block, uint32_t sample,
+                  Function&& function) {
+  Place place;
+  for (uint64_t token = 0; token < shape.tokens; ++token) {
+    const uint64_t row = sample * uint64_t{shape.tokens} + token;
+    place.planes = layout.codes + row * layout.token_bytes;
+    for (uint64_t j = 0; j < layout.token_blocks; ++j, ++place.index) {
+      place.size = j + 1 < layout.token_blocks ? block : layout.last_block;
+      place.offset = row * shape.channels + j * block;
+      place.count = static_cast<int>(std::min<uint64_t>(block, shape.channels - j * block));
+      function(place);
+      place.planes += layout.block_bytes;
+    }
+  }
+}
+
+BlockKernels Kernels(const Params& params) {
+  LH_CHECK(Possible(params), "{} bits, blocks of {}", params.bits, params.block);
+  return HWY_DYNAMIC_DISPATCH(KernelsOf)(params.bits);
+}
 
 }  // namespace
 
@@ -89,20 +133,21 @@ uint64_t ScratchBytes(const Layout& layout) {
 
 uint64_t Encode(const TensorView& in, const Params& params, std::byte* scratch,
                 std::byte* payload) {
-  const Blocks blocks(in.shape, params);
-  const Layout& layout = blocks.layout;
+  const BlockKernels kernels = Kernels(params);
+  const Layout layout = MakeLayout(in.shape, params);
   // The paddings of the sections.
   for (const uint64_t end : {layout.scales, layout.codes, layout.end}) {
     std::memset(payload + end - 16, 0, 16);
   }
   auto* indexes = reinterpret_cast<int16_t*>(scratch);
+  alignas(64) float values[kMaxBlock];
   uint64_t nonfinite = 0;
   for (uint32_t sample = 0; sample < in.shape.samples; ++sample) {
     int largest = kZeroIndex;
-    blocks.ForEach(sample, [&](const BlockKernels& kernels, uint64_t index, uint64_t offset,
-                               int count, uint64_t planes) {
-      const int16_t q = kernels.encode(in, offset, count, payload + planes);
-      indexes[index] = q;
+    ForEachBlock(in.shape, layout, params.block, sample, [&](const Place& place) {
+      Load(in, place.offset, place.count, place.size, values);
+      const int16_t q = kernels.encode(kSignBits.value, place.size, values, payload + place.planes);
+      indexes[place.index] = q;
       if (q == kNonfiniteIndex) {
         ++nonfinite;
       } else {
@@ -121,21 +166,32 @@ uint64_t Encode(const TensorView& in, const Params& params, std::byte* scratch,
 }
 
 Status Decode(const std::byte* payload, const Params& params, const MutableTensorView& out) {
-  const Blocks blocks(out.shape, params);
+  const BlockKernels kernels = Kernels(params);
+  const Layout layout = MakeLayout(out.shape, params);
+  alignas(64) float values[kMaxBlock];
   for (uint32_t sample = 0; sample < out.shape.samples; ++sample) {
     const auto exponent =
-        static_cast<int16_t>(LoadU16(payload + blocks.layout.exponents + 2 * uint64_t{sample}));
+        static_cast<int16_t>(LoadU16(payload + layout.exponents + 2 * uint64_t{sample}));
     if (exponent < kMinExponent || exponent > kMaxExponent) {
       return absl::InvalidArgumentError("a sample's exponent in the blob is out of range");
     }
-    const std::byte* scales = payload + blocks.layout.scales + sample * blocks.layout.blocks;
-    blocks.ForEach(sample, [&](const BlockKernels& kernels, uint64_t index, uint64_t offset,
-                               int count, uint64_t planes) {
-      kernels.decode(payload + planes, static_cast<uint8_t>(scales[index]), exponent, out, offset,
-                     count);
+    const std::byte* scales = payload + layout.scales + sample * layout.blocks;
+    ForEachBlock(out.shape, layout, params.block, sample, [&](const Place& place) {
+      const auto byte = static_cast<uint8_t>(scales[place.index]);
+      if (byte == kNonfiniteBlock) {
+        FillNan<kMaxBlock>(values);
+      } else if (byte == kZeroBlock) {
+        std::fill_n(values, kMaxBlock, 0.0f);
+      } else {
+        const int log2_size = std::bit_width(place.size) - 1;
+        kernels.decode(payload + place.planes, BlockScale(byte, exponent, log2_size),
+                       kSignBits.value, place.size, values);
+      }
+      Store(out, place.offset, place.count, place.size, values);
     });
   }
   return absl::OkStatus();
 }
 
 }  // namespace longhaul::codec::gauss::cpu
+#endif  // HWY_ONCE

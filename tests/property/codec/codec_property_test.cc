@@ -1,4 +1,7 @@
 // Properties that hold for all inputs: scale invariance, sizes, error bounds, unbiased rounding.
+#include <hwy/targets.h>
+
+#include <limits>
 #include <random>
 
 #include "codec/fixed/format.h"
@@ -198,6 +201,34 @@ TEST(ErrorBounds, UntransformedTahStaysWithinTheStep) {
       ++checked;
     }
     EXPECT_GT(checked, out.size() / 4);
+  }
+}
+
+// Every instruction set that this machine has and Highway's code without any.
+TEST(InstructionSets, OfGaussGiveTheSameBytes) {
+  const Shape shape{2, 16, 1000};
+  std::vector<float> values = Activations(shape.elements(), 12);
+  values[77] = std::numeric_limits<float>::quiet_NaN();
+  std::fill_n(values.begin() + 2000, 1000, 0.0f);
+  for (size_t k = 3000; k < 4000; ++k) values[k] *= 0x1p-140f;
+  const Tensor in(Dtype::kF32, shape, values);
+  const int64_t all = hwy::SupportedTargets();
+  for (const char* text : {"gauss:bits=2,block=64", "gauss:bits=3,block=512", "gauss",
+                           "gauss:bits=5,block=256", "gauss:bits=6"}) {
+    const auto codec = MustParse(text);
+    const std::vector<std::byte> blob = MustEncode(*codec, in.view());
+    const std::vector<float> decoded = RoundTrip(*codec, in, Dtype::kF32);
+    int tried = 0;
+    for (int64_t rest = all; rest != 0; rest &= rest - 1, ++tried) {
+      hwy::SetSupportedTargetsForTest(rest & -rest);
+      hwy::GetChosenTarget().DeInit();
+      EXPECT_EQ(MustEncode(*codec, in.view()), blob) << text << hwy::TargetName(rest & -rest);
+      const std::vector<float> again = RoundTrip(*codec, in, Dtype::kF32);
+      EXPECT_EQ(std::memcmp(again.data(), decoded.data(), decoded.size() * 4), 0) << text;
+    }
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().DeInit();
+    EXPECT_GE(tried, 1);
   }
 }
 

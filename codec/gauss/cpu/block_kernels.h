@@ -1,0 +1,23 @@
+// The kernels of a block as the dispatcher of instruction sets hands them out.
+#ifndef LONGHAUL_CODEC_GAUSS_CPU_BLOCK_KERNELS_H_
+#define LONGHAUL_CODEC_GAUSS_CPU_BLOCK_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "codec/gauss/arithmetic.h"
+
+namespace longhaul::codec::gauss::cpu {
+
+// `values`: `size` elements, aligned to 64 bytes; `signs`: kSigns as sign bits; `planes`: the
+// block's codes.
+struct BlockKernels {
+  // Destroys `values`. Returns the block's q, or kZeroIndex or kNonfiniteIndex.
+  int16_t (*encode)(const float* signs, size_t size, float* values, std::byte* planes);
+  void (*decode)(const std::byte* planes, const BlockScale& scale, const float* signs, size_t size,
+                 float* values);
+};
+
+}  // namespace longhaul::codec::gauss::cpu
+
+#endif  // LONGHAUL_CODEC_GAUSS_CPU_BLOCK_KERNELS_H_

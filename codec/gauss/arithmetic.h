@@ -53,11 +53,12 @@ inline constexpr float InverseRoot(int r) {
   return fraction * Pow2(-(r >> 2));
 }
 
-// The j-th threshold, j from 1: u belongs to level j or above.
-template <int kBits>
-inline constexpr float Threshold(int j) {
-  return (Levels<kBits>::kPositive[j - 1] + Levels<kBits>::kPositive[j]) * 0.5f;
-}
+// The positive levels L, and the j-th threshold, j from 1: from it on |u| belongs to level j or
+// above. Scalars by their index, which code for GPUs can use where it cannot read a host's array.
+template <int kBits, int kJ>
+inline constexpr float kLevel = Levels<kBits>::kPositive[kJ];
+template <int kBits, int kJ>
+inline constexpr float kThreshold = (kLevel<kBits, kJ - 1> + kLevel<kBits, kJ>)*0.5f;
 
 // Step 6: E of a sample whose largest q is given, and a block's byte.
 inline constexpr int ExponentOf(int largest_q) {

@@ -152,7 +152,7 @@ HWY_INLINE Mask MaskOf(uint64_t bits) {
 // With the thresholds from the j-th on.
 template <int kBits, int kJ>
 HWY_INLINE void CompareFrom(Vector magnitude, Mask* parity) {
-  const auto reached = hn::Ge(magnitude, hn::Set(kFloats, Threshold<kBits>(kJ)));
+  const auto reached = hn::Ge(magnitude, hn::Set(kFloats, kThreshold<kBits, kJ>));
   for (int p = 0; p < kBits - 1; ++p) {
     if (kJ % (1 << p) == 0) parity[p] = hn::Xor(parity[p], reached);
   }
@@ -184,17 +184,17 @@ HWY_INLINE void Quantize(const float* y, size_t size, float inverse_root, std::b
   }
 }
 
-// The level of codes from their planes: kCount levels from `first` on, told apart by the lowest
+// The level of codes from their planes: kCount levels from kFirst on, told apart by the lowest
 // planes.
-template <int kBits, int kCount>
-HWY_INLINE Vector Choose(const Mask* planes, int first) {
+template <int kBits, int kCount, int kFirst = 0>
+HWY_INLINE Vector Choose(const Mask* planes) {
   if constexpr (kCount == 1) {
-    return hn::Set(kFloats, Levels<kBits>::kPositive[first]);
+    return hn::Set(kFloats, kLevel<kBits, kFirst>);
   } else {
     constexpr int kHalf = kCount / 2;
     constexpr int kPlane = std::bit_width(static_cast<unsigned>(kHalf)) - 1;
-    return hn::IfThenElse(planes[kPlane], Choose<kBits, kHalf>(planes, first + kHalf),
-                          Choose<kBits, kHalf>(planes, first));
+    return hn::IfThenElse(planes[kPlane], Choose<kBits, kHalf, kFirst + kHalf>(planes),
+                          Choose<kBits, kHalf, kFirst>(planes));
   }
 }
 
@@ -209,7 +209,7 @@ HWY_INLINE void Dequantize(const std::byte* planes, size_t size, float* values) 
     for (size_t lane = 0; lane < 64; lane += kLanes) {
       Mask masks[kBits];
       for (int p = 0; p < kBits; ++p) masks[p] = MaskOf(words[p] >> lane);
-      const auto level = Choose<kBits, 1 << (kBits - 1)>(masks, 0);
+      const auto level = Choose<kBits, 1 << (kBits - 1)>(masks);
       const auto sign =
           hn::And(hn::VecFromMask(kFloats, masks[kBits - 1]), hn::Set(kFloats, -0.0f));
       hn::Store(TransformInVector(hn::Xor(level, sign)), kFloats, values + group + lane);

@@ -36,7 +36,9 @@ std::vector<double> LevelsOf(uint32_t bits) {
 
 struct Blocking {
   Blocking(const Shape& shape, const Params& params)
-      : b(params.block), channels(shape.channels), n((channels + b - 1) / b) {
+      : b(params.block),
+        channels(shape.channels),
+        n(std::max<uint64_t>(1, (channels + b - 1) / b)) {
     uint64_t rest = channels - (n - 1) * b;
     while (last < rest) last *= 2;
     blocks = shape.tokens * n;

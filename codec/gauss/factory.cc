@@ -22,7 +22,8 @@ class GaussCodec final : public FixedSizeCodec {
                          std::byte* payload) const override {
     return cpu::Encode(in, params_, scratch, payload);
   }
-  Status DecodePayload(const std::byte* payload, const MutableTensorView& out) const override {
+  Status DecodePayload(const std::byte* payload, const Context& /*context*/,
+                       const MutableTensorView& out) const override {
     return cpu::Decode(payload, params_, out);
   }
 

@@ -27,7 +27,7 @@ struct ToolOptions {
   uint32_t samples = 1;
   std::string data = "outliers";  // or "normal"
   uint32_t threads = 1;
-  std::string kernels;  // UseKernelTarget's; empty: the best
+  std::string kernels;   // UseKernelTarget's; empty: the best
   bool summary = false;  // one table over all tensors
   bool json = false;
 };

@@ -11,6 +11,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "blobs are written as the memory is");
 
+constexpr std::string_view kUnknownCodec = "unknown codec";
 constexpr std::array<char, 4> kMagic = {'L', 'H', 'B', 'L'};
 
 // As the table in the header file; no padding.
@@ -67,8 +68,10 @@ std::string_view ToString(CodecId id) {
       return "tah";
     case CodecId::kGauss:
       return "gauss";
+    case CodecId::kAqsgd:
+      return "aqsgd";
   }
-  return "unknown codec";
+  return kUnknownCodec;
 }
 
 Status CheckShape(const Shape& shape) {
@@ -115,10 +118,9 @@ StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> start, uint64_t 
                     "that wrote it)",
                     raw.version, kBlobVersion));
   }
-  if (raw.codec < static_cast<uint8_t>(CodecId::kNone) ||
-      raw.codec > static_cast<uint8_t>(CodecId::kGauss)) {
-    return Bad(fmt::format("the blob's codec has number {}; 1 to {} are known", raw.codec,
-                           static_cast<uint8_t>(CodecId::kGauss)));
+  if (ToString(static_cast<CodecId>(raw.codec)) == kUnknownCodec) {
+    return Bad(fmt::format("the blob's codec has number {}, which this program does not know",
+                           raw.codec));
   }
   if (raw.dtype < static_cast<uint8_t>(Dtype::kF32) ||
       raw.dtype > static_cast<uint8_t>(Dtype::kBf16)) {

@@ -4,7 +4,7 @@
 //   offset size  field (little-endian)
 //        0    4  magic "LHBL"
 //        4    2  version of this header and of the codec's payload (1)
-//        6    1  codec: 1 none, 2 bf16, 3 fp16, 4 fixed, 5 tah, 6 gauss
+//        6    1  codec: 1 none, 2 bf16, 3 fp16, 4 fixed, 5 tah, 6 gauss, 7 aqsgd
 //        7    1  dtype of the tensor that was encoded: 1 fp32, 2 fp16, 3 bf16
 //        8    4  samples
 //       12    4  tokens
@@ -37,7 +37,15 @@ inline constexpr uint16_t kBlobVersion = 1;
 // tile's index fits 32 bits.
 inline constexpr uint64_t kMaxElements = uint64_t{1} << 32;
 
-enum class CodecId : uint8_t { kNone = 1, kBf16 = 2, kFp16 = 3, kFixed = 4, kTah = 5, kGauss = 6 };
+enum class CodecId : uint8_t {
+  kNone = 1,
+  kBf16 = 2,
+  kFp16 = 3,
+  kFixed = 4,
+  kTah = 5,
+  kGauss = 6,
+  kAqsgd = 7,
+};
 std::string_view ToString(CodecId id);
 
 using CodecParameters = std::array<std::byte, 16>;

@@ -10,7 +10,11 @@
 // workspace and an output of its own. No method allocates unless it fails, none throws.
 // Errors: kInvalidArgument for wrong sizes, null or misaligned pointers and bytes that are not a
 // blob of this codec; kUnimplemented for a blob of an unknown version. Bytes given to Decode may be
-// hostile.
+// hostile. A codec with state also gives the errors of its store.
+//
+// Codecs with state (aqsgd) are immutable too: what they remember of a training sample is in
+// Context.messages. Two calls with the same store must not overlap, and both sides of a boundary
+// must see the same tensors in the same order.
 #ifndef LONGHAUL_CODEC_CODEC_H_
 #define LONGHAUL_CODEC_CODEC_H_
 
@@ -26,6 +30,7 @@
 
 namespace longhaul::codec {
 
+class MessageStore;  // message_store.h
 class Parallel;  // parallel.h
 
 enum class Dtype : uint8_t { kF32 = 1, kF16 = 2, kBf16 = 3 };
@@ -62,8 +67,11 @@ struct Context {
   Boundary boundary{0};
   Direction direction = Direction::kForward;
   Microbatch microbatch{0};
-  // Global sample numbers, one per sample of the tensor, or empty. Not owned.
+  // Global sample numbers, one per sample of the tensor, or empty: then a codec with state sends
+  // everything as if for the first time and remembers nothing. Not owned.
   std::span<const uint64_t> sample_ids;
+  // Where a codec with state finds the records of sample_ids. Not owned.
+  MessageStore* messages = nullptr;
   // Threads that may help with this call; null: the calling one does it alone. Not owned. The bytes
   // are the same.
   Parallel* parallel = nullptr;
@@ -85,6 +93,10 @@ class Codec {
   // Bytes that `out` of Encode must have. When fixed_size(), exactly what every Encode writes.
   virtual size_t MaxEncodedBytes(const Shape& shape) const = 0;
   virtual bool fixed_size() const = 0;
+  // No blob of this shape is smaller; with state, what it writes once it remembers every sample.
+  virtual size_t MinEncodedBytes(const Shape& shape) const { return MaxEncodedBytes(shape); }
+  // Of a sample's record in Context.messages; 0 for a codec without state.
+  virtual size_t MessageBytes(const Shape& /*shape*/) const { return 0; }
   // Scratch that Encode and Decode need; aligned to 64 bytes by the caller.
   virtual size_t WorkspaceBytes(const Shape& shape) const = 0;
 

@@ -3,10 +3,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <vector>
 
+#include "codec/aqsgd/factory.h"
 #include "codec/blob.h"
 #include "codec/codec_string.h"
 #include "codec/fixed/factory.h"
@@ -135,9 +135,26 @@ StatusOr<CodecPtr> GaussFromHeader(const BlobHeader& header) {
   return gauss::Create(params);
 }
 
-// In the order of CodecId.
-const std::array<Family, 6>& Families() {
-  static const auto& families = *new std::array<Family, 6>{{
+std::string_view ParseAqsgd(const CodecString& text, CodecPtr* codec) {
+  aqsgd::Params params;
+  for (const auto& [key, value] : text.parameters) {
+    if (key == "bits" && !(ParseUnsigned(value, &params.bits) && params.bits >= aqsgd::kMinBits &&
+                           params.bits <= aqsgd::kMaxBits)) {
+      return "bits";
+    }
+  }
+  *codec = aqsgd::Create(params);
+  return "";
+}
+
+StatusOr<CodecPtr> AqsgdFromHeader(const BlobHeader& header) {
+  LH_ASSIGN_OR_RETURN(const aqsgd::Params params, aqsgd::FromHeader(header.parameters));
+  return aqsgd::Create(params);
+}
+
+// By the names of CodecId.
+const std::vector<Family>& Families() {
+  static const auto& families = *new std::vector<Family>{
       {"none", "fp32", {}, &ParsePlain<CodecId::kNone>, &PlainFromHeader},
       {"bf16", "bfloat16", {}, &ParsePlain<CodecId::kBf16>, &PlainFromHeader},
       {"fp16", "IEEE half precision", {}, &ParsePlain<CodecId::kFp16>, &PlainFromHeader},
@@ -162,7 +179,12 @@ const std::array<Family, 6>& Families() {
        {{"bits", "2..6", "4"}, {"block", "64|128|256|512", "128"}},
        &ParseGauss,
        &GaussFromHeader},
-  }};
+      {"aqsgd",
+       "AQ-SGD: differences to what was sent of the sample before; runs only",
+       {{"bits", "2..8", "4"}},
+       &ParseAqsgd,
+       &AqsgdFromHeader},
+  };
   return families;
 }
 
@@ -223,7 +245,10 @@ Status CheckCodec(std::string_view text) {
 
 StatusOr<std::unique_ptr<const Codec>> CodecOfBlob(std::span<const std::byte> blob) {
   LH_ASSIGN_OR_RETURN(const BlobHeader header, ParseBlobHeader(blob));
-  return Families()[static_cast<size_t>(header.codec) - 1].from_header(header);
+  for (const Family& family : Families()) {
+    if (family.name == ToString(header.codec)) return family.from_header(header);
+  }
+  return absl::InternalError(fmt::format("codec {} is in no family", ToString(header.codec)));
 }
 
 std::string DescribeCodecs() {

@@ -1,0 +1,399 @@
+#include "codec/aqsgd/factory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "base/hash.h"
+#include "codec/aqsgd/cpu/kernels.h"
+#include "codec/arguments.h"
+#include "codec/message_store.h"
+#include "codec/tile.h"
+
+namespace longhaul::codec::aqsgd {
+namespace {
+
+constexpr uint16_t kLargestHalfBits = 0x7bff;
+
+uint64_t LoadU64(const std::byte* bytes) {
+  uint64_t value = 0;
+  std::memcpy(&value, bytes, sizeof(value));
+  return value;
+}
+
+void StoreU64(uint64_t value, std::byte* bytes) {
+  std::memcpy(bytes, &value, sizeof(value));
+}
+
+int LoadExponent(const std::byte* bytes) {
+  return static_cast<int16_t>(LoadU16(bytes));
+}
+
+// 0 stands for "none".
+uint64_t CheckOf(std::span<const std::byte> record) {
+  return record.empty() ? 0 : std::max<uint64_t>(Checksum64(record), 1);
+}
+
+// The records of a tensor's samples; none where the context has no ids.
+class Messages {
+ public:
+  explicit Messages(const Context& context)
+      : ids_(context.sample_ids), store_(ids_.empty() ? nullptr : context.messages),
+        step_(context.step) {}
+
+  // `ids` fit the tensor and the store, and the store the shape.
+  Status Check(const Shape& shape) const {
+    if (ids_.empty()) return absl::OkStatus();
+    if (ids_.size() != shape.samples) {
+      return absl::InvalidArgumentError(fmt::format(
+          "expected the ids of {} samples or none; {} came", shape.samples, ids_.size()));
+    }
+    if (store_ == nullptr) {
+      return absl::InvalidArgumentError(
+          "aqsgd needs Context.messages where the samples have ids; there are none");
+    }
+    if (store_->record_bytes() != RecordBytes(shape)) {
+      return absl::InvalidArgumentError(
+          fmt::format("samples of {} x {} need records of {} bytes; the store's have {}",
+                      shape.tokens, shape.channels, RecordBytes(shape), store_->record_bytes()));
+    }
+    for (const uint64_t id : ids_) {
+      if (id < store_->samples()) continue;
+      return absl::InvalidArgumentError(
+          fmt::format("expected samples below {}; {} came", store_->samples(), id));
+    }
+    return absl::OkStatus();
+  }
+
+  bool remembers() const { return store_ != nullptr; }
+  uint64_t IdOf(uint64_t index) const { return remembers() ? ids_[index] : kNoSample; }
+  std::span<const std::byte> Read(uint64_t index) const {
+    return remembers() ? store_->Read(ids_[index]) : std::span<const std::byte>();
+  }
+  // Null where a later sample of the tensor has the same id: that one's record stays.
+  StatusOr<std::byte*> Write(uint64_t index) const {
+    const auto later = ids_.subspan(index + 1);
+    if (std::find(later.begin(), later.end(), ids_[index]) != later.end()) {
+      return static_cast<std::byte*>(nullptr);
+    }
+    LH_ASSIGN_OR_RETURN(const std::span<std::byte> record, store_->Write(step_, ids_[index]));
+    return record.data();
+  }
+
+ private:
+  const std::span<const uint64_t> ids_;
+  MessageStore* const store_;
+  const Step step_;
+};
+
+int ExponentOfRecord(std::span<const std::byte> record) {
+  return LoadExponent(record.data());
+}
+
+const std::byte* ElementsOf(std::span<const std::byte> record) {
+  return record.data() + kRecordHeaderBytes;
+}
+
+bool Suits(int exponent, uint32_t largest) {
+  if (largest == 0) return true;
+  const int top = FloorLog2(largest) + exponent;
+  return top >= kLeastSuitable && top < kFirstUnsuitable;
+}
+
+// Makes a whole body the record.
+void Remember(int exponent, const std::byte* body, const Shape& shape, std::byte* record) {
+  const uint64_t bytes = 2 * uint64_t{shape.tokens} * shape.channels;
+  std::memset(record, 0, kRecordHeaderBytes);
+  StoreU16(static_cast<uint16_t>(static_cast<int16_t>(exponent)), record);
+  std::memcpy(record + kRecordHeaderBytes, body, bytes);
+  std::memset(record + kRecordHeaderBytes + bytes, 0, AlignSection(bytes) - bytes);
+}
+
+struct Scratch {
+  Scratch(const Shape& shape, std::byte* workspace)
+      : padded((uint64_t{shape.channels} + kTile - 1) / kTile * kTile),
+        scales(reinterpret_cast<float*>(workspace)),
+        largest(scales + padded) {}
+  static uint64_t Bytes(const Shape& shape) {
+    return 2 * sizeof(float) * ((uint64_t{shape.channels} + kTile - 1) / kTile * kTile);
+  }
+  uint64_t padded;
+  float* scales;   // a float for every channel, zeros up to whole tiles
+  float* largest;  // of one sample
+};
+
+class AqsgdCodec final : public Codec {
+ public:
+  explicit AqsgdCodec(const Params& params) : params_(params), name_(CodecString(params)) {}
+
+  const std::string& name() const override { return name_; }
+  bool fixed_size() const override { return false; }
+  size_t MaxEncodedBytes(const Shape& shape) const override {
+    if (!CheckShape(shape).ok()) return std::numeric_limits<size_t>::max();
+    return kBlobHeaderBytes + (Empty(shape) ? 0 : MaxPayloadBytes(shape, params_));
+  }
+  size_t MinEncodedBytes(const Shape& shape) const override {
+    if (!CheckShape(shape).ok()) return std::numeric_limits<size_t>::max();
+    return kBlobHeaderBytes + (Empty(shape) ? 0 : MinPayloadBytes(shape, params_));
+  }
+  size_t MessageBytes(const Shape& shape) const override { return RecordBytes(shape); }
+  size_t WorkspaceBytes(const Shape& shape) const override {
+    return Empty(shape) || !CheckShape(shape).ok() ? 0 : AlignWorkspace(Scratch::Bytes(shape));
+  }
+
+  Status Encode(const TensorView& in, const Context& context, std::span<std::byte> workspace,
+                std::span<std::byte> out, EncodeResult* result) const override;
+  Status Decode(std::span<const std::byte> blob, const Context& context,
+                std::span<std::byte> workspace, const MutableTensorView& out) const override;
+
+ private:
+  // Kinds, checks and exponents of all samples to `payload`, the scales to the scratch; changes no
+  // record. Gives the number of differences.
+  uint64_t Decide(const TensorView& in, const Messages& messages, Scratch& scratch,
+                  std::byte* payload, uint64_t* nonfinite) const;
+  Status WriteBodies(const TensorView& in, const Messages& messages, const Scratch& scratch,
+                     bool has_scales, std::byte* payload) const;
+  // Everything that can be wrong with a payload. Gives the number of differences.
+  StatusOr<uint64_t> CheckPayload(std::span<const std::byte> payload, const Messages& messages,
+                      const Shape& shape) const;
+  Status CheckSample(const std::byte* payload, uint64_t index, const std::byte* body,
+                     const Messages& messages, const Shape& shape) const;
+  Status ReadBodies(const std::byte* payload, const Messages& messages, const Scratch& scratch,
+                    bool has_scales, const MutableTensorView& out) const;
+
+  Params params_;
+  std::string name_;
+};
+
+uint64_t AqsgdCodec::Decide(const TensorView& in, const Messages& messages, Scratch& scratch,
+                            std::byte* payload, uint64_t* nonfinite) const {
+  const Layout layout = MakeLayout(in.shape, params_);
+  std::fill_n(scratch.scales, scratch.padded, 0.0f);
+  uint64_t differences = 0;
+  for (uint64_t index = 0; index < in.shape.samples; ++index) {
+    const std::span<const std::byte> record = messages.Read(index);
+    const cpu::Magnitudes magnitudes = cpu::Measure({in, index});
+    *nonfinite += magnitudes.nonfinite;
+    Kind kind = Kind::kStored;
+    int exponent = SampleExponent(magnitudes.largest, 12);
+    if (!messages.remembers() || magnitudes.nonfinite > 0) {
+      kind = Kind::kTransient;
+    } else if (!record.empty() && Suits(ExponentOfRecord(record), magnitudes.largest)) {
+      kind = Kind::kDifference;
+      const uint32_t largest = cpu::MeasureDifference({in, index}, ExponentOfRecord(record),
+                                                      ElementsOf(record), scratch.largest);
+      exponent =
+          largest == 0 ? 0 : std::min(SampleExponent(largest, 12), kMaxDifferenceExponent);
+      const float up = Pow2(exponent);
+      for (uint64_t channel = 0; channel < in.shape.channels; ++channel) {
+        scratch.scales[channel] = std::max(scratch.scales[channel], scratch.largest[channel] * up);
+      }
+      ++differences;
+    }
+    StoreU64(messages.IdOf(index), payload + layout.samples + 8 * index);
+    StoreU64(CheckOf(record), payload + layout.checks + 8 * index);
+    payload[layout.kinds + index] = static_cast<std::byte>(kind);
+    StoreU16(static_cast<uint16_t>(static_cast<int16_t>(exponent)),
+             payload + layout.exponents + 2 * index);
+  }
+  if (differences == 0) return 0;
+  const auto top = static_cast<float>((1 << (params_.bits - 1)) - 1);
+  for (uint64_t channel = 0; channel < in.shape.channels; ++channel) {
+    const uint16_t stored = F32ToF16(scratch.scales[channel] / top);
+    StoreU16(stored, payload + layout.variable + 2 * channel);
+    scratch.scales[channel] = F16ToF32(stored);
+  }
+  return differences;
+}
+
+Status AqsgdCodec::WriteBodies(const TensorView& in, const Messages& messages,
+                               const Scratch& scratch, bool has_scales, std::byte* payload) const {
+  const Layout layout = MakeLayout(in.shape, params_);
+  std::byte* body = payload + layout.variable + (has_scales ? layout.scales_bytes : 0);
+  for (uint64_t index = 0; index < in.shape.samples; ++index) {
+    const auto kind = static_cast<Kind>(payload[layout.kinds + index]);
+    const int exponent = LoadExponent(payload + layout.exponents + 2 * index);
+    std::byte* record = nullptr;
+    if (kind != Kind::kTransient) {
+      LH_ASSIGN_OR_RETURN(record, messages.Write(index));
+    }
+    if (kind == Kind::kDifference) {
+      const std::span<const std::byte> message = messages.Read(index);
+      cpu::EncodeDifference({in, index}, ExponentOfRecord(message), exponent, params_,
+                            scratch.scales, ElementsOf(message),
+                            record == nullptr ? nullptr : record + kRecordHeaderBytes, body);
+      body += layout.difference_bytes;
+    } else {
+      cpu::EncodeWhole({in, index}, exponent, body);
+      if (record != nullptr) Remember(exponent, body, in.shape, record);
+      body += layout.whole_bytes;
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status AqsgdCodec::Encode(const TensorView& in, const Context& context,
+                          std::span<std::byte> workspace, std::span<std::byte> out,
+                          EncodeResult* result) const {
+  if (result == nullptr) return absl::InvalidArgumentError("the result is a null pointer");
+  LH_RETURN_IF_ERROR(CheckTensor(in.data, in.dtype, in.shape));
+  LH_RETURN_IF_ERROR(CheckWorkspace(workspace, WorkspaceBytes(in.shape)));
+  if (out.data() == nullptr || out.size() < MaxEncodedBytes(in.shape)) {
+    return absl::InvalidArgumentError(fmt::format("the output must have {} bytes; it has {}",
+                                                  MaxEncodedBytes(in.shape), out.size()));
+  }
+  BlobHeader header;
+  header.codec = CodecId::kAqsgd;
+  header.source_dtype = in.dtype;
+  header.shape = in.shape;
+  header.parameters = ToHeader(params_);
+  if (!Empty(in.shape)) {
+    const Messages messages(context);
+    LH_RETURN_IF_ERROR(messages.Check(in.shape));
+    std::byte* const payload = out.data() + kBlobHeaderBytes;
+    const Layout layout = MakeLayout(in.shape, params_);
+    std::memset(payload, 0, layout.variable + layout.scales_bytes);  // the sections' paddings
+    Scratch scratch(in.shape, workspace.data());
+    const uint64_t differences =
+        Decide(in, messages, scratch, payload, &header.nonfinite_tiles);
+    LH_RETURN_IF_ERROR(WriteBodies(in, messages, scratch, differences > 0, payload));
+    header.payload_bytes = PayloadBytes(in.shape, params_, differences);
+  }
+  WriteBlobHeader(header, out);
+  result->bytes = kBlobHeaderBytes + header.payload_bytes;
+  result->nonfinite_tiles = header.nonfinite_tiles;
+  return absl::OkStatus();
+}
+
+Status AqsgdCodec::CheckSample(const std::byte* payload, uint64_t index, const std::byte* body,
+                               const Messages& messages, const Shape& shape) const {
+  const Layout layout = MakeLayout(shape, params_);
+  const uint64_t id = LoadU64(payload + layout.samples + 8 * index);
+  const uint64_t check = LoadU64(payload + layout.checks + 8 * index);
+  const auto kind = static_cast<Kind>(payload[layout.kinds + index]);
+  const int exponent = LoadExponent(payload + layout.exponents + 2 * index);
+  if (id != messages.IdOf(index)) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected sample {} at place {} of the tensor; the blob has {}",
+                    messages.IdOf(index), index, id));
+  }
+  if (const uint64_t mine = CheckOf(messages.Read(index)); check != mine) {
+    return absl::InvalidArgumentError(
+        mine == 0    ? fmt::format("the sender has a message of sample {}, this side has none", id)
+        : check == 0 ? fmt::format("this side has a message of sample {}, the sender has none", id)
+                     : fmt::format("the two sides' messages of sample {} differ", id));
+  }
+  const bool difference = kind == Kind::kDifference;
+  if (difference ? check == 0
+                 : kind != Kind::kTransient && (kind != Kind::kStored || !messages.remembers())) {
+    return absl::InvalidArgumentError(
+        fmt::format("sample {} of the blob is of kind {}, which it cannot be",  //
+                    index, static_cast<int>(kind)));
+  }
+  if (exponent < (difference ? kMinDifferenceExponent : kMinExponent) ||
+      exponent > (difference ? kMaxDifferenceExponent : kMaxExponent)) {
+    return absl::InvalidArgumentError("a sample's exponent in the blob is out of range");
+  }
+  if (kind == Kind::kStored && !cpu::AllFinite(body, uint64_t{shape.tokens} * shape.channels)) {
+    return absl::InvalidArgumentError(
+        "a sample that is to be remembered has elements that are not finite");
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<uint64_t> AqsgdCodec::CheckPayload(std::span<const std::byte> payload,
+                                            const Messages& messages, const Shape& shape) const {
+  const Layout layout = MakeLayout(shape, params_);
+  if (payload.size() < layout.variable) {
+    return absl::InvalidArgumentError(
+        fmt::format("a payload of {} with this shape has at least {} bytes; {} came", name_,
+                    MinPayloadBytes(shape, params_), payload.size()));
+  }
+  uint64_t differences = 0;
+  for (uint64_t index = 0; index < shape.samples; ++index) {
+    const auto kind = static_cast<Kind>(payload[layout.kinds + index]);
+    differences += kind == Kind::kDifference ? 1 : 0;
+  }
+  if (const uint64_t bytes = PayloadBytes(shape, params_, differences); payload.size() != bytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("a payload of {} with this shape and {} differences has {} bytes; {} came",
+                    name_, differences, bytes, payload.size()));
+  }
+  const std::byte* body = payload.data() + layout.variable;
+  if (differences > 0) {
+    for (uint64_t channel = 0; channel < shape.channels; ++channel) {
+      if (LoadU16(body + 2 * channel) <= kLargestHalfBits) continue;
+      return absl::InvalidArgumentError("a channel's scale in the blob is negative or not finite");
+    }
+    body += layout.scales_bytes;
+  }
+  for (uint64_t index = 0; index < shape.samples; ++index) {
+    LH_RETURN_IF_ERROR(CheckSample(payload.data(), index, body, messages, shape));
+    body += static_cast<Kind>(payload[layout.kinds + index]) == Kind::kDifference
+                ? layout.difference_bytes
+                : layout.whole_bytes;
+  }
+  return differences;
+}
+
+Status AqsgdCodec::ReadBodies(const std::byte* payload, const Messages& messages,
+                              const Scratch& scratch, bool has_scales,
+                              const MutableTensorView& out) const {
+  const Layout layout = MakeLayout(out.shape, params_);
+  const std::byte* body = payload + layout.variable + (has_scales ? layout.scales_bytes : 0);
+  for (uint64_t index = 0; index < out.shape.samples; ++index) {
+    const auto kind = static_cast<Kind>(payload[layout.kinds + index]);
+    const int exponent = LoadExponent(payload + layout.exponents + 2 * index);
+    std::byte* record = nullptr;
+    if (kind != Kind::kTransient) {
+      LH_ASSIGN_OR_RETURN(record, messages.Write(index));
+    }
+    if (kind == Kind::kDifference) {
+      const std::span<const std::byte> message = messages.Read(index);
+      cpu::DecodeDifference(body, ExponentOfRecord(message), exponent, params_, scratch.scales,
+                            ElementsOf(message),
+                            record == nullptr ? nullptr : record + kRecordHeaderBytes, index, out);
+      body += layout.difference_bytes;
+    } else {
+      cpu::DecodeWhole(body, exponent, index, out);
+      if (record != nullptr) Remember(exponent, body, out.shape, record);
+      body += layout.whole_bytes;
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status AqsgdCodec::Decode(std::span<const std::byte> blob, const Context& context,
+                          std::span<std::byte> workspace, const MutableTensorView& out) const {
+  LH_RETURN_IF_ERROR(CheckTensor(out.data, out.dtype, out.shape));
+  LH_RETURN_IF_ERROR(CheckWorkspace(workspace, WorkspaceBytes(out.shape)));
+  LH_ASSIGN_OR_RETURN(const BlobHeader header, ParseBlobHeader(blob));
+  LH_RETURN_IF_ERROR(
+      CheckBlob(header, CodecId::kAqsgd, ToHeader(params_), name_, out.shape));
+  if (Empty(out.shape)) {
+    if (header.payload_bytes == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError("a blob of an empty tensor has a payload");
+  }
+  const Messages messages(context);
+  LH_RETURN_IF_ERROR(messages.Check(out.shape));
+  const std::span<const std::byte> payload = blob.subspan(kBlobHeaderBytes);
+  LH_ASSIGN_OR_RETURN(const uint64_t differences, CheckPayload(payload, messages, out.shape));
+  const std::byte* const scales = payload.data() + MakeLayout(out.shape, params_).variable;
+  const Scratch scratch(out.shape, workspace.data());
+  std::fill_n(scratch.scales, scratch.padded, 0.0f);
+  for (uint64_t channel = 0; differences > 0 && channel < out.shape.channels; ++channel) {
+    scratch.scales[channel] = F16ToF32(LoadU16(scales + 2 * channel));
+  }
+  return ReadBodies(payload.data(), messages, scratch, differences > 0, out);
+}
+
+}  // namespace
+
+std::unique_ptr<const Codec> Create(const Params& params) {
+  return std::make_unique<AqsgdCodec>(params);
+}
+
+}  // namespace longhaul::codec::aqsgd

@@ -7,7 +7,8 @@
 //   blob.resize(result.bytes);
 //
 // Threads: a Codec is immutable; all methods may run on any thread at once, each call with a
-// workspace and an output of its own. No method allocates unless it fails, none throws.
+// workspace and an output of its own. No method allocates unless it fails (or a store does), none
+// throws.
 // Errors: kInvalidArgument for wrong sizes, null or misaligned pointers and bytes that are not a
 // blob of this codec; kUnimplemented for a blob of an unknown version. Bytes given to Decode may be
 // hostile. A codec with state also gives the errors of its store.

@@ -1,11 +1,58 @@
-// Any bytes as a blob: the header, and the decoder that it names.
+// Any bytes as a blob: the header, and the decoder that it names; a codec with state once without
+// and once with messages of zeros.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <memory>
 
 #include "base/aligned_buffer.h"
 #include "codec/blob.h"
+#include "codec/messages/memory_store.h"
 #include "codec/registry.h"
+
+namespace longhaul::codec {
+namespace {
+
+constexpr std::array<uint64_t, 2> kSamples = {1, 0};
+
+// What both sides remember after a tensor of zeros.
+std::unique_ptr<MessageStore> ZeroMessages(const Codec& codec, const Shape& shape,
+                                           const Context& context) {
+  auto store = std::make_unique<MemoryStore>(kSamples.size(), codec.MessageBytes(shape));
+  Context of = context;
+  of.messages = store.get();
+  AlignedBuffer zeros(shape.elements() * sizeof(float));
+  std::memset(zeros.span().data(), 0, zeros.size());
+  AlignedBuffer workspace(codec.WorkspaceBytes(shape));
+  AlignedBuffer blob(codec.MaxEncodedBytes(shape));
+  EncodeResult result;
+  const TensorView in{zeros.span().data(), Dtype::kF32, shape};
+  if (!codec.Encode(in, of, workspace.span(), blob.span(), &result).ok()) std::abort();
+  return store;
+}
+
+void Check(const Status& status) {
+  if (!status.ok() && status.code() != absl::StatusCode::kInvalidArgument) std::abort();
+}
+
+void DecodeWithMessages(const Codec& codec, std::span<const std::byte> blob, const Shape& shape) {
+  Context context;
+  context.sample_ids = std::span(kSamples).first(shape.samples);
+  const auto store = ZeroMessages(codec, shape, context);
+  context.messages = store.get();
+  AlignedBuffer workspace(codec.WorkspaceBytes(shape));
+  AlignedBuffer tensor(shape.elements() * sizeof(float));
+  // The second time its messages are not those of zeros.
+  for (int time = 0; time < 2; ++time) {
+    Check(
+        codec.Decode(blob, context, workspace.span(), {tensor.span().data(), Dtype::kF32, shape}));
+  }
+}
+
+}  // namespace
+}  // namespace longhaul::codec
 
 // The name that libFuzzer calls; the smoke test calls it too.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -17,13 +64,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!codec.ok()) return 0;
   if (!header.ok()) std::abort();  // a codec was found in a header that is none
   // The decoder refuses other sizes; do not allocate a tensor for them.
-  if ((*codec)->MaxEncodedBytes(header->shape) != size) return 0;
+  if (size < (*codec)->MinEncodedBytes(header->shape) ||
+      size > (*codec)->MaxEncodedBytes(header->shape)) {
+    return 0;
+  }
   AlignedBuffer workspace((*codec)->WorkspaceBytes(header->shape));
   for (const Dtype dtype : {Dtype::kF32, Dtype::kF16, Dtype::kBf16}) {
     AlignedBuffer tensor(header->shape.elements() * BytesPerElement(dtype));
     const MutableTensorView out{tensor.span().data(), dtype, header->shape};
-    const Status status = (*codec)->Decode(blob, {}, workspace.span(), out);
-    if (!status.ok() && status.code() != absl::StatusCode::kInvalidArgument) std::abort();
+    Check((*codec)->Decode(blob, {}, workspace.span(), out));
+  }
+  if ((*codec)->MessageBytes(header->shape) > 0 && header->shape.samples <= kSamples.size()) {
+    DecodeWithMessages(**codec, blob, header->shape);
   }
   return 0;
 }

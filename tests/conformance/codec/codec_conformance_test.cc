@@ -59,8 +59,11 @@ TEST_P(CodecConformance, WritesTheAnnouncedSizeAndNothingBehindIt) {
   const AlignedBytes workspace(codec_->WorkspaceBytes(shape));
   EncodeResult result;
   ASSERT_TRUE(codec_->Encode(in.view(), {}, workspace.span(), out, &result).ok());
-  EXPECT_TRUE(codec_->fixed_size());
-  EXPECT_EQ(result.bytes, bytes);
+  EXPECT_EQ(codec_->fixed_size(), codec_->MinEncodedBytes(shape) == bytes);
+  if (codec_->fixed_size()) {
+    EXPECT_EQ(result.bytes, bytes);
+  }
+  ASSERT_LE(result.bytes, bytes);
   for (size_t k = bytes; k < out.size(); ++k) EXPECT_EQ(out[k], std::byte{0x77});
 }
 
@@ -74,6 +77,7 @@ TEST_P(CodecConformance, OutputDependsOnTheInputAlone) {
     std::memset(workspace.span().data(), fill, workspace.span().size());
     EncodeResult result;
     ASSERT_TRUE(codec_->Encode(in.view(), {}, workspace.span(), out, &result).ok());
+    out.resize(result.bytes);
     blobs.push_back(out);
   }
   EXPECT_EQ(blobs[0], blobs[1]);
@@ -89,24 +93,26 @@ TEST_P(CodecConformance, RefusesBuffersThatDoNotFit) {
   };
   EncodeResult result;
   const std::span<std::byte> whole(blob);
-  invalid(codec_->Encode(in.view(), {}, workspace.span(), whole.first(whole.size() - 1), &result));
+  std::vector<std::byte> all(codec_->MaxEncodedBytes(shape));
+  invalid(codec_->Encode(in.view(), {}, workspace.span(), std::span(all).first(all.size() - 1),
+                         &result));
   invalid(codec_->Encode(in.view(), {}, workspace.span(), {}, &result));
-  invalid(codec_->Encode(in.view(), {}, workspace.span(), whole, nullptr));
+  invalid(codec_->Encode(in.view(), {}, workspace.span(), all, nullptr));
   TensorView view = in.view();
   view.data = nullptr;
-  invalid(codec_->Encode(view, {}, workspace.span(), whole, &result));
+  invalid(codec_->Encode(view, {}, workspace.span(), all, &result));
   view.data = static_cast<const char*>(in.view().data) + 1;
-  invalid(codec_->Encode(view, {}, workspace.span(), whole, &result));
+  invalid(codec_->Encode(view, {}, workspace.span(), all, &result));
   view = in.view();
   view.dtype = static_cast<Dtype>(9);
-  invalid(codec_->Encode(view, {}, workspace.span(), whole, &result));
+  invalid(codec_->Encode(view, {}, workspace.span(), all, &result));
   view = in.view();
   view.shape = {0xffffffff, 0xffffffff, 0xffffffff};
-  invalid(codec_->Encode(view, {}, workspace.span(), whole, &result));
+  invalid(codec_->Encode(view, {}, workspace.span(), all, &result));
   if (const size_t needed = codec_->WorkspaceBytes(shape); needed > 0) {
     const AlignedBytes larger(needed + 64);
-    invalid(codec_->Encode(in.view(), {}, workspace.span().first(needed - 1), whole, &result));
-    invalid(codec_->Encode(in.view(), {}, larger.span().subspan(8, needed), whole, &result));
+    invalid(codec_->Encode(in.view(), {}, workspace.span().first(needed - 1), all, &result));
+    invalid(codec_->Encode(in.view(), {}, larger.span().subspan(8, needed), all, &result));
   }
 
   Tensor out(Dtype::kF32, shape);

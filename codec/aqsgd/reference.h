@@ -1,0 +1,45 @@
+// For tests: aqsgd in double precision, by the definition in format.h. What format.h rounds to fp32
+// is rounded here too, so that both give the same codes.
+#ifndef LONGHAUL_CODEC_AQSGD_REFERENCE_H_
+#define LONGHAUL_CODEC_AQSGD_REFERENCE_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "codec/aqsgd/format.h"
+
+namespace longhaul::codec::aqsgd {
+
+struct ReferenceMessage {
+  int exponent = 0;
+  std::vector<double> elements;  // times 2^exponent
+  friend bool operator==(const ReferenceMessage&, const ReferenceMessage&) = default;
+};
+
+struct ReferenceSample {
+  Kind kind = Kind::kTransient;
+  int exponent = 0;             // as in the payload
+  std::vector<double> whole;    // h, NaN where not finite
+  std::vector<int> codes;       // q, tokens x channels
+  std::vector<double> decoded;  // elements
+  ReferenceMessage message;     // after this tensor, where the sample is remembered
+};
+
+struct ReferenceResult {
+  std::vector<double> scales;  // by channel; empty without differences
+  std::vector<ReferenceSample> samples;
+};
+
+// `messages` has what is remembered of every sample; `remembers`: the samples have ids.
+ReferenceResult Reference(std::span<const float> x, const Shape& shape, const Params& params,
+                          bool remembers,
+                          const std::vector<std::optional<ReferenceMessage>>& messages);
+
+// The samples of a blob, read bit by bit as format.h has it; without decoded and message.
+ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, const Params& params);
+
+}  // namespace longhaul::codec::aqsgd
+
+#endif  // LONGHAUL_CODEC_AQSGD_REFERENCE_H_

@@ -1,0 +1,95 @@
+// Messages in a memory-mapped file, with an undo journal: what a worker keeps of one boundary.
+//
+//   <folder>/records           see below
+//   <folder>/undo-<step>       undo_journal.h
+//
+//   offset size  field of `records` (little-endian)
+//        0    8  magic "LHMSGREC"
+//        8    4  version (1)
+//       12    4  zero
+//       16    8  samples
+//       24    8  bytes of a record
+//       32    8  the last step that changed a record; all ones: no step is known, nothing is to be
+//                read
+//       40   64  SHA-256 of the identity, as text
+//     4096       samples x 1 byte: 1 where there is a record; to the next multiple of 4096
+//                samples x (bytes of a record, to the next multiple of 64)
+//
+// The system writes the pages back in its own time. What a killed process (kill -9) had written is
+// there; after a machine lost its power the records may be anything, which the two sides of a
+// boundary find out by comparing Digest().
+//
+// The disk's room for `records` is taken when the store is made, since a mapped page without room
+// ends the process. Threads: one at a time, but Forget, which any may call. Errors: by errno; a
+// full disk is kResourceExhausted.
+#ifndef LONGHAUL_CODEC_MESSAGES_FILE_STORE_H_
+#define LONGHAUL_CODEC_MESSAGES_FILE_STORE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "codec/message_store.h"
+#include "codec/messages/undo_journal.h"
+
+namespace longhaul::codec {
+
+struct FileStoreOptions {
+  std::string folder;    // of this store alone; made where it is missing
+  std::string identity;  // what the records are of; a store of another identity begins anew
+  uint64_t samples = 0;
+  size_t record_bytes = 0;
+  // For tests: called between any two changes of the disk. A process may end there.
+  std::function<void()> at_kill_point = {};
+};
+
+class FileStore final : public MessageStore {
+ public:
+  // Records that cannot be used (another identity or size, damage) are replaced by none.
+  static StatusOr<std::unique_ptr<FileStore>> Open(FileStoreOptions options);
+  ~FileStore() override;
+  FileStore(const FileStore&) = delete;
+  FileStore& operator=(const FileStore&) = delete;
+
+  // Of disk, without the journal.
+  static uint64_t FileBytes(uint64_t samples, size_t record_bytes);
+
+  uint64_t samples() const override { return options_.samples; }
+  size_t record_bytes() const override { return options_.record_bytes; }
+  std::span<const std::byte> Read(uint64_t sample) const override;
+  StatusOr<std::span<std::byte>> Write(Step step, uint64_t sample) override;
+  void Prefetch(std::span<const uint64_t> samples) override;
+
+  // To what it was after the last change of `step`; before the first Write of a process. False
+  // where that is not known: then there are no records. Step 0: none, which is true.
+  StatusOr<bool> RollBack(Step step);
+  // Drops all records, as if that had happened in `step`.
+  Status Clear(Step step);
+  // Nobody will roll back to before `step`.
+  void Forget(Step step) const { journal_.Forget(step); }
+  // Of all records and their samples; 0 where there are none. Reads them all.
+  uint64_t Digest() const;
+
+ private:
+  struct Header;
+  explicit FileStore(FileStoreOptions options);
+  Status Map();
+  bool Usable() const;
+  void Format();
+  Status Undo(Step step);
+  void KillPoint() const {
+    if (options_.at_kill_point) options_.at_kill_point();
+  }
+  Header* header() const;
+  std::byte* presence() const;
+  std::byte* RecordAt(uint64_t sample) const;
+
+  const FileStoreOptions options_;
+  const std::string identity_hash_;
+  UndoJournal journal_;
+  std::span<std::byte> mapping_;
+};
+
+}  // namespace longhaul::codec
+
+#endif  // LONGHAUL_CODEC_MESSAGES_FILE_STORE_H_

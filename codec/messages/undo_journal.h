@@ -1,0 +1,68 @@
+// What was overwritten in the records of a store, in one file for every step that changed some:
+//
+//   undo-<step, 16 hexadecimal digits>
+//
+//   offset size  field (little-endian)
+//        0    8  magic "LHMSGUND"
+//        8    4  version (1)
+//       12    4  zero
+//       16    8  step
+//       24    8  bytes of a record
+//       32       entries: 8 bytes sample; 8 bytes 1 or 0, whether there was a record; the record if
+//                there was; 8 bytes XXH3-64 of what precedes in the entry
+//
+// An entry is written before its record changes, and the system keeps what a killed process wrote:
+// so the last entry may be cut short, and then its record is unchanged.
+//
+// Threads: Add and Replay one at a time; Forget at any time, on steps that are over. Errors: by
+// errno, naming the file; a full disk is kResourceExhausted.
+#ifndef LONGHAUL_CODEC_MESSAGES_UNDO_JOURNAL_H_
+#define LONGHAUL_CODEC_MESSAGES_UNDO_JOURNAL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+
+namespace longhaul::codec {
+
+class UndoJournal {
+ public:
+  UndoJournal(std::string folder, size_t record_bytes);
+  ~UndoJournal();
+  UndoJournal(const UndoJournal&) = delete;
+  UndoJournal& operator=(const UndoJournal&) = delete;
+
+  // Of disk, for one entry with its record.
+  static uint64_t EntryBytes(size_t record_bytes) { return 24 + uint64_t{record_bytes}; }
+
+  // `before` is empty where the sample had no record. `step` is not before that of an earlier call.
+  Status Add(Step step, uint64_t sample, std::span<const std::byte> before);
+  // Calls `restore` for the entries of a step, newest first. kNotFound where there is no file of
+  // it, kDataLoss where it is damaged, before the first call of `restore`.
+  using Restore = std::function<void(uint64_t sample, std::span<const std::byte> before)>;
+  Status Replay(Step step, const Restore& restore) const;
+  // The steps that have files, in order.
+  StatusOr<std::vector<Step>> Steps() const;
+  Status Remove(Step step);
+  // Removes all up to `last`. What cannot be removed now is tried again the next time.
+  void Forget(Step last) const;
+
+ private:
+  std::string PathOf(Step step) const;
+  Status Begin(Step step);
+
+  const std::string folder_;
+  const size_t record_bytes_;
+  int fd_ = -1;  // of open_
+  Step open_{0};
+};
+
+}  // namespace longhaul::codec
+
+#endif  // LONGHAUL_CODEC_MESSAGES_UNDO_JOURNAL_H_

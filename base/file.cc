@@ -83,6 +83,17 @@ Status WriteFileAtomic(const std::string& path, std::string_view contents, unsig
   return SyncPath(folder.empty() ? "." : folder);
 }
 
+Status CheckFileName(std::string_view what, std::string_view name) {
+  constexpr std::string_view kAllowed =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+  if (!name.empty() && name.size() <= 200 && name.front() != '.' &&
+      name.find_first_not_of(kAllowed) == std::string_view::npos) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(fmt::format(
+      "expected {} of letters, digits, '-', '_' and '.'; came '{}'", what, name.substr(0, 80)));
+}
+
 Status MakeDirectories(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);

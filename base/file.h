@@ -19,6 +19,10 @@ StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit_bytes = 1
 // a temporary name beside it, fsync, rename, fsync of the folder. `mode` as in open(2).
 Status WriteFileAtomic(const std::string& path, std::string_view contents, unsigned mode = 0644);
 
+// Whether a name that came from elsewhere, such as a run's id, may become a file's: it leads out of
+// no folder. kInvalidArgument, saying `what` it is.
+Status CheckFileName(std::string_view what, std::string_view name);
+
 // Makes the folder and its parents; OK where it exists.
 Status MakeDirectories(const std::string& path);
 

@@ -155,10 +155,6 @@ Status CheckIds(const Header& header, std::span<const std::byte> ids, const std:
   return absl::OkStatus();
 }
 
-uint64_t Windows(uint64_t tokens, uint32_t context) {
-  return tokens == 0 || context == 0 ? 0 : (tokens - 1) / context;
-}
-
 }  // namespace
 
 std::vector<std::string> Tokenizer::Names() {
@@ -243,11 +239,11 @@ StatusOr<TokenFile> TokenFile::Open(const std::string& path, bool verify) {
 }
 
 uint64_t TokenFile::TrainingWindows(uint32_t context) const {
-  return Windows(info_.tokens - info_.validation_tokens, context);
+  return WindowsOf(info_.tokens - info_.validation_tokens, context);
 }
 
 uint64_t TokenFile::ValidationWindows(uint32_t context) const {
-  return Windows(info_.validation_tokens, context);
+  return WindowsOf(info_.validation_tokens, context);
 }
 
 void TokenFile::ReadTrainingWindow(uint64_t window, uint32_t context, std::span<int32_t> inputs,
@@ -275,6 +271,10 @@ void TokenFile::ReadAt(uint64_t first_token, uint32_t context, std::span<int32_t
     if (i < context) inputs[i] = static_cast<int32_t>(id);
     if (i > 0) targets[i - 1] = static_cast<int32_t>(id);
   }
+}
+
+uint64_t WindowsOf(uint64_t tokens, uint32_t context) {
+  return tokens == 0 || context == 0 ? 0 : (tokens - 1) / context;
 }
 
 uint64_t TrainingWindowOf(uint64_t seed, uint64_t k, uint64_t windows) {

@@ -82,6 +82,9 @@ class TokenFile {
   uint32_t bytes_per_token_ = 2;
 };
 
+// How many windows of `context` + 1 tokens (stride `context`) so many tokens have.
+uint64_t WindowsOf(uint64_t tokens, uint32_t context);
+
 // Sequence `k` of a run (k = global microbatch number x microbatch_size + row) reads this window: a
 // permutation of all windows keyed by (seed, k / windows), so every window comes once in each pass
 // over the data.

@@ -195,6 +195,7 @@ int Serve(const Flags& flags, const v1::Device& device) {
                                                  .shard_copies = &shard_copies,
                                                  .courier = courier.get(),
                                                  .dump = dump,
+                                                 .messages_root = flags.state_dir + "/messages",
                                                  .send = send});
   v1::Hello hello;
   hello.set_protocol_min(kProtocolMin);

@@ -119,6 +119,8 @@ struct LinkException {
 struct LinksSpec {
   CodecPair codecs;
   std::vector<std::pair<std::string, LinkException>> by_worker;  // by its name
+  // Of disk that codecs with message buffers (aqsgd) may take on one worker.
+  uint64_t cache_limit_bytes = uint64_t{8} << 30;  // "cache_limit: 8GiB"
   friend bool operator==(const LinksSpec&, const LinksSpec&) = default;
 };
 

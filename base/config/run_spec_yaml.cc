@@ -31,6 +31,17 @@ std::string Exact(absl::Duration duration) {
   return fmt::format("{}ns", absl::ToInt64Nanoseconds(duration));
 }
 
+// In the largest unit that is exact.
+std::string ExactBytes(uint64_t bytes) {
+  constexpr std::pair<int, std::string_view> kUnits[] = {{30, "GiB"}, {20, "MiB"}, {10, "KiB"}};
+  for (const auto& [shift, name] : kUnits) {
+    if (bytes > 0 && bytes % (uint64_t{1} << shift) == 0) {
+      return fmt::format("{}{}", bytes >> shift, name);
+    }
+  }
+  return fmt::format("{}", bytes);
+}
+
 std::string OrAuto(const std::optional<uint32_t>& value) {
   return value ? fmt::format("{}", *value) : "auto";
 }
@@ -65,8 +76,10 @@ std::string LinksYaml(const LinksSpec& links) {
   std::string out = fmt::format(
       "links:\n"
       "  forward: {}\n"
-      "  backward: {}\n",
-      Quote(links.codecs.forward), Quote(links.codecs.backward));
+      "  backward: {}\n"
+      "  cache_limit: {}\n",
+      Quote(links.codecs.forward), Quote(links.codecs.backward),
+      ExactBytes(links.cache_limit_bytes));
   if (links.by_worker.empty()) return out;
   out += "  workers:\n";
   for (const auto& [worker, exception] : links.by_worker) {

@@ -211,6 +211,24 @@ Field DurationField(std::string key, absl::Duration* target, absl::Duration leas
   return field;
 }
 
+Field BytesField(std::string key, uint64_t* target) {
+  Field field;
+  field.key = std::move(key);
+  field.expected = "a size such as 8GiB";
+  field.read = [target, expected = field.expected](Reader& reader, const YAML::Node& node,
+                                                   const std::string& path) {
+    const std::optional<std::string> text = ReadScalar(reader, node, path, expected);
+    if (!text) return;
+    const StatusOr<uint64_t> value = ParseBytes(*text);
+    if (value.ok()) {
+      *target = *value;
+    } else {
+      reader.Fail(node, fmt::format("{}: {}", path, Message(value.status())));
+    }
+  };
+  return field;
+}
+
 Field Section(std::string key, Table table) {
   Field field;
   field.key = std::move(key);

@@ -125,6 +125,8 @@ Field OneOf(std::string key, std::string* target, std::vector<std::string> words
 // "20ms".
 Field DurationField(std::string key, absl::Duration* target, absl::Duration least,
                     absl::Duration most);
+// "8GiB".
+Field BytesField(std::string key, uint64_t* target);
 Field Section(std::string key, Table table);
 // One of a few words, each standing for a value; T has a ToString.
 template <class T>

@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <string_view>
 #include <utility>
 
 #include "base/schedule/simulator.h"
+#include "base/token_file.h"
 #include "base/units.h"
 #include "codec/codec.h"
+#include "codec/messages/footprint.h"
 #include "codec/registry.h"
 #include "coordinator/planner/explain.h"
 #include "coordinator/planner/memory.h"
@@ -25,6 +29,21 @@ constexpr double kWorthSharing = 1.05;
 
 uint64_t WithHeaders(uint64_t bytes) {
   return bytes + (bytes + kChunkBytes - 1) / kChunkBytes * kHeaderBytes;
+}
+
+// `who` would keep so much for `codec`.
+Status CheckCacheLimit(const RunSpec& spec, const codec::MessageFootprint& footprint,
+                       std::string_view who, std::string_view codec) {
+  if (footprint.total() <= spec.links.cache_limit_bytes) return absl::OkStatus();
+  const auto bytes = [](uint64_t count) {
+    return fmt::format("{} ({} bytes)", FormatBytes(static_cast<double>(count)), count);
+  };
+  return absl::FailedPreconditionError(fmt::format(
+      "{} needs {} of disk for the message buffers of {}: {} for every sample of the text and up "
+      "to {} for the undo journal; links.cache_limit is {}: raise it, checkpoint more often, use "
+      "less text, or choose a codec without buffers",
+      who, bytes(footprint.total()), codec, bytes(footprint.records), bytes(footprint.journal),
+      bytes(spec.links.cache_limit_bytes)));
 }
 
 class Planner {
@@ -54,6 +73,10 @@ class Planner {
   Status DoesNotFit(const std::vector<uint32_t>& layers) const;
   void AddStages(const std::vector<uint32_t>& layers, v1::Plan* plan) const;
   Status AddLinks(v1::Plan* plan) const;
+  // What the codecs of the plan's links remember, to its stages; and whether that is allowed.
+  Status AddMessages(v1::Plan* plan) const;
+  uint64_t Windows() const;
+  uint64_t UsualBytes(const codec::Codec& codec, const codec::Shape& shape) const;
   StatusOr<schedule::Simulation> Predict(const v1::Plan& plan, bool unlimited_depth) const;
   StatusOr<bool> SendsActivationsFirst(const v1::Plan& plan) const;
 
@@ -230,6 +253,46 @@ const v1::DataEndpoint* EndpointOf(const CandidateWorker& worker, TransportKind 
   return nullptr;
 }
 
+uint64_t Planner::Windows() const {
+  return WindowsOf(request_.data.tokens() - request_.data.validation_tokens(), spec_.model.context);
+}
+
+// The mean over the run: a codec with state sends a sample whole when it comes for the first time.
+uint64_t Planner::UsualBytes(const codec::Codec& codec, const codec::Shape& shape) const {
+  const auto most = static_cast<double>(codec.MaxEncodedBytes(shape));
+  const auto least = static_cast<double>(codec.MinEncodedBytes(shape));
+  return static_cast<uint64_t>(
+      std::lround(least + (most - least) * codec::ShareOfFirstVisits(spec_, Windows())));
+}
+
+Status Planner::AddMessages(v1::Plan* plan) const {
+  const codec::Shape shape{spec_.train.microbatch_size, spec_.model.context, spec_.model.hidden};
+  std::vector<codec::MessageFootprint> footprints(stages_);
+  std::vector<std::string> codecs(stages_);
+  for (const v1::LinkPlan& link : plan->links()) {
+    for (const std::string& text : {link.forward_codec(), link.backward_codec()}) {
+      LH_ASSIGN_OR_RETURN(const auto codec, codec::ParseCodec(text));
+      const size_t record_bytes = codec->MessageBytes(shape);
+      if (record_bytes == 0) continue;
+      const codec::MessageFootprint one = codec::FootprintOf(spec_, Windows(), record_bytes);
+      for (const uint32_t stage : {link.boundary(), link.boundary() + 1}) {
+        footprints[stage] += one;
+        codecs[stage] = codec->name();
+      }
+    }
+  }
+  for (uint32_t stage = 0; stage < stages_; ++stage) {
+    const codec::MessageFootprint& footprint = footprints[stage];
+    v1::StagePlan& one = *plan->mutable_stages(static_cast<int>(stage));
+    one.set_message_record_bytes(footprint.records);
+    one.set_message_journal_bytes(footprint.journal);
+    LH_RETURN_IF_ERROR(CheckCacheLimit(
+        spec_, footprint, fmt::format("stage {} on worker {}", stage, request_.workers[stage].name),
+        codecs[stage]));
+  }
+  return absl::OkStatus();
+}
+
 Status Planner::AddLinks(v1::Plan* plan) const {
   const codec::Shape shape{spec_.train.microbatch_size, spec_.model.context, spec_.model.hidden};
   for (uint32_t boundary = 0; boundary + 1 < stages_; ++boundary) {
@@ -252,8 +315,8 @@ Status Planner::AddLinks(v1::Plan* plan) const {
     link.set_forward_codec(forward->name());
     link.set_backward_codec(backward->name());
     link.set_downstream_dials(upper_reachable);
-    link.set_forward_bytes(forward->MaxEncodedBytes(shape));
-    link.set_backward_bytes(backward->MaxEncodedBytes(shape));
+    link.set_forward_bytes(UsualBytes(*forward, shape));
+    link.set_backward_bytes(UsualBytes(*backward, shape));
     link.set_forward_encode_seconds(upper.times.forward_encode());
     link.set_forward_decode_seconds(lower.times.forward_decode());
     link.set_backward_encode_seconds(lower.times.backward_encode());
@@ -325,6 +388,7 @@ StatusOr<v1::Plan> Planner::Make() {
   LH_ASSIGN_OR_RETURN(const std::vector<uint32_t> layers, Split());
   AddStages(layers, &plan);
   LH_RETURN_IF_ERROR(AddLinks(&plan));
+  LH_RETURN_IF_ERROR(AddMessages(&plan));
   LH_ASSIGN_OR_RETURN(const bool activations_first, SendsActivationsFirst(plan));
   plan.set_activations_first(activations_first);
   LH_ASSIGN_OR_RETURN(const schedule::Simulation simulation, Predict(plan, false));
@@ -374,6 +438,31 @@ StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker
         offered.empty() ? "no data transport" : offered + " only", ToString(transport)));
   }
   return transport;
+}
+
+Status CheckMessageCache(const RunSpec& spec, uint64_t text_bytes) {
+  const uint32_t stages = spec.pipeline.stages.value_or(2);
+  if (stages < 2 || !spec.links.by_worker.empty() || spec.data.tokenizer != "bytes") {
+    return absl::OkStatus();
+  }
+  // The tokenizer's arithmetic: the end of the text, rounded down.
+  const uint64_t training_tokens =
+      text_bytes - static_cast<uint64_t>(static_cast<double>(text_bytes) * spec.validation.share);
+  const codec::Shape shape{spec.train.microbatch_size, spec.model.context, spec.model.hidden};
+  const uint64_t windows = WindowsOf(training_tokens, spec.model.context);
+  codec::MessageFootprint footprint;
+  std::string name;
+  for (const std::string& text : {spec.links.codecs.forward, spec.links.codecs.backward}) {
+    LH_ASSIGN_OR_RETURN(const auto codec, codec::ParseCodec(text));
+    const size_t record_bytes = codec->MessageBytes(shape);
+    if (record_bytes == 0) continue;
+    name = codec->name();
+    // A stage in the middle has two boundaries.
+    for (uint32_t boundary = 0; boundary < std::min(stages - 1, 2u); ++boundary) {
+      footprint += codec::FootprintOf(spec, windows, record_bytes);
+    }
+  }
+  return CheckCacheLimit(spec, footprint, stages > 2 ? "a stage in the middle" : "a stage", name);
 }
 
 std::optional<uint32_t> StageCount(const RunSpec& spec, uint32_t free_workers) {

@@ -52,6 +52,12 @@ StatusOr<v1::Plan> MakePlan(const PlanRequest& request);
 StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker& upper,
                                       const CandidateWorker& lower);
 
+// As MakePlan would check `links.cache_limit`, before it is known who takes part: with fixed stages
+// the largest one's need, else the least that any has. kFailedPrecondition with the bytes. Leaves
+// to MakePlan what it cannot know: runs with exceptions by worker, and tokenizers whose count of
+// tokens is not that of the text's bytes.
+Status CheckMessageCache(const RunSpec& spec, uint64_t text_bytes);
+
 // How many stages a run gets from so many connected workers; nullopt: not enough yet.
 std::optional<uint32_t> StageCount(const RunSpec& spec, uint32_t free_workers);
 

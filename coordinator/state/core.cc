@@ -271,7 +271,7 @@ void Core::Act(Run& run, Action action, const std::string& reason) {
       for (const auto& [id, worker] : workers_) {
         if (worker.held == run.record.id && worker.session) {
           SendAbort(worker, run.record.id, run.record.epoch,
-                    reason.empty() ? "every stage has finished" : reason);
+                    reason.empty() ? "every stage has finished" : reason, reason.empty());
         }
       }
       Release(run);
@@ -321,10 +321,11 @@ void Core::Send(const Worker& worker, v1::WorkerCommand command) {
   out_.commands.emplace_back(command::ToWorker{*worker.session, std::move(command)});
 }
 
-void Core::SendAbort(const Worker& worker, const RunId& run, Epoch epoch,
-                     const std::string& reason) {
+void Core::SendAbort(const Worker& worker, const RunId& run, Epoch epoch, const std::string& reason,
+                     bool finished) {
   v1::WorkerCommand command = CommandFor(run, epoch);
   command.mutable_abort()->set_reason(reason);
+  command.mutable_abort()->set_finished(finished);
   Send(worker, std::move(command));
 }
 

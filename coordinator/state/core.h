@@ -63,7 +63,8 @@ class Core {
   void Log(const Run* run, std::string_view kind, std::string text);
   v1::WorkerCommand CommandFor(const RunId& run, Epoch epoch) const;
   void Send(const Worker& worker, v1::WorkerCommand command);
-  void SendAbort(const Worker& worker, const RunId& run, Epoch epoch, const std::string& reason);
+  void SendAbort(const Worker& worker, const RunId& run, Epoch epoch, const std::string& reason,
+                 bool finished = false);
 
   // core.cc: looking things up.
   Worker* FindWorker(const WorkerId& id);

@@ -18,6 +18,12 @@ namespace {
 constexpr size_t kMaxRuns = 10'000;  // all of them are in memory
 constexpr int kMaxQueuedRuns = 500;
 
+uint64_t TextBytes(const v1::SubmitRequest& submit) {
+  uint64_t bytes = 0;
+  for (const v1::DataFile& file : submit.data_files()) bytes += file.bytes();
+  return bytes;
+}
+
 }  // namespace
 
 void Core::On(event::Submitted& submitted) {
@@ -56,6 +62,7 @@ StatusOr<Run*> Core::NewRun(event::Submitted& submitted) {
         "{} runs wait for workers already; stop some of them or try again later", kMaxQueuedRuns));
   }
   LH_RETURN_IF_ERROR(CheckLinks(submitted.spec, ChooseWorkers(submitted.spec)));
+  LH_RETURN_IF_ERROR(CheckMessageCache(submitted.spec, TextBytes(submitted.submit)));
   Run& run = runs_[submitted.new_id];
   run.record.id = submitted.new_id;
   run.record.spec = std::move(submitted.spec);
@@ -117,6 +124,7 @@ StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, std::vector<std::str
         record.id.value(), step, submitted.spec.train.steps));
   }
   LH_RETURN_IF_ERROR(CheckLinks(submitted.spec, WorkersFor(submitted.spec, record, step)));
+  LH_RETURN_IF_ERROR(CheckMessageCache(submitted.spec, TextBytes(submitted.submit)));
   notes->push_back(step > 0 ? fmt::format("goes on from the checkpoint of step {}", step)
                             : "no checkpoint was committed: starts from scratch");
   record.spec = std::move(submitted.spec);

@@ -234,6 +234,11 @@ void Core::OnLink(Run& run, Stage& stage, const v1::LinkEvent& link) {
     known->second.stages.erase(stage.index);
     if (known->second.stages.empty()) run.troubled_links.erase(known);
     Log(&run, "link", fmt::format("the link between {} is healthy again", pair));
+  } else if (link.state() == "forgotten") {
+    Log(&run, "link",
+        fmt::format("the message buffers between {} begin anew: they could not be brought back to "
+                    "the checkpoint of step {}, so the losses may differ from an unbroken run's",
+                    pair, run.record.plan->start_step()));
   } else if (link.state() == "healed") {
     if (known == run.troubled_links.end()) return;  // the other side has told of it
     OnLinkHealed(run, stage, link, pair);

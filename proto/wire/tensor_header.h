@@ -5,7 +5,7 @@
 //        0    4  magic "LHTN"
 //        4    2  version (1)
 //        6    1  kind              1 tensor chunk, 2 norm up, 3 step control down,
-//                               4 has all inputs, down
+//                               4 has all inputs, down; 5 message state, both ways
 //        7    1  flags             bit 0: validation
 //        8    8  run               first 8 bytes of SHA-256 of the run's id
 //       16    8  epoch
@@ -40,7 +40,13 @@ namespace longhaul::wire {
 inline constexpr size_t kTensorHeaderBytes = 96;
 inline constexpr uint16_t kTensorVersion = 1;
 
-enum class TensorKind : uint8_t { kChunk = 1, kNormUp = 2, kStepControl = 3, kHasAllInputs = 4 };
+enum class TensorKind : uint8_t {
+  kChunk = 1,
+  kNormUp = 2,
+  kStepControl = 3,
+  kHasAllInputs = 4,
+  kMessageState = 5
+};
 
 struct TensorHeader {
   TensorKind kind = TensorKind::kChunk;

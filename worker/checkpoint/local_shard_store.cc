@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -23,18 +26,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kFormatVersion = "1";
 constexpr std::string_view kParameters = "params";
 constexpr std::string_view kOptimizer = "optim";
-
-// Names come from a manifest, so from another machine: no way out of the folder.
-Status CheckPathPart(std::string_view what, std::string_view name) {
-  constexpr std::string_view kAllowed =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
-  if (!name.empty() && name.size() <= 200 && name.front() != '.' &&
-      name.find_first_not_of(kAllowed) == std::string_view::npos) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(fmt::format(
-      "expected {} of letters, digits, '-', '_' and '.'; came '{}'", what, name.substr(0, 80)));
-}
+constexpr std::string_view kStepPrefix = "step-";
 
 struct WrittenFile {
   std::unique_ptr<PendingFile> file;
@@ -51,11 +43,12 @@ class LocalShardStore final : public ShardStore {
   Status Check(const RunId& run, Step step, const ShardFile& file) const override;
   StatusOr<StageSnapshot> Read(const RunId& run, Step step,
                                const std::vector<ShardFile>& files) const override;
+  StatusOr<std::optional<Step>> Oldest(const RunId& run) const override;
   Status Drop(const RunId& run, Step step) override;
 
  private:
   std::string Folder(const RunId& run, Step step) const {
-    return fmt::format("{}/{}/step-{:08}", root_, run.value(), step.value());
+    return fmt::format("{}/{}/{}{:08}", root_, run.value(), kStepPrefix, step.value());
   }
   const std::string root_;
 };
@@ -103,7 +96,7 @@ Status ExplainFullDisk(const Status& status, const std::string& folder,
 
 StatusOr<std::vector<ShardFile>> LocalShardStore::Write(const RunId& run, StageIndex stage,
                                                         const StageSnapshot& snapshot) {
-  LH_RETURN_IF_ERROR(CheckPathPart("a run's id", run.value()));
+  LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
   const std::string folder = Folder(run, Step(snapshot.step));
   std::vector<WrittenFile> written;
   const Status status = [&]() -> Status {
@@ -175,8 +168,8 @@ StatusOr<Safetensors> ReadShard(const std::string& path, const RunId& run, Step 
 
 StatusOr<std::string> LocalShardStore::PathOf(const RunId& run, Step step,
                                               const std::string& name) const {
-  LH_RETURN_IF_ERROR(CheckPathPart("a run's id", run.value()));
-  LH_RETURN_IF_ERROR(CheckPathPart("a shard's name", name));
+  LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
+  LH_RETURN_IF_ERROR(CheckFileName("a shard's name", name));
   return Folder(run, step) + "/" + name;
 }
 
@@ -187,7 +180,7 @@ Status LocalShardStore::Check(const RunId& run, Step step, const ShardFile& file
 
 StatusOr<StageSnapshot> LocalShardStore::Read(const RunId& run, Step step,
                                               const std::vector<ShardFile>& files) const {
-  LH_RETURN_IF_ERROR(CheckPathPart("a run's id", run.value()));
+  LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
   StageSnapshot snapshot;
   snapshot.step = step.value();
   std::set<std::string> names;
@@ -212,8 +205,26 @@ StatusOr<StageSnapshot> LocalShardStore::Read(const RunId& run, Step step,
   return snapshot;
 }
 
+StatusOr<std::optional<Step>> LocalShardStore::Oldest(const RunId& run) const {
+  LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
+  std::optional<Step> oldest;
+  std::error_code error;
+  const std::string folder = fmt::format("{}/{}", root_, run.value());
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    uint64_t step = 0;
+    const char* const last = name.data() + name.size();
+    if (!name.starts_with(kStepPrefix)) continue;
+    const auto [parsed, problem] = std::from_chars(name.data() + kStepPrefix.size(), last, step);
+    if (problem != std::errc() || parsed != last) continue;
+    oldest = oldest ? std::min(*oldest, Step(step)) : Step(step);
+  }
+  if (!error || error == std::errc::no_such_file_or_directory) return oldest;
+  return FromErrno(fmt::format("cannot list {}", folder), error.value());
+}
+
 Status LocalShardStore::Drop(const RunId& run, Step step) {
-  LH_RETURN_IF_ERROR(CheckPathPart("a run's id", run.value()));
+  LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
   const std::string folder = Folder(run, step);
   std::error_code error;
   fs::remove_all(folder, error);

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,8 @@ class ShardStore {
   // them with another split may be among them. Not OK as Check, naming the file.
   virtual StatusOr<StageSnapshot> Read(const RunId& run, Step step,
                                        const std::vector<ShardFile>& files) const = 0;
+  // The oldest step of which there are shards, whole or not.
+  virtual StatusOr<std::optional<Step>> Oldest(const RunId& run) const = 0;
   // Deletes a step's shards; OK where there are none.
   virtual Status Drop(const RunId& run, Step step) = 0;
 };

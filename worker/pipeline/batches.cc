@@ -10,11 +10,11 @@ namespace longhaul::worker {
 Batches::Batches(const RunSpec& spec, TokenFile file)
     : spec_(spec),
       file_(std::move(file)),
-      training_windows_(file_.TrainingWindows(spec.model.context)),
+      order_(SampleOrderOf(spec, file_.TrainingWindows(spec.model.context))),
       validation_windows_(file_.ValidationWindows(spec.model.context)),
       inputs_(size_t{spec.train.microbatch_size} * spec.model.context),
       targets_(inputs_.size()) {
-  LH_CHECK(training_windows_ > 0, "the coordinator checks that the text is long enough");
+  LH_CHECK(order_.windows > 0, "the coordinator checks that the text is long enough");
 }
 
 Batches::Tokens Batches::Read(const Pass& pass, Microbatch microbatch) {
@@ -30,11 +30,8 @@ Batches::Tokens Batches::Read(const Pass& pass, Microbatch microbatch) {
       const uint64_t sample = microbatch.value() * rows + row;
       file_.ReadValidationWindow(sample * validation_windows_ / samples, context, inputs, targets);
     } else {
-      const uint64_t global_microbatch =
-          (pass.step.value() - 1) * spec_.train.microbatches + microbatch.value();
-      file_.ReadTrainingWindow(
-          TrainingWindowOf(spec_.data.seed, global_microbatch * rows + row, training_windows_),
-          context, inputs, targets);
+      const uint64_t window = order_.WindowOf(pass.step, microbatch, static_cast<uint32_t>(row));
+      file_.ReadTrainingWindow(window, context, inputs, targets);
     }
   }
   return {inputs_, targets_};

@@ -17,6 +17,21 @@
 
 namespace longhaul::worker {
 
+// Which windows of the training text the sequences of a microbatch are. The same on every stage.
+struct SampleOrder {
+  uint64_t seed = 0;
+  uint64_t windows = 0;  // of the training text
+  uint32_t microbatches = 0, microbatch_size = 0;
+
+  uint64_t WindowOf(Step step, Microbatch microbatch, uint32_t row) const {
+    const uint64_t global_microbatch = (step.value() - 1) * microbatches + microbatch.value();
+    return TrainingWindowOf(seed, global_microbatch * microbatch_size + row, windows);
+  }
+};
+inline SampleOrder SampleOrderOf(const RunSpec& spec, uint64_t windows) {
+  return {spec.data.seed, windows, spec.train.microbatches, spec.train.microbatch_size};
+}
+
 class Batches {
  public:
   Batches(const RunSpec& spec, TokenFile file);
@@ -30,7 +45,8 @@ class Batches {
  private:
   const RunSpec spec_;
   const TokenFile file_;
-  const uint64_t training_windows_, validation_windows_;
+  const SampleOrder order_;
+  const uint64_t validation_windows_;
   std::vector<int32_t> inputs_, targets_;
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/notification.h"
 
 namespace longhaul::worker {
 namespace {
@@ -51,13 +52,33 @@ Channel::Channel(ChannelOptions options, CodecThread* codec_thread,
       codec_thread_(codec_thread),
       events_(std::move(events)),
       workspace_(std::max(options_.send_codec->WorkspaceBytes(options_.shape),
-                          options_.receive_codec->WorkspaceBytes(options_.shape))) {}
+                          options_.receive_codec->WorkspaceBytes(options_.shape))),
+      messages_(options_.messages) {}
 
 Channel::~Channel() = default;
 
 void Channel::Attach(std::shared_ptr<transport::Link> link) {
   const std::lock_guard lock(mutex_);
   link_ = std::move(link);
+}
+
+StatusOr<bool> Channel::AgreeOnMessages(Deadline deadline, const std::function<bool()>& cancelled) {
+  if (!options_.messages) return true;
+  wire::TensorHeader header = HeaderFor(wire::TensorKind::kMessageState, Pass{});
+  header.blob_bytes = wire::kMessageStateBytes;
+  std::array<std::byte, wire::kMessageStateBytes> body;
+  wire::EncodeMessageState(options_.messages->state(), body);
+  SendControl(header, body);
+  std::unique_lock lock(mutex_);
+  while (!peer_state_) {
+    if (cancelled()) return absl::CancelledError("the run was dropped");
+    if (closed_) return absl::UnavailableError("the link ended before both sides had agreed");
+    if (Now() >= deadline.time()) {
+      return absl::DeadlineExceededError("the peer did not say what it remembers");
+    }
+    changed_.wait_for(lock, std::chrono::milliseconds(100));
+  }
+  return options_.messages->Agree(*peer_state_);
 }
 
 void Channel::Close(Deadline deadline) {
@@ -68,6 +89,18 @@ void Channel::Close(Deadline deadline) {
     link = link_;
   }
   if (link) link->Close(deadline);
+  if (!options_.messages) return;
+  // The next epoch's stores are the same files.
+  Notification released;
+  codec_thread_->Post([&] {
+    messages_.reset();
+    released.Notify();
+  });
+  released.Wait();
+}
+
+void Channel::ForgetMessages(Step step) {
+  if (options_.messages) options_.messages->Forget(step);
 }
 
 wire::TensorHeader Channel::HeaderFor(wire::TensorKind kind, const Pass& pass) const {
@@ -82,8 +115,7 @@ wire::TensorHeader Channel::HeaderFor(wire::TensorKind kind, const Pass& pass) c
   return header;
 }
 
-codec::Context Channel::ContextFor(const Pass& pass, Microbatch microbatch,
-                                   Direction direction) const {
+codec::Context Channel::ContextFor(const Pass& pass, Microbatch microbatch, Direction direction) {
   codec::Context context;
   context.seed = options_.seed;
   context.step = pass.step;
@@ -92,6 +124,7 @@ codec::Context Channel::ContextFor(const Pass& pass, Microbatch microbatch,
   // Validation follows the training of its step: its microbatches are numbered behind that step's.
   context.microbatch =
       pass.validation ? Microbatch(options_.microbatches + microbatch.value()) : microbatch;
+  if (messages_) messages_->AddTo(pass, microbatch, direction, &context);
   return context;
 }
 
@@ -116,6 +149,7 @@ void Channel::LetTensorsLeave() {
 
 void Channel::Encode(const std::shared_ptr<Outgoing>& outgoing) {
   const codec::Codec& codec = *options_.send_codec;
+  if (options_.messages && !messages_) return;  // closed
   if (options_.dump && options_.dump->Wants(outgoing->pass, outgoing->microbatch)) {
     options_.dump->Write(outgoing->pass, options_.boundary, send_direction(),
                          outgoing->tensor.view);
@@ -129,6 +163,9 @@ void Channel::Encode(const std::shared_ptr<Outgoing>& outgoing) {
   if (!status.ok()) {
     events_->Push(Failed{Annotate(status, fmt::format("encoding with {}", codec.name()))});
     return;
+  }
+  if (messages_) {
+    messages_->PrefetchAfter(outgoing->pass, outgoing->microbatch, send_direction());
   }
   outgoing->blob_bytes = result.bytes;
   if (result.nonfinite_tiles > 0) {
@@ -189,20 +226,26 @@ void Channel::SendDone(Outgoing* outgoing, const Status& status) {
 }
 
 void Channel::SendStepMessage(wire::TensorKind kind, Step step, const wire::StepMessage& message) {
-  struct Buffers {
-    HeaderBytes header;
-    std::array<std::byte, wire::kStepMessageBytes> body;
-  };
-  auto buffers = std::make_shared<Buffers>();
   wire::TensorHeader header = HeaderFor(kind, Pass{step, false});
   header.blob_bytes = wire::kStepMessageBytes;
+  std::array<std::byte, wire::kStepMessageBytes> body;
+  wire::EncodeStepMessage(message, body);
+  SendControl(header, body);
+}
+
+void Channel::SendControl(const wire::TensorHeader& header, std::span<const std::byte> body) {
+  struct Buffers {
+    HeaderBytes header;
+    std::vector<std::byte> body;
+  };
+  auto buffers = std::make_shared<Buffers>();
   wire::EncodeTensorHeader(header, buffers->header);
-  wire::EncodeStepMessage(message, buffers->body);
+  buffers->body.assign(body.begin(), body.end());
   std::shared_ptr<transport::Link> link;
   {
     const std::lock_guard lock(mutex_);
     link = link_;
-    use_.payload_bytes_sent += wire::kTensorHeaderBytes + wire::kStepMessageBytes;
+    use_.payload_bytes_sent += wire::kTensorHeaderBytes + body.size();
   }
   if (link) {
     link->Send(transport::Lane::kControl, {buffers->header, buffers->body},
@@ -259,6 +302,17 @@ Status Channel::HandleFrame(transport::Lane lane, std::span<const std::byte> pay
       return absl::InvalidArgumentError("expected tensors on the bulk lane");
     }
     return HandleChunk(header, body);
+  }
+  if (header.kind == wire::TensorKind::kMessageState) {
+    LH_ASSIGN_OR_RETURN(const wire::MessageState state, wire::DecodeMessageState(body));
+    const std::lock_guard lock(mutex_);
+    if (!options_.messages || peer_state_) {
+      return absl::InvalidArgumentError(
+          "expected the peer to say what it remembers once, where a codec remembers samples");
+    }
+    peer_state_ = state;
+    changed_.notify_all();
+    return absl::OkStatus();
   }
   LH_ASSIGN_OR_RETURN(const wire::StepMessage message, wire::DecodeStepMessage(body));
   const bool down = header.kind != wire::TensorKind::kNormUp;
@@ -346,6 +400,7 @@ Status Channel::HandleChunk(const wire::TensorHeader& header, std::span<const st
 }
 
 void Channel::Decode(Incoming incoming) {
+  if (options_.messages && !messages_) return;  // closed
   auto values = std::make_shared<AlignedBuffer>(options_.shape.elements() * sizeof(float));
   const codec::MutableTensorView out{values->span().data(), codec::Dtype::kF32, options_.shape};
   const Status status = options_.receive_codec->Decode(
@@ -355,6 +410,9 @@ void Channel::Decode(Incoming incoming) {
     events_->Push(
         Failed{Annotate(status, fmt::format("decoding with {}", options_.receive_codec->name()))});
     return;
+  }
+  if (messages_) {
+    messages_->PrefetchAfter(incoming.pass, incoming.microbatch, receive_direction());
   }
   events_->Push(TensorArrived{
       incoming.pass, incoming.microbatch, receive_direction(),
@@ -382,6 +440,7 @@ void Channel::OnClosed(const Status& reason) {
   {
     const std::lock_guard lock(mutex_);
     if (std::exchange(closed_, true)) return;
+    changed_.notify_all();
   }
   events_->Push(
       PeerGone{StageIndex(options_.boundary.value() + (options_.upstream ? 0 : 1)), reason});

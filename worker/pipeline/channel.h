@@ -1,6 +1,7 @@
 // A stage's side of one boundary: tensors and step messages over a link, encoded and decoded on the
 // stage's codec thread.
 //
+// Where a codec has state, both sides first agree on what they remember (AgreeOnMessages).
 // Send: SendTensor -> codec thread encodes -> chunks go to the link's bulk lane.
 // Receive: link loop checks each chunk against what the run expects and copies it -> when a blob is
 // whole the codec thread decodes it -> TensorArrived. Step messages go over the control lane. What
@@ -14,6 +15,7 @@
 #define LONGHAUL_WORKER_PIPELINE_CHANNEL_H_
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -25,10 +27,12 @@
 #include "base/aligned_buffer.h"
 #include "base/ids.h"
 #include "codec/codec.h"
+#include "proto/wire/message_state.h"
 #include "proto/wire/step_message.h"
 #include "proto/wire/tensor_header.h"
 #include "transport/p2p/link.h"
 #include "worker/pipeline/boundary_dump.h"
+#include "worker/pipeline/boundary_messages.h"
 #include "worker/pipeline/codec_thread.h"
 #include "worker/pipeline/event_queue.h"
 
@@ -53,6 +57,8 @@ struct ChannelOptions {
   uint32_t microbatches = 1, validation_microbatches = 0;
   std::shared_ptr<const codec::Codec> send_codec, receive_codec;
   std::shared_ptr<const BoundaryDump> dump;  // of what is sent; or null
+  // Where one of them has state.
+  std::shared_ptr<BoundaryMessages> messages;
   // On the link's loop.
   std::function<void(const LinkHealth&)> on_health;
 };
@@ -75,7 +81,11 @@ class Channel : public transport::LinkHandler, public std::enable_shared_from_th
 
   // Before the first Send.
   void Attach(std::shared_ptr<transport::Link> link);
-  // Flushes, then ends the link and no longer calls anything of ours.
+  // Tells the peer what this side remembers and waits for its word; before the first tensor. As
+  // BoundaryMessages::Agree; true where there are none. `cancelled` is asked now and then.
+  StatusOr<bool> AgreeOnMessages(Deadline deadline, const std::function<bool()>& cancelled);
+  // Flushes, then ends the link and no longer calls anything of ours. When it returns, the codec
+  // thread is done with `messages`.
   void Close(Deadline deadline);
 
   void SendTensor(const Pass& pass, Microbatch microbatch, BoundaryTensor tensor);
@@ -83,6 +93,8 @@ class Channel : public transport::LinkHandler, public std::enable_shared_from_th
   void HoldTensors();
   void LetTensorsLeave();
   void SendStepMessage(wire::TensorKind kind, Step step, const wire::StepMessage& message);
+  // The run will not go back to before `step`. From any thread.
+  void ForgetMessages(Step step);
 
   ChannelUse TakeUse();
   uint64_t stale_frames() const { return stale_frames_.load(std::memory_order_relaxed); }
@@ -100,7 +112,9 @@ class Channel : public transport::LinkHandler, public std::enable_shared_from_th
   Channel(ChannelOptions options, CodecThread* codec_thread, std::shared_ptr<EventQueue> events);
 
   wire::TensorHeader HeaderFor(wire::TensorKind kind, const Pass& pass) const;
-  codec::Context ContextFor(const Pass& pass, Microbatch microbatch, Direction direction) const;
+  // Codec thread; valid until the next call.
+  codec::Context ContextFor(const Pass& pass, Microbatch microbatch, Direction direction);
+  void SendControl(const wire::TensorHeader& header, std::span<const std::byte> body);
   void Encode(const std::shared_ptr<Outgoing>& outgoing);
   void SendChunks(const std::shared_ptr<Outgoing>& outgoing);
   void SendDone(Outgoing* outgoing, const Status& status);
@@ -121,9 +135,11 @@ class Channel : public transport::LinkHandler, public std::enable_shared_from_th
   const std::shared_ptr<EventQueue> events_;
   std::atomic<uint64_t> stale_frames_{0};
 
-  std::mutex mutex_;  // link_, closed_, use_, chunks_under_way_, busy_since_
+  std::mutex mutex_;  // link_, closed_, peer_state_, use_, chunks_under_way_, busy_since_
+  std::condition_variable changed_;  // closed_, peer_state_
   std::shared_ptr<transport::Link> link_;
   bool closed_ = false;
+  std::optional<wire::MessageState> peer_state_;
   ChannelUse use_;
   uint64_t chunks_under_way_ = 0;
   MonoTime busy_since_;
@@ -135,6 +151,7 @@ class Channel : public transport::LinkHandler, public std::enable_shared_from_th
   std::optional<Microbatch> last_microbatch_;
   // Codec thread only.
   AlignedBuffer workspace_;
+  std::shared_ptr<BoundaryMessages> messages_;
   bool hold_ = false;
   std::vector<std::shared_ptr<Outgoing>> held_;
 };

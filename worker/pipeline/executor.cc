@@ -47,7 +47,17 @@ Executor::Executor(ExecutorOptions options)
           out->set_stage(options_.stage.value());
         }
         options_.report(std::move(message));
+        ForgetMessages();
       });
+}
+
+// What the coordinator has dropped, no resume asks for.
+void Executor::ForgetMessages() {
+  const StatusOr<std::optional<Step>> oldest = options_.shards->Oldest(options_.run);
+  if (!oldest.ok() || !*oldest) return;
+  for (const auto& channel : {options_.up, options_.down}) {
+    if (channel) channel->ForgetMessages(**oldest);
+  }
 }
 
 Executor::~Executor() = default;

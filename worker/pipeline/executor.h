@@ -87,6 +87,7 @@ class Executor {
   Status RunBackward(const Pass& pass, Microbatch microbatch);
   StatusOr<wire::StepMessage> AgreeOnNorm();
   Status MaybeCheckpoint(const wire::StepMessage& control);
+  void ForgetMessages();  // on the checkpoint writer's thread
   void ReportStep(const wire::StepMessage& control, double learning_rate);
 
   // Takes an event in: tensors to `inputs_`/`gradients_` (and to the policy of the pass under way),

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace {
 constexpr absl::Duration kPrepareLimit = absl::Minutes(10);
 constexpr absl::Duration kShardsLimit = absl::Minutes(30);
 constexpr absl::Duration kLinkLimit = absl::Seconds(30);
+// To read message buffers again at the beginning.
+constexpr double kMessageBytesPerSecond = 50e6;
 constexpr absl::Duration kFlushLimit = absl::Seconds(2);
 // 2 MiB under way: 80 ms of 200 Mbit/s.
 constexpr uint32_t kCredits = 32;
@@ -22,6 +25,15 @@ constexpr uint32_t kCredits = 32;
 StatusOr<std::shared_ptr<const codec::Codec>> MakeCodec(const std::string& text) {
   LH_ASSIGN_OR_RETURN(auto codec, codec::ParseCodec(text));
   return std::shared_ptr<const codec::Codec>(std::move(codec));
+}
+
+// Who is ready waits for a neighbour that still goes through its message buffers.
+absl::Duration LinkLimit(const v1::Plan& plan) {
+  uint64_t most = 0;
+  for (const v1::StagePlan& stage : plan.stages()) {
+    most = std::max(most, stage.message_record_bytes() + stage.message_journal_bytes());
+  }
+  return kLinkLimit + absl::Seconds(static_cast<double>(most) / kMessageBytesPerSecond);
 }
 
 }  // namespace
@@ -78,6 +90,7 @@ void StageRun::Run() {
     status = WaitForStart();
   }
   if (status.ok()) {
+    ReportForgotten();
     spdlog::info("run {}: stage {} begins after step {}", run_id_, stage(),
                  assign_.plan().start_step());
     status = executor_->Run();
@@ -101,6 +114,10 @@ void StageRun::Run() {
         transport->Cancel({RunId(run_id_), Epoch(epoch()), Boundary(peer)});
       }
     }
+  }
+  // Nobody goes back to a checkpoint of a run that is done.
+  if (AllFinished() && executor_ && executor_->step() >= spec_.train.steps) {
+    BoundaryMessages::Drop(resources_.messages_root, RunId(run_id_));
   }
 }
 
@@ -136,13 +153,22 @@ Status StageRun::Prepare() {
     batches_ = std::make_unique<Batches>(spec_, std::move(tokens));
   }
   if (plan.start_step() > 0) LH_RETURN_IF_ERROR(Restore());
-  const Deadline link_deadline = Deadline::After(kLinkLimit);
+  std::shared_ptr<BoundaryMessages> above;
+  std::shared_ptr<BoundaryMessages> below;
   if (!first) {
-    LH_ASSIGN_OR_RETURN(up_, OpenChannel(/*upstream=*/true, link_deadline));
+    LH_ASSIGN_OR_RETURN(above, OpenMessages(/*upstream=*/true));
   }
   if (!last) {
-    LH_ASSIGN_OR_RETURN(down_, OpenChannel(/*upstream=*/false, link_deadline));
+    LH_ASSIGN_OR_RETURN(below, OpenMessages(/*upstream=*/false));
   }
+  const Deadline link_deadline = Deadline::After(LinkLimit(plan));
+  if (!first) {
+    LH_ASSIGN_OR_RETURN(up_, OpenChannel(/*upstream=*/true, std::move(above), link_deadline));
+  }
+  if (!last) {
+    LH_ASSIGN_OR_RETURN(down_, OpenChannel(/*upstream=*/false, std::move(below), link_deadline));
+  }
+  LH_RETURN_IF_ERROR(AgreeOnMessages(link_deadline));
   executor_ = std::make_unique<Executor>(ExecutorOptions{
       .spec = spec_,
       .run = RunId(run_id_),
@@ -187,7 +213,52 @@ Status StageRun::Restore() {
   return model_->Restore(snapshot);
 }
 
-StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream, Deadline deadline) {
+StatusOr<std::shared_ptr<BoundaryMessages>> StageRun::OpenMessages(bool upstream) {
+  const v1::Plan& plan = assign_.plan();
+  const v1::LinkPlan& link = plan.links(static_cast<int>(upstream ? stage() - 1 : stage()));
+  const v1::StagePlan& mine = plan.stages(static_cast<int>(stage()));
+  LH_ASSIGN_OR_RETURN(const auto forward, MakeCodec(link.forward_codec()));
+  LH_ASSIGN_OR_RETURN(const auto backward, MakeCodec(link.backward_codec()));
+  return BoundaryMessages::Open(
+      {.root = resources_.messages_root,
+       .spec = spec_,
+       .run = RunId(run_id_),
+       .layers_before = mine.first_layer() + (upstream ? 0 : mine.layers()),
+       .upstream = upstream,
+       .windows =
+           WindowsOf(plan.data().tokens() - plan.data().validation_tokens(), spec_.model.context),
+       .start_step = plan.start_step(),
+       .forward = forward.get(),
+       .backward = backward.get()});
+}
+
+Status StageRun::AgreeOnMessages(Deadline deadline) {
+  for (const auto& [channel, boundary] : {std::pair{up_, stage() - 1}, std::pair{down_, stage()}}) {
+    if (!channel) continue;
+    LH_ASSIGN_OR_RETURN(const bool kept,
+                        channel->AgreeOnMessages(deadline, [this] { return Cancelled(); }));
+    if (!kept) forgotten_.push_back(boundary);
+  }
+  return absl::OkStatus();
+}
+
+void StageRun::ReportForgotten() {
+  for (const uint32_t boundary : forgotten_) {
+    spdlog::warn("run {}: the message buffers of boundary {} begin anew", run_id_, boundary);
+    // The stage below tells of it, so that there is one event.
+    if (boundary == stage()) continue;
+    v1::WorkerMessage message;
+    v1::LinkEvent* event = message.mutable_link();
+    event->set_boundary(boundary);
+    event->set_peer_stage(boundary);
+    event->set_state("forgotten");
+    Report(std::move(message));
+  }
+}
+
+StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream,
+                                                         std::shared_ptr<BoundaryMessages> messages,
+                                                         Deadline deadline) {
   const v1::Plan& plan = assign_.plan();
   const uint32_t boundary = upstream ? stage() - 1 : stage();
   const v1::StagePlan& peer = plan.stages(static_cast<int>(upstream ? stage() - 1 : stage() + 1));
@@ -230,6 +301,7 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream, Deadline
        .dump = resources_.dump.has_value()
                    ? std::make_shared<const BoundaryDump>(*resources_.dump, RunId(run_id_))
                    : nullptr,
+       .messages = std::move(messages),
        .on_health = on_health},
       resources_.codec_thread, events_);
 
@@ -307,11 +379,19 @@ void StageRun::RequestCheckpoint() {
   events_->Push(CheckpointRequested{});
 }
 
-void StageRun::Cancel(std::string reason) {
+void StageRun::Cancel(std::string reason, bool finished) {
   events_->Push(AbortRequested{absl::CancelledError(reason)});
   const std::lock_guard lock(mutex_);
-  if (!cancelled_) cancelled_ = std::move(reason);
+  if (!cancelled_) {
+    cancelled_ = std::move(reason);
+    all_finished_ = finished;
+  }
   changed_.notify_all();
+}
+
+bool StageRun::AllFinished() const {
+  const std::lock_guard lock(mutex_);
+  return all_finished_;
 }
 
 bool StageRun::Cancelled() const {

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/config/run_spec.h"
 #include "base/status.h"
@@ -35,6 +36,7 @@ struct Resources {
   BlobFetcher* shard_copies = nullptr;  // shards of other workers, on their way into a stage
   ShardCourier* courier = nullptr;
   std::optional<BoundaryDumpOptions> dump;
+  std::string messages_root;  // folder of what codecs with state remember (boundary_messages.h)
   std::function<void(v1::WorkerMessage)> send;  // thread-safe
 };
 
@@ -50,7 +52,8 @@ class StageRun {
   void Start();
   void RequestStop();
   void RequestCheckpoint();
-  void Cancel(std::string reason);
+  // `finished`: every stage has finished its part.
+  void Cancel(std::string reason, bool finished = false);
   // The coordinator asked again: says StageReady again if that is so.
   void RepeatReady();
 
@@ -60,13 +63,19 @@ class StageRun {
 
  private:
   Status Prepare();
-  StatusOr<std::shared_ptr<Channel>> OpenChannel(bool upstream, Deadline deadline);
+  StatusOr<std::shared_ptr<Channel>> OpenChannel(bool upstream,
+                                                 std::shared_ptr<BoundaryMessages> messages,
+                                                 Deadline deadline);
+  Status AgreeOnMessages(Deadline deadline);
   Status Restore();
+  StatusOr<std::shared_ptr<BoundaryMessages>> OpenMessages(bool upstream);
+  void ReportForgotten();
   Status WaitForStart();
   void Report(v1::WorkerMessage message);
   void ReportError(const Status& status);
   void SayReady();
   bool Cancelled() const;
+  bool AllFinished() const;
 
   const Resources resources_;
   const std::string run_id_;
@@ -77,11 +86,13 @@ class StageRun {
   const std::shared_ptr<EventQueue> events_ = std::make_shared<EventQueue>();
   std::shared_ptr<Channel> up_, down_;
   std::unique_ptr<Executor> executor_;
+  std::vector<uint32_t> forgotten_;  // boundaries
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool ready_ = false, started_ = false;
   std::optional<std::string> cancelled_;
+  bool all_finished_ = false;
 };
 
 // The stage options of a plan's stage.

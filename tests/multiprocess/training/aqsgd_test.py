@@ -1,0 +1,131 @@
+"""Runs whose links remember samples (aqsgd), over real processes.
+
+usage: aqsgd_test.py BIN_DIR resume|elsewhere|limit
+"""
+import json
+import pathlib
+import sys
+import tempfile
+
+from checkpoint_test import ended, events, expect
+from training_test import Cluster, expect_equal, text_for_training, wait_for
+
+AQSGD = "{ forward: aqsgd:bits=4, backward: fixed:bits=8 }"
+STEPS = 60
+# 8 sequences of 64 tokens a step: the second pass over the text begins at step 25.
+TEXT_BYTES = 14200
+BEGIN_ANEW = "begin anew"
+
+
+def text_of_two_passes(folder):
+    text_for_training(folder)
+    path = pathlib.Path(folder) / "text.txt"
+    path.write_text(path.read_text()[:TEXT_BYTES])
+
+
+def links_of(cluster, run):
+    """The bytes that every boundary's upper stage sent, by step."""
+    rows = [json.loads(line) for line in cluster.cli("steps", run, "--json").stdout.splitlines()]
+    return rows
+
+
+def buffers(cluster, number, run):
+    """The stores of a worker: name -> bytes of its records."""
+    folder = cluster.folder / f"worker{number}" / "messages" / run
+    return {p.parent.name: p.stat().st_size for p in folder.glob("*/records")}
+
+
+def plan_of(cluster, path):
+    plan = json.loads(cluster.cli("plan", path, "--json").stdout)
+    return plan.get("plan") or plan
+
+
+def kill_after(cluster, run, step, *names):
+    wait_for(f"a checkpoint of step {step} or later",
+             lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= step)
+    for name in names:
+        cluster.kill(name)
+    ended(cluster, run, "failed")
+
+
+def resume(cluster):
+    """kill -9 in the second pass; both sides come back to the checkpoint."""
+    unbroken = cluster.train("whole", steps=STEPS, links=AQSGD)
+    none = cluster.train("none", steps=STEPS)
+    expect("it learns as without a codec", abs(unbroken[-1] - none[-1]) < 0.1 * none[0],
+           (unbroken[-1], none[-1]))
+    expect("it is not the same", unbroken != none, unbroken)
+    path = cluster.write_run("broken", steps=STEPS, links=AQSGD)
+    plan = plan_of(cluster, path)
+    run = cluster.cli("submit", path).stdout.split()[0]
+    kill_after(cluster, run, 40, "worker2", "worker3")
+    for number, stage in [(1, 0), (2, 1), (3, 2), (4, 3)]:
+        found = buffers(cluster, number, run)
+        predicted = int(plan["stages"][stage]["message_record_bytes"])
+        expect(f"worker{number}'s buffers are as large as predicted",
+               sum(found.values()) == predicted and len(found) == (1 if stage in (0, 3) else 2),
+               (found, predicted))
+    cluster.start_worker(2)
+    cluster.start_worker(3)
+    wait_for("the workers again", lambda: len(cluster.connected()) == 4)
+    cluster.cli("submit", path, "--resume", "--watch")
+    expect("nothing began anew", BEGIN_ANEW not in events(cluster, run), events(cluster, run))
+    expect_equal("killed and resumed, aqsgd", cluster.losses(run), unbroken)
+    wait_for("the buffers of a run that is done to go",
+             lambda: not any(buffers(cluster, number, run) for number in range(1, 5)))
+
+
+def elsewhere(cluster):
+    """Other workers and another split: what cannot be brought back begins anew, and that is said."""
+    path = cluster.write_run("moved", steps=STEPS, links=AQSGD)
+    run = cluster.cli("submit", path, "--set", "checkpoint.keep_copy=true").stdout.split()[0]
+    wait_for("copies of a checkpoint of the second pass", lambda: any(
+        int(c["step"]) >= 30 and all(s.get("copied") for s in c["shards"])
+        for c in json.loads(cluster.cli("checkpoints", run, "--json").stdout).get("checkpoints", [])))
+    cluster.kill("worker2")
+    ended(cluster, run, "failed")
+    cluster.start_worker(5)
+    wait_for("worker5", lambda: len(cluster.connected()) == 4)
+    cluster.cli("submit", path, "--resume", "--watch", "--set", "checkpoint.keep_copy=true")
+    told = [line for line in events(cluster, run).splitlines() if BEGIN_ANEW in line]
+    expect("both boundaries of worker2's stage begin anew", len(told) == 2, told)
+    expect("the run is done", cluster.status(run)["state"] == "done", cluster.status(run))
+    expect("it learnt", cluster.losses(run)[-1] < 0.8 * cluster.losses(run)[0],
+           cluster.losses(run))
+
+    path = cluster.write_run("split", steps=STEPS, links=AQSGD)
+    run = cluster.cli("submit", path).stdout.split()[0]
+    kill_after(cluster, run, 40, "worker5")
+    cluster.start_worker(5)
+    wait_for("worker5 again", lambda: len(cluster.connected()) == 4)
+    cluster.cli("submit", path, "--resume", "--watch", "--set", "pipeline.stages=2")
+    told = [line for line in events(cluster, run).splitlines() if BEGIN_ANEW in line]
+    expect("what began anew was said", len(told) <= 1, told)
+    expect("the run is done", cluster.status(run)["state"] == "done", cluster.status(run))
+
+
+def limit(cluster):
+    """A cache that is too large is refused at submit, with the bytes."""
+    path = cluster.write_run("limited", steps=STEPS, links=AQSGD)
+    stage = plan_of(cluster, path)["stages"][1]
+    needed = int(stage["message_record_bytes"]) + int(stage["message_journal_bytes"])
+    for below, code in [(1, 1), (0, 0)]:
+        result = cluster.cli("submit", path, "--set", f"links.cache_limit={needed - below}",
+                             check=False)
+        expect(f"a limit of {needed - below} bytes", result.returncode == code, result.stderr)
+        if below:
+            expect("the bytes are named", f"({needed} bytes)" in result.stderr and
+                   "links.cache_limit" in result.stderr, result.stderr)
+    ended(cluster, "limited", "done")
+
+
+def main():
+    cases = {"resume": resume, "elsewhere": elsewhere, "limit": limit}
+    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
+        text_of_two_passes(folder)
+        with Cluster(sys.argv[1], folder, workers=4) as cluster:
+            cases[sys.argv[2]](cluster)
+
+
+if __name__ == "__main__":
+    main()

@@ -238,7 +238,7 @@ void Core::OnLink(Run& run, Stage& stage, const v1::LinkEvent& link) {
     Log(&run, "link",
         fmt::format("the message buffers between {} begin anew: they could not be brought back to "
                     "the checkpoint of step {}, so the losses may differ from an unbroken run's",
-                    pair, run.record.plan->start_step()));
+                    pair, run.record.plan ? run.record.plan->start_step() : 0));
   } else if (link.state() == "healed") {
     if (known == run.troubled_links.end()) return;  // the other side has told of it
     OnLinkHealed(run, stage, link, pair);

@@ -123,6 +123,24 @@ TEST(RunSpec, ActivationsFirstNeedsAllMicrobatchesInFlight) {
             std::string::npos);
 }
 
+TEST(RunSpec, TheCacheLimitIsASize) {
+  const auto limit = [](const std::string& text) {
+    const auto spec = ParseRunSpec(std::string(kMinimal) + "links: { cache_limit: " + text + " }\n",
+                                   "run.yaml", {}, FakeCodecs);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, FakeCodecs);
+    EXPECT_EQ(*again, *spec);
+    return spec->links.cache_limit_bytes;
+  };
+  EXPECT_EQ(limit("3GiB"), uint64_t{3} << 30);
+  EXPECT_EQ(limit("1500"), 1500u);
+  EXPECT_EQ(limit("2MB"), 2'000'000u);
+  EXPECT_EQ(LinksSpec().cache_limit_bytes, uint64_t{8} << 30);
+  EXPECT_TRUE(absl::StartsWith(ErrorOf(std::string(kMinimal) + "links: { cache_limit: much }\n"),
+                               "run.yaml:5:23: links.cache_limit: expected a size such as"))
+      << ErrorOf(std::string(kMinimal) + "links: { cache_limit: much }\n");
+}
+
 TEST(RunSpec, DoublesSurviveToYaml) {
   std::mt19937_64 random(7);
   auto spec = *ParseRunSpec(kMinimal, "run.yaml", {}, FakeCodecs);
@@ -169,7 +187,7 @@ run.yaml:10:41: pipeline.recompute: expected true or false, got '1'
 run.yaml:10:52: pipeline.stages: expected a whole number from 1 to 4096 or auto, got the text "2"; remove the quotes
 run.yaml:11:12: transport: expected one of ucx, grpc, got 'grcp'; did you mean 'grpc'?
 run.yaml:12:19: links.forward: unknown codec 'tha'
-run.yaml:12:24: unknown key 'zzz'; the keys of 'links' are forward, backward, workers
+run.yaml:12:24: unknown key 'zzz'; the keys of 'links' are forward, backward, cache_limit, workers
 run.yaml:12:59: links.workers.w.transport: expected one of ucx, grpc, got 'tcp'
 run.yaml:13:15: peer_timeout: expected a duration such as 20ms, 1.5s or 2m30s, got '10'; units are ns, us, ms, s, m, h, d; at most 36500d)");
 }
@@ -266,7 +284,8 @@ TEST(RunSpec, LinksPaper) {
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->links.codecs, (CodecPair{"tah", "fixed:bits=6"}));
   EXPECT_EQ(ErrorOf(std::string(kMinimal) + "links: papers\n"),
-            "run.yaml:5:8: links: expected 'paper' or a mapping with forward, backward, workers, "
+            "run.yaml:5:8: links: expected 'paper' or a mapping with forward, backward, "
+            "cache_limit, workers, "
             "got 'papers'");
 }
 

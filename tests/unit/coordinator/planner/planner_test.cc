@@ -216,6 +216,59 @@ TEST(MakePlan, CodecsAreThoseOfTheSender) {
               HasSubstr("an exception for worker w9, which has no stage here"));
 }
 
+TEST(MakePlan, CountsWhatCodecsRememberOnDisk) {
+  PlanRequest request = Request(3);
+  request.spec.links.codecs = {"aqsgd:bits=4", "fixed:bits=8"};
+  request.spec.train.steps = 100;
+  request.spec.checkpoint.every = 5;
+  request.data.set_tokens(256 * 400 + 1 + 999);
+  request.data.set_validation_tokens(999);
+  auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  // 400 windows, a record of 16 + 2 x 256 x 256 bytes to the next multiple of 64.
+  const uint64_t one = 4096 + 4096 + 400 * uint64_t{131136};
+  EXPECT_EQ(plan->stages(0).message_record_bytes(), one);
+  EXPECT_EQ(plan->stages(1).message_record_bytes(), 2 * one);
+  EXPECT_EQ(plan->stages(2).message_record_bytes(), one);
+  // 16 sequences a step, of 4 intervals of 5 steps.
+  EXPECT_GE(plan->stages(0).message_journal_bytes(), 320 * uint64_t{131088});
+  EXPECT_LT(plan->stages(0).message_journal_bytes(), 322 * uint64_t{131088});
+  // A quarter of the 1,600 sequences is sent whole.
+  const auto codec = *codec::ParseCodec("aqsgd:bits=4");
+  const codec::Shape shape{1, 256, 256};
+  EXPECT_NEAR(static_cast<double>(plan->links(0).forward_bytes()),
+              0.25 * static_cast<double>(codec->MaxEncodedBytes(shape)) +
+                  0.75 * static_cast<double>(codec->MinEncodedBytes(shape)),
+              1);
+
+  const uint64_t needed =
+      plan->stages(1).message_record_bytes() + plan->stages(1).message_journal_bytes();
+  request.spec.links.cache_limit_bytes = needed;
+  EXPECT_TRUE(MakePlan(request).ok());
+  request.spec.links.cache_limit_bytes = needed - 1;
+  const Status refused = MakePlan(request).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(Message(refused)),
+              AllOf(HasSubstr("stage 1 on worker w1"), HasSubstr("links.cache_limit"),
+                    HasSubstr("(" + std::to_string(needed) + " bytes)")));
+
+  // Before the workers are known: the same, where the stages are.
+  const uint64_t text = 256 * 400 + 1;
+  request.spec.validation.share = 0;
+  request.spec.pipeline.stages = 3;
+  EXPECT_EQ(CheckMessageCache(request.spec, text).code(), absl::StatusCode::kFailedPrecondition);
+  request.spec.pipeline.stages = 2;
+  EXPECT_TRUE(CheckMessageCache(request.spec, text).ok());
+  request.spec.pipeline.stages = 3;
+  request.spec.links.cache_limit_bytes = needed;
+  EXPECT_TRUE(CheckMessageCache(request.spec, text).ok());
+  request.spec.links.cache_limit_bytes = 0;
+  request.spec.links.codecs.forward = "tah";
+  EXPECT_TRUE(CheckMessageCache(request.spec, text).ok());
+  request.spec.links.codecs.backward = "aqsgd";
+  EXPECT_FALSE(CheckMessageCache(request.spec, text).ok());
+}
+
 TEST(MakePlan, AnUnknownCodecIsRefused) {
   PlanRequest request = Request(2);
   request.spec.links.codecs.forward = "zstd";

@@ -173,6 +173,18 @@ TEST_F(ShardStoreTest, DropDeletesOneStep) {
   EXPECT_TRUE(store_->Read(kRun, Step(50), old).ok());
 }
 
+TEST_F(ShardStoreTest, KnowsTheOldestStep) {
+  EXPECT_EQ(*store_->Oldest(kRun), std::nullopt);
+  Write(StageIndex(0), Snapshot(100, "wte"));
+  Write(StageIndex(0), Snapshot(50, "wte"));
+  fs::create_directories(Path("", "step-notes"));
+  EXPECT_EQ(*store_->Oldest(kRun), Step(50));
+  EXPECT_TRUE(store_->Drop(kRun, Step(50)).ok());
+  EXPECT_EQ(*store_->Oldest(kRun), Step(100));
+  EXPECT_EQ(*store_->Oldest(RunId("never-seen")), std::nullopt);
+  EXPECT_FALSE(store_->Oldest(RunId("../x")).ok());
+}
+
 TEST_F(ShardStoreTest, WritingAStepAgainReplacesIt) {
   Write(StageIndex(0), Snapshot(50, "wte", 1));
   const StageSnapshot newer = Snapshot(50, "wte", 7);

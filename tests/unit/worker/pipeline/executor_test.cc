@@ -50,6 +50,7 @@ class FakeShards : public ShardStore {
   StatusOr<StageSnapshot> Read(const RunId&, Step, const std::vector<ShardFile>&) const override {
     return absl::NotFoundError("none");
   }
+  StatusOr<std::optional<Step>> Oldest(const RunId&) const override { return std::nullopt; }
   Status Drop(const RunId&, Step) override { return absl::OkStatus(); }
 
   Status refusal;

@@ -2,14 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string_view>
 #include <vector>
 
 #include "base/file.h"
+#include "codec/aqsgd/format.h"
 #include "codec/blob.h"
 #include "codec/fixed/format.h"
 #include "codec/gauss/format.h"
+#include "codec/messages/memory_store.h"
 #include "codec/registry.h"
 #include "codec/tah/format.h"
 #include "codec/tool/files.h"
@@ -33,7 +37,9 @@ struct Section {
   uint64_t offset, end;  // in the file
 };
 
-std::vector<Section> SectionsOf(const BlobHeader& header, uint64_t file_bytes) {
+// `blob` is as large as its codec writes blobs of its shape.
+std::vector<Section> SectionsOf(const BlobHeader& header, std::span<const std::byte> blob) {
+  const uint64_t file_bytes = blob.size();
   std::vector<Section> sections = {{"header", 0, kBlobHeaderBytes}};
   if (header.payload_bytes == 0) return sections;
   std::vector<std::pair<std::string_view, uint64_t>> starts;
@@ -60,6 +66,20 @@ std::vector<Section> SectionsOf(const BlobHeader& header, uint64_t file_bytes) {
       starts = {
           {"exponents", layout.exponents}, {"scales", layout.scales}, {"codes", layout.codes}};
     }
+  } else if (header.codec == CodecId::kAqsgd) {
+    if (const auto params = aqsgd::FromHeader(header.parameters); params.ok()) {
+      const aqsgd::Layout layout = aqsgd::MakeLayout(header.shape, *params);
+      const auto kinds = blob.subspan(kBlobHeaderBytes + layout.kinds, header.shape.samples);
+      const bool scales =
+          std::find(kinds.begin(), kinds.end(), static_cast<std::byte>(aqsgd::Kind::kDifference)) !=
+          kinds.end();
+      starts = {{"samples", layout.samples},
+                {"checks", layout.checks},
+                {"kinds", layout.kinds},
+                {"exponents", layout.exponents}};
+      if (scales) starts.emplace_back("scales", layout.variable);
+      starts.emplace_back("bodies", layout.variable + (scales ? layout.scales_bytes : 0));
+    }
   } else {
     starts = {{"elements", 0}};
   }
@@ -69,6 +89,35 @@ std::vector<Section> SectionsOf(const BlobHeader& header, uint64_t file_bytes) {
     sections.push_back({starts[k].first, kBlobHeaderBytes + starts[k].second, end});
   }
   return sections;
+}
+
+// A header may announce a tensor that is far larger than the file: before anything is allocated,
+// the two agree.
+Status CheckSize(const Codec& codec, const Shape& shape, uint64_t bytes) {
+  const uint64_t least = codec.MinEncodedBytes(shape);
+  const uint64_t most = codec.MaxEncodedBytes(shape);
+  if (bytes >= least && bytes <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "a blob of {} with its shape has {} bytes; the file has {}", codec.name(),
+      least == most ? fmt::format("{}", most) : fmt::format("{} to {}", least, most), bytes));
+}
+
+// What both sides remember then is in the contexts' messages.
+Status SendPrevious(const Codec& codec, const ToolOptions& options, const Shape& shape,
+                    const Context& sender, const Context& receiver) {
+  if (codec.MessageBytes(shape) == 0) {
+    return absl::InvalidArgumentError(fmt::format(
+        "--previous is for codecs that remember what was sent; {} does not", codec.name()));
+  }
+  LH_ASSIGN_OR_RETURN(const NpyArray previous,
+                      ReadArray(options.previous, options.dtype == Dtype::kBf16));
+  if (previous.shape != shape) {
+    return absl::InvalidArgumentError(fmt::format("{}: expected a shape of {} as {} has; it has {}",
+                                                  options.previous, FormatShape(shape),
+                                                  options.input, FormatShape(previous.shape)));
+  }
+  LH_ASSIGN_OR_RETURN(const Encoded encoded, EncodeArray(codec, previous, sender));
+  return DecodeArray(codec, encoded.bytes(), shape, Dtype::kF32, receiver).status();
 }
 
 }  // namespace
@@ -105,13 +154,8 @@ StatusOr<std::string> DecodeFile(const ToolOptions& options) {
   if (!header.ok()) return Annotate(header.status(), options.input);
   const auto codec = CodecOfBlob(file.bytes());
   if (!codec.ok()) return Annotate(codec.status(), options.input);
-  // A header may announce a tensor that is far larger than the file; nothing is allocated before
-  // the two agree.
-  if (!(*codec)->fixed_size() || (*codec)->MaxEncodedBytes(header->shape) != file.bytes().size()) {
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: a blob of {} with its shape has {} bytes; the file has {}", options.input,
-        (*codec)->name(), (*codec)->MaxEncodedBytes(header->shape), file.bytes().size()));
-  }
+  LH_RETURN_IF_ERROR(
+      Annotate(CheckSize(**codec, header->shape, file.bytes().size()), options.input));
   const auto array = DecodeArray(**codec, file.bytes(), header->shape,
                                  options.dtype.value_or(header->source_dtype));
   if (!array.ok()) return Annotate(array.status(), options.input);
@@ -133,13 +177,8 @@ StatusOr<std::string> InspectFile(const ToolOptions& options) {
   if (!codec.ok()) return Annotate(codec.status(), options.input);
   const Shape& shape = header->shape;
   const uint64_t bytes = file.bytes().size();
-  const uint64_t expected = (*codec)->MaxEncodedBytes(shape);
-  if (bytes != expected) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: a blob of {} with its shape has {} bytes; the file has {}", options.input,
-                    (*codec)->name(), expected, bytes));
-  }
-  const std::vector<Section> sections = SectionsOf(*header, bytes);
+  LH_RETURN_IF_ERROR(Annotate(CheckSize(**codec, shape, bytes), options.input));
+  const std::vector<Section> sections = SectionsOf(*header, file.bytes());
   if (options.json) {
     Json json = {{"codec", (*codec)->name()},
                  {"version", kBlobVersion},
@@ -173,7 +212,18 @@ StatusOr<std::string> MeasureError(const ToolOptions& options) {
   LH_ASSIGN_OR_RETURN(const NpyArray array, ReadInput(options.input, options.dtype));
   Context context;
   context.seed = options.seed;
-  LH_ASSIGN_OR_RETURN(const Errors errors, MeasureCodec(*codec, array, context));
+  Context of_receiver;
+  MemoryStore sent(array.shape.samples, codec->MessageBytes(array.shape));
+  MemoryStore received(array.shape.samples, codec->MessageBytes(array.shape));
+  std::vector<uint64_t> samples(array.shape.samples);
+  std::iota(samples.begin(), samples.end(), uint64_t{0});
+  if (!options.previous.empty()) {
+    context.sample_ids = of_receiver.sample_ids = samples;
+    context.messages = &sent;
+    of_receiver.messages = &received;
+    LH_RETURN_IF_ERROR(SendPrevious(*codec, options, array.shape, context, of_receiver));
+  }
+  LH_ASSIGN_OR_RETURN(const Errors errors, MeasureCodec(*codec, array, context, of_receiver));
   const uint64_t left_out = array.shape.elements() - errors.compared;
   if (options.json) {
     return Dump({{"codec", codec->name()},

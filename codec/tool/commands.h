@@ -18,6 +18,7 @@ struct ToolOptions {
   std::string codec = "tah";
   std::string input, output;
   std::vector<std::string> inputs, codecs;  // of errors and ablate; none: all that there are
+  std::string previous;                     // what was sent of the samples before; empty: nothing
   std::optional<Dtype> dtype;               // of the input array, or of the decoded one
   uint64_t seed = 0;                        // of stochastic rounding
   uint64_t elements = uint64_t{1} << 24;

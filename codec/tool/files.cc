@@ -32,10 +32,10 @@ StatusOr<Encoded> EncodeArray(const Codec& codec, const NpyArray& array, const C
 }
 
 StatusOr<NpyArray> DecodeArray(const Codec& codec, std::span<const std::byte> blob,
-                               const Shape& shape, Dtype dtype) {
+                               const Shape& shape, Dtype dtype, const Context& context) {
   LH_ASSIGN_OR_RETURN(NpyArray array, MakeArray(dtype, shape));
   AlignedBuffer workspace(codec.WorkspaceBytes(shape));
-  LH_RETURN_IF_ERROR(codec.Decode(blob, {}, workspace.span(), array.mutable_view()));
+  LH_RETURN_IF_ERROR(codec.Decode(blob, context, workspace.span(), array.mutable_view()));
   return array;
 }
 

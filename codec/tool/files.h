@@ -24,7 +24,7 @@ StatusOr<NpyArray> ReadArray(const std::string& path, bool bf16);
 StatusOr<NpyArray> ReadInput(const std::string& path, std::optional<Dtype> dtype);
 StatusOr<Encoded> EncodeArray(const Codec& codec, const NpyArray& array, const Context& context);
 StatusOr<NpyArray> DecodeArray(const Codec& codec, std::span<const std::byte> blob,
-                               const Shape& shape, Dtype dtype);
+                               const Shape& shape, Dtype dtype, const Context& context = {});
 
 }  // namespace longhaul::codec
 

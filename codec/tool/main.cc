@@ -46,6 +46,11 @@ class Tool {
     AddInput(error, "Array (.npy)");
     AddCodec(error);
     AddDtype(error, "The array's dtype");
+    error
+        ->add_option("--previous", options_.previous,
+                     "Array that was sent of the same samples before, for codecs that remember "
+                     "them (aqsgd); without it they are sent whole")
+        ->type_name("FILE");
     AddSeed(error);
 
     AddComparison(Add("errors", "Compare what codecs lose of the same arrays", &CompareCodecs))

@@ -47,10 +47,11 @@ StatusOr<NpyArray> Widen(const NpyArray& array) {
   return DecodeArray(*none, encoded.bytes(), array.shape, Dtype::kF32);
 }
 
-StatusOr<Errors> MeasureCodec(const Codec& codec, const NpyArray& array, const Context& context) {
+StatusOr<Errors> MeasureCodec(const Codec& codec, const NpyArray& array, const Context& context,
+                              const Context& of_receiver) {
   LH_ASSIGN_OR_RETURN(const Encoded encoded, EncodeArray(codec, array, context));
   LH_ASSIGN_OR_RETURN(const NpyArray decoded,
-                      DecodeArray(codec, encoded.bytes(), array.shape, Dtype::kF32));
+                      DecodeArray(codec, encoded.bytes(), array.shape, Dtype::kF32, of_receiver));
   LH_ASSIGN_OR_RETURN(const NpyArray original, Widen(array));
   Errors errors = CompareArrays(Floats(original), Floats(decoded));
   errors.bits_per_element = BitsPerElement(encoded.result.bytes, array.shape);

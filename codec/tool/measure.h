@@ -23,7 +23,9 @@ double BitsPerElement(size_t bytes, const Shape& shape);
 // Without bits_per_element and nonfinite_tiles.
 Errors CompareArrays(std::span<const float> expected, std::span<const float> got);
 
-StatusOr<Errors> MeasureCodec(const Codec& codec, const NpyArray& array, const Context& context);
+// The receiver's context differs for codecs with state, whose sides have stores of their own.
+StatusOr<Errors> MeasureCodec(const Codec& codec, const NpyArray& array, const Context& context,
+                              const Context& of_receiver = {});
 
 // Any array as fp32, exactly.
 StatusOr<NpyArray> Widen(const NpyArray& array);

@@ -67,7 +67,8 @@ class ToolTest(unittest.TestCase):
         self.assertEqual(self.payload(self.path("y.npy")), self.payload(self.x))
 
     def test_round_trip_of_every_codec(self):
-        for codec in ["bf16", "fp16", "fixed:bits=6", "tah:p=0.5,rounding=stochastic", "tah", "gauss"]:
+        for codec in ["bf16", "fp16", "fixed:bits=6", "tah:p=0.5,rounding=stochastic", "tah",
+                      "gauss", "aqsgd:bits=2"]:
             self.call("encode", "--codec", codec, "--seed", "7", self.x, "-o", self.path("x.lh"))
             self.call("decode", self.path("x.lh"), "-o", self.path("y.npy"))
             decoded = array.array("f", self.payload(self.path("y.npy")))
@@ -111,6 +112,26 @@ class ToolTest(unittest.TestCase):
             ["header", "exponents", "scales", "codes"],
         )
         self.assertEqual(sum(s["bytes"] for s in shown["sections"]), shown["bytes"])
+
+    def test_codecs_that_remember(self):
+        self.call("encode", "--codec", "aqsgd", self.x, "-o", self.path("x.lh"))
+        shown = json.loads(self.call("inspect", "--json", self.path("x.lh")).stdout)
+        self.assertEqual(sum(s["bytes"] for s in shown["sections"]), shown["bytes"])
+        self.assertEqual([s["name"] for s in shown["sections"]][-1], "bodies")
+        moved = [v + 0.01 * ((k * 7) % 11 - 5) for k, v in enumerate(self.values)]
+        self.write(self.path("moved.npy"),
+                   npy("<f4", (2, 3, 200), array.array("f", moved).tobytes()))
+        error = ["error", "--json", "--codec", "aqsgd:bits=4", self.path("moved.npy")]
+        whole = json.loads(self.call(*error).stdout)
+        difference = json.loads(self.call(*error, "--previous", self.x).stdout)
+        self.assertGreater(whole["bits_per_element"], 16)
+        # The scale of each channel is shared by six elements only.
+        self.assertLess(difference["bits_per_element"], 10)
+        self.assertLess(difference["relative_l2"], 0.01)
+        refused = self.call("error", "--codec", "tah", self.x, "--previous", self.x, code=1)
+        self.assertIn("remember", refused.stderr)
+        self.write(self.path("other.npy"), npy("<f4", (5,), bytes(20)))
+        self.call("error", "--codec", "aqsgd", self.x, "--previous", self.path("other.npy"), code=1)
 
     def test_error(self):
         exact = json.loads(self.call("error", "--json", "--codec", "none", self.x).stdout)

@@ -53,10 +53,9 @@ Status CheckBlob(const BlobHeader& header, CodecId codec, const CodecParameters&
                     header.codec == codec ? " with other parameters" : ""));
   }
   if (header.shape != shape) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a tensor of {} x {} x {}; the blob has {} x {} x {}", shape.samples,
-                    shape.tokens, shape.channels, header.shape.samples, header.shape.tokens,
-                    header.shape.channels));
+    return absl::InvalidArgumentError(fmt::format(
+        "expected a tensor of {} x {} x {}; the blob has {} x {} x {}", shape.samples, shape.tokens,
+        shape.channels, header.shape.samples, header.shape.tokens, header.shape.channels));
   }
   return absl::OkStatus();
 }

@@ -119,8 +119,8 @@ StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> start, uint64_t 
                     raw.version, kBlobVersion));
   }
   if (ToString(static_cast<CodecId>(raw.codec)) == kUnknownCodec) {
-    return Bad(fmt::format("the blob's codec has number {}, which this program does not know",
-                           raw.codec));
+    return Bad(
+        fmt::format("the blob's codec has number {}, which this program does not know", raw.codec));
   }
   if (raw.dtype < static_cast<uint8_t>(Dtype::kF32) ||
       raw.dtype > static_cast<uint8_t>(Dtype::kBf16)) {

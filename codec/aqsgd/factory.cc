@@ -41,7 +41,8 @@ uint64_t CheckOf(std::span<const std::byte> record) {
 class Messages {
  public:
   explicit Messages(const Context& context)
-      : ids_(context.sample_ids), store_(ids_.empty() ? nullptr : context.messages),
+      : ids_(context.sample_ids),
+        store_(ids_.empty() ? nullptr : context.messages),
         step_(context.step) {}
 
   // `ids` fit the tensor and the store, and the store the shape.
@@ -158,7 +159,7 @@ class AqsgdCodec final : public Codec {
                      bool has_scales, std::byte* payload) const;
   // Everything that can be wrong with a payload. Gives the number of differences.
   StatusOr<uint64_t> CheckPayload(std::span<const std::byte> payload, const Messages& messages,
-                      const Shape& shape) const;
+                                  const Shape& shape) const;
   Status CheckSample(const std::byte* payload, uint64_t index, const std::byte* body,
                      const Messages& messages, const Shape& shape) const;
   Status ReadBodies(const std::byte* payload, const Messages& messages, const Scratch& scratch,
@@ -185,8 +186,7 @@ uint64_t AqsgdCodec::Decide(const TensorView& in, const Messages& messages, Scra
       kind = Kind::kDifference;
       const uint32_t largest = cpu::MeasureDifference({in, index}, ExponentOfRecord(record),
                                                       ElementsOf(record), scratch.largest);
-      exponent =
-          largest == 0 ? 0 : std::min(SampleExponent(largest, 12), kMaxDifferenceExponent);
+      exponent = largest == 0 ? 0 : std::min(SampleExponent(largest, 12), kMaxDifferenceExponent);
       const float up = Pow2(exponent);
       for (uint64_t channel = 0; channel < in.shape.channels; ++channel) {
         scratch.scales[channel] = std::max(scratch.scales[channel], scratch.largest[channel] * up);
@@ -257,8 +257,7 @@ Status AqsgdCodec::Encode(const TensorView& in, const Context& context,
     const Layout layout = MakeLayout(in.shape, params_);
     std::memset(payload, 0, layout.variable + layout.scales_bytes);  // the sections' paddings
     Scratch scratch(in.shape, workspace.data());
-    const uint64_t differences =
-        Decide(in, messages, scratch, payload, &header.nonfinite_tiles);
+    const uint64_t differences = Decide(in, messages, scratch, payload, &header.nonfinite_tiles);
     LH_RETURN_IF_ERROR(WriteBodies(in, messages, scratch, differences > 0, payload));
     header.payload_bytes = PayloadBytes(in.shape, params_, differences);
   }
@@ -371,8 +370,7 @@ Status AqsgdCodec::Decode(std::span<const std::byte> blob, const Context& contex
   LH_RETURN_IF_ERROR(CheckTensor(out.data, out.dtype, out.shape));
   LH_RETURN_IF_ERROR(CheckWorkspace(workspace, WorkspaceBytes(out.shape)));
   LH_ASSIGN_OR_RETURN(const BlobHeader header, ParseBlobHeader(blob));
-  LH_RETURN_IF_ERROR(
-      CheckBlob(header, CodecId::kAqsgd, ToHeader(params_), name_, out.shape));
+  LH_RETURN_IF_ERROR(CheckBlob(header, CodecId::kAqsgd, ToHeader(params_), name_, out.shape));
   if (Empty(out.shape)) {
     if (header.payload_bytes == 0) return absl::OkStatus();
     return absl::InvalidArgumentError("a blob of an empty tensor has a payload");

@@ -28,8 +28,7 @@ Layout MakeLayout(const Shape& shape, const Params& params) {
 uint64_t PayloadBytes(const Shape& shape, const Params& params, uint64_t differences) {
   const Layout layout = MakeLayout(shape, params);
   return layout.variable + (differences > 0 ? layout.scales_bytes : 0) +
-         differences * layout.difference_bytes +
-         (shape.samples - differences) * layout.whole_bytes;
+         differences * layout.difference_bytes + (shape.samples - differences) * layout.whole_bytes;
 }
 
 // In the number of differences the size is linear but for the scales, so its extremes are at 0, 1

@@ -1,14 +1,18 @@
 """Runs whose links remember samples (aqsgd), over real processes.
 
-usage: aqsgd_test.py BIN_DIR resume|elsewhere|limit
+usage: aqsgd_test.py BIN_DIR resume|elsewhere|limit|full-disk
 """
+import contextlib
 import json
+import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 
-from checkpoint_test import ended, events, expect
-from training_test import Cluster, expect_equal, text_for_training, wait_for
+from checkpoint_test import SKIPPED, ended, events, expect
+from training_test import (Cluster, Skipped, expect_equal, small_disk, text_for_training,
+                           wait_for)
 
 AQSGD = "{ forward: aqsgd:bits=4, backward: fixed:bits=8 }"
 STEPS = 60
@@ -118,13 +122,43 @@ def limit(cluster):
     ended(cluster, "limited", "done")
 
 
+def full_disk(cluster):
+    """worker3's disk has no room for the buffers, then none for the journal, then for both."""
+    disk = cluster.folder / "worker3"
+    path = cluster.write_run("full", steps=STEPS, links=AQSGD)
+    stage = plan_of(cluster, path)["stages"][2]
+    expect("worker3 has stage 2", stage["worker_name"] == "worker3", stage)
+    usage = os.statvfs(disk)
+    used = (usage.f_blocks - usage.f_bfree) * usage.f_frsize
+    records = int(stage["message_record_bytes"])
+    for room, sentence in [(records // 4, "no room for the message buffers"),
+                           (records + 100_000, "no room for the undo journal")]:
+        subprocess.run(["mount", "-o", f"remount,size={used + room}", disk], check=True)
+        run = cluster.cli("submit", path).stdout.split()[0]
+        reason = ended(cluster, run, "failed")["reason"]
+        expect(sentence, sentence in reason and "worker3" in reason and " bytes)" in reason, reason)
+    subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+    cluster.cli("submit", path, "--resume", "--watch")
+    expect("it runs where there is room", cluster.status("full")["state"] == "done",
+           cluster.status("full"))
+
+
 def main():
-    cases = {"resume": resume, "elsewhere": elsewhere, "limit": limit}
+    cases = {"resume": resume, "elsewhere": elsewhere, "limit": limit, "full-disk": full_disk}
+    case = sys.argv[2]
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
         text_of_two_passes(folder)
-        with Cluster(sys.argv[1], folder, workers=4) as cluster:
-            cases[sys.argv[2]](cluster)
+        disk = contextlib.nullcontext()
+        if case == "full-disk":
+            disk = small_disk(pathlib.Path(folder) / "worker3")
+        try:
+            with disk, Cluster(sys.argv[1], folder, workers=4) as cluster:
+                cases[case](cluster)
+        except Skipped as why:
+            print(f"skipped: {why}")
+            return SKIPPED
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,10 +12,11 @@
 // Payload. Every section starts at a multiple of 16 bytes and is zero-padded to one:
 //
 //   section    bytes             contents
-//   samples    8 x samples       number of the sample; all ones where the tensor has no samples'
-//   ids checks     8 x samples       XXH3-64 of the record before this tensor (1 if that is 0); 0:
-//   none kinds      1 x samples       Kind exponents  2 x samples       int16: c of a whole sample;
-//   g of a difference scales     2 x channels      fp16, >= 0; only where a sample is a difference
+//   samples    8 x samples       the sample's number; all ones where the tensor has no ids
+//   checks     8 x samples       XXH3-64 of the record before this tensor (1 for 0); 0: none
+//   kinds      1 x samples       Kind
+//   exponents  2 x samples       int16: c of a whole sample; g of a difference
+//   scales     2 x channels      fp16, >= 0; only where a sample is a difference
 //   bodies     of every sample   whole: 2 x tokens x channels, fp16
 //                                difference: tokens x ceil(channels / 64) x 8 b, tiles of b bit
 //                                planes (planes.h) of q + 2^(b-1), a token's last one padded

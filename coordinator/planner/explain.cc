@@ -60,6 +60,21 @@ std::string Depths(const v1::Plan& plan, const RunSpec& spec, double unlimited_s
   return text + fmt::format(", which costs {:.0f}% of speed.", 100 * loss);
 }
 
+// What codecs with state take of the workers' disks.
+std::string Remembered(const v1::Plan& plan) {
+  uint64_t most = 0;
+  const v1::StagePlan* where = nullptr;
+  for (const v1::StagePlan& stage : plan.stages()) {
+    const uint64_t bytes = stage.message_record_bytes() + stage.message_journal_bytes();
+    if (bytes <= most) continue;
+    most = bytes;
+    where = &stage;
+  }
+  if (where == nullptr) return "";
+  return fmt::format(" Message buffers take up to {} of disk on {}, the most of all workers.",
+                     FormatBytes(static_cast<double>(most)), where->worker_name());
+}
+
 std::string Oddities(const PlanRequest& request) {
   std::string text;
   for (const CandidateWorker& worker : request.workers) {
@@ -100,7 +115,7 @@ std::string Explain(const PlanRequest& request, const v1::Plan& plan,
                    " It goes on from the checkpoint of step {}, with the split that wrote it.",
                    request.resume->step());
   }
-  return text + Oddities(request);
+  return text + Remembered(plan) + Oddities(request);
 }
 
 }  // namespace longhaul::coordinator

@@ -233,6 +233,7 @@ TEST(MakePlan, CountsWhatCodecsRememberOnDisk) {
   // 16 sequences a step, of 4 intervals of 5 steps.
   EXPECT_GE(plan->stages(0).message_journal_bytes(), 320 * uint64_t{131088});
   EXPECT_LT(plan->stages(0).message_journal_bytes(), 322 * uint64_t{131088});
+  EXPECT_THAT(plan->explanation(), HasSubstr("of disk on w1"));
   // A quarter of the 1,600 sequences is sent whole.
   const auto codec = *codec::ParseCodec("aqsgd:bits=4");
   const codec::Shape shape{1, 256, 256};

@@ -85,6 +85,7 @@ TEST_F(Life, HappyPath) {
   EXPECT_EQ(c.records["tiny-1"].checkpoints.size(), 2u);
   // Only now may a stage close its links: no neighbour needs them any more.
   EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAbort), 1);
+  EXPECT_TRUE(c.Last("a", v1::WorkerCommand::kAbort)->abort().finished());
   for (const v1::WorkerStatus& worker : c.state->Workers(c.now)) EXPECT_EQ(worker.run_id(), "");
 }
 
@@ -135,6 +136,7 @@ TEST_F(Life, StopNowAborts) {
   EXPECT_EQ(c.StateOf("tiny-1"), "stopped");
   EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAbort), 1);
   EXPECT_EQ(c.Count("b", v1::WorkerCommand::kAbort), 1);
+  EXPECT_FALSE(c.Last("b", v1::WorkerCommand::kAbort)->abort().finished());
   EXPECT_EQ(
       c.ReasonOf("tiny-1"),
       "stopped at once by request after step 2; longhaul submit run.yaml --resume goes on from "

@@ -165,6 +165,16 @@ TEST_F(Reports, LinkEventsAreToldOnce) {
   EXPECT_EQ(told, 2);
 }
 
+TEST_F(Reports, ForgottenMessagesAreTold) {
+  Link("b", 0, 0, "forgotten");
+  EXPECT_EQ(
+      c.LastEvent("link"),
+      "the message buffers between worker b (stage 1) and worker a (stage 0) begin anew: they "
+      "could not be brought back to the checkpoint of step 0, so the losses may differ from "
+      "an unbroken run's");
+  EXPECT_EQ(c.state->Run("tiny-1")->links(0).state(), "healthy");
+}
+
 TEST_F(Reports, ALostLinkIsToldWhenItIsLostAndWhenItIsHealed) {
   Link("a", 0, 1, "suspect");
   Link("a", 0, 1, "lost");

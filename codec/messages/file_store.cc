@@ -37,9 +37,10 @@ uint64_t FirstRecord(uint64_t samples) {
 }
 
 Status NoRoom(const FileStoreOptions& options, uint64_t bytes, int error_number) {
-  const Status status =
-      FromErrno(fmt::format("cannot make the message buffers in {}", options.folder), error_number);
-  if (error_number != ENOSPC) return status;
+  if (error_number != ENOSPC) {
+    return FromErrno(fmt::format("cannot make the message buffers in {}", options.folder),
+                     error_number);
+  }
   struct statvfs disk {};
   uint64_t free = 0;
   if (::statvfs(options.folder.c_str(), &disk) == 0) {

@@ -113,6 +113,10 @@ StatusOr<CudaCodec> CudaCodec::Create(std::string_view text) {
   std::vector<std::byte> workspace(cpu->WorkspaceBytes(empty));
   LH_RETURN_IF_ERROR(cpu->Encode({nullptr, Dtype::kF32, empty}, {}, workspace, blob, &result));
   LH_ASSIGN_OR_RETURN(const BlobHeader kind, ParseBlobHeader(blob));
+  if (kind.codec == CodecId::kGauss || kind.codec == CodecId::kAqsgd) {
+    return absl::UnimplementedError(
+        fmt::format("expected one of none, bf16, fp16, fixed, tah on a GPU, got {}", cpu->name()));
+  }
   return CudaCodec(std::move(cpu), kind);
 }
 

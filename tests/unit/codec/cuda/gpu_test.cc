@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cuda/graph.h"
 #include "base/cuda/memory.h"
 #include "base/cuda/stream.h"
 #include "codec/cuda/cuda_codec.h"
@@ -20,6 +21,7 @@ namespace {
 
 using ::longhaul::cuda::DeviceBuffer;
 using ::longhaul::cuda::Event;
+using ::longhaul::cuda::Graph;
 using ::longhaul::cuda::Stream;
 using ::longhaul::testing::Gpu;
 
@@ -236,6 +238,36 @@ TEST(CodecsOnGpu, AnImpossibleExponentIsAFault) {
   std::memcpy(out.data(), Download(out_dev, out.size() * 4, &stream).data(), out.size() * 4);
   EXPECT_TRUE(std::isnan(out.front()));
   EXPECT_FALSE(std::isnan(out.back()));
+}
+
+TEST(CodecsOnGpu, CodecsWithoutKernelsAreRefused) {
+  EXPECT_TRUE(absl::IsUnimplemented(CudaCodec::Create("gauss").status()));
+  EXPECT_TRUE(absl::IsUnimplemented(CudaCodec::Create("aqsgd").status()));
+}
+
+TEST(CodecsOnGpu, AGraphEncodesAnew) {
+  std::mt19937_64 random(9);
+  Stream stream = Must(Stream::Create(Gpu()));
+  const CudaCodec codec = Must(CudaCodec::Create("tah"));
+  const Shape shape{3, 40, 320};
+  const std::vector<std::byte> first = Contents(&random, Dtype::kBf16, shape.elements());
+  DeviceBuffer in = Upload(first, &stream);
+  DeviceBuffer blob = Upload(std::vector<std::byte>(codec.MaxEncodedBytes(shape)), &stream);
+  DeviceBuffer workspace = Upload(std::vector<std::byte>(codec.WorkspaceBytes(shape)), &stream);
+  const auto encode = [&] {
+    return codec.Encode({in.data_dev(), Dtype::kBf16, shape}, {},
+                        {workspace.data_dev(), workspace.size()}, {blob.data_dev(), blob.size()},
+                        stream);
+  };
+  const Graph graph = Must(Graph::Capture(stream, encode));
+  for (int k = 0; k < 3; ++k) {
+    const std::vector<std::byte> bytes = Contents(&random, Dtype::kBf16, shape.elements());
+    ASSERT_TRUE(stream.Copy(in.data_dev(), bytes.data(), bytes.size()).ok());
+    ASSERT_TRUE(graph.Launch(stream).ok());
+    const std::vector<std::byte> launched = Download(blob, codec.MaxEncodedBytes(shape), &stream);
+    ASSERT_TRUE(encode().ok());
+    EXPECT_EQ(FirstDifference(Download(blob, launched.size(), &stream), launched), -1);
+  }
 }
 
 TEST(CodecsOnGpu, WrongArgumentsAreRefusedAtOnce) {

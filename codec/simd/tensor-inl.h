@@ -7,7 +7,9 @@
 #endif
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <limits>
 
 #include "codec/codec.h"
 #include "codec/simd/tile-inl.h"

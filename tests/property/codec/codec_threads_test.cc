@@ -1,6 +1,7 @@
 // The bytes do not depend on the threads that help: on none, on how many, or on the order in which
 // they come.
-#include <numeric>
+#include <algorithm>
+#include <atomic>
 #include <random>
 
 #include "codec/parallel.h"

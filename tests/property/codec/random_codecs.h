@@ -2,6 +2,11 @@
 #ifndef LONGHAUL_TESTS_PROPERTY_CODEC_RANDOM_CODECS_H_
 #define LONGHAUL_TESTS_PROPERTY_CODEC_RANDOM_CODECS_H_
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <random>
 #include <string>
 #include <vector>

@@ -1,12 +1,26 @@
 #include "codec/simd/targets.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "codec/simd/targets.cc"
 #include <fmt/ranges.h>
+#include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include <algorithm>
+HWY_BEFORE_NAMESPACE();
+namespace longhaul::codec::HWY_NAMESPACE {
 
+int64_t OwnTarget() {
+  return HWY_TARGET;
+}
+
+}  // namespace longhaul::codec::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace longhaul::codec {
 namespace {
+
+HWY_EXPORT(OwnTarget);
 
 // Those that were compiled and that this CPU has, the best (the lowest bit) first; whatever
 // UseKernelTarget says.
@@ -24,7 +38,8 @@ std::vector<std::string> KernelTargets() {
 }
 
 std::string KernelTarget() {
-  return hwy::TargetName(hwy::SupportedAndGeneratedTargets().front());
+  // Asks the kernels' own dispatch.
+  return hwy::TargetName(HWY_DYNAMIC_DISPATCH(OwnTarget)());
 }
 
 Status UseKernelTarget(std::string_view name) {
@@ -37,7 +52,10 @@ Status UseKernelTarget(std::string_view name) {
                                                   name, fmt::join(KernelTargets(), ", ")));
   }
   hwy::SetSupportedTargetsForTest(wanted);
+  // What was chosen before is kept otherwise.
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   return absl::OkStatus();
 }
 
 }  // namespace longhaul::codec
+#endif  // HWY_ONCE

@@ -54,19 +54,6 @@ inline std::vector<float> RandomContents(size_t count, std::mt19937* generator) 
     for (float& value : values) value = std::bit_cast<float>(static_cast<uint32_t>((*generator)()));
     return values;
   }
-  if (kind == 7) {
-    // Multiples of the same tiles: entropies that are equal but for the rounding of each operation
-    // on the way, so that a different rounding anywhere chooses other tiles.
-    const std::vector<float> tiles(
-        values.begin(), values.begin() + static_cast<long>(std::min<size_t>(count, 128)));
-    for (size_t first = 0; first < count; first += 128) {
-      const float factor = 1.0f + static_cast<float>(Below(generator, 1u << 20)) * 0x1p-20f;
-      for (size_t k = first; k < std::min(count, first + 128); ++k) {
-        values[k] = tiles[k - first] * factor;
-      }
-    }
-    return values;
-  }
   const int exponent = static_cast<int>(Below(generator, 240)) - 125;
   if (kind <= 3) {
     for (float& value : values) value = std::ldexp(value, exponent);

@@ -32,7 +32,7 @@
 namespace longhaul::codec {
 
 class MessageStore;  // message_store.h
-class Parallel;  // parallel.h
+class Parallel;      // parallel.h
 
 enum class Dtype : uint8_t { kF32 = 1, kF16 = 2, kBf16 = 3 };
 size_t BytesPerElement(Dtype dtype);

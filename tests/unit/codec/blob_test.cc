@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
     Fields, DamagedHeader,
     testing::Values(Damage{"magic", 0, 'X', kInvalid},
                     Damage{"version", 4, 2, absl::StatusCode::kUnimplemented},
-                    Damage{"codec 0", 6, 0, kInvalid}, Damage{"codec 7", 6, 7, kInvalid},
+                    Damage{"codec 0", 6, 0, kInvalid}, Damage{"codec 200", 6, 200, kInvalid},
                     Damage{"dtype 0", 7, 0, kInvalid}, Damage{"dtype 4", 7, 4, kInvalid},
                     Damage{"huge shape", 11, 255, kInvalid}, Damage{"reserved", 20, 1, kInvalid},
                     Damage{"payload", 24, 8, kInvalid}, Damage{"payload", 31, 255, kInvalid},

@@ -244,7 +244,11 @@ TEST_F(ShellTest, FollowersHearOfNewsTenTimesASecondAtMost) {
   const auto news = std::make_shared<News>();
   shell_->notifier().Add(news);
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(Submit(fmt::format("run{}", i)).ok());
-  ASSERT_TRUE(news->WaitForNews(2));  // the last change is heard of, too
+  // A busy machine may hear of all of them at once; the last change is heard of, too.
+  ASSERT_TRUE(news->WaitForNews(1));
+  const size_t heard = news->times().size();
+  ASSERT_TRUE(Submit("last").ok());
+  ASSERT_TRUE(news->WaitForNews(heard + 1));
   const std::vector<MonoTime> times = news->times();
   for (size_t i = 1; i < times.size(); ++i) {
     EXPECT_GE(times[i] - times[i - 1], absl::Milliseconds(95));

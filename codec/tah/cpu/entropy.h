@@ -18,12 +18,23 @@ inline constexpr float kLog2Terms[] = {0.123109683f,  -0.205861881f, 0.216078222
                                        -0.239169881f, 0.287903249f,  -0.360693276f,
                                        0.480910748f,  -0.721347451f, 1.44269502f};
 
+// Code for GPUs may use constants, but no array of the host's.
+template <int kIndex>
+inline constexpr float kLog2Term = kLog2Terms[kIndex];
+
 inline constexpr float Log2(float value) {
   const auto bits = std::bit_cast<int32_t>(value);
   const int32_t exponent = (bits - kSqrtHalf) >> 23;
   const float f = std::bit_cast<float>(bits - (exponent << 23)) - 1.0f;
-  float sum = kLog2Terms[0];
-  for (int k = 1; k < 9; ++k) sum = sum * f + kLog2Terms[k];
+  float sum = kLog2Term<0>;
+  sum = sum * f + kLog2Term<1>;
+  sum = sum * f + kLog2Term<2>;
+  sum = sum * f + kLog2Term<3>;
+  sum = sum * f + kLog2Term<4>;
+  sum = sum * f + kLog2Term<5>;
+  sum = sum * f + kLog2Term<6>;
+  sum = sum * f + kLog2Term<7>;
+  sum = sum * f + kLog2Term<8>;
   return static_cast<float>(exponent) + sum * f;
 }
 

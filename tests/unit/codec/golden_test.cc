@@ -80,7 +80,8 @@ INSTANTIATE_TEST_SUITE_P(Files, Golden,
                                          "tah:tile=32,alloc=64,p=0.5",
                                          "tah:tile=128,alloc=token,tau=0", "gauss",
                                          "gauss:bits=2,block=64", "gauss:bits=3,block=64",
-                                         "gauss:bits=5,block=256", "gauss:bits=6,block=512", "aqsgd"),
+                                         "gauss:bits=5,block=256", "gauss:bits=6,block=512",
+                                         "aqsgd"),
                          TestName);
 
 }  // namespace

@@ -74,17 +74,6 @@ inline void StoreTile(const MutableTensorView& out, uint64_t offset, int count, 
   std::memcpy(target, raw, static_cast<size_t>(count) * sizeof(uint16_t));
 }
 
-// The bits of the largest magnitude; >= kF32Infinity iff an element is not finite.
-template <int kTile>
-inline uint32_t LargestMagnitude(const float* values) {
-  int32_t largest = 0;
-  for (int k = 0; k < kTile; ++k) {
-    const int32_t bits = std::bit_cast<int32_t>(values[k]) & 0x7fffffff;
-    largest = bits > largest ? bits : largest;
-  }
-  return static_cast<uint32_t>(largest);
-}
-
 template <int kTile>
 inline void FillNan(float* values) {
   for (int k = 0; k < kTile; ++k) values[k] = std::numeric_limits<float>::quiet_NaN();

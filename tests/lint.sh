@@ -96,10 +96,20 @@ if [ ${#files[@]} -gt 0 ]; then
   # The compile commands, and the headers that protoc writes.
   cmake --preset release >/dev/null
   cmake --build --preset release --target longhaul_messages longhaul_services >/dev/null
-  # clang-tidy cannot read the compiler's precompiled header.
+  # clang-tidy reads neither the compiler's precompiled header nor nvcc's options, which it would
+  # take for headers that lie beside GPU code.
   mkdir -p build/lint
-  sed -E 's/-Winvalid-pch -include [^ ]*cmake_pch\.hxx//' build/release/compile_commands.json \
-    >build/lint/compile_commands.json
+  python3 - <<'FILTER'
+import json
+import re
+
+with open("build/release/compile_commands.json") as file:
+    commands = [c for c in json.load(file) if not c["file"].endswith(".cu")]
+for c in commands:
+    c["command"] = re.sub(r"-Winvalid-pch -include [^ ]*cmake_pch\.hxx", "", c["command"])
+with open("build/lint/compile_commands.json", "w") as file:
+    json.dump(commands, file, indent=1)
+FILTER
   # Its count of suppressed warnings (system headers) says nothing.
   printf '%s\0' "${files[@]}" |
     xargs -0 -n 1 -P "$jobs" nice "$tidy" -p build/lint --quiet \

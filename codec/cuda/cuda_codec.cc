@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <vector>
 
 #include "base/check.h"
+#include "codec/arguments.h"
 #include "codec/cuda/kernel_table.h"
 #include "codec/fixed/format.h"
 #include "codec/plain/format.h"
@@ -17,12 +19,8 @@ namespace longhaul::codec::cuda {
 namespace {
 
 constexpr size_t kBlobAlignment = 16;
-constexpr size_t kWorkspaceAlignment = 64;
 
-bool Empty(const Shape& shape) {
-  return shape.samples == 0 || shape.tokens == 0 || shape.channels == 0;
-}
-
+// The codecs' checks (arguments.h) are of the values; this one is of device memory.
 Status CheckMemory(std::string_view what, const void* data, size_t bytes, size_t needed,
                    size_t alignment) {
   if (needed == 0) return absl::OkStatus();
@@ -34,14 +32,9 @@ Status CheckMemory(std::string_view what, const void* data, size_t bytes, size_t
   return absl::OkStatus();
 }
 
-Status CheckTensor(const void* data, Dtype dtype, const Shape& shape) {
-  if (dtype != Dtype::kF32 && dtype != Dtype::kF16 && dtype != Dtype::kBf16) {
-    return absl::InvalidArgumentError(
-        fmt::format("the tensor's dtype has number {}; 1 to 3 are known", static_cast<int>(dtype)));
-  }
-  LH_RETURN_IF_ERROR(CheckShape(shape));
-  const size_t bytes = Empty(shape) ? 0 : shape.elements() * BytesPerElement(dtype);
-  return CheckMemory("the tensor's data", data, bytes, bytes, BytesPerElement(dtype));
+void SetNoise(const Context& context, uint32_t (&block)[4]) {
+  const RoundingNoise noise(context);
+  std::copy(noise.block().begin(), noise.block().end(), block);
 }
 
 TensorArgs MakeTensor(void* data, Dtype dtype, const Shape& shape) {
@@ -158,8 +151,7 @@ Status CudaCodec::Encode(const TensorView& in, const Context& context, DeviceSpa
     FixedArgs args = MakeFixed(params, in.shape, tensor, blob.data_dev);
     args.header = header_args;
     args.scratch_dev = static_cast<unsigned char*>(workspace.data_dev);
-    const RoundingNoise noise(context);
-    std::copy(noise.block().begin(), noise.block().end(), args.noise);
+    SetNoise(context, args.noise);
     return device.Check(kernels.encode_fixed(device.index(), &args, stream.handle()),
                         "queueing the encoder of fixed");
   }
@@ -168,8 +160,7 @@ Status CudaCodec::Encode(const TensorView& in, const Context& context, DeviceSpa
     TahArgs args = MakeTah(params, in.shape, tensor, blob.data_dev);
     args.header = header_args;
     args.scratch_dev = static_cast<unsigned char*>(workspace.data_dev);
-    const RoundingNoise noise(context);
-    std::copy(noise.block().begin(), noise.block().end(), args.noise);
+    SetNoise(context, args.noise);
     return device.Check(kernels.encode_tah(device.index(), &args, stream.handle()),
                         "queueing the encoder of tah");
   }
@@ -192,16 +183,11 @@ Status CudaCodec::Decode(std::span<const std::byte> header, DeviceSpan blob, Dev
         fmt::format("expected a header of {} bytes, got {}", kBlobHeaderBytes, header.size()));
   }
   LH_ASSIGN_OR_RETURN(const BlobHeader parsed, ParseBlobHeader(header, blob.bytes));
-  if (parsed.codec != kind_.codec || parsed.parameters != kind_.parameters) {
-    return absl::InvalidArgumentError(fmt::format(
-        "expected a blob of {}; one of codec {}{} came", cpu_->name(), ToString(parsed.codec),
-        parsed.codec == kind_.codec ? " with other parameters" : ""));
-  }
-  if (parsed.shape != out.shape || blob.bytes != MaxEncodedBytes(out.shape)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "expected a blob of {} x {} x {} in {} bytes; one of {} x {} x {} in {} came",
-        out.shape.samples, out.shape.tokens, out.shape.channels, MaxEncodedBytes(out.shape),
-        parsed.shape.samples, parsed.shape.tokens, parsed.shape.channels, blob.bytes));
+  LH_RETURN_IF_ERROR(CheckBlob(parsed, kind_.codec, kind_.parameters, cpu_->name(), out.shape));
+  if (blob.bytes != MaxEncodedBytes(out.shape)) {
+    return absl::InvalidArgumentError(
+        fmt::format("a blob of {} with this shape has {} bytes; {} came", cpu_->name(),
+                    MaxEncodedBytes(out.shape), blob.bytes));
   }
   if (Empty(out.shape)) return absl::OkStatus();
   LH_RETURN_IF_ERROR(CheckMemory("a blob", blob.data_dev, blob.bytes, blob.bytes, kBlobAlignment));

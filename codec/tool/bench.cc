@@ -33,16 +33,14 @@ double MedianSeconds(uint32_t repeats, Function&& function) {
 }  // namespace
 
 StatusOr<std::string> Bench(const ToolOptions& options) {
-  LH_RETURN_IF_ERROR(UseKernelTarget(options.kernels));
   if (options.device != "cpu") return BenchCuda(options);
+  LH_RETURN_IF_ERROR(UseKernelTarget(options.kernels));
   LH_ASSIGN_OR_RETURN(const auto codec, ParseCodec(options.codec));
   ThreadPool pool(options.threads);
   Context context;
   if (options.threads > 1) context.parallel = &pool;
-  const auto channels =
-      static_cast<uint32_t>(std::min<uint64_t>(options.channels, options.elements));
-  const Shape shape{options.samples,
-                    static_cast<uint32_t>(options.elements / options.samples / channels), channels};
+  LH_ASSIGN_OR_RETURN(const Shape shape,
+                      BenchShape(options.elements, options.samples, options.channels));
   LH_ASSIGN_OR_RETURN(const NpyArray in, MakeActivations(options.dtype.value_or(Dtype::kF32), shape,
                                                          options.data == "outliers"));
   LH_ASSIGN_OR_RETURN(NpyArray out, MakeArray(in.dtype, shape));

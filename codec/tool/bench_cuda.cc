@@ -158,15 +158,16 @@ std::optional<uint32_t> CudaIndex(const std::string& device) {
 }
 
 StatusOr<std::string> BenchCuda(const ToolOptions& options) {
+  if (options.threads != 1 || !options.kernels.empty()) {
+    return absl::InvalidArgumentError("--threads and --kernels are for --device cpu");
+  }
   LH_ASSIGN_OR_RETURN(const longhaul::cuda::DeviceTable* table,
                       longhaul::cuda::LoadModule(longhaul::cuda::DefaultModulePath()));
   LH_ASSIGN_OR_RETURN(const longhaul::cuda::Device device,
                       longhaul::cuda::Device::Open(table, CudaIndex(options.device).value_or(0)));
   LH_ASSIGN_OR_RETURN(const CudaCodec codec, CudaCodec::Create(options.codec));
-  const auto channels =
-      static_cast<uint32_t>(std::min<uint64_t>(options.channels, options.elements));
-  const Shape shape{options.samples,
-                    static_cast<uint32_t>(options.elements / options.samples / channels), channels};
+  LH_ASSIGN_OR_RETURN(const Shape shape,
+                      BenchShape(options.elements, options.samples, options.channels));
   LH_ASSIGN_OR_RETURN(const NpyArray in, MakeActivations(options.dtype.value_or(Dtype::kF32), shape,
                                                          options.data == "outliers"));
   LH_ASSIGN_OR_RETURN(const Figures figures, Measure(codec, in, options, device));

@@ -1,5 +1,9 @@
 #include "codec/tool/bench_data.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "base/philox.h"
 #include "codec/registry.h"
 #include "codec/tool/files.h"
@@ -20,6 +24,17 @@ void FillActivations(bool outliers, NpyArray* array) {
 }
 
 }  // namespace
+
+StatusOr<Shape> BenchShape(uint64_t elements, uint32_t samples, uint32_t channels) {
+  const uint64_t most = elements / samples;
+  const auto width = static_cast<uint32_t>(std::min<uint64_t>(channels, most));
+  if (width == 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected at least one element a sample; {} elements are to be {} samples",
+                    elements, samples));
+  }
+  return Shape{samples, static_cast<uint32_t>(most / width), width};
+}
 
 StatusOr<NpyArray> MakeActivations(Dtype dtype, const Shape& shape, bool outliers) {
   LH_ASSIGN_OR_RETURN(NpyArray fp32, MakeArray(Dtype::kF32, shape));

@@ -3,9 +3,14 @@
 #define LONGHAUL_CODEC_TOOL_BENCH_DATA_H_
 
 #include "base/status.h"
+#include "codec/codec.h"
 #include "codec/tool/npy.h"
 
 namespace longhaul::codec {
+
+// `elements` in `samples` of whole tokens. kInvalidArgument where not even a token is left for
+// each.
+StatusOr<Shape> BenchShape(uint64_t elements, uint32_t samples, uint32_t channels);
 
 // About normal; with `outliers`, one value in 97 is 25 times as large. The same every time.
 StatusOr<NpyArray> MakeActivations(Dtype dtype, const Shape& shape, bool outliers);

@@ -31,6 +31,13 @@ const cuda::Device& Gpu() {
   return OpenedGpu().value();
 }
 
+void Await(const cuda::Stream& stream) {
+  cuda::Event done = Must(cuda::Event::Create(Gpu()));
+  ASSERT_TRUE(done.Record(stream).ok());
+  const Status status = done.Await(Deadline::After(absl::Minutes(1)));
+  ASSERT_TRUE(status.ok()) << status;
+}
+
 }  // namespace longhaul::testing
 
 int main(int argc, char** argv) {

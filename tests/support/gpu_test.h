@@ -4,11 +4,27 @@
 #ifndef LONGHAUL_TESTS_SUPPORT_GPU_TEST_H_
 #define LONGHAUL_TESTS_SUPPORT_GPU_TEST_H_
 
+#include <gtest/gtest.h>
+
+#include <utility>
+
 #include "base/cuda/device.h"
+#include "base/cuda/stream.h"
+#include "base/status.h"
 
 namespace longhaul::testing {
 
 const cuda::Device& Gpu();
+
+// What was made; the test fails and dies where it was not.
+template <class T>
+T Must(StatusOr<T> made) {
+  EXPECT_TRUE(made.ok()) << made.status();
+  return *std::move(made);
+}
+
+// Until the stream's work is done.
+void Await(const cuda::Stream& stream);
 
 }  // namespace longhaul::testing
 

@@ -2,17 +2,14 @@
 
 usage: aqsgd_test.py BIN_DIR resume|elsewhere|limit|full-disk
 """
-import contextlib
 import json
 import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 
-from checkpoint_test import SKIPPED, ended, events, expect
-from training_test import (Cluster, Skipped, expect_equal, small_disk, text_for_training,
-                           wait_for)
+from checkpoint_test import ended, events, expect, run_case
+from training_test import expect_equal, text_for_training, wait_for
 
 AQSGD = "{ forward: aqsgd:bits=4, backward: fixed:bits=8 }"
 STEPS = 60
@@ -143,22 +140,6 @@ def full_disk(cluster):
            cluster.status("full"))
 
 
-def main():
-    cases = {"resume": resume, "elsewhere": elsewhere, "limit": limit, "full-disk": full_disk}
-    case = sys.argv[2]
-    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
-        text_of_two_passes(folder)
-        disk = contextlib.nullcontext()
-        if case == "full-disk":
-            disk = small_disk(pathlib.Path(folder) / "worker3")
-        try:
-            with disk, Cluster(sys.argv[1], folder, workers=4) as cluster:
-                cases[case](cluster)
-        except Skipped as why:
-            print(f"skipped: {why}")
-            return SKIPPED
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_case({"resume": resume, "elsewhere": elsewhere, "limit": limit,
+                       "full-disk": full_disk}, text_of_two_passes))

@@ -153,11 +153,11 @@ def full_disk(cluster):
     expect_equal("resumed when there was room", cluster.losses(run), unbroken)
 
 
-def main():
-    cases = {"resplit": resplit, "copies": copies, "damage": damage, "full-disk": full_disk}
+def run_case(cases, write_text):
+    """Runs the case that the command line names on a cluster of four; worker3's disk may be small."""
     case = sys.argv[2]
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
-        text_for_training(folder)
+        write_text(folder)
         disk = contextlib.nullcontext()
         if case == "full-disk":
             disk = small_disk(pathlib.Path(folder) / "worker3")
@@ -171,4 +171,5 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_case({"resplit": resplit, "copies": copies, "damage": damage,
+                       "full-disk": full_disk}, text_for_training))

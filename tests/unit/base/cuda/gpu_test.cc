@@ -16,23 +16,12 @@
 namespace longhaul::cuda {
 namespace {
 
+using ::longhaul::testing::Await;
 using ::longhaul::testing::Gpu;
+using ::longhaul::testing::Must;
 
 Deadline Patience() {
   return Deadline::After(absl::Minutes(1));
-}
-
-template <class T>
-T Must(StatusOr<T> made) {
-  EXPECT_TRUE(made.ok()) << made.status();
-  return *std::move(made);
-}
-
-void Await(const Stream& stream) {
-  Event done = Must(Event::Create(Gpu()));
-  ASSERT_TRUE(done.Record(stream).ok());
-  const Status status = done.Await(Patience());
-  ASSERT_TRUE(status.ok()) << status;
 }
 
 Status ScrambleOn(const Stream& stream, DeviceBuffer* words, uint64_t count, uint32_t seed) {

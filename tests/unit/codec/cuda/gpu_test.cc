@@ -20,26 +20,14 @@ namespace longhaul::codec::cuda {
 namespace {
 
 using ::longhaul::cuda::DeviceBuffer;
-using ::longhaul::cuda::Event;
 using ::longhaul::cuda::Graph;
 using ::longhaul::cuda::Stream;
+using ::longhaul::testing::Await;
 using ::longhaul::testing::Gpu;
+using ::longhaul::testing::Must;
 
 constexpr size_t kGuard = 64;  // bytes behind an output, which must stay as they are
 constexpr std::byte kPoison{0xa5};
-
-template <class T>
-T Must(StatusOr<T> made) {
-  EXPECT_TRUE(made.ok()) << made.status();
-  return *std::move(made);
-}
-
-void Await(const Stream& stream) {
-  Event done = Must(Event::Create(Gpu()));
-  ASSERT_TRUE(done.Record(stream).ok());
-  const Status status = done.Await(Deadline::After(absl::Minutes(1)));
-  ASSERT_TRUE(status.ok()) << status;
-}
 
 DeviceBuffer Upload(std::span<const std::byte> bytes, Stream* stream) {
   DeviceBuffer buffer = Must(DeviceBuffer::Create(Gpu(), std::max<size_t>(bytes.size(), 64)));
@@ -238,11 +226,6 @@ TEST(CodecsOnGpu, AnImpossibleExponentIsAFault) {
   std::memcpy(out.data(), Download(out_dev, out.size() * 4, &stream).data(), out.size() * 4);
   EXPECT_TRUE(std::isnan(out.front()));
   EXPECT_FALSE(std::isnan(out.back()));
-}
-
-TEST(CodecsOnGpu, CodecsWithoutKernelsAreRefused) {
-  EXPECT_TRUE(absl::IsUnimplemented(CudaCodec::Create("gauss").status()));
-  EXPECT_TRUE(absl::IsUnimplemented(CudaCodec::Create("aqsgd").status()));
 }
 
 TEST(CodecsOnGpu, AGraphEncodesAnew) {

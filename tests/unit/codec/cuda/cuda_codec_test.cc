@@ -1,0 +1,35 @@
+// What a GPU's codecs say without a GPU.
+#include "codec/cuda/cuda_codec.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+
+namespace longhaul::codec::cuda {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(CudaCodec, CodecsWithoutKernelsAreRefused) {
+  for (const char* text : {"gauss", "aqsgd"}) {
+    const Status status = CudaCodec::Create(text).status();
+    EXPECT_TRUE(absl::IsUnimplemented(status)) << text;
+    EXPECT_THAT(std::string(Message(status)),
+                HasSubstr("fixed, tah on a GPU, got " + std::string(text)));
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(CudaCodec::Create("thah").status()));
+}
+
+TEST(CudaCodec, SizesAreTheCpus) {
+  const Shape shape{2, 30, 200};
+  for (const char* text : {"none", "bf16", "fixed:bits=5", "tah"}) {
+    const StatusOr<CudaCodec> codec = CudaCodec::Create(text);
+    ASSERT_TRUE(codec.ok()) << codec.status();
+    EXPECT_EQ(codec->MaxEncodedBytes(shape), codec->cpu().MaxEncodedBytes(shape));
+    EXPECT_EQ(codec->WorkspaceBytes(shape) % 64, 0u);
+    EXPECT_EQ(codec->WorkspaceBytes({0, 30, 200}), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace longhaul::codec::cuda

@@ -11,6 +11,7 @@
 #include "codec/arguments.h"
 #include "codec/cuda/kernel_table.h"
 #include "codec/fixed/format.h"
+#include "codec/gauss/format.h"
 #include "codec/plain/format.h"
 #include "codec/registry.h"
 #include "codec/tah/format.h"
@@ -95,6 +96,30 @@ TahArgs MakeTah(const tah::Params& params, const Shape& shape, const TensorArgs&
   return args;
 }
 
+GaussArgs MakeGauss(const gauss::Params& params, const Shape& shape, const TensorArgs& tensor,
+                    void* blob) {
+  const gauss::Layout layout = gauss::MakeLayout(shape, params);
+  const uint64_t tokens = uint64_t{shape.samples} * shape.tokens;
+  const uint64_t short_of_token = layout.last_block < params.block ? 1 : 0;
+  const uint64_t whole_of_token = layout.token_blocks - short_of_token;
+  GaussArgs args{};
+  args.tensor = tensor;
+  args.bits = params.bits;
+  args.block = params.block;
+  args.last_block = layout.last_block;
+  args.whole_blocks = tokens * whole_of_token;
+  args.last_blocks = tokens * short_of_token;
+  args.whole_of_token = MakeDivisor(std::max<uint64_t>(whole_of_token, 1));
+  args.blocks_of_token = MakeDivisor(layout.token_blocks);
+  args.tokens = MakeDivisor(shape.tokens);
+  args.token_bytes = layout.token_bytes;
+  args.scales = layout.scales;
+  args.codes = layout.codes;
+  args.end = layout.end;
+  args.blob_dev = static_cast<unsigned char*>(blob);
+  return args;
+}
+
 }  // namespace
 
 StatusOr<CudaCodec> CudaCodec::Create(std::string_view text) {
@@ -106,9 +131,9 @@ StatusOr<CudaCodec> CudaCodec::Create(std::string_view text) {
   std::vector<std::byte> workspace(cpu->WorkspaceBytes(empty));
   LH_RETURN_IF_ERROR(cpu->Encode({nullptr, Dtype::kF32, empty}, {}, workspace, blob, &result));
   LH_ASSIGN_OR_RETURN(const BlobHeader kind, ParseBlobHeader(blob));
-  if (kind.codec == CodecId::kGauss || kind.codec == CodecId::kAqsgd) {
-    return absl::UnimplementedError(
-        fmt::format("expected one of none, bf16, fp16, fixed, tah on a GPU, got {}", cpu->name()));
+  if (kind.codec == CodecId::kAqsgd) {
+    return absl::UnimplementedError(fmt::format(
+        "expected one of none, bf16, fp16, fixed, tah, gauss on a GPU, got {}", cpu->name()));
   }
   return CudaCodec(std::move(cpu), kind);
 }
@@ -116,6 +141,12 @@ StatusOr<CudaCodec> CudaCodec::Create(std::string_view text) {
 size_t CudaCodec::WorkspaceBytes(const Shape& shape) const {
   if (Empty(shape) || !CheckShape(shape).ok()) return 0;
   if (kind_.codec == CodecId::kFixed) return FixedScratchBytes(shape.samples);
+  if (kind_.codec == CodecId::kGauss) {
+    const StatusOr<gauss::Params> params = gauss::FromHeader(kind_.parameters);
+    LH_CHECK(params.ok(), "{}", Message(params.status()));  // they are the codec's own
+    return GaussScratchBytes(shape.samples,
+                             shape.samples * gauss::MakeLayout(shape, *params).blocks);
+  }
   if (kind_.codec != CodecId::kTah) return 0;
   const StatusOr<tah::Params> params = tah::FromHeader(kind_.parameters);
   LH_CHECK(params.ok(), "{}", Message(params.status()));  // they are the codec's own
@@ -164,6 +195,14 @@ Status CudaCodec::Encode(const TensorView& in, const Context& context, DeviceSpa
     return device.Check(kernels.encode_tah(device.index(), &args, stream.handle()),
                         "queueing the encoder of tah");
   }
+  if (kind_.codec == CodecId::kGauss) {
+    LH_ASSIGN_OR_RETURN(const gauss::Params params, gauss::FromHeader(kind_.parameters));
+    GaussArgs args = MakeGauss(params, in.shape, tensor, blob.data_dev);
+    args.header = header_args;
+    args.scratch_dev = static_cast<unsigned char*>(workspace.data_dev);
+    return device.Check(kernels.encode_gauss(device.index(), &args, stream.handle()),
+                        "queueing the encoder of gauss");
+  }
   PlainArgs args = MakePlain(kind_.codec, tensor, blob.data_dev);
   args.header = header_args;
   return device.Check(kernels.encode_plain(device.index(), &args, stream.handle()),
@@ -207,6 +246,13 @@ Status CudaCodec::Decode(std::span<const std::byte> header, DeviceSpan blob, Dev
     args.fault_dev = fault_dev;
     return device.Check(kernels.decode_tah(device.index(), &args, stream.handle()),
                         "queueing the decoder of tah");
+  }
+  if (kind_.codec == CodecId::kGauss) {
+    LH_ASSIGN_OR_RETURN(const gauss::Params params, gauss::FromHeader(kind_.parameters));
+    GaussArgs args = MakeGauss(params, out.shape, tensor, blob.data_dev);
+    args.fault_dev = fault_dev;
+    return device.Check(kernels.decode_gauss(device.index(), &args, stream.handle()),
+                        "queueing the decoder of gauss");
   }
   const PlainArgs args = MakePlain(kind_.codec, tensor, blob.data_dev);
   return device.Check(kernels.decode_plain(device.index(), &args, stream.handle()),

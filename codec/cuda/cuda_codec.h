@@ -37,7 +37,7 @@ struct DeviceSpan {
 
 class CudaCodec {
  public:
-  // `text`: a codec string (registry.h) with kernels: none, bf16, fp16, fixed, tah.
+  // `text`: a codec string (registry.h) with kernels: none, bf16, fp16, fixed, tah, gauss.
   static StatusOr<CudaCodec> Create(std::string_view text);
 
   const Codec& cpu() const { return *cpu_; }

@@ -70,6 +70,22 @@ struct TahArgs {
   uint32_t* fault_dev;
 };
 
+struct GaussArgs {
+  TensorArgs tensor;
+  HeaderArgs header;
+  uint32_t bits, block;
+  uint32_t last_block;  // elements of a token's last block
+  // Of the tensor: the blocks of `block` elements, and tokens' last ones where those are shorter.
+  uint64_t whole_blocks, last_blocks;
+  Divisor whole_of_token;  // the former in a token; 1 where there is none
+  Divisor blocks_of_token, tokens;
+  uint64_t token_bytes;
+  uint64_t scales, codes, end;
+  unsigned char* blob_dev;
+  unsigned char* scratch_dev;  // encode: GaussScratch, aligned to 64 bytes
+  uint32_t* fault_dev;         // decode: or-ed with 1 where a sample's exponent is out of range
+};
+
 struct KernelTable {
   int (*write_header)(int device, const HeaderArgs* header, unsigned char* blob_dev, void* stream);
   int (*encode_plain)(int device, const PlainArgs* args, void* stream);
@@ -78,6 +94,8 @@ struct KernelTable {
   int (*decode_fixed)(int device, const FixedArgs* args, void* stream);
   int (*encode_tah)(int device, const TahArgs* args, void* stream);
   int (*decode_tah)(int device, const TahArgs* args, void* stream);
+  int (*encode_gauss)(int device, const GaussArgs* args, void* stream);
+  int (*decode_gauss)(int device, const GaussArgs* args, void* stream);
 };
 
 // What encoders keep between their phases, in the workspace: bytes from its start. What comes
@@ -121,11 +139,23 @@ struct TahScratch {
   uint64_t end;
 };
 
+struct GaussScratch {
+  constexpr GaussScratch(uint64_t samples, uint64_t blocks)
+      : largest(0), zeroed(4 * samples), indexes(zeroed), end(indexes + 2 * blocks) {}
+  uint64_t largest;  // uint32, one a sample: of its blocks' q, with an offset; 0: none
+  uint64_t zeroed;
+  uint64_t indexes;  // int16, q of every block of the tensor
+  uint64_t end;
+};
+
 inline uint64_t FixedScratchBytes(uint32_t samples) {
   return (FixedScratch(samples).end + 63) / 64 * 64;
 }
 inline uint64_t TahScratchBytes(uint32_t samples, uint64_t allocs) {
   return (TahScratch(samples, allocs).end + 63) / 64 * 64;
+}
+inline uint64_t GaussScratchBytes(uint32_t samples, uint64_t blocks) {
+  return (GaussScratch(samples, blocks).end + 63) / 64 * 64;
 }
 
 }  // namespace longhaul::codec::cuda

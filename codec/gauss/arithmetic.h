@@ -27,12 +27,15 @@ inline constexpr uint32_t kSigns[16] = {
 // E of a sample: Q lies in [-614, 512] for what fp32 holds.
 inline constexpr int kMinExponent = -154, kMaxExponent = 128;
 
-// Step 4: r for M >= 2^-126. The constants are the fractions of 2^(1/4) and 2^(3/4), rounded up.
+// The fractions of 2^(1/4) and 2^(3/4), rounded up.
+inline constexpr uint32_t kFirstQuarter = 0x1837f1, kThirdQuarter = 0x5744fd;
+
+// Step 4: r for M >= 2^-126.
 inline constexpr int RootIndex(float sum_of_squares) {
   const auto bits = std::bit_cast<uint32_t>(sum_of_squares);
   const uint32_t fraction = bits & 0x7fffff;
-  return 2 * (static_cast<int>(bits >> 23) - 127) + (fraction >= 0x1837f1 ? 1 : 0) +
-         (fraction >= 0x5744fd ? 1 : 0);
+  return 2 * (static_cast<int>(bits >> 23) - 127) + (fraction >= kFirstQuarter ? 1 : 0) +
+         (fraction >= kThirdQuarter ? 1 : 0);
 }
 
 // 2^(quarter / 4), quarter 0..3.

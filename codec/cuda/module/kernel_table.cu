@@ -68,6 +68,8 @@ const KernelTable kKernelTable = {
     .decode_fixed = DecodeFixed,
     .encode_tah = EncodeTah,
     .decode_tah = DecodeTah,
+    .encode_gauss = EncodeGauss,
+    .decode_gauss = DecodeGauss,
 };
 
 }  // namespace longhaul::codec::cuda

@@ -17,6 +17,8 @@ int EncodeFixed(int device, const FixedArgs* args, void* stream);
 int DecodeFixed(int device, const FixedArgs* args, void* stream);
 int EncodeTah(int device, const TahArgs* args, void* stream);
 int DecodeTah(int device, const TahArgs* args, void* stream);
+int EncodeGauss(int device, const GaussArgs* args, void* stream);
+int DecodeGauss(int device, const GaussArgs* args, void* stream);
 
 // What is written before the rest: the header, the zeros of the payload (paddings, sections that
 // are or-ed into), the zeros of the scratch memory.

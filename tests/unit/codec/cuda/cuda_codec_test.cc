@@ -11,18 +11,15 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(CudaCodec, CodecsWithoutKernelsAreRefused) {
-  for (const char* text : {"gauss", "aqsgd"}) {
-    const Status status = CudaCodec::Create(text).status();
-    EXPECT_TRUE(absl::IsUnimplemented(status)) << text;
-    EXPECT_THAT(std::string(Message(status)),
-                HasSubstr("fixed, tah on a GPU, got " + std::string(text)));
-  }
+  const Status status = CudaCodec::Create("aqsgd").status();
+  EXPECT_TRUE(absl::IsUnimplemented(status));
+  EXPECT_THAT(std::string(Message(status)), HasSubstr("tah, gauss on a GPU, got aqsgd"));
   EXPECT_TRUE(absl::IsInvalidArgument(CudaCodec::Create("thah").status()));
 }
 
 TEST(CudaCodec, SizesAreTheCpus) {
   const Shape shape{2, 30, 200};
-  for (const char* text : {"none", "bf16", "fixed:bits=5", "tah"}) {
+  for (const char* text : {"none", "bf16", "fixed:bits=5", "tah", "gauss"}) {
     const StatusOr<CudaCodec> codec = CudaCodec::Create(text);
     ASSERT_TRUE(codec.ok()) << codec.status();
     EXPECT_EQ(codec->MaxEncodedBytes(shape), codec->cpu().MaxEncodedBytes(shape));

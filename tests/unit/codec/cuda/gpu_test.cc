@@ -15,6 +15,7 @@
 #include "base/cuda/memory.h"
 #include "base/cuda/stream.h"
 #include "codec/cuda/cuda_codec.h"
+#include "codec/gauss/format.h"
 
 namespace longhaul::codec::cuda {
 namespace {
@@ -52,9 +53,10 @@ int64_t FirstDifference(std::span<const std::byte> a, std::span<const std::byte>
 }
 
 // Elements as bits, so that any pattern can be had: numbers of wide range, bits at random (NaNs,
-// infinities, subnormals), zeros, one huge outlier, a constant.
-std::vector<std::byte> Contents(std::mt19937_64* random, Dtype dtype, uint64_t elements) {
-  const uint64_t kind = (*random)() % 6;
+// infinities, subnormals), zeros, one huge outlier, a constant, a few numbers that cancel.
+constexpr uint64_t kKinds = 7;
+std::vector<std::byte> Contents(std::mt19937_64* random, Dtype dtype, uint64_t elements,
+                                uint64_t kind) {
   const int spread = static_cast<int>((*random)() % 20);
   std::vector<std::byte> bytes(elements * BytesPerElement(dtype));
   const uint64_t outlier = (*random)() % std::max<uint64_t>(elements, 1);
@@ -78,10 +80,22 @@ std::vector<std::byte> Contents(std::mt19937_64* random, Dtype dtype, uint64_t e
       bits = constant;
     } else if (kind == 4) {
       bits &= dtype == Dtype::kF32 ? 0x80ffffff : 0x80ff;  // small and subnormal
+    } else if (kind == 5) {
+      const uint32_t sign = dtype == Dtype::kF32 ? 0x80000000 : 0x8000;
+      const uint32_t small = dtype == Dtype::kF16 ? 0x0001 : dtype == Dtype::kBf16 ? 0x1f83 : 1;
+      const uint32_t one = dtype == Dtype::kF32   ? 0x3f800000
+                           : dtype == Dtype::kF16 ? 0x3c00
+                                                  : 0x3f80;
+      const uint32_t any = bits >> 8 & 15;
+      bits = (any < 8 ? 0 : any < 11 ? small : one) | (bits & sign);
     }
     std::memcpy(bytes.data() + k * BytesPerElement(dtype), &bits, BytesPerElement(dtype));
   }
   return bytes;
+}
+
+std::vector<std::byte> Contents(std::mt19937_64* random, Dtype dtype, uint64_t elements) {
+  return Contents(random, dtype, elements, (*random)() % kKinds);
 }
 
 Dtype AnyDtype(std::mt19937_64* random) {
@@ -118,11 +132,54 @@ std::string AnyCodec(std::mt19937_64* random) {
          ",rounding=" + ((*random)() % 2 == 0 ? "nearest" : "stochastic");
 }
 
+std::string AnyGauss(std::mt19937_64* random) {
+  return "gauss:bits=" + std::to_string(2 + (*random)() % 5) +
+         ",block=" + std::to_string(64 << ((*random)() % 4));
+}
+
+Shape AnyShape(std::mt19937_64* random) {
+  return {static_cast<uint32_t>(1 + (*random)() % 4), static_cast<uint32_t>(1 + (*random)() % 9),
+          static_cast<uint32_t>(1 + (*random)() % 700)};
+}
+
 struct OneCase {
   std::string codec;
   Shape shape;
   Dtype in_dtype, out_dtype;
 };
+
+std::vector<std::byte> Scratch(const CudaCodec& codec, const Shape& shape) {
+  return std::vector<std::byte>(codec.cpu().WorkspaceBytes(shape) + 64);
+}
+std::span<std::byte> Aligned(const CudaCodec& codec, const Shape& shape,
+                             std::vector<std::byte>* scratch) {
+  const auto misaligned = reinterpret_cast<uintptr_t>(scratch->data()) % 64;
+  return std::span(*scratch).subspan((64 - misaligned) % 64, codec.cpu().WorkspaceBytes(shape));
+}
+
+// Decodes on both.
+void CompareDecoding(const CudaCodec& codec, const std::vector<std::byte>& blob, const OneCase& c,
+                     Stream* stream) {
+  std::vector<std::byte> scratch = Scratch(codec, c.shape);
+  std::vector<std::byte> out(c.shape.elements() * BytesPerElement(c.out_dtype));
+  ASSERT_TRUE(
+      codec.cpu()
+          .Decode(blob, {}, Aligned(codec, c.shape, &scratch), {out.data(), c.out_dtype, c.shape})
+          .ok());
+  out.insert(out.end(), kGuard, kPoison);
+  DeviceBuffer blob_dev = Upload(blob, stream);
+  DeviceBuffer out_dev = Upload(std::vector<std::byte>(out.size(), kPoison), stream);
+  DeviceBuffer fault = Upload(std::vector<std::byte>(4), stream);
+  DeviceBuffer workspace =
+      Upload(std::vector<std::byte>(codec.WorkspaceBytes(c.shape), kPoison), stream);
+  const Status status = codec.Decode(
+      std::span(blob).first(kBlobHeaderBytes), {blob_dev.data_dev(), blob.size()},
+      {workspace.data_dev(), workspace.size()}, {out_dev.data_dev(), c.out_dtype, c.shape},
+      static_cast<uint32_t*>(fault.data_dev()), *stream);
+  ASSERT_TRUE(status.ok()) << status;
+  ASSERT_EQ(FirstDifference(Download(out_dev, out.size(), stream), out), -1);
+  ASSERT_EQ(FirstDifference(Download(fault, 4, stream), std::vector<std::byte>(4)), -1);
+}
 
 // Encodes on both and decodes on both what the CPU encoded.
 void Compare(const OneCase& c, std::mt19937_64* random, Stream* stream) {
@@ -133,14 +190,12 @@ void Compare(const OneCase& c, std::mt19937_64* random, Stream* stream) {
   const Context context = AnyContext(random);
   const std::vector<std::byte> in = Contents(random, c.in_dtype, c.shape.elements());
   std::vector<std::byte> blob(codec.MaxEncodedBytes(c.shape));
-  std::vector<std::byte> scratch_memory(codec.cpu().WorkspaceBytes(c.shape) + 64);
-  const auto misaligned = reinterpret_cast<uintptr_t>(scratch_memory.data()) % 64;
-  const std::span<std::byte> scratch =
-      std::span(scratch_memory)
-          .subspan((64 - misaligned) % 64, codec.cpu().WorkspaceBytes(c.shape));
+  std::vector<std::byte> scratch = Scratch(codec, c.shape);
   EncodeResult result;
-  ASSERT_TRUE(
-      codec.cpu().Encode({in.data(), c.in_dtype, c.shape}, context, scratch, blob, &result).ok());
+  ASSERT_TRUE(codec.cpu()
+                  .Encode({in.data(), c.in_dtype, c.shape}, context,
+                          Aligned(codec, c.shape, &scratch), blob, &result)
+                  .ok());
 
   const DeviceBuffer in_dev = Upload(in, stream);
   const std::vector<std::byte> poison(blob.size() + kGuard, kPoison);
@@ -155,28 +210,53 @@ void Compare(const OneCase& c, std::mt19937_64* random, Stream* stream) {
   expected.insert(expected.end(), kGuard, kPoison);
   ASSERT_EQ(FirstDifference(Download(blob_dev, expected.size(), stream), expected), -1);
 
-  const size_t out_bytes = c.shape.elements() * BytesPerElement(c.out_dtype);
-  std::vector<std::byte> out(out_bytes);
-  ASSERT_TRUE(codec.cpu().Decode(blob, context, scratch, {out.data(), c.out_dtype, c.shape}).ok());
-  out.insert(out.end(), kGuard, kPoison);
-  DeviceBuffer out_dev = Upload(std::vector<std::byte>(out.size(), kPoison), stream);
-  DeviceBuffer fault = Upload(std::vector<std::byte>(4), stream);
-  status = codec.Decode(std::span(blob).first(kBlobHeaderBytes), {blob_dev.data_dev(), blob.size()},
-                        workspace_span, {out_dev.data_dev(), c.out_dtype, c.shape},
-                        static_cast<uint32_t*>(fault.data_dev()), *stream);
-  ASSERT_TRUE(status.ok()) << status;
-  ASSERT_EQ(FirstDifference(Download(out_dev, out.size(), stream), out), -1);
-  ASSERT_EQ(FirstDifference(Download(fault, 4, stream), std::vector<std::byte>(4)), -1);
+  CompareDecoding(codec, blob, c, stream);
 }
 
 TEST(CodecsOnGpu, WriteAndReadTheBytesOfTheCpu) {
   std::mt19937_64 random(20260301);
   Stream stream = Must(Stream::Create(Gpu()));
   for (int k = 0; k < 1500 && !::testing::Test::HasFailure(); ++k) {
-    const Shape shape{static_cast<uint32_t>(1 + random() % 4),
-                      static_cast<uint32_t>(1 + random() % 9),
-                      static_cast<uint32_t>(1 + random() % 700)};
-    Compare({AnyCodec(&random), shape, AnyDtype(&random), AnyDtype(&random)}, &random, &stream);
+    Compare({AnyCodec(&random), AnyShape(&random), AnyDtype(&random), AnyDtype(&random)}, &random,
+            &stream);
+  }
+}
+
+TEST(CodecsOnGpu, GaussWritesAndReadsTheBytesOfTheCpu) {
+  std::mt19937_64 random(20261121);
+  Stream stream = Must(Stream::Create(Gpu()));
+  for (int k = 0; k < 4000 && !::testing::Test::HasFailure(); ++k) {
+    Shape shape = AnyShape(&random);
+    if (random() % 2 == 0) shape.channels = (shape.channels + 63) / 64 * 64;
+    Compare({AnyGauss(&random), shape, AnyDtype(&random), AnyDtype(&random)}, &random, &stream);
+  }
+}
+
+// What no encoder writes: codes and scales of any bits, exponents from one end to the other.
+TEST(CodecsOnGpu, AnyPayloadOfGaussIsReadAsByTheCpu) {
+  std::mt19937_64 random(77);
+  Stream stream = Must(Stream::Create(Gpu()));
+  for (int k = 0; k < 500 && !::testing::Test::HasFailure(); ++k) {
+    const CudaCodec codec = Must(CudaCodec::Create(AnyGauss(&random)));
+    const Shape shape = AnyShape(&random);
+    const Dtype dtype = AnyDtype(&random);
+    std::vector<std::byte> blob(codec.MaxEncodedBytes(shape));
+    std::vector<std::byte> scratch = Scratch(codec, shape);
+    EncodeResult result;
+    const std::vector<float> zeros(shape.elements());
+    ASSERT_TRUE(codec.cpu()
+                    .Encode({zeros.data(), Dtype::kF32, shape}, {}, Aligned(codec, shape, &scratch),
+                            blob, &result)
+                    .ok());
+    for (size_t at = kBlobHeaderBytes; at < blob.size(); ++at) {
+      blob[at] = static_cast<std::byte>(random());
+    }
+    for (uint32_t sample = 0; sample < shape.samples; ++sample) {
+      const auto exponent = static_cast<int16_t>(static_cast<int>(random() % 283) - 154);
+      std::memcpy(blob.data() + kBlobHeaderBytes + 2 * size_t{sample}, &exponent, 2);
+    }
+    CompareDecoding(codec, blob,
+                    {.codec = "", .shape = shape, .in_dtype = dtype, .out_dtype = dtype}, &stream);
   }
 }
 
@@ -184,7 +264,8 @@ TEST(CodecsOnGpu, SeveralLoopsOfTheGrid) {
   std::mt19937_64 random(7);
   Stream stream = Must(Stream::Create(Gpu()));
   for (const char* codec : {"bf16", "fixed:bits=6,tile=32", "fixed:bits=9,rounding=stochastic",
-                            "tah", "tah:alloc=token,tile=128", "tah:rounding=stochastic"}) {
+                            "tah", "tah:alloc=token,tile=128", "tah:rounding=stochastic", "gauss",
+                            "gauss:bits=3,block=64", "gauss:bits=6,block=512"}) {
     for (const uint32_t channels : {1601, 1600}) {
       Compare({codec, {5, 1024, channels}, Dtype::kBf16, Dtype::kF32}, &random, &stream);
       Compare({codec, {2, 1024, channels}, Dtype::kF32, Dtype::kF16}, &random, &stream);
@@ -195,19 +276,24 @@ TEST(CodecsOnGpu, SeveralLoopsOfTheGrid) {
 TEST(CodecsOnGpu, EmptyTensors) {
   std::mt19937_64 random(8);
   Stream stream = Must(Stream::Create(Gpu()));
-  for (const char* codec : {"none", "fixed", "tah"}) {
+  for (const char* codec : {"none", "fixed", "tah", "gauss"}) {
     Compare({codec, {0, 5, 7}, Dtype::kF16, Dtype::kF16}, &random, &stream);
   }
 }
 
-TEST(CodecsOnGpu, AnImpossibleExponentIsAFault) {
+void ExpectFault(const char* text) {
+  SCOPED_TRACE(text);
   Stream stream = Must(Stream::Create(Gpu()));
-  const CudaCodec codec = Must(CudaCodec::Create("fixed"));
+  const CudaCodec codec = Must(CudaCodec::Create(text));
   const Shape shape{2, 1, 64};
   const std::vector<float> in(shape.elements(), 1.0f);
   std::vector<std::byte> blob(codec.MaxEncodedBytes(shape));
   EncodeResult result;
-  ASSERT_TRUE(codec.cpu().Encode({in.data(), Dtype::kF32, shape}, {}, {}, blob, &result).ok());
+  std::vector<std::byte> scratch = Scratch(codec, shape);
+  ASSERT_TRUE(codec.cpu()
+                  .Encode({in.data(), Dtype::kF32, shape}, {}, Aligned(codec, shape, &scratch),
+                          blob, &result)
+                  .ok());
   const int16_t impossible = 1000;
   std::memcpy(blob.data() + kBlobHeaderBytes, &impossible, sizeof(impossible));
   DeviceBuffer blob_dev = Upload(blob, &stream);
@@ -228,10 +314,16 @@ TEST(CodecsOnGpu, AnImpossibleExponentIsAFault) {
   EXPECT_FALSE(std::isnan(out.back()));
 }
 
-TEST(CodecsOnGpu, AGraphEncodesAnew) {
+TEST(CodecsOnGpu, AnImpossibleExponentIsAFault) {
+  ExpectFault("fixed");
+  ExpectFault("gauss");
+}
+
+void ExpectGraph(const char* text) {
+  SCOPED_TRACE(text);
   std::mt19937_64 random(9);
   Stream stream = Must(Stream::Create(Gpu()));
-  const CudaCodec codec = Must(CudaCodec::Create("tah"));
+  const CudaCodec codec = Must(CudaCodec::Create(text));
   const Shape shape{3, 40, 320};
   const std::vector<std::byte> first = Contents(&random, Dtype::kBf16, shape.elements());
   DeviceBuffer in = Upload(first, &stream);
@@ -251,6 +343,74 @@ TEST(CodecsOnGpu, AGraphEncodesAnew) {
     ASSERT_TRUE(encode().ok());
     EXPECT_EQ(FirstDifference(Download(blob, launched.size(), &stream), launched), -1);
   }
+}
+
+TEST(CodecsOnGpu, AGraphEncodesAnew) {
+  ExpectGraph("tah");
+  ExpectGraph("gauss");
+}
+
+// Every sample the same, so that what is to come is known without encoding all of it.
+TEST(CodecsOnGpu, MoreThanTwoToThe31Elements) {
+  std::mt19937_64 random(10);
+  Stream stream = Must(Stream::Create(Gpu()));
+  const CudaCodec codec = Must(CudaCodec::Create("gauss"));
+  const Shape one{1, 1024, 1056};
+  const Shape shape{2000, 1024, 1056};
+  const std::vector<std::byte> sample = Contents(&random, Dtype::kBf16, one.elements(), 0);
+  const gauss::Layout layout = gauss::MakeLayout(one, {});
+  const size_t sample_codes = layout.end - layout.codes;
+  std::vector<std::byte> expected(codec.MaxEncodedBytes(one));
+  std::vector<std::byte> scratch = Scratch(codec, one);
+  EncodeResult result;
+  ASSERT_TRUE(codec.cpu()
+                  .Encode({sample.data(), Dtype::kBf16, one}, {}, Aligned(codec, one, &scratch),
+                          expected, &result)
+                  .ok());
+  DeviceBuffer in = Must(DeviceBuffer::Create(Gpu(), shape.elements() * 2));
+  ASSERT_TRUE(stream.Copy(in.data_dev(), sample.data(), sample.size()).ok());
+  for (uint32_t k = 1; k < shape.samples; ++k) {
+    std::byte* const to = static_cast<std::byte*>(in.data_dev()) + k * sample.size();
+    ASSERT_TRUE(stream.Copy(to, in.data_dev(), sample.size()).ok());
+  }
+  DeviceBuffer blob = Must(DeviceBuffer::Create(Gpu(), codec.MaxEncodedBytes(shape)));
+  DeviceBuffer workspace = Must(DeviceBuffer::Create(Gpu(), codec.WorkspaceBytes(shape)));
+  const DeviceSpan workspace_span{workspace.data_dev(), workspace.size()};
+  ASSERT_TRUE(codec
+                  .Encode({in.data_dev(), Dtype::kBf16, shape}, {}, workspace_span,
+                          {blob.data_dev(), blob.size()}, stream)
+                  .ok());
+  std::vector<std::byte> codes(sample_codes);
+  std::byte* const last =
+      static_cast<std::byte*>(blob.data_dev()) + codec.MaxEncodedBytes(shape) - sample_codes;
+  ASSERT_TRUE(stream.Copy(codes.data(), last, sample_codes).ok());
+  const std::vector<std::byte> header = Download(blob, kBlobHeaderBytes, &stream);
+  EXPECT_EQ(FirstDifference(codes, std::span(expected).last(sample_codes)), -1);
+
+  DeviceBuffer out = Must(DeviceBuffer::Create(Gpu(), shape.elements() * 2));
+  DeviceBuffer fault = Upload(std::vector<std::byte>(4), &stream);
+  ASSERT_TRUE(codec
+                  .Decode(header, {blob.data_dev(), blob.size()}, workspace_span,
+                          {out.data_dev(), Dtype::kBf16, shape},
+                          static_cast<uint32_t*>(fault.data_dev()), stream)
+                  .ok());
+  std::vector<std::byte> first(sample.size());
+  std::vector<std::byte> final(sample.size());
+  ASSERT_TRUE(stream.Copy(first.data(), out.data_dev(), first.size()).ok());
+  ASSERT_TRUE(
+      stream
+          .Copy(final.data(),
+                static_cast<std::byte*>(out.data_dev()) + (shape.samples - 1) * sample.size(),
+                final.size())
+          .ok());
+  Await(stream);
+  std::vector<std::byte> decoded(sample.size());
+  ASSERT_TRUE(
+      codec.cpu()
+          .Decode(expected, {}, Aligned(codec, one, &scratch), {decoded.data(), Dtype::kBf16, one})
+          .ok());
+  EXPECT_EQ(FirstDifference(first, decoded), -1);
+  EXPECT_EQ(FirstDifference(final, decoded), -1);
 }
 
 TEST(CodecsOnGpu, WrongArgumentsAreRefusedAtOnce) {

@@ -21,7 +21,6 @@ namespace longhaul::codec {
 namespace {
 
 using cuda::CudaCodec;
-using cuda::DeviceSpan;
 using ::longhaul::cuda::DeviceBuffer;
 using ::longhaul::cuda::Event;
 using ::longhaul::cuda::Graph;

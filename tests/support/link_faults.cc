@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@ class FaultState {
  public:
   std::shared_ptr<EventLoop> loop;
   std::vector<std::weak_ptr<FaultyChannel>> channels;
+  std::map<std::string, std::string> moved;  // new address to the real one, old address to none
   bool cut = false;
   std::function<absl::Duration()> delay;
 };
@@ -191,7 +193,10 @@ class FaultyBackend : public Backend {
   }
 
   StatusOr<std::shared_ptr<Channel>> Connect(const std::string& address) override {
-    LH_ASSIGN_OR_RETURN(std::shared_ptr<Channel> channel, inner_->Connect(address));
+    const auto moved = state_->moved.find(address);
+    const std::string& real = moved == state_->moved.end() ? address : moved->second;
+    if (real.empty()) return absl::UnavailableError("nobody is there any more (a test)");
+    LH_ASSIGN_OR_RETURN(std::shared_ptr<Channel> channel, inner_->Connect(real));
     return Wrap(state_, std::move(channel));
   }
 
@@ -256,6 +261,25 @@ void Faults::CutForGood() const {
   OnLoop(state_, [s = state_] {
     ForEach(s, [](FaultyChannel& c) { c.SetCut(true); });
     std::erase_if(s->channels, [](const auto&) { return true; });
+  });
+}
+
+void Faults::CutFirstForGood() const {
+  OnLoop(state_, [s = state_] {
+    for (const auto& weak : std::vector(s->channels)) {
+      const auto channel = weak.lock();
+      if (!channel || channel->closing()) continue;
+      channel->SetCut(true);
+      std::erase_if(s->channels, [&](const auto& c) { return c.lock() == channel; });
+      return;
+    }
+  });
+}
+
+void Faults::Move(const std::string& from, const std::string& to) const {
+  OnLoop(state_, [s = state_, from, to] {
+    const std::string before = std::exchange(s->moved[from], "");
+    s->moved[to] = before.empty() ? from : before;
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "transport/p2p/core/channel.h"
 
@@ -28,6 +29,10 @@ class Faults {
   void Cut() const;
   // As Cut, but for connections that there are: new ones work.
   void CutForGood() const;
+  // Only the connection that was made first; the others live.
+  void CutFirstForGood() const;
+  // What listened at `from` is reached at `to` (any name) from now on, and not at `from`.
+  void Move(const std::string& from, const std::string& to) const;
   void Restore() const;
   // How long each message that comes in takes; for simulations.
   void SetDelay(std::function<absl::Duration()> delay) const;

@@ -9,10 +9,11 @@
 // A link has two lanes: kBulk for tensors, kControl (a connection of its own) for small urgent
 // messages, which a full bulk lane never delays. Order holds within a lane, not across them.
 //
-// A link outlives its connections: when they break or fall silent, the side that dialled dials
-// again, and the link goes on where it was, every frame once and in order, unless the peer stays
-// away for peer_timeout or no longer has the link. The handler hears of it, and frames wait
-// meanwhile.
+// A link outlives its connections: when they break or fall silent, or one of them takes nothing any
+// more though the peer lives, the side that dialled dials again, and the link goes on where it was,
+// every frame once and in order, unless the peer stays away for peer_timeout or no longer has the
+// link. The handler hears of it, and frames wait meanwhile. A peer that can be reached elsewhere
+// now is dialled there after Readdress.
 //
 // Threads: every Transport owns one event-loop thread. All public methods may be called from any
 // thread and never block; all callbacks run on the loop, never inside the call that caused them,
@@ -146,6 +147,10 @@ class Transport {
   virtual void Dial(const std::vector<std::string>& addresses, const LinkKey& key,
                     std::string_view secret, std::shared_ptr<LinkHandler> handler,
                     const LinkOptions& options, Deadline deadline, OpenDone done) = 0;
+
+  // The peer of the link that this side dials or has dialled is reached at `addresses` from now on.
+  // A connection that works stays. Nothing where no such link is.
+  virtual void Readdress(const LinkKey& key, const std::vector<std::string>& addresses) = 0;
 
   // Forgets an Expect or Dial that has not opened (its done: kCancelled). Open links stay.
   virtual void Cancel(const LinkKey& key) = 0;

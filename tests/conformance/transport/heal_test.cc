@@ -128,6 +128,50 @@ TEST_P(HealTest, TakesNewConnectionsWhereTheOldOnesStaySilent) {
   ExpectAllThere();
 }
 
+// The tensors' connection is dead, the other one shows that the peer lives.
+TEST_P(HealTest, ReplacesOneOfTwoConnectionsThatIsSilentlyDead) {
+  LinkOptions options = Quick();
+  options.peer_timeout = absl::Seconds(1);
+  Open(options);
+  SendBoth(50);
+  ASSERT_TRUE(at_listener_->WaitForFramesOn(Lane::kBulk, 50));
+  ASSERT_TRUE(at_dialler_->WaitForFramesOn(Lane::kBulk, 50));
+  faults_.CutFirstForGood();
+  SendBoth(50);
+  EXPECT_TRUE(at_dialler_->WaitForHealed());
+  ExpectAllThere();
+}
+
+// The peer keeps its process and its links, and has another address.
+TEST_P(HealTest, FollowsAPeerThatMoved) {
+  Open(Quick());
+  SendBoth(50);
+  faults_.Move(listener_->address(), "elsewhere");
+  faults_.Reset();
+  ASSERT_TRUE(at_dialler_->WaitForLost());
+  SendBoth(50);
+  dialler_->Readdress(Key(), {"elsewhere"});
+  EXPECT_TRUE(at_dialler_->WaitForHealed());
+  // Said while all is well, it counts at the next break.
+  faults_.Move("elsewhere", "a third place");
+  dialler_->Readdress(Key(), {"nowhere", "a third place"});
+  SendBoth(50);
+  faults_.Reset();
+  EXPECT_TRUE(at_dialler_->WaitForHealed(2));
+  ExpectAllThere();
+}
+
+// Others' links and the listening side do not care.
+TEST_P(HealTest, ReaddressIsForTheDialledLinkOnly) {
+  Open(Quick());
+  dialler_->Readdress(Key(7), {"elsewhere"});
+  listener_->Readdress(Key(), {"elsewhere"});
+  faults_.Reset();
+  EXPECT_TRUE(at_dialler_->WaitForHealed());
+  SendBoth(50);
+  ExpectAllThere();
+}
+
 TEST_P(HealTest, CloseSendsWhatWasAcceptedOverANewConnection) {
   LinkOptions options = Quick();
   options.credits = 3;

@@ -127,6 +127,16 @@ TEST_P(LinkTest, SecondExpectOfAKey) {
   EXPECT_EQ(first.Wait().status().code(), absl::StatusCode::kCancelled);
 }
 
+TEST_P(LinkTest, DialGoesOnAtANewAddress) {
+  OpenResult expected, dialled;
+  listener_->Expect(Key(), kSecret, at_listener_, {}, Deadline::After(kPatience), expected.Done());
+  dialler_->Dial({GetParam().nobody}, Key(), kSecret, at_dialler_, {}, Deadline::After(kPatience),
+                 dialled.Done());
+  dialler_->Readdress(Key(), {listener_->address()});
+  EXPECT_TRUE(dialled.Wait().ok()) << dialled.Wait().status();
+  EXPECT_TRUE(expected.Wait().ok()) << expected.Wait().status();
+}
+
 TEST_P(LinkTest, CancelOfADial) {
   OpenResult dialled;
   dialler_->Dial({GetParam().nobody}, Key(), kSecret, at_dialler_, {}, Deadline::After(kPatience),

@@ -158,7 +158,6 @@ class World {
 
  private:
   void Open() {
-    const LinkKey key{RunId("sim-000000"), Epoch(1), Boundary(0)};
     LinkOptions options{.peer_timeout = kPeerTimeout};
     options.credits = static_cast<uint32_t>(random_.Between(1, 8));
     std::array<std::string, kSides> addresses;
@@ -179,8 +178,9 @@ class World {
         sides_[s]->link = *link;
       };
     };
-    hubs_[1]->Expect(key, "secret", sides_[1], options, deadline, opened(1));
-    hubs_[0]->Dial({addresses[1]}, key, "secret", sides_[0], options, deadline, opened(0));
+    hubs_[1]->Expect(key_, "secret", sides_[1], options, deadline, opened(1));
+    hubs_[0]->Dial({addresses[1]}, key_, "secret", sides_[0], options, deadline, opened(0));
+    listener_address_ = addresses[1];
     RunUntil([&] { return sides_[0]->link && sides_[1]->link; });
     ASSERT_TRUE(sides_[0]->link && sides_[1]->link);
   }
@@ -211,7 +211,7 @@ class World {
     for (uint64_t i = 0; i < count; ++i) {
       time += random_.Up(absl::Seconds(2));
       const Faults& faults = faults_[random_.Below(kSides)];
-      switch (random_.Below(4)) {
+      switch (random_.Below(6)) {
         case 0:
           At(time, [&faults] { faults.Reset(); });
           break;
@@ -222,6 +222,13 @@ class World {
           At(time, [&faults] { faults.CutForGood(); });
           time += absl::Seconds(3);  // room to notice and to come back
           break;
+        case 3:
+          At(time, [&faults] { faults.CutFirstForGood(); });
+          break;
+        case 4:
+          MoveListener(time);
+          time += absl::Seconds(7);
+          break;
         default:
           At(time, [&faults] { faults.Cut(); });
           time += random_.Up(absl::Seconds(4));
@@ -229,6 +236,15 @@ class World {
           time += absl::Seconds(3);
       }
     }
+  }
+
+  // Its new address is known a while after it has lost the old one.
+  void MoveListener(absl::Duration time) {
+    const std::string from = listener_address_;
+    listener_address_ = fmt::format("moved at {}", absl::ToInt64Microseconds(time));
+    At(time, [this, from, to = listener_address_] { faults_[0].Move(from, to); });
+    At(time + random_.Up(absl::Seconds(4)),
+       [this, to = listener_address_] { hubs_[0]->Readdress(key_, {to}); });
   }
 
   bool AllThere() const {
@@ -311,7 +327,9 @@ class World {
     }
   }
 
+  const LinkKey key_{RunId("sim-000000"), Epoch(1), Boundary(0)};
   Random random_;
+  std::string listener_address_;
   const std::unique_ptr<ManualLoop> loop_ = *ManualLoop::Create(MonoTime() + absl::Hours(1));
   std::array<Faults, kSides> faults_;
   std::array<std::shared_ptr<Side>, kSides> sides_{std::make_shared<Side>(),

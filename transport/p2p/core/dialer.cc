@@ -212,9 +212,22 @@ Dialer::Dialer(std::shared_ptr<EventLoop> loop, Backend* backend, DialOptions op
       started_(loop_->now()),
       done_(std::move(done)),
       pause_(kFirstPause) {
-  for (const std::string& address : options_.addresses) {
+  SetAddresses(options_.addresses);
+}
+
+void Dialer::SetAddresses(const std::vector<std::string>& addresses) {
+  addresses_.clear();
+  for (const std::string& address : addresses) {
     addresses_.push_back({address, absl::UnavailableError("not tried"), false});
   }
+  next_ = 0;
+}
+
+void Dialer::Readdress(const std::vector<std::string>& addresses) {
+  SetAddresses(addresses);
+  if (committed()) return;
+  if (attempt_) std::exchange(attempt_, nullptr)->Cancel();
+  loop_->Post([self = shared_from_this()] { self->TryNext(); });
 }
 
 void Dialer::Start() {
@@ -228,13 +241,15 @@ void Dialer::Start() {
 }
 
 void Dialer::TryNext() {
-  if (!done_) return;
+  if (!done_ || attempt_) return;
+  StopTimer(&pause_timer_);
   while (next_ < addresses_.size() && addresses_[next_].final) ++next_;
   if (next_ < addresses_.size()) {
     attempt_ = std::make_shared<DialAttempt>(
         loop_, options_.key, options_.secret, options_.credits, options_.claim(),
-        [self = shared_from_this()](StatusOr<OpenedLink> result, bool final) {
-          self->OnAttempt(std::move(result), final);
+        [self = shared_from_this(), address = addresses_[next_].text](StatusOr<OpenedLink> result,
+                                                                      bool final) {
+          self->OnAttempt(address, std::move(result), final);
         });
     attempt_->Start(*backend_, addresses_[next_].text,
                     std::min(options_.deadline, loop_->now() + options_.attempt_limit));
@@ -255,17 +270,22 @@ void Dialer::TryNext() {
   pause_ = std::min(2 * pause_, kLongestPause);
 }
 
-void Dialer::OnAttempt(StatusOr<OpenedLink> result, bool final) {
+void Dialer::OnAttempt(const std::string& address, StatusOr<OpenedLink> result, bool final) {
   attempt_.reset();
   if (!done_) return;
   if (result.ok()) {
-    StopTimers();
-    std::exchange(done_, nullptr)(std::move(result));
+    const Done done = std::exchange(done_, nullptr);
+    Cancel();
+    done(std::move(result));
     return;
   }
-  addresses_[next_].error = result.status();
-  addresses_[next_].final = final;
-  ++next_;
+  // Not there: it belongs to addresses that are out of use by now.
+  if (const auto tried = std::ranges::find(addresses_, address, &Address::text);
+      tried != addresses_.end()) {
+    tried->error = result.status();
+    tried->final = final;
+    next_ = static_cast<size_t>(tried - addresses_.begin()) + 1;
+  }
   // Not from here: the attempt is still on the stack.
   loop_->Post([self = shared_from_this()] { self->TryNext(); });
 }
@@ -288,16 +308,15 @@ void Dialer::GiveUp(absl::StatusCode code, std::string_view why) {
   done(Status(code, message));
 }
 
-void Dialer::StopTimers() {
-  for (auto* timer : {&deadline_timer_, &pause_timer_}) {
-    if (*timer) loop_->CancelTimer(**timer);
-    timer->reset();
-  }
+void Dialer::StopTimer(std::optional<EventLoop::TimerId>* timer) {
+  if (*timer) loop_->CancelTimer(**timer);
+  timer->reset();
 }
 
 void Dialer::Cancel() {
   done_ = nullptr;
-  StopTimers();
+  StopTimer(&deadline_timer_);
+  StopTimer(&pause_timer_);
   if (attempt_) std::exchange(attempt_, nullptr)->Cancel();
 }
 

@@ -114,6 +114,8 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   using Done = std::function<void(StatusOr<OpenedLink>)>;
   Dialer(std::shared_ptr<EventLoop> loop, Backend* backend, DialOptions options, Done done);
   void Start();
+  // Goes on with these instead. A try that may have changed things at the listener ends first.
+  void Readdress(const std::vector<std::string>& addresses);
   // Ends it; `done` does not run.
   void Cancel();
   // The try under way may have changed things at the listener: it is better waited for.
@@ -127,10 +129,11 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
     Status error;
     bool final = false;
   };
+  void SetAddresses(const std::vector<std::string>& addresses);
   void TryNext();
-  void OnAttempt(StatusOr<OpenedLink> result, bool final);
+  void OnAttempt(const std::string& address, StatusOr<OpenedLink> result, bool final);
   void GiveUp(absl::StatusCode code, std::string_view why);
-  void StopTimers();
+  void StopTimer(std::optional<EventLoop::TimerId>* timer);
 
   const std::shared_ptr<EventLoop> loop_;
   Backend* const backend_;

@@ -83,6 +83,16 @@ void Hub::Dial(const std::vector<std::string>& addresses, const LinkKey& key, st
   dialer->Start();
 }
 
+void Hub::Readdress(const LinkKey& key, const std::vector<std::string>& addresses) {
+  if (const auto dial = dials_.find(key); dial != dials_.end()) {
+    dial->second.second->addresses = addresses;
+    dial->second.first->Readdress(addresses);
+  }
+  for (const auto& link : links_) {
+    if (link->key() == key) link->ReaddressOnLoop(addresses);
+  }
+}
+
 void Hub::Cancel(const LinkKey& key, std::string_view why) {
   const Status cancelled = absl::CancelledError(fmt::format("opening {}: {}", Describe(key), why));
   if (acceptor_->Cancel(key)) expects_.extract(key).mapped()->done(cancelled);
@@ -158,17 +168,8 @@ void Hub::PrepareReturn(const Pending& pending, bool dialled, LinkCore::Init* in
   // What worked last time comes first.
   const auto worked = std::ranges::find(options.addresses, init->opened.address);
   std::rotate(options.addresses.begin(), worked, options.addresses.end());
-  // Links end before the backend does.
-  init->redial = [loop = loop_, backend = backend_.get(), options](absl::Duration attempt_limit,
-                                                                   std::function<LinkClaim()> claim,
-                                                                   Dialer::Done done) {
-    DialOptions again = options;
-    again.attempt_limit = attempt_limit;
-    again.claim = std::move(claim);
-    auto dialer = std::make_shared<Dialer>(loop, backend, std::move(again), std::move(done));
-    dialer->Start();
-    return dialer;
-  };
+  init->redial = std::move(options);
+  init->dial_over = backend_.get();  // links end before it does
 }
 
 void Hub::CheckEmpty() {

@@ -35,6 +35,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
   void Dial(const std::vector<std::string>& addresses, const LinkKey& key, std::string secret,
             std::shared_ptr<LinkHandler> handler, const LinkOptions& options, Deadline deadline,
             OpenDone done);
+  void Readdress(const LinkKey& key, const std::vector<std::string>& addresses);
   void Cancel(const LinkKey& key, std::string_view why);
 
   // Ends everything; `done` when nothing is left on the loop, the backend included.

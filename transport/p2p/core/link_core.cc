@@ -31,7 +31,8 @@ LinkCore::LinkCore(std::shared_ptr<EventLoop> loop, Init init)
           std::clamp(kHandshakes * init_.opened.handshake, kShortestAttempt, kLongestAttempt)),
       lanes_{LaneState(init_.opened.peer_credits, init_.options.credits),
              LaneState(kControlCredits, kControlCredits)},
-      watch_(init_.options, loop_->now()) {}
+      watch_(init_.options, loop_->now()),
+      progress_limit_(init_.options.peer_timeout) {}
 
 Status LinkCore::Accept(Lane l, const FrameView& frame, Link::SendDone* done) {
   if (frame.size() > kMaxFramePayloadBytes) {
@@ -98,6 +99,7 @@ void LinkCore::PumpLane(Lane l) {
   Outbox& out = lane(l).out;
   while (true) {
     const bool again = out.to_send_again() > 0;
+    if (!out.under_way()) lane(l).progress_at = loop_->now();
     const Outbox::FramePtr frame = out.Take();
     if (!frame) return;
     SendHeld(l, frame, again);
@@ -257,8 +259,13 @@ Status LinkCore::HandleFrame(Lane over, const LinkHeader& header,
 
 Status LinkCore::CheckAcknowledgement(Lane about, const LinkHeader& header) {
   std::vector<Outbox::FramePtr> finished;
-  Status status =
-      lane(about).out.OnAcknowledgement(header.acknowledgement, header.credits, &finished);
+  LaneState& state = lane(about);
+  const uint64_t before = state.out.acknowledged();
+  Status status = state.out.OnAcknowledgement(header.acknowledgement, header.credits, &finished);
+  if (state.out.acknowledged() != before) {
+    state.progress_at = loop_->now();
+    progress_limit_ = init_.options.peer_timeout;
+  }
   if (!finished.empty()) Finish(finished, absl::OkStatus());
   return status;
 }

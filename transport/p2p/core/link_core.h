@@ -15,6 +15,7 @@
 //   ending         every channel closed, of all connections                  closed
 //
 //   open, closing  a channel is gone                                         lost; redial
+//   open, closing  a lane's frames are not acknowledged for peer_timeout     lost; redial
 //   open, closing  silence of suspect_after                                  redial, connected or not
 //   open, closing  a sign of life on the connection                          no redial (any more)
 //   open, closing  two new channels have proved themselves                   connected by these
@@ -67,11 +68,10 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
     LinkOptions options;
     std::shared_ptr<LinkHandler> handler;
     OpenedLink opened;
-    // The dialling side's way to new channels: started; each try asks for a new claim. Empty on the
-    // listening side.
-    std::function<std::shared_ptr<Dialer>(absl::Duration attempt_limit,
-                                          std::function<LinkClaim()> claim, Dialer::Done done)>
-        redial;
+    // The dialling side's way to new channels, with `dial_over` for as long as the link lives.
+    // Nothing on the listening side.
+    std::optional<DialOptions> redial;
+    Backend* dial_over = nullptr;
     std::function<void(LinkCore*)> on_ending;  // from now on it takes no new channels
     std::function<void(LinkCore*)> on_gone;    // after OnClosed
   };
@@ -90,6 +90,8 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   Received ReceivedOnLoop() const;
   // New channels for this link, on either side.
   void ResumeOnLoop(OpenedLink opened);
+  // Where the dialling side comes back to from now on.
+  void ReaddressOnLoop(const std::vector<std::string>& addresses);
 
  private:
   // Two channels, from one handshake to their end.
@@ -115,6 +117,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
     Outbox out;
     ReceiveWindow receive;
     bool goodbye_received = false;
+    MonoTime progress_at;  // the last acknowledgement of frames, or when they were first sent
   };
 
   LaneState& lane(Lane l) { return lanes_[static_cast<size_t>(l)]; }
@@ -150,6 +153,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   // Connections and the peer's signs of life (link_life.cc).
   void Connect(const OpenedLink& opened, bool dialled);
   void OnChannelClosed(const ConnectionPtr& connection, const Status& reason);
+  void CheckProgress(MonoTime now, absl::Duration stalled);
   void DropConnection();
   void Lose(const Status& why);
   void StartRedial();
@@ -193,6 +197,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   uint32_t attempts_ = 0;
   std::shared_ptr<Dialer> dialer_;
   PeerWatch watch_;
+  absl::Duration progress_limit_;
   MonoTime tick_due_;
   std::optional<EventLoop::TimerId> tick_timer_, close_timer_, redial_timer_;
   std::optional<MonoTime> credit_wait_since_;

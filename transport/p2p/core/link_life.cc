@@ -38,7 +38,7 @@ class LinkCore::LaneEvents : public ChannelEvents {
 void LinkCore::StartOnLoop() {
   LH_CHECK(loop_->InLoop(), "links live on their loop");
   const OpenedLink opened = std::exchange(init_.opened, {});
-  Connect(opened, /*dialled=*/init_.redial != nullptr);
+  Connect(opened, /*dialled=*/init_.redial.has_value());
   ArmTick();
 }
 
@@ -94,7 +94,7 @@ void LinkCore::ResumeOnLoop(OpenedLink opened) {
     ++stats_.reconnects;
     stats_.longest_silence = watch_.longest_silence();
   }
-  Connect(opened, /*dialled=*/init_.redial != nullptr);
+  Connect(opened, /*dialled=*/init_.redial.has_value());
   Finish(finished, absl::OkStatus());
   if (connection_->peer_is_open) Healed();
   PumpOnLoop();
@@ -137,15 +137,24 @@ void LinkCore::StartRedial() {
   // By a timer in any case: not from within what broke.
   redial_timer_ = loop_->AddTimer(time, [self = shared_from_this()] {
     self->redial_timer_.reset();
-    self->dialer_ = self->init_.redial(
-        self->attempt_limit_,
-        [self] {
-          return LinkClaim{.link_id = self->link_id_,
-                           .attempt = ++self->attempts_,
-                           .received = self->ReceivedOnLoop()};
-        },
+    DialOptions options = *self->init_.redial;
+    options.attempt_limit = self->attempt_limit_;
+    options.claim = [self] {
+      return LinkClaim{.link_id = self->link_id_,
+                       .attempt = ++self->attempts_,
+                       .received = self->ReceivedOnLoop()};
+    };
+    self->dialer_ = std::make_shared<Dialer>(
+        self->loop_, self->init_.dial_over, std::move(options),
         [self](StatusOr<OpenedLink> opened) { self->OnRedialled(std::move(opened)); });
+    self->dialer_->Start();
   });
+}
+
+void LinkCore::ReaddressOnLoop(const std::vector<std::string>& addresses) {
+  if (Over() || !init_.redial) return;
+  init_.redial->addresses = addresses;
+  if (dialer_) dialer_->Readdress(addresses);
 }
 
 void LinkCore::StopRedial() {
@@ -216,6 +225,7 @@ void LinkCore::Tick() {
       End(Gone(), /*tell_peer=*/true);
       return;
   }
+  CheckProgress(now, stalled);
   // The old connection may come back, but TCP's own retries after a cut get rarer and rarer.
   if (watch_.suspect()) StartRedial();
   if (connection_ && connection_->peer_is_open) {
@@ -224,6 +234,22 @@ void LinkCore::Tick() {
   }
   TrackCreditWait();
   ArmTick();
+}
+
+// One of the two connections may be dead alone (a middlebox forgot it) while the other shows the
+// peer's life. A slow line gets more time for each connection that moved nothing.
+void LinkCore::CheckProgress(MonoTime now, absl::Duration stalled) {
+  if (!connection_) return;
+  for (LaneState& state : lanes_) {
+    // A peer that is silent altogether is the watch's.
+    state.progress_at = watch_.suspect() ? now : std::min(now, state.progress_at + stalled);
+    const absl::Duration waited = now - state.progress_at;
+    if (!state.out.under_way() || waited < progress_limit_) continue;
+    progress_limit_ *= 2;
+    return Lose(absl::UnavailableError(
+        fmt::format("the peer lives, but took nothing of what was sent for {:.1f} s",
+                    absl::ToDoubleSeconds(waited))));
+  }
 }
 
 Status LinkCore::Gone() const {

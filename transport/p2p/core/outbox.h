@@ -38,6 +38,9 @@ class Outbox {
 
   // The next frame to hand to the channel, or null: what has to be sent again comes first.
   FramePtr Take();
+  // Frames that this connection was given and the peer has not acknowledged.
+  bool under_way() const { return resent_ > 0; }
+  uint64_t acknowledged() const { return window_.acknowledged(); }
   // Frames that were sent on an earlier connection and Take has not given again yet.
   size_t to_send_again() const { return sent_.size() - resent_; }
 

@@ -81,6 +81,10 @@ class TransportHandle : public Transport {
     });
   }
 
+  void Readdress(const LinkKey& key, const std::vector<std::string>& addresses) override {
+    thread_->loop()->Post([hub = hub_, key, addresses] { hub->Readdress(key, addresses); });
+  }
+
   void Cancel(const LinkKey& key) override {
     thread_->loop()->Post([hub = hub_, key] { hub->Cancel(key, "cancelled"); });
   }

@@ -35,6 +35,7 @@
 #include "transport/p2p/ucx/factory.h"
 #include "worker/rpc/agent.h"
 #include "worker/rpc/device.h"
+#include "worker/rpc/endpoints.h"
 #include "worker/rpc/session.h"
 
 namespace longhaul::worker {
@@ -140,16 +141,10 @@ StatusOr<Transports> Listen(const Flags& flags) {
 
 // What is advertised is the address behind port mapping, which UCX cannot pass; without gRPC it is
 // another name of UCX's.
-void FillEndpoints(const Flags& flags, const Transports& transports, v1::Hello* hello) {
-  for (const auto& [name, transport] : transports) {
-    v1::DataEndpoint& endpoint = *hello->add_endpoints();
-    endpoint.set_transport(name);
-    if (!flags.advertise.empty() && (name == kGrpc || transports.size() == 1)) {
-      endpoint.mutable_addresses()->Add(flags.advertise.begin(), flags.advertise.end());
-    } else {
-      endpoint.add_addresses(transport->address());
-    }
-  }
+Endpoints EndpointsOf(const Flags& flags, const Transports& transports) {
+  std::map<std::string, std::string> listening;
+  for (const auto& [name, transport] : transports) listening[name] = transport->address();
+  return Endpoints(listening, Has(flags, kGrpc) ? kGrpc : kUcx, flags.advertise, flags.coordinator);
 }
 
 int Serve(const Flags& flags, const v1::Device& device) {
@@ -204,27 +199,30 @@ int Serve(const Flags& flags, const v1::Device& device) {
   hello.set_incarnation(RandomUuid());
   hello.set_name(flags.name.empty() ? HostName() : flags.name);
   *hello.add_devices() = device;
-  FillEndpoints(flags, *transports, &hello);
+  Endpoints endpoints = EndpointsOf(flags, *transports);
   hello.set_version(std::string(Version()));
   hello.set_pid(static_cast<uint32_t>(::getpid()));
   hello.set_host(HostName());
   std::mutex session_made;
   {
     const std::lock_guard lock(session_made);
-    session =
-        std::make_unique<Session>(SessionOptions{.coordinator = flags.coordinator,
-                                                 .token = token,
-                                                 .hello =
-                                                     [&] {
-                                                       v1::Hello now = hello;
-                                                       agent->FillHello(&now);
-                                                       return now;
-                                                     },
-                                                 .on_command =
-                                                     [&](v1::WorkerCommand command) {
-                                                       { const std::lock_guard wait(session_made); }
-                                                       agent->Handle(std::move(command));
-                                                     }});
+    session = std::make_unique<Session>(
+        SessionOptions{.coordinator = flags.coordinator,
+                       .token = token,
+                       .hello =
+                           [&] {
+                             v1::Hello now = hello;
+                             const auto found = endpoints.Find();
+                             now.mutable_endpoints()->Add(found.begin(), found.end());
+                             agent->FillHello(&now);
+                             return now;
+                           },
+                       .moved = [&] { return endpoints.Moved(); },
+                       .on_command =
+                           [&](v1::WorkerCommand command) {
+                             { const std::lock_guard wait(session_made); }
+                             agent->Handle(std::move(command));
+                           }});
   }
   SetLogTap([&](std::string_view level, std::string_view text) {
     std::string run_id;
@@ -282,7 +280,8 @@ int Main(int argc, char** argv) {
                  "data address, beside ucx with a free port of its own");
   app.add_option("--advertise", flags.advertise,
                  "host:port at which other workers reach the gRPC address (without grpc: the data "
-                 "address), if not by itself; repeatable");
+                 "address), if not by itself; repeatable. 'auto': the gRPC address's port at the "
+                 "address that this machine has towards the coordinator, also when that changes");
   app.add_option(
          "--device", flags.device,
          "what to compute on: cpu, cuda (the first GPU) or cuda:N; a GPU is checked and then "
@@ -331,6 +330,12 @@ int Main(int argc, char** argv) {
                              flag, text));
   }
   for (const std::string& address : flags.advertise) {
+    if (address == kAdvertiseAuto) {
+      if (Has(flags, kGrpc)) continue;
+      return usage(
+          "--advertise auto is for gRPC, and --transport leaves it out; UCX is reached at "
+          "its --data-address only");
+    }
     const auto parsed = ParseHostPort(address);
     if (!parsed.ok()) return usage(fmt::format("--advertise: {}", Message(parsed.status())));
     if (parsed->port == 0) {
@@ -341,7 +346,8 @@ int Main(int argc, char** argv) {
       (grpc_address->host == "0.0.0.0" || grpc_address->host == "::")) {
     return usage(fmt::format(
         "--grpc-address {} is no address that others can dial; say with --advertise host:port "
-        "where they reach it",
+        "where they reach it, or with --advertise auto that they reach this machine as the "
+        "coordinator does",
         grpc_text));
   }
   const StatusOr<DeviceName> device_name = ParseDeviceName(flags.device);

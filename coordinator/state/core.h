@@ -90,6 +90,11 @@ class Core {
   void Attach(Worker& worker);
   void AttachToDraft(Worker& worker, Draft& draft);
   void AttachToStage(Worker& worker, Run& run, Stage& stage);
+  // The plan has the stage's addresses as its worker says them now, and who dials them hears of it.
+  void NoteAddresses(const Worker& worker, Run& run, const Stage& stage);
+  // Where the stage that `dialler` dials across `boundary` is reached; nothing where it does not
+  // dial.
+  void SendReaddress(const Run& run, uint32_t boundary, const Stage& dialler);
   void OnRunMessage(Worker& worker, const v1::WorkerMessage& message);
   void OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& message);
   void DropMessage(Run& run, const Worker& worker, const v1::WorkerMessage& message,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "coordinator/state/core.h"
+#include "coordinator/state/text.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -140,6 +141,7 @@ void Core::AttachToStage(Worker& worker, Run& run, Stage& stage) {
   stage.attached = true;
   Changed(run);
   const bool has_it = !worker.hello.run_id().empty();
+  NoteAddresses(worker, run, stage);
   if (run.record.state == RunState::kPreparing) {
     if (!has_it) stage.ready = false;
     if (!stage.ready) SendAssign(worker, run, stage);
@@ -164,6 +166,45 @@ void Core::AttachToStage(Worker& worker, Run& run, Stage& stage) {
   run.reattach_until.reset();
   if (run.record.state == RunState::kPreparing) run.ready_until = now_ + options_.ready_timeout;
   Log(&run, "note", "all workers of the run are back");
+}
+
+void Core::NoteAddresses(const Worker& worker, Run& run, const Stage& stage) {
+  auto& planned = *run.record.plan->mutable_stages(static_cast<int>(stage.index));
+  const auto& said = worker.hello.endpoints();
+  const auto same = [](const v1::DataEndpoint& a, const v1::DataEndpoint& b) {
+    return a.transport() == b.transport() && std::ranges::equal(a.addresses(), b.addresses());
+  };
+  const uint32_t index = stage.index;
+  if (!std::ranges::equal(planned.endpoints(), said, same)) {
+    *planned.mutable_endpoints() = said;
+    Store(run);
+    std::string where;
+    for (const v1::DataEndpoint& endpoint : said) {
+      where += fmt::format("{}{} {}", where.empty() ? "" : ", ", endpoint.transport(),
+                           fmt::join(endpoint.addresses(), " "));
+    }
+    Log(&run, "worker", fmt::format("{} has moved: {}", Label(stage), Quoted(where)));
+    if (index > 0) SendReaddress(run, index - 1, run.stages[index - 1]);
+    if (index + 1 < run.stages.size()) SendReaddress(run, index, run.stages[index + 1]);
+  }
+  // What it may have missed while it was away.
+  if (index > 0) SendReaddress(run, index - 1, stage);
+  if (index + 1 < run.stages.size()) SendReaddress(run, index, stage);
+}
+
+void Core::SendReaddress(const Run& run, uint32_t boundary, const Stage& dialler) {
+  const v1::LinkPlan& link = run.record.plan->links(static_cast<int>(boundary));
+  const Worker* worker = LiveWorkerOf(dialler.worker, dialler.incarnation);
+  if (worker == nullptr || link.downstream_dials() != (dialler.index == boundary + 1)) return;
+  v1::WorkerCommand command = CommandFor(run.record.id, run.record.epoch);
+  command.mutable_readdress()->set_boundary(boundary);
+  const uint32_t peer = link.downstream_dials() ? boundary : boundary + 1;
+  for (const v1::DataEndpoint& endpoint :
+       run.record.plan->stages(static_cast<int>(peer)).endpoints()) {
+    if (endpoint.transport() != link.transport()) continue;
+    *command.mutable_readdress()->mutable_addresses() = endpoint.addresses();
+  }
+  if (command.readdress().addresses_size() > 0) Send(*worker, std::move(command));
 }
 
 void Core::On(event::WorkerLeft& left) {
@@ -279,6 +320,7 @@ void Core::OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& mes
       OnFinished(run, *stage, message.finished());
       break;
     case v1::WorkerMessage::kError:
+      if (message.error().measuring()) break;  // as of kLayerTimes
       OnError(run, *stage, message.error());
       break;
     case v1::WorkerMessage::kLink:

@@ -91,6 +91,15 @@ bool Agent::IsCurrent(const v1::WorkerCommand& command) const {
   return run_ && run_->run_id() == command.run_id() && run_->epoch() == command.epoch();
 }
 
+bool Agent::IsNext(const v1::WorkerCommand& command) const {
+  return next_ && next_->run_id() == command.run_id() && next_->epoch() == command.epoch();
+}
+
+bool Agent::IsBeingMeasured(const v1::WorkerCommand& command) const {
+  return command.has_measure() && measure_ && measure_->run_id() == command.run_id() &&
+         measure_->epoch() == command.epoch();
+}
+
 void Agent::Handle(v1::WorkerCommand command) {
   if (command.has_drop_checkpoint()) {
     const Status status =
@@ -117,10 +126,12 @@ void Agent::Handle(v1::WorkerCommand command) {
     case v1::WorkerCommand::kCheckpoint:
       if (IsCurrent(command)) run_->RequestCheckpoint();
       return;
+    case v1::WorkerCommand::kReaddress:
+      if (IsCurrent(command)) run_->Readdress(command.readdress());
+      if (IsNext(command)) next_moves_.push_back(command.readdress());
+      return;
     case v1::WorkerCommand::kAbort:
-      if (next_ && next_->run_id() == command.run_id() && next_->epoch() == command.epoch()) {
-        next_.reset();
-      }
+      if (IsNext(command)) next_.reset();
       if (IsCurrent(command)) {
         run_->Cancel(command.abort().reason(), command.abort().finished());
       }
@@ -140,8 +151,10 @@ void Agent::HandleAssign(v1::WorkerCommand command) {
     }
     if (run_ && run_->run_id() == command.run_id() && run_->epoch() > command.epoch()) return;
   }
+  if (IsBeingMeasured(command)) return;
   if (run_) run_->Cancel("the coordinator has other work");
   next_ = std::move(command);
+  next_moves_.clear();
   changed_.notify_all();
 }
 
@@ -153,12 +166,15 @@ void Agent::Loop() {
     const v1::WorkerCommand command = std::move(*next_);
     next_.reset();
     if (command.has_measure()) {
+      measure_ = command;
       lock.unlock();
       Measure(command);
       lock.lock();
+      measure_.reset();
       continue;
     }
     const auto run = std::make_shared<StageRun>(resources_, command.run_id(), command.assign());
+    for (const v1::Readdress& moved : std::exchange(next_moves_, {})) run->Readdress(moved);
     run_ = run;
     lock.unlock();
     run->Run();
@@ -177,6 +193,7 @@ void Agent::Measure(const v1::WorkerCommand& command) {
   } else {
     message.mutable_error()->set_message(std::string(Message(times.status())));
     message.mutable_error()->set_code(static_cast<int32_t>(times.status().code()));
+    message.mutable_error()->set_measuring(true);
   }
   resources_.send(std::move(message));
 }

@@ -35,13 +35,18 @@ class Agent {
   void HandleAssign(v1::WorkerCommand command);
   void Measure(const v1::WorkerCommand& command);
   StatusOr<v1::LayerTimes> MeasureModel(const v1::Measure& measure);
-  bool IsCurrent(const v1::WorkerCommand& command) const;  // with mutex_ held
+  // With mutex_ held: whether it speaks of run_, of next_.
+  bool IsCurrent(const v1::WorkerCommand& command) const;
+  bool IsNext(const v1::WorkerCommand& command) const;
+  bool IsBeingMeasured(const v1::WorkerCommand& command) const;
 
   const Resources resources_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<v1::WorkerCommand> next_;  // a Measure or an Assign
-  std::shared_ptr<StageRun> run_;          // at hand
+  std::optional<v1::WorkerCommand> next_;     // a Measure or an Assign
+  std::vector<v1::Readdress> next_moves_;     // that came behind it
+  std::optional<v1::WorkerCommand> measure_;  // at hand
+  std::shared_ptr<StageRun> run_;             // at hand
   bool closing_ = false;
   std::thread thread_;
 };

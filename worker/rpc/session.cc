@@ -45,10 +45,7 @@ bool IsReport(const v1::WorkerMessage& message) {
 }  // namespace
 
 Session::Session(SessionOptions options)
-    : options_(std::move(options)),
-      channel_(MakeChannel(options_.coordinator)),
-      stub_(v1::WorkerService::NewStub(channel_)),
-      thread_([this] { Loop(); }) {}
+    : options_(std::move(options)), thread_([this] { Loop(); }) {}
 
 Session::~Session() {
   {
@@ -102,11 +99,13 @@ bool Session::Connect() {
     if (closing_) return false;
     context_ = &context;
     stream_ended_ = false;
+    moved_ = false;
     welcomed_ = false;
     outgoing_.insert(outgoing_.begin(), std::make_move_iterator(kept_.begin()),
                      std::make_move_iterator(kept_.end()));
     kept_.clear();
   }
+  if (!stub_) stub_ = v1::WorkerService::NewStub(MakeChannel(options_.coordinator));
   const auto stream = stub_->Session(&context);
   v1::WorkerMessage hello;
   *hello.mutable_hello() = options_.hello();
@@ -135,11 +134,14 @@ bool Session::Connect() {
     const std::lock_guard lock(mutex_);
     context_ = nullptr;
     if (closing_) return false;
+    if (moved_) stub_.reset();  // its connection has an address that is gone
     if (status.code() == absl::StatusCode::kUnauthenticated) {
       fatal_ = Annotate(status, "coordinator " + options_.coordinator);
     } else if (fatal_.ok() && (welcomed_ || last_failure_ != Message(status))) {
       last_failure_ = std::string(Message(status));
-      news = last_failure_.empty() ? "closed the session" : last_failure_;
+      news = moved_                  ? "this machine has another address towards it"
+             : last_failure_.empty() ? "closed the session"
+                                     : last_failure_;
     }
     welcomed = welcomed_;
   }
@@ -177,8 +179,20 @@ bool Session::HandleCommand(v1::WorkerCommand command) {
 
 void Session::WriteLoop(Stream* stream) {
   MonoTime next_heartbeat = Now();
+  MonoTime next_look = next_heartbeat;
   std::unique_lock lock(mutex_);
   while (true) {
+    if (options_.moved && Now() >= next_look) {
+      next_look = Now() + heartbeat_;
+      lock.unlock();
+      const bool moved = options_.moved();
+      lock.lock();
+      if (moved && context_ != nullptr) {
+        moved_ = true;
+        context_->TryCancel();
+        return;
+      }
+    }
     changed_.wait_until(lock, next_heartbeat, [this] {
       return closing_ || stream_ended_ || (welcomed_ && !outgoing_.empty());
     });

@@ -30,6 +30,9 @@ struct SessionOptions {
   std::string coordinator;  // host:port
   std::string token;
   std::function<v1::Hello()> hello;  // asked at each connection
+  // Asked about once a heartbeat, on a thread of the session's: whether the hello is true no more
+  // and its connection will hear no answer, because this machine has another address. Null: never.
+  std::function<bool()> moved;
   std::function<void(v1::WorkerCommand)> on_command;
 };
 
@@ -56,14 +59,14 @@ class Session {
   bool Sleep(absl::Duration duration);
 
   const SessionOptions options_;
-  const std::shared_ptr<grpc::Channel> channel_;
-  const std::unique_ptr<v1::WorkerService::Stub> stub_;
+  std::unique_ptr<v1::WorkerService::Stub> stub_;  // of the loop's thread; null: dial from anew
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<v1::WorkerMessage> outgoing_;
   std::deque<v1::WorkerMessage> kept_;      // written, of one epoch; said again in the next session
   grpc::ClientContext* context_ = nullptr;  // of the connection that is open
   bool stream_ended_ = false;
+  bool moved_ = false;  // since the connection that is open was made
   bool welcomed_ = false;
   bool closing_ = false;
   absl::Duration heartbeat_ = absl::Seconds(1);

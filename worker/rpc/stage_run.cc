@@ -327,6 +327,8 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream,
       if (endpoint.transport() != link.transport()) continue;
       addresses.assign(endpoint.addresses().begin(), endpoint.addresses().end());
     }
+    const std::lock_guard lock(mutex_);  // Readdress comes before or after, not between
+    if (const auto moved = moved_.find(boundary); moved != moved_.end()) addresses = moved->second;
     transport->second->Dial(addresses, key, assign_.link_secret(), channel, options, deadline,
                             done);
   } else {
@@ -377,6 +379,18 @@ void StageRun::RequestStop() {
 }
 void StageRun::RequestCheckpoint() {
   events_->Push(CheckpointRequested{});
+}
+
+void StageRun::Readdress(const v1::Readdress& moved) {
+  const uint32_t boundary = moved.boundary();
+  if (boundary >= static_cast<uint32_t>(assign_.plan().links_size())) return;
+  const auto transport =
+      resources_.transports.find(assign_.plan().links(static_cast<int>(boundary)).transport());
+  if (transport == resources_.transports.end()) return;
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string>& addresses = moved_[boundary];
+  addresses.assign(moved.addresses().begin(), moved.addresses().end());
+  transport->second->Readdress({RunId(run_id_), Epoch(epoch()), Boundary(boundary)}, addresses);
 }
 
 void StageRun::Cancel(std::string reason, bool finished) {

@@ -1,6 +1,6 @@
 // One assignment carried out: from Assign to the end of this stage.
 //
-// Run() on the agent's thread; Start, Stop, Checkpoint and Cancel from any thread.
+// Run() on the agent's thread; Start, Stop, Checkpoint, Readdress and Cancel from any thread.
 #ifndef LONGHAUL_WORKER_RPC_STAGE_RUN_H_
 #define LONGHAUL_WORKER_RPC_STAGE_RUN_H_
 
@@ -52,6 +52,7 @@ class StageRun {
   void Start();
   void RequestStop();
   void RequestCheckpoint();
+  void Readdress(const v1::Readdress& moved);
   // `finished`: every stage has finished its part.
   void Cancel(std::string reason, bool finished = false);
   // The coordinator asked again: says StageReady again if that is so.
@@ -91,6 +92,7 @@ class StageRun {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool ready_ = false, started_ = false;
+  std::map<uint32_t, std::vector<std::string>> moved_;  // newest addresses by boundary
   std::optional<std::string> cancelled_;
   bool all_finished_ = false;
 };

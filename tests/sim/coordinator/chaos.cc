@@ -37,6 +37,10 @@ void Chaos::DrawRates() {
   faults.slow_store = maybe(0.05);
   faults.data_failure = maybe(0.1);
   faults.wall_jump = maybe(0.05);
+  faults.move = maybe(0.02);
+  if (random.Chance(0.1)) {
+    faults = Faults{.move = 0.05 * random.Unit(), .moves_alone = true};
+  }
   user_acts_ = 0.05 + 0.15 * random.Unit();
   user_resumes_ = maybe(2);
   length_ = random.Between(absl::Seconds(40), absl::Seconds(160));
@@ -101,6 +105,11 @@ void Chaos::TroubleWorker(size_t index) {
     world_.Blame(index, away);
     cluster_.away_until[index] = std::max(cluster_.away_until[index], world_.timeline.now() + away);
     worker.CutSession(/*silent=*/true);
+  }
+  if (Happens(faults.move) && moved_at_[index] + absl::Seconds(8) <= world_.timeline.now()) {
+    moved_at_[index] = world_.timeline.now();
+    if (!faults.moves_alone) world_.Blame(index, absl::Seconds(20));
+    worker.Move();
   }
   if (Happens(faults.delay)) {
     const absl::Duration delay =

@@ -2,6 +2,8 @@
 #ifndef LONGHAUL_TESTS_SIM_COORDINATOR_CHAOS_H_
 #define LONGHAUL_TESTS_SIM_COORDINATOR_CHAOS_H_
 
+#include <map>
+
 #include "tests/sim/coordinator/cluster.h"
 
 namespace longhaul::coordinator::sim {
@@ -30,6 +32,7 @@ class Chaos {
   absl::Duration length_;
   double user_acts_ = 0, user_resumes_ = 0;
   bool over_ = false;
+  std::map<size_t, MonoTime> moved_at_;  // by worker
 };
 
 }  // namespace longhaul::coordinator::sim

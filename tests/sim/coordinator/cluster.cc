@@ -47,6 +47,7 @@ Cluster::Cluster(const SimulationOptions& options)
       coordinator(std::make_unique<SimCoordinator>(&world, store.get(), &checkers, Options())) {
   const size_t count = 1 + world.random.Below(5);
   world.frozen_until.resize(count);
+  world.moves.resize(count);
   away_until.resize(count);
   for (size_t i = 0; i < count; ++i) {
     workers.push_back(std::make_unique<SimWorker>(

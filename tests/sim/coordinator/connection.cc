@@ -82,6 +82,14 @@ void Connection::Close() {
   TellWorker(drained);
 }
 
+void Connection::WorkerMoved(absl::Duration after) {
+  if (!open_) return;
+  open_ = false;
+  Break(up_);
+  Break(down_);
+  TellWorker(after);
+}
+
 void Connection::Cut(bool silent) {
   if (!open_) return;
   open_ = false;

@@ -33,6 +33,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Close();
   // The network breaks it. `silent`: neither end is told soon; what they still write is lost.
   void Cut(bool silent);
+  // The worker's machine has another address: nothing comes through any more, which the worker
+  // notices `after` a while, and the coordinator by its own time limit or a new session.
+  void WorkerMoved(absl::Duration after);
   // The path is slow for a while; order stays.
   void Delay(absl::Duration delay);
 

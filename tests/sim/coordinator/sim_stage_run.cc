@@ -51,13 +51,30 @@ void SimWorker::BeginRun(const v1::WorkerCommand& command) {
   run.resume_files.assign(assign.resume_files().begin(), assign.resume_files().end());
   EpochTruth& epoch = truth();
   epoch.stages = run.stages;
-  epoch.members[run.stage] = {index_, run.start_step};
+  epoch.members[run.stage] = {index_, run.start_step, {}};
   run.in_epoch = true;
+  for (const v1::LinkPlan& link : plan.links()) {
+    const uint32_t here = link.downstream_dials() ? link.boundary() + 1 : link.boundary();
+    const uint32_t there = link.downstream_dials() ? link.boundary() : link.boundary() + 1;
+    if (here != run.stage) continue;
+    epoch.members[here].dials[there] =
+        plan.stages(static_cast<int>(there)).endpoints(0).addresses(0);
+  }
+  for (const v1::Readdress& moved : std::exchange(next_moves_, {})) Readdress(moved);
   const bool slow = world_->random.Chance(world_->faults.slow);
   const absl::Duration takes =
       world_->random.Between(absl::Milliseconds(50), absl::Seconds(slow ? 50 : 2));
   if (slow) world_->Blame(index_, takes);
   AfterInRun(takes, [this] { Prepared(); });
+}
+
+void SimWorker::Readdress(const v1::Readdress& moved) {
+  if (!run_->in_epoch) return;
+  auto& dials = truth().members.at(run_->stage).dials;
+  for (const uint32_t peer : {moved.boundary(), moved.boundary() + 1}) {
+    const auto known = dials.find(peer);
+    if (peer != run_->stage && known != dials.end()) known->second = moved.addresses(0);
+  }
 }
 
 void SimWorker::Prepared() {
@@ -76,6 +93,13 @@ void SimWorker::Prepared() {
     const bool on_disk =
         file.worker_id() == id() && shard != world_->shards.end() && shard->second == file.sha256();
     if (on_disk || world_->copies.contains(file.sha256())) continue;
+    // A process that was stopped for long wakes up in an epoch of the past, whose shards may be
+    // gone.
+    const auto later = world_->epochs.upper_bound(run_->key);
+    if (later != world_->epochs.end() && later->first.run == run_->key.run) {
+      Fail("a shard is missing", std::nullopt);
+      return;
+    }
     world_->Violate("{} of {}@{} resumes from step {}, whose shard of stage {} is not within reach",
                     WorkerName(index_), run_->key.run, run_->key.epoch, run_->start_step,
                     file.stage());
@@ -91,7 +115,10 @@ void SimWorker::WaitForLinks(MonoTime until) {
   for (const uint32_t peer : {run_->stage - 1, run_->stage + 1}) {
     if (peer >= run_->stages) continue;  // also what is left of the first
     const auto member = truth().members.find(peer);
-    if (member != truth().members.end() && world_->CanTalk(index_, member->second.worker)) continue;
+    if (member != truth().members.end() && world_->CanTalk(index_, member->second.worker) &&
+        world_->Finds(truth(), run_->stage, peer)) {
+      continue;
+    }
     all = false;
     missing = fmt::format("link to stage {}: nobody answers", peer);
   }
@@ -142,7 +169,8 @@ bool SimWorker::NeighboursAreThere() {
     if (peer >= run_->stages || truth().finished.contains(peer)) continue;
     const auto member = truth().members.find(peer);
     const bool gone = member == truth().members.end();
-    if (!gone && world_->CanTalk(index_, member->second.worker)) {
+    if (!gone && world_->CanTalk(index_, member->second.worker) &&
+        world_->Finds(truth(), run_->stage, peer)) {
       const auto silent = run_->silent_since.find(peer);
       if (silent == run_->silent_since.end()) continue;
       if (run_->suspects.erase(peer) > 0) SayLink(peer, "healthy", now - silent->second);

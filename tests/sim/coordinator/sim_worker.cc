@@ -52,7 +52,7 @@ void SimWorker::Crash(bool silent) {
   newest_written_.reset();
   kept_.clear();
   next_.reset();
-  measuring_ = false;
+  measuring_.reset();
   run_.reset();
 }
 
@@ -70,6 +70,15 @@ void SimWorker::CutSession(bool silent) {
 
 void SimWorker::DelaySession(absl::Duration delay) {
   if (connection_) connection_->Delay(delay);
+}
+
+void SimWorker::Move() {
+  if (!running_) return;
+  ++world_->moves[index_];
+  world_->timeline.Note("{} moves to {}", WorkerName(index_), world_->AddressOf(index_));
+  if (connection_) {
+    connection_->WorkerMoved(world_->random.Between(absl::ZeroDuration(), kHeartbeat));
+  }
 }
 
 // ---- Session -----------------------------------------------------------------------
@@ -101,6 +110,9 @@ void SimWorker::TryDial() {
 
 v1::Hello SimWorker::Hello() const {
   v1::Hello hello = HelloOf(WorkerName(index_), std::to_string(incarnation_));
+  for (v1::DataEndpoint& endpoint : *hello.mutable_endpoints()) {
+    endpoint.set_addresses(0, world_->AddressOf(index_));
+  }
   if (run_) {
     hello.set_run_id(run_->key.run);
     hello.set_epoch(run_->key.epoch);
@@ -183,10 +195,11 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
     case v1::WorkerCommand::kStop:
       if (IsCurrent(command)) run_->stop_requested = true;
       return;
+    case v1::WorkerCommand::kReaddress:
+      HandleReaddress(command);
+      return;
     case v1::WorkerCommand::kAbort:
-      if (next_ && next_->run_id() == command.run_id() && next_->epoch() == command.epoch()) {
-        next_.reset();
-      }
+      if (IsNext(command)) next_.reset();
       if (IsCurrent(command)) Cancel();
       return;
     default:
@@ -198,6 +211,15 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
 
 bool SimWorker::IsCurrent(const v1::WorkerCommand& command) const {
   return run_ && run_->key == EpochKey{command.run_id(), command.epoch()};
+}
+
+bool SimWorker::IsNext(const v1::WorkerCommand& command) const {
+  return next_ && next_->run_id() == command.run_id() && next_->epoch() == command.epoch();
+}
+
+void SimWorker::HandleReaddress(const v1::WorkerCommand& command) {
+  if (IsCurrent(command)) Readdress(command.readdress());
+  if (IsNext(command)) next_moves_.push_back(command.readdress());
 }
 
 // On a thread of its own, whatever the agent does.
@@ -231,8 +253,10 @@ void SimWorker::HandleAssign(const v1::WorkerCommand& command) {
     }
     if (run_ && run_->key.run == command.run_id() && run_->key.epoch > command.epoch()) return;
   }
+  if (command.has_measure() && measuring_ == EpochKey{command.run_id(), command.epoch()}) return;
   if (run_) Cancel();
   next_ = command;
+  next_moves_.clear();
   TakeNext();
 }
 
@@ -243,7 +267,7 @@ void SimWorker::TakeNext() {
     BeginRun(command);
     return;
   }
-  measuring_ = true;
+  measuring_ = {command.run_id(), command.epoch()};
   const bool slow = world_->random.Chance(world_->faults.slow);
   const absl::Duration takes =
       world_->random.Between(absl::Milliseconds(50), absl::Seconds(slow ? 60 : 2));
@@ -252,11 +276,12 @@ void SimWorker::TakeNext() {
 }
 
 void SimWorker::Measured(const v1::WorkerCommand& command) {
-  measuring_ = false;
+  measuring_.reset();
   v1::WorkerMessage message;
   if (world_->random.Chance(world_->faults.error)) {
     world_->Blame(index_);
     message.mutable_error()->set_message("no memory left to measure in");
+    message.mutable_error()->set_measuring(true);
   } else {
     *message.mutable_layer_times() = SmallTimes();
   }

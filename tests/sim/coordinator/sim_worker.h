@@ -29,6 +29,8 @@ class SimWorker {
   void Freeze(absl::Duration length);
   void CutSession(bool silent);
   void DelaySession(absl::Duration delay);
+  // Its machine gets another address; process and links stay.
+  void Move();
 
   bool running() const { return running_; }
   bool connected() const { return connection_ != nullptr && welcomed_; }
@@ -67,6 +69,8 @@ class SimWorker {
   // Agent.
   bool IsCurrent(const v1::WorkerCommand& command) const;
   void HandleAssign(const v1::WorkerCommand& command);
+  bool IsNext(const v1::WorkerCommand& command) const;
+  void HandleReaddress(const v1::WorkerCommand& command);
   void HandleCheckShards(const v1::WorkerCommand& command);
   void TakeNext();
   void Measured(const v1::WorkerCommand& command);
@@ -74,6 +78,7 @@ class SimWorker {
 
   // Stage run.
   void BeginRun(const v1::WorkerCommand& command);
+  void Readdress(const v1::Readdress& moved);
   void Prepared();
   void WaitForLinks(MonoTime until);
   void SayReady();
@@ -109,7 +114,8 @@ class SimWorker {
   std::deque<v1::WorkerMessage> kept_;  // written reports of one epoch, said again in a new session
 
   std::optional<v1::WorkerCommand> next_;
-  bool measuring_ = false;
+  std::vector<v1::Readdress> next_moves_;
+  std::optional<EpochKey> measuring_;
   std::optional<StageRun> run_;
   uint64_t runs_begun_ = 0;
 };

@@ -27,6 +27,19 @@ void World::Blame(size_t worker, absl::Duration length) {
   when = std::max(when, timeline.now() + length);
 }
 
+std::string World::AddressOf(size_t worker) const {
+  return fmt::format("{}:{}", WorkerName(worker), 1 + moves[worker]);
+}
+
+bool World::Finds(const EpochTruth& epoch, uint32_t a, uint32_t b) const {
+  for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
+    const auto& dials = epoch.members.at(from).dials;
+    const auto known = dials.find(to);
+    if (known != dials.end()) return known->second == AddressOf(epoch.members.at(to).worker);
+  }
+  return true;
+}
+
 double LossOf(const EpochKey& key, uint64_t step) {
   return 1 + static_cast<double>(Mix(key, step, 1'000'000) % 1'000'000) * 1e-6;
 }

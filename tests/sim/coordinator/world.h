@@ -29,7 +29,8 @@ struct EpochKey {
 struct EpochTruth {
   struct Member {
     size_t worker = 0;
-    uint64_t step = 0;  // newest that it has done
+    uint64_t step = 0;                      // newest that it has done
+    std::map<uint32_t, std::string> dials;  // neighbours, at the addresses that it knows
   };
   uint32_t stages = 0;
   std::map<uint32_t, Member> members;     // whose links are open
@@ -42,7 +43,9 @@ struct EpochTruth {
 // Per second of virtual time, or per occasion. All zero: nothing goes wrong.
 struct Faults {
   // Of workers.
-  double crash = 0, freeze = 0, error = 0, nonfinite = 0, disk_full = 0, slow = 0;
+  double crash = 0, freeze = 0, error = 0, nonfinite = 0, disk_full = 0, slow = 0, move = 0;
+  // Of all there are, only moves: a run goes on, so none may be blamed on them.
+  bool moves_alone = false;
   // Of connections to the coordinator, and of data links.
   double cut = 0, silent_cut = 0, delay = 0, twice = 0, data_cut = 0;
   // Of the coordinator.
@@ -64,6 +67,7 @@ struct World {
   std::map<std::string, MonoTime> fault_of;
   std::map<std::pair<size_t, size_t>, MonoTime> data_cut_until;  // by workers, smaller first
   std::vector<MonoTime> frozen_until;                            // by worker
+  std::vector<uint64_t> moves;                                   // by worker, so far
   std::string violation;  // the first thing that must never happen
 
   template <class... Args>
@@ -72,6 +76,10 @@ struct World {
     violation = fmt::format(format, std::forward<Args>(args)...);
     timeline.Note("VIOLATION: {}", violation);
   }
+  // The address that the worker has now.
+  std::string AddressOf(size_t worker) const;
+  // Stages of one epoch, neighbours: whether who dials knows where the other one is.
+  bool Finds(const EpochTruth& epoch, uint32_t a, uint32_t b) const;
   // Something happens to `worker` now, and lasts so long.
   void Blame(size_t worker, absl::Duration length = absl::ZeroDuration());
   bool CanTalk(size_t a, size_t b) const {

@@ -1,0 +1,103 @@
+#include "worker/rpc/endpoints.h"
+
+#include <netdb.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "proto/rpc/address.h"
+
+namespace longhaul::worker {
+namespace {
+
+// The address that packets to `peer` leave from, by the kernel's routes; nothing is sent. Empty:
+// there is no way.
+std::string LocalAddressTowards(const sockaddr_storage& peer, socklen_t peer_bytes) {
+  const int fd = ::socket(peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return "";
+  sockaddr_storage own{};
+  socklen_t own_bytes = sizeof(own);
+  char host[NI_MAXHOST] = {};
+  const bool known = ::connect(fd, reinterpret_cast<const sockaddr*>(&peer), peer_bytes) == 0 &&
+                     ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_bytes) == 0 &&
+                     ::getnameinfo(reinterpret_cast<const sockaddr*>(&own), own_bytes, host,
+                                   sizeof(host), nullptr, 0, NI_NUMERICHOST) == 0;
+  ::close(fd);
+  return known ? host : "";
+}
+
+bool IsOurs(const std::string& address) {
+  addrinfo wanted{};
+  wanted.ai_socktype = SOCK_DGRAM;
+  wanted.ai_flags = AI_NUMERICHOST;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(address.c_str(), nullptr, &wanted, &found) != 0) return false;
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, &::freeaddrinfo);
+  const int fd = ::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return true;
+  const bool ours = ::bind(fd, found->ai_addr, found->ai_addrlen) == 0 || errno != EADDRNOTAVAIL;
+  ::close(fd);
+  return ours;
+}
+
+}  // namespace
+
+Endpoints::Endpoints(std::map<std::string, std::string> listening, std::string advertised,
+                     std::vector<std::string> advertise, std::string coordinator)
+    : listening_(std::move(listening)),
+      advertised_(std::move(advertised)),
+      advertise_(std::move(advertise)),
+      coordinator_(std::move(coordinator)),
+      automatic_(std::ranges::find(advertise_, kAdvertiseAuto) != advertise_.end()) {}
+
+std::vector<v1::DataEndpoint> Endpoints::Find() {
+  if (const auto coordinator = ParseHostPort(coordinator_); automatic_ && coordinator.ok()) {
+    addrinfo wanted{};
+    wanted.ai_socktype = SOCK_DGRAM;
+    addrinfo* found = nullptr;
+    if (::getaddrinfo(coordinator->host.c_str(), std::to_string(coordinator->port).c_str(), &wanted,
+                      &found) == 0) {
+      const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, &::freeaddrinfo);
+      for (; found != nullptr; found = found->ai_next) {
+        sockaddr_storage route{};
+        std::memcpy(&route, found->ai_addr, found->ai_addrlen);
+        const std::string own = LocalAddressTowards(route, found->ai_addrlen);
+        if (own.empty()) continue;
+        route_ = route;
+        route_bytes_ = found->ai_addrlen;
+        own_ = own;
+        break;
+      }
+    }
+  }
+  std::vector<v1::DataEndpoint> endpoints;
+  for (const auto& [transport, address] : listening_) {
+    v1::DataEndpoint& endpoint = endpoints.emplace_back();
+    endpoint.set_transport(transport);
+    if (transport != advertised_ || advertise_.empty()) {
+      endpoint.add_addresses(address);
+      continue;
+    }
+    for (const std::string& one : advertise_) {
+      const auto listens = ParseHostPort(address);
+      if (one != kAdvertiseAuto) {
+        endpoint.add_addresses(one);
+      } else if (!own_.empty() && listens.ok()) {
+        endpoint.add_addresses(ToString(HostPort{own_, listens->port}));
+      }
+    }
+  }
+  return endpoints;
+}
+
+bool Endpoints::Moved() const {
+  if (route_bytes_ == 0) return false;
+  const std::string own = LocalAddressTowards(route_, route_bytes_);
+  return !own.empty() && own != own_ && !IsOurs(own_);
+}
+
+}  // namespace longhaul::worker

@@ -1,0 +1,52 @@
+// Where others reach a worker's data transports, as its hello says: at the addresses that it
+// listens on, at those that a person names, or (`auto`) at the address that this machine has
+// towards its coordinator, which may change while the worker runs.
+//
+// Threads: one at a time.
+#ifndef LONGHAUL_WORKER_RPC_ENDPOINTS_H_
+#define LONGHAUL_WORKER_RPC_ENDPOINTS_H_
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "longhaul/v1/worker.pb.h"
+
+namespace longhaul::worker {
+
+// Of --advertise.
+inline constexpr std::string_view kAdvertiseAuto = "auto";
+
+class Endpoints {
+ public:
+  // `listening`: addresses by transport. `advertise`: of `advertised`, one of the transports,
+  // instead of where it listens; none: as the others. `coordinator`: host:port.
+  Endpoints(std::map<std::string, std::string> listening, std::string advertised,
+            std::vector<std::string> advertise, std::string coordinator);
+
+  // As of now. With `auto` it looks up the coordinator's name, which may take a while; where there
+  // is no way to the coordinator it says what it said before.
+  std::vector<v1::DataEndpoint> Find();
+  // Whether the address that Find told is this machine's no more, and another one leads to the
+  // coordinator. Never blocks. False while the old one is there: what uses it works.
+  bool Moved() const;
+
+ private:
+  const std::map<std::string, std::string> listening_;
+  const std::string advertised_;
+  const std::vector<std::string> advertise_;
+  const std::string coordinator_;
+  const bool automatic_;
+  sockaddr_storage route_{};  // the coordinator, as Find saw it
+  socklen_t route_bytes_ = 0;
+  std::string own_;  // this machine's address on the way there
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_RPC_ENDPOINTS_H_

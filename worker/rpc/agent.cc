@@ -170,7 +170,6 @@ void Agent::Loop() {
       lock.unlock();
       Measure(command);
       lock.lock();
-      measure_.reset();
       continue;
     }
     const auto run = std::make_shared<StageRun>(resources_, command.run_id(), command.assign());
@@ -194,6 +193,11 @@ void Agent::Measure(const v1::WorkerCommand& command) {
     message.mutable_error()->set_message(std::string(Message(times.status())));
     message.mutable_error()->set_code(static_cast<int32_t>(times.status().code()));
     message.mutable_error()->set_measuring(true);
+  }
+  {
+    // Before it is said: if that is lost on the way, Measure comes again.
+    const std::lock_guard lock(mutex_);
+    measure_.reset();
   }
   resources_.send(std::move(message));
 }

@@ -136,6 +136,48 @@ TEST_F(Sessions, ANewSessionOfTheSameIncarnationGoesOnRunning) {
   EXPECT_EQ(c.StateOf("tiny-1"), "running");
 }
 
+// The upstream stage is dialled.
+TEST_F(Sessions, WhoDialsAWorkerHearsThatItHasMoved) {
+  c.ToRunning(kAb, "tiny-1");
+  ASSERT_TRUE(c.records.at("tiny-1").plan->links(0).downstream_dials());
+  c.Forget();
+  v1::Hello moved = Busy("a", "tiny-1", 1, 0);
+  for (v1::DataEndpoint& endpoint : *moved.mutable_endpoints()) {
+    endpoint.set_addresses(0, endpoint.transport() + "-elsewhere:7");
+  }
+  c.Join(moved);
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+  EXPECT_THAT(c.events.back().text(), HasSubstr("worker a (stage 0) has moved: ucx ucx-elsewhere:7"));
+  ASSERT_EQ(c.Count("b", v1::WorkerCommand::kReaddress), 1);
+  const v1::Readdress told = c.Last("b", v1::WorkerCommand::kReaddress)->readdress();
+  EXPECT_EQ(told.boundary(), 0u);
+  EXPECT_THAT(told.addresses(), testing::ElementsAre("ucx-elsewhere:7"));
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kReaddress), 0);  // it dials nobody
+  // The next process of the coordinator knows, and so does a worker that was away meanwhile.
+  EXPECT_EQ(c.records.at("tiny-1").plan->stages(0).endpoints(0).addresses(0), "ucx-elsewhere:7");
+  c.Forget();
+  c.Join(Busy("b", "tiny-1", 1, 1));
+  EXPECT_THAT(c.Last("b", v1::WorkerCommand::kReaddress)->readdress().addresses(),
+              testing::ElementsAre("ucx-elsewhere:7"));
+  // Who comes back to the same place has not moved.
+  const size_t events = c.events.size();
+  c.Forget();
+  c.Join(moved);
+  EXPECT_EQ(c.Count("b", v1::WorkerCommand::kReaddress), 0);
+  EXPECT_THAT(c.events.back().text(), testing::Not(HasSubstr("has moved")));
+  EXPECT_EQ(c.events.size(), events + 1);  // of the session
+}
+
+// The measurement may be asked for twice, and the second answer come when the plan is made.
+TEST_F(Sessions, ALateErrorOfAMeasurementIsNotTheStages) {
+  c.ToPreparing(kAb, "tiny-1");
+  v1::WorkerMessage message = c.About("tiny-1");
+  message.mutable_error()->set_message("no memory left to measure in");
+  message.mutable_error()->set_measuring(true);
+  c.Tick(c.Said("a", message));
+  EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
+}
+
 TEST_F(Sessions, CommandsThatMayBeLostAreRepeated) {
   c.Forget();
   c.Join("a");  // while it should be measuring

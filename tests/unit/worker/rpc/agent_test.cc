@@ -311,6 +311,26 @@ TEST_F(AgentTest, MeasuresWhenItIsFree) {
   EXPECT_THAT(worker_.Hear().error().message(), HasSubstr("run.yaml:1:"));
 }
 
+// Before the stage is at hand, and while it waits for its neighbour.
+TEST_F(AgentTest, DialsANeighbourThatMovedWhereItIsNow) {
+  for (const bool early : {true, false}) {
+    const uint64_t epoch = early ? 1 : 2;
+    Worker other;
+    const std::vector<std::string> planned = {other.address(), "nowhere"};
+    const std::vector<std::string> wrong = {"nowhere", worker_.address()};
+    other->Handle(AssignOf(TinySpec(), epoch, 0, other.tokens(), planned));
+    worker_->Handle(AssignOf(TinySpec(), epoch, 1, worker_.tokens(), wrong));
+    if (!early) worker_.WaitUntilAtHand();
+    v1::WorkerCommand moved = CommandOf(epoch, &v1::WorkerCommand::mutable_readdress);
+    moved.mutable_readdress()->add_addresses(other.address());
+    worker_->Handle(moved);
+    ExpectReady(epoch);
+    EXPECT_TRUE(other.Hear().has_stage_ready());
+    worker_->Handle(AbortOf(epoch));
+    worker_.ExpectFree();
+  }
+}
+
 TEST_F(AgentTest, AnAbortEndsAnyWait) {
   // For a neighbour.
   worker_->Handle(Waiting(1));

@@ -75,6 +75,7 @@ TEST_F(WorkerDaemonTest, WrongUsageIsExitCodeTwoAndNamesTheFlag) {
   expect(RunWith({"--grpc-address", "0.0.0.0:0", "--token-file", "any"}),
          "--grpc-address 0.0.0.0:0 is no address that others can dial; say with --advertise "
          "host:port");
+  expect(RunWith({"--advertise", "auto", "--transport", "ucx"}), "--advertise auto is for gRPC");
   expect(RunWith({"--advertise", "192.0.2.7:0"}),
          "--advertise 192.0.2.7:0: others cannot dial port 0");
   expect(RunWith({"--log-level", "loud"}), "log level: expected trace, debug, ");

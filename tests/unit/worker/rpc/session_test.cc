@@ -39,6 +39,7 @@ class SessionTest : public ::testing::Test {
               hello.set_epoch(++greetings_);
               return hello;
             },
+        .moved = [this] { return moved_.exchange(false); },
         .on_command = [this](v1::WorkerCommand command) { commands_.Push(std::move(command)); }});
   }
   // Accepts, hears the greeting and welcomes.
@@ -58,6 +59,7 @@ class SessionTest : public ::testing::Test {
 
   FakeCoordinator coordinator_;
   std::atomic<uint64_t> greetings_{0};
+  std::atomic<bool> moved_{false};
   ::longhaul::testing::Mailbox<v1::WorkerCommand> commands_;
   std::unique_ptr<Session> session_;
 };
@@ -128,6 +130,22 @@ TEST_F(SessionTest, DialsAgainWithANewGreetingAndLosesNoReport) {
   second->Welcome();
   // The first was written, but who knows whether it was stored: it is said again.
   for (uint64_t step = 1; step <= 4; ++step) EXPECT_EQ(second->HearReport().step().step(), step);
+}
+
+// Its connection would hear nothing any more, and nobody would say so.
+TEST_F(SessionTest, DialsAgainWhereThisMachineHasMoved) {
+  coordinator_.Start();
+  Dial();
+  const auto first = Meet(/*heartbeat_seconds=*/0.05);
+  session_->Send(Report(1));
+  EXPECT_EQ(first->HearReport().step().step(), 1u);
+  moved_ = true;
+  const auto second = coordinator_.Accept();
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->HearReport().hello().epoch(), 2u);
+  second->Welcome(0.05);
+  EXPECT_EQ(second->HearReport().step().step(), 1u);
+  EXPECT_FALSE(moved_);
 }
 
 // As the daemon's logs of a run do.

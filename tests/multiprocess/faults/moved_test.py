@@ -1,0 +1,105 @@
+"""A worker's machine gets another address while a run trains: the run goes on over its links.
+
+usage: moved_test.py BIN_DIR
+"""
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from namespace_cluster import namespace_cluster
+from training_test import expect_equal, text_for_training, wait_for
+
+SKIPPED = 77
+STEPS = 300
+
+
+class Namespace:
+    """A worker's, of which the test starts the worker itself and moves it."""
+
+    def __init__(self, cluster, worker):
+        self.cluster, self.worker = cluster, worker
+        state = next(w for w in cluster.state()["workers"] if w["name"] == worker)
+        self.name = state["network"]
+        rows = json.loads(self.ip("-j", "-4", "addr").stdout)
+        prefix = cluster.address.rsplit(".", 1)[0] + "."
+        self.device, self.address = next(
+            (row["ifname"], one["local"]) for row in rows for one in row["addr_info"]
+            if one["local"].startswith(prefix))
+
+    def ip(self, *arguments):
+        return subprocess.run(["ip", "-n", self.name, *arguments], check=True, capture_output=True,
+                              text=True)
+
+    @contextlib.contextmanager
+    def started_worker(self):
+        log_path = self.cluster.folder / f"{self.worker}.log"
+        with open(log_path, "w") as log:
+            process = subprocess.Popen(
+                ["ip", "netns", "exec", self.name, self.cluster.programs / "longhaul-worker",
+                 "--coordinator", self.cluster.address, "--token-file", self.cluster.token_file,
+                 "--state-dir", self.cluster.folder / self.worker, "--name", self.worker,
+                 "--transport", "grpc", "--grpc-address", "0.0.0.0:0", "--advertise", "auto"],
+                stdout=log, stderr=subprocess.STDOUT)
+            try:
+                yield process
+            except BaseException:
+                print(f"--- {self.worker}\n{log_path.read_text()[-3000:]}", file=sys.stderr)
+                raise
+            finally:
+                process.kill()
+                process.wait()
+
+    def move(self):
+        old = self.address
+        self.address = old.rsplit(".", 1)[0] + "." + str(int(old.rsplit(".", 1)[1]) + 100)
+        self.ip("addr", "del", f"{old}/24", "dev", self.device)
+        self.ip("addr", "add", f"{self.address}/24", "dev", self.device)
+
+
+def expect_events(cluster, run, *words):
+    def said():
+        return all(any(word in event for event in cluster.events(run)) for word in words)
+    wait_for(f"events with {words}", said)
+
+
+def main():
+    if os.geteuid() != 0:
+        print("skipped: network namespaces need root")
+        return SKIPPED
+    names = ["worker1", "worker2"]
+    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder, \
+            contextlib.ExitStack() as stack:
+        text_for_training(folder)
+        cluster = stack.enter_context(namespace_cluster(sys.argv[1], folder, workers=2,
+                                                        rate="unlimited"))
+        for name in names:
+            cluster.kill(name)
+        namespaces = [Namespace(cluster, name) for name in names]
+        for namespace in namespaces:
+            stack.enter_context(namespace.started_worker())
+        run = cluster.submit("unbroken", steps=STEPS, stages=2, transport="grpc")
+        cluster.wait_for_end(run)
+        unbroken = cluster.losses(run)
+        run = cluster.submit("moved", steps=STEPS, stages=2, transport="grpc")
+        for namespace, step in zip(namespaces, (5, 100)):
+            if not cluster.wait_for_step(run, step):
+                raise AssertionError(cluster.status(run))
+            namespace.move()
+            expect_events(cluster, run, f"has moved: grpc {namespace.address}:")
+        status = cluster.wait_for_end(run)
+        if status["state"] != "done":
+            raise AssertionError(f"{status['state']}: {status['reason']}\n"
+                                 + "\n".join(cluster.events(run)))
+        expect_equal("workers that moved", cluster.losses(run), unbroken)
+        expect_events(cluster, run, "is healed")
+        seconds = [s["seconds"] for s in cluster.steps(run)]
+        print(f"  a step takes {sorted(seconds)[len(seconds) // 2]:.2f} s, the longest took "
+              f"{max(seconds):.2f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "coordinator/store/fuzz/short_run.h"
 #include "coordinator/store/rows.h"
 
 namespace longhaul::coordinator {
 namespace {
 
 constexpr int kColumns = 15;  // of kUpsertRun
+constexpr int kSpecColumn = 7;
 constexpr std::string_view kSeparator = "%%";
 
 RunRecord WholeRecord() {
@@ -68,23 +70,32 @@ class Table {
     select_ = Must(database_.Prepare(kSelectRuns));
     clear_ = Must(database_.Prepare("DELETE FROM runs"));
   }
-  // `replaced`: a bit for every column; their values in order, as long as there are some.
+  StatusOr<RunRecord> WriteAndRead(const RunRecord& record) {
+    BindRun(record, &upsert_);
+    return Read();
+  }
+  // The record with other columns. `replaced`: a bit for every column; their values in order, as
+  // long as there are some.
   StatusOr<RunRecord> WriteAndRead(const RunRecord& record, uint32_t replaced,
                                    const std::vector<std::string_view>& values) {
-    if (!clear_.Run().ok()) std::abort();
     BindRun(record, &upsert_);
+    upsert_.Bind(kSpecColumn, kShortRun);
     size_t next = 0;
     for (int column = 0; column < kColumns && next < values.size(); ++column) {
       if ((replaced >> column & 1) != 0) upsert_.BindBlob(column + 1, values[next++]);
     }
-    if (!upsert_.Run().ok()) std::abort();
+    return Read();
+  }
+
+ private:
+  StatusOr<RunRecord> Read() {
+    if (!clear_.Run().ok() || !upsert_.Run().ok()) std::abort();
     if (!Must(select_.Next())) std::abort();
     StatusOr<RunRecord> read = ReadRun(select_);
     if (Must(select_.Next())) std::abort();
     return read;
   }
 
- private:
   static constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
   template <class T>
   static T Must(StatusOr<T> value) {
@@ -107,7 +118,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view rest(reinterpret_cast<const char*>(data + 2), size - 2);
   longhaul::StatusOr<RunRecord> record = table.WriteAndRead(whole, replaced, Pieces(rest));
   if (!record.ok()) return 0;
-  const longhaul::StatusOr<RunRecord> again = table.WriteAndRead(*record, 0, {});
+  const longhaul::StatusOr<RunRecord> again = table.WriteAndRead(*record);
   if (!again.ok() || again->id != record->id || again->state != record->state ||
       !(again->spec == record->spec) || again->checkpoints.size() != record->checkpoints.size() ||
       again->plan.has_value() != record->plan.has_value()) {

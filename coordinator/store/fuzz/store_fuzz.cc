@@ -15,6 +15,8 @@
 #include <string_view>
 
 #include "base/file.h"
+#include "coordinator/store/fuzz/short_run.h"
+#include "coordinator/store/sqlite.h"
 #include "coordinator/store/store.h"
 
 namespace longhaul::coordinator {
@@ -41,33 +43,31 @@ void RemoveStore(const std::string& folder) {
   }
 }
 
-// The file of a store with two runs, events, steps and log lines.
+// The file of a store with a run, events, steps and log lines.
 std::string WholeFile(const std::string& folder) {
   {
     auto store = Store::Open(folder);
     if (!store.ok()) std::abort();
     std::vector<Write> writes;
-    for (const char* id : {"tiny-abc234", "tiny-def567"}) {
-      RunRecord record;
-      record.id = RunId(id);
-      record.spec.name = "tiny";
-      record.spec.data.text = {"a.txt"};
-      record.state = RunState::kDone;
-      record.epoch = Epoch(1);
-      record.link_secret = std::string(32, 's');
-      record.plan.emplace().add_stages()->set_worker_name("w");
-      record.checkpoints.resize(1);
-      writes.emplace_back(write::Run{record});
-      for (uint64_t i = 1; i <= 3; ++i) {
-        v1::StepRecord step;
-        step.set_step(i);
-        step.set_loss(5.5);
-        writes.emplace_back(write::StepDone{record.id, step});
-        v1::LogLine line;
-        line.set_level("info");
-        line.set_text("a line");
-        writes.emplace_back(write::WorkerLog{record.id, "w", line});
-      }
+    RunRecord record;
+    record.id = RunId("tiny-abc234");
+    record.spec.name = "tiny";
+    record.spec.data.text = {"a.txt"};
+    record.state = RunState::kDone;
+    record.epoch = Epoch(1);
+    record.link_secret = std::string(32, 's');
+    record.plan.emplace().add_stages()->set_worker_name("w");
+    record.checkpoints.resize(1);
+    writes.emplace_back(write::Run{record});
+    for (uint64_t i = 1; i <= 3; ++i) {
+      v1::StepRecord step;
+      step.set_step(i);
+      step.set_loss(5.5);
+      writes.emplace_back(write::StepDone{record.id, step});
+      v1::LogLine line;
+      line.set_level("info");
+      line.set_text("a line");
+      writes.emplace_back(write::WorkerLog{record.id, "w", line});
     }
     for (uint64_t i = 1; i <= 5; ++i) {
       v1::Event event;
@@ -78,6 +78,13 @@ std::string WholeFile(const std::string& folder) {
       writes.emplace_back(write::LogEvent{event});
     }
     if (!(*store)->Apply(writes).ok()) std::abort();
+  }
+  {
+    auto database = sqlite::Database::Open(folder + "/store.db", SQLITE_OPEN_READWRITE);
+    if (!database.ok() ||
+        !database->Execute(fmt::format("UPDATE runs SET spec_yaml='{}'", kShortRun)).ok()) {
+      std::abort();
+    }
   }
   auto file = ReadFile(folder + "/store.db");
   if (!file.ok()) std::abort();

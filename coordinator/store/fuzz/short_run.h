@@ -1,0 +1,14 @@
+// A run file with what must be there and nothing else: reading the whole one back takes longer than
+// all the rest of an input.
+#ifndef LONGHAUL_COORDINATOR_STORE_FUZZ_SHORT_RUN_H_
+#define LONGHAUL_COORDINATOR_STORE_FUZZ_SHORT_RUN_H_
+
+namespace longhaul::coordinator {
+
+inline constexpr char kShortRun[] =
+    "{name: tiny, model: {layers: 4, hidden: 64, heads: 2, context: 64}, data: {text: [a.txt]}, "
+    "train: {steps: 10}}";
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STORE_FUZZ_SHORT_RUN_H_

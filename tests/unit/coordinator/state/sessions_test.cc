@@ -147,7 +147,8 @@ TEST_F(Sessions, WhoDialsAWorkerHearsThatItHasMoved) {
   }
   c.Join(moved);
   EXPECT_EQ(c.StateOf("tiny-1"), "running");
-  EXPECT_THAT(c.events.back().text(), HasSubstr("worker a (stage 0) has moved: ucx ucx-elsewhere:7"));
+  EXPECT_THAT(c.events.back().text(),
+              HasSubstr("worker a (stage 0) has moved: ucx ucx-elsewhere:7"));
   ASSERT_EQ(c.Count("b", v1::WorkerCommand::kReaddress), 1);
   const v1::Readdress told = c.Last("b", v1::WorkerCommand::kReaddress)->readdress();
   EXPECT_EQ(told.boundary(), 0u);

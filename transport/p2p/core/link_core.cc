@@ -31,8 +31,7 @@ LinkCore::LinkCore(std::shared_ptr<EventLoop> loop, Init init)
           std::clamp(kHandshakes * init_.opened.handshake, kShortestAttempt, kLongestAttempt)),
       lanes_{LaneState(init_.opened.peer_credits, init_.options.credits),
              LaneState(kControlCredits, kControlCredits)},
-      watch_(init_.options, loop_->now()),
-      progress_limit_(init_.options.peer_timeout) {}
+      watch_(init_.options, loop_->now()) {}
 
 Status LinkCore::Accept(Lane l, const FrameView& frame, Link::SendDone* done) {
   if (frame.size() > kMaxFramePayloadBytes) {
@@ -264,7 +263,7 @@ Status LinkCore::CheckAcknowledgement(Lane about, const LinkHeader& header) {
   Status status = state.out.OnAcknowledgement(header.acknowledgement, header.credits, &finished);
   if (state.out.acknowledged() != before) {
     state.progress_at = loop_->now();
-    progress_limit_ = init_.options.peer_timeout;
+    state.stalls = 0;
   }
   if (!finished.empty()) Finish(finished, absl::OkStatus());
   return status;

@@ -118,6 +118,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
     ReceiveWindow receive;
     bool goodbye_received = false;
     MonoTime progress_at;  // the last acknowledgement of frames, or when they were first sent
+    int stalls = 0;        // connections in a row that were given up for lack of it
   };
 
   LaneState& lane(Lane l) { return lanes_[static_cast<size_t>(l)]; }
@@ -197,7 +198,6 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   uint32_t attempts_ = 0;
   std::shared_ptr<Dialer> dialer_;
   PeerWatch watch_;
-  absl::Duration progress_limit_;
   MonoTime tick_due_;
   std::optional<EventLoop::TimerId> tick_timer_, close_timer_, redial_timer_;
   std::optional<MonoTime> credit_wait_since_;

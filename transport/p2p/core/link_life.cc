@@ -16,6 +16,8 @@ using wire::LinkKind;
 // them.
 constexpr absl::Duration kShortLife = absl::Seconds(1);
 constexpr absl::Duration kRedialPause = absl::Milliseconds(250);
+// Each doubles the time that the next connection gets: 17 minutes at a peer_timeout of 1 s.
+constexpr int kMostStalls = 10;
 
 }  // namespace
 
@@ -244,8 +246,9 @@ void LinkCore::CheckProgress(MonoTime now, absl::Duration stalled) {
     // A peer that is silent altogether is the watch's.
     state.progress_at = watch_.suspect() ? now : std::min(now, state.progress_at + stalled);
     const absl::Duration waited = now - state.progress_at;
-    if (!state.out.under_way() || waited < progress_limit_) continue;
-    progress_limit_ *= 2;
+    const absl::Duration limit = init_.options.peer_timeout * (1 << state.stalls);
+    if (!state.out.under_way() || waited < limit) continue;
+    state.stalls = std::min(state.stalls + 1, kMostStalls);
     return Lose(absl::UnavailableError(
         fmt::format("the peer lives, but took nothing of what was sent for {:.1f} s",
                     absl::ToDoubleSeconds(waited))));

@@ -267,6 +267,35 @@ TEST_P(Unbiased, StochasticRoundingHasMeanErrorZero) {
   EXPECT_NEAR(bias / (variance / kRounds), 1.0, 0.25);
 }
 
+// The sum of 10^8 errors is as small as their spread allows: a bias of a two-thousandth of an error's
+// size would show.
+TEST_P(Unbiased, AHundredMillionDrawsAddUpToZero) {
+  const auto codec = MustParse(GetParam());
+  constexpr uint64_t kDraws = 100'000'000, kRows = 512, kChannels = 1024;
+  const Shape shape{1, kRows, kChannels};
+  const std::vector<float> values = Activations(shape.elements(), 78);
+  const Tensor in(Dtype::kF32, shape, values);
+  double sum = 0, squares = 0;
+  for (uint64_t round = 0; round * shape.elements() < kDraws; ++round) {
+    Context context;
+    context.step = Step(round);
+    Tensor out(Dtype::kF32, shape);
+    ASSERT_TRUE(Decode(*codec, MustEncode(*codec, in.view(), context), &out).ok());
+    const std::vector<float> decoded = out.values();
+    const float* const got = decoded.data();
+    const float* const wanted = values.data();
+    for (size_t k = 0; k < shape.elements(); ++k) {
+      const double error = double{got[k]} - double{wanted[k]};
+      sum += error;
+      squares += error * error;
+    }
+  }
+  EXPECT_GT(squares, 0);
+  const double sigmas = sum / std::sqrt(squares);
+  RecordProperty("sigmas", std::to_string(sigmas));
+  EXPECT_LT(std::abs(sigmas), 4.5);
+}
+
 INSTANTIATE_TEST_SUITE_P(Stochastic, Unbiased,
                          testing::Values("fixed:bits=3,rounding=stochastic",
                                          "fixed:bits=4,rounding=stochastic",

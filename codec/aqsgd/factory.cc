@@ -7,22 +7,13 @@
 #include <cstring>
 #include <limits>
 
-#include "base/hash.h"
 #include "codec/aqsgd/cpu/kernels.h"
+#include "codec/aqsgd/records.h"
 #include "codec/arguments.h"
-#include "codec/message_store.h"
 #include "codec/tile.h"
 
 namespace longhaul::codec::aqsgd {
 namespace {
-
-constexpr uint16_t kLargestHalfBits = 0x7bff;
-
-uint64_t LoadU64(const std::byte* bytes) {
-  uint64_t value = 0;
-  std::memcpy(&value, bytes, sizeof(value));
-  return value;
-}
 
 void StoreU64(uint64_t value, std::byte* bytes) {
   std::memcpy(bytes, &value, sizeof(value));
@@ -32,76 +23,12 @@ int LoadExponent(const std::byte* bytes) {
   return static_cast<int16_t>(LoadU16(bytes));
 }
 
-// 0 stands for "none".
-uint64_t CheckOf(std::span<const std::byte> record) {
-  return record.empty() ? 0 : std::max<uint64_t>(Checksum64(record), 1);
-}
-
-// The records of a tensor's samples; none where the context has no ids.
-class Messages {
- public:
-  explicit Messages(const Context& context)
-      : ids_(context.sample_ids),
-        store_(ids_.empty() ? nullptr : context.messages),
-        step_(context.step) {}
-
-  // `ids` fit the tensor and the store, and the store the shape.
-  Status Check(const Shape& shape) const {
-    if (ids_.empty()) return absl::OkStatus();
-    if (ids_.size() != shape.samples) {
-      return absl::InvalidArgumentError(fmt::format(
-          "expected the ids of {} samples or none; {} came", shape.samples, ids_.size()));
-    }
-    if (store_ == nullptr) {
-      return absl::InvalidArgumentError(
-          "aqsgd needs Context.messages where the samples have ids; there are none");
-    }
-    if (store_->record_bytes() != RecordBytes(shape)) {
-      return absl::InvalidArgumentError(
-          fmt::format("samples of {} x {} need records of {} bytes; the store's have {}",
-                      shape.tokens, shape.channels, RecordBytes(shape), store_->record_bytes()));
-    }
-    for (const uint64_t id : ids_) {
-      if (id < store_->samples()) continue;
-      return absl::InvalidArgumentError(
-          fmt::format("expected samples below {}; {} came", store_->samples(), id));
-    }
-    return absl::OkStatus();
-  }
-
-  bool remembers() const { return store_ != nullptr; }
-  uint64_t IdOf(uint64_t index) const { return remembers() ? ids_[index] : kNoSample; }
-  std::span<const std::byte> Read(uint64_t index) const {
-    return remembers() ? store_->Read(ids_[index]) : std::span<const std::byte>();
-  }
-  // Null where a later sample of the tensor has the same id: that one's record stays.
-  StatusOr<std::byte*> Write(uint64_t index) const {
-    const auto later = ids_.subspan(index + 1);
-    if (std::find(later.begin(), later.end(), ids_[index]) != later.end()) {
-      return static_cast<std::byte*>(nullptr);
-    }
-    LH_ASSIGN_OR_RETURN(const std::span<std::byte> record, store_->Write(step_, ids_[index]));
-    return record.data();
-  }
-
- private:
-  const std::span<const uint64_t> ids_;
-  MessageStore* const store_;
-  const Step step_;
-};
-
 int ExponentOfRecord(std::span<const std::byte> record) {
   return LoadExponent(record.data());
 }
 
 const std::byte* ElementsOf(std::span<const std::byte> record) {
   return record.data() + kRecordHeaderBytes;
-}
-
-bool Suits(int exponent, uint32_t largest) {
-  if (largest == 0) return true;
-  const int top = FloorLog2(largest) + exponent;
-  return top >= kLeastSuitable && top < kFirstUnsuitable;
 }
 
 // Makes a whole body the record.
@@ -160,8 +87,6 @@ class AqsgdCodec final : public Codec {
   // Everything that can be wrong with a payload. Gives the number of differences.
   StatusOr<uint64_t> CheckPayload(std::span<const std::byte> payload, const Messages& messages,
                                   const Shape& shape) const;
-  Status CheckSample(const std::byte* payload, uint64_t index, const std::byte* body,
-                     const Messages& messages, const Shape& shape) const;
   Status ReadBodies(const std::byte* payload, const Messages& messages, const Scratch& scratch,
                     bool has_scales, const MutableTensorView& out) const;
 
@@ -178,23 +103,22 @@ uint64_t AqsgdCodec::Decide(const TensorView& in, const Messages& messages, Scra
     const std::span<const std::byte> record = messages.Read(index);
     const cpu::Magnitudes magnitudes = cpu::Measure({in, index});
     *nonfinite += magnitudes.nonfinite;
-    Kind kind = Kind::kStored;
-    int exponent = SampleExponent(magnitudes.largest, 12);
-    if (!messages.remembers() || magnitudes.nonfinite > 0) {
-      kind = Kind::kTransient;
-    } else if (!record.empty() && Suits(ExponentOfRecord(record), magnitudes.largest)) {
-      kind = Kind::kDifference;
+    const Kind kind = KindOf(messages.remembers(), magnitudes.nonfinite == 0, !record.empty(),
+                             record.empty() ? 0 : ExponentOfRecord(record), magnitudes.largest);
+    int exponent = SampleExponent(magnitudes.largest, kTopExponent);
+    if (kind == Kind::kDifference) {
       const uint32_t largest = cpu::MeasureDifference({in, index}, ExponentOfRecord(record),
                                                       ElementsOf(record), scratch.largest);
-      exponent = largest == 0 ? 0 : std::min(SampleExponent(largest, 12), kMaxDifferenceExponent);
+      exponent = DifferenceExponent(largest);
       const float up = Pow2(exponent);
       for (uint64_t channel = 0; channel < in.shape.channels; ++channel) {
         scratch.scales[channel] = std::max(scratch.scales[channel], scratch.largest[channel] * up);
       }
       ++differences;
     }
-    StoreU64(messages.IdOf(index), payload + layout.samples + 8 * index);
-    StoreU64(CheckOf(record), payload + layout.checks + 8 * index);
+    const Entry entry = messages.EntryOf(index);
+    StoreU64(entry.id, payload + layout.samples + 8 * index);
+    StoreU64(entry.check, payload + layout.checks + 8 * index);
     payload[layout.kinds + index] = static_cast<std::byte>(kind);
     StoreU16(static_cast<uint16_t>(static_cast<int16_t>(exponent)),
              payload + layout.exponents + 2 * index);
@@ -267,60 +191,11 @@ Status AqsgdCodec::Encode(const TensorView& in, const Context& context,
   return absl::OkStatus();
 }
 
-Status AqsgdCodec::CheckSample(const std::byte* payload, uint64_t index, const std::byte* body,
-                               const Messages& messages, const Shape& shape) const {
-  const Layout layout = MakeLayout(shape, params_);
-  const uint64_t id = LoadU64(payload + layout.samples + 8 * index);
-  const uint64_t check = LoadU64(payload + layout.checks + 8 * index);
-  const auto kind = static_cast<Kind>(payload[layout.kinds + index]);
-  const int exponent = LoadExponent(payload + layout.exponents + 2 * index);
-  if (id != messages.IdOf(index)) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected sample {} at place {} of the tensor; the blob has {}",
-                    messages.IdOf(index), index, id));
-  }
-  if (const uint64_t mine = CheckOf(messages.Read(index)); check != mine) {
-    return absl::InvalidArgumentError(
-        mine == 0    ? fmt::format("the sender has a message of sample {}, this side has none", id)
-        : check == 0 ? fmt::format("this side has a message of sample {}, the sender has none", id)
-                     : fmt::format("the two sides' messages of sample {} differ", id));
-  }
-  const bool difference = kind == Kind::kDifference;
-  if (difference ? check == 0
-                 : kind != Kind::kTransient && (kind != Kind::kStored || !messages.remembers())) {
-    return absl::InvalidArgumentError(
-        fmt::format("sample {} of the blob is of kind {}, which it cannot be",  //
-                    index, static_cast<int>(kind)));
-  }
-  if (exponent < (difference ? kMinDifferenceExponent : kMinExponent) ||
-      exponent > (difference ? kMaxDifferenceExponent : kMaxExponent)) {
-    return absl::InvalidArgumentError("a sample's exponent in the blob is out of range");
-  }
-  if (kind == Kind::kStored && !cpu::AllFinite(body, uint64_t{shape.tokens} * shape.channels)) {
-    return absl::InvalidArgumentError(
-        "a sample that is to be remembered has elements that are not finite");
-  }
-  return absl::OkStatus();
-}
-
 StatusOr<uint64_t> AqsgdCodec::CheckPayload(std::span<const std::byte> payload,
                                             const Messages& messages, const Shape& shape) const {
   const Layout layout = MakeLayout(shape, params_);
-  if (payload.size() < layout.variable) {
-    return absl::InvalidArgumentError(
-        fmt::format("a payload of {} with this shape has at least {} bytes; {} came", name_,
-                    MinPayloadBytes(shape, params_), payload.size()));
-  }
-  uint64_t differences = 0;
-  for (uint64_t index = 0; index < shape.samples; ++index) {
-    const auto kind = static_cast<Kind>(payload[layout.kinds + index]);
-    differences += kind == Kind::kDifference ? 1 : 0;
-  }
-  if (const uint64_t bytes = PayloadBytes(shape, params_, differences); payload.size() != bytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("a payload of {} with this shape and {} differences has {} bytes; {} came",
-                    name_, differences, bytes, payload.size()));
-  }
+  LH_ASSIGN_OR_RETURN(const uint64_t differences,
+                      CheckSize(payload, payload.size(), shape, params_));
   const std::byte* body = payload.data() + layout.variable;
   if (differences > 0) {
     for (uint64_t channel = 0; channel < shape.channels; ++channel) {
@@ -330,10 +205,14 @@ StatusOr<uint64_t> AqsgdCodec::CheckPayload(std::span<const std::byte> payload,
     body += layout.scales_bytes;
   }
   for (uint64_t index = 0; index < shape.samples; ++index) {
-    LH_RETURN_IF_ERROR(CheckSample(payload.data(), index, body, messages, shape));
-    body += static_cast<Kind>(payload[layout.kinds + index]) == Kind::kDifference
-                ? layout.difference_bytes
-                : layout.whole_bytes;
+    LH_RETURN_IF_ERROR(
+        CheckSample(payload, index, messages.EntryOf(index), messages.remembers(), layout));
+    const Kind kind = KindIn(payload, layout, index);
+    if (kind == Kind::kStored && !cpu::AllFinite(body, uint64_t{shape.tokens} * shape.channels)) {
+      return absl::InvalidArgumentError(
+          "a sample that is to be remembered has elements that are not finite");
+    }
+    body += kind == Kind::kDifference ? layout.difference_bytes : layout.whole_bytes;
   }
   return differences;
 }

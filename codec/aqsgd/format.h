@@ -44,28 +44,17 @@
 #define LONGHAUL_CODEC_AQSGD_FORMAT_H_
 
 #include <cstdint>
-#include <limits>
 #include <string>
 
+#include "codec/aqsgd/arithmetic.h"
 #include "codec/blob.h"
 
 namespace longhaul::codec::aqsgd {
 
 inline constexpr uint32_t kMinBits = 2, kMaxBits = 8;
-inline constexpr int kTile = 64;
-
 struct Params {
   uint32_t bits = 4;
 };
-
-enum class Kind : uint8_t { kTransient = 1, kStored = 2, kDifference = 3 };
-
-inline constexpr uint64_t kNoSample = std::numeric_limits<uint64_t>::max();
-inline constexpr size_t kRecordHeaderBytes = 16;
-// A record suits samples whose largest magnitude times 2^c is 0 or lies in [2^4, 2^15).
-inline constexpr int kLeastSuitable = 4, kFirstUnsuitable = 15;
-// Exponents of differences: |d| < 2^15 + 65504, and below 2^-28 a difference moves no fp16.
-inline constexpr int kMinDifferenceExponent = -4, kMaxDifferenceExponent = 40;
 
 // Offsets count from the start of the payload.
 struct Layout {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "codec/aqsgd/format.h"
 #include "codec/arguments.h"
 #include "codec/cuda/kernel_table.h"
 #include "codec/fixed/format.h"
@@ -120,6 +121,42 @@ GaussArgs MakeGauss(const gauss::Params& params, const Shape& shape, const Tenso
   return args;
 }
 
+AqsgdArgs MakeAqsgd(const aqsgd::Params& params, const Shape& shape, const TensorArgs& tensor,
+                    void* blob, void* scratch, const DeviceMessages& messages) {
+  const aqsgd::Layout layout = aqsgd::MakeLayout(shape, params);
+  AqsgdArgs args{};
+  args.tensor = tensor;
+  args.bits = params.bits;
+  args.tiles_per_token = MakeDivisor(layout.tiles_per_token);
+  args.tokens = MakeDivisor(shape.tokens);
+  args.checks = layout.checks;
+  args.kinds = layout.kinds;
+  args.exponents = layout.exponents;
+  args.variable = layout.variable;
+  args.scales_bytes = layout.scales_bytes;
+  args.whole_bytes = layout.whole_bytes;
+  args.difference_bytes = layout.difference_bytes;
+  args.record_bytes = aqsgd::RecordBytes(shape);
+  args.blob_dev = static_cast<unsigned char*>(blob);
+  args.entries_dev = static_cast<const aqsgd::Entry*>(messages.entries.data_dev);
+  args.records_dev = static_cast<unsigned char*>(messages.records.data_dev);
+  args.scratch_dev = static_cast<unsigned char*>(scratch);
+  return args;
+}
+
+// `record_bytes`: 0 for a codec that remembers nothing.
+Status CheckMessages(const DeviceMessages& messages, uint64_t samples, size_t record_bytes) {
+  if (messages.entries.bytes == 0 && messages.records.bytes == 0) return absl::OkStatus();
+  if (record_bytes == 0) {
+    return absl::InvalidArgumentError("expected no messages for a codec that remembers nothing");
+  }
+  LH_RETURN_IF_ERROR(CheckMemory("entries of the samples", messages.entries.data_dev,
+                                 messages.entries.bytes, samples * sizeof(aqsgd::Entry),
+                                 kBlobAlignment));
+  return CheckMemory("records of the samples", messages.records.data_dev, messages.records.bytes,
+                     samples * record_bytes, kBlobAlignment);
+}
+
 }  // namespace
 
 StatusOr<CudaCodec> CudaCodec::Create(std::string_view text) {
@@ -131,10 +168,6 @@ StatusOr<CudaCodec> CudaCodec::Create(std::string_view text) {
   std::vector<std::byte> workspace(cpu->WorkspaceBytes(empty));
   LH_RETURN_IF_ERROR(cpu->Encode({nullptr, Dtype::kF32, empty}, {}, workspace, blob, &result));
   LH_ASSIGN_OR_RETURN(const BlobHeader kind, ParseBlobHeader(blob));
-  if (kind.codec == CodecId::kAqsgd) {
-    return absl::UnimplementedError(fmt::format(
-        "expected one of none, bf16, fp16, fixed, tah, gauss on a GPU, got {}", cpu->name()));
-  }
   return CudaCodec(std::move(cpu), kind);
 }
 
@@ -147,6 +180,7 @@ size_t CudaCodec::WorkspaceBytes(const Shape& shape) const {
     return GaussScratchBytes(shape.samples,
                              shape.samples * gauss::MakeLayout(shape, *params).blocks);
   }
+  if (kind_.codec == CodecId::kAqsgd) return AqsgdScratchBytes(shape.samples, shape.channels);
   if (kind_.codec != CodecId::kTah) return 0;
   const StatusOr<tah::Params> params = tah::FromHeader(kind_.parameters);
   LH_CHECK(params.ok(), "{}", Message(params.status()));  // they are the codec's own
@@ -154,12 +188,14 @@ size_t CudaCodec::WorkspaceBytes(const Shape& shape) const {
 }
 
 Status CudaCodec::Encode(const TensorView& in, const Context& context, DeviceSpan workspace,
-                         DeviceSpan blob, const longhaul::cuda::Stream& stream) const {
+                         DeviceSpan blob, const longhaul::cuda::Stream& stream,
+                         const DeviceMessages& messages) const {
   LH_RETURN_IF_ERROR(CheckTensor(in.data, in.dtype, in.shape));
   LH_RETURN_IF_ERROR(CheckMemory("a workspace", workspace.data_dev, workspace.bytes,
                                  WorkspaceBytes(in.shape), kWorkspaceAlignment));
   const size_t bytes = MaxEncodedBytes(in.shape);
   LH_RETURN_IF_ERROR(CheckMemory("an output", blob.data_dev, blob.bytes, bytes, kBlobAlignment));
+  LH_RETURN_IF_ERROR(CheckMessages(messages, in.shape.samples, cpu_->MessageBytes(in.shape)));
   BlobHeader header = kind_;
   header.source_dtype = in.dtype;
   header.shape = in.shape;
@@ -203,6 +239,14 @@ Status CudaCodec::Encode(const TensorView& in, const Context& context, DeviceSpa
     return device.Check(kernels.encode_gauss(device.index(), &args, stream.handle()),
                         "queueing the encoder of gauss");
   }
+  if (kind_.codec == CodecId::kAqsgd) {
+    LH_ASSIGN_OR_RETURN(const aqsgd::Params params, aqsgd::FromHeader(kind_.parameters));
+    AqsgdArgs args =
+        MakeAqsgd(params, in.shape, tensor, blob.data_dev, workspace.data_dev, messages);
+    args.header = header_args;
+    return device.Check(kernels.encode_aqsgd(device.index(), &args, stream.handle()),
+                        "queueing the encoder of aqsgd");
+  }
   PlainArgs args = MakePlain(kind_.codec, tensor, blob.data_dev);
   args.header = header_args;
   return device.Check(kernels.encode_plain(device.index(), &args, stream.handle()),
@@ -211,7 +255,8 @@ Status CudaCodec::Encode(const TensorView& in, const Context& context, DeviceSpa
 
 Status CudaCodec::Decode(std::span<const std::byte> header, DeviceSpan blob, DeviceSpan workspace,
                          const MutableTensorView& out, uint32_t* fault_dev,
-                         const longhaul::cuda::Stream& stream) const {
+                         const longhaul::cuda::Stream& stream,
+                         const DeviceMessages& messages) const {
   LH_RETURN_IF_ERROR(CheckTensor(out.data, out.dtype, out.shape));
   LH_RETURN_IF_ERROR(CheckMemory("a workspace", workspace.data_dev, workspace.bytes,
                                  WorkspaceBytes(out.shape), kWorkspaceAlignment));
@@ -223,10 +268,13 @@ Status CudaCodec::Decode(std::span<const std::byte> header, DeviceSpan blob, Dev
   }
   LH_ASSIGN_OR_RETURN(const BlobHeader parsed, ParseBlobHeader(header, blob.bytes));
   LH_RETURN_IF_ERROR(CheckBlob(parsed, kind_.codec, kind_.parameters, cpu_->name(), out.shape));
-  if (blob.bytes != MaxEncodedBytes(out.shape)) {
+  LH_RETURN_IF_ERROR(CheckMessages(messages, out.shape.samples, cpu_->MessageBytes(out.shape)));
+  const size_t least = cpu_->MinEncodedBytes(out.shape);
+  const size_t most = MaxEncodedBytes(out.shape);
+  if (blob.bytes < least || blob.bytes > most) {
     return absl::InvalidArgumentError(
-        fmt::format("a blob of {} with this shape has {} bytes; {} came", cpu_->name(),
-                    MaxEncodedBytes(out.shape), blob.bytes));
+        fmt::format("a blob of {} with this shape has {}{} bytes; {} came", cpu_->name(), least,
+                    least == most ? "" : fmt::format(" to {}", most), blob.bytes));
   }
   if (Empty(out.shape)) return absl::OkStatus();
   LH_RETURN_IF_ERROR(CheckMemory("a blob", blob.data_dev, blob.bytes, blob.bytes, kBlobAlignment));
@@ -253,6 +301,15 @@ Status CudaCodec::Decode(std::span<const std::byte> header, DeviceSpan blob, Dev
     args.fault_dev = fault_dev;
     return device.Check(kernels.decode_gauss(device.index(), &args, stream.handle()),
                         "queueing the decoder of gauss");
+  }
+  if (kind_.codec == CodecId::kAqsgd) {
+    LH_ASSIGN_OR_RETURN(const aqsgd::Params params, aqsgd::FromHeader(kind_.parameters));
+    AqsgdArgs args =
+        MakeAqsgd(params, out.shape, tensor, blob.data_dev, workspace.data_dev, messages);
+    args.payload_bytes = parsed.payload_bytes;
+    args.fault_dev = fault_dev;
+    return device.Check(kernels.decode_aqsgd(device.index(), &args, stream.handle()),
+                        "queueing the decoder of aqsgd");
   }
   const PlainArgs args = MakePlain(kind_.codec, tensor, blob.data_dev);
   return device.Check(kernels.decode_plain(device.index(), &args, stream.handle()),

@@ -5,6 +5,10 @@
 //   DeviceBuffer blob(codec.MaxEncodedBytes(shape)), workspace(codec.WorkspaceBytes(shape)) ...
 //   LH_RETURN_IF_ERROR(codec.Encode(view, context, workspace, blob, stream));
 //
+// Records of a codec with state (message_store.h) are the host's: what it works on are copies in
+// device memory, DeviceMessages, which message_staging.h brings there and back. Context.messages is
+// not looked at.
+//
 // Every pointer is to memory of the stream's device. Encode and Decode only queue work: they
 // allocate no device memory, never wait, and may be captured in a CUDA graph (a replay encodes with
 // the Context of the capture). All arguments must live until the work is done.
@@ -12,7 +16,7 @@
 // Threads: immutable; any thread, each call with a workspace of its own that no other queued call
 // uses at the same time.
 // Errors, all before anything is queued: kInvalidArgument as codec.h has it, kUnimplemented for a
-// codec without kernels or a blob of another version; kInternal for what the CUDA runtime refuses.
+// blob of another version; kInternal for what the CUDA runtime refuses.
 #ifndef LONGHAUL_CODEC_CUDA_CUDA_CODEC_H_
 #define LONGHAUL_CODEC_CUDA_CUDA_CODEC_H_
 
@@ -24,6 +28,7 @@
 
 #include "base/cuda/stream.h"
 #include "base/status.h"
+#include "codec/aqsgd/arithmetic.h"
 #include "codec/blob.h"
 #include "codec/codec.h"
 
@@ -35,32 +40,44 @@ struct DeviceSpan {
   size_t bytes = 0;
 };
 
+// What is remembered of a tensor's samples, in its order; nothing where `entries` is empty. Both
+// are aligned to 16 bytes.
+struct DeviceMessages {
+  DeviceSpan entries;  // an aqsgd::Entry a sample
+  // A record of MessageBytes a sample: the old one, any bytes where there was none, becomes the new
+  // one where the blob says that the sample is remembered.
+  DeviceSpan records;
+};
+
 class CudaCodec {
  public:
-  // `text`: a codec string (registry.h) with kernels: none, bf16, fp16, fixed, tah, gauss.
+  // `text`: a codec string (registry.h) with kernels: all of them.
   static StatusOr<CudaCodec> Create(std::string_view text);
 
   const Codec& cpu() const { return *cpu_; }
+  // The codec's number and parameters, as blobs have them.
+  const BlobHeader& kind() const { return kind_; }
   // As Codec has them; SIZE_MAX for a shape that CheckShape refuses.
   size_t MaxEncodedBytes(const Shape& shape) const { return cpu_->MaxEncodedBytes(shape); }
   // Device memory that Encode and Decode need, 0 for none; a multiple of 64.
   size_t WorkspaceBytes(const Shape& shape) const;
 
   // Queues the encoding of `in` (data in device memory, aligned to its element) to the start of
-  // `blob`, which has at least MaxEncodedBytes; exactly that many are written, whatever the
-  // contents. The count of non-finite tiles is in the blob's header. `blob` is aligned to 16
-  // bytes, `workspace` to 64.
+  // `blob`, which has at least MaxEncodedBytes. Where the codec has a fixed size, exactly that many
+  // are written, whatever the contents; else as many as the blob's header says. The count of
+  // non-finite tiles is there, too. `blob` is aligned to 16 bytes, `workspace` to 64.
   Status Encode(const TensorView& in, const Context& context, DeviceSpan workspace, DeviceSpan blob,
-                const longhaul::cuda::Stream& stream) const;
+                const longhaul::cuda::Stream& stream, const DeviceMessages& messages = {}) const;
 
   // Queues the decoding of the blob at `blob` (exactly one, aligned to 16 bytes) to `out` (device
   // memory, any dtype, the blob's shape). `header`: host copy of the blob's first 64 bytes, which
   // is what is checked and believed. What is wrong further in is found on the device: then
   // *fault_dev, a word of device memory that the caller zeroed before, becomes nonzero, and the
-  // samples concerned decode to NaN. No bytes make a kernel touch memory outside of its arguments.
+  // samples concerned decode to NaN, and records are of no use. No bytes make a kernel touch memory
+  // outside of its arguments.
   Status Decode(std::span<const std::byte> header, DeviceSpan blob, DeviceSpan workspace,
                 const MutableTensorView& out, uint32_t* fault_dev,
-                const longhaul::cuda::Stream& stream) const;
+                const longhaul::cuda::Stream& stream, const DeviceMessages& messages = {}) const;
 
  private:
   CudaCodec(std::shared_ptr<const Codec> cpu, const BlobHeader& kind)

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "codec/aqsgd/arithmetic.h"
+
 namespace longhaul::codec::cuda {
 
 // Device memory; dtype as in the blob's header (1 fp32, 2 fp16, 3 bf16). At most 2^32 elements.
@@ -86,6 +88,23 @@ struct GaussArgs {
   uint32_t* fault_dev;         // decode: or-ed with 1 where a sample's exponent is out of range
 };
 
+struct AqsgdArgs {
+  TensorArgs tensor;
+  HeaderArgs header;  // encode: without the payload's bytes
+  uint32_t bits;
+  Divisor tiles_per_token, tokens;
+  // aqsgd::Layout
+  uint64_t checks, kinds, exponents, variable, scales_bytes, whole_bytes, difference_bytes;
+  uint64_t record_bytes;
+  uint64_t payload_bytes;  // decode: of the blob
+  unsigned char* blob_dev;
+  // Of the tensor's samples, in its order; null: nothing is remembered.
+  const aqsgd::Entry* entries_dev;
+  unsigned char* records_dev;
+  unsigned char* scratch_dev;  // AqsgdScratch, aligned to 64 bytes
+  uint32_t* fault_dev;         // decode: or-ed with 1 where the blob is not what a sender may send
+};
+
 struct KernelTable {
   int (*write_header)(int device, const HeaderArgs* header, unsigned char* blob_dev, void* stream);
   int (*encode_plain)(int device, const PlainArgs* args, void* stream);
@@ -96,6 +115,8 @@ struct KernelTable {
   int (*decode_tah)(int device, const TahArgs* args, void* stream);
   int (*encode_gauss)(int device, const GaussArgs* args, void* stream);
   int (*decode_gauss)(int device, const GaussArgs* args, void* stream);
+  int (*encode_aqsgd)(int device, const AqsgdArgs* args, void* stream);
+  int (*decode_aqsgd)(int device, const AqsgdArgs* args, void* stream);
 };
 
 // What encoders keep between their phases, in the workspace: bytes from its start. What comes
@@ -148,6 +169,29 @@ struct GaussScratch {
   uint64_t end;
 };
 
+struct AqsgdScratch {
+  constexpr AqsgdScratch(uint64_t samples, uint64_t channels)
+      : nonfinite(0),
+        largest(nonfinite + 8 * samples),
+        largest_difference(largest + 4 * samples),
+        maxima(largest_difference + 4 * samples),
+        zeroed(maxima + 4 * samples * channels),
+        bodies((zeroed + 7) / 8 * 8),
+        kinds(bodies + 8 * samples),
+        exponents(kinds + 4 * samples),
+        scales(exponents + 4 * samples),
+        end(scales + 4 * ((channels + aqsgd::kTile - 1) / aqsgd::kTile * aqsgd::kTile)) {}
+  // One a sample: elements (uint64), bits of the largest finite |x| and of the largest |d|
+  // (uint32).
+  uint64_t nonfinite, largest, largest_difference;
+  uint64_t maxima;  // uint32, one a channel of each sample: bits of the largest |d|
+  uint64_t zeroed;
+  uint64_t bodies;            // uint64, one a sample: where in the payload it begins
+  uint64_t kinds, exponents;  // uint32 and int32, one a sample
+  uint64_t scales;            // float, one a channel
+  uint64_t end;
+};
+
 inline uint64_t FixedScratchBytes(uint32_t samples) {
   return (FixedScratch(samples).end + 63) / 64 * 64;
 }
@@ -156,6 +200,10 @@ inline uint64_t TahScratchBytes(uint32_t samples, uint64_t allocs) {
 }
 inline uint64_t GaussScratchBytes(uint32_t samples, uint64_t blocks) {
   return (GaussScratch(samples, blocks).end + 63) / 64 * 64;
+}
+
+inline uint64_t AqsgdScratchBytes(uint32_t samples, uint32_t channels) {
+  return (AqsgdScratch(samples, channels).end + 63) / 64 * 64;
 }
 
 }  // namespace longhaul::codec::cuda

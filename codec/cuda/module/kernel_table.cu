@@ -70,6 +70,8 @@ const KernelTable kKernelTable = {
     .decode_tah = DecodeTah,
     .encode_gauss = EncodeGauss,
     .decode_gauss = DecodeGauss,
+    .encode_aqsgd = EncodeAqsgd,
+    .decode_aqsgd = DecodeAqsgd,
 };
 
 }  // namespace longhaul::codec::cuda

@@ -19,6 +19,8 @@ int EncodeTah(int device, const TahArgs* args, void* stream);
 int DecodeTah(int device, const TahArgs* args, void* stream);
 int EncodeGauss(int device, const GaussArgs* args, void* stream);
 int DecodeGauss(int device, const GaussArgs* args, void* stream);
+int EncodeAqsgd(int device, const AqsgdArgs* args, void* stream);
+int DecodeAqsgd(int device, const AqsgdArgs* args, void* stream);
 
 // What is written before the rest: the header, the zeros of the payload (paddings, sections that
 // are or-ed into), the zeros of the scratch memory.

@@ -10,16 +10,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(CudaCodec, CodecsWithoutKernelsAreRefused) {
-  const Status status = CudaCodec::Create("aqsgd").status();
-  EXPECT_TRUE(absl::IsUnimplemented(status));
-  EXPECT_THAT(std::string(Message(status)), HasSubstr("tah, gauss on a GPU, got aqsgd"));
-  EXPECT_TRUE(absl::IsInvalidArgument(CudaCodec::Create("thah").status()));
+TEST(CudaCodec, UnknownCodecsAreRefused) {
+  const Status status = CudaCodec::Create("thah").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(std::string(Message(status)), HasSubstr("thah"));
 }
 
 TEST(CudaCodec, SizesAreTheCpus) {
   const Shape shape{2, 30, 200};
-  for (const char* text : {"none", "bf16", "fixed:bits=5", "tah", "gauss"}) {
+  for (const char* text : {"none", "bf16", "fixed:bits=5", "tah", "gauss", "aqsgd"}) {
     const StatusOr<CudaCodec> codec = CudaCodec::Create(text);
     ASSERT_TRUE(codec.ok()) << codec.status();
     EXPECT_EQ(codec->MaxEncodedBytes(shape), codec->cpu().MaxEncodedBytes(shape));

@@ -1,0 +1,59 @@
+// What an encoder or decoder of aqsgd needs of the records of a tensor's samples, and the part of a
+// payload that says which records it continues: the same for CPUs and GPUs.
+//
+// Threads: as the store's (message_store.h). Errors: kInvalidArgument.
+#ifndef LONGHAUL_CODEC_AQSGD_RECORDS_H_
+#define LONGHAUL_CODEC_AQSGD_RECORDS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/status.h"
+#include "codec/aqsgd/format.h"
+#include "codec/codec.h"
+#include "codec/message_store.h"
+
+namespace longhaul::codec::aqsgd {
+
+// The records of a tensor's samples; none where the context has no ids.
+class Messages {
+ public:
+  explicit Messages(const Context& context)
+      : ids_(context.sample_ids),
+        store_(ids_.empty() ? nullptr : context.messages),
+        step_(context.step) {}
+
+  // The ids fit the tensor and the store, and the store the shape.
+  Status Check(const Shape& shape) const;
+
+  bool remembers() const { return store_ != nullptr; }
+  std::span<const std::byte> Read(uint64_t index) const {
+    return remembers() ? store_->Read(ids_[index]) : std::span<const std::byte>();
+  }
+  Entry EntryOf(uint64_t index) const;
+  // Null where a later sample of the tensor has the same id: that one's record stays.
+  StatusOr<std::byte*> Write(uint64_t index) const;
+
+ private:
+  const std::span<const uint64_t> ids_;
+  MessageStore* const store_;
+  const Step step_;
+};
+
+// A payload's front: its sections before the scales, Layout::variable bytes.
+inline Kind KindIn(std::span<const std::byte> front, const Layout& layout, uint64_t index) {
+  return static_cast<Kind>(front[layout.kinds + index]);
+}
+
+// Whether a payload that begins with `front` (it or as much as there is) can have so many bytes.
+// Gives the number of differences.
+StatusOr<uint64_t> CheckSize(std::span<const std::byte> front, uint64_t payload_bytes,
+                             const Shape& shape, const Params& params);
+// What the front says of one sample, against what this side has of it.
+Status CheckSample(std::span<const std::byte> front, uint64_t index, const Entry& mine,
+                   bool remembers, const Layout& layout);
+
+}  // namespace longhaul::codec::aqsgd
+
+#endif  // LONGHAUL_CODEC_AQSGD_RECORDS_H_

@@ -1,0 +1,72 @@
+// Brings the records of a tensor's samples (codec/message_store.h) to the device and back, for a
+// codec with state:
+//
+//   LH_RETURN_IF_ERROR(staging.Load(context, &stream));
+//   LH_RETURN_IF_ERROR(codec.Encode(view, context, workspace, blob, stream, staging.messages()));
+//   LH_RETURN_IF_ERROR(staging.Fetch(&stream));
+//   ...                               // copies the blob, waits for all of it
+//   LH_RETURN_IF_ERROR(staging.Remember(context, blob_of_host));
+//
+// A receiver calls Check between Load and Decode, and Remember only where the device found no
+// fault. Without ids in the context nothing is remembered, and all of this does nothing.
+//
+// Threads: one at a time; the store's rules. Load waits for nothing: what an earlier Load or Fetch
+// queued must be done. Errors: kInvalidArgument as those of the codec on a CPU; Remember also those
+// of the store.
+#ifndef LONGHAUL_CODEC_CUDA_MESSAGE_STAGING_H_
+#define LONGHAUL_CODEC_CUDA_MESSAGE_STAGING_H_
+
+#include <cstddef>
+#include <span>
+
+#include "base/cuda/memory.h"
+#include "base/cuda/stream.h"
+#include "base/status.h"
+#include "codec/cuda/cuda_codec.h"
+
+namespace longhaul::codec::cuda {
+
+class MessageStaging {
+ public:
+  // For tensors of this shape, which has elements. kFailedPrecondition for a codec without state.
+  static StatusOr<MessageStaging> Create(const longhaul::cuda::Device& device,
+                                         const CudaCodec& codec, const Shape& shape);
+
+  // Reads what the context's store has of its samples, and queues the copies to the device.
+  Status Load(const Context& context, longhaul::cuda::Stream* stream);
+  // Of the last Load.
+  DeviceMessages messages();
+  // What a blob says of the samples, against the last Load: as the CPU's decoder checks it.
+  Status Check(std::span<const std::byte> blob) const;
+  // Queues the copies back.
+  Status Fetch(longhaul::cuda::Stream* stream);
+  // Writes the records that the blob says are remembered to the store. `context`: that of Load.
+  Status Remember(const Context& context, std::span<const std::byte> blob);
+
+ private:
+  struct Buffers {
+    longhaul::cuda::PinnedBuffer host;
+    longhaul::cuda::DeviceBuffer device;
+  };
+  static StatusOr<Buffers> MakeBuffers(const longhaul::cuda::Device& device, size_t bytes);
+
+  MessageStaging(const Shape& shape, const BlobHeader& kind, size_t record_bytes, Buffers entries,
+                 Buffers records)
+      : shape_(shape),
+        kind_(kind),
+        record_bytes_(record_bytes),
+        entries_(std::move(entries)),
+        records_(std::move(records)) {}
+  std::span<aqsgd::Entry> entries();
+  std::span<const aqsgd::Entry> entries() const;
+
+  Shape shape_;
+  BlobHeader kind_;
+  size_t record_bytes_;
+  bool remembers_ = false;
+  Buffers entries_, records_;
+};
+
+}  // namespace longhaul::codec::cuda
+
+#endif  // LONGHAUL_CODEC_CUDA_MESSAGE_STAGING_H_

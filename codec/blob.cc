@@ -100,6 +100,12 @@ void WriteBlobHeader(const BlobHeader& header, std::span<std::byte> out) {
   std::memcpy(out.data(), &raw, sizeof(raw));
 }
 
+uint64_t BlobBytes(std::span<const std::byte> header) {
+  RawHeader raw;
+  std::memcpy(&raw, header.data(), sizeof(raw));
+  return kBlobHeaderBytes + raw.payload_bytes;
+}
+
 StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> blob) {
   return ParseBlobHeader(blob, blob.size());
 }

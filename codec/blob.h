@@ -71,6 +71,9 @@ StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> blob);
 // The same for a blob of `blob_bytes` of which `start`, the header or more, is at hand.
 StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> start, uint64_t blob_bytes);
 
+// Of a whole blob as its header, kBlobHeaderBytes of an encoder of this program, has them.
+uint64_t BlobBytes(std::span<const std::byte> header);
+
 }  // namespace longhaul::codec
 
 #endif  // LONGHAUL_CODEC_BLOB_H_

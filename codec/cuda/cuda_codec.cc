@@ -196,6 +196,11 @@ Status CudaCodec::Encode(const TensorView& in, const Context& context, DeviceSpa
   const size_t bytes = MaxEncodedBytes(in.shape);
   LH_RETURN_IF_ERROR(CheckMemory("an output", blob.data_dev, blob.bytes, bytes, kBlobAlignment));
   LH_RETURN_IF_ERROR(CheckMessages(messages, in.shape.samples, cpu_->MessageBytes(in.shape)));
+  if (kind_.codec == CodecId::kAqsgd && !context.sample_ids.empty() &&
+      messages.entries.bytes == 0) {
+    return absl::InvalidArgumentError(
+        "aqsgd needs DeviceMessages where the samples have ids; there are none");
+  }
   BlobHeader header = kind_;
   header.source_dtype = in.dtype;
   header.shape = in.shape;

@@ -6,8 +6,8 @@
 //   LH_RETURN_IF_ERROR(codec.Encode(view, context, workspace, blob, stream));
 //
 // Records of a codec with state (message_store.h) are the host's: what it works on are copies in
-// device memory, DeviceMessages, which message_staging.h brings there and back. Context.messages is
-// not looked at.
+// device memory, DeviceMessages, which message_staging.h brings there and back; ids in the context
+// without them are an error.
 //
 // Every pointer is to memory of the stream's device. Encode and Decode only queue work: they
 // allocate no device memory, never wait, and may be captured in a CUDA graph (a replay encodes with

@@ -160,10 +160,18 @@ struct TahScratch {
   uint64_t end;
 };
 
+// A sample's largest q is kept in as many places, so that not all of a GPU changes one.
+inline constexpr uint32_t kGaussPlaces = 16;
+
 struct GaussScratch {
   constexpr GaussScratch(uint64_t samples, uint64_t blocks)
-      : largest(0), zeroed(4 * samples), indexes(zeroed), end(indexes + 2 * blocks) {}
-  uint64_t largest;  // uint32, one a sample: of its blocks' q, with an offset; 0: none
+      : largest(0),
+        zeroed(4 * samples * kGaussPlaces),
+        indexes(zeroed),
+        end(indexes + 2 * blocks) {}
+  // uint32, one a sample, kGaussPlaces times: the largest q of some of its blocks, with an offset;
+  // 0: none of them has a scale.
+  uint64_t largest;
   uint64_t zeroed;
   uint64_t indexes;  // int16, q of every block of the tensor
   uint64_t end;
@@ -179,16 +187,20 @@ struct AqsgdScratch {
         bodies((zeroed + 7) / 8 * 8),
         kinds(bodies + 8 * samples),
         exponents(kinds + 4 * samples),
-        scales(exponents + 4 * samples),
-        end(scales + 4 * ((channels + aqsgd::kTile - 1) / aqsgd::kTile * aqsgd::kTile)) {}
+        scales((exponents + 4 * samples + 15) / 16 * 16),
+        reciprocals(scales + 4 * Padded(channels)),
+        end(reciprocals + 4 * Padded(channels)) {}
+  static constexpr uint64_t Padded(uint64_t channels) {
+    return (channels + aqsgd::kTile - 1) / aqsgd::kTile * aqsgd::kTile;
+  }
   // One a sample: elements (uint64), bits of the largest finite |x| and of the largest |d|
   // (uint32).
   uint64_t nonfinite, largest, largest_difference;
   uint64_t maxima;  // uint32, one a channel of each sample: bits of the largest |d|
   uint64_t zeroed;
-  uint64_t bodies;            // uint64, one a sample: where in the payload it begins
-  uint64_t kinds, exponents;  // uint32 and int32, one a sample
-  uint64_t scales;            // float, one a channel
+  uint64_t bodies;               // uint64, one a sample: where in the payload it begins
+  uint64_t kinds, exponents;     // uint32 and int32, one a sample
+  uint64_t scales, reciprocals;  // float, one a channel and padding up to whole tiles
   uint64_t end;
 };
 

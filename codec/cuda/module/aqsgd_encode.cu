@@ -5,7 +5,7 @@ namespace longhaul::codec::cuda {
 namespace {
 
 // Tokens of which a warp finds the maxima of its channels before others hear of them.
-constexpr uint32_t kTokensAtOnce = 16;
+constexpr uint32_t kTokensAtOnce = 8;
 constexpr uint32_t kTilesOfWarp = kWarp / kAqsgdLanes;
 constexpr uint64_t kPayloadBytesOffset = 24;
 
@@ -130,22 +130,34 @@ __global__ void __launch_bounds__(kThreads) DecideKernel(const __grid_constant__
   const AqsgdSamples samples(args);
   if (blockIdx.x == 0) WriteFront(args, samples);
   const uint64_t channel = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (channel >= uint64_t{args.tiles_per_token.value} * aqsgd::kTile) return;
   const bool there = channel < args.tensor.channels;
+  // 2^g of differences, 0 of other samples.
+  __shared__ float ups[kThreads];
   bool any = false;
   float largest = 0;
-  for (uint32_t sample = 0; sample < args.tensor.samples; ++sample) {
-    if (KindOfSample(samples, sample) != Kind::kDifference) continue;
-    any = true;
-    if (!there) continue;
-    const float up = Pow2(aqsgd::DifferenceExponent(samples.largest_difference[sample]));
-    const float of_sample =
-        __uint_as_float(samples.maxima[uint64_t{sample} * args.tensor.channels + channel]) * up;
-    largest = of_sample > largest ? of_sample : largest;
+  for (uint64_t first = 0; first < args.tensor.samples; first += kThreads) {
+    const uint64_t mine = first + threadIdx.x;
+    const bool difference = mine < args.tensor.samples &&
+                            KindOfSample(samples, static_cast<uint32_t>(mine)) == Kind::kDifference;
+    ups[threadIdx.x] =
+        difference ? Pow2(aqsgd::DifferenceExponent(samples.largest_difference[mine])) : 0.0f;
+    any = __syncthreads_or(difference) != 0 || any;
+    const auto count =
+        there ? static_cast<uint32_t>(min(args.tensor.samples - first, uint64_t{kThreads})) : 0;
+    const uint32_t* const maxima = samples.maxima + first * args.tensor.channels + channel;
+#pragma unroll 8
+    for (uint32_t k = 0; k < count; ++k) {
+      const float of_sample = __uint_as_float(maxima[uint64_t{k} * args.tensor.channels]) * ups[k];
+      largest = of_sample > largest ? of_sample : largest;
+    }
+    __syncthreads();
   }
+  if (channel >= uint64_t{args.tiles_per_token.value} * aqsgd::kTile) return;
   const auto top = static_cast<float>((1 << (args.bits - 1)) - 1);
   const uint16_t stored = F32ToF16(largest / top);
-  samples.scales[channel] = F16ToF32(stored);
+  const float scale = F16ToF32(stored);
+  samples.scales[channel] = scale;
+  samples.reciprocals[channel] = __frcp_rn(scale);
   if (any && 2 * channel < args.scales_bytes) {
     reinterpret_cast<uint16_t*>(samples.Payload() + args.variable)[channel] = stored;
   }
@@ -184,13 +196,16 @@ __device__ inline void EncodeDifference(const AqsgdArgs& args, const AqsgdSample
   uint16_t* const elements = samples.ElementsOf(tile.sample) + tile.in_sample;
   uint16_t message[kPerLane];
   LoadHalves(elements, first, tile.place.count, message);
-  const float* const scales = samples.scales + tile.tile_of_token * aqsgd::kTile + first;
+  float scales[kPerLane];
+  float reciprocals[kPerLane];
+  LoadFloats(samples.scales + tile.tile_of_token * aqsgd::kTile + first, scales);
+  LoadFloats(samples.reciprocals + tile.tile_of_token * aqsgd::kTile + first, reciprocals);
   uint32_t codes[kPerLane];
 #pragma unroll
   for (int k = 0; k < kPerLane; ++k) {
     const float scale = scales[k];
     const float difference = (scale_up(values[k]) - FromHalf(message[k])) * up;
-    float value = difference / (scale > 0 ? scale : 1.0f);
+    float value = Divide(difference, scale, reciprocals[k]);
     value = fminf(fmaxf(value, -limit), limit);
     value = scale > 0 ? value : 0.0f;
     const auto code = static_cast<int32_t>(__float_as_uint(value + kRoundMagic) - kRoundMagicBits);

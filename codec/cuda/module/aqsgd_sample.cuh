@@ -27,6 +27,7 @@ struct AqsgdSamples {
     kinds = reinterpret_cast<uint32_t*>(at + scratch.kinds);
     exponents = reinterpret_cast<int32_t*>(at + scratch.exponents);
     scales = reinterpret_cast<float*>(at + scratch.scales);
+    reciprocals = reinterpret_cast<float*>(at + scratch.reciprocals);
   }
 
   __device__ bool Remembers() const { return args_.entries_dev != nullptr; }
@@ -52,7 +53,8 @@ struct AqsgdSamples {
   uint64_t* bodies;  // where the sample's body begins in the payload
   uint32_t* kinds;
   int32_t* exponents;
-  float* scales;  // one a channel, zeros up to whole tiles
+  // One a channel, for zeros up to whole tiles.
+  float *scales, *reciprocals;
 
  private:
   const AqsgdArgs& args_;
@@ -131,6 +133,18 @@ __device__ inline void LoadHalves(const uint16_t* halves, uint32_t first, uint32
   }
 #pragma unroll
   for (int k = 0; k < kPerLane; ++k) out[k] = first + k < count ? halves[first + k] : 0;
+}
+
+// 16 numbers at a multiple of 16 bytes.
+__device__ inline void LoadFloats(const float* from, float (&out)[kPerLane]) {
+#pragma unroll
+  for (int k = 0; k < kPerLane; k += 4) {
+    const float4 four = *reinterpret_cast<const float4*>(from + k);
+    out[k] = four.x;
+    out[k + 1] = four.y;
+    out[k + 2] = four.z;
+    out[k + 3] = four.w;
+  }
 }
 
 __device__ inline void StoreHalves(const uint16_t (&values)[kPerLane], uint32_t first,

@@ -11,8 +11,11 @@
 namespace longhaul::codec::cuda {
 
 inline constexpr int kRun = 16;
-inline constexpr int kOfLane = 2 * kRun;
-inline constexpr int kWarps = kThreads / kWarp;
+inline constexpr int kRuns = 2;
+inline constexpr int kOfLane = kRuns * kRun;
+inline constexpr uint32_t kMostLanes = gauss::kMaxBlock / kOfLane;
+inline constexpr uint32_t kGaussThreads = 128;
+inline constexpr uint32_t kWarps = kGaussThreads / kWarp;
 
 // arithmetic.h's signs for pairs of halves, as they lie in memory.
 struct PairSigns {
@@ -47,7 +50,7 @@ struct GaussGrid {
       : whole(ThreadBlocks(args.whole_blocks, args.block)),
         all(whole + ThreadBlocks(args.last_blocks, args.last_block)) {}
   static uint32_t ThreadBlocks(uint64_t blocks, uint32_t size) {
-    constexpr uint64_t kElements = uint64_t{kThreads} * kOfLane;
+    constexpr uint64_t kElements = uint64_t{kGaussThreads} * kOfLane;
     return static_cast<uint32_t>((blocks * size + kElements - 1) / kElements);
   }
   uint32_t whole, all;
@@ -122,7 +125,7 @@ __device__ inline void TransformBlock(uint32_t lanes, float (&values)[kOfLane]) 
   PairsInLane<4>(values);
   PairsInLane<8>(values);
 #pragma unroll
-  for (uint32_t distance = 1; distance < 16; distance *= 2) {
+  for (uint32_t distance = 1; distance < kMostLanes; distance *= 2) {
     if (distance < lanes) {
       const float sign = (threadIdx.x & distance) != 0 ? -1.0f : 1.0f;
 #pragma unroll

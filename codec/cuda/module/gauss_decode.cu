@@ -125,19 +125,19 @@ __device__ inline void StoreRun(const TensorArgs& tensor, bool vectorised, const
 }
 
 template <int kBits>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kGaussThreads)
     DecodeKernel(const __grid_constant__ GaussArgs args, uint32_t whole_grid) {
   const GaussPlace place = PlaceOfLane(args, whole_grid);
   const unsigned char* const payload = args.blob_dev + kHeaderBytes;
   int exponent = 0;
   int byte = gauss::kZeroBlock;
-  uint32_t planes[2][kBits] = {};
+  uint32_t planes[kRuns][kBits] = {};
   if (place.there) {
     const uint32_t sample = place.token / args.tokens;
     exponent = reinterpret_cast<const int16_t*>(payload)[sample];
     byte = payload[args.scales + (place.token * args.blocks_of_token.value + place.block)];
 #pragma unroll
-    for (int run = 0; run < 2; ++run) {
+    for (int run = 0; run < kRuns; ++run) {
       const unsigned char* const from = payload + place.planes + RunBegin(place, run) / 8;
 #pragma unroll
       for (int plane = 0; plane < kBits; ++plane) {
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kThreads)
   const Dequantizer<kBits> dequantizer;
   float values[kOfLane];
 #pragma unroll
-  for (int run = 0; run < 2; ++run) dequantizer.Levels(planes[run], values + run * kRun);
+  for (int run = 0; run < kRuns; ++run) dequantizer.Levels(planes[run], values + run * kRun);
   TransformBlock(place.lanes, values);
   if (!place.there) return;
   const bool possible = exponent >= gauss::kMinExponent && exponent <= gauss::kMaxExponent;
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(kThreads)
                       .zero = byte == gauss::kZeroBlock};
   const bool vectorised = Vectorised(args.tensor);
 #pragma unroll
-  for (int run = 0; run < 2; ++run) {
+  for (int run = 0; run < kRuns; ++run) {
     StoreRun(args.tensor, vectorised, place, RunBegin(place, run), ending, values + run * kRun);
   }
 }
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(kThreads)
 template <int kBits>
 int Decode(const GaussArgs& args, cudaStream_t stream) {
   const GaussGrid grid(args);
-  DecodeKernel<kBits><<<grid.all, kThreads, 0, stream>>>(args, grid.whole);
+  DecodeKernel<kBits><<<grid.all, kGaussThreads, 0, stream>>>(args, grid.whole);
   return Launched();
 }
 

@@ -135,8 +135,10 @@ __device__ inline void Widen(uint32_t dtype, const uint32_t (&words)[kOfLane / 2
 // for the first of them.
 __device__ inline void LoadBlock(const TensorArgs& tensor, bool vectorised, const GaussPlace& place,
                                  float (&values)[kOfLane]) {
-  const uint32_t begins[2] = {RunBegin(place, 0), RunBegin(place, 1)};
-  const bool whole = vectorised && begins[1] + kRun <= place.count;
+  uint32_t begins[kRuns];
+#pragma unroll
+  for (int run = 0; run < kRuns; ++run) begins[run] = RunBegin(place, run);
+  const bool whole = vectorised && begins[kRuns - 1] + kRun <= place.count;
   uint32_t signs[kOfLane / 2];
   if (tensor.dtype == kF32) {
     const float* const from = static_cast<const float*>(tensor.data_dev) + place.offset;
@@ -157,8 +159,8 @@ __device__ inline void LoadBlock(const TensorArgs& tensor, bool vectorised, cons
         values[k] = element < place.count ? from[element] : 0.0f;
       }
     }
-    LoadSigns(begins[0], signs);
-    LoadSigns(begins[1], signs + kRun / 2);
+#pragma unroll
+    for (int run = 0; run < kRuns; ++run) LoadSigns(begins[run], signs + run * kRun / 2);
 #pragma unroll
     for (int k = 0; k < kOfLane / 2; ++k) {
       values[2 * k] = Signed(values[2 * k], signs[k] << 16);
@@ -174,8 +176,8 @@ __device__ inline void LoadBlock(const TensorArgs& tensor, bool vectorised, cons
       ToArray(__ldcs(reinterpret_cast<const uint4*>(from + begins[k / kRun] + k % kRun)),
               words + k / 2);
     }
-    LoadSigns(begins[0], signs);
-    LoadSigns(begins[1], signs + kRun / 2);
+#pragma unroll
+    for (int run = 0; run < kRuns; ++run) LoadSigns(begins[run], signs + run * kRun / 2);
 #pragma unroll
     for (int k = 0; k < kOfLane / 2; ++k) words[k] ^= signs[k];
     Widen(tensor.dtype, words, values);
@@ -186,19 +188,20 @@ __device__ inline void LoadBlock(const TensorArgs& tensor, bool vectorised, cons
       const uint32_t half = element < place.count ? from[element] : 0;
       words[k / 2] = k % 2 == 0 ? half : words[k / 2] | half << 16;
     }
-    LoadSigns(begins[0], signs);
-    LoadSigns(begins[1], signs + kRun / 2);
+#pragma unroll
+    for (int run = 0; run < kRuns; ++run) LoadSigns(begins[run], signs + run * kRun / 2);
 #pragma unroll
     for (int k = 0; k < kOfLane / 2; ++k) words[k] ^= signs[k];
     Widen(tensor.dtype, words, values);
   }
 }
 
-template <int kHalf>
-__device__ inline void FoldInLane(float (&sums)[kRun]) {
+// Folds halves of a lane's numbers, until so many are left.
+template <int kHalf, int kLeft>
+__device__ inline void FoldInLane(float (&sums)[kOfLane]) {
 #pragma unroll
   for (int k = 0; k < kHalf; ++k) sums[k] = sums[k] + sums[k + kHalf];
-  if constexpr (kHalf > 1) FoldInLane<kHalf / 2>(sums);
+  if constexpr (kHalf > kLeft) FoldInLane<kHalf / 2, kLeft>(sums);
 }
 
 // Steps 1, 2 and 4 as they are written; scales the values. Where the block has no scale, q is
@@ -215,16 +218,17 @@ __device__ inline Normalized NormalizeExactly(const GaussPlace& place, int log2_
   const ScaleUp scale(1 - exponent);
 #pragma unroll
   for (float& value : values) value = scale(value);
-  float sums[kRun];
+  float sums[kOfLane];
 #pragma unroll
-  for (int k = 0; k < kRun; ++k) {
-    sums[k] = values[k] * values[k] + values[k + kRun] * values[k + kRun];
-  }
+  for (int k = 0; k < kOfLane; ++k) sums[k] = values[k] * values[k];
+  FoldInLane<kOfLane / 2, kRun>(sums);
   for (uint32_t distance = place.lanes / 2; distance > 0; distance /= 2) {
 #pragma unroll
-    for (float& sum : sums) sum = sum + __shfl_xor_sync(kAllLanes, sum, distance);
+    for (int k = 0; k < kRun; ++k) {
+      sums[k] = sums[k] + __shfl_xor_sync(kAllLanes, sums[k], distance);
+    }
   }
-  FoldInLane<kRun / 2>(sums);
+  FoldInLane<kRun / 2, 1>(sums);
   const bool finite = sums[0] <= FLT_MAX;  // an infinity was multiplied by 0
   if (!finite || largest == 0) {
 #pragma unroll
@@ -263,7 +267,8 @@ __device__ inline bool NormalizeQuickly(const GaussPlace& place, int log2_size,
 template <int kBits>
 class Staging {
  public:
-  static constexpr uint32_t kBytes = kWarp * kOfLane * kBits / 8 + 8 * kWarp / 2;
+  // Of a warp, whose blocks are the most where they have 64 elements.
+  static constexpr uint32_t kBytes = kWarp * kOfLane * kBits / 8 + 8 * kWarp * kOfLane / 64;
 
   __device__ Staging(const GaussPlace& place, unsigned char* memory)
       : place_(place), stride_(place.size / 8 * kBits + 8), memory_(memory) {}
@@ -280,9 +285,8 @@ class Staging {
 
   __device__ void Write(unsigned char* payload) const {
     __syncwarp();
-    const uint32_t eights = place_.lanes / 2;  // of a plane, 8 bytes each
-    const int shift = __ffs(static_cast<int>(eights)) - 1;
-    constexpr uint32_t kAll = 16 * kBits;
+    const int shift = __ffs(static_cast<int>(place_.size / 64)) - 1;  // 8 bytes each of a plane
+    constexpr uint32_t kAll = kWarp * kOfLane * kBits / 64;
 #pragma unroll
     for (uint32_t first = 0; first < kAll; first += kWarp) {
       const uint32_t k = first + threadIdx.x % kWarp;
@@ -303,8 +307,29 @@ class Staging {
   unsigned char* const memory_;
 };
 
+// Leaves q for ScaleKernel.
+__device__ inline void KeepIndex(const GaussArgs& args, const GaussPlace& place, int q) {
+  const GaussScratch scratch(args.tensor.samples, 0);
+  if (place.lane == 0 && place.there) {
+    auto* const indexes = reinterpret_cast<int16_t*>(args.scratch_dev + scratch.indexes);
+    indexes[place.token * args.blocks_of_token.value + place.block] = static_cast<int16_t>(q);
+  }
+  const bool scaled = place.there && q != gauss::kZeroIndex && q != gauss::kNonfiniteIndex;
+  const auto mine = scaled ? static_cast<uint32_t>(q + kQOffset) : 0;
+  const uint32_t sample = place.token / args.tokens;
+  auto* const largest = reinterpret_cast<uint32_t*>(args.scratch_dev + scratch.largest) +
+                        uint64_t{blockIdx.x % kGaussPlaces} * args.tensor.samples;
+  const uint32_t of_warp = __reduce_max_sync(kAllLanes, mine);
+  const uint32_t first = __shfl_sync(kAllLanes, sample, 0);
+  if (__all_sync(kAllLanes, !place.there || sample == first)) {
+    if (threadIdx.x % kWarp == 0 && of_warp != 0) atomicMax(largest + first, of_warp);
+  } else if (place.lane == 0 && mine != 0) {
+    atomicMax(largest + sample, mine);
+  }
+}
+
 template <int kBits>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kGaussThreads)
     EncodeKernel(const __grid_constant__ GaussArgs args, uint32_t whole_grid) {
   __shared__ alignas(8) unsigned char staged[kWarps][Staging<kBits>::kBytes];
   const GaussPlace place = PlaceOfLane(args, whole_grid);
@@ -319,23 +344,13 @@ __global__ void __launch_bounds__(kThreads)
   TransformBlock(place.lanes, values);
   Staging<kBits> staging(place, staged[threadIdx.x / kWarp]);
 #pragma unroll
-  for (int run = 0; run < 2; ++run) {
+  for (int run = 0; run < kRuns; ++run) {
     uint32_t planes[kBits];
     quantizer.Planes(values + run * kRun, normalized.inverse_root, planes);
     staging.Put(run, planes);
   }
   staging.Write(args.blob_dev + kHeaderBytes);
-  if (place.lane != 0 || !place.there) return;
-  const GaussScratch scratch(args.tensor.samples, 0);
-  reinterpret_cast<int16_t*>(
-      args.scratch_dev + scratch.indexes)[place.token * args.blocks_of_token.value + place.block] =
-      static_cast<int16_t>(normalized.q);
-  if (normalized.q == gauss::kZeroIndex || normalized.q == gauss::kNonfiniteIndex) return;
-  auto* const largest =
-      reinterpret_cast<uint32_t*>(args.scratch_dev + scratch.largest) + place.token / args.tokens;
-  const auto q = static_cast<uint32_t>(normalized.q + kQOffset);
-  // Most are below what was seen already: reading first spares their atomics.
-  if (q > __ldcg(largest)) atomicMax(largest, q);
+  KeepIndex(args, place, normalized.q);
 }
 
 // Step 6.
@@ -347,8 +362,13 @@ __global__ void __launch_bounds__(kThreads)
   if (uint64_t{blockIdx.x} * kThreads + threadIdx.x < blocks) {
     const uint32_t token = index / args.blocks_of_token;
     const uint32_t sample = token / args.tokens;
-    const uint32_t largest =
-        reinterpret_cast<const uint32_t*>(args.scratch_dev + scratch.largest)[sample];
+    uint32_t largest = 0;
+#pragma unroll
+    for (uint32_t k = 0; k < kGaussPlaces; ++k) {
+      const auto* const some =
+          reinterpret_cast<const uint32_t*>(args.scratch_dev + scratch.largest);
+      largest = max(largest, some[uint64_t{k} * args.tensor.samples + sample]);
+    }
     const int exponent = largest == 0 ? 0 : gauss::ExponentOf(static_cast<int>(largest) - kQOffset);
     const int q = reinterpret_cast<const int16_t*>(args.scratch_dev + scratch.indexes)[index];
     unsigned char* const payload = args.blob_dev + kHeaderBytes;
@@ -378,7 +398,7 @@ int Encode(const GaussArgs& args, cudaStream_t stream) {
   beginning.ranges[2] = {args.end - 16, args.end};
   if (const int error = Begin(beginning, stream); error != 0) return error;
   const GaussGrid grid(args);
-  EncodeKernel<kBits><<<grid.all, kThreads, 0, stream>>>(args, grid.whole);
+  EncodeKernel<kBits><<<grid.all, kGaussThreads, 0, stream>>>(args, grid.whole);
   if (const int error = Launched(); error != 0) return error;
   const uint64_t blocks = args.whole_blocks + args.last_blocks;
   ScaleKernel<<<static_cast<uint32_t>((blocks - 1) / kThreads + 1), kThreads, 0, stream>>>(args,

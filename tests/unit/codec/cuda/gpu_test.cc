@@ -200,7 +200,7 @@ void ExpectFault(const char* text) {
   DeviceBuffer blob_dev = Upload(blob, &stream);
   DeviceBuffer out_dev = Upload(std::vector<std::byte>(in.size() * 4), &stream);
   DeviceBuffer fault = Upload(std::vector<std::byte>(4), &stream);
-  DeviceBuffer workspace = Upload({}, &stream);
+  DeviceBuffer workspace = Upload(std::vector<std::byte>(codec.WorkspaceBytes(shape)), &stream);
   const DeviceSpan workspace_span{workspace.data_dev(), workspace.size()};
   ASSERT_TRUE(codec
                   .Decode(std::span(blob).first(kBlobHeaderBytes),

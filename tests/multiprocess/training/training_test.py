@@ -33,6 +33,7 @@ checkpoint: {{ every: 10, keep: 2 }}
 """
 NONE = "{ forward: none, backward: none }"
 DEFAULT = '{ forward: tah, backward: "fixed:bits=4,rounding=stochastic" }'
+GAUSS = "{ forward: gauss, backward: gauss }"
 
 
 def wait_for(what, condition):
@@ -183,7 +184,7 @@ def parity(cluster):
 
 
 def resume(cluster):
-    for name, links in [("none", NONE), ("tah", DEFAULT)]:
+    for name, links in [("none", NONE), ("tah", DEFAULT), ("gauss", GAUSS)]:
         unbroken = cluster.train(f"whole-{name}", links=links)
         path = cluster.write_run(f"broken-{name}", links=links)
         run = cluster.cli("submit", path).stdout.split()[0]

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "codec/planes.h"
+#include "codec/simd/elements.h"
 #include "codec/tile.h"
 
 namespace longhaul::codec::aqsgd::cpu {
@@ -59,7 +60,7 @@ Magnitudes Measure(const Sample& sample) {
   Magnitudes result;
   alignas(64) float values[kTile];
   ForEachTile(sample.tensor.shape, [&](uint64_t element, uint64_t /*channel*/, int count) {
-    LoadTile<kTile>(sample.tensor, first + element, count, values);
+    LoadElements(sample.tensor, first + element, static_cast<size_t>(count), kTile, values);
     int32_t largest = 0;
     uint32_t nonfinite = 0;
     for (const float value : values) {
@@ -81,7 +82,8 @@ void EncodeWhole(const Sample& sample, int exponent, std::byte* body) {
   uint16_t raw[kTile];
   for (uint64_t at = 0; at < elements; at += kTile) {
     const int count = static_cast<int>(std::min<uint64_t>(kTile, elements - at));
-    LoadTile<kTile>(sample.tensor, sample.index * elements + at, count, values);
+    LoadElements(sample.tensor, sample.index * elements + at, static_cast<size_t>(count), kTile,
+                 values);
     for (int k = 0; k < kTile; ++k) {
       const uint16_t half = F32ToF16(scale_up(values[k]));
       raw[k] = (half & 0x7c00) == 0x7c00 ? kF16Nan : half;
@@ -108,7 +110,7 @@ uint32_t MeasureDifference(const Sample& sample, int exponent, const std::byte* 
   alignas(64) float values[kTile];
   alignas(64) float old[kTile];
   ForEachTile(shape, [&](uint64_t element, uint64_t channel, int count) {
-    LoadTile<kTile>(sample.tensor, first + element, count, values);
+    LoadElements(sample.tensor, first + element, static_cast<size_t>(count), kTile, values);
     LoadHalves(message + 2 * element, count, old);
     float* const into = largest + channel;
     for (int k = 0; k < kTile; ++k) {
@@ -139,7 +141,7 @@ void EncodeDifference(const Sample& sample, int exponent, int difference_exponen
   alignas(64) uint8_t codes[kTile];
   std::byte* tile = body;
   ForEachTile(shape, [&](uint64_t element, uint64_t channel, int count) {
-    LoadTile<kTile>(sample.tensor, first + element, count, values);
+    LoadElements(sample.tensor, first + element, static_cast<size_t>(count), kTile, values);
     LoadHalves(message + 2 * element, count, old);
     const float* const scale = scales + channel;
     for (int k = 0; k < kTile; ++k) {
@@ -189,7 +191,7 @@ void DecodeDifference(const std::byte* body, int exponent, int difference_expone
     }
     Update(old, values, count, updated == nullptr ? nullptr : updated + 2 * element);
     for (int k = 0; k < kTile; ++k) values[k] = scale_back(old[k]);
-    StoreTile<kTile>(out, first + element, count, values);
+    StoreElements(out, first + element, static_cast<size_t>(count), values);
   });
 }
 
@@ -205,7 +207,7 @@ void DecodeWhole(const std::byte* body, int exponent, uint64_t index,
       const bool finite = std::fabs(value) <= kLargestHalf;
       value = finite ? scale_back(value) : std::numeric_limits<float>::quiet_NaN();
     }
-    StoreTile<kTile>(out, index * elements + at, count, values);
+    StoreElements(out, index * elements + at, static_cast<size_t>(count), values);
   }
 }
 

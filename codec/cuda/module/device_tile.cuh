@@ -169,8 +169,9 @@ __device__ inline float LargestFinite(uint32_t dtype) {
   return __uint_as_float(dtype == kF32 ? 0x7f7fffff : dtype == kBf16 ? 0x7f7f0000 : 0x477fe000);
 }
 
-// Back, as StoreTile of tile.h: scaled by 2^-exponent, and what then lies outside of the dtype's
-// range becomes its largest number. Values are at most 2^26, those above 0 at least 2^-40.
+// Back, as StoreElements of simd/elements.h: scaled by 2^-exponent, and what then lies outside of
+// the dtype's range becomes its largest number. Values are at most 2^26, those above 0 at least
+// 2^-40.
 __device__ inline void StoreLane(const TensorArgs& tensor, bool vectorised, const TilePlace& place,
                                  uint32_t lane, bool finite, int exponent,
                                  float (&values)[kPerLane]) {

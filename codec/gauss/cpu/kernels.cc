@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "codec/gauss/cpu/block_kernels.h"
+#include "codec/simd/elements.h"
 #include "codec/tile.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -68,37 +69,11 @@ struct SignBits {
 };
 constexpr SignBits kSignBits;
 
-// LoadTile and StoreTile of a size that is known when it runs.
-void Load(const TensorView& in, uint64_t offset, int count, uint32_t size, float* values) {
-  switch (size) {
-    case 64:
-      return LoadTile<64>(in, offset, count, values);
-    case 128:
-      return LoadTile<128>(in, offset, count, values);
-    case 256:
-      return LoadTile<256>(in, offset, count, values);
-    default:
-      return LoadTile<512>(in, offset, count, values);
-  }
-}
-void Store(const MutableTensorView& out, uint64_t offset, int count, uint32_t size, float* values) {
-  switch (size) {
-    case 64:
-      return StoreTile<64>(out, offset, count, values);
-    case 128:
-      return StoreTile<128>(out, offset, count, values);
-    case 256:
-      return StoreTile<256>(out, offset, count, values);
-    default:
-      return StoreTile<512>(out, offset, count, values);
-  }
-}
-
 // A block of a sample, in the order in which they are stored.
 struct Place {
   uint64_t index = 0;   // in the sample
   uint64_t offset = 0;  // of its first element in the tensor
-  int count = 0;        // elements that are not padding
+  size_t count = 0;     // elements that are not padding
   uint32_t size = 0;
   uint64_t planes = 0;  // in the payload
 };
@@ -113,7 +88,7 @@ void ForEachBlock(const Shape& shape, const Layout& layout, uint32_t block, uint
     for (uint64_t j = 0; j < layout.token_blocks; ++j, ++place.index) {
       place.size = j + 1 < layout.token_blocks ? block : layout.last_block;
       place.offset = row * shape.channels + j * block;
-      place.count = static_cast<int>(std::min<uint64_t>(block, shape.channels - j * block));
+      place.count = std::min<uint64_t>(block, shape.channels - j * block);
       function(place);
       place.planes += layout.block_bytes;
     }
@@ -145,7 +120,7 @@ uint64_t Encode(const TensorView& in, const Params& params, std::byte* scratch,
   for (uint32_t sample = 0; sample < in.shape.samples; ++sample) {
     int largest = kZeroIndex;
     ForEachBlock(in.shape, layout, params.block, sample, [&](const Place& place) {
-      Load(in, place.offset, place.count, place.size, values);
+      LoadElements(in, place.offset, place.count, place.size, values);
       const int16_t q = kernels.encode(kSignBits.value, place.size, values, payload + place.planes);
       indexes[place.index] = q;
       if (q == kNonfiniteIndex) {
@@ -187,7 +162,7 @@ Status Decode(const std::byte* payload, const Params& params, const MutableTenso
         kernels.decode(payload + place.planes, BlockScale(byte, exponent, log2_size),
                        kSignBits.value, place.size, values);
       }
-      Store(out, place.offset, place.count, place.size, values);
+      StoreElements(out, place.offset, place.count, values);
     });
   }
   return absl::OkStatus();

@@ -173,7 +173,6 @@ StatusOr<CudaCodec> CudaCodec::Create(std::string_view text) {
 
 size_t CudaCodec::WorkspaceBytes(const Shape& shape) const {
   if (Empty(shape) || !CheckShape(shape).ok()) return 0;
-  if (kind_.codec == CodecId::kFixed) return FixedScratchBytes(shape.samples);
   if (kind_.codec == CodecId::kGauss) {
     const StatusOr<gauss::Params> params = gauss::FromHeader(kind_.parameters);
     LH_CHECK(params.ok(), "{}", Message(params.status()));  // they are the codec's own
@@ -181,6 +180,11 @@ size_t CudaCodec::WorkspaceBytes(const Shape& shape) const {
                              shape.samples * gauss::MakeLayout(shape, *params).blocks);
   }
   if (kind_.codec == CodecId::kAqsgd) return AqsgdScratchBytes(shape.samples, shape.channels);
+  if (kind_.codec == CodecId::kFixed) {
+    const StatusOr<fixed::Params> params = fixed::FromHeader(kind_.parameters);
+    LH_CHECK(params.ok(), "{}", Message(params.status()));  // they are the codec's own
+    return FixedScratchBytes(shape.samples, fixed::MakeLayout(shape, *params).tiles);
+  }
   if (kind_.codec != CodecId::kTah) return 0;
   const StatusOr<tah::Params> params = tah::FromHeader(kind_.parameters);
   LH_CHECK(params.ok(), "{}", Message(params.status()));  // they are the codec's own

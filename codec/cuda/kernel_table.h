@@ -122,41 +122,57 @@ struct KernelTable {
 // What encoders keep between their phases, in the workspace: bytes from its start. What comes
 // before `zeroed` begins as zeros.
 struct FixedScratch {
-  explicit constexpr FixedScratch(uint64_t samples)
-      : done(8), maxima(done + 8 * samples), zeroed(maxima + 4 * samples), end(zeroed) {}
+  constexpr FixedScratch(uint64_t samples, uint64_t tiles)
+      : done(8),
+        maxima(done + 8 * samples),
+        zeroed(maxima + 4 * samples),
+        tile_maxima(zeroed),
+        end(tile_maxima + 2 * tiles) {}
   uint64_t done;    // uint32, two a sample
   uint64_t maxima;  // uint32, bits of the largest finite magnitude, one a sample
-  uint64_t zeroed, end;
+  uint64_t zeroed;
+  uint64_t tile_maxima;  // uint16, bits of the largest magnitude in bf16, one a tile of the tensor
+  uint64_t end;
 };
 
 // Allocation tiles are handled in groups of this many.
 inline constexpr uint32_t kTahGroup = 256;
+// Where a warp has a tile for each lane: that many, 32 of which count as a group.
+inline constexpr uint32_t kTahRun = 32;
 inline constexpr uint32_t kTahBins = 4096;
 
 struct TahScratch {
   constexpr TahScratch(uint64_t samples, uint64_t allocs)
       : done(8),
-        maxima(done + 12 * samples),
+        signals((done + 12 * samples + 127) / 128 * 128),
+        maxima(signals + kSignalBytes * samples),
         candidate_counts(maxima + 4 * samples),
-        histograms(candidate_counts + 4 * samples),
+        group_counts(candidate_counts + 4 * samples),
+        histograms((group_counts + 4 * samples * Groups(allocs) + 15) / 16 * 16),
         zeroed(histograms + samples * kTahBins * 4),
         thresholds((zeroed + 7) / 8 * 8),
         bins(thresholds + 8 * samples),
         candidates(bins + 8 * samples),
-        group_counts(candidates + 8 * samples * allocs),
-        entropies(group_counts + 4 * samples * Groups(allocs)),
+        run_counts(candidates + 8 * samples * allocs),
+        entropies(run_counts + 4 * samples * Runs(allocs)),
         end(entropies + 4 * samples * allocs) {}
   static constexpr uint64_t Groups(uint64_t allocs) { return (allocs + kTahGroup - 1) / kTahGroup; }
+  static constexpr uint64_t Runs(uint64_t allocs) { return (allocs + kTahRun - 1) / kTahRun; }
+  // Of what blocks wait for, no two words lie in one line of the cache.
+  static constexpr uint64_t kLine = 128, kCopies = 8, kSignalBytes = 3 * kCopies * kLine;
+  // The first 8 bytes: what was taken of the work.
   uint64_t done;              // uint32, three a sample
+  uint64_t signals;           // kSignalBytes a sample
   uint64_t maxima;            // uint32, as above
   uint64_t candidate_counts;  // uint32, one a sample
+  uint64_t group_counts;      // uint32, one a group: with 4 bits, then those of all groups before
   uint64_t histograms;        // uint32, kTahBins a sample: allocation tiles by entropy
   uint64_t zeroed;
-  uint64_t thresholds;    // uint64, one a sample: 4 bits at this sort key and below
-  uint64_t bins;          // ThresholdBin, one a sample
-  uint64_t candidates;    // uint64, places for all: sort keys of those in the threshold's bin
-  uint64_t group_counts;  // uint32, one a group: with 4 bits, then those of all groups before
-  uint64_t entropies;     // float, one an allocation tile
+  uint64_t thresholds;  // uint64, one a sample: 4 bits at this sort key and below
+  uint64_t bins;        // ThresholdBin, one a sample
+  uint64_t candidates;  // uint64, places for all: sort keys of those in the threshold's bin
+  uint64_t run_counts;  // uint32, one a run: with 4 bits
+  uint64_t entropies;   // float, one an allocation tile
   uint64_t end;
 };
 
@@ -204,8 +220,8 @@ struct AqsgdScratch {
   uint64_t end;
 };
 
-inline uint64_t FixedScratchBytes(uint32_t samples) {
-  return (FixedScratch(samples).end + 63) / 64 * 64;
+inline uint64_t FixedScratchBytes(uint32_t samples, uint64_t tiles) {
+  return (FixedScratch(samples, tiles).end + 63) / 64 * 64;
 }
 inline uint64_t TahScratchBytes(uint32_t samples, uint64_t allocs) {
   return (TahScratch(samples, allocs).end + 63) / 64 * 64;

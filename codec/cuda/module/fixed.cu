@@ -1,16 +1,11 @@
-#include "codec/cuda/module/device_tile.cuh"
-#include "codec/cuda/module/kernels.cuh"
+#include "codec/cuda/module/fixed.cuh"
 #include "codec/cuda/module/sample_pipeline.cuh"
+#include "codec/cuda/module/whole_tiles.cuh"
 
 namespace longhaul::codec::cuda {
 namespace {
 
-constexpr int kTopExponent = 12;
 constexpr uint32_t kItemTiles = 256;
-
-__device__ inline uint64_t SampleTiles(const FixedArgs& args) {
-  return uint64_t{args.tensor.tokens} * args.tiles_per_token.value;
-}
 
 template <int kTile>
 class Encoder {
@@ -22,7 +17,7 @@ class Encoder {
         lag_(lag),
         payload_(args.blob_dev + kHeaderBytes),
         maxima_(reinterpret_cast<uint32_t*>(args.scratch_dev +
-                                            FixedScratch(args.tensor.samples).maxima)),
+                                            FixedScratch(args.tensor.samples, 0).maxima)),
         vectorised_(Vectorised(args.tensor)) {}
 
   __device__ uint32_t Lag(int phase) const { return phase * lag_; }
@@ -70,7 +65,7 @@ class Encoder {
   }
 
   __device__ void EncodeTiles(uint32_t sample, uint32_t item) {
-    const int exponent = SampleExponent(__ldcg(maxima_ + sample), kTopExponent);
+    const int exponent = SampleExponent(__ldcg(maxima_ + sample), kFixedTopExponent);
     if (item == 0 && threadIdx.x == 0) {
       reinterpret_cast<int16_t*>(payload_)[sample] = static_cast<int16_t>(exponent);
     }
@@ -177,7 +172,7 @@ template <int kTile>
 __global__ void __launch_bounds__(kThreads)
     EncodeKernel(const __grid_constant__ FixedArgs args, uint32_t lag) {
   Encoder<kTile> encoder(args, lag);
-  const FixedScratch scratch(args.tensor.samples);
+  const FixedScratch scratch(args.tensor.samples, 0);
   RunPipeline(encoder, args.tensor.samples,
               {reinterpret_cast<unsigned long long*>(args.scratch_dev),
                reinterpret_cast<uint32_t*>(args.scratch_dev + scratch.done)});
@@ -239,16 +234,8 @@ __global__ void __launch_bounds__(kThreads) DecodeKernel(const __grid_constant__
 
 template <int kTile>
 int Encode(const FixedArgs& args, cudaStream_t stream) {
-  const FixedScratch scratch(args.tensor.samples);
-  Beginning beginning{};
-  beginning.header = args.header;
-  beginning.blob_dev = args.blob_dev;
-  beginning.scratch_dev = args.scratch_dev;
-  beginning.scratch_bytes = scratch.zeroed;
-  beginning.ranges[0] = {0, args.scales};
-  beginning.ranges[1] = {args.codes - 16, args.codes};
-  beginning.ranges[2] = {args.end - 16, args.end};
-  if (const int error = Begin(beginning, stream); error != 0) return error;
+  const FixedScratch scratch(args.tensor.samples, 0);
+  if (const int error = BeginFixedEncoder(args, scratch, stream); error != 0) return error;
   const uint64_t items =
       (uint64_t{args.tensor.tokens} * args.tiles_per_token.value + kItemTiles - 1) / kItemTiles;
   unsigned blocks = 1;
@@ -280,6 +267,9 @@ int Decode(const FixedArgs& args, cudaStream_t stream) {
 int EncodeFixed(int device, const FixedArgs* args, void* stream) {
   if (cudaSetDevice(device) != cudaSuccess) return Launched();
   const auto handle = static_cast<cudaStream_t>(stream);
+  if (HasWholeTiles(args->tensor, args->tile) && args->stochastic == 0) {
+    return EncodeFixedWholeTiles(*args, handle);
+  }
   if (args->tile == 32) return Encode<32>(*args, handle);
   return args->tile == 64 ? Encode<64>(*args, handle) : Encode<128>(*args, handle);
 }
@@ -287,6 +277,7 @@ int EncodeFixed(int device, const FixedArgs* args, void* stream) {
 int DecodeFixed(int device, const FixedArgs* args, void* stream) {
   if (cudaSetDevice(device) != cudaSuccess) return Launched();
   const auto handle = static_cast<cudaStream_t>(stream);
+  if (HasWholeTiles(args->tensor, args->tile)) return DecodeFixedWholeTiles(*args, handle);
   if (args->tile == 32) return Decode<32>(*args, handle);
   return args->tile == 64 ? Decode<64>(*args, handle) : Decode<128>(*args, handle);
 }

@@ -36,14 +36,14 @@ int Begin(const Beginning& beginning, cudaStream_t stream) {
   return Launched();
 }
 
-int ResidentBlocks(const void* kernel, uint64_t most, unsigned* blocks) {
+int ResidentBlocks(const void* kernel, uint64_t most, unsigned* blocks, size_t shared_bytes) {
   int device = 0;
   int processors = 0;
   int per_processor = 0;
   if (cudaGetDevice(&device) != cudaSuccess ||
       cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) != cudaSuccess ||
-      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, kernel, kThreads, 0) !=
-          cudaSuccess) {
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, kernel, kThreads,
+                                                    shared_bytes) != cudaSuccess) {
     return Launched();
   }
   const auto resident = static_cast<uint64_t>(processors) * std::max(per_processor, 1);

@@ -37,8 +37,9 @@ struct Beginning {
 // Queues it on a stream of the current device.
 int Begin(const Beginning& beginning, cudaStream_t stream);
 
-// Blocks of kThreads of this kernel that the current device runs at once, at most `most`.
-int ResidentBlocks(const void* kernel, uint64_t most, unsigned* blocks);
+// Blocks of kThreads of this kernel that the current device runs at once, at most `most`;
+// `shared_bytes` that a launch adds.
+int ResidentBlocks(const void* kernel, uint64_t most, unsigned* blocks, size_t shared_bytes = 0);
 
 }  // namespace longhaul::codec::cuda
 

@@ -1,28 +1,22 @@
-#include "codec/cuda/module/device_tile.cuh"
-#include "codec/cuda/module/kernels.cuh"
 #include "codec/cuda/module/sample_pipeline.cuh"
-#include "codec/cuda/module/tah_select.cuh"
-#include "codec/cuda/module/tah_tile.cuh"
+#include "codec/cuda/module/tah_encode.cuh"
+#include "codec/cuda/module/whole_tiles.cuh"
 
 namespace longhaul::codec::cuda {
 namespace {
 
-// The phases: entropies and the largest magnitude; the threshold above which allocation tiles get 4
-// bits (tah_select.cuh); codes.
+// Any shape, dtype and parameters. The phases: entropies and the largest magnitude; the threshold
+// above which allocation tiles get 4 bits (tah_select.cuh); codes. An item is a group of allocation
+// tiles; of phase 1, kCollected.
 template <int kTile, bool kStochastic>
-class Encoder {
+class Encoder : public TahEncoder<kTile> {
  public:
   static constexpr int kPhases = 3;
 
+  // `logs`: the table for values of bf16, else null.
   __device__ Encoder(const TahArgs& args, const TahScratch& scratch, uint32_t lag,
                      const float* logs)
-      : args_(args),
-        lag_(lag),
-        scratch_(scratch),
-        logs_(logs),
-        payload_(args.blob_dev + kHeaderBytes),
-        vectorised_(Vectorised(args.tensor)),
-        choose_(args.fours > 0 && args.fours < args.allocs) {}
+      : Base(args, scratch), lag_(lag), logs_(logs), vectorised_(Vectorised(args.tensor)) {}
 
   __device__ uint32_t Lag(int phase) const { return phase == 2 ? lag_ : phase * ((lag_ + 1) / 2); }
   __device__ uint32_t Items(int phase) const {
@@ -40,29 +34,27 @@ class Encoder {
   }
   __device__ void Finish(int phase, uint32_t sample) {
     if (!choose_) return;
-    phase == 0 ? FindBin(Choice(sample)) : Select(Choice(sample));
+    if (phase == 0) {
+      FindBin(Choice(sample));
+    } else {
+      constexpr uint32_t kMostShared = 1024;
+      __shared__ uint64_t keys[kMostShared];
+      Select(Choice(sample), keys, kMostShared);
+    }
   }
 
  private:
+  using Base = TahEncoder<kTile>;
+  using Base::args_, Base::choose_, Base::kNoSlot, Base::payload_;
   static constexpr int kLanes = kTileLanes<kTile>;
   static constexpr uint32_t kTogether = kThreads / kLanes;
 
-  template <class T>
-  __device__ T* Scratch(uint64_t offset) const {
-    return reinterpret_cast<T*>(args_.scratch_dev + offset);
-  }
   __device__ SampleChoice Choice(uint32_t sample) const {
     const uint64_t groups = TahScratch::Groups(args_.allocs);
-    return {args_.allocs,
-            args_.fours,
-            BinsPerBit(args_.alloc_tiles.value * kTile),
-            Scratch<float>(scratch_.entropies) + sample * args_.allocs,
-            Scratch<uint32_t>(scratch_.histograms) + uint64_t{sample} * kTahBins,
-            Scratch<ThresholdBin>(scratch_.bins) + sample,
-            Scratch<uint64_t>(scratch_.candidates) + sample * args_.allocs,
-            Scratch<uint32_t>(scratch_.candidate_counts) + sample,
-            Scratch<uint32_t>(scratch_.group_counts) + sample * groups,
-            Scratch<uint64_t>(scratch_.thresholds) + sample};
+    SampleChoice choice = this->ChoiceOf(sample);
+    choice.group_size = kTahGroup;
+    choice.group_counts_dev += sample * groups;
+    return choice;
   }
 
   // An allocation tile of a sample: its first tile within its token, and its tiles.
@@ -111,12 +103,7 @@ class Encoder {
       if (largest >= kF32Infinity) entropy = __uint_as_float(0xff800000);
       if (there && lane == 0) Record(Choice(sample), index, entropy);
     }
-    sample_largest = __reduce_max_sync(kAllLanes, sample_largest);
-    uint32_t* const maximum = Scratch<uint32_t>(scratch_.maxima) + sample;
-    // Most are below what was seen already: reading first spares their atomics.
-    if (threadIdx.x % kWarp == 0 && sample_largest > __ldcg(maximum)) {
-      atomicMax(maximum, sample_largest);
-    }
+    this->RecordLargest(sample, sample_largest);
   }
 
   // Zeros for what a short allocation tile lacks.
@@ -127,15 +114,9 @@ class Encoder {
   }
 
   __device__ void EncodeGroup(uint32_t sample, uint32_t group) {
-    // kNoSlot: 3 bits.
     __shared__ uint32_t slots[kTahGroup];
     FindSlots(sample, group, slots);
-    const int exponent =
-        SampleExponent(__ldcg(Scratch<uint32_t>(scratch_.maxima) + sample), args_.top_exponent);
-    if (group == 0 && threadIdx.x == 0) {
-      reinterpret_cast<int16_t*>(payload_)[sample] = static_cast<int16_t>(exponent);
-    }
-    const ScaleUp scale_up(exponent);
+    const ScaleUp scale_up(this->TakeExponent(sample, group));
     const uint32_t lane = threadIdx.x % kLanes;
     const uint64_t first = uint64_t{group} * kTahGroup;
     const auto allocs = static_cast<uint32_t>(min(args_.allocs - first, uint64_t{kTahGroup}));
@@ -153,36 +134,20 @@ class Encoder {
                InARow(lane), &mine);
       const uint32_t slot = slots[local];
       const uint64_t sample_tile = uint64_t{alloc.token} * args_.token_tiles + alloc.first + tile;
-      const uint64_t tensor_tile = sample * args_.tiles + sample_tile;
-      const CodedTile coded = CodeTile<kTile, kStochastic>(args_, scale_up, slot != kNoSlot,
-                                                           tensor_tile * kTile, &mine);
+      const CodedTile coded = CodeTile<kTile, kStochastic>(
+          args_, scale_up, slot != kNoSlot, (sample * args_.tiles + sample_tile) * kTile, &mine);
       if (k >= tiles) continue;
       if (slot != kNoSlot) {
-        const uint64_t place = (sample * args_.fours + slot) * args_.alloc_tiles.value + tile;
-        reinterpret_cast<uint16_t*>(payload_ + args_.fourth_bits + place * (kTile / 8))[lane] =
+        reinterpret_cast<uint16_t*>(this->FourthPlane(sample, slot, tile))[lane] =
             there ? static_cast<uint16_t>(coded.planes[1] >> 16) : uint16_t{0};
       }
-      if (!there) continue;
-      if ((coded.scale & 0x7c00) == 0x7c00) ++nonfinite;
-      if (lane == 0) {
-        reinterpret_cast<uint16_t*>(payload_ + args_.scales)[tensor_tile] = coded.scale;
-        reinterpret_cast<uint16_t*>(payload_ + args_.zeros)[tensor_tile] = coded.zero;
-        if (coded.pivot != 0) PutPivot(sample, sample_tile, coded.pivot);
-      }
-      auto* const planes =
-          reinterpret_cast<uint16_t*>(payload_ + args_.codes + tensor_tile * (3 * kTile / 8));
-      planes[lane] = static_cast<uint16_t>(coded.planes[0]);
-      planes[lane + kLanes] = static_cast<uint16_t>(coded.planes[0] >> 16);
-      planes[lane + 2 * kLanes] = static_cast<uint16_t>(coded.planes[1]);
+      if (there && !this->PutTile(sample, sample_tile, coded)) ++nonfinite;
     }
-    if (nonfinite != 0 && lane == 0) {
-      atomicAdd(reinterpret_cast<unsigned long long*>(args_.blob_dev + kNonfiniteOffset),
-                static_cast<unsigned long long>(nonfinite));
-    }
+    this->CountNonfinite(nonfinite);
   }
 
   // Step 2 of tah/format.h for a group: its precision bits, and where each fourth plane goes.
-  __device__ void FindSlots(uint32_t sample, uint32_t group, uint32_t* slots) {
+  __device__ void FindSlots(uint32_t sample, uint32_t group, uint32_t* slots) const {
     static_assert(kThreads == kTahGroup);
     const uint64_t first = uint64_t{group} * kTahGroup;
     const uint64_t alloc = first + threadIdx.x;
@@ -213,26 +178,9 @@ class Encoder {
     __syncthreads();
   }
 
-  // Into zeros; neighbours write to the same words.
-  __device__ void PutPivot(uint32_t sample, uint64_t tile, uint32_t pivot) {
-    const uint64_t bit = tile * args_.pivot_bits;
-    auto* const words =
-        reinterpret_cast<uint32_t*>(payload_ + args_.pivots + sample * args_.pivot_bytes) +
-        bit / 32;
-    const uint64_t shifted = uint64_t{pivot} << bit % 32;
-    atomicOr(words, static_cast<uint32_t>(shifted));
-    if (shifted >> 32 != 0) atomicOr(words + 1, static_cast<uint32_t>(shifted >> 32));
-  }
-
-  static constexpr uint32_t kNoSlot = 0xffffffff;
-
-  const TahArgs& args_;
   const uint32_t lag_;
-  const TahScratch& scratch_;
   const float* const logs_;
-  unsigned char* const payload_;
   const bool vectorised_;
-  const bool choose_;
 };
 
 template <int kTile, bool kStochastic>
@@ -252,29 +200,17 @@ __global__ void __launch_bounds__(kThreads, kStochastic ? 2 : 4)
 template <int kTile, bool kStochastic>
 int Encode(const TahArgs& args, cudaStream_t stream) {
   const TahScratch scratch(args.tensor.samples, args.allocs);
-  Beginning beginning{};
-  beginning.header = args.header;
-  beginning.blob_dev = args.blob_dev;
-  beginning.scratch_dev = args.scratch_dev;
-  const bool choose = args.fours > 0 && args.fours < args.allocs;
-  beginning.scratch_bytes = choose ? scratch.zeroed : scratch.histograms;
-  beginning.ranges[0] = {0, args.scales};
-  beginning.ranges[1] = {args.zeros - 16, args.zeros};
-  beginning.ranges[2] = {args.pivots - 16, args.precision};
-  beginning.ranges[3] = {args.codes - 16, args.codes};
-  beginning.ranges[4] = {args.fourth_bits - 16, args.fourth_bits};
-  if (args.end > args.fourth_bits) beginning.ranges[5] = {args.end - 16, args.end};
-  if (const int error = Begin(beginning, stream); error != 0) return error;
+  if (const int error = BeginTahEncoder(args, scratch, stream); error != 0) return error;
+  const uint64_t groups = TahScratch::Groups(args.allocs);
+  const auto kernel = EncodeKernel<kTile, kStochastic>;
   unsigned blocks = 1;
-  if (const int error =
-          ResidentBlocks(reinterpret_cast<const void*>(EncodeKernel<kTile, kStochastic>),
-                         args.tensor.samples * TahScratch::Groups(args.allocs), &blocks);
+  if (const int error = ResidentBlocks(reinterpret_cast<const void*>(kernel),
+                                       args.tensor.samples * groups, &blocks);
       error != 0) {
     return error;
   }
-  EncodeKernel<kTile, kStochastic><<<blocks, kThreads, 0, stream>>>(
-      args, scratch,
-      PipelineLag(2 * TahScratch::Groups(args.allocs), blocks, SampleBytes(args.tensor)));
+  kernel<<<blocks, kThreads, 0, stream>>>(
+      args, scratch, PipelineLag(2 * groups, blocks, SampleBytes(args.tensor)));
   return Launched();
 }
 
@@ -290,7 +226,11 @@ int EncodeAny(const TahArgs& args, cudaStream_t stream) {
 int EncodeTah(int device, const TahArgs* args, void* stream) {
   if (cudaSetDevice(device) != cudaSuccess) return Launched();
   const auto handle = static_cast<cudaStream_t>(stream);
-  return args->stochastic != 0 ? EncodeAny<true>(*args, handle) : EncodeAny<false>(*args, handle);
+  if (args->stochastic != 0) return EncodeAny<true>(*args, handle);
+  if (HasWholeTiles(args->tensor, args->tile) && args->alloc_tiles.value == 1) {
+    return EncodeWholeTiles(*args, handle);
+  }
+  return EncodeAny<false>(*args, handle);
 }
 
 }  // namespace longhaul::codec::cuda

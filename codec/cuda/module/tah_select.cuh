@@ -12,25 +12,51 @@
 
 namespace longhaul::codec::cuda {
 
-// Allocation tiles that a block collects at a time: a group for every warp.
-inline constexpr uint64_t kCollected = kThreads / kWarp * kTahGroup;
+// Allocation tiles that a block collects at a time.
+inline constexpr int kCollectedGroups = 2;
+inline constexpr uint64_t kCollected = kCollectedGroups * kTahGroup;
 
-// The bin of the threshold, and how many of its allocation tiles get 4 bits (at least one).
+// The bins of an allocation tile's entropies, which are at most log2 of its elements: most are of
+// the last two bits below that, as are most entropies.
+struct Bins {
+  static constexpr float kCoarse = 600;
+  static constexpr float kFinePerBit = 1700;
+  float knee, coarse_per_bit;
+
+  // Rises with the entropy.
+  __device__ uint32_t BinOf(float entropy) const {
+    const float coarse = fmaxf(entropy * coarse_per_bit, 0.0f);
+    const float fine = (entropy - knee) * kFinePerBit + kCoarse;
+    return min(static_cast<uint32_t>(fmaxf(coarse, fine)), kTahBins - 1);
+  }
+};
+__device__ inline Bins MakeBins(uint32_t alloc_elements) {
+  const auto knee = static_cast<float>(30 - __clz(static_cast<int>(alloc_elements - 1)));
+  return {knee, Bins::kCoarse / knee};
+}
+
+// The bin of the threshold, and how many of the candidates get 4 bits (at least one).
 struct ThresholdBin {
   uint32_t bin, wanted;
 };
 
 struct SampleChoice {
   uint64_t allocs, fours;  // 0 < fours < allocs
-  float bins_per_bit;
+  Bins bins;
+  // Bins above and below the threshold's whose allocation tiles are candidates as well, where what
+  // was recorded differs from the entropy by up to half a bin.
+  uint32_t margin;
   float* entropies_dev;
   uint32_t* histogram_dev;
   ThresholdBin* bin_dev;
   // Sort keys.
   uint64_t* candidates_dev;
   uint32_t* candidate_count_dev;
-  // Of each group of kTahGroup: how many get 4 bits; in the end how many before the group do.
+  // Of each group of group_size: how many get 4 bits; in the end how many before the group do.
+  uint32_t group_size;
   uint32_t* group_counts_dev;
+  // Of each run of kTahRun: how many get 4 bits. Null where nobody wants to know.
+  uint32_t* run_counts_dev;
   uint64_t* threshold_dev;
 };
 
@@ -40,20 +66,16 @@ __device__ inline uint64_t CandidateKey(float entropy, uint32_t alloc) {
   return uint64_t{rising} << 32 | alloc;
 }
 
-// Entropy is at most log2 of the elements of an allocation tile.
-__device__ inline float BinsPerBit(uint32_t alloc_elements) {
-  return static_cast<float>(kTahBins) / static_cast<float>(33 - __clz(alloc_elements));
-}
-
-// Rises with the entropy.
-__device__ inline uint32_t BinOf(float entropy, float bins_per_bit) {
-  const float scaled = fmaxf(entropy * bins_per_bit, 0.0f);
-  return min(static_cast<uint32_t>(scaled), kTahBins - 1);
+// Most tiles fall into few bins beside each other. In memory those lie far apart, or a few parts of
+// the cache would do all of the counting.
+__device__ inline uint32_t PlaceOfBin(uint32_t bin) {
+  constexpr uint32_t kRow = 64;
+  return bin % kRow * (kTahBins / kRow) + bin / kRow;
 }
 
 __device__ inline void Record(const SampleChoice& choice, uint32_t alloc, float entropy) {
   choice.entropies_dev[alloc] = entropy;
-  atomicAdd(choice.histogram_dev + BinOf(entropy, choice.bins_per_bit), 1u);
+  atomicAdd(choice.histogram_dev + PlaceOfBin(choice.bins.BinOf(entropy)), 1u);
 }
 
 // Sum over the block's threads before this one; *total of all. `words`: kThreads / kWarp of shared
@@ -89,7 +111,7 @@ __device__ inline void FindBin(const SampleChoice& choice) {
   uint32_t sum = 0;
 #pragma unroll
   for (uint32_t k = 0; k < kPerThread; ++k) {
-    counts[k] = __ldcg(choice.histogram_dev + highest - k);
+    counts[k] = __ldcg(choice.histogram_dev + PlaceOfBin(highest - k));
     sum += counts[k];
   }
   uint32_t total = 0;
@@ -97,51 +119,66 @@ __device__ inline void FindBin(const SampleChoice& choice) {
 #pragma unroll
   for (uint32_t k = 0; k < kPerThread; ++k) {
     if (above < choice.fours && choice.fours <= above + counts[k]) {
-      *choice.bin_dev = {highest - k, static_cast<uint32_t>(choice.fours - above)};
+      uint64_t surely = above;
+      for (uint32_t bin = highest - k + 1; bin <= highest - k + choice.margin && bin < kTahBins;
+           ++bin) {
+        surely -= __ldcg(choice.histogram_dev + PlaceOfBin(bin));
+      }
+      *choice.bin_dev = {highest - k, static_cast<uint32_t>(choice.fours - surely)};
     }
     above += counts[k];
   }
 }
 
-// Item `item` of kCollected allocation tiles: counts and candidates.
-__device__ inline void Collect(const SampleChoice& choice, uint32_t item) {
-  const uint32_t threshold_bin = __ldcg(&choice.bin_dev->bin);
+// Whether a recorded entropy's bin is one of the candidates: 0, or -1 below them, 1 above.
+__device__ inline int BesideCandidates(const SampleChoice& choice, uint32_t threshold_bin,
+                                       float entropy) {
+  const auto bin = static_cast<int>(choice.bins.BinOf(entropy));
+  const int distance = bin - static_cast<int>(threshold_bin);
+  const auto margin = static_cast<int>(choice.margin);
+  return distance > margin ? 1 : distance < -margin ? -1 : 0;
+}
+
+// The candidates among a warp's allocation tiles, the first of which is at a multiple of 32.
+__device__ inline void PutCandidates(const SampleChoice& choice, uint64_t alloc, float entropy,
+                                     bool candidate) {
   const unsigned lane = threadIdx.x % kWarp;
-  const uint64_t group = uint64_t{item} * (kThreads / kWarp) + threadIdx.x / kWarp;
-  const uint64_t first = group * kTahGroup;
-  if (first >= choice.allocs) return;
-  constexpr int kRounds = kTahGroup / kWarp;
-  float entropies[kRounds];
+  const uint32_t mask = __ballot_sync(kAllLanes, candidate);
+  if (mask == 0) return;
+  uint32_t place = 0;
+  if (lane == 0) place = atomicAdd(choice.candidate_count_dev, __popc(mask));
+  place = __shfl_sync(kAllLanes, place, 0);
+  if (candidate) {
+    choice.candidates_dev[place + __popc(mask & ((1u << lane) - 1))] =
+        CandidateKey(entropy, static_cast<uint32_t>(alloc));
+  }
+}
+
+// Item `item` of kCollected allocation tiles: counts and candidates. By a block; without a margin.
+__device__ inline void Collect(const SampleChoice& choice, uint32_t item) {
+  static_assert(kThreads == kTahGroup);
+  const uint32_t threshold_bin = __ldcg(&choice.bin_dev->bin);
+  const uint64_t group = uint64_t{item} * kCollectedGroups;
+  float entropies[kCollectedGroups];
 #pragma unroll
-  for (int k = 0; k < kRounds; ++k) {
-    const uint64_t alloc = first + k * kWarp + lane;
+  for (int k = 0; k < kCollectedGroups; ++k) {
+    const uint64_t alloc = (group + k) * kTahGroup + threadIdx.x;
     entropies[k] = alloc < choice.allocs ? __ldcg(choice.entropies_dev + alloc) : 0.0f;
   }
-  uint32_t above = 0;
-  uint32_t masks[kRounds];
-  uint32_t candidates = 0;
 #pragma unroll
-  for (int k = 0; k < kRounds; ++k) {
-    const bool there = first + k * kWarp + lane < choice.allocs;
-    const uint32_t bin = BinOf(entropies[k], choice.bins_per_bit);
-    above += __popc(__ballot_sync(kAllLanes, there && bin > threshold_bin));
-    masks[k] = __ballot_sync(kAllLanes, there && bin == threshold_bin);
-    candidates += __popc(masks[k]);
+  for (int k = 0; k < kCollectedGroups; ++k) {
+    const uint64_t alloc = (group + k) * kTahGroup + threadIdx.x;
+    const bool there = alloc < choice.allocs;
+    const int beside = BesideCandidates(choice, threshold_bin, entropies[k]);
+    const int above = __syncthreads_count(there && beside > 0);
+    if (threadIdx.x == 0 && there) choice.group_counts_dev[group + k] = above;
+    PutCandidates(choice, alloc, entropies[k], there && beside == 0);
   }
-  if (lane == 0) choice.group_counts_dev[group] = above;
-  if (candidates == 0) return;
-  uint32_t place = 0;
-  if (lane == 0) place = atomicAdd(choice.candidate_count_dev, candidates);
-  place = __shfl_sync(kAllLanes, place, 0);
-#pragma unroll
-  for (int k = 0; k < kRounds; ++k) {
-    if ((masks[k] >> lane & 1) != 0) {
-      const auto alloc = static_cast<uint32_t>(first + k * kWarp + lane);
-      choice.candidates_dev[place + __popc(masks[k] & ((1u << lane) - 1))] =
-          CandidateKey(entropies[k], alloc);
-    }
-    place += __popc(masks[k]);
-  }
+}
+
+__device__ inline uint64_t WarpAnd(uint64_t value) {
+  const uint32_t high = __reduce_and_sync(kAllLanes, static_cast<uint32_t>(value >> 32));
+  return uint64_t{high} << 32 | __reduce_and_sync(kAllLanes, static_cast<uint32_t>(value));
 }
 
 // The threshold: the key of the last candidate that is wanted. One byte of the keys at a time, from
@@ -157,12 +194,17 @@ __device__ inline uint64_t FindThreshold(const uint64_t* keys, uint32_t candidat
   __syncthreads();
   unsigned long long ones = ~0ull;
   unsigned long long zeros = ~0ull;
+#pragma unroll 4
   for (uint32_t k = threadIdx.x; k < candidates; k += kThreads) {
     ones &= keys[k];
     zeros &= ~keys[k];
   }
-  atomicAnd(&same_ones, ones);
-  atomicAnd(&same_zeros, zeros);
+  ones = WarpAnd(ones);
+  zeros = WarpAnd(zeros);
+  if (threadIdx.x % kWarp == 0) {
+    atomicAnd(&same_ones, ones);
+    atomicAnd(&same_zeros, zeros);
+  }
   __syncthreads();
   uint64_t prefix = same_ones;
   // Above `shift` all keys that are still candidates agree with `prefix`.
@@ -173,6 +215,7 @@ __device__ inline uint64_t FindThreshold(const uint64_t* keys, uint32_t candidat
     const uint32_t digits = 1u << (shift - digit_shift);
     counts[threadIdx.x] = 0;
     __syncthreads();
+#pragma unroll 4
     for (uint32_t k = threadIdx.x; k < candidates; k += kThreads) {
       const uint64_t key = keys[k];
       if (shift == 64 || key >> shift == prefix >> shift) {
@@ -204,20 +247,23 @@ __device__ inline uint64_t FindThreshold(const uint64_t* keys, uint32_t candidat
     if (key <= bound && key > last) last = key;
   }
   if (threadIdx.x == 0) last_wanted = 0;
+#pragma unroll
+  for (int distance = 1; distance < static_cast<int>(kWarp); distance *= 2) {
+    last = max(last, __shfl_xor_sync(kAllLanes, last, distance));
+  }
   __syncthreads();
-  atomicMax(&last_wanted, last);
+  if (threadIdx.x % kWarp == 0) atomicMax(&last_wanted, last);
   __syncthreads();
   return last_wanted;
 }
 
-// When all is collected.
-__device__ inline void Select(const SampleChoice& choice) {
-  constexpr uint32_t kMostShared = 1024;
-  __shared__ uint64_t shared_keys[kMostShared];
+// When all is collected. `shared_keys`: room in shared memory for `most_shared` of them.
+__device__ inline void Select(const SampleChoice& choice, uint64_t* shared_keys,
+                              uint32_t most_shared) {
   const uint32_t wanted = __ldcg(&choice.bin_dev->wanted);
   const uint32_t candidates = __ldcg(choice.candidate_count_dev);
   const uint64_t* keys = choice.candidates_dev;  // no cache of this processor has seen them
-  if (candidates <= kMostShared) {
+  if (candidates <= most_shared) {
     for (uint32_t k = threadIdx.x; k < candidates; k += kThreads) shared_keys[k] = __ldcg(keys + k);
     keys = shared_keys;
     __syncthreads();
@@ -225,13 +271,15 @@ __device__ inline void Select(const SampleChoice& choice) {
   const uint64_t threshold = FindThreshold(keys, candidates, wanted);
   for (uint32_t k = threadIdx.x; k < candidates; k += kThreads) {
     if (keys[k] <= threshold) {
-      atomicAdd(choice.group_counts_dev + (keys[k] & 0xffffffff) / kTahGroup, 1u);
+      const auto alloc = static_cast<uint32_t>(keys[k]);
+      atomicAdd(choice.group_counts_dev + alloc / choice.group_size, 1u);
+      if (choice.run_counts_dev != nullptr) atomicAdd(choice.run_counts_dev + alloc / kTahRun, 1u);
     }
   }
   if (threadIdx.x == 0) *choice.threshold_dev = threshold;
   __syncthreads();
   __shared__ uint32_t words[kThreads / kWarp];
-  const uint64_t groups = TahScratch::Groups(choice.allocs);
+  const uint64_t groups = (choice.allocs + choice.group_size - 1) / choice.group_size;
   uint32_t before = 0;
   for (uint64_t first = 0; first < groups; first += kThreads) {
     const uint64_t group = first + threadIdx.x;

@@ -4,6 +4,8 @@
 #define LONGHAUL_TESTS_UNIT_CODEC_CUDA_GPU_CONTENTS_H_
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <random>
 #include <span>
@@ -11,6 +13,7 @@
 
 #include "base/cuda/memory.h"
 #include "base/cuda/stream.h"
+#include "codec/convert.h"
 #include "codec/cuda/cuda_codec.h"
 #include "tests/support/gpu_test.h"
 
@@ -47,15 +50,24 @@ inline int64_t FirstDifference(std::span<const std::byte> a, std::span<const std
   return at == a.end() && other == b.end() ? -1 : at - a.begin();
 }
 
+inline uint32_t Bits(float value, Dtype dtype) {
+  if (dtype == Dtype::kF32) return std::bit_cast<uint32_t>(value);
+  return dtype == Dtype::kBf16 ? F32ToBf16(value) : F32ToF16(value);
+}
+
 // Elements as bits, so that any pattern can be had: numbers of wide range, bits at random (NaNs,
-// infinities, subnormals), zeros, one huge outlier, a constant, a few numbers that cancel.
-inline constexpr uint64_t kKinds = 7;
+// infinities, subnormals), zeros, one huge outlier, a constant, a few numbers that cancel, about
+// normal numbers as those of real tensors, the same with outliers, whole numbers (quotients in the
+// middle of two codes) with few that are tiny.
+inline constexpr uint64_t kKinds = 10;
 inline std::vector<std::byte> Contents(std::mt19937_64* random, Dtype dtype, uint64_t elements,
                                        uint64_t kind) {
   const int spread = static_cast<int>((*random)() % 20);
   std::vector<std::byte> bytes(elements * BytesPerElement(dtype));
   const uint64_t outlier = (*random)() % std::max<uint64_t>(elements, 1);
   const auto constant = static_cast<uint32_t>((*random)());
+  const float mean = std::ldexp(static_cast<float>(constant % 64), -spread);
+  const uint32_t most = 2 + constant % 30;
   for (uint64_t k = 0; k < elements; ++k) {
     auto bits = static_cast<uint32_t>((*random)());
     if (kind <= 1) {
@@ -83,6 +95,16 @@ inline std::vector<std::byte> Contents(std::mt19937_64* random, Dtype dtype, uin
                                                   : 0x3f80;
       const uint32_t any = bits >> 8 & 15;
       bits = (any < 8 ? 0 : any < 11 ? small : one) | (bits & sign);
+    } else if (kind == 7 || kind == 8) {
+      float sum = mean - 2;
+      for (int byte = 0; byte < 4; ++byte) {
+        sum += static_cast<float>(bits >> 8 * byte & 255) / 256;
+      }
+      bits = Bits(kind == 8 && (*random)() % 97 == 0 ? 50 * sum : sum, dtype);
+    } else if (kind == 9) {
+      const auto whole = static_cast<float>(bits % most) - static_cast<float>(most / 4);
+      const int down = (bits >> 16) % 50 == 0 ? static_cast<int>((bits >> 24) % 24) : 0;
+      bits = Bits(std::ldexp(whole, -down - spread / 4), dtype);
     }
     std::memcpy(bytes.data() + k * BytesPerElement(dtype), &bits, BytesPerElement(dtype));
   }

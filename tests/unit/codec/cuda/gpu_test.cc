@@ -1,6 +1,7 @@
 // The codecs' kernels against the CPU's: the same bytes, whatever the contents.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -117,8 +118,26 @@ void Compare(const OneCase& c, std::mt19937_64* random, Stream* stream) {
 TEST(CodecsOnGpu, WriteAndReadTheBytesOfTheCpu) {
   std::mt19937_64 random(20260301);
   Stream stream = Must(Stream::Create(Gpu()));
-  for (int k = 0; k < 1500 && !::testing::Test::HasFailure(); ++k) {
+  for (int k = 0; k < 6000 && !::testing::Test::HasFailure(); ++k) {
     Compare({AnyCodec(&random), AnyShape(&random), AnyDtype(&random), AnyDtype(&random)}, &random,
+            &stream);
+  }
+}
+
+// What the kernels for whole tiles take, and what is nearly that.
+TEST(CodecsOnGpu, WriteAndReadTheBytesOfTheCpuOfWholeTiles) {
+  constexpr const char* kCodecs[] = {"tah", "tah:p=0.5,tau=1.3", "tah:p=1", "tah:tau=inf,p=0.1",
+                                     "fixed:bits="};
+  std::mt19937_64 random(20260302);
+  Stream stream = Must(Stream::Create(Gpu()));
+  for (int k = 0; k < 4000 && !::testing::Test::HasFailure(); ++k) {
+    std::string codec = kCodecs[random() % 5];
+    if (codec.ends_with('=')) codec += std::to_string(3 + random() % 8);
+    Shape shape = AnyShape(&random);
+    shape.channels = (shape.channels + 63) / 64 * 64;
+    if (random() % 4 == 0) shape.tokens *= 10;
+    const Dtype in = random() % 8 == 0 ? AnyDtype(&random) : Dtype::kBf16;
+    Compare({codec, shape, in, random() % 8 == 0 ? AnyDtype(&random) : Dtype::kBf16}, &random,
             &stream);
   }
 }
@@ -168,8 +187,71 @@ TEST(CodecsOnGpu, SeveralLoopsOfTheGrid) {
                             "tah", "tah:alloc=token,tile=128", "tah:rounding=stochastic", "gauss",
                             "gauss:bits=3,block=64", "gauss:bits=6,block=512"}) {
     for (const uint32_t channels : {1601, 1600}) {
+      Compare({codec, {3, 1024, channels}, Dtype::kBf16, Dtype::kBf16}, &random, &stream);
       Compare({codec, {5, 1024, channels}, Dtype::kBf16, Dtype::kF32}, &random, &stream);
       Compare({codec, {2, 1024, channels}, Dtype::kF32, Dtype::kF16}, &random, &stream);
+    }
+  }
+}
+
+// Samples do not depend on each other: those at the ends and around element 2^31 decode to what the
+// CPU makes of each alone.
+TEST(CodecsOnGpu, MoreThan2To31Elements) {
+  constexpr uint32_t kSamples = 1312;
+  constexpr uint32_t kChecked[] = {0, 655, 1310, 1311};
+  const Shape one{1, 1024, 1600};
+  const Shape all{kSamples, one.tokens, one.channels};
+  const size_t bytes = one.elements() * 2;
+  std::mt19937_64 random(10);
+  Stream stream = Must(Stream::Create(Gpu()));
+  DeviceBuffer in = Must(DeviceBuffer::Create(Gpu(), kSamples * bytes));
+  const auto sample_of = [&](DeviceBuffer& buffer, uint32_t sample) {
+    return static_cast<std::byte*>(buffer.data_dev()) + sample * bytes;
+  };
+  std::vector<std::vector<std::byte>> contents;
+  for (size_t k = 0; k < 2; ++k) {
+    contents.push_back(Contents(&random, Dtype::kBf16, one.elements()));
+  }
+  const auto kind_of = [&](uint32_t sample) {
+    return std::ranges::find(kChecked, sample) == std::end(kChecked) ? 0 : 1;
+  };
+  for (uint32_t sample = 0; sample < kSamples; ++sample) {
+    ASSERT_TRUE(stream.Copy(sample_of(in, sample), contents[kind_of(sample)].data(), bytes).ok());
+  }
+  for (const char* name : {"tah", "fixed"}) {
+    const CudaCodec codec = Must(CudaCodec::Create(name));
+    DeviceBuffer blob = Must(DeviceBuffer::Create(Gpu(), codec.MaxEncodedBytes(all)));
+    DeviceBuffer workspace = Must(DeviceBuffer::Create(Gpu(), codec.WorkspaceBytes(all)));
+    DeviceBuffer out = Must(DeviceBuffer::Create(Gpu(), kSamples * bytes));
+    DeviceBuffer fault = Upload(std::vector<std::byte>(4), &stream);
+    const DeviceSpan workspace_span{workspace.data_dev(), workspace.size()};
+    const DeviceSpan blob_span{blob.data_dev(), codec.MaxEncodedBytes(all)};
+    ASSERT_TRUE(
+        codec.Encode({in.data_dev(), Dtype::kBf16, all}, {}, workspace_span, blob_span, stream)
+            .ok());
+    const std::vector<std::byte> header = Download(blob, kBlobHeaderBytes, &stream);
+    ASSERT_TRUE(codec
+                    .Decode(header, blob_span, workspace_span, {out.data_dev(), Dtype::kBf16, all},
+                            static_cast<uint32_t*>(fault.data_dev()), stream)
+                    .ok());
+    std::vector<std::byte> one_blob(codec.MaxEncodedBytes(one));
+    std::vector<std::byte> scratch(codec.cpu().WorkspaceBytes(one) + 64);
+    const std::span<std::byte> aligned =
+        std::span(scratch).subspan((64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64);
+    EncodeResult result;
+    for (const uint32_t sample : {0u, 1u, 655u, 1309u, 1310u, 1311u}) {
+      SCOPED_TRACE(std::string(name) + " sample " + std::to_string(sample));
+      ASSERT_TRUE(codec.cpu()
+                      .Encode({contents[kind_of(sample)].data(), Dtype::kBf16, one}, {}, aligned,
+                              one_blob, &result)
+                      .ok());
+      std::vector<std::byte> expected(bytes);
+      ASSERT_TRUE(
+          codec.cpu().Decode(one_blob, {}, aligned, {expected.data(), Dtype::kBf16, one}).ok());
+      std::vector<std::byte> decoded(bytes);
+      ASSERT_TRUE(stream.Copy(decoded.data(), sample_of(out, sample), bytes).ok());
+      Await(stream);
+      EXPECT_EQ(FirstDifference(decoded, expected), -1);
     }
   }
 }

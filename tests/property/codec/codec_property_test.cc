@@ -267,8 +267,8 @@ TEST_P(Unbiased, StochasticRoundingHasMeanErrorZero) {
   EXPECT_NEAR(bias / (variance / kRounds), 1.0, 0.25);
 }
 
-// The sum of 10^8 errors is as small as their spread allows: a bias of a two-thousandth of an error's
-// size would show.
+// The sum of 10^8 errors is as small as their spread allows: a bias of a two-thousandth of an
+// error's size would show.
 TEST_P(Unbiased, AHundredMillionDrawsAddUpToZero) {
   const auto codec = MustParse(GetParam());
   constexpr uint64_t kDraws = 100'000'000, kRows = 512, kChannels = 1024;

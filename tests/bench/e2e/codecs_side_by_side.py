@@ -5,8 +5,8 @@ from cluster import ROOT, Cluster
 from report import Table
 
 RUN_FILE = ROOT / "deploy/runs/quickstart.yaml"
-TOKENS_A_STEP = 16 * 256  # of that file
-SAMPLES_A_STEP = 16
+CONTEXT, SAMPLES_A_STEP = 256, 16  # of that file
+TOKENS_A_STEP = CONTEXT * SAMPLES_A_STEP
 UNBIASED = "fixed:bits=4,rounding=stochastic"
 PAIRS = {
     "none": ("none", "none"),
@@ -19,58 +19,50 @@ PAIRS = {
 
 def add_arguments(parser):
     parser.add_argument("--rate", default="10mbit", help="of every link (default %(default)s)")
+    parser.add_argument("--text", default="/usr/share/common-licenses/GPL-2",
+                        help="short, for the speed: several passes over it (default %(default)s)")
+    parser.add_argument("--slow-steps", type=int, default=16,
+                        help="over that text, at that rate (default %(default)s)")
     parser.add_argument("--steps", type=int, default=192,
-                        help="of each run (default %(default)s: two passes over the text)")
-    parser.add_argument("--slow-steps", type=int, default=6,
-                        help="of each pass at that rate, for the speed; the others have links that "
-                        "are not shaped (default %(default)s)")
+                        help="of the run for the losses, whose links are not shaped (default "
+                        "%(default)s: two passes over the text of the run file)")
     parser.add_argument("--codecs", nargs="+", choices=PAIRS, default=list(PAIRS))
 
 
-def slow_steps(cluster, run, after, arguments):
-    """Seconds of the steps that were at the slow rate from their begin to their end."""
-    cluster.wait_for(run, f"step {after}", lambda status: status.get("step", 0) >= after)
-    cluster.set_rate(arguments.rate)
-    first = cluster.status(run).get("step", 0) + 2
-    last = first + arguments.slow_steps - 1
-    cluster.wait_for(run, f"step {last}", lambda status: status.get("step", 0) >= last)
-    cluster.set_rate("unlimited")
-    return [step["seconds"] for step in cluster.lines("steps", run)
-            if first <= step["step"] <= last]
-
-
-def samples(plan):
-    data = plan["data"]
-    context = TOKENS_A_STEP // SAMPLES_A_STEP
-    return (int(data["tokens"]) - int(data["validation_tokens"])) // context
+def tokens_a_second(steps):
+    seconds = [step["seconds"] for step in steps]
+    return f"{TOKENS_A_STEP / statistics.median(seconds):.0f}" if seconds else None
 
 
 def run(arguments):
     table = Table(
-        f"{RUN_FILE.name} for {arguments.steps} steps over 4 stages: tokens a second on links of "
-        f"{arguments.rate}, median of {arguments.slow_steps} steps, in the first pass over the "
-        "samples and in the second; kB a microbatch over one boundary, down and up, as planned (a "
-        "codec with state sends the first pass in other sizes); losses at the end",
-        ["codec", "forward", "backward", "tokens/s", "second pass", "down kB", "up kB",
-         "training loss", "validation loss"])
+        f"{RUN_FILE.name}, 4 stages: tokens a second on links of {arguments.rate} in the first pass "
+        "over the samples and later; kB a microbatch over one boundary, down and up, as planned (with "
+        "both passes' sizes, where they differ); losses "
+        f"after {arguments.steps} steps, training of the last 8",
+        ["codec", "forward", "backward", "tokens/s", "later", "down kB", "up kB", "training loss",
+         "validation loss"])
     with Cluster(arguments.programs, workers=4) as cluster:
         for name in arguments.codecs:
             forward, backward = PAIRS[name]
-            run = cluster.submit(RUN_FILE, {"links.forward": forward, "links.backward": backward,
-                                            "train.steps": arguments.steps,
-                                            "train.schedule.warmup": min(8, arguments.steps - 1)})
-            first = slow_steps(cluster, run, 2, arguments)
-            plan = cluster.status(run)["plan"]
-            passed = -(-samples(plan) // SAMPLES_A_STEP)
-            again = passed + arguments.slow_steps + 4 <= arguments.steps
-            later = slow_steps(cluster, run, passed, arguments) if again else None
-            status = cluster.wait_for(run, "its end", lambda status: status["state"] == "done")
-            link = plan["links"][0]
-            losses = [step["loss"] for step in cluster.lines("steps", run)[-8:]]
-            table.add(name, forward, backward,
-                      *(f"{TOKENS_A_STEP / statistics.median(seconds):.0f}" if seconds else None
-                        for seconds in (first, later)),
+
+            def train(steps, **changes):
+                return cluster.train(RUN_FILE, {
+                    "links.forward": forward, "links.backward": backward, "train.steps": steps,
+                    "train.schedule.warmup": min(8, steps - 1), **changes})
+            cluster.set_rate(arguments.rate)
+            fast = train(arguments.slow_steps, **{"data.text": f"['{arguments.text}']"})
+            data = fast.plan["data"]
+            samples = (int(data["tokens"]) - int(data["validation_tokens"])) // CONTEXT
+            # The first step waits for links to open; one step is of both passes.
+            first = [s for s in fast.steps if 1 < s["step"] <= samples // SAMPLES_A_STEP]
+            later = [s for s in fast.steps if s["step"] > samples // SAMPLES_A_STEP + 1]
+            cluster.set_rate("unlimited")
+            done = train(arguments.steps)
+            link = fast.plan["links"][0]
+            table.add(name, forward, backward, tokens_a_second(first), tokens_a_second(later),
                       *(f"{int(link[key]) / 1e3:.1f}" for key in ("forward_bytes",
                                                                   "backward_bytes")),
-                      f"{statistics.mean(losses):.3f}", f"{status['validation_loss']:.3f}")
+                      f"{statistics.mean(step['loss'] for step in done.steps[-8:]):.3f}",
+                      f"{done.status['validation_loss']:.3f}")
     return table, True

@@ -102,7 +102,8 @@ inline std::vector<std::byte> Contents(std::mt19937_64* random, Dtype dtype, uin
       }
       bits = Bits(kind == 8 && (*random)() % 97 == 0 ? 50 * sum : sum, dtype);
     } else if (kind == 9) {
-      const auto whole = static_cast<float>(bits % most) - static_cast<float>(most / 4);
+      const auto quarter = most / 4;
+      const auto whole = static_cast<float>(bits % most) - static_cast<float>(quarter);
       const int down = (bits >> 16) % 50 == 0 ? static_cast<int>((bits >> 24) % 24) : 0;
       bits = Bits(std::ldexp(whole, -down - spread / 4), dtype);
     }

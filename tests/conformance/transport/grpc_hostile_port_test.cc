@@ -229,7 +229,8 @@ TEST_P(HostilePortTest, AMessageWithoutEnd) {
     ASSERT_TRUE(stranger.Say(kGreeting));
     ASSERT_TRUE(stranger.Say(OpenStream()));
     ASSERT_TRUE(stranger.Say(Http2Frame(0, 0, 1, std::string_view("\0\100\0\0\0", 5))));
-    EXPECT_LT(stranger.SendWithinWindows(size_t{64} << 20), size_t{8} << 20);
+    // A hundred kB, mostly; more where the listener's thread waits for a core meanwhile.
+    EXPECT_LT(stranger.SendWithinWindows(size_t{512} << 20), size_t{64} << 20);
   }
 }
 

@@ -3,7 +3,6 @@
 #include <netdb.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -51,11 +50,10 @@ Endpoints::Endpoints(std::map<std::string, std::string> listening, std::string a
     : listening_(std::move(listening)),
       advertised_(std::move(advertised)),
       advertise_(std::move(advertise)),
-      coordinator_(std::move(coordinator)),
-      automatic_(std::ranges::find(advertise_, kAdvertiseAuto) != advertise_.end()) {}
+      coordinator_(std::move(coordinator)) {}
 
 std::vector<v1::DataEndpoint> Endpoints::Find() {
-  if (const auto coordinator = ParseHostPort(coordinator_); automatic_ && coordinator.ok()) {
+  if (const auto coordinator = ParseHostPort(coordinator_); coordinator.ok()) {
     addrinfo wanted{};
     wanted.ai_socktype = SOCK_DGRAM;
     addrinfo* found = nullptr;

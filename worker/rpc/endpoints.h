@@ -29,11 +29,12 @@ class Endpoints {
   Endpoints(std::map<std::string, std::string> listening, std::string advertised,
             std::vector<std::string> advertise, std::string coordinator);
 
-  // As of now. With `auto` it looks up the coordinator's name, which may take a while; where there
-  // is no way to the coordinator it says what it said before.
+  // As of now. Looks up the coordinator's name, which may take a while; where there is no way to
+  // the coordinator it says what it said before.
   std::vector<v1::DataEndpoint> Find();
-  // Whether the address that Find told is this machine's no more, and another one leads to the
-  // coordinator. Never blocks. False while the old one is there: what uses it works.
+  // Whether the address towards the coordinator of the last Find is this machine's no more, and
+  // another one leads there; whatever is advertised. Never blocks. False while the old one is
+  // there: what uses it works.
   bool Moved() const;
 
  private:
@@ -41,7 +42,6 @@ class Endpoints {
   const std::string advertised_;
   const std::vector<std::string> advertise_;
   const std::string coordinator_;
-  const bool automatic_;
   sockaddr_storage route_{};  // the coordinator, as Find saw it
   socklen_t route_bytes_ = 0;
   std::string own_;  // this machine's address on the way there

@@ -1,4 +1,5 @@
-"""A worker's machine gets another address while a run trains: the run goes on over its links.
+"""A worker's machine gets another address while a run trains: the run goes on, over its links and
+its session with the coordinator.
 
 usage: moved_test.py BIN_DIR
 """
@@ -65,6 +66,23 @@ def expect_events(cluster, run, *words):
     wait_for(f"events with {words}", said)
 
 
+def expect_done(cluster, run, what, unbroken):
+    status = cluster.wait_for_end(run)
+    if status["state"] != "done":
+        raise AssertionError(f"{what}: {status['state']}: {status['reason']}\n"
+                             + "\n".join(cluster.events(run)))
+    expect_equal(what, cluster.losses(run), unbroken)
+    seconds = [s["seconds"] for s in cluster.steps(run)]
+    print(f"  a step takes {sorted(seconds)[len(seconds) // 2]:.2f} s, the longest took "
+          f"{max(seconds):.2f} s", flush=True)
+
+
+def move_at(cluster, run, step, namespace):
+    if not cluster.wait_for_step(run, step):
+        raise AssertionError(cluster.status(run))
+    namespace.move()
+
+
 def main():
     if os.geteuid() != 0:
         print("skipped: network namespaces need root")
@@ -75,29 +93,26 @@ def main():
         text_for_training(folder)
         cluster = stack.enter_context(namespace_cluster(sys.argv[1], folder, workers=2,
                                                         rate="unlimited"))
-        for name in names:
-            cluster.kill(name)
-        namespaces = [Namespace(cluster, name) for name in names]
-        for namespace in namespaces:
-            stack.enter_context(namespace.started_worker())
-        run = cluster.submit("unbroken", steps=STEPS, stages=2, transport="grpc")
+        run = cluster.submit("unbroken", steps=STEPS, stages=2)
         cluster.wait_for_end(run)
         unbroken = cluster.losses(run)
+        namespaces = [Namespace(cluster, name) for name in names]
+        # The data addresses stay: only the session has to come back.
+        run = cluster.submit("session", steps=STEPS, stages=2)
+        move_at(cluster, run, 5, namespaces[0])
+        wait_for("a new session", lambda: "worker1 opened a new session" in
+                 cluster.cli("events").stdout)
+        expect_done(cluster, run, "a session that moved", unbroken)
+        for name in names:
+            cluster.kill(name)
+        for namespace in namespaces:
+            stack.enter_context(namespace.started_worker())
         run = cluster.submit("moved", steps=STEPS, stages=2, transport="grpc")
         for namespace, step in zip(namespaces, (5, 100)):
-            if not cluster.wait_for_step(run, step):
-                raise AssertionError(cluster.status(run))
-            namespace.move()
+            move_at(cluster, run, step, namespace)
             expect_events(cluster, run, f"has moved: grpc {namespace.address}:")
-        status = cluster.wait_for_end(run)
-        if status["state"] != "done":
-            raise AssertionError(f"{status['state']}: {status['reason']}\n"
-                                 + "\n".join(cluster.events(run)))
-        expect_equal("workers that moved", cluster.losses(run), unbroken)
+        expect_done(cluster, run, "workers that moved", unbroken)
         expect_events(cluster, run, "is healed")
-        seconds = [s["seconds"] for s in cluster.steps(run)]
-        print(f"  a step takes {sorted(seconds)[len(seconds) // 2]:.2f} s, the longest took "
-              f"{max(seconds):.2f} s", flush=True)
     return 0
 
 

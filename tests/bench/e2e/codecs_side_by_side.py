@@ -1,19 +1,16 @@
 """Loss and tokens a second of the quickstart's run on slow links, one codec pair after the other."""
 import statistics
 
-from cluster import ROOT, Cluster
+from cluster import CODECS, ROOT, Cluster
 from report import Table
 
 RUN_FILE = ROOT / "deploy/runs/quickstart.yaml"
 CONTEXT, SAMPLES_A_STEP = 256, 16  # of that file
 TOKENS_A_STEP = CONTEXT * SAMPLES_A_STEP
-UNBIASED = "fixed:bits=4,rounding=stochastic"
 PAIRS = {
-    "none": ("none", "none"),
-    "bf16": ("bf16", "bf16"),
-    "tah": ("tah", UNBIASED),
-    "gauss": ("gauss", UNBIASED),
-    "aqsgd": ("aqsgd:bits=4", "fixed:bits=8"),
+    **{name: CODECS[name] for name in ("none", "default")},
+    "gauss": {**CODECS["default"], "links.forward": "gauss"},
+    "aqsgd": {"links.forward": "aqsgd:bits=4", "links.backward": "fixed:bits=8"},
 }
 
 
@@ -44,11 +41,9 @@ def run(arguments):
          "validation loss"])
     with Cluster(arguments.programs, workers=4) as cluster:
         for name in arguments.codecs:
-            forward, backward = PAIRS[name]
-
             def train(steps, **changes):
                 return cluster.train(RUN_FILE, {
-                    "links.forward": forward, "links.backward": backward, "train.steps": steps,
+                    **PAIRS[name], "train.steps": steps,
                     "train.schedule.warmup": min(8, steps - 1), **changes})
             cluster.set_rate(arguments.rate)
             fast = train(arguments.slow_steps, **{"data.text": f"['{arguments.text}']"})
@@ -60,7 +55,8 @@ def run(arguments):
             cluster.set_rate("unlimited")
             done = train(arguments.steps)
             link = fast.plan["links"][0]
-            table.add(name, forward, backward, tokens_a_second(first), tokens_a_second(later),
+            table.add(name, link["forward_codec"], link["backward_codec"], tokens_a_second(first),
+                      tokens_a_second(later),
                       *(f"{int(link[key]) / 1e3:.1f}" for key in ("forward_bytes",
                                                                   "backward_bytes")),
                       f"{statistics.mean(step['loss'] for step in done.steps[-8:]):.3f}",

@@ -1,9 +1,11 @@
-// Monotonic time and deadlines. Durations are absl::Duration (the unit is in the type).
+// Monotonic time, deadlines and the wall clock. Durations are absl::Duration (the unit is in the
+// type).
 #ifndef LONGHAUL_BASE_CLOCK_H_
 #define LONGHAUL_BASE_CLOCK_H_
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 
 #include "absl/time/time.h"
 
@@ -14,6 +16,15 @@ using MonoTime = std::chrono::steady_clock::time_point;
 
 inline MonoTime Now() {
   return std::chrono::steady_clock::now();
+}
+
+// The machine's wall clock, for people: milliseconds since 1970. It may jump. Not absl::Now(),
+// which looks at the machine's clock only every two seconds: what follows a jump would bear the old
+// time.
+inline int64_t UnixMsNow() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 inline absl::Duration operator-(MonoTime later, MonoTime earlier) {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "base/clock.h"
 #include "base/config/command_line.h"
 #include "base/config/daemon_config.h"
 #include "base/device_name.h"
@@ -231,7 +232,7 @@ int Serve(const Flags& flags, const v1::Device& device) {
     v1::WorkerMessage message;
     message.set_run_id(run_id);
     message.set_epoch(epoch);
-    message.mutable_log()->set_unix_ms(absl::ToUnixMillis(absl::Now()));
+    message.mutable_log()->set_unix_ms(UnixMsNow());
     message.mutable_log()->set_level(std::string(level));
     message.mutable_log()->set_text(std::string(text));
     session->Send(std::move(message));

@@ -7,7 +7,6 @@
 #include <type_traits>
 #include <variant>
 
-#include "absl/time/clock.h"
 #include "base/file.h"
 
 namespace longhaul::coordinator {
@@ -260,7 +259,7 @@ Status Shell::TickOnce(std::vector<Event> events, std::vector<Command>* commands
   bool news = false;
   {
     const std::lock_guard lock(state_mutex_);
-    TickResult result = state_->Tick(std::move(events), Now(), absl::ToUnixMillis(absl::Now()));
+    TickResult result = state_->Tick(std::move(events), Now(), UnixMsNow());
     LH_RETURN_IF_ERROR(store_->Apply(result.writes));
     *commands = std::move(result.commands);
     wake_at_ = result.wake_at;

@@ -15,21 +15,15 @@
 #include "codec/registry.h"
 #include "coordinator/planner/explain.h"
 #include "coordinator/planner/memory.h"
+#include "coordinator/planner/pipeline_cost.h"
 #include "coordinator/planner/split.h"
 
 namespace longhaul::coordinator {
 namespace {
 
-// An encoded tensor travels in chunks, each with a link header and a tensor header.
-constexpr uint64_t kChunkBytes = 64 << 10;
-constexpr uint64_t kHeaderBytes = 64 + 96;
 // The simulator shares interfaces fairly; TCP does so only in the long run, which costs a few per
 // cent of a step. Activations first until sharing promises more than that.
 constexpr double kWorthSharing = 1.05;
-
-uint64_t WithHeaders(uint64_t bytes) {
-  return bytes + (bytes + kChunkBytes - 1) / kChunkBytes * kHeaderBytes;
-}
 
 // `who` would keep so much for `codec`.
 Status CheckCacheLimit(const RunSpec& spec, const codec::MessageFootprint& footprint,
@@ -326,29 +320,15 @@ Status Planner::AddLinks(v1::Plan* plan) const {
 }
 
 StatusOr<schedule::Simulation> Planner::Predict(const v1::Plan& plan, bool unlimited_depth) const {
-  schedule::PipelineCost cost;
-  cost.schedule = spec_.pipeline.schedule;
-  cost.microbatches = spec_.train.microbatches;
-  cost.order = plan.activations_first() ? SendOrder::kActivationsFirst : SendOrder::kAsReady;
   const auto rate = [](double bits) { return bits > 0 ? bits / 8 : schedule::kUnlimited; };
-  for (uint32_t stage = 0; stage < stages_; ++stage) {
-    const v1::StagePlan& one = plan.stages(static_cast<int>(stage));
-    schedule::StageCost& of = cost.stages.emplace_back();
-    of.forward = absl::Seconds(one.forward_seconds());
-    of.backward = absl::Seconds(one.backward_seconds());
-    of.optimizer = absl::Seconds(one.optimizer_seconds());
-    of.egress_bytes_per_second = rate(request_.workers[stage].egress_bits_per_second);
-    of.ingress_bytes_per_second = rate(request_.workers[stage].ingress_bits_per_second);
-    of.depth = unlimited_depth ? spec_.train.microbatches : one.depth();
+  Network network;
+  for (const CandidateWorker& worker : request_.workers) {
+    network.interfaces.push_back(
+        {rate(worker.egress_bits_per_second), rate(worker.ingress_bits_per_second)});
   }
-  for (const v1::LinkPlan& link : plan.links()) {
-    schedule::BoundaryCost& of = cost.boundaries.emplace_back();
-    of.forward_bytes = static_cast<double>(WithHeaders(link.forward_bytes()));
-    of.backward_bytes = static_cast<double>(WithHeaders(link.backward_bytes()));
-    of.forward_encode = absl::Seconds(link.forward_encode_seconds());
-    of.forward_decode = absl::Seconds(link.forward_decode_seconds());
-    of.backward_encode = absl::Seconds(link.backward_encode_seconds());
-    of.backward_decode = absl::Seconds(link.backward_decode_seconds());
+  schedule::PipelineCost cost = PipelineCostOf(plan, spec_, network);
+  if (unlimited_depth) {
+    for (schedule::StageCost& stage : cost.stages) stage.depth = spec_.train.microbatches;
   }
   return schedule::Simulate(cost);
 }

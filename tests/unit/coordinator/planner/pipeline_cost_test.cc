@@ -1,0 +1,84 @@
+#include "coordinator/planner/pipeline_cost.h"
+
+#include <gtest/gtest.h>
+
+namespace longhaul::coordinator {
+namespace {
+
+v1::Plan TwoStages() {
+  v1::Plan plan;
+  for (uint32_t i = 0; i < 2; ++i) {
+    v1::StagePlan& stage = *plan.add_stages();
+    stage.set_depth(4 + i);
+    stage.set_forward_seconds(0.01);
+    stage.set_backward_seconds(0.02);
+    stage.set_optimizer_seconds(0.003);
+  }
+  v1::LinkPlan& link = *plan.add_links();
+  link.set_forward_bytes(1'000'000);
+  link.set_backward_bytes(500'000);
+  link.set_forward_encode_seconds(0.001);
+  link.set_forward_decode_seconds(0.002);
+  link.set_backward_encode_seconds(0.003);
+  link.set_backward_decode_seconds(0.004);
+  plan.set_activations_first(true);
+  return plan;
+}
+
+RunSpec EightMicrobatches() {
+  RunSpec spec;
+  spec.train.microbatches = 8;
+  spec.pipeline.schedule = ScheduleKind::kGpipe;
+  return spec;
+}
+
+TEST(GoodputBytesPerSecond, IsWhatFullFramesLeave) {
+  EXPECT_NEAR(GoodputBytesPerSecond(100'000'000), 100e6 / 8 * 0.9564, 1e3);
+  EXPECT_EQ(GoodputBytesPerSecond(0), schedule::kUnlimited);
+}
+
+TEST(WithChunkHeaders, AddsOneHeaderAChunk) {
+  EXPECT_EQ(WithChunkHeaders(0), 0u);
+  EXPECT_EQ(WithChunkHeaders(1), 161u);
+  EXPECT_EQ(WithChunkHeaders(64 << 10), (64u << 10) + 160);
+  EXPECT_EQ(WithChunkHeaders((64 << 10) + 1), (64u << 10) + 1 + 320);
+}
+
+TEST(PipelineCostOf, TakesThePlanAndTheNetwork) {
+  Network network = UniformNetwork(2, 2e6, absl::Milliseconds(25));
+  network.interfaces[1].egress_bytes_per_second = 1e6;
+  const schedule::PipelineCost cost = PipelineCostOf(TwoStages(), EightMicrobatches(), network);
+  EXPECT_EQ(cost.schedule, ScheduleKind::kGpipe);
+  EXPECT_EQ(cost.order, SendOrder::kActivationsFirst);
+  EXPECT_EQ(cost.microbatches, 8u);
+  ASSERT_EQ(cost.stages.size(), 2u);
+  EXPECT_EQ(cost.stages[0].egress_bytes_per_second, 2e6);
+  EXPECT_EQ(cost.stages[1].egress_bytes_per_second, 1e6);
+  EXPECT_EQ(cost.stages[1].depth, 5u);
+  EXPECT_EQ(cost.stages[0].forward, absl::Milliseconds(10));
+  ASSERT_EQ(cost.boundaries.size(), 1u);
+  EXPECT_EQ(cost.boundaries[0].latency, absl::Milliseconds(25));
+  EXPECT_EQ(cost.boundaries[0].forward_bytes, 1'000'000 + 16 * 160);
+  EXPECT_EQ(cost.boundaries[0].backward_decode, absl::Milliseconds(4));
+}
+
+TEST(PipelineCostOf, DelayAndRateShowInTheSimulation) {
+  const auto simulate = [](double bytes_per_second, absl::Duration latency) {
+    v1::Plan plan = TwoStages();
+    for (auto& stage : *plan.mutable_stages()) stage.set_depth(8);
+    const auto simulation = schedule::Simulate(
+        PipelineCostOf(plan, EightMicrobatches(), UniformNetwork(2, bytes_per_second, latency)));
+    EXPECT_TRUE(simulation.ok()) << simulation.status();
+    return simulation.value_or(schedule::Simulation{});
+  };
+  const auto free = simulate(schedule::kUnlimited, absl::ZeroDuration());
+  const auto slow = simulate(1e6, absl::ZeroDuration());
+  const auto far = simulate(1e6, absl::Milliseconds(100));
+  EXPECT_GT(slow.step, absl::Seconds(8));  // eight activations of a second each
+  EXPECT_LT(free.step, absl::Seconds(1));
+  EXPECT_GE(far.lower_bound, slow.lower_bound + absl::Milliseconds(100));
+  EXPECT_GE(far.step, far.lower_bound);
+}
+
+}  // namespace
+}  // namespace longhaul::coordinator

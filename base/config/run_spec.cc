@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/config/replay_fields.h"
 #include "base/config/run_spec_checks.h"
 #include "base/config/yaml_reader.h"
 #include "base/token_file.h"
@@ -242,6 +243,7 @@ Table RunTable(RunSpec* spec, const CodecCheck& check) {
               {Whole("every", &spec->checkpoint.every, uint64_t{0}, uint64_t{1'000'000'000}),
                Whole("keep", &spec->checkpoint.keep, 1, 1000),
                Flag("keep_copy", &spec->checkpoint.keep_copy)}),
+      config::Replay(&spec->replay, check),
       DurationField("peer_timeout", &spec->peer_timeout, absl::Milliseconds(100), absl::Hours(1)),
   };
 }
@@ -334,6 +336,7 @@ StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name
     for (const std::string& text : overrides) ApplyOverride(reader, text, table);
     reader.RequireAll(table);
     FillExceptions(&spec.links);
+    if (spec.replay && !reader.Has("validation.every")) spec.validation.every = 0;
     if (reader.ok()) config::CheckRunSpec(spec, reader);
     LH_RETURN_IF_ERROR(reader.ToStatus());
     return spec;

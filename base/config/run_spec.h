@@ -133,6 +133,33 @@ struct CheckpointSpec {
   friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
 };
 
+// A replay: the real coordinator, schedule, transport and (where asked for) codecs, with compute
+// replaced by sleeping for times that were measured elsewhere. Nothing is learned: a replay has no
+// losses and its checkpoints hold no parameters.
+struct ReplaySpec {
+  // One encode and one decode of a boundary tensor, by a codec with whatever parameters.
+  struct CodecTimes {
+    std::string codec;  // "tah", "fixed"
+    absl::Duration encode, decode;
+    friend bool operator==(const CodecTimes&, const CodecTimes&) = default;
+  };
+  std::string source;  // required; what was measured, on which device: shown with every result
+  // One microbatch; required for the blocks.
+  absl::Duration embedding_forward, embedding_backward;
+  absl::Duration block_forward, block_backward;
+  absl::Duration head_forward, head_backward;
+  absl::Duration optimizer;  // one step of the whole model's parameters on one such device
+  // False ("codecs: measured"): every boundary resends one encoded blob, and encoding and decoding
+  // sleep for `codec_times`. True ("codecs: real"): codecs run, on one tensor of noise.
+  bool real_codecs = false;
+  std::vector<CodecTimes> codec_times;
+  uint64_t memory_bytes = 0;  // of such a device, for the plan; 0 = no limit
+  friend bool operator==(const ReplaySpec&, const ReplaySpec&) = default;
+
+  // Null: none was measured. `codec` may have parameters.
+  const CodecTimes* TimesOf(std::string_view codec) const;
+};
+
 struct RunSpec {
   std::string name;  // required; [a-z0-9-], 1..40 characters
   ModelSpec model;
@@ -143,6 +170,7 @@ struct RunSpec {
   TransportKind transport = TransportKind::kUcx;  // of the links without an exception
   LinksSpec links;
   CheckpointSpec checkpoint;
+  std::optional<ReplaySpec> replay;
   absl::Duration peer_timeout = absl::Seconds(10);
 
   uint64_t TokensPerStep() const {

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include "base/config/replay_fields.h"
+
 namespace longhaul::config {
 namespace {
 
@@ -81,6 +83,7 @@ void CheckPipeline(const RunSpec& spec, Reader& reader) {
 void CheckRunSpec(const RunSpec& spec, Reader& reader) {
   CheckModel(spec, reader);
   CheckPipeline(spec, reader);
+  CheckReplay(spec, reader);
   const TrainSpec& train = spec.train;
   if (reader.Has("train.steps") && train.steps > 0 && train.schedule.warmup > train.steps) {
     reader.Fail(reader.PlaceOf("train.schedule.warmup"),

@@ -2,45 +2,16 @@
 #include <fmt/core.h>
 #include <fmt/format.h>
 
+#include "base/config/replay_fields.h"
 #include "base/config/run_spec.h"
+#include "base/config/yaml_text.h"
 
 namespace longhaul {
 namespace {
 
-std::string Quote(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out.push_back('\\');
-    out.push_back(c);
-  }
-  return out + '"';
-}
-
-// In the largest unit that is exact.
-std::string Exact(absl::Duration duration) {
-  struct Unit {
-    absl::Duration length;
-    std::string_view name;
-  };
-  for (const Unit& unit : {Unit{absl::Seconds(1), "s"}, Unit{absl::Milliseconds(1), "ms"},
-                           Unit{absl::Microseconds(1), "us"}}) {
-    if (duration % unit.length == absl::ZeroDuration()) {
-      return fmt::format("{}{}", duration / unit.length, unit.name);
-    }
-  }
-  return fmt::format("{}ns", absl::ToInt64Nanoseconds(duration));
-}
-
-// In the largest unit that is exact.
-std::string ExactBytes(uint64_t bytes) {
-  constexpr std::pair<int, std::string_view> kUnits[] = {{30, "GiB"}, {20, "MiB"}, {10, "KiB"}};
-  for (const auto& [shift, name] : kUnits) {
-    if (bytes > 0 && bytes % (uint64_t{1} << shift) == 0) {
-      return fmt::format("{}{}", bytes >> shift, name);
-    }
-  }
-  return fmt::format("{}", bytes);
-}
+using config::Exact;
+using config::ExactBytes;
+using config::Quote;
 
 std::string OrAuto(const std::optional<uint32_t>& value) {
   return value ? fmt::format("{}", *value) : "auto";
@@ -140,7 +111,7 @@ std::string ToYaml(const RunSpec& spec) {
       "peer_timeout: {}\n",
       spec.checkpoint.every, spec.checkpoint.keep, spec.checkpoint.keep_copy,
       Exact(spec.peer_timeout));
-  return out;
+  return out + config::ReplayYaml(spec.replay);
 }
 
 }  // namespace longhaul

@@ -36,6 +36,10 @@ std::string GroupedText(double value) {
   return text;
 }
 
+std::string RunLossText(const v1::RunStatus& run) {
+  return run.replay_source().empty() ? LossText(run.loss()) : "none (replay)";
+}
+
 std::string LossText(double loss) {
   return fmt::format("{:.7g}", loss);
 }

@@ -20,6 +20,8 @@ std::string PercentText(double share);
 std::string GroupedText(double value);
 // Seven digits: enough to see a loss fall.
 std::string LossText(double loss);
+// A replay has none, and says so.
+std::string RunLossText(const v1::RunStatus& run);
 // All digits: two texts are equal exactly where the numbers are.
 std::string ExactText(double value);
 // "57/200", or "57" where the end is not known.

@@ -40,7 +40,7 @@ std::string ProgressText(const v1::RunStatus& run, int columns) {
 // "loss 2.43  validation 2.5 (step 50)  1,234 tokens/s ..."; `gap` between them.
 std::string Numbers(const v1::RunStatus& run, std::string_view gap) {
   std::vector<std::string> parts;
-  if (run.step() > 0) parts.push_back(fmt::format("loss {}", LossText(run.loss())));
+  if (run.step() > 0) parts.push_back(fmt::format("loss {}", RunLossText(run)));
   if (run.has_validation()) {
     parts.push_back(fmt::format("validation {} (step {})", LossText(run.validation_loss()),
                                 run.validation_step()));
@@ -162,7 +162,7 @@ void PrintStatus(const Terminal& terminal, const v1::RunStatus& run) {
   print("reason", Printable(run.reason()));
   print("what to do", Advice(run));
   print("step", StepText(run));
-  if (run.step() > 0) print("loss", LossText(run.loss()));
+  if (run.step() > 0) print("loss", RunLossText(run));
   if (run.has_validation()) {
     print("validation",
           fmt::format("{} (step {})", LossText(run.validation_loss()), run.validation_step()));
@@ -172,6 +172,9 @@ void PrintStatus(const Terminal& terminal, const v1::RunStatus& run) {
   print("time left", SecondsText(run.seconds_left()));
   if (run.checkpoint_step() > 0) {
     print("checkpoint", fmt::format("step {}", run.checkpoint_step()));
+  }
+  if (!run.replay_source().empty()) {
+    print("replay of", Printable(run.replay_source()));
   }
   print("schedule", Printable(run.schedule()));
   if (run.epoch() > 0) print("epoch", fmt::format("{}", run.epoch()));

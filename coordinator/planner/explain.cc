@@ -25,6 +25,13 @@ std::string Placement(const v1::Plan& plan) {
   return text + ".";
 }
 
+std::string ReplayNote(const RunSpec& spec) {
+  if (!spec.replay) return "";
+  return fmt::format(" A replay: compute is slept for the times of {}; codecs {}.",
+                     spec.replay->source,
+                     spec.replay->real_codecs ? "run on noise" : "are slept for, too");
+}
+
 std::string Traffic(const v1::Plan& plan, const RunSpec& spec) {
   if (plan.links().empty()) return "";
   double forward = 0, backward = 0;
@@ -98,7 +105,7 @@ std::string Oddities(const PlanRequest& request) {
 std::string Explain(const PlanRequest& request, const v1::Plan& plan,
                     double unlimited_step_seconds) {
   const v1::Prediction& prediction = plan.prediction();
-  std::string text = Placement(plan);
+  std::string text = Placement(plan) + ReplayNote(request.spec);
   if (prediction.step_seconds() > 0) {
     fmt::format_to(std::back_inserter(text),
                    " A step of {} microbatches ({} tokens) should take {} ({:.0f} tokens/s); no "

@@ -92,6 +92,9 @@ double Planner::Backward(uint32_t stage, uint32_t layers) const {
 }
 
 double Planner::Optimizer(uint32_t stage, uint32_t layers) const {
+  if (spec_.replay) {
+    return absl::ToDoubleSeconds(spec_.replay->optimizer * layers / spec_.model.layers);
+  }
   const uint64_t parameters =
       StageParameters(spec_.model, request_.data.vocabulary(), layers, stage == 0, IsLast(stage));
   return static_cast<double>(parameters) *
@@ -268,6 +271,12 @@ Status Planner::AddMessages(v1::Plan* plan) const {
       LH_ASSIGN_OR_RETURN(const auto codec, codec::ParseCodec(text));
       const size_t record_bytes = codec->MessageBytes(shape);
       if (record_bytes == 0) continue;
+      if (spec_.replay && !spec_.replay->real_codecs) {
+        return absl::FailedPreconditionError(fmt::format(
+            "{} cannot be replayed as measured, because its blobs depend on what was sent before; "
+            "set replay.codecs to real, or choose another codec",
+            codec->name()));
+      }
       const codec::MessageFootprint one = codec::FootprintOf(spec_, Windows(), record_bytes);
       for (const uint32_t stage : {link.boundary(), link.boundary() + 1}) {
         footprints[stage] += one;

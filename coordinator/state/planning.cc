@@ -40,12 +40,13 @@ uint64_t MemoryOf(const v1::Hello& hello) {
 }
 
 // Without its times.
-CandidateWorker CandidateOf(const Worker& worker) {
+CandidateWorker CandidateOf(const RunSpec& spec, const Worker& worker) {
   CandidateWorker one;
   one.id = worker.id;
   one.incarnation = worker.incarnation;
   one.name = worker.hello.name();
-  one.memory_bytes = MemoryOf(worker.hello);
+  // A replay takes next to none of its worker's memory; it is planned for another machine.
+  one.memory_bytes = spec.replay ? spec.replay->memory_bytes : MemoryOf(worker.hello);
   one.endpoints.assign(worker.hello.endpoints().begin(), worker.hello.endpoints().end());
   return one;
 }
@@ -55,8 +56,9 @@ CandidateWorker CandidateOf(const Worker& worker) {
 Status Core::CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers) {
   if (!workers.ok()) return absl::OkStatus();  // it waits; the plan will be checked then
   for (size_t i = 0; i + 1 < workers->size(); ++i) {
-    LH_RETURN_IF_ERROR(
-        LinkTransport(spec, CandidateOf(*(*workers)[i]), CandidateOf(*(*workers)[i + 1])).status());
+    LH_RETURN_IF_ERROR(LinkTransport(spec, CandidateOf(spec, *(*workers)[i]),
+                                     CandidateOf(spec, *(*workers)[i + 1]))
+                           .status());
   }
   return absl::OkStatus();
 }
@@ -172,7 +174,7 @@ StatusOr<v1::Plan> Core::PlanOf(const Draft& draft) {
     }
   }
   for (const Draft::Candidate& candidate : draft.workers) {
-    CandidateWorker one = CandidateOf(*FindWorker(candidate.id));
+    CandidateWorker one = CandidateOf(draft.spec, *FindWorker(candidate.id));
     one.times = *candidate.times;
     request.workers.push_back(std::move(one));
   }

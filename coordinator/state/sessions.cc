@@ -331,6 +331,8 @@ void Core::OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& mes
     case v1::WorkerMessage::kHeartbeat:
     case v1::WorkerMessage::kLog:
     case v1::WorkerMessage::kShardsChecked:
+    case v1::WorkerMessage::kTrace:
+    case v1::WorkerMessage::kLinkProbed:
     case v1::WorkerMessage::BODY_NOT_SET:
       break;
   }

@@ -311,7 +311,7 @@ void Executor::ReportStep(const wire::StepMessage& control, double learning_rate
     link->set_credit_wait_seconds(absl::ToDoubleSeconds(use.credit_wait));
     report->set_nonfinite_tiles(report->nonfinite_tiles() + use.nonfinite_tiles);
   }
-  if (last()) {
+  if (last() && !options_.spec.replay) {
     report->set_has_loss(true);
     report->set_loss(loss_sum_ / options_.spec.train.microbatches);
   }

@@ -1,5 +1,6 @@
 #include "worker/rpc/agent.h"
 
+#include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -10,9 +11,9 @@
 
 #include "base/aligned_buffer.h"
 #include "base/peer_log.h"
-#include "base/philox.h"
 #include "codec/messages/memory_store.h"
 #include "codec/registry.h"
+#include "worker/stage/noise.h"
 
 namespace longhaul::worker {
 namespace {
@@ -24,18 +25,12 @@ struct CodecTimes {
 };
 StatusOr<CodecTimes> MeasureCodec(const std::string& name, const codec::Shape& shape) {
   LH_ASSIGN_OR_RETURN(const auto codec, codec::ParseCodec(name));
+  const BoundaryTensor noise = NoiseTensor(shape);
   AlignedBuffer values(shape.elements() * sizeof(float));
-  auto* floats = reinterpret_cast<float*>(values.span().data());
-  for (uint64_t i = 0; i < shape.elements(); ++i) {
-    const auto bits = Philox::Generate({static_cast<uint32_t>(i), 0, 0, 0}, {1, 1});
-    // Irwin-Hall: four uniforms add up to something like a normal number.
-    floats[i] = Philox::ToUnit(bits[0]) + Philox::ToUnit(bits[1]) + Philox::ToUnit(bits[2]) +
-                Philox::ToUnit(bits[3]) - 2.0f;
-  }
   AlignedBuffer workspace(codec->WorkspaceBytes(shape));
   AlignedBuffer blob(codec->MaxEncodedBytes(shape));
-  const codec::TensorView in{floats, codec::Dtype::kF32, shape};
-  const codec::MutableTensorView out{floats, codec::Dtype::kF32, shape};
+  const codec::TensorView& in = noise.view;
+  const codec::MutableTensorView out{values.span().data(), codec::Dtype::kF32, shape};
   // A codec with state is as fast as it is once it has seen the samples: the first time is not
   // counted.
   codec::MemoryStore sent(shape.samples, codec->MessageBytes(shape));
@@ -67,6 +62,50 @@ StatusOr<CodecTimes> MeasureCodec(const std::string& name, const codec::Shape& s
   std::sort(encode.begin(), encode.end());
   std::sort(decode.begin(), decode.end());
   return CodecTimes{encode[kRepeats / 4], decode[kRepeats / 4]};
+}
+
+// Measured now, or elsewhere and in the run file.
+StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const std::string& name) {
+  if (spec.replay && !spec.replay->real_codecs) {
+    const ReplaySpec::CodecTimes* times = spec.replay->TimesOf(name);
+    if (times == nullptr) {
+      return absl::InvalidArgumentError(
+          fmt::format("expected replay.codec_times of {}, got none", name));
+    }
+    return CodecTimes{absl::ToDoubleSeconds(times->encode), absl::ToDoubleSeconds(times->decode)};
+  }
+  return MeasureCodec(name, {spec.train.microbatch_size, spec.model.context, spec.model.hidden});
+}
+
+StatusOr<v1::LayerTimes> MeasureLayers(const RunSpec& spec, uint32_t vocabulary) {
+  LH_ASSIGN_OR_RETURN(
+      const MeasuredLayerTimes layers,
+      MeasureLayerTimes(StageOptionsFor(spec, vocabulary, 0, spec.model.layers, true, true,
+                                        spec.pipeline.threads_per_stage)));
+  v1::LayerTimes times;
+  times.set_embedding_forward(layers.embedding_forward);
+  times.set_embedding_backward(layers.embedding_backward);
+  times.set_block_forward(layers.block_forward);
+  times.set_block_backward(layers.block_backward);
+  times.set_head_forward(layers.head_forward);
+  times.set_head_backward(layers.head_backward);
+  times.set_optimizer_seconds_per_parameter(layers.optimizer_seconds_per_parameter);
+  return times;
+}
+
+// As ReplayStage sleeps. The optimizer's is the plan's to reckon.
+v1::LayerTimes ReplayedTimes(const RunSpec& spec) {
+  const ReplaySpec& replay = *spec.replay;
+  const auto seconds = [](absl::Duration time) { return absl::ToDoubleSeconds(time); };
+  v1::LayerTimes times;
+  times.set_embedding_forward(seconds(replay.embedding_forward));
+  times.set_embedding_backward(seconds(replay.embedding_backward));
+  times.set_block_forward(seconds(replay.block_forward));
+  times.set_block_backward(seconds(replay.block_backward) +
+                           (spec.pipeline.recompute ? seconds(replay.block_forward) : 0));
+  times.set_head_forward(seconds(replay.head_forward));
+  times.set_head_backward(seconds(replay.head_backward));
+  return times;
 }
 
 }  // namespace
@@ -205,22 +244,12 @@ void Agent::Measure(const v1::WorkerCommand& command) {
 StatusOr<v1::LayerTimes> Agent::MeasureModel(const v1::Measure& measure) {
   LH_ASSIGN_OR_RETURN(const RunSpec spec,
                       ParseRunSpec(measure.run_yaml(), "run.yaml", {}, codec::CheckCodec));
-  LH_ASSIGN_OR_RETURN(
-      const MeasuredLayerTimes layers,
-      MeasureLayerTimes(StageOptionsFor(spec, measure.vocabulary(), 0, spec.model.layers, true,
-                                        true, spec.pipeline.threads_per_stage)));
-  const codec::Shape shape{spec.train.microbatch_size, spec.model.context, spec.model.hidden};
-  LH_ASSIGN_OR_RETURN(const CodecTimes forward, MeasureCodec(spec.links.codecs.forward, shape));
-  LH_ASSIGN_OR_RETURN(const CodecTimes backward, MeasureCodec(spec.links.codecs.backward, shape));
-  v1::LayerTimes times;
-  times.set_embedding_forward(layers.embedding_forward);
-  times.set_embedding_backward(layers.embedding_backward);
-  times.set_block_forward(layers.block_forward);
-  times.set_block_backward(layers.block_backward);
-  times.set_head_forward(layers.head_forward);
-  times.set_head_backward(layers.head_backward);
-  times.set_optimizer_seconds_per_parameter(layers.optimizer_seconds_per_parameter);
+  LH_ASSIGN_OR_RETURN(v1::LayerTimes times, spec.replay
+                                                ? ReplayedTimes(spec)
+                                                : MeasureLayers(spec, measure.vocabulary()));
   times.set_threads(spec.pipeline.threads_per_stage);
+  LH_ASSIGN_OR_RETURN(const CodecTimes forward, TimesOfCodec(spec, spec.links.codecs.forward));
+  LH_ASSIGN_OR_RETURN(const CodecTimes backward, TimesOfCodec(spec, spec.links.codecs.backward));
   times.set_forward_encode(forward.encode);
   times.set_forward_decode(forward.decode);
   times.set_backward_encode(backward.encode);

@@ -9,6 +9,7 @@
 
 #include "base/token_file.h"
 #include "codec/registry.h"
+#include "worker/pipeline/replay_codec.h"
 
 namespace longhaul::worker {
 namespace {
@@ -25,6 +26,23 @@ constexpr uint32_t kCredits = 32;
 StatusOr<std::shared_ptr<const codec::Codec>> MakeCodec(const std::string& text) {
   LH_ASSIGN_OR_RETURN(auto codec, codec::ParseCodec(text));
   return std::shared_ptr<const codec::Codec>(std::move(codec));
+}
+
+codec::Shape BoundaryShape(const RunSpec& spec) {
+  return {spec.train.microbatch_size, spec.model.context, spec.model.hidden};
+}
+
+// What a channel of this run encodes or decodes with.
+StatusOr<std::shared_ptr<const codec::Codec>> ChannelCodec(const RunSpec& spec,
+                                                           const std::string& text) {
+  LH_ASSIGN_OR_RETURN(auto codec, MakeCodec(text));
+  if (!spec.replay || spec.replay->real_codecs) return codec;
+  const ReplaySpec::CodecTimes* times = spec.replay->TimesOf(codec->name());
+  if (times == nullptr) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected replay.codec_times of {}, got none", codec->name()));
+  }
+  return MakeReplayCodec(std::move(codec), *times, BoundaryShape(spec));
 }
 
 // Who is ready waits for a neighbour that still goes through its message buffers.
@@ -48,7 +66,8 @@ StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, uint32_t 
           .first = first,
           .last = last,
           .recompute = spec.pipeline.recompute,
-          .threads = threads};
+          .threads = threads,
+          .replay = spec.replay};
 }
 
 StageRun::StageRun(const Resources& resources, std::string run_id, v1::Assign assign)
@@ -270,8 +289,8 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream,
                     "listen; start it with --transport {}",
                     peer.stage(), link.transport(), link.transport()));
   }
-  LH_ASSIGN_OR_RETURN(auto forward, MakeCodec(link.forward_codec()));
-  LH_ASSIGN_OR_RETURN(auto backward, MakeCodec(link.backward_codec()));
+  LH_ASSIGN_OR_RETURN(auto forward, ChannelCodec(spec_, link.forward_codec()));
+  LH_ASSIGN_OR_RETURN(auto backward, ChannelCodec(spec_, link.backward_codec()));
   // By value: the link's loop may call it after this object has gone.
   const auto on_health = [send = resources_.send, run_id = run_id_, epoch = epoch(), boundary,
                           peer_stage = peer.stage()](const LinkHealth& health) {
@@ -293,7 +312,7 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream,
        .boundary = Boundary(boundary),
        .upstream = upstream,
        .seed = spec_.train.seed,
-       .shape = {spec_.train.microbatch_size, spec_.model.context, spec_.model.hidden},
+       .shape = BoundaryShape(spec_),
        .microbatches = spec_.train.microbatches,
        .validation_microbatches = ValidationMicrobatches(spec_, plan.data().validation_tokens()),
        .send_codec = upstream ? backward : forward,

@@ -16,6 +16,7 @@
 
 #include "worker/stage/adamw.h"
 #include "worker/stage/gpt.h"
+#include "worker/stage/replay_stage.h"
 #include "worker/stage/torch_scope.h"
 
 namespace longhaul::worker {
@@ -364,6 +365,7 @@ uint64_t GptStage::parameter_count() const {
 
 StatusOr<std::unique_ptr<Stage>> Stage::Create(const StageOptions& options) {
   LH_RETURN_IF_ERROR(Check(options));
+  if (options.replay) return MakeReplayStage(options);
   return CallTorch(
       "creating the stage", options.threads,
       [&]() -> StatusOr<std::unique_ptr<Stage>> { return std::make_unique<GptStage>(options); });

@@ -31,8 +31,9 @@ struct StageOptions {
   uint32_t vocabulary = 256;
   uint32_t first_layer = 0, layers = 0;  // this stage's blocks
   bool first = true, last = true;        // holds the embedding / norm, head and loss
-  bool recompute = false;  // keep only the stage's input, run forward again in Backward
-  uint32_t threads = 1;    // LibTorch's intra-op threads
+  bool recompute = false;            // keep only the stage's input, run forward again in Backward
+  uint32_t threads = 1;              // LibTorch's intra-op threads
+  std::optional<ReplaySpec> replay;  // sleeps instead of computing (replay_stage.h)
 };
 
 // An activation or its gradient, (microbatch_size, context, hidden): fp32 in memory on the CPU.

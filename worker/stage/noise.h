@@ -1,0 +1,15 @@
+// Tensors that look like activations to a codec.
+#ifndef LONGHAUL_WORKER_STAGE_NOISE_H_
+#define LONGHAUL_WORKER_STAGE_NOISE_H_
+
+#include "codec/codec.h"
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+
+// fp32, normal-like with mean 0 and standard deviation 0.58, the same on every machine.
+BoundaryTensor NoiseTensor(const codec::Shape& shape);
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_STAGE_NOISE_H_

@@ -1,0 +1,101 @@
+#include "worker/stage/replay_stage.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <utility>
+
+#include "base/precise_sleep.h"
+#include "worker/stage/noise.h"
+
+namespace longhaul::worker {
+namespace {
+
+class ReplayStage final : public Stage {
+ public:
+  explicit ReplayStage(const StageOptions& options) : options_(options) {
+    const ReplaySpec& times = *options.replay;
+    forward_ = options.layers * times.block_forward;
+    backward_ = options.layers * times.block_backward;
+    if (options.recompute) backward_ += forward_;
+    if (options.first) {
+      forward_ += times.embedding_forward;
+      backward_ += times.embedding_backward;
+    }
+    if (options.last) {
+      forward_ += times.head_forward;
+      backward_ += times.head_backward;
+    }
+    // Embedding and head are few of a large model's parameters.
+    optimizer_ = times.optimizer * options.layers / options.model.layers;
+    if (!options.first || !options.last) {
+      noise_ =
+          NoiseTensor({options.train.microbatch_size, options.model.context, options.model.hidden});
+    }
+  }
+
+  StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch,
+                                                  const Input& /*input*/) override {
+    if (!pending_.insert(microbatch).second) {
+      return absl::InvalidArgumentError(
+          fmt::format("microbatch {} went forward before", microbatch.value()));
+    }
+    Work(forward_);
+    return Output(!options_.last);
+  }
+
+  StatusOr<double> Loss(Microbatch /*microbatch*/) const override { return 0; }
+
+  StatusOr<std::optional<BoundaryTensor>> Backward(
+      Microbatch microbatch, const codec::TensorView& /*output_gradient*/) override {
+    if (pending_.erase(microbatch) == 0) {
+      return absl::InvalidArgumentError(
+          fmt::format("microbatch {} goes backward and never went forward", microbatch.value()));
+    }
+    Work(backward_);
+    return Output(!options_.first);
+  }
+
+  StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input& /*input*/, double* loss) override {
+    *loss = 0;
+    Work(forward_);
+    return Output(!options_.last);
+  }
+
+  double AddSquaredGradientNorm(double sum) const override { return sum; }
+
+  Status OptimizerStep(Step step, double /*learning_rate*/, double /*gradient_scale*/) override {
+    Work(optimizer_);
+    step_ = step.value();
+    return absl::OkStatus();
+  }
+
+  StageSnapshot Snapshot() const override {
+    return {.step = step_, .parameters = {}, .moments = {}};
+  }
+  Status Restore(const StageSnapshot& snapshot) override {
+    step_ = snapshot.step;
+    return absl::OkStatus();
+  }
+  uint64_t parameter_count() const override { return 0; }
+
+ private:
+  static void Work(absl::Duration duration) { SleepPreciselyUntil(Now() + duration); }
+  std::optional<BoundaryTensor> Output(bool wanted) const {
+    return wanted ? std::optional(noise_) : std::nullopt;
+  }
+
+  const StageOptions options_;
+  absl::Duration forward_, backward_, optimizer_;
+  BoundaryTensor noise_;
+  std::set<Microbatch> pending_;
+  uint64_t step_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Stage> MakeReplayStage(const StageOptions& options) {
+  return std::make_unique<ReplayStage>(options);
+}
+
+}  // namespace longhaul::worker

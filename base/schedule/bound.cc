@@ -40,20 +40,22 @@ Path TracePath(const PipelineCost& cost) {
   for (size_t b = 0; b + 1 < stages; ++b) {
     const BoundaryCost& boundary = cost.boundaries[b];
     path.forward_on_wire[b] =
-        boundary.forward_bytes / std::min(cost.stages[b].egress_bytes_per_second,
-                                          cost.stages[b + 1].ingress_bytes_per_second);
+        boundary.forward_bytes /
+        std::min({cost.stages[b].egress_bytes_per_second,
+                  cost.stages[b + 1].ingress_bytes_per_second, boundary.forward_bytes_per_second});
     path.backward_on_wire[b] =
-        boundary.backward_bytes / std::min(cost.stages[b + 1].egress_bytes_per_second,
-                                           cost.stages[b].ingress_bytes_per_second);
+        boundary.backward_bytes /
+        std::min({cost.stages[b + 1].egress_bytes_per_second,
+                  cost.stages[b].ingress_bytes_per_second, boundary.backward_bytes_per_second});
     path.forward_sent_from[b] =
         path.forward_begins[b] + Seconds(cost.stages[b].forward + boundary.forward_encode);
     path.forward_begins[b + 1] = path.forward_sent_from[b] + path.forward_on_wire[b] +
-                                 Seconds(boundary.latency + boundary.forward_decode);
+                                 Seconds(boundary.forward_latency + boundary.forward_decode);
   }
   for (size_t b = 0; b + 1 < stages; ++b) {
     const BoundaryCost& boundary = cost.boundaries[b];
     path.after_gradient[b] =
-        Seconds(boundary.latency + boundary.backward_decode + cost.stages[b].backward) +
+        Seconds(boundary.backward_latency + boundary.backward_decode + cost.stages[b].backward) +
         path.after_backward[b];
     path.after_backward[b + 1] =
         Seconds(boundary.backward_encode) + path.backward_on_wire[b] + path.after_gradient[b];
@@ -65,12 +67,14 @@ Path TracePath(const PipelineCost& cost) {
                          Seconds(cost.stages.back().forward + cost.stages.back().backward);
   for (size_t b = stages - 1; b-- > 0;) {
     const BoundaryCost& boundary = cost.boundaries[b];
-    path.after_activation[b] = Seconds(boundary.latency + boundary.forward_decode) + after_input;
+    path.after_activation[b] =
+        Seconds(boundary.forward_latency + boundary.forward_decode) + after_input;
     after_input = Seconds(cost.stages[b].forward + boundary.forward_encode) +
                   path.forward_on_wire[b] + path.after_activation[b];
     path.gradient_enters_wire[b] = backward_ends + Seconds(boundary.backward_encode);
-    backward_ends = path.gradient_enters_wire[b] + path.backward_on_wire[b] +
-                    Seconds(boundary.latency + boundary.backward_decode + cost.stages[b].backward);
+    backward_ends =
+        path.gradient_enters_wire[b] + path.backward_on_wire[b] +
+        Seconds(boundary.backward_latency + boundary.backward_decode + cost.stages[b].backward);
   }
   return path;
 }
@@ -83,17 +87,17 @@ LowerBound ComputeLowerBound(const PipelineCost& cost) {
   const Path path = TracePath(cost);
   double best = 0;
   std::string bottleneck;
-  const auto consider = [&](double head, double service, double tail, const char* what, size_t s) {
+  const auto consider = [&](double head, double service, double tail, const auto& name) {
     const double bound = head + microbatches * service + tail;
     if (bound > best) {
       best = bound;
-      bottleneck = fmt::format("{} of stage {}", what, s);
+      bottleneck = name();
     }
   };
   for (size_t s = 0; s < stages; ++s) {
     const StageCost& stage = cost.stages[s];
     consider(path.forward_begins[s], Seconds(stage.forward + stage.backward),
-             path.after_backward[s], "compute", s);
+             path.after_backward[s], [&] { return fmt::format("compute of stage {}", s); });
     // An interface carries up to two kinds of message; the earliest first use and the shortest way
     // out of the two hold for any order.
     const bool down = s + 1 < stages, up = s > 0;
@@ -102,12 +106,23 @@ LowerBound ComputeLowerBound(const PipelineCost& cost) {
                         (up ? cost.boundaries[s - 1].backward_bytes : 0);
     consider(down ? path.forward_sent_from[s] : path.gradient_enters_wire[s - 1],
              sent / stage.egress_bytes_per_second,
-             up ? path.after_gradient[s - 1] : path.after_activation[s], "egress", s);
+             up ? path.after_gradient[s - 1] : path.after_activation[s],
+             [&] { return fmt::format("egress of stage {}", s); });
     const double received = (up ? cost.boundaries[s - 1].forward_bytes : 0) +
                             (down ? cost.boundaries[s].backward_bytes : 0);
     consider(up ? path.forward_sent_from[s - 1] : path.gradient_enters_wire[s],
              received / stage.ingress_bytes_per_second,
-             down ? path.after_gradient[s] : path.after_activation[s - 1], "ingress", s);
+             down ? path.after_gradient[s] : path.after_activation[s - 1],
+             [&] { return fmt::format("ingress of stage {}", s); });
+  }
+  for (size_t b = 0; b + 1 < stages; ++b) {
+    const BoundaryCost& boundary = cost.boundaries[b];
+    consider(path.forward_sent_from[b], boundary.forward_bytes / boundary.forward_bytes_per_second,
+             path.after_activation[b],
+             [&] { return fmt::format("link from stage {} to stage {}", b, b + 1); });
+    consider(path.gradient_enters_wire[b],
+             boundary.backward_bytes / boundary.backward_bytes_per_second, path.after_gradient[b],
+             [&] { return fmt::format("link from stage {} to stage {}", b + 1, b); });
   }
   return {absl::Seconds(best) + cost.stages[0].optimizer, bottleneck};
 }

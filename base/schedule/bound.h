@@ -1,6 +1,7 @@
 // The lower bound of one synchronous step: no schedule is faster.
 //
-// For each resource r (a stage's compute, a worker's egress, a worker's ingress):
+// For each resource r (a stage's compute, a worker's egress, its ingress, an ordered pair of
+// workers):
 //   (earliest arrival of the first microbatch's use of r) + M x (service time of r a microbatch)
 //     + (shortest way out after the last use)
 // and the largest of them, plus the first stage's optimizer.
@@ -17,7 +18,8 @@ struct PipelineCost;
 
 struct LowerBound {
   absl::Duration step;
-  std::string bottleneck;  // "compute of stage 1", "egress of stage 2", "ingress of stage 0"
+  // "compute of stage 1", "egress of stage 2", "ingress of stage 0", "link from stage 1 to stage 2"
+  std::string bottleneck;
 };
 
 // `cost` must be one that Simulate() accepts.

@@ -104,6 +104,16 @@ class Run {
     return message.direction == Direction::kForward ? boundary.forward_bytes
                                                     : boundary.backward_bytes;
   }
+  double CapOf(const Message& message) const {
+    const BoundaryCost& boundary = cost_.boundaries[message.boundary];
+    return message.direction == Direction::kForward ? boundary.forward_bytes_per_second
+                                                    : boundary.backward_bytes_per_second;
+  }
+  double LatencyOf(const Message& message) const {
+    const BoundaryCost& boundary = cost_.boundaries[message.boundary];
+    return Seconds(message.direction == Direction::kForward ? boundary.forward_latency
+                                                            : boundary.backward_latency);
+  }
   double CodecSeconds(const CodecJob& job) const {
     const BoundaryCost& boundary = cost_.boundaries[job.message.boundary];
     if (job.message.direction == Direction::kForward) {
@@ -158,12 +168,14 @@ class Run {
         if (out[s] > 0) share = std::min(share, egress[s] / out[s]);
         if (in[s] > 0) share = std::min(share, ingress[s] / in[s]);
       }
+      for (const LinkDirection* link : open) share = std::min(share, CapOf(link->queue.front()));
       std::vector<LinkDirection*> still_open;
       std::vector<double> egress_used(stages, 0), ingress_used(stages, 0);
       for (LinkDirection* link : open) {
         const Message& message = link->queue.front();
-        const double own = std::min(egress[message.sender()] / out[message.sender()],
-                                    ingress[message.receiver()] / in[message.receiver()]);
+        const double own =
+            std::min({egress[message.sender()] / out[message.sender()],
+                      ingress[message.receiver()] / in[message.receiver()], CapOf(message)});
         if (share == kNever || own <= share * (1 + 1e-12)) {
           link->rate = share;
           egress_used[message.sender()] += share;
@@ -253,7 +265,7 @@ class Run {
     stages_[message.sender()].egress_bytes += bytes;
     stages_[message.receiver()].ingress_bytes += bytes;
     if (!link->queue.empty()) link->remaining_bytes = BytesOf(link->queue.front());
-    arrivals_.push_back({now_ + Seconds(cost_.boundaries[message.boundary].latency), message});
+    arrivals_.push_back({now_ + LatencyOf(message), message});
     if (message.direction == Direction::kForward) stages_[message.sender()].policy.ActivationSent();
   }
 
@@ -271,7 +283,7 @@ class Run {
     } else if (job.message.direction == Direction::kForward) {
       stage.policy.InputReady(job.message.microbatch);
       if (stage.policy.HasAllInputs() && s + 1 < stages_.size()) {
-        notices_.push_back({now_ + Seconds(cost_.boundaries[s].latency), s + 1});
+        notices_.push_back({now_ + Seconds(cost_.boundaries[s].forward_latency), s + 1});
       }
     } else {
       stage.policy.GradientReady(job.message.microbatch);
@@ -300,7 +312,7 @@ class Run {
     double norm_at = stages_[0].done_at;
     double step = norm_at + Seconds(cost_.stages[0].optimizer);
     for (size_t s = 1; s < stages_.size(); ++s) {
-      norm_at += Seconds(cost_.boundaries[s - 1].latency);
+      norm_at += Seconds(cost_.boundaries[s - 1].forward_latency);
       const double optimizer_end =
           std::max(norm_at, stages_[s].done_at) + Seconds(cost_.stages[s].optimizer);
       step = std::max(step, optimizer_end - stages_[s].first_forward_begins);
@@ -357,9 +369,12 @@ Status CheckCost(const PipelineCost& cost) {
   }
   for (const BoundaryCost& boundary : cost.boundaries) {
     if (!(boundary.forward_bytes >= 0) || !(boundary.backward_bytes >= 0) ||
-        std::min({boundary.latency, boundary.forward_encode, boundary.forward_decode,
-                  boundary.backward_encode, boundary.backward_decode}) < absl::ZeroDuration()) {
-      return absl::InvalidArgumentError("a boundary's bytes and times must not be negative");
+        !(boundary.forward_bytes_per_second > 0) || !(boundary.backward_bytes_per_second > 0) ||
+        std::min({boundary.forward_latency, boundary.backward_latency, boundary.forward_encode,
+                  boundary.forward_decode, boundary.backward_encode, boundary.backward_decode}) <
+            absl::ZeroDuration()) {
+      return absl::InvalidArgumentError(
+          "a boundary needs bytes and times that are not negative and rates above 0");
     }
   }
   return absl::OkStatus();

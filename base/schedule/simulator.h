@@ -34,7 +34,9 @@ struct StageCost {
 // Between stage b and b + 1.
 struct BoundaryCost {
   double forward_bytes = 0, backward_bytes = 0;  // one microbatch, headers included
-  absl::Duration latency;                        // one way
+  // What this ordered pair of workers gets at most, beside the interfaces' rates.
+  double forward_bytes_per_second = kUnlimited, backward_bytes_per_second = kUnlimited;
+  absl::Duration forward_latency, backward_latency;  // one way
   absl::Duration forward_encode, forward_decode, backward_encode, backward_decode;
 };
 

@@ -11,11 +11,22 @@ constexpr uint64_t kHeaderBytes = 64 + 96;
 // Ethernet, IPv4 and TCP with timestamps take 66 bytes of a full frame.
 constexpr double kFrameBytes = 1514, kFramePayloadBytes = 1448;
 
+double BytesPerSecond(double bits_per_second) {
+  return bits_per_second > 0 ? bits_per_second / 8 : schedule::kUnlimited;
+}
+
+double BitsPerSecond(double bytes_per_second) {
+  return bytes_per_second == schedule::kUnlimited ? 0 : bytes_per_second * 8;
+}
+
 }  // namespace
 
 Network UniformNetwork(uint32_t stages, double bytes_per_second, absl::Duration latency) {
-  return {.interfaces = {stages, {bytes_per_second, bytes_per_second}},
-          .latencies = {stages == 0 ? 0 : stages - 1, latency}};
+  Network network;
+  network.interfaces.assign(stages, {bytes_per_second, bytes_per_second});
+  network.links.assign(stages == 0 ? 0 : stages - 1,
+                       {.forward_latency = latency, .backward_latency = latency});
+  return network;
 }
 
 double GoodputBytesPerSecond(uint64_t bits_per_second) {
@@ -27,13 +38,55 @@ uint64_t WithChunkHeaders(uint64_t bytes) {
   return bytes + (bytes + kChunkBytes - 1) / kChunkBytes * kHeaderBytes;
 }
 
+Network NetworkOf(const v1::Plan& plan) {
+  const v1::Prediction& prediction = plan.prediction();
+  Network network;
+  network.interfaces.resize(static_cast<size_t>(plan.stages_size()));
+  for (int s = 0; s < plan.stages_size(); ++s) {
+    InterfaceRates& rates = network.interfaces[static_cast<size_t>(s)];
+    if (s < prediction.egress_bits_per_second_size()) {
+      rates.egress_bytes_per_second = BytesPerSecond(prediction.egress_bits_per_second(s));
+    }
+    if (s < prediction.ingress_bits_per_second_size()) {
+      rates.ingress_bytes_per_second = BytesPerSecond(prediction.ingress_bits_per_second(s));
+    }
+  }
+  for (const v1::LinkPlan& link : plan.links()) {
+    network.links.push_back(
+        {.forward_bytes_per_second = BytesPerSecond(link.forward_bits_per_second()),
+         .backward_bytes_per_second = BytesPerSecond(link.backward_bits_per_second()),
+         .forward_latency = absl::Seconds(link.forward_latency_seconds()),
+         .backward_latency = absl::Seconds(link.backward_latency_seconds())});
+  }
+  return network;
+}
+
+void SetNetwork(const Network& network, v1::Plan* plan) {
+  v1::Prediction& prediction = *plan->mutable_prediction();
+  prediction.clear_egress_bits_per_second();
+  prediction.clear_ingress_bits_per_second();
+  for (const InterfaceRates& rates : network.interfaces) {
+    prediction.add_egress_bits_per_second(BitsPerSecond(rates.egress_bytes_per_second));
+    prediction.add_ingress_bits_per_second(BitsPerSecond(rates.ingress_bytes_per_second));
+  }
+  LH_CHECK(network.links.size() == static_cast<size_t>(plan->links_size()),
+           "the network of another plan");
+  for (int b = 0; b < plan->links_size(); ++b) {
+    const LinkRates& rates = network.links[static_cast<size_t>(b)];
+    v1::LinkPlan& link = *plan->mutable_links(b);
+    link.set_forward_bits_per_second(BitsPerSecond(rates.forward_bytes_per_second));
+    link.set_backward_bits_per_second(BitsPerSecond(rates.backward_bytes_per_second));
+    link.set_forward_latency_seconds(absl::ToDoubleSeconds(rates.forward_latency));
+    link.set_backward_latency_seconds(absl::ToDoubleSeconds(rates.backward_latency));
+  }
+}
+
 schedule::PipelineCost PipelineCostOf(const v1::Plan& plan, const RunSpec& spec,
                                       const Network& network) {
   const auto stages = static_cast<size_t>(plan.stages_size());
   const auto links = static_cast<size_t>(plan.links_size());
-  LH_CHECK(network.interfaces.size() == stages, "every stage has an interface");
-  LH_CHECK(network.latencies.empty() || network.latencies.size() == links,
-           "every boundary has a latency, or none");
+  LH_CHECK(network.interfaces.size() == stages && network.links.size() == links,
+           "the network of another plan");
   schedule::PipelineCost cost;
   cost.schedule = spec.pipeline.schedule;
   cost.microbatches = spec.train.microbatches;
@@ -53,7 +106,10 @@ schedule::PipelineCost PipelineCostOf(const v1::Plan& plan, const RunSpec& spec,
     cost.boundaries.push_back(
         {.forward_bytes = static_cast<double>(WithChunkHeaders(link.forward_bytes())),
          .backward_bytes = static_cast<double>(WithChunkHeaders(link.backward_bytes())),
-         .latency = network.latencies.empty() ? absl::ZeroDuration() : network.latencies[boundary],
+         .forward_bytes_per_second = network.links[boundary].forward_bytes_per_second,
+         .backward_bytes_per_second = network.links[boundary].backward_bytes_per_second,
+         .forward_latency = network.links[boundary].forward_latency,
+         .backward_latency = network.links[boundary].backward_latency,
          .forward_encode = absl::Seconds(link.forward_encode_seconds()),
          .forward_decode = absl::Seconds(link.forward_decode_seconds()),
          .backward_encode = absl::Seconds(link.backward_encode_seconds()),

@@ -3,6 +3,8 @@
 //
 //   cost = PipelineCostOf(plan, spec, UniformNetwork(stages, GoodputBytesPerSecond(100'000'000)));
 //   simulation = schedule::Simulate(cost);
+//
+// Simulate(PipelineCostOf(plan, spec, NetworkOf(plan))) is the plan's own prediction.
 #ifndef LONGHAUL_COORDINATOR_PLANNER_PIPELINE_COST_H_
 #define LONGHAUL_COORDINATOR_PLANNER_PIPELINE_COST_H_
 
@@ -22,9 +24,16 @@ struct InterfaceRates {
   double ingress_bytes_per_second = schedule::kUnlimited;
 };
 
+// Of a pair of neighbours, beside what their interfaces can do. Forward is down.
+struct LinkRates {
+  double forward_bytes_per_second = schedule::kUnlimited;
+  double backward_bytes_per_second = schedule::kUnlimited;
+  absl::Duration forward_latency, backward_latency;  // one way
+};
+
 struct Network {
   std::vector<InterfaceRates> interfaces;  // of each stage's worker
-  std::vector<absl::Duration> latencies;   // one way, of each boundary; empty: none
+  std::vector<LinkRates> links;            // of each boundary
 };
 
 // Every interface alike.
@@ -38,8 +47,13 @@ double GoodputBytesPerSecond(uint64_t bits_per_second);
 // An encoded tensor with the headers of the chunks that it travels in.
 uint64_t WithChunkHeaders(uint64_t bytes);
 
-// As many interfaces as the plan has stages. Depths, codecs' times and the order of gradients are
-// the plan's, schedule and microbatches the run's.
+// What the plan's prediction took; a rate of 0 in a plan is one that is not known and counts as
+// unlimited. SetNetwork writes it there.
+Network NetworkOf(const v1::Plan& plan);
+void SetNetwork(const Network& network, v1::Plan* plan);
+
+// As many interfaces and links as the plan has stages and links. Depths, codecs' times and the
+// order of gradients are the plan's, schedule and microbatches the run's.
 schedule::PipelineCost PipelineCostOf(const v1::Plan& plan, const RunSpec& spec,
                                       const Network& network);
 

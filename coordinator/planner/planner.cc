@@ -71,6 +71,8 @@ class Planner {
   Status AddMessages(v1::Plan* plan) const;
   uint64_t Windows() const;
   uint64_t UsualBytes(const codec::Codec& codec, const codec::Shape& shape) const;
+  LinkMeasurement Measured(uint32_t from, uint32_t to) const;
+  Network Rates() const;
   StatusOr<schedule::Simulation> Predict(const v1::Plan& plan, bool unlimited_depth) const;
   StatusOr<bool> SendsActivationsFirst(const v1::Plan& plan) const;
 
@@ -328,14 +330,53 @@ Status Planner::AddLinks(v1::Plan* plan) const {
   return absl::OkStatus();
 }
 
-StatusOr<schedule::Simulation> Planner::Predict(const v1::Plan& plan, bool unlimited_depth) const {
-  const auto rate = [](double bits) { return bits > 0 ? bits / 8 : schedule::kUnlimited; };
-  Network network;
-  for (const CandidateWorker& worker : request_.workers) {
-    network.interfaces.push_back(
-        {rate(worker.egress_bits_per_second), rate(worker.ingress_bits_per_second)});
+LinkMeasurement Planner::Measured(uint32_t from, uint32_t to) const {
+  const auto& measured = request_.workers[from].to;
+  const auto it = measured.find(request_.workers[to].id);
+  return it == measured.end() ? LinkMeasurement{} : it->second;
+}
+
+Network Planner::Rates() const {
+  const auto bytes_per_second = [](double bits_per_second) {
+    return bits_per_second > 0 ? bits_per_second / 8 : schedule::kUnlimited;
+  };
+  Network network = UniformNetwork(stages_, schedule::kUnlimited);
+  // Links of one interface share it, whatever each could do alone.
+  std::vector<double> egress(stages_), ingress(stages_);
+  for (uint32_t b = 0; b + 1 < stages_; ++b) {
+    const LinkMeasurement down = Measured(b, b + 1), up = Measured(b + 1, b);
+    network.links[b] = {.forward_bytes_per_second = bytes_per_second(down.bits_per_second),
+                        .backward_bytes_per_second = bytes_per_second(up.bits_per_second),
+                        .forward_latency = down.latency,
+                        .backward_latency = up.latency};
+    egress[b] = std::max(egress[b], down.bits_per_second);
+    ingress[b] = std::max(ingress[b], up.bits_per_second);
+    egress[b + 1] = up.bits_per_second;
+    ingress[b + 1] = down.bits_per_second;
   }
-  schedule::PipelineCost cost = PipelineCostOf(plan, spec_, network);
+  for (uint32_t s = 0; s < stages_; ++s) {
+    const CandidateWorker& worker = request_.workers[s];
+    if (worker.egress_bits_per_second > 0) egress[s] = worker.egress_bits_per_second;
+    if (worker.ingress_bits_per_second > 0) ingress[s] = worker.ingress_bits_per_second;
+    network.interfaces[s] = {bytes_per_second(egress[s]), bytes_per_second(ingress[s])};
+  }
+  if (request_.assumed_line_bits_per_second) {
+    const double goodput = GoodputBytesPerSecond(*request_.assumed_line_bits_per_second);
+    network.interfaces.assign(stages_, {goodput, goodput});
+    for (LinkRates& link : network.links) {
+      link.forward_bytes_per_second = link.backward_bytes_per_second = schedule::kUnlimited;
+    }
+  }
+  if (request_.assumed_delay) {
+    for (LinkRates& link : network.links) {
+      link.forward_latency = link.backward_latency = *request_.assumed_delay;
+    }
+  }
+  return network;
+}
+
+StatusOr<schedule::Simulation> Planner::Predict(const v1::Plan& plan, bool unlimited_depth) const {
+  schedule::PipelineCost cost = PipelineCostOf(plan, spec_, NetworkOf(plan));
   if (unlimited_depth) {
     for (schedule::StageCost& stage : cost.stages) stage.depth = spec_.train.microbatches;
   }
@@ -378,6 +419,7 @@ StatusOr<v1::Plan> Planner::Make() {
   AddStages(layers, &plan);
   LH_RETURN_IF_ERROR(AddLinks(&plan));
   LH_RETURN_IF_ERROR(AddMessages(&plan));
+  SetNetwork(Rates(), &plan);
   LH_ASSIGN_OR_RETURN(const bool activations_first, SendsActivationsFirst(plan));
   plan.set_activations_first(activations_first);
   LH_ASSIGN_OR_RETURN(const schedule::Simulation simulation, Predict(plan, false));
@@ -386,10 +428,6 @@ StatusOr<v1::Plan> Planner::Make() {
   prediction.set_step_seconds(absl::ToDoubleSeconds(simulation.step));
   prediction.set_lower_bound_seconds(absl::ToDoubleSeconds(simulation.lower_bound));
   prediction.set_bottleneck(simulation.bottleneck);
-  for (const CandidateWorker& worker : request_.workers) {
-    prediction.add_egress_bits_per_second(worker.egress_bits_per_second);
-    prediction.add_ingress_bits_per_second(worker.ingress_bits_per_second);
-  }
   plan.set_explanation(Explain(request_, plan, absl::ToDoubleSeconds(unlimited.step)));
   return plan;
 }

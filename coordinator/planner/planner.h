@@ -3,10 +3,12 @@
 #define LONGHAUL_COORDINATOR_PLANNER_PLANNER_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "base/config/run_spec.h"
 #include "base/ids.h"
 #include "base/status.h"
@@ -15,6 +17,12 @@
 
 namespace longhaul::coordinator {
 
+// What was measured from one worker to another.
+struct LinkMeasurement {
+  double bits_per_second = 0;  // goodput; 0: unknown
+  absl::Duration latency;      // one way
+};
+
 struct CandidateWorker {
   WorkerId id;
   Incarnation incarnation;
@@ -22,7 +30,10 @@ struct CandidateWorker {
   uint64_t memory_bytes = 0;
   std::vector<v1::DataEndpoint> endpoints;
   v1::LayerTimes times;
-  double egress_bits_per_second = 0, ingress_bits_per_second = 0;  // 0: unknown
+  // Goodput of its interface, all links together; 0: unknown. Then the best of its measured links
+  // counts, so that links of one interface share it.
+  double egress_bits_per_second = 0, ingress_bits_per_second = 0;
+  std::map<WorkerId, LinkMeasurement> to;  // from this worker; empty: nothing was measured
 };
 
 struct PlanRequest {
@@ -34,6 +45,9 @@ struct PlanRequest {
   // On resume. Its split is kept where the same workers (by id) stand in the same places and have
   // the memory; else the layers are balanced anew.
   std::optional<v1::CheckpointManifest> resume;
+  // What a user assumes of the network, instead of what was measured.
+  std::optional<uint64_t> assumed_line_bits_per_second;
+  std::optional<absl::Duration> assumed_delay;
 };
 
 // Memory that one stage needs: parameters, gradients, two moments, a snapshot, `depth` microbatches

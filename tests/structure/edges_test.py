@@ -31,7 +31,8 @@ ALLOWED = {
     "coordinator/store": BASE + ["messages", "codec", "coordinator/state"],
     "coordinator/rpc": BASE + ["messages", "proto/rpc", "codec", "coordinator/state",
                                "coordinator/store"],
-    "coordinator/cli": BASE + ["messages", "proto/rpc", "codec", "coordinator/cli/cluster"],
+    "coordinator/cli": BASE + ["messages", "proto/rpc", "codec", "coordinator/planner",
+                               "coordinator/cli/cluster"],
     "coordinator/cli/cluster": BASE + ["messages", "proto/rpc"],
 }
 # Programs: only they name concrete backends.

@@ -26,13 +26,17 @@ PipelineCost RandomCost(std::mt19937_64& random) {
          .depth = std::uniform_int_distribution<uint32_t>(1, cost.microbatches)(random)});
   }
   for (uint32_t b = 0; b + 1 < stages; ++b) {
-    cost.boundaries.push_back({.forward_bytes = pick(0, 300),
-                               .backward_bytes = pick(0, 300),
-                               .latency = absl::Seconds(pick(0, 0.1)),
-                               .forward_encode = absl::Seconds(pick(0, 0.05)),
-                               .forward_decode = absl::Seconds(pick(0, 0.05)),
-                               .backward_encode = absl::Seconds(pick(0, 0.05)),
-                               .backward_decode = absl::Seconds(pick(0, 0.05))});
+    cost.boundaries.push_back(
+        {.forward_bytes = pick(0, 300),
+         .backward_bytes = pick(0, 300),
+         .forward_bytes_per_second = pick(0, 1) < 0.5 ? kUnlimited : pick(30, 300),
+         .backward_bytes_per_second = pick(0, 1) < 0.5 ? kUnlimited : pick(30, 300),
+         .forward_latency = absl::Seconds(pick(0, 0.1)),
+         .backward_latency = absl::Seconds(pick(0, 0.1)),
+         .forward_encode = absl::Seconds(pick(0, 0.05)),
+         .forward_decode = absl::Seconds(pick(0, 0.05)),
+         .backward_encode = absl::Seconds(pick(0, 0.05)),
+         .backward_decode = absl::Seconds(pick(0, 0.05))});
   }
   return cost;
 }

@@ -102,7 +102,8 @@ TEST(SimulatorTest, ActivationsFirstNeedsDepth) {
 
 TEST(SimulatorTest, LatencyCountsInArrivalAndWayOut) {
   PipelineCost cost = Uniform(2, 1, 1, 1);
-  cost.boundaries[0].latency = absl::Seconds(0.25);
+  cost.boundaries[0].forward_latency = absl::Seconds(0.125);
+  cost.boundaries[0].backward_latency = absl::Seconds(0.375);
   EXPECT_DOUBLE_EQ(StepSeconds(cost), 4.5);
 }
 

@@ -57,9 +57,28 @@ TEST(PipelineCostOf, TakesThePlanAndTheNetwork) {
   EXPECT_EQ(cost.stages[1].depth, 5u);
   EXPECT_EQ(cost.stages[0].forward, absl::Milliseconds(10));
   ASSERT_EQ(cost.boundaries.size(), 1u);
-  EXPECT_EQ(cost.boundaries[0].latency, absl::Milliseconds(25));
+  EXPECT_EQ(cost.boundaries[0].forward_latency, absl::Milliseconds(25));
+  EXPECT_EQ(cost.boundaries[0].backward_latency, absl::Milliseconds(25));
   EXPECT_EQ(cost.boundaries[0].forward_bytes, 1'000'000 + 16 * 160);
   EXPECT_EQ(cost.boundaries[0].backward_decode, absl::Milliseconds(4));
+}
+
+TEST(SetNetwork, IsReadBack) {
+  v1::Plan plan = TwoStages();
+  Network network = UniformNetwork(2, 2e6, absl::Milliseconds(25));
+  network.interfaces[1].ingress_bytes_per_second = schedule::kUnlimited;
+  network.links[0].backward_bytes_per_second = 1e6;
+  network.links[0].backward_latency = absl::Milliseconds(1);
+  SetNetwork(network, &plan);
+  EXPECT_EQ(plan.prediction().egress_bits_per_second(1), 16e6);
+  EXPECT_EQ(plan.prediction().ingress_bits_per_second(1), 0) << "nothing is known";
+  const Network read = NetworkOf(plan);
+  EXPECT_EQ(read.interfaces[1].ingress_bytes_per_second, schedule::kUnlimited);
+  EXPECT_EQ(read.interfaces[0].ingress_bytes_per_second, 2e6);
+  EXPECT_EQ(read.links[0].forward_bytes_per_second, schedule::kUnlimited);
+  EXPECT_EQ(read.links[0].backward_bytes_per_second, 1e6);
+  EXPECT_EQ(read.links[0].forward_latency, absl::Milliseconds(25));
+  EXPECT_EQ(read.links[0].backward_latency, absl::Milliseconds(1));
 }
 
 TEST(PipelineCostOf, DelayAndRateShowInTheSimulation) {

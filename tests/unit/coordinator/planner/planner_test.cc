@@ -5,6 +5,7 @@
 
 #include "base/config/run_spec.h"
 #include "codec/registry.h"
+#include "coordinator/planner/pipeline_cost.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -288,6 +289,68 @@ TEST(MakePlan, SlowInterfacesAreTheBottleneck) {
   EXPECT_THAT(plan->prediction().bottleneck(), HasSubstr("of stage 1"));
   EXPECT_THAT(plan->explanation(), Not(HasSubstr("unlimited")));
   EXPECT_EQ(plan->prediction().egress_bits_per_second(0), 10e6);
+}
+
+TEST(MakePlan, WhatWasMeasuredBetweenWorkersCounts) {
+  PlanRequest request = Request(3);
+  request.workers[1].to[WorkerId("id2")] = {.bits_per_second = 1e6,
+                                            .latency = absl::Milliseconds(20)};
+  request.workers[2].to[WorkerId("id1")] = {.bits_per_second = 4e6};
+  auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->links(0).forward_bits_per_second(), 0);
+  EXPECT_EQ(plan->links(1).forward_bits_per_second(), 1e6);
+  EXPECT_EQ(plan->links(1).backward_bits_per_second(), 4e6);
+  EXPECT_EQ(plan->links(1).forward_latency_seconds(), 0.02);
+  EXPECT_EQ(plan->prediction().egress_bits_per_second(0), 0);
+  EXPECT_EQ(plan->prediction().egress_bits_per_second(1), 1e6);
+  EXPECT_EQ(plan->prediction().ingress_bits_per_second(1), 4e6);
+  EXPECT_GT(plan->prediction().step_seconds(),
+            16 * 8 * static_cast<double>(plan->links(1).forward_bytes()) / 1e6);
+  // What is known of an interface counts before what its links did alone.
+  request.workers[1].egress_bits_per_second = request.workers[2].ingress_bits_per_second = 7e6;
+  plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->prediction().egress_bits_per_second(1), 7e6);
+  EXPECT_THAT(plan->prediction().bottleneck(), HasSubstr("link from stage 1 to stage 2"));
+}
+
+TEST(MakePlan, WhatIsAssumedReplacesWhatWasMeasured) {
+  PlanRequest request = Request(3);
+  request.workers[1].egress_bits_per_second = 5;
+  request.workers[1].to[WorkerId("id2")] = {.bits_per_second = 1e6,
+                                            .latency = absl::Milliseconds(20)};
+  request.assumed_line_bits_per_second = 100'000'000;
+  auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const double rate : plan->prediction().egress_bits_per_second()) {
+    EXPECT_NEAR(rate, 95.6e6, 0.1e6);
+  }
+  EXPECT_EQ(plan->links(1).forward_bits_per_second(), 0);
+  EXPECT_EQ(plan->links(1).forward_latency_seconds(), 0.02);
+  request.assumed_delay = absl::Milliseconds(5);
+  plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->links(1).forward_latency_seconds(), 0.005);
+  EXPECT_EQ(plan->links(0).backward_latency_seconds(), 0.005);
+}
+
+TEST(MakePlan, PredictsWhatTheSimulatorSays) {
+  PlanRequest request = Request(3);
+  for (CandidateWorker& worker : request.workers) {
+    worker.egress_bits_per_second = worker.ingress_bits_per_second = 2e7;
+  }
+  request.workers[0].to[WorkerId("id1")] = {.bits_per_second = 1e7,
+                                            .latency = absl::Milliseconds(30)};
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto same = schedule::Simulate(PipelineCostOf(*plan, request.spec, NetworkOf(*plan)));
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_EQ(absl::ToDoubleSeconds(same->step), plan->prediction().step_seconds());
+  const auto slower = schedule::Simulate(
+      PipelineCostOf(*plan, request.spec, UniformNetwork(3, 1e5, absl::Milliseconds(1))));
+  ASSERT_TRUE(slower.ok()) << slower.status();
+  EXPECT_GT(slower->lower_bound, 10 * same->step);
 }
 
 TEST(MakePlan, WhoCanBeReachedIsDialled) {

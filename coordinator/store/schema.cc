@@ -54,13 +54,6 @@ CREATE TABLE worker_logs(
 CREATE INDEX worker_logs_by_run ON worker_logs(run_id, sequence);
 )sql";
 
-Status Damaged(const std::string& path, std::string_view detail) {
-  return absl::DataLossError(
-      fmt::format("state store {} is damaged ({}); it was left as it is. Put a copy of it back, or "
-                  "move it away to begin with an empty one",
-                  path, detail));
-}
-
 Status CheckIdentity(const std::string& path, uint32_t application_id, uint32_t version) {
   if (application_id != kStoreApplicationId) {
     return absl::FailedPreconditionError(
@@ -87,7 +80,7 @@ Status CheckHeader(const std::string& path) {
     return absl::FailedPreconditionError(fmt::format("state store {} cannot be read", path));
   }
   if (!file.read(header.data(), static_cast<std::streamsize>(header.size()))) {
-    return Damaged(path, fmt::format("it has {} bytes, fewer than a header", file.gcount()));
+    return DamagedStore(path, fmt::format("it has {} bytes, fewer than a header", file.gcount()));
   }
   const auto word = [&](size_t offset) {
     uint32_t value = 0;
@@ -95,7 +88,7 @@ Status CheckHeader(const std::string& path) {
     return value;
   };
   constexpr std::string_view kMagic("SQLite format 3\0", 16);
-  if (!header.starts_with(kMagic)) return Damaged(path, "it does not begin like a database");
+  if (!header.starts_with(kMagic)) return DamagedStore(path, "it does not begin like a database");
   return CheckIdentity(path, word(68), word(60));
 }
 
@@ -104,7 +97,7 @@ Status Create(const std::string& path) {
   const std::string log = path + "-wal", temporary = path + ".new";
   std::error_code error;
   if (std::filesystem::file_size(log, error) > 0 && !error) {
-    return Damaged(path, fmt::format("it is missing, but its log {} is there", log));
+    return DamagedStore(path, fmt::format("it is missing, but its log {} is there", log));
   }
   for (const char* suffix : {"-wal", "-shm", ".new", ".new-wal", ".new-shm"}) {
     std::filesystem::remove(path + suffix, error);
@@ -137,9 +130,9 @@ StatusOr<sqlite::Database> OpenExisting(const std::string& path) {
   const StatusOr<std::string> check = database.QueryText("PRAGMA quick_check(1)");
   if (!check.ok()) {
     if (check.status().code() != absl::StatusCode::kDataLoss) return check.status();
-    return Damaged(path, Message(check.status()));
+    return DamagedStore(path, Message(check.status()));
   }
-  if (*check != "ok") return Damaged(path, *check);
+  if (*check != "ok") return DamagedStore(path, *check);
   // Again, now with what only the log may hold so far.
   LH_ASSIGN_OR_RETURN(const int64_t application_id, database.QueryInt("PRAGMA application_id"));
   LH_ASSIGN_OR_RETURN(const int64_t version, database.QueryInt("PRAGMA user_version"));
@@ -151,11 +144,18 @@ StatusOr<sqlite::Database> OpenExisting(const std::string& path) {
 
 }  // namespace
 
+Status DamagedStore(const std::string& path, std::string_view detail) {
+  return absl::DataLossError(
+      fmt::format("state store {} is damaged ({}); it was left as it is. Put a copy of it back, or "
+                  "move it away to begin with an empty one",
+                  path, detail));
+}
+
 StatusOr<sqlite::Database> OpenOrCreateStore(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) LH_RETURN_IF_ERROR(Create(path));
   LH_ASSIGN_OR_RETURN(sqlite::Database database, OpenExisting(path));
-  LH_RETURN_IF_ERROR(database.Execute("PRAGMA journal_mode=WAL; PRAGMA busy_timeout=5000;"));
+  LH_RETURN_IF_ERROR(database.Execute("PRAGMA busy_timeout=5000"));
   return database;
 }
 

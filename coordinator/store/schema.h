@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "coordinator/store/sqlite.h"
@@ -13,6 +14,9 @@ namespace longhaul::coordinator {
 
 inline constexpr uint32_t kStoreApplicationId = 0x4C484331;  // "LHC1"
 inline constexpr uint32_t kStoreSchemaVersion = 2;
+
+// What is said of a store that cannot be used as it is; kDataLoss.
+Status DamagedStore(const std::string& path, std::string_view detail);
 
 // Opens the database at `path`, or makes an empty one. kFailedPrecondition for another schema and
 // for another program's file, kDataLoss for damage; nothing is changed then.

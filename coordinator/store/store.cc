@@ -133,9 +133,17 @@ Status Store::Impl::WriteOne(const Write& write) {
 }
 
 StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& state_dir) {
+  const std::string path = state_dir + "/store.db";
   auto impl = std::make_unique<Impl>();
-  LH_ASSIGN_OR_RETURN(impl->database, OpenOrCreateStore(state_dir + "/store.db"));
-  LH_RETURN_IF_ERROR(impl->Prepare());
+  LH_ASSIGN_OR_RETURN(impl->database, OpenOrCreateStore(path));
+  if (const Status status = impl->Prepare(); absl::IsInternal(status)) {
+    return DamagedStore(path, Message(status));  // a table or a column is not there
+  } else if (!status.ok()) {
+    return status;
+  }
+  // It has it already, unless a person's tools copied it without. Last, because it writes to the
+  // file, and preparing may yet find it damaged.
+  LH_RETURN_IF_ERROR(impl->database.Execute("PRAGMA journal_mode=WAL"));
   return std::unique_ptr<Store>(new Store(std::move(impl)));
 }
 

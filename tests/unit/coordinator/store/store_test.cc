@@ -414,6 +414,13 @@ TEST_F(RefusalTest, OverwrittenPages) {
   ExpectRefused(absl::StatusCode::kDataLoss, "is damaged");
 }
 
+// Found by a fuzzer: the journal's mode was set before the tables were looked at.
+TEST_F(RefusalTest, AColumnIsNotThere) {
+  Sql(folder_.path(), "PRAGMA journal_mode=DELETE");
+  Sql(folder_.path(), "ALTER TABLE steps RENAME COLUMN record TO recxrd");
+  ExpectRefused(absl::StatusCode::kDataLoss, "has no column named record");
+}
+
 TEST_F(RefusalTest, LogWithoutItsDatabase) {
   sqlite3* database = nullptr;
   ASSERT_EQ(sqlite3_open(path().c_str(), &database), SQLITE_OK);

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/token.h"
 #include "coordinator/cli/cluster/daemons.h"
+#include "coordinator/cli/cluster/links.h"
 #include "coordinator/cli/cluster/lock.h"
 #include "coordinator/cli/cluster/network.h"
 #include "coordinator/cli/cluster/process.h"
@@ -31,6 +32,13 @@ std::string DefaultDirectoryRoot() {
 }
 std::string DefaultDirectory(std::string_view name) {
   return fmt::format("{}/{}", DefaultDirectoryRoot(), name);
+}
+
+StatusOr<std::string> RunningProgram() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return absl::InternalError("cannot read /proc/self/exe: " + error.message());
+  return self.string();
 }
 
 std::string NameOption(const std::string& name) {
@@ -54,6 +62,7 @@ Status TearDown(const std::string& name) {
   if (const StatusOr<ClusterState> state = ReadClusterState(name); state.ok()) {
     if (!state->owns_directory) kept_directory = state->directory;
     processes.push_back(state->coordinator);
+    processes.push_back(state->relay);
     for (const ClusterWorkerState& worker : state->workers) processes.push_back(worker.process);
   }
   Status first = StopProcesses(processes, kStopPatience);
@@ -91,6 +100,9 @@ StatusOr<ClusterState> InitialState(const ClusterUpOptions& options) {
   LH_ASSIGN_OR_RETURN(state.coordinator_program,
                       FindProgram(options.coordinator_program, "longhaul-coordinator"));
   LH_ASSIGN_OR_RETURN(state.worker_program, FindProgram(options.worker_program, "longhaul-worker"));
+  LH_ASSIGN_OR_RETURN(state.relay_program, options.relay_program.empty()
+                                               ? RunningProgram()
+                                               : FindProgram(options.relay_program, "longhaul"));
   state.token_file = fmt::format("{}/token", ClusterStateFolder(options.name));
   state.owns_directory = options.directory.empty();
   if (state.owns_directory) {
@@ -108,26 +120,43 @@ StatusOr<ClusterState> InitialState(const ClusterUpOptions& options) {
     ClusterWorkerState worker;
     worker.name = fmt::format("worker{}", number);
     worker.network = WorkerNetwork(options.name, number);
-    worker.rate_bits_per_second = options.rate_bits_per_second;
+    worker.link = options.link;
     state.workers.push_back(std::move(worker));
   }
   return state;
 }
 
-Status ShapeBothWays(const ClusterState& state, uint32_t number, uint64_t from, uint64_t to) {
-  LH_ASSIGN_OR_RETURN(const Shaper shaper, ParseShaper(state.shaper));
-  LH_RETURN_IF_ERROR(Shape(Uplink(state.name, number), shaper, from, to));
-  return Shape(Downlink(state.name, number), shaper, from, to);
+// What the links of a cluster are before anything was done about them.
+ClusterState Unshaped(ClusterState state) {
+  for (ClusterWorkerState& worker : state.workers) worker.link = {};
+  return state;
 }
 
-Status BuildNetwork(ClusterState* state, ProgressLine* progress, InterruptGuard* interrupts) {
+Status ChooseDelayBy(const std::optional<DelayBy>& wanted, ClusterState* state) {
+  const bool htb = state->shaper == ToString(Shaper::kHtb);
+  const Status netem = ProbeNetem(BridgeNetwork(state->name));
+  state->delay_by = wanted.value_or(netem.ok() && htb ? DelayBy::kNetem : DelayBy::kRelay);
+  if (wanted == DelayBy::kNetem && !(netem.ok() && htb)) {
+    return absl::FailedPreconditionError(fmt::format(
+        "this kernel has no {} qdisc. Load the module (modprobe {}), or leave --delay-by out: the "
+        "relay, a process of the cluster, does the same. tc says: {}",
+        htb ? "netem" : "htb", htb ? "sch_netem" : "sch_htb", Message(netem)));
+  }
+  return absl::OkStatus();
+}
+
+Status BuildNetwork(const std::optional<DelayBy>& delay_by, ClusterState* state,
+                    ProgressLine* progress, InterruptGuard* interrupts) {
   progress->Show("making the network");
   LH_ASSIGN_OR_RETURN(state->subnet, CreateBridges(state->name));
   state->coordinator_address = CoordinatorAddress(state->subnet);
   const StatusOr<Shaper> shaper = ProbeShaper(BridgeNetwork(state->name));
-  const uint64_t rate = state->workers.front().rate_bits_per_second;
-  if (!shaper.ok() && rate != 0) return shaper.status();
+  const LinkParameters& link = state->workers.front().link;
+  if (!shaper.ok() && (link.up_bits_per_second != 0 || link.down_bits_per_second != 0)) {
+    return shaper.status();
+  }
   state->shaper = ToString(shaper.value_or(Shaper::kTbf));
+  LH_RETURN_IF_ERROR(ChooseDelayBy(delay_by, state));
   const size_t workers = state->workers.size();
   for (uint32_t number = 1; number <= workers; ++number) {
     LH_RETURN_IF_ERROR(interrupts->Check());
@@ -136,16 +165,17 @@ Status BuildNetwork(ClusterState* state, ProgressLine* progress, InterruptGuard*
     worker.data_address = DataAddress(state->subnet, number);
     worker.control_address = ControlAddress(state->subnet, number);
     LH_RETURN_IF_ERROR(CreateWorkerNetwork(state->name, state->subnet, number));
-    LH_RETURN_IF_ERROR(ShapeBothWays(*state, number, 0, rate));
   }
-  return absl::OkStatus();
+  progress->Show("shaping the links");
+  return ApplyLinks(Unshaped(*state), state);
 }
 
-Status StartEverything(ClusterState* state, Deadline deadline, ProgressLine* progress,
+Status StartEverything(const ClusterUpOptions& options, ClusterState* state, ProgressLine* progress,
                        InterruptGuard* interrupts) {
+  const Deadline deadline = Deadline::After(options.patience);
   LH_RETURN_IF_ERROR(WriteClusterState(*state));  // From here on, `down` knows the directory.
   LH_RETURN_IF_ERROR(GenerateTokenFile(state->token_file));
-  LH_RETURN_IF_ERROR(BuildNetwork(state, progress, interrupts));
+  LH_RETURN_IF_ERROR(BuildNetwork(options.delay_by, state, progress, interrupts));
   LH_RETURN_IF_ERROR(WriteClusterState(*state));
   progress->Show("starting the coordinator");
   LH_RETURN_IF_ERROR(StartCoordinator(state));
@@ -176,26 +206,73 @@ StatusOr<uint32_t> WorkerNumber(const ClusterState& state, const std::string& wo
 
 StatusOr<ProcessIdentity*> FindDaemon(ClusterState* state, const std::string& daemon) {
   if (daemon == kCoordinatorDaemon) return &state->coordinator;
+  if (daemon == kRelayDaemon) {
+    if (state->relay.pid != 0) return &state->relay;
+    return absl::FailedPreconditionError(fmt::format(
+        "cluster '{}' has no relay: it runs while links have delay, jitter or loss{}", state->name,
+        state->delay_by == DelayBy::kNetem ? " and the kernel has no netem" : ""));
+  }
   StatusOr<uint32_t> number = WorkerNumber(*state, daemon);
   if (!number.ok()) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}, and the coordinator", Message(number.status())));
+    return absl::InvalidArgumentError(fmt::format(
+        "{}, the coordinator and, while links have a delay, the relay", Message(number.status())));
   }
   return &state->workers[*number - 1].process;
 }
 
-Status ChangeOneLink(ClusterState* state, uint32_t number, const LinkChange& change) {
-  ClusterWorkerState& worker = state->workers[number - 1];
-  if (change.set_rate) {
-    LH_RETURN_IF_ERROR(
-        ShapeBothWays(*state, number, worker.rate_bits_per_second, change.rate_bits_per_second));
-    worker.rate_bits_per_second = change.rate_bits_per_second;
+void ChangeQuality(const LinkChange& change, LinkQuality* quality) {
+  if (change.delay) quality->delay = *change.delay;
+  if (change.jitter) quality->jitter = *change.jitter;
+  if (change.loss) quality->loss = *change.loss;
+}
+
+void ChangeOneLink(const LinkChange& change, ClusterWorkerState* worker) {
+  LinkParameters& link = worker->link;
+  if (change.up_bits_per_second) link.up_bits_per_second = *change.up_bits_per_second;
+  if (change.down_bits_per_second) link.down_bits_per_second = *change.down_bits_per_second;
+  ChangeQuality(change, &link.quality);
+  if (change.connected) worker->link_up = *change.connected;
+}
+
+void ChangePath(const LinkChange& change, uint32_t from, uint32_t to, ClusterState* state) {
+  const std::string& sender = state->workers[from - 1].name;
+  auto path = std::ranges::find_if(state->paths, [&](const PathParameters& known) {
+    return known.from == sender && known.to == change.to;
+  });
+  if (path == state->paths.end()) {
+    path = state->paths.insert(path, {.from = sender, .to = change.to, .quality = {}});
   }
-  if (change.set_up) {
-    LH_RETURN_IF_ERROR(SetLinkUp(state->name, number, change.up));
-    worker.link_up = change.up;
+  if (change.up_bits_per_second) path->bits_per_second = *change.up_bits_per_second;
+  if (!change.delay && !change.jitter && !change.loss) return;
+  if (!path->quality) path->quality = QualityOf(*state, from, to);
+  ChangeQuality(change, &*path->quality);
+}
+
+Status Change(const LinkChange& change, ClusterState* state) {
+  std::vector<uint32_t> numbers;
+  if (change.worker == "all") {
+    for (uint32_t number = 1; number <= state->workers.size(); ++number) numbers.push_back(number);
+  } else {
+    LH_ASSIGN_OR_RETURN(const uint32_t number, WorkerNumber(*state, change.worker));
+    numbers.push_back(number);
   }
-  return WriteClusterState(*state);
+  if (change.to.empty()) {
+    for (const uint32_t number : numbers) ChangeOneLink(change, &state->workers[number - 1]);
+    return absl::OkStatus();
+  }
+  LH_ASSIGN_OR_RETURN(const uint32_t to, WorkerNumber(*state, change.to));
+  if (change.down_bits_per_second || change.connected) {
+    return absl::InvalidArgumentError(
+        "what one worker sends to another has one rate, and cannot be cut alone");
+  }
+  if (change.worker == change.to) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} sends nothing to itself; name another worker", change.to));
+  }
+  for (const uint32_t from : numbers) {
+    if (from != to) ChangePath(change, from, to, state);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -203,13 +280,13 @@ Status ChangeOneLink(ClusterState* state, uint32_t number, const LinkChange& cha
 StatusOr<ClusterState> ClusterUp(const ClusterUpOptions& options) {
   InterruptGuard interrupts;
   LH_RETURN_IF_ERROR(CheckClusterName(options.name));
+  LH_RETURN_IF_ERROR(CheckLinkQuality(options.link.quality));
   LH_RETURN_IF_ERROR(CheckRequirements(ThisMachine()));
   LH_ASSIGN_OR_RETURN(const auto lock, ClusterLock::Acquire(options.name, absl::ZeroDuration()));
   LH_RETURN_IF_ERROR(CheckNotThere(options.name));
   LH_ASSIGN_OR_RETURN(ClusterState state, InitialState(options));
   ProgressLine progress;
-  const Status started =
-      StartEverything(&state, Deadline::After(options.patience), &progress, &interrupts);
+  const Status started = StartEverything(options, &state, &progress, &interrupts);
   if (started.ok()) return state;
   progress.Show("cleaning up");
   const Status cleaned = TearDown(options.name);
@@ -236,19 +313,15 @@ StatusOr<bool> ClusterDown(const std::string& name) {
   return true;
 }
 
-Status ChangeLink(const std::string& name, const LinkChange& change) {
+Status ChangeLinks(const std::string& name, const std::vector<LinkChange>& changes) {
   InterruptGuard interrupts;
   LH_RETURN_IF_ERROR(CheckRequirements(ThisMachine()));
   LH_ASSIGN_OR_RETURN(const auto lock, ClusterLock::Acquire(name, kLockPatience));
-  LH_ASSIGN_OR_RETURN(ClusterState state, ReadClusterState(name));
-  if (change.worker != "all") {
-    LH_ASSIGN_OR_RETURN(const uint32_t number, WorkerNumber(state, change.worker));
-    return ChangeOneLink(&state, number, change);
-  }
-  for (uint32_t number = 1; number <= state.workers.size(); ++number) {
-    LH_RETURN_IF_ERROR(ChangeOneLink(&state, number, change));
-  }
-  return absl::OkStatus();
+  LH_ASSIGN_OR_RETURN(const ClusterState before, ReadClusterState(name));
+  ClusterState after = before;
+  for (const LinkChange& change : changes) LH_RETURN_IF_ERROR(Change(change, &after));
+  LH_RETURN_IF_ERROR(ApplyLinks(before, &after));
+  return WriteClusterState(after);
 }
 
 Status KillDaemon(const std::string& name, const std::string& daemon) {
@@ -274,6 +347,10 @@ Status RestartDaemon(const std::string& name, const std::string& daemon, absl::D
   if (IsAlive(*process)) {
     return absl::FailedPreconditionError(
         fmt::format("{} is running already (process {})", daemon, process->pid));
+  }
+  if (daemon == kRelayDaemon) {
+    LH_RETURN_IF_ERROR(StartRelay(&state));
+    return WriteClusterState(state);
   }
   if (daemon == kCoordinatorDaemon) {
     LH_RETURN_IF_ERROR(StartCoordinator(&state));

@@ -6,7 +6,9 @@
 #define LONGHAUL_COORDINATOR_CLI_CLUSTER_CLUSTER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "base/status.h"
@@ -17,7 +19,8 @@ namespace longhaul {
 struct ClusterUpOptions {
   std::string name = std::string(kDefaultClusterName);
   uint32_t workers = 4;
-  uint64_t rate_bits_per_second = 0;  // of every link, each way; 0 = not shaped
+  LinkParameters link;              // of every worker
+  std::optional<DelayBy> delay_by;  // nullopt: netem where the kernel has it, else the relay
   // Logs and the daemons' state. Empty: /var/tmp/longhaul-<uid>/<name>, which `down` removes; a
   // folder named here is kept, and a later cluster in it goes on with its runs.
   std::string directory;
@@ -25,6 +28,7 @@ struct ClusterUpOptions {
   // Empty: beside the running program.
   std::string coordinator_program;
   std::string worker_program;
+  std::string relay_program;                    // empty: the running program
   absl::Duration patience = absl::Seconds(60);  // for all workers to connect
 };
 
@@ -35,17 +39,23 @@ StatusOr<ClusterState> ClusterUp(const ClusterUpOptions& options);
 // nothing.
 StatusOr<bool> ClusterDown(const std::string& name);
 
-// `worker` is a worker's name or "all".
+// What is set changes, the rest stays.
 struct LinkChange {
-  std::string worker;
-  bool set_rate = false;
-  uint64_t rate_bits_per_second = 0;  // 0 = not shaped
-  bool set_up = false;
-  bool up = true;
+  std::string worker;  // its name, or "all"
+  // Empty: the worker's link, to and from all others. A worker's name: what `worker` sends to that
+  // one, for which these then count instead of what the links say, up_bits_per_second beside them.
+  std::string to;
+  std::optional<uint64_t> up_bits_per_second;    // 0 = not shaped
+  std::optional<uint64_t> down_bits_per_second;  // not with `to`
+  std::optional<absl::Duration> delay;
+  std::optional<absl::Duration> jitter;
+  std::optional<double> loss;
+  std::optional<bool> connected;  // not with `to`
 };
-Status ChangeLink(const std::string& name, const LinkChange& change);
+// All of them at once, while runs go on, or none: kInvalidArgument for what cannot be.
+Status ChangeLinks(const std::string& name, const std::vector<LinkChange>& changes);
 
-// kill -9 of one daemon: "worker2" or "coordinator".
+// kill -9 of one daemon: "worker2", "coordinator" or "relay".
 Status KillDaemon(const std::string& name, const std::string& daemon);
 // Starts it again with the same state folder, and waits until it is connected.
 Status RestartDaemon(const std::string& name, const std::string& daemon, absl::Duration patience);

@@ -10,6 +10,7 @@
 #include "coordinator/cli/cluster/cluster.h"
 #include "coordinator/cli/cluster/cluster_status.h"
 #include "coordinator/cli/cluster/network.h"
+#include "coordinator/cli/cluster/relay/relay.h"
 #include "coordinator/cli/cluster/shaping.h"
 
 namespace longhaul {
@@ -44,21 +45,51 @@ CLI::Validator TimeValidator() {
           "TIME"};
 }
 
-// --delay, --jitter and --loss: known, so that the answer can say more than "unknown option".
-void RefuseDelay(CLI::App* command) {
-  for (const char* flag : {"--delay", "--jitter", "--loss"}) {
-    command
-        ->add_option_function<std::string>(
-            flag,
-            [flag](const std::string&) {
-              throw CLI::ValidationError(
-                  fmt::format("{} is not available in this version: links of a local cluster have "
-                              "a rate (--rate) and can be cut (--down), no more",
-                              flag));
-            })
-        ->group("");
-  }
+CLI::Validator DelayValidator() {
+  return {[](std::string& text) { return std::string(Message(ParseLinkDelay(text).status())); },
+          "TIME"};
 }
+
+CLI::Validator LossValidator() {
+  return {[](std::string& text) { return std::string(Message(ParseLoss(text).status())); },
+          "PERCENT"};
+}
+
+// What `up` and `link` both have. Empty: not named.
+struct LinkArguments {
+  std::string rate, up_rate, down_rate, delay, jitter, loss;
+
+  void Add(CLI::App* command) {
+    command->add_option("--rate", rate, "Rate, each way (10mbit, 1gbit), or unlimited")
+        ->check(RateValidator());
+    command->add_option("--up-rate", up_rate, "Rate of what a worker sends, instead of --rate")
+        ->check(RateValidator());
+    command->add_option("--down-rate", down_rate, "Rate of what it receives, instead of --rate")
+        ->check(RateValidator());
+    command
+        ->add_option("--delay", delay,
+                     "How long a packet is under way, one way (25ms). Between two workers the "
+                     "larger delay of both counts, as the smaller rate does")
+        ->check(DelayValidator());
+    command
+        ->add_option("--jitter", jitter,
+                     "By how much the delay wanders to either side (2ms); packets keep their order")
+        ->check(DelayValidator());
+    command->add_option("--loss", loss, "Share of packets that get lost (0.1%)")
+        ->check(LossValidator());
+  }
+  bool Empty() const { return (rate + up_rate + down_rate + delay + jitter + loss).empty(); }
+  // The texts are known to be good.
+  void Put(LinkChange* change) const {
+    const std::string& up = up_rate.empty() ? rate : up_rate;
+    const std::string& down = down_rate.empty() ? rate : down_rate;
+    if (!up.empty()) change->up_bits_per_second = *ParseLinkRate(up);
+    if (!down.empty()) change->down_bits_per_second = *ParseLinkRate(down);
+    if (!delay.empty()) change->delay = *ParseLinkDelay(delay);
+    if (!jitter.empty()) change->jitter = *ParseLinkDelay(jitter);
+    if (!loss.empty()) change->loss = *ParseLoss(loss);
+  }
+};
 
 std::string NameOption(const std::string& name) {
   return name == kDefaultClusterName ? "" : " --name " + name;
@@ -66,28 +97,51 @@ std::string NameOption(const std::string& name) {
 
 struct UpArguments {
   ClusterUpOptions options;
-  std::string rate = "unlimited";
+  LinkArguments link;
+  std::string delay_by;
   std::string timeout = "60s";
 };
 
+std::string DescribeLink(const LinkParameters& link) {
+  const uint64_t up = link.up_bits_per_second, down = link.down_bits_per_second;
+  std::string text;
+  if (up == down) {
+    text = up == 0 ? "not shaped" : fmt::format("of {} each way", FormatLinkRate(up));
+  } else {
+    text = fmt::format("of {} up and {} down", FormatLinkRate(up), FormatLinkRate(down));
+  }
+  if (!link.quality.Perfect()) text += ", " + FormatLinkQuality(link.quality) + " one way";
+  return text;
+}
+
 int RunUp(UpArguments arguments) {
-  arguments.options.rate_bits_per_second = *ParseLinkRate(arguments.rate);
-  arguments.options.patience = *ParseDuration(arguments.timeout);
-  const StatusOr<ClusterState> state = ClusterUp(arguments.options);
+  ClusterUpOptions& options = arguments.options;
+  LinkChange link;
+  arguments.link.Put(&link);
+  options.link.up_bits_per_second = link.up_bits_per_second.value_or(0);
+  options.link.down_bits_per_second = link.down_bits_per_second.value_or(0);
+  options.link.quality = {link.delay.value_or(absl::ZeroDuration()),
+                          link.jitter.value_or(absl::ZeroDuration()), link.loss.value_or(0)};
+  if (const Status quality = CheckLinkQuality(options.link.quality); !quality.ok()) {
+    throw CLI::ValidationError("--jitter", std::string(Message(quality)));
+  }
+  if (arguments.delay_by == ToString(DelayBy::kNetem)) options.delay_by = DelayBy::kNetem;
+  if (arguments.delay_by == ToString(DelayBy::kRelay)) options.delay_by = DelayBy::kRelay;
+  options.patience = *ParseDuration(arguments.timeout);
+  const StatusOr<ClusterState> state = ClusterUp(options);
   if (!state.ok()) return Finish(state.status());
-  const uint64_t rate = arguments.options.rate_bits_per_second;
   const bool several = state->name != kDefaultClusterName;
   fmt::print(
       "Cluster '{}' is up: {} workers connected, links {}.\n"
       "Next: longhaul {}submit RUN.yaml --watch   (then: longhaul cluster status{}, longhaul "
       "cluster down{})\n",
-      state->name, state->workers.size(),
-      rate == 0 ? "not shaped" : fmt::format("of {} each way", FormatLinkRate(rate)),
+      state->name, state->workers.size(), DescribeLink(options.link),
       several ? fmt::format("--coordinator {} --token-file {} ", state->coordinator_address,
                             state->token_file)
               : "",
       NameOption(state->name), NameOption(state->name));
-  if (rate != 0 && state->shaper != ToString(Shaper::kHtb)) {
+  const bool shaped = options.link.up_bits_per_second + options.link.down_bits_per_second != 0;
+  if (shaped && state->shaper != ToString(Shaper::kHtb)) {
     fmt::print(
         "Note: this kernel lacks htb or u32 classifiers, so acknowledgements share one queue with "
         "data and are not counted apart.\n");
@@ -103,10 +157,11 @@ void AddUp(CLI::App* cluster, int* exit_code) {
   up->add_option("--workers", options.workers, "How many workers")
       ->capture_default_str()
       ->check(CLI::Range(1u, kMaxClusterWorkers));
-  up->add_option("--rate", arguments->rate,
-                 "Rate of every worker's link, each way (10mbit, 1gbit), or unlimited")
-      ->capture_default_str()
-      ->check(RateValidator());
+  arguments->link.Add(up);
+  up->add_option("--delay-by", arguments->delay_by,
+                 "Who makes delay, jitter and loss: netem (the kernel) or relay (a process of the "
+                 "cluster). Default: netem where the kernel has it")
+      ->check(CLI::IsMember({"netem", "relay"}));
   up->add_option("--dir", options.directory,
                  "Folder for logs, checkpoints and the coordinator's store. A folder named here "
                  "outlives the cluster; without, it is under /var/tmp and `down` removes it");
@@ -120,7 +175,6 @@ void AddUp(CLI::App* cluster, int* exit_code) {
                  "The coordinator daemon, where it is not beside this program");
   up->add_option("--worker-program", options.worker_program,
                  "The worker daemon, where it is not beside this program");
-  RefuseDelay(up);
   up->callback([arguments, exit_code] { *exit_code = RunUp(*arguments); });
 }
 
@@ -158,35 +212,60 @@ void AddStatus(CLI::App* cluster, int* exit_code) {
   });
 }
 
+struct ChangeArguments {
+  std::string name;
+  LinkChange change;
+  LinkArguments link;
+  bool cut = false;
+  bool mended = false;
+};
+
+// The change that was asked for; throws what CLI11 shows as wrong usage.
+LinkChange ChangeOf(const ChangeArguments& arguments) {
+  LinkChange change = arguments.change;
+  arguments.link.Put(&change);
+  if (arguments.cut || arguments.mended) change.connected = arguments.mended;
+  if (arguments.link.Empty() && !change.connected) {
+    throw CLI::RequiredError(
+        "one of --rate, --up-rate, --down-rate, --delay, --jitter, --loss, --down and --up");
+  }
+  if (change.to.empty()) return change;
+  if (!arguments.link.up_rate.empty() || !arguments.link.down_rate.empty()) {
+    throw CLI::ValidationError(
+        "what one worker sends to another (--to) has one rate: --rate, not --up-rate or "
+        "--down-rate; name the two workers the other way round for what comes back");
+  }
+  if (change.connected) {
+    throw CLI::ValidationError("--to cannot be cut alone; --down cuts all of a worker's link");
+  }
+  change.down_bits_per_second.reset();
+  return change;
+}
+
 void AddLink(CLI::App* cluster, int* exit_code) {
-  struct Arguments {
-    std::string name;
-    LinkChange change;
-    std::string rate;
-    bool down = false;
-    bool up = false;
-  };
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<ChangeArguments>();
   CLI::App* link = cluster->add_subcommand("link", "Change a worker's link while it runs");
   link->add_option("WORKER", arguments->change.worker, "worker1, worker2, ... or all")->required();
   AddName(link, &arguments->name);
-  CLI::Option* rate =
-      link->add_option("--rate", arguments->rate, "A new rate, each way (5mbit), or unlimited")
-          ->check(RateValidator());
-  CLI::Option* down = link->add_flag("--down", arguments->down, "Cut the link, silently");
-  CLI::Option* up = link->add_flag("--up", arguments->up, "Mend it again")->excludes(down);
-  RefuseDelay(link);
-  link->callback([arguments, rate, down, up, exit_code] {
-    LinkChange& change = arguments->change;
-    change.set_rate = rate->count() > 0;
-    change.set_up = down->count() + up->count() > 0;
-    change.up = arguments->up;
-    if (!change.set_rate && !change.set_up) {
-      throw CLI::RequiredError("one of --rate, --down and --up");
-    }
-    if (change.set_rate) change.rate_bits_per_second = *ParseLinkRate(arguments->rate);
-    *exit_code = Finish(ChangeLink(arguments->name, change));
+  link->add_option("--to", arguments->change.to,
+                   "Only what WORKER sends to this worker: at most --rate, and with a --delay, "
+                   "--jitter and --loss of its own")
+      ->type_name("WORKER");
+  arguments->link.Add(link);
+  CLI::Option* down = link->add_flag("--down", arguments->cut, "Cut the link, silently");
+  link->add_flag("--up", arguments->mended, "Mend it again")->excludes(down);
+  link->callback([arguments, exit_code] {
+    *exit_code = Finish(ChangeLinks(arguments->name, {ChangeOf(*arguments)}));
   });
+}
+
+// Not for people: `up` and `link` start it.
+void AddRelay(CLI::App* cluster, int* exit_code) {
+  auto socket = std::make_shared<std::string>();
+  CLI::App* relay =
+      cluster->add_subcommand("relay", "What a cluster's packets go through")->group("");
+  relay->add_option("--socket", *socket, "Where it is told what to do")->required();
+  relay->callback([socket, exit_code] { *exit_code = Finish(relay::RunRelay(*socket)); });
 }
 
 void AddKillAndStart(CLI::App* cluster, int* exit_code) {
@@ -197,7 +276,8 @@ void AddKillAndStart(CLI::App* cluster, int* exit_code) {
   };
   auto killed = std::make_shared<Arguments>();
   CLI::App* kill = cluster->add_subcommand("kill", "Kill a daemon at once (kill -9), as a test");
-  kill->add_option("DAEMON", killed->daemon, "worker1, worker2, ... or coordinator")->required();
+  kill->add_option("DAEMON", killed->daemon, "worker1, worker2, ..., coordinator or relay")
+      ->required();
   AddName(kill, &killed->name);
   kill->callback(
       [killed, exit_code] { *exit_code = Finish(KillDaemon(killed->name, killed->daemon)); });
@@ -205,7 +285,8 @@ void AddKillAndStart(CLI::App* cluster, int* exit_code) {
   auto started = std::make_shared<Arguments>();
   CLI::App* start =
       cluster->add_subcommand("start", "Start a daemon that died, with the state it had");
-  start->add_option("DAEMON", started->daemon, "worker1, worker2, ... or coordinator")->required();
+  start->add_option("DAEMON", started->daemon, "worker1, worker2, ..., coordinator or relay")
+      ->required();
   AddName(start, &started->name);
   start->add_option("--timeout", started->timeout, "How long to wait until it is connected")
       ->capture_default_str()
@@ -232,6 +313,7 @@ CLI::App* AddClusterCommand(CLI::App& app, int* exit_code) {
   AddStatus(cluster, exit_code);
   AddLink(cluster, exit_code);
   AddKillAndStart(cluster, exit_code);
+  AddRelay(cluster, exit_code);
   return cluster;
 }
 

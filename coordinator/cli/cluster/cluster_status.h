@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "coordinator/cli/cluster/relay/control.h"
 #include "coordinator/cli/cluster/shaping.h"
 #include "coordinator/cli/cluster/state_file.h"
 
@@ -25,7 +26,9 @@ struct ClusterView {
   ClusterState state;
   bool coordinator_alive = false;
   bool coordinator_answers = false;
-  std::vector<WorkerView> workers;  // as in state.workers
+  bool relay_alive = false;
+  std::optional<relay::RelayReport> relay;  // of the relay, where there is one and it answers
+  std::vector<WorkerView> workers;          // as in state.workers
 };
 
 // Looks at processes and counters and asks the coordinator (at most 2 s).
@@ -34,10 +37,17 @@ StatusOr<ClusterView> ObserveCluster(const std::string& name);
 std::string FormatClusterTable(const ClusterView& view);
 // {"name", "ready", "shaper", "directory", "token_file",
 //  "coordinator": {"address", "pid", "alive", "answers"},
+//  "delay_by": "netem" or "relay",
+//  "relay": null (links need none) or {"pid", "alive", "answers", "arrived_packets",
+//  "lost_packets",
+//            "overflowed_packets", "held_bytes", "cpu_seconds"},
 //  "workers": [{"name", "pid", "alive", "connected", "network", "network_there", "data_address",
-//               "rate_bits_per_second" (null: not shaped), "link_up",
+//               "up_bits_per_second", "down_bits_per_second" (null: not shaped),
+//               "delay_seconds", "jitter_seconds", "loss", "link_up",
 //               "uplink", "downlink": null or {"bytes", "packets", "data_bytes",
-//               "acknowledgement_bytes" (null with tbf), "dropped_packets", "backlog_bytes"}}]}
+//               "acknowledgement_bytes" (null with tbf), "dropped_packets", "backlog_bytes"}}],
+//  "paths": [{"from", "to", "bits_per_second" (null: what the links have),
+//             "delay_seconds", "jitter_seconds", "loss" (null: what the links have)}]}
 std::string FormatClusterJson(const ClusterView& view);
 
 }  // namespace longhaul

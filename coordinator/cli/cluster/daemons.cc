@@ -19,13 +19,6 @@ namespace {
 
 constexpr int kLogLines = 20;
 
-Command InNetwork(const std::string& network, Command command) {
-  Command whole = {FindTool("ip"), "netns", "exec", network};
-  whole.insert(whole.end(), std::make_move_iterator(command.begin()),
-               std::make_move_iterator(command.end()));
-  return whole;
-}
-
 Status DiedError(const ClusterState& state, std::string_view daemon) {
   const std::string path = LogPath(state, daemon);
   const std::string tail = LogTail(path, kLogLines);
@@ -60,6 +53,13 @@ StatusOr<std::string> FindProgram(const std::string& program, std::string_view n
       fmt::format("expected the program {} at {}; it is not there (or cannot be run). Build it "
                   "(ninja {}), or say where it is with a --...-program option",
                   name, path, name));
+}
+
+Command InNetwork(const std::string& network, Command command) {
+  Command whole = {FindTool("ip"), "netns", "exec", network};
+  whole.insert(whole.end(), std::make_move_iterator(command.begin()),
+               std::make_move_iterator(command.end()));
+  return whole;
 }
 
 Command CoordinatorCommand(const ClusterState& state) {

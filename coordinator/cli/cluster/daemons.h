@@ -20,6 +20,9 @@ inline constexpr std::string_view kCoordinatorDaemon = "coordinator";
 // kFailedPrecondition if it is not there.
 StatusOr<std::string> FindProgram(const std::string& program, std::string_view name);
 
+// `command` inside a network namespace.
+Command InNetwork(const std::string& network, Command command);
+
 // Full command lines, run inside the right namespace by `ip netns exec`, which also gives the
 // daemon a /sys of that namespace.
 Command CoordinatorCommand(const ClusterState& state);

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "coordinator/cli/cluster/relay/control.h"
 
 namespace longhaul {
 namespace {
@@ -66,7 +67,15 @@ Status AddSilentNetwork(const std::string& network) {
     }
     // After a cut a worker looks for its neighbours' addresses again, by default once a second. In
     // a wide area it would look for a router, which no cut of the line takes away.
-    std::ofstream("/proc/sys/net/ipv4/neigh/default/retrans_time_ms") << "50";
+    const std::string neighbours = "/proc/sys/net/ipv4/neigh/default/";
+    std::ofstream(neighbours + "retrans_time_ms") << "50";
+    // As long as the slowest round trip takes: the question itself may be under way.
+    for (const char* kind : {"mcast_solicit", "ucast_solicit"}) {
+      std::ofstream(neighbours + kind) << "500";
+    }
+    // A round trip of 100 ms at 1 Gbit/s holds 12.5 MB.
+    std::ofstream("/proc/sys/net/ipv4/tcp_wmem") << "4096 16384 33554432";
+    std::ofstream("/proc/sys/net/ipv4/tcp_rmem") << "4096 131072 33554432";
   }).join();
   return Raise(network, "lo");
 }
@@ -236,8 +245,9 @@ Status CreateWorkerNetwork(std::string_view cluster, uint32_t subnet, uint32_t n
   LH_RETURN_IF_ERROR(AddSilentNetwork(network));
   const auto join = [&](char port_letter, const std::string& bridge, const std::string& address) {
     const std::string port = fmt::format("{}{}", port_letter, number);
-    LH_RETURN_IF_ERROR(Ip({"-n", bridges, "link", "add", "name", port, "type", "veth", "peer",
-                           "name", bridge, "netns", network}));
+    LH_RETURN_IF_ERROR(
+        Ip({"-n", bridges, "link", "add", "name", port, "type", "veth", "peer", "name", bridge,
+            "address", relay::MacAddress(number), "netns", network}));
     LH_RETURN_IF_ERROR(Raise(bridges, port, {"master", bridge}));
     LH_RETURN_IF_ERROR(AddAddress(network, bridge, address));
     return Raise(network, bridge);
@@ -248,12 +258,12 @@ Status CreateWorkerNetwork(std::string_view cluster, uint32_t subnet, uint32_t n
   return UseCubic(network, "data", kDataNet, subnet, data_address);
 }
 
-Status SetLinkUp(std::string_view cluster, uint32_t number, bool up) {
+Status SetOnBridge(std::string_view cluster, uint32_t number, bool on) {
   // The port leaves the bridge. Taking an interface down would tell the worker's kernel, which no
   // broken line elsewhere does; and a port's spanning-tree state does not stay as it is set.
   const Interface port = Downlink(cluster, number);
   Command arguments = {"-n", port.network, "link", "set", "dev", port.device};
-  if (up) {
+  if (on) {
     arguments.insert(arguments.end(), {"master", "data"});
   } else {
     arguments.push_back("nomaster");

@@ -11,6 +11,9 @@
 // veth pair: nothing listens on the host, and its firewall only sees a connection going out.
 // K is the first number of which the host uses no address or route.
 //
+// While a link has delay, jitter or loss and the kernel has no netem, all d1, d2... are off the
+// bridge, and the relay (relay/relay.h), a process in the bridges' namespace, takes its place.
+//
 // Names: namespaces are "lh-NAME-net" and "lh-NAME-w1"..., the host's one interface is "lh-NAME".
 // Everything is found again by these names alone.
 //
@@ -55,8 +58,9 @@ StatusOr<uint32_t> CreateBridges(std::string_view cluster);
 // A worker's namespace with both interfaces, not shaped.
 Status CreateWorkerNetwork(std::string_view cluster, uint32_t subnet, uint32_t number);
 
-// Cuts or mends a worker's data link without a word to either end, as a broken line does.
-Status SetLinkUp(std::string_view cluster, uint32_t number, bool up);
+// Takes a worker's port of the bridge "data" off it, or puts it back on: without a word to either
+// end, as a broken line does.
+Status SetOnBridge(std::string_view cluster, uint32_t number, bool on);
 
 // Namespaces ("lh-local-w1") and the host's interface that are there, found by name.
 struct NetworkRemains {

@@ -3,15 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
-
-#include "base/units.h"
 
 namespace longhaul {
 namespace {
 
-constexpr uint64_t kMinRate = 64'000;
-constexpr uint64_t kMaxRate = 100'000'000'000;
+// Of a line that is not limited but has paths that are, or netem.
+constexpr uint64_t kUnlimited = 100'000'000'000;
+constexpr uint64_t kLeastRate = 8000;
+
+// Minor numbers of classes, and major numbers of their leaves (shaping.h).
+constexpr unsigned kSmall = 0x10, kData = 0x20;
+constexpr unsigned kPath = 0x1000, kPathSmall = 0x2000, kPathData = 0x3000;
+// Of u32 filters: those of paths come first.
+constexpr const char* kPathSmallPriority = "1";
+constexpr const char* kPathDataPriority = "2";
+constexpr const char* kSmallPriority = "3";
+constexpr const char* kArpPriority = "4";
 
 std::string Bits(uint64_t bits_per_second) {
   return fmt::format("{}bit", bits_per_second);
@@ -41,6 +50,8 @@ uint64_t QueueBytes(uint64_t rate, double seconds) {
 // queue.
 constexpr double kHtbQueueSeconds = 0.5;
 constexpr double kTbfQueueSeconds = 0.05;
+constexpr uint64_t kPacketBytes = 1514;
+constexpr const char* kMostSegments = "65535";
 
 // Slow links get smaller GSO packets (10 ms of the line): one of 64 KB is 50 ms of 10 Mbit/s,
 // during which nothing else of the connection moves. But each costs an acknowledgement, so not too
@@ -57,42 +68,125 @@ Command Tc(const Interface& interface, const char* object, const char* action,
   return command;
 }
 
-void AddHtbClasses(const Interface& interface, const char* action, uint64_t rate,
-                   std::vector<Command>* commands) {
-  const std::string burst = std::to_string(HtbBurstBytes(rate));
-  const auto add = [&](const char* parent, const char* id, uint64_t own, const char* priority) {
-    commands->push_back(
-        Tc(interface, "class", action,
-           {"parent", parent, "classid", id, "htb", "rate", Bits(own), "ceil", Bits(rate), "burst",
-            burst, "cburst", burst, "quantum", "70000", "prio", priority}));
-  };
-  add("1:", "1:1", rate, "0");
-  add("1:1", "1:10", rate / 2, "0");
-  add("1:1", "1:20", rate / 2, "1");
+std::string Minor(unsigned minor) {
+  return fmt::format("1:{:x}", minor);
 }
 
-void AddHtbQueues(const Interface& interface, const char* action, uint64_t rate,
-                  std::vector<Command>* commands) {
-  const std::string limit = std::to_string(QueueBytes(rate, kHtbQueueSeconds));
-  for (const char* minor : {"10", "20"}) {
-    commands->push_back(Tc(interface, "qdisc", action,
-                           {"parent", fmt::format("1:{}", minor), "handle",
-                            fmt::format("{}:", minor), "bfifo", "limit", limit}));
+// netem counts its queue in packets, and those under way are in it.
+Command Leaf(const LineShape& line, const LinkQuality& quality, uint64_t rate) {
+  const uint64_t bytes = QueueBytes(rate, kHtbQueueSeconds);
+  if (!line.netem) return {"bfifo", "limit", std::to_string(bytes)};
+  const double under_way =
+      absl::ToDoubleSeconds(quality.delay + quality.jitter) * static_cast<double>(rate) / 8;
+  const uint64_t packets = (bytes + static_cast<uint64_t>(under_way)) / kPacketBytes + 1000;
+  return {"netem",
+          "limit",
+          std::to_string(packets),
+          "delay",
+          fmt::format("{}us", absl::ToInt64Microseconds(quality.delay)),
+          fmt::format("{}us", absl::ToInt64Microseconds(quality.jitter)),
+          "loss",
+          fmt::format("{:.6f}%", quality.loss * 100)};
+}
+
+// The tree of one line, made or changed. Classes lend each other what they do not use, but none may
+// be promised what another one has: HTB would send both.
+class HtbTree {
+ public:
+  HtbTree(const Interface& interface, const LineShape& line, std::vector<Command>* commands)
+      : interface_(interface),
+        line_(line),
+        rate_(line.bits_per_second == 0 ? kUnlimited : line.bits_per_second),
+        share_(std::max(rate_ / (line.paths.size() + 1), kLeastRate)),
+        commands_(commands) {}
+
+  void Root() { Run("qdisc", "add", {"root", "handle", "1:", "htb", "default", "20"}); }
+  // Classes and leaves that are the line's own.
+  void Line(const char* action) {
+    Class(action, "1:", 1, rate_, rate_, "0");
+    Pair(action, 1, kSmall, kData, share_, rate_, line_.quality);
+  }
+  void Path(const char* action, unsigned k) {
+    const PathShape& path = line_.paths[k];
+    const uint64_t ceiling =
+        path.bits_per_second == 0 ? rate_ : std::min(rate_, path.bits_per_second);
+    const uint64_t promised = std::min(share_, ceiling);
+    Class(action, "1:1", kPath + k, promised, ceiling, "0");
+    Pair(action, kPath + k, kPathSmall + k, kPathData + k, promised, ceiling, path.quality);
+  }
+  void PathFilters(unsigned k) {
+    const Command address = {"match", "ip", "dst", line_.paths[k].to + "/32"};
+    Filter("ip", kPathSmallPriority, address, /*small=*/true, kPathSmall + k);
+    Filter("ip", kPathDataPriority, address, /*small=*/false, kPathData + k);
+  }
+  void LineFilters() {
+    Filter("ip", kSmallPriority, {}, /*small=*/true, kSmall);
+    Filter("arp", kArpPriority, {"match", "u32", "0", "0"}, /*small=*/false, kSmall);
+  }
+
+ private:
+  void Run(const char* object, const char* action, const Command& rest) {
+    commands_->push_back(Tc(interface_, object, action, rest));
+  }
+  void Class(const char* action, const std::string& parent, unsigned minor, uint64_t promised,
+             uint64_t ceiling, const char* priority) {
+    const std::string burst = std::to_string(HtbBurstBytes(ceiling));
+    Run("class", action,
+        {"parent", parent, "classid", Minor(minor), "htb", "rate", Bits(promised), "ceil",
+         Bits(ceiling), "burst", burst, "cburst", burst, "quantum", "70000", "prio", priority});
+  }
+  void Pair(const char* action, unsigned parent, unsigned small, unsigned data, uint64_t promised,
+            uint64_t ceiling, const LinkQuality& quality) {
+    Class(action, Minor(parent), small, promised / 2, ceiling, "0");
+    Class(action, Minor(parent), data, promised / 2, ceiling, "1");
+    for (const unsigned minor : {small, data}) {
+      Command leaf = {"parent", Minor(minor), "handle", fmt::format("{:x}:", minor)};
+      const Command what = Leaf(line_, quality, ceiling);
+      leaf.insert(leaf.end(), what.begin(), what.end());
+      Run("qdisc", action, leaf);
+    }
+  }
+  void Filter(const char* protocol, const char* priority, const Command& match, bool small,
+              unsigned minor) {
+    Command filter = {"parent", "1:", "protocol", protocol, "prio", priority, "u32"};
+    filter.insert(filter.end(), match.begin(), match.end());
+    // The IPv4 header's total length, at offset 2, with a high byte of zero.
+    if (small) {
+      for (const char* word : {"match", "u16", "0x0000", "0xff00", "at", "2"}) {
+        filter.emplace_back(word);
+      }
+    }
+    filter.insert(filter.end(), {"flowid", Minor(minor)});
+    Run("filter", "add", filter);
+  }
+
+  const Interface& interface_;
+  const LineShape& line_;
+  const uint64_t rate_;
+  const uint64_t share_;
+  std::vector<Command>* const commands_;
+};
+
+void AddHtb(const Interface& interface, const LineShape& line, std::vector<Command>* commands) {
+  HtbTree tree(interface, line, commands);
+  tree.Root();
+  tree.Line("add");
+  tree.LineFilters();
+  for (unsigned k = 0; k < line.paths.size(); ++k) {
+    tree.Path("add", k);
+    tree.PathFilters(k);
   }
 }
 
-void AddHtb(const Interface& interface, uint64_t rate, std::vector<Command>* commands) {
-  commands->push_back(
-      Tc(interface, "qdisc", "add", {"root", "handle", "1:", "htb", "default", "20"}));
-  AddHtbClasses(interface, "add", rate, commands);
-  AddHtbQueues(interface, "add", rate, commands);
-  // The IPv4 header's total length, at offset 2, with a high byte of zero.
-  commands->push_back(Tc(interface, "filter", "add",
-                         {"parent", "1:", "protocol", "ip", "prio", "1", "u32", "match", "u16",
-                          "0x0000", "0xff00", "at", "2", "flowid", "1:10"}));
-  commands->push_back(Tc(interface, "filter", "add",
-                         {"parent", "1:", "protocol", "arp", "prio", "2", "u32", "match", "u32",
-                          "0", "0", "flowid", "1:10"}));
+void ChangeHtb(const Interface& interface, const LineShape& from, const LineShape& to,
+               std::vector<Command>* commands) {
+  HtbTree tree(interface, to, commands);
+  tree.Line("change");
+  for (unsigned k = 0; k < to.paths.size(); ++k) {
+    const bool there = k < from.paths.size();
+    tree.Path(there ? "change" : "add", k);
+    if (!there) tree.PathFilters(k);
+  }
 }
 
 Command TbfCommand(const Interface& interface, uint64_t rate) {
@@ -100,6 +194,17 @@ Command TbfCommand(const Interface& interface, uint64_t rate) {
             {"root", "handle", "1:", "tbf", "rate", Bits(rate), "burst",
              std::to_string(TbfBurstBytes(rate)), "limit",
              std::to_string(QueueBytes(rate, kTbfQueueSeconds))});
+}
+
+enum class Band : uint8_t { kNone, kAcknowledgements, kPayload };
+
+// Whose leaf has this handle ("10:", "2003:")?
+Band BandOf(const std::string& handle) {
+  const unsigned long number = std::strtoul(handle.c_str(), nullptr, 16);
+  const unsigned long group = number & ~0xfffUL;
+  if (number == kSmall || group == kPathSmall) return Band::kAcknowledgements;
+  if (number == kData || group == kPathData) return Band::kPayload;
+  return Band::kNone;
 }
 
 Status RunAll(const std::vector<Command>& commands) {
@@ -119,40 +224,43 @@ StatusOr<Shaper> ParseShaper(std::string_view text) {
   return absl::InvalidArgumentError(fmt::format("expected shaper htb or tbf, found '{}'", text));
 }
 
-StatusOr<uint64_t> ParseLinkRate(std::string_view text) {
-  if (text == "unlimited") return 0;
-  StatusOr<uint64_t> rate = ParseBitsPerSecond(text);
-  if (!rate.ok()) {
-    return absl::InvalidArgumentError(fmt::format(
-        "rate '{}': expected \"unlimited\", or a rate; {}", text, Message(rate.status())));
-  }
-  if (*rate < kMinRate || *rate > kMaxRate) {
-    return absl::InvalidArgumentError(
-        fmt::format("rate '{}': expected 64kbit to 100gbit, or \"unlimited\"", text));
-  }
-  return rate;
+bool BeginsAnew(const LineShape& from, const LineShape& to) {
+  if (!from.Shaped() || !to.Shaped()) return false;
+  const bool extended =
+      from.paths.size() <= to.paths.size() &&
+      std::equal(from.paths.begin(), from.paths.end(), to.paths.begin(),
+                 [](const PathShape& a, const PathShape& b) { return a.to == b.to; });
+  return from.netem != to.netem || !extended;
 }
 
-std::string FormatLinkRate(uint64_t bits_per_second) {
-  if (bits_per_second == 0) return "unlimited";
-  return FormatBitsPerSecond(static_cast<double>(bits_per_second));
-}
-
-std::vector<Command> ShapeCommands(const Interface& interface, Shaper shaper, uint64_t from,
-                                   uint64_t to) {
+std::vector<Command> ShapeCommands(const Interface& interface, Shaper shaper, const LineShape& from,
+                                   const LineShape& to) {
   std::vector<Command> commands;
   if (from == to) return commands;
-  commands.push_back({"ip", "-n", interface.network, "link", "set", "dev", interface.device,
-                      "gso_max_size", std::to_string(GsoBytes(to))});
-  if (to == 0) {
+  Command size = {"ip",
+                  "-n",
+                  interface.network,
+                  "link",
+                  "set",
+                  "dev",
+                  interface.device,
+                  "gso_max_size",
+                  std::to_string(GsoBytes(to.bits_per_second))};
+  if (from.single_packets != to.single_packets) {
+    size.insert(size.end(), {"gso_max_segs", to.single_packets ? "1" : kMostSegments});
+  }
+  commands.push_back(size);
+  const bool anew = BeginsAnew(from, to);
+  if (from.Shaped() && (anew || !to.Shaped())) {
     commands.push_back(Tc(interface, "qdisc", "del", {"root"}));
-  } else if (shaper == Shaper::kTbf) {
-    commands.push_back(TbfCommand(interface, to));
-  } else if (from == 0) {
+  }
+  if (!to.Shaped()) return commands;
+  if (shaper == Shaper::kTbf) {
+    commands.push_back(TbfCommand(interface, to.bits_per_second));
+  } else if (anew || !from.Shaped()) {
     AddHtb(interface, to, &commands);
   } else {
-    AddHtbClasses(interface, "change", to, &commands);
-    AddHtbQueues(interface, "change", to, &commands);
+    ChangeHtb(interface, from, to, &commands);
   }
   return commands;
 }
@@ -160,7 +268,7 @@ std::vector<Command> ShapeCommands(const Interface& interface, Shaper shaper, ui
 StatusOr<std::optional<LinkCounters>> ParseCounters(std::string_view text, Shaper shaper) {
   try {
     std::optional<LinkCounters> counters;
-    std::optional<uint64_t> data_bytes, acknowledgement_bytes;
+    uint64_t data_bytes = 0, small_bytes = 0;
     for (const auto& qdisc : nlohmann::json::parse(text)) {
       if (!qdisc.contains("handle")) continue;
       const std::string handle = qdisc.at("handle");
@@ -171,15 +279,15 @@ StatusOr<std::optional<LinkCounters>> ParseCounters(std::string_view text, Shape
         counters->packets = qdisc.at("packets");
         counters->dropped_packets = qdisc.at("drops");
         counters->backlog_bytes = qdisc.at("backlog");
-      } else if (handle == "10:") {
-        acknowledgement_bytes = bytes;
-      } else if (handle == "20:") {
-        data_bytes = bytes;
+      } else if (const auto band = BandOf(handle); band == Band::kAcknowledgements) {
+        small_bytes += bytes;
+      } else if (band == Band::kPayload) {
+        data_bytes += bytes;
       }
     }
     if (counters && shaper == Shaper::kHtb) {
       counters->data_bytes = data_bytes;
-      counters->acknowledgement_bytes = acknowledgement_bytes;
+      counters->acknowledgement_bytes = small_bytes;
     }
     return counters;
   } catch (const nlohmann::json::exception& error) {
@@ -192,7 +300,7 @@ StatusOr<Shaper> ProbeShaper(const std::string& network) {
   const Interface loopback{network, "lo"};
   const Command clear = Tc(loopback, "qdisc", "del", {"root"});
   std::vector<Command> htb, tbf;
-  AddHtb(loopback, 1'000'000, &htb);
+  AddHtb(loopback, {.bits_per_second = 1'000'000}, &htb);
   const Status with_htb = RunAll(htb);
   (void)RunTool(clear);  // Nothing to delete if the first command failed.
   if (with_htb.ok()) return Shaper::kHtb;
@@ -208,7 +316,16 @@ StatusOr<Shaper> ProbeShaper(const std::string& network) {
       Message(with_htb), Message(with_tbf)));
 }
 
-Status Shape(const Interface& interface, Shaper shaper, uint64_t from, uint64_t to) {
+Status ProbeNetem(const std::string& network) {
+  const Interface loopback{network, "lo"};
+  const Status status =
+      RunTool(Tc(loopback, "qdisc", "add", {"root", "netem", "delay", "1ms"})).status();
+  if (status.ok()) (void)RunTool(Tc(loopback, "qdisc", "del", {"root"}));
+  return status;
+}
+
+Status Shape(const Interface& interface, Shaper shaper, const LineShape& from,
+             const LineShape& to) {
   return RunAll(ShapeCommands(interface, shaper, from, to));
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 std::string StatePath(std::string_view name) {
   return fmt::format("{}/cluster.json", ClusterStateFolder(name));
@@ -32,7 +32,64 @@ ProcessIdentity ProcessFromJson(const json& object) {
   return {object.at("pid").get<pid_t>(), object.at("start_ticks").get<uint64_t>()};
 }
 
+json ToJson(const LinkQuality& quality) {
+  return {{"delay_ns", absl::ToInt64Nanoseconds(quality.delay)},
+          {"jitter_ns", absl::ToInt64Nanoseconds(quality.jitter)},
+          {"loss", quality.loss}};
+}
+
+LinkQuality QualityFromJson(const json& object) {
+  return {absl::Nanoseconds(object.at("delay_ns").get<int64_t>()),
+          absl::Nanoseconds(object.at("jitter_ns").get<int64_t>()),
+          object.at("loss").get<double>()};
+}
+
+json ToJson(const LinkParameters& link) {
+  return {{"up_bits_per_second", link.up_bits_per_second},
+          {"down_bits_per_second", link.down_bits_per_second},
+          {"quality", ToJson(link.quality)}};
+}
+
+LinkParameters LinkFromJson(const json& object) {
+  return {object.at("up_bits_per_second").get<uint64_t>(),
+          object.at("down_bits_per_second").get<uint64_t>(), QualityFromJson(object.at("quality"))};
+}
+
+json ToJson(const CountedBefore& counted) {
+  return {{"bytes", counted.bytes},
+          {"packets", counted.packets},
+          {"dropped_packets", counted.dropped_packets},
+          {"data_bytes", counted.data_bytes},
+          {"acknowledgement_bytes", counted.acknowledgement_bytes}};
+}
+
+CountedBefore CountedFromJson(const json& object) {
+  return {object.at("bytes").get<uint64_t>(), object.at("packets").get<uint64_t>(),
+          object.at("dropped_packets").get<uint64_t>(), object.at("data_bytes").get<uint64_t>(),
+          object.at("acknowledgement_bytes").get<uint64_t>()};
+}
+
+json ToJson(const PathParameters& path) {
+  return {{"from", path.from},
+          {"to", path.to},
+          {"bits_per_second", path.bits_per_second},
+          {"quality", path.quality ? ToJson(*path.quality) : json(nullptr)}};
+}
+
+PathParameters PathFromJson(const json& object) {
+  PathParameters path;
+  object.at("from").get_to(path.from);
+  object.at("to").get_to(path.to);
+  object.at("bits_per_second").get_to(path.bits_per_second);
+  if (!object.at("quality").is_null()) path.quality = QualityFromJson(object.at("quality"));
+  return path;
+}
+
 }  // namespace
+
+std::string_view ToString(DelayBy by) {
+  return by == DelayBy::kNetem ? "netem" : "relay";
+}
 
 std::string ClusterRuntimeRoot() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
@@ -67,10 +124,13 @@ std::string ClusterStateToJson(const ClusterState& state) {
                        {"network", worker.network},
                        {"data_address", worker.data_address},
                        {"control_address", worker.control_address},
-                       {"rate_bits_per_second", worker.rate_bits_per_second},
+                       {"link", ToJson(worker.link)},
                        {"link_up", worker.link_up},
+                       {"uplink_before", ToJson(worker.uplink_before)},
                        {"process", ToJson(worker.process)}});
   }
+  json paths = json::array();
+  for (const PathParameters& path : state.paths) paths.push_back(ToJson(path));
   const json document = {{"version", kVersion},
                          {"name", state.name},
                          {"coordinator_address", state.coordinator_address},
@@ -79,12 +139,16 @@ std::string ClusterStateToJson(const ClusterState& state) {
                          {"owns_directory", state.owns_directory},
                          {"ready", state.ready},
                          {"shaper", state.shaper},
+                         {"delay_by", ToString(state.delay_by)},
                          {"coordinator_program", state.coordinator_program},
                          {"worker_program", state.worker_program},
+                         {"relay_program", state.relay_program},
                          {"log_level", state.log_level},
                          {"subnet", state.subnet},
                          {"coordinator", ToJson(state.coordinator)},
-                         {"workers", workers}};
+                         {"relay", ToJson(state.relay)},
+                         {"workers", workers},
+                         {"paths", paths}};
   return document.dump(2) + "\n";
 }
 
@@ -107,18 +171,24 @@ StatusOr<ClusterState> ClusterStateFromJson(std::string_view text) {
     document.at("shaper").get_to(state.shaper);
     document.at("coordinator_program").get_to(state.coordinator_program);
     document.at("worker_program").get_to(state.worker_program);
+    document.at("relay_program").get_to(state.relay_program);
     document.at("log_level").get_to(state.log_level);
     document.at("subnet").get_to(state.subnet);
     state.coordinator = ProcessFromJson(document.at("coordinator"));
+    state.relay = ProcessFromJson(document.at("relay"));
+    const bool netem = document.at("delay_by").get<std::string>() == ToString(DelayBy::kNetem);
+    state.delay_by = netem ? DelayBy::kNetem : DelayBy::kRelay;
+    for (const json& path : document.at("paths")) state.paths.push_back(PathFromJson(path));
     for (const json& entry : document.at("workers")) {
       ClusterWorkerState worker;
       entry.at("name").get_to(worker.name);
       entry.at("network").get_to(worker.network);
       entry.at("data_address").get_to(worker.data_address);
       entry.at("control_address").get_to(worker.control_address);
-      entry.at("rate_bits_per_second").get_to(worker.rate_bits_per_second);
+      worker.link = LinkFromJson(entry.at("link"));
       entry.at("link_up").get_to(worker.link_up);
       worker.process = ProcessFromJson(entry.at("process"));
+      worker.uplink_before = CountedFromJson(entry.at("uplink_before"));
       state.workers.push_back(std::move(worker));
     }
     return state;

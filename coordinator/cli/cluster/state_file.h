@@ -16,10 +16,12 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/link_quality.h"
 #include "base/status.h"
 
 namespace longhaul {
@@ -33,14 +35,41 @@ struct ProcessIdentity {
   uint64_t start_ticks = 0;  // field 22 of /proc/<pid>/stat
 };
 
+// What a worker's link to all others is asked to be.
+struct LinkParameters {
+  uint64_t up_bits_per_second = 0;    // of what it sends; 0 = not shaped
+  uint64_t down_bits_per_second = 0;  // of what it receives; 0 = not shaped
+  // Between two workers the worse of both counts, in each direction.
+  LinkQuality quality;
+  friend bool operator==(const LinkParameters&, const LinkParameters&) = default;
+};
+
+// What goes from one worker to another, where it differs from what their links say.
+struct PathParameters {
+  std::string from, to;                // names of workers
+  uint64_t bits_per_second = 0;        // at most; 0 = as much as the links have
+  std::optional<LinkQuality> quality;  // instead of the links'
+  friend bool operator==(const PathParameters&, const PathParameters&) = default;
+};
+
+// Bytes of one direction of a link that were counted by a qdisc that is no more.
+struct CountedBefore {
+  uint64_t bytes = 0, packets = 0, dropped_packets = 0, data_bytes = 0, acknowledgement_bytes = 0;
+};
+
+// Who makes delay, jitter and loss.
+enum class DelayBy : uint8_t { kRelay, kNetem };
+std::string_view ToString(DelayBy by);  // "relay", "netem"
+
 struct ClusterWorkerState {
-  std::string name;                   // "worker2"
-  std::string network;                // its network namespace, "lh-local-w2"
-  std::string data_address;           // "10.77.0.12", on the shaped interface
-  std::string control_address;        // "10.78.0.12", on the unshaped one
-  uint64_t rate_bits_per_second = 0;  // of its link, each way; 0 = not shaped
+  std::string name;             // "worker2"
+  std::string network;          // its network namespace, "lh-local-w2"
+  std::string data_address;     // "10.77.0.12", on the shaped interface
+  std::string control_address;  // "10.78.0.12", on the unshaped one
+  LinkParameters link;
   bool link_up = true;
   ProcessIdentity process;
+  CountedBefore uplink_before = {};
 };
 
 struct ClusterState {
@@ -51,12 +80,17 @@ struct ClusterState {
   bool owns_directory = true;  // `down` removes it
   bool ready = false;          // `up` got to its end
   std::string shaper;          // how links are shaped: "htb" or "tbf" (shaping.h)
+  DelayBy delay_by = DelayBy::kRelay;
   std::string coordinator_program;
   std::string worker_program;
+  std::string relay_program;
   std::string log_level;
   uint32_t subnet = 0;  // the third byte of its addresses
   ProcessIdentity coordinator;
+  ProcessIdentity relay;  // while some link needs it
   std::vector<ClusterWorkerState> workers;
+  // In the order in which they were first asked for; none goes again.
+  std::vector<PathParameters> paths;
 };
 
 // $XDG_RUNTIME_DIR/longhaul, /run/longhaul or /tmp/longhaul-<uid>.

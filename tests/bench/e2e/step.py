@@ -35,7 +35,7 @@ def run(arguments):
             _, alone, _ = measure(codec)
             cluster.set_rate(arguments.rate)
             done, shaped, others = measure(codec)
-            rate = cluster.state()["workers"][0]["rate_bits_per_second"]
+            rate = cluster.state()["workers"][0]["up_bits_per_second"]
             cost = prediction.pipeline_cost(done.plan, rate)
             simulated = prediction.simulate(arguments.programs, cost)
             step, free = statistics.median(shaped), statistics.median(alone)

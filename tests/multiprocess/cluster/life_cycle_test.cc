@@ -29,7 +29,7 @@ TEST_F(LifeCycle, UpStatusDown) {
   ASSERT_EQ(status["workers"].size(), 3u);
   for (const auto& worker : status["workers"]) {
     EXPECT_TRUE(worker["alive"] && worker["connected"] && worker["link_up"]) << worker;
-    EXPECT_EQ(worker["rate_bits_per_second"], 10'000'000);
+    EXPECT_EQ(worker["up_bits_per_second"], 10'000'000);
     EXPECT_TRUE(worker["uplink"].is_object() && worker["downlink"].is_object()) << worker;
   }
   struct stat token {};
@@ -200,11 +200,13 @@ TEST_F(LifeCycle, TheRealCoordinatorKeepsItsWorkersOverARestart) {
 #endif
 
 TEST_F(LifeCycle, WrongUsage) {
-  EXPECT_THAT(Expect(2, Up({"--delay", "10ms"})), HasSubstr("not available in this version"));
-  EXPECT_THAT(Expect(2, Up({"--loss", "1%"})), HasSubstr("not available in this version"));
+  EXPECT_THAT(Expect(2, Up({"--delay", "11s"})), HasSubstr("expected 0 to 10 s"));
+  EXPECT_THAT(Expect(2, Up({"--delay", "fast"})), HasSubstr("a duration such as 20ms"));
+  EXPECT_THAT(Expect(2, Up({"--loss", "100%"})), HasSubstr("--down"));
+  EXPECT_THAT(Expect(2, Up({"--loss", "0.1"})), HasSubstr("a percentage such as 0.1%"));
   EXPECT_THAT(Expect(2, Up({"--rate", "10"})), HasSubstr("unlimited"));
   EXPECT_THAT(Expect(2, Up({"--workers", "0"})), HasSubstr("workers"));
-  EXPECT_THAT(Expect(2, Command({"link", "worker1"})), HasSubstr("--rate, --down and --up"));
+  EXPECT_THAT(Expect(2, Command({"link", "worker1"})), HasSubstr("--loss, --down and --up"));
   EXPECT_THAT(Expect(2, Command({"link", "worker1", "--up", "--down"})), HasSubstr("--down"));
   ExpectNothingLeft();
 }

@@ -111,8 +111,8 @@ TEST_F(Links, NewRateKeepsTheCounters) {
   Expect(0, Up({"--workers", "2", "--rate", "10mbit"}));
   Expect(0, Traffic(1, "datagrams", Address(2), 100));
   Expect(0, Command({"link", "worker1", "--rate", "5mbit"}));
-  EXPECT_EQ(Status()["workers"][0]["rate_bits_per_second"], 5'000'000);
-  EXPECT_EQ(Status()["workers"][1]["rate_bits_per_second"], 10'000'000);
+  EXPECT_EQ(Status()["workers"][0]["up_bits_per_second"], 5'000'000);
+  EXPECT_EQ(Status()["workers"][1]["up_bits_per_second"], 10'000'000);
   EXPECT_EQ(Counters(1, "uplink")["data_bytes"], 100 * 1042);
   Expect(0, Command({"link", "worker1", "--rate", "unlimited"}));
   EXPECT_TRUE(Counters(1, "uplink").is_null());

@@ -1,0 +1,39 @@
+// From what a cluster's links are asked to be (its state) to what tc and the relay do.
+#ifndef LONGHAUL_COORDINATOR_CLI_CLUSTER_LINKS_H_
+#define LONGHAUL_COORDINATOR_CLI_CLUSTER_LINKS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "coordinator/cli/cluster/process.h"
+#include "coordinator/cli/cluster/relay/control.h"
+#include "coordinator/cli/cluster/shaping.h"
+#include "coordinator/cli/cluster/state_file.h"
+
+namespace longhaul {
+
+inline constexpr std::string_view kRelayDaemon = "relay";
+
+// Pure. Workers are counted from 1.
+LinkQuality QualityOf(const ClusterState& state, uint32_t from, uint32_t to);
+LineShape UplinkShape(const ClusterState& state, uint32_t number);
+LineShape DownlinkShape(const ClusterState& state, uint32_t number);
+relay::RelayConfig RelayConfigOf(const ClusterState& state);
+bool NeedsRelay(const ClusterState& state);
+// What the links ask for and this cluster's kernel cannot do: kFailedPrecondition.
+Status CheckLinks(const ClusterState& state);
+
+// Where the relay listens.
+std::string RelaySocket(const std::string& cluster);
+Command RelayCommand(const ClusterState& state);
+
+// Makes the network of `after` out of that of `before`, the same cluster with other links; starts
+// and stops the relay as it is needed and notes it in `after`, also where something fails.
+Status ApplyLinks(const ClusterState& before, ClusterState* after);
+// Starts the relay of a cluster that needs it, and tells it what to do.
+Status StartRelay(ClusterState* state);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_COORDINATOR_CLI_CLUSTER_LINKS_H_

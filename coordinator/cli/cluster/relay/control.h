@@ -1,0 +1,68 @@
+// How a cluster's relay is told what to do, over a Unix socket in the cluster's private folder: one
+// JSON document there, one back, then the connection ends.
+#ifndef LONGHAUL_COORDINATOR_CLI_CLUSTER_RELAY_CONTROL_H_
+#define LONGHAUL_COORDINATOR_CLI_CLUSTER_RELAY_CONTROL_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/link_quality.h"
+#include "base/status.h"
+
+namespace longhaul::relay {
+
+inline constexpr uint32_t kMostPorts = 256;
+
+struct RelayPort {
+  std::string device;  // in the relay's network namespace
+  bool connected = true;
+  friend bool operator==(const RelayPort&, const RelayPort&) = default;
+};
+
+struct RelayConfig {
+  // Worker n's, in order; a frame to MacAddress(n) leaves through the n-th, counted from 1.
+  std::vector<RelayPort> ports;
+  std::vector<LinkQuality> paths;  // paths[from * ports + to]
+  friend bool operator==(const RelayConfig&, const RelayConfig&) = default;
+};
+
+struct RelayReport {
+  uint64_t arrived_packets = 0;  // as the relay sees them: up to 64 KB each
+  uint64_t lost_packets = 0;
+  uint64_t overflowed_packets = 0;
+  uint64_t held_bytes = 0;
+  absl::Duration cpu_time;
+};
+
+// The address by which the relay knows worker `number`, from 1: "02:6c:68:00:00:01".
+std::string MacAddress(uint32_t number);
+// 0: not one of these; broadcasts have none.
+uint32_t NumberOfMac(const uint8_t* address);
+
+std::string ToJson(const RelayConfig& config);
+// kInvalidArgument for what is no config.
+StatusOr<RelayConfig> RelayConfigFromJson(std::string_view text);
+
+// Asks the relay at `socket_path` how it is and, with `config`, tells it what to do from now on.
+// kUnavailable: nobody listens there. What the relay refuses comes as its own error.
+StatusOr<RelayReport> AskRelay(const std::string& socket_path, const RelayConfig* config,
+                               Deadline deadline);
+
+// The relay's side.
+struct Request {
+  bool configure = false;
+  RelayConfig config;
+};
+StatusOr<int> ListenForRequests(const std::string& socket_path);  // a descriptor to accept from
+// One connection that waits at `listener`: its request goes to `serve`, what that says goes back.
+// Takes little time, whatever the other side does.
+void ServeRequest(int listener, const std::function<StatusOr<RelayReport>(const Request&)>& serve);
+
+}  // namespace longhaul::relay
+
+#endif  // LONGHAUL_COORDINATOR_CLI_CLUSTER_RELAY_CONTROL_H_

@@ -1,0 +1,151 @@
+#include "coordinator/cli/cluster/relay/packet_port.h"
+
+#include <arpa/inet.h>
+#include <fmt/core.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+namespace longhaul::relay {
+namespace {
+
+constexpr size_t kBatch = 32;
+// Frames above this size stay in the buffer that they were received into; smaller ones are copied,
+// so that acknowledgements do not hold 64 KB each.
+constexpr uint32_t kLeastKept = 16 * 1024;
+// Of skbs that wait to be read, and of those in the interface's queue.
+constexpr int kSocketBytes = 64 << 20;
+
+Frame Allocate(uint32_t capacity) {
+  return {std::make_unique_for_overwrite<std::byte[]>(capacity), 0, capacity};
+}
+
+StatusOr<int> OpenSocket() {
+  // Protocol 0: nothing is received until the socket is bound to its interface.
+  const int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int on = 1;
+  if (fd < 0 || setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof on) != 0 ||
+      setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on) != 0) {
+    const int error = errno;
+    if (fd >= 0) close(fd);
+    return absl::FailedPreconditionError(
+        fmt::format("delay, jitter and loss need packet sockets, which this process cannot have "
+                    "({}): they take CAP_NET_RAW (docker run --cap-add NET_RAW) and a kernel with "
+                    "CONFIG_PACKET, 4.20 or newer",
+                    std::strerror(error)));
+  }
+  return fd;
+}
+
+// When the kernel got the message, by the clock that does not jump.
+MonoTime ArrivalTime(msghdr& message, MonoTime now, std::chrono::nanoseconds wall_now) {
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPNS) continue;
+    timespec stamp;
+    std::memcpy(&stamp, CMSG_DATA(c), sizeof stamp);
+    const auto age =
+        wall_now - std::chrono::seconds(stamp.tv_sec) - std::chrono::nanoseconds(stamp.tv_nsec);
+    // The wall clock may have jumped.
+    return now - std::clamp<std::chrono::nanoseconds>(age, std::chrono::nanoseconds(0),
+                                                      std::chrono::seconds(1));
+  }
+  return now;
+}
+
+}  // namespace
+
+struct PacketPort::Buffers {
+  std::array<Frame, kBatch> frames;
+  std::array<iovec, kBatch> vectors;
+  std::array<mmsghdr, kBatch> messages;
+  std::array<std::array<char, CMSG_SPACE(sizeof(timespec))>, kBatch> control;
+};
+
+PacketPort::PacketPort(int fd) : fd_(fd), buffers_(std::make_unique<Buffers>()) {}
+
+PacketPort::~PacketPort() {
+  close(fd_);
+}
+
+StatusOr<std::unique_ptr<PacketPort>> PacketPort::Open(const std::string& device) {
+  LH_ASSIGN_OR_RETURN(const int fd, OpenSocket());
+  std::unique_ptr<PacketPort> port(new PacketPort(fd));
+  const int on = 1;
+  // More than an unprivileged process may ask for; where it is refused, the defaults do.
+  (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &kSocketBytes, sizeof kSocketBytes);
+  (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &kSocketBytes, sizeof kSocketBytes);
+  (void)setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
+  sockaddr_ll address{};
+  address.sll_family = AF_PACKET;
+  address.sll_protocol = htons(ETH_P_ALL);
+  address.sll_ifindex = static_cast<int>(if_nametoindex(device.c_str()));
+  if (address.sll_ifindex == 0 ||
+      bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return FromErrno(fmt::format("cannot open the interface {}", device), errno);
+  }
+  return port;
+}
+
+void PacketPort::Receive(std::vector<Arrival>* arrivals) {
+  Buffers& b = *buffers_;
+  for (size_t i = 0; i < kBatch; ++i) {
+    if (b.frames[i].bytes == nullptr) b.frames[i] = Allocate(kMostFrameBytes);
+    b.vectors[i] = {b.frames[i].bytes.get(), kMostFrameBytes};
+    b.messages[i] = {};
+    b.messages[i].msg_hdr.msg_iov = &b.vectors[i];
+    b.messages[i].msg_hdr.msg_iovlen = 1;
+    b.messages[i].msg_hdr.msg_control = b.control[i].data();
+    b.messages[i].msg_hdr.msg_controllen = b.control[i].size();
+  }
+  const int got = recvmmsg(fd_, b.messages.data(), kBatch, MSG_DONTWAIT, nullptr);
+  const MonoTime now = Now();
+  const auto wall_now = std::chrono::system_clock::now().time_since_epoch();
+  for (int i = 0; i < got; ++i) {
+    msghdr& message = b.messages[i].msg_hdr;
+    const uint32_t size = b.messages[i].msg_len;
+    if ((message.msg_flags & MSG_TRUNC) != 0 || size <= kGsoHeaderBytes) continue;
+    Frame frame;
+    if (size < kLeastKept) {
+      frame = Allocate(size);
+      std::memcpy(frame.bytes.get(), b.frames[i].bytes.get(), size);
+    } else {
+      frame = std::exchange(b.frames[i], {});
+    }
+    frame.size = size;
+    arrivals->push_back({std::move(frame), ArrivalTime(message, now, wall_now)});
+  }
+}
+
+void PacketPort::Send(std::span<Frame> frames) {
+  Buffers& b = *buffers_;
+  while (!frames.empty()) {
+    const size_t batch = std::min(frames.size(), kBatch);
+    for (size_t i = 0; i < batch; ++i) {
+      b.vectors[i] = {frames[i].bytes.get(), frames[i].size};
+      b.messages[i] = {};
+      b.messages[i].msg_hdr.msg_iov = &b.vectors[i];
+      b.messages[i].msg_hdr.msg_iovlen = 1;
+    }
+    const int sent = sendmmsg(fd_, b.messages.data(), static_cast<unsigned>(batch), MSG_DONTWAIT);
+    // The first one that fails (the queue is full) is dropped, as a queue does.
+    frames = frames.subspan(sent > 0 ? static_cast<size_t>(sent) : 1);
+  }
+}
+
+Status ProbePacketPort() {
+  const StatusOr<int> fd = OpenSocket();
+  if (fd.ok()) close(*fd);
+  return fd.status();
+}
+
+}  // namespace longhaul::relay

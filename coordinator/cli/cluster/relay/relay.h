@@ -1,0 +1,19 @@
+// The relay of a local cluster: a process that takes what workers send out of their ports of the
+// bridge's namespace, holds it for as long as the way takes, and puts it into the receiver's port.
+// For kernels without netem; tc shapes rates before and behind it as ever.
+#ifndef LONGHAUL_COORDINATOR_CLI_CLUSTER_RELAY_RELAY_H_
+#define LONGHAUL_COORDINATOR_CLI_CLUSTER_RELAY_RELAY_H_
+
+#include <string>
+
+#include "base/status.h"
+
+namespace longhaul::relay {
+
+// Serves requests at `socket_path` (control.h) until SIGTERM or SIGINT. Blocks these signals: call
+// from the main thread before others start.
+Status RunRelay(const std::string& socket_path);
+
+}  // namespace longhaul::relay
+
+#endif  // LONGHAUL_COORDINATOR_CLI_CLUSTER_RELAY_RELAY_H_

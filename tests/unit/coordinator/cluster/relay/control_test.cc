@@ -1,0 +1,129 @@
+#include "coordinator/cli/cluster/relay/control.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "tests/support/temp_dir.h"
+
+namespace longhaul::relay {
+namespace {
+
+using ::longhaul::testing::TempDir;
+using ::testing::HasSubstr;
+
+RelayConfig Example() {
+  RelayConfig config;
+  config.ports = {{"d1", true}, {"d2", false}};
+  config.paths = {{}, {absl::Milliseconds(25), absl::Nanoseconds(1), 0.001}, {{}, {}, 0.5}, {}};
+  return config;
+}
+
+TEST(RelayControl, AWorkerIsKnownByItsAddress) {
+  EXPECT_EQ(MacAddress(1), "02:6c:68:00:00:01");
+  EXPECT_EQ(MacAddress(300), "02:6c:68:00:01:2c");
+  const uint8_t address[] = {0x02, 0x6c, 0x68, 0x00, 0x01, 0x2c};
+  EXPECT_EQ(NumberOfMac(address), 300u);
+  const uint8_t broadcast[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+  EXPECT_EQ(NumberOfMac(broadcast), 0u);
+}
+
+TEST(RelayControl, WhatIsWrittenIsRead) {
+  const auto read = RelayConfigFromJson(ToJson(Example()));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, Example());
+}
+
+TEST(RelayControl, ImpossibleConfigurationsAreErrors) {
+  const std::string text = ToJson(Example());
+  for (size_t length = 0; length < text.size(); ++length) {
+    EXPECT_TRUE(absl::IsInvalidArgument(RelayConfigFromJson(text.substr(0, length)).status()));
+  }
+  const auto with = [](const std::string& path) {
+    return RelayConfigFromJson(R"({"ports":[{"device":"d1","connected":true}],"paths":[)" + path +
+                               "]}")
+        .status();
+  };
+  EXPECT_TRUE(with(R"({"from":0,"to":0,"delay_ns":5,"jitter_ns":5,"loss":0})").ok());
+  for (const char* path : {R"({"from":1,"to":0,"delay_ns":5,"jitter_ns":0,"loss":0})",
+                           R"({"from":0,"to":-1,"delay_ns":5,"jitter_ns":0,"loss":0})",
+                           R"({"from":0,"to":0,"delay_ns":-5,"jitter_ns":0,"loss":0})",
+                           R"({"from":0,"to":0,"delay_ns":5,"jitter_ns":6,"loss":0})",
+                           R"({"from":0,"to":0,"delay_ns":10000000001,"jitter_ns":0,"loss":0})",
+                           R"({"from":0,"to":0,"delay_ns":5,"jitter_ns":0,"loss":1})", "7"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(with(path))) << path;
+  }
+  EXPECT_TRUE(absl::IsInvalidArgument(RelayConfigFromJson(R"({"ports":[],"paths":[]})").status()));
+}
+
+class RelayControlSocket : public ::testing::Test {
+ protected:
+  // Answers one request.
+  std::thread Serve(std::function<StatusOr<RelayReport>(const Request&)> serve) {
+    const StatusOr<int> listener = ListenForRequests(path_);
+    EXPECT_TRUE(listener.ok()) << listener.status();
+    return std::thread([fd = *listener, serve = std::move(serve)] {
+      pollfd ready{fd, POLLIN, 0};
+      poll(&ready, 1, 30'000);
+      ServeRequest(fd, serve);
+      close(fd);
+    });
+  }
+  static Deadline Soon() { return Deadline::After(absl::Seconds(30)); }
+
+  TempDir folder_;
+  const std::string path_ = folder_.path() + "/relay.sock";
+};
+
+TEST_F(RelayControlSocket, CarriesTheConfigurationThereAndTheReportBack) {
+  std::optional<Request> got;
+  std::thread server = Serve([&](const Request& request) {
+    got = request;
+    return RelayReport{1, 2, 3, 4, absl::Milliseconds(5)};
+  });
+  const RelayConfig config = Example();
+  const auto report = AskRelay(path_, &config, Soon());
+  server.join();
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->overflowed_packets, 3u);
+  EXPECT_EQ(report->cpu_time, absl::Milliseconds(5));
+  ASSERT_TRUE(got && got->configure);
+  EXPECT_EQ(got->config, config);
+  struct stat info {};
+  ASSERT_EQ(stat(path_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+TEST_F(RelayControlSocket, AQuestionAloneChangesNothing) {
+  bool configured = true;
+  std::thread server = Serve([&](const Request& request) {
+    configured = request.configure;
+    return RelayReport{};
+  });
+  EXPECT_TRUE(AskRelay(path_, nullptr, Soon()).ok());
+  server.join();
+  EXPECT_FALSE(configured);
+}
+
+TEST_F(RelayControlSocket, WhatTheRelayRefusesIsTheAskersError) {
+  std::thread server = Serve([](const Request&) -> StatusOr<RelayReport> {
+    return absl::FailedPreconditionError("no such interface");
+  });
+  const auto answer = AskRelay(path_, nullptr, Soon());
+  server.join();
+  EXPECT_TRUE(absl::IsFailedPrecondition(answer.status())) << answer.status();
+  EXPECT_THAT(std::string(Message(answer.status())), HasSubstr("no such interface"));
+}
+
+TEST_F(RelayControlSocket, NobodyThere) {
+  EXPECT_TRUE(absl::IsUnavailable(AskRelay(path_, nullptr, Soon()).status()));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(AskRelay("/" + std::string(200, 'x'), nullptr, Soon()).status()));
+}
+
+}  // namespace
+}  // namespace longhaul::relay

@@ -7,6 +7,7 @@
 
 #include "base/config/replay_fields.h"
 #include "base/config/run_spec_checks.h"
+#include "base/config/topology_fields.h"
 #include "base/config/yaml_reader.h"
 #include "base/token_file.h"
 
@@ -244,6 +245,7 @@ Table RunTable(RunSpec* spec, const CodecCheck& check) {
                Whole("keep", &spec->checkpoint.keep, 1, 1000),
                Flag("keep_copy", &spec->checkpoint.keep_copy)}),
       config::Replay(&spec->replay, check),
+      config::Topology(&spec->topology),
       DurationField("peer_timeout", &spec->peer_timeout, absl::Milliseconds(100), absl::Hours(1)),
   };
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "base/config/topology.h"
 #include "base/status.h"
 
 namespace longhaul {
@@ -171,6 +172,7 @@ struct RunSpec {
   LinksSpec links;
   CheckpointSpec checkpoint;
   std::optional<ReplaySpec> replay;
+  std::optional<TopologySpec> topology;  // what a local cluster emulates for this run
   absl::Duration peer_timeout = absl::Seconds(10);
 
   uint64_t TokensPerStep() const {

@@ -4,6 +4,7 @@
 
 #include "base/config/replay_fields.h"
 #include "base/config/run_spec.h"
+#include "base/config/topology_fields.h"
 #include "base/config/yaml_text.h"
 
 namespace longhaul {
@@ -111,7 +112,7 @@ std::string ToYaml(const RunSpec& spec) {
       "peer_timeout: {}\n",
       spec.checkpoint.every, spec.checkpoint.keep, spec.checkpoint.keep_copy,
       Exact(spec.peer_timeout));
-  return out + config::ReplayYaml(spec.replay);
+  return out + config::ReplayYaml(spec.replay) + config::TopologyYaml(spec.topology);
 }
 
 }  // namespace longhaul

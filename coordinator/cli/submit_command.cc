@@ -8,6 +8,7 @@
 #include "coordinator/cli/program.h"
 #include "coordinator/cli/progress.h"
 #include "coordinator/cli/submission.h"
+#include "coordinator/cli/topology.h"
 #include "coordinator/cli/watch.h"
 
 namespace longhaul::cli {
@@ -45,7 +46,10 @@ StatusOr<int> Submit(Session& session, const Options& options) {
   submission.request.set_from_step(options.from_step);
   LH_RETURN_IF_ERROR(Check(session, submission));
   LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
+  LH_RETURN_IF_ERROR(CheckTopology(submission.spec, client->connection()));
   LH_RETURN_IF_ERROR(UploadData(session.terminal(), *client, submission));
+  // Before the coordinator plans, and workers look at their links.
+  LH_RETURN_IF_ERROR(EmulateTopology(session.terminal(), submission.spec, client->connection()));
   LH_ASSIGN_OR_RETURN(
       const v1::SubmitReply reply,
       client->Get(&v1::ControlService::Stub::Submit, submission.request, absl::Minutes(2)));
@@ -85,6 +89,13 @@ StatusOr<int> Plan(Session& session, const Options& options) {
   }
   LH_RETURN_IF_ERROR(Check(session, submission));
   LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
+  LH_RETURN_IF_ERROR(CheckTopology(submission.spec, client->connection()));
+  if (submission.spec.topology) {
+    session.terminal().err
+        << "the plan is for the links as they are now; `submit` makes them those "
+           "of the run's topology"
+        << std::endl;
+  }
   LH_RETURN_IF_ERROR(UploadData(session.terminal(), *client, submission));
   if (session.terminal().err_is_terminal) {
     session.terminal().err << "measuring the workers' layer times..." << std::endl;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -129,6 +130,7 @@ StatusOr<ClusterState> InitialState(const ClusterUpOptions& options) {
 // What the links of a cluster are before anything was done about them.
 ClusterState Unshaped(ClusterState state) {
   for (ClusterWorkerState& worker : state.workers) worker.link = {};
+  state.paths.clear();
   return state;
 }
 
@@ -275,6 +277,54 @@ Status Change(const LinkChange& change, ClusterState* state) {
   return absl::OkStatus();
 }
 
+// The paths of a cluster's state as a topology has them.
+Status PutTopology(const TopologySpec& topology, ClusterState* state) {
+  for (PathParameters& path : state->paths) {
+    path.bits_per_second = 0;
+    path.quality.reset();
+  }
+  const auto workers_of = [&](const std::string& region) -> const std::vector<std::string>& {
+    return std::ranges::find(topology.regions, region, &TopologyRegion::name)->workers;
+  };
+  for (const TopologyRegion& region : topology.regions) {
+    for (const std::string& worker : region.workers) {
+      const Status known = WorkerNumber(*state, worker).status();
+      if (!known.ok()) return Annotate(known, fmt::format("topology.regions.{}", region.name));
+    }
+  }
+  for (const TopologyLink& link : topology.links) {
+    for (const std::string& one : workers_of(link.one)) {
+      for (const std::string& other : workers_of(link.other)) {
+        for (const auto& [from, to] : {std::pair(one, other), std::pair(other, one)}) {
+          if (from == to) continue;
+          LH_RETURN_IF_ERROR(Change({.worker = from,
+                                     .to = to,
+                                     .up_bits_per_second = link.bits_per_second,
+                                     .down_bits_per_second = {},
+                                     .delay = link.quality.delay,
+                                     .jitter = link.quality.jitter,
+                                     .loss = link.quality.loss,
+                                     .connected = {}},
+                                    state));
+        }
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Under the cluster's lock: the links that `edit` makes of those that there are.
+Status EditLinks(const std::string& name, const std::function<Status(ClusterState*)>& edit) {
+  InterruptGuard interrupts;
+  LH_RETURN_IF_ERROR(CheckRequirements(ThisMachine()));
+  LH_ASSIGN_OR_RETURN(const auto lock, ClusterLock::Acquire(name, kLockPatience));
+  LH_ASSIGN_OR_RETURN(const ClusterState before, ReadClusterState(name));
+  ClusterState after = before;
+  LH_RETURN_IF_ERROR(edit(&after));
+  LH_RETURN_IF_ERROR(ApplyLinks(before, &after));
+  return WriteClusterState(after);
+}
+
 }  // namespace
 
 StatusOr<ClusterState> ClusterUp(const ClusterUpOptions& options) {
@@ -285,6 +335,7 @@ StatusOr<ClusterState> ClusterUp(const ClusterUpOptions& options) {
   LH_ASSIGN_OR_RETURN(const auto lock, ClusterLock::Acquire(options.name, absl::ZeroDuration()));
   LH_RETURN_IF_ERROR(CheckNotThere(options.name));
   LH_ASSIGN_OR_RETURN(ClusterState state, InitialState(options));
+  if (options.topology) LH_RETURN_IF_ERROR(PutTopology(*options.topology, &state));
   ProgressLine progress;
   const Status started = StartEverything(options, &state, &progress, &interrupts);
   if (started.ok()) return state;
@@ -314,14 +365,14 @@ StatusOr<bool> ClusterDown(const std::string& name) {
 }
 
 Status ChangeLinks(const std::string& name, const std::vector<LinkChange>& changes) {
-  InterruptGuard interrupts;
-  LH_RETURN_IF_ERROR(CheckRequirements(ThisMachine()));
-  LH_ASSIGN_OR_RETURN(const auto lock, ClusterLock::Acquire(name, kLockPatience));
-  LH_ASSIGN_OR_RETURN(const ClusterState before, ReadClusterState(name));
-  ClusterState after = before;
-  for (const LinkChange& change : changes) LH_RETURN_IF_ERROR(Change(change, &after));
-  LH_RETURN_IF_ERROR(ApplyLinks(before, &after));
-  return WriteClusterState(after);
+  return EditLinks(name, [&](ClusterState* state) -> Status {
+    for (const LinkChange& change : changes) LH_RETURN_IF_ERROR(Change(change, state));
+    return absl::OkStatus();
+  });
+}
+
+Status ApplyTopology(const std::string& name, const TopologySpec& topology) {
+  return EditLinks(name, [&](ClusterState* state) { return PutTopology(topology, state); });
 }
 
 Status KillDaemon(const std::string& name, const std::string& daemon) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "base/config/topology.h"
 #include "base/status.h"
 #include "coordinator/cli/cluster/state_file.h"
 
@@ -19,7 +20,8 @@ namespace longhaul {
 struct ClusterUpOptions {
   std::string name = std::string(kDefaultClusterName);
   uint32_t workers = 4;
-  LinkParameters link;              // of every worker
+  LinkParameters link;  // of every worker
+  std::optional<TopologySpec> topology;
   std::optional<DelayBy> delay_by;  // nullopt: netem where the kernel has it, else the relay
   // Logs and the daemons' state. Empty: /var/tmp/longhaul-<uid>/<name>, which `down` removes; a
   // folder named here is kept, and a later cluster in it goes on with its runs.
@@ -52,6 +54,11 @@ struct LinkChange {
   std::optional<double> loss;
   std::optional<bool> connected;  // not with `to`
 };
+// What a topology says of a cluster's workers takes the place of whatever was said of what one
+// worker sends to another; the workers' own links stay. kInvalidArgument for workers that the
+// cluster does not have.
+Status ApplyTopology(const std::string& name, const TopologySpec& topology);
+
 // All of them at once, while runs go on, or none: kInvalidArgument for what cannot be.
 Status ChangeLinks(const std::string& name, const std::vector<LinkChange>& changes);
 

@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "base/config/topology.h"
+#include "base/file.h"
 #include "base/units.h"
 #include "coordinator/cli/cluster/cluster.h"
 #include "coordinator/cli/cluster/cluster_status.h"
@@ -98,6 +100,7 @@ std::string NameOption(const std::string& name) {
 struct UpArguments {
   ClusterUpOptions options;
   LinkArguments link;
+  std::string topology_file;
   std::string delay_by;
   std::string timeout = "60s";
 };
@@ -114,6 +117,11 @@ std::string DescribeLink(const LinkParameters& link) {
   return text;
 }
 
+StatusOr<TopologySpec> ReadTopology(const std::string& file) {
+  LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, 1 << 20));
+  return ParseTopologyFile(text, file);
+}
+
 int RunUp(UpArguments arguments) {
   ClusterUpOptions& options = arguments.options;
   LinkChange link;
@@ -128,6 +136,11 @@ int RunUp(UpArguments arguments) {
   if (arguments.delay_by == ToString(DelayBy::kNetem)) options.delay_by = DelayBy::kNetem;
   if (arguments.delay_by == ToString(DelayBy::kRelay)) options.delay_by = DelayBy::kRelay;
   options.patience = *ParseDuration(arguments.timeout);
+  if (!arguments.topology_file.empty()) {
+    StatusOr<TopologySpec> topology = ReadTopology(arguments.topology_file);
+    if (!topology.ok()) return Finish(topology.status());
+    options.topology = *std::move(topology);
+  }
   const StatusOr<ClusterState> state = ClusterUp(options);
   if (!state.ok()) return Finish(state.status());
   const bool several = state->name != kDefaultClusterName;
@@ -158,6 +171,10 @@ void AddUp(CLI::App* cluster, int* exit_code) {
       ->capture_default_str()
       ->check(CLI::Range(1u, kMaxClusterWorkers));
   arguments->link.Add(up);
+  up->add_option("--topology", arguments->topology_file,
+                 "A file with regions of workers and what lies between them: a run file with the "
+                 "key topology, or that key alone")
+      ->type_name("FILE");
   up->add_option("--delay-by", arguments->delay_by,
                  "Who makes delay, jitter and loss: netem (the kernel) or relay (a process of the "
                  "cluster). Default: netem where the kernel has it")

@@ -240,6 +240,14 @@ StatusOr<ClusterState> ReadClusterState(std::string_view name) {
   return state;
 }
 
+std::optional<std::string> ClusterAt(std::string_view coordinator_address) {
+  for (const std::string& name : ListClusters()) {
+    const StatusOr<ClusterState> state = ReadClusterState(name);
+    if (state.ok() && state->coordinator_address == coordinator_address) return name;
+  }
+  return std::nullopt;
+}
+
 Status WriteClusterState(const ClusterState& state) {
   LH_RETURN_IF_ERROR(MakePrivateFolder(ClusterRuntimeRoot()));
   LH_RETURN_IF_ERROR(MakePrivateFolder(ClusterStateFolder(state.name)));

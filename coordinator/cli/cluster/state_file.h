@@ -110,6 +110,9 @@ Status WriteClusterState(const ClusterState& state);
 // Names of all clusters with a state file, sorted.
 std::vector<std::string> ListClusters();
 
+// The cluster whose coordinator is at this address; nullopt: none of this user's.
+std::optional<std::string> ClusterAt(std::string_view coordinator_address);
+
 // For tests: the file's text.
 std::string ClusterStateToJson(const ClusterState& state);
 StatusOr<ClusterState> ClusterStateFromJson(std::string_view text);

@@ -13,6 +13,8 @@ TEST(RunSpecFuzzSmokeTest, DamagedRunFiles) {
   spec.model.layers = spec.model.hidden = spec.model.heads = spec.model.context = 8;
   spec.train.steps = 10;
   spec.train.microbatches = 4;
+  spec.topology = TopologySpec{{{"eu", {"w1", "w2"}}, {"us", {"w3"}}},
+                               {{"eu", "us", 100'000'000, {absl::Milliseconds(40), {}, 0.001}}}};
   const std::string yaml = ToYaml(spec);
   const Status parsed = ParseRunSpec(yaml, "seed.yaml", {}, nullptr).status();
   ASSERT_TRUE(parsed.ok()) << parsed;

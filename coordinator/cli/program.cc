@@ -52,8 +52,12 @@ Program::Program(Terminal terminal)
   AddCheckpointsCommand(*this);
   AddStreamCommands(*this);
   AddWorkersCommand(*this);
-  CLI::App* cluster = AddClusterCommand(app_, &exit_code_);
-  for (CLI::Option* option : common) cluster->excludes(option);
+  CLI::App* const sweep = AddSweepCommand(*this);
+  CLI::App* const cluster = AddClusterCommand(app_, &exit_code_);
+  for (CLI::Option* option : common) {
+    cluster->excludes(option);
+    if (option->get_name() != "--json") sweep->excludes(option);
+  }
 }
 
 std::vector<CLI::Option*> Program::AddCommonFlags(CLI::App* app, CommonFlags& flags) {

@@ -83,6 +83,7 @@ void AddRunCommands(Program& program);         // ps, status, stop, steps
 void AddCheckpointsCommand(Program& program);  // checkpoints
 void AddStreamCommands(Program& program);      // logs, events
 void AddWorkersCommand(Program& program);      // workers
+CLI::App* AddSweepCommand(Program& program);   // sweep
 
 }  // namespace longhaul::cli
 

@@ -32,7 +32,8 @@ ALLOWED = {
     "coordinator/rpc": BASE + ["messages", "proto/rpc", "codec", "coordinator/state",
                                "coordinator/store"],
     "coordinator/cli": BASE + ["messages", "proto/rpc", "codec", "coordinator/planner",
-                               "coordinator/cli/cluster"],
+                               "coordinator/cli/cluster", "coordinator/cli/sweep"],
+    "coordinator/cli/sweep": BASE + ["messages", "codec", "coordinator/planner", "coordinator/cli"],
     "coordinator/cli/cluster": BASE + ["messages", "proto/rpc"],
 }
 # Programs: only they name concrete backends.

@@ -1,0 +1,319 @@
+#include "base/config/sweep_spec.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "base/config/yaml_reader.h"
+#include "base/config/yaml_text.h"
+#include "base/units.h"
+
+namespace longhaul {
+namespace {
+
+using config::Field;
+using config::Reader;
+using config::Required;
+using config::Table;
+using config::Text;
+using config::Whole;
+
+constexpr size_t kLongestText = 4096;
+constexpr size_t kLongestName = 32;
+constexpr size_t kLongestList = 1000;
+constexpr absl::Duration kLongestDelay = absl::Seconds(10);
+
+using ReadItem =
+    std::function<void(Reader& reader, const YAML::Node& item, const std::string& path)>;
+
+// A list with at least one item, or one item alone.
+Field List(std::string key, std::string expected, ReadItem read_item) {
+  Field field;
+  field.key = std::move(key);
+  field.expected = std::move(expected);
+  field.read = [read_item = std::move(read_item), wanted = field.expected](
+                   Reader& reader, const YAML::Node& node, const std::string& path) {
+    if (!node.IsSequence()) {
+      read_item(reader, node, path);
+    } else if (node.size() == 0 || node.size() > kLongestList) {
+      reader.Fail(node,
+                  fmt::format("{}: expected {}, got a list of {}", path, wanted, node.size()));
+    } else {
+      for (const auto& item : node) read_item(reader, item, path);
+    }
+  };
+  return field;
+}
+
+// Adds `value` to `target` unless it is there: a point that occurs twice is a mistake.
+template <class T>
+void AddOnce(std::vector<T>* target, T value, Reader& reader, const YAML::Node& item,
+             const std::string& path) {
+  if (std::find(target->begin(), target->end(), value) != target->end()) {
+    reader.Fail(item, fmt::format("{}: {} is here twice; repeats: N runs points several times",
+                                  path, config::Describe(item)));
+    return;
+  }
+  target->push_back(std::move(value));
+}
+
+Field Rates(SweepSpec* spec, const SweepChecks& checks) {
+  const std::string expected = "link rates such as [1gbit, 100mbit]";
+  return List("rates", expected,
+              [spec, rate = checks.rate, expected](Reader& reader, const YAML::Node& item,
+                                                   const std::string& path) {
+                const auto text = config::ReadScalar(reader, item, path, expected);
+                if (!text) return;
+                const StatusOr<uint64_t> value = rate(*text);
+                if (value.ok()) {
+                  AddOnce(&spec->rates, *value, reader, item, path);
+                } else {
+                  reader.Fail(item, fmt::format("{}: {}", path, Message(value.status())));
+                }
+              });
+}
+
+Field Delays(SweepSpec* spec) {
+  const std::string expected = "one-way delays up to 10s such as [0ms, 25ms]";
+  return List("delays", expected,
+              [spec, expected](Reader& reader, const YAML::Node& item, const std::string& path) {
+                const auto text = config::ReadScalar(reader, item, path, expected);
+                if (!text) return;
+                const StatusOr<absl::Duration> value = ParseDuration(*text);
+                if (!value.ok()) {
+                  reader.Fail(item, fmt::format("{}: {}", path, Message(value.status())));
+                } else if (*value > kLongestDelay) {
+                  reader.FailExpected(item, path, expected);
+                } else {
+                  AddOnce(&spec->delays, *value, reader, item, path);
+                }
+              });
+}
+
+// "0.1%".
+Field Loss(SweepSpec* spec) {
+  Field field;
+  field.key = "loss";
+  field.expected = "a share of packets from 0% to 50%, such as 0.1%";
+  field.read = [spec, expected = field.expected](Reader& reader, const YAML::Node& node,
+                                                 const std::string& path) {
+    const auto text = config::ReadScalar(reader, node, path, expected);
+    if (!text) return;
+    double per_cent = 0;
+    const char* const end = text->data() + text->size();
+    const auto [rest, error] = std::from_chars(text->data(), end, per_cent);
+    const bool percent = error == std::errc() && rest + 1 == end && *rest == '%';
+    if (!percent || !(per_cent >= 0 && per_cent <= 50)) {
+      reader.FailExpected(node, path, expected);
+    } else {
+      spec->loss = per_cent / 100;
+    }
+  };
+  return field;
+}
+
+Field Schedules(SweepSpec* spec) {
+  const std::string expected = "schedules: link-aware, 1f1b, gpipe";
+  return List("schedules", expected,
+              [spec, expected](Reader& reader, const YAML::Node& item, const std::string& path) {
+                const auto text = config::ReadScalar(reader, item, path, expected);
+                if (!text) return;
+                for (const ScheduleKind kind :
+                     {ScheduleKind::kLinkAware, ScheduleKind::kOneFOneB, ScheduleKind::kGpipe}) {
+                  if (*text == ToString(kind)) {
+                    AddOnce(&spec->schedules, kind, reader, item, path);
+                    return;
+                  }
+                }
+                reader.FailExpected(item, path, "one of link-aware, 1f1b, gpipe");
+              });
+}
+
+std::string CheckName(std::string_view name) {
+  const bool good = std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.' || c == '+';
+  });
+  if (good && !name.empty() && name.size() <= kLongestName) return "";
+  return fmt::format("expected a name of 1 to {} letters, digits and -_.+, got '{}'", kLongestName,
+                     name.substr(0, 2 * kLongestName));
+}
+
+// A mapping of names that the user chooses; `read_entry` gets the value.
+Field Named(std::string key, std::string expected,
+            std::function<void(Reader& reader, const std::string& name, const YAML::Node& value,
+                               const std::string& path)>
+                read_entry) {
+  Field field;
+  field.key = std::move(key);
+  field.expected = std::move(expected);
+  field.read = [read_entry = std::move(read_entry), wanted = field.expected](
+                   Reader& reader, const YAML::Node& node, const std::string& path) {
+    if (!node.IsMap() || node.size() == 0 || node.size() > kLongestList) {
+      reader.FailExpected(node, path, wanted);
+      return;
+    }
+    std::vector<std::string> names;
+    for (const auto& entry : node) {
+      const auto name = config::ReadScalar(reader, entry.first, path, "a name");
+      if (!name) continue;
+      if (const std::string problem = CheckName(*name); !problem.empty()) {
+        reader.Fail(entry.first, fmt::format("{}: {}", path, problem));
+      } else if (std::find(names.begin(), names.end(), *name) != names.end()) {
+        reader.Fail(entry.first, fmt::format("{}: the name '{}' is here twice", path, *name));
+      } else {
+        names.push_back(*name);
+        read_entry(reader, *name, entry.second, fmt::format("{}.{}", path, *name));
+      }
+    }
+  };
+  return field;
+}
+
+Field Links(SweepSpec* spec, const SweepChecks& checks) {
+  const config::TextCheck check = [codec = checks.codec](std::string_view text) -> std::string {
+    if (text.size() > kLongestText) return "too long for a codec";
+    return std::string(Message(codec(text)));
+  };
+  return Named(
+      "links", "names of codec pairs, such as paper: { forward: tah, backward: fixed:bits=6 }",
+      [spec, check](Reader& reader, const std::string& name, const YAML::Node& value,
+                    const std::string& path) {
+        SweepCodecs pair{name, {"", ""}};
+        const std::string expected = "a codec such as tah or \"fixed:bits=6\"";
+        const Table table = {Required(Text("forward", &pair.codecs.forward, expected, check)),
+                             Required(Text("backward", &pair.codecs.backward, expected, check))};
+        if (value.IsNull()) {
+          reader.FailExpected(value, path, "{ forward: CODEC, backward: CODEC }");
+          return;
+        }
+        reader.ReadMap(value, path, table);
+        reader.RequireAll(table, path);
+        spec->links.push_back(std::move(pair));
+      });
+}
+
+// What yaml-cpp says of a scalar in quotes.
+bool IsQuoted(const YAML::Node& node) {
+  return node.Tag() == "!";
+}
+
+// { train.steps: 20 } as {"train.steps=20"}.
+void ReadOverrides(std::vector<std::string>* target, Reader& reader, const YAML::Node& node,
+                   const std::string& path) {
+  constexpr std::string_view kExpected = "keys of the run file, such as { train.steps: 20 }";
+  if (!node.IsMap() || node.size() > kLongestList) {
+    reader.FailExpected(node, path, kExpected);
+    return;
+  }
+  for (const auto& entry : node) {
+    const auto key = config::ReadScalar(reader, entry.first, path, kExpected);
+    if (!key) continue;
+    if (key->empty() || key->find('=') != std::string::npos) {
+      reader.FailExpected(entry.first, path, kExpected);
+      continue;
+    }
+    const std::string name = fmt::format("{}.{}", path, *key);
+    const auto value =
+        config::ReadScalar(reader, entry.second, name, "one value; longhaul's --set takes lists");
+    if (!value) continue;
+    target->push_back(
+        fmt::format("{}={}", *key, IsQuoted(entry.second) ? config::Quote(*value) : *value));
+  }
+}
+
+Field Overrides(SweepSpec* spec) {
+  Field field;
+  field.key = "set";
+  field.expected = "keys of the run file, such as { train.steps: 20 }";
+  field.read = [spec](Reader& reader, const YAML::Node& node, const std::string& path) {
+    ReadOverrides(&spec->set, reader, node, path);
+  };
+  return field;
+}
+
+Field Variants(SweepSpec* spec) {
+  return Named("variants", "names of changes to the run, such as long: { train.steps: 200 }",
+               [spec](Reader& reader, const std::string& name, const YAML::Node& value,
+                      const std::string& path) {
+                 SweepVariant variant{name, {}};
+                 ReadOverrides(&variant.set, reader, value, path);
+                 spec->variants.push_back(std::move(variant));
+               });
+}
+
+Field Workers(SweepSpec* spec) {
+  return config::WholeOrAuto("workers", &spec->workers, 1, 64);
+}
+
+config::TextCheck AtMost(size_t longest) {
+  return [longest](std::string_view text) -> std::string {
+    if (!text.empty() && text.size() <= longest) return "";
+    return fmt::format("expected 1 to {} bytes, got {}", longest, text.size());
+  };
+}
+
+Table SweepTable(SweepSpec* spec, const SweepChecks& checks) {
+  return {Text("title", &spec->title, "a text for the report", AtMost(200)),
+          Required(Text("base", &spec->base, "a run file such as run.yaml", AtMost(kLongestText))),
+          Overrides(spec),
+          Required(Rates(spec, checks)),
+          Delays(spec),
+          config::DurationField("jitter", &spec->jitter, absl::ZeroDuration(), absl::Seconds(1)),
+          Loss(spec),
+          Required(Links(spec, checks)),
+          Schedules(spec),
+          Variants(spec),
+          Whole("repeats", &spec->repeats, 1, 1000),
+          Whole("warm_up", &spec->warm_up, 0, 1'000'000),
+          Workers(spec)};
+}
+
+}  // namespace
+
+StatusOr<SweepSpec> ParseSweepSpec(std::string_view yaml, std::string_view file_name,
+                                   const SweepChecks& checks) {
+  try {
+    LH_ASSIGN_OR_RETURN(const YAML::Node root, config::LoadYaml(yaml, file_name));
+    if (root.IsNull()) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}:1:1: the file is empty; expected base, rates and links", file_name));
+    }
+    SweepSpec spec;
+    const Table table = SweepTable(&spec, checks);
+    Reader reader{std::string(file_name)};
+    reader.ReadMap(root, "", table);
+    reader.RequireAll(table);
+    if (spec.delays.empty()) spec.delays = {absl::ZeroDuration()};
+    const bool delayed = std::any_of(spec.delays.begin(), spec.delays.end(),
+                                     [](absl::Duration d) { return d > absl::ZeroDuration(); });
+    if (spec.jitter > absl::ZeroDuration() && !delayed) {
+      reader.Fail(reader.PlaceOf(std::string_view("jitter")),
+                  "jitter: there is no delay that could vary; give delays, or leave jitter out");
+    }
+    LH_RETURN_IF_ERROR(reader.ToStatus());
+    return spec;
+  } catch (const std::exception& error) {
+    return absl::InvalidArgumentError(fmt::format("{}: {}", file_name, error.what()));
+  }
+}
+
+std::string RateText(uint64_t bits_per_second) {
+  if (bits_per_second == 0) return "unlimited";
+  constexpr std::pair<uint64_t, std::string_view> kUnits[] = {
+      {1'000'000'000, "gbit"}, {1'000'000, "mbit"}, {1'000, "kbit"}};
+  for (const auto& [factor, name] : kUnits) {
+    if (bits_per_second % factor == 0) return fmt::format("{}{}", bits_per_second / factor, name);
+  }
+  return fmt::format("{}bit", bits_per_second);
+}
+
+std::string DelayText(absl::Duration delay) {
+  const int64_t us = absl::ToInt64Microseconds(delay);
+  if (us % 1000 == 0) return fmt::format("{}ms", us / 1000);
+  return fmt::format("{}us", us);
+}
+
+}  // namespace longhaul

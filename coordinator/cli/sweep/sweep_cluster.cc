@@ -1,0 +1,85 @@
+#include "coordinator/cli/sweep/sweep_cluster.h"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "base/hash.h"
+#include "base/token.h"
+#include "coordinator/cli/cluster/cluster.h"
+
+namespace longhaul::cli {
+namespace {
+
+// A cluster's name has at most 12 characters.
+std::string NameOf(const std::string& out) {
+  std::error_code ignored;
+  const std::string path = std::filesystem::weakly_canonical(out, ignored).string();
+  return "sweep" + Sha256Hex(path).substr(0, 7);
+}
+
+}  // namespace
+
+Status CheckLinkShape(const LinkShape& shape) {
+  if (shape.delay > absl::ZeroDuration() || shape.loss > 0) {
+    return absl::FailedPreconditionError(
+        "links of a local cluster have a rate and no delay or loss in this version");
+  }
+  return absl::OkStatus();
+}
+
+SweepCluster::SweepCluster(const Terminal& terminal, Interrupt& interrupt, const std::string& out,
+                           uint32_t workers)
+    : terminal_(terminal), interrupt_(interrupt), name_(NameOf(out)), workers_(workers) {}
+
+SweepCluster::~SweepCluster() {
+  if (const Status status = Clear(); !status.ok()) {
+    terminal_.err << fmt::format(
+                         "the sweep's cluster could not be taken down: {}. Try `longhaul cluster "
+                         "down --name {}`",
+                         Message(status), name_)
+                  << std::endl;
+  }
+}
+
+Status SweepCluster::Clear() {
+  client_.reset();
+  shape_.reset();
+  return ClusterDown(name_).status();
+}
+
+Status SweepCluster::Up(const LinkShape& shape) {
+  ClusterUpOptions options;
+  options.name = name_;
+  options.workers = workers_;
+  options.rate_bits_per_second = shape.rate_bits_per_second;
+  LH_ASSIGN_OR_RETURN(const ClusterState state, ClusterUp(options));
+  Connection connection;
+  connection.address = state.coordinator_address;
+  connection.address_source = "the sweep's cluster";
+  LH_ASSIGN_OR_RETURN(connection.token, LoadToken(state.token_file));
+  connection.token_source = state.token_file;
+  client_ = std::make_unique<Client>(std::move(connection), interrupt_);
+  return absl::OkStatus();
+}
+
+StatusOr<Client*> SweepCluster::With(const LinkShape& shape) {
+  if (!shape_) {
+    LH_RETURN_IF_ERROR(Up(shape));
+  } else if (*shape_ != shape) {
+    LinkChange change;
+    change.worker = "all";
+    change.set_rate = true;
+    change.rate_bits_per_second = shape.rate_bits_per_second;
+    LH_RETURN_IF_ERROR(ChangeLink(name_, change));
+  }
+  shape_ = shape;
+  return client_.get();
+}
+
+StatusOr<ClusterView> SweepCluster::Observe() const {
+  return ObserveCluster(name_);
+}
+
+}  // namespace longhaul::cli

@@ -1,0 +1,60 @@
+// The local cluster that a sweep runs its points on: its own, with links as the point under way
+// wants them.
+#ifndef LONGHAUL_COORDINATOR_CLI_SWEEP_SWEEP_CLUSTER_H_
+#define LONGHAUL_COORDINATOR_CLI_SWEEP_SWEEP_CLUSTER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+#include "coordinator/cli/client.h"
+#include "coordinator/cli/cluster/cluster_status.h"
+#include "coordinator/cli/terminal.h"
+
+namespace longhaul::cli {
+
+struct LinkShape {
+  uint64_t rate_bits_per_second = 0;  // 0 = not shaped
+  absl::Duration delay, jitter;
+  double loss = 0;
+  friend bool operator==(const LinkShape&, const LinkShape&) = default;
+};
+
+// Whether a cluster of this machine can have such links; kFailedPrecondition or kInvalidArgument.
+Status CheckLinkShape(const LinkShape& shape);
+
+// From the main thread.
+class SweepCluster {
+ public:
+  // Of the sweep with results in `out`: the same folder has the same cluster, so that what a sweep
+  // that was killed has left is found and removed (Clear).
+  SweepCluster(const Terminal& terminal, Interrupt& interrupt, const std::string& out,
+               uint32_t workers);
+  SweepCluster(const SweepCluster&) = delete;
+  SweepCluster& operator=(const SweepCluster&) = delete;
+  ~SweepCluster();  // takes it down
+
+  const std::string& name() const { return name_; }
+  // Takes down whatever there is of it.
+  Status Clear();
+  // Brings it up if it is not, and its links to `shape`. The client lives until Clear.
+  StatusOr<Client*> With(const LinkShape& shape);
+  StatusOr<ClusterView> Observe() const;
+
+ private:
+  Status Up(const LinkShape& shape);
+
+  const Terminal& terminal_;
+  Interrupt& interrupt_;
+  const std::string name_;
+  const uint32_t workers_;
+  std::optional<LinkShape> shape_;  // set: it is up
+  std::unique_ptr<Client> client_;
+};
+
+}  // namespace longhaul::cli
+
+#endif  // LONGHAUL_COORDINATOR_CLI_SWEEP_SWEEP_CLUSTER_H_

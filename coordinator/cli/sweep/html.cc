@@ -44,8 +44,8 @@ void HtmlTable::AddRow(std::vector<std::string> cells) {
 
 std::string HtmlTable::ToHtml(std::string_view caption) const {
   std::string out = fmt::format(
-      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table>"
-      "<caption>{0}</caption><thead><tr>",
+      "<p class=\"caption\">{0}</p><div class=\"scroll\" tabindex=\"0\" role=\"region\" "
+      "aria-label=\"{0}\"><table><thead><tr>",
       EscapeHtml(caption));
   for (const Column& column : columns_) {
     out += fmt::format("<th scope=\"col\"{}>{}</th>", column.number ? " class=\"n\"" : "",
@@ -56,8 +56,11 @@ std::string HtmlTable::ToHtml(std::string_view caption) const {
     out += "<tr>";
     for (size_t i = 0; i < row.size(); ++i) {
       const char* const tag = i == 0 ? "th scope=\"row\"" : "td";
-      out += fmt::format("<{}{}>{}</{}>", tag, columns_[i].number ? " class=\"n\"" : "",
-                         row[i].empty() ? "–" : row[i], i == 0 ? "th" : "td");
+      const char* const kind = columns_[i].number  ? " class=\"n\""
+                               : columns_[i].prose ? " class=\"w\""
+                                                   : "";
+      out += fmt::format("<{}{}>{}</{}>", tag, kind, row[i].empty() ? "–" : row[i],
+                         i == 0 ? "th" : "td");
     }
     out += "</tr>\n";
   }

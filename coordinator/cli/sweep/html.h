@@ -18,6 +18,7 @@ class HtmlTable {
   struct Column {
     std::string title;    // HTML
     bool number = false;  // to the right
+    bool prose = false;   // sentences: wrapped
   };
   explicit HtmlTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
   // As many cells as columns. The first one heads the row.

@@ -79,7 +79,7 @@ double RatePlace(const ReportModel& model, uint64_t rate) {
 }
 
 PlotAxis RateAxis(const ReportModel& model) {
-  PlotAxis axis{.label = "rate of every link, each way (logarithmic)", .logarithmic = true};
+  PlotAxis axis{.label = "rate of every link, each way (log scale)", .logarithmic = true};
   for (const uint64_t rate : model.rates()) {
     axis.fixed_ticks.emplace_back(RatePlace(model, rate), RateLabel(static_cast<double>(rate)));
   }
@@ -108,23 +108,37 @@ bool Validates(const PointResult& point) {
       point.curve, [](const StepResult& step) { return step.validation_loss.has_value(); });
 }
 
-// Validation losses with markers where the run validates, else training losses.
-PlotSeries LossSeries(const PointResult& point, const ReportCurve& curve, bool in_hours) {
+// What the time axis of losses is in: a person reads 40 minutes, not 0.7 hours.
+struct TimeUnit {
+  const char* name;
+  double seconds;
+};
+
+TimeUnit UnitFor(double longest_seconds) {
+  if (longest_seconds >= 2 * 3600) return {"hours", 3600};
+  if (longest_seconds >= 2 * 60) return {"minutes", 60};
+  return {"seconds", 1};
+}
+
+// Validation losses with markers where the run validates, else training losses. x: in `unit`, or
+// steps.
+PlotSeries LossSeries(const PointResult& point, const ReportCurve& curve,
+                      const std::optional<TimeUnit>& unit) {
   PlotSeries series{.name = curve.name,
                     .colour = curve.colour,
                     .shape = curve.shape,
                     .points = {},
                     .line = true,
                     .markers = Validates(point)};
-  double hours = 0;
+  double seconds = 0;
   for (const StepResult& step : point.curve) {
-    hours += step.seconds / 3600;
+    seconds += step.seconds;
     const std::optional<double> loss = series.markers ? step.validation_loss : step.loss;
     if (!loss) continue;
-    series.points.push_back({.x = in_hours ? hours : static_cast<double>(step.step),
+    series.points.push_back({.x = unit ? seconds / unit->seconds : static_cast<double>(step.step),
                              .y = *loss,
                              .hint = fmt::format("{}: {:.4f} at step {}, after {}", curve.name,
-                                                 *loss, step.step, TimeSpanText(3600 * hours))});
+                                                 *loss, step.step, TimeSpanText(seconds))});
   }
   return series;
 }
@@ -135,19 +149,50 @@ std::string LossLabel(const ReportModel& model) {
   return validates ? "validation loss (nats a token)" : "training loss (nats a token)";
 }
 
-std::string LossFigure(const ReportModel& model, const ReportSetting& setting, uint64_t rate,
-                       bool in_hours) {
-  const std::string where = Titled(RateLabel(static_cast<double>(rate)), setting.title);
-  Plot plot{.title = in_hours ? "Against hours, " + where : "Against steps, " + where,
-            .description = in_hours ? "Loss against hours of training" : "Loss against steps",
-            .x = {.label = in_hours ? "hours of training" : "steps"},
-            .y = {.label = LossLabel(model)},
-            .series = {}};
+// Of one run for each curve.
+using LossRuns = std::vector<std::pair<const ReportCurve*, const PointResult*>>;
+
+LossRuns RunsAt(const ReportModel& model, const ReportSetting& setting, uint64_t rate) {
+  LossRuns runs;
   for (const ReportCurve& curve : model.curves()) {
     const PointResult* const point = WithLosses(model, setting, rate, curve);
-    if (point != nullptr) plot.series.push_back(LossSeries(*point, curve, in_hours));
+    if (point != nullptr) runs.emplace_back(&curve, point);
   }
+  return runs;
+}
+
+// What a link can carry does not change what is computed, so any rate's run will do.
+LossRuns RunsAtAnyRate(const ReportModel& model, const ReportSetting& setting) {
+  LossRuns runs;
+  for (const ReportCurve& curve : model.curves()) {
+    const PointResult* point = nullptr;
+    for (const uint64_t rate : model.rates()) {
+      if (point == nullptr) point = WithLosses(model, setting, rate, curve);
+    }
+    if (point != nullptr) runs.emplace_back(&curve, point);
+  }
+  return runs;
+}
+
+std::string LossFigure(const ReportModel& model, const LossRuns& runs, std::string title,
+                       const std::optional<TimeUnit>& unit) {
+  Plot plot{.title = std::move(title),
+            .description = unit ? "Loss against time of training" : "Loss against steps",
+            .x = {.label = unit ? fmt::format("{} of training", unit->name) : "steps"},
+            .y = {.label = LossLabel(model)},
+            .series = {}};
+  for (const auto& [curve, point] : runs) plot.series.push_back(LossSeries(*point, *curve, unit));
   return SvgOf(plot);
+}
+
+double LongestSeconds(const LossRuns& runs) {
+  double longest = 0;
+  for (const auto& [curve, point] : runs) {
+    double seconds = 0;
+    for (const StepResult& step : point->curve) seconds += step.seconds;
+    longest = std::max(longest, seconds);
+  }
+  return longest;
 }
 
 }  // namespace
@@ -160,7 +205,7 @@ std::string ThroughputFigures(const ReportModel& model) {
                   "Measured tokens a second against the rate of the links, a line for "
                   "each codec pair and schedule; the table below has the numbers",
               .x = RateAxis(model),
-              .y = {.label = "tokens/s (logarithmic)", .logarithmic = true},
+              .y = {.label = "tokens/s (log scale)", .logarithmic = true},
               .series = {}};
     for (const ReportCurve& curve : model.curves()) {
       PlotSeries series{.name = curve.name, .colour = curve.colour, .shape = curve.shape};
@@ -212,9 +257,16 @@ std::string AttributionFigures(const ReportModel& model) {
 std::string LossFigures(const ReportModel& model) {
   std::string figures;
   for (const ReportSetting& setting : model.settings()) {
+    figures += LossFigure(model, RunsAtAnyRate(model, setting),
+                          Titled("Against steps", setting.title), std::nullopt);
     for (const uint64_t rate : model.rates()) {
-      figures += LossFigure(model, setting, rate, /*in_hours=*/false);
-      figures += LossFigure(model, setting, rate, /*in_hours=*/true);
+      const LossRuns runs = RunsAt(model, setting, rate);
+      const TimeUnit unit = UnitFor(LongestSeconds(runs));
+      figures += LossFigure(
+          model, runs,
+          Titled(fmt::format("Against {}, {}", unit.name, RateLabel(static_cast<double>(rate))),
+                 setting.title),
+          unit);
     }
   }
   if (figures.empty()) return "";
@@ -226,8 +278,8 @@ std::string PredictionFigure(const ReportModel& model) {
             .description =
                 "Every point's measured step time against the simulator's; on the "
                 "diagonal both are equal, the band is 10 % on either side",
-            .x = {.label = "predicted seconds a step (logarithmic)", .logarithmic = true},
-            .y = {.label = "measured seconds a step (logarithmic)", .logarithmic = true},
+            .x = {.label = "predicted step, seconds (log scale)", .logarithmic = true},
+            .y = {.label = "measured step, seconds (log scale)", .logarithmic = true},
             .series = {},
             .diagonal = true};
   for (const ReportCurve& curve : model.curves()) {

@@ -42,22 +42,26 @@ svg .tick{fill:var(--dim);font-size:12px}
 .f0{fill:var(--c0)}.f1{fill:var(--c1)}.f2{fill:var(--c2)}.f3{fill:var(--c3)}
 .f4{fill:var(--c4)}.f5{fill:var(--c5)}.f6{fill:var(--c6)}.f7{fill:var(--c7)}
 .marker{fill:var(--paper);stroke-width:2}
-.band{fill:var(--soft)}.diagonal{stroke:var(--dim);stroke-dasharray:3 3;fill:none}
+.band{fill:var(--grid)}.diagonal{stroke:var(--dim);stroke-dasharray:3 3;fill:none}
 .scroll{overflow-x:auto;margin:.8rem 0}
 .scroll:focus-visible{outline:2px solid var(--c0)}
 table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}
-caption{text-align:left;font-weight:600;padding:.2rem 0;white-space:nowrap}
-th,td{padding:.25rem .7rem .25rem 0;border-bottom:1px solid var(--rule);text-align:left;vertical-align:top}
-thead th{color:var(--dim);font-weight:600;white-space:nowrap;vertical-align:bottom}
+.caption{font-weight:600;margin:1.2rem 0 .2rem}
+.caption+.scroll{margin-top:0}
+th,td{padding:.25rem .9rem .25rem 0;border-bottom:1px solid var(--rule);text-align:left;vertical-align:top;
+white-space:nowrap}
+thead th{color:var(--dim);font-weight:600;vertical-align:bottom}
 tbody th{font-weight:400}
-td,tbody th{min-width:max-content}
-.n{text-align:right;white-space:nowrap}
+.n{text-align:right}
+.w{white-space:normal;min-width:20rem}
 dt{font-weight:600;margin-top:.6rem}dd{margin:0 0 0 1rem;overflow-wrap:anywhere}
 pre{background:var(--soft);padding:.7rem;overflow-x:auto;font-size:.85rem;white-space:pre}
 details{margin:.8rem 0}summary{cursor:pointer;font-weight:600}
+@media(max-width:600px){svg text{font-size:16px}svg .tick{font-size:15px}}
 @media print{:root{color-scheme:light}body{font-size:10pt}main{max-width:none;padding:0}
 h2{break-after:avoid}figure,tr{break-inside:avoid}.plots{grid-template-columns:1fr 1fr}
-.scroll{overflow:visible}table{font-size:8pt}caption{break-after:avoid}thead{display:table-header-group}
+.scroll{overflow:visible}table{font-size:7.5pt}.caption{break-after:avoid}thead{display:table-header-group}
+th,td{white-space:normal;padding-right:.4rem}.n{white-space:nowrap}.w{min-width:0}
 pre{white-space:pre-wrap;font-size:7.5pt}.note{border:1px solid}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 )css";

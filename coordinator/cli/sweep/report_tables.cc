@@ -130,7 +130,7 @@ std::string PointsTable(const ReportModel& model) {
 }
 
 std::string UnmeasuredTable(const ReportModel& model) {
-  HtmlTable table({{"point"}, {"state"}, {"reason"}});
+  HtmlTable table({{"point"}, {"state"}, {.title = "reason", .prose = true}});
   for (const PointResult& point : model.results().points) {
     if (point.state == PointState::kMeasured) continue;
     table.AddRow({EscapeHtml(model.LongName(point)), std::string(ToString(point.state)),

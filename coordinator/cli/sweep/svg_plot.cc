@@ -14,7 +14,9 @@ namespace {
 
 // In units of the picture; a phone shows it at about two thirds of that.
 constexpr double kWidth = 520, kHeight = 340;
-constexpr double kLeft = 74, kRight = 16, kTop = 14, kBottom = 56;
+constexpr double kLeft = 78, kRight = 40, kTop = 14, kBottom = 58;
+// Of a character of a tick's text, at most.
+constexpr double kTickCharacter = 8.5;
 
 struct Range {
   double least = std::numeric_limits<double>::infinity();
@@ -79,12 +81,20 @@ std::vector<std::pair<double, std::string>> TicksOf(const PlotAxis& axis, const 
 std::string Axes(const Plot& plot, const Scale& x, const Scale& y) {
   const double bottom = kHeight - kBottom, right = kWidth - kRight;
   std::string out;
+  std::vector<std::pair<double, double>> taken;  // by texts along the x axis
   for (const auto& [value, text] : TicksOf(plot.x, x)) {
     const double at = x(value);
-    out += fmt::format(
-        "<line class=\"grid\" x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\"/>"
-        "<text class=\"tick\" x=\"{0:.1f}\" y=\"{3}\" text-anchor=\"middle\">{4}</text>\n",
-        at, kTop, bottom, bottom + 18, EscapeHtml(text));
+    out += fmt::format("<line class=\"grid\" x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\"/>",
+                       at, kTop, bottom);
+    const double half = kTickCharacter * static_cast<double>(text.size()) / 2;
+    const bool free = std::ranges::none_of(taken, [&](const auto& other) {
+      return at - half < other.second && other.first < at + half;
+    });
+    if (!free) continue;
+    taken.emplace_back(at - half, at + half);
+    out +=
+        fmt::format("<text class=\"tick\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
+                    at, bottom + 18, EscapeHtml(text));
   }
   for (const auto& [value, text] : TicksOf(plot.y, y)) {
     const double at = y(value);
@@ -190,7 +200,7 @@ std::string SvgOf(const Plot& plot) {
 
 std::string SvgOf(const BarPlot& plot) {
   if (plot.bars.empty()) return "";
-  constexpr double kLabels = 150, kBarWidth = kWidth - kLabels - 12, kRow = 28, kThick = 14;
+  constexpr double kLabels = 190, kBarWidth = kWidth - kLabels - 12, kRow = 28, kThick = 14;
   const double height = kRow * static_cast<double>(plot.bars.size()) + 24;
   std::string content;
   const auto add_parts = [&](const std::vector<BarPart>& parts, double y, double thickness) {
@@ -205,6 +215,13 @@ std::string SvgOf(const BarPlot& plot) {
       begin += share;
     }
   };
+  for (int per_cent = 0; per_cent <= 100; per_cent += 25) {
+    const double x = kLabels + kBarWidth * per_cent / 100;
+    content += fmt::format(
+        "<line class=\"grid\" x1=\"{0:.1f}\" y1=\"0\" x2=\"{0:.1f}\" y2=\"{1}\"/>"
+        "<text class=\"tick\" x=\"{0:.1f}\" y=\"{2}\" text-anchor=\"{3}\">{4} %</text>\n",
+        x, height - 18, height - 4, per_cent == 100 ? "end" : "middle", per_cent);
+  }
   for (size_t i = 0; i < plot.bars.size(); ++i) {
     const Bar& bar = plot.bars[i];
     const double y = 4 + kRow * static_cast<double>(i);
@@ -214,13 +231,6 @@ std::string SvgOf(const BarPlot& plot) {
     add_parts(bar.parts, y, kThick);
     add_parts(bar.below, y + kThick + 1, 5);
     content += "\n";
-  }
-  for (int per_cent = 0; per_cent <= 100; per_cent += 25) {
-    const double x = kLabels + kBarWidth * per_cent / 100;
-    content += fmt::format(
-        "<line class=\"grid\" x1=\"{0:.1f}\" y1=\"0\" x2=\"{0:.1f}\" y2=\"{1}\"/>"
-        "<text class=\"tick\" x=\"{0:.1f}\" y=\"{2}\" text-anchor=\"{3}\">{4} %</text>\n",
-        x, height - 18, height - 4, per_cent == 100 ? "end" : "middle", per_cent);
   }
   return Figure(plot.title, plot.description, kWidth, height, content);
 }
@@ -250,7 +260,8 @@ std::vector<double> LinearTicks(double least, double most, int about) {
     }
   }
   std::vector<double> ticks;
-  for (double i = std::ceil(least / step); i * step <= most; i += 1) {
+  constexpr double kRounding = 1e-9;  // of a step: 106 x 0.05 is a little more than 5.3
+  for (double i = std::ceil(least / step - kRounding); i <= most / step + kRounding; i += 1) {
     ticks.push_back(i == 0 ? 0.0 : i * step);
   }
   return ticks;

@@ -3,12 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "base/config/yaml_reader.h"
 #include "base/config/yaml_text.h"
-#include "base/units.h"
+#include "base/link_quality.h"
 
 namespace longhaul {
 namespace {
@@ -23,7 +22,6 @@ using config::Whole;
 constexpr size_t kLongestText = 4096;
 constexpr size_t kLongestName = 32;
 constexpr size_t kLongestList = 1000;
-constexpr absl::Duration kLongestDelay = absl::Seconds(10);
 
 using ReadItem =
     std::function<void(Reader& reader, const YAML::Node& item, const std::string& path)>;
@@ -59,14 +57,13 @@ void AddOnce(std::vector<T>* target, T value, Reader& reader, const YAML::Node& 
   target->push_back(std::move(value));
 }
 
-Field Rates(SweepSpec* spec, const SweepChecks& checks) {
+Field Rates(SweepSpec* spec) {
   const std::string expected = "link rates such as [1gbit, 100mbit]";
   return List("rates", expected,
-              [spec, rate = checks.rate, expected](Reader& reader, const YAML::Node& item,
-                                                   const std::string& path) {
+              [spec, expected](Reader& reader, const YAML::Node& item, const std::string& path) {
                 const auto text = config::ReadScalar(reader, item, path, expected);
                 if (!text) return;
-                const StatusOr<uint64_t> value = rate(*text);
+                const StatusOr<uint64_t> value = ParseLinkRate(*text);
                 if (value.ok()) {
                   AddOnce(&spec->rates, *value, reader, item, path);
                 } else {
@@ -76,39 +73,36 @@ Field Rates(SweepSpec* spec, const SweepChecks& checks) {
 }
 
 Field Delays(SweepSpec* spec) {
-  const std::string expected = "one-way delays up to 10s such as [0ms, 25ms]";
+  const std::string expected = "one-way delays such as [0ms, 25ms]";
   return List("delays", expected,
               [spec, expected](Reader& reader, const YAML::Node& item, const std::string& path) {
                 const auto text = config::ReadScalar(reader, item, path, expected);
                 if (!text) return;
-                const StatusOr<absl::Duration> value = ParseDuration(*text);
-                if (!value.ok()) {
-                  reader.Fail(item, fmt::format("{}: {}", path, Message(value.status())));
-                } else if (*value > kLongestDelay) {
-                  reader.FailExpected(item, path, expected);
-                } else {
+                const StatusOr<absl::Duration> value = ParseLinkDelay(*text);
+                if (value.ok()) {
                   AddOnce(&spec->delays, *value, reader, item, path);
+                } else {
+                  reader.Fail(item, fmt::format("{}: {}", path, Message(value.status())));
                 }
               });
 }
 
-// "0.1%".
-Field Loss(SweepSpec* spec) {
+// A value that `parse` knows; `expected` is for the message when it is missing.
+template <class T>
+Field Parsed(std::string key, T* target, std::string expected,
+             StatusOr<T> (*parse)(std::string_view text)) {
   Field field;
-  field.key = "loss";
-  field.expected = "a share of packets from 0% to 50%, such as 0.1%";
-  field.read = [spec, expected = field.expected](Reader& reader, const YAML::Node& node,
-                                                 const std::string& path) {
-    const auto text = config::ReadScalar(reader, node, path, expected);
+  field.key = std::move(key);
+  field.expected = std::move(expected);
+  field.read = [target, parse, wanted = field.expected](Reader& reader, const YAML::Node& node,
+                                                        const std::string& path) {
+    const auto text = config::ReadScalar(reader, node, path, wanted);
     if (!text) return;
-    double per_cent = 0;
-    const char* const end = text->data() + text->size();
-    const auto [rest, error] = std::from_chars(text->data(), end, per_cent);
-    const bool percent = error == std::errc() && rest + 1 == end && *rest == '%';
-    if (!percent || !(per_cent >= 0 && per_cent <= 50)) {
-      reader.FailExpected(node, path, expected);
+    const StatusOr<T> value = parse(*text);
+    if (value.ok()) {
+      *target = *value;
     } else {
-      spec->loss = per_cent / 100;
+      reader.Fail(node, fmt::format("{}: {}", path, Message(value.status())));
     }
   };
   return field;
@@ -172,8 +166,8 @@ Field Named(std::string key, std::string expected,
   return field;
 }
 
-Field Links(SweepSpec* spec, const SweepChecks& checks) {
-  const config::TextCheck check = [codec = checks.codec](std::string_view text) -> std::string {
+Field Links(SweepSpec* spec, const CodecCheck& check_codec) {
+  const config::TextCheck check = [codec = check_codec](std::string_view text) -> std::string {
     if (text.size() > kLongestText) return "too long for a codec";
     return std::string(Message(codec(text)));
   };
@@ -255,15 +249,15 @@ config::TextCheck AtMost(size_t longest) {
   };
 }
 
-Table SweepTable(SweepSpec* spec, const SweepChecks& checks) {
+Table SweepTable(SweepSpec* spec, const CodecCheck& check_codec) {
   return {Text("title", &spec->title, "a text for the report", AtMost(200)),
           Required(Text("base", &spec->base, "a run file such as run.yaml", AtMost(kLongestText))),
           Overrides(spec),
-          Required(Rates(spec, checks)),
+          Required(Rates(spec)),
           Delays(spec),
-          config::DurationField("jitter", &spec->jitter, absl::ZeroDuration(), absl::Seconds(1)),
-          Loss(spec),
-          Required(Links(spec, checks)),
+          Parsed("jitter", &spec->jitter, "how far delays wander, such as 2ms", ParseLinkDelay),
+          Parsed("loss", &spec->loss, "a share of packets such as 0.1%", ParseLoss),
+          Required(Links(spec, check_codec)),
           Schedules(spec),
           Variants(spec),
           Whole("repeats", &spec->repeats, 1, 1000),
@@ -271,10 +265,28 @@ Table SweepTable(SweepSpec* spec, const SweepChecks& checks) {
           Workers(spec)};
 }
 
+// Links without a delay have no jitter.
+void CheckJitter(const SweepSpec& spec, Reader& reader) {
+  if (spec.jitter == absl::ZeroDuration()) return;
+  bool delayed = false;
+  for (const absl::Duration delay : spec.delays) {
+    if (delay == absl::ZeroDuration()) continue;
+    delayed = true;
+    const Status status = CheckLinkQuality({.delay = delay, .jitter = spec.jitter, .loss = 0});
+    if (status.ok()) continue;
+    reader.Fail(reader.PlaceOf(std::string_view("jitter")),
+                fmt::format("jitter: {}", Message(status)));
+    return;
+  }
+  if (delayed) return;
+  reader.Fail(reader.PlaceOf(std::string_view("jitter")),
+              "jitter: there is no delay that could vary; give delays, or leave jitter out");
+}
+
 }  // namespace
 
 StatusOr<SweepSpec> ParseSweepSpec(std::string_view yaml, std::string_view file_name,
-                                   const SweepChecks& checks) {
+                                   const CodecCheck& check_codec) {
   try {
     LH_ASSIGN_OR_RETURN(const YAML::Node root, config::LoadYaml(yaml, file_name));
     if (root.IsNull()) {
@@ -282,17 +294,12 @@ StatusOr<SweepSpec> ParseSweepSpec(std::string_view yaml, std::string_view file_
           fmt::format("{}:1:1: the file is empty; expected base, rates and links", file_name));
     }
     SweepSpec spec;
-    const Table table = SweepTable(&spec, checks);
+    const Table table = SweepTable(&spec, check_codec);
     Reader reader{std::string(file_name)};
     reader.ReadMap(root, "", table);
     reader.RequireAll(table);
     if (spec.delays.empty()) spec.delays = {absl::ZeroDuration()};
-    const bool delayed = std::any_of(spec.delays.begin(), spec.delays.end(),
-                                     [](absl::Duration d) { return d > absl::ZeroDuration(); });
-    if (spec.jitter > absl::ZeroDuration() && !delayed) {
-      reader.Fail(reader.PlaceOf(std::string_view("jitter")),
-                  "jitter: there is no delay that could vary; give delays, or leave jitter out");
-    }
+    CheckJitter(spec, reader);
     LH_RETURN_IF_ERROR(reader.ToStatus());
     return spec;
   } catch (const std::exception& error) {

@@ -7,7 +7,6 @@
 #define LONGHAUL_BASE_CONFIG_SWEEP_SPEC_H_
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,7 +37,7 @@ struct SweepSpec {
   std::vector<std::string> set;         // changes to the base run, of every point
   std::vector<uint64_t> rates;          // required; bits a second of every link; 0 = not shaped
   std::vector<absl::Duration> delays;   // one way; default none
-  absl::Duration jitter;                // of every link with a delay
+  absl::Duration jitter;                // of every link that has a delay
   double loss = 0;                      // share of packets
   std::vector<SweepCodecs> links;       // required; in the order of the file
   std::vector<ScheduleKind> schedules;  // default: the base run's
@@ -49,16 +48,9 @@ struct SweepSpec {
   friend bool operator==(const SweepSpec&, const SweepSpec&) = default;
 };
 
-// What base does not know and the caller hands in.
-struct SweepChecks {
-  CodecCheck codec;
-  // "10mbit", "unlimited" = 0.
-  std::function<StatusOr<uint64_t>(std::string_view text)> rate;
-};
-
 // Parses `yaml` (the text of the file called `file_name` in messages). Does not open the base run.
 StatusOr<SweepSpec> ParseSweepSpec(std::string_view yaml, std::string_view file_name,
-                                   const SweepChecks& checks);
+                                   const CodecCheck& check_codec);
 
 // Exact texts as a sweep file has them: "100mbit", "unlimited"; "25ms", "0ms".
 std::string RateText(uint64_t bits_per_second);

@@ -5,14 +5,11 @@
 #include <string_view>
 
 #include "base/config/sweep_spec.h"
-#include "base/units.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
-  const auto spec =
-      longhaul::ParseSweepSpec(input, "fuzz.yaml",
-                               {.codec = [](std::string_view) { return absl::OkStatus(); },
-                                .rate = longhaul::ParseBitsPerSecond});
+  const auto spec = longhaul::ParseSweepSpec(input, "fuzz.yaml",
+                                             [](std::string_view) { return absl::OkStatus(); });
   if (!spec.ok()) return 0;
   if (spec->rates.empty() || spec->links.empty() || spec->delays.empty() || spec->repeats == 0) {
     std::abort();

@@ -83,6 +83,12 @@ StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_
   std::vector<std::string> always = sweep.set;
   always.insert(always.end(), more.begin(), more.end());
   LH_ASSIGN_OR_RETURN(const RunSpec base, ParseRunSpec(base_yaml, base_file, always, check_codec));
+  if (base.topology) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: the base run of a sweep has a topology, and the sweep says itself what links are "
+        "like, the same for all workers; remove the key 'topology'",
+        base_file));
+  }
   std::vector<ScheduleKind> schedules = sweep.schedules;
   if (schedules.empty()) schedules.push_back(base.pipeline.schedule);
   std::vector<const SweepVariant*> variants;

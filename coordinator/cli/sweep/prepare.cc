@@ -13,9 +13,7 @@
 #include "base/version.h"
 #include "codec/registry.h"
 #include "coordinator/cli/cluster/requirements.h"
-#include "coordinator/cli/cluster/shaping.h"
 #include "coordinator/cli/sweep/measure.h"
-#include "coordinator/cli/sweep/sweep_cluster.h"
 
 namespace longhaul::cli {
 namespace {
@@ -31,14 +29,6 @@ std::string BaseFile(const SweepSpec& sweep, const std::string& sweep_file) {
   const std::filesystem::path base(sweep.base);
   if (base.is_absolute()) return sweep.base;
   return (std::filesystem::path(sweep_file).parent_path() / base).lexically_normal().string();
-}
-
-// What can only be said of this machine and its files, of a point that is possible so far.
-Status CheckPoint(const SweepSpec& sweep, SweepJob& job) {
-  const SweepPoint& point = job.point;
-  LH_RETURN_IF_ERROR(
-      CheckLinkShape({point.rate_bits_per_second, point.delay, sweep.jitter, sweep.loss}));
-  return FindData(job.submission);
 }
 
 // Reads every data file once, whichever points have it.
@@ -116,8 +106,7 @@ StatusOr<PreparedSweep> PrepareSweep(const Terminal& terminal, Interrupt& interr
                                      const std::vector<std::string>& overrides) {
   PreparedSweep sweep;
   LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kLargestFile));
-  LH_ASSIGN_OR_RETURN(sweep.spec,
-                      ParseSweepSpec(text, file, {.codec = CheckCodec, .rate = ParseLinkRate}));
+  LH_ASSIGN_OR_RETURN(sweep.spec, ParseSweepSpec(text, file, CheckCodec));
   const std::string base_file = BaseFile(sweep.spec, file);
   const StatusOr<std::string> base_text = ReadFile(base_file, kLargestFile);
   LH_RETURN_IF_ERROR(Annotate(base_text.status(), fmt::format("{}: base", file)));
@@ -135,7 +124,7 @@ StatusOr<PreparedSweep> PrepareSweep(const Terminal& terminal, Interrupt& interr
       job.submission.request.set_run_yaml(*base_text);
       job.submission.request.set_file_name(base_file);
       for (const std::string& one : job.point.overrides) job.submission.request.add_overrides(one);
-      job.point.impossible = Message(CheckPoint(sweep.spec, job));
+      job.point.impossible = Message(FindData(job.submission));
     }
     sweep.jobs.push_back(std::move(job));
   }

@@ -29,6 +29,15 @@ double NetworkSecondsOf(const SweepPoint& point) {
          static_cast<double>(point.spec.train.steps);
 }
 
+LinkParameters LinksOf(const SweepPoint& point, const SweepSpec& sweep) {
+  LinkParameters link;
+  link.up_bits_per_second = link.down_bits_per_second = point.rate_bits_per_second;
+  link.quality.delay = point.delay;
+  if (point.delay > absl::ZeroDuration()) link.quality.jitter = sweep.jitter;
+  link.quality.loss = sweep.loss;
+  return link;
+}
+
 class Runner {
  public:
   Runner(Session& session, const SweepSpec& sweep, uint32_t workers, const std::string& out,
@@ -90,10 +99,7 @@ Status Runner::Run(const std::vector<SweepJob>& jobs) {
 
 StatusOr<PointResult> Runner::RunPoint(const SweepJob& job) {
   const SweepPoint& point = job.point;
-  const LinkShape shape{point.rate_bits_per_second, point.delay,
-                        point.delay > absl::ZeroDuration() ? sweep_.jitter : absl::ZeroDuration(),
-                        sweep_.loss};
-  StatusOr<Client*> client = cluster_.With(shape);
+  StatusOr<Client*> client = cluster_.With(LinksOf(point, sweep_));
   if (absl::IsCancelled(client.status())) session_.interrupt().Fire();
   LH_RETURN_IF_ERROR(CheckInterrupt());
   LH_RETURN_IF_ERROR(Annotate(client.status(), "the sweep's cluster"));

@@ -21,14 +21,6 @@ std::string NameOf(const std::string& out) {
 
 }  // namespace
 
-Status CheckLinkShape(const LinkShape& shape) {
-  if (shape.delay > absl::ZeroDuration() || shape.loss > 0) {
-    return absl::FailedPreconditionError(
-        "links of a local cluster have a rate and no delay or loss in this version");
-  }
-  return absl::OkStatus();
-}
-
 SweepCluster::SweepCluster(const Terminal& terminal, Interrupt& interrupt, const std::string& out,
                            uint32_t workers)
     : terminal_(terminal), interrupt_(interrupt), name_(NameOf(out)), workers_(workers) {}
@@ -45,15 +37,15 @@ SweepCluster::~SweepCluster() {
 
 Status SweepCluster::Clear() {
   client_.reset();
-  shape_.reset();
+  link_.reset();
   return ClusterDown(name_).status();
 }
 
-Status SweepCluster::Up(const LinkShape& shape) {
+Status SweepCluster::Up(const LinkParameters& link) {
   ClusterUpOptions options;
   options.name = name_;
   options.workers = workers_;
-  options.rate_bits_per_second = shape.rate_bits_per_second;
+  options.link = link;
   LH_ASSIGN_OR_RETURN(const ClusterState state, ClusterUp(options));
   Connection connection;
   connection.address = state.coordinator_address;
@@ -64,17 +56,20 @@ Status SweepCluster::Up(const LinkShape& shape) {
   return absl::OkStatus();
 }
 
-StatusOr<Client*> SweepCluster::With(const LinkShape& shape) {
-  if (!shape_) {
-    LH_RETURN_IF_ERROR(Up(shape));
-  } else if (*shape_ != shape) {
+StatusOr<Client*> SweepCluster::With(const LinkParameters& link) {
+  if (!link_) {
+    LH_RETURN_IF_ERROR(Up(link));
+  } else if (*link_ != link) {
     LinkChange change;
     change.worker = "all";
-    change.set_rate = true;
-    change.rate_bits_per_second = shape.rate_bits_per_second;
-    LH_RETURN_IF_ERROR(ChangeLink(name_, change));
+    change.up_bits_per_second = link.up_bits_per_second;
+    change.down_bits_per_second = link.down_bits_per_second;
+    change.delay = link.quality.delay;
+    change.jitter = link.quality.jitter;
+    change.loss = link.quality.loss;
+    LH_RETURN_IF_ERROR(ChangeLinks(name_, {change}));
   }
-  shape_ = shape;
+  link_ = link;
   return client_.get();
 }
 

@@ -16,16 +16,6 @@
 
 namespace longhaul::cli {
 
-struct LinkShape {
-  uint64_t rate_bits_per_second = 0;  // 0 = not shaped
-  absl::Duration delay, jitter;
-  double loss = 0;
-  friend bool operator==(const LinkShape&, const LinkShape&) = default;
-};
-
-// Whether a cluster of this machine can have such links; kFailedPrecondition or kInvalidArgument.
-Status CheckLinkShape(const LinkShape& shape);
-
 // From the main thread.
 class SweepCluster {
  public:
@@ -40,18 +30,19 @@ class SweepCluster {
   const std::string& name() const { return name_; }
   // Takes down whatever there is of it.
   Status Clear();
-  // Brings it up if it is not, and its links to `shape`. The client lives until Clear.
-  StatusOr<Client*> With(const LinkShape& shape);
+  // Brings it up if it is not, and the links of all workers to `link`. The client lives until
+  // Clear.
+  StatusOr<Client*> With(const LinkParameters& link);
   StatusOr<ClusterView> Observe() const;
 
  private:
-  Status Up(const LinkShape& shape);
+  Status Up(const LinkParameters& link);
 
   const Terminal& terminal_;
   Interrupt& interrupt_;
   const std::string name_;
   const uint32_t workers_;
-  std::optional<LinkShape> shape_;  // set: it is up
+  std::optional<LinkParameters> link_;  // set: it is up
   std::unique_ptr<Client> client_;
 };
 

@@ -72,9 +72,40 @@ TEST_F(CliTest, ConnectionFlagsMayStandBeforeTheCommand) {
   EXPECT_THAT(cluster.err, HasSubstr("cluster excludes --coordinator"));
 }
 
+TEST_F(CliTest, SweepSaysWhatIsWrongBeforeItNeedsRights) {
+  EXPECT_EQ(Run({"sweep"}).code, 2);
+  EXPECT_EQ(Run({"sweep", "sweep.yaml"}).code, 2);
+  // It has a cluster of its own.
+  EXPECT_EQ(Run({"sweep", "a", "--out", "b", "--coordinator", "a:1"}).code, 2);
+  const Outcome before = Run({"--coordinator", "a:1", "sweep", "a", "--out", "b"});
+  EXPECT_EQ(before.code, 2);
+  EXPECT_THAT(before.err, HasSubstr("sweep excludes --coordinator"));
+
+  const Outcome missing = Run({"sweep", Path("nowhere.yaml"), "--out", Path("out")});
+  EXPECT_EQ(missing.code, 1);
+  EXPECT_THAT(missing.err, HasSubstr("nowhere.yaml"));
+  Write("sweep.yaml", "base: nowhere.yaml\nrates: [fast]\nlinks: { a: { forward: nnoe } }\n");
+  const Outcome wrong = Run({"sweep", Path("sweep.yaml"), "--out", Path("out")});
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_THAT(wrong.err, HasSubstr("sweep.yaml:2:9: rates: "));
+  EXPECT_THAT(wrong.err, HasSubstr("sweep.yaml:3:24: links.a.forward: "));
+  Write("sweep.yaml",
+        "base: nowhere.yaml\nrates: 1mbit\nlinks: { a: { forward: none, backward: none } }\n");
+  EXPECT_THAT(Run({"sweep", Path("sweep.yaml"), "--out", Path("out")}).err,
+              HasSubstr("sweep.yaml: base: "));
+  Write("sweep.yaml",
+        "base: run.yaml\nrates: 1mbit\nlinks: { a: { forward: none, backward: none } }\n");
+  EXPECT_THAT(Run({"sweep", Path("sweep.yaml"), "--out", Path("out")}).err,
+              HasSubstr("add `workers: 4` to the sweep file"));
+  EXPECT_THAT(
+      Run({"sweep", Path("sweep.yaml"), "--out", Path("out"), "--set", "train.stepps=2"}).err,
+      HasSubstr("--set train.stepps=2: unknown key"));
+  EXPECT_FALSE(std::filesystem::exists(Path("out")));
+}
+
 TEST_F(CliTest, EveryCommandHasHelp) {
   for (const char* command : {"submit", "plan", "watch", "ps", "status", "stop", "steps", "logs",
-                              "events", "workers", "cluster"}) {
+                              "events", "workers", "sweep", "cluster"}) {
     EXPECT_EQ(Run({command, "--help"}).code, 0) << command;
     EXPECT_THAT(Run({"--help"}).out, HasSubstr(command));
   }

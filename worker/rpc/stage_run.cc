@@ -20,8 +20,6 @@ constexpr absl::Duration kLinkLimit = absl::Seconds(30);
 // To read message buffers again at the beginning.
 constexpr double kMessageBytesPerSecond = 50e6;
 constexpr absl::Duration kFlushLimit = absl::Seconds(2);
-// 2 MiB under way: 80 ms of 200 Mbit/s.
-constexpr uint32_t kCredits = 32;
 
 StatusOr<std::shared_ptr<const codec::Codec>> MakeCodec(const std::string& text) {
   LH_ASSIGN_OR_RETURN(auto codec, codec::ParseCodec(text));
@@ -337,7 +335,7 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream,
     answer->changed.notify_all();
   };
   const transport::LinkKey key{RunId(run_id_), Epoch(epoch()), Boundary(boundary)};
-  const transport::LinkOptions options{.peer_timeout = spec_.peer_timeout, .credits = kCredits};
+  const transport::LinkOptions options{.peer_timeout = spec_.peer_timeout};
   // The downstream side dials where the plan says so: `upstream` here means that the peer is
   // upstream.
   if (link.downstream_dials() == upstream) {

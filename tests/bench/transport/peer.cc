@@ -28,7 +28,7 @@ constexpr absl::Duration kWarmUp = absl::Milliseconds(300);
 constexpr absl::Duration kPingInterval = absl::Milliseconds(50);
 constexpr int kPings = 30;
 constexpr size_t kHeaderBytes = 96;  // a tensor header's worth
-constexpr int kFramesAhead = 64;
+constexpr int kFramesAhead = 512;
 
 double CpuSeconds() {
   rusage usage{};

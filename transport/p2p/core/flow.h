@@ -3,6 +3,7 @@
 #ifndef LONGHAUL_TRANSPORT_P2P_CORE_FLOW_H_
 #define LONGHAUL_TRANSPORT_P2P_CORE_FLOW_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -17,6 +18,9 @@ inline constexpr uint32_t kMaxCredits = 1 << 16;
 // Of the control lane, on every link: its messages are few and small, and this only bounds what is
 // held for the peer's acknowledgement.
 inline constexpr uint32_t kControlCredits = 256;
+
+// Frames that are dealt with before the peer is told so, at most.
+inline constexpr uint32_t kMostUntold = 8;
 
 // What this side may send on a lane.
 class SendWindow {
@@ -49,8 +53,9 @@ class ReceiveWindow {
   void Handled() { handled_ = accepted_; }
   uint64_t handled() const { return handled_; }
   uint32_t credits() const { return credits_; }
-  // A quarter of the window was used since the peer was last told: tell it before it runs dry.
-  bool TellDue() const { return handled_ - told_ >= (credits_ + 3) / 4; }
+  // A quarter of the window was used since the peer was last told, or as much as is worth a message
+  // anyway: tell it before it runs dry, and while what it holds for us is still little.
+  bool TellDue() const { return handled_ - told_ >= std::min((credits_ + 3) / 4, kMostUntold); }
   bool TellPending() const { return handled_ != told_; }
   void Told() { told_ = handled_; }
   // A new connection, for which the peer was told `told`: its first frame may be any that the peer

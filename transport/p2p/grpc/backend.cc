@@ -24,9 +24,9 @@ using internal::Channel;
 // too large with a sentence, gRPC what is more than that.
 constexpr int kMessageBytes = static_cast<int>(kMaxFramePayloadBytes) + (4 << 10);
 constexpr int kMetadataBytes = 8 << 10;
-// What the peer may send ahead of our reading. Credits bound a link's bytes under way; this bounds
-// a stranger's.
-constexpr int kLookaheadBytes = 256 << 10;
+// What the peer may send ahead of our reading: no less than credits let it, or a long line is never
+// full. A stranger is cut long before (proto/rpc/listener.h).
+constexpr int kLookaheadBytes = 32 << 20;
 constexpr int kHttp2FrameBytes = 128 << 10;  // so that a frame of ours is one of HTTP/2's
 
 template <class Set>
@@ -35,7 +35,7 @@ void CommonArguments(const Set& set) {
   set(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);  // a small message must not become a large one
   set(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kHttp2FrameBytes);
   set(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
-  set(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  set(GRPC_ARG_HTTP2_BDP_PROBE, 1);
 }
 
 // A connection of its own for every channel, so that a full bulk lane delays no control frame.

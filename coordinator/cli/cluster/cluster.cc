@@ -172,29 +172,6 @@ Status BuildNetwork(const std::optional<DelayBy>& delay_by, ClusterState* state,
   return ApplyLinks(Unshaped(*state), state);
 }
 
-Status StartEverything(const ClusterUpOptions& options, ClusterState* state, ProgressLine* progress,
-                       InterruptGuard* interrupts) {
-  const Deadline deadline = Deadline::After(options.patience);
-  LH_RETURN_IF_ERROR(WriteClusterState(*state));  // From here on, `down` knows the directory.
-  LH_RETURN_IF_ERROR(GenerateTokenFile(state->token_file));
-  LH_RETURN_IF_ERROR(BuildNetwork(options.delay_by, state, progress, interrupts));
-  LH_RETURN_IF_ERROR(WriteClusterState(*state));
-  progress->Show("starting the coordinator");
-  LH_RETURN_IF_ERROR(StartCoordinator(state));
-  LH_RETURN_IF_ERROR(WriteClusterState(*state));
-  LH_RETURN_IF_ERROR(
-      WaitUntilConnected(*state, kCoordinatorDaemon, deadline, progress, interrupts));
-  for (ClusterWorkerState& worker : state->workers) {
-    LH_RETURN_IF_ERROR(interrupts->Check());
-    progress->Show(fmt::format("starting {}", worker.name));
-    LH_RETURN_IF_ERROR(StartWorker(*state, &worker));
-    LH_RETURN_IF_ERROR(WriteClusterState(*state));
-  }
-  LH_RETURN_IF_ERROR(WaitUntilConnected(*state, {}, deadline, progress, interrupts));
-  state->ready = true;
-  return WriteClusterState(*state);
-}
-
 // "worker3" -> 3.
 StatusOr<uint32_t> WorkerNumber(const ClusterState& state, const std::string& worker) {
   std::vector<std::string> names;
@@ -313,6 +290,30 @@ Status PutTopology(const TopologySpec& topology, ClusterState* state) {
   return absl::OkStatus();
 }
 
+Status StartEverything(const ClusterUpOptions& options, ClusterState* state, ProgressLine* progress,
+                       InterruptGuard* interrupts) {
+  const Deadline deadline = Deadline::After(options.patience);
+  LH_RETURN_IF_ERROR(WriteClusterState(*state));  // From here on, `down` knows the directory.
+  if (options.topology) LH_RETURN_IF_ERROR(PutTopology(*options.topology, state));
+  LH_RETURN_IF_ERROR(GenerateTokenFile(state->token_file));
+  LH_RETURN_IF_ERROR(BuildNetwork(options.delay_by, state, progress, interrupts));
+  LH_RETURN_IF_ERROR(WriteClusterState(*state));
+  progress->Show("starting the coordinator");
+  LH_RETURN_IF_ERROR(StartCoordinator(state));
+  LH_RETURN_IF_ERROR(WriteClusterState(*state));
+  LH_RETURN_IF_ERROR(
+      WaitUntilConnected(*state, kCoordinatorDaemon, deadline, progress, interrupts));
+  for (ClusterWorkerState& worker : state->workers) {
+    LH_RETURN_IF_ERROR(interrupts->Check());
+    progress->Show(fmt::format("starting {}", worker.name));
+    LH_RETURN_IF_ERROR(StartWorker(*state, &worker));
+    LH_RETURN_IF_ERROR(WriteClusterState(*state));
+  }
+  LH_RETURN_IF_ERROR(WaitUntilConnected(*state, {}, deadline, progress, interrupts));
+  state->ready = true;
+  return WriteClusterState(*state);
+}
+
 // Under the cluster's lock: the links that `edit` makes of those that there are.
 Status EditLinks(const std::string& name, const std::function<Status(ClusterState*)>& edit) {
   InterruptGuard interrupts;
@@ -335,7 +336,6 @@ StatusOr<ClusterState> ClusterUp(const ClusterUpOptions& options) {
   LH_ASSIGN_OR_RETURN(const auto lock, ClusterLock::Acquire(options.name, absl::ZeroDuration()));
   LH_RETURN_IF_ERROR(CheckNotThere(options.name));
   LH_ASSIGN_OR_RETURN(ClusterState state, InitialState(options));
-  if (options.topology) LH_RETURN_IF_ERROR(PutTopology(*options.topology, &state));
   ProgressLine progress;
   const Status started = StartEverything(options, &state, &progress, &interrupts);
   if (started.ok()) return state;

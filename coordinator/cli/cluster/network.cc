@@ -50,34 +50,43 @@ Status Raise(const std::string& network, const std::string& device, const Comman
   return Ip(arguments);
 }
 
-// A namespace whose links stay silent until a daemon speaks: IPv6's own chatter (neighbours,
-// multicast groups) would be counted as traffic. Where /proc/sys may not be written, it is.
-Status AddSilentNetwork(const std::string& network) {
-  LH_RETURN_IF_ERROR(Ip({"netns", "add", network}));
-  // /proc/sys/net shows the namespace of the thread that opens it, so a thread goes there.
-  std::thread([&network] {
+// Settings (below /proc/sys/net/) of a namespace, where they may be written; the defaults do else.
+// /proc/sys/net shows the namespace of the thread that opens it, so a thread goes there.
+void WriteSettings(const std::string& network,
+                   const std::vector<std::pair<std::string, std::string>>& settings) {
+  std::thread([&] {
     const int fd =
         open(fmt::format("{}/{}", kNamespaceFolder, network).c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return;
     const bool inside = setns(fd, CLONE_NEWNET) == 0;
     close(fd);
     if (!inside) return;
-    for (const char* which : {"all", "default"}) {
-      std::ofstream(fmt::format("/proc/sys/net/ipv6/conf/{}/disable_ipv6", which)) << "1";
-    }
-    // After a cut a worker looks for its neighbours' addresses again, by default once a second. In
-    // a wide area it would look for a router, which no cut of the line takes away.
-    const std::string neighbours = "/proc/sys/net/ipv4/neigh/default/";
-    std::ofstream(neighbours + "retrans_time_ms") << "50";
-    // As long as the slowest round trip takes: the question itself may be under way.
-    for (const char* kind : {"mcast_solicit", "ucast_solicit"}) {
-      std::ofstream(neighbours + kind) << "500";
-    }
-    // A round trip of 100 ms at 1 Gbit/s holds 12.5 MB.
-    std::ofstream("/proc/sys/net/ipv4/tcp_wmem") << "4096 16384 33554432";
-    std::ofstream("/proc/sys/net/ipv4/tcp_rmem") << "4096 131072 33554432";
+    for (const auto& [name, value] : settings) std::ofstream("/proc/sys/net/" + name) << value;
   }).join();
+}
+
+// A namespace whose links stay silent until a daemon speaks: IPv6's own chatter (neighbours,
+// multicast groups) would be counted as traffic.
+Status AddSilentNetwork(const std::string& network) {
+  LH_RETURN_IF_ERROR(Ip({"netns", "add", network}));
+  WriteSettings(network, {{"ipv6/conf/all/disable_ipv6", "1"},
+                          {"ipv6/conf/default/disable_ipv6", "1"},
+                          // A round trip of 100 ms at 1 Gbit/s holds 12.5 MB.
+                          {"ipv4/tcp_wmem", "4096 16384 33554432"},
+                          {"ipv4/tcp_rmem", "4096 131072 33554432"}});
   return Raise(network, "lo");
+}
+
+// Of one interface: a namespace has no defaults of its own for these.
+void BePatientWithNeighbours(const std::string& network, const std::string& device) {
+  const std::string folder = fmt::format("ipv4/neigh/{}/", device);
+  WriteSettings(network, {// After a cut a worker looks for its neighbours' addresses again, by
+                          // default once a second. In a wide area it would look for a router, which
+                          // no cut of the line takes away.
+                          {folder + "retrans_time_ms", "50"},
+                          // For longer than the slowest round trip: questions have a delay, too.
+                          {folder + "mcast_solicit", "500"},
+                          {folder + "ucast_solicit", "500"}});
 }
 
 Status AddAddress(const std::string& network, const std::string& device,
@@ -254,6 +263,7 @@ Status CreateWorkerNetwork(std::string_view cluster, uint32_t subnet, uint32_t n
   };
   const std::string data_address = DataAddress(subnet, number);
   LH_RETURN_IF_ERROR(join('d', "data", data_address));
+  BePatientWithNeighbours(network, "data");
   LH_RETURN_IF_ERROR(join('c', "control", ControlAddress(subnet, number)));
   return UseCubic(network, "data", kDataNet, subnet, data_address);
 }

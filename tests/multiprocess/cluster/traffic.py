@@ -5,6 +5,8 @@ traffic.py duplex-dial ADDRESS SECONDS     goodput (the first second left out)
 traffic.py echo ADDRESS SECONDS            UDP: sends back what comes
 traffic.py ping ADDRESS SECONDS            UDP: round trips of 100-byte packets, 20 a second
 traffic.py datagrams ADDRESS COUNT         UDP: COUNT packets of 1000 bytes
+traffic.py numbered ADDRESS COUNT          UDP: COUNT numbered packets, then says their end
+traffic.py count ADDRESS SECONDS           UDP: counts these till their end
 """
 import json
 import socket
@@ -86,7 +88,8 @@ def ping(address, seconds):
             pass
         time.sleep(max(0.0, begin + 0.05 - time.monotonic()))
     print(json.dumps({"answers": len(times), "sent": number,
-                      "median": statistics.median(times) if times else None}))
+                      "median": statistics.median(times) if times else None,
+                      "least": min(times, default=None), "most": max(times, default=None)}))
 
 
 def datagrams(address, count):
@@ -97,6 +100,46 @@ def datagrams(address, count):
         client.sendto(bytes(1000), (address, PORT))
         time.sleep(0.002)
     print("{}")
+
+
+END = (1 << 63).to_bytes(8, "big")
+
+
+def numbered(address, count):
+    client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    client.settimeout(0.2)
+    for number in range(count):
+        client.sendto(number.to_bytes(8, "big") + bytes(992), (address, PORT))
+        time.sleep(0.001)
+    # The end may get lost, or its answer.
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        client.sendto(END, (address, PORT))
+        try:
+            if client.recv(100) == END:
+                break
+        except (TimeoutError, ConnectionRefusedError):
+            pass
+    print("{}")
+
+
+def count(address, seconds):
+    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server.bind((address, PORT))
+    server.settimeout(seconds)
+    print("listening", flush=True)
+    came, out_of_order, last = 0, 0, -1
+    while True:
+        data, peer = server.recvfrom(2000)
+        if data == END:
+            for _ in range(10):
+                server.sendto(END, peer)
+            break
+        number = int.from_bytes(data[:8], "big")
+        came += 1
+        out_of_order += number < last
+        last = number
+    print(json.dumps({"came": came, "out_of_order": out_of_order}))
 
 
 def main():
@@ -113,6 +156,10 @@ def main():
         ping(address, number)
     elif mode == "datagrams":
         datagrams(address, number)
+    elif mode == "numbered":
+        numbered(address, number)
+    elif mode == "count":
+        count(address, number)
     else:
         sys.exit(__doc__)
 

@@ -83,6 +83,16 @@ TEST(ReceiveWindowTest, TellsEachFrameOfASmallWindow) {
   EXPECT_TRUE(window.TellDue());
 }
 
+TEST(ReceiveWindowTest, TellsOfALargeWindowLongBeforeAQuarter) {
+  ReceiveWindow window(1024);
+  for (uint64_t sequence = 1; sequence <= kMostUntold; ++sequence) {
+    EXPECT_FALSE(window.TellDue());
+    EXPECT_TRUE(*window.Accept(sequence));
+    window.Handled();
+  }
+  EXPECT_TRUE(window.TellDue());
+}
+
 class PeerWatchTest : public testing::Test {
  protected:
   MonoTime At(int ms) const { return start_ + absl::Milliseconds(ms); }

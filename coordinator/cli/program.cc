@@ -50,6 +50,7 @@ Program::Program(Terminal terminal)
   AddWatchCommand(*this);
   AddRunCommands(*this);
   AddCheckpointsCommand(*this);
+  AddTraceCommand(*this);
   AddStreamCommands(*this);
   AddWorkersCommand(*this);
   CLI::App* const sweep = AddSweepCommand(*this);

@@ -82,6 +82,7 @@ void AddWatchCommand(Program& program);        // watch
 void AddRunCommands(Program& program);         // ps, status, stop, steps
 void AddCheckpointsCommand(Program& program);  // checkpoints
 void AddStreamCommands(Program& program);      // logs, events
+void AddTraceCommand(Program& program);        // trace
 void AddWorkersCommand(Program& program);      // workers
 CLI::App* AddSweepCommand(Program& program);   // sweep
 

@@ -66,18 +66,20 @@ Table StageTable(const v1::RunStatus& run) {
                {"LAYERS", Align::kRight},
                {"DEPTH", Align::kRight},
                {"STEP", Align::kRight},
-               {"BUSY", Align::kRight},
+               {"COMPUTE", Align::kRight},
+               {"OPTIMIZER", Align::kRight},
                {"WAITS FOR INPUT", Align::kRight},
                {"FOR GRADIENTS", Align::kRight},
-               {"CODEC", Align::kRight}});
+               {"FOR CODEC", Align::kRight}});
   for (const v1::StageStatus& stage : run.stages()) {
     const std::string state = stage.connected() ? stage.state() : stage.state() + ", disconnected";
     table.AddRow({fmt::format("{}", stage.stage()), stage.worker_name(),
                   Cell(state, stage.connected() ? StateStyle(stage.state()) : Style::kYellow),
                   fmt::format("{}", stage.layers()), fmt::format("{}", stage.depth()),
                   fmt::format("{}", stage.step()), PercentText(stage.compute_share()),
-                  PercentText(stage.wait_input_share()), PercentText(stage.wait_gradient_share()),
-                  PercentText(stage.codec_share())});
+                  PercentText(stage.optimizer_share()), PercentText(stage.wait_input_share()),
+                  PercentText(stage.wait_gradient_share()),
+                  PercentText(stage.codec_wait_share())});
   }
   return table;
 }

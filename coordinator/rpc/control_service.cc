@@ -144,6 +144,18 @@ grpc::ServerUnaryReactor* ControlServiceImpl::ListCheckpoints(Context* context,
   });
 }
 
+grpc::ServerUnaryReactor* ControlServiceImpl::TraceRun(Context* context,
+                                                       const v1::TraceRequest* request,
+                                                       v1::TraceReply* reply) {
+  if (Status status = port_->Check(*context); !status.ok()) {
+    return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
+  }
+  auto* call = new WaitingCall<v1::TraceReply>(shell_, reply);
+  return call->Start([&](Shell::TraceDone done) {
+    return shell_->TraceRun(request->run(), request->steps(), std::move(done));
+  });
+}
+
 grpc::ServerUnaryReactor* ControlServiceImpl::ListRuns(Context* context, const v1::ListRunsRequest*,
                                                        v1::ListRunsReply* reply) {
   if (Status status = port_->Check(*context); !status.ok()) {

@@ -48,6 +48,8 @@ class ControlServiceImpl : public v1::ControlService::CallbackService {
 
   grpc::ServerUnaryReactor* ListCheckpoints(Context* context, const v1::CheckpointsRequest* request,
                                             v1::CheckpointsReply* reply) override;
+  grpc::ServerUnaryReactor* TraceRun(Context* context, const v1::TraceRequest* request,
+                                     v1::TraceReply* reply) override;
 
  private:
   GuardedPort* const port_;

@@ -70,6 +70,7 @@ bool Shell::Stop(Deadline deadline) {
   plans_.FailAll(Stopping());
   stops_.FailAll(Stopping());
   checkpoints_.FailAll(Stopping());
+  traces_.FailAll(Stopping());
   return prepare_.Stop(deadline);
 }
 
@@ -155,9 +156,15 @@ RequestId Shell::ListCheckpoints(std::string run, bool verify, CheckpointsDone d
   });
 }
 
+RequestId Shell::TraceRun(std::string run, uint32_t steps, TraceDone done) {
+  return Ask(&traces_, std::move(done), [&](RequestId id) {
+    return event::TraceAsked{id, std::move(run), steps};
+  });
+}
+
 bool Shell::Drop(RequestId request) {
   return submits_.Drop(request) || plans_.Drop(request) || stops_.Drop(request) ||
-         checkpoints_.Drop(request);
+         checkpoints_.Drop(request) || traces_.Drop(request);
 }
 
 std::vector<v1::RunStatus> Shell::Runs() const {
@@ -300,6 +307,8 @@ void Shell::Execute(Command command) {
           }
         } else if constexpr (std::is_same_v<C, command::ReplyCheckpoints>) {
           checkpoints_.Answer(c.request, std::move(c.reply));
+        } else if constexpr (std::is_same_v<C, command::ReplyTrace>) {
+          traces_.Answer(c.request, std::move(c.reply));
         } else if constexpr (std::is_same_v<C, command::ReplySubmit>) {
           submits_.Answer(c.request, std::move(c.reply));
         } else if constexpr (std::is_same_v<C, command::ReplyPlan>) {

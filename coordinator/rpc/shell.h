@@ -73,7 +73,9 @@ class Shell {
   RequestId PlanRun(RunSpec spec, v1::SubmitRequest request, PlanDone done);
   RequestId StopRun(std::string run, bool now, StopDone done);
   using CheckpointsDone = PendingCalls<v1::CheckpointsReply>::Done;
+  using TraceDone = PendingCalls<v1::TraceReply>::Done;
   RequestId ListCheckpoints(std::string run, bool verify, CheckpointsDone done);
+  RequestId TraceRun(std::string run, uint32_t steps, TraceDone done);
   // True: it was still waiting, and its callback will not run.
   bool Drop(RequestId request);
 
@@ -112,6 +114,7 @@ class Shell {
   PendingCalls<v1::PlanReply> plans_;
   PendingCalls<v1::StopReply> stops_;
   PendingCalls<v1::CheckpointsReply> checkpoints_;
+  PendingCalls<v1::TraceReply> traces_;
 
   // Held for a tick and its transaction, so that queries see what the store has.
   mutable std::mutex state_mutex_;  // of state_

@@ -159,6 +159,7 @@ void Core::CheckTimers() {
     if (now_ >= check.until) late_checks.push_back(id);
   }
   for (const uint64_t id : late_checks) GiveUpCheck(id, "no answer; look at its log");
+  CheckTraces();
   std::vector<RunId> late;
   for (const auto& [id, job] : jobs_) {
     if (now_ >= job.draft.measure_until) late.push_back(id);
@@ -194,6 +195,7 @@ std::optional<MonoTime> Core::NextWake() const {
   }
   for (const auto& [id, job] : jobs_) consider(job.draft.measure_until);
   for (const auto& [id, check] : checks_) consider(check.until);
+  for (const auto& [id, trace] : traces_) consider(trace.until);
   for (const auto& [id, run] : runs_) {
     if (run.draft) consider(run.draft->measure_until);
     if (run.reattach_until) consider(*run.reattach_until);

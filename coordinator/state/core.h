@@ -8,6 +8,7 @@
 //   reports.cc     steps, validation, checkpoints, links, logs
 //   checkpoints.cc shards are hashed, copied, moved and dropped
 //   checkpoint_list.cc what is known of them
+//   traces.cc      what every stage did when
 //   render.cc      what people see
 //   invariants.cc  what always holds
 //
@@ -164,6 +165,12 @@ class Core {
   void On(event::CheckpointsAsked& asked);
   v1::CheckpointsReply RenderCheckpoints(const Run& run, const VerifiedShards* verified) const;
 
+  // traces.cc
+  void On(event::TraceAsked& asked);
+  void OnTrace(const Worker& worker, const v1::WorkerMessage& message);
+  void EndTrace(uint64_t id, StatusOr<v1::TraceReply> reply);
+  void CheckTraces();
+
   // checkpoints.cc
   void On(event::CopiesChecked& checked);
   void OnShardsChecked(Worker& worker, const v1::WorkerMessage& message);
@@ -222,6 +229,8 @@ class Core {
   std::map<uint64_t, ShardCheck> checks_;
   uint64_t next_check_ = 1;
   std::map<RequestId, Verification> verifications_;
+  std::map<uint64_t, TraceJob> traces_;
+  uint64_t next_trace_ = 1;
   uint64_t next_order_ = 1;
   uint64_t next_event_;
   uint64_t sequence_;

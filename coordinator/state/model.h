@@ -74,6 +74,15 @@ struct ShardCheck {
 // (step, worker, file) of shards that were hashed and are whole.
 using VerifiedShards = std::set<std::tuple<uint64_t, std::string, std::string>>;
 
+// `longhaul trace`: waits for what every stage did.
+struct TraceJob {
+  RequestId request;
+  RunId run;
+  Epoch epoch;
+  std::vector<std::optional<v1::StageTrace>> stages;
+  MonoTime until;
+};
+
 // `longhaul plan`: a draft that is answered and forgotten.
 struct PlanJob {
   RequestId request;

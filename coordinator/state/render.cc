@@ -142,9 +142,9 @@ void Core::RenderStages(const Run& run, v1::RunStatus* status) const {
     if (!stage.last) continue;
     const v1::StepReport& last = *stage.last;
     one.set_step(last.step());
-    one.set_compute_share(
-        Share(last.forward_seconds() + last.backward_seconds() + last.optimizer_seconds(),
-              last.seconds()));
+    one.set_compute_share(Share(last.forward_seconds() + last.backward_seconds(), last.seconds()));
+    one.set_optimizer_share(Share(last.optimizer_seconds(), last.seconds()));
+    one.set_codec_wait_share(Share(last.codec_wait_seconds(), last.seconds()));
     one.set_wait_input_share(Share(last.wait_input_seconds(), last.seconds()));
     one.set_wait_gradient_share(Share(last.wait_gradient_seconds(), last.seconds()));
     one.set_codec_share(Share(last.codec_seconds(), last.seconds()));

@@ -265,6 +265,10 @@ void Core::On(event::WorkerSaid& said) {
       // About files, whatever the run does meanwhile.
       OnShardsChecked(*worker, message);
       return;
+    case v1::WorkerMessage::kTrace:
+      // Of a run that may have ended.
+      OnTrace(*worker, message);
+      return;
     default:
       OnRunMessage(*worker, message);
   }

@@ -95,6 +95,11 @@ struct CheckpointsAsked {
   std::string run;
   bool verify;
 };
+struct TraceAsked {
+  RequestId request;
+  std::string run;
+  uint32_t steps;  // the last so many; 0 = all that are kept
+};
 // Answer to command::CheckCopies: of each file what is wrong with its copy; empty: it is whole.
 struct CopiesChecked {
   uint64_t check;
@@ -102,9 +107,10 @@ struct CopiesChecked {
 };
 }  // namespace event
 
-using Event = std::variant<event::WorkerJoined, event::WorkerSaid, event::WorkerLeft,
-                           event::Submitted, event::PlanAsked, event::StopAsked,
-                           event::DataPrepared, event::CheckpointsAsked, event::CopiesChecked>;
+using Event =
+    std::variant<event::WorkerJoined, event::WorkerSaid, event::WorkerLeft, event::Submitted,
+                 event::PlanAsked, event::StopAsked, event::DataPrepared, event::CheckpointsAsked,
+                 event::CopiesChecked, event::TraceAsked>;
 
 // ---- Out --------------------------------------------------------------------------
 
@@ -184,10 +190,15 @@ struct ReplyCheckpoints {
   RequestId request;
   StatusOr<v1::CheckpointsReply> reply;
 };
+struct ReplyTrace {
+  RequestId request;
+  StatusOr<v1::TraceReply> reply;
+};
 }  // namespace command
 using Command = std::variant<command::ToWorker, command::CloseSession, command::PrepareData,
                              command::CheckCopies, command::DropCopies, command::ReplySubmit,
-                             command::ReplyPlan, command::ReplyStop, command::ReplyCheckpoints>;
+                             command::ReplyPlan, command::ReplyStop, command::ReplyCheckpoints,
+                             command::ReplyTrace>;
 
 struct TickResult {
   std::vector<Write> writes;

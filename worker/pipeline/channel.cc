@@ -38,6 +38,7 @@ struct Channel::Incoming {
   size_t received_bytes = 0;
   uint32_t next_chunk = 0;
   uint32_t chunks = 1;
+  MonoTime began;  // when its first chunk came
 };
 
 std::shared_ptr<Channel> Channel::Create(ChannelOptions options, CodecThread* codec_thread,
@@ -150,6 +151,7 @@ void Channel::LetTensorsLeave() {
 void Channel::Encode(const std::shared_ptr<Outgoing>& outgoing) {
   const codec::Codec& codec = *options_.send_codec;
   if (options_.messages && !messages_) return;  // closed
+  const MonoTime began = Now();
   if (options_.dump && options_.dump->Wants(outgoing->pass, outgoing->microbatch)) {
     options_.dump->Write(outgoing->pass, options_.boundary, send_direction(),
                          outgoing->tensor.view);
@@ -168,6 +170,7 @@ void Channel::Encode(const std::shared_ptr<Outgoing>& outgoing) {
     messages_->PrefetchAfter(outgoing->pass, outgoing->microbatch, send_direction());
   }
   outgoing->blob_bytes = result.bytes;
+  Trace(v1::Span::ENCODE, outgoing->pass, outgoing->microbatch, began);
   if (result.nonfinite_tiles > 0) {
     const std::lock_guard lock(mutex_);
     use_.nonfinite_tiles += result.nonfinite_tiles;
@@ -177,6 +180,17 @@ void Channel::Encode(const std::shared_ptr<Outgoing>& outgoing) {
   } else {
     SendChunks(outgoing);
   }
+}
+
+void Channel::Trace(v1::Span::Kind kind, const Pass& pass, Microbatch microbatch, MonoTime begin,
+                    uint64_t bytes) const {
+  if (!options_.trace || pass.validation) return;
+  options_.trace->Add({.kind = kind,
+                       .microbatch = microbatch,
+                       .up = options_.upstream,
+                       .begin = begin,
+                       .end = Now(),
+                       .bytes = bytes});
 }
 
 void Channel::SendChunks(const std::shared_ptr<Outgoing>& outgoing) {
@@ -379,6 +393,7 @@ Status Channel::HandleChunk(const wire::TensorHeader& header, std::span<const st
     partial_->blob = AlignedBuffer(header.blob_bytes);
     partial_->blob_bytes = header.blob_bytes;
     partial_->chunks = header.chunks;
+    partial_->began = Now();
   }
   if (pass != partial_->pass || header.microbatch != partial_->microbatch ||
       header.chunk != partial_->next_chunk || header.chunks != partial_->chunks ||
@@ -394,6 +409,7 @@ Status Channel::HandleChunk(const wire::TensorHeader& header, std::span<const st
   last_pass_ = pass;
   last_microbatch_ = header.microbatch;
   std::shared_ptr<Incoming> incoming = std::move(partial_);
+  Trace(v1::Span::RECEIVE, pass, header.microbatch, incoming->began, incoming->blob_bytes);
   codec_thread_->Post(
       [self = shared_from_this(), incoming] { self->Decode(std::move(*incoming)); });
   return absl::OkStatus();
@@ -401,6 +417,7 @@ Status Channel::HandleChunk(const wire::TensorHeader& header, std::span<const st
 
 void Channel::Decode(Incoming incoming) {
   if (options_.messages && !messages_) return;  // closed
+  const MonoTime began = Now();
   auto values = std::make_shared<AlignedBuffer>(options_.shape.elements() * sizeof(float));
   const codec::MutableTensorView out{values->span().data(), codec::Dtype::kF32, options_.shape};
   const Status status = options_.receive_codec->Decode(
@@ -414,6 +431,7 @@ void Channel::Decode(Incoming incoming) {
   if (messages_) {
     messages_->PrefetchAfter(incoming.pass, incoming.microbatch, receive_direction());
   }
+  Trace(v1::Span::DECODE, incoming.pass, incoming.microbatch, began);
   events_->Push(TensorArrived{
       incoming.pass, incoming.microbatch, receive_direction(),
       BoundaryTensor{{values->span().data(), codec::Dtype::kF32, options_.shape}, values}});

@@ -35,6 +35,7 @@
 #include "worker/pipeline/boundary_messages.h"
 #include "worker/pipeline/codec_thread.h"
 #include "worker/pipeline/event_queue.h"
+#include "worker/pipeline/trace_log.h"
 
 namespace longhaul::worker {
 
@@ -59,6 +60,7 @@ struct ChannelOptions {
   std::shared_ptr<const BoundaryDump> dump;  // of what is sent; or null
   // Where one of them has state.
   std::shared_ptr<BoundaryMessages> messages;
+  std::shared_ptr<TraceLog> trace;  // or null
   // On the link's loop.
   std::function<void(const LinkHealth&)> on_health;
 };
@@ -122,6 +124,8 @@ class Channel : public transport::LinkHandler, public std::enable_shared_from_th
   Status HandleChunk(const wire::TensorHeader& header, std::span<const std::byte> body);
   Status CheckChunk(const wire::TensorHeader& header, size_t body_bytes) const;
   void Decode(Incoming incoming);
+  void Trace(v1::Span::Kind kind, const Pass& pass, Microbatch microbatch, MonoTime begin,
+             uint64_t bytes = 0) const;
   Direction send_direction() const {
     return options_.upstream ? Direction::kBackward : Direction::kForward;
   }

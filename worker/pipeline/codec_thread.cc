@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "base/clock.h"
-
 namespace longhaul::worker {
 
 CodecThread::CodecThread() : thread_([this] { Loop(); }) {}
@@ -25,9 +23,9 @@ void CodecThread::Post(std::function<void()> job) {
   ready_.notify_one();
 }
 
-absl::Duration CodecThread::TakeBusyTime() {
+absl::Duration CodecThread::BusyTime() const {
   const std::lock_guard lock(mutex_);
-  return std::exchange(busy_, absl::ZeroDuration());
+  return busy_ + (job_began_ ? longhaul::operator-(Now(), *job_began_) : absl::ZeroDuration());
 }
 
 void CodecThread::Loop() {
@@ -37,13 +35,13 @@ void CodecThread::Loop() {
     if (closing_) return;
     std::function<void()> job = std::move(jobs_.front());
     jobs_.pop_front();
+    job_began_ = Now();
     lock.unlock();
-    const MonoTime begin = Now();
     job();
     job = nullptr;
-    const absl::Duration elapsed = longhaul::operator-(Now(), begin);
     lock.lock();
-    busy_ += elapsed;
+    busy_ += longhaul::operator-(Now(), *job_began_);
+    job_began_.reset();
   }
 }
 

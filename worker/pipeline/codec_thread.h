@@ -8,9 +8,11 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "absl/time/time.h"
+#include "base/clock.h"
 
 namespace longhaul::worker {
 
@@ -22,15 +24,16 @@ class CodecThread {
   CodecThread& operator=(const CodecThread&) = delete;
 
   void Post(std::function<void()> job);
-  // Time spent in jobs since the last call.
-  absl::Duration TakeBusyTime();
+  // Time spent in jobs since the beginning, with what the job at hand has taken so far.
+  absl::Duration BusyTime() const;
 
  private:
   void Loop();
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable ready_;
   std::deque<std::function<void()>> jobs_;
-  absl::Duration busy_;
+  absl::Duration busy_;                // of jobs that are done
+  std::optional<MonoTime> job_began_;  // of the one at hand
   bool closing_ = false;
   std::thread thread_;
 };

@@ -28,7 +28,10 @@ bool Orderly(const PeerGone& gone) {
 }  // namespace
 
 Executor::Executor(ExecutorOptions options)
-    : options_(std::move(options)), events_(options_.events), step_(options_.start_step) {
+    : options_(std::move(options)),
+      events_(options_.events),
+      trace_(options_.trace ? options_.trace : std::make_shared<TraceLog>()),
+      step_(options_.start_step) {
   checkpoint_writer_ = std::make_unique<CheckpointWriter>(
       options_.shards, options_.run, options_.stage,
       [this](Step step, const StatusOr<std::vector<ShardFile>>& files) {
@@ -84,6 +87,7 @@ Status Executor::Loop() {
   started.mutable_stage_started();
   options_.report(std::move(started));
   step_began_ = Now();
+  codec_busy_before_ = options_.codec_thread->BusyTime();
   bool stopped = false;
   while (!stopped && step_.value() < options_.spec.train.steps) {
     step_ = step_.Next();
@@ -116,7 +120,7 @@ Status Executor::TrainStep() {
   }
   const double learning_rate = LearningRate(options_.spec.train, step_);
   {
-    const ScopedTimer timer(&times_.optimizer);
+    const ScopedSpan timer(&times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
     LH_RETURN_IF_ERROR(options_.model->OptimizerStep(
         step_, learning_rate,
         ClipScale(options_.spec.train.optimizer.clip_norm, control.squared_norm)));
@@ -145,6 +149,7 @@ Status Executor::Validate() {
   }
   // Validation is not part of the next step's time.
   times_ = {};
+  codec_busy_before_ = options_.codec_thread->BusyTime();
   step_began_ = Now();
   return absl::OkStatus();
 }
@@ -172,12 +177,13 @@ Status Executor::RunPass(const Pass& pass, StagePolicy* policy) {
       policy->End(*work);
     } else {
       const bool could_forward = policy->in_flight() < policy->depth();
-      status = WaitForEvent(could_forward && !first() ? &times_.wait_input : &times_.wait_gradient);
+      status =
+          WaitForEvent(could_forward && !first() ? v1::Span::WAIT_INPUT : v1::Span::WAIT_GRADIENT);
     }
   }
   // Where all are done, all have left: the last backward came after what it waited for, if at all
   // then with the last gradient.
-  while (status.ok() && gradients_held_) status = WaitForEvent(&times_.wait_gradient);
+  while (status.ok() && gradients_held_) status = WaitForEvent(v1::Span::WAIT_GRADIENT);
   pass_.reset();
   policy_ = nullptr;
   return status;
@@ -203,7 +209,7 @@ Status Executor::RunWork(const Pass& pass, const Work& work) {
 }
 
 Status Executor::RunForward(const Pass& pass, Microbatch microbatch) {
-  const ScopedTimer timer(&times_.forward);
+  const ScopedSpan timer(&times_.forward, TraceOf(pass), v1::Span::FORWARD, microbatch);
   Stage::Input input;
   if (first() || last()) {
     const Batches::Tokens tokens = options_.batches->Read(pass, microbatch);
@@ -232,7 +238,7 @@ Status Executor::RunForward(const Pass& pass, Microbatch microbatch) {
 }
 
 Status Executor::RunBackward(const Pass& pass, Microbatch microbatch) {
-  const ScopedTimer timer(&times_.backward);
+  const ScopedSpan timer(&times_.backward, TraceOf(pass), v1::Span::BACKWARD, microbatch);
   BoundaryTensor gradient;
   if (!last()) gradient = std::move(gradients_.extract({pass, microbatch}).mapped());
   LH_ASSIGN_OR_RETURN(auto input_gradient, options_.model->Backward(microbatch, gradient.view));
@@ -244,7 +250,7 @@ Status Executor::RunBackward(const Pass& pass, Microbatch microbatch) {
 StatusOr<wire::StepMessage> Executor::AgreeOnNorm() {
   wire::StepMessage message;
   if (!last()) {
-    while (!norm_) LH_RETURN_IF_ERROR(WaitForEvent(&times_.wait_gradient));
+    while (!norm_) LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_GRADIENT));
     if (norm_->step != step_) {
       return absl::InternalError(fmt::format("expected the norm of step {}, got that of step {}",
                                              step_.value(), norm_->step.value()));
@@ -253,7 +259,7 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNorm() {
     norm_.reset();
   }
   {
-    const ScopedTimer timer(&times_.optimizer);
+    const ScopedSpan timer(&times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
     message.squared_norm = options_.model->AddSquaredGradientNorm(message.squared_norm);
   }
   if (first()) {
@@ -263,7 +269,7 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNorm() {
     control_ = StepControlArrived{step_, message};
   } else {
     options_.up->SendStepMessage(wire::TensorKind::kNormUp, step_, message);
-    while (!control_) LH_RETURN_IF_ERROR(WaitForEvent(&times_.wait_gradient));
+    while (!control_) LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_GRADIENT));
     if (control_->step != step_) {
       return absl::InternalError(fmt::format("expected control of step {}, got that of step {}",
                                              step_.value(), control_->step.value()));
@@ -280,7 +286,10 @@ Status Executor::MaybeCheckpoint(const wire::StepMessage& control) {
   const bool due = control.checkpoint || control.stop ||
                    step_.value() == options_.spec.train.steps ||
                    (every > 0 && step_.value() % every == 0);
-  if (due) checkpoint_writer_->Submit(options_.model->Snapshot());
+  if (due) {
+    const ScopedSpan timer(&times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
+    checkpoint_writer_->Submit(options_.model->Snapshot());
+  }
   return absl::OkStatus();
 }
 
@@ -296,7 +305,10 @@ void Executor::ReportStep(const wire::StepMessage& control, double learning_rate
   report->set_optimizer_seconds(absl::ToDoubleSeconds(times_.optimizer));
   report->set_wait_input_seconds(absl::ToDoubleSeconds(times_.wait_input));
   report->set_wait_gradient_seconds(absl::ToDoubleSeconds(times_.wait_gradient));
-  report->set_codec_seconds(absl::ToDoubleSeconds(options_.codec_thread->TakeBusyTime()));
+  const absl::Duration codec_busy = options_.codec_thread->BusyTime();
+  report->set_codec_seconds(absl::ToDoubleSeconds(codec_busy - codec_busy_before_));
+  codec_busy_before_ = codec_busy;
+  report->set_codec_wait_seconds(absl::ToDoubleSeconds(times_.wait_codec));
   report->set_peak_in_flight(peak_in_flight_);
   for (const auto& [channel, up] :
        {std::pair{options_.up, true}, std::pair{options_.down, false}}) {
@@ -323,12 +335,25 @@ void Executor::ReportStep(const wire::StepMessage& control, double learning_rate
   report->set_first_nonfinite(report->nonfinite_tiles() > 0 ||
                               (last() && !std::isfinite(loss_sum_)));
   options_.report(std::move(message));
+  trace_->EndStep(step_, step_began_, now);
   times_ = {};
   step_began_ = now;
 }
 
-Status Executor::WaitForEvent(absl::Duration* idle) {
-  const ScopedTimer timer(idle);
+Status Executor::WaitForEvent(v1::Span::Kind why) {
+  absl::Duration idle;
+  const absl::Duration codec_before = options_.codec_thread->BusyTime();
+  const Status status = [&] {
+    const ScopedSpan timer(&idle, trace_.get(), why);
+    return WaitForAnyEvent();
+  }();
+  const absl::Duration codec = std::min(idle, options_.codec_thread->BusyTime() - codec_before);
+  times_.wait_codec += codec;
+  (why == v1::Span::WAIT_INPUT ? times_.wait_input : times_.wait_gradient) += idle - codec;
+  return status;
+}
+
+Status Executor::WaitForAnyEvent() {
   // Links stay open until every stage has finished; a neighbour that left in good order before that
   // was told to, and so will we be.
   auto events = events_->WaitForAny(Deadline::After(gone_ ? kAfterGoodbye : kLongestWait));

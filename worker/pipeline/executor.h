@@ -29,6 +29,7 @@
 #include "worker/pipeline/codec_thread.h"
 #include "worker/pipeline/event_queue.h"
 #include "worker/pipeline/step_times.h"
+#include "worker/pipeline/trace_log.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul::worker {
@@ -50,6 +51,7 @@ struct ExecutorOptions {
   std::shared_ptr<EventQueue> events;  // the one that the channels push to
   CodecThread* codec_thread = nullptr;
   ShardStore* shards = nullptr;
+  std::shared_ptr<TraceLog> trace;                // or null
   std::function<void(v1::WorkerMessage)> report;  // thread-safe; fills in run and epoch
 };
 
@@ -94,11 +96,15 @@ class Executor {
   // the rest to their places.
   Status Handle(PipelineEvent& event);
   Status HandleAll(std::deque<PipelineEvent> events);
-  // Waits for one event and handles it; the time goes to `idle`.
-  Status WaitForEvent(absl::Duration* idle);
+  // Waits for one event and handles it. `why`: WAIT_INPUT or WAIT_GRADIENT.
+  Status WaitForEvent(v1::Span::Kind why);
+  Status WaitForAnyEvent();
+  // Null for validation, which is not part of any step.
+  TraceLog* TraceOf(const Pass& pass) const { return pass.validation ? nullptr : trace_.get(); }
 
   ExecutorOptions options_;
   std::shared_ptr<EventQueue> events_;
+  const std::shared_ptr<TraceLog> trace_;
   std::unique_ptr<CheckpointWriter> checkpoint_writer_;
 
   Step step_{0};  // under way, or the last one done
@@ -116,6 +122,7 @@ class Executor {
 
   double loss_sum_ = 0;
   StepTimes times_;
+  absl::Duration codec_busy_before_;  // the step under way
   uint32_t peak_in_flight_ = 0;
   MonoTime step_began_;
 };

@@ -150,6 +150,10 @@ void Agent::Handle(v1::WorkerCommand command) {
     resources_.courier->Add(std::move(command));
     return;
   }
+  if (command.has_send_trace()) {
+    SendTrace(command);
+    return;
+  }
   const std::lock_guard lock(mutex_);
   switch (command.body_case()) {
     case v1::WorkerCommand::kMeasure:
@@ -214,11 +218,28 @@ void Agent::Loop() {
     const auto run = std::make_shared<StageRun>(resources_, command.run_id(), command.assign());
     for (const v1::Readdress& moved : std::exchange(next_moves_, {})) run->Readdress(moved);
     run_ = run;
+    traced_ = {run->run_id(), run->epoch(), run->stage(), run->trace()};
     lock.unlock();
     run->Run();
     lock.lock();
     run_.reset();
   }
+}
+
+void Agent::SendTrace(const v1::WorkerCommand& command) {
+  Traced traced;
+  {
+    const std::lock_guard lock(mutex_);
+    if (traced_.run_id == command.run_id() && traced_.epoch == command.epoch()) traced = traced_;
+  }
+  v1::WorkerMessage message;
+  message.set_run_id(command.run_id());
+  message.set_epoch(command.epoch());
+  v1::StageTrace& trace = *message.mutable_trace();
+  if (traced.log) trace = traced.log->Take(command.send_trace().steps());
+  trace.set_stage(traced.stage);
+  trace.set_request(command.send_trace().request());
+  resources_.send(std::move(message));
 }
 
 void Agent::Measure(const v1::WorkerCommand& command) {

@@ -33,6 +33,7 @@ class Agent {
  private:
   void Loop();
   void HandleAssign(v1::WorkerCommand command);
+  void SendTrace(const v1::WorkerCommand& command);
   void Measure(const v1::WorkerCommand& command);
   StatusOr<v1::LayerTimes> MeasureModel(const v1::Measure& measure);
   // With mutex_ held: whether it speaks of run_, of next_.
@@ -47,6 +48,14 @@ class Agent {
   std::vector<v1::Readdress> next_moves_;     // that came behind it
   std::optional<v1::WorkerCommand> measure_;  // at hand
   std::shared_ptr<StageRun> run_;             // at hand
+  // What the last stage that ran here did, kept until the next one begins.
+  struct Traced {
+    std::string run_id;
+    uint64_t epoch = 0;
+    uint32_t stage = 0;
+    std::shared_ptr<TraceLog> log;
+  };
+  Traced traced_;
   bool closing_ = false;
   std::thread thread_;
 };

@@ -202,6 +202,7 @@ Status StageRun::Prepare() {
       .events = events_,
       .codec_thread = resources_.codec_thread,
       .shards = resources_.shards,
+      .trace = trace_,
       .report = [this](v1::WorkerMessage message) { Report(std::move(message)); }});
   return absl::OkStatus();
 }
@@ -319,6 +320,7 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream,
                    ? std::make_shared<const BoundaryDump>(*resources_.dump, RunId(run_id_))
                    : nullptr,
        .messages = std::move(messages),
+       .trace = trace_,
        .on_health = on_health},
       resources_.codec_thread, events_);
 

@@ -61,6 +61,7 @@ class StageRun {
   const std::string& run_id() const { return run_id_; }
   uint64_t epoch() const { return assign_.plan().epoch(); }
   uint32_t stage() const { return assign_.stage(); }
+  const std::shared_ptr<TraceLog>& trace() const { return trace_; }
 
  private:
   Status Prepare();
@@ -85,6 +86,7 @@ class StageRun {
   std::unique_ptr<Stage> model_;
   std::unique_ptr<Batches> batches_;
   const std::shared_ptr<EventQueue> events_ = std::make_shared<EventQueue>();
+  const std::shared_ptr<TraceLog> trace_ = std::make_shared<TraceLog>();
   std::shared_ptr<Channel> up_, down_;
   std::unique_ptr<Executor> executor_;
   std::vector<uint32_t> forgotten_;  // boundaries

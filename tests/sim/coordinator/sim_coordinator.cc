@@ -205,6 +205,8 @@ void SimCoordinator::Execute(const Command& command) {
     for (const std::string& sha256 : drop->sha256) world_->copies.erase(sha256);
   } else if (const auto* checkpoints = std::get_if<command::ReplyCheckpoints>(&command)) {
     Answer(checkpoints->request, command);
+  } else if (const auto* trace = std::get_if<command::ReplyTrace>(&command)) {
+    Answer(trace->request, command);
   } else if (const auto* submit = std::get_if<command::ReplySubmit>(&command)) {
     Answer(submit->request, command);
   } else if (const auto* plan = std::get_if<command::ReplyPlan>(&command)) {

@@ -1,0 +1,64 @@
+#include "worker/pipeline/trace_log.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "base/file.h"
+
+namespace longhaul::worker {
+namespace {
+
+int64_t SinceBegin(MonoTime time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
+
+// The same for all processes whose monotonic clocks agree.
+std::string ClockId() {
+  const StatusOr<std::string> id = ReadFile("/proc/sys/kernel/random/boot_id");
+  return id.ok() ? id->substr(0, id->find('\n')) : "";
+}
+
+}  // namespace
+
+void TraceLog::Add(const Entry& entry) {
+  const std::lock_guard lock(mutex_);
+  if (current_.size() < kMostSpans) current_.push_back(entry);
+}
+
+void TraceLog::EndStep(Step step, MonoTime begin, MonoTime end) {
+  const std::lock_guard lock(mutex_);
+  spans_ += current_.size();
+  steps_.push_back({step, begin, end, std::exchange(current_, {})});
+  while (steps_.size() > kSteps || (spans_ > kMostSpans && steps_.size() > 1)) {
+    spans_ -= steps_.front().entries.size();
+    steps_.pop_front();
+  }
+}
+
+v1::StageTrace TraceLog::Take(uint32_t steps) const {
+  v1::StageTrace trace;
+  trace.set_clock_id(ClockId());
+  const std::lock_guard lock(mutex_);
+  const size_t count = steps == 0 ? steps_.size() : std::min<size_t>(steps, steps_.size());
+  for (size_t i = steps_.size() - count; i < steps_.size(); ++i) {
+    const Recorded& recorded = steps_[i];
+    v1::StepTrace& out = *trace.add_steps();
+    out.set_step(recorded.step.value());
+    out.set_begin_ns(SinceBegin(recorded.begin));
+    out.set_end_ns(SinceBegin(recorded.end));
+    for (const Entry& entry : recorded.entries) {
+      v1::Span& span = *out.add_spans();
+      span.set_kind(entry.kind);
+      span.set_microbatch(entry.microbatch.value());
+      span.set_up(entry.up);
+      span.set_begin_ns(SinceBegin(entry.begin) - SinceBegin(recorded.begin));
+      span.set_length_ns(SinceBegin(entry.end) - SinceBegin(entry.begin));
+      span.set_bytes(entry.bytes);
+    }
+  }
+  return trace;
+}
+
+}  // namespace longhaul::worker

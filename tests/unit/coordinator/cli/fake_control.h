@@ -134,6 +134,12 @@ class FakeControl : public v1::ControlService::Service {
     reply->set_verified(request->verify());
     return grpc::Status::OK;
   }
+  grpc::Status TraceRun(grpc::ServerContext*, const v1::TraceRequest* request,
+                        v1::TraceReply* reply) override {
+    trace_request = *request;
+    *reply = trace;
+    return grpc::Status::OK;
+  }
   grpc::Status ListSteps(grpc::ServerContext*, const v1::StepsRequest* request,
                          grpc::ServerWriter<v1::StepRecord>* writer) override {
     for (const v1::StepRecord& step : steps) {
@@ -156,6 +162,8 @@ class FakeControl : public v1::ControlService::Service {
   std::vector<v1::WorkerStatus> workers;
   std::vector<v1::StepRecord> steps;
   v1::CheckpointsReply checkpoints;
+  v1::TraceRequest trace_request;
+  v1::TraceReply trace;
   bool cut_first_watch = false;
 
   std::mutex mutex;

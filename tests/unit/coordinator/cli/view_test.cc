@@ -113,6 +113,8 @@ v1::RunStatus RunningRun() {
   stage->set_state("running");
   stage->set_compute_share(0.25);
   stage->set_wait_gradient_share(0.7);
+  stage->set_optimizer_share(0.02);
+  stage->set_codec_wait_share(0.03);
   stage->set_layers(4);
   stage->set_depth(8);
   v1::LinkStatus* link = run.add_links();
@@ -132,10 +134,10 @@ TEST(WatchView, ShowsEverythingWithinTheWidth) {
               ElementsAre("tiny-wan-abc123  running  link-aware  epoch 2",
                           "[#########.............................]  step 50/200  25%  2m05s left",
                           "loss 2.5  validation 2.75 (step 50)  12,346 tokens/s  1.35 s a step", "",
-                          "STAGE  WORKER   STATE    LAYERS  DEPTH  STEP  BUSY  WAITS FOR INPUT  "
-                          "FOR GRADIENTS  CODEC",
-                          "    0  worker1  running       4      8     0   25%               0%     "
-                          "       70%     0%",
+                          "STAGE  WORKER   STATE    LAYERS  DEPTH  STEP  COMPUTE  OPTIMIZER  WAITS "
+                          "FOR INPUT  FOR GRADIENTS  FOR CODEC",
+                          "    0  worker1  running       4      8     0      25%         2%        "
+                          "       0%            70%         3%",
                           "", "LINK               DIRECTION  CODEC      GOODPUT  BUSY  STATE",
                           "worker1 > worker2  forward    tah    9.56 Mbit/s   97%  healthy"));
   for (const int columns : {1, 20, 40, 80}) {

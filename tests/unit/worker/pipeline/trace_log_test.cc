@@ -1,0 +1,57 @@
+#include "worker/pipeline/trace_log.h"
+
+#include <gtest/gtest.h>
+
+namespace longhaul::worker {
+namespace {
+
+const MonoTime kBegin = MonoTime() + absl::Seconds(100);
+
+void AddStep(TraceLog& log, uint64_t step, uint32_t spans) {
+  const MonoTime begin = kBegin + absl::Seconds(step);
+  for (uint32_t i = 0; i < spans; ++i) {
+    log.Add({.kind = v1::Span::FORWARD,
+             .microbatch = Microbatch(i),
+             .begin = begin + absl::Milliseconds(i),
+             .end = begin + absl::Milliseconds(i + 1)});
+  }
+  log.EndStep(Step(step), begin, begin + absl::Milliseconds(900));
+}
+
+TEST(TraceLog, HasNothingBeforeTheFirstStepEnds) {
+  TraceLog log;
+  log.Add({.kind = v1::Span::FORWARD, .begin = kBegin, .end = kBegin});
+  EXPECT_EQ(log.Take(0).steps_size(), 0);
+}
+
+TEST(TraceLog, GivesTheLastStepsOldestFirst) {
+  TraceLog log;
+  for (uint64_t step = 1; step <= 20; ++step) AddStep(log, step, 3);
+  const v1::StageTrace all = log.Take(0);
+  ASSERT_EQ(all.steps_size(), static_cast<int>(TraceLog::kSteps));
+  EXPECT_EQ(all.steps(0).step(), 20 - TraceLog::kSteps + 1);
+  EXPECT_FALSE(all.clock_id().empty());
+  const v1::StageTrace two = log.Take(2);
+  ASSERT_EQ(two.steps_size(), 2);
+  EXPECT_EQ(two.steps(0).step(), 19u);
+  EXPECT_EQ(two.steps(1).begin_ns(), 120'000'000'000);
+  EXPECT_EQ(two.steps(1).end_ns(), 120'900'000'000);
+  ASSERT_EQ(two.steps(1).spans_size(), 3);
+  EXPECT_EQ(two.steps(1).spans(2).microbatch(), 2u);
+  EXPECT_EQ(two.steps(1).spans(2).begin_ns(), 2'000'000);
+  EXPECT_EQ(two.steps(1).spans(2).length_ns(), 1'000'000);
+  EXPECT_EQ(log.Take(100).steps_size(), static_cast<int>(TraceLog::kSteps));
+}
+
+TEST(TraceLog, IsBounded) {
+  TraceLog log;
+  constexpr uint32_t kMany = TraceLog::kMostSpans / 2 + 1;
+  for (uint64_t step = 1; step <= 4; ++step) AddStep(log, step, kMany);
+  ASSERT_EQ(log.Take(0).steps_size(), 1);
+  EXPECT_EQ(log.Take(0).steps(0).spans_size(), static_cast<int>(kMany));
+  AddStep(log, 5, 3 * TraceLog::kMostSpans);
+  EXPECT_EQ(log.Take(0).steps(0).spans_size(), static_cast<int>(TraceLog::kMostSpans));
+}
+
+}  // namespace
+}  // namespace longhaul::worker

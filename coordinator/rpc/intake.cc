@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/printable.h"
+#include "proto/rpc/channel.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -62,8 +63,9 @@ Status AdmitHello(v1::Hello* hello) {
 }
 
 Status AdmitReport(v1::WorkerMessage* message) {
-  if (const size_t bytes = message->ByteSizeLong(); bytes > kMaxReportBytes) {
-    return TooMany("bytes in a worker's message", kMaxReportBytes, bytes);
+  const size_t limit = message->has_trace() ? kMaxTraceBytes : kMaxReportBytes;
+  if (const size_t bytes = message->ByteSizeLong(); bytes > limit) {
+    return TooMany("bytes in a worker's message", limit, bytes);
   }
   if (message->has_log()) {
     Tidy(message->mutable_log()->mutable_text(), kMaxLineBytes);

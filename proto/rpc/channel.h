@@ -16,6 +16,8 @@ namespace longhaul {
 
 // Every message that a client takes; a larger one ends its call with RESOURCE_EXHAUSTED.
 inline constexpr size_t kMaxMessageBytes = 4 << 20;
+// Of a stage's trace, which has thousands of spans; other reports of workers are much smaller.
+inline constexpr size_t kMaxTraceBytes = 512 << 10;
 // Every message that a server takes.
 inline constexpr size_t kMaxRequestBytes = 2 << 20;
 // Calls at a time on one connection to a server; further ones wait.

@@ -20,7 +20,7 @@ class TraceLog {
  public:
   static constexpr size_t kSteps = 8;
   // Of all steps together; of a step with more the first ones are kept.
-  static constexpr size_t kMostSpans = 40'000;
+  static constexpr size_t kMostSpans = 16'000;
 
   // A span belongs to the step in which it ends.
   struct Entry {

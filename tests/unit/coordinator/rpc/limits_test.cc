@@ -221,6 +221,15 @@ TEST(LimitsTest, AReportThatIsTooLargeEndsItsSession) {
   EXPECT_THAT(status.error_message(), HasSubstr("expected at most 65536 bytes"));
 }
 
+TEST(LimitsTest, ATraceMayBeLarger) {
+  v1::WorkerMessage message;
+  v1::StepTrace& step = *message.mutable_trace()->add_steps();
+  while (message.ByteSizeLong() < 2 * kMaxReportBytes) step.add_spans()->set_begin_ns(1 << 30);
+  EXPECT_TRUE(AdmitReport(&message).ok());
+  while (message.ByteSizeLong() <= kMaxTraceBytes) step.add_spans()->set_begin_ns(1 << 30);
+  EXPECT_EQ(AdmitReport(&message).code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(LimitsTest, ManyReportsAreTakenAtTheirRate) {
   const TempDir folder;
   const auto server = Serve(folder);

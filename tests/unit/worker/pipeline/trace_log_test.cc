@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "proto/rpc/channel.h"
+
 namespace longhaul::worker {
 namespace {
 
@@ -51,6 +53,20 @@ TEST(TraceLog, IsBounded) {
   EXPECT_EQ(log.Take(0).steps(0).spans_size(), static_cast<int>(kMany));
   AddStep(log, 5, 3 * TraceLog::kMostSpans);
   EXPECT_EQ(log.Take(0).steps(0).spans_size(), static_cast<int>(TraceLog::kMostSpans));
+}
+
+TEST(TraceLog, FitsIntoAMessageOfTheCoordinator) {
+  TraceLog log;
+  for (uint32_t i = 0; i < TraceLog::kMostSpans; ++i) {
+    log.Add({.kind = v1::Span::RECEIVE,
+             .microbatch = Microbatch(65535),
+             .up = true,
+             .begin = kBegin + absl::Hours(1),
+             .end = kBegin + absl::Hours(2),
+             .bytes = uint64_t{1} << 40});
+  }
+  log.EndStep(Step(uint64_t{1} << 62), kBegin, kBegin + absl::Hours(2));
+  EXPECT_LT(log.Take(0).ByteSizeLong() + 1000, kMaxTraceBytes);
 }
 
 }  // namespace

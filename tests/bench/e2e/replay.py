@@ -1,0 +1,51 @@
+"""What the daemons of a replay take of the machine, and how near its steps are to the bound."""
+import statistics
+
+import prediction
+from cluster import CODECS, ROOT, Cluster
+from report import Table, cores, cpu_seconds, spread
+
+FILE = ROOT / "deploy/runs/gpt2_xl_replay.yaml"
+WORKERS = 8
+
+
+def add_arguments(parser):
+    parser.add_argument("--rate", default="100mbit", help="of every link (default %(default)s)")
+    parser.add_argument("--steps", type=int, default=3,
+                        help="that count, of each run (default %(default)s)")
+    parser.add_argument("--warm-up", type=int, default=1,
+                        help="that do not count (default %(default)s)")
+    parser.add_argument("--codecs", nargs="+", choices=CODECS, default=["paper", "default"])
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
+                        help="also of the run file")
+
+
+def run(arguments):
+    table = Table(
+        f"{FILE.name} at {arguments.rate}, {WORKERS} stages: step seconds, median (middle half) of "
+        f"{arguments.steps} after {arguments.warm_up}; CPU time of all daemons meanwhile",
+        ["codec", "cores", "step", "bound", "bound/step", "daemons, of one core"])
+    with Cluster(arguments.programs, workers=WORKERS, rate=arguments.rate) as cluster:
+        pids = cluster.pids()
+        rate = cluster.state()["workers"][0]["up_bits_per_second"]
+        for codec in arguments.codecs:
+            run_id = cluster.submit(FILE, {
+                **CODECS[codec], "train.steps": arguments.warm_up + arguments.steps,
+                **dict(word.split("=", 1) for word in arguments.set)})
+
+            def after(step):
+                cluster.wait_for(run_id, f"step {step}",
+                                 lambda status: int(status.get("step", 0)) >= step)
+                return sum(cpu_seconds(pid) for pid in pids)
+
+            cpu = -after(arguments.warm_up) + after(arguments.warm_up + arguments.steps)
+            status = cluster.wait_for(run_id, "its end", lambda status: status["state"] == "done")
+            seconds = [step["seconds"] for step in cluster.lines("steps", run_id)
+                       if step["step"] > arguments.warm_up]
+            cost = prediction.pipeline_cost(status["plan"], rate)
+            cost["microbatches"] = 32  # of that file
+            bound = prediction.simulate(arguments.programs, cost)["lower_bound_seconds"]
+            table.add(codec, cores(), spread(seconds), f"{bound:.3f}",
+                      f"{bound / statistics.median(seconds):.3f}",
+                      f"{100 * cpu / sum(seconds):.0f} %")
+    return table, True

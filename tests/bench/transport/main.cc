@@ -10,8 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "base/link_quality.h"
 #include "base/shutdown.h"
 #include "base/units.h"
+#include "coordinator/cli/cluster/relay/relay.h"
 #include "tests/bench/transport/namespaces.h"
 #include "tests/bench/transport/peer.h"
 
@@ -25,6 +27,7 @@ constexpr int kInterrupted = 130;
 struct Options {
   std::string transports = "ucx,grpc";
   std::string rates = "100mbit,500mbit,1gbit";
+  std::string delays = "0ms";
   double seconds = 5;
   bool json = false;
 };
@@ -33,6 +36,7 @@ struct Options {
 struct Result {
   std::string transport;
   uint64_t rate = 0;
+  absl::Duration delay;
   bool both = false;
   double there_percent = 0, back_percent = 0;
   double cpu_seconds_per_gb = 0;  // of the busier process, per GB that it sent and received
@@ -52,7 +56,8 @@ StatusOr<std::unique_ptr<Process>> StartPeer(const Namespaces& namespaces, int e
                                       "exec",      namespaces.name(end),
                                       Self(),      "--peer",
                                       "--bind",    Namespaces::Ip(end) + ":0",
-                                      "--seconds", fmt::format("{}", options.seconds)};
+                                      "--seconds", fmt::format("{}", options.seconds),
+                                      "--warm-up", fmt::format("{}", options.warm_up_seconds)};
   if (!options.dial.empty()) command.insert(command.end(), {"--dial", options.dial});
   if (options.send) command.push_back("--send");
   return Process::Start(command);
@@ -75,12 +80,20 @@ double Percent(const nlohmann::json& receiver, uint64_t rate) {
          static_cast<double>(rate);
 }
 
+// A moment, and the round trips in which TCP finds out what a long line holds.
+double WarmUpSeconds(absl::Duration delay) {
+  return 0.3 + 40 * absl::ToDoubleSeconds(2 * delay);
+}
+
 StatusOr<Result> Measure(Namespaces& namespaces, const std::string& transport, uint64_t rate,
-                         bool both, double seconds) {
+                         absl::Duration delay, bool both, double seconds) {
+  const double warm_up = WarmUpSeconds(delay);
   LH_RETURN_IF_ERROR(namespaces.Shape(rate));
   LH_ASSIGN_OR_RETURN(
       const auto listener,
-      StartPeer(namespaces, 1, {.transport = transport, .send = both, .seconds = seconds}));
+      StartPeer(
+          namespaces, 1,
+          {.transport = transport, .send = both, .seconds = seconds, .warm_up_seconds = warm_up}));
   LH_ASSIGN_OR_RETURN(const std::string line, listener->ReadLine(10));
   const std::string prefix = "address ";
   if (!line.starts_with(prefix)) return absl::InternalError("the peer process said: " + line);
@@ -88,13 +101,15 @@ StatusOr<Result> Measure(Namespaces& namespaces, const std::string& transport, u
                                                     {.transport = transport,
                                                      .dial = line.substr(prefix.size()),
                                                      .send = true,
-                                                     .seconds = seconds}));
-  LH_ASSIGN_OR_RETURN(const std::string there, listener->ReadLine(seconds + 20));
-  LH_ASSIGN_OR_RETURN(const std::string here, dialler->ReadLine(seconds + 20));
+                                                     .seconds = seconds,
+                                                     .warm_up_seconds = warm_up}));
+  LH_ASSIGN_OR_RETURN(const std::string there, listener->ReadLine(warm_up + seconds + 20));
+  LH_ASSIGN_OR_RETURN(const std::string here, dialler->ReadLine(warm_up + seconds + 20));
   const auto at_listener = nlohmann::json::parse(there);
   const auto at_dialler = nlohmann::json::parse(here);
   return Result{.transport = transport,
                 .rate = rate,
+                .delay = delay,
                 .both = both,
                 .there_percent = Percent(at_listener, rate),
                 .back_percent = Percent(at_dialler, rate),
@@ -105,17 +120,19 @@ StatusOr<Result> Measure(Namespaces& namespaces, const std::string& transport, u
 }
 
 void Print(const Result& r) {
-  fmt::print("{:<9}  {:>12}  {:<8}  {:>6.1f} %  {:>8}  {:>8.2f}  {:>10.2f} ms  {:>8.0f} ms\n",
-             r.transport, FormatBitsPerSecond(static_cast<double>(r.rate)),
-             r.both ? "both" : "one way", r.there_percent,
-             r.both ? fmt::format("{:.1f} %", r.back_percent) : "-", r.cpu_seconds_per_gb,
-             r.control_round_trip_ms, r.longest_silence_ms);
+  fmt::print(
+      "{:<9}  {:>12}  {:>6}  {:<8}  {:>6.1f} %  {:>8}  {:>8.2f}  {:>10.2f} ms  {:>8.0f} ms\n",
+      r.transport, FormatBitsPerSecond(static_cast<double>(r.rate)),
+      longhaul::FormatDuration(r.delay), r.both ? "both" : "one way", r.there_percent,
+      r.both ? fmt::format("{:.1f} %", r.back_percent) : "-", r.cpu_seconds_per_gb,
+      r.control_round_trip_ms, r.longest_silence_ms);
   std::fflush(stdout);
 }
 
 nlohmann::json ToJson(const Result& r) {
   return {{"transport", r.transport},
           {"rate_bits_per_second", r.rate},
+          {"delay_seconds", absl::ToDoubleSeconds(r.delay)},
           {"both_ways", r.both},
           {"goodput_percent", r.there_percent},
           {"goodput_back_percent", r.back_percent},
@@ -124,24 +141,37 @@ nlohmann::json ToJson(const Result& r) {
           {"longest_silence_ms", r.longest_silence_ms}};
 }
 
-Status MeasureAll(Namespaces& namespaces, const Options& options) {
-  nlohmann::json all = nlohmann::json::array();
-  if (!options.json) {
-    fmt::print("{:<9}  {:>12}  {:<8}  {:>8}  {:>8}  {:>8}  {:>13}  {:>11}\n", "transport", "rate",
-               "traffic", "there", "back", "CPU s/GB", "control p50", "silence");
-  }
+Status MeasureDelay(Namespaces& namespaces, const Options& options, absl::Duration delay,
+                    nlohmann::json* all) {
   for (const std::string& text : Parts(options.rates)) {
     LH_ASSIGN_OR_RETURN(const uint64_t rate, ParseBitsPerSecond(text));
     for (const bool both : {false, true}) {
       for (const std::string& transport : Parts(options.transports)) {
         LH_ASSIGN_OR_RETURN(const Result result,
-                            Measure(namespaces, transport, rate, both, options.seconds));
+                            Measure(namespaces, transport, rate, delay, both, options.seconds));
         if (result.there_percent <= 0 || (both && result.back_percent <= 0)) {
           return absl::InternalError("no bytes arrived");
         }
-        options.json ? all.push_back(ToJson(result)) : Print(result);
+        options.json ? all->push_back(ToJson(result)) : Print(result);
       }
     }
+  }
+  return absl::OkStatus();
+}
+
+// `possible`: whether the machine has what this needs.
+Status MeasureAll(const Options& options, bool* possible) {
+  nlohmann::json all = nlohmann::json::array();
+  if (!options.json) {
+    fmt::print("{:<9}  {:>12}  {:>6}  {:<8}  {:>8}  {:>8}  {:>8}  {:>13}  {:>11}\n", "transport",
+               "rate", "delay", "traffic", "there", "back", "CPU s/GB", "control p50", "silence");
+  }
+  for (const std::string& text : Parts(options.delays)) {
+    LH_ASSIGN_OR_RETURN(const absl::Duration delay, ParseLinkDelay(text));
+    const auto namespaces = Namespaces::Create(delay, Self());
+    *possible = namespaces.ok();
+    LH_RETURN_IF_ERROR(namespaces.status());
+    LH_RETURN_IF_ERROR(MeasureDelay(**namespaces, options, delay, &all));
   }
   if (options.json) fmt::print("{}\n", all.dump(2));
   return absl::OkStatus();
@@ -151,6 +181,7 @@ int Main(int argc, char** argv) {
   Options options;
   PeerOptions peer;
   bool is_peer = false;
+  std::string relay_socket;
   CLI::App app(
       "Measures a data link (with checks, credits and heartbeats) between two "
       "network namespaces joined by a shaped line. Goodput is in percent of the rate; a "
@@ -164,6 +195,11 @@ int Main(int argc, char** argv) {
         return std::string();
       });
   app.add_option("--rates", options.rates, "Rates, with commas between")->capture_default_str();
+  app.add_option(
+         "--delays", options.delays,
+         "One-way delays, with commas between; packets then go through the relay that local "
+         "clusters have")
+      ->capture_default_str();
   app.add_option("--seconds", options.seconds, "Length of each measurement")
       ->capture_default_str()
       ->check(CLI::Range(0.1, 600.0));
@@ -172,8 +208,11 @@ int Main(int argc, char** argv) {
   app.add_flag("--peer", is_peer)->group(own);
   app.add_option("--bind", peer.bind)->group(own);
   app.add_option("--dial", peer.dial)->group(own);
+  app.add_option("--warm-up", peer.warm_up_seconds)->group(own);
+  app.add_option("--relay", relay_socket)->group(own);
   app.add_flag("--send", peer.send)->group(own);
   CLI11_PARSE(app, argc, argv);
+  if (!relay_socket.empty()) return relay::RunRelay(relay_socket).ok() ? 0 : 1;
   if (is_peer) {
     peer.transport = options.transports;
     peer.seconds = options.seconds;
@@ -182,12 +221,12 @@ int Main(int argc, char** argv) {
     return status.ok() ? 0 : 1;
   }
   BlockShutdownSignals();
-  const auto namespaces = Namespaces::Create();
-  if (!namespaces.ok()) {
-    fmt::print(stderr, "skipped: {}\n", Message(namespaces.status()));
+  bool possible = true;
+  const Status status = MeasureAll(options, &possible);
+  if (!possible) {
+    fmt::print(stderr, "skipped: {}\n", Message(status));
     return kSkipped;
   }
-  const Status status = MeasureAll(**namespaces, options);
   if (status.ok()) return 0;
   fmt::print(stderr, "{}\n", Message(status));
   return absl::IsCancelled(status) ? kInterrupted : 1;

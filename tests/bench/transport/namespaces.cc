@@ -8,11 +8,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <iterator>
 
+#include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/shutdown.h"
+#include "coordinator/cli/cluster/relay/control.h"
 
 namespace longhaul::bench {
 namespace {
@@ -75,8 +78,11 @@ Status RunCommand(const std::vector<std::string>& arguments) {
                   words.empty() ? "is iproute2 installed?" : words));
 }
 
-Namespaces::Namespaces() {
-  // The process id keeps two benchmarks apart.
+// The process id keeps two benchmarks apart.
+Namespaces::Namespaces(absl::Duration delay)
+    : delay_(delay),
+      between_(fmt::format("lhbench-{}-between", getpid())),
+      relay_socket_(fmt::format("/tmp/lhbench-{}.sock", getpid())) {
   for (int end : {0, 1}) names_[end] = fmt::format("lhbench-{}-{}", getpid(), end);
 }
 
@@ -84,20 +90,54 @@ std::string Namespaces::Ip(int end) {
   return fmt::format("10.77.0.{}", end + 1);
 }
 
-StatusOr<std::unique_ptr<Namespaces>> Namespaces::Create() {
-  std::unique_ptr<Namespaces> namespaces(new Namespaces());
-  if (const Status status = namespaces->SetUp(); !status.ok()) {
+StatusOr<std::unique_ptr<Namespaces>> Namespaces::Create(absl::Duration delay,
+                                                         const std::string& relay_program) {
+  std::unique_ptr<Namespaces> namespaces(new Namespaces(delay));
+  if (const Status status = namespaces->SetUp(relay_program); !status.ok()) {
     return absl::FailedPreconditionError(
         fmt::format("this needs root, network namespaces, veth and tbf: {}", Message(status)));
   }
   return namespaces;
 }
 
-Status Namespaces::SetUp() {
-  for (const std::string& name : names_)
+Status Namespaces::Join() {
+  return RunCommand({"ip", "link", "add", kDevice, "netns", names_[0], "type", "veth", "peer",
+                     "name", kDevice, "netns", names_[1]});
+}
+
+Status Namespaces::JoinByRelay(const std::string& relay_program) {
+  LH_RETURN_IF_ERROR(RunCommand({"ip", "netns", "add", between_}));
+  relay::RelayConfig config;
+  config.paths.assign(4, {.delay = delay_, .jitter = {}, .loss = 0});
+  for (int end : {0, 1}) {
+    const std::string port = fmt::format("p{}", end);
+    LH_RETURN_IF_ERROR(RunCommand(
+        {"ip", "-n", between_, "link", "add", port, "type", "veth", "peer", "name", kDevice,
+         "address", relay::MacAddress(static_cast<uint32_t>(end) + 1), "netns", names_[end]}));
+    LH_RETURN_IF_ERROR(RunCommand({"ip", "-n", between_, "link", "set", port, "up"}));
+    config.ports.push_back({port, true});
+  }
+  LH_ASSIGN_OR_RETURN(relay_, Process::Start({"ip", "netns", "exec", between_, relay_program,
+                                              "--relay", relay_socket_}));
+  const Deadline deadline = Deadline::After(absl::Seconds(10));
+  while (true) {
+    const Status told = relay::AskRelay(relay_socket_, &config, deadline).status();
+    if (told.ok() || !absl::IsUnavailable(told) || deadline.Expired()) return told;
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+}
+
+Status Namespaces::SetUp(const std::string& relay_program) {
+  for (const std::string& name : names_) {
     LH_RETURN_IF_ERROR(RunCommand({"ip", "netns", "add", name}));
-  LH_RETURN_IF_ERROR(RunCommand({"ip", "link", "add", kDevice, "netns", names_[0], "type", "veth",
-                                 "peer", "name", kDevice, "netns", names_[1]}));
+    // Room for what a long line holds, as in a local cluster.
+    for (const char* buffers : {"tcp_wmem", "tcp_rmem"}) {
+      LH_RETURN_IF_ERROR(
+          RunCommand({"ip", "netns", "exec", name, "sh", "-c",
+                      fmt::format("echo 4096 131072 33554432 > /proc/sys/net/ipv4/{}", buffers)}));
+    }
+  }
+  LH_RETURN_IF_ERROR(delay_ == absl::ZeroDuration() ? Join() : JoinByRelay(relay_program));
   for (int end : {0, 1}) {
     const std::string& name = names_[end];
     LH_RETURN_IF_ERROR(
@@ -113,8 +153,11 @@ Status Namespaces::SetUp() {
 
 Status Namespaces::Shape(uint64_t bits_per_second) {
   // The burst must exceed one GSO packet, else the kernel segments in software.
-  std::vector<std::string> limits = {"burst", "72kb", "latency", "50ms"};
-  if (bits_per_second > 300'000'000) limits = {"burst", "128kb", "latency", "50ms"};
+  // A queue of a round trip, as a router on such a line has, lets TCP use all of it.
+  const std::string queue =
+      fmt::format("{}ms", absl::ToInt64Milliseconds(std::max(absl::Milliseconds(50), 2 * delay_)));
+  std::vector<std::string> limits = {"burst", "72kb", "latency", queue};
+  if (bits_per_second > 300'000'000) limits = {"burst", "128kb", "latency", queue};
   if (bits_per_second > 1'000'000'000) limits = {"burst", "1mb", "limit", "4mb"};
   for (const std::string& name : names_) {
     std::vector<std::string> command = {"tc",
@@ -135,6 +178,9 @@ Status Namespaces::Shape(uint64_t bits_per_second) {
 }
 
 Namespaces::~Namespaces() {
+  relay_.reset();
+  unlink(relay_socket_.c_str());
+  if (delay_ != absl::ZeroDuration()) RunCommand({"ip", "netns", "delete", between_}).IgnoreError();
   for (const std::string& name : names_) {
     // The veth pair goes with them. One that was never made has nothing to say.
     RunCommand({"ip", "netns", "delete", name}).IgnoreError();

@@ -1,4 +1,6 @@
-// Two network namespaces joined by a shaped line, for as long as the object lives. Needs root.
+// Two network namespaces joined by a shaped line, for as long as the object lives; a line with a
+// delay goes through a third one, in which the relay of local clusters holds the packets. Needs
+// root.
 #ifndef LONGHAUL_TESTS_BENCH_TRANSPORT_NAMESPACES_H_
 #define LONGHAUL_TESTS_BENCH_TRANSPORT_NAMESPACES_H_
 
@@ -10,32 +12,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "base/status.h"
 
 namespace longhaul::bench {
 
 // Runs a command to its end; its words on standard error become the message.
 Status RunCommand(const std::vector<std::string>& arguments);
-
-class Namespaces {
- public:
-  // kFailedPrecondition naming what is missing.
-  static StatusOr<std::unique_ptr<Namespaces>> Create();
-  Namespaces(const Namespaces&) = delete;
-  Namespaces& operator=(const Namespaces&) = delete;
-  ~Namespaces();
-
-  // Shapes both ends' egress.
-  Status Shape(uint64_t bits_per_second);
-  const std::string& name(int end) const { return names_[end]; }
-  // "10.77.0.1".
-  static std::string Ip(int end);
-
- private:
-  Namespaces();
-  Status SetUp();
-  std::array<std::string, 2> names_;
-};
 
 // A program in a namespace, its standard output in a pipe. Killed when the object goes, or when
 // this process dies.
@@ -54,6 +37,35 @@ class Process {
   const pid_t pid_;
   const int fd_;
   std::string buffer_;
+};
+
+class Namespaces {
+ public:
+  // `delay`: one way. `relay_program`: what becomes the relay when it is called with `--relay
+  // SOCKET`. kFailedPrecondition naming what is missing.
+  static StatusOr<std::unique_ptr<Namespaces>> Create(absl::Duration delay,
+                                                      const std::string& relay_program);
+  Namespaces(const Namespaces&) = delete;
+  Namespaces& operator=(const Namespaces&) = delete;
+  ~Namespaces();
+
+  // Shapes both ends' egress.
+  Status Shape(uint64_t bits_per_second);
+  const std::string& name(int end) const { return names_[end]; }
+  // "10.77.0.1".
+  static std::string Ip(int end);
+
+ private:
+  explicit Namespaces(absl::Duration delay);
+  Status SetUp(const std::string& relay_program);
+  Status Join();
+  Status JoinByRelay(const std::string& relay_program);
+
+  const absl::Duration delay_;
+  std::array<std::string, 2> names_;
+  const std::string between_;       // the relay's namespace
+  const std::string relay_socket_;  // of its requests
+  std::unique_ptr<Process> relay_;
 };
 
 }  // namespace longhaul::bench

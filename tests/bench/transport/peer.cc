@@ -24,7 +24,7 @@ using transport::Lane;
 using transport::Link;
 
 constexpr absl::Duration kOpenLimit = absl::Seconds(10);
-constexpr absl::Duration kWarmUp = absl::Milliseconds(300);
+constexpr absl::Duration kCoolDown = absl::Milliseconds(300);
 constexpr absl::Duration kPingInterval = absl::Milliseconds(50);
 constexpr int kPings = 30;
 constexpr size_t kHeaderBytes = 96;  // a tensor header's worth
@@ -184,7 +184,7 @@ Status RunPeer(const PeerOptions& options) {
   LH_ASSIGN_OR_RETURN(const std::shared_ptr<Link> link, OpenLink(*transport, options, traffic));
   traffic->Attach(link);
   if (options.send) traffic->SendBulk();
-  Pass(*traffic, kWarmUp);
+  Pass(*traffic, absl::Seconds(options.warm_up_seconds));
 
   const transport::LinkStats before = link->stats();
   const double cpu_before = CpuSeconds();
@@ -196,7 +196,7 @@ Status RunPeer(const PeerOptions& options) {
   // Apart from the above: pings wake both ends and would count as the link's own cost. The load
   // stays, also for the other end, whose measurement may have begun later.
   PassWithPings(*traffic, dials, kPings * kPingInterval);
-  Pass(*traffic, kWarmUp);
+  Pass(*traffic, kCoolDown);
   traffic->Stop();
 
   fmt::print("{}\n",

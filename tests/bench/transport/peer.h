@@ -14,6 +14,7 @@ struct PeerOptions {
   std::string dial;   // the other's address; empty: waits to be dialled and prints its address
   bool send = false;  // tensors' worth of bulk frames, as fast as they go
   double seconds = 5;
+  double warm_up_seconds = 0.3;
 };
 
 // Prints "address <address>" (where it is dialled), then one line of JSON: payload bytes sent and

@@ -62,7 +62,9 @@ struct LinkArguments {
   std::string rate, up_rate, down_rate, delay, jitter, loss;
 
   void Add(CLI::App* command) {
-    command->add_option("--rate", rate, "Rate, each way (10mbit, 1gbit), or unlimited")
+    command
+        ->add_option("--rate", rate,
+                     "Rate of a worker's link, each way (10mbit, 1gbit), or unlimited")
         ->check(RateValidator());
     command->add_option("--up-rate", up_rate, "Rate of what a worker sends, instead of --rate")
         ->check(RateValidator());
@@ -322,7 +324,9 @@ CLI::App* AddClusterCommand(CLI::App& app, int* exit_code) {
   cluster->require_subcommand(1);
   cluster->footer(
       "  longhaul cluster up --workers 4 --rate 10mbit   start it; other commands then find it\n"
+      "  longhaul cluster up --rate 100mbit --delay 25ms a wide area\n"
       "  longhaul cluster link worker2 --down            cut a link; --up mends it\n"
+      "  longhaul cluster link worker1 --to worker3 --rate 20mbit --delay 80ms\n"
       "  longhaul cluster down                           remove it; nothing is left\n"
       "Needs root (sudo), for network namespaces.");
   AddUp(cluster, exit_code);

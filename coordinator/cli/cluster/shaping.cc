@@ -79,14 +79,17 @@ Command Leaf(const LineShape& line, const LinkQuality& quality, uint64_t rate) {
   const double under_way =
       absl::ToDoubleSeconds(quality.delay + quality.jitter) * static_cast<double>(rate) / 8;
   const uint64_t packets = (bytes + static_cast<uint64_t>(under_way)) / kPacketBytes + 1000;
-  return {"netem",
-          "limit",
-          std::to_string(packets),
-          "delay",
-          fmt::format("{}us", absl::ToInt64Microseconds(quality.delay)),
-          fmt::format("{}us", absl::ToInt64Microseconds(quality.jitter)),
-          "loss",
-          fmt::format("{:.6f}%", quality.loss * 100)};
+  Command leaf = {"netem",
+                  "limit",
+                  std::to_string(packets),
+                  "delay",
+                  fmt::format("{}us", absl::ToInt64Microseconds(quality.delay)),
+                  fmt::format("{}us", absl::ToInt64Microseconds(quality.jitter)),
+                  "loss",
+                  fmt::format("{:.6f}%", quality.loss * 100)};
+  // Any rate makes it keep the order of packets; without one, jitter mixes them up.
+  if (quality.jitter != absl::ZeroDuration()) leaf.insert(leaf.end(), {"rate", Bits(kUnlimited)});
+  return leaf;
 }
 
 // The tree of one line, made or changed. Classes lend each other what they do not use, but none may

@@ -118,9 +118,11 @@ TEST(Shaping, NetemDelaysInTheLeaves) {
   line.paths = {{"10.77.0.13", 0, {absl::Milliseconds(80), {}, 0}}};
   const auto commands = Commands(Shaper::kHtb, {}, line);
   EXPECT_THAT(commands, Contains(HasSubstr("handle 20: netem limit ")));
-  EXPECT_THAT(commands, Contains(HasSubstr("delay 25000us 1500us loss 0.100000%")));
+  EXPECT_THAT(commands,
+              Contains(HasSubstr("delay 25000us 1500us loss 0.100000% rate 100000000000bit")));
   EXPECT_THAT(commands, Contains(HasSubstr("parent 1:3000 handle 3000: netem limit ")));
   EXPECT_THAT(commands, Contains(HasSubstr("delay 80000us 0us loss 0.000000%")));
+  EXPECT_THAT(commands, Each(Not(HasSubstr("loss 0.000000% rate"))));
   EXPECT_THAT(commands, Each(Not(HasSubstr("bfifo"))));
   // A leaf of one kind cannot become one of another.
   EXPECT_TRUE(BeginsAnew(plain, line));

@@ -70,6 +70,21 @@ TEST_F(CliTest, SubmitUploadsWhatIsMissingOnce) {
   EXPECT_EQ(json["resume_step"], 50);
 }
 
+TEST_F(CliTest, NobodyElseThanALocalClusterEmulatesATopology) {
+  const std::string topology =
+      "topology={regions: {eu: [worker1], us: [worker2]}, links: [{between: [eu, us], delay: "
+      "9ms}]}";
+  for (const char* command : {"submit", "plan"}) {
+    const Outcome outcome = Ask({command, Path("run.yaml"), "--set", topology});
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(outcome.err, HasSubstr("a topology, which only a local cluster emulates"));
+    EXPECT_THAT(outcome.err, HasSubstr(control_.address()));
+  }
+  EXPECT_TRUE(control_.blobs.empty());
+  EXPECT_EQ(control_.submitted.run_yaml(), "");
+}
+
 TEST_F(CliTest, SubmitTellsWhatTheCoordinatorRefused) {
   control_.submit_status = {grpc::StatusCode::FAILED_PRECONDITION, "no unfinished run 'tiny'"};
   const Outcome outcome = Ask({"submit", Path("run.yaml"), "--resume"});

@@ -40,12 +40,16 @@ ReportModel::ReportModel(const SweepResults& results) : results_(results) {
                          .shape = static_cast<int>(j)});
     }
   }
-  if (settings_.size() < 2 && (settings_.empty() || settings_[0].delay_seconds == 0)) return;
+  const bool delays = std::ranges::any_of(
+      settings_, [](const ReportSetting& setting) { return setting.delay_seconds > 0; });
   for (ReportSetting& setting : settings_) {
-    setting.title = setting.delay_seconds > 0
-                        ? fmt::format("{} one way", TimeSpanText(setting.delay_seconds))
-                        : "no delay";
-    if (!setting.variant.empty()) setting.title += ", " + setting.variant;
+    if (delays) {
+      setting.title = setting.delay_seconds > 0
+                          ? fmt::format("{} one way", TimeSpanText(setting.delay_seconds))
+                          : "no delay";
+    }
+    if (setting.variant.empty()) continue;
+    setting.title += (setting.title.empty() ? "" : ", ") + setting.variant;
   }
 }
 

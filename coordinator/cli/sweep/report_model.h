@@ -16,7 +16,7 @@ namespace longhaul::cli {
 struct ReportSetting {
   double delay_seconds = 0;
   std::string variant;
-  std::string title;  // "25 ms one way, mbs2"; "" where there is only one
+  std::string title;  // "25 ms one way, mbs2"; "" where there is nothing to say
   friend bool operator==(const ReportSetting&, const ReportSetting&) = default;
 };
 

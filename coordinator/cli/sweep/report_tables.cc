@@ -41,6 +41,7 @@ std::string ThroughputTable(const ReportModel& model, const ReportSetting& setti
   if (model.schedules().size() > 1) columns.push_back({"schedule"});
   for (const std::string& links : model.links()) columns.push_back({EscapeHtml(links), true});
   HtmlTable table(std::move(columns));
+  bool anything = false;
   for (const uint64_t rate : model.rates()) {
     for (const std::string& schedule : model.schedules()) {
       std::vector<std::string> cells = {RateLabel(static_cast<double>(rate))};
@@ -48,6 +49,7 @@ std::string ThroughputTable(const ReportModel& model, const ReportSetting& setti
       const auto base = model.TokensPerSecond(setting, rate, model.links().front(), schedule);
       for (const std::string& links : model.links()) {
         const auto value = model.TokensPerSecond(setting, rate, links, schedule);
+        anything = anything || value;
         std::string cell = value ? WholeText(*value) : "";
         if (value && base && links != model.links().front()) {
           cell += fmt::format(" <span class=\"dim\">{:.2f}×</span>", *value / *base);
@@ -57,6 +59,7 @@ std::string ThroughputTable(const ReportModel& model, const ReportSetting& setti
       table.AddRow(std::move(cells));
     }
   }
+  if (!anything) return "";
   const std::string what = fmt::format(
       "Tokens a second{}", model.links().size() > 1
                                ? fmt::format(", and how many times that of {}", model.links()[0])
@@ -73,7 +76,6 @@ std::string Section(const std::string& heading, const std::string& content) {
 
 std::string ThroughputTables(const ReportModel& model) {
   std::string out;
-  if (model.Done().empty()) return out;
   for (const ReportSetting& setting : model.settings()) out += ThroughputTable(model, setting);
   return out;
 }

@@ -372,8 +372,7 @@ std::string WhatChanged(const SweepResults& before, const SweepResults& now) {
     if (find(now, what).empty()) compare(what);
   }
   std::ranges::sort(changes);
-  const auto doubles = std::ranges::unique(changes);
-  changes.erase(doubles.begin(), doubles.end());
+  changes.erase(std::unique(changes.begin(), changes.end()), changes.end());
   return fmt::format("{}", fmt::join(changes, "; "));
 }
 

@@ -264,9 +264,7 @@ std::string LossFigures(const ReportModel& model) {
       const TimeUnit unit = UnitFor(LongestSeconds(runs));
       figures += LossFigure(
           model, runs,
-          Titled(fmt::format("Against {}, {}", unit.name, RateLabel(static_cast<double>(rate))),
-                 setting.title),
-          unit);
+          Titled("Against time, " + RateLabel(static_cast<double>(rate)), setting.title), unit);
     }
   }
   if (figures.empty()) return "";

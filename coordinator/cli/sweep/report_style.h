@@ -59,7 +59,9 @@ pre{background:var(--soft);padding:.7rem;overflow-x:auto;font-size:.85rem;white-
 details{margin:.8rem 0}summary{cursor:pointer;font-weight:600}
 @media(max-width:600px){svg text{font-size:16px}svg .tick{font-size:15px}}
 @media print{:root{color-scheme:light}body{font-size:10pt}main{max-width:none;padding:0}
-h2,.legend{break-after:avoid}figure,tr{break-inside:avoid}.plots{grid-template-columns:1fr 1fr}
+h2,.legend{break-after:avoid}figure,tr,.legend{break-inside:avoid}
+.legend{display:block}.legend li{display:inline-flex;margin-right:1rem}
+.plots{display:block}.plots figure{display:inline-block;width:48%;margin:0 1% 1rem 0;vertical-align:top}
 .scroll{overflow:visible}table{font-size:7.5pt}.caption{break-after:avoid}thead{display:table-header-group}
 th,td{white-space:normal;padding-right:.4rem}.n{white-space:nowrap}.w{min-width:0}
 pre{white-space:pre-wrap;font-size:7.5pt}.note{border:1px solid}

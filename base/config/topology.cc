@@ -182,7 +182,8 @@ class TopologyReader {
     spec_.links.push_back(std::move(link));
   }
 
-  Field Ends(std::string key, std::string expected, size_t count, std::vector<std::string>* ends) {
+  Field Ends(std::string key, const std::string& expected, size_t count,
+             std::vector<std::string>* ends) {
     Field field;
     field.key = std::move(key);
     field.expected = expected;

@@ -166,7 +166,7 @@ Status StartRelay(ClusterState* state) {
   const std::string socket = RelaySocket(state->name);
   const Deadline deadline = Deadline::After(kRelayPatience);
   while (true) {
-    const Status answer = relay::AskRelay(socket, nullptr, deadline).status();
+    Status answer = relay::AskRelay(socket, nullptr, deadline).status();
     if (answer.ok()) break;
     if (!IsAlive(state->relay)) return RelayDied(*state);
     if (deadline.Expired()) return answer;
@@ -199,7 +199,7 @@ Status ApplyLinks(const ClusterState& before, ClusterState* after) {
     return absl::OkStatus();
   }
   if (!running) {
-    const Status started = StartRelay(after);
+    Status started = StartRelay(after);
     if (!started.ok()) StopRelay(after).IgnoreError();
     return started;
   }

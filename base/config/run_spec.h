@@ -25,11 +25,11 @@ enum class ScheduleKind : uint8_t { kLinkAware, kOneFOneB, kGpipe };  // "link-a
 // busy both with activations going down and with gradients going up shares itself between
 // connections as TCP happens to: seconds of bad luck at 10 Mbit/s, and a pipeline that starves.
 enum class SendOrder : uint8_t {
-  kAuto,  // the planner chooses
-  // Gradients wait until the receiver has all activations of the step and the sender has sent all
-  // of its own, so that every interface does one thing at a time. At the lower bound where the
-  // links are alike (backwards are computed without waiting, and nothing is lost by sending them
-  // late); bad where the first stage's link is slow. Needs a depth of all microbatches in all
+  kAuto,  // the planner chooses by how many microbatches activations go ahead of gradients
+  // Gradients wait until all activations of the step but one have come in, so that every interface
+  // does one thing at a time. Near the lower bound where the links are alike (backwards are
+  // computed without waiting, and nothing is lost by sending them late); bad where latency is long
+  // beside a transfer, or the first stage's link is slow. Needs a depth of all microbatches in all
   // stages.
   kActivationsFirst,
   kAsReady,

@@ -5,8 +5,6 @@
 #include "base/check.h"
 
 namespace longhaul::schedule {
-namespace {
-
 uint32_t EffectiveDepth(const PolicyOptions& options) {
   if (options.forward_only) return options.microbatches;
   switch (options.kind) {
@@ -20,27 +18,21 @@ uint32_t EffectiveDepth(const PolicyOptions& options) {
   return options.depth;
 }
 
-}  // namespace
-
 StagePolicy::StagePolicy(const PolicyOptions& options)
     : options_(options),
       depth_(EffectiveDepth(options)),
       input_ready_(options.microbatches, options.stage.value() == 0),
       gradient_ready_(options.microbatches, options.stage.value() + 1 == options.stages),
-      inputs_missing_(options.stage.value() == 0 ? 0 : options.microbatches),
-      upstream_has_all_inputs_(options.stage.value() <= 1) {
+      inputs_ready_(options.stage.value() == 0 ? options.microbatches : 0) {
   LH_CHECK(options.microbatches > 0 && depth_ > 0, "a step needs microbatches and depth");
   LH_CHECK(options.stage.value() < options.stages, "stage outside the pipeline");
-  LH_CHECK(options.order == SendOrder::kAsReady || options.forward_only ||
-               depth_ == options.microbatches,
-           "gradients that wait for all activations need a depth of all microbatches");
 }
 
 void StagePolicy::InputReady(Microbatch microbatch) {
   LH_CHECK(microbatch.value() < options_.microbatches, "no such microbatch");
   LH_CHECK(!input_ready_[microbatch.value()], "an input became ready twice");
   input_ready_[microbatch.value()] = true;
-  --inputs_missing_;
+  ++inputs_ready_;
 }
 
 void StagePolicy::GradientReady(Microbatch microbatch) {
@@ -50,19 +42,12 @@ void StagePolicy::GradientReady(Microbatch microbatch) {
   gradient_ready_[microbatch.value()] = true;
 }
 
-void StagePolicy::ActivationSent() {
-  LH_CHECK(activations_sent_ < forwards_ended_, "an activation left before its forward");
-  ++activations_sent_;
-}
-
-void StagePolicy::UpstreamHasAllInputs() {
-  upstream_has_all_inputs_ = true;
-}
-
-bool StagePolicy::GradientsMayLeave() const {
-  if (options_.order == SendOrder::kAsReady) return true;
-  const bool last = options_.stage.value() + 1 == options_.stages;
-  return upstream_has_all_inputs_ && (last || activations_sent_ == options_.microbatches);
+uint32_t StagePolicy::GradientsThatMayLeave() const {
+  if (inputs_ready_ == options_.microbatches || options_.activation_lead == 0) {
+    return options_.microbatches;
+  }
+  return inputs_ready_ < options_.activation_lead ? 0
+                                                  : inputs_ready_ - options_.activation_lead + 1;
 }
 
 std::optional<Work> StagePolicy::Next() const {
@@ -81,6 +66,12 @@ std::optional<Work> StagePolicy::Next() const {
     return Work{Task::kForward, Microbatch(forwards_begun_)};
   }
   return std::nullopt;
+}
+
+bool StagePolicy::AwaitsInput() const {
+  const uint32_t next = forwards_begun_;
+  return next < options_.microbatches && !input_ready_[next] &&
+         (options_.forward_only || in_flight() < depth_);
 }
 
 void StagePolicy::Begin(const Work& work) {

@@ -27,8 +27,16 @@ struct PolicyOptions {
   uint32_t depth = 1;
   // Validation: no backwards, depth does not bind.
   bool forward_only = false;
-  SendOrder order = SendOrder::kAsReady;  // not kAuto
+  // The order of data on the wire: the gradient of a microbatch may leave when so many activations
+  // from there on have come in (or all of the step). 0: as soon as it exists. A stage's interfaces
+  // carry activations down and gradients up; with a lead the activations' way is through before the
+  // gradients need all of it. No stage above may have less depth, or both would wait for each
+  // other.
+  uint32_t activation_lead = 0;
 };
+
+// What the schedule makes of options.depth.
+uint32_t EffectiveDepth(const PolicyOptions& options);
 
 enum class Task : uint8_t { kForward, kBackward };
 
@@ -48,12 +56,6 @@ class StagePolicy {
   // The output gradient can be used. The last stage makes its own and is never told.
   void GradientReady(Microbatch microbatch);
 
-  // For GradientsMayLeave: an output of this stage has left it (the network has taken it), in
-  // order; the stage above has all its inputs (the second stage is never told: the first one always
-  // has).
-  void ActivationSent();
-  void UpstreamHasAllInputs();
-
   // What to run now; nullopt = wait for an event. Does not change anything.
   std::optional<Work> Next() const;
   // Call around running what Next() gave; one at a time.
@@ -62,10 +64,12 @@ class StagePolicy {
 
   // All forwards and (unless forward_only) all backwards have ended.
   bool Done() const;
-  // The stage below is to be told when this becomes true.
-  bool HasAllInputs() const { return inputs_missing_ == 0; }
-  // Once true, true until the end of the step. A gradient that exists before is to be kept.
-  bool GradientsMayLeave() const;
+  // Where Next() is nullopt: whether the input of the next forward is what it waits for (and maybe
+  // a gradient too), or a gradient alone.
+  bool AwaitsInput() const;
+  // Gradients of microbatches below this may leave; one that exists before is to be kept. Never
+  // falls; all microbatches once all inputs are ready.
+  uint32_t GradientsThatMayLeave() const;
   uint32_t in_flight() const { return forwards_begun_ - backwards_ended_; }
   uint32_t depth() const { return depth_; }
 
@@ -76,8 +80,7 @@ class StagePolicy {
   uint32_t forwards_begun_ = 0, forwards_ended_ = 0;
   uint32_t backwards_begun_ = 0, backwards_ended_ = 0;
   std::optional<Work> running_;
-  uint32_t inputs_missing_, activations_sent_ = 0;
-  bool upstream_has_all_inputs_;
+  uint32_t inputs_ready_;
 };
 
 }  // namespace longhaul::schedule

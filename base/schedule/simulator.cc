@@ -3,86 +3,97 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "base/schedule/bound.h"
+#include "base/schedule/network.h"
 #include "base/schedule/policy.h"
 
 namespace longhaul::schedule {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kNever = Network::kNever;
 
 double Seconds(absl::Duration duration) {
   return absl::ToDoubleSeconds(duration);
 }
 
-// A tensor on its way from one stage to its neighbour.
-struct Message {
-  uint32_t boundary = 0;
-  Direction direction = Direction::kForward;
-  Microbatch microbatch;
-  uint32_t sender() const { return direction == Direction::kForward ? boundary : boundary + 1; }
-  uint32_t receiver() const { return direction == Direction::kForward ? boundary + 1 : boundary; }
-};
-
-// Work of a stage's codec thread.
+// Work of a stage's codec thread: the next tensor of that link.
 struct CodecJob {
-  Message message;
-  bool encode = true;
+  uint32_t link;
+  bool encode;
 };
 
-// One direction of one boundary: messages leave in order, the head one is the flow.
-struct LinkDirection {
-  std::deque<Message> queue;
-  double remaining_bytes = 0;
-  double rate = 0;  // bytes per second, set by ShareBandwidth
+// One direction of one boundary. Its tensors are those of microbatch 0, 1, ... in this order at
+// every point of their way, so they are only counted.
+struct LinkState {
+  uint32_t sender = 0, receiver = 0;
+  Direction direction = Direction::kForward;
+  double bytes = 0, latency = 0, encode = 0, decode = 0;
+
+  uint32_t encoded = 0, let = 0;  // gradients, and how many of them may leave
+  uint32_t waiting = 0;           // for the transfer before them
+  std::deque<double> arrivals;    // of what has left
+  uint32_t undecoded = 0;         // of what has arrived
+  uint32_t decoded = 0;
+  double busy = 0, busy_since = 0;
 };
 
 struct StageState {
   StagePolicy policy;
+  double forward = 0, backward = 0, optimizer = 0;
   std::optional<Work> running;
   double compute_ends = kNever;
-  std::deque<CodecJob> codec_queue;
+  std::deque<CodecJob> codec_jobs;
   double codec_ends = kNever;
-  double compute_busy = 0, egress_bytes = 0, ingress_bytes = 0;
-  double first_forward_begins = kNever;
-  double done_at = kNever;
-  std::deque<Message> held;  // encoded gradients that may not leave yet
-};
-
-struct Arrival {
-  double time;
-  Message message;
-};
-
-// The stage above `stage` has all its inputs.
-struct Notice {
-  double time;
-  uint32_t stage;
+  double compute = 0, codec = 0, wait_above = 0, wait_below = 0;
+  double first_forward_begins = kNever, done_at = kNever;
+  bool touched = true;  // something happened to it at this moment
 };
 
 class Run {
  public:
-  explicit Run(const PipelineCost& cost) : cost_(cost), links_(2 * cost.boundaries.size()) {
+  explicit Run(const PipelineCost& cost) : cost_(cost), network_(cost) {
     const auto stages = static_cast<uint32_t>(cost.stages.size());
     for (uint32_t s = 0; s < stages; ++s) {
+      const StageCost& stage = cost.stages[s];
       stages_.push_back({.policy = StagePolicy({.kind = cost.schedule,
                                                 .stage = StageIndex(s),
                                                 .stages = stages,
                                                 .microbatches = cost.microbatches,
-                                                .depth = cost.stages[s].depth,
-                                                .order = cost.order})});
+                                                .depth = stage.depth,
+                                                .activation_lead = stage.activation_lead}),
+                         .forward = Seconds(stage.forward),
+                         .backward = Seconds(stage.backward),
+                         .optimizer = Seconds(stage.optimizer)});
+    }
+    for (uint32_t b = 0; b + 1 < stages; ++b) {
+      const BoundaryCost& boundary = cost.boundaries[b];
+      links_.push_back({.sender = b,
+                        .receiver = b + 1,
+                        .direction = Direction::kForward,
+                        .bytes = boundary.forward_bytes,
+                        .latency = Seconds(boundary.forward_latency),
+                        .encode = Seconds(boundary.forward_encode),
+                        .decode = Seconds(boundary.forward_decode)});
+      links_.push_back({.sender = b + 1,
+                        .receiver = b,
+                        .direction = Direction::kBackward,
+                        .bytes = boundary.backward_bytes,
+                        .latency = Seconds(boundary.backward_latency),
+                        .encode = Seconds(boundary.backward_encode),
+                        .decode = Seconds(boundary.backward_decode)});
     }
   }
 
   StatusOr<Simulation> Go() {
     while (true) {
-      StartWhatCan();
+      for (uint32_t s = 0; s < stages_.size(); ++s) {
+        if (std::exchange(stages_[s].touched, false)) StartWhatCan(s);
+      }
+      network_.Share(now_);
       const double next = NextEvent();
       if (next == kNever) break;
       AdvanceTo(next);
@@ -96,106 +107,26 @@ class Run {
   }
 
  private:
-  LinkDirection& LinkOf(const Message& message) {
-    return links_[2 * message.boundary + (message.direction == Direction::kForward ? 0 : 1)];
-  }
-  double BytesOf(const Message& message) const {
-    const BoundaryCost& boundary = cost_.boundaries[message.boundary];
-    return message.direction == Direction::kForward ? boundary.forward_bytes
-                                                    : boundary.backward_bytes;
-  }
-  double CapOf(const Message& message) const {
-    const BoundaryCost& boundary = cost_.boundaries[message.boundary];
-    return message.direction == Direction::kForward ? boundary.forward_bytes_per_second
-                                                    : boundary.backward_bytes_per_second;
-  }
-  double LatencyOf(const Message& message) const {
-    const BoundaryCost& boundary = cost_.boundaries[message.boundary];
-    return Seconds(message.direction == Direction::kForward ? boundary.forward_latency
-                                                            : boundary.backward_latency);
-  }
-  double CodecSeconds(const CodecJob& job) const {
-    const BoundaryCost& boundary = cost_.boundaries[job.message.boundary];
-    if (job.message.direction == Direction::kForward) {
-      return Seconds(job.encode ? boundary.forward_encode : boundary.forward_decode);
-    }
-    return Seconds(job.encode ? boundary.backward_encode : boundary.backward_decode);
-  }
+  bool IsFirst(uint32_t s) const { return s == 0; }
+  bool IsLast(uint32_t s) const { return s + 1 == stages_.size(); }
 
-  void StartWhatCan() {
-    for (size_t s = 0; s < stages_.size(); ++s) {
-      StageState& stage = stages_[s];
-      if (!stage.running) {
-        if (const auto work = stage.policy.Next()) {
-          stage.policy.Begin(*work);
-          stage.running = work;
-          const double seconds = Seconds(work->task == Task::kForward ? cost_.stages[s].forward
-                                                                      : cost_.stages[s].backward);
-          stage.compute_ends = now_ + seconds;
-          stage.compute_busy += seconds;
-          stage.first_forward_begins = std::min(stage.first_forward_begins, now_);
-        }
-      }
-      if (stage.codec_ends == kNever && !stage.codec_queue.empty()) {
-        stage.codec_ends = now_ + CodecSeconds(stage.codec_queue.front());
+  void StartWhatCan(uint32_t s) {
+    StageState& stage = stages_[s];
+    if (!stage.running) {
+      if (const auto work = stage.policy.Next()) {
+        stage.policy.Begin(*work);
+        stage.running = work;
+        const double seconds = work->task == Task::kForward ? stage.forward : stage.backward;
+        stage.compute_ends = now_ + seconds;
+        stage.compute += seconds;
+        stage.first_forward_begins = std::min(stage.first_forward_begins, now_);
       }
     }
-    ShareBandwidth();
-  }
-
-  // Max-min fairness by progressive filling: the interface with the least left for each of its
-  // unfixed flows fixes them.
-  void ShareBandwidth() {
-    const size_t stages = stages_.size();
-    std::vector<double> egress(stages), ingress(stages);
-    for (size_t s = 0; s < stages; ++s) {
-      egress[s] = cost_.stages[s].egress_bytes_per_second;
-      ingress[s] = cost_.stages[s].ingress_bytes_per_second;
+    if (stage.codec_ends == kNever && !stage.codec_jobs.empty()) {
+      const CodecJob& job = stage.codec_jobs.front();
+      const LinkState& link = links_[job.link];
+      stage.codec_ends = now_ + (job.encode ? link.encode : link.decode);
     }
-    std::vector<LinkDirection*> open;
-    for (LinkDirection& link : links_) {
-      link.rate = 0;
-      if (!link.queue.empty()) open.push_back(&link);
-    }
-    while (!open.empty()) {
-      std::vector<uint32_t> out(stages, 0), in(stages, 0);
-      for (const LinkDirection* link : open) {
-        ++out[link->queue.front().sender()];
-        ++in[link->queue.front().receiver()];
-      }
-      double share = kNever;
-      for (size_t s = 0; s < stages; ++s) {
-        if (out[s] > 0) share = std::min(share, egress[s] / out[s]);
-        if (in[s] > 0) share = std::min(share, ingress[s] / in[s]);
-      }
-      for (const LinkDirection* link : open) share = std::min(share, CapOf(link->queue.front()));
-      std::vector<LinkDirection*> still_open;
-      std::vector<double> egress_used(stages, 0), ingress_used(stages, 0);
-      for (LinkDirection* link : open) {
-        const Message& message = link->queue.front();
-        const double own =
-            std::min({egress[message.sender()] / out[message.sender()],
-                      ingress[message.receiver()] / in[message.receiver()], CapOf(message)});
-        if (share == kNever || own <= share * (1 + 1e-12)) {
-          link->rate = share;
-          egress_used[message.sender()] += share;
-          ingress_used[message.receiver()] += share;
-        } else {
-          still_open.push_back(link);
-        }
-      }
-      for (size_t s = 0; s < stages; ++s) {
-        if (share == kNever) break;
-        egress[s] = std::max(0.0, egress[s] - egress_used[s]);
-        ingress[s] = std::max(0.0, ingress[s] - ingress_used[s]);
-      }
-      open = std::move(still_open);
-    }
-  }
-
-  static double FlowSeconds(const LinkDirection& link) {
-    if (link.remaining_bytes <= 0 || std::isinf(link.rate)) return 0;
-    return link.remaining_bytes / link.rate;
   }
 
   double NextEvent() const {
@@ -203,104 +134,120 @@ class Run {
     for (const StageState& stage : stages_) {
       next = std::min({next, stage.compute_ends, stage.codec_ends});
     }
-    for (const LinkDirection& link : links_) {
-      if (!link.queue.empty()) next = std::min(next, now_ + FlowSeconds(link));
+    for (const double end : network_.ends()) next = std::min(next, end);
+    for (const LinkState& link : links_) {
+      if (!link.arrivals.empty()) next = std::min(next, link.arrivals.front());
     }
-    for (const Arrival& arrival : arrivals_) next = std::min(next, arrival.time);
-    for (const Notice& notice : notices_) next = std::min(next, notice.time);
     return next;
   }
 
   void AdvanceTo(double time) {
     const double elapsed = time - now_;
-    std::vector<LinkDirection*> finished;
-    for (LinkDirection& link : links_) {
-      if (link.queue.empty()) continue;
-      // The very sum that NextEvent() compared, so that the flow that made the event ends.
-      if (now_ + FlowSeconds(link) <= time) {
-        finished.push_back(&link);
-      } else {
-        link.remaining_bytes -= link.rate * elapsed;
-      }
+    if (elapsed > 0) {
+      for (uint32_t s = 0; s < stages_.size(); ++s) CountIdle(s, elapsed);
     }
     now_ = time;
-    for (LinkDirection* link : finished) FinishFlow(link);
-    for (size_t i = 0; i < arrivals_.size();) {
-      if (arrivals_[i].time > now_) {
-        ++i;
-        continue;
+    for (uint32_t link = 0; link < links_.size(); ++link) {
+      if (network_.ends()[link] <= now_) FinishTransfer(link);
+      std::deque<double>& arrivals = links_[link].arrivals;
+      while (!arrivals.empty() && arrivals.front() <= now_) {
+        arrivals.pop_front();
+        ++links_[link].undecoded;
+        StageState& receiver = stages_[links_[link].receiver];
+        receiver.codec_jobs.push_back({link, false});
+        receiver.touched = true;
       }
-      const Message message = arrivals_[i].message;
-      arrivals_.erase(arrivals_.begin() + static_cast<std::ptrdiff_t>(i));
-      stages_[message.receiver()].codec_queue.push_back({message, false});
     }
-    std::erase_if(notices_, [this](const Notice& notice) {
-      if (notice.time > now_) return false;
-      stages_[notice.stage].policy.UpstreamHasAllInputs();
-      return true;
-    });
     for (uint32_t s = 0; s < stages_.size(); ++s) {
-      if (stages_[s].codec_ends <= now_) FinishCodec(s);
-      if (stages_[s].compute_ends <= now_) FinishCompute(s);
+      StageState& stage = stages_[s];
+      const bool codec = stage.codec_ends <= now_, compute = stage.compute_ends <= now_;
+      if (codec) FinishCodec(s);
+      if (compute) FinishCompute(s);
+      if (!codec && !compute) continue;
+      stage.touched = true;
       LetGradientsLeave(s);
     }
   }
 
-  void LetGradientsLeave(uint32_t s) {
+  void CountIdle(uint32_t s, double elapsed) {
     StageState& stage = stages_[s];
-    if (!stage.policy.GradientsMayLeave()) return;
-    for (const Message& message : std::exchange(stage.held, {})) StartFlow(message);
+    if (stage.running || now_ < stage.first_forward_begins || stage.policy.Done()) return;
+    const bool above = stage.policy.AwaitsInput();
+    const uint32_t link =
+        above ? LinkIndex(s - 1, Direction::kForward) : LinkIndex(s, Direction::kBackward);
+    if (links_[link].undecoded > 0) {
+      stage.codec += elapsed;
+    } else {
+      (above ? stage.wait_above : stage.wait_below) += elapsed;
+    }
   }
 
-  void StartFlow(const Message& message) {
-    LinkDirection& link = LinkOf(message);
-    if (link.queue.empty()) link.remaining_bytes = BytesOf(message);
-    link.queue.push_back(message);
+  void LetGradientsLeave(uint32_t s) {
+    if (IsFirst(s)) return;
+    const uint32_t index = LinkIndex(s - 1, Direction::kBackward);
+    LinkState& link = links_[index];
+    const uint32_t may_leave = stages_[s].policy.GradientsThatMayLeave();
+    while (link.let < may_leave && link.let < link.encoded) {
+      ++link.let;
+      Send(index);
+    }
   }
 
-  void FinishFlow(LinkDirection* link) {
-    const Message message = link->queue.front();
-    link->queue.pop_front();
-    const double bytes = BytesOf(message);
-    stages_[message.sender()].egress_bytes += bytes;
-    stages_[message.receiver()].ingress_bytes += bytes;
-    if (!link->queue.empty()) link->remaining_bytes = BytesOf(link->queue.front());
-    arrivals_.push_back({now_ + LatencyOf(message), message});
-    if (message.direction == Direction::kForward) stages_[message.sender()].policy.ActivationSent();
+  void Send(uint32_t index) {
+    LinkState& link = links_[index];
+    if (network_.busy(index)) {
+      ++link.waiting;
+      return;
+    }
+    network_.Start(index, link.bytes, now_);
+    link.busy_since = now_;
+  }
+
+  void FinishTransfer(uint32_t index) {
+    LinkState& link = links_[index];
+    network_.End(index);
+    link.arrivals.push_back(now_ + link.latency);
+    link.busy += now_ - link.busy_since;
+    if (link.waiting > 0) {
+      --link.waiting;
+      network_.Start(index, link.bytes, now_);
+      link.busy_since = now_;
+    }
   }
 
   void FinishCodec(uint32_t s) {
     StageState& stage = stages_[s];
-    const CodecJob job = stage.codec_queue.front();
-    stage.codec_queue.pop_front();
+    const CodecJob job = stage.codec_jobs.front();
+    stage.codec_jobs.pop_front();
     stage.codec_ends = kNever;
+    LinkState& link = links_[job.link];
     if (job.encode) {
-      if (job.message.direction == Direction::kBackward) {
-        stage.held.push_back(job.message);
+      if (link.direction == Direction::kBackward) {
+        ++link.encoded;
       } else {
-        StartFlow(job.message);
+        Send(job.link);
       }
-    } else if (job.message.direction == Direction::kForward) {
-      stage.policy.InputReady(job.message.microbatch);
-      if (stage.policy.HasAllInputs() && s + 1 < stages_.size()) {
-        notices_.push_back({now_ + Seconds(cost_.boundaries[s].forward_latency), s + 1});
-      }
-    } else {
-      stage.policy.GradientReady(job.message.microbatch);
+      return;
     }
+    --link.undecoded;
+    const Microbatch microbatch(link.decoded++);
+    if (link.direction == Direction::kBackward) {
+      stage.policy.GradientReady(microbatch);
+      return;
+    }
+    stage.policy.InputReady(microbatch);
   }
 
   void FinishCompute(uint32_t s) {
     StageState& stage = stages_[s];
-    const Work work = *stage.running;
+    const Work work = *std::exchange(stage.running, std::nullopt);
     stage.policy.End(work);
-    stage.running.reset();
     stage.compute_ends = kNever;
-    if (work.task == Task::kForward && s + 1 < stages_.size()) {
-      stage.codec_queue.push_back({{s, Direction::kForward, work.microbatch}, true});
+    if (work.task == Task::kForward && !IsLast(s)) {
+      stage.codec_jobs.push_back({LinkIndex(s, Direction::kForward), true});
     }
-    if (work.task == Task::kBackward && s > 0) {
-      stage.codec_queue.push_back({{s - 1, Direction::kBackward, work.microbatch}, true});
+    if (work.task == Task::kBackward && !IsFirst(s)) {
+      stage.codec_jobs.push_back({LinkIndex(s - 1, Direction::kBackward), true});
     }
     if (stage.policy.Done()) stage.done_at = now_;
   }
@@ -310,38 +257,65 @@ class Run {
   // those counts.
   Simulation Result() const {
     double norm_at = stages_[0].done_at;
-    double step = norm_at + Seconds(cost_.stages[0].optimizer);
-    for (size_t s = 1; s < stages_.size(); ++s) {
+    double step = norm_at + stages_[0].optimizer;
+    for (uint32_t s = 1; s < stages_.size(); ++s) {
       norm_at += Seconds(cost_.boundaries[s - 1].forward_latency);
-      const double optimizer_end =
-          std::max(norm_at, stages_[s].done_at) + Seconds(cost_.stages[s].optimizer);
+      const double optimizer_end = std::max(norm_at, stages_[s].done_at) + stages_[s].optimizer;
       step = std::max(step, optimizer_end - stages_[s].first_forward_begins);
     }
     Simulation result;
     result.step = absl::Seconds(step);
-    const LowerBound bound = ComputeLowerBound(cost_);
+    LowerBound bound = ComputeLowerBound(cost_);
     result.lower_bound = bound.step;
-    result.bottleneck = bound.bottleneck;
-    for (size_t s = 0; s < stages_.size(); ++s) {
-      const StageState& stage = stages_[s];
-      const StageCost& cost = cost_.stages[s];
-      if (step <= 0) {
-        result.stages.push_back({});
-        continue;
-      }
-      result.stages.push_back(
-          {.compute_share = stage.compute_busy / step,
-           .egress_share = stage.egress_bytes / cost.egress_bytes_per_second / step,
-           .ingress_share = stage.ingress_bytes / cost.ingress_bytes_per_second / step});
+    result.bottleneck = std::move(bound.bottleneck);
+    for (uint32_t s = 0; s < stages_.size(); ++s) result.stages.push_back(UseOf(s, step));
+    for (uint32_t b = 0; b + 1 < stages_.size(); ++b) {
+      result.boundaries.push_back({UseOfLink(LinkIndex(b, Direction::kForward), step),
+                                   UseOfLink(LinkIndex(b, Direction::kBackward), step)});
     }
     return result;
   }
 
+  StageUse UseOf(uint32_t s, double step) const {
+    const StageState& stage = stages_[s];
+    const double window = stage.done_at - stage.first_forward_begins;
+    StageUse use;
+    use.time = {.compute = absl::Seconds(stage.compute),
+                .codec = absl::Seconds(stage.codec),
+                // After its last backward a stage waits for the one above alone: for the word to
+                // step its optimizer and then for the next step's first activation.
+                .wait_above = absl::Seconds(stage.wait_above + step - window - stage.optimizer),
+                .wait_below = absl::Seconds(stage.wait_below),
+                .optimizer = absl::Seconds(stage.optimizer)};
+    if (step <= 0) return use;
+    double sent = 0, received = 0;
+    for (const LinkState& link : links_) {
+      if (link.sender == s) sent += link.bytes;
+      if (link.receiver == s) received += link.bytes;
+    }
+    const StageCost& cost = cost_.stages[s];
+    use.egress_share = sent * cost_.microbatches / cost.egress_bytes_per_second / step;
+    use.ingress_share = received * cost_.microbatches / cost.ingress_bytes_per_second / step;
+    return use;
+  }
+
+  LinkUse UseOfLink(uint32_t index, double step) const {
+    if (step <= 0) return {};
+    const LinkState& link = links_[index];
+    const BoundaryCost& boundary = cost_.boundaries[index / 2];
+    const double rate =
+        std::min({cost_.stages[link.sender].egress_bytes_per_second,
+                  cost_.stages[link.receiver].ingress_bytes_per_second,
+                  link.direction == Direction::kForward ? boundary.forward_bytes_per_second
+                                                        : boundary.backward_bytes_per_second});
+    return {.busy_share = link.busy / step,
+            .rate_share = link.bytes * cost_.microbatches / rate / step};
+  }
+
   const PipelineCost& cost_;
+  Network network_;
   std::vector<StageState> stages_;
-  std::vector<LinkDirection> links_;
-  std::vector<Arrival> arrivals_;
-  std::vector<Notice> notices_;
+  std::vector<LinkState> links_;
   double now_ = 0;
 };
 
@@ -349,17 +323,31 @@ Status CheckCost(const PipelineCost& cost) {
   if (cost.stages.empty() || cost.microbatches == 0) {
     return absl::InvalidArgumentError("a pipeline needs at least one stage and one microbatch");
   }
+  if (!(cost.shared_efficiency > 0) || cost.shared_efficiency > 1) {
+    return absl::InvalidArgumentError(fmt::format(
+        "expected a shared efficiency above 0 and up to 1, got {}", cost.shared_efficiency));
+  }
   if (cost.boundaries.size() + 1 != cost.stages.size()) {
     return absl::InvalidArgumentError(fmt::format("expected {} boundaries for {} stages, got {}",
                                                   cost.stages.size() - 1, cost.stages.size(),
                                                   cost.boundaries.size()));
   }
-  for (const StageCost& stage : cost.stages) {
-    if (cost.order == SendOrder::kActivationsFirst &&
-        (cost.schedule == ScheduleKind::kOneFOneB || stage.depth < cost.microbatches)) {
-      return absl::InvalidArgumentError(
-          "to send all activations first, every stage needs a depth of all microbatches");
+  const auto stages = static_cast<uint32_t>(cost.stages.size());
+  uint32_t least_depth_above = cost.microbatches;
+  for (uint32_t s = 0; s < stages; ++s) {
+    const StageCost& stage = cost.stages[s];
+    if (stage.activation_lead > least_depth_above) {
+      return absl::InvalidArgumentError(fmt::format(
+          "an activation lead of {} at stage {} needs as many microbatches in flight above it, "
+          "and a stage there has {}",
+          stage.activation_lead, s, least_depth_above));
     }
+    least_depth_above =
+        std::min(least_depth_above, EffectiveDepth({.kind = cost.schedule,
+                                                    .stage = StageIndex(s),
+                                                    .stages = stages,
+                                                    .microbatches = cost.microbatches,
+                                                    .depth = stage.depth}));
     if (stage.forward < absl::ZeroDuration() || stage.backward < absl::ZeroDuration() ||
         stage.optimizer < absl::ZeroDuration() || !(stage.egress_bytes_per_second > 0) ||
         !(stage.ingress_bytes_per_second > 0) || stage.depth == 0) {

@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "base/units.h"
+#include "coordinator/planner/order.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -32,6 +33,30 @@ std::string ReplayNote(const RunSpec& spec) {
                      spec.replay->real_codecs ? "run on noise" : "are slept for, too");
 }
 
+std::string Rates(const v1::Plan& plan) {
+  const v1::Prediction& prediction = plan.prediction();
+  std::string text;
+  if (prediction.has_assumed_line_bits_per_second()) {
+    text += fmt::format(
+        " It is assumed that every worker's line carries {} each way, {} of it "
+        "goodput",
+        FormatBitsPerSecond(static_cast<double>(prediction.assumed_line_bits_per_second())),
+        FormatBitsPerSecond(prediction.egress_bits_per_second(0)));
+  }
+  if (prediction.has_assumed_delay_seconds()) {
+    text += fmt::format("{} one-way delay of {}",
+                        text.empty() ? " It is assumed that links have a" : " and links have a",
+                        Seconds(prediction.assumed_delay_seconds()));
+  }
+  if (!text.empty()) text += ".";
+  if (!RatesAreKnown(plan)) {
+    text +=
+        " The rates of the workers' network interfaces are not known and count as unlimited, so "
+        "slow links will make a step longer than predicted.";
+  }
+  return text;
+}
+
 std::string Traffic(const v1::Plan& plan, const RunSpec& spec) {
   if (plan.links().empty()) return "";
   double forward = 0, backward = 0;
@@ -43,28 +68,42 @@ std::string Traffic(const v1::Plan& plan, const RunSpec& spec) {
                                  FormatBytes(forward * spec.train.microbatches),
                                  FormatBytes(backward * spec.train.microbatches),
                                  plan.links(0).forward_codec(), plan.links(0).backward_codec());
-  const auto& egress = plan.prediction().egress_bits_per_second();
-  if (std::any_of(egress.begin(), egress.end(), [](double rate) { return rate == 0; })) {
-    text +=
-        " The rates of the workers' network interfaces are not known and count as unlimited, so "
-        "slow links will make a step longer than predicted.";
+  return text + Rates(plan);
+}
+
+std::string Depths(const v1::Plan& plan, const RunSpec& spec) {
+  if (spec.pipeline.depth || spec.pipeline.schedule != ScheduleKind::kLinkAware) return "";
+  const uint32_t all = spec.train.microbatches;
+  std::string text, list;
+  bool chosen = false;
+  for (const v1::StagePlan& stage : plan.stages()) {
+    fmt::format_to(std::back_inserter(list), "{}{}", list.empty() ? "" : ", ", stage.depth());
+    const uint32_t most = stage.depth_by_memory() == 0 ? all : stage.depth_by_memory();
+    chosen |= stage.depth() < most;
+    if (most >= all || stage.depth() < most) continue;
+    fmt::format_to(std::back_inserter(text), "{}{} holds {} of {} microbatches",
+                   text.empty() ? " Memory is short: " : ", ", stage.worker_name(), stage.depth(),
+                   all);
+  }
+  const v1::Prediction& prediction = plan.prediction();
+  if (!text.empty()) {
+    const double loss = prediction.step_seconds() / prediction.unlimited_depth_step_seconds() - 1;
+    text += loss >= 0.01 ? fmt::format(", which costs {:.0f}% of speed.", 100 * loss)
+                         : ", which costs less than 1% of speed.";
+  }
+  if (chosen) {
+    text += fmt::format(
+        " The stages have {} of {} microbatches in flight: fewer in any of them "
+        "would make a step more than 1% longer than with all.",
+        list, all);
   }
   return text;
 }
 
-std::string Depths(const v1::Plan& plan, const RunSpec& spec, double unlimited_step_seconds) {
-  if (spec.pipeline.depth || spec.pipeline.schedule != ScheduleKind::kLinkAware) return "";
-  std::string text;
-  for (const v1::StagePlan& stage : plan.stages()) {
-    if (stage.depth() >= spec.train.microbatches) continue;
-    fmt::format_to(std::back_inserter(text), "{}{} holds {} of {} microbatches",
-                   text.empty() ? " Memory is short: " : ", ", stage.worker_name(), stage.depth(),
-                   spec.train.microbatches);
-  }
-  if (text.empty()) return "";
-  const double loss = plan.prediction().step_seconds() / unlimited_step_seconds - 1;
-  if (!(loss >= 0.01)) return text + ", which costs less than 1% of speed.";
-  return text + fmt::format(", which costs {:.0f}% of speed.", 100 * loss);
+std::string Order(const v1::Plan& plan) {
+  const std::string& reason = plan.prediction().order_reason();
+  if (reason.empty()) return "";
+  return fmt::format(" On the wire {}.", reason);
 }
 
 // What codecs with state take of the workers' disks.
@@ -102,8 +141,7 @@ std::string Oddities(const PlanRequest& request) {
 
 }  // namespace
 
-std::string Explain(const PlanRequest& request, const v1::Plan& plan,
-                    double unlimited_step_seconds) {
+std::string Explain(const PlanRequest& request, const v1::Plan& plan) {
   const v1::Prediction& prediction = plan.prediction();
   std::string text = Placement(plan) + ReplayNote(request.spec);
   if (prediction.step_seconds() > 0) {
@@ -116,7 +154,7 @@ std::string Explain(const PlanRequest& request, const v1::Plan& plan,
                    Seconds(prediction.lower_bound_seconds()), prediction.bottleneck());
   }
   text += Traffic(plan, request.spec);
-  text += Depths(plan, request.spec, unlimited_step_seconds);
+  text += Depths(plan, request.spec) + Order(plan);
   if (request.resume) {
     fmt::format_to(std::back_inserter(text),
                    " It goes on from the checkpoint of step {}, with the split that wrote it.",

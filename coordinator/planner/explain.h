@@ -8,9 +8,7 @@
 
 namespace longhaul::coordinator {
 
-// `unlimited_step_seconds`: what the step would take if memory allowed every depth.
-std::string Explain(const PlanRequest& request, const v1::Plan& plan,
-                    double unlimited_step_seconds);
+std::string Explain(const PlanRequest& request, const v1::Plan& plan);
 
 }  // namespace longhaul::coordinator
 

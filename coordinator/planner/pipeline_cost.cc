@@ -90,7 +90,6 @@ schedule::PipelineCost PipelineCostOf(const v1::Plan& plan, const RunSpec& spec,
   schedule::PipelineCost cost;
   cost.schedule = spec.pipeline.schedule;
   cost.microbatches = spec.train.microbatches;
-  cost.order = plan.activations_first() ? SendOrder::kActivationsFirst : SendOrder::kAsReady;
   for (size_t stage = 0; stage < stages; ++stage) {
     const v1::StagePlan& one = plan.stages(static_cast<int>(stage));
     cost.stages.push_back(
@@ -99,7 +98,8 @@ schedule::PipelineCost PipelineCostOf(const v1::Plan& plan, const RunSpec& spec,
          .optimizer = absl::Seconds(one.optimizer_seconds()),
          .egress_bytes_per_second = network.interfaces[stage].egress_bytes_per_second,
          .ingress_bytes_per_second = network.interfaces[stage].ingress_bytes_per_second,
-         .depth = one.depth()});
+         .depth = one.depth(),
+         .activation_lead = one.activation_lead()});
   }
   for (size_t boundary = 0; boundary < links; ++boundary) {
     const v1::LinkPlan& link = plan.links(static_cast<int>(boundary));

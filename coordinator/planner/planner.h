@@ -48,6 +48,8 @@ struct PlanRequest {
   // What a user assumes of the network, instead of what was measured.
   std::optional<uint64_t> assumed_line_bits_per_second;
   std::optional<absl::Duration> assumed_delay;
+  // Also predict what other codecs would do.
+  bool with_codec_table = false;
 };
 
 // Memory that one stage needs: parameters, gradients, two moments, a snapshot, `depth` microbatches
@@ -56,8 +58,8 @@ uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t lay
                           bool last, uint32_t depth);
 
 // Contiguous layers balanced by measured times (exact: dynamic programming over the slowest stage),
-// depth = min(microbatches, what memory allows), codecs by link, prediction by the simulator, and a
-// paragraph that names the bottleneck. kFailedPrecondition where a stage does not fit, with bytes
+// depth and order of data by the simulator (order.h), codecs by link, prediction, and a paragraph
+// that names the bottleneck. kFailedPrecondition where a stage does not fit, with bytes
 // needed and available; kInvalidArgument for more stages than layers.
 StatusOr<v1::Plan> MakePlan(const PlanRequest& request);
 

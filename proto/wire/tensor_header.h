@@ -44,8 +44,7 @@ enum class TensorKind : uint8_t {
   kChunk = 1,
   kNormUp = 2,
   kStepControl = 3,
-  kHasAllInputs = 4,
-  kMessageState = 5
+  kMessageState = 5  // 4 is free
 };
 
 struct TensorHeader {

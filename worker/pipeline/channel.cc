@@ -27,7 +27,6 @@ struct Channel::Outgoing {
   AlignedBuffer blob;
   size_t blob_bytes = 0;
   std::vector<HeaderBytes> headers;
-  size_t chunks_left = 0;  // under the channel's mutex
 };
 
 struct Channel::Incoming {
@@ -137,14 +136,13 @@ void Channel::SendTensor(const Pass& pass, Microbatch microbatch, BoundaryTensor
   codec_thread_->Post([self = shared_from_this(), outgoing] { self->Encode(outgoing); });
 }
 
-void Channel::HoldTensors() {
-  codec_thread_->Post([self = shared_from_this()] { self->hold_ = true; });
-}
-
-void Channel::LetTensorsLeave() {
-  codec_thread_->Post([self = shared_from_this()] {
-    self->hold_ = false;
-    for (const auto& outgoing : std::exchange(self->held_, {})) self->SendChunks(outgoing);
+void Channel::LetTensorsLeave(uint32_t count) {
+  codec_thread_->Post([self = shared_from_this(), count] {
+    self->may_leave_ = count;
+    std::deque<std::shared_ptr<Outgoing>>& held = self->held_;
+    for (; !held.empty() && held.front()->microbatch.value() < count; held.pop_front()) {
+      self->SendChunks(held.front());
+    }
   });
 }
 
@@ -175,10 +173,10 @@ void Channel::Encode(const std::shared_ptr<Outgoing>& outgoing) {
     const std::lock_guard lock(mutex_);
     use_.nonfinite_tiles += result.nonfinite_tiles;
   }
-  if (hold_) {
-    held_.push_back(outgoing);
-  } else {
+  if (outgoing->microbatch.value() < may_leave_) {
     SendChunks(outgoing);
+  } else {
+    held_.push_back(outgoing);
   }
 }
 
@@ -202,7 +200,6 @@ void Channel::SendChunks(const std::shared_ptr<Outgoing>& outgoing) {
     const std::lock_guard lock(mutex_);
     link = link_;
     if (!link || closed_) return;
-    outgoing->chunks_left = chunks;
     use_.payload_bytes_sent += blob_bytes + chunks * wire::kTensorHeaderBytes;
     if (chunks_under_way_ == 0) busy_since_ = Now();
     chunks_under_way_ += chunks;
@@ -220,23 +217,14 @@ void Channel::SendChunks(const std::shared_ptr<Outgoing>& outgoing) {
             .span()
             .subspan(chunk * kChunkBytes, std::min(kChunkBytes, blob_bytes - chunk * kChunkBytes));
     link->Send(transport::Lane::kBulk, {outgoing->headers[chunk], body},
-               [self = shared_from_this(), outgoing](const Status& sent) {
-                 self->SendDone(outgoing.get(), sent);
-               });
+               // A failed send is the link's end; OnClosed says why.
+               [self = shared_from_this(), outgoing](const Status&) { self->SendDone(); });
   }
 }
 
-void Channel::SendDone(Outgoing* outgoing, const Status& status) {
-  bool whole = false;
-  {
-    const std::lock_guard lock(mutex_);
-    if (--chunks_under_way_ == 0) use_.send_busy += longhaul::operator-(Now(), busy_since_);
-    whole = --outgoing->chunks_left == 0;
-  }
-  // A failed send is the link's end; OnClosed says why.
-  if (whole && status.ok() && send_direction() == Direction::kForward) {
-    events_->Push(ActivationSent{outgoing->pass});
-  }
+void Channel::SendDone() {
+  const std::lock_guard lock(mutex_);
+  if (--chunks_under_way_ == 0) use_.send_busy += longhaul::operator-(Now(), busy_since_);
 }
 
 void Channel::SendStepMessage(wire::TensorKind kind, Step step, const wire::StepMessage& message) {
@@ -334,9 +322,7 @@ Status Channel::HandleFrame(transport::Lane lane, std::span<const std::byte> pay
     return absl::InvalidArgumentError(
         "expected norms from downstream and step control from upstream, got the opposite");
   }
-  if (header.kind == wire::TensorKind::kHasAllInputs) {
-    events_->Push(UpstreamHasAllInputs{header.step});
-  } else if (down) {
+  if (down) {
     events_->Push(StepControlArrived{header.step, message});
   } else {
     events_->Push(NormArrived{header.step, message});

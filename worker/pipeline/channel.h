@@ -8,7 +8,7 @@
 // belongs to another run or epoch is dropped and counted; what makes no sense ends the stage
 // (Failed).
 //
-// Threads: SendTensor, SendStepMessage and HoldTensors from the compute thread; OnFrame and the
+// Threads: SendTensor, SendStepMessage and LetTensorsLeave from the compute thread; OnFrame and the
 // rest of LinkHandler on the link's loop. Lives in a shared_ptr: the link's loop and pending sends
 // hold it.
 #ifndef LONGHAUL_WORKER_PIPELINE_CHANNEL_H_
@@ -17,7 +17,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -91,9 +93,9 @@ class Channel : public transport::LinkHandler, public std::enable_shared_from_th
   void Close(Deadline deadline);
 
   void SendTensor(const Pass& pass, Microbatch microbatch, BoundaryTensor tensor);
-  // From now on tensors are encoded and kept; until LetTensorsLeave.
-  void HoldTensors();
-  void LetTensorsLeave();
+  // From now on tensors of microbatches below `count` leave and others are encoded and kept. Before
+  // the first call all leave.
+  void LetTensorsLeave(uint32_t count);
   void SendStepMessage(wire::TensorKind kind, Step step, const wire::StepMessage& message);
   // The run will not go back to before `step`. From any thread.
   void ForgetMessages(Step step);
@@ -119,7 +121,7 @@ class Channel : public transport::LinkHandler, public std::enable_shared_from_th
   void SendControl(const wire::TensorHeader& header, std::span<const std::byte> body);
   void Encode(const std::shared_ptr<Outgoing>& outgoing);
   void SendChunks(const std::shared_ptr<Outgoing>& outgoing);
-  void SendDone(Outgoing* outgoing, const Status& status);
+  void SendDone();
   Status HandleFrame(transport::Lane lane, std::span<const std::byte> payload);
   Status HandleChunk(const wire::TensorHeader& header, std::span<const std::byte> body);
   Status CheckChunk(const wire::TensorHeader& header, size_t body_bytes) const;
@@ -156,8 +158,8 @@ class Channel : public transport::LinkHandler, public std::enable_shared_from_th
   // Codec thread only.
   AlignedBuffer workspace_;
   std::shared_ptr<BoundaryMessages> messages_;
-  bool hold_ = false;
-  std::vector<std::shared_ptr<Outgoing>> held_;
+  uint32_t may_leave_ = std::numeric_limits<uint32_t>::max();
+  std::deque<std::shared_ptr<Outgoing>> held_;
 };
 
 }  // namespace longhaul::worker

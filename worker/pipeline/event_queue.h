@@ -35,13 +35,6 @@ struct StepControlArrived {  // from upstream
   Step step{0};
   wire::StepMessage message;
 };
-// The network has taken an activation, whole.
-struct ActivationSent {
-  Pass pass;
-};
-struct UpstreamHasAllInputs {
-  Step step{0};
-};
 // The link is over. Orderly when the peer had finished.
 struct PeerGone {
   StageIndex peer{0};
@@ -57,9 +50,8 @@ struct AbortRequested {
   Status reason;
 };
 
-using PipelineEvent = std::variant<TensorArrived, NormArrived, StepControlArrived, ActivationSent,
-                                   UpstreamHasAllInputs, PeerGone, Failed, StopRequested,
-                                   CheckpointRequested, AbortRequested>;
+using PipelineEvent = std::variant<TensorArrived, NormArrived, StepControlArrived, PeerGone, Failed,
+                                   StopRequested, CheckpointRequested, AbortRequested>;
 
 class EventQueue {
  public:

@@ -106,7 +106,7 @@ Status Executor::TrainStep() {
                       .stages = options_.stages,
                       .microbatches = options_.spec.train.microbatches,
                       .depth = options_.depth,
-                      .order = options_.order});
+                      .activation_lead = options_.activation_lead});
   loss_sum_ = 0;
   peak_in_flight_ = 0;
   LH_RETURN_IF_ERROR(RunPass(pass, &policy));
@@ -158,11 +158,8 @@ Status Executor::RunPass(const Pass& pass, StagePolicy* policy) {
   pass_ = pass;
   policy_ = policy;
   // What came early.
-  if (!pass.validation && upstream_complete_ == pass.step) policy->UpstreamHasAllInputs();
-  if (!first() && !pass.validation && !policy->GradientsMayLeave()) {
-    options_.up->HoldTensors();
-    gradients_held_ = true;
-  }
+  gradients_let_.reset();
+  LetGradientsLeave();
   for (const auto& [key, tensor] : inputs_) {
     if (key.first == pass) InputReady(key.second);
   }
@@ -176,14 +173,9 @@ Status Executor::RunPass(const Pass& pass, StagePolicy* policy) {
       status = RunWork(pass, *work);
       policy->End(*work);
     } else {
-      const bool could_forward = policy->in_flight() < policy->depth();
-      status =
-          WaitForEvent(could_forward && !first() ? v1::Span::WAIT_INPUT : v1::Span::WAIT_GRADIENT);
+      status = WaitForEvent(policy->AwaitsInput() ? v1::Span::WAIT_INPUT : v1::Span::WAIT_GRADIENT);
     }
   }
-  // Where all are done, all have left: the last backward came after what it waited for, if at all
-  // then with the last gradient.
-  while (status.ok() && gradients_held_) status = WaitForEvent(v1::Span::WAIT_GRADIENT);
   pass_.reset();
   policy_ = nullptr;
   return status;
@@ -191,16 +183,15 @@ Status Executor::RunPass(const Pass& pass, StagePolicy* policy) {
 
 void Executor::InputReady(Microbatch microbatch) {
   policy_->InputReady(microbatch);
-  if (policy_->HasAllInputs() && !last() && !pass_->validation &&
-      options_.order == SendOrder::kActivationsFirst) {
-    options_.down->SendStepMessage(wire::TensorKind::kHasAllInputs, pass_->step, {});
-  }
+  LetGradientsLeave();
 }
 
 void Executor::LetGradientsLeave() {
-  if (!gradients_held_ || !policy_->GradientsMayLeave()) return;
-  gradients_held_ = false;
-  options_.up->LetTensorsLeave();
+  if (first() || pass_->validation) return;
+  const uint32_t count = policy_->GradientsThatMayLeave();
+  if (gradients_let_ == count) return;
+  gradients_let_ = count;
+  options_.up->LetTensorsLeave(count);
 }
 
 Status Executor::RunWork(const Pass& pass, const Work& work) {
@@ -396,21 +387,6 @@ Status Executor::Handle(PipelineEvent& event) {
           },
           [&](StepControlArrived& control) -> Status {
             control_ = control;
-            return absl::OkStatus();
-          },
-          [&](ActivationSent& sent) -> Status {
-            if (!pass_ || sent.pass != *pass_ || sent.pass.validation) return absl::OkStatus();
-            policy_->ActivationSent();
-            LetGradientsLeave();
-            return absl::OkStatus();
-          },
-          [&](UpstreamHasAllInputs& complete) -> Status {
-            upstream_complete_ = complete.step;
-            if (!pass_ || pass_->validation || complete.step != pass_->step) {
-              return absl::OkStatus();
-            }
-            policy_->UpstreamHasAllInputs();
-            LetGradientsLeave();
             return absl::OkStatus();
           },
           [&](PeerGone& gone) -> Status {

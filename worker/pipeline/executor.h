@@ -42,7 +42,7 @@ struct ExecutorOptions {
   StageIndex stage{0};
   uint32_t stages = 1;
   uint32_t depth = 1;
-  SendOrder order = SendOrder::kAsReady;
+  uint32_t activation_lead = 0;
   uint64_t start_step = 0;  // steps that are done
   uint64_t validation_tokens = 0;
   Stage* model = nullptr;              // not owned; outlives the executor
@@ -83,7 +83,7 @@ class Executor {
   Status RunPass(const Pass& pass, schedule::StagePolicy* policy);
   Status RunWork(const Pass& pass, const schedule::Work& work);
   void InputReady(Microbatch microbatch);
-  // After what may have changed whether gradients may leave.
+  // Tells the channel what the policy says of gradients, where that has changed.
   void LetGradientsLeave();
   Status RunForward(const Pass& pass, Microbatch microbatch);
   Status RunBackward(const Pass& pass, Microbatch microbatch);
@@ -111,8 +111,7 @@ class Executor {
   std::optional<Pass> pass_;
   schedule::StagePolicy* policy_ = nullptr;
   std::map<std::pair<Pass, Microbatch>, BoundaryTensor> inputs_, gradients_;
-  Step upstream_complete_{0};  // the last step of which the stage above has all inputs
-  bool gradients_held_ = false;
+  std::optional<uint32_t> gradients_let_;  // what the channel was told last in this pass
   std::optional<NormArrived> norm_;
   std::optional<StepControlArrived> control_;
   bool stop_requested_ = false, checkpoint_requested_ = false;

@@ -149,12 +149,15 @@ Status StageRun::Prepare() {
   }
   LH_ASSIGN_OR_RETURN(spec_, ParseRunSpec(plan.run_yaml(), "run.yaml", {}, codec::CheckCodec));
   const v1::StagePlan& mine = plan.stages(static_cast<int>(stage()));
-  if (plan.activations_first() && (mine.depth() < spec_.train.microbatches ||
-                                   spec_.pipeline.schedule == ScheduleKind::kOneFOneB)) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a plan that sends activations first to have a depth of all {} "
-                    "microbatches; it has {} with schedule {}",
-                    spec_.train.microbatches, mine.depth(), ToString(spec_.pipeline.schedule)));
+  uint32_t least_depth_above = spec_.train.microbatches;
+  for (int above = 0; above < static_cast<int>(stage()); ++above) {
+    least_depth_above = std::min(least_depth_above, plan.stages(above).depth());
+  }
+  if (mine.activation_lead() > least_depth_above) {
+    return absl::InvalidArgumentError(fmt::format(
+        "expected a plan in which all stages above have the depth that stage {}'s activation lead "
+        "of {} needs; one has {}",
+        stage(), mine.activation_lead(), least_depth_above));
   }
   const bool first = stage() == 0;
   const bool last = stage() + 1 == static_cast<uint32_t>(plan.stages_size());
@@ -186,24 +189,24 @@ Status StageRun::Prepare() {
     LH_ASSIGN_OR_RETURN(down_, OpenChannel(/*upstream=*/false, std::move(below), link_deadline));
   }
   LH_RETURN_IF_ERROR(AgreeOnMessages(link_deadline));
-  executor_ = std::make_unique<Executor>(ExecutorOptions{
-      .spec = spec_,
-      .run = RunId(run_id_),
-      .stage = StageIndex(stage()),
-      .stages = static_cast<uint32_t>(plan.stages_size()),
-      .depth = mine.depth(),
-      .order = plan.activations_first() ? SendOrder::kActivationsFirst : SendOrder::kAsReady,
-      .start_step = plan.start_step(),
-      .validation_tokens = plan.data().validation_tokens(),
-      .model = model_.get(),
-      .batches = std::move(batches_),
-      .up = up_,
-      .down = down_,
-      .events = events_,
-      .codec_thread = resources_.codec_thread,
-      .shards = resources_.shards,
-      .trace = trace_,
-      .report = [this](v1::WorkerMessage message) { Report(std::move(message)); }});
+  executor_ = std::make_unique<Executor>(
+      ExecutorOptions{.spec = spec_,
+                      .run = RunId(run_id_),
+                      .stage = StageIndex(stage()),
+                      .stages = static_cast<uint32_t>(plan.stages_size()),
+                      .depth = mine.depth(),
+                      .activation_lead = mine.activation_lead(),
+                      .start_step = plan.start_step(),
+                      .validation_tokens = plan.data().validation_tokens(),
+                      .model = model_.get(),
+                      .batches = std::move(batches_),
+                      .up = up_,
+                      .down = down_,
+                      .events = events_,
+                      .codec_thread = resources_.codec_thread,
+                      .shards = resources_.shards,
+                      .trace = trace_,
+                      .report = [this](v1::WorkerMessage message) { Report(std::move(message)); }});
   return absl::OkStatus();
 }
 

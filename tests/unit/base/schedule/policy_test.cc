@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 namespace longhaul::schedule {
 namespace {
@@ -86,49 +87,53 @@ TEST(StagePolicyTest, ForwardOnlyNeedsNoGradients) {
   EXPECT_TRUE(policy.Done());
 }
 
-TEST(StagePolicyTest, ActivationsFirstKeepsGradientsUntilBothNeighboursAreFree) {
-  StagePolicy policy({.stage = StageIndex(2),
-                      .stages = 4,
-                      .microbatches = 2,
-                      .depth = 2,
-                      .order = SendOrder::kActivationsFirst});
-  for (const uint32_t m : {0u, 1u}) {
-    EXPECT_FALSE(policy.HasAllInputs());
+TEST(StagePolicyTest, GradientsStayBehindActivationsByTheLead) {
+  StagePolicy policy(
+      {.stage = StageIndex(2), .stages = 4, .microbatches = 5, .depth = 5, .activation_lead = 3});
+  std::vector<uint32_t> may_leave;
+  for (uint32_t m = 0; m < 5; ++m) {
+    may_leave.push_back(policy.GradientsThatMayLeave());
     policy.InputReady(Microbatch(m));
-    RunWork(policy, *policy.Next());
-    policy.ActivationSent();
   }
-  EXPECT_TRUE(policy.HasAllInputs());
-  EXPECT_FALSE(policy.GradientsMayLeave()) << "the stage above still receives activations";
-  policy.UpstreamHasAllInputs();
-  EXPECT_TRUE(policy.GradientsMayLeave());
+  EXPECT_EQ(may_leave, (std::vector<uint32_t>{0, 0, 0, 1, 2}));
+  EXPECT_EQ(policy.GradientsThatMayLeave(), 5u) << "no more activations come";
 }
 
-TEST(StagePolicyTest, ActivationsFirstKeepsGradientsUntilItsOwnActivationsHaveLeft) {
-  StagePolicy policy({.stage = StageIndex(1),
-                      .stages = 3,
-                      .microbatches = 1,
-                      .depth = 1,
-                      .order = SendOrder::kActivationsFirst});
+TEST(StagePolicyTest, ALeadOfAllWaitsForTheLastActivation) {
+  StagePolicy policy(
+      {.stage = StageIndex(1), .stages = 2, .microbatches = 2, .depth = 2, .activation_lead = 2});
+  policy.InputReady(Microbatch(0));
+  EXPECT_EQ(policy.GradientsThatMayLeave(), 0u);
+  policy.InputReady(Microbatch(1));
+  EXPECT_EQ(policy.GradientsThatMayLeave(), 2u);
+}
+
+TEST(StagePolicyTest, WithoutALeadGradientsNeverStay) {
+  const StagePolicy policy({.stage = StageIndex(1), .stages = 3, .microbatches = 4, .depth = 2});
+  EXPECT_EQ(policy.GradientsThatMayLeave(), 4u);
+}
+
+TEST(StagePolicyTest, SaysWhatItWaitsFor) {
+  StagePolicy policy({.stage = StageIndex(1), .stages = 3, .microbatches = 2, .depth = 1});
+  EXPECT_TRUE(policy.AwaitsInput());
   policy.InputReady(Microbatch(0));
   RunWork(policy, *policy.Next());
-  EXPECT_FALSE(policy.GradientsMayLeave());
-  policy.ActivationSent();
-  EXPECT_TRUE(policy.GradientsMayLeave()) << "the first stage has all its inputs from the start";
+  EXPECT_FALSE(policy.AwaitsInput()) << "its depth has no room";
+  policy.GradientReady(Microbatch(0));
+  RunWork(policy, *policy.Next());
+  EXPECT_TRUE(policy.AwaitsInput());
+  policy.InputReady(Microbatch(1));
+  RunWork(policy, *policy.Next());
+  EXPECT_FALSE(policy.AwaitsInput()) << "no forward is left";
 }
 
-TEST(StagePolicyTest, AsReadyNeverKeepsGradients) {
-  const StagePolicy policy({.stage = StageIndex(1), .stages = 3, .microbatches = 4, .depth = 2});
-  EXPECT_TRUE(policy.GradientsMayLeave());
-}
-
-TEST(StagePolicyDeathTest, RefusesActivationsFirstWithoutDepth) {
-  EXPECT_DEATH(StagePolicy({.stage = StageIndex(1),
-                            .stages = 3,
-                            .microbatches = 4,
-                            .depth = 3,
-                            .order = SendOrder::kActivationsFirst}),
-               "need a depth of all microbatches");
+TEST(EffectiveDepth, IsWhatTheScheduleAllows) {
+  PolicyOptions options{.stage = StageIndex(1), .stages = 4, .microbatches = 8, .depth = 5};
+  EXPECT_EQ(EffectiveDepth(options), 5u);
+  options.kind = ScheduleKind::kOneFOneB;
+  EXPECT_EQ(EffectiveDepth(options), 3u);
+  options.kind = ScheduleKind::kGpipe;
+  EXPECT_EQ(EffectiveDepth(options), 8u);
 }
 
 TEST(StagePolicyDeathTest, RefusesTheSameInputTwice) {

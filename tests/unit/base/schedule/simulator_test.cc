@@ -73,31 +73,111 @@ TEST(SimulatorTest, SlowLinksCostWhatTheBytesCost) {
       << "classic 1F1B starves slow links";
 }
 
-TEST(SimulatorTest, ActivationsFirstReachesTheBoundWhereLinksAreAlike) {
+void SetLead(PipelineCost* cost, uint32_t lead) {
+  for (size_t s = 1; s < cost->stages.size(); ++s) cost->stages[s].activation_lead = lead;
+}
+
+TEST(SimulatorTest, ALeadReachesTheBoundWhereLinksAreAlike) {
   PipelineCost cost = Uniform(4, 16, 0.007, 0.014);
   SetRate(&cost, 10e6 / 8 * 0.956);
   SetBytes(&cost, 262144, 262144);
-  cost.order = SendOrder::kActivationsFirst;
+  SetLead(&cost, 15);
   const auto result = Simulate(cost);
   ASSERT_TRUE(result.ok());
   EXPECT_LE(result->step, 1.003 * result->lower_bound);
 }
 
-TEST(SimulatorTest, ActivationsFirstSuffersFromASlowFirstStage) {
+TEST(SimulatorTest, TooLongALeadSuffersFromASlowFirstStage) {
   PipelineCost cost = Uniform(8, 32, 0.01, 0.02);
   SetRate(&cost, 1.2e6);
   SetBytes(&cost, 262144, 262144);
   cost.stages[0].egress_bytes_per_second = cost.stages[0].ingress_bytes_per_second = 0.6e6;
   const double as_ready = StepSeconds(cost);
-  cost.order = SendOrder::kActivationsFirst;
+  SetLead(&cost, 31);
   EXPECT_GT(StepSeconds(cost), 1.3 * as_ready);
 }
 
-TEST(SimulatorTest, ActivationsFirstNeedsDepth) {
+TEST(SimulatorTest, ALeadNeedsDepthAbove) {
   PipelineCost cost = Uniform(4, 16, 1, 1);
-  cost.order = SendOrder::kActivationsFirst;
-  cost.stages[2].depth = 15;
+  cost.stages[1].depth = 8;
+  cost.stages[1].activation_lead = 16;
+  cost.stages[2].activation_lead = 8;
+  EXPECT_TRUE(Simulate(cost).ok());
+  cost.stages[3].activation_lead = 9;
   EXPECT_EQ(Simulate(cost).status().code(), absl::StatusCode::kInvalidArgument);
+  cost.stages[3].activation_lead = 0;
+  cost.schedule = ScheduleKind::kOneFOneB;
+  EXPECT_EQ(Simulate(cost).status().code(), absl::StatusCode::kInvalidArgument)
+      << "1F1B has four microbatches in flight at the first stage";
+}
+
+TEST(SimulatorTest, APairsCapCounts) {
+  PipelineCost cost = Uniform(3, 16, 0, 0);
+  SetBytes(&cost, 500, 500);
+  SetRate(&cost, 1000);
+  const auto free = Simulate(cost);
+  ASSERT_TRUE(free.ok());
+  cost.boundaries[1].forward_bytes_per_second = 100;
+  const auto capped = Simulate(cost);
+  ASSERT_TRUE(capped.ok());
+  EXPECT_EQ(capped->bottleneck, "link from stage 1 to stage 2");
+  // 0.5 s until the first one is there, 5 s each, and its gradient's two hops back.
+  EXPECT_NEAR(absl::ToDoubleSeconds(capped->lower_bound), 0.5 + 16 * 5 + 2 * 0.5, 1e-9);
+  EXPECT_NEAR(absl::ToDoubleSeconds(capped->step), 0.5 + 16 * 5 + 2 * 0.5, 1e-9);
+  EXPECT_GT(capped->step, free->step);
+}
+
+// Stage 1 takes from both neighbours at once. 0 -> 1 is capped below half of its ingress, so 2 -> 1
+// gets the rest and not a half.
+TEST(SimulatorTest, WhatACapLeavesGoesToTheOthers) {
+  PipelineCost cost = Uniform(3, 2, 0, 0);
+  SetBytes(&cost, 0, 0);
+  cost.boundaries[0].forward_bytes = 100;
+  cost.boundaries[0].forward_bytes_per_second = 25;
+  cost.boundaries[1].backward_bytes = 300;
+  cost.stages[1].ingress_bytes_per_second = 100;
+  // First activation: 0 to 4 s. Second: 4 to 8 s, while the first gradient comes at 75 a second: it
+  // is there at 8 s. Second gradient alone at 100 a second.
+  EXPECT_NEAR(StepSeconds(cost), 4 + 4 + 3, 1e-9);
+  // An interface that loses something by being shared.
+  cost.shared_efficiency = 0.5;
+  // From 4 to 8 s there are 50 to share, a half each; then 200 of the gradient are left.
+  EXPECT_NEAR(StepSeconds(cost), 4 + 4 + 2 + 3, 1e-9);
+}
+
+TEST(SimulatorTest, SaysWhereTimeGoes) {
+  PipelineCost cost = Uniform(2, 2, 1, 2);
+  cost.stages[0].optimizer = absl::Seconds(0.5);
+  SetBytes(&cost, 100, 50);
+  SetRate(&cost, 50);
+  cost.boundaries[0].forward_decode = absl::Seconds(0.25);
+  const auto result = Simulate(cost);
+  ASSERT_TRUE(result.ok());
+  // F0 ends at 1, arrives at 3, is decoded at 3.25; the last stage is busy until 6.25. F1's
+  // activation came meanwhile; its work ends at 9.25 and its gradient is there at 10.25.
+  EXPECT_EQ(result->step, absl::Seconds(12.75));
+  const StageTime first = result->stages[0].time, last = result->stages[1].time;
+  EXPECT_EQ(first.compute, absl::Seconds(6));
+  EXPECT_EQ(first.optimizer, absl::Seconds(0.5));
+  // Until B0's gradient comes at 7.25, and from 9.25 until B1's does.
+  EXPECT_EQ(first.wait_below, absl::Seconds(5.25 + 1));
+  EXPECT_EQ(first.wait_above, absl::ZeroDuration());
+  EXPECT_EQ(last.compute, absl::Seconds(6));
+  EXPECT_EQ(last.codec, absl::ZeroDuration()) << "it decodes while it computes";
+  EXPECT_EQ(last.wait_above, absl::Seconds(12.75 - 6));
+  EXPECT_DOUBLE_EQ(result->boundaries[0].forward.busy_share, 4 / 12.75);
+  EXPECT_DOUBLE_EQ(result->boundaries[0].forward.rate_share, 4 / 12.75);
+  EXPECT_DOUBLE_EQ(result->boundaries[0].backward.busy_share, 2 / 12.75);
+  EXPECT_DOUBLE_EQ(result->stages[1].ingress_share, 4 / 12.75);
+}
+
+TEST(SimulatorTest, ADecoderThatIsWaitedForIsCounted) {
+  PipelineCost cost = Uniform(2, 4, 1, 0);
+  cost.boundaries[0].forward_decode = absl::Seconds(3);
+  const auto result = Simulate(cost);
+  ASSERT_TRUE(result.ok());
+  // After its first forward the last stage waits for the other three to be decoded, 2 s each.
+  EXPECT_EQ(result->stages[1].time.codec, absl::Seconds(6));
 }
 
 TEST(SimulatorTest, LatencyCountsInArrivalAndWayOut) {
@@ -121,6 +201,12 @@ TEST(SimulatorTest, RefusesNonsense) {
   cost.boundaries.clear();
   EXPECT_EQ(Simulate(cost).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Simulate({}).status().code(), absl::StatusCode::kInvalidArgument);
+  PipelineCost nothing_left = Uniform(2, 2, 1, 1);
+  nothing_left.shared_efficiency = 0;
+  EXPECT_EQ(Simulate(nothing_left).status().code(), absl::StatusCode::kInvalidArgument);
+  PipelineCost no_rate = Uniform(2, 2, 1, 1);
+  no_rate.boundaries[0].forward_bytes_per_second = 0;
+  EXPECT_EQ(Simulate(no_rate).status().code(), absl::StatusCode::kInvalidArgument);
   PipelineCost negative = Uniform(1, 1, -1, 1);
   EXPECT_EQ(Simulate(negative).status().code(), absl::StatusCode::kInvalidArgument);
 }

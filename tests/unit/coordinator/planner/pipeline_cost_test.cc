@@ -21,7 +21,7 @@ v1::Plan TwoStages() {
   link.set_forward_decode_seconds(0.002);
   link.set_backward_encode_seconds(0.003);
   link.set_backward_decode_seconds(0.004);
-  plan.set_activations_first(true);
+  plan.mutable_stages(1)->set_activation_lead(3);
   return plan;
 }
 
@@ -49,7 +49,7 @@ TEST(PipelineCostOf, TakesThePlanAndTheNetwork) {
   network.interfaces[1].egress_bytes_per_second = 1e6;
   const schedule::PipelineCost cost = PipelineCostOf(TwoStages(), EightMicrobatches(), network);
   EXPECT_EQ(cost.schedule, ScheduleKind::kGpipe);
-  EXPECT_EQ(cost.order, SendOrder::kActivationsFirst);
+  EXPECT_EQ(cost.stages[1].activation_lead, 3u);
   EXPECT_EQ(cost.microbatches, 8u);
   ASSERT_EQ(cost.stages.size(), 2u);
   EXPECT_EQ(cost.stages[0].egress_bytes_per_second, 2e6);

@@ -138,11 +138,12 @@ TEST(MakePlan, ASplitThatNowhereFitsIsRefusedWithNumbers) {
 }
 
 TEST(MakePlan, UnknownMemoryIsSaidSo) {
-  PlanRequest request = Request(1);
+  PlanRequest request = Request(2);
   request.workers[0].memory_bytes = 0;
   const auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->stages(0).depth(), 16u);
+  EXPECT_EQ(plan->stages(0).depth_by_memory(), 0u);
   EXPECT_THAT(plan->explanation(), HasSubstr("w0 does not say how much memory"));
 }
 
@@ -164,38 +165,146 @@ TEST(MakePlan, DepthFollowsScheduleAndRunFile) {
   EXPECT_EQ(plan->stages(0).depth(), 4u);
 }
 
-TEST(MakePlan, ActivationsGoFirstWhereMemoryAllowsAndLinksAreAlike) {
+std::vector<uint32_t> DepthsOf(const v1::Plan& plan) {
+  std::vector<uint32_t> depths;
+  for (const auto& stage : plan.stages()) depths.push_back(stage.depth());
+  return depths;
+}
+
+std::vector<uint32_t> LeadsOf(const v1::Plan& plan) {
+  std::vector<uint32_t> leads;
+  for (const auto& stage : plan.stages()) leads.push_back(stage.activation_lead());
+  return leads;
+}
+
+void SetLines(PlanRequest* request, double bits_per_second) {
+  for (CandidateWorker& worker : request->workers) {
+    worker.egress_bits_per_second = worker.ingress_bits_per_second = bits_per_second;
+  }
+}
+
+TEST(MakePlan, ActivationsGoFirstWhereRatesAreNotKnownAndMemoryAllows) {
   PlanRequest request = Request(4);
   auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_TRUE(plan->activations_first());
+  EXPECT_EQ(LeadsOf(*plan), (std::vector<uint32_t>{0, 15, 15, 15}));
+  EXPECT_EQ(DepthsOf(*plan), (std::vector<uint32_t>{16, 16, 16, 16}));
+  EXPECT_THAT(plan->stages(0).depth_reason(), HasSubstr("rates are not known"));
+  EXPECT_THAT(plan->explanation(), HasSubstr("15 of 16 microbatches ahead of gradients, because"));
 
-  request.spec.pipeline.send_order = SendOrder::kAsReady;
-  plan = MakePlan(request);
-  ASSERT_TRUE(plan.ok());
-  EXPECT_FALSE(plan->activations_first());
-
-  request.spec.pipeline.send_order = SendOrder::kAuto;
   request.spec.pipeline.depth = 4;
   plan = MakePlan(request);
   ASSERT_TRUE(plan.ok());
-  EXPECT_FALSE(plan->activations_first()) << "gradients must leave to make room";
+  EXPECT_EQ(LeadsOf(*plan), (std::vector<uint32_t>{0, 0, 0, 0}))
+      << "gradients must leave to make room";
+}
+
+TEST(MakePlan, TheRunFilesOrderIsKept) {
+  PlanRequest request = Request(4);
+  SetLines(&request, 1e6);
+  request.spec.pipeline.send_order = SendOrder::kAsReady;
+  auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(LeadsOf(*plan), (std::vector<uint32_t>{0, 0, 0, 0}));
+  EXPECT_THAT(plan->prediction().order_reason(), HasSubstr("send_order: as-ready"));
   request.spec.pipeline.send_order = SendOrder::kActivationsFirst;
+  plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(LeadsOf(*plan), (std::vector<uint32_t>{0, 15, 15, 15}));
+  EXPECT_EQ(DepthsOf(*plan), (std::vector<uint32_t>{16, 16, 16, 16}));
+  request.spec.pipeline.depth = 4;
   EXPECT_EQ(MakePlan(request).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(MakePlan, FastLinksNeedLittleDepth) {
+  PlanRequest request = Request(4);
+  SetLines(&request, 1e12);
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(DepthsOf(*plan), (std::vector<uint32_t>{4, 3, 2, 1}));
+  EXPECT_EQ(plan->stages(0).memory_bytes(), StageMemoryBytes(request.spec, 256, 2, true, false, 4));
+  EXPECT_EQ(plan->stages(0).depth_by_memory(), 16u);
+  EXPECT_THAT(plan->stages(0).depth_reason(), HasSubstr("more than 1% longer"));
+  EXPECT_THAT(plan->explanation(), HasSubstr("have 4, 3, 2, 1 of 16 microbatches in flight"));
+}
+
+TEST(MakePlan, SlowLinksGetTheDepthThatMemoryHolds) {
+  PlanRequest request = Request(4);
+  SetLines(&request, 1e7);
+  auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_GT(plan->stages(0).depth(), 8u);
+  EXPECT_LE(plan->prediction().step_seconds(), 1.011 * plan->prediction().lower_bound_seconds());
+  request.workers[0].memory_bytes = StageMemoryBytes(request.spec, 256, 2, true, false, 3);
+  plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_LE(plan->stages(0).depth(), 3u);
+  EXPECT_LE(plan->stages(0).memory_bytes(), request.workers[0].memory_bytes);
+  EXPECT_LE(plan->stages(3).activation_lead(), 3u);
+  EXPECT_GT(plan->prediction().step_seconds(),
+            1.1 * plan->prediction().unlimited_depth_step_seconds());
+  EXPECT_THAT(plan->explanation(), HasSubstr("Memory is short: w0 holds 3 of 16 microbatches"));
 }
 
 TEST(MakePlan, GradientsLeaveAtOnceWhereTheFirstStageIsSlow) {
   PlanRequest request = Request(8);
-  for (CandidateWorker& worker : request.workers) {
-    worker.egress_bits_per_second = worker.ingress_bits_per_second = 1e6;
-  }
+  SetLines(&request, 1e6);
   auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_TRUE(plan->activations_first());
+  EXPECT_GT(plan->stages(4).activation_lead(), 8u);
+  const uint32_t alike = plan->stages(4).activation_lead();
   request.workers[0].egress_bits_per_second = request.workers[0].ingress_bits_per_second = 4e5;
   plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_FALSE(plan->activations_first());
+  EXPECT_LT(plan->stages(4).activation_lead(), alike);
+}
+
+TEST(MakePlan, SaysWhereAStagesTimeGoes) {
+  PlanRequest request = Request(3);
+  SetLines(&request, 2e7);
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->prediction().stages_size(), 3);
+  ASSERT_EQ(plan->prediction().links_size(), 2);
+  for (const v1::PredictedStage& stage : plan->prediction().stages()) {
+    EXPECT_NEAR(stage.compute_seconds() + stage.codec_seconds() + stage.wait_above_seconds() +
+                    stage.wait_below_seconds() + stage.optimizer_seconds(),
+                plan->prediction().step_seconds(), 1e-6);
+  }
+  EXPECT_GT(plan->prediction().stages(1).egress_share(), 0.5);
+}
+
+TEST(MakePlan, PredictsOtherCodecsWhenAsked) {
+  PlanRequest request = Request(3);
+  SetLines(&request, 1e7);
+  EXPECT_EQ(MakePlan(request)->prediction().codecs_size(), 0);
+  request.with_codec_table = true;
+  auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  std::vector<std::string> names;
+  for (const auto& row : plan->prediction().codecs()) names.push_back(row.name());
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"none (this run)", "bf16", "paper", "default", "gauss"}));
+  const v1::CodecPrediction &own = plan->prediction().codecs(0),
+                            &bf16 = plan->prediction().codecs(1);
+  EXPECT_EQ(own.step_seconds(), plan->prediction().step_seconds());
+  EXPECT_TRUE(own.codec_times_known());
+  EXPECT_FALSE(bf16.codec_times_known());
+  EXPECT_NEAR(own.step_seconds() / bf16.step_seconds(), 2, 0.1);
+  EXPECT_NEAR(bf16.tokens_per_second() * bf16.step_seconds(), 16 * 256, 1e-6);
+  // Each row is what planning with these codecs gives, with its depths at the most.
+  PlanRequest other = request;
+  other.spec.links.codecs = {"bf16", "bf16"};
+  EXPECT_NEAR(MakePlan(other)->prediction().step_seconds(), bf16.step_seconds(),
+              0.02 * bf16.step_seconds());
+  request.spec.links.codecs = {"fp16", "none"};
+  plan = MakePlan(request);
+  ASSERT_EQ(plan->prediction().codecs_size(), 6);
+  EXPECT_EQ(plan->prediction().codecs(5).name(), "this run");
+  EXPECT_EQ(plan->prediction().codecs(5).forward_codec(), "fp16");
+  request = Request(1);
+  request.with_codec_table = true;
+  EXPECT_EQ(MakePlan(request)->prediction().codecs_size(), 0) << "no links";
 }
 
 TEST(MakePlan, CodecsAreThoseOfTheSender) {

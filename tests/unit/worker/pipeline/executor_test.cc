@@ -74,8 +74,8 @@ std::unique_ptr<transport::Transport> NewTransport() {
 
 class ExecutorTest : public ::testing::Test {
  protected:
-  // `stage` is the one under test, the first or (any other) the last of `stages_`; its neighbour is
-  // what the test plays. With `listener` the neighbour has no channel, just the link.
+  // `stage` is the one under test, the first or the last of two; its neighbour is what the test
+  // plays. With `listener` the neighbour has no channel, just the link.
   void Begin(uint32_t stage, const std::vector<std::string>& overrides = {},
              const std::shared_ptr<transport::LinkHandler>& listener = nullptr) {
     spec_ = TinySpec(overrides);
@@ -104,9 +104,9 @@ class ExecutorTest : public ::testing::Test {
         .spec = spec_,
         .run = RunId("tiny"),
         .stage = StageIndex(stage),
-        .stages = stages_,
+        .stages = 2,
         .depth = 2,
-        .order = order_,
+        .activation_lead = activation_lead_,
         .model = model_.get(),
         .batches = std::make_unique<Batches>(spec_, *std::move(file)),
         .up = stage != 0 ? channel : nullptr,
@@ -228,8 +228,7 @@ class ExecutorTest : public ::testing::Test {
     return {expected.Take().value_or(nullptr), dialled.Take().value_or(nullptr)};
   }
 
-  uint32_t stages_ = 2;
-  SendOrder order_ = SendOrder::kAsReady;
+  uint32_t activation_lead_ = 0;
   TempDir folder_;
   RunSpec spec_;
   uint32_t stage_ = 0;
@@ -370,20 +369,12 @@ TEST_F(ExecutorTest, TheDecisionOfAnotherStepIsRefused) {
   ExpectNoUpdate();
 }
 
-TEST_F(ExecutorTest, TheStageAboveMayHaveItsNextInputsBeforeThisOneIsThere) {
-  stages_ = 3;
-  order_ = SendOrder::kActivationsFirst;
-  Begin(2, {"train.steps=3"});
-  const auto peer_has_all_inputs_of = [this](uint64_t step) {
-    peer_->SendStepMessage(wire::TensorKind::kHasAllInputs, Step(step), {});
-  };
-  peer_has_all_inputs_of(1);
+TEST_F(ExecutorTest, GradientsThatWaitForActivationsLeaveInEveryStep) {
+  activation_lead_ = 2;
+  Begin(1, {"train.steps=3"});
   for (uint64_t step = 1; step <= 3; ++step) {
     // Gradients that were kept for ever would keep this from ending.
-    const double squared_norm = PeerIsTheFirstStage(step);
-    // On the lane of the decision, so that it is heard while this step is not over.
-    if (step < 3) peer_has_all_inputs_of(step + 1);
-    PeerDecides(step, {.squared_norm = squared_norm});
+    PeerDecides(step, {.squared_norm = PeerIsTheFirstStage(step)});
   }
   EXPECT_EQ(Result(), absl::OkStatus());
 }

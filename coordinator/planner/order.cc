@@ -1,0 +1,130 @@
+#include "coordinator/planner/order.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/schedule/tune.h"
+#include "base/units.h"
+#include "coordinator/planner/pipeline_cost.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+bool AllAtOnce(const RunSpec& spec, const v1::Plan& plan) {
+  return spec.pipeline.schedule != ScheduleKind::kOneFOneB &&
+         std::all_of(plan.stages().begin(), plan.stages().end(), [&](const v1::StagePlan& stage) {
+           return stage.depth() >= spec.train.microbatches;
+         });
+}
+
+// The lead that does not have to be searched for. Where rates are not known interfaces count as
+// alike, and then activations go first where depth allows it: the worst that can happen is a first
+// stage with a slow link.
+StatusOr<std::optional<uint32_t>> FixedLead(const RunSpec& spec, const v1::Plan& plan) {
+  const uint32_t all = spec.train.microbatches;
+  if (spec.pipeline.send_order == SendOrder::kActivationsFirst) {
+    if (AllAtOnce(spec, plan)) return all - 1;
+    return absl::FailedPreconditionError(fmt::format(
+        "pipeline.send_order: activations-first needs all {} microbatches in flight in every "
+        "stage, and a worker's memory does not hold them; take send_order: auto, fewer "
+        "microbatches or pipeline.recompute",
+        all));
+  }
+  if (spec.pipeline.send_order == SendOrder::kAsReady ||
+      spec.pipeline.schedule == ScheduleKind::kOneFOneB) {
+    return 0;
+  }
+  if (RatesAreKnown(plan)) return std::nullopt;
+  return AllAtOnce(spec, plan) ? all - 1 : 0;
+}
+
+std::string DepthReason(const RunSpec& spec, const v1::Plan& plan, uint32_t most, uint32_t chosen) {
+  const uint32_t all = spec.train.microbatches;
+  if (spec.pipeline.schedule == ScheduleKind::kOneFOneB) return "1f1b: the stages from here on";
+  if (spec.pipeline.schedule == ScheduleKind::kGpipe) return "gpipe: all of a step";
+  if (spec.pipeline.depth) return "pipeline.depth of the run file";
+  if (spec.pipeline.send_order == SendOrder::kActivationsFirst) {
+    return "all of a step, which activations-first needs";
+  }
+  if (chosen < most) return "fewer would make a step more than 1% longer";
+  if (most < all) return "memory holds no more";
+  if (!RatesAreKnown(plan)) return "all of a step, because the links' rates are not known";
+  return "all of a step: fewer would make it more than 1% longer";
+}
+
+std::string OrderReason(const RunSpec& spec, const v1::Plan& plan, bool searched,
+                        const schedule::Tuning& tuning) {
+  const uint32_t lead = *std::max_element(tuning.leads.begin(), tuning.leads.end());
+  std::string text = lead == 0
+                         ? "activations and gradients leave as they are ready"
+                         : fmt::format("activations go {} of {} microbatches ahead of gradients",
+                                       lead, spec.train.microbatches);
+  if (spec.pipeline.send_order != SendOrder::kAuto) {
+    return text + fmt::format(" (pipeline.send_order: {})", ToString(spec.pipeline.send_order));
+  }
+  if (!searched) {
+    return text + (RatesAreKnown(plan) ? "" : ", because the links' rates are not known");
+  }
+  const double gain = absl::FDivDuration(tuning.as_ready, tuning.step) - 1;
+  if (lead == 0) return text + ", which no lead of activations makes faster";
+  if (gain < 0.001) return text + ", which costs nothing and spares links that share badly";
+  return text + fmt::format("; sending both as they are ready would make a step {:.1f}% longer",
+                            100 * gain);
+}
+
+}  // namespace
+
+bool RatesAreKnown(const v1::Plan& plan) {
+  const Network network = NetworkOf(plan);
+  for (size_t b = 0; b < network.links.size(); ++b) {
+    const InterfaceRates &upper = network.interfaces[b], &lower = network.interfaces[b + 1];
+    const LinkRates& link = network.links[b];
+    if (std::min({upper.egress_bytes_per_second, lower.ingress_bytes_per_second,
+                  link.forward_bytes_per_second}) == schedule::kUnlimited ||
+        std::min({lower.egress_bytes_per_second, upper.ingress_bytes_per_second,
+                  link.backward_bytes_per_second}) == schedule::kUnlimited) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Status ChooseOrder(const RunSpec& spec, v1::Plan* plan) {
+  LH_ASSIGN_OR_RETURN(const std::optional<uint32_t> lead, FixedLead(spec, *plan));
+  const PipelineSpec& pipeline = spec.pipeline;
+  const bool deep_as_needed = pipeline.schedule == ScheduleKind::kLinkAware && !pipeline.depth;
+  schedule::PipelineCost cost = PipelineCostOf(*plan, spec, NetworkOf(*plan));
+  LH_ASSIGN_OR_RETURN(
+      schedule::Tuning tuning,
+      schedule::Tune(cost, {.depths = deep_as_needed && RatesAreKnown(*plan) &&
+                                      pipeline.send_order != SendOrder::kActivationsFirst,
+                            .lead = lead}));
+  if (deep_as_needed && tuning.unlimited == tuning.limited) {
+    // Not asked yet, or no depth was limited.
+    for (size_t s = 0; s < cost.stages.size(); ++s) {
+      cost.stages[s].depth = spec.train.microbatches;
+      cost.stages[s].activation_lead = s == 0 ? 0 : tuning.leads[s];
+    }
+    LH_ASSIGN_OR_RETURN(const schedule::Simulation unlimited, schedule::Simulate(cost));
+    tuning.unlimited = std::min(tuning.unlimited, unlimited.step);
+  }
+  for (int s = 0; s < plan->stages_size(); ++s) {
+    const auto index = static_cast<size_t>(s);
+    v1::StagePlan& stage = *plan->mutable_stages(s);
+    stage.set_depth_reason(DepthReason(spec, *plan, stage.depth(), tuning.depths[index]));
+    stage.set_depth(tuning.depths[index]);
+    stage.set_activation_lead(tuning.leads[index]);
+  }
+  v1::Prediction& prediction = *plan->mutable_prediction();
+  prediction.set_unlimited_depth_step_seconds(absl::ToDoubleSeconds(tuning.unlimited));
+  if (plan->stages_size() > 1) {
+    prediction.set_order_reason(OrderReason(spec, *plan, !lead, tuning));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,27 @@
+// What a plan's run will take on its network, by the simulator. Pure.
+#ifndef LONGHAUL_COORDINATOR_PLANNER_PREDICTION_H_
+#define LONGHAUL_COORDINATOR_PLANNER_PREDICTION_H_
+
+#include "base/status.h"
+#include "coordinator/planner/pipeline_cost.h"
+#include "coordinator/planner/planner.h"
+#include "longhaul/v1/plan.pb.h"
+
+namespace longhaul::coordinator {
+
+// What was measured of the workers' interfaces and links, or is assumed in its place. Where an
+// interface was not measured, the best of its links counts: links of one interface share it,
+// whatever each could do alone.
+Network NetworkFor(const PlanRequest& request);
+
+// Step, bound, bottleneck, and where each stage's and link's time goes, to plan->prediction().
+Status AddPrediction(const RunSpec& spec, v1::Plan* plan);
+
+// The same for other codecs in all links of the plan, which stays as it is: with the best order for
+// each and the most depth that stages can hold (`depths`).
+Status AddCodecTable(const PlanRequest& request, const std::vector<uint32_t>& depths,
+                     v1::Plan* plan);
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_PLANNER_PREDICTION_H_

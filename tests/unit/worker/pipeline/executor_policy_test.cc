@@ -1,0 +1,282 @@
+// What an executor does is what base/schedule's policy says for the events that it was given: a
+// stage in the middle, events in random orders, and the policy beside it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/schedule/policy.h"
+#include "codec/registry.h"
+#include "proto/wire/tensor_header.h"
+#include "tests/support/mailbox.h"
+#include "tests/unit/worker/tiny_run.h"
+#include "worker/pipeline/executor.h"
+
+namespace longhaul::worker {
+namespace {
+
+using ::longhaul::testing::Mailbox;
+using schedule::StagePolicy;
+using schedule::Task;
+using schedule::Work;
+
+constexpr uint32_t kMicrobatches = 6, kSteps = 3;
+
+BoundaryTensor Tensor(const codec::Shape& shape) {
+  auto values = std::make_shared<std::vector<float>>(shape.elements(), 0.5f);
+  return {{values->data(), codec::Dtype::kF32, shape}, values};
+}
+
+// Says what it is asked to compute and computes until it is told to go on.
+class StepByStep final : public Stage {
+ public:
+  explicit StepByStep(const codec::Shape& shape) : shape_(shape) {}
+
+  StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch, const Input&) override {
+    return Compute({Task::kForward, microbatch});
+  }
+  StatusOr<double> Loss(Microbatch) const override { return 0; }
+  StatusOr<std::optional<BoundaryTensor>> Backward(Microbatch microbatch,
+                                                   const codec::TensorView&) override {
+    return Compute({Task::kBackward, microbatch});
+  }
+  StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input&, double*) override {
+    return absl::UnimplementedError("no validation here");
+  }
+  double AddSquaredGradientNorm(double sum) const override { return sum + 1; }
+  Status OptimizerStep(Step, double, double) override { return absl::OkStatus(); }
+  StageSnapshot Snapshot() const override { return {}; }
+  Status Restore(const StageSnapshot&) override { return absl::OkStatus(); }
+  uint64_t parameter_count() const override { return 0; }
+
+  Mailbox<Work> begun;
+  Mailbox<bool> go_on;
+
+ private:
+  StatusOr<std::optional<BoundaryTensor>> Compute(const Work& work) {
+    begun.Push(work);
+    if (!go_on.Take().value_or(false)) return absl::CancelledError("the test is over");
+    return Tensor(shape_);
+  }
+  const codec::Shape shape_;
+};
+
+// Keeps the headers of what is sent.
+class Recorder final : public transport::Link {
+ public:
+  const transport::LinkKey& key() const override { return key_; }
+  void Send(transport::Lane, const transport::FrameView& frame, SendDone done) override {
+    {
+      const std::lock_guard lock(mutex_);
+      headers_.push_back(*wire::DecodeTensorHeader(frame.header));
+    }
+    done(absl::OkStatus());
+  }
+  void Close(Deadline) override {}
+  transport::LinkStats stats() const override { return {}; }
+  std::string Describe() const override { return "a recorder"; }
+
+  // Microbatches of the tensors of `step`, in the order in which they were sent.
+  std::vector<uint32_t> SentIn(uint64_t step) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<uint32_t> microbatches;
+    for (const wire::TensorHeader& header : headers_) {
+      if (header.kind != wire::TensorKind::kChunk || header.step != Step(step)) continue;
+      microbatches.push_back(header.microbatch.value());
+    }
+    return microbatches;
+  }
+
+ private:
+  const transport::LinkKey key_{RunId("tiny"), Epoch(1), Boundary(0)};
+  mutable std::mutex mutex_;
+  std::vector<wire::TensorHeader> headers_;
+};
+
+class NoShards : public ShardStore {
+ public:
+  StatusOr<std::vector<ShardFile>> Write(const RunId&, StageIndex, const StageSnapshot&) override {
+    return std::vector<ShardFile>{{"stage.params.safetensors", 1, "hash"}};
+  }
+  StatusOr<std::string> PathOf(const RunId&, Step, const std::string&) const override {
+    return absl::NotFoundError("none");
+  }
+  Status Check(const RunId&, Step, const ShardFile&) const override {
+    return absl::NotFoundError("none");
+  }
+  StatusOr<StageSnapshot> Read(const RunId&, Step, const std::vector<ShardFile>&) const override {
+    return absl::NotFoundError("none");
+  }
+  StatusOr<std::optional<Step>> Oldest(const RunId&) const override { return std::nullopt; }
+  Status Drop(const RunId&, Step) override { return absl::OkStatus(); }
+};
+
+struct Setting {
+  std::string name;
+  std::string schedule;
+  uint32_t depth, lead;
+};
+
+class ExecutorPolicyTest : public ::testing::TestWithParam<Setting> {
+ protected:
+  void SetUp() override {
+    spec_ = TinySpec(
+        {"model.layers=3", "pipeline.stages=3", fmt::format("train.microbatches={}", kMicrobatches),
+         fmt::format("train.steps={}", kSteps), "pipeline.schedule=" + GetParam().schedule});
+    shape_ = {spec_.train.microbatch_size, spec_.model.context, spec_.model.hidden};
+    stage_ = std::make_unique<StepByStep>(shape_);
+    const auto channel = [this](uint32_t boundary, bool upstream) {
+      const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
+      return Channel::Create({.run = RunId("tiny"),
+                              .epoch = Epoch(1),
+                              .boundary = Boundary(boundary),
+                              .upstream = upstream,
+                              .shape = shape_,
+                              .microbatches = kMicrobatches,
+                              .send_codec = codec,
+                              .receive_codec = codec,
+                              .on_health = [](const LinkHealth&) {}},
+                             &codec_thread_, events_);
+    };
+    auto up = channel(0, true), down = channel(1, false);
+    up->Attach(gradients_);
+    down->Attach(activations_);
+    executor_ = std::make_unique<Executor>(ExecutorOptions{.spec = spec_,
+                                                           .run = RunId("tiny"),
+                                                           .stage = StageIndex(1),
+                                                           .stages = 3,
+                                                           .depth = GetParam().depth,
+                                                           .activation_lead = GetParam().lead,
+                                                           .model = stage_.get(),
+                                                           .up = up,
+                                                           .down = down,
+                                                           .events = events_,
+                                                           .codec_thread = &codec_thread_,
+                                                           .shards = &shards_,
+                                                           .report = [](v1::WorkerMessage) {}});
+    thread_ = std::thread([this] { result_ = executor_->Run(); });
+  }
+  void TearDown() override {
+    executor_->Abort(absl::CancelledError("the test is over"));
+    stage_->go_on.Push(false);
+    if (thread_.joinable()) thread_.join();
+  }
+
+  // --- Events, given to the executor and to the policy beside it.
+  void GiveInput(uint64_t step, StagePolicy* policy) {
+    events_->Push(TensorArrived{Pass{Step(step), false}, Microbatch(inputs_given_),
+                                Direction::kForward, Tensor(shape_)});
+    policy->InputReady(Microbatch(inputs_given_++));
+  }
+  void GiveGradient(uint64_t step, StagePolicy* policy) {
+    events_->Push(TensorArrived{Pass{Step(step), false}, Microbatch(gradients_given_),
+                                Direction::kBackward, Tensor(shape_)});
+    policy->GradientReady(Microbatch(gradients_given_++));
+  }
+  // One that may come now; false: there is none.
+  bool GiveOne(uint64_t step, StagePolicy* policy) {
+    const bool input = inputs_given_ < kMicrobatches, gradient = gradients_given_ < forwards_ended_;
+    if (input && (!gradient || random_() % 2 == 0)) {
+      GiveInput(step, policy);
+    } else if (gradient) {
+      GiveGradient(step, policy);
+    } else if (step < kSteps && early_ < kMicrobatches) {
+      // Of the next step, which the stage above has begun.
+      events_->Push(TensorArrived{Pass{Step(step + 1), false}, Microbatch(early_++),
+                                  Direction::kForward, Tensor(shape_)});
+      return false;
+    }
+    return input || gradient;
+  }
+  void FlushCodec() {
+    Mailbox<bool> flushed;
+    codec_thread_.Post([&] { flushed.Push(true); });
+    ASSERT_TRUE(flushed.Take().has_value());
+  }
+
+  void RunStep(uint64_t step) {
+    StagePolicy policy({.kind = spec_.pipeline.schedule,
+                        .stage = StageIndex(1),
+                        .stages = 3,
+                        .microbatches = kMicrobatches,
+                        .depth = GetParam().depth,
+                        .activation_lead = GetParam().lead});
+    forwards_ended_ = gradients_given_ = 0;
+    uint32_t backwards_ended = 0;
+    inputs_given_ = std::exchange(early_, 0);
+    for (uint32_t m = 0; m < inputs_given_; ++m) policy.InputReady(Microbatch(m));
+    while (!policy.Done()) {
+      const auto expected = policy.Next();
+      if (!expected) {
+        // One at a time: the executor begins with the first that lets it.
+        ASSERT_TRUE(GiveOne(step, &policy)) << "the policy waits for what cannot come";
+        continue;
+      }
+      const auto begun = stage_->begun.Take();
+      ASSERT_TRUE(begun.has_value()) << "the executor does not begin what the policy says";
+      ASSERT_EQ(begun->task, expected->task);
+      ASSERT_EQ(begun->microbatch, expected->microbatch);
+      policy.Begin(*expected);
+      // What was encoded before this work began has left, or is kept as the policy says.
+      FlushCodec();
+      ASSERT_EQ(gradients_->SentIn(step).size(),
+                std::min(backwards_ended, policy.GradientsThatMayLeave()));
+      ASSERT_EQ(activations_->SentIn(step).size(), forwards_ended_);
+      for (uint64_t count = random_() % 4; count > 0; --count) GiveOne(step, &policy);
+      stage_->go_on.Push(true);
+      policy.End(*expected);
+      ++(expected->task == Task::kForward ? forwards_ended_ : backwards_ended);
+    }
+    events_->Push(NormArrived{Step(step), {.squared_norm = 1}});
+    events_->Push(StepControlArrived{Step(step), {.squared_norm = 3}});
+  }
+
+  RunSpec spec_;
+  codec::Shape shape_;
+  std::mt19937_64 random_{11};
+  CodecThread codec_thread_;
+  NoShards shards_;
+  std::shared_ptr<EventQueue> events_ = std::make_shared<EventQueue>();
+  std::shared_ptr<Recorder> gradients_ = std::make_shared<Recorder>(),
+                            activations_ = std::make_shared<Recorder>();
+  std::unique_ptr<StepByStep> stage_;
+  std::unique_ptr<Executor> executor_;
+  std::thread thread_;
+  Status result_;
+  uint32_t inputs_given_ = 0, gradients_given_ = 0, forwards_ended_ = 0;
+  uint32_t early_ = 0;  // inputs of the next step
+};
+
+TEST_P(ExecutorPolicyTest, DoesWhatThePolicySays) {
+  for (uint64_t step = 1; step <= kSteps; ++step) {
+    ASSERT_NO_FATAL_FAILURE(RunStep(step)) << "step " << step;
+  }
+  thread_.join();
+  EXPECT_EQ(result_, absl::OkStatus());
+  std::vector<uint32_t> all(kMicrobatches);
+  for (uint32_t m = 0; m < kMicrobatches; ++m) all[m] = m;
+  for (uint64_t step = 1; step <= kSteps; ++step) {
+    EXPECT_EQ(gradients_->SentIn(step), all);
+    EXPECT_EQ(activations_->SentIn(step), all);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ExecutorPolicyTest,
+                         ::testing::Values(Setting{"AsReady", "link-aware", kMicrobatches, 0},
+                                           Setting{"Shallow", "link-aware", 2, 0},
+                                           Setting{"Lead", "link-aware", kMicrobatches, 3},
+                                           Setting{"LongLead", "link-aware", kMicrobatches, 5},
+                                           Setting{"LeadOfAll", "link-aware", kMicrobatches, 6},
+                                           Setting{"ShallowLead", "link-aware", 3, 3},
+                                           Setting{"OneFOneB", "1f1b", kMicrobatches, 0},
+                                           Setting{"Gpipe", "gpipe", kMicrobatches, 5}),
+                         [](const auto& one) { return one.param.name; });
+
+}  // namespace
+}  // namespace longhaul::worker

@@ -9,7 +9,7 @@
 
 namespace longhaul::cli {
 
-// Stages, links, the predicted step time and what bounds it.
+// Stages, links, where the predicted step's time goes, other codecs, and what bounds the step.
 void PrintPlan(const Terminal& terminal, const v1::Plan& plan, uint64_t tokens_per_step);
 
 }  // namespace longhaul::cli

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/config/command_line.h"
+#include "base/units.h"
 #include "coordinator/cli/plan_view.h"
 #include "coordinator/cli/program.h"
 #include "coordinator/cli/progress.h"
@@ -21,6 +22,7 @@ struct Options {
   bool resume = false;
   uint64_t from_step = 0;
   bool show_config = false;
+  std::string rate, delay;
 };
 
 void AddRunFile(CLI::App* command, Options& options) {
@@ -77,6 +79,21 @@ StatusOr<int> Submit(Session& session, const Options& options) {
   return kDone;
 }
 
+Status AddAssumptions(const Options& options, v1::SubmitRequest* request) {
+  if (!options.rate.empty()) {
+    const StatusOr<uint64_t> rate = ParseBitsPerSecond(options.rate);
+    if (!rate.ok()) return Annotate(rate.status(), "--rate");
+    if (*rate == 0) return absl::InvalidArgumentError("--rate: expected more than 0 bits a second");
+    request->set_assumed_line_bits_per_second(*rate);
+  }
+  if (!options.delay.empty()) {
+    const StatusOr<absl::Duration> delay = ParseDuration(options.delay);
+    if (!delay.ok()) return Annotate(delay.status(), "--delay");
+    request->set_assumed_delay_seconds(absl::ToDoubleSeconds(*delay));
+  }
+  return absl::OkStatus();
+}
+
 StatusOr<int> Plan(Session& session, const Options& options) {
   LH_ASSIGN_OR_RETURN(Submission submission, ReadRunFile(options.file, options.overrides));
   if (options.show_config) {
@@ -87,6 +104,7 @@ StatusOr<int> Plan(Session& session, const Options& options) {
     session.terminal().out << ToYaml(submission.spec);
     return kDone;
   }
+  LH_RETURN_IF_ERROR(AddAssumptions(options, &submission.request));
   LH_RETURN_IF_ERROR(Check(session, submission));
   LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
   LH_RETURN_IF_ERROR(CheckTopology(submission.spec, client->connection()));
@@ -138,13 +156,24 @@ void AddSubmitCommands(Program& program) {
       ->needs(resume);
 
   const auto plan = std::make_shared<Options>();
-  command = program.AddCommand(
-      "plan",
-      "Show where a run's layers would go, its codecs and predicted step time, without starting it",
-      [plan](Session& session) { return Plan(session, *plan); });
+  command =
+      program.AddCommand("plan",
+                         "Show where a run's layers would go, how deep its pipeline is and why, "
+                         "the predicted step time "
+                         "and what bounds it, and what other codecs would do, without starting it",
+                         [plan](Session& session) { return Plan(session, *plan); });
   AddRunFile(command, *plan);
   command->add_flag("--show-config", plan->show_config,
                     "Print the run file with every default written out; needs no coordinator");
+  command
+      ->add_option("--rate", plan->rate,
+                   "Assume this rate of every worker's line, each way, whatever was measured; "
+                   "such as 100mbit")
+      ->type_name("RATE");
+  command
+      ->add_option("--delay", plan->delay,
+                   "Assume this one-way delay of every link, whatever was measured; such as 25ms")
+      ->type_name("TIME");
 }
 
 }  // namespace longhaul::cli

@@ -94,6 +94,21 @@ Status AdmitSubmit(const v1::SubmitRequest& request) {
       return TooMany("bytes in a data file's name", kMaxNameBytes, file.name().size());
     }
   }
+  if (request.has_assumed_line_bits_per_second() &&
+      (request.assumed_line_bits_per_second() == 0 ||
+       request.assumed_line_bits_per_second() > kMaxAssumedBitsPerSecond)) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected an assumed rate of 1 to {} bits a second, got {}",
+                    kMaxAssumedBitsPerSecond, request.assumed_line_bits_per_second()));
+  }
+  // Negated, so that NaN is refused.
+  if (request.has_assumed_delay_seconds() &&
+      !(request.assumed_delay_seconds() >= 0 &&
+        request.assumed_delay_seconds() <= kMaxAssumedDelaySeconds)) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected an assumed delay of 0 to {} seconds, got {}", kMaxAssumedDelaySeconds,
+                    request.assumed_delay_seconds()));
+  }
   return absl::OkStatus();
 }
 

@@ -5,6 +5,7 @@
 #define LONGHAUL_COORDINATOR_RPC_INTAKE_H_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "base/status.h"
 #include "longhaul/v1/control.pb.h"
@@ -32,6 +33,9 @@ inline constexpr int kMaxOverrides = 1'000;
 inline constexpr int kMaxDataFiles = 10'000;
 // Asked for in one MissingBlobs.
 inline constexpr int kMaxBlobsAsked = 10'000;
+// What a user may assume of the network.
+inline constexpr uint64_t kMaxAssumedBitsPerSecond = 1'000'000'000'000'000;
+inline constexpr double kMaxAssumedDelaySeconds = 3600;
 // Streams that follow a run, events or logs, all callers together.
 inline constexpr size_t kMaxFollowers = 256;
 

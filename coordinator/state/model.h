@@ -43,6 +43,9 @@ struct Draft {
   std::vector<Candidate> workers;  // in pipeline order
   std::optional<v1::DataSet> data;
   MonoTime measure_until;  // all layer times must be in by then
+  // Of a request to plan: what the user assumes of the network instead of what was measured.
+  std::optional<uint64_t> assumed_line_bits_per_second;
+  std::optional<absl::Duration> assumed_delay;
 
   Candidate* Find(const WorkerId& id, const Incarnation& incarnation) {
     for (Candidate& candidate : workers) {

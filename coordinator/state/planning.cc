@@ -178,6 +178,9 @@ StatusOr<v1::Plan> Core::PlanOf(const Draft& draft) {
     one.times = *candidate.times;
     request.workers.push_back(std::move(one));
   }
+  request.assumed_line_bits_per_second = draft.assumed_line_bits_per_second;
+  request.assumed_delay = draft.assumed_delay;
+  request.with_codec_table = jobs_.contains(draft.run);
   return MakePlan(request);
 }
 

@@ -311,6 +311,12 @@ void Core::On(event::PlanAsked& asked) {
   PlanJob& job = jobs_[asked.new_id];
   job.request = asked.request;
   job.draft = NewDraft(asked.new_id, Epoch(1), asked.spec, files, *workers);
+  if (asked.submit.has_assumed_line_bits_per_second()) {
+    job.draft.assumed_line_bits_per_second = asked.submit.assumed_line_bits_per_second();
+  }
+  if (asked.submit.has_assumed_delay_seconds()) {
+    job.draft.assumed_delay = absl::Seconds(asked.submit.assumed_delay_seconds());
+  }
   BeginDraft(job.draft);
 }
 

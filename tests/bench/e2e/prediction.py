@@ -14,6 +14,7 @@ def pipeline_cost(plan, bits_per_second):
     rate = bits_per_second * GOODPUT / 8 if bits_per_second else None
     stages = [{"forward": stage["forward_seconds"], "backward": stage["backward_seconds"],
                "optimizer": stage["optimizer_seconds"], "depth": stage["depth"],
+               "activation_lead": stage["activation_lead"],
                "bytes_per_second": rate} for stage in plan["stages"]]
     boundaries = [{"forward_bytes": wire_bytes.stream_bytes(link["forward_bytes"]),
                    "backward_bytes": wire_bytes.stream_bytes(link["backward_bytes"]),

@@ -1,7 +1,8 @@
 // longhaul-simulate: base/schedule's simulator as a filter, for benchmarks.
 //
 // Standard input, seconds and bytes a second (null: unlimited), as simulator.h has them:
-//   {"microbatches", "stages": [{"forward", "backward", "optimizer", "depth", "bytes_per_second"}],
+//   {"microbatches", "stages": [{"forward", "backward", "optimizer", "depth", "activation_lead",
+//    "bytes_per_second"}],
 //    "boundaries": [{"forward_bytes", "backward_bytes", "forward_encode", "forward_decode",
 //                    "backward_encode", "backward_decode"}]}
 // Standard output: {"step_seconds", "lower_bound_seconds", "bottleneck"}.
@@ -33,7 +34,8 @@ schedule::PipelineCost FromJson(const json& input) {
                            .optimizer = Seconds(stage, "optimizer"),
                            .egress_bytes_per_second = bytes_per_second,
                            .ingress_bytes_per_second = bytes_per_second,
-                           .depth = stage.at("depth")});
+                           .depth = stage.at("depth"),
+                           .activation_lead = stage.at("activation_lead")});
   }
   for (const json& boundary : input.at("boundaries")) {
     cost.boundaries.push_back({.forward_bytes = boundary.at("forward_bytes"),

@@ -131,6 +131,34 @@ TEST_F(CliTest, Plan) {
             1u);
 }
 
+TEST_F(CliTest, PlanForANetworkThatIsAssumed) {
+  control_.plan.add_stages();
+  v1::Prediction& prediction = *control_.plan.mutable_prediction();
+  prediction.set_step_seconds(2);
+  v1::PredictedStage& stage = *prediction.add_stages();
+  stage.set_compute_seconds(0.5);
+  stage.set_wait_below_seconds(1.5);
+  stage.set_egress_share(0.875);
+  v1::CodecPrediction& row = *prediction.add_codecs();
+  row.set_name("bf16");
+  row.set_step_seconds(4);
+  row.set_lower_bound_seconds(3.8);
+  row.set_tokens_per_second(1234);
+  row.set_bottleneck("egress of stage 1");
+  const Outcome outcome = Ask({"plan", Path("run.yaml"), "--rate", "100mbit", "--delay", "25ms"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(control_.submitted.assumed_line_bits_per_second(), 100'000'000u);
+  EXPECT_EQ(control_.submitted.assumed_delay_seconds(), 0.025);
+  EXPECT_THAT(outcome.out, HasSubstr("0\t25%\t0%\t0%\t75%\t0%\t88%\t0%\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("bf16 *\t4 s\t1,234\t95%\t"));
+  EXPECT_THAT(outcome.out, HasSubstr("* encoding and decoding were not measured"));
+  Ask({"plan", Path("run.yaml")});
+  EXPECT_FALSE(control_.submitted.has_assumed_line_bits_per_second());
+  EXPECT_FALSE(control_.submitted.has_assumed_delay_seconds());
+  EXPECT_THAT(Run({"plan", Path("run.yaml"), "--rate", "0bit"}).err, HasSubstr("--rate"));
+  EXPECT_THAT(Run({"plan", Path("run.yaml"), "--delay", "25"}).err, HasSubstr("--delay"));
+}
+
 TEST_F(CliTest, ShowConfigNeedsNoCoordinatorAndNoData) {
   const Outcome outcome = Run({"plan", "--show-config", Path("run.yaml"), "--set", "data.text=none",
                                "--set", "train.steps=33"});

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <string>
@@ -317,6 +318,12 @@ TEST(IntakeTest, ARequestIsBounded) {
   EXPECT_TRUE(refused([](auto* r) {
     for (int i = 0; i <= kMaxDataFiles; ++i) r->add_data_files();
   }));
+  EXPECT_TRUE(refused([](auto* r) { r->set_assumed_line_bits_per_second(0); }));
+  EXPECT_TRUE(
+      refused([](auto* r) { r->set_assumed_line_bits_per_second(kMaxAssumedBitsPerSecond + 1); }));
+  for (const double delay : {-0.001, 2 * kMaxAssumedDelaySeconds, std::nan(""), INFINITY}) {
+    EXPECT_TRUE(refused([&](auto* r) { r->set_assumed_delay_seconds(delay); })) << delay;
+  }
 }
 
 }  // namespace

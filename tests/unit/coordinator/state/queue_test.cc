@@ -115,6 +115,27 @@ TEST(PlanRequest, IsAnsweredAndForgotten) {
   EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAssign), 0);
 }
 
+TEST(PlanRequest, IsForTheNetworkThatTheUserAssumes) {
+  Coordinator c;
+  c.Join("a");
+  c.Join("b");
+  event::PlanAsked asked = PlanOf(SmallSpec("tiny", 2), "plan-1");
+  asked.submit.set_assumed_line_bits_per_second(1'000'000);
+  asked.submit.set_assumed_delay_seconds(0.25);
+  c.Tick(asked);
+  c.Data("plan-1");
+  c.Times("a", "plan-1", 1);
+  c.Times("b", "plan-1", 1);
+  const auto* reply = c.LastReply<command::ReplyPlan>();
+  ASSERT_NE(reply, nullptr);
+  ASSERT_TRUE(reply->reply.ok()) << reply->reply.status();
+  const v1::Plan& plan = reply->reply->plan();
+  EXPECT_EQ(plan.prediction().assumed_line_bits_per_second(), 1'000'000u);
+  EXPECT_NEAR(plan.prediction().egress_bits_per_second(1), 956'000, 1'000);
+  EXPECT_EQ(plan.links(0).backward_latency_seconds(), 0.25);
+  EXPECT_GE(plan.prediction().codecs_size(), 5);
+}
+
 TEST(PlanRequest, IsRefusedWithoutEnoughWorkers) {
   Coordinator c;
   c.Join("a");

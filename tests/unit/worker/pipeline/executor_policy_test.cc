@@ -259,6 +259,7 @@ TEST_P(ExecutorPolicyTest, DoesWhatThePolicySays) {
   }
   thread_.join();
   EXPECT_EQ(result_, absl::OkStatus());
+  FlushCodec();
   std::vector<uint32_t> all(kMicrobatches);
   for (uint32_t m = 0; m < kMicrobatches; ++m) all[m] = m;
   for (uint64_t step = 1; step <= kSteps; ++step) {

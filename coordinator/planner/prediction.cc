@@ -24,7 +24,29 @@ double BytesPerSecond(double bits_per_second) {
   return bits_per_second > 0 ? bits_per_second / 8 : schedule::kUnlimited;
 }
 
-Network MeasuredNetwork(const std::vector<CandidateWorker>& workers) {
+// What the run file's topology puts between two workers; null: nothing.
+const TopologyLink* EmulatedBetween(const RunSpec& spec, const std::string& a,
+                                    const std::string& b) {
+  if (!spec.topology) return nullptr;
+  const auto region_of = [&](const std::string& worker) -> std::string_view {
+    for (const TopologyRegion& region : spec.topology->regions) {
+      const auto& names = region.workers;
+      if (std::find(names.begin(), names.end(), worker) != names.end()) return region.name;
+    }
+    return {};
+  };
+  const std::string_view one = region_of(a), other = region_of(b);
+  if (one.empty() || other.empty()) return nullptr;
+  for (const TopologyLink& link : spec.topology->links) {
+    if ((link.one == one && link.other == other) || (link.one == other && link.other == one)) {
+      return &link;
+    }
+  }
+  return nullptr;
+}
+
+Network MeasuredNetwork(const PlanRequest& request) {
+  const std::vector<CandidateWorker>& workers = request.workers;
   const auto stages = static_cast<uint32_t>(workers.size());
   Network network = UniformNetwork(stages, schedule::kUnlimited);
   std::vector<double> egress(stages), ingress(stages);
@@ -39,6 +61,20 @@ Network MeasuredNetwork(const std::vector<CandidateWorker>& workers) {
     ingress[b] = std::max(ingress[b], up.bits_per_second);
     egress[b + 1] = up.bits_per_second;
     ingress[b + 1] = down.bits_per_second;
+    // What was measured has the topology in it.
+    const TopologyLink* const emulated =
+        EmulatedBetween(request.spec, workers[b].name, workers[b + 1].name);
+    if (emulated == nullptr) continue;
+    LinkRates& link = network.links[b];
+    const double goodput = GoodputBytesPerSecond(emulated->bits_per_second);
+    if (down.bits_per_second == 0) {
+      link.forward_bytes_per_second = goodput;
+      link.forward_latency = emulated->quality.delay;
+    }
+    if (up.bits_per_second == 0) {
+      link.backward_bytes_per_second = goodput;
+      link.backward_latency = emulated->quality.delay;
+    }
   }
   for (uint32_t s = 0; s < stages; ++s) {
     const CandidateWorker& worker = workers[s];
@@ -146,7 +182,7 @@ v1::CodecPrediction Summary(const RunSpec& spec, std::string_view name, const v1
 }  // namespace
 
 Network NetworkFor(const PlanRequest& request) {
-  Network network = MeasuredNetwork(request.workers);
+  Network network = MeasuredNetwork(request);
   if (request.assumed_line_bits_per_second) {
     const double goodput = GoodputBytesPerSecond(*request.assumed_line_bits_per_second);
     for (InterfaceRates& rates : network.interfaces) rates = {goodput, goodput};

@@ -424,6 +424,27 @@ TEST(MakePlan, WhatWasMeasuredBetweenWorkersCounts) {
   EXPECT_THAT(plan->prediction().bottleneck(), HasSubstr("link from stage 1 to stage 2"));
 }
 
+TEST(MakePlan, ATopologyCountsWhereNothingWasMeasured) {
+  PlanRequest request = Request(4);
+  TopologySpec& topology = request.spec.topology.emplace();
+  topology.regions = {{"west", {"w0", "w1"}}, {"east", {"w2", "w3"}}};
+  topology.links = {{"east", "west", 10'000'000, {.delay = absl::Milliseconds(40)}},
+                    {"west", "west", 100'000'000, {}}};
+  auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_NEAR(plan->links(0).backward_bits_per_second(), 95.6e6, 1e5);
+  EXPECT_NEAR(plan->links(1).forward_bits_per_second(), 9.56e6, 1e4);
+  EXPECT_EQ(plan->links(1).backward_latency_seconds(), 0.04);
+  EXPECT_EQ(plan->links(2).forward_bits_per_second(), 0) << "nothing is said of the east";
+  request.workers[1].to[WorkerId("id2")] = {.bits_per_second = 5e6,
+                                            .latency = absl::Milliseconds(41)};
+  plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->links(1).forward_bits_per_second(), 5e6);
+  EXPECT_EQ(plan->links(1).forward_latency_seconds(), 0.041);
+  EXPECT_EQ(plan->links(1).backward_latency_seconds(), 0.04);
+}
+
 TEST(MakePlan, WhatIsAssumedReplacesWhatWasMeasured) {
   PlanRequest request = Request(3);
   request.workers[1].egress_bits_per_second = 5;

@@ -321,7 +321,7 @@ TEST(IntakeTest, ARequestIsBounded) {
   EXPECT_TRUE(refused([](auto* r) { r->set_assumed_line_bits_per_second(0); }));
   EXPECT_TRUE(
       refused([](auto* r) { r->set_assumed_line_bits_per_second(kMaxAssumedBitsPerSecond + 1); }));
-  for (const double delay : {-0.001, 2 * kMaxAssumedDelaySeconds, std::nan(""), INFINITY}) {
+  for (const double delay : {-0.001, 2 * kMaxAssumedDelaySeconds, std::nan(""), HUGE_VAL}) {
     EXPECT_TRUE(refused([&](auto* r) { r->set_assumed_delay_seconds(delay); })) << delay;
   }
 }

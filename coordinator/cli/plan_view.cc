@@ -90,11 +90,11 @@ void PrintCodecs(const Terminal& terminal, const v1::Prediction& prediction) {
     all_known &= row.codec_times_known();
     const double share =
         row.step_seconds() > 0 ? row.lower_bound_seconds() / row.step_seconds() : 0;
-    table.AddRow({Printable(row.name()) + (row.codec_times_known() ? "" : " *"),
-                  SecondsText(row.step_seconds()), GroupedText(row.tokens_per_second()),
-                  PercentText(share), FormatBytes(static_cast<double>(row.forward_bytes())),
-                  FormatBytes(static_cast<double>(row.backward_bytes())),
-                  Printable(row.bottleneck())});
+    table.AddRow(
+        {Printable(row.name()) + (row.codec_times_known() ? "" : " *"),
+         SecondsText(row.step_seconds()), GroupedText(row.tokens_per_second()),
+         fmt::format("{:.1f}%", 100 * share), FormatBytes(static_cast<double>(row.forward_bytes())),
+         FormatBytes(static_cast<double>(row.backward_bytes())), Printable(row.bottleneck())});
   }
   terminal.out << "\npredicted with other codecs:\n";
   table.Print(terminal);

@@ -52,7 +52,8 @@ std::string Rates(const v1::Plan& plan) {
   if (!RatesAreKnown(plan)) {
     text +=
         " The rates of the workers' network interfaces are not known and count as unlimited, so "
-        "slow links will make a step longer than predicted.";
+        "slow links will make a step longer than predicted; `longhaul plan --rate 100mbit` assumes "
+        "one.";
   }
   return text;
 }

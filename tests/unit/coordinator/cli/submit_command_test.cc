@@ -150,7 +150,7 @@ TEST_F(CliTest, PlanForANetworkThatIsAssumed) {
   EXPECT_EQ(control_.submitted.assumed_line_bits_per_second(), 100'000'000u);
   EXPECT_EQ(control_.submitted.assumed_delay_seconds(), 0.025);
   EXPECT_THAT(outcome.out, HasSubstr("0\t25%\t0%\t0%\t75%\t0%\t88%\t0%\n"));
-  EXPECT_THAT(outcome.out, HasSubstr("bf16 *\t4 s\t1,234\t95%\t"));
+  EXPECT_THAT(outcome.out, HasSubstr("bf16 *\t4 s\t1,234\t95.0%\t"));
   EXPECT_THAT(outcome.out, HasSubstr("* encoding and decoding were not measured"));
   Ask({"plan", Path("run.yaml")});
   EXPECT_FALSE(control_.submitted.has_assumed_line_bits_per_second());

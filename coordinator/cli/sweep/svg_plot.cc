@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <optional>
 
@@ -261,9 +262,9 @@ std::vector<double> LinearTicks(double least, double most, int about) {
   }
   std::vector<double> ticks;
   constexpr double kRounding = 1e-9;  // of a step: 106 x 0.05 is a little more than 5.3
-  for (double i = std::ceil(least / step - kRounding); i <= most / step + kRounding; i += 1) {
-    ticks.push_back(i == 0 ? 0.0 : i * step);
-  }
+  const auto first = static_cast<int64_t>(std::ceil(least / step - kRounding));
+  const auto last = static_cast<int64_t>(std::floor(most / step + kRounding));
+  for (int64_t i = first; i <= last; ++i) ticks.push_back(static_cast<double>(i) * step);
   return ticks;
 }
 
@@ -272,7 +273,9 @@ std::vector<double> LogarithmicTicks(double least, double most) {
   for (const std::vector<double>& factors :
        {std::vector<double>{1}, {1, 3}, {1, 2, 5}, {1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9}}) {
     std::vector<double> ticks;
-    for (double power = std::floor(std::log10(least)); power <= std::log10(most); power += 1) {
+    const auto first = static_cast<int>(std::floor(std::log10(least)));
+    const auto last = static_cast<int>(std::floor(std::log10(most)));
+    for (int power = first; power <= last; ++power) {
       for (const double factor : factors) {
         const double value = factor * std::pow(10, power);
         if (value >= least && value <= most) ticks.push_back(value);

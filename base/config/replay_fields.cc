@@ -68,7 +68,10 @@ Field CodecTimesField(std::vector<ReplaySpec::CodecTimes>* target, const CodecCh
                                 known.ok() ? "" : fmt::format("; {}", Message(known))));
         continue;
       }
-      ReplaySpec::CodecTimes times{.codec = *codec};
+      // Those that an override does not name stay.
+      const auto it = std::find_if(target->begin(), target->end(),
+                                   [&](const auto& one) { return one.codec == *codec; });
+      ReplaySpec::CodecTimes times = it == target->end() ? ReplaySpec::CodecTimes{*codec} : *it;
       const std::string name = fmt::format("{}.{}", path, *codec);
       reader.ReadMap(entry.second, name,
                      {Time("encode", &times.encode), Time("decode", &times.decode)});
@@ -79,8 +82,11 @@ Field CodecTimesField(std::vector<ReplaySpec::CodecTimes>* target, const CodecCh
                                              "20us",
                                              full));
       }
-      std::erase_if(*target, [&](const auto& one) { return one.codec == *codec; });
-      target->push_back(std::move(times));
+      if (it == target->end()) {
+        target->push_back(std::move(times));
+      } else {
+        *it = std::move(times);
+      }
     }
   };
   return field;

@@ -75,6 +75,10 @@ TEST(Replay, OverridesChangeSingleKeys) {
   EXPECT_EQ(spec->replay->optimizer, absl::Milliseconds(5));
   EXPECT_EQ(spec->replay->block_forward, absl::Microseconds(867));
   EXPECT_EQ(spec->replay->TimesOf("tah")->encode, absl::Milliseconds(1));
+  const auto one = Parse(kReplay, {"replay.codec_times.tah.encode=1ms"});
+  ASSERT_TRUE(one.ok()) << one.status();
+  EXPECT_EQ(one->replay->TimesOf("tah")->encode, absl::Milliseconds(1));
+  EXPECT_EQ(one->replay->TimesOf("tah")->decode, absl::Nanoseconds(8500));
   EXPECT_EQ(spec->replay->TimesOf("fixed")->decode, absl::Milliseconds(1));
 }
 

@@ -26,7 +26,7 @@ using schedule::StagePolicy;
 using schedule::Task;
 using schedule::Work;
 
-constexpr uint32_t kMicrobatches = 6, kSteps = 3;
+constexpr uint32_t kMicrobatches = 10, kSteps = 3;
 
 BoundaryTensor Tensor(const codec::Shape& shape) {
   auto values = std::make_shared<std::vector<float>>(shape.elements(), 0.5f);
@@ -228,7 +228,7 @@ class ExecutorPolicyTest : public ::testing::TestWithParam<Setting> {
       ASSERT_EQ(gradients_->SentIn(step).size(),
                 std::min(backwards_ended, policy.GradientsThatMayLeave()));
       ASSERT_EQ(activations_->SentIn(step).size(), forwards_ended_);
-      for (uint64_t count = random_() % 4; count > 0; --count) GiveOne(step, &policy);
+      for (uint64_t count = random_() % 3; count > 0; --count) GiveOne(step, &policy);
       stage_->go_on.Push(true);
       policy.End(*expected);
       ++(expected->task == Task::kForward ? forwards_ended_ : backwards_ended);
@@ -271,12 +271,12 @@ TEST_P(ExecutorPolicyTest, DoesWhatThePolicySays) {
 INSTANTIATE_TEST_SUITE_P(All, ExecutorPolicyTest,
                          ::testing::Values(Setting{"AsReady", "link-aware", kMicrobatches, 0},
                                            Setting{"Shallow", "link-aware", 2, 0},
-                                           Setting{"Lead", "link-aware", kMicrobatches, 3},
-                                           Setting{"LongLead", "link-aware", kMicrobatches, 5},
-                                           Setting{"LeadOfAll", "link-aware", kMicrobatches, 6},
+                                           Setting{"Lead", "link-aware", kMicrobatches, 4},
+                                           Setting{"LongLead", "link-aware", kMicrobatches, 9},
+                                           Setting{"LeadOfAll", "link-aware", kMicrobatches, 10},
                                            Setting{"ShallowLead", "link-aware", 3, 3},
                                            Setting{"OneFOneB", "1f1b", kMicrobatches, 0},
-                                           Setting{"Gpipe", "gpipe", kMicrobatches, 5}),
+                                           Setting{"Gpipe", "gpipe", kMicrobatches, 9}),
                          [](const auto& one) { return one.param.name; });
 
 }  // namespace

@@ -102,28 +102,34 @@ StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker
   return transport;
 }
 
+StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
+                          const CandidateWorker& lower) {
+  LH_ASSIGN_OR_RETURN(const TransportKind transport, LinkTransport(spec, upper, lower));
+  const bool upper_reachable = EndpointOf(upper, transport)->addresses_size() > 0;
+  if (!upper_reachable && EndpointOf(lower, transport)->addresses().empty()) {
+    return absl::FailedPreconditionError(
+        fmt::format("workers {} and {} are neighbours and neither has an address at which the "
+                    "other could reach it over {}; start one of them with --advertise host:port",
+                    upper.name, lower.name, ToString(transport)));
+  }
+  return LinkEnds{transport, upper_reachable};
+}
+
 Status AddLinks(const PlanRequest& request, v1::Plan* plan) {
   const RunSpec& spec = request.spec;
   for (uint32_t boundary = 0; boundary + 1 < request.workers.size(); ++boundary) {
     const CandidateWorker& upper = request.workers[boundary];
     const CandidateWorker& lower = request.workers[boundary + 1];
-    LH_ASSIGN_OR_RETURN(const TransportKind transport, LinkTransport(spec, upper, lower));
-    const bool upper_reachable = EndpointOf(upper, transport)->addresses_size() > 0;
-    if (!upper_reachable && EndpointOf(lower, transport)->addresses().empty()) {
-      return absl::FailedPreconditionError(
-          fmt::format("workers {} and {} are neighbours and neither has an address at which the "
-                      "other could reach it over {}; start one of them with --advertise host:port",
-                      upper.name, lower.name, ToString(transport)));
-    }
+    LH_ASSIGN_OR_RETURN(const LinkEnds ends, EndsOf(spec, upper, lower));
     LH_ASSIGN_OR_RETURN(const auto forward, codec::ParseCodec(CodecsOf(spec, upper.name).forward));
     LH_ASSIGN_OR_RETURN(const auto backward,
                         codec::ParseCodec(CodecsOf(spec, lower.name).backward));
     v1::LinkPlan& link = *plan->add_links();
     link.set_boundary(boundary);
-    link.set_transport(std::string(ToString(transport)));
+    link.set_transport(std::string(ToString(ends.transport)));
     link.set_forward_codec(forward->name());
     link.set_backward_codec(backward->name());
-    link.set_downstream_dials(upper_reachable);
+    link.set_downstream_dials(ends.downstream_dials);
     link.set_forward_bytes(UsualBytes(request, *forward));
     link.set_backward_bytes(UsualBytes(request, *backward));
     link.set_forward_encode_seconds(upper.times.forward_encode());

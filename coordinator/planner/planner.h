@@ -68,6 +68,15 @@ StatusOr<v1::Plan> MakePlan(const PlanRequest& request);
 StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker& upper,
                                       const CandidateWorker& lower);
 
+// And which side dials: the lower one where the upper one has an address. kFailedPrecondition also
+// where neither has.
+struct LinkEnds {
+  TransportKind transport;
+  bool downstream_dials = false;
+};
+StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
+                          const CandidateWorker& lower);
+
 // As MakePlan would check `links.cache_limit`, before it is known who takes part: with fixed stages
 // the largest one's need, else the least that any has. kFailedPrecondition with the bytes. Leaves
 // to MakePlan what it cannot know: runs with exceptions by worker, and tokenizers whose count of

@@ -189,6 +189,7 @@ grpc::ServerUnaryReactor* ControlServiceImpl::ListWorkers(Context* context,
     return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
   }
   for (v1::WorkerStatus& worker : shell_->Workers()) *reply->add_workers() = std::move(worker);
+  for (v1::MeasuredLink& link : shell_->Links()) *reply->add_links() = std::move(link);
   return Answer(context, absl::OkStatus());
 }
 

@@ -140,7 +140,7 @@ RequestId Shell::Submit(RunSpec spec, v1::SubmitRequest request, SubmitDone done
 RequestId Shell::PlanRun(RunSpec spec, v1::SubmitRequest request, PlanDone done) {
   return Ask(&plans_, std::move(done), [&](RequestId id) {
     const RunId run = NewRunId(spec.name);
-    return event::PlanAsked{id, std::move(spec), std::move(request), run};
+    return event::PlanAsked{id, std::move(spec), std::move(request), run, RandomBytes(32)};
   });
 }
 
@@ -180,6 +180,11 @@ StatusOr<v1::RunStatus> Shell::Run(std::string_view id_or_name) const {
 std::vector<v1::WorkerStatus> Shell::Workers() const {
   const std::lock_guard lock(state_mutex_);
   return state_->Workers(Now());
+}
+
+std::vector<v1::MeasuredLink> Shell::Links() const {
+  const std::lock_guard lock(state_mutex_);
+  return state_->Links(Now());
 }
 
 bool Shell::ExpectsCopy(const std::string& sha256, uint64_t bytes) const {

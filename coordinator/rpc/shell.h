@@ -83,6 +83,7 @@ class Shell {
   std::vector<v1::RunStatus> Runs() const;
   StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const;
   std::vector<v1::WorkerStatus> Workers() const;
+  std::vector<v1::MeasuredLink> Links() const;
   // Whether a worker was asked to send a copy of this shard.
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes) const;
   const Store& store() const { return *store_; }

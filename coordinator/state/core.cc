@@ -160,13 +160,21 @@ void Core::CheckTimers() {
   }
   for (const uint64_t id : late_checks) GiveUpCheck(id, "no answer; look at its log");
   CheckTraces();
-  std::vector<RunId> late;
+  std::vector<RunId> late, unmeasured;
+  const auto are_late = [this](const Draft& draft) {
+    return !draft.probes.empty() && now_ >= draft.probe_until;
+  };
   for (const auto& [id, job] : jobs_) {
+    if (are_late(job.draft)) unmeasured.push_back(id);
     if (now_ >= job.draft.measure_until) late.push_back(id);
   }
   for (Run* run : RunsInOrder()) {
+    if (run->draft && are_late(*run->draft)) unmeasured.push_back(run->record.id);
     if (run->draft && now_ >= run->draft->measure_until) late.push_back(run->record.id);
     CheckRunTimers(*run);
+  }
+  for (const RunId& id : unmeasured) {
+    if (Draft* draft = FindDraft(id)) GiveUpProbes(*draft);
   }
   for (const RunId& id : late) {
     Draft* draft = FindDraft(id);
@@ -193,11 +201,15 @@ std::optional<MonoTime> Core::NextWake() const {
   for (const auto& [id, worker] : workers_) {
     if (worker.session) consider(worker.last_heard + options_.session_timeout);
   }
-  for (const auto& [id, job] : jobs_) consider(job.draft.measure_until);
+  const auto consider_draft = [&consider](const Draft& draft) {
+    consider(draft.measure_until);
+    if (!draft.probes.empty()) consider(draft.probe_until);
+  };
+  for (const auto& [id, job] : jobs_) consider_draft(job.draft);
   for (const auto& [id, check] : checks_) consider(check.until);
   for (const auto& [id, trace] : traces_) consider(trace.until);
   for (const auto& [id, run] : runs_) {
-    if (run.draft) consider(run.draft->measure_until);
+    if (run.draft) consider_draft(*run.draft);
     if (run.reattach_until) consider(*run.reattach_until);
     if (run.ready_until) consider(*run.ready_until);
     if (run.suspicion) consider(run.suspicion->until);

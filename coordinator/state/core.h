@@ -4,6 +4,7 @@
 //   sessions.cc    workers come, speak, go, and come back
 //   queue.cc       submitted runs wait for workers; `longhaul plan`
 //   planning.cc    measure, plan, assign
+//   probes.cc      neighbours measure their links before they are planned for
 //   life.cc        ready, finished, stop, failure
 //   reports.cc     steps, validation, checkpoints, links, logs
 //   checkpoints.cc shards are hashed, copied, moved and dropped
@@ -22,8 +23,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "coordinator/planner/planner.h"
 #include "coordinator/state/model.h"
 #include "coordinator/state/state.h"
 #include "coordinator/state/transitions.h"
@@ -41,6 +44,8 @@ class Core {
   std::vector<v1::RunStatus> Runs() const;
   StatusOr<v1::RunStatus> RunOf(std::string_view id_or_name) const;
   std::vector<v1::WorkerStatus> Workers(MonoTime now) const;
+  // probes.cc
+  std::vector<v1::MeasuredLink> Links(MonoTime now) const;
   uint64_t sequence() const { return sequence_; }
   // checkpoints.cc
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes) const;
@@ -122,7 +127,9 @@ class Core {
   // planning.cc
   void On(event::DataPrepared& prepared);
   Draft NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec, std::vector<v1::DataFile> files,
-                 const std::vector<Worker*>& workers);
+                 std::string link_secret, const std::vector<Worker*>& workers);
+  // Without what was measured.
+  static CandidateWorker CandidateOf(const RunSpec& spec, const Worker& worker);
   void BeginDraft(const Draft& draft);
   void SendMeasure(const Worker& worker, const Draft& draft);
   // Whether the workers that it would get now listen on the transports that it asks for; OK where
@@ -137,6 +144,21 @@ class Core {
   Draft* FindDraft(const RunId& id);
   void AdoptPlan(Run& run, v1::Plan plan);
   void SendAssign(const Worker& worker, const Run& run, const Stage& stage);
+
+  // probes.cc
+  // False while it is under way, which it begins; AdvanceDraft follows.
+  bool LinksAreMeasured(Draft& draft);
+  void BeginProbes(Draft& draft, uint32_t round);
+  void SendProbe(const Worker& worker, const Worker& peer, const Draft& draft,
+                 const LinkProbe& probe);
+  void RepeatProbes(const Worker& worker, const Draft& draft);
+  void OnLinkProbed(const Worker& worker, Draft& draft, const v1::LinkProbed& answer);
+  // What was measured, or an event that it could not be.
+  void NoteLink(const Draft& draft, const LinkProbe& probe);
+  void GiveUpProbes(Draft& draft);
+  void AddMeasuredLinks(const Draft& draft, size_t index, CandidateWorker* worker) const;
+  // The worker is another process, is reached elsewhere, or is not known any more.
+  void ForgetLinks(const WorkerId& id);
 
   // life.cc
   void On(event::StopAsked& asked);
@@ -228,6 +250,8 @@ class Core {
   std::vector<PendingSubmit> submits_;
   std::map<uint64_t, ShardCheck> checks_;
   uint64_t next_check_ = 1;
+  std::map<std::pair<WorkerId, WorkerId>, MeasuredLink> links_;  // newest, from -> to
+  uint64_t next_probe_ = 1;
   std::map<RequestId, Verification> verifications_;
   std::map<uint64_t, TraceJob> traces_;
   uint64_t next_trace_ = 1;

@@ -28,6 +28,26 @@ struct Worker {
   std::optional<RunId> held;
 };
 
+// Two neighbours of a draft measure the link between them.
+struct LinkProbe {
+  uint64_t id = 0;
+  uint32_t boundary = 0;
+  TransportKind transport = TransportKind::kUcx;
+  bool downstream_dials = false;
+  std::optional<v1::LinkProbed> upper, lower;  // their answers
+  bool given_up = false;
+
+  bool IsAnswered() const { return given_up || (upper && lower); }
+};
+
+// From one worker to another.
+struct MeasuredLink {
+  TransportKind transport = TransportKind::kUcx;
+  double bits_per_second = 0;
+  absl::Duration round_trip;
+  MonoTime at;
+};
+
 // A plan in the making: for a run, or for a request that only wants to see it.
 struct Draft {
   struct Candidate {
@@ -46,6 +66,11 @@ struct Draft {
   // Of a request to plan: what the user assumes of the network instead of what was measured.
   std::optional<uint64_t> assumed_line_bits_per_second;
   std::optional<absl::Duration> assumed_delay;
+  // Then the links, in rounds; what is not answered in time is given up.
+  std::string link_secret;
+  uint32_t probe_rounds = 0;      // begun
+  std::vector<LinkProbe> probes;  // of the newest round
+  MonoTime probe_until;
 
   Candidate* Find(const WorkerId& id, const Incarnation& incarnation) {
     for (Candidate& candidate : workers) {

@@ -39,8 +39,9 @@ uint64_t MemoryOf(const v1::Hello& hello) {
   return hello.devices().empty() ? 0 : hello.devices(0).memory_bytes();
 }
 
-// Without its times.
-CandidateWorker CandidateOf(const RunSpec& spec, const Worker& worker) {
+}  // namespace
+
+CandidateWorker Core::CandidateOf(const RunSpec& spec, const Worker& worker) {
   CandidateWorker one;
   one.id = worker.id;
   one.incarnation = worker.incarnation;
@@ -50,8 +51,6 @@ CandidateWorker CandidateOf(const RunSpec& spec, const Worker& worker) {
   one.endpoints.assign(worker.hello.endpoints().begin(), worker.hello.endpoints().end());
   return one;
 }
-
-}  // namespace
 
 Status Core::CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers) {
   if (!workers.ok()) return absl::OkStatus();  // it waits; the plan will be checked then
@@ -64,12 +63,14 @@ Status Core::CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>
 }
 
 Draft Core::NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec,
-                     std::vector<v1::DataFile> files, const std::vector<Worker*>& workers) {
+                     std::vector<v1::DataFile> files, std::string link_secret,
+                     const std::vector<Worker*>& workers) {
   Draft draft;
   draft.run = id;
   draft.epoch = epoch;
   draft.spec = spec;
   draft.files = std::move(files);
+  draft.link_secret = std::move(link_secret);
   draft.measure_until = now_ + options_.measure_timeout;
   for (Worker* worker : workers) {
     worker->held = id;
@@ -140,6 +141,10 @@ void Core::OnDraftMessage(Worker& worker, Draft& draft, const v1::WorkerMessage&
                                      Quoted(message.error().message())));
     return;
   }
+  if (message.has_link_probed()) {
+    OnLinkProbed(worker, draft, message.link_probed());
+    return;
+  }
   if (!message.has_layer_times()) return;
   Draft::Candidate* candidate = draft.Find(worker.id, worker.incarnation);
   if (candidate->times) return;
@@ -173,9 +178,10 @@ StatusOr<v1::Plan> Core::PlanOf(const Draft& draft) {
       if (manifest.step() == draft.resume_step) request.resume = manifest;
     }
   }
-  for (const Draft::Candidate& candidate : draft.workers) {
-    CandidateWorker one = CandidateOf(draft.spec, *FindWorker(candidate.id));
-    one.times = *candidate.times;
+  for (size_t i = 0; i < draft.workers.size(); ++i) {
+    CandidateWorker one = CandidateOf(draft.spec, *FindWorker(draft.workers[i].id));
+    one.times = *draft.workers[i].times;
+    AddMeasuredLinks(draft, i, &one);
     request.workers.push_back(std::move(one));
   }
   request.assumed_line_bits_per_second = draft.assumed_line_bits_per_second;
@@ -190,6 +196,7 @@ void Core::AdvanceDraft(const RunId& id) {
   Run* run = jobs_.contains(id) ? nullptr : FindRun(id);
   const bool resumes = run != nullptr && draft->resume_step > 0;
   if (resumes && !SettleOnCheckpoint(*run)) return;
+  if (!LinksAreMeasured(*draft)) return;
   StatusOr<v1::Plan> plan = PlanOf(*draft);
   if (!plan.ok()) {
     FailDraft(id, std::string(Message(plan.status())));

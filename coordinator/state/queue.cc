@@ -190,7 +190,8 @@ void Core::AdvanceQueue() {
     record.epoch = record.epoch.Next();
     run->stages.clear();
     record.plan.reset();
-    run->draft = NewDraft(record.id, record.epoch, record.spec, record.data_files, *workers);
+    run->draft = NewDraft(record.id, record.epoch, record.spec, record.data_files,
+                          record.link_secret, *workers);
     run->draft->resume_step = record.step;
     std::vector<std::string> names;
     for (const Worker* worker : *workers) names.push_back(Label(*worker));
@@ -310,7 +311,7 @@ void Core::On(event::PlanAsked& asked) {
                                         asked.submit.data_files().end());
   PlanJob& job = jobs_[asked.new_id];
   job.request = asked.request;
-  job.draft = NewDraft(asked.new_id, Epoch(1), asked.spec, files, *workers);
+  job.draft = NewDraft(asked.new_id, Epoch(1), asked.spec, files, asked.link_secret, *workers);
   if (asked.submit.has_assumed_line_bits_per_second()) {
     job.draft.assumed_line_bits_per_second = asked.submit.assumed_line_bits_per_second();
   }

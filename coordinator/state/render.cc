@@ -47,6 +47,21 @@ std::string LinkState(const Run& run, uint32_t boundary) {
   return std::string(lost ? kLost : kSuspect);
 }
 
+// What the plan counts with: the slowest of the sender's interface, the link and the receiver's.
+double RateOf(const v1::Plan& plan, const v1::LinkPlan& link, bool up) {
+  const auto boundary = static_cast<int>(link.boundary());
+  const int from = up ? boundary + 1 : boundary, to = up ? boundary : boundary + 1;
+  const auto& egress = plan.prediction().egress_bits_per_second();
+  const auto& ingress = plan.prediction().ingress_bits_per_second();
+  double rate = 0;
+  for (const double known : {from < egress.size() ? egress[from] : 0,
+                             to < ingress.size() ? ingress[to] : 0,
+                             up ? link.backward_bits_per_second() : link.forward_bits_per_second()}) {
+    if (known > 0) rate = rate > 0 ? std::min(rate, known) : known;
+  }
+  return rate;
+}
+
 }  // namespace
 
 std::vector<v1::RunStatus> Core::Runs() const {
@@ -121,7 +136,7 @@ void Core::RenderStages(const Run& run, v1::RunStatus* status) const {
       const Worker* worker = FindWorker(candidate.id);
       if (worker != nullptr) one.set_worker_name(worker->hello.name());
       one.set_connected(worker != nullptr && worker->session.has_value());
-      one.set_state(candidate.times ? "ready" : "measuring");
+      one.set_state(candidate.times && run.draft->probes.empty() ? "ready" : "measuring");
     }
     return;
   }
@@ -166,12 +181,18 @@ void Core::RenderLinks(const Run& run, v1::RunStatus* status) const {
       one.set_direction(up ? "backward" : "forward");
       one.set_codec(up ? plan.backward_codec() : plan.forward_codec());
       one.set_state(LinkState(run, boundary));
+      one.set_rate_bits_per_second(RateOf(*run.record.plan, plan, up));
       if (!from.last || !(from.last->seconds() > 0)) continue;
       for (const v1::LinkUse& use : from.last->links()) {
         if (use.boundary() != boundary || use.up() != up) continue;
         one.set_goodput_bits_per_second(8.0 * static_cast<double>(use.payload_bytes_sent()) /
                                         from.last->seconds());
         one.set_busy_share(Share(use.send_busy_seconds(), from.last->seconds()));
+        if (one.rate_bits_per_second() > 0) {
+          one.set_bound_share(
+              Share(8.0 * static_cast<double>(use.link_bytes_sent()) / one.rate_bits_per_second(),
+                    from.last->seconds()));
+        }
       }
     }
   }

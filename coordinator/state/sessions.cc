@@ -21,6 +21,14 @@ bool IsPlainText(const std::string& text) {
                      [](unsigned char c) { return c > 0x20 && c < 0x7f; });
 }
 
+using DataEndpoints = google::protobuf::RepeatedPtrField<v1::DataEndpoint>;
+
+bool AreSame(const DataEndpoints& some, const DataEndpoints& others) {
+  return std::ranges::equal(some, others, [](const auto& a, const auto& b) {
+    return a.transport() == b.transport() && std::ranges::equal(a.addresses(), b.addresses());
+  });
+}
+
 }  // namespace
 
 std::optional<std::string> Core::RefusalOf(const v1::Hello& hello) const {
@@ -68,6 +76,7 @@ void Core::On(event::WorkerJoined& joined) {
       Lose(worker, "it was started anew");
     }
   }
+  if (worker.incarnation != incarnation || !AreSame(worker.hello.endpoints(), hello.endpoints())) ForgetLinks(id);
   worker.id = id;
   worker.incarnation = incarnation;
   worker.hello = hello;
@@ -134,6 +143,7 @@ void Core::Attach(Worker& worker) {
 void Core::AttachToDraft(Worker& worker, Draft& draft) {
   worker.held = draft.run;
   if (!draft.Find(worker.id, worker.incarnation)->times) SendMeasure(worker, draft);
+  RepeatProbes(worker, draft);
 }
 
 void Core::AttachToStage(Worker& worker, Run& run, Stage& stage) {
@@ -171,11 +181,8 @@ void Core::AttachToStage(Worker& worker, Run& run, Stage& stage) {
 void Core::NoteAddresses(const Worker& worker, Run& run, const Stage& stage) {
   auto& planned = *run.record.plan->mutable_stages(static_cast<int>(stage.index));
   const auto& said = worker.hello.endpoints();
-  const auto same = [](const v1::DataEndpoint& a, const v1::DataEndpoint& b) {
-    return a.transport() == b.transport() && std::ranges::equal(a.addresses(), b.addresses());
-  };
   const uint32_t index = stage.index;
-  if (!std::ranges::equal(planned.endpoints(), said, same)) {
+  if (!AreSame(planned.endpoints(), said)) {
     *planned.mutable_endpoints() = said;
     Store(run);
     std::string where;
@@ -220,7 +227,8 @@ void Core::Lose(Worker& worker, const std::string& why) {
   const std::optional<RunId> held = std::exchange(worker.held, std::nullopt);
   Run* run = held ? FindRun(*held) : nullptr;
   if (held && FindDraft(*held) != nullptr) {
-    FailDraft(*held, fmt::format("worker {} was lost while its layers were timed: {}", label, why));
+    FailDraft(*held, fmt::format("worker {} was lost while its layers {}were timed: {}", label,
+                                 FindDraft(*held)->probe_rounds > 0 ? "and links " : "", why));
   } else if (Stage* stage = run == nullptr ? nullptr : StageOf(*run, worker);
              stage != nullptr && IsActive(run->record.state)) {
     OnStageLost(*run, *stage, why);
@@ -239,6 +247,7 @@ void Core::ForgetOldWorkers() {
     if (!gone(*it)) continue;
     if (oldest == workers_.end() || it->second.last_heard < oldest->second.last_heard) oldest = it;
   }
+  ForgetLinks(oldest->first);
   workers_.erase(oldest);
 }
 

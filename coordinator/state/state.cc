@@ -60,6 +60,10 @@ std::vector<v1::WorkerStatus> State::Workers(MonoTime now) const {
   return impl_->core.Workers(now);
 }
 
+std::vector<v1::MeasuredLink> State::Links(MonoTime now) const {
+  return impl_->core.Links(now);
+}
+
 bool State::ExpectsCopy(const std::string& sha256, uint64_t bytes) const {
   return impl_->core.ExpectsCopy(sha256, bytes);
 }

@@ -79,6 +79,7 @@ struct PlanAsked {
   RunSpec spec;
   v1::SubmitRequest submit;
   RunId new_id;
+  std::string link_secret;
 };
 struct StopAsked {
   RequestId request;
@@ -217,6 +218,8 @@ struct StateOptions {
   // model, open links).
   absl::Duration measure_timeout = absl::Seconds(120);
   absl::Duration ready_timeout = absl::Minutes(30);
+  // How long two neighbours may take to measure their link; then the plan goes without.
+  absl::Duration probe_limit = absl::Seconds(10);
   std::string version;
 };
 
@@ -234,6 +237,8 @@ class State {
   std::vector<v1::RunStatus> Runs() const;  // newest first, without plans
   StatusOr<v1::RunStatus> Run(std::string_view id_or_name) const;
   std::vector<v1::WorkerStatus> Workers(MonoTime now) const;
+  // Newest measurements between connected workers.
+  std::vector<v1::MeasuredLink> Links(MonoTime now) const;
   // Whether a worker was asked to send a copy of this shard and has not answered yet.
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes) const;
   // Grows with every change of any run.

@@ -238,11 +238,37 @@ class Coordinator {
     Tick(Said(worker, message));
   }
 
+  // `worker` answers what it was last asked to measure of a link: 100 Mbit/s arrive there, and a
+  // round trip takes 20 ms; or what `change` makes of it.
+  void Probed(
+      const std::string& worker,
+      const std::function<void(v1::LinkProbed&)>& change = [](v1::LinkProbed&) {}) {
+    const v1::WorkerCommand* asked = Last(worker, v1::WorkerCommand::kProbeLink);
+    if (asked == nullptr) return;
+    v1::WorkerMessage message;
+    message.set_run_id(asked->run_id());
+    message.set_epoch(asked->epoch());
+    v1::LinkProbed& answer = *message.mutable_link_probed();
+    answer.set_probe(asked->probe_link().probe());
+    answer.set_goodput_bits_per_second(100e6);
+    answer.set_round_trip_seconds(0.02);
+    change(answer);
+    Tick(Said(worker, message));
+  }
+
   // From submission to preparing / running, all going well.
+  void Measured(const std::vector<std::string>& workers, const std::string& run,
+                uint64_t epoch) {
+    for (const std::string& worker : workers) Times(worker, run, epoch);
+    for (const std::string& worker : workers) Checked(worker);
+    for (int round = 0; round < 2; ++round) {
+      for (const std::string& worker : workers) Probed(worker);
+    }
+    for (const std::string& worker : workers) Checked(worker);
+  }
   void ToPreparing(const std::vector<std::string>& workers, const std::string& run) {
     Data(run);
-    for (const std::string& worker : workers) Times(worker, run, state->Run(run)->epoch());
-    for (const std::string& worker : workers) Checked(worker);
+    Measured(workers, run, state->Run(run)->epoch());
   }
   void ToRunning(const std::vector<std::string>& workers, const std::string& run,
                  uint64_t start_step = 0) {

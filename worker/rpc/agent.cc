@@ -121,6 +121,7 @@ void Agent::Shutdown() {
     const std::lock_guard lock(mutex_);
     closing_ = true;
     if (run_) run_->Cancel("the worker is shutting down");
+    if (probe_) probe_->Cancel();
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
@@ -157,8 +158,9 @@ void Agent::Handle(v1::WorkerCommand command) {
   const std::lock_guard lock(mutex_);
   switch (command.body_case()) {
     case v1::WorkerCommand::kMeasure:
+    case v1::WorkerCommand::kProbeLink:
     case v1::WorkerCommand::kAssign:
-      HandleAssign(std::move(command));
+      HandleWork(std::move(command));
       return;
     case v1::WorkerCommand::kStart:
       if (IsCurrent(command)) run_->Start();
@@ -178,6 +180,7 @@ void Agent::Handle(v1::WorkerCommand command) {
       if (IsCurrent(command)) {
         run_->Cancel(command.abort().reason(), command.abort().finished());
       }
+      if (probe_ && probe_->BelongsTo(command)) probe_->Cancel();
       return;
     default:
       LogAboutPeer(spdlog::level::warn, "coordinator",
@@ -185,7 +188,7 @@ void Agent::Handle(v1::WorkerCommand command) {
   }
 }
 
-void Agent::HandleAssign(v1::WorkerCommand command) {
+void Agent::HandleWork(v1::WorkerCommand command) {
   if (command.has_assign()) {
     // Twice is once.
     if (IsCurrent(command)) {
@@ -195,7 +198,12 @@ void Agent::HandleAssign(v1::WorkerCommand command) {
     if (run_ && run_->run_id() == command.run_id() && run_->epoch() > command.epoch()) return;
   }
   if (IsBeingMeasured(command)) return;
+  if (probe_ && probe_->IsOf(command)) {
+    if (probed_) resources_.send(*probed_);
+    return;
+  }
   if (run_) run_->Cancel("the coordinator has other work");
+  if (probe_) probe_->Cancel();
   next_ = std::move(command);
   next_moves_.clear();
   changed_.notify_all();
@@ -212,6 +220,14 @@ void Agent::Loop() {
       measure_ = command;
       lock.unlock();
       Measure(command);
+      lock.lock();
+      continue;
+    }
+    if (command.has_probe_link()) {
+      const auto probe = probe_ = std::make_shared<LinkProbe>(command);
+      probed_.reset();
+      lock.unlock();
+      Probe(probe);
       lock.lock();
       continue;
     }
@@ -258,6 +274,15 @@ void Agent::Measure(const v1::WorkerCommand& command) {
     // Before it is said: if that is lost on the way, Measure comes again.
     const std::lock_guard lock(mutex_);
     measure_.reset();
+  }
+  resources_.send(std::move(message));
+}
+
+void Agent::Probe(const std::shared_ptr<LinkProbe>& probe) {
+  v1::WorkerMessage message = probe->Run(resources_.transports);
+  {
+    const std::lock_guard lock(mutex_);
+    probed_ = message;
   }
   resources_.send(std::move(message));
 }

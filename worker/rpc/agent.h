@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "longhaul/v1/worker.pb.h"
+#include "worker/rpc/link_probe.h"
 #include "worker/rpc/stage_run.h"
 
 namespace longhaul::worker {
@@ -32,9 +33,10 @@ class Agent {
 
  private:
   void Loop();
-  void HandleAssign(v1::WorkerCommand command);
+  void HandleWork(v1::WorkerCommand command);
   void SendTrace(const v1::WorkerCommand& command);
   void Measure(const v1::WorkerCommand& command);
+  void Probe(const std::shared_ptr<LinkProbe>& probe);
   StatusOr<v1::LayerTimes> MeasureModel(const v1::Measure& measure);
   // With mutex_ held: whether it speaks of run_, of next_.
   bool IsCurrent(const v1::WorkerCommand& command) const;
@@ -44,9 +46,11 @@ class Agent {
   const Resources resources_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<v1::WorkerCommand> next_;     // a Measure or an Assign
+  std::optional<v1::WorkerCommand> next_;     // a Measure, a ProbeLink or an Assign
   std::vector<v1::Readdress> next_moves_;     // that came behind it
   std::optional<v1::WorkerCommand> measure_;  // at hand
+  std::shared_ptr<LinkProbe> probe_;          // at hand, or the last
+  std::optional<v1::WorkerMessage> probed_;   // its answer, once there is one
   std::shared_ptr<StageRun> run_;             // at hand
   // What the last stage that ran here did, kept until the next one begins.
   struct Traced {

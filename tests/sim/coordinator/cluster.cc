@@ -89,7 +89,7 @@ void Cluster::PlanOnly(const RunSpec& spec) {
   const std::string id = fmt::format("plan-{}", ++last_id_);
   Ask(
       [spec, id](RequestId request) {
-        return event::PlanAsked{request, spec, {}, RunId(id)};
+        return event::PlanAsked{request, spec, {}, RunId(id), "secret of " + id};
       },
       [](const Command*) {});
 }

@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 const std::vector<std::string> kAb = {"a", "b"};
 
 event::PlanAsked PlanOf(const RunSpec& spec, const std::string& id) {
-  return {RequestId(50), spec, {}, RunId(id)};
+  return {RequestId(50), spec, {}, RunId(id), "secret of " + id};
 }
 
 TEST(Queue, SaysWhatItWaitsFor) {

@@ -1,0 +1,52 @@
+// What a link carries, from the arrival of its frames: measured until it is steady.
+//
+//   GoodputMeter meter(round_trip);
+//   while (!meter.Done()) meter.Arrived(bytes, now);  // frame by frame
+//   meter.BitsPerSecond();
+//
+// Pure: no clock of its own. One thread at a time.
+#ifndef LONGHAUL_WORKER_RPC_GOODPUT_METER_H_
+#define LONGHAUL_WORKER_RPC_GOODPUT_METER_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/clock.h"
+
+namespace longhaul::worker {
+
+class GoodputMeter {
+ public:
+  // No link needs more to be measured.
+  static constexpr size_t kMaxBytes = size_t{64} << 20;
+  static constexpr absl::Duration kMaxTime = absl::Seconds(3);
+
+  // `round_trip` of the idle link: TCP's slow start grows by round trips, so rates over less say
+  // nothing.
+  explicit GoodputMeter(absl::Duration round_trip);
+
+  void Arrived(size_t bytes, MonoTime now);
+  // The rate has been steady for a while, or there was time and data enough.
+  bool Done() const { return done_; }
+  // The steady rate, or where there was none that of the second half. 0: nothing is known.
+  double BitsPerSecond() const;
+
+ private:
+  struct Arrival {
+    MonoTime at;
+    size_t bytes;  // so far, without the first: how long that took is not known
+  };
+  double Rate(size_t first, size_t last) const;  // between two arrivals
+  void CheckSteady();
+
+  const absl::Duration bin_;
+  std::vector<Arrival> arrivals_;
+  std::vector<size_t> edges_;  // of bins: arrivals that are at least a bin apart
+  size_t steady_from_ = 0;     // arrival; of use when done_ by being steady
+  bool steady_ = false, done_ = false;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_RPC_GOODPUT_METER_H_

@@ -129,6 +129,7 @@ class Coordinator {
       }
     }
     for (const Command& command : last.commands) commands.push_back(command);
+    if (probes_are_answered) AnswerProbes();
     return last;
   }
   // A new process over the same store. Its workers' sessions are gone.
@@ -245,30 +246,26 @@ class Coordinator {
       const std::function<void(v1::LinkProbed&)>& change = [](v1::LinkProbed&) {}) {
     const v1::WorkerCommand* asked = Last(worker, v1::WorkerCommand::kProbeLink);
     if (asked == nullptr) return;
+    v1::WorkerMessage message = ProbedOf(*asked);
+    change(*message.mutable_link_probed());
+    Tick(Said(worker, message));
+  }
+  static v1::WorkerMessage ProbedOf(const v1::WorkerCommand& asked) {
     v1::WorkerMessage message;
-    message.set_run_id(asked->run_id());
-    message.set_epoch(asked->epoch());
+    message.set_run_id(asked.run_id());
+    message.set_epoch(asked.epoch());
     v1::LinkProbed& answer = *message.mutable_link_probed();
-    answer.set_probe(asked->probe_link().probe());
+    answer.set_probe(asked.probe_link().probe());
     answer.set_goodput_bits_per_second(100e6);
     answer.set_round_trip_seconds(0.02);
-    change(answer);
-    Tick(Said(worker, message));
+    return message;
   }
 
   // From submission to preparing / running, all going well.
-  void Measured(const std::vector<std::string>& workers, const std::string& run,
-                uint64_t epoch) {
-    for (const std::string& worker : workers) Times(worker, run, epoch);
-    for (const std::string& worker : workers) Checked(worker);
-    for (int round = 0; round < 2; ++round) {
-      for (const std::string& worker : workers) Probed(worker);
-    }
-    for (const std::string& worker : workers) Checked(worker);
-  }
   void ToPreparing(const std::vector<std::string>& workers, const std::string& run) {
     Data(run);
-    Measured(workers, run, state->Run(run)->epoch());
+    for (const std::string& worker : workers) Times(worker, run, state->Run(run)->epoch());
+    for (const std::string& worker : workers) Checked(worker);
   }
   void ToRunning(const std::vector<std::string>& workers, const std::string& run,
                  uint64_t start_step = 0) {
@@ -321,6 +318,7 @@ class Coordinator {
   const MonoTime start = MonoTime() + absl::Hours(1);
   MonoTime now = start;
   bool twice = false;  // deliver every event twice
+  bool probes_are_answered = true;  // at once, by workers who are asked to measure a link
   std::unique_ptr<State> state;
   std::map<std::string, SessionId> sessions;  // newest of each worker, by name
   TickResult last;
@@ -330,6 +328,16 @@ class Coordinator {
   std::map<std::string, std::map<uint64_t, v1::StepRecord>> steps;
 
  private:
+  void AnswerProbes() {
+    std::vector<Event> answers;
+    for (const Command& command : last.commands) {
+      const auto* to = std::get_if<command::ToWorker>(&command);
+      if (to == nullptr || !to->message.has_probe_link()) continue;
+      answers.push_back(event::WorkerSaid{to->session, ProbedOf(to->message)});
+    }
+    if (!answers.empty()) TickAll(std::move(answers));
+  }
+
   StateOptions options_;
   uint64_t next_session_ = 1;
 };

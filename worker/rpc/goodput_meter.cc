@@ -1,47 +1,62 @@
 #include "worker/rpc/goodput_meter.h"
 
 #include <algorithm>
+#include <array>
 
 namespace longhaul::worker {
 namespace {
 
-constexpr absl::Duration kBin = absl::Milliseconds(50);
-constexpr absl::Duration kSteadyFor = absl::Milliseconds(250);
-constexpr double kAgreement = 1.03;  // of the largest bin to the smallest
+constexpr absl::Duration kLeastTime = absl::Milliseconds(300);
+constexpr size_t kEnoughBytes = size_t{16} << 20;  // in less time
+constexpr absl::Duration kCheckEvery = absl::Milliseconds(20);
+constexpr int kParts = 3;
+constexpr double kAgreement = 1.03;  // of the fastest part to the slowest
 
 }  // namespace
 
-GoodputMeter::GoodputMeter(absl::Duration round_trip) : bin_(std::max(kBin, round_trip)) {}
+GoodputMeter::GoodputMeter(absl::Duration round_trip) : round_trip_(round_trip) {}
 
 void GoodputMeter::Arrived(size_t bytes, MonoTime now) {
   if (done_) return;
   if (arrivals_.empty()) {
     arrivals_.push_back({now, 0});
-    edges_.push_back(0);
+    check_at_ = now + kCheckEvery;
     return;
   }
   arrivals_.push_back({now, arrivals_.back().bytes + bytes});
-  const size_t last = arrivals_.size() - 1;
-  if (now - arrivals_[edges_.back()].at >= bin_) {
-    edges_.push_back(last);
-    CheckSteady();
+  if (now >= check_at_) {
+    check_at_ = now + kCheckEvery;
+    // TCP may have taken a while to get up to speed.
+    for (const double share : {0.75, 0.5}) {
+      if (!steady_) steady_ = CheckSteady(share);
+    }
   }
-  done_ = steady_ || arrivals_[last].bytes + bytes >= kMaxBytes ||
+  done_ = steady_ || arrivals_.back().bytes >= kMaxBytes ||
           now - arrivals_.front().at >= kMaxTime;
 }
 
-void GoodputMeter::CheckSteady() {
-  double smallest = 0, largest = 0;
-  for (size_t i = edges_.size() - 1; i > 0; --i) {
-    const double rate = Rate(edges_[i - 1], edges_[i]);
-    smallest = smallest == 0 ? rate : std::min(smallest, rate);
-    largest = std::max(largest, rate);
-    if (largest > kAgreement * smallest) return;
-    steady_from_ = edges_[i - 1];
-    steady_ = edges_.size() - i >= 3 &&
-              arrivals_.back().at - arrivals_[steady_from_].at >= kSteadyFor;
-    if (steady_) return;
+// The newest `share` of the time so far.
+bool GoodputMeter::CheckSteady(double share) {
+  const absl::Duration time = share * (arrivals_.back().at - arrivals_.front().at);
+  const MonoTime begin = arrivals_.back().at + -time;
+  const size_t bytes = arrivals_.back().bytes - arrivals_[At(begin)].bytes;
+  if (time / kParts < round_trip_ || (time < kLeastTime && bytes < kEnoughBytes)) return false;
+  std::array<double, kParts> rates{};
+  for (int part = 0; part < kParts; ++part) {
+    rates[static_cast<size_t>(part)] =
+        Rate(At(begin + part * (time / kParts)), At(begin + (part + 1) * (time / kParts)));
   }
+  const auto [slowest, fastest] = std::minmax_element(rates.begin(), rates.end());
+  if (*fastest > kAgreement * *slowest) return false;
+  steady_from_ = At(begin);
+  return true;
+}
+
+// The last arrival that was not later.
+size_t GoodputMeter::At(MonoTime time) const {
+  const auto after = std::upper_bound(arrivals_.begin(), arrivals_.end(), time,
+                                      [](MonoTime t, const Arrival& a) { return t < a.at; });
+  return after == arrivals_.begin() ? 0 : static_cast<size_t>(after - arrivals_.begin()) - 1;
 }
 
 double GoodputMeter::Rate(size_t first, size_t last) const {
@@ -55,11 +70,8 @@ double GoodputMeter::BitsPerSecond() const {
   if (arrivals_.size() < 2) return 0;
   const size_t last = arrivals_.size() - 1;
   if (steady_) return Rate(steady_from_, last);
-  const MonoTime middle =
-      arrivals_.front().at + (arrivals_.back().at - arrivals_.front().at) / 2;
-  size_t first = 0;
-  while (first + 1 < last && arrivals_[first].at < middle) ++first;
-  return Rate(first, last);
+  const absl::Duration time = arrivals_[last].at - arrivals_.front().at;
+  return Rate(std::min(At(arrivals_.front().at + time / 2), last - 1), last);
 }
 
 }  // namespace longhaul::worker

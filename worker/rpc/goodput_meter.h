@@ -37,13 +37,14 @@ class GoodputMeter {
     MonoTime at;
     size_t bytes;  // so far, without the first: how long that took is not known
   };
+  size_t At(MonoTime time) const;
   double Rate(size_t first, size_t last) const;  // between two arrivals
-  void CheckSteady();
+  bool CheckSteady(double share);
 
-  const absl::Duration bin_;
+  const absl::Duration round_trip_;
   std::vector<Arrival> arrivals_;
-  std::vector<size_t> edges_;  // of bins: arrivals that are at least a bin apart
-  size_t steady_from_ = 0;     // arrival; of use when done_ by being steady
+  MonoTime check_at_;
+  size_t steady_from_ = 0;  // arrival
   bool steady_ = false, done_ = false;
 };
 

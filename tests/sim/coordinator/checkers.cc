@@ -282,7 +282,10 @@ void Checkers::CheckWorkerCommand(const command::ToWorker& to) {
     world_->Violate("{} of {}@{} went to {}, which nothing stored justifies", what,
                     command.run_id(), command.epoch(), live->second);
   };
-  if (command.has_measure() && command.run_id().starts_with("plan-")) return;
+  if ((command.has_measure() || command.has_probe_link()) &&
+      command.run_id().starts_with("plan-")) {
+    return;
+  }
   if (command.has_welcome() || command.has_reject()) return;
   if (command.has_abort()) {
     CheckAbort(command, live->second);

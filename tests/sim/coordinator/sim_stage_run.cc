@@ -48,6 +48,7 @@ void SimWorker::BeginRun(const v1::WorkerCommand& command) {
     world_->Violate("{} got an assignment of {}", WorkerName(index_),
                     plan.stages(static_cast<int>(run.stage)).worker_id());
   }
+  CheckRates(run.key, plan);
   run.resume_files.assign(assign.resume_files().begin(), assign.resume_files().end());
   EpochTruth& epoch = truth();
   epoch.stages = run.stages;

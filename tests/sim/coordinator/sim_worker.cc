@@ -53,6 +53,7 @@ void SimWorker::Crash(bool silent) {
   kept_.clear();
   next_.reset();
   measuring_.reset();
+  probe_.reset();
   run_.reset();
 }
 
@@ -75,6 +76,7 @@ void SimWorker::DelaySession(absl::Duration delay) {
 void SimWorker::Move() {
   if (!running_) return;
   ++world_->moves[index_];
+  world_->moved_at[index_] = world_->timeline.now();
   world_->timeline.Note("{} moves to {}", WorkerName(index_), world_->AddressOf(index_));
   if (connection_) {
     connection_->WorkerMoved(world_->random.Between(absl::ZeroDuration(), kHeartbeat));
@@ -186,6 +188,7 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
       });
       return;
     case v1::WorkerCommand::kMeasure:
+    case v1::WorkerCommand::kProbeLink:
     case v1::WorkerCommand::kAssign:
       HandleAssign(command);
       return;
@@ -201,6 +204,10 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
     case v1::WorkerCommand::kAbort:
       if (IsNext(command)) next_.reset();
       if (IsCurrent(command)) Cancel();
+      if (probe_ && probe_->command.run_id() == command.run_id() &&
+          probe_->command.epoch() == command.epoch()) {
+        CancelProbe();
+      }
       return;
     default:
       return;
@@ -254,17 +261,27 @@ void SimWorker::HandleAssign(const v1::WorkerCommand& command) {
     if (run_ && run_->key.run == command.run_id() && run_->key.epoch > command.epoch()) return;
   }
   if (command.has_measure() && measuring_ == EpochKey{command.run_id(), command.epoch()}) return;
+  if (IsProbed(command)) {
+    if (probe_->answer) Say({command.run_id(), command.epoch()}, *probe_->answer);
+    return;
+  }
+  if (command.has_probe_link()) CheckProbe(command);
   if (run_) Cancel();
+  CancelProbe();
   next_ = command;
   next_moves_.clear();
   TakeNext();
 }
 
 void SimWorker::TakeNext() {
-  if (run_ || measuring_ || !next_) return;
+  if (run_ || measuring_ || IsProbing() || !next_) return;
   const v1::WorkerCommand command = *std::exchange(next_, std::nullopt);
   if (command.has_assign()) {
     BeginRun(command);
+    return;
+  }
+  if (command.has_probe_link()) {
+    BeginProbe(command);
     return;
   }
   measuring_ = {command.run_id(), command.epoch()};

@@ -34,7 +34,7 @@ class SimWorker {
 
   bool running() const { return running_; }
   bool connected() const { return connection_ != nullptr && welcomed_; }
-  bool idle() const { return !run_ && !next_ && !measuring_; }
+  bool idle() const { return !run_ && !next_ && !measuring_ && !IsProbing(); }
   std::string Describe() const;
 
  private:
@@ -51,6 +51,16 @@ class SimWorker {
     int writes = 0;                             // snapshots that wait or are being written
     std::map<uint32_t, MonoTime> silent_since;  // neighbour -> since when
     std::set<uint32_t> suspects;
+  };
+
+  // The newest ProbeLink and its answer, once there is one.
+  struct Probe {
+    v1::WorkerCommand command;
+    size_t peer = 0;
+    absl::Duration takes;
+    MonoTime until;
+    bool cancelled = false;
+    std::optional<v1::WorkerMessage> answer;
   };
 
   // Runs `action` later, unless the process has died or the run of now has ended.
@@ -75,6 +85,16 @@ class SimWorker {
   void TakeNext();
   void Measured(const v1::WorkerCommand& command);
   void Cancel();
+
+  // Links measured before a run: sim_probe.cc.
+  void BeginProbe(const v1::WorkerCommand& command);
+  void PollProbe(uint64_t number);
+  bool IsProbing() const { return probe_ && !probe_->answer; }
+  bool IsProbed(const v1::WorkerCommand& command) const;
+  void CancelProbe();
+  void CheckProbe(const v1::WorkerCommand& command);
+  bool WasInTroubleLately(size_t worker) const;
+  void CheckRates(const EpochKey& key, const v1::Plan& plan);
 
   // Stage run.
   void BeginRun(const v1::WorkerCommand& command);
@@ -116,6 +136,7 @@ class SimWorker {
   std::optional<v1::WorkerCommand> next_;
   std::vector<v1::Readdress> next_moves_;
   std::optional<EpochKey> measuring_;
+  std::optional<Probe> probe_;
   std::optional<StageRun> run_;
   uint64_t runs_begun_ = 0;
 };

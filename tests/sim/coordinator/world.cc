@@ -40,6 +40,10 @@ bool World::Finds(const EpochTruth& epoch, uint32_t a, uint32_t b) const {
   return true;
 }
 
+double RateOf(const EpochKey& key, size_t from, size_t to) {
+  return 1e6 + static_cast<double>(Mix(key, 2'000'000 + from, 2'000'000 + to) % 1'000'000);
+}
+
 double LossOf(const EpochKey& key, uint64_t step) {
   return 1 + static_cast<double>(Mix(key, step, 1'000'000) % 1'000'000) * 1e-6;
 }

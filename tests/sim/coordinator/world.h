@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "longhaul/v1/worker.pb.h"
 #include "tests/sim/coordinator/random.h"
 #include "tests/sim/coordinator/timeline.h"
 
@@ -53,6 +54,9 @@ struct Faults {
   double data_failure = 0, wall_jump = 0;
 };
 
+// (run, epoch, probe).
+using ProbeId = std::tuple<std::string, uint64_t, uint64_t>;
+
 struct World {
   explicit World(uint64_t seed, bool print) : timeline(print), random(seed) {}
 
@@ -62,12 +66,14 @@ struct World {
   std::map<EpochKey, EpochTruth> epochs;
   // (run, step, stage, worker id) -> hash of the file: what is on disks, which survive processes.
   std::map<std::tuple<std::string, uint64_t, uint32_t, std::string>, std::string> shards;
+  std::map<ProbeId, std::set<size_t>> probes;  // the workers that took part in measuring a link
   std::set<std::string> copies;  // hashes of shards that the coordinator has a copy of
   // Newest fault of each worker, of its links too. To judge whom a failure names.
   std::map<std::string, MonoTime> fault_of;
   std::map<std::pair<size_t, size_t>, MonoTime> data_cut_until;  // by workers, smaller first
   std::vector<MonoTime> frozen_until;                            // by worker
   std::vector<uint64_t> moves;                                   // by worker, so far
+  std::map<size_t, MonoTime> moved_at;                           // by worker
   std::string violation;  // the first thing that must never happen
 
   template <class... Args>
@@ -94,6 +100,11 @@ inline std::string WorkerName(size_t index) {
 }
 
 // What the stages of an epoch compute, so that a mix of two epochs shows.
+// What a link carries from one worker to another while a run's epoch is planned.
+double RateOf(const EpochKey& key, size_t from, size_t to);
+inline ProbeId ProbeKey(const v1::WorkerCommand& command) {
+  return {command.run_id(), command.epoch(), command.probe_link().probe()};
+}
 double LossOf(const EpochKey& key, uint64_t step);
 std::string ShardHash(const EpochKey& key, uint64_t step, uint32_t stage);
 

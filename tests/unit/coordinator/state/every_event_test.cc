@@ -53,6 +53,13 @@ std::vector<Situation> Situations() {
          submit(c);
          c.Times("a", "tiny-1", 1);
        }},
+      {"planning, links under way",
+       [submit](Coordinator& c) {
+         c.probes_are_answered = false;
+         submit(c);
+         c.ToPreparing(kAb, "tiny-1");
+         c.Probed("a");
+       }},
       {"preparing",
        [submit](Coordinator& c) {
          submit(c);
@@ -132,6 +139,12 @@ std::vector<Fill> Bodies() {
       [](v1::WorkerMessage& m) { m.mutable_heartbeat(); },
       [](v1::WorkerMessage& m) { *m.mutable_layer_times() = SmallTimes(); },
       [nan](v1::WorkerMessage& m) { m.mutable_layer_times()->set_head_forward(nan); },
+      [](v1::WorkerMessage& m) { m.mutable_link_probed(); },
+      [](v1::WorkerMessage& m) { m.mutable_link_probed()->set_probe(1); },
+      [nan](v1::WorkerMessage& m) {
+        m.mutable_link_probed()->set_probe(1);
+        m.mutable_link_probed()->set_goodput_bits_per_second(nan);
+      },
       [](v1::WorkerMessage& m) { m.mutable_stage_ready(); },
       [](v1::WorkerMessage& m) { m.mutable_stage_ready()->set_start_step(~0ull); },
       [](v1::WorkerMessage& m) { m.mutable_stage_started(); },

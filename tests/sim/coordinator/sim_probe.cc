@@ -1,0 +1,119 @@
+// The part of SimWorker that follows worker/rpc/link_probe.cc; and what must hold of a plan's
+// rates.
+#include <algorithm>
+#include <utility>
+
+#include "tests/sim/coordinator/sim_worker.h"
+
+namespace longhaul::coordinator::sim {
+namespace {
+
+constexpr absl::Duration kPoll = absl::Milliseconds(100);
+// For so long after a fault nobody is surprised that something was not measured.
+constexpr absl::Duration kAftermath = absl::Seconds(120);
+
+}  // namespace
+
+void SimWorker::BeginProbe(const v1::WorkerCommand& command) {
+  const v1::ProbeLink& ask = command.probe_link();
+  Probe& probe = probe_.emplace();
+  probe.command = command;
+  probe.until = world_->timeline.now() + absl::Seconds(ask.limit_seconds());
+  probe.takes = world_->random.Between(absl::Milliseconds(20), absl::Seconds(3));
+  const auto peer = std::find_if(world_->frozen_until.begin(), world_->frozen_until.end(),
+                                 [&, i = size_t{0}](const auto&) mutable {
+                                   return WorkerName(i++) == ask.peer_name();
+                                 });
+  probe.peer = static_cast<size_t>(peer - world_->frozen_until.begin());
+  if (probe.peer == world_->frozen_until.size() || probe.peer == index_) {
+    world_->Violate("{} is to measure its link to {}", WorkerName(index_), ask.peer_name());
+    return;
+  }
+  world_->probes[ProbeKey(command)].insert(index_);
+  PollProbe(ask.probe());
+}
+
+void SimWorker::PollProbe(uint64_t number) {
+  if (!probe_ || probe_->command.probe_link().probe() != number || probe_->answer) return;
+  const v1::ProbeLink& ask = probe_->command.probe_link();
+  const bool open =
+      world_->probes[ProbeKey(probe_->command)].size() == 2 &&
+      world_->CanTalk(index_, probe_->peer) &&
+      (!ask.dial() || (ask.addresses_size() == 1 &&
+                       ask.addresses(0) == world_->AddressOf(probe_->peer)));
+  if (open) probe_->takes = probe_->takes - kPoll;
+  v1::WorkerMessage message;
+  v1::LinkProbed& answer = *message.mutable_link_probed();
+  answer.set_probe(number);
+  if (probe_->cancelled || world_->timeline.now() >= probe_->until) {
+    answer.set_problem("it was not measured in time");
+  } else if (open && probe_->takes <= absl::ZeroDuration()) {
+    if (world_->random.Chance(world_->faults.error)) {
+      world_->Blame(index_);
+      answer.set_problem("the link broke");
+    } else {
+      answer.set_goodput_bits_per_second(
+          RateOf({probe_->command.run_id(), probe_->command.epoch()}, probe_->peer, index_));
+      answer.set_round_trip_seconds(0.01);
+    }
+  } else {
+    After(kPoll, [this, number] { PollProbe(number); });
+    return;
+  }
+  probe_->answer = message;
+  Say({probe_->command.run_id(), probe_->command.epoch()}, std::move(message));
+  TakeNext();
+}
+
+bool SimWorker::IsProbed(const v1::WorkerCommand& command) const {
+  return command.has_probe_link() && probe_ && ProbeKey(probe_->command) == ProbeKey(command);
+}
+
+void SimWorker::CancelProbe() {
+  if (probe_) probe_->cancelled = true;
+}
+
+// One link of a plan at a time on a worker's interface.
+void SimWorker::CheckProbe(const v1::WorkerCommand& command) {
+  if (!probe_ || probe_->answer || probe_->command.run_id() != command.run_id() ||
+      probe_->command.epoch() != command.epoch() || WasInTroubleLately(index_) ||
+      WasInTroubleLately(probe_->peer)) {
+    return;
+  }
+  world_->Violate("{} is to measure the link across boundary {} of {}@{} beside that across {}",
+                  WorkerName(index_), command.probe_link().boundary(), command.run_id(),
+                  command.epoch(), probe_->command.probe_link().boundary());
+}
+
+bool SimWorker::WasInTroubleLately(size_t worker) const {
+  for (const std::string& name : {WorkerName(worker), std::string("coordinator")}) {
+    const auto fault = world_->fault_of.find(name);
+    if (fault != world_->fault_of.end() && world_->timeline.now() - fault->second < kAftermath) {
+      return true;
+    }
+  }
+  const auto moved = world_->moved_at.find(worker);
+  return moved != world_->moved_at.end() && world_->timeline.now() - moved->second < kAftermath;
+}
+
+// A plan counts with what its own workers have measured for it, and with all of that.
+void SimWorker::CheckRates(const EpochKey& key, const v1::Plan& plan) {
+  const auto worker_at = [&](uint32_t stage) {
+    size_t index = 0;
+    while ("id-" + WorkerName(index) != plan.stages(static_cast<int>(stage)).worker_id()) ++index;
+    return index;
+  };
+  for (const v1::LinkPlan& link : plan.links()) {
+    const size_t upper = worker_at(link.boundary()), lower = worker_at(link.boundary() + 1);
+    for (const auto& [planned, measured] :
+         {std::pair(link.forward_bits_per_second(), RateOf(key, upper, lower)),
+          std::pair(link.backward_bits_per_second(), RateOf(key, lower, upper))}) {
+      const bool excused = planned == 0 && (WasInTroubleLately(upper) || WasInTroubleLately(lower));
+      if (planned == measured || excused) continue;
+      world_->Violate("{}@{} is planned with {} bit/s across boundary {}; {} were measured",
+                      key.run, key.epoch, planned, link.boundary(), measured);
+    }
+  }
+}
+
+}  // namespace longhaul::coordinator::sim

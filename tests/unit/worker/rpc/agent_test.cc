@@ -311,6 +311,82 @@ TEST_F(AgentTest, MeasuresWhenItIsFree) {
   EXPECT_THAT(worker_.Hear().error().message(), HasSubstr("run.yaml:1:"));
 }
 
+// The link between a worker and the one above it, which is dialled.
+v1::WorkerCommand ProbeOf(uint64_t probe, const std::string& dialled = "") {
+  v1::WorkerCommand command = CommandOf(1, &v1::WorkerCommand::mutable_probe_link);
+  v1::ProbeLink& ask = *command.mutable_probe_link();
+  ask.set_probe(probe);
+  ask.set_peer_name("other");
+  ask.set_transport("ucx");
+  ask.set_dial(!dialled.empty());
+  if (ask.dial()) ask.add_addresses(dialled);
+  ask.set_link_secret("a secret");
+  ask.set_limit_seconds(60);
+  return command;
+}
+
+TEST_F(AgentTest, TwoMeasureTheLinkBetweenThem) {
+  Worker other;
+  for (const uint64_t probe : {1, 2}) {
+    worker_->Handle(ProbeOf(probe));
+    other->Handle(ProbeOf(probe, worker_.address()));
+    for (Worker* worker : {&worker_, &other}) {
+      const v1::WorkerMessage message = worker->Hear();
+      EXPECT_EQ(message.run_id(), "tiny");
+      EXPECT_EQ(message.epoch(), 1u);
+      EXPECT_EQ(message.link_probed().problem(), "");
+      EXPECT_EQ(message.link_probed().probe(), probe);
+      EXPECT_GT(message.link_probed().goodput_bits_per_second(), 1e6);
+      EXPECT_GT(message.link_probed().round_trip_seconds(), 0);
+    }
+  }
+  // The answer was lost on the way.
+  other->Handle(ProbeOf(2, worker_.address()));
+  EXPECT_EQ(other.Hear().link_probed().probe(), 2u);
+  // The run's own links are others.
+  const std::vector<std::string> addresses = {worker_.address(), other.address()};
+  worker_->Handle(AssignOf(TinySpec(), 1, 0, worker_.tokens(), addresses));
+  other->Handle(AssignOf(TinySpec(), 1, 1, other.tokens(), addresses));
+  ExpectReady(1);
+  EXPECT_TRUE(other.Hear().has_stage_ready());
+}
+
+TEST_F(AgentTest, ALinkThatCannotBeMeasuredIsAProblem) {
+  v1::WorkerCommand command = ProbeOf(1);
+  command.mutable_probe_link()->set_transport("pigeon");
+  worker_->Handle(command);
+  EXPECT_THAT(worker_.Hear().link_probed().problem(), HasSubstr("does not listen on pigeon"));
+  command = ProbeOf(2);
+  command.mutable_probe_link()->set_limit_seconds(0.01);
+  worker_->Handle(command);
+  const v1::LinkProbed answer = worker_.Hear().link_probed();
+  EXPECT_EQ(answer.probe(), 2u);
+  EXPECT_NE(answer.problem(), "");
+}
+
+// By an abort, and by other work.
+TEST_F(AgentTest, MeasuringALinkIsGivenUp) {
+  Worker stranger;
+  // It is at hand when somebody else is turned away from it.
+  const auto wait_for = [&](uint64_t probe) {
+    v1::WorkerCommand wrong = ProbeOf(probe, worker_.address());
+    wrong.mutable_probe_link()->set_link_secret("another secret");
+    stranger->Handle(wrong);
+    EXPECT_NE(stranger.Hear().link_probed().problem(), "");
+  };
+  worker_->Handle(ProbeOf(1));
+  wait_for(1);
+  worker_->Handle(AbortOf(2));  // of another epoch
+  worker_->Handle(ProbeOf(1));  // twice is once
+  worker_->Handle(AbortOf(1));
+  EXPECT_EQ(worker_.Hear().link_probed().problem(), "the worker has other work");
+  worker_->Handle(ProbeOf(2));
+  wait_for(2);
+  worker_->Handle(Alone(1));
+  EXPECT_EQ(worker_.Hear().link_probed().probe(), 2u);
+  ExpectReady(1);
+}
+
 // Before the stage is at hand, and while it waits for its neighbour.
 TEST_F(AgentTest, DialsANeighbourThatMovedWhereItIsNow) {
   for (const bool early : {true, false}) {
@@ -352,6 +428,11 @@ TEST_F(AgentTest, AnAbortEndsAnyWait) {
 }
 
 TEST_F(AgentTest, ShutdownEndsAnyWaitAndTakesNothingMore) {
+  {
+    Worker worker;
+    worker->Handle(ProbeOf(1));
+    worker->Shutdown();
+  }
   for (const bool waiting : {true, false}) {
     Worker worker;
     if (waiting) {

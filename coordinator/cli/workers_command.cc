@@ -37,6 +37,23 @@ std::string MemoryText(const v1::WorkerStatus& worker) {
                      FormatBytes(bytes));
 }
 
+void PrintLinks(const Terminal& terminal, const v1::ListWorkersReply& reply) {
+  Table table({{"FROM"},
+               {"TO"},
+               {"TRANSPORT"},
+               {"GOODPUT", Align::kRight},
+               {"ROUND TRIP", Align::kRight},
+               {"MEASURED", Align::kRight}});
+  for (const v1::MeasuredLink& link : reply.links()) {
+    table.AddRow({link.from_worker(), link.to_worker(), link.transport(),
+                  FormatBitsPerSecond(link.goodput_bits_per_second()),
+                  SecondsText(link.round_trip_seconds()),
+                  longhaul::FormatDuration(absl::Seconds(link.age_seconds())) + " ago"});
+  }
+  terminal.out << '\n';
+  table.Print(terminal);
+}
+
 StatusOr<int> ListWorkers(Session& session) {
   LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
   LH_ASSIGN_OR_RETURN(
@@ -75,6 +92,7 @@ StatusOr<int> ListWorkers(Session& session) {
          longhaul::FormatDuration(absl::Seconds(worker.last_heartbeat_seconds())) + " ago"});
   }
   table.Print(terminal);
+  if (reply.links_size() > 0) PrintLinks(terminal, reply);
   return kDone;
 }
 
@@ -82,7 +100,9 @@ StatusOr<int> ListWorkers(Session& session) {
 
 void AddWorkersCommand(Program& program) {
   program.AddCommand(
-      "workers", "List the workers: name, run and stage, address, device, memory, links, version",
+      "workers",
+      "List the workers: name, run and stage, address, device, memory, version; and what was "
+      "measured of the links between them",
       ListWorkers);
 }
 

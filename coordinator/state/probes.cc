@@ -45,8 +45,8 @@ void Core::BeginProbes(Draft& draft, uint32_t round) {
   for (uint32_t boundary = round; boundary + 1 < draft.workers.size(); boundary += kRounds) {
     const Worker& upper = *FindWorker(draft.workers[boundary].id);
     const Worker& lower = *FindWorker(draft.workers[boundary + 1].id);
-    const StatusOr<LinkEnds> ends = EndsOf(draft.spec, CandidateOf(draft.spec, upper),
-                                           CandidateOf(draft.spec, lower));
+    const StatusOr<LinkEnds> ends =
+        EndsOf(draft.spec, CandidateOf(draft.spec, upper), CandidateOf(draft.spec, lower));
     if (!ends.ok()) continue;  // the plan says what is wrong
     links_.erase({upper.id, lower.id});
     links_.erase({lower.id, upper.id});
@@ -89,9 +89,8 @@ void Core::RepeatProbes(const Worker& worker, const Draft& draft) {
 }
 
 void Core::OnLinkProbed(const Worker& worker, Draft& draft, const v1::LinkProbed& answer) {
-  const auto probe =
-      std::find_if(draft.probes.begin(), draft.probes.end(),
-                   [&](const LinkProbe& one) { return one.id == answer.probe(); });
+  const auto probe = std::find_if(draft.probes.begin(), draft.probes.end(),
+                                  [&](const LinkProbe& one) { return one.id == answer.probe(); });
   if (probe == draft.probes.end()) return;  // too late
   const bool is_upper = draft.workers[probe->boundary].id == worker.id;
   if (!is_upper && draft.workers[probe->boundary + 1].id != worker.id) return;
@@ -115,8 +114,8 @@ void Core::NoteLink(const Draft& draft, const LinkProbe& probe) {
   if (known(probe.upper) && known(probe.lower)) {
     MeasuredLink link{.transport = probe.transport,
                       .bits_per_second = below.goodput_bits_per_second(),  // what arrived there
-                      .round_trip = absl::Seconds(std::min(above.round_trip_seconds(),
-                                                           below.round_trip_seconds())),
+                      .round_trip = absl::Seconds(
+                          std::min(above.round_trip_seconds(), below.round_trip_seconds())),
                       .at = now_};
     links_[{upper, lower}] = link;
     link.bits_per_second = above.goodput_bits_per_second();

@@ -54,9 +54,9 @@ double RateOf(const v1::Plan& plan, const v1::LinkPlan& link, bool up) {
   const auto& egress = plan.prediction().egress_bits_per_second();
   const auto& ingress = plan.prediction().ingress_bits_per_second();
   double rate = 0;
-  for (const double known : {from < egress.size() ? egress[from] : 0,
-                             to < ingress.size() ? ingress[to] : 0,
-                             up ? link.backward_bits_per_second() : link.forward_bits_per_second()}) {
+  for (const double known :
+       {from < egress.size() ? egress[from] : 0, to < ingress.size() ? ingress[to] : 0,
+        up ? link.backward_bits_per_second() : link.forward_bits_per_second()}) {
     if (known > 0) rate = rate > 0 ? std::min(rate, known) : known;
   }
   return rate;

@@ -76,7 +76,8 @@ void Core::On(event::WorkerJoined& joined) {
       Lose(worker, "it was started anew");
     }
   }
-  if (worker.incarnation != incarnation || !AreSame(worker.hello.endpoints(), hello.endpoints())) ForgetLinks(id);
+  if (worker.incarnation != incarnation || !AreSame(worker.hello.endpoints(), hello.endpoints()))
+    ForgetLinks(id);
   worker.id = id;
   worker.incarnation = incarnation;
   worker.hello = hello;

@@ -317,7 +317,7 @@ class Coordinator {
 
   const MonoTime start = MonoTime() + absl::Hours(1);
   MonoTime now = start;
-  bool twice = false;  // deliver every event twice
+  bool twice = false;               // deliver every event twice
   bool probes_are_answered = true;  // at once, by workers who are asked to measure a link
   std::unique_ptr<State> state;
   std::map<std::string, SessionId> sessions;  // newest of each worker, by name

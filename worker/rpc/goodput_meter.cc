@@ -31,8 +31,7 @@ void GoodputMeter::Arrived(size_t bytes, MonoTime now) {
       if (!steady_) steady_ = CheckSteady(share);
     }
   }
-  done_ = steady_ || arrivals_.back().bytes >= kMaxBytes ||
-          now - arrivals_.front().at >= kMaxTime;
+  done_ = steady_ || arrivals_.back().bytes >= kMaxBytes || now - arrivals_.front().at >= kMaxTime;
 }
 
 // The newest `share` of the time so far.

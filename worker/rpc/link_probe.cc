@@ -205,7 +205,8 @@ void LinkProbe::Conversation::Hear(Word word) {
 }
 
 void LinkProbe::Conversation::Say(Word word) {
-  if (link_) link_->Send(Lane::kControl, {.header = {}, .body = BytesOf(word)}, [](const Status&) {});
+  if (link_)
+    link_->Send(Lane::kControl, {.header = {}, .body = BytesOf(word)}, [](const Status&) {});
 }
 
 void LinkProbe::Conversation::Ping() {
@@ -245,16 +246,13 @@ size_t LinkProbe::Conversation::MayBeUnderWay() {
 
 void LinkProbe::Conversation::Pump() {
   const size_t may = MayBeUnderWay();
-  const size_t frame =
-      std::clamp(may / kFrames, kSmallestFrame, transport::kMaxFramePayloadBytes);
-  while (link_ && under_way_ + frame <= may && sent_ < kMostToSend &&
-         !(enough_ && peer_enough_)) {
+  const size_t frame = std::clamp(may / kFrames, kSmallestFrame, transport::kMaxFramePayloadBytes);
+  while (link_ && under_way_ + frame <= may && sent_ < kMostToSend && !(enough_ && peer_enough_)) {
     under_way_ += frame;
     sent_ += frame;
-    link_->Send(Lane::kBulk, {.header = {}, .body = Zeros(frame)},
-                [self = shared_from_this(), frame](const Status& status) {
-                  self->Taken(frame, status);
-                });
+    link_->Send(
+        Lane::kBulk, {.header = {}, .body = Zeros(frame)},
+        [self = shared_from_this(), frame](const Status& status) { self->Taken(frame, status); });
   }
 }
 

@@ -20,10 +20,9 @@ void SimWorker::BeginProbe(const v1::WorkerCommand& command) {
   probe.command = command;
   probe.until = world_->timeline.now() + absl::Seconds(ask.limit_seconds());
   probe.takes = world_->random.Between(absl::Milliseconds(20), absl::Seconds(3));
-  const auto peer = std::find_if(world_->frozen_until.begin(), world_->frozen_until.end(),
-                                 [&, i = size_t{0}](const auto&) mutable {
-                                   return WorkerName(i++) == ask.peer_name();
-                                 });
+  const auto peer = std::find_if(
+      world_->frozen_until.begin(), world_->frozen_until.end(),
+      [&, i = size_t{0}](const auto&) mutable { return WorkerName(i++) == ask.peer_name(); });
   probe.peer = static_cast<size_t>(peer - world_->frozen_until.begin());
   if (probe.peer == world_->frozen_until.size() || probe.peer == index_) {
     world_->Violate("{} is to measure its link to {}", WorkerName(index_), ask.peer_name());
@@ -36,11 +35,10 @@ void SimWorker::BeginProbe(const v1::WorkerCommand& command) {
 void SimWorker::PollProbe(uint64_t number) {
   if (!probe_ || probe_->command.probe_link().probe() != number || probe_->answer) return;
   const v1::ProbeLink& ask = probe_->command.probe_link();
-  const bool open =
-      world_->probes[ProbeKey(probe_->command)].size() == 2 &&
-      world_->CanTalk(index_, probe_->peer) &&
-      (!ask.dial() || (ask.addresses_size() == 1 &&
-                       ask.addresses(0) == world_->AddressOf(probe_->peer)));
+  const bool open = world_->probes[ProbeKey(probe_->command)].size() == 2 &&
+                    world_->CanTalk(index_, probe_->peer) &&
+                    (!ask.dial() || (ask.addresses_size() == 1 &&
+                                     ask.addresses(0) == world_->AddressOf(probe_->peer)));
   if (open) probe_->takes = probe_->takes - kPoll;
   v1::WorkerMessage message;
   v1::LinkProbed& answer = *message.mutable_link_probed();

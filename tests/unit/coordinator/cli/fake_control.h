@@ -125,6 +125,7 @@ class FakeControl : public v1::ControlService::Service {
   grpc::Status ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest*,
                            v1::ListWorkersReply* reply) override {
     for (const v1::WorkerStatus& worker : workers) *reply->add_workers() = worker;
+    for (const v1::MeasuredLink& link : links) *reply->add_links() = link;
     return grpc::Status::OK;
   }
   grpc::Status ListCheckpoints(grpc::ServerContext*, const v1::CheckpointsRequest* request,
@@ -160,6 +161,7 @@ class FakeControl : public v1::ControlService::Service {
   std::vector<v1::Event> events;
   std::vector<v1::LogEntry> logs;
   std::vector<v1::WorkerStatus> workers;
+  std::vector<v1::MeasuredLink> links;
   std::vector<v1::StepRecord> steps;
   v1::CheckpointsReply checkpoints;
   v1::TraceRequest trace_request;

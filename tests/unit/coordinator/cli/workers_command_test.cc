@@ -30,6 +30,18 @@ TEST_F(CliTest, Workers) {
   EXPECT_THAT(Ask({"workers"}).out, HasSubstr("\nworker1\tfree\t-\t-\tucx 10.77.0.11:4000, grpc "
                                               "192.0.2.7:7100\tcpu x4\t500 MB of 8 GB\t-\t0.1.0\t"
                                               "500 ms ago\n"));
+  EXPECT_THAT(Ask({"workers"}).out, ::testing::Not(HasSubstr("GOODPUT")));
+  v1::MeasuredLink link;
+  link.set_from_worker("worker1");
+  link.set_to_worker("worker2");
+  link.set_transport("ucx");
+  link.set_goodput_bits_per_second(9.5e6);
+  link.set_round_trip_seconds(0.05);
+  link.set_age_seconds(90);
+  control_.links = {link};
+  EXPECT_THAT(Ask({"workers"}).out,
+              HasSubstr("\nworker1\tworker2\tucx\t9.5 Mbit/s\t50 ms\t1m30s ago\n"));
+  EXPECT_EQ(nlohmann::json::parse(Ask({"workers", "--json"}).out)["links"][0]["age_seconds"], 90);
   EXPECT_EQ(nlohmann::json::parse(Ask({"workers", "--json"}).out)["workers"][0]["name"], "worker1");
 }
 

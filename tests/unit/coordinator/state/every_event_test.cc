@@ -235,7 +235,8 @@ std::vector<Event> EveryEvent(const Coordinator& c) {
     }
   }
   for (const char* id : {"tiny-1", "plan-1"}) {
-    events.push_back(event::PlanAsked{RequestId(61), SmallSpec("tiny", 1), {}, RunId(id), "secret"});
+    events.push_back(
+        event::PlanAsked{RequestId(61), SmallSpec("tiny", 1), {}, RunId(id), "secret"});
     events.push_back(event::DataPrepared{RunId(id), SmallData()});
     events.push_back(event::DataPrepared{RunId(id), v1::DataSet()});
     events.push_back(event::DataPrepared{RunId(id), absl::InternalError("disk")});

@@ -20,7 +20,7 @@ constexpr std::array kTransitions = {
                "as many free workers as the run needs; on resume all shards within reach",
                Action::kMeasure, "a plan needs the data's size and measured layer times"},
     Transition{kPlanning, kPreparing, Trigger::kPlanMade,
-               "data set and layer times are in, a plan fits; on resume its shards are whole and in place",
+               "data set, layer times and links are in, a plan fits; on resume its shards are whole and in place",
                Action::kAssign,
                "the plan is stored before any worker hears of it"},
     Transition{kPreparing, kRunning, Trigger::kAllReady, "every stage is ready", Action::kStart,

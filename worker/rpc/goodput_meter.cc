@@ -6,11 +6,11 @@
 namespace longhaul::worker {
 namespace {
 
-constexpr absl::Duration kLeastTime = absl::Milliseconds(300);
+constexpr absl::Duration kLeastTime = absl::Milliseconds(500);
 constexpr size_t kEnoughBytes = size_t{16} << 20;  // in less time
 constexpr absl::Duration kCheckEvery = absl::Milliseconds(20);
 constexpr int kParts = 3;
-constexpr double kAgreement = 1.03;  // of the fastest part to the slowest
+constexpr double kAgreement = 1.02;  // of the fastest part to the slowest
 
 }  // namespace
 

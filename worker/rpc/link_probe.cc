@@ -28,11 +28,12 @@ enum class Word : uint8_t { kPing, kPong, kReady, kEnough, kDry, kCount };
 
 constexpr int kPings = 8, kFewPings = 3;
 constexpr absl::Duration kPingsFor = absl::Milliseconds(200);  // then few are enough
-// What is under way: twice what was taken within a round trip and this time, in so many frames, as
-// acknowledgements come for some frames at a time, up to the heartbeat's interval later.
-constexpr absl::Duration kTakenWithin = absl::Milliseconds(100);
-constexpr size_t kLeastUnderWay = size_t{32} << 10, kMostUnderWay = size_t{2} << 20;
-constexpr size_t kFrames = 16, kSmallestFrame = size_t{2} << 10;
+// What is under way: half as much again as was taken within a round trip and this time, in so many
+// frames. Acknowledgements come for 8 frames at a time, behind what the peer has under way, so over
+// a shorter time there may be none.
+constexpr absl::Duration kTakenWithin = absl::Milliseconds(200);
+constexpr size_t kLeastUnderWay = size_t{32} << 10, kMostUnderWay = size_t{16} << 20;
+constexpr size_t kFrames = 24, kSmallestFrame = size_t{2} << 10;
 constexpr size_t kMostToSend = GoodputMeter::kMaxBytes + kMostUnderWay;
 constexpr absl::Duration kCloseLimit = absl::Seconds(1);
 
@@ -241,7 +242,7 @@ size_t LinkProbe::Conversation::MayBeUnderWay() {
     taken_lately_ -= taken_.front().second;
     taken_.pop_front();
   }
-  return std::clamp(2 * taken_lately_, kLeastUnderWay, kMostUnderWay);
+  return std::clamp(taken_lately_ + taken_lately_ / 2, kLeastUnderWay, kMostUnderWay);
 }
 
 void LinkProbe::Conversation::Pump() {

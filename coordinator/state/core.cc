@@ -160,21 +160,14 @@ void Core::CheckTimers() {
   }
   for (const uint64_t id : late_checks) GiveUpCheck(id, "no answer; look at its log");
   CheckTraces();
-  std::vector<RunId> late, unmeasured;
-  const auto are_late = [this](const Draft& draft) {
-    return !draft.probes.empty() && now_ >= draft.probe_until;
-  };
+  CheckProbes();
+  std::vector<RunId> late;
   for (const auto& [id, job] : jobs_) {
-    if (are_late(job.draft)) unmeasured.push_back(id);
     if (now_ >= job.draft.measure_until) late.push_back(id);
   }
   for (Run* run : RunsInOrder()) {
-    if (run->draft && are_late(*run->draft)) unmeasured.push_back(run->record.id);
     if (run->draft && now_ >= run->draft->measure_until) late.push_back(run->record.id);
     CheckRunTimers(*run);
-  }
-  for (const RunId& id : unmeasured) {
-    if (Draft* draft = FindDraft(id)) GiveUpProbes(*draft);
   }
   for (const RunId& id : late) {
     Draft* draft = FindDraft(id);

@@ -155,7 +155,7 @@ class Core {
   void OnLinkProbed(const Worker& worker, Draft& draft, const v1::LinkProbed& answer);
   // What was measured, or an event that it could not be.
   void NoteLink(const Draft& draft, const LinkProbe& probe);
-  void GiveUpProbes(Draft& draft);
+  void CheckProbes();
   void AddMeasuredLinks(const Draft& draft, size_t index, CandidateWorker* worker) const;
   // The worker is another process, is reached elsewhere, or is not known any more.
   void ForgetLinks(const WorkerId& id);

@@ -130,13 +130,25 @@ void Core::NoteLink(const Draft& draft, const LinkProbe& probe) {
                   problem.empty() ? "no answer in time" : Quoted(problem)));
 }
 
-void Core::GiveUpProbes(Draft& draft) {
-  for (LinkProbe& probe : draft.probes) {
-    if (probe.IsAnswered()) continue;
-    NoteLink(draft, probe);
-    probe.given_up = true;
+// What has not been answered in time is given up.
+void Core::CheckProbes() {
+  std::vector<RunId> late;
+  const auto consider = [&](const RunId& id, const Draft& draft) {
+    if (!draft.probes.empty() && now_ >= draft.probe_until) late.push_back(id);
+  };
+  for (const auto& [id, job] : jobs_) consider(id, job.draft);
+  for (const auto& [id, run] : runs_) {
+    if (run.draft) consider(id, *run.draft);
   }
-  AdvanceDraft(draft.run);
+  for (const RunId& id : late) {
+    Draft& draft = *FindDraft(id);
+    for (LinkProbe& probe : draft.probes) {
+      if (probe.IsAnswered()) continue;
+      NoteLink(draft, probe);
+      probe.given_up = true;
+    }
+    AdvanceDraft(id);
+  }
 }
 
 void Core::AddMeasuredLinks(const Draft& draft, size_t index, CandidateWorker* worker) const {

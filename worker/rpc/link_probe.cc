@@ -35,6 +35,7 @@ constexpr absl::Duration kTakenWithin = absl::Milliseconds(200);
 constexpr size_t kLeastUnderWay = size_t{32} << 10, kMostUnderWay = size_t{16} << 20;
 constexpr size_t kFrames = 24, kSmallestFrame = size_t{2} << 10;
 constexpr size_t kMostToSend = GoodputMeter::kMaxBytes + kMostUnderWay;
+constexpr absl::Duration kOpenLimit = absl::Seconds(5);
 constexpr absl::Duration kCloseLimit = absl::Seconds(1);
 
 // What frames hold.
@@ -312,15 +313,17 @@ v1::WorkerMessage LinkProbe::Run(const TransportsByName& transports) {
   // No key of the run's own links, which may be opened while this one is being closed.
   const transport::LinkKey key{RunId("probe:" + command_.run_id()), Epoch(command_.epoch()),
                                Boundary(asked.boundary())};
-  const Deadline deadline = Deadline::After(absl::Seconds(asked.limit_seconds()));
+  const absl::Duration limit = absl::Seconds(asked.limit_seconds());
+  const Deadline deadline = Deadline::After(limit);
+  const Deadline open_deadline = Deadline::After(std::min(limit, kOpenLimit));
   const auto opened = [conversation = conversation_](StatusOr<std::shared_ptr<Link>> link) {
     conversation->Opened(std::move(link));
   };
   if (asked.dial()) {
     transport->second->Dial({asked.addresses().begin(), asked.addresses().end()}, key,
-                            asked.link_secret(), conversation_, {}, deadline, opened);
+                            asked.link_secret(), conversation_, {}, open_deadline, opened);
   } else {
-    transport->second->Expect(key, asked.link_secret(), conversation_, {}, deadline, opened);
+    transport->second->Expect(key, asked.link_secret(), conversation_, {}, open_deadline, opened);
   }
   const StatusOr<Conversation::Result> result = conversation_->Wait(deadline);
   conversation_->End();

@@ -87,6 +87,10 @@ class FakeWorker {
       if (command.has_measure()) {
         *answer.mutable_layer_times() = SmallTimes();
         session_.Say(answer);
+      } else if (command.has_probe_link()) {
+        answer.mutable_link_probed()->set_probe(command.probe_link().probe());
+        answer.mutable_link_probed()->set_goodput_bits_per_second(1e9);
+        session_.Say(answer);
       } else if (command.has_check_shards()) {
         answer.mutable_shards_checked()->set_check(command.check_shards().check());
         for (const v1::CheckpointFile& file : command.check_shards().files()) {

@@ -86,7 +86,7 @@ Status Executor::Loop() {
   v1::WorkerMessage started;
   started.mutable_stage_started();
   options_.report(std::move(started));
-  step_began_ = Now();
+  step_began_ = mark_ = Now();
   codec_busy_before_ = options_.codec_thread->BusyTime();
   bool stopped = false;
   while (!stopped && step_.value() < options_.spec.train.steps) {
@@ -120,7 +120,7 @@ Status Executor::TrainStep() {
   }
   const double learning_rate = LearningRate(options_.spec.train, step_);
   {
-    const ScopedSpan timer(&times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
+    const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
     LH_RETURN_IF_ERROR(options_.model->OptimizerStep(
         step_, learning_rate,
         ClipScale(options_.spec.train.optimizer.clip_norm, control.squared_norm)));
@@ -150,7 +150,7 @@ Status Executor::Validate() {
   // Validation is not part of the next step's time.
   times_ = {};
   codec_busy_before_ = options_.codec_thread->BusyTime();
-  step_began_ = Now();
+  step_began_ = mark_ = Now();
   return absl::OkStatus();
 }
 
@@ -200,7 +200,7 @@ Status Executor::RunWork(const Pass& pass, const Work& work) {
 }
 
 Status Executor::RunForward(const Pass& pass, Microbatch microbatch) {
-  const ScopedSpan timer(&times_.forward, TraceOf(pass), v1::Span::FORWARD, microbatch);
+  const ScopedSpan timer(&mark_, &times_.forward, TraceOf(pass), v1::Span::FORWARD, microbatch);
   Stage::Input input;
   if (first() || last()) {
     const Batches::Tokens tokens = options_.batches->Read(pass, microbatch);
@@ -229,7 +229,7 @@ Status Executor::RunForward(const Pass& pass, Microbatch microbatch) {
 }
 
 Status Executor::RunBackward(const Pass& pass, Microbatch microbatch) {
-  const ScopedSpan timer(&times_.backward, TraceOf(pass), v1::Span::BACKWARD, microbatch);
+  const ScopedSpan timer(&mark_, &times_.backward, TraceOf(pass), v1::Span::BACKWARD, microbatch);
   BoundaryTensor gradient;
   if (!last()) gradient = std::move(gradients_.extract({pass, microbatch}).mapped());
   LH_ASSIGN_OR_RETURN(auto input_gradient, options_.model->Backward(microbatch, gradient.view));
@@ -250,7 +250,7 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNorm() {
     norm_.reset();
   }
   {
-    const ScopedSpan timer(&times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
+    const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
     message.squared_norm = options_.model->AddSquaredGradientNorm(message.squared_norm);
   }
   if (first()) {
@@ -278,7 +278,7 @@ Status Executor::MaybeCheckpoint(const wire::StepMessage& control) {
                    step_.value() == options_.spec.train.steps ||
                    (every > 0 && step_.value() % every == 0);
   if (due) {
-    const ScopedSpan timer(&times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
+    const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
     checkpoint_writer_->Submit(options_.model->Snapshot());
   }
   return absl::OkStatus();
@@ -328,14 +328,14 @@ void Executor::ReportStep(const wire::StepMessage& control, double learning_rate
   options_.report(std::move(message));
   trace_->EndStep(step_, step_began_, now);
   times_ = {};
-  step_began_ = now;
+  step_began_ = mark_ = now;
 }
 
 Status Executor::WaitForEvent(v1::Span::Kind why) {
   absl::Duration idle;
   const absl::Duration codec_before = options_.codec_thread->BusyTime();
   const Status status = [&] {
-    const ScopedSpan timer(&idle, trace_.get(), why);
+    const ScopedSpan timer(&mark_, &idle, trace_.get(), why);
     return WaitForAnyEvent();
   }();
   const absl::Duration codec = std::min(idle, options_.codec_thread->BusyTime() - codec_before);

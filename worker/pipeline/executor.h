@@ -124,6 +124,7 @@ class Executor {
   absl::Duration codec_busy_before_;  // the step under way
   uint32_t peak_in_flight_ = 0;
   MonoTime step_began_;
+  MonoTime mark_;  // until when the step's time is accounted for
 };
 
 }  // namespace longhaul::worker

@@ -2,13 +2,15 @@
 #ifndef LONGHAUL_WORKER_PIPELINE_STEP_TIMES_H_
 #define LONGHAUL_WORKER_PIPELINE_STEP_TIMES_H_
 
+#include <utility>
+
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "worker/pipeline/trace_log.h"
 
 namespace longhaul::worker {
 
-// They add up to the step, but for what the executor itself takes.
+// They add up to the step: what the executor itself takes counts to what it did next.
 struct StepTimes {
   absl::Duration forward, backward;
   absl::Duration optimizer;      // with the norm, and the snapshot for a checkpoint
@@ -19,27 +21,29 @@ struct StepTimes {
   absl::Duration wait_codec;
 };
 
-// Adds its own life time to `*sum`, and to `log` (may be null) as a span.
+// Adds the time from the end of the one before it to its own end to `*sum`, and to `log` (may be
+// null) as a span. `*mark` is that end.
 class ScopedSpan {
  public:
-  ScopedSpan(absl::Duration* sum, TraceLog* log, v1::Span::Kind kind, Microbatch microbatch = {})
-      : sum_(sum), log_(log), kind_(kind), microbatch_(microbatch), begin_(Now()) {}
+  ScopedSpan(MonoTime* mark, absl::Duration* sum, TraceLog* log, v1::Span::Kind kind,
+             Microbatch microbatch = {})
+      : mark_(mark), sum_(sum), log_(log), kind_(kind), microbatch_(microbatch) {}
   ~ScopedSpan() {
-    const MonoTime end = Now();
-    *sum_ += longhaul::operator-(end, begin_);
+    const MonoTime begin = std::exchange(*mark_, Now());
+    *sum_ += longhaul::operator-(*mark_, begin);
     if (log_ != nullptr) {
-      log_->Add({.kind = kind_, .microbatch = microbatch_, .begin = begin_, .end = end});
+      log_->Add({.kind = kind_, .microbatch = microbatch_, .begin = begin, .end = *mark_});
     }
   }
   ScopedSpan(const ScopedSpan&) = delete;
   ScopedSpan& operator=(const ScopedSpan&) = delete;
 
  private:
+  MonoTime* mark_;
   absl::Duration* sum_;
   TraceLog* log_;
   v1::Span::Kind kind_;
   Microbatch microbatch_;
-  MonoTime begin_;
 };
 
 }  // namespace longhaul::worker

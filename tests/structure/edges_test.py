@@ -24,7 +24,7 @@ ALLOWED = {
     "worker/checkpoint": BASE + ["worker/stage"],
     "worker/pipeline": BASE + ["proto/wire", "messages", "codec", "transport/p2p", "worker/stage",
                                "worker/checkpoint"],
-    "worker/rpc": BASE + ["proto/rpc", "messages", "codec", "transport/p2p", "worker/stage",
+    "worker/rpc": BASE + ["proto/rpc", "proto/wire", "messages", "codec", "transport/p2p", "worker/stage",
                           "worker/checkpoint", "worker/pipeline"],
     "coordinator/planner": BASE + ["messages", "codec"],
     "coordinator/state": BASE + ["messages", "codec", "coordinator/planner"],

@@ -78,8 +78,7 @@ Table StageTable(const v1::RunStatus& run) {
                   fmt::format("{}", stage.layers()), fmt::format("{}", stage.depth()),
                   fmt::format("{}", stage.step()), PercentText(stage.compute_share()),
                   PercentText(stage.optimizer_share()), PercentText(stage.wait_input_share()),
-                  PercentText(stage.wait_gradient_share()),
-                  PercentText(stage.codec_wait_share())});
+                  PercentText(stage.wait_gradient_share()), PercentText(stage.codec_wait_share())});
   }
   return table;
 }

@@ -95,7 +95,8 @@ std::string Depths(const v1::Plan& plan, const RunSpec& spec) {
   if (chosen) {
     text += fmt::format(
         " The stages have {} of {} microbatches in flight: fewer in any of them "
-        "would make a step more than 1% longer than with all.",
+        "would make a step more than 1% longer than with all, were messages 5 ms longer under way "
+        "than is known.",
         list, all);
   }
   return text;

@@ -76,6 +76,11 @@ std::string OrderReason(const RunSpec& spec, const v1::Plan& plan, bool searched
                             100 * gain);
 }
 
+// Depths are such that they also do where every message is under way this much longer: threads
+// that wait for a core, a proxy on the way. Two stages of 9 ms with no microbatch to spare took
+// twice as long behind a proxy as with one.
+constexpr absl::Duration kUnforeseenDelay = absl::Milliseconds(5);
+
 }  // namespace
 
 bool RatesAreKnown(const v1::Plan& plan) {
@@ -98,11 +103,19 @@ Status ChooseOrder(const RunSpec& spec, v1::Plan* plan) {
   const PipelineSpec& pipeline = spec.pipeline;
   const bool deep_as_needed = pipeline.schedule == ScheduleKind::kLinkAware && !pipeline.depth;
   schedule::PipelineCost cost = PipelineCostOf(*plan, spec, NetworkOf(*plan));
-  LH_ASSIGN_OR_RETURN(
-      schedule::Tuning tuning,
-      schedule::Tune(cost, {.depths = deep_as_needed && RatesAreKnown(*plan) &&
-                                      pipeline.send_order != SendOrder::kActivationsFirst,
-                            .lead = lead}));
+  if (deep_as_needed && RatesAreKnown(*plan) &&
+      pipeline.send_order != SendOrder::kActivationsFirst) {
+    schedule::PipelineCost slower = cost;
+    for (schedule::BoundaryCost& boundary : slower.boundaries) {
+      boundary.forward_latency += kUnforeseenDelay;
+      boundary.backward_latency += kUnforeseenDelay;
+    }
+    LH_ASSIGN_OR_RETURN(const schedule::Tuning deep,
+                        schedule::Tune(slower, {.depths = true, .lead = lead}));
+    for (size_t s = 0; s < cost.stages.size(); ++s) cost.stages[s].depth = deep.depths[s];
+  }
+  LH_ASSIGN_OR_RETURN(schedule::Tuning tuning,
+                      schedule::Tune(cost, {.depths = false, .lead = lead}));
   if (deep_as_needed && tuning.unlimited == tuning.limited) {
     // Not asked yet, or no depth was limited.
     for (size_t s = 0; s < cost.stages.size(); ++s) {

@@ -19,7 +19,6 @@ namespace longhaul::cli {
 namespace {
 
 constexpr absl::Duration kLook = absl::Milliseconds(250);
-constexpr absl::Duration kLookWhilePlanning = absl::Milliseconds(20);
 // The cluster's workers are all connected and free when a run is submitted.
 constexpr absl::Duration kQueuePatience = absl::Seconds(60);
 // Longer than any step that anybody would wait for.
@@ -56,7 +55,7 @@ class Runner {
   // The same, but for what befalls this point alone.
   StatusOr<PointResult> Measure(const SweepJob& job, Client& client, std::string* run_id);
   StatusOr<v1::RunStatus> WaitForEnd(const SweepJob& job, Client& client, const std::string& run_id,
-                                     StageShares& shares, ClusterView* before);
+                                     StageShares& shares);
   StatusOr<std::vector<v1::StepRecord>> Steps(Client& client, const std::string& run_id) const;
   void Tell(const PointResult& result, const SweepPoint& point) const;
   std::string Where(const SweepPoint& point) const;
@@ -114,28 +113,26 @@ StatusOr<PointResult> Runner::RunPoint(const SweepJob& job) {
 StatusOr<PointResult> Runner::Measure(const SweepJob& job, Client& client, std::string* run_id) {
   const Submission& submission = job.submission;
   LH_RETURN_IF_ERROR(UploadData(session_.terminal(), client, submission));
-  LH_ASSIGN_OR_RETURN(ClusterView before, cluster_.Observe());
+  LH_ASSIGN_OR_RETURN(const ClusterView before, cluster_.Observe());
   LH_ASSIGN_OR_RETURN(
       const v1::SubmitReply reply,
       client.Get(&v1::ControlService::Stub::Submit, submission.request, absl::Minutes(2)));
   *run_id = reply.run_id();
   StageShares shares(sweep_.warm_up);
-  LH_ASSIGN_OR_RETURN(const v1::RunStatus run, WaitForEnd(job, client, *run_id, shares, &before));
+  LH_ASSIGN_OR_RETURN(const v1::RunStatus run, WaitForEnd(job, client, *run_id, shares));
   LH_ASSIGN_OR_RETURN(const ClusterView after, cluster_.Observe());
   LH_ASSIGN_OR_RETURN(const std::vector<v1::StepRecord> steps, Steps(client, *run_id));
   return MeasuredPoint(job.point, sweep_, run, steps, shares, BytesBetween(before, after));
 }
 
 StatusOr<v1::RunStatus> Runner::WaitForEnd(const SweepJob& job, Client& client,
-                                           const std::string& run_id, StageShares& shares,
-                                           ClusterView* before) {
+                                           const std::string& run_id, StageShares& shares) {
   Progress progress(session_.terminal(), Where(job.point));
   v1::RunRequest request;
   request.set_run(run_id);
   const MonoTime begin = Now();
   MonoTime changed = begin;
   uint64_t sequence = 0;
-  bool planned = false;
   while (true) {
     LH_ASSIGN_OR_RETURN(v1::RunStatus run, client.Get(&v1::ControlService::Stub::GetRun, request));
     shares.Add(run);
@@ -143,11 +140,6 @@ StatusOr<v1::RunStatus> Runner::WaitForEnd(const SweepJob& job, Client& client,
     if (HasEnded(run)) {
       return absl::AbortedError(
           fmt::format("the run {}: {}", run.state(), PrintableLines(run.reason())));
-    }
-    // The workers measure their links before there is a plan; that is not the run's traffic.
-    const bool plans = run.state() == "queued" || run.state() == "planning";
-    if (!plans && !std::exchange(planned, true)) {
-      LH_ASSIGN_OR_RETURN(*before, cluster_.Observe());
     }
     const MonoTime now = Now();
     if (run.sequence() != sequence) changed = now;
@@ -166,8 +158,7 @@ StatusOr<v1::RunStatus> Runner::WaitForEnd(const SweepJob& job, Client& client,
                                                                  : std::nullopt);
     progress.Say(fmt::format("{} step {}{}", run.state(), StepText(run),
                              left ? fmt::format(", {} left", SecondsText(*left)) : ""));
-    if (session_.interrupt().WaitFor(plans ? kLookWhilePlanning : kLook))
-      return absl::CancelledError("interrupted");
+    if (session_.interrupt().WaitFor(kLook)) return absl::CancelledError("interrupted");
   }
 }
 

@@ -190,7 +190,7 @@ def killed(files):
 
 
 def interrupted(files):
-    files.write(RUN, SWEEP.replace("[0ms, 3ms]", "[0ms]") + "repeats: 20\n")
+    files.write(RUN, SWEEP.replace("[0ms, 30ms]", "[0ms]") + "repeats: 20\n")
     process = files.start()
     files.wait_for_points(1, process)
     process.send_signal(signal.SIGINT)
@@ -215,7 +215,7 @@ def interrupted(files):
 
 def refused(files):
     (files.folder / "short.txt").write_text("short")
-    files.write(RUN, SWEEP.replace("[0ms, 3ms]", "[0ms]").replace("[20mbit, 5mbit]", "[20mbit]") +
+    files.write(RUN, SWEEP.replace("[0ms, 30ms]", "[0ms]").replace("[20mbit, 5mbit]", "[20mbit]") +
                 "variants:\n  fine: {}\n  wrong: { model.heads: 5 }\n"
                 "  short: { data.text: short.txt }\n  nowhere: { data.text: nowhere.txt }\n"
                 "  few: { train.steps: 2 }\n")
@@ -237,7 +237,7 @@ def refused(files):
 def failed(files):
     """A point that fails is recorded, the others run; it runs again when that is asked for."""
     # aqsgd remembers what it sent; more than the limit is refused by the coordinator alone.
-    files.write(RUN, SWEEP.replace("[0ms, 3ms]", "[0ms]").replace("[20mbit, 5mbit]", "[20mbit]")
+    files.write(RUN, SWEEP.replace("[0ms, 30ms]", "[0ms]").replace("[20mbit, 5mbit]", "[20mbit]")
                 .replace("links: {", "links: { remembers: { forward: \"aqsgd:bits=4\", "
                          "backward: \"fixed:bits=8\" },")
                 + "set: { links.cache_limit: 1KiB }\n")

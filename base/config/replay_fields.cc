@@ -121,7 +121,6 @@ void CheckCodec(const ReplaySpec& replay, const char* key, const std::string& co
 }  // namespace
 
 Field Replay(std::optional<ReplaySpec>* target, const CodecCheck& check) {
-  // For messages about unknown keys; what it would fill in is never read.
   Field field;
   field.key = "replay";
   field.expected = "a mapping with source, layers, codecs, codec_times, memory";

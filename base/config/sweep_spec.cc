@@ -13,6 +13,7 @@ namespace longhaul {
 namespace {
 
 using config::Field;
+using config::Parsed;
 using config::Reader;
 using config::Required;
 using config::Table;
@@ -57,55 +58,16 @@ void AddOnce(std::vector<T>* target, T value, Reader& reader, const YAML::Node& 
   target->push_back(std::move(value));
 }
 
-Field Rates(SweepSpec* spec) {
-  const std::string expected = "link rates such as [1gbit, 100mbit]";
-  return List("rates", expected,
-              [spec, expected](Reader& reader, const YAML::Node& item, const std::string& path) {
-                const auto text = config::ReadScalar(reader, item, path, expected);
-                if (!text) return;
-                const StatusOr<uint64_t> value = ParseLinkRate(*text);
-                if (value.ok()) {
-                  AddOnce(&spec->rates, *value, reader, item, path);
-                } else {
-                  reader.Fail(item, fmt::format("{}: {}", path, Message(value.status())));
-                }
-              });
-}
-
-Field Delays(SweepSpec* spec) {
-  const std::string expected = "one-way delays such as [0ms, 25ms]";
-  return List("delays", expected,
-              [spec, expected](Reader& reader, const YAML::Node& item, const std::string& path) {
-                const auto text = config::ReadScalar(reader, item, path, expected);
-                if (!text) return;
-                const StatusOr<absl::Duration> value = ParseLinkDelay(*text);
-                if (value.ok()) {
-                  AddOnce(&spec->delays, *value, reader, item, path);
-                } else {
-                  reader.Fail(item, fmt::format("{}: {}", path, Message(value.status())));
-                }
-              });
-}
-
-// A value that `parse` knows; `expected` is for the message when it is missing.
+// A list of values that `parse` knows, each once.
 template <class T>
-Field Parsed(std::string key, T* target, std::string expected,
-             StatusOr<T> (*parse)(std::string_view text)) {
-  Field field;
-  field.key = std::move(key);
-  field.expected = std::move(expected);
-  field.read = [target, parse, wanted = field.expected](Reader& reader, const YAML::Node& node,
-                                                        const std::string& path) {
-    const auto text = config::ReadScalar(reader, node, path, wanted);
-    if (!text) return;
-    const StatusOr<T> value = parse(*text);
-    if (value.ok()) {
-      *target = *value;
-    } else {
-      reader.Fail(node, fmt::format("{}: {}", path, Message(value.status())));
-    }
-  };
-  return field;
+Field ParsedList(std::string key, std::vector<T>* target, const std::string& expected,
+                 StatusOr<T> (*parse)(std::string_view text)) {
+  return List(
+      std::move(key), expected,
+      [target, expected, parse](Reader& reader, const YAML::Node& item, const std::string& path) {
+        const auto value = config::ReadParsed(reader, item, path, expected, parse);
+        if (value) AddOnce(target, *value, reader, item, path);
+      });
 }
 
 Field Schedules(SweepSpec* spec) {
@@ -189,11 +151,6 @@ Field Links(SweepSpec* spec, const CodecCheck& check_codec) {
       });
 }
 
-// What yaml-cpp says of a scalar in quotes.
-bool IsQuoted(const YAML::Node& node) {
-  return node.Tag() == "!";
-}
-
 // { train.steps: 20 } as {"train.steps=20"}.
 void ReadOverrides(std::vector<std::string>* target, Reader& reader, const YAML::Node& node,
                    const std::string& path) {
@@ -213,8 +170,8 @@ void ReadOverrides(std::vector<std::string>* target, Reader& reader, const YAML:
     const auto value =
         config::ReadScalar(reader, entry.second, name, "one value; longhaul's --set takes lists");
     if (!value) continue;
-    target->push_back(
-        fmt::format("{}={}", *key, IsQuoted(entry.second) ? config::Quote(*value) : *value));
+    target->push_back(fmt::format("{}={}", *key,
+                                  config::IsQuoted(entry.second) ? config::Quote(*value) : *value));
   }
 }
 
@@ -253,8 +210,9 @@ Table SweepTable(SweepSpec* spec, const CodecCheck& check_codec) {
   return {Text("title", &spec->title, "a text for the report", AtMost(200)),
           Required(Text("base", &spec->base, "a run file such as run.yaml", AtMost(kLongestText))),
           Overrides(spec),
-          Required(Rates(spec)),
-          Delays(spec),
+          Required(ParsedList("rates", &spec->rates, "link rates such as [1gbit, 100mbit]",
+                              ParseLinkRate)),
+          ParsedList("delays", &spec->delays, "one-way delays such as [0ms, 25ms]", ParseLinkDelay),
           Parsed("jitter", &spec->jitter, "how far delays wander, such as 2ms", ParseLinkDelay),
           Parsed("loss", &spec->loss, "a share of packets such as 0.1%", ParseLoss),
           Required(Links(spec, check_codec)),

@@ -21,27 +21,6 @@ constexpr size_t kLongestName = 64;
 constexpr size_t kMostRegions = 64;
 constexpr size_t kMostWorkers = 1024;
 
-// A text that a parser of link_quality.h reads.
-template <class T>
-Field LinkValue(std::string key, T* target, std::string expected,
-                StatusOr<T> (*parse)(std::string_view)) {
-  Field field;
-  field.key = std::move(key);
-  field.expected = std::move(expected);
-  field.read = [target, parse, wanted = field.expected](Reader& reader, const YAML::Node& node,
-                                                        const std::string& path) {
-    const auto text = ReadScalar(reader, node, path, wanted);
-    if (!text) return;
-    const StatusOr<T> value = parse(*text);
-    if (value.ok()) {
-      *target = *value;
-    } else {
-      reader.Fail(node, fmt::format("{}: {}", path, Message(value.status())));
-    }
-  };
-  return field;
-}
-
 std::optional<std::string> ReadName(Reader& reader, const YAML::Node& node, const std::string& path,
                                     const char* expected) {
   auto name = ReadScalar(reader, node, path, expected);
@@ -157,10 +136,10 @@ class TopologyReader {
     const Table table = {
         Ends("between", "two regions, such as [eu, us]", 2, &ends),
         Ends("within", "a region", 1, &ends),
-        LinkValue("rate", &link.bits_per_second, "a rate such as 100mbit", &ParseLinkRate),
-        LinkValue("delay", &link.quality.delay, "a delay such as 40ms", &ParseLinkDelay),
-        LinkValue("jitter", &link.quality.jitter, "a jitter such as 2ms", &ParseLinkDelay),
-        LinkValue("loss", &link.quality.loss, "a percentage such as 0.1%", &ParseLoss)};
+        Parsed("rate", &link.bits_per_second, "a rate such as 100mbit", ParseLinkRate),
+        Parsed("delay", &link.quality.delay, "a delay such as 40ms", ParseLinkDelay),
+        Parsed("jitter", &link.quality.jitter, "a jitter such as 2ms", ParseLinkDelay),
+        Parsed("loss", &link.quality.loss, "a percentage such as 0.1%", ParseLoss)};
     reader_.ReadMap(node, path, table);
     if (!node.IsMap()) return;
     const bool between = node["between"].IsDefined(), within = node["within"].IsDefined();

@@ -13,11 +13,6 @@
 namespace longhaul::config {
 namespace {
 
-// YAML's way to say that a scalar is a text: quotes.
-bool IsQuoted(const YAML::Node& node) {
-  return node.Tag() == "!";
-}
-
 template <class T>
 std::optional<T> ReadWhole(Reader& reader, const YAML::Node& node, const std::string& path,
                            std::string_view expected, T least, T most) {
@@ -69,6 +64,10 @@ std::optional<std::string> ReadScalar(Reader& reader, const YAML::Node& node,
     }
   }
   return node.Scalar();
+}
+
+bool IsQuoted(const YAML::Node& node) {
+  return node.Tag() == "!";
 }
 
 Field Required(Field field) {
@@ -197,12 +196,9 @@ Field DurationField(std::string key, absl::Duration* target, absl::Duration leas
                                longhaul::FormatDuration(least), longhaul::FormatDuration(most));
   field.read = [target, least, most, expected = field.expected](
                    Reader& reader, const YAML::Node& node, const std::string& path) {
-    const std::optional<std::string> text = ReadScalar(reader, node, path, expected);
-    if (!text) return;
-    const StatusOr<absl::Duration> value = ParseDuration(*text);
-    if (!value.ok()) {
-      reader.Fail(node, fmt::format("{}: {}", path, Message(value.status())));
-    } else if (*value < least || *value > most) {
+    const auto value = ReadParsed(reader, node, path, expected, ParseDuration);
+    if (!value) return;
+    if (*value < least || *value > most) {
       reader.FailExpected(node, path, expected);
     } else {
       *target = *value;
@@ -212,21 +208,7 @@ Field DurationField(std::string key, absl::Duration* target, absl::Duration leas
 }
 
 Field BytesField(std::string key, uint64_t* target) {
-  Field field;
-  field.key = std::move(key);
-  field.expected = "a size such as 8GiB";
-  field.read = [target, expected = field.expected](Reader& reader, const YAML::Node& node,
-                                                   const std::string& path) {
-    const std::optional<std::string> text = ReadScalar(reader, node, path, expected);
-    if (!text) return;
-    const StatusOr<uint64_t> value = ParseBytes(*text);
-    if (value.ok()) {
-      *target = *value;
-    } else {
-      reader.Fail(node, fmt::format("{}: {}", path, Message(value.status())));
-    }
-  };
-  return field;
+  return Parsed(std::move(key), target, "a size such as 8GiB", ParseBytes);
 }
 
 Field Section(std::string key, Table table) {

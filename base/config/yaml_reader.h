@@ -14,6 +14,7 @@
 #ifndef LONGHAUL_BASE_CONFIG_YAML_READER_H_
 #define LONGHAUL_BASE_CONFIG_YAML_READER_H_
 
+#include <fmt/core.h>
 #include <yaml-cpp/yaml.h>
 
 #include <cstdint>
@@ -117,6 +118,10 @@ Field Real(std::string key, double* target, RealRange range);
 std::optional<double> ReadReal(Reader& reader, const YAML::Node& node, const std::string& path,
                                const RealRange& range);
 Field Flag(std::string key, bool* target);
+// A text of which `parse` makes the value.
+template <class T>
+Field Parsed(std::string key, T* target, std::string expected,
+             StatusOr<T> (*parse)(std::string_view text));
 // A text; `check` returns what is wrong with it, or "".
 using TextCheck = std::function<std::string(std::string_view)>;
 Field Text(std::string key, std::string* target, std::string expected, TextCheck check);
@@ -137,6 +142,35 @@ std::string ListOf(const std::vector<std::string>& words);
 // What a scalar says; nullopt (and a problem) for nothing, lists and mappings.
 std::optional<std::string> ReadScalar(Reader& reader, const YAML::Node& node,
                                       const std::string& path, std::string_view expected);
+// YAML's way to say that a scalar is a text: quotes.
+bool IsQuoted(const YAML::Node& node);
+
+// What `parse` makes of a scalar; nullopt (and a problem, which says what `parse` says) for what it
+// does not know.
+template <class T>
+std::optional<T> ReadParsed(Reader& reader, const YAML::Node& node, const std::string& path,
+                            std::string_view expected,
+                            StatusOr<T> (*parse)(std::string_view text)) {
+  const std::optional<std::string> text = ReadScalar(reader, node, path, expected);
+  if (!text) return std::nullopt;
+  StatusOr<T> value = parse(*text);
+  if (value.ok()) return *std::move(value);
+  reader.Fail(node, fmt::format("{}: {}", path, Message(value.status())));
+  return std::nullopt;
+}
+
+template <class T>
+Field Parsed(std::string key, T* target, std::string expected,
+             StatusOr<T> (*parse)(std::string_view text)) {
+  Field field;
+  field.key = std::move(key);
+  field.expected = std::move(expected);
+  field.read = [target, parse, wanted = field.expected](Reader& reader, const YAML::Node& node,
+                                                        const std::string& path) {
+    if (const auto value = ReadParsed(reader, node, path, wanted, parse)) *target = *value;
+  };
+  return field;
+}
 
 template <class T>
 Field Choice(std::string key, T* target, std::vector<T> values) {

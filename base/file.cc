@@ -14,29 +14,12 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "base/unique_fd.h"
 
 namespace longhaul {
-namespace {
-
-class Fd {
- public:
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  ~Fd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
-
-}  // namespace
 
 StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit_bytes) {
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return FromErrno(fmt::format("cannot open {}", path), errno);
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return FromErrno(fmt::format("cannot stat {}", path), errno);
@@ -61,7 +44,7 @@ StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit_bytes) {
 Status WriteFileAtomic(const std::string& path, std::string_view contents, unsigned mode) {
   const std::string temporary = fmt::format("{}.tmp-{}", path, RandomUuid());
   Status status = [&]() -> Status {
-    Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+    UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
     if (!fd) return FromErrno(fmt::format("cannot create {}", temporary), errno);
     while (!contents.empty()) {
       const ssize_t n = ::write(fd.get(), contents.data(), contents.size());
@@ -102,14 +85,14 @@ Status MakeDirectories(const std::string& path) {
 }
 
 Status SyncPath(const std::string& path) {
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return FromErrno(fmt::format("cannot open {}", path), errno);
   if (::fsync(fd.get()) != 0) return FromErrno(fmt::format("cannot fsync {}", path), errno);
   return absl::OkStatus();
 }
 
 StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return FromErrno(fmt::format("cannot open {}", path), errno);
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return FromErrno(fmt::format("cannot stat {}", path), errno);

@@ -176,4 +176,18 @@ StatusOr<Tuning> Tune(const PipelineCost& cost, const TuneOptions& options) {
   return Tuner(cost, options).Go();
 }
 
+StatusOr<Tuning> TuneWithMargin(const PipelineCost& cost, std::optional<uint32_t> lead) {
+  PipelineCost slower = cost;
+  for (BoundaryCost& boundary : slower.boundaries) {
+    boundary.forward_latency += kUnforeseenDelay;
+    boundary.backward_latency += kUnforeseenDelay;
+  }
+  LH_ASSIGN_OR_RETURN(const Tuning deep, Tune(slower, {.depths = true, .lead = lead}));
+  PipelineCost fixed = cost;
+  for (size_t s = 0; s < fixed.stages.size(); ++s) fixed.stages[s].depth = deep.depths[s];
+  LH_ASSIGN_OR_RETURN(Tuning tuning, Tune(fixed, {.depths = false, .lead = lead}));
+  tuning.simulations += deep.simulations;
+  return tuning;
+}
+
 }  // namespace longhaul::schedule

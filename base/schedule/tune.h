@@ -1,5 +1,6 @@
 // What the simulator would choose for a pipeline: how many microbatches each stage keeps in flight,
-// and by how much activations go before gradients. Pure and deterministic.
+// such that they still do where messages are a little late, and by how much activations go before
+// gradients. Pure and deterministic.
 #ifndef LONGHAUL_BASE_SCHEDULE_TUNE_H_
 #define LONGHAUL_BASE_SCHEDULE_TUNE_H_
 
@@ -19,6 +20,10 @@ inline constexpr double kDepthTolerance = 0.01;
 // interfaces lose nothing is not good. What TCP loses at 10 Mbit/s is more than this
 // (docs/GOTCHAS.md), but not everywhere.
 inline constexpr double kPessimisticEfficiency = 0.95;
+// What messages may be longer under way than is known: threads that wait for a core, a proxy on the
+// way. Two stages of 9 ms with no microbatch to spare took twice as long behind a proxy as with
+// one.
+inline constexpr absl::Duration kUnforeseenDelay = absl::Milliseconds(5);
 
 struct TuneOptions {
   bool depths = true;            // else they are the cost's
@@ -42,6 +47,11 @@ struct Tuning {
 // for what depths above allow; of equally good ones the largest. Better is what is so on average of
 // both opinions on shared interfaces. Large pipelines are searched coarsely.
 StatusOr<Tuning> Tune(const PipelineCost& cost, const TuneOptions& options);
+
+// As plans have it: depths are those that Tune finds where every message takes kUnforeseenDelay
+// longer, so that they still do there; leads and steps, `limited` and `unlimited` too, are those of
+// these depths on `cost` itself.
+StatusOr<Tuning> TuneWithMargin(const PipelineCost& cost, std::optional<uint32_t> lead);
 
 }  // namespace longhaul::schedule
 

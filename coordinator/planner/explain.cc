@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "absl/time/time.h"
+#include "base/schedule/tune.h"
 #include "base/units.h"
 #include "coordinator/planner/order.h"
 
@@ -95,9 +96,9 @@ std::string Depths(const v1::Plan& plan, const RunSpec& spec) {
   if (chosen) {
     text += fmt::format(
         " The stages have {} of {} microbatches in flight: fewer in any of them "
-        "would make a step more than 1% longer than with all, were messages 5 ms longer under way "
+        "would make a step more than 1% longer than with all, were messages {} longer under way "
         "than is known.",
-        list, all);
+        list, all, longhaul::FormatDuration(schedule::kUnforeseenDelay));
   }
   return text;
 }

@@ -50,10 +50,12 @@ std::string DepthReason(const RunSpec& spec, const v1::Plan& plan, uint32_t most
   if (spec.pipeline.send_order == SendOrder::kActivationsFirst) {
     return "all of a step, which activations-first needs";
   }
-  if (chosen < most) return "fewer would make a step more than 1% longer";
+  const std::string margin = fmt::format("where messages are {} longer under way than is known",
+                                         longhaul::FormatDuration(schedule::kUnforeseenDelay));
+  if (chosen < most) return "fewer would make a step more than 1% longer " + margin;
   if (most < all) return "memory holds no more";
   if (!RatesAreKnown(plan)) return "all of a step, because the links' rates are not known";
-  return "all of a step: fewer would make it more than 1% longer";
+  return "all of a step: fewer would make it more than 1% longer " + margin;
 }
 
 std::string OrderReason(const RunSpec& spec, const v1::Plan& plan, bool searched,
@@ -75,11 +77,6 @@ std::string OrderReason(const RunSpec& spec, const v1::Plan& plan, bool searched
   return text + fmt::format("; sending both as they are ready would make a step {:.1f}% longer",
                             100 * gain);
 }
-
-// Depths are such that they also do where every message is under way this much longer: threads
-// that wait for a core, a proxy on the way. Two stages of 9 ms with no microbatch to spare took
-// twice as long behind a proxy as with one.
-constexpr absl::Duration kUnforeseenDelay = absl::Milliseconds(5);
 
 }  // namespace
 
@@ -103,21 +100,13 @@ Status ChooseOrder(const RunSpec& spec, v1::Plan* plan) {
   const PipelineSpec& pipeline = spec.pipeline;
   const bool deep_as_needed = pipeline.schedule == ScheduleKind::kLinkAware && !pipeline.depth;
   schedule::PipelineCost cost = PipelineCostOf(*plan, spec, NetworkOf(*plan));
-  if (deep_as_needed && RatesAreKnown(*plan) &&
-      pipeline.send_order != SendOrder::kActivationsFirst) {
-    schedule::PipelineCost slower = cost;
-    for (schedule::BoundaryCost& boundary : slower.boundaries) {
-      boundary.forward_latency += kUnforeseenDelay;
-      boundary.backward_latency += kUnforeseenDelay;
-    }
-    LH_ASSIGN_OR_RETURN(const schedule::Tuning deep,
-                        schedule::Tune(slower, {.depths = true, .lead = lead}));
-    for (size_t s = 0; s < cost.stages.size(); ++s) cost.stages[s].depth = deep.depths[s];
-  }
+  const bool searched =
+      deep_as_needed && RatesAreKnown(*plan) && pipeline.send_order != SendOrder::kActivationsFirst;
   LH_ASSIGN_OR_RETURN(schedule::Tuning tuning,
-                      schedule::Tune(cost, {.depths = false, .lead = lead}));
-  if (deep_as_needed && tuning.unlimited == tuning.limited) {
-    // Not asked yet, or no depth was limited.
+                      searched ? schedule::TuneWithMargin(cost, lead)
+                               : schedule::Tune(cost, {.depths = false, .lead = lead}));
+  if (deep_as_needed) {
+    // The tuning is of its depths alone.
     for (size_t s = 0; s < cost.stages.size(); ++s) {
       cost.stages[s].depth = spec.train.microbatches;
       cost.stages[s].activation_lead = s == 0 ? 0 : tuning.leads[s];

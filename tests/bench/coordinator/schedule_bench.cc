@@ -82,7 +82,7 @@ void PrintRow(const Setting& setting, const Codecs& codecs, uint64_t bits_per_se
               absl::Duration delay) {
   const PipelineCost cost = CostOf(setting, codecs, bits_per_second, delay);
   const absl::Time begin = absl::Now();
-  const schedule::Tuning tuning = Need(schedule::Tune(cost, {}));
+  const schedule::Tuning tuning = Need(schedule::TuneWithMargin(cost, std::nullopt));
   const absl::Duration tuned_in = absl::Now() - begin;
   PipelineCost tuned = cost;
   for (size_t s = 0; s < cost.stages.size(); ++s) {

@@ -11,6 +11,7 @@
 
 #include "base/token_file.h"
 #include "base/units.h"
+#include "codec/boundary_shape.h"
 #include "codec/codec.h"
 #include "codec/messages/footprint.h"
 #include "codec/registry.h"
@@ -53,10 +54,6 @@ const v1::DataEndpoint* EndpointOf(const CandidateWorker& worker, TransportKind 
   return nullptr;
 }
 
-codec::Shape BoundaryShape(const RunSpec& spec) {
-  return {spec.train.microbatch_size, spec.model.context, spec.model.hidden};
-}
-
 uint64_t Windows(const PlanRequest& request) {
   return WindowsOf(request.data.tokens() - request.data.validation_tokens(),
                    request.spec.model.context);
@@ -64,7 +61,7 @@ uint64_t Windows(const PlanRequest& request) {
 
 // The mean over the run: a codec with state sends a sample whole when it comes for the first time.
 uint64_t UsualBytes(const PlanRequest& request, const codec::Codec& codec) {
-  const codec::Shape shape = BoundaryShape(request.spec);
+  const codec::Shape shape = codec::BoundaryShape(request.spec);
   const auto most = static_cast<double>(codec.MaxEncodedBytes(shape));
   const auto least = static_cast<double>(codec.MinEncodedBytes(shape));
   return static_cast<uint64_t>(std::lround(
@@ -142,7 +139,7 @@ Status AddLinks(const PlanRequest& request, v1::Plan* plan) {
 
 Status AddMessages(const PlanRequest& request, v1::Plan* plan) {
   const RunSpec& spec = request.spec;
-  const codec::Shape shape = BoundaryShape(spec);
+  const codec::Shape shape = codec::BoundaryShape(spec);
   const auto stages = static_cast<uint32_t>(plan->stages_size());
   std::vector<codec::MessageFootprint> footprints(stages);
   std::vector<std::string> codecs(stages);
@@ -184,7 +181,7 @@ Status CheckMessageCache(const RunSpec& spec, uint64_t text_bytes) {
   // The tokenizer's arithmetic: the end of the text, rounded down.
   const uint64_t training_tokens =
       text_bytes - static_cast<uint64_t>(static_cast<double>(text_bytes) * spec.validation.share);
-  const codec::Shape shape = BoundaryShape(spec);
+  const codec::Shape shape = codec::BoundaryShape(spec);
   const uint64_t windows = WindowsOf(training_tokens, spec.model.context);
   codec::MessageFootprint footprint;
   std::string name;

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/units.h"
+#include "codec/boundary_shape.h"
 #include "codec/messages/footprint.h"
 
 namespace longhaul::worker {
@@ -39,8 +40,7 @@ StatusOr<std::unique_ptr<codec::FileStore>> OpenStore(const BoundaryMessagesOpti
                                                       const codec::Codec& codec,
                                                       Direction direction) {
   const RunSpec& spec = options.spec;
-  const codec::Shape shape{spec.train.microbatch_size, spec.model.context, spec.model.hidden};
-  const size_t record_bytes = codec.MessageBytes(shape);
+  const size_t record_bytes = codec.MessageBytes(codec::BoundaryShape(spec));
   if (record_bytes == 0) return std::unique_ptr<codec::FileStore>();
   LH_RETURN_IF_ERROR(CheckFileName("a run's id", options.run.value()));
   const bool forward = direction == Direction::kForward;

@@ -11,6 +11,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/peer_log.h"
+#include "codec/boundary_shape.h"
 #include "codec/messages/memory_store.h"
 #include "codec/registry.h"
 #include "worker/stage/noise.h"
@@ -74,7 +75,7 @@ StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const std::string& name) 
     }
     return CodecTimes{absl::ToDoubleSeconds(times->encode), absl::ToDoubleSeconds(times->decode)};
   }
-  return MeasureCodec(name, {spec.train.microbatch_size, spec.model.context, spec.model.hidden});
+  return MeasureCodec(name, codec::BoundaryShape(spec));
 }
 
 StatusOr<v1::LayerTimes> MeasureLayers(const RunSpec& spec, uint32_t vocabulary) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/token_file.h"
+#include "codec/boundary_shape.h"
 #include "codec/registry.h"
 #include "worker/pipeline/replay_codec.h"
 
@@ -26,10 +27,6 @@ StatusOr<std::shared_ptr<const codec::Codec>> MakeCodec(const std::string& text)
   return std::shared_ptr<const codec::Codec>(std::move(codec));
 }
 
-codec::Shape BoundaryShape(const RunSpec& spec) {
-  return {spec.train.microbatch_size, spec.model.context, spec.model.hidden};
-}
-
 // What a channel of this run encodes or decodes with.
 StatusOr<std::shared_ptr<const codec::Codec>> ChannelCodec(const RunSpec& spec,
                                                            const std::string& text) {
@@ -40,7 +37,7 @@ StatusOr<std::shared_ptr<const codec::Codec>> ChannelCodec(const RunSpec& spec,
     return absl::InvalidArgumentError(
         fmt::format("expected replay.codec_times of {}, got none", codec->name()));
   }
-  return MakeReplayCodec(std::move(codec), *times, BoundaryShape(spec));
+  return MakeReplayCodec(std::move(codec), *times, codec::BoundaryShape(spec));
 }
 
 // Who is ready waits for a neighbour that still goes through its message buffers.
@@ -314,7 +311,7 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream,
        .boundary = Boundary(boundary),
        .upstream = upstream,
        .seed = spec_.train.seed,
-       .shape = BoundaryShape(spec_),
+       .shape = codec::BoundaryShape(spec_),
        .microbatches = spec_.train.microbatches,
        .validation_microbatches = ValidationMicrobatches(spec_, plan.data().validation_tokens()),
        .send_codec = upstream ? backward : forward,

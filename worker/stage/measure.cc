@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "base/clock.h"
+#include "codec/boundary_shape.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul::worker {
@@ -32,10 +33,8 @@ StatusOr<PassTimes> MeasurePasses(Stage& stage, const StageOptions& options,
   for (size_t i = 0; i < boundary.size(); ++i) {
     boundary[i] = static_cast<float>(i * 37 % 101) / 50.0f - 1.0f;
   }
-  const codec::TensorView view{
-      boundary.data(),
-      codec::Dtype::kF32,
-      {options.train.microbatch_size, options.model.context, options.model.hidden}};
+  const codec::TensorView view{boundary.data(), codec::Dtype::kF32,
+                               codec::BoundaryShape(options.model, options.train)};
   const Stage::Input input{ids, view, ids};
 
   std::vector<double> forward, backward;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/precise_sleep.h"
+#include "codec/boundary_shape.h"
 #include "worker/stage/noise.h"
 
 namespace longhaul::worker {
@@ -29,8 +30,7 @@ class ReplayStage final : public Stage {
     // Embedding and head are few of a large model's parameters.
     optimizer_ = times.optimizer * options.layers / options.model.layers;
     if (!options.first || !options.last) {
-      noise_ =
-          NoiseTensor({options.train.microbatch_size, options.model.context, options.model.hidden});
+      noise_ = NoiseTensor(codec::BoundaryShape(options.model, options.train));
     }
   }
 

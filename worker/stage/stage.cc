@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "codec/boundary_shape.h"
 #include "worker/stage/adamw.h"
 #include "worker/stage/gpt.h"
 #include "worker/stage/replay_stage.h"
@@ -174,8 +175,7 @@ StatusOr<at::Tensor> GptStage::ReadIds(std::string_view what, std::span<const in
 
 StatusOr<at::Tensor> GptStage::ReadBoundary(std::string_view what,
                                             const codec::TensorView& view) const {
-  const codec::Shape expected{options_.train.microbatch_size, options_.model.context,
-                              options_.model.hidden};
+  const codec::Shape expected = codec::BoundaryShape(options_.model, options_.train);
   if (!(view.shape == expected) || view.data == nullptr) {
     return absl::InvalidArgumentError(fmt::format(
         "expected {} of shape ({}, {}, {}); came ({}, {}, {}){}", what, expected.samples,

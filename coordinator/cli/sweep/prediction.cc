@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/schedule/simulator.h"
+#include "codec/boundary_shape.h"
 #include "codec/codec.h"
 #include "codec/registry.h"
 #include "coordinator/planner/pipeline_cost.h"
@@ -24,7 +25,7 @@ StatusOr<PointPrediction> PredictPoint(const v1::Plan& plan, const RunSpec& spec
 
 double NetworkSeconds(const RunSpec& spec, uint64_t rate_bits_per_second) {
   if (rate_bits_per_second == 0 || spec.pipeline.stages == 1) return 0;
-  const codec::Shape shape{spec.train.microbatch_size, spec.model.context, spec.model.hidden};
+  const codec::Shape shape = codec::BoundaryShape(spec);
   std::vector<uint64_t> bytes;
   for (const std::string& text : {spec.links.codecs.forward, spec.links.codecs.backward}) {
     const auto codec = codec::ParseCodec(text);

@@ -81,7 +81,7 @@ std::string OrderReason(const RunSpec& spec, const v1::Plan& plan, bool searched
 }  // namespace
 
 bool RatesAreKnown(const v1::Plan& plan) {
-  const Network network = NetworkOf(plan);
+  const NetworkRates network = NetworkOf(plan);
   for (size_t b = 0; b < network.links.size(); ++b) {
     const InterfaceRates &upper = network.interfaces[b], &lower = network.interfaces[b + 1];
     const LinkRates& link = network.links[b];

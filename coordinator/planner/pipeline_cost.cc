@@ -11,22 +11,22 @@ constexpr uint64_t kHeaderBytes = 64 + 96;
 // Ethernet, IPv4 and TCP with timestamps take 66 bytes of a full frame.
 constexpr double kFrameBytes = 1514, kFramePayloadBytes = 1448;
 
-double BytesPerSecond(double bits_per_second) {
-  return bits_per_second > 0 ? bits_per_second / 8 : schedule::kUnlimited;
-}
-
 double BitsPerSecond(double bytes_per_second) {
   return bytes_per_second == schedule::kUnlimited ? 0 : bytes_per_second * 8;
 }
 
 }  // namespace
 
-Network UniformNetwork(uint32_t stages, double bytes_per_second, absl::Duration latency) {
-  Network network;
+NetworkRates UniformNetwork(uint32_t stages, double bytes_per_second, absl::Duration latency) {
+  NetworkRates network;
   network.interfaces.assign(stages, {bytes_per_second, bytes_per_second});
   network.links.assign(stages == 0 ? 0 : stages - 1,
                        {.forward_latency = latency, .backward_latency = latency});
   return network;
+}
+
+double BytesPerSecond(double bits_per_second) {
+  return bits_per_second > 0 ? bits_per_second / 8 : schedule::kUnlimited;
 }
 
 double GoodputBytesPerSecond(uint64_t bits_per_second) {
@@ -38,9 +38,9 @@ uint64_t WithChunkHeaders(uint64_t bytes) {
   return bytes + (bytes + kChunkBytes - 1) / kChunkBytes * kHeaderBytes;
 }
 
-Network NetworkOf(const v1::Plan& plan) {
+NetworkRates NetworkOf(const v1::Plan& plan) {
   const v1::Prediction& prediction = plan.prediction();
-  Network network;
+  NetworkRates network;
   network.interfaces.resize(static_cast<size_t>(plan.stages_size()));
   for (int s = 0; s < plan.stages_size(); ++s) {
     InterfaceRates& rates = network.interfaces[static_cast<size_t>(s)];
@@ -61,7 +61,7 @@ Network NetworkOf(const v1::Plan& plan) {
   return network;
 }
 
-void SetNetwork(const Network& network, v1::Plan* plan) {
+void SetNetwork(const NetworkRates& network, v1::Plan* plan) {
   v1::Prediction& prediction = *plan->mutable_prediction();
   prediction.clear_egress_bits_per_second();
   prediction.clear_ingress_bits_per_second();
@@ -82,7 +82,7 @@ void SetNetwork(const Network& network, v1::Plan* plan) {
 }
 
 schedule::PipelineCost PipelineCostOf(const v1::Plan& plan, const RunSpec& spec,
-                                      const Network& network) {
+                                      const NetworkRates& network) {
   const auto stages = static_cast<size_t>(plan.stages_size());
   const auto links = static_cast<size_t>(plan.links_size());
   LH_CHECK(network.interfaces.size() == stages && network.links.size() == links,

@@ -31,14 +31,18 @@ struct LinkRates {
   absl::Duration forward_latency, backward_latency;  // one way
 };
 
-struct Network {
+// What a plan's data may take. schedule::Network is what the simulator makes of it.
+struct NetworkRates {
   std::vector<InterfaceRates> interfaces;  // of each stage's worker
   std::vector<LinkRates> links;            // of each boundary
 };
 
 // Every interface alike.
-Network UniformNetwork(uint32_t stages, double bytes_per_second,
-                       absl::Duration latency = absl::ZeroDuration());
+NetworkRates UniformNetwork(uint32_t stages, double bytes_per_second,
+                            absl::Duration latency = absl::ZeroDuration());
+
+// Of a measurement or of a plan, where 0 is a rate that is not known and counts as unlimited.
+double BytesPerSecond(double bits_per_second);
 
 // What TCP makes of a line of so many bits a second whose frames have 1,514 bytes, which is how tc
 // counts: 1,448 bytes of each are payload, 95.6 %. 0: not shaped, unlimited.
@@ -47,15 +51,14 @@ double GoodputBytesPerSecond(uint64_t bits_per_second);
 // An encoded tensor with the headers of the chunks that it travels in.
 uint64_t WithChunkHeaders(uint64_t bytes);
 
-// What the plan's prediction took; a rate of 0 in a plan is one that is not known and counts as
-// unlimited. SetNetwork writes it there.
-Network NetworkOf(const v1::Plan& plan);
-void SetNetwork(const Network& network, v1::Plan* plan);
+// What the plan's prediction took, or is to take.
+NetworkRates NetworkOf(const v1::Plan& plan);
+void SetNetwork(const NetworkRates& network, v1::Plan* plan);
 
 // As many interfaces and links as the plan has stages and links. Depths, codecs' times and the
 // order of gradients are the plan's, schedule and microbatches the run's.
 schedule::PipelineCost PipelineCostOf(const v1::Plan& plan, const RunSpec& spec,
-                                      const Network& network);
+                                      const NetworkRates& network);
 
 }  // namespace longhaul::coordinator
 

@@ -20,10 +20,6 @@ LinkMeasurement Measured(const CandidateWorker& from, const CandidateWorker& to)
   return it == from.to.end() ? LinkMeasurement{} : it->second;
 }
 
-double BytesPerSecond(double bits_per_second) {
-  return bits_per_second > 0 ? bits_per_second / 8 : schedule::kUnlimited;
-}
-
 // What the run file's topology puts between two workers; null: nothing.
 const TopologyLink* EmulatedBetween(const RunSpec& spec, const std::string& a,
                                     const std::string& b) {
@@ -45,10 +41,10 @@ const TopologyLink* EmulatedBetween(const RunSpec& spec, const std::string& a,
   return nullptr;
 }
 
-Network MeasuredNetwork(const PlanRequest& request) {
+NetworkRates MeasuredNetwork(const PlanRequest& request) {
   const std::vector<CandidateWorker>& workers = request.workers;
   const auto stages = static_cast<uint32_t>(workers.size());
-  Network network = UniformNetwork(stages, schedule::kUnlimited);
+  NetworkRates network = UniformNetwork(stages, schedule::kUnlimited);
   std::vector<double> egress(stages), ingress(stages);
   for (uint32_t b = 0; b + 1 < stages; ++b) {
     const LinkMeasurement down = Measured(workers[b], workers[b + 1]);
@@ -181,8 +177,8 @@ v1::CodecPrediction Summary(const RunSpec& spec, std::string_view name, const v1
 
 }  // namespace
 
-Network NetworkFor(const PlanRequest& request) {
-  Network network = MeasuredNetwork(request);
+NetworkRates NetworkFor(const PlanRequest& request) {
+  NetworkRates network = MeasuredNetwork(request);
   if (request.assumed_line_bits_per_second) {
     const double goodput = GoodputBytesPerSecond(*request.assumed_line_bits_per_second);
     for (InterfaceRates& rates : network.interfaces) rates = {goodput, goodput};

@@ -12,7 +12,7 @@ namespace longhaul::coordinator {
 // What was measured of the workers' interfaces and links, or is assumed in its place. Where an
 // interface was not measured, the best of its links counts: links of one interface share it,
 // whatever each could do alone. Links that were not measured are as the run file's topology says.
-Network NetworkFor(const PlanRequest& request);
+NetworkRates NetworkFor(const PlanRequest& request);
 
 // Step, bound, bottleneck, and where each stage's and link's time goes, to plan->prediction().
 Status AddPrediction(const RunSpec& spec, v1::Plan* plan);

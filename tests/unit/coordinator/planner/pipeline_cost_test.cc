@@ -45,7 +45,7 @@ TEST(WithChunkHeaders, AddsOneHeaderAChunk) {
 }
 
 TEST(PipelineCostOf, TakesThePlanAndTheNetwork) {
-  Network network = UniformNetwork(2, 2e6, absl::Milliseconds(25));
+  NetworkRates network = UniformNetwork(2, 2e6, absl::Milliseconds(25));
   network.interfaces[1].egress_bytes_per_second = 1e6;
   const schedule::PipelineCost cost = PipelineCostOf(TwoStages(), EightMicrobatches(), network);
   EXPECT_EQ(cost.schedule, ScheduleKind::kGpipe);
@@ -65,14 +65,14 @@ TEST(PipelineCostOf, TakesThePlanAndTheNetwork) {
 
 TEST(SetNetwork, IsReadBack) {
   v1::Plan plan = TwoStages();
-  Network network = UniformNetwork(2, 2e6, absl::Milliseconds(25));
+  NetworkRates network = UniformNetwork(2, 2e6, absl::Milliseconds(25));
   network.interfaces[1].ingress_bytes_per_second = schedule::kUnlimited;
   network.links[0].backward_bytes_per_second = 1e6;
   network.links[0].backward_latency = absl::Milliseconds(1);
   SetNetwork(network, &plan);
   EXPECT_EQ(plan.prediction().egress_bits_per_second(1), 16e6);
   EXPECT_EQ(plan.prediction().ingress_bits_per_second(1), 0) << "nothing is known";
-  const Network read = NetworkOf(plan);
+  const NetworkRates read = NetworkOf(plan);
   EXPECT_EQ(read.interfaces[1].ingress_bytes_per_second, schedule::kUnlimited);
   EXPECT_EQ(read.interfaces[0].ingress_bytes_per_second, 2e6);
   EXPECT_EQ(read.links[0].forward_bytes_per_second, schedule::kUnlimited);

@@ -27,34 +27,23 @@ std::string Holder(int fd) {
 StatusOr<StateDirLock> StateDirLock::Acquire(const std::string& state_dir) {
   LH_RETURN_IF_ERROR(Annotate(MakeDirectories(state_dir), "state directory"));
   const std::string path = state_dir + "/lock";
-  StateDirLock lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (lock.fd_ < 0) {
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!fd) {
     return FromErrno(fmt::format("state directory: cannot open {}", path), errno);
   }
-  if (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return FromErrno(fmt::format("cannot lock {}", path), errno);
     return absl::FailedPreconditionError(fmt::format(
         "state directory {} is in use by another coordinator ({}); stop that one or give another "
         "--state-dir",
-        state_dir, Holder(lock.fd_)));
+        state_dir, Holder(fd.get())));
   }
   const std::string pid = fmt::format("{}\n", ::getpid());
-  if (::ftruncate(lock.fd_, 0) != 0 ||
-      ::pwrite(lock.fd_, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+  if (::ftruncate(fd.get(), 0) != 0 ||
+      ::pwrite(fd.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
     return FromErrno(fmt::format("cannot write {}", path), errno);
   }
-  return lock;
-}
-
-StateDirLock::StateDirLock(StateDirLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-StateDirLock& StateDirLock::operator=(StateDirLock&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-StateDirLock::~StateDirLock() {
-  if (fd_ >= 0) ::close(fd_);
+  return StateDirLock(std::move(fd));
 }
 
 }  // namespace longhaul::coordinator

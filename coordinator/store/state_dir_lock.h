@@ -4,8 +4,10 @@
 #define LONGHAUL_COORDINATOR_STORE_STATE_DIR_LOCK_H_
 
 #include <string>
+#include <utility>
 
 #include "base/status.h"
+#include "base/unique_fd.h"
 
 namespace longhaul::coordinator {
 
@@ -14,13 +16,10 @@ class StateDirLock {
  public:
   // Makes the directory where it is missing. kFailedPrecondition naming the process that holds it.
   static StatusOr<StateDirLock> Acquire(const std::string& state_dir);
-  StateDirLock(StateDirLock&& other) noexcept;
-  StateDirLock& operator=(StateDirLock&& other) noexcept;
-  ~StateDirLock();
 
  private:
-  explicit StateDirLock(int fd) : fd_(fd) {}
-  int fd_ = -1;
+  explicit StateDirLock(UniqueFd fd) : fd_(std::move(fd)) {}
+  UniqueFd fd_;
 };
 
 }  // namespace longhaul::coordinator

@@ -1,13 +1,13 @@
 #include "worker/rpc/endpoints.h"
 
 #include <netdb.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <memory>
 #include <utility>
 
+#include "base/unique_fd.h"
 #include "proto/rpc/address.h"
 
 namespace longhaul::worker {
@@ -16,16 +16,16 @@ namespace {
 // The address that packets to `peer` leave from, by the kernel's routes; nothing is sent. Empty:
 // there is no way.
 std::string LocalAddressTowards(const sockaddr_storage& peer, socklen_t peer_bytes) {
-  const int fd = ::socket(peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return "";
+  const UniqueFd fd(::socket(peer.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd) return "";
   sockaddr_storage own{};
   socklen_t own_bytes = sizeof(own);
   char host[NI_MAXHOST] = {};
-  const bool known = ::connect(fd, reinterpret_cast<const sockaddr*>(&peer), peer_bytes) == 0 &&
-                     ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_bytes) == 0 &&
-                     ::getnameinfo(reinterpret_cast<const sockaddr*>(&own), own_bytes, host,
-                                   sizeof(host), nullptr, 0, NI_NUMERICHOST) == 0;
-  ::close(fd);
+  const bool known =
+      ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&peer), peer_bytes) == 0 &&
+      ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &own_bytes) == 0 &&
+      ::getnameinfo(reinterpret_cast<const sockaddr*>(&own), own_bytes, host, sizeof(host), nullptr,
+                    0, NI_NUMERICHOST) == 0;
   return known ? host : "";
 }
 
@@ -36,11 +36,8 @@ bool IsOurs(const std::string& address) {
   addrinfo* found = nullptr;
   if (::getaddrinfo(address.c_str(), nullptr, &wanted, &found) != 0) return false;
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, &::freeaddrinfo);
-  const int fd = ::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return true;
-  const bool ours = ::bind(fd, found->ai_addr, found->ai_addrlen) == 0 || errno != EADDRNOTAVAIL;
-  ::close(fd);
-  return ours;
+  const UniqueFd fd(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return !fd || ::bind(fd.get(), found->ai_addr, found->ai_addrlen) == 0 || errno != EADDRNOTAVAIL;
 }
 
 }  // namespace

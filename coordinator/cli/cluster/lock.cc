@@ -38,26 +38,21 @@ StatusOr<std::unique_ptr<ClusterLock>> ClusterLock::Acquire(std::string_view clu
   const Deadline deadline = Deadline::After(patience);
   while (true) {
     LH_RETURN_IF_ERROR(MakePrivateFolder(ClusterRuntimeRoot()));
-    const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0) {
+    UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (!fd) {
       if (errno == ENOENT && !deadline.Expired()) continue;  // the folder was removed just now
       return FromErrno(fmt::format("cannot open {}", path), errno);
     }
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-      if (IsSameFile(fd, path)) {
-        const std::string holder = std::to_string(getpid());
-        if (ftruncate(fd, 0) != 0 || pwrite(fd, holder.data(), holder.size(), 0) < 0) {
-          const int error = errno;
-          close(fd);
-          return FromErrno(fmt::format("cannot write {}", path), error);
-        }
-        return std::unique_ptr<ClusterLock>(new ClusterLock(fd, path));
+    if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0) {
+      if (!IsSameFile(fd.get(), path)) continue;
+      const std::string holder = std::to_string(getpid());
+      if (ftruncate(fd.get(), 0) != 0 || pwrite(fd.get(), holder.data(), holder.size(), 0) < 0) {
+        return FromErrno(fmt::format("cannot write {}", path), errno);
       }
-      close(fd);
-      continue;
+      return std::unique_ptr<ClusterLock>(new ClusterLock(std::move(fd), path));
     }
-    const std::string holder = Holder(fd);
-    close(fd);
+    const std::string holder = Holder(fd.get());
+    fd.Reset();
     if (deadline.Expired()) {
       return absl::FailedPreconditionError(fmt::format(
           "another `longhaul cluster` command (process {}) is working on cluster '{}'; wait for it "
@@ -72,7 +67,6 @@ StatusOr<std::unique_ptr<ClusterLock>> ClusterLock::Acquire(std::string_view clu
 ClusterLock::~ClusterLock() {
   unlink(path_.c_str());
   rmdir(ClusterRuntimeRoot().c_str());  // Stays while any other cluster is up.
-  close(fd_);
 }
 
 }  // namespace longhaul

@@ -3,10 +3,13 @@
 #define LONGHAUL_COORDINATOR_CLI_CLUSTER_LOCK_H_
 
 #include <memory>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "base/status.h"
+#include "base/unique_fd.h"
 
 namespace longhaul {
 
@@ -22,8 +25,8 @@ class ClusterLock {
   ~ClusterLock();
 
  private:
-  ClusterLock(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
-  const int fd_;
+  ClusterLock(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  const UniqueFd fd_;
   const std::string path_;
 };
 

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/unique_fd.h"
 #include "coordinator/cli/cluster/relay/control.h"
 
 namespace longhaul {
@@ -55,12 +56,9 @@ Status Raise(const std::string& network, const std::string& device, const Comman
 void WriteSettings(const std::string& network,
                    const std::vector<std::pair<std::string, std::string>>& settings) {
   std::thread([&] {
-    const int fd =
-        open(fmt::format("{}/{}", kNamespaceFolder, network).c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;
-    const bool inside = setns(fd, CLONE_NEWNET) == 0;
-    close(fd);
-    if (!inside) return;
+    const UniqueFd fd(
+        open(fmt::format("{}/{}", kNamespaceFolder, network).c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd || setns(fd.get(), CLONE_NEWNET) != 0) return;
     for (const auto& [name, value] : settings) std::ofstream("/proc/sys/net/" + name) << value;
   }).join();
 }
@@ -197,38 +195,26 @@ namespace {
 // Held while a subnet is chosen and taken. A name among the abstract sockets: each network
 // namespace has its own, as it has its own routes, and the kernel gives it back when the process
 // dies.
-class SubnetLock {
- public:
-  static StatusOr<SubnetLock> Acquire(Deadline deadline) {
-    SubnetLock lock(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (lock.fd_ < 0) return FromErrno("cannot make a socket", errno);
-    sockaddr_un name{.sun_family = AF_UNIX, .sun_path = "\0longhaul-cluster-subnets"};
-    while (::bind(lock.fd_, reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) {
-      if (errno != EADDRINUSE) return FromErrno("cannot bind a socket", errno);
-      if (deadline.Expired()) {
-        return absl::FailedPreconditionError(
-            "another `longhaul cluster up` has been choosing its addresses for a long time; see "
-            "`ss -xp | grep longhaul-cluster`");
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+StatusOr<UniqueFd> LockSubnets(Deadline deadline) {
+  UniqueFd lock(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!lock) return FromErrno("cannot make a socket", errno);
+  sockaddr_un name{.sun_family = AF_UNIX, .sun_path = "\0longhaul-cluster-subnets"};
+  while (::bind(lock.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) {
+    if (errno != EADDRINUSE) return FromErrno("cannot bind a socket", errno);
+    if (deadline.Expired()) {
+      return absl::FailedPreconditionError(
+          "another `longhaul cluster up` has been choosing its addresses for a long time; see "
+          "`ss -xp | grep longhaul-cluster`");
     }
-    return lock;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  SubnetLock(SubnetLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  SubnetLock& operator=(SubnetLock&&) = delete;
-  ~SubnetLock() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-
- private:
-  explicit SubnetLock(int fd) : fd_(fd) {}
-  int fd_;
-};
+  return lock;
+}
 
 }  // namespace
 
 StatusOr<uint32_t> CreateBridges(std::string_view cluster) {
-  LH_ASSIGN_OR_RETURN(const SubnetLock lock, SubnetLock::Acquire(Deadline::After(kSubnetPatience)));
+  LH_ASSIGN_OR_RETURN(const UniqueFd lock, LockSubnets(Deadline::After(kSubnetPatience)));
   LH_ASSIGN_OR_RETURN(const std::string routes,
                       RunTool({"ip", "-j", "-4", "route", "show", "table", "all"}));
   LH_ASSIGN_OR_RETURN(const uint32_t subnet, ChooseSubnet(routes));

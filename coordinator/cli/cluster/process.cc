@@ -21,29 +21,13 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/unique_fd.h"
 
 namespace longhaul {
 namespace {
 
 constexpr absl::Duration kToolLimit = absl::Seconds(30);
 constexpr std::string_view kMarker = "LONGHAUL_CLUSTER_DAEMON=";
-
-// A file descriptor and its end.
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() { Close(); }
-  int get() const { return fd_; }
-  void Close() {
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
-  }
-
- private:
-  int fd_;
-};
 
 std::vector<char*> ArgumentVector(const Command& command) {
   std::vector<char*> arguments;
@@ -161,9 +145,9 @@ StatusOr<std::string> RunTool(const Command& command) {
   }
   int out_pipe[2], err_pipe[2];
   if (pipe2(out_pipe, O_CLOEXEC) != 0) return FromErrno("pipe", errno);
-  Descriptor out_read(out_pipe[0]), out_write(out_pipe[1]);
+  UniqueFd out_read(out_pipe[0]), out_write(out_pipe[1]);
   if (pipe2(err_pipe, O_CLOEXEC) != 0) return FromErrno("pipe", errno);
-  Descriptor err_read(err_pipe[0]), err_write(err_pipe[1]);
+  UniqueFd err_read(err_pipe[0]), err_write(err_pipe[1]);
   std::vector<char*> arguments = ArgumentVector(resolved);
   const pid_t pid = fork();
   if (pid < 0) return FromErrno("fork", errno);
@@ -175,8 +159,8 @@ StatusOr<std::string> RunTool(const Command& command) {
     execv(arguments[0], arguments.data());
     _exit(127);
   }
-  out_write.Close();
-  err_write.Close();
+  out_write.Reset();
+  err_write.Reset();
   std::string out, err;
   const bool finished =
       Drain(out_read.get(), &out, err_read.get(), &err, Deadline::After(kToolLimit));
@@ -197,11 +181,11 @@ StatusOr<std::string> RunTool(const Command& command) {
 
 StatusOr<ProcessIdentity> StartDaemon(const Command& command, std::string_view cluster,
                                       const std::string& log_path) {
-  Descriptor log(open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  UniqueFd log(open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (log.get() < 0) return FromErrno(fmt::format("cannot write {}", log_path), errno);
   int error_pipe[2];
   if (pipe2(error_pipe, O_CLOEXEC) != 0) return FromErrno("pipe", errno);
-  Descriptor error_read(error_pipe[0]), error_write(error_pipe[1]);
+  UniqueFd error_read(error_pipe[0]), error_write(error_pipe[1]);
 
   std::string marker = fmt::format("{}{}", kMarker, cluster);
   std::vector<char*> environment;
@@ -217,7 +201,7 @@ StatusOr<ProcessIdentity> StartDaemon(const Command& command, std::string_view c
   if (pid == 0) {
     ExecDaemon(arguments.data(), environment.data(), log.get(), error_write.get());
   }
-  error_write.Close();
+  error_write.Reset();
   int error = 0;
   ssize_t got = 0;
   while ((got = read(error_read.get(), &error, sizeof error)) < 0 && errno == EINTR) {
@@ -270,7 +254,7 @@ std::vector<ProcessIdentity> WaitForEnd(std::vector<ProcessIdentity> processes, 
     if (processes.empty() || deadline.Expired()) return processes;
     // A pidfd becomes readable when its process ends. IsAlive above already made sure that the id
     // means the process we know.
-    Descriptor ended(static_cast<int>(syscall(SYS_pidfd_open, processes.front().pid, 0)));
+    UniqueFd ended(static_cast<int>(syscall(SYS_pidfd_open, processes.front().pid, 0)));
     pollfd wait{ended.get(), POLLIN, 0};
     const auto left = absl::ToInt64Milliseconds(deadline.Remaining());
     poll(&wait, ended.get() < 0 ? 0 : 1, static_cast<int>(std::min<int64_t>(left, 100)));

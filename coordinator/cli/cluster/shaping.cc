@@ -11,6 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "base/unique_fd.h"
+
 namespace longhaul {
 namespace {
 
@@ -228,17 +230,16 @@ Status RunTcTogether(std::span<const Command> commands) {
     text += fmt::format("{}\n", fmt::join(command.begin() + 3, command.end(), " "));
   }
   // Inherited by tc, which reads its own /proc/self.
-  const int fd = memfd_create("tc-commands", 0);
-  if (fd < 0) return FromErrno("memfd_create", errno);
+  const UniqueFd fd(memfd_create("tc-commands", 0));
+  if (!fd) return FromErrno("memfd_create", errno);
   Status status = absl::OkStatus();
-  if (write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+  if (write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
     status = FromErrno("cannot write tc's commands", errno);
   } else {
-    status =
-        RunTool({"tc", "-n", commands.front()[2], "-batch", fmt::format("/proc/self/fd/{}", fd)})
-            .status();
+    status = RunTool({"tc", "-n", commands.front()[2], "-batch",
+                      fmt::format("/proc/self/fd/{}", fd.get())})
+                 .status();
   }
-  close(fd);
   if (status.ok()) return status;
   return Annotate(status, fmt::format("{} commands, of which the first is '{}'", commands.size(),
                                       ToString(commands.front())));

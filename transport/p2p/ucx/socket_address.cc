@@ -7,12 +7,13 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <utility>
+
+#include "base/unique_fd.h"
 
 namespace longhaul::transport::ucx {
 namespace {
@@ -24,20 +25,6 @@ struct FreeAddrinfo {
 };
 struct FreeIfaddrs {
   void operator()(ifaddrs* list) const { freeifaddrs(list); }
-};
-
-class Socket {
- public:
-  explicit Socket(int fd) : fd_(fd) {}
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  ~Socket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int fd() const { return fd_; }
-
- private:
-  const int fd_;
 };
 
 socklen_t SizeOf(const sockaddr* address) {
@@ -164,11 +151,11 @@ StatusOr<std::string> InterfaceOf(const SocketAddress& address) {
 }
 
 Status CheckBind(const SocketAddress& address) {
-  const Socket probe(socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (probe.fd() < 0) return FromErrno("cannot make a socket", errno);
+  const UniqueFd probe(socket(address.get()->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!probe) return FromErrno("cannot make a socket", errno);
   const int on = 1;
-  setsockopt(probe.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (bind(probe.fd(), address.get(), address.size) == 0 && listen(probe.fd(), 1) == 0) {
+  setsockopt(probe.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (bind(probe.get(), address.get(), address.size) == 0 && listen(probe.get(), 1) == 0) {
     return absl::OkStatus();
   }
   const int error = errno;
@@ -182,28 +169,29 @@ Status CheckBind(const SocketAddress& address) {
 
 void FindConnectError(const std::shared_ptr<EventLoop>& loop, const SocketAddress& address,
                       std::function<void(Status)> done) {
-  const auto probe = std::make_shared<Socket>(
+  const auto probe = std::make_shared<UniqueFd>(
       socket(address.get()->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const auto report = [loop, done = std::move(done)](int error) {
     loop->Post([done, error] { done(ConnectFailure(error)); });
   };
-  if (probe->fd() < 0) return report(errno);
-  if (connect(probe->fd(), address.get(), SizeOf(address.get())) == 0) return report(0);
+  if (!*probe) return report(errno);
+  if (connect(probe->get(), address.get(), SizeOf(address.get())) == 0) return report(0);
   if (errno != EINPROGRESS) return report(errno);
   const auto timer = std::make_shared<EventLoop::TimerId>();
   // Whichever comes first unwatches the socket, which lets go of both closures.
   *timer = loop->AddTimer(Now() + kProbeLimit, [loop, probe, report] {
-    loop->Unwatch(probe->fd());
+    loop->Unwatch(probe->get());
     report(ETIMEDOUT);
   });
-  const Status watched = loop->Watch(probe->fd(), EPOLLOUT, [loop, probe, timer, report](uint32_t) {
-    int error = 0;
-    socklen_t size = sizeof(error);
-    getsockopt(probe->fd(), SOL_SOCKET, SO_ERROR, &error, &size);
-    loop->CancelTimer(*timer);
-    loop->Unwatch(probe->fd());
-    report(error);
-  });
+  const Status watched =
+      loop->Watch(probe->get(), EPOLLOUT, [loop, probe, timer, report](uint32_t) {
+        int error = 0;
+        socklen_t size = sizeof(error);
+        getsockopt(probe->get(), SOL_SOCKET, SO_ERROR, &error, &size);
+        loop->CancelTimer(*timer);
+        loop->Unwatch(probe->get());
+        report(error);
+      });
   if (!watched.ok()) {
     loop->CancelTimer(*timer);
     report(EIO);

@@ -23,20 +23,6 @@ constexpr size_t kMostText = 16 << 20;
 // The frames wait while the relay talks.
 constexpr absl::Duration kServePatience = absl::Milliseconds(500);
 
-class Socket {
- public:
-  explicit Socket(int fd) : fd_(fd) {}
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  ~Socket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int fd() const { return fd_; }
-
- private:
-  const int fd_;
-};
-
 StatusOr<sockaddr_un> Address(const std::string& path) {
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   if (path.size() >= sizeof address.sun_path) {
@@ -178,16 +164,16 @@ StatusOr<RelayConfig> RelayConfigFromJson(std::string_view text) {
 StatusOr<RelayReport> AskRelay(const std::string& socket_path, const RelayConfig* config,
                                Deadline deadline) {
   LH_ASSIGN_OR_RETURN(const sockaddr_un address, Address(socket_path));
-  const Socket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  SetLimit(socket.fd(), deadline.Remaining());
-  if (connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  SetLimit(socket.get(), deadline.Remaining());
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return absl::UnavailableError(fmt::format("the cluster's relay does not answer at {}: {}",
                                               socket_path, std::strerror(errno)));
   }
   json request = json::object();
   if (config != nullptr) request["config"] = ConfigJson(*config);
   std::optional<std::string> answer;
-  if (SendAll(socket.fd(), request.dump())) answer = ReceiveAll(socket.fd());
+  if (SendAll(socket.get(), request.dump())) answer = ReceiveAll(socket.get());
   if (!answer) {
     return absl::UnavailableError(
         fmt::format("the cluster's relay at {} does not answer", socket_path));
@@ -211,24 +197,22 @@ StatusOr<RelayReport> AskRelay(const std::string& socket_path, const RelayConfig
   }
 }
 
-StatusOr<int> ListenForRequests(const std::string& socket_path) {
+StatusOr<UniqueFd> ListenForRequests(const std::string& socket_path) {
   LH_ASSIGN_OR_RETURN(const sockaddr_un address, Address(socket_path));
   unlink(socket_path.c_str());  // of one that was killed
-  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0 || bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-      chmod(socket_path.c_str(), 0600) != 0 || listen(fd, 8) != 0) {
-    const int error = errno;
-    if (fd >= 0) close(fd);
-    return FromErrno(fmt::format("cannot listen at {}", socket_path), error);
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd || bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      chmod(socket_path.c_str(), 0600) != 0 || listen(fd.get(), 8) != 0) {
+    return FromErrno(fmt::format("cannot listen at {}", socket_path), errno);
   }
   return fd;
 }
 
 void ServeRequest(int listener, const std::function<StatusOr<RelayReport>(const Request&)>& serve) {
-  const Socket socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-  if (socket.fd() < 0) return;
-  SetLimit(socket.fd(), kServePatience);
-  const std::optional<std::string> text = ReceiveAll(socket.fd());
+  const UniqueFd socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+  if (!socket) return;
+  SetLimit(socket.get(), kServePatience);
+  const std::optional<std::string> text = ReceiveAll(socket.get());
   if (!text) return;
   StatusOr<RelayReport> report = RelayReport{};
   try {
@@ -239,7 +223,7 @@ void ServeRequest(int listener, const std::function<StatusOr<RelayReport>(const 
     report = absl::InvalidArgumentError(
         fmt::format("not a request: {}", std::string_view(error.what())));
   }
-  SendAll(socket.fd(), AnswerJson(report).dump());
+  SendAll(socket.get(), AnswerJson(report).dump());
 }
 
 }  // namespace longhaul::relay

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/link_quality.h"
 #include "base/status.h"
+#include "base/unique_fd.h"
 
 namespace longhaul::relay {
 
@@ -58,7 +59,7 @@ struct Request {
   bool configure = false;
   RelayConfig config;
 };
-StatusOr<int> ListenForRequests(const std::string& socket_path);  // a descriptor to accept from
+StatusOr<UniqueFd> ListenForRequests(const std::string& socket_path);  // to accept from
 // One connection that waits at `listener`: its request goes to `serve`, what that says goes back.
 // Takes little time, whatever the other side does.
 void ServeRequest(int listener, const std::function<StatusOr<RelayReport>(const Request&)>& serve);

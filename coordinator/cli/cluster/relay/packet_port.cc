@@ -7,7 +7,6 @@
 #include <net/if.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -30,19 +29,17 @@ Frame Allocate(uint32_t capacity) {
   return {std::make_unique_for_overwrite<std::byte[]>(capacity), 0, capacity};
 }
 
-StatusOr<int> OpenSocket() {
+StatusOr<UniqueFd> OpenSocket() {
   // Protocol 0: nothing is received until the socket is bound to its interface.
-  const int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  UniqueFd fd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
-  if (fd < 0 || setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &on, sizeof on) != 0 ||
-      setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on) != 0) {
-    const int error = errno;
-    if (fd >= 0) close(fd);
+  if (!fd || setsockopt(fd.get(), SOL_PACKET, PACKET_VNET_HDR, &on, sizeof on) != 0 ||
+      setsockopt(fd.get(), SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on) != 0) {
     return absl::FailedPreconditionError(
         fmt::format("delay, jitter and loss need packet sockets, which this process cannot have "
                     "({}): they take CAP_NET_RAW (docker run --cap-add NET_RAW) and a kernel with "
                     "CONFIG_PACKET, 4.20 or newer",
-                    std::strerror(error)));
+                    std::strerror(errno)));
   }
   return fd;
 }
@@ -71,15 +68,14 @@ struct PacketPort::Buffers {
   std::array<std::array<char, CMSG_SPACE(sizeof(timespec))>, kBatch> control;
 };
 
-PacketPort::PacketPort(int fd) : fd_(fd), buffers_(std::make_unique<Buffers>()) {}
+PacketPort::PacketPort(UniqueFd fd) : fd_(std::move(fd)), buffers_(std::make_unique<Buffers>()) {}
 
-PacketPort::~PacketPort() {
-  close(fd_);
-}
+PacketPort::~PacketPort() = default;
 
 StatusOr<std::unique_ptr<PacketPort>> PacketPort::Open(const std::string& device) {
-  LH_ASSIGN_OR_RETURN(const int fd, OpenSocket());
-  std::unique_ptr<PacketPort> port(new PacketPort(fd));
+  LH_ASSIGN_OR_RETURN(UniqueFd opened, OpenSocket());
+  std::unique_ptr<PacketPort> port(new PacketPort(std::move(opened)));
+  const int fd = port->fd();
   const int on = 1;
   // More than an unprivileged process may ask for; where it is refused, the defaults do.
   (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &kSocketBytes, sizeof kSocketBytes);
@@ -107,7 +103,7 @@ void PacketPort::Receive(std::vector<Arrival>* arrivals) {
     b.messages[i].msg_hdr.msg_control = b.control[i].data();
     b.messages[i].msg_hdr.msg_controllen = b.control[i].size();
   }
-  const int got = recvmmsg(fd_, b.messages.data(), kBatch, MSG_DONTWAIT, nullptr);
+  const int got = recvmmsg(fd(), b.messages.data(), kBatch, MSG_DONTWAIT, nullptr);
   const MonoTime now = Now();
   const auto wall_now = std::chrono::system_clock::now().time_since_epoch();
   for (int i = 0; i < got; ++i) {
@@ -136,16 +132,14 @@ void PacketPort::Send(std::span<Frame> frames) {
       b.messages[i].msg_hdr.msg_iov = &b.vectors[i];
       b.messages[i].msg_hdr.msg_iovlen = 1;
     }
-    const int sent = sendmmsg(fd_, b.messages.data(), static_cast<unsigned>(batch), MSG_DONTWAIT);
+    const int sent = sendmmsg(fd(), b.messages.data(), static_cast<unsigned>(batch), MSG_DONTWAIT);
     // The first one that fails (the queue is full) is dropped, as a queue does.
     frames = frames.subspan(sent > 0 ? static_cast<size_t>(sent) : 1);
   }
 }
 
 Status ProbePacketPort() {
-  const StatusOr<int> fd = OpenSocket();
-  if (fd.ok()) close(*fd);
-  return fd.status();
+  return OpenSocket().status();
 }
 
 }  // namespace longhaul::relay

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/unique_fd.h"
 #include "coordinator/cli/cluster/relay/delay_queue.h"
 
 namespace longhaul::relay {
@@ -34,16 +35,16 @@ class PacketPort {
   PacketPort& operator=(const PacketPort&) = delete;
   ~PacketPort();
 
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
   // What has come, a bounded number; nothing of what this side sent. Never blocks.
   void Receive(std::vector<Arrival>* arrivals);
   // What does not fit the interface's queue is dropped, and counted there.
   void Send(std::span<Frame> frames);
 
  private:
-  explicit PacketPort(int fd);
+  explicit PacketPort(UniqueFd fd);
   struct Buffers;
-  const int fd_;
+  const UniqueFd fd_;
   const std::unique_ptr<Buffers> buffers_;
 };
 

@@ -7,7 +7,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "base/shutdown.h"
+#include "base/unique_fd.h"
 #include "coordinator/cli/cluster/relay/control.h"
 #include "coordinator/cli/cluster/relay/delay_queue.h"
 #include "coordinator/cli/cluster/relay/packet_port.h"
@@ -43,14 +43,12 @@ absl::Duration CpuTime() {
 
 class Relay {
  public:
-  Relay(int epoll_fd, int listener)
-      : epoll_(epoll_fd), listener_(listener), queue_(std::random_device{}(), kMostHeldBytes) {}
+  Relay(UniqueFd epoll, UniqueFd listener)
+      : epoll_(std::move(epoll)),
+        listener_(std::move(listener)),
+        queue_(std::random_device{}(), kMostHeldBytes) {}
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
-  ~Relay() {
-    close(listener_);
-    close(epoll_);
-  }
   // Until a signal.
   Status Run();
 
@@ -64,8 +62,7 @@ class Relay {
   // Until something comes or the next frame is due.
   int Wait(std::array<epoll_event, 64>* events);
 
-  const int epoll_;
-  const int listener_;
+  const UniqueFd epoll_, listener_;
   DelayQueue queue_;
   std::vector<std::string> devices_;
   std::vector<std::unique_ptr<PacketPort>> ports_;
@@ -75,7 +72,7 @@ class Relay {
 
 Status Relay::Watch(int fd, uint64_t event) {
   epoll_event watched{.events = EPOLLIN, .data = {.u64 = event}};
-  if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &watched) != 0) return FromErrno("epoll", errno);
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &watched) != 0) return FromErrno("epoll", errno);
   return absl::OkStatus();
 }
 
@@ -155,7 +152,7 @@ int Relay::Wait(std::array<epoll_event, 64>* events) {
     const absl::Duration left = longhaul::operator-(*next, Now());
     limit = absl::ToTimespec(std::max(left, absl::ZeroDuration()));
   }
-  return epoll_pwait2(epoll_, events->data(), static_cast<int>(events->size()),
+  return epoll_pwait2(epoll_.get(), events->data(), static_cast<int>(events->size()),
                       next ? &limit : nullptr, nullptr);
 }
 
@@ -164,22 +161,19 @@ Status Relay::Run() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
-  const int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (signal_fd < 0) return FromErrno("signalfd", errno);
-  LH_RETURN_IF_ERROR(Watch(signal_fd, kSignalEvent));
-  LH_RETURN_IF_ERROR(Watch(listener_, kControlEvent));
+  const UniqueFd signal_fd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signal_fd) return FromErrno("signalfd", errno);
+  LH_RETURN_IF_ERROR(Watch(signal_fd.get(), kSignalEvent));
+  LH_RETURN_IF_ERROR(Watch(listener_.get(), kControlEvent));
   std::array<epoll_event, 64> events;
   while (true) {
     const int ready = Wait(&events);
     if (ready < 0 && errno != EINTR) return FromErrno("epoll", errno);
     for (int i = 0; i < ready; ++i) {
       const uint64_t event = events[static_cast<size_t>(i)].data.u64;
-      if (event == kSignalEvent) {
-        close(signal_fd);
-        return absl::OkStatus();
-      }
+      if (event == kSignalEvent) return absl::OkStatus();
       if (event == kControlEvent) {
-        ServeRequest(listener_, [this](const Request& request) { return Serve(request); });
+        ServeRequest(listener_.get(), [this](const Request& request) { return Serve(request); });
         break;  // The other events may be those of ports that are no more.
       }
       Forward(static_cast<uint32_t>(event));
@@ -200,13 +194,10 @@ Status RunRelay(const std::string& socket_path) {
   mallopt(M_MMAP_THRESHOLD, kKeptBytes);
   mallopt(M_TRIM_THRESHOLD, kKeptBytes);
   LH_RETURN_IF_ERROR(ProbePacketPort());
-  LH_ASSIGN_OR_RETURN(const int listener, ListenForRequests(socket_path));
-  const int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-  if (epoll_fd < 0) {
-    close(listener);
-    return FromErrno("epoll", errno);
-  }
-  return Relay(epoll_fd, listener).Run();
+  LH_ASSIGN_OR_RETURN(UniqueFd listener, ListenForRequests(socket_path));
+  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) return FromErrno("epoll", errno);
+  return Relay(std::move(epoll), std::move(listener)).Run();
 }
 
 }  // namespace longhaul::relay

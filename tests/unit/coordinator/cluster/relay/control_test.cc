@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <thread>
 
@@ -64,13 +63,12 @@ class RelayControlSocket : public ::testing::Test {
  protected:
   // Answers one request.
   std::thread Serve(std::function<StatusOr<RelayReport>(const Request&)> serve) {
-    const StatusOr<int> listener = ListenForRequests(path_);
+    StatusOr<UniqueFd> listener = ListenForRequests(path_);
     EXPECT_TRUE(listener.ok()) << listener.status();
-    return std::thread([fd = *listener, serve = std::move(serve)] {
-      pollfd ready{fd, POLLIN, 0};
+    return std::thread([fd = *std::move(listener), serve = std::move(serve)] {
+      pollfd ready{fd.get(), POLLIN, 0};
       poll(&ready, 1, 30'000);
-      ServeRequest(fd, serve);
-      close(fd);
+      ServeRequest(fd.get(), serve);
     });
   }
   static Deadline Soon() { return Deadline::After(absl::Seconds(30)); }

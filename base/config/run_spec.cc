@@ -162,14 +162,15 @@ Field WorkerExceptions(LinksSpec* links, const CodecCheck& check) {
 Field Links(LinksSpec* links, const CodecCheck& check) {
   Table table = PairTable(&links->codecs, check);
   table.push_back(BytesField("cache_limit", &links->cache_limit_bytes));
+  table.push_back(Flag("measure", &links->measure));
   table.push_back(WorkerExceptions(links, check));
   Field field = Section("links", table);
   field.read = [links, table](Reader& reader, const YAML::Node& node, const std::string& path) {
     if (node.IsScalar() && node.Scalar() == "paper") {
       links->codecs = CodecPair{"tah", "fixed:bits=6"};
     } else if (node.IsScalar()) {
-      reader.FailExpected(node, path,
-                          "'paper' or a mapping with forward, backward, cache_limit, workers");
+      reader.FailExpected(
+          node, path, "'paper' or a mapping with forward, backward, cache_limit, measure, workers");
     } else {
       reader.ReadMap(node, path, table);
     }

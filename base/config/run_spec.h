@@ -122,6 +122,9 @@ struct LinksSpec {
   std::vector<std::pair<std::string, LinkException>> by_worker;  // by its name
   // Of disk that codecs with message buffers (aqsgd) may take on one worker.
   uint64_t cache_limit_bytes = uint64_t{8} << 30;  // "cache_limit: 8GiB"
+  // Neighbours measure the links between them before each plan (some seconds of traffic). Without,
+  // a plan knows what earlier ones measured.
+  bool measure = true;
   friend bool operator==(const LinksSpec&, const LinksSpec&) = default;
 };
 

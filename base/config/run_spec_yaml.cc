@@ -49,9 +49,10 @@ std::string LinksYaml(const LinksSpec& links) {
       "links:\n"
       "  forward: {}\n"
       "  backward: {}\n"
-      "  cache_limit: {}\n",
+      "  cache_limit: {}\n"
+      "  measure: {}\n",
       Quote(links.codecs.forward), Quote(links.codecs.backward),
-      ExactBytes(links.cache_limit_bytes));
+      ExactBytes(links.cache_limit_bytes), links.measure);
   if (links.by_worker.empty()) return out;
   out += "  workers:\n";
   for (const auto& [worker, exception] : links.by_worker) {

@@ -35,7 +35,8 @@ bool Core::LinksAreMeasured(Draft& draft) {
                                       [](const LinkProbe& probe) { return probe.IsAnswered(); });
     if (!answered) return false;
     draft.probes.clear();
-    if (draft.probe_rounds == kRounds) return true;
+    const bool all_assumed = draft.assumed_line_bits_per_second && draft.assumed_delay;
+    if (!draft.spec.links.measure || all_assumed || draft.probe_rounds == kRounds) return true;
     BeginProbes(draft, draft.probe_rounds++);
   }
 }

@@ -1,9 +1,6 @@
 """Bytes that the links' own queues counted, against what the formats make of the run."""
-import os
-import signal
-
 import wire_bytes
-from cluster import CODECS, MODEL, RUN_FILE, TRAIN, Cluster, Failed
+from cluster import CODECS, MODEL, RUN_FILE, TRAIN, Cluster
 from report import Table
 
 TOLERANCE = 0.03
@@ -28,24 +25,6 @@ def counters(cluster):
     return result
 
 
-def counters_before(cluster, file, changes):
-    """Submits a run; gives it, and the counters behind the measurement of its links and before its
-    first tensor: a worker that is stopped holds it up in between."""
-    for _ in range(20):
-        run = cluster.submit(file, changes)
-        cluster.wait_for(run, "its plan", lambda status: status["state"] not in (
-            "queued", "planning"))
-        worker = cluster.state()["workers"][-1]["pid"]
-        os.kill(worker, signal.SIGSTOP)
-        try:
-            if cluster.status(run)["state"] == "preparing":
-                return run, counters(cluster)
-        finally:
-            os.kill(worker, signal.SIGCONT)
-        cluster.cli("stop", run, "--now")  # it was quicker
-    raise Failed("no run could be held up before its first tensor")
-
-
 def run(arguments):
     table = Table(
         f"Bytes on the wire, {arguments.steps} steps of {RUN_FILE.name} at {arguments.rate}; "
@@ -57,11 +36,11 @@ def run(arguments):
         if cluster.state()["shaper"] != "htb":
             print("Note: this kernel cannot count acknowledgements apart; 'data' has them too.")
         for codec in arguments.codecs:
-            name, before = counters_before(
-                cluster, RUN_FILE, {**CODECS[codec], "train.steps": arguments.steps})
-            done = cluster.wait_for(name, "its end", lambda status: status["state"] == "done")
+            before = counters(cluster)
+            done = cluster.train(RUN_FILE, {**CODECS[codec], "train.steps": arguments.steps,
+                                            "links.measure": "false"})
             after = counters(cluster)
-            expected = wire_bytes.expected_bytes(done["plan"], MODEL,
+            expected = wire_bytes.expected_bytes(done.plan, MODEL,
                                                  {**TRAIN, "steps": arguments.steps})
             for (worker, direction), counts in after.items():
                 data, small, dropped = (now - then for now, then in

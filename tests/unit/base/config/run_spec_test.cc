@@ -33,6 +33,7 @@ transport: ucx
 links:
   forward: none
   backward: "fixed:bits=6"
+  measure: false
   workers: { worker2: { forward: tah }, "worker 3": { backward: bf16, transport: grpc } }
 checkpoint: { every: 5, keep: 3, keep_copy: true }
 peer_timeout: 2500ms
@@ -86,6 +87,7 @@ TEST(RunSpec, ReadsEveryKey) {
   EXPECT_EQ(spec->pipeline,
             (PipelineSpec{1, ScheduleKind::kOneFOneB, SendOrder::kAsReady, true, 2, 4}));
   EXPECT_EQ(spec->links.codecs, (CodecPair{"none", "fixed:bits=6"}));
+  EXPECT_FALSE(spec->links.measure);
   ASSERT_EQ(spec->links.by_worker.size(), 2u);
   EXPECT_EQ(spec->links.by_worker[0].first, "worker2");
   EXPECT_EQ(spec->links.by_worker[0].second,
@@ -187,7 +189,7 @@ run.yaml:10:41: pipeline.recompute: expected true or false, got '1'
 run.yaml:10:52: pipeline.stages: expected a whole number from 1 to 4096 or auto, got the text "2"; remove the quotes
 run.yaml:11:12: transport: expected one of ucx, grpc, got 'grcp'; did you mean 'grpc'?
 run.yaml:12:19: links.forward: unknown codec 'tha'
-run.yaml:12:24: unknown key 'zzz'; the keys of 'links' are forward, backward, cache_limit, workers
+run.yaml:12:24: unknown key 'zzz'; the keys of 'links' are forward, backward, cache_limit, measure, workers
 run.yaml:12:59: links.workers.w.transport: expected one of ucx, grpc, got 'tcp'
 run.yaml:13:15: peer_timeout: expected a duration such as 20ms, 1.5s or 2m30s, got '10'; units are ns, us, ms, s, m, h, d; at most 36500d)");
 }
@@ -285,7 +287,7 @@ TEST(RunSpec, LinksPaper) {
   EXPECT_EQ(spec->links.codecs, (CodecPair{"tah", "fixed:bits=6"}));
   EXPECT_EQ(ErrorOf(std::string(kMinimal) + "links: papers\n"),
             "run.yaml:5:8: links: expected 'paper' or a mapping with forward, backward, "
-            "cache_limit, workers, "
+            "cache_limit, measure, workers, "
             "got 'papers'");
 }
 

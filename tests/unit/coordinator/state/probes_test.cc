@@ -243,6 +243,36 @@ TEST_F(Probes, AreMadeForAPlanToo) {
   EXPECT_EQ(reply->reply->plan().links(0).forward_bits_per_second(), 5e6);
 }
 
+TEST_F(Probes, NothingIsMeasuredWhereAllIsAssumed) {
+  c.Join("a");
+  c.Join("b");
+  event::PlanAsked asked{RequestId(50), SmallSpec("tiny", 2), {}, RunId("plan-1"), "a secret"};
+  asked.submit.set_assumed_line_bits_per_second(8'000'000);
+  asked.submit.set_assumed_delay_seconds(0.025);
+  c.Tick(asked);
+  c.Data("plan-1");
+  for (const char* worker : {"a", "b"}) c.Times(worker, "plan-1", 1);
+  EXPECT_EQ(Count("a"), 0);
+  const auto* reply = c.LastReply<command::ReplyPlan>();
+  ASSERT_NE(reply, nullptr);
+  ASSERT_TRUE(reply->reply.ok()) << reply->reply.status();
+  EXPECT_DOUBLE_EQ(reply->reply->plan().links(0).forward_latency_seconds(), 0.025);
+}
+
+TEST_F(Probes, ARunThatAsksForNoMeasurementIsPlannedWithWhatIsKnown) {
+  ToLinks({"a", "b"});
+  for (const char* worker : {"a", "b"}) c.Probed(worker, Rate(5e6));
+  c.Tick(event::StopAsked{RequestId(51), "tiny-1", /*now=*/true});
+  c.Forget();
+  RunSpec spec = SmallSpec("other", 2);
+  spec.links.measure = false;
+  c.Tick(SubmitOf(spec, "other-1", /*request=*/52));
+  c.ToPreparing({"a", "b"}, "other-1");
+  EXPECT_EQ(c.StateOf("other-1"), "preparing");
+  EXPECT_EQ(Count("a"), 0);
+  EXPECT_EQ(c.records.at("other-1").plan->links(0).forward_bits_per_second(), 5e6);
+}
+
 TEST_F(Probes, BeginAnewWithARestartedCoordinator) {
   ToLinks({"a", "b"});
   const std::string secret = Asked("a").link_secret();

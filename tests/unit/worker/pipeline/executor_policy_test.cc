@@ -15,6 +15,7 @@
 #include "codec/registry.h"
 #include "proto/wire/tensor_header.h"
 #include "tests/support/mailbox.h"
+#include "tests/unit/worker/pipeline/no_shards.h"
 #include "tests/unit/worker/tiny_run.h"
 #include "worker/pipeline/executor.h"
 
@@ -97,24 +98,6 @@ class Recorder final : public transport::Link {
   const transport::LinkKey key_{RunId("tiny"), Epoch(1), Boundary(0)};
   mutable std::mutex mutex_;
   std::vector<wire::TensorHeader> headers_;
-};
-
-class NoShards : public ShardStore {
- public:
-  StatusOr<std::vector<ShardFile>> Write(const RunId&, StageIndex, const StageSnapshot&) override {
-    return std::vector<ShardFile>{{"stage.params.safetensors", 1, "hash"}};
-  }
-  StatusOr<std::string> PathOf(const RunId&, Step, const std::string&) const override {
-    return absl::NotFoundError("none");
-  }
-  Status Check(const RunId&, Step, const ShardFile&) const override {
-    return absl::NotFoundError("none");
-  }
-  StatusOr<StageSnapshot> Read(const RunId&, Step, const std::vector<ShardFile>&) const override {
-    return absl::NotFoundError("none");
-  }
-  StatusOr<std::optional<Step>> Oldest(const RunId&) const override { return std::nullopt; }
-  Status Drop(const RunId&, Step) override { return absl::OkStatus(); }
 };
 
 struct Setting {

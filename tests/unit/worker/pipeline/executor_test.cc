@@ -19,6 +19,7 @@
 #include "codec/registry.h"
 #include "tests/support/mailbox.h"
 #include "tests/support/temp_dir.h"
+#include "tests/unit/worker/pipeline/no_shards.h"
 #include "tests/unit/worker/tiny_run.h"
 #include "transport/p2p/loopback/factory.h"
 
@@ -33,7 +34,7 @@ constexpr absl::Duration kPatience = absl::Seconds(30);
 const transport::LinkKey kKey{RunId("tiny"), Epoch(1), Boundary(0)};
 
 // Keeps what is written, or refuses to.
-class FakeShards : public ShardStore {
+class FakeShards : public NoShards {
  public:
   StatusOr<std::vector<ShardFile>> Write(const RunId&, StageIndex,
                                          const StageSnapshot& snapshot) override {
@@ -41,17 +42,6 @@ class FakeShards : public ShardStore {
     steps.Push(snapshot.step);
     return std::vector<ShardFile>{{"stage.params.safetensors", 1, "hash"}};
   }
-  StatusOr<std::string> PathOf(const RunId&, Step, const std::string&) const override {
-    return absl::NotFoundError("none");
-  }
-  Status Check(const RunId&, Step, const ShardFile&) const override {
-    return absl::NotFoundError("none");
-  }
-  StatusOr<StageSnapshot> Read(const RunId&, Step, const std::vector<ShardFile>&) const override {
-    return absl::NotFoundError("none");
-  }
-  StatusOr<std::optional<Step>> Oldest(const RunId&) const override { return std::nullopt; }
-  Status Drop(const RunId&, Step) override { return absl::OkStatus(); }
 
   Status refusal;
   Mailbox<uint64_t> steps;

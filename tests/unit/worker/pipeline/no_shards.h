@@ -1,0 +1,33 @@
+// A store that takes every shard and has none.
+#ifndef LONGHAUL_TESTS_UNIT_WORKER_PIPELINE_NO_SHARDS_H_
+#define LONGHAUL_TESTS_UNIT_WORKER_PIPELINE_NO_SHARDS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/checkpoint/shard_store.h"
+
+namespace longhaul::worker {
+
+class NoShards : public ShardStore {
+ public:
+  StatusOr<std::vector<ShardFile>> Write(const RunId&, StageIndex, const StageSnapshot&) override {
+    return std::vector<ShardFile>{{"stage.params.safetensors", 1, "hash"}};
+  }
+  StatusOr<std::string> PathOf(const RunId&, Step, const std::string&) const override {
+    return absl::NotFoundError("none");
+  }
+  Status Check(const RunId&, Step, const ShardFile&) const override {
+    return absl::NotFoundError("none");
+  }
+  StatusOr<StageSnapshot> Read(const RunId&, Step, const std::vector<ShardFile>&) const override {
+    return absl::NotFoundError("none");
+  }
+  StatusOr<std::optional<Step>> Oldest(const RunId&) const override { return std::nullopt; }
+  Status Drop(const RunId&, Step) override { return absl::OkStatus(); }
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_TESTS_UNIT_WORKER_PIPELINE_NO_SHARDS_H_

@@ -1,0 +1,141 @@
+// The links of plans: codecs, what these remember, transports, and who dials.
+#include "coordinator/planner/links.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "codec/registry.h"
+#include "tests/unit/coordinator/planner/plan_request.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(MakePlan, CodecsAreThoseOfTheSender) {
+  PlanRequest request = Request(3);
+  request.spec.links.codecs = {"none", "bf16"};
+  request.spec.links.by_worker = {{"w1", {{"fp16", "fixed:bits=6"}, {}}},
+                                  {"w9", {{"none", "none"}, {}}}};
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->links(0).forward_codec(), "none");
+  EXPECT_THAT(plan->links(0).backward_codec(), HasSubstr("fixed:bits=6"));
+  EXPECT_EQ(plan->links(1).forward_codec(), "fp16");
+  EXPECT_EQ(plan->links(1).backward_codec(), "bf16");
+  const codec::Shape shape{1, 256, 256};
+  EXPECT_EQ(plan->links(0).forward_bytes(), (*codec::ParseCodec("none"))->MaxEncodedBytes(shape));
+  EXPECT_EQ(plan->links(0).backward_bytes(),
+            (*codec::ParseCodec("fixed:bits=6"))->MaxEncodedBytes(shape));
+  EXPECT_THAT(plan->explanation(),
+              HasSubstr("an exception for worker w9, which has no stage here"));
+}
+
+TEST(MakePlan, CountsWhatCodecsRememberOnDisk) {
+  PlanRequest request = Request(3);
+  request.spec.links.codecs = {"aqsgd:bits=4", "fixed:bits=8"};
+  request.spec.train.steps = 100;
+  request.spec.checkpoint.every = 5;
+  request.data.set_tokens(256 * 400 + 1 + 999);
+  request.data.set_validation_tokens(999);
+  auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  // 400 windows, a record of 16 + 2 x 256 x 256 bytes to the next multiple of 64.
+  const uint64_t one = 4096 + 4096 + 400 * uint64_t{131136};
+  EXPECT_EQ(plan->stages(0).message_record_bytes(), one);
+  EXPECT_EQ(plan->stages(1).message_record_bytes(), 2 * one);
+  EXPECT_EQ(plan->stages(2).message_record_bytes(), one);
+  // 16 sequences a step, of 4 intervals of 5 steps.
+  EXPECT_GE(plan->stages(0).message_journal_bytes(), 320 * uint64_t{131088});
+  EXPECT_LT(plan->stages(0).message_journal_bytes(), 322 * uint64_t{131088});
+  EXPECT_THAT(plan->explanation(), HasSubstr("of disk on w1"));
+  // A quarter of the 1,600 sequences is sent whole.
+  const auto codec = *codec::ParseCodec("aqsgd:bits=4");
+  const codec::Shape shape{1, 256, 256};
+  EXPECT_NEAR(static_cast<double>(plan->links(0).forward_bytes()),
+              0.25 * static_cast<double>(codec->MaxEncodedBytes(shape)) +
+                  0.75 * static_cast<double>(codec->MinEncodedBytes(shape)),
+              1);
+
+  const uint64_t needed =
+      plan->stages(1).message_record_bytes() + plan->stages(1).message_journal_bytes();
+  request.spec.links.cache_limit_bytes = needed;
+  EXPECT_TRUE(MakePlan(request).ok());
+  request.spec.links.cache_limit_bytes = needed - 1;
+  const Status refused = MakePlan(request).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(Message(refused)),
+              AllOf(HasSubstr("stage 1 on worker w1"), HasSubstr("links.cache_limit"),
+                    HasSubstr("(" + std::to_string(needed) + " bytes)")));
+
+  // Before the workers are known: the same, where the stages are.
+  const uint64_t text = 256 * 400 + 1;
+  request.spec.validation.share = 0;
+  request.spec.pipeline.stages = 3;
+  EXPECT_EQ(CheckMessageCache(request.spec, text).code(), absl::StatusCode::kFailedPrecondition);
+  request.spec.pipeline.stages = 2;
+  EXPECT_TRUE(CheckMessageCache(request.spec, text).ok());
+  request.spec.pipeline.stages = 3;
+  request.spec.links.cache_limit_bytes = needed;
+  EXPECT_TRUE(CheckMessageCache(request.spec, text).ok());
+  request.spec.links.cache_limit_bytes = 0;
+  request.spec.links.codecs.forward = "tah";
+  EXPECT_TRUE(CheckMessageCache(request.spec, text).ok());
+  request.spec.links.codecs.backward = "aqsgd";
+  EXPECT_FALSE(CheckMessageCache(request.spec, text).ok());
+}
+
+TEST(MakePlan, AnUnknownCodecIsRefused) {
+  PlanRequest request = Request(2);
+  request.spec.links.codecs.forward = "zstd";
+  EXPECT_EQ(MakePlan(request).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(MakePlan, WhoCanBeReachedIsDialled) {
+  PlanRequest request = Request(2);
+  EXPECT_TRUE(MakePlan(request)->links(0).downstream_dials());
+  request.workers[0].endpoints[0].clear_addresses();
+  EXPECT_FALSE(MakePlan(request)->links(0).downstream_dials());
+  request.workers[1].endpoints[0].clear_addresses();
+  EXPECT_THAT(std::string(Message(MakePlan(request).status())), HasSubstr("--advertise"));
+}
+
+TEST(MakePlan, LinksHaveTheTransportThatTheRunFileSays) {
+  PlanRequest request = Request(4);
+  request.spec.transport = TransportKind::kGrpc;
+  auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const auto& link : plan->links()) EXPECT_EQ(link.transport(), "grpc");
+  EXPECT_EQ(plan->stages(0).endpoints_size(), 2);
+
+  // One worker's exception is about its links, whoever the neighbour is.
+  request.spec.transport = TransportKind::kUcx;
+  request.spec.links.by_worker = {{"w1", {{"none", "none"}, TransportKind::kGrpc}}};
+  plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->links(0).transport(), "grpc");
+  EXPECT_EQ(plan->links(1).transport(), "grpc");
+  EXPECT_EQ(plan->links(2).transport(), "ucx");
+
+  request.spec.links.by_worker.push_back({"w2", {{"none", "none"}, TransportKind::kUcx}});
+  EXPECT_THAT(std::string(Message(MakePlan(request).status())),
+              AllOf(HasSubstr("w1 and w2"), HasSubstr("grpc at the one and for ucx at the other")));
+}
+
+TEST(MakePlan, ATransportThatAWorkerDoesNotHaveIsRefused) {
+  PlanRequest request = Request(2);
+  request.spec.transport = TransportKind::kGrpc;
+  request.workers[1].endpoints.pop_back();
+  const Status status = MakePlan(request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(Message(status)),
+              AllOf(HasSubstr("worker w1 has ucx only"), HasSubstr("--transport grpc")));
+  request.workers[1].endpoints.clear();
+  EXPECT_THAT(std::string(Message(MakePlan(request).status())), HasSubstr("no data transport"));
+}
+
+}  // namespace
+}  // namespace longhaul::coordinator

@@ -1,0 +1,58 @@
+// What tests of the planner ask for: eight layers, 16 microbatches, codec none.
+#ifndef LONGHAUL_TESTS_UNIT_COORDINATOR_PLANNER_PLAN_REQUEST_H_
+#define LONGHAUL_TESTS_UNIT_COORDINATOR_PLANNER_PLAN_REQUEST_H_
+
+#include <cstdint>
+#include <string>
+
+#include "coordinator/planner/planner.h"
+
+namespace longhaul::coordinator {
+
+inline v1::DataEndpoint Endpoint(const std::string& transport, const std::string& address) {
+  v1::DataEndpoint endpoint;
+  endpoint.set_transport(transport);
+  endpoint.add_addresses(address);
+  return endpoint;
+}
+
+// Workers w0, w1, ... alike: 10 + 20 ms a layer, 64 GiB, reachable over both transports; nothing is
+// known of their links.
+inline PlanRequest Request(uint32_t workers) {
+  PlanRequest request;
+  request.run = RunId("tiny-1");
+  request.epoch = Epoch(3);
+  request.spec.name = "tiny";
+  request.spec.model.layers = 8;
+  request.spec.model.hidden = 256;
+  request.spec.model.heads = 8;
+  request.spec.model.context = 256;
+  request.spec.data.text = {"corpus.txt"};
+  request.spec.train.steps = 10;
+  request.spec.train.microbatches = 16;
+  request.spec.links.codecs = {"none", "none"};
+  request.data.set_vocabulary(256);
+  for (uint32_t i = 0; i < workers; ++i) {
+    CandidateWorker worker;
+    worker.id = WorkerId("id" + std::to_string(i));
+    worker.incarnation = Incarnation("inc" + std::to_string(i));
+    worker.name = "w" + std::to_string(i);
+    worker.memory_bytes = uint64_t{64} << 30;
+    worker.endpoints = {Endpoint("ucx", "10.0.0.1:1"), Endpoint("grpc", "10.0.0.1:2")};
+    worker.times.set_block_forward(0.01);
+    worker.times.set_block_backward(0.02);
+    request.workers.push_back(worker);
+  }
+  return request;
+}
+
+// Of every interface, both ways.
+inline void SetLines(PlanRequest* request, double bits_per_second) {
+  for (CandidateWorker& worker : request->workers) {
+    worker.egress_bits_per_second = worker.ingress_bits_per_second = bits_per_second;
+  }
+}
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_TESTS_UNIT_COORDINATOR_PLANNER_PLAN_REQUEST_H_

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <utility>
 
 namespace longhaul::cli {
 namespace {
@@ -38,6 +40,30 @@ std::vector<std::string> OverridesOf(const SweepPoint& point, const SweepSpec& s
   overrides.push_back(fmt::format("links.backward=\"{}\"", point.links.codecs.backward));
   overrides.push_back(fmt::format("pipeline.schedule={}", ToString(point.schedule)));
   return overrides;
+}
+
+// What a sweep says itself of every point: a change to it would be lost. `schedule`: that too.
+Status CheckChanges(const std::vector<std::string>& changes, std::string_view where,
+                    bool schedule) {
+  constexpr std::string_view kSchedule = "pipeline.schedule";
+  constexpr std::pair<std::string_view, std::string_view> kSwept[] = {
+      {"name", "the sweep names its runs"},
+      {"links", "name codec pairs in the sweep's `links`, other keys one by one"},
+      {"links.forward", "name codec pairs in the sweep's `links`"},
+      {"links.backward", "name codec pairs in the sweep's `links`"},
+      {"links.measure", "a sweep measures the links before each run"},
+      {"pipeline", "give its keys one by one, such as pipeline.depth"},
+      {kSchedule, "name it in the sweep's `schedules`"},
+  };
+  for (const std::string& change : changes) {
+    const std::string_view key = std::string_view(change).substr(0, change.find('='));
+    for (const auto& [swept, instead] : kSwept) {
+      if (key != swept || (key == kSchedule && !schedule)) continue;
+      return absl::InvalidArgumentError(
+          fmt::format("{} changes {}, which is the sweep's to say: {}", where, key, instead));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // What every run of the sweep needs and this one's spec does not allow, or "".
@@ -80,6 +106,13 @@ StatusOr<uint32_t> WorkersOf(const SweepSpec& sweep, const std::vector<SweepPoin
 StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_yaml,
                                   std::string_view base_file, const std::vector<std::string>& more,
                                   const CodecCheck& check_codec) {
+  const bool swept_schedule = !sweep.schedules.empty();
+  LH_RETURN_IF_ERROR(CheckChanges(sweep.set, "the sweep's `set`", swept_schedule));
+  LH_RETURN_IF_ERROR(CheckChanges(more, "--set", swept_schedule));
+  for (const SweepVariant& variant : sweep.variants) {
+    LH_RETURN_IF_ERROR(CheckChanges(
+        variant.set, fmt::format("the sweep's variant '{}'", variant.name), /*schedule=*/true));
+  }
   std::vector<std::string> always = sweep.set;
   always.insert(always.end(), more.begin(), more.end());
   LH_ASSIGN_OR_RETURN(const RunSpec base, ParseRunSpec(base_yaml, base_file, always, check_codec));
@@ -137,6 +170,14 @@ StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_
         }
       }
     }
+  }
+  std::set<std::string_view> ids;
+  for (const SweepPoint& point : plan.points) {
+    if (ids.insert(point.id).second) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("two points of the sweep are called {}: values of one list must differ by what "
+                    "is shown of them",
+                    point.id));
   }
   LH_ASSIGN_OR_RETURN(plan.workers, WorkersOf(sweep, plan.points));
   for (SweepPoint& point : plan.points) {

@@ -52,12 +52,10 @@ std::string Legend(const std::vector<std::pair<std::string, std::string>>& entri
   return out + "</ul>\n";
 }
 
-// Of the curves that `shown` has.
-std::string CurveLegend(const ReportModel& model,
-                        const std::function<bool(const ReportCurve&)>& shown) {
+std::string CurveLegend(const ReportModel& model) {
   std::vector<std::pair<std::string, std::string>> entries;
   for (const ReportCurve& curve : model.curves()) {
-    if (shown(curve)) entries.emplace_back(LineSwatch(curve.colour, curve.shape), curve.name);
+    entries.emplace_back(LineSwatch(curve.colour, curve.shape), curve.name);
   }
   return Legend(entries);
 }
@@ -209,22 +207,27 @@ std::string ThroughputFigures(const ReportModel& model) {
               .series = {}};
     for (const ReportCurve& curve : model.curves()) {
       PlotSeries series{.name = curve.name, .colour = curve.colour, .shape = curve.shape};
-      // From the slowest link on.
-      for (auto rate = model.rates().rbegin(); rate != model.rates().rend(); ++rate) {
-        const auto points = model.Done(setting, *rate, curve.links, curve.schedule);
-        const auto value = model.TokensPerSecond(setting, *rate, curve.links, curve.schedule);
+      for (const uint64_t rate : model.rates()) {
+        const auto points = model.Done(setting, rate, curve.links, curve.schedule);
+        const auto value = model.TokensPerSecond(setting, rate, curve.links, curve.schedule);
         if (!value) continue;
         series.points.push_back(
-            {.x = RatePlace(model, *rate), .y = *value, .hint = Sentence(*points[0], model)});
+            {.x = RatePlace(model, rate),
+             .y = *value,
+             .hint = points.size() == 1
+                         ? Sentence(*points[0], model)
+                         : fmt::format("{}, {}: {} tokens/s, median of {} runs",
+                                       RateLabel(static_cast<double>(rate)), curve.name,
+                                       WholeText(*value), points.size())});
       }
-      // A link that is not shaped stands right of all rates, but first in none of them.
+      // From left to right, as the line is drawn.
       std::ranges::sort(series.points, {}, &PlotPoint::x);
       plot.series.push_back(std::move(series));
     }
     figures += SvgOf(plot);
   }
   if (figures.empty()) return "";
-  return CurveLegend(model, [](const ReportCurve&) { return true; }) + Plots(figures);
+  return CurveLegend(model) + Plots(figures);
 }
 
 std::string AttributionFigures(const ReportModel& model) {
@@ -268,7 +271,7 @@ std::string LossFigures(const ReportModel& model) {
     }
   }
   if (figures.empty()) return "";
-  return CurveLegend(model, [](const ReportCurve&) { return true; }) + Plots(figures);
+  return CurveLegend(model) + Plots(figures);
 }
 
 std::string PredictionFigure(const ReportModel& model) {
@@ -299,7 +302,7 @@ std::string PredictionFigure(const ReportModel& model) {
   }
   const std::string figure = SvgOf(plot);
   if (figure.empty()) return "";
-  return CurveLegend(model, [](const ReportCurve&) { return true; }) + Plots(figure);
+  return CurveLegend(model) + Plots(figure);
 }
 
 }  // namespace longhaul::cli

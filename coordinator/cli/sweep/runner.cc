@@ -113,10 +113,15 @@ StatusOr<PointResult> Runner::RunPoint(const SweepJob& job) {
 StatusOr<PointResult> Runner::Measure(const SweepJob& job, Client& client, std::string* run_id) {
   const Submission& submission = job.submission;
   LH_RETURN_IF_ERROR(UploadData(session_.terminal(), client, submission));
+  // The links are measured for a plan of its own, so that they count this run's bytes alone.
+  v1::SubmitRequest request = submission.request;
+  request.add_overrides("links.measure=true");
+  LH_RETURN_IF_ERROR(
+      client.Get(&v1::ControlService::Stub::PlanRun, request, absl::Minutes(10)).status());
+  *request.mutable_overrides()->rbegin() = "links.measure=false";
   LH_ASSIGN_OR_RETURN(const ClusterView before, cluster_.Observe());
-  LH_ASSIGN_OR_RETURN(
-      const v1::SubmitReply reply,
-      client.Get(&v1::ControlService::Stub::Submit, submission.request, absl::Minutes(2)));
+  LH_ASSIGN_OR_RETURN(const v1::SubmitReply reply,
+                      client.Get(&v1::ControlService::Stub::Submit, request, absl::Minutes(2)));
   *run_id = reply.run_id();
   StageShares shares(sweep_.warm_up);
   LH_ASSIGN_OR_RETURN(const v1::RunStatus run, WaitForEnd(job, client, *run_id, shares));

@@ -74,7 +74,7 @@ std::vector<std::pair<double, std::string>> TicksOf(const PlotAxis& axis, const 
                                          : LinearTicks(scale.least(), scale.most(), kAbout);
   std::vector<std::pair<double, std::string>> ticks;
   for (const double value : values) {
-    ticks.emplace_back(value, axis.text ? axis.text(value) : ShortNumber(value));
+    ticks.emplace_back(value, ShortNumber(value));
   }
   return ticks;
 }

@@ -30,7 +30,6 @@ struct PlotSeries {
 struct PlotAxis {
   std::string label;  // with the unit
   bool logarithmic = false;
-  std::function<std::string(double)> text;                  // of a tick; default: a short number
   std::vector<std::pair<double, std::string>> fixed_ticks;  // instead of chosen ones
 };
 

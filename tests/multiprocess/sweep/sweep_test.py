@@ -119,7 +119,10 @@ def check_point(point):
     first, second = point["link_bytes"]
     check(abs(first["up"] - second["down"]) < 0.02 * first["up"] + 2000, first, second)
     total = first["up"] + second["up"]
-    check(total > 6 * point["payload_bytes_per_step"], total, point["payload_bytes_per_step"])
+    payload = 6 * point["payload_bytes_per_step"]
+    # Headers, acknowledgements, losses and heartbeats are little beside that; a measurement of the
+    # links is not.
+    check(payload < total < 2 * payload, total, payload)
 
 
 def whole(files):
@@ -132,7 +135,7 @@ def whole(files):
     for rate in ("20mbit", "5mbit"):
         near, far = (points[f"{rate}/{delay}/default/link-aware/r1"] for delay in ("0ms", "30ms"))
         check(far["bound_seconds"] > near["bound_seconds"] + 0.03, "the bound has the delay")
-        check(far["step_seconds"] > near["bound_seconds"], "a step has the delay")
+        check(far["step_seconds"] > near["bound_seconds"] + 0.03, "a step has the delay")
     with (files.out / "results.csv").open(newline="") as text:
         rows = list(csv.DictReader(text))
     check([row["point"] for row in rows] == list(points), "rows", rows)

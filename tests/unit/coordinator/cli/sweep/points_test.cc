@@ -116,6 +116,37 @@ TEST(MakeSweepPlan, AutomaticStagesNeedANumberOfWorkers) {
   EXPECT_EQ(plan->workers, 3u);
 }
 
+TEST(MakeSweepPlan, WhatTheSweepSaysIsNotChangedBesidesIt) {
+  for (const char* change : {"name=x", "links=paper", "links.forward=none", "links.measure=false",
+                             "pipeline={ depth: 1 }"}) {
+    SweepSpec spec = Spec();
+    spec.set = {change};
+    EXPECT_THAT(std::string(Message(Make(spec).status())), HasSubstr("the sweep's `set` changes"));
+    EXPECT_THAT(std::string(Message(Make(Spec(), kRun, {change}).status())),
+                HasSubstr("--set changes"));
+    spec = Spec();
+    spec.variants = {{"a", {change}}};
+    EXPECT_THAT(std::string(Message(Make(spec).status())),
+                HasSubstr("the sweep's variant 'a' changes"));
+  }
+  SweepSpec spec = Spec();
+  spec.set = {"pipeline.schedule=gpipe"};
+  EXPECT_EQ(Make(spec)->points[0].schedule, ScheduleKind::kGpipe);
+  spec.schedules = {ScheduleKind::kLinkAware};
+  EXPECT_THAT(std::string(Message(Make(spec).status())),
+              HasSubstr("name it in the sweep's `schedules`"));
+  spec = Spec();
+  spec.variants = {{"a", {"pipeline.schedule=gpipe"}}};
+  EXPECT_FALSE(Make(spec).ok());
+}
+
+TEST(MakeSweepPlan, NoTwoPointsHaveOneName) {
+  SweepSpec spec = Spec();
+  spec.delays = {absl::ZeroDuration(), absl::Nanoseconds(400)};
+  EXPECT_THAT(std::string(Message(Make(spec).status())),
+              HasSubstr("two points of the sweep are called 10mbit/0ms/fp32/link-aware/r1"));
+}
+
 TEST(MakeSweepPlan, TooManyPointsAreRefused) {
   SweepSpec spec = Spec();
   spec.repeats = 1000;

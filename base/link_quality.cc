@@ -23,8 +23,8 @@ StatusOr<uint64_t> ParseLinkRate(std::string_view text) {
   if (text == "unlimited") return 0;
   StatusOr<uint64_t> rate = ParseBitsPerSecond(text);
   if (!rate.ok()) {
-    return absl::InvalidArgumentError(fmt::format(
-        "rate '{}': expected \"unlimited\", or a rate; {}", text, Message(rate.status())));
+    return absl::InvalidArgumentError(
+        fmt::format("rate '{}': {}; or \"unlimited\"", text, Message(rate.status())));
   }
   if (*rate < kMinRate || *rate > kMaxRate) {
     return absl::InvalidArgumentError(

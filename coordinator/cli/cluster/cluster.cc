@@ -42,10 +42,6 @@ StatusOr<std::string> RunningProgram() {
   return self.string();
 }
 
-std::string NameOption(const std::string& name) {
-  return name == kDefaultClusterName ? "" : " --name " + name;
-}
-
 // Everything of a cluster that is not a network or a process.
 void RemoveFiles(const std::string& name, const std::string& kept_directory) {
   std::error_code ignored;
@@ -322,11 +318,16 @@ Status EditLinks(const std::string& name, const std::function<Status(ClusterStat
   LH_ASSIGN_OR_RETURN(const ClusterState before, ReadClusterState(name));
   ClusterState after = before;
   LH_RETURN_IF_ERROR(edit(&after));
-  LH_RETURN_IF_ERROR(ApplyLinks(before, &after));
-  return WriteClusterState(after);
+  const Status applied = ApplyLinks(before, &after);
+  LH_RETURN_IF_ERROR(WriteClusterState(after));
+  return applied;
 }
 
 }  // namespace
+
+std::string NameOption(const std::string& name) {
+  return name == kDefaultClusterName ? "" : " --name " + name;
+}
 
 StatusOr<ClusterState> ClusterUp(const ClusterUpOptions& options) {
   InterruptGuard interrupts;

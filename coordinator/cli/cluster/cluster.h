@@ -34,6 +34,9 @@ struct ClusterUpOptions {
   absl::Duration patience = absl::Seconds(60);  // for all workers to connect
 };
 
+// " --name NAME" for a command that is told to a user, "" for the default name.
+std::string NameOption(const std::string& name);
+
 // Brings a cluster up, or leaves nothing behind.
 StatusOr<ClusterState> ClusterUp(const ClusterUpOptions& options);
 

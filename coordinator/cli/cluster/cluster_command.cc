@@ -95,10 +95,6 @@ struct LinkArguments {
   }
 };
 
-std::string NameOption(const std::string& name) {
-  return name == kDefaultClusterName ? "" : " --name " + name;
-}
-
 struct UpArguments {
   ClusterUpOptions options;
   LinkArguments link;

@@ -19,15 +19,6 @@ namespace {
 
 constexpr int kLogLines = 20;
 
-Status DiedError(const ClusterState& state, std::string_view daemon) {
-  const std::string path = LogPath(state, daemon);
-  const std::string tail = LogTail(path, kLogLines);
-  return absl::InternalError(
-      fmt::format("{} ended while the cluster was starting. {}", daemon,
-                  tail.empty() ? fmt::format("It wrote nothing to {}.", path)
-                               : fmt::format("The end of its log ({}):\n{}", path, tail)));
-}
-
 // The daemons whose death ends the waiting.
 Status CheckAlive(const ClusterState& state, std::string_view only) {
   if (!IsAlive(state.coordinator)) return DiedError(state, kCoordinatorDaemon);
@@ -39,6 +30,15 @@ Status CheckAlive(const ClusterState& state, std::string_view only) {
 }
 
 }  // namespace
+
+Status DiedError(const ClusterState& state, std::string_view daemon) {
+  const std::string path = LogPath(state, daemon);
+  const std::string tail = LogTail(path, kLogLines);
+  return absl::InternalError(
+      fmt::format("{} has ended. {}", daemon,
+                  tail.empty() ? fmt::format("It wrote nothing to {}.", path)
+                               : fmt::format("The end of its log ({}):\n{}", path, tail)));
+}
 
 StatusOr<std::string> FindProgram(const std::string& program, std::string_view name) {
   std::error_code error;

@@ -30,6 +30,8 @@ Command WorkerCommand(const ClusterState& state, const ClusterWorkerState& worke
 
 // <directory>/<daemon>.log
 std::string LogPath(const ClusterState& state, std::string_view daemon);
+// That it has died, with the end of its log.
+Status DiedError(const ClusterState& state, std::string_view daemon);
 
 // Start it and note its process in `state` (which is not written).
 Status StartCoordinator(ClusterState* state);

@@ -73,10 +73,39 @@ Status StopRelay(ClusterState* state) {
   return absl::OkStatus();
 }
 
-Status RelayDied(const ClusterState& state) {
-  const std::string path = LogPath(state, kRelayDaemon);
-  return absl::FailedPreconditionError(fmt::format(
-      "the cluster's relay ended. The end of its log ({}):\n{}", path, LogTail(path, 20)));
+Status ChangeNetwork(const ClusterState& before, ClusterState* after) {
+  LH_RETURN_IF_ERROR(ApplyShapes(before, after));
+  const bool running = before.relay.pid != 0;
+  if (!NeedsRelay(*after)) {
+    if (running) return StopRelay(after);
+    for (uint32_t number = 1; number <= Count(*after); ++number) {
+      const bool up = Worker(*after, number).link_up;
+      if (up == Worker(before, number).link_up) continue;
+      LH_RETURN_IF_ERROR(SetOnBridge(after->name, number, up));
+    }
+    return absl::OkStatus();
+  }
+  if (!running) {
+    Status started = StartRelay(after);
+    if (!started.ok()) StopRelay(after).IgnoreError();
+    return started;
+  }
+  const relay::RelayConfig config = RelayConfigOf(*after);
+  return relay::AskRelay(RelaySocket(after->name), &config, Deadline::After(kRelayPatience))
+      .status();
+}
+
+// Whatever tc has by now, it shapes as `state` says.
+Status PutBack(ClusterState* state) {
+  LH_ASSIGN_OR_RETURN(const Shaper shaper, ParseShaper(state->shaper));
+  for (uint32_t number = 1; number <= Count(*state); ++number) {
+    // What cannot be counted any more is lost.
+    KeepCounters(*state, number, &state->workers[number - 1].uplink_before).IgnoreError();
+    LH_RETURN_IF_ERROR(Reshape(Uplink(state->name, number), shaper, UplinkShape(*state, number)));
+    LH_RETURN_IF_ERROR(
+        Reshape(Downlink(state->name, number), shaper, DownlinkShape(*state, number)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -95,7 +124,7 @@ LineShape UplinkShape(const ClusterState& state, uint32_t number) {
   line.netem = netem;
   if (netem) line.quality = worker.link.quality;
   for (const PathParameters& path : state.paths) {
-    if (path.from != worker.name) continue;
+    if (path.from != worker.name || (path.bits_per_second == 0 && !netem)) continue;
     for (const ClusterWorkerState& other : state.workers) {
       if (other.name == path.to) line.paths.push_back({other.data_address, path.bits_per_second});
     }
@@ -168,7 +197,7 @@ Status StartRelay(ClusterState* state) {
   while (true) {
     Status answer = relay::AskRelay(socket, nullptr, deadline).status();
     if (answer.ok()) break;
-    if (!IsAlive(state->relay)) return RelayDied(*state);
+    if (!IsAlive(state->relay)) return DiedError(*state, kRelayDaemon);
     if (deadline.Expired()) return answer;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -181,31 +210,22 @@ Status StartRelay(ClusterState* state) {
 }
 
 Status ApplyLinks(const ClusterState& before, ClusterState* after) {
-  LH_RETURN_IF_ERROR(CheckLinks(*after));
-  const bool running = before.relay.pid != 0;
-  if (running && NeedsRelay(*after) && !IsAlive(before.relay)) {
-    return absl::FailedPreconditionError(
+  Status possible = CheckLinks(*after);
+  if (possible.ok() && before.relay.pid != 0 && NeedsRelay(*after) && !IsAlive(before.relay)) {
+    possible = absl::FailedPreconditionError(
         "the cluster's relay is dead; start it again (`longhaul cluster start relay`), then change "
         "the links");
   }
-  LH_RETURN_IF_ERROR(ApplyShapes(before, after));
-  if (!NeedsRelay(*after)) {
-    if (running) return StopRelay(after);
-    for (uint32_t number = 1; number <= Count(*after); ++number) {
-      const bool up = Worker(*after, number).link_up;
-      if (up == Worker(before, number).link_up) continue;
-      LH_RETURN_IF_ERROR(SetOnBridge(after->name, number, up));
-    }
-    return absl::OkStatus();
-  }
-  if (!running) {
-    Status started = StartRelay(after);
-    if (!started.ok()) StopRelay(after).IgnoreError();
-    return started;
-  }
-  const relay::RelayConfig config = RelayConfigOf(*after);
-  return relay::AskRelay(RelaySocket(after->name), &config, Deadline::After(kRelayPatience))
-      .status();
+  const Status changed = possible.ok() ? ChangeNetwork(before, after) : absl::OkStatus();
+  if (possible.ok() && changed.ok()) return changed;
+  *after = before;
+  if (!possible.ok()) return possible;
+  const Status back = PutBack(after);
+  if (back.ok()) return changed;
+  return absl::Status(changed.code(),
+                      fmt::format("{}\nThe links could not be put back as they were, either: "
+                                  "{}\nTake the cluster down and up again",
+                                  Message(changed), Message(back)));
 }
 
 }  // namespace longhaul

@@ -29,7 +29,8 @@ std::string RelaySocket(const std::string& cluster);
 Command RelayCommand(const ClusterState& state);
 
 // Makes the network of `after` out of that of `before`, the same cluster with other links; starts
-// and stops the relay as it is needed and notes it in `after`, also where something fails.
+// and stops the relay as it is needed and notes it in `after`. Where that fails, `after` is
+// `before` again, and so are its links.
 Status ApplyLinks(const ClusterState& before, ClusterState* after);
 // Starts the relay of a cluster that needs it, and tells it what to do.
 Status StartRelay(ClusterState* state);

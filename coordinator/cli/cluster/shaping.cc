@@ -379,6 +379,11 @@ Status Shape(const Interface& interface, Shaper shaper, const LineShape& from,
   return RunAll(ShapeCommands(interface, shaper, from, to));
 }
 
+Status Reshape(const Interface& interface, Shaper shaper, const LineShape& to) {
+  RunTool(Tc(interface, "qdisc", "del", {"root"})).IgnoreError();  // there may be none
+  return Shape(interface, shaper, {}, to);
+}
+
 StatusOr<std::optional<LinkCounters>> ReadCounters(const Interface& interface, Shaper shaper) {
   LH_ASSIGN_OR_RETURN(const std::string text, RunTool({"tc", "-n", interface.network, "-s", "-j",
                                                        "qdisc", "show", "dev", interface.device}));

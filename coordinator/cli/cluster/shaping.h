@@ -92,6 +92,8 @@ StatusOr<Shaper> ProbeShaper(const std::string& network);
 // OK if it has netem too.
 Status ProbeNetem(const std::string& network);
 Status Shape(const Interface& interface, Shaper shaper, const LineShape& from, const LineShape& to);
+// The same from whatever there is, with counters at zero.
+Status Reshape(const Interface& interface, Shaper shaper, const LineShape& to);
 StatusOr<std::optional<LinkCounters>> ReadCounters(const Interface& interface, Shaper shaper);
 
 }  // namespace longhaul

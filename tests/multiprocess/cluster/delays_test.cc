@@ -188,6 +188,31 @@ TEST_F(Delays, WhatOneWorkerSendsToAnotherHasARateOfItsOwn) {
   EXPECT_EQ(Status()["paths"][0]["bits_per_second"], 5'000'000);
 }
 
+TEST_F(Delays, AChangeThatFailsHalfwayIsUndone) {
+  Expect(0, Up({"--workers", "2", "--rate", "50mbit", "--delay-by", "relay"}));
+  if (Status()["shaper"] != ToString(Shaper::kHtb)) GTEST_SKIP() << "this kernel has tbf alone";
+  // A relay that cannot be started, when tc has shaped the path already.
+  const std::string path = runtime_folder() + "/longhaul/" + name() + "/cluster.json";
+  const auto state = ReadFile(path, 1 << 20);
+  ASSERT_TRUE(state.ok()) << state.status();
+  auto broken = nlohmann::json::parse(*state);
+  const auto relay_program = std::exchange(broken["relay_program"], "/bin/false");
+  ASSERT_TRUE(WriteFileAtomic(path, broken.dump()).ok());
+  const std::vector<std::string> change =
+      Command({"link", "worker1", "--to", "worker2", "--rate", "5mbit", "--delay", "50ms"});
+  EXPECT_THAT(Expect(1, change), HasSubstr("relay has ended"));
+  EXPECT_TRUE(Status()["paths"].empty());
+  Expect(0, Traffic(1, "datagrams", Address(2), 100));
+  EXPECT_EQ(Worker(1)["uplink"]["data_bytes"], 100 * 1042);
+  ExpectRoundTrip(1, 2, 0);
+
+  broken["relay_program"] = relay_program;
+  ASSERT_TRUE(WriteFileAtomic(path, broken.dump()).ok());
+  Expect(0, change);
+  EXPECT_EQ(Status()["paths"][0]["bits_per_second"], 5'000'000);
+  ExpectRoundTrip(1, 2, 0.050);
+}
+
 TEST_F(Delays, UpAndDownAreApart) {
   Expect(0, Up({"--workers", "2", "--rate", "20mbit", "--up-rate", "5mbit"}));
   EXPECT_EQ(Worker(2)["up_bits_per_second"], 5'000'000);

@@ -80,7 +80,7 @@ TEST_F(LifeCycle, DaemonThatDiesShowsItsLogAndNothingIsLeft) {
   for (const char* daemon : {"worker2", "coordinator"}) {
     setenv("LONGHAUL_STAND_IN_FAIL", daemon, 1);
     const std::string said = Expect(1, Up({"--workers", "2"}));
-    EXPECT_THAT(said, HasSubstr(std::string(daemon) + " ended while the cluster was starting"));
+    EXPECT_THAT(said, HasSubstr(std::string(daemon) + " has ended"));
     EXPECT_THAT(said, HasSubstr(std::string("the reason why ") + daemon + " fails"));
     ExpectNothingLeft();
   }

@@ -35,14 +35,17 @@ StatusOr<sockaddr_un> Address(const std::string& path) {
   return address;
 }
 
-void SetLimit(int fd, absl::Duration limit) {
-  const timeval time = absl::ToTimeval(std::max(limit, absl::Milliseconds(1)));
+// Of the next call on it.
+void SetLimit(int fd, const Deadline& deadline) {
+  const timeval time = absl::ToTimeval(std::max(deadline.Remaining(), absl::Milliseconds(1)));
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
 }
 
-bool SendAll(int fd, std::string_view text) {
+bool SendAll(int fd, std::string_view text, const Deadline& deadline) {
   while (!text.empty()) {
+    if (deadline.Expired()) return false;
+    SetLimit(fd, deadline);
     const ssize_t sent = send(fd, text.data(), text.size(), MSG_NOSIGNAL);
     if (sent <= 0) return false;
     text.remove_prefix(static_cast<size_t>(sent));
@@ -51,10 +54,11 @@ bool SendAll(int fd, std::string_view text) {
 }
 
 // All that comes until the other side has said everything.
-std::optional<std::string> ReceiveAll(int fd) {
+std::optional<std::string> ReceiveAll(int fd, const Deadline& deadline) {
   std::string text;
   std::array<char, 65536> buffer;
-  while (text.size() < kMostText) {
+  while (text.size() < kMostText && !deadline.Expired()) {
+    SetLimit(fd, deadline);
     const ssize_t got = recv(fd, buffer.data(), buffer.size(), 0);
     if (got == 0) return text;
     if (got < 0) return std::nullopt;
@@ -165,7 +169,7 @@ StatusOr<RelayReport> AskRelay(const std::string& socket_path, const RelayConfig
                                Deadline deadline) {
   LH_ASSIGN_OR_RETURN(const sockaddr_un address, Address(socket_path));
   const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  SetLimit(socket.get(), deadline.Remaining());
+  SetLimit(socket.get(), deadline);
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return absl::UnavailableError(fmt::format("the cluster's relay does not answer at {}: {}",
                                               socket_path, std::strerror(errno)));
@@ -173,7 +177,7 @@ StatusOr<RelayReport> AskRelay(const std::string& socket_path, const RelayConfig
   json request = json::object();
   if (config != nullptr) request["config"] = ConfigJson(*config);
   std::optional<std::string> answer;
-  if (SendAll(socket.get(), request.dump())) answer = ReceiveAll(socket.get());
+  if (SendAll(socket.get(), request.dump(), deadline)) answer = ReceiveAll(socket.get(), deadline);
   if (!answer) {
     return absl::UnavailableError(
         fmt::format("the cluster's relay at {} does not answer", socket_path));
@@ -211,8 +215,8 @@ StatusOr<UniqueFd> ListenForRequests(const std::string& socket_path) {
 void ServeRequest(int listener, const std::function<StatusOr<RelayReport>(const Request&)>& serve) {
   const UniqueFd socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
   if (!socket) return;
-  SetLimit(socket.get(), kServePatience);
-  const std::optional<std::string> text = ReceiveAll(socket.get());
+  const Deadline deadline = Deadline::After(kServePatience);
+  const std::optional<std::string> text = ReceiveAll(socket.get(), deadline);
   if (!text) return;
   StatusOr<RelayReport> report = RelayReport{};
   try {
@@ -223,7 +227,7 @@ void ServeRequest(int listener, const std::function<StatusOr<RelayReport>(const 
     report = absl::InvalidArgumentError(
         fmt::format("not a request: {}", std::string_view(error.what())));
   }
-  SendAll(socket.get(), AnswerJson(report).dump());
+  SendAll(socket.get(), AnswerJson(report).dump(), deadline);
 }
 
 }  // namespace longhaul::relay

@@ -89,10 +89,10 @@ Status Relay::Configure(const RelayConfig& config) {
       LH_ASSIGN_OR_RETURN(auto port, PacketPort::Open(device));
       ports.push_back(std::move(port));
     }
+    for (size_t i = 0; i < ports.size(); ++i) LH_RETURN_IF_ERROR(Watch(ports[i]->fd(), i));
     ports_ = std::move(ports);  // Closing a descriptor takes it out of the epoll.
     devices_ = std::move(devices);
     outgoing_.resize(ports_.size());
-    for (size_t i = 0; i < ports_.size(); ++i) LH_RETURN_IF_ERROR(Watch(ports_[i]->fd(), i));
   }
   queue_.Configure(static_cast<uint32_t>(ports_.size()), config.paths, std::move(connected));
   return absl::OkStatus();

@@ -64,6 +64,15 @@ TEST(LinksOfState, TheRelayGetsEveryPathAndTcTheRates) {
   EXPECT_TRUE(line.single_packets);  // what goes to worker3 may be lost
 }
 
+TEST(LinksOfState, WhatTheRelayDoesIsNothingToTc) {
+  ClusterState state = Three();
+  for (ClusterWorkerState& worker : state.workers) worker.link.up_bits_per_second = 0;
+  state.paths.push_back(
+      {"worker1", "worker3", 0, LinkQuality{absl::Milliseconds(30), {}, /*loss=*/0}});
+  EXPECT_TRUE(NeedsRelay(state));
+  EXPECT_FALSE(UplinkShape(state, 1).Shaped());
+}
+
 TEST(LinksOfState, WithNetemTcDoesItAll) {
   ClusterState state = Three();
   state.delay_by = DelayBy::kNetem;

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #include <thread>
 
@@ -115,6 +117,19 @@ TEST_F(RelayControlSocket, WhatTheRelayRefusesIsTheAskersError) {
   server.join();
   EXPECT_TRUE(absl::IsFailedPrecondition(answer.status())) << answer.status();
   EXPECT_THAT(std::string(Message(answer.status())), HasSubstr("no such interface"));
+}
+
+TEST_F(RelayControlSocket, WhoTalksForEverIsNotListenedToForEver) {
+  std::thread server = Serve([](const Request&) { return RelayReport{}; });
+  const UniqueFd slow(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  path_.copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(connect(slow.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  // Byte by byte, never silent for long, until nobody is there.
+  while (send(slow.get(), " ", 1, MSG_NOSIGNAL) == 1) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  server.join();
 }
 
 TEST_F(RelayControlSocket, NobodyThere) {

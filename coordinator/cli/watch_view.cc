@@ -87,13 +87,18 @@ Table LinkTable(const v1::RunStatus& run) {
   Table table({{"LINK"},
                {"DIRECTION"},
                {"CODEC"},
+               {"RATE", Align::kRight},
                {"GOODPUT", Align::kRight},
+               {"OF RATE", Align::kRight},
                {"BUSY", Align::kRight},
                {"STATE"}});
   for (const v1::LinkStatus& link : run.links()) {
+    const bool known = link.rate_bits_per_second() > 0;
     table.AddRow({fmt::format("{} > {}", link.from_worker(), link.to_worker()), link.direction(),
-                  link.codec(), FormatBitsPerSecond(link.goodput_bits_per_second()),
-                  PercentText(link.busy_share()), Cell(link.state(), StateStyle(link.state()))});
+                  link.codec(), known ? FormatBitsPerSecond(link.rate_bits_per_second()) : "?",
+                  FormatBitsPerSecond(link.goodput_bits_per_second()),
+                  known ? PercentText(link.bound_share()) : "?", PercentText(link.busy_share()),
+                  Cell(link.state(), StateStyle(link.state()))});
   }
   return table;
 }

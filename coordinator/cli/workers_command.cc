@@ -54,6 +54,26 @@ void PrintLinks(const Terminal& terminal, const v1::ListWorkersReply& reply) {
   table.Print(terminal);
 }
 
+void PrintLayers(const Terminal& terminal, const v1::ListWorkersReply& reply) {
+  Table table({{"WORKER"},
+               {"LAYERS OF"},
+               {"THREADS", Align::kRight},
+               {"FORWARD", Align::kRight},
+               {"BACKWARD", Align::kRight},
+               {"MEASURED", Align::kRight}});
+  for (const v1::WorkerStatus& worker : reply.workers()) {
+    if (!worker.has_measured_layers()) continue;
+    const v1::MeasuredLayers& layers = worker.measured_layers();
+    table.AddRow({worker.name(), layers.model(), fmt::format("{}", layers.times().threads()),
+                  SecondsText(layers.times().block_forward()),
+                  SecondsText(layers.times().block_backward()),
+                  longhaul::FormatDuration(absl::Seconds(layers.age_seconds())) + " ago"});
+  }
+  if (table.empty()) return;
+  terminal.out << '\n';
+  table.Print(terminal);
+}
+
 StatusOr<int> ListWorkers(Session& session) {
   LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
   LH_ASSIGN_OR_RETURN(
@@ -92,6 +112,7 @@ StatusOr<int> ListWorkers(Session& session) {
          longhaul::FormatDuration(absl::Seconds(worker.last_heartbeat_seconds())) + " ago"});
   }
   table.Print(terminal);
+  PrintLayers(terminal, reply);
   if (reply.links_size() > 0) PrintLinks(terminal, reply);
   return kDone;
 }
@@ -102,7 +123,7 @@ void AddWorkersCommand(Program& program) {
   program.AddCommand(
       "workers",
       "List the workers: name, run and stage, address, device, memory, version; and what was "
-      "measured of the links between them",
+      "measured of their layers and of the links between them",
       ListWorkers);
 }
 

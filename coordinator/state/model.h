@@ -17,6 +17,13 @@
 namespace longhaul::coordinator {
 
 // A worker that has said hello since the coordinator started; kept for a while after it left.
+// What a worker's layers took when they were measured last.
+struct MeasuredLayers {
+  std::string model;
+  v1::LayerTimes times;
+  MonoTime at;
+};
+
 struct Worker {
   WorkerId id;
   Incarnation incarnation;
@@ -26,6 +33,7 @@ struct Worker {
   uint64_t memory_used_bytes = 0;
   // The run, or the request to plan one, that it is reserved for. A worker serves one at a time.
   std::optional<RunId> held;
+  std::optional<MeasuredLayers> layers;  // of this incarnation
 };
 
 // Two neighbours of a draft measure the link between them.

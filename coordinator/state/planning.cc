@@ -34,6 +34,12 @@ bool IsPlausible(const v1::LayerTimes& times) {
   return true;
 }
 
+// What the times of a layer depend on.
+std::string MeasuredModel(const RunSpec& spec) {
+  return fmt::format("hidden {}, context {}, microbatches of {}, {}", spec.model.hidden,
+                     spec.model.context, spec.train.microbatch_size, ToString(spec.train.dtype));
+}
+
 // Of the device that the worker computes on: the first that it names.
 uint64_t MemoryOf(const v1::Hello& hello) {
   return hello.devices().empty() ? 0 : hello.devices(0).memory_bytes();
@@ -155,6 +161,9 @@ void Core::OnDraftMessage(Worker& worker, Draft& draft, const v1::WorkerMessage&
     return;
   }
   candidate->times = message.layer_times();
+  if (!draft.spec.replay) {  // whose times are those of another machine
+    worker.layers = {MeasuredModel(draft.spec), message.layer_times(), now_};
+  }
   if (Run* run = FindRun(draft.run)) Changed(*run);
   AdvanceDraft(draft.run);
 }

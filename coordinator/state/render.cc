@@ -219,6 +219,12 @@ std::vector<v1::WorkerStatus> Core::Workers(MonoTime now) const {
     one.set_host(worker->hello.host());
     one.set_pid(worker->hello.pid());
     one.set_memory_used_bytes(worker->memory_used_bytes);
+    if (worker->layers) {
+      v1::MeasuredLayers& layers = *one.mutable_measured_layers();
+      layers.set_model(worker->layers->model);
+      *layers.mutable_times() = worker->layers->times;
+      layers.set_age_seconds(absl::ToDoubleSeconds(now - worker->layers->at - asleep_));
+    }
     if (!worker->held) continue;
     one.set_run_id(worker->held->value());
     const auto it = runs_.find(*worker->held);

@@ -78,6 +78,7 @@ void Core::On(event::WorkerJoined& joined) {
   }
   if (worker.incarnation != incarnation || !AreSame(worker.hello.endpoints(), hello.endpoints()))
     ForgetLinks(id);
+  if (worker.incarnation != incarnation) worker.layers.reset();
   worker.id = id;
   worker.incarnation = incarnation;
   worker.hello = hello;

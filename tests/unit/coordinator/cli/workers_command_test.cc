@@ -31,6 +31,17 @@ TEST_F(CliTest, Workers) {
                                               "192.0.2.7:7100\tcpu x4\t500 MB of 8 GB\t-\t0.1.0\t"
                                               "500 ms ago\n"));
   EXPECT_THAT(Ask({"workers"}).out, ::testing::Not(HasSubstr("GOODPUT")));
+  EXPECT_THAT(Ask({"workers"}).out, ::testing::Not(HasSubstr("LAYERS OF")));
+  v1::MeasuredLayers& layers = *control_.workers[0].mutable_measured_layers();
+  layers.set_model("hidden 256, context 64, microbatches of 2, fp32");
+  layers.mutable_times()->set_block_forward(0.004);
+  layers.mutable_times()->set_block_backward(0.009);
+  layers.mutable_times()->set_threads(2);
+  layers.set_age_seconds(5);
+  EXPECT_THAT(
+      Ask({"workers"}).out,
+      HasSubstr("\nworker1\thidden 256, context 64, microbatches of 2, fp32\t2\t4 ms\t9 ms\t5 s "
+                "ago\n"));
   v1::MeasuredLink link;
   link.set_from_worker("worker1");
   link.set_to_worker("worker2");

@@ -30,7 +30,9 @@ void PrintStages(const Terminal& terminal, const v1::Plan& plan) {
                   LayerRange(stage.first_layer(), stage.layers()), fmt::format("{}", stage.depth()),
                   fmt::format("{}", stage.threads()),
                   FormatBytes(static_cast<double>(stage.memory_bytes())),
-                  FormatBytes(static_cast<double>(stage.memory_available_bytes())),
+                  stage.memory_available_bytes() > 0
+                      ? FormatBytes(static_cast<double>(stage.memory_available_bytes()))
+                      : "-",
                   SecondsText(stage.forward_seconds()), SecondsText(stage.backward_seconds()),
                   SecondsText(stage.optimizer_seconds())});
   }

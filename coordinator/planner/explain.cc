@@ -126,8 +126,13 @@ std::string Remembered(const v1::Plan& plan) {
 
 std::string Oddities(const PlanRequest& request) {
   std::string text;
+  if (request.spec.replay && request.spec.replay->memory_bytes == 0) {
+    text +=
+        " The run file does not say how much memory the workers that it stands for have "
+        "(replay.memory); it was taken to suffice.";
+  }
   for (const CandidateWorker& worker : request.workers) {
-    if (worker.memory_bytes != 0) continue;
+    if (worker.memory_bytes != 0 || request.spec.replay) continue;
     fmt::format_to(std::back_inserter(text),
                    " {} does not say how much memory it has; it was taken to suffice.",
                    worker.name);

@@ -6,8 +6,9 @@ namespace longhaul::coordinator {
 namespace {
 
 // An encoded tensor travels in chunks, each with a link header and a tensor header.
-constexpr uint64_t kChunkBytes = 64 << 10;
-constexpr uint64_t kHeaderBytes = 64 + 96;
+constexpr uint64_t kLinkHeaderBytes = 64, kTensorHeaderBytes = 96;
+constexpr uint64_t kChunkBytes = (64 << 10) - kTensorHeaderBytes;
+constexpr uint64_t kHeaderBytes = kLinkHeaderBytes + kTensorHeaderBytes;
 // Ethernet, IPv4 and TCP with timestamps take 66 bytes of a full frame.
 constexpr double kFrameBytes = 1514, kFramePayloadBytes = 1448;
 

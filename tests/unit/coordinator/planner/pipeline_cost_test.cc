@@ -40,8 +40,10 @@ TEST(GoodputBytesPerSecond, IsWhatFullFramesLeave) {
 TEST(WithChunkHeaders, AddsOneHeaderAChunk) {
   EXPECT_EQ(WithChunkHeaders(0), 0u);
   EXPECT_EQ(WithChunkHeaders(1), 161u);
-  EXPECT_EQ(WithChunkHeaders(64 << 10), (64u << 10) + 160);
-  EXPECT_EQ(WithChunkHeaders((64 << 10) + 1), (64u << 10) + 1 + 320);
+  // A frame of 64 KiB has the tensor header in it.
+  constexpr uint64_t kChunk = (64 << 10) - 96;
+  EXPECT_EQ(WithChunkHeaders(kChunk), kChunk + 160);
+  EXPECT_EQ(WithChunkHeaders(kChunk + 1), kChunk + 1 + 320);
 }
 
 TEST(PipelineCostOf, TakesThePlanAndTheNetwork) {

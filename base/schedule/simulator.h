@@ -59,7 +59,9 @@ struct PipelineCost {
 // the gradient of its next backward (as the executor counts).
 struct StageTime {
   absl::Duration compute;
-  absl::Duration codec;       // what it waits for has arrived and is being decoded
+  // What it waits for has arrived and is being decoded. (The executor's `wait_codec` also has the
+  // waits in which the codec works for others: it cannot know what would have come sooner.)
+  absl::Duration codec;
   absl::Duration wait_above;  // for an activation, or for the word to step the optimizer
   absl::Duration wait_below;  // for a gradient
   absl::Duration optimizer;

@@ -67,6 +67,9 @@ Status AdmitReport(v1::WorkerMessage* message) {
   if (const size_t bytes = message->ByteSizeLong(); bytes > limit) {
     return TooMany("bytes in a worker's message", limit, bytes);
   }
+  if (const int steps = message->trace().steps_size(); steps > kMaxTraceSteps) {
+    return TooMany("steps in a trace", kMaxTraceSteps, static_cast<size_t>(steps));
+  }
   if (message->has_log()) {
     Tidy(message->mutable_log()->mutable_text(), kMaxLineBytes);
     Tidy(message->mutable_log()->mutable_level(), 16);

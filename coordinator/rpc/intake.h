@@ -15,6 +15,7 @@ namespace longhaul::coordinator {
 
 // A message of a worker, encoded.
 inline constexpr size_t kMaxReportBytes = 64 << 10;
+inline constexpr int kMaxTraceSteps = 64;  // of its trace
 // Names, versions, ids, addresses: each of a hello's texts.
 inline constexpr size_t kMaxHelloTextBytes = 256;
 inline constexpr int kMaxDevices = 64;

@@ -260,7 +260,7 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNorm() {
     control_ = StepControlArrived{step_, message};
   } else {
     options_.up->SendStepMessage(wire::TensorKind::kNormUp, step_, message);
-    while (!control_) LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_GRADIENT));
+    while (!control_) LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_INPUT));
     if (control_->step != step_) {
       return absl::InternalError(fmt::format("expected control of step {}, got that of step {}",
                                              step_.value(), control_->step.value()));

@@ -13,9 +13,11 @@ namespace longhaul::worker {
 // They add up to the step: what the executor itself takes counts to what it did next.
 struct StepTimes {
   absl::Duration forward, backward;
-  absl::Duration optimizer;      // with the norm, and the snapshot for a checkpoint
-  absl::Duration wait_input;     // idle, and a forward could have run had its input been there
-  absl::Duration wait_gradient;  // idle for gradients (or for the step's norm)
+  absl::Duration optimizer;  // with the norm, and the snapshot for a checkpoint
+  // Idle, and a forward could have run had its input been there, or the optimizer had the word come
+  // from above.
+  absl::Duration wait_input;
+  absl::Duration wait_gradient;  // idle for gradients, or for the norm of the stages below
   // Of either wait, the part in which the stage's codec thread was at work: it is what held it up,
   // directly or by what it has not sent.
   absl::Duration wait_codec;

@@ -231,6 +231,15 @@ TEST(LimitsTest, ATraceMayBeLarger) {
   EXPECT_EQ(AdmitReport(&message).code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(LimitsTest, ATraceHasFewSteps) {
+  v1::WorkerMessage message;
+  for (int i = 0; i < kMaxTraceSteps; ++i) message.mutable_trace()->add_steps();
+  EXPECT_TRUE(AdmitReport(&message).ok());
+  message.mutable_trace()->add_steps();
+  EXPECT_THAT(std::string(Message(AdmitReport(&message))),
+              HasSubstr("expected at most 64 steps in a trace, got 65"));
+}
+
 TEST(LimitsTest, ManyReportsAreTakenAtTheirRate) {
   const TempDir folder;
   const auto server = Serve(folder);

@@ -19,20 +19,6 @@ using ::testing::HasSubstr;
 
 class Delays : public ClusterTest {
  protected:
-  nlohmann::json Worker(int worker) { return Status()["workers"][static_cast<size_t>(worker - 1)]; }
-  std::string Address(int worker) { return Worker(worker)["data_address"]; }
-  std::vector<std::string> Traffic(int worker, const std::string& mode, const std::string& address,
-                                   int number) const {
-    return {"ip",
-            "netns",
-            "exec",
-            network(worker),
-            "/usr/bin/python3",
-            LONGHAUL_TRAFFIC_SCRIPT,
-            mode,
-            address,
-            std::to_string(number)};
-  }
   // Small packets from one worker to another and back.
   nlohmann::json Ping(int from, int to, int seconds = 2) {
     Running echo(Traffic(to, "echo", Address(to), seconds + 20));

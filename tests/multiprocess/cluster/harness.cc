@@ -127,6 +127,27 @@ nlohmann::json ClusterTest::Status() const {
   return nlohmann::json::parse(Expect(0, Command({"status", "--json"})), nullptr, false);
 }
 
+nlohmann::json ClusterTest::Worker(int worker) const {
+  return Status()["workers"][static_cast<size_t>(worker - 1)];
+}
+
+std::string ClusterTest::Address(int worker) const {
+  return Worker(worker)["data_address"];
+}
+
+std::vector<std::string> ClusterTest::Traffic(int worker, const std::string& mode,
+                                              const std::string& address, int number) const {
+  return {"ip",
+          "netns",
+          "exec",
+          network(worker),
+          "/usr/bin/python3",
+          LONGHAUL_TRAFFIC_SCRIPT,
+          mode,
+          address,
+          std::to_string(number)};
+}
+
 void ClusterTest::ExpectNothingLeft() const {
   const NetworkRemains network = FindNetwork(name_);
   EXPECT_THAT(network.networks, ::testing::IsEmpty());

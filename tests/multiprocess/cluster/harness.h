@@ -52,6 +52,12 @@ class ClusterTest : public ::testing::Test {
   // Runs it to its end and expects the exit code; its output.
   std::string Expect(int exit_code, const std::vector<std::string>& command) const;
   nlohmann::json Status() const;
+  // Status' entry of worker N, and its address there.
+  nlohmann::json Worker(int worker) const;
+  std::string Address(int worker) const;
+  // A command: traffic.py inside a worker's namespace.
+  std::vector<std::string> Traffic(int worker, const std::string& mode, const std::string& address,
+                                   int number) const;
   // Fails the test if any namespace, interface, process or file of the cluster is there.
   void ExpectNothingLeft() const;
   const std::string& name() const { return name_; }

@@ -16,28 +16,10 @@ using ::testing::HasSubstr;
 
 class Links : public ClusterTest {
  protected:
-  std::string Address(int worker) {
-    return Status()["workers"][static_cast<size_t>(worker - 1)]["data_address"];
-  }
-  // traffic.py inside a worker's namespace.
-  std::vector<std::string> Traffic(int worker, const std::string& mode, const std::string& address,
-                                   int number) const {
-    return {"ip",
-            "netns",
-            "exec",
-            network(worker),
-            "/usr/bin/python3",
-            LONGHAUL_TRAFFIC_SCRIPT,
-            mode,
-            address,
-            std::to_string(number)};
-  }
   static nlohmann::json Json(const Running& running) {
     return nlohmann::json::parse(running.output(), nullptr, false);
   }
-  nlohmann::json Counters(int worker, const char* direction) {
-    return Status()["workers"][static_cast<size_t>(worker - 1)][direction];
-  }
+  nlohmann::json Counters(int worker, const char* direction) { return Worker(worker)[direction]; }
   void ExpectGoodputBothWays(double rate);
 };
 

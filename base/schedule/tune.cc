@@ -177,16 +177,27 @@ StatusOr<Tuning> Tune(const PipelineCost& cost, const TuneOptions& options) {
 }
 
 StatusOr<Tuning> TuneWithMargin(const PipelineCost& cost, std::optional<uint32_t> lead) {
-  PipelineCost slower = cost;
-  for (BoundaryCost& boundary : slower.boundaries) {
+  PipelineCost unforeseen = cost;
+  for (BoundaryCost& boundary : unforeseen.boundaries) {
     boundary.forward_latency += kUnforeseenDelay;
     boundary.backward_latency += kUnforeseenDelay;
   }
-  LH_ASSIGN_OR_RETURN(const Tuning deep, Tune(slower, {.depths = true, .lead = lead}));
+  LH_ASSIGN_OR_RETURN(const Tuning late, Tune(unforeseen, {.depths = true, .lead = lead}));
+  for (StageCost& stage : unforeseen.stages) {
+    stage.egress_bytes_per_second *= kUnforeseenRate;
+    stage.ingress_bytes_per_second *= kUnforeseenRate;
+  }
+  for (BoundaryCost& boundary : unforeseen.boundaries) {
+    boundary.forward_bytes_per_second *= kUnforeseenRate;
+    boundary.backward_bytes_per_second *= kUnforeseenRate;
+  }
+  LH_ASSIGN_OR_RETURN(const Tuning fast, Tune(unforeseen, {.depths = true, .lead = lead}));
   PipelineCost fixed = cost;
-  for (size_t s = 0; s < fixed.stages.size(); ++s) fixed.stages[s].depth = deep.depths[s];
+  for (size_t s = 0; s < fixed.stages.size(); ++s) {
+    fixed.stages[s].depth = std::max(late.depths[s], fast.depths[s]);
+  }
   LH_ASSIGN_OR_RETURN(Tuning tuning, Tune(fixed, {.depths = false, .lead = lead}));
-  tuning.simulations += deep.simulations;
+  tuning.simulations += late.simulations + fast.simulations;
   return tuning;
 }
 

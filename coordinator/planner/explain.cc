@@ -97,7 +97,7 @@ std::string Depths(const v1::Plan& plan, const RunSpec& spec) {
     text += fmt::format(
         " The stages have {} of {} microbatches in flight: fewer in any of them "
         "would make a step more than 1% longer than with all, were messages {} longer under way "
-        "than is known.",
+        "than is known or links a third faster.",
         list, all, longhaul::FormatDuration(schedule::kUnforeseenDelay));
   }
   return text;

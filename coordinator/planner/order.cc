@@ -50,8 +50,9 @@ std::string DepthReason(const RunSpec& spec, const v1::Plan& plan, uint32_t most
   if (spec.pipeline.send_order == SendOrder::kActivationsFirst) {
     return "all of a step, which activations-first needs";
   }
-  const std::string margin = fmt::format("where messages are {} longer under way than is known",
-                                         longhaul::FormatDuration(schedule::kUnforeseenDelay));
+  const std::string margin =
+      fmt::format("where messages are {} longer under way than is known, or links a third faster",
+                  longhaul::FormatDuration(schedule::kUnforeseenDelay));
   if (chosen < most) return "fewer would make a step more than 1% longer " + margin;
   if (most < all) return "memory holds no more";
   if (!RatesAreKnown(plan)) return "all of a step, because the links' rates are not known";

@@ -7,10 +7,19 @@ namespace longhaul::worker {
 namespace {
 
 constexpr absl::Duration kLeastTime = absl::Milliseconds(500);
-constexpr size_t kEnoughBytes = size_t{16} << 20;  // in less time
+constexpr size_t kLeastBytes = size_t{16} << 20;  // in less time
 constexpr absl::Duration kCheckEvery = absl::Milliseconds(20);
 constexpr int kParts = 3;
+// Of each part, at least: for as long TCP may stay at a rate (BBR: for eight) before it tries more.
+constexpr int kPartRoundTrips = 6;
 constexpr double kAgreement = 1.02;  // of the fastest part to the slowest
+// TCP that has lost packets goes on at a rate as steady as it is low. It has been faster then.
+constexpr double kBelowFastest = 0.95;
+// A window is that long and has so many round trips; bursts at the beginning are in none.
+constexpr absl::Duration kWindow = absl::Milliseconds(100);
+constexpr int kWindowRoundTrips = 2;
+// In fewer TCP may not have found the rate once.
+constexpr int kLeastRoundTrips = 40;
 
 }  // namespace
 
@@ -26,12 +35,23 @@ void GoodputMeter::Arrived(size_t bytes, MonoTime now) {
   arrivals_.push_back({now, arrivals_.back().bytes + bytes});
   if (now >= check_at_) {
     check_at_ = now + kCheckEvery;
+    NoteFastest();
     // TCP may have taken a while to get up to speed.
     for (const double share : {0.75, 0.5}) {
       if (!steady_) steady_ = CheckSteady(share);
     }
   }
-  done_ = steady_ || arrivals_.back().bytes >= kMaxBytes || now - arrivals_.front().at >= kMaxTime;
+  const size_t so_far = arrivals_.back().bytes;
+  const absl::Duration time = now - arrivals_.front().at;
+  done_ = steady_ || time >= kMaxTime || so_far >= kMaxBytes ||
+          (so_far >= kEnoughBytes && time >= kLeastRoundTrips * round_trip_);
+}
+
+void GoodputMeter::NoteFastest() {
+  const absl::Duration window = std::max(kWindow, kWindowRoundTrips * round_trip_);
+  const MonoTime begin = arrivals_.back().at + -window;
+  if (begin < arrivals_.front().at + kWindow) return;
+  fastest_ = std::max(fastest_, Rate(At(begin), arrivals_.size() - 1));
 }
 
 // The newest `share` of the time so far.
@@ -39,14 +59,15 @@ bool GoodputMeter::CheckSteady(double share) {
   const absl::Duration time = share * (arrivals_.back().at - arrivals_.front().at);
   const MonoTime begin = arrivals_.back().at + -time;
   const size_t bytes = arrivals_.back().bytes - arrivals_[At(begin)].bytes;
-  if (time / kParts < round_trip_ || (time < kLeastTime && bytes < kEnoughBytes)) return false;
+  if (time / kParts < kPartRoundTrips * round_trip_ || (time < kLeastTime && bytes < kLeastBytes))
+    return false;
   std::array<double, kParts> rates{};
   for (int part = 0; part < kParts; ++part) {
     rates[static_cast<size_t>(part)] =
         Rate(At(begin + part * (time / kParts)), At(begin + (part + 1) * (time / kParts)));
   }
   const auto [slowest, fastest] = std::minmax_element(rates.begin(), rates.end());
-  if (*fastest > kAgreement * *slowest) return false;
+  if (*fastest > kAgreement * *slowest || *fastest < kBelowFastest * fastest_) return false;
   steady_from_ = At(begin);
   return true;
 }
@@ -69,6 +90,7 @@ double GoodputMeter::BitsPerSecond() const {
   if (arrivals_.size() < 2) return 0;
   const size_t last = arrivals_.size() - 1;
   if (steady_) return Rate(steady_from_, last);
+  if (fastest_ > 0) return fastest_;
   const absl::Duration time = arrivals_[last].at - arrivals_.front().at;
   return Rate(std::min(At(arrivals_.front().at + time / 2), last - 1), last);
 }

@@ -74,7 +74,10 @@ Status AddSilentNetwork(const std::string& network) {
                           {"ipv4/tcp_rmem", "4096 131072 33554432"},
                           // A pipeline's links pause in every step, and what TCP knows of a long
                           // line takes it ten round trips to find out again.
-                          {"ipv4/tcp_slow_start_after_idle", "0"}});
+                          {"ipv4/tcp_slow_start_after_idle", "0"},
+                          // What the links of the run before have lost is not this one's business:
+                          // with what TCP remembers of it, a long line takes long to fill.
+                          {"ipv4/tcp_no_metrics_save", "1"}});
   return Raise(network, "lo");
 }
 
@@ -88,6 +91,25 @@ void BePatientWithNeighbours(const std::string& network, const std::string& devi
                           // For longer than the slowest round trip: questions have a delay, too.
                           {folder + "mcast_solicit", "500"},
                           {folder + "ucast_solicit", "500"}});
+}
+
+// What comes in is worked on by all cores, not by that of whoever sent it: one core would otherwise
+// have to receive for all workers what the relay lets through. Where the kernel has no RPS, it
+// does.
+void ReceiveOnAllCores(const std::string& network, const std::string& device) {
+  cpu_set_t mine;
+  if (sched_getaffinity(0, sizeof mine, &mine) != 0) return;
+  std::string mask;
+  for (int word = CPU_SETSIZE / 32 - 1; word >= 0; --word) {
+    uint32_t bits = 0;
+    for (int bit = 0; bit < 32; ++bit) bits |= uint32_t{CPU_ISSET(32 * word + bit, &mine)} << bit;
+    if (bits == 0 && mask.empty()) continue;
+    mask += fmt::format("{}{:08x}", mask.empty() ? "" : ",", bits);
+  }
+  // `ip netns exec` shows /sys of that namespace.
+  RunTool({"ip", "netns", "exec", network, "sh", "-c",
+           fmt::format("echo {} > /sys/class/net/{}/queues/rx-0/rps_cpus", mask, device)})
+      .IgnoreError();
 }
 
 Status AddAddress(const std::string& network, const std::string& device,
@@ -253,6 +275,7 @@ Status CreateWorkerNetwork(std::string_view cluster, uint32_t subnet, uint32_t n
   const std::string data_address = DataAddress(subnet, number);
   LH_RETURN_IF_ERROR(join('d', "data", data_address));
   BePatientWithNeighbours(network, "data");
+  ReceiveOnAllCores(network, "data");
   LH_RETURN_IF_ERROR(join('c', "control", ControlAddress(subnet, number)));
   return UseCubic(network, "data", kDataNet, subnet, data_address);
 }

@@ -123,7 +123,12 @@ std::string ToString(const Command& command) {
 
 std::string FindTool(std::string_view name) {
   const char* path = std::getenv("PATH");
-  std::string folders = fmt::format("{}:/usr/sbin:/sbin:/usr/local/sbin", path ? path : "");
+  std::error_code ignored;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  // Last, what a portable bundle carries.
+  const std::string folders =
+      fmt::format("{}:/usr/sbin:/sbin:/usr/local/sbin:{}", path ? path : "",
+                  (self.parent_path().parent_path() / "libexec" / "tools").string());
   std::istringstream list(folders);
   std::string folder;
   while (std::getline(list, folder, ':')) {

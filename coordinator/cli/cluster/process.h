@@ -27,7 +27,8 @@ std::string ToString(const Command& command);
 // its standard error if it fails, kNotFound if the program is absent, kDeadlineExceeded.
 StatusOr<std::string> RunTool(const Command& command);
 
-// Where a tool is: PATH first, then /usr/sbin, /sbin, /usr/local/sbin. Empty: nowhere.
+// Where a tool is: PATH first, then /usr/sbin, /sbin, /usr/local/sbin, then what a portable bundle
+// carries. Empty: nowhere.
 std::string FindTool(std::string_view name);
 
 // Starts a daemon of `cluster` in a session of its own, its output appended to `log_path`. It is a

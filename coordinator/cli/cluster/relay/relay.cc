@@ -7,6 +7,8 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -152,8 +154,10 @@ int Relay::Wait(std::array<epoll_event, 64>* events) {
     const absl::Duration left = longhaul::operator-(*next, Now());
     limit = absl::ToTimespec(std::max(left, absl::ZeroDuration()));
   }
-  return epoll_pwait2(epoll_.get(), events->data(), static_cast<int>(events->size()),
-                      next ? &limit : nullptr, nullptr);
+  // Of Linux 5.11; the C library has a name for it since 2.35 only.
+  return static_cast<int>(syscall(SYS_epoll_pwait2, epoll_.get(), events->data(),
+                                  static_cast<int>(events->size()), next ? &limit : nullptr,
+                                  nullptr, 0));
 }
 
 Status Relay::Run() {

@@ -1,0 +1,20 @@
+# What `cmake --install` makes of a build: the layout of the portable bundle (deploy/bundle.sh), which
+# brings the shared libraries, too. The programs look for these beside themselves, wherever that is;
+# by DT_RPATH, which also counts for what libraries need, unlike DT_RUNPATH.
+set(LONGHAUL_PROGRAMS longhaul longhaul-coordinator longhaul-worker longhaul-codec)
+foreach(program IN LISTS LONGHAUL_PROGRAMS)
+  if(NOT TARGET ${program})
+    continue()
+  endif()
+  target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
+  set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+  # What runs is a script, which finds LibTorch first (deploy/bundle/longhaul-worker).
+  set(folder bin)
+  if(program STREQUAL "longhaul-worker")
+    set(folder libexec)
+  endif()
+  install(TARGETS ${program} RUNTIME DESTINATION ${folder})
+endforeach()
+if(TARGET longhaul_cuda)
+  install(TARGETS longhaul_cuda LIBRARY DESTINATION lib)
+endif()

@@ -1,0 +1,186 @@
+"""The portable bundle of this build: the same bytes each time, nothing that it lacks, nothing newer
+than it promises, sentences for what a machine lacks; and a worker of it that connects.
+
+usage: bundle_test.py SOURCE_DIR BUILD_DIR TORCH_LIB_DIR
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SOURCE, BUILD, TORCH = (pathlib.Path(word) for word in sys.argv[1:4])
+DEADLINE_S = 60
+# glibc's and gcc's run time, of every system.
+SYSTEM = re.compile(r"(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libstdc\+\+|"
+                    r"libgcc_s)\.so\.\d+$")
+OF_TORCH = re.compile(r"libtorch_cpu\.so|libc10\.so")
+# Ubuntu 22.04 has these.
+NEWEST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13)}
+
+
+def check(condition, *what):
+    if not condition:
+        raise AssertionError(" ".join(map(str, what)))
+
+
+def run(*command, code=0, **environment):
+    """In an environment of nothing but PATH and what is named."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                          check=False, timeout=DEADLINE_S,
+                          env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **environment})
+    check(done.returncode == code, command, "ended with", done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def make(out):
+    done = subprocess.run([SOURCE / "deploy/bundle.sh", "--build-dir", BUILD, "--out", out],
+                          capture_output=True, text=True, check=False, timeout=300)
+    print(done.stdout, done.stderr, end="")
+    if done.returncode == 1 and "build on an older system" in done.stderr and \
+            os.confstr("CS_GNU_LIBC_VERSION") > "glibc 2.36":
+        print("skipped: what is built on this system does not run on the oldest that bundles are for")
+        sys.exit(77)
+    check(done.returncode == 0, "bundle.sh ended with", done.returncode)
+    return out.read_bytes()
+
+
+def elf_files(folder):
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.read_bytes()[:4] == b"\x7fELF":
+            yield path
+
+
+def check_symbols(bundle):
+    """What the carried files ask for, of symbols and of libraries."""
+    carried = {path.name for path in (bundle / "lib").rglob("*.so*")}
+    count = 0
+    for path in elf_files(bundle):
+        count += 1
+        for base, numbers in re.findall(r"\b([A-Z]+)_([0-9.]+)\b",
+                                        run("readelf", "-W", "-V", path).stdout):
+            version = tuple(int(number) for number in numbers.split("."))
+            check(version <= NEWEST.get(base, version), path, "needs", base, numbers)
+        for name in re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-W", "-d", path).stdout):
+            check(name in carried or SYSTEM.match(name) or OF_TORCH.match(name), path, "needs",
+                  name)
+    check(count > 40, "only", count, "programs and libraries")
+    for name in carried:
+        check(not SYSTEM.match(name), "carries the system's", name)
+
+
+def check_libraries_are_its_own(bundle, program, torch=None):
+    environment = {"LD_LIBRARY_PATH": f"{torch}/lib"} if torch else {}
+    said = run(bundle / program, "--version", LD_DEBUG="libs", **environment).stderr
+    opened = re.findall(r"calling init: (\S+)", said)
+    check(len(opened) > 20, program, "opened", opened)
+    for path in opened:
+        of_torch = torch and path.startswith(str(pathlib.Path(torch).parent))
+        check(path.startswith(str(bundle)) or SYSTEM.search(path) or of_torch, program, "opened", path)
+
+
+def check_sentences(bundle, folder):
+    """What a machine lacks is said."""
+    worker = bundle / "bin/longhaul-worker"
+    # A machine without Python: the tools that the scripts use, and no more.
+    tools = folder / "tools"
+    tools.mkdir()
+    for tool in ("sh", "uname", "getconf", "sed", "dirname", "readlink", "basename", "sha256sum",
+                 "df", "awk", "rm", "mv"):
+        (tools / tool).symlink_to(shutil.which(tool))
+    hidden = {"PATH": str(tools), "LONGHAUL_PYTHON": "false"}
+    said = run(worker, "--version", code=1, **hidden).stderr
+    if "expected torch 2.11" not in said:  # /usr/bin/python3 may have one
+        check(False, said)
+    said = run(worker, "--version", code=1, LONGHAUL_TORCH=str(folder)).stderr
+    check("expected the folder of torch 2.11" in said, said)
+    # Of another machine.
+    for name, answer, expected in (("uname", "aarch64", "expected an x86-64 machine, got aarch64"),
+                                   ("getconf", "glibc 2.31", "glibc 2.34 or newer")):
+        (tools / name).unlink()
+        (tools / name).write_text(f"#!/bin/sh\necho {answer}\n")
+        (tools / name).chmod(0o755)
+        said = run(worker, "--version", code=1, **hidden).stderr
+        check(expected in said, said)
+        (tools / name).unlink()
+        (tools / name).symlink_to(shutil.which(name))
+    (bundle / "licences" / "damaged").write_text("x")
+    (bundle / "SHA256SUMS").write_text((bundle / "SHA256SUMS").read_text() + f"{'0' * 64}  install\n")
+    said = run(bundle / "install", "--coordinator-only", code=1).stderr
+    check("unpack it again" in said, said)
+
+
+def wait_for(what, condition):
+    end = time.monotonic() + DEADLINE_S
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        signal.sigtimedwait([signal.SIGCHLD], 0.02)
+    raise AssertionError(f"waited in vain for {what}")
+
+
+def check_connects(archive, folder, torch):
+    """From the archive to a connected worker."""
+    begin = time.monotonic()
+    subprocess.run(["tar", "-xf", archive, "-C", folder], check=True)
+    bundle = next(folder.glob("longhaul-*-x86_64"))
+    run(bundle / "install", LONGHAUL_TORCH=torch)
+    token = folder / "token"
+    token.write_text("a-token-for-this-test-alone\n")
+    token.chmod(0o600)
+    environment = {"PATH": "/usr/bin:/bin", "LONGHAUL_TORCH": torch}
+    processes = []
+    try:
+        processes.append(subprocess.Popen(
+            [bundle / "bin/longhaul-coordinator", "--listen", "127.0.0.1:0", "--token-file", token,
+             "--state-dir", folder / "coordinator"], env=environment, stderr=subprocess.DEVNULL))
+        address_file = folder / "coordinator" / "address"
+        address = wait_for("the coordinator", lambda: address_file.exists() and
+                           address_file.read_text().strip())
+        processes.append(subprocess.Popen(
+            [bundle / "bin/longhaul-worker", "--coordinator", address, "--token-file", token,
+             "--state-dir", folder / "worker", "--data-address", "127.0.0.1:0"], env=environment,
+            stderr=subprocess.DEVNULL))
+        access = ["--coordinator", address, "--token-file", token, "--json"]
+
+        def connected():
+            reply = json.loads(run(bundle / "bin/longhaul", "workers", *access).stdout)
+            return len(reply.get("workers", [])) == 1
+
+        wait_for("the worker", connected)
+        print(f"from unpacking to connected: {time.monotonic() - begin:.1f} s")
+    finally:
+        for process in processes:
+            process.terminate()
+            process.wait(DEADLINE_S)
+    return bundle
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as name:
+        folder = pathlib.Path(name).resolve()
+        archive = folder / "bundle.tar.gz"
+        check(make(archive) == make(folder / "again.tar.gz"), "two bundles of one build differ")
+        torch = str(TORCH.parent)
+        bundle = check_connects(archive, folder, torch)
+        check_symbols(bundle)
+        check_libraries_are_its_own(bundle, "bin/longhaul")
+        check_libraries_are_its_own(bundle, "libexec/longhaul-worker", torch)
+        for tool in ("ip", "tc"):
+            check("iproute2" in run(bundle / "libexec/tools" / tool, "-V").stdout, tool)
+        manifest = json.loads((bundle / "MANIFEST.json").read_text())
+        for package in manifest["packages"]:
+            check((bundle / "licences" / package.split(":")[0]).stat().st_size > 0, package)
+        check_sentences(bundle, folder)
+    print("ok")
+
+
+if __name__ == "__main__":
+    os.umask(0o022)
+    main()

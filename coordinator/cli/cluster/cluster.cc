@@ -318,7 +318,7 @@ Status EditLinks(const std::string& name, const std::function<Status(ClusterStat
   LH_ASSIGN_OR_RETURN(const ClusterState before, ReadClusterState(name));
   ClusterState after = before;
   LH_RETURN_IF_ERROR(edit(&after));
-  const Status applied = ApplyLinks(before, &after);
+  Status applied = ApplyLinks(before, &after);
   LH_RETURN_IF_ERROR(WriteClusterState(after));
   return applied;
 }

@@ -216,7 +216,7 @@ Status ApplyLinks(const ClusterState& before, ClusterState* after) {
         "the cluster's relay is dead; start it again (`longhaul cluster start relay`), then change "
         "the links");
   }
-  const Status changed = possible.ok() ? ChangeNetwork(before, after) : absl::OkStatus();
+  Status changed = possible.ok() ? ChangeNetwork(before, after) : absl::OkStatus();
   if (possible.ok() && changed.ok()) return changed;
   *after = before;
   if (!possible.ok()) return possible;

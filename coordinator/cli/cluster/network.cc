@@ -102,7 +102,9 @@ void ReceiveOnAllCores(const std::string& network, const std::string& device) {
   std::string mask;
   for (int word = CPU_SETSIZE / 32 - 1; word >= 0; --word) {
     uint32_t bits = 0;
-    for (int bit = 0; bit < 32; ++bit) bits |= uint32_t{CPU_ISSET(32 * word + bit, &mine)} << bit;
+    for (int bit = 0; bit < 32; ++bit) {
+      if (CPU_ISSET(32 * word + bit, &mine)) bits |= uint32_t{1} << bit;
+    }
     if (bits == 0 && mask.empty()) continue;
     mask += fmt::format("{}{:08x}", mask.empty() ? "" : ",", bits);
   }

@@ -122,7 +122,9 @@ v1::RunStatus RunningRun() {
   link->set_to_worker("worker2");
   link->set_direction("forward");
   link->set_codec("tah");
+  link->set_rate_bits_per_second(9.8e6);
   link->set_goodput_bits_per_second(9.56e6);
+  link->set_bound_share(0.98);
   link->set_busy_share(0.97);
   link->set_state("healthy");
   return run;
@@ -130,16 +132,22 @@ v1::RunStatus RunningRun() {
 
 TEST(WatchView, ShowsEverythingWithinTheWidth) {
   const std::vector<std::string> lines = WatchLines(RunningRun(), 120, false);
-  EXPECT_THAT(lines,
-              ElementsAre("tiny-wan-abc123  running  link-aware  epoch 2",
-                          "[#########.............................]  step 50/200  25%  2m05s left",
-                          "loss 2.5  validation 2.75 (step 50)  12,346 tokens/s  1.35 s a step", "",
-                          "STAGE  WORKER   STATE    LAYERS  DEPTH  STEP  COMPUTE  OPTIMIZER  WAITS "
-                          "FOR INPUT  FOR GRADIENTS  FOR CODEC",
-                          "    0  worker1  running       4      8     0      25%         2%        "
-                          "       0%            70%         3%",
-                          "", "LINK               DIRECTION  CODEC      GOODPUT  BUSY  STATE",
-                          "worker1 > worker2  forward    tah    9.56 Mbit/s   97%  healthy"));
+  EXPECT_THAT(
+      lines,
+      ElementsAre(
+          "tiny-wan-abc123  running  link-aware  epoch 2",
+          "[#########.............................]  step 50/200  25%  2m05s left",
+          "loss 2.5  validation 2.75 (step 50)  12,346 tokens/s  1.35 s a step", "",
+          "STAGE  WORKER   STATE    LAYERS  DEPTH  STEP  COMPUTE  OPTIMIZER  WAITS "
+          "FOR INPUT  FOR GRADIENTS  FOR CODEC",
+          "    0  worker1  running       4      8     0      25%         2%        "
+          "       0%            70%         3%",
+          "", "LINK               DIRECTION  CODEC        RATE      GOODPUT  OF RATE  BUSY  STATE",
+          "worker1 > worker2  forward    tah    9.8 Mbit/s  9.56 Mbit/s      98%   97%  healthy"));
+  v1::RunStatus unmeasured = RunningRun();
+  unmeasured.mutable_links(0)->set_rate_bits_per_second(0);
+  EXPECT_EQ(WatchLines(unmeasured, 120, false).back(),
+            "worker1 > worker2  forward    tah       ?  9.56 Mbit/s        ?   97%  healthy");
   for (const int columns : {1, 20, 40, 80}) {
     for (const std::string& line : WatchLines(RunningRun(), columns, false)) {
       EXPECT_LE(Columns(line), std::max(columns, 20)) << line;

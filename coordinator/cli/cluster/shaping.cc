@@ -368,8 +368,7 @@ StatusOr<Shaper> ProbeShaper(const std::string& network) {
 
 Status ProbeNetem(const std::string& network) {
   const Interface loopback{network, "lo"};
-  Status status =
-      RunTool(Tc(loopback, "qdisc", "add", {"root", "netem", "delay", "1ms"})).status();
+  Status status = RunTool(Tc(loopback, "qdisc", "add", {"root", "netem", "delay", "1ms"})).status();
   if (status.ok()) (void)RunTool(Tc(loopback, "qdisc", "del", {"root"}));
   return status;
 }

@@ -73,6 +73,15 @@ Status StopRelay(ClusterState* state) {
   return absl::OkStatus();
 }
 
+Status CheckChange(const ClusterState& before, const ClusterState& after) {
+  if (before.relay.pid != 0 && NeedsRelay(after) && !IsAlive(before.relay)) {
+    return absl::FailedPreconditionError(
+        "the cluster's relay is dead; start it again (`longhaul cluster start relay`), then change "
+        "the links");
+  }
+  return CheckLinks(after);
+}
+
 Status ChangeNetwork(const ClusterState& before, ClusterState* after) {
   LH_RETURN_IF_ERROR(ApplyShapes(before, after));
   const bool running = before.relay.pid != 0;
@@ -210,16 +219,13 @@ Status StartRelay(ClusterState* state) {
 }
 
 Status ApplyLinks(const ClusterState& before, ClusterState* after) {
-  Status possible = CheckLinks(*after);
-  if (possible.ok() && before.relay.pid != 0 && NeedsRelay(*after) && !IsAlive(before.relay)) {
-    possible = absl::FailedPreconditionError(
-        "the cluster's relay is dead; start it again (`longhaul cluster start relay`), then change "
-        "the links");
+  if (Status possible = CheckChange(before, *after); !possible.ok()) {
+    *after = before;
+    return possible;
   }
-  Status changed = possible.ok() ? ChangeNetwork(before, after) : absl::OkStatus();
-  if (possible.ok() && changed.ok()) return changed;
+  Status changed = ChangeNetwork(before, after);
+  if (changed.ok()) return changed;
   *after = before;
-  if (!possible.ok()) return possible;
   const Status back = PutBack(after);
   if (back.ok()) return changed;
   return absl::Status(changed.code(),

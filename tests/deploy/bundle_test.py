@@ -105,6 +105,19 @@ def check_sentences(bundle, folder):
     else:
         said = run(worker, "--version", code=1, **hidden).stderr
         check("expected torch 2.11" in said, said)
+    fetch = bundle / "install", "--fetch-torch"
+    said = run(*fetch, code=1, PATH=str(tools)).stderr
+    check("expected python3, with which torch is fetched" in said, said)
+    (tools / "python3").symlink_to(sys.executable)
+    df = (tools / "df").readlink()
+    (tools / "df").unlink()
+    (tools / "df").write_text("#!/bin/sh\nprintf 'Filesystem\\nrootfs 1000 900 100 90%% /\\n'\n")
+    (tools / "df").chmod(0o755)
+    said = run(*fetch, code=1, PATH=str(tools)).stderr
+    check("MB free at" in said and "got 100 MB" in said, said)
+    for name in ("df", "python3"):
+        (tools / name).unlink()
+    (tools / "df").symlink_to(df)
     said = run(worker, "--version", code=1, LONGHAUL_TORCH=str(folder)).stderr
     check("expected the folder of torch 2.11" in said, said)
     # Of another machine.

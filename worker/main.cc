@@ -1,14 +1,12 @@
 // longhaul-worker: holds one pipeline stage at a time for its coordinator.
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
@@ -18,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "base/clock.h"
 #include "base/config/command_line.h"
 #include "base/config/daemon_config.h"
@@ -38,6 +35,7 @@
 #include "worker/rpc/device.h"
 #include "worker/rpc/endpoints.h"
 #include "worker/rpc/session.h"
+#include "worker/rpc/state_dir.h"
 
 namespace longhaul::worker {
 namespace {
@@ -45,7 +43,7 @@ namespace {
 enum ExitCode { kOk = 0, kFailed = 1, kWrongUsage = 2 };
 
 constexpr uint32_t kProtocolMin = 2;
-constexpr uint32_t kProtocolMax = 2;
+constexpr uint32_t kProtocolMax = 3;
 constexpr absl::Duration kFailureCheck = absl::Milliseconds(500);
 
 constexpr char kUcx[] = "ucx";
@@ -57,7 +55,7 @@ struct Flags {
   std::string state_dir;
   std::string name;
   std::vector<std::string> transports = {kUcx, kGrpc};
-  std::string data_address = "127.0.0.1:0";
+  std::string data_address = std::string(kAdvertiseAuto);
   std::string data_interface;
   std::string grpc_address;
   std::vector<std::string> advertise;
@@ -72,34 +70,17 @@ int Fail(const Status& status) {
   return kFailed;
 }
 
-// Held for the life of the process, so that no two workers share an identity.
-Status LockStateDir(const std::string& state_dir) {
-  LH_RETURN_IF_ERROR(MakeDirectories(state_dir));
-  const std::string path = state_dir + "/lock";
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return FromErrno(fmt::format("cannot open {}", path), errno);
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    ::close(fd);
-    return absl::FailedPreconditionError(fmt::format(
-        "another worker uses the state directory {}; give each worker its own", state_dir));
+// Empty: there is none.
+std::string UsualStateDir() {
+  const auto of = [](const char* name) -> std::string {
+    const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before any thread
+    return value == nullptr ? "" : value;
+  };
+  if (const std::string state = of("XDG_STATE_HOME"); !state.empty()) {
+    return state + "/longhaul/worker";
   }
-  return absl::OkStatus();
-}
-
-// The persistent identity: made at the first start.
-StatusOr<std::string> LoadWorkerId(const std::string& state_dir) {
-  const std::string path = state_dir + "/worker-id";
-  if (::access(path.c_str(), F_OK) != 0) {
-    LH_RETURN_IF_ERROR(WriteFileAtomic(path, RandomUuid() + "\n"));
-  }
-  LH_ASSIGN_OR_RETURN(std::string id, ReadFile(path, 4096));
-  absl::StripAsciiWhitespace(&id);
-  if (id.size() != 36) {
-    return absl::FailedPreconditionError(fmt::format(
-        "expected a UUID of 36 characters in {}, got {}; delete the file to become a new worker",
-        path, id.size()));
-  }
-  return id;
+  const std::string home = of("HOME");
+  return home.empty() ? "" : home + "/.local/state/longhaul/worker";
 }
 
 std::string HostName() {
@@ -149,9 +130,8 @@ Endpoints EndpointsOf(const Flags& flags, const Transports& transports) {
 }
 
 int Serve(const Flags& flags, const v1::Device& device) {
-  if (const Status status = LockStateDir(flags.state_dir); !status.ok()) return Fail(status);
-  const StatusOr<std::string> id = LoadWorkerId(flags.state_dir);
-  if (!id.ok()) return Fail(id.status());
+  const StatusOr<StateDir> state_dir = StateDir::Open(flags.state_dir);
+  if (!state_dir.ok()) return Fail(state_dir.status());
   std::string token;
   if (!flags.token_file.empty()) {
     StatusOr<std::string> loaded = LoadToken(flags.token_file);
@@ -196,7 +176,7 @@ int Serve(const Flags& flags, const v1::Device& device) {
   v1::Hello hello;
   hello.set_protocol_min(kProtocolMin);
   hello.set_protocol_max(kProtocolMax);
-  hello.set_worker_id(*id);
+  hello.set_worker_id(state_dir->worker_id());
   hello.set_incarnation(RandomUuid());
   hello.set_name(flags.name.empty() ? HostName() : flags.name);
   *hello.add_devices() = device;
@@ -213,6 +193,7 @@ int Serve(const Flags& flags, const v1::Device& device) {
                        .hello =
                            [&] {
                              v1::Hello now = hello;
+                             now.set_unix_ms(UnixMsNow());
                              const auto found = endpoints.Find();
                              now.mutable_endpoints()->Add(found.begin(), found.end());
                              agent->FillHello(&now);
@@ -263,16 +244,19 @@ int Main(int argc, char** argv) {
   app.add_option("--token-file", flags.token_file,
                  "file whose first line is the installation's token");
   app.add_option("--state-dir", flags.state_dir,
-                 "folder for identity, checkpoints and fetched data; one for each worker");
+                 "folder for identity, checkpoints and fetched data; one for each worker; default: "
+                 "longhaul/worker in $XDG_STATE_HOME or ~/.local/state");
   app.add_option("--name", flags.name, "what people see; default: the host's name");
-  app.add_option("--transport", flags.transports,
-                 "data transports to listen on, of ucx and grpc, with a comma between")
-      ->delimiter(',')
-      ->check(CLI::IsMember({kUcx, kGrpc}))
-      ->capture_default_str();
+  const CLI::Option* const transport =
+      app.add_option("--transport", flags.transports,
+                     "data transports to listen on, of ucx and grpc, with a comma between")
+          ->delimiter(',')
+          ->check(CLI::IsMember({kUcx, kGrpc}))
+          ->capture_default_str();
   app.add_option("--data-address", flags.data_address,
                  "ip:port to exchange tensors at; UCX trusts its network, so only an address of a "
-                 "private network; port 0 takes any free one")
+                 "private network; port 0 takes any free one. 'auto': a free port of the address "
+                 "that this machine has towards the coordinator, without ucx where that is public")
       ->capture_default_str();
   app.add_option("--data-interface", flags.data_interface,
                  "network interface of the data address; default: the one that has it");
@@ -310,9 +294,35 @@ int Main(int argc, char** argv) {
   };
   if (flags.coordinator.empty())
     return usage("--coordinator is required: the coordinator's host:port");
+  if (flags.state_dir.empty()) flags.state_dir = UsualStateDir();
   if (flags.state_dir.empty()) return usage("--state-dir is required: the folder of this worker");
   if (const auto address = ParseHostPort(flags.coordinator); !address.ok()) {
     return usage(fmt::format("--coordinator: {}", Message(address.status())));
+  }
+  std::string left_out;
+  if (flags.data_address == kAdvertiseAuto) {
+    const std::string own = OwnAddressTowards(flags.coordinator);
+    if (own.empty()) {
+      return Fail(absl::UnavailableError(fmt::format(
+          "there is no way to the coordinator {}, so the address at which others reach this "
+          "machine is not known; look at its name and the network, or say it with --data-address",
+          flags.coordinator)));
+    }
+    flags.data_address = ToString(HostPort{own, 0});
+    if (Has(flags, kUcx) && !IsPrivate(own)) {
+      if (transport->count() > 0) {
+        return usage(fmt::format(
+            "--transport ucx is for private networks, because anybody can end a worker through its "
+            "port, and {} is a public address; take --transport grpc, or name the address in "
+            "--data-address",
+            own));
+      }
+      std::erase(flags.transports, kUcx);
+      left_out = fmt::format(
+          "no ucx, because {} is a public address and anybody can end a worker through its port; "
+          "--data-address names a private one",
+          own);
+    }
   }
   const auto data_address = ParseHostPort(flags.data_address);
   if (!data_address.ok()) {
@@ -358,6 +368,7 @@ int Main(int argc, char** argv) {
   }
   RouteGrpcLog();
   RaiseFileLimit();
+  if (!left_out.empty()) spdlog::info("{}", left_out);
   const StatusOr<v1::Device> device = OpenDevice(*device_name);
   if (!device.ok()) {
     return Fail(Annotate(device.status(), fmt::format("--device {}", flags.device)));

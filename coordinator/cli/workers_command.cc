@@ -1,6 +1,9 @@
 // `longhaul workers`.
 #include <fmt/core.h>
 
+#include <set>
+#include <string>
+
 #include "base/units.h"
 #include "coordinator/cli/format.h"
 #include "coordinator/cli/program.h"
@@ -26,6 +29,29 @@ std::string DeviceText(const v1::WorkerStatus& worker) {
     if (!device.name().empty()) out += fmt::format(" ({})", device.name());
   }
   return out;
+}
+
+// How many others it can talk to, or whom it cannot.
+std::string ReachText(const v1::WorkerStatus& worker) {
+  std::string out;
+  for (const v1::UnreachableWorker& other : worker.cannot_talk_to()) {
+    out += fmt::format("{}{} ({})", out.empty() ? "not " : ", ", other.worker(), other.transport());
+  }
+  if (!out.empty() || worker.can_talk_to() == 0) return out;
+  return fmt::format("{}", worker.can_talk_to());
+}
+
+// Each pair once, with the reason.
+void PrintUnreachable(const Terminal& terminal, const v1::ListWorkersReply& reply) {
+  std::set<std::string> said;
+  for (const v1::WorkerStatus& worker : reply.workers()) {
+    for (const v1::UnreachableWorker& other : worker.cannot_talk_to()) {
+      if (!said.insert(other.transport() + " " + other.problem()).second) continue;
+      terminal.out << fmt::format("{}{} and {} cannot talk over {}: {}\n",
+                                  said.size() == 1 ? "\n" : "", worker.name(), other.worker(),
+                                  other.transport(), other.problem());
+    }
+  }
 }
 
 std::string MemoryText(const v1::WorkerStatus& worker) {
@@ -98,6 +124,7 @@ StatusOr<int> ListWorkers(Session& session) {
                {"DEVICE"},
                {"MEMORY", Align::kRight},
                {"LINK"},
+               {"TALKS TO"},
                {"VERSION"},
                {"HEARTBEAT", Align::kRight}});
   for (const v1::WorkerStatus& worker : reply.workers()) {
@@ -108,10 +135,11 @@ StatusOr<int> ListWorkers(Session& session) {
     table.AddRow(
         {worker.name(), state, worker.run_id(), free ? "" : fmt::format("{}", worker.stage()),
          AddressText(worker), DeviceText(worker), MemoryText(worker), worker.link_quality(),
-         worker.version(),
+         ReachText(worker), worker.version(),
          longhaul::FormatDuration(absl::Seconds(worker.last_heartbeat_seconds())) + " ago"});
   }
   table.Print(terminal);
+  PrintUnreachable(terminal, reply);
   PrintLayers(terminal, reply);
   if (reply.links_size() > 0) PrintLinks(terminal, reply);
   return kDone;

@@ -54,6 +54,22 @@ const v1::DataEndpoint* EndpointOf(const CandidateWorker& worker, TransportKind 
   return nullptr;
 }
 
+bool HasAddress(const CandidateWorker& worker, TransportKind transport) {
+  const v1::DataEndpoint* endpoint = EndpointOf(worker, transport);
+  return endpoint != nullptr && endpoint->addresses_size() > 0;
+}
+
+// Why `from` does not reach `to`, where that was tried in vain.
+const std::string* ProblemOf(const CandidateWorker& from, const CandidateWorker& to,
+                             TransportKind transport) {
+  const auto problem = from.does_not_reach.find({to.id, transport});
+  return problem == from.does_not_reach.end() ? nullptr : &problem->second;
+}
+
+bool MayReach(const CandidateWorker& from, const CandidateWorker& to, TransportKind transport) {
+  return HasAddress(to, transport) && ProblemOf(from, to, transport) == nullptr;
+}
+
 uint64_t Windows(const PlanRequest& request) {
   return WindowsOf(request.data.tokens() - request.data.validation_tokens(),
                    request.spec.model.context);
@@ -102,14 +118,28 @@ StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker
 StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
                           const CandidateWorker& lower) {
   LH_ASSIGN_OR_RETURN(const TransportKind transport, LinkTransport(spec, upper, lower));
-  const bool upper_reachable = EndpointOf(upper, transport)->addresses_size() > 0;
-  if (!upper_reachable && EndpointOf(lower, transport)->addresses().empty()) {
+  if (!HasAddress(upper, transport) && !HasAddress(lower, transport)) {
     return absl::FailedPreconditionError(
         fmt::format("workers {} and {} are neighbours and neither has an address at which the "
                     "other could reach it over {}; start one of them with --advertise host:port",
                     upper.name, lower.name, ToString(transport)));
   }
-  return LinkEnds{transport, upper_reachable};
+  if (MayReach(lower, upper, transport)) return LinkEnds{transport, true};
+  if (MayReach(upper, lower, transport)) return LinkEnds{transport, false};
+  std::string problems;
+  for (const auto& [from, to] : {std::pair(&upper, &lower), std::pair(&lower, &upper)}) {
+    const std::string* problem = ProblemOf(*from, *to, transport);
+    if (problem != nullptr) problems += (problems.empty() ? "" : "; ") + *problem;
+  }
+  const bool grpc_works =
+      transport != TransportKind::kGrpc && (MayReach(lower, upper, TransportKind::kGrpc) ||
+                                            MayReach(upper, lower, TransportKind::kGrpc));
+  return absl::FailedPreconditionError(fmt::format(
+      "workers {} and {} are neighbours and cannot talk over {}: {}. {}", upper.name, lower.name,
+      ToString(transport), problems,
+      grpc_works ? "Over grpc they can: set `transport: grpc` in the run file"
+                 : "Open the port of one of them to the other, or start it with --advertise "
+                   "host:port, an address that the other reaches"));
 }
 
 Status AddLinks(const PlanRequest& request, v1::Plan* plan) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -34,6 +35,8 @@ struct CandidateWorker {
   // counts, so that links of one interface share it.
   double egress_bits_per_second = 0, ingress_bits_per_second = 0;
   std::map<WorkerId, LinkMeasurement> to;  // from this worker; empty: nothing was measured
+  // Whom it was tried to reach from this worker, over which transport, and why that failed.
+  std::map<std::pair<WorkerId, TransportKind>, std::string> does_not_reach;
 };
 
 struct PlanRequest {
@@ -68,8 +71,8 @@ StatusOr<v1::Plan> MakePlan(const PlanRequest& request);
 StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker& upper,
                                       const CandidateWorker& lower);
 
-// And which side dials: the lower one where the upper one has an address. kFailedPrecondition also
-// where neither has.
+// And which side dials: the lower one where it may reach the upper one. kFailedPrecondition also
+// where neither has an address, or neither reaches the other.
 struct LinkEnds {
   TransportKind transport;
   bool downstream_dials = false;

@@ -46,8 +46,9 @@ Status CoordinatorServer::Impl::OpenState(const ServerOptions& options) {
   LH_ASSIGN_OR_RETURN(blobs, BlobStore::Open(folder + "/blobs"));
   LH_ASSIGN_OR_RETURN(copies, BlobStore::Open(folder + "/shard-copies"));
   LH_ASSIGN_OR_RETURN(DataPreparer preparer, DataPreparer::Open(folder + "/prepared", blobs.get()));
-  LH_ASSIGN_OR_RETURN(shell,
-                      Shell::Create(options.state, store.get(), copies.get(), std::move(preparer)));
+  StateOptions state = options.state;
+  state.reach_secret = RandomBytes(32);
+  LH_ASSIGN_OR_RETURN(shell, Shell::Create(state, store.get(), copies.get(), std::move(preparer)));
   return absl::OkStatus();
 }
 

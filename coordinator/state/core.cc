@@ -161,6 +161,7 @@ void Core::CheckTimers() {
   for (const uint64_t id : late_checks) GiveUpCheck(id, "no answer; look at its log");
   CheckTraces();
   CheckProbes();
+  CheckReachTimers();
   std::vector<RunId> late;
   for (const auto& [id, job] : jobs_) {
     if (now_ >= job.draft.measure_until) late.push_back(id);
@@ -198,6 +199,7 @@ std::optional<MonoTime> Core::NextWake() const {
     consider(draft.measure_until);
     if (!draft.probes.empty()) consider(draft.probe_until);
   };
+  consider(NextReachWake());
   for (const auto& [id, job] : jobs_) consider_draft(job.draft);
   for (const auto& [id, check] : checks_) consider(check.until);
   for (const auto& [id, trace] : traces_) consider(trace.until);

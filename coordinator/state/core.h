@@ -4,6 +4,7 @@
 //   sessions.cc    workers come, speak, go, and come back
 //   queue.cc       submitted runs wait for workers; `longhaul plan`
 //   planning.cc    measure, plan, assign
+//   reach.cc       workers try each other's addresses
 //   probes.cc      neighbours measure their links before they are planned for
 //   life.cc        ready, finished, stop, failure
 //   reports.cc     steps, validation, checkpoints, links, logs
@@ -92,6 +93,9 @@ class Core {
   void On(event::WorkerSaid& said);
   void On(event::WorkerLeft& left);
   std::optional<std::string> RefusalOf(const v1::Hello& hello) const;
+  void NoteClock(Worker& worker, bool is_new);
+  void RefuseTwin(const Worker& worker, const event::WorkerJoined& joined);
+  void Refuse(SessionId session, const std::string& refusal);
   void Lose(Worker& worker, const std::string& why);
   void Attach(Worker& worker);
   void AttachToDraft(Worker& worker, Draft& draft);
@@ -129,12 +133,12 @@ class Core {
   Draft NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec, std::vector<v1::DataFile> files,
                  std::string link_secret, const std::vector<Worker*>& workers);
   // Without what was measured.
-  static CandidateWorker CandidateOf(const RunSpec& spec, const Worker& worker);
+  CandidateWorker CandidateOf(const RunSpec& spec, const Worker& worker) const;
   void BeginDraft(const Draft& draft);
   void SendMeasure(const Worker& worker, const Draft& draft);
-  // Whether the workers that it would get now listen on the transports that it asks for; OK where
-  // there are none yet.
-  static Status CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers);
+  // Whether the workers that it would get now can talk over the transports that it asks for, as far
+  // as that is known; OK where there are none yet.
+  Status CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers) const;
   StatusOr<v1::Plan> PlanOf(const Draft& draft);
   bool Complete(const Draft& draft) const;
   void OnDraftMessage(Worker& worker, Draft& draft, const v1::WorkerMessage& message);
@@ -159,6 +163,22 @@ class Core {
   void AddMeasuredLinks(const Draft& draft, size_t index, CandidateWorker* worker) const;
   // The worker is another process, is reached elsewhere, or is not known any more.
   void ForgetLinks(const WorkerId& id);
+
+  // reach.cc
+  // Of a worker that has come: what is not known yet of it and others.
+  void CheckReach(const Worker& worker);
+  void TryReach(const ReachKey& key);
+  void OnReachTried(const Worker& worker, const v1::ReachTried& tried);
+  void NotePair(ReachKey key);
+  void NoteTriedAddresses(const ReachCheck& check, const v1::ReachTried& tried);
+  void CheckReachTimers();
+  MonoTime NextReachWake() const;
+  // It is another process or is reached elsewhere.
+  void ForgetReach(const WorkerId& id);
+  // Answers that its session will not bring any more.
+  void ForgetReachChecks(const WorkerId& id);
+  void AddReach(CandidateWorker* worker) const;
+  void RenderReach(const Worker& worker, MonoTime now, v1::WorkerStatus* status) const;
 
   // life.cc
   void On(event::StopAsked& asked);
@@ -252,6 +272,11 @@ class Core {
   uint64_t next_check_ = 1;
   std::map<std::pair<WorkerId, WorkerId>, MeasuredLink> links_;  // newest, from -> to
   uint64_t next_probe_ = 1;
+  std::map<ReachKey, Reach> reach_;  // newest
+  std::map<uint64_t, ReachCheck> reach_checks_;
+  uint64_t next_reach_check_ = 1;
+  std::map<PairKey, CutPair> cut_pairs_;
+  std::map<std::pair<WorkerId, std::string>, TriedAddress> tried_addresses_;
   std::map<RequestId, Verification> verifications_;
   std::map<uint64_t, TraceJob> traces_;
   uint64_t next_trace_ = 1;

@@ -34,6 +34,8 @@ struct Worker {
   // The run, or the request to plan one, that it is reserved for. A worker serves one at a time.
   std::optional<RunId> held;
   std::optional<MeasuredLayers> layers;  // of this incarnation
+  absl::Duration clock_ahead;            // of the coordinator's, when it joined
+  std::deque<Incarnation> replaced;      // whose sessions newer ones ended
 };
 
 // Two neighbours of a draft measure the link between them.
@@ -54,6 +56,38 @@ struct MeasuredLink {
   double bits_per_second = 0;
   absl::Duration round_trip;
   MonoTime at;
+};
+
+// From one worker to another over one transport; for a pair: `from` is the smaller id.
+struct ReachKey {
+  WorkerId from, to;
+  std::string transport;
+  friend auto operator<=>(const ReachKey&, const ReachKey&) = default;
+};
+using PairKey = ReachKey;
+// One worker was asked to dial another at each of its addresses, and that one to expect it.
+struct ReachCheck {
+  ReachKey key;
+  std::vector<std::string> addresses;
+  MonoTime until;
+};
+// How that went.
+struct Reach {
+  bool reached = false;
+  std::string problem;  // of the addresses that were not
+  MonoTime at;
+};
+// Neither of a pair reaches the other.
+struct CutPair {
+  std::string problem;
+  MonoTime at;  // tried last
+};
+// One address of a worker, as others found it.
+struct TriedAddress {
+  bool reached = false;  // by somebody
+  bool said = false;     // that nobody does
+  std::set<std::string> tried_by;
+  std::string problem;
 };
 
 // A plan in the making: for a run, or for a request that only wants to see it.

@@ -47,7 +47,7 @@ uint64_t MemoryOf(const v1::Hello& hello) {
 
 }  // namespace
 
-CandidateWorker Core::CandidateOf(const RunSpec& spec, const Worker& worker) {
+CandidateWorker Core::CandidateOf(const RunSpec& spec, const Worker& worker) const {
   CandidateWorker one;
   one.id = worker.id;
   one.incarnation = worker.incarnation;
@@ -55,15 +55,16 @@ CandidateWorker Core::CandidateOf(const RunSpec& spec, const Worker& worker) {
   // A replay takes next to none of its worker's memory; it is planned for another machine.
   one.memory_bytes = spec.replay ? spec.replay->memory_bytes : MemoryOf(worker.hello);
   one.endpoints.assign(worker.hello.endpoints().begin(), worker.hello.endpoints().end());
+  AddReach(&one);
   return one;
 }
 
-Status Core::CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers) {
+Status Core::CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers) const {
   if (!workers.ok()) return absl::OkStatus();  // it waits; the plan will be checked then
   for (size_t i = 0; i + 1 < workers->size(); ++i) {
-    LH_RETURN_IF_ERROR(LinkTransport(spec, CandidateOf(spec, *(*workers)[i]),
-                                     CandidateOf(spec, *(*workers)[i + 1]))
-                           .status());
+    LH_RETURN_IF_ERROR(
+        EndsOf(spec, CandidateOf(spec, *(*workers)[i]), CandidateOf(spec, *(*workers)[i + 1]))
+            .status());
   }
   return absl::OkStatus();
 }

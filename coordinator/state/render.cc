@@ -219,6 +219,8 @@ std::vector<v1::WorkerStatus> Core::Workers(MonoTime now) const {
     one.set_host(worker->hello.host());
     one.set_pid(worker->hello.pid());
     one.set_memory_used_bytes(worker->memory_used_bytes);
+    one.set_clock_ahead_seconds(absl::ToDoubleSeconds(worker->clock_ahead));
+    RenderReach(*worker, now, &one);
     if (worker->layers) {
       v1::MeasuredLayers& layers = *one.mutable_measured_layers();
       layers.set_model(worker->layers->model);

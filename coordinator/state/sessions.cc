@@ -4,16 +4,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/units.h"
 #include "coordinator/state/core.h"
 #include "coordinator/state/text.h"
 
 namespace longhaul::coordinator {
 namespace {
 
-constexpr uint32_t kProtocolMin = 2, kProtocolMax = 2;
+// 3: workers try each other's addresses (TryReach).
+constexpr uint32_t kProtocolMin = 2, kProtocolMax = 3;
 constexpr size_t kMaxHelloText = 256;
 // Workers that left are listed until this many of them are known.
 constexpr size_t kMaxGoneWorkers = 256;
+constexpr absl::Duration kClockTolerance = absl::Minutes(1);
+constexpr size_t kMaxReplaced = 16;
 
 bool IsPlainText(const std::string& text) {
   return !text.empty() && text.size() <= kMaxHelloText &&
@@ -54,17 +58,16 @@ void Core::On(event::WorkerJoined& joined) {
   if (sessions_.contains(joined.session)) return;  // said twice
   const v1::Hello& hello = joined.hello;
   if (const std::optional<std::string> refusal = RefusalOf(hello)) {
-    v1::WorkerCommand command;
-    command.mutable_reject()->set_reason(*refusal);
-    command.mutable_reject()->set_fatal(true);
-    out_.commands.emplace_back(command::ToWorker{joined.session, std::move(command)});
-    out_.commands.emplace_back(command::CloseSession{joined.session, *refusal});
-    Log(nullptr, "worker", "a worker was refused: " + *refusal);
+    Refuse(joined.session, *refusal);
     return;
   }
   const WorkerId id(hello.worker_id());
   const Incarnation incarnation(hello.incarnation());
   Worker& worker = workers_[id];
+  if (std::ranges::find(worker.replaced, incarnation) != worker.replaced.end()) {
+    RefuseTwin(worker, joined);
+    return;
+  }
   const bool replaces = worker.session && worker.incarnation == incarnation;
   if (worker.session) {
     out_.commands.emplace_back(
@@ -74,11 +77,17 @@ void Core::On(event::WorkerJoined& joined) {
       worker.session.reset();
     } else {
       Lose(worker, "it was started anew");
+      worker.replaced.push_back(worker.incarnation);
+      if (worker.replaced.size() > kMaxReplaced) worker.replaced.pop_front();
     }
   }
-  if (worker.incarnation != incarnation || !AreSame(worker.hello.endpoints(), hello.endpoints()))
+  const bool is_new = worker.incarnation != incarnation;
+  if (is_new || !AreSame(worker.hello.endpoints(), hello.endpoints())) {
     ForgetLinks(id);
-  if (worker.incarnation != incarnation) worker.layers.reset();
+    ForgetReach(id);
+  }
+  ForgetReachChecks(id);
+  if (is_new) worker.layers.reset();
   worker.id = id;
   worker.incarnation = incarnation;
   worker.hello = hello;
@@ -97,7 +106,41 @@ void Core::On(event::WorkerJoined& joined) {
   Log(nullptr, "worker",
       fmt::format("worker {} {}{}", Label(worker), replaces ? "opened a new session" : "joined",
                   hello.host().empty() ? "" : " from " + hello.host()));
+  NoteClock(worker, is_new);
   Attach(worker);
+  CheckReach(worker);
+}
+
+void Core::NoteClock(Worker& worker, bool is_new) {
+  worker.clock_ahead = worker.hello.unix_ms() == 0
+                           ? absl::ZeroDuration()
+                           : absl::Milliseconds(worker.hello.unix_ms() - unix_ms_);
+  if (!is_new || absl::AbsDuration(worker.clock_ahead) < kClockTolerance) return;
+  Log(nullptr, "worker",
+      fmt::format("the clock of worker {} is {} {} the coordinator's; training does not depend on "
+                  "it, but the times of its log lines are wrong by that; set the clocks (NTP)",
+                  Label(worker), longhaul::FormatDuration(absl::AbsDuration(worker.clock_ahead)),
+                  worker.clock_ahead > absl::ZeroDuration() ? "ahead of" : "behind"));
+}
+
+// A worker that was started anew does not come back as what it was before. Who does is another
+// process with the same identity, which has gone on all the while: each would throw the other out.
+void Core::RefuseTwin(const Worker& worker, const event::WorkerJoined& joined) {
+  const std::string refusal = fmt::format(
+      "two workers have the identity {}: this one{} and worker {}{}, which is newer. Each needs a "
+      "--state-dir of its own; where one was copied, delete worker-id in it",
+      worker.id.value(), joined.hello.host().empty() ? "" : " on " + joined.hello.host(),
+      Label(worker), worker.hello.host().empty() ? "" : " on " + worker.hello.host());
+  Refuse(joined.session, refusal);
+}
+
+void Core::Refuse(SessionId session, const std::string& refusal) {
+  v1::WorkerCommand command;
+  command.mutable_reject()->set_reason(refusal);
+  command.mutable_reject()->set_fatal(true);
+  out_.commands.emplace_back(command::ToWorker{session, std::move(command)});
+  out_.commands.emplace_back(command::CloseSession{session, refusal});
+  Log(nullptr, "worker", "a worker was refused: " + refusal);
 }
 
 // Finds what this incarnation is reserved for and repeats what it may have missed.
@@ -226,6 +269,7 @@ void Core::Lose(Worker& worker, const std::string& why) {
   const std::string label = Label(worker);
   sessions_.erase(*worker.session);
   worker.session.reset();
+  ForgetReachChecks(worker.id);
   const std::optional<RunId> held = std::exchange(worker.held, std::nullopt);
   Run* run = held ? FindRun(*held) : nullptr;
   if (held && FindDraft(*held) != nullptr) {
@@ -250,6 +294,7 @@ void Core::ForgetOldWorkers() {
     if (oldest == workers_.end() || it->second.last_heard < oldest->second.last_heard) oldest = it;
   }
   ForgetLinks(oldest->first);
+  ForgetReach(oldest->first);
   workers_.erase(oldest);
 }
 
@@ -279,6 +324,9 @@ void Core::On(event::WorkerSaid& said) {
     case v1::WorkerMessage::kTrace:
       // Of a run that may have ended.
       OnTrace(*worker, message);
+      return;
+    case v1::WorkerMessage::kReachTried:
+      OnReachTried(*worker, message.reach_tried());
       return;
     default:
       OnRunMessage(*worker, message);
@@ -348,6 +396,7 @@ void Core::OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& mes
     case v1::WorkerMessage::kShardsChecked:
     case v1::WorkerMessage::kTrace:
     case v1::WorkerMessage::kLinkProbed:
+    case v1::WorkerMessage::kReachTried:
     case v1::WorkerMessage::BODY_NOT_SET:
       break;
   }

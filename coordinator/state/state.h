@@ -220,6 +220,10 @@ struct StateOptions {
   absl::Duration ready_timeout = absl::Minutes(30);
   // How long two neighbours may take to measure their link; then the plan goes without.
   absl::Duration probe_limit = absl::Seconds(10);
+  // How long a worker may try to reach another one.
+  absl::Duration reach_limit = absl::Seconds(5);
+  // Random; the links by which workers try to reach each other prove a secret made of it.
+  std::string reach_secret;
   std::string version;
 };
 

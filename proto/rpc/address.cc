@@ -47,4 +47,21 @@ bool IsLoopback(std::string_view host) {
   return false;
 }
 
+bool IsPrivate(std::string_view host) {
+  if (IsLoopback(host)) return true;
+  const std::string text(host);
+  in_addr v4{};
+  if (::inet_pton(AF_INET, text.c_str(), &v4) == 1) {
+    const uint32_t address = ntohl(v4.s_addr);
+    const auto in = [address](uint32_t network, int bits) {
+      return (address ^ network) >> (32 - bits) == 0;
+    };
+    return in(0x0a000000, 8) || in(0xac100000, 12) || in(0xc0a80000, 16) || in(0x64400000, 10) ||
+           in(0xa9fe0000, 16);
+  }
+  in6_addr v6{};
+  if (::inet_pton(AF_INET6, text.c_str(), &v6) != 1) return false;
+  return (v6.s6_addr[0] & 0xfe) == 0xfc || IN6_IS_ADDR_LINKLOCAL(&v6) != 0;
+}
+
 }  // namespace longhaul

@@ -21,6 +21,9 @@ StatusOr<HostPort> ParseHostPort(std::string_view text);
 std::string ToString(const HostPort& address);
 // 127.0.0.0/8, ::1 and "localhost": what only this machine can reach.
 bool IsLoopback(std::string_view host);
+// A numeric address that no open network has: loopback, link-local, RFC 1918, 100.64.0.0/10 (VPNs,
+// carriers), fc00::/7.
+bool IsPrivate(std::string_view host);
 
 }  // namespace longhaul
 

@@ -111,13 +111,17 @@ v1::LayerTimes ReplayedTimes(const RunSpec& spec) {
 
 }  // namespace
 
-Agent::Agent(const Resources& resources) : resources_(resources), thread_([this] { Loop(); }) {}
+Agent::Agent(const Resources& resources)
+    : resources_(resources),
+      reach_checks_(resources.transports, resources.send),
+      thread_([this] { Loop(); }) {}
 
 Agent::~Agent() {
   Shutdown();
 }
 
 void Agent::Shutdown() {
+  reach_checks_.Shutdown();
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
@@ -154,6 +158,10 @@ void Agent::Handle(v1::WorkerCommand command) {
   }
   if (command.has_send_trace()) {
     SendTrace(command);
+    return;
+  }
+  if (command.has_try_reach()) {
+    reach_checks_.Handle(command);
     return;
   }
   const std::lock_guard lock(mutex_);

@@ -13,6 +13,7 @@
 
 #include "longhaul/v1/worker.pb.h"
 #include "worker/rpc/link_probe.h"
+#include "worker/rpc/reach_check.h"
 #include "worker/rpc/stage_run.h"
 
 namespace longhaul::worker {
@@ -44,6 +45,7 @@ class Agent {
   bool IsBeingMeasured(const v1::WorkerCommand& command) const;
 
   const Resources resources_;
+  ReachChecks reach_checks_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<v1::WorkerCommand> next_;     // a Measure, a ProbeLink or an Assign

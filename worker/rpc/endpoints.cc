@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/unique_fd.h"
@@ -29,6 +30,34 @@ std::string LocalAddressTowards(const sockaddr_storage& peer, socklen_t peer_byt
   return known ? host : "";
 }
 
+struct Route {
+  sockaddr_storage peer{};
+  socklen_t peer_bytes = 0;
+  std::string own;
+};
+
+// The first address of `coordinator` (host:port) that there is a way to.
+std::optional<Route> RouteTo(const std::string& coordinator) {
+  const auto address = ParseHostPort(coordinator);
+  if (!address.ok()) return std::nullopt;
+  addrinfo wanted{};
+  wanted.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(address->host.c_str(), std::to_string(address->port).c_str(), &wanted,
+                    &found) != 0) {
+    return std::nullopt;
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, &::freeaddrinfo);
+  for (; found != nullptr; found = found->ai_next) {
+    Route route;
+    std::memcpy(&route.peer, found->ai_addr, found->ai_addrlen);
+    route.peer_bytes = found->ai_addrlen;
+    route.own = LocalAddressTowards(route.peer, route.peer_bytes);
+    if (!route.own.empty()) return route;
+  }
+  return std::nullopt;
+}
+
 bool IsOurs(const std::string& address) {
   addrinfo wanted{};
   wanted.ai_socktype = SOCK_DGRAM;
@@ -42,6 +71,11 @@ bool IsOurs(const std::string& address) {
 
 }  // namespace
 
+std::string OwnAddressTowards(const std::string& coordinator) {
+  std::optional<Route> route = RouteTo(coordinator);
+  return route ? std::move(route->own) : "";
+}
+
 Endpoints::Endpoints(std::map<std::string, std::string> listening, std::string advertised,
                      std::vector<std::string> advertise, std::string coordinator)
     : listening_(std::move(listening)),
@@ -50,24 +84,10 @@ Endpoints::Endpoints(std::map<std::string, std::string> listening, std::string a
       coordinator_(std::move(coordinator)) {}
 
 std::vector<v1::DataEndpoint> Endpoints::Find() {
-  if (const auto coordinator = ParseHostPort(coordinator_); coordinator.ok()) {
-    addrinfo wanted{};
-    wanted.ai_socktype = SOCK_DGRAM;
-    addrinfo* found = nullptr;
-    if (::getaddrinfo(coordinator->host.c_str(), std::to_string(coordinator->port).c_str(), &wanted,
-                      &found) == 0) {
-      const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, &::freeaddrinfo);
-      for (; found != nullptr; found = found->ai_next) {
-        sockaddr_storage route{};
-        std::memcpy(&route, found->ai_addr, found->ai_addrlen);
-        const std::string own = LocalAddressTowards(route, found->ai_addrlen);
-        if (own.empty()) continue;
-        route_ = route;
-        route_bytes_ = found->ai_addrlen;
-        own_ = own;
-        break;
-      }
-    }
+  if (std::optional<Route> route = RouteTo(coordinator_)) {
+    route_ = route->peer;
+    route_bytes_ = route->peer_bytes;
+    own_ = std::move(route->own);
   }
   std::vector<v1::DataEndpoint> endpoints;
   for (const auto& [transport, address] : listening_) {

@@ -22,6 +22,10 @@ namespace longhaul::worker {
 // Of --advertise.
 inline constexpr std::string_view kAdvertiseAuto = "auto";
 
+// The address that this machine has on the way to `coordinator` (host:port), by the kernel's
+// routes; nothing is sent but the question for the host's name. Empty: there is no way.
+std::string OwnAddressTowards(const std::string& coordinator);
+
 class Endpoints {
  public:
   // `listening`: addresses by transport. `advertise`: of `advertised`, one of the transports,

@@ -27,9 +27,21 @@ TEST_F(CliTest, Workers) {
   worker.set_version("0.1.0");
   worker.set_last_heartbeat_seconds(0.5);
   control_.workers = {worker};
-  EXPECT_THAT(Ask({"workers"}).out, HasSubstr("\nworker1\tfree\t-\t-\tucx 10.77.0.11:4000, grpc "
-                                              "192.0.2.7:7100\tcpu x4\t500 MB of 8 GB\t-\t0.1.0\t"
-                                              "500 ms ago\n"));
+  EXPECT_THAT(Ask({"workers"}).out,
+              HasSubstr("\nworker1\tfree\t-\t-\tucx 10.77.0.11:4000, grpc "
+                        "192.0.2.7:7100\tcpu x4\t500 MB of 8 GB\t-\t-\t0.1.0\t"
+                        "500 ms ago\n"));
+  control_.workers[0].set_can_talk_to(3);
+  EXPECT_THAT(Ask({"workers"}).out, HasSubstr("500 MB of 8 GB\t-\t3\t0.1.0\t"));
+  EXPECT_THAT(Ask({"workers"}).out, ::testing::Not(HasSubstr("cannot talk")));
+  v1::UnreachableWorker& other = *control_.workers[0].add_cannot_talk_to();
+  other.set_worker("worker2");
+  other.set_transport("ucx");
+  other.set_problem("worker1 does not reach worker2 at 10.0.0.3:4000 (no answer)");
+  EXPECT_THAT(Ask({"workers"}).out, HasSubstr("500 MB of 8 GB\t-\tnot worker2 (ucx)\t0.1.0\t"));
+  EXPECT_THAT(Ask({"workers"}).out,
+              HasSubstr("\nworker1 and worker2 cannot talk over ucx: worker1 does not reach "
+                        "worker2 at 10.0.0.3:4000 (no answer)\n"));
   EXPECT_THAT(Ask({"workers"}).out, ::testing::Not(HasSubstr("GOODPUT")));
   EXPECT_THAT(Ask({"workers"}).out, ::testing::Not(HasSubstr("LAYERS OF")));
   v1::MeasuredLayers& layers = *control_.workers[0].mutable_measured_layers();

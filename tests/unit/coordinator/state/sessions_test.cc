@@ -9,6 +9,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::vector<std::string> kAb = {"a", "b"};
 
@@ -49,16 +50,84 @@ TEST_F(Sessions, WelcomeNamesVersionAndHeartbeat) {
 
 TEST_F(Sessions, NoCommonProtocolIsRefusedWithBothRanges) {
   v1::Hello hello = HelloOf("z");
-  hello.set_protocol_min(3);
-  hello.set_protocol_max(5);
+  hello.set_protocol_min(4);
+  hello.set_protocol_max(6);
   const SessionId session = c.Join(hello);
   const v1::WorkerCommand* reject = c.Last("z", v1::WorkerCommand::kReject);
   ASSERT_NE(reject, nullptr);
   EXPECT_TRUE(reject->reject().fatal());
   EXPECT_THAT(reject->reject().reason(),
-              AllOf(HasSubstr("speaks protocol versions 2 to 2"), HasSubstr("speaks 3 to 5")));
+              AllOf(HasSubstr("speaks protocol versions 2 to 3"), HasSubstr("speaks 4 to 6")));
   EXPECT_TRUE(Closed(c, session));
   EXPECT_EQ(c.state->Workers(c.now).size(), 2u);
+}
+
+TEST_F(Sessions, NeighbouringProtocolsWorkTogether) {
+  for (const auto& [name, min, max, spoken] :
+       {std::tuple{"older", 2u, 2u, 2u}, {"same", 2u, 3u, 3u}, {"newer", 3u, 4u, 3u}}) {
+    v1::Hello hello = HelloOf(name);
+    hello.set_protocol_min(min);
+    hello.set_protocol_max(max);
+    c.Join(hello);
+    const v1::WorkerCommand* welcome = c.Last(name, v1::WorkerCommand::kWelcome);
+    ASSERT_NE(welcome, nullptr) << name;
+    EXPECT_EQ(welcome->welcome().protocol(), spoken) << name;
+  }
+}
+
+// Each of them would throw the other out for ever.
+TEST_F(Sessions, OneIdentityIsOneWorker) {
+  v1::Hello here = HelloOf("z", "1"), there = HelloOf("z", "2");
+  here.set_host("here");
+  there.set_host("there");
+  c.Join(here);
+  const SessionId second = c.Join(there);
+  const SessionId third = c.Join(here);
+  const v1::WorkerCommand* reject = c.Last("z", v1::WorkerCommand::kReject);
+  ASSERT_NE(reject, nullptr);
+  EXPECT_TRUE(reject->reject().fatal());
+  EXPECT_THAT(reject->reject().reason(),
+              AllOf(HasSubstr("two workers have the identity id-z: this one on here and worker z "
+                              "on there"),
+                    HasSubstr("--state-dir of its own")));
+  EXPECT_TRUE(Closed(c, third));
+  EXPECT_FALSE(Closed(c, second));
+  // One that is only started again and again is none too many.
+  for (const char* incarnation : {"3", "4", "5"}) {
+    c.Forget();
+    c.Join(HelloOf("z", incarnation));
+    EXPECT_NE(c.Last("z", v1::WorkerCommand::kWelcome), nullptr);
+  }
+}
+
+TEST_F(Sessions, AClockThatIsAnHourOffIsSaid) {
+  const auto join = [&](const std::string& name, int64_t ahead_ms) {
+    v1::Hello hello = HelloOf(name);
+    hello.set_unix_ms(1'000'000'000'000 + ahead_ms);
+    const SessionId session(900 + c.sessions.size());
+    c.sessions[name] = session;
+    c.events.clear();
+    const TickResult result =
+        c.state->Tick({event::WorkerJoined{session, hello}}, c.now, 1'000'000'000'000);
+    std::string said;
+    for (const Write& write : result.writes) {
+      const auto* event = std::get_if<write::LogEvent>(&write);
+      if (event != nullptr) said += event->event.text() + "\n";
+    }
+    return said;
+  };
+  EXPECT_THAT(join("x", 3'600'000),
+              HasSubstr("the clock of worker x is 1h00m ahead of the coordinator's; training does "
+                        "not depend on it"));
+  EXPECT_THAT(join("y", -3'600'000), HasSubstr("the clock of worker y is 1h00m behind"));
+  EXPECT_THAT(join("z", 2'000), Not(HasSubstr("clock")));
+  for (const v1::WorkerStatus& worker : c.state->Workers(c.now)) {
+    const double ahead = worker.name() == "x"   ? 3600
+                         : worker.name() == "y" ? -3600
+                         : worker.name() == "z" ? 2
+                                                : 0;
+    EXPECT_EQ(worker.clock_ahead_seconds(), ahead) << worker.name();
+  }
 }
 
 TEST_F(Sessions, AnUnusableHelloIsRefused) {

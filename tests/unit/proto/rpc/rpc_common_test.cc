@@ -49,6 +49,18 @@ TEST(HostPortTest, KnowsLoopback) {
   }
 }
 
+TEST(AddressTest, KnowsWhatNoOpenNetworkHas) {
+  for (const char* host :
+       {"127.0.0.1", "10.255.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1",
+        "100.127.255.255", "169.254.7.7", "::1", "fd00::1", "fe80::1"}) {
+    EXPECT_TRUE(IsPrivate(host)) << host;
+  }
+  for (const char* host : {"11.0.0.1", "172.15.0.1", "172.32.0.1", "192.169.0.1", "100.63.0.1",
+                           "100.128.0.1", "0.0.0.0", "::", "2001:db8::1", "host.example", ""}) {
+    EXPECT_FALSE(IsPrivate(host)) << host;
+  }
+}
+
 TEST(RpcStatusTest, EveryCodeCrossesAndComesBack) {
   for (int code = 0; code <= 16; ++code) {
     const Status status(static_cast<absl::StatusCode>(code), code == 0 ? "" : "a sentence");

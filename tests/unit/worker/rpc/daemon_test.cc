@@ -8,11 +8,14 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/version.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/temp_dir.h"
@@ -63,6 +66,7 @@ TEST_F(WorkerDaemonTest, WrongUsageIsExitCodeTwoAndNamesTheFlag) {
     EXPECT_THAT(daemon->standard_error(), StartsWith("longhaul-worker: " + message));
   };
   expect(Run({}), "--coordinator is required");
+  for (const char* name : {"HOME", "XDG_STATE_HOME"}) ::unsetenv(name);
   expect(Run({"--coordinator", "127.0.0.1:1"}), "--state-dir is required");
   expect(Run({"--cordinator", "127.0.0.1:1"}),
          "unknown option '--cordinator'; did you mean '--coordinator'?");
@@ -96,6 +100,46 @@ TEST_F(WorkerDaemonTest, APortInUseIsNamed) {
   EXPECT_THAT(daemon->standard_error(),
               HasSubstr(fmt::format("cannot listen at {}: the port is in use", taken)));
   close(listener);
+}
+
+TEST_F(WorkerDaemonTest, NoWayToTheCoordinatorIsSaid) {
+  const auto daemon = Run({"--coordinator", "no-such-host.invalid:1", "--state-dir",
+                           folder_.path() + "/state", "--token-file", "any"});
+  EXPECT_EQ(daemon->WaitForExit(Soon()), 1);
+  EXPECT_THAT(daemon->standard_error(),
+              HasSubstr("there is no way to the coordinator no-such-host.invalid:1"));
+}
+
+TEST_F(WorkerDaemonTest, AGrpcPortInUseIsNamed) {
+  const auto first = RunWith({"--transport", "grpc"});
+  ASSERT_TRUE(first->WaitForOutput("data address 127.0.0.1:", Soon())) << first->standard_error();
+  const std::string said = first->standard_error();
+  const size_t at = said.find("data address ") + 13;
+  const std::string taken = said.substr(at, said.find(' ', at) - at);
+  const auto second = Run({"--coordinator", "127.0.0.1:1", "--state-dir", folder_.path() + "/other",
+                           "--transport", "grpc", "--grpc-address", taken});
+  EXPECT_EQ(second->WaitForExit(Soon()), 1);
+  EXPECT_THAT(second->standard_error(), HasSubstr(fmt::format("cannot listen at {}", taken)));
+}
+
+TEST_F(WorkerDaemonTest, AStateDirectoryOfANewerVersionIsLeftAlone) {
+  const std::string folder = folder_.path() + "/state";
+  ASSERT_TRUE(MakeDirectories(folder).ok());
+  ASSERT_TRUE(WriteFileAtomic(folder + "/format", "2\n").ok());
+  const auto refused = RunWith({});
+  EXPECT_EQ(refused->WaitForExit(Soon()), 1);
+  EXPECT_THAT(
+      refused->standard_error(),
+      HasSubstr("has format 2, and this worker knows formats up to 1; it was left as it is"));
+  EXPECT_FALSE(std::filesystem::exists(folder + "/worker-id"));
+  // From before there was a number.
+  std::filesystem::remove(folder + "/format");
+  const std::string id = "0a1b2c3d-0000-4000-8000-000000000000\n";
+  ASSERT_TRUE(WriteFileAtomic(folder + "/worker-id", id).ok());
+  const auto opened = RunWith({});
+  ASSERT_TRUE(opened->WaitForOutput("data address 127.0.0.1:", Soon())) << opened->standard_error();
+  EXPECT_EQ(*ReadFile(folder + "/worker-id"), id);
+  EXPECT_EQ(*ReadFile(folder + "/format"), "1\n");
 }
 
 TEST_F(WorkerDaemonTest, EndsOnASignalWhileItsCoordinatorIsAway) {

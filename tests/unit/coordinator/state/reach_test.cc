@@ -1,0 +1,216 @@
+// Workers try each other's addresses; who cannot talk is said and not planned for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/state_harness.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+v1::Hello Newer(const std::string& name, const std::string& incarnation = "1") {
+  v1::Hello hello = HelloOf(name, incarnation);
+  hello.set_protocol_max(3);
+  return hello;
+}
+
+class Reach : public ::testing::Test {
+ protected:
+  // What `worker` is to dial since the last Forget().
+  std::vector<v1::TryReach> Dials(const std::string& worker) const {
+    std::vector<v1::TryReach> dials;
+    for (const Command& command : c.commands) {
+      const auto* to = std::get_if<command::ToWorker>(&command);
+      if (to != nullptr && to->session == c.sessions.at(worker) && to->message.has_try_reach() &&
+          to->message.try_reach().dial()) {
+        dials.push_back(to->message.try_reach());
+      }
+    }
+    return dials;
+  }
+  // Everybody answers what was asked: reached, unless `fails` says why not.
+  using Fails = std::function<std::string(const std::string& from, const v1::TryReach&)>;
+  void Answer(const Fails& fails) {
+    std::vector<std::pair<std::string, v1::TryReach>> asked;
+    for (const auto& [name, session] : c.sessions) {
+      for (const v1::TryReach& dial : Dials(name)) asked.emplace_back(name, dial);
+    }
+    c.Forget();
+    for (const auto& [name, dial] : asked) {
+      v1::WorkerMessage message;
+      message.mutable_reach_tried()->set_check(dial.check());
+      for (int i = 0; i < dial.addresses_size(); ++i) {
+        message.mutable_reach_tried()->add_problems(fails(name, dial));
+      }
+      c.Tick(c.Said(name, message));
+    }
+  }
+  static std::string Never(const std::string& /*from*/, const v1::TryReach& /*dial*/) { return ""; }
+  // b is behind port mapping: by ucx it neither reaches nor is reached.
+  static std::string NoUcx(const std::string& /*from*/, const v1::TryReach& dial) {
+    return dial.transport() == "ucx" ? "no route to host" : "";
+  }
+  std::string Said() const {
+    std::string all;
+    for (const v1::Event& event : c.events) {
+      if (event.text().find("joined") == std::string::npos) all += event.text() + "\n";
+    }
+    return all;
+  }
+  Status Submit(const RunSpec& spec) {
+    static uint64_t request = 100;
+    c.Tick(SubmitOf(spec, spec.name + "-1", ++request));
+    return c.LastReply<command::ReplySubmit>()->reply.status();
+  }
+  v1::WorkerStatus StatusOf(const std::string& name) const {
+    for (const v1::WorkerStatus& worker : c.state->Workers(c.now)) {
+      if (worker.name() == name) return worker;
+    }
+    return {};
+  }
+
+  Coordinator c;
+};
+
+TEST_F(Reach, EachWorkerTriesTheAddressesOfTheOthers) {
+  c.Join(Newer("a"));
+  EXPECT_THAT(Dials("a"), IsEmpty());
+  c.Join(Newer("b"));
+  for (const auto& [from, to] : {std::pair("a", "b"), std::pair("b", "a")}) {
+    const auto dials = Dials(from);
+    ASSERT_EQ(dials.size(), 2u);
+    EXPECT_EQ(dials[0].transport(), "ucx");
+    EXPECT_EQ(dials[1].transport(), "grpc");
+    EXPECT_EQ(dials[0].addresses(0), std::string(to) + ":1");
+    EXPECT_EQ(dials[0].peer_name(), to);
+    EXPECT_GT(dials[0].limit_seconds(), 0);
+    // The other one is told to expect it, with the same secret.
+    bool expected = false;
+    for (const Command& command : c.commands) {
+      const auto* told = std::get_if<command::ToWorker>(&command);
+      if (told == nullptr || told->session != c.sessions[to]) continue;
+      const v1::TryReach& ask = told->message.try_reach();
+      expected = expected || (ask.check() == dials[0].check() && !ask.dial() &&
+                              ask.link_secret() == dials[0].link_secret());
+    }
+    EXPECT_TRUE(expected);
+  }
+  Answer(Never);
+  EXPECT_EQ(Said(), "");
+  EXPECT_EQ(StatusOf("a").can_talk_to(), 1u);
+  // A session that comes back asks nothing anew; another process does.
+  c.Join(Newer("b"));
+  EXPECT_THAT(Dials("b"), IsEmpty());
+  c.Join(Newer("b", "2"));
+  EXPECT_EQ(Dials("b").size(), 2u);
+}
+
+TEST_F(Reach, AWorkerOfAnOlderProtocolIsNotAsked) {
+  c.Join(HelloOf("a"));
+  c.Join(Newer("b"));
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kTryReach), 0);
+  EXPECT_EQ(c.Count("b", v1::WorkerCommand::kTryReach), 0);
+}
+
+TEST_F(Reach, APairThatCannotTalkIsSaidAndShownAndRefused) {
+  c.Join(Newer("a"));
+  c.Join(Newer("b"));
+  Answer(NoUcx);
+  EXPECT_THAT(Said(), HasSubstr("workers a and b cannot talk over ucx: "));
+  EXPECT_THAT(Said(), AllOf(HasSubstr("a does not reach b at b:1 (no route to host)"),
+                            HasSubstr("b does not reach a at a:1 (no route to host)")));
+  EXPECT_THAT(Said(), HasSubstr("nobody reaches worker b at b:1 (ucx), tried from a: no route to "
+                                "host; look at --advertise"));
+  EXPECT_THAT(Said(), Not(HasSubstr("grpc")));
+  const v1::WorkerStatus shown = StatusOf("a");
+  ASSERT_EQ(shown.cannot_talk_to_size(), 1);
+  EXPECT_EQ(shown.cannot_talk_to(0).worker(), "b");
+  EXPECT_EQ(shown.cannot_talk_to(0).transport(), "ucx");
+  EXPECT_EQ(shown.can_talk_to(), 0u);
+
+  const Status refused = Submit(SmallSpec("tiny", 2));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(Message(refused)),
+              AllOf(HasSubstr("workers a and b are neighbours and cannot talk over ucx: a does "
+                              "not reach b at b:1 (no route to host); b does not reach a"),
+                    HasSubstr("Over grpc they can: set `transport: grpc`")));
+  RunSpec spec = SmallSpec("other", 2);
+  spec.transport = TransportKind::kGrpc;
+  EXPECT_TRUE(Submit(spec).ok());
+}
+
+TEST_F(Reach, WhoReachesTheOtherDials) {
+  c.Join(Newer("a"));
+  c.Join(Newer("b"));
+  // a is behind something that lets nobody in; so it dials, though it is the upper one.
+  Answer(
+      [](const std::string& from, const v1::TryReach&) { return from == "b" ? "no answer" : ""; });
+  EXPECT_THAT(Said(), HasSubstr("nobody reaches worker a at a:1"));
+  EXPECT_THAT(Said(), Not(HasSubstr("cannot talk")));
+  ASSERT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
+  c.ToPreparing({"a", "b"}, "tiny-1");
+  EXPECT_FALSE(c.records.at("tiny-1").plan->links(0).downstream_dials());
+  const v1::WorkerCommand* probe = c.Last("a", v1::WorkerCommand::kProbeLink);
+  ASSERT_NE(probe, nullptr);
+  EXPECT_TRUE(probe->probe_link().dial());
+}
+
+TEST_F(Reach, APairThatCouldNotTalkIsTriedAgain) {
+  c.Join(Newer("a"));
+  c.Join(Newer("b"));
+  Answer(NoUcx);
+  for (int i = 0; i < 40 && Dials("a").empty(); ++i) {
+    c.Advance(absl::Seconds(1));
+    for (const char* name : {"a", "b"}) {
+      v1::WorkerMessage alive;
+      alive.mutable_heartbeat();
+      c.Tick(c.Said(name, alive));
+    }
+  }
+  ASSERT_EQ(Dials("a").size(), 1u);
+  EXPECT_EQ(Dials("a")[0].transport(), "ucx");
+  Answer(Never);
+  EXPECT_THAT(Said(), HasSubstr("workers a and b can talk over ucx now"));
+  EXPECT_EQ(StatusOf("a").cannot_talk_to_size(), 0);
+  EXPECT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
+}
+
+TEST_F(Reach, AnswersThatNobodyAskedForCountForNothing) {
+  c.Join(Newer("a"));
+  c.Join(Newer("b"));
+  const auto dials = Dials("a");
+  const auto say = [&](const std::string& who, uint64_t check, int problems) {
+    v1::WorkerMessage message;
+    message.mutable_reach_tried()->set_check(check);
+    for (int i = 0; i < problems; ++i) message.mutable_reach_tried()->add_problems("broken");
+    c.Tick(c.Said(who, message));
+  };
+  say("b", dials[0].check(), 1);  // who was dialled
+  say("a", dials[0].check(), 3);  // of more addresses than there are
+  say("a", 12345, 1);
+  EXPECT_EQ(Said(), "");
+  EXPECT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
+}
+
+TEST_F(Reach, WhatWasNotAnsweredIsUnknown) {
+  c.Join(Newer("a"));
+  c.Join(Newer("b"));
+  for (int i = 0; i < 60; ++i) {
+    c.Advance(absl::Seconds(1));
+    for (const char* name : {"a", "b"}) {
+      v1::WorkerMessage alive;
+      alive.mutable_heartbeat();
+      c.Tick(c.Said(name, alive));
+    }
+  }
+  EXPECT_EQ(Said(), "");
+  EXPECT_EQ(StatusOf("a").can_talk_to(), 0u);
+  EXPECT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
+}
+
+}  // namespace
+}  // namespace longhaul::coordinator

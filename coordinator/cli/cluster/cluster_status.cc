@@ -52,7 +52,10 @@ json RelayJson(const ClusterView& view) {
   relay["arrived_packets"] = report.arrived_packets;
   relay["lost_packets"] = report.lost_packets;
   relay["overflowed_packets"] = report.overflowed_packets;
+  relay["missed_packets"] = report.missed_packets;
+  relay["refused_packets"] = report.refused_packets;
   relay["held_bytes"] = report.held_bytes;
+  relay["threads"] = report.threads;
   relay["cpu_seconds"] = absl::ToDoubleSeconds(report.cpu_time);
   return relay;
 }
@@ -105,12 +108,17 @@ std::string FormatRelay(const ClusterView& view) {
   if (view.state.relay.pid == 0) return "";
   if (!view.relay)
     return fmt::format("  relay        {}\n", view.relay_alive ? "does not answer" : "dead");
-  std::string text =
-      fmt::format("  relay        {} packets, {} of CPU time", view.relay->arrived_packets,
-                  longhaul::FormatDuration(view.relay->cpu_time));
+  std::string text = fmt::format(
+      "  relay        {} packets, {} of CPU time in {}", view.relay->arrived_packets,
+      longhaul::FormatDuration(view.relay->cpu_time),
+      view.relay->threads == 1 ? "one thread" : fmt::format("{} threads", view.relay->threads));
   if (view.relay->lost_packets > 0) text += fmt::format(", {} lost", view.relay->lost_packets);
-  if (view.relay->overflowed_packets > 0) {
-    text += fmt::format(", {} too many to hold", view.relay->overflowed_packets);
+  // Not what anybody asked for: its limits.
+  for (const auto& [count, what] :
+       {std::pair(view.relay->overflowed_packets, "too many to hold"),
+        std::pair(view.relay->missed_packets, "too many at once"),
+        std::pair(view.relay->refused_packets, "more than the receiver's queue had room for")}) {
+    if (count > 0) text += fmt::format(", {} {}", count, what);
   }
   return text + "\n";
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <thread>
 
 #include "base/clock.h"
 #include "coordinator/cli/cluster/daemons.h"
@@ -203,13 +202,10 @@ Status StartRelay(ClusterState* state) {
       state->relay, StartDaemon(RelayCommand(*state), state->name, LogPath(*state, kRelayDaemon)));
   const std::string socket = RelaySocket(state->name);
   const Deadline deadline = Deadline::After(kRelayPatience);
-  while (true) {
-    Status answer = relay::AskRelay(socket, nullptr, deadline).status();
-    if (answer.ok()) break;
-    if (!IsAlive(state->relay)) return DiedError(*state, kRelayDaemon);
-    if (deadline.Expired()) return answer;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  const auto check = [&] {
+    return IsAlive(state->relay) ? absl::OkStatus() : DiedError(*state, kRelayDaemon);
+  };
+  LH_RETURN_IF_ERROR(relay::AskStartedRelay(socket, nullptr, deadline, check).status());
   // Packets of runs that go on are lost between these two, as in any short cut.
   for (uint32_t number = 1; number <= Count(*state); ++number) {
     LH_RETURN_IF_ERROR(SetOnBridge(state->name, number, false));

@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <iterator>
 
-#include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/shutdown.h"
 #include "coordinator/cli/cluster/relay/control.h"
@@ -119,12 +118,8 @@ Status Namespaces::JoinByRelay(const std::string& relay_program) {
   }
   LH_ASSIGN_OR_RETURN(relay_, Process::Start({"ip", "netns", "exec", between_, relay_program,
                                               "--relay", relay_socket_}));
-  const Deadline deadline = Deadline::After(absl::Seconds(10));
-  while (true) {
-    const Status told = relay::AskRelay(relay_socket_, &config, deadline).status();
-    if (told.ok() || !absl::IsUnavailable(told) || deadline.Expired()) return told;
-    absl::SleepFor(absl::Milliseconds(10));
-  }
+  return relay::AskStartedRelay(relay_socket_, &config, Deadline::After(absl::Seconds(10)))
+      .status();
 }
 
 Status Namespaces::SetUp(const std::string& relay_program) {

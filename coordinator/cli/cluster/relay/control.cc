@@ -12,6 +12,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <thread>
 
 namespace longhaul::relay {
 namespace {
@@ -136,7 +137,10 @@ json AnswerJson(const StatusOr<RelayReport>& report) {
   return {{"arrived_packets", report->arrived_packets},
           {"lost_packets", report->lost_packets},
           {"overflowed_packets", report->overflowed_packets},
+          {"missed_packets", report->missed_packets},
+          {"refused_packets", report->refused_packets},
           {"held_bytes", report->held_bytes},
+          {"threads", report->threads},
           {"cpu_ns", absl::ToInt64Nanoseconds(report->cpu_time)}};
 }
 
@@ -192,12 +196,26 @@ StatusOr<RelayReport> AskRelay(const std::string& socket_path, const RelayConfig
     document.at("arrived_packets").get_to(report.arrived_packets);
     document.at("lost_packets").get_to(report.lost_packets);
     document.at("overflowed_packets").get_to(report.overflowed_packets);
+    document.at("missed_packets").get_to(report.missed_packets);
+    document.at("refused_packets").get_to(report.refused_packets);
     document.at("held_bytes").get_to(report.held_bytes);
+    document.at("threads").get_to(report.threads);
     report.cpu_time = absl::Nanoseconds(document.at("cpu_ns").get<int64_t>());
     return report;
   } catch (const json::exception& error) {
     return absl::InternalError(fmt::format("cannot read the answer of the cluster's relay: {}",
                                            std::string_view(error.what())));
+  }
+}
+
+StatusOr<RelayReport> AskStartedRelay(const std::string& socket_path, const RelayConfig* config,
+                                      Deadline deadline, const std::function<Status()>& check) {
+  while (true) {
+    StatusOr<RelayReport> answer = AskRelay(socket_path, config, deadline);
+    if (!absl::IsUnavailable(answer.status())) return answer;
+    LH_RETURN_IF_ERROR(check());
+    if (deadline.Expired()) return answer;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
 

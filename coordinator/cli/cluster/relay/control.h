@@ -36,7 +36,10 @@ struct RelayReport {
   uint64_t arrived_packets = 0;  // as the relay sees them: up to 64 KB each
   uint64_t lost_packets = 0;
   uint64_t overflowed_packets = 0;
+  uint64_t missed_packets = 0;   // came faster than the relay took them
+  uint64_t refused_packets = 0;  // the receiver's interface had no room
   uint64_t held_bytes = 0;
+  uint32_t threads = 0;
   absl::Duration cpu_time;
 };
 
@@ -53,6 +56,12 @@ StatusOr<RelayConfig> RelayConfigFromJson(std::string_view text);
 // kUnavailable: nobody listens there. What the relay refuses comes as its own error.
 StatusOr<RelayReport> AskRelay(const std::string& socket_path, const RelayConfig* config,
                                Deadline deadline);
+
+// The same of a relay that was just started: asks until somebody listens there. An error of
+// `check`, called in between (is it still alive?), ends that.
+StatusOr<RelayReport> AskStartedRelay(
+    const std::string& socket_path, const RelayConfig* config, Deadline deadline,
+    const std::function<Status()>& check = [] { return absl::OkStatus(); });
 
 // The relay's side.
 struct Request {

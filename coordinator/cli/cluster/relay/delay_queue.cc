@@ -25,6 +25,22 @@ double Draw(uint64_t seed, uint64_t path, uint64_t point) {
 
 }  // namespace
 
+QueueCounts& QueueCounts::operator+=(const QueueCounts& other) {
+  arrived += other.arrived;
+  released += other.released;
+  lost += other.lost;
+  overflowed += other.overflowed;
+  return *this;
+}
+
+bool HeldBytes::Take(size_t bytes) {
+  size_t now = now_;
+  do {
+    if (bytes > most_ || now > most_ - bytes) return false;
+  } while (!now_.compare_exchange_weak(now, now + bytes));
+  return true;
+}
+
 bool DelayQueue::Later(const Held& a, const Held& b) {
   return std::pair(a.release, a.number) > std::pair(b.release, b.number);
 }
@@ -35,14 +51,18 @@ void DelayQueue::Configure(uint32_t workers, std::vector<LinkQuality> paths,
            "{} paths and {} workers are not those of {} workers", paths.size(), connected.size(),
            workers);
   if (workers != workers_) {
-    counts_.lost += heap_.size();
-    heap_.clear();
-    held_bytes_ = 0;
+    Drop();
     paths_.assign(paths.size(), Path{});
     workers_ = workers;
   }
   for (size_t i = 0; i < paths.size(); ++i) paths_[i].quality = paths[i];
   connected_ = std::move(connected);
+}
+
+void DelayQueue::Drop() {
+  counts_.lost += heap_.size();
+  for (const Held& held : heap_) held_.GiveBack(held.frame.capacity);
+  heap_.clear();
 }
 
 absl::Duration DelayQueue::DelayAt(uint32_t path, const LinkQuality& quality, MonoTime time) const {
@@ -68,7 +88,7 @@ void DelayQueue::Admit(uint32_t from, uint32_t to, Frame frame, MonoTime arrived
     ++counts_.lost;
     return;
   }
-  if (held_bytes_ + frame.capacity > most_bytes_) {
+  if (!held_.Take(frame.capacity)) {
     ++counts_.overflowed;
     return;
   }
@@ -76,7 +96,6 @@ void DelayQueue::Admit(uint32_t from, uint32_t to, Frame frame, MonoTime arrived
   const MonoTime release =
       std::max(path.last_release, arrived + DelayAt(index, path.quality, arrived));
   path.last_release = release;
-  held_bytes_ += frame.capacity;
   heap_.push_back({release, next_number_++, from, to, std::move(frame)});
   std::push_heap(heap_.begin(), heap_.end(), Later);
 }
@@ -91,7 +110,7 @@ std::optional<DelayQueue::Due> DelayQueue::Release(MonoTime now) {
     std::pop_heap(heap_.begin(), heap_.end(), Later);
     Held held = std::move(heap_.back());
     heap_.pop_back();
-    held_bytes_ -= held.frame.capacity;
+    held_.GiveBack(held.frame.capacity);
     if (!connected_[held.from] || !connected_[held.to]) {
       ++counts_.lost;
       continue;

@@ -5,10 +5,11 @@
 // between delay - jitter and delay + jitter, so that packets that follow each other closely take
 // nearly the same time, as behind a queue elsewhere; its mean is the delay.
 //
-// Not thread-safe. Workers are counted from 0 here.
+// Not thread-safe, but for HeldBytes. Workers are counted from 0 here.
 #ifndef LONGHAUL_COORDINATOR_CLI_CLUSTER_RELAY_DELAY_QUEUE_H_
 #define LONGHAUL_COORDINATOR_CLI_CLUSTER_RELAY_DELAY_QUEUE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,14 +32,31 @@ struct QueueCounts {
   uint64_t arrived = 0;  // frames; each is then one of the next three, or under way
   uint64_t released = 0;
   uint64_t lost = 0;        // by `loss`, or between workers of which one is cut off
-  uint64_t overflowed = 0;  // more bytes under way than the queue may hold
+  uint64_t overflowed = 0;  // more bytes under way than may be held
+  QueueCounts& operator+=(const QueueCounts& other);
+};
+
+// The room for what is under way, of several queues together. Thread-safe.
+class HeldBytes {
+ public:
+  explicit HeldBytes(size_t most) : most_(most) {}
+  // False where that would be more than the most.
+  bool Take(size_t bytes);
+  void GiveBack(size_t bytes) { now_ -= bytes; }
+  size_t now() const { return now_; }
+
+ private:
+  const size_t most_;
+  std::atomic<size_t> now_ = 0;
 };
 
 class DelayQueue {
  public:
-  // `most_bytes` under way, by the frames' capacities.
-  DelayQueue(uint64_t seed, size_t most_bytes)
-      : chance_(seed), seed_(seed), most_bytes_(most_bytes) {}
+  // `held` outlives it; frames count by their capacities.
+  DelayQueue(uint64_t seed, HeldBytes* held) : chance_(seed), seed_(seed), held_(*held) {}
+  DelayQueue(const DelayQueue&) = delete;
+  DelayQueue& operator=(const DelayQueue&) = delete;
+  ~DelayQueue() { Drop(); }
 
   // For `workers` workers; `paths[from * workers + to]`, `connected[worker]`. What is under way
   // keeps its time, but does not get through to or from who is cut off. Another number of workers
@@ -58,7 +76,6 @@ class DelayQueue {
   std::optional<Due> Release(MonoTime now);
 
   const QueueCounts& counts() const { return counts_; }
-  size_t held_bytes() const { return held_bytes_; }
 
  private:
   struct Path {
@@ -72,17 +89,17 @@ class DelayQueue {
     Frame frame;
   };
   static bool Later(const Held& a, const Held& b);
+  void Drop();  // what is under way
   absl::Duration DelayAt(uint32_t path, const LinkQuality& quality, MonoTime time) const;
 
   std::mt19937_64 chance_;
   const uint64_t seed_;
-  const size_t most_bytes_;
+  HeldBytes& held_;
   uint32_t workers_ = 0;
   std::vector<Path> paths_;
   std::vector<bool> connected_;
   std::vector<Held> heap_;  // the earliest release first
   uint64_t next_number_ = 0;
-  size_t held_bytes_ = 0;
   QueueCounts counts_;
 };
 

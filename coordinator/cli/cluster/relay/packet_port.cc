@@ -74,7 +74,7 @@ PacketPort::~PacketPort() = default;
 
 StatusOr<std::unique_ptr<PacketPort>> PacketPort::Open(const std::string& device) {
   LH_ASSIGN_OR_RETURN(UniqueFd opened, OpenSocket());
-  std::unique_ptr<PacketPort> port(new PacketPort(std::move(opened)));
+  auto port = std::make_unique<PacketPort>(std::move(opened));
   const int fd = port->fd();
   const int on = 1;
   // More than an unprivileged process may ask for; where it is refused, the defaults do.
@@ -109,6 +109,7 @@ void PacketPort::Receive(std::vector<Arrival>* arrivals) {
   for (int i = 0; i < got; ++i) {
     msghdr& message = b.messages[i].msg_hdr;
     const uint32_t size = b.messages[i].msg_len;
+    if ((message.msg_flags & MSG_TRUNC) != 0) ++cut_;
     if ((message.msg_flags & MSG_TRUNC) != 0 || size <= kGsoHeaderBytes) continue;
     Frame frame;
     if (size < kLeastKept) {
@@ -122,20 +123,32 @@ void PacketPort::Receive(std::vector<Arrival>* arrivals) {
   }
 }
 
-void PacketPort::Send(std::span<Frame> frames) {
-  Buffers& b = *buffers_;
+uint64_t PacketPort::Send(std::span<Frame> frames) const {
+  std::array<iovec, kBatch> vectors;
+  std::array<mmsghdr, kBatch> messages;
+  uint64_t refused = 0;
   while (!frames.empty()) {
     const size_t batch = std::min(frames.size(), kBatch);
     for (size_t i = 0; i < batch; ++i) {
-      b.vectors[i] = {frames[i].bytes.get(), frames[i].size};
-      b.messages[i] = {};
-      b.messages[i].msg_hdr.msg_iov = &b.vectors[i];
-      b.messages[i].msg_hdr.msg_iovlen = 1;
+      vectors[i] = {frames[i].bytes.get(), frames[i].size};
+      messages[i] = {};
+      messages[i].msg_hdr.msg_iov = &vectors[i];
+      messages[i].msg_hdr.msg_iovlen = 1;
     }
-    const int sent = sendmmsg(fd(), b.messages.data(), static_cast<unsigned>(batch), MSG_DONTWAIT);
+    const int sent =
+        sendmmsg(fd(), messages.data(), static_cast<unsigned>(batch), MSG_DONTWAIT | MSG_NOSIGNAL);
     // The first one that fails (the queue is full) is dropped, as a queue does.
+    if (sent <= 0) ++refused;
     frames = frames.subspan(sent > 0 ? static_cast<size_t>(sent) : 1);
   }
+  return refused;
+}
+
+uint64_t PacketPort::TakeMissed() {
+  tpacket_stats stats{};  // reading it sets it to zero
+  socklen_t size = sizeof stats;
+  if (getsockopt(fd(), SOL_PACKET, PACKET_STATISTICS, &stats, &size) != 0) stats = {};
+  return stats.tp_drops + cut_.exchange(0);
 }
 
 Status ProbePacketPort() {

@@ -1,9 +1,10 @@
 // An interface's frames, as a packet socket gives and takes them: whole GSO packets, with the
 // header that says how to cut them (virtio_net_hdr), so that 64 KB cost one copy in and one copy
-// out. Not thread-safe.
+// out. One thread receives; any thread may send, and ask for the rest.
 #ifndef LONGHAUL_COORDINATOR_CLI_CLUSTER_RELAY_PACKET_PORT_H_
 #define LONGHAUL_COORDINATOR_CLI_CLUSTER_RELAY_PACKET_PORT_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,6 +32,9 @@ class PacketPort {
  public:
   // Of an interface in this process' network namespace. kFailedPrecondition with what is missing.
   static StatusOr<std::unique_ptr<PacketPort>> Open(const std::string& device);
+  // For tests: what such a socket would give comes from `socket`, whose messages have a beginning
+  // and an end; nonblocking.
+  explicit PacketPort(UniqueFd socket);
   PacketPort(const PacketPort&) = delete;
   PacketPort& operator=(const PacketPort&) = delete;
   ~PacketPort();
@@ -38,14 +42,16 @@ class PacketPort {
   int fd() const { return fd_.get(); }
   // What has come, a bounded number; nothing of what this side sent. Never blocks.
   void Receive(std::vector<Arrival>* arrivals);
-  // What does not fit the interface's queue is dropped, and counted there.
-  void Send(std::span<Frame> frames);
+  // How many did not fit the interface's queue and are dropped. Never blocks.
+  uint64_t Send(std::span<Frame> frames) const;
+  // How many frames came for which there was no room, since the last call.
+  uint64_t TakeMissed();
 
  private:
-  explicit PacketPort(UniqueFd fd);
   struct Buffers;
   const UniqueFd fd_;
-  const std::unique_ptr<Buffers> buffers_;
+  const std::unique_ptr<Buffers> buffers_;  // of what is received
+  std::atomic<uint64_t> cut_ = 0;           // larger than a frame may be
 };
 
 // OK if this kernel lets us do so.

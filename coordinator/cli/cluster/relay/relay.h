@@ -4,15 +4,17 @@
 #ifndef LONGHAUL_COORDINATOR_CLI_CLUSTER_RELAY_RELAY_H_
 #define LONGHAUL_COORDINATOR_CLI_CLUSTER_RELAY_RELAY_H_
 
+#include <cstdint>
 #include <string>
 
 #include "base/status.h"
 
 namespace longhaul::relay {
 
-// Serves requests at `socket_path` (control.h) until SIGTERM or SIGINT. Blocks these signals: call
-// from the main thread before others start.
-Status RunRelay(const std::string& socket_path);
+// Serves requests at `socket_path` (control.h) until SIGTERM or SIGINT, and forwards packets in
+// `threads` others (forwarders.h; 0: as many as the machine is good for). Blocks these signals:
+// call from the main thread before others start.
+Status RunRelay(const std::string& socket_path, uint32_t threads = 0);
 
 }  // namespace longhaul::relay
 

@@ -83,14 +83,27 @@ TEST_F(RelayControlSocket, CarriesTheConfigurationThereAndTheReportBack) {
   std::optional<Request> got;
   std::thread server = Serve([&](const Request& request) {
     got = request;
-    return RelayReport{1, 2, 3, 4, absl::Milliseconds(5)};
+    return RelayReport{.arrived_packets = 1,
+                       .lost_packets = 2,
+                       .overflowed_packets = 3,
+                       .missed_packets = 4,
+                       .refused_packets = 5,
+                       .held_bytes = 6,
+                       .threads = 7,
+                       .cpu_time = absl::Milliseconds(8)};
   });
   const RelayConfig config = Example();
   const auto report = AskRelay(path_, &config, Soon());
   server.join();
   ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->arrived_packets, 1u);
+  EXPECT_EQ(report->lost_packets, 2u);
   EXPECT_EQ(report->overflowed_packets, 3u);
-  EXPECT_EQ(report->cpu_time, absl::Milliseconds(5));
+  EXPECT_EQ(report->missed_packets, 4u);
+  EXPECT_EQ(report->refused_packets, 5u);
+  EXPECT_EQ(report->held_bytes, 6u);
+  EXPECT_EQ(report->threads, 7u);
+  EXPECT_EQ(report->cpu_time, absl::Milliseconds(8));
   ASSERT_TRUE(got && got->configure);
   EXPECT_EQ(got->config, config);
   struct stat info {};

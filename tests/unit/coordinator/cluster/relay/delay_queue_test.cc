@@ -52,7 +52,8 @@ void Configure(DelayQueue* queue, const LinkQuality& quality) {
 }
 
 TEST(DelayQueue, HoldsFramesForTheDelayOfTheirPath) {
-  DelayQueue queue(1, kRoomy);
+  HeldBytes held(kRoomy);
+  DelayQueue queue(1, &held);
   queue.Configure(2, {{}, {absl::Milliseconds(25), {}, 0}, {absl::Milliseconds(40), {}, 0}, {}},
                   {true, true});
   queue.Admit(1, 0, MakeFrame(1), kStart);
@@ -66,12 +67,13 @@ TEST(DelayQueue, HoldsFramesForTheDelayOfTheirPath) {
   const auto rest = Drain(&queue);
   ASSERT_EQ(rest.size(), 1u);
   EXPECT_EQ(rest[0].time, kStart + absl::Milliseconds(40));
-  EXPECT_EQ(queue.held_bytes(), 0u);
+  EXPECT_EQ(held.now(), 0u);
   EXPECT_EQ(queue.counts().released, 2u);
 }
 
 TEST(DelayQueue, AShorterDelayOvertakesNobody) {
-  DelayQueue queue(1, kRoomy);
+  HeldBytes held(kRoomy);
+  DelayQueue queue(1, &held);
   Configure(&queue, {absl::Milliseconds(100), {}, 0});
   queue.Admit(0, 1, MakeFrame(1), kStart);
   Configure(&queue, {absl::Milliseconds(1), {}, 0});
@@ -82,7 +84,8 @@ TEST(DelayQueue, AShorterDelayOvertakesNobody) {
 
 TEST(DelayQueue, JitterStaysWithinItsBoundsAndKeepsTheOrder) {
   const LinkQuality quality{absl::Milliseconds(20), absl::Milliseconds(5), 0};
-  DelayQueue queue(7, kRoomy);
+  HeldBytes held(kRoomy);
+  DelayQueue queue(7, &held);
   Configure(&queue, quality);
   constexpr uint32_t kFrames = 20'000;
   const absl::Duration spacing = absl::Microseconds(200);
@@ -106,7 +109,8 @@ TEST(DelayQueue, JitterStaysWithinItsBoundsAndKeepsTheOrder) {
 }
 
 TEST(DelayQueue, JitterOfOnePathIsNotThatOfAnother) {
-  DelayQueue queue(7, kRoomy);
+  HeldBytes held(kRoomy);
+  DelayQueue queue(7, &held);
   Configure(&queue, {absl::Milliseconds(20), absl::Milliseconds(5), 0});
   queue.Admit(0, 1, MakeFrame(1), kStart);
   queue.Admit(1, 0, MakeFrame(2), kStart);
@@ -117,7 +121,8 @@ TEST(DelayQueue, JitterOfOnePathIsNotThatOfAnother) {
 TEST(DelayQueue, LosesTheShareItIsToldTo) {
   constexpr uint32_t kFrames = 200'000;
   constexpr double kLoss = 0.02;
-  DelayQueue queue(3, kRoomy);
+  HeldBytes held(kRoomy);
+  DelayQueue queue(3, &held);
   Configure(&queue, {{}, {}, kLoss});
   uint32_t streaks = 0;
   uint64_t lost_before = 0;
@@ -139,7 +144,8 @@ TEST(DelayQueue, LosesTheShareItIsToldTo) {
 }
 
 TEST(DelayQueue, NothingPassesACut) {
-  DelayQueue queue(1, kRoomy);
+  HeldBytes held(kRoomy);
+  DelayQueue queue(1, &held);
   const LinkQuality quality{absl::Milliseconds(20), {}, 0};
   Configure(&queue, quality);
   queue.Admit(0, 1, MakeFrame(1), kStart);  // under way when the line is cut
@@ -148,29 +154,49 @@ TEST(DelayQueue, NothingPassesACut) {
   queue.Admit(1, 0, MakeFrame(3), kStart + absl::Milliseconds(1));
   EXPECT_TRUE(Drain(&queue).empty());
   EXPECT_EQ(queue.counts().lost, 3u);
-  EXPECT_EQ(queue.held_bytes(), 0u);
+  EXPECT_EQ(held.now(), 0u);
   Configure(&queue, quality);
   queue.Admit(0, 1, MakeFrame(4), kStart + absl::Milliseconds(2));
   EXPECT_THAT(Ids(Drain(&queue)), ElementsAre(4));
 }
 
 TEST(DelayQueue, HoldsNoMoreThanItMay) {
-  DelayQueue queue(1, 200);
+  HeldBytes held(200);
+  DelayQueue queue(1, &held);
   Configure(&queue, {absl::Seconds(1), {}, 0});
   for (uint32_t i = 0; i < 4; ++i) queue.Admit(0, 1, MakeFrame(i, 64), kStart);
-  EXPECT_EQ(queue.held_bytes(), 192u);
+  EXPECT_EQ(held.now(), 192u);
   EXPECT_EQ(queue.counts().overflowed, 1u);
   EXPECT_THAT(Ids(Drain(&queue)), ElementsAre(0, 1, 2));
   queue.Admit(0, 1, MakeFrame(4, 64), kStart);
-  EXPECT_EQ(queue.held_bytes(), 64u);
+  EXPECT_EQ(held.now(), 64u);
+}
+
+TEST(DelayQueue, SeveralShareTheRoom) {
+  HeldBytes held(200);
+  DelayQueue queue(1, &held);
+  Configure(&queue, {absl::Seconds(1), {}, 0});
+  {
+    DelayQueue other(2, &held);
+    Configure(&other, {absl::Seconds(1), {}, 0});
+    other.Admit(0, 1, MakeFrame(1, 192), kStart);
+    queue.Admit(0, 1, MakeFrame(2, 64), kStart);
+    EXPECT_EQ(queue.counts().overflowed, 1u);
+  }
+  EXPECT_EQ(held.now(), 0u);
+  queue.Admit(0, 1, MakeFrame(3, 64), kStart);
+  EXPECT_THAT(Ids(Drain(&queue)), ElementsAre(3));
 }
 
 TEST(DelayQueue, AnotherNumberOfWorkersBeginsAnew) {
-  DelayQueue queue(1, kRoomy);
+  HeldBytes held(kRoomy);
+  DelayQueue queue(1, &held);
   Configure(&queue, {absl::Seconds(1), {}, 0});
   queue.Admit(0, 1, MakeFrame(1), kStart);
   queue.Configure(3, std::vector<LinkQuality>(9), {true, true, true});
   EXPECT_FALSE(queue.NextRelease().has_value());
+  EXPECT_EQ(held.now(), 0u);
+  EXPECT_EQ(queue.counts().lost, 1u);
   queue.Admit(0, 2, MakeFrame(2), kStart);
   EXPECT_EQ(queue.NextRelease(), kStart);
 }

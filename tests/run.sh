@@ -8,7 +8,8 @@ usage() {
   cat <<'USAGE'
 usage: tests/run.sh [--full] [--skip-setup]
 
-  --full        also: clang-tidy over all sources, unit and multiprocess tests under
+  --full        also: clang-tidy over all sources, images and a compose cluster (where podman and
+                podman-compose are), the bundle between two systems, unit and multiprocess tests under
                 AddressSanitizer/UBSan, unit tests under ThreadSanitizer, and every fuzzer for 60 seconds
   --skip-setup  do not run deploy/setup.sh first
 USAGE
@@ -72,8 +73,13 @@ lint() {
   esac
 }
 
-if [ "$full" = 1 ]; then lint --all; else lint --format-only; fi
-build_and_test release
+if [ "$full" = 1 ]; then
+  lint --all
+  build_and_test release
+else
+  lint --format-only
+  build_and_test release --label-exclude full
+fi
 
 if [ "$full" = 1 ]; then
   # gRPC, LibTorch and UCX are not instrumented: tests/support/*.supp name what is theirs.

@@ -1,0 +1,285 @@
+"""The compose cluster, with Podman: a coordinator and four workers in containers, at 20 Mbit/s.
+
+A run completes, submitted from the host and from inside; a worker that was killed is restarted, as who it was; a
+worker behind a published port trains by grpc; `down` leaves nothing. Prints the images' sizes.
+
+usage: compose_test.py SOURCE_DIR BUILD_DIR TORCH_LIB_DIR
+"""
+import contextlib
+import json
+import os
+import pathlib
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+
+SOURCE, BUILD, TORCH = (pathlib.Path(word) for word in sys.argv[1:4])
+sys.path.insert(0, str(SOURCE / "tests/multiprocess/training"))
+from training_test import DEFAULT, RUN, text_for_training, wait_for  # noqa: E402
+
+SKIPPED = 77
+BASE = "localhost/debian:12"
+TAG = f"lht{os.getpid()}"
+PREFIX = f"localhost/{TAG}-"
+LARGEST_MB = {"coordinator": 150, "worker": 1200}
+STEPS = 20
+WORKERS = 4
+
+
+def call(*command, check=True, timeout=300, **options):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                          timeout=timeout, check=False, **options)
+    if check and done.returncode != 0:
+        raise AssertionError(f"{command}: {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    return done
+
+
+def missing():
+    """Why this cannot be tried here."""
+    if os.geteuid() != 0:
+        return "containers with a network of their own need root"
+    for program in ("podman", "podman-compose", "runc", "debootstrap", "iptables"):
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    if call("podman", "image", "exists", BASE, check=False).returncode == 0:
+        return None
+    made = call(SOURCE / "deploy/images/base.sh", BASE, check=False)
+    return None if made.returncode == 0 else made.stderr.strip()
+
+
+def configure_podman(folder):
+    """crun refuses mixed versions of cgroups, and limits cannot be raised in a container."""
+    files = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 4096)
+    path = folder / "containers.conf"
+    path.write_text(f"""[containers]
+default_ulimits = ["nofile={files}:{files}", "nproc=4096:4096"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+[network]
+network_backend = "netavark"
+""")
+    os.environ["CONTAINERS_CONF"] = str(path)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def build_images():
+    said = call(SOURCE / "deploy/images/build.sh", "--base", BASE, "--build-dir", BUILD, "--torch",
+                TORCH.parent, "--prefix", PREFIX, timeout=900).stdout
+    print(said, end="", flush=True)
+    for name, most in LARGEST_MB.items():
+        size = int(call("podman", "image", "inspect", "--format", "{{.Size}}",
+                        PREFIX + name).stdout) / 1e6
+        if size > most:
+            raise AssertionError(f"the image of the {name} has {size:.0f} MB, more than {most}")
+
+
+def write_token(folder):
+    """As the user of the images may read it."""
+    token = folder / "token"
+    token.write_text("a-token-for-this-test-alone\n")
+    token.chmod(0o600)
+    os.chown(token, 1000, 1000)
+
+
+class Compose:
+    def __init__(self, folder):
+        self.folder, self.port, self.token = folder, free_port(), folder / "token"
+        self.environment = {
+            **os.environ, "LONGHAUL_WORKERS": str(WORKERS), "LONGHAUL_RATE": "20mbit",
+            "LONGHAUL_PORT": str(self.port), "LONGHAUL_TOKEN": str(self.token),
+            "LONGHAUL_RUNS": str(folder / "runs"), "LONGHAUL_COORDINATOR_IMAGE": PREFIX + "coordinator",
+            "LONGHAUL_WORKER_IMAGE": PREFIX + "worker"}
+
+    def compose(self, *arguments, check=True):
+        return call("podman-compose", "-p", TAG, "-f", SOURCE / "deploy/compose/compose.yaml",
+                    *arguments, check=check, env=self.environment)
+
+    def cli(self, *arguments, check=True):
+        return call(BUILD / "bin/longhaul", *arguments, "--coordinator", f"127.0.0.1:{self.port}",
+                    "--token-file", self.token, check=check, cwd=self.folder / "runs")
+
+    def inside(self, *arguments):
+        return call("podman", "exec", f"{TAG}_coordinator_1", "/opt/longhaul/bin/longhaul", *arguments)
+
+    def connected(self):
+        said = self.cli("workers", "--json", check=False)
+        workers = json.loads(said.stdout)["workers"] if said.returncode == 0 else []
+        return {worker["name"]: worker for worker in workers if worker.get("connected")}
+
+    @staticmethod
+    def left():
+        """What there is of this project, by kind; containers first."""
+        found = {}
+        for kind, column, every in (("container", "{{.Names}}", ["--all"]), ("volume", "{{.Name}}", []),
+                                    ("network", "{{.Name}}", [])):
+            listed = call("podman", kind, "ls", *every, "--format", column).stdout.split()
+            names = [name for name in listed if name.startswith(TAG)]
+            if names:
+                found[kind] = names
+        return found
+
+
+@contextlib.contextmanager
+def compose_cluster(folder):
+    cluster = Compose(folder)
+    cluster.compose("up", "-d")
+    try:
+        wait_for(f"{WORKERS} workers", lambda: len(cluster.connected()) == WORKERS)
+        yield cluster
+    except BaseException:
+        for name in cluster.left().get("container", []):
+            logs = call("podman", "logs", "--tail", "20", name, check=False)
+            print(f"--- {name}\n{logs.stdout}{logs.stderr[-2000:]}", file=sys.stderr)
+        raise
+    finally:
+        for kind, names in cluster.left().items():
+            call("podman", kind, "rm", "-f", *names, check=False)
+
+
+def write_run(folder, name, stages, transport="ucx"):
+    path = folder / "runs" / f"{name}.yaml"
+    path.write_text(RUN.format(name=name, steps=STEPS, stages=stages, schedule="link-aware",
+                               links=DEFAULT, transport=transport))
+    path.chmod(0o644)
+    return path.name
+
+
+def expect_done(cluster, run):
+    status = wait_for(f"the end of {run}", lambda: (
+        s := json.loads(cluster.cli("status", run, "--json").stdout))["state"] in
+        ("done", "failed", "stopped") and s)
+    if status["state"] != "done" or int(status["step"]) != STEPS:
+        raise AssertionError(f"{run}: {status['state']}: {status.get('reason')}")
+
+
+def workers_are_as_they_should(cluster):
+    names = sorted(cluster.connected())
+    if names != [f"worker{number + 1}" for number in range(WORKERS)]:
+        raise AssertionError(f"expected workers by their slots, got {names}")
+    container = f"{TAG}_worker_1"
+    shaped = call("podman", "exec", container, "/opt/longhaul/libexec/tools/tc", "qdisc").stdout
+    if "tbf" not in shaped or "rate 20Mbit" not in shaped:
+        raise AssertionError(f"not shaped: {shaped}")
+    # The daemon is an ordinary user's, and has none of root's rights.
+    status = call("podman", "exec", container, "cat", "/proc/1/status").stdout
+    words = {line.split(":")[0]: line.split()[1:] for line in status.splitlines() if ":" in line}
+    if words["Uid"] != ["1000"] * 4 or words["CapEff"] != ["0000000000000000"]:
+        raise AssertionError(f"the worker runs as {words['Uid']} with {words['CapEff']}")
+    for name in ("coordinator", "worker"):
+        call("podman", "healthcheck", "run", f"{TAG}_{name}_1")
+    print("ok: shaped to 20 Mbit/s, an ordinary user, healthy", flush=True)
+
+
+def a_killed_worker_comes_back(cluster):
+    container = f"{TAG}_worker_2"
+    before = cluster.connected()
+    pid = int(call("podman", "inspect", "--format", "{{.State.Pid}}", container).stdout)
+    os.kill(pid, 9)
+
+    def is_back():
+        now = cluster.connected()
+        return len(now) == WORKERS and now if any(
+            now.get(name, worker)["incarnation"] != worker["incarnation"]
+            for name, worker in before.items()) else None
+
+    now = wait_for("the killed worker", is_back)
+    if {w["worker_id"] for w in now.values()} != {w["worker_id"] for w in before.values()}:
+        raise AssertionError("the worker that came back is not who it was")
+    print("ok: a killed worker was restarted and is connected again, as who it was", flush=True)
+
+
+def a_worker_behind_a_published_port(folder):
+    """In a network of its own, beside one on this machine: they train by grpc. (That ucx is refused where only the
+    published port can be reached is tests/multiprocess/reach's; this machine reaches its containers.)"""
+    name, token, port, published = f"{TAG}-apart", folder / "token", free_port(), free_port()
+    processes = {}
+
+    def start(program, *arguments):
+        log = open(folder / f"{program}.log", "w", encoding="utf-8")
+        processes[program] = subprocess.Popen(
+            [BUILD / "bin" / program, *arguments, "--token-file", token, "--state-dir",
+             folder / program], stdout=log, stderr=log)
+
+    def cli(*arguments, check=True):
+        return call(BUILD / "bin/longhaul", *arguments, "--coordinator", f"127.0.0.1:{port}",
+                    "--token-file", token, check=check, cwd=folder / "runs")
+
+    def both_talk():
+        said = cli("workers", "--json", check=False)
+        workers = json.loads(said.stdout)["workers"] if said.returncode == 0 else []
+        return [worker.get("can_talk_to") for worker in workers] == [1, 1]
+
+    try:
+        call("podman", "network", "create", name)
+        host = call("podman", "network", "inspect", name, "--format",
+                    "{{range .Subnets}}{{.Gateway}}{{end}}").stdout.strip()
+        call("podman", "run", "-d", "--name", name, "--network", name, "-p", f"{published}:7100",
+             "-v", f"{token}:/run/secrets/longhaul-token:ro", "-e",
+             f"LONGHAUL_COORDINATOR={host}:{port}", PREFIX + "worker", "--transport", "grpc",
+             "--grpc-address", "0.0.0.0:7100", "--advertise", f"{host}:{published}")
+        start("longhaul-coordinator", "--listen", f"0.0.0.0:{port}")
+        start("longhaul-worker", "--coordinator", f"{host}:{port}", "--name", "host")
+        wait_for("both workers", both_talk)
+        run = cli("submit", write_run(folder, "published", 2, "grpc"), "--watch").stdout.split()[0]
+        status = json.loads(cli("status", run, "--json").stdout)
+        if status["state"] != "done":
+            raise AssertionError(f"{status['state']}: {status.get('reason')}")
+        print("ok: a worker behind a published port trains by grpc", flush=True)
+    except BaseException:
+        print(call("podman", "logs", name, check=False).stderr[-3000:], file=sys.stderr)
+        raise
+    finally:
+        call("podman", "rm", "-f", "-t", "0", name, check=False)
+        call("podman", "network", "rm", "-f", name, check=False)
+        for process in processes.values():
+            process.terminate()
+            process.wait(60)
+
+
+def main():
+    reason = missing()
+    if reason:
+        print(f"skipped: {reason}")
+        return SKIPPED
+    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as name:
+        folder = pathlib.Path(name)
+        folder.chmod(0o755)
+        (folder / "runs").mkdir()
+        text_for_training(folder / "runs")
+        write_token(folder)
+        configure_podman(folder)
+        try:
+            build_images()
+            a_worker_behind_a_published_port(folder)
+            with compose_cluster(folder) as cluster:
+                workers_are_as_they_should(cluster)
+                run = cluster.cli("submit", write_run(folder, "outside", WORKERS)).stdout.split()[0]
+                expect_done(cluster, run)
+                print("ok: a run from the host, over four workers at 20 Mbit/s", flush=True)
+                a_killed_worker_comes_back(cluster)
+                run = cluster.inside("submit", f"/runs/{write_run(folder, 'inside', WORKERS)}").stdout
+                expect_done(cluster, run.split()[0])
+                print("ok: a run from inside", flush=True)
+                cluster.compose("down", "-v")
+                # podman-compose 1.0 keeps a project's network; Docker's removes it.
+                left = {kind: names for kind, names in cluster.left().items() if kind != "network"}
+                if left:
+                    raise AssertionError(f"down left {left}")
+                print("ok: down leaves nothing", flush=True)
+        finally:
+            call("podman", "rmi", "-f", PREFIX + "coordinator", PREFIX + "worker", check=False)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -30,6 +30,7 @@ UCX_MODULES = ["libuct_cma.so.0"]  # the others need hardware libraries
 TOOLS = ["ip", "tc"]
 SCRIPTS = {"longhaul-worker": "bin/longhaul-worker", "install": "install",
            "system.sh": "share/system.sh"}
+UNITS = ["longhaul-coordinator.service", "longhaul-worker.service"]
 
 
 class Failed(Exception):
@@ -196,6 +197,11 @@ def main():
         target.parent.mkdir(exist_ok=True)
         shutil.copyfile(HERE / script, target)
         target.chmod(0o755)
+    for unit in UNITS:
+        target = arguments.tree / "share/systemd" / unit
+        target.parent.mkdir(exist_ok=True)
+        shutil.copyfile(HERE / "systemd" / unit, target)
+        target.chmod(0o644)
     bundle.carry_pip()
     bundle.carry_licences()
     bundle.write_manifest(arguments.name, arguments.version)

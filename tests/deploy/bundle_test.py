@@ -136,6 +136,55 @@ def check_sentences(bundle, folder):
     check("unpack it again" in said, said)
 
 
+def check_units(bundle, folder, torch):
+    """Units for another system, in which the bundle is in /opt."""
+    said = run(bundle / "install", "--systemd", "--coordinator-only", code=1).stderr
+    check("services may read it" in said and "move" in said, said)
+    root = folder / "root"
+    place = root / "opt" / bundle.name
+    shutil.copytree(bundle, place, symlinks=True)
+    (root / "opt/torch").symlink_to(torch)
+    install = place / "install", "--systemd", "--root", root
+    for _ in range(2):  # as often as one likes
+        run(*install, LONGHAUL_TORCH=str(root / "opt/torch"))
+    token = root / "etc/longhaul/token"
+    check(token.stat().st_mode & 0o777 == 0o600 and len(token.read_text()) == 64, "the token")
+    kept = token.read_text()
+    (root / "etc/longhaul/worker.yaml").write_text("coordinator: there:7070\n")
+    run(*install, LONGHAUL_TORCH=str(root / "opt/torch"))
+    check(token.read_text() == kept, "the token is another one")
+    check("there:7070" in (root / "etc/longhaul/worker.yaml").read_text(), "flags were lost")
+    units = root / "etc/systemd/system"
+    worker = (units / "longhaul-worker.service").read_text()
+    check(f"ExecStart=/opt/{bundle.name}/bin/longhaul-worker " in worker, worker)
+    check("LONGHAUL_TORCH=/opt/torch\n" in worker, worker)
+    # The flags that a unit and its file give are flags that its daemon has.
+    for daemon in ("coordinator", "worker"):
+        text = (units / f"longhaul-{daemon}.service").read_text()
+        for line in ("NoNewPrivileges=yes", "PrivateTmp=yes", "Restart=on-failure", "DynamicUser=yes",
+                     f"StateDirectory=longhaul-{daemon}"):
+            check(line in text.splitlines(), daemon, "lacks", line)
+        flags = re.search(r"ExecStart=\S+ (.*)", text).group(1)
+        known = run(bundle / "bin" / f"longhaul-{daemon}", "--help", LONGHAUL_TORCH=torch).stdout
+        for flag in re.findall(r"--[a-z-]+", flags):
+            check(flag in known, daemon, "has no", flag)
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        print("not tried: what systemd says of the units, because there is no systemd-analyze")
+        return
+    for daemon in ("coordinator", "worker"):
+        unit = units / f"longhaul-{daemon}.service"
+        program = root / "opt" / bundle.name / "bin" / f"longhaul-{daemon}"
+        # As if it were installed here.
+        tried = folder / unit.name
+        tried.write_text(unit.read_text().replace(f"/opt/{bundle.name}", str(place)))
+        check(program.exists(), program)
+        said = run(analyze, "verify", "--man=no", tried)
+        check("longhaul" not in said.stderr, said.stderr)
+        said = run(analyze, "security", "--offline=true", "--threshold=25", "--no-pager", tried)
+        print(said.stdout.strip().splitlines()[-1])
+
+
 def wait_for(what, condition):
     end = time.monotonic() + DEADLINE_S
     while time.monotonic() < end:
@@ -198,6 +247,7 @@ def main():
         manifest = json.loads((bundle / "MANIFEST.json").read_text())
         for package in manifest["packages"]:
             check((bundle / "licences" / package.split(":")[0]).stat().st_size > 0, package)
+        check_units(bundle, folder, torch)
         check_sentences(bundle, folder)
     print("ok")
 

@@ -20,7 +20,6 @@
 namespace longhaul::worker {
 namespace {
 
-using transport::FrameView;
 using transport::Lane;
 using transport::Link;
 

@@ -1,42 +1,15 @@
 #include "coordinator/store/rows.h"
 
 #include <fmt/core.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-#include <google/protobuf/util/delimited_message_util.h>
 
 #include <string>
 #include <vector>
 
 #include "base/config/run_spec.h"
+#include "coordinator/store/messages_column.h"
 
 namespace longhaul::coordinator {
 namespace {
-
-template <class M>
-std::string Join(const std::vector<M>& messages) {
-  std::string bytes;
-  google::protobuf::io::StringOutputStream stream(&bytes);
-  google::protobuf::io::CodedOutputStream out(&stream);
-  for (const M& message : messages) {
-    google::protobuf::util::SerializeDelimitedToCodedStream(message, &out);
-  }
-  out.Trim();
-  return bytes;
-}
-
-template <class M>
-bool Split(std::string_view bytes, std::vector<M>* messages) {
-  google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
-  google::protobuf::io::CodedInputStream in(&stream);
-  while (true) {
-    M message;
-    bool clean_end = false;
-    if (!google::protobuf::util::ParseDelimitedFromCodedStream(&message, &in, &clean_end)) {
-      return clean_end;
-    }
-    messages->push_back(std::move(message));
-  }
-}
 
 template <class M>
 bool ParseOptional(const sqlite::Statement& row, int column, std::optional<M>* message) {

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/file.h"
+#include "coordinator/store/upgrade.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -62,12 +63,12 @@ Status CheckIdentity(const std::string& path, uint32_t application_id, uint32_t 
                     "it is. Give another --state-dir",
                     path, application_id, kStoreApplicationId));
   }
-  if (version != kStoreSchemaVersion) {
+  if (version < kOldestStoreSchemaVersion || version > kStoreSchemaVersion) {
     return absl::FailedPreconditionError(
-        fmt::format("state store {} has schema version {}, this coordinator knows version {}; it "
-                    "was left as it is. Run the coordinator that wrote it, or give another "
+        fmt::format("state store {} has schema version {}, this coordinator knows versions {} to "
+                    "{}; it was left as it is. Run the coordinator that wrote it, or give another "
                     "--state-dir",
-                    path, version, kStoreSchemaVersion));
+                    path, version, kOldestStoreSchemaVersion, kStoreSchemaVersion));
   }
   return absl::OkStatus();
 }
@@ -138,6 +139,10 @@ StatusOr<sqlite::Database> OpenExisting(const std::string& path) {
   LH_ASSIGN_OR_RETURN(const int64_t version, database.QueryInt("PRAGMA user_version"));
   LH_RETURN_IF_ERROR(
       CheckIdentity(path, static_cast<uint32_t>(application_id), static_cast<uint32_t>(version)));
+  if (const Status status = UpgradeStore(&database, static_cast<uint32_t>(version)); !status.ok()) {
+    if (status.code() != absl::StatusCode::kDataLoss) return status;
+    return DamagedStore(path, Message(status));
+  }
   database.KeepLogOnClose(false);
   return database;
 }

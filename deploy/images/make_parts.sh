@@ -17,6 +17,8 @@ if [ "$bundle" = none ]; then
   [ "$cuda" = 0 ] || cmake --build --preset release --target longhaul_cuda
   bundle=out/bundle.tar.gz
   deploy/bundle.sh --out "$bundle"
+  # The build has brought LibTorch; its CPU part is the same.
+  [ "$torch" != none ] || [ "$cuda" != 0 ] || torch=$(echo .deps/venv/lib/python3*/site-packages/torch)
 fi
 mkdir -p /parts/bundle
 tar -xf "$bundle" --strip-components 1 -C /parts/bundle

@@ -49,7 +49,8 @@ if [ -n "$build_dir" ]; then
   mkdir "$context/deploy"
   cp -R deploy/Containerfile deploy/images "$context/deploy/"
   deploy/bundle.sh --build-dir "$build_dir" --out "$context/bundle.tar.gz"
-  arguments+=(--build-arg BUNDLE=bundle.tar.gz)
+  # Nothing here is worth a cache, which would stay on the disk.
+  arguments+=(--build-arg BUNDLE=bundle.tar.gz --layers=false)
   if [ -n "$torch" ]; then
     # With what lies beside it: the libraries that torch itself looks for there.
     site=$(dirname "$torch")

@@ -239,7 +239,7 @@ def a_worker_behind_a_published_port(folder):
         print(call("podman", "logs", name, check=False).stderr[-3000:], file=sys.stderr)
         raise
     finally:
-        call("podman", "rm", "-f", "-t", "0", name, check=False)
+        call("podman", "rm", "-f", "-v", "-t", "0", name, check=False)
         call("podman", "network", "rm", "-f", name, check=False)
         for process in processes.values():
             process.terminate()

@@ -286,7 +286,8 @@ void Checkers::CheckWorkerCommand(const command::ToWorker& to) {
       command.run_id().starts_with("plan-")) {
     return;
   }
-  if (command.has_welcome() || command.has_reject()) return;
+  // Of no run.
+  if (command.has_welcome() || command.has_reject() || command.has_try_reach()) return;
   if (command.has_abort()) {
     CheckAbort(command, live->second);
     return;

@@ -112,6 +112,7 @@ void SimWorker::TryDial() {
 
 v1::Hello SimWorker::Hello() const {
   v1::Hello hello = HelloOf(WorkerName(index_), std::to_string(incarnation_));
+  hello.set_protocol_max(3);
   for (v1::DataEndpoint& endpoint : *hello.mutable_endpoints()) {
     endpoint.set_addresses(0, world_->AddressOf(index_));
   }
@@ -198,6 +199,9 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
     case v1::WorkerCommand::kStop:
       if (IsCurrent(command)) run_->stop_requested = true;
       return;
+    case v1::WorkerCommand::kTryReach:
+      if (command.try_reach().dial()) HandleTryReach(command.try_reach());
+      return;
     case v1::WorkerCommand::kReaddress:
       HandleReaddress(command);
       return;
@@ -227,6 +231,17 @@ bool SimWorker::IsNext(const v1::WorkerCommand& command) const {
 void SimWorker::HandleReaddress(const v1::WorkerCommand& command) {
   if (IsCurrent(command)) Readdress(command.readdress());
   if (IsNext(command)) next_moves_.push_back(command.readdress());
+}
+
+// Everybody reaches everybody here; who cannot is the unit tests'.
+void SimWorker::HandleTryReach(const v1::TryReach& ask) {
+  const absl::Duration takes = world_->random.Between(absl::Milliseconds(1), absl::Seconds(5));
+  After(takes, [this, ask] {
+    v1::WorkerMessage message;
+    message.mutable_reach_tried()->set_check(ask.check());
+    for (int i = 0; i < ask.addresses_size(); ++i) message.mutable_reach_tried()->add_problems("");
+    Say({}, std::move(message));
+  });
 }
 
 // On a thread of its own, whatever the agent does.

@@ -81,6 +81,7 @@ class SimWorker {
   void HandleAssign(const v1::WorkerCommand& command);
   bool IsNext(const v1::WorkerCommand& command) const;
   void HandleReaddress(const v1::WorkerCommand& command);
+  void HandleTryReach(const v1::TryReach& ask);
   void HandleCheckShards(const v1::WorkerCommand& command);
   void TakeNext();
   void Measured(const v1::WorkerCommand& command);

@@ -21,8 +21,8 @@ using nlohmann::json;
 
 constexpr std::array<uint8_t, 4> kMacPrefix = {0x02, 0x6c, 0x68, 0x00};  // local, "lh"
 constexpr size_t kMostText = 16 << 20;
-// The frames wait while the relay talks.
-constexpr absl::Duration kServePatience = absl::Milliseconds(500);
+// For a request to come, and for its answer to go: the next one waits meanwhile.
+constexpr absl::Duration kServePatience = absl::Seconds(2);
 
 StatusOr<sockaddr_un> Address(const std::string& path) {
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
@@ -182,7 +182,7 @@ StatusOr<RelayReport> AskRelay(const std::string& socket_path, const RelayConfig
   if (config != nullptr) request["config"] = ConfigJson(*config);
   std::optional<std::string> answer;
   if (SendAll(socket.get(), request.dump(), deadline)) answer = ReceiveAll(socket.get(), deadline);
-  if (!answer) {
+  if (!answer || answer->empty()) {
     return absl::UnavailableError(
         fmt::format("the cluster's relay at {} does not answer", socket_path));
   }
@@ -233,8 +233,7 @@ StatusOr<UniqueFd> ListenForRequests(const std::string& socket_path) {
 void ServeRequest(int listener, const std::function<StatusOr<RelayReport>(const Request&)>& serve) {
   const UniqueFd socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
   if (!socket) return;
-  const Deadline deadline = Deadline::After(kServePatience);
-  const std::optional<std::string> text = ReceiveAll(socket.get(), deadline);
+  const std::optional<std::string> text = ReceiveAll(socket.get(), Deadline::After(kServePatience));
   if (!text) return;
   StatusOr<RelayReport> report = RelayReport{};
   try {
@@ -245,7 +244,8 @@ void ServeRequest(int listener, const std::function<StatusOr<RelayReport>(const 
     report = absl::InvalidArgumentError(
         fmt::format("not a request: {}", std::string_view(error.what())));
   }
-  SendAll(socket.get(), AnswerJson(report).dump(), deadline);
+  // Serving it may have taken its time, on a machine that is busy.
+  SendAll(socket.get(), AnswerJson(report).dump(), Deadline::After(kServePatience));
 }
 
 }  // namespace longhaul::relay

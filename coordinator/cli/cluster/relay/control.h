@@ -53,7 +53,7 @@ std::string ToJson(const RelayConfig& config);
 StatusOr<RelayConfig> RelayConfigFromJson(std::string_view text);
 
 // Asks the relay at `socket_path` how it is and, with `config`, tells it what to do from now on.
-// kUnavailable: nobody listens there. What the relay refuses comes as its own error.
+// kUnavailable: nobody listens there, or answers. What the relay refuses comes as its own error.
 StatusOr<RelayReport> AskRelay(const std::string& socket_path, const RelayConfig* config,
                                Deadline deadline);
 
@@ -70,7 +70,7 @@ struct Request {
 };
 StatusOr<UniqueFd> ListenForRequests(const std::string& socket_path);  // to accept from
 // One connection that waits at `listener`: its request goes to `serve`, what that says goes back.
-// Takes little time, whatever the other side does.
+// Takes a few seconds at most beside `serve`, whatever the other side does.
 void ServeRequest(int listener, const std::function<StatusOr<RelayReport>(const Request&)>& serve);
 
 }  // namespace longhaul::relay

@@ -145,6 +145,34 @@ TEST_F(RelayControlSocket, WhoTalksForEverIsNotListenedToForEver) {
   server.join();
 }
 
+TEST_F(RelayControlSocket, AnAnswerMayTakeLongerThanARequest) {
+  std::thread server = Serve([](const Request&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    return RelayReport{.threads = 3};
+  });
+  const auto answer = AskRelay(path_, nullptr, Soon());
+  server.join();
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->threads, 3u);
+}
+
+TEST_F(RelayControlSocket, WhoHangsUpIsNotThere) {
+  StatusOr<UniqueFd> listener = ListenForRequests(path_);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  std::thread server([fd = *std::move(listener)] {
+    pollfd ready{fd.get(), POLLIN, 0};
+    poll(&ready, 1, 30'000);
+    const UniqueFd socket(accept(fd.get(), nullptr, nullptr));
+    shutdown(socket.get(), SHUT_WR);
+    char rest[4096];  // or what it says would meet a closed socket
+    while (recv(socket.get(), rest, sizeof rest, 0) > 0) {
+    }
+  });
+  const Status status = AskRelay(path_, nullptr, Soon()).status();
+  server.join();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+}
+
 TEST_F(RelayControlSocket, NobodyThere) {
   EXPECT_TRUE(absl::IsUnavailable(AskRelay(path_, nullptr, Soon()).status()));
   EXPECT_TRUE(

@@ -12,7 +12,7 @@ usage: deploy/setup.sh [--cuda-toolkit] [--dev]
 
   --cuda-toolkit  also bring nvcc 13.0 from PyPI into .deps/, for a machine that has none
   --dev           also install what only `tests/run.sh --full` and contributors use:
-                  clang, clang-tidy, clang-format, libFuzzer
+                  clang, clang-tidy, clang-format, libFuzzer; podman and debootstrap, for images
 
 Without options: the distribution's packages, and LibTorch (its CPU part alone where
 there is no NVIDIA GPU) into .deps/.
@@ -65,6 +65,7 @@ if [ "$want_dev" = 1 ]; then
     *) fuzzer=libclang-rt-14-dev ;;
   esac
   packages+=(clang clang-tidy clang-format "$fuzzer")
+  packages+=(podman podman-compose runc netavark aardvark-dns iptables debootstrap)
 fi
 
 missing=()

@@ -14,8 +14,9 @@ namespace longhaul::coordinator {
 namespace {
 
 constexpr uint32_t kProtocolWithReach = 3;
-// So many others try a worker that comes, and so many addresses of it.
-constexpr size_t kMaxPeers = 8;
+// So many others to each side, in the order in which workers become neighbours, try a worker that
+// comes, and so many addresses of it.
+constexpr size_t kPeersEachSide = 4;
 constexpr int kMaxAddresses = 4;
 // A worker's answer may take longer than its limit by this.
 constexpr absl::Duration kAnswerPatience = absl::Seconds(5);
@@ -32,14 +33,26 @@ const v1::DataEndpoint* EndpointOf(const Worker& worker, const std::string& tran
   return nullptr;
 }
 
+// Of `all`, who are sorted, those around `worker`; the last and the first are beside each other.
+std::vector<const Worker*> PeersOf(const Worker& worker, const std::vector<const Worker*>& all) {
+  const auto at = static_cast<size_t>(std::ranges::find(all, &worker) - all.begin());
+  std::vector<const Worker*> peers;
+  for (size_t distance = 1; distance <= kPeersEachSide; ++distance) {
+    for (const size_t index : {at + distance, at + all.size() - distance}) {
+      if (distance >= all.size()) return peers;
+      const Worker* peer = all[index % all.size()];
+      if (std::ranges::find(peers, peer) == peers.end()) peers.push_back(peer);
+    }
+  }
+  return peers;
+}
+
 }  // namespace
 
 void Core::CheckReach(const Worker& worker) {
   if (!Answers(worker)) return;
-  size_t peers = 0;
-  for (const Worker* other : ConnectedByName()) {
-    if (other->id == worker.id || !Answers(*other)) continue;
-    if (++peers > kMaxPeers) return;
+  for (const Worker* other : PeersOf(worker, ConnectedByName())) {
+    if (!Answers(*other)) continue;
     for (const v1::DataEndpoint& endpoint : worker.hello.endpoints()) {
       for (const auto& [from, to] : {std::pair(other, &worker), std::pair(&worker, other)}) {
         const ReachKey key{from->id, to->id, endpoint.transport()};

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "tests/support/state_harness.h"
 
 namespace longhaul::coordinator {
@@ -107,6 +109,22 @@ TEST_F(Reach, EachWorkerTriesTheAddressesOfTheOthers) {
   EXPECT_THAT(Dials("b"), IsEmpty());
   c.Join(Newer("b", "2"));
   EXPECT_EQ(Dials("b").size(), 2u);
+}
+
+TEST_F(Reach, OfManyThoseTryWhoWillBeNeighbours) {
+  for (int i = 1; i <= 20; ++i) c.Join(Newer(fmt::format("w{}", i)));
+  c.Forget();
+  c.Join(Newer("w10", "2"));
+  std::set<std::string> peers;
+  for (const v1::TryReach& dial : Dials("w10")) peers.insert(dial.peer_name());
+  EXPECT_THAT(peers,
+              ::testing::UnorderedElementsAre("w6", "w7", "w8", "w9", "w11", "w12", "w13", "w14"));
+  c.Forget();
+  c.Join(Newer("w1", "2"));
+  peers.clear();
+  for (const v1::TryReach& dial : Dials("w1")) peers.insert(dial.peer_name());
+  EXPECT_THAT(peers,
+              ::testing::UnorderedElementsAre("w2", "w3", "w4", "w5", "w17", "w18", "w19", "w20"));
 }
 
 TEST_F(Reach, AWorkerOfAnOlderProtocolIsNotAsked) {

@@ -198,6 +198,25 @@ def a_killed_worker_comes_back(cluster):
     print("ok: a killed worker was restarted and is connected again, as who it was", flush=True)
 
 
+def what_a_container_lacks(folder):
+    """Is said: rights for tc, a token."""
+    token = ["-v", f"{folder / 'token'}:/run/secrets/longhaul-token:ro"]
+    for flags, sentence in (
+            ([*token, "-e", "LONGHAUL_RATE=20mbit"], "need root in the container"),
+            ([*token, "-e", "LONGHAUL_RATE=20mbit", "--user", "root"], "give the container NET_ADMIN"),
+            ([*token, "-e", "LONGHAUL_DELAY=bogus", "--user", "root", "--cap-add", "NET_ADMIN"],
+             "tc cannot delay"),
+            (["--user", "root"], "mount it as the secret longhaul-token"),
+            (["-e", "LONGHAUL_COORDINATOR=127.0.0.1:1"], "token file")):
+        said = call("podman", "run", "--rm", *flags, PREFIX + "worker", check=False)
+        if said.returncode == 0 or sentence not in said.stderr:
+            raise AssertionError(f"{flags}: exit {said.returncode}: {said.stderr[-1000:]}")
+    said = call("podman", "run", "--rm", PREFIX + "coordinator", check=False)
+    if said.returncode != 1 or "token file" not in said.stderr:
+        raise AssertionError(f"exit {said.returncode}: {said.stderr[-1000:]}")
+    print("ok: what a container lacks is said", flush=True)
+
+
 def a_worker_behind_a_published_port(folder):
     """In a network of its own, beside one on this machine: they train by grpc. (That ucx is refused where only the
     published port can be reached is tests/multiprocess/reach's; this machine reaches its containers.)"""
@@ -260,6 +279,7 @@ def main():
         configure_podman(folder)
         try:
             build_images()
+            what_a_container_lacks(folder)
             a_worker_behind_a_published_port(folder)
             with compose_cluster(folder) as cluster:
                 workers_are_as_they_should(cluster)

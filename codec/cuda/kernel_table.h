@@ -119,17 +119,27 @@ struct KernelTable {
   int (*decode_aqsgd)(int device, const AqsgdArgs* args, void* stream);
 };
 
+// A sample's largest magnitude is kept in as many words as this, no two in one sector of the cache:
+// warps that all changed one would queue at it.
+inline constexpr uint32_t kMaximumPlaces = 16;
+inline constexpr uint64_t kMaximumStride = 8;  // uint32
+constexpr uint64_t MaximaBytes(uint64_t samples) {
+  return samples * kMaximumPlaces * kMaximumStride * 4;
+}
+
 // What encoders keep between their phases, in the workspace: bytes from its start. What comes
 // before `zeroed` begins as zeros.
 struct FixedScratch {
   constexpr FixedScratch(uint64_t samples, uint64_t tiles)
       : done(8),
         maxima(done + 8 * samples),
-        zeroed(maxima + 4 * samples),
+        zeroed(maxima + MaximaBytes(samples)),
         tile_maxima(zeroed),
         end(tile_maxima + 2 * tiles) {}
-  uint64_t done;    // uint32, two a sample
-  uint64_t maxima;  // uint32, bits of the largest finite magnitude, one a sample
+  uint64_t done;  // uint32, two a sample
+  // Bits of the largest finite magnitude: MaximaBytes, of which the general encoder uses one uint32
+  // a sample.
+  uint64_t maxima;
   uint64_t zeroed;
   uint64_t tile_maxima;  // uint16, bits of the largest magnitude in bf16, one a tile of the tensor
   uint64_t end;
@@ -137,56 +147,49 @@ struct FixedScratch {
 
 // Allocation tiles are handled in groups of this many.
 inline constexpr uint32_t kTahGroup = 256;
-// Where a warp has a tile for each lane: that many, 32 of which count as a group.
+// Where a warp has a tile for each lane: that many.
 inline constexpr uint32_t kTahRun = 32;
 inline constexpr uint32_t kTahBins = 4096;
 
 struct TahScratch {
   constexpr TahScratch(uint64_t samples, uint64_t allocs)
       : done(8),
-        signals((done + 12 * samples + 127) / 128 * 128),
-        maxima(signals + kSignalBytes * samples),
-        candidate_counts(maxima + 4 * samples),
+        maxima((done + 12 * samples + 127) / 128 * 128),
+        candidate_counts(maxima + MaximaBytes(samples)),
         group_counts(candidate_counts + 4 * samples),
         histograms((group_counts + 4 * samples * Groups(allocs) + 15) / 16 * 16),
         zeroed(histograms + samples * kTahBins * 4),
         thresholds((zeroed + 7) / 8 * 8),
         bins(thresholds + 8 * samples),
-        candidates(bins + 8 * samples),
-        run_counts(candidates + 8 * samples * allocs),
-        entropies(run_counts + 4 * samples * Runs(allocs)),
+        guesses((bins + 8 * samples + 15) / 16 * 16),
+        candidates(guesses + 16 * samples),
+        guessed(candidates + 8 * samples * allocs),
+        fourths(guessed + 8 * samples * Runs(allocs)),
+        entropies(fourths + 8 * samples * allocs),
         end(entropies + 4 * samples * allocs) {}
   static constexpr uint64_t Groups(uint64_t allocs) { return (allocs + kTahGroup - 1) / kTahGroup; }
   static constexpr uint64_t Runs(uint64_t allocs) { return (allocs + kTahRun - 1) / kTahRun; }
-  // Of what blocks wait for, no two words lie in one line of the cache.
-  static constexpr uint64_t kLine = 128, kCopies = 8, kSignalBytes = 3 * kCopies * kLine;
   // The first 8 bytes: what was taken of the work.
   uint64_t done;              // uint32, three a sample
-  uint64_t signals;           // kSignalBytes a sample
-  uint64_t maxima;            // uint32, as above
+  uint64_t maxima;            // as above
   uint64_t candidate_counts;  // uint32, one a sample
   uint64_t group_counts;      // uint32, one a group: with 4 bits, then those of all groups before
   uint64_t histograms;        // uint32, kTahBins a sample: allocation tiles by entropy
   uint64_t zeroed;
   uint64_t thresholds;  // uint64, one a sample: 4 bits at this sort key and below
   uint64_t bins;        // ThresholdBin, one a sample
+  uint64_t guesses;     // TahGuess, one a sample
   uint64_t candidates;  // uint64, places for all: sort keys of those in the threshold's bin
-  uint64_t run_counts;  // uint32, one a run: with 4 bits
+  uint64_t guessed;     // GuessedRun, one a run
+  uint64_t fourths;     // uint64, one an allocation tile: its fourth plane, where it was guessed
   uint64_t entropies;   // float, one an allocation tile
   uint64_t end;
 };
 
-// A sample's largest q is kept in as many places, so that not all of a GPU changes one.
-inline constexpr uint32_t kGaussPlaces = 16;
-
 struct GaussScratch {
   constexpr GaussScratch(uint64_t samples, uint64_t blocks)
-      : largest(0),
-        zeroed(4 * samples * kGaussPlaces),
-        indexes(zeroed),
-        end(indexes + 2 * blocks) {}
-  // uint32, one a sample, kGaussPlaces times: the largest q of some of its blocks, with an offset;
-  // 0: none of them has a scale.
+      : largest(0), zeroed(MaximaBytes(samples)), indexes(zeroed), end(indexes + 2 * blocks) {}
+  // MaximaBytes: the largest q of a sample's blocks, with an offset; 0: none of them has a scale.
   uint64_t largest;
   uint64_t zeroed;
   uint64_t indexes;  // int16, q of every block of the tensor

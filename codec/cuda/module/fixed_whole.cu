@@ -6,6 +6,7 @@
 // would be subnormal, which has fewer bits, that does not hold: then the codes are made anew, one
 // by one.
 #include "codec/cuda/module/fixed.cuh"
+#include "codec/cuda/module/sample_maxima.cuh"
 #include "codec/cuda/module/whole_tiles.cuh"
 
 namespace longhaul::codec::cuda {
@@ -14,29 +15,9 @@ namespace {
 constexpr uint32_t kTile = kWholeTile;
 constexpr uint32_t kPlaneBytes = kTile / 8;
 
-// Runs of up to 32 tiles of one sample.
-struct Runs {
-  Divisor of_sample;
-  uint32_t all;
-};
-
-class Run {
- public:
-  __device__ Run(const FixedArgs& args, const Runs& runs, uint32_t index)
-      : sample(index / runs.of_sample) {
-    const uint64_t first = uint64_t{index - sample * runs.of_sample.value} * kWarp;
-    const uint64_t tiles = SampleTiles(args);
-    tensor_tile = sample * tiles + first;
-    count = static_cast<uint32_t>(min(tiles - first, uint64_t{kWarp}));
-  }
-
-  uint32_t sample, count;
-  uint64_t tensor_tile;  // the first
-};
-
 // The stored scale of a tile whose largest magnitude is `scaled`, after step 0.
 __device__ inline uint16_t StoredScale(float scaled, float top) {
-  return ToHalf(scaled / top);
+  return ToHalf(Divide(scaled, top, __frcp_rn(top)));
 }
 
 // Bit b of byte i of word j becomes bit 8 i + j of word b: with code 8 i + j of 32 codes at byte i
@@ -118,7 +99,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   extern __shared__ uint4 shared[];
   EncoderShared& mine = reinterpret_cast<EncoderShared*>(shared)[threadIdx.x / kWarp];
   const FixedScratch scratch(args.tensor.samples, runs.all);
-  auto* const maxima = reinterpret_cast<uint32_t*>(args.scratch_dev + scratch.maxima);
+  const SampleMaxima maxima(args.scratch_dev + scratch.maxima);
   auto* const tile_maxima = reinterpret_cast<uint16_t*>(args.scratch_dev + scratch.tile_maxima);
   const uint32_t lane = threadIdx.x % kWarp;
   const WarpTiles tiles(mine.tiles);
@@ -126,7 +107,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const uint32_t warps = gridDim.x * (kThreads / kWarp);
   const auto load = [&](uint32_t k) {
     if (k < runs.all) {
-      const Run run(args, runs, k);
+      const Run run(runs, k);
       tiles.Load(args.tensor.data_dev, run.tensor_tile, run.count);
     }
     WarpTiles::Commit();
@@ -134,10 +115,9 @@ __global__ void __launch_bounds__(kThreads, 4)
   // Runs that follow each other are of different blocks.
   uint32_t k = threadIdx.x / kWarp * gridDim.x + blockIdx.x;
   load(k);
+  AwaitKernelBefore();
   for (; k < runs.all; k += warps) {
-    const Run run(args, runs, k);
-    // Most are below what was seen already: reading first spares their atomics.
-    const uint32_t seen = lane == 0 ? __ldcg(maxima + run.sample) : 0;
+    const Run run(runs, k);
     WarpTiles::Await<0>();
     uint32_t largest = 0;
     uint4 units[kTileUnits];
@@ -157,7 +137,7 @@ __global__ void __launch_bounds__(kThreads, 4)
     if (there) tile_maxima[run.tensor_tile + lane] = static_cast<uint16_t>(largest);
     const uint32_t finite = there && largest < kF32Infinity >> 16 ? largest << 16 : 0;
     const uint32_t of_run = __reduce_max_sync(kAllLanes, finite);
-    if (lane == 0 && of_run > seen) atomicMax(maxima + run.sample, of_run);
+    if (lane == 0 && of_run != 0) maxima.Raise(run.sample, blockIdx.x, of_run);
     const float factor = CodeFactor(largest, top);
     if (factor == 0) {
 #pragma unroll
@@ -173,11 +153,12 @@ __global__ void __launch_bounds__(kThreads, 4)
       to[plane] = mine.codes[plane];
     }
   }
+  LetNextKernelBegin();
 }
 
 // A tile's codes by the scale as stored.
-__device__ inline void CodeAnew(const FixedArgs& args, uint64_t tile, const ScaleUp& scale_up,
-                                float scale) {
+__device__ __noinline__ void CodeAnew(const FixedArgs& args, uint64_t tile, const ScaleUp& scale_up,
+                                      float scale) {
   const auto* const x = static_cast<const uint16_t*>(args.tensor.data_dev) + tile * kTile;
   unsigned char* const planes =
       args.blob_dev + kHeaderBytes + args.codes + tile * (args.bits * kPlaneBytes);
@@ -202,42 +183,53 @@ __device__ inline void CodeAnew(const FixedArgs& args, uint64_t tile, const Scal
   }
 }
 
-// Scales and exponents.
+// Tiles of a sample that a thread finishes.
+constexpr uint32_t kFinished = 4;
+
+// Scales and exponents; `parts`: blocks of a sample.
 __global__ void __launch_bounds__(kThreads)
-    FinishKernel(const __grid_constant__ FixedArgs args, const __grid_constant__ Runs runs) {
-  const FixedScratch scratch(args.tensor.samples, runs.all);
-  const auto* const maxima = reinterpret_cast<const uint32_t*>(args.scratch_dev + scratch.maxima);
+    FinishKernel(const __grid_constant__ FixedArgs args, const __grid_constant__ Runs runs,
+                 uint32_t parts) {
+  AwaitKernelBefore();
+  const uint32_t sample = blockIdx.x / parts;
+  const uint32_t first = (blockIdx.x - sample * parts) * (kFinished * kThreads) + threadIdx.x;
+  const uint64_t first_tile = sample * runs.sample_tiles + first;
+  const auto left = static_cast<uint32_t>(
+      first < runs.sample_tiles ? min(runs.sample_tiles - first, uint64_t{kFinished * kThreads})
+                                : 0);
+  const FixedScratch scratch(args.tensor.samples, 0);
   const auto* const tile_maxima =
-      reinterpret_cast<const uint16_t*>(args.scratch_dev + scratch.tile_maxima);
-  unsigned char* const payload = args.blob_dev + kHeaderBytes;
-  const auto top = static_cast<float>((1 << (args.bits - 1)) - 1);
-  const uint32_t lane = threadIdx.x % kWarp;
-  const uint32_t k = (blockIdx.x * kThreads + threadIdx.x) / kWarp;
-  if (k >= runs.all) return;
-  const Run run(args, runs, k);
-  const int exponent = SampleExponent(maxima[run.sample], kFixedTopExponent);
-  if (lane == 0 && k == run.sample * runs.of_sample.value) {
-    reinterpret_cast<int16_t*>(payload)[run.sample] = static_cast<int16_t>(exponent);
+      reinterpret_cast<const uint16_t*>(args.scratch_dev + scratch.tile_maxima) + first_tile;
+  uint32_t magnitudes[kFinished];
+#pragma unroll
+  for (uint32_t k = 0; k < kFinished; ++k) {
+    magnitudes[k] = k * kThreads < left ? uint32_t{tile_maxima[k * kThreads]} << 16 : 0;
   }
-  bool nonfinite = false;
-  if (lane < run.count) {
-    const uint64_t tile = run.tensor_tile + lane;
-    const uint32_t magnitude = uint32_t{tile_maxima[tile]} << 16;
-    nonfinite = magnitude >= kF32Infinity;
-    const ScaleUp scale_up(exponent);
-    const float scaled = scale_up(__uint_as_float(magnitude));
-    const uint16_t stored = nonfinite ? kF16Nan : StoredScale(scaled, top);
-    reinterpret_cast<uint16_t*>(payload + args.scales)[tile] = stored;
+  const SampleMaxima maxima(args.scratch_dev + scratch.maxima);
+  const int exponent = SampleExponent(maxima.Of(sample), kFixedTopExponent);
+  unsigned char* const payload = args.blob_dev + kHeaderBytes;
+  if (first == 0) reinterpret_cast<int16_t*>(payload)[sample] = static_cast<int16_t>(exponent);
+  const auto top = static_cast<float>((1 << (args.bits - 1)) - 1);
+  const ScaleUp scale_up(exponent);
+  auto* const scales = reinterpret_cast<uint16_t*>(payload + args.scales) + first_tile;
+  int nonfinite_tiles = 0;
+#pragma unroll
+  for (uint32_t k = 0; k < kFinished; ++k) {
+    const uint32_t magnitude = magnitudes[k];
+    const bool nonfinite = magnitude >= kF32Infinity;
+    nonfinite_tiles += nonfinite ? 1 : 0;
+    const uint16_t stored =
+        nonfinite ? kF16Nan : StoredScale(scale_up(__uint_as_float(magnitude)), top);
+    if (k * kThreads < left) scales[k * kThreads] = stored;
     constexpr uint16_t kLeastNormal = 0x0400;
     // What is below 2^-100 is not coded by EncodeWholeKernel either.
     if (magnitude != 0 && (stored <= kLeastNormal || magnitude < __float_as_uint(0x1p-100f))) {
-      CodeAnew(args, tile, scale_up, FromHalf(stored));
+      CodeAnew(args, first_tile + k * kThreads, scale_up, FromHalf(stored));
     }
   }
-  const uint32_t tiles = __popc(__ballot_sync(kAllLanes, nonfinite));
-  if (lane == 0 && tiles != 0) {
+  if (nonfinite_tiles != 0) {
     atomicAdd(reinterpret_cast<unsigned long long*>(args.blob_dev + kNonfiniteOffset),
-              static_cast<unsigned long long>(tiles));
+              static_cast<unsigned long long>(nonfinite_tiles));
   }
 }
 
@@ -254,7 +246,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const uint32_t warps = gridDim.x * (kThreads / kWarp);
   for (uint32_t k = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp; k < runs.all;
        k += warps) {
-    const Run run(args, runs, k);
+    const Run run(runs, k);
     const auto* const from = reinterpret_cast<const uint2*>(
         payload + args.codes + run.tensor_tile * (args.bits * kPlaneBytes));
     auto* const to = reinterpret_cast<uint2*>(mine);
@@ -328,15 +320,10 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 }
 
-Runs MakeRuns(const FixedArgs& args) {
-  const uint64_t of_sample = (SampleTiles(args) + kWarp - 1) / kWarp;
-  return {MakeDivisor(of_sample), static_cast<uint32_t>(of_sample * args.tensor.samples)};
-}
-
-// Kernel in which warps go through the runs.
+// Kernel in which warps go through the runs; `next`: as LaunchNext does.
 template <class Kernel>
 int QueueForRuns(const FixedArgs& args, const Runs& runs, cudaStream_t stream, Kernel kernel,
-                 size_t shared_bytes) {
+                 size_t shared_bytes, bool next) {
   if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                            static_cast<int>(shared_bytes)) != cudaSuccess) {
     return Launched();
@@ -348,32 +335,34 @@ int QueueForRuns(const FixedArgs& args, const Runs& runs, cudaStream_t stream, K
       error != 0) {
     return error;
   }
-  kernel<<<blocks, kThreads, shared_bytes, stream>>>(args, runs);
+  const LaunchShape shape{blocks, kThreads, shared_bytes};
+  if (next) return LaunchNext(kernel, shape, stream, args, runs);
+  kernel<<<shape.blocks, shape.threads, shape.shared_bytes, stream>>>(args, runs);
   return Launched();
 }
 
 }  // namespace
 
 int EncodeFixedWholeTiles(const FixedArgs& args, cudaStream_t stream) {
-  const Runs runs = MakeRuns(args);
+  const Runs runs = MakeRuns(args.tensor.samples, SampleTiles(args));
   if (const int error = BeginFixedEncoder(args, FixedScratch(args.tensor.samples, 0), stream);
       error != 0) {
     return error;
   }
   if (const int error = QueueForRuns(
           args, runs, stream, args.bits > 8 ? EncodeWholeKernel<true> : EncodeWholeKernel<false>,
-          kThreads / kWarp * sizeof(EncoderShared));
+          kThreads / kWarp * sizeof(EncoderShared), true);
       error != 0) {
     return error;
   }
-  FinishKernel<<<(runs.all + kThreads / kWarp - 1) / (kThreads / kWarp), kThreads, 0, stream>>>(
-      args, runs);
-  return Launched();
+  const auto parts = static_cast<uint32_t>((runs.sample_tiles - 1) / (kFinished * kThreads) + 1);
+  return LaunchNext(FinishKernel, {args.tensor.samples * parts, kThreads, 0}, stream, args, runs,
+                    parts);
 }
 
 int DecodeFixedWholeTiles(const FixedArgs& args, cudaStream_t stream) {
-  return QueueForRuns(args, MakeRuns(args), stream,
-                      args.bits > 8 ? DecodeWholeKernel<true> : DecodeWholeKernel<false>, 0);
+  return QueueForRuns(args, MakeRuns(args.tensor.samples, SampleTiles(args)), stream,
+                      args.bits > 8 ? DecodeWholeKernel<true> : DecodeWholeKernel<false>, 0, false);
 }
 
 }  // namespace longhaul::codec::cuda

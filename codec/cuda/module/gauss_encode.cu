@@ -2,6 +2,7 @@
 
 #include "codec/cuda/module/gauss_block.cuh"
 #include "codec/cuda/module/kernels.cuh"
+#include "codec/cuda/module/sample_maxima.cuh"
 
 namespace longhaul::codec::cuda {
 namespace {
@@ -317,14 +318,13 @@ __device__ inline void KeepIndex(const GaussArgs& args, const GaussPlace& place,
   const bool scaled = place.there && q != gauss::kZeroIndex && q != gauss::kNonfiniteIndex;
   const auto mine = scaled ? static_cast<uint32_t>(q + kQOffset) : 0;
   const uint32_t sample = place.token / args.tokens;
-  auto* const largest = reinterpret_cast<uint32_t*>(args.scratch_dev + scratch.largest) +
-                        uint64_t{blockIdx.x % kGaussPlaces} * args.tensor.samples;
+  const SampleMaxima maxima(args.scratch_dev + scratch.largest);
   const uint32_t of_warp = __reduce_max_sync(kAllLanes, mine);
   const uint32_t first = __shfl_sync(kAllLanes, sample, 0);
   if (__all_sync(kAllLanes, !place.there || sample == first)) {
-    if (threadIdx.x % kWarp == 0 && of_warp != 0) atomicMax(largest + first, of_warp);
+    if (threadIdx.x % kWarp == 0 && of_warp != 0) maxima.Raise(first, blockIdx.x, of_warp);
   } else if (place.lane == 0 && mine != 0) {
-    atomicMax(largest + sample, mine);
+    maxima.Raise(sample, blockIdx.x, mine);
   }
 }
 
@@ -335,6 +335,7 @@ __global__ void __launch_bounds__(kGaussThreads)
   const GaussPlace place = PlaceOfLane(args, whole_grid);
   float values[kOfLane];
   LoadBlock(args.tensor, Vectorised(args.tensor), place, values);
+  AwaitKernelBefore();
   const Quantizer<kBits> quantizer;
   const int log2_size = __ffs(static_cast<int>(place.size)) - 1;
   Normalized normalized;
@@ -356,19 +357,17 @@ __global__ void __launch_bounds__(kGaussThreads)
 // Step 6.
 __global__ void __launch_bounds__(kThreads)
     ScaleKernel(const __grid_constant__ GaussArgs args, uint64_t blocks) {
+  AwaitKernelBefore();
   const GaussScratch scratch(args.tensor.samples, 0);
-  const uint32_t index = blockIdx.x * kThreads + threadIdx.x;
+  const SampleMaxima maxima(args.scratch_dev + scratch.largest);
+  const uint64_t thread = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const bool there = thread < blocks;
+  const uint32_t index = there ? static_cast<uint32_t>(thread) : 0;
+  const uint32_t token = index / args.blocks_of_token;
+  const uint32_t sample = token / args.tokens;
+  const uint32_t largest = maxima.Of(sample);
   bool nonfinite = false;
-  if (uint64_t{blockIdx.x} * kThreads + threadIdx.x < blocks) {
-    const uint32_t token = index / args.blocks_of_token;
-    const uint32_t sample = token / args.tokens;
-    uint32_t largest = 0;
-#pragma unroll
-    for (uint32_t k = 0; k < kGaussPlaces; ++k) {
-      const auto* const some =
-          reinterpret_cast<const uint32_t*>(args.scratch_dev + scratch.largest);
-      largest = max(largest, some[uint64_t{k} * args.tensor.samples + sample]);
-    }
+  if (there) {
     const int exponent = largest == 0 ? 0 : gauss::ExponentOf(static_cast<int>(largest) - kQOffset);
     const int q = reinterpret_cast<const int16_t*>(args.scratch_dev + scratch.indexes)[index];
     unsigned char* const payload = args.blob_dev + kHeaderBytes;
@@ -398,12 +397,14 @@ int Encode(const GaussArgs& args, cudaStream_t stream) {
   beginning.ranges[2] = {args.end - 16, args.end};
   if (const int error = Begin(beginning, stream); error != 0) return error;
   const GaussGrid grid(args);
-  EncodeKernel<kBits><<<grid.all, kGaussThreads, 0, stream>>>(args, grid.whole);
-  if (const int error = Launched(); error != 0) return error;
+  if (const int error =
+          LaunchNext(EncodeKernel<kBits>, {grid.all, kGaussThreads, 0}, stream, args, grid.whole);
+      error != 0) {
+    return error;
+  }
   const uint64_t blocks = args.whole_blocks + args.last_blocks;
-  ScaleKernel<<<static_cast<uint32_t>((blocks - 1) / kThreads + 1), kThreads, 0, stream>>>(args,
-                                                                                           blocks);
-  return Launched();
+  return LaunchNext(ScaleKernel, {static_cast<uint32_t>((blocks - 1) / kThreads + 1), kThreads, 0},
+                    stream, args, blocks);
 }
 
 }  // namespace

@@ -9,31 +9,37 @@
 namespace longhaul::codec::cuda {
 namespace {
 
-__global__ void BeginKernel(Beginning args) {
-  const uint64_t first = static_cast<uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x;
-  if (first < 8) reinterpret_cast<uint64_t*>(args.blob_dev)[first] = args.header.words[first];
-  for (uint64_t k = first; k < args.scratch_bytes / 4; k += stride) {
-    reinterpret_cast<uint32_t*>(args.scratch_dev)[k] = 0;
-  }
-  for (const Beginning::Range& range : args.ranges) {
-    for (uint64_t k = range.first + first; k < range.end; k += stride) {
-      args.blob_dev[kHeaderBytes + k] = 0;
-    }
-  }
+__global__ void BeginKernel(const __grid_constant__ Beginning beginning) {
+  LetNextKernelBegin();
+  WriteBeginning(beginning, blockIdx.x, gridDim.x);
 }
 
 }  // namespace
 
-int Begin(const Beginning& beginning, cudaStream_t stream) {
+unsigned BeginningBlocks(const Beginning& beginning) {
   uint64_t work = beginning.scratch_bytes / 4;
   for (const Beginning::Range& range : beginning.ranges) {
     work = std::max(work, range.end - range.first);
   }
   constexpr uint64_t kMostBlocks = 1024;
-  const auto blocks = static_cast<unsigned>(std::min<uint64_t>(work / kThreads + 1, kMostBlocks));
-  BeginKernel<<<blocks, kThreads, 0, stream>>>(beginning);
+  return static_cast<unsigned>(std::min<uint64_t>(work / kThreads + 1, kMostBlocks));
+}
+
+int Begin(const Beginning& beginning, cudaStream_t stream) {
+  BeginKernel<<<BeginningBlocks(beginning), kThreads, 0, stream>>>(beginning);
   return Launched();
+}
+
+int BeginsKernelsEarly(bool* early) {
+  int device = 0;
+  int major = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess) {
+    return Launched();
+  }
+  constexpr int kHopper = 9;
+  *early = major >= kHopper;
+  return 0;
 }
 
 int ResidentBlocks(const void* kernel, uint64_t most, unsigned* blocks, size_t shared_bytes) {

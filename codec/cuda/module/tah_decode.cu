@@ -12,7 +12,9 @@ class Decoder : public TahDecoder<kTile> {
       : Base(args), vectorised_(Vectorised(args.tensor)) {}
 
   __device__ void Run() {
-    this->ForGroups([&](uint32_t sample, uint32_t group) { DecodeGroup(sample, group); });
+    this->ForSamples([&](uint32_t sample, uint32_t first, uint32_t end) {
+      for (uint32_t group = first; group < end; ++group) DecodeGroup(sample, group);
+    });
   }
 
  private:

@@ -21,21 +21,20 @@ class TahDecoder {
   __device__ explicit TahDecoder(const TahArgs& args)
       : args_(args), payload_(args.blob_dev + kHeaderBytes) {}
 
-  // Calls function(sample, group) for the groups of this block.
+  // Calls function(sample, first group, end of the groups) for what is this block's of each sample.
   template <class Function>
-  __device__ void ForGroups(Function&& function) {
+  __device__ void ForSamples(Function&& function) {
     const uint64_t groups = TahScratch::Groups(args_.allocs);
     const uint64_t all = groups * args_.tensor.samples;
     const uint64_t share = (all + gridDim.x - 1) / gridDim.x;
     const uint64_t end = min(all, (blockIdx.x + 1) * share);
-    uint32_t sample = ~0u;
-    for (uint64_t k = blockIdx.x * share; k < end; ++k) {
-      const auto group = static_cast<uint32_t>(k % groups);
-      if (k / groups != sample) {
-        sample = static_cast<uint32_t>(k / groups);
-        EnterSample(sample, group);
-      }
-      function(sample, group);
+    for (uint64_t k = blockIdx.x * share; k < end;) {
+      const auto sample = static_cast<uint32_t>(k / groups);
+      const auto first = static_cast<uint32_t>(k - sample * groups);
+      const auto last = static_cast<uint32_t>(min(groups, first + end - k));
+      EnterSample(sample, first);
+      function(sample, first, last);
+      k += last - first;
     }
   }
 

@@ -1,6 +1,8 @@
 // The decoder of tah for the usual tensors: a thread has a whole tile, which is an allocation tile.
 // Tiles that were transformed or are not finite take the way of the general decoder, eight at a
 // time.
+#include <algorithm>
+
 #include "codec/cuda/module/tah_decode.cuh"
 #include "codec/cuda/module/whole_tiles.cuh"
 
@@ -15,55 +17,93 @@ class WholeDecoder : public TahDecoder<kTile> {
       : TahDecoder(args), tiles_(shared + threadIdx.x / kWarp * (kWarp * kTileUnits)) {}
 
   __device__ void Run() {
-    ForGroups([&](uint32_t sample, uint32_t group) { DecodeGroup(sample, group); });
+    ForSamples([&](uint32_t sample, uint32_t first, uint32_t end) {
+      // The next group is on its way while one is decoded, and its precision bits before it.
+      uint32_t precision = PrecisionOf(sample, first);
+      Fetched next = Fetch(sample, first, precision);
+      precision = PrecisionOf(sample, first + 1);
+      for (uint32_t group = first; group < end; ++group) {
+        const Fetched fetched = next;
+        if (group + 1 < end) {
+          next = Fetch(sample, group + 1, precision);
+          precision = PrecisionOf(sample, group + 2);
+        }
+        DecodeTiles(sample, group, fetched);
+      }
+    });
   }
 
  private:
   // Where nothing that is scaled back can leave the normal range.
   static constexpr int kSimpleExponents = 80;
 
-  // A warp's part of it.
-  __device__ void DecodeGroup(uint32_t sample, uint32_t group) {
+  // What the blob says of this lane's tile of a group.
+  struct Fetched {
+    uint2 planes[4];
+    uint16_t stored, zero;
+    uint32_t slot;
+  };
+
+  // This lane's word of a group.
+  __device__ uint32_t PrecisionOf(uint32_t sample, uint32_t group) const {
+    const uint32_t lane = threadIdx.x % kWarp;
+    const uint64_t word = uint64_t{group} * kWordsOfGroup + lane;
+    return lane < kWordsOfGroup && word < args_.precision_bytes / 4 ? Precision(sample)[word] : 0;
+  }
+  // The warp's first tile of a group, and how many it has.
+  __device__ uint64_t First(uint32_t group) const {
+    return uint64_t{group} * kTahGroup + threadIdx.x / kWarp * kWarp;
+  }
+  __device__ uint32_t Count(uint32_t group) const {
+    const uint64_t first = First(group);
+    return first < args_.allocs ? static_cast<uint32_t>(min(args_.allocs - first, uint64_t{kWarp}))
+                                : 0;
+  }
+
+  // Groups in their order, from the first of ForSamples on.
+  __device__ Fetched Fetch(uint32_t sample, uint32_t group, uint32_t precision) {
     const uint32_t lane = threadIdx.x % kWarp;
     const uint32_t warp = threadIdx.x / kWarp;
-    const uint64_t word = uint64_t{group} * kWordsOfGroup + lane;
-    const uint32_t precision =
-        lane < kWordsOfGroup && word < args_.precision_bytes / 4 ? Precision(sample)[word] : 0;
     const auto fours = static_cast<uint32_t>(__popc(precision));
     const uint32_t before = fours_before_ + __reduce_add_sync(kAllLanes, lane < warp ? fours : 0);
     fours_before_ += __reduce_add_sync(kAllLanes, fours);
     const uint32_t mine = __shfl_sync(kAllLanes, precision, static_cast<int>(warp));
-    const uint64_t first = uint64_t{group} * kTahGroup + warp * kWarp;
-    if (first >= args_.allocs) return;
-    const auto count = static_cast<uint32_t>(min(args_.allocs - first, uint64_t{kWarp}));
-    const uint32_t slot =
+    Fetched fetched{};
+    fetched.slot =
         possible_ && (mine >> lane & 1) != 0 ? before + __popc(mine & ((1u << lane) - 1)) : kNoSlot;
-    DecodeTiles(sample, first, count, slot);
+    if (lane >= Count(group)) return fetched;
+    const uint64_t tile = sample * args_.tiles + First(group) + lane;
+    const auto* const codes =
+        reinterpret_cast<const uint2*>(payload_ + args_.codes + tile * (3 * kTile / 8));
+#pragma unroll
+    for (int plane = 0; plane < 3; ++plane) fetched.planes[plane] = codes[plane];
+    if (fetched.slot != kNoSlot) {
+      fetched.planes[3] = *reinterpret_cast<const uint2*>(
+          payload_ + args_.fourth_bits + (sample * args_.fours + fetched.slot) * (kTile / 8));
+    }
+    fetched.stored = reinterpret_cast<const uint16_t*>(payload_ + args_.scales)[tile];
+    fetched.zero = reinterpret_cast<const uint16_t*>(payload_ + args_.zeros)[tile];
+    return fetched;
   }
 
-  __device__ void DecodeTiles(uint32_t sample, uint64_t first, uint32_t count, uint32_t slot) {
+  __device__ void DecodeTiles(uint32_t sample, uint32_t group, const Fetched& fetched) {
     const uint32_t lane = threadIdx.x % kWarp;
+    const uint32_t count = Count(group);
     const bool there = lane < count;
-    const uint64_t first_of_tensor = sample * args_.tiles + first;
-    const uint64_t tile = first_of_tensor + lane;
+    const uint64_t first_of_tensor = sample * args_.tiles + First(group);
     bool simple = possible_ && exponent_ <= kSimpleExponents && exponent_ >= -kSimpleExponents;
     if (there && simple) {
-      const auto* const codes =
-          reinterpret_cast<const uint2*>(payload_ + args_.codes + tile * (3 * kTile / 8));
-      const uint2 planes[3] = {codes[0], codes[1], codes[2]};
-      uint2 fourth = make_uint2(0, 0);
-      if (slot != kNoSlot) {
-        fourth = *reinterpret_cast<const uint2*>(payload_ + args_.fourth_bits +
-                                                 (sample * args_.fours + slot) * (kTile / 8));
-      }
-      const uint16_t stored = reinterpret_cast<const uint16_t*>(payload_ + args_.scales)[tile];
-      const uint16_t zero = reinterpret_cast<const uint16_t*>(payload_ + args_.zeros)[tile];
-      simple = stored < 0x7c00;
+      simple = fetched.stored < 0x7c00;
       const float back = Pow2(-exponent_);
-      const float scale = FromHalf(stored & 0x7fff) * back;
-      const float origin = FromHalf(zero) * back;
-      uint32_t low[4] = {planes[0].x, planes[1].x, planes[2].x, fourth.x};
-      uint32_t high[4] = {planes[0].y, planes[1].y, planes[2].y, fourth.y};
+      const float scale = FromHalf(fetched.stored & 0x7fff) * back;
+      const float origin = FromHalf(fetched.zero) * back;
+      uint32_t low[4];
+      uint32_t high[4];
+#pragma unroll
+      for (int plane = 0; plane < 4; ++plane) {
+        low[plane] = fetched.planes[plane].x;
+        high[plane] = fetched.planes[plane].y;
+      }
       Expand(low, scale, origin, 0);
       Expand(high, scale, origin, kTileUnits / 2);
     }
@@ -78,7 +118,7 @@ class WholeDecoder : public TahDecoder<kTile> {
       }
     }
     __syncwarp();
-    while (others != 0) DecodeOthers(sample, first, slot, &others);
+    while (others != 0) DecodeOthers(sample, First(group), fetched.slot, &others);
   }
 
   // Half a tile: four words of bit planes to shared memory, from unit `first` on.
@@ -131,12 +171,19 @@ __global__ void __launch_bounds__(kThreads, 4)
 }  // namespace
 
 int DecodeWholeTiles(const TahArgs& args, cudaStream_t stream) {
+  const uint64_t groups = args.tensor.samples * TahScratch::Groups(args.allocs);
   unsigned blocks = 1;
   if (const int error =
-          ResidentBlocks(reinterpret_cast<const void*>(DecodeWholeKernel),
-                         args.tensor.samples * TahScratch::Groups(args.allocs), &blocks);
+          ResidentBlocks(reinterpret_cast<const void*>(DecodeWholeKernel), groups, &blocks);
       error != 0) {
     return error;
+  }
+  // More than run at once, for processors are not equally quick; but each block reads what
+  // precision bits come before its own.
+  constexpr uint64_t kRounds = 4;
+  constexpr uint64_t kMostBytes = 8 << 10;
+  if (args.precision_bytes <= kMostBytes) {
+    blocks = static_cast<unsigned>(std::min(kRounds * blocks, groups));
   }
   DecodeWholeKernel<<<blocks, kThreads, 0, stream>>>(args);
   return Launched();

@@ -35,11 +35,11 @@ class Encoder : public TahEncoder<kTile> {
   __device__ void Finish(int phase, uint32_t sample) {
     if (!choose_) return;
     if (phase == 0) {
-      FindBin(Choice(sample));
+      FindBin(Choice(sample), Choice(sample).bin_dev);
     } else {
-      constexpr uint32_t kMostShared = 1024;
-      __shared__ uint64_t keys[kMostShared];
-      Select(Choice(sample), keys, kMostShared);
+      __shared__ uint64_t keys[kTahBins / 2];
+      const SampleChoice choice = Choice(sample);
+      Select(choice, {__ldcg(&choice.bin_dev->bin), __ldcg(&choice.bin_dev->wanted)}, keys);
     }
   }
 
@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(kThreads, kStochastic ? 2 : 4)
 template <int kTile, bool kStochastic>
 int Encode(const TahArgs& args, cudaStream_t stream) {
   const TahScratch scratch(args.tensor.samples, args.allocs);
-  if (const int error = BeginTahEncoder(args, scratch, stream); error != 0) return error;
+  if (const int error = Begin(TahBeginning(args, scratch), stream); error != 0) return error;
   const uint64_t groups = TahScratch::Groups(args.allocs);
   const auto kernel = EncodeKernel<kTile, kStochastic>;
   unsigned blocks = 1;

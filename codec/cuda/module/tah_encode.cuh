@@ -24,7 +24,7 @@ class TahEncoder {
   __device__ T* Scratch(uint64_t offset) const {
     return reinterpret_cast<T*>(args_.scratch_dev + offset);
   }
-  // Without a margin, groups and runs, of which `group_counts_dev` is the tensor's.
+  // Without a margin and groups, of which `group_counts_dev` is the tensor's.
   __device__ SampleChoice ChoiceOf(uint32_t sample) const {
     return {.allocs = args_.allocs,
             .fours = args_.fours,
@@ -37,7 +37,6 @@ class TahEncoder {
             .candidate_count_dev = Scratch<uint32_t>(scratch_.candidate_counts) + sample,
             .group_size = 0,
             .group_counts_dev = Scratch<uint32_t>(scratch_.group_counts),
-            .run_counts_dev = nullptr,
             .threshold_dev = Scratch<uint64_t>(scratch_.thresholds) + sample};
   }
 
@@ -109,8 +108,8 @@ class TahEncoder {
   }
 };
 
-// Queues the zeros and the header that encoders write into.
-inline int BeginTahEncoder(const TahArgs& args, const TahScratch& scratch, cudaStream_t stream) {
+// The zeros and the header that encoders write into.
+inline Beginning TahBeginning(const TahArgs& args, const TahScratch& scratch) {
   Beginning beginning{};
   beginning.header = args.header;
   beginning.blob_dev = args.blob_dev;
@@ -123,7 +122,7 @@ inline int BeginTahEncoder(const TahArgs& args, const TahScratch& scratch, cudaS
   beginning.ranges[3] = {args.codes - 16, args.codes};
   beginning.ranges[4] = {args.fourth_bits - 16, args.fourth_bits};
   if (args.end > args.fourth_bits) beginning.ranges[5] = {args.end - 16, args.end};
-  return Begin(beginning, stream);
+  return beginning;
 }
 
 // The encoder for tensors that HasWholeTiles, where every tile is an allocation tile and rounding

@@ -29,6 +29,11 @@ struct Bins {
     const float fine = (entropy - knee) * kFinePerBit + kCoarse;
     return min(static_cast<uint32_t>(fmaxf(coarse, fine)), kTahBins - 1);
   }
+  // About where a bin begins.
+  __device__ float BeginningOf(uint32_t bin) const {
+    const auto number = static_cast<float>(bin);
+    return number < kCoarse ? number / coarse_per_bit : knee + (number - kCoarse) / kFinePerBit;
+  }
 };
 __device__ inline Bins MakeBins(uint32_t alloc_elements) {
   const auto knee = static_cast<float>(30 - __clz(static_cast<int>(alloc_elements - 1)));
@@ -55,15 +60,16 @@ struct SampleChoice {
   // Of each group of group_size: how many get 4 bits; in the end how many before the group do.
   uint32_t group_size;
   uint32_t* group_counts_dev;
-  // Of each run of kTahRun: how many get 4 bits. Null where nobody wants to know.
-  uint32_t* run_counts_dev;
   uint64_t* threshold_dev;
 };
 
+// Rises as the entropy falls.
+__device__ inline uint32_t FallingEntropy(float entropy) {
+  return static_cast<uint32_t>(tah::cpu::SortKey(entropy)) ^ 0x80000000;
+}
 // Sorts by falling entropy, then by rising index.
 __device__ inline uint64_t CandidateKey(float entropy, uint32_t alloc) {
-  const uint32_t rising = static_cast<uint32_t>(tah::cpu::SortKey(entropy)) ^ 0x80000000;
-  return uint64_t{rising} << 32 | alloc;
+  return uint64_t{FallingEntropy(entropy)} << 32 | alloc;
 }
 
 // Most tiles fall into few bins beside each other. In memory those lie far apart, or a few parts of
@@ -101,33 +107,72 @@ __device__ inline uint32_t BlockScan(uint32_t value, uint32_t* words, uint32_t* 
   return before + sum - value;
 }
 
-// When all entropies are recorded.
-__device__ inline void FindBin(const SampleChoice& choice) {
-  constexpr uint32_t kPerThread = kTahBins / kThreads;
-  __shared__ uint32_t words[kThreads / kWarp];
-  // Thread 0 has the highest bins.
-  const uint32_t highest = kTahBins - 1 - threadIdx.x * kPerThread;
-  uint32_t counts[kPerThread];
-  uint32_t sum = 0;
-#pragma unroll
-  for (uint32_t k = 0; k < kPerThread; ++k) {
-    counts[k] = __ldcg(choice.histogram_dev + PlaceOfBin(highest - k));
-    sum += counts[k];
+// Of a histogram in memory.
+struct BinCounts {
+  __device__ uint32_t operator[](uint32_t bin) const {
+    return __ldcg(histogram_dev + PlaceOfBin(bin));
   }
-  uint32_t total = 0;
-  uint64_t above = BlockScan(sum, words, &total);
+
+  const uint32_t* histogram_dev;
+};
+
+// Finds the bins of ranks, of what counts[bin] counts, by a block.
+class RankedBins {
+ public:
+  template <class Counts>
+  __device__ explicit RankedBins(const Counts& counts) {
+    __shared__ uint32_t words[kThreads / kWarp];
+    uint32_t sum = 0;
 #pragma unroll
-  for (uint32_t k = 0; k < kPerThread; ++k) {
-    if (above < choice.fours && choice.fours <= above + counts[k]) {
-      uint64_t surely = above;
-      for (uint32_t bin = highest - k + 1; bin <= highest - k + choice.margin && bin < kTahBins;
-           ++bin) {
-        surely -= __ldcg(choice.histogram_dev + PlaceOfBin(bin));
-      }
-      *choice.bin_dev = {highest - k, static_cast<uint32_t>(choice.fours - surely)};
+    for (uint32_t k = 0; k < kPerThread; ++k) {
+      mine_[k] = counts[lowest_ + k];
+      sum += mine_[k];
     }
-    above += counts[k];
+    above_ = BlockScan(sum, words, &total_);
+    end_ = above_ + sum;
   }
+
+  // Calls found(bin, number above the bin) where the `rank`th highest lies, the first being 1, in
+  // the thread that knows. In none if there are fewer.
+  template <class Found>
+  __device__ void Find(uint64_t rank, Found&& found) const {
+    if (rank <= above_ || rank > end_) return;
+    uint32_t bin = lowest_ + kPerThread;
+    uint32_t above = above_;
+    uint32_t count = 0;
+#pragma unroll
+    for (int k = kPerThread - 1; k >= 0; --k) {
+      if (above + count < rank) {
+        above += count;
+        count = mine_[k];
+        --bin;
+      }
+    }
+    found(bin, above);
+  }
+
+ private:
+  static constexpr uint32_t kPerThread = kTahBins / kThreads;
+
+  // Thread 0 has the highest bins.
+  const uint32_t lowest_ = (kThreads - 1 - threadIdx.x) * kPerThread;
+  uint32_t mine_[kPerThread];
+  uint32_t above_, end_, total_;
+};
+
+// The threshold's, by a block.
+template <class Counts>
+__device__ inline void FindBin(const Counts& counts, uint64_t fours, uint32_t margin,
+                               ThresholdBin* result) {
+  RankedBins(counts).Find(fours, [&](uint32_t bin, uint32_t above) {
+    for (uint32_t k = bin + 1; k <= bin + margin && k < kTahBins; ++k) above -= counts[k];
+    *result = {bin, static_cast<uint32_t>(fours) - above};
+  });
+}
+
+// When all entropies are recorded.
+__device__ inline void FindBin(const SampleChoice& choice, ThresholdBin* result) {
+  FindBin(BinCounts{choice.histogram_dev}, choice.fours, choice.margin, result);
 }
 
 // Whether a recorded entropy's bin is one of the candidates: 0, or -1 below them, 1 above.
@@ -257,36 +302,135 @@ __device__ inline uint64_t FindThreshold(const uint64_t* keys, uint32_t candidat
   return last_wanted;
 }
 
-// When all is collected. `shared_keys`: room in shared memory for `most_shared` of them.
-__device__ inline void Select(const SampleChoice& choice, uint64_t* shared_keys,
-                              uint32_t most_shared) {
-  const uint32_t wanted = __ldcg(&choice.bin_dev->wanted);
-  const uint32_t candidates = __ldcg(choice.candidate_count_dev);
-  const uint64_t* keys = choice.candidates_dev;  // no cache of this processor has seen them
-  if (candidates <= most_shared) {
-    for (uint32_t k = threadIdx.x; k < candidates; k += kThreads) shared_keys[k] = __ldcg(keys + k);
-    keys = shared_keys;
-    __syncthreads();
-  }
-  const uint64_t threshold = FindThreshold(keys, candidates, wanted);
-  for (uint32_t k = threadIdx.x; k < candidates; k += kThreads) {
-    if (keys[k] <= threshold) {
-      const auto alloc = static_cast<uint32_t>(keys[k]);
-      atomicAdd(choice.group_counts_dev + alloc / choice.group_size, 1u);
-      if (choice.run_counts_dev != nullptr) atomicAdd(choice.run_counts_dev + alloc / kTahRun, 1u);
+// As FindThreshold, for a few keys in shared memory, with room for kFewKeys: the one with as many
+// below it.
+inline constexpr uint32_t kFewKeys = 2 * kThreads;
+__device__ inline uint64_t FindThresholdOfFew(uint64_t* shared_keys, uint32_t candidates,
+                                              uint32_t wanted) {
+  __shared__ uint64_t found;
+  // Lanes that share the comparisons of a key, so many at a time.
+  constexpr uint32_t kLanes = 4;
+  constexpr uint32_t kTogether = 8;
+  // With keys that are below none, no comparison asks whether it is the last.
+  constexpr uint32_t kPadding = kLanes * kTogether;
+  const uint32_t padded = (candidates + kPadding - 1) / kPadding * kPadding;
+  if (candidates + threadIdx.x < padded) shared_keys[candidates + threadIdx.x] = ~uint64_t{0};
+  __syncthreads();
+  const uint64_t* const of_lane = shared_keys + threadIdx.x % kLanes;
+  for (uint32_t first = 0; first < candidates; first += kThreads / kLanes) {
+    const uint32_t k = first + threadIdx.x / kLanes;
+    const uint64_t key = shared_keys[min(k, candidates - 1)];
+    uint32_t below = 0;
+    for (uint32_t other = 0; other < padded; other += kPadding) {
+#pragma unroll
+      for (uint32_t j = 0; j < kTogether; ++j) below += of_lane[other + j * kLanes] < key ? 1 : 0;
     }
+    below += __shfl_xor_sync(kAllLanes, below, 1);
+    below += __shfl_xor_sync(kAllLanes, below, 2);
+    if (below + 1 == wanted) found = key;
+  }
+  __syncthreads();
+  return found;
+}
+
+// Says that a candidate gets 4 bits.
+__device__ inline void CountFour(const SampleChoice& choice, uint64_t key) {
+  atomicAdd(choice.group_counts_dev + static_cast<uint32_t>(key) / choice.group_size, 1u);
+}
+__device__ inline void CountFours(const SampleChoice& choice, const uint64_t* keys,
+                                  uint32_t candidates, uint64_t threshold) {
+  for (uint32_t k = threadIdx.x; k < candidates; k += kThreads) {
+    if (keys[k] <= threshold) CountFour(choice, keys[k]);
+  }
+}
+
+// As FindThreshold, and counts those up to it, for many keys of a few bins around `bin`: they are
+// counted in finer bins, of which the threshold's has few. `shared`: kTahBins uint32 of shared
+// memory.
+__device__ inline uint64_t FindThresholdOfMany(const SampleChoice& choice, uint32_t bin,
+                                               const uint64_t* keys, uint32_t candidates,
+                                               uint32_t wanted, uint64_t* shared) {
+  __shared__ uint32_t found_bin, found_above, gathered;
+  const uint32_t first = FallingEntropy(choice.bins.BeginningOf(bin + choice.margin + 1));
+  const uint32_t last =
+      FallingEntropy(choice.bins.BeginningOf(bin > choice.margin ? bin - choice.margin : 0));
+  const float per_bin = static_cast<float>(kTahBins) / static_cast<float>(last - first + 1);
+  // The highest entropies in the highest bins; not exact, but in the keys' order.
+  const auto fine_bin = [&](uint64_t key) {
+    const auto falling = static_cast<uint32_t>(key >> 32);
+    const float place = static_cast<float>(falling > first ? falling - first : 0) * per_bin;
+    return kTahBins - 1 - min(static_cast<uint32_t>(place), kTahBins - 1);
+  };
+  auto* const counts = reinterpret_cast<uint32_t*>(shared);
+  for (uint32_t k = threadIdx.x; k < kTahBins; k += kThreads) counts[k] = 0;
+  if (threadIdx.x == 0) gathered = 0;
+  __syncthreads();
+#pragma unroll 16
+  for (uint32_t k = threadIdx.x; k < candidates; k += kThreads) {
+    atomicAdd(counts + fine_bin(__ldcg(keys + k)), 1u);
+  }
+  __syncthreads();
+  RankedBins(counts).Find(wanted, [&](uint32_t of_rank, uint32_t above) {
+    found_bin = of_rank;
+    found_above = above;
+  });
+  __syncthreads();
+  if (counts[found_bin] > kFewKeys) {
+    const uint64_t threshold = FindThreshold(keys, candidates, wanted);
+    CountFours(choice, keys, candidates, threshold);
+    return threshold;
+  }
+  __syncthreads();
+#pragma unroll 16
+  for (uint32_t k = threadIdx.x; k < candidates; k += kThreads) {
+    const uint64_t key = __ldcg(keys + k);
+    const uint32_t of_key = fine_bin(key);
+    if (of_key == found_bin) shared[atomicAdd(&gathered, 1u)] = key;
+    if (of_key > found_bin) CountFour(choice, key);
+  }
+  __syncthreads();
+  const uint64_t threshold = FindThresholdOfFew(shared, gathered, wanted - found_above);
+  CountFours(choice, shared, gathered, threshold);
+  return threshold;
+}
+
+// When all is collected: the threshold, whose bin is this, and what follows from it. `shared`:
+// kTahBins uint32 of shared memory.
+__device__ inline void Select(const SampleChoice& choice, const ThresholdBin& bin,
+                              uint64_t* shared) {
+  const uint32_t candidates = __ldcg(choice.candidate_count_dev);
+  const uint64_t* const keys = choice.candidates_dev;  // no cache of this processor has seen them
+  uint64_t threshold = 0;
+  if (candidates <= kFewKeys) {
+    for (uint32_t k = threadIdx.x; k < candidates; k += kThreads) shared[k] = __ldcg(keys + k);
+    __syncthreads();
+    threshold = FindThresholdOfFew(shared, candidates, bin.wanted);
+    CountFours(choice, shared, candidates, threshold);
+  } else {
+    threshold = FindThresholdOfMany(choice, bin.bin, keys, candidates, bin.wanted, shared);
   }
   if (threadIdx.x == 0) *choice.threshold_dev = threshold;
   __syncthreads();
   __shared__ uint32_t words[kThreads / kWarp];
   const uint64_t groups = (choice.allocs + choice.group_size - 1) / choice.group_size;
   uint32_t before = 0;
-  for (uint64_t first = 0; first < groups; first += kThreads) {
-    const uint64_t group = first + threadIdx.x;
-    const uint32_t count = group < groups ? __ldcg(choice.group_counts_dev + group) : 0;
+  constexpr uint32_t kPerThread = 8;
+  for (uint64_t first = threadIdx.x * kPerThread; first - threadIdx.x * kPerThread < groups;
+       first += kThreads * kPerThread) {
+    uint32_t counts[kPerThread];
+    uint32_t sum = 0;
+#pragma unroll
+    for (uint32_t k = 0; k < kPerThread; ++k) {
+      counts[k] = first + k < groups ? __ldcg(choice.group_counts_dev + first + k) : 0;
+      sum += counts[k];
+    }
     uint32_t total = 0;
-    const uint32_t place = BlockScan(count, words, &total);
-    if (group < groups) choice.group_counts_dev[group] = before + place;
+    uint32_t place = before + BlockScan(sum, words, &total);
+#pragma unroll
+    for (uint32_t k = 0; k < kPerThread; ++k) {
+      if (first + k < groups) choice.group_counts_dev[first + k] = place;
+      place += counts[k];
+    }
     before += total;
   }
 }

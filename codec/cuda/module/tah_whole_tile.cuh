@@ -19,47 +19,104 @@ __device__ inline float Log2Estimate(float x) {
   return result;
 }
 
-// The sums of an estimate, of |x| instead of |x| scaled.
-struct Estimate {
-  // Of the lane's tile.
-  __device__ explicit Estimate(const WarpTiles& tiles) {
-#pragma unroll
-    for (uint32_t unit = 0; unit < kTileUnits; ++unit) {
-      const uint4 eight = tiles.Unit(unit);
-      Add(eight.x);
-      Add(eight.y);
-      Add(eight.z);
-      Add(eight.w);
-    }
-  }
-  __device__ void Add(uint32_t two) {
-    const uint32_t magnitudes = two & 0x7fff7fff;
-    largest = __vmaxu2(largest, magnitudes);
-    // No zeros and subnormals, whose logarithms are none.
-    const uint32_t normal = __vmaxu2(magnitudes, 0x00800080);
-    const float low = LowOf(normal);
-    const float high = HighOf(normal);
-    n[0] = n[0] + low;
-    n[1] = n[1] + high;
-    l[0] = __fmaf_rn(low, Log2Estimate(low), l[0]);
-    l[1] = __fmaf_rn(high, Log2Estimate(high), l[1]);
-  }
-  __device__ uint32_t Largest() const {
-    return max(largest << 16, largest & 0xffff0000);
-  }
-  __device__ float Entropy() const {
+// The range of a tile, and in what parts of it the largest magnitudes lie.
+struct Range {
+  float low, high;
+  float largest, second;  // a1; at most a2
+};
+
+// The sums of an estimate of a tile's entropy: of |x| instead of |x| scaled, by the hardware's
+// logarithms.
+struct EntropyEstimate {
+  __device__ void Add(float x, int half) { Add(x, half, fabsf(x)); }
+  // Zero and subnormals have no logarithm; 2^-126 more changes no other.
+  __device__ void AddAny(float x, int half) { Add(x, half, fabsf(x) + 0x1p-126f); }
+  __device__ bool Finite() const { return fabsf(l[0] + l[1]) < __uint_as_float(kF32Infinity); }
+  __device__ float Bits() const {
     const float sum = n[0] + n[1];
     return Log2Estimate(sum) - __fdividef(l[0] + l[1], sum);
   }
 
   float n[2] = {0, 0}, l[2] = {0, 0};
-  uint32_t largest = 0;  // two bf16
+
+ private:
+  __device__ void Add(float x, int half, float y) {
+    n[half] = n[half] + fabsf(x);
+    l[half] = __fmaf_rn(fabsf(x), Log2Estimate(y), l[half]);
+  }
 };
 
-// The range of a tile, and in what parts of it the largest magnitudes lie.
-struct Range {
-  float low, high;
-  float largest, second;  // a1; at most a2
+// What one look at a tile tells. Units gives its units of eight numbers, Unit(k).
+class TileSurvey {
+ public:
+  // By a warp.
+  template <class Units>
+  __device__ explicit TileSurvey(const Units& units) {
+#pragma unroll
+    for (uint32_t unit = 0; unit < kTileUnits; ++unit) {
+      const uint4 eight = units.Unit(unit);
+      const uint32_t words[4] = {eight.x, eight.y, eight.z, eight.w};
+#pragma unroll
+      for (uint32_t k = 0; k < 4; ++k) {
+        const __nv_bfloat162 two = AsBf16s(words[k]);
+        if (unit < 2 && k == 0) {
+          low_[unit] = high_[unit] = two;
+        } else {
+          low_[unit % 2] = __hmin2_nan(low_[unit % 2], two);
+          high_[unit % 2] = __hmax2_nan(high_[unit % 2], two);
+        }
+        estimate_.Add(LowOf(words[k]), 0);
+        estimate_.Add(HighOf(words[k]), 1);
+      }
+    }
+    const __nv_bfloat162 lowest = __hmin2_nan(low_[0], low_[1]);
+    const __nv_bfloat162 highest = __hmax2_nan(high_[0], high_[1]);
+    least_ = __low2float(__hmin2_nan(lowest, __lowhigh2highlow(lowest)));
+    most_ = __low2float(__hmax2_nan(highest, __lowhigh2highlow(highest)));
+    if (__any_sync(kAllLanes, !estimate_.Finite())) {
+      estimate_ = {};
+#pragma unroll 1
+      for (uint32_t unit = 0; unit < kTileUnits; ++unit) {
+        const uint4 eight = units.Unit(unit);
+        for (const uint32_t word : {eight.x, eight.y, eight.z, eight.w}) {
+          estimate_.AddAny(LowOf(word), 0);
+          estimate_.AddAny(HighOf(word), 1);
+        }
+      }
+    }
+  }
+
+  // Bits of the largest magnitude; at least kF32Infinity iff a number is not finite.
+  __device__ uint32_t Largest() const {
+    return max(__float_as_uint(least_) & 0x7fffffff, __float_as_uint(most_) & 0x7fffffff);
+  }
+  // Estimated.
+  __device__ float Entropy() const {
+    return estimate_.Bits();
+  }
+  // The range of v = x `factor`.
+  __device__ Range Scaled(float factor) const {
+    // Words of even units and of odd ones, lower halves and upper ones: four parts of the tile.
+    float parts[4];
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const __nv_bfloat162 magnitude = __hmax2_nan(__hneg2(low_[k]), high_[k]);
+      parts[2 * k] = __low2float(magnitude);
+      parts[2 * k + 1] = __high2float(magnitude);
+    }
+    const float a = fmaxf(parts[0], parts[1]);
+    const float b = fmaxf(parts[2], parts[3]);
+    const float second =
+        fmaxf(fminf(a, b), a > b ? fminf(parts[0], parts[1]) : fminf(parts[2], parts[3]));
+    // Of -least and most, a NaN if they are.
+    const float largest = most_ > -least_ ? most_ : -least_;
+    return {least_ * factor, most_ * factor, largest * factor, second * factor};
+  }
+
+ private:
+  EntropyEstimate estimate_;
+  __nv_bfloat162 low_[2], high_[2];
+  float least_, most_;
 };
 
 // Codes without a division for each number: with d = v - zero,
@@ -97,46 +154,6 @@ struct Quantizer {
     return fabsf(origin - floorf(origin) - 0.5f) > 0.004f;
   }
 };
-
-// The range of v = x `factor` of the lane's tile.
-__device__ inline Range FindRange(const WarpTiles& tiles, float factor) {
-  // Words of even units and of odd ones, lower halves and upper ones: four parts of the tile.
-  __nv_bfloat162 low[2];
-  __nv_bfloat162 high[2];
-#pragma unroll
-  for (uint32_t unit = 0; unit < kTileUnits; ++unit) {
-    const uint4 eight = tiles.Unit(unit);
-    const uint32_t words[4] = {eight.x, eight.y, eight.z, eight.w};
-#pragma unroll
-    for (uint32_t k = 0; k < 4; ++k) {
-      const __nv_bfloat162 two = AsBf16s(words[k]);
-      if (unit < 2 && k == 0) {
-        low[unit] = high[unit] = two;
-      } else {
-        low[unit % 2] = __hmin2_nan(low[unit % 2], two);
-        high[unit % 2] = __hmax2_nan(high[unit % 2], two);
-      }
-    }
-  }
-  float parts[4];
-#pragma unroll
-  for (int k = 0; k < 2; ++k) {
-    const __nv_bfloat162 magnitude = __hmax2_nan(__hneg2(low[k]), high[k]);
-    parts[2 * k] = __low2float(magnitude);
-    parts[2 * k + 1] = __high2float(magnitude);
-  }
-  const float a = fmaxf(parts[0], parts[1]);
-  const float b = fmaxf(parts[2], parts[3]);
-  const float second =
-      fmaxf(fminf(a, b), a > b ? fminf(parts[0], parts[1]) : fminf(parts[2], parts[3]));
-  const __nv_bfloat162 lowest = __hmin2_nan(low[0], low[1]);
-  const __nv_bfloat162 highest = __hmax2_nan(high[0], high[1]);
-  const float least = __low2float(__hmin2_nan(lowest, __lowhigh2highlow(lowest)));
-  const float most = __low2float(__hmax2_nan(highest, __lowhigh2highlow(highest)));
-  // Of -least and most, a NaN if they are.
-  const float largest = most > -least ? most : -least;
-  return {least * factor, most * factor, largest * factor, second * factor};
-}
 
 // Of the lane's tile, unscaled.
 __device__ inline float SmallestMagnitude(const WarpTiles& tiles) {

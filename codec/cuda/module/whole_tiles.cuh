@@ -19,6 +19,32 @@ inline bool HasWholeTiles(const TensorArgs& tensor, uint32_t tile) {
          reinterpret_cast<uintptr_t>(tensor.data_dev) % 16 == 0;
 }
 
+// Runs of up to 32 tiles of one sample, counted over the tensor.
+struct Runs {
+  uint64_t sample_tiles;
+  Divisor of_sample;
+  uint32_t all;
+};
+inline Runs MakeRuns(uint32_t samples, uint64_t sample_tiles) {
+  const uint64_t of_sample = (sample_tiles + kWarp - 1) / kWarp;
+  return {sample_tiles, MakeDivisor(of_sample), static_cast<uint32_t>(of_sample * samples)};
+}
+
+class Run {
+ public:
+  __device__ Run(const Runs& runs, uint32_t index)
+      : sample(index / runs.of_sample),
+        of_sample(index - sample * runs.of_sample.value),
+        first(of_sample * kWarp),
+        tensor_tile(sample * runs.sample_tiles + first),
+        count(static_cast<uint32_t>(min(runs.sample_tiles - first, uint64_t{kWarp}))) {}
+
+  uint32_t sample, of_sample;
+  uint32_t first;        // tile of the sample
+  uint64_t tensor_tile;  // the same
+  uint32_t count;
+};
+
 // 32 tiles in shared memory, one for each lane. Unit u of tile t lies at u ^ t % 8: eight lanes
 // that read or write the same unit of theirs meet all banks.
 class WarpTiles {

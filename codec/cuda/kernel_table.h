@@ -179,7 +179,7 @@ struct TahScratch {
   uint64_t thresholds;  // uint64, one a sample: 4 bits at this sort key and below
   uint64_t bins;        // ThresholdBin, one a sample
   uint64_t guesses;     // TahGuess, one a sample
-  uint64_t candidates;  // uint64, places for all: sort keys of those in the threshold's bin
+  uint64_t candidates;  // uint64, places for all: sort keys of those in bins about the threshold
   uint64_t guessed;     // GuessedRun, one a run
   uint64_t fourths;     // uint64, one an allocation tile: its fourth plane, where it was guessed
   uint64_t entropies;   // float, one an allocation tile

@@ -48,8 +48,9 @@ void PrintUnreachable(const Terminal& terminal, const v1::ListWorkersReply& repl
     for (const v1::UnreachableWorker& other : worker.cannot_talk_to()) {
       if (!said.insert(other.transport() + " " + other.problem()).second) continue;
       terminal.out << fmt::format("{}{} and {} cannot talk over {}: {}\n",
-                                  said.size() == 1 ? "\n" : "", worker.name(), other.worker(),
-                                  other.transport(), other.problem());
+                                  said.size() == 1 ? "\n" : "", Printable(worker.name()),
+                                  Printable(other.worker()), Printable(other.transport()),
+                                  Printable(other.problem()));
     }
   }
 }

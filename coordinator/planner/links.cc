@@ -137,9 +137,10 @@ StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
   return absl::FailedPreconditionError(fmt::format(
       "workers {} and {} are neighbours and cannot talk over {}: {}. {}", upper.name, lower.name,
       ToString(transport), problems,
-      grpc_works ? "Over grpc they can: set `transport: grpc` in the run file"
-                 : "Open the port of one of them to the other, or start it with --advertise "
-                   "host:port, an address that the other reaches"));
+      grpc_works
+          ? "Nothing is known against grpc between them: set `transport: grpc` in the run file"
+          : "Open the port of one of them to the other, or start it with --advertise "
+            "host:port, an address that the other reaches"));
 }
 
 Status AddLinks(const PlanRequest& request, v1::Plan* plan) {

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/check.h"
+#include "base/hash.h"
 
 namespace longhaul::coordinator {
 
@@ -24,6 +26,14 @@ bool IsWhole(const RunRecord& record) {
     if (record.plan->stages(i).stage() != static_cast<uint32_t>(i)) return false;
   }
   return true;
+}
+
+// Not the numbers of a coordinator that was here before: workers may still answer its checks.
+uint64_t FirstReachCheck(const StateOptions& options) {
+  const std::string digest = HmacSha256(options.reach_secret, "first check");
+  uint64_t number = 0;
+  std::memcpy(&number, digest.data(), std::min(sizeof number, digest.size()));
+  return number;
 }
 
 }  // namespace
@@ -48,6 +58,7 @@ bool IsActive(RunState state) {
 Core::Core(const StateOptions& options, std::vector<RunRecord> stored, uint64_t next_event_sequence,
            MonoTime now)
     : options_(options),
+      next_reach_check_(FirstReachCheck(options)),
       next_event_(next_event_sequence),
       sequence_(next_event_sequence),
       created_(now),

@@ -274,7 +274,7 @@ class Core {
   uint64_t next_probe_ = 1;
   std::map<ReachKey, Reach> reach_;  // newest
   std::map<uint64_t, ReachCheck> reach_checks_;
-  uint64_t next_reach_check_ = 1;
+  uint64_t next_reach_check_;
   std::map<PairKey, CutPair> cut_pairs_;
   std::map<std::pair<WorkerId, std::string>, TriedAddress> tried_addresses_;
   std::map<RequestId, Verification> verifications_;

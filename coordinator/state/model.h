@@ -35,7 +35,7 @@ struct Worker {
   std::optional<RunId> held;
   std::optional<MeasuredLayers> layers;  // of this incarnation
   absl::Duration clock_ahead;            // of the coordinator's, when it joined
-  std::deque<Incarnation> replaced;      // whose sessions newer ones ended
+  std::deque<Incarnation> replaced;      // which newer ones followed
 };
 
 // Two neighbours of a draft measure the link between them.

@@ -15,7 +15,8 @@ namespace {
 
 constexpr uint32_t kProtocolWithReach = 3;
 // So many others to each side, in the order in which workers become neighbours, try a worker that
-// comes, and so many addresses of it.
+// comes, and so many addresses of it. Where it has more, that none of these was reached says
+// nothing.
 constexpr size_t kPeersEachSide = 4;
 constexpr int kMaxAddresses = 4;
 // A worker's answer may take longer than its limit by this.
@@ -98,9 +99,12 @@ void Core::OnReachTried(const Worker& worker, const v1::ReachTried& tried) {
   const ReachCheck check = found->second;
   if (tried.problems_size() != static_cast<int>(check.addresses.size())) return;
   reach_checks_.erase(found);
+  const Worker& to = *FindWorker(check.key.to);
+  const v1::DataEndpoint* endpoint = EndpointOf(to, check.key.transport);
+  const bool all_tried = endpoint != nullptr && endpoint->addresses_size() == tried.problems_size();
+  if (!all_tried && std::ranges::none_of(tried.problems(), &std::string::empty)) return;
   Reach& reach = reach_[check.key];
   reach = {.reached = false, .problem = "", .at = now_};
-  const Worker& to = *FindWorker(check.key.to);
   for (int i = 0; i < tried.problems_size(); ++i) {
     const std::string& address = check.addresses[static_cast<size_t>(i)];
     reach.reached = reach.reached || tried.problems(i).empty();

@@ -77,11 +77,14 @@ void Core::On(event::WorkerJoined& joined) {
       worker.session.reset();
     } else {
       Lose(worker, "it was started anew");
-      worker.replaced.push_back(worker.incarnation);
-      if (worker.replaced.size() > kMaxReplaced) worker.replaced.pop_front();
     }
   }
   const bool is_new = worker.incarnation != incarnation;
+  // Also where its session had ended: it may come back.
+  if (is_new && !worker.incarnation.value().empty()) {
+    worker.replaced.push_back(worker.incarnation);
+    if (worker.replaced.size() > kMaxReplaced) worker.replaced.pop_front();
+  }
   if (is_new || !AreSame(worker.hello.endpoints(), hello.endpoints())) {
     ForgetLinks(id);
     ForgetReach(id);
@@ -112,9 +115,9 @@ void Core::On(event::WorkerJoined& joined) {
 }
 
 void Core::NoteClock(Worker& worker, bool is_new) {
-  worker.clock_ahead = worker.hello.unix_ms() == 0
-                           ? absl::ZeroDuration()
-                           : absl::Milliseconds(worker.hello.unix_ms() - unix_ms_);
+  worker.clock_ahead = worker.hello.unix_ms() == 0 ? absl::ZeroDuration()
+                                                   : absl::Milliseconds(worker.hello.unix_ms()) -
+                                                         absl::Milliseconds(unix_ms_);
   if (!is_new || absl::AbsDuration(worker.clock_ahead) < kClockTolerance) return;
   Log(nullptr, "worker",
       fmt::format("the clock of worker {} is {} {} the coordinator's; training does not depend on "

@@ -1,6 +1,7 @@
 #include "coordinator/store/upgrade.h"
 
 #include <fmt/core.h>
+#include <spdlog/spdlog.h>
 
 #include <optional>
 #include <string>
@@ -99,7 +100,14 @@ Status UpgradeStore(sqlite::Database* database, uint32_t version) {
   if (status.ok()) {
     status = database->Execute(fmt::format("PRAGMA user_version={}", kStoreSchemaVersion));
   }
-  if (status.ok()) return database->Execute("COMMIT");
+  if (status.ok()) status = database->Execute("COMMIT");
+  if (status.ok()) {
+    spdlog::info(
+        "the state store was upgraded from schema version {} to {}; older coordinators "
+        "refuse it now",
+        version, kStoreSchemaVersion);
+    return status;
+  }
   const Status rolled_back = database->Execute("ROLLBACK");
   return rolled_back.ok() ? status : rolled_back;
 }

@@ -73,6 +73,7 @@ for target in coordinator worker; do
   image=$prefix$target
   podman image inspect --format '{{.Size}}' "$image" |
     awk -v image="$image" '{ printf "%s: %.1f MB\n", image, $1 / 1e6 }'
+  [ "$(id -u)" = 0 ] || continue # what it consists of: podman mounts images for root alone
   mounted=$(podman image mount "$image")
   for part in opt/torch opt/nvidia opt/longhaul/lib opt/longhaul/bin opt/longhaul/libexec \
     opt/longhaul/licences usr var etc lib lib64; do

@@ -11,7 +11,7 @@ class SampleMaxima {
   __device__ explicit SampleMaxima(unsigned char* memory_dev)
       : words_(reinterpret_cast<uint32_t*>(memory_dev)) {}
 
-  // `place`: any number, another one for warps that run at the same time.
+  // `place`: any number, not the same for all blocks.
   __device__ void Raise(uint32_t sample, uint32_t place, uint32_t value) const {
     atomicMax(Word(sample, place % kMaximumPlaces), value);
   }

@@ -43,6 +43,7 @@ class Chooser : public WholeEncoder {
       }
       __syncthreads();
       PutCandidates(choice, uint64_t{sample} * args_.tiles);
+      __syncthreads();
     }
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -51,7 +52,10 @@ class Chooser : public WholeEncoder {
       FenceOfGpu();
     }
     __syncthreads();
-    if (shared_.last) Select(choice, shared_.bin, shared_.keys);
+    if (shared_.last) {
+      Select(choice, shared_.bin, shared_.keys);
+      KeepEntropies(choice);
+    }
   }
 
  private:
@@ -126,9 +130,18 @@ class Chooser : public WholeEncoder {
       const uint32_t alloc = shared_.tiles[min(mine, count - 1)];
       const float entropy = ExactEntropy(tensor_tile + alloc);
       if (mine < count && threadIdx.x % kLanes == 0) {
-        choice.entropies_dev[alloc] = entropy;
         choice.candidates_dev[shared_.first_key + mine] = CandidateKey(entropy, alloc);
       }
+    }
+  }
+
+  // Those of the candidates in the place of the estimates, which other blocks may count until all
+  // have ended.
+  __device__ void KeepEntropies(const SampleChoice& choice) const {
+    const uint32_t candidates = __ldcg(choice.candidate_count_dev);
+    for (uint32_t k = threadIdx.x; k < candidates; k += kThreads) {
+      const uint64_t key = __ldcg(choice.candidates_dev + k);
+      choice.entropies_dev[static_cast<uint32_t>(key)] = EntropyOfKey(key);
     }
   }
 
@@ -313,7 +326,8 @@ __global__ void __launch_bounds__(kThreads, 4)
       .Run((blockIdx.x - sample * parts) * Corrector::kRuns);
 }
 
-// Blocks that choose for a sample: as many as a GPU runs at once, but with a group for every warp.
+// Blocks that choose for a sample: about as many as an H100 runs at once, but with a group for
+// every warp.
 uint32_t ChoosingBlocks(const TahArgs& args) {
   constexpr uint32_t kBlocks = 520;
   const uint64_t groups = TahScratch::Groups(args.allocs);

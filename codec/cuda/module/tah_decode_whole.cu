@@ -108,6 +108,7 @@ class WholeDecoder : public TahDecoder<kTile> {
       Expand(high, scale, origin, kTileUnits / 2);
     }
     uint32_t others = __ballot_sync(kAllLanes, there && !simple);
+    __syncwarp();  // all have written their tiles
     auto* const to = static_cast<uint4*>(args_.tensor.data_dev) + first_of_tensor * kTileUnits;
 #pragma unroll
     for (uint32_t k = 0; k < kTileUnits; ++k) {

@@ -127,7 +127,7 @@ class Coder : public WholeEncoder {
   }
 
   __device__ uint32_t* CountOf(uint32_t bin) const {
-    return Scratch<uint32_t>(scratch_.histograms) + sample_ * kTahBins + PlaceOfBin(bin);
+    return Scratch<uint32_t>(scratch_.histograms) + uint64_t{sample_} * kTahBins + PlaceOfBin(bin);
   }
 
   // What this warp knows of sample_.

@@ -67,9 +67,16 @@ struct SampleChoice {
 __device__ inline uint32_t FallingEntropy(float entropy) {
   return static_cast<uint32_t>(tah::cpu::SortKey(entropy)) ^ 0x80000000;
 }
+__device__ inline float EntropyOfFalling(uint32_t falling) {
+  const uint32_t sorted = falling ^ 0x80000000;
+  return __uint_as_float((sorted & 0x80000000) != 0 ? ~sorted : sorted | 0x80000000);
+}
 // Sorts by falling entropy, then by rising index.
 __device__ inline uint64_t CandidateKey(float entropy, uint32_t alloc) {
   return uint64_t{FallingEntropy(entropy)} << 32 | alloc;
+}
+__device__ inline float EntropyOfKey(uint64_t key) {
+  return EntropyOfFalling(static_cast<uint32_t>(key >> 32));
 }
 
 // Most tiles fall into few bins beside each other. In memory those lie far apart, or a few parts of

@@ -153,7 +153,7 @@ def behind_a_published_port(sides):
     if "not b (ucx)" not in sides.cli("workers").stdout:
         raise AssertionError(sides.cli("workers").stdout)
     sides.expect_refused("refused", "ucx", "workers a and b are neighbours and cannot talk over ucx",
-                         "Over grpc they can: set `transport: grpc` in the run file")
+                         "Nothing is known against grpc between them: set `transport: grpc` in the run file")
     run = sides.cli("submit", sides.run_file("trained", "grpc"), "--watch").stdout.split()[0]
     status = json.loads(sides.cli("status", run, "--json").stdout)
     if status["state"] != "done" or int(status["step"]) != STEPS:

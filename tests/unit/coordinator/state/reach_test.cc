@@ -155,7 +155,7 @@ TEST_F(Reach, APairThatCannotTalkIsSaidAndShownAndRefused) {
   EXPECT_THAT(std::string(Message(refused)),
               AllOf(HasSubstr("workers a and b are neighbours and cannot talk over ucx: a does "
                               "not reach b at b:1 (no route to host); b does not reach a"),
-                    HasSubstr("Over grpc they can: set `transport: grpc`")));
+                    HasSubstr("against grpc between them: set `transport: grpc`")));
   RunSpec spec = SmallSpec("other", 2);
   spec.transport = TransportKind::kGrpc;
   EXPECT_TRUE(Submit(spec).ok());

@@ -92,6 +92,13 @@ TEST_F(Sessions, OneIdentityIsOneWorker) {
                     HasSubstr("--state-dir of its own")));
   EXPECT_TRUE(Closed(c, third));
   EXPECT_FALSE(Closed(c, second));
+  // Also one that was away when the other came.
+  const SessionId fourth = c.Join(HelloOf("y", "1"));
+  c.Tick(event::WorkerLeft{fourth, "its connection broke"});
+  c.Join(HelloOf("y", "2"));
+  c.Forget();
+  EXPECT_TRUE(Closed(c, c.Join(HelloOf("y", "1"))));
+  EXPECT_NE(c.Last("y", v1::WorkerCommand::kReject), nullptr);
   // One that is only started again and again is none too many.
   for (const char* incarnation : {"3", "4", "5"}) {
     c.Forget();

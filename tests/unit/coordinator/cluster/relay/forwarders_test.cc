@@ -8,9 +8,11 @@
 
 #include <array>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <semaphore>
 #include <thread>
 
 #include "coordinator/cli/cluster/relay/control.h"
@@ -116,12 +118,17 @@ TEST_P(Threads, FramesBetweenAllPairsKeepTheirOrderAndTheirDelay) {
   ASSERT_TRUE(
       forwarders->Configure(workers.Paths({.delay = kDelay, .jitter = {}, .loss = 0})).ok());
   const uint32_t others = workers.count() - 1;
+  // As many frames as have room before a worker, whatever the machine's sockets hold.
+  std::deque<std::counting_semaphore<>> room;
+  for (uint32_t i = 0; i < workers.count(); ++i) room.emplace_back(64);
   std::vector<std::thread> threads;
   for (uint32_t worker = 0; worker < workers.count(); ++worker) {
     threads.emplace_back([&, worker] {
       for (uint32_t i = 0; i < kFrames * workers.count(); ++i) {
         const uint32_t to = i % workers.count();
-        if (to != worker) workers.Send(worker, to, i / workers.count());
+        if (to == worker) continue;
+        room[to].acquire();
+        workers.Send(worker, to, i / workers.count());
       }
     });
     threads.emplace_back([&, worker] {
@@ -129,6 +136,7 @@ TEST_P(Threads, FramesBetweenAllPairsKeepTheirOrderAndTheirDelay) {
       for (uint32_t i = 0; i < kFrames * others; ++i) {
         const auto message = workers.Receive(worker);
         ASSERT_TRUE(message.has_value()) << "worker " << worker << " after " << i;
+        room[worker].release();
         ASSERT_EQ(message->number, next[message->from]++) << "from " << message->from;
         ASSERT_GE(absl::Nanoseconds(Now().time_since_epoch().count() - message->sent_ns), kDelay);
       }
@@ -160,7 +168,10 @@ TEST_P(Threads, NoFrameIsUnaccountedForWhilePathsChange) {
   constexpr uint32_t kFrames = 3000;
   const Workers workers(4);
   const auto forwarders = Start(GetParam());
-  ASSERT_TRUE(forwarders->Configure(workers.Paths({})).ok());
+  const std::array<LinkQuality, 3> qualities = {
+      LinkQuality{absl::Milliseconds(2), {}, 0},
+      LinkQuality{absl::Milliseconds(1), absl::Milliseconds(1), 0.2}, LinkQuality{}};
+  ASSERT_TRUE(forwarders->Configure(workers.Paths(qualities[1])).ok());
   std::vector<std::thread> senders;
   for (uint32_t worker = 0; worker < workers.count(); ++worker) {
     senders.emplace_back([&, worker] {
@@ -180,9 +191,9 @@ TEST_P(Threads, NoFrameIsUnaccountedForWhilePathsChange) {
       }
     });
   }
-  const std::array<LinkQuality, 3> qualities = {
-      LinkQuality{absl::Milliseconds(2), {}, 0},
-      LinkQuality{absl::Milliseconds(1), absl::Milliseconds(1), 0.2}, LinkQuality{}};
+  ASSERT_GT(CountsOf(forwarders.get(), 1, [](const QueueCounts& counts) { return counts.lost > 0; })
+                .queue.lost,
+            0u);
   for (uint32_t round = 0; round < 50; ++round) {
     Routes routes = workers.Paths(qualities[round % 3]);
     routes.connected[round % 4] = round % 5 != 0;
@@ -195,7 +206,6 @@ TEST_P(Threads, NoFrameIsUnaccountedForWhilePathsChange) {
   for (std::thread& reader : readers) reader.join();
   EXPECT_EQ(counts.queue.arrived, uint64_t{4} * kFrames);
   EXPECT_TRUE(NothingUnderWay(counts.queue));
-  EXPECT_GT(counts.queue.lost, 0u);
   EXPECT_EQ(std::accumulate(came.begin(), came.end(), uint64_t{0}),
             counts.queue.released - counts.refused);
 }

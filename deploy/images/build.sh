@@ -60,6 +60,9 @@ if [ -n "$build_dir" ]; then
         mkdir -p "$context/site/$(dirname "$library")"
         cp -L "$site/$library" "$context/site/$library"
       done
+    for package in "$site"/torch-*.dist-info "$site"/nvidia_*.dist-info; do
+      [ ! -d "$package/licenses" ] || { mkdir -p "$context/site/$(basename "$package")" && cp -R "$package/licenses" "$context/site/$(basename "$package")/"; }
+    done
     arguments+=(--build-arg TORCH=site/torch)
   fi
 fi

@@ -64,8 +64,9 @@ else
 fi
 if [ "$cuda" = 0 ]; then
   # The CPU part alone: what the worker opens of torch and of what lies beside it.
-  LD_LIBRARY_PATH=$torch/lib ldd /parts/bundle/libexec/longhaul-worker |
-    awk -v beside="$(dirname "$torch")/" 'index($3, beside) == 1 { print $3 }' | sort -u |
+  LD_LIBRARY_PATH=$torch/lib ldd /parts/bundle/libexec/longhaul-worker >/parts/opened
+  ! grep "not found" /parts/opened >&2 || { say "$torch lacks what longhaul-worker needs (above)" >&2; exit 1; }
+  awk -v beside="$(dirname "$torch")/" 'index($3, beside) == 1 { print $3 }' /parts/opened | sort -u |
     while read -r library; do
       mkdir -p $root/opt/torch/lib
       cp -L "$library" $root/opt/torch/lib/
@@ -74,3 +75,9 @@ else
   cp -R "$torch"/. $root/opt/torch/
   [ ! -d "$(dirname "$torch")/nvidia" ] || cp -R "$(dirname "$torch")/nvidia" $root/opt/
 fi
+# What it is allowed by.
+for package in "$(dirname "$torch")"/torch-*.dist-info "$(dirname "$torch")"/nvidia_*.dist-info; do
+  [ -d "$package/licenses" ] || continue
+  mkdir -p "$root/opt/longhaul/licences/$(basename "$package" .dist-info)"
+  cp -R "$package/licenses/." "$root/opt/longhaul/licences/$(basename "$package" .dist-info)/"
+done

@@ -15,7 +15,6 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "coordinator/store/state_dir_lock.h"
 #include "longhaul/v1/store1.pb.h"
 #include "tests/support/temp_dir.h"
 
@@ -498,20 +497,6 @@ TEST_F(RefusalTest, ARunThatCannotBeRead) {
   const auto runs = OpenStore(folder_.path())->LoadRuns();
   EXPECT_EQ(runs.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(Message(runs.status())), HasSubstr("run r: its plan cannot be read"));
-}
-
-TEST(StateDirLockTest, OnlyOneHolds) {
-  const TempDir folder;
-  const std::string state_dir = folder.path() + "/made/on/demand";
-  {
-    const auto first = StateDirLock::Acquire(state_dir);
-    ASSERT_TRUE(first.ok()) << first.status();
-    const auto second = StateDirLock::Acquire(state_dir);
-    EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(std::string(Message(second.status())),
-                HasSubstr(fmt::format("pid {}", ::getpid())));
-  }
-  EXPECT_TRUE(StateDirLock::Acquire(state_dir).ok());
 }
 
 }  // namespace

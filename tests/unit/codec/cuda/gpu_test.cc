@@ -83,14 +83,14 @@ void CompareDecoding(const CudaCodec& codec, const std::vector<std::byte>& blob,
   ASSERT_EQ(FirstDifference(Download(fault, 4, stream), std::vector<std::byte>(4)), -1);
 }
 
-// Encodes on both and decodes on both what the CPU encoded.
-void Compare(const OneCase& c, std::mt19937_64* random, Stream* stream) {
+// Encodes `in` on both and decodes on both what the CPU encoded.
+void Compare(const OneCase& c, const std::vector<std::byte>& in, std::mt19937_64* random,
+             Stream* stream) {
   SCOPED_TRACE(c.codec + " " + std::to_string(c.shape.samples) + " x " +
                std::to_string(c.shape.tokens) + " x " + std::to_string(c.shape.channels) + " " +
                std::string(ToString(c.in_dtype)) + " to " + std::string(ToString(c.out_dtype)));
   const CudaCodec codec = Must(CudaCodec::Create(c.codec));
   const Context context = AnyContext(random);
-  const std::vector<std::byte> in = Contents(random, c.in_dtype, c.shape.elements());
   std::vector<std::byte> blob(codec.MaxEncodedBytes(c.shape));
   std::vector<std::byte> scratch = Scratch(codec, c.shape);
   EncodeResult result;
@@ -113,6 +113,9 @@ void Compare(const OneCase& c, std::mt19937_64* random, Stream* stream) {
   ASSERT_EQ(FirstDifference(Download(blob_dev, expected.size(), stream), expected), -1);
 
   CompareDecoding(codec, blob, c, stream);
+}
+void Compare(const OneCase& c, std::mt19937_64* random, Stream* stream) {
+  Compare(c, Contents(random, c.in_dtype, c.shape.elements()), random, stream);
 }
 
 TEST(CodecsOnGpu, WriteAndReadTheBytesOfTheCpu) {
@@ -190,6 +193,28 @@ TEST(CodecsOnGpu, SeveralLoopsOfTheGrid) {
       Compare({codec, {3, 1024, channels}, Dtype::kBf16, Dtype::kBf16}, &random, &stream);
       Compare({codec, {5, 1024, channels}, Dtype::kBf16, Dtype::kF32}, &random, &stream);
       Compare({codec, {2, 1024, channels}, Dtype::kF32, Dtype::kF16}, &random, &stream);
+    }
+  }
+}
+
+// Many tiles of the threshold's entropy: what is known of a sample from some of its tiles does not
+// say on which side of the threshold they are.
+TEST(CodecsOnGpu, TokensThatComeAgain) {
+  std::mt19937_64 random(11);
+  Stream stream = Must(Stream::Create(Gpu()));
+  constexpr Shape kShape{3, 2048, 1600};
+  constexpr size_t kTokenBytes = kShape.channels * 2;
+  for (const uint32_t different : {1, 7, 500, 1900}) {
+    std::vector<std::byte> in = Contents(&random, Dtype::kBf16, kShape.elements());
+    for (size_t token = different; token < size_t{kShape.samples} * kShape.tokens; ++token) {
+      const size_t of_sample = token % kShape.tokens;
+      if (of_sample < different) continue;
+      const size_t same = token - of_sample + of_sample % different;
+      std::copy_n(in.begin() + static_cast<std::ptrdiff_t>(same * kTokenBytes), kTokenBytes,
+                  in.begin() + static_cast<std::ptrdiff_t>(token * kTokenBytes));
+    }
+    for (const char* codec : {"tah", "tah:p=0.5", "tah:p=0.97"}) {
+      Compare({codec, kShape, Dtype::kBf16, Dtype::kBf16}, in, &random, &stream);
     }
   }
 }

@@ -34,6 +34,9 @@
 
 namespace longhaul::coordinator {
 
+// A worker's answer to a question with a limit may take longer than that by this.
+inline constexpr absl::Duration kAnswerPatience = absl::Seconds(5);
+
 class Core {
  public:
   Core(const StateOptions& options, std::vector<RunRecord> stored, uint64_t next_event_sequence,

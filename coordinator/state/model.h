@@ -80,7 +80,7 @@ struct Reach {
 // Neither of a pair reaches the other.
 struct CutPair {
   std::string problem;
-  MonoTime at;  // tried last
+  MonoTime at;  // found so, or asked anew since
 };
 // One address of a worker, as others found it.
 struct TriedAddress {

@@ -17,8 +17,6 @@ namespace longhaul::coordinator {
 namespace {
 
 constexpr uint32_t kRounds = 2;
-// A worker's answer may take longer than its limit by this.
-constexpr absl::Duration kAnswerPatience = absl::Seconds(5);
 
 // Bounds what a broken worker can do to a prediction.
 bool IsPlausible(const v1::LinkProbed& answer) {

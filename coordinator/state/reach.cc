@@ -19,8 +19,6 @@ constexpr uint32_t kProtocolWithReach = 3;
 // nothing.
 constexpr size_t kPeersEachSide = 4;
 constexpr int kMaxAddresses = 4;
-// A worker's answer may take longer than its limit by this.
-constexpr absl::Duration kAnswerPatience = absl::Seconds(5);
 constexpr absl::Duration kTryAgainAfter = absl::Seconds(30);
 
 bool Answers(const Worker& worker) {

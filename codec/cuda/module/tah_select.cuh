@@ -1,9 +1,9 @@
 // Step 2 of tah/format.h: which allocation tiles of a sample get 4 bits, without sorting them.
 //
-// Entropies are counted in bins as they are found (Record). One bin holds the threshold: what is
-// above it gets 4 bits, what is below 3, and the rest is collected as candidates, whose sort keys
-// (entropy, index) then decide byte by byte (Select). Exact for any entropies; quick where a bin
-// holds few, which those of real tensors do.
+// Entropies are counted in bins as they are found. One bin holds the threshold: what is above it
+// and the bins beside it (SampleChoice::margin) gets 4 bits, what is below 3, and the rest is
+// collected as candidates, whose sort keys (entropy, index) then decide (Select). Exact for any
+// entropies; quick where a bin holds few, which those of real tensors do.
 #ifndef LONGHAUL_CODEC_CUDA_MODULE_TAH_SELECT_CUH_
 #define LONGHAUL_CODEC_CUDA_MODULE_TAH_SELECT_CUH_
 

@@ -127,6 +127,21 @@ TEST_F(Reach, OfManyThoseTryWhoWillBeNeighbours) {
               ::testing::UnorderedElementsAre("w2", "w3", "w4", "w5", "w17", "w18", "w19", "w20"));
 }
 
+TEST_F(Reach, OfManyAddressesSomeAreTriedAndSayNothingOfTheOthers) {
+  v1::Hello many = Newer("b");
+  for (int i = 2; i <= 6; ++i) {
+    many.mutable_endpoints(0)->add_addresses(fmt::format("b:{}", i));
+  }
+  c.Join(Newer("a"));
+  c.Join(many);
+  ASSERT_EQ(Dials("a").size(), 2u);
+  EXPECT_EQ(Dials("a")[0].addresses_size(), 4);
+  Answer(NoUcx);
+  EXPECT_THAT(Said(), Not(HasSubstr("cannot talk")));
+  EXPECT_EQ(StatusOf("a").cannot_talk_to_size(), 0);
+  EXPECT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
+}
+
 TEST_F(Reach, AWorkerOfAnOlderProtocolIsNotAsked) {
   c.Join(HelloOf("a"));
   c.Join(Newer("b"));

@@ -152,25 +152,16 @@ TEST_F(Delays, WhatOneWorkerSendsToAnotherHasARateOfItsOwn) {
   Expect(0, Up({"--workers", "3", "--rate", "50mbit"}));
   if (Status()["shaper"] != ToString(Shaper::kHtb)) GTEST_SKIP() << "this kernel has tbf alone";
   Expect(0, Command({"link", "worker1", "--to", "worker2", "--rate", "5mbit"}));
-  const auto goodput = [&](int from, int to) {
-    const std::string address = Address(to);
-    Running sink(Traffic(to, "duplex-listen", address, 4));
-    Running source(Traffic(from, "duplex-dial", address, 4));
-    EXPECT_EQ(sink.Wait(), 0) << sink.output();
-    EXPECT_EQ(source.Wait(), 0) << source.output();
-    return std::pair(nlohmann::json::parse(sink.output())["goodput"].get<double>(),
-                     nlohmann::json::parse(source.output())["goodput"].get<double>());
-  };
-  const auto [capped, back] = goodput(1, 2);
-  EXPECT_GE(capped, 0.8 * 5e6);
-  EXPECT_LE(capped, 5e6);  // 95.6 % of it, and what its bucket held at the beginning
-  EXPECT_GE(back, 10e6);
-  EXPECT_GE(goodput(1, 3).first, 10e6);
+  const auto [capped, back] = DuplexTraffic(1, 2, 4);
+  EXPECT_GE(capped.goodput, 0.8 * 5e6);
+  EXPECT_LE(capped.line_rate, 5e6);
+  EXPECT_GE(back.goodput, 10e6);
+  EXPECT_GE(DuplexTraffic(1, 3, 4).first.goodput, 10e6);
   // Bytes of the path are bytes of the uplink.
   const auto up = Worker(1)["uplink"];
   EXPECT_EQ(up["bytes"].get<uint64_t>(),
             up["data_bytes"].get<uint64_t>() + up["acknowledgement_bytes"].get<uint64_t>());
-  EXPECT_GE(up["data_bytes"].get<double>(), capped / 8 * 2);
+  EXPECT_GE(up["data_bytes"].get<double>(), capped.goodput / 8 * 2);
   EXPECT_EQ(Status()["paths"][0]["bits_per_second"], 5'000'000);
 }
 

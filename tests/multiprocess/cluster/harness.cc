@@ -148,6 +148,25 @@ std::vector<std::string> ClusterTest::Traffic(int worker, const std::string& mod
           std::to_string(number)};
 }
 
+std::pair<ClusterTest::Received, ClusterTest::Received> ClusterTest::DuplexTraffic(
+    int from, int to, int seconds) const {
+  const std::string address = Address(to);
+  Running listener(Traffic(to, "duplex-listen", address, seconds));
+  Running dialler(Traffic(from, "duplex-dial", address, seconds));
+  EXPECT_EQ(listener.Wait(), 0) << listener.output();
+  EXPECT_EQ(dialler.Wait(), 0) << dialler.output();
+  const auto listened = nlohmann::json::parse(listener.output(), nullptr, false);
+  const auto dialled = nlohmann::json::parse(dialler.output(), nullptr, false);
+  if (listened.is_discarded() || dialled.is_discarded()) return {};
+  const auto received = [](const nlohmann::json& end, const nlohmann::json& other) {
+    // Full frames: 1448 bytes of payload in 1514. A bucket holds a GSO packet or a little more.
+    const double bytes = end["bytes"].get<double>() * 1514 / 1448 - 72 * 1024;
+    const double passed = end["ended"].get<double>() - other["began"].get<double>();
+    return Received{end["goodput"], bytes * 8 / passed};
+  };
+  return {received(listened, dialled), received(dialled, listened)};
+}
+
 void ClusterTest::ExpectNothingLeft() const {
   const NetworkRemains network = FindNetwork(name_);
   EXPECT_THAT(network.networks, ::testing::IsEmpty());

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -58,6 +59,16 @@ class ClusterTest : public ::testing::Test {
   // A command: traffic.py inside a worker's namespace.
   std::vector<std::string> Traffic(int worker, const std::string& mode, const std::string& address,
                                    int number) const;
+  // What one end of a TCP connection received, in bits a second.
+  struct Received {
+    double goodput = 0;  // payload, the first second left out
+    // On the wire since the other end began, less what a bucket may have held: a busy machine can
+    // only lower it.
+    double line_rate = 0;
+  };
+  // TCP both ways at once: what `to`, which listens, received and what `from` did. Zeros, and the
+  // test has failed, where there was no traffic.
+  std::pair<Received, Received> DuplexTraffic(int from, int to, int seconds) const;
   // Fails the test if any namespace, interface, process or file of the cluster is there.
   void ExpectNothingLeft() const;
   const std::string& name() const { return name_; }

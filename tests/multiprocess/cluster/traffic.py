@@ -1,7 +1,9 @@
 """Traffic between two namespaces, for the tests of a cluster's links. Prints one JSON object.
 
-traffic.py duplex-listen ADDRESS SECONDS   TCP both ways at once: payload bytes received and
-traffic.py duplex-dial ADDRESS SECONDS     goodput (the first second left out)
+traffic.py duplex-listen ADDRESS SECONDS   TCP both ways at once: payload bytes received,
+traffic.py duplex-dial ADDRESS SECONDS     goodput (the first second left out), and by the
+                                           machine's monotonic clock when it began, before the
+                                           first byte was sent, and when the last one came
 traffic.py echo ADDRESS SECONDS            UDP: sends back what comes
 traffic.py ping ADDRESS SECONDS            UDP: round trips of 100-byte packets, 20 a second
 traffic.py datagrams ADDRESS COUNT         UDP: COUNT packets of 1000 bytes
@@ -25,7 +27,7 @@ def send_for(connection, end):
     connection.shutdown(socket.SHUT_WR)
 
 
-def duplex(connection, seconds):
+def duplex(connection, seconds, began):
     connection.settimeout(seconds + 30)
     sender = threading.Thread(
         target=send_for, args=(connection, time.monotonic() + seconds))
@@ -43,7 +45,8 @@ def duplex(connection, seconds):
         elif last - first >= 1:
             counted_from = last
     sender.join()
-    print(json.dumps({"bytes": total, "goodput": late * 8 / (last - counted_from)}))
+    print(json.dumps({"bytes": total, "goodput": late * 8 / (last - counted_from),
+                      "began": began, "ended": last}))
 
 
 def connect(address, deadline=10):
@@ -147,9 +150,11 @@ def main():
     if mode == "duplex-listen":
         server = socket.create_server((address, PORT))
         server.settimeout(10)
-        duplex(server.accept()[0], number)
+        began = time.monotonic()
+        duplex(server.accept()[0], number, began)
     elif mode == "duplex-dial":
-        duplex(connect(address), number)
+        began = time.monotonic()
+        duplex(connect(address), number, began)
     elif mode == "echo":
         echo(address, number)
     elif mode == "ping":

@@ -18,7 +18,7 @@
 
 #include "base/token_file.h"
 #include "worker/stage/adamw.h"
-#include "worker/stage/gpt.h"
+#include "worker/stage/network.h"
 #include "worker/stage/torch_scope.h"
 
 namespace longhaul::testing {
@@ -35,7 +35,7 @@ class Reference {
   Reference(const RunSpec& spec, const TokenFile& tokens)
       : spec_(spec),
         tokens_(tokens),
-        parameters_(worker::MakeParameters(Options(spec, tokens))),
+        parameters_(worker::Network::Create(Options(spec, tokens))->parameters()),
         optimizer_(spec.train.optimizer, parameters_) {
     for (const worker::Parameter& parameter : parameters_) {
       by_name_[parameter.name] = parameter.value;

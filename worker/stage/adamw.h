@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/config/run_spec.h"
-#include "worker/stage/gpt.h"
+#include "worker/stage/layers.h"
 
 namespace longhaul::worker {
 

@@ -1,54 +1,43 @@
-// The layers of one stage as tensors and functional operators.
+// GPT-2's layers: pre-norm, learned positions, multi-head attention, GELU (tanh), biases
+// everywhere. Parameters are called "wte", "wpe", "h.3.ln_1.weight", "h.3.attn.qkv.weight",
+// "h.3.attn.proj.weight", "h.3.ln_2.weight", "h.3.mlp.fc.weight", "h.3.mlp.proj.weight",
+// "ln_f.weight", "lm_head.weight", and so on with ".bias".
 //
-// Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
-// exceptions.
+// Internal to worker/stage, as network.h.
 #ifndef LONGHAUL_WORKER_STAGE_GPT_H_
 #define LONGHAUL_WORKER_STAGE_GPT_H_
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
-#include "worker/stage/stage.h"
+#include "worker/stage/layers.h"
+#include "worker/stage/network.h"
 
 namespace longhaul::worker {
 
-struct Parameter {
-  std::string name;  // global
-  at::Tensor value;  // fp32 leaf that requires a gradient
-};
-
-// The parameters that a stage of these options holds, in the model's order, initialised.
-std::vector<Parameter> MakeParameters(const StageOptions& options);
-
-class Gpt {
+class Gpt final : public Network {
  public:
   explicit Gpt(const StageOptions& options);
 
-  // `input`: on the first stage ids (microbatch, context) int64, else (microbatch, context, hidden)
-  // fp32. Gives the hidden state (fp32), on the last stage the logits.
-  at::Tensor Forward(const at::Tensor& input) const;
-  // Mean cross-entropy, an fp32 scalar. `targets`: int64, as many as rows of `logits`.
-  static at::Tensor Loss(const at::Tensor& logits, const at::Tensor& targets);
-
-  const std::vector<Parameter>& parameters() const { return parameters_; }
-
  private:
   struct Block {
-    at::Tensor ln_1_weight, ln_1_bias, qkv_weight, qkv_bias, proj_weight, proj_bias;
-    at::Tensor ln_2_weight, ln_2_bias, fc_weight, fc_bias, mlp_proj_weight, mlp_proj_bias;
+    LayerNorm norm_1;
+    Linear qkv, attention_out;
+    LayerNorm norm_2;
+    Linear mlp_in, mlp_out;
   };
+  at::Tensor Embed(const at::Tensor& ids) const override;
+  at::Tensor RunBlock(size_t block, const at::Tensor& x) const override;
+  at::Tensor Logits(const at::Tensor& x) const override;
   at::Tensor Attention(const Block& block, const at::Tensor& x) const;
-  at::Tensor RunBlock(const Block& block, const at::Tensor& x) const;
 
   const int64_t hidden_, heads_;
-  const bool bf16_;
-  std::vector<Parameter> parameters_;
   std::vector<Block> blocks_;
-  at::Tensor wte_, wpe_;                              // first stage
-  at::Tensor ln_f_weight_, ln_f_bias_, head_weight_;  // last stage
+  at::Tensor tokens_, positions_;  // first stage
+  LayerNorm final_norm_;           // last stage
+  Linear head_;
 };
 
 }  // namespace longhaul::worker

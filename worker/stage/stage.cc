@@ -16,7 +16,7 @@
 
 #include "codec/boundary_shape.h"
 #include "worker/stage/adamw.h"
-#include "worker/stage/gpt.h"
+#include "worker/stage/network.h"
 #include "worker/stage/replay_stage.h"
 #include "worker/stage/torch_scope.h"
 
@@ -117,10 +117,12 @@ StatusOr<Restored> Match(const ArrayIndex& index, const std::string& name, const
   return Restored{to, &from};
 }
 
-class GptStage final : public Stage {
+class NetworkStage final : public Stage {
  public:
-  explicit GptStage(const StageOptions& options)
-      : options_(options), gpt_(options), optimizer_(options.train.optimizer, gpt_.parameters()) {}
+  explicit NetworkStage(const StageOptions& options)
+      : options_(options),
+        network_(Network::Create(options)),
+        optimizer_(options.train.optimizer, network_->parameters()) {}
 
   StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch,
                                                   const Input& input) override;
@@ -151,14 +153,15 @@ class GptStage final : public Stage {
   at::Tensor Run(const Pending& pending) const;
 
   const StageOptions options_;
-  const Gpt gpt_;
+  const std::unique_ptr<const Network> network_;
   AdamW optimizer_;
   uint64_t steps_ = 0;  // taken
   std::map<Microbatch, Pending> pending_;
   std::optional<Microbatch> last_backward_;  // of this step
 };
 
-StatusOr<at::Tensor> GptStage::ReadIds(std::string_view what, std::span<const int32_t> ids) const {
+StatusOr<at::Tensor> NetworkStage::ReadIds(std::string_view what,
+                                           std::span<const int32_t> ids) const {
   const int64_t rows = options_.train.microbatch_size, context = options_.model.context;
   if (ids.size() != static_cast<size_t>(rows * context)) {
     return absl::InvalidArgumentError(
@@ -173,8 +176,8 @@ StatusOr<at::Tensor> GptStage::ReadIds(std::string_view what, std::span<const in
   return at::from_blob(const_cast<int32_t*>(ids.data()), {rows, context}, at::kInt).to(at::kLong);
 }
 
-StatusOr<at::Tensor> GptStage::ReadBoundary(std::string_view what,
-                                            const codec::TensorView& view) const {
+StatusOr<at::Tensor> NetworkStage::ReadBoundary(std::string_view what,
+                                                const codec::TensorView& view) const {
   const codec::Shape expected = codec::BoundaryShape(options_.model, options_.train);
   if (!(view.shape == expected) || view.data == nullptr) {
     return absl::InvalidArgumentError(fmt::format(
@@ -187,7 +190,7 @@ StatusOr<at::Tensor> GptStage::ReadBoundary(std::string_view what,
       .to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
 }
 
-StatusOr<GptStage::Pending> GptStage::ReadInput(const Input& input) const {
+StatusOr<NetworkStage::Pending> NetworkStage::ReadInput(const Input& input) const {
   Pending pending;
   if (options_.first) {
     LH_ASSIGN_OR_RETURN(pending.input, ReadIds("input ids", input.tokens));
@@ -200,13 +203,13 @@ StatusOr<GptStage::Pending> GptStage::ReadInput(const Input& input) const {
   return pending;
 }
 
-at::Tensor GptStage::Run(const Pending& pending) const {
-  at::Tensor output = gpt_.Forward(pending.input);
-  return options_.last ? Gpt::Loss(output, pending.targets) : output;
+at::Tensor NetworkStage::Run(const Pending& pending) const {
+  at::Tensor output = network_->Forward(pending.input);
+  return options_.last ? Network::Loss(output, pending.targets) : output;
 }
 
-StatusOr<std::optional<BoundaryTensor>> GptStage::Forward(Microbatch microbatch,
-                                                          const Input& input) {
+StatusOr<std::optional<BoundaryTensor>> NetworkStage::Forward(Microbatch microbatch,
+                                                              const Input& input) {
   using Result = StatusOr<std::optional<BoundaryTensor>>;
   return CallTorch("forward", options_.threads, [&]() -> Result {
     if (pending_.contains(microbatch)) {
@@ -229,7 +232,7 @@ StatusOr<std::optional<BoundaryTensor>> GptStage::Forward(Microbatch microbatch,
   });
 }
 
-StatusOr<double> GptStage::Loss(Microbatch microbatch) const {
+StatusOr<double> NetworkStage::Loss(Microbatch microbatch) const {
   const auto it = pending_.find(microbatch);
   if (!options_.last || it == pending_.end()) {
     return absl::InvalidArgumentError(
@@ -239,7 +242,7 @@ StatusOr<double> GptStage::Loss(Microbatch microbatch) const {
   return it->second.loss;
 }
 
-StatusOr<std::optional<BoundaryTensor>> GptStage::Backward(
+StatusOr<std::optional<BoundaryTensor>> NetworkStage::Backward(
     Microbatch microbatch, const codec::TensorView& output_gradient) {
   using Result = StatusOr<std::optional<BoundaryTensor>>;
   return CallTorch("backward", options_.threads, [&]() -> Result {
@@ -273,7 +276,7 @@ StatusOr<std::optional<BoundaryTensor>> GptStage::Backward(
   });
 }
 
-StatusOr<std::optional<BoundaryTensor>> GptStage::Evaluate(const Input& input, double* loss) {
+StatusOr<std::optional<BoundaryTensor>> NetworkStage::Evaluate(const Input& input, double* loss) {
   using Result = StatusOr<std::optional<BoundaryTensor>>;
   return CallTorch("evaluation", options_.threads, [&]() -> Result {
     const at::NoGradGuard no_grad;
@@ -285,12 +288,12 @@ StatusOr<std::optional<BoundaryTensor>> GptStage::Evaluate(const Input& input, d
   });
 }
 
-double GptStage::AddSquaredGradientNorm(double sum) const {
+double NetworkStage::AddSquaredGradientNorm(double sum) const {
   UseTorchThreads(options_.threads);
-  return AddSquaredGradients(gpt_.parameters(), sum);
+  return AddSquaredGradients(network_->parameters(), sum);
 }
 
-Status GptStage::OptimizerStep(Step step, double learning_rate, double gradient_scale) {
+Status NetworkStage::OptimizerStep(Step step, double learning_rate, double gradient_scale) {
   return CallTorch("optimizer step", options_.threads, [&]() -> Status {
     if (!std::isfinite(gradient_scale) || gradient_scale <= 0) {
       return absl::FailedPreconditionError(
@@ -313,11 +316,11 @@ Status GptStage::OptimizerStep(Step step, double learning_rate, double gradient_
   });
 }
 
-StageSnapshot GptStage::Snapshot() const {
+StageSnapshot NetworkStage::Snapshot() const {
   StageSnapshot snapshot;
   snapshot.step = steps_;
-  for (size_t i = 0; i < gpt_.parameters().size(); ++i) {
-    const Parameter& parameter = gpt_.parameters()[i];
+  for (size_t i = 0; i < network_->parameters().size(); ++i) {
+    const Parameter& parameter = network_->parameters()[i];
     const AdamW::Moments& moments = optimizer_.moments()[i];
     snapshot.parameters.push_back(ToNamedArray(parameter.name, parameter.value));
     snapshot.moments.push_back(
@@ -328,12 +331,12 @@ StageSnapshot GptStage::Snapshot() const {
   return snapshot;
 }
 
-Status GptStage::Restore(const StageSnapshot& snapshot) {
+Status NetworkStage::Restore(const StageSnapshot& snapshot) {
   // All are matched before the first is changed.
   const ArrayIndex parameters = Index(snapshot.parameters), moments = Index(snapshot.moments);
   std::vector<Restored> restored;
-  for (size_t i = 0; i < gpt_.parameters().size(); ++i) {
-    const Parameter& own = gpt_.parameters()[i];
+  for (size_t i = 0; i < network_->parameters().size(); ++i) {
+    const Parameter& own = network_->parameters()[i];
     const AdamW::Moments& own_moments = optimizer_.moments()[i];
     LH_ASSIGN_OR_RETURN(Restored value, Match(parameters, own.name, own.value));
     LH_ASSIGN_OR_RETURN(Restored exp_avg, Match(moments, fmt::format("{}{}", own.name, kExpAvg),
@@ -346,16 +349,16 @@ Status GptStage::Restore(const StageSnapshot& snapshot) {
   for (const Restored& one : restored) {
     std::copy(one.from->values.begin(), one.from->values.end(), one.to.data_ptr<float>());
   }
-  for (const Parameter& own : gpt_.parameters()) own.value.mutable_grad().reset();
+  for (const Parameter& own : network_->parameters()) own.value.mutable_grad().reset();
   pending_.clear();
   last_backward_.reset();
   steps_ = snapshot.step;
   return absl::OkStatus();
 }
 
-uint64_t GptStage::parameter_count() const {
+uint64_t NetworkStage::parameter_count() const {
   uint64_t count = 0;
-  for (const Parameter& parameter : gpt_.parameters()) {
+  for (const Parameter& parameter : network_->parameters()) {
     count += static_cast<uint64_t>(parameter.value.numel());
   }
   return count;
@@ -366,9 +369,10 @@ uint64_t GptStage::parameter_count() const {
 StatusOr<std::unique_ptr<Stage>> Stage::Create(const StageOptions& options) {
   LH_RETURN_IF_ERROR(Check(options));
   if (options.replay) return MakeReplayStage(options);
-  return CallTorch(
-      "creating the stage", options.threads,
-      [&]() -> StatusOr<std::unique_ptr<Stage>> { return std::make_unique<GptStage>(options); });
+  return CallTorch("creating the stage", options.threads,
+                   [&]() -> StatusOr<std::unique_ptr<Stage>> {
+                     return std::make_unique<NetworkStage>(options);
+                   });
 }
 
 }  // namespace longhaul::worker

@@ -56,18 +56,22 @@ class ReachChecks::Answer {
   std::vector<std::string> problems_;
 };
 
-// One address, at either side. Who dials closes the link; the other side keeps it until then.
+// One address, at either side. Both close the link as soon as it is open; what a dialler does not
+// let go of ends with the check's limit.
 class ReachChecks::Attempt : public transport::LinkHandler {
  public:
   // `answer` is null at the side that is dialled.
-  Attempt(std::shared_ptr<Answer> answer, size_t index, std::string address)
-      : answer_(std::move(answer)), index_(index), address_(std::move(address)) {}
+  Attempt(std::shared_ptr<Answer> answer, size_t index, std::string address, Deadline deadline)
+      : answer_(std::move(answer)),
+        index_(index),
+        address_(std::move(address)),
+        deadline_(deadline) {}
 
   void Opened(StatusOr<std::shared_ptr<Link>> link) {
     if (answer_) answer_->Set(index_, link.ok() ? "" : Reason(link.status(), address_));
     if (!link.ok()) return;
     link_ = *std::move(link);
-    if (answer_) link_->Close(Deadline::After(kCloseLimit));
+    link_->Close(answer_ ? Deadline::After(kCloseLimit) : deadline_);
   }
   void OnFrame(Lane /*lane*/, std::span<const std::byte> /*payload*/) override {}
   void OnSuspect(absl::Duration /*silence*/) override {}
@@ -78,6 +82,7 @@ class ReachChecks::Attempt : public transport::LinkHandler {
   const std::shared_ptr<Answer> answer_;
   const size_t index_;
   const std::string address_;
+  const Deadline deadline_;
   std::shared_ptr<Link> link_;
 };
 
@@ -111,7 +116,7 @@ void ReachChecks::Handle(const v1::WorkerCommand& command) {
     const transport::LinkKey key{RunId(fmt::format("reach:{}", asked.check())), Epoch(1),
                                  Boundary(static_cast<uint32_t>(i))};
     const auto attempt =
-        std::make_shared<Attempt>(answer, static_cast<size_t>(i), asked.addresses(i));
+        std::make_shared<Attempt>(answer, static_cast<size_t>(i), asked.addresses(i), deadline);
     const auto opened = [attempt](StatusOr<std::shared_ptr<Link>> link) {
       attempt->Opened(std::move(link));
     };

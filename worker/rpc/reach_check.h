@@ -1,6 +1,7 @@
 // TryReach carried out: whether one worker reaches another at each of its addresses. Each is
 // dialled by a link of its own, as a run's link would be, so that it counts that the right one
-// answers, not that something does. The link is closed at once.
+// answers, not that something does. Both sides close the link at once; at who is dialled it ends
+// with the check's limit at the latest.
 //
 // Handle and Shutdown are thread-safe and never block; the work is done on the transports' loops,
 // beside whatever else the worker does.

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "tests/support/mailbox.h"
@@ -105,6 +107,32 @@ TEST(ReachCheckTest, TwiceIsOnce) {
   EXPECT_THAT(a.Hear().problems(0), IsEmpty());
   a.Dial(8, {"nowhere"});
   EXPECT_EQ(a.Hear().check(), 8u);  // and nothing of 7 again
+}
+
+// Opens a link and keeps it.
+class Clinging : public transport::LinkHandler {
+ public:
+  void OnFrame(transport::Lane /*lane*/, std::span<const std::byte> /*payload*/) override {}
+  void OnSuspect(absl::Duration /*silence*/) override {}
+  void OnHealthy() override {}
+  void OnClosed(const Status& reason) override { closed.Push(reason); }
+
+  testing::Mailbox<StatusOr<std::shared_ptr<transport::Link>>> opened;
+  testing::Mailbox<Status> closed;
+};
+
+TEST(ReachCheckTest, WhoDialsAndDoesNotHangUpIsLeftWhenTheTimeIsOver) {
+  Side b;
+  b.Expect(7);
+  const auto handler = std::make_shared<Clinging>();
+  auto transport = *transport::loopback::CreateTransport({});
+  transport->Dial({b.address()}, {RunId("reach:7"), Epoch(1), Boundary(0)}, "a secret", handler, {},
+                  Deadline::After(absl::Seconds(30)),
+                  [&](auto link) { handler->opened.Push(std::move(link)); });
+  const auto link = handler->opened.Take();
+  ASSERT_TRUE(link && link->ok());
+  EXPECT_TRUE(handler->closed.Take().has_value()) << "the link is still open";
+  transport.reset();
 }
 
 TEST(ReachCheckTest, NothingIsBegunAfterTheEnd) {

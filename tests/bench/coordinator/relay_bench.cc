@@ -30,7 +30,9 @@
 #include "coordinator/cli/cluster/network.h"
 #include "coordinator/cli/cluster/process.h"
 #include "coordinator/cli/cluster/relay/control.h"
+#include "coordinator/cli/cluster/relay/packet_port.h"
 #include "coordinator/cli/cluster/relay/relay.h"
+#include "coordinator/cli/cluster/requirements.h"
 
 namespace longhaul::bench {
 namespace {
@@ -222,7 +224,7 @@ Status Measure(const Cluster& cluster, const Options& options, uint64_t rate,
   const auto packets = static_cast<double>(after.arrived_packets - before.arrived_packets);
   const uint64_t dropped = after.overflowed_packets - before.overflowed_packets +
                            after.missed_packets - before.missed_packets + after.refused_packets -
-                           before.refused_packets;
+                           before.refused_packets + after.failed_packets - before.failed_packets;
   fmt::print(
       "{:>5}  {:>12}  {:>6}  {:>7}  {:>14}  {:>5.1f} %  {:>6.1f} KB  {:>6.1f} %  {:>8.2f} %  "
       "{:>7}\n",
@@ -234,13 +236,11 @@ Status Measure(const Cluster& cluster, const Options& options, uint64_t rate,
   return absl::OkStatus();
 }
 
-Status Run(const Options& options, bool* possible) {
+Status Run(const Options& options) {
   LH_ASSIGN_OR_RETURN(const uint64_t rate, ParseBitsPerSecond(options.rate));
   LH_ASSIGN_OR_RETURN(const absl::Duration delay, ParseLinkDelay(options.delay));
   Cluster cluster(2 * options.pairs);
-  const Status ready = cluster.SetUp(rate);
-  *possible = ready.ok();
-  LH_RETURN_IF_ERROR(ready);
+  LH_RETURN_IF_ERROR(cluster.SetUp(rate));
   fmt::print("{:>5}  {:>12}  {:>6}  {:>7}  {:>14}  {:>7}  {:>9}  {:>8}  {:>10}  {:>7}\n", "links",
              "rate", "delay", "threads", "goodput", "of rate", "a packet", "of cores", "per Gbit/s",
              "dropped");
@@ -249,6 +249,12 @@ Status Run(const Options& options, bool* possible) {
     LH_RETURN_IF_ERROR(Measure(cluster, options, rate, delay));
   }
   return absl::OkStatus();
+}
+
+// What this process must be let do; the only reason not to measure.
+Status CheckRights() {
+  LH_RETURN_IF_ERROR(CheckRequirements(ThisMachine()));
+  return relay::ProbePacketPort();
 }
 
 int Main(int argc, char** argv) {
@@ -278,11 +284,14 @@ int Main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   if (!relay_socket.empty()) return relay::RunRelay(relay_socket, relay_threads).ok() ? 0 : 1;
   BlockShutdownSignals();
-  bool possible = true;
-  const Status status = Run(options, &possible);
+  if (const Status rights = CheckRights(); !rights.ok()) {
+    fmt::print(stderr, "skipped: {}\n", Message(rights));
+    return kSkipped;
+  }
+  const Status status = Run(options);
   if (status.ok()) return 0;
-  fmt::print(stderr, "{}{}\n", possible ? "" : "skipped: ", Message(status));
-  return possible ? 1 : kSkipped;
+  fmt::print(stderr, "longhaul-relay-bench: {}\n", Message(status));
+  return 1;
 }
 
 }  // namespace

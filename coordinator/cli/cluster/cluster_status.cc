@@ -54,6 +54,7 @@ json RelayJson(const ClusterView& view) {
   relay["overflowed_packets"] = report.overflowed_packets;
   relay["missed_packets"] = report.missed_packets;
   relay["refused_packets"] = report.refused_packets;
+  relay["failed_packets"] = report.failed_packets;
   relay["held_bytes"] = report.held_bytes;
   relay["threads"] = report.threads;
   relay["cpu_seconds"] = absl::ToDoubleSeconds(report.cpu_time);
@@ -117,7 +118,8 @@ std::string FormatRelay(const ClusterView& view) {
   for (const auto& [count, what] :
        {std::pair(view.relay->overflowed_packets, "too many to hold"),
         std::pair(view.relay->missed_packets, "too many at once"),
-        std::pair(view.relay->refused_packets, "more than the receiver's queue had room for")}) {
+        std::pair(view.relay->refused_packets, "more than the receiver's queue had room for"),
+        std::pair(view.relay->failed_packets, "that could not be sent (its log says why)")}) {
     if (count > 0) text += fmt::format(", {} {}", count, what);
   }
   return text + "\n";

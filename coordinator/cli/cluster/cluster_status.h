@@ -40,7 +40,7 @@ std::string FormatClusterTable(const ClusterView& view);
 //  "delay_by": "netem" or "relay",
 //  "relay": null (links need none) or {"pid", "alive", "answers", "arrived_packets",
 //            "lost_packets", "overflowed_packets", "missed_packets", "refused_packets",
-//            "held_bytes", "threads", "cpu_seconds"},
+//            "failed_packets", "held_bytes", "threads", "cpu_seconds"},
 //  "workers": [{"name", "pid", "alive", "connected", "network", "network_there", "data_address",
 //               "up_bits_per_second", "down_bits_per_second" (null: not shaped),
 //               "delay_seconds", "jitter_seconds", "loss", "link_up",

@@ -21,8 +21,6 @@ using nlohmann::json;
 
 constexpr std::array<uint8_t, 4> kMacPrefix = {0x02, 0x6c, 0x68, 0x00};  // local, "lh"
 constexpr size_t kMostText = 16 << 20;
-// For a request to come, and for its answer to go: the next one waits meanwhile.
-constexpr absl::Duration kServePatience = absl::Seconds(2);
 
 StatusOr<sockaddr_un> Address(const std::string& path) {
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
@@ -139,6 +137,7 @@ json AnswerJson(const StatusOr<RelayReport>& report) {
           {"overflowed_packets", report->overflowed_packets},
           {"missed_packets", report->missed_packets},
           {"refused_packets", report->refused_packets},
+          {"failed_packets", report->failed_packets},
           {"held_bytes", report->held_bytes},
           {"threads", report->threads},
           {"cpu_ns", absl::ToInt64Nanoseconds(report->cpu_time)}};
@@ -198,6 +197,7 @@ StatusOr<RelayReport> AskRelay(const std::string& socket_path, const RelayConfig
     document.at("overflowed_packets").get_to(report.overflowed_packets);
     document.at("missed_packets").get_to(report.missed_packets);
     document.at("refused_packets").get_to(report.refused_packets);
+    document.at("failed_packets").get_to(report.failed_packets);
     document.at("held_bytes").get_to(report.held_bytes);
     document.at("threads").get_to(report.threads);
     report.cpu_time = absl::Nanoseconds(document.at("cpu_ns").get<int64_t>());
@@ -230,10 +230,11 @@ StatusOr<UniqueFd> ListenForRequests(const std::string& socket_path) {
   return fd;
 }
 
-void ServeRequest(int listener, const std::function<StatusOr<RelayReport>(const Request&)>& serve) {
+void ServeRequest(int listener, const std::function<StatusOr<RelayReport>(const Request&)>& serve,
+                  absl::Duration patience) {
   const UniqueFd socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
   if (!socket) return;
-  const std::optional<std::string> text = ReceiveAll(socket.get(), Deadline::After(kServePatience));
+  const std::optional<std::string> text = ReceiveAll(socket.get(), Deadline::After(patience));
   if (!text) return;
   StatusOr<RelayReport> report = RelayReport{};
   try {
@@ -245,7 +246,7 @@ void ServeRequest(int listener, const std::function<StatusOr<RelayReport>(const 
         fmt::format("not a request: {}", std::string_view(error.what())));
   }
   // Serving it may have taken its time, on a machine that is busy.
-  SendAll(socket.get(), AnswerJson(report).dump(), Deadline::After(kServePatience));
+  SendAll(socket.get(), AnswerJson(report).dump(), Deadline::After(patience));
 }
 
 }  // namespace longhaul::relay

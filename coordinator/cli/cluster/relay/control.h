@@ -38,6 +38,7 @@ struct RelayReport {
   uint64_t overflowed_packets = 0;
   uint64_t missed_packets = 0;   // came faster than the relay took them
   uint64_t refused_packets = 0;  // the receiver's interface had no room
+  uint64_t failed_packets = 0;   // could not be sent otherwise: the relay's log says why
   uint64_t held_bytes = 0;
   uint32_t threads = 0;
   absl::Duration cpu_time;
@@ -70,8 +71,10 @@ struct Request {
 };
 StatusOr<UniqueFd> ListenForRequests(const std::string& socket_path);  // to accept from
 // One connection that waits at `listener`: its request goes to `serve`, what that says goes back.
-// Takes a few seconds at most beside `serve`, whatever the other side does.
-void ServeRequest(int listener, const std::function<StatusOr<RelayReport>(const Request&)>& serve);
+// Beside `serve` it takes twice `patience` at most, whatever the other side does: one for the
+// request to come, and one for its answer to go, while the next one waits.
+void ServeRequest(int listener, const std::function<StatusOr<RelayReport>(const Request&)>& serve,
+                  absl::Duration patience = absl::Seconds(2));
 
 }  // namespace longhaul::relay
 

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -34,7 +36,11 @@ class Forwarder {
   // The thread ends before what it works with goes.
   ~Forwarder() { thread_.reset(); }
 
-  Status Configure(const std::shared_ptr<const Routes>& routes);
+  // Takes frames of new ports in, to no use until Change; all or nothing.
+  Status Prepare(const Routes& routes);
+  void Change(const std::shared_ptr<const Routes>& routes);
+  // Instead of Change.
+  void Cancel();
   void AddCounts(ForwardCounts* counts);
 
  private:
@@ -43,9 +49,10 @@ class Forwarder {
         count_(count),
         timer_(std::move(timer)),
         queue_(std::random_device{}(), held) {}
-  Status ConfigureOnLoop(const std::shared_ptr<const Routes>& routes);
-  Status WatchPortsOnLoop(const Routes& routes);
-  void ForwardOnLoop(uint32_t from);
+  Status PrepareOnLoop(const Routes& routes);
+  void ChangeOnLoop(const std::shared_ptr<const Routes>& routes);
+  void ForgetOtherPortsOnLoop(const Routes& routes);
+  void ForwardOnLoop(int fd);
   void AdmitOnLoop(uint32_t from, Arrival arrival);
   void ReleaseDueOnLoop();
   void SetTimerOnLoop();
@@ -55,9 +62,11 @@ class Forwarder {
   std::optional<MonoTime> timer_time_;
   DelayQueue queue_;
   std::shared_ptr<const Routes> routes_ = std::make_shared<Routes>();
+  std::set<int> watched_;            // descriptors of ports; those of routes_ and prepared ones
+  std::map<int, uint32_t> numbers_;  // of routes_'s among them
   std::vector<Arrival> arrivals_;
   std::vector<std::vector<Frame>> outgoing_;  // of each port
-  uint64_t refused_ = 0;
+  Unsent unsent_;
   std::shared_ptr<EventLoopThread> thread_;
 };
 
@@ -76,38 +85,61 @@ StatusOr<std::unique_ptr<Forwarder>> Forwarder::Start(uint32_t index, uint32_t c
   return forwarder;
 }
 
-Status Forwarder::Configure(const std::shared_ptr<const Routes>& routes) {
+Status Forwarder::Prepare(const Routes& routes) {
   Status status;
-  thread_->RunAndWait([&] { status = ConfigureOnLoop(routes); });
+  thread_->RunAndWait([&] { status = PrepareOnLoop(routes); });
   return status;
+}
+
+void Forwarder::Change(const std::shared_ptr<const Routes>& routes) {
+  thread_->RunAndWait([&] { ChangeOnLoop(routes); });
+}
+
+void Forwarder::Cancel() {
+  thread_->RunAndWait([&] { ForgetOtherPortsOnLoop(*routes_); });
 }
 
 void Forwarder::AddCounts(ForwardCounts* counts) {
   thread_->RunAndWait([&] {
     counts->queue += queue_.counts();
-    counts->refused += refused_;
+    counts->unsent.refused += unsent_.refused;
+    counts->unsent.failed += unsent_.failed;
   });
 }
 
-Status Forwarder::WatchPortsOnLoop(const Routes& routes) {
-  EventLoop& loop = *thread_->loop();
-  for (uint32_t i = index_; i < routes_->ports.size(); i += count_) {
-    loop.Unwatch(routes_->ports[i]->fd());
-  }
+Status Forwarder::PrepareOnLoop(const Routes& routes) {
   for (uint32_t i = index_; i < routes.ports.size(); i += count_) {
-    LH_RETURN_IF_ERROR(
-        loop.Watch(routes.ports[i]->fd(), EPOLLIN, [this, i](uint32_t) { ForwardOnLoop(i); }));
+    const int fd = routes.ports[i]->fd();
+    if (watched_.contains(fd)) continue;
+    Status status =
+        thread_->loop()->Watch(fd, EPOLLIN, [this, fd](uint32_t) { ForwardOnLoop(fd); });
+    if (!status.ok()) {
+      ForgetOtherPortsOnLoop(*routes_);
+      return status;
+    }
+    watched_.insert(fd);
   }
   return absl::OkStatus();
 }
 
-Status Forwarder::ConfigureOnLoop(const std::shared_ptr<const Routes>& routes) {
-  if (routes->ports != routes_->ports) LH_RETURN_IF_ERROR(WatchPortsOnLoop(*routes));
+void Forwarder::ForgetOtherPortsOnLoop(const Routes& routes) {
+  numbers_.clear();
+  for (uint32_t i = index_; i < routes.ports.size(); i += count_) {
+    numbers_[routes.ports[i]->fd()] = i;
+  }
+  std::erase_if(watched_, [&](int fd) {
+    if (numbers_.contains(fd)) return false;
+    thread_->loop()->Unwatch(fd);
+    return true;
+  });
+}
+
+void Forwarder::ChangeOnLoop(const std::shared_ptr<const Routes>& routes) {
+  ForgetOtherPortsOnLoop(*routes);
   routes_ = routes;
   outgoing_.resize(routes->ports.size());
   queue_.Configure(static_cast<uint32_t>(routes->ports.size()), routes->paths, routes->connected);
   SetTimerOnLoop();
-  return absl::OkStatus();
 }
 
 void Forwarder::AdmitOnLoop(uint32_t from, Arrival arrival) {
@@ -130,7 +162,10 @@ void Forwarder::AdmitOnLoop(uint32_t from, Arrival arrival) {
   }
 }
 
-void Forwarder::ForwardOnLoop(uint32_t from) {
+void Forwarder::ForwardOnLoop(int fd) {
+  const auto number = numbers_.find(fd);
+  if (number == numbers_.end()) return;  // of a port that is not in use yet
+  const uint32_t from = number->second;
   arrivals_.clear();
   routes_->ports[from]->Receive(&arrivals_);
   for (Arrival& arrival : arrivals_) AdmitOnLoop(from, std::move(arrival));
@@ -144,7 +179,9 @@ void Forwarder::ReleaseDueOnLoop() {
   }
   for (size_t i = 0; i < outgoing_.size(); ++i) {
     if (outgoing_[i].empty()) continue;
-    refused_ += routes_->ports[i]->Send(outgoing_[i]);
+    const Unsent unsent = routes_->ports[i]->Send(outgoing_[i]);
+    unsent_.refused += unsent.refused;
+    unsent_.failed += unsent.failed;
     outgoing_[i].clear();
   }
   timer_time_.reset();  // It stays ready until it is set anew.
@@ -188,9 +225,16 @@ Forwarders::Forwarders(size_t most_bytes) : held_(most_bytes) {}
 Forwarders::~Forwarders() = default;
 
 Status Forwarders::Configure(Routes routes) {
+  const auto changed = std::make_shared<const Routes>(std::move(routes));
+  for (size_t i = 0; i < threads_.size(); ++i) {
+    Status status = threads_[i]->Prepare(*changed);
+    if (status.ok()) continue;
+    for (size_t k = 0; k < i; ++k) threads_[k]->Cancel();
+    return status;
+  }
   CountMissed();  // by ports that may go now
-  routes_ = std::make_shared<const Routes>(std::move(routes));
-  for (const auto& thread : threads_) LH_RETURN_IF_ERROR(thread->Configure(routes_));
+  routes_ = changed;
+  for (const auto& thread : threads_) thread->Change(routes_);
   return absl::OkStatus();
 }
 
@@ -201,7 +245,7 @@ void Forwarders::CountMissed() {
 
 ForwardCounts Forwarders::Counts() {
   CountMissed();
-  ForwardCounts counts{.queue = {}, .missed = missed_, .refused = 0};
+  ForwardCounts counts{.queue = {}, .missed = missed_, .unsent = {}};
   for (const auto& thread : threads_) thread->AddCounts(&counts);
   return counts;
 }

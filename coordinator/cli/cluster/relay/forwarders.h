@@ -25,8 +25,8 @@ struct Routes {
 
 struct ForwardCounts {
   QueueCounts queue;
-  uint64_t missed = 0;   // came faster than they were taken
-  uint64_t refused = 0;  // the receiver's interface had no room
+  uint64_t missed = 0;  // came faster than they were taken
+  Unsent unsent;
 };
 
 // As many as the machine has cores for this process, 4 at most: enough for the workers of one
@@ -46,7 +46,7 @@ class Forwarders {
   ~Forwarders();
 
   // What is under way stays so, as DelayQueue::Configure says. Threads change over one after the
-  // other. After an error frames of some workers go nowhere.
+  // other. After an error all is as it was before.
   Status Configure(Routes routes);
 
   // Since the start.

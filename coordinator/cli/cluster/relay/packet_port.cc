@@ -5,6 +5,7 @@
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <net/if.h>
+#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -68,13 +69,14 @@ struct PacketPort::Buffers {
   std::array<std::array<char, CMSG_SPACE(sizeof(timespec))>, kBatch> control;
 };
 
-PacketPort::PacketPort(UniqueFd fd) : fd_(std::move(fd)), buffers_(std::make_unique<Buffers>()) {}
+PacketPort::PacketPort(UniqueFd fd, std::string device)
+    : fd_(std::move(fd)), device_(std::move(device)), buffers_(std::make_unique<Buffers>()) {}
 
 PacketPort::~PacketPort() = default;
 
 StatusOr<std::unique_ptr<PacketPort>> PacketPort::Open(const std::string& device) {
   LH_ASSIGN_OR_RETURN(UniqueFd opened, OpenSocket());
-  auto port = std::make_unique<PacketPort>(std::move(opened));
+  auto port = std::make_unique<PacketPort>(std::move(opened), device);
   const int fd = port->fd();
   const int on = 1;
   // More than an unprivileged process may ask for; where it is refused, the defaults do.
@@ -123,10 +125,10 @@ void PacketPort::Receive(std::vector<Arrival>* arrivals) {
   }
 }
 
-uint64_t PacketPort::Send(std::span<Frame> frames) const {
+Unsent PacketPort::Send(std::span<Frame> frames) {
   std::array<iovec, kBatch> vectors;
   std::array<mmsghdr, kBatch> messages;
-  uint64_t refused = 0;
+  Unsent unsent;
   while (!frames.empty()) {
     const size_t batch = std::min(frames.size(), kBatch);
     for (size_t i = 0; i < batch; ++i) {
@@ -137,11 +139,27 @@ uint64_t PacketPort::Send(std::span<Frame> frames) const {
     }
     const int sent =
         sendmmsg(fd(), messages.data(), static_cast<unsigned>(batch), MSG_DONTWAIT | MSG_NOSIGNAL);
-    // The first one that fails (the queue is full) is dropped, as a queue does.
-    if (sent <= 0) ++refused;
+    // The first one that fails is dropped.
+    if (sent <= 0) {
+      const int error = errno;
+      const bool full = error == ENOBUFS || error == EAGAIN;
+      ++(full ? unsent.refused : unsent.failed);
+      if (!full) LogFailure(error);
+    }
     frames = frames.subspan(sent > 0 ? static_cast<size_t>(sent) : 1);
   }
-  return refused;
+  return unsent;
+}
+
+void PacketPort::LogFailure(int error) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!logged_.insert(error).second) return;
+  }
+  spdlog::warn(
+      "a packet for the interface {} could not be sent and was dropped: {}; further ones are "
+      "counted",
+      device_, std::strerror(error));
 }
 
 uint64_t PacketPort::TakeMissed() {

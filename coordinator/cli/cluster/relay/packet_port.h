@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,13 +30,19 @@ struct Arrival {
   MonoTime time;  // when the kernel got it
 };
 
+// Frames that were dropped because they could not be sent.
+struct Unsent {
+  uint64_t refused = 0;  // the interface's queue was full
+  uint64_t failed = 0;   // anything else
+};
+
 class PacketPort {
  public:
   // Of an interface in this process' network namespace. kFailedPrecondition with what is missing.
   static StatusOr<std::unique_ptr<PacketPort>> Open(const std::string& device);
   // For tests: what such a socket would give comes from `socket`, whose messages have a beginning
   // and an end; nonblocking.
-  explicit PacketPort(UniqueFd socket);
+  explicit PacketPort(UniqueFd socket, std::string device = "a test's");
   PacketPort(const PacketPort&) = delete;
   PacketPort& operator=(const PacketPort&) = delete;
   ~PacketPort();
@@ -42,16 +50,22 @@ class PacketPort {
   int fd() const { return fd_.get(); }
   // What has come, a bounded number; nothing of what this side sent. Never blocks.
   void Receive(std::vector<Arrival>* arrivals);
-  // How many did not fit the interface's queue and are dropped. Never blocks.
-  uint64_t Send(std::span<Frame> frames) const;
+  // What cannot be sent is dropped, as a queue does; an error that is no full queue is a line in
+  // the log when it comes for the first time. Never blocks.
+  Unsent Send(std::span<Frame> frames);
   // How many frames came for which there was no room, since the last call.
   uint64_t TakeMissed();
 
  private:
   struct Buffers;
+  void LogFailure(int error);
+
   const UniqueFd fd_;
+  const std::string device_;
   const std::unique_ptr<Buffers> buffers_;  // of what is received
   std::atomic<uint64_t> cut_ = 0;           // larger than a frame may be
+  std::mutex mutex_;
+  std::set<int> logged_;  // errors
 };
 
 // OK if this kernel lets us do so.

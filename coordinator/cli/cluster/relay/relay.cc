@@ -60,9 +60,11 @@ Status Relay::Configure(const RelayConfig& config) {
       routes.ports.push_back(std::move(port));
     }
   }
-  ports_ = routes.ports;
+  std::vector<std::shared_ptr<PacketPort>> ports = routes.ports;
+  LH_RETURN_IF_ERROR(forwarders_->Configure(std::move(routes)));
+  ports_ = std::move(ports);
   devices_ = std::move(devices);
-  return forwarders_->Configure(std::move(routes));
+  return absl::OkStatus();
 }
 
 StatusOr<RelayReport> Relay::Serve(const Request& request) {
@@ -72,7 +74,8 @@ StatusOr<RelayReport> Relay::Serve(const Request& request) {
                      .lost_packets = counts.queue.lost,
                      .overflowed_packets = counts.queue.overflowed,
                      .missed_packets = counts.missed,
-                     .refused_packets = counts.refused,
+                     .refused_packets = counts.unsent.refused,
+                     .failed_packets = counts.unsent.failed,
                      .held_bytes = forwarders_->held_bytes(),
                      .threads = forwarders_->threads(),
                      .cpu_time = CpuTime()};

@@ -64,13 +64,14 @@ TEST(RelayControl, ImpossibleConfigurationsAreErrors) {
 class RelayControlSocket : public ::testing::Test {
  protected:
   // Answers one request.
-  std::thread Serve(std::function<StatusOr<RelayReport>(const Request&)> serve) {
+  std::thread Serve(std::function<StatusOr<RelayReport>(const Request&)> serve,
+                    absl::Duration patience = absl::Seconds(10)) {
     StatusOr<UniqueFd> listener = ListenForRequests(path_);
     EXPECT_TRUE(listener.ok()) << listener.status();
-    return std::thread([fd = *std::move(listener), serve = std::move(serve)] {
+    return std::thread([fd = *std::move(listener), serve = std::move(serve), patience] {
       pollfd ready{fd.get(), POLLIN, 0};
       poll(&ready, 1, 30'000);
-      ServeRequest(fd.get(), serve);
+      ServeRequest(fd.get(), serve, patience);
     });
   }
   static Deadline Soon() { return Deadline::After(absl::Seconds(30)); }
@@ -88,6 +89,7 @@ TEST_F(RelayControlSocket, CarriesTheConfigurationThereAndTheReportBack) {
                        .overflowed_packets = 3,
                        .missed_packets = 4,
                        .refused_packets = 5,
+                       .failed_packets = 9,
                        .held_bytes = 6,
                        .threads = 7,
                        .cpu_time = absl::Milliseconds(8)};
@@ -101,6 +103,7 @@ TEST_F(RelayControlSocket, CarriesTheConfigurationThereAndTheReportBack) {
   EXPECT_EQ(report->overflowed_packets, 3u);
   EXPECT_EQ(report->missed_packets, 4u);
   EXPECT_EQ(report->refused_packets, 5u);
+  EXPECT_EQ(report->failed_packets, 9u);
   EXPECT_EQ(report->held_bytes, 6u);
   EXPECT_EQ(report->threads, 7u);
   EXPECT_EQ(report->cpu_time, absl::Milliseconds(8));
@@ -133,23 +136,26 @@ TEST_F(RelayControlSocket, WhatTheRelayRefusesIsTheAskersError) {
 }
 
 TEST_F(RelayControlSocket, WhoTalksForEverIsNotListenedToForEver) {
-  std::thread server = Serve([](const Request&) { return RelayReport{}; });
+  std::thread server = Serve([](const Request&) { return RelayReport{}; }, absl::Milliseconds(50));
   const UniqueFd slow(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   path_.copy(address.sun_path, sizeof address.sun_path - 1);
   ASSERT_EQ(connect(slow.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   // Byte by byte, never silent for long, until nobody is there.
-  while (send(slow.get(), " ", 1, MSG_NOSIGNAL) == 1) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
+  while (send(slow.get(), " ", 1, MSG_NOSIGNAL) == 1) std::this_thread::yield();
   server.join();
 }
 
 TEST_F(RelayControlSocket, AnAnswerMayTakeLongerThanARequest) {
-  std::thread server = Serve([](const Request&) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
-    return RelayReport{.threads = 3};
-  });
+  constexpr absl::Duration kPatience = absl::Milliseconds(250);
+  std::thread server = Serve(
+      [&](const Request&) {
+        for (const Deadline late = Deadline::After(kPatience); !late.Expired();) {
+          std::this_thread::yield();
+        }
+        return RelayReport{.threads = 3};
+      },
+      kPatience);
   const auto answer = AskRelay(path_, nullptr, Soon());
   server.join();
   ASSERT_TRUE(answer.ok()) << answer.status();

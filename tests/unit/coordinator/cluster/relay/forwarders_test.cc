@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -10,11 +11,14 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <semaphore>
+#include <string>
 #include <thread>
 
+#include "base/log.h"
 #include "coordinator/cli/cluster/relay/control.h"
 
 namespace longhaul::relay {
@@ -72,6 +76,8 @@ class Workers {
     std::memcpy(&message, bytes.data() + kGsoHeaderBytes + 6, sizeof message);
     return message;
   }
+  // From now on nothing can be sent there.
+  void Close(uint32_t at) { ends_[at].Reset(); }
   bool NothingCame(uint32_t at) const {
     std::byte byte;
     return recv(ends_[at].get(), &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
@@ -146,7 +152,9 @@ TEST_P(Threads, FramesBetweenAllPairsKeepTheirOrderAndTheirDelay) {
   const ForwardCounts counts = forwarders->Counts();
   EXPECT_EQ(counts.queue.arrived, uint64_t{kFrames} * others * workers.count());
   EXPECT_EQ(counts.queue.released, counts.queue.arrived);
-  EXPECT_EQ(counts.queue.lost + counts.queue.overflowed + counts.missed + counts.refused, 0u);
+  EXPECT_EQ(counts.queue.lost + counts.queue.overflowed + counts.missed + counts.unsent.refused +
+                counts.unsent.failed,
+            0u);
   EXPECT_EQ(forwarders->held_bytes(), 0u);
 }
 
@@ -207,7 +215,7 @@ TEST_P(Threads, NoFrameIsUnaccountedForWhilePathsChange) {
   EXPECT_EQ(counts.queue.arrived, uint64_t{4} * kFrames);
   EXPECT_TRUE(NothingUnderWay(counts.queue));
   EXPECT_EQ(std::accumulate(came.begin(), came.end(), uint64_t{0}),
-            counts.queue.released - counts.refused);
+            counts.queue.released - counts.unsent.refused);
 }
 
 TEST(Forwarders, WhatThereIsNoRoomForIsCounted) {
@@ -234,8 +242,8 @@ TEST(Forwarders, WhatAReceiverHasNoRoomForIsCounted) {
   for (uint32_t i = 0; i < kFrames; ++i) workers.Send(0, 1, i);
   const ForwardCounts counts = CountsOf(forwarders.get(), kFrames, NothingUnderWay);
   ASSERT_EQ(counts.queue.released, kFrames);
-  ASSERT_GT(counts.refused, 0u);
-  for (uint64_t i = 0; i < kFrames - counts.refused; ++i) {
+  ASSERT_GT(counts.unsent.refused, 0u);
+  for (uint64_t i = 0; i < kFrames - counts.unsent.refused; ++i) {
     ASSERT_TRUE(workers.Receive(1).has_value());
   }
   EXPECT_TRUE(workers.NothingCame(1));
@@ -255,6 +263,55 @@ TEST(Forwarders, NewPortsTakeTheOldOnesPlace) {
   EXPECT_EQ(message->number, 3u);
   EXPECT_TRUE(first.NothingCame(1));
   EXPECT_EQ(forwarders->Counts().queue.arrived, 2u);
+}
+
+// A file cannot be waited for, so a thread refuses it; the ports before it are of either thread.
+TEST_P(Threads, AChangeThatFailedLeavesAllAsItWasAndCanBeRepeated) {
+  const Workers first(4), second(4);
+  const auto forwarders = Start(GetParam());
+  ASSERT_TRUE(forwarders->Configure(first.Paths({})).ok());
+  Routes broken = second.Paths({.delay = absl::Hours(1), .jitter = {}, .loss = 0});
+  broken.ports[3] = std::make_shared<PacketPort>(UniqueFd(memfd_create("no socket", MFD_CLOEXEC)));
+  second.Send(0, 1, 7);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(forwarders->Configure(broken).ok());
+    for (uint32_t from = 0; from < 4; ++from) {
+      first.Send(from, (from + 1) % 4, 1);
+      ASSERT_TRUE(first.Receive((from + 1) % 4).has_value()) << "from " << from;
+    }
+  }
+  ASSERT_TRUE(forwarders->Configure(second.Paths({})).ok());
+  const auto message = second.Receive(1);  // it has waited
+  ASSERT_TRUE(message.has_value());
+  EXPECT_EQ(message->number, 7u);
+  first.Send(0, 1, 2);
+  second.Send(3, 2, 3);
+  EXPECT_TRUE(second.Receive(2).has_value());
+  EXPECT_TRUE(first.NothingCame(1));
+}
+
+TEST(Forwarders, WhatCannotBeSentIsNoFullQueueAndIsLoggedOnce) {
+  constexpr uint32_t kFrames = 100;
+  std::vector<std::string> lines;
+  std::mutex mutex;
+  ASSERT_TRUE(InitLogging("warn").ok());
+  SetLogTap([&](std::string_view, std::string_view line) {
+    const std::lock_guard lock(mutex);
+    lines.emplace_back(line);
+  });
+  {
+    Workers workers(2);
+    const auto forwarders = Start(2);
+    ASSERT_TRUE(forwarders->Configure(workers.Paths({})).ok());
+    workers.Close(1);
+    for (uint32_t i = 0; i < kFrames; ++i) workers.Send(0, 1, i);
+    const ForwardCounts counts = CountsOf(forwarders.get(), kFrames, NothingUnderWay);
+    EXPECT_EQ(counts.unsent.failed, kFrames);
+    EXPECT_EQ(counts.unsent.refused, 0u);
+  }
+  SetLogTap({});
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_THAT(lines[0], ::testing::HasSubstr("Broken pipe"));
 }
 
 TEST(Forwarders, EndsWithFramesUnderWay) {

@@ -3,6 +3,7 @@ than it promises, sentences for what a machine lacks; and a worker of it that co
 
 usage: bundle_test.py SOURCE_DIR BUILD_DIR TORCH_LIB_DIR
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -97,7 +98,7 @@ def check_sentences(bundle, folder):
     tools = folder / "tools"
     tools.mkdir()
     for tool in ("sh", "uname", "getconf", "sed", "dirname", "readlink", "basename", "sha256sum",
-                 "df", "awk", "rm", "mv"):
+                 "df", "awk", "rm", "mv", "mkdir", "mktemp"):
         (tools / tool).symlink_to(shutil.which(tool))
     hidden = {"PATH": str(tools), "LONGHAUL_PYTHON": "false"}
     if system_python_has_torch():
@@ -134,6 +135,54 @@ def check_sentences(bundle, folder):
         manifest.write("damaged")
     said = run(bundle / "install", "--coordinator-only", code=1).stderr
     check("unpack it again" in said, said)
+
+
+# Fetches nothing: FIRST begins to unpack, waits until another one does, and goes on then; the other one waits for that.
+PIP = """#!/bin/sh
+case "$*" in *" install "*) ;; *) exec {python} "$@" ;; esac
+while [ "$1" != --target ]; do shift; done
+if [ ! -e {folder}/first ]; then
+  mkdir -p "$2/torch/lib"
+  echo half >"$2/torch/lib/libtorch_cpu.so"
+  mkfifo {folder}/second {folder}/over
+  : >{folder}/first
+  read -r _ <{folder}/second
+  mkdir -p "$2/orphan"
+  echo over >{folder}/over
+  exit 0
+fi
+echo begins >{folder}/second
+read -r _ <{folder}/over
+ln -s {torch} "$2/torch"
+"""
+
+
+def check_interrupted_install(bundle, folder, torch):
+    """kill -9 while pip is at it, which goes on; the next one begins cleanly."""
+    stubs = folder / "interrupted"
+    stubs.mkdir()
+    python, df = stubs / "python3", stubs / "df"
+    python.write_text(PIP.format(folder=stubs, python=sys.executable, torch=torch))
+    # The disk has room, but not beside half a torch.
+    df.write_text(f"#!/bin/sh\nfree=2600\nfor part in {bundle}/python.part*; do [ ! -e $part ] || free=90; done\n"
+                  "printf 'Filesystem\\nrootfs 9999 0 %s 0%% /\\n' $free\n")
+    for stub in (python, df):
+        stub.chmod(0o755)
+    command = [str(bundle / "install"), "--fetch-torch"]
+    environment = {"PATH": f"{stubs}:/usr/sbin:/usr/bin:/sbin:/bin", "LONGHAUL_PYTHON": str(python)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True) as first:
+        try:
+            wait_for("half a torch", (stubs / "first").exists)
+            first.kill()  # not its pip
+            first.wait(DEADLINE_S)
+            check(not (bundle / "python").exists(), "half a torch is in its place")
+            run(*command, **environment)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(first.pid, signal.SIGKILL)
+    check(os.readlink(bundle / "python/torch") == torch, "the torch that was fetched")
+    check(not (bundle / "python/orphan").exists(), "the interrupted one has written into it")
+    shutil.rmtree(bundle / "python")
 
 
 def check_units(bundle, folder, torch):
@@ -247,6 +296,7 @@ def main():
         manifest = json.loads((bundle / "MANIFEST.json").read_text())
         for package in manifest["packages"]:
             check((bundle / "licences" / package.split(":")[0]).stat().st_size > 0, package)
+        check_interrupted_install(bundle, folder, torch)
         check_units(bundle, folder, torch)
         check_sentences(bundle, folder)
     print("ok")

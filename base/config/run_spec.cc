@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/config/model_fields.h"
 #include "base/config/replay_fields.h"
 #include "base/config/run_spec_checks.h"
 #include "base/config/topology_fields.h"
@@ -186,15 +187,6 @@ void FillExceptions(LinksSpec* links) {
   }
 }
 
-Table ModelTable(ModelSpec* model) {
-  return {OneOf("family", &model->family, {"gpt"}),
-          Required(Whole("layers", &model->layers, 1, 4096)),
-          Required(Whole("hidden", &model->hidden, 1, 1u << 17)),
-          Required(Whole("heads", &model->heads, 1, 1u << 12)),
-          Required(Whole("context", &model->context, 1, 1u << 22)),
-          Flag("tied", &model->tied)};
-}
-
 Table TrainTable(TrainSpec* train) {
   OptimizerSpec* optimizer = &train->optimizer;
   LrScheduleSpec* schedule = &train->schedule;
@@ -216,12 +208,12 @@ Table TrainTable(TrainSpec* train) {
                            Real("final_ratio", &schedule->final_ratio, {.least = 0, .most = 1})})};
 }
 
-Table RunTable(RunSpec* spec, const CodecCheck& check) {
+Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
   PipelineSpec* pipeline = &spec->pipeline;
   ValidationSpec* validation = &spec->validation;
   return {
       Required(Text("name", &spec->name, "a name such as tiny-wan", CheckName)),
-      Section("model", ModelTable(&spec->model)),
+      config::Model(&spec->model, preset),
       Section("data", {Required(TextFiles(&spec->data.text)),
                        OneOf("tokenizer", &spec->data.tokenizer, Tokenizer::Names()),
                        Whole("seed", &spec->data.seed, uint64_t{0}, UINT64_MAX)}),
@@ -289,6 +281,10 @@ void ApplyOverride(Reader& reader, const std::string& text, const Table& table) 
 
 }  // namespace
 
+std::string_view ToString(ModelFamily family) {
+  return family == ModelFamily::kLlama ? "llama" : "gpt";
+}
+
 std::string_view ToString(ComputeDtype dtype) {
   return dtype == ComputeDtype::kBf16 ? "bf16" : "fp32";
 }
@@ -333,10 +329,12 @@ StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name
                       file_name));
     }
     RunSpec spec;
-    const Table table = RunTable(&spec, check_codec);
+    std::string preset;  // of the model
+    const Table table = RunTable(&spec, &preset, check_codec);
     Reader reader{std::string(file_name)};
     reader.ReadMap(root, "", table);
     for (const std::string& text : overrides) ApplyOverride(reader, text, table);
+    config::CompleteModel(preset, reader, &spec.model);
     reader.RequireAll(table);
     FillExceptions(&spec.links);
     if (spec.replay && !reader.Has("validation.every")) spec.validation.every = 0;

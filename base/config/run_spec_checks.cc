@@ -2,47 +2,11 @@
 
 #include <fmt/core.h>
 
+#include "base/config/model_fields.h"
 #include "base/config/replay_fields.h"
 
 namespace longhaul::config {
 namespace {
-
-// A boundary tensor's encoding must fit the 32 bits of a frame's length, in fp32 and with room for
-// headers.
-constexpr uint64_t kMostBoundaryElements = 1ull << 29;
-
-bool HasAll(const Reader& reader, std::initializer_list<const char*> paths) {
-  for (const char* path : paths) {
-    if (!reader.Has(path)) return false;
-  }
-  return true;
-}
-
-void CheckModel(const RunSpec& spec, Reader& reader) {
-  const ModelSpec& model = spec.model;
-  if (HasAll(reader, {"model.hidden", "model.heads"}) && model.heads > 0 && model.hidden > 0 &&
-      model.hidden % model.heads != 0) {
-    reader.Fail(reader.PlaceOf("model.heads"),
-                fmt::format("model.heads: {} heads do not divide model.hidden {}; choose a divisor",
-                            model.heads, model.hidden));
-  }
-  if (model.tied && spec.pipeline.stages != 1u) {
-    reader.Fail(
-        reader.PlaceOf("model.tied"),
-        fmt::format("model.tied: true needs pipeline.stages: 1, got {}; embedding and head "
-                    "would lie on different workers",
-                    spec.pipeline.stages ? fmt::format("{}", *spec.pipeline.stages) : "auto"));
-  }
-  const uint64_t tokens = uint64_t{spec.train.microbatch_size} * model.context;
-  if (model.hidden > 0 && tokens > kMostBoundaryElements / model.hidden) {
-    reader.Fail(
-        reader.PlaceOf("model.context"),
-        fmt::format("train.microbatch_size x model.context x model.hidden = {} x {} x {} is more "
-                    "than the {} elements that a link carries at once; lower one of them",
-                    spec.train.microbatch_size, model.context, model.hidden,
-                    kMostBoundaryElements));
-  }
-}
 
 void CheckPipeline(const RunSpec& spec, Reader& reader) {
   const PipelineSpec& pipeline = spec.pipeline;

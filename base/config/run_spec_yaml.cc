@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 #include <fmt/format.h>
 
+#include "base/config/model_fields.h"
 #include "base/config/replay_fields.h"
 #include "base/config/run_spec.h"
 #include "base/config/topology_fields.h"
@@ -67,20 +68,12 @@ std::string LinksYaml(const LinksSpec& links) {
 }  // namespace
 
 std::string ToYaml(const RunSpec& spec) {
-  const ModelSpec& model = spec.model;
   std::string out = fmt::format(
       "name: {}\n"
-      "model:\n"
-      "  family: {}\n"
-      "  layers: {}\n"
-      "  hidden: {}\n"
-      "  heads: {}\n"
-      "  context: {}\n"
-      "  tied: {}\n"
+      "{}"
       "data:\n"
       "  text:\n",
-      Quote(spec.name), model.family, model.layers, model.hidden, model.heads, model.context,
-      model.tied);
+      Quote(spec.name), config::ModelYaml(spec.model));
   for (const std::string& glob : spec.data.text) out += fmt::format("    - {}\n", Quote(glob));
   out += fmt::format(
       "  tokenizer: {}\n"

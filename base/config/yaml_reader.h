@@ -78,6 +78,9 @@ class Reader {
   // Where the value `path` was set last, else where its section was, else the first source's start.
   Place PlaceOf(std::string_view path) const;
   bool Has(const std::string& path) const { return places_.contains(path); }
+  // `path` has a value although no source says so: it follows from what stands at `from`, where
+  // problems with it are shown. Nothing where a source says it.
+  void Assume(const std::string& path, const Place& from) { places_.emplace(path, from); }
 
   void Fail(const Place& place, std::string text);
   void Fail(const YAML::Node& node, std::string text) { Fail(PlaceOf(node), std::move(text)); }

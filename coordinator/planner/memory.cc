@@ -10,27 +10,59 @@ constexpr uint64_t kBytesPerParameter = 28;
 constexpr uint64_t kProgramBytes = uint64_t{256} << 20;
 constexpr uint64_t kBoundaryBuffers = 4;
 
+uint64_t KeyChannels(const ModelSpec& model) {
+  return uint64_t{model.hidden} / model.heads * model.kv_heads;
+}
+
+uint64_t BlockParameters(const ModelSpec& model) {
+  const uint64_t h = model.hidden;
+  if (model.family == ModelFamily::kGpt) return 12 * h * h + 13 * h;
+  const uint64_t k = KeyChannels(model);
+  return 2 * h * h + 2 * h * k + 3 * h * model.intermediate + 2 * h +
+         (model.qkv_bias ? h + 2 * k : 0);
+}
+
+// That autograd keeps of one token: `full` in fp32, `half` as the products compute.
+struct KeptValues {
+  uint64_t full = 0, half = 0;
+};
+
+KeptValues KeptByBlock(const ModelSpec& model) {
+  const uint64_t h = model.hidden;
+  if (model.family == ModelFamily::kGpt) return {4 * h, 12 * h};
+  return {4 * h, 4 * h + 2 * KeyChannels(model) + 4 * uint64_t{model.intermediate}};
+}
+
+uint64_t KeptByFinalNorm(const ModelSpec& model) {
+  return (model.family == ModelFamily::kGpt ? 2 : 3) * uint64_t{model.hidden};
+}
+
 }  // namespace
 
 uint64_t StageParameters(const ModelSpec& model, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last) {
+  const bool gpt = model.family == ModelFamily::kGpt;
   const uint64_t h = model.hidden;
-  uint64_t count = layers * (12 * h * h + 13 * h);
-  if (first) count += (uint64_t{vocabulary} + model.context) * h;
-  if (last) count += 2 * h;
-  if (last && !model.tied) count += uint64_t{vocabulary} * h;
+  const uint64_t rows = model.VocabularyOver(vocabulary);
+  uint64_t count = layers * BlockParameters(model);
+  if (first) count += (rows + (gpt ? model.context : 0)) * h;
+  if (last) count += (gpt ? 2 : 1) * h;
+  if (last && !model.tied) count += rows * h;
   return count;
 }
 
 StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                      bool last) {
   const bool bf16 = spec.train.dtype == ComputeDtype::kBf16;
-  const uint64_t h = spec.model.hidden;
   const uint64_t tokens = uint64_t{spec.train.microbatch_size} * spec.model.context;
-  const uint64_t boundary = tokens * h * kFloat;
-  const uint64_t block = tokens * h * (bf16 ? 4 * kFloat + 12 * kHalf : 16 * kFloat);
-  uint64_t activations = layers * block;
-  if (last) activations += tokens * (2 * h + 3 * uint64_t{vocabulary}) * kFloat;
+  const uint64_t boundary = tokens * spec.model.hidden * kFloat;
+  const KeptValues block = KeptByBlock(spec.model);
+  uint64_t activations =
+      layers * tokens * (block.full * kFloat + block.half * (bf16 ? kHalf : kFloat));
+  if (last) {
+    const uint64_t rows = spec.model.VocabularyOver(vocabulary);
+    activations += tokens * (KeptByFinalNorm(spec.model) + 3 * rows) * kFloat;
+  }
 
   const uint64_t parameters = StageParameters(spec.model, vocabulary, layers, first, last);
   StageMemory memory;

@@ -8,9 +8,14 @@
 
 namespace longhaul::coordinator {
 
-// Of the GPT in worker/stage. A block: two norms (2h each), qkv (3h^2 + 3h), projection (h^2 + h),
-// and the two layers of the MLP (4h^2 + 4h, 4h^2 + h). First stage: token and position embedding.
-// Last: norm and head; a tied head is the first stage's embedding.
+// Of the networks in worker/stage. `vocabulary` is the tokenizer's, here and below; embedding and
+// head have a row for each, or as many as the model says. First stage: the token embedding, in
+// family gpt also that of positions. Last: norm and head; a tied head is the first stage's
+// embedding. A block, with h = hidden, k = channels of the keys, i = intermediate:
+//   gpt    two norms (2h each), qkv (3h^2 + 3h), projection (h^2 + h), and the MLP's two layers
+//          (4h^2 + 4h, 4h^2 + h)
+//   llama  two norms (h each), queries and projection (h^2 each), keys and values (hk each), gate,
+//          up and down (hi each); with qkv_bias h + 2k more
 uint64_t StageParameters(const ModelSpec& model, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 
@@ -24,9 +29,14 @@ struct StageMemory {
 //            + 4 boundary tensors (one being received and sent in each direction)
 //            + 256 MiB for the program and its libraries
 // per_flight = what autograd keeps of one microbatch of B x T tokens:
-//              a block 16h values a token (input, norm, qkv, attention, residual, norm, 4h before
-//              and 4h after GELU), of 4 bytes, or with bf16 2 bytes but for 4h (residuals, norms);
-//              last stage: norm, and logits, their fp32 copy and their log-softmax (3 vocabulary);
+//              gpt: a block 16h values a token (input, norm, qkv, attention, residual, norm, 4h
+//              before and 4h after GELU), of 4 bytes, or with bf16 2 bytes but for 4h (residuals,
+//              norms);
+//              llama: a block 8h + 2k + 4i values a token (input, its norm before and after the
+//              weight, queries, keys, values, attention, residual, its norm before and after, gate,
+//              SiLU, up, product), of 4 bytes, or with bf16 2 bytes but for 4h (residuals, norms);
+//              last stage: its input and norm, and logits, their fp32 copy and their log-softmax
+//              (3 a row of the head);
 //            + the stage's input and output
 //              With recomputation only the stage's input and output.
 // Attention keeps no T x T matrix: the CPU's and the GPU's fused kernels do not.

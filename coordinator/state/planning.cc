@@ -36,8 +36,9 @@ bool IsPlausible(const v1::LayerTimes& times) {
 
 // What the times of a layer depend on.
 std::string MeasuredModel(const RunSpec& spec) {
-  return fmt::format("hidden {}, context {}, microbatches of {}, {}", spec.model.hidden,
-                     spec.model.context, spec.train.microbatch_size, ToString(spec.train.dtype));
+  return fmt::format("{}, hidden {}, context {}, microbatches of {}, {}",
+                     ToString(spec.model.family), spec.model.hidden, spec.model.context,
+                     spec.train.microbatch_size, ToString(spec.train.dtype));
 }
 
 // Of the device that the worker computes on: the first that it names.

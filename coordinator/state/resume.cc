@@ -40,18 +40,32 @@ void CompareFiles(const std::vector<v1::DataFile>& before, const std::vector<v1:
   }
 }
 
+void CompareModels(const ModelSpec& before, const ModelSpec& now, Differences* differences) {
+  differences->Compare("model.family", ToString(before.family), ToString(now.family));
+  differences->Compare("model.layers", before.layers, now.layers);
+  differences->Compare("model.hidden", before.hidden, now.hidden);
+  differences->Compare("model.heads", before.heads, now.heads);
+  differences->Compare("model.context", before.context, now.context);
+  differences->Compare("model.tied", before.tied, now.tied);
+  const auto vocabulary = [](const ModelSpec& model) {
+    return model.vocabulary ? fmt::format("{}", *model.vocabulary) : std::string("auto");
+  };
+  differences->Compare("model.vocabulary", vocabulary(before), vocabulary(now));
+  if (before.family != ModelFamily::kLlama || now.family != ModelFamily::kLlama) return;
+  differences->Compare("model.kv_heads", before.kv_heads, now.kv_heads);
+  differences->Compare("model.intermediate", before.intermediate, now.intermediate);
+  differences->Compare("model.rope_theta", before.rope_theta, now.rope_theta);
+  differences->Compare("model.norm_epsilon", before.norm_epsilon, now.norm_epsilon);
+  differences->Compare("model.qkv_bias", before.qkv_bias, now.qkv_bias);
+}
+
 }  // namespace
 
 Status CheckResumable(const RunRecord& record, const RunSpec& spec,
                       const std::vector<v1::DataFile>& files) {
   const RunSpec& before = record.spec;
   Differences differences;
-  differences.Compare("model.family", before.model.family, spec.model.family);
-  differences.Compare("model.layers", before.model.layers, spec.model.layers);
-  differences.Compare("model.hidden", before.model.hidden, spec.model.hidden);
-  differences.Compare("model.heads", before.model.heads, spec.model.heads);
-  differences.Compare("model.context", before.model.context, spec.model.context);
-  differences.Compare("model.tied", before.model.tied, spec.model.tied);
+  CompareModels(before.model, spec.model, &differences);
   differences.Compare("data.tokenizer", before.data.tokenizer, spec.data.tokenizer);
   differences.Compare("data.seed", before.data.seed, spec.data.seed);
   CompareFiles(record.data_files, files, &differences);

@@ -1,15 +1,22 @@
 #include "tests/support/reference_loop.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/outer.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/rms_norm.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/silu.h>
 
 #include <algorithm>
 #include <map>
@@ -35,6 +42,7 @@ class Reference {
   Reference(const RunSpec& spec, const TokenFile& tokens)
       : spec_(spec),
         tokens_(tokens),
+        dtype_(spec.train.dtype == ComputeDtype::kBf16 ? at::kBFloat16 : at::kFloat),
         parameters_(worker::Network::Create(Options(spec, tokens))->parameters()),
         optimizer_(spec.train.optimizer, parameters_) {
     for (const worker::Parameter& parameter : parameters_) {
@@ -112,17 +120,25 @@ class Reference {
   }
 
   const Tensor& P(const std::string& name) const { return by_name_.at(name); }
-  Tensor Norm(const std::string& name, const Tensor& x) const {
+  Tensor LayerNorm(const std::string& name, const Tensor& x) const {
     return at::layer_norm(x, {x.size(-1)}, P(name + ".weight"), P(name + ".bias"));
   }
+  Tensor RmsNorm(const std::string& name, const Tensor& x) const {
+    return at::rms_norm(x, {x.size(-1)}, P(name + ".weight"), spec_.model.norm_epsilon);
+  }
+  // With a bias where there is one.
   Tensor Linear(const std::string& name, const Tensor& x) const {
-    return at::linear(x, P(name + ".weight"), P(name + ".bias"));
+    const auto bias = by_name_.find(name + ".bias");
+    return at::linear(x, P(name + ".weight"), bias == by_name_.end() ? Tensor() : bias->second);
+  }
+  // (rows, tokens, heads x channels) -> (rows, heads, tokens, channels)
+  static Tensor SplitHeads(const Tensor& x, int64_t heads) {
+    return x.view({x.size(0), x.size(1), heads, x.size(2) / heads}).transpose(1, 2);
   }
 
   Tensor Loss(const Batch& batch) const {
-    const bool bf16 = spec_.train.dtype == ComputeDtype::kBf16;
     at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
-    at::autocast::set_autocast_enabled(at::kCPU, bf16);
+    at::autocast::set_autocast_enabled(at::kCPU, dtype_ == at::kBFloat16);
     at::autocast::set_autocast_cache_enabled(false);
     const Tensor logits = Logits(batch.inputs);
     at::autocast::set_autocast_enabled(at::kCPU, false);
@@ -131,26 +147,62 @@ class Reference {
   }
 
   Tensor Logits(const Tensor& ids) const {
+    return spec_.model.family == ModelFamily::kLlama ? LlamaLogits(ids) : GptLogits(ids);
+  }
+
+  Tensor GptLogits(const Tensor& ids) const {
     const int64_t heads = spec_.model.heads;
     Tensor x = at::embedding(P("wte"), ids) + P("wpe");
     for (uint32_t layer = 0; layer < spec_.model.layers; ++layer) {
       const std::string h = "h." + std::to_string(layer);
       const std::vector<Tensor> qkv =
-          Linear(h + ".attn.qkv", Norm(h + ".ln_1", x)).chunk(3, /*dim=*/2);
-      const auto split_heads = [heads](const Tensor& t) {
-        return t.view({t.size(0), t.size(1), heads, t.size(2) / heads}).transpose(1, 2);
-      };
-      const Tensor attended = at::scaled_dot_product_attention(
-          split_heads(qkv[0]), split_heads(qkv[1]), split_heads(qkv[2]), {}, 0.0, true);
+          Linear(h + ".attn.qkv", LayerNorm(h + ".ln_1", x)).chunk(3, /*dim=*/2);
+      const Tensor attended =
+          at::scaled_dot_product_attention(SplitHeads(qkv[0], heads), SplitHeads(qkv[1], heads),
+                                           SplitHeads(qkv[2], heads), {}, 0.0, true);
       x = x + Linear(h + ".attn.proj", attended.transpose(1, 2).flatten(2));
-      x = x +
-          Linear(h + ".mlp.proj", at::gelu(Linear(h + ".mlp.fc", Norm(h + ".ln_2", x)), "tanh"));
+      x = x + Linear(h + ".mlp.proj",
+                     at::gelu(Linear(h + ".mlp.fc", LayerNorm(h + ".ln_2", x)), "tanh"));
     }
-    return at::linear(Norm("ln_f", x), P(spec_.model.tied ? "wte" : "lm_head.weight"));
+    return at::linear(LayerNorm("ln_f", x), P(spec_.model.tied ? "wte" : "lm_head.weight"));
+  }
+
+  // (rows, heads, tokens, channels): x cos + rotate(x) sin, where rotate(a, b) = (-b, a) on halves.
+  Tensor Rotate(const Tensor& x) const {
+    const int64_t tokens = x.size(2), channels = x.size(3);
+    const Tensor exponents = at::arange(0, channels, 2, at::kDouble) / channels;
+    const Tensor frequencies = at::pow(spec_.model.rope_theta, -exponents);
+    const Tensor angles = at::outer(at::arange(tokens, at::kDouble), frequencies).repeat({1, 2});
+    const std::vector<Tensor> halves = x.chunk(2, 3);
+    const Tensor rotated = at::cat({-halves[1], halves[0]}, 3);
+    return (x * angles.cos().to(at::kFloat) + rotated * angles.sin().to(at::kFloat))
+        .to(x.scalar_type());
+  }
+
+  Tensor LlamaLogits(const Tensor& ids) const {
+    const int64_t heads = spec_.model.heads, kv_heads = spec_.model.kv_heads;
+    Tensor x = at::embedding(P("model.embed_tokens.weight"), ids);
+    for (uint32_t layer = 0; layer < spec_.model.layers; ++layer) {
+      const std::string block = "model.layers." + std::to_string(layer);
+      const std::string attention = block + ".self_attn.", mlp = block + ".mlp.";
+      const Tensor normed = RmsNorm(block + ".input_layernorm", x).to(dtype_);
+      const Tensor queries = Rotate(SplitHeads(Linear(attention + "q_proj", normed), heads));
+      const Tensor keys = Rotate(SplitHeads(Linear(attention + "k_proj", normed), kv_heads));
+      const Tensor values = SplitHeads(Linear(attention + "v_proj", normed), kv_heads);
+      const Tensor attended = at::scaled_dot_product_attention(
+          queries, keys, values, {}, 0.0, /*is_causal=*/true, {}, /*enable_gqa=*/true);
+      x = x + Linear(attention + "o_proj", attended.transpose(1, 2).flatten(2));
+      const Tensor inner = RmsNorm(block + ".post_attention_layernorm", x).to(dtype_);
+      const Tensor gate = at::silu(Linear(mlp + "gate_proj", inner));
+      x = x + Linear(mlp + "down_proj", gate * Linear(mlp + "up_proj", inner));
+    }
+    return at::linear(RmsNorm("model.norm", x),
+                      P(spec_.model.tied ? "model.embed_tokens.weight" : "lm_head.weight"));
   }
 
   const RunSpec& spec_;
   const TokenFile& tokens_;
+  const at::ScalarType dtype_;  // of what goes into matrix products
   const std::vector<worker::Parameter> parameters_;
   worker::AdamW optimizer_;
   std::map<std::string, Tensor> by_name_;

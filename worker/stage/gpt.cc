@@ -15,7 +15,7 @@ Gpt::Gpt(const StageOptions& options)
     : Network(options), hidden_(options.model.hidden), heads_(options.model.heads) {
   LayerMaker& make = maker();
   if (options.first) {
-    tokens_ = make.Matrix("wte", options.vocabulary, hidden_, kInitialDeviation);
+    tokens_ = make.Matrix("wte", options.vocabulary_rows(), hidden_, kInitialDeviation);
     positions_ = make.Matrix("wpe", options.model.context, hidden_, kInitialDeviation);
   }
   for (uint32_t layer = options.first_layer; layer < options.first_layer + options.layers;
@@ -35,7 +35,7 @@ Gpt::Gpt(const StageOptions& options)
   if (!options.last) return;
   final_norm_ = make.MakeLayerNorm("ln_f", hidden_);
   head_ = options.model.tied ? Linear{tokens_, {}}
-                             : make.MakeLinear("lm_head", options.vocabulary, hidden_,
+                             : make.MakeLinear("lm_head", options.vocabulary_rows(), hidden_,
                                                kInitialDeviation, /*bias=*/false);
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "worker/stage/gpt.h"
+#include "worker/stage/llama.h"
 
 namespace longhaul::worker {
 namespace {
@@ -33,6 +34,12 @@ class Autocast {
 }  // namespace
 
 std::unique_ptr<Network> Network::Create(const StageOptions& options) {
+  switch (options.model.family) {
+    case ModelFamily::kLlama:
+      return std::make_unique<Llama>(options);
+    case ModelFamily::kGpt:
+      break;
+  }
   return std::make_unique<Gpt>(options);
 }
 

@@ -49,6 +49,24 @@ Status Check(const StageOptions& options) {
     return wrong(fmt::format("expected hidden to be a multiple of heads; came hidden {}, heads {}",
                              model.hidden, model.heads));
   }
+  if (options.vocabulary_rows() < options.vocabulary) {
+    return wrong(fmt::format("expected a model.vocabulary of at least the tokenizer's {}; came {}",
+                             options.vocabulary, options.vocabulary_rows()));
+  }
+  if (model.family == ModelFamily::kLlama) {
+    if (model.kv_heads == 0 || model.heads % model.kv_heads != 0 || model.intermediate == 0) {
+      return wrong(
+          fmt::format("expected kv_heads that divide {} heads and intermediate > 0; came "
+                      "kv_heads {}, intermediate {}",
+                      model.heads, model.kv_heads, model.intermediate));
+    }
+    if (model.hidden / model.heads % 2 != 0) {
+      return wrong(
+          fmt::format("rotary embeddings need an even number of channels in a head; came "
+                      "hidden {}, heads {}",
+                      model.hidden, model.heads));
+    }
+  }
   if (options.train.microbatches == 0 || options.train.microbatch_size == 0) {
     return wrong("a stage needs microbatches and microbatch_size > 0");
   }

@@ -1,10 +1,11 @@
-// One pipeline stage of a GPT: parameters, forward, backward, optimizer. LibTorch is behind it.
+// One pipeline stage of a transformer: parameters, forward, backward, optimizer. LibTorch is behind
+// it.
 //
-// The model (pre-norm, learned positions, GELU, causal attention): embedding on the first stage,
-// `layers` blocks, norm + head + mean cross-entropy on the last. A single stage is the whole model.
+// The model: embedding on the first stage, `layers` blocks with causal attention, norm + head +
+// mean cross-entropy on the last. A single stage is the whole model. Families: gpt.h, llama.h.
 // Parameters are initialised by Philox keyed by (seed, parameter name), so they do not depend on
-// how layers are split. Names are global: "wte", "wpe", "h.3.attn.qkv.weight", "ln_f.weight",
-// "lm_head.weight".
+// how layers are split. Names are global: family gpt has "wte", "h.3.attn.qkv.weight", ..., family
+// llama those of published checkpoints, "model.layers.3.self_attn.q_proj.weight", ...
 //
 // Threads: one thread at a time, except BoundaryTensor's memory, which lives as long as its owner.
 // Errors: kInvalidArgument (shape), kResourceExhausted (memory), kInternal (LibTorch's exception).
@@ -28,12 +29,15 @@ namespace longhaul::worker {
 struct StageOptions {
   ModelSpec model;
   TrainSpec train;
-  uint32_t vocabulary = 256;
+  uint32_t vocabulary = 256;             // the tokenizer's: no id is larger
   uint32_t first_layer = 0, layers = 0;  // this stage's blocks
   bool first = true, last = true;        // holds the embedding / norm, head and loss
   bool recompute = false;            // keep only the stage's input, run forward again in Backward
   uint32_t threads = 1;              // LibTorch's intra-op threads
   std::optional<ReplaySpec> replay;  // sleeps instead of computing (replay_stage.h)
+
+  // Of embedding and head.
+  uint32_t vocabulary_rows() const { return model.VocabularyOver(vocabulary); }
 };
 
 // An activation or its gradient, (microbatch_size, context, hidden): fp32 in memory on the CPU.

@@ -20,9 +20,15 @@ namespace {
 
 constexpr uint64_t kSteps = 4;
 
-RunSpec SmallRun() {
+RunSpec SmallRun(ModelFamily family) {
   RunSpec spec;
   spec.name = "parity";
+  spec.model.family = family;
+  if (family == ModelFamily::kLlama) {
+    spec.model.kv_heads = 2;
+    spec.model.intermediate = 160;
+    spec.model.qkv_bias = true;
+  }
   spec.model.layers = 4;
   spec.model.hidden = 64;
   spec.model.heads = 4;
@@ -174,6 +180,7 @@ class Chain {
 };
 
 struct Case {
+  ModelFamily family;
   uint32_t stages;
   ComputeDtype dtype;
   bool recompute;
@@ -184,7 +191,7 @@ class StageParity : public ::testing::TestWithParam<Case> {};
 
 TEST_P(StageParity, EqualsTheReferenceLoopBitForBit) {
   const TemporaryTokens file;
-  RunSpec spec = SmallRun();
+  RunSpec spec = SmallRun(GetParam().family);
   spec.train.dtype = GetParam().dtype;
   spec.pipeline.recompute = GetParam().recompute;
   spec.pipeline.threads_per_stage = GetParam().threads;
@@ -210,23 +217,32 @@ TEST_P(StageParity, EqualsTheReferenceLoopBitForBit) {
   EXPECT_GT(expected->squared_gradient_norms.front(), 0.25);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Splits, StageParity,
-    ::testing::Values(Case{1, ComputeDtype::kFp32, false}, Case{2, ComputeDtype::kFp32, false},
-                      Case{4, ComputeDtype::kFp32, false}, Case{1, ComputeDtype::kFp32, true},
-                      Case{4, ComputeDtype::kFp32, true}, Case{1, ComputeDtype::kBf16, false},
-                      Case{2, ComputeDtype::kBf16, false}, Case{4, ComputeDtype::kBf16, false},
-                      Case{2, ComputeDtype::kBf16, true}, Case{2, ComputeDtype::kFp32, false, 2}),
-    [](const auto& test) {
-      return fmt::format("{}stages{}threads{}{}", test.param.stages, test.param.threads,
-                         test.param.dtype == ComputeDtype::kBf16 ? "Bf16" : "Fp32",
-                         test.param.recompute ? "Recompute" : "");
-    });
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const ModelFamily family : {ModelFamily::kGpt, ModelFamily::kLlama}) {
+    const std::vector<Case> of_family = {
+        {family, 1, ComputeDtype::kFp32, false}, {family, 2, ComputeDtype::kFp32, false},
+        {family, 4, ComputeDtype::kFp32, false}, {family, 1, ComputeDtype::kFp32, true},
+        {family, 4, ComputeDtype::kFp32, true},  {family, 1, ComputeDtype::kBf16, false},
+        {family, 2, ComputeDtype::kBf16, false}, {family, 4, ComputeDtype::kBf16, false},
+        {family, 2, ComputeDtype::kBf16, true},  {family, 2, ComputeDtype::kFp32, false, 2}};
+    cases.insert(cases.end(), of_family.begin(), of_family.end());
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Splits, StageParity, ::testing::ValuesIn(Cases()), [](const auto& test) {
+  return fmt::format("{}{}stages{}threads{}{}", ToString(test.param.family), test.param.stages,
+                     test.param.threads, test.param.dtype == ComputeDtype::kBf16 ? "Bf16" : "Fp32",
+                     test.param.recompute ? "Recompute" : "");
+});
+
+class StageSplit : public ::testing::TestWithParam<ModelFamily> {};
 
 // Parameters and moments after the last step hold every bit of every gradient.
-TEST(StageSplit, ParametersAndMomentsDoNotDependOnTheSplit) {
+TEST_P(StageSplit, ParametersAndMomentsDoNotDependOnTheSplit) {
   const TemporaryTokens file;
-  const RunSpec spec = SmallRun();
+  const RunSpec spec = SmallRun(GetParam());
   const auto tokens = TokenFile::Open(file.path(), /*verify=*/false);
   ASSERT_TRUE(tokens.ok()) << tokens.status();
   std::vector<std::vector<NamedArray>> states;
@@ -255,6 +271,10 @@ TEST(StageSplit, ParametersAndMomentsDoNotDependOnTheSplit) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Families, StageSplit,
+                         ::testing::Values(ModelFamily::kGpt, ModelFamily::kLlama),
+                         [](const auto& test) { return std::string(ToString(test.param)); });
 
 }  // namespace
 }  // namespace longhaul::worker

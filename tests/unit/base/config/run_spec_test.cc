@@ -17,7 +17,7 @@ train: { steps: 200, microbatches: 16 }
 )";
 
 constexpr std::string_view kEveryKey = R"(name: tiny-wan
-model:    { family: gpt, layers: 8, hidden: 256, heads: 8, context: 256, tied: true }
+model:    { family: llama, layers: 8, hidden: 256, heads: 8, context: 256, tied: true, vocabulary: 300, kv_heads: 4, intermediate: 90, rope_theta: 2e4, norm_epsilon: 3e-6, qkv_bias: true }
 data:     { text: [corpus/*.txt, "a \"b\\.txt"], tokenizer: bytes, seed: 18446744073709551615 }
 validation: { share: 0.1, every: 7, samples: 9 }
 train:

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
+#include "base/config/model_presets.h"
 #include "coordinator/planner/planner.h"
 
 namespace longhaul::coordinator {
@@ -17,21 +21,34 @@ RunSpec Gpt2Small() {
   return spec;
 }
 
-TEST(StageParameters, KnownModels) {
-  RunSpec spec = Gpt2Small();
-  spec.model.tied = true;
-  EXPECT_EQ(StageParameters(spec.model, 50257, 12, true, true), 124'439'808u);  // GPT-2 small
-  spec.model.tied = false;
-  EXPECT_EQ(StageParameters(spec.model, 50257, 12, true, true), 124'439'808u + 50257u * 768u);
+// As published, all with the head tied to the embedding.
+TEST(StageParameters, PublishedTotals) {
+  const std::map<std::string, uint64_t> published = {{"gpt2", 124'439'808},
+                                                     {"gpt2-medium", 354'823'168},
+                                                     {"gpt2-xl", 1'557'611'200},
+                                                     {"qwen2.5-0.5b", 494'032'768},
+                                                     {"qwen2.5-3b", 3'085'938'688}};
+  ASSERT_EQ(ModelPresets().size(), published.size());
+  for (const ModelPreset& preset : ModelPresets()) {
+    ModelSpec model = preset.model;
+    const uint64_t untied = StageParameters(model, 256, model.layers, true, true);
+    model.tied = true;
+    const uint64_t tied = StageParameters(model, 256, model.layers, true, true);
+    EXPECT_EQ(tied, published.at(preset.name)) << preset.name;
+    EXPECT_EQ(untied, tied + uint64_t{model.VocabularyOver(256)} * model.hidden) << preset.name;
+  }
 }
 
 TEST(StageParameters, DoNotDependOnTheSplit) {
-  const ModelSpec model = Gpt2Small().model;
-  const uint64_t whole = StageParameters(model, 256, 12, true, true);
-  EXPECT_EQ(StageParameters(model, 256, 5, true, false) +
-                StageParameters(model, 256, 4, false, false) +
-                StageParameters(model, 256, 3, false, true),
-            whole);
+  for (const ModelPreset& preset : ModelPresets()) {
+    const ModelSpec& model = preset.model;
+    const uint32_t layers = model.layers;
+    EXPECT_EQ(StageParameters(model, 256, 5, true, false) +
+                  StageParameters(model, 256, 4, false, false) +
+                  StageParameters(model, 256, layers - 9, false, true),
+              StageParameters(model, 256, layers, true, true))
+        << preset.name;
+  }
 }
 
 TEST(StageMemoryBytes, GrowsWithDepthLayersAndBatch) {
@@ -45,6 +62,22 @@ TEST(StageMemoryBytes, GrowsWithDepthLayersAndBatch) {
   spec.train.dtype = ComputeDtype::kBf16;
   EXPECT_LT(StageMemoryBytes(spec, 256, 3, false, false, 8),
             StageMemoryBytes(Gpt2Small(), 256, 3, false, false, 8));
+}
+
+TEST(StageMemoryBytes, LlamaKeepsItsOwnValues) {
+  RunSpec spec;
+  spec.model = ModelPresets().back().model;  // qwen2.5-3b
+  spec.model.context = 512;
+  spec.train.microbatches = 8;
+  const uint64_t h = 2048, keys = 256, intermediate = 11008;
+  const auto per_flight = [&] {
+    return StageMemoryBytes(spec, 256, 3, false, false, 2) -
+           StageMemoryBytes(spec, 256, 3, false, false, 1);
+  };
+  EXPECT_EQ(per_flight(), 512 * 4 * (3 * (8 * h + 2 * keys + 4 * intermediate) + 2 * h));
+  spec.train.dtype = ComputeDtype::kBf16;
+  EXPECT_EQ(per_flight(),
+            512 * (3 * (4 * 4 * h + 2 * (4 * h + 2 * keys + 4 * intermediate)) + 4 * 2 * h));
 }
 
 TEST(StageMemoryBytes, RecomputationKeepsInputsOnly) {

@@ -224,7 +224,8 @@ TEST_F(Probes, LayerTimesAreShownWithTheirAgeAsLongAsTheProcessLives) {
   ToLinks({"a", "b"});
   c.Advance(absl::Seconds(3));
   const v1::WorkerStatus before = c.state->Workers(c.now)[0];
-  EXPECT_EQ(before.measured_layers().model(), "hidden 64, context 64, microbatches of 1, fp32");
+  EXPECT_EQ(before.measured_layers().model(),
+            "gpt, hidden 64, context 64, microbatches of 1, fp32");
   EXPECT_GT(before.measured_layers().times().block_forward(), 0);
   EXPECT_DOUBLE_EQ(before.measured_layers().age_seconds(), 3);
   v1::Hello anew = HelloOf("a");

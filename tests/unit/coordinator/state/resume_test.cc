@@ -163,6 +163,10 @@ TEST(CheckResumable, NamesEveryKeyThatDiffers) {
   EXPECT_THAT(refused([](RunSpec& s) { s.model.hidden = 128; }),
               HasSubstr("model.hidden is 64 in the run and 128 in this file"));
   EXPECT_THAT(refused([](RunSpec& s) { s.model.layers = 8; }), HasSubstr("model.layers"));
+  EXPECT_THAT(refused([](RunSpec& s) { s.model.family = ModelFamily::kLlama; }),
+              HasSubstr("model.family is gpt in the run and llama in this file"));
+  EXPECT_THAT(refused([](RunSpec& s) { s.model.vocabulary = 300; }),
+              HasSubstr("model.vocabulary is auto in the run and 300 in this file"));
   EXPECT_THAT(refused([](RunSpec& s) { s.data.seed = 8; }), HasSubstr("data.seed"));
   EXPECT_THAT(refused([](RunSpec& s) { s.validation.share = 0.5; }), HasSubstr("validation.share"));
   EXPECT_THAT(refused([](RunSpec& s) { s.train.dtype = ComputeDtype::kBf16; }),
@@ -174,6 +178,27 @@ TEST(CheckResumable, NamesEveryKeyThatDiffers) {
               }),
               AllOf(HasSubstr("train.seed"), HasSubstr("train.microbatches"),
                     HasSubstr("pipeline.threads_per_stage")));
+}
+
+TEST(CheckResumable, NamesEveryKeyOfFamilyLlamaThatDiffers) {
+  RunRecord record;
+  record.spec = SmallSpec("tiny", 2);
+  record.spec.model.family = ModelFamily::kLlama;
+  record.spec.model.kv_heads = 2;
+  record.spec.model.intermediate = 96;
+  RunSpec spec = record.spec;
+  EXPECT_TRUE(CheckResumable(record, spec, {}).ok());
+  spec.model.kv_heads = 1;
+  spec.model.intermediate = 128;
+  spec.model.rope_theta = 1e6;
+  spec.model.norm_epsilon = 1e-5;
+  spec.model.qkv_bias = true;
+  EXPECT_THAT(
+      std::string(Message(CheckResumable(record, spec, {}))),
+      HasSubstr("model.kv_heads is 2 in the run and 1 in this file; model.intermediate is 96 "
+                "in the run and 128 in this file; model.rope_theta is 10000 in the run and "
+                "1000000 in this file; model.norm_epsilon is 1e-06 in the run and 1e-05 in "
+                "this file; model.qkv_bias is false in the run and true in this file;"));
 }
 
 TEST(CheckResumable, ComparesDataFilesByContents) {

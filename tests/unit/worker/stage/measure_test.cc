@@ -16,8 +16,17 @@ StageOptions Options() {
   return options;
 }
 
-TEST(MeasureLayerTimes, GivesAPositiveTimeForEachLayerAndPass) {
-  const auto times = MeasureLayerTimes(Options());
+class MeasureLayerTimesOf : public ::testing::TestWithParam<ModelFamily> {};
+INSTANTIATE_TEST_SUITE_P(Families, MeasureLayerTimesOf,
+                         ::testing::Values(ModelFamily::kGpt, ModelFamily::kLlama),
+                         [](const auto& test) { return std::string(ToString(test.param)); });
+
+TEST_P(MeasureLayerTimesOf, GivesAPositiveTimeForEachLayerAndPass) {
+  StageOptions options = Options();
+  options.model.family = GetParam();
+  options.model.kv_heads = 2;
+  options.model.intermediate = 320;
+  const auto times = MeasureLayerTimes(options);
   ASSERT_TRUE(times.ok()) << times.status();
   for (const double seconds : {times->embedding_forward, times->embedding_backward,
                                times->block_forward, times->block_backward, times->head_forward,

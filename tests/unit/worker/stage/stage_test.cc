@@ -1,5 +1,6 @@
 #include "worker/stage/stage.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,37 +13,54 @@
 namespace longhaul::worker {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr uint32_t kRows = 2, kContext = 16, kHidden = 32;
 
-StageOptions WholeModel() {
-  StageOptions options;
-  options.model.layers = 2;
-  options.model.hidden = kHidden;
-  options.model.heads = 4;
-  options.model.context = kContext;
-  options.layers = 2;
-  options.train.steps = 10;
-  options.train.microbatches = 2;
-  options.train.microbatch_size = kRows;
-  options.train.optimizer.lr = 1e-2;
-  return options;
-}
-
-StageOptions MiddleStage() {
-  StageOptions options = WholeModel();
-  options.first = options.last = false;
-  options.first_layer = 1;
-  options.layers = 1;
-  return options;
-}
-
-StageOptions LastStage() {
-  StageOptions options = MiddleStage();
-  options.last = true;
-  return options;
-}
+// Of every family of models.
+class StageOf : public ::testing::TestWithParam<ModelFamily> {
+ protected:
+  static StageOptions WholeModel() {
+    StageOptions options;
+    options.model.family = GetParam();
+    options.model.layers = 2;
+    options.model.hidden = kHidden;
+    options.model.heads = 4;
+    options.model.context = kContext;
+    if (GetParam() == ModelFamily::kLlama) {
+      options.model.kv_heads = 2;
+      options.model.intermediate = 80;
+      options.model.qkv_bias = true;
+    }
+    options.layers = 2;
+    options.train.steps = 10;
+    options.train.microbatches = 2;
+    options.train.microbatch_size = kRows;
+    options.train.optimizer.lr = 1e-2;
+    return options;
+  }
+  static StageOptions MiddleStage() {
+    StageOptions options = WholeModel();
+    options.first = options.last = false;
+    options.first_layer = 1;
+    options.layers = 1;
+    return options;
+  }
+  static StageOptions LastStage() {
+    StageOptions options = MiddleStage();
+    options.last = true;
+    return options;
+  }
+  // The weight of a matrix in block 1 that is not square, without ".weight", and its shape.
+  static std::string MlpName() {
+    return GetParam() == ModelFamily::kLlama ? "model.layers.1.mlp.up_proj" : "h.1.mlp.fc";
+  }
+  static int64_t MlpWidth() { return GetParam() == ModelFamily::kLlama ? 80 : 128; }
+};
+INSTANTIATE_TEST_SUITE_P(Families, StageOf,
+                         ::testing::Values(ModelFamily::kGpt, ModelFamily::kLlama),
+                         [](const auto& test) { return std::string(ToString(test.param)); });
 
 std::unique_ptr<Stage> Make(const StageOptions& options) {
   auto stage = Stage::Create(options);
@@ -95,7 +113,7 @@ const NamedArray* Find(const std::vector<NamedArray>& arrays, std::string_view n
   return nullptr;
 }
 
-TEST(Stage, StartsNearTheLossOfGuessing) {
+TEST_P(StageOf, StartsNearTheLossOfGuessing) {
   const auto stage = Make(WholeModel());
   const Example example(1);
   auto output = stage->Forward(Microbatch(0), example.input());
@@ -107,7 +125,7 @@ TEST(Stage, StartsNearTheLossOfGuessing) {
   EXPECT_EQ(evaluated, stage->Loss(Microbatch(0)).value());
 }
 
-TEST(Stage, LearnsAnExampleByHeart) {
+TEST_P(StageOf, LearnsAnExampleByHeart) {
   const auto stage = Make(WholeModel());
   const Example example(1);
   double first = 0, last = 0;
@@ -122,7 +140,7 @@ TEST(Stage, LearnsAnExampleByHeart) {
 }
 
 // d loss / d input, against the difference of two losses along a direction.
-TEST(Stage, InputGradientIsTheDerivativeOfTheLoss) {
+TEST_P(StageOf, InputGradientIsTheDerivativeOfTheLoss) {
   const auto stage = Make(LastStage());
   const Example example(1), direction(2);
   const auto loss_at = [&](float t) {
@@ -144,7 +162,7 @@ TEST(Stage, InputGradientIsTheDerivativeOfTheLoss) {
   EXPECT_NEAR(2 * analytic, numeric, 0.02 * std::abs(numeric));
 }
 
-TEST(Stage, OutputsOutliveTheStageAndTheNextMicrobatch) {
+TEST_P(StageOf, OutputsOutliveTheStageAndTheNextMicrobatch) {
   auto stage = Make(MiddleStage());
   const Example one(1), two(2);
   const auto first = stage->Forward(Microbatch(0), one.input());
@@ -155,7 +173,7 @@ TEST(Stage, OutputsOutliveTheStageAndTheNextMicrobatch) {
   EXPECT_EQ(Values(*first), before);
 }
 
-TEST(Stage, InputIsCopied) {
+TEST_P(StageOf, InputIsCopied) {
   const auto stage = Make(MiddleStage());
   const auto reference = Make(MiddleStage());
   Example example(1);
@@ -169,7 +187,7 @@ TEST(Stage, InputIsCopied) {
   EXPECT_EQ(Values(*a), Values(*b));
 }
 
-TEST(Stage, TakesHalfPrecisionInputs) {
+TEST_P(StageOf, TakesHalfPrecisionInputs) {
   const auto stage = Make(MiddleStage());
   // Exact in all three formats: 1.5 at every place.
   const size_t count = size_t{kRows} * kContext * kHidden;
@@ -190,7 +208,7 @@ TEST(Stage, TakesHalfPrecisionInputs) {
   EXPECT_EQ(outputs[2], outputs[0]);
 }
 
-TEST(Stage, RefusesWrongInputsWithoutChange) {
+TEST_P(StageOf, RefusesWrongInputsWithoutChange) {
   const auto whole = Make(WholeModel());
   const auto middle = Make(MiddleStage());
   Example example(1);
@@ -215,7 +233,7 @@ TEST(Stage, RefusesWrongInputsWithoutChange) {
   EXPECT_TRUE(middle->Backward(Microbatch(0), example.activation()).ok());
 }
 
-TEST(Stage, KeepsTheOrderOfBackwardsAndSteps) {
+TEST_P(StageOf, KeepsTheOrderOfBackwardsAndSteps) {
   const auto stage = Make(WholeModel());
   const Example example(1);
   EXPECT_THAT(std::string(Message(stage->OptimizerStep(Step(1), 1e-3, 1))),
@@ -227,7 +245,7 @@ TEST(Stage, KeepsTheOrderOfBackwardsAndSteps) {
   EXPECT_FALSE(stage->OptimizerStep(Step(1), 1e-3, 1).ok());  // 0 waits for its backward.
 }
 
-TEST(Stage, RefusesToStepWithGradientsThatAreNotFinite) {
+TEST_P(StageOf, RefusesToStepWithGradientsThatAreNotFinite) {
   const auto stage = Make(WholeModel());
   const Example example(1);
   ASSERT_TRUE(stage->Forward(Microbatch(0), example.input()).ok());
@@ -244,7 +262,7 @@ TEST(Stage, RefusesToStepWithGradientsThatAreNotFinite) {
   EXPECT_TRUE(stage->OptimizerStep(Step(1), 1e-3, 1).ok());
 }
 
-TEST(Stage, GoesOnFromASnapshotAsIfNothingHadHappened) {
+TEST_P(StageOf, GoesOnFromASnapshotAsIfNothingHadHappened) {
   const auto stage = Make(WholeModel());
   for (uint64_t step = 1; step <= 2; ++step) Train(*stage, step);
   const StageSnapshot snapshot = stage->Snapshot();
@@ -268,32 +286,33 @@ TEST(Stage, GoesOnFromASnapshotAsIfNothingHadHappened) {
   }
 }
 
-TEST(Stage, TakesItsPartOfALargerSnapshotAndNamesWhatIsMissing) {
+TEST_P(StageOf, TakesItsPartOfALargerSnapshotAndNamesWhatIsMissing) {
   const auto whole = Make(WholeModel());
   Train(*whole, 1);
   StageSnapshot snapshot = whole->Snapshot();
   const auto part = Make(MiddleStage());
   ASSERT_TRUE(part->Restore(snapshot).ok());
   EXPECT_EQ(part->Snapshot().parameters.size(), 12u);
-  const std::string name = "h.1.attn.qkv.weight";
+  const std::string name = MlpName() + ".weight";
   EXPECT_EQ(Find(part->Snapshot().parameters, name)->values,
             Find(snapshot.parameters, name)->values);
 
   StageSnapshot lacking = snapshot;
   std::erase_if(lacking.moments,
-                [](const NamedArray& array) { return array.name == "h.1.mlp.fc.bias.exp_avg"; });
+                [&](const NamedArray& array) { return array.name == name + ".exp_avg"; });
   const Status missing = part->Restore(lacking);
   EXPECT_EQ(missing.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(Message(missing)), HasSubstr("has no h.1.mlp.fc.bias.exp_avg"));
+  EXPECT_THAT(std::string(Message(missing)), HasSubstr("has no " + name + ".exp_avg"));
   for (NamedArray& array : snapshot.parameters) {
-    if (array.name == "h.1.mlp.fc.weight") array.shape = {32, 128};
+    if (array.name == name) array.shape = {kHidden, MlpWidth()};
   }
   const Status shape = part->Restore(snapshot);
   EXPECT_THAT(std::string(Message(shape)),
-              HasSubstr("h.1.mlp.fc.weight of shape (128, 32), but the checkpoint has (32, 128)"));
+              HasSubstr(fmt::format("{} of shape ({}, 32), but the checkpoint has (32, {})", name,
+                                    MlpWidth(), MlpWidth())));
 }
 
-TEST(Stage, TiedModelsShareTheEmbeddingWithTheHead) {
+TEST_P(StageOf, TiedModelsShareTheEmbeddingWithTheHead) {
   StageOptions options = WholeModel();
   const uint64_t untied = Make(options)->parameter_count();
   options.model.tied = true;
@@ -306,7 +325,7 @@ TEST(Stage, TiedModelsShareTheEmbeddingWithTheHead) {
   EXPECT_EQ(Stage::Create(options).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(Stage, RefusesPartsThatAreNoPart) {
+TEST_P(StageOf, RefusesPartsThatAreNoPart) {
   const auto refused = [](auto change) {
     StageOptions options = WholeModel();
     change(options);
@@ -318,7 +337,62 @@ TEST(Stage, RefusesPartsThatAreNoPart) {
   EXPECT_TRUE(refused([](StageOptions& o) { o.layers = 1; }));
   EXPECT_TRUE(refused([](StageOptions& o) { o.first_layer = ~0u, o.first = false; }));
   EXPECT_TRUE(refused([](StageOptions& o) { o.threads = 0; }));
+  EXPECT_TRUE(refused([](StageOptions& o) { o.model.vocabulary = 255; }));
   EXPECT_TRUE(refused([](StageOptions& o) { o.train.microbatch_size = 0; }));
+}
+
+// Published checkpoints' names, so that other programs read ours.
+TEST(Llama, ParametersAreCalledAsInPublishedCheckpoints) {
+  StageOptions options;
+  options.model.family = ModelFamily::kLlama;
+  options.model.layers = options.layers = 1;
+  options.model.hidden = 8;
+  options.model.heads = 2;
+  options.model.kv_heads = 1;
+  options.model.intermediate = 12;
+  options.model.context = 4;
+  options.model.qkv_bias = true;
+  options.train.microbatches = 1;
+  std::vector<std::string> names;
+  for (const NamedArray& array : Make(options)->Snapshot().parameters) {
+    names.push_back(fmt::format("{} ({})", array.name, fmt::join(array.shape, ", ")));
+  }
+  EXPECT_THAT(names, ElementsAre("model.embed_tokens.weight (256, 8)",
+                                 "model.layers.0.input_layernorm.weight (8)",
+                                 "model.layers.0.self_attn.q_proj.weight (8, 8)",
+                                 "model.layers.0.self_attn.q_proj.bias (8)",
+                                 "model.layers.0.self_attn.k_proj.weight (4, 8)",
+                                 "model.layers.0.self_attn.k_proj.bias (4)",
+                                 "model.layers.0.self_attn.v_proj.weight (4, 8)",
+                                 "model.layers.0.self_attn.v_proj.bias (4)",
+                                 "model.layers.0.self_attn.o_proj.weight (8, 8)",
+                                 "model.layers.0.post_attention_layernorm.weight (8)",
+                                 "model.layers.0.mlp.gate_proj.weight (12, 8)",
+                                 "model.layers.0.mlp.up_proj.weight (12, 8)",
+                                 "model.layers.0.mlp.down_proj.weight (8, 12)",
+                                 "model.norm.weight (8)", "lm_head.weight (256, 8)"));
+}
+
+TEST(Llama, RefusesHeadsThatCannotBe) {
+  StageOptions options;
+  options.model.family = ModelFamily::kLlama;
+  options.model.layers = options.layers = 1;
+  options.model.hidden = 24;
+  options.model.heads = 4;
+  options.model.context = 4;
+  options.model.intermediate = 12;
+  options.train.microbatches = 1;
+  const auto error = [&] { return std::string(Message(Stage::Create(options).status())); };
+  for (const uint32_t kv_heads : {0u, 3u}) {
+    options.model.kv_heads = kv_heads;
+    EXPECT_THAT(error(), HasSubstr(fmt::format("divide 4 heads and intermediate > 0; came kv_heads "
+                                               "{}, intermediate 12",
+                                               kv_heads)));
+  }
+  options.model.kv_heads = 4;
+  EXPECT_EQ(error(), "");
+  options.model.heads = options.model.kv_heads = 8;
+  EXPECT_THAT(error(), HasSubstr("even number of channels in a head; came hidden 24, heads 8"));
 }
 
 }  // namespace

@@ -1,0 +1,97 @@
+#include "worker/stage/llama.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/silu.h>
+#include <fmt/format.h>
+
+#include <string>
+
+namespace longhaul::worker {
+
+Llama::Llama(const StageOptions& options)
+    : Network(options),
+      hidden_(options.model.hidden),
+      head_channels_(options.model.hidden / options.model.heads) {
+  const ModelSpec& model = options.model;
+  if (options.first) {
+    tokens_ = maker().Matrix("model.embed_tokens.weight", options.vocabulary_rows(), hidden_,
+                             kInitialDeviation);
+  }
+  for (uint32_t layer = options.first_layer; layer < options.first_layer + options.layers;
+       ++layer) {
+    blocks_.push_back(MakeBlock(model, layer));
+  }
+  if (!blocks_.empty()) {
+    rotary_.emplace(model.context, head_channels_, model.rope_theta,
+                    blocks_[0].queries.weight.device());
+  }
+  if (!options.last) return;
+  final_norm_ = maker().MakeRmsNorm("model.norm", hidden_, model.norm_epsilon);
+  head_ = model.tied
+              ? Linear{tokens_, {}}
+              : maker().MakeLinear("lm_head", options.vocabulary_rows(), hidden_, kInitialDeviation,
+                                   /*bias=*/false);
+}
+
+Llama::Block Llama::MakeBlock(const ModelSpec& model, uint32_t layer) {
+  LayerMaker& make = maker();
+  const int64_t kv_channels = model.kv_heads * head_channels_;
+  const int64_t intermediate = model.intermediate;
+  const std::string prefix = fmt::format("model.layers.{}.", layer);
+  const auto projection = [&](const char* name, int64_t outputs) {
+    return make.MakeLinear(prefix + name, outputs, hidden_, kInitialDeviation, model.qkv_bias);
+  };
+  Block block;
+  block.norm_1 = make.MakeRmsNorm(prefix + "input_layernorm", hidden_, model.norm_epsilon);
+  block.queries = projection("self_attn.q_proj", hidden_);
+  block.keys = projection("self_attn.k_proj", kv_channels);
+  block.values = projection("self_attn.v_proj", kv_channels);
+  block.attention_out = make.MakeLinear(prefix + "self_attn.o_proj", hidden_, hidden_,
+                                        residual_deviation(), /*bias=*/false);
+  block.norm_2 = make.MakeRmsNorm(prefix + "post_attention_layernorm", hidden_, model.norm_epsilon);
+  block.gate = make.MakeLinear(prefix + "mlp.gate_proj", intermediate, hidden_, kInitialDeviation,
+                               /*bias=*/false);
+  block.up = make.MakeLinear(prefix + "mlp.up_proj", intermediate, hidden_, kInitialDeviation,
+                             /*bias=*/false);
+  block.down = make.MakeLinear(prefix + "mlp.down_proj", hidden_, intermediate,
+                               residual_deviation(), /*bias=*/false);
+  return block;
+}
+
+at::Tensor Llama::Embed(const at::Tensor& ids) const {
+  return at::embedding(tokens_, ids);
+}
+
+at::Tensor Llama::Attention(const Block& block, const at::Tensor& x) const {
+  const int64_t rows = x.size(0), tokens = x.size(1);
+  const auto heads = [&](const Linear& projection) {
+    return projection(x).view({rows, tokens, -1, head_channels_});
+  };
+  // One statement each: the order of forward is that in which backward sums, and so part of the
+  // result.
+  const at::Tensor queries = rotary_->Turn(heads(block.queries)).transpose(1, 2);
+  const at::Tensor keys = rotary_->Turn(heads(block.keys)).transpose(1, 2);
+  const at::Tensor values = heads(block.values).transpose(1, 2);
+  // Each head of keys and values serves several of queries.
+  const at::Tensor mixed = at::scaled_dot_product_attention(
+      queries, keys, values, /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true, /*scale=*/{},
+      /*enable_gqa=*/true);
+  return block.attention_out(mixed.transpose(1, 2).reshape({rows, tokens, hidden_}));
+}
+
+at::Tensor Llama::RunBlock(size_t block, const at::Tensor& x) const {
+  const Block& layers = blocks_[block];
+  // What several products read is cast once: autocast would do it for each, and autograd keep all.
+  const at::Tensor middle = x + Attention(layers, layers.norm_1(x).to(compute_type()));
+  const at::Tensor normed = layers.norm_2(middle).to(compute_type());
+  const at::Tensor gate = at::silu(layers.gate(normed));
+  return middle + layers.down(gate * layers.up(normed));
+}
+
+at::Tensor Llama::Logits(const at::Tensor& x) const {
+  return head_(final_norm_(x));
+}
+
+}  // namespace longhaul::worker

@@ -1,0 +1,54 @@
+// Llama's layers, and Qwen2.5's: pre-norm by RMSNorm, rotary positions, grouped-query attention,
+// SwiGLU, no biases but (qkv_bias) those of queries, keys and values.
+//
+// Parameters have the names and shapes of published checkpoints, so that such are read, and ours
+// used elsewhere, without a table of names: "model.embed_tokens.weight",
+// "model.layers.3.input_layernorm.weight", "model.layers.3.self_attn.q_proj.weight" (k_proj,
+// v_proj, o_proj; ".bias"), "model.layers.3.post_attention_layernorm.weight",
+// "model.layers.3.mlp.gate_proj.weight" (up_proj, down_proj), "model.norm.weight",
+// "lm_head.weight".
+//
+// Internal to worker/stage, as network.h.
+#ifndef LONGHAUL_WORKER_STAGE_LLAMA_H_
+#define LONGHAUL_WORKER_STAGE_LLAMA_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "worker/stage/layers.h"
+#include "worker/stage/network.h"
+#include "worker/stage/rotary.h"
+
+namespace longhaul::worker {
+
+class Llama final : public Network {
+ public:
+  explicit Llama(const StageOptions& options);
+
+ private:
+  struct Block {
+    RmsNorm norm_1;
+    Linear queries, keys, values, attention_out;
+    RmsNorm norm_2;
+    Linear gate, up, down;
+  };
+  Block MakeBlock(const ModelSpec& model, uint32_t layer);
+  at::Tensor Embed(const at::Tensor& ids) const override;
+  at::Tensor RunBlock(size_t block, const at::Tensor& x) const override;
+  at::Tensor Logits(const at::Tensor& x) const override;
+  at::Tensor Attention(const Block& block, const at::Tensor& x) const;
+
+  const int64_t hidden_, head_channels_;
+  std::vector<Block> blocks_;
+  std::optional<Rotary> rotary_;  // where there are blocks
+  at::Tensor tokens_;             // first stage
+  RmsNorm final_norm_;            // last stage
+  Linear head_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_STAGE_LLAMA_H_

@@ -1,0 +1,29 @@
+// Rotary position embeddings in the convention of Llama's and Qwen's published weights: channel i
+// of the first half of a head and channel i of its second half are the pair that is turned.
+//
+// Internal to worker/stage (it shows LibTorch). Immutable. Errors: LibTorch's exceptions.
+#ifndef LONGHAUL_WORKER_STAGE_ROTARY_H_
+#define LONGHAUL_WORKER_STAGE_ROTARY_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace longhaul::worker {
+
+class Rotary {
+ public:
+  // Tables for positions 0 to `context` - 1 of heads with `channels` channels (even): pair i turns
+  // by position / theta^(2i / channels). Angles are computed in double; the tables are fp32.
+  Rotary(int64_t context, int64_t channels, double theta, at::Device device);
+
+  // `x`: (rows, context, heads, channels). Turned in fp32; of the type of `x`.
+  at::Tensor Turn(const at::Tensor& x) const;
+
+ private:
+  at::Tensor cosines_, sines_;  // (context, 1, channels / 2)
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_STAGE_ROTARY_H_

@@ -1,6 +1,6 @@
 """Training over real processes on the loopback interface: a coordinator, workers, the CLI.
 
-usage: training_test.py BIN_DIR parity|resume|transports|faults
+usage: training_test.py BIN_DIR parity|llama|resume|transports|faults
 """
 import contextlib
 import json
@@ -31,6 +31,10 @@ transport: {transport}
 links: {links}
 checkpoint: {{ every: 10, keep: 2 }}
 """
+GPT = "{ family: gpt, layers: 4, hidden: 64, heads: 4, context: 64 }"  # RUN's
+# Of Qwen2.5's kind.
+LLAMA = """{ family: llama, layers: 4, hidden: 64, heads: 4, kv_heads: 2, intermediate: 160, context: 64,
+         qkv_bias: true, rope_theta: 1000000, vocabulary: 320 }"""
 NONE = "{ forward: none, backward: none }"
 DEFAULT = '{ forward: tah, backward: "fixed:bits=4,rounding=stochastic" }'
 GAUSS = "{ forward: gauss, backward: gauss }"
@@ -130,10 +134,11 @@ class Cluster:
         return json.loads(self.cli("status", run, "--json").stdout)
 
     def write_run(self, name, steps=50, stages=4, schedule="link-aware", links=NONE,
-                  transport="ucx"):
+                  transport="ucx", model=GPT):
         path = self.folder / f"{name}.yaml"
-        path.write_text(RUN.format(name=name, steps=steps, stages=stages, schedule=schedule,
-                                   links=links, transport=transport))
+        text = RUN.format(name=name, steps=steps, stages=stages, schedule=schedule, links=links,
+                          transport=transport)
+        path.write_text(text.replace(GPT, model))
         return path
 
     def train(self, name, *flags, **options):
@@ -170,17 +175,53 @@ def expect_equal(what, got, wanted):
     print(f"ok: {what}: {len(got)} losses bit-identical", flush=True)
 
 
-def parity(cluster):
-    path = cluster.write_run("reference", stages=1)
-    reference = [float(line) for line in subprocess.run(
+def reference_losses(cluster, **options):
+    """Of the plain loop in one process."""
+    path = cluster.write_run("reference", stages=1, **options)
+    losses = [float(line) for line in subprocess.run(
         [cluster.programs / "reference_losses", path, cluster.folder / "text.txt", "50"],
         capture_output=True, text=True, timeout=DEADLINE_S, check=True).stdout.split()]
+    expect_learnt("the plain loop", losses)
+    return losses
+
+
+def expect_learnt(what, losses):
+    if not losses[-1] < 0.8 * losses[0]:
+        raise AssertionError(f"{what}: nothing was learnt: {losses[0]} to {losses[-1]}")
+
+
+def parity(cluster):
+    reference = reference_losses(cluster)
     for stages, schedule in [(1, "link-aware"), (2, "link-aware"), (4, "link-aware"), (4, "1f1b"),
                              (2, "gpipe")]:
         losses = cluster.train(f"parity-{stages}-{schedule}", stages=stages, schedule=schedule)
         expect_equal(f"{stages} stages, {schedule}, against the plain loop", losses, reference)
-    if not reference[-1] < 0.8 * reference[0]:
-        raise AssertionError(f"nothing was learnt: {reference[0]} to {reference[-1]}")
+
+
+def llama(cluster):
+    reference = reference_losses(cluster, model=LLAMA)
+    expect_equal("2 stages against the plain loop",
+                 cluster.train("llama-none", stages=2, model=LLAMA), reference)
+    losses = cluster.train("llama-tah", steps=60, links=DEFAULT, model=LLAMA)
+    expect_learnt("the default codecs", losses)
+    print(f"ok: 4 stages, default codecs: {losses[0]:.3f} to {losses[-1]:.3f} in {len(losses)} steps",
+          flush=True)
+    # Stopped, it goes on as if nothing had been; what only this family has is kept.
+    path = cluster.write_run("llama-stopped", steps=60, links=DEFAULT, model=LLAMA)
+    run = cluster.cli("submit", path).stdout.split()[0]
+    wait_for("some steps", lambda: int(cluster.status(run).get("step", 0)) >= 5)
+    cluster.cli("stop", run)
+    wait_for("the stop", lambda: cluster.status(run)["state"] == "stopped")
+    other = cluster.write_run("llama-stopped", steps=60, links=DEFAULT,
+                              model=LLAMA.replace("rope_theta: 1000000", "rope_theta: 10000"))
+    refused = cluster.cli("submit", other, "--resume", check=False)
+    sentence = "model.rope_theta is 1000000 in the run and 10000 in this file"
+    if refused.returncode != 1 or sentence not in refused.stderr:
+        raise AssertionError(f"exit {refused.returncode}, {refused.stderr!r}")
+    print(f"ok: {refused.stderr.strip()}", flush=True)
+    path = cluster.write_run("llama-stopped", steps=60, links=DEFAULT, model=LLAMA)
+    cluster.cli("submit", path, "--resume", "--watch")
+    expect_equal("stopped and resumed, default codecs", cluster.losses(run), losses)
 
 
 def resume(cluster):
@@ -255,7 +296,7 @@ def faults(cluster):
 
 
 def main():
-    cases = {"parity": parity, "resume": resume, "transports": transports, "faults": faults}
+    cases = {"parity": parity, "llama": llama, "resume": resume, "transports": transports, "faults": faults}
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
         text_for_training(folder)
         with Cluster(sys.argv[1], folder, workers=4) as cluster:

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <string_view>
@@ -25,13 +26,25 @@ std::string_view FirstLineTrimmed(std::string_view text) {
   return line.substr(0, line.find_last_not_of(kBlank) + 1);
 }
 
+// There is one, of somebody else: in containers easily so.
+std::string AccessRemedy(const std::string& path) {
+  struct stat info {};
+  const std::string owner = ::stat(path.c_str(), &info) == 0 ? fmt::format("user {}", info.st_uid)
+                                                             : std::string("its owner");
+  return fmt::format(
+      "this program runs as user {}; run it as {} (a container with --user, the compose cluster "
+      "with LONGHAUL_UID), or give it the file: chown {} FILE",
+      ::geteuid(), owner, ::geteuid());
+}
+
 }  // namespace
 
 StatusOr<std::string> LoadToken(const std::string& path) {
   StatusOr<std::string> contents = ReadFile(path, 64 << 10);
   if (!contents.ok()) {
-    return absl::FailedPreconditionError(
-        fmt::format("token file: {}; {}", Message(contents.status()), kRemedy));
+    return absl::FailedPreconditionError(fmt::format(
+        "token file: {}; {}", Message(contents.status()),
+        absl::IsPermissionDenied(contents.status()) ? AccessRemedy(path) : std::string(kRemedy)));
   }
   const std::string_view token = FirstLineTrimmed(*contents);
   if (token.size() < kMinTokenBytes || token.size() > kMaxTokenBytes) {

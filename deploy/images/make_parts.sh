@@ -30,7 +30,9 @@ say "coordinator"
 root=/parts/coordinator
 mkdir -p $root/opt/longhaul/bin $root/opt/longhaul/lib $root/etc $root/tmp $root/var/lib/longhaul $root/run/secrets
 chmod 1777 $root/tmp
+# A new volume takes this mode: whoever the coordinator runs as begins a folder of its own there.
 chown 1000:1000 $root/var/lib/longhaul
+chmod 1777 $root/var/lib/longhaul
 for program in longhaul longhaul-coordinator; do
   cp "/parts/bundle/bin/$program" $root/opt/longhaul/bin/
   libraries "/parts/bundle/bin/$program"

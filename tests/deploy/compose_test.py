@@ -27,6 +27,7 @@ PREFIX = f"localhost/{TAG}-"
 LARGEST_MB = {"coordinator": 150, "worker": 1200}
 STEPS = 20
 WORKERS = 4
+ANOTHER_USER = 4242
 
 
 def call(*command, check=True, timeout=300, **options):
@@ -83,20 +84,22 @@ def build_images():
             raise AssertionError(f"the image of the {name} has {size:.0f} MB, more than {most}")
 
 
-def write_token(folder):
-    """As the user of the images may read it."""
-    token = folder / "token"
-    token.write_text("a-token-for-this-test-alone\n")
-    token.chmod(0o600)
-    os.chown(token, 1000, 1000)
+def write_tokens(folder):
+    """One that the user of the images may read, and one of somebody else, as whoever runs the cluster is."""
+    for name, user in (("token", 1000), ("token-of-another", ANOTHER_USER)):
+        token = folder / name
+        token.write_text("a-token-for-this-test-alone\n")
+        token.chmod(0o600)
+        os.chown(token, user, user)
 
 
 class Compose:
     def __init__(self, folder):
-        self.folder, self.port, self.token = folder, free_port(), folder / "token"
+        self.folder, self.port, self.token = folder, free_port(), folder / "token-of-another"
         self.environment = {
             **os.environ, "LONGHAUL_WORKERS": str(WORKERS), "LONGHAUL_RATE": "20mbit",
             "LONGHAUL_PORT": str(self.port), "LONGHAUL_TOKEN": str(self.token),
+            "LONGHAUL_UID": str(ANOTHER_USER),
             "LONGHAUL_RUNS": str(folder / "runs"), "LONGHAUL_COORDINATOR_IMAGE": PREFIX + "coordinator",
             "LONGHAUL_WORKER_IMAGE": PREFIX + "worker"}
 
@@ -214,6 +217,10 @@ def what_a_container_lacks(folder):
     said = call("podman", "run", "--rm", PREFIX + "coordinator", check=False)
     if said.returncode != 1 or "token file" not in said.stderr:
         raise AssertionError(f"exit {said.returncode}: {said.stderr[-1000:]}")
+    said = call("podman", "run", "--rm", "-v", f"{folder / 'token-of-another'}:/run/secrets/longhaul-token:ro",
+                PREFIX + "coordinator", check=False)
+    if said.returncode != 1 or f"run it as user {ANOTHER_USER}" not in said.stderr:
+        raise AssertionError(f"exit {said.returncode}: {said.stderr[-1000:]}")
     print("ok: what a container lacks is said", flush=True)
 
 
@@ -275,7 +282,7 @@ def main():
         folder.chmod(0o755)
         (folder / "runs").mkdir()
         text_for_training(folder / "runs")
-        write_token(folder)
+        write_tokens(folder)
         configure_podman(folder)
         try:
             build_images()

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <string>
@@ -59,6 +60,25 @@ TEST_F(TokenTest, NamesAMissingFile) {
   const StatusOr<std::string> token = LoadToken(folder_ + "/nowhere");
   EXPECT_EQ(token.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(Message(token.status())), HasSubstr(folder_ + "/nowhere"));
+}
+
+TEST_F(TokenTest, SaysWhoMayReadIt) {
+  const std::string path = Write("0123456789abcdef", 0600);
+  ::chmod(folder_.c_str(), 0755);
+  // A process of another user, where this one may make it.
+  std::string said;
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown(path.c_str(), 4242, 4242), 0);
+    ASSERT_EQ(::seteuid(65534), 0);
+    said = std::string(Message(LoadToken(path).status()));
+    ASSERT_EQ(::seteuid(0), 0);
+    EXPECT_THAT(said, HasSubstr("runs as user 65534; run it as user 4242"));
+  } else {
+    ::chmod(path.c_str(), 0);
+    said = std::string(Message(LoadToken(path).status()));
+  }
+  EXPECT_THAT(said, HasSubstr("Permission denied; this program runs as user"));
+  EXPECT_THAT(said, HasSubstr("LONGHAUL_UID"));
 }
 
 TEST_F(TokenTest, WarnsWhenEverybodyMayRead) {

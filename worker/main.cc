@@ -43,7 +43,7 @@ namespace {
 enum ExitCode { kOk = 0, kFailed = 1, kWrongUsage = 2 };
 
 constexpr uint32_t kProtocolMin = 2;
-constexpr uint32_t kProtocolMax = 3;
+constexpr uint32_t kProtocolMax = 4;
 constexpr absl::Duration kFailureCheck = absl::Milliseconds(500);
 
 constexpr char kUcx[] = "ucx";

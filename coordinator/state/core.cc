@@ -28,9 +28,9 @@ bool IsWhole(const RunRecord& record) {
   return true;
 }
 
-// Not the numbers of a coordinator that was here before: workers may still answer its checks.
-uint64_t FirstReachCheck(const StateOptions& options) {
-  const std::string digest = HmacSha256(options.reach_secret, "first check");
+// Not the numbers of a coordinator that was here before: workers may still answer what it asked.
+uint64_t FirstNumber(const StateOptions& options, std::string_view of_what) {
+  const std::string digest = HmacSha256(options.reach_secret, of_what);
   uint64_t number = 0;
   std::memcpy(&number, digest.data(), std::min(sizeof number, digest.size()));
   return number;
@@ -58,7 +58,8 @@ bool IsActive(RunState state) {
 Core::Core(const StateOptions& options, std::vector<RunRecord> stored, uint64_t next_event_sequence,
            MonoTime now)
     : options_(options),
-      next_reach_check_(FirstReachCheck(options)),
+      next_reach_check_(FirstNumber(options, "first check")),
+      next_retune_(FirstNumber(options, "first retune")),
       next_event_(next_event_sequence),
       sequence_(next_event_sequence),
       created_(now),
@@ -144,6 +145,7 @@ void Core::Recover() {
         }
         run->reattach_until = created_ + options_.reattach_timeout;
         Log(run, "note", "the coordinator restarted; waiting for the run's workers to come back");
+        if (run->record.state == RunState::kRunning) RecoverTuning(*run);
         Changed(*run);
         break;
       default:
@@ -240,6 +242,8 @@ void Core::Move(Run& run, Trigger trigger, const std::string& reason, const std:
     EndResumeChecks(run.record.id);
   }
   if (row->to != RunState::kPreparing) run.ready_until.reset();
+  run.tuning = Tuning();
+  if (row->to == RunState::kRunning) BeginTuning(run);
   if (row->to == RunState::kRunning && run.record.started_unix_ms == 0) {
     run.record.started_unix_ms = unix_ms_;
   }

@@ -10,6 +10,7 @@
 //   reports.cc     steps, validation, checkpoints, links, logs
 //   checkpoints.cc shards are hashed, copied, moved and dropped
 //   checkpoint_list.cc what is known of them
+//   retune.cc      depths and order follow what is measured
 //   traces.cc      what every stage did when
 //   render.cc      what people see
 //   invariants.cc  what always holds
@@ -206,6 +207,15 @@ class Core {
   void OnLink(Run& run, Stage& stage, const v1::LinkEvent& link);
   void OnLinkHealed(Run& run, Stage& stage, const v1::LinkEvent& link, const std::string& pair);
 
+  // retune.cc
+  void BeginTuning(Run& run);
+  void RecoverTuning(Run& run);
+  void ConsiderRetune(Run& run, const PartialStep& partial);
+  std::vector<StageSetting> SettingsOfPhase(const Run& run) const;
+  void AdvanceRetune(Run& run);
+  void SendRetune(const Worker& worker, const Run& run, const Stage& stage);
+  void OnRetuned(Run& run, const Stage& stage, const v1::Retuned& retuned);
+
   // checkpoint_list.cc
   void On(event::CheckpointsAsked& asked);
   v1::CheckpointsReply RenderCheckpoints(const Run& run, const VerifiedShards* verified) const;
@@ -253,6 +263,7 @@ class Core {
   void CheckWorkers() const;
   void CheckRun(const Run& run) const;
   void CheckStages(const Run& run) const;
+  void CheckTuning(const Run& run) const;
 
   struct PendingSubmit {
     RequestId request;
@@ -278,6 +289,7 @@ class Core {
   std::map<ReachKey, Reach> reach_;  // newest
   std::map<uint64_t, ReachCheck> reach_checks_;
   uint64_t next_reach_check_;
+  uint64_t next_retune_;
   std::map<PairKey, CutPair> cut_pairs_;
   std::map<std::pair<WorkerId, std::string>, TriedAddress> tried_addresses_;
   std::map<RequestId, Verification> verifications_;

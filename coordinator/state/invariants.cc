@@ -1,5 +1,6 @@
 // What holds after every tick, whatever came in. In all builds.
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 #include "coordinator/state/core.h"
@@ -84,6 +85,23 @@ void Core::CheckRun(const Run& run) const {
   if (state == RunState::kPreparing || state == RunState::kRunning ||
       state == RunState::kFinishing) {
     CheckStages(run);
+    CheckTuning(run);
+  }
+}
+
+// Stages begin steps at times of their own, so some may have what is asked of them and others not
+// yet: whichever it is, no lead is larger than a depth above it.
+void Core::CheckTuning(const Run& run) const {
+  const Tuning& tuning = run.tuning;
+  const std::vector<StageSetting>& asked = tuning.asked.empty() ? tuning.held : tuning.asked;
+  if (tuning.held.empty()) return;
+  uint32_t least_depth = std::numeric_limits<uint32_t>::max();
+  for (size_t s = 0; s < asked.size(); ++s) {
+    const uint32_t lead =
+        std::max(asked[s].activation_lead.value_or(0), tuning.held[s].activation_lead.value_or(0));
+    LH_CHECK(lead <= least_depth, "run {}: stage {} may wait for {} activations, above it are {}",
+             run.record.id.value(), s, lead, least_depth);
+    least_depth = std::min({least_depth, asked[s].depth, tuning.held[s].depth});
   }
 }
 

@@ -203,6 +203,29 @@ struct LinkTrouble {
   uint64_t frames_resent = 0;       // by both sides
 };
 
+// What a stage runs with.
+struct StageSetting {
+  uint32_t depth = 0;
+  std::optional<uint32_t> activation_lead;  // nullopt: what it has, which is not known
+  friend bool operator==(const StageSetting&, const StageSetting&) = default;
+};
+// Of a running epoch: what was seen of its steps, and a change of its stages' settings to those of
+// the plan (retune.cc).
+struct Tuning {
+  enum class Phase : uint8_t { kNone, kRaise, kLead, kSettle };
+
+  std::vector<Seen> steps;         // newest last
+  std::optional<Seen> considered;  // what the plan was considered with last
+  MonoTime not_before;             // the next time
+  absl::Duration pause;
+  std::vector<StageSetting> held;  // by all stages; empty: not known
+  Phase phase = Phase::kNone;
+  // Of the phase under way.
+  uint64_t id = 0;
+  std::vector<StageSetting> asked;
+  std::vector<std::optional<uint64_t>> since;  // by stage: the step from which on it has it
+};
+
 struct Run {
   RunRecord record;
   uint64_t order = 0;                      // of submission
@@ -228,6 +251,7 @@ struct Run {
   std::optional<NonFinite> nonfinite;
   std::map<uint32_t, LinkTrouble> troubled_links;  // by boundary; without trouble: none
   std::vector<std::string> workers_lost;
+  Tuning tuning;  // running
   uint64_t dropped = 0;  // messages of other epochs, workers or states of this run
 };
 

@@ -112,6 +112,7 @@ void Core::FinishStep(Run& run, uint64_t step, const PartialStep& partial) {
   out_.writes.emplace_back(write::StepDone{run.record.id, record});
   run.recent.push_back(std::move(record));
   if (run.recent.size() > kRecentSteps) run.recent.pop_front();
+  if (run.record.state == RunState::kRunning) ConsiderRetune(run, partial);
 }
 
 void Core::OnValidation(Run& run, const v1::ValidationReport& report) {

@@ -11,8 +11,8 @@
 namespace longhaul::coordinator {
 namespace {
 
-// 3: workers try each other's addresses (TryReach).
-constexpr uint32_t kProtocolMin = 2, kProtocolMax = 3;
+// 3: workers try each other's addresses (TryReach). 4: depths change while a run trains (Retune).
+constexpr uint32_t kProtocolMin = 2, kProtocolMax = 4;
 constexpr size_t kMaxHelloText = 256;
 // Workers that left are listed until this many of them are known.
 constexpr size_t kMaxGoneWorkers = 256;
@@ -215,6 +215,7 @@ void Core::AttachToStage(Worker& worker, Run& run, Stage& stage) {
     }
   } else if (!stage.finished) {
     if (!stage.started) SendStart(worker, run);
+    SendRetune(worker, run, stage);
     if (run.record.state == RunState::kFinishing && stage.index == 0) SendStop(run);
   }
   if (!run.reattach_until || !IsActive(run.record.state)) return;
@@ -391,6 +392,9 @@ void Core::OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& mes
       break;
     case v1::WorkerMessage::kLink:
       OnLink(run, *stage, message.link());
+      break;
+    case v1::WorkerMessage::kRetuned:
+      OnRetuned(run, *stage, message.retuned());
       break;
     case v1::WorkerMessage::kLayerTimes:  // a late answer; the plan is made
     case v1::WorkerMessage::kHello:

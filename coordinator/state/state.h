@@ -14,6 +14,7 @@
 #define LONGHAUL_COORDINATOR_STATE_STATE_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,6 +26,7 @@
 #include "base/config/run_spec.h"
 #include "base/ids.h"
 #include "base/status.h"
+#include "coordinator/planner/retune.h"
 #include "longhaul/v1/control.pb.h"
 #include "longhaul/v1/plan.pb.h"
 #include "longhaul/v1/worker.pb.h"
@@ -225,6 +227,9 @@ struct StateOptions {
   // Random; the links by which workers try to reach each other prove a secret made of it.
   std::string reach_secret;
   std::string version;
+  // What a running epoch's depths and order become by what was seen of it; nullopt: they stay.
+  std::function<StatusOr<std::optional<v1::Plan>>(const RunSpec&, const v1::Plan&, const Seen&)>
+      retune = Retune;
 };
 
 class State {

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/notification.h"
+#include "proto/wire/link_header.h"
 
 namespace longhaul::worker {
 namespace {
@@ -323,9 +324,9 @@ Status Channel::HandleFrame(transport::Lane lane, std::span<const std::byte> pay
         "expected norms from downstream and step control from upstream, got the opposite");
   }
   if (down) {
-    events_->Push(StepControlArrived{header.step, message});
+    events_->Push(StepControlArrived{header.step, message, Now()});
   } else {
-    events_->Push(NormArrived{header.step, message});
+    events_->Push(NormArrived{header.step, message, Now()});
   }
   return absl::OkStatus();
 }
@@ -396,9 +397,19 @@ Status Channel::HandleChunk(const wire::TensorHeader& header, std::span<const st
   last_microbatch_ = header.microbatch;
   std::shared_ptr<Incoming> incoming = std::move(partial_);
   Trace(v1::Span::RECEIVE, pass, header.microbatch, incoming->began, incoming->blob_bytes);
+  if (incoming->chunks > 1) CountReceived(*incoming);
   codec_thread_->Post(
       [self = shared_from_this(), incoming] { self->Decode(std::move(*incoming)); });
   return absl::OkStatus();
+}
+
+// The first chunk is left out: how long it was under way is not known.
+void Channel::CountReceived(const Incoming& incoming) {
+  constexpr uint64_t kHeaderBytes = wire::kLinkHeaderBytes + wire::kTensorHeaderBytes;
+  const std::lock_guard lock(mutex_);
+  use_.received_bytes +=
+      incoming.blob_bytes - kChunkBytes + (incoming.chunks - 1) * kHeaderBytes;
+  use_.receive_time += longhaul::operator-(Now(), incoming.began);
 }
 
 void Channel::Decode(Incoming incoming) {

@@ -74,6 +74,10 @@ struct ChannelUse {
   absl::Duration send_busy;  // time with a tensor on its way to the peer
   absl::Duration credit_wait;
   uint64_t nonfinite_tiles = 0;  // seen by the encoder
+  // What came behind the first chunks of tensors of several chunks, with all headers, and from
+  // these to the last ones: the link's rate while tensors arrive.
+  uint64_t received_bytes = 0;
+  absl::Duration receive_time;
 };
 
 class Channel : public transport::LinkHandler, public std::enable_shared_from_this<Channel> {
@@ -122,6 +126,7 @@ class Channel : public transport::LinkHandler, public std::enable_shared_from_th
   void Encode(const std::shared_ptr<Outgoing>& outgoing);
   void SendChunks(const std::shared_ptr<Outgoing>& outgoing);
   void SendDone();
+  void CountReceived(const Incoming& incoming);
   Status HandleFrame(transport::Lane lane, std::span<const std::byte> payload);
   Status HandleChunk(const wire::TensorHeader& header, std::span<const std::byte> body);
   Status CheckChunk(const wire::TensorHeader& header, size_t body_bytes) const;

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -30,10 +31,12 @@ struct TensorArrived {
 struct NormArrived {  // from downstream
   Step step{0};
   wire::StepMessage message;
+  MonoTime at;
 };
 struct StepControlArrived {  // from upstream
   Step step{0};
   wire::StepMessage message;
+  MonoTime at;
 };
 // The link is over. Orderly when the peer had finished.
 struct PeerGone {
@@ -44,6 +47,12 @@ struct PeerGone {
 struct Failed {
   Status reason;
 };
+// Another depth and lead, from the next step that begins on.
+struct RetuneRequested {
+  uint64_t id = 0;
+  uint32_t depth = 1;
+  std::optional<uint32_t> activation_lead;  // nullopt: stays
+};
 struct StopRequested {};
 struct CheckpointRequested {};
 struct AbortRequested {
@@ -51,7 +60,7 @@ struct AbortRequested {
 };
 
 using PipelineEvent = std::variant<TensorArrived, NormArrived, StepControlArrived, PeerGone, Failed,
-                                   StopRequested, CheckpointRequested, AbortRequested>;
+                                   StopRequested, CheckpointRequested, RetuneRequested, AbortRequested>;
 
 class EventQueue {
  public:

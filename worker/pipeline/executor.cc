@@ -99,7 +99,24 @@ Status Executor::Loop() {
   return absl::OkStatus();
 }
 
+void Executor::RetuneIfDue() {
+  if (!retune_) return;
+  options_.depth = std::clamp(retune_->depth, 1u, options_.spec.train.microbatches);
+  options_.activation_lead = retune_->activation_lead.value_or(options_.activation_lead);
+  retuned_ = {retune_->id, step_};
+  retune_.reset();
+  ReportRetuned();
+}
+
+void Executor::ReportRetuned() {
+  v1::WorkerMessage message;
+  message.mutable_retuned()->set_retune(retuned_->first);
+  message.mutable_retuned()->set_step(retuned_->second.value());
+  options_.report(std::move(message));
+}
+
 Status Executor::TrainStep() {
+  RetuneIfDue();
   const Pass pass{step_, false};
   StagePolicy policy({.kind = options_.spec.pipeline.schedule,
                       .stage = options_.stage,
@@ -240,6 +257,7 @@ Status Executor::RunBackward(const Pass& pass, Microbatch microbatch) {
 // Up with the running sum, down with the result.
 StatusOr<wire::StepMessage> Executor::AgreeOnNorm() {
   wire::StepMessage message;
+  MonoTime norm_came = Now();
   if (!last()) {
     while (!norm_) LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_GRADIENT));
     if (norm_->step != step_) {
@@ -247,17 +265,19 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNorm() {
                                              step_.value(), norm_->step.value()));
     }
     message.squared_norm = norm_->message.squared_norm;
+    norm_came = norm_->at;
     norm_.reset();
   }
   {
     const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
     message.squared_norm = options_.model->AddSquaredGradientNorm(message.squared_norm);
   }
+  const MonoTime norm_left = Now();
   if (first()) {
     message.nonfinite = !std::isfinite(message.squared_norm);
     message.stop = std::exchange(stop_requested_, false);
     message.checkpoint = std::exchange(checkpoint_requested_, false);
-    control_ = StepControlArrived{step_, message};
+    control_ = StepControlArrived{step_, message, norm_left};
   } else {
     options_.up->SendStepMessage(wire::TensorKind::kNormUp, step_, message);
     while (!control_) LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_INPUT));
@@ -269,6 +289,8 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNorm() {
   if (!last()) {
     options_.down->SendStepMessage(wire::TensorKind::kStepControl, step_, control_->message);
   }
+  norm_wait_ = longhaul::operator-(control_->at, norm_left);
+  norm_turn_ = longhaul::operator-(norm_left, norm_came) + longhaul::operator-(Now(), control_->at);
   return control_->message;
 }
 
@@ -301,6 +323,8 @@ void Executor::ReportStep(const wire::StepMessage& control, double learning_rate
   codec_busy_before_ = codec_busy;
   report->set_codec_wait_seconds(absl::ToDoubleSeconds(times_.wait_codec));
   report->set_peak_in_flight(peak_in_flight_);
+  report->set_norm_wait_seconds(absl::ToDoubleSeconds(norm_wait_));
+  report->set_norm_turn_seconds(absl::ToDoubleSeconds(norm_turn_));
   for (const auto& [channel, up] :
        {std::pair{options_.up, true}, std::pair{options_.down, false}}) {
     if (!channel) continue;
@@ -312,6 +336,8 @@ void Executor::ReportStep(const wire::StepMessage& control, double learning_rate
     link->set_link_bytes_sent(use.link_bytes_sent);
     link->set_send_busy_seconds(absl::ToDoubleSeconds(use.send_busy));
     link->set_credit_wait_seconds(absl::ToDoubleSeconds(use.credit_wait));
+    link->set_received_bytes(use.received_bytes);
+    link->set_receive_seconds(absl::ToDoubleSeconds(use.receive_time));
     report->set_nonfinite_tiles(report->nonfinite_tiles() + use.nonfinite_tiles);
   }
   if (last() && !options_.spec.replay) {
@@ -334,7 +360,7 @@ void Executor::ReportStep(const wire::StepMessage& control, double learning_rate
 Status Executor::WaitForEvent(v1::Span::Kind why) {
   absl::Duration idle;
   const absl::Duration codec_before = options_.codec_thread->BusyTime();
-  const Status status = [&] {
+  Status status = [&] {
     const ScopedSpan timer(&mark_, &idle, trace_.get(), why);
     return WaitForAnyEvent();
   }();
@@ -403,6 +429,14 @@ Status Executor::Handle(PipelineEvent& event) {
           },
           [&](CheckpointRequested&) -> Status {
             checkpoint_requested_ = true;
+            return absl::OkStatus();
+          },
+          [&](RetuneRequested& retune) -> Status {
+            if (retuned_ && retuned_->first == retune.id) {
+              ReportRetuned();  // it was not heard
+            } else {
+              retune_ = retune;
+            }
             return absl::OkStatus();
           },
           [&](AbortRequested& abort) -> Status {

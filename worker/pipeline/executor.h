@@ -7,8 +7,8 @@
 // validation where it is due.
 //
 // Threads: Run() on the compute thread (all LibTorch work happens there); RequestStop,
-// RequestCheckpoint and Abort from any thread. Reports go to `report` on the compute thread, and
-// from the checkpoint writer's thread.
+// RequestCheckpoint, RequestRetune and Abort from any thread. Reports go to `report` on the compute
+// thread, and from the checkpoint writer's thread.
 #ifndef LONGHAUL_WORKER_PIPELINE_EXECUTOR_H_
 #define LONGHAUL_WORKER_PIPELINE_EXECUTOR_H_
 
@@ -67,6 +67,8 @@ class Executor {
 
   void RequestStop() { events_->Push(StopRequested{}); }
   void RequestCheckpoint() { events_->Push(CheckpointRequested{}); }
+  // Answered by a Retuned report.
+  void RequestRetune(const RetuneRequested& retune) { events_->Push(retune); }
   void Abort(Status reason) { events_->Push(AbortRequested{std::move(reason)}); }
 
   // After Run() gave kUnavailable.
@@ -78,6 +80,9 @@ class Executor {
   bool last() const { return options_.stage.value() + 1 == options_.stages; }
 
   Status Loop();
+  // At a step's beginning: takes what was asked for.
+  void RetuneIfDue();
+  void ReportRetuned();
   Status TrainStep();
   Status Validate();
   Status RunPass(const Pass& pass, schedule::StagePolicy* policy);
@@ -111,7 +116,9 @@ class Executor {
   std::optional<Pass> pass_;
   schedule::StagePolicy* policy_ = nullptr;
   std::map<std::pair<Pass, Microbatch>, BoundaryTensor> inputs_, gradients_;
-  std::optional<uint32_t> gradients_let_;  // what the channel was told last in this pass
+  std::optional<uint32_t> gradients_let_;             // what the channel was told last in this pass
+  std::optional<RetuneRequested> retune_;             // waits for a step
+  std::optional<std::pair<uint64_t, Step>> retuned_;  // the newest that was taken, since when
   std::optional<NormArrived> norm_;
   std::optional<StepControlArrived> control_;
   bool stop_requested_ = false, checkpoint_requested_ = false;
@@ -124,7 +131,8 @@ class Executor {
   absl::Duration codec_busy_before_;  // the step under way
   uint32_t peak_in_flight_ = 0;
   MonoTime step_began_;
-  MonoTime mark_;  // until when the step's time is accounted for
+  absl::Duration norm_wait_, norm_turn_;  // v1::StepReport's
+  MonoTime mark_;                         // until when the step's time is accounted for
 };
 
 }  // namespace longhaul::worker

@@ -180,6 +180,9 @@ void Agent::Handle(v1::WorkerCommand command) {
     case v1::WorkerCommand::kCheckpoint:
       if (IsCurrent(command)) run_->RequestCheckpoint();
       return;
+    case v1::WorkerCommand::kRetune:
+      if (IsCurrent(command)) run_->RequestRetune(command.retune());
+      return;
     case v1::WorkerCommand::kReaddress:
       if (IsCurrent(command)) run_->Readdress(command.readdress());
       if (IsNext(command)) next_moves_.push_back(command.readdress());

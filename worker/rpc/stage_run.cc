@@ -400,6 +400,12 @@ void StageRun::RequestCheckpoint() {
   events_->Push(CheckpointRequested{});
 }
 
+void StageRun::RequestRetune(const v1::Retune& retune) {
+  RetuneRequested request{retune.retune(), retune.depth(), std::nullopt};
+  if (retune.has_activation_lead()) request.activation_lead = retune.activation_lead();
+  events_->Push(request);
+}
+
 void StageRun::Readdress(const v1::Readdress& moved) {
   const uint32_t boundary = moved.boundary();
   if (boundary >= static_cast<uint32_t>(assign_.plan().links_size())) return;

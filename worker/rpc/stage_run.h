@@ -1,6 +1,6 @@
 // One assignment carried out: from Assign to the end of this stage.
 //
-// Run() on the agent's thread; Start, Stop, Checkpoint, Readdress and Cancel from any thread.
+// Run() on the agent's thread; Start, Stop, Checkpoint, Retune, Readdress and Cancel from any thread.
 #ifndef LONGHAUL_WORKER_RPC_STAGE_RUN_H_
 #define LONGHAUL_WORKER_RPC_STAGE_RUN_H_
 
@@ -52,6 +52,7 @@ class StageRun {
   void Start();
   void RequestStop();
   void RequestCheckpoint();
+  void RequestRetune(const v1::Retune& retune);
   void Readdress(const v1::Readdress& moved);
   // `finished`: every stage has finished its part.
   void Cancel(std::string reason, bool finished = false);

@@ -17,6 +17,9 @@ StateOptions Options() {
   options.measure_timeout = absl::Seconds(40);
   options.ready_timeout = absl::Seconds(40);
   options.version = "1.2.3";
+  options.retune = [](const RunSpec& spec, const v1::Plan& plan, const Seen&) {
+    return AnyRetune(spec, plan);
+  };
   return options;
 }
 
@@ -32,6 +35,7 @@ RunSpec ShortSpec(const std::string& name, uint32_t stages) {
 RunSpec EndlessSpec(const std::string& name, uint32_t stages) {
   RunSpec spec = ShortSpec(name, stages);
   spec.train.steps = kEndless;
+  spec.train.microbatches = 8;  // so that depths are a choice
   return spec;
 }
 

@@ -44,6 +44,8 @@ void SimWorker::BeginRun(const v1::WorkerCommand& command) {
   const RunSpec& spec = SpecOf(plan.run_yaml());
   run.steps = spec.train.steps;
   run.checkpoint_every = spec.checkpoint.every;
+  run.depth = plan.stages(static_cast<int>(run.stage)).depth();
+  run.lead = plan.stages(static_cast<int>(run.stage)).activation_lead();
   if (plan.stages(static_cast<int>(run.stage)).worker_id() != id()) {
     world_->Violate("{} got an assignment of {}", WorkerName(index_),
                     plan.stages(static_cast<int>(run.stage)).worker_id());
@@ -148,6 +150,47 @@ void SimWorker::HandleStart(const v1::Start&) {
   Work();
 }
 
+void SimWorker::HandleRetune(const v1::Retune& retune) {
+  if (run_->retuned && run_->retuned->retune() == retune.retune()) {
+    v1::WorkerMessage message;
+    *message.mutable_retuned() = *run_->retuned;
+    Say(run_->key, std::move(message));
+  } else {
+    run_->retune = retune;
+  }
+}
+
+// The step of run_->step begins.
+void SimWorker::RetuneIfDue() {
+  if (run_->retune) {
+    run_->depth = run_->retune->depth();
+    if (run_->retune->has_activation_lead()) run_->lead = run_->retune->activation_lead();
+    v1::WorkerMessage message;
+    message.mutable_retuned()->set_retune(run_->retune->retune());
+    message.mutable_retuned()->set_step(run_->step);
+    run_->retuned = message.retuned();
+    run_->retune.reset();
+    Say(run_->key, std::move(message));
+  }
+  CheckSettings();
+}
+
+// Where a stage waits for more activations than one above it keeps in flight, both wait for ever.
+void SimWorker::CheckSettings() {
+  auto& settings = truth().settings;
+  auto& of_step = settings[run_->step];
+  of_step[run_->stage] = {run_->depth, run_->lead};
+  for (const auto& [stage, setting] : of_step) {
+    for (const auto& [below, other] : of_step) {
+      if (below <= stage || setting.first >= other.second) continue;
+      world_->Violate("in step {} of {}@{} stage {} has depth {} and stage {} a lead of {}",
+                      run_->step, run_->key.run, run_->key.epoch, stage, setting.first, below,
+                      other.second);
+    }
+  }
+  while (settings.size() > 8) settings.erase(settings.begin());
+}
+
 void SimWorker::Work() {
   if (run_->cancelled || run_->failed || run_->finished) return;
   if (!NeighboursAreThere()) {
@@ -215,6 +258,7 @@ void SimWorker::OneStep() {
   const uint64_t step = ++run_->step;
   EpochTruth& epoch = truth();
   epoch.members[run_->stage].step = step;
+  RetuneIfDue();
   if (random.Chance(world_->faults.error)) {
     Fail("out of memory", std::nullopt);
     return;
@@ -228,6 +272,7 @@ void SimWorker::OneStep() {
   report.set_step(step);
   report.set_stage(run_->stage);
   report.set_seconds(0.1);
+  report.set_forward_seconds(ForwardSecondsOf(run_->key, step));
   report.set_has_norm(run_->stage == 0);
   report.set_gradient_norm(nonfinite ? std::numeric_limits<double>::infinity() : 1);
   report.set_has_loss(last);

@@ -112,7 +112,7 @@ void SimWorker::TryDial() {
 
 v1::Hello SimWorker::Hello() const {
   v1::Hello hello = HelloOf(WorkerName(index_), std::to_string(incarnation_));
-  hello.set_protocol_max(3);
+  hello.set_protocol_max(4);
   for (v1::DataEndpoint& endpoint : *hello.mutable_endpoints()) {
     endpoint.set_addresses(0, world_->AddressOf(index_));
   }
@@ -198,6 +198,9 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
       return;
     case v1::WorkerCommand::kStop:
       if (IsCurrent(command)) run_->stop_requested = true;
+      return;
+    case v1::WorkerCommand::kRetune:
+      if (IsCurrent(command)) HandleRetune(command.retune());
       return;
     case v1::WorkerCommand::kTryReach:
       if (command.try_reach().dial()) HandleTryReach(command.try_reach());

@@ -47,6 +47,9 @@ class SimWorker {
     bool in_epoch = false, ready = false, started = false, stop_requested = false;
     bool finished = false, failed = false, cancelled = false;
     uint64_t step = 0;
+    uint32_t depth = 0, lead = 0;
+    std::optional<v1::Retune> retune;   // waits for a step
+    std::optional<v1::Retuned> retuned;  // the newest that was taken
     MonoTime writer_free;
     int writes = 0;                             // snapshots that wait or are being written
     std::map<uint32_t, MonoTime> silent_since;  // neighbour -> since when
@@ -104,6 +107,9 @@ class SimWorker {
   void WaitForLinks(MonoTime until);
   void SayReady();
   void HandleStart(const v1::Start& start);
+  void HandleRetune(const v1::Retune& retune);
+  void RetuneIfDue();
+  void CheckSettings();
   void Work();
   bool NeighboursAreThere();
   bool MayStep() const;

@@ -230,7 +230,8 @@ class Simulation {
            {"coordinator restarted", "lost its link", "the loss became", "was lost",
             "dropped a message", "opened a new session", "goes on from the checkpoint",
             "no sign of life for", "did not become ready", "have not come from", "stop asked",
-            "started anew", "was asleep", "could not be measured"}) {
+            "started anew", "was asleep", "could not be measured", "depths or order change",
+            "all stages have the depths"}) {
         result.seen[part] += event.text().find(part) != std::string::npos;
       }
       result.seen["checkpoint"] += event.kind() == "checkpoint";

@@ -44,6 +44,27 @@ double RateOf(const EpochKey& key, size_t from, size_t to) {
   return 1e6 + static_cast<double>(Mix(key, 2'000'000 + from, 2'000'000 + to) % 1'000'000);
 }
 
+double ForwardSecondsOf(const EpochKey& key, uint64_t step) {
+  return 0.01 * static_cast<double>(1 + Mix(key, 3'000'000, step / 20) % 3);
+}
+
+v1::Plan AnyRetune(const RunSpec& spec, const v1::Plan& plan) {
+  v1::Plan other = plan;
+  other.set_retunes(plan.retunes() + 1);
+  other.set_retune_reason("it is another day");
+  const EpochKey key{plan.run_id(), plan.epoch()};
+  uint32_t most = spec.train.microbatches;
+  for (v1::StagePlan& stage : *other.mutable_stages()) {
+    const uint64_t mix = Mix(key, 4'000'000 + other.retunes(), stage.stage());
+    // Often as much as can be, where mistakes show.
+    stage.set_depth(1 + static_cast<uint32_t>(mix % spec.train.microbatches));
+    stage.set_activation_lead(
+        stage.stage() == 0 ? 0 : mix / 64 % 2 == 0 ? most : static_cast<uint32_t>(mix / 128 % most));
+    most = std::min(most, stage.depth());
+  }
+  return other;
+}
+
 double LossOf(const EpochKey& key, uint64_t step) {
   return 1 + static_cast<double>(Mix(key, step, 1'000'000) % 1'000'000) * 1e-6;
 }

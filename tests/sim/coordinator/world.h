@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/config/run_spec.h"
 #include "longhaul/v1/worker.pb.h"
 #include "tests/sim/coordinator/random.h"
 #include "tests/sim/coordinator/timeline.h"
@@ -38,6 +39,8 @@ struct EpochTruth {
   std::map<uint32_t, uint64_t> finished;  // stage -> its last step
   std::map<uint32_t, bool> left;          // stage -> it said goodbye
   std::set<uint32_t> failed;              // stages that reported an error
+  // Of the newest steps: stage -> its depth and lead.
+  std::map<uint64_t, std::map<uint32_t, std::pair<uint32_t, uint32_t>>> settings;
   std::optional<uint64_t> stop_at;
 };
 
@@ -105,6 +108,10 @@ double RateOf(const EpochKey& key, size_t from, size_t to);
 inline ProbeId ProbeKey(const v1::WorkerCommand& command) {
   return {command.run_id(), command.epoch(), command.probe_link().probe()};
 }
+// What a microbatch takes; another time after some steps.
+double ForwardSecondsOf(const EpochKey& key, uint64_t step);
+// Another plan, of any depths and leads that can be.
+v1::Plan AnyRetune(const RunSpec& spec, const v1::Plan& plan);
 double LossOf(const EpochKey& key, uint64_t step);
 std::string ShardHash(const EpochKey& key, uint64_t step, uint32_t stage);
 

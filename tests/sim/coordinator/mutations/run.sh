@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Shows that the simulation finds bugs: makes each mutation of the state machine (*.patch beside this
 # file, its first line says what it breaks) in a copy of the tree, builds only coordinator-sim
-# there, and expects a violation within 1,000 seeds.
+# there, and expects a violation within 5,000 seeds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../../../.."
 mutations=$PWD/tests/sim/coordinator/mutations
-seeds=${SEEDS:-1000}
+seeds=${SEEDS:-5000}
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 

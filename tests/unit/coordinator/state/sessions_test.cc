@@ -50,21 +50,21 @@ TEST_F(Sessions, WelcomeNamesVersionAndHeartbeat) {
 
 TEST_F(Sessions, NoCommonProtocolIsRefusedWithBothRanges) {
   v1::Hello hello = HelloOf("z");
-  hello.set_protocol_min(4);
-  hello.set_protocol_max(6);
+  hello.set_protocol_min(5);
+  hello.set_protocol_max(7);
   const SessionId session = c.Join(hello);
   const v1::WorkerCommand* reject = c.Last("z", v1::WorkerCommand::kReject);
   ASSERT_NE(reject, nullptr);
   EXPECT_TRUE(reject->reject().fatal());
   EXPECT_THAT(reject->reject().reason(),
-              AllOf(HasSubstr("speaks protocol versions 2 to 3"), HasSubstr("speaks 4 to 6")));
+              AllOf(HasSubstr("speaks protocol versions 2 to 4"), HasSubstr("speaks 5 to 7")));
   EXPECT_TRUE(Closed(c, session));
   EXPECT_EQ(c.state->Workers(c.now).size(), 2u);
 }
 
 TEST_F(Sessions, NeighbouringProtocolsWorkTogether) {
   for (const auto& [name, min, max, spoken] :
-       {std::tuple{"older", 2u, 2u, 2u}, {"same", 2u, 3u, 3u}, {"newer", 3u, 4u, 3u}}) {
+       {std::tuple{"older", 2u, 3u, 3u}, {"same", 2u, 4u, 4u}, {"newer", 3u, 5u, 4u}}) {
     v1::Hello hello = HelloOf(name);
     hello.set_protocol_min(min);
     hello.set_protocol_max(max);

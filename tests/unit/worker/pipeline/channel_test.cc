@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "codec/registry.h"
 #include "codec/tool/npy.h"
+#include "proto/wire/link_header.h"
 #include "tests/support/temp_dir.h"
 
 namespace longhaul::worker {
@@ -126,6 +127,22 @@ TEST_F(ChannelTest, ATensorArrivesWholeAndEqual) {
   EXPECT_EQ(arrived->direction, Direction::kForward);
   const auto* values = static_cast<const float*>(arrived->tensor.view.data);
   for (size_t i = 0; i < kShape.elements(); ++i) ASSERT_EQ(values[i], static_cast<float>(i));
+}
+
+// How long the first chunk was under way is not known.
+TEST_F(ChannelTest, WhatComesBehindTheFirstChunkGivesTheRate) {
+  const auto frames = FramesOf(0);
+  const auto receiver = Make(/*upstream=*/true);
+  const MonoTime before = Now();
+  receiver->OnFrame(transport::Lane::kBulk, frames[0]);
+  EXPECT_EQ(receiver->TakeUse().received_bytes, 0u);
+  receiver->OnFrame(transport::Lane::kBulk, frames[1]);
+  const ChannelUse use = receiver->TakeUse();
+  EXPECT_EQ(use.received_bytes, frames[1].size() + wire::kLinkHeaderBytes);
+  EXPECT_GT(use.receive_time, absl::ZeroDuration());
+  EXPECT_LE(use.receive_time, longhaul::operator-(Now(), before));
+  EXPECT_EQ(receiver->TakeUse().received_bytes, 0u);
+  Drain();
 }
 
 TEST_F(ChannelTest, BoundaryTensorsAreDumpedAsTheyAreSent) {

@@ -282,6 +282,42 @@ TEST_F(ExecutorTest, TheLastStageStopsWhenTheFirstSaysSo) {
   EXPECT_TRUE(reports.back().finished().stopped());
 }
 
+TEST_F(ExecutorTest, AnotherDepthHoldsFromTheNextStepOn) {
+  Begin(0);
+  for (uint32_t i = 0; i < 2; ++i) EXPECT_EQ(PeerHears<TensorArrived>().microbatch, Microbatch(i));
+  executor_->RequestRetune({.id = 7, .depth = 1});  // heard in step 1
+  for (uint32_t i = 0; i < 2; ++i) PeerSends(1, i);
+  peer_->SendStepMessage(wire::TensorKind::kNormUp, Step(1), {.squared_norm = 1});
+  PeerIsTheLastStage(2);
+  executor_->RequestRetune({.id = 7, .depth = 1});
+  PeerIsTheLastStage(3);
+  EXPECT_EQ(Result(), absl::OkStatus());
+  std::vector<uint32_t> in_flight;
+  std::vector<uint64_t> since;
+  for (const v1::WorkerMessage& report : Reports()) {
+    if (report.has_step()) in_flight.push_back(report.step().peak_in_flight());
+    if (!report.has_retuned()) continue;
+    EXPECT_EQ(report.retuned().retune(), 7u);
+    since.push_back(report.retuned().step());
+  }
+  EXPECT_EQ(in_flight, (std::vector<uint32_t>{2, 1, 1}));
+  EXPECT_EQ(since, (std::vector<uint64_t>{2, 2})) << "who asks again was not heard";
+}
+
+// What stages wait for a step's word, and take for it, gives round trips.
+TEST_F(ExecutorTest, TheWayOfTheNormIsTimed) {
+  constexpr absl::Duration kAway = absl::Milliseconds(20);
+  Begin(1);
+  const double norm = PeerIsTheFirstStage(1);
+  absl::SleepFor(kAway);  // the neighbour is that far away
+  PeerDecides(1, {.squared_norm = norm, .stop = true});
+  EXPECT_EQ(Result(), absl::OkStatus());
+  const v1::StepReport step = Reports().front().step();
+  EXPECT_GE(step.norm_wait_seconds(), absl::ToDoubleSeconds(kAway));
+  EXPECT_LT(step.norm_wait_seconds(), step.seconds());
+  EXPECT_LT(step.norm_turn_seconds(), step.seconds() - step.norm_wait_seconds());
+}
+
 TEST_F(ExecutorTest, ACheckpointIsTakenOnceWhenAskedFor) {
   Begin(0);
   PeerIsTheLastStage(1);

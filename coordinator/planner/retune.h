@@ -1,0 +1,56 @@
+// Whether depths and the order of data should change while a run trains, by what its stages and
+// links were seen to do. Pure.
+//
+//   window.push_back(SeenIn(spec, reports));               // of every step
+//   LH_ASSIGN_OR_RETURN(auto better, Retune(spec, plan, MedianOf(window)));
+#ifndef LONGHAUL_COORDINATOR_PLANNER_RETUNE_H_
+#define LONGHAUL_COORDINATOR_PLANNER_RETUNE_H_
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/config/run_spec.h"
+#include "base/status.h"
+#include "longhaul/v1/plan.pb.h"
+#include "longhaul/v1/worker.pb.h"
+
+namespace longhaul::coordinator {
+
+struct SeenStage {
+  double forward_seconds = 0, backward_seconds = 0;  // a microbatch
+  double optimizer_seconds = 0;                      // a step
+};
+struct SeenLink {
+  // While tensors arrive, with all headers. nullopt: too few or too small ones came.
+  std::optional<double> forward_bits_per_second, backward_bits_per_second;
+  std::optional<double> round_trip_seconds;
+};
+struct Seen {
+  std::vector<SeenStage> stages;
+  std::vector<SeenLink> links;  // of each boundary
+};
+
+// What a step's reports say, one of each stage. What cannot be (negative, not finite, above an
+// hour) counts as not known, or as 0.
+Seen SeenIn(const RunSpec& spec, std::span<const std::optional<v1::StepReport>> reports);
+
+// Of each value alone, of those that are known. At least one step, all of one plan.
+Seen MedianOf(std::span<const Seen> steps);
+
+// A compute time or rate is another one by more than 20 %, or a round trip by that and by more than
+// what depths have to spare anyway (schedule::kUnforeseenDelay each way).
+bool Differs(const Seen& some, const Seen& others);
+
+// A run whose depths and order are the plan's to choose, and whose rates are known.
+bool MayRetune(const RunSpec& spec, const v1::Plan& plan);
+
+// `plan` with what was seen, and the depths and leads that the simulator then chooses within
+// `depth_by_memory`; its `retune_reason` says why. nullopt where these do not make a step 5 %
+// shorter: less is not certain of what is measured beside training. Rates that were not seen stay those of the plan.
+StatusOr<std::optional<v1::Plan>> Retune(const RunSpec& spec, const v1::Plan& plan,
+                                         const Seen& seen);
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_PLANNER_RETUNE_H_

@@ -9,6 +9,7 @@ constexpr uint64_t kFloat = 4, kHalf = 2;
 constexpr uint64_t kBytesPerParameter = 28;
 constexpr uint64_t kProgramBytes = uint64_t{256} << 20;
 constexpr uint64_t kBoundaryBuffers = 4;
+constexpr uint64_t kLogitsAtWork = 2;
 
 uint64_t KeyChannels(const ModelSpec& model) {
   return uint64_t{model.hidden} / model.heads * model.kv_heads;
@@ -29,8 +30,14 @@ struct KeptValues {
 
 KeptValues KeptByBlock(const ModelSpec& model) {
   const uint64_t h = model.hidden;
-  if (model.family == ModelFamily::kGpt) return {4 * h, 12 * h};
+  if (model.family == ModelFamily::kGpt) return {2 * h, 14 * h};
   return {4 * h, 4 * h + 2 * KeyChannels(model) + 4 * uint64_t{model.intermediate}};
+}
+
+// Parameters that a forward casts: those of matrix products. The norms among them hardly count.
+uint64_t CastParameters(ModelSpec model, uint32_t vocabulary, uint32_t layers, bool last) {
+  model.tied = false;  // the head is cast, whosever its values are
+  return StageParameters(model, vocabulary, layers, /*first=*/false, last);
 }
 
 uint64_t KeptByFinalNorm(const ModelSpec& model) {
@@ -57,19 +64,18 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const uint64_t tokens = uint64_t{spec.train.microbatch_size} * spec.model.context;
   const uint64_t boundary = tokens * spec.model.hidden * kFloat;
   const KeptValues block = KeptByBlock(spec.model);
-  uint64_t activations =
-      layers * tokens * (block.full * kFloat + block.half * (bf16 ? kHalf : kFloat));
-  if (last) {
-    const uint64_t rows = spec.model.VocabularyOver(vocabulary);
-    activations += tokens * (KeptByFinalNorm(spec.model) + 3 * rows) * kFloat;
-  }
+  uint64_t kept = layers * tokens * (block.full * kFloat + block.half * (bf16 ? kHalf : kFloat));
+  const uint64_t logits =
+      last ? tokens * uint64_t{spec.model.VocabularyOver(vocabulary)} * kFloat : 0;
+  if (last) kept += tokens * KeptByFinalNorm(spec.model) * kFloat + logits;
+  if (bf16) kept += CastParameters(spec.model, vocabulary, layers, last) * kHalf;
 
   const uint64_t parameters = StageParameters(spec.model, vocabulary, layers, first, last);
   StageMemory memory;
-  memory.fixed = parameters * (kBytesPerParameter + (bf16 ? kHalf : 0)) +
-                 kBoundaryBuffers * boundary + kProgramBytes;
+  memory.fixed = parameters * kBytesPerParameter + kBoundaryBuffers * boundary +
+                 kLogitsAtWork * logits + kProgramBytes;
   memory.per_flight = 2 * boundary;
-  (spec.pipeline.recompute ? memory.fixed : memory.per_flight) += activations;
+  (spec.pipeline.recompute ? memory.fixed : memory.per_flight) += kept;
   return memory;
 }
 

@@ -24,19 +24,23 @@ struct StageMemory {
   uint64_t per_flight = 0;  // for each microbatch in flight
 };
 // fixed      = 28 bytes a parameter: fp32 value, gradient, two moments (16) and a checkpoint's
-//              snapshot of value and moments (12); 2 more with bf16, for the casts of one forward;
-//            + the activations of one microbatch while they are recomputed
+//              snapshot of value and moments (12);
+//            + what autograd keeps of one microbatch while it is recomputed
 //            + 4 boundary tensors (one being received and sent in each direction)
+//            + on the last stage twice the logits of one microbatch in fp32 while it is computed:
+//              those, and their copy or gradient
 //            + 256 MiB for the program and its libraries
 // per_flight = what autograd keeps of one microbatch of B x T tokens:
 //              gpt: a block 16h values a token (input, norm, qkv, attention, residual, norm, 4h
-//              before and 4h after GELU), of 4 bytes, or with bf16 2 bytes but for 4h (residuals,
-//              norms);
+//              before and 4h after GELU), of 4 bytes, or with bf16 2 bytes but for 2h (input,
+//              residual);
 //              llama: a block 8h + 2k + 4i values a token (input, its norm before and after the
 //              weight, queries, keys, values, attention, residual, its norm before and after, gate,
-//              SiLU, up, product), of 4 bytes, or with bf16 2 bytes but for 4h (residuals, norms);
-//              last stage: its input and norm, and logits, their fp32 copy and their log-softmax
-//              (3 a row of the head);
+//              SiLU, up, product), of 4 bytes, or with bf16 2 bytes but for 4h (input, residual,
+//              norms before the weight);
+//              last stage: the final norm with its input, and the log-softmax of the logits;
+//              with bf16 the casts of blocks' and head's parameters, too, 2 bytes each: every
+//              forward makes its own, and its graph holds them until its backward;
 //            + the stage's input and output
 //              With recomputation only the stage's input and output.
 // Attention keeps no T x T matrix: the CPU's and the GPU's fused kernels do not.

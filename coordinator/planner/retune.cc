@@ -156,11 +156,10 @@ double AloneBitsPerSecond(const NetworkRates& network, size_t boundary, bool for
   const InterfaceRates &upper = network.interfaces[boundary],
                        &lower = network.interfaces[boundary + 1];
   const LinkRates& link = network.links[boundary];
-  return 8 * (forward
-                  ? std::min({upper.egress_bytes_per_second, lower.ingress_bytes_per_second,
-                              link.forward_bytes_per_second})
-                  : std::min({lower.egress_bytes_per_second, upper.ingress_bytes_per_second,
-                              link.backward_bytes_per_second}));
+  return 8 * (forward ? std::min({upper.egress_bytes_per_second, lower.ingress_bytes_per_second,
+                                  link.forward_bytes_per_second})
+                      : std::min({lower.egress_bytes_per_second, upper.ingress_bytes_per_second,
+                                  link.backward_bytes_per_second}));
 }
 
 // The difference that is largest, of `before` and `after`.
@@ -248,8 +247,8 @@ Seen SeenIn(const RunSpec& spec, std::span<const std::optional<v1::StepReport>> 
     SeenLink link{RateOf(report, true), RateOf(above, false), std::nullopt};
     const double wait = Sane(report.norm_wait_seconds());
     if (wait > 0) {
-      link.round_trip_seconds = std::max(
-          wait - Sane(above.norm_wait_seconds()) - Sane(above.norm_turn_seconds()), 0.0);
+      link.round_trip_seconds =
+          std::max(wait - Sane(above.norm_wait_seconds()) - Sane(above.norm_turn_seconds()), 0.0);
     }
     seen.links.push_back(link);
   }
@@ -260,9 +259,8 @@ Seen MedianOf(std::span<const Seen> steps) {
   Seen median;
   for (size_t s = 0; s < steps.front().stages.size(); ++s) {
     const auto of = [&](double SeenStage::*value) {
-      return *MedianOfKnown(steps, [&](const Seen& step) -> std::optional<double> {
-        return step.stages[s].*value;
-      });
+      return *MedianOfKnown(
+          steps, [&](const Seen& step) -> std::optional<double> { return step.stages[s].*value; });
     };
     median.stages.push_back({of(&SeenStage::forward_seconds), of(&SeenStage::backward_seconds),
                              of(&SeenStage::optimizer_seconds)});

@@ -47,7 +47,8 @@ bool MayRetune(const RunSpec& spec, const v1::Plan& plan);
 
 // `plan` with what was seen, and the depths and leads that the simulator then chooses within
 // `depth_by_memory`; its `retune_reason` says why. nullopt where these do not make a step 5 %
-// shorter: less is not certain of what is measured beside training. Rates that were not seen stay those of the plan.
+// shorter: less is not certain of what is measured beside training. Rates that were not seen stay
+// those of the plan.
 StatusOr<std::optional<v1::Plan>> Retune(const RunSpec& spec, const v1::Plan& plan,
                                          const Seen& seen);
 

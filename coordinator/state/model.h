@@ -251,7 +251,7 @@ struct Run {
   std::optional<NonFinite> nonfinite;
   std::map<uint32_t, LinkTrouble> troubled_links;  // by boundary; without trouble: none
   std::vector<std::string> workers_lost;
-  Tuning tuning;  // running
+  Tuning tuning;         // running
   uint64_t dropped = 0;  // messages of other epochs, workers or states of this run
 };
 

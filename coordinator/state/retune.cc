@@ -8,12 +8,13 @@
 // is asked for when its next step begins, and says so then. It begins no step before all others
 // have done their part of the one before; so when all have said so, no stage will begin a step in
 // which another one is a phase behind.
+#include "coordinator/planner/retune.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "coordinator/planner/retune.h"
 #include "coordinator/state/core.h"
 
 namespace longhaul::coordinator {
@@ -142,7 +143,8 @@ void Core::OnRetuned(Run& run, const Stage& stage, const v1::Retuned& retuned) {
     return;
   }
   tuning.since[stage.index] = retuned.step();
-  const bool all = std::ranges::all_of(tuning.since, [](const auto& one) { return one.has_value(); });
+  const bool all =
+      std::ranges::all_of(tuning.since, [](const auto& one) { return one.has_value(); });
   if (!all) return;
   tuning.held = tuning.asked;
   AdvanceRetune(run);

@@ -407,8 +407,7 @@ Status Channel::HandleChunk(const wire::TensorHeader& header, std::span<const st
 void Channel::CountReceived(const Incoming& incoming) {
   constexpr uint64_t kHeaderBytes = wire::kLinkHeaderBytes + wire::kTensorHeaderBytes;
   const std::lock_guard lock(mutex_);
-  use_.received_bytes +=
-      incoming.blob_bytes - kChunkBytes + (incoming.chunks - 1) * kHeaderBytes;
+  use_.received_bytes += incoming.blob_bytes - kChunkBytes + (incoming.chunks - 1) * kHeaderBytes;
   use_.receive_time += longhaul::operator-(Now(), incoming.began);
 }
 

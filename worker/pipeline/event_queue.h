@@ -59,8 +59,9 @@ struct AbortRequested {
   Status reason;
 };
 
-using PipelineEvent = std::variant<TensorArrived, NormArrived, StepControlArrived, PeerGone, Failed,
-                                   StopRequested, CheckpointRequested, RetuneRequested, AbortRequested>;
+using PipelineEvent =
+    std::variant<TensorArrived, NormArrived, StepControlArrived, PeerGone, Failed, StopRequested,
+                 CheckpointRequested, RetuneRequested, AbortRequested>;
 
 class EventQueue {
  public:

@@ -1,6 +1,7 @@
 // One assignment carried out: from Assign to the end of this stage.
 //
-// Run() on the agent's thread; Start, Stop, Checkpoint, Retune, Readdress and Cancel from any thread.
+// Run() on the agent's thread; Start, Stop, Checkpoint, Retune, Readdress and Cancel from any
+// thread.
 #ifndef LONGHAUL_WORKER_RPC_STAGE_RUN_H_
 #define LONGHAUL_WORKER_RPC_STAGE_RUN_H_
 

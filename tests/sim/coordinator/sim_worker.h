@@ -48,7 +48,7 @@ class SimWorker {
     bool finished = false, failed = false, cancelled = false;
     uint64_t step = 0;
     uint32_t depth = 0, lead = 0;
-    std::optional<v1::Retune> retune;   // waits for a step
+    std::optional<v1::Retune> retune;    // waits for a step
     std::optional<v1::Retuned> retuned;  // the newest that was taken
     MonoTime writer_free;
     int writes = 0;                             // snapshots that wait or are being written

@@ -58,8 +58,9 @@ v1::Plan AnyRetune(const RunSpec& spec, const v1::Plan& plan) {
     const uint64_t mix = Mix(key, 4'000'000 + other.retunes(), stage.stage());
     // Often as much as can be, where mistakes show.
     stage.set_depth(1 + static_cast<uint32_t>(mix % spec.train.microbatches));
-    stage.set_activation_lead(
-        stage.stage() == 0 ? 0 : mix / 64 % 2 == 0 ? most : static_cast<uint32_t>(mix / 128 % most));
+    stage.set_activation_lead(stage.stage() == 0  ? 0
+                              : mix / 64 % 2 == 0 ? most
+                                                  : static_cast<uint32_t>(mix / 128 % most));
     most = std::min(most, stage.depth());
   }
   return other;

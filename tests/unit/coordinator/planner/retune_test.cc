@@ -193,8 +193,8 @@ TEST(SeenIn, ReportsOfAStep) {
 TEST(SeenIn, NumbersThatCannotBe) {
   RunSpec spec;
   spec.train.microbatches = 4;
-  for (const double bad : {-1.0, std::numeric_limits<double>::quiet_NaN(),
-                           std::numeric_limits<double>::infinity()}) {
+  for (const double bad :
+       {-1.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     std::vector<std::optional<v1::StepReport>> reports(2);
     for (auto& report : reports) {
       report.emplace();

@@ -193,7 +193,8 @@ TEST_F(RetuneState, DepthsGrowBeforeLeadsDo) {
   const std::string before = Events();
   AcknowledgeAll();
   EXPECT_EQ(Count("a"), 2) << "depths that do not shrink are not asked for again";
-  EXPECT_EQ(Events(), before + "from step 17 on all stages have the depths and the order of the plan\n");
+  EXPECT_EQ(Events(),
+            before + "from step 17 on all stages have the depths and the order of the plan\n");
 }
 
 TEST_F(RetuneState, LeadsShrinkBeforeDepthsDo) {

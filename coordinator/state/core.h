@@ -23,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -175,6 +176,11 @@ class Core {
   void OnReachTried(const Worker& worker, const v1::ReachTried& tried);
   void NotePair(ReachKey key);
   void NoteTriedAddresses(const ReachCheck& check, const v1::ReachTried& tried);
+  // Of the addresses whose last check has ended.
+  void SayUnreached();
+  void EndReachCheck(std::map<uint64_t, ReachCheck>::iterator check);
+  void NotePairReach(const WorkerId& one, const WorkerId& other);
+  void TryAgainAt(const PairKey& pair, CutPair& cut, std::optional<MonoTime> at);
   void CheckReachTimers();
   MonoTime NextReachWake() const;
   // It is another process or is reached elsewhere.
@@ -279,6 +285,11 @@ class Core {
   const StateOptions options_;
   std::map<WorkerId, Worker> workers_;
   std::map<SessionId, WorkerId> sessions_;
+  // By name, as people count. Into workers_.
+  struct NameLess {
+    bool operator()(const Worker* a, const Worker* b) const;
+  };
+  std::set<const Worker*, NameLess> connected_;
   std::map<RunId, Run> runs_;      // never erased
   std::map<RunId, PlanJob> jobs_;  // by the id that the request brought
   std::vector<PendingSubmit> submits_;
@@ -286,12 +297,18 @@ class Core {
   uint64_t next_check_ = 1;
   std::map<std::pair<WorkerId, WorkerId>, MeasuredLink> links_;  // newest, from -> to
   uint64_t next_probe_ = 1;
-  std::map<ReachKey, Reach> reach_;  // newest
-  std::map<uint64_t, ReachCheck> reach_checks_;
+  std::map<ReachKey, Reach> reach_;              // newest
+  std::map<uint64_t, ReachCheck> reach_checks_;  // under way, oldest first
+  std::map<ReachCheckKey, uint64_t> reach_checks_of_;
   uint64_t next_reach_check_;
   uint64_t next_retune_;
   std::map<PairKey, CutPair> cut_pairs_;
-  std::map<std::pair<WorkerId, std::string>, TriedAddress> tried_addresses_;
+  std::set<std::pair<MonoTime, PairKey>> cut_again_;  // those with a time
+  // Of each worker all others of which reach_, reach_checks_ or cut_pairs_ know something; both
+  // ways.
+  std::map<WorkerId, std::map<WorkerId, PairReach>> reach_peers_;
+  std::map<AddressKey, TriedAddress> tried_addresses_;
+  std::set<std::pair<WorkerId, std::string>> ended_checks_;  // of whom over what, in this tick
   std::map<RequestId, Verification> verifications_;
   std::map<uint64_t, TraceJob> traces_;
   uint64_t next_trace_ = 1;

@@ -54,6 +54,11 @@ void Core::CheckWorkers() const {
   }
   LH_CHECK(connected == sessions_.size(), "{} workers have sessions, {} sessions are known",
            connected, sessions_.size());
+  LH_CHECK(connected == connected_.size(), "{} workers have sessions, {} are listed by name",
+           connected, connected_.size());
+  LH_CHECK(reach_checks_.size() == reach_checks_of_.size(),
+           "{} workers try to reach others, {} are known to", reach_checks_.size(),
+           reach_checks_of_.size());
 }
 
 void Core::CheckRun(const Run& run) const {

@@ -71,6 +71,8 @@ struct ReachCheck {
   std::vector<std::string> addresses;
   MonoTime until;
 };
+// What checks are looked up by: (dialled, transport, dialler).
+using ReachCheckKey = std::tuple<WorkerId, std::string, WorkerId>;
 // How that went.
 struct Reach {
   bool reached = false;
@@ -80,13 +82,21 @@ struct Reach {
 // Neither of a pair reaches the other.
 struct CutPair {
   std::string problem;
-  MonoTime at;  // found so, or asked anew since
+  MonoTime at;                       // found so, or asked anew since
+  std::optional<MonoTime> again_at;  // to be tried; nullopt: when both are there
 };
-// One address of a worker, as others found it.
+// What is known of two workers, over any transport and whoever dials.
+struct PairReach {
+  bool reached = false;  // over some transport
+  bool cut = false;      // over some transport
+};
+// One address of a worker over one transport, as others found it.
+using AddressKey = std::tuple<WorkerId, std::string, std::string>;
 struct TriedAddress {
   bool reached = false;  // by somebody
   bool said = false;     // that nobody does
-  std::set<std::string> tried_by;
+  // Until it is reached or said: who has tried in vain, of those that are there.
+  std::set<WorkerId> tried_by;
   std::string problem;
 };
 

@@ -199,16 +199,13 @@ void Core::AdvanceQueue() {
   }
 }
 
+bool Core::NameLess::operator()(const Worker* a, const Worker* b) const {
+  if (a->hello.name() != b->hello.name()) return NaturalLess(a->hello.name(), b->hello.name());
+  return a->id < b->id;
+}
+
 std::vector<const Worker*> Core::ConnectedByName() const {
-  std::vector<const Worker*> workers;
-  for (const auto& [id, worker] : workers_) {
-    if (worker.session) workers.push_back(&worker);
-  }
-  std::sort(workers.begin(), workers.end(), [](const Worker* a, const Worker* b) {
-    if (a->hello.name() != b->hello.name()) return NaturalLess(a->hello.name(), b->hello.name());
-    return a->id < b->id;
-  });
-  return workers;
+  return {connected_.begin(), connected_.end()};
 }
 
 StatusOr<std::vector<Worker*>> Core::WorkersFor(const RunSpec& spec, const RunRecord& record,

@@ -32,25 +32,45 @@ const v1::DataEndpoint* EndpointOf(const Worker& worker, const std::string& tran
   return nullptr;
 }
 
-// Of `all`, who are sorted, those around `worker`; the last and the first are beside each other.
-std::vector<const Worker*> PeersOf(const Worker& worker, const std::vector<const Worker*>& all) {
-  const auto at = static_cast<size_t>(std::ranges::find(all, &worker) - all.begin());
+// Of `all` those around `worker`, which is one of them; the last and the first are beside each
+// other.
+template <class Sorted>
+std::vector<const Worker*> PeersOf(const Worker& worker, const Sorted& all) {
   std::vector<const Worker*> peers;
-  for (size_t distance = 1; distance <= kPeersEachSide; ++distance) {
-    for (const size_t index : {at + distance, at + all.size() - distance}) {
-      if (distance >= all.size()) return peers;
-      const Worker* peer = all[index % all.size()];
+  auto after = all.find(&worker), before = after;
+  for (size_t distance = 1; distance <= kPeersEachSide && distance < all.size(); ++distance) {
+    if (++after == all.end()) after = all.begin();
+    if (before == all.begin()) before = all.end();
+    --before;
+    for (const Worker* peer : {*after, *before}) {
       if (std::ranges::find(peers, peer) == peers.end()) peers.push_back(peer);
     }
   }
   return peers;
 }
 
+template <class Iterator>
+struct Entries {
+  Iterator first, last;
+  Iterator begin() const { return first; }
+  Iterator end() const { return last; }
+  bool empty() const { return first == last; }
+};
+
+// What `map` has of one worker to another, over any transport.
+template <class Map>
+auto Between(Map& map, const WorkerId& from, const WorkerId& to) {
+  const auto begin = map.lower_bound({from, to, ""});
+  auto end = begin;
+  while (end != map.end() && end->first.from == from && end->first.to == to) ++end;
+  return Entries<decltype(end)>{begin, end};
+}
+
 }  // namespace
 
 void Core::CheckReach(const Worker& worker) {
   if (!Answers(worker)) return;
-  for (const Worker* other : PeersOf(worker, ConnectedByName())) {
+  for (const Worker* other : PeersOf(worker, connected_)) {
     if (!Answers(*other)) continue;
     for (const v1::DataEndpoint& endpoint : worker.hello.endpoints()) {
       for (const auto& [from, to] : {std::pair(other, &worker), std::pair(&worker, other)}) {
@@ -59,20 +79,29 @@ void Core::CheckReach(const Worker& worker) {
       }
     }
   }
+  for (const auto& [other, known] : reach_peers_[worker.id]) {
+    if (!known.cut) continue;
+    for (auto& [pair, cut] :
+         Between(cut_pairs_, std::min(worker.id, other), std::max(worker.id, other))) {
+      if (!cut.again_at) TryAgainAt(pair, cut, cut.at + kTryAgainAfter);
+    }
+  }
 }
 
 void Core::TryReach(const ReachKey& key) {
   const Worker& from = *FindWorker(key.from);
   const Worker& to = *FindWorker(key.to);
   const v1::DataEndpoint* endpoint = EndpointOf(to, key.transport);
-  const bool under_way = std::any_of(reach_checks_.begin(), reach_checks_.end(),
-                                     [&](const auto& check) { return check.second.key == key; });
-  if (under_way || EndpointOf(from, key.transport) == nullptr || endpoint == nullptr ||
-      endpoint->addresses().empty()) {
+  const ReachCheckKey check_key{key.to, key.transport, key.from};
+  if (reach_checks_of_.contains(check_key) || EndpointOf(from, key.transport) == nullptr ||
+      endpoint == nullptr || endpoint->addresses().empty()) {
     return;
   }
   const uint64_t id = next_reach_check_++;
   ReachCheck& check = reach_checks_[id];
+  reach_checks_of_[check_key] = id;
+  reach_peers_[key.from].try_emplace(key.to);
+  reach_peers_[key.to].try_emplace(key.from);
   check.key = key;
   const int count = std::min(endpoint->addresses_size(), kMaxAddresses);
   check.addresses.assign(endpoint->addresses().begin(), endpoint->addresses().begin() + count);
@@ -96,7 +125,7 @@ void Core::OnReachTried(const Worker& worker, const v1::ReachTried& tried) {
   if (found == reach_checks_.end() || found->second.key.from != worker.id) return;
   const ReachCheck check = found->second;
   if (tried.problems_size() != static_cast<int>(check.addresses.size())) return;
-  reach_checks_.erase(found);
+  EndReachCheck(found);
   const Worker& to = *FindWorker(check.key.to);
   const v1::DataEndpoint* endpoint = EndpointOf(to, check.key.transport);
   const bool all_tried = endpoint != nullptr && endpoint->addresses_size() == tried.problems_size();
@@ -134,11 +163,14 @@ void Core::NotePair(ReachKey key) {
     return found != reach_.end() && found->second.reached;
   };
   if (works(there) || works(back)) {
-    if (cut_pairs_.erase(pair) > 0) {
+    if (const auto cut = cut_pairs_.find(pair); cut != cut_pairs_.end()) {
+      TryAgainAt(pair, cut->second, std::nullopt);
+      cut_pairs_.erase(cut);
       Log(nullptr, "worker",
           fmt::format("workers {} and {} can talk over {} now", Label(from), Label(to),
                       key.transport));
     }
+    NotePairReach(key.from, key.to);
     return;
   }
   if (!is_decided(there, to) || !is_decided(back, from)) return;
@@ -148,84 +180,158 @@ void Core::NotePair(ReachKey key) {
     problems += (problems.empty() ? "" : "; ") + found->second.problem;
   }
   const bool is_news = !cut_pairs_.contains(pair);
-  cut_pairs_[pair] = {problems, now_};
+  CutPair& cut = cut_pairs_[pair];
+  cut.problem = problems;
+  cut.at = now_;
+  TryAgainAt(pair, cut, now_ + kTryAgainAfter);
+  NotePairReach(key.from, key.to);
   if (!is_news) return;
   Log(nullptr, "worker",
       fmt::format("workers {} and {} cannot talk over {}: {}", Label(from), Label(to),
                   key.transport, problems));
 }
 
-// Says when nobody reaches an address of a worker.
 void Core::NoteTriedAddresses(const ReachCheck& check, const v1::ReachTried& tried) {
-  const Worker& to = *FindWorker(check.key.to);
   for (size_t i = 0; i < check.addresses.size(); ++i) {
     const std::string& problem = tried.problems(static_cast<int>(i));
-    TriedAddress& one = tried_addresses_[{to.id, check.addresses[i]}];
+    TriedAddress& one = tried_addresses_[{check.key.to, check.key.transport, check.addresses[i]}];
     if (problem.empty()) {
       one.reached = true;
-    } else {
-      one.tried_by.insert(FindWorker(check.key.from)->hello.name());
+      one.tried_by.clear();
+    } else if (!one.reached && !one.said) {
+      one.tried_by.insert(check.key.from);
       one.problem = problem;
     }
-    const bool more_to_come =
-        std::any_of(reach_checks_.begin(), reach_checks_.end(), [&](const auto& other) {
-          return other.second.key.to == to.id && other.second.key.transport == check.key.transport;
-        });
-    if (one.reached || one.said || more_to_come) continue;
-    one.said = true;
-    Log(nullptr, "worker",
-        fmt::format("nobody reaches worker {} at {} ({}), tried from {}: {}; look at --advertise, "
-                    "port mapping and firewalls",
-                    Label(to), Quoted(check.addresses[i]), check.key.transport,
-                    Join({one.tried_by.begin(), one.tried_by.end()}), Quoted(one.problem)));
   }
+}
+
+// Says when nobody reaches an address of a worker.
+void Core::SayUnreached() {
+  for (const auto& [id, transport] : std::exchange(ended_checks_, {})) {
+    const Worker* to = FindWorker(id);
+    const auto more = reach_checks_of_.lower_bound({id, transport, WorkerId()});
+    const bool more_to_come = more != reach_checks_of_.end() && std::get<0>(more->first) == id &&
+                              std::get<1>(more->first) == transport;
+    if (to == nullptr || !to->session || more_to_come) continue;
+    for (auto it = tried_addresses_.lower_bound({id, transport, ""});
+         it != tried_addresses_.end() && std::get<0>(it->first) == id &&
+         std::get<1>(it->first) == transport;
+         ++it) {
+      TriedAddress& one = it->second;
+      if (one.reached || one.said || one.tried_by.empty()) continue;
+      one.said = true;
+      std::vector<std::string> names;
+      for (const WorkerId& from : std::exchange(one.tried_by, {})) {
+        names.push_back(Label(*FindWorker(from)));
+      }
+      std::ranges::sort(names, NaturalLess);
+      Log(nullptr, "worker",
+          fmt::format("nobody reaches worker {} at {} ({}), tried from {}: {}; look at "
+                      "--advertise, port mapping and firewalls",
+                      Label(*to), Quoted(std::get<2>(it->first)), transport, Join(names),
+                      Quoted(one.problem)));
+    }
+  }
+}
+
+void Core::EndReachCheck(std::map<uint64_t, ReachCheck>::iterator check) {
+  const ReachKey& key = check->second.key;
+  ended_checks_.insert({key.to, key.transport});
+  reach_checks_of_.erase({key.to, key.transport, key.from});
+  reach_checks_.erase(check);
+}
+
+void Core::NotePairReach(const WorkerId& one, const WorkerId& other) {
+  PairReach known;
+  for (const auto& [from, to] : {std::pair(&one, &other), std::pair(&other, &one)}) {
+    for (const auto& [key, reach] : Between(reach_, *from, *to)) {
+      known.reached = known.reached || reach.reached;
+    }
+  }
+  known.cut = !Between(cut_pairs_, std::min(one, other), std::max(one, other)).empty();
+  reach_peers_[one][other] = reach_peers_[other][one] = known;
+}
+
+void Core::TryAgainAt(const PairKey& pair, CutPair& cut, std::optional<MonoTime> at) {
+  if (cut.again_at) cut_again_.erase({*cut.again_at, pair});
+  cut.again_at = at;
+  if (at) cut_again_.insert({*at, pair});
 }
 
 // What was not answered stays unknown; pairs that could not talk are tried again.
 void Core::CheckReachTimers() {
-  std::erase_if(reach_checks_, [&](const auto& check) { return now_ >= check.second.until; });
-  for (auto& [pair, cut] : cut_pairs_) {
-    if (now_ < cut.at + kTryAgainAfter) continue;
+  while (!reach_checks_.empty() && now_ >= reach_checks_.begin()->second.until) {
+    EndReachCheck(reach_checks_.begin());
+  }
+  while (!cut_again_.empty() && now_ >= cut_again_.begin()->first) {
+    const PairKey pair = cut_again_.begin()->second;
+    CutPair& cut = cut_pairs_.at(pair);
     const Worker* one = FindWorker(pair.from);
     const Worker* other = FindWorker(pair.to);
-    if (one == nullptr || other == nullptr || !Answers(*one) || !Answers(*other)) continue;
+    const bool both = one != nullptr && other != nullptr && Answers(*one) && Answers(*other);
+    TryAgainAt(pair, cut, both ? std::optional(now_ + kTryAgainAfter) : std::nullopt);
+    if (!both) continue;
     cut.at = now_;
     TryReach({pair.from, pair.to, pair.transport});
     TryReach({pair.to, pair.from, pair.transport});
   }
+  SayUnreached();
 }
 
 MonoTime Core::NextReachWake() const {
   MonoTime wake = MonoTime::max();
-  for (const auto& [id, check] : reach_checks_) wake = std::min(wake, check.until);
-  for (const auto& [pair, cut] : cut_pairs_) {
-    const Worker* one = FindWorker(pair.from);
-    const Worker* other = FindWorker(pair.to);
-    if (one == nullptr || other == nullptr || !Answers(*one) || !Answers(*other)) continue;
-    wake = std::min(wake, cut.at + kTryAgainAfter);
-  }
+  if (!reach_checks_.empty()) wake = reach_checks_.begin()->second.until;
+  if (!cut_again_.empty()) wake = std::min(wake, cut_again_.begin()->first);
   return wake;
 }
 
 void Core::ForgetReach(const WorkerId& id) {
-  const auto concerns = [&](const auto& entry) {
-    return entry.first.from == id || entry.first.to == id;
-  };
-  std::erase_if(reach_, concerns);
-  std::erase_if(cut_pairs_, concerns);
-  std::erase_if(tried_addresses_, [&](const auto& entry) { return entry.first.first == id; });
   ForgetReachChecks(id);
+  const auto forget_addresses = [&](const WorkerId& of, const auto& forget) {
+    auto it = tried_addresses_.lower_bound({of, "", ""});
+    while (it != tried_addresses_.end() && std::get<0>(it->first) == of) it = forget(it);
+  };
+  forget_addresses(id, [&](auto it) { return tried_addresses_.erase(it); });
+  const auto peers = reach_peers_.extract(id);
+  if (peers.empty()) return;
+  for (const auto& [other, known] : peers.mapped()) {
+    reach_peers_[other].erase(id);
+    forget_addresses(other, [&](auto it) {
+      it->second.tried_by.erase(id);
+      return ++it;
+    });
+    for (const auto& [from, to] : {std::pair(&id, &other), std::pair(&other, &id)}) {
+      const auto results = Between(reach_, *from, *to);
+      reach_.erase(results.begin(), results.end());
+      const auto cuts = Between(cut_pairs_, *from, *to);
+      for (auto& [pair, cut] : cuts) TryAgainAt(pair, cut, std::nullopt);
+      cut_pairs_.erase(cuts.begin(), cuts.end());
+    }
+  }
 }
 
 void Core::ForgetReachChecks(const WorkerId& id) {
-  std::erase_if(reach_checks_, [&](const auto& check) {
-    return check.second.key.from == id || check.second.key.to == id;
-  });
+  const auto peers = reach_peers_.find(id);
+  if (peers == reach_peers_.end()) return;
+  std::vector<uint64_t> checks;
+  const auto collect = [&](const WorkerId& to, const auto& concerns) {
+    for (auto it = reach_checks_of_.lower_bound({to, "", WorkerId()});
+         it != reach_checks_of_.end() && std::get<0>(it->first) == to; ++it) {
+      if (concerns(std::get<2>(it->first))) checks.push_back(it->second);
+    }
+  };
+  collect(id, [](const WorkerId&) { return true; });
+  for (const auto& [other, known] : peers->second) {
+    collect(other, [&](const WorkerId& from) { return from == id; });
+  }
+  for (const uint64_t check : checks) EndReachCheck(reach_checks_.find(check));
 }
 
 void Core::AddReach(CandidateWorker* worker) const {
-  for (const auto& [key, reach] : reach_) {
-    if (key.from != worker->id || reach.reached) continue;
+  const auto begin = reach_.lower_bound({worker->id, WorkerId(), ""});
+  for (auto it = begin; it != reach_.end() && it->first.from == worker->id; ++it) {
+    const auto& [key, reach] = *it;
+    if (reach.reached) continue;
     for (const TransportKind kind : {TransportKind::kUcx, TransportKind::kGrpc}) {
       if (ToString(kind) == key.transport) worker->does_not_reach[{key.to, kind}] = reach.problem;
     }
@@ -233,29 +339,29 @@ void Core::AddReach(CandidateWorker* worker) const {
 }
 
 void Core::RenderReach(const Worker& worker, MonoTime now, v1::WorkerStatus* status) const {
-  if (!worker.session) return;
+  const auto peers = reach_peers_.find(worker.id);
+  if (!worker.session || peers == reach_peers_.end()) return;
   uint32_t talks = 0;
-  for (const Worker* other : ConnectedByName()) {
-    if (other->id == worker.id) continue;
-    bool reached = false, cut = false;
-    for (const v1::DataEndpoint& endpoint : worker.hello.endpoints()) {
-      const std::string& transport = endpoint.transport();
-      for (const ReachKey& key :
-           {ReachKey{worker.id, other->id, transport}, ReachKey{other->id, worker.id, transport}}) {
-        const auto found = reach_.find(key);
-        reached = reached || (found != reach_.end() && found->second.reached);
-      }
-      const auto found = cut_pairs_.find(
-          {std::min(worker.id, other->id), std::max(worker.id, other->id), transport});
-      if (found == cut_pairs_.end()) continue;
-      cut = true;
+  std::set<const Worker*, NameLess> cut;
+  for (const auto& [id, known] : peers->second) {
+    if (!known.cut && !known.reached) continue;
+    const Worker* other = FindWorker(id);
+    if (other == nullptr || !other->session) continue;
+    if (known.cut) {
+      cut.insert(other);
+    } else {
+      ++talks;
+    }
+  }
+  for (const Worker* other : cut) {
+    for (const auto& [pair, why] :
+         Between(cut_pairs_, std::min(worker.id, other->id), std::max(worker.id, other->id))) {
       v1::UnreachableWorker& one = *status->add_cannot_talk_to();
       one.set_worker(other->hello.name());
-      one.set_transport(transport);
-      one.set_problem(found->second.problem);
-      one.set_age_seconds(absl::ToDoubleSeconds(now - found->second.at - asleep_));
+      one.set_transport(pair.transport);
+      one.set_problem(why.problem);
+      one.set_age_seconds(absl::ToDoubleSeconds(now - why.at - asleep_));
     }
-    if (reached && !cut) ++talks;
   }
   status->set_can_talk_to(talks);
 }

@@ -201,10 +201,7 @@ void Core::RenderLinks(const Run& run, v1::RunStatus* status) const {
 std::vector<v1::WorkerStatus> Core::Workers(MonoTime now) const {
   std::vector<const Worker*> workers;
   for (const auto& [id, worker] : workers_) workers.push_back(&worker);
-  std::sort(workers.begin(), workers.end(), [](const Worker* a, const Worker* b) {
-    if (a->hello.name() != b->hello.name()) return NaturalLess(a->hello.name(), b->hello.name());
-    return a->id < b->id;
-  });
+  std::sort(workers.begin(), workers.end(), NameLess());
   std::vector<v1::WorkerStatus> statuses;
   for (const Worker* worker : workers) {
     v1::WorkerStatus& one = statuses.emplace_back();

@@ -73,6 +73,7 @@ void Core::On(event::WorkerJoined& joined) {
     out_.commands.emplace_back(
         command::CloseSession{*worker.session, "a newer session of this worker took its place"});
     if (replaces) {
+      connected_.erase(&worker);
       sessions_.erase(*worker.session);
       worker.session.reset();
     } else {
@@ -97,6 +98,7 @@ void Core::On(event::WorkerJoined& joined) {
   worker.session = joined.session;
   worker.last_heard = now_;
   sessions_[joined.session] = id;
+  connected_.insert(&worker);
   ForgetOldWorkers();
 
   v1::WorkerCommand command;
@@ -271,6 +273,7 @@ void Core::Lose(Worker& worker, const std::string& why) {
   Log(nullptr, "worker", fmt::format("worker {} left: {}", Label(worker), why));
   ++sequence_;
   const std::string label = Label(worker);
+  connected_.erase(&worker);
   sessions_.erase(*worker.session);
   worker.session.reset();
   ForgetReachChecks(worker.id);

@@ -1,7 +1,9 @@
 // Workers try each other's addresses; who cannot talk is said and not planned for.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <time.h>
 
+#include <algorithm>
 #include <set>
 
 #include "tests/support/state_harness.h"
@@ -42,13 +44,25 @@ class Reach : public ::testing::Test {
       for (const v1::TryReach& dial : Dials(name)) asked.emplace_back(name, dial);
     }
     c.Forget();
-    for (const auto& [name, dial] : asked) {
-      v1::WorkerMessage message;
-      message.mutable_reach_tried()->set_check(dial.check());
-      for (int i = 0; i < dial.addresses_size(); ++i) {
-        message.mutable_reach_tried()->add_problems(fails(name, dial));
+    for (const auto& [name, dial] : asked) AnswerOne(name, dial, fails(name, dial));
+  }
+  void AnswerOne(const std::string& from, const v1::TryReach& dial, const std::string& problem) {
+    v1::WorkerMessage message;
+    message.mutable_reach_tried()->set_check(dial.check());
+    for (int i = 0; i < dial.addresses_size(); ++i) {
+      message.mutable_reach_tried()->add_problems(problem);
+    }
+    c.Tick(c.Said(from, message));
+  }
+  // So many seconds in which all of these are alive.
+  void Pass(int seconds, const std::vector<std::string>& alive) {
+    for (int i = 0; i < seconds; ++i) {
+      c.Advance(absl::Seconds(1));
+      for (const std::string& name : alive) {
+        v1::WorkerMessage message;
+        message.mutable_heartbeat();
+        c.Tick(c.Said(name, message));
       }
-      c.Tick(c.Said(name, message));
     }
   }
   static std::string Never(const std::string& /*from*/, const v1::TryReach& /*dial*/) { return ""; }
@@ -196,14 +210,7 @@ TEST_F(Reach, APairThatCouldNotTalkIsTriedAgain) {
   c.Join(Newer("a"));
   c.Join(Newer("b"));
   Answer(NoUcx);
-  for (int i = 0; i < 40 && Dials("a").empty(); ++i) {
-    c.Advance(absl::Seconds(1));
-    for (const char* name : {"a", "b"}) {
-      v1::WorkerMessage alive;
-      alive.mutable_heartbeat();
-      c.Tick(c.Said(name, alive));
-    }
-  }
+  for (int i = 0; i < 40 && Dials("a").empty(); ++i) Pass(1, {"a", "b"});
   ASSERT_EQ(Dials("a").size(), 1u);
   EXPECT_EQ(Dials("a")[0].transport(), "ucx");
   Answer(Never);
@@ -232,17 +239,70 @@ TEST_F(Reach, AnswersThatNobodyAskedForCountForNothing) {
 TEST_F(Reach, WhatWasNotAnsweredIsUnknown) {
   c.Join(Newer("a"));
   c.Join(Newer("b"));
-  for (int i = 0; i < 60; ++i) {
-    c.Advance(absl::Seconds(1));
-    for (const char* name : {"a", "b"}) {
-      v1::WorkerMessage alive;
-      alive.mutable_heartbeat();
-      c.Tick(c.Said(name, alive));
-    }
-  }
+  Pass(60, {"a", "b"});
   EXPECT_EQ(Said(), "");
   EXPECT_EQ(StatusOf("a").can_talk_to(), 0u);
   EXPECT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
+}
+
+TEST_F(Reach, APairIsTriedAgainOnceBothAreThereAgain) {
+  c.Join(Newer("a"));
+  c.Join(Newer("b"));
+  Answer(NoUcx);
+  c.Tick(event::WorkerLeft{c.sessions.at("b"), "its machine stopped"});
+  Pass(60, {"a"});
+  EXPECT_THAT(Dials("a"), IsEmpty());
+  c.Join(Newer("b"));  // the same process
+  ASSERT_EQ(Dials("a").size(), 1u);
+  EXPECT_EQ(Dials("a")[0].transport(), "ucx");
+  Answer(Never);
+  EXPECT_EQ(StatusOf("a").can_talk_to(), 1u);
+}
+
+TEST_F(Reach, NobodyWaitsForAnAnswerThatDoesNotCome) {
+  for (const char* name : {"a", "b", "c"}) c.Join(Newer(name));
+  const auto to_b = [&](const std::string& from) {
+    std::vector<v1::TryReach> dials = Dials(from);
+    std::erase_if(dials, [](const v1::TryReach& dial) {
+      return dial.peer_name() != "b" || dial.transport() != "ucx";
+    });
+    return dials;
+  };
+  AnswerOne("a", to_b("a").back(), "no route to host");
+  // What a process saw that is gone says nothing of the one in its place.
+  c.Join(Newer("a", "2"));
+  AnswerOne("c", to_b("c").back(), "connection refused");
+  EXPECT_THAT(Said(), Not(HasSubstr("nobody reaches")));  // a is asked anew
+  Pass(20, {"a", "b", "c"});
+  EXPECT_THAT(Said(), HasSubstr("nobody reaches worker b at b:1 (ucx), tried from c: connection "
+                                "refused"));
+}
+
+// In CPU time, the least of some tries.
+absl::Duration TimeToRender(const Coordinator& c) {
+  const auto now = [] {
+    timespec time{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return absl::DurationFromTimespec(time);
+  };
+  absl::Duration least = absl::InfiniteDuration();
+  for (int i = 0; i < 5; ++i) {
+    const absl::Duration before = now();
+    c.state->Workers(c.now);
+    least = std::min(least, now() - before);
+  }
+  return least;
+}
+
+// The state machine stands still meanwhile.
+TEST_F(Reach, WhatIsShownCostsTheSameForEveryWorkerHoweverManyThereAre) {
+  constexpr int kFew = 64, kMany = 512;
+  absl::Duration few;
+  for (int i = 1; i <= kMany; ++i) {
+    c.Join(Newer(fmt::format("w{}", i)));
+    if (i == kFew) few = TimeToRender(c);
+  }
+  EXPECT_LT(TimeToRender(c) / kMany, 4 * few / kFew);
 }
 
 }  // namespace

@@ -97,6 +97,8 @@ TickResult Core::Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms) 
     std::visit([this](auto& one) { On(one); }, event);
   }
   CheckTimers();
+  AdvanceDraftsOnReach();
+  SubmitHeld();
   AdvanceQueue();
   AnswerSubmits();
   for (auto& [id, run] : runs_) {
@@ -211,9 +213,11 @@ std::optional<MonoTime> Core::NextWake() const {
   const auto consider_draft = [&consider](const Draft& draft) {
     consider(draft.measure_until);
     if (!draft.probes.empty()) consider(draft.probe_until);
+    if (draft.awaits_reach) consider(draft.reach_until);
   };
   consider(NextReachWake());
   for (const auto& [id, job] : jobs_) consider_draft(job.draft);
+  for (const HeldSubmit& held : held_submits_) consider(held.until);
   for (const auto& [id, check] : checks_) consider(check.until);
   for (const auto& [id, trace] : traces_) consider(trace.until);
   for (const auto& [id, run] : runs_) {

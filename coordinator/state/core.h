@@ -119,8 +119,12 @@ class Core {
   // queue.cc
   void On(event::Submitted& submitted);
   void On(event::PlanAsked& asked);
-  StatusOr<Run*> NewRun(event::Submitted& submitted);
-  StatusOr<Run*> ResumeRun(event::Submitted& submitted, std::vector<std::string>* notes);
+  // As if it came now. Until `until` it waits for workers who try to reach each other.
+  void Submit(event::Submitted submitted, MonoTime until);
+  void SubmitHeld();
+  StatusOr<Run*> NewRun(event::Submitted& submitted, bool may_wait);
+  StatusOr<Run*> ResumeRun(event::Submitted& submitted, bool may_wait,
+                           std::vector<std::string>* notes);
   void AdvanceQueue();
   void AnswerSubmits();
   // The workers in pipeline order, or the sentence that says what is missing. `resume_step`: of the
@@ -142,12 +146,16 @@ class Core {
   void BeginDraft(const Draft& draft);
   void SendMeasure(const Worker& worker, const Draft& draft);
   // Whether the workers that it would get now can talk over the transports that it asks for, as far
-  // as that is known; OK where there are none yet.
-  Status CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers) const;
+  // as that is known; OK where there are none yet. kUnavailable where it `may_wait` and some of
+  // them are trying to reach each other.
+  Status CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers,
+                    bool may_wait) const;
   StatusOr<v1::Plan> PlanOf(const Draft& draft);
   bool Complete(const Draft& draft) const;
   void OnDraftMessage(Worker& worker, Draft& draft, const v1::WorkerMessage& message);
   void AdvanceDraft(const RunId& id);
+  // Those that wait for workers who try to reach each other.
+  void AdvanceDraftsOnReach();
   void FailDraft(const RunId& id, const std::string& sentence);
   void EndJob(const RunId& id, StatusOr<v1::PlanReply> reply);
   Draft* FindDraft(const RunId& id);
@@ -188,6 +196,12 @@ class Core {
   // Answers that its session will not bring any more.
   void ForgetReachChecks(const WorkerId& id);
   void AddReach(CandidateWorker* worker) const;
+  // Whether it is about to be known which of two neighbours dials, or that they cannot talk.
+  bool IsTryingReach(const RunSpec& spec, const Worker& upper, const Worker& lower) const;
+  bool IsTryingReach(const Draft& draft) const;
+  // From now on, for whoever waits for that; a worker that keeps coming back is not waited for
+  // ever.
+  MonoTime ReachPatience() const;
   void RenderReach(const Worker& worker, MonoTime now, v1::WorkerStatus* status) const;
 
   // life.cc
@@ -278,6 +292,12 @@ class Core {
     std::vector<std::string> notes;
   };
 
+  // Some of the workers that it would get are trying to reach each other.
+  struct HeldSubmit {
+    event::Submitted submitted;
+    MonoTime until;
+  };
+
   struct Verification {
     VerifiedShards verified;
   };
@@ -293,6 +313,7 @@ class Core {
   std::map<RunId, Run> runs_;      // never erased
   std::map<RunId, PlanJob> jobs_;  // by the id that the request brought
   std::vector<PendingSubmit> submits_;
+  std::vector<HeldSubmit> held_submits_;  // in their order
   std::map<uint64_t, ShardCheck> checks_;
   uint64_t next_check_ = 1;
   std::map<std::pair<WorkerId, WorkerId>, MeasuredLink> links_;  // newest, from -> to

@@ -115,6 +115,9 @@ struct Draft {
   std::vector<Candidate> workers;  // in pipeline order
   std::optional<v1::DataSet> data;
   MonoTime measure_until;  // all layer times must be in by then
+  // All else is there, and workers of it are trying to reach each other; not waited for any longer.
+  bool awaits_reach = false;
+  MonoTime reach_until;
   // Of a request to plan: what the user assumes of the network instead of what was measured.
   std::optional<uint64_t> assumed_line_bits_per_second;
   std::optional<absl::Duration> assumed_delay;

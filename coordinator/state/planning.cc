@@ -60,12 +60,16 @@ CandidateWorker Core::CandidateOf(const RunSpec& spec, const Worker& worker) con
   return one;
 }
 
-Status Core::CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers) const {
+Status Core::CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers,
+                        bool may_wait) const {
   if (!workers.ok()) return absl::OkStatus();  // it waits; the plan will be checked then
   for (size_t i = 0; i + 1 < workers->size(); ++i) {
-    LH_RETURN_IF_ERROR(
-        EndsOf(spec, CandidateOf(spec, *(*workers)[i]), CandidateOf(spec, *(*workers)[i + 1]))
-            .status());
+    const Worker &upper = *(*workers)[i], &lower = *(*workers)[i + 1];
+    if (may_wait && IsTryingReach(spec, upper, lower)) {
+      return absl::UnavailableError(fmt::format("workers {} and {} are trying to reach each other",
+                                                Label(upper), Label(lower)));
+    }
+    LH_RETURN_IF_ERROR(EndsOf(spec, CandidateOf(spec, upper), CandidateOf(spec, lower)).status());
   }
   return absl::OkStatus();
 }
@@ -80,6 +84,7 @@ Draft Core::NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec,
   draft.files = std::move(files);
   draft.link_secret = std::move(link_secret);
   draft.measure_until = now_ + options_.measure_timeout;
+  draft.reach_until = ReachPatience();
   for (Worker* worker : workers) {
     worker->held = id;
     draft.workers.push_back({worker->id, worker->incarnation, std::nullopt});
@@ -204,6 +209,8 @@ StatusOr<v1::Plan> Core::PlanOf(const Draft& draft) {
 void Core::AdvanceDraft(const RunId& id) {
   Draft* draft = FindDraft(id);
   if (draft == nullptr || !Complete(*draft)) return;
+  draft->awaits_reach = now_ < draft->reach_until && IsTryingReach(*draft);
+  if (draft->awaits_reach) return;
   Run* run = jobs_.contains(id) ? nullptr : FindRun(id);
   const bool resumes = run != nullptr && draft->resume_step > 0;
   if (resumes && !SettleOnCheckpoint(*run)) return;
@@ -220,6 +227,17 @@ void Core::AdvanceDraft(const RunId& id) {
   } else if (!resumes || ShardsAreInPlace(*run, *plan)) {
     AdoptPlan(*run, *std::move(plan));
   }
+}
+
+void Core::AdvanceDraftsOnReach() {
+  std::vector<RunId> waiting;
+  for (const auto& [id, job] : jobs_) {
+    if (job.draft.awaits_reach) waiting.push_back(id);
+  }
+  for (const auto& [id, run] : runs_) {
+    if (run.draft && run.draft->awaits_reach) waiting.push_back(id);
+  }
+  for (const RunId& id : waiting) AdvanceDraft(id);
 }
 
 void Core::FailDraft(const RunId& id, const std::string& sentence) {

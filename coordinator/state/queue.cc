@@ -27,14 +27,24 @@ uint64_t TextBytes(const v1::SubmitRequest& submit) {
 }  // namespace
 
 void Core::On(event::Submitted& submitted) {
-  std::vector<std::string> notes;
   if (submitted.submit.from_step() > 0 && !submitted.submit.resume()) {
     out_.commands.emplace_back(command::ReplySubmit{
         submitted.request, absl::InvalidArgumentError("--from-step is a step to resume from; give "
                                                       "it together with --resume")});
     return;
   }
-  StatusOr<Run*> run = submitted.submit.resume() ? ResumeRun(submitted, &notes) : NewRun(submitted);
+  Submit(std::move(submitted), ReachPatience());
+}
+
+void Core::Submit(event::Submitted submitted, MonoTime until) {
+  std::vector<std::string> notes;
+  const bool may_wait = now_ < until;
+  StatusOr<Run*> run = submitted.submit.resume() ? ResumeRun(submitted, may_wait, &notes)
+                                                 : NewRun(submitted, may_wait);
+  if (may_wait && absl::IsUnavailable(run.status())) {
+    held_submits_.push_back({std::move(submitted), until});
+    return;
+  }
   if (!run.ok()) {
     out_.commands.emplace_back(command::ReplySubmit{submitted.request, run.status()});
     return;
@@ -42,7 +52,13 @@ void Core::On(event::Submitted& submitted) {
   submits_.push_back({submitted.request, (*run)->record.id, (*run)->record.step, std::move(notes)});
 }
 
-StatusOr<Run*> Core::NewRun(event::Submitted& submitted) {
+void Core::SubmitHeld() {
+  for (HeldSubmit& held : std::exchange(held_submits_, {})) {
+    Submit(std::move(held.submitted), held.until);
+  }
+}
+
+StatusOr<Run*> Core::NewRun(event::Submitted& submitted, bool may_wait) {
   if (Run* known = FindRun(submitted.new_id)) return known;  // the same request again
   if (submitted.new_id.value().empty() || jobs_.contains(submitted.new_id)) {
     return absl::InternalError(
@@ -61,7 +77,7 @@ StatusOr<Run*> Core::NewRun(event::Submitted& submitted) {
     return absl::ResourceExhaustedError(fmt::format(
         "{} runs wait for workers already; stop some of them or try again later", kMaxQueuedRuns));
   }
-  LH_RETURN_IF_ERROR(CheckLinks(submitted.spec, ChooseWorkers(submitted.spec)));
+  LH_RETURN_IF_ERROR(CheckLinks(submitted.spec, ChooseWorkers(submitted.spec), may_wait));
   LH_RETURN_IF_ERROR(CheckMessageCache(submitted.spec, TextBytes(submitted.submit)));
   Run& run = runs_[submitted.new_id];
   run.record.id = submitted.new_id;
@@ -93,7 +109,8 @@ StatusOr<uint64_t> ResumeStep(const RunRecord& record, uint64_t wanted) {
 
 }  // namespace
 
-StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, std::vector<std::string>* notes) {
+StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, bool may_wait,
+                               std::vector<std::string>* notes) {
   const std::string& name = submitted.spec.name;
   Run* newest = nullptr;
   for (Run* run : RunsInOrder()) {
@@ -123,7 +140,8 @@ StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, std::vector<std::str
         "train.steps to go on",
         record.id.value(), step, submitted.spec.train.steps));
   }
-  LH_RETURN_IF_ERROR(CheckLinks(submitted.spec, WorkersFor(submitted.spec, record, step)));
+  LH_RETURN_IF_ERROR(
+      CheckLinks(submitted.spec, WorkersFor(submitted.spec, record, step), may_wait));
   LH_RETURN_IF_ERROR(CheckMessageCache(submitted.spec, TextBytes(submitted.submit)));
   notes->push_back(step > 0 ? fmt::format("goes on from the checkpoint of step {}", step)
                             : "no checkpoint was committed: starts from scratch");

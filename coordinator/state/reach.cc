@@ -105,7 +105,7 @@ void Core::TryReach(const ReachKey& key) {
   check.key = key;
   const int count = std::min(endpoint->addresses_size(), kMaxAddresses);
   check.addresses.assign(endpoint->addresses().begin(), endpoint->addresses().begin() + count);
-  check.until = now_ + options_.reach_limit + kAnswerPatience;
+  check.until = ReachPatience();
   v1::WorkerCommand command;
   v1::TryReach& ask = *command.mutable_try_reach();
   ask.set_check(id);
@@ -336,6 +336,33 @@ void Core::AddReach(CandidateWorker* worker) const {
       if (ToString(kind) == key.transport) worker->does_not_reach[{key.to, kind}] = reach.problem;
     }
   }
+}
+
+bool Core::IsTryingReach(const RunSpec& spec, const Worker& upper, const Worker& lower) const {
+  const auto transport = LinkTransport(spec, CandidateOf(spec, upper), CandidateOf(spec, lower));
+  if (!transport.ok()) return false;
+  const std::string over(ToString(*transport));
+  if (reach_checks_of_.contains({upper.id, over, lower.id})) return true;
+  // The lower one dials unless it is known that it cannot: then it counts whether the other can.
+  const auto known = reach_.find({lower.id, upper.id, over});
+  const v1::DataEndpoint* endpoint = EndpointOf(upper, over);
+  const bool dials = endpoint != nullptr && !endpoint->addresses().empty() &&
+                     (known == reach_.end() || known->second.reached);
+  return !dials && reach_checks_of_.contains({lower.id, over, upper.id});
+}
+
+bool Core::IsTryingReach(const Draft& draft) const {
+  for (size_t i = 0; i + 1 < draft.workers.size(); ++i) {
+    if (IsTryingReach(draft.spec, *FindWorker(draft.workers[i].id),
+                      *FindWorker(draft.workers[i + 1].id))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+MonoTime Core::ReachPatience() const {
+  return now_ + options_.reach_limit + kAnswerPatience;
 }
 
 void Core::RenderReach(const Worker& worker, MonoTime now, v1::WorkerStatus* status) const {

@@ -130,6 +130,7 @@ class Coordinator {
     }
     for (const Command& command : last.commands) commands.push_back(command);
     if (probes_are_answered) AnswerProbes();
+    if (reach_is_answered) AnswerReach();
     return last;
   }
   // A new process over the same store. Its workers' sessions are gone.
@@ -319,6 +320,7 @@ class Coordinator {
   MonoTime now = start;
   bool twice = false;               // deliver every event twice
   bool probes_are_answered = true;  // at once, by workers who are asked to measure a link
+  bool reach_is_answered = true;    // at once: everybody reaches everybody
   std::unique_ptr<State> state;
   std::map<std::string, SessionId> sessions;  // newest of each worker, by name
   TickResult last;
@@ -334,6 +336,21 @@ class Coordinator {
       const auto* to = std::get_if<command::ToWorker>(&command);
       if (to == nullptr || !to->message.has_probe_link()) continue;
       answers.push_back(event::WorkerSaid{to->session, ProbedOf(to->message)});
+    }
+    if (!answers.empty()) TickAll(std::move(answers));
+  }
+
+  void AnswerReach() {
+    std::vector<Event> answers;
+    for (const Command& command : last.commands) {
+      const auto* to = std::get_if<command::ToWorker>(&command);
+      if (to == nullptr || !to->message.try_reach().dial()) continue;
+      v1::WorkerMessage message;
+      message.mutable_reach_tried()->set_check(to->message.try_reach().check());
+      for (int i = 0; i < to->message.try_reach().addresses_size(); ++i) {
+        message.mutable_reach_tried()->add_problems("");
+      }
+      answers.push_back(event::WorkerSaid{to->session, std::move(message)});
     }
     if (!answers.empty()) TickAll(std::move(answers));
   }

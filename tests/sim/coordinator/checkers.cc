@@ -43,7 +43,7 @@ void Checkers::Joined(SessionId session, const v1::Hello& hello) {
 
 void Checkers::Sees(const Event& event) {
   if (const auto* submitted = std::get_if<event::Submitted>(&event)) {
-    if (submitted->submit.resume()) resume_asked_.insert(submitted->spec.name);
+    if (submitted->submit.resume()) resumes_[submitted->request] = submitted->spec.name;
   } else if (const auto* stop = std::get_if<event::StopAsked>(&event)) {
     if (!stop->now) stops_[stop->request] = stop->run;
   } else if (const auto* left = std::get_if<event::WorkerLeft>(&event)) {
@@ -55,7 +55,7 @@ void Checkers::Restarted() {
   live_.clear();
   open_.clear();
   stops_.clear();
-  resume_asked_.clear();
+  resumes_.clear();
 }
 
 // ---- What is stored ----------------------------------------------------------------
@@ -80,7 +80,6 @@ void Checkers::Stored(const std::vector<Write>& writes) {
     if (const auto* step = std::get_if<write::StepDone>(&write)) CheckStep(*step);
   }
   CheckStages();
-  resume_asked_.clear();
 }
 
 void Checkers::CheckRun(const RunRecord& record) {
@@ -101,14 +100,12 @@ void Checkers::CheckMove(const RunRecord& before, const RunRecord& record) {
   if (!IsReachable(before.state, record.state)) {
     world_->Violate("{} went from {} to {}", id, ToString(before.state), ToString(record.state));
   }
-  if (HasEnded(before.state) && before.state != record.state &&
-      !resume_asked_.contains(record.spec.name)) {
+  if (HasEnded(before.state) && before.state != record.state && !IsResumeAsked(record.spec.name)) {
     world_->Violate("{} had ended as {} and is {} without a user's word", id,
                     ToString(before.state), ToString(record.state));
   }
   // It may have ended and have been resumed in one tick.
-  const bool resumed =
-      before.state != RunState::kQueued && resume_asked_.contains(record.spec.name);
+  const bool resumed = before.state != RunState::kQueued && IsResumeAsked(record.spec.name);
   if (resumed) resumed_[record.id] = before.epoch;
   const bool same = before.epoch == record.epoch && !HasEnded(before.state) && !resumed;
   if (same && record.step < before.step) {
@@ -348,7 +345,13 @@ void Checkers::ToldAccepted(const v1::SubmitReply& reply) {
   }
 }
 
+bool Checkers::IsResumeAsked(const std::string& name) const {
+  return std::any_of(resumes_.begin(), resumes_.end(),
+                     [&](const auto& asked) { return asked.second == name; });
+}
+
 void Checkers::Answered(RequestId request) {
+  resumes_.erase(request);
   if (open_.erase(request) == 0) {
     world_->Violate("request {} is answered twice, or was never asked", request.value());
   }

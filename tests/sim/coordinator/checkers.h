@@ -52,6 +52,7 @@ class Checkers {
   void CheckAbort(const v1::WorkerCommand& command, const std::string& incarnation);
   void CheckReply(const command::ReplyStop& stop);
   void Answered(RequestId request);
+  bool IsResumeAsked(const std::string& name) const;
 
   World* const world_;
   // Of the process at hand.
@@ -65,9 +66,9 @@ class Checkers {
   std::vector<v1::Event> events_;
   // Of all time.
   std::set<std::pair<std::string, uint64_t>> commits_, stops_told_;
-  std::set<std::string> resume_asked_;  // names, in the tick under way
-  std::map<RunId, Epoch> resumed_;      // in the newest tick, from which epoch
-  std::map<RunId, MonoTime> begun_at_;  // of the newest epoch
+  std::map<RequestId, std::string> resumes_;  // not answered yet -> name
+  std::map<RunId, Epoch> resumed_;            // in the newest tick, from which epoch
+  std::map<RunId, MonoTime> begun_at_;        // of the newest epoch
 };
 
 }  // namespace longhaul::coordinator::sim

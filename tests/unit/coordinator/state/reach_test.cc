@@ -24,6 +24,7 @@ v1::Hello Newer(const std::string& name, const std::string& incarnation = "1") {
 
 class Reach : public ::testing::Test {
  protected:
+  Reach() { c.reach_is_answered = false; }
   // What `worker` is to dial since the last Forget().
   std::vector<v1::TryReach> Dials(const std::string& worker) const {
     std::vector<v1::TryReach> dials;
@@ -77,10 +78,28 @@ class Reach : public ::testing::Test {
     }
     return all;
   }
+  // kUnknown: no answer yet.
   Status Submit(const RunSpec& spec) {
-    static uint64_t request = 100;
-    c.Tick(SubmitOf(spec, spec.name + "-1", ++request));
-    return c.LastReply<command::ReplySubmit>()->reply.status();
+    c.Tick(SubmitOf(spec, spec.name + "-1", ++request_));
+    return Submitted();
+  }
+  Status Submitted() const {
+    const auto* reply = c.LastReply<command::ReplySubmit>();
+    if (reply == nullptr || reply->request != RequestId(request_)) {
+      return absl::UnknownError("no answer");
+    }
+    return reply->reply.status();
+  }
+  // Of two workers whose layers have been timed for it.
+  void Plan(const std::string& id) {
+    event::PlanAsked asked;
+    asked.request = RequestId(++request_);
+    asked.spec = SmallSpec("tiny", 2);
+    asked.new_id = RunId(id);
+    asked.link_secret = "secret";
+    c.Tick(std::move(asked));
+    c.Data(id);
+    for (const char* name : {"a", "b"}) c.Times(name, id, 1);
   }
   v1::WorkerStatus StatusOf(const std::string& name) const {
     for (const v1::WorkerStatus& worker : c.state->Workers(c.now)) {
@@ -90,6 +109,9 @@ class Reach : public ::testing::Test {
   }
 
   Coordinator c;
+
+ private:
+  uint64_t request_ = 100;
 };
 
 TEST_F(Reach, EachWorkerTriesTheAddressesOfTheOthers) {
@@ -233,6 +255,7 @@ TEST_F(Reach, AnswersThatNobodyAskedForCountForNothing) {
   say("a", dials[0].check(), 3);  // of more addresses than there are
   say("a", 12345, 1);
   EXPECT_EQ(Said(), "");
+  Pass(10, {"a", "b"});
   EXPECT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
 }
 
@@ -257,6 +280,88 @@ TEST_F(Reach, APairIsTriedAgainOnceBothAreThereAgain) {
   EXPECT_EQ(Dials("a")[0].transport(), "ucx");
   Answer(Never);
   EXPECT_EQ(StatusOf("a").can_talk_to(), 1u);
+}
+
+TEST_F(Reach, ASubmissionWaitsForWorkersWhoTryToReachEachOther) {
+  c.Join(Newer("a"));
+  c.Join(Newer("b"));
+  EXPECT_EQ(Submit(SmallSpec("tiny", 2)).code(), absl::StatusCode::kUnknown);
+  Answer(NoUcx);
+  EXPECT_EQ(Submitted().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(Message(Submitted())), HasSubstr("cannot talk over ucx"));
+  EXPECT_THAT(c.state->Runs(), IsEmpty());
+
+  // They are asked again, and now the firewall is open.
+  Pass(30, {"a", "b"});
+  ASSERT_FALSE(Dials("a").empty());
+  EXPECT_EQ(Submit(SmallSpec("tiny", 2)).code(), absl::StatusCode::kUnknown);
+  Answer(Never);
+  EXPECT_TRUE(Submitted().ok()) << Submitted();
+}
+
+TEST_F(Reach, ASubmissionDoesNotWaitForThoseItDoesNotConcern) {
+  c.Join(Newer("a"));
+  c.Join(Newer("b"));
+  Answer(Never);
+  c.Join(Newer("c"));
+  EXPECT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
+}
+
+TEST_F(Reach, ASubmissionDoesNotWaitForAnAnswerThatDoesNotCome) {
+  c.Join(Newer("a"));
+  c.Join(Newer("b"));
+  ASSERT_FALSE(Submit(SmallSpec("tiny", 2)).ok());
+  Pass(9, {"a", "b"});
+  EXPECT_EQ(Submitted().code(), absl::StatusCode::kUnknown);
+  Pass(1, {"a", "b"});
+  EXPECT_TRUE(Submitted().ok()) << Submitted();
+}
+
+TEST_F(Reach, AWorkerThatKeepsMovingIsNotWaitedForEver) {
+  c.Join(Newer("a"));
+  c.Join(Newer("b"));
+  ASSERT_FALSE(Submit(SmallSpec("tiny", 2)).ok());
+  for (int i = 2; i < 12 && !Submitted().ok(); ++i) {
+    c.Join(Newer("b", std::to_string(i)));  // and is tried anew
+    Pass(1, {"a", "b"});
+  }
+  EXPECT_TRUE(Submitted().ok()) << Submitted();
+}
+
+TEST_F(Reach, ARunThatWaitedForWorkersIsNotPlannedBeforeTheyHaveTried) {
+  ASSERT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
+  c.Join(Newer("a"));
+  c.Join(Newer("b"));
+  c.ToPreparing({"a", "b"}, "tiny-1");
+  EXPECT_EQ(c.StateOf("tiny-1"), "planning");
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kProbeLink), 0);
+  Answer(NoUcx);
+  EXPECT_EQ(c.StateOf("tiny-1"), "failed");
+  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("cannot talk over ucx: a does not reach b"));
+}
+
+TEST_F(Reach, APlanWaitsForWorkersWhoTryAndKnowsWhoDials) {
+  c.Join(Newer("a"));
+  c.Join(Newer("b"));
+  Plan("plan-1");
+  EXPECT_EQ(c.LastReply<command::ReplyPlan>(), nullptr);
+  Answer(
+      [](const std::string& from, const v1::TryReach&) { return from == "b" ? "no answer" : ""; });
+  const auto* reply = c.LastReply<command::ReplyPlan>();
+  ASSERT_NE(reply, nullptr);
+  ASSERT_TRUE(reply->reply.ok()) << reply->reply.status();
+  EXPECT_FALSE(reply->reply->plan().links(0).downstream_dials());
+}
+
+TEST_F(Reach, APlanDoesNotWaitForAnAnswerThatDoesNotCome) {
+  c.Join(Newer("a"));
+  c.Join(Newer("b"));
+  Plan("plan-1");
+  Pass(9, {"a", "b"});
+  EXPECT_EQ(c.LastReply<command::ReplyPlan>(), nullptr);
+  Pass(1, {"a", "b"});
+  ASSERT_NE(c.LastReply<command::ReplyPlan>(), nullptr);
+  EXPECT_TRUE(c.LastReply<command::ReplyPlan>()->reply.ok());
 }
 
 TEST_F(Reach, NobodyWaitsForAnAnswerThatDoesNotCome) {

@@ -102,6 +102,26 @@ std::string GrpcAddress(const Flags& flags) {
   return ToString(*address);
 }
 
+// Whether something listens at the data address.
+bool TakesDataAddress(const Flags& flags) {
+  return Has(flags, kUcx) || flags.grpc_address.empty();
+}
+
+// Why it cannot listen where the flags say; empty: it may try.
+std::string AddressProblem(const Flags& flags) {
+  std::vector<std::pair<std::string, std::string>> addresses;
+  if (TakesDataAddress(flags)) addresses.emplace_back("--data-address", flags.data_address);
+  addresses.emplace_back("--grpc-address", GrpcAddress(flags));
+  for (const auto& [flag, text] : addresses) {
+    const auto address = ParseHostPort(text);
+    if (!address.ok()) return fmt::format("{}: {}", flag, Message(address.status()));
+    if (!flags.token_file.empty() || IsLoopback(address->host)) continue;
+    return fmt::format("--token-file is required with {} {}, which other machines may reach", flag,
+                       text);
+  }
+  return "";
+}
+
 using Transports = std::map<std::string, std::unique_ptr<transport::Transport>, std::less<>>;
 
 StatusOr<Transports> Listen(const Flags& flags) {
@@ -300,7 +320,7 @@ int Main(int argc, char** argv) {
     return usage(fmt::format("--coordinator: {}", Message(address.status())));
   }
   std::string left_out;
-  if (flags.data_address == kAdvertiseAuto) {
+  if (TakesDataAddress(flags) && flags.data_address == kAdvertiseAuto) {
     const std::string own = OwnAddressTowards(flags.coordinator);
     if (own.empty()) {
       return Fail(absl::UnavailableError(fmt::format(
@@ -324,22 +344,7 @@ int Main(int argc, char** argv) {
           own);
     }
   }
-  const auto data_address = ParseHostPort(flags.data_address);
-  if (!data_address.ok()) {
-    return usage(fmt::format("--data-address: {}", Message(data_address.status())));
-  }
-  const std::string grpc_text = GrpcAddress(flags);
-  const auto grpc_address = ParseHostPort(grpc_text);
-  if (!grpc_address.ok()) {
-    return usage(fmt::format("--grpc-address: {}", Message(grpc_address.status())));
-  }
-  for (const auto& [flag, text, address] :
-       {std::tuple{"--data-address", flags.data_address, *data_address},
-        std::tuple{"--grpc-address", grpc_text, *grpc_address}}) {
-    if (!flags.token_file.empty() || IsLoopback(address.host)) continue;
-    return usage(fmt::format("--token-file is required with {} {}, which other machines may reach",
-                             flag, text));
-  }
+  if (const std::string problem = AddressProblem(flags); !problem.empty()) return usage(problem);
   for (const std::string& address : flags.advertise) {
     if (address == kAdvertiseAuto) {
       if (Has(flags, kGrpc)) continue;
@@ -353,13 +358,14 @@ int Main(int argc, char** argv) {
       return usage(fmt::format("--advertise {}: others cannot dial port 0", address));
     }
   }
+  const auto grpc_address = ParseHostPort(GrpcAddress(flags));
   if (Has(flags, kGrpc) && flags.advertise.empty() &&
       (grpc_address->host == "0.0.0.0" || grpc_address->host == "::")) {
     return usage(fmt::format(
         "--grpc-address {} is no address that others can dial; say with --advertise host:port "
         "where they reach it, or with --advertise auto that they reach this machine as the "
         "coordinator does",
-        grpc_text));
+        ToString(*grpc_address)));
   }
   const StatusOr<DeviceName> device_name = ParseDeviceName(flags.device);
   if (!device_name.ok()) return usage(fmt::format("--device: {}", Message(device_name.status())));

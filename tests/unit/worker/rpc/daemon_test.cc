@@ -110,6 +110,14 @@ TEST_F(WorkerDaemonTest, NoWayToTheCoordinatorIsSaid) {
               HasSubstr("there is no way to the coordinator no-such-host.invalid:1"));
 }
 
+// Nothing listens at the data address then, so it is not looked for.
+TEST_F(WorkerDaemonTest, AWorkerOfGrpcAloneNeedsNoWayToTheCoordinatorYet) {
+  const auto daemon =
+      Run({"--coordinator", "no-such-host.invalid:1", "--state-dir", folder_.path() + "/state",
+           "--transport", "grpc", "--grpc-address", "127.0.0.1:0"});
+  EXPECT_TRUE(daemon->WaitForOutput("data address 127.0.0.1:", Soon())) << daemon->standard_error();
+}
+
 TEST_F(WorkerDaemonTest, AGrpcPortInUseIsNamed) {
   const auto first = RunWith({"--transport", "grpc"});
   ASSERT_TRUE(first->WaitForOutput("data address 127.0.0.1:", Soon())) << first->standard_error();

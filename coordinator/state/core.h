@@ -180,6 +180,8 @@ class Core {
   // reach.cc
   // Of a worker that has come: what is not known yet of it and others.
   void CheckReach(const Worker& worker);
+  // Of its addresses which ones nobody tries.
+  void SayUntried(const Worker& worker);
   void TryReach(const ReachKey& key);
   void OnReachTried(const Worker& worker, const v1::ReachTried& tried);
   void NotePair(ReachKey key);

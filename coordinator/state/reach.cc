@@ -88,6 +88,23 @@ void Core::CheckReach(const Worker& worker) {
   }
 }
 
+void Core::SayUntried(const Worker& worker) {
+  if (!Answers(worker)) return;
+  for (const v1::DataEndpoint& endpoint : worker.hello.endpoints()) {
+    if (endpoint.addresses_size() <= kMaxAddresses) continue;
+    std::string untried;
+    for (int i = kMaxAddresses; i < endpoint.addresses_size(); ++i) {
+      untried += (untried.empty() ? "" : " ") + endpoint.addresses(i);
+    }
+    Log(nullptr, "worker",
+        fmt::format(
+            "worker {} has {} addresses for {}, of which others try the first {}; whether it is "
+            "reached at {} is not known: name those first that others reach (--advertise)",
+            Label(worker), endpoint.addresses_size(), endpoint.transport(), kMaxAddresses,
+            Quoted(untried)));
+  }
+}
+
 void Core::TryReach(const ReachKey& key) {
   const Worker& from = *FindWorker(key.from);
   const Worker& to = *FindWorker(key.to);
@@ -126,6 +143,7 @@ void Core::OnReachTried(const Worker& worker, const v1::ReachTried& tried) {
   const ReachCheck check = found->second;
   if (tried.problems_size() != static_cast<int>(check.addresses.size())) return;
   EndReachCheck(found);
+  NoteTriedAddresses(check, tried);
   const Worker& to = *FindWorker(check.key.to);
   const v1::DataEndpoint* endpoint = EndpointOf(to, check.key.transport);
   const bool all_tried = endpoint != nullptr && endpoint->addresses_size() == tried.problems_size();
@@ -142,7 +160,6 @@ void Core::OnReachTried(const Worker& worker, const v1::ReachTried& tried) {
   }
   ++sequence_;
   NotePair(check.key);
-  NoteTriedAddresses(check, tried);
 }
 
 // Says when a pair cannot talk, and when it can again.

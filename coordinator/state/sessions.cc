@@ -86,7 +86,8 @@ void Core::On(event::WorkerJoined& joined) {
     worker.replaced.push_back(worker.incarnation);
     if (worker.replaced.size() > kMaxReplaced) worker.replaced.pop_front();
   }
-  if (is_new || !AreSame(worker.hello.endpoints(), hello.endpoints())) {
+  const bool is_elsewhere = is_new || !AreSame(worker.hello.endpoints(), hello.endpoints());
+  if (is_elsewhere) {
     ForgetLinks(id);
     ForgetReach(id);
   }
@@ -113,6 +114,7 @@ void Core::On(event::WorkerJoined& joined) {
                   hello.host().empty() ? "" : " from " + hello.host()));
   NoteClock(worker, is_new);
   Attach(worker);
+  if (is_elsewhere) SayUntried(worker);
   CheckReach(worker);
 }
 

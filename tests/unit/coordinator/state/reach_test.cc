@@ -172,10 +172,16 @@ TEST_F(Reach, OfManyAddressesSomeAreTriedAndSayNothingOfTheOthers) {
   c.Join(many);
   ASSERT_EQ(Dials("a").size(), 2u);
   EXPECT_EQ(Dials("a")[0].addresses_size(), 4);
+  EXPECT_EQ(Said(),
+            "worker b has 6 addresses for ucx, of which others try the first 4; whether it is "
+            "reached at b:5 b:6 is not known: name those first that others reach (--advertise)\n");
   Answer(NoUcx);
   EXPECT_THAT(Said(), Not(HasSubstr("cannot talk")));
+  EXPECT_THAT(Said(), HasSubstr("nobody reaches worker b at b:4 (ucx)"));
   EXPECT_EQ(StatusOf("a").cannot_talk_to_size(), 0);
   EXPECT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
+  c.Join(many);  // the same process at the same addresses: no news
+  EXPECT_EQ(Said().find("has 6 addresses"), Said().rfind("has 6 addresses"));
 }
 
 TEST_F(Reach, AWorkerOfAnOlderProtocolIsNotAsked) {

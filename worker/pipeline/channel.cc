@@ -25,7 +25,7 @@ struct Channel::Outgoing {
   Pass pass;
   Microbatch microbatch;
   BoundaryTensor tensor;  // until it is encoded
-  AlignedBuffer blob;
+  BlobBuffer blob;
   size_t blob_bytes = 0;
   std::vector<HeaderBytes> headers;
 };
@@ -33,7 +33,7 @@ struct Channel::Outgoing {
 struct Channel::Incoming {
   Pass pass;
   Microbatch microbatch;
-  AlignedBuffer blob;
+  BlobBuffer blob;
   size_t blob_bytes = 0;
   size_t received_bytes = 0;
   uint32_t next_chunk = 0;
@@ -52,8 +52,10 @@ Channel::Channel(ChannelOptions options, CodecThread* codec_thread,
       run_tag_(wire::RunTag(options_.run)),
       codec_thread_(codec_thread),
       events_(std::move(events)),
-      workspace_(std::max(options_.send_codec->WorkspaceBytes(options_.shape),
-                          options_.receive_codec->WorkspaceBytes(options_.shape))),
+      codec_(options_.codec ? options_.codec
+                            : BoundaryCodec::Create({.shape = options_.shape,
+                                                     .send = options_.send_codec,
+                                                     .receive = options_.receive_codec})),
       messages_(options_.messages) {}
 
 Channel::~Channel() = default;
@@ -148,31 +150,29 @@ void Channel::LetTensorsLeave(uint32_t count) {
 }
 
 void Channel::Encode(const std::shared_ptr<Outgoing>& outgoing) {
-  const codec::Codec& codec = *options_.send_codec;
   if (options_.messages && !messages_) return;  // closed
   const MonoTime began = Now();
   if (options_.dump && options_.dump->Wants(outgoing->pass, outgoing->microbatch)) {
     options_.dump->Write(outgoing->pass, options_.boundary, send_direction(),
                          outgoing->tensor.view);
   }
-  outgoing->blob = AlignedBuffer(codec.MaxEncodedBytes(options_.shape));
-  codec::EncodeResult result;
-  const Status status = codec.Encode(
-      outgoing->tensor.view, ContextFor(outgoing->pass, outgoing->microbatch, send_direction()),
-      workspace_.span(), outgoing->blob.span(), &result);
+  StatusOr<EncodedBlob> encoded = codec_->Encode(
+      outgoing->tensor.view, ContextFor(outgoing->pass, outgoing->microbatch, send_direction()));
   outgoing->tensor = {};
-  if (!status.ok()) {
-    events_->Push(Failed{Annotate(status, fmt::format("encoding with {}", codec.name()))});
+  if (!encoded.ok()) {
+    events_->Push(Failed{
+        Annotate(encoded.status(), fmt::format("encoding with {}", options_.send_codec->name()))});
     return;
   }
   if (messages_) {
     messages_->PrefetchAfter(outgoing->pass, outgoing->microbatch, send_direction());
   }
-  outgoing->blob_bytes = result.bytes;
+  outgoing->blob = std::move(encoded->buffer);
+  outgoing->blob_bytes = encoded->bytes;
   Trace(v1::Span::ENCODE, outgoing->pass, outgoing->microbatch, began);
-  if (result.nonfinite_tiles > 0) {
+  if (encoded->nonfinite_tiles > 0) {
     const std::lock_guard lock(mutex_);
-    use_.nonfinite_tiles += result.nonfinite_tiles;
+    use_.nonfinite_tiles += encoded->nonfinite_tiles;
   }
   if (outgoing->microbatch.value() < may_leave_) {
     SendChunks(outgoing);
@@ -213,10 +213,8 @@ void Channel::SendChunks(const std::shared_ptr<Outgoing>& outgoing) {
     header.chunk = static_cast<uint32_t>(chunk);
     header.chunk_offset = chunk * kChunkBytes;
     wire::EncodeTensorHeader(header, outgoing->headers[chunk]);
-    const auto body =
-        std::as_const(outgoing->blob)
-            .span()
-            .subspan(chunk * kChunkBytes, std::min(kChunkBytes, blob_bytes - chunk * kChunkBytes));
+    const auto body = outgoing->blob.bytes.subspan(
+        chunk * kChunkBytes, std::min(kChunkBytes, blob_bytes - chunk * kChunkBytes));
     link->Send(transport::Lane::kBulk, {outgoing->headers[chunk], body},
                // A failed send is the link's end; OnClosed says why.
                [self = shared_from_this(), outgoing](const Status&) { self->SendDone(); });
@@ -374,10 +372,11 @@ Status Channel::HandleChunk(const wire::TensorHeader& header, std::span<const st
           fmt::format("step {} microbatch {} is not the one that follows", header.step.value(),
                       header.microbatch.value()));
     }
+    LH_ASSIGN_OR_RETURN(BlobBuffer blob, codec_->NewBlob(header.blob_bytes));
     partial_ = std::make_unique<Incoming>();
     partial_->pass = pass;
     partial_->microbatch = header.microbatch;
-    partial_->blob = AlignedBuffer(header.blob_bytes);
+    partial_->blob = std::move(blob);
     partial_->blob_bytes = header.blob_bytes;
     partial_->chunks = header.chunks;
     partial_->began = Now();
@@ -387,7 +386,7 @@ Status Channel::HandleChunk(const wire::TensorHeader& header, std::span<const st
       header.blob_bytes != partial_->blob_bytes) {
     return absl::InvalidArgumentError("a chunk that does not continue its tensor");
   }
-  std::memcpy(partial_->blob.span().data() + header.chunk_offset, body.data(), body.size());
+  std::memcpy(partial_->blob.bytes.data() + header.chunk_offset, body.data(), body.size());
   partial_->received_bytes += body.size();
   if (++partial_->next_chunk < partial_->chunks) return absl::OkStatus();
   if (partial_->received_bytes != partial_->blob_bytes) {
@@ -414,23 +413,20 @@ void Channel::CountReceived(const Incoming& incoming) {
 void Channel::Decode(Incoming incoming) {
   if (options_.messages && !messages_) return;  // closed
   const MonoTime began = Now();
-  auto values = std::make_shared<AlignedBuffer>(options_.shape.elements() * sizeof(float));
-  const codec::MutableTensorView out{values->span().data(), codec::Dtype::kF32, options_.shape};
-  const Status status = options_.receive_codec->Decode(
-      std::as_const(incoming.blob).span(),
-      ContextFor(incoming.pass, incoming.microbatch, receive_direction()), workspace_.span(), out);
-  if (!status.ok()) {
-    events_->Push(
-        Failed{Annotate(status, fmt::format("decoding with {}", options_.receive_codec->name()))});
+  StatusOr<BoundaryTensor> tensor =
+      codec_->Decode(incoming.blob.bytes.first(incoming.blob_bytes),
+                     ContextFor(incoming.pass, incoming.microbatch, receive_direction()));
+  if (!tensor.ok()) {
+    events_->Push(Failed{Annotate(
+        tensor.status(), fmt::format("decoding with {}", options_.receive_codec->name()))});
     return;
   }
   if (messages_) {
     messages_->PrefetchAfter(incoming.pass, incoming.microbatch, receive_direction());
   }
   Trace(v1::Span::DECODE, incoming.pass, incoming.microbatch, began);
-  events_->Push(TensorArrived{
-      incoming.pass, incoming.microbatch, receive_direction(),
-      BoundaryTensor{{values->span().data(), codec::Dtype::kF32, options_.shape}, values}});
+  events_->Push(
+      TensorArrived{incoming.pass, incoming.microbatch, receive_direction(), *std::move(tensor)});
 }
 
 void Channel::OnSuspect(absl::Duration silence) {

@@ -26,13 +26,13 @@
 #include <string>
 #include <vector>
 
-#include "base/aligned_buffer.h"
 #include "base/ids.h"
 #include "codec/codec.h"
 #include "proto/wire/message_state.h"
 #include "proto/wire/step_message.h"
 #include "proto/wire/tensor_header.h"
 #include "transport/p2p/link.h"
+#include "worker/pipeline/boundary_codec.h"
 #include "worker/pipeline/boundary_dump.h"
 #include "worker/pipeline/boundary_messages.h"
 #include "worker/pipeline/codec_thread.h"
@@ -59,6 +59,8 @@ struct ChannelOptions {
   codec::Shape shape;  // of every boundary tensor
   uint32_t microbatches = 1, validation_microbatches = 0;
   std::shared_ptr<const codec::Codec> send_codec, receive_codec;
+  // Of these two, where the stage's tensors are; null: in the host's memory.
+  std::shared_ptr<BoundaryCodec> codec;
   std::shared_ptr<const BoundaryDump> dump;  // of what is sent; or null
   // Where one of them has state.
   std::shared_ptr<BoundaryMessages> messages;
@@ -161,7 +163,7 @@ class Channel : public transport::LinkHandler, public std::enable_shared_from_th
   Pass last_pass_;
   std::optional<Microbatch> last_microbatch_;
   // Codec thread only.
-  AlignedBuffer workspace_;
+  const std::shared_ptr<BoundaryCodec> codec_;
   std::shared_ptr<BoundaryMessages> messages_;
   uint32_t may_leave_ = std::numeric_limits<uint32_t>::max();
   std::deque<std::shared_ptr<Outgoing>> held_;

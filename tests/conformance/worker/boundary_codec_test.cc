@@ -1,0 +1,185 @@
+#include "tests/conformance/worker/boundary_codec_test.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "base/aligned_buffer.h"
+#include "codec/messages/memory_store.h"
+#include "codec/registry.h"
+
+namespace longhaul::worker {
+namespace {
+
+constexpr codec::Shape kShape{2, 48, 128};
+constexpr uint64_t kSamples = 4;
+// With and without a fixed size, with and without state, stochastic and not.
+const char* const kCodecs[] = {"none",
+                               "bf16",
+                               "fp16",
+                               "fixed:bits=6",
+                               "fixed:bits=4,rounding=stochastic",
+                               "tah",
+                               "tah:p=0.8,rounding=stochastic",
+                               "gauss:bits=4",
+                               "aqsgd:bits=4"};
+
+std::shared_ptr<const codec::Codec> Codec(const std::string& text) {
+  auto codec = codec::ParseCodec(text);
+  EXPECT_TRUE(codec.ok()) << codec.status();
+  return std::shared_ptr<const codec::Codec>(*std::move(codec));
+}
+
+std::vector<float> Values(int seed) {
+  std::vector<float> values(kShape.elements());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto x = static_cast<double>(i * 7 + static_cast<size_t>(seed) * 131);
+    values[i] = static_cast<float>(std::sin(x * 0.37) * (1 + std::fmod(x, 5)));
+  }
+  return values;
+}
+
+// The samples of a tensor, and where they are remembered.
+struct Memory {
+  explicit Memory(const codec::Codec& codec)
+      : has_state(codec.MessageBytes(kShape) > 0), store(kSamples, codec.MessageBytes(kShape)) {}
+  codec::Context ContextOf(uint64_t step) {
+    codec::Context context;
+    context.seed = 7;
+    context.step = Step(step);
+    context.microbatch = Microbatch(3);
+    if (has_state) {
+      context.sample_ids = ids;
+      context.messages = &store;
+    }
+    return context;
+  }
+  const bool has_state;
+  std::vector<uint64_t> ids = {2, 1};
+  codec::MemoryStore store;
+};
+
+// The codec itself, on the host.
+std::vector<std::byte> Reference(const codec::Codec& codec, const std::vector<float>& values,
+                                 const codec::Context& context) {
+  AlignedBuffer workspace(codec.WorkspaceBytes(kShape));
+  std::vector<std::byte> blob(codec.MaxEncodedBytes(kShape));
+  codec::EncodeResult result;
+  const Status status = codec.Encode({values.data(), codec::Dtype::kF32, kShape}, context,
+                                     workspace.span(), blob, &result);
+  EXPECT_TRUE(status.ok()) << status;
+  blob.resize(result.bytes);
+  return blob;
+}
+
+std::vector<float> Decoded(const codec::Codec& codec, const std::vector<std::byte>& blob,
+                           const codec::Context& context) {
+  AlignedBuffer workspace(codec.WorkspaceBytes(kShape));
+  std::vector<float> values(kShape.elements());
+  const Status status =
+      codec.Decode(blob, context, workspace.span(), {values.data(), codec::Dtype::kF32, kShape});
+  EXPECT_TRUE(status.ok()) << status;
+  return values;
+}
+
+BlobBuffer Received(BoundaryCodec* codec, std::span<const std::byte> bytes) {
+  auto blob = codec->NewBlob(bytes.size());
+  EXPECT_TRUE(blob.ok()) << blob.status();
+  std::memcpy(blob->bytes.data(), bytes.data(), bytes.size());
+  return *std::move(blob);
+}
+
+TEST_P(BoundaryCodecTest, SpeaksAsTheCodecDoesOnTheHost) {
+  for (const char* const text : kCodecs) {
+    const auto codec = Codec(text);
+    auto made = place_->Create({kShape, codec, codec});
+    ASSERT_TRUE(made.ok()) << text << ": " << made.status();
+    Memory sender(*codec), receiver(*codec), wanted_sender(*codec), wanted_receiver(*codec);
+    for (uint64_t step = 1; step <= 3; ++step) {
+      const std::vector<float> values = Values(static_cast<int>(step));
+      const std::vector<std::byte> wanted =
+          Reference(*codec, values, wanted_sender.ContextOf(step));
+      const auto blob = (*made)->Encode(place_->Put(values, kShape).view, sender.ContextOf(step));
+      ASSERT_TRUE(blob.ok()) << text << ": " << blob.status();
+      ASSERT_EQ(blob->bytes, wanted.size()) << text;
+      EXPECT_EQ(std::memcmp(blob->buffer.bytes.data(), wanted.data(), wanted.size()), 0) << text;
+      EXPECT_EQ(blob->nonfinite_tiles, 0u);
+      const BlobBuffer received = Received(made->get(), blob->buffer.bytes.first(blob->bytes));
+      const auto tensor =
+          (*made)->Decode(received.bytes.first(blob->bytes), receiver.ContextOf(step));
+      ASSERT_TRUE(tensor.ok()) << text << ": " << tensor.status();
+      EXPECT_EQ(tensor->view.shape, kShape);
+      EXPECT_EQ(tensor->view.dtype, codec::Dtype::kF32);
+      EXPECT_EQ(place_->Get(*tensor), Decoded(*codec, wanted, wanted_receiver.ContextOf(step)))
+          << text;
+    }
+  }
+}
+
+// As many as are in flight, while others come and go.
+TEST_P(BoundaryCodecTest, WhatItGaveStaysAsItIs) {
+  const auto codec = Codec("tah");
+  auto made = place_->Create({kShape, codec, codec});
+  ASSERT_TRUE(made.ok()) << made.status();
+  Memory memory(*codec);
+  std::vector<EncodedBlob> blobs;
+  std::vector<BoundaryTensor> tensors;
+  for (int i = 0; i < 6; ++i) {
+    auto blob = (*made)->Encode(place_->Put(Values(i), kShape).view, memory.ContextOf(1));
+    ASSERT_TRUE(blob.ok()) << blob.status();
+    auto tensor = (*made)->Decode(blob->buffer.bytes.first(blob->bytes), memory.ContextOf(1));
+    ASSERT_TRUE(tensor.ok()) << tensor.status();
+    if (i == 2) continue;  // lets go of both
+    blobs.push_back(*std::move(blob));
+    tensors.push_back(*std::move(tensor));
+  }
+  made->reset();  // they may outlive it
+  for (size_t i = 0; i < blobs.size(); ++i) {
+    const int seed = static_cast<int>(i < 2 ? i : i + 1);
+    const std::vector<std::byte> wanted = Reference(*codec, Values(seed), memory.ContextOf(1));
+    ASSERT_EQ(blobs[i].bytes, wanted.size());
+    EXPECT_EQ(std::memcmp(blobs[i].buffer.bytes.data(), wanted.data(), wanted.size()), 0) << i;
+    EXPECT_EQ(place_->Get(tensors[i]), Decoded(*codec, wanted, memory.ContextOf(1))) << i;
+  }
+}
+
+TEST_P(BoundaryCodecTest, CountsWhatIsNotFinite) {
+  const auto codec = Codec("fixed:bits=6");
+  auto made = place_->Create({kShape, codec, codec});
+  ASSERT_TRUE(made.ok()) << made.status();
+  std::vector<float> values = Values(1);
+  values[5] = std::numeric_limits<float>::quiet_NaN();
+  values[700] = std::numeric_limits<float>::infinity();
+  Memory memory(*codec);
+  const auto blob = (*made)->Encode(place_->Put(values, kShape).view, memory.ContextOf(1));
+  ASSERT_TRUE(blob.ok()) << blob.status();
+  EXPECT_EQ(blob->nonfinite_tiles, 2u);
+}
+
+TEST_P(BoundaryCodecTest, RefusesWhatNoPeerMaySend) {
+  for (const char* const text : kCodecs) {
+    const auto codec = Codec(text);
+    auto made = place_->Create({kShape, codec, codec});
+    ASSERT_TRUE(made.ok()) << made.status();
+    Memory sender(*codec), receiver(*codec);
+    const std::vector<std::byte> good = Reference(*codec, Values(1), sender.ContextOf(1));
+    const auto status_of = [&](std::vector<std::byte> bytes) {
+      const BlobBuffer blob = Received(made->get(), bytes);
+      return (*made)->Decode(blob.bytes.first(bytes.size()), receiver.ContextOf(1)).status();
+    };
+    std::vector<std::byte> shorter(good.begin(), good.end() - 1), magic = good;
+    magic[0] ^= std::byte{1};
+    EXPECT_FALSE(status_of(shorter).ok()) << text;
+    EXPECT_FALSE(status_of(magic).ok()) << text;
+    EXPECT_FALSE(status_of(std::vector<std::byte>(8)).ok()) << text;
+    const Status status = status_of(good);
+    EXPECT_TRUE(status.ok()) << text << ": nothing of the others stays: " << status;
+  }
+}
+
+}  // namespace
+}  // namespace longhaul::worker

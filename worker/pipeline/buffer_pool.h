@@ -1,0 +1,60 @@
+// Buffers that are dear to make and are used again. Thread-safe. A buffer returns to its pool when
+// its last owner lets go of it; pools end with the last of both.
+#ifndef LONGHAUL_WORKER_PIPELINE_BUFFER_POOL_H_
+#define LONGHAUL_WORKER_PIPELINE_BUFFER_POOL_H_
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace longhaul::worker {
+
+template <class Buffer>
+class BufferPool {
+ public:
+  // `make` gives a new buffer, all alike.
+  explicit BufferPool(std::function<StatusOr<Buffer>()> make)
+      : make_(std::move(make)), idle_(std::make_shared<Idle>()) {}
+
+  StatusOr<std::shared_ptr<Buffer>> Take() {
+    std::unique_ptr<Buffer> buffer = idle_->Take();
+    if (!buffer) {
+      LH_ASSIGN_OR_RETURN(Buffer made, make_());
+      buffer = std::make_unique<Buffer>(std::move(made));
+    }
+    return std::shared_ptr<Buffer>(buffer.release(), [idle = idle_](Buffer* done) {
+      idle->Return(std::unique_ptr<Buffer>(done));
+    });
+  }
+
+ private:
+  class Idle {
+   public:
+    std::unique_ptr<Buffer> Take() {
+      const std::lock_guard lock(mutex_);
+      if (buffers_.empty()) return nullptr;
+      std::unique_ptr<Buffer> buffer = std::move(buffers_.back());
+      buffers_.pop_back();
+      return buffer;
+    }
+    void Return(std::unique_ptr<Buffer> buffer) {
+      const std::lock_guard lock(mutex_);
+      buffers_.push_back(std::move(buffer));
+    }
+
+   private:
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Buffer>> buffers_;
+  };
+
+  const std::function<StatusOr<Buffer>()> make_;
+  const std::shared_ptr<Idle> idle_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_PIPELINE_BUFFER_POOL_H_

@@ -95,7 +95,7 @@ TEST_F(SessionTest, AnotherProtocolIsRefusedWithBothRanges) {
   ASSERT_TRUE(session.Hear(&command));
   ASSERT_TRUE(command.has_reject());
   EXPECT_TRUE(command.reject().fatal());
-  EXPECT_THAT(command.reject().reason(), AllOf(HasSubstr("2 to 3"), HasSubstr("7 to 9")));
+  EXPECT_THAT(command.reject().reason(), AllOf(HasSubstr("2 to 4"), HasSubstr("7 to 9")));
   EXPECT_EQ(EndOf(session).error_code(), grpc::StatusCode::ABORTED);
 }
 

@@ -16,12 +16,17 @@ namespace longhaul::coordinator {
 namespace {
 
 constexpr size_t kMaxRuns = 10'000;  // all of them are in memory
-constexpr int kMaxQueuedRuns = 500;
+constexpr size_t kMaxQueuedRuns = 500;
 
 uint64_t TextBytes(const v1::SubmitRequest& submit) {
   uint64_t bytes = 0;
   for (const v1::DataFile& file : submit.data_files()) bytes += file.bytes();
   return bytes;
+}
+
+Status TooManyRuns() {
+  return absl::ResourceExhaustedError(fmt::format(
+      "{} runs wait for workers already; stop some of them or try again later", kMaxQueuedRuns));
 }
 
 }  // namespace
@@ -42,8 +47,11 @@ void Core::Submit(event::Submitted submitted, MonoTime until) {
   StatusOr<Run*> run = submitted.submit.resume() ? ResumeRun(submitted, may_wait, &notes)
                                                  : NewRun(submitted, may_wait);
   if (may_wait && absl::IsUnavailable(run.status())) {
-    held_submits_.push_back({std::move(submitted), until});
-    return;
+    if (held_submits_.size() < kMaxQueuedRuns) {
+      held_submits_.push_back({std::move(submitted), until});
+      return;
+    }
+    run = TooManyRuns();
   }
   if (!run.ok()) {
     out_.commands.emplace_back(command::ReplySubmit{submitted.request, run.status()});
@@ -73,9 +81,8 @@ StatusOr<Run*> Core::NewRun(event::Submitted& submitted, bool may_wait) {
   const auto waits = [](const auto& entry) {
     return entry.second.record.state == RunState::kQueued;
   };
-  if (std::count_if(runs_.begin(), runs_.end(), waits) >= kMaxQueuedRuns) {
-    return absl::ResourceExhaustedError(fmt::format(
-        "{} runs wait for workers already; stop some of them or try again later", kMaxQueuedRuns));
+  if (static_cast<size_t>(std::count_if(runs_.begin(), runs_.end(), waits)) >= kMaxQueuedRuns) {
+    return TooManyRuns();
   }
   LH_RETURN_IF_ERROR(CheckLinks(submitted.spec, ChooseWorkers(submitted.spec), may_wait));
   LH_RETURN_IF_ERROR(CheckMessageCache(submitted.spec, TextBytes(submitted.submit)));

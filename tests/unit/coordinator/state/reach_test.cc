@@ -305,6 +305,18 @@ TEST_F(Reach, ASubmissionWaitsForWorkersWhoTryToReachEachOther) {
   EXPECT_TRUE(Submitted().ok()) << Submitted();
 }
 
+TEST_F(Reach, SoManySubmissionsWait) {
+  c.Join(Newer("a"));
+  c.Join(Newer("b"));
+  for (int i = 0; i < 500; ++i) {
+    ASSERT_EQ(Submit(SmallSpec(fmt::format("r{}", i), 2)).code(), absl::StatusCode::kUnknown);
+  }
+  const Status one_more = Submit(SmallSpec("one-more", 2));
+  EXPECT_EQ(one_more.code(), absl::StatusCode::kResourceExhausted) << one_more;
+  Answer(Never);
+  EXPECT_EQ(c.state->Runs().size(), 500u);
+}
+
 TEST_F(Reach, ASubmissionDoesNotWaitForThoseItDoesNotConcern) {
   c.Join(Newer("a"));
   c.Join(Newer("b"));

@@ -398,7 +398,7 @@ Status Channel::HandleChunk(const wire::TensorHeader& header, std::span<const st
   Trace(v1::Span::RECEIVE, pass, header.microbatch, incoming->began, incoming->blob_bytes);
   if (incoming->chunks > 1) CountReceived(*incoming);
   codec_thread_->Post(
-      [self = shared_from_this(), incoming] { self->Decode(std::move(*incoming)); });
+      [self = shared_from_this(), incoming] { self->Decode(*incoming); });
   return absl::OkStatus();
 }
 
@@ -410,7 +410,7 @@ void Channel::CountReceived(const Incoming& incoming) {
   use_.receive_time += longhaul::operator-(Now(), incoming.began);
 }
 
-void Channel::Decode(Incoming incoming) {
+void Channel::Decode(const Incoming& incoming) {
   if (options_.messages && !messages_) return;  // closed
   const MonoTime began = Now();
   StatusOr<BoundaryTensor> tensor =

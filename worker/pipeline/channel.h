@@ -132,7 +132,7 @@ class Channel : public transport::LinkHandler, public std::enable_shared_from_th
   Status HandleFrame(transport::Lane lane, std::span<const std::byte> payload);
   Status HandleChunk(const wire::TensorHeader& header, std::span<const std::byte> body);
   Status CheckChunk(const wire::TensorHeader& header, size_t body_bytes) const;
-  void Decode(Incoming incoming);
+  void Decode(const Incoming& incoming);
   void Trace(v1::Span::Kind kind, const Pass& pass, Microbatch microbatch, MonoTime begin,
              uint64_t bytes = 0) const;
   Direction send_direction() const {

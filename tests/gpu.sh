@@ -49,7 +49,7 @@ if [ "$build" = 1 ]; then
   rm -rf "$BUNDLE"
   mkdir -p "$BUNDLE/bin" "$BUNDLE/lib"
   cp "$FROM/gpu_tests.txt" "$BUNDLE/"
-  cp "$FROM/lib/liblonghaul_cuda.so" "$BUNDLE/lib/"
+  cp "$FROM/lib/liblonghaul_cuda.so" "$FROM/lib/liblonghaul_torch_cuda.so" "$BUNDLE/lib/"
   mapfile -t programs < <(sed "s|^|$FROM/bin/|" "$BUNDLE/gpu_tests.txt")
   programs+=("$FROM/bin/longhaul-worker")
   cp "${programs[@]}" "$BUNDLE/bin/"

@@ -3,7 +3,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
@@ -44,6 +46,23 @@ double SumOfSquares(const at::Tensor& gradient) {
   return std::accumulate(partial.begin(), partial.end(), 0.0);
 }
 
+// On a GPU: of each parameter in double by LibTorch's reduction, which has one order for a shape;
+// they come to the host together.
+double AddSquaredOnDevice(const std::vector<Parameter>& parameters, double sum) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> squares;
+  for (auto it = parameters.rbegin(); it != parameters.rend(); ++it) {
+    if (!it->value.grad().defined()) continue;
+    squares.push_back(
+        at::linalg_vector_norm(it->value.grad(), 2, at::OptionalIntArrayRef(), false, at::kDouble)
+            .square());
+  }
+  if (squares.empty()) return sum;
+  const at::Tensor of_all = at::stack(squares).cpu();
+  const double* const values = of_all.const_data_ptr<double>();
+  return std::accumulate(values, values + of_all.numel(), sum);
+}
+
 }  // namespace
 
 AdamW::AdamW(const OptimizerSpec& spec, const std::vector<Parameter>& parameters) : spec_(spec) {
@@ -59,8 +78,10 @@ AdamW::AdamW(const OptimizerSpec& spec, const std::vector<Parameter>& parameters
 void AdamW::Step(uint64_t step, double learning_rate, double gradient_scale) {
   const at::NoGradGuard no_grad;
   std::optional<at::Tensor> divisor;  // LibTorch divides: it comes from mixed precision's scaling.
-  if (gradient_scale != 1) divisor = at::scalar_tensor(1.0 / gradient_scale, at::kFloat);
-  const at::Tensor step_tensor = at::scalar_tensor(static_cast<double>(step), at::kFloat);
+  if (parameters_.empty()) return;
+  const at::TensorOptions scalar = at::TensorOptions(at::kFloat).device(parameters_[0].device());
+  if (gradient_scale != 1) divisor = at::scalar_tensor(1.0 / gradient_scale, scalar);
+  const at::Tensor step_tensor = at::scalar_tensor(static_cast<double>(step), scalar);
   for (const Group* group : {&matrices_, &vectors_}) {
     std::vector<at::Tensor> values, gradients, exp_avgs, exp_avg_sqs;
     for (const size_t i : group->members) {
@@ -79,6 +100,9 @@ void AdamW::Step(uint64_t step, double learning_rate, double gradient_scale) {
 }
 
 double AddSquaredGradients(const std::vector<Parameter>& parameters, double sum) {
+  if (!parameters.empty() && !parameters[0].value.is_cpu()) {
+    return AddSquaredOnDevice(parameters, sum);
+  }
   for (auto it = parameters.rbegin(); it != parameters.rend(); ++it) {
     if (it->value.grad().defined()) sum += SumOfSquares(it->value.grad());
   }

@@ -51,6 +51,7 @@ RmsNorm LayerMaker::MakeRmsNorm(const std::string& name, int64_t channels, doubl
 }
 
 at::Tensor LayerMaker::Add(std::string name, at::Tensor value) {
+  value = value.to(device_);
   value.set_requires_grad(true);
   parameters_.push_back({std::move(name), value});
   return value;

@@ -38,10 +38,10 @@ struct RmsNorm {
 };
 
 // Makes layers and collects their parameters in the order of making, which is the model's. Values
-// depend on (seed, name) alone: matrices are normal, biases 0, norms 1.
+// depend on (seed, name) alone, whatever the device: matrices are normal, biases 0, norms 1.
 class LayerMaker {
  public:
-  explicit LayerMaker(uint64_t seed) : seed_(seed) {}
+  LayerMaker(uint64_t seed, const at::Device& device) : seed_(seed), device_(device) {}
 
   at::Tensor Matrix(std::string name, int64_t rows, int64_t columns, double deviation);
   // "<name>.weight" and, with `bias`, "<name>.bias".
@@ -55,6 +55,7 @@ class LayerMaker {
  private:
   at::Tensor Add(std::string name, at::Tensor value);
   const uint64_t seed_;
+  const at::Device device_;
   std::vector<Parameter> parameters_;
 };
 

@@ -1,9 +1,14 @@
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
+
 #include <algorithm>
 #include <functional>
 
 #include "base/clock.h"
 #include "codec/boundary_shape.h"
 #include "worker/stage/stage.h"
+#include "worker/stage/torch_device.h"
+#include "worker/stage/torch_scope.h"
 
 namespace longhaul::worker {
 namespace {
@@ -33,7 +38,13 @@ StatusOr<PassTimes> MeasurePasses(Stage& stage, const StageOptions& options,
   for (size_t i = 0; i < boundary.size(); ++i) {
     boundary[i] = static_cast<float>(i * 37 % 101) / 50.0f - 1.0f;
   }
-  const codec::TensorView view{boundary.data(), codec::Dtype::kF32,
+  at::Tensor there;
+  LH_RETURN_IF_ERROR(CallTorch("measuring", options.threads, [&]() -> Status {
+    there = at::from_blob(boundary.data(), {static_cast<int64_t>(boundary.size())})
+                .to(TorchDevice(options.device));
+    return absl::OkStatus();
+  }));
+  const codec::TensorView view{there.const_data_ptr(), codec::Dtype::kF32,
                                codec::BoundaryShape(options.model, options.train)};
   const Stage::Input input{ids, view, ids};
 

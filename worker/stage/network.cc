@@ -7,6 +7,7 @@
 
 #include "worker/stage/gpt.h"
 #include "worker/stage/llama.h"
+#include "worker/stage/torch_device.h"
 
 namespace longhaul::worker {
 namespace {
@@ -49,7 +50,7 @@ Network::Network(const StageOptions& options)
       bf16_(options.train.dtype == ComputeDtype::kBf16),
       block_count_(options.layers),
       residual_deviation_(kInitialDeviation / std::sqrt(2.0 * options.model.layers)),
-      maker_(options.train.seed) {}
+      maker_(options.train.seed, TorchDevice(options.device)) {}
 
 at::Tensor Network::Forward(const at::Tensor& input) const {
   const Autocast autocast(input.device().type(), bf16_);

@@ -18,6 +18,7 @@
 #include "worker/stage/adamw.h"
 #include "worker/stage/network.h"
 #include "worker/stage/replay_stage.h"
+#include "worker/stage/torch_device.h"
 #include "worker/stage/torch_scope.h"
 
 namespace longhaul::worker {
@@ -92,6 +93,7 @@ Status Check(const StageOptions& options) {
 
 BoundaryTensor ToBoundary(const at::Tensor& tensor) {
   auto owner = std::make_shared<at::Tensor>(tensor.detach().to(at::kFloat).contiguous());
+  AwaitTorch(owner->device());
   const codec::Shape shape{static_cast<uint32_t>(owner->size(0)),
                            static_cast<uint32_t>(owner->size(1)),
                            static_cast<uint32_t>(owner->size(2))};
@@ -100,7 +102,7 @@ BoundaryTensor ToBoundary(const at::Tensor& tensor) {
 }
 
 NamedArray ToNamedArray(std::string name, const at::Tensor& tensor) {
-  const at::Tensor dense = tensor.detach().contiguous();
+  const at::Tensor dense = tensor.detach().cpu().contiguous();
   const float* values = dense.const_data_ptr<float>();
   return {std::move(name), dense.sizes().vec(), {values, values + dense.numel()}};
 }
@@ -139,6 +141,7 @@ class NetworkStage final : public Stage {
  public:
   explicit NetworkStage(const StageOptions& options)
       : options_(options),
+        device_(TorchDevice(options.device)),
         network_(Network::Create(options)),
         optimizer_(options.train.optimizer, network_->parameters()) {}
 
@@ -171,6 +174,7 @@ class NetworkStage final : public Stage {
   at::Tensor Run(const Pending& pending) const;
 
   const StageOptions options_;
+  const at::Device device_;
   const std::unique_ptr<const Network> network_;
   AdamW optimizer_;
   uint64_t steps_ = 0;  // taken
@@ -191,7 +195,8 @@ StatusOr<at::Tensor> NetworkStage::ReadIds(std::string_view what,
           "expected {} below the vocabulary of {}; came {}", what, options_.vocabulary, id));
     }
   }
-  return at::from_blob(const_cast<int32_t*>(ids.data()), {rows, context}, at::kInt).to(at::kLong);
+  return at::from_blob(const_cast<int32_t*>(ids.data()), {rows, context}, at::kInt)
+      .to(device_, at::kLong);
 }
 
 StatusOr<at::Tensor> NetworkStage::ReadBoundary(std::string_view what,
@@ -203,8 +208,11 @@ StatusOr<at::Tensor> NetworkStage::ReadBoundary(std::string_view what,
         expected.tokens, expected.channels, view.shape.samples, view.shape.tokens,
         view.shape.channels, view.data == nullptr ? " without data" : ""));
   }
-  return at::from_blob(const_cast<void*>(view.data),
-                       {expected.samples, expected.tokens, expected.channels}, ToTorch(view.dtype))
+  return at::for_blob(const_cast<void*>(view.data),
+                      {expected.samples, expected.tokens, expected.channels})
+      .options(at::TensorOptions(ToTorch(view.dtype)).device(device_))
+      .target_device(device_)
+      .make_tensor()
       .to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
 }
 
@@ -277,7 +285,8 @@ StatusOr<std::optional<BoundaryTensor>> NetworkStage::Backward(
     }
     at::Tensor gradient;
     if (options_.last) {
-      gradient = at::scalar_tensor(1.0 / options_.train.microbatches, at::kFloat);
+      gradient = at::scalar_tensor(1.0 / options_.train.microbatches,
+                                   at::TensorOptions(at::kFloat).device(device_));
     } else {
       LH_ASSIGN_OR_RETURN(gradient, ReadBoundary("an output gradient", output_gradient));
     }
@@ -289,7 +298,10 @@ StatusOr<std::optional<BoundaryTensor>> NetworkStage::Backward(
       pending.root = Run(pending);
     }
     pending.root.backward(gradient);
-    if (options_.first) return std::nullopt;
+    if (options_.first) {
+      AwaitTorch(device_);
+      return std::nullopt;
+    }
     return ToBoundary(pending.input.grad());
   });
 }
@@ -328,6 +340,7 @@ Status NetworkStage::OptimizerStep(Step step, double learning_rate, double gradi
           fmt::format("optimizer step {} came before the last backward", step.value()));
     }
     optimizer_.Step(step.value(), learning_rate, gradient_scale);
+    AwaitTorch(device_);
     steps_ = step.value();
     last_backward_.reset();
     return absl::OkStatus();
@@ -365,7 +378,8 @@ Status NetworkStage::Restore(const StageSnapshot& snapshot) {
     restored.insert(restored.end(), {value, exp_avg, exp_avg_sq});
   }
   for (const Restored& one : restored) {
-    std::copy(one.from->values.begin(), one.from->values.end(), one.to.data_ptr<float>());
+    const at::NoGradGuard no_grad;
+    one.to.copy_(at::from_blob(const_cast<float*>(one.from->values.data()), one.to.sizes()));
   }
   for (const Parameter& own : network_->parameters()) own.value.mutable_grad().reset();
   pending_.clear();

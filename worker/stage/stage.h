@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/config/run_spec.h"
+#include "base/device_name.h"
 #include "base/ids.h"
 #include "base/status.h"
 #include "codec/codec.h"
@@ -34,13 +35,15 @@ struct StageOptions {
   bool first = true, last = true;        // holds the embedding / norm, head and loss
   bool recompute = false;            // keep only the stage's input, run forward again in Backward
   uint32_t threads = 1;              // LibTorch's intra-op threads
+  DeviceName device;                 // a GPU: LoadTorchCuda came before (torch_cuda.h)
   std::optional<ReplaySpec> replay;  // sleeps instead of computing (replay_stage.h)
 
   // Of embedding and head.
   uint32_t vocabulary_rows() const { return model.VocabularyOver(vocabulary); }
 };
 
-// An activation or its gradient, (microbatch_size, context, hidden): fp32 in memory on the CPU.
+// An activation or its gradient, (microbatch_size, context, hidden): fp32 in the memory of the
+// stage's device. What a stage gives is whole: nothing that is under way writes it.
 struct BoundaryTensor {
   codec::TensorView view;
   std::shared_ptr<const void> owner;  // keeps view.data valid

@@ -1,0 +1,40 @@
+#include "worker/stage/torch_cuda.h"
+
+#include <ATen/Context.h>
+#include <dlfcn.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+
+namespace longhaul::worker {
+
+std::string DefaultTorchCudaPath() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  return program.parent_path().parent_path() / "lib" / "liblonghaul_torch_cuda.so";
+}
+
+Status LoadTorchCuda(const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0) {
+    return absl::FailedPreconditionError(fmt::format(
+        "this build cannot train on GPUs: expected {}; build it from a LibTorch with CUDA "
+        "(deploy/setup.sh brings one)",
+        path));
+  }
+  // LibTorch's operators for GPUs register themselves with what is loaded already.
+  if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+    return absl::FailedPreconditionError(
+        fmt::format("cannot load LibTorch's CUDA part: {}; install torch with its dependencies "
+                    "(pip install torch==2.11.0)",
+                    dlerror()));
+  }
+  if (!at::Context::hasCUDA()) {
+    return absl::FailedPreconditionError(
+        "LibTorch's CUDA part is loaded and finds no GPU; look at the driver (nvidia-smi)");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace longhaul::worker

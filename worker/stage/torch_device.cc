@@ -1,0 +1,18 @@
+#include "worker/stage/torch_device.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+namespace longhaul::worker {
+
+c10::Device TorchDevice(const DeviceName& name) {
+  if (!name.cuda_index) return c10::Device(c10::DeviceType::CPU);
+  return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(*name.cuda_index)};
+}
+
+void AwaitTorch(const c10::Device& device) {
+  if (device.is_cpu()) return;
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.synchronizeStream(guard.getStream(device));
+}
+
+}  // namespace longhaul::worker

@@ -1,0 +1,21 @@
+// Where LibTorch computes: the CPU, or a GPU of which a module of its own opens LibTorch's part.
+//
+// Internal to worker/stage but for LoadTorchCuda (it shows LibTorch).
+#ifndef LONGHAUL_WORKER_STAGE_TORCH_DEVICE_H_
+#define LONGHAUL_WORKER_STAGE_TORCH_DEVICE_H_
+
+#include <c10/core/Device.h>
+
+#include "base/device_name.h"
+
+namespace longhaul::worker {
+
+c10::Device TorchDevice(const DeviceName& name);
+
+// Until what was queued on the stream that this thread computes on is done. No other stream is
+// waited for, and on the CPU nothing.
+void AwaitTorch(const c10::Device& device);
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_STAGE_TORCH_DEVICE_H_

@@ -149,7 +149,7 @@ Endpoints EndpointsOf(const Flags& flags, const Transports& transports) {
   return Endpoints(listening, Has(flags, kGrpc) ? kGrpc : kUcx, flags.advertise, flags.coordinator);
 }
 
-int Serve(const Flags& flags, const v1::Device& device) {
+int Serve(const Flags& flags, const WorkerDevice& device) {
   const StatusOr<StateDir> state_dir = StateDir::Open(flags.state_dir);
   if (!state_dir.ok()) return Fail(state_dir.status());
   std::string token;
@@ -185,6 +185,7 @@ int Serve(const Flags& flags, const v1::Device& device) {
   const auto send = [&session](v1::WorkerMessage message) { session->Send(std::move(message)); };
   auto courier = std::make_unique<ShardCourier>(flags.coordinator, token, shards->get(), send);
   auto agent = std::make_unique<Agent>(Resources{.transports = std::move(by_name),
+                                                 .gpu = device.gpu,
                                                  .codec_thread = &codec_thread,
                                                  .shards = shards->get(),
                                                  .blobs = &blobs,
@@ -199,7 +200,7 @@ int Serve(const Flags& flags, const v1::Device& device) {
   hello.set_worker_id(state_dir->worker_id());
   hello.set_incarnation(RandomUuid());
   hello.set_name(flags.name.empty() ? HostName() : flags.name);
-  *hello.add_devices() = device;
+  *hello.add_devices() = device.description;
   Endpoints endpoints = EndpointsOf(flags, *transports);
   hello.set_version(std::string(Version()));
   hello.set_pid(static_cast<uint32_t>(::getpid()));
@@ -369,13 +370,18 @@ int Main(int argc, char** argv) {
   }
   const StatusOr<DeviceName> device_name = ParseDeviceName(flags.device);
   if (!device_name.ok()) return usage(fmt::format("--device: {}", Message(device_name.status())));
+  if (device_name->cuda_index && !flags.dump_boundaries.empty()) {
+    return usage(
+        "--dump-boundaries writes tensors of the host's memory, and with --device cuda they are on "
+        "the GPU; leave one of the two out");
+  }
   if (const Status status = InitLogging(flags.log_level); !status.ok()) {
     return usage(std::string(Message(status)));
   }
   RouteGrpcLog();
   RaiseFileLimit();
   if (!left_out.empty()) spdlog::info("{}", left_out);
-  const StatusOr<v1::Device> device = OpenDevice(*device_name);
+  const StatusOr<WorkerDevice> device = OpenDevice(*device_name);
   if (!device.ok()) {
     return Fail(Annotate(device.status(), fmt::format("--device {}", flags.device)));
   }

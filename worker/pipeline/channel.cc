@@ -397,8 +397,7 @@ Status Channel::HandleChunk(const wire::TensorHeader& header, std::span<const st
   std::shared_ptr<Incoming> incoming = std::move(partial_);
   Trace(v1::Span::RECEIVE, pass, header.microbatch, incoming->began, incoming->blob_bytes);
   if (incoming->chunks > 1) CountReceived(*incoming);
-  codec_thread_->Post(
-      [self = shared_from_this(), incoming] { self->Decode(*incoming); });
+  codec_thread_->Post([self = shared_from_this(), incoming] { self->Decode(*incoming); });
   return absl::OkStatus();
 }
 

@@ -190,4 +190,10 @@ StatusOr<std::unique_ptr<BoundaryCodec>> CreateCudaBoundaryCodec(
                                std::move(fault_dev), std::move(words)});
 }
 
+StatusOr<std::unique_ptr<BoundaryCodec>> CreateBoundaryCodec(const std::optional<cuda::Device>& gpu,
+                                                             const BoundaryCodecOptions& options) {
+  if (gpu) return CreateCudaBoundaryCodec(*gpu, options);
+  return BoundaryCodec::Create(options);
+}
+
 }  // namespace longhaul::worker

@@ -8,6 +8,7 @@
 #define LONGHAUL_WORKER_PIPELINE_CUDA_BOUNDARY_CODEC_H_
 
 #include <memory>
+#include <optional>
 
 #include "base/cuda/device.h"
 #include "base/status.h"
@@ -20,6 +21,10 @@ namespace longhaul::worker {
 // way may read them.
 StatusOr<std::unique_ptr<BoundaryCodec>> CreateCudaBoundaryCodec(
     const cuda::Device& device, const BoundaryCodecOptions& options);
+
+// Where a worker's stages compute: on this GPU, or without one on the host.
+StatusOr<std::unique_ptr<BoundaryCodec>> CreateBoundaryCodec(const std::optional<cuda::Device>& gpu,
+                                                             const BoundaryCodecOptions& options);
 
 }  // namespace longhaul::worker
 

@@ -4,16 +4,18 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/aligned_buffer.h"
 #include "base/peer_log.h"
 #include "codec/boundary_shape.h"
 #include "codec/messages/memory_store.h"
 #include "codec/registry.h"
+#include "worker/pipeline/cuda_boundary_codec.h"
 #include "worker/stage/noise.h"
 
 namespace longhaul::worker {
@@ -24,14 +26,26 @@ namespace {
 struct CodecTimes {
   double encode = 0, decode = 0;
 };
-StatusOr<CodecTimes> MeasureCodec(const std::string& name, const codec::Shape& shape) {
-  LH_ASSIGN_OR_RETURN(const auto codec, codec::ParseCodec(name));
+// Noise where the stages' tensors are.
+StatusOr<BoundaryTensor> NoiseAt(const std::optional<cuda::Device>& gpu,
+                                 const codec::Shape& shape) {
+  LH_ASSIGN_OR_RETURN(std::shared_ptr<const codec::Codec> plain, codec::ParseCodec("none"));
+  const BoundaryCodecOptions options{.shape = shape, .send = plain, .receive = plain};
   const BoundaryTensor noise = NoiseTensor(shape);
-  AlignedBuffer values(shape.elements() * sizeof(float));
-  AlignedBuffer workspace(codec->WorkspaceBytes(shape));
-  AlignedBuffer blob(codec->MaxEncodedBytes(shape));
-  const codec::TensorView& in = noise.view;
-  const codec::MutableTensorView out{values.span().data(), codec::Dtype::kF32, shape};
+  LH_ASSIGN_OR_RETURN(const EncodedBlob bytes,
+                      BoundaryCodec::Create(options)->Encode(noise.view, {}));
+  LH_ASSIGN_OR_RETURN(const auto there, CreateBoundaryCodec(gpu, options));
+  LH_ASSIGN_OR_RETURN(const BlobBuffer blob, there->NewBlob(bytes.bytes));
+  std::memcpy(blob.bytes.data(), bytes.buffer.bytes.data(), bytes.bytes);
+  return there->Decode(blob.bytes.first(bytes.bytes), {});
+}
+
+StatusOr<CodecTimes> MeasureCodec(const std::string& name, const codec::Shape& shape,
+                                  const std::optional<cuda::Device>& gpu) {
+  LH_ASSIGN_OR_RETURN(std::shared_ptr<const codec::Codec> codec, codec::ParseCodec(name));
+  LH_ASSIGN_OR_RETURN(const BoundaryTensor in, NoiseAt(gpu, shape));
+  LH_ASSIGN_OR_RETURN(const auto boundary,
+                      CreateBoundaryCodec(gpu, {.shape = shape, .send = codec, .receive = codec}));
   // A codec with state is as fast as it is once it has seen the samples: the first time is not
   // counted.
   codec::MemoryStore sent(shape.samples, codec->MessageBytes(shape));
@@ -49,13 +63,11 @@ StatusOr<CodecTimes> MeasureCodec(const std::string& name, const codec::Shape& s
   constexpr int kRepeats = 8;
   std::vector<double> encode, decode;
   for (int i = remembers ? -1 : 0; i < kRepeats; ++i) {
-    codec::EncodeResult result;
     const MonoTime begin = Now();
-    LH_RETURN_IF_ERROR(
-        codec->Encode(in, context_with(sent), workspace.span(), blob.span(), &result));
+    LH_ASSIGN_OR_RETURN(const EncodedBlob blob, boundary->Encode(in.view, context_with(sent)));
     const MonoTime middle = Now();
-    LH_RETURN_IF_ERROR(codec->Decode(blob.span().first(result.bytes), context_with(received),
-                                     workspace.span(), out));
+    LH_RETURN_IF_ERROR(
+        boundary->Decode(blob.buffer.bytes.first(blob.bytes), context_with(received)).status());
     if (i < 0) continue;
     encode.push_back(absl::ToDoubleSeconds(longhaul::operator-(middle, begin)));
     decode.push_back(absl::ToDoubleSeconds(longhaul::operator-(Now(), middle)));
@@ -66,7 +78,8 @@ StatusOr<CodecTimes> MeasureCodec(const std::string& name, const codec::Shape& s
 }
 
 // Measured now, or elsewhere and in the run file.
-StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const std::string& name) {
+StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const std::string& name,
+                                  const std::optional<cuda::Device>& gpu) {
   if (spec.replay && !spec.replay->real_codecs) {
     const ReplaySpec::CodecTimes* times = spec.replay->TimesOf(name);
     if (times == nullptr) {
@@ -75,14 +88,15 @@ StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const std::string& name) 
     }
     return CodecTimes{absl::ToDoubleSeconds(times->encode), absl::ToDoubleSeconds(times->decode)};
   }
-  return MeasureCodec(name, codec::BoundaryShape(spec));
+  return MeasureCodec(name, codec::BoundaryShape(spec), GpuOf(spec, gpu));
 }
 
-StatusOr<v1::LayerTimes> MeasureLayers(const RunSpec& spec, uint32_t vocabulary) {
+StatusOr<v1::LayerTimes> MeasureLayers(const RunSpec& spec, uint32_t vocabulary,
+                                       const std::optional<cuda::Device>& gpu) {
   LH_ASSIGN_OR_RETURN(
       const MeasuredLayerTimes layers,
       MeasureLayerTimes(StageOptionsFor(spec, vocabulary, 0, spec.model.layers, true, true,
-                                        spec.pipeline.threads_per_stage)));
+                                        spec.pipeline.threads_per_stage, gpu)));
   v1::LayerTimes times;
   times.set_embedding_forward(layers.embedding_forward);
   times.set_embedding_backward(layers.embedding_backward);
@@ -302,12 +316,14 @@ void Agent::Probe(const std::shared_ptr<LinkProbe>& probe) {
 StatusOr<v1::LayerTimes> Agent::MeasureModel(const v1::Measure& measure) {
   LH_ASSIGN_OR_RETURN(const RunSpec spec,
                       ParseRunSpec(measure.run_yaml(), "run.yaml", {}, codec::CheckCodec));
-  LH_ASSIGN_OR_RETURN(v1::LayerTimes times, spec.replay
-                                                ? ReplayedTimes(spec)
-                                                : MeasureLayers(spec, measure.vocabulary()));
+  LH_ASSIGN_OR_RETURN(v1::LayerTimes times,
+                      spec.replay ? ReplayedTimes(spec)
+                                  : MeasureLayers(spec, measure.vocabulary(), resources_.gpu));
   times.set_threads(spec.pipeline.threads_per_stage);
-  LH_ASSIGN_OR_RETURN(const CodecTimes forward, TimesOfCodec(spec, spec.links.codecs.forward));
-  LH_ASSIGN_OR_RETURN(const CodecTimes backward, TimesOfCodec(spec, spec.links.codecs.backward));
+  LH_ASSIGN_OR_RETURN(const CodecTimes forward,
+                      TimesOfCodec(spec, spec.links.codecs.forward, resources_.gpu));
+  LH_ASSIGN_OR_RETURN(const CodecTimes backward,
+                      TimesOfCodec(spec, spec.links.codecs.backward, resources_.gpu));
   times.set_forward_encode(forward.encode);
   times.set_forward_decode(forward.decode);
   times.set_backward_encode(backward.encode);

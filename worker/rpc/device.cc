@@ -37,8 +37,8 @@ v1::Device ThisCpu() {
 
 }  // namespace
 
-StatusOr<v1::Device> OpenDevice(const DeviceName& name) {
-  if (!name.cuda_index.has_value()) return ThisCpu();
+StatusOr<WorkerDevice> OpenDevice(const DeviceName& name) {
+  if (!name.cuda_index.has_value()) return WorkerDevice{ThisCpu(), std::nullopt};
   LH_ASSIGN_OR_RETURN(const cuda::DeviceTable* const table,
                       cuda::LoadModule(cuda::DefaultModulePath()));
   LH_ASSIGN_OR_RETURN(const cuda::Device device, cuda::Device::Open(table, *name.cuda_index));

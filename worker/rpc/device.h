@@ -2,16 +2,23 @@
 #ifndef LONGHAUL_WORKER_RPC_DEVICE_H_
 #define LONGHAUL_WORKER_RPC_DEVICE_H_
 
+#include <optional>
+
+#include "base/cuda/device.h"
 #include "base/device_name.h"
 #include "base/status.h"
 #include "longhaul/v1/worker.pb.h"
 
 namespace longhaul::worker {
 
-// Describes the device for Hello, after a check that it works. A GPU is refused,
-// kFailedPrecondition with the reason: at the latest because stages run on the CPU only in this
-// version.
-StatusOr<v1::Device> OpenDevice(const DeviceName& name);
+struct WorkerDevice {
+  v1::Device description;           // for Hello
+  std::optional<cuda::Device> gpu;  // nullopt: the CPU
+};
+
+// After a check that it works. A GPU is refused, kFailedPrecondition with the reason: at the latest
+// because this version has not been run on one.
+StatusOr<WorkerDevice> OpenDevice(const DeviceName& name);
 
 }  // namespace longhaul::worker
 

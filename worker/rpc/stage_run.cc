@@ -10,6 +10,7 @@
 #include "base/token_file.h"
 #include "codec/boundary_shape.h"
 #include "codec/registry.h"
+#include "worker/pipeline/cuda_boundary_codec.h"
 #include "worker/pipeline/replay_codec.h"
 
 namespace longhaul::worker {
@@ -51,8 +52,15 @@ absl::Duration LinkLimit(const v1::Plan& plan) {
 
 }  // namespace
 
+std::optional<cuda::Device> GpuOf(const RunSpec& spec, const std::optional<cuda::Device>& gpu) {
+  return spec.replay ? std::nullopt : gpu;
+}
+
 StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, uint32_t first_layer,
-                             uint32_t layers, bool first, bool last, uint32_t threads) {
+                             uint32_t layers, bool first, bool last, uint32_t threads,
+                             const std::optional<cuda::Device>& gpu) {
+  DeviceName device;
+  if (gpu) device.cuda_index = static_cast<uint32_t>(gpu->index());
   return {.model = spec.model,
           .train = spec.train,
           .vocabulary = vocabulary,
@@ -62,6 +70,7 @@ StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, uint32_t 
           .last = last,
           .recompute = spec.pipeline.recompute,
           .threads = threads,
+          .device = device,
           .replay = spec.replay};
 }
 
@@ -160,7 +169,8 @@ Status StageRun::Prepare() {
   const bool last = stage() + 1 == static_cast<uint32_t>(plan.stages_size());
   LH_ASSIGN_OR_RETURN(
       model_, Stage::Create(StageOptionsFor(spec_, plan.data().vocabulary(), mine.first_layer(),
-                                            mine.layers(), first, last, mine.threads())));
+                                            mine.layers(), first, last, mine.threads(),
+                                            GpuOf(spec_, resources_.gpu))));
   const Deadline deadline = Deadline::After(kPrepareLimit);
   if (first || last) {
     LH_ASSIGN_OR_RETURN(const std::string path,
@@ -305,6 +315,12 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream,
     event->set_frames_resent(health.frames_resent);
     send(std::move(message));
   };
+  const auto& send_codec = upstream ? backward : forward;
+  const auto& receive_codec = upstream ? forward : backward;
+  LH_ASSIGN_OR_RETURN(auto codec, CreateBoundaryCodec(GpuOf(spec_, resources_.gpu),
+                                                      {.shape = codec::BoundaryShape(spec_),
+                                                       .send = send_codec,
+                                                       .receive = receive_codec}));
   auto channel = Channel::Create(
       {.run = RunId(run_id_),
        .epoch = Epoch(epoch()),
@@ -314,8 +330,9 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream,
        .shape = codec::BoundaryShape(spec_),
        .microbatches = spec_.train.microbatches,
        .validation_microbatches = ValidationMicrobatches(spec_, plan.data().validation_tokens()),
-       .send_codec = upstream ? backward : forward,
-       .receive_codec = upstream ? forward : backward,
+       .send_codec = send_codec,
+       .receive_codec = receive_codec,
+       .codec = std::move(codec),
        .dump = resources_.dump.has_value()
                    ? std::make_shared<const BoundaryDump>(*resources_.dump, RunId(run_id_))
                    : nullptr,

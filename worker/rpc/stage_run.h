@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/config/run_spec.h"
+#include "base/cuda/device.h"
 #include "base/status.h"
 #include "longhaul/v1/worker.pb.h"
 #include "transport/p2p/link.h"
@@ -31,6 +32,7 @@ namespace longhaul::worker {
 struct Resources {
   // By the plan's names: "ucx", "grpc".
   std::map<std::string, transport::Transport*, std::less<>> transports;
+  std::optional<cuda::Device> gpu;  // what stages compute on; nullopt: the CPU
   CodecThread* codec_thread = nullptr;
   ShardStore* shards = nullptr;
   BlobFetcher* blobs = nullptr;
@@ -101,9 +103,13 @@ class StageRun {
   bool all_finished_ = false;
 };
 
+// Where the stages of a run have their tensors: a replay's, which sleep, on the host.
+std::optional<cuda::Device> GpuOf(const RunSpec& spec, const std::optional<cuda::Device>& gpu);
+
 // The stage options of a plan's stage.
 StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, uint32_t first_layer,
-                             uint32_t layers, bool first, bool last, uint32_t threads);
+                             uint32_t layers, bool first, bool last, uint32_t threads,
+                             const std::optional<cuda::Device>& gpu);
 
 }  // namespace longhaul::worker
 

@@ -14,11 +14,12 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 TEST(Device, TheCpuIsDescribed) {
-  const StatusOr<v1::Device> device = OpenDevice({});
+  const StatusOr<WorkerDevice> device = OpenDevice({});
   ASSERT_TRUE(device.ok()) << device.status();
-  EXPECT_EQ(device->kind(), "cpu");
-  EXPECT_GT(device->cores(), 0);
-  EXPECT_GT(device->memory_bytes(), 0);
+  EXPECT_EQ(device->gpu, std::nullopt);
+  EXPECT_EQ(device->description.kind(), "cpu");
+  EXPECT_GT(device->description.cores(), 0);
+  EXPECT_GT(device->description.memory_bytes(), 0);
 }
 
 TEST(Device, NoWorkerStartsOnAGpu) {

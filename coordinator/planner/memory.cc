@@ -34,7 +34,7 @@ KeptValues KeptByBlock(const ModelSpec& model) {
   return {4 * h, 4 * h + 2 * KeyChannels(model) + 4 * uint64_t{model.intermediate}};
 }
 
-// Parameters that a forward casts: those of matrix products. The norms among them hardly count.
+// Parameters that are cast: those of matrix products. The norms among them hardly count.
 uint64_t CastParameters(ModelSpec model, uint32_t vocabulary, uint32_t layers, bool last) {
   model.tied = false;  // the head is cast, whosever its values are
   return StageParameters(model, vocabulary, layers, /*first=*/false, last);
@@ -68,11 +68,11 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const uint64_t logits =
       last ? tokens * uint64_t{spec.model.VocabularyOver(vocabulary)} * kFloat : 0;
   if (last) kept += tokens * KeptByFinalNorm(spec.model) * kFloat + logits;
-  if (bf16) kept += CastParameters(spec.model, vocabulary, layers, last) * kHalf;
+  const uint64_t casts = bf16 ? CastParameters(spec.model, vocabulary, layers, last) * kHalf : 0;
 
   const uint64_t parameters = StageParameters(spec.model, vocabulary, layers, first, last);
   StageMemory memory;
-  memory.fixed = parameters * kBytesPerParameter + kBoundaryBuffers * boundary +
+  memory.fixed = parameters * kBytesPerParameter + casts + kBoundaryBuffers * boundary +
                  kLogitsAtWork * logits + kProgramBytes;
   memory.per_flight = 2 * boundary;
   (spec.pipeline.recompute ? memory.fixed : memory.per_flight) += kept;

@@ -25,6 +25,7 @@ struct StageMemory {
 };
 // fixed      = 28 bytes a parameter: fp32 value, gradient, two moments (16) and a checkpoint's
 //              snapshot of value and moments (12);
+//            + with bf16 the casts of blocks' and head's parameters, 2 bytes each, for a step
 //            + what autograd keeps of one microbatch while it is recomputed
 //            + 4 boundary tensors (one being received and sent in each direction)
 //            + on the last stage twice the logits of one microbatch in fp32 while it is computed:
@@ -39,8 +40,6 @@ struct StageMemory {
 //              SiLU, up, product), of 4 bytes, or with bf16 2 bytes but for 4h (input, residual,
 //              norms before the weight);
 //              last stage: the final norm with its input, and the log-softmax of the logits;
-//              with bf16 the casts of blocks' and head's parameters, too, 2 bytes each: every
-//              forward makes its own, and its graph holds them until its backward;
 //            + the stage's input and output
 //              With recomputation only the stage's input and output.
 // Attention keeps no T x T matrix: the CPU's and the GPU's fused kernels do not.

@@ -12,8 +12,8 @@
 namespace longhaul::worker {
 namespace {
 
-// Autocast of a device to bf16 while it lives. Without the weight cache: it would keep this
-// forward's casts past the next optimizer step.
+// Autocast of a device to bf16 while it lives. Casts of parameters are made once a step, for all
+// its forwards (ForgetCasts).
 class Autocast {
  public:
   Autocast(at::DeviceType device, bool bf16)
@@ -21,7 +21,7 @@ class Autocast {
     at::autocast::set_autocast_enabled(device_, bf16);
     if (!bf16) return;
     at::autocast::set_autocast_dtype(device_, at::kBFloat16);
-    at::autocast::set_autocast_cache_enabled(false);
+    at::autocast::set_autocast_cache_enabled(true);
   }
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
@@ -57,6 +57,10 @@ at::Tensor Network::Forward(const at::Tensor& input) const {
   at::Tensor x = first_ ? Embed(input) : input;
   for (size_t block = 0; block < block_count_; ++block) x = RunBlock(block, x);
   return last_ ? Logits(x) : x;
+}
+
+void Network::ForgetCasts() {
+  at::autocast::clear_cache();
 }
 
 at::Tensor Network::Loss(const at::Tensor& logits, const at::Tensor& targets) {

@@ -29,6 +29,9 @@ class Network {
   // `input`: on the first stage ids (microbatch, context) int64, else (microbatch, context, hidden)
   // fp32. Gives the hidden state (fp32), on the last stage the logits.
   at::Tensor Forward(const at::Tensor& input) const;
+  // Parameters have changed, or go: what forwards with a graph keep of them (bf16) is of no use any
+  // more.
+  static void ForgetCasts();
   // Mean cross-entropy, an fp32 scalar. `targets`: int64, as many as rows of `logits`.
   static at::Tensor Loss(const at::Tensor& logits, const at::Tensor& targets);
 

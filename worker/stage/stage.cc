@@ -145,6 +145,8 @@ class NetworkStage final : public Stage {
         network_(Network::Create(options)),
         optimizer_(options.train.optimizer, network_->parameters()) {}
 
+  ~NetworkStage() override { Network::ForgetCasts(); }
+
   StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch,
                                                   const Input& input) override;
   StatusOr<double> Loss(Microbatch microbatch) const override;
@@ -339,6 +341,7 @@ Status NetworkStage::OptimizerStep(Step step, double learning_rate, double gradi
       return absl::FailedPreconditionError(
           fmt::format("optimizer step {} came before the last backward", step.value()));
     }
+    Network::ForgetCasts();
     optimizer_.Step(step.value(), learning_rate, gradient_scale);
     AwaitTorch(device_);
     steps_ = step.value();
@@ -382,6 +385,7 @@ Status NetworkStage::Restore(const StageSnapshot& snapshot) {
     one.to.copy_(at::from_blob(const_cast<float*>(one.from->values.data()), one.to.sizes()));
   }
   for (const Parameter& own : network_->parameters()) own.value.mutable_grad().reset();
+  Network::ForgetCasts();
   pending_.clear();
   last_backward_.reset();
   steps_ = snapshot.step;

@@ -286,6 +286,52 @@ TEST_P(StageOf, GoesOnFromASnapshotAsIfNothingHadHappened) {
   }
 }
 
+// With bf16 all forwards of a step share the casts of parameters.
+TEST_P(StageOf, SharedCastsPassOnEveryMicrobatchsGradient) {
+  StageOptions options = WholeModel();
+  options.train.dtype = ComputeDtype::kBf16;
+  for (const bool recompute : {false, true}) {
+    options.recompute = recompute;
+    const Example example(1);
+    const auto once = Make(options), twice = Make(options);
+    double loss = 0;
+    // Without a graph: what it casts must not be what the others take up.
+    ASSERT_TRUE(twice->Evaluate(example.input(), &loss).ok());
+    ASSERT_TRUE(once->Forward(Microbatch(0), example.input()).ok());
+    ASSERT_TRUE(once->Backward(Microbatch(0), {}).ok());
+    for (uint32_t m = 0; m < 2; ++m) {
+      ASSERT_TRUE(twice->Forward(Microbatch(m), example.input()).ok());
+      ASSERT_TRUE(twice->Evaluate(example.input(), &loss).ok());
+    }
+    for (uint32_t m = 0; m < 2; ++m) ASSERT_TRUE(twice->Backward(Microbatch(m), {}).ok());
+    const double norm = once->AddSquaredGradientNorm(0);
+    EXPECT_GT(norm, 0);
+    // g + g is exact.
+    EXPECT_EQ(twice->AddSquaredGradientNorm(0), 4 * norm) << recompute;
+  }
+}
+
+TEST_P(StageOf, SharedCastsAreOfTheParametersAsTheyAre) {
+  StageOptions options = WholeModel();
+  options.train.dtype = ComputeDtype::kBf16;
+  const auto stage = Make(options);
+  const StageSnapshot before = stage->Snapshot();
+  const Example example(1);
+  const auto losses = [&] {
+    double cast_anew = 0;
+    EXPECT_TRUE(stage->Evaluate(example.input(), &cast_anew).ok());
+    EXPECT_TRUE(stage->Forward(Microbatch(0), example.input()).ok());
+    EXPECT_EQ(stage->Loss(Microbatch(0)).value_or(-1), cast_anew);
+    EXPECT_TRUE(stage->Backward(Microbatch(0), {}).ok());
+    return cast_anew;
+  };
+  const double first = losses();
+  ASSERT_TRUE(stage->OptimizerStep(Step(1), 1e-2, 1).ok());
+  EXPECT_NE(losses(), first);
+  ASSERT_TRUE(stage->Restore(before).ok());
+  EXPECT_EQ(losses(), first);
+}
+
 TEST_P(StageOf, TakesItsPartOfALargerSnapshotAndNamesWhatIsMissing) {
   const auto whole = Make(WholeModel());
   Train(*whole, 1);

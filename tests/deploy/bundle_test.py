@@ -20,7 +20,7 @@ DEADLINE_S = 60
 # glibc's and gcc's run time, of every system.
 SYSTEM = re.compile(r"(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libstdc\+\+|"
                     r"libgcc_s)\.so\.\d+$")
-OF_TORCH = re.compile(r"libtorch_cpu\.so|libc10\.so")
+OF_TORCH = re.compile(r"lib(torch_cpu|torch_cuda|c10|c10_cuda)\.so")
 # Ubuntu 22.04 has these.
 NEWEST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13)}
 

@@ -20,12 +20,16 @@ namespace longhaul::coordinator {
 namespace {
 
 constexpr double kDifference = 0.2, kLeastGain = 0.05;
-constexpr double kLongestSeconds = 3600;
+// Of a step's time in one stage, and of a rate: above these a report is wrong.
+constexpr double kLongestSeconds = 24 * 3600, kMostBitsPerSecond = 1e13;
 // Less says nothing of a rate: what one socket's buffer holds arrives at once.
 constexpr uint64_t kLeastBytes = uint64_t{256} << 10;
+// Microbatches times stages squared, as the simulator's time is. So many take half a second, in
+// which the coordinator does nothing else.
+constexpr uint64_t kMostWork = 40'000;
 
 double Sane(double seconds) {
-  return std::isfinite(seconds) && seconds > 0 ? std::min(seconds, kLongestSeconds) : 0;
+  return seconds > 0 && seconds <= kLongestSeconds ? seconds : 0;
 }
 
 double Median(std::vector<double> values) {
@@ -62,7 +66,9 @@ std::optional<double> RateOf(const v1::StepReport& report, bool from_above) {
   for (const v1::LinkUse& link : report.links()) {
     if (link.up() != from_above || link.received_bytes() < kLeastBytes) continue;
     const double seconds = Sane(link.receive_seconds());
-    if (seconds > 0) return static_cast<double>(link.received_bytes()) * 8 / seconds;
+    if (seconds == 0) continue;
+    const double bits = static_cast<double>(link.received_bytes()) * 8 / seconds;
+    if (bits <= kMostBitsPerSecond) return bits;
   }
   return std::nullopt;
 }
@@ -295,8 +301,10 @@ bool Differs(const Seen& some, const Seen& others) {
 }
 
 bool MayRetune(const RunSpec& spec, const v1::Plan& plan) {
-  return plan.stages_size() > 1 && spec.pipeline.schedule == ScheduleKind::kLinkAware &&
-         !spec.pipeline.depth && RatesAreKnown(plan);
+  const auto stages = static_cast<uint64_t>(plan.stages_size());
+  return stages > 1 && stages * stages * spec.train.microbatches <= kMostWork &&
+         spec.pipeline.schedule == ScheduleKind::kLinkAware && !spec.pipeline.depth &&
+         RatesAreKnown(plan);
 }
 
 StatusOr<std::optional<v1::Plan>> Retune(const RunSpec& spec, const v1::Plan& plan,
@@ -313,7 +321,7 @@ StatusOr<std::optional<v1::Plan>> Retune(const RunSpec& spec, const v1::Plan& pl
   LH_RETURN_IF_ERROR(AddPrediction(spec, &better));
   const double before = absl::ToDoubleSeconds(as_it_is.step);
   const double after = better.prediction().step_seconds();
-  if (after > before * (1 - kLeastGain)) return std::nullopt;
+  if (after >= before * (1 - kLeastGain)) return std::nullopt;
   for (int s = 0; s < better.stages_size(); ++s) {
     v1::StagePlan& stage = *better.mutable_stages(s);
     stage.set_memory_bytes(StageMemoryBytes(spec, plan.data().vocabulary(), stage.layers(), s == 0,

@@ -73,7 +73,15 @@ void Core::ConsiderRetune(Run& run, const PartialStep& partial) {
   tuning.considered = median;
   tuning.not_before = now_ + tuning.pause;
   StatusOr<std::optional<v1::Plan>> better = options_.retune(spec, plan, median);
-  if (!better.ok() || !*better) return;
+  if (!better.ok()) {
+    tuning.pause = std::min(2 * tuning.pause, kLongestRetunePause);
+    Log(&run, "plan",
+        fmt::format("depths and order stay as they are after step {}, because what is measured "
+                    "cannot be simulated: {}",
+                    run.record.step, Message(better.status())));
+    return;
+  }
+  if (!*better) return;
   plan = **std::move(better);
   tuning.steps.clear();
   tuning.considered.reset();  // what is seen with the new depths may say more

@@ -86,9 +86,10 @@ TEST(Tune, OneStageAndOneMicrobatch) {
 
 TEST(Tune, LargePipelinesAreSearchedCoarsely) {
   const auto small = Tune(Pipeline(8, 64, 1e6), {}), large = Tune(Pipeline(8, 400, 1e6), {}),
-             huge = Tune(Pipeline(16, 1500, 1e7), {});
-  ASSERT_TRUE(small.ok() && large.ok() && huge.ok());
+             long_one = Tune(Pipeline(24, 32, 1e6), {}), huge = Tune(Pipeline(16, 1500, 1e7), {});
+  ASSERT_TRUE(small.ok() && large.ok() && long_one.ok() && huge.ok());
   EXPECT_LT(large->simulations, small->simulations);
+  EXPECT_LT(long_one->simulations, small->simulations) << "each takes longer, too";
   EXPECT_LT(huge->simulations, 10u);
 }
 

@@ -214,6 +214,28 @@ TEST(SeenIn, NumbersThatCannotBe) {
   }
 }
 
+// A rate of which the plan would become one without known rates.
+TEST(SeenIn, RatesAndTimesThatNoMachineHas) {
+  RunSpec spec;
+  spec.train.microbatches = 1;
+  std::vector<std::optional<v1::StepReport>> reports(2);
+  for (auto& report : reports) report.emplace();
+  v1::LinkUse& link = *reports[1]->add_links();
+  link.set_up(true);
+  link.set_received_bytes(uint64_t{1} << 40);
+  link.set_receive_seconds(1e-300);
+  reports[0]->set_forward_seconds(1e9);
+  Seen seen = SeenIn(spec, reports);
+  EXPECT_EQ(seen.links[0].forward_bits_per_second, std::nullopt);
+  EXPECT_EQ(seen.stages[0].forward_seconds, 0);
+  // Long steps over slow lines are none.
+  link.set_receive_seconds(2 * 3600);
+  reports[0]->set_forward_seconds(2 * 3600);
+  seen = SeenIn(spec, reports);
+  EXPECT_DOUBLE_EQ(seen.links[0].forward_bits_per_second.value_or(0), 0x1p43 / (2 * 3600));
+  EXPECT_EQ(seen.stages[0].forward_seconds, 2 * 3600);
+}
+
 Seen OneOf(double forward, std::optional<double> rate, std::optional<double> trip) {
   return {{{forward, 0, 0}, {forward, 0, 0}}, {{rate, rate, trip}}};
 }
@@ -252,6 +274,11 @@ TEST(MayRetune, WhereDepthsAreThePlansToChoose) {
   RunSpec classic = request.spec;
   classic.pipeline.schedule = ScheduleKind::kOneFOneB;
   EXPECT_FALSE(MayRetune(classic, *plan));
+  RunSpec large = request.spec;
+  large.train.microbatches = 10'000;
+  EXPECT_TRUE(MayRetune(large, *plan));
+  large.train.microbatches = 10'001;
+  EXPECT_FALSE(MayRetune(large, *plan)) << "the coordinator would stand still";
   const auto unknown = MakePlan(Request(2));
   ASSERT_TRUE(unknown.ok());
   EXPECT_FALSE(MayRetune(request.spec, *unknown));

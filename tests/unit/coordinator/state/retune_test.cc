@@ -31,6 +31,7 @@ class RetuneState : public ::testing::Test {
                             const Seen& seen) -> StatusOr<std::optional<v1::Plan>> {
       ++test->considered_;
       test->seen_ = seen;
+      if (test->fails_) return absl::InternalError("a stage waits for ever");
       if (!test->wanted_) return std::nullopt;
       v1::Plan other = plan;
       other.set_retunes(plan.retunes() + 1);
@@ -147,6 +148,7 @@ class RetuneState : public ::testing::Test {
   }
 
   std::optional<Settings> wanted_;
+  bool fails_ = false;
   int considered_ = 0;
   Seen seen_;
   uint64_t step_ = 0, answered_ = 0;
@@ -278,6 +280,15 @@ TEST_F(RetuneState, ARunThatEndsChangesNothingMore) {
   const int considered = considered_;
   RunSlowSteps(kSteps);
   EXPECT_EQ(considered_, considered);
+}
+
+TEST_F(RetuneState, WhatCannotBeSimulatedIsSaid) {
+  Train(kShallow);
+  fails_ = true;
+  RunSlowSteps(kSteps);
+  EXPECT_THAT(Events(), HasSubstr("stay as they are after step 16, because what is measured cannot "
+                                  "be simulated: a stage waits for ever"));
+  EXPECT_EQ(SettingsOfPlan(), kShallow);
 }
 
 TEST_F(RetuneState, NothingIsConsideredWhileAChangeIsUnderWayOrSoonAfter) {

@@ -8,8 +8,8 @@ namespace {
 
 // Of two steps that differ by less neither is better: what the simulator leaves out is more.
 constexpr double kAlike = 1.0005;
-// Microbatches times stages squared, as a simulation's time is: its events, and the stages that each
-// of them looks at. Eight stages and 64 microbatches are 4,096 and take a millisecond.
+// Microbatches times stages squared, as a simulation's time is: its events, and the stages that
+// each of them looks at. A millisecond or two for eight stages with 64 microbatches, 4,096.
 constexpr uint64_t kLarge = 10'000, kHuge = 150'000;
 
 struct Opinion {

@@ -118,6 +118,7 @@ StatusOr<ClusterState> InitialState(const ClusterUpOptions& options) {
     worker.name = fmt::format("worker{}", number);
     worker.network = WorkerNetwork(options.name, number);
     worker.link = options.link;
+    worker.device = options.device == "cuda" ? fmt::format("cuda:{}", number - 1) : options.device;
     state.workers.push_back(std::move(worker));
   }
   return state;

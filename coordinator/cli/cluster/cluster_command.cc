@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/config/topology.h"
+#include "base/device_name.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "coordinator/cli/cluster/cluster.h"
@@ -168,6 +169,14 @@ void AddUp(CLI::App* cluster, int* exit_code) {
   up->add_option("--workers", options.workers, "How many workers")
       ->capture_default_str()
       ->check(CLI::Range(1u, kMaxClusterWorkers));
+  up->add_option("--device", options.device,
+                 "What workers compute on: cpu, cuda (each a GPU of its own, worker1 the first) or "
+                 "cuda:N (all that one)")
+      ->capture_default_str()
+      ->check([](const std::string& text) {
+        const auto device = ParseDeviceName(text);
+        return device.ok() ? std::string() : std::string(Message(device.status()));
+      });
   arguments->link.Add(up);
   up->add_option("--topology", arguments->topology_file,
                  "A file with regions of workers and what lies between them: a run file with the "

@@ -229,6 +229,7 @@ std::string FormatClusterJson(const ClusterView& view) {
                   {"alive", seen.alive},
                   {"connected", seen.connected},
                   {"network", worker.network},
+                  {"device", worker.device},
                   {"network_there", seen.network_there},
                   {"data_address", worker.data_address},
                   {"up_bits_per_second", Rate(worker.link.up_bits_per_second)},

@@ -75,7 +75,7 @@ Command WorkerCommand(const ClusterState& state, const ClusterWorkerState& worke
       {state.worker_program, "--coordinator", state.coordinator_address, "--token-file",
        state.token_file, "--state-dir", fmt::format("{}/{}", state.directory, worker.name),
        "--name", worker.name, "--data-address", fmt::format("{}:0", worker.data_address),
-       "--log-level", state.log_level});
+       "--device", worker.device, "--log-level", state.log_level});
 }
 
 std::string LogPath(const ClusterState& state, std::string_view daemon) {

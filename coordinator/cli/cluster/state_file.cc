@@ -127,6 +127,7 @@ std::string ClusterStateToJson(const ClusterState& state) {
                        {"link", ToJson(worker.link)},
                        {"link_up", worker.link_up},
                        {"uplink_before", ToJson(worker.uplink_before)},
+                       {"device", worker.device},
                        {"process", ToJson(worker.process)}});
   }
   json paths = json::array();
@@ -189,6 +190,7 @@ StatusOr<ClusterState> ClusterStateFromJson(std::string_view text) {
       entry.at("link_up").get_to(worker.link_up);
       worker.process = ProcessFromJson(entry.at("process"));
       worker.uplink_before = CountedFromJson(entry.at("uplink_before"));
+      worker.device = entry.value("device", worker.device);  // of an older version: the CPU
       state.workers.push_back(std::move(worker));
     }
     return state;

@@ -42,6 +42,17 @@ TEST_F(LifeCycle, UpStatusDown) {
   EXPECT_THAT(Expect(1, Command({"status"})), HasSubstr("longhaul cluster up"));
 }
 
+TEST_F(LifeCycle, EveryWorkerGetsAGpuOfItsOwn) {
+  Expect(0, Up({"--workers", "2", "--device", "cuda"}));
+  const auto status = Status();
+  EXPECT_EQ(status["workers"][0]["device"], "cuda:0");
+  EXPECT_EQ(status["workers"][1]["device"], "cuda:1");
+  const auto log = ReadFile(status["directory"].get<std::string>() + "/worker2.log", 1 << 16);
+  ASSERT_TRUE(log.ok()) << log.status();
+  EXPECT_THAT(*log, HasSubstr("computes on cuda:1"));
+  EXPECT_THAT(Expect(2, Up({"--device", "gpu"})), HasSubstr("expected cpu, cuda or cuda:N"));
+}
+
 TEST_F(LifeCycle, TheSameNameTwiceIsRefusedAndHarmless) {
   Expect(0, Up({"--workers", "1"}));
   EXPECT_THAT(Expect(1, Up({"--workers", "1"})), HasSubstr("is up already"));

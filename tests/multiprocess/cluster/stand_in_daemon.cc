@@ -28,7 +28,7 @@ namespace longhaul {
 namespace {
 
 struct Options {
-  std::string listen, coordinator, token_file, state_dir, data_address, log_level;
+  std::string listen, coordinator, token_file, state_dir, data_address, log_level, device;
   std::string name = "coordinator";
 };
 
@@ -158,12 +158,14 @@ int Main(int argc, char** argv) {
   app.add_option("--name", options.name);
   app.add_option("--data-address", options.data_address);
   app.add_option("--log-level", options.log_level);
+  app.add_option("--device", options.device);
   CLI11_PARSE(app, argc, argv);
   if (Named("LONGHAUL_STAND_IN_FAIL", options.name)) {
     std::fprintf(stderr, "the reason why %s fails\n", options.name.c_str());
     return 3;
   }
   if (!MakeDirectories(options.state_dir).ok()) return 1;
+  if (!options.device.empty()) std::fprintf(stderr, "computes on %s\n", options.device.c_str());
   if (options.listen.empty() && Named("LONGHAUL_STAND_IN_SILENT", options.name)) {
     while (true) pause();
   }

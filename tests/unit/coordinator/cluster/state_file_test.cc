@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "tests/support/temp_dir.h"
@@ -47,7 +48,8 @@ class StateFileTest : public ::testing::Test {
          {10'000'000, 20'000'000, {absl::Milliseconds(25), absl::Microseconds(20), 0.001}},
          false,
          {13, 18'446'744'073'709'551'615u},
-         {1, 2, 3, 4, 5}});
+         {1, 2, 3, 4, 5},
+         "cuda:3"});
     state.paths.push_back({"worker1", "worker2", 5'000'000, std::nullopt});
     state.paths.push_back({"worker2", "worker1", 0, LinkQuality{absl::Seconds(1), {}, 0.5}});
     return state;
@@ -68,6 +70,15 @@ TEST_F(StateFileTest, WhatIsWrittenIsRead) {
   EXPECT_EQ(read->workers[0].uplink_before.acknowledgement_bytes, 5u);
   EXPECT_EQ(read->paths, state.paths);
   EXPECT_EQ(read->delay_by, DelayBy::kNetem);
+  EXPECT_EQ(read->workers[0].device, "cuda:3");
+}
+
+TEST_F(StateFileTest, WorkersOfAnOlderVersionComputeOnTheCpu) {
+  nlohmann::json document = nlohmann::json::parse(ClusterStateToJson(Example("x")));
+  document["workers"][0].erase("device");
+  const auto read = ClusterStateFromJson(document.dump());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->workers[0].device, "cpu");
 }
 
 TEST_F(StateFileTest, OthersMayNotLook) {

@@ -11,14 +11,11 @@ import subprocess
 import sys
 import tempfile
 
-try:
-    import torch
-    import torch.nn.functional as F
-    from torch import nn
-except (ImportError, OSError) as error:
-    print(f"skipped: {sys.executable} cannot import torch ({error}). Where there is no GPU, deploy/setup.sh "
-          "brings LibTorch's CPU part alone; another Python is named by cmake -DLONGHAUL_TORCH_PYTHON=PATH")
-    sys.exit(77)
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+from torch_models import make_model  # noqa: E402 (ends the program where there is no torch)
+
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
 
 # Both sides run the same library's kernels, but compose attention and rotary embeddings differently.
 TOLERANCE = 2e-5  # of a tensor's largest value
@@ -48,143 +45,6 @@ def read_safetensors(path):
             for name, entry in header.items() if name != "__metadata__"}
 
 
-def causal_attention(queries, keys, values):
-    """softmax(QK / sqrt(channels)) V, a head of keys and values repeated for its group of queries."""
-    group = queries.shape[1] // keys.shape[1]
-    return F.scaled_dot_product_attention(queries, keys.repeat_interleave(group, dim=1),
-                                          values.repeat_interleave(group, dim=1), is_causal=True)
-
-
-def split(x, heads):
-    rows, tokens, channels = x.shape
-    return x.view(rows, tokens, heads, channels // heads).transpose(1, 2)
-
-
-def merge(x):
-    return x.transpose(1, 2).flatten(2)
-
-
-class GptBlock(nn.Module):
-    def __init__(self, hidden, heads):
-        super().__init__()
-        self.heads = heads
-        self.ln_1, self.ln_2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
-        self.attn = nn.ModuleDict({"qkv": nn.Linear(hidden, 3 * hidden), "proj": nn.Linear(hidden, hidden)})
-        self.mlp = nn.ModuleDict({"fc": nn.Linear(hidden, 4 * hidden), "proj": nn.Linear(4 * hidden, hidden)})
-        self.gelu = nn.GELU(approximate="tanh")
-
-    def forward(self, x):
-        queries, keys, values = (split(part, self.heads)
-                                 for part in self.attn["qkv"](self.ln_1(x)).chunk(3, dim=2))
-        x = x + self.attn["proj"](merge(causal_attention(queries, keys, values)))
-        return x + self.mlp["proj"](self.gelu(self.mlp["fc"](self.ln_2(x))))
-
-
-class Gpt(nn.Module):
-    def __init__(self, spec, vocabulary):
-        super().__init__()
-        hidden = spec["hidden"]
-        self.wte, self.wpe = nn.Embedding(vocabulary, hidden), nn.Embedding(spec["context"], hidden)
-        self.h = nn.ModuleList(GptBlock(hidden, spec["heads"]) for _ in range(spec["layers"]))
-        self.ln_f = nn.LayerNorm(hidden)
-        self.lm_head = nn.Linear(hidden, vocabulary, bias=False)
-        if spec.get("tied"):
-            self.lm_head.weight = self.wte.weight
-
-    def stem(self, ids):
-        return self.wte(ids) + self.wpe(torch.arange(ids.shape[1]))
-
-    def blocks(self):
-        return self.h
-
-    def logits(self, x):
-        return self.lm_head(self.ln_f(x))
-
-    @staticmethod
-    def module_name(name):
-        return name + ".weight" if name in ("wte", "wpe") else name
-
-
-def rotate(x, theta):
-    """As in Hugging Face's modeling_llama.py: x cos + rotate_half(x) sin."""
-    tokens, channels = x.shape[2:]
-    frequencies = 1.0 / theta ** (torch.arange(0, channels, 2, dtype=torch.float64) / channels)
-    angles = torch.outer(torch.arange(tokens, dtype=torch.float64), frequencies)
-    angles = torch.cat((angles, angles), dim=-1)
-    first, second = x.chunk(2, dim=-1)
-    return x * angles.cos().float() + torch.cat((-second, first), dim=-1) * angles.sin().float()
-
-
-class LlamaAttention(nn.Module):
-    def __init__(self, spec):
-        super().__init__()
-        hidden, self.heads = spec["hidden"], spec["heads"]
-        self.kv_heads, self.theta = spec["kv_heads"], spec.get("rope_theta", 1e4)
-        bias, kv_channels = spec.get("qkv_bias", False), hidden // self.heads * self.kv_heads
-        self.q_proj = nn.Linear(hidden, hidden, bias=bias)
-        self.k_proj = nn.Linear(hidden, kv_channels, bias=bias)
-        self.v_proj = nn.Linear(hidden, kv_channels, bias=bias)
-        self.o_proj = nn.Linear(hidden, hidden, bias=False)
-
-    def forward(self, x):
-        queries = rotate(split(self.q_proj(x), self.heads), self.theta)
-        keys = rotate(split(self.k_proj(x), self.kv_heads), self.theta)
-        values = split(self.v_proj(x), self.kv_heads)
-        return self.o_proj(merge(causal_attention(queries, keys, values)))
-
-
-class LlamaMlp(nn.Module):
-    def __init__(self, hidden, intermediate):
-        super().__init__()
-        self.gate_proj = nn.Linear(hidden, intermediate, bias=False)
-        self.up_proj = nn.Linear(hidden, intermediate, bias=False)
-        self.down_proj = nn.Linear(intermediate, hidden, bias=False)
-        self.act_fn = nn.SiLU()
-
-    def forward(self, x):
-        return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
-
-
-class LlamaBlock(nn.Module):
-    def __init__(self, spec):
-        super().__init__()
-        self.input_layernorm = nn.RMSNorm(spec["hidden"], eps=spec["norm_epsilon"])
-        self.self_attn = LlamaAttention(spec)
-        self.post_attention_layernorm = nn.RMSNorm(spec["hidden"], eps=spec["norm_epsilon"])
-        self.mlp = LlamaMlp(spec["hidden"], spec["intermediate"])
-
-    def forward(self, x):
-        x = x + self.self_attn(self.input_layernorm(x))
-        return x + self.mlp(self.post_attention_layernorm(x))
-
-
-class Llama(nn.Module):
-    def __init__(self, spec, vocabulary):
-        super().__init__()
-        hidden = spec["hidden"]
-        self.model = nn.ModuleDict({
-            "embed_tokens": nn.Embedding(vocabulary, hidden),
-            "layers": nn.ModuleList(LlamaBlock(spec) for _ in range(spec["layers"])),
-            "norm": nn.RMSNorm(hidden, eps=spec["norm_epsilon"]),
-        })
-        self.lm_head = nn.Linear(hidden, vocabulary, bias=False)
-        if spec.get("tied"):
-            self.lm_head.weight = self.model["embed_tokens"].weight
-
-    def stem(self, ids):
-        return self.model["embed_tokens"](ids)
-
-    def blocks(self):
-        return self.model["layers"]
-
-    def logits(self, x):
-        return self.lm_head(self.model["norm"](x))
-
-    @staticmethod
-    def module_name(name):
-        return name
-
-
 class Comparison:
     def __init__(self):
         self.worst, self.count = 0.0, 0
@@ -204,7 +64,7 @@ def compare(spec, stages, dump):
     """Raises where a tensor of `dump` is not that of the modules."""
     special = {name for name in dump if "/" in name} | {"ids", "targets", "loss", "logits"}
     parameters = {name: value for name, value in dump.items() if name not in special}
-    model = (Gpt if spec["family"] == "gpt" else Llama)(spec, spec.get("vocabulary", 256))
+    model = make_model(spec, spec.get("vocabulary", 256))
     weights = {model.module_name(name): value for name, value in parameters.items()}
     if spec.get("tied"):
         weights["lm_head.weight"] = model.lm_head.weight  # the embedding, which is there

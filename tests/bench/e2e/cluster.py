@@ -55,15 +55,17 @@ class Run:
 
 
 class Cluster:
-    def __init__(self, programs, workers, rate="unlimited"):
+    def __init__(self, programs, workers, rate="unlimited", device="cpu"):
         self.program = pathlib.Path(programs) / "longhaul"
         self.workers, self.rate = workers, rate
+        # Workers compute on the CPU unless they are told.
+        self.device = [] if device == "cpu" else ["--device", device]
         self.access = []
 
     def __enter__(self):
         try:
             call([self.program, "cluster", "up", "--name", NAME, "--workers", self.workers,
-                  "--rate", self.rate])
+                  "--rate", self.rate, *self.device])
         except BaseException:
             self._down()
             raise

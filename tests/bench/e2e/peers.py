@@ -1,0 +1,346 @@
+#!/usr/bin/env python3
+"""longhaul beside torch.distributed.pipelining: the same model, split, microbatches, optimizer and
+links, one after the other in one run. Needs root, for network namespaces, and a Python that has torch.
+
+  tests/bench/e2e/peers.py build/release/bin --rates 10mbit,unlimited
+  tests/bench/e2e/peers.py build/release/bin --device cuda --dtype bf16 --stages 8 --layers 48 \\
+      --hidden 1600 --context 1024 --vocabulary 50257 --microbatches 32 --rates 100mbit,500mbit
+
+Starts a cluster of real daemons. The peer's ranks (peer_rank.py) run in the workers' network
+namespaces, rank i where longhaul has stage i, with the split of longhaul's plan: GPipe and 1F1B,
+over Gloo with --device cpu, with --device cuda over NCCL's sockets, one GPU a rank, no other way
+between them. Both send fp32 over the boundaries except where a codec says otherwise, neither clips
+gradients, and bytes are what the links' queues count. Rendezvous and control go another way for both.
+Losses begin alike and fall alike but are not equal: parameters and samples are drawn differently.
+
+Exit codes: 0; 1 where something failed or losses did not fall alike; 77 (skipped) where there is no
+root or no torch.
+"""
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import shlex
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from cluster import CODECS, LONGEST_RUN_S, Cluster, Failed, call
+from report import Table, spread
+
+SKIPPED = 77
+RANK = pathlib.Path(__file__).resolve().parent / "peer_rank.py"
+SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B"}
+PORT = 29500  # of the rendezvous, in the first rank's namespace
+OPTIMIZER = {"lr": 1e-3, "betas": [0.9, 0.95], "epsilon": 1e-8, "weight_decay": 0.1}
+# Of a fall of the loss; more than what seeds and the codecs make of a few steps.
+LEAST_FALL_SHARE = 0.5
+
+# NCCL takes ranks of one machine for neighbours, whatever their namespaces; here nothing but the
+# namespaces' interfaces may join them.
+NCCL_BY_SOCKETS_ALONE = {"NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1", "NCCL_P2P_DISABLE": "1",
+                         "NCCL_SHM_DISABLE": "1", "NCCL_NVLS_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0"}
+
+
+def names(allowed):
+    def parse(text):
+        chosen = [name for name in text.split(",") if name]
+        for name in chosen:
+            if name not in allowed:
+                raise argparse.ArgumentTypeError(
+                    f"expected some of {','.join(allowed)}, got '{name}'")
+        return chosen
+    return parse
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("programs", type=pathlib.Path, metavar="BIN_DIR",
+                        help="folder of longhaul's programs")
+    parser.add_argument("--family", choices=("gpt", "llama"), default="gpt")
+    for flag, default, what in (
+            ("--stages", 4, ""), ("--layers", 4, ""), ("--hidden", 256, "channels of a boundary"),
+            ("--context", 256, "tokens of a sequence"), ("--microbatches", 16, "a step"),
+            ("--microbatch-size", 1, "sequences"), ("--vocabulary", 256, "rows of embedding and head"),
+            ("--threads", 1, "of a stage, on the CPU"), ("--steps", 3, "that count"),
+            ("--warm-up", 1, "steps that do not count, at least 1: links open")):
+        parser.add_argument(flag, type=int, default=default,
+                            help=f"{what} (default %(default)s)".strip())
+    parser.add_argument("--heads", type=int, help="default: of 64 channels")
+    parser.add_argument("--kv-heads", type=int, help="llama; default: as many as heads")
+    parser.add_argument("--intermediate", type=int,
+                        help="llama, width of the MLP; default: 8/3 of --hidden, up to a multiple of 64")
+    parser.add_argument("--rope-theta", type=float, default=1e4, help="llama (default %(default)s)")
+    parser.add_argument("--qkv-bias", action="store_true", help="llama: as Qwen2.5")
+    parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32",
+                        help="of compute; bf16: by autocast (default %(default)s)")
+    parser.add_argument("--lr", type=float, default=OPTIMIZER["lr"])
+    parser.add_argument("--text", default="/usr/share/common-licenses/*-[0-9]*", metavar="GLOB")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--rates", type=lambda text: text.split(","), default=["10mbit", "unlimited"],
+                        help="of every interface, each way (default 10mbit,unlimited)")
+    parser.add_argument("--peers", type=names(SCHEDULES), default=list(SCHEDULES),
+                        help="schedules (default gpipe,1f1b)")
+    parser.add_argument("--codecs", type=names(CODECS), default=list(CODECS),
+                        help="of longhaul's runs (default none,paper,default)")
+    parser.add_argument("--python", default=sys.executable, help="one that has torch (default: this)")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all of it there")
+    arguments = parser.parse_args()
+    if arguments.stages < 2 or arguments.warm_up < 1 or arguments.steps < 1:
+        parser.error("expected --stages of at least 2, --warm-up and --steps of at least 1")
+    return arguments
+
+
+def model_of(arguments):
+    """The keys of a run file's `model`, which are the peer's, too."""
+    heads = arguments.heads or max(1, arguments.hidden // 64)
+    model = {"family": arguments.family, "layers": arguments.layers, "hidden": arguments.hidden,
+             "heads": heads, "context": arguments.context, "vocabulary": arguments.vocabulary}
+    if arguments.family == "llama":
+        model |= {"kv_heads": arguments.kv_heads or heads,
+                  "intermediate": arguments.intermediate or -(-8 * arguments.hidden // 192) * 64,
+                  "rope_theta": arguments.rope_theta, "norm_epsilon": 1e-6,
+                  "qkv_bias": arguments.qkv_bias}
+    return model
+
+
+def run_spec(arguments):
+    """What a run file says."""
+    return {
+        "name": "peers", "model": model_of(arguments),
+        "data": {"text": [arguments.text], "tokenizer": "bytes", "seed": 1},
+        "validation": {"every": 0},
+        "train": {
+            "steps": arguments.warm_up + arguments.steps, "microbatches": arguments.microbatches,
+            "microbatch_size": arguments.microbatch_size, "dtype": arguments.dtype, "seed": 1,
+            "optimizer": {"kind": "adamw", **OPTIMIZER, "lr": arguments.lr, "clip_norm": 0},
+            "schedule": {"kind": "constant", "warmup": 0}},
+        "pipeline": {"stages": arguments.stages, "threads_per_stage": arguments.threads},
+        # The links are measured when the split is planned; a run's bytes are then its own.
+        "links": {"measure": False},
+        "checkpoint": {"every": 0, "keep": 1}}
+
+
+def split_of(plan):
+    return [(stage["worker_name"], stage["layers"]) for stage in plan["stages"]]
+
+
+def uplinks(cluster):
+    """{worker: bytes that its egress queue has counted}; empty where links are not shaped."""
+    return {worker["name"]: worker["uplink"]["bytes"] for worker in cluster.state()["workers"]
+            if worker["uplink"] is not None}
+
+
+def interfaces(worker):
+    """Of a worker's namespace: the name of that of its data, the address of that of its control."""
+    found = json.loads(call(["ip", "-n", worker["network"], "-json", "-4", "addr", "show"]))
+    addresses = {entry["ifname"]: entry["addr_info"][0]["local"] for entry in found
+                 if entry["ifname"] != "lo" and entry["addr_info"]}
+    data = next(name for name, address in addresses.items() if address == worker["data_address"])
+    return data, next(address for name, address in addresses.items() if name != data)
+
+
+@contextlib.contextmanager
+def ended_after(processes):
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()
+
+
+def finish(ranks, logs):
+    """What each rank printed. Ends as soon as one fails, for the others wait for it."""
+    waiting, end = dict(enumerate(ranks)), time.monotonic() + LONGEST_RUN_S
+    while waiting:
+        if time.monotonic() > end:
+            raise Failed(f"waited {LONGEST_RUN_S} s in vain for ranks {sorted(waiting)}")
+        for number, process in list(waiting.items()):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                if process.wait(timeout=0.1) != 0:
+                    raise Failed(f"rank {number} ended with {process.returncode}:\n"
+                                 f"{logs[number].with_suffix('.err').read_text()[-3000:]}")
+                del waiting[number]
+    return [json.loads(log.read_text().splitlines()[-1]) for log in logs]
+
+
+def train_peer(cluster, python, job, workers, folder):
+    """Seconds of each step, that of the slowest rank, and losses."""
+    by_name = {worker["name"]: worker for worker in cluster.state()["workers"]}
+    ranks, logs = [], []
+    _, rendezvous = interfaces(by_name[workers[0]])
+    path = folder / "job.json"
+    path.write_text(json.dumps({**job, "rendezvous": f"tcp://{rendezvous}:{PORT}"}))
+    with contextlib.ExitStack() as files, ended_after(ranks):
+        for rank, name in enumerate(workers):
+            data, _ = interfaces(by_name[name])
+            environment = {**os.environ, "OMP_NUM_THREADS": str(job["threads"]),
+                           "GLOO_SOCKET_IFNAME": data, "NCCL_SOCKET_IFNAME": f"={data}",
+                           "NCCL_HOSTID": name, **NCCL_BY_SOCKETS_ALONE}
+            logs.append(folder / f"rank{rank}.out")
+            out, err = (files.enter_context(open(logs[-1].with_suffix(suffix), "w", encoding="utf-8"))
+                        for suffix in (".out", ".err"))
+            ranks.append(subprocess.Popen(
+                ["ip", "netns", "exec", by_name[name]["network"], python, RANK, path,
+                 str(rank)], env=environment, stdout=out, stderr=err))
+        results = finish(ranks, logs)
+    return [max(step) for step in zip(*(result["seconds"] for result in results))], \
+        results[-1]["losses"]
+
+
+class Comparison:
+    """All that is measured on one cluster."""
+
+    def __init__(self, cluster, arguments, folder):
+        self.cluster, self.arguments, self.folder = cluster, arguments, folder
+        self.spec = run_spec(arguments)
+        self.run_file = folder / "peers.yaml"
+        self.run_file.write_text(json.dumps(self.spec))  # JSON is YAML
+        self.table, self.measurements = table_of(self.spec, arguments), []
+
+    def at(self, rate):
+        self.cluster.set_rate(rate)
+        split = split_of(json.loads(self.cluster.cli(
+            "plan", self.run_file, "--json", "--set", "links.measure=true", "--set",
+            "links.forward=none", "--set", "links.backward=none", timeout=LONGEST_RUN_S)))
+        peers = [self._measure(rate, "torch", SCHEDULES[schedule],
+                               lambda: self._train_peer(schedule, split))
+                 for schedule in self.arguments.peers]
+        best = min((row["median_seconds"] for row in peers), default=None)
+        for row in peers:
+            self._add(row, best)
+        for codec in self.arguments.codecs:
+            self._add(self._measure(rate, "longhaul", codec,
+                                    lambda: self._train_longhaul(codec)), best)
+
+    def _measure(self, rate, who, setting, train):
+        """`train` gives seconds and losses of all steps, and the split."""
+        before = uplinks(self.cluster)
+        seconds, losses, split = train()
+        after, spec = uplinks(self.cluster), self.spec["train"]
+        counted = seconds[self.arguments.warm_up:]
+        median = statistics.median(counted)
+        tokens = (spec["microbatches"] * spec["microbatch_size"] * self.spec["model"]["context"])
+        return {"rate": rate, "who": who, "setting": setting, "seconds": counted,
+                "median_seconds": median, "tokens_per_second": tokens / median,
+                "uplink_bytes_per_step": {name: (after[name] - before[name]) / spec["steps"]
+                                          for name in after},
+                "losses": losses, "split": split}
+
+    def _train_peer(self, schedule, split):
+        spec = self.spec["train"]
+        job = {"schedule": schedule, "model": self.spec["model"],
+               "split": [layers for _, layers in split],
+               **{key: spec[key] for key in ("microbatches", "microbatch_size", "dtype", "steps",
+                                             "seed", "optimizer")},
+               "threads": self.arguments.threads, "device": self.arguments.device,
+               "text": self.arguments.text, "deadline_s": LONGEST_RUN_S}
+        return *train_peer(self.cluster, self.arguments.python, job, [name for name, _ in split],
+                           self.folder), split
+
+    def _train_longhaul(self, codec):
+        done = self.cluster.train(self.run_file, CODECS[codec])
+        return ([step["seconds"] for step in done.steps], [step["loss"] for step in done.steps],
+                split_of(done.plan))
+
+    def _add(self, row, best):
+        """`best`: seconds of the best peer, if there is one."""
+        ratio, uplink = best and best / row["median_seconds"], row["uplink_bytes_per_step"]
+        self.measurements.append({**row, "ratio_to_best_peer": ratio})
+        self.table.add(row["rate"], row["who"], row["setting"], spread(row["seconds"]),
+                       f"{row['tokens_per_second']:.0f}",
+                       f"{max(uplink.values()) / 1e6:.2f}" if uplink else None,
+                       f"{ratio:.2f}" if ratio else None,
+                       f"{row['losses'][0]:.3f} to {row['losses'][-1]:.3f}")
+
+    def objections(self):
+        """Sentences: what makes the comparison worth less."""
+        for row in self.measurements:
+            same = [other for other in self.measurements if other["rate"] == row["rate"]]
+            label = f"{row['rate']}, {row['who']} {row['setting']}"
+            if row["split"] != same[0]["split"]:
+                yield f"{label}: split {row['split']}, where {same[0]['setting']} has {same[0]['split']}"
+            fall = row["losses"][0] - row["losses"][-1]
+            most = max(other["losses"][0] - other["losses"][-1] for other in same)
+            if fall < LEAST_FALL_SHARE * most or fall <= 0:
+                yield (f"{label}: the loss fell by {fall:.3f}, from {row['losses'][0]:.3f}; elsewhere at "
+                       f"this rate by {most:.3f}")
+
+
+def table_of(spec, arguments):
+    model = ", ".join(f"{key} {value}" for key, value in spec["model"].items())
+    return Table(
+        f"{model}; {arguments.stages} stages, {arguments.microbatches} microbatches of "
+        f"{arguments.microbatch_size}, {arguments.dtype} on {arguments.device}; seconds a step, median "
+        f"(middle half) of {arguments.steps} after {arguments.warm_up}; MB: on the busiest uplink, a step "
+        "(links that are not shaped count nothing); ratio: of speed, to the best peer at that rate",
+        ["rate", "who", "schedule/codecs", "step s", "tokens/s", "MB", "ratio", "loss"])
+
+
+def compare(arguments, versions):
+    """Whether there is nothing to object."""
+    with contextlib.ExitStack() as stack:
+        folder = pathlib.Path(stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="longhaul-peers-")))
+        cluster = stack.enter_context(Cluster(arguments.programs, workers=arguments.stages,
+                                              device=arguments.device))
+        comparison = Comparison(cluster, arguments, folder)
+        for rate in arguments.rates:
+            comparison.at(rate)
+    objections = list(comparison.objections())
+    comparison.table.print()
+    print(f"{versions['longhaul']}, torch {versions['torch']}")
+    for objection in objections:
+        print(f"Note: {objection}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps({
+            "command": shlex.join(sys.argv), "machine": comparison.table.machine, "versions": versions,
+            "device": arguments.device, "run_file": comparison.spec, "objections": objections,
+            "measurements": comparison.measurements}, indent=1) + "\n")
+    return not objections
+
+
+def installed(arguments):
+    """Versions; None where no torch can be imported, which is then said."""
+    done = subprocess.run([arguments.python, RANK, "versions"], capture_output=True, text=True,
+                          check=False)
+    if done.returncode == SKIPPED:
+        print(done.stdout.strip() + "; for this program by --python PATH", file=sys.stderr)
+        return None
+    if done.returncode != 0:
+        raise Failed(f"{arguments.python} {RANK.name} versions: {done.stderr.strip()}")
+    versions = json.loads(done.stdout.splitlines()[-1])
+    if arguments.device == "cuda" and len(versions["gpus"]) < arguments.stages:
+        raise Failed(f"--device cuda: expected a GPU for each of {arguments.stages} stages, torch sees "
+                     f"{len(versions['gpus'])}; take fewer --stages, or --device cpu")
+    return {"longhaul": call([arguments.programs / "longhaul", "--version"]).strip(), **versions}
+
+
+def main():
+    arguments = parse()
+    if os.geteuid() != 0:
+        print("skipped: network namespaces need root", file=sys.stderr)
+        return SKIPPED
+    # A signal ends the `with` blocks, and with them the ranks and the cluster.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        versions = installed(arguments)
+        if versions is None:
+            return SKIPPED
+        return 0 if compare(arguments, versions) else 1
+    except (Failed, OSError, subprocess.SubprocessError) as error:
+        print(f"peers: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

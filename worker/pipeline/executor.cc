@@ -270,7 +270,8 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNorm() {
   }
   {
     const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
-    message.squared_norm = options_.model->AddSquaredGradientNorm(message.squared_norm);
+    LH_ASSIGN_OR_RETURN(message.squared_norm,
+                        options_.model->AddSquaredGradientNorm(message.squared_norm));
   }
   const MonoTime norm_left = Now();
   if (first()) {
@@ -301,7 +302,8 @@ Status Executor::MaybeCheckpoint(const wire::StepMessage& control) {
                    (every > 0 && step_.value() % every == 0);
   if (due) {
     const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
-    checkpoint_writer_->Submit(options_.model->Snapshot());
+    LH_ASSIGN_OR_RETURN(StageSnapshot snapshot, options_.model->Snapshot());
+    checkpoint_writer_->Submit(std::move(snapshot));
   }
   return absl::OkStatus();
 }

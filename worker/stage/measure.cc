@@ -92,8 +92,9 @@ StatusOr<MeasuredLayerTimes> MeasureLayerTimes(const StageOptions& options) {
   times.block_backward = passes.backward;
 
   const MonoTime start = Now();
+  LH_ASSIGN_OR_RETURN(const double squared_norm, stage->AddSquaredGradientNorm(0));
   LH_RETURN_IF_ERROR(stage->OptimizerStep(Step(1), LearningRate(options.train, Step(1)),
-                                          ClipScale(1, stage->AddSquaredGradientNorm(0))));
+                                          ClipScale(1, squared_norm)));
   times.optimizer_seconds_per_parameter =
       absl::ToDoubleSeconds(Now() - start) / static_cast<double>(stage->parameter_count());
   return times;

@@ -62,7 +62,7 @@ class ReplayStage final : public Stage {
     return Output(!options_.last);
   }
 
-  double AddSquaredGradientNorm(double sum) const override { return sum; }
+  StatusOr<double> AddSquaredGradientNorm(double sum) const override { return sum; }
 
   Status OptimizerStep(Step step, double /*learning_rate*/, double /*gradient_scale*/) override {
     Work(optimizer_);
@@ -70,8 +70,8 @@ class ReplayStage final : public Stage {
     return absl::OkStatus();
   }
 
-  StageSnapshot Snapshot() const override {
-    return {.step = step_, .parameters = {}, .moments = {}};
+  StatusOr<StageSnapshot> Snapshot() const override {
+    return StageSnapshot{.step = step_, .parameters = {}, .moments = {}};
   }
   Status Restore(const StageSnapshot& snapshot) override {
     step_ = snapshot.step;

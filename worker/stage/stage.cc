@@ -153,9 +153,9 @@ class NetworkStage final : public Stage {
   StatusOr<std::optional<BoundaryTensor>> Backward(
       Microbatch microbatch, const codec::TensorView& output_gradient) override;
   StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input& input, double* loss) override;
-  double AddSquaredGradientNorm(double sum) const override;
+  StatusOr<double> AddSquaredGradientNorm(double sum) const override;
   Status OptimizerStep(Step step, double learning_rate, double gradient_scale) override;
-  StageSnapshot Snapshot() const override;
+  StatusOr<StageSnapshot> Snapshot() const override;
   Status Restore(const StageSnapshot& snapshot) override;
   uint64_t parameter_count() const override;
 
@@ -320,9 +320,10 @@ StatusOr<std::optional<BoundaryTensor>> NetworkStage::Evaluate(const Input& inpu
   });
 }
 
-double NetworkStage::AddSquaredGradientNorm(double sum) const {
-  UseTorchThreads(options_.threads);
-  return AddSquaredGradients(network_->parameters(), sum);
+StatusOr<double> NetworkStage::AddSquaredGradientNorm(double sum) const {
+  return CallTorch("gradient norm", options_.threads, [&]() -> StatusOr<double> {
+    return AddSquaredGradients(network_->parameters(), sum);
+  });
 }
 
 Status NetworkStage::OptimizerStep(Step step, double learning_rate, double gradient_scale) {
@@ -350,19 +351,21 @@ Status NetworkStage::OptimizerStep(Step step, double learning_rate, double gradi
   });
 }
 
-StageSnapshot NetworkStage::Snapshot() const {
-  StageSnapshot snapshot;
-  snapshot.step = steps_;
-  for (size_t i = 0; i < network_->parameters().size(); ++i) {
-    const Parameter& parameter = network_->parameters()[i];
-    const AdamW::Moments& moments = optimizer_.moments()[i];
-    snapshot.parameters.push_back(ToNamedArray(parameter.name, parameter.value));
-    snapshot.moments.push_back(
-        ToNamedArray(fmt::format("{}{}", parameter.name, kExpAvg), moments.exp_avg));
-    snapshot.moments.push_back(
-        ToNamedArray(fmt::format("{}{}", parameter.name, kExpAvgSq), moments.exp_avg_sq));
-  }
-  return snapshot;
+StatusOr<StageSnapshot> NetworkStage::Snapshot() const {
+  return CallTorch("snapshot", options_.threads, [&]() -> StatusOr<StageSnapshot> {
+    StageSnapshot snapshot;
+    snapshot.step = steps_;
+    for (size_t i = 0; i < network_->parameters().size(); ++i) {
+      const Parameter& parameter = network_->parameters()[i];
+      const AdamW::Moments& moments = optimizer_.moments()[i];
+      snapshot.parameters.push_back(ToNamedArray(parameter.name, parameter.value));
+      snapshot.moments.push_back(
+          ToNamedArray(fmt::format("{}{}", parameter.name, kExpAvg), moments.exp_avg));
+      snapshot.moments.push_back(
+          ToNamedArray(fmt::format("{}{}", parameter.name, kExpAvgSq), moments.exp_avg_sq));
+    }
+    return snapshot;
+  });
 }
 
 Status NetworkStage::Restore(const StageSnapshot& snapshot) {
@@ -380,10 +383,13 @@ Status NetworkStage::Restore(const StageSnapshot& snapshot) {
         Match(moments, fmt::format("{}{}", own.name, kExpAvgSq), own_moments.exp_avg_sq));
     restored.insert(restored.end(), {value, exp_avg, exp_avg_sq});
   }
-  for (const Restored& one : restored) {
+  LH_RETURN_IF_ERROR(CallTorch("restoring the stage", options_.threads, [&]() -> Status {
     const at::NoGradGuard no_grad;
-    one.to.copy_(at::from_blob(const_cast<float*>(one.from->values.data()), one.to.sizes()));
-  }
+    for (const Restored& one : restored) {
+      one.to.copy_(at::from_blob(const_cast<float*>(one.from->values.data()), one.to.sizes()));
+    }
+    return absl::OkStatus();
+  }));
   for (const Parameter& own : network_->parameters()) own.value.mutable_grad().reset();
   Network::ForgetCasts();
   pending_.clear();

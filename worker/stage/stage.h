@@ -92,12 +92,12 @@ class Stage {
   // `sum` plus the sum of squares of this stage's gradients: parameter by parameter, from the
   // model's end to its start, each in double in a fixed order. Riding from the last stage (sum = 0)
   // to the first it is the global squared norm, whatever the split.
-  virtual double AddSquaredGradientNorm(double sum) const = 0;
+  virtual StatusOr<double> AddSquaredGradientNorm(double sum) const = 0;
   // AdamW with decoupled weight decay on matrices only. Gradients are first multiplied by
   // `gradient_scale` (clipping), then forgotten. `step` counts from 1.
   virtual Status OptimizerStep(Step step, double learning_rate, double gradient_scale) = 0;
 
-  virtual StageSnapshot Snapshot() const = 0;
+  virtual StatusOr<StageSnapshot> Snapshot() const = 0;
   // Takes from `snapshot` what this stage has; kFailedPrecondition naming the first parameter that
   // is missing or has another shape. Extra names are fine (a checkpoint of a larger stage).
   virtual Status Restore(const StageSnapshot& snapshot) = 0;

@@ -50,7 +50,7 @@ StageOptions OptionsOf(const RunSpec& spec, uint32_t stages, uint32_t stage) {
 
 StatusOr<StageSnapshot> RandomParameters(const RunSpec& spec) {
   LH_ASSIGN_OR_RETURN(const auto whole, Stage::Create(OptionsOf(spec, 1, 0)));
-  StageSnapshot snapshot = whole->Snapshot();
+  LH_ASSIGN_OR_RETURN(StageSnapshot snapshot, whole->Snapshot());
   for (NamedArray& array : snapshot.parameters) {
     std::vector<float> noise(array.values.size());
     FillNormal(kSeed, array.name, 1, noise);
@@ -134,7 +134,8 @@ StatusOr<std::vector<NamedArray>> Dump(const RunSpec& spec, uint32_t stages) {
   }
   for (const auto& stage : chain) {
     LH_RETURN_IF_ERROR(stage->OptimizerStep(Step(1), 1e-3, 1));
-    for (NamedArray& moment : stage->Snapshot().moments) {
+    LH_ASSIGN_OR_RETURN(StageSnapshot after, stage->Snapshot());
+    for (NamedArray& moment : after.moments) {
       if (!moment.name.ends_with(kExpAvg)) continue;
       moment.name.resize(moment.name.size() - kExpAvg.size());
       moment.name = "gradient/" + moment.name;

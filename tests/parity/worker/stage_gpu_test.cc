@@ -77,7 +77,8 @@ class Pipeline {
       const auto gradient = Must(below_->Backward(Microbatch(i), {}));
       Must(above_->Backward(Microbatch(i), gradient->view));
     }
-    const double norm = above_->AddSquaredGradientNorm(below_->AddSquaredGradientNorm(0));
+    const double norm =
+        Must(above_->AddSquaredGradientNorm(Must(below_->AddSquaredGradientNorm(0))));
     for (Stage* stage : {above_.get(), below_.get()}) {
       const Status status =
           stage->OptimizerStep(Step(step), options_.train.optimizer.lr, ClipScale(1.0, norm));
@@ -86,8 +87,8 @@ class Pipeline {
     return loss / microbatches;
   }
   void TakeFrom(const Pipeline& other) {
-    EXPECT_TRUE(above_->Restore(other.above_->Snapshot()).ok());
-    EXPECT_TRUE(below_->Restore(other.below_->Snapshot()).ok());
+    EXPECT_TRUE(above_->Restore(Must(other.above_->Snapshot())).ok());
+    EXPECT_TRUE(below_->Restore(Must(other.below_->Snapshot())).ok());
   }
 
  private:

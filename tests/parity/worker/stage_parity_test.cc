@@ -98,7 +98,7 @@ class Chain {
     for (uint32_t m = 0; m < microbatches; ++m) Backward(m);
     double squared_norm = 0;
     for (auto it = stages_.rbegin(); it != stages_.rend(); ++it) {
-      squared_norm = (*it)->AddSquaredGradientNorm(squared_norm);
+      squared_norm = (*it)->AddSquaredGradientNorm(squared_norm).value();
     }
     for (const auto& stage : stages_) {
       const Status status =
@@ -252,7 +252,7 @@ TEST_P(StageSplit, ParametersAndMomentsDoNotDependOnTheSplit) {
     for (uint64_t step = 1; step <= 2; ++step) chain.TrainStep(step, &run);
     std::vector<NamedArray> state;
     for (const auto& stage : chain.stages()) {
-      StageSnapshot snapshot = stage->Snapshot();
+      StageSnapshot snapshot = stage->Snapshot().value();
       EXPECT_EQ(snapshot.step, 2u);
       for (auto* arrays : {&snapshot.parameters, &snapshot.moments}) {
         for (NamedArray& array : *arrays) state.push_back(std::move(array));

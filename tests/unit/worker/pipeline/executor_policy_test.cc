@@ -50,9 +50,9 @@ class StepByStep final : public Stage {
   StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input&, double*) override {
     return absl::UnimplementedError("no validation here");
   }
-  double AddSquaredGradientNorm(double sum) const override { return sum + 1; }
+  StatusOr<double> AddSquaredGradientNorm(double sum) const override { return sum + 1; }
   Status OptimizerStep(Step, double, double) override { return absl::OkStatus(); }
-  StageSnapshot Snapshot() const override { return {}; }
+  StatusOr<StageSnapshot> Snapshot() const override { return StageSnapshot(); }
   Status Restore(const StageSnapshot&) override { return absl::OkStatus(); }
   uint64_t parameter_count() const override { return 0; }
 

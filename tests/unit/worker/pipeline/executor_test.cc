@@ -47,6 +47,39 @@ class FakeShards : public NoShards {
   Mailbox<uint64_t> steps;
 };
 
+// A last stage of which LibTorch fails.
+class FailingStage final : public Stage {
+ public:
+  explicit FailingStage(const codec::Shape& shape) : shape_(shape), values_(shape.elements()) {}
+
+  StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch, const Input&) override {
+    return std::nullopt;
+  }
+  StatusOr<double> Loss(Microbatch) const override { return 1; }
+  StatusOr<std::optional<BoundaryTensor>> Backward(Microbatch, const codec::TensorView&) override {
+    return BoundaryTensor{{values_.data(), codec::Dtype::kF32, shape_}, nullptr};
+  }
+  StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input&, double*) override {
+    return absl::UnimplementedError("no validation here");
+  }
+  StatusOr<double> AddSquaredGradientNorm(double) const override {
+    if (!norm.ok()) return norm;
+    return 1;
+  }
+  Status OptimizerStep(Step, double, double) override { return absl::OkStatus(); }
+  StatusOr<StageSnapshot> Snapshot() const override {
+    return absl::ResourceExhaustedError("snapshot: no memory");
+  }
+  Status Restore(const StageSnapshot&) override { return absl::OkStatus(); }
+  uint64_t parameter_count() const override { return 0; }
+
+  Status norm;
+
+ private:
+  const codec::Shape shape_;
+  const std::vector<float> values_;
+};
+
 // A link's end that only listens.
 class Listener : public transport::LinkHandler {
  public:
@@ -80,16 +113,7 @@ class ExecutorTest : public ::testing::Test {
     const std::string tokens = WriteTinyTokens(folder_.path());
     StatusOr<TokenFile> file = TokenFile::Open(folder_.path() + "/" + tokens, /*verify=*/true);
     ASSERT_TRUE(file.ok()) << file.status();
-    auto model = Stage::Create({.model = spec_.model,
-                                .train = spec_.train,
-                                .vocabulary = 256,
-                                .first_layer = stage == 0 ? 0u : 1u,
-                                .layers = 1,
-                                .first = stage == 0,
-                                .last = stage != 0});
-    ASSERT_TRUE(model.ok()) << model.status();
-    model_ = *std::move(model);
-    before_ = model_->Snapshot();
+    if (!model_) MakeTheModel();
     executor_ = std::make_unique<Executor>(ExecutorOptions{
         .spec = spec_,
         .run = RunId("tiny"),
@@ -106,6 +130,18 @@ class ExecutorTest : public ::testing::Test {
         .shards = &shards_,
         .report = [this](v1::WorkerMessage message) { reports_.Push(std::move(message)); }});
     thread_ = std::thread([this] { result_ = executor_->Run(); });
+  }
+  void MakeTheModel() {
+    auto model = Stage::Create({.model = spec_.model,
+                                .train = spec_.train,
+                                .vocabulary = 256,
+                                .first_layer = stage_ == 0 ? 0u : 1u,
+                                .layers = 1,
+                                .first = stage_ == 0,
+                                .last = stage_ != 0});
+    ASSERT_TRUE(model.ok()) << model.status();
+    model_ = *std::move(model);
+    before_ = model_->Snapshot().value();
   }
   Status Result() {
     if (thread_.joinable()) thread_.join();
@@ -168,7 +204,7 @@ class ExecutorTest : public ::testing::Test {
 
   // Nothing of the model has changed.
   void ExpectNoUpdate() {
-    const StageSnapshot after = model_->Snapshot();
+    const StageSnapshot after = model_->Snapshot().value();
     ASSERT_EQ(after.parameters.size(), before_.parameters.size());
     for (size_t i = 0; i < after.parameters.size(); ++i) {
       EXPECT_EQ(after.parameters[i].values, before_.parameters[i].values)
@@ -374,6 +410,25 @@ TEST_F(ExecutorTest, TheLastStageUpdatesNothingEither) {
   PeerDecides(1, {.squared_norm = INFINITY, .nonfinite = true});
   EXPECT_EQ(Result().code(), absl::StatusCode::kInternal);
   ExpectNoUpdate();
+}
+
+TEST_F(ExecutorTest, GradientsThatCannotBeSummedEndTheStage) {
+  spec_ = TinySpec();
+  auto failing = std::make_unique<FailingStage>(BoundaryShape());
+  failing->norm = absl::InternalError("gradient norm: the device is gone");
+  model_ = std::move(failing);
+  Begin(1);
+  for (uint32_t i = 0; i < spec_.train.microbatches; ++i) PeerSends(1, i);
+  EXPECT_EQ(Result(), absl::InternalError("gradient norm: the device is gone"));
+}
+
+TEST_F(ExecutorTest, ASnapshotThatCannotBeTakenEndsTheStage) {
+  spec_ = TinySpec();
+  model_ = std::make_unique<FailingStage>(BoundaryShape());
+  Begin(1);
+  PeerDecides(1, {.squared_norm = PeerIsTheFirstStage(1), .checkpoint = true});
+  EXPECT_EQ(Result(), absl::ResourceExhaustedError("snapshot: no memory"));
+  EXPECT_TRUE(shards_.steps.empty());
 }
 
 TEST_F(ExecutorTest, TheNormOfAnotherStepIsRefused) {

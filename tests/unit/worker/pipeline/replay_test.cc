@@ -60,7 +60,7 @@ TEST(ReplayStage, SleepsForItsLayers) {
   EXPECT_TRUE(ExpectTakes(absl::Milliseconds(4), [&] {
                 return stage->OptimizerStep(Step(1), 1e-3, 1);
               }).ok());
-  EXPECT_EQ(stage->AddSquaredGradientNorm(0), 0);
+  EXPECT_EQ(stage->AddSquaredGradientNorm(0).value(), 0);
   EXPECT_EQ(stage->parameter_count(), 0u);
 }
 
@@ -91,7 +91,7 @@ TEST(ReplayStage, RefusesWhatTheScheduleCannotAskFor) {
 TEST(ReplayStage, GoesOnFromItsSnapshot) {
   auto stage = *Stage::Create(OptionsOf(0, 2));
   ASSERT_TRUE(stage->OptimizerStep(Step(7), 1e-3, 1).ok());
-  const StageSnapshot snapshot = stage->Snapshot();
+  const StageSnapshot snapshot = stage->Snapshot().value();
   EXPECT_EQ(snapshot.step, 7u);
   EXPECT_TRUE(snapshot.parameters.empty());
   EXPECT_TRUE((*Stage::Create(OptionsOf(0, 2)))->Restore(snapshot).ok());

@@ -108,8 +108,8 @@ def make_schedule(module, job, rank, device):
 def train(job, rank):
     torch.set_num_threads(job["threads"])
     torch.manual_seed(job["seed"] + rank)
-    cuda = job["device"] == "cuda"
-    device = torch.device("cuda", rank) if cuda else torch.device("cpu")
+    device = torch.device(job["devices"][rank])
+    cuda = device.type == "cuda"
     if cuda:
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if cuda else "gloo", init_method=job["rendezvous"], rank=rank,

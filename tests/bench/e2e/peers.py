@@ -4,12 +4,13 @@ links, one after the other in one run. Needs root, for network namespaces, and a
 
   tests/bench/e2e/peers.py build/release/bin --rates 10mbit,unlimited
   tests/bench/e2e/peers.py build/release/bin --device cuda --dtype bf16 --stages 8 --layers 48 \\
-      --hidden 1600 --context 1024 --vocabulary 50257 --microbatches 32 --rates 100mbit,500mbit
+      --hidden 1600 --context 1024 --vocabulary 50257 --microbatches 32 --lr 1e-4 \\
+      --rates 100mbit,500mbit
 
 Starts a cluster of real daemons. The peer's ranks (peer_rank.py) run in the workers' network
-namespaces, rank i where longhaul has stage i, with the split of longhaul's plan: GPipe and 1F1B,
-over Gloo with --device cpu, with --device cuda over NCCL's sockets, one GPU a rank, no other way
-between them. Both send fp32 over the boundaries except where a codec says otherwise, neither clips
+namespaces, rank i where longhaul has stage i and on its GPU, with the split of longhaul's plan: GPipe
+and 1F1B, over Gloo with --device cpu, with --device cuda over NCCL's sockets, one GPU a rank, no other
+way between them. Both send fp32 over the boundaries except where a codec says otherwise, neither clips
 gradients, and bytes are what the links' queues count. Rendezvous and control go another way for both.
 Losses begin alike and fall alike but are not equal: parameters and samples are drawn differently.
 
@@ -177,7 +178,8 @@ def train_peer(cluster, python, job, workers, folder):
     ranks, logs = [], []
     _, rendezvous = interfaces(by_name[workers[0]])
     path = folder / "job.json"
-    path.write_text(json.dumps({**job, "rendezvous": f"tcp://{rendezvous}:{PORT}"}))
+    path.write_text(json.dumps({**job, "rendezvous": f"tcp://{rendezvous}:{PORT}",
+                                "devices": [by_name[name]["device"] for name in workers]}))
     with contextlib.ExitStack() as files, ended_after(ranks):
         for rank, name in enumerate(workers):
             data, _ = interfaces(by_name[name])
@@ -240,8 +242,8 @@ class Comparison:
                "split": [layers for _, layers in split],
                **{key: spec[key] for key in ("microbatches", "microbatch_size", "dtype", "steps",
                                              "seed", "optimizer")},
-               "threads": self.arguments.threads, "device": self.arguments.device,
-               "text": self.arguments.text, "deadline_s": LONGEST_RUN_S}
+               "threads": self.arguments.threads, "text": self.arguments.text,
+               "deadline_s": LONGEST_RUN_S}
         return *train_peer(self.cluster, self.arguments.python, job, [name for name, _ in split],
                            self.folder), split
 

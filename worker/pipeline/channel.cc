@@ -16,6 +16,10 @@ namespace {
 
 constexpr size_t kChunkBytes = transport::kMaxFramePayloadBytes - wire::kTensorHeaderBytes;
 
+// Smaller tensors say nothing of a rate: the kernel hands over some 64 KiB at once, on a slow line
+// as well, so what is behind the first chunk must be several times that.
+constexpr uint32_t kChunksOfARate = 5;
+
 using HeaderBytes = std::array<std::byte, wire::kTensorHeaderBytes>;
 
 }  // namespace
@@ -396,7 +400,7 @@ Status Channel::HandleChunk(const wire::TensorHeader& header, std::span<const st
   last_microbatch_ = header.microbatch;
   std::shared_ptr<Incoming> incoming = std::move(partial_);
   Trace(v1::Span::RECEIVE, pass, header.microbatch, incoming->began, incoming->blob_bytes);
-  if (incoming->chunks > 1) CountReceived(*incoming);
+  if (incoming->chunks >= kChunksOfARate) CountReceived(*incoming);
   codec_thread_->Post([self = shared_from_this(), incoming] { self->Decode(*incoming); });
   return absl::OkStatus();
 }

@@ -76,8 +76,8 @@ struct ChannelUse {
   absl::Duration send_busy;  // time with a tensor on its way to the peer
   absl::Duration credit_wait;
   uint64_t nonfinite_tiles = 0;  // seen by the encoder
-  // What came behind the first chunks of tensors of several chunks, with all headers, and from
-  // these to the last ones: the link's rate while tensors arrive.
+  // What came behind the first chunks of tensors of at least five chunks, with all headers, and
+  // from these to the last ones: the link's rate while tensors arrive.
   uint64_t received_bytes = 0;
   absl::Duration receive_time;
 };

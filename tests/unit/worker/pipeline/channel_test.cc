@@ -60,7 +60,7 @@ class ChannelTest : public ::testing::Test {
                             .epoch = Epoch(epoch),
                             .boundary = Boundary(0),
                             .upstream = upstream,
-                            .shape = kShape,
+                            .shape = shape_,
                             .microbatches = 2,
                             .validation_microbatches = 1,
                             .send_codec = codec,
@@ -74,10 +74,10 @@ class ChannelTest : public ::testing::Test {
     const auto sender = Make(/*upstream=*/false, epoch, std::make_shared<EventQueue>());
     const auto link = std::make_shared<RecordingLink>();
     sender->Attach(link);
-    auto values = std::make_shared<std::vector<float>>(kShape.elements());
+    auto values = std::make_shared<std::vector<float>>(shape_.elements());
     for (size_t i = 0; i < values->size(); ++i) (*values)[i] = static_cast<float>(i) + microbatch;
     sender->SendTensor({Step(1), false}, Microbatch(microbatch),
-                       {{values->data(), codec::Dtype::kF32, kShape}, values});
+                       {{values->data(), codec::Dtype::kF32, shape_}, values});
     Drain();
     std::vector<std::vector<std::byte>> frames;
     for (auto& [lane, bytes] : link->Take()) {
@@ -109,6 +109,7 @@ class ChannelTest : public ::testing::Test {
     EXPECT_NE(Message(failed->reason).find(text), std::string::npos) << failed->reason;
   }
 
+  codec::Shape shape_ = kShape;
   CodecThread codec_thread_;
   std::shared_ptr<EventQueue> events_ = std::make_shared<EventQueue>();
 };
@@ -129,16 +130,30 @@ TEST_F(ChannelTest, ATensorArrivesWholeAndEqual) {
   for (size_t i = 0; i < kShape.elements(); ++i) ASSERT_EQ(values[i], static_cast<float>(i));
 }
 
+// What comes in one read of a socket looks infinitely fast.
+TEST_F(ChannelTest, FewChunksGiveNoRate) {
+  const auto receiver = Make(/*upstream=*/true);
+  for (const auto& frame : FramesOf(0)) receiver->OnFrame(transport::Lane::kBulk, frame);
+  const ChannelUse use = receiver->TakeUse();
+  EXPECT_EQ(use.received_bytes, 0u);
+  EXPECT_EQ(use.receive_time, absl::ZeroDuration());
+}
+
 // How long the first chunk was under way is not known.
 TEST_F(ChannelTest, WhatComesBehindTheFirstChunkGivesTheRate) {
+  shape_.tokens = 768;  // 384 KiB
   const auto frames = FramesOf(0);
   const auto receiver = Make(/*upstream=*/true);
   const MonoTime before = Now();
   receiver->OnFrame(transport::Lane::kBulk, frames[0]);
   EXPECT_EQ(receiver->TakeUse().received_bytes, 0u);
-  receiver->OnFrame(transport::Lane::kBulk, frames[1]);
+  uint64_t behind = 0;
+  for (size_t chunk = 1; chunk < frames.size(); ++chunk) {
+    receiver->OnFrame(transport::Lane::kBulk, frames[chunk]);
+    behind += frames[chunk].size() + wire::kLinkHeaderBytes;
+  }
   const ChannelUse use = receiver->TakeUse();
-  EXPECT_EQ(use.received_bytes, frames[1].size() + wire::kLinkHeaderBytes);
+  EXPECT_EQ(use.received_bytes, behind);
   EXPECT_GT(use.receive_time, absl::ZeroDuration());
   EXPECT_LE(use.receive_time, longhaul::operator-(Now(), before));
   EXPECT_EQ(receiver->TakeUse().received_bytes, 0u);
@@ -153,7 +168,7 @@ TEST_F(ChannelTest, BoundaryTensorsAreDumpedAsTheyAreSent) {
                        .epoch = Epoch(1),
                        .boundary = Boundary(4),
                        .upstream = true,
-                       .shape = kShape,
+                       .shape = shape_,
                        .microbatches = 2,
                        .send_codec = codec,
                        .receive_codec = codec,

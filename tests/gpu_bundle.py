@@ -5,6 +5,7 @@ train through shaped links, and holds the losses against those of workers on the
 usage: gpu_bundle.py ARCHIVE [--device cuda:0] [--steps 20]
 
 Needs root (network namespaces), and PyTorch 2.11 in python3 (or what the bundle's ./install fetches).
+As long as workers refuse GPUs it fails there with their sentence.
 With --device cpu it tries itself where there is no GPU. Prints what it measured; exit code 1 where
 something is not as it should be.
 """

@@ -24,8 +24,8 @@ constexpr double kDifference = 0.2, kLeastGain = 0.05;
 constexpr double kLongestSeconds = 24 * 3600, kMostBitsPerSecond = 1e13;
 // Less says nothing of a rate: what one socket's buffer holds arrives at once.
 constexpr uint64_t kLeastBytes = uint64_t{256} << 10;
-// Microbatches times stages squared, as the simulator's time is. So many take half a second, in
-// which the coordinator does nothing else.
+// Microbatches times stages squared, as the simulator's time is. So many take up to a second,
+// in which the coordinator does nothing else.
 constexpr uint64_t kMostWork = 40'000;
 
 double Sane(double seconds) {
@@ -235,10 +235,6 @@ void SetTimes(const Seen& seen, v1::Plan* plan) {
   }
 }
 
-uint32_t MostDepth(const RunSpec& spec, const v1::StagePlan& stage) {
-  return stage.depth_by_memory() > 0 ? stage.depth_by_memory() : spec.train.microbatches;
-}
-
 }  // namespace
 
 Seen SeenIn(const RunSpec& spec, std::span<const std::optional<v1::StepReport>> reports) {
@@ -305,6 +301,10 @@ bool MayRetune(const RunSpec& spec, const v1::Plan& plan) {
   return stages > 1 && stages * stages * spec.train.microbatches <= kMostWork &&
          spec.pipeline.schedule == ScheduleKind::kLinkAware && !spec.pipeline.depth &&
          RatesAreKnown(plan);
+}
+
+uint32_t MostDepth(const RunSpec& spec, const v1::StagePlan& stage) {
+  return stage.depth_by_memory() > 0 ? stage.depth_by_memory() : spec.train.microbatches;
 }
 
 StatusOr<std::optional<v1::Plan>> Retune(const RunSpec& spec, const v1::Plan& plan,

@@ -6,6 +6,7 @@
 #ifndef LONGHAUL_COORDINATOR_PLANNER_RETUNE_H_
 #define LONGHAUL_COORDINATOR_PLANNER_RETUNE_H_
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
@@ -45,6 +46,10 @@ bool Differs(const Seen& some, const Seen& others);
 // A run whose depths and order are the plan's to choose, whose rates are known, and whose pipeline
 // takes the simulator half a second at most: 25 stages with 64 microbatches, 17 with 128.
 bool MayRetune(const RunSpec& spec, const v1::Plan& plan);
+
+// The most microbatches that a stage may have in flight: what its memory holds, where that is
+// known.
+uint32_t MostDepth(const RunSpec& spec, const v1::StagePlan& stage);
 
 // `plan` with what was seen, and the depths and leads that the simulator then chooses within
 // `depth_by_memory`; its `retune_reason` says why. nullopt where these do not make a step 5 %

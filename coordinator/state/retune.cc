@@ -36,10 +36,6 @@ std::vector<StageSetting> SettingsOf(const v1::Plan& plan) {
   return settings;
 }
 
-uint32_t MostDepth(const RunSpec& spec, const v1::StagePlan& stage) {
-  return stage.depth_by_memory() > 0 ? stage.depth_by_memory() : spec.train.microbatches;
-}
-
 }  // namespace
 
 void Core::BeginTuning(Run& run) {

@@ -5,7 +5,6 @@ train through shaped links, and holds the losses against those of workers on the
 usage: gpu_bundle.py ARCHIVE [--device cuda:0] [--steps 20]
 
 Needs root (network namespaces), and PyTorch 2.11 in python3 (or what the bundle's ./install fetches).
-As long as workers refuse GPUs it fails there with their sentence.
 With --device cpu it tries itself where there is no GPU. Prints what it measured; exit code 1 where
 something is not as it should be.
 """
@@ -23,7 +22,7 @@ name: {name}
 model: {{ family: gpt, layers: 4, hidden: 256, heads: 8, context: 256 }}
 data: {{ text: [text.txt] }}
 validation: {{ every: 0 }}
-train: {{ steps: {steps}, microbatches: 8, dtype: {dtype}, seed: 5, optimizer: {{ lr: 1e-3 }} }}
+train: {{ steps: {steps}, microbatches: 8, dtype: {dtype}, seed: 5, optimizer: {{ lr: 2e-4 }} }}
 pipeline: {{ stages: 2 }}
 links: {links}
 """

@@ -290,8 +290,8 @@ int Main(int argc, char** argv) {
                  "address that this machine has towards the coordinator, also when that changes");
   app.add_option(
          "--device", flags.device,
-         "what to compute on: cpu, cuda (the first GPU) or cuda:N; a GPU is checked and then "
-         "refused, since this version trains on the CPU only")
+         "what to compute on: cpu, cuda (the first GPU) or cuda:N; what keeps a GPU from being used "
+         "is said, never passed over")
       ->capture_default_str();
   app.add_option(
       "--dump-boundaries", flags.dump_boundaries,

@@ -1,6 +1,5 @@
 #include "worker/rpc/device.h"
 
-#include <fmt/core.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -11,6 +10,7 @@
 #include "base/cuda/device.h"
 #include "base/cuda/device_check.h"
 #include "base/cuda/module.h"
+#include "worker/stage/torch_cuda.h"
 
 namespace longhaul::worker {
 namespace {
@@ -35,6 +35,14 @@ v1::Device ThisCpu() {
   return device;
 }
 
+v1::Device ThatGpu(const cuda::Device& gpu) {
+  v1::Device device;
+  device.set_kind("cuda");
+  device.set_name(gpu.info().name);
+  device.set_memory_bytes(gpu.info().memory_bytes);
+  return device;
+}
+
 }  // namespace
 
 StatusOr<WorkerDevice> OpenDevice(const DeviceName& name) {
@@ -43,10 +51,8 @@ StatusOr<WorkerDevice> OpenDevice(const DeviceName& name) {
                       cuda::LoadModule(cuda::DefaultModulePath()));
   LH_ASSIGN_OR_RETURN(const cuda::Device device, cuda::Device::Open(table, *name.cuda_index));
   LH_RETURN_IF_ERROR(cuda::CheckDevice(device, Deadline::After(kGpuCheck)));
-  return absl::FailedPreconditionError(
-      fmt::format("the GPU works ({}), but this version trains on the CPU only: it is built with "
-                  "LibTorch's CPU part; start the worker with --device cpu",
-                  device.Describe()));
+  LH_RETURN_IF_ERROR(LoadTorchCuda(DefaultTorchCudaPath()));
+  return WorkerDevice{ThatGpu(device), device};
 }
 
 }  // namespace longhaul::worker

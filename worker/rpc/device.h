@@ -16,8 +16,8 @@ struct WorkerDevice {
   std::optional<cuda::Device> gpu;  // nullopt: the CPU
 };
 
-// After a check that it works. A GPU is refused, kFailedPrecondition with the reason: at the latest
-// because this version has not been run on one.
+// After a check that it works. A GPU needs both modules, longhaul's and LibTorch's part for GPUs;
+// call it before anything else uses LibTorch. kFailedPrecondition with what is missing.
 StatusOr<WorkerDevice> OpenDevice(const DeviceName& name);
 
 }  // namespace longhaul::worker

@@ -1,13 +1,18 @@
 #include "worker/stage/init.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <thread>
+#include <vector>
 
 #include "base/hash.h"
 #include "base/philox.h"
 
 namespace longhaul::worker {
 namespace {
+
+constexpr size_t kLeastOfAThread = 1 << 18;
 
 // libm's log, sin and cos differ in their last bit between versions and instruction sets, so the
 // three below use only operations that IEEE 754 defines exactly: + - * / and sqrt. Their error
@@ -61,14 +66,11 @@ double OpenUnit(uint32_t bits) {
   return (bits + 0.5) * (1.0 / 4294967296.0);
 }
 
-}  // namespace
-
-void FillNormal(uint64_t seed, std::string_view name, double standard_deviation,
-                std::span<float> values) {
-  const uint64_t stream = Checksum64(std::as_bytes(std::span(name)));
-  const Philox::Key key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+// Blocks of four numbers from `first_block` on.
+void FillBlocks(const Philox::Key& key, uint64_t stream, double standard_deviation,
+                uint64_t first_block, std::span<float> values) {
   for (size_t i = 0; i < values.size(); i += 4) {
-    const uint64_t block = i / 4;
+    const uint64_t block = first_block + i / 4;
     const Philox::Counter random =
         Philox::Generate({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
                           static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)},
@@ -79,6 +81,30 @@ void FillNormal(uint64_t seed, std::string_view name, double standard_deviation,
       const size_t at = i + 2 * pair;
       if (at < values.size()) values[at] = static_cast<float>(radius * angle.cos);
       if (at + 1 < values.size()) values[at + 1] = static_cast<float>(radius * angle.sin);
+    }
+  }
+}
+
+}  // namespace
+
+void FillNormal(uint64_t seed, std::string_view name, double standard_deviation,
+                std::span<float> values) {
+  const uint64_t stream = Checksum64(std::as_bytes(std::span(name)));
+  const Philox::Key key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+  // About 30 ns a number: a large embedding would take one core seconds.
+  const size_t pieces = std::clamp<size_t>(values.size() / kLeastOfAThread, 1,
+                                           std::max(1u, std::thread::hardware_concurrency()));
+  const size_t blocks_a_piece = (values.size() / 4 + pieces) / pieces;
+  std::vector<std::jthread> others;
+  for (size_t piece = 0; piece < pieces; ++piece) {
+    const size_t begin = std::min(values.size(), 4 * piece * blocks_a_piece);
+    const std::span<float> part =
+        values.subspan(begin, std::min(values.size() - begin, 4 * blocks_a_piece));
+    const auto fill = [=] { FillBlocks(key, stream, standard_deviation, begin / 4, part); };
+    if (piece + 1 == pieces) {
+      fill();
+    } else {
+      others.emplace_back(fill);
     }
   }
 }

@@ -14,6 +14,11 @@ namespace longhaul::worker {
 namespace {
 
 constexpr int kMostRepetitions = 31;
+// A GPU at rest needs so long to raise its clocks.
+constexpr absl::Duration kGpuWarmUp = absl::Milliseconds(300);
+// A GPU begins a layer's kernels while those before them run, so one layer alone takes longer than
+// one among others.
+constexpr uint32_t kGpuBlocks = 4;
 
 struct PassTimes {
   double forward = 0, backward = 0;
@@ -27,8 +32,15 @@ double Typical(std::vector<double> values) {
   return *quarter;
 }
 
-// Runs one stage of a single layer again and again for about `budget`; the first run, which warms
-// caches up, does not count. A layer that takes longer than the budget runs twice.
+// Norm, scale and optimizer step, as at the end of a step of training.
+Status Update(Stage& stage, const StageOptions& options, Step step) {
+  LH_ASSIGN_OR_RETURN(const double squared_norm, stage.AddSquaredGradientNorm(0));
+  return stage.OptimizerStep(step, LearningRate(options.train, step), ClipScale(1, squared_norm));
+}
+
+// Runs a stage again and again for about `budget`; the first run, after which its parameters are
+// updated once, warms everything up and does not count. What takes longer than the budget runs
+// twice.
 StatusOr<PassTimes> MeasurePasses(Stage& stage, const StageOptions& options,
                                   absl::Duration budget) {
   const size_t tokens = size_t{options.train.microbatch_size} * options.model.context;
@@ -49,17 +61,28 @@ StatusOr<PassTimes> MeasurePasses(Stage& stage, const StageOptions& options,
   const Stage::Input input{ids, view, ids};
 
   std::vector<double> forward, backward;
-  const Deadline deadline = Deadline::After(budget);
-  for (int run = 0; run <= 1 || (run <= kMostRepetitions && !deadline.Expired()); ++run) {
-    const Microbatch microbatch(static_cast<uint32_t>(run));
+  uint32_t runs = 0;
+  const auto run = [&](bool counts) -> Status {
+    const Microbatch microbatch(runs++);
     const MonoTime start = Now();
     LH_RETURN_IF_ERROR(stage.Forward(microbatch, input).status());
     const MonoTime middle = Now();
     LH_RETURN_IF_ERROR(stage.Backward(microbatch, view).status());
     const MonoTime end = Now();
-    if (run == 0) continue;
+    if (!counts) return absl::OkStatus();
     forward.push_back(absl::ToDoubleSeconds(middle - start));
     backward.push_back(absl::ToDoubleSeconds(end - middle));
+    return absl::OkStatus();
+  };
+  LH_RETURN_IF_ERROR(run(false));
+  LH_RETURN_IF_ERROR(Update(stage, options, Step(1)));
+  if (options.device.cuda_index) {
+    const Deadline warm = Deadline::After(kGpuWarmUp);
+    while (!warm.Expired()) LH_RETURN_IF_ERROR(run(false));
+  }
+  const Deadline deadline = Deadline::After(budget);
+  for (int i = 0; i < 1 || (i < kMostRepetitions && !deadline.Expired()); ++i) {
+    LH_RETURN_IF_ERROR(run(true));
   }
   return PassTimes{Typical(forward), Typical(backward)};
 }
@@ -85,16 +108,15 @@ StatusOr<MeasuredLayerTimes> MeasureLayerTimes(const StageOptions& options) {
   times.head_forward = passes.forward;
   times.head_backward = passes.backward;
 
-  part.last = false, part.first_layer = 0, part.layers = 1;
+  part.last = false, part.first_layer = 0;
+  part.layers = options.device.cuda_index ? std::min(kGpuBlocks, part.model.layers) : 1;
   LH_ASSIGN_OR_RETURN(stage, Stage::Create(part));
   LH_ASSIGN_OR_RETURN(passes, MeasurePasses(*stage, part, absl::Milliseconds(500)));
-  times.block_forward = passes.forward;
-  times.block_backward = passes.backward;
+  times.block_forward = passes.forward / part.layers;
+  times.block_backward = passes.backward / part.layers;
 
   const MonoTime start = Now();
-  LH_ASSIGN_OR_RETURN(const double squared_norm, stage->AddSquaredGradientNorm(0));
-  LH_RETURN_IF_ERROR(stage->OptimizerStep(Step(1), LearningRate(options.train, Step(1)),
-                                          ClipScale(1, squared_norm)));
+  LH_RETURN_IF_ERROR(Update(*stage, part, Step(2)));
   times.optimizer_seconds_per_parameter =
       absl::ToDoubleSeconds(Now() - start) / static_cast<double>(stage->parameter_count());
   return times;

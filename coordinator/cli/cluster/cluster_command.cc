@@ -171,7 +171,7 @@ void AddUp(CLI::App* cluster, int* exit_code) {
       ->check(CLI::Range(1u, kMaxClusterWorkers));
   up->add_option("--device", options.device,
                  "What workers compute on: cpu, cuda (each a GPU of its own, worker1 the first) or "
-                 "cuda:N (all that one); workers of this version check GPUs and refuse them")
+                 "cuda:N (all that one)")
       ->capture_default_str()
       ->check([](const std::string& text) {
         const auto device = ParseDeviceName(text);

@@ -1,10 +1,11 @@
-// longhaul-worker, asked for a device it does not start on.
+// longhaul-worker, asked for a device.
 #ifndef LONGHAUL_TESTS_UNIT_WORKER_RPC_WORKER_PROGRAM_H_
 #define LONGHAUL_TESTS_UNIT_WORKER_RPC_WORKER_PROGRAM_H_
 
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "tests/support/subprocess.h"
@@ -18,17 +19,22 @@ struct Refusal {
   bool made_state = false;
 };
 
-inline Refusal RunWorkerOn(const std::string& device) {
-  const TempDir folder;
+inline std::unique_ptr<Subprocess> StartWorkerOn(const std::string& device, const TempDir& folder) {
   const std::filesystem::path program =
       std::filesystem::read_symlink("/proc/self/exe").parent_path() / "longhaul-worker";
-  const std::string state = folder.path() + "/state";
-  const auto worker = Subprocess::Start(
-      {program, "--coordinator", "127.0.0.1:1", "--state-dir", state, "--device", device});
+  auto worker = Subprocess::Start({program, "--coordinator", "127.0.0.1:1", "--state-dir",
+                                   folder.path() + "/state", "--device", device});
   EXPECT_TRUE(worker.ok()) << worker.status();
-  const auto code = (*worker)->WaitForExit(Deadline::After(absl::Minutes(2)));
+  return *std::move(worker);
+}
+
+inline Refusal RunWorkerOn(const std::string& device) {
+  const TempDir folder;
+  const auto worker = StartWorkerOn(device, folder);
+  const auto code = worker->WaitForExit(Deadline::After(absl::Minutes(2)));
   EXPECT_TRUE(code.has_value());
-  return {code.value_or(-1), (*worker)->standard_error(), std::filesystem::exists(state)};
+  return {code.value_or(-1), worker->standard_error(),
+          std::filesystem::exists(folder.path() + "/state")};
 }
 
 }  // namespace longhaul::testing

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 
@@ -17,6 +19,11 @@ struct DeviceName {
 
 // kInvalidArgument for anything else.
 StatusOr<DeviceName> ParseDeviceName(std::string_view text);
+
+// The devices of `count` workers of one machine, each as ParseDeviceName reads it: "cpu" and
+// "cuda:N" for all; of "cuda" GPU 0, 1, ... each one; of "cuda:A-B" these in turn, so that several
+// share one where they are fewer. kInvalidArgument for anything else.
+StatusOr<std::vector<std::string>> ShareDevices(std::string_view text, uint32_t count);
 
 }  // namespace longhaul
 

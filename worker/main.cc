@@ -288,10 +288,10 @@ int Main(int argc, char** argv) {
                  "host:port at which other workers reach the gRPC address (without grpc: the data "
                  "address), if not by itself; repeatable. 'auto': the gRPC address's port at the "
                  "address that this machine has towards the coordinator, also when that changes");
-  app.add_option(
-         "--device", flags.device,
-         "what to compute on: cpu, cuda (the first GPU) or cuda:N; what keeps a GPU from being used "
-         "is said, never passed over")
+  app.add_option("--device", flags.device,
+                 "what to compute on: cpu, cuda (the first GPU) or cuda:N; what keeps a GPU from "
+                 "being used "
+                 "is said, never passed over")
       ->capture_default_str();
   app.add_option(
       "--dump-boundaries", flags.dump_boundaries,

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/device_name.h"
 #include "base/file.h"
 #include "base/token.h"
 #include "coordinator/cli/cluster/daemons.h"
@@ -113,12 +114,14 @@ StatusOr<ClusterState> InitialState(const ClusterUpOptions& options) {
     state.directory = std::filesystem::absolute(options.directory, ignored).lexically_normal();
     LH_RETURN_IF_ERROR(MakeDirectories(state.directory));
   }
+  LH_ASSIGN_OR_RETURN(const std::vector<std::string> devices,
+                      ShareDevices(options.device, options.workers));
   for (uint32_t number = 1; number <= options.workers; ++number) {
     ClusterWorkerState worker;
     worker.name = fmt::format("worker{}", number);
     worker.network = WorkerNetwork(options.name, number);
     worker.link = options.link;
-    worker.device = options.device == "cuda" ? fmt::format("cuda:{}", number - 1) : options.device;
+    worker.device = devices[number - 1];
     state.workers.push_back(std::move(worker));
   }
   return state;

@@ -21,8 +21,7 @@ struct ClusterUpOptions {
   std::string name = std::string(kDefaultClusterName);
   uint32_t workers = 4;
   LinkParameters link;  // of every worker
-  // What workers compute on: "cpu", "cuda" (each a GPU of its own: worker1 the first) or "cuda:N"
-  // (all that one).
+  // What workers compute on, as ShareDevices reads it.
   std::string device = "cpu";
   std::optional<TopologySpec> topology;
   std::optional<DelayBy> delay_by;  // nullopt: netem where the kernel has it, else the relay

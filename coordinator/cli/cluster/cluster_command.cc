@@ -169,14 +169,7 @@ void AddUp(CLI::App* cluster, int* exit_code) {
   up->add_option("--workers", options.workers, "How many workers")
       ->capture_default_str()
       ->check(CLI::Range(1u, kMaxClusterWorkers));
-  up->add_option("--device", options.device,
-                 "What workers compute on: cpu, cuda (each a GPU of its own, worker1 the first) or "
-                 "cuda:N (all that one)")
-      ->capture_default_str()
-      ->check([](const std::string& text) {
-        const auto device = ParseDeviceName(text);
-        return device.ok() ? std::string() : std::string(Message(device.status()));
-      });
+  AddWorkerDevices(up, &options.device);
   arguments->link.Add(up);
   up->add_option("--topology", arguments->topology_file,
                  "A file with regions of workers and what lies between them: a run file with the "
@@ -322,6 +315,17 @@ void AddKillAndStart(CLI::App* cluster, int* exit_code) {
 }
 
 }  // namespace
+
+void AddWorkerDevices(CLI::App* command, std::string* device) {
+  command
+      ->add_option("--device", *device,
+                   "What workers compute on: cpu, cuda (each a GPU of its own, worker1 the first), "
+                   "cuda:0-3 (these in turn) or cuda:N (all that one)")
+      ->capture_default_str()
+      ->check([](const std::string& text) {
+        return std::string(Message(ShareDevices(text, 1).status()));
+      });
+}
 
 CLI::App* AddClusterCommand(CLI::App& app, int* exit_code) {
   CLI::App* cluster = app.add_subcommand(

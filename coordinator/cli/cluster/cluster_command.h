@@ -5,6 +5,7 @@
 #define LONGHAUL_COORDINATOR_CLI_CLUSTER_CLUSTER_COMMAND_H_
 
 #include <CLI/CLI.hpp>
+#include <string>
 
 namespace longhaul {
 
@@ -19,6 +20,10 @@ namespace longhaul {
 //   CLI11_PARSE(app, argc, argv);
 //   return exit_code;
 CLI::App* AddClusterCommand(CLI::App& app, int* exit_code);
+
+// The option --device of a command that brings a cluster up: ClusterUpOptions::device, which
+// `*device` holds and which must outlive `command`.
+void AddWorkerDevices(CLI::App* command, std::string* device);
 
 }  // namespace longhaul
 

@@ -1,8 +1,14 @@
+#include <fmt/ranges.h>
 #include <sched.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
+#include <filesystem>
 #include <fstream>
+#include <map>
+#include <string>
+#include <system_error>
+#include <vector>
 
 #include "coordinator/cli/sweep/results.h"
 
@@ -23,6 +29,19 @@ std::string ValueOf(const char* path, std::string_view key, char separator) {
   return "";
 }
 
+// By the driver's account, which needs no CUDA: "3 x NVIDIA H200, 1 x NVIDIA L4".
+std::string GpusOfThisMachine() {
+  std::map<std::string, int> counts;
+  std::error_code none;
+  for (const auto& gpu : std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", none)) {
+    const std::string model = ValueOf((gpu.path() / "information").c_str(), "Model", ':');
+    ++counts[model.empty() ? "unknown GPU" : model];
+  }
+  std::vector<std::string> texts;
+  for (const auto& [model, count] : counts) texts.push_back(fmt::format("{} x {}", count, model));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
 }  // namespace
 
 MachineInfo ThisMachineInfo() {
@@ -39,6 +58,7 @@ MachineInfo ThisMachineInfo() {
   }
   struct sysinfo info {};
   if (sysinfo(&info) == 0) machine.memory_bytes = uint64_t{info.totalram} * info.mem_unit;
+  machine.gpus = GpusOfThisMachine();
   return machine;
 }
 

@@ -93,17 +93,21 @@ std::vector<std::pair<std::string, std::string>> IdentityOf(const PreparedSweep&
           {"variants", joined(variants)},
           {"repeats", fmt::format("{}", spec.repeats)},
           {"warm_up", fmt::format("{}", spec.warm_up)},
-          {"workers", fmt::format("{}", sweep.workers)},
+          {"workers", sweep.workers.device == "cpu"
+                          ? fmt::format("{}", sweep.workers.count)
+                          : fmt::format("{} on {}", sweep.workers.count, sweep.workers.device)},
           {"the base run", ToYaml(base)},
           {"the data", DataIdentity(sweep.jobs)},
-          {"the machine", fmt::format("{}, {} cores", machine.cpu, machine.cores)}};
+          {"the machine", fmt::format("{}, {} cores{}{}", machine.cpu, machine.cores,
+                                      machine.gpus.empty() ? "" : ", ", machine.gpus)}};
 }
 
 }  // namespace
 
 StatusOr<PreparedSweep> PrepareSweep(const Terminal& terminal, Interrupt& interrupt,
                                      const std::string& file,
-                                     const std::vector<std::string>& overrides) {
+                                     const std::vector<std::string>& overrides,
+                                     const std::string& device) {
   PreparedSweep sweep;
   LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kLargestFile));
   LH_ASSIGN_OR_RETURN(sweep.spec, ParseSweepSpec(text, file, CheckCodec));
@@ -115,7 +119,7 @@ StatusOr<PreparedSweep> PrepareSweep(const Terminal& terminal, Interrupt& interr
   // Not a property of points: without a cluster there are none.
   LH_RETURN_IF_ERROR(CheckRequirements(ThisMachine()));
 
-  sweep.workers = plan.workers;
+  sweep.workers = {.count = plan.workers, .device = device};
   for (SweepPoint& point : plan.points) {
     SweepJob job{.point = std::move(point), .submission = {}};
     if (job.point.impossible.empty()) {

@@ -17,17 +17,19 @@ namespace longhaul::cli {
 
 struct PreparedSweep {
   SweepSpec spec;
-  uint32_t workers = 0;
+  SweepWorkers workers;
   std::vector<SweepJob> jobs;  // of all points; those that are impossible say so
   SweepResults fresh;          // of all points, waiting or impossible
 };
 
 // Errors are of the sweep as a whole, with all that is wrong in its file or its base run.
+// `device`: SweepWorkers'.
 // kFailedPrecondition where this machine can have no cluster. Progress of reading the data goes to
 // the terminal.
 StatusOr<PreparedSweep> PrepareSweep(const Terminal& terminal, Interrupt& interrupt,
                                      const std::string& file,
-                                     const std::vector<std::string>& overrides);
+                                     const std::vector<std::string>& overrides,
+                                     const std::string& device);
 
 }  // namespace longhaul::cli
 

@@ -54,11 +54,11 @@ std::string Facts(const SweepResults& results) {
   int64_t last = 0;
   for (const PointResult& point : results.points) last = std::max(last, point.ended_unix_ms);
   const MachineInfo& machine = results.machine;
-  std::string text =
-      fmt::format("{} points done of {}. Ran on {}, {} cores, {} of memory, {}, {}; longhaul {}.",
-                  results.Count(PointState::kMeasured), results.points.size(), machine.cpu,
-                  machine.cores, FormatBytes(static_cast<double>(machine.memory_bytes)),
-                  machine.system, machine.kernel, results.version);
+  std::string text = fmt::format(
+      "{} points done of {}. Ran on {}, {} cores, {} of memory, {}{}{}, {}; longhaul {}.",
+      results.Count(PointState::kMeasured), results.points.size(), machine.cpu, machine.cores,
+      FormatBytes(static_cast<double>(machine.memory_bytes)), machine.gpus,
+      machine.gpus.empty() ? "" : ", ", machine.system, machine.kernel, results.version);
   if (last > 0) {
     text +=
         " Last point measured " +

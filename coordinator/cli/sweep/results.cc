@@ -284,7 +284,8 @@ std::string ToJson(const SweepResults& results) {
                            {"cores", machine.cores},
                            {"memory_bytes", machine.memory_bytes},
                            {"system", machine.system},
-                           {"kernel", machine.kernel}}},
+                           {"kernel", machine.kernel},
+                           {"gpus", machine.gpus}}},
                          {"identity", identity},
                          {"points", points}};
   // Texts of run files and workers may be anything.
@@ -308,6 +309,7 @@ StatusOr<SweepResults> ResultsFromJson(std::string_view text) {
     machine.at("memory_bytes").get_to(results.machine.memory_bytes);
     machine.at("system").get_to(results.machine.system);
     machine.at("kernel").get_to(results.machine.kernel);
+    results.machine.gpus = machine.value("gpus", "");
     for (const json& entry : document.at("identity")) {
       results.identity.emplace_back(entry.at("what"), entry.at("text"));
     }

@@ -94,6 +94,7 @@ struct MachineInfo {
   uint32_t cores = 0;  // that this process may use
   uint64_t memory_bytes = 0;
   std::string system, kernel;
+  std::string gpus;  // "4 x NVIDIA H200"; empty: none
   friend bool operator==(const MachineInfo&, const MachineInfo&) = default;
 };
 MachineInfo ThisMachineInfo();

@@ -40,8 +40,8 @@ LinkParameters LinksOf(const SweepPoint& point, const SweepSpec& sweep) {
 
 class Runner {
  public:
-  Runner(Session& session, const SweepSpec& sweep, uint32_t workers, const std::string& out,
-         ResultsStore& store)
+  Runner(Session& session, const SweepSpec& sweep, const SweepWorkers& workers,
+         const std::string& out, ResultsStore& store)
       : session_(session),
         sweep_(sweep),
         store_(store),
@@ -194,8 +194,8 @@ void Runner::Tell(const PointResult& result, const SweepPoint& point) const {
 
 }  // namespace
 
-Status RunPoints(Session& session, const SweepSpec& sweep, uint32_t workers, const std::string& out,
-                 const std::vector<SweepJob>& jobs, ResultsStore& store) {
+Status RunPoints(Session& session, const SweepSpec& sweep, const SweepWorkers& workers,
+                 const std::string& out, const std::vector<SweepJob>& jobs, ResultsStore& store) {
   // Even with nothing to run there may be a cluster to remove, unless this machine can have none.
   if (jobs.empty() && !CheckRequirements(ThisMachine()).ok()) return absl::OkStatus();
   return Runner(session, sweep, workers, out, store).Run(jobs);

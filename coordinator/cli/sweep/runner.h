@@ -12,6 +12,7 @@
 #include "coordinator/cli/submission.h"
 #include "coordinator/cli/sweep/points.h"
 #include "coordinator/cli/sweep/results_store.h"
+#include "coordinator/cli/sweep/sweep_cluster.h"
 
 namespace longhaul::cli {
 
@@ -24,8 +25,8 @@ struct SweepJob {
 // `jobs`: of every point of the store that waits. A point that fails is recorded and the next one
 // runs. An error where the sweep cannot go on: the cluster does not come up, results cannot be
 // written; kCancelled on Ctrl-C. Whatever happens, the cluster is taken down.
-Status RunPoints(Session& session, const SweepSpec& sweep, uint32_t workers, const std::string& out,
-                 const std::vector<SweepJob>& jobs, ResultsStore& store);
+Status RunPoints(Session& session, const SweepSpec& sweep, const SweepWorkers& workers,
+                 const std::string& out, const std::vector<SweepJob>& jobs, ResultsStore& store);
 
 }  // namespace longhaul::cli
 

@@ -22,7 +22,7 @@ std::string NameOf(const std::string& out) {
 }  // namespace
 
 SweepCluster::SweepCluster(const Terminal& terminal, Interrupt& interrupt, const std::string& out,
-                           uint32_t workers)
+                           const SweepWorkers& workers)
     : terminal_(terminal), interrupt_(interrupt), name_(NameOf(out)), workers_(workers) {}
 
 SweepCluster::~SweepCluster() {
@@ -44,7 +44,8 @@ Status SweepCluster::Clear() {
 Status SweepCluster::Up(const LinkParameters& link) {
   ClusterUpOptions options;
   options.name = name_;
-  options.workers = workers_;
+  options.workers = workers_.count;
+  options.device = workers_.device;
   options.link = link;
   LH_ASSIGN_OR_RETURN(const ClusterState state, ClusterUp(options));
   Connection connection;

@@ -16,13 +16,18 @@
 
 namespace longhaul::cli {
 
+struct SweepWorkers {
+  uint32_t count = 0;
+  std::string device = "cpu";  // ClusterUpOptions::device
+};
+
 // From the main thread.
 class SweepCluster {
  public:
   // Of the sweep with results in `out`: the same folder has the same cluster, so that what a sweep
   // that was killed has left is found and removed (Clear).
   SweepCluster(const Terminal& terminal, Interrupt& interrupt, const std::string& out,
-               uint32_t workers);
+               const SweepWorkers& workers);
   SweepCluster(const SweepCluster&) = delete;
   SweepCluster& operator=(const SweepCluster&) = delete;
   ~SweepCluster();  // takes it down
@@ -41,7 +46,7 @@ class SweepCluster {
   const Terminal& terminal_;
   Interrupt& interrupt_;
   const std::string name_;
-  const uint32_t workers_;
+  const SweepWorkers workers_;
   std::optional<LinkParameters> link_;  // set: it is up
   std::unique_ptr<Client> client_;
 };

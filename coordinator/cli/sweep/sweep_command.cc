@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "coordinator/cli/cluster/cluster_command.h"
 #include "coordinator/cli/format.h"
 #include "coordinator/cli/program.h"
 #include "coordinator/cli/sweep/prepare.h"
@@ -17,6 +18,7 @@ namespace {
 struct Options {
   std::string file;
   std::string out;
+  std::string device = "cpu";
   std::vector<std::string> overrides;
   bool keep_going = false;
   bool retry_failed = false;
@@ -83,8 +85,8 @@ void Conclude(Session& session, const ResultsStore& store) {
 
 StatusOr<int> Sweep(Session& session, const Options& options) {
   const Terminal& terminal = session.terminal();
-  LH_ASSIGN_OR_RETURN(PreparedSweep sweep,
-                      PrepareSweep(terminal, session.interrupt(), options.file, options.overrides));
+  LH_ASSIGN_OR_RETURN(PreparedSweep sweep, PrepareSweep(terminal, session.interrupt(), options.file,
+                                                        options.overrides, options.device));
   const std::vector<const SweepPoint*> impossible = Impossible(sweep);
   if (!impossible.empty()) {
     List(terminal, impossible);
@@ -144,6 +146,7 @@ CLI::App* AddSweepCommand(Program& program) {
       ->expected(1)
       ->take_all()
       ->allow_extra_args(false);
+  AddWorkerDevices(command, &options->device);
   command->add_flag("--keep-going", options->keep_going,
                     "Where some points are impossible, run the others");
   command->add_flag("--retry-failed", options->retry_failed,

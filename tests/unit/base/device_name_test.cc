@@ -7,6 +7,7 @@
 namespace longhaul {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(DeviceName, NamesTheCpuAndGpus) {
@@ -26,6 +27,27 @@ TEST(DeviceName, RefusesTheRest) {
     EXPECT_THAT(std::string(Message(status)), HasSubstr("cuda:N"));
     EXPECT_THAT(std::string(Message(status)), HasSubstr("'" + std::string(text) + "'"));
   }
+}
+
+TEST(SharedDevices, AreGivenInTurn) {
+  const auto share = [](const char* text) { return ShareDevices(text, 3).value(); };
+  EXPECT_THAT(share("cpu"), ElementsAre("cpu", "cpu", "cpu"));
+  EXPECT_THAT(share("cuda"), ElementsAre("cuda:0", "cuda:1", "cuda:2"));
+  EXPECT_THAT(share("cuda:5"), ElementsAre("cuda:5", "cuda:5", "cuda:5"));
+  EXPECT_THAT(share("cuda:0-1"), ElementsAre("cuda:0", "cuda:1", "cuda:0"));
+  EXPECT_THAT(share("cuda:2-2"), ElementsAre("cuda:2", "cuda:2", "cuda:2"));
+  EXPECT_THAT(share("cuda:4-2147483647"), ElementsAre("cuda:4", "cuda:5", "cuda:6"));
+  EXPECT_THAT(ShareDevices("cuda", 0).value(), ElementsAre());
+}
+
+TEST(SharedDevices, AreNamedOrRefused) {
+  for (const char* text : {"cuda:3-2", "cuda:-", "cuda:0-", "cuda:-1", "cuda:0-1-2", "cuda:0-x",
+                           "cuda:0-4294967296"}) {
+    const Status status = ShareDevices(text, 2).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(Message(status)), HasSubstr("cuda:0-3, got '" + std::string(text)));
+  }
+  EXPECT_THAT(std::string(Message(ShareDevices("tpu", 2).status())), HasSubstr("'tpu'"));
 }
 
 }  // namespace

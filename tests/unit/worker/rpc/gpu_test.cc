@@ -1,10 +1,11 @@
 // What a worker says to --device where there is a GPU.
+#include "tests/support/gpu_test.h"
+
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include <csignal>
 
-#include "tests/support/gpu_test.h"
 #include "tests/unit/worker/rpc/worker_program.h"
 
 namespace longhaul::testing {

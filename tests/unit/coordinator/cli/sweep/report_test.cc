@@ -139,6 +139,7 @@ TEST(Report, NoTextGetsOutOfItsPlace) {
   SweepResults results = Sample();
   results.title = results.version = evil;
   results.machine.cpu = results.machine.system = results.machine.kernel = evil;
+  results.machine.gpus = evil;
   results.identity.emplace_back(evil, evil + "\n" + evil);
   for (PointResult& point : results.points) {
     point.id = point.links = point.schedule = point.variant = point.bottleneck = evil;

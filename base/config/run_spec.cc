@@ -196,6 +196,7 @@ Table TrainTable(TrainSpec* train) {
       Whole("microbatch_size", &train->microbatch_size, 1, 1u << 16),
       Choice("dtype", &train->dtype, std::vector{ComputeDtype::kFp32, ComputeDtype::kBf16}),
       Whole("seed", &train->seed, uint64_t{0}, UINT64_MAX),
+      Flag("deterministic", &train->deterministic),
       Section("optimizer",
               {OneOf("kind", &optimizer->kind, {"adamw"}),
                Real("lr", &optimizer->lr, {.least = 0, .most = 1000, .above_least = true}),

@@ -105,6 +105,9 @@ struct TrainSpec {
   uint32_t microbatch_size = 1;  // sequences
   ComputeDtype dtype = ComputeDtype::kFp32;
   uint64_t seed = 1;
+  // On GPUs only algorithms that give the same bits each time, which costs some speed; a CPU has no
+  // others.
+  bool deterministic = false;
   OptimizerSpec optimizer;
   LrScheduleSpec schedule;
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;

@@ -28,6 +28,7 @@ std::string TrainYaml(const TrainSpec& train) {
       "  microbatch_size: {}\n"
       "  dtype: {}\n"
       "  seed: {}\n"
+      "{}"
       "  optimizer:\n"
       "    kind: {}\n"
       "    lr: {}\n"
@@ -40,9 +41,10 @@ std::string TrainYaml(const TrainSpec& train) {
       "    warmup: {}\n"
       "    final_ratio: {}\n",
       train.steps, train.microbatches, train.microbatch_size, ToString(train.dtype), train.seed,
-      optimizer.kind, optimizer.lr, optimizer.beta1, optimizer.beta2, optimizer.epsilon,
-      optimizer.weight_decay, optimizer.clip_norm, train.schedule.kind, train.schedule.warmup,
-      train.schedule.final_ratio);
+      // Neighbours of an older version do not know the key.
+      train.deterministic ? "  deterministic: true\n" : "", optimizer.kind, optimizer.lr,
+      optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.weight_decay,
+      optimizer.clip_norm, train.schedule.kind, train.schedule.warmup, train.schedule.final_ratio);
 }
 
 std::string LinksYaml(const LinksSpec& links) {

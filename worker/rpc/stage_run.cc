@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/token_file.h"
+#include "base/units.h"
 #include "codec/boundary_shape.h"
 #include "codec/registry.h"
 #include "worker/pipeline/cuda_boundary_codec.h"
@@ -117,6 +118,7 @@ void StageRun::Run() {
     spdlog::info("run {}: stage {} begins after step {}", run_id_, stage(),
                  assign_.plan().start_step());
     status = executor_->Run();
+    SayMemory();
   }
   if (Cancelled()) {
     spdlog::info("run {}: stage {} dropped", run_id_, stage());
@@ -142,6 +144,15 @@ void StageRun::Run() {
   if (AllFinished() && executor_ && executor_->step() >= spec_.train.steps) {
     BoundaryMessages::Drop(resources_.messages_root, RunId(run_id_));
   }
+}
+
+void StageRun::SayMemory() const {
+  const uint64_t bytes = model_->peak_memory_bytes();
+  if (bytes == 0) return;
+  const v1::StagePlan& mine = assign_.plan().stages(static_cast<int>(stage()));
+  spdlog::info("run {}: stage {} had {} of the GPU's memory in use at most, {} were planned",
+               run_id_, stage(), FormatBytes(static_cast<double>(bytes)),
+               FormatBytes(static_cast<double>(mine.memory_bytes())));
 }
 
 Status StageRun::Prepare() {

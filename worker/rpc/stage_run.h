@@ -80,6 +80,7 @@ class StageRun {
   void Report(v1::WorkerMessage message);
   void ReportError(const Status& status);
   void SayReady();
+  void SayMemory() const;
   bool Cancelled() const;
   bool AllFinished() const;
 

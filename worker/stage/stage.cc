@@ -1,5 +1,6 @@
 #include "worker/stage/stage.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
@@ -137,13 +138,25 @@ StatusOr<Restored> Match(const ArrayIndex& index, const std::string& name, const
   return Restored{to, &from};
 }
 
+// From now on, before parameters are made.
+at::Device CountingMemory(at::Device device) {
+  ForgetPeakMemory(device);
+  return device;
+}
+
 class NetworkStage final : public Stage {
  public:
   explicit NetworkStage(const StageOptions& options)
       : options_(options),
-        device_(TorchDevice(options.device)),
+        device_(CountingMemory(TorchDevice(options.device))),
         network_(Network::Create(options)),
-        optimizer_(options.train.optimizer, network_->parameters()) {}
+        optimizer_(options.train.optimizer, network_->parameters()) {
+    // Of the process, in which there is one stage at a time, or several of one run.
+    at::globalContext().setDeterministicAlgorithms(options.train.deterministic,
+                                                   /*warn_only=*/false);
+    // Nothing here reads what it has not written.
+    at::globalContext().setDeterministicFillUninitializedMemory(false);
+  }
 
   ~NetworkStage() override { Network::ForgetCasts(); }
 
@@ -158,6 +171,7 @@ class NetworkStage final : public Stage {
   StatusOr<StageSnapshot> Snapshot() const override;
   Status Restore(const StageSnapshot& snapshot) override;
   uint64_t parameter_count() const override;
+  uint64_t peak_memory_bytes() const override { return PeakMemoryBytes(device_); }
 
  private:
   // One microbatch between its Forward and its Backward.

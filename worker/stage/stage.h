@@ -103,6 +103,9 @@ class Stage {
   virtual Status Restore(const StageSnapshot& snapshot) = 0;
 
   virtual uint64_t parameter_count() const = 0;
+  // The most of a GPU's memory that LibTorch had in use at a time since the stage was made; 0 where
+  // nobody counts it.
+  virtual uint64_t peak_memory_bytes() const { return 0; }
 };
 
 // Seconds of the layers of `options`' model on this machine, lower quartiles after warm-up, within

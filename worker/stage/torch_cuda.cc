@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
@@ -23,6 +24,9 @@ Status LoadTorchCuda(const std::string& path) {
         "(deploy/setup.sh brings one)",
         path));
   }
+  // What a stage with train.deterministic needs of cuBLAS, and a Hopper GPU has anyway; read when
+  // cuBLAS is first used. NOLINTNEXTLINE(concurrency-mt-unsafe): before any thread
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   // LibTorch's operators for GPUs register themselves with what is loaded already.
   if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
     return absl::FailedPreconditionError(

@@ -1,5 +1,6 @@
 #include "worker/stage/torch_device.h"
 
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 namespace longhaul::worker {
@@ -13,6 +14,18 @@ void AwaitTorch(const c10::Device& device) {
   if (device.is_cpu()) return;
   const c10::impl::VirtualGuardImpl guard(device.type());
   guard.synchronizeStream(guard.getStream(device));
+}
+
+uint64_t PeakMemoryBytes(const c10::Device& device) {
+  if (device.is_cpu()) return 0;
+  const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());
+  constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return static_cast<uint64_t>(stats.allocated_bytes[kAll].peak);
+}
+
+void ForgetPeakMemory(const c10::Device& device) {
+  if (device.is_cpu()) return;
+  c10::getDeviceAllocator(device.type())->resetPeakStats(device.index());
 }
 
 }  // namespace longhaul::worker

@@ -6,6 +6,8 @@
 
 #include <c10/core/Device.h>
 
+#include <cstdint>
+
 #include "base/device_name.h"
 
 namespace longhaul::worker {
@@ -15,6 +17,10 @@ c10::Device TorchDevice(const DeviceName& name);
 // Until what was queued on the stream that this thread computes on is done. No other stream is
 // waited for, and on the CPU nothing.
 void AwaitTorch(const c10::Device& device);
+
+// The most memory in use at a time since ForgetPeakMemory; of the CPU, which nobody counts, 0.
+uint64_t PeakMemoryBytes(const c10::Device& device);
+void ForgetPeakMemory(const c10::Device& device);
 
 }  // namespace longhaul::worker
 

@@ -26,6 +26,7 @@ train:
   microbatch_size: 3
   dtype: bf16
   seed: 5
+  deterministic: true
   optimizer: { kind: adamw, lr: 1.2345678901234567e-3, betas: [0.8, 0.97], epsilon: 1e-6, weight_decay: 0.3, clip_norm: 0 }
   schedule: { kind: constant, warmup: 20, final_ratio: 0.25 }
 pipeline: { stages: 1, schedule: 1f1b, send_order: as-ready, recompute: true, threads_per_stage: 2, depth: 4 }
@@ -81,6 +82,7 @@ TEST(RunSpec, ReadsEveryKey) {
   EXPECT_EQ(spec->train.microbatch_size, 3u);
   EXPECT_EQ(spec->train.dtype, ComputeDtype::kBf16);
   EXPECT_EQ(spec->train.seed, 5u);
+  EXPECT_TRUE(spec->train.deterministic);
   EXPECT_EQ(spec->train.optimizer,
             (OptimizerSpec{"adamw", 1.2345678901234567e-3, 0.8, 0.97, 1e-6, 0.3, 0}));
   EXPECT_EQ(spec->train.schedule, (LrScheduleSpec{"constant", 20, 0.25}));

@@ -24,7 +24,7 @@ void QuietLog() {
 Status SetAll(ucp_config_t* config, const std::string& device) {
   // Settings of the TCP transport have their prefix from UCX 1.14 on and none before; each version
   // drops the other spelling without a word, so both are given.
-  const std::array<std::pair<const char*, const char*>, 15> settings{{
+  const std::array<std::pair<const char*, const char*>, 17> settings{{
       // Left alone, UCX tries shared memory between namespaces and aborts.
       {"TLS", "tcp"},
       {"SOCKADDR_TLS_PRIORITY", "tcp"},
@@ -43,6 +43,9 @@ Status SetAll(ucp_config_t* config, const std::string& device) {
       {"TX_SEG_SIZE", "80k"},
       {"TCP_RX_SEG_SIZE", "80k"},
       {"RX_SEG_SIZE", "80k"},
+      // Else each connection holds up the loop, and all links, for a round trip.
+      {"TCP_CONN_NB", "y"},
+      {"CONN_NB", "y"},
       // The links' own heartbeats watch the peer; UCX's and TCP's would only add noise.
       {"KEEPALIVE_INTERVAL", "3600s"},
       {"TCP_KEEPIDLE", "inf"},

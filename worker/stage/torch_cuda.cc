@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <system_error>
 
@@ -37,6 +38,12 @@ Status LoadTorchCuda(const std::string& path) {
   if (!at::Context::hasCUDA()) {
     return absl::FailedPreconditionError(
         "LibTorch's CUDA part is loaded and finds no GPU; look at the driver (nvidia-smi)");
+  }
+  try {
+    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+  } catch (const std::exception& error) {
+    return absl::FailedPreconditionError(
+        fmt::format("LibTorch's CUDA part does not start: {}", error.what()));
   }
   return absl::OkStatus();
 }

@@ -154,6 +154,8 @@ struct CheckpointSpec {
   // The coordinator keeps a copy of every shard, for when a worker is gone. Sent behind the
   // training, over the worker's control connection.
   bool keep_copy = false;
+  // False: a run that is only measured writes none after its last step.
+  bool at_end = true;
   friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
 };
 

@@ -105,9 +105,11 @@ std::string ToYaml(const RunSpec& spec) {
       "  every: {}\n"
       "  keep: {}\n"
       "  keep_copy: {}\n"
+      "{}"
       "peer_timeout: {}\n",
       spec.checkpoint.every, spec.checkpoint.keep, spec.checkpoint.keep_copy,
-      Exact(spec.peer_timeout));
+      // Neighbours of an older version do not know the key.
+      spec.checkpoint.at_end ? "" : "  at_end: false\n", Exact(spec.peer_timeout));
   return out + config::ReplayYaml(spec.replay) + config::TopologyYaml(spec.topology);
 }
 

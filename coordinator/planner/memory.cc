@@ -6,7 +6,7 @@ namespace longhaul::coordinator {
 namespace {
 
 constexpr uint64_t kFloat = 4, kHalf = 2;
-constexpr uint64_t kBytesPerParameter = 28;
+constexpr uint64_t kBytesPerParameter = 16, kSnapshotBytesPerParameter = 12;
 constexpr uint64_t kProgramBytes = uint64_t{256} << 20;
 constexpr uint64_t kBoundaryBuffers = 4;
 constexpr uint64_t kLogitsAtWork = 2;
@@ -59,7 +59,7 @@ uint64_t StageParameters(const ModelSpec& model, uint32_t vocabulary, uint32_t l
 }
 
 StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
-                     bool last) {
+                     bool last, bool on_gpu) {
   const bool bf16 = spec.train.dtype == ComputeDtype::kBf16;
   const uint64_t tokens = uint64_t{spec.train.microbatch_size} * spec.model.context;
   const uint64_t boundary = tokens * spec.model.hidden * kFloat;
@@ -72,7 +72,8 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
 
   const uint64_t parameters = StageParameters(spec.model, vocabulary, layers, first, last);
   StageMemory memory;
-  memory.fixed = parameters * kBytesPerParameter + casts + kBoundaryBuffers * boundary +
+  const uint64_t of_parameter = kBytesPerParameter + (on_gpu ? 0 : kSnapshotBytesPerParameter);
+  memory.fixed = parameters * of_parameter + casts + kBoundaryBuffers * boundary +
                  kLogitsAtWork * logits + kProgramBytes;
   memory.per_flight = 2 * boundary;
   (spec.pipeline.recompute ? memory.fixed : memory.per_flight) += kept;
@@ -80,8 +81,8 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
 }
 
 uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
-                          bool last, uint32_t depth) {
-  const StageMemory memory = MemoryOf(spec, vocabulary, layers, first, last);
+                          bool last, uint32_t depth, bool on_gpu) {
+  const StageMemory memory = MemoryOf(spec, vocabulary, layers, first, last, on_gpu);
   return memory.fixed + depth * memory.per_flight;
 }
 

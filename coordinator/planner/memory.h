@@ -24,7 +24,7 @@ struct StageMemory {
   uint64_t per_flight = 0;  // for each microbatch in flight
 };
 // fixed      = 28 bytes a parameter: fp32 value, gradient, two moments (16) and a checkpoint's
-//              snapshot of value and moments (12);
+//              snapshot of value and moments (12), which a GPU's stage has in the host's memory;
 //            + with bf16 the casts of blocks' and head's parameters, 2 bytes each, for a step
 //            + what autograd keeps of one microbatch while it is recomputed
 //            + 4 boundary tensors (one being received and sent in each direction)
@@ -44,7 +44,7 @@ struct StageMemory {
 //              With recomputation only the stage's input and output.
 // Attention keeps no T x T matrix: the CPU's and the GPU's fused kernels do not.
 StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
-                     bool last);
+                     bool last, bool on_gpu = false);
 
 }  // namespace longhaul::coordinator
 

@@ -73,7 +73,7 @@ double Planner::Optimizer(uint32_t stage, uint32_t layers) const {
 
 uint64_t Planner::Memory(uint32_t stage, uint32_t layers, uint32_t depth) const {
   return StageMemoryBytes(spec_, request_.data.vocabulary(), layers, stage == 0, IsLast(stage),
-                          depth);
+                          depth, request_.workers[stage].on_gpu);
 }
 
 uint32_t Planner::LeastDepth(uint32_t stage) const {
@@ -98,8 +98,8 @@ uint32_t Planner::DepthOf(uint32_t stage, uint32_t layers) const {
   const uint64_t available = request_.workers[stage].memory_bytes;
   if (spec_.pipeline.schedule != ScheduleKind::kLinkAware || spec_.pipeline.depth) return least;
   if (available == 0) return spec_.train.microbatches;
-  const StageMemory memory =
-      MemoryOf(spec_, request_.data.vocabulary(), layers, stage == 0, IsLast(stage));
+  const StageMemory memory = MemoryOf(spec_, request_.data.vocabulary(), layers, stage == 0,
+                                      IsLast(stage), request_.workers[stage].on_gpu);
   if (available <= memory.fixed) return least;
   const uint64_t fitting = (available - memory.fixed) / std::max<uint64_t>(memory.per_flight, 1);
   return static_cast<uint32_t>(std::clamp<uint64_t>(fitting, least, spec_.train.microbatches));

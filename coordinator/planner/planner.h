@@ -29,6 +29,7 @@ struct CandidateWorker {
   Incarnation incarnation;
   std::string name;
   uint64_t memory_bytes = 0;
+  bool on_gpu = false;
   std::vector<v1::DataEndpoint> endpoints;
   v1::LayerTimes times;
   // Goodput of its interface, all links together; 0: unknown. Then the best of its measured links
@@ -55,10 +56,10 @@ struct PlanRequest {
   bool with_codec_table = false;
 };
 
-// Memory that one stage needs: parameters, gradients, two moments, a snapshot, `depth` microbatches
-// of activations, buffers.
+// Memory that one stage needs of its device: parameters, gradients, two moments, a snapshot (not on
+// a GPU), `depth` microbatches of activations, buffers.
 uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
-                          bool last, uint32_t depth);
+                          bool last, uint32_t depth, bool on_gpu = false);
 
 // Contiguous layers balanced by measured times (exact: dynamic programming over the slowest stage),
 // depth and order of data by the simulator (order.h), codecs by link, prediction, and a paragraph

@@ -11,6 +11,7 @@
 #include "base/schedule/simulator.h"
 #include "base/schedule/tune.h"
 #include "base/units.h"
+#include "coordinator/planner/memory.h"
 #include "coordinator/planner/order.h"
 #include "coordinator/planner/pipeline_cost.h"
 #include "coordinator/planner/planner.h"
@@ -324,8 +325,11 @@ StatusOr<std::optional<v1::Plan>> Retune(const RunSpec& spec, const v1::Plan& pl
   if (after >= before * (1 - kLeastGain)) return std::nullopt;
   for (int s = 0; s < better.stages_size(); ++s) {
     v1::StagePlan& stage = *better.mutable_stages(s);
-    stage.set_memory_bytes(StageMemoryBytes(spec, plan.data().vocabulary(), stage.layers(), s == 0,
-                                            s + 1 == better.stages_size(), stage.depth()));
+    const uint64_t per_flight = MemoryOf(spec, plan.data().vocabulary(), stage.layers(), s == 0,
+                                         s + 1 == better.stages_size())
+                                    .per_flight;
+    stage.set_memory_bytes(stage.memory_bytes() + per_flight * stage.depth() -
+                           per_flight * plan.stages(s).depth());
   }
   better.set_retunes(plan.retunes() + 1);
   better.set_retune_reason(fmt::format(

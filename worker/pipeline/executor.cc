@@ -297,9 +297,10 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNorm() {
 
 Status Executor::MaybeCheckpoint(const wire::StepMessage& control) {
   const uint64_t every = options_.spec.checkpoint.every;
-  const bool due = control.checkpoint || control.stop ||
-                   step_.value() == options_.spec.train.steps ||
-                   (every > 0 && step_.value() % every == 0);
+  const bool due =
+      control.checkpoint || control.stop ||
+      (options_.spec.checkpoint.at_end && step_.value() == options_.spec.train.steps) ||
+      (every > 0 && step_.value() % every == 0);
   if (due) {
     const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
     LH_ASSIGN_OR_RETURN(StageSnapshot snapshot, options_.model->Snapshot());

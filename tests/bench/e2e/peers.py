@@ -124,7 +124,7 @@ def run_spec(arguments):
         "pipeline": {"stages": arguments.stages, "threads_per_stage": arguments.threads},
         # The links are measured when the split is planned; a run's bytes are then its own.
         "links": {"measure": False},
-        "checkpoint": {"every": 0, "keep": 1}}
+        "checkpoint": {"every": 0, "keep": 1, "at_end": False}}
 
 
 def split_of(plan):

@@ -36,7 +36,7 @@ links:
   backward: "fixed:bits=6"
   measure: false
   workers: { worker2: { forward: tah }, "worker 3": { backward: bf16, transport: grpc } }
-checkpoint: { every: 5, keep: 3, keep_copy: true }
+checkpoint: { every: 5, keep: 3, keep_copy: true, at_end: false }
 peer_timeout: 2500ms
 )";
 
@@ -97,7 +97,7 @@ TEST(RunSpec, ReadsEveryKey) {
   EXPECT_EQ(spec->links.by_worker[1].second,
             (LinkException{{"none", "bf16"}, TransportKind::kGrpc}));
   EXPECT_EQ(spec->transport, TransportKind::kUcx);
-  EXPECT_EQ(spec->checkpoint, (CheckpointSpec{5, 3, true}));
+  EXPECT_EQ(spec->checkpoint, (CheckpointSpec{5, 3, true, false}));
   EXPECT_EQ(spec->peer_timeout, absl::Milliseconds(2500));
 }
 
@@ -202,7 +202,7 @@ TEST(RunSpec, MissingKeysSayWhatIsExpected) {
       R"(run.yaml:2:8: the key 'model.hidden' is missing; expected a whole number from 1 to 131072
 run.yaml:2:8: the key 'model.context' is missing; expected a whole number from 1 to 4194304
 run.yaml:3:1: the key 'data.text' is missing; expected file names or globs, such as [corpus/*.txt]
-run.yaml:4:8: train: expected a mapping with steps, microbatches, microbatch_size, dtype, seed, optimizer, schedule, got '5')");
+run.yaml:4:8: train: expected a mapping with steps, microbatches, microbatch_size, dtype, seed, deterministic, optimizer, schedule, got '5')");
 }
 
 TEST(RunSpec, ImpossibleCombinations) {

@@ -51,6 +51,14 @@ TEST(StageParameters, DoNotDependOnTheSplit) {
   }
 }
 
+// A GPU's stage has its snapshot, value and two moments, in the host's memory.
+TEST(StageMemoryBytes, LeavesTheSnapshotOutOnAGpu) {
+  const RunSpec spec = Gpt2Small();
+  const uint64_t host = StageMemoryBytes(spec, 256, 3, true, false, 5);
+  const uint64_t gpu = StageMemoryBytes(spec, 256, 3, true, false, 5, /*on_gpu=*/true);
+  EXPECT_EQ(host - gpu, 12 * StageParameters(spec.model, 256, 3, true, false));
+}
+
 TEST(StageMemoryBytes, GrowsWithDepthLayersAndBatch) {
   RunSpec spec = Gpt2Small();
   const uint64_t one = StageMemoryBytes(spec, 256, 3, false, false, 1);

@@ -294,6 +294,16 @@ TEST_F(ExecutorTest, TheFirstStageDecidesAndTheLastStepIsCheckpointed) {
   EXPECT_FALSE(reports[4].finished().stopped());
 }
 
+TEST_F(ExecutorTest, ARunThatIsOnlyMeasuredEndsWithoutACheckpoint) {
+  Begin(0, {"checkpoint.at_end=false"});
+  for (uint64_t step = 1; step <= 3; ++step) {
+    PeerIsTheLastStage(step);
+    PeerHears<StepControlArrived>();
+  }
+  EXPECT_EQ(Result(), absl::OkStatus());
+  for (const v1::WorkerMessage& report : Reports()) EXPECT_FALSE(report.has_shard());
+}
+
 TEST_F(ExecutorTest, AStopEndsTheRunWithACheckpointOnBothSides) {
   Begin(0);
   executor_->RequestStop();

@@ -45,13 +45,13 @@ copy_libraries() {
 if [ "$build" = 1 ]; then
   found=$(cmake --preset release | grep -- '^-- CUDA: ')
   [[ $found == *": on"* ]] || die "expected nvcc; ${found#-- }"
-  cmake --build --preset release --parallel "$(nproc)" --target gpu_tests longhaul-worker
+  cmake --build --preset release --parallel "$(nproc)" --target gpu_tests longhaul-worker stage_passes
   rm -rf "$BUNDLE"
   mkdir -p "$BUNDLE/bin" "$BUNDLE/lib"
   cp "$FROM/gpu_tests.txt" "$BUNDLE/"
   cp "$FROM/lib/liblonghaul_cuda.so" "$FROM/lib/liblonghaul_torch_cuda.so" "$BUNDLE/lib/"
   mapfile -t programs < <(sed "s|^|$FROM/bin/|" "$BUNDLE/gpu_tests.txt")
-  programs+=("$FROM/bin/longhaul-worker")
+  programs+=("$FROM/bin/longhaul-worker" "$FROM/bin/stage_passes")
   cp "${programs[@]}" "$BUNDLE/bin/"
   copy_libraries "${programs[@]}"
   echo "gpu.sh: built $(wc -l <"$BUNDLE/gpu_tests.txt") test programs into $BUNDLE/ ($(du -sh "$BUNDLE" | cut -f1))"

@@ -22,6 +22,16 @@ CODECS = {
     "default": {"links.forward": "tah",
                 "links.backward": "fixed:bits=4,rounding=stochastic"},
 }
+# More of them, for losses.
+CODEC_PAIRS = {
+    **CODECS,
+    "gauss": {**CODECS["default"], "links.forward": "gauss"},
+    "gauss-fixed3": {"links.forward": "gauss",
+                     "links.backward": "fixed:bits=3,rounding=stochastic"},
+    "aqsgd": {"links.forward": "aqsgd:bits=4", "links.backward": "fixed:bits=8"},
+    "fixed4-nearest": {"links.forward": "fixed:bits=4,rounding=nearest",
+                       "links.backward": "fixed:bits=4,rounding=nearest"},
+}
 
 # A run that takes longer than this hangs.
 LONGEST_RUN_S = 900
@@ -55,17 +65,22 @@ class Run:
 
 
 class Cluster:
-    def __init__(self, programs, workers, rate="unlimited", device="cpu"):
+    """`folder` outlives the cluster, and a later one goes on with its runs; default: none does.
+    What a killed program has left of a cluster of that name goes first."""
+
+    def __init__(self, programs, workers, rate="unlimited", device="cpu", name=NAME, folder=None):
         self.program = pathlib.Path(programs) / "longhaul"
-        self.workers, self.rate = workers, rate
+        self.workers, self.rate, self.name = workers, rate, name
+        self.folder = ["--dir", folder] if folder else []
         # Workers compute on the CPU unless they are told.
         self.device = [] if device == "cpu" else ["--device", device]
         self.access = []
 
     def __enter__(self):
+        self._down()
         try:
-            call([self.program, "cluster", "up", "--name", NAME, "--workers", self.workers,
-                  "--rate", self.rate, *self.device])
+            call([self.program, "cluster", "up", "--name", self.name, "--workers", self.workers,
+                  "--rate", self.rate, *self.device, *self.folder])
         except BaseException:
             self._down()
             raise
@@ -78,20 +93,20 @@ class Cluster:
         self._down()
 
     def _down(self):
-        done = subprocess.run([self.program, "cluster", "down", "--name", NAME], check=False,
+        done = subprocess.run([self.program, "cluster", "down", "--name", self.name], check=False,
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if done.returncode != 0:
             print(done.stderr, file=sys.stderr)
 
     def state(self):
-        return json.loads(call([self.program, "cluster", "status", "--name", NAME, "--json"]))
+        return json.loads(call([self.program, "cluster", "status", "--name", self.name, "--json"]))
 
     def pids(self):
         state = self.state()
         return [state["coordinator"]["pid"], *(worker["pid"] for worker in state["workers"])]
 
     def set_rate(self, rate, worker="all"):
-        call([self.program, "cluster", "link", worker, "--name", NAME, "--rate", rate])
+        call([self.program, "cluster", "link", worker, "--name", self.name, "--rate", rate])
 
     def cli(self, *arguments, timeout=120):
         return call([self.program, *arguments, *self.access], timeout)
@@ -100,26 +115,27 @@ class Cluster:
         """Of a command that prints one JSON object a line."""
         return [json.loads(line) for line in self.cli(*arguments, "--json").splitlines()]
 
-    def submit(self, file, changes):
+    def submit(self, file, changes, resume=False):
         # Runs may be shorter than the file's warm-up of the learning rate, which costs no time.
         changes = {"train.schedule.warmup": 0, **changes}
         settings = [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
-        return self.cli("submit", file, *settings).split()[0]
+        return self.cli("submit", file, *settings, *(["--resume"] if resume else []),
+                        timeout=LONGEST_RUN_S).split()[0]
 
     def status(self, run):
         return json.loads(self.cli("status", run, "--json"))
 
-    def wait_for(self, run, what, condition):
+    def wait_for(self, run, what, condition, longest_s=LONGEST_RUN_S, pause_s=0.05):
         """Looks at the run's status until `condition` holds; gives that status."""
-        end = time.monotonic() + LONGEST_RUN_S
+        end = time.monotonic() + longest_s
         while time.monotonic() < end:
             status = self.status(run)
-            if status["state"] in ("failed", "stopped"):
-                raise Failed(f"run {run} {status['state']}: {status['reason']}")
             if condition(status):
                 return status
-            time.sleep(0.05)
-        raise Failed(f"run {run}: waited {LONGEST_RUN_S} s in vain for {what}")
+            if status["state"] in ("failed", "stopped"):
+                raise Failed(f"run {run} {status['state']}: {status['reason']}")
+            time.sleep(pause_s)
+        raise Failed(f"run {run}: waited {longest_s} s in vain for {what}")
 
     def train(self, file, changes):
         run = self.submit(file, changes)

@@ -1,0 +1,109 @@
+"""curves.py, killed, stopped, and called again until it is done. Argument: the folder of the programs.
+Ends with 77 where there are no rights for network namespaces."""
+import contextlib
+import glob
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree
+
+from curves import UNFINISHED
+from curves_plot import ticks
+
+CURVES = pathlib.Path(__file__).resolve().parent / "curves.py"
+PROGRAMS = ""
+STEPS = 300
+TINY = ["--layers", "2", "--hidden", "32", "--heads", "2", "--context", "32", "--microbatches", "16",
+        "--steps", str(STEPS), "--warm-up", "5", "--validate-every", "100", "--validation-samples", "4",
+        "--checkpoint-every", "10", "--dtype", "fp32", "--lr", "2e-3",
+        "--text", "/usr/share/common-licenses/GPL-2", "--rate", "100mbit", "--rate-steps", "1",
+        "--step-seconds", "paper=36"]
+PATIENCE_S = 60
+
+
+def start(out, *more):
+    return subprocess.Popen([sys.executable, CURVES, PROGRAMS, "--out", out, *TINY, *more],
+                            stdout=subprocess.PIPE, text=True)
+
+
+def finish(out, *more):
+    """The exit code, and what it printed."""
+    with start(out, *more) as process:
+        printed, _ = process.communicate(timeout=3 * PATIENCE_S)
+        return process.returncode, printed
+
+
+def await_checkpoint(folder, later_than):
+    """Gives the time at which it was written."""
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        times = []
+        for path in glob.glob(f"{folder}/**/*.params.safetensors", recursive=True):
+            with contextlib.suppress(FileNotFoundError):  # an older one that goes
+                times.append(os.stat(path).st_mtime_ns)
+        if times and max(times) > later_than:
+            return max(times)
+        time.sleep(0.01)
+    raise AssertionError(f"no checkpoint under {folder} in {PATIENCE_S} s")
+
+
+class Curves(unittest.TestCase):
+    def test_goes_on_after_a_kill_and_a_stop_as_if_unbroken(self):
+        with tempfile.TemporaryDirectory(prefix="longhaul-curves-") as name:
+            broken, whole = pathlib.Path(name) / "broken", pathlib.Path(name) / "whole"
+            with start(broken, "--codecs", "none", "paper") as process:
+                written = await_checkpoint(broken, 0)
+                process.kill()
+            self.assertFalse((broken / "none.json").exists())
+
+            with start(broken, "--codecs", "none", "paper") as process:
+                await_checkpoint(broken, written)
+                process.send_signal(signal.SIGTERM)
+                process.communicate(timeout=PATIENCE_S)
+            self.assertEqual(process.returncode, UNFINISHED)
+            stopped = json.loads((broken / "none.json").read_text())
+            self.assertEqual(stopped["state"], "stopped")
+            self.assertLess(len(stopped["steps"]), STEPS)
+
+            # Where it lies does not matter.
+            moved = broken.rename(broken.with_name("moved"))
+            code, printed = finish(moved, "--codecs", "none", "paper")
+            self.assertEqual(code, 0, printed)
+            self.assertEqual(finish(whole, "--codecs", "none")[0], 0)
+
+            result, unbroken = (json.loads((folder / "curves.json").read_text())
+                                for folder in (moved, whole))
+            none, paper = result["pairs"]
+            self.assertEqual([step["step"] for step in none["steps"]], list(range(1, STEPS + 1)))
+            self.assertEqual([(step["loss"], step["validation_loss"]) for step in none["steps"]],
+                             [(step["loss"], step["validation_loss"])
+                              for step in unbroken["pairs"][0]["steps"]])
+            self.assertEqual([point["step"] for point in none["curve"]], [100, 200, 300])
+            self.assertGreater(none["step_seconds"], 0)
+            self.assertEqual(paper["curve"][-1]["hours"], STEPS * 36 / 3600)
+            self.assertNotEqual(paper["curve"], none["curve"])
+            drawing = xml.etree.ElementTree.parse(moved / "curves.svg").getroot()
+            self.assertEqual(len(drawing.findall("{*}polyline")), 4)
+            self.assertIn("paper", printed)
+
+            # Done: it only reports. With other settings it refuses.
+            self.assertEqual(finish(moved, "--codecs", "none", "paper")[0], 0)
+            self.assertEqual(finish(moved, "--lr", "1")[0], 1)
+
+    def test_ticks_are_round_and_inside(self):
+        self.assertEqual(ticks(0, 2000), [0, 500, 1000, 1500, 2000])
+        self.assertEqual([round(tick, 6) for tick in ticks(2.21, 2.49)], [2.25, 2.3, 2.35, 2.4, 2.45])
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        print("skipped: network namespaces need root")
+        sys.exit(77)
+    PROGRAMS = sys.argv.pop(1)
+    unittest.main()

@@ -31,7 +31,10 @@ StatusOr<std::vector<std::string>> ShareDevices(std::string_view text, uint32_t 
   std::vector<std::string> devices;
   const size_t dash = text.substr(0, kPrefix.size()) == kPrefix ? text.find('-') : text.npos;
   if (text != "cuda" && dash == text.npos) {
-    LH_RETURN_IF_ERROR(ParseDeviceName(text).status());
+    if (!ParseDeviceName(text).ok()) {
+      return absl::InvalidArgumentError(fmt::format(
+          "expected cpu, cuda, cuda:N or a range of GPUs such as cuda:0-3, got '{}'", text));
+    }
     devices.assign(count, std::string(text));
     return devices;
   }

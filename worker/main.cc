@@ -60,6 +60,7 @@ struct Flags {
   std::string grpc_address;
   std::vector<std::string> advertise;
   std::string device = "cpu";
+  double memory_share = 1;
   std::string dump_boundaries;
   uint64_t dump_every = 16;
   std::string log_level = "info";
@@ -290,9 +291,13 @@ int Main(int argc, char** argv) {
                  "address that this machine has towards the coordinator, also when that changes");
   app.add_option("--device", flags.device,
                  "what to compute on: cpu, cuda (the first GPU) or cuda:N; what keeps a GPU from "
-                 "being used "
-                 "is said, never passed over")
+                 "being used is said, never passed over")
       ->capture_default_str();
+  app.add_option("--memory-share", flags.memory_share,
+                 "part of the device's memory that stages here may take, where several workers "
+                 "share it")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 1.0));
   app.add_option(
       "--dump-boundaries", flags.dump_boundaries,
       "folder for boundary tensors as .npy files, to measure codecs on: of a training "
@@ -381,7 +386,7 @@ int Main(int argc, char** argv) {
   RouteGrpcLog();
   RaiseFileLimit();
   if (!left_out.empty()) spdlog::info("{}", left_out);
-  const StatusOr<WorkerDevice> device = OpenDevice(*device_name);
+  const StatusOr<WorkerDevice> device = OpenDevice(*device_name, flags.memory_share);
   if (!device.ok()) {
     return Fail(Annotate(device.status(), fmt::format("--device {}", flags.device)));
   }

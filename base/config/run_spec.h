@@ -217,7 +217,8 @@ StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name
                                const std::vector<std::string>& overrides,
                                const CodecCheck& check_codec);
 
-// The run file with every default written out; ParseRunSpec of it gives an equal spec.
+// The run file with every default written out, but for keys that neighbours of an older version do
+// not know (train.deterministic, checkpoint.at_end); ParseRunSpec of it gives an equal spec.
 // `longhaul plan --show-config` prints it and the control plane carries it.
 std::string ToYaml(const RunSpec& spec);
 

@@ -23,8 +23,10 @@ struct StageMemory {
   uint64_t fixed = 0;       // whatever the depth is
   uint64_t per_flight = 0;  // for each microbatch in flight
 };
-// fixed      = 28 bytes a parameter: fp32 value, gradient, two moments (16) and a checkpoint's
-//              snapshot of value and moments (12), which a GPU's stage has in the host's memory;
+// fixed      = 16 bytes a parameter: fp32 value, gradient, two moments;
+//            + 12 on a CPU: a checkpoint's snapshot of value and moments, which a GPU's stage has
+//            in
+//              the host's memory, where nobody reckons with it
 //            + with bf16 the casts of blocks' and head's parameters, 2 bytes each, for a step
 //            + what autograd keeps of one microbatch while it is recomputed
 //            + 4 boundary tensors (one being received and sent in each direction)

@@ -325,6 +325,7 @@ StatusOr<std::optional<v1::Plan>> Retune(const RunSpec& spec, const v1::Plan& pl
   if (after >= before * (1 - kLeastGain)) return std::nullopt;
   for (int s = 0; s < better.stages_size(); ++s) {
     v1::StagePlan& stage = *better.mutable_stages(s);
+    // The same on a GPU.
     const uint64_t per_flight = MemoryOf(spec, plan.data().vocabulary(), stage.layers(), s == 0,
                                          s + 1 == better.stages_size())
                                     .per_flight;

@@ -55,7 +55,8 @@ CandidateWorker Core::CandidateOf(const RunSpec& spec, const Worker& worker) con
   one.name = worker.hello.name();
   // A replay takes next to none of its worker's memory; it is planned for another machine.
   one.memory_bytes = spec.replay ? spec.replay->memory_bytes : MemoryOf(worker.hello);
-  one.on_gpu = !worker.hello.devices().empty() && worker.hello.devices(0).kind() == "cuda";
+  one.on_gpu =
+      !spec.replay && !worker.hello.devices().empty() && worker.hello.devices(0).kind() == "cuda";
   one.endpoints.assign(worker.hello.endpoints().begin(), worker.hello.endpoints().end());
   AddReach(&one);
   return one;

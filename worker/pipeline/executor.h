@@ -61,8 +61,8 @@ class Executor {
   ~Executor();
 
   // Until the last step, a stop, an abort or an error. OK: this stage has finished and its
-  // checkpoint is written (StageFinished was reported). kCancelled: aborted. kUnavailable: a
-  // neighbour is gone (lost_peer() says which). Else: this stage failed.
+  // checkpoint, if one is due, is written (StageFinished was reported). kCancelled: aborted.
+  // kUnavailable: a neighbour is gone (lost_peer() says which). Else: this stage failed.
   Status Run();
 
   void RequestStop() { events_->Push(StopRequested{}); }

@@ -35,24 +35,30 @@ v1::Device ThisCpu() {
   return device;
 }
 
-v1::Device ThatGpu(const cuda::Device& gpu) {
+v1::Device ThatGpu(const cuda::Device& gpu, double memory_share) {
   v1::Device device;
   device.set_kind("cuda");
   device.set_name(gpu.info().name);
-  device.set_memory_bytes(gpu.info().memory_bytes);
+  device.set_memory_bytes(static_cast<uint64_t>(static_cast<double>(gpu.info().memory_bytes) *
+                                                (1 - kGpuMemoryReserve) * memory_share));
   return device;
 }
 
 }  // namespace
 
-StatusOr<WorkerDevice> OpenDevice(const DeviceName& name) {
-  if (!name.cuda_index.has_value()) return WorkerDevice{ThisCpu(), std::nullopt};
+StatusOr<WorkerDevice> OpenDevice(const DeviceName& name, double memory_share) {
+  if (!name.cuda_index.has_value()) {
+    WorkerDevice cpu{ThisCpu(), std::nullopt};
+    cpu.description.set_memory_bytes(
+        static_cast<uint64_t>(static_cast<double>(cpu.description.memory_bytes()) * memory_share));
+    return cpu;
+  }
   LH_ASSIGN_OR_RETURN(const cuda::DeviceTable* const table,
                       cuda::LoadModule(cuda::DefaultModulePath()));
   LH_ASSIGN_OR_RETURN(const cuda::Device device, cuda::Device::Open(table, *name.cuda_index));
   LH_RETURN_IF_ERROR(cuda::CheckDevice(device, Deadline::After(kGpuCheck)));
   LH_RETURN_IF_ERROR(LoadTorchCuda(DefaultTorchCudaPath()));
-  return WorkerDevice{ThatGpu(device), device};
+  return WorkerDevice{ThatGpu(device, memory_share), device};
 }
 
 }  // namespace longhaul::worker

@@ -13,6 +13,7 @@ namespace longhaul::worker {
 namespace {
 
 constexpr size_t kLeastOfAThread = 1 << 18;
+constexpr unsigned kMostThreads = 16;
 
 // libm's log, sin and cos differ in their last bit between versions and instruction sets, so the
 // three below use only operations that IEEE 754 defines exactly: + - * / and sqrt. Their error
@@ -92,8 +93,8 @@ void FillNormal(uint64_t seed, std::string_view name, double standard_deviation,
   const uint64_t stream = Checksum64(std::as_bytes(std::span(name)));
   const Philox::Key key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
   // About 30 ns a number: a large embedding would take one core seconds.
-  const size_t pieces = std::clamp<size_t>(values.size() / kLeastOfAThread, 1,
-                                           std::max(1u, std::thread::hardware_concurrency()));
+  const size_t most = std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads);
+  const size_t pieces = std::clamp<size_t>(values.size() / kLeastOfAThread, 1, most);
   const size_t blocks_a_piece = (values.size() / 4 + pieces) / pieces;
   std::vector<std::jthread> others;
   for (size_t piece = 0; piece < pieces; ++piece) {

@@ -8,7 +8,8 @@
 
 namespace longhaul::worker {
 
-// Fills `values` with normal numbers (mean 0) that depend on (seed, name, position) alone. Pure.
+// Fills `values` with normal numbers (mean 0) that depend on (seed, name, position) alone. Pure;
+// large ones by up to 16 threads of its own.
 void FillNormal(uint64_t seed, std::string_view name, double standard_deviation,
                 std::span<float> values);
 

@@ -171,7 +171,7 @@ class NetworkStage final : public Stage {
   StatusOr<StageSnapshot> Snapshot() const override;
   Status Restore(const StageSnapshot& snapshot) override;
   uint64_t parameter_count() const override;
-  uint64_t peak_memory_bytes() const override { return PeakMemoryBytes(device_); }
+  uint64_t peak_memory_bytes() const override;
 
  private:
   // One microbatch between its Forward and its Backward.
@@ -410,6 +410,12 @@ Status NetworkStage::Restore(const StageSnapshot& snapshot) {
   last_backward_.reset();
   steps_ = snapshot.step;
   return absl::OkStatus();
+}
+
+uint64_t NetworkStage::peak_memory_bytes() const {
+  const auto bytes = CallTorch("counting memory", options_.threads,
+                               [&]() -> StatusOr<uint64_t> { return PeakMemoryBytes(device_); });
+  return bytes.value_or(0);
 }
 
 uint64_t NetworkStage::parameter_count() const {

@@ -109,7 +109,7 @@ class Stage {
 };
 
 // Seconds of the layers of `options`' model on this machine, lower quartiles after warm-up, within
-// about a second.
+// about a second; on a GPU two, of which the first raises its clocks.
 struct MeasuredLayerTimes {
   double embedding_forward = 0, embedding_backward = 0;
   double block_forward = 0, block_backward = 0;

@@ -26,7 +26,7 @@ Status LoadTorchCuda(const std::string& path) {
         path));
   }
   // What a stage with train.deterministic needs of cuBLAS, and a Hopper GPU has anyway; read when
-  // cuBLAS is first used. NOLINTNEXTLINE(concurrency-mt-unsafe): before any thread
+  // cuBLAS is first used. NOLINTNEXTLINE(concurrency-mt-unsafe): of ours there is one thread yet
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   // LibTorch's operators for GPUs register themselves with what is loaded already.
   if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {

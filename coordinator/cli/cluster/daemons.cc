@@ -69,13 +69,33 @@ Command CoordinatorCommand(const ClusterState& state) {
                     state.token_file, "--log-level", state.log_level});
 }
 
+// Of a GPU that several workers have, each plans with its part.
+double MemoryShare(const ClusterState& state, const ClusterWorkerState& worker) {
+  if (worker.device == "cpu") return 1;
+  return 1.0 / static_cast<double>(
+                   std::ranges::count(state.workers, worker.device, &ClusterWorkerState::device));
+}
+
 Command WorkerCommand(const ClusterState& state, const ClusterWorkerState& worker) {
-  return InNetwork(
-      worker.network,
-      {state.worker_program, "--coordinator", state.coordinator_address, "--token-file",
-       state.token_file, "--state-dir", fmt::format("{}/{}", state.directory, worker.name),
-       "--name", worker.name, "--data-address", fmt::format("{}:0", worker.data_address),
-       "--device", worker.device, "--log-level", state.log_level});
+  Command command = {state.worker_program,
+                     "--coordinator",
+                     state.coordinator_address,
+                     "--token-file",
+                     state.token_file,
+                     "--state-dir",
+                     fmt::format("{}/{}", state.directory, worker.name),
+                     "--name",
+                     worker.name,
+                     "--data-address",
+                     fmt::format("{}:0", worker.data_address),
+                     "--device",
+                     worker.device,
+                     "--log-level",
+                     state.log_level};
+  if (const double share = MemoryShare(state, worker); share < 1) {
+    command.insert(command.end(), {"--memory-share", fmt::format("{:.3f}", share)});
+  }
+  return InNetwork(worker.network, std::move(command));
 }
 
 std::string LogPath(const ClusterState& state, std::string_view daemon) {

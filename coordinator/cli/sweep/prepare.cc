@@ -84,6 +84,7 @@ std::vector<std::pair<std::string, std::string>> IdentityOf(const PreparedSweep&
     return fmt::format("{}", fmt::join(texts, ", "));
   };
   const MachineInfo& machine = sweep.fresh.machine;
+  const bool on_cpu = sweep.workers.device == "cpu";
   return {{"rates", joined(rates)},
           {"delays", joined(delays)},
           {"jitter", DelayText(spec.jitter)},
@@ -93,13 +94,12 @@ std::vector<std::pair<std::string, std::string>> IdentityOf(const PreparedSweep&
           {"variants", joined(variants)},
           {"repeats", fmt::format("{}", spec.repeats)},
           {"warm_up", fmt::format("{}", spec.warm_up)},
-          {"workers", sweep.workers.device == "cpu"
-                          ? fmt::format("{}", sweep.workers.count)
-                          : fmt::format("{} on {}", sweep.workers.count, sweep.workers.device)},
+          {"workers", on_cpu ? fmt::format("{}", sweep.workers.count)
+                             : fmt::format("{} on {}", sweep.workers.count, sweep.workers.device)},
           {"the base run", ToYaml(base)},
           {"the data", DataIdentity(sweep.jobs)},
           {"the machine", fmt::format("{}, {} cores{}{}", machine.cpu, machine.cores,
-                                      machine.gpus.empty() ? "" : ", ", machine.gpus)}};
+                                      on_cpu ? "" : ", ", on_cpu ? "" : machine.gpus)}};
 }
 
 }  // namespace

@@ -50,7 +50,20 @@ TEST_F(LifeCycle, EveryWorkerGetsAGpuOfItsOwn) {
   const auto log = ReadFile(status["directory"].get<std::string>() + "/worker2.log", 1 << 16);
   ASSERT_TRUE(log.ok()) << log.status();
   EXPECT_THAT(*log, HasSubstr("computes on cuda:1"));
-  EXPECT_THAT(Expect(2, Up({"--device", "gpu"})), HasSubstr("expected cpu, cuda or cuda:N"));
+  EXPECT_THAT(Expect(2, Up({"--device", "gpu"})), HasSubstr("expected cpu, cuda, cuda:N or "));
+}
+
+TEST_F(LifeCycle, WorkersThatShareAGpuPlanWithTheirPartOfItsMemory) {
+  Expect(0, Up({"--workers", "3", "--device", "cuda:0-1"}));
+  const auto status = Status();
+  const auto log_of = [&](int worker) {
+    return ReadFile(fmt::format("{}/worker{}.log", status["directory"].get<std::string>(), worker),
+                    1 << 16)
+        .value_or("");
+  };
+  EXPECT_THAT(log_of(1), HasSubstr("computes on cuda:0, 0.5 of its memory"));
+  EXPECT_THAT(log_of(2), HasSubstr("computes on cuda:1, 1 of its memory"));
+  EXPECT_THAT(log_of(3), HasSubstr("computes on cuda:0, 0.5 of its memory"));
 }
 
 TEST_F(LifeCycle, TheSameNameTwiceIsRefusedAndHarmless) {

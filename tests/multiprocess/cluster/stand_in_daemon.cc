@@ -29,6 +29,7 @@ namespace {
 
 struct Options {
   std::string listen, coordinator, token_file, state_dir, data_address, log_level, device;
+  double memory_share = 1;
   std::string name = "coordinator";
 };
 
@@ -159,13 +160,17 @@ int Main(int argc, char** argv) {
   app.add_option("--data-address", options.data_address);
   app.add_option("--log-level", options.log_level);
   app.add_option("--device", options.device);
+  app.add_option("--memory-share", options.memory_share);
   CLI11_PARSE(app, argc, argv);
   if (Named("LONGHAUL_STAND_IN_FAIL", options.name)) {
     std::fprintf(stderr, "the reason why %s fails\n", options.name.c_str());
     return 3;
   }
   if (!MakeDirectories(options.state_dir).ok()) return 1;
-  if (!options.device.empty()) std::fprintf(stderr, "computes on %s\n", options.device.c_str());
+  if (!options.device.empty()) {
+    std::fprintf(stderr, "computes on %s, %g of its memory\n", options.device.c_str(),
+                 options.memory_share);
+  }
   if (options.listen.empty() && Named("LONGHAUL_STAND_IN_SILENT", options.name)) {
     while (true) pause();
   }

@@ -95,8 +95,13 @@ class TwoStages {
     EXPECT_TRUE(above_->Restore(Must(other.above_->Snapshot())).ok());
     EXPECT_TRUE(below_->Restore(Must(other.below_->Snapshot())).ok());
   }
-  // Of the first stage's parameters.
-  std::vector<worker::NamedArray> Parameters() const { return Must(above_->Snapshot()).parameters; }
+  std::vector<worker::NamedArray> Parameters() const {
+    std::vector<worker::NamedArray> all = Must(above_->Snapshot()).parameters;
+    for (worker::NamedArray& one : Must(below_->Snapshot()).parameters) {
+      all.push_back(std::move(one));
+    }
+    return all;
+  }
 
  private:
   static std::vector<int32_t> Ids(uint64_t microbatch) {

@@ -17,6 +17,8 @@ namespace {
 
 // The first use of a GPU takes seconds where no other process has it open.
 constexpr absl::Duration kGpuCheck = absl::Seconds(60);
+// Of a GPU's memory, for CUDA itself, fragments and the codecs' pools.
+constexpr double kGpuMemoryReserve = 0.05;
 
 v1::Device ThisCpu() {
   v1::Device device;
@@ -35,30 +37,32 @@ v1::Device ThisCpu() {
   return device;
 }
 
-v1::Device ThatGpu(const cuda::Device& gpu, double memory_share) {
+v1::Device ThatGpu(const cuda::Device& gpu) {
   v1::Device device;
   device.set_kind("cuda");
   device.set_name(gpu.info().name);
   device.set_memory_bytes(static_cast<uint64_t>(static_cast<double>(gpu.info().memory_bytes) *
-                                                (1 - kGpuMemoryReserve) * memory_share));
+                                                (1 - kGpuMemoryReserve)));
   return device;
 }
 
-}  // namespace
-
-StatusOr<WorkerDevice> OpenDevice(const DeviceName& name, double memory_share) {
-  if (!name.cuda_index.has_value()) {
-    WorkerDevice cpu{ThisCpu(), std::nullopt};
-    cpu.description.set_memory_bytes(
-        static_cast<uint64_t>(static_cast<double>(cpu.description.memory_bytes()) * memory_share));
-    return cpu;
-  }
+StatusOr<WorkerDevice> OpenWhole(const DeviceName& name) {
+  if (!name.cuda_index.has_value()) return WorkerDevice{ThisCpu(), std::nullopt};
   LH_ASSIGN_OR_RETURN(const cuda::DeviceTable* const table,
                       cuda::LoadModule(cuda::DefaultModulePath()));
   LH_ASSIGN_OR_RETURN(const cuda::Device device, cuda::Device::Open(table, *name.cuda_index));
   LH_RETURN_IF_ERROR(cuda::CheckDevice(device, Deadline::After(kGpuCheck)));
   LH_RETURN_IF_ERROR(LoadTorchCuda(DefaultTorchCudaPath()));
-  return WorkerDevice{ThatGpu(device, memory_share), device};
+  return WorkerDevice{ThatGpu(device), device};
+}
+
+}  // namespace
+
+StatusOr<WorkerDevice> OpenDevice(const DeviceName& name, double memory_share) {
+  LH_ASSIGN_OR_RETURN(WorkerDevice device, OpenWhole(name));
+  device.description.set_memory_bytes(
+      static_cast<uint64_t>(static_cast<double>(device.description.memory_bytes()) * memory_share));
+  return device;
 }
 
 }  // namespace longhaul::worker

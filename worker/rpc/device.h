@@ -16,12 +16,10 @@ struct WorkerDevice {
   std::optional<cuda::Device> gpu;  // nullopt: the CPU
 };
 
-// Of a GPU's memory this much is left to CUDA itself, to fragments and to the codecs' pools.
-inline constexpr double kGpuMemoryReserve = 0.05;
-
 // `memory_share`: the part of the device's memory that this worker may plan with, where several
-// share it. After a check that it works. A GPU needs both modules, longhaul's and LibTorch's part
-// for GPUs; call it before anything else uses LibTorch. kFailedPrecondition with what is missing.
+// share it; of a GPU's some is left free besides. After a check that it works. A GPU needs both
+// modules, longhaul's and LibTorch's part for GPUs; call it before anything else uses LibTorch.
+// kFailedPrecondition with what is missing.
 StatusOr<WorkerDevice> OpenDevice(const DeviceName& name, double memory_share = 1);
 
 }  // namespace longhaul::worker

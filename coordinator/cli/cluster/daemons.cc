@@ -77,25 +77,16 @@ double MemoryShare(const ClusterState& state, const ClusterWorkerState& worker) 
 }
 
 Command WorkerCommand(const ClusterState& state, const ClusterWorkerState& worker) {
-  Command command = {state.worker_program,
-                     "--coordinator",
-                     state.coordinator_address,
-                     "--token-file",
-                     state.token_file,
-                     "--state-dir",
-                     fmt::format("{}/{}", state.directory, worker.name),
-                     "--name",
-                     worker.name,
-                     "--data-address",
-                     fmt::format("{}:0", worker.data_address),
-                     "--device",
-                     worker.device,
-                     "--log-level",
-                     state.log_level};
+  Command command = InNetwork(
+      worker.network,
+      {state.worker_program, "--coordinator", state.coordinator_address, "--token-file",
+       state.token_file, "--state-dir", fmt::format("{}/{}", state.directory, worker.name),
+       "--name", worker.name, "--data-address", fmt::format("{}:0", worker.data_address),
+       "--device", worker.device, "--log-level", state.log_level});
   if (const double share = MemoryShare(state, worker); share < 1) {
     command.insert(command.end(), {"--memory-share", fmt::format("{:.3f}", share)});
   }
-  return InNetwork(worker.network, std::move(command));
+  return command;
 }
 
 std::string LogPath(const ClusterState& state, std::string_view daemon) {

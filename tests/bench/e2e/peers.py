@@ -32,8 +32,8 @@ import time
 
 from cluster import CODECS, LONGEST_RUN_S, Cluster, Failed, call
 from report import Table, spread
+from with_torch import SKIPPED, versions_of
 
-SKIPPED = 77
 RANK = pathlib.Path(__file__).resolve().parent / "peer_rank.py"
 SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B"}
 PORT = 29500  # of the rendezvous, in the first rank's namespace
@@ -311,14 +311,9 @@ def compare(arguments, versions):
 
 def installed(arguments):
     """Versions; None where no torch can be imported, which is then said."""
-    done = subprocess.run([arguments.python, RANK, "versions"], capture_output=True, text=True,
-                          check=False)
-    if done.returncode == SKIPPED:
-        print(done.stdout.strip() + "; for this program by --python PATH", file=sys.stderr)
+    versions = versions_of(arguments.python, RANK)
+    if versions is None:
         return None
-    if done.returncode != 0:
-        raise Failed(f"{arguments.python} {RANK.name} versions: {done.stderr.strip()}")
-    versions = json.loads(done.stdout.splitlines()[-1])
     if arguments.device == "cuda" and len(versions["gpus"]) < arguments.stages:
         raise Failed(f"--device cuda: expected a GPU for each of {arguments.stages} stages, torch sees "
                      f"{len(versions['gpus'])}; take fewer --stages, or --device cpu")

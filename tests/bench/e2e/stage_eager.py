@@ -26,8 +26,8 @@ import sys
 
 from cluster import Failed, call
 from report import Table, spread
+from with_torch import SKIPPED, versions_of
 
-SKIPPED = 77
 EAGER = pathlib.Path(__file__).resolve().parent / "eager_passes.py"
 
 
@@ -105,17 +105,6 @@ def environment_of(program, torch_libraries):
     return {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, paths))}
 
 
-def versions_of(python):
-    """None where no torch can be imported, which is then said."""
-    done = subprocess.run([python, EAGER, "versions"], capture_output=True, text=True, check=False)
-    if done.returncode == SKIPPED:
-        print(done.stdout.strip() + "; for this program by --python PATH", file=sys.stderr)
-        return None
-    if done.returncode != 0:
-        raise Failed(f"{python} {EAGER.name} versions: {done.stderr.strip()}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def measure(arguments, versions):
     """Seconds of each step that counts, by name."""
     job, program = job_of(arguments), arguments.programs.resolve() / "stage_passes"
@@ -164,7 +153,7 @@ def compare(arguments, versions):
 def main():
     arguments = parse()
     try:
-        versions = versions_of(arguments.python)
+        versions = versions_of(arguments.python, EAGER)
         if versions is None:
             return SKIPPED
         compare(arguments, versions)

@@ -19,6 +19,7 @@
 #include "codec/registry.h"
 #include "tests/support/mailbox.h"
 #include "tests/support/temp_dir.h"
+#include "tests/unit/worker/pipeline/failing_stage.h"
 #include "tests/unit/worker/pipeline/no_shards.h"
 #include "tests/unit/worker/tiny_run.h"
 #include "transport/p2p/loopback/factory.h"
@@ -45,39 +46,6 @@ class FakeShards : public NoShards {
 
   Status refusal;
   Mailbox<uint64_t> steps;
-};
-
-// A last stage of which LibTorch fails.
-class FailingStage final : public Stage {
- public:
-  explicit FailingStage(const codec::Shape& shape) : shape_(shape), values_(shape.elements()) {}
-
-  StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch, const Input&) override {
-    return std::nullopt;
-  }
-  StatusOr<double> Loss(Microbatch) const override { return 1; }
-  StatusOr<std::optional<BoundaryTensor>> Backward(Microbatch, const codec::TensorView&) override {
-    return BoundaryTensor{{values_.data(), codec::Dtype::kF32, shape_}, nullptr};
-  }
-  StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input&, double*) override {
-    return absl::UnimplementedError("no validation here");
-  }
-  StatusOr<double> AddSquaredGradientNorm(double) const override {
-    if (!norm.ok()) return norm;
-    return 1;
-  }
-  Status OptimizerStep(Step, double, double) override { return absl::OkStatus(); }
-  StatusOr<StageSnapshot> Snapshot() const override {
-    return absl::ResourceExhaustedError("snapshot: no memory");
-  }
-  Status Restore(const StageSnapshot&) override { return absl::OkStatus(); }
-  uint64_t parameter_count() const override { return 0; }
-
-  Status norm;
-
- private:
-  const codec::Shape shape_;
-  const std::vector<float> values_;
 };
 
 // A link's end that only listens.

@@ -71,7 +71,7 @@ inline SweepResults Sample() {
   SweepResults results;
   results.title = "A sweep";
   results.version = "0.1.0";
-  results.machine = {"Some CPU", 2, uint64_t{8} << 30, "Some Linux 1", "Linux 6.1"};
+  results.machine = {"Some CPU", 2, uint64_t{8} << 30, "Some Linux 1", "Linux 6.1", "4 x Some GPU"};
   results.identity = {{"rates", "20mbit, 5mbit"}, {"the base run", "name: tiny\nmodel: x\n"}};
   for (const uint64_t rate : {20'000'000, 5'000'000}) {
     for (const char* links : {"fp32", "paper"}) {

@@ -7,7 +7,6 @@ namespace {
 
 constexpr uint64_t kFloat = 4, kHalf = 2;
 constexpr uint64_t kBytesPerParameter = 16, kSnapshotBytesPerParameter = 12;
-constexpr uint64_t kProgramBytes = uint64_t{256} << 20;
 constexpr uint64_t kBoundaryBuffers = 4;
 constexpr uint64_t kLogitsAtWork = 2;
 

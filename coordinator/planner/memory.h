@@ -19,6 +19,9 @@ namespace longhaul::coordinator {
 uint64_t StageParameters(const ModelSpec& model, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 
+// Of a worker and its libraries.
+inline constexpr uint64_t kProgramBytes = uint64_t{256} << 20;
+
 struct StageMemory {
   uint64_t fixed = 0;       // whatever the depth is
   uint64_t per_flight = 0;  // for each microbatch in flight
@@ -32,7 +35,7 @@ struct StageMemory {
 //            + 4 boundary tensors (one being received and sent in each direction)
 //            + on the last stage twice the logits of one microbatch in fp32 while it is computed:
 //              those, and their copy or gradient
-//            + 256 MiB for the program and its libraries
+//            + kProgramBytes
 // per_flight = what autograd keeps of one microbatch of B x T tokens:
 //              gpt: a block 16h values a token (input, norm, qkv, attention, residual, norm, 4h
 //              before and 4h after GELU), of 4 bytes, or with bf16 2 bytes but for 2h (input,

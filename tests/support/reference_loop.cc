@@ -61,6 +61,7 @@ class Reference {
     const double squared_norm = worker::AddSquaredGradients(parameters_, 0);
     optimizer_.Step(step, worker::LearningRate(spec_.train, Step(step)),
                     worker::ClipScale(spec_.train.optimizer.clip_norm, squared_norm));
+    for (const worker::Parameter& parameter : parameters_) parameter.value.mutable_grad().reset();
     run->losses.push_back(sum / microbatches);
     run->squared_gradient_norms.push_back(squared_norm);
   }

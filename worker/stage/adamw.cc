@@ -96,7 +96,6 @@ void AdamW::Step(uint64_t step, double learning_rate, double gradient_scale) {
                       learning_rate, spec_.beta1, spec_.beta2, group->weight_decay, spec_.epsilon,
                       /*amsgrad=*/false, /*maximize=*/false, divisor);
   }
-  for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
 }
 
 double AddSquaredGradients(const std::vector<Parameter>& parameters, double sum) {

@@ -23,8 +23,8 @@ class AdamW {
 
   AdamW(const OptimizerSpec& spec, const std::vector<Parameter>& parameters);
 
-  // One step with the accumulated gradients, each multiplied by `gradient_scale` first, which are
-  // forgotten afterwards. `step` counts from 1. Every parameter must have a gradient.
+  // One step with the accumulated gradients, each multiplied by `gradient_scale` first;
+  // they stay. `step` counts from 1. Every parameter must have a gradient.
   void Step(uint64_t step, double learning_rate, double gradient_scale);
 
   // One for each parameter, in the order of the constructor's.

@@ -19,8 +19,13 @@ struct Parameter {
   at::Tensor value;  // fp32 leaf that requires a gradient
 };
 
+// A matrix product in the type that the stage computes in, whatever type `x` has. Its backward adds
+// what it finds to the gradients of weight and bias itself: in fp32, whatever the product's type,
+// and without a copy of them where the device's products can add. Outlives what it has computed.
 struct Linear {
   at::Tensor weight, bias;  // (outputs, inputs); bias undefined where there is none
+  // What is multiplied: copies in bf16 (LayerMaker::RefreshCasts), or the parameters themselves.
+  at::Tensor cast_weight, cast_bias;
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
@@ -41,22 +46,32 @@ struct RmsNorm {
 // depend on (seed, name) alone, whatever the device: matrices are normal, biases 0, norms 1.
 class LayerMaker {
  public:
-  LayerMaker(uint64_t seed, const at::Device& device) : seed_(seed), device_(device) {}
+  // `compute_type`: of matrix products, kFloat or kBFloat16.
+  LayerMaker(uint64_t seed, const at::Device& device, at::ScalarType compute_type)
+      : seed_(seed), device_(device), compute_type_(compute_type) {}
 
   at::Tensor Matrix(std::string name, int64_t rows, int64_t columns, double deviation);
   // "<name>.weight" and, with `bias`, "<name>.bias".
   Linear MakeLinear(const std::string& name, int64_t outputs, int64_t inputs, double deviation,
                     bool bias);
+  // Of a parameter that has another use.
+  Linear TieLinear(const at::Tensor& weight);
   LayerNorm MakeLayerNorm(const std::string& name, int64_t channels);
   RmsNorm MakeRmsNorm(const std::string& name, int64_t channels, double epsilon);
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
+  at::ScalarType compute_type() const { return compute_type_; }
+  // After parameters have changed: what products use of them is in the type of products again.
+  void RefreshCasts() const;
 
  private:
   at::Tensor Add(std::string name, at::Tensor value);
+  at::Tensor Cast(const at::Tensor& parameter);
   const uint64_t seed_;
   const at::Device device_;
+  const at::ScalarType compute_type_;
   std::vector<Parameter> parameters_;
+  std::vector<at::Tensor> cast_, casts_;  // parameters that products use, and their copies
 };
 
 }  // namespace longhaul::worker

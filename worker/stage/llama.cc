@@ -30,7 +30,7 @@ Llama::Llama(const StageOptions& options)
   if (!options.last) return;
   final_norm_ = maker().MakeRmsNorm("model.norm", hidden_, model.norm_epsilon);
   head_ = model.tied
-              ? Linear{tokens_, {}}
+              ? maker().TieLinear(tokens_)
               : maker().MakeLinear("lm_head", options.vocabulary_rows(), hidden_, kInitialDeviation,
                                    /*bias=*/false);
 }
@@ -83,7 +83,7 @@ at::Tensor Llama::Attention(const Block& block, const at::Tensor& x) const {
 
 at::Tensor Llama::RunBlock(size_t block, const at::Tensor& x) const {
   const Block& layers = blocks_[block];
-  // What several products read is cast once: autocast would do it for each, and autograd keep all.
+  // What several products read is cast once: each would do it by itself, and autograd keep all.
   const at::Tensor middle = x + Attention(layers, layers.norm_1(x).to(compute_type()));
   const at::Tensor normed = layers.norm_2(middle).to(compute_type());
   const at::Tensor gate = at::silu(layers.gate(normed));

@@ -29,9 +29,8 @@ class Network {
   // `input`: on the first stage ids (microbatch, context) int64, else (microbatch, context, hidden)
   // fp32. Gives the hidden state (fp32), on the last stage the logits.
   at::Tensor Forward(const at::Tensor& input) const;
-  // Parameters have changed, or go: what forwards with a graph keep of them (bf16) is of no use any
-  // more.
-  static void ForgetCasts();
+  // After parameters have changed, before the next Forward.
+  void RefreshCasts() const { maker_.RefreshCasts(); }
   // Mean cross-entropy, an fp32 scalar. `targets`: int64, as many as rows of `logits`.
   static at::Tensor Loss(const at::Tensor& logits, const at::Tensor& targets);
 
@@ -48,7 +47,7 @@ class Network {
   // grow with depth.
   double residual_deviation() const { return residual_deviation_; }
   // Of what goes into matrix products.
-  at::ScalarType compute_type() const { return bf16_ ? at::kBFloat16 : at::kFloat; }
+  at::ScalarType compute_type() const { return maker_.compute_type(); }
 
  private:
   virtual at::Tensor Embed(const at::Tensor& ids) const = 0;
@@ -56,7 +55,7 @@ class Network {
   virtual at::Tensor RunBlock(size_t block, const at::Tensor& x) const = 0;
   virtual at::Tensor Logits(const at::Tensor& x) const = 0;
 
-  const bool first_, last_, bf16_;
+  const bool first_, last_;
   const size_t block_count_;
   const double residual_deviation_;
   LayerMaker maker_;

@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/scalar_tensor.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 
 #include "codec/boundary_shape.h"
 #include "worker/stage/adamw.h"
+#include "worker/stage/microbatch_pass.h"
 #include "worker/stage/network.h"
 #include "worker/stage/replay_stage.h"
 #include "worker/stage/torch_device.h"
@@ -138,8 +138,9 @@ StatusOr<Restored> Match(const ArrayIndex& index, const std::string& name, const
   return Restored{to, &from};
 }
 
-// From now on, before parameters are made.
+// From now on, before parameters are made. What layers that were measured have left counts no more.
 at::Device CountingMemory(at::Device device) {
+  TrimMemory(device);
   ForgetPeakMemory(device);
   return device;
 }
@@ -150,15 +151,14 @@ class NetworkStage final : public Stage {
       : options_(options),
         device_(CountingMemory(TorchDevice(options.device))),
         network_(Network::Create(options)),
-        optimizer_(options.train.optimizer, network_->parameters()) {
+        optimizer_(options.train.optimizer, network_->parameters()),
+        passes_(options_, *network_) {
     // Of the process, in which there is one stage at a time, or several of one run.
     at::globalContext().setDeterministicAlgorithms(options.train.deterministic,
                                                    /*warn_only=*/false);
     // Nothing here reads what it has not written.
     at::globalContext().setDeterministicFillUninitializedMemory(false);
   }
-
-  ~NetworkStage() override { Network::ForgetCasts(); }
 
   StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch,
                                                   const Input& input) override;
@@ -176,23 +176,20 @@ class NetworkStage final : public Stage {
  private:
   // One microbatch between its Forward and its Backward.
   struct Pending {
-    at::Tensor input;    // ids, or the activation: the leaf that gets the input's gradient
-    at::Tensor targets;  // last stage
-    at::Tensor root;     // what backward starts from: the output or the loss; none with recompute
-    double loss = 0;
+    std::unique_ptr<MicrobatchPass> pass;
+    double loss = 0;  // last stage
   };
 
+  // Check what came; of the caller's memory.
   StatusOr<at::Tensor> ReadIds(std::string_view what, std::span<const int32_t> ids) const;
-  // Checks the shape; a copy in fp32.
   StatusOr<at::Tensor> ReadBoundary(std::string_view what, const codec::TensorView& view) const;
-  StatusOr<Pending> ReadInput(const Input& input) const;
-  // The output or, on the last stage, the loss.
-  at::Tensor Run(const Pending& pending) const;
+  StatusOr<PassInput> ReadInput(const Input& input) const;
 
   const StageOptions options_;
   const at::Device device_;
   const std::unique_ptr<const Network> network_;
   AdamW optimizer_;
+  MicrobatchPasses passes_;
   uint64_t steps_ = 0;  // taken
   std::map<Microbatch, Pending> pending_;
   std::optional<Microbatch> last_backward_;  // of this step
@@ -211,8 +208,7 @@ StatusOr<at::Tensor> NetworkStage::ReadIds(std::string_view what,
           "expected {} below the vocabulary of {}; came {}", what, options_.vocabulary, id));
     }
   }
-  return at::from_blob(const_cast<int32_t*>(ids.data()), {rows, context}, at::kInt)
-      .to(device_, at::kLong);
+  return at::from_blob(const_cast<int32_t*>(ids.data()), {rows, context}, at::kInt);
 }
 
 StatusOr<at::Tensor> NetworkStage::ReadBoundary(std::string_view what,
@@ -228,26 +224,20 @@ StatusOr<at::Tensor> NetworkStage::ReadBoundary(std::string_view what,
                       {expected.samples, expected.tokens, expected.channels})
       .options(at::TensorOptions(ToTorch(view.dtype)).device(device_))
       .target_device(device_)
-      .make_tensor()
-      .to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+      .make_tensor();
 }
 
-StatusOr<NetworkStage::Pending> NetworkStage::ReadInput(const Input& input) const {
-  Pending pending;
+StatusOr<PassInput> NetworkStage::ReadInput(const Input& input) const {
+  PassInput read;
   if (options_.first) {
-    LH_ASSIGN_OR_RETURN(pending.input, ReadIds("input ids", input.tokens));
+    LH_ASSIGN_OR_RETURN(read.source, ReadIds("input ids", input.tokens));
   } else {
-    LH_ASSIGN_OR_RETURN(pending.input, ReadBoundary("an activation", input.activation));
+    LH_ASSIGN_OR_RETURN(read.source, ReadBoundary("an activation", input.activation));
   }
   if (options_.last) {
-    LH_ASSIGN_OR_RETURN(pending.targets, ReadIds("target ids", input.targets));
+    LH_ASSIGN_OR_RETURN(read.targets, ReadIds("target ids", input.targets));
   }
-  return pending;
-}
-
-at::Tensor NetworkStage::Run(const Pending& pending) const {
-  at::Tensor output = network_->Forward(pending.input);
-  return options_.last ? Network::Loss(output, pending.targets) : output;
+  return read;
 }
 
 StatusOr<std::optional<BoundaryTensor>> NetworkStage::Forward(Microbatch microbatch,
@@ -258,19 +248,13 @@ StatusOr<std::optional<BoundaryTensor>> NetworkStage::Forward(Microbatch microba
       return absl::InvalidArgumentError(
           fmt::format("microbatch {} has run forward already", microbatch.value()));
     }
-    LH_ASSIGN_OR_RETURN(Pending pending, ReadInput(input));
-    at::Tensor root;
-    if (options_.recompute) {
-      const at::NoGradGuard no_grad;
-      root = Run(pending);
-    } else {
-      if (!options_.first) pending.input.set_requires_grad(true);
-      root = pending.root = Run(pending);
-    }
-    if (options_.last) pending.loss = root.item<float>();
+    LH_ASSIGN_OR_RETURN(const PassInput read, ReadInput(input));
+    Pending pending{.pass = passes_.Take()};
+    const at::Tensor output = pending.pass->Forward(read);
+    if (options_.last) pending.loss = output.item<float>();
     pending_.emplace(microbatch, std::move(pending));
     if (options_.last) return std::nullopt;
-    return ToBoundary(root);
+    return ToBoundary(output);
   });
 }
 
@@ -300,34 +284,25 @@ StatusOr<std::optional<BoundaryTensor>> NetworkStage::Backward(
                       last_backward_->value()));
     }
     at::Tensor gradient;
-    if (options_.last) {
-      gradient = at::scalar_tensor(1.0 / options_.train.microbatches,
-                                   at::TensorOptions(at::kFloat).device(device_));
-    } else {
+    if (!options_.last) {
       LH_ASSIGN_OR_RETURN(gradient, ReadBoundary("an output gradient", output_gradient));
     }
     Pending pending = std::move(it->second);
     pending_.erase(it);
     last_backward_ = microbatch;
-    if (options_.recompute) {
-      if (!options_.first) pending.input.set_requires_grad(true);
-      pending.root = Run(pending);
-    }
-    pending.root.backward(gradient);
-    if (options_.first) {
-      AwaitTorch(device_);
-      return std::nullopt;
-    }
-    return ToBoundary(pending.input.grad());
+    const at::Tensor of_input = pending.pass->Backward(gradient);
+    passes_.GiveBack(std::move(pending.pass));
+    if (!options_.first) return ToBoundary(of_input);
+    AwaitTorch(device_);
+    return std::nullopt;
   });
 }
 
 StatusOr<std::optional<BoundaryTensor>> NetworkStage::Evaluate(const Input& input, double* loss) {
   using Result = StatusOr<std::optional<BoundaryTensor>>;
   return CallTorch("evaluation", options_.threads, [&]() -> Result {
-    const at::NoGradGuard no_grad;
-    LH_ASSIGN_OR_RETURN(const Pending pending, ReadInput(input));
-    const at::Tensor output = Run(pending);
+    LH_ASSIGN_OR_RETURN(const PassInput read, ReadInput(input));
+    const at::Tensor output = passes_.Evaluate(read);
     if (!options_.last) return ToBoundary(output);
     *loss = output.item<float>();
     return std::nullopt;
@@ -356,8 +331,9 @@ Status NetworkStage::OptimizerStep(Step step, double learning_rate, double gradi
       return absl::FailedPreconditionError(
           fmt::format("optimizer step {} came before the last backward", step.value()));
     }
-    Network::ForgetCasts();
     optimizer_.Step(step.value(), learning_rate, gradient_scale);
+    passes_.ForgetGradients();
+    network_->RefreshCasts();
     AwaitTorch(device_);
     steps_ = step.value();
     last_backward_.reset();
@@ -402,10 +378,10 @@ Status NetworkStage::Restore(const StageSnapshot& snapshot) {
     for (const Restored& one : restored) {
       one.to.copy_(at::from_blob(const_cast<float*>(one.from->values.data()), one.to.sizes()));
     }
+    passes_.ForgetGradients();
+    network_->RefreshCasts();
     return absl::OkStatus();
   }));
-  for (const Parameter& own : network_->parameters()) own.value.mutable_grad().reset();
-  Network::ForgetCasts();
   pending_.clear();
   last_backward_.reset();
   steps_ = snapshot.step;

@@ -33,9 +33,10 @@ struct StageOptions {
   uint32_t vocabulary = 256;             // the tokenizer's: no id is larger
   uint32_t first_layer = 0, layers = 0;  // this stage's blocks
   bool first = true, last = true;        // holds the embedding / norm, head and loss
-  bool recompute = false;            // keep only the stage's input, run forward again in Backward
-  uint32_t threads = 1;              // LibTorch's intra-op threads
-  DeviceName device;                 // a GPU: LoadTorchCuda came before (torch_cuda.h)
+  bool recompute = false;  // keep only the stage's input, run forward again in Backward
+  uint32_t threads = 1;    // LibTorch's intra-op threads
+  DeviceName device;       // a GPU: LoadTorchCuda came before (torch_cuda.h)
+  bool graphs = true;  // a GPU: passes are recorded and replayed, the same work in one launch each
   std::optional<ReplaySpec> replay;  // sleeps instead of computing (replay_stage.h)
 
   // Of embedding and head.
@@ -103,8 +104,8 @@ class Stage {
   virtual Status Restore(const StageSnapshot& snapshot) = 0;
 
   virtual uint64_t parameter_count() const = 0;
-  // The most of a GPU's memory that LibTorch had in use at a time since the stage was made; 0 where
-  // nobody counts it.
+  // The most of a GPU's memory that LibTorch had at a time since the stage was made; 0 where nobody
+  // counts it.
   virtual uint64_t peak_memory_bytes() const { return 0; }
 };
 

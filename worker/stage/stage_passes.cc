@@ -2,8 +2,9 @@
 // program can take turns between this and something else that it compares
 // (tests/bench/e2e/stage_eager.py).
 //
-// Standard input, JSON, first {"run": a run file, "layers", "device", "threads"}: a stage of so
-// many of the model's layers, neither the first nor the last; answered by {"parameters"}. Then for
+// Standard input, JSON, first {"run": a run file, "layers", "device", "threads", "graphs": on a GPU
+// whether passes are recorded}: a stage of so many of the model's layers, neither the first nor the
+// last; answered by {"parameters"}. Then for
 // every {"steps"} {"seconds": of each}. A step is train.microbatches times forward and backward,
 // which counts, and the optimizer's step, which does not; weights are cast in its first forward.
 #include <ATen/core/Tensor.h>
@@ -42,6 +43,7 @@ class TimedStage {
     options.layers = job.at("layers");
     options.first = options.last = false;
     options.threads = job.at("threads");
+    options.graphs = job.at("graphs");
     LH_ASSIGN_OR_RETURN(options.device, ParseDeviceName(job.at("device").get<std::string>()));
     if (options.device.cuda_index) LH_RETURN_IF_ERROR(LoadTorchCuda(DefaultTorchCudaPath()));
     LH_ASSIGN_OR_RETURN(std::unique_ptr<Stage> stage, Stage::Create(options));

@@ -1,6 +1,7 @@
 #include "worker/stage/torch_cuda.h"
 
 #include <ATen/Context.h>
+#include <c10/util/Exception.h>
 #include <dlfcn.h>
 #include <fmt/core.h>
 #include <unistd.h>
@@ -8,9 +9,17 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 
+#include "worker/stage/torch_graph.h"
+
 namespace longhaul::worker {
+namespace {
+
+MakeTorchGraphRecorderFunction* make_recorder = nullptr;  // in the open module
+
+}  // namespace
 
 std::string DefaultTorchCudaPath() {
   std::error_code error;
@@ -29,11 +38,19 @@ Status LoadTorchCuda(const std::string& path) {
   // cuBLAS is first used. NOLINTNEXTLINE(concurrency-mt-unsafe): of ours there is one thread yet
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   // LibTorch's operators for GPUs register themselves with what is loaded already.
-  if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+  void* const module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (module == nullptr) {
     return absl::FailedPreconditionError(
         fmt::format("cannot load LibTorch's CUDA part: {}; install torch with its dependencies "
                     "(pip install torch==2.11.0)",
                     dlerror()));
+  }
+  make_recorder =
+      reinterpret_cast<MakeTorchGraphRecorderFunction*>(::dlsym(module, kMakeTorchGraphRecorder));
+  if (make_recorder == nullptr) {
+    return absl::FailedPreconditionError(
+        fmt::format("{} is of another version of longhaul: it has no {}; install the two together",
+                    path, kMakeTorchGraphRecorder));
   }
   if (!at::Context::hasCUDA()) {
     return absl::FailedPreconditionError(
@@ -46,6 +63,11 @@ Status LoadTorchCuda(const std::string& path) {
         fmt::format("LibTorch's CUDA part does not start: {}", error.what()));
   }
   return absl::OkStatus();
+}
+
+std::unique_ptr<TorchGraphRecorder> MakeTorchGraphRecorder(const c10::Device& device) {
+  TORCH_CHECK(make_recorder != nullptr, "LibTorch's CUDA part is not loaded");
+  return std::unique_ptr<TorchGraphRecorder>(make_recorder(device));
 }
 
 }  // namespace longhaul::worker

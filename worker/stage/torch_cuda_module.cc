@@ -1,2 +1,71 @@
-// liblonghaul_torch_cuda.so: nothing of its own. It needs LibTorch's CUDA part, so that opening it
-// opens that.
+// liblonghaul_torch_cuda.so. It needs LibTorch's CUDA part, so that opening it opens that; and has
+// what LibTorch offers in that part alone.
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "worker/stage/torch_graph.h"
+
+namespace longhaul::worker {
+namespace {
+
+class CudaGraph final : public TorchGraph {
+ public:
+  at::cuda::CUDAGraph& graph() { return graph_; }
+  void Replay() override { graph_.replay(); }
+
+ private:
+  at::cuda::CUDAGraph graph_;
+};
+
+class CudaGraphRecorder final : public TorchGraphRecorder {
+ public:
+  explicit CudaGraphRecorder(const c10::Device& device)
+      : stream_(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device)) {}
+
+  std::vector<std::unique_ptr<TorchGraph>> Record(
+      const std::vector<std::function<void()>>& works) override {
+    const c10::MempoolId_t memory = at::cuda::graph_pool_handle();
+    std::vector<std::unique_ptr<TorchGraph>> graphs;
+    for (const std::function<void()>& work : works) graphs.push_back(RecordOne(memory, work));
+    return graphs;
+  }
+
+ private:
+  std::unique_ptr<TorchGraph> RecordOne(c10::MempoolId_t memory,
+                                        const std::function<void()>& work) const {
+    auto recorded = std::make_unique<CudaGraph>();
+    const c10::StreamGuard on_stream(stream_);
+    // Other threads, above all the codec's, go on calling CUDA.
+    recorded->graph().capture_begin(memory, cudaStreamCaptureModeThreadLocal);
+    try {
+      work();
+    } catch (...) {
+      const std::exception_ptr failed = std::current_exception();
+      try {
+        recorded->graph().capture_end();
+      } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): `failed` says it
+      }
+      std::rethrow_exception(failed);
+    }
+    recorded->graph().capture_end();
+    return recorded;
+  }
+
+  // One for all graphs, as cuBLAS has a workspace for each stream.
+  const c10::Stream stream_;
+};
+
+}  // namespace
+}  // namespace longhaul::worker
+
+extern "C" __attribute__((visibility("default"))) longhaul::worker::TorchGraphRecorder*
+longhaul_make_torch_graph_recorder(const c10::Device& device) {
+  return new longhaul::worker::CudaGraphRecorder(device);
+}

@@ -20,12 +20,17 @@ uint64_t PeakMemoryBytes(const c10::Device& device) {
   if (device.is_cpu()) return 0;
   const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());
   constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-  return static_cast<uint64_t>(stats.allocated_bytes[kAll].peak);
+  return static_cast<uint64_t>(stats.reserved_bytes[kAll].peak);
 }
 
 void ForgetPeakMemory(const c10::Device& device) {
   if (device.is_cpu()) return;
   c10::getDeviceAllocator(device.type())->resetPeakStats(device.index());
+}
+
+void TrimMemory(const c10::Device& device) {
+  if (device.is_cpu()) return;
+  c10::getDeviceAllocator(device.type())->emptyCache();
 }
 
 }  // namespace longhaul::worker

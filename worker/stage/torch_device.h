@@ -18,9 +18,12 @@ c10::Device TorchDevice(const DeviceName& name);
 // waited for, and on the CPU nothing.
 void AwaitTorch(const c10::Device& device);
 
-// The most memory in use at a time since ForgetPeakMemory; of the CPU, which nobody counts, 0.
+// The most memory that LibTorch had of the device at a time since ForgetPeakMemory, with what it
+// keeps to use again; of the CPU, which nobody counts, 0.
 uint64_t PeakMemoryBytes(const c10::Device& device);
 void ForgetPeakMemory(const c10::Device& device);
+// Gives back what is kept and not in use.
+void TrimMemory(const c10::Device& device);
 
 }  // namespace longhaul::worker
 

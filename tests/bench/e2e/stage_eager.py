@@ -111,14 +111,19 @@ def measure(arguments, versions):
     if not program.exists():
         raise Failed(f"expected {program}; build the target stage_passes, for a GPU by tests/gpu.sh")
     with contextlib.ExitStack() as stack:
-        longhaul = stack.enter_context(
-            Side([program], job, environment_of(program, versions["libraries"])))
+        def ours(graphs):
+            return stack.enter_context(Side([program], {**job, "graphs": graphs},
+                                            environment_of(program, versions["libraries"])))
+
+        longhaul = ours(graphs=True)
         eager = stack.enter_context(Side([arguments.python, EAGER], job))
         if longhaul.parameters != eager.parameters:
             raise Failed(f"expected equal stages; longhaul's has {longhaul.parameters} parameters, "
                          f"eager's {eager.parameters}")
         sides = {"longhaul": (longhaul, {}), "eager": (eager, {"ahead": False}),
                  "eager, ahead": (eager, {"ahead": True})}
+        if arguments.device != "cpu":
+            sides["longhaul, no graphs"] = (ours(graphs=False), {})
         seconds = {name: [] for name in sides}
         for _ in range(arguments.rounds):
             for name, (side, options) in sides.items():

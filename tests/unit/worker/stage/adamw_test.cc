@@ -62,7 +62,6 @@ TEST(AdamW, FollowsItsFormulaWithDecayOnMatricesOnly) {
     }
     optimizer.Step(static_cast<uint64_t>(step), lr, scale);
     for (size_t i = 0; i < 2; ++i) {
-      EXPECT_FALSE(parameters[i].value.grad().defined());
       for (size_t j = 0; j < expected[i].value.size(); ++j) {
         ASSERT_NEAR(parameters[i].value.const_data_ptr<float>()[j], expected[i].value[j], 2e-6);
         ASSERT_NEAR(optimizer.moments()[i].exp_avg.const_data_ptr<float>()[j], expected[i].m[j],

@@ -1,0 +1,123 @@
+// What the planner says that a stage takes of a GPU's memory is what LibTorch takes for it, within
+// the tenth that a plan may be off.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "codec/boundary_shape.h"
+#include "coordinator/planner/memory.h"
+#include "coordinator/planner/planner.h"
+#include "tests/support/gpu_test.h"
+#include "worker/stage/stage.h"
+#include "worker/stage/torch_cuda.h"
+
+namespace longhaul {
+namespace {
+
+using ::longhaul::testing::Must;
+
+struct Case {
+  ModelFamily family;
+  bool first, last, recompute;
+  uint32_t in_flight;
+};
+
+class MemoryOnGpu : public ::testing::TestWithParam<Case> {
+ protected:
+  static void SetUpTestSuite() {
+    ::longhaul::testing::Gpu();
+    const Status loaded = worker::LoadTorchCuda(worker::DefaultTorchCudaPath());
+    ASSERT_TRUE(loaded.ok()) << loaded;
+  }
+};
+
+RunSpec SpecOf(const Case& test) {
+  RunSpec spec;
+  spec.model.family = test.family;
+  spec.model.layers = 12;
+  spec.model.hidden = 1024;
+  spec.model.heads = 16;
+  spec.model.context = 1024;
+  spec.model.kv_heads = 4;
+  spec.model.intermediate = 2816;
+  spec.model.vocabulary = 32000;
+  spec.train.microbatches = test.in_flight;
+  spec.train.microbatch_size = 1;
+  spec.train.dtype = ComputeDtype::kBf16;
+  spec.pipeline.recompute = test.recompute;
+  return spec;
+}
+
+TEST_P(MemoryOnGpu, AStageTakesWhatThePlanSays) {
+  const Case& test = GetParam();
+  const RunSpec spec = SpecOf(test);
+  worker::StageOptions options;
+  options.model = spec.model;
+  options.train = spec.train;
+  options.first = test.first;
+  options.last = test.last;
+  options.recompute = test.recompute;
+  options.layers = 6;
+  options.first_layer = options.first ? 0 : options.last ? 6 : 3;
+  options.device = {0};
+
+  const codec::Shape shape = codec::BoundaryShape(spec);
+  const at::Tensor values = at::full({static_cast<int64_t>(shape.elements())}, 0.5,
+                                     at::TensorOptions(at::kFloat).device(at::kCUDA));
+  const codec::TensorView view{values.const_data_ptr(), codec::Dtype::kF32, shape};
+  const std::vector<int32_t> ids(shape.samples * shape.tokens, 1);
+
+  const std::unique_ptr<worker::Stage> stage = Must(worker::Stage::Create(options));
+  for (uint64_t step = 1; step <= 2; ++step) {
+    std::vector<std::optional<worker::BoundaryTensor>> outputs;
+    for (uint32_t m = 0; m < test.in_flight; ++m) {
+      outputs.push_back(Must(stage->Forward(Microbatch(m), {ids, view, ids})));
+    }
+    for (uint32_t m = 0; m < test.in_flight; ++m) {
+      outputs[m] = Must(stage->Backward(Microbatch(m), view));
+    }
+    Must(stage->AddSquaredGradientNorm(0));
+    ASSERT_TRUE(stage->OptimizerStep(Step(step), 1e-4, 1).ok());
+  }
+  const auto real = static_cast<double>(stage->peak_memory_bytes());
+  // LibTorch does not count the program.
+  const auto planned = static_cast<double>(
+      coordinator::StageMemoryBytes(spec, options.vocabulary, options.layers, options.first,
+                                    options.last, test.in_flight, /*on_gpu=*/true) -
+      coordinator::kProgramBytes);
+  fmt::print("{:.1f} MiB, planned {:.1f}: {:+.1f} %\n", real / 0x1p20, planned / 0x1p20,
+             100 * (planned / real - 1));
+  EXPECT_NEAR(planned, real, 0.1 * real);
+}
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const ModelFamily family : {ModelFamily::kGpt, ModelFamily::kLlama}) {
+    for (const bool recompute : {false, true}) {
+      for (const uint32_t in_flight : {1, 6}) {
+        cases.push_back({family, true, false, recompute, in_flight});
+        cases.push_back({family, false, false, recompute, in_flight});
+        cases.push_back({family, false, true, recompute, in_flight});
+      }
+    }
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, MemoryOnGpu, ::testing::ValuesIn(Cases()), [](const auto& test) {
+  return fmt::format("{}{}{}{}", ToString(test.param.family),
+                     test.param.recompute ? "Recompute" : "",
+                     test.param.first  ? "First"
+                     : test.param.last ? "Last"
+                                       : "Middle",
+                     test.param.in_flight);
+});
+
+}  // namespace
+}  // namespace longhaul

@@ -1,0 +1,175 @@
+#include "worker/stage/microbatch_pass.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <utility>
+#include <vector>
+
+#include "worker/stage/torch_device.h"
+
+namespace longhaul::worker {
+namespace {
+
+// Computes as it goes.
+class EagerPass final : public MicrobatchPass {
+ public:
+  EagerPass(const StageOptions& options, const Network& network)
+      : options_(options), network_(network), device_(TorchDevice(options.device)) {}
+
+  at::Tensor Forward(const PassInput& input) override {
+    const auto copy = [&](const at::Tensor& tensor, at::ScalarType type) {
+      return tensor.to(at::TensorOptions(type).device(device_), /*non_blocking=*/false,
+                       /*copy=*/true);
+    };
+    at::Tensor targets;
+    if (options_.last) targets = copy(input.targets, at::kLong);
+    return ForwardOf(copy(input.source, options_.first ? at::kLong : at::kFloat),
+                     std::move(targets));
+  }
+
+  at::Tensor Backward(const at::Tensor& gradient) override {
+    // Autograd may write into what it is given.
+    const at::Tensor of_input =
+        BackwardOf(options_.last ? StartAtLoss()
+                                 : gradient.to(at::kFloat, /*non_blocking=*/false,
+                                               /*copy=*/true));
+    source_.reset();
+    targets_.reset();
+    return of_input;
+  }
+
+  // What backward starts with on the last stage: the loss's share in that of a step.
+  at::Tensor StartAtLoss() const {
+    return at::scalar_tensor(1.0 / options_.train.microbatches,
+                             at::TensorOptions(at::kFloat).device(device_));
+  }
+  // The two with tensors that are where and what the network needs.
+  at::Tensor ForwardOf(at::Tensor source, at::Tensor targets) {
+    source_ = std::move(source);
+    targets_ = std::move(targets);
+    if (options_.recompute) {
+      const at::NoGradGuard no_grad;
+      return Run();
+    }
+    root_ = Run();
+    return root_.detach();
+  }
+  at::Tensor BackwardOf(const at::Tensor& start) {
+    if (options_.recompute) root_ = Run();
+    root_.backward(start);
+    root_.reset();
+    if (options_.first) return {};
+    at::Tensor gradient = source_.grad();
+    source_.mutable_grad().reset();
+    return gradient;
+  }
+
+ private:
+  at::Tensor Run() {
+    if (!options_.first && at::GradMode::is_enabled()) source_.set_requires_grad(true);
+    const at::Tensor output = network_.Forward(source_);
+    return options_.last ? Network::Loss(output, targets_) : output.to(at::kFloat);
+  }
+
+  const StageOptions& options_;
+  const Network& network_;
+  const at::Device device_;
+  at::Tensor source_;   // ids, or the activation: the leaf that gets the input's gradient
+  at::Tensor targets_;  // last stage
+  at::Tensor root_;     // what backward starts from: the output or the loss; none with recompute
+};
+
+// Zeros where and what the network needs.
+at::Tensor BlankIds(const StageOptions& options) {
+  return at::zeros({options.train.microbatch_size, options.model.context},
+                   at::TensorOptions(at::kLong).device(TorchDevice(options.device)));
+}
+at::Tensor BlankBoundary(const StageOptions& options) {
+  return at::zeros({options.train.microbatch_size, options.model.context, options.model.hidden},
+                   at::TensorOptions(at::kFloat).device(TorchDevice(options.device)));
+}
+PassInput BlankInput(const StageOptions& options) {
+  return {options.first ? BlankIds(options) : BlankBoundary(options),
+          options.last ? BlankIds(options) : at::Tensor()};
+}
+
+// Records an eager pass over tensors that stay, and queues it again for each microbatch.
+class GraphPass final : public MicrobatchPass {
+ public:
+  GraphPass(const StageOptions& options, const Network& network, TorchGraphRecorder& recorder)
+      : options_(options), pass_(options, network), input_(BlankInput(options)) {
+    start_ = options.last ? pass_.StartAtLoss() : BlankBoundary(options);
+    graphs_ = recorder.Record({[&] { output_ = pass_.ForwardOf(input_.source, input_.targets); },
+                               [&] { source_gradient_ = pass_.BackwardOf(start_); }});
+  }
+
+  at::Tensor Forward(const PassInput& input) override {
+    const at::NoGradGuard no_grad;
+    input_.source.copy_(input.source);
+    if (options_.last) input_.targets.copy_(input.targets);
+    graphs_[0]->Replay();
+    return output_.clone();
+  }
+
+  at::Tensor Backward(const at::Tensor& gradient) override {
+    const at::NoGradGuard no_grad;
+    if (!options_.last) start_.copy_(gradient);
+    graphs_[1]->Replay();
+    return options_.first ? at::Tensor() : source_gradient_.clone();
+  }
+
+ private:
+  const StageOptions& options_;
+  EagerPass pass_;
+  const PassInput input_;
+  at::Tensor start_, output_, source_gradient_;
+  std::vector<std::unique_ptr<TorchGraph>> graphs_;  // forward, backward
+};
+
+}  // namespace
+
+MicrobatchPasses::MicrobatchPasses(const StageOptions& options, const Network& network)
+    : options_(options), network_(network) {
+  if (!options.device.cuda_index || !options.graphs) return;
+  for (const Parameter& parameter : network.parameters()) {
+    parameter.value.mutable_grad() = at::zeros_like(parameter.value);
+  }
+  // Over nothing, so that libraries have what they need before anything is recorded.
+  EagerPass pass(options, network);
+  const at::Tensor output = pass.Forward(BlankInput(options));
+  pass.Backward(output);
+  recorder_ = MakeTorchGraphRecorder(TorchDevice(options.device));
+  ForgetGradients();
+}
+
+std::unique_ptr<MicrobatchPass> MicrobatchPasses::Take() {
+  if (!idle_.empty()) {
+    std::unique_ptr<MicrobatchPass> pass = std::move(idle_.back());
+    idle_.pop_back();
+    return pass;
+  }
+  if (!recorder_) return std::make_unique<EagerPass>(options_, network_);
+  return std::make_unique<GraphPass>(options_, network_, *recorder_);
+}
+
+at::Tensor MicrobatchPasses::Evaluate(const PassInput& input) const {
+  const at::NoGradGuard no_grad;
+  return EagerPass(options_, network_).Forward(input);
+}
+
+void MicrobatchPasses::ForgetGradients() {
+  const at::NoGradGuard no_grad;
+  for (const Parameter& parameter : network_.parameters()) {
+    at::Tensor& gradient = parameter.value.mutable_grad();
+    if (recorder_) {
+      gradient.zero_();
+    } else {
+      gradient.reset();
+    }
+  }
+}
+
+}  // namespace longhaul::worker

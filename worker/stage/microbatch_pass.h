@@ -1,0 +1,62 @@
+// Forward and backward of one microbatch through a stage's network, and what is kept between the
+// two. What differs between computing as one goes and by recorded graphs is behind this.
+//
+// Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
+// exceptions.
+#ifndef LONGHAUL_WORKER_STAGE_MICROBATCH_PASS_H_
+#define LONGHAUL_WORKER_STAGE_MICROBATCH_PASS_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "worker/stage/network.h"
+#include "worker/stage/stage.h"
+#include "worker/stage/torch_graph.h"
+
+namespace longhaul::worker {
+
+// What a microbatch begins with; both are copied.
+struct PassInput {
+  at::Tensor source;   // ids (microbatch, context), int32, or the activation, on any device
+  at::Tensor targets;  // last stage: as ids
+};
+
+class MicrobatchPass {
+ public:
+  virtual ~MicrobatchPass() = default;
+  // The output, fp32; on the last stage the loss, a scalar.
+  virtual at::Tensor Forward(const PassInput& input) = 0;
+  // `gradient`: of the output, undefined on the last stage. Adds to the parameters' gradients. The
+  // input's gradient, fp32; on the first stage undefined. The next Forward may come after it.
+  virtual at::Tensor Backward(const at::Tensor& gradient) = 0;
+};
+
+// The passes of one stage; passes are used again for later microbatches.
+class MicrobatchPasses {
+ public:
+  // Both outlive it. On a GPU with `options.graphs` all parameters have gradients from now on (zero
+  // in the beginning), whose memory stays where it is: it is what graphs add to. A pass is then
+  // recorded when more are taken than ever before.
+  MicrobatchPasses(const StageOptions& options, const Network& network);
+  MicrobatchPasses(const MicrobatchPasses&) = delete;
+  MicrobatchPasses& operator=(const MicrobatchPasses&) = delete;
+
+  std::unique_ptr<MicrobatchPass> Take();
+  void GiveBack(std::unique_ptr<MicrobatchPass> pass) { idle_.push_back(std::move(pass)); }
+  // As a pass's Forward, without anything that a backward needs.
+  at::Tensor Evaluate(const PassInput& input) const;
+  // The parameters' gradients become nothing: after the optimizer has used them.
+  void ForgetGradients();
+
+ private:
+  const StageOptions& options_;
+  const Network& network_;
+  std::unique_ptr<TorchGraphRecorder> recorder_;  // none: computes as it goes
+  std::vector<std::unique_ptr<MicrobatchPass>> idle_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_STAGE_MICROBATCH_PASS_H_

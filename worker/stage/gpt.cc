@@ -1,7 +1,6 @@
 #include "worker/stage/gpt.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <fmt/format.h>
@@ -15,7 +14,7 @@ Gpt::Gpt(const StageOptions& options)
     : Network(options), hidden_(options.model.hidden), heads_(options.model.heads) {
   LayerMaker& make = maker();
   if (options.first) {
-    tokens_ = make.Matrix("wte", options.vocabulary_rows(), hidden_, kInitialDeviation);
+    tokens_ = make.MakeEmbedding("wte", options.vocabulary_rows(), hidden_, kInitialDeviation);
     positions_ = make.Matrix("wpe", options.model.context, hidden_, kInitialDeviation);
   }
   for (uint32_t layer = options.first_layer; layer < options.first_layer + options.layers;
@@ -34,13 +33,13 @@ Gpt::Gpt(const StageOptions& options)
   }
   if (!options.last) return;
   final_norm_ = make.MakeLayerNorm("ln_f", hidden_);
-  head_ = options.model.tied ? make.TieLinear(tokens_)
+  head_ = options.model.tied ? make.TieLinear(tokens_.weight)
                              : make.MakeLinear("lm_head", options.vocabulary_rows(), hidden_,
                                                kInitialDeviation, /*bias=*/false);
 }
 
 at::Tensor Gpt::Embed(const at::Tensor& ids) const {
-  return at::embedding(tokens_, ids) + positions_;
+  return tokens_(ids) + positions_;
 }
 
 at::Tensor Gpt::Attention(const Block& block, const at::Tensor& x) const {

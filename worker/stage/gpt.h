@@ -35,8 +35,9 @@ class Gpt final : public Network {
 
   const int64_t hidden_, heads_;
   std::vector<Block> blocks_;
-  at::Tensor tokens_, positions_;  // first stage
-  LayerNorm final_norm_;           // last stage
+  Embedding tokens_;      // first stage
+  at::Tensor positions_;  // first stage
+  LayerNorm final_norm_;  // last stage
   Linear head_;
 };
 

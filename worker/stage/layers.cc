@@ -1,13 +1,17 @@
 #include "worker/stage/layers.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_index_put_impl.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <utility>
@@ -66,7 +70,34 @@ struct Product : torch::autograd::Function<Product> {
   }
 };
 
+// What autograd sees of an Embedding. `weight` is an argument so that it looks for a gradient.
+struct Lookup : torch::autograd::Function<Lookup> {
+  static Variable forward(AutogradContext* context, const Variable& weight, const at::Tensor& ids) {
+    context->save_for_backward({weight, ids});
+    return at::embedding(weight, ids);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &weight = saved[0], &ids = saved[1];
+    if (!weight.is_cuda()) {
+      AddToGradient(weight, at::embedding_dense_backward(gradients[0], ids, weight.size(0),
+                                                         /*padding_idx=*/-1, false));
+      return {Variable(), Variable()};
+    }
+    at::Tensor& sum = weight.mutable_grad();
+    if (!sum.defined()) sum = at::zeros_like(weight);
+    // "Unsafe" does not look whether ids are within the table, for which it would wait.
+    at::_index_put_impl_(sum, {ids}, gradients[0], /*accumulate=*/true, /*unsafe=*/true);
+    return {Variable(), Variable()};
+  }
+};
+
 }  // namespace
+
+at::Tensor Embedding::operator()(const at::Tensor& ids) const {
+  return Lookup::apply(weight, ids);
+}
 
 at::Tensor Linear::operator()(const at::Tensor& x) const {
   return Product::apply(x, this);

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace longhaul::worker {
@@ -27,6 +28,13 @@ struct Linear {
   // What is multiplied: copies in bf16 (LayerMaker::RefreshCasts), or the parameters themselves.
   at::Tensor cast_weight, cast_bias;
   at::Tensor operator()(const at::Tensor& x) const;
+};
+
+// Rows of a table, in fp32. Its backward adds to the table's gradient by itself, as Linear's does:
+// on a GPU to the rows that were read alone, always in the same order. Outlives what it has given.
+struct Embedding {
+  at::Tensor weight;  // (rows, channels)
+  at::Tensor operator()(const at::Tensor& ids) const;
 };
 
 struct LayerNorm {
@@ -54,6 +62,9 @@ class LayerMaker {
   // "<name>.weight" and, with `bias`, "<name>.bias".
   Linear MakeLinear(const std::string& name, int64_t outputs, int64_t inputs, double deviation,
                     bool bias);
+  Embedding MakeEmbedding(std::string name, int64_t rows, int64_t channels, double deviation) {
+    return {Matrix(std::move(name), rows, channels, deviation)};
+  }
   // Of a parameter that has another use.
   Linear TieLinear(const at::Tensor& weight);
   LayerNorm MakeLayerNorm(const std::string& name, int64_t channels);

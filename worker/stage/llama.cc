@@ -1,7 +1,6 @@
 #include "worker/stage/llama.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/silu.h>
 #include <fmt/format.h>
@@ -16,8 +15,8 @@ Llama::Llama(const StageOptions& options)
       head_channels_(options.model.hidden / options.model.heads) {
   const ModelSpec& model = options.model;
   if (options.first) {
-    tokens_ = maker().Matrix("model.embed_tokens.weight", options.vocabulary_rows(), hidden_,
-                             kInitialDeviation);
+    tokens_ = maker().MakeEmbedding("model.embed_tokens.weight", options.vocabulary_rows(), hidden_,
+                                    kInitialDeviation);
   }
   for (uint32_t layer = options.first_layer; layer < options.first_layer + options.layers;
        ++layer) {
@@ -30,7 +29,7 @@ Llama::Llama(const StageOptions& options)
   if (!options.last) return;
   final_norm_ = maker().MakeRmsNorm("model.norm", hidden_, model.norm_epsilon);
   head_ = model.tied
-              ? maker().TieLinear(tokens_)
+              ? maker().TieLinear(tokens_.weight)
               : maker().MakeLinear("lm_head", options.vocabulary_rows(), hidden_, kInitialDeviation,
                                    /*bias=*/false);
 }
@@ -61,7 +60,7 @@ Llama::Block Llama::MakeBlock(const ModelSpec& model, uint32_t layer) {
 }
 
 at::Tensor Llama::Embed(const at::Tensor& ids) const {
-  return at::embedding(tokens_, ids);
+  return tokens_(ids);
 }
 
 at::Tensor Llama::Attention(const Block& block, const at::Tensor& x) const {

@@ -44,7 +44,7 @@ class Llama final : public Network {
   const int64_t hidden_, head_channels_;
   std::vector<Block> blocks_;
   std::optional<Rotary> rotary_;  // where there are blocks
-  at::Tensor tokens_;             // first stage
+  Embedding tokens_;              // first stage
   RmsNorm final_norm_;            // last stage
   Linear head_;
 };

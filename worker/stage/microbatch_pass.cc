@@ -1,12 +1,12 @@
 #include "worker/stage/microbatch_pass.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <utility>
-#include <vector>
 
 #include "worker/stage/torch_device.h"
 
@@ -32,10 +32,10 @@ class EagerPass final : public MicrobatchPass {
 
   at::Tensor Backward(const at::Tensor& gradient) override {
     // Autograd may write into what it is given.
-    const at::Tensor of_input =
-        BackwardOf(options_.last ? StartAtLoss()
-                                 : gradient.to(at::kFloat, /*non_blocking=*/false,
-                                               /*copy=*/true));
+    const at::Tensor start = options_.last
+                                 ? StartAtLoss()
+                                 : gradient.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+    const at::Tensor of_input = BackwardOf(start, /*keep=*/false);
     source_.reset();
     targets_.reset();
     return of_input;
@@ -46,7 +46,8 @@ class EagerPass final : public MicrobatchPass {
     return at::scalar_tensor(1.0 / options_.train.microbatches,
                              at::TensorOptions(at::kFloat).device(device_));
   }
-  // The two with tensors that are where and what the network needs.
+  // The two with tensors that are where and what the network needs. With `keep` what forward left
+  // stays.
   at::Tensor ForwardOf(at::Tensor source, at::Tensor targets) {
     source_ = std::move(source);
     targets_ = std::move(targets);
@@ -57,9 +58,9 @@ class EagerPass final : public MicrobatchPass {
     root_ = Run();
     return root_.detach();
   }
-  at::Tensor BackwardOf(const at::Tensor& start) {
+  at::Tensor BackwardOf(const at::Tensor& start, bool keep) {
     if (options_.recompute) root_ = Run();
-    root_.backward(start);
+    root_.backward(start, /*retain_graph=*/keep);
     root_.reset();
     if (options_.first) return {};
     at::Tensor gradient = source_.grad();
@@ -99,34 +100,53 @@ PassInput BlankInput(const StageOptions& options) {
 // Records an eager pass over tensors that stay, and queues it again for each microbatch.
 class GraphPass final : public MicrobatchPass {
  public:
-  GraphPass(const StageOptions& options, const Network& network, TorchGraphRecorder& recorder)
-      : options_(options), pass_(options, network), input_(BlankInput(options)) {
-    start_ = options.last ? pass_.StartAtLoss() : BlankBoundary(options);
-    graphs_ = recorder.Record({[&] { output_ = pass_.ForwardOf(input_.source, input_.targets); },
-                               [&] { source_gradient_ = pass_.BackwardOf(start_); }});
+  // `start`: what backward starts with, the same memory for all passes. `passing`: where what is
+  // needed during a graph alone is, of all passes, as one graph runs at a time.
+  GraphPass(const StageOptions& options, const Network& network, TorchGraphRecorder& recorder,
+            const TorchGraphRecorder::Memory& passing, at::Tensor start)
+      : options_(options),
+        pass_(options, network),
+        input_(BlankInput(options)),
+        start_(std::move(start)) {
+    // What forward leaves for backward is there until that, whatever other graphs run meanwhile.
+    forward_ = recorder.Record(options.recompute ? passing : recorder.NewMemory(),
+                               [&] { output_ = pass_.ForwardOf(input_.source, input_.targets); });
+    backward_ = recorder.Record(
+        passing, [&] { source_gradient_ = pass_.BackwardOf(start_, /*keep=*/!options.recompute); });
+    // Both are read before another graph runs.
+    output_ = WithoutOwning(output_);
+    if (!options.first) source_gradient_ = WithoutOwning(source_gradient_);
   }
 
   at::Tensor Forward(const PassInput& input) override {
     const at::NoGradGuard no_grad;
     input_.source.copy_(input.source);
     if (options_.last) input_.targets.copy_(input.targets);
-    graphs_[0]->Replay();
+    forward_->Replay();
     return output_.clone();
   }
 
   at::Tensor Backward(const at::Tensor& gradient) override {
     const at::NoGradGuard no_grad;
     if (!options_.last) start_.copy_(gradient);
-    graphs_[1]->Replay();
+    backward_->Replay();
     return options_.first ? at::Tensor() : source_gradient_.clone();
   }
 
  private:
+  static at::Tensor WithoutOwning(const at::Tensor& tensor) {
+    return at::for_blob(tensor.data_ptr(), tensor.sizes())
+        .strides(tensor.strides())
+        .options(tensor.options())
+        .target_device(tensor.device())
+        .make_tensor();
+  }
+
   const StageOptions& options_;
   EagerPass pass_;
   const PassInput input_;
   at::Tensor start_, output_, source_gradient_;
-  std::vector<std::unique_ptr<TorchGraph>> graphs_;  // forward, backward
+  std::unique_ptr<TorchGraph> forward_, backward_;
 };
 
 }  // namespace
@@ -138,10 +158,16 @@ MicrobatchPasses::MicrobatchPasses(const StageOptions& options, const Network& n
     parameter.value.mutable_grad() = at::zeros_like(parameter.value);
   }
   // Over nothing, so that libraries have what they need before anything is recorded.
-  EagerPass pass(options, network);
-  const at::Tensor output = pass.Forward(BlankInput(options));
-  pass.Backward(output);
-  recorder_ = MakeTorchGraphRecorder(TorchDevice(options.device));
+  {
+    EagerPass pass(options, network);
+    start_ = options.last ? pass.StartAtLoss() : BlankBoundary(options);
+    pass.Forward(BlankInput(options));
+    pass.Backward(start_);
+  }
+  const at::Device device = TorchDevice(options.device);
+  TrimMemory(device);
+  recorder_ = MakeTorchGraphRecorder(device);
+  passing_ = recorder_->NewMemory();
   ForgetGradients();
 }
 
@@ -152,7 +178,7 @@ std::unique_ptr<MicrobatchPass> MicrobatchPasses::Take() {
     return pass;
   }
   if (!recorder_) return std::make_unique<EagerPass>(options_, network_);
-  return std::make_unique<GraphPass>(options_, network_, *recorder_);
+  return std::make_unique<GraphPass>(options_, network_, *recorder_, passing_, start_);
 }
 
 at::Tensor MicrobatchPasses::Evaluate(const PassInput& input) const {

@@ -7,8 +7,6 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <utility>
-#include <vector>
 
 #include "worker/stage/torch_graph.h"
 
@@ -29,17 +27,10 @@ class CudaGraphRecorder final : public TorchGraphRecorder {
   explicit CudaGraphRecorder(const c10::Device& device)
       : stream_(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device)) {}
 
-  std::vector<std::unique_ptr<TorchGraph>> Record(
-      const std::vector<std::function<void()>>& works) override {
-    const c10::MempoolId_t memory = at::cuda::graph_pool_handle();
-    std::vector<std::unique_ptr<TorchGraph>> graphs;
-    for (const std::function<void()>& work : works) graphs.push_back(RecordOne(memory, work));
-    return graphs;
-  }
+  Memory NewMemory() override { return at::cuda::graph_pool_handle(); }
 
- private:
-  std::unique_ptr<TorchGraph> RecordOne(c10::MempoolId_t memory,
-                                        const std::function<void()>& work) const {
+  std::unique_ptr<TorchGraph> Record(const Memory& memory,
+                                     const std::function<void()>& work) override {
     auto recorded = std::make_unique<CudaGraph>();
     const c10::StreamGuard on_stream(stream_);
     // Other threads, above all the codec's, go on calling CUDA.
@@ -58,6 +49,7 @@ class CudaGraphRecorder final : public TorchGraphRecorder {
     return recorded;
   }
 
+ private:
   // One for all graphs, as cuBLAS has a workspace for each stream.
   const c10::Stream stream_;
 };

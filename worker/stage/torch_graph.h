@@ -6,11 +6,11 @@
 #ifndef LONGHAUL_WORKER_STAGE_TORCH_GRAPH_H_
 #define LONGHAUL_WORKER_STAGE_TORCH_GRAPH_H_
 
+#include <c10/core/Allocator.h>
 #include <c10/core/Device.h>
 
 #include <functional>
 #include <memory>
-#include <vector>
 
 namespace longhaul::worker {
 
@@ -24,14 +24,18 @@ class TorchGraph {
 
 class TorchGraphRecorder {
  public:
+  // Where graphs that were recorded into it have what they allocate. Nothing else uses it, and it
+  // is there as long as one of them is. A graph may overwrite whatever was in tensors that were
+  // gone when it was recorded; so in a memory for several graphs nothing stays from one replay to
+  // the next but in tensors that somebody held while all of them were recorded.
+  using Memory = c10::MempoolId_t;
+
   virtual ~TorchGraphRecorder() = default;
-  // Calls each of `works`, whose kernels are recorded and do not run: a graph for each. What they
-  // allocate comes out of memory that is theirs alone, for as long as one of the graphs is there;
-  // what an earlier one leaves is there for a later one, so they are replayed in this order.
-  // All of the same kind has run before, so that libraries have what they need; nothing in it may
-  // wait for the device.
-  virtual std::vector<std::unique_ptr<TorchGraph>> Record(
-      const std::vector<std::function<void()>>& works) = 0;
+  virtual Memory NewMemory() = 0;
+  // Calls `work`, whose kernels are recorded and do not run. All of the same kind have run before,
+  // so that libraries have what they need; nothing in it may wait for the device.
+  virtual std::unique_ptr<TorchGraph> Record(const Memory& memory,
+                                             const std::function<void()>& work) = 0;
 };
 
 // Of a GPU; LoadTorchCuda came before (torch_cuda.h).

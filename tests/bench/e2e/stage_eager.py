@@ -111,11 +111,13 @@ def measure(arguments, versions):
     if not program.exists():
         raise Failed(f"expected {program}; build the target stage_passes, for a GPU by tests/gpu.sh")
     with contextlib.ExitStack() as stack:
-        def ours(graphs):
-            return stack.enter_context(Side([program], {**job, "graphs": graphs},
-                                            environment_of(program, versions["libraries"])))
+        def ours(graphs=True, deterministic=False):
+            train = {**job["run"]["train"], "deterministic": deterministic}
+            return stack.enter_context(Side(
+                [program], {**job, "graphs": graphs, "run": {**job["run"], "train": train}},
+                environment_of(program, versions["libraries"])))
 
-        longhaul = ours(graphs=True)
+        longhaul = ours()
         eager = stack.enter_context(Side([arguments.python, EAGER], job))
         if longhaul.parameters != eager.parameters:
             raise Failed(f"expected equal stages; longhaul's has {longhaul.parameters} parameters, "
@@ -123,6 +125,7 @@ def measure(arguments, versions):
         sides = {"longhaul": (longhaul, {}), "eager": (eager, {"ahead": False}),
                  "eager, ahead": (eager, {"ahead": True})}
         if arguments.device != "cpu":
+            sides["longhaul, deterministic"] = (ours(deterministic=True), {})
             sides["longhaul, no graphs"] = (ours(graphs=False), {})
         seconds = {name: [] for name in sides}
         for _ in range(arguments.rounds):

@@ -9,6 +9,10 @@ constexpr uint64_t kFloat = 4, kHalf = 2;
 constexpr uint64_t kBytesPerParameter = 16, kSnapshotBytesPerParameter = 12;
 constexpr uint64_t kBoundaryBuffers = 4;
 constexpr uint64_t kLogitsAtWork = 2;
+// Of a GPU's stage, whose passes are recorded.
+constexpr uint64_t kCublasBytes = uint64_t{192} << 20;
+constexpr uint64_t kBoundariesInPassing = 8;
+constexpr uint64_t kSegmentBytes = uint64_t{20} << 20;
 
 uint64_t KeyChannels(const ModelSpec& model) {
   return uint64_t{model.hidden} / model.heads * model.kv_heads;
@@ -76,13 +80,17 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
                  kLogitsAtWork * logits + kProgramBytes;
   memory.per_flight = 2 * boundary;
   (spec.pipeline.recompute ? memory.fixed : memory.per_flight) += kept;
+  if (!on_gpu) return memory;
+  memory.fixed += kCublasBytes + kBoundariesInPassing * boundary;
+  if (!spec.pipeline.recompute) {
+    memory.per_flight += boundary + kSegmentBytes + (bf16 ? logits / 2 : 0);
+  }
   return memory;
 }
 
 uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                           bool last, uint32_t depth, bool on_gpu) {
-  const StageMemory memory = MemoryOf(spec, vocabulary, layers, first, last, on_gpu);
-  return memory.fixed + depth * memory.per_flight;
+  return MemoryOf(spec, vocabulary, layers, first, last, on_gpu).At(depth);
 }
 
 }  // namespace longhaul::coordinator

@@ -25,17 +25,19 @@ inline constexpr uint64_t kProgramBytes = uint64_t{256} << 20;
 struct StageMemory {
   uint64_t fixed = 0;       // whatever the depth is
   uint64_t per_flight = 0;  // for each microbatch in flight
+  uint64_t At(uint32_t depth) const { return fixed + depth * per_flight; }
 };
 // fixed      = 16 bytes a parameter: fp32 value, gradient, two moments;
 //            + 12 on a CPU: a checkpoint's snapshot of value and moments, which a GPU's stage has
-//            in
-//              the host's memory, where nobody reckons with it
+//              in the host's memory, where nobody reckons with it
 //            + with bf16 the casts of blocks' and head's parameters, 2 bytes each, for a step
 //            + what autograd keeps of one microbatch while it is recomputed
 //            + 4 boundary tensors (one being received and sent in each direction)
 //            + on the last stage twice the logits of one microbatch in fp32 while it is computed:
 //              those, and their copy or gradient
 //            + kProgramBytes
+//            + on a GPU 192 MiB of workspaces, which cuBLAS keeps for each stream and thread, and
+//              what passes need for as long as one runs: 8 boundary tensors
 // per_flight = what autograd keeps of one microbatch of B x T tokens:
 //              gpt: a block 16h values a token (input, norm, qkv, attention, residual, norm, 4h
 //              before and 4h after GELU), of 4 bytes, or with bf16 2 bytes but for 2h (input,
@@ -46,8 +48,13 @@ struct StageMemory {
 //              norms before the weight);
 //              last stage: the final norm with its input, and the log-softmax of the logits;
 //            + the stage's input and output
+//            + on a GPU, where each has memory of its own that was set apart when its passes were
+//              recorded: what its forward needs in passing, a boundary tensor and on the last stage
+//              the logits as the products compute; and what LibTorch takes too much, since it takes
+//              20 MiB at a time
 //              With recomputation only the stage's input and output.
-// Attention keeps no T x T matrix: the CPU's and the GPU's fused kernels do not.
+// Attention keeps no T x T matrix: the CPU's and the GPU's fused kernels do not. memory_parity_test
+// and memory_gpu_test compare with what LibTorch takes.
 StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                      bool last, bool on_gpu = false);
 

@@ -31,7 +31,7 @@ class Planner {
   double Forward(uint32_t stage, uint32_t layers) const;
   double Backward(uint32_t stage, uint32_t layers) const;
   double Optimizer(uint32_t stage, uint32_t layers) const;
-  uint64_t Memory(uint32_t stage, uint32_t layers, uint32_t depth) const;
+  StageMemory Memory(uint32_t stage, uint32_t layers) const;
   // The depth that this stage must be able to hold.
   uint32_t LeastDepth(uint32_t stage) const;
   bool Fits(uint32_t stage, uint32_t layers) const;
@@ -71,9 +71,9 @@ double Planner::Optimizer(uint32_t stage, uint32_t layers) const {
          request_.workers[stage].times.optimizer_seconds_per_parameter();
 }
 
-uint64_t Planner::Memory(uint32_t stage, uint32_t layers, uint32_t depth) const {
-  return StageMemoryBytes(spec_, request_.data.vocabulary(), layers, stage == 0, IsLast(stage),
-                          depth, request_.workers[stage].on_gpu);
+StageMemory Planner::Memory(uint32_t stage, uint32_t layers) const {
+  return MemoryOf(spec_, request_.data.vocabulary(), layers, stage == 0, IsLast(stage),
+                  request_.workers[stage].on_gpu);
 }
 
 uint32_t Planner::LeastDepth(uint32_t stage) const {
@@ -90,7 +90,7 @@ uint32_t Planner::LeastDepth(uint32_t stage) const {
 
 bool Planner::Fits(uint32_t stage, uint32_t layers) const {
   const uint64_t available = request_.workers[stage].memory_bytes;
-  return available == 0 || Memory(stage, layers, LeastDepth(stage)) <= available;
+  return available == 0 || Memory(stage, layers).At(LeastDepth(stage)) <= available;
 }
 
 uint32_t Planner::DepthOf(uint32_t stage, uint32_t layers) const {
@@ -98,8 +98,7 @@ uint32_t Planner::DepthOf(uint32_t stage, uint32_t layers) const {
   const uint64_t available = request_.workers[stage].memory_bytes;
   if (spec_.pipeline.schedule != ScheduleKind::kLinkAware || spec_.pipeline.depth) return least;
   if (available == 0) return spec_.train.microbatches;
-  const StageMemory memory = MemoryOf(spec_, request_.data.vocabulary(), layers, stage == 0,
-                                      IsLast(stage), request_.workers[stage].on_gpu);
+  const StageMemory memory = Memory(stage, layers);
   if (available <= memory.fixed) return least;
   const uint64_t fitting = (available - memory.fixed) / std::max<uint64_t>(memory.per_flight, 1);
   return static_cast<uint32_t>(std::clamp<uint64_t>(fitting, least, spec_.train.microbatches));
@@ -159,14 +158,14 @@ Status Planner::DoesNotFit(const std::vector<uint32_t>& layers) const {
   for (uint32_t stage = 0; stage < stages_; ++stage) {
     const uint64_t available = request_.workers[stage].memory_bytes;
     if (available == 0) continue;
-    const double ratio = static_cast<double>(Memory(stage, layers[stage], LeastDepth(stage))) /
+    const double ratio = static_cast<double>(Memory(stage, layers[stage]).At(LeastDepth(stage))) /
                          static_cast<double>(available);
     if (ratio > worst_ratio) {
       worst = stage;
       worst_ratio = ratio;
     }
   }
-  const uint64_t needed = Memory(worst, layers[worst], LeastDepth(worst));
+  const uint64_t needed = Memory(worst, layers[worst]).At(LeastDepth(worst));
   return absl::FailedPreconditionError(fmt::format(
       "stage {} ({} of {} layers, {} microbatches in flight) needs {} ({} bytes) and worker {} has "
       "{} ({} bytes), and no other split fits either: use more or larger workers, "
@@ -217,7 +216,9 @@ StatusOr<v1::Plan> Planner::Make() {
   LH_RETURN_IF_ERROR(ChooseOrder(spec_, &plan));
   for (uint32_t stage = 0; stage < stages_; ++stage) {
     v1::StagePlan& one = *plan.mutable_stages(static_cast<int>(stage));
-    one.set_memory_bytes(Memory(stage, layers[stage], one.depth()));
+    const StageMemory memory = Memory(stage, layers[stage]);
+    one.set_memory_bytes(memory.At(one.depth()));
+    one.set_memory_per_flight_bytes(memory.per_flight);
     if (request_.workers[stage].memory_bytes > 0) one.set_depth_by_memory(most[stage]);
   }
   LH_RETURN_IF_ERROR(AddPrediction(spec_, &plan));

@@ -11,7 +11,6 @@
 #include "base/schedule/simulator.h"
 #include "base/schedule/tune.h"
 #include "base/units.h"
-#include "coordinator/planner/memory.h"
 #include "coordinator/planner/order.h"
 #include "coordinator/planner/pipeline_cost.h"
 #include "coordinator/planner/planner.h"
@@ -325,10 +324,7 @@ StatusOr<std::optional<v1::Plan>> Retune(const RunSpec& spec, const v1::Plan& pl
   if (after >= before * (1 - kLeastGain)) return std::nullopt;
   for (int s = 0; s < better.stages_size(); ++s) {
     v1::StagePlan& stage = *better.mutable_stages(s);
-    // The same on a GPU.
-    const uint64_t per_flight = MemoryOf(spec, plan.data().vocabulary(), stage.layers(), s == 0,
-                                         s + 1 == better.stages_size())
-                                    .per_flight;
+    const uint64_t per_flight = stage.memory_per_flight_bytes();
     stage.set_memory_bytes(stage.memory_bytes() + per_flight * stage.depth() -
                            per_flight * plan.stages(s).depth());
   }

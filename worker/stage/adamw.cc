@@ -47,15 +47,18 @@ double SumOfSquares(const at::Tensor& gradient) {
 }
 
 // On a GPU: of each parameter in double by LibTorch's reduction, which has one order for a shape;
-// they come to the host together.
+// they come to the host together. It makes doubles of all that it is given: of parts, therefore.
+constexpr int64_t kDeviceSumBlock = int64_t{1} << 22;
+
 double AddSquaredOnDevice(const std::vector<Parameter>& parameters, double sum) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> squares;
   for (auto it = parameters.rbegin(); it != parameters.rend(); ++it) {
     if (!it->value.grad().defined()) continue;
-    squares.push_back(
-        at::linalg_vector_norm(it->value.grad(), 2, at::OptionalIntArrayRef(), false, at::kDouble)
-            .square());
+    for (const at::Tensor& part : it->value.grad().reshape({-1}).split(kDeviceSumBlock)) {
+      squares.push_back(
+          at::linalg_vector_norm(part, 2, at::OptionalIntArrayRef(), false, at::kDouble).square());
+    }
   }
   if (squares.empty()) return sum;
   const at::Tensor of_all = at::stack(squares).cpu();

@@ -6,6 +6,7 @@
 
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 
 #include "worker/stage/torch_graph.h"
@@ -24,8 +25,7 @@ class CudaGraph final : public TorchGraph {
 
 class CudaGraphRecorder final : public TorchGraphRecorder {
  public:
-  explicit CudaGraphRecorder(const c10::Device& device)
-      : stream_(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device)) {}
+  explicit CudaGraphRecorder(const c10::Device& device) : stream_(RecordingStream(device)) {}
 
   Memory NewMemory() override { return at::cuda::graph_pool_handle(); }
 
@@ -50,7 +50,17 @@ class CudaGraphRecorder final : public TorchGraphRecorder {
   }
 
  private:
-  // One for all graphs, as cuBLAS has a workspace for each stream.
+  // One for all that is recorded on a device: cuBLAS keeps a workspace for each stream it has seen.
+  static c10::Stream RecordingStream(const c10::Device& device) {
+    static std::map<c10::DeviceIndex, c10::Stream> streams;
+    auto it = streams.find(device.index());
+    if (it == streams.end()) {
+      const c10::impl::VirtualGuardImpl devices(device.type());
+      it = streams.emplace(device.index(), devices.getStreamFromGlobalPool(device)).first;
+    }
+    return it->second;
+  }
+
   const c10::Stream stream_;
 };
 

@@ -51,12 +51,20 @@ TEST(StageParameters, DoNotDependOnTheSplit) {
   }
 }
 
-// A GPU's stage has its snapshot, value and two moments, in the host's memory.
-TEST(StageMemoryBytes, LeavesTheSnapshotOutOnAGpu) {
-  const RunSpec spec = Gpt2Small();
-  const uint64_t host = StageMemoryBytes(spec, 256, 3, true, false, 5);
-  const uint64_t gpu = StageMemoryBytes(spec, 256, 3, true, false, 5, /*on_gpu=*/true);
-  EXPECT_EQ(host - gpu, 12 * StageParameters(spec.model, 256, 3, true, false));
+// A GPU's stage has its snapshot, value and two moments, in the host's memory; and memory of its
+// own for each microbatch, in which nothing of another's can be.
+TEST(StageMemoryBytes, IsWithoutSnapshotAndByMicrobatchesOnAGpu) {
+  RunSpec spec = Gpt2Small();
+  const auto bytes = [&](uint32_t depth, bool on_gpu) {
+    return StageMemoryBytes(spec, 256, 3, true, false, depth, on_gpu);
+  };
+  const uint64_t boundary = 1024 * 768 * 4,
+                 snapshot = 12 * StageParameters(spec.model, 256, 3, true, false);
+  EXPECT_EQ(bytes(1, true) - bytes(1, false) + snapshot, (192u << 20) + 9 * boundary + (20u << 20));
+  EXPECT_EQ(bytes(2, true) - bytes(1, true),
+            bytes(2, false) - bytes(1, false) + boundary + (20u << 20));
+  spec.pipeline.recompute = true;
+  EXPECT_EQ(bytes(2, true) - bytes(1, true), bytes(2, false) - bytes(1, false));
 }
 
 TEST(StageMemoryBytes, GrowsWithDepthLayersAndBatch) {

@@ -1,0 +1,87 @@
+"""What a worker adds to its compute where links are fast: two stages on links that are not shaped,
+step by step from the run's trace."""
+import json
+import pathlib
+import statistics
+
+from cluster import CODECS, RUN_FILE, Cluster
+from report import Table, spread
+
+EXTRA_LIMIT_MS, IDLE_LIMIT = 0.2, 0.01  # on a GPU
+TRACED = 8  # steps that workers keep
+
+
+def add_arguments(parser):
+    parser.add_argument("--run-file", type=pathlib.Path, default=RUN_FILE,
+                        help="(default %(default)s)")
+    parser.add_argument("--device", default="cpu",
+                        help="of the workers, cpu or cuda:A-B (default %(default)s)")
+    parser.add_argument("--layers", type=int, help="instead of the run file's")
+    parser.add_argument("--microbatches", type=int, default=64, help="a step (default %(default)s)")
+    parser.add_argument("--steps", type=int, default=10,
+                        help=f"of each run, of which the last {TRACED} at most count; the first does "
+                        "not (default %(default)s)")
+    parser.add_argument("--codecs", nargs="+", choices=CODECS, default=["none", "default"])
+
+
+def spans_of(trace, stage):
+    """{step: the stage's spans, [(category, begin, length)] in ms}, the step itself among them."""
+    steps = {}
+    for event in trace["traceEvents"]:
+        if event.get("ph") == "X" and event["pid"] == trace["stages_pid"] and event["tid"] == stage:
+            steps.setdefault(event["args"]["step"], []).append(
+                (event["cat"], event["ts"] / 1e3, event["dur"] / 1e3))
+    return steps
+
+
+def of_step(spans, compute_ms, microbatches):
+    """Milliseconds a microbatch: in the stage's calls; what its whole work on microbatches, from the
+    first forward's begin to the last backward's end, takes beyond `compute_ms`."""
+    passes = [span for span in spans if span[0] in ("forward", "backward")]
+    begin = min(at for _, at, _ in passes)
+    end = max(at + length for _, at, length in passes)
+    return (sum(length for _, _, length in passes) / microbatches,
+            (end - begin) / microbatches - compute_ms)
+
+
+def trace_of(cluster, run):
+    trace = json.loads(cluster.cli("trace", run, "-o", "-"))
+    trace["stages_pid"] = next(
+        event["pid"] for event in trace["traceEvents"]
+        if event.get("name") == "process_name" and event["args"]["name"] == "stages")
+    return trace
+
+
+def run(arguments):
+    table = Table(
+        f"{arguments.run_file.name} on {arguments.device}, 2 stages, {arguments.microbatches} "
+        "microbatches a step, links not shaped. Milliseconds a microbatch, median (middle half) of the "
+        "traced steps: planned: as measured when the run was planned; calls: of forward and backward in "
+        "training; extra: what a stage's work on a step's microbatches, from its first forward to its "
+        "last backward, takes beyond the planned, waits for the other stage among it. Idle: waiting "
+        "while its own codec is at work, of the last step",
+        ["codecs", "stage", "layers", "planned", "calls", "extra", "idle"])
+    good = True
+    with Cluster(arguments.programs, workers=2, device=arguments.device) as cluster:
+        for codec in arguments.codecs:
+            changes = {**CODECS[codec], "pipeline.stages": 2, "train.steps": arguments.steps,
+                       "train.microbatches": arguments.microbatches}
+            if arguments.layers:
+                changes["model.layers"] = arguments.layers
+            done = cluster.train(arguments.run_file, changes)
+            trace = trace_of(cluster, done.status["run_id"])
+            stages = done.plan["stages"]
+            planned = [1e3 * (stage["forward_seconds"] + stage["backward_seconds"]) for stage in stages]
+            for index, stage in enumerate(stages):
+                steps = spans_of(trace, index)
+                samples = [of_step(steps[step], planned[index], arguments.microbatches)
+                           for step in sorted(steps) if step > 1]
+                calls, extra = zip(*samples)
+                idle = done.status["stages"][index].get("codec_wait_share", 0)
+                table.add(codec, index, stage["layers"], f"{planned[index]:.3f}",
+                          spread(calls), spread(extra), f"{idle:.2%}")
+                good &= idle <= IDLE_LIMIT
+                # The one with less to do waits for the other, which is nobody's fault.
+                if planned[index] == max(planned):
+                    good &= statistics.median(extra) <= EXTRA_LIMIT_MS
+    return table, good or arguments.device == "cpu"

@@ -83,7 +83,7 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   if (!on_gpu) return memory;
   memory.fixed += kCublasBytes + kBoundariesInPassing * boundary;
   if (!spec.pipeline.recompute) {
-    memory.per_flight += boundary + kSegmentBytes + (bf16 ? logits / 2 : 0);
+    memory.per_flight += boundary + kSegmentBytes + logits + (bf16 ? logits / 2 : 0);
   }
   return memory;
 }

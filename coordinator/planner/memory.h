@@ -50,8 +50,8 @@ struct StageMemory {
 //            + the stage's input and output
 //            + on a GPU, where each has memory of its own that was set apart when its passes were
 //              recorded: what its forward needs in passing, a boundary tensor and on the last stage
-//              the logits as the products compute; and what LibTorch takes too much, since it takes
-//              20 MiB at a time
+//              the logits, in fp32 and as the products compute; and what LibTorch takes too much,
+//              since it takes 20 MiB at a time
 //              With recomputation only the stage's input and output.
 // Attention keeps no T x T matrix: the CPU's and the GPU's fused kernels do not. memory_parity_test
 // and memory_gpu_test compare with what LibTorch takes.

@@ -16,6 +16,7 @@
 #include "codec/messages/memory_store.h"
 #include "codec/registry.h"
 #include "worker/pipeline/cuda_boundary_codec.h"
+#include "worker/rpc/device_turn.h"
 #include "worker/stage/noise.h"
 
 namespace longhaul::worker {
@@ -76,6 +77,9 @@ StatusOr<CodecTimes> MeasureCodec(const std::string& name, const codec::Shape& s
   std::sort(decode.begin(), decode.end());
   return CodecTimes{encode[kRepeats / 4], decode[kRepeats / 4]};
 }
+
+// For others that share the GPU, a few seconds each.
+constexpr absl::Duration kMeasuringPatience = absl::Seconds(60);
 
 // Measured now, or elsewhere and in the run file.
 StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const std::string& name,
@@ -316,6 +320,10 @@ void Agent::Probe(const std::shared_ptr<LinkProbe>& probe) {
 StatusOr<v1::LayerTimes> Agent::MeasureModel(const v1::Measure& measure) {
   LH_ASSIGN_OR_RETURN(const RunSpec spec,
                       ParseRunSpec(measure.run_yaml(), "run.yaml", {}, codec::CheckCodec));
+  UniqueFd turn;
+  if (resources_.gpu && !spec.replay) {
+    turn = TakeTurn(fmt::format("/dev/nvidia{}", resources_.gpu->index()), kMeasuringPatience);
+  }
   LH_ASSIGN_OR_RETURN(v1::LayerTimes times,
                       spec.replay ? ReplayedTimes(spec)
                                   : MeasureLayers(spec, measure.vocabulary(), resources_.gpu));

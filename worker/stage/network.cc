@@ -1,7 +1,6 @@
 #include "worker/stage/network.h"
 
-#include <ATen/ops/log_softmax.h>
-#include <ATen/ops/nll_loss.h>
+#include <ATen/ops/cross_entropy_loss.h>
 
 #include <cmath>
 
@@ -35,9 +34,8 @@ at::Tensor Network::Forward(const at::Tensor& input) const {
 }
 
 at::Tensor Network::Loss(const at::Tensor& logits, const at::Tensor& targets) {
-  // The softmax makes fp32 of bf16 itself: a copy of the logits would be the largest tensor there is.
-  return at::nll_loss(at::log_softmax(logits.reshape({-1, logits.size(-1)}), 1, at::kFloat),
-                      targets.reshape({-1}));
+  return at::cross_entropy_loss(logits.reshape({-1, logits.size(-1)}).to(at::kFloat),
+                                targets.reshape({-1}));
 }
 
 }  // namespace longhaul::worker

@@ -6,8 +6,8 @@ the hours that these steps take on slow links. Needs root, for network namespace
       --rate 100mbit --minutes 55
 
 Each pair has a local cluster of its own, whose links are not shaped; on GPUs all of its workers share one,
-and as many pairs train at a time as there are GPUs. Losses do not depend on links, so a step's seconds
-are those of a few steps on links of --rate, trained afterwards, one pair at a time: hours are steps times
+and --pairs-per-device train at a time. Losses do not depend on links, so a step's seconds are those of a
+few steps on links of --rate, trained afterwards, one pair at a time on a device: hours are steps times
 their median. (aqsgd's are those of a first pass over the samples, which sends them whole.)
 
 Stopped by --minutes, a signal or a crash, the same command goes on with what is in --out, also on
@@ -57,7 +57,7 @@ def parse():
     parser.add_argument("--codecs", nargs="+", choices=CODEC_PAIRS, default=list(CODEC_PAIRS),
                         help="which pairs (default: all)")
     parser.add_argument("--device", default="cpu",
-                        help="cpu, cuda:N or cuda:A-B: a pair on each GPU (default %(default)s)")
+                        help="cpu, cuda:N or cuda:A-B: pairs on each GPU (default %(default)s)")
     for flag, default, what in (
             ("--stages", 2, "workers of a cluster"), ("--layers", 12, ""), ("--hidden", 768, "channels"),
             ("--heads", 12, ""), ("--context", 1024, "tokens of a sequence"),
@@ -66,6 +66,7 @@ def parse():
             ("--validate-every", 50, "steps"), ("--validation-samples", 64, "sequences"),
             ("--checkpoint-every", 100, "steps, the most that a crash costs"), ("--seed", 1, ""),
             ("--threads", 1, "of a stage, on the CPU"),
+            ("--pairs-per-device", 1, "that train at a time"),
             ("--rate-steps", 3, "that count, at --rate")):
         parser.add_argument(flag, type=int, default=default,
                             help=f"{what} (default %(default)s)".strip())
@@ -194,8 +195,11 @@ class Trainer:
     def __init__(self, arguments, folder):
         self.arguments, self.folder = arguments, folder
         self.stop, self.starting = threading.Event(), threading.Lock()
-        self.devices = queue.SimpleQueue()
+        # Where a pair may train, and where one may measure with the device to itself.
+        self.devices, self.measuring = queue.SimpleQueue(), queue.SimpleQueue()
         for device in arguments.devices:
+            self.measuring.put(device)
+        for device in arguments.devices * arguments.pairs_per_device:
             self.devices.put(device)
 
     def _cluster(self, stack, pair, device, **options):
@@ -262,13 +266,17 @@ class Trainer:
         result = self.folder.result(pair)
         if rate in result.get("at_rate", {}):
             return
-        print(f"{pair}: measures steps at {rate}", file=sys.stderr, flush=True)
-        with contextlib.ExitStack() as stack:
-            cluster = self._cluster(stack, pair, self.arguments.devices[0], rate=rate)
-            steps = RATE_WARM_UP + self.arguments.rate_steps
-            done = cluster.train(self.folder.run_file, self._changes(
-                pair, **{"train.steps": steps, "train.schedule.warmup": 0, "validation.every": 0,
-                         "checkpoint.every": 0}))
+        device = self.measuring.get()
+        try:
+            print(f"{pair}: measures steps at {rate} on {device}", file=sys.stderr, flush=True)
+            with contextlib.ExitStack() as stack:
+                cluster = self._cluster(stack, pair, device, rate=rate)
+                steps = RATE_WARM_UP + self.arguments.rate_steps
+                done = cluster.train(self.folder.run_file, self._changes(
+                    pair, **{"train.steps": steps, "train.schedule.warmup": 0,
+                             "validation.every": 0, "checkpoint.every": 0}))
+        finally:
+            self.measuring.put(device)
         seconds = done.step_seconds(RATE_WARM_UP)
         self.folder.keep(pair, {**result, "at_rate": {**result.get("at_rate", {}), rate: seconds}})
 
@@ -346,21 +354,23 @@ def train_all(arguments, folder):
         timer = threading.Timer(60 * arguments.minutes, trainer.stop.set)
         timer.daemon = True
         timer.start()
-    with ThreadPoolExecutor(len(arguments.devices)) as pool:
-        states = list(pool.map(lambda pair: attempt(trainer.train, pair), arguments.codecs))
-    done = [pair for pair, state in zip(arguments.codecs, states) if state == "done"]
-    measured = True
-    for pair in done if arguments.rate else []:
-        if pair in arguments.step_seconds:
-            continue
+
+    def measure(pair):
         if trainer.stop.is_set():
-            measured = False
-        elif attempt(lambda name: trainer.measure(name, arguments.rate) or "measured", pair) is None:
-            states.append(None)
+            return "waiting"
+        trainer.measure(pair, arguments.rate)
+        return "done"
+
+    with ThreadPoolExecutor(len(arguments.devices) * arguments.pairs_per_device) as pool:
+        states = list(pool.map(lambda pair: attempt(trainer.train, pair), arguments.codecs))
+        done = [pair for pair, state in zip(arguments.codecs, states) if state == "done"]
+        if arguments.rate:
+            unknown = [pair for pair in done if pair not in arguments.step_seconds]
+            states += pool.map(lambda pair: attempt(measure, pair), unknown)
     report(arguments, folder)
     if None in states or "failed" in states:
         return 1
-    return 0 if measured and len(done) == len(arguments.codecs) else UNFINISHED
+    return 0 if set(states) == {"done"} else UNFINISHED
 
 
 def main():

@@ -22,7 +22,7 @@ namespace longhaul {
 // "gpt": GPT-2's layers. "llama": RMSNorm, rotary embeddings, grouped-query attention, SwiGLU, no
 // biases; Qwen2.5 is this with `qkv_bias`.
 enum class ModelFamily : uint8_t { kGpt, kLlama };
-enum class ComputeDtype : uint8_t { kFp32, kBf16 };                   // "fp32", "bf16" (autocast)
+enum class ComputeDtype : uint8_t { kFp32, kBf16 };                   // "fp32", "bf16": of products
 enum class ScheduleKind : uint8_t { kLinkAware, kOneFOneB, kGpipe };  // "link-aware" "1f1b" "gpipe"
 // When gradients may leave a stage: "auto" "activations-first" "as-ready". An interface that is
 // busy both with activations going down and with gradients going up shares itself between

@@ -83,7 +83,8 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   if (!on_gpu) return memory;
   memory.fixed += kCublasBytes + kBoundariesInPassing * boundary;
   if (!spec.pipeline.recompute) {
-    memory.per_flight += boundary + kSegmentBytes + logits + (bf16 ? logits / 2 : 0);
+    const uint64_t products = bf16 ? logits / kFloat * kHalf : 0;
+    memory.per_flight += boundary + kSegmentBytes + logits + products;
   }
   return memory;
 }

@@ -30,7 +30,7 @@ struct StageMemory {
 // fixed      = 16 bytes a parameter: fp32 value, gradient, two moments;
 //            + 12 on a CPU: a checkpoint's snapshot of value and moments, which a GPU's stage has
 //              in the host's memory, where nobody reckons with it
-//            + with bf16 the casts of blocks' and head's parameters, 2 bytes each, for a step
+//            + with bf16 the casts of blocks' and head's parameters, 2 bytes each
 //            + what autograd keeps of one microbatch while it is recomputed
 //            + 4 boundary tensors (one being received and sent in each direction)
 //            + on the last stage twice the logits of one microbatch in fp32 while it is computed:
@@ -48,11 +48,12 @@ struct StageMemory {
 //              norms before the weight);
 //              last stage: the final norm with its input, and the log-softmax of the logits;
 //            + the stage's input and output
-//            + on a GPU, where each has memory of its own that was set apart when its passes were
+//            + on a GPU, but with recomputation, where each has memory of its own that was set
+//            apart when its passes were
 //              recorded: what its forward needs in passing, a boundary tensor and on the last stage
 //              the logits, in fp32 and as the products compute; and what LibTorch takes too much,
 //              since it takes 20 MiB at a time
-//              With recomputation only the stage's input and output.
+//            With recomputation only the stage's input and output.
 // Attention keeps no T x T matrix: the CPU's and the GPU's fused kernels do not. memory_parity_test
 // and memory_gpu_test compare with what LibTorch takes.
 StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,

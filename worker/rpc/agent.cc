@@ -321,7 +321,7 @@ StatusOr<v1::LayerTimes> Agent::MeasureModel(const v1::Measure& measure) {
   LH_ASSIGN_OR_RETURN(const RunSpec spec,
                       ParseRunSpec(measure.run_yaml(), "run.yaml", {}, codec::CheckCodec));
   UniqueFd turn;
-  if (resources_.gpu && !spec.replay) {
+  if (resources_.gpu && (!spec.replay || spec.replay->real_codecs)) {
     turn = TakeTurn(fmt::format("/dev/nvidia{}", resources_.gpu->index()), kMeasuringPatience);
   }
   LH_ASSIGN_OR_RETURN(v1::LayerTimes times,

@@ -1,12 +1,15 @@
 #include "worker/rpc/device_turn.h"
 
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <sys/file.h>
 
+#include <cerrno>
 #include <chrono>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/units.h"
 
 namespace longhaul::worker {
 
@@ -15,7 +18,12 @@ UniqueFd TakeTurn(const std::string& device_file, absl::Duration patience) {
   if (!fd) return fd;
   const Deadline deadline = Deadline::After(patience);
   while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (deadline.Expired()) return UniqueFd();
+    if (errno != EWOULDBLOCK && errno != EINTR) return {};
+    if (deadline.Expired()) {
+      spdlog::warn("others have measured on {} for {}; going on beside them", device_file,
+                   longhaul::FormatDuration(patience));
+      return {};
+    }
     // flock has no deadline of its own.
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

@@ -11,8 +11,9 @@
 namespace longhaul::worker {
 
 // The turn of whoever comes, on any thread, until what it gives is closed, or the process ends. It
-// is a lock of `device_file` (/dev/nvidia0), which other containers may not share. Empty where
-// there is no such file, or after `patience`: go on without.
+// is a lock of `device_file` (/dev/nvidia0), which other containers may not share; and workers from
+// which CUDA hides some of the GPUs count others. Empty where there is no such file or it has no
+// locks, or after `patience`: go on without.
 UniqueFd TakeTurn(const std::string& device_file, absl::Duration patience);
 
 }  // namespace longhaul::worker

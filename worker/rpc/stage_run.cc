@@ -150,8 +150,8 @@ void StageRun::SayMemory() const {
   const uint64_t bytes = model_->peak_memory_bytes();
   if (bytes == 0) return;
   const v1::StagePlan& mine = assign_.plan().stages(static_cast<int>(stage()));
-  spdlog::info("run {}: stage {} had {} of the GPU's memory in use at most, {} were planned",
-               run_id_, stage(), FormatBytes(static_cast<double>(bytes)),
+  spdlog::info("run {}: stage {} took {} of the GPU's memory at most, {} were planned", run_id_,
+               stage(), FormatBytes(static_cast<double>(bytes)),
                FormatBytes(static_cast<double>(mine.memory_bytes())));
 }
 

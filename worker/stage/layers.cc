@@ -150,7 +150,7 @@ at::Tensor LayerMaker::Add(std::string name, at::Tensor value) {
 }
 
 at::Tensor LayerMaker::Cast(const at::Tensor& parameter) {
-  const at::Tensor cast = parameter.detach().to(compute_type_);
+  at::Tensor cast = parameter.detach().to(compute_type_);
   if (compute_type_ == at::kFloat) return cast;  // the same memory
   cast_.push_back(parameter);
   casts_.push_back(cast);

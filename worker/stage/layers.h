@@ -21,8 +21,8 @@ struct Parameter {
 };
 
 // A matrix product in the type that the stage computes in, whatever type `x` has. Its backward adds
-// what it finds to the gradients of weight and bias itself: in fp32, whatever the product's type,
-// and without a copy of them where the device's products can add. Outlives what it has computed.
+// what it finds to the gradients of weight and bias, which are fp32, itself; on a GPU as part of
+// the product, without rounding that to bf16 first. Outlives what it has computed.
 struct Linear {
   at::Tensor weight, bias;  // (outputs, inputs); bias undefined where there is none
   // What is multiplied: copies in bf16 (LayerMaker::RefreshCasts), or the parameters themselves.

@@ -35,10 +35,7 @@ class EagerPass final : public MicrobatchPass {
     const at::Tensor start = options_.last
                                  ? StartAtLoss()
                                  : gradient.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-    const at::Tensor of_input = BackwardOf(start, /*keep=*/false);
-    source_.reset();
-    targets_.reset();
-    return of_input;
+    return BackwardOf(start, /*keep=*/false);
   }
 
   // What backward starts with on the last stage: the loss's share in that of a step.
@@ -178,10 +175,18 @@ std::unique_ptr<MicrobatchPass> MicrobatchPasses::Take() {
     return pass;
   }
   if (!recorder_) return std::make_unique<EagerPass>(options_, network_);
+  // While it records LibTorch does not give back what it keeps, should memory run out.
+  TrimMemory(TorchDevice(options_.device));
   return std::make_unique<GraphPass>(options_, network_, *recorder_, passing_, start_);
 }
 
-at::Tensor MicrobatchPasses::Evaluate(const PassInput& input) const {
+void MicrobatchPasses::GiveBack(std::unique_ptr<MicrobatchPass> pass) {
+  if (recorder_) idle_.push_back(std::move(pass));
+}
+
+at::Tensor MicrobatchPasses::Evaluate(const PassInput& input) {
+  // Without memory of its own where there is a pass that nobody uses.
+  if (!idle_.empty()) return idle_.back()->Forward(input);
   const at::NoGradGuard no_grad;
   return EagerPass(options_, network_).Forward(input);
 }

@@ -29,11 +29,11 @@ class MicrobatchPass {
   // The output, fp32; on the last stage the loss, a scalar.
   virtual at::Tensor Forward(const PassInput& input) = 0;
   // `gradient`: of the output, undefined on the last stage. Adds to the parameters' gradients. The
-  // input's gradient, fp32; on the first stage undefined. The next Forward may come after it.
+  // input's gradient, fp32; on the first stage undefined.
   virtual at::Tensor Backward(const at::Tensor& gradient) = 0;
 };
 
-// The passes of one stage; passes are used again for later microbatches.
+// The passes of one stage. Those that are recorded are used again for later microbatches.
 class MicrobatchPasses {
  public:
   // Both outlive it. On a GPU with `options.graphs` all parameters have gradients from now on (zero
@@ -44,9 +44,11 @@ class MicrobatchPasses {
   MicrobatchPasses& operator=(const MicrobatchPasses&) = delete;
 
   std::unique_ptr<MicrobatchPass> Take();
-  void GiveBack(std::unique_ptr<MicrobatchPass> pass) { idle_.push_back(std::move(pass)); }
-  // As a pass's Forward, without anything that a backward needs.
-  at::Tensor Evaluate(const PassInput& input) const;
+  // After its Backward, or where that does not come any more. A recorded pass keeps its memory for
+  // as long as the stage is there.
+  void GiveBack(std::unique_ptr<MicrobatchPass> pass);
+  // As a pass's Forward; no Backward follows.
+  at::Tensor Evaluate(const PassInput& input);
   // The parameters' gradients become nothing: after the optimizer has used them.
   void ForgetGradients();
 

@@ -138,10 +138,17 @@ StatusOr<Restored> Match(const ArrayIndex& index, const std::string& name, const
   return Restored{to, &from};
 }
 
-// From now on, before parameters are made. What layers that were measured have left counts no more.
-at::Device CountingMemory(at::Device device) {
+// Before anything of a stage is made or computed.
+at::Device PreparedDevice(const StageOptions& options) {
+  const at::Device device = TorchDevice(options.device);
+  // What layers that were measured have left counts no more.
   TrimMemory(device);
   ForgetPeakMemory(device);
+  // Of the process, in which there is one stage at a time, or several of one run.
+  at::globalContext().setDeterministicAlgorithms(options.train.deterministic,
+                                                 /*warn_only=*/false);
+  // Nothing here reads what it has not written.
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
   return device;
 }
 
@@ -149,16 +156,10 @@ class NetworkStage final : public Stage {
  public:
   explicit NetworkStage(const StageOptions& options)
       : options_(options),
-        device_(CountingMemory(TorchDevice(options.device))),
+        device_(PreparedDevice(options)),
         network_(Network::Create(options)),
         optimizer_(options.train.optimizer, network_->parameters()),
-        passes_(options_, *network_) {
-    // Of the process, in which there is one stage at a time, or several of one run.
-    at::globalContext().setDeterministicAlgorithms(options.train.deterministic,
-                                                   /*warn_only=*/false);
-    // Nothing here reads what it has not written.
-    at::globalContext().setDeterministicFillUninitializedMemory(false);
-  }
+        passes_(options_, *network_) {}
 
   StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch,
                                                   const Input& input) override;
@@ -382,6 +383,7 @@ Status NetworkStage::Restore(const StageSnapshot& snapshot) {
     network_->RefreshCasts();
     return absl::OkStatus();
   }));
+  for (auto& [microbatch, pending] : pending_) passes_.GiveBack(std::move(pending.pass));
   pending_.clear();
   last_backward_.reset();
   steps_ = snapshot.step;

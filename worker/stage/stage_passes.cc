@@ -6,7 +6,7 @@
 // whether passes are recorded}: a stage of so many of the model's layers, neither the first nor the
 // last; answered by {"parameters"}. Then for
 // every {"steps"} {"seconds": of each}. A step is train.microbatches times forward and backward,
-// which counts, and the optimizer's step, which does not; weights are cast in its first forward.
+// which counts, and the optimizer's step with the casts of weights, which does not.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <fmt/core.h>

@@ -30,8 +30,8 @@ std::string DefaultTorchCudaPath() {
 Status LoadTorchCuda(const std::string& path) {
   if (::access(path.c_str(), F_OK) != 0) {
     return absl::FailedPreconditionError(fmt::format(
-        "this build cannot train on GPUs: expected {}; build it from a LibTorch with CUDA "
-        "(deploy/setup.sh brings one)",
+        "this build cannot train on GPUs: expected {}; build it where there is nvcc 13.0 or newer "
+        "(deploy/setup.sh --cuda-toolkit brings it)",
         path));
   }
   // What a stage with train.deterministic needs of cuBLAS, and a Hopper GPU has anyway; read when

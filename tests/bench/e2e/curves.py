@@ -262,12 +262,15 @@ class Trainer:
                 "steps": cluster.lines("steps", run)}
 
     def measure(self, pair, rate):
-        """Seconds of the pair's steps on links of `rate`, kept beside its losses."""
+        """Seconds of the pair's steps on links of `rate`, kept beside its losses; "done", or "waiting"
+        where it is to stop."""
         result = self.folder.result(pair)
         if rate in result.get("at_rate", {}):
-            return
+            return "done"
         device = self.measuring.get()
         try:
+            if self.stop.is_set():
+                return "waiting"
             print(f"{pair}: measures steps at {rate} on {device}", file=sys.stderr, flush=True)
             with contextlib.ExitStack() as stack:
                 cluster = self._cluster(stack, pair, device, rate=rate)
@@ -279,6 +282,7 @@ class Trainer:
             self.measuring.put(device)
         seconds = done.step_seconds(RATE_WARM_UP)
         self.folder.keep(pair, {**result, "at_rate": {**result.get("at_rate", {}), rate: seconds}})
+        return "done"
 
 
 def step_seconds(arguments, pair, result):
@@ -354,19 +358,12 @@ def train_all(arguments, folder):
         timer = threading.Timer(60 * arguments.minutes, trainer.stop.set)
         timer.daemon = True
         timer.start()
-
-    def measure(pair):
-        if trainer.stop.is_set():
-            return "waiting"
-        trainer.measure(pair, arguments.rate)
-        return "done"
-
     with ThreadPoolExecutor(len(arguments.devices) * arguments.pairs_per_device) as pool:
         states = list(pool.map(lambda pair: attempt(trainer.train, pair), arguments.codecs))
         done = [pair for pair, state in zip(arguments.codecs, states) if state == "done"]
         if arguments.rate:
             unknown = [pair for pair in done if pair not in arguments.step_seconds]
-            states += pool.map(lambda pair: attempt(measure, pair), unknown)
+            states += pool.map(lambda pair: attempt(trainer.measure, pair, arguments.rate), unknown)
     report(arguments, folder)
     if None in states or "failed" in states:
         return 1

@@ -79,7 +79,7 @@ def parse():
     parser.add_argument("--rope-theta", type=float, default=1e4, help="llama (default %(default)s)")
     parser.add_argument("--qkv-bias", action="store_true", help="llama: as Qwen2.5")
     parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32",
-                        help="of compute; bf16: by autocast (default %(default)s)")
+                        help="of compute (default %(default)s)")
     parser.add_argument("--lr", type=float, default=OPTIMIZER["lr"])
     parser.add_argument("--text", default="/usr/share/common-licenses/*-[0-9]*", metavar="GLOB")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")

@@ -6,8 +6,8 @@ turns in one run. Needs a Python that has torch.
   tests/bench/e2e/stage_eager.py build/release/bin --layers 2 --hidden 256 --heads 4 --context 128
 
 BIN_DIR: where stage_passes is (worker/stage/stage_passes.cc; tests/gpu.sh brings it to build/gpu/bin).
-Both compute in --dtype over fp32 parameters, cast weights once a step, take and give boundary tensors of
-fp32, and attend by scaled_dot_product_attention. A step is --microbatches times forward and backward;
+Both compute in --dtype over fp32 parameters, cast weights once a step (eager in its first forward, which
+counts; longhaul with the optimizer's step), take and give boundary tensors of fp32, and attend by scaled_dot_product_attention. A step is --microbatches times forward and backward;
 the optimizer's step between does not count. longhaul's passes are whole on the device when they end, for
 a message follows; so are those of `eager`. `eager, ahead` waits for the device at the step's end only, as
 where nothing is sent. The ratio is longhaul's speed to theirs: at least 1 where it is not slower.
@@ -44,7 +44,7 @@ def parse():
         parser.add_argument(flag, type=int, default=default,
                             help=f"{what} (default %(default)s)".strip())
     parser.add_argument("--dtype", choices=("fp32", "bf16"), default="bf16",
-                        help="of compute; bf16: by autocast (default %(default)s)")
+                        help="of compute (default %(default)s)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default %(default)s)")
     parser.add_argument("--python", default=sys.executable, help="one that has torch (default: this)")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all of it there")

@@ -66,7 +66,8 @@ TEST_P(StageOnGpu, DoesByGraphsWhatItDoesWithout) {
   TwoStages without(options);
   for (uint64_t step = 1; step <= 10; ++step) EXPECT_EQ(by_graphs.Train(step), without.Train(step));
   by_graphs.TakeFrom(without);
-  for (uint64_t step = 11; step <= 13; ++step) EXPECT_EQ(by_graphs.Train(step), without.Train(step));
+  for (uint64_t step = 11; step <= 13; ++step)
+    EXPECT_EQ(by_graphs.Train(step), without.Train(step));
   const std::vector<NamedArray> one = by_graphs.Parameters(), other = without.Parameters();
   ASSERT_EQ(one.size(), other.size());
   for (size_t i = 0; i < one.size(); ++i) EXPECT_EQ(one[i].values, other[i].values) << one[i].name;

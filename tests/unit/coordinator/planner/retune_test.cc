@@ -87,7 +87,9 @@ TEST_F(Retuning, ALongerWayNeedsMoreInFlight) {
   EXPECT_EQ(better->retunes(), 1u);
   EXPECT_THAT(better->retune_reason(),
               HasSubstr("a round trip between w0 and w1 takes 400 ms where 2 ms were planned"));
-  EXPECT_GT(better->stages(0).memory_bytes(), plan_.stages(0).memory_bytes());
+  EXPECT_EQ(better->stages(0).memory_bytes() - plan_.stages(0).memory_bytes(),
+            (better->stages(0).depth() - plan_.stages(0).depth()) *
+                plan_.stages(0).memory_per_flight_bytes());
   // The prediction is of the plan as it is now.
   EXPECT_DOUBLE_EQ(better->prediction().step_seconds(), SimulatedStep(*better));
   v1::Plan as_it_was = *better;

@@ -29,7 +29,9 @@ TEST_F(DeviceTurn, IsOfOneAtATime) {
 
 TEST_F(DeviceTurn, ComesWhenTheOtherIsDone) {
   UniqueFd mine = TakeTurn(device_, absl::ZeroDuration());
-  std::thread other([&] { EXPECT_TRUE(TakeTurn(device_, absl::InfiniteDuration())); });
+  ASSERT_TRUE(mine);
+  EXPECT_FALSE(TakeTurn(device_, absl::Milliseconds(20)));
+  std::thread other([&] { EXPECT_TRUE(TakeTurn(device_, absl::Seconds(30))); });
   mine.Reset();
   other.join();
 }

@@ -286,7 +286,7 @@ TEST_P(StageOf, GoesOnFromASnapshotAsIfNothingHadHappened) {
   }
 }
 
-// With bf16 all forwards of a step share the casts of parameters.
+// With bf16 all forwards of a step share the casts of parameters, and their gradients add up.
 TEST_P(StageOf, SharedCastsPassOnEveryMicrobatchsGradient) {
   StageOptions options = WholeModel();
   options.train.dtype = ComputeDtype::kBf16;
@@ -295,7 +295,7 @@ TEST_P(StageOf, SharedCastsPassOnEveryMicrobatchsGradient) {
     const Example example(1);
     const auto once = Make(options), twice = Make(options);
     double loss = 0;
-    // Without a graph: what it casts must not be what the others take up.
+    // Leaves nothing behind.
     ASSERT_TRUE(twice->Evaluate(example.input(), &loss).ok());
     ASSERT_TRUE(once->Forward(Microbatch(0), example.input()).ok());
     ASSERT_TRUE(once->Backward(Microbatch(0), {}).ok());
@@ -318,12 +318,12 @@ TEST_P(StageOf, SharedCastsAreOfTheParametersAsTheyAre) {
   const StageSnapshot before = stage->Snapshot().value();
   const Example example(1);
   const auto losses = [&] {
-    double cast_anew = 0;
-    EXPECT_TRUE(stage->Evaluate(example.input(), &cast_anew).ok());
+    double evaluated = 0;
+    EXPECT_TRUE(stage->Evaluate(example.input(), &evaluated).ok());
     EXPECT_TRUE(stage->Forward(Microbatch(0), example.input()).ok());
-    EXPECT_EQ(stage->Loss(Microbatch(0)).value_or(-1), cast_anew);
+    EXPECT_EQ(stage->Loss(Microbatch(0)).value_or(-1), evaluated);
     EXPECT_TRUE(stage->Backward(Microbatch(0), {}).ok());
-    return cast_anew;
+    return evaluated;
   };
   const double first = losses();
   ASSERT_TRUE(stage->OptimizerStep(Step(1), 1e-2, 1).ok());

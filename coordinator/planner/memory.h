@@ -48,12 +48,11 @@ struct StageMemory {
 //              norms before the weight);
 //              last stage: the final norm with its input, and the log-softmax of the logits;
 //            + the stage's input and output
-//            + on a GPU, but with recomputation, where each has memory of its own that was set
-//            apart when its passes were
+//            + on a GPU, where each has memory of its own that was set apart when its passes were
 //              recorded: what its forward needs in passing, a boundary tensor and on the last stage
 //              the logits, in fp32 and as the products compute; and what LibTorch takes too much,
 //              since it takes 20 MiB at a time
-//            With recomputation only the stage's input and output.
+//            With recomputation only the stage's input and output, on a GPU, too.
 // Attention keeps no T x T matrix: the CPU's and the GPU's fused kernels do not. memory_parity_test
 // and memory_gpu_test compare with what LibTorch takes.
 StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,

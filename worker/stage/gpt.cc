@@ -33,7 +33,7 @@ Gpt::Gpt(const StageOptions& options)
   }
   if (!options.last) return;
   final_norm_ = make.MakeLayerNorm("ln_f", hidden_);
-  head_ = options.model.tied ? make.TieLinear(tokens_.weight)
+  head_ = options.model.tied ? make.LinearOver(tokens_.weight)
                              : make.MakeLinear("lm_head", options.vocabulary_rows(), hidden_,
                                                kInitialDeviation, /*bias=*/false);
 }

@@ -19,7 +19,6 @@
 #include "worker/stage/init.h"
 
 namespace longhaul::worker {
-
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -120,14 +119,14 @@ at::Tensor LayerMaker::Matrix(std::string name, int64_t rows, int64_t columns, d
 
 Linear LayerMaker::MakeLinear(const std::string& name, int64_t outputs, int64_t inputs,
                               double deviation, bool bias) {
-  Linear linear = TieLinear(Matrix(name + ".weight", outputs, inputs, deviation));
+  Linear linear = LinearOver(Matrix(name + ".weight", outputs, inputs, deviation));
   if (!bias) return linear;
   linear.bias = Add(name + ".bias", at::zeros({outputs}));
   linear.cast_bias = Cast(linear.bias);
   return linear;
 }
 
-Linear LayerMaker::TieLinear(const at::Tensor& weight) {
+Linear LayerMaker::LinearOver(const at::Tensor& weight) {
   return {.weight = weight, .bias = {}, .cast_weight = Cast(weight), .cast_bias = {}};
 }
 

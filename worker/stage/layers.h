@@ -65,8 +65,8 @@ class LayerMaker {
   Embedding MakeEmbedding(std::string name, int64_t rows, int64_t channels, double deviation) {
     return {Matrix(std::move(name), rows, channels, deviation)};
   }
-  // Of a parameter that has another use.
-  Linear TieLinear(const at::Tensor& weight);
+  // Without bias, over a weight that is made: a tied one has another use, too.
+  Linear LinearOver(const at::Tensor& weight);
   LayerNorm MakeLayerNorm(const std::string& name, int64_t channels);
   RmsNorm MakeRmsNorm(const std::string& name, int64_t channels, double epsilon);
 

@@ -29,7 +29,7 @@ Llama::Llama(const StageOptions& options)
   if (!options.last) return;
   final_norm_ = maker().MakeRmsNorm("model.norm", hidden_, model.norm_epsilon);
   head_ = model.tied
-              ? maker().TieLinear(tokens_.weight)
+              ? maker().LinearOver(tokens_.weight)
               : maker().MakeLinear("lm_head", options.vocabulary_rows(), hidden_, kInitialDeviation,
                                    /*bias=*/false);
 }

@@ -19,7 +19,7 @@ namespace longhaul::worker {
 
 // What a microbatch begins with; both are copied.
 struct PassInput {
-  at::Tensor source;   // ids (microbatch, context), int32, or the activation, on any device
+  at::Tensor source;   // ids (microbatch, context), integers, or the activation, on any device
   at::Tensor targets;  // last stage: as ids
 };
 

@@ -9,6 +9,7 @@
 #include "worker/stage/torch_device.h"
 
 namespace longhaul::worker {
+
 std::unique_ptr<Network> Network::Create(const StageOptions& options) {
   switch (options.model.family) {
     case ModelFamily::kLlama:

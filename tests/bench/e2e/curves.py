@@ -217,14 +217,22 @@ class Trainer:
             changes["links.cache_limit"] = self.arguments.cache_limit
         return changes
 
+    @contextlib.contextmanager
+    def _one_of(self, devices):
+        """A device for the length of a `with` block; None where it is to stop."""
+        device = devices.get()
+        try:
+            yield None if self.stop.is_set() else device
+        finally:
+            devices.put(device)
+
     def train(self, pair):
         """Until the pair is done; gives the state it is in."""
         known = self.folder.result(pair)
         if known and known["state"] == "done":
             return "done"
-        device = self.devices.get()
-        try:
-            if self.stop.is_set():
+        with self._one_of(self.devices) as device:
+            if device is None:
                 return "waiting"
             print(f"{pair}: begins on {device}", file=sys.stderr, flush=True)
             with contextlib.ExitStack() as stack:
@@ -236,8 +244,6 @@ class Trainer:
             print(f"{pair}: {result['state']} after step {len(result['steps'])}", file=sys.stderr,
                   flush=True)
             return result["state"]
-        finally:
-            self.devices.put(device)
 
     def _train(self, cluster, pair):
         runs = json.loads(cluster.cli("ps", "--json"))["runs"]
@@ -267,9 +273,8 @@ class Trainer:
         result = self.folder.result(pair)
         if rate in result.get("at_rate", {}):
             return "done"
-        device = self.measuring.get()
-        try:
-            if self.stop.is_set():
+        with self._one_of(self.measuring) as device:
+            if device is None:
                 return "waiting"
             print(f"{pair}: measures steps at {rate} on {device}", file=sys.stderr, flush=True)
             with contextlib.ExitStack() as stack:
@@ -278,8 +283,6 @@ class Trainer:
                 done = cluster.train(self.folder.run_file, self._changes(
                     pair, **{"train.steps": steps, "train.schedule.warmup": 0,
                              "validation.every": 0, "checkpoint.every": 0}))
-        finally:
-            self.measuring.put(device)
         seconds = done.step_seconds(RATE_WARM_UP)
         self.folder.keep(pair, {**result, "at_rate": {**result.get("at_rate", {}), rate: seconds}})
         return "done"

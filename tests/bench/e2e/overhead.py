@@ -24,11 +24,13 @@ def add_arguments(parser):
     parser.add_argument("--codecs", nargs="+", choices=CODECS, default=["none", "default"])
 
 
-def spans_of(trace, stage):
+def spans_of(events, stage):
     """{step: the stage's spans, [(category, begin, length)] in ms}, the step itself among them."""
+    stages = next(event["pid"] for event in events
+                  if event["name"] == "process_name" and event["args"]["name"] == "stages")
     steps = {}
-    for event in trace["traceEvents"]:
-        if event.get("ph") == "X" and event["pid"] == trace["stages_pid"] and event["tid"] == stage:
+    for event in events:
+        if event["ph"] == "X" and event["pid"] == stages and event["tid"] == stage:
             steps.setdefault(event["args"]["step"], []).append(
                 (event["cat"], event["ts"] / 1e3, event["dur"] / 1e3))
     return steps
@@ -42,14 +44,6 @@ def of_step(spans, compute_ms, microbatches):
     end = max(at + length for _, at, length in passes)
     return (sum(length for _, _, length in passes) / microbatches,
             (end - begin) / microbatches - compute_ms)
-
-
-def trace_of(cluster, run):
-    trace = json.loads(cluster.cli("trace", run, "-o", "-"))
-    trace["stages_pid"] = next(
-        event["pid"] for event in trace["traceEvents"]
-        if event.get("name") == "process_name" and event["args"]["name"] == "stages")
-    return trace
 
 
 def run(arguments):
@@ -71,11 +65,11 @@ def run(arguments):
             if arguments.layers:
                 changes["model.layers"] = arguments.layers
             done = cluster.train(arguments.run_file, changes)
-            trace = trace_of(cluster, done.status["run_id"])
+            trace = json.loads(cluster.cli("trace", done.status["run_id"], "-o", "-"))
             stages = done.plan["stages"]
             planned = [1e3 * (stage["forward_seconds"] + stage["backward_seconds"]) for stage in stages]
             for index, stage in enumerate(stages):
-                steps = spans_of(trace, index)
+                steps = spans_of(trace["traceEvents"], index)
                 samples = [of_step(steps[step], planned[index], arguments.microbatches)
                            for step in sorted(steps) if step > 1]
                 calls, extra = zip(*samples)

@@ -37,8 +37,11 @@ TEST(TorchCuda, TheModuleOpensOrSaysWhatIsMissing) {
   const Status status = LoadTorchCuda(DefaultTorchCudaPath());
   if (status.ok()) return;
   EXPECT_THAT(std::string(status.message()),
-              AnyOf(HasSubstr("cannot open shared object file"), HasSubstr("finds no GPU"),
-                    HasSubstr("cannot train on GPUs")));
+#ifdef LONGHAUL_HAS_CUDA
+              AnyOf(HasSubstr("cannot open shared object file"), HasSubstr("finds no GPU")));
+#else
+              HasSubstr("cannot train on GPUs"));
+#endif
 }
 
 }  // namespace

@@ -100,16 +100,18 @@ class GraphPass final : public MicrobatchPass {
   // `start`: what backward starts with, the same memory for all passes. `passing`: where what is
   // needed during a graph alone is, of all passes, as one graph runs at a time.
   GraphPass(const StageOptions& options, const Network& network, TorchGraphRecorder& recorder,
-            const TorchGraphRecorder::Memory& passing, at::Tensor start)
+            std::shared_ptr<const TorchGraphRecorder::Memory> passing, at::Tensor start)
       : options_(options),
         pass_(options, network),
         input_(BlankInput(options)),
+        passing_(std::move(passing)),
         start_(std::move(start)) {
     // What forward leaves for backward is there until that, whatever other graphs run meanwhile.
-    forward_ = recorder.Record(options.recompute ? passing : recorder.NewMemory(),
+    forward_ = recorder.Record(options.recompute ? *passing_ : recorder.NewMemory(),
                                [&] { output_ = pass_.ForwardOf(input_.source, input_.targets); });
-    backward_ = recorder.Record(
-        passing, [&] { source_gradient_ = pass_.BackwardOf(start_, /*keep=*/!options.recompute); });
+    backward_ = recorder.Record(*passing_, [&] {
+      source_gradient_ = pass_.BackwardOf(start_, /*keep=*/!options.recompute);
+    });
     // Both are read before another graph runs.
     output_ = WithoutOwning(output_);
     if (!options.first) source_gradient_ = WithoutOwning(source_gradient_);
@@ -142,6 +144,7 @@ class GraphPass final : public MicrobatchPass {
   const StageOptions& options_;
   EagerPass pass_;
   const PassInput input_;
+  const std::shared_ptr<const TorchGraphRecorder::Memory> passing_;
   at::Tensor start_, output_, source_gradient_;
   std::unique_ptr<TorchGraph> forward_, backward_;
 };
@@ -164,7 +167,6 @@ MicrobatchPasses::MicrobatchPasses(const StageOptions& options, const Network& n
   const at::Device device = TorchDevice(options.device);
   TrimMemory(device);
   recorder_ = MakeTorchGraphRecorder(device);
-  passing_ = recorder_->NewMemory();
   ForgetGradients();
 }
 
@@ -177,7 +179,12 @@ std::unique_ptr<MicrobatchPass> MicrobatchPasses::Take() {
   if (!recorder_) return std::make_unique<EagerPass>(options_, network_);
   // While it records LibTorch does not give back what it keeps, should memory run out.
   TrimMemory(TorchDevice(options_.device));
-  return std::make_unique<GraphPass>(options_, network_, *recorder_, passing_, start_);
+  // Gone with the last pass, also where recording the only one failed.
+  std::shared_ptr<const TorchGraphRecorder::Memory> passing = passing_.lock();
+  if (!passing) {
+    passing_ = passing = std::make_shared<TorchGraphRecorder::Memory>(recorder_->NewMemory());
+  }
+  return std::make_unique<GraphPass>(options_, network_, *recorder_, std::move(passing), start_);
 }
 
 void MicrobatchPasses::GiveBack(std::unique_ptr<MicrobatchPass> pass) {

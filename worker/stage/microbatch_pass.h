@@ -56,7 +56,8 @@ class MicrobatchPasses {
   const StageOptions& options_;
   const Network& network_;
   std::unique_ptr<TorchGraphRecorder> recorder_;  // none: computes as it goes
-  TorchGraphRecorder::Memory passing_{};
+  // Of the passes that there are, which hold it.
+  std::weak_ptr<const TorchGraphRecorder::Memory> passing_;
   at::Tensor start_;
   std::vector<std::unique_ptr<MicrobatchPass>> idle_;
 };

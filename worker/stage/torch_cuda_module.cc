@@ -1,8 +1,10 @@
 // liblonghaul_torch_cuda.so. It needs LibTorch's CUDA part, so that opening it opens that; and has
 // what LibTorch offers in that part alone.
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 
 #include <exception>
 #include <functional>
@@ -40,16 +42,35 @@ class CudaGraphRecorder final : public TorchGraphRecorder {
     } catch (...) {
       const std::exception_ptr failed = std::current_exception();
       try {
-        recorded->graph().capture_end();
+        End(recorded->graph(), memory);
       } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): `failed` says it
       }
       std::rethrow_exception(failed);
     }
-    recorded->graph().capture_end();
+    End(recorded->graph(), memory);
     return recorded;
   }
 
  private:
+  void End(at::cuda::CUDAGraph& graph, const Memory& memory) const {
+    try {
+      graph.capture_end();
+    } catch (const std::exception&) {
+      LetGo(memory);
+      throw;
+    }
+  }
+  // Of a recording that became invalid, by what waits for the device, capture_end does not tell the
+  // allocators: they would go on asking the graph, which goes, what belongs into its memory.
+  void LetGo(const Memory& memory) const {
+    try {
+      c10::cuda::CUDACachingAllocator::endAllocateToPool(stream_.device_index(), memory);
+      at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(memory);
+      c10::cuda::CUDACachingAllocator::releasePool(stream_.device_index(), memory);
+      at::getHostAllocator(at::kCUDA)->release_pool(memory);
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it had told them
+    }
+  }
   // One for all that is recorded on a device: cuBLAS keeps a workspace for each stream it has seen.
   static c10::Stream RecordingStream(const c10::Device& device) {
     static std::map<c10::DeviceIndex, c10::Stream> streams;

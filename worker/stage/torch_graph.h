@@ -25,9 +25,10 @@ class TorchGraph {
 class TorchGraphRecorder {
  public:
   // Where graphs that were recorded into it have what they allocate. Nothing else uses it, and it
-  // is there as long as one of them is. A graph may overwrite whatever was in tensors that were
-  // gone when it was recorded; so in a memory for several graphs nothing stays from one replay to
-  // the next but in tensors that somebody held while all of them were recorded.
+  // is there as long as one of them is; when the last is gone, or recording the only one has
+  // failed, nothing more is recorded into it. A graph may overwrite whatever was in tensors that
+  // were gone when it was recorded; so in a memory for several graphs nothing stays from one replay
+  // to the next but in tensors that somebody held while all of them were recorded.
   using Memory = c10::MempoolId_t;
 
   virtual ~TorchGraphRecorder() = default;

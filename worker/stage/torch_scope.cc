@@ -27,8 +27,11 @@ Status FromTorchException(std::string_view what, const std::exception& error) {
                        dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr;
   if (const auto* torch_error = dynamic_cast<const c10::Error*>(&error)) {
     words = torch_error->what_without_backtrace();
-    // The CPU allocator throws the general class.
-    out_of_memory |= words.find("DefaultCPUAllocator") != std::string::npos;
+    // The CPU allocator throws the general class; so does what is short of a GPU's memory
+    // elsewhere, as the driver for a recorded graph ("CUDA error: out of memory").
+    for (const char* said : {"DefaultCPUAllocator", "CUDA error: out of memory"}) {
+      out_of_memory |= words.find(said) != std::string::npos;
+    }
   }
   if (!out_of_memory) return absl::InternalError(fmt::format("{}: {}", what, words));
   return absl::ResourceExhaustedError(fmt::format(

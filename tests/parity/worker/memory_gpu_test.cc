@@ -40,7 +40,7 @@ class MemoryOnGpu : public ::testing::TestWithParam<Case> {
 RunSpec SpecOf(const Case& test) {
   RunSpec spec;
   spec.model.family = test.family;
-  spec.model.layers = 12;
+  spec.model.layers = test.first && test.last ? 6 : 12;
   spec.model.hidden = 1024;
   spec.model.heads = 16;
   spec.model.context = 1024;
@@ -104,6 +104,7 @@ std::vector<Case> Cases() {
         cases.push_back({family, true, false, recompute, in_flight});
         cases.push_back({family, false, false, recompute, in_flight});
         cases.push_back({family, false, true, recompute, in_flight});
+        cases.push_back({family, true, true, recompute, in_flight});
       }
     }
   }
@@ -113,9 +114,10 @@ std::vector<Case> Cases() {
 INSTANTIATE_TEST_SUITE_P(Stages, MemoryOnGpu, ::testing::ValuesIn(Cases()), [](const auto& test) {
   return fmt::format("{}{}{}{}", ToString(test.param.family),
                      test.param.recompute ? "Recompute" : "",
-                     test.param.first  ? "First"
-                     : test.param.last ? "Last"
-                                       : "Middle",
+                     test.param.first && test.param.last ? "Whole"
+                     : test.param.first                  ? "First"
+                     : test.param.last                   ? "Last"
+                                                         : "Middle",
                      test.param.in_flight);
 });
 

@@ -4,32 +4,14 @@
 
 #include <cmath>
 #include <cstdint>
-#include <vector>
 
-#include "tests/parity/worker/two_stages.h"
-#include "tests/support/gpu_test.h"
-#include "worker/stage/torch_cuda.h"
+#include "tests/parity/worker/stage_on_gpu.h"
 
-namespace longhaul::worker {
+namespace longhaul::testing {
 namespace {
 
-using ::longhaul::testing::OptionsOf;
-using ::longhaul::testing::SmallModel;
-using ::longhaul::testing::TwoStages;
-
-class StageOnGpu : public ::testing::TestWithParam<SmallModel> {
- protected:
-  static void SetUpTestSuite() {
-    ::longhaul::testing::Gpu();
-    const Status loaded = LoadTorchCuda(DefaultTorchCudaPath());
-    ASSERT_TRUE(loaded.ok()) << loaded;
-  }
-};
-
-constexpr DeviceName kCpu{}, kGpu{0};
-
 TEST_P(StageOnGpu, LearnsAsOnTheCpu) {
-  TwoStages cpu(OptionsOf(GetParam(), kCpu)), gpu(OptionsOf(GetParam(), kGpu));
+  StageChain cpu = Chain(kCpu), gpu = Chain(kGpu);
   double first = 0, last = 0;
   for (uint64_t step = 1; step <= 50; ++step) {
     const double there = cpu.Train(step), here = gpu.Train(step);
@@ -42,7 +24,7 @@ TEST_P(StageOnGpu, LearnsAsOnTheCpu) {
 }
 
 TEST_P(StageOnGpu, TheOtherDeviceGoesOn) {
-  TwoStages cpu(OptionsOf(GetParam(), kCpu)), gpu(OptionsOf(GetParam(), kGpu));
+  StageChain cpu = Chain(kCpu), gpu = Chain(kGpu);
   for (uint64_t step = 1; step <= 3; ++step) gpu.Train(step);
   cpu.TakeFrom(gpu);
   EXPECT_NEAR(cpu.Train(4), gpu.Train(4), GetParam().tolerance);
@@ -51,37 +33,12 @@ TEST_P(StageOnGpu, TheOtherDeviceGoesOn) {
 }
 
 TEST_P(StageOnGpu, RepeatsItselfToTheBitWhereItIsTold) {
-  const StageOptions options = OptionsOf(GetParam(), kGpu, /*deterministic=*/true);
-  TwoStages once(options), again(options);
+  StageChain once = Chain(kGpu, /*deterministic=*/true), again = Chain(kGpu, true);
   for (uint64_t step = 1; step <= 20; ++step) EXPECT_EQ(once.Train(step), again.Train(step));
-  const std::vector<NamedArray> one = once.Parameters(), other = again.Parameters();
-  ASSERT_EQ(one.size(), other.size());
-  for (size_t i = 0; i < one.size(); ++i) EXPECT_EQ(one[i].values, other[i].values) << one[i].name;
+  ExpectSameParameters(once, again);
 }
 
-TEST_P(StageOnGpu, DoesByGraphsWhatItDoesWithout) {
-  StageOptions options = OptionsOf(GetParam(), kGpu, /*deterministic=*/true);
-  TwoStages by_graphs(options);
-  options.graphs = false;
-  TwoStages without(options);
-  for (uint64_t step = 1; step <= 10; ++step) EXPECT_EQ(by_graphs.Train(step), without.Train(step));
-  by_graphs.TakeFrom(without);
-  for (uint64_t step = 11; step <= 13; ++step)
-    EXPECT_EQ(by_graphs.Train(step), without.Train(step));
-  const std::vector<NamedArray> one = by_graphs.Parameters(), other = without.Parameters();
-  ASSERT_EQ(one.size(), other.size());
-  for (size_t i = 0; i < one.size(); ++i) EXPECT_EQ(one[i].values, other[i].values) << one[i].name;
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Models, StageOnGpu,
-    ::testing::Values(
-        SmallModel{"gpt", ModelFamily::kGpt, ComputeDtype::kFp32, false, 2e-3},
-        SmallModel{"gpt_recomputed", ModelFamily::kGpt, ComputeDtype::kFp32, true, 2e-3},
-        SmallModel{"gpt_bf16", ModelFamily::kGpt, ComputeDtype::kBf16, false, 5e-2},
-        SmallModel{"llama", ModelFamily::kLlama, ComputeDtype::kFp32, false, 2e-3},
-        SmallModel{"llama_bf16", ModelFamily::kLlama, ComputeDtype::kBf16, false, 5e-2}),
-    [](const auto& model) { return model.param.name; });
+INSTANTIATE_TEST_SUITE_P(Models, StageOnGpu, SmallModels(), NameOf);
 
 }  // namespace
-}  // namespace longhaul::worker
+}  // namespace longhaul::testing

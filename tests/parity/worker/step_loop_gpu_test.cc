@@ -15,7 +15,7 @@
 
 #include "base/cuda/device.h"
 #include "codec/registry.h"
-#include "tests/parity/worker/two_stages.h"
+#include "tests/parity/worker/stage_chain.h"
 #include "tests/support/gpu_test.h"
 #include "worker/pipeline/cuda_boundary_codec.h"
 #include "worker/stage/torch_cuda.h"
@@ -68,7 +68,7 @@ namespace {
 using ::longhaul::testing::Must;
 using ::longhaul::testing::OptionsOf;
 using ::longhaul::testing::SmallModel;
-using ::longhaul::testing::TwoStages;
+using ::longhaul::testing::StageChain;
 
 const cuda::DeviceTable* original = nullptr;
 
@@ -119,7 +119,7 @@ TEST_P(StepLoopOnGpu, NeitherStopsTheDeviceNorTakesMemory) {
       .receive = codec};
   const auto sender = Must(CreateCudaBoundaryCodec(gpu, boundary));
   const auto receiver = Must(CreateCudaBoundaryCodec(gpu, boundary));
-  TwoStages stages(options, [&](const BoundaryTensor& tensor) {
+  StageChain stages(options, 2, [&](const BoundaryTensor& tensor) {
     const EncodedBlob sent = Must(sender->Encode(tensor.view, {}));
     const BlobBuffer came = Must(receiver->NewBlob(sent.bytes));
     std::memcpy(came.bytes.data(), sent.buffer.bytes.data(), sent.bytes);

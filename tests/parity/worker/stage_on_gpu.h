@@ -1,0 +1,58 @@
+// Which small models stages on a GPU are tested with.
+#ifndef LONGHAUL_TESTS_PARITY_WORKER_STAGE_ON_GPU_H_
+#define LONGHAUL_TESTS_PARITY_WORKER_STAGE_ON_GPU_H_
+
+#include <gtest/gtest.h>
+
+#include "tests/parity/worker/stage_chain.h"
+#include "tests/support/gpu_test.h"
+#include "worker/stage/torch_cuda.h"
+
+namespace longhaul::testing {
+
+inline constexpr DeviceName kCpu{}, kGpu{0};
+
+inline void LoadTorchCudaOrFail() {
+  Gpu();
+  const Status loaded = worker::LoadTorchCuda(worker::DefaultTorchCudaPath());
+  ASSERT_TRUE(loaded.ok()) << loaded;
+}
+
+class StageOnGpu : public ::testing::TestWithParam<SmallModel> {
+ protected:
+  static void SetUpTestSuite() { LoadTorchCudaOrFail(); }
+
+  static StageChain Chain(const DeviceName& device, bool deterministic = false,
+                          bool graphs = true) {
+    worker::StageOptions options = OptionsOf(GetParam(), device, deterministic);
+    options.graphs = graphs;
+    return StageChain(options, GetParam().stages);
+  }
+};
+
+inline auto SmallModels() {
+  constexpr auto kGpt = ModelFamily::kGpt, kLlama = ModelFamily::kLlama;
+  constexpr auto kFp32 = ComputeDtype::kFp32, kBf16 = ComputeDtype::kBf16;
+  return ::testing::Values(
+      SmallModel{"gpt", kGpt, kFp32, false, 2e-3},
+      SmallModel{"gpt_recomputed", kGpt, kFp32, true, 2e-3},
+      SmallModel{"gpt_bf16", kGpt, kBf16, false, 5e-2},
+      SmallModel{"gpt_bf16_recomputed", kGpt, kBf16, true, 5e-2},
+      SmallModel{"gpt_one_stage", kGpt, kFp32, false, 2e-3, /*stages=*/1},
+      SmallModel{"gpt_one_stage_bf16_recomputed", kGpt, kBf16, true, 5e-2, /*stages=*/1},
+      SmallModel{"gpt_tied", kGpt, kFp32, false, 2e-3, /*stages=*/1, /*tied=*/true},
+      SmallModel{"gpt_tied_bf16", kGpt, kBf16, false, 5e-2, /*stages=*/1, /*tied=*/true},
+      SmallModel{"llama", kLlama, kFp32, false, 2e-3},
+      SmallModel{"llama_recomputed", kLlama, kFp32, true, 2e-3},
+      SmallModel{"llama_bf16", kLlama, kBf16, false, 5e-2},
+      SmallModel{"llama_bf16_recomputed", kLlama, kBf16, true, 5e-2},
+      SmallModel{"llama_tied", kLlama, kFp32, false, 2e-3, /*stages=*/1, /*tied=*/true});
+}
+
+inline std::string NameOf(const ::testing::TestParamInfo<SmallModel>& model) {
+  return model.param.name;
+}
+
+}  // namespace longhaul::testing
+
+#endif  // LONGHAUL_TESTS_PARITY_WORKER_STAGE_ON_GPU_H_

@@ -39,7 +39,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from cluster import CODEC_PAIRS, Cluster, Failed, call
 from curves_plot import svg
-from report import Table, machine
+from report import Table, machine, write
 
 SKIPPED, UNFINISHED = 77, 75
 ENDED = ("done", "failed", "stopped")
@@ -134,13 +134,6 @@ def settings_of(arguments):
             "checkpoint": {"every": arguments.checkpoint_every, "keep": 1, "at_end": False}},
         "set": dict(setting.partition("=")[::2] for setting in arguments.set),
         "text": arguments.text}
-
-
-def write(path, text):
-    """All of it or nothing."""
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(text)
-    fresh.replace(path)
 
 
 class Folder:

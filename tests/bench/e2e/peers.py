@@ -9,15 +9,23 @@ links, one after the other in one run. Needs root, for network namespaces, and a
 
 Starts a cluster of real daemons. The peer's ranks (peer_rank.py) run in the workers' network
 namespaces, rank i where longhaul has stage i and on its GPU, with the split of longhaul's plan: GPipe
-and 1F1B, over Gloo with --device cpu, with --device cuda over NCCL's sockets, one GPU a rank, no other
-way between them. Both send fp32 over the boundaries except where a codec says otherwise, neither clips
-gradients, and bytes are what the links' queues count. Rendezvous and control go another way for both.
+and 1F1B, over Gloo with --device cpu, with --device cuda over NCCL's sockets, no other way between
+them. Where there are fewer GPUs than stages the workers get them in turn, evenly or not, torch's ranks
+and longhaul's stages alike, and the table says how many share one. NCCL takes such ranks because each
+has a host id of its own; a rank that waits for another runs a kernel meanwhile, with which the ranks
+beside it share the GPU's time. Both systems send fp32 over the boundaries except where a codec says
+otherwise, neither clips gradients, and bytes are what the links' queues count. Rendezvous and control
+go another way for both.
 Losses begin alike and fall alike but are not equal: parameters and samples are drawn differently.
+
+--rates, --peers and --codecs choose what runs, all of it on one cluster (--peers "" or --codecs "": none).
+--json is written anew after each run, so that what a signal or a failure cuts off keeps what was measured.
 
 Exit codes: 0; 1 where something failed or losses did not fall alike; 77 (skipped) where there is no
 root or no torch.
 """
 import argparse
+import collections
 import contextlib
 import json
 import os
@@ -31,7 +39,7 @@ import tempfile
 import time
 
 from cluster import CODECS, LONGEST_RUN_S, Cluster, Failed, call
-from report import Table, spread
+from report import Table, spread, write
 from with_torch import SKIPPED, versions_of
 
 RANK = pathlib.Path(__file__).resolve().parent / "peer_rank.py"
@@ -200,12 +208,14 @@ def train_peer(cluster, python, job, workers, folder):
 class Comparison:
     """All that is measured on one cluster."""
 
-    def __init__(self, cluster, arguments, folder):
+    def __init__(self, cluster, arguments, versions, folder):
         self.cluster, self.arguments, self.folder = cluster, arguments, folder
+        self.versions = versions
         self.spec = run_spec(arguments)
+        self.sharing = sharing_of([worker["device"] for worker in cluster.state()["workers"]])
         self.run_file = folder / "peers.yaml"
         self.run_file.write_text(json.dumps(self.spec))  # JSON is YAML
-        self.table, self.measurements = table_of(self.spec, arguments), []
+        self.table, self.measurements = table_of(self.spec, arguments, self.sharing), []
 
     def at(self, rate):
         self.cluster.set_rate(rate)
@@ -215,12 +225,11 @@ class Comparison:
         peers = [self._measure(rate, "torch", SCHEDULES[schedule],
                                lambda: self._train_peer(schedule, split))
                  for schedule in self.arguments.peers]
-        best = min((row["median_seconds"] for row in peers), default=None)
         for row in peers:
-            self._add(row, best)
+            self._show(row)
         for codec in self.arguments.codecs:
-            self._add(self._measure(rate, "longhaul", codec,
-                                    lambda: self._train_longhaul(codec)), best)
+            self._show(self._measure(rate, "longhaul", codec,
+                                     lambda: self._train_longhaul(codec)))
 
     def _measure(self, rate, who, setting, train):
         """`train` gives seconds and losses of all steps, and the split."""
@@ -230,11 +239,14 @@ class Comparison:
         counted = seconds[self.arguments.warm_up:]
         median = statistics.median(counted)
         tokens = (spec["microbatches"] * spec["microbatch_size"] * self.spec["model"]["context"])
-        return {"rate": rate, "who": who, "setting": setting, "seconds": counted,
-                "median_seconds": median, "tokens_per_second": tokens / median,
-                "uplink_bytes_per_step": {name: (after[name] - before[name]) / spec["steps"]
-                                          for name in after},
-                "losses": losses, "split": split}
+        row = {"rate": rate, "who": who, "setting": setting, "seconds": counted,
+               "median_seconds": median, "tokens_per_second": tokens / median,
+               "uplink_bytes_per_step": {name: (after[name] - before[name]) / spec["steps"]
+                                         for name in after},
+               "losses": losses, "split": split}
+        self.measurements.append(row)
+        self.save(complete=False)
+        return row
 
     def _train_peer(self, schedule, split):
         spec = self.spec["train"]
@@ -252,15 +264,30 @@ class Comparison:
         return ([step["seconds"] for step in done.steps], [step["loss"] for step in done.steps],
                 split_of(done.plan))
 
-    def _add(self, row, best):
-        """`best`: seconds of the best peer, if there is one."""
-        ratio, uplink = best and best / row["median_seconds"], row["uplink_bytes_per_step"]
-        self.measurements.append({**row, "ratio_to_best_peer": ratio})
+    def _ratio(self, row):
+        """Of its speed to that of the best peer at its rate, of those that have run; else None."""
+        best = min((other["median_seconds"] for other in self.measurements
+                    if other["who"] == "torch" and other["rate"] == row["rate"]), default=None)
+        return best and best / row["median_seconds"]
+
+    def _show(self, row):
+        ratio, uplink = self._ratio(row), row["uplink_bytes_per_step"]
         self.table.add(row["rate"], row["who"], row["setting"], spread(row["seconds"]),
                        f"{row['tokens_per_second']:.0f}",
                        f"{max(uplink.values()) / 1e6:.2f}" if uplink else None,
                        f"{ratio:.2f}" if ratio else None,
                        f"{row['losses'][0]:.3f} to {row['losses'][-1]:.3f}")
+
+    def save(self, complete):
+        """`complete`: no run is missing."""
+        if not self.arguments.json:
+            return
+        write(self.arguments.json, json.dumps({
+            "command": shlex.join(sys.argv), "machine": self.table.machine,
+            "versions": self.versions, "device": self.arguments.device, "sharing": self.sharing,
+            "run_file": self.spec, "complete": complete, "objections": list(self.objections()),
+            "measurements": [{**row, "ratio_to_best_peer": self._ratio(row)}
+                             for row in self.measurements]}, indent=1) + "\n")
 
     def objections(self):
         """Sentences: what makes the comparison worth less."""
@@ -276,13 +303,25 @@ class Comparison:
                        f"this rate by {most:.3f}")
 
 
-def table_of(spec, arguments):
+def sharing_of(devices):
+    """How stages share GPUs: {"stages_of_gpu", "sentence"}; None on the CPU."""
+    if devices[0] == "cpu":
+        return None
+    stages = dict(sorted(collections.Counter(devices).items()))
+    counts = sorted(set(stages.values()))
+    return {"stages_of_gpu": stages,
+            "sentence": f"{len(devices)} stages on {len(stages)} GPU{'s' * (len(stages) > 1)}, "
+                        f"{' or '.join(map(str, counts))} to a GPU, torch's and longhaul's alike"}
+
+
+def table_of(spec, arguments, sharing):
     model = ", ".join(f"{key} {value}" for key, value in spec["model"].items())
     return Table(
         f"{model}; {arguments.stages} stages, {arguments.microbatches} microbatches of "
         f"{arguments.microbatch_size}, {arguments.dtype} on {arguments.device}; seconds a step, median "
         f"(middle half) of {arguments.steps} after {arguments.warm_up}; MB: on the busiest uplink, a step "
-        "(links that are not shaped count nothing); ratio: of speed, to the best peer at that rate",
+        "(links that are not shaped count nothing); ratio: of speed, to the best peer at that rate"
+        + (f"\n{sharing['sentence']}" if sharing else ""),
         ["rate", "who", "schedule/codecs", "step s", "tokens/s", "MB", "ratio", "loss"])
 
 
@@ -292,8 +331,8 @@ def compare(arguments, versions):
         folder = pathlib.Path(stack.enter_context(
             tempfile.TemporaryDirectory(prefix="longhaul-peers-")))
         cluster = stack.enter_context(Cluster(arguments.programs, workers=arguments.stages,
-                                              device=arguments.device))
-        comparison = Comparison(cluster, arguments, folder)
+                                              device=devices_of(arguments, versions)))
+        comparison = Comparison(cluster, arguments, versions, folder)
         for rate in arguments.rates:
             comparison.at(rate)
     objections = list(comparison.objections())
@@ -301,12 +340,15 @@ def compare(arguments, versions):
     print(f"{versions['longhaul']}, torch {versions['torch']}")
     for objection in objections:
         print(f"Note: {objection}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps({
-            "command": shlex.join(sys.argv), "machine": comparison.table.machine, "versions": versions,
-            "device": arguments.device, "run_file": comparison.spec, "objections": objections,
-            "measurements": comparison.measurements}, indent=1) + "\n")
+    comparison.save(complete=True)
     return not objections
+
+
+def devices_of(arguments, versions):
+    """What the cluster's workers share: of GPUs no more than there are stages."""
+    if arguments.device == "cpu":
+        return "cpu"
+    return f"cuda:0-{min(len(versions['gpus']), arguments.stages) - 1}"
 
 
 def installed(arguments):
@@ -314,9 +356,9 @@ def installed(arguments):
     versions = versions_of(arguments.python, RANK)
     if versions is None:
         return None
-    if arguments.device == "cuda" and len(versions["gpus"]) < arguments.stages:
-        raise Failed(f"--device cuda: expected a GPU for each of {arguments.stages} stages, torch sees "
-                     f"{len(versions['gpus'])}; take fewer --stages, or --device cpu")
+    if arguments.device == "cuda" and not versions["gpus"]:
+        raise Failed("--device cuda: expected a GPU, torch sees none; look at nvidia-smi, or take "
+                     "--device cpu")
     return {"longhaul": call([arguments.programs / "longhaul", "--version"]).strip(), **versions}
 
 

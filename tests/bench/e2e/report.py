@@ -59,6 +59,13 @@ class Watch:
         return max(0.0, busy - own) / wall
 
 
+def write(path, text):
+    """All of it or nothing."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(text)
+    fresh.replace(path)
+
+
 def spread(values):
     """'0.80 (0.78-0.83)': median, and the middle half."""
     if len(values) < 4:

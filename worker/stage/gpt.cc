@@ -61,7 +61,7 @@ at::Tensor Gpt::RunBlock(size_t block, const at::Tensor& x) const {
 }
 
 at::Tensor Gpt::Logits(const at::Tensor& x) const {
-  return head_(final_norm_(x));
+  return head_.Wide(final_norm_(x));
 }
 
 }  // namespace longhaul::worker

@@ -28,6 +28,9 @@ struct Linear {
   // What is multiplied: copies in bf16 (LayerMaker::RefreshCasts), or the parameters themselves.
   at::Tensor cast_weight, cast_bias;
   at::Tensor operator()(const at::Tensor& x) const;
+  // The same, then converted to fp32: for a loss over as many outputs as there are tokens, often an
+  // odd number.
+  at::Tensor Wide(const at::Tensor& x) const;
 };
 
 // Rows of a table, in fp32. Its backward adds to the table's gradient by itself, as Linear's does:

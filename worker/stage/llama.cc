@@ -90,7 +90,7 @@ at::Tensor Llama::RunBlock(size_t block, const at::Tensor& x) const {
 }
 
 at::Tensor Llama::Logits(const at::Tensor& x) const {
-  return head_(final_norm_(x));
+  return head_.Wide(final_norm_(x));
 }
 
 }  // namespace longhaul::worker

@@ -35,8 +35,7 @@ at::Tensor Network::Forward(const at::Tensor& input) const {
 }
 
 at::Tensor Network::Loss(const at::Tensor& logits, const at::Tensor& targets) {
-  return at::cross_entropy_loss(logits.reshape({-1, logits.size(-1)}).to(at::kFloat),
-                                targets.reshape({-1}));
+  return at::cross_entropy_loss(logits.reshape({-1, logits.size(-1)}), targets.reshape({-1}));
 }
 
 }  // namespace longhaul::worker

@@ -2,9 +2,9 @@
 // program can take turns between this and something else that it compares
 // (tests/bench/e2e/stage_eager.py).
 //
-// Standard input, JSON, first {"run": a run file, "layers", "device", "threads", "graphs": on a GPU
-// whether passes are recorded}: a stage of so many of the model's layers, neither the first nor the
-// last; answered by {"parameters"}. Then for
+// Standard input, JSON, first {"run": a run file, "layers", "last": with norm, head and loss after
+// them, "device", "threads", "graphs": on a GPU whether passes are recorded}: a stage of so many of
+// the model's layers, not the first; answered by {"parameters"}. Then for
 // every {"steps"} {"seconds": of each}. A step is train.microbatches times forward and backward,
 // which counts, and the optimizer's step with the casts of weights, which does not.
 #include <ATen/core/Tensor.h>
@@ -15,6 +15,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,7 +42,10 @@ class TimedStage {
     options.model = spec.model;
     options.train = spec.train;
     options.layers = job.at("layers");
-    options.first = options.last = false;
+    options.first = false;
+    options.last = job.at("last");
+    if (options.last) options.first_layer = options.model.layers - options.layers;
+    options.vocabulary = options.vocabulary_rows();
     options.threads = job.at("threads");
     options.graphs = job.at("graphs");
     LH_ASSIGN_OR_RETURN(options.device, ParseDeviceName(job.at("device").get<std::string>()));
@@ -60,9 +64,10 @@ class TimedStage {
   StatusOr<double> StepSeconds() {
     const codec::TensorView view{boundary_.const_data_ptr(), codec::Dtype::kF32,
                                  codec::BoundaryShape(options_.model, options_.train)};
+    const Stage::Input input{{}, view, options_.last ? targets_ : std::span<const int32_t>()};
     const MonoTime start = Now();
     for (uint32_t i = 0; i < options_.train.microbatches; ++i) {
-      LH_RETURN_IF_ERROR(stage_->Forward(Microbatch(i), {{}, view, {}}).status());
+      LH_RETURN_IF_ERROR(stage_->Forward(Microbatch(i), input).status());
       LH_RETURN_IF_ERROR(stage_->Backward(Microbatch(i), view).status());
     }
     const double seconds = absl::ToDoubleSeconds(Now() - start);
@@ -72,7 +77,12 @@ class TimedStage {
 
  private:
   TimedStage(StageOptions options, std::unique_ptr<Stage> stage, at::Tensor boundary)
-      : options_(std::move(options)), stage_(std::move(stage)), boundary_(std::move(boundary)) {}
+      : options_(std::move(options)), stage_(std::move(stage)), boundary_(std::move(boundary)) {
+    targets_.resize(size_t{options_.train.microbatch_size} * options_.model.context);
+    for (size_t i = 0; i < targets_.size(); ++i) {
+      targets_[i] = static_cast<int32_t>(i * 37 % options_.vocabulary);
+    }
+  }
 
   // Values from -1 to 1, on the stage's device.
   static at::Tensor Boundary(const StageOptions& options) {
@@ -89,6 +99,7 @@ class TimedStage {
   StageOptions options_;
   std::unique_ptr<Stage> stage_;
   at::Tensor boundary_;
+  std::vector<int32_t> targets_;
   uint64_t step_ = 0;
 };
 

@@ -20,19 +20,21 @@ class TimedStage:
         run = job["run"]
         torch.set_num_threads(job["threads"])
         torch.manual_seed(1)
-        self.train, model = run["train"], {**run["model"], "vocabulary": 1}
+        self.train, self.last, model = run["train"], job["last"], run["model"]
         self.device = torch.device(job["device"])
         if self.device.type == "cuda":
             self.device = torch.device("cuda", self.device.index or 0)
             torch.cuda.set_device(self.device)
-        # The rank in the middle of three, which has neither embedding nor head.
+        # The rank in the middle of three has neither embedding nor head, the last of two the head.
+        split = [1, job["layers"]] + ([] if self.last else [1])
         self.module = peer_rank.StageModule(
-            {"model": model, "split": [1, job["layers"], 1], "dtype": self.train["dtype"]}, 1,
-            self.device)
+            {"model": model, "split": split, "dtype": self.train["dtype"]}, 1, self.device)
         self.optimizer = peer_rank.make_optimizer(self.module, self.train["optimizer"])
         shape = (self.train["microbatch_size"], model["context"], model["hidden"])
         values = torch.arange(shape[0] * shape[1] * shape[2]) * 37 % 101 / 50 - 1
         self.boundary = values.view(shape).to(self.device)
+        targets = torch.arange(shape[0] * shape[1]) * 37 % model["vocabulary"]
+        self.targets = targets.view(shape[:2]).to(self.device)
 
     def parameters(self):
         return sum(parameter.numel() for parameter in self.module.parameters())
@@ -48,9 +50,11 @@ class TimedStage:
             for _ in range(self.train["microbatches"]):
                 leaf = self.boundary.clone().requires_grad_()
                 output = self.module(leaf)
+                if self.last:
+                    output = peer_rank.loss_of(output, self.targets) / self.train["microbatches"]
                 if not ahead:
                     self.wait()
-                output.backward(self.boundary)
+                output.backward(None if self.last else self.boundary)
                 if not ahead:
                     self.wait()
         self.wait()

@@ -3,13 +3,15 @@
 turns in one run. Needs a Python that has torch.
 
   tests/bench/e2e/stage_eager.py build/gpu/bin --device cuda
+  tests/bench/e2e/stage_eager.py build/gpu/bin --device cuda --last
   tests/bench/e2e/stage_eager.py build/release/bin --layers 2 --hidden 256 --heads 4 --context 128
 
 BIN_DIR: where stage_passes is (worker/stage/stage_passes.cc; tests/gpu.sh brings it to build/gpu/bin).
 Both compute in --dtype over fp32 parameters, cast weights once a step (eager in its first forward, which
 counts; longhaul with the optimizer's step), take and give boundary tensors of fp32, and attend by scaled_dot_product_attention. A step is --microbatches times forward and backward;
 the optimizer's step between does not count. longhaul's passes are whole on the device when they end, for
-a message follows; so are those of `eager`. `eager, ahead` waits for the device at the step's end only, as
+a message follows; so are those of `eager`. With --last norm, head and loss of the model's last stage
+follow the layers. `eager, ahead` waits for the device at the step's end only, as
 where nothing is sent. The ratio is longhaul's speed to theirs: at least 1 where it is not slower.
 
 Exit codes: 0; 1 where something failed; 77 (skipped) where there is no torch.
@@ -37,12 +39,14 @@ def parse():
     parser.add_argument("programs", type=pathlib.Path, metavar="BIN_DIR")
     for flag, default, what in (
             ("--layers", 6, "of the stage"), ("--hidden", 1600, "channels"), ("--heads", 25, ""),
-            ("--context", 1024, "tokens of a sequence"), ("--microbatches", 8, "a step"),
+            ("--context", 1024, "tokens of a sequence"),
+            ("--vocabulary", 50257, "rows of the head"), ("--microbatches", 8, "a step"),
             ("--microbatch-size", 1, "sequences"), ("--threads", 1, "on the CPU"),
             ("--rounds", 5, "turns of each"), ("--steps", 5, "that count, in a turn"),
             ("--warm-up", 2, "steps before them that do not, in each turn")):
         parser.add_argument(flag, type=int, default=default,
                             help=f"{what} (default %(default)s)".strip())
+    parser.add_argument("--last", action="store_true", help="the model's last stage")
     parser.add_argument("--dtype", choices=("fp32", "bf16"), default="bf16",
                         help="of compute (default %(default)s)")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default %(default)s)")
@@ -55,13 +59,14 @@ def parse():
 
 
 def job_of(arguments):
-    """What both sides read. The model has a layer before and one after the stage's."""
+    """What both sides read. The model has more layers than the stage, which is not its first."""
     return {
-        "layers": arguments.layers, "device": arguments.device, "threads": arguments.threads,
+        "layers": arguments.layers, "last": arguments.last, "device": arguments.device, "threads": arguments.threads,
         "run": {
             "name": "stage-eager",
             "model": {"family": "gpt", "layers": arguments.layers + 2, "hidden": arguments.hidden,
-                      "heads": arguments.heads, "context": arguments.context},
+                      "heads": arguments.heads, "context": arguments.context,
+                      "vocabulary": arguments.vocabulary},
             "data": {"text": ["none"]},
             "train": {"steps": 1, "microbatches": arguments.microbatches,
                       "microbatch_size": arguments.microbatch_size, "dtype": arguments.dtype,
@@ -137,7 +142,8 @@ def measure(arguments, versions):
 
 def compare(arguments, versions):
     table = Table(
-        f"{arguments.layers} layers of GPT, hidden {arguments.hidden}, {arguments.heads} heads, "
+        f"{arguments.layers} layers of GPT{' and the head of ' if arguments.last else ''}"
+        f"{arguments.vocabulary if arguments.last else ''}, hidden {arguments.hidden}, {arguments.heads} heads, "
         f"{arguments.context} tokens, {arguments.dtype} on {arguments.device}"
         + "".join(f" ({gpu})" for gpu in versions["gpus"][:1] if arguments.device != "cpu")
         + f"; ms of a microbatch, forward and backward: median (middle half) of {arguments.rounds} x "

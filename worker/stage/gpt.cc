@@ -33,9 +33,9 @@ Gpt::Gpt(const StageOptions& options)
   }
   if (!options.last) return;
   final_norm_ = make.MakeLayerNorm("ln_f", hidden_);
-  head_ = options.model.tied ? make.LinearOver(tokens_.weight)
-                             : make.MakeLinear("lm_head", options.vocabulary_rows(), hidden_,
-                                               kInitialDeviation, /*bias=*/false);
+  head_ = options.model.tied
+              ? make.HeadOver(tokens_.weight)
+              : make.MakeHead("lm_head", options.vocabulary_rows(), hidden_, kInitialDeviation);
 }
 
 at::Tensor Gpt::Embed(const at::Tensor& ids) const {
@@ -61,7 +61,7 @@ at::Tensor Gpt::RunBlock(size_t block, const at::Tensor& x) const {
 }
 
 at::Tensor Gpt::Logits(const at::Tensor& x) const {
-  return head_.Wide(final_norm_(x));
+  return head_(final_norm_(x));
 }
 
 }  // namespace longhaul::worker

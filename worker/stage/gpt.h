@@ -38,7 +38,7 @@ class Gpt final : public Network {
   Embedding tokens_;      // first stage
   at::Tensor positions_;  // first stage
   LayerNorm final_norm_;  // last stage
-  Linear head_;
+  Head head_;
 };
 
 }  // namespace longhaul::worker

@@ -47,59 +47,69 @@ void AddProductToGradient(const at::Tensor& parameter, const at::Tensor& a, cons
   }
 }
 
-// Rows that a GPU's products read and write in whole units of 16 bytes, whatever the number of
-// columns: where rows follow each other, an odd number makes a product several times slower.
-at::Tensor AlignedRows(int64_t rows, int64_t columns, const at::TensorOptions& options) {
-  const auto unit = static_cast<int64_t>(16 / options.dtype().itemsize());
-  return at::empty({rows, (columns + unit - 1) / unit * unit}, options).narrow(1, 0, columns);
-}
-
 at::Tensor Rows(const at::Tensor& x) {
   return x.reshape({-1, x.size(-1)});
 }
 
-// What autograd sees of a Linear; `wide`: of its Wide.
-class Product : public torch::autograd::Function<Product> {
- public:
-  static Variable forward(AutogradContext* context, const Variable& x, const Linear* layer,
-                          bool wide) {
+// What autograd sees of a Linear.
+struct Product : torch::autograd::Function<Product> {
+  static Variable forward(AutogradContext* context, const Variable& x, const Linear* layer) {
     const at::Tensor input = x.to(layer->cast_weight.scalar_type());
     context->save_for_backward({input});
     context->saved_data["layer"] = reinterpret_cast<int64_t>(layer);
     context->saved_data["type"] = x.scalar_type();
-    if (!wide) return at::linear(input, layer->cast_weight, layer->cast_bias);
-    if (!input.is_cuda() || input.scalar_type() == at::kFloat || layer->bias.defined()) {
-      return at::linear(input, layer->cast_weight, layer->cast_bias).to(at::kFloat);
-    }
-    std::vector<int64_t> sizes = input.sizes().vec();
-    sizes.back() = layer->weight.size(0);
-    const at::Tensor rows = Rows(input);
-    at::Tensor product = AlignedRows(rows.size(0), sizes.back(), rows.options());
-    at::mm_out(product, rows, layer->cast_weight.t());
-    return product.to(at::kFloat).view(sizes);
+    return at::linear(input, layer->cast_weight, layer->cast_bias);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto* const layer = reinterpret_cast<const Linear*>(  // NOLINT(performance-no-int-to-ptr)
         context->saved_data["layer"].toInt());
     const at::Tensor input = context->get_saved_variables()[0];
-    const at::Tensor rows = InTypeOf(input, Rows(gradients[0]));
+    const at::Tensor rows = Rows(gradients[0]);
     AddProductToGradient(layer->weight, rows.t(), Rows(input));
     if (layer->bias.defined()) AddToGradient(layer->bias, rows.sum(0));
     return {rows.mm(layer->cast_weight)
                 .view(input.sizes())
                 .to(context->saved_data["type"].toScalarType()),
-            Variable(), Variable()};
+            Variable()};
+  }
+};
+
+// What autograd sees of a Head. Its matrices have a column for every row of cast_weight.
+struct HeadProduct : torch::autograd::Function<HeadProduct> {
+  static Variable forward(AutogradContext* context, const Variable& x, const Head* head) {
+    const at::Tensor input = Rows(x).to(head->cast_weight.scalar_type());
+    context->save_for_backward({input});
+    context->saved_data["head"] = reinterpret_cast<int64_t>(head);
+    context->saved_data["type"] = x.scalar_type();
+    context->saved_data["sizes"] = x.sizes().vec();
+    std::vector<int64_t> sizes = x.sizes().vec();
+    sizes.back() = head->weight.size(0);
+    return input.mm(head->cast_weight.t())
+        .narrow(1, 0, head->weight.size(0))
+        .to(at::kFloat)
+        .view(sizes);
   }
 
- private:
-  // `rows` in the type of `input`, which they are multiplied by.
-  static at::Tensor InTypeOf(const at::Tensor& input, const at::Tensor& rows) {
-    if (!rows.is_cuda() || rows.scalar_type() == input.scalar_type()) {
-      return rows.to(input.scalar_type());
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto* const head = reinterpret_cast<const Head*>(  // NOLINT(performance-no-int-to-ptr)
+        context->saved_data["head"].toInt());
+    const at::Tensor input = context->get_saved_variables()[0];
+    const int64_t vocabulary = head->weight.size(0), columns = head->cast_weight.size(0);
+    at::Tensor rows = Rows(gradients[0]);
+    if (columns == vocabulary) {
+      rows = rows.to(input.scalar_type());
+    } else {
+      const at::Tensor whole = at::empty({rows.size(0), columns}, input.options());
+      whole.narrow(1, 0, vocabulary).copy_(rows);
+      whole.narrow(1, vocabulary, columns - vocabulary).zero_();
+      rows = whole;
     }
-    at::Tensor cast = AlignedRows(rows.size(0), rows.size(1), input.options());
-    return cast.copy_(rows);
+    AddProductToGradient(head->weight, rows.narrow(1, 0, vocabulary).t(), input);
+    return {rows.mm(head->cast_weight)
+                .view(context->saved_data["sizes"].toIntVector())
+                .to(context->saved_data["type"].toScalarType()),
+            Variable()};
   }
 };
 
@@ -133,11 +143,11 @@ at::Tensor Embedding::operator()(const at::Tensor& ids) const {
 }
 
 at::Tensor Linear::operator()(const at::Tensor& x) const {
-  return Product::apply(x, this, false);
+  return Product::apply(x, this);
 }
 
-at::Tensor Linear::Wide(const at::Tensor& x) const {
-  return Product::apply(x, this, true);
+at::Tensor Head::operator()(const at::Tensor& x) const {
+  return HeadProduct::apply(x, this);
 }
 
 at::Tensor LayerNorm::operator()(const at::Tensor& x) const {
@@ -157,15 +167,21 @@ at::Tensor LayerMaker::Matrix(std::string name, int64_t rows, int64_t columns, d
 
 Linear LayerMaker::MakeLinear(const std::string& name, int64_t outputs, int64_t inputs,
                               double deviation, bool bias) {
-  Linear linear = LinearOver(Matrix(name + ".weight", outputs, inputs, deviation));
+  Linear linear;
+  linear.weight = Matrix(name + ".weight", outputs, inputs, deviation);
+  linear.cast_weight = Cast(linear.weight, outputs);
   if (!bias) return linear;
   linear.bias = Add(name + ".bias", at::zeros({outputs}));
-  linear.cast_bias = Cast(linear.bias);
+  linear.cast_bias = Cast(linear.bias, outputs);
   return linear;
 }
 
-Linear LayerMaker::LinearOver(const at::Tensor& weight) {
-  return {.weight = weight, .bias = {}, .cast_weight = Cast(weight), .cast_bias = {}};
+Head LayerMaker::HeadOver(const at::Tensor& weight) {
+  // Units of 16 bytes.
+  constexpr int64_t kAlignment = 8;
+  const int64_t rows = weight.size(0);
+  const bool aligned = device_.is_cuda() && compute_type_ == at::kBFloat16;
+  return {weight, Cast(weight, aligned ? (rows + kAlignment - 1) / kAlignment * kAlignment : rows)};
 }
 
 LayerNorm LayerMaker::MakeLayerNorm(const std::string& name, int64_t channels) {
@@ -186,12 +202,15 @@ at::Tensor LayerMaker::Add(std::string name, at::Tensor value) {
   return value;
 }
 
-at::Tensor LayerMaker::Cast(const at::Tensor& parameter) {
-  at::Tensor cast = parameter.detach().to(compute_type_);
-  if (compute_type_ == at::kFloat) return cast;  // the same memory
+at::Tensor LayerMaker::Cast(const at::Tensor& parameter, int64_t rows) {
+  if (compute_type_ == at::kFloat) return parameter.detach();
+  std::vector<int64_t> sizes = parameter.sizes().vec();
+  sizes.front() = rows;
+  at::Tensor whole = at::zeros(sizes, parameter.options().dtype(compute_type_));
   cast_.push_back(parameter);
-  casts_.push_back(cast);
-  return cast;
+  casts_.push_back(whole.narrow(0, 0, parameter.size(0)));
+  casts_.back().copy_(parameter.detach());
+  return whole;
 }
 
 void LayerMaker::RefreshCasts() const {

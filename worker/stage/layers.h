@@ -28,9 +28,15 @@ struct Linear {
   // What is multiplied: copies in bf16 (LayerMaker::RefreshCasts), or the parameters themselves.
   at::Tensor cast_weight, cast_bias;
   at::Tensor operator()(const at::Tensor& x) const;
-  // The same, then converted to fp32: for a loss over as many outputs as there are tokens, often an
-  // odd number.
-  at::Tensor Wide(const at::Tensor& x) const;
+};
+
+// The product that gives logits, in fp32, which the loss needs; otherwise as a Linear without bias.
+struct Head {
+  at::Tensor weight;  // (vocabulary, channels)
+  // As Linear's. In bf16 on a GPU there are rows of zeros after it, up to a multiple of 8: an odd
+  // vocabulary makes products six times slower.
+  at::Tensor cast_weight;
+  at::Tensor operator()(const at::Tensor& x) const;
 };
 
 // Rows of a table, in fp32. Its backward adds to the table's gradient by itself, as Linear's does:
@@ -68,8 +74,12 @@ class LayerMaker {
   Embedding MakeEmbedding(std::string name, int64_t rows, int64_t channels, double deviation) {
     return {Matrix(std::move(name), rows, channels, deviation)};
   }
-  // Without bias, over a weight that is made: a tied one has another use, too.
-  Linear LinearOver(const at::Tensor& weight);
+  // "<name>.weight".
+  Head MakeHead(const std::string& name, int64_t vocabulary, int64_t channels, double deviation) {
+    return HeadOver(Matrix(name + ".weight", vocabulary, channels, deviation));
+  }
+  // Over a weight that is made: a tied one, which has another use, too.
+  Head HeadOver(const at::Tensor& weight);
   LayerNorm MakeLayerNorm(const std::string& name, int64_t channels);
   RmsNorm MakeRmsNorm(const std::string& name, int64_t channels, double epsilon);
 
@@ -80,7 +90,8 @@ class LayerMaker {
 
  private:
   at::Tensor Add(std::string name, at::Tensor value);
-  at::Tensor Cast(const at::Tensor& parameter);
+  // What products use: the parameter's memory, or a copy, with zeros up to so many rows.
+  at::Tensor Cast(const at::Tensor& parameter, int64_t rows);
   const uint64_t seed_;
   const at::Device device_;
   const at::ScalarType compute_type_;

@@ -29,9 +29,8 @@ Llama::Llama(const StageOptions& options)
   if (!options.last) return;
   final_norm_ = maker().MakeRmsNorm("model.norm", hidden_, model.norm_epsilon);
   head_ = model.tied
-              ? maker().LinearOver(tokens_.weight)
-              : maker().MakeLinear("lm_head", options.vocabulary_rows(), hidden_, kInitialDeviation,
-                                   /*bias=*/false);
+              ? maker().HeadOver(tokens_.weight)
+              : maker().MakeHead("lm_head", options.vocabulary_rows(), hidden_, kInitialDeviation);
 }
 
 Llama::Block Llama::MakeBlock(const ModelSpec& model, uint32_t layer) {
@@ -90,7 +89,7 @@ at::Tensor Llama::RunBlock(size_t block, const at::Tensor& x) const {
 }
 
 at::Tensor Llama::Logits(const at::Tensor& x) const {
-  return head_.Wide(final_norm_(x));
+  return head_(final_norm_(x));
 }
 
 }  // namespace longhaul::worker

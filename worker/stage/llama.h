@@ -46,7 +46,7 @@ class Llama final : public Network {
   std::optional<Rotary> rotary_;  // where there are blocks
   Embedding tokens_;              // first stage
   RmsNorm final_norm_;            // last stage
-  Linear head_;
+  Head head_;
 };
 
 }  // namespace longhaul::worker

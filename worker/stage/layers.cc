@@ -177,7 +177,7 @@ Linear LayerMaker::MakeLinear(const std::string& name, int64_t outputs, int64_t 
 }
 
 Head LayerMaker::HeadOver(const at::Tensor& weight) {
-  // Units of 16 bytes.
+  // Of bf16: 16 bytes.
   constexpr int64_t kAlignment = 8;
   const int64_t rows = weight.size(0);
   const bool aligned = device_.is_cuda() && compute_type_ == at::kBFloat16;

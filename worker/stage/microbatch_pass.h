@@ -56,7 +56,7 @@ class MicrobatchPasses {
   const StageOptions& options_;
   const Network& network_;
   std::unique_ptr<TorchGraphRecorder> recorder_;  // none: computes as it goes
-  // Of the passes that there are, which hold it.
+  // Shared by all passes and held by them alone: a memory whose last graph is gone takes no other.
   std::weak_ptr<const TorchGraphRecorder::Memory> passing_;
   at::Tensor start_;
   std::vector<std::unique_ptr<MicrobatchPass>> idle_;

@@ -60,15 +60,17 @@ class CudaGraphRecorder final : public TorchGraphRecorder {
       throw;
     }
   }
-  // Of a recording that became invalid, by what waits for the device, capture_end does not tell the
-  // allocators: they would go on asking the graph, which goes, what belongs into its memory.
+  // Where a recording has become invalid, by work that waits for the device, capture_end throws
+  // before it tells the allocators: they would go on asking a graph that is gone whether an
+  // allocation belongs to it. Where it had told them, the first call throws, and nothing is undone
+  // twice.
   void LetGo(const Memory& memory) const {
     try {
       c10::cuda::CUDACachingAllocator::endAllocateToPool(stream_.device_index(), memory);
       at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(memory);
       c10::cuda::CUDACachingAllocator::releasePool(stream_.device_index(), memory);
       at::getHostAllocator(at::kCUDA)->release_pool(memory);
-    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it had told them
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): they had been told
     }
   }
   // One for all that is recorded on a device: cuBLAS keeps a workspace for each stream it has seen.

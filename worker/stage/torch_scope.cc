@@ -27,8 +27,8 @@ Status FromTorchException(std::string_view what, const std::exception& error) {
                        dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr;
   if (const auto* torch_error = dynamic_cast<const c10::Error*>(&error)) {
     words = torch_error->what_without_backtrace();
-    // The CPU allocator throws the general class; so does what is short of a GPU's memory
-    // elsewhere, as the driver for a recorded graph ("CUDA error: out of memory").
+    // The CPU allocator throws the general class; so do CUDA's own calls, as the one that makes a
+    // recorded graph ready.
     for (const char* said : {"DefaultCPUAllocator", "CUDA error: out of memory"}) {
       out_of_memory |= words.find(said) != std::string::npos;
     }

@@ -8,11 +8,12 @@ turns in one run. Needs a Python that has torch.
 
 BIN_DIR: where stage_passes is (worker/stage/stage_passes.cc; tests/gpu.sh brings it to build/gpu/bin).
 Both compute in --dtype over fp32 parameters, cast weights once a step (eager in its first forward, which
-counts; longhaul with the optimizer's step), take and give boundary tensors of fp32, and attend by scaled_dot_product_attention. A step is --microbatches times forward and backward;
-the optimizer's step between does not count. longhaul's passes are whole on the device when they end, for
-a message follows; so are those of `eager`. With --last norm, head and loss of the model's last stage
-follow the layers. `eager, ahead` waits for the device at the step's end only, as
-where nothing is sent. The ratio is longhaul's speed to theirs: at least 1 where it is not slower.
+counts; longhaul with the optimizer's step), take and give boundary tensors of fp32, and attend by
+scaled_dot_product_attention. With --last the model's norm, head and loss follow the layers. A step is
+--microbatches times forward and backward; the optimizer's step between does not count. longhaul's passes
+are whole on the device when they end, for a message follows; so are those of `eager`. `eager, ahead` waits
+for the device at the step's end only, as where nothing is sent. The ratio is longhaul's speed to theirs:
+at least 1 where it is not slower.
 
 Exit codes: 0; 1 where something failed; 77 (skipped) where there is no torch.
 """
@@ -61,7 +62,8 @@ def parse():
 def job_of(arguments):
     """What both sides read. The model has more layers than the stage, which is not its first."""
     return {
-        "layers": arguments.layers, "last": arguments.last, "device": arguments.device, "threads": arguments.threads,
+        "layers": arguments.layers, "last": arguments.last,
+        "device": arguments.device, "threads": arguments.threads,
         "run": {
             "name": "stage-eager",
             "model": {"family": "gpt", "layers": arguments.layers + 2, "hidden": arguments.hidden,
@@ -142,8 +144,9 @@ def measure(arguments, versions):
 
 def compare(arguments, versions):
     table = Table(
-        f"{arguments.layers} layers of GPT{' and the head of ' if arguments.last else ''}"
-        f"{arguments.vocabulary if arguments.last else ''}, hidden {arguments.hidden}, {arguments.heads} heads, "
+        f"{arguments.layers} layers of GPT"
+        + (f", norm, a head of {arguments.vocabulary} rows and loss" if arguments.last else "")
+        + f", hidden {arguments.hidden}, {arguments.heads} heads, "
         f"{arguments.context} tokens, {arguments.dtype} on {arguments.device}"
         + "".join(f" ({gpu})" for gpu in versions["gpus"][:1] if arguments.device != "cpu")
         + f"; ms of a microbatch, forward and backward: median (middle half) of {arguments.rounds} x "

@@ -159,8 +159,8 @@ Learnt LearntBy(worker::Stage& stage) {
   return learnt;
 }
 
-// Memory comes back in small pieces, so that recording fails in forward and in backward, early and
-// late, before it succeeds.
+// Memory comes back in small pieces, so that recording fails several times, each time further on,
+// before it succeeds.
 TEST_F(FailedRecording, ForWantOfMemoryIsReportedAndTriedAgainByTheNextForward) {
   worker::StageOptions options = OptionsOf(SmallModel{"gpt"}, kGpu, /*deterministic=*/true);
   options.model.hidden = 512;

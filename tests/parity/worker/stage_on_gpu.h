@@ -1,8 +1,10 @@
-// Which small models stages on a GPU are tested with.
+// What tests of stages on a GPU share: the devices, LibTorch's CUDA part, the small models.
 #ifndef LONGHAUL_TESTS_PARITY_WORKER_STAGE_ON_GPU_H_
 #define LONGHAUL_TESTS_PARITY_WORKER_STAGE_ON_GPU_H_
 
 #include <gtest/gtest.h>
+
+#include <string>
 
 #include "tests/parity/worker/stage_chain.h"
 #include "tests/support/gpu_test.h"

@@ -13,9 +13,8 @@
 #include "codec/boundary_shape.h"
 #include "coordinator/planner/memory.h"
 #include "coordinator/planner/planner.h"
-#include "tests/support/gpu_test.h"
+#include "tests/parity/worker/stage_on_gpu.h"
 #include "worker/stage/stage.h"
-#include "worker/stage/torch_cuda.h"
 
 namespace longhaul {
 namespace {
@@ -30,11 +29,7 @@ struct Case {
 
 class MemoryOnGpu : public ::testing::TestWithParam<Case> {
  protected:
-  static void SetUpTestSuite() {
-    ::longhaul::testing::Gpu();
-    const Status loaded = worker::LoadTorchCuda(worker::DefaultTorchCudaPath());
-    ASSERT_TRUE(loaded.ok()) << loaded;
-  }
+  static void SetUpTestSuite() { testing::LoadTorchCudaOrFail(); }
 };
 
 RunSpec SpecOf(const Case& test) {

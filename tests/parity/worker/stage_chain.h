@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/parity/worker/small_model.h"
 #include "tests/support/gpu_test.h"
 #include "worker/stage/stage.h"
 
@@ -34,16 +35,7 @@ struct SmallModel {
 inline worker::StageOptions OptionsOf(const SmallModel& model, const DeviceName& device,
                                       bool deterministic = false) {
   worker::StageOptions options;
-  options.model.family = model.family;
-  if (model.family == ModelFamily::kLlama) {
-    options.model.kv_heads = 2;
-    options.model.intermediate = 160;
-    options.model.qkv_bias = true;
-  }
-  options.model.layers = 4;
-  options.model.hidden = 64;
-  options.model.heads = 4;
-  options.model.context = 64;
+  options.model = SmallModelOf(model.family);
   options.model.tied = model.tied;
   options.train.steps = 100;
   options.train.microbatches = 4;

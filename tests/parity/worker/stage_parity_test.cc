@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/token_file.h"
+#include "tests/parity/worker/small_model.h"
 #include "tests/support/reference_loop.h"
 #include "worker/stage/stage.h"
 
@@ -23,16 +24,7 @@ constexpr uint64_t kSteps = 4;
 RunSpec SmallRun(ModelFamily family) {
   RunSpec spec;
   spec.name = "parity";
-  spec.model.family = family;
-  if (family == ModelFamily::kLlama) {
-    spec.model.kv_heads = 2;
-    spec.model.intermediate = 160;
-    spec.model.qkv_bias = true;
-  }
-  spec.model.layers = 4;
-  spec.model.hidden = 64;
-  spec.model.heads = 4;
-  spec.model.context = 64;
+  spec.model = testing::SmallModelOf(family);
   spec.train.steps = 10;
   spec.train.microbatches = 4;
   spec.train.microbatch_size = 2;

@@ -1,0 +1,26 @@
+// A model of each family that a CPU trains in no time.
+#ifndef LONGHAUL_TESTS_PARITY_WORKER_SMALL_MODEL_H_
+#define LONGHAUL_TESTS_PARITY_WORKER_SMALL_MODEL_H_
+
+#include "base/config/run_spec.h"
+
+namespace longhaul::testing {
+
+inline ModelSpec SmallModelOf(ModelFamily family) {
+  ModelSpec model;
+  model.family = family;
+  if (family == ModelFamily::kLlama) {
+    model.kv_heads = 2;
+    model.intermediate = 160;
+    model.qkv_bias = true;
+  }
+  model.layers = 4;
+  model.hidden = 64;
+  model.heads = 4;
+  model.context = 64;
+  return model;
+}
+
+}  // namespace longhaul::testing
+
+#endif  // LONGHAUL_TESTS_PARITY_WORKER_SMALL_MODEL_H_

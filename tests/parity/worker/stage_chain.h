@@ -19,7 +19,7 @@
 
 namespace longhaul::testing {
 
-inline constexpr uint32_t kSmallVocabulary = 256;
+inline constexpr uint32_t kSmallVocabulary = 253;
 
 struct SmallModel {
   std::string name;

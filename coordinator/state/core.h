@@ -145,6 +145,7 @@ class Core {
   CandidateWorker CandidateOf(const RunSpec& spec, const Worker& worker) const;
   void BeginDraft(const Draft& draft);
   void SendMeasure(const Worker& worker, const Draft& draft);
+  void NoteLayerTimes(const Run& run, const Draft& draft);
   // Whether the workers that it would get now can talk over the transports that it asks for, as far
   // as that is known; OK where there are none yet. kUnavailable where it `may_wait` and some of
   // them are trying to reach each other.
@@ -172,6 +173,7 @@ class Core {
   void OnLinkProbed(const Worker& worker, Draft& draft, const v1::LinkProbed& answer);
   // What was measured, or an event that it could not be.
   void NoteLink(const Draft& draft, const LinkProbe& probe);
+  void NoteLinks(Draft& draft);
   void CheckProbes();
   void AddMeasuredLinks(const Draft& draft, size_t index, CandidateWorker* worker) const;
   // The worker is another process, is reached elsewhere, or is not known any more.

@@ -114,6 +114,7 @@ struct Draft {
   uint64_t resume_step = 0;        // of the checkpoint that it goes on from; 0: from scratch
   std::vector<Candidate> workers;  // in pipeline order
   std::optional<v1::DataSet> data;
+  MonoTime began;
   MonoTime measure_until;  // all layer times must be in by then
   // All else is there, and workers of it are trying to reach each other; not waited for any longer.
   bool awaits_reach = false;
@@ -123,8 +124,9 @@ struct Draft {
   std::optional<absl::Duration> assumed_delay;
   // Then the links, in rounds; what is not answered in time is given up.
   std::string link_secret;
-  uint32_t probe_rounds = 0;      // begun
-  std::vector<LinkProbe> probes;  // of the newest round
+  std::optional<MonoTime> probing_since;  // until an event says how long it took
+  uint32_t probe_rounds = 0;              // begun
+  std::vector<LinkProbe> probes;          // of the newest round
   MonoTime probe_until;
 
   Candidate* Find(const WorkerId& id, const Incarnation& incarnation) {

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/token_file.h"
+#include "base/units.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/state/core.h"
 #include "coordinator/state/resume.h"
@@ -27,7 +28,9 @@ bool IsPlausible(const v1::LayerTimes& times) {
                              times.forward_decode(),
                              times.backward_encode(),
                              times.backward_decode(),
-                             times.optimizer_seconds_per_parameter()};
+                             times.optimizer_seconds_per_parameter(),
+                             times.seconds_taken(),
+                             times.seconds_waited()};
   for (const double value : values) {
     if (!std::isfinite(value) || value < 0 || value > 3600) return false;
   }
@@ -85,6 +88,7 @@ Draft Core::NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec,
   draft.spec = spec;
   draft.files = std::move(files);
   draft.link_secret = std::move(link_secret);
+  draft.began = now_;
   draft.measure_until = now_ + options_.measure_timeout;
   draft.reach_until = ReachPatience();
   for (Worker* worker : workers) {
@@ -173,8 +177,33 @@ void Core::OnDraftMessage(Worker& worker, Draft& draft, const v1::WorkerMessage&
   if (!draft.spec.replay) {  // whose times are those of another machine
     worker.layers = {MeasuredModel(draft.spec), message.layer_times(), now_};
   }
-  if (Run* run = FindRun(draft.run)) Changed(*run);
+  if (Run* run = FindRun(draft.run)) {
+    Changed(*run);
+    NoteLayerTimes(*run, draft);
+  }
   AdvanceDraft(draft.run);
+}
+
+// How long it took, once all are in: where planning is slow, people ask what it waits for.
+void Core::NoteLayerTimes(const Run& run, const Draft& draft) {
+  if (draft.spec.replay) return;
+  const auto seconds = [](const Draft::Candidate& candidate) {
+    return candidate.times->seconds_waited() + candidate.times->seconds_taken();
+  };
+  const Draft::Candidate* last = nullptr;
+  for (const Draft::Candidate& candidate : draft.workers) {
+    if (!candidate.times) return;
+    if (last == nullptr || seconds(candidate) > seconds(*last)) last = &candidate;
+  }
+  const auto text = [](double value) { return longhaul::FormatDuration(absl::Seconds(value)); };
+  const double waited = last->times->seconds_waited();
+  Log(&run, "note",
+      fmt::format("layers are timed, within {}: {} took {}{}",
+                  longhaul::FormatDuration(longhaul::operator-(now_, draft.began)),
+                  Label(*FindWorker(last->id)), text(last->times->seconds_taken()),
+                  waited < 0.1
+                      ? ""
+                      : fmt::format(" and waited {} for others on its GPU before", text(waited))));
 }
 
 bool Core::Complete(const Draft& draft) const {

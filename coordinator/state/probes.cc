@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "base/units.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/state/core.h"
 #include "coordinator/state/text.h"
@@ -34,12 +35,17 @@ bool Core::LinksAreMeasured(Draft& draft) {
     if (!answered) return false;
     draft.probes.clear();
     const bool all_assumed = draft.assumed_line_bits_per_second && draft.assumed_delay;
-    if (!draft.spec.links.measure || all_assumed || draft.probe_rounds == kRounds) return true;
+    if (!draft.spec.links.measure || all_assumed) return true;
+    if (draft.probe_rounds == kRounds) {
+      NoteLinks(draft);
+      return true;
+    }
     BeginProbes(draft, draft.probe_rounds++);
   }
 }
 
 void Core::BeginProbes(Draft& draft, uint32_t round) {
+  if (!draft.probing_since) draft.probing_since = now_;
   draft.probe_until = now_ + options_.probe_limit + kAnswerPatience;
   for (uint32_t boundary = round; boundary + 1 < draft.workers.size(); boundary += kRounds) {
     const Worker& upper = *FindWorker(draft.workers[boundary].id);
@@ -127,6 +133,17 @@ void Core::NoteLink(const Draft& draft, const LinkProbe& probe) {
                   "does not know its rate: {}",
                   Label(*FindWorker(upper)), Label(*FindWorker(lower)),
                   problem.empty() ? "no answer in time" : Quoted(problem)));
+}
+
+// How long it took, once all have been.
+void Core::NoteLinks(Draft& draft) {
+  const Run* run = FindRun(draft.run);
+  if (run != nullptr && draft.probing_since) {
+    Log(run, "note",
+        fmt::format("links are measured, within {}",
+                    longhaul::FormatDuration(longhaul::operator-(now_, *draft.probing_since))));
+  }
+  draft.probing_since.reset();
 }
 
 // What has not been answered in time is given up.

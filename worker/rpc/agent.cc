@@ -320,10 +320,12 @@ void Agent::Probe(const std::shared_ptr<LinkProbe>& probe) {
 StatusOr<v1::LayerTimes> Agent::MeasureModel(const v1::Measure& measure) {
   LH_ASSIGN_OR_RETURN(const RunSpec spec,
                       ParseRunSpec(measure.run_yaml(), "run.yaml", {}, codec::CheckCodec));
+  const MonoTime asked = Now();
   UniqueFd turn;
   if (resources_.gpu && (!spec.replay || spec.replay->real_codecs)) {
     turn = TakeTurn(fmt::format("/dev/nvidia{}", resources_.gpu->index()), kMeasuringPatience);
   }
+  const MonoTime begin = Now();
   LH_ASSIGN_OR_RETURN(v1::LayerTimes times,
                       spec.replay ? ReplayedTimes(spec)
                                   : MeasureLayers(spec, measure.vocabulary(), resources_.gpu));
@@ -336,6 +338,8 @@ StatusOr<v1::LayerTimes> Agent::MeasureModel(const v1::Measure& measure) {
   times.set_forward_decode(forward.decode);
   times.set_backward_encode(backward.encode);
   times.set_backward_decode(backward.decode);
+  times.set_seconds_waited(absl::ToDoubleSeconds(longhaul::operator-(begin, asked)));
+  times.set_seconds_taken(absl::ToDoubleSeconds(longhaul::operator-(Now(), begin)));
   return times;
 }
 

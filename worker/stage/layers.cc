@@ -159,8 +159,11 @@ at::Tensor RmsNorm::operator()(const at::Tensor& x) const {
 }
 
 at::Tensor LayerMaker::Matrix(std::string name, int64_t rows, int64_t columns, double deviation) {
-  at::Tensor value = at::zeros({rows, columns});
-  FillNormal(seed_, name, deviation,
+  if (!seed_) {
+    return Add(std::move(name), at::empty({rows, columns}, device_).normal_(0, deviation));
+  }
+  at::Tensor value = at::empty({rows, columns});
+  FillNormal(*seed_, name, deviation,
              std::span(value.data_ptr<float>(), static_cast<size_t>(value.numel())));
   return Add(std::move(name), std::move(value));
 }

@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,8 +64,9 @@ struct RmsNorm {
 // depend on (seed, name) alone, whatever the device: matrices are normal, biases 0, norms 1.
 class LayerMaker {
  public:
-  // `compute_type`: of matrix products, kFloat or kBFloat16.
-  LayerMaker(uint64_t seed, const at::Device& device, at::ScalarType compute_type)
+  // `compute_type`: of matrix products, kFloat or kBFloat16. Without a seed matrices are LibTorch's
+  // own normal numbers, other ones each time.
+  LayerMaker(std::optional<uint64_t> seed, const at::Device& device, at::ScalarType compute_type)
       : seed_(seed), device_(device), compute_type_(compute_type) {}
 
   at::Tensor Matrix(std::string name, int64_t rows, int64_t columns, double deviation);
@@ -93,7 +95,7 @@ class LayerMaker {
   // What products use: in fp32 the parameter's memory; in bf16 a copy, followed by zeros up to
   // `rows` rows in all, at least the parameter's.
   at::Tensor Cast(const at::Tensor& parameter, int64_t rows);
-  const uint64_t seed_;
+  const std::optional<uint64_t> seed_;
   const at::Device device_;
   const at::ScalarType compute_type_;
   std::vector<Parameter> parameters_;

@@ -94,6 +94,7 @@ StatusOr<MeasuredLayerTimes> MeasureLayerTimes(const StageOptions& options) {
   // Parts of the model that are a stage each; the head's and the block's model is never tied.
   StageOptions part = options;
   part.model.tied = false;
+  part.timing_only = true;
   part.first_layer = 0;
 
   part.first = true, part.last = false, part.layers = 0;

@@ -3,6 +3,7 @@
 #include <ATen/ops/cross_entropy_loss.h>
 
 #include <cmath>
+#include <optional>
 
 #include "worker/stage/gpt.h"
 #include "worker/stage/llama.h"
@@ -25,7 +26,8 @@ Network::Network(const StageOptions& options)
       last_(options.last),
       block_count_(options.layers),
       residual_deviation_(kInitialDeviation / std::sqrt(2.0 * options.model.layers)),
-      maker_(options.train.seed, TorchDevice(options.device),
+      maker_(options.timing_only ? std::nullopt : std::optional(options.train.seed),
+             TorchDevice(options.device),
              options.train.dtype == ComputeDtype::kBf16 ? at::kBFloat16 : at::kFloat) {}
 
 at::Tensor Network::Forward(const at::Tensor& input) const {

@@ -37,6 +37,7 @@ struct StageOptions {
   uint32_t threads = 1;    // LibTorch's intra-op threads
   DeviceName device;       // a GPU: LoadTorchCuda came before (torch_cuda.h)
   bool graphs = true;  // a GPU: passes are recorded and replayed, the same work in one launch each
+  bool timing_only = false;  // parameters are any normal numbers, made on the device in no time
   std::optional<ReplaySpec> replay;  // sleeps instead of computing (replay_stage.h)
 
   // Of embedding and head.

@@ -198,7 +198,7 @@ void Core::NoteLayerTimes(const Run& run, const Draft& draft) {
   const auto text = [](double value) { return longhaul::FormatDuration(absl::Seconds(value)); };
   const double waited = last->times->seconds_waited();
   Log(&run, "note",
-      fmt::format("layers are timed, within {}: {} took {}{}",
+      fmt::format("layers are timed, within {}: worker {} took {}{}",
                   longhaul::FormatDuration(longhaul::operator-(now_, draft.began)),
                   Label(*FindWorker(last->id)), text(last->times->seconds_taken()),
                   waited < 0.1

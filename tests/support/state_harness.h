@@ -159,9 +159,12 @@ class Coordinator {
   event::WorkerSaid Said(const std::string& worker, v1::WorkerMessage message) const {
     return {sessions.at(worker), std::move(message)};
   }
-  void Times(const std::string& worker, const std::string& run, uint64_t epoch) {
+  void Times(const std::string& worker, const std::string& run, uint64_t epoch, double taken = 0,
+             double waited = 0) {
     v1::WorkerMessage message = About(run, epoch);
     *message.mutable_layer_times() = SmallTimes();
+    message.mutable_layer_times()->set_seconds_taken(taken);
+    message.mutable_layer_times()->set_seconds_waited(waited);
     Tick(Said(worker, message));
   }
   void Ready(const std::string& worker, const std::string& run, uint64_t start_step = 0) {

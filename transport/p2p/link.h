@@ -96,13 +96,24 @@ class LinkHandler {
   virtual void OnClosed(const Status& reason) = 0;
 };
 
+// LinkOptions::credits when there is nothing better to go by: 16 MiB of whole frames, which fill a
+// line of 1 Gbit/s with a round trip of 130 ms.
+inline constexpr uint32_t kDefaultCredits = 256;
+
+// Credits for a line that was measured and carries messages of `message_bytes` in chunks of up to
+// kMaxFramePayloadBytes: for what arrives in two round trips, so that a line twice as fast is still
+// filled, and 100 ms; from 8 to kDefaultCredits. More would wait in a queue on the way, and where
+// both neighbours of a stage send to it, overrun that: what is lost from a queue that others keep
+// full is lost again when it is repeated, which stops a link for seconds. 0 bits a second: not
+// known, kDefaultCredits.
+uint32_t CreditsFor(double bits_per_second, absl::Duration round_trip, uint64_t message_bytes);
+
 struct LinkOptions {
   absl::Duration heartbeat_interval = absl::Milliseconds(50);
   absl::Duration suspect_after = absl::Milliseconds(500);
   absl::Duration peer_timeout = absl::Seconds(10);  // without the peer: that ends the link
-  // Bulk frames that the peer may have under way to us: 16 MiB of whole ones, which fill a line of
-  // 1 Gbit/s with a round trip of 130 ms.
-  uint32_t credits = 256;
+  // Bulk frames that the peer may have under way to us.
+  uint32_t credits = kDefaultCredits;
 };
 
 class Link {

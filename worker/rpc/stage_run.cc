@@ -365,7 +365,12 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream,
     answer->changed.notify_all();
   };
   const transport::LinkKey key{RunId(run_id_), Epoch(epoch()), Boundary(boundary)};
-  const transport::LinkOptions options{.peer_timeout = spec_.peer_timeout};
+  const transport::LinkOptions options{
+      .peer_timeout = spec_.peer_timeout,
+      .credits = transport::CreditsFor(
+          upstream ? link.forward_bits_per_second() : link.backward_bits_per_second(),
+          absl::Seconds(link.forward_latency_seconds() + link.backward_latency_seconds()),
+          upstream ? link.forward_bytes() : link.backward_bytes())};
   // The downstream side dials where the plan says so: `upstream` here means that the peer is
   // upstream.
   if (link.downstream_dials() == upstream) {

@@ -234,6 +234,26 @@ TEST_F(Probes, LayerTimesAreShownWithTheirAgeAsLongAsTheProcessLives) {
   EXPECT_FALSE(c.state->Workers(c.now)[0].has_measured_layers());
 }
 
+TEST_F(Probes, EventsSayHowLongPlanningWaitedForWhat) {
+  for (const char* worker : {"a", "b"}) c.Join(worker);
+  c.Tick(SubmitOf(SmallSpec("tiny", 2), "tiny-1"));
+  c.Data("tiny-1");
+  c.Advance(absl::Seconds(3));
+  c.Times("a", "tiny-1", 1, /*taken=*/2, /*waited=*/0.01);
+  c.Advance(absl::Seconds(4));
+  EXPECT_EQ(c.LastEvent("note"), "");
+  c.Times("b", "tiny-1", 1, /*taken=*/1.5, /*waited=*/5);
+  EXPECT_EQ(c.LastEvent("note"),
+            "layers are timed, within 7 s: worker b took 1.5 s and waited 5 s for others on its "
+            "GPU before");
+  c.Probed("a");
+  c.Advance(absl::Seconds(2));
+  EXPECT_THAT(c.LastEvent("note"), HasSubstr("layers"));
+  c.Probed("b");
+  EXPECT_EQ(c.LastEvent("note"), "links are measured, within 2 s");
+  EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
+}
+
 TEST_F(Probes, OfAWorkerThatIsAwayAreNotShown) {
   ToLinks({"a", "b"});
   c.Probed("a");

@@ -305,6 +305,7 @@ TEST_F(AgentTest, MeasuresWhenItIsFree) {
   EXPECT_EQ(times.run_id(), "tiny");
   EXPECT_GT(times.layer_times().block_forward(), 0);
   EXPECT_GT(times.layer_times().forward_encode(), 0);
+  EXPECT_GT(times.layer_times().seconds_taken(), 0);
 
   measure.mutable_measure()->set_run_yaml("name: [tiny]");
   worker_->Handle(measure);

@@ -358,6 +358,29 @@ TEST_P(StageOf, TakesItsPartOfALargerSnapshotAndNamesWhatIsMissing) {
                                     MlpWidth(), MlpWidth())));
 }
 
+TEST_P(StageOf, ForTimingAloneHasOtherNumbersOfTheSameSize) {
+  const auto mean_square_of_matrices = [](const StageSnapshot& snapshot) {
+    double sum = 0, count = 0;
+    for (const NamedArray& array : snapshot.parameters) {
+      if (array.shape.size() != 2) continue;
+      for (const float value : array.values) sum += double{value} * value;
+      count += static_cast<double>(array.values.size());
+    }
+    return sum / count;
+  };
+  StageOptions options = WholeModel();
+  const StageSnapshot of_seed = *(*Stage::Create(options))->Snapshot();
+  options.timing_only = true;
+  const StageSnapshot any = *(*Stage::Create(options))->Snapshot();
+  ASSERT_EQ(any.parameters.size(), of_seed.parameters.size());
+  for (size_t i = 0; i < any.parameters.size(); ++i) {
+    EXPECT_EQ(any.parameters[i].name, of_seed.parameters[i].name);
+    EXPECT_EQ(any.parameters[i].shape, of_seed.parameters[i].shape);
+  }
+  EXPECT_NE(any.parameters.front().values, of_seed.parameters.front().values);
+  EXPECT_NEAR(mean_square_of_matrices(any) / mean_square_of_matrices(of_seed), 1, 0.05);
+}
+
 TEST_P(StageOf, TiedModelsShareTheEmbeddingWithTheHead) {
   StageOptions options = WholeModel();
   const uint64_t untied = Make(options)->parameter_count();

@@ -145,7 +145,7 @@ class Core {
   CandidateWorker CandidateOf(const RunSpec& spec, const Worker& worker) const;
   void BeginDraft(const Draft& draft);
   void SendMeasure(const Worker& worker, const Draft& draft);
-  void NoteLayerTimes(const Run& run, const Draft& draft);
+  void NoteLayerTimes(const Run& run, const Draft& draft, const Worker& last);
   // Whether the workers that it would get now can talk over the transports that it asks for, as far
   // as that is known; OK where there are none yet. kUnavailable where it `may_wait` and some of
   // them are trying to reach each other.

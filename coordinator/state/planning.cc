@@ -179,31 +179,28 @@ void Core::OnDraftMessage(Worker& worker, Draft& draft, const v1::WorkerMessage&
   }
   if (Run* run = FindRun(draft.run)) {
     Changed(*run);
-    NoteLayerTimes(*run, draft);
+    NoteLayerTimes(*run, draft, worker);
   }
   AdvanceDraft(draft.run);
 }
 
 // How long it took, once all are in: where planning is slow, people ask what it waits for.
-void Core::NoteLayerTimes(const Run& run, const Draft& draft) {
+void Core::NoteLayerTimes(const Run& run, const Draft& draft, const Worker& last) {
   if (draft.spec.replay) return;
-  const auto seconds = [](const Draft::Candidate& candidate) {
-    return candidate.times->seconds_waited() + candidate.times->seconds_taken();
-  };
-  const Draft::Candidate* last = nullptr;
   for (const Draft::Candidate& candidate : draft.workers) {
     if (!candidate.times) return;
-    if (last == nullptr || seconds(candidate) > seconds(*last)) last = &candidate;
   }
   const auto text = [](double value) { return longhaul::FormatDuration(absl::Seconds(value)); };
-  const double waited = last->times->seconds_waited();
+  const v1::LayerTimes& times = last.layers->times;
+  std::string why;
+  if (times.seconds_taken() > 0) why = fmt::format(", took {}", text(times.seconds_taken()));
+  if (times.seconds_waited() >= 0.1) {
+    why += fmt::format(" and waited {} for others on its GPU before", text(times.seconds_waited()));
+  }
   Log(&run, "note",
-      fmt::format("layers are timed, within {}: worker {} took {}{}",
-                  longhaul::FormatDuration(longhaul::operator-(now_, draft.began)),
-                  Label(*FindWorker(last->id)), text(last->times->seconds_taken()),
-                  waited < 0.1
-                      ? ""
-                      : fmt::format(" and waited {} for others on its GPU before", text(waited))));
+      fmt::format("layers are timed, within {}: worker {} was the last{}",
+                  longhaul::FormatDuration(longhaul::operator-(now_, draft.began)), Label(last),
+                  why));
 }
 
 bool Core::Complete(const Draft& draft) const {

@@ -45,7 +45,6 @@ bool Core::LinksAreMeasured(Draft& draft) {
 }
 
 void Core::BeginProbes(Draft& draft, uint32_t round) {
-  if (!draft.probing_since) draft.probing_since = now_;
   draft.probe_until = now_ + options_.probe_limit + kAnswerPatience;
   for (uint32_t boundary = round; boundary + 1 < draft.workers.size(); boundary += kRounds) {
     const Worker& upper = *FindWorker(draft.workers[boundary].id);
@@ -61,6 +60,7 @@ void Core::BeginProbes(Draft& draft, uint32_t round) {
                             .downstream_dials = ends->downstream_dials});
     SendProbe(upper, lower, draft, draft.probes.back());
     SendProbe(lower, upper, draft, draft.probes.back());
+    if (!draft.probing_since) draft.probing_since = now_;
   }
 }
 
@@ -135,12 +135,12 @@ void Core::NoteLink(const Draft& draft, const LinkProbe& probe) {
                   problem.empty() ? "no answer in time" : Quoted(problem)));
 }
 
-// How long it took, once all have been.
+// How long it took, if there were any.
 void Core::NoteLinks(Draft& draft) {
   const Run* run = FindRun(draft.run);
   if (run != nullptr && draft.probing_since) {
     Log(run, "note",
-        fmt::format("links are measured, within {}",
+        fmt::format("measuring links took {}",
                     longhaul::FormatDuration(longhaul::operator-(now_, *draft.probing_since))));
   }
   draft.probing_since.reset();

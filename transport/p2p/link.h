@@ -104,15 +104,15 @@ inline constexpr uint32_t kDefaultCredits = 256;
 // kMaxFramePayloadBytes: for what arrives in two round trips, so that a line twice as fast is still
 // filled, and 100 ms; from 8 to kDefaultCredits. More would wait in a queue on the way, and where
 // both neighbours of a stage send to it, overrun that: what is lost from a queue that others keep
-// full is lost again when it is repeated, which stops a link for seconds. 0 bits a second: not
-// known, kDefaultCredits.
+// full is lost again when it is repeated, which stops a link for seconds. A rate or a round trip of
+// 0 is not known: kDefaultCredits.
 uint32_t CreditsFor(double bits_per_second, absl::Duration round_trip, uint64_t message_bytes);
 
 struct LinkOptions {
   absl::Duration heartbeat_interval = absl::Milliseconds(50);
   absl::Duration suspect_after = absl::Milliseconds(500);
   absl::Duration peer_timeout = absl::Seconds(10);  // without the peer: that ends the link
-  // Bulk frames that the peer may have under way to us.
+  // Bulk frames that the peer may have under way to us, to begin with.
   uint32_t credits = kDefaultCredits;
 };
 
@@ -132,6 +132,9 @@ class Link {
   // Ends the link: both handlers get OnClosed. Frames accepted before are sent first where the peer
   // takes them before `deadline`, over a new connection if need be. Idempotent.
   virtual void Close(Deadline deadline) = 0;
+  // From now on the peer may have as many bulk frames under way to us; fewer than before change
+  // nothing.
+  virtual void GrowCredits(uint32_t credits) = 0;
   virtual LinkStats stats() const = 0;
   // "ucx 10.77.0.2:41234 <-> 10.77.0.3:40312", for people.
   virtual std::string Describe() const = 0;

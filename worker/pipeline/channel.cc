@@ -16,10 +16,6 @@ namespace {
 
 constexpr size_t kChunkBytes = transport::kMaxFramePayloadBytes - wire::kTensorHeaderBytes;
 
-// Smaller tensors say nothing of a rate: the kernel hands over some 64 KiB at once, on a slow line
-// as well, so what is behind the first chunk must be several times that.
-constexpr uint32_t kChunksOfARate = 5;
-
 using HeaderBytes = std::array<std::byte, wire::kTensorHeaderBytes>;
 
 }  // namespace
@@ -56,6 +52,7 @@ Channel::Channel(ChannelOptions options, CodecThread* codec_thread,
       run_tag_(wire::RunTag(options_.run)),
       codec_thread_(codec_thread),
       events_(std::move(events)),
+      credits_(options_.credits),
       codec_(options_.codec ? options_.codec
                             : BoundaryCodec::Create({.shape = options_.shape,
                                                      .send = options_.send_codec,
@@ -265,6 +262,11 @@ ChannelUse Channel::TakeUse() {
     use_.link_bytes_sent = stats.link_bytes_sent - last_stats_.link_bytes_sent;
     use_.credit_wait = stats.credit_wait - last_stats_.credit_wait;
     last_stats_ = stats;
+    if (use_.receive_time > absl::ZeroDuration()) {
+      const double rate =
+          8 * static_cast<double>(use_.received_bytes) / absl::ToDoubleSeconds(use_.receive_time);
+      if (credits_.OnStep(rate)) link_->GrowCredits(credits_.count());
+    }
   }
   if (chunks_under_way_ > 0) {
     const MonoTime now = Now();
@@ -400,7 +402,7 @@ Status Channel::HandleChunk(const wire::TensorHeader& header, std::span<const st
   last_microbatch_ = header.microbatch;
   std::shared_ptr<Incoming> incoming = std::move(partial_);
   Trace(v1::Span::RECEIVE, pass, header.microbatch, incoming->began, incoming->blob_bytes);
-  if (incoming->chunks >= kChunksOfARate) CountReceived(*incoming);
+  if (incoming->chunks >= LinkCredits::kChunksOfARate) CountReceived(*incoming);
   codec_thread_->Post([self = shared_from_this(), incoming] { self->Decode(*incoming); });
   return absl::OkStatus();
 }
@@ -445,6 +447,11 @@ void Channel::OnLost(const Status& why) {
 }
 
 void Channel::OnHealed(absl::Duration away, uint64_t frames_resent) {
+  {
+    // It may go another way now, with another round trip than the plan's.
+    const std::lock_guard lock(mutex_);
+    if (link_) link_->GrowCredits(transport::kDefaultCredits);
+  }
   if (!options_.on_health) return;
   options_.on_health({.state = "healed", .silence = away, .frames_resent = frames_resent});
 }

@@ -37,6 +37,7 @@
 #include "worker/pipeline/boundary_messages.h"
 #include "worker/pipeline/codec_thread.h"
 #include "worker/pipeline/event_queue.h"
+#include "worker/pipeline/link_credits.h"
 #include "worker/pipeline/trace_log.h"
 
 namespace longhaul::worker {
@@ -64,7 +65,8 @@ struct ChannelOptions {
   std::shared_ptr<const BoundaryDump> dump;  // of what is sent; or null
   // Where one of them has state.
   std::shared_ptr<BoundaryMessages> messages;
-  std::shared_ptr<TraceLog> trace;  // or null
+  LinkCredits credits{0, absl::ZeroDuration(), 0};  // with which the link was opened
+  std::shared_ptr<TraceLog> trace;                  // or null
   // On the link's loop.
   std::function<void(const LinkHealth&)> on_health;
 };
@@ -106,6 +108,7 @@ class Channel : public transport::LinkHandler, public std::enable_shared_from_th
   // The run will not go back to before `step`. From any thread.
   void ForgetMessages(Step step);
 
+  // Once a step.
   ChannelUse TakeUse();
   uint64_t stale_frames() const { return stale_frames_.load(std::memory_order_relaxed); }
 
@@ -148,12 +151,13 @@ class Channel : public transport::LinkHandler, public std::enable_shared_from_th
   const std::shared_ptr<EventQueue> events_;
   std::atomic<uint64_t> stale_frames_{0};
 
-  std::mutex mutex_;  // link_, closed_, peer_state_, use_, chunks_under_way_, busy_since_
+  std::mutex mutex_;                 // what follows down to last_stats_
   std::condition_variable changed_;  // closed_, peer_state_
   std::shared_ptr<transport::Link> link_;
   bool closed_ = false;
   std::optional<wire::MessageState> peer_state_;
   ChannelUse use_;
+  LinkCredits credits_;
   uint64_t chunks_under_way_ = 0;
   MonoTime busy_since_;
   transport::LinkStats last_stats_;

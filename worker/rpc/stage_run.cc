@@ -332,6 +332,10 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream,
                                                       {.shape = codec::BoundaryShape(spec_),
                                                        .send = send_codec,
                                                        .receive = receive_codec}));
+  const LinkCredits credits(
+      upstream ? link.forward_bits_per_second() : link.backward_bits_per_second(),
+      absl::Seconds(link.forward_latency_seconds() + link.backward_latency_seconds()),
+      upstream ? link.forward_bytes() : link.backward_bytes());
   auto channel = Channel::Create(
       {.run = RunId(run_id_),
        .epoch = Epoch(epoch()),
@@ -348,6 +352,7 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream,
                    ? std::make_shared<const BoundaryDump>(*resources_.dump, RunId(run_id_))
                    : nullptr,
        .messages = std::move(messages),
+       .credits = credits,
        .trace = trace_,
        .on_health = on_health},
       resources_.codec_thread, events_);
@@ -365,12 +370,8 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream,
     answer->changed.notify_all();
   };
   const transport::LinkKey key{RunId(run_id_), Epoch(epoch()), Boundary(boundary)};
-  const transport::LinkOptions options{
-      .peer_timeout = spec_.peer_timeout,
-      .credits = transport::CreditsFor(
-          upstream ? link.forward_bits_per_second() : link.backward_bits_per_second(),
-          absl::Seconds(link.forward_latency_seconds() + link.backward_latency_seconds()),
-          upstream ? link.forward_bytes() : link.backward_bytes())};
+  const transport::LinkOptions options{.peer_timeout = spec_.peer_timeout,
+                                       .credits = credits.count()};
   // The downstream side dials where the plan says so: `upstream` here means that the peer is
   // upstream.
   if (link.downstream_dials() == upstream) {

@@ -67,21 +67,21 @@ void WriteSettings(const std::string& network,
 // multicast groups) would be counted as traffic.
 Status AddSilentNetwork(const std::string& network) {
   LH_RETURN_IF_ERROR(Ip({"netns", "add", network}));
-  WriteSettings(network,
-                {{"ipv6/conf/all/disable_ipv6", "1"},
-                 {"ipv6/conf/default/disable_ipv6", "1"},
-                 // A round trip of 100 ms at 1 Gbit/s holds 12.5 MB.
-                 {"ipv4/tcp_wmem", "4096 16384 33554432"},
-                 // Sixteen to begin with. Acknowledgements pass data that waits (shaping.h),
-                 // which then arrives with one of its own that is older by more than the
-                 // widest window so far: TCP takes that for an attack (RFC 5961) and drops it.
-                 {"ipv4/tcp_rmem", "4096 16777216 33554432"},
-                 // A pipeline's links pause in every step, and what TCP knows of a long
-                 // line takes it ten round trips to find out again.
-                 {"ipv4/tcp_slow_start_after_idle", "0"},
-                 // What the links of the run before have lost is not this one's business:
-                 // with what TCP remembers of it, a long line takes long to fill.
-                 {"ipv4/tcp_no_metrics_save", "1"}});
+  WriteSettings(network, {{"ipv6/conf/all/disable_ipv6", "1"},
+                          {"ipv6/conf/default/disable_ipv6", "1"},
+                          // A round trip of 100 ms at 1 Gbit/s holds 12.5 MB.
+                          {"ipv4/tcp_wmem", "4096 16384 33554432"},
+                          // All of it to begin with, too: acknowledgements pass data that waits
+                          // (shaping.h), which then arrives with one of its own that is old. Where
+                          // that is by more than the widest window that its sender has offered so
+                          // far, TCP takes it for an attack (RFC 5961) and drops it.
+                          {"ipv4/tcp_rmem", "4096 33554432 33554432"},
+                          // A pipeline's links pause in every step, and what TCP knows of a long
+                          // line takes it ten round trips to find out again.
+                          {"ipv4/tcp_slow_start_after_idle", "0"},
+                          // What the links of the run before have lost is not this one's business:
+                          // with what TCP remembers of it, a long line takes long to fill.
+                          {"ipv4/tcp_no_metrics_save", "1"}});
   return Raise(network, "lo");
 }
 

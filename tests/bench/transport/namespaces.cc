@@ -126,10 +126,10 @@ Status Namespaces::SetUp(const std::string& relay_program) {
   for (const std::string& name : names_) {
     LH_RETURN_IF_ERROR(RunCommand({"ip", "netns", "add", name}));
     // Room for what a long line holds, as in a local cluster.
-    for (const char* buffers : {"tcp_wmem", "tcp_rmem"}) {
-      LH_RETURN_IF_ERROR(
-          RunCommand({"ip", "netns", "exec", name, "sh", "-c",
-                      fmt::format("echo 4096 131072 33554432 > /proc/sys/net/ipv4/{}", buffers)}));
+    for (const char* buffers :
+         {"4096 16384 33554432 > tcp_wmem", "4096 33554432 33554432 > tcp_rmem"}) {
+      LH_RETURN_IF_ERROR(RunCommand({"ip", "netns", "exec", name, "sh", "-c",
+                                     fmt::format("cd /proc/sys/net/ipv4 && echo {}", buffers)}));
     }
   }
   LH_RETURN_IF_ERROR(delay_ == absl::ZeroDuration() ? Join() : JoinByRelay(relay_program));

@@ -90,40 +90,55 @@ TEST_P(LinkTest, OversizeFrameIsRefusedAndTheLinkLives) {
   EXPECT_THAT(std::string(Message(sends.failures()[0])), HasSubstr("65536"));
 }
 
-// The listener's loop stands still in its first frame; nothing more than its credits may be under
-// way to it.
+// The listener's loop stands still in a frame; nothing more than its credits may be under way to
+// it.
 TEST_P(LinkTest, CreditsBoundWhatIsUnderWay) {
-  Notification entered;
-  Notification go_on;
-  std::atomic<bool> first{true};
-  at_listener_->on_frame = [&](Lane, std::span<const std::byte>) {
-    if (first.exchange(false)) {
-      entered.Notify();
-      EXPECT_TRUE(go_on.WaitFor(kPatience));
-    }
-  };
   LinkOptions options;
   options.credits = 5;
   Open(options);
   constexpr size_t kFrames = 50;
-  SendLedger sends;
   const std::string body = Pattern(3, 3000);
-  for (size_t i = 0; i < kFrames; ++i) {
-    dialler_link_->Send(Lane::kBulk, BodyOf(body), sends.Expect());
-  }
-  ASSERT_TRUE(entered.WaitFor(kPatience));
-  // A round trip of the dialler's own loop shows that it has sent all that it will.
-  SendLedger refused;
-  const std::string large(kMaxFramePayloadBytes + 1, 'x');
-  dialler_link_->Send(Lane::kBulk, BodyOf(large), refused.Expect());
-  ASSERT_TRUE(refused.WaitForAll(1));
-  EXPECT_EQ(dialler_link_->stats().frames_sent, options.credits);
-  EXPECT_EQ(dialler_link_->stats().frames_waiting, kFrames);
-  EXPECT_EQ(sends.ok(), 0u) << "the peer's handler is still in its first frame";
-  go_on.Notify();
-  EXPECT_TRUE(at_listener_->WaitForFrames(kFrames));
-  EXPECT_TRUE(sends.WaitForAll(kFrames));
-  EXPECT_GT(dialler_link_->stats().credit_wait, absl::ZeroDuration());
+  const std::string too_large(kMaxFramePayloadBytes + 1, 'x');
+  size_t before = 0;
+  const auto expect_under_way = [&](uint32_t expected) {
+    Notification entered;
+    Notification go_on;
+    std::atomic<bool> first{true};
+    at_listener_->on_frame = [&](Lane, std::span<const std::byte>) {
+      if (first.exchange(false)) {
+        entered.Notify();
+        EXPECT_TRUE(go_on.WaitFor(kPatience));
+      }
+    };
+    SendLedger sends;
+    for (size_t i = 0; i < kFrames; ++i) {
+      dialler_link_->Send(Lane::kBulk, BodyOf(body), sends.Expect());
+    }
+    ASSERT_TRUE(entered.WaitFor(kPatience));
+    // A round trip of the dialler's own loop shows that it has sent all that it will.
+    SendLedger refused;
+    dialler_link_->Send(Lane::kBulk, BodyOf(too_large), refused.Expect());
+    ASSERT_TRUE(refused.WaitForAll(1));
+    EXPECT_EQ(dialler_link_->stats().frames_sent, before + expected);
+    EXPECT_EQ(dialler_link_->stats().frames_waiting, kFrames);
+    EXPECT_EQ(sends.ok(), 0u) << "the peer's handler is still in its first frame";
+    go_on.Notify();
+    before += kFrames;
+    EXPECT_TRUE(at_listener_->WaitForFrames(before));
+    EXPECT_TRUE(sends.WaitForAll(kFrames));
+    EXPECT_GT(dialler_link_->stats().credit_wait, absl::ZeroDuration());
+    at_listener_->on_frame = nullptr;
+  };
+  expect_under_way(5);
+  listener_link_->GrowCredits(9);
+  listener_link_->GrowCredits(2);
+  // Credits go over the control lane, which keeps its order.
+  SendLedger told;
+  const std::string word = "now";
+  listener_link_->Send(Lane::kControl, BodyOf(word), told.Expect());
+  ASSERT_TRUE(at_dialler_->WaitForFrames(1));
+  expect_under_way(9);
+  EXPECT_TRUE(told.WaitForAll(1));
 }
 
 // Bulk frames wait for credits that do not come; a control frame goes by them all.

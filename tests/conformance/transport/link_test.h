@@ -53,7 +53,7 @@ class RecordingHandler : public LinkHandler {
   void OnHealed(absl::Duration away, uint64_t frames_resent) override;
   void OnClosed(const Status& reason) override;
 
-  // Runs at the start of OnFrame; set before the link opens.
+  // Runs at the start of OnFrame; set while no frame is under way.
   std::function<void(Lane, std::span<const std::byte>)> on_frame;
   std::function<void()> on_closed;
   bool keep_payloads = true;  // set before the link opens

@@ -12,7 +12,7 @@ constexpr uint32_t kLeastCredits = 8;
 }  // namespace
 
 uint32_t CreditsFor(double bits_per_second, absl::Duration round_trip, uint64_t message_bytes) {
-  if (!(bits_per_second > 0)) return kDefaultCredits;
+  if (!(bits_per_second > 0 && round_trip > absl::ZeroDuration())) return kDefaultCredits;
   constexpr auto kWhole = static_cast<double>(kMaxFramePayloadBytes);
   const auto message = static_cast<double>(message_bytes);
   const double chunk = message_bytes == 0 ? kWhole : message / std::ceil(message / kWhole);

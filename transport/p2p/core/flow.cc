@@ -34,8 +34,16 @@ StatusOr<bool> ReceiveWindow::Accept(uint64_t sequence) {
   return true;
 }
 
+void ReceiveWindow::Grow(uint32_t credits) {
+  credits = std::min(credits, kMaxCredits);
+  if (credits <= credits_) return;
+  credits_ = credits;
+  grown_ = true;
+}
+
 void ReceiveWindow::Resume(uint64_t told) {
   told_ = told;
+  grown_ = credits_ > opened_with_;  // the handshake speaks of those
   last_on_connection_.reset();
 }
 

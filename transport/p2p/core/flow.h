@@ -45,7 +45,7 @@ class SendWindow {
 // What this side takes on a lane.
 class ReceiveWindow {
  public:
-  explicit ReceiveWindow(uint32_t credits) : credits_(credits) {}
+  explicit ReceiveWindow(uint32_t credits) : opened_with_(credits), credits_(credits) {}
   // Whether the frame is new; false: it came before a break and comes again. kDataLoss if a frame
   // is missing or the order of the connection is broken.
   StatusOr<bool> Accept(uint64_t sequence);
@@ -53,17 +53,27 @@ class ReceiveWindow {
   void Handled() { handled_ = accepted_; }
   uint64_t handled() const { return handled_; }
   uint32_t credits() const { return credits_; }
+  // Fewer than before change nothing.
+  void Grow(uint32_t credits);
   // A quarter of the window was used since the peer was last told, or as much as is worth a message
-  // anyway: tell it before it runs dry, and while what it holds for us is still little.
-  bool TellDue() const { return handled_ - told_ >= std::min((credits_ + 3) / 4, kMostUntold); }
-  bool TellPending() const { return handled_ != told_; }
-  void Told() { told_ = handled_; }
+  // anyway: tell it before it runs dry, and while what it holds for us is still little. Or there
+  // are more credits.
+  bool TellDue() const {
+    return grown_ || handled_ - told_ >= std::min((credits_ + 3) / 4, kMostUntold);
+  }
+  bool TellPending() const { return grown_ || handled_ != told_; }
+  void Told() {
+    told_ = handled_;
+    grown_ = false;
+  }
   // A new connection, for which the peer was told `told`: its first frame may be any that the peer
   // has to send again.
   void Resume(uint64_t told);
 
  private:
+  const uint32_t opened_with_;
   uint32_t credits_;
+  bool grown_ = false;  // and the peer does not know
   uint64_t accepted_ = 0;
   uint64_t handled_ = 0;
   uint64_t told_ = 0;

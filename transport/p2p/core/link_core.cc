@@ -64,6 +64,14 @@ void LinkCore::Close(Deadline deadline, bool drop_waiting) {
   });
 }
 
+void LinkCore::GrowCredits(uint32_t credits) {
+  loop_->Post([self = shared_from_this(), credits] {
+    ReceiveWindow& receive = self->lane(Lane::kBulk).receive;
+    receive.Grow(credits);
+    if (receive.TellDue()) self->TellCredits(Lane::kBulk);
+  });
+}
+
 LinkStats LinkCore::stats() const {
   const std::lock_guard lock(mutex_);
   return stats_;

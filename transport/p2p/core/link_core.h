@@ -80,6 +80,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   void Send(Lane lane, const FrameView& frame, Link::SendDone done);
   // `drop_waiting`: does not send what waits; also hurries a Close that is under way.
   void Close(Deadline deadline, bool drop_waiting);
+  void GrowCredits(uint32_t credits);
   LinkStats stats() const;
   const LinkKey& key() const { return init_.key; }
   std::string description() const;

@@ -28,6 +28,7 @@ class LinkHandle : public Link {
     closed_.store(true);
     core_->Close(deadline, /*drop_waiting=*/false);
   }
+  void GrowCredits(uint32_t credits) override { core_->GrowCredits(credits); }
   LinkStats stats() const override { return core_->stats(); }
   std::string Describe() const override { return core_->description(); }
 

@@ -21,6 +21,7 @@ namespace longhaul::worker {
 namespace {
 
 constexpr codec::Shape kShape{1, 192, 128};  // 98,304 bytes as fp32: two chunks
+const LinkCredits kPlanned(1e3, absl::Seconds(10), 393'216);
 
 // Keeps what is sent. Completes every send at once.
 class RecordingLink : public transport::Link {
@@ -36,6 +37,7 @@ class RecordingLink : public transport::Link {
     done(absl::OkStatus());
   }
   void Close(Deadline) override {}
+  void GrowCredits(uint32_t count) override { credits.push_back(count); }
   transport::LinkStats stats() const override { return {}; }
   std::string Describe() const override { return "recording"; }
 
@@ -43,6 +45,8 @@ class RecordingLink : public transport::Link {
     const std::lock_guard lock(mutex_);
     return std::exchange(frames_, {});
   }
+
+  std::vector<uint32_t> credits;  // that were asked for
 
  private:
   transport::LinkKey key_{RunId("run"), Epoch(1), Boundary(0)};
@@ -64,7 +68,8 @@ class ChannelTest : public ::testing::Test {
                             .microbatches = 2,
                             .validation_microbatches = 1,
                             .send_codec = codec,
-                            .receive_codec = codec},
+                            .receive_codec = codec,
+                            .credits = kPlanned},
                            &codec_thread_, events);
   }
 
@@ -157,6 +162,29 @@ TEST_F(ChannelTest, WhatComesBehindTheFirstChunkGivesTheRate) {
   EXPECT_GT(use.receive_time, absl::ZeroDuration());
   EXPECT_LE(use.receive_time, longhaul::operator-(Now(), before));
   EXPECT_EQ(receiver->TakeUse().received_bytes, 0u);
+  Drain();
+}
+
+// The plan was made for 1 kbit/s and a round trip of 10 s.
+TEST_F(ChannelTest, AFasterLineGetsMoreCredits) {
+  shape_.tokens = 768;
+  const auto receiver = Make(/*upstream=*/true);
+  const auto link = std::make_shared<RecordingLink>();
+  receiver->Attach(link);
+  const auto frames = FramesOf(0);
+  for (size_t step = 1; step <= LinkCredits::kSteps; ++step) {
+    EXPECT_TRUE(link->credits.empty());
+    for (std::vector<std::byte> frame : frames) {
+      wire::TensorHeader header =
+          *wire::DecodeTensorHeader(std::span(frame).first<wire::kTensorHeaderBytes>());
+      header.step = Step(step);
+      wire::EncodeTensorHeader(header, std::span(frame).first<wire::kTensorHeaderBytes>());
+      receiver->OnFrame(transport::Lane::kBulk, frame);
+    }
+    receiver->TakeUse();
+  }
+  ASSERT_EQ(link->credits.size(), 1u);
+  EXPECT_GT(link->credits[0], kPlanned.count());
   Drain();
 }
 

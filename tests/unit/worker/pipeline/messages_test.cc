@@ -43,6 +43,7 @@ class Wire : public transport::Link {
     done(absl::OkStatus());
   }
   void Close(Deadline) override {}
+  void GrowCredits(uint32_t) override {}
   transport::LinkStats stats() const override { return {}; }
   std::string Describe() const override { return "wire"; }
 

@@ -34,6 +34,32 @@ TEST(SendWindowTest, RefusesNonsense) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST(ReceiveWindowTest, Grows) {
+  ReceiveWindow window(4);
+  EXPECT_FALSE(window.TellPending());
+  window.Grow(9);
+  EXPECT_EQ(window.credits(), 9u);
+  EXPECT_TRUE(window.TellDue());
+  EXPECT_TRUE(window.TellPending());
+  window.Told();
+  EXPECT_FALSE(window.TellPending());
+  window.Grow(8);
+  EXPECT_EQ(window.credits(), 9u);
+  EXPECT_FALSE(window.TellDue());
+  window.Grow(kMaxCredits + 1);
+  EXPECT_EQ(window.credits(), kMaxCredits);
+}
+
+TEST(ReceiveWindowTest, ANewConnectionDoesNotKnowThatItHasGrown) {
+  ReceiveWindow window(4);
+  window.Resume(0);
+  EXPECT_FALSE(window.TellPending());
+  window.Grow(9);
+  window.Told();
+  window.Resume(0);
+  EXPECT_TRUE(window.TellPending());
+}
+
 TEST(ReceiveWindowTest, TakesFramesInOrderOnly) {
   ReceiveWindow window(4);
   EXPECT_TRUE(*window.Accept(1));

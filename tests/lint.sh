@@ -90,7 +90,13 @@ else
     { echo "lint.sh: --base: expected a revision with which this branch shares history, got '$base'" >&2; exit 2; }
   mapfile -t files < <(
     { git diff --name-only --diff-filter=d "$fork" -- '*.cc' '*.h'
-      git ls-files --others --exclude-standard -- '*.cc' '*.h'; } | sort -u)
+      git ls-files --others --exclude-standard -- '*.cc' '*.h'; } |
+      # A header is read as its includers' command says: by one of them, if there is any.
+      while read -r file; do
+        includer=
+        case "$file" in *.h) includer=$(git grep -l -F "#include \"$file\"" -- '*.cc' | head -n 1 || true) ;; esac
+        echo "${includer:-$file}"
+      done | sort -u)
 fi
 if [ ${#files[@]} -gt 0 ]; then
   # The compile commands, and the headers that protoc writes.

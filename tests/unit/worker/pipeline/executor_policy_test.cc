@@ -131,19 +131,20 @@ class ExecutorPolicyTest : public ::testing::TestWithParam<Setting> {
     auto up = channel(0, true), down = channel(1, false);
     up->Attach(gradients_);
     down->Attach(activations_);
-    executor_ = std::make_unique<Executor>(ExecutorOptions{.spec = spec_,
-                                                           .run = RunId("tiny"),
-                                                           .stage = StageIndex(1),
-                                                           .stages = 3,
-                                                           .depth = GetParam().depth,
-                                                           .activation_lead = GetParam().lead,
-                                                           .model = stage_.get(),
-                                                           .up = up,
-                                                           .down = down,
-                                                           .events = events_,
-                                                           .codec_thread = &codec_thread_,
-                                                           .shards = &shards_,
-                                                           .report = [](v1::WorkerMessage) {}});
+    executor_ =
+        std::make_unique<Executor>(ExecutorOptions{.spec = spec_,
+                                                   .run = RunId("tiny"),
+                                                   .stage = StageIndex(1),
+                                                   .stages = 3,
+                                                   .depth = GetParam().depth,
+                                                   .activation_lead = GetParam().lead,
+                                                   .model = stage_.get(),
+                                                   .up = up,
+                                                   .down = down,
+                                                   .events = events_,
+                                                   .codec_thread = &codec_thread_,
+                                                   .shards = &shards_,
+                                                   .report = [](const v1::WorkerMessage&) {}});
     thread_ = std::thread([this] { result_ = executor_->Run(); });
   }
   void TearDown() override {

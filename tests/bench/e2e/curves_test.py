@@ -27,9 +27,9 @@ TINY = ["--layers", "2", "--hidden", "32", "--heads", "2", "--context", "32", "-
 PATIENCE_S = 60
 
 
-def start(out, *more):
+def start(out, *more, **options):
     return subprocess.Popen([sys.executable, CURVES, PROGRAMS, "--out", out, *TINY, *more],
-                            stdout=subprocess.PIPE, text=True)
+                            stdout=subprocess.PIPE, text=True, **options)
 
 
 def finish(out, *more):
@@ -62,11 +62,13 @@ class Curves(unittest.TestCase):
                 process.kill()
             self.assertFalse((broken / "none.json").exists())
 
-            with start(broken, "--codecs", "none", "paper") as process:
+            with start(broken, "--codecs", "none", "paper", stderr=subprocess.PIPE) as process:
+                # The daemons that the kill left write checkpoints, too, until they are found.
+                self.assertIn("none: begins", process.stderr.readline())
                 await_checkpoint(broken, written)
                 process.send_signal(signal.SIGTERM)
-                process.communicate(timeout=PATIENCE_S)
-            self.assertEqual(process.returncode, UNFINISHED)
+                _, said = process.communicate(timeout=PATIENCE_S)
+            self.assertEqual(process.returncode, UNFINISHED, said)
             stopped = json.loads((broken / "none.json").read_text())
             self.assertEqual(stopped["state"], "stopped")
             self.assertLess(len(stopped["steps"]), STEPS)

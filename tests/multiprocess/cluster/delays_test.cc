@@ -106,6 +106,9 @@ TEST_F(Delays, ADeadRelayIsShownAndStartedAgain) {
 
 TEST_F(Delays, LossIsAShareOfThePackets) {
   Expect(0, Up({"--workers", "2", "--loss", "20%"}));
+  // From now on they know each other's address: what has waited for that leaves beside what comes
+  // next, on another core, and may be overtaken.
+  EXPECT_GT(Ping(1, 2)["answers"], 0);
   constexpr int kPackets = 2000;
   Running count(Traffic(2, "count", Address(2), 60));
   ASSERT_TRUE(count.WaitForOutput("listening"));
@@ -114,7 +117,7 @@ TEST_F(Delays, LossIsAShareOfThePackets) {
   const auto seen = nlohmann::json::parse(count.output().substr(count.output().find('{')));
   // 0.8 of them, within six standard deviations.
   EXPECT_NEAR(seen["came"].get<double>(), 0.8 * kPackets, 108) << seen;
-  EXPECT_EQ(seen["out_of_order"], 0) << seen;
+  EXPECT_TRUE(seen["out_of_order"].empty()) << seen;
 }
 
 TEST_F(Delays, ALinkOfGsoPacketsLosesSinglePackets) {
@@ -145,7 +148,7 @@ TEST_F(Delays, JitterWandersAndKeepsTheOrder) {
   ASSERT_EQ(count.Wait(), 0) << count.output();
   const auto order = nlohmann::json::parse(count.output().substr(count.output().find('{')));
   EXPECT_EQ(order["came"], 1000) << order;
-  EXPECT_EQ(order["out_of_order"], 0) << order;
+  EXPECT_TRUE(order["out_of_order"].empty()) << order;
 }
 
 TEST_F(Delays, WhatOneWorkerSendsToAnotherHasARateOfItsOwn) {

@@ -131,7 +131,7 @@ def count(address, seconds):
     server.bind((address, PORT))
     server.settimeout(seconds)
     print("listening", flush=True)
-    came, out_of_order, last = 0, 0, -1
+    came, out_of_order, last = 0, [], -1
     while True:
         data, peer = server.recvfrom(2000)
         if data == END:
@@ -140,7 +140,8 @@ def count(address, seconds):
             break
         number = int.from_bytes(data[:8], "big")
         came += 1
-        out_of_order += number < last
+        if number < last:
+            out_of_order.append([last, number])
         last = number
     print(json.dumps({"came": came, "out_of_order": out_of_order}))
 

@@ -34,7 +34,7 @@ class Delays : public ClusterTest {
     EXPECT_LE(seen["least"], seconds + 0.05) << "from worker" << from << " to worker" << to;
   }
   std::string Write(const std::string& text) {
-    const std::string path = files_.path() + "/topology.yaml";
+    std::string path = files_.path() + "/topology.yaml";
     EXPECT_TRUE(WriteFileAtomic(path, text).ok());
     return path;
   }

@@ -188,6 +188,16 @@ TEST_F(ChannelTest, AFasterLineGetsMoreCredits) {
   Drain();
 }
 
+// The plan's round trip may be that of another way.
+TEST_F(ChannelTest, AHealedLinkHasTheUsualCredits) {
+  const auto receiver = Make(/*upstream=*/true);
+  receiver->OnHealed(absl::Seconds(1), 0);  // before there is one
+  const auto link = std::make_shared<RecordingLink>();
+  receiver->Attach(link);
+  receiver->OnHealed(absl::Seconds(1), 0);
+  EXPECT_EQ(link->credits, std::vector<uint32_t>{transport::kDefaultCredits});
+}
+
 TEST_F(ChannelTest, BoundaryTensorsAreDumpedAsTheyAreSent) {
   const testing::TempDir folder;
   const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("fixed:bits=3"));

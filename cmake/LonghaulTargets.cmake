@@ -33,12 +33,28 @@ if(LONGHAUL_FUZZ)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>)
 endif()
 
-# lh_library(NAME SRCS a.cc... DEPS targets...): a static library of one folder.
+# Two cores compile a source file in seconds, and most of these go into the headers of gRPC, LibTorch
+# and Abseil. So the files of a library are compiled several at a time, as one translation unit. Off
+# where each file has to stand for itself: under sanitizers, and for clang-tidy (tests/lint.sh).
+option(LONGHAUL_UNITY "Compile several source files of a library as one" ON)
+set(LONGHAUL_UNITY_FILES 8)
+if(LONGHAUL_SANITIZE)
+  set(LONGHAUL_UNITY OFF)
+endif()
+
+# lh_library(NAME SRCS a.cc... DEPS targets... [UNITY_FILES n]): a static library of one folder. n of its
+# files are compiled at a time; all by themselves with 1.
 function(lh_library name)
-  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "UNITY_FILES" "SRCS;DEPS" ${ARGN})
   if(ARG_SRCS)
     add_library(${name} STATIC ${ARG_SRCS})
     target_link_libraries(${name} PUBLIC longhaul_compile_options ${ARG_DEPS})
+    if(NOT ARG_UNITY_FILES)
+      set(ARG_UNITY_FILES ${LONGHAUL_UNITY_FILES})
+    endif()
+    if(LONGHAUL_UNITY AND ARG_UNITY_FILES GREATER 1)
+      set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${ARG_UNITY_FILES})
+    endif()
   else()
     add_library(${name} INTERFACE)
     target_link_libraries(${name} INTERFACE longhaul_compile_options ${ARG_DEPS})

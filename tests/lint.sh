@@ -64,7 +64,7 @@ list() {
   if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
     git ls-files --cached --others --exclude-standard -- '*.cc' '*.h' '*.cu' '*.cuh'
   else
-    find base codec coordinator proto tests transport worker -name '*.cc' -o -name '*.h' -o \
+    find base codec coordinator deploy programs proto run tests transport worker -name '*.cc' -o -name '*.h' -o \
       -name '*.cu' -o -name '*.cuh'
   fi
 }
@@ -100,25 +100,25 @@ else
 fi
 if [ ${#files[@]} -gt 0 ]; then
   # The compile commands, and the headers that protoc writes.
-  cmake --preset release >/dev/null
-  cmake --build --preset release --target longhaul_messages longhaul_services >/dev/null
+  cmake --preset release -B build/lint -DLONGHAUL_UNITY=OFF >/dev/null
+  cmake --build build/lint --target longhaul_messages longhaul_services >/dev/null
   # clang-tidy reads neither the compiler's precompiled header nor nvcc's options, which it would
   # take for headers that lie beside GPU code.
-  mkdir -p build/lint
+  mkdir -p build/lint/tidy
   python3 - <<'FILTER'
 import json
 import re
 
-with open("build/release/compile_commands.json") as file:
+with open("build/lint/compile_commands.json") as file:
     commands = [c for c in json.load(file) if not c["file"].endswith(".cu")]
 for c in commands:
     c["command"] = re.sub(r"-Winvalid-pch -include [^ ]*cmake_pch\.hxx", "", c["command"])
-with open("build/lint/compile_commands.json", "w") as file:
+with open("build/lint/tidy/compile_commands.json", "w") as file:
     json.dump(commands, file, indent=1)
 FILTER
   # Its count of suppressed warnings (system headers) says nothing.
   printf '%s\0' "${files[@]}" |
-    xargs -0 -n 1 -P "$jobs" nice "$tidy" -p build/lint --quiet \
+    xargs -0 -n 1 -P "$jobs" nice "$tidy" -p build/lint/tidy --quiet \
       2> >(grep -v -E '^[0-9]+ warnings? generated\.$|^Suppressed |^Use -header-filter' >&2) || bad=1
 fi
 echo "lint: clang-tidy looked at ${#files[@]} files"

@@ -16,7 +16,7 @@
 namespace longhaul::cli {
 namespace {
 
-struct Options {
+struct CheckpointsOptions {
   std::string run;
   bool verify = false;
 };
@@ -80,21 +80,21 @@ void Print(const Terminal& terminal, const v1::CheckpointsReply& reply) {
   table.Print(terminal);
 }
 
-StatusOr<int> ListCheckpoints(Session& session, const Options& options) {
-  LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
+StatusOr<int> ListCheckpoints(Invocation& invocation, const CheckpointsOptions& options) {
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   v1::CheckpointsRequest request;
   request.set_run(options.run);
   request.set_verify(options.verify);
-  if (options.verify && session.terminal().err_is_terminal) {
-    session.terminal().err << "the workers hash their shards..." << std::endl;
+  if (options.verify && invocation.terminal().err_is_terminal) {
+    invocation.terminal().err << "the workers hash their shards..." << std::endl;
   }
   LH_ASSIGN_OR_RETURN(const v1::CheckpointsReply reply,
                       client->Get(&v1::ControlService::Stub::ListCheckpoints, request,
                                   options.verify ? kVerifyLimit : absl::Seconds(30)));
-  if (session.json()) {
-    session.PrintJson(reply);
+  if (invocation.json()) {
+    invocation.PrintJson(reply);
   } else {
-    Print(session.terminal(), reply);
+    Print(invocation.terminal(), reply);
   }
   if (!options.verify) return kDone;
   for (const v1::CheckpointStatus& one : reply.checkpoints()) {
@@ -106,10 +106,10 @@ StatusOr<int> ListCheckpoints(Session& session, const Options& options) {
 }  // namespace
 
 void AddCheckpointsCommand(Program& program) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<CheckpointsOptions>();
   CLI::App* command = program.AddCommand(
       "checkpoints", "List a run's checkpoints: step, age, size, split, where they are, state",
-      [options](Session& session) { return ListCheckpoints(session, *options); });
+      [options](Invocation& invocation) { return ListCheckpoints(invocation, *options); });
   command->add_option("RUN", options->run, "The run's id, or a name: its newest run")->required();
   command->add_flag("--verify", options->verify,
                     "Have the workers and the coordinator hash what they hold; exit 1 unless every "

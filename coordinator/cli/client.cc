@@ -7,7 +7,7 @@
 
 #include "base/token.h"
 #include "base/units.h"
-#include "coordinator/cli/cluster/state_file.h"
+#include "deploy/cluster/state_file.h"
 #include "proto/rpc/address.h"
 #include "proto/rpc/auth.h"
 #include "proto/rpc/channel.h"
@@ -35,13 +35,13 @@ std::string FlagOrVariable(const std::string& flag, const char* flag_name, const
 
 }  // namespace
 
-StatusOr<Connection> FindCoordinator(const ClientFlags& flags) {
-  Connection connection;
-  connection.address = FlagOrVariable(flags.coordinator, "--coordinator", "LONGHAUL_COORDINATOR",
-                                      &connection.address_source);
-  std::string token_file = FlagOrVariable(flags.token_file, "--token-file", "LONGHAUL_TOKEN_FILE",
-                                          &connection.token_source);
-  if (connection.address.empty()) {
+StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags) {
+  CoordinatorAccess access;
+  access.address = FlagOrVariable(flags.coordinator, "--coordinator", "LONGHAUL_COORDINATOR",
+                                  &access.address_source);
+  std::string token_file =
+      FlagOrVariable(flags.token_file, "--token-file", "LONGHAUL_TOKEN_FILE", &access.token_source);
+  if (access.address.empty()) {
     const StatusOr<ClusterState> cluster = ReadClusterState();
     if (!cluster.ok()) {
       return absl::FailedPreconditionError(
@@ -49,33 +49,33 @@ StatusOr<Connection> FindCoordinator(const ClientFlags& flags) {
                       "LONGHAUL_COORDINATOR",
                       Message(cluster.status())));
     }
-    connection.address = cluster->coordinator_address;
-    connection.address_source = fmt::format("the local cluster '{}'", cluster->name);
+    access.address = cluster->coordinator_address;
+    access.address_source = fmt::format("the local cluster '{}'", cluster->name);
     if (token_file.empty()) {
       token_file = cluster->token_file;
-      connection.token_source = connection.address_source;
+      access.token_source = access.address_source;
     }
   }
-  const StatusOr<HostPort> address = ParseHostPort(connection.address);
+  const StatusOr<HostPort> address = ParseHostPort(access.address);
   if (!address.ok()) {
-    return Annotate(address.status(), connection.address_source);
+    return Annotate(address.status(), access.address_source);
   }
   if (!token_file.empty()) {
-    LH_ASSIGN_OR_RETURN(connection.token, LoadToken(token_file));
-    connection.token_source = fmt::format("{} (from {})", token_file, connection.token_source);
+    LH_ASSIGN_OR_RETURN(access.token, LoadToken(token_file));
+    access.token_source = fmt::format("{} (from {})", token_file, access.token_source);
   }
-  return connection;
+  return access;
 }
 
-Client::Client(Connection connection, Interrupt& interrupt)
-    : connection_(std::move(connection)),
+Client::Client(CoordinatorAccess access, Interrupt& interrupt)
+    : access_(std::move(access)),
       interrupt_(interrupt),
-      stub_(v1::ControlService::NewStub(MakeChannel(connection_.address))) {}
+      stub_(v1::ControlService::NewStub(MakeChannel(access_.address))) {}
 
 Status Client::Call(absl::Duration limit,
                     const std::function<grpc::Status(grpc::ClientContext& context)>& call) {
   grpc::ClientContext context;
-  AddToken(&context, connection_.token);
+  AddToken(&context, access_.token);
   if (limit != absl::InfiniteDuration()) {
     context.set_deadline(absl::ToChronoTime(absl::Now() + limit));
   }
@@ -86,8 +86,8 @@ Status Client::Call(absl::Duration limit,
 }
 
 Status Client::Explain(const grpc::Status& status, absl::Duration limit) const {
-  const std::string where = fmt::format("the coordinator at {} (from {})", connection_.address,
-                                        connection_.address_source);
+  const std::string where =
+      fmt::format("the coordinator at {} (from {})", access_.address, access_.address_source);
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
       return absl::UnavailableError(
@@ -101,8 +101,8 @@ Status Client::Explain(const grpc::Status& status, absl::Duration limit) const {
           fmt::format("{} refused {}: {}. Check that --token-file or LONGHAUL_TOKEN_FILE names a "
                       "copy of the coordinator's token file.",
                       where,
-                      connection_.token.empty() ? "a call without a token"
-                                                : "the token of " + connection_.token_source,
+                      access_.token.empty() ? "a call without a token"
+                                            : "the token of " + access_.token_source,
                       status.error_message()));
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       return absl::DeadlineExceededError(

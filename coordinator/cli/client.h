@@ -21,7 +21,7 @@ struct ClientFlags {
   std::string token_file;   // --token-file
 };
 
-struct Connection {
+struct CoordinatorAccess {
   std::string address;
   std::string address_source;  // "--coordinator", "LONGHAUL_COORDINATOR", "the local cluster 'x'"
   std::string token;           // "": none
@@ -30,15 +30,15 @@ struct Connection {
 
 // --coordinator and --token-file, else LONGHAUL_COORDINATOR and LONGHAUL_TOKEN_FILE, else the local
 // cluster's state file. kFailedPrecondition with what to do when none of them names a coordinator.
-StatusOr<Connection> FindCoordinator(const ClientFlags& flags);
+StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags);
 
 // From one thread. `interrupt` must outlive it; it cancels the call under way, which then gives
 // kCancelled.
 class Client {
  public:
-  Client(Connection connection, Interrupt& interrupt);
+  Client(CoordinatorAccess access, Interrupt& interrupt);
 
-  const Connection& connection() const { return connection_; }
+  const CoordinatorAccess& access() const { return access_; }
   v1::ControlService::Stub& stub() { return *stub_; }
   Interrupt& interrupt() { return interrupt_; }
 
@@ -80,7 +80,7 @@ class Client {
  private:
   Status Explain(const grpc::Status& status, absl::Duration limit) const;
 
-  Connection connection_;
+  CoordinatorAccess access_;
   Interrupt& interrupt_;
   std::unique_ptr<v1::ControlService::Stub> stub_;
 };

@@ -8,22 +8,21 @@ namespace longhaul::cli {
 namespace {
 
 using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
 using google::protobuf::Reflection;
 using Json = nlohmann::ordered_json;
 
-Json Convert(const Message& message);
+Json Convert(const google::protobuf::Message& message);
 
 // `index` below 0: the field is not repeated.
 template <class Single, class Repeated>
-auto Get(const Message& message, const FieldDescriptor* field, int index, Single single,
-         Repeated repeated) {
+auto Get(const google::protobuf::Message& message, const FieldDescriptor* field, int index,
+         Single single, Repeated repeated) {
   const Reflection* reflection = message.GetReflection();
   return index < 0 ? (reflection->*single)(message, field)
                    : (reflection->*repeated)(message, field, index);
 }
 
-Json Value(const Message& message, const FieldDescriptor* field, int index) {
+Json Value(const google::protobuf::Message& message, const FieldDescriptor* field, int index) {
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32:
       return Get(message, field, index, &Reflection::GetInt32, &Reflection::GetRepeatedInt32);
@@ -52,7 +51,7 @@ Json Value(const Message& message, const FieldDescriptor* field, int index) {
                            : reflection->GetRepeatedMessage(message, field, index));
 }
 
-Json Convert(const Message& message) {
+Json Convert(const google::protobuf::Message& message) {
   Json object = Json::object();
   const google::protobuf::Descriptor* type = message.GetDescriptor();
   const Reflection* reflection = message.GetReflection();
@@ -75,7 +74,7 @@ Json Convert(const Message& message) {
 
 }  // namespace
 
-std::string ToJson(const Message& message, bool indented) {
+std::string ToJson(const google::protobuf::Message& message, bool indented) {
   return Convert(message).dump(indented ? 2 : -1, ' ', false, Json::error_handler_t::replace);
 }
 

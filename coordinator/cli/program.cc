@@ -2,8 +2,7 @@
 
 #include <utility>
 
-#include "base/config/command_line.h"
-#include "coordinator/cli/cluster/cluster_command.h"
+#include "base/flags/command_line.h"
 #include "coordinator/cli/json.h"
 #include "proto/rpc/address.h"
 
@@ -23,19 +22,19 @@ constexpr char kFooter[] =
 
 }  // namespace
 
-StatusOr<Client*> Session::Connect() {
+StatusOr<Client*> Invocation::Connect() {
   if (client_ == nullptr) {
-    LH_ASSIGN_OR_RETURN(Connection connection, FindCoordinator(flags_));
-    client_ = std::make_unique<Client>(std::move(connection), interrupt_);
+    LH_ASSIGN_OR_RETURN(CoordinatorAccess access, FindCoordinator(flags_));
+    client_ = std::make_unique<Client>(std::move(access), interrupt_);
   }
   return client_.get();
 }
 
-void Session::PrintJson(const google::protobuf::Message& message) {
+void Invocation::PrintJson(const google::protobuf::Message& message) {
   terminal_.out << ToJson(message, /*indented=*/true) << '\n';
 }
 
-void Session::PrintJsonLine(const google::protobuf::Message& message) {
+void Invocation::PrintJsonLine(const google::protobuf::Message& message) {
   terminal_.out << ToJson(message, /*indented=*/false) << std::endl;
 }
 
@@ -44,7 +43,7 @@ Program::Program(Terminal terminal)
   app_.require_subcommand(1);
   app_.footer(kFooter);
   SetUpCommandLine(app_);
-  const std::vector<CLI::Option*> common = AddCommonFlags(&app_, before_);
+  flags_before_ = AddCommonFlags(&app_, before_);
   app_.get_formatter()->column_width(34);
   AddSubmitCommands(*this);
   AddWatchCommand(*this);
@@ -53,11 +52,11 @@ Program::Program(Terminal terminal)
   AddTraceCommand(*this);
   AddStreamCommands(*this);
   AddWorkersCommand(*this);
-  CLI::App* const sweep = AddSweepCommand(*this);
-  CLI::App* const cluster = AddClusterCommand(app_, &exit_code_);
-  for (CLI::Option* option : common) {
-    cluster->excludes(option);
-    if (option->get_name() != "--json") sweep->excludes(option);
+}
+
+void Program::RefuseConnectionFlags(CLI::App* command, bool json_too) {
+  for (CLI::Option* option : flags_before_) {
+    if (json_too || option->get_name() != "--json") command->excludes(option);
   }
 }
 
@@ -91,14 +90,14 @@ CLI::App* Program::AddCommand(const std::string& name, const std::string& descri
     };
     const ClientFlags flags{either(after_.client.coordinator, before_.client.coordinator),
                             either(after_.client.token_file, before_.client.token_file)};
-    Session session(terminal_, flags, after_.json || before_.json);
-    const StatusOr<int> result = body(session);
+    Invocation invocation(terminal_, flags, after_.json || before_.json);
+    const StatusOr<int> result = body(invocation);
     terminal_.out.flush();
     if (result.ok()) {
       exit_code_ = *result;
       return;
     }
-    exit_code_ = session.interrupt().fired() ? kInterrupted : kFailed;
+    exit_code_ = invocation.interrupt().fired() ? kInterrupted : kFailed;
     terminal_.err << PrintableLines(Message(result.status())) << std::endl;
   });
   return command;

@@ -1,8 +1,8 @@
-// The program `longhaul`: its commands, and what they share.
+// The program `longhaul`: the commands that talk to a coordinator, and what all commands share.
 //
-//   int main(int argc, char** argv) {
-//     return longhaul::cli::Program(ProcessTerminal()).Run(argc, argv);
-//   }
+//   Program program(ProcessTerminal());
+//   AddLocalCommands(program);  // deploy/local_commands.h
+//   return program.Run(argc, argv);
 #ifndef LONGHAUL_COORDINATOR_CLI_PROGRAM_H_
 #define LONGHAUL_COORDINATOR_CLI_PROGRAM_H_
 
@@ -25,9 +25,9 @@ inline constexpr int kWrongUsage = 2;
 inline constexpr int kInterrupted = 130;
 
 // One command that runs. From one thread.
-class Session {
+class Invocation {
  public:
-  Session(const Terminal& terminal, ClientFlags flags, bool json)
+  Invocation(const Terminal& terminal, ClientFlags flags, bool json)
       : terminal_(terminal), flags_(std::move(flags)), json_(json) {}
 
   const Terminal& terminal() const { return terminal_; }
@@ -49,7 +49,7 @@ class Session {
 };
 
 // The program's exit code, or the error that ended the command.
-using CommandBody = std::function<StatusOr<int>(Session& session)>;
+using CommandBody = std::function<StatusOr<int>(Invocation& invocation)>;
 
 class Program {
  public:
@@ -64,6 +64,12 @@ class Program {
   // code 1, or 130 after Ctrl-C.
   CLI::App* AddCommand(const std::string& name, const std::string& description, CommandBody body);
 
+  // For a command that another library adds to app() and that stores its exit code in exit_code().
+  CLI::App& app() { return app_; }
+  int* exit_code() { return &exit_code_; }
+  // `command` does not take these flags before it. `json_too`: nor --json.
+  void RefuseConnectionFlags(CLI::App* command, bool json_too);
+
  private:
   struct CommonFlags {
     ClientFlags client;
@@ -74,6 +80,7 @@ class Program {
   Terminal terminal_;
   CLI::App app_;
   CommonFlags before_, after_;  // the command; what stands after it wins
+  std::vector<CLI::Option*> flags_before_;
   int exit_code_ = kDone;
 };
 
@@ -84,7 +91,6 @@ void AddCheckpointsCommand(Program& program);  // checkpoints
 void AddStreamCommands(Program& program);      // logs, events
 void AddTraceCommand(Program& program);        // trace
 void AddWorkersCommand(Program& program);      // workers
-CLI::App* AddSweepCommand(Program& program);   // sweep
 
 }  // namespace longhaul::cli
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "base/config/command_line.h"
+#include "base/flags/command_line.h"
 #include "coordinator/cli/format.h"
 #include "coordinator/cli/program.h"
 #include "coordinator/cli/table.h"
@@ -12,23 +12,23 @@
 namespace longhaul::cli {
 namespace {
 
-struct Options {
+struct RunOptions {
   std::string run;
   bool now = false;
   uint64_t after = 0;
 };
 
-void AddRun(CLI::App* command, Options& options) {
+void AddRun(CLI::App* command, RunOptions& options) {
   command->add_option("RUN", options.run, "The run's id, or a name: its newest run")->required();
 }
 
-StatusOr<int> ListRuns(Session& session) {
-  LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
+StatusOr<int> ListRuns(Invocation& invocation) {
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   LH_ASSIGN_OR_RETURN(const v1::ListRunsReply reply,
                       client->Get(&v1::ControlService::Stub::ListRuns, v1::ListRunsRequest()));
-  const Terminal& terminal = session.terminal();
-  if (session.json()) {
-    session.PrintJson(reply);
+  const Terminal& terminal = invocation.terminal();
+  if (invocation.json()) {
+    invocation.PrintJson(reply);
     return kDone;
   }
   if (reply.runs().empty() && terminal.out_is_terminal) {
@@ -56,37 +56,37 @@ StatusOr<int> ListRuns(Session& session) {
   return kDone;
 }
 
-StatusOr<int> ShowStatus(Session& session, const Options& options) {
-  LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
+StatusOr<int> ShowStatus(Invocation& invocation, const RunOptions& options) {
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   v1::RunRequest request;
   request.set_run(options.run);
   LH_ASSIGN_OR_RETURN(const v1::RunStatus run,
                       client->Get(&v1::ControlService::Stub::GetRun, request));
-  if (session.json()) {
-    session.PrintJson(run);
+  if (invocation.json()) {
+    invocation.PrintJson(run);
   } else {
-    PrintStatus(session.terminal(), run);
+    PrintStatus(invocation.terminal(), run);
   }
   return kDone;
 }
 
-StatusOr<int> Stop(Session& session, const Options& options) {
-  LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
+StatusOr<int> Stop(Invocation& invocation, const RunOptions& options) {
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   v1::StopRequest request;
   request.set_run(options.run);
   request.set_now(options.now);
   LH_ASSIGN_OR_RETURN(const v1::StopReply reply,
                       client->Get(&v1::ControlService::Stub::StopRun, request));
-  if (session.json()) {
-    session.PrintJson(reply);
+  if (invocation.json()) {
+    invocation.PrintJson(reply);
   } else {
-    session.terminal().out << PrintableLines(reply.message()) << '\n';
+    invocation.terminal().out << PrintableLines(reply.message()) << '\n';
   }
   return kDone;
 }
 
-StatusOr<int> ListSteps(Session& session, const Options& options) {
-  LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
+StatusOr<int> ListSteps(Invocation& invocation, const RunOptions& options) {
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   v1::StepsRequest request;
   request.set_run(options.run);
   request.set_after_step(options.after);
@@ -101,8 +101,8 @@ StatusOr<int> ListSteps(Session& session, const Options& options) {
                {"PAYLOAD BYTES", Align::kRight}});
   LH_RETURN_IF_ERROR((client->Each<v1::StepsRequest, v1::StepRecord>(
       &v1::ControlService::Stub::ListSteps, request, [&](const v1::StepRecord& step) {
-        if (session.json()) {
-          session.PrintJsonLine(step);
+        if (invocation.json()) {
+          invocation.PrintJsonLine(step);
           return true;
         }
         table.AddRow({fmt::format("{}", step.step()), fmt::format("{}", step.epoch()),
@@ -113,7 +113,7 @@ StatusOr<int> ListSteps(Session& session, const Options& options) {
                       fmt::format("{}", step.payload_bytes())});
         return true;
       })));
-  if (!session.json()) table.Print(session.terminal());
+  if (!invocation.json()) table.Print(invocation.terminal());
   return kDone;
 }
 
@@ -122,22 +122,24 @@ StatusOr<int> ListSteps(Session& session, const Options& options) {
 void AddRunCommands(Program& program) {
   program.AddCommand("ps", "List all runs, newest first", ListRuns);
 
-  const auto status = std::make_shared<Options>();
-  AddRun(program.AddCommand("status", "Show all about a run: why it waits or failed and what to do",
-                            [status](Session& session) { return ShowStatus(session, *status); }),
+  const auto status = std::make_shared<RunOptions>();
+  AddRun(program.AddCommand(
+             "status", "Show all about a run: why it waits or failed and what to do",
+             [status](Invocation& invocation) { return ShowStatus(invocation, *status); }),
          *status);
 
-  const auto stop = std::make_shared<Options>();
+  const auto stop = std::make_shared<RunOptions>();
   CLI::App* command = program.AddCommand(
       "stop", "Stop a run after the step under way, with a checkpoint to resume from",
-      [stop](Session& session) { return Stop(session, *stop); });
+      [stop](Invocation& invocation) { return Stop(invocation, *stop); });
   AddRun(command, *stop);
   command->add_flag("--now", stop->now,
                     "At once, without a checkpoint: what was trained since the last one is lost");
 
-  const auto steps = std::make_shared<Options>();
-  command = program.AddCommand("steps", "List every step's losses and times, with all their digits",
-                               [steps](Session& session) { return ListSteps(session, *steps); });
+  const auto steps = std::make_shared<RunOptions>();
+  command =
+      program.AddCommand("steps", "List every step's losses and times, with all their digits",
+                         [steps](Invocation& invocation) { return ListSteps(invocation, *steps); });
   AddRun(command, *steps);
   command->footer(
       "Losses have 17 significant digits, so that two runs can be compared bit by bit. With --json "

@@ -9,7 +9,7 @@
 namespace longhaul::cli {
 namespace {
 
-struct Options {
+struct StreamOptions {
   std::string run;
   bool follow = false;
 };
@@ -19,16 +19,16 @@ Style LevelStyle(const std::string& level) {
   return level == "warn" || level == "warning" ? Style::kYellow : Style::kPlain;
 }
 
-StatusOr<int> ShowLogs(Session& session, const Options& options) {
-  LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
+StatusOr<int> ShowLogs(Invocation& invocation, const StreamOptions& options) {
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   v1::LogsRequest request;
   request.set_run(options.run);
   request.set_follow(options.follow);
-  const Terminal& terminal = session.terminal();
+  const Terminal& terminal = invocation.terminal();
   LH_RETURN_IF_ERROR((client->Each<v1::LogsRequest, v1::LogEntry>(
       &v1::ControlService::Stub::ListLogs, request, [&](const v1::LogEntry& entry) {
-        if (session.json()) {
-          session.PrintJsonLine(entry);
+        if (invocation.json()) {
+          invocation.PrintJsonLine(entry);
           return true;
         }
         const v1::LogLine& line = entry.line();
@@ -43,16 +43,16 @@ StatusOr<int> ShowLogs(Session& session, const Options& options) {
   return kDone;
 }
 
-StatusOr<int> ShowEvents(Session& session, const Options& options) {
-  LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
+StatusOr<int> ShowEvents(Invocation& invocation, const StreamOptions& options) {
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   v1::EventsRequest request;
   request.set_run(options.run);
   request.set_follow(options.follow);
-  const Terminal& terminal = session.terminal();
+  const Terminal& terminal = invocation.terminal();
   LH_RETURN_IF_ERROR((client->Each<v1::EventsRequest, v1::Event>(
       &v1::ControlService::Stub::ListEvents, request, [&](const v1::Event& event) {
-        if (session.json()) {
-          session.PrintJsonLine(event);
+        if (invocation.json()) {
+          invocation.PrintJsonLine(event);
           return true;
         }
         const std::string run = options.run.empty() ? Printable(event.run_id()) + " " : "";
@@ -68,17 +68,17 @@ StatusOr<int> ShowEvents(Session& session, const Options& options) {
 }  // namespace
 
 void AddStreamCommands(Program& program) {
-  const auto logs = std::make_shared<Options>();
+  const auto logs = std::make_shared<StreamOptions>();
   CLI::App* command =
       program.AddCommand("logs", "Print what the workers of a run logged about it",
-                         [logs](Session& session) { return ShowLogs(session, *logs); });
+                         [logs](Invocation& invocation) { return ShowLogs(invocation, *logs); });
   command->add_option("RUN", logs->run, "The run's id, or a name: its newest run")->required();
   command->add_flag("-f,--follow", logs->follow, "Go on with new lines as they come");
 
-  const auto events = std::make_shared<Options>();
-  command = program.AddCommand("events",
-                               "Print what happened to a run: states, workers, checkpoints, links",
-                               [events](Session& session) { return ShowEvents(session, *events); });
+  const auto events = std::make_shared<StreamOptions>();
+  command = program.AddCommand(
+      "events", "Print what happened to a run: states, workers, checkpoints, links",
+      [events](Invocation& invocation) { return ShowEvents(invocation, *events); });
   command->add_option("RUN", events->run,
                       "The run's id, or a name: its newest run; without it, events of all runs");
   command->add_flag("-f,--follow", events->follow, "Go on with new events as they come");

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "base/config/run_spec.h"
 #include "base/status.h"
 #include "coordinator/cli/client.h"
 #include "coordinator/cli/terminal.h"
 #include "longhaul/v1/control.pb.h"
+#include "run/file/run_spec.h"
 
 namespace longhaul::cli {
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "base/config/command_line.h"
+#include "base/flags/command_line.h"
 #include "base/units.h"
 #include "coordinator/cli/plan_view.h"
 #include "coordinator/cli/program.h"
@@ -15,7 +15,7 @@
 namespace longhaul::cli {
 namespace {
 
-struct Options {
+struct SubmitOptions {
   std::string file;
   std::vector<std::string> overrides;
   bool watch = false;
@@ -25,7 +25,7 @@ struct Options {
   std::string rate, delay;
 };
 
-void AddRunFile(CLI::App* command, Options& options) {
+void AddRunFile(CLI::App* command, SubmitOptions& options) {
   command->add_option("FILE", options.file, "The run file (YAML)")->required();
   command
       ->add_option("--set", options.overrides,
@@ -37,27 +37,27 @@ void AddRunFile(CLI::App* command, Options& options) {
       ->allow_extra_args(false);
 }
 
-Status Check(Session& session, Submission& submission) {
+Status Check(Invocation& invocation, Submission& submission) {
   LH_RETURN_IF_ERROR(FindData(submission));
-  return HashData(session.terminal(), session.interrupt(), submission);
+  return HashData(invocation.terminal(), invocation.interrupt(), submission);
 }
 
-StatusOr<int> Submit(Session& session, const Options& options) {
+StatusOr<int> Submit(Invocation& invocation, const SubmitOptions& options) {
   LH_ASSIGN_OR_RETURN(Submission submission, ReadRunFile(options.file, options.overrides));
   submission.request.set_resume(options.resume);
   submission.request.set_from_step(options.from_step);
-  LH_RETURN_IF_ERROR(Check(session, submission));
-  LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
-  LH_RETURN_IF_ERROR(CheckTopology(submission.spec, client->connection()));
-  LH_RETURN_IF_ERROR(UploadData(session.terminal(), *client, submission));
+  LH_RETURN_IF_ERROR(Check(invocation, submission));
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
+  LH_RETURN_IF_ERROR(CheckTopology(submission.spec, client->access()));
+  LH_RETURN_IF_ERROR(UploadData(invocation.terminal(), *client, submission));
   // Before the coordinator plans, and workers look at their links.
-  LH_RETURN_IF_ERROR(EmulateTopology(session.terminal(), submission.spec, client->connection()));
+  LH_RETURN_IF_ERROR(EmulateTopology(invocation.terminal(), submission.spec, client->access()));
   LH_ASSIGN_OR_RETURN(
       const v1::SubmitReply reply,
       client->Get(&v1::ControlService::Stub::Submit, submission.request, absl::Minutes(2)));
-  const Terminal& terminal = session.terminal();
+  const Terminal& terminal = invocation.terminal();
   const std::string id = Printable(reply.run_id());
-  if (!session.json()) {
+  if (!invocation.json()) {
     terminal.out << id << std::endl;
     if (options.resume) {
       terminal.err << (reply.resume_step() > 0
@@ -68,18 +68,18 @@ StatusOr<int> Submit(Session& session, const Options& options) {
     }
     for (const std::string& note : reply.notes()) terminal.err << Printable(note) << std::endl;
   } else if (options.watch) {
-    session.PrintJsonLine(reply);
+    invocation.PrintJsonLine(reply);
   } else {
-    session.PrintJson(reply);
+    invocation.PrintJson(reply);
   }
-  if (options.watch) return WatchRun(session, *client, reply.run_id());
-  if (!session.json() && terminal.err_is_terminal) {
+  if (options.watch) return WatchRun(invocation, *client, reply.run_id());
+  if (!invocation.json() && terminal.err_is_terminal) {
     terminal.err << fmt::format("Watch it with: longhaul watch {}", id) << std::endl;
   }
   return kDone;
 }
 
-Status AddAssumptions(const Options& options, v1::SubmitRequest* request) {
+Status AddAssumptions(const SubmitOptions& options, v1::SubmitRequest* request) {
   if (!options.rate.empty()) {
     const StatusOr<uint64_t> rate = ParseBitsPerSecond(options.rate);
     if (!rate.ok()) return Annotate(rate.status(), "--rate");
@@ -94,37 +94,37 @@ Status AddAssumptions(const Options& options, v1::SubmitRequest* request) {
   return absl::OkStatus();
 }
 
-StatusOr<int> Plan(Session& session, const Options& options) {
+StatusOr<int> Plan(Invocation& invocation, const SubmitOptions& options) {
   LH_ASSIGN_OR_RETURN(Submission submission, ReadRunFile(options.file, options.overrides));
   if (options.show_config) {
-    if (session.json()) {
+    if (invocation.json()) {
       return absl::InvalidArgumentError(
           "--show-config prints a run file, which is YAML; leave --json out");
     }
-    session.terminal().out << ToYaml(submission.spec);
+    invocation.terminal().out << ToYaml(submission.spec);
     return kDone;
   }
   LH_RETURN_IF_ERROR(AddAssumptions(options, &submission.request));
-  LH_RETURN_IF_ERROR(Check(session, submission));
-  LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
-  LH_RETURN_IF_ERROR(CheckTopology(submission.spec, client->connection()));
+  LH_RETURN_IF_ERROR(Check(invocation, submission));
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
+  LH_RETURN_IF_ERROR(CheckTopology(submission.spec, client->access()));
   if (submission.spec.topology) {
-    session.terminal().err
+    invocation.terminal().err
         << "the plan is for the links as they are now; `submit` makes them those "
            "of the run's topology"
         << std::endl;
   }
-  LH_RETURN_IF_ERROR(UploadData(session.terminal(), *client, submission));
-  if (session.terminal().err_is_terminal) {
-    session.terminal().err << "measuring the workers' layer times..." << std::endl;
+  LH_RETURN_IF_ERROR(UploadData(invocation.terminal(), *client, submission));
+  if (invocation.terminal().err_is_terminal) {
+    invocation.terminal().err << "measuring the workers' layer times..." << std::endl;
   }
   LH_ASSIGN_OR_RETURN(
       const v1::PlanReply reply,
       client->Get(&v1::ControlService::Stub::PlanRun, submission.request, absl::Minutes(10)));
-  if (session.json()) {
-    session.PrintJson(reply.plan());
+  if (invocation.json()) {
+    invocation.PrintJson(reply.plan());
   } else {
-    PrintPlan(session.terminal(), reply.plan(), submission.spec.TokensPerStep());
+    PrintPlan(invocation.terminal(), reply.plan(), submission.spec.TokensPerStep());
   }
   return kDone;
 }
@@ -132,12 +132,12 @@ StatusOr<int> Plan(Session& session, const Options& options) {
 }  // namespace
 
 void AddSubmitCommands(Program& program) {
-  const auto submit = std::make_shared<Options>();
+  const auto submit = std::make_shared<SubmitOptions>();
   CLI::App* command = program.AddCommand(
       "submit",
       "Check a run file and its data, upload what the coordinator lacks, start the run and print "
       "its id",
-      [submit](Session& session) { return Submit(session, *submit); });
+      [submit](Invocation& invocation) { return Submit(invocation, *submit); });
   AddRunFile(command, *submit);
   command->add_flag(
       "--watch", submit->watch,
@@ -155,13 +155,13 @@ void AddSubmitCommands(Program& program) {
       ->check(WholeNumber())
       ->needs(resume);
 
-  const auto plan = std::make_shared<Options>();
+  const auto plan = std::make_shared<SubmitOptions>();
   command =
       program.AddCommand("plan",
                          "Show where a run's layers would go, how deep its pipeline is and why, "
                          "the predicted step time "
                          "and what bounds it, and what other codecs would do, without starting it",
-                         [plan](Session& session) { return Plan(session, *plan); });
+                         [plan](Invocation& invocation) { return Plan(invocation, *plan); });
   AddRunFile(command, *plan);
   command->add_flag("--show-config", plan->show_config,
                     "Print the run file with every default written out; needs no coordinator");

@@ -13,7 +13,7 @@
 namespace longhaul::cli {
 namespace {
 
-struct Options {
+struct TraceOptions {
   std::string run;
   std::string out;
   uint32_t steps = 0;
@@ -21,8 +21,8 @@ struct Options {
 
 constexpr absl::Duration kLimit = absl::Seconds(30);
 
-StatusOr<int> Trace(Session& session, const Options& options) {
-  LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
+StatusOr<int> Trace(Invocation& invocation, const TraceOptions& options) {
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   v1::TraceRequest request;
   request.set_run(options.run);
   request.set_steps(options.steps);
@@ -30,7 +30,7 @@ StatusOr<int> Trace(Session& session, const Options& options) {
                       client->Get(&v1::ControlService::Stub::TraceRun, request, kLimit));
   const std::string text = ToChromeTrace(reply);
   if (options.out == "-") {
-    session.terminal().out << text;
+    invocation.terminal().out << text;
     return kDone;
   }
   LH_RETURN_IF_ERROR(WriteFileAtomic(options.out, text));
@@ -40,7 +40,7 @@ StatusOr<int> Trace(Session& session, const Options& options) {
     first = std::min<uint64_t>(first, stage.steps(0).step());
     last = std::max<uint64_t>(last, stage.steps(stage.steps_size() - 1).step());
   }
-  session.terminal().out << fmt::format(
+  invocation.terminal().out << fmt::format(
       "{}: steps {} to {} of {}, {} stages. Open it at https://ui.perfetto.dev or in "
       "chrome://tracing.\n",
       options.out, first, last, Printable(reply.run_id()), reply.stages_size());
@@ -50,10 +50,10 @@ StatusOr<int> Trace(Session& session, const Options& options) {
 }  // namespace
 
 void AddTraceCommand(Program& program) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TraceOptions>();
   CLI::App* command = program.AddCommand(
       "trace", "Write what every stage and link did when, in the last steps of a run",
-      [options](Session& session) { return Trace(session, *options); });
+      [options](Invocation& invocation) { return Trace(invocation, *options); });
   command->add_option("RUN", options->run, "The run's id, or a name: its newest run")->required();
   command->add_option("-o,--out", options->out, "The file to write; - for standard output")
       ->required();

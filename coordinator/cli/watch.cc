@@ -21,12 +21,13 @@ constexpr absl::Duration kLongestRetry = absl::Seconds(5);
 // What follows a stream of states onto the terminal.
 class View {
  public:
-  explicit View(Session& session) : session_(session), terminal_(session.terminal()) {}
+  explicit View(Invocation& invocation)
+      : invocation_(invocation), terminal_(invocation.terminal()) {}
 
   void Show(const v1::RunStatus& run) {
     const bool news = !seen_ || HasNews(last_, run);
-    if (session_.json()) {
-      session_.PrintJsonLine(run);
+    if (invocation_.json()) {
+      invocation_.PrintJsonLine(run);
     } else if (terminal_.out_is_terminal) {
       Redraw(run);
     } else if (news) {
@@ -55,17 +56,17 @@ class View {
     drawn_ = lines.size();
   }
 
-  Session& session_;
+  Invocation& invocation_;
   const Terminal& terminal_;
   v1::RunStatus last_;
   bool seen_ = false;
   size_t drawn_ = 0;
 };
 
-int Ending(Session& session, View& view) {
+int Ending(Invocation& invocation, View& view) {
   const v1::RunStatus& run = view.last();
   if (run.state() == "done") return kDone;
-  if (!session.json()) {
+  if (!invocation.json()) {
     view.Note(fmt::format("{} {} at step {}. {}", Printable(run.run_id()), run.state(),
                           StepText(run), Advice(run)));
   }
@@ -88,8 +89,8 @@ bool IsAway(const Status& status) {
 
 }  // namespace
 
-StatusOr<int> WatchRun(Session& session, Client& client, const std::string& run) {
-  View view(session);
+StatusOr<int> WatchRun(Invocation& invocation, Client& client, const std::string& run) {
+  View view(invocation);
   v1::RunRequest request;
   request.set_run(run);
   MonoTime last_contact = Now();
@@ -106,8 +107,8 @@ StatusOr<int> WatchRun(Session& session, Client& client, const std::string& run)
           view.Show(next);
           return true;
         });
-    if (session.interrupt().fired()) return Interrupted(view, run);
-    if (view.seen() && HasEnded(view.last())) return Ending(session, view);
+    if (invocation.interrupt().fired()) return Interrupted(view, run);
+    if (view.seen() && HasEnded(view.last())) return Ending(invocation, view);
     if (!status.ok() && (!view.seen() || !IsAway(status) || Now() - last_contact > kPatience)) {
       return status;
     }
@@ -115,10 +116,10 @@ StatusOr<int> WatchRun(Session& session, Client& client, const std::string& run)
       view.Note(
           fmt::format("the coordinator at {} is away; the workers train on. Trying again for "
                       "up to {}...",
-                      client.connection().address, longhaul::FormatDuration(kPatience)));
+                      client.access().address, longhaul::FormatDuration(kPatience)));
       away = true;
     }
-    if (session.interrupt().WaitFor(retry)) return Interrupted(view, run);
+    if (invocation.interrupt().WaitFor(retry)) return Interrupted(view, run);
     retry = std::min(2 * retry, kLongestRetry);
   }
 }
@@ -127,9 +128,9 @@ void AddWatchCommand(Program& program) {
   const auto run = std::make_shared<std::string>();
   CLI::App* command =
       program.AddCommand("watch", "Show a run while it trains; Ctrl-C leaves it running",
-                         [run](Session& session) -> StatusOr<int> {
-                           LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
-                           return WatchRun(session, *client, *run);
+                         [run](Invocation& invocation) -> StatusOr<int> {
+                           LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
+                           return WatchRun(invocation, *client, *run);
                          });
   command->add_option("RUN", *run, "The run's id, or a name: its newest run")->required();
   command->footer(

@@ -13,7 +13,7 @@ namespace longhaul::cli {
 // Shows the run until it has ended or Ctrl-C comes (which leaves it running). kDone when it is
 // done, kFailed when it failed or was stopped, kInterrupted. A coordinator that goes away for some
 // time is waited for: training goes on without it.
-StatusOr<int> WatchRun(Session& session, Client& client, const std::string& run);
+StatusOr<int> WatchRun(Invocation& invocation, Client& client, const std::string& run);
 
 }  // namespace longhaul::cli
 

@@ -101,20 +101,20 @@ void PrintLayers(const Terminal& terminal, const v1::ListWorkersReply& reply) {
   table.Print(terminal);
 }
 
-StatusOr<int> ListWorkers(Session& session) {
-  LH_ASSIGN_OR_RETURN(Client* const client, session.Connect());
+StatusOr<int> ListWorkers(Invocation& invocation) {
+  LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   LH_ASSIGN_OR_RETURN(
       const v1::ListWorkersReply reply,
       client->Get(&v1::ControlService::Stub::ListWorkers, v1::ListWorkersRequest()));
-  const Terminal& terminal = session.terminal();
-  if (session.json()) {
-    session.PrintJson(reply);
+  const Terminal& terminal = invocation.terminal();
+  if (invocation.json()) {
+    invocation.PrintJson(reply);
     return kDone;
   }
   if (reply.workers().empty() && terminal.out_is_terminal) {
     terminal.out << fmt::format(
         "No worker has connected yet. Start some with: longhaul-worker --coordinator {}\n",
-        client->connection().address);
+        client->access().address);
     return kDone;
   }
   Table table({{"NAME"},

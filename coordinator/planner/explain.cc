@@ -6,9 +6,9 @@
 #include <iterator>
 
 #include "absl/time/time.h"
-#include "base/schedule/tune.h"
 #include "base/units.h"
 #include "coordinator/planner/order.h"
+#include "run/schedule/tune.h"
 
 namespace longhaul::coordinator {
 namespace {

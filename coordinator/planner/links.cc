@@ -9,19 +9,19 @@
 #include <utility>
 #include <vector>
 
-#include "base/token_file.h"
 #include "base/units.h"
-#include "codec/boundary_shape.h"
 #include "codec/codec.h"
-#include "codec/messages/footprint.h"
 #include "codec/registry.h"
+#include "run/boundary/boundary_shape.h"
+#include "run/boundary/message_footprint.h"
+#include "run/tokens/token_file.h"
 
 namespace longhaul::coordinator {
 namespace {
 
 // `who` would keep so much for `codec`.
-Status CheckCacheLimit(const RunSpec& spec, const codec::MessageFootprint& footprint,
-                       std::string_view who, std::string_view codec) {
+Status CheckCacheLimit(const RunSpec& spec, const MessageFootprint& footprint, std::string_view who,
+                       std::string_view codec) {
   if (footprint.total() <= spec.links.cache_limit_bytes) return absl::OkStatus();
   const auto bytes = [](uint64_t count) {
     return fmt::format("{} ({} bytes)", FormatBytes(static_cast<double>(count)), count);
@@ -77,11 +77,11 @@ uint64_t Windows(const PlanRequest& request) {
 
 // The mean over the run: a codec with state sends a sample whole when it comes for the first time.
 uint64_t UsualBytes(const PlanRequest& request, const codec::Codec& codec) {
-  const codec::Shape shape = codec::BoundaryShape(request.spec);
+  const codec::Shape shape = BoundaryShape(request.spec);
   const auto most = static_cast<double>(codec.MaxEncodedBytes(shape));
   const auto least = static_cast<double>(codec.MinEncodedBytes(shape));
-  return static_cast<uint64_t>(std::lround(
-      least + (most - least) * codec::ShareOfFirstVisits(request.spec, Windows(request))));
+  return static_cast<uint64_t>(
+      std::lround(least + (most - least) * ShareOfFirstVisits(request.spec, Windows(request))));
 }
 
 }  // namespace
@@ -170,9 +170,9 @@ Status AddLinks(const PlanRequest& request, v1::Plan* plan) {
 
 Status AddMessages(const PlanRequest& request, v1::Plan* plan) {
   const RunSpec& spec = request.spec;
-  const codec::Shape shape = codec::BoundaryShape(spec);
+  const codec::Shape shape = BoundaryShape(spec);
   const auto stages = static_cast<uint32_t>(plan->stages_size());
-  std::vector<codec::MessageFootprint> footprints(stages);
+  std::vector<MessageFootprint> footprints(stages);
   std::vector<std::string> codecs(stages);
   for (const v1::LinkPlan& link : plan->links()) {
     for (const std::string& text : {link.forward_codec(), link.backward_codec()}) {
@@ -185,7 +185,7 @@ Status AddMessages(const PlanRequest& request, v1::Plan* plan) {
             "set replay.codecs to real, or choose another codec",
             codec->name()));
       }
-      const codec::MessageFootprint one = codec::FootprintOf(spec, Windows(request), record_bytes);
+      const MessageFootprint one = FootprintOf(spec, Windows(request), record_bytes);
       for (const uint32_t stage : {link.boundary(), link.boundary() + 1}) {
         footprints[stage] += one;
         codecs[stage] = codec->name();
@@ -193,7 +193,7 @@ Status AddMessages(const PlanRequest& request, v1::Plan* plan) {
     }
   }
   for (uint32_t stage = 0; stage < stages; ++stage) {
-    const codec::MessageFootprint& footprint = footprints[stage];
+    const MessageFootprint& footprint = footprints[stage];
     v1::StagePlan& one = *plan->mutable_stages(static_cast<int>(stage));
     one.set_message_record_bytes(footprint.records);
     one.set_message_journal_bytes(footprint.journal);
@@ -212,9 +212,9 @@ Status CheckMessageCache(const RunSpec& spec, uint64_t text_bytes) {
   // The tokenizer's arithmetic: the end of the text, rounded down.
   const uint64_t training_tokens =
       text_bytes - static_cast<uint64_t>(static_cast<double>(text_bytes) * spec.validation.share);
-  const codec::Shape shape = codec::BoundaryShape(spec);
+  const codec::Shape shape = BoundaryShape(spec);
   const uint64_t windows = WindowsOf(training_tokens, spec.model.context);
-  codec::MessageFootprint footprint;
+  MessageFootprint footprint;
   std::string name;
   for (const std::string& text : {spec.links.codecs.forward, spec.links.codecs.backward}) {
     LH_ASSIGN_OR_RETURN(const auto codec, codec::ParseCodec(text));
@@ -223,7 +223,7 @@ Status CheckMessageCache(const RunSpec& spec, uint64_t text_bytes) {
     name = codec->name();
     // A stage in the middle has two boundaries.
     for (uint32_t boundary = 0; boundary < std::min(stages - 1, 2u); ++boundary) {
-      footprint += codec::FootprintOf(spec, windows, record_bytes);
+      footprint += FootprintOf(spec, windows, record_bytes);
     }
   }
   return CheckCacheLimit(spec, footprint, stages > 2 ? "a stage in the middle" : "a stage", name);

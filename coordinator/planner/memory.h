@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "base/config/run_spec.h"
+#include "run/file/run_spec.h"
 
 namespace longhaul::coordinator {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "base/schedule/tune.h"
 #include "base/units.h"
 #include "coordinator/planner/pipeline_cost.h"
+#include "run/schedule/tune.h"
 
 namespace longhaul::coordinator {
 namespace {

@@ -2,9 +2,9 @@
 #ifndef LONGHAUL_COORDINATOR_PLANNER_ORDER_H_
 #define LONGHAUL_COORDINATOR_PLANNER_ORDER_H_
 
-#include "base/config/run_spec.h"
 #include "base/status.h"
 #include "longhaul/v1/plan.pb.h"
+#include "run/file/run_spec.h"
 
 namespace longhaul::coordinator {
 

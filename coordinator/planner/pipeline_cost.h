@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "base/config/run_spec.h"
-#include "base/schedule/simulator.h"
 #include "longhaul/v1/plan.pb.h"
+#include "run/file/run_spec.h"
+#include "run/schedule/simulator.h"
 
 namespace longhaul::coordinator {
 
@@ -31,7 +31,7 @@ struct LinkRates {
   absl::Duration forward_latency, backward_latency;  // one way
 };
 
-// What a plan's data may take. schedule::Network is what the simulator makes of it.
+// What a plan's data may take. schedule::FluidNetwork is what the simulator makes of it.
 struct NetworkRates {
   std::vector<InterfaceRates> interfaces;  // of each stage's worker
   std::vector<LinkRates> links;            // of each boundary

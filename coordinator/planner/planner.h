@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "base/config/run_spec.h"
 #include "base/ids.h"
 #include "base/status.h"
 #include "longhaul/v1/plan.pb.h"
 #include "longhaul/v1/worker.pb.h"
+#include "run/file/run_spec.h"
 
 namespace longhaul::coordinator {
 

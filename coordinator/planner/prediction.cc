@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/schedule/simulator.h"
 #include "codec/registry.h"
 #include "coordinator/planner/links.h"
 #include "coordinator/planner/order.h"
+#include "run/schedule/simulator.h"
 
 namespace longhaul::coordinator {
 namespace {

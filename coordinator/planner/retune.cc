@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "base/schedule/simulator.h"
-#include "base/schedule/tune.h"
 #include "base/units.h"
 #include "coordinator/planner/order.h"
 #include "coordinator/planner/pipeline_cost.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/planner/prediction.h"
+#include "run/schedule/simulator.h"
+#include "run/schedule/tune.h"
 
 namespace longhaul::coordinator {
 namespace {

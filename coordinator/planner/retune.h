@@ -11,10 +11,10 @@
 #include <span>
 #include <vector>
 
-#include "base/config/run_spec.h"
 #include "base/status.h"
 #include "longhaul/v1/plan.pb.h"
 #include "longhaul/v1/worker.pb.h"
+#include "run/file/run_spec.h"
 
 namespace longhaul::coordinator {
 

@@ -2,10 +2,10 @@
 #ifndef LONGHAUL_COORDINATOR_RPC_SUBMIT_CHECK_H_
 #define LONGHAUL_COORDINATOR_RPC_SUBMIT_CHECK_H_
 
-#include "base/config/run_spec.h"
 #include "base/status.h"
 #include "coordinator/store/blob_store.h"
 #include "longhaul/v1/control.pb.h"
+#include "run/file/run_spec.h"
 
 namespace longhaul::coordinator {
 

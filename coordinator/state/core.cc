@@ -77,7 +77,7 @@ Core::Core(const StateOptions& options, std::vector<RunRecord> stored, uint64_t 
     const bool begun =
         run.record.state == RunState::kRunning || run.record.state == RunState::kFinishing;
     for (const v1::StagePlan& plan : run.record.plan->stages()) {
-      Stage stage;
+      StageRecord stage;
       stage.index = plan.stage();
       stage.worker = WorkerId(plan.worker_id());
       stage.incarnation = Incarnation(plan.incarnation());
@@ -279,14 +279,14 @@ void Core::Act(Run& run, Action action, const std::string& reason) {
       BeginDraft(*run.draft);
       return;
     case Action::kAssign:
-      for (const Stage& stage : run.stages) {
+      for (const StageRecord& stage : run.stages) {
         if (Worker* worker = LiveWorkerOf(stage.worker, stage.incarnation)) {
           SendAssign(*worker, run, stage);
         }
       }
       return;
     case Action::kStart:
-      for (const Stage& stage : run.stages) {
+      for (const StageRecord& stage : run.stages) {
         if (Worker* worker = LiveWorkerOf(stage.worker, stage.incarnation)) {
           SendStart(*worker, run);
         }
@@ -398,8 +398,8 @@ std::vector<Run*> Core::RunsInOrder() {
   return runs;
 }
 
-Stage* Core::StageOf(Run& run, const Worker& worker) {
-  for (Stage& stage : run.stages) {
+StageRecord* Core::StageOf(Run& run, const Worker& worker) {
+  for (StageRecord& stage : run.stages) {
     if (stage.worker == worker.id && stage.incarnation == worker.incarnation) return &stage;
   }
   return nullptr;
@@ -420,7 +420,7 @@ std::string Core::Label(const Worker& worker) const {
   return fmt::format("{} ({})", worker.hello.name(), worker.id.value().substr(0, 8));
 }
 
-std::string Core::Label(const Stage& stage) const {
+std::string Core::Label(const StageRecord& stage) const {
   const Worker* worker = FindWorker(stage.worker);
   return fmt::format("worker {} (stage {})", worker == nullptr ? stage.name : Label(*worker),
                      stage.index);

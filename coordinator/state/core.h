@@ -86,12 +86,12 @@ class Core {
   // By id, else the newest run of that name.
   const Run* FindRunByText(std::string_view id_or_name) const;
   std::vector<Run*> RunsInOrder();  // oldest first
-  Stage* StageOf(Run& run, const Worker& worker);
+  StageRecord* StageOf(Run& run, const Worker& worker);
   // The worker that is this very incarnation and connected.
   Worker* LiveWorkerOf(const WorkerId& id, const Incarnation& incarnation);
   // "b", or "b (1f3c9a20)" where two connected workers are called so.
   std::string Label(const Worker& worker) const;
-  std::string Label(const Stage& stage) const;  // "worker b (stage 1)"
+  std::string Label(const StageRecord& stage) const;  // "worker b (stage 1)"
 
   // sessions.cc
   void On(event::WorkerJoined& joined);
@@ -104,12 +104,12 @@ class Core {
   void Lose(Worker& worker, const std::string& why);
   void Attach(Worker& worker);
   void AttachToDraft(Worker& worker, Draft& draft);
-  void AttachToStage(Worker& worker, Run& run, Stage& stage);
+  void AttachToStage(Worker& worker, Run& run, StageRecord& stage);
   // The plan has the stage's addresses as its worker says them now, and who dials them hears of it.
-  void NoteAddresses(const Worker& worker, Run& run, const Stage& stage);
+  void NoteAddresses(const Worker& worker, Run& run, const StageRecord& stage);
   // Where the stage that `dialler` dials across `boundary` is reached; nothing where it does not
   // dial.
-  void SendReaddress(const Run& run, uint32_t boundary, const Stage& dialler);
+  void SendReaddress(const Run& run, uint32_t boundary, const StageRecord& dialler);
   void OnRunMessage(Worker& worker, const v1::WorkerMessage& message);
   void OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& message);
   void DropMessage(Run& run, const Worker& worker, const v1::WorkerMessage& message,
@@ -161,18 +161,18 @@ class Core {
   void EndJob(const RunId& id, StatusOr<v1::PlanReply> reply);
   Draft* FindDraft(const RunId& id);
   void AdoptPlan(Run& run, v1::Plan plan);
-  void SendAssign(const Worker& worker, const Run& run, const Stage& stage);
+  void SendAssign(const Worker& worker, const Run& run, const StageRecord& stage);
 
   // probes.cc
   // False while it is under way, which it begins; AdvanceDraft follows.
   bool LinksAreMeasured(Draft& draft);
   void BeginProbes(Draft& draft, uint32_t round);
   void SendProbe(const Worker& worker, const Worker& peer, const Draft& draft,
-                 const LinkProbe& probe);
+                 const ProbeRecord& probe);
   void RepeatProbes(const Worker& worker, const Draft& draft);
   void OnLinkProbed(const Worker& worker, Draft& draft, const v1::LinkProbed& answer);
   // What was measured, or an event that it could not be.
-  void NoteLink(const Draft& draft, const LinkProbe& probe);
+  void NoteLink(const Draft& draft, const ProbeRecord& probe);
   void NoteLinks(Draft& draft);
   void CheckProbes();
   void AddMeasuredLinks(const Draft& draft, size_t index, CandidateWorker* worker) const;
@@ -210,10 +210,10 @@ class Core {
 
   // life.cc
   void On(event::StopAsked& asked);
-  void OnReady(Run& run, Stage& stage, const v1::StageReady& ready);
-  void OnFinished(Run& run, Stage& stage, const v1::StageFinished& finished);
-  void OnError(Run& run, Stage& stage, const v1::RunError& error);
-  void OnStageLost(Run& run, Stage& stage, const std::string& why);
+  void OnReady(Run& run, StageRecord& stage, const v1::StageReady& ready);
+  void OnFinished(Run& run, StageRecord& stage, const v1::StageFinished& finished);
+  void OnError(Run& run, StageRecord& stage, const v1::RunError& error);
+  void OnStageLost(Run& run, StageRecord& stage, const std::string& why);
   void SendStart(const Worker& worker, const Run& run);
   void SendStop(Run& run);
   // `cause` is a sentence without its full stop.
@@ -223,13 +223,15 @@ class Core {
   void CheckRunTimers(Run& run);
 
   // reports.cc
-  void OnStep(Run& run, Stage& stage, const Worker& worker, const v1::WorkerMessage& message);
+  void OnStep(Run& run, StageRecord& stage, const Worker& worker, const v1::WorkerMessage& message);
   void FinishStep(Run& run, uint64_t step, const PartialStep& partial);
   void OnValidation(Run& run, const v1::ValidationReport& report);
-  void OnShard(Run& run, Stage& stage, const Worker& worker, const v1::WorkerMessage& message);
+  void OnShard(Run& run, StageRecord& stage, const Worker& worker,
+               const v1::WorkerMessage& message);
   void CommitCheckpoint(Run& run, uint64_t step, const PartialCheckpoint& partial);
-  void OnLink(Run& run, Stage& stage, const v1::LinkEvent& link);
-  void OnLinkHealed(Run& run, Stage& stage, const v1::LinkEvent& link, const std::string& pair);
+  void OnLink(Run& run, StageRecord& stage, const v1::LinkEvent& link);
+  void OnLinkHealed(Run& run, StageRecord& stage, const v1::LinkEvent& link,
+                    const std::string& pair);
 
   // retune.cc
   void BeginTuning(Run& run);
@@ -237,8 +239,8 @@ class Core {
   void ConsiderRetune(Run& run, const PartialStep& partial);
   std::vector<StageSetting> SettingsOfPhase(const Run& run) const;
   void AdvanceRetune(Run& run);
-  void SendRetune(const Worker& worker, const Run& run, const Stage& stage);
-  void OnRetuned(Run& run, const Stage& stage, const v1::Retuned& retuned);
+  void SendRetune(const Worker& worker, const Run& run, const StageRecord& stage);
+  void OnRetuned(Run& run, const StageRecord& stage, const v1::Retuned& retuned);
 
   // checkpoint_list.cc
   void On(event::CheckpointsAsked& asked);

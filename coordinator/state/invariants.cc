@@ -119,7 +119,7 @@ void Core::CheckStages(const Run& run) const {
       !run.stages.empty() && run.stages.size() == static_cast<size_t>(record.plan->stages_size()),
       "run {} has {} stages, its plan {}", id, run.stages.size(), record.plan->stages_size());
   bool all_ready = true, all_finished = true;
-  for (const Stage& stage : run.stages) {
+  for (const StageRecord& stage : run.stages) {
     all_ready = all_ready && stage.ready;
     all_finished = all_finished && stage.finished;
     const auto it = workers_.find(stage.worker);

@@ -10,7 +10,7 @@
 
 namespace longhaul::coordinator {
 
-void Core::OnReady(Run& run, Stage& stage, const v1::StageReady& ready) {
+void Core::OnReady(Run& run, StageRecord& stage, const v1::StageReady& ready) {
   if (run.record.state != RunState::kPreparing || stage.ready) return;
   const uint64_t expected = run.record.plan->start_step();
   if (ready.start_step() != expected) {
@@ -21,7 +21,7 @@ void Core::OnReady(Run& run, Stage& stage, const v1::StageReady& ready) {
   stage.ready = true;
   Changed(run);
   const bool all = std::all_of(run.stages.begin(), run.stages.end(),
-                               [](const Stage& one) { return one.ready && one.attached; });
+                               [](const StageRecord& one) { return one.ready && one.attached; });
   if (all) {
     run.reattach_until.reset();
     Move(run, Trigger::kAllReady, "",
@@ -36,7 +36,7 @@ void Core::SendStart(const Worker& worker, const Run& run) {
   Send(worker, std::move(command));
 }
 
-void Core::OnFinished(Run& run, Stage& stage, const v1::StageFinished& finished) {
+void Core::OnFinished(Run& run, StageRecord& stage, const v1::StageFinished& finished) {
   if (stage.finished) return;
   if (run.record.state != RunState::kRunning && run.record.state != RunState::kFinishing) return;
   const uint64_t steps = run.record.spec.train.steps;
@@ -54,7 +54,7 @@ void Core::OnFinished(Run& run, Stage& stage, const v1::StageFinished& finished)
   }
   uint64_t step = steps;
   bool stopped = false;
-  for (const Stage& one : run.stages) {
+  for (const StageRecord& one : run.stages) {
     if (!one.finished) return;
     step = std::min(step, one.finished_step);
     stopped = stopped || one.stopped;
@@ -102,7 +102,7 @@ void Core::On(event::StopAsked& asked) {
 }
 
 void Core::SendStop(Run& run) {
-  const Stage& first = run.stages.front();
+  const StageRecord& first = run.stages.front();
   const Worker* worker = LiveWorkerOf(first.worker, first.incarnation);
   if (worker == nullptr) return;  // it gets the word when it is back
   v1::WorkerCommand command = CommandFor(run.record.id, run.record.epoch);
@@ -110,7 +110,7 @@ void Core::SendStop(Run& run) {
   Send(*worker, std::move(command));
 }
 
-void Core::OnError(Run& run, Stage& stage, const v1::RunError& error) {
+void Core::OnError(Run& run, StageRecord& stage, const v1::RunError& error) {
   std::string where;
   if (run.record.state != RunState::kPreparing) {
     where = fmt::format(" at step {}", std::max(error.step(), run.record.step));
@@ -121,7 +121,7 @@ void Core::OnError(Run& run, Stage& stage, const v1::RunError& error) {
   }
   // The first to miss its neighbour is nearest to the cause.
   if (run.suspicion && run.suspicion->peer_lost) return;
-  const Stage& peer = run.stages[error.peer_stage()];
+  const StageRecord& peer = run.stages[error.peer_stage()];
   run.suspicion = {
       fmt::format("{} lost its link to {}{}: {}; {}", Label(stage), Label(peer), where,
                   Quoted(error.message()),
@@ -131,7 +131,7 @@ void Core::OnError(Run& run, Stage& stage, const v1::RunError& error) {
       now_ + kCausePatience, /*peer_lost=*/true};
 }
 
-void Core::OnStageLost(Run& run, Stage& stage, const std::string& why) {
+void Core::OnStageLost(Run& run, StageRecord& stage, const std::string& why) {
   stage.attached = false;
   Changed(run);
   if (stage.finished) return;  // it has done its part
@@ -187,7 +187,7 @@ void Core::CheckRunTimers(Run& run) {
     Fail(run, run.suspicion->sentence);
   } else if (run.reattach_until && now_ >= *run.reattach_until) {
     std::vector<std::string> missing;
-    for (const Stage& stage : run.stages) {
+    for (const StageRecord& stage : run.stages) {
       if (!stage.attached && !stage.finished) {
         missing.push_back(Label(stage));
         run.workers_lost.push_back(stage.name);
@@ -197,7 +197,7 @@ void Core::CheckRunTimers(Run& run) {
                           Join(missing), absl::ToDoubleSeconds(options_.reattach_timeout)));
   } else if (run.ready_until && now_ >= *run.ready_until) {
     std::vector<std::string> missing;
-    for (const Stage& stage : run.stages) {
+    for (const StageRecord& stage : run.stages) {
       if (!stage.ready) missing.push_back(Label(stage));
     }
     Fail(run, fmt::format("{} did not become ready within {:g} s", Join(missing),

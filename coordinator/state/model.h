@@ -39,7 +39,7 @@ struct Worker {
 };
 
 // Two neighbours of a draft measure the link between them.
-struct LinkProbe {
+struct ProbeRecord {
   uint64_t id = 0;
   uint32_t boundary = 0;
   TransportKind transport = TransportKind::kUcx;
@@ -126,7 +126,7 @@ struct Draft {
   std::string link_secret;
   std::optional<MonoTime> probing_since;  // until an event says how long it took
   uint32_t probe_rounds = 0;              // begun
-  std::vector<LinkProbe> probes;          // of the newest round
+  std::vector<ProbeRecord> probes;        // of the newest round
   MonoTime probe_until;
 
   Candidate* Find(const WorkerId& id, const Incarnation& incarnation) {
@@ -175,7 +175,7 @@ struct PlanJob {
 };
 
 // What is known of one stage of the present epoch.
-struct Stage {
+struct StageRecord {
   uint32_t index = 0;
   WorkerId worker;
   Incarnation incarnation;
@@ -250,7 +250,7 @@ struct Run {
   uint64_t sequence = 0;                   // of its last change
   std::string waiting;                     // queued: for what, a sentence
   std::optional<Draft> draft;              // planning
-  std::vector<Stage> stages;               // of the newest plan; kept when it has ended
+  std::vector<StageRecord> stages;         // of the newest plan; kept when it has ended
   std::optional<MonoTime> reattach_until;  // after the coordinator's restart
   std::optional<MonoTime> ready_until;     // preparing: all stages must be ready by then
   bool resume_exactly = false;             // queued, planning: from this checkpoint and no other

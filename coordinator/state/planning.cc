@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "base/hash.h"
-#include "base/token_file.h"
 #include "base/units.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/state/core.h"
 #include "coordinator/state/resume.h"
 #include "coordinator/state/text.h"
+#include "run/tokens/token_file.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -294,7 +294,7 @@ void Core::AdoptPlan(Run& run, v1::Plan plan) {
   run.record.data = run.draft->data;
   run.stages.clear();
   for (const v1::StagePlan& one : plan.stages()) {
-    Stage stage;
+    StageRecord stage;
     stage.index = one.stage();
     stage.worker = WorkerId(one.worker_id());
     stage.incarnation = Incarnation(one.incarnation());
@@ -308,7 +308,7 @@ void Core::AdoptPlan(Run& run, v1::Plan plan) {
   Move(run, Trigger::kPlanMade, "", explanation);
 }
 
-void Core::SendAssign(const Worker& worker, const Run& run, const Stage& stage) {
+void Core::SendAssign(const Worker& worker, const Run& run, const StageRecord& stage) {
   v1::WorkerCommand command = CommandFor(run.record.id, run.record.epoch);
   v1::Assign& assign = *command.mutable_assign();
   *assign.mutable_plan() = *run.record.plan;

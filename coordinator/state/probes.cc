@@ -31,7 +31,7 @@ bool IsPlausible(const v1::LinkProbed& answer) {
 bool Core::LinksAreMeasured(Draft& draft) {
   while (true) {
     const bool answered = std::all_of(draft.probes.begin(), draft.probes.end(),
-                                      [](const LinkProbe& probe) { return probe.IsAnswered(); });
+                                      [](const ProbeRecord& probe) { return probe.IsAnswered(); });
     if (!answered) return false;
     draft.probes.clear();
     const bool all_assumed = draft.assumed_line_bits_per_second && draft.assumed_delay;
@@ -65,7 +65,7 @@ void Core::BeginProbes(Draft& draft, uint32_t round) {
 }
 
 void Core::SendProbe(const Worker& worker, const Worker& peer, const Draft& draft,
-                     const LinkProbe& probe) {
+                     const ProbeRecord& probe) {
   const bool is_lower = worker.id == draft.workers[probe.boundary + 1].id;
   v1::WorkerCommand command = CommandFor(draft.run, draft.epoch);
   v1::ProbeLink& ask = *command.mutable_probe_link();
@@ -85,7 +85,7 @@ void Core::SendProbe(const Worker& worker, const Worker& peer, const Draft& draf
 }
 
 void Core::RepeatProbes(const Worker& worker, const Draft& draft) {
-  for (const LinkProbe& probe : draft.probes) {
+  for (const ProbeRecord& probe : draft.probes) {
     const WorkerId& upper = draft.workers[probe.boundary].id;
     const WorkerId& lower = draft.workers[probe.boundary + 1].id;
     if (worker.id == upper && !probe.upper) SendProbe(worker, *FindWorker(lower), draft, probe);
@@ -95,7 +95,7 @@ void Core::RepeatProbes(const Worker& worker, const Draft& draft) {
 
 void Core::OnLinkProbed(const Worker& worker, Draft& draft, const v1::LinkProbed& answer) {
   const auto probe = std::find_if(draft.probes.begin(), draft.probes.end(),
-                                  [&](const LinkProbe& one) { return one.id == answer.probe(); });
+                                  [&](const ProbeRecord& one) { return one.id == answer.probe(); });
   if (probe == draft.probes.end()) return;  // too late
   const bool is_upper = draft.workers[probe->boundary].id == worker.id;
   if (!is_upper && draft.workers[probe->boundary + 1].id != worker.id) return;
@@ -107,7 +107,7 @@ void Core::OnLinkProbed(const Worker& worker, Draft& draft, const v1::LinkProbed
   AdvanceDraft(draft.run);
 }
 
-void Core::NoteLink(const Draft& draft, const LinkProbe& probe) {
+void Core::NoteLink(const Draft& draft, const ProbeRecord& probe) {
   const WorkerId& upper = draft.workers[probe.boundary].id;
   const WorkerId& lower = draft.workers[probe.boundary + 1].id;
   const v1::LinkProbed none;
@@ -158,7 +158,7 @@ void Core::CheckProbes() {
   }
   for (const RunId& id : late) {
     Draft& draft = *FindDraft(id);
-    for (LinkProbe& probe : draft.probes) {
+    for (ProbeRecord& probe : draft.probes) {
       if (probe.IsAnswered()) continue;
       NoteLink(draft, probe);
       probe.given_up = true;

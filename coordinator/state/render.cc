@@ -29,7 +29,7 @@ double Share(double part, double whole) {
   return std::min(part / whole, 1.0);
 }
 
-std::string_view StateOf(const Run& run, const Stage& stage) {
+std::string_view StateOf(const Run& run, const StageRecord& stage) {
   if (stage.finished) return "finished";
   if (!stage.attached) return "lost";
   if (run.record.state == RunState::kPreparing) return stage.ready ? "ready" : "preparing";
@@ -141,7 +141,7 @@ void Core::RenderStages(const Run& run, v1::RunStatus* status) const {
     return;
   }
   if (!run.record.plan) return;
-  for (const Stage& stage : run.stages) {
+  for (const StageRecord& stage : run.stages) {
     const v1::StagePlan& plan = run.record.plan->stages(static_cast<int>(stage.index));
     v1::StageStatus& one = *status->add_stages();
     one.set_stage(stage.index);
@@ -172,8 +172,8 @@ void Core::RenderLinks(const Run& run, v1::RunStatus* status) const {
     const uint32_t boundary = plan.boundary();
     if (boundary + 1 >= run.stages.size()) continue;
     for (const bool up : {false, true}) {
-      const Stage& from = run.stages[boundary + (up ? 1 : 0)];
-      const Stage& to = run.stages[boundary + (up ? 0 : 1)];
+      const StageRecord& from = run.stages[boundary + (up ? 1 : 0)];
+      const StageRecord& to = run.stages[boundary + (up ? 0 : 1)];
       v1::LinkStatus& one = *status->add_links();
       one.set_boundary(boundary);
       one.set_from_worker(from.name);
@@ -228,7 +228,7 @@ std::vector<v1::WorkerStatus> Core::Workers(MonoTime now) const {
     one.set_run_id(worker->held->value());
     const auto it = runs_.find(*worker->held);
     if (it == runs_.end()) continue;
-    for (const Stage& stage : it->second.stages) {
+    for (const StageRecord& stage : it->second.stages) {
       if (stage.worker != worker->id) continue;
       one.set_stage(stage.index);
       const std::string down = LinkState(it->second, stage.index);

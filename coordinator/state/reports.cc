@@ -30,7 +30,8 @@ bool IsShard(const v1::CheckpointFile& file) {
 
 }  // namespace
 
-void Core::OnStep(Run& run, Stage& stage, const Worker& worker, const v1::WorkerMessage& message) {
+void Core::OnStep(Run& run, StageRecord& stage, const Worker& worker,
+                  const v1::WorkerMessage& message) {
   const v1::StepReport& report = message.step();
   const RunState state = run.record.state;
   if ((state != RunState::kRunning && state != RunState::kFinishing) ||
@@ -142,7 +143,8 @@ void Core::OnValidation(Run& run, const v1::ValidationReport& report) {
   }
 }
 
-void Core::OnShard(Run& run, Stage& stage, const Worker& worker, const v1::WorkerMessage& message) {
+void Core::OnShard(Run& run, StageRecord& stage, const Worker& worker,
+                   const v1::WorkerMessage& message) {
   const v1::ShardReport& report = message.shard();
   const RunRecord& record = run.record;
   if (record.state == RunState::kPreparing) {
@@ -181,7 +183,7 @@ void Core::CommitCheckpoint(Run& run, uint64_t step, const PartialCheckpoint& pa
   manifest.set_step(step);
   manifest.set_committed_unix_ms(unix_ms_);
   *manifest.mutable_stages() = record.plan->stages();
-  for (const Stage& stage : run.stages) {
+  for (const StageRecord& stage : run.stages) {
     for (const v1::CheckpointFile& file : partial.shards[stage.index]->files()) {
       v1::CheckpointFile& one = *manifest.add_files();
       one = file;
@@ -204,7 +206,7 @@ void Core::CommitCheckpoint(Run& run, uint64_t step, const PartialCheckpoint& pa
   }
 }
 
-void Core::OnLink(Run& run, Stage& stage, const v1::LinkEvent& link) {
+void Core::OnLink(Run& run, StageRecord& stage, const v1::LinkEvent& link) {
   const bool is_neighbour =
       link.peer_stage() < run.stages.size() &&
       (link.peer_stage() + 1 == stage.index || link.peer_stage() == stage.index + 1) &&
@@ -248,7 +250,7 @@ void Core::OnLink(Run& run, Stage& stage, const v1::LinkEvent& link) {
 }
 
 // One event for both sides, when the last that missed the other has it again.
-void Core::OnLinkHealed(Run& run, Stage& stage, const v1::LinkEvent& link,
+void Core::OnLinkHealed(Run& run, StageRecord& stage, const v1::LinkEvent& link,
                         const std::string& pair) {
   const auto known = run.troubled_links.find(link.boundary());
   LinkTrouble& trouble = known->second;

@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "base/config/run_spec.h"
 #include "base/status.h"
 #include "coordinator/state/state.h"
+#include "run/file/run_spec.h"
 
 namespace longhaul::coordinator {
 

@@ -62,7 +62,7 @@ void Core::ConsiderRetune(Run& run, const PartialStep& partial) {
   if (tuning.steps.size() < kRetuneSteps || now_ < tuning.not_before) return;
   const Seen median = MedianOf(tuning.steps);
   if (tuning.considered && !Differs(median, *tuning.considered)) return;
-  for (const Stage& stage : run.stages) {
+  for (const StageRecord& stage : run.stages) {
     const Worker* worker = LiveWorkerOf(stage.worker, stage.incarnation);
     if (worker == nullptr || worker->hello.protocol_max() < kProtocolWithRetune) return;
   }
@@ -114,7 +114,7 @@ void Core::AdvanceRetune(Run& run) {
     if (tuning.asked == tuning.held) continue;
     tuning.id = next_retune_++;
     tuning.since.assign(run.stages.size(), std::nullopt);
-    for (const Stage& stage : run.stages) {
+    for (const StageRecord& stage : run.stages) {
       const Worker* worker = LiveWorkerOf(stage.worker, stage.incarnation);
       if (worker != nullptr) SendRetune(*worker, run, stage);
     }
@@ -128,7 +128,7 @@ void Core::AdvanceRetune(Run& run) {
       fmt::format("from step {} on all stages have the depths and the order of the plan", step));
 }
 
-void Core::SendRetune(const Worker& worker, const Run& run, const Stage& stage) {
+void Core::SendRetune(const Worker& worker, const Run& run, const StageRecord& stage) {
   const Tuning& tuning = run.tuning;
   if (tuning.phase == Tuning::Phase::kNone || tuning.since[stage.index]) return;
   const StageSetting& asked = tuning.asked[stage.index];
@@ -140,7 +140,7 @@ void Core::SendRetune(const Worker& worker, const Run& run, const Stage& stage) 
   Send(worker, std::move(command));
 }
 
-void Core::OnRetuned(Run& run, const Stage& stage, const v1::Retuned& retuned) {
+void Core::OnRetuned(Run& run, const StageRecord& stage, const v1::Retuned& retuned) {
   Tuning& tuning = run.tuning;
   if (tuning.phase == Tuning::Phase::kNone || retuned.retune() != tuning.id ||
       retuned.step() > run.record.spec.train.steps) {

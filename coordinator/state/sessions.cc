@@ -165,14 +165,14 @@ void Core::Attach(Worker& worker) {
       }
       continue;
     }
-    if (Stage* stage = StageOf(*run, worker)) {
+    if (StageRecord* stage = StageOf(*run, worker)) {
       stage_of = run;
       const bool same = said == run->record.id && hello.epoch() == run->record.epoch.value() &&
                         hello.stage() == stage->index;
       matches = matches || same;
       continue;
     }
-    for (Stage& stage : run->stages) {
+    for (StageRecord& stage : run->stages) {
       if (stage.worker != worker.id || stage.finished) continue;
       OnStageLost(*run, stage, "it was started anew");
       break;
@@ -198,7 +198,7 @@ void Core::AttachToDraft(Worker& worker, Draft& draft) {
   RepeatProbes(worker, draft);
 }
 
-void Core::AttachToStage(Worker& worker, Run& run, Stage& stage) {
+void Core::AttachToStage(Worker& worker, Run& run, StageRecord& stage) {
   worker.held = run.record.id;
   stage.attached = true;
   Changed(run);
@@ -224,14 +224,14 @@ void Core::AttachToStage(Worker& worker, Run& run, Stage& stage) {
   }
   if (!run.reattach_until || !IsActive(run.record.state)) return;
   const bool all = std::all_of(run.stages.begin(), run.stages.end(),
-                               [](const Stage& one) { return one.attached || one.finished; });
+                               [](const StageRecord& one) { return one.attached || one.finished; });
   if (!all) return;
   run.reattach_until.reset();
   if (run.record.state == RunState::kPreparing) run.ready_until = now_ + options_.ready_timeout;
   Log(&run, "note", "all workers of the run are back");
 }
 
-void Core::NoteAddresses(const Worker& worker, Run& run, const Stage& stage) {
+void Core::NoteAddresses(const Worker& worker, Run& run, const StageRecord& stage) {
   auto& planned = *run.record.plan->mutable_stages(static_cast<int>(stage.index));
   const auto& said = worker.hello.endpoints();
   const uint32_t index = stage.index;
@@ -252,7 +252,7 @@ void Core::NoteAddresses(const Worker& worker, Run& run, const Stage& stage) {
   if (index + 1 < run.stages.size()) SendReaddress(run, index, stage);
 }
 
-void Core::SendReaddress(const Run& run, uint32_t boundary, const Stage& dialler) {
+void Core::SendReaddress(const Run& run, uint32_t boundary, const StageRecord& dialler) {
   const v1::LinkPlan& link = run.record.plan->links(static_cast<int>(boundary));
   const Worker* worker = LiveWorkerOf(dialler.worker, dialler.incarnation);
   if (worker == nullptr || link.downstream_dials() != (dialler.index == boundary + 1)) return;
@@ -284,7 +284,7 @@ void Core::Lose(Worker& worker, const std::string& why) {
   if (held && FindDraft(*held) != nullptr) {
     FailDraft(*held, fmt::format("worker {} was lost while its layers {}were timed: {}", label,
                                  FindDraft(*held)->probe_rounds > 0 ? "and links " : "", why));
-  } else if (Stage* stage = run == nullptr ? nullptr : StageOf(*run, worker);
+  } else if (StageRecord* stage = run == nullptr ? nullptr : StageOf(*run, worker);
              stage != nullptr && IsActive(run->record.state)) {
     OnStageLost(*run, *stage, why);
   }
@@ -361,7 +361,7 @@ void Core::OnRunMessage(Worker& worker, const v1::WorkerMessage& message) {
 }
 
 void Core::OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& message) {
-  Stage* stage = StageOf(run, worker);
+  StageRecord* stage = StageOf(run, worker);
   const RunState state = run.record.state;
   // A checkpoint that ends with its run may be reported behind the last StageFinished.
   const bool late_shard = message.body_case() == v1::WorkerMessage::kShard && stage != nullptr &&

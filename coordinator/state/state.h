@@ -23,13 +23,13 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/config/run_spec.h"
 #include "base/ids.h"
 #include "base/status.h"
 #include "coordinator/planner/retune.h"
 #include "longhaul/v1/control.pb.h"
 #include "longhaul/v1/plan.pb.h"
 #include "longhaul/v1/worker.pb.h"
+#include "run/file/run_spec.h"
 
 namespace longhaul::coordinator {
 

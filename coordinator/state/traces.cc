@@ -55,7 +55,7 @@ void Core::On(event::TraceAsked& asked) {
                .epoch = run->record.epoch,
                .until = now_ + kTraceLimit};
   job.stages.resize(run->stages.size());
-  for (const Stage& stage : run->stages) {
+  for (const StageRecord& stage : run->stages) {
     const Worker* worker = LiveWorkerOf(stage.worker, stage.incarnation);
     if (worker == nullptr) {
       refuse(absl::UnavailableError(
@@ -80,7 +80,7 @@ void Core::OnTrace(const Worker& worker, const v1::WorkerMessage& message) {
     return;
   }
   // By who says it: a worker that has forgotten the run does not know its stage.
-  const Stage* stage = StageOf(*run, worker);
+  const StageRecord* stage = StageOf(*run, worker);
   if (stage == nullptr || stage->index >= job.stages.size()) return;
   if (message.trace().steps().empty()) {
     EndTrace(it->first,

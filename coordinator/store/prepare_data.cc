@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/token_file.h"
+#include "run/tokens/token_file.h"
 
 namespace longhaul::coordinator {
 namespace {

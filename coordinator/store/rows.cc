@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "base/config/run_spec.h"
 #include "coordinator/store/messages_column.h"
+#include "run/file/run_spec.h"
 
 namespace longhaul::coordinator {
 namespace {

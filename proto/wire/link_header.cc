@@ -11,7 +11,7 @@
 namespace longhaul::wire {
 namespace {
 
-constexpr uint32_t kMagic = 0x4B4C484C;  // "LHLK"
+constexpr uint32_t kLinkMagic = 0x4B4C484C;  // "LHLK"
 constexpr size_t kChecksumAt = 32;
 constexpr size_t kTagAt = 48;
 constexpr uint8_t kLanes = 2;
@@ -34,7 +34,7 @@ void EncodeLinkHeader(const LinkHeader& header, std::span<const std::byte> paylo
                       std::span<const std::byte> payload_tail,
                       std::span<std::byte, kLinkHeaderBytes> out) {
   std::ranges::fill(out, std::byte{0});
-  PutLe<uint32_t>(out, 0, kMagic);
+  PutLe<uint32_t>(out, 0, kLinkMagic);
   PutLe<uint16_t>(out, 4, header.version);
   PutLe<uint8_t>(out, 6, static_cast<uint8_t>(header.kind));
   PutLe<uint8_t>(out, 7, header.lane);
@@ -52,11 +52,11 @@ StatusOr<LinkHeader> DecodeLinkHeader(std::span<const std::byte> header,
     return absl::InvalidArgumentError(fmt::format(
         "expected a link header of {} bytes, got {} bytes", kLinkHeaderBytes, header.size()));
   }
-  if (const auto magic = GetLe<uint32_t>(header, 0); magic != kMagic) {
+  if (const auto magic = GetLe<uint32_t>(header, 0); magic != kLinkMagic) {
     return absl::InvalidArgumentError(
         fmt::format("expected a link header (magic {:08x}), got {:08x}; the other side is not a "
                     "longhaul data link",
-                    kMagic, magic));
+                    kLinkMagic, magic));
   }
   LinkHeader decoded;
   decoded.version = GetLe<uint16_t>(header, 4);

@@ -11,7 +11,7 @@
 namespace longhaul::wire {
 namespace {
 
-constexpr uint32_t kMagic = 0x4E54484C;  // "LHTN"
+constexpr uint32_t kTensorMagic = 0x4E54484C;  // "LHTN"
 constexpr uint8_t kFlagValidation = 1;
 
 Status CheckReserved(std::span<const std::byte> bytes, uint8_t flags) {
@@ -67,7 +67,7 @@ uint64_t RunTag(const RunId& run) {
 
 void EncodeTensorHeader(const TensorHeader& header, std::span<std::byte, kTensorHeaderBytes> out) {
   std::ranges::fill(out, std::byte{0});
-  PutLe<uint32_t>(out, 0, kMagic);
+  PutLe<uint32_t>(out, 0, kTensorMagic);
   PutLe<uint16_t>(out, 4, kTensorVersion);
   PutLe<uint8_t>(out, 6, static_cast<uint8_t>(header.kind));
   PutLe<uint8_t>(out, 7, header.validation ? kFlagValidation : uint8_t{0});
@@ -94,9 +94,9 @@ StatusOr<TensorHeader> DecodeTensorHeader(std::span<const std::byte> bytes) {
     return absl::InvalidArgumentError(fmt::format(
         "expected a tensor header of {} bytes, got {} bytes", kTensorHeaderBytes, bytes.size()));
   }
-  if (const auto magic = GetLe<uint32_t>(bytes, 0); magic != kMagic) {
+  if (const auto magic = GetLe<uint32_t>(bytes, 0); magic != kTensorMagic) {
     return absl::InvalidArgumentError(
-        fmt::format("expected a tensor header (magic {:08x}), got {:08x}", kMagic, magic));
+        fmt::format("expected a tensor header (magic {:08x}), got {:08x}", kTensorMagic, magic));
   }
   if (const auto version = GetLe<uint16_t>(bytes, 4); version != kTensorVersion) {
     return absl::UnimplementedError(

@@ -8,39 +8,50 @@ import sys
 
 # folder -> what it may include besides itself. The longest matching folder counts.
 BASE = ["base"]
+RUN = ["run/file", "run/tokens", "run/boundary", "run/schedule"]
 ALLOWED = {
     "base": [],
-    "base/config": BASE,
     "base/cuda": BASE,
-    "base/schedule": BASE,
+    "base/yaml": BASE,
+    "base/flags": BASE,
     "proto/wire": BASE,
     "proto/rpc": BASE,
     "codec": BASE,
+    "run/file": BASE + ["run/tokens"],
+    "run/tokens": BASE,
+    "run/boundary": BASE + ["run/file", "codec"],
+    "run/schedule": BASE + ["run/file"],
     "transport/p2p": BASE + ["proto/wire"],
     "transport/p2p/grpc": BASE + ["proto/wire", "proto/rpc", "transport/p2p"],
     "transport/p2p/loopback": BASE + ["proto/wire", "transport/p2p"],
     "transport/p2p/ucx": BASE + ["proto/wire", "transport/p2p"],
-    "worker/stage": BASE + ["codec"],
+    "worker/stage": BASE + ["run/file", "run/boundary", "codec"],
     "worker/checkpoint": BASE + ["worker/stage"],
-    "worker/pipeline": BASE + ["proto/wire", "messages", "codec", "transport/p2p", "worker/stage",
-                               "worker/checkpoint"],
-    "worker/rpc": BASE + ["proto/rpc", "proto/wire", "messages", "codec", "transport/p2p", "worker/stage",
-                          "worker/checkpoint", "worker/pipeline"],
-    "coordinator/planner": BASE + ["messages", "codec"],
-    "coordinator/state": BASE + ["messages", "codec", "coordinator/planner"],
-    "coordinator/store": BASE + ["messages", "codec", "coordinator/state"],
-    "coordinator/rpc": BASE + ["messages", "proto/rpc", "codec", "coordinator/state",
-                               "coordinator/store"],
-    "coordinator/cli": BASE + ["messages", "proto/rpc", "codec", "coordinator/planner",
-                               "coordinator/cli/cluster", "coordinator/cli/sweep"],
-    "coordinator/cli/sweep": BASE + ["messages", "codec", "coordinator/planner", "coordinator/cli"],
-    "coordinator/cli/cluster": BASE + ["messages", "proto/rpc"],
+    "worker/pipeline": BASE + RUN + ["proto/wire", "messages", "codec", "transport/p2p", "worker/stage",
+                                     "worker/checkpoint"],
+    "worker/rpc": BASE + RUN + ["proto/rpc", "proto/wire", "messages", "codec", "transport/p2p",
+                                "worker/stage", "worker/checkpoint", "worker/pipeline"],
+    "coordinator/planner": BASE + RUN + ["messages", "codec"],
+    "coordinator/state": BASE + RUN + ["messages", "codec", "coordinator/planner"],
+    "coordinator/store": BASE + RUN + ["messages", "codec", "coordinator/state"],
+    "coordinator/rpc": BASE + RUN + ["messages", "proto/rpc", "codec", "coordinator/state",
+                                     "coordinator/store"],
+    "deploy/cluster": BASE + ["run/file", "messages", "proto/rpc"],
+    "coordinator/cli": BASE + RUN + ["messages", "proto/rpc", "codec", "coordinator/planner",
+                                     "deploy/cluster"],
+    "deploy/sweep": BASE + RUN + ["messages", "codec", "coordinator/planner", "coordinator/cli",
+                                  "deploy/cluster"],
+    "deploy": BASE + ["coordinator/cli", "deploy/cluster", "deploy/sweep"],
+    # Programs: only they name concrete backends.
+    "programs": BASE + ["proto/rpc", "messages", "codec", "transport/p2p", "worker", "coordinator",
+                        "deploy"],
 }
-# Programs: only they name concrete backends.
-MAINS = {
-    "worker/main.cc": ["base", "proto/rpc", "messages", "transport/p2p/grpc", "transport/p2p/ucx",
-                       "worker"],
-    "coordinator/main.cc": ["base", "proto/rpc", "coordinator"],
+# No program links more than one of these parts.
+PROGRAMS = {
+    "programs/longhaul.cc": ["base", "coordinator/cli", "deploy"],
+    "programs/longhaul_codec.cc": ["base", "codec"],
+    "programs/longhaul_coordinator.cc": ["base", "proto/rpc", "coordinator/rpc", "coordinator/state"],
+    "programs/longhaul_worker.cc": ["base", "proto/rpc", "messages", "transport/p2p", "worker"],
 }
 # A backend shows its factory alone.
 FACTORY_ONLY = ("transport/p2p/grpc/", "transport/p2p/ucx/", "transport/p2p/loopback/")
@@ -51,12 +62,12 @@ FOREIGN = {
     r"grpcpp/|grpc/": ["proto/rpc", "transport/p2p/grpc", "worker/rpc", "coordinator/rpc",
                           "coordinator/cli"],
     r"sqlite3\.h": ["coordinator/store"],
-    r"yaml-cpp/": ["base/config"],
+    r"yaml-cpp/": ["base/yaml"],
     r"hwy/": ["codec"],
-    r"CLI/": ["base/config", "coordinator", "worker", "codec/tool"],
+    r"CLI/": ["base/flags", "coordinator/cli", "deploy", "programs"],
     r"cuda[_.]|cub/|cooperative_groups": ["base/cuda/module", "codec/cuda/module"],
     # The coordinator and the CLI know no GPU.
-    r"base/cuda/(?!module/)": ["base/cuda", "worker", "codec/cuda", "codec/tool"],
+    r"base/cuda/(?!module/)": ["base/cuda", "worker", "codec/cuda", "codec/tool", "programs/longhaul_worker.cc"],
     r"base/cuda/module/": ["base/cuda/module"],
 }
 INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]', re.MULTILINE)
@@ -90,10 +101,10 @@ def check(root, relative, errors):
         if not target:
             continue
         if include.startswith(FACTORY_ONLY) and not include.endswith("/factory.h"):
-            if folder_of(relative) != target:
+            if own != target:
                 errors.append(f"{relative}: of {target} only factory.h may be included")
-        if relative in MAINS:
-            if not under(target, MAINS[relative]):
+        if relative in PROGRAMS:
+            if not under(target, PROGRAMS[relative]):
                 errors.append(f"{relative}: may not include {include}")
         elif not own:
             errors.append(f"{relative}: its folder is not in the dependency graph")
@@ -105,7 +116,7 @@ def check(root, relative, errors):
 def main():
     root = pathlib.Path(sys.argv[1])
     errors, count = [], 0
-    for part in ["base", "proto", "codec", "transport", "worker", "coordinator"]:
+    for part in ["base", "proto", "run", "codec", "transport", "worker", "coordinator", "deploy", "programs"]:
         for path in sorted((root / part).rglob("*")):
             if path.suffix in (".h", ".cc", ".cu", ".cuh"):
                 count += 1

@@ -11,10 +11,10 @@ namespace longhaul::transport {
 namespace {
 
 using internal::Backend;
-using internal::Channel;
-using internal::ChannelEvents;
+using internal::Connection;
+using internal::ConnectionEvents;
 
-class FaultyChannel;
+class FaultyConnection;
 
 }  // namespace
 
@@ -22,7 +22,7 @@ class FaultyChannel;
 class FaultState {
  public:
   std::shared_ptr<EventLoop> loop;
-  std::vector<std::weak_ptr<FaultyChannel>> channels;
+  std::vector<std::weak_ptr<FaultyConnection>> connections;
   std::map<std::string, std::string> moved;  // new address to the real one, old address to none
   bool cut = false;
   std::function<absl::Duration()> delay;
@@ -30,30 +30,31 @@ class FaultState {
 
 namespace {
 
-class FaultyChannel : public Channel, public std::enable_shared_from_this<FaultyChannel> {
+class FaultyConnection : public Connection, public std::enable_shared_from_this<FaultyConnection> {
  public:
-  FaultyChannel(std::shared_ptr<FaultState> state, std::shared_ptr<Channel> inner)
+  FaultyConnection(std::shared_ptr<FaultState> state, std::shared_ptr<Connection> inner)
       : state_(std::move(state)), inner_(std::move(inner)), cut_(state_->cut) {}
 
   // What the inner channel calls; it keeps this channel alive until it has closed.
-  class Inner : public ChannelEvents {
+  class Inner : public ConnectionEvents {
    public:
-    explicit Inner(std::shared_ptr<FaultyChannel> channel) : channel_(std::move(channel)) {}
+    explicit Inner(std::shared_ptr<FaultyConnection> channel) : connection_(std::move(channel)) {}
     void OnMessage(std::span<const std::byte> header, std::span<const std::byte> payload) override {
-      channel_->Arrive({{header.begin(), header.end()}, {payload.begin(), payload.end()}, {}, {}});
+      connection_->Arrive(
+          {{header.begin(), header.end()}, {payload.begin(), payload.end()}, {}, {}});
     }
     void OnClosed(const Status& reason) override {
-      if (!channel_->closing_) channel_->Arrive({{}, {}, reason, {}});
-      channel_->inner_closed_ = true;
-      channel_->SayClosed();
+      if (!connection_->closing_) connection_->Arrive({{}, {}, reason, {}});
+      connection_->inner_closed_ = true;
+      connection_->SayClosed();
     }
 
    private:
-    const std::shared_ptr<FaultyChannel> channel_;
+    const std::shared_ptr<FaultyConnection> connection_;
   };
   void Start() { inner_->SetEvents(std::make_shared<Inner>(shared_from_this())); }
 
-  void SetEvents(std::shared_ptr<ChannelEvents> events) override { events_ = std::move(events); }
+  void SetEvents(std::shared_ptr<ConnectionEvents> events) override { events_ = std::move(events); }
 
   void Send(std::span<const std::byte> header, const FrameView& payload, SendDone done) override {
     if (cut_ && !closing_) {
@@ -165,8 +166,8 @@ class FaultyChannel : public Channel, public std::enable_shared_from_this<Faulty
   }
 
   const std::shared_ptr<FaultState> state_;
-  const std::shared_ptr<Channel> inner_;
-  std::shared_ptr<ChannelEvents> events_;
+  const std::shared_ptr<Connection> inner_;
+  std::shared_ptr<ConnectionEvents> events_;
   std::deque<Held> held_;
   std::deque<Arrival> inbox_;
   std::optional<Status> broken_;
@@ -187,28 +188,28 @@ class FaultyBackend : public Backend {
   StatusOr<std::string> Start(const std::shared_ptr<EventLoop>& loop, Accept accept) override {
     state_->loop = loop;
     return inner_->Start(
-        loop, [state = state_, accept = std::move(accept)](std::shared_ptr<Channel> channel) {
+        loop, [state = state_, accept = std::move(accept)](std::shared_ptr<Connection> channel) {
           accept(Wrap(state, std::move(channel)));
         });
   }
 
-  StatusOr<std::shared_ptr<Channel>> Connect(const std::string& address) override {
+  StatusOr<std::shared_ptr<Connection>> Connect(const std::string& address) override {
     const auto moved = state_->moved.find(address);
     const std::string& real = moved == state_->moved.end() ? address : moved->second;
     if (real.empty()) return absl::UnavailableError("nobody is there any more (a test)");
-    LH_ASSIGN_OR_RETURN(std::shared_ptr<Channel> channel, inner_->Connect(real));
+    LH_ASSIGN_OR_RETURN(std::shared_ptr<Connection> channel, inner_->Connect(real));
     return Wrap(state_, std::move(channel));
   }
 
   void Shutdown(std::function<void()> done) override { inner_->Shutdown(std::move(done)); }
 
  private:
-  static std::shared_ptr<Channel> Wrap(const std::shared_ptr<FaultState>& state,
-                                       std::shared_ptr<Channel> inner) {
-    const auto channel = std::make_shared<FaultyChannel>(state, std::move(inner));
+  static std::shared_ptr<Connection> Wrap(const std::shared_ptr<FaultState>& state,
+                                          std::shared_ptr<Connection> inner) {
+    const auto channel = std::make_shared<FaultyConnection>(state, std::move(inner));
     channel->Start();
-    std::erase_if(state->channels, [](const auto& weak) { return weak.expired(); });
-    state->channels.push_back(channel);
+    std::erase_if(state->connections, [](const auto& weak) { return weak.expired(); });
+    state->connections.push_back(channel);
     return channel;
   }
 
@@ -222,8 +223,8 @@ void OnLoop(const std::shared_ptr<FaultState>& state, std::function<void()> task
 }
 
 void ForEach(const std::shared_ptr<FaultState>& state,
-             const std::function<void(FaultyChannel&)>& action) {
-  for (const auto& weak : std::vector(state->channels)) {
+             const std::function<void(FaultyConnection&)>& action) {
+  for (const auto& weak : std::vector(state->connections)) {
     if (const auto channel = weak.lock()) action(*channel);
   }
 }
@@ -238,12 +239,12 @@ const Status& Broken() {
 Faults::Faults() : state_(std::make_shared<FaultState>()) {}
 
 void Faults::Reset() const {
-  OnLoop(state_, [s = state_] { ForEach(s, [](FaultyChannel& c) { c.Break(Broken()); }); });
+  OnLoop(state_, [s = state_] { ForEach(s, [](FaultyConnection& c) { c.Break(Broken()); }); });
 }
 
 void Faults::ResetFirst() const {
   OnLoop(state_, [s = state_] {
-    for (const auto& weak : std::vector(s->channels)) {
+    for (const auto& weak : std::vector(s->connections)) {
       const auto channel = weak.lock();
       if (channel && !channel->closing()) return channel->Break(Broken());
     }
@@ -253,24 +254,24 @@ void Faults::ResetFirst() const {
 void Faults::Cut() const {
   OnLoop(state_, [s = state_] {
     s->cut = true;
-    ForEach(s, [](FaultyChannel& c) { c.SetCut(true); });
+    ForEach(s, [](FaultyConnection& c) { c.SetCut(true); });
   });
 }
 
 void Faults::CutForGood() const {
   OnLoop(state_, [s = state_] {
-    ForEach(s, [](FaultyChannel& c) { c.SetCut(true); });
-    std::erase_if(s->channels, [](const auto&) { return true; });
+    ForEach(s, [](FaultyConnection& c) { c.SetCut(true); });
+    std::erase_if(s->connections, [](const auto&) { return true; });
   });
 }
 
 void Faults::CutFirstForGood() const {
   OnLoop(state_, [s = state_] {
-    for (const auto& weak : std::vector(s->channels)) {
+    for (const auto& weak : std::vector(s->connections)) {
       const auto channel = weak.lock();
       if (!channel || channel->closing()) continue;
       channel->SetCut(true);
-      std::erase_if(s->channels, [&](const auto& c) { return c.lock() == channel; });
+      std::erase_if(s->connections, [&](const auto& c) { return c.lock() == channel; });
       return;
     }
   });
@@ -286,7 +287,7 @@ void Faults::Move(const std::string& from, const std::string& to) const {
 void Faults::Restore() const {
   OnLoop(state_, [s = state_] {
     s->cut = false;
-    ForEach(s, [](FaultyChannel& c) { c.SetCut(false); });
+    ForEach(s, [](FaultyConnection& c) { c.SetCut(false); });
   });
 }
 

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "transport/p2p/core/channel.h"
+#include "transport/p2p/core/connection.h"
 
 namespace longhaul::transport {
 

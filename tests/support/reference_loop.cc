@@ -23,9 +23,9 @@
 #include <optional>
 #include <utility>
 
-#include "base/token_file.h"
+#include "run/tokens/token_file.h"
 #include "worker/stage/adamw.h"
-#include "worker/stage/network.h"
+#include "worker/stage/model.h"
 #include "worker/stage/torch_scope.h"
 
 namespace longhaul::testing {
@@ -43,7 +43,7 @@ class Reference {
       : spec_(spec),
         tokens_(tokens),
         dtype_(spec.train.dtype == ComputeDtype::kBf16 ? at::kBFloat16 : at::kFloat),
-        parameters_(worker::Network::Create(Options(spec, tokens))->parameters()),
+        parameters_(worker::Model::Create(Options(spec, tokens))->parameters()),
         optimizer_(spec.train.optimizer, parameters_) {
     for (const worker::Parameter& parameter : parameters_) {
       by_name_[parameter.name] = parameter.value;

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "base/config/run_spec.h"
 #include "base/status.h"
+#include "run/file/run_spec.h"
 
 namespace longhaul::testing {
 

@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
-#include "base/config/run_spec.h"
 #include "base/ids.h"
-#include "base/token_file.h"
+#include "run/file/run_spec.h"
+#include "run/tokens/token_file.h"
 #include "worker/pipeline/pass.h"
 
 namespace longhaul::worker {

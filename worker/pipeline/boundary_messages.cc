@@ -10,8 +10,8 @@
 
 #include "base/file.h"
 #include "base/units.h"
-#include "codec/boundary_shape.h"
-#include "codec/messages/footprint.h"
+#include "run/boundary/boundary_shape.h"
+#include "run/boundary/message_footprint.h"
 
 namespace longhaul::worker {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The records' room is taken already; the journal's must be free.
-Status CheckRoomForJournal(const std::string& folder, const codec::MessageFootprint& footprint) {
+Status CheckRoomForJournal(const std::string& folder, const MessageFootprint& footprint) {
   struct statvfs disk {};
   if (::statvfs(folder.c_str(), &disk) != 0) {
     return FromErrno(fmt::format("cannot see how much room {} has", folder), errno);
@@ -40,7 +40,7 @@ StatusOr<std::unique_ptr<codec::FileStore>> OpenStore(const BoundaryMessagesOpti
                                                       const codec::Codec& codec,
                                                       Direction direction) {
   const RunSpec& spec = options.spec;
-  const size_t record_bytes = codec.MessageBytes(codec::BoundaryShape(spec));
+  const size_t record_bytes = codec.MessageBytes(BoundaryShape(spec));
   if (record_bytes == 0) return std::unique_ptr<codec::FileStore>();
   LH_RETURN_IF_ERROR(CheckFileName("a run's id", options.run.value()));
   const bool forward = direction == Direction::kForward;
@@ -56,8 +56,7 @@ StatusOr<std::unique_ptr<codec::FileStore>> OpenStore(const BoundaryMessagesOpti
   const std::string folder = store.folder;
   LH_ASSIGN_OR_RETURN(auto opened, codec::FileStore::Open(std::move(store)));
   LH_RETURN_IF_ERROR(opened->RollBack(Step(options.start_step)).status());
-  LH_RETURN_IF_ERROR(
-      CheckRoomForJournal(folder, codec::FootprintOf(spec, options.windows, record_bytes)));
+  LH_RETURN_IF_ERROR(CheckRoomForJournal(folder, FootprintOf(spec, options.windows, record_bytes)));
   return opened;
 }
 

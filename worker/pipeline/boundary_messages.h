@@ -17,12 +17,12 @@
 #include <string>
 #include <vector>
 
-#include "base/config/run_spec.h"
 #include "base/ids.h"
 #include "base/status.h"
 #include "codec/codec.h"
 #include "codec/messages/file_store.h"
 #include "proto/wire/message_state.h"
+#include "run/file/run_spec.h"
 #include "worker/pipeline/batches.h"
 #include "worker/pipeline/pass.h"
 

@@ -331,7 +331,7 @@ void Executor::ReportStep(const wire::StepMessage& control, double learning_rate
   for (const auto& [channel, up] :
        {std::pair{options_.up, true}, std::pair{options_.down, false}}) {
     if (!channel) continue;
-    const ChannelUse use = channel->TakeUse();
+    const PortUse use = channel->TakeUse();
     v1::LinkUse* link = report->add_links();
     link->set_boundary(options_.stage.value() - (up ? 1 : 0));
     link->set_up(up);

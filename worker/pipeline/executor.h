@@ -19,13 +19,13 @@
 #include <memory>
 #include <optional>
 
-#include "base/config/run_spec.h"
-#include "base/schedule/policy.h"
 #include "base/status.h"
 #include "longhaul/v1/worker.pb.h"
+#include "run/file/run_spec.h"
+#include "run/schedule/policy.h"
 #include "worker/checkpoint/shard_store.h"
 #include "worker/pipeline/batches.h"
-#include "worker/pipeline/channel.h"
+#include "worker/pipeline/boundary_port.h"
 #include "worker/pipeline/codec_thread.h"
 #include "worker/pipeline/event_queue.h"
 #include "worker/pipeline/step_times.h"
@@ -45,10 +45,10 @@ struct ExecutorOptions {
   uint32_t activation_lead = 0;
   uint64_t start_step = 0;  // steps that are done
   uint64_t validation_tokens = 0;
-  Stage* model = nullptr;              // not owned; outlives the executor
-  std::unique_ptr<Batches> batches;    // first and last stage
-  std::shared_ptr<Channel> up, down;   // towards stage 0 / the last stage; null at the ends
-  std::shared_ptr<EventQueue> events;  // the one that the channels push to
+  Stage* model = nullptr;                  // not owned; outlives the executor
+  std::unique_ptr<Batches> batches;        // first and last stage
+  std::shared_ptr<BoundaryPort> up, down;  // towards stage 0 / the last stage; null at the ends
+  std::shared_ptr<EventQueue> events;      // the one that the channels push to
   CodecThread* codec_thread = nullptr;
   ShardStore* shards = nullptr;
   std::shared_ptr<TraceLog> trace;                // or null

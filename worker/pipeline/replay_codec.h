@@ -5,9 +5,9 @@
 
 #include <memory>
 
-#include "base/config/run_spec.h"
 #include "base/status.h"
 #include "codec/codec.h"
+#include "run/file/run_spec.h"
 
 namespace longhaul::worker {
 

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/peer_log.h"
-#include "codec/boundary_shape.h"
 #include "codec/messages/memory_store.h"
 #include "codec/registry.h"
+#include "run/boundary/boundary_shape.h"
 #include "worker/pipeline/cuda_boundary_codec.h"
 #include "worker/rpc/device_turn.h"
 #include "worker/stage/noise.h"
@@ -92,7 +92,7 @@ StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const std::string& name,
     }
     return CodecTimes{absl::ToDoubleSeconds(times->encode), absl::ToDoubleSeconds(times->decode)};
   }
-  return MeasureCodec(name, codec::BoundaryShape(spec), GpuOf(spec, gpu));
+  return MeasureCodec(name, BoundaryShape(spec), GpuOf(spec, gpu));
 }
 
 StatusOr<v1::LayerTimes> MeasureLayers(const RunSpec& spec, uint32_t vocabulary,

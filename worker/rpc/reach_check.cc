@@ -14,7 +14,7 @@ namespace {
 using transport::Lane;
 using transport::Link;
 
-constexpr absl::Duration kCloseLimit = absl::Seconds(1);
+constexpr absl::Duration kReachCloseLimit = absl::Seconds(1);
 constexpr absl::Duration kLongestLimit = absl::Seconds(60);
 
 // A link's error without what is known here: which link, and that time is up.
@@ -71,7 +71,7 @@ class ReachChecks::Attempt : public transport::LinkHandler {
     if (answer_) answer_->Set(index_, link.ok() ? "" : Reason(link.status(), address_));
     if (!link.ok()) return;
     link_ = *std::move(link);
-    link_->Close(answer_ ? Deadline::After(kCloseLimit) : deadline_);
+    link_->Close(answer_ ? Deadline::After(kReachCloseLimit) : deadline_);
   }
   void OnFrame(Lane /*lane*/, std::span<const std::byte> /*payload*/) override {}
   void OnSuspect(absl::Duration /*silence*/) override {}

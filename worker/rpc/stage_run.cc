@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/token_file.h"
 #include "base/units.h"
-#include "codec/boundary_shape.h"
 #include "codec/registry.h"
+#include "run/boundary/boundary_shape.h"
+#include "run/tokens/token_file.h"
 #include "worker/pipeline/cuda_boundary_codec.h"
 #include "worker/pipeline/replay_codec.h"
 
@@ -30,8 +30,8 @@ StatusOr<std::shared_ptr<const codec::Codec>> MakeCodec(const std::string& text)
 }
 
 // What a channel of this run encodes or decodes with.
-StatusOr<std::shared_ptr<const codec::Codec>> ChannelCodec(const RunSpec& spec,
-                                                           const std::string& text) {
+StatusOr<std::shared_ptr<const codec::Codec>> PortCodec(const RunSpec& spec,
+                                                        const std::string& text) {
   LH_ASSIGN_OR_RETURN(auto codec, MakeCodec(text));
   if (!spec.replay || spec.replay->real_codecs) return codec;
   const ReplaySpec::CodecTimes* times = spec.replay->TimesOf(codec->name());
@@ -39,7 +39,7 @@ StatusOr<std::shared_ptr<const codec::Codec>> ChannelCodec(const RunSpec& spec,
     return absl::InvalidArgumentError(
         fmt::format("expected replay.codec_times of {}, got none", codec->name()));
   }
-  return MakeReplayCodec(std::move(codec), *times, codec::BoundaryShape(spec));
+  return MakeReplayCodec(std::move(codec), *times, BoundaryShape(spec));
 }
 
 // Who is ready waits for a neighbour that still goes through its message buffers.
@@ -201,10 +201,10 @@ Status StageRun::Prepare() {
   }
   const Deadline link_deadline = Deadline::After(LinkLimit(plan));
   if (!first) {
-    LH_ASSIGN_OR_RETURN(up_, OpenChannel(/*upstream=*/true, std::move(above), link_deadline));
+    LH_ASSIGN_OR_RETURN(up_, OpenPort(/*upstream=*/true, std::move(above), link_deadline));
   }
   if (!last) {
-    LH_ASSIGN_OR_RETURN(down_, OpenChannel(/*upstream=*/false, std::move(below), link_deadline));
+    LH_ASSIGN_OR_RETURN(down_, OpenPort(/*upstream=*/false, std::move(below), link_deadline));
   }
   LH_RETURN_IF_ERROR(AgreeOnMessages(link_deadline));
   executor_ = std::make_unique<Executor>(
@@ -295,9 +295,8 @@ void StageRun::ReportForgotten() {
   }
 }
 
-StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream,
-                                                         std::shared_ptr<BoundaryMessages> messages,
-                                                         Deadline deadline) {
+StatusOr<std::shared_ptr<BoundaryPort>> StageRun::OpenPort(
+    bool upstream, std::shared_ptr<BoundaryMessages> messages, Deadline deadline) {
   const v1::Plan& plan = assign_.plan();
   const uint32_t boundary = upstream ? stage() - 1 : stage();
   const v1::StagePlan& peer = plan.stages(static_cast<int>(upstream ? stage() - 1 : stage() + 1));
@@ -309,8 +308,8 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream,
                     "listen; start it with --transport {}",
                     peer.stage(), link.transport(), link.transport()));
   }
-  LH_ASSIGN_OR_RETURN(auto forward, ChannelCodec(spec_, link.forward_codec()));
-  LH_ASSIGN_OR_RETURN(auto backward, ChannelCodec(spec_, link.backward_codec()));
+  LH_ASSIGN_OR_RETURN(auto forward, PortCodec(spec_, link.forward_codec()));
+  LH_ASSIGN_OR_RETURN(auto backward, PortCodec(spec_, link.backward_codec()));
   // By value: the link's loop may call it after this object has gone.
   const auto on_health = [send = resources_.send, run_id = run_id_, epoch = epoch(), boundary,
                           peer_stage = peer.stage()](const LinkHealth& health) {
@@ -328,21 +327,21 @@ StatusOr<std::shared_ptr<Channel>> StageRun::OpenChannel(bool upstream,
   };
   const auto& send_codec = upstream ? backward : forward;
   const auto& receive_codec = upstream ? forward : backward;
-  LH_ASSIGN_OR_RETURN(auto codec, CreateBoundaryCodec(GpuOf(spec_, resources_.gpu),
-                                                      {.shape = codec::BoundaryShape(spec_),
-                                                       .send = send_codec,
-                                                       .receive = receive_codec}));
+  LH_ASSIGN_OR_RETURN(
+      auto codec, CreateBoundaryCodec(GpuOf(spec_, resources_.gpu), {.shape = BoundaryShape(spec_),
+                                                                     .send = send_codec,
+                                                                     .receive = receive_codec}));
   const LinkCredits credits(
       upstream ? link.forward_bits_per_second() : link.backward_bits_per_second(),
       absl::Seconds(link.forward_latency_seconds() + link.backward_latency_seconds()),
       upstream ? link.forward_bytes() : link.backward_bytes());
-  auto channel = Channel::Create(
+  auto channel = BoundaryPort::Create(
       {.run = RunId(run_id_),
        .epoch = Epoch(epoch()),
        .boundary = Boundary(boundary),
        .upstream = upstream,
        .seed = spec_.train.seed,
-       .shape = codec::BoundaryShape(spec_),
+       .shape = BoundaryShape(spec_),
        .microbatches = spec_.train.microbatches,
        .validation_microbatches = ValidationMicrobatches(spec_, plan.data().validation_tokens()),
        .send_codec = send_codec,

@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
-#include "base/config/run_spec.h"
 #include "base/cuda/device.h"
 #include "base/status.h"
 #include "longhaul/v1/worker.pb.h"
+#include "run/file/run_spec.h"
 #include "transport/p2p/link.h"
 #include "worker/checkpoint/shard_store.h"
 #include "worker/pipeline/boundary_dump.h"
@@ -69,9 +69,9 @@ class StageRun {
 
  private:
   Status Prepare();
-  StatusOr<std::shared_ptr<Channel>> OpenChannel(bool upstream,
-                                                 std::shared_ptr<BoundaryMessages> messages,
-                                                 Deadline deadline);
+  StatusOr<std::shared_ptr<BoundaryPort>> OpenPort(bool upstream,
+                                                   std::shared_ptr<BoundaryMessages> messages,
+                                                   Deadline deadline);
   Status AgreeOnMessages(Deadline deadline);
   Status Restore();
   StatusOr<std::shared_ptr<BoundaryMessages>> OpenMessages(bool upstream);
@@ -92,7 +92,7 @@ class StageRun {
   std::unique_ptr<Batches> batches_;
   const std::shared_ptr<EventQueue> events_ = std::make_shared<EventQueue>();
   const std::shared_ptr<TraceLog> trace_ = std::make_shared<TraceLog>();
-  std::shared_ptr<Channel> up_, down_;
+  std::shared_ptr<BoundaryPort> up_, down_;
   std::unique_ptr<Executor> executor_;
   std::vector<uint32_t> forgotten_;  // boundaries
 

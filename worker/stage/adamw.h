@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/config/run_spec.h"
+#include "run/file/run_spec.h"
 #include "worker/stage/layers.h"
 
 namespace longhaul::worker {

@@ -11,7 +11,7 @@
 namespace longhaul::worker {
 
 Gpt::Gpt(const StageOptions& options)
-    : Network(options), hidden_(options.model.hidden), heads_(options.model.heads) {
+    : Model(options), hidden_(options.model.hidden), heads_(options.model.heads) {
   LayerMaker& make = maker();
   if (options.first) {
     tokens_ = make.MakeEmbedding("wte", options.vocabulary_rows(), hidden_, kInitialDeviation);

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "worker/stage/layers.h"
-#include "worker/stage/network.h"
+#include "worker/stage/model.h"
 
 namespace longhaul::worker {
 
-class Gpt final : public Network {
+class Gpt final : public Model {
  public:
   explicit Gpt(const StageOptions& options);
 

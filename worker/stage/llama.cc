@@ -10,7 +10,7 @@
 namespace longhaul::worker {
 
 Llama::Llama(const StageOptions& options)
-    : Network(options),
+    : Model(options),
       hidden_(options.model.hidden),
       head_channels_(options.model.hidden / options.model.heads) {
   const ModelSpec& model = options.model;

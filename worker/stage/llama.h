@@ -19,12 +19,12 @@
 #include <vector>
 
 #include "worker/stage/layers.h"
-#include "worker/stage/network.h"
+#include "worker/stage/model.h"
 #include "worker/stage/rotary.h"
 
 namespace longhaul::worker {
 
-class Llama final : public Network {
+class Llama final : public Model {
  public:
   explicit Llama(const StageOptions& options);
 

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "base/clock.h"
-#include "codec/boundary_shape.h"
+#include "run/boundary/boundary_shape.h"
 #include "worker/stage/stage.h"
 #include "worker/stage/torch_device.h"
 #include "worker/stage/torch_scope.h"
@@ -57,7 +57,7 @@ StatusOr<PassTimes> MeasurePasses(Stage& stage, const StageOptions& options,
     return absl::OkStatus();
   }));
   const codec::TensorView view{there.const_data_ptr(), codec::Dtype::kF32,
-                               codec::BoundaryShape(options.model, options.train)};
+                               BoundaryShape(options.model, options.train)};
   const Stage::Input input{ids, view, ids};
 
   std::vector<double> forward, backward;

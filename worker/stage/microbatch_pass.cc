@@ -16,7 +16,7 @@ namespace {
 // Computes as it goes.
 class EagerPass final : public MicrobatchPass {
  public:
-  EagerPass(const StageOptions& options, const Network& network)
+  EagerPass(const StageOptions& options, const Model& network)
       : options_(options), network_(network), device_(TorchDevice(options.device)) {}
 
   at::Tensor Forward(const PassInput& input) override {
@@ -69,11 +69,11 @@ class EagerPass final : public MicrobatchPass {
   at::Tensor Run() {
     if (!options_.first && at::GradMode::is_enabled()) source_.set_requires_grad(true);
     const at::Tensor output = network_.Forward(source_);
-    return options_.last ? Network::Loss(output, targets_) : output.to(at::kFloat);
+    return options_.last ? Model::Loss(output, targets_) : output.to(at::kFloat);
   }
 
   const StageOptions& options_;
-  const Network& network_;
+  const Model& network_;
   const at::Device device_;
   at::Tensor source_;   // ids, or the activation: the leaf that gets the input's gradient
   at::Tensor targets_;  // last stage
@@ -99,7 +99,7 @@ class GraphPass final : public MicrobatchPass {
  public:
   // `start`: what backward starts with, the same memory for all passes. `passing`: where what is
   // needed during a graph alone is, of all passes, as one graph runs at a time.
-  GraphPass(const StageOptions& options, const Network& network, TorchGraphRecorder& recorder,
+  GraphPass(const StageOptions& options, const Model& network, TorchGraphRecorder& recorder,
             std::shared_ptr<const TorchGraphRecorder::Memory> passing, at::Tensor start)
       : options_(options),
         pass_(options, network),
@@ -151,7 +151,7 @@ class GraphPass final : public MicrobatchPass {
 
 }  // namespace
 
-MicrobatchPasses::MicrobatchPasses(const StageOptions& options, const Network& network)
+MicrobatchPasses::MicrobatchPasses(const StageOptions& options, const Model& network)
     : options_(options), network_(network) {
   if (!options.device.cuda_index || !options.graphs) return;
   for (const Parameter& parameter : network.parameters()) {

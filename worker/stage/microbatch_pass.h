@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "worker/stage/network.h"
+#include "worker/stage/model.h"
 #include "worker/stage/stage.h"
 #include "worker/stage/torch_graph.h"
 
@@ -39,7 +39,7 @@ class MicrobatchPasses {
   // Both outlive it. On a GPU with `options.graphs` all parameters have gradients from now on (zero
   // in the beginning), whose memory stays where it is: it is what graphs add to. A pass is then
   // recorded when more are taken than ever before.
-  MicrobatchPasses(const StageOptions& options, const Network& network);
+  MicrobatchPasses(const StageOptions& options, const Model& network);
   MicrobatchPasses(const MicrobatchPasses&) = delete;
   MicrobatchPasses& operator=(const MicrobatchPasses&) = delete;
 
@@ -54,7 +54,7 @@ class MicrobatchPasses {
 
  private:
   const StageOptions& options_;
-  const Network& network_;
+  const Model& network_;
   std::unique_ptr<TorchGraphRecorder> recorder_;  // none: computes as it goes
   // Shared by all passes and held by them alone: a memory whose last graph is gone takes no other.
   std::weak_ptr<const TorchGraphRecorder::Memory> passing_;

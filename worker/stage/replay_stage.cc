@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/precise_sleep.h"
-#include "codec/boundary_shape.h"
+#include "run/boundary/boundary_shape.h"
 #include "worker/stage/noise.h"
 
 namespace longhaul::worker {
@@ -30,7 +30,7 @@ class ReplayStage final : public Stage {
     // Embedding and head are few of a large model's parameters.
     optimizer_ = times.optimizer * options.layers / options.model.layers;
     if (!options.first || !options.last) {
-      noise_ = NoiseTensor(codec::BoundaryShape(options.model, options.train));
+      noise_ = NoiseTensor(BoundaryShape(options.model, options.train));
     }
   }
 

@@ -14,10 +14,10 @@
 #include <unordered_map>
 #include <utility>
 
-#include "codec/boundary_shape.h"
+#include "run/boundary/boundary_shape.h"
 #include "worker/stage/adamw.h"
 #include "worker/stage/microbatch_pass.h"
-#include "worker/stage/network.h"
+#include "worker/stage/model.h"
 #include "worker/stage/replay_stage.h"
 #include "worker/stage/torch_device.h"
 #include "worker/stage/torch_scope.h"
@@ -157,7 +157,7 @@ class NetworkStage final : public Stage {
   explicit NetworkStage(const StageOptions& options)
       : options_(options),
         device_(PreparedDevice(options)),
-        network_(Network::Create(options)),
+        network_(Model::Create(options)),
         optimizer_(options.train.optimizer, network_->parameters()),
         passes_(options_, *network_) {}
 
@@ -188,7 +188,7 @@ class NetworkStage final : public Stage {
 
   const StageOptions options_;
   const at::Device device_;
-  const std::unique_ptr<const Network> network_;
+  const std::unique_ptr<const Model> network_;
   AdamW optimizer_;
   MicrobatchPasses passes_;
   uint64_t steps_ = 0;  // taken
@@ -214,7 +214,7 @@ StatusOr<at::Tensor> NetworkStage::ReadIds(std::string_view what,
 
 StatusOr<at::Tensor> NetworkStage::ReadBoundary(std::string_view what,
                                                 const codec::TensorView& view) const {
-  const codec::Shape expected = codec::BoundaryShape(options_.model, options_.train);
+  const codec::Shape expected = BoundaryShape(options_.model, options_.train);
   if (!(view.shape == expected) || view.data == nullptr) {
     return absl::InvalidArgumentError(fmt::format(
         "expected {} of shape ({}, {}, {}); came ({}, {}, {}){}", what, expected.samples,

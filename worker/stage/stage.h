@@ -19,11 +19,11 @@
 #include <string>
 #include <vector>
 
-#include "base/config/run_spec.h"
 #include "base/device_name.h"
 #include "base/ids.h"
 #include "base/status.h"
 #include "codec/codec.h"
+#include "run/file/run_spec.h"
 
 namespace longhaul::worker {
 

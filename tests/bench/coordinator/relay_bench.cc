@@ -22,17 +22,17 @@
 #include <thread>
 #include <vector>
 
-#include "base/link_quality.h"
 #include "base/shutdown.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
-#include "coordinator/cli/cluster/daemons.h"
-#include "coordinator/cli/cluster/network.h"
-#include "coordinator/cli/cluster/process.h"
-#include "coordinator/cli/cluster/relay/control.h"
-#include "coordinator/cli/cluster/relay/packet_port.h"
-#include "coordinator/cli/cluster/relay/relay.h"
-#include "coordinator/cli/cluster/requirements.h"
+#include "deploy/cluster/daemons.h"
+#include "deploy/cluster/network.h"
+#include "deploy/cluster/process.h"
+#include "deploy/cluster/relay/control.h"
+#include "deploy/cluster/relay/packet_port.h"
+#include "deploy/cluster/relay/relay.h"
+#include "deploy/cluster/requirements.h"
+#include "run/file/link_quality.h"
 
 namespace longhaul::bench {
 namespace {

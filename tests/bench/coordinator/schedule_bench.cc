@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "base/schedule/tune.h"
 #include "base/status.h"
 #include "codec/registry.h"
 #include "coordinator/planner/pipeline_cost.h"
+#include "run/schedule/tune.h"
 
 namespace longhaul::bench {
 namespace {

@@ -1,4 +1,4 @@
-"""Seconds of a stage's steps in eager PyTorch, asked for line by line, as worker/stage/stage_passes.cc
+"""Seconds of a stage's steps in eager PyTorch, asked for line by line, as tests/bench/worker/stage_passes.cc
 does it for longhaul's; stage_eager.py starts both.
 
 usage: eager_passes.py            reads the job, then {"steps", "ahead": wait at a step's end only}

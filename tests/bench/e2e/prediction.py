@@ -10,7 +10,7 @@ GOODPUT = wire_bytes.SEGMENT_PAYLOAD / (wire_bytes.SEGMENT_PAYLOAD + wire_bytes.
 
 
 def pipeline_cost(plan, bits_per_second):
-    """The input of the simulator (base/schedule/simulator.h); no rate: links cost nothing."""
+    """The input of the simulator (run/schedule/simulator.h); no rate: links cost nothing."""
     rate = bits_per_second * GOODPUT / 8 if bits_per_second else None
     stages = [{"forward": stage["forward_seconds"], "backward": stage["backward_seconds"],
                "optimizer": stage["optimizer_seconds"], "depth": stage["depth"],

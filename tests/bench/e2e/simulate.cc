@@ -11,8 +11,8 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "base/schedule/simulator.h"
 #include "base/status.h"
+#include "run/schedule/simulator.h"
 
 namespace longhaul::bench {
 namespace {

@@ -6,7 +6,7 @@ turns in one run. Needs a Python that has torch.
   tests/bench/e2e/stage_eager.py build/gpu/bin --device cuda --last
   tests/bench/e2e/stage_eager.py build/release/bin --layers 2 --hidden 256 --heads 4 --context 128
 
-BIN_DIR: where stage_passes is (worker/stage/stage_passes.cc; tests/gpu.sh brings it to build/gpu/bin).
+BIN_DIR: where stage_passes is (tests/bench/worker/stage_passes.cc; tests/gpu.sh brings it to build/gpu/bin).
 Both compute in --dtype over fp32 parameters, cast weights once a step (eager in its first forward, which
 counts; longhaul with the optimizer's step), take and give boundary tensors of fp32, and attend by
 scaled_dot_product_attention. With --last the model's norm, head and loss follow the layers. A step is

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "base/link_quality.h"
 #include "base/shutdown.h"
 #include "base/units.h"
-#include "coordinator/cli/cluster/relay/relay.h"
+#include "deploy/cluster/relay/relay.h"
+#include "run/file/link_quality.h"
 #include "tests/bench/transport/namespaces.h"
 #include "tests/bench/transport/peer.h"
 

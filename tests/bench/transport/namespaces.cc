@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/shutdown.h"
-#include "coordinator/cli/cluster/relay/control.h"
+#include "deploy/cluster/relay/control.h"
 
 namespace longhaul::bench {
 namespace {

@@ -97,12 +97,12 @@ class StealingTest : public HostileTest {
   void SetUp() override {
     HostileTest::SetUp();
     OpenByHand();
-    owner_channels_ = channels_;
+    owner_channels_ = connections_;
     owner_events_ = events_;
     Connect();
   }
   void TearDown() override {
-    channels_ = owner_channels_;
+    connections_ = owner_channels_;
     events_ = owner_events_;
     SendFrame(Lane::kBulk, Data(1), kPayload);
     EXPECT_TRUE(at_listener_->WaitForFrames(1)) << "the owner's connection still works";
@@ -116,7 +116,7 @@ class StealingTest : public HostileTest {
     hello.attempt = attempt;
     return hello;
   }
-  std::array<std::shared_ptr<internal::Channel>, 2> owner_channels_;
+  std::array<std::shared_ptr<internal::Connection>, 2> owner_channels_;
   std::array<std::shared_ptr<RawEvents>, 2> owner_events_;
 };
 

@@ -108,7 +108,7 @@ TEST_P(HostileTest, HeartbeatWithAPayload) {
 TEST_P(HostileTest, ADiallerThatDoesNotComeBackEndsTheLink) {
   options_.peer_timeout = absl::Seconds(1);
   OpenByHand();
-  thread_->RunAndWait([&] { channels_[0]->Close(); });
+  thread_->RunAndWait([&] { connections_[0]->Close(); });
   ExpectEnd(absl::StatusCode::kUnavailable, "did not come back within 1.0 s");
 }
 

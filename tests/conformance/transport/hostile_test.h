@@ -22,7 +22,7 @@
 namespace longhaul::transport {
 
 // A channel's events, kept for the test's thread.
-class RawEvents : public internal::ChannelEvents {
+class RawEvents : public internal::ConnectionEvents {
  public:
   struct Message {
     Status error;  // of decoding the header
@@ -78,7 +78,7 @@ class HostileTest : public LinkTest {
     backend_ = GetParam().create_backend();
     thread_->RunAndWait([&] {
       const auto address = backend_->Start(
-          thread_->loop(), [](const std::shared_ptr<internal::Channel>& c) { c->Close(); });
+          thread_->loop(), [](const std::shared_ptr<internal::Connection>& c) { c->Close(); });
       ASSERT_TRUE(address.ok()) << address.status();
     });
   }
@@ -88,7 +88,7 @@ class HostileTest : public LinkTest {
     thread_->RunAndWait([&] { backend_->Shutdown([&gone] { gone.Notify(); }); });
     EXPECT_TRUE(gone.WaitFor(kPatience));
     thread_->RunAndWait([&] {
-      channels_ = {};
+      connections_ = {};
       backend_.reset();
     });
   }
@@ -98,9 +98,9 @@ class HostileTest : public LinkTest {
       for (size_t i = 0; i < 2; ++i) {
         auto channel = backend_->Connect(listener_->address());
         ASSERT_TRUE(channel.ok()) << channel.status();
-        channels_[i] = *channel;
+        connections_[i] = *channel;
         events_[i] = std::make_shared<RawEvents>();
-        channels_[i]->SetEvents(events_[i]);
+        connections_[i]->SetEvents(events_[i]);
       }
     });
   }
@@ -110,7 +110,7 @@ class HostileTest : public LinkTest {
     thread_->RunAndWait([&] {
       auto bytes = std::make_shared<std::pair<std::vector<std::byte>, std::vector<std::byte>>>(
           std::move(header), std::move(payload));
-      channels_[static_cast<size_t>(lane)]->Send(
+      connections_[static_cast<size_t>(lane)]->Send(
           bytes->first, FrameView{.header = {}, .body = bytes->second}, [bytes](const Status&) {});
     });
   }
@@ -216,7 +216,7 @@ class HostileTest : public LinkTest {
 
   std::shared_ptr<EventLoopThread> thread_;
   std::unique_ptr<internal::Backend> backend_;
-  std::array<std::shared_ptr<internal::Channel>, 2> channels_;
+  std::array<std::shared_ptr<internal::Connection>, 2> connections_;
   std::array<std::shared_ptr<RawEvents>, 2> events_;
   OpenResult expected_;
   LinkOptions options_;

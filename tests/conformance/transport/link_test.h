@@ -15,7 +15,7 @@
 
 #include "base/notification.h"
 #include "tests/support/link_faults.h"
-#include "transport/p2p/core/channel.h"
+#include "transport/p2p/core/connection.h"
 #include "transport/p2p/link.h"
 
 namespace longhaul::transport {

@@ -1,7 +1,7 @@
 // `longhaul cluster ...` alone, so that its tests need nothing else of the `longhaul` program.
 #include <CLI/CLI.hpp>
 
-#include "coordinator/cli/cluster/cluster_command.h"
+#include "deploy/cluster/cluster_command.h"
 
 int main(int argc, char** argv) {
   CLI::App app("longhaul, its cluster commands");

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "base/file.h"
-#include "coordinator/cli/cluster/process.h"
-#include "coordinator/cli/cluster/shaping.h"
+#include "deploy/cluster/process.h"
+#include "deploy/cluster/shaping.h"
 #include "tests/multiprocess/cluster/harness.h"
 
 namespace longhaul::testing {

@@ -12,9 +12,9 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "coordinator/cli/cluster/network.h"
-#include "coordinator/cli/cluster/process.h"
-#include "coordinator/cli/cluster/requirements.h"
+#include "deploy/cluster/network.h"
+#include "deploy/cluster/process.h"
+#include "deploy/cluster/requirements.h"
 
 namespace longhaul::testing {
 namespace {

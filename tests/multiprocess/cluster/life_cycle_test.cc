@@ -9,8 +9,8 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "coordinator/cli/cluster/network.h"
-#include "coordinator/cli/cluster/process.h"
+#include "deploy/cluster/network.h"
+#include "deploy/cluster/process.h"
 #include "tests/multiprocess/cluster/harness.h"
 
 namespace longhaul::testing {

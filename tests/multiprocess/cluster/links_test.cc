@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "coordinator/cli/cluster/shaping.h"
+#include "deploy/cluster/shaping.h"
 #include "tests/multiprocess/cluster/harness.h"
 
 namespace longhaul::testing {

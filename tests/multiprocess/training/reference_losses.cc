@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <string>
 
-#include "base/config/run_spec.h"
 #include "base/file.h"
-#include "base/token_file.h"
 #include "codec/registry.h"
+#include "run/file/run_spec.h"
+#include "run/tokens/token_file.h"
 #include "tests/support/reference_loop.h"
 
 int main(int argc, char** argv) {

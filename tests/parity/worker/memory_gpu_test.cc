@@ -10,9 +10,9 @@
 #include <optional>
 #include <vector>
 
-#include "codec/boundary_shape.h"
 #include "coordinator/planner/memory.h"
 #include "coordinator/planner/planner.h"
+#include "run/boundary/boundary_shape.h"
 #include "tests/parity/worker/stage_on_gpu.h"
 #include "worker/stage/stage.h"
 
@@ -62,7 +62,7 @@ TEST_P(MemoryOnGpu, AStageTakesWhatThePlanSays) {
   options.first_layer = options.first ? 0 : options.last ? 6 : 3;
   options.device = {0};
 
-  const codec::Shape shape = codec::BoundaryShape(spec);
+  const codec::Shape shape = BoundaryShape(spec);
   const at::Tensor values = at::full({static_cast<int64_t>(shape.elements())}, 0.5,
                                      at::TensorOptions(at::kFloat).device(at::kCUDA));
   const codec::TensorView view{values.const_data_ptr(), codec::Dtype::kF32, shape};

@@ -10,8 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "codec/boundary_shape.h"
 #include "coordinator/planner/memory.h"
+#include "run/boundary/boundary_shape.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul {
@@ -97,7 +97,7 @@ TEST_P(MemoryParity, AMicrobatchInFlightTakesWhatThePlanSays) {
   const auto stage = worker::Stage::Create(options);
   ASSERT_TRUE(stage.ok()) << stage.status();
 
-  const codec::Shape shape = codec::BoundaryShape(spec);
+  const codec::Shape shape = BoundaryShape(spec);
   const std::vector<int32_t> ids(shape.samples * shape.tokens, 1);
   const std::vector<float> values(shape.elements(), 0.5f);
   const worker::Stage::Input input{ids, {values.data(), codec::Dtype::kF32, shape}, ids};

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "base/config/model_presets.h"
 #include "coordinator/planner/memory.h"
+#include "run/file/model_presets.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul {

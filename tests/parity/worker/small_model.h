@@ -2,7 +2,7 @@
 #ifndef LONGHAUL_TESTS_PARITY_WORKER_SMALL_MODEL_H_
 #define LONGHAUL_TESTS_PARITY_WORKER_SMALL_MODEL_H_
 
-#include "base/config/run_spec.h"
+#include "run/file/run_spec.h"
 
 namespace longhaul::testing {
 

@@ -19,11 +19,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/config/run_spec.h"
 #include "base/file.h"
+#include "run/file/run_spec.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/stage/init.h"
-#include "worker/stage/network.h"
+#include "worker/stage/model.h"
 #include "worker/stage/stage.h"
 #include "worker/stage/torch_scope.h"
 
@@ -82,7 +82,7 @@ StatusOr<NamedArray> LogitsOf(const RunSpec& spec, const StageSnapshot& snapshot
                               const std::vector<int32_t>& ids) {
   return CallTorch("logits", 1, [&]() -> StatusOr<NamedArray> {
     const at::NoGradGuard no_grad;
-    const auto network = Network::Create(OptionsOf(spec, 1, 0));
+    const auto network = Model::Create(OptionsOf(spec, 1, 0));
     for (size_t i = 0; i < network->parameters().size(); ++i) {
       const std::vector<float>& values = snapshot.parameters[i].values;
       std::copy(values.begin(), values.end(), network->parameters()[i].value.data_ptr<float>());

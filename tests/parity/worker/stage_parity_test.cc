@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "base/token_file.h"
+#include "run/tokens/token_file.h"
 #include "tests/parity/worker/small_model.h"
 #include "tests/support/reference_loop.h"
 #include "worker/stage/stage.h"

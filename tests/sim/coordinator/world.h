@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/config/run_spec.h"
 #include "longhaul/v1/worker.pb.h"
+#include "run/file/run_spec.h"
 #include "tests/sim/coordinator/random.h"
 #include "tests/sim/coordinator/timeline.h"
 

@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "base/config/run_spec.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/token_file.h"
 #include "codec/registry.h"
 #include "longhaul/v1/worker.pb.h"
+#include "run/file/run_spec.h"
+#include "run/tokens/token_file.h"
 
 namespace longhaul::worker {
 

@@ -24,7 +24,7 @@ constexpr size_t kMaxGuests = 256;
 
 // Whoever can connect can cause it. The port comes last in a description, and the peer may change
 // it at will.
-void WarnAbout(const Channel& channel, std::string_view message) {
+void WarnAbout(const Connection& channel, std::string_view message) {
   const std::string ends = channel.Describe();
   LogAboutPeer(spdlog::level::warn, ends.substr(0, ends.rfind(':')),
                fmt::format("{} ({})", message, ends));
@@ -33,13 +33,13 @@ void WarnAbout(const Channel& channel, std::string_view message) {
 }  // namespace
 
 // A connection that has not proved itself yet.
-class Acceptor::Guest : public ChannelEvents, public std::enable_shared_from_this<Guest> {
+class Acceptor::Guest : public ConnectionEvents, public std::enable_shared_from_this<Guest> {
  public:
-  Guest(std::shared_ptr<Acceptor> acceptor, std::shared_ptr<Channel> channel)
-      : acceptor_(std::move(acceptor)), channel_(std::move(channel)) {}
+  Guest(std::shared_ptr<Acceptor> acceptor, std::shared_ptr<Connection> channel)
+      : acceptor_(std::move(acceptor)), connection_(std::move(channel)) {}
 
   void Start() {
-    channel_->SetEvents(shared_from_this());
+    connection_->SetEvents(shared_from_this());
     timer_ = acceptor_->loop_->AddTimer(acceptor_->loop_->now() + kGuestLimit,
                                         [self = shared_from_this()] {
                                           self->timer_.reset();
@@ -74,7 +74,7 @@ class Acceptor::Guest : public ChannelEvents, public std::enable_shared_from_thi
 
   void Drop() {
     over_ = true;
-    channel_->Close();  // and OnClosed lets go of this
+    connection_->Close();  // and OnClosed lets go of this
   }
 
  private:
@@ -109,7 +109,7 @@ class Acceptor::Guest : public ChannelEvents, public std::enable_shared_from_thi
               .dialler_nonce = hello.nonce,
               .listener_nonce = RandomBytes(kNonceBytes)};
     if (place.received) proof_.listener_received = place.received()[static_cast<size_t>(lane_)];
-    SendHandshakeFrame(*channel_, LinkKind::kWelcome, lane_, link_id_, 0,
+    SendHandshakeFrame(*connection_, LinkKind::kWelcome, lane_, link_id_, 0,
                        EncodeWelcome({.stage = kStageIntroduce,
                                       .version = *version,
                                       .received = proof_.listener_received,
@@ -123,7 +123,7 @@ class Acceptor::Guest : public ChannelEvents, public std::enable_shared_from_thi
       return RefuseOutOfTurn();
     }
     if (!ConstantTimeEqual(hello.proof, Prove(place.secret, Side::kDialler, proof_))) {
-      WarnAbout(*channel_,
+      WarnAbout(*connection_,
                 fmt::format("{}: a peer with a wrong secret was refused", Describe(hello.key)));
       return Refuse({.code = absl::StatusCode::kPermissionDenied,
                      .reason = fmt::format("wrong secret for {}", Describe(hello.key))});
@@ -133,7 +133,7 @@ class Acceptor::Guest : public ChannelEvents, public std::enable_shared_from_thi
           {.code = absl::StatusCode::kInvalidArgument,
            .reason = fmt::format("{} credits; 1 to {} are allowed", header.credits, kMaxCredits)});
     }
-    SendHandshakeFrame(*channel_, LinkKind::kWelcome, lane_, link_id_, place.credits,
+    SendHandshakeFrame(*connection_, LinkKind::kWelcome, lane_, link_id_, place.credits,
                        EncodeWelcome({.stage = kStageProve, .version = proof_.version}));
     over_ = true;
     const std::shared_ptr<Guest> self = shared_from_this();
@@ -145,7 +145,7 @@ class Acceptor::Guest : public ChannelEvents, public std::enable_shared_from_thi
     const auto l = static_cast<size_t>(lane_);
     proved.told[l] = proof_.listener_received;
     proved.received[l] = proof_.dialler_received;
-    proved.channels[l] = channel_;
+    proved.connections[l] = connection_;
     acceptor_->OnProved(hello.key, lane_, std::move(proved));
   }
 
@@ -155,7 +155,7 @@ class Acceptor::Guest : public ChannelEvents, public std::enable_shared_from_thi
 
   void Refuse(const LinkRefusal& refusal) {
     over_ = true;
-    SendHandshakeFrame(*channel_, LinkKind::kRefuse, lane_, link_id_, 0, EncodeRefusal(refusal));
+    SendHandshakeFrame(*connection_, LinkKind::kRefuse, lane_, link_id_, 0, EncodeRefusal(refusal));
     // The dialler hangs up when it has read this; dropping now could take the sentence along.
   }
 
@@ -166,7 +166,7 @@ class Acceptor::Guest : public ChannelEvents, public std::enable_shared_from_thi
   }
 
   const std::shared_ptr<Acceptor> acceptor_;
-  const std::shared_ptr<Channel> channel_;
+  const std::shared_ptr<Connection> connection_;
   std::optional<EventLoop::TimerId> timer_;
   bool introduced_ = false;
   bool over_ = false;  // refused, dropped or proved
@@ -176,7 +176,7 @@ class Acceptor::Guest : public ChannelEvents, public std::enable_shared_from_thi
 };
 
 // Events of a lane that is proved while the other is not: nothing may come before the link is open.
-class Acceptor::HalfOpenEvents : public ChannelEvents {
+class Acceptor::HalfOpenEvents : public ConnectionEvents {
  public:
   HalfOpenEvents(std::weak_ptr<Acceptor> acceptor, LinkKey key, const OpenedLink& half_open)
       : acceptor_(std::move(acceptor)),
@@ -256,7 +256,7 @@ void Acceptor::Release(const LinkKey& key, uint64_t link_id) {
   if (!node.empty()) DropHalfOpen(node.mapped());
 }
 
-void Acceptor::Accept(std::shared_ptr<Channel> channel) {
+void Acceptor::Accept(std::shared_ptr<Connection> channel) {
   if (guests_.size() >= kMaxGuests) {
     WarnAbout(*channel,
               fmt::format("{} connections wait to prove themselves; a further one was dropped",
@@ -271,7 +271,7 @@ void Acceptor::Accept(std::shared_ptr<Channel> channel) {
 
 void Acceptor::DropHalfOpen(Place& place) {
   const OpenedLink dropped = std::exchange(place.half_open, {});
-  for (const auto& channel : dropped.channels) {
+  for (const auto& channel : dropped.connections) {
     if (channel) channel->Close();
   }
 }
@@ -282,7 +282,7 @@ void Acceptor::OnProved(const LinkKey& key, Lane lane, OpenedLink proved) {
   const auto l = static_cast<size_t>(lane);
   if (proved.attempt < half_open.attempt ||
       (place.received && proved.attempt <= place.newest_attempt)) {
-    proved.channels[l]->Close();  // of an attempt that the dialler has given up
+    proved.connections[l]->Close();  // of an attempt that the dialler has given up
     return;
   }
   if (half_open.link_id != proved.link_id || half_open.attempt != proved.attempt ||
@@ -291,14 +291,14 @@ void Acceptor::OnProved(const LinkKey& key, Lane lane, OpenedLink proved) {
     DropHalfOpen(place);
     half_open = {.link_id = proved.link_id, .version = proved.version, .attempt = proved.attempt};
   }
-  auto& channel = half_open.channels[l];
+  auto& channel = half_open.connections[l];
   if (channel) channel->Close();
   if (lane == Lane::kBulk) half_open.peer_credits = proved.peer_credits;
   half_open.told[l] = proved.told[l];
   half_open.received[l] = proved.received[l];
-  channel = std::move(proved.channels[l]);
+  channel = std::move(proved.connections[l]);
   channel->SetEvents(std::make_shared<HalfOpenEvents>(weak_from_this(), key, half_open));
-  if (!half_open.channels[0] || !half_open.channels[1]) return;
+  if (!half_open.connections[0] || !half_open.connections[1]) return;
   if (place.received) {
     place.newest_attempt = half_open.attempt;
     const Done done = place.done;  // may release the place

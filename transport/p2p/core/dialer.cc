@@ -27,7 +27,7 @@ LinkClaim ClaimNewLink() {
   return {.link_id = std::max<uint64_t>(id, 1)};  // 0 means "none yet" in the header
 }
 
-void SendHandshakeFrame(Channel& channel, LinkKind kind, Lane lane, uint64_t link_id,
+void SendHandshakeFrame(Connection& channel, LinkKind kind, Lane lane, uint64_t link_id,
                         uint32_t credits, std::vector<std::byte> payload) {
   struct Frame {
     std::array<std::byte, wire::kLinkHeaderBytes> header;
@@ -48,7 +48,7 @@ void SendHandshakeFrame(Channel& channel, LinkKind kind, Lane lane, uint64_t lin
                [frame](const Status&) {});
 }
 
-class DialAttempt::LaneEvents : public ChannelEvents {
+class DialAttempt::LaneEvents : public ConnectionEvents {
  public:
   LaneEvents(std::shared_ptr<DialAttempt> attempt, Lane lane)
       : attempt_(std::move(attempt)), lane_(lane) {}
@@ -76,7 +76,7 @@ void DialAttempt::Start(Backend& backend, const std::string& address, MonoTime l
   address_ = address;
   for (const Lane l : {Lane::kBulk, Lane::kControl}) {
     LaneState& state = lanes_[static_cast<size_t>(l)];
-    StatusOr<std::shared_ptr<Channel>> channel = backend.Connect(address);
+    StatusOr<std::shared_ptr<Connection>> channel = backend.Connect(address);
     if (!channel.ok()) {
       const bool final = absl::IsInvalidArgument(channel.status());
       loop_->Post([self = shared_from_this(), status = channel.status(), final] {
@@ -136,7 +136,7 @@ void DialAttempt::OnMessage(Lane lane, std::span<const std::byte> header,
                     .peer_credits = peer_credits_,
                     .told = claim_.received,
                     .received = peer_received_,
-                    .channels = {lanes_[0].channel, lanes_[1].channel},
+                    .connections = {lanes_[0].channel, lanes_[1].channel},
                     .address = address_,
                     .handshake = loop_->now() - started_},
          false);

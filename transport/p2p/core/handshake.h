@@ -18,7 +18,7 @@
 
 #include "base/event_loop.h"
 #include "proto/wire/link_header.h"
-#include "transport/p2p/core/channel.h"
+#include "transport/p2p/core/connection.h"
 #include "transport/p2p/core/hello.h"
 #include "transport/p2p/link.h"
 
@@ -35,7 +35,7 @@ struct LinkClaim {
 };
 LinkClaim ClaimNewLink();
 
-// Two channels whose peers have proved themselves.
+// Two connections whose peers have proved themselves.
 struct OpenedLink {
   uint64_t link_id = 0;
   uint16_t version = 0;
@@ -43,13 +43,13 @@ struct OpenedLink {
   uint32_t peer_credits = 0;
   Received told{};      // what this side said that it has received
   Received received{};  // what the peer has
-  std::array<std::shared_ptr<Channel>, kLanes> channels;
+  std::array<std::shared_ptr<Connection>, kLanes> connections;
   std::string address;       // dialled
   absl::Duration handshake;  // from the first connect: some round trips; zero where it listens
 };
 
 // Sends a frame of the handshake; keeps its bytes until they are gone.
-void SendHandshakeFrame(Channel& channel, wire::LinkKind kind, Lane lane, uint64_t link_id,
+void SendHandshakeFrame(Connection& channel, wire::LinkKind kind, Lane lane, uint64_t link_id,
                         uint32_t credits, std::vector<std::byte> payload);
 
 // One try at one address: both lanes, or why not.
@@ -60,7 +60,7 @@ class DialAttempt : public std::enable_shared_from_this<DialAttempt> {
   DialAttempt(std::shared_ptr<EventLoop> loop, LinkKey key, std::string secret, uint32_t credits,
               const LinkClaim& claim, Done done);
   void Start(Backend& backend, const std::string& address, MonoTime limit);
-  // Drops the channels; `done` does not run.
+  // Drops the connections; `done` does not run.
   void Cancel();
   // The listener may have the link by now, whatever becomes of this attempt.
   bool committed() const { return committed_; }
@@ -68,7 +68,7 @@ class DialAttempt : public std::enable_shared_from_this<DialAttempt> {
  private:
   class LaneEvents;
   struct LaneState {
-    std::shared_ptr<Channel> channel;
+    std::shared_ptr<Connection> channel;
     std::string nonce;
     uint16_t version = 0;
     bool open = false;
@@ -157,12 +157,12 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   // False if it was not expected. Its `done` does not run.
   bool Cancel(const LinkKey& key);
   // An open link whose dialler may come back, any number of times until Release: `received` says
-  // what this side has, `done` gets the new channels.
+  // what this side has, `done` gets the new connections.
   void Hold(const LinkKey& key, uint64_t link_id, std::string secret, uint32_t credits,
             std::function<Received()> received, Done done);
   void Release(const LinkKey& key, uint64_t link_id);
   // A new connection.
-  void Accept(std::shared_ptr<Channel> channel);
+  void Accept(std::shared_ptr<Connection> channel);
   // Drops everything; no `done` runs.
   void Shutdown();
 

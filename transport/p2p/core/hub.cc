@@ -37,9 +37,10 @@ Hub::Hub(std::shared_ptr<EventLoop> loop, std::unique_ptr<Backend> backend)
       acceptor_(std::make_shared<Acceptor>(loop_)) {}
 
 StatusOr<std::string> Hub::Start() {
-  auto address = backend_->Start(loop_, [acceptor = acceptor_](std::shared_ptr<Channel> channel) {
-    acceptor->Accept(std::move(channel));
-  });
+  auto address =
+      backend_->Start(loop_, [acceptor = acceptor_](std::shared_ptr<Connection> channel) {
+        acceptor->Accept(std::move(channel));
+      });
   if (!address.ok()) backend_.reset();
   return address;
 }

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/p2p/core/channel.h"
+#include "transport/p2p/core/connection.h"
 #include "transport/p2p/core/handshake.h"
 #include "transport/p2p/core/link_core.h"
 #include "transport/p2p/link.h"

@@ -95,7 +95,7 @@ void LinkCore::DrainSubmittedOnLoop() {
 }
 
 void LinkCore::PumpOnLoop() {
-  if (Over() || !connection_ || !connection_->peer_is_open) return;
+  if (Over() || !lane_pair_ || !lane_pair_->peer_is_open) return;
   // Control first, so that what is urgent is handed over before a burst of tensors.
   PumpLane(Lane::kControl);
   PumpLane(Lane::kBulk);
@@ -156,10 +156,10 @@ void LinkCore::SendOwn(LinkKind kind, Lane about, std::vector<std::byte> payload
 }
 
 void LinkCore::Transmit(Lane over, const LinkHeader& header, const FrameView& payload,
-                        Channel::SendDone done) {
+                        Connection::SendDone done) {
   struct Operation {
     std::array<std::byte, wire::kLinkHeaderBytes> header;
-    Channel::SendDone done;
+    Connection::SendDone done;
   };
   ReceiveWindow& receive = lanes_[header.lane].receive;
   LinkHeader full = header;
@@ -178,31 +178,31 @@ void LinkCore::Transmit(Lane over, const LinkHeader& header, const FrameView& pa
     if (header.kind == LinkKind::kHeartbeat) ++stats_.heartbeats_sent;
   }
   // The operation keeps the header's bytes, and this link, until the channel is done with them.
-  connection_->channels[static_cast<size_t>(over)]->Send(
+  lane_pair_->connections[static_cast<size_t>(over)]->Send(
       operation->header, payload,
       [self = shared_from_this(), operation](const Status& status) { operation->done(status); });
 }
 
 void LinkCore::SendHeartbeat() {
   // One at a time: where the network takes nothing, more of them would only pile up.
-  if (std::exchange(connection_->heartbeat_under_way, true)) return;
+  if (std::exchange(lane_pair_->heartbeat_under_way, true)) return;
   SendOwn(LinkKind::kHeartbeat, Lane::kControl, {},
-          [connection = connection_] { connection->heartbeat_under_way = false; });
+          [lane_pair = lane_pair_] { lane_pair->heartbeat_under_way = false; });
 }
 
 void LinkCore::TellCredits(Lane about) {
-  if (Over() || !connection_ || !connection_->peer_is_open) return;
+  if (Over() || !lane_pair_ || !lane_pair_->peer_is_open) return;
   const auto l = static_cast<size_t>(about);
-  if (std::exchange(connection_->credits_under_way[l], true)) return;
-  SendOwn(LinkKind::kCredit, about, {}, [this, connection = connection_, about] {
-    connection->credits_under_way[static_cast<size_t>(about)] = false;
-    if (connection == connection_ && lane(about).receive.TellDue()) TellCredits(about);
+  if (std::exchange(lane_pair_->credits_under_way[l], true)) return;
+  SendOwn(LinkKind::kCredit, about, {}, [this, lane_pair = lane_pair_, about] {
+    lane_pair->credits_under_way[static_cast<size_t>(about)] = false;
+    if (lane_pair == lane_pair_ && lane(about).receive.TellDue()) TellCredits(about);
   });
 }
 
-void LinkCore::OnMessage(const ConnectionPtr& connection, Lane over,
-                         std::span<const std::byte> header, std::span<const std::byte> payload) {
-  if (Over() || connection != connection_) return;
+void LinkCore::OnMessage(const LanePairPtr& lane_pair, Lane over, std::span<const std::byte> header,
+                         std::span<const std::byte> payload) {
+  if (Over() || lane_pair != lane_pair_) return;
   StatusOr<LinkHeader> decoded = wire::DecodeLinkHeader(header, payload);
   Status status = decoded.status();
   if (status.ok()) {
@@ -242,7 +242,7 @@ Status LinkCore::HandleFrame(Lane over, const LinkHeader& header,
   }
   Heard();
   LH_RETURN_IF_ERROR(CheckAcknowledgement(about, header));
-  if (over == Lane::kControl && !std::exchange(connection_->peer_is_open, true)) Healed();
+  if (over == Lane::kControl && !std::exchange(lane_pair_->peer_is_open, true)) Healed();
   switch (header.kind) {
     case LinkKind::kData:
     case LinkKind::kGoodbye:
@@ -310,14 +310,14 @@ Status LinkCore::HandleSequenced(Lane l, const LinkHeader& header,
   if (GoodbyesReceived() && state_ == State::kOpen) {
     const Status reason = absl::UnavailableError(description_ + ": the peer closed the link");
     DropWaiting(reason);
-    // The peer drops the channels when it has our goodbyes.
+    // The peer drops the connections when it has our goodbyes.
     StartClosing(reason, loop_->now() + kLinkLinger);
   }
   return absl::OkStatus();
 }
 
 void LinkCore::TrackCreditWait() {
-  const bool waiting = connection_ && !Over() && lane(Lane::kBulk).out.waiting();
+  const bool waiting = lane_pair_ && !Over() && lane(Lane::kBulk).out.waiting();
   const MonoTime now = loop_->now();
   if (credit_wait_since_) {
     const std::lock_guard lock(mutex_);

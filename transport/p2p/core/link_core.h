@@ -1,4 +1,4 @@
-// One link, over two channels of any backend at a time: when they break, the dialling side dials
+// One link, over two connections of any backend at a time: when they break, the dialling side dials
 // again, and the link goes on over new ones without losing or doubling a frame.
 //
 // A link has a state and, until it ends, a connection or none (it is lost).
@@ -18,11 +18,11 @@
 //   open, closing  a lane's frames are not acknowledged for peer_timeout     lost; redial
 //   open, closing  silence of suspect_after                                  redial, connected or not
 //   open, closing  a sign of life on the connection                          no redial (any more)
-//   open, closing  two new channels have proved themselves                   connected by these
+//   open, closing  two new connections have proved themselves                   connected by these
 // clang-format on
 //
 // Redialling is the dialling side's; the listening side takes whoever comes with the proof, also
-// when it believes its connection healthy. A connection's channels are dropped before the next
+// when it believes its connection healthy. A connection's connections are dropped before the next
 // one's first frame is read, and each channel's events name their connection, so nothing of an old
 // one reaches the link. On a new connection both sides first send what the other had not received
 // by the handshake (hello.h); what it had received meanwhile is known by its sequence and dropped.
@@ -48,7 +48,7 @@
 
 #include "base/event_loop.h"
 #include "proto/wire/link_header.h"
-#include "transport/p2p/core/channel.h"
+#include "transport/p2p/core/connection.h"
 #include "transport/p2p/core/flow.h"
 #include "transport/p2p/core/handshake.h"
 #include "transport/p2p/core/outbox.h"
@@ -68,11 +68,11 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
     LinkOptions options;
     std::shared_ptr<LinkHandler> handler;
     OpenedLink opened;
-    // The dialling side's way to new channels, with `dial_over` for as long as the link lives.
+    // The dialling side's way to new connections, with `dial_over` for as long as the link lives.
     // Nothing on the listening side.
     std::optional<DialOptions> redial;
     Backend* dial_over = nullptr;
-    std::function<void(LinkCore*)> on_ending;  // from now on it takes no new channels
+    std::function<void(LinkCore*)> on_ending;  // from now on it takes no new connections
     std::function<void(LinkCore*)> on_gone;    // after OnClosed
   };
   LinkCore(std::shared_ptr<EventLoop> loop, Init init);
@@ -86,24 +86,24 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   std::string description() const;
 
   uint64_t link_id() const { return link_id_; }
-  // Takes over the channels' events and starts heartbeats.
+  // Takes over the connections' events and starts heartbeats.
   void StartOnLoop();
   Received ReceivedOnLoop() const;
-  // New channels for this link, on either side.
+  // New connections for this link, on either side.
   void ResumeOnLoop(OpenedLink opened);
   // Where the dialling side comes back to from now on.
   void ReaddressOnLoop(const std::vector<std::string>& addresses);
 
  private:
-  // Two channels, from one handshake to their end.
-  struct Connection {
-    std::array<std::shared_ptr<Channel>, kLanes> channels;
+  // Two connections, from one handshake to their end.
+  struct LanePair {
+    std::array<std::shared_ptr<Connection>, kLanes> connections;
     // The listening side sends nothing before the dialler has shown that it has the connection too.
     bool peer_is_open = false;
     bool heartbeat_under_way = false;
     std::array<bool, kLanes> credits_under_way{};
   };
-  using ConnectionPtr = std::shared_ptr<Connection>;
+  using LanePairPtr = std::shared_ptr<LanePair>;
   class LaneEvents;
 
   enum class State { kOpen, kClosing, kEnding, kClosed };
@@ -137,7 +137,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   void SendOwn(wire::LinkKind kind, Lane about, std::vector<std::byte> payload,
                std::function<void()> done);
   void Transmit(Lane over, const wire::LinkHeader& header, const FrameView& payload,
-                Channel::SendDone done);
+                Connection::SendDone done);
   void SendHeartbeat();
   void TellCredits(Lane about);
   // The frames' `done`s.
@@ -145,7 +145,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   void TrackCreditWait();
 
   // Receiving (link_core.cc).
-  void OnMessage(const ConnectionPtr& connection, Lane over, std::span<const std::byte> header,
+  void OnMessage(const LanePairPtr& lane_pair, Lane over, std::span<const std::byte> header,
                  std::span<const std::byte> payload);
   Status HandleFrame(Lane over, const wire::LinkHeader& header, std::span<const std::byte> payload);
   Status HandleSequenced(Lane l, const wire::LinkHeader& header,
@@ -154,7 +154,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
 
   // Connections and the peer's signs of life (link_life.cc).
   void Connect(const OpenedLink& opened, bool dialled);
-  void OnChannelClosed(const ConnectionPtr& connection, const Status& reason);
+  void OnConnectionClosed(const LanePairPtr& lane_pair, const Status& reason);
   void CheckProgress(MonoTime now, absl::Duration stalled);
   void DropConnection();
   void Lose(const Status& why);
@@ -189,7 +189,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   State state_ = State::kOpen;
   Status reason_;
   std::array<LaneState, kLanes> lanes_;
-  ConnectionPtr connection_;  // null: lost, or over
+  LanePairPtr lane_pair_;  // null: lost, or over
   MonoTime connected_at_;
   size_t channels_open_ = 0;  // of all connections
   Status lost_why_;

@@ -22,18 +22,18 @@ constexpr int kMostStalls = 10;
 }  // namespace
 
 // What a channel of the link calls; one a lane and connection.
-class LinkCore::LaneEvents : public ChannelEvents {
+class LinkCore::LaneEvents : public ConnectionEvents {
  public:
-  LaneEvents(std::shared_ptr<LinkCore> link, ConnectionPtr connection, Lane lane)
-      : link_(std::move(link)), connection_(std::move(connection)), lane_(lane) {}
+  LaneEvents(std::shared_ptr<LinkCore> link, LanePairPtr lane_pair, Lane lane)
+      : link_(std::move(link)), lane_pair_(std::move(lane_pair)), lane_(lane) {}
   void OnMessage(std::span<const std::byte> header, std::span<const std::byte> payload) override {
-    link_->OnMessage(connection_, lane_, header, payload);
+    link_->OnMessage(lane_pair_, lane_, header, payload);
   }
-  void OnClosed(const Status& reason) override { link_->OnChannelClosed(connection_, reason); }
+  void OnClosed(const Status& reason) override { link_->OnConnectionClosed(lane_pair_, reason); }
 
  private:
   const std::shared_ptr<LinkCore> link_;
-  const ConnectionPtr connection_;
+  const LanePairPtr lane_pair_;
   const Lane lane_;
 };
 
@@ -49,25 +49,25 @@ Received LinkCore::ReceivedOnLoop() const {
 }
 
 void LinkCore::Connect(const OpenedLink& opened, bool dialled) {
-  connection_ = std::make_shared<Connection>();
-  connection_->channels = opened.channels;
-  connection_->peer_is_open = dialled;
+  lane_pair_ = std::make_shared<LanePair>();
+  lane_pair_->connections = opened.connections;
+  lane_pair_->peer_is_open = dialled;
   connected_at_ = loop_->now();
   channels_open_ += kLanes;
   for (const Lane l : {Lane::kBulk, Lane::kControl}) {
-    opened.channels[static_cast<size_t>(l)]->SetEvents(
-        std::make_shared<LaneEvents>(shared_from_this(), connection_, l));
+    opened.connections[static_cast<size_t>(l)]->SetEvents(
+        std::make_shared<LaneEvents>(shared_from_this(), lane_pair_, l));
   }
   {
     const std::lock_guard lock(mutex_);
-    description_ = init_.backend + " " + connection_->channels[0]->Describe();
+    description_ = init_.backend + " " + lane_pair_->connections[0]->Describe();
   }
   if (dialled) SendHeartbeat();  // tells the listening side that this end is open
 }
 
 void LinkCore::ResumeOnLoop(OpenedLink opened) {
   const auto refuse = [&] {
-    for (const auto& channel : opened.channels) channel->Close();
+    for (const auto& channel : opened.connections) channel->Close();
   };
   if (Over()) return refuse();
   std::vector<Outbox::FramePtr> finished;
@@ -98,25 +98,25 @@ void LinkCore::ResumeOnLoop(OpenedLink opened) {
   }
   Connect(opened, /*dialled=*/init_.redial.has_value());
   Finish(finished, absl::OkStatus());
-  if (connection_->peer_is_open) Healed();
+  if (lane_pair_->peer_is_open) Healed();
   PumpOnLoop();
 }
 
-void LinkCore::OnChannelClosed(const ConnectionPtr& connection, const Status& reason) {
+void LinkCore::OnConnectionClosed(const LanePairPtr& lane_pair, const Status& reason) {
   --channels_open_;
   if (Over()) {
     // The peer has gone too: there is nobody to say a last word to.
     DropConnection();
     FinishIfClosed();
-  } else if (connection == connection_) {
-    Lose(absl::UnavailableError(fmt::format("the connection broke: {}", Message(reason))));
+  } else if (lane_pair == lane_pair_) {
+    Lose(absl::UnavailableError(fmt::format("the lane_pair broke: {}", Message(reason))));
   }
 }
 
 void LinkCore::DropConnection() {
-  const ConnectionPtr connection = std::exchange(connection_, nullptr);
-  if (!connection) return;
-  for (const auto& channel : connection->channels) channel->Close();
+  const LanePairPtr lane_pair = std::exchange(lane_pair_, nullptr);
+  if (!lane_pair) return;
+  for (const auto& channel : lane_pair->connections) channel->Close();
 }
 
 void LinkCore::Lose(const Status& why) {
@@ -125,7 +125,7 @@ void LinkCore::Lose(const Status& why) {
   DropConnection();
   TrackCreditWait();
   if (state_ == State::kClosing && GoodbyesReceived()) {
-    End(reason_, /*tell_peer=*/false);  // both have said it; the peer dropped the channels
+    End(reason_, /*tell_peer=*/false);  // both have said it; the peer dropped the connections
     return;
   }
   init_.handler->OnLost(why);
@@ -218,7 +218,7 @@ void LinkCore::Tick() {
     case PeerWatch::Verdict::kNone:
       break;
     case PeerWatch::Verdict::kSuspect:
-      if (connection_) {  // else it is known to be lost
+      if (lane_pair_) {  // else it is known to be lost
         suspect_told_ = true;
         init_.handler->OnSuspect(watch_.Silence(now));
       }
@@ -230,7 +230,7 @@ void LinkCore::Tick() {
   CheckProgress(now, stalled);
   // The old connection may come back, but TCP's own retries after a cut get rarer and rarer.
   if (watch_.suspect()) StartRedial();
-  if (connection_ && connection_->peer_is_open) {
+  if (lane_pair_ && lane_pair_->peer_is_open) {
     SendHeartbeat();
     if (lane(Lane::kBulk).receive.TellPending()) TellCredits(Lane::kBulk);
   }
@@ -241,7 +241,7 @@ void LinkCore::Tick() {
 // One of the two connections may be dead alone (a middlebox forgot it) while the other shows the
 // peer's life. A slow line gets more time for each connection that moved nothing.
 void LinkCore::CheckProgress(MonoTime now, absl::Duration stalled) {
-  if (!connection_) return;
+  if (!lane_pair_) return;
   for (LaneState& state : lanes_) {
     // A peer that is silent altogether is the watch's.
     state.progress_at = watch_.suspect() ? now : std::min(now, state.progress_at + stalled);
@@ -336,7 +336,7 @@ void LinkCore::End(const Status& why, bool tell_peer) {
   DrainSubmittedOnLoop();
   TrackCreditWait();
   DropWaiting(reason);
-  if (tell_peer && connection_ && connection_->peer_is_open) {
+  if (tell_peer && lane_pair_ && lane_pair_->peer_is_open) {
     SayLastWord();
   } else {
     DropConnection();
@@ -364,7 +364,7 @@ void LinkCore::SayLastWord() {
 }
 
 void LinkCore::FinishIfClosed() {
-  if (state_ != State::kEnding || connection_ || channels_open_ != 0) return;
+  if (state_ != State::kEnding || lane_pair_ || channels_open_ != 0) return;
   state_ = State::kClosed;
   for (LaneState& state : lanes_) Finish(state.out.DropAll(), reason_);
   const std::shared_ptr<LinkCore> self = shared_from_this();

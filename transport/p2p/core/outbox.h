@@ -23,7 +23,7 @@ class Outbox {
     FrameView view;
     Link::SendDone done;     // empty for a goodbye
     uint64_t sequence = 0;   // from the first time that it is sent
-    uint32_t under_way = 0;  // channels that still read its bytes
+    uint32_t under_way = 0;  // connections that still read its bytes
     bool taken = false;      // acknowledged
   };
   using FramePtr = std::shared_ptr<Frame>;

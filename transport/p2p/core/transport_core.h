@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "base/status.h"
-#include "transport/p2p/core/channel.h"
+#include "transport/p2p/core/connection.h"
 #include "transport/p2p/link.h"
 
 namespace longhaul::transport::internal {

@@ -12,13 +12,13 @@
 #include "proto/rpc/channel.h"
 #include "proto/rpc/listener.h"
 #include "transport/p2p/core/transport_core.h"
-#include "transport/p2p/grpc/channel.h"
+#include "transport/p2p/grpc/connection.h"
 #include "transport/p2p/grpc/stream.h"
 
 namespace longhaul::transport::grpc {
 namespace {
 
-using internal::Channel;
+using internal::Connection;
 
 // A frame with its header; the rest is room for a longer header. The core refuses what is a little
 // too large with a sentence, gRPC what is more than that.
@@ -90,10 +90,10 @@ class GrpcBackend : public internal::Backend {
     return address_;
   }
 
-  StatusOr<std::shared_ptr<Channel>> Connect(const std::string& address) override {
+  StatusOr<std::shared_ptr<Connection>> Connect(const std::string& address) override {
     LH_ASSIGN_OR_RETURN(const HostPort parsed, ParseHostPort(address));
-    return GrpcChannel::Start(loop_, DialStream(loop_, NewConnection(parsed)), table_,
-                              fmt::format("{} <-> {}", address_, address), {});
+    return GrpcConnection::Start(loop_, DialStream(loop_, NewConnection(parsed)), table_,
+                                 fmt::format("{} <-> {}", address_, address), {});
   }
 
   void Shutdown(std::function<void()> done) override {
@@ -116,16 +116,16 @@ class GrpcBackend : public internal::Backend {
 
  private:
   void Admit(std::unique_ptr<Stream> stream, const std::string& peer) {
-    const auto channel = GrpcChannel::Start(loop_, std::move(stream), table_,
-                                            fmt::format("{} <-> {}", address_, peer),
-                                            {.admitted =
-                                                 [this, peer] {
-                                                   if (listener_) listener_->Admit(peer);
-                                                 },
-                                             .closed =
-                                                 [this, peer] {
-                                                   if (listener_) listener_->Cut(peer);
-                                                 }});
+    const auto channel = GrpcConnection::Start(loop_, std::move(stream), table_,
+                                               fmt::format("{} <-> {}", address_, peer),
+                                               {.admitted =
+                                                    [this, peer] {
+                                                      if (listener_) listener_->Admit(peer);
+                                                    },
+                                                .closed =
+                                                    [this, peer] {
+                                                      if (listener_) listener_->Cut(peer);
+                                                    }});
     if (shutting_down_) return channel->Close();
     accept_(channel);
   }

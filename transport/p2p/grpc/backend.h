@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "transport/p2p/core/channel.h"
+#include "transport/p2p/core/connection.h"
 #include "transport/p2p/grpc/factory.h"
 
 namespace longhaul::transport::grpc {

@@ -14,18 +14,19 @@ namespace longhaul::transport::loopback {
 namespace {
 
 using internal::Backend;
-using internal::Channel;
-using internal::ChannelEvents;
+using internal::Connection;
+using internal::ConnectionEvents;
 
-class LoopbackChannel : public Channel, public std::enable_shared_from_this<LoopbackChannel> {
+class LoopbackConnection : public Connection,
+                           public std::enable_shared_from_this<LoopbackConnection> {
  public:
-  LoopbackChannel(std::shared_ptr<EventLoop> loop, std::string description)
+  LoopbackConnection(std::shared_ptr<EventLoop> loop, std::string description)
       : loop_(std::move(loop)), description_(std::move(description)) {}
 
   // Before any use.
-  void SetPeer(std::weak_ptr<LoopbackChannel> peer) { peer_ = std::move(peer); }
+  void SetPeer(std::weak_ptr<LoopbackConnection> peer) { peer_ = std::move(peer); }
 
-  void SetEvents(std::shared_ptr<ChannelEvents> events) override { events_ = std::move(events); }
+  void SetEvents(std::shared_ptr<ConnectionEvents> events) override { events_ = std::move(events); }
 
   void Send(std::span<const std::byte> header, const FrameView& payload, SendDone done) override {
     Status status;
@@ -71,8 +72,8 @@ class LoopbackChannel : public Channel, public std::enable_shared_from_this<Loop
 
   const std::shared_ptr<EventLoop> loop_;
   const std::string description_;
-  std::weak_ptr<LoopbackChannel> peer_;
-  std::shared_ptr<ChannelEvents> events_;
+  std::weak_ptr<LoopbackConnection> peer_;
+  std::shared_ptr<ConnectionEvents> events_;
   bool closed_ = false;
 };
 
@@ -80,7 +81,7 @@ class LoopbackChannel : public Channel, public std::enable_shared_from_this<Loop
 struct Registry {
   struct Listener {
     std::shared_ptr<EventLoop> loop;
-    std::shared_ptr<std::function<void(std::shared_ptr<LoopbackChannel>)>> accept;
+    std::shared_ptr<std::function<void(std::shared_ptr<LoopbackConnection>)>> accept;
   };
   std::mutex mutex;  // both below
   std::map<std::string, Listener> listeners;
@@ -103,8 +104,8 @@ class LoopbackBackend : public Backend {
     Registry& registry = Registry::Get();
     const std::lock_guard lock(registry.mutex);
     if (address_.empty()) address_ = fmt::format("loopback:{}", registry.next++);
-    auto shared_accept = std::make_shared<std::function<void(std::shared_ptr<LoopbackChannel>)>>(
-        [this, accept = std::move(accept)](const std::shared_ptr<LoopbackChannel>& channel) {
+    auto shared_accept = std::make_shared<std::function<void(std::shared_ptr<LoopbackConnection>)>>(
+        [this, accept = std::move(accept)](const std::shared_ptr<LoopbackConnection>& channel) {
           Remember(channel);
           accept(channel);
         });
@@ -116,7 +117,7 @@ class LoopbackBackend : public Backend {
     return address_;
   }
 
-  StatusOr<std::shared_ptr<Channel>> Connect(const std::string& address) override {
+  StatusOr<std::shared_ptr<Connection>> Connect(const std::string& address) override {
     Registry& registry = Registry::Get();
     Registry::Listener listener;
     {
@@ -128,8 +129,8 @@ class LoopbackBackend : public Backend {
       listener = found->second;
     }
     const auto here =
-        std::make_shared<LoopbackChannel>(loop_, fmt::format("{} <-> {}", address_, address));
-    const auto there = std::make_shared<LoopbackChannel>(
+        std::make_shared<LoopbackConnection>(loop_, fmt::format("{} <-> {}", address_, address));
+    const auto there = std::make_shared<LoopbackConnection>(
         listener.loop, fmt::format("{} <-> {}", address, address_));
     here->SetPeer(there);
     there->SetPeer(here);
@@ -149,23 +150,23 @@ class LoopbackBackend : public Backend {
       const std::lock_guard lock(registry.mutex);
       registry.listeners.erase(address_);
     }
-    for (const auto& weak : channels_) {
+    for (const auto& weak : connections_) {
       if (const auto channel = weak.lock()) channel->Close();
     }
-    loop_->Post(std::move(done));  // behind the channels' own last words
+    loop_->Post(std::move(done));  // behind the connections' own last words
   }
 
  private:
-  void Remember(const std::shared_ptr<LoopbackChannel>& channel) {
-    std::erase_if(channels_, [](const auto& weak) { return weak.expired(); });
-    channels_.push_back(channel);
+  void Remember(const std::shared_ptr<LoopbackConnection>& channel) {
+    std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
+    connections_.push_back(channel);
   }
 
   std::string address_;
   bool listening_ = false;
   std::shared_ptr<EventLoop> loop_;
-  std::shared_ptr<std::function<void(std::shared_ptr<LoopbackChannel>)>> accept_;
-  std::vector<std::weak_ptr<LoopbackChannel>> channels_;
+  std::shared_ptr<std::function<void(std::shared_ptr<LoopbackConnection>)>> accept_;
+  std::vector<std::weak_ptr<LoopbackConnection>> connections_;
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "transport/p2p/core/channel.h"
+#include "transport/p2p/core/connection.h"
 #include "transport/p2p/loopback/factory.h"
 
 namespace longhaul::transport::loopback {

@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "transport/p2p/core/transport_core.h"
-#include "transport/p2p/ucx/channel.h"
+#include "transport/p2p/ucx/connection.h"
 #include "transport/p2p/ucx/handles.h"
 #include "transport/p2p/ucx/socket_address.h"
 
 namespace longhaul::transport::ucx {
 namespace {
 
-using internal::Channel;
+using internal::Connection;
 
 // Closing endpoints by force takes milliseconds; a worker that does not answer is given up.
 constexpr absl::Duration kShutdownLimit = absl::Seconds(2);
@@ -54,8 +54,8 @@ class UcxBackend : public internal::Backend, public Poller {
     return address_;
   }
 
-  StatusOr<std::shared_ptr<Channel>> Connect(const std::string& address) override {
-    const auto channel = UcxChannel::Create(loop_, worker_, table_, address_, address);
+  StatusOr<std::shared_ptr<Connection>> Connect(const std::string& address) override {
+    const auto channel = UcxConnection::Create(loop_, worker_, table_, address_, address);
     if (const auto numeric = ParseAddress(address, /*resolve=*/false); numeric.ok()) {
       channel->Connect(*numeric);
       return channel;
@@ -119,7 +119,7 @@ class UcxBackend : public internal::Backend, public Poller {
     if (ucp_conn_request_query(request, &attributes) == UCS_OK) {
       peer.storage = attributes.client_address;
     }
-    const auto channel = UcxChannel::Create(loop_, worker_, table_, address_, ToString(peer));
+    const auto channel = UcxConnection::Create(loop_, worker_, table_, address_, ToString(peer));
     channel->Accept(request);
     accept_(channel);
   }
@@ -130,7 +130,7 @@ class UcxBackend : public internal::Backend, public Poller {
     if ((param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) == 0) return UCS_OK;  // not ours
     const auto found = table.by_endpoint.find(param->reply_ep);
     if (found == table.by_endpoint.end()) return UCS_OK;  // closed meanwhile
-    const std::shared_ptr<UcxChannel> channel = found->second->shared_from_this();
+    const std::shared_ptr<UcxConnection> channel = found->second->shared_from_this();
     if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
       channel->CloseWith(absl::InvalidArgumentError("the peer sends by rendezvous"));
       return UCS_OK;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "coordinator/cli/program.h"
+#include "deploy/local_commands.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/coordinator/cli/fake_control.h"
 
@@ -62,7 +63,9 @@ class CliTest : public ::testing::Test {
     arguments.insert(arguments.begin(), "longhaul");
     std::vector<const char*> argv;
     for (const std::string& argument : arguments) argv.push_back(argument.c_str());
-    const int code = Program(where).Run(static_cast<int>(argv.size()), argv.data());
+    Program program(where);
+    AddLocalCommands(program);
+    const int code = program.Run(static_cast<int>(argv.size()), argv.data());
     return {code, out.str(), err.str()};
   }
   // With the coordinator of this test.

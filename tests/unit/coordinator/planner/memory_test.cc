@@ -5,8 +5,8 @@
 #include <map>
 #include <string>
 
-#include "base/config/model_presets.h"
 #include "coordinator/planner/planner.h"
+#include "run/file/model_presets.h"
 
 namespace longhaul::coordinator {
 namespace {

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/config/run_spec.h"
 #include "codec/registry.h"
+#include "run/file/run_spec.h"
 #include "tests/unit/coordinator/planner/plan_request.h"
 
 namespace longhaul::coordinator {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/schedule/simulator.h"
 #include "coordinator/planner/pipeline_cost.h"
+#include "run/schedule/simulator.h"
 #include "tests/unit/coordinator/planner/plan_request.h"
 
 namespace longhaul::coordinator {

@@ -2,7 +2,7 @@
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
-#include "base/token_file.h"
+#include "run/tokens/token_file.h"
 #include "tests/unit/coordinator/rpc/fake_worker.h"
 
 namespace longhaul::coordinator {

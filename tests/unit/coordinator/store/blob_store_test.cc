@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/file.h"
-#include "base/token_file.h"
 #include "coordinator/store/prepare_data.h"
+#include "run/tokens/token_file.h"
 #include "tests/support/temp_dir.h"
 
 namespace longhaul::coordinator {

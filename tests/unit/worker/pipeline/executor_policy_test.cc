@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/schedule/policy.h"
 #include "codec/registry.h"
 #include "proto/wire/tensor_header.h"
+#include "run/schedule/policy.h"
 #include "tests/support/mailbox.h"
 #include "tests/unit/worker/pipeline/no_shards.h"
 #include "tests/unit/worker/tiny_run.h"
@@ -117,16 +117,16 @@ class ExecutorPolicyTest : public ::testing::TestWithParam<Setting> {
     stage_ = std::make_unique<StepByStep>(shape_);
     const auto channel = [this](uint32_t boundary, bool upstream) {
       const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
-      return Channel::Create({.run = RunId("tiny"),
-                              .epoch = Epoch(1),
-                              .boundary = Boundary(boundary),
-                              .upstream = upstream,
-                              .shape = shape_,
-                              .microbatches = kMicrobatches,
-                              .send_codec = codec,
-                              .receive_codec = codec,
-                              .on_health = [](const LinkHealth&) {}},
-                             &codec_thread_, events_);
+      return BoundaryPort::Create({.run = RunId("tiny"),
+                                   .epoch = Epoch(1),
+                                   .boundary = Boundary(boundary),
+                                   .upstream = upstream,
+                                   .shape = shape_,
+                                   .microbatches = kMicrobatches,
+                                   .send_codec = codec,
+                                   .receive_codec = codec,
+                                   .on_health = [](const LinkHealth&) {}},
+                                  &codec_thread_, events_);
     };
     auto up = channel(0, true), down = channel(1, false);
     up->Attach(gradients_);

@@ -192,18 +192,18 @@ class ExecutorTest : public ::testing::Test {
   codec::Shape BoundaryShape() const {
     return {spec_.train.microbatch_size, spec_.model.context, spec_.model.hidden};
   }
-  std::shared_ptr<Channel> MakeChannel(bool upstream, const std::shared_ptr<EventQueue>& events) {
+  std::shared_ptr<BoundaryPort> MakePort(bool upstream, const std::shared_ptr<EventQueue>& events) {
     const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
-    return Channel::Create({.run = kKey.run,
-                            .epoch = kKey.epoch,
-                            .boundary = kKey.boundary,
-                            .upstream = upstream,
-                            .shape = BoundaryShape(),
-                            .microbatches = spec_.train.microbatches,
-                            .send_codec = codec,
-                            .receive_codec = codec,
-                            .on_health = [](const LinkHealth&) {}},
-                           &codec_thread_, events);
+    return BoundaryPort::Create({.run = kKey.run,
+                                 .epoch = kKey.epoch,
+                                 .boundary = kKey.boundary,
+                                 .upstream = upstream,
+                                 .shape = BoundaryShape(),
+                                 .microbatches = spec_.train.microbatches,
+                                 .send_codec = codec,
+                                 .receive_codec = codec,
+                                 .on_health = [](const LinkHealth&) {}},
+                                &codec_thread_, events);
   }
   // An open link between two handlers.
   std::pair<std::shared_ptr<transport::Link>, std::shared_ptr<transport::Link>> Connect(
@@ -233,7 +233,7 @@ class ExecutorTest : public ::testing::Test {
   std::deque<PipelineEvent> heard_;
   std::unique_ptr<transport::Transport> transport_ = NewTransport();
   std::unique_ptr<transport::Transport> peer_transport_ = NewTransport();
-  std::shared_ptr<Channel> peer_;
+  std::shared_ptr<BoundaryPort> peer_;
   std::shared_ptr<transport::Link> peer_link_;
   std::unique_ptr<Stage> model_;
   StageSnapshot before_;

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/notification.h"
-#include "codec/messages/footprint.h"
 #include "codec/registry.h"
-#include "worker/pipeline/channel.h"
+#include "run/boundary/message_footprint.h"
+#include "worker/pipeline/boundary_port.h"
 
 namespace longhaul::worker {
 namespace {
@@ -34,7 +34,7 @@ RunSpec Spec() {
 // Hands every frame to the other side at once.
 class Wire : public transport::Link {
  public:
-  explicit Wire(std::weak_ptr<Channel> peer) : peer_(std::move(peer)) {}
+  explicit Wire(std::weak_ptr<BoundaryPort> peer) : peer_(std::move(peer)) {}
   const transport::LinkKey& key() const override { return key_; }
   void Send(transport::Lane lane, const transport::FrameView& frame, SendDone done) override {
     std::vector<std::byte> bytes(frame.header.begin(), frame.header.end());
@@ -49,7 +49,7 @@ class Wire : public transport::Link {
 
  private:
   transport::LinkKey key_{RunId("run"), Epoch(1), Boundary(0)};
-  std::weak_ptr<Channel> peer_;
+  std::weak_ptr<BoundaryPort> peer_;
 };
 
 class MessagesTest : public ::testing::Test {
@@ -75,20 +75,20 @@ class MessagesTest : public ::testing::Test {
             .backward = backward_.get()};
   }
 
-  std::shared_ptr<Channel> Make(bool upstream, uint64_t start_step) {
+  std::shared_ptr<BoundaryPort> Make(bool upstream, uint64_t start_step) {
     auto messages = BoundaryMessages::Open(OptionsOf(upstream, start_step));
     EXPECT_TRUE(messages.ok()) << messages.status();
-    return Channel::Create({.run = RunId("run"),
-                            .epoch = Epoch(1),
-                            .boundary = Boundary(0),
-                            .upstream = upstream,
-                            .shape = kShape,
-                            .microbatches = 2,
-                            .validation_microbatches = 1,
-                            .send_codec = upstream ? backward_ : forward_,
-                            .receive_codec = upstream ? forward_ : backward_,
-                            .messages = *std::move(messages)},
-                           &codec_thread_, events_);
+    return BoundaryPort::Create({.run = RunId("run"),
+                                 .epoch = Epoch(1),
+                                 .boundary = Boundary(0),
+                                 .upstream = upstream,
+                                 .shape = kShape,
+                                 .microbatches = 2,
+                                 .validation_microbatches = 1,
+                                 .send_codec = upstream ? backward_ : forward_,
+                                 .receive_codec = upstream ? forward_ : backward_,
+                                 .messages = *std::move(messages)},
+                                &codec_thread_, events_);
   }
 
   // Both sides begin after `start_step`. What they agreed on.
@@ -98,7 +98,7 @@ class MessagesTest : public ::testing::Test {
     lower_ = Make(/*upstream=*/true, start_step);
     upper_->Attach(std::make_shared<Wire>(lower_));
     lower_->Attach(std::make_shared<Wire>(upper_));
-    const auto agree = [](const std::shared_ptr<Channel>& channel) {
+    const auto agree = [](const std::shared_ptr<BoundaryPort>& channel) {
       const auto kept =
           channel->AgreeOnMessages(Deadline::After(absl::Seconds(30)), [] { return false; });
       EXPECT_TRUE(kept.ok()) << kept.status();
@@ -148,7 +148,7 @@ class MessagesTest : public ::testing::Test {
   std::shared_ptr<const codec::Codec> backward_{*codec::ParseCodec("fixed:bits=8")};
   CodecThread codec_thread_;
   std::shared_ptr<EventQueue> events_ = std::make_shared<EventQueue>();
-  std::shared_ptr<Channel> upper_, lower_;
+  std::shared_ptr<BoundaryPort> upper_, lower_;
 };
 
 using Kept = std::pair<bool, bool>;
@@ -217,8 +217,7 @@ TEST_F(MessagesTest, ForgottenStepsFreeTheJournal) {
 
 TEST_F(MessagesTest, BuffersAreAsLargeAsPredicted) {
   Begin(0);
-  const codec::MessageFootprint footprint =
-      codec::FootprintOf(Spec(), kWindows, forward_->MessageBytes(kShape));
+  const MessageFootprint footprint = FootprintOf(Spec(), kWindows, forward_->MessageBytes(kShape));
   for (uint64_t step = 1; step <= 10; ++step) RunStep(step);
   uint64_t records = 0, journal = 0;
   for (const auto& entry : fs::recursive_directory_iterator(folder_ + "/upper")) {

@@ -1,0 +1,29 @@
+// What the command lines of all programs have in common: --help, --version, and sentences about
+// wrong usage that name the command and the word that was probably meant.
+//
+//   CLI::App app("...", "longhaul-worker");
+//   SetUpCommandLine(app);
+//   ...
+//   } catch (const CLI::ParseError& error) {
+//     return app.exit(error) == 0 ? kOk : kWrongUsage;
+#ifndef LONGHAUL_BASE_FLAGS_COMMAND_LINE_H_
+#define LONGHAUL_BASE_FLAGS_COMMAND_LINE_H_
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace longhaul {
+
+// Before any subcommand is added. The app's name is the program's.
+void SetUpCommandLine(CLI::App& app);
+
+// What is wrong with the arguments, for people: "longhaul cluster: unknown command 'upp'; did you
+// mean 'up'?". `app` is the program, after its parse threw `error`.
+std::string DescribeUsageError(const CLI::App& app, const CLI::Error& error);
+
+// A check for options of unsigned types, because the library takes -1 for 2^64 - 1.
+CLI::Validator WholeNumber();
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_BASE_FLAGS_COMMAND_LINE_H_

@@ -1,0 +1,22 @@
+// Daemons' flags in a file: `--config FILE`, a YAML mapping whose keys are the long names of the
+// program's flags.
+//
+//   coordinator: 192.0.2.1:7070        # --coordinator
+//   advertise: [192.0.2.7:7171]        # --advertise, repeatable
+//   log-level: debug                   # --log-level
+//
+// Flags on the command line win. Unknown keys and values that a flag would refuse are errors with
+// file, line and column, all at once: CLI::ConfigError, exit as for any wrong usage.
+#ifndef LONGHAUL_BASE_FLAGS_DAEMON_CONFIG_H_
+#define LONGHAUL_BASE_FLAGS_DAEMON_CONFIG_H_
+
+#include <CLI/CLI.hpp>
+
+namespace longhaul {
+
+// Call after all other options were added; `app` is the top-level application (no subcommands).
+void AddYamlConfig(CLI::App& app);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_BASE_FLAGS_DAEMON_CONFIG_H_

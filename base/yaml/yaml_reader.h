@@ -1,0 +1,196 @@
+// A table-driven reader of YAML mappings for files that people write: every problem of a file is
+// collected with its line and column instead of stopping at the first one.
+//
+//   ModelSpec model;
+//   const Table table = {Required(Whole("layers", &model.layers, 1, 4096)),
+//                        Flag("tied", &model.tied)};
+//   Reader reader("run.yaml");
+//   reader.ReadMap(node, "", table);
+//   LH_RETURN_IF_ERROR(reader.ToStatus());
+//
+// Reading the same table again from another source (an override) overwrites what it names and
+// leaves the rest. Not thread-safe. Fields point to their targets, which must outlive the table.
+// The depth of reading is that of the tables, whatever the aliases of a file refer to.
+#ifndef LONGHAUL_BASE_YAML_YAML_READER_H_
+#define LONGHAUL_BASE_YAML_YAML_READER_H_
+
+#include <fmt/core.h>
+#include <yaml-cpp/yaml.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+
+namespace longhaul::config {
+
+// Where a value stands. `line` and `column` count from 1; line 0: the source has no lines (an
+// override on the command line).
+struct Place {
+  std::string source;
+  int line = 0;
+  int column = 0;
+  // "run.yaml:3:12".
+  std::string ToString() const;
+};
+
+// Parses one YAML document. kInvalidArgument "<file>:<line>:<column>: ..." for text that is not
+// UTF-8, has control characters, is not YAML, has more than one document or is larger than 1 MiB.
+// An empty document gives a null node.
+StatusOr<YAML::Node> LoadYaml(std::string_view text, std::string_view source);
+
+// "'abc'", "nothing", "a list", "a mapping": what came, for messages; shortened.
+std::string Describe(const YAML::Node& node);
+
+class Reader;
+
+struct Field {
+  std::string key;
+  std::string expected;  // "a whole number from 1 to 64"
+  // `path` is the dotted name of the value. Problems go to the reader.
+  std::function<void(Reader& reader, const YAML::Node& node, const std::string& path)> read;
+  bool required = false;
+  std::vector<Field> section;  // of a nested mapping
+};
+using Table = std::vector<Field>;
+
+class Reader {
+ public:
+  explicit Reader(std::string source) : source_(std::move(source)) {}
+
+  // From now on values come from here; `has_lines` false for overrides.
+  void SetSource(std::string source, bool has_lines);
+
+  // Reads the mapping `node`, called `path` ("" = the whole document), by `table`. A null node is
+  // an empty mapping.
+  void ReadMap(const YAML::Node& node, const std::string& path, const Table& table);
+  // After all sources: reports every required key of `table` that no source had.
+  void RequireAll(const Table& table, const std::string& path = "");
+
+  Place PlaceOf(const YAML::Node& node) const;
+  // Where the value `path` was set last, else where its section was, else the first source's start.
+  Place PlaceOf(std::string_view path) const;
+  bool Has(const std::string& path) const { return places_.contains(path); }
+  // `path` has a value although no source says so: it follows from what stands at `from`, where
+  // problems with it are shown. Nothing where a source says it.
+  void Assume(const std::string& path, const Place& from) { places_.emplace(path, from); }
+
+  void Fail(const Place& place, std::string text);
+  void Fail(const YAML::Node& node, std::string text) { Fail(PlaceOf(node), std::move(text)); }
+  void FailExpected(const YAML::Node& node, const std::string& path, std::string_view expected);
+  bool ok() const { return problems_.empty(); }
+
+  // OK, or all problems in one kInvalidArgument, a line each, in the order of the file.
+  Status ToStatus() const;
+
+ private:
+  struct Problem {
+    Place place;
+    std::string text;
+  };
+  std::string source_;
+  bool has_lines_ = true;
+  std::string first_source_;
+  std::map<std::string, Place, std::less<>> places_;
+  std::set<std::string> broken_;  // sections that are no mappings: what they lack is not reported
+  std::vector<Problem> problems_;
+};
+
+Field Required(Field field);
+Field Whole(std::string key, uint32_t* target, uint32_t least, uint32_t most);
+Field Whole(std::string key, uint64_t* target, uint64_t least, uint64_t most);
+// A number or "auto" (nullopt).
+Field WholeOrAuto(std::string key, std::optional<uint32_t>* target, uint32_t least, uint32_t most);
+
+struct RealRange {
+  double least = 0;
+  double most = 0;
+  bool above_least = false;  // (least, ...
+  bool below_most = false;   // ..., most)
+  std::string ToString() const;
+};
+Field Real(std::string key, double* target, RealRange range);
+// A number inside `range` from a node, or a problem.
+std::optional<double> ReadReal(Reader& reader, const YAML::Node& node, const std::string& path,
+                               const RealRange& range);
+Field Flag(std::string key, bool* target);
+// A text of which `parse` makes the value.
+template <class T>
+Field Parsed(std::string key, T* target, std::string expected,
+             StatusOr<T> (*parse)(std::string_view text));
+// A text; `check` returns what is wrong with it, or "".
+using TextCheck = std::function<std::string(std::string_view)>;
+Field Text(std::string key, std::string* target, std::string expected, TextCheck check);
+// One of a few words.
+Field OneOf(std::string key, std::string* target, std::vector<std::string> words);
+// "20ms".
+Field DurationField(std::string key, absl::Duration* target, absl::Duration least,
+                    absl::Duration most);
+// "8GiB".
+Field BytesField(std::string key, uint64_t* target);
+Field Section(std::string key, Table table);
+// One of a few words, each standing for a value; T has a ToString.
+template <class T>
+Field Choice(std::string key, T* target, std::vector<T> values);
+
+// The words of a message: "one of: a, b".
+std::string ListOf(const std::vector<std::string>& words);
+// What a scalar says; nullopt (and a problem) for nothing, lists and mappings.
+std::optional<std::string> ReadScalar(Reader& reader, const YAML::Node& node,
+                                      const std::string& path, std::string_view expected);
+// YAML's way to say that a scalar is a text: quotes.
+bool IsQuoted(const YAML::Node& node);
+
+// What `parse` makes of a scalar; nullopt (and a problem, which says what `parse` says) for what it
+// does not know.
+template <class T>
+std::optional<T> ReadParsed(Reader& reader, const YAML::Node& node, const std::string& path,
+                            std::string_view expected,
+                            StatusOr<T> (*parse)(std::string_view text)) {
+  const std::optional<std::string> text = ReadScalar(reader, node, path, expected);
+  if (!text) return std::nullopt;
+  StatusOr<T> value = parse(*text);
+  if (value.ok()) return *std::move(value);
+  reader.Fail(node, fmt::format("{}: {}", path, Message(value.status())));
+  return std::nullopt;
+}
+
+template <class T>
+Field Parsed(std::string key, T* target, std::string expected,
+             StatusOr<T> (*parse)(std::string_view text)) {
+  Field field;
+  field.key = std::move(key);
+  field.expected = std::move(expected);
+  field.read = [target, parse, wanted = field.expected](Reader& reader, const YAML::Node& node,
+                                                        const std::string& path) {
+    if (const auto value = ReadParsed(reader, node, path, wanted, parse)) *target = *value;
+  };
+  return field;
+}
+
+template <class T>
+Field Choice(std::string key, T* target, std::vector<T> values) {
+  std::vector<std::string> words;
+  for (const T& value : values) words.emplace_back(ToString(value));
+  // The field of words checks; what it read is then looked up.
+  Field field = OneOf(std::move(key), nullptr, words);
+  field.read = [check = field.read, target, values, words](Reader& reader, const YAML::Node& node,
+                                                           const std::string& path) {
+    check(reader, node, path);
+    for (size_t i = 0; i < words.size(); ++i) {
+      if (node.IsScalar() && node.Scalar() == words[i]) *target = values[i];
+    }
+  };
+  return field;
+}
+
+}  // namespace longhaul::config
+
+#endif  // LONGHAUL_BASE_YAML_YAML_READER_H_

@@ -1,0 +1,21 @@
+// Values as the run file writes them, such that reading gives the same value.
+#ifndef LONGHAUL_BASE_YAML_YAML_TEXT_H_
+#define LONGHAUL_BASE_YAML_YAML_TEXT_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/time/time.h"
+
+namespace longhaul::config {
+
+std::string Quote(std::string_view text);
+// In the largest unit that is exact: "20ms".
+std::string Exact(absl::Duration duration);
+// "8GiB".
+std::string ExactBytes(uint64_t bytes);
+
+}  // namespace longhaul::config
+
+#endif  // LONGHAUL_BASE_YAML_YAML_TEXT_H_

@@ -1,0 +1,30 @@
+// `longhaul cluster up|down|status|link|kill|start`: a local cluster for trying things. The
+// coordinator and N workers run in network namespaces of their own, joined by a bridge whose links
+// are shaped by tc (network.h has the layout).
+#ifndef LONGHAUL_DEPLOY_CLUSTER_CLUSTER_COMMAND_H_
+#define LONGHAUL_DEPLOY_CLUSTER_CLUSTER_COMMAND_H_
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace longhaul {
+
+// Adds the subcommand `cluster` to the program and gives it. When the user calls one of its
+// subcommands, it runs inside app.parse() and stores the program's exit code (0 done, 1 failed, 130
+// interrupted) in
+// `*exit_code`, which stays untouched otherwise. `exit_code` must outlive `app`.
+//
+//   int exit_code = 0;
+//   CLI::App app;
+//   AddClusterCommand(app, &exit_code);
+//   CLI11_PARSE(app, argc, argv);
+//   return exit_code;
+CLI::App* AddClusterCommand(CLI::App& app, int* exit_code);
+
+// The option --device of a command that brings a cluster up: ClusterUpOptions::device, which
+// `*device` holds and which must outlive `command`.
+void AddWorkerDevices(CLI::App* command, std::string* device);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_DEPLOY_CLUSTER_CLUSTER_COMMAND_H_

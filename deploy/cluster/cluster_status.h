@@ -1,0 +1,55 @@
+// `longhaul cluster status`: what a cluster is doing right now.
+#ifndef LONGHAUL_DEPLOY_CLUSTER_CLUSTER_STATUS_H_
+#define LONGHAUL_DEPLOY_CLUSTER_CLUSTER_STATUS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "deploy/cluster/relay/control.h"
+#include "deploy/cluster/shaping.h"
+#include "deploy/cluster/state_file.h"
+
+namespace longhaul {
+
+struct WorkerView {
+  bool alive = false;
+  bool connected = false;
+  bool network_there = false;
+  // Unset while the link is not shaped: then nothing counts exactly.
+  std::optional<LinkCounters> uplink;
+  std::optional<LinkCounters> downlink;
+};
+
+struct ClusterView {
+  ClusterState state;
+  bool coordinator_alive = false;
+  bool coordinator_answers = false;
+  bool relay_alive = false;
+  std::optional<relay::RelayReport> relay;  // of the relay, where there is one and it answers
+  std::vector<WorkerView> workers;          // as in state.workers
+};
+
+// Looks at processes and counters and asks the coordinator (at most 2 s).
+StatusOr<ClusterView> ObserveCluster(const std::string& name);
+
+std::string FormatClusterTable(const ClusterView& view);
+// {"name", "ready", "shaper", "directory", "token_file",
+//  "coordinator": {"address", "pid", "alive", "answers"},
+//  "delay_by": "netem" or "relay",
+//  "relay": null (links need none) or {"pid", "alive", "answers", "arrived_packets",
+//            "lost_packets", "overflowed_packets", "missed_packets", "refused_packets",
+//            "failed_packets", "held_bytes", "threads", "cpu_seconds"},
+//  "workers": [{"name", "pid", "alive", "connected", "network", "network_there", "data_address",
+//               "up_bits_per_second", "down_bits_per_second" (null: not shaped),
+//               "delay_seconds", "jitter_seconds", "loss", "link_up",
+//               "uplink", "downlink": null or {"bytes", "packets", "data_bytes",
+//               "acknowledgement_bytes" (null with tbf), "dropped_packets", "backlog_bytes"}}],
+//  "paths": [{"from", "to", "bits_per_second" (null: what the links have),
+//             "delay_seconds", "jitter_seconds", "loss" (null: what the links have)}]}
+std::string FormatClusterJson(const ClusterView& view);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_DEPLOY_CLUSTER_CLUSTER_STATUS_H_

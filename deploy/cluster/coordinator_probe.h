@@ -1,0 +1,38 @@
+// Asks a cluster's coordinator which workers are connected.
+#ifndef LONGHAUL_DEPLOY_CLUSTER_COORDINATOR_PROBE_H_
+#define LONGHAUL_DEPLOY_CLUSTER_COORDINATOR_PROBE_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+
+namespace longhaul {
+
+// Name and process. By the name alone, one that was killed a moment ago and whose session the
+// coordinator still has would pass for its successor.
+using ConnectedWorkers = std::set<std::pair<std::string, pid_t>>;
+
+// One connection to a coordinator. From one thread.
+class CoordinatorProbe {
+ public:
+  // Does not dial yet.
+  CoordinatorProbe(const std::string& address, std::string token);
+  ~CoordinatorProbe();
+
+  // kUnavailable or kDeadlineExceeded: no answer within `limit`.
+  StatusOr<ConnectedWorkers> Connected(absl::Duration limit);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_DEPLOY_CLUSTER_COORDINATOR_PROBE_H_

@@ -1,0 +1,48 @@
+// The daemons of a local cluster: how they are called, started and waited for.
+#ifndef LONGHAUL_DEPLOY_CLUSTER_DAEMONS_H_
+#define LONGHAUL_DEPLOY_CLUSTER_DAEMONS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "deploy/cluster/process.h"
+#include "deploy/cluster/state_file.h"
+#include "deploy/cluster/terminal.h"
+
+namespace longhaul {
+
+inline constexpr std::string_view kCoordinatorDaemon = "coordinator";
+
+// `program` if it is not empty (made absolute), else `name` beside the running program.
+// kFailedPrecondition if it is not there.
+StatusOr<std::string> FindProgram(const std::string& program, std::string_view name);
+
+// `command` inside a network namespace.
+Command InNetwork(const std::string& network, Command command);
+
+// Full command lines, run inside the right namespace by `ip netns exec`, which also gives the
+// daemon a /sys of that namespace.
+Command CoordinatorCommand(const ClusterState& state);
+Command WorkerCommand(const ClusterState& state, const ClusterWorkerState& worker);
+
+// <directory>/<daemon>.log
+std::string LogPath(const ClusterState& state, std::string_view daemon);
+// That it has died, with the end of its log.
+Status DiedError(const ClusterState& state, std::string_view daemon);
+
+// Start it and note its process in `state` (which is not written).
+Status StartCoordinator(ClusterState* state);
+Status StartWorker(const ClusterState& state, ClusterWorkerState* worker);
+
+// Until the coordinator answers and `only` (or all workers, if empty) are connected, with a
+// progress line. An error if a daemon dies (with the end of its log), the deadline passes or the
+// user interrupts.
+Status WaitUntilConnected(const ClusterState& state, std::string_view only, Deadline deadline,
+                          ProgressLine* progress, InterruptGuard* interrupts);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_DEPLOY_CLUSTER_DAEMONS_H_

@@ -1,0 +1,35 @@
+// One command at a time changes a cluster.
+#ifndef LONGHAUL_DEPLOY_CLUSTER_LOCK_H_
+#define LONGHAUL_DEPLOY_CLUSTER_LOCK_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace longhaul {
+
+// Held as long as the object lives; the kernel gives it back when the process dies, however. It is
+// a file beside the cluster's state folder, which goes away with the lock.
+class ClusterLock {
+ public:
+  // Waits up to `patience` for another command to finish; then kFailedPrecondition naming it.
+  static StatusOr<std::unique_ptr<ClusterLock>> Acquire(std::string_view cluster,
+                                                        absl::Duration patience);
+  ClusterLock(const ClusterLock&) = delete;
+  ClusterLock& operator=(const ClusterLock&) = delete;
+  ~ClusterLock();
+
+ private:
+  ClusterLock(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  const UniqueFd fd_;
+  const std::string path_;
+};
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_DEPLOY_CLUSTER_LOCK_H_

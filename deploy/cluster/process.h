@@ -1,0 +1,58 @@
+// Processes of a local cluster: external tools that are run to their end, and daemons that outlive
+// this program. Always by argument vector, never through a shell.
+//
+// Every daemon carries the variable LONGHAUL_CLUSTER_DAEMON=<cluster> in its environment, so that
+// `cluster down` finds it even when the state file is lost.
+//
+// Not thread-safe with respect to fork: call from a program's main thread.
+#ifndef LONGHAUL_DEPLOY_CLUSTER_PROCESS_H_
+#define LONGHAUL_DEPLOY_CLUSTER_PROCESS_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+#include "deploy/cluster/state_file.h"
+
+namespace longhaul {
+
+using Command = std::vector<std::string>;
+
+// As a person would type it: arguments with special characters are quoted.
+std::string ToString(const Command& command);
+
+// Runs a tool and waits for it, at most 30 s; its standard output. kInternal with the command and
+// its standard error if it fails, kNotFound if the program is absent, kDeadlineExceeded.
+StatusOr<std::string> RunTool(const Command& command);
+
+// Where a tool is: PATH first, then /usr/sbin, /sbin, /usr/local/sbin, then what a portable bundle
+// carries. Empty: nowhere.
+std::string FindTool(std::string_view name);
+
+// Starts a daemon of `cluster` in a session of its own, its output appended to `log_path`. It is a
+// child of this process until this process ends. kNotFound if the program is absent; a program that
+// fails later is seen by IsAlive.
+StatusOr<ProcessIdentity> StartDaemon(const Command& command, std::string_view cluster,
+                                      const std::string& log_path);
+
+// Is this very process there and not a zombie? Collects it if it was a child of ours.
+bool IsAlive(const ProcessIdentity& process);
+
+// All live daemons of `cluster`, by the variable in their environment.
+std::vector<ProcessIdentity> FindDaemons(std::string_view cluster);
+
+// SIGTERM, up to `patience` of waiting, then SIGKILL. kDeadlineExceeded naming those that are still
+// there 5 s after that.
+Status StopProcesses(const std::vector<ProcessIdentity>& processes, absl::Duration patience);
+
+// SIGKILL at once, and wait for the end.
+Status KillProcess(const ProcessIdentity& process);
+
+// The last `lines` lines of a file, for messages; empty if it cannot be read.
+std::string LogTail(const std::string& path, int lines);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_DEPLOY_CLUSTER_PROCESS_H_

@@ -1,0 +1,81 @@
+// How a cluster's relay is told what to do, over a Unix socket in the cluster's private folder: one
+// JSON document there, one back, then the connection ends.
+#ifndef LONGHAUL_DEPLOY_CLUSTER_RELAY_CONTROL_H_
+#define LONGHAUL_DEPLOY_CLUSTER_RELAY_CONTROL_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "run/file/link_quality.h"
+
+namespace longhaul::relay {
+
+inline constexpr uint32_t kMostPorts = 256;
+
+struct RelayPort {
+  std::string device;  // in the relay's network namespace
+  bool connected = true;
+  friend bool operator==(const RelayPort&, const RelayPort&) = default;
+};
+
+struct RelayConfig {
+  // Worker n's, in order; a frame to MacAddress(n) leaves through the n-th, counted from 1.
+  std::vector<RelayPort> ports;
+  std::vector<LinkQuality> paths;  // paths[from * ports + to]
+  friend bool operator==(const RelayConfig&, const RelayConfig&) = default;
+};
+
+struct RelayReport {
+  uint64_t arrived_packets = 0;  // as the relay sees them: up to 64 KB each
+  uint64_t lost_packets = 0;
+  uint64_t overflowed_packets = 0;
+  uint64_t missed_packets = 0;   // came faster than the relay took them
+  uint64_t refused_packets = 0;  // the receiver's interface had no room
+  uint64_t failed_packets = 0;   // could not be sent otherwise: the relay's log says why
+  uint64_t held_bytes = 0;
+  uint32_t threads = 0;
+  absl::Duration cpu_time;
+};
+
+// The address by which the relay knows worker `number`, from 1: "02:6c:68:00:00:01".
+std::string MacAddress(uint32_t number);
+// 0: not one of these; broadcasts have none.
+uint32_t NumberOfMac(const uint8_t* address);
+
+std::string ToJson(const RelayConfig& config);
+// kInvalidArgument for what is no config.
+StatusOr<RelayConfig> RelayConfigFromJson(std::string_view text);
+
+// Asks the relay at `socket_path` how it is and, with `config`, tells it what to do from now on.
+// kUnavailable: nobody listens there, or answers. What the relay refuses comes as its own error.
+StatusOr<RelayReport> AskRelay(const std::string& socket_path, const RelayConfig* config,
+                               Deadline deadline);
+
+// The same of a relay that was just started: asks until somebody listens there. An error of
+// `check`, called in between (is it still alive?), ends that.
+StatusOr<RelayReport> AskStartedRelay(
+    const std::string& socket_path, const RelayConfig* config, Deadline deadline,
+    const std::function<Status()>& check = [] { return absl::OkStatus(); });
+
+// The relay's side.
+struct Request {
+  bool configure = false;
+  RelayConfig config;
+};
+StatusOr<UniqueFd> ListenForRequests(const std::string& socket_path);  // to accept from
+// One connection that waits at `listener`: its request goes to `serve`, what that says goes back.
+// Beside `serve` it takes twice `patience` at most, whatever the other side does: one for the
+// request to come, and one for its answer to go, while the next one waits.
+void ServeRequest(int listener, const std::function<StatusOr<RelayReport>(const Request&)>& serve,
+                  absl::Duration patience = absl::Seconds(2));
+
+}  // namespace longhaul::relay
+
+#endif  // LONGHAUL_DEPLOY_CLUSTER_RELAY_CONTROL_H_

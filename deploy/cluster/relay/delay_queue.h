@@ -1,0 +1,108 @@
+// Frames under way between the workers of a cluster: how long each takes, and which are lost. Pure:
+// time is an argument, chance comes from a seed.
+//
+// Frames from one worker to another keep their order. With jitter the delay is a curve that wanders
+// between delay - jitter and delay + jitter, so that packets that follow each other closely take
+// nearly the same time, as behind a queue elsewhere; its mean is the delay.
+//
+// Not thread-safe, but for HeldBytes. Workers are counted from 0 here.
+#ifndef LONGHAUL_DEPLOY_CLUSTER_RELAY_DELAY_QUEUE_H_
+#define LONGHAUL_DEPLOY_CLUSTER_RELAY_DELAY_QUEUE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "base/clock.h"
+#include "run/file/link_quality.h"
+
+namespace longhaul::relay {
+
+struct Frame {
+  std::unique_ptr<std::byte[]> bytes;
+  uint32_t size = 0;
+  uint32_t capacity = 0;  // of `bytes`
+};
+
+struct QueueCounts {
+  uint64_t arrived = 0;  // frames; each is then one of the next three, or under way
+  uint64_t released = 0;
+  uint64_t lost = 0;        // by `loss`, or between workers of which one is cut off
+  uint64_t overflowed = 0;  // more bytes under way than may be held
+  QueueCounts& operator+=(const QueueCounts& other);
+};
+
+// The room for what is under way, of several queues together. Thread-safe.
+class HeldBytes {
+ public:
+  explicit HeldBytes(size_t most) : most_(most) {}
+  // False where that would be more than the most.
+  bool Take(size_t bytes);
+  void GiveBack(size_t bytes) { now_ -= bytes; }
+  size_t now() const { return now_; }
+
+ private:
+  const size_t most_;
+  std::atomic<size_t> now_ = 0;
+};
+
+class DelayQueue {
+ public:
+  // `held` outlives it; frames count by their capacities.
+  DelayQueue(uint64_t seed, HeldBytes* held) : chance_(seed), seed_(seed), held_(*held) {}
+  DelayQueue(const DelayQueue&) = delete;
+  DelayQueue& operator=(const DelayQueue&) = delete;
+  ~DelayQueue() { Drop(); }
+
+  // For `workers` workers; `paths[from * workers + to]`, `connected[worker]`. What is under way
+  // keeps its time, but does not get through to or from who is cut off. Another number of workers
+  // than before drops it.
+  void Configure(uint32_t workers, std::vector<LinkQuality> paths, std::vector<bool> connected);
+
+  // `arrived` does not go back between two frames of one path.
+  void Admit(uint32_t from, uint32_t to, Frame frame, MonoTime arrived);
+
+  // When the next frame is due; nullopt: nothing is under way.
+  std::optional<MonoTime> NextRelease() const;
+  struct Due {
+    uint32_t to = 0;
+    Frame frame;
+  };
+  // The next frame that is due at `now`, in the order of time.
+  std::optional<Due> Release(MonoTime now);
+
+  const QueueCounts& counts() const { return counts_; }
+
+ private:
+  struct Path {
+    LinkQuality quality;
+    MonoTime last_release;
+  };
+  struct Held {
+    MonoTime release;
+    uint64_t number;
+    uint32_t from, to;
+    Frame frame;
+  };
+  static bool Later(const Held& a, const Held& b);
+  void Drop();  // what is under way
+  absl::Duration DelayAt(uint32_t path, const LinkQuality& quality, MonoTime time) const;
+
+  std::mt19937_64 chance_;
+  const uint64_t seed_;
+  HeldBytes& held_;
+  uint32_t workers_ = 0;
+  std::vector<Path> paths_;
+  std::vector<bool> connected_;
+  std::vector<Held> heap_;  // the earliest release first
+  uint64_t next_number_ = 0;
+  QueueCounts counts_;
+};
+
+}  // namespace longhaul::relay
+
+#endif  // LONGHAUL_DEPLOY_CLUSTER_RELAY_DELAY_QUEUE_H_

@@ -1,0 +1,69 @@
+// The relay's work, divided among threads by the worker that frames come from: the thread of a
+// worker takes frames out of that worker's port, holds them (delay_queue.h) and puts them into
+// whichever port they are for. So frames from one worker to another keep their order, and threads
+// share nothing on the way but the room for what is under way.
+#ifndef LONGHAUL_DEPLOY_CLUSTER_RELAY_FORWARDERS_H_
+#define LONGHAUL_DEPLOY_CLUSTER_RELAY_FORWARDERS_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "deploy/cluster/relay/delay_queue.h"
+#include "deploy/cluster/relay/packet_port.h"
+#include "run/file/link_quality.h"
+
+namespace longhaul::relay {
+
+// Where frames go; threads share one and the same. Worker n of MacAddress(n + 1) is at ports[n].
+struct Routes {
+  std::vector<std::shared_ptr<PacketPort>> ports;
+  std::vector<LinkQuality> paths;  // paths[from * ports + to]
+  std::vector<bool> connected;     // of each port
+};
+
+struct ForwardCounts {
+  QueueCounts queue;
+  uint64_t missed = 0;  // came faster than they were taken
+  Unsent unsent;
+};
+
+// As many as the machine has cores for this process, 4 at most: enough for the workers of one
+// machine, whose own work needs the same cores.
+uint32_t ForwarderThreads();
+
+class Forwarder;
+
+// Not thread-safe; every method waits for all threads, each of which answers between two batches of
+// frames.
+class Forwarders {
+ public:
+  // `threads`, at least 1, hold `most_bytes` together.
+  static StatusOr<std::unique_ptr<Forwarders>> Start(uint32_t threads, size_t most_bytes);
+  Forwarders(const Forwarders&) = delete;
+  Forwarders& operator=(const Forwarders&) = delete;
+  ~Forwarders();
+
+  // What is under way stays so, as DelayQueue::Configure says. Threads change over one after the
+  // other. After an error all is as it was before.
+  Status Configure(Routes routes);
+
+  // Since the start.
+  ForwardCounts Counts();
+  size_t held_bytes() const { return held_.now(); }
+  uint32_t threads() const { return static_cast<uint32_t>(threads_.size()); }
+
+ private:
+  explicit Forwarders(size_t most_bytes);
+  void CountMissed();
+
+  HeldBytes held_;
+  std::vector<std::unique_ptr<Forwarder>> threads_;
+  std::shared_ptr<const Routes> routes_;
+  uint64_t missed_ = 0;
+};
+
+}  // namespace longhaul::relay
+
+#endif  // LONGHAUL_DEPLOY_CLUSTER_RELAY_FORWARDERS_H_

@@ -1,0 +1,28 @@
+// What a local cluster needs of the machine.
+#ifndef LONGHAUL_DEPLOY_CLUSTER_REQUIREMENTS_H_
+#define LONGHAUL_DEPLOY_CLUSTER_REQUIREMENTS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace longhaul {
+
+struct Machine {
+  uint64_t capabilities = 0;  // effective, a bit each, as in <linux/capability.h>
+  bool root = false;
+  bool has_ip = false;
+  bool has_tc = false;
+};
+
+Machine ThisMachine();
+
+// kFailedPrecondition: everything that is missing at once, and how to get it.
+Status CheckRequirements(const Machine& machine);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_DEPLOY_CLUSTER_REQUIREMENTS_H_

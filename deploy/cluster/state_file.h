@@ -1,0 +1,123 @@
+// What is known about a local cluster (`longhaul cluster up`), on disk, so that later commands find
+// it.
+//
+// Where: <runtime root>/<name>/cluster.json, mode 0600 in a folder of mode 0700. The runtime root
+// is
+//   $XDG_RUNTIME_DIR/longhaul   where that variable is set,
+//   /run/longhaul               for root otherwise,
+//   /tmp/longhaul-<uid>         for everybody else.
+// The file also holds process ids, so it means nothing after a reboot; the roots above vanish with
+// one. `cluster down` works without it.
+//
+// Thread-safe: plain data and functions of the file system.
+#ifndef LONGHAUL_DEPLOY_CLUSTER_STATE_FILE_H_
+#define LONGHAUL_DEPLOY_CLUSTER_STATE_FILE_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "run/file/link_quality.h"
+
+namespace longhaul {
+
+// The cluster that `cluster` commands mean without --name.
+inline constexpr std::string_view kDefaultClusterName = "local";
+
+// A process, told from a later one with the same id by its start time.
+struct ProcessIdentity {
+  pid_t pid = 0;             // 0: none was started
+  uint64_t start_ticks = 0;  // field 22 of /proc/<pid>/stat
+};
+
+// What a worker's link to all others is asked to be.
+struct LinkParameters {
+  uint64_t up_bits_per_second = 0;    // of what it sends; 0 = not shaped
+  uint64_t down_bits_per_second = 0;  // of what it receives; 0 = not shaped
+  // Between two workers the worse of both counts, in each direction.
+  LinkQuality quality;
+  friend bool operator==(const LinkParameters&, const LinkParameters&) = default;
+};
+
+// What goes from one worker to another, where it differs from what their links say.
+struct PathParameters {
+  std::string from, to;                // names of workers
+  uint64_t bits_per_second = 0;        // at most; 0 = as much as the links have
+  std::optional<LinkQuality> quality;  // instead of the links'
+  friend bool operator==(const PathParameters&, const PathParameters&) = default;
+};
+
+// Bytes of one direction of a link that were counted by a qdisc that is no more.
+struct CountedBefore {
+  uint64_t bytes = 0, packets = 0, dropped_packets = 0, data_bytes = 0, acknowledgement_bytes = 0;
+};
+
+// Who makes delay, jitter and loss.
+enum class DelayBy : uint8_t { kRelay, kNetem };
+std::string_view ToString(DelayBy by);  // "relay", "netem"
+
+struct ClusterWorkerState {
+  std::string name;             // "worker2"
+  std::string network;          // its network namespace, "lh-local-w2"
+  std::string data_address;     // "10.77.0.12", on the shaped interface
+  std::string control_address;  // "10.78.0.12", on the unshaped one
+  LinkParameters link;
+  bool link_up = true;
+  ProcessIdentity process;
+  CountedBefore uplink_before = {};
+  std::string device = "cpu";  // what it computes on, as longhaul-worker is told: "cuda:2"
+};
+
+struct ClusterState {
+  std::string name;
+  std::string coordinator_address;  // "10.78.0.1:7070", reachable from this machine
+  std::string token_file;
+  std::string directory;       // logs and the daemons' state folders
+  bool owns_directory = true;  // `down` removes it
+  bool ready = false;          // `up` got to its end
+  std::string shaper;          // how links are shaped: "htb" or "tbf" (shaping.h)
+  DelayBy delay_by = DelayBy::kRelay;
+  std::string coordinator_program;
+  std::string worker_program;
+  std::string relay_program;
+  std::string log_level;
+  uint32_t subnet = 0;  // the third byte of its addresses
+  ProcessIdentity coordinator;
+  ProcessIdentity relay;  // while some link needs it
+  std::vector<ClusterWorkerState> workers;
+  // In the order in which they were first asked for; none goes again.
+  std::vector<PathParameters> paths;
+};
+
+// $XDG_RUNTIME_DIR/longhaul, /run/longhaul or /tmp/longhaul-<uid>.
+std::string ClusterRuntimeRoot();
+// <runtime root>/<name>.
+std::string ClusterStateFolder(std::string_view name);
+
+// A folder of mode 0700 that belongs to this user; made where there is none. Somebody else's is
+// kFailedPrecondition.
+Status MakePrivateFolder(const std::string& path);
+
+// The state of a cluster that is up. Without a name: of "local", or else of the only one there is.
+// kNotFound when there is none (or several, which the message lists), kFailedPrecondition when it
+// may not be read, kInvalidArgument when the file is broken. Messages say what to do.
+StatusOr<ClusterState> ReadClusterState(std::string_view name = {});
+Status WriteClusterState(const ClusterState& state);
+// Names of all clusters with a state file, sorted.
+std::vector<std::string> ListClusters();
+
+// The cluster whose coordinator is at this address; nullopt: none of this user's.
+std::optional<std::string> ClusterAt(std::string_view coordinator_address);
+
+// For tests: the file's text.
+std::string ClusterStateToJson(const ClusterState& state);
+StatusOr<ClusterState> ClusterStateFromJson(std::string_view text);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_DEPLOY_CLUSTER_STATE_FILE_H_

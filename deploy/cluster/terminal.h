@@ -1,0 +1,47 @@
+// How the cluster's commands talk to a person while they work, and hear that person's Ctrl-C.
+#ifndef LONGHAUL_DEPLOY_CLUSTER_TERMINAL_H_
+#define LONGHAUL_DEPLOY_CLUSTER_TERMINAL_H_
+
+#include <signal.h>
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace longhaul {
+
+// One line on standard error that changes in place on a terminal; elsewhere a line each time the
+// text changes. From one thread.
+class ProgressLine {
+ public:
+  ProgressLine();
+  ~ProgressLine();
+  void Show(std::string_view text);
+  // Ends the line that is being shown, so that other output starts on a fresh one.
+  void Clear();
+
+ private:
+  const bool terminal_;
+  bool dirty_ = false;
+  std::string last_;
+};
+
+// While this object lives, SIGINT, SIGTERM and SIGHUP do not end the process but are remembered.
+// Create it before other threads start.
+class InterruptGuard {
+ public:
+  InterruptGuard();
+  ~InterruptGuard();
+  // kCancelled once one of these signals has come.
+  Status Check();
+
+ private:
+  sigset_t signals_;
+  sigset_t before_;
+  bool interrupted_ = false;
+};
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_DEPLOY_CLUSTER_TERMINAL_H_

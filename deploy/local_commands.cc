@@ -1,0 +1,14 @@
+#include "deploy/local_commands.h"
+
+#include "deploy/cluster/cluster_command.h"
+#include "deploy/sweep/sweep_command.h"
+
+namespace longhaul::cli {
+
+void AddLocalCommands(Program& program) {
+  program.RefuseConnectionFlags(AddSweepCommand(program), /*json_too=*/false);
+  program.RefuseConnectionFlags(AddClusterCommand(program.app(), program.exit_code()),
+                                /*json_too=*/true);
+}
+
+}  // namespace longhaul::cli

@@ -1,0 +1,48 @@
+// The points of a sweep: one run each. Pure.
+#ifndef LONGHAUL_DEPLOY_SWEEP_POINTS_H_
+#define LONGHAUL_DEPLOY_SWEEP_POINTS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+#include "deploy/sweep/sweep_spec.h"
+#include "run/file/run_spec.h"
+
+namespace longhaul::cli {
+
+struct SweepPoint {
+  uint32_t index = 0;  // from 0, in the order in which they run
+  std::string id;      // "100mbit/25ms/paper/1f1b/r1"; of no other point of the sweep
+  uint64_t rate_bits_per_second = 0;  // of every link, each way; 0 = not shaped
+  absl::Duration delay;               // one way
+  SweepCodecs links;
+  ScheduleKind schedule = ScheduleKind::kLinkAware;
+  std::string variant;                 // "": none
+  uint32_t repeat = 1;                 // from 1
+  std::vector<std::string> overrides;  // of the base run, all that make this point of it
+  RunSpec spec;                        // unless impossible
+  std::string impossible;              // why it cannot run; "": it can
+};
+
+struct SweepPlan {
+  uint32_t workers = 0;  // of the cluster
+  std::vector<SweepPoint> points;
+};
+
+// `base_file` and its text `base_yaml`: the sweep's base run. `more`: changes to it from the
+// command line, after the sweep's own. An error where the base run itself is wrong; a point that
+// alone is wrong says so in `impossible`.
+StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_yaml,
+                                  std::string_view base_file, const std::vector<std::string>& more,
+                                  const CodecCheck& check_codec);
+
+// "100 Mbit/s, 25 ms, paper, 1f1b, repeat 2": what differs among the points of `sweep`.
+std::string Describe(const SweepPoint& point, const SweepSpec& sweep);
+
+}  // namespace longhaul::cli
+
+#endif  // LONGHAUL_DEPLOY_SWEEP_POINTS_H_

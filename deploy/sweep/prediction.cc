@@ -1,0 +1,42 @@
+#include "deploy/sweep/prediction.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "codec/codec.h"
+#include "codec/registry.h"
+#include "coordinator/planner/pipeline_cost.h"
+#include "run/boundary/boundary_shape.h"
+#include "run/schedule/simulator.h"
+
+namespace longhaul::cli {
+
+StatusOr<PointPrediction> PredictPoint(const v1::Plan& plan, const RunSpec& spec,
+                                       uint64_t rate_bits_per_second, absl::Duration delay) {
+  const auto network =
+      coordinator::UniformNetwork(static_cast<uint32_t>(plan.stages_size()),
+                                  coordinator::GoodputBytesPerSecond(rate_bits_per_second), delay);
+  LH_ASSIGN_OR_RETURN(const schedule::Simulation simulation,
+                      schedule::Simulate(coordinator::PipelineCostOf(plan, spec, network)));
+  return PointPrediction{.simulated_seconds = absl::ToDoubleSeconds(simulation.step),
+                         .bound_seconds = absl::ToDoubleSeconds(simulation.lower_bound),
+                         .bottleneck = simulation.bottleneck};
+}
+
+double NetworkSeconds(const RunSpec& spec, uint64_t rate_bits_per_second) {
+  if (rate_bits_per_second == 0 || spec.pipeline.stages == 1) return 0;
+  const codec::Shape shape = BoundaryShape(spec);
+  std::vector<uint64_t> bytes;
+  for (const std::string& text : {spec.links.codecs.forward, spec.links.codecs.backward}) {
+    const auto codec = codec::ParseCodec(text);
+    bytes.push_back(codec.ok() ? coordinator::WithChunkHeaders((*codec)->MaxEncodedBytes(shape))
+                               : 0);
+  }
+  // A worker in the middle sends activations down and gradients up.
+  const uint64_t sent =
+      spec.pipeline.stages == 2 ? std::max(bytes[0], bytes[1]) : bytes[0] + bytes[1];
+  return static_cast<double>(sent) * spec.train.microbatches /
+         coordinator::GoodputBytesPerSecond(rate_bits_per_second);
+}
+
+}  // namespace longhaul::cli

@@ -1,0 +1,284 @@
+#include "deploy/sweep/sweep_spec.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/yaml/yaml_reader.h"
+#include "base/yaml/yaml_text.h"
+#include "run/file/link_quality.h"
+
+namespace longhaul {
+namespace {
+
+using config::Field;
+using config::Parsed;
+using config::Reader;
+using config::Required;
+using config::Table;
+using config::Text;
+using config::Whole;
+
+constexpr size_t kLongestText = 4096;
+constexpr size_t kLongestName = 32;
+constexpr size_t kLongestList = 1000;
+
+using ReadItem =
+    std::function<void(Reader& reader, const YAML::Node& item, const std::string& path)>;
+
+// A list with at least one item, or one item alone.
+Field List(std::string key, std::string expected, ReadItem read_item) {
+  Field field;
+  field.key = std::move(key);
+  field.expected = std::move(expected);
+  field.read = [read_item = std::move(read_item), wanted = field.expected](
+                   Reader& reader, const YAML::Node& node, const std::string& path) {
+    if (!node.IsSequence()) {
+      read_item(reader, node, path);
+    } else if (node.size() == 0 || node.size() > kLongestList) {
+      reader.Fail(node,
+                  fmt::format("{}: expected {}, got a list of {}", path, wanted, node.size()));
+    } else {
+      for (const auto& item : node) read_item(reader, item, path);
+    }
+  };
+  return field;
+}
+
+// Adds `value` to `target` unless it is there: a point that occurs twice is a mistake.
+template <class T>
+void AddOnce(std::vector<T>* target, T value, Reader& reader, const YAML::Node& item,
+             const std::string& path) {
+  if (std::find(target->begin(), target->end(), value) != target->end()) {
+    reader.Fail(item, fmt::format("{}: {} is here twice; repeats: N runs points several times",
+                                  path, config::Describe(item)));
+    return;
+  }
+  target->push_back(std::move(value));
+}
+
+// A list of values that `parse` knows, each once.
+template <class T>
+Field ParsedList(std::string key, std::vector<T>* target, const std::string& expected,
+                 StatusOr<T> (*parse)(std::string_view text)) {
+  return List(
+      std::move(key), expected,
+      [target, expected, parse](Reader& reader, const YAML::Node& item, const std::string& path) {
+        const auto value = config::ReadParsed(reader, item, path, expected, parse);
+        if (value) AddOnce(target, *value, reader, item, path);
+      });
+}
+
+Field Schedules(SweepSpec* spec) {
+  const std::string expected = "schedules: link-aware, 1f1b, gpipe";
+  return List("schedules", expected,
+              [spec, expected](Reader& reader, const YAML::Node& item, const std::string& path) {
+                const auto text = config::ReadScalar(reader, item, path, expected);
+                if (!text) return;
+                for (const ScheduleKind kind :
+                     {ScheduleKind::kLinkAware, ScheduleKind::kOneFOneB, ScheduleKind::kGpipe}) {
+                  if (*text == ToString(kind)) {
+                    AddOnce(&spec->schedules, kind, reader, item, path);
+                    return;
+                  }
+                }
+                reader.FailExpected(item, path, "one of link-aware, 1f1b, gpipe");
+              });
+}
+
+std::string CheckName(std::string_view name) {
+  const bool good = std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.' || c == '+';
+  });
+  if (good && !name.empty() && name.size() <= kLongestName) return "";
+  return fmt::format("expected a name of 1 to {} letters, digits and -_.+, got '{}'", kLongestName,
+                     name.substr(0, 2 * kLongestName));
+}
+
+// A mapping of names that the user chooses; `read_entry` gets the value.
+Field Named(std::string key, std::string expected,
+            std::function<void(Reader& reader, const std::string& name, const YAML::Node& value,
+                               const std::string& path)>
+                read_entry) {
+  Field field;
+  field.key = std::move(key);
+  field.expected = std::move(expected);
+  field.read = [read_entry = std::move(read_entry), wanted = field.expected](
+                   Reader& reader, const YAML::Node& node, const std::string& path) {
+    if (!node.IsMap() || node.size() == 0 || node.size() > kLongestList) {
+      reader.FailExpected(node, path, wanted);
+      return;
+    }
+    std::vector<std::string> names;
+    for (const auto& entry : node) {
+      const auto name = config::ReadScalar(reader, entry.first, path, "a name");
+      if (!name) continue;
+      if (const std::string problem = CheckName(*name); !problem.empty()) {
+        reader.Fail(entry.first, fmt::format("{}: {}", path, problem));
+      } else if (std::find(names.begin(), names.end(), *name) != names.end()) {
+        reader.Fail(entry.first, fmt::format("{}: the name '{}' is here twice", path, *name));
+      } else {
+        names.push_back(*name);
+        read_entry(reader, *name, entry.second, fmt::format("{}.{}", path, *name));
+      }
+    }
+  };
+  return field;
+}
+
+Field Links(SweepSpec* spec, const CodecCheck& check_codec) {
+  const config::TextCheck check = [codec = check_codec](std::string_view text) -> std::string {
+    if (text.size() > kLongestText) return "too long for a codec";
+    return std::string(Message(codec(text)));
+  };
+  return Named(
+      "links", "names of codec pairs, such as paper: { forward: tah, backward: fixed:bits=6 }",
+      [spec, check](Reader& reader, const std::string& name, const YAML::Node& value,
+                    const std::string& path) {
+        SweepCodecs pair{name, {"", ""}};
+        const std::string expected = "a codec such as tah or \"fixed:bits=6\"";
+        const Table table = {Required(Text("forward", &pair.codecs.forward, expected, check)),
+                             Required(Text("backward", &pair.codecs.backward, expected, check))};
+        if (value.IsNull()) {
+          reader.FailExpected(value, path, "{ forward: CODEC, backward: CODEC }");
+          return;
+        }
+        reader.ReadMap(value, path, table);
+        reader.RequireAll(table, path);
+        spec->links.push_back(std::move(pair));
+      });
+}
+
+// { train.steps: 20 } as {"train.steps=20"}.
+void ReadOverrides(std::vector<std::string>* target, Reader& reader, const YAML::Node& node,
+                   const std::string& path) {
+  constexpr std::string_view kExpected = "keys of the run file, such as { train.steps: 20 }";
+  if (!node.IsMap() || node.size() > kLongestList) {
+    reader.FailExpected(node, path, kExpected);
+    return;
+  }
+  for (const auto& entry : node) {
+    const auto key = config::ReadScalar(reader, entry.first, path, kExpected);
+    if (!key) continue;
+    if (key->empty() || key->find('=') != std::string::npos) {
+      reader.FailExpected(entry.first, path, kExpected);
+      continue;
+    }
+    const std::string name = fmt::format("{}.{}", path, *key);
+    const auto value =
+        config::ReadScalar(reader, entry.second, name, "one value; longhaul's --set takes lists");
+    if (!value) continue;
+    target->push_back(fmt::format("{}={}", *key,
+                                  config::IsQuoted(entry.second) ? config::Quote(*value) : *value));
+  }
+}
+
+Field Overrides(SweepSpec* spec) {
+  Field field;
+  field.key = "set";
+  field.expected = "keys of the run file, such as { train.steps: 20 }";
+  field.read = [spec](Reader& reader, const YAML::Node& node, const std::string& path) {
+    ReadOverrides(&spec->set, reader, node, path);
+  };
+  return field;
+}
+
+Field Variants(SweepSpec* spec) {
+  return Named("variants", "names of changes to the run, such as long: { train.steps: 200 }",
+               [spec](Reader& reader, const std::string& name, const YAML::Node& value,
+                      const std::string& path) {
+                 SweepVariant variant{name, {}};
+                 ReadOverrides(&variant.set, reader, value, path);
+                 spec->variants.push_back(std::move(variant));
+               });
+}
+
+Field Workers(SweepSpec* spec) {
+  return config::WholeOrAuto("workers", &spec->workers, 1, 64);
+}
+
+config::TextCheck AtMost(size_t longest) {
+  return [longest](std::string_view text) -> std::string {
+    if (!text.empty() && text.size() <= longest) return "";
+    return fmt::format("expected 1 to {} bytes, got {}", longest, text.size());
+  };
+}
+
+Table SweepTable(SweepSpec* spec, const CodecCheck& check_codec) {
+  return {Text("title", &spec->title, "a text for the report", AtMost(200)),
+          Required(Text("base", &spec->base, "a run file such as run.yaml", AtMost(kLongestText))),
+          Overrides(spec),
+          Required(ParsedList("rates", &spec->rates, "link rates such as [1gbit, 100mbit]",
+                              ParseLinkRate)),
+          ParsedList("delays", &spec->delays, "one-way delays such as [0ms, 25ms]", ParseLinkDelay),
+          Parsed("jitter", &spec->jitter, "how far delays wander, such as 2ms", ParseLinkDelay),
+          Parsed("loss", &spec->loss, "a share of packets such as 0.1%", ParseLoss),
+          Required(Links(spec, check_codec)),
+          Schedules(spec),
+          Variants(spec),
+          Whole("repeats", &spec->repeats, 1, 1000),
+          Whole("warm_up", &spec->warm_up, 0, 1'000'000),
+          Workers(spec)};
+}
+
+// Links without a delay have no jitter.
+void CheckJitter(const SweepSpec& spec, Reader& reader) {
+  if (spec.jitter == absl::ZeroDuration()) return;
+  bool delayed = false;
+  for (const absl::Duration delay : spec.delays) {
+    if (delay == absl::ZeroDuration()) continue;
+    delayed = true;
+    const Status status = CheckLinkQuality({.delay = delay, .jitter = spec.jitter, .loss = 0});
+    if (status.ok()) continue;
+    reader.Fail(reader.PlaceOf(std::string_view("jitter")),
+                fmt::format("jitter: {}", Message(status)));
+    return;
+  }
+  if (delayed) return;
+  reader.Fail(reader.PlaceOf(std::string_view("jitter")),
+              "jitter: there is no delay that could vary; give delays, or leave jitter out");
+}
+
+}  // namespace
+
+StatusOr<SweepSpec> ParseSweepSpec(std::string_view yaml, std::string_view file_name,
+                                   const CodecCheck& check_codec) {
+  try {
+    LH_ASSIGN_OR_RETURN(const YAML::Node root, config::LoadYaml(yaml, file_name));
+    if (root.IsNull()) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}:1:1: the file is empty; expected base, rates and links", file_name));
+    }
+    SweepSpec spec;
+    const Table table = SweepTable(&spec, check_codec);
+    Reader reader{std::string(file_name)};
+    reader.ReadMap(root, "", table);
+    reader.RequireAll(table);
+    if (spec.delays.empty()) spec.delays = {absl::ZeroDuration()};
+    CheckJitter(spec, reader);
+    LH_RETURN_IF_ERROR(reader.ToStatus());
+    return spec;
+  } catch (const std::exception& error) {
+    return absl::InvalidArgumentError(fmt::format("{}: {}", file_name, error.what()));
+  }
+}
+
+std::string RateText(uint64_t bits_per_second) {
+  if (bits_per_second == 0) return "unlimited";
+  constexpr std::pair<uint64_t, std::string_view> kUnits[] = {
+      {1'000'000'000, "gbit"}, {1'000'000, "mbit"}, {1'000, "kbit"}};
+  for (const auto& [factor, name] : kUnits) {
+    if (bits_per_second % factor == 0) return fmt::format("{}{}", bits_per_second / factor, name);
+  }
+  return fmt::format("{}bit", bits_per_second);
+}
+
+std::string DelayText(absl::Duration delay) {
+  const int64_t us = absl::ToInt64Microseconds(delay);
+  if (us % 1000 == 0) return fmt::format("{}ms", us / 1000);
+  return fmt::format("{}us", us);
+}
+
+}  // namespace longhaul

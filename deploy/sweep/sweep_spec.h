@@ -1,0 +1,61 @@
+// The sweep file: which links, codecs and schedules one run file is tried with. README.md has an
+// example with every key.
+//
+// Thread-safe (plain data and pure functions). Errors: ParseSweepSpec reports *all* errors of a
+// file, one per line as "file:line:column: what was expected, what came, what to do".
+#ifndef LONGHAUL_DEPLOY_SWEEP_SWEEP_SPEC_H_
+#define LONGHAUL_DEPLOY_SWEEP_SWEEP_SPEC_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+#include "run/file/run_spec.h"
+
+namespace longhaul {
+
+struct SweepCodecs {
+  std::string name;  // "paper"; of the results' columns
+  CodecPair codecs;
+  friend bool operator==(const SweepCodecs&, const SweepCodecs&) = default;
+};
+
+// Changes to the base run that are one more dimension: "mbs2" with train.microbatch_size=2.
+struct SweepVariant {
+  std::string name;
+  std::vector<std::string> set;  // "train.microbatches=16", as --set has them
+  friend bool operator==(const SweepVariant&, const SweepVariant&) = default;
+};
+
+struct SweepSpec {
+  std::string title;                    // of the report; "": the base run's name
+  std::string base;                     // required; a run file, relative to the sweep file's folder
+  std::vector<std::string> set;         // changes to the base run, of every point
+  std::vector<uint64_t> rates;          // required; bits a second of every link; 0 = not shaped
+  std::vector<absl::Duration> delays;   // one way; default none
+  absl::Duration jitter;                // of every link that has a delay
+  double loss = 0;                      // share of packets
+  std::vector<SweepCodecs> links;       // required; in the order of the file
+  std::vector<ScheduleKind> schedules;  // default: the base run's
+  std::vector<SweepVariant> variants;   // default: none
+  uint32_t repeats = 1;
+  uint32_t warm_up = 2;             // steps at a run's beginning that its step time leaves out
+  std::optional<uint32_t> workers;  // default: as many as the runs have stages
+  friend bool operator==(const SweepSpec&, const SweepSpec&) = default;
+};
+
+// Parses `yaml` (the text of the file called `file_name` in messages). Does not open the base run.
+StatusOr<SweepSpec> ParseSweepSpec(std::string_view yaml, std::string_view file_name,
+                                   const CodecCheck& check_codec);
+
+// Exact texts as a sweep file has them: "100mbit", "unlimited"; "25ms", "0ms".
+std::string RateText(uint64_t bits_per_second);
+std::string DelayText(absl::Duration delay);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_DEPLOY_SWEEP_SWEEP_SPEC_H_

@@ -1,0 +1,12 @@
+// longhaul: what people type.
+#include "base/log.h"
+#include "coordinator/cli/program.h"
+#include "deploy/local_commands.h"
+
+int main(int argc, char** argv) {
+  // What libraries have to say goes to standard error, beside the program's own messages.
+  if (!longhaul::InitLogging("warn").ok()) return longhaul::cli::kFailed;
+  longhaul::cli::Program program(longhaul::cli::ProcessTerminal());
+  longhaul::cli::AddLocalCommands(program);
+  return program.Run(argc, argv);
+}

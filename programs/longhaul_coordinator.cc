@@ -1,0 +1,139 @@
+// longhaul-coordinator: plans runs and watches over the workers.
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "base/flags/command_line.h"
+#include "base/flags/daemon_config.h"
+#include "base/log.h"
+#include "base/peer_log.h"
+#include "base/shutdown.h"
+#include "base/status.h"
+#include "base/token.h"
+#include "base/version.h"
+#include "coordinator/rpc/server.h"
+#include "coordinator/state/transitions.h"
+#include "proto/rpc/address.h"
+#include "proto/rpc/channel.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+enum ExitCode { kOk = 0, kFailed = 1, kWrongUsage = 2 };
+
+// An orderly end takes less than two seconds, whatever the streams do.
+constexpr absl::Duration kStopLimit = absl::Seconds(1);
+// How soon a failure of the store is noticed.
+constexpr absl::Duration kFailureCheck = absl::Milliseconds(500);
+
+struct Flags {
+  std::string listen = "127.0.0.1:7070";
+  std::string state_dir;
+  std::string token_file;
+  std::string log_level = "info";
+  bool dump_states = false;
+};
+
+int Fail(const Status& status) {
+  fmt::print(stderr, "longhaul-coordinator: {}\n", Message(status));
+  return kFailed;
+}
+
+int Serve(const Flags& flags) {
+  ServerOptions options;
+  options.listen = flags.listen;
+  options.state_dir = flags.state_dir;
+  options.state.version = std::string(Version());
+  if (!flags.token_file.empty()) {
+    StatusOr<std::string> token = LoadToken(flags.token_file);
+    if (!token.ok()) return Fail(token.status());
+    options.token = *std::move(token);
+  }
+  StatusOr<std::unique_ptr<CoordinatorServer>> started = CoordinatorServer::Start(options);
+  if (!started.ok()) return Fail(started.status());
+  CoordinatorServer& server = **started;
+  fmt::print("listening on {}\n", server.address());
+  std::fflush(stdout);
+
+  int signal = 0;
+  while (signal == 0 && server.failure().ok()) {
+    signal = WaitForShutdownSignal(kFailureCheck);
+    LogWhatWasLeftOut();
+  }
+  const Status failure = server.failure();
+  if (failure.ok()) spdlog::info("signal {}: shutting down", signal);
+  const int exit_code = failure.ok() ? kOk : Fail(failure);
+  if (!server.Stop(kStopLimit)) {
+    // Tokenizing cannot be interrupted; the next start does it again.
+    spdlog::info("data was still being prepared; it will be done again");
+    spdlog::shutdown();
+    std::_Exit(exit_code);
+  }
+  return exit_code;
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("The coordinator of longhaul: plans runs, watches over workers, keeps the records.",
+               "longhaul-coordinator");
+  SetUpCommandLine(app);
+  app.add_option("--listen", flags.listen,
+                 "host:port to serve workers and the CLI at; port 0 takes any free one. Other than "
+                 "loopback needs --token-file")
+      ->capture_default_str();
+  app.add_option("--state-dir", flags.state_dir,
+                 "folder for runs, uploaded data and token files; made where it is missing");
+  app.add_option("--token-file", flags.token_file,
+                 "file whose first line workers and the CLI have to know");
+  app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
+      ->capture_default_str();
+  app.add_flag("--dump-states", flags.dump_states,
+               "print the states of a run and how they follow each other, as a Mermaid diagram");
+  AddYamlConfig(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kOk : kWrongUsage;
+  }
+  if (flags.dump_states) {
+    fmt::print("{}", DumpTransitions());
+    return kOk;
+  }
+  if (flags.state_dir.empty()) {
+    fmt::print(stderr,
+               "longhaul-coordinator: --state-dir is required: the folder for its records\n");
+    return kWrongUsage;
+  }
+  if (const auto address = ParseHostPort(flags.listen); !address.ok()) {
+    fmt::print(stderr, "longhaul-coordinator: --listen: {}\n", Message(address.status()));
+    return kWrongUsage;
+  }
+  if (const Status status = InitLogging(flags.log_level); !status.ok()) {
+    Fail(status);
+    return kWrongUsage;
+  }
+  RouteGrpcLog();
+  RaiseFileLimit();
+  return Serve(flags);
+}
+
+}  // namespace
+}  // namespace longhaul::coordinator
+
+int main(int argc, char** argv) {
+  // gRPC's and our own threads inherit it.
+  longhaul::BlockShutdownSignals();
+  try {
+    return longhaul::coordinator::Main(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "longhaul-coordinator: {}\n", error.what());
+    return 1;
+  }
+}

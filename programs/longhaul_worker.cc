@@ -1,0 +1,408 @@
+// longhaul-worker: holds one pipeline stage at a time for its coordinator.
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/device_name.h"
+#include "base/file.h"
+#include "base/flags/command_line.h"
+#include "base/flags/daemon_config.h"
+#include "base/log.h"
+#include "base/peer_log.h"
+#include "base/shutdown.h"
+#include "base/status.h"
+#include "base/token.h"
+#include "base/version.h"
+#include "proto/rpc/address.h"
+#include "proto/rpc/channel.h"
+#include "transport/p2p/grpc/factory.h"
+#include "transport/p2p/ucx/factory.h"
+#include "worker/rpc/agent.h"
+#include "worker/rpc/device.h"
+#include "worker/rpc/endpoints.h"
+#include "worker/rpc/session.h"
+#include "worker/rpc/state_dir.h"
+
+namespace longhaul::worker {
+namespace {
+
+enum ExitCode { kOk = 0, kFailed = 1, kWrongUsage = 2 };
+
+constexpr uint32_t kProtocolMin = 2;
+constexpr uint32_t kProtocolMax = 4;
+constexpr absl::Duration kFailureCheck = absl::Milliseconds(500);
+
+constexpr char kUcx[] = "ucx";
+constexpr char kGrpc[] = "grpc";
+
+struct Flags {
+  std::string coordinator;
+  std::string token_file;
+  std::string state_dir;
+  std::string name;
+  std::vector<std::string> transports = {kUcx, kGrpc};
+  std::string data_address = std::string(kAdvertiseAuto);
+  std::string data_interface;
+  std::string grpc_address;
+  std::vector<std::string> advertise;
+  std::string device = "cpu";
+  double memory_share = 1;
+  std::string dump_boundaries;
+  uint64_t dump_every = 16;
+  std::string log_level = "info";
+};
+
+int Fail(const Status& status) {
+  fmt::print(stderr, "longhaul-worker: {}\n", Message(status));
+  return kFailed;
+}
+
+// Empty: there is none.
+std::string UsualStateDir() {
+  const auto of = [](const char* name) -> std::string {
+    const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before any thread
+    return value == nullptr ? "" : value;
+  };
+  if (const std::string state = of("XDG_STATE_HOME"); !state.empty()) {
+    return state + "/longhaul/worker";
+  }
+  const std::string home = of("HOME");
+  return home.empty() ? "" : home + "/.local/state/longhaul/worker";
+}
+
+std::string HostName() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+}
+
+bool Has(const Flags& flags, std::string_view transport) {
+  return std::ranges::find(flags.transports, transport) != flags.transports.end();
+}
+
+// Where gRPC listens: beside UCX on a port of its own, unless the flags say where.
+std::string GrpcAddress(const Flags& flags) {
+  if (!flags.grpc_address.empty()) return flags.grpc_address;
+  if (!Has(flags, kUcx)) return flags.data_address;
+  StatusOr<HostPort> address = ParseHostPort(flags.data_address);
+  if (!address.ok()) return flags.data_address;  // refused already
+  address->port = 0;
+  return ToString(*address);
+}
+
+// Whether something listens at the data address.
+bool TakesDataAddress(const Flags& flags) {
+  return Has(flags, kUcx) || flags.grpc_address.empty();
+}
+
+// Why it cannot listen where the flags say; empty: it may try.
+std::string AddressProblem(const Flags& flags) {
+  std::vector<std::pair<std::string, std::string>> addresses;
+  if (TakesDataAddress(flags)) addresses.emplace_back("--data-address", flags.data_address);
+  addresses.emplace_back("--grpc-address", GrpcAddress(flags));
+  for (const auto& [flag, text] : addresses) {
+    const auto address = ParseHostPort(text);
+    if (!address.ok()) return fmt::format("{}: {}", flag, Message(address.status()));
+    if (!flags.token_file.empty() || IsLoopback(address->host)) continue;
+    return fmt::format("--token-file is required with {} {}, which other machines may reach", flag,
+                       text);
+  }
+  return "";
+}
+
+using Transports = std::map<std::string, std::unique_ptr<transport::Transport>, std::less<>>;
+
+StatusOr<Transports> Listen(const Flags& flags) {
+  Transports transports;
+  if (Has(flags, kUcx)) {
+    LH_ASSIGN_OR_RETURN(transports[kUcx],
+                        transport::ucx::CreateTransport({.bind_address = flags.data_address,
+                                                         .network_device = flags.data_interface}));
+  }
+  if (Has(flags, kGrpc)) {
+    LH_ASSIGN_OR_RETURN(transports[kGrpc],
+                        transport::grpc::CreateTransport({.bind_address = GrpcAddress(flags)}));
+  }
+  for (const auto& [name, transport] : transports) {
+    spdlog::info("data address {} ({})", transport->address(), name);
+  }
+  return transports;
+}
+
+// What is advertised is the address behind port mapping, which UCX cannot pass; without gRPC it is
+// another name of UCX's.
+Endpoints EndpointsOf(const Flags& flags, const Transports& transports) {
+  std::map<std::string, std::string> listening;
+  for (const auto& [name, transport] : transports) listening[name] = transport->address();
+  return Endpoints(listening, Has(flags, kGrpc) ? kGrpc : kUcx, flags.advertise, flags.coordinator);
+}
+
+int Serve(const Flags& flags, const WorkerDevice& device) {
+  const StatusOr<StateDir> state_dir = StateDir::Open(flags.state_dir);
+  if (!state_dir.ok()) return Fail(state_dir.status());
+  std::string token;
+  if (!flags.token_file.empty()) {
+    StatusOr<std::string> loaded = LoadToken(flags.token_file);
+    if (!loaded.ok()) return Fail(loaded.status());
+    token = *std::move(loaded);
+  }
+  auto shards = ShardStore::OpenLocal(flags.state_dir + "/checkpoints");
+  if (!shards.ok()) return Fail(shards.status());
+  // Outlives the transport: its jobs hold links.
+  CodecThread codec_thread;
+  StatusOr<Transports> transports = Listen(flags);
+  if (!transports.ok()) return Fail(transports.status());
+  std::map<std::string, transport::Transport*, std::less<>> by_name;
+  for (const auto& [name, transport] : *transports) by_name[name] = transport.get();
+  BlobFetcher blobs(flags.coordinator, token, flags.state_dir + "/blobs");
+  BlobFetcher shard_copies(flags.coordinator, token, flags.state_dir + "/shard-copies");
+  shard_copies.ForgetAll();  // What a killed process left.
+
+  std::optional<BoundaryDumpOptions> dump;
+  if (!flags.dump_boundaries.empty()) {
+    if (const Status status = MakeDirectories(flags.dump_boundaries); !status.ok()) {
+      return Fail(Annotate(status, "--dump-boundaries"));
+    }
+    dump = BoundaryDumpOptions{.folder = flags.dump_boundaries, .every = flags.dump_every};
+  }
+
+  // The agent reports through the session and the session hands commands to the agent, so reports
+  // that come before there is a session have nowhere to go; there are none before the first
+  // command.
+  std::unique_ptr<Session> session;
+  const auto send = [&session](v1::WorkerMessage message) { session->Send(std::move(message)); };
+  auto courier = std::make_unique<ShardCourier>(flags.coordinator, token, shards->get(), send);
+  auto agent = std::make_unique<Agent>(Resources{.transports = std::move(by_name),
+                                                 .gpu = device.gpu,
+                                                 .codec_thread = &codec_thread,
+                                                 .shards = shards->get(),
+                                                 .blobs = &blobs,
+                                                 .shard_copies = &shard_copies,
+                                                 .courier = courier.get(),
+                                                 .dump = dump,
+                                                 .messages_root = flags.state_dir + "/messages",
+                                                 .send = send});
+  v1::Hello hello;
+  hello.set_protocol_min(kProtocolMin);
+  hello.set_protocol_max(kProtocolMax);
+  hello.set_worker_id(state_dir->worker_id());
+  hello.set_incarnation(RandomUuid());
+  hello.set_name(flags.name.empty() ? HostName() : flags.name);
+  *hello.add_devices() = device.description;
+  Endpoints endpoints = EndpointsOf(flags, *transports);
+  hello.set_version(std::string(Version()));
+  hello.set_pid(static_cast<uint32_t>(::getpid()));
+  hello.set_host(HostName());
+  std::mutex session_made;
+  {
+    const std::lock_guard lock(session_made);
+    session = std::make_unique<Session>(
+        SessionOptions{.coordinator = flags.coordinator,
+                       .token = token,
+                       .hello =
+                           [&] {
+                             v1::Hello now = hello;
+                             now.set_unix_ms(UnixMsNow());
+                             const auto found = endpoints.Find();
+                             now.mutable_endpoints()->Add(found.begin(), found.end());
+                             agent->FillHello(&now);
+                             return now;
+                           },
+                       .moved = [&] { return endpoints.Moved(); },
+                       .on_command =
+                           [&](v1::WorkerCommand command) {
+                             { const std::lock_guard wait(session_made); }
+                             agent->Handle(std::move(command));
+                           }});
+  }
+  SetLogTap([&](std::string_view level, std::string_view text) {
+    std::string run_id;
+    uint64_t epoch = 0;
+    if (!agent->CurrentRun(&run_id, &epoch)) return;
+    v1::WorkerMessage message;
+    message.set_run_id(run_id);
+    message.set_epoch(epoch);
+    message.mutable_log()->set_unix_ms(UnixMsNow());
+    message.mutable_log()->set_level(std::string(level));
+    message.mutable_log()->set_text(std::string(text));
+    session->Send(std::move(message));
+  });
+  int signal = 0;
+  while (signal == 0 && session->fatal().ok()) {
+    signal = WaitForShutdownSignal(kFailureCheck);
+    LogWhatWasLeftOut();
+  }
+  const Status fatal = session->fatal();
+  SetLogTap({});
+  if (fatal.ok()) spdlog::info("signal {}: shutting down", signal);
+  // The agent's last words go through the session, and the session may hand over commands to its
+  // end; links go last, since their loop reports too.
+  agent->Shutdown();
+  courier->Shutdown();
+  transports->clear();
+  session.reset();
+  return fatal.ok() ? kOk : Fail(fatal);
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("A worker of longhaul: holds one pipeline stage at a time for its coordinator.",
+               "longhaul-worker");
+  SetUpCommandLine(app);
+  app.add_option("--coordinator", flags.coordinator, "host:port of the coordinator");
+  app.add_option("--token-file", flags.token_file,
+                 "file whose first line is the installation's token");
+  app.add_option("--state-dir", flags.state_dir,
+                 "folder for identity, checkpoints and fetched data; one for each worker; default: "
+                 "longhaul/worker in $XDG_STATE_HOME or ~/.local/state");
+  app.add_option("--name", flags.name, "what people see; default: the host's name");
+  const CLI::Option* const transport =
+      app.add_option("--transport", flags.transports,
+                     "data transports to listen on, of ucx and grpc, with a comma between")
+          ->delimiter(',')
+          ->check(CLI::IsMember({kUcx, kGrpc}))
+          ->capture_default_str();
+  app.add_option("--data-address", flags.data_address,
+                 "ip:port to exchange tensors at; UCX trusts its network, so only an address of a "
+                 "private network; port 0 takes any free one. 'auto': a free port of the address "
+                 "that this machine has towards the coordinator, without ucx where that is public")
+      ->capture_default_str();
+  app.add_option("--data-interface", flags.data_interface,
+                 "network interface of the data address; default: the one that has it");
+  app.add_option("--grpc-address", flags.grpc_address,
+                 "ip:port to exchange tensors at over gRPC; may face open networks; default: the "
+                 "data address, beside ucx with a free port of its own");
+  app.add_option("--advertise", flags.advertise,
+                 "host:port at which other workers reach the gRPC address (without grpc: the data "
+                 "address), if not by itself; repeatable. 'auto': the gRPC address's port at the "
+                 "address that this machine has towards the coordinator, also when that changes");
+  app.add_option("--device", flags.device,
+                 "what to compute on: cpu, cuda (the first GPU) or cuda:N; what keeps a GPU from "
+                 "being used is said, never passed over")
+      ->capture_default_str();
+  app.add_option("--memory-share", flags.memory_share,
+                 "part of the device's memory that stages here may take, where several workers "
+                 "share it")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 1.0));
+  app.add_option(
+      "--dump-boundaries", flags.dump_boundaries,
+      "folder for boundary tensors as .npy files, to measure codecs on: of a training "
+      "step the first microbatch's activations and gradients, as this worker sends them, "
+      "before they are encoded");
+  app.add_option("--dump-every", flags.dump_every, "steps from one dump to the next")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 32))
+      ->capture_default_str();
+  app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
+      ->capture_default_str();
+  AddYamlConfig(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kOk : kWrongUsage;
+  }
+  const auto usage = [](const std::string& sentence) {
+    fmt::print(stderr, "longhaul-worker: {}\n", sentence);
+    return static_cast<int>(kWrongUsage);
+  };
+  if (flags.coordinator.empty())
+    return usage("--coordinator is required: the coordinator's host:port");
+  if (flags.state_dir.empty()) flags.state_dir = UsualStateDir();
+  if (flags.state_dir.empty()) return usage("--state-dir is required: the folder of this worker");
+  if (const auto address = ParseHostPort(flags.coordinator); !address.ok()) {
+    return usage(fmt::format("--coordinator: {}", Message(address.status())));
+  }
+  std::string left_out;
+  if (TakesDataAddress(flags) && flags.data_address == kAdvertiseAuto) {
+    const std::string own = OwnAddressTowards(flags.coordinator);
+    if (own.empty()) {
+      return Fail(absl::UnavailableError(fmt::format(
+          "there is no way to the coordinator {}, so the address at which others reach this "
+          "machine is not known; look at its name and the network, or say it with --data-address",
+          flags.coordinator)));
+    }
+    flags.data_address = ToString(HostPort{own, 0});
+    if (Has(flags, kUcx) && !IsPrivate(own)) {
+      if (transport->count() > 0) {
+        return usage(fmt::format(
+            "--transport ucx is for private networks, because anybody can end a worker through its "
+            "port, and {} is a public address; take --transport grpc, or name the address in "
+            "--data-address",
+            own));
+      }
+      std::erase(flags.transports, kUcx);
+      left_out = fmt::format(
+          "no ucx, because {} is a public address and anybody can end a worker through its port; "
+          "--data-address names a private one",
+          own);
+    }
+  }
+  if (const std::string problem = AddressProblem(flags); !problem.empty()) return usage(problem);
+  for (const std::string& address : flags.advertise) {
+    if (address == kAdvertiseAuto) {
+      if (Has(flags, kGrpc)) continue;
+      return usage(
+          "--advertise auto is for gRPC, and --transport leaves it out; UCX is reached at "
+          "its --data-address only");
+    }
+    const auto parsed = ParseHostPort(address);
+    if (!parsed.ok()) return usage(fmt::format("--advertise: {}", Message(parsed.status())));
+    if (parsed->port == 0) {
+      return usage(fmt::format("--advertise {}: others cannot dial port 0", address));
+    }
+  }
+  const auto grpc_address = ParseHostPort(GrpcAddress(flags));
+  if (Has(flags, kGrpc) && flags.advertise.empty() &&
+      (grpc_address->host == "0.0.0.0" || grpc_address->host == "::")) {
+    return usage(fmt::format(
+        "--grpc-address {} is no address that others can dial; say with --advertise host:port "
+        "where they reach it, or with --advertise auto that they reach this machine as the "
+        "coordinator does",
+        ToString(*grpc_address)));
+  }
+  const StatusOr<DeviceName> device_name = ParseDeviceName(flags.device);
+  if (!device_name.ok()) return usage(fmt::format("--device: {}", Message(device_name.status())));
+  if (device_name->cuda_index && !flags.dump_boundaries.empty()) {
+    return usage(
+        "--dump-boundaries writes tensors of the host's memory, and with --device cuda they are on "
+        "the GPU; leave one of the two out");
+  }
+  if (const Status status = InitLogging(flags.log_level); !status.ok()) {
+    return usage(std::string(Message(status)));
+  }
+  RouteGrpcLog();
+  RaiseFileLimit();
+  if (!left_out.empty()) spdlog::info("{}", left_out);
+  const StatusOr<WorkerDevice> device = OpenDevice(*device_name, flags.memory_share);
+  if (!device.ok()) {
+    return Fail(Annotate(device.status(), fmt::format("--device {}", flags.device)));
+  }
+  return Serve(flags, *device);
+}
+
+}  // namespace
+}  // namespace longhaul::worker
+
+int main(int argc, char** argv) {
+  // All threads inherit it.
+  longhaul::BlockShutdownSignals();
+  try {
+    return longhaul::worker::Main(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "longhaul-worker: {}\n", error.what());
+    return 1;
+  }
+}

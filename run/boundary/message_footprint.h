@@ -1,0 +1,31 @@
+// The disk that message buffers take, before there are any. Pure.
+#ifndef LONGHAUL_RUN_BOUNDARY_MESSAGE_FOOTPRINT_H_
+#define LONGHAUL_RUN_BOUNDARY_MESSAGE_FOOTPRINT_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "run/file/run_spec.h"
+
+namespace longhaul {
+
+struct MessageFootprint {
+  uint64_t records = 0;  // exactly
+  uint64_t journal = 0;  // at most: what changes since the oldest checkpoint that is kept
+  uint64_t total() const { return records + journal; }
+  MessageFootprint& operator+=(const MessageFootprint& other) {
+    records += other.records;
+    journal += other.journal;
+    return *this;
+  }
+};
+
+// Of one store (file_store.h) of a run over `windows` windows of training text.
+MessageFootprint FootprintOf(const RunSpec& spec, uint64_t windows, size_t record_bytes);
+
+// Of all visits of samples by the run, the share of first ones, which are sent whole.
+double ShareOfFirstVisits(const RunSpec& spec, uint64_t windows);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_RUN_BOUNDARY_MESSAGE_FOOTPRINT_H_

@@ -1,0 +1,351 @@
+#include "run/file/run_spec.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/yaml/yaml_reader.h"
+#include "run/file/model_fields.h"
+#include "run/file/replay_fields.h"
+#include "run/file/run_spec_checks.h"
+#include "run/file/topology_fields.h"
+#include "run/tokens/token_file.h"
+
+namespace longhaul {
+namespace {
+
+using config::BytesField;
+using config::Choice;
+using config::DurationField;
+using config::Field;
+using config::Flag;
+using config::OneOf;
+using config::Reader;
+using config::Real;
+using config::RealRange;
+using config::Required;
+using config::Section;
+using config::Table;
+using config::Text;
+using config::Whole;
+using config::WholeOrAuto;
+
+const std::vector kTransports = {TransportKind::kUcx, TransportKind::kGrpc};
+constexpr size_t kLongestName = 40;
+constexpr size_t kLongestText = 4096;
+
+std::string CheckName(std::string_view name) {
+  const bool letters = std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  });
+  if (letters && !name.empty() && name.size() <= kLongestName && name[0] != '-') return "";
+  return fmt::format(
+      "expected 1 to {} of a-z, 0-9 and '-', beginning with a letter or digit, got '{}'",
+      kLongestName, name.substr(0, 2 * kLongestName));
+}
+
+config::TextCheck CodecText(const CodecCheck& check) {
+  return [check](std::string_view codec) -> std::string {
+    if (codec.size() > kLongestText) return "too long for a codec";
+    if (!check) return "";
+    const Status status = check(codec);
+    return status.ok() ? "" : std::string(Message(status));
+  };
+}
+
+Table PairTable(CodecPair* pair, const CodecCheck& check) {
+  const std::string expected = "a codec such as tah or \"fixed:bits=6\"";
+  return {Text("forward", &pair->forward, expected, CodecText(check)),
+          Text("backward", &pair->backward, expected, CodecText(check))};
+}
+
+// `text: corpus/*.txt` or a list of such.
+Field TextFiles(std::vector<std::string>* target) {
+  Field field;
+  field.key = "text";
+  field.expected = "file names or globs, such as [corpus/*.txt]";
+  field.read = [target, expected = field.expected](Reader& reader, const YAML::Node& node,
+                                                   const std::string& path) {
+    std::vector<std::string> globs;
+    const auto add = [&](const YAML::Node& item) {
+      const auto text = config::ReadScalar(reader, item, path, expected);
+      if (!text) return;
+      if (text->empty() || text->size() > kLongestText) {
+        reader.FailExpected(item, path, expected);
+      } else {
+        globs.push_back(*text);
+      }
+    };
+    if (node.IsSequence() && node.size() > 0) {
+      for (const auto& item : node) add(item);
+    } else if (node.IsSequence()) {
+      reader.Fail(node, fmt::format("{}: expected {}, got an empty list", path, expected));
+    } else {
+      add(node);
+    }
+    *target = std::move(globs);
+  };
+  return field;
+}
+
+Field Betas(OptimizerSpec* optimizer) {
+  Field field;
+  field.key = "betas";
+  field.expected = "two numbers, such as [0.9, 0.95]";
+  field.read = [optimizer, expected = field.expected](Reader& reader, const YAML::Node& node,
+                                                      const std::string& path) {
+    if (!node.IsSequence() || node.size() != 2) {
+      reader.FailExpected(node, path, expected);
+      return;
+    }
+    const RealRange range{.least = 0, .most = 1, .below_most = true};
+    const auto beta1 = config::ReadReal(reader, node[0], path, range);
+    const auto beta2 = config::ReadReal(reader, node[1], path, range);
+    if (beta1 && beta2) {
+      optimizer->beta1 = *beta1;
+      optimizer->beta2 = *beta2;
+    }
+  };
+  return field;
+}
+
+// Worker names are not known here; any name of sensible length is one. Directions that an exception
+// leaves out stay "" until FillExceptions.
+Field WorkerExceptions(LinksSpec* links, const CodecCheck& check) {
+  Field field;
+  field.key = "workers";
+  field.expected = "a mapping of worker names";
+  field.read = [links, check, expected = field.expected](Reader& reader, const YAML::Node& node,
+                                                         const std::string& path) {
+    Table workers;
+    if (!node.IsMap()) {
+      reader.FailExpected(node, path, expected);
+      return;
+    }
+    for (const auto& entry : node) {
+      const auto name = config::ReadScalar(reader, entry.first, path, "a worker's name");
+      if (!name) continue;
+      if (name->empty() || name->size() > kLongestText) {
+        reader.FailExpected(entry.first, path, "a worker's name");
+        continue;
+      }
+      const bool known = std::any_of(workers.begin(), workers.end(),
+                                     [&](const Field& worker) { return worker.key == *name; });
+      if (known) continue;  // ReadMap reports the second one
+      workers.push_back(Section(*name, {}));
+      workers.back().read = [links, check, name = *name](Reader& r, const YAML::Node& value,
+                                                         const std::string& where) {
+        const auto it = std::find_if(links->by_worker.begin(), links->by_worker.end(),
+                                     [&](const auto& one) { return one.first == name; });
+        LinkException exception{.codecs = {"", ""}};
+        if (it != links->by_worker.end()) exception = it->second;
+        TransportKind transport = TransportKind::kUcx;
+        Table table = PairTable(&exception.codecs, check);
+        table.push_back(Choice("transport", &transport, kTransports));
+        r.ReadMap(value, where, table);
+        if (value.IsMap() && value["transport"]) exception.transport = transport;
+        if (it == links->by_worker.end()) {
+          links->by_worker.emplace_back(name, exception);
+        } else {
+          it->second = exception;
+        }
+      };
+    }
+    if (std::all_of(node.begin(), node.end(),
+                    [](const auto& entry) { return entry.first.IsScalar(); })) {
+      reader.ReadMap(node, path, workers);
+    }
+  };
+  return field;
+}
+
+Field Links(LinksSpec* links, const CodecCheck& check) {
+  Table table = PairTable(&links->codecs, check);
+  table.push_back(BytesField("cache_limit", &links->cache_limit_bytes));
+  table.push_back(Flag("measure", &links->measure));
+  table.push_back(WorkerExceptions(links, check));
+  Field field = Section("links", table);
+  field.read = [links, table](Reader& reader, const YAML::Node& node, const std::string& path) {
+    if (node.IsScalar() && node.Scalar() == "paper") {
+      links->codecs = CodecPair{"tah", "fixed:bits=6"};
+    } else if (node.IsScalar()) {
+      reader.FailExpected(
+          node, path, "'paper' or a mapping with forward, backward, cache_limit, measure, workers");
+    } else {
+      reader.ReadMap(node, path, table);
+    }
+  };
+  return field;
+}
+
+void FillExceptions(LinksSpec* links) {
+  for (auto& [name, exception] : links->by_worker) {
+    CodecPair& pair = exception.codecs;
+    if (pair.forward.empty()) pair.forward = links->codecs.forward;
+    if (pair.backward.empty()) pair.backward = links->codecs.backward;
+  }
+}
+
+Table TrainTable(TrainSpec* train) {
+  OptimizerSpec* optimizer = &train->optimizer;
+  LrScheduleSpec* schedule = &train->schedule;
+  return {
+      Required(Whole("steps", &train->steps, uint64_t{1}, uint64_t{1'000'000'000})),
+      Required(Whole("microbatches", &train->microbatches, 1, 1u << 16)),
+      Whole("microbatch_size", &train->microbatch_size, 1, 1u << 16),
+      Choice("dtype", &train->dtype, std::vector{ComputeDtype::kFp32, ComputeDtype::kBf16}),
+      Whole("seed", &train->seed, uint64_t{0}, UINT64_MAX),
+      Flag("deterministic", &train->deterministic),
+      Section("optimizer",
+              {OneOf("kind", &optimizer->kind, {"adamw"}),
+               Real("lr", &optimizer->lr, {.least = 0, .most = 1000, .above_least = true}),
+               Betas(optimizer),
+               Real("epsilon", &optimizer->epsilon, {.least = 0, .most = 1, .above_least = true}),
+               Real("weight_decay", &optimizer->weight_decay, {.least = 0, .most = 1000}),
+               Real("clip_norm", &optimizer->clip_norm, {.least = 0, .most = 1e9})}),
+      Section("schedule", {OneOf("kind", &schedule->kind, {"cosine", "constant"}),
+                           Whole("warmup", &schedule->warmup, uint64_t{0}, uint64_t{1'000'000'000}),
+                           Real("final_ratio", &schedule->final_ratio, {.least = 0, .most = 1})})};
+}
+
+Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
+  PipelineSpec* pipeline = &spec->pipeline;
+  ValidationSpec* validation = &spec->validation;
+  return {
+      Required(Text("name", &spec->name, "a name such as tiny-wan", CheckName)),
+      config::Model(&spec->model, preset),
+      Section("data", {Required(TextFiles(&spec->data.text)),
+                       OneOf("tokenizer", &spec->data.tokenizer, Tokenizer::Names()),
+                       Whole("seed", &spec->data.seed, uint64_t{0}, UINT64_MAX)}),
+      Section("validation", {Real("share", &validation->share, {.least = 0, .most = 0.9}),
+                             Whole("every", &validation->every, 0, 1'000'000'000),
+                             Whole("samples", &validation->samples, 1, 1u << 24)}),
+      Section("train", TrainTable(&spec->train)),
+      Section("pipeline", {WholeOrAuto("stages", &pipeline->stages, 1, 4096),
+                           Choice("schedule", &pipeline->schedule,
+                                  std::vector{ScheduleKind::kLinkAware, ScheduleKind::kOneFOneB,
+                                              ScheduleKind::kGpipe}),
+                           Choice("send_order", &pipeline->send_order,
+                                  std::vector{SendOrder::kAuto, SendOrder::kActivationsFirst,
+                                              SendOrder::kAsReady}),
+                           Flag("recompute", &pipeline->recompute),
+                           Whole("threads_per_stage", &pipeline->threads_per_stage, 1, 1024),
+                           WholeOrAuto("depth", &pipeline->depth, 1, 1u << 16)}),
+      Choice("transport", &spec->transport, kTransports),
+      Links(&spec->links, check),
+      Section(
+          "checkpoint",
+          {Whole("every", &spec->checkpoint.every, uint64_t{0}, uint64_t{1'000'000'000}),
+           Flag("at_end", &spec->checkpoint.at_end), Whole("keep", &spec->checkpoint.keep, 1, 1000),
+           Flag("keep_copy", &spec->checkpoint.keep_copy)}),
+      config::Replay(&spec->replay, check),
+      config::Topology(&spec->topology),
+      DurationField("peer_timeout", &spec->peer_timeout, absl::Milliseconds(100), absl::Hours(1)),
+  };
+}
+
+// Reads "train.steps=20" as {train: {steps: 20}} by the same table. The value is YAML.
+void ApplyOverride(Reader& reader, const std::string& text, const Table& table) {
+  const std::string source = fmt::format("--set {}", text);
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    reader.Fail(config::Place{source}, "expected KEY=VALUE, such as train.steps=20");
+    return;
+  }
+  const std::string path = text.substr(0, equals);
+  StatusOr<YAML::Node> value = config::LoadYaml(text.substr(equals + 1), source);
+  if (!value.ok()) {
+    reader.Fail(config::Place{source},
+                "the value is not valid YAML; quote what has brackets, braces or quotes");
+    return;
+  }
+  YAML::Node node = *value;
+  size_t end = path.size();
+  int depth = 0;
+  while (true) {
+    const size_t dot = end == 0 ? std::string::npos : path.rfind('.', end - 1);
+    const size_t begin = dot == std::string::npos ? 0 : dot + 1;
+    constexpr int kDeepest = 8;
+    if (begin == end || ++depth > kDeepest) {
+      reader.Fail(config::Place{source}, "expected KEY=VALUE with a key such as train.steps");
+      return;
+    }
+    YAML::Node outer(YAML::NodeType::Map);
+    outer.force_insert(path.substr(begin, end - begin), node);
+    node.reset(outer);  // plain assignment would change what both refer to
+    if (dot == std::string::npos) break;
+    end = dot;
+  }
+  reader.SetSource(source, /*has_lines=*/false);
+  reader.ReadMap(node, "", table);
+}
+
+}  // namespace
+
+std::string_view ToString(ModelFamily family) {
+  return family == ModelFamily::kLlama ? "llama" : "gpt";
+}
+
+std::string_view ToString(ComputeDtype dtype) {
+  return dtype == ComputeDtype::kBf16 ? "bf16" : "fp32";
+}
+
+std::string_view ToString(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::kLinkAware:
+      return "link-aware";
+    case ScheduleKind::kOneFOneB:
+      return "1f1b";
+    case ScheduleKind::kGpipe:
+      return "gpipe";
+  }
+  return "?";
+}
+
+std::string_view ToString(SendOrder order) {
+  switch (order) {
+    case SendOrder::kAuto:
+      return "auto";
+    case SendOrder::kActivationsFirst:
+      return "activations-first";
+    case SendOrder::kAsReady:
+      return "as-ready";
+  }
+  return "";
+}
+
+std::string_view ToString(TransportKind kind) {
+  return kind == TransportKind::kGrpc ? "grpc" : "ucx";
+}
+
+StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name,
+                               const std::vector<std::string>& overrides,
+                               const CodecCheck& check_codec) {
+  try {
+    LH_ASSIGN_OR_RETURN(const YAML::Node root, config::LoadYaml(yaml, file_name));
+    if (root.IsNull()) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}:1:1: the file is empty; expected name, model, data, train and what else "
+                      "the run needs",
+                      file_name));
+    }
+    RunSpec spec;
+    std::string preset;  // of the model
+    const Table table = RunTable(&spec, &preset, check_codec);
+    Reader reader{std::string(file_name)};
+    reader.ReadMap(root, "", table);
+    for (const std::string& text : overrides) ApplyOverride(reader, text, table);
+    config::CompleteModel(preset, reader, &spec.model);
+    reader.RequireAll(table);
+    FillExceptions(&spec.links);
+    if (spec.replay && !reader.Has("validation.every")) spec.validation.every = 0;
+    if (reader.ok()) config::CheckRunSpec(spec, reader);
+    LH_RETURN_IF_ERROR(reader.ToStatus());
+    return spec;
+  } catch (const std::exception& error) {
+    return absl::InvalidArgumentError(fmt::format("{}: {}", file_name, error.what()));
+  }
+}
+
+}  // namespace longhaul

@@ -1,0 +1,236 @@
+// The run file: what a user wants trained, and how. Parsed and checked by the same code in the CLI
+// (before it dials) and in the coordinator. docs/FORMATS.md has the keys.
+//
+// Thread-safe (plain data and pure functions). Errors: ParseRunSpec reports *all* errors of a file,
+// one per line as "file:line:column: what was expected, what came, what to do".
+#ifndef LONGHAUL_RUN_FILE_RUN_SPEC_H_
+#define LONGHAUL_RUN_FILE_RUN_SPEC_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+#include "run/file/topology.h"
+
+namespace longhaul {
+
+// "gpt": GPT-2's layers. "llama": RMSNorm, rotary embeddings, grouped-query attention, SwiGLU, no
+// biases; Qwen2.5 is this with `qkv_bias`.
+enum class ModelFamily : uint8_t { kGpt, kLlama };
+enum class ComputeDtype : uint8_t { kFp32, kBf16 };                   // "fp32", "bf16": of products
+enum class ScheduleKind : uint8_t { kLinkAware, kOneFOneB, kGpipe };  // "link-aware" "1f1b" "gpipe"
+// When gradients may leave a stage: "auto" "activations-first" "as-ready". An interface that is
+// busy both with activations going down and with gradients going up shares itself between
+// connections as TCP happens to: seconds of bad luck at 10 Mbit/s, and a pipeline that starves.
+enum class SendOrder : uint8_t {
+  kAuto,  // the planner chooses by how many microbatches activations go ahead of gradients
+  // Gradients wait until all activations of the step but one have come in, so that every interface
+  // does one thing at a time. Near the lower bound where the links are alike (backwards are
+  // computed without waiting, and nothing is lost by sending them late); bad where latency is long
+  // beside a transfer, or the first stage's link is slow. Needs a depth of all microbatches in all
+  // stages.
+  kActivationsFirst,
+  kAsReady,
+};
+enum class TransportKind : uint8_t { kUcx, kGrpc };  // "ucx", "grpc"
+
+std::string_view ToString(ModelFamily family);
+std::string_view ToString(ComputeDtype dtype);
+std::string_view ToString(ScheduleKind kind);
+std::string_view ToString(SendOrder order);
+std::string_view ToString(TransportKind kind);
+
+// `preset: gpt2-xl` (model_presets.h) fills in what the file does not say.
+struct ModelSpec {
+  ModelFamily family = ModelFamily::kGpt;
+  uint32_t layers = 0;   // required
+  uint32_t hidden = 0;   // required; channels of a boundary tensor
+  uint32_t heads = 0;    // required; divides hidden
+  uint32_t context = 0;  // required; tokens of a sequence
+  bool tied = false;     // embedding = head; with `stages: 1` only
+  // Rows of embedding and head, at least the tokenizer's; nullopt = "auto": as many.
+  std::optional<uint32_t> vocabulary;
+  // Keys of family llama alone.
+  uint32_t kv_heads = 0;       // of keys and values; divides heads; left out: heads
+  uint32_t intermediate = 0;   // required; width of the MLP
+  double rope_theta = 1e4;     // base of the rotary embeddings' wavelengths
+  double norm_epsilon = 1e-6;  // of RMSNorm
+  bool qkv_bias = false;       // of the projections to queries, keys and values
+
+  uint32_t VocabularyOver(uint32_t tokenizer_vocabulary) const {
+    return vocabulary.value_or(tokenizer_vocabulary);
+  }
+  friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
+};
+
+struct DataSpec {
+  std::vector<std::string> text;  // required; globs, relative to the run file's folder
+  std::string tokenizer = "bytes";
+  uint64_t seed = 1;
+  friend bool operator==(const DataSpec&, const DataSpec&) = default;
+};
+
+struct ValidationSpec {
+  double share = 0.05;    // of the text's end
+  uint32_t every = 50;    // steps; 0 = never
+  uint32_t samples = 64;  // sequences
+  friend bool operator==(const ValidationSpec&, const ValidationSpec&) = default;
+};
+
+struct OptimizerSpec {
+  std::string kind = "adamw";
+  double lr = 3e-4;
+  double beta1 = 0.9, beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;  // on matrices only
+  double clip_norm = 1.0;     // global; 0 = no clipping
+  friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
+};
+
+struct LrScheduleSpec {
+  std::string kind = "cosine";  // or "constant"
+  uint64_t warmup = 0;          // steps
+  double final_ratio = 0.1;     // of lr, at the last step
+  friend bool operator==(const LrScheduleSpec&, const LrScheduleSpec&) = default;
+};
+
+struct TrainSpec {
+  uint64_t steps = 0;            // required
+  uint32_t microbatches = 0;     // required; per step
+  uint32_t microbatch_size = 1;  // sequences
+  ComputeDtype dtype = ComputeDtype::kFp32;
+  uint64_t seed = 1;
+  // On GPUs only algorithms that give the same bits each time, which costs some speed; a CPU has no
+  // others.
+  bool deterministic = false;
+  OptimizerSpec optimizer;
+  LrScheduleSpec schedule;
+  friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
+};
+
+struct PipelineSpec {
+  std::optional<uint32_t> stages;  // nullopt = "auto": as many as connected workers, at most layers
+  ScheduleKind schedule = ScheduleKind::kLinkAware;
+  SendOrder send_order = SendOrder::kAuto;
+  bool recompute = false;
+  uint32_t threads_per_stage = 1;
+  std::optional<uint32_t>
+      depth;  // microbatches in flight of every stage; nullopt = "auto": the plan's
+  friend bool operator==(const PipelineSpec&, const PipelineSpec&) = default;
+};
+
+struct CodecPair {
+  std::string forward = "tah";
+  std::string backward = "fixed:bits=4,rounding=stochastic";
+  friend bool operator==(const CodecPair&, const CodecPair&) = default;
+};
+
+// What differs at one worker.
+struct LinkException {
+  CodecPair codecs;                        // of what it sends
+  std::optional<TransportKind> transport;  // of all its links; nullopt: the run's
+  friend bool operator==(const LinkException&, const LinkException&) = default;
+};
+
+struct LinksSpec {
+  CodecPair codecs;
+  std::vector<std::pair<std::string, LinkException>> by_worker;  // by its name
+  // Of disk that codecs with message buffers (aqsgd) may take on one worker.
+  uint64_t cache_limit_bytes = uint64_t{8} << 30;  // "cache_limit: 8GiB"
+  // Neighbours measure the links between them before each plan (some seconds of traffic). Without,
+  // a plan knows what earlier ones measured.
+  bool measure = true;
+  friend bool operator==(const LinksSpec&, const LinksSpec&) = default;
+};
+
+struct CheckpointSpec {
+  uint64_t every = 50;  // steps; 0 = only at the end and at `stop`
+  uint32_t keep = 2;
+  // The coordinator keeps a copy of every shard, for when a worker is gone. Sent behind the
+  // training, over the worker's control connection.
+  bool keep_copy = false;
+  // False: a run that is only measured writes none after its last step.
+  bool at_end = true;
+  friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
+};
+
+// A replay: the real coordinator, schedule, transport and (where asked for) codecs, with compute
+// replaced by sleeping for times that were measured elsewhere. Nothing is learned: a replay has no
+// losses and its checkpoints hold no parameters.
+struct ReplaySpec {
+  // One encode and one decode of a boundary tensor, by a codec with whatever parameters.
+  struct CodecTimes {
+    std::string codec;  // "tah", "fixed"
+    absl::Duration encode, decode;
+    friend bool operator==(const CodecTimes&, const CodecTimes&) = default;
+  };
+  std::string source;  // required; what was measured, on which device: shown with every result
+  // One microbatch; required for the blocks.
+  absl::Duration embedding_forward, embedding_backward;
+  absl::Duration block_forward, block_backward;
+  absl::Duration head_forward, head_backward;
+  absl::Duration optimizer;  // one step of the whole model's parameters on one such device
+  // False ("codecs: measured"): every boundary resends one encoded blob, and encoding and decoding
+  // sleep for `codec_times`. True ("codecs: real"): codecs run, on one tensor of noise.
+  bool real_codecs = false;
+  std::vector<CodecTimes> codec_times;
+  uint64_t memory_bytes = 0;  // of such a device, for the plan; 0 = no limit
+  friend bool operator==(const ReplaySpec&, const ReplaySpec&) = default;
+
+  // Null: none was measured. `codec` may have parameters.
+  const CodecTimes* TimesOf(std::string_view codec) const;
+};
+
+struct RunSpec {
+  std::string name;  // required; [a-z0-9-], 1..40 characters
+  ModelSpec model;
+  DataSpec data;
+  ValidationSpec validation;
+  TrainSpec train;
+  PipelineSpec pipeline;
+  TransportKind transport = TransportKind::kUcx;  // of the links without an exception
+  LinksSpec links;
+  CheckpointSpec checkpoint;
+  std::optional<ReplaySpec> replay;
+  std::optional<TopologySpec> topology;  // what a local cluster emulates for this run
+  absl::Duration peer_timeout = absl::Seconds(10);
+
+  uint64_t TokensPerStep() const {
+    return uint64_t{train.microbatches} * train.microbatch_size * model.context;
+  }
+  friend bool operator==(const RunSpec&, const RunSpec&) = default;
+};
+
+// Says whether a codec string is one ("none", "tah:p=0.8"); the codec registry's ParseCodec fits.
+// base knows no codec, so the caller hands this in.
+using CodecCheck = std::function<Status(std::string_view codec)>;
+
+// Parses `yaml` (the text of the file called `file_name` in messages) and applies `overrides`
+// ("train.steps=20", the CLI's --set) on top. All errors at once in one kInvalidArgument message, a
+// line each. Does not look at data files.
+StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name,
+                               const std::vector<std::string>& overrides,
+                               const CodecCheck& check_codec);
+
+// The run file with every default written out, but for keys that neighbours of an older version do
+// not know (train.deterministic, checkpoint.at_end); ParseRunSpec of it gives an equal spec.
+// `longhaul plan --show-config` prints it and the control plane carries it.
+std::string ToYaml(const RunSpec& spec);
+
+// The files that the spec's globs match, sorted and without doubles, each glob relative to
+// `folder`. kInvalidArgument naming every glob that matches nothing and every file that cannot be
+// read.
+StatusOr<std::vector<std::string>> ExpandDataFiles(const RunSpec& spec, const std::string& folder);
+
+// Checks that need the size of the data: enough tokens for a training window of `context` + 1 and,
+// where validation is on, for one validation window. All errors at once.
+Status CheckDataSize(const RunSpec& spec, uint64_t tokens);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_RUN_FILE_RUN_SPEC_H_

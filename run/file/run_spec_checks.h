@@ -1,0 +1,16 @@
+// What no single key of a run file shows: combinations that cannot be.
+#ifndef LONGHAUL_RUN_FILE_RUN_SPEC_CHECKS_H_
+#define LONGHAUL_RUN_FILE_RUN_SPEC_CHECKS_H_
+
+#include "base/yaml/yaml_reader.h"
+#include "run/file/run_spec.h"
+
+namespace longhaul::config {
+
+// Problems go to `reader`, at the place of the key that a user would change. Checks what has been
+// read; what is missing or wrong by itself may be reported as well.
+void CheckRunSpec(const RunSpec& spec, Reader& reader);
+
+}  // namespace longhaul::config
+
+#endif  // LONGHAUL_RUN_FILE_RUN_SPEC_CHECKS_H_

@@ -1,0 +1,19 @@
+// The run file's section `topology`.
+#ifndef LONGHAUL_RUN_FILE_TOPOLOGY_FIELDS_H_
+#define LONGHAUL_RUN_FILE_TOPOLOGY_FIELDS_H_
+
+#include <optional>
+#include <string>
+
+#include "base/yaml/yaml_reader.h"
+#include "run/file/topology.h"
+
+namespace longhaul::config {
+
+Field Topology(std::optional<TopologySpec>* target);
+// "" without one.
+std::string TopologyYaml(const std::optional<TopologySpec>& topology);
+
+}  // namespace longhaul::config
+
+#endif  // LONGHAUL_RUN_FILE_TOPOLOGY_FIELDS_H_

@@ -1,0 +1,88 @@
+// What a stage does next: the pure scheduling policy that the worker's executor drives with real
+// events and the simulator with virtual ones.
+//
+// One StagePolicy is one stage's view of one global step (training or validation). Backwards run in
+// microbatch order, always, so that gradients accumulate in one order and results do not depend on
+// timing. Not thread-safe; no I/O; never blocks. Violations of the call order are programming
+// errors (checked in all builds).
+#ifndef LONGHAUL_RUN_SCHEDULE_POLICY_H_
+#define LONGHAUL_RUN_SCHEDULE_POLICY_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/ids.h"
+#include "run/file/run_spec.h"
+
+namespace longhaul::schedule {
+
+struct PolicyOptions {
+  ScheduleKind kind = ScheduleKind::kLinkAware;
+  StageIndex stage{0};
+  uint32_t stages = 1;
+  uint32_t microbatches = 1;
+  // Microbatches whose forward has begun and whose backward has not ended, at most. kOneFOneB
+  // lowers it to stages - stage, kGpipe needs `microbatches`.
+  uint32_t depth = 1;
+  // Validation: no backwards, depth does not bind.
+  bool forward_only = false;
+  // The order of data on the wire: the gradient of a microbatch may leave when so many activations
+  // from there on have come in (or all of the step). 0: as soon as it exists. A stage's interfaces
+  // carry activations down and gradients up; with a lead the activations' way is through before the
+  // gradients need all of it. No stage above may have less depth, or both would wait for each
+  // other.
+  uint32_t activation_lead = 0;
+};
+
+// What the schedule makes of options.depth.
+uint32_t EffectiveDepth(const PolicyOptions& options);
+
+enum class Task : uint8_t { kForward, kBackward };
+
+struct Work {
+  Task task;
+  Microbatch microbatch;
+  friend bool operator==(const Work&, const Work&) = default;
+};
+
+class StagePolicy {
+ public:
+  explicit StagePolicy(const PolicyOptions& options);
+
+  // The input of `microbatch` can be used (decoded activation). The first stage has all its inputs
+  // from the start and is never told.
+  void InputReady(Microbatch microbatch);
+  // The output gradient can be used. The last stage makes its own and is never told.
+  void GradientReady(Microbatch microbatch);
+
+  // What to run now; nullopt = wait for an event. Does not change anything.
+  std::optional<Work> Next() const;
+  // Call around running what Next() gave; one at a time.
+  void Begin(const Work& work);
+  void End(const Work& work);
+
+  // All forwards and (unless forward_only) all backwards have ended.
+  bool Done() const;
+  // Where Next() is nullopt: whether the input of the next forward is what it waits for (and maybe
+  // a gradient too), or a gradient alone.
+  bool AwaitsInput() const;
+  // Gradients of microbatches below this may leave; one that exists before is to be kept. Never
+  // falls; all microbatches once all inputs are ready.
+  uint32_t GradientsThatMayLeave() const;
+  uint32_t in_flight() const { return forwards_begun_ - backwards_ended_; }
+  uint32_t depth() const { return depth_; }
+
+ private:
+  PolicyOptions options_;
+  uint32_t depth_;
+  std::vector<bool> input_ready_, gradient_ready_;
+  uint32_t forwards_begun_ = 0, forwards_ended_ = 0;
+  uint32_t backwards_begun_ = 0, backwards_ended_ = 0;
+  std::optional<Work> running_;
+  uint32_t inputs_ready_;
+};
+
+}  // namespace longhaul::schedule
+
+#endif  // LONGHAUL_RUN_SCHEDULE_POLICY_H_

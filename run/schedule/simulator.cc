@@ -1,0 +1,374 @@
+#include "run/schedule/simulator.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "run/schedule/bound.h"
+#include "run/schedule/fluid_network.h"
+#include "run/schedule/policy.h"
+
+namespace longhaul::schedule {
+namespace {
+
+constexpr double kNever = FluidNetwork::kNever;
+
+// Work of a stage's codec thread: the next tensor of that link.
+struct CodecJob {
+  uint32_t link;
+  bool encode;
+};
+
+// One direction of one boundary. Its tensors are those of microbatch 0, 1, ... in this order at
+// every point of their way, so they are only counted.
+struct LinkState {
+  uint32_t sender = 0, receiver = 0;
+  Direction direction = Direction::kForward;
+  double bytes = 0, latency = 0, encode = 0, decode = 0;
+
+  uint32_t encoded = 0, let = 0;  // gradients, and how many of them may leave
+  uint32_t waiting = 0;           // for the transfer before them
+  std::deque<double> arrivals;    // of what has left
+  uint32_t undecoded = 0;         // of what has arrived
+  uint32_t decoded = 0;
+  double busy = 0, busy_since = 0;
+};
+
+struct StageState {
+  StagePolicy policy;
+  double forward = 0, backward = 0, optimizer = 0;
+  std::optional<Work> running;
+  double compute_ends = kNever;
+  std::deque<CodecJob> codec_jobs;
+  double codec_ends = kNever;
+  double compute = 0, codec = 0, wait_above = 0, wait_below = 0;
+  double first_forward_begins = kNever, done_at = kNever;
+  bool touched = true;  // something happened to it at this moment
+};
+
+class Run {
+ public:
+  explicit Run(const PipelineCost& cost) : cost_(cost), network_(cost) {
+    const auto stages = static_cast<uint32_t>(cost.stages.size());
+    for (uint32_t s = 0; s < stages; ++s) {
+      const StageCost& stage = cost.stages[s];
+      stages_.push_back({.policy = StagePolicy({.kind = cost.schedule,
+                                                .stage = StageIndex(s),
+                                                .stages = stages,
+                                                .microbatches = cost.microbatches,
+                                                .depth = stage.depth,
+                                                .activation_lead = stage.activation_lead}),
+                         .forward = absl::ToDoubleSeconds(stage.forward),
+                         .backward = absl::ToDoubleSeconds(stage.backward),
+                         .optimizer = absl::ToDoubleSeconds(stage.optimizer)});
+    }
+    for (uint32_t b = 0; b + 1 < stages; ++b) {
+      const BoundaryCost& boundary = cost.boundaries[b];
+      links_.push_back({.sender = b,
+                        .receiver = b + 1,
+                        .direction = Direction::kForward,
+                        .bytes = boundary.forward_bytes,
+                        .latency = absl::ToDoubleSeconds(boundary.forward_latency),
+                        .encode = absl::ToDoubleSeconds(boundary.forward_encode),
+                        .decode = absl::ToDoubleSeconds(boundary.forward_decode)});
+      links_.push_back({.sender = b + 1,
+                        .receiver = b,
+                        .direction = Direction::kBackward,
+                        .bytes = boundary.backward_bytes,
+                        .latency = absl::ToDoubleSeconds(boundary.backward_latency),
+                        .encode = absl::ToDoubleSeconds(boundary.backward_encode),
+                        .decode = absl::ToDoubleSeconds(boundary.backward_decode)});
+    }
+  }
+
+  StatusOr<Simulation> Go() {
+    while (true) {
+      for (uint32_t s = 0; s < stages_.size(); ++s) {
+        if (std::exchange(stages_[s].touched, false)) StartWhatCan(s);
+      }
+      network_.Share(now_);
+      const double next = NextEvent();
+      if (next == kNever) break;
+      AdvanceTo(next);
+    }
+    for (const StageState& stage : stages_) {
+      if (!stage.policy.Done()) {
+        return absl::InternalError("the schedule cannot finish: a stage waits for ever");
+      }
+    }
+    return Result();
+  }
+
+ private:
+  bool IsFirst(uint32_t s) const { return s == 0; }
+  bool IsLast(uint32_t s) const { return s + 1 == stages_.size(); }
+
+  void StartWhatCan(uint32_t s) {
+    StageState& stage = stages_[s];
+    if (!stage.running) {
+      if (const auto work = stage.policy.Next()) {
+        stage.policy.Begin(*work);
+        stage.running = work;
+        const double seconds = work->task == Task::kForward ? stage.forward : stage.backward;
+        stage.compute_ends = now_ + seconds;
+        stage.compute += seconds;
+        stage.first_forward_begins = std::min(stage.first_forward_begins, now_);
+      }
+    }
+    if (stage.codec_ends == kNever && !stage.codec_jobs.empty()) {
+      const CodecJob& job = stage.codec_jobs.front();
+      const LinkState& link = links_[job.link];
+      stage.codec_ends = now_ + (job.encode ? link.encode : link.decode);
+    }
+  }
+
+  double NextEvent() const {
+    double next = kNever;
+    for (const StageState& stage : stages_) {
+      next = std::min({next, stage.compute_ends, stage.codec_ends});
+    }
+    for (const double end : network_.ends()) next = std::min(next, end);
+    for (const LinkState& link : links_) {
+      if (!link.arrivals.empty()) next = std::min(next, link.arrivals.front());
+    }
+    return next;
+  }
+
+  void AdvanceTo(double time) {
+    const double elapsed = time - now_;
+    if (elapsed > 0) {
+      for (uint32_t s = 0; s < stages_.size(); ++s) CountIdle(s, elapsed);
+    }
+    now_ = time;
+    for (uint32_t link = 0; link < links_.size(); ++link) {
+      if (network_.ends()[link] <= now_) FinishTransfer(link);
+      std::deque<double>& arrivals = links_[link].arrivals;
+      while (!arrivals.empty() && arrivals.front() <= now_) {
+        arrivals.pop_front();
+        ++links_[link].undecoded;
+        StageState& receiver = stages_[links_[link].receiver];
+        receiver.codec_jobs.push_back({link, false});
+        receiver.touched = true;
+      }
+    }
+    for (uint32_t s = 0; s < stages_.size(); ++s) {
+      StageState& stage = stages_[s];
+      const bool codec = stage.codec_ends <= now_, compute = stage.compute_ends <= now_;
+      if (codec) FinishCodec(s);
+      if (compute) FinishCompute(s);
+      if (!codec && !compute) continue;
+      stage.touched = true;
+      LetGradientsLeave(s);
+    }
+  }
+
+  void CountIdle(uint32_t s, double elapsed) {
+    StageState& stage = stages_[s];
+    if (stage.running || now_ < stage.first_forward_begins || stage.policy.Done()) return;
+    const bool above = stage.policy.AwaitsInput();
+    const uint32_t link =
+        above ? LinkIndex(s - 1, Direction::kForward) : LinkIndex(s, Direction::kBackward);
+    if (links_[link].undecoded > 0) {
+      stage.codec += elapsed;
+    } else {
+      (above ? stage.wait_above : stage.wait_below) += elapsed;
+    }
+  }
+
+  void LetGradientsLeave(uint32_t s) {
+    if (IsFirst(s)) return;
+    const uint32_t index = LinkIndex(s - 1, Direction::kBackward);
+    LinkState& link = links_[index];
+    const uint32_t may_leave = stages_[s].policy.GradientsThatMayLeave();
+    while (link.let < may_leave && link.let < link.encoded) {
+      ++link.let;
+      Send(index);
+    }
+  }
+
+  void Send(uint32_t index) {
+    LinkState& link = links_[index];
+    if (network_.busy(index)) {
+      ++link.waiting;
+      return;
+    }
+    network_.Start(index, link.bytes, now_);
+    link.busy_since = now_;
+  }
+
+  void FinishTransfer(uint32_t index) {
+    LinkState& link = links_[index];
+    network_.End(index);
+    link.arrivals.push_back(now_ + link.latency);
+    link.busy += now_ - link.busy_since;
+    if (link.waiting > 0) {
+      --link.waiting;
+      network_.Start(index, link.bytes, now_);
+      link.busy_since = now_;
+    }
+  }
+
+  void FinishCodec(uint32_t s) {
+    StageState& stage = stages_[s];
+    const CodecJob job = stage.codec_jobs.front();
+    stage.codec_jobs.pop_front();
+    stage.codec_ends = kNever;
+    LinkState& link = links_[job.link];
+    if (job.encode) {
+      if (link.direction == Direction::kBackward) {
+        ++link.encoded;
+      } else {
+        Send(job.link);
+      }
+      return;
+    }
+    --link.undecoded;
+    const Microbatch microbatch(link.decoded++);
+    if (link.direction == Direction::kBackward) {
+      stage.policy.GradientReady(microbatch);
+      return;
+    }
+    stage.policy.InputReady(microbatch);
+  }
+
+  void FinishCompute(uint32_t s) {
+    StageState& stage = stages_[s];
+    const Work work = *std::exchange(stage.running, std::nullopt);
+    stage.policy.End(work);
+    stage.compute_ends = kNever;
+    if (work.task == Task::kForward && !IsLast(s)) {
+      stage.codec_jobs.push_back({LinkIndex(s, Direction::kForward), true});
+    }
+    if (work.task == Task::kBackward && !IsFirst(s)) {
+      stage.codec_jobs.push_back({LinkIndex(s - 1, Direction::kBackward), true});
+    }
+    if (stage.policy.Done()) stage.done_at = now_;
+  }
+
+  // Stage 0 knows the norm when its backward ends; it travels down in control messages. The
+  // optimizers of later stages overlap with the next step's first forwards, so only what outlasts
+  // those counts.
+  Simulation Result() const {
+    double norm_at = stages_[0].done_at;
+    double step = norm_at + stages_[0].optimizer;
+    for (uint32_t s = 1; s < stages_.size(); ++s) {
+      norm_at += absl::ToDoubleSeconds(cost_.boundaries[s - 1].forward_latency);
+      const double optimizer_end = std::max(norm_at, stages_[s].done_at) + stages_[s].optimizer;
+      step = std::max(step, optimizer_end - stages_[s].first_forward_begins);
+    }
+    Simulation result;
+    result.step = absl::Seconds(step);
+    LowerBound bound = ComputeLowerBound(cost_);
+    result.lower_bound = bound.step;
+    result.bottleneck = std::move(bound.bottleneck);
+    for (uint32_t s = 0; s < stages_.size(); ++s) result.stages.push_back(UseOf(s, step));
+    for (uint32_t b = 0; b + 1 < stages_.size(); ++b) {
+      result.boundaries.push_back({UseOfLink(LinkIndex(b, Direction::kForward), step),
+                                   UseOfLink(LinkIndex(b, Direction::kBackward), step)});
+    }
+    return result;
+  }
+
+  StageUse UseOf(uint32_t s, double step) const {
+    const StageState& stage = stages_[s];
+    const double window = stage.done_at - stage.first_forward_begins;
+    StageUse use;
+    use.time = {.compute = absl::Seconds(stage.compute),
+                .codec = absl::Seconds(stage.codec),
+                // After its last backward a stage waits for the one above alone: for the word to
+                // step its optimizer and then for the next step's first activation.
+                .wait_above = absl::Seconds(stage.wait_above + step - window - stage.optimizer),
+                .wait_below = absl::Seconds(stage.wait_below),
+                .optimizer = absl::Seconds(stage.optimizer)};
+    if (step <= 0) return use;
+    double sent = 0, received = 0;
+    for (const LinkState& link : links_) {
+      if (link.sender == s) sent += link.bytes;
+      if (link.receiver == s) received += link.bytes;
+    }
+    const StageCost& cost = cost_.stages[s];
+    use.egress_share = sent * cost_.microbatches / cost.egress_bytes_per_second / step;
+    use.ingress_share = received * cost_.microbatches / cost.ingress_bytes_per_second / step;
+    return use;
+  }
+
+  DirectionUse UseOfLink(uint32_t index, double step) const {
+    if (step <= 0) return {};
+    const LinkState& link = links_[index];
+    const BoundaryCost& boundary = cost_.boundaries[index / 2];
+    const double rate =
+        std::min({cost_.stages[link.sender].egress_bytes_per_second,
+                  cost_.stages[link.receiver].ingress_bytes_per_second,
+                  link.direction == Direction::kForward ? boundary.forward_bytes_per_second
+                                                        : boundary.backward_bytes_per_second});
+    return {.busy_share = link.busy / step,
+            .rate_share = link.bytes * cost_.microbatches / rate / step};
+  }
+
+  const PipelineCost& cost_;
+  FluidNetwork network_;
+  std::vector<StageState> stages_;
+  std::vector<LinkState> links_;
+  double now_ = 0;
+};
+
+Status CheckCost(const PipelineCost& cost) {
+  if (cost.stages.empty() || cost.microbatches == 0) {
+    return absl::InvalidArgumentError("a pipeline needs at least one stage and one microbatch");
+  }
+  if (!(cost.shared_efficiency > 0) || cost.shared_efficiency > 1) {
+    return absl::InvalidArgumentError(fmt::format(
+        "expected a shared efficiency above 0 and up to 1, got {}", cost.shared_efficiency));
+  }
+  if (cost.boundaries.size() + 1 != cost.stages.size()) {
+    return absl::InvalidArgumentError(fmt::format("expected {} boundaries for {} stages, got {}",
+                                                  cost.stages.size() - 1, cost.stages.size(),
+                                                  cost.boundaries.size()));
+  }
+  const auto stages = static_cast<uint32_t>(cost.stages.size());
+  uint32_t least_depth_above = cost.microbatches;
+  for (uint32_t s = 0; s < stages; ++s) {
+    const StageCost& stage = cost.stages[s];
+    if (stage.activation_lead > least_depth_above) {
+      return absl::InvalidArgumentError(fmt::format(
+          "an activation lead of {} at stage {} needs as many microbatches in flight above it, "
+          "and a stage there has {}",
+          stage.activation_lead, s, least_depth_above));
+    }
+    least_depth_above =
+        std::min(least_depth_above, EffectiveDepth({.kind = cost.schedule,
+                                                    .stage = StageIndex(s),
+                                                    .stages = stages,
+                                                    .microbatches = cost.microbatches,
+                                                    .depth = stage.depth}));
+    if (stage.forward < absl::ZeroDuration() || stage.backward < absl::ZeroDuration() ||
+        stage.optimizer < absl::ZeroDuration() || !(stage.egress_bytes_per_second > 0) ||
+        !(stage.ingress_bytes_per_second > 0) || stage.depth == 0) {
+      return absl::InvalidArgumentError(
+          "a stage needs times that are not negative, rates above 0 and a depth of 1 or more");
+    }
+  }
+  for (const BoundaryCost& boundary : cost.boundaries) {
+    if (!(boundary.forward_bytes >= 0) || !(boundary.backward_bytes >= 0) ||
+        !(boundary.forward_bytes_per_second > 0) || !(boundary.backward_bytes_per_second > 0) ||
+        std::min({boundary.forward_latency, boundary.backward_latency, boundary.forward_encode,
+                  boundary.forward_decode, boundary.backward_encode, boundary.backward_decode}) <
+            absl::ZeroDuration()) {
+      return absl::InvalidArgumentError(
+          "a boundary needs bytes and times that are not negative and rates above 0");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<Simulation> Simulate(const PipelineCost& cost) {
+  LH_RETURN_IF_ERROR(CheckCost(cost));
+  return Run(cost).Go();
+}
+
+}  // namespace longhaul::schedule

@@ -1,0 +1,99 @@
+// Predicts the time of one synchronous step by driving the executor's own policies with a virtual
+// clock; and the lower bound that no schedule beats.
+//
+// Model: stage s computes one thing at a time; a message from s to s + 1 (or back) occupies
+// the egress of the sender and the ingress of the receiver, which all transfers through that
+// interface share max-min fairly; messages of one link direction go in order, several links of one
+// sender at once; a message arrives `latency` after its last byte left. Codecs run beside compute
+// on their own thread, one message at a time per stage. Pure and deterministic; O(S * M) events of
+// O(S) each.
+#ifndef LONGHAUL_RUN_SCHEDULE_SIMULATOR_H_
+#define LONGHAUL_RUN_SCHEDULE_SIMULATOR_H_
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/status.h"
+#include "run/file/run_spec.h"
+#include "run/schedule/policy.h"
+
+namespace longhaul::schedule {
+
+inline constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+
+struct StageCost {
+  absl::Duration forward, backward;             // one microbatch
+  absl::Duration optimizer;                     // once a step, after the last backward
+  double egress_bytes_per_second = kUnlimited;  // goodput of its interface
+  double ingress_bytes_per_second = kUnlimited;
+  uint32_t depth = 1;
+  // PolicyOptions::activation_lead; at most the least depth of the stages above.
+  uint32_t activation_lead = 0;
+};
+
+// Between stage b and b + 1.
+struct BoundaryCost {
+  double forward_bytes = 0, backward_bytes = 0;  // one microbatch, headers included
+  // What this ordered pair of workers gets at most, beside the interfaces' rates.
+  double forward_bytes_per_second = kUnlimited, backward_bytes_per_second = kUnlimited;
+  absl::Duration forward_latency, backward_latency;  // one way
+  absl::Duration forward_encode, forward_decode, backward_encode, backward_decode;
+};
+
+struct PipelineCost {
+  ScheduleKind schedule = ScheduleKind::kLinkAware;
+  uint32_t microbatches = 1;
+  // Of an interface's rate, while several links share it. The bound does not know it. Below 1 it
+  // stands for what max-min fairness leaves out: connections that share a queue do so fairly in the
+  // long run only, and what one gets too early does not make up for what the other gets too late.
+  double shared_efficiency = 1;
+  std::vector<StageCost> stages;         // S >= 1
+  std::vector<BoundaryCost> boundaries;  // S - 1
+};
+
+// Where a stage's time goes; the parts add up to the step. While it computes nothing it waits for
+// what it would run next: the activation of its next forward where its depth has room for one, else
+// the gradient of its next backward (as the executor counts).
+struct StageTime {
+  absl::Duration compute;
+  // What it waits for has arrived and is being decoded. (The executor's `wait_codec` also has the
+  // waits in which the codec works for others: it cannot know what would have come sooner.)
+  absl::Duration codec;
+  absl::Duration wait_above;  // for an activation, or for the word to step the optimizer
+  absl::Duration wait_below;  // for a gradient
+  absl::Duration optimizer;
+};
+
+struct StageUse {
+  StageTime time;
+  double egress_share = 0, ingress_share = 0;  // of what the interface could carry in a step
+};
+
+// One direction of one boundary.
+struct DirectionUse {
+  double busy_share = 0;  // of the step, with a transfer under way
+  double rate_share = 0;  // of what it could carry in a step if it had both interfaces to itself
+};
+
+struct BoundaryUse {
+  DirectionUse forward, backward;
+};
+
+struct Simulation {
+  absl::Duration step;         // until the last optimizer has stepped
+  absl::Duration lower_bound;  // bound.h's, over all resources, optimizer included
+  // The resource that gives the bound: "compute of stage 1", "egress of stage 2", ...
+  std::string bottleneck;
+  std::vector<StageUse> stages;
+  std::vector<BoundaryUse> boundaries;
+};
+
+// kInvalidArgument for an instance that makes no sense (no stages, negative times, sizes differ).
+StatusOr<Simulation> Simulate(const PipelineCost& cost);
+
+}  // namespace longhaul::schedule
+
+#endif  // LONGHAUL_RUN_SCHEDULE_SIMULATOR_H_

@@ -1,0 +1,95 @@
+// The token file: a tokenized text, memory-mapped by the first stage (inputs) and the last
+// (labels).
+//
+//   offset size  field (little-endian)
+//        0    8  magic "LHTOKENS"
+//        8    4  version (1)
+//       12    4  bytes per token: 2 or 4
+//       16    8  tokens
+//       24    8  validation tokens, at the end of the file
+//       32    4  vocabulary
+//       36   28  tokenizer, zero-padded
+//       64   32  SHA-256 of the tokens' bytes
+//       96       tokens
+//
+// And the sample order: which window of the file is sequence k of a run. A pure function of (seed,
+// k), so the first and the last stage agree without talking.
+#ifndef LONGHAUL_RUN_TOKENS_TOKEN_FILE_H_
+#define LONGHAUL_RUN_TOKENS_TOKEN_FILE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+#include "base/status.h"
+
+namespace longhaul {
+
+struct TokenFileInfo {
+  uint64_t tokens = 0;
+  uint64_t validation_tokens = 0;
+  uint32_t vocabulary = 0;
+  std::string tokenizer;
+};
+
+// The seam for tokenizers: a text in pieces, ids out.
+class Tokenizer {
+ public:
+  static std::vector<std::string> Names();  // of all there are
+  // kInvalidArgument naming the known ones.
+  static StatusOr<std::unique_ptr<Tokenizer>> Create(std::string_view name);
+  virtual ~Tokenizer() = default;
+  virtual uint32_t vocabulary() const = 0;
+  // How many leading bytes of `text`, the rest of a file and not empty, Encode may take on their
+  // own without changing the ids: so files larger than memory can be tokenized.
+  virtual size_t PieceSize(std::string_view text) const = 0;
+  // Appends the ids of `text`, one piece, to `tokens`.
+  virtual void Encode(std::string_view text, std::vector<uint32_t>* tokens) const = 0;
+};
+
+// Tokenizes `files` one after the other and writes the token file atomically. `validation_share` of
+// the tokens (rounded down) become the validation part.
+StatusOr<TokenFileInfo> WriteTokenFile(const std::vector<std::string>& files,
+                                       std::string_view tokenizer, double validation_share,
+                                       const std::string& path);
+
+// A mapped token file. Thread-safe.
+class TokenFile {
+ public:
+  // Checks the header against the size and, if `verify`, the hash and every id. kInvalidArgument or
+  // kDataLoss.
+  static StatusOr<TokenFile> Open(const std::string& path, bool verify);
+
+  const TokenFileInfo& info() const { return info_; }
+  // How many training / validation windows of `context` + 1 tokens there are (stride `context`).
+  uint64_t TrainingWindows(uint32_t context) const;
+  uint64_t ValidationWindows(uint32_t context) const;
+  // `context` inputs and `context` targets (the inputs shifted by one) of a window.
+  void ReadTrainingWindow(uint64_t window, uint32_t context, std::span<int32_t> inputs,
+                          std::span<int32_t> targets) const;
+  void ReadValidationWindow(uint64_t window, uint32_t context, std::span<int32_t> inputs,
+                            std::span<int32_t> targets) const;
+
+ private:
+  void ReadAt(uint64_t first_token, uint32_t context, std::span<int32_t> inputs,
+              std::span<int32_t> targets) const;
+  TokenFileInfo info_;
+  MappedFile file_;
+  uint32_t bytes_per_token_ = 2;
+};
+
+// How many windows of `context` + 1 tokens (stride `context`) so many tokens have.
+uint64_t WindowsOf(uint64_t tokens, uint32_t context);
+
+// Sequence `k` of a run (k = global microbatch number x microbatch_size + row) reads this window: a
+// permutation of all windows keyed by (seed, k / windows), so every window comes once in each pass
+// over the data.
+uint64_t TrainingWindowOf(uint64_t seed, uint64_t k, uint64_t windows);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_RUN_TOKENS_TOKEN_FILE_H_

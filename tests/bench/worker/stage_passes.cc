@@ -1,0 +1,143 @@
+// Seconds of a stage's steps, forward and backward of its layers, asked for line by line: so that a
+// program can take turns between this and something else that it compares
+// (tests/bench/e2e/stage_eager.py).
+//
+// Standard input, JSON, first {"run": a run file, "layers", "last": with norm, head and loss after
+// them, "device", "threads", "graphs": on a GPU whether passes are recorded}: a stage of so many of
+// the model's layers, not the first; answered by {"parameters"}. Then for
+// every {"steps"} {"seconds": of each}. A step is train.microbatches times forward and backward,
+// which counts, and the optimizer's step with the casts of weights, which does not.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "run/boundary/boundary_shape.h"
+#include "run/file/run_spec.h"
+#include "worker/stage/stage.h"
+#include "worker/stage/torch_cuda.h"
+#include "worker/stage/torch_device.h"
+#include "worker/stage/torch_scope.h"
+
+namespace longhaul::worker {
+namespace {
+
+using nlohmann::json;
+
+class TimedStage {
+ public:
+  static StatusOr<TimedStage> Create(const json& job) {
+    LH_ASSIGN_OR_RETURN(const RunSpec spec, ParseRunSpec(job.at("run").dump(), "the job", {},
+                                                         [](auto) { return absl::OkStatus(); }));
+    StageOptions options;
+    options.model = spec.model;
+    options.train = spec.train;
+    options.layers = job.at("layers");
+    options.first = false;
+    options.last = job.at("last");
+    if (options.last) options.first_layer = options.model.layers - options.layers;
+    options.vocabulary = options.vocabulary_rows();
+    options.threads = job.at("threads");
+    options.graphs = job.at("graphs");
+    LH_ASSIGN_OR_RETURN(options.device, ParseDeviceName(job.at("device").get<std::string>()));
+    if (options.device.cuda_index) LH_RETURN_IF_ERROR(LoadTorchCuda(DefaultTorchCudaPath()));
+    LH_ASSIGN_OR_RETURN(std::unique_ptr<Stage> stage, Stage::Create(options));
+    at::Tensor boundary;
+    LH_RETURN_IF_ERROR(CallTorch("the boundary tensor", options.threads, [&]() -> Status {
+      boundary = Boundary(options);
+      return absl::OkStatus();
+    }));
+    return TimedStage(options, std::move(stage), std::move(boundary));
+  }
+
+  uint64_t parameter_count() const { return stage_->parameter_count(); }
+
+  StatusOr<double> StepSeconds() {
+    const codec::TensorView view{boundary_.const_data_ptr(), codec::Dtype::kF32,
+                                 BoundaryShape(options_.model, options_.train)};
+    const Stage::Input input{{}, view, options_.last ? targets_ : std::span<const int32_t>()};
+    const MonoTime start = Now();
+    for (uint32_t i = 0; i < options_.train.microbatches; ++i) {
+      LH_RETURN_IF_ERROR(stage_->Forward(Microbatch(i), input).status());
+      LH_RETURN_IF_ERROR(stage_->Backward(Microbatch(i), view).status());
+    }
+    const double seconds = absl::ToDoubleSeconds(Now() - start);
+    LH_RETURN_IF_ERROR(stage_->OptimizerStep(Step(++step_), options_.train.optimizer.lr, 1));
+    return seconds;
+  }
+
+ private:
+  TimedStage(StageOptions options, std::unique_ptr<Stage> stage, at::Tensor boundary)
+      : options_(std::move(options)), stage_(std::move(stage)), boundary_(std::move(boundary)) {
+    targets_.resize(size_t{options_.train.microbatch_size} * options_.model.context);
+    for (size_t i = 0; i < targets_.size(); ++i) {
+      targets_[i] = static_cast<int32_t>(i * 37 % options_.vocabulary);
+    }
+  }
+
+  // Values from -1 to 1, on the stage's device.
+  static at::Tensor Boundary(const StageOptions& options) {
+    std::vector<float> values(size_t{options.train.microbatch_size} * options.model.context *
+                              options.model.hidden);
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(i * 37 % 101) / 50.0f - 1.0f;
+    }
+    return at::from_blob(values.data(), {static_cast<int64_t>(values.size())})
+        .clone()
+        .to(TorchDevice(options.device));
+  }
+
+  StageOptions options_;
+  std::unique_ptr<Stage> stage_;
+  at::Tensor boundary_;
+  std::vector<int32_t> targets_;
+  uint64_t step_ = 0;
+};
+
+void Print(const json& answer) {
+  fmt::print("{}\n", answer.dump());
+  std::fflush(stdout);
+}
+
+Status Serve() {
+  std::string line;
+  std::getline(std::cin, line);
+  LH_ASSIGN_OR_RETURN(TimedStage stage, TimedStage::Create(json::parse(line)));
+  Print({{"parameters", stage.parameter_count()}});
+  while (std::getline(std::cin, line)) {
+    std::vector<double> seconds(json::parse(line).at("steps").get<size_t>());
+    for (double& step : seconds) {
+      LH_ASSIGN_OR_RETURN(step, stage.StepSeconds());
+    }
+    Print({{"seconds", seconds}});
+  }
+  return absl::OkStatus();
+}
+
+int Main() {
+  Status served;
+  try {
+    served = Serve();
+  } catch (const json::exception& error) {
+    served = absl::InvalidArgumentError(error.what());
+  }
+  if (served.ok()) return 0;
+  fmt::print(stderr, "stage_passes: {}\n", Message(served));
+  return 1;
+}
+
+}  // namespace
+}  // namespace longhaul::worker
+
+int main() {
+  return longhaul::worker::Main();
+}

@@ -1,0 +1,147 @@
+#include "deploy/sweep/sweep_spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace longhaul {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Status CheckCodec(std::string_view codec) {
+  if (codec == "none" || codec == "tah" || codec.starts_with("fixed:")) return absl::OkStatus();
+  return absl::InvalidArgumentError("there is no codec '" + std::string(codec) + "'");
+}
+
+StatusOr<SweepSpec> Parse(std::string_view yaml) {
+  return ParseSweepSpec(yaml, "sweep.yaml", CheckCodec);
+}
+
+std::string Problem(std::string_view yaml) {
+  return std::string(Message(Parse(yaml).status()));
+}
+
+constexpr char kLeast[] =
+    "base: run.yaml\nrates: [10mbit]\nlinks: { a: { forward: none, backward: none } }\n";
+
+TEST(ParseSweepSpec, ReadsEverything) {
+  const auto spec = Parse(R"(
+title: Two links
+base: run.yaml
+set: { train.steps: 20, links.forward: "tah", name: x }
+rates: [1gbit, unlimited]
+delays: [0ms, 25ms]
+jitter: 2ms
+loss: 0.1%
+links:
+  fp32:  { forward: none, backward: none }
+  paper: { forward: tah, backward: "fixed:bits=6" }
+schedules: [1f1b, link-aware]
+variants:
+  mbs1: {}
+  mbs2: { train.microbatches: 16 }
+repeats: 3
+warm_up: 4
+workers: 8
+)");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->title, "Two links");
+  EXPECT_EQ(spec->base, "run.yaml");
+  EXPECT_THAT(spec->set, ElementsAre("train.steps=20", "links.forward=\"tah\"", "name=x"));
+  EXPECT_THAT(spec->rates, ElementsAre(1'000'000'000u, 0u));
+  EXPECT_THAT(spec->delays, ElementsAre(absl::ZeroDuration(), absl::Milliseconds(25)));
+  EXPECT_EQ(spec->jitter, absl::Milliseconds(2));
+  EXPECT_DOUBLE_EQ(spec->loss, 0.001);
+  EXPECT_THAT(spec->links, ElementsAre(SweepCodecs{"fp32", {"none", "none"}},
+                                       SweepCodecs{"paper", {"tah", "fixed:bits=6"}}));
+  EXPECT_THAT(spec->schedules, ElementsAre(ScheduleKind::kOneFOneB, ScheduleKind::kLinkAware));
+  EXPECT_THAT(spec->variants, ElementsAre(SweepVariant{"mbs1", {}},
+                                          SweepVariant{"mbs2", {"train.microbatches=16"}}));
+  EXPECT_EQ(spec->repeats, 3u);
+  EXPECT_EQ(spec->warm_up, 4u);
+  EXPECT_EQ(spec->workers, 8u);
+}
+
+TEST(ParseSweepSpec, HasDefaults) {
+  const auto spec = Parse(kLeast);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(spec->delays, ElementsAre(absl::ZeroDuration()));
+  EXPECT_TRUE(spec->schedules.empty());
+  EXPECT_TRUE(spec->variants.empty());
+  EXPECT_EQ(spec->repeats, 1u);
+  EXPECT_EQ(spec->warm_up, 2u);
+  EXPECT_EQ(spec->workers, std::nullopt);
+  EXPECT_EQ(spec->loss, 0);
+}
+
+TEST(ParseSweepSpec, OneValueNeedsNoList) {
+  const auto spec = Parse(
+      "base: a\nrates: 5mbit\ndelays: 1ms\nschedules: gpipe\n"
+      "links: { a: { forward: none, backward: none } }\n");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(spec->rates, ElementsAre(5'000'000u));
+  EXPECT_THAT(spec->schedules, ElementsAre(ScheduleKind::kGpipe));
+}
+
+TEST(ParseSweepSpec, AllErrorsAtOnceWithTheirPlaces) {
+  const std::string problem = Problem(R"(base: run.yaml
+rates: [10mbit, fast, 10mbit]
+delays: [1h]
+link: 3
+links:
+  a: { forward: none }
+  b b: { forward: none, backward: none }
+  c: { forward: zip, backward: none }
+schedules: [1f1b, zigzag]
+loss: 3
+repeats: 0
+)");
+  EXPECT_THAT(problem, HasSubstr("sweep.yaml:2:17: rates: rate 'fast': expected"));
+  EXPECT_THAT(problem, HasSubstr("sweep.yaml:2:23: rates: '10mbit' is here twice"));
+  EXPECT_THAT(problem, HasSubstr("sweep.yaml:3:10: delays: "));
+  EXPECT_THAT(problem, HasSubstr("sweep.yaml:4:1: unknown key 'link'; did you mean 'links'?"));
+  EXPECT_THAT(problem, HasSubstr("the key 'links.a.backward' is missing"));
+  EXPECT_THAT(problem, HasSubstr("sweep.yaml:7:3: links: expected a name of 1 to 32 letters"));
+  EXPECT_THAT(problem, HasSubstr("sweep.yaml:8:17: links.c.forward: there is no codec 'zip'"));
+  EXPECT_THAT(problem, HasSubstr("sweep.yaml:9:19: schedules: expected one of link-aware, 1f1b"));
+  EXPECT_THAT(problem, HasSubstr("sweep.yaml:10:7: loss: "));
+  EXPECT_THAT(problem, HasSubstr("sweep.yaml:11:10: repeats: expected a whole number from 1"));
+}
+
+TEST(ParseSweepSpec, SaysWhatIsMissing) {
+  EXPECT_THAT(Problem(""), HasSubstr("sweep.yaml:1:1: the file is empty"));
+  const std::string problem = Problem("title: x\n");
+  EXPECT_THAT(problem, HasSubstr("the key 'base' is missing; expected a run file"));
+  EXPECT_THAT(problem, HasSubstr("the key 'rates' is missing"));
+  EXPECT_THAT(problem, HasSubstr("the key 'links' is missing"));
+  EXPECT_THAT(Problem("base: [x\n"), HasSubstr("not valid YAML"));
+}
+
+TEST(ParseSweepSpec, JitterNeedsADelay) {
+  EXPECT_THAT(Problem(std::string(kLeast) + "jitter: 1ms\n"),
+              HasSubstr("sweep.yaml:4:9: jitter: there is no delay that could vary"));
+  EXPECT_THAT(Problem(std::string(kLeast) + "delays: [0ms, 5ms, 1ms]\njitter: 2ms\n"),
+              HasSubstr("sweep.yaml:5:9: jitter: "));
+  EXPECT_TRUE(Parse(std::string(kLeast) + "delays: [0ms, 5ms]\njitter: 2ms\n").ok());
+}
+
+TEST(ParseSweepSpec, OverridesAreSingleValues) {
+  EXPECT_THAT(Problem(std::string(kLeast) + "set: { data.text: [a, b] }\n"),
+              HasSubstr("set.data.text: expected one value; longhaul's --set takes lists"));
+  EXPECT_THAT(Problem(std::string(kLeast) + "set: [train.steps]\n"),
+              HasSubstr("sweep.yaml:4:6: set: expected keys of the run file"));
+}
+
+TEST(Texts, AreExact) {
+  EXPECT_EQ(RateText(0), "unlimited");
+  EXPECT_EQ(RateText(1'500'000), "1500kbit");
+  EXPECT_EQ(RateText(2'000'000'000), "2gbit");
+  EXPECT_EQ(RateText(1'001), "1001bit");
+  EXPECT_EQ(DelayText(absl::Milliseconds(25)), "25ms");
+  EXPECT_EQ(DelayText(absl::Microseconds(1500)), "1500us");
+  EXPECT_EQ(DelayText(absl::ZeroDuration()), "0ms");
+}
+
+}  // namespace
+}  // namespace longhaul

@@ -1,0 +1,299 @@
+// A channel against a link that hands every frame over: what arrives, and what is refused.
+#include "worker/pipeline/boundary_port.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "codec/registry.h"
+#include "codec/tool/npy.h"
+#include "proto/wire/link_header.h"
+#include "tests/support/temp_dir.h"
+
+namespace longhaul::worker {
+namespace {
+
+constexpr codec::Shape kShape{1, 192, 128};  // 98,304 bytes as fp32: two chunks
+const LinkCredits kPlanned(1e3, absl::Seconds(10), 393'216);
+
+// Keeps what is sent. Completes every send at once.
+class RecordingLink : public transport::Link {
+ public:
+  const transport::LinkKey& key() const override { return key_; }
+  void Send(transport::Lane lane, const transport::FrameView& frame, SendDone done) override {
+    std::vector<std::byte> bytes(frame.header.begin(), frame.header.end());
+    bytes.insert(bytes.end(), frame.body.begin(), frame.body.end());
+    {
+      const std::lock_guard lock(mutex_);
+      frames_.emplace_back(lane, std::move(bytes));
+    }
+    done(absl::OkStatus());
+  }
+  void Close(Deadline) override {}
+  void GrowCredits(uint32_t count) override { credits.push_back(count); }
+  transport::LinkStats stats() const override { return {}; }
+  std::string Describe() const override { return "recording"; }
+
+  std::vector<std::pair<transport::Lane, std::vector<std::byte>>> Take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(frames_, {});
+  }
+
+  std::vector<uint32_t> credits;  // that were asked for
+
+ private:
+  transport::LinkKey key_{RunId("run"), Epoch(1), Boundary(0)};
+  std::mutex mutex_;
+  std::vector<std::pair<transport::Lane, std::vector<std::byte>>> frames_;
+};
+
+class BoundaryPortTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<BoundaryPort> Make(bool upstream) { return Make(upstream, 1, events_); }
+  std::shared_ptr<BoundaryPort> Make(bool upstream, uint64_t epoch,
+                                     const std::shared_ptr<EventQueue>& events) {
+    const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
+    return BoundaryPort::Create({.run = RunId("run"),
+                                 .epoch = Epoch(epoch),
+                                 .boundary = Boundary(0),
+                                 .upstream = upstream,
+                                 .shape = shape_,
+                                 .microbatches = 2,
+                                 .validation_microbatches = 1,
+                                 .send_codec = codec,
+                                 .receive_codec = codec,
+                                 .credits = kPlanned},
+                                &codec_thread_, events);
+  }
+
+  // The frames of stage 0 sending `microbatch` of step 1.
+  std::vector<std::vector<std::byte>> FramesOf(uint32_t microbatch, uint64_t epoch = 1) {
+    // What the sender hears of itself is none of the receiver's business.
+    const auto sender = Make(/*upstream=*/false, epoch, std::make_shared<EventQueue>());
+    const auto link = std::make_shared<RecordingLink>();
+    sender->Attach(link);
+    auto values = std::make_shared<std::vector<float>>(shape_.elements());
+    for (size_t i = 0; i < values->size(); ++i) (*values)[i] = static_cast<float>(i) + microbatch;
+    sender->SendTensor({Step(1), false}, Microbatch(microbatch),
+                       {{values->data(), codec::Dtype::kF32, shape_}, values});
+    Drain();
+    std::vector<std::vector<std::byte>> frames;
+    for (auto& [lane, bytes] : link->Take()) {
+      EXPECT_EQ(lane, transport::Lane::kBulk);
+      frames.push_back(std::move(bytes));
+    }
+    return frames;
+  }
+
+  // Until the codec thread has done what was posted before.
+  void Drain() {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool done = false;
+    codec_thread_.Post([&] {
+      const std::lock_guard lock(mutex);
+      done = true;
+      changed.notify_all();
+    });
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return done; });
+  }
+
+  void ExpectFailure(const std::string& text) {
+    const auto events = events_->TakeAll();
+    ASSERT_EQ(events.size(), 1u);
+    const auto* failed = std::get_if<Failed>(&events.front());
+    ASSERT_NE(failed, nullptr);
+    EXPECT_NE(Message(failed->reason).find(text), std::string::npos) << failed->reason;
+  }
+
+  codec::Shape shape_ = kShape;
+  CodecThread codec_thread_;
+  std::shared_ptr<EventQueue> events_ = std::make_shared<EventQueue>();
+};
+
+TEST_F(BoundaryPortTest, ATensorArrivesWholeAndEqual) {
+  const auto frames = FramesOf(0);
+  ASSERT_EQ(frames.size(), 2u);
+  const auto receiver = Make(/*upstream=*/true);
+  for (const auto& frame : frames) receiver->OnFrame(transport::Lane::kBulk, frame);
+  Drain();
+  const auto events = events_->TakeAll();
+  ASSERT_EQ(events.size(), 1u);
+  const auto* arrived = std::get_if<TensorArrived>(&events.front());
+  ASSERT_NE(arrived, nullptr);
+  EXPECT_EQ(arrived->microbatch, Microbatch(0));
+  EXPECT_EQ(arrived->direction, Direction::kForward);
+  const auto* values = static_cast<const float*>(arrived->tensor.view.data);
+  for (size_t i = 0; i < kShape.elements(); ++i) ASSERT_EQ(values[i], static_cast<float>(i));
+}
+
+// What comes in one read of a socket looks infinitely fast.
+TEST_F(BoundaryPortTest, FewChunksGiveNoRate) {
+  const auto receiver = Make(/*upstream=*/true);
+  for (const auto& frame : FramesOf(0)) receiver->OnFrame(transport::Lane::kBulk, frame);
+  const PortUse use = receiver->TakeUse();
+  EXPECT_EQ(use.received_bytes, 0u);
+  EXPECT_EQ(use.receive_time, absl::ZeroDuration());
+}
+
+// How long the first chunk was under way is not known.
+TEST_F(BoundaryPortTest, WhatComesBehindTheFirstChunkGivesTheRate) {
+  shape_.tokens = 768;  // 384 KiB
+  const auto frames = FramesOf(0);
+  const auto receiver = Make(/*upstream=*/true);
+  const MonoTime before = Now();
+  receiver->OnFrame(transport::Lane::kBulk, frames[0]);
+  EXPECT_EQ(receiver->TakeUse().received_bytes, 0u);
+  uint64_t behind = 0;
+  for (size_t chunk = 1; chunk < frames.size(); ++chunk) {
+    receiver->OnFrame(transport::Lane::kBulk, frames[chunk]);
+    behind += frames[chunk].size() + wire::kLinkHeaderBytes;
+  }
+  const PortUse use = receiver->TakeUse();
+  EXPECT_EQ(use.received_bytes, behind);
+  EXPECT_GT(use.receive_time, absl::ZeroDuration());
+  EXPECT_LE(use.receive_time, longhaul::operator-(Now(), before));
+  EXPECT_EQ(receiver->TakeUse().received_bytes, 0u);
+  Drain();
+}
+
+// The plan was made for 1 kbit/s and a round trip of 10 s.
+TEST_F(BoundaryPortTest, AFasterLineGetsMoreCredits) {
+  shape_.tokens = 768;
+  const auto receiver = Make(/*upstream=*/true);
+  const auto link = std::make_shared<RecordingLink>();
+  receiver->Attach(link);
+  const auto frames = FramesOf(0);
+  for (size_t step = 1; step <= LinkCredits::kSteps; ++step) {
+    EXPECT_TRUE(link->credits.empty());
+    for (std::vector<std::byte> frame : frames) {
+      wire::TensorHeader header =
+          *wire::DecodeTensorHeader(std::span(frame).first<wire::kTensorHeaderBytes>());
+      header.step = Step(step);
+      wire::EncodeTensorHeader(header, std::span(frame).first<wire::kTensorHeaderBytes>());
+      receiver->OnFrame(transport::Lane::kBulk, frame);
+    }
+    receiver->TakeUse();
+  }
+  ASSERT_EQ(link->credits.size(), 1u);
+  EXPECT_GT(link->credits[0], kPlanned.count());
+  Drain();
+}
+
+// The plan's round trip may be that of another way.
+TEST_F(BoundaryPortTest, AHealedLinkHasTheUsualCredits) {
+  const auto receiver = Make(/*upstream=*/true);
+  receiver->OnHealed(absl::Seconds(1), 0);  // before there is one
+  const auto link = std::make_shared<RecordingLink>();
+  receiver->Attach(link);
+  receiver->OnHealed(absl::Seconds(1), 0);
+  EXPECT_EQ(link->credits, std::vector<uint32_t>{transport::kDefaultCredits});
+}
+
+TEST_F(BoundaryPortTest, BoundaryTensorsAreDumpedAsTheyAreSent) {
+  const testing::TempDir folder;
+  const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("fixed:bits=3"));
+  const auto channel = BoundaryPort::Create(
+      {.run = RunId("run"),
+       .epoch = Epoch(1),
+       .boundary = Boundary(4),
+       .upstream = true,
+       .shape = shape_,
+       .microbatches = 2,
+       .send_codec = codec,
+       .receive_codec = codec,
+       .dump = std::make_shared<const BoundaryDump>(
+           BoundaryDumpOptions{.folder = folder.path(), .every = 3}, RunId("run"))},
+      &codec_thread_, events_);
+  channel->Attach(std::make_shared<RecordingLink>());
+  auto values = std::make_shared<std::vector<float>>(kShape.elements());
+  for (size_t i = 0; i < values->size(); ++i) (*values)[i] = static_cast<float>(i) * 0.37f;
+  for (const auto& [pass, microbatch] :
+       {std::pair{Pass{Step(2), false}, 0u}, std::pair{Pass{Step(3), false}, 0u},
+        std::pair{Pass{Step(3), false}, 1u}, std::pair{Pass{Step(3), true}, 0u}}) {
+    channel->SendTensor(pass, Microbatch(microbatch),
+                        {{values->data(), codec::Dtype::kF32, kShape}, values});
+  }
+  Drain();
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path())) {
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  }
+  const std::string expected = folder.path() + "/run/step000003-boundary4-backward.npy";
+  ASSERT_EQ(files, std::vector{expected});
+  const auto file = ReadFile(expected);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto array = codec::ParseNpy(std::as_bytes(std::span(*file)), /*bf16=*/false);
+  ASSERT_TRUE(array.ok()) << array.status();
+  EXPECT_EQ(array->shape, kShape);
+  EXPECT_EQ(std::memcmp(array->data.span().data(), values->data(), array->data.size()), 0);
+}
+
+TEST_F(BoundaryPortTest, AnotherEpochIsDroppedAndCounted) {
+  const auto receiver = Make(/*upstream=*/true);
+  for (const auto& frame : FramesOf(0, /*epoch=*/2))
+    receiver->OnFrame(transport::Lane::kBulk, frame);
+  Drain();
+  EXPECT_TRUE(events_->TakeAll().empty());
+  EXPECT_EQ(receiver->stale_frames(), 2u);
+}
+
+TEST_F(BoundaryPortTest, RefusesAGapInTheMicrobatches) {
+  const auto receiver = Make(/*upstream=*/true);
+  receiver->OnFrame(transport::Lane::kBulk, FramesOf(1).front());
+  ExpectFailure("not the one that follows");
+}
+
+TEST_F(BoundaryPortTest, RefusesAChunkThatDoesNotContinue) {
+  const auto frames = FramesOf(0);
+  const auto receiver = Make(/*upstream=*/true);
+  receiver->OnFrame(transport::Lane::kBulk, frames[0]);
+  receiver->OnFrame(transport::Lane::kBulk, frames[0]);
+  ExpectFailure("does not continue");
+}
+
+TEST_F(BoundaryPortTest, RefusesTruncatedFramesOfEveryLength) {
+  const auto frame = FramesOf(0).front();
+  for (size_t size = 0; size < frame.size(); size += size < 128 ? 1 : 4096) {
+    const auto receiver = Make(/*upstream=*/true);
+    receiver->OnFrame(transport::Lane::kBulk, std::span(frame).first(size));
+    const auto events = events_->TakeAll();
+    ASSERT_EQ(events.size(), 1u) << size;
+    EXPECT_NE(std::get_if<Failed>(&events.front()), nullptr) << size;
+  }
+}
+
+TEST_F(BoundaryPortTest, RefusesTheWrongDirection) {
+  const auto receiver = Make(/*upstream=*/false);
+  receiver->OnFrame(transport::Lane::kBulk, FramesOf(0).front());
+  ExpectFailure("expected boundary 0 backward");
+}
+
+TEST_F(BoundaryPortTest, StepMessagesGoTheirWay) {
+  const auto sender = Make(/*upstream=*/false);
+  const auto link = std::make_shared<RecordingLink>();
+  sender->Attach(link);
+  sender->SendStepMessage(wire::TensorKind::kStepControl, Step(7),
+                          {.squared_norm = 2.5, .stop = true});
+  const auto frames = link->Take();
+  ASSERT_EQ(frames.size(), 1u);
+  EXPECT_EQ(frames[0].first, transport::Lane::kControl);
+  Make(/*upstream=*/true)->OnFrame(transport::Lane::kControl, frames[0].second);
+  const auto events = events_->TakeAll();
+  ASSERT_EQ(events.size(), 1u);
+  const auto* control = std::get_if<StepControlArrived>(&events.front());
+  ASSERT_NE(control, nullptr);
+  EXPECT_EQ(control->step, Step(7));
+  EXPECT_EQ(control->message, (wire::StepMessage{.squared_norm = 2.5, .stop = true}));
+}
+
+}  // namespace
+}  // namespace longhaul::worker

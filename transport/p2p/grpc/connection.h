@@ -1,0 +1,88 @@
+// A gRPC stream as a Connection: a message is the link header and the payload behind it in one
+// piece.
+//
+// gRPC may hold on to a message's memory for as long as a dead peer's connection lingers, while a
+// channel that is closed gives its `done`s back at once; so messages are copied into memory of
+// gRPC's, one copy on each side.
+#ifndef LONGHAUL_TRANSPORT_P2P_GRPC_CONNECTION_H_
+#define LONGHAUL_TRANSPORT_P2P_GRPC_CONNECTION_H_
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "transport/p2p/core/connection.h"
+#include "transport/p2p/grpc/stream.h"
+
+namespace longhaul::transport::grpc {
+
+class GrpcConnection;
+
+// The connections of a backend.
+struct ChannelTable {
+  std::set<std::shared_ptr<GrpcConnection>> all;
+  std::function<void()> on_empty;
+};
+
+class GrpcConnection : public internal::Connection,
+                       public StreamEvents,
+                       public std::enable_shared_from_this<GrpcConnection> {
+ public:
+  // What an accepted channel tells about its connection; empty functions where it dialled.
+  struct ConnectionEvents {
+    std::function<void()> admitted;  // its peer has proved itself
+    std::function<void()> closed;
+  };
+
+  // The channel puts itself into the table and out of it.
+  static std::shared_ptr<GrpcConnection> Start(std::shared_ptr<EventLoop> loop,
+                                               std::unique_ptr<Stream> stream,
+                                               std::shared_ptr<ChannelTable> table,
+                                               std::string description,
+                                               ConnectionEvents connection_events);
+
+  // The first ones are those of the hall, where strangers wait; whoever gets others was let in.
+  void SetEvents(std::shared_ptr<internal::ConnectionEvents> events) override;
+  void Send(std::span<const std::byte> header, const FrameView& payload, SendDone done) override;
+  void Close() override { CloseWith(absl::CancelledError("closed on this side")); }
+  std::string Describe() const override { return description_; }
+
+  void OnRead(bool ok, const ::grpc::Slice& message) override;
+  void OnWritten(bool ok) override;
+  void OnEnded(const Status& status) override;
+
+ private:
+  struct Waiting {
+    std::span<const std::byte> header;
+    FrameView payload;
+    SendDone done;
+  };
+
+  GrpcConnection(std::shared_ptr<EventLoop> loop, std::unique_ptr<Stream> stream,
+                 std::shared_ptr<ChannelTable> table, std::string description,
+                 ConnectionEvents connection_events);
+  void WriteNext();
+  // OK: what the stream says at its end is the reason.
+  void CloseWith(const Status& reason);
+  void EndIfIdle();
+
+  const std::shared_ptr<EventLoop> loop_;
+  std::unique_ptr<Stream> stream_;
+  const std::shared_ptr<ChannelTable> table_;
+  const std::string description_;
+  const ConnectionEvents connection_events_;
+  std::shared_ptr<internal::ConnectionEvents> events_;
+  bool events_set_ = false;
+  std::deque<Waiting> waiting_;
+  SendDone writing_;  // empty: nothing is being written
+  bool reading_ = false;
+  bool closing_ = false;
+  bool ended_ = false;  // Stream::End was called
+  Status reason_;
+};
+
+}  // namespace longhaul::transport::grpc
+
+#endif  // LONGHAUL_TRANSPORT_P2P_GRPC_CONNECTION_H_

@@ -1,0 +1,107 @@
+// A UCX endpoint as a Connection: a message is an Active Message with the link header as its header
+// and the payload, uncopied, as a list of up to two pieces.
+#ifndef LONGHAUL_TRANSPORT_P2P_UCX_CONNECTION_H_
+#define LONGHAUL_TRANSPORT_P2P_UCX_CONNECTION_H_
+
+#include <ucp/api/ucp.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/p2p/core/connection.h"
+#include "transport/p2p/ucx/handles.h"
+
+namespace longhaul::transport::ucx {
+
+inline constexpr unsigned kMessageId = 1;
+
+class UcxConnection;
+
+// The connections of a backend. An endpoint's messages arrive at the worker; this finds their
+// channel.
+struct ChannelTable {
+  std::set<std::shared_ptr<UcxConnection>> all;
+  std::unordered_map<ucp_ep_h, UcxConnection*> by_endpoint;
+  // UCX is calling us. A send from inside its callbacks that finds a dead socket marks the endpoint
+  // closed while UCX still holds an event for it, and UCX aborts; so such sends wait.
+  bool inside_ucx = false;
+  std::vector<std::shared_ptr<UcxConnection>> to_flush;
+  bool shutting_down = false;
+  std::function<void()> on_empty;
+};
+
+class UcxConnection : public internal::Connection,
+                      public std::enable_shared_from_this<UcxConnection> {
+ public:
+  // `peer_text`: as people know the peer. The channel puts itself into the table and out of it.
+  static std::shared_ptr<UcxConnection> Create(std::shared_ptr<EventLoop> loop,
+                                               std::shared_ptr<Worker> worker,
+                                               const std::shared_ptr<ChannelTable>& table,
+                                               const std::string& own_text,
+                                               const std::string& peer_text);
+
+  // Exactly one of these, once. Sends wait until then.
+  void Connect(const SocketAddress& peer);
+  void Accept(ucp_conn_request_h request);
+  // The address could not be found.
+  void FailToStart(const Status& reason) { CloseWith(reason); }
+
+  void SetEvents(std::shared_ptr<internal::ConnectionEvents> events) override {
+    events_ = std::move(events);
+  }
+  void Send(std::span<const std::byte> header, const FrameView& payload, SendDone done) override;
+  void Close() override { CloseWith(absl::CancelledError("closed on this side")); }
+  std::string Describe() const override { return description_; }
+
+  // Sends what waited for UCX to return.
+  void Flush();
+  // From the worker's message callback.
+  void Deliver(std::span<const std::byte> header, std::span<const std::byte> payload);
+  void CloseWith(const Status& reason);
+
+ private:
+  struct Operation;
+  struct Waiting {
+    std::span<const std::byte> header;
+    FrameView payload;
+    SendDone done;
+  };
+
+  UcxConnection(std::shared_ptr<EventLoop> loop, std::shared_ptr<Worker> worker,
+                std::shared_ptr<ChannelTable> table, std::string description)
+      : loop_(std::move(loop)),
+        worker_(std::move(worker)),
+        table_(std::move(table)),
+        description_(std::move(description)) {}
+  std::function<void(Status)> ErrorHandler();
+  void Begin(StatusOr<std::unique_ptr<Endpoint>> endpoint);
+  void Submit(Waiting waiting);
+  static void OnSent(void* request, ucs_status_t status, void* user_data);
+  void DropEndpoint();
+  void FinishIfDone();
+  void Finish(const Status& reason);
+
+  const std::shared_ptr<EventLoop> loop_;
+  const std::shared_ptr<Worker> worker_;
+  const std::shared_ptr<ChannelTable> table_;
+  const std::string description_;
+  std::shared_ptr<internal::ConnectionEvents> events_;
+  std::unique_ptr<Endpoint> endpoint_;
+  std::deque<Waiting> waiting_;  // for the endpoint, or for UCX to return
+  SocketAddress dialled_;        // size 0: accepted
+  bool heard_ = false;
+  size_t under_way_ = 0;
+  bool closing_ = false;
+  bool endpoint_closed_ = false;
+  bool finished_ = false;
+  Status reason_;
+};
+
+}  // namespace longhaul::transport::ucx
+
+#endif  // LONGHAUL_TRANSPORT_P2P_UCX_CONNECTION_H_

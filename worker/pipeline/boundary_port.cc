@@ -1,0 +1,475 @@
+#include "worker/pipeline/boundary_port.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/notification.h"
+#include "proto/wire/link_header.h"
+
+namespace longhaul::worker {
+namespace {
+
+constexpr size_t kChunkBytes = transport::kMaxFramePayloadBytes - wire::kTensorHeaderBytes;
+
+using HeaderBytes = std::array<std::byte, wire::kTensorHeaderBytes>;
+
+}  // namespace
+
+// A tensor from SendTensor until the peer has taken its last chunk.
+struct BoundaryPort::Outgoing {
+  Pass pass;
+  Microbatch microbatch;
+  BoundaryTensor tensor;  // until it is encoded
+  BlobBuffer blob;
+  size_t blob_bytes = 0;
+  std::vector<HeaderBytes> headers;
+};
+
+struct BoundaryPort::Incoming {
+  Pass pass;
+  Microbatch microbatch;
+  BlobBuffer blob;
+  size_t blob_bytes = 0;
+  size_t received_bytes = 0;
+  uint32_t next_chunk = 0;
+  uint32_t chunks = 1;
+  MonoTime began;  // when its first chunk came
+};
+
+std::shared_ptr<BoundaryPort> BoundaryPort::Create(BoundaryPortOptions options,
+                                                   CodecThread* codec_thread,
+                                                   std::shared_ptr<EventQueue> events) {
+  return std::shared_ptr<BoundaryPort>(
+      new BoundaryPort(std::move(options), codec_thread, std::move(events)));
+}
+
+BoundaryPort::BoundaryPort(BoundaryPortOptions options, CodecThread* codec_thread,
+                           std::shared_ptr<EventQueue> events)
+    : options_(std::move(options)),
+      run_tag_(wire::RunTag(options_.run)),
+      codec_thread_(codec_thread),
+      events_(std::move(events)),
+      credits_(options_.credits),
+      codec_(options_.codec ? options_.codec
+                            : BoundaryCodec::Create({.shape = options_.shape,
+                                                     .send = options_.send_codec,
+                                                     .receive = options_.receive_codec})),
+      messages_(options_.messages) {}
+
+BoundaryPort::~BoundaryPort() = default;
+
+void BoundaryPort::Attach(std::shared_ptr<transport::Link> link) {
+  const std::lock_guard lock(mutex_);
+  link_ = std::move(link);
+}
+
+StatusOr<bool> BoundaryPort::AgreeOnMessages(Deadline deadline,
+                                             const std::function<bool()>& cancelled) {
+  if (!options_.messages) return true;
+  wire::TensorHeader header = HeaderFor(wire::TensorKind::kMessageState, Pass{});
+  header.blob_bytes = wire::kMessageStateBytes;
+  std::array<std::byte, wire::kMessageStateBytes> body;
+  wire::EncodeMessageState(options_.messages->state(), body);
+  SendControl(header, body);
+  std::unique_lock lock(mutex_);
+  while (!peer_state_) {
+    if (cancelled()) return absl::CancelledError("the run was dropped");
+    if (closed_) return absl::UnavailableError("the link ended before both sides had agreed");
+    if (Now() >= deadline.time()) {
+      return absl::DeadlineExceededError("the peer did not say what it remembers");
+    }
+    changed_.wait_for(lock, std::chrono::milliseconds(100));
+  }
+  return options_.messages->Agree(*peer_state_);
+}
+
+void BoundaryPort::Close(Deadline deadline) {
+  std::shared_ptr<transport::Link> link;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    link = link_;
+  }
+  if (link) link->Close(deadline);
+  if (!options_.messages) return;
+  // The next epoch's stores are the same files.
+  Notification released;
+  codec_thread_->Post([&] {
+    messages_.reset();
+    released.Notify();
+  });
+  released.Wait();
+}
+
+void BoundaryPort::ForgetMessages(Step step) {
+  if (options_.messages) options_.messages->Forget(step);
+}
+
+wire::TensorHeader BoundaryPort::HeaderFor(wire::TensorKind kind, const Pass& pass) const {
+  wire::TensorHeader header;
+  header.kind = kind;
+  header.validation = pass.validation;
+  header.run = run_tag_;
+  header.epoch = options_.epoch;
+  header.step = pass.step;
+  header.boundary = options_.boundary;
+  header.direction = send_direction();
+  return header;
+}
+
+codec::Context BoundaryPort::ContextFor(const Pass& pass, Microbatch microbatch,
+                                        Direction direction) {
+  codec::Context context;
+  context.seed = options_.seed;
+  context.step = pass.step;
+  context.boundary = options_.boundary;
+  context.direction = direction;
+  // Validation follows the training of its step: its microbatches are numbered behind that step's.
+  context.microbatch =
+      pass.validation ? Microbatch(options_.microbatches + microbatch.value()) : microbatch;
+  if (messages_) messages_->AddTo(pass, microbatch, direction, &context);
+  return context;
+}
+
+void BoundaryPort::SendTensor(const Pass& pass, Microbatch microbatch, BoundaryTensor tensor) {
+  auto outgoing = std::make_shared<Outgoing>();
+  outgoing->pass = pass;
+  outgoing->microbatch = microbatch;
+  outgoing->tensor = std::move(tensor);
+  codec_thread_->Post([self = shared_from_this(), outgoing] { self->Encode(outgoing); });
+}
+
+void BoundaryPort::LetTensorsLeave(uint32_t count) {
+  codec_thread_->Post([self = shared_from_this(), count] {
+    self->may_leave_ = count;
+    std::deque<std::shared_ptr<Outgoing>>& held = self->held_;
+    for (; !held.empty() && held.front()->microbatch.value() < count; held.pop_front()) {
+      self->SendChunks(held.front());
+    }
+  });
+}
+
+void BoundaryPort::Encode(const std::shared_ptr<Outgoing>& outgoing) {
+  if (options_.messages && !messages_) return;  // closed
+  const MonoTime began = Now();
+  if (options_.dump && options_.dump->Wants(outgoing->pass, outgoing->microbatch)) {
+    options_.dump->Write(outgoing->pass, options_.boundary, send_direction(),
+                         outgoing->tensor.view);
+  }
+  StatusOr<EncodedBlob> encoded = codec_->Encode(
+      outgoing->tensor.view, ContextFor(outgoing->pass, outgoing->microbatch, send_direction()));
+  outgoing->tensor = {};
+  if (!encoded.ok()) {
+    events_->Push(Failed{
+        Annotate(encoded.status(), fmt::format("encoding with {}", options_.send_codec->name()))});
+    return;
+  }
+  if (messages_) {
+    messages_->PrefetchAfter(outgoing->pass, outgoing->microbatch, send_direction());
+  }
+  outgoing->blob = std::move(encoded->buffer);
+  outgoing->blob_bytes = encoded->bytes;
+  Trace(v1::Span::ENCODE, outgoing->pass, outgoing->microbatch, began);
+  if (encoded->nonfinite_tiles > 0) {
+    const std::lock_guard lock(mutex_);
+    use_.nonfinite_tiles += encoded->nonfinite_tiles;
+  }
+  if (outgoing->microbatch.value() < may_leave_) {
+    SendChunks(outgoing);
+  } else {
+    held_.push_back(outgoing);
+  }
+}
+
+void BoundaryPort::Trace(v1::Span::Kind kind, const Pass& pass, Microbatch microbatch,
+                         MonoTime begin, uint64_t bytes) const {
+  if (!options_.trace || pass.validation) return;
+  options_.trace->Add({.kind = kind,
+                       .microbatch = microbatch,
+                       .up = options_.upstream,
+                       .begin = begin,
+                       .end = Now(),
+                       .bytes = bytes});
+}
+
+void BoundaryPort::SendChunks(const std::shared_ptr<Outgoing>& outgoing) {
+  const size_t blob_bytes = outgoing->blob_bytes;
+  const size_t chunks = (blob_bytes + kChunkBytes - 1) / kChunkBytes;
+  outgoing->headers.resize(chunks);
+  std::shared_ptr<transport::Link> link;
+  {
+    const std::lock_guard lock(mutex_);
+    link = link_;
+    if (!link || closed_) return;
+    use_.payload_bytes_sent += blob_bytes + chunks * wire::kTensorHeaderBytes;
+    if (chunks_under_way_ == 0) busy_since_ = Now();
+    chunks_under_way_ += chunks;
+  }
+  wire::TensorHeader header = HeaderFor(wire::TensorKind::kChunk, outgoing->pass);
+  header.microbatch = outgoing->microbatch;
+  header.blob_bytes = blob_bytes;
+  header.chunks = static_cast<uint32_t>(chunks);
+  for (size_t chunk = 0; chunk < chunks; ++chunk) {
+    header.chunk = static_cast<uint32_t>(chunk);
+    header.chunk_offset = chunk * kChunkBytes;
+    wire::EncodeTensorHeader(header, outgoing->headers[chunk]);
+    const auto body = outgoing->blob.bytes.subspan(
+        chunk * kChunkBytes, std::min(kChunkBytes, blob_bytes - chunk * kChunkBytes));
+    link->Send(transport::Lane::kBulk, {outgoing->headers[chunk], body},
+               // A failed send is the link's end; OnClosed says why.
+               [self = shared_from_this(), outgoing](const Status&) { self->SendDone(); });
+  }
+}
+
+void BoundaryPort::SendDone() {
+  const std::lock_guard lock(mutex_);
+  if (--chunks_under_way_ == 0) use_.send_busy += longhaul::operator-(Now(), busy_since_);
+}
+
+void BoundaryPort::SendStepMessage(wire::TensorKind kind, Step step,
+                                   const wire::StepMessage& message) {
+  wire::TensorHeader header = HeaderFor(kind, Pass{step, false});
+  header.blob_bytes = wire::kStepMessageBytes;
+  std::array<std::byte, wire::kStepMessageBytes> body;
+  wire::EncodeStepMessage(message, body);
+  SendControl(header, body);
+}
+
+void BoundaryPort::SendControl(const wire::TensorHeader& header, std::span<const std::byte> body) {
+  struct Buffers {
+    HeaderBytes header;
+    std::vector<std::byte> body;
+  };
+  auto buffers = std::make_shared<Buffers>();
+  wire::EncodeTensorHeader(header, buffers->header);
+  buffers->body.assign(body.begin(), body.end());
+  std::shared_ptr<transport::Link> link;
+  {
+    const std::lock_guard lock(mutex_);
+    link = link_;
+    use_.payload_bytes_sent += wire::kTensorHeaderBytes + body.size();
+  }
+  if (link) {
+    link->Send(transport::Lane::kControl, {buffers->header, buffers->body},
+               [buffers](const Status&) {});
+  }
+}
+
+PortUse BoundaryPort::TakeUse() {
+  const std::lock_guard lock(mutex_);
+  if (link_) {
+    const transport::LinkStats stats = link_->stats();
+    use_.link_bytes_sent = stats.link_bytes_sent - last_stats_.link_bytes_sent;
+    use_.credit_wait = stats.credit_wait - last_stats_.credit_wait;
+    last_stats_ = stats;
+    if (use_.receive_time > absl::ZeroDuration()) {
+      const double rate =
+          8 * static_cast<double>(use_.received_bytes) / absl::ToDoubleSeconds(use_.receive_time);
+      if (credits_.OnStep(rate)) link_->GrowCredits(credits_.count());
+    }
+  }
+  if (chunks_under_way_ > 0) {
+    const MonoTime now = Now();
+    use_.send_busy += longhaul::operator-(now, busy_since_);
+    busy_since_ = now;
+  }
+  return std::exchange(use_, {});
+}
+
+void BoundaryPort::OnFrame(transport::Lane lane, std::span<const std::byte> payload) {
+  Status status = HandleFrame(lane, payload);
+  if (!status.ok()) {
+    events_->Push(Failed{
+        Annotate(status, fmt::format("frame from stage {}",
+                                     options_.boundary.value() + (options_.upstream ? 0 : 1)))});
+  }
+}
+
+Status BoundaryPort::HandleFrame(transport::Lane lane, std::span<const std::byte> payload) {
+  if (payload.size() < wire::kTensorHeaderBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected a tensor header of {} bytes, got {} bytes", wire::kTensorHeaderBytes,
+                    payload.size()));
+  }
+  LH_ASSIGN_OR_RETURN(const wire::TensorHeader header,
+                      wire::DecodeTensorHeader(payload.first(wire::kTensorHeaderBytes)));
+  if (header.run != run_tag_ || header.epoch != options_.epoch) {
+    stale_frames_.fetch_add(1, std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
+  if (header.boundary != options_.boundary || header.direction != receive_direction()) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected boundary {} {}, got boundary {} {}", options_.boundary.value(),
+                    options_.upstream ? "forward" : "backward", header.boundary.value(),
+                    header.direction == Direction::kForward ? "forward" : "backward"));
+  }
+  const auto body = payload.subspan(wire::kTensorHeaderBytes);
+  if (header.kind == wire::TensorKind::kChunk) {
+    if (lane != transport::Lane::kBulk) {
+      return absl::InvalidArgumentError("expected tensors on the bulk lane");
+    }
+    return HandleChunk(header, body);
+  }
+  if (header.kind == wire::TensorKind::kMessageState) {
+    LH_ASSIGN_OR_RETURN(const wire::MessageState state, wire::DecodeMessageState(body));
+    const std::lock_guard lock(mutex_);
+    if (!options_.messages || peer_state_) {
+      return absl::InvalidArgumentError(
+          "expected the peer to say what it remembers once, where a codec remembers samples");
+    }
+    peer_state_ = state;
+    changed_.notify_all();
+    return absl::OkStatus();
+  }
+  LH_ASSIGN_OR_RETURN(const wire::StepMessage message, wire::DecodeStepMessage(body));
+  const bool down = header.kind != wire::TensorKind::kNormUp;
+  if (down != options_.upstream) {
+    return absl::InvalidArgumentError(
+        "expected norms from downstream and step control from upstream, got the opposite");
+  }
+  if (down) {
+    events_->Push(StepControlArrived{header.step, message, Now()});
+  } else {
+    events_->Push(NormArrived{header.step, message, Now()});
+  }
+  return absl::OkStatus();
+}
+
+Status BoundaryPort::CheckChunk(const wire::TensorHeader& header, size_t body_bytes) const {
+  const uint32_t microbatches =
+      header.validation ? options_.validation_microbatches : options_.microbatches;
+  if (header.microbatch.value() >= microbatches) {
+    return absl::InvalidArgumentError(fmt::format("expected a microbatch below {}, got {}",
+                                                  microbatches, header.microbatch.value()));
+  }
+  if (header.validation && receive_direction() == Direction::kBackward) {
+    return absl::InvalidArgumentError("validation has no gradients");
+  }
+  if (header.extension_bytes != 0 || header.shards != 1 || header.slices != 1 ||
+      header.replica != 0) {
+    return absl::InvalidArgumentError("expected whole tensors of replica 0 without extensions");
+  }
+  const size_t limit = options_.receive_codec->MaxEncodedBytes(options_.shape);
+  if (header.blob_bytes == 0 || header.blob_bytes > limit) {
+    return absl::InvalidArgumentError(fmt::format("expected a blob of 1 to {} bytes by {}, got {}",
+                                                  limit, options_.receive_codec->name(),
+                                                  header.blob_bytes));
+  }
+  const uint64_t expected =
+      std::min<uint64_t>(kChunkBytes, header.blob_bytes - header.chunk_offset);
+  if (header.chunk_offset != uint64_t{header.chunk} * kChunkBytes || body_bytes != expected) {
+    return absl::InvalidArgumentError(fmt::format(
+        "expected chunk {} at {} with {} bytes, got {} with {}", header.chunk,
+        uint64_t{header.chunk} * kChunkBytes, expected, header.chunk_offset, body_bytes));
+  }
+  return absl::OkStatus();
+}
+
+Status BoundaryPort::HandleChunk(const wire::TensorHeader& header,
+                                 std::span<const std::byte> body) {
+  LH_RETURN_IF_ERROR(CheckChunk(header, body.size()));
+  const Pass pass{header.step, header.validation};
+  if (!partial_) {
+    // Tensors come in order: the next microbatch of this pass, or the first of a later one.
+    const bool next =
+        last_microbatch_ && pass == last_pass_ && header.microbatch == last_microbatch_->Next();
+    const bool first = (!last_microbatch_ || pass > last_pass_) && header.microbatch.value() == 0;
+    if (!next && !first) {
+      return absl::InvalidArgumentError(
+          fmt::format("step {} microbatch {} is not the one that follows", header.step.value(),
+                      header.microbatch.value()));
+    }
+    LH_ASSIGN_OR_RETURN(BlobBuffer blob, codec_->NewBlob(header.blob_bytes));
+    partial_ = std::make_unique<Incoming>();
+    partial_->pass = pass;
+    partial_->microbatch = header.microbatch;
+    partial_->blob = std::move(blob);
+    partial_->blob_bytes = header.blob_bytes;
+    partial_->chunks = header.chunks;
+    partial_->began = Now();
+  }
+  if (pass != partial_->pass || header.microbatch != partial_->microbatch ||
+      header.chunk != partial_->next_chunk || header.chunks != partial_->chunks ||
+      header.blob_bytes != partial_->blob_bytes) {
+    return absl::InvalidArgumentError("a chunk that does not continue its tensor");
+  }
+  std::memcpy(partial_->blob.bytes.data() + header.chunk_offset, body.data(), body.size());
+  partial_->received_bytes += body.size();
+  if (++partial_->next_chunk < partial_->chunks) return absl::OkStatus();
+  if (partial_->received_bytes != partial_->blob_bytes) {
+    return absl::InvalidArgumentError("the chunks of a tensor do not add up to its blob");
+  }
+  last_pass_ = pass;
+  last_microbatch_ = header.microbatch;
+  std::shared_ptr<Incoming> incoming = std::move(partial_);
+  Trace(v1::Span::RECEIVE, pass, header.microbatch, incoming->began, incoming->blob_bytes);
+  if (incoming->chunks >= LinkCredits::kChunksOfARate) CountReceived(*incoming);
+  codec_thread_->Post([self = shared_from_this(), incoming] { self->Decode(*incoming); });
+  return absl::OkStatus();
+}
+
+// The first chunk is left out: how long it was under way is not known.
+void BoundaryPort::CountReceived(const Incoming& incoming) {
+  constexpr uint64_t kHeaderBytes = wire::kLinkHeaderBytes + wire::kTensorHeaderBytes;
+  const std::lock_guard lock(mutex_);
+  use_.received_bytes += incoming.blob_bytes - kChunkBytes + (incoming.chunks - 1) * kHeaderBytes;
+  use_.receive_time += longhaul::operator-(Now(), incoming.began);
+}
+
+void BoundaryPort::Decode(const Incoming& incoming) {
+  if (options_.messages && !messages_) return;  // closed
+  const MonoTime began = Now();
+  StatusOr<BoundaryTensor> tensor =
+      codec_->Decode(incoming.blob.bytes.first(incoming.blob_bytes),
+                     ContextFor(incoming.pass, incoming.microbatch, receive_direction()));
+  if (!tensor.ok()) {
+    events_->Push(Failed{Annotate(
+        tensor.status(), fmt::format("decoding with {}", options_.receive_codec->name()))});
+    return;
+  }
+  if (messages_) {
+    messages_->PrefetchAfter(incoming.pass, incoming.microbatch, receive_direction());
+  }
+  Trace(v1::Span::DECODE, incoming.pass, incoming.microbatch, began);
+  events_->Push(
+      TensorArrived{incoming.pass, incoming.microbatch, receive_direction(), *std::move(tensor)});
+}
+
+void BoundaryPort::OnSuspect(absl::Duration silence) {
+  if (options_.on_health) options_.on_health({.state = "suspect", .silence = silence});
+}
+
+void BoundaryPort::OnHealthy() {
+  if (options_.on_health) options_.on_health({.state = "healthy"});
+}
+
+void BoundaryPort::OnLost(const Status& why) {
+  if (options_.on_health) options_.on_health({.state = "lost", .reason = why});
+}
+
+void BoundaryPort::OnHealed(absl::Duration away, uint64_t frames_resent) {
+  {
+    // It may go another way now, with another round trip than the plan's.
+    const std::lock_guard lock(mutex_);
+    if (link_) link_->GrowCredits(transport::kDefaultCredits);
+  }
+  if (!options_.on_health) return;
+  options_.on_health({.state = "healed", .silence = away, .frames_resent = frames_resent});
+}
+
+void BoundaryPort::OnClosed(const Status& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(closed_, true)) return;
+    changed_.notify_all();
+  }
+  events_->Push(
+      PeerGone{StageIndex(options_.boundary.value() + (options_.upstream ? 0 : 1)), reason});
+}
+
+}  // namespace longhaul::worker

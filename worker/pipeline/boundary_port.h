@@ -1,0 +1,181 @@
+// A stage's side of one boundary: tensors and step messages over a link, encoded and decoded on the
+// stage's codec thread.
+//
+// Where a codec has state, both sides first agree on what they remember (AgreeOnMessages).
+// Send: SendTensor -> codec thread encodes -> chunks go to the link's bulk lane.
+// Receive: link loop checks each chunk against what the run expects and copies it -> when a blob is
+// whole the codec thread decodes it -> TensorArrived. Step messages go over the control lane. What
+// belongs to another run or epoch is dropped and counted; what makes no sense ends the stage
+// (Failed).
+//
+// Threads: SendTensor, SendStepMessage and LetTensorsLeave from the compute thread; OnFrame and the
+// rest of LinkHandler on the link's loop. Lives in a shared_ptr: the link's loop and pending sends
+// hold it.
+#ifndef LONGHAUL_WORKER_PIPELINE_BOUNDARY_PORT_H_
+#define LONGHAUL_WORKER_PIPELINE_BOUNDARY_PORT_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "codec/codec.h"
+#include "proto/wire/message_state.h"
+#include "proto/wire/step_message.h"
+#include "proto/wire/tensor_header.h"
+#include "transport/p2p/link.h"
+#include "worker/pipeline/boundary_codec.h"
+#include "worker/pipeline/boundary_dump.h"
+#include "worker/pipeline/boundary_messages.h"
+#include "worker/pipeline/codec_thread.h"
+#include "worker/pipeline/event_queue.h"
+#include "worker/pipeline/link_credits.h"
+#include "worker/pipeline/trace_log.h"
+
+namespace longhaul::worker {
+
+// What a link's handler hears about its peer.
+struct LinkHealth {
+  std::string_view state;      // "suspect", "healthy", "lost", "healed": see transport/p2p/link.h
+  absl::Duration silence;      // suspect: so far; healed: in all
+  Status reason;               // lost: why
+  uint64_t frames_resent = 0;  // healed
+};
+
+struct BoundaryPortOptions {
+  RunId run;
+  Epoch epoch;
+  Boundary boundary;
+  bool upstream =
+      false;          // the peer is stage `boundary` (we send gradients); else stage `boundary` + 1
+  uint64_t seed = 0;  // of stochastic rounding
+  codec::Shape shape;  // of every boundary tensor
+  uint32_t microbatches = 1, validation_microbatches = 0;
+  std::shared_ptr<const codec::Codec> send_codec, receive_codec;
+  // Of these two, where the stage's tensors are; null: in the host's memory.
+  std::shared_ptr<BoundaryCodec> codec;
+  std::shared_ptr<const BoundaryDump> dump;  // of what is sent; or null
+  // Where one of them has state.
+  std::shared_ptr<BoundaryMessages> messages;
+  LinkCredits credits{0, absl::ZeroDuration(), 0};  // with which the link was opened
+  std::shared_ptr<TraceLog> trace;                  // or null
+  // On the link's loop.
+  std::function<void(const LinkHealth&)> on_health;
+};
+
+// Since the last call of TakeUse.
+struct PortUse {
+  uint64_t payload_bytes_sent = 0;  // blobs and tensor headers
+  uint64_t link_bytes_sent = 0;
+  absl::Duration send_busy;  // time with a tensor on its way to the peer
+  absl::Duration credit_wait;
+  uint64_t nonfinite_tiles = 0;  // seen by the encoder
+  // What came behind the first chunks of tensors of at least five chunks, with all headers, and
+  // from these to the last ones: the link's rate while tensors arrive.
+  uint64_t received_bytes = 0;
+  absl::Duration receive_time;
+};
+
+class BoundaryPort : public transport::LinkHandler,
+                     public std::enable_shared_from_this<BoundaryPort> {
+ public:
+  // `codec_thread` outlives the link and what is queued on it.
+  static std::shared_ptr<BoundaryPort> Create(BoundaryPortOptions options,
+                                              CodecThread* codec_thread,
+                                              std::shared_ptr<EventQueue> events);
+  ~BoundaryPort() override;
+
+  // Before the first Send.
+  void Attach(std::shared_ptr<transport::Link> link);
+  // Tells the peer what this side remembers and waits for its word; before the first tensor. As
+  // BoundaryMessages::Agree; true where there are none. `cancelled` is asked now and then.
+  StatusOr<bool> AgreeOnMessages(Deadline deadline, const std::function<bool()>& cancelled);
+  // Flushes, then ends the link and no longer calls anything of ours. When it returns, the codec
+  // thread is done with `messages`.
+  void Close(Deadline deadline);
+
+  void SendTensor(const Pass& pass, Microbatch microbatch, BoundaryTensor tensor);
+  // From now on tensors of microbatches below `count` leave and others are encoded and kept. Before
+  // the first call all leave.
+  void LetTensorsLeave(uint32_t count);
+  void SendStepMessage(wire::TensorKind kind, Step step, const wire::StepMessage& message);
+  // The run will not go back to before `step`. From any thread.
+  void ForgetMessages(Step step);
+
+  // Once a step.
+  PortUse TakeUse();
+  uint64_t stale_frames() const { return stale_frames_.load(std::memory_order_relaxed); }
+
+  void OnFrame(transport::Lane lane, std::span<const std::byte> payload) override;
+  void OnSuspect(absl::Duration silence) override;
+  void OnHealthy() override;
+  void OnLost(const Status& why) override;
+  void OnHealed(absl::Duration away, uint64_t frames_resent) override;
+  void OnClosed(const Status& reason) override;
+
+ private:
+  struct Outgoing;
+  struct Incoming;
+  BoundaryPort(BoundaryPortOptions options, CodecThread* codec_thread,
+               std::shared_ptr<EventQueue> events);
+
+  wire::TensorHeader HeaderFor(wire::TensorKind kind, const Pass& pass) const;
+  // Codec thread; valid until the next call.
+  codec::Context ContextFor(const Pass& pass, Microbatch microbatch, Direction direction);
+  void SendControl(const wire::TensorHeader& header, std::span<const std::byte> body);
+  void Encode(const std::shared_ptr<Outgoing>& outgoing);
+  void SendChunks(const std::shared_ptr<Outgoing>& outgoing);
+  void SendDone();
+  void CountReceived(const Incoming& incoming);
+  Status HandleFrame(transport::Lane lane, std::span<const std::byte> payload);
+  Status HandleChunk(const wire::TensorHeader& header, std::span<const std::byte> body);
+  Status CheckChunk(const wire::TensorHeader& header, size_t body_bytes) const;
+  void Decode(const Incoming& incoming);
+  void Trace(v1::Span::Kind kind, const Pass& pass, Microbatch microbatch, MonoTime begin,
+             uint64_t bytes = 0) const;
+  Direction send_direction() const {
+    return options_.upstream ? Direction::kBackward : Direction::kForward;
+  }
+  Direction receive_direction() const {
+    return options_.upstream ? Direction::kForward : Direction::kBackward;
+  }
+
+  const BoundaryPortOptions options_;
+  const uint64_t run_tag_;
+  CodecThread* const codec_thread_;
+  const std::shared_ptr<EventQueue> events_;
+  std::atomic<uint64_t> stale_frames_{0};
+
+  std::mutex mutex_;                 // what follows down to last_stats_
+  std::condition_variable changed_;  // closed_, peer_state_
+  std::shared_ptr<transport::Link> link_;
+  bool closed_ = false;
+  std::optional<wire::MessageState> peer_state_;
+  PortUse use_;
+  LinkCredits credits_;
+  uint64_t chunks_under_way_ = 0;
+  MonoTime busy_since_;
+  transport::LinkStats last_stats_;
+
+  // Link's loop only.
+  std::unique_ptr<Incoming> partial_;
+  Pass last_pass_;
+  std::optional<Microbatch> last_microbatch_;
+  // Codec thread only.
+  const std::shared_ptr<BoundaryCodec> codec_;
+  std::shared_ptr<BoundaryMessages> messages_;
+  uint32_t may_leave_ = std::numeric_limits<uint32_t>::max();
+  std::deque<std::shared_ptr<Outgoing>> held_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_PIPELINE_BOUNDARY_PORT_H_

@@ -9,16 +9,16 @@
 //   open           the peer's goodbyes on both lanes                         closing (kUnavailable)
 //   closing        the peer's goodbyes on both lanes, all of ours taken      ending
 //   closing        the deadline                                              ending
-//   closing        a connection is gone after the peer's goodbyes          ending
+//   closing        a connection is gone after the peer's goodbyes            ending
 //   open, closing  a bad frame, the peer's refusal, a refusal to come back,
 //                  no sign of life of the peer for peer_timeout              ending
-//   ending         every connection closed, of all lane pairs              closed
+//   ending         every connection closed, of all lane pairs                closed
 //
-//   open, closing  a connection is gone                                    lost; redial
+//   open, closing  a connection is gone                                      lost; redial
 //   open, closing  a lane's frames are not acknowledged for peer_timeout     lost; redial
 //   open, closing  silence of suspect_after                                  redial, connected or not
 //   open, closing  a sign of life on the connection                          no redial (any more)
-//   open, closing  two new connections have proved themselves              connected by these
+//   open, closing  two new connections have proved themselves                connected by these
 // clang-format on
 //
 // Only the dialling side redials. The listening side takes a peer that proves itself even while its

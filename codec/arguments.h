@@ -1,4 +1,4 @@
-// What every codec checks of what it is called with.
+// Checks of arguments that all codecs share.
 //
 // Threads: pure functions. Errors: kInvalidArgument.
 #ifndef LONGHAUL_CODEC_ARGUMENTS_H_

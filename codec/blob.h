@@ -1,5 +1,5 @@
-// The header in front of every encoded tensor. A blob says by itself what it is, so that a `.lh`
-// file is a blob and nothing else.
+// The header in front of every encoded tensor. A blob describes itself: a `.lh` file is a blob and
+// nothing else.
 //
 //   offset size  field (little-endian)
 //        0    4  magic "LHBL"
@@ -71,7 +71,7 @@ StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> blob);
 // The same for a blob of `blob_bytes` of which `start`, the header or more, is at hand.
 StatusOr<BlobHeader> ParseBlobHeader(std::span<const std::byte> start, uint64_t blob_bytes);
 
-// Of a whole blob as its header, kBlobHeaderBytes of an encoder of this program, has them.
+// Size of a blob with this header, which an encoder of this program wrote.
 uint64_t BlobBytes(std::span<const std::byte> header);
 
 }  // namespace longhaul::codec

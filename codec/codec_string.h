@@ -21,7 +21,7 @@ struct CodecString {
 // kInvalidArgument for text that is not name[:key=value[,key=value...]] or names a key twice.
 StatusOr<CodecString> SplitCodecString(std::string_view text);
 
-// The candidate nearest to `word`, if it is near enough to be a slip of the hand; else "".
+// The candidate nearest to `word`, if near enough to be a typing mistake; else "".
 std::string_view Nearest(std::string_view word, std::span<const std::string_view> candidates);
 
 // Whole decimal numbers; false for anything else.

@@ -65,8 +65,8 @@ inline constexpr float Pow2(int exponent) {
   return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23);
 }
 
-// Multiplies by 2^exponent, -126 <= exponent <= 254, rounding at most once: a factor above 2^127
-// takes two steps, and those are exact.
+// Multiplies by 2^exponent, -126 <= exponent <= 254, rounding at most once. Factors above 2^127
+// take two exact steps.
 struct ScaleUp {
   constexpr explicit ScaleUp(int exponent)
       : first(Pow2(exponent < 127 ? exponent : 127)),

@@ -1,6 +1,5 @@
-// What every codec has in common whose encoded size depends on the shape alone: the checks of all
-// arguments, the header, and the comparison of a blob with what this codec writes. A family adds
-// its payload.
+// Base of codecs whose encoded size depends on the shape alone. Checks all arguments, writes the
+// header, and compares a blob's header with this codec. A derived class adds the payload.
 #ifndef LONGHAUL_CODEC_FIXED_SIZE_CODEC_H_
 #define LONGHAUL_CODEC_FIXED_SIZE_CODEC_H_
 
@@ -34,7 +33,7 @@ class FixedSizeCodec : public Codec {
   // Writes every byte of `payload`, which has PayloadBytes. Returns the non-finite tiles.
   virtual uint64_t EncodePayload(const TensorView& in, const Context& context, std::byte* scratch,
                                  std::byte* payload) const = 0;
-  // `payload` has PayloadBytes of anything.
+  // `payload` has PayloadBytes bytes of any content.
   virtual Status DecodePayload(const std::byte* payload, const Context& context,
                                const MutableTensorView& out) const = 0;
 

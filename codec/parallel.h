@@ -1,5 +1,5 @@
-// Threads that a caller lends to a codec for the length of a call (Context::parallel), so that a
-// large tensor is encoded by more than one core. The bytes do not depend on them.
+// Threads that a caller lends to a codec during a call (Context::parallel), for large tensors. The
+// bytes do not depend on the threads.
 //
 //   class Pool final : public Parallel { ... };   // over whatever threads the program has
 //   context.parallel = &pool;
@@ -22,9 +22,9 @@ class Parallel {
 
   // How many calls of a body may run at a time, at least 1.
   virtual size_t threads() const = 0;
-  // Calls body(0), ..., body(count - 1), each once, in any order, on any threads, of which the
-  // calling one may be one; returns when all have returned. A body neither throws nor waits for
-  // another, and is done within milliseconds.
+  // Calls body(0), ..., body(count - 1), each once, in any order, on any threads, the calling one
+  // included. Returns when all have returned. A body does not throw, does not wait for another, and
+  // takes milliseconds at most.
   virtual void For(size_t count, absl::FunctionRef<void(size_t)> body) = 0;
 };
 
@@ -33,7 +33,7 @@ class Parallel {
 template <class Body>
 void ForRanges(Parallel* parallel, uint64_t count, uint64_t grain, uint64_t small,
                const Body& body) {
-  // A few ranges a thread: one that is slow, or begins late, then holds up the others less.
+  // A few ranges for each thread: a slow or late thread then delays the others less.
   const uint64_t pieces =
       parallel == nullptr || count <= small ? 1 : uint64_t{parallel->threads()} * 4;
   const uint64_t wanted = std::max((count + pieces - 1) / pieces, small);
@@ -46,7 +46,7 @@ void ForRanges(Parallel* parallel, uint64_t count, uint64_t grain, uint64_t smal
                 [&](size_t k) { body(k * step, std::min(count, (k + 1) * step)); });
 }
 
-// *largest becomes `value` where that is more.
+// *largest becomes the larger of both.
 inline void RaiseTo(uint32_t value, std::atomic<uint32_t>* largest) {
   uint32_t seen = *largest;
   while (seen < value && !largest->compare_exchange_weak(seen, value)) {

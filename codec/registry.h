@@ -17,10 +17,10 @@ namespace longhaul::codec {
 // is unknown or out of range (naming the codec's parameters with their ranges and defaults).
 StatusOr<std::unique_ptr<const Codec>> ParseCodec(std::string_view text);
 
-// OK when ParseCodec would be. Fits base's CodecCheck.
+// OK if ParseCodec accepts `text`. A CodecCheck (run/file/run_spec.h).
 Status CheckCodec(std::string_view text);
 
-// The codec that wrote `blob`, by its header: what `longhaul-codec decode` needs.
+// The codec named by the header of `blob`, for `longhaul-codec decode`.
 StatusOr<std::unique_ptr<const Codec>> CodecOfBlob(std::span<const std::byte> blob);
 
 // "tah: p=0..1 (0.8), tile=32|64|128 (64), ...", a line per codec; for --help and messages.

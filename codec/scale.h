@@ -1,5 +1,5 @@
-// The range exponent of a sample and the rounding constant: arithmetic alone, so that kernels for
-// GPUs share it with those for CPUs.
+// The range exponent of a sample and the rounding constant. Arithmetic only: kernels for CPUs and
+// GPUs share it.
 #ifndef LONGHAUL_CODEC_SCALE_H_
 #define LONGHAUL_CODEC_SCALE_H_
 

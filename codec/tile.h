@@ -1,4 +1,4 @@
-// Small things that the tiled codecs (fixed, tah, gauss, aqsgd) share.
+// Helpers that the tiled codecs (fixed, tah, gauss, aqsgd) share.
 #ifndef LONGHAUL_CODEC_TILE_H_
 #define LONGHAUL_CODEC_TILE_H_
 

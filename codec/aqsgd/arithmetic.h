@@ -1,5 +1,5 @@
-// Numbers and decisions of format.h: plain types and arithmetic alone, so that kernels for GPUs
-// share them with those for CPUs.
+// Numbers and decisions of format.h. Plain types and arithmetic only: kernels for CPUs and GPUs
+// share them.
 #ifndef LONGHAUL_CODEC_AQSGD_ARITHMETIC_H_
 #define LONGHAUL_CODEC_AQSGD_ARITHMETIC_H_
 
@@ -18,13 +18,13 @@ inline constexpr uint64_t kNoSample = ~uint64_t{0};
 inline constexpr size_t kRecordHeaderBytes = 16;
 inline constexpr uint16_t kLargestHalfBits = 0x7bff;
 
-// What one side has of a sample: its number, and its record's checksum, 0 where it has none.
+// A sample as one side knows it: its number and its record's checksum, 0 without a record.
 struct Entry {
   uint64_t id = kNoSample;
   uint64_t check = 0;
 };
 
-// A whole sample's largest finite magnitude comes to [2^12, 2^13), a difference's too.
+// The largest finite magnitude of a whole sample or of a difference is brought into [2^12, 2^13).
 inline constexpr int kTopExponent = 12;
 // Exponents of differences: |d| < 2^15 + 65504, and below 2^-28 a difference moves no fp16.
 inline constexpr int kMinDifferenceExponent = -4, kMaxDifferenceExponent = 40;
@@ -40,14 +40,15 @@ inline constexpr bool Suits(int exponent, uint32_t largest_bits) {
   return top >= kLeastSuitable && top < kFirstUnsuitable;
 }
 
-// Of a sample whose largest finite magnitude is given; `exponent`: its record's c, if there is one.
+// The kind of a sample with the given largest finite magnitude. `exponent`: its record's c, if
+// there is one.
 inline constexpr Kind KindOf(bool remembers, bool finite, bool has_record, int exponent,
                              uint32_t largest_bits) {
   if (!remembers || !finite) return Kind::kTransient;
   return has_record && Suits(exponent, largest_bits) ? Kind::kDifference : Kind::kStored;
 }
 
-// Whether a blob may say so of a sample, of which this side has a record or not.
+// Whether a blob may give a sample this kind.
 inline constexpr bool KindPossible(Kind kind, bool remembers, bool has_record) {
   if (kind == Kind::kDifference) return has_record;
   return kind == Kind::kTransient || (kind == Kind::kStored && remembers);

@@ -68,11 +68,11 @@ struct Layout {
 
 // The shape has passed CheckShape and has elements.
 Layout MakeLayout(const Shape& shape, const Params& params);
-// Of a payload with so many differences among the shape's samples.
+// Size of a payload with so many differences among its samples.
 uint64_t PayloadBytes(const Shape& shape, const Params& params, uint64_t differences);
 uint64_t MaxPayloadBytes(const Shape& shape, const Params& params);
 uint64_t MinPayloadBytes(const Shape& shape, const Params& params);
-// Of one sample; 0 for a shape without elements.
+// Size of a sample's record; 0 for a shape without elements.
 uint64_t RecordBytes(const Shape& shape);
 
 // "aqsgd:bits=4"

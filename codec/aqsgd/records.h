@@ -1,5 +1,5 @@
-// What an encoder or decoder of aqsgd needs of the records of a tensor's samples, and the part of a
-// payload that says which records it continues: the same for CPUs and GPUs.
+// The records of a tensor's samples, and the part of a payload that says which records it
+// continues. Encoders and decoders on CPUs and GPUs share both.
 //
 // Threads: as the store's (message_store.h). Errors: kInvalidArgument.
 #ifndef LONGHAUL_CODEC_AQSGD_RECORDS_H_
@@ -32,7 +32,7 @@ class Messages {
     return remembers() ? store_->Read(ids_[index]) : std::span<const std::byte>();
   }
   Entry EntryOf(uint64_t index) const;
-  // Null where a later sample of the tensor has the same id: that one's record stays.
+  // Null if a later sample of the tensor has the same id: the later record stays.
   StatusOr<std::byte*> Write(uint64_t index) const;
 
  private:
@@ -46,11 +46,11 @@ inline Kind KindIn(std::span<const std::byte> front, const Layout& layout, uint6
   return static_cast<Kind>(front[layout.kinds + index]);
 }
 
-// Whether a payload that begins with `front` (it or as much as there is) can have so many bytes.
-// Gives the number of differences.
+// Checks the size of a payload that begins with `front`, which may be cut short. Returns the number
+// of differences.
 StatusOr<uint64_t> CheckSize(std::span<const std::byte> front, uint64_t payload_bytes,
                              const Shape& shape, const Params& params);
-// What the front says of one sample, against what this side has of it.
+// Checks one sample of the front against this side's record.
 Status CheckSample(std::span<const std::byte> front, uint64_t index, const Entry& mine,
                    bool remembers, const Layout& layout);
 

@@ -1,5 +1,5 @@
-// For tests: aqsgd in double precision, by the definition in format.h. What format.h rounds to fp32
-// is rounded here too, so that both give the same codes.
+// For tests: aqsgd in double precision, by the definition in format.h. Rounds to fp32 where
+// format.h does, so that the codes agree.
 #ifndef LONGHAUL_CODEC_AQSGD_REFERENCE_H_
 #define LONGHAUL_CODEC_AQSGD_REFERENCE_H_
 
@@ -32,7 +32,7 @@ struct ReferenceResult {
   std::vector<ReferenceSample> samples;
 };
 
-// `messages` has what is remembered of every sample; `remembers`: the samples have ids.
+// `messages`: the remembered message of every sample. `remembers`: the samples have ids.
 ReferenceResult Reference(std::span<const float> x, const Shape& shape, const Params& params,
                           bool remembers,
                           const std::vector<std::optional<ReferenceMessage>>& messages);

@@ -1,13 +1,13 @@
-// The codecs on a GPU: the blobs of codec.h, to the byte, from and to device memory on the caller's
-// stream.
+// The codecs on a GPU, from and to device memory on the caller's stream. Blobs are those of codec.h
+// to the byte.
 //
 //   LH_ASSIGN_OR_RETURN(const CudaCodec codec, CudaCodec::Create("fixed:bits=6"));
 //   DeviceBuffer blob(codec.MaxEncodedBytes(shape)), workspace(codec.WorkspaceBytes(shape)) ...
 //   LH_RETURN_IF_ERROR(codec.Encode(view, context, workspace, blob, stream));
 //
-// Records of a codec with state (message_store.h) are the host's: what it works on are copies in
-// device memory, DeviceMessages, which message_staging.h brings there and back; ids in the context
-// without them are an error.
+// Records of a codec with state (message_store.h) are in host memory. The codec works on copies in
+// device memory (DeviceMessages), which message_staging.h copies there and back. Ids in the context
+// without these copies are an error.
 //
 // Every pointer is to memory of the stream's device. Encode and Decode only queue work: they
 // allocate no device memory, never wait, and may be captured in a CUDA graph (a replay encodes with
@@ -15,8 +15,8 @@
 //
 // Threads: immutable; any thread, each call with a workspace of its own that no other queued call
 // uses at the same time.
-// Errors, all before anything is queued: kInvalidArgument as codec.h has it, kUnimplemented for a
-// blob of another version; kInternal for what the CUDA runtime refuses.
+// Errors, before anything is queued: kInvalidArgument as in codec.h, kUnimplemented for a blob of
+// another version, kInternal for a refusal of the CUDA runtime.
 #ifndef LONGHAUL_CODEC_CUDA_CUDA_CODEC_H_
 #define LONGHAUL_CODEC_CUDA_CUDA_CODEC_H_
 
@@ -40,12 +40,12 @@ struct DeviceSpan {
   size_t bytes = 0;
 };
 
-// What is remembered of a tensor's samples, in its order; nothing where `entries` is empty. Both
-// are aligned to 16 bytes.
+// The records of a tensor's samples, in its order; none if `entries` is empty. Both spans are
+// aligned to 16 bytes.
 struct DeviceMessages {
   DeviceSpan entries;  // an aqsgd::Entry a sample
-  // A record of MessageBytes a sample: the old one, any bytes where there was none, becomes the new
-  // one where the blob says that the sample is remembered.
+  // A record of MessageBytes for each sample. In: the old record, or any bytes. Out: the new
+  // record, where the blob says that the sample is remembered.
   DeviceSpan records;
 };
 
@@ -63,18 +63,17 @@ class CudaCodec {
   size_t WorkspaceBytes(const Shape& shape) const;
 
   // Queues the encoding of `in` (data in device memory, aligned to its element) to the start of
-  // `blob`, which has at least MaxEncodedBytes. Where the codec has a fixed size, exactly that many
-  // are written, whatever the contents; else as many as the blob's header says. The count of
-  // non-finite tiles is there, too. `blob` is aligned to 16 bytes, `workspace` to 64.
+  // `blob`, which has at least MaxEncodedBytes. A codec of fixed size writes exactly that many
+  // bytes; others write as many as the blob's header says. The header also counts non-finite tiles.
+  // `blob` is aligned to 16 bytes, `workspace` to 64.
   Status Encode(const TensorView& in, const Context& context, DeviceSpan workspace, DeviceSpan blob,
                 const longhaul::cuda::Stream& stream, const DeviceMessages& messages = {}) const;
 
   // Queues the decoding of the blob at `blob` (exactly one, aligned to 16 bytes) to `out` (device
   // memory, any dtype, the blob's shape). `header`: host copy of the blob's first 64 bytes, which
-  // is what is checked and believed. What is wrong further in is found on the device: then
-  // *fault_dev, a word of device memory that the caller zeroed before, becomes nonzero, and the
-  // samples concerned decode to NaN, and records are of no use. No bytes make a kernel touch memory
-  // outside of its arguments.
+  // are checked here. The device finds errors in the payload: *fault_dev, a word that the caller
+  // zeroed before, becomes nonzero, the samples concerned decode to NaN, and records are useless.
+  // No blob makes a kernel touch memory outside its arguments.
   Status Decode(std::span<const std::byte> header, DeviceSpan blob, DeviceSpan workspace,
                 const MutableTensorView& out, uint32_t* fault_dev,
                 const longhaul::cuda::Stream& stream, const DeviceMessages& messages = {}) const;

@@ -1,5 +1,5 @@
-// The kernels of the codecs as liblonghaul_cuda.so offers them: plain types, compiled on both sides
-// of dlopen (base/cuda/table.h). Programs use cuda_codec.h, which checks what is passed.
+// The codecs' kernels that liblonghaul_cuda.so offers: plain types, compiled on both sides of
+// dlopen (base/cuda/table.h). Programs use cuda_codec.h, which checks the arguments.
 //
 // Every function queues work on `stream` (a cudaStream_t of `device`), allocates nothing, waits for
 // nothing, may be captured in a graph, and returns a code of the CUDA runtime, 0 for success.
@@ -119,16 +119,16 @@ struct KernelTable {
   int (*decode_aqsgd)(int device, const AqsgdArgs* args, void* stream);
 };
 
-// A sample's largest magnitude is kept in as many words as this, no two in one sector of the cache:
-// warps that all changed one would queue at it.
+// Words for a sample's largest magnitude, no two in one sector of the cache. With one word all
+// warps would queue at it.
 inline constexpr uint32_t kMaximumPlaces = 16;
 inline constexpr uint64_t kMaximumStride = 8;  // uint32
 constexpr uint64_t MaximaBytes(uint64_t samples) {
   return samples * kMaximumPlaces * kMaximumStride * 4;
 }
 
-// What encoders keep between their phases, in the workspace: bytes from its start. What comes
-// before `zeroed` begins as zeros.
+// Where encoders keep data between their phases: offsets in the workspace. Bytes before `zeroed`
+// begin as zeros.
 struct FixedScratch {
   constexpr FixedScratch(uint64_t samples, uint64_t tiles)
       : done(8),
@@ -147,7 +147,7 @@ struct FixedScratch {
 
 // Allocation tiles are handled in groups of this many.
 inline constexpr uint32_t kTahGroup = 256;
-// Where a warp has a tile for each lane: that many.
+// Tiles of a warp that has one tile for each lane.
 inline constexpr uint32_t kTahRun = 32;
 inline constexpr uint32_t kTahBins = 4096;
 

@@ -1,4 +1,4 @@
-// Brings the records of a tensor's samples (codec/message_store.h) to the device and back, for a
+// Copies the records of a tensor's samples (codec/message_store.h) to the device and back, for a
 // codec with state:
 //
 //   LH_RETURN_IF_ERROR(staging.Load(context, &stream));
@@ -7,11 +7,11 @@
 //   ...                               // copies the blob, waits for all of it
 //   LH_RETURN_IF_ERROR(staging.Remember(context, blob_of_host));
 //
-// A receiver calls Check between Load and Decode, and Remember only where the device found no
-// fault. Without ids in the context nothing is remembered, and all of this does nothing.
+// A receiver calls Check between Load and Decode, and Remember only if the device found no fault.
+// Without ids in the context nothing is remembered, and all methods do nothing.
 //
-// Threads: one at a time; the store's rules. Load waits for nothing: what an earlier Load or Fetch
-// queued must be done. Errors: kInvalidArgument as those of the codec on a CPU; Remember also those
+// Threads: one at a time; the store's rules. Load does not wait: the copies of an earlier Load or
+// Fetch must be done. Errors: kInvalidArgument as those of the codec on a CPU; Remember also those
 // of the store.
 #ifndef LONGHAUL_CODEC_CUDA_MESSAGE_STAGING_H_
 #define LONGHAUL_CODEC_CUDA_MESSAGE_STAGING_H_
@@ -32,11 +32,11 @@ class MessageStaging {
   static StatusOr<MessageStaging> Create(const longhaul::cuda::Device& device,
                                          const CudaCodec& codec, const Shape& shape);
 
-  // Reads what the context's store has of its samples, and queues the copies to the device.
+  // Reads the records of the context's samples from its store, and queues the copies to the device.
   Status Load(const Context& context, longhaul::cuda::Stream* stream);
-  // Of the last Load.
+  // The copies of the last Load.
   DeviceMessages messages();
-  // What a blob says of the samples, against the last Load: as the CPU's decoder checks it.
+  // Checks the samples of a blob against the last Load, as the CPU's decoder does.
   Status Check(std::span<const std::byte> blob) const;
   // Queues the copies back.
   Status Fetch(longhaul::cuda::Stream* stream);

@@ -1,5 +1,5 @@
-// gauss: a Hadamard transform makes the values of a block about normal, whatever they were, and the
-// best quantizer of normal values is known in advance.
+// gauss: a Hadamard transform makes the values of a block about normal. The best quantizer of
+// normal values is known in advance.
 //
 // A block is B contiguous channels of one token. C channels make n = ceil(C / B) blocks a token;
 // the last one is as short as a power of two from 64 on allows, min(B, 64 2^i), and is padded with
@@ -20,9 +20,8 @@
 //  1. y = +-x 2^(1-e), e the exponent of the block's largest |x|, so that it comes to [2, 4). The
 //     signs are a fixed pattern (arithmetic.h): without them the transform gathers what a block's
 //     elements have in common, their mean above all, in one value that the quantizer cuts off.
-//  2. M = the sum of y y, by folding halves (element k += element k + G/2 for k < G/2, then G/4,
-//  ...
-//     1). The transform keeps it, so it is also G times the mean square of what step 3 makes.
+//  2. M = the sum of y y, by folding halves (element k += element k + G/2 for k < G/2, then
+//     G/4, ... 1). The transform keeps M, so M is also G times the mean square after step 3.
 //  3. For h = 1, 2, ..., G/2 every pair (y[i], y[i + h]) with bit h of i clear becomes (sum,
 //     difference): sqrt(G) times the Sylvester-Hadamard transform.
 //  4. r = 2 log2(M) rounded to the nearest integer, so that 2^(r/4) is sqrt(M) on a grid of quarter
@@ -36,11 +35,9 @@
 // octaves below that one: s is 0 and its codes mean nothing. E is no part of steps 1 to 5, so the
 // sample is read once; q waits in the scratch.
 //
-// Decoding: u = the level of the code; step 3 again; x = +-u (2^(d mod 4 / 4) 2^(p - t)) 2^t, d = 4
-// E
-// + s - 251 - 2 g, p = floor(d / 4), t = p / 2 towards zero, the first factor rounded once. What
-// 2^k multiplies adds 4 k to q and k to E, and nothing else: decode(encode(2^k x)) is 2^k
-// decode(encode(x)).
+// Decoding: u = the level of the code; step 3 again; x = +-u (2^(d mod 4 / 4) 2^(p - t)) 2^t, where
+// d = 4 E + s - 251 - 2 g, p = floor(d / 4), t = p / 2 towards zero, the first factor rounded once.
+// A factor 2^k of x adds 4 k to q and k to E: decode(encode(2^k x)) is 2^k decode(encode(x)).
 //
 //   parameters in the header   offset size
 //   bits b (2..6)                   0    1

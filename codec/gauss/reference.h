@@ -23,11 +23,11 @@ struct ReferenceResult {
 
 ReferenceResult Reference(std::span<const double> x, const Shape& shape, const Params& params);
 
-// What a blob holds, read bit by bit as format.h has it (nothing decoded).
+// The contents of a blob, read bit by bit by the definition in format.h; without decoded values.
 ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, const Params& params);
 
-// The positive levels, found by Lloyd's iteration with numerical integrals: apart from what
-// make_levels.py does.
+// The positive levels, found by Lloyd's iteration with numerical integrals, independently of
+// make_levels.py.
 std::vector<double> LloydMax(uint32_t bits);
 
 }  // namespace longhaul::codec::gauss

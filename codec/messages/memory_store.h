@@ -9,7 +9,7 @@
 
 namespace longhaul::codec {
 
-// Memory is taken when a sample comes for the first time.
+// Allocates memory when a sample comes for the first time.
 class MemoryStore final : public MessageStore {
  public:
   MemoryStore(uint64_t samples, size_t record_bytes)

@@ -3,8 +3,8 @@
 //   payload section  bytes
 //   elements         samples x tokens x channels x 4 (none: fp32) or x 2 (bf16, fp16)
 //
-// Parameters in the header: none (zeros). Narrowing rounds to nearest even; what is too large for
-// the format becomes an infinity, as IEEE 754 has it; a NaN stays a NaN.
+// Parameters in the header: none (zeros). Narrowing rounds to nearest even. Values too large for
+// the format become infinities, as in IEEE 754. A NaN stays a NaN.
 #ifndef LONGHAUL_CODEC_PLAIN_FORMAT_H_
 #define LONGHAUL_CODEC_PLAIN_FORMAT_H_
 

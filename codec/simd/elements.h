@@ -1,5 +1,5 @@
-// Between tensors of any dtype and fp32, for the CPU kernels that work on one tile at a time; those
-// on batches of tiles have tensor-inl.h.
+// Converts between tensors of any dtype and fp32, for CPU kernels that take one tile at a time.
+// Kernels on batches of tiles use tensor-inl.h.
 //
 // Threads: pure functions.
 #ifndef LONGHAUL_CODEC_SIMD_ELEMENTS_H_
@@ -15,9 +15,9 @@ namespace longhaul::codec {
 // Elements [offset, offset + count) of the tensor to `out`, then zeros: `size` in all.
 void LoadElements(const TensorView& in, uint64_t offset, size_t count, size_t size, float* out);
 
-// The first `count` values, which it may change, to elements [offset, offset + count). What lies
-// outside of the dtype's range becomes its largest number: lossy codecs make no infinities out of
-// numbers. NaNs stay.
+// Stores the first `count` values, and may change them, to elements [offset, offset + count).
+// Values outside the dtype's range become its largest number, because lossy codecs turn no number
+// into an infinity. NaNs stay.
 void StoreElements(const MutableTensorView& out, uint64_t offset, size_t count, float* values);
 
 }  // namespace longhaul::codec

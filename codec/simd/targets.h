@@ -1,5 +1,5 @@
-// Which instruction sets the codecs' kernels are compiled for, and which one runs. By default the
-// best that the CPU has; the bytes are the same on all of them.
+// The instruction sets of the codecs' kernels, and the one in use: by default the best of this CPU.
+// All give the same bytes.
 //
 // Threads: KernelTarget() may be called from any thread. UseKernelTarget() is for tests and
 // benchmarks, while no codec runs.
@@ -14,11 +14,11 @@
 
 namespace longhaul::codec {
 
-// Those that this CPU can run, best first, e.g. "AVX2", "SSE4", "SCALAR".
+// The sets that this CPU can run, best first, e.g. "AVX2", "SSE4", "SCALAR".
 std::vector<std::string> KernelTargets();
-// The one that runs.
+// The set in use.
 std::string KernelTarget();
-// From now on this one; "" the best again. kInvalidArgument for one that is not in KernelTargets().
+// Uses this set from now on; "": the best one. kInvalidArgument if it is not in KernelTargets().
 Status UseKernelTarget(std::string_view name);
 
 }  // namespace longhaul::codec

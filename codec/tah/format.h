@@ -37,12 +37,10 @@
 //     1, 2, ..., G/2 every pair (v[i], v[i + h]) with bit h of i clear becomes (sum, difference);
 //     then times 1/sqrt(G).
 //  4. zero = fp16(min v), a -0 as +0 before it; scale = fp16((max v - min v) / (2^b - 1)), both to
-//  nearest
-//     even; for stochastic rounding zero downwards, then scale = (max v - zero) / (2^b - 1)
+//     nearest even; for stochastic rounding zero downwards, then scale = (max v - zero) / (2^b - 1)
 //     upwards, so that nothing is clamped and the error has mean zero.
 //  5. u = (v - zero) / scale (0 where scale is 0), clamped to [0, 2^b - 1]; the code is u rounded
-//  to
-//     nearest even, or floor(u + r), at most 2^b - 1, with r of rounding.h.
+//     to nearest even, or floor(u + r), at most 2^b - 1, with r of rounding.h.
 // Decoding: v = code scale + zero (product, then sum); the transform (its own inverse), then the
 // swap; x = v 2^-c.
 //

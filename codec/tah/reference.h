@@ -28,7 +28,7 @@ struct ReferenceResult {
   std::vector<double> decoded;       // elements
 };
 
-// What the format cannot say, to see what it is worth.
+// Variants that the format does not have, to measure what they are worth.
 struct Ablation {
   int low_bits = 3;        // of the tiles with low entropy; the others have one bit more
   bool swap_pivot = true;  // before the transform
@@ -40,7 +40,8 @@ ReferenceResult Reference(std::span<const double> x, const Shape& shape, const P
                           const std::function<double(uint64_t)>& noise,
                           const std::vector<bool>* fours, const Ablation& ablation = {});
 
-// What a blob holds, read bit by bit as format.h has it (no entropies, nothing decoded).
+// The contents of a blob, read bit by bit by the definition in format.h; without entropies and
+// decoded values.
 ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, const Params& params);
 
 }  // namespace longhaul::codec::tah

@@ -1,4 +1,4 @@
-// What benchmarks encode.
+// Tensors for benchmarks.
 #ifndef LONGHAUL_CODEC_TOOL_BENCH_DATA_H_
 #define LONGHAUL_CODEC_TOOL_BENCH_DATA_H_
 
@@ -8,8 +8,8 @@
 
 namespace longhaul::codec {
 
-// `elements` in `samples` of whole tokens. kInvalidArgument where not even a token is left for
-// each.
+// A shape of about `elements` in `samples` of whole tokens. kInvalidArgument if a sample would have
+// no token.
 StatusOr<Shape> BenchShape(uint64_t elements, uint32_t samples, uint32_t channels);
 
 // About normal; with `outliers`, one value in 97 is 25 times as large. The same every time.

@@ -1,4 +1,4 @@
-// What longhaul-codec does, apart from its flags. Each returns what goes to standard output.
+// The commands of longhaul-codec, without its flags. Each returns the text for standard output.
 //
 // Errors: of files and bytes as a Status; codec strings have been checked by the caller.
 #ifndef LONGHAUL_CODEC_TOOL_COMMANDS_H_
@@ -33,7 +33,7 @@ struct ToolOptions {
   bool json = false;
 };
 
-// N of "cuda:N", 0 for "cuda", nothing for what is neither.
+// N of "cuda:N", 0 for "cuda", else nullopt.
 std::optional<uint32_t> CudaIndex(const std::string& device);
 
 StatusOr<std::string> EncodeFile(const ToolOptions& options);

@@ -1,4 +1,4 @@
-// What a codec loses of a tensor.
+// Errors that a codec makes on a tensor.
 #ifndef LONGHAUL_CODEC_TOOL_MEASURE_H_
 #define LONGHAUL_CODEC_TOOL_MEASURE_H_
 
@@ -23,7 +23,7 @@ double BitsPerElement(size_t bytes, const Shape& shape);
 // Without bits_per_element and nonfinite_tiles.
 Errors CompareArrays(std::span<const float> expected, std::span<const float> got);
 
-// The receiver's context differs for codecs with state, whose sides have stores of their own.
+// The receiver has a context of its own: sides of codecs with state have separate stores.
 StatusOr<Errors> MeasureCodec(const Codec& codec, const NpyArray& array, const Context& context,
                               const Context& of_receiver = {});
 

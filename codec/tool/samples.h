@@ -1,4 +1,4 @@
-// The tensors that codecs are compared on.
+// The tensors on which codecs are compared.
 #ifndef LONGHAUL_CODEC_TOOL_SAMPLES_H_
 #define LONGHAUL_CODEC_TOOL_SAMPLES_H_
 
@@ -16,7 +16,7 @@ struct Sample {
   NpyArray array;
 };
 
-// The files of `options`, or, where it names none, three made by its seed: normal values, Student's
+// The files of `options`. Without files, three tensors made from its seed: normal values, Student's
 // t with 3 degrees of freedom, and normal values with a channel in a hundred thirty times as large.
 StatusOr<std::vector<Sample>> SamplesOf(const ToolOptions& options);
 

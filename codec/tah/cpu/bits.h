@@ -1,5 +1,5 @@
-// What of a payload is addressed bit by bit: pivots, precision bits, and the slots of the fourth
-// bits that these choose.
+// The parts of a payload that are addressed bit by bit: pivots, precision bits, and the slots of
+// the fourth bits.
 #ifndef LONGHAUL_CODEC_TAH_CPU_BITS_H_
 #define LONGHAUL_CODEC_TAH_CPU_BITS_H_
 

@@ -10,9 +10,9 @@
 namespace longhaul::codec::tah::cpu {
 
 // log2 of a normal value > 0, to 6e-8 in [0.7, 1.4] and to half an ulp more elsewhere: y = 2^e (1 +
-// f), f in [sqrt(1/2) - 1, sqrt(2) - 1), e + f P(f). Zero and subnormals give a finite number of no
-// meaning (-127 for zero), which a product with the value makes nothing of. P interpolates log2(1 +
-// f) / f at the 9 Chebyshev points of the interval; Horner's rule, a product and a sum per step.
+// f), f in [sqrt(1/2) - 1, sqrt(2) - 1), e + f P(f). Zero and subnormals give a meaningless finite
+// number (-127 for zero); multiplied by the value it vanishes. P interpolates log2(1 + f) / f at
+// the 9 Chebyshev points of the interval; Horner's rule, a product and a sum per step.
 inline constexpr int32_t kSqrtHalf = 0x3f3504f3;
 inline constexpr float kLog2Terms[] = {0.123109683f,  -0.205861881f, 0.216078222f,
                                        -0.239169881f, 0.287903249f,  -0.360693276f,

@@ -15,12 +15,12 @@ namespace longhaul {
 // The whole file. kResourceExhausted if it is larger than `limit_bytes`.
 StatusOr<std::string> ReadFile(const std::string& path, uint64_t limit_bytes = 1ull << 30);
 
-// Writes `path` so that a reader, also after a crash, sees the old contents or the new ones whole:
-// a temporary name beside it, fsync, rename, fsync of the folder. `mode` as in open(2).
+// Writes `path` atomically: a reader sees the old contents or the new ones whole, also after a
+// crash. Uses a temporary name, fsync, rename, fsync of the folder. `mode` as in open(2).
 Status WriteFileAtomic(const std::string& path, std::string_view contents, unsigned mode = 0644);
 
-// Whether a name that came from elsewhere, such as a run's id, may become a file's: it leads out of
-// no folder. kInvalidArgument, saying `what` it is.
+// Checks that a peer's name, such as a run's id, is safe as a file name: it must not lead out of
+// its folder. kInvalidArgument naming `what`.
 Status CheckFileName(std::string_view what, std::string_view name);
 
 // Makes the folder and its parents; OK where it exists.

@@ -1,4 +1,4 @@
-// The CLI's connection to its coordinator, and what to say when there is none.
+// The CLI's connection to its coordinator, and the messages when there is none.
 #ifndef LONGHAUL_COORDINATOR_CLI_CLIENT_H_
 #define LONGHAUL_COORDINATOR_CLI_CLIENT_H_
 
@@ -29,11 +29,11 @@ struct CoordinatorAccess {
 };
 
 // --coordinator and --token-file, else LONGHAUL_COORDINATOR and LONGHAUL_TOKEN_FILE, else the local
-// cluster's state file. kFailedPrecondition with what to do when none of them names a coordinator.
+// cluster's state file. kFailedPrecondition, with what to do, if none of them names a coordinator.
 StatusOr<CoordinatorAccess> FindCoordinator(const ClientFlags& flags);
 
-// From one thread. `interrupt` must outlive it; it cancels the call under way, which then gives
-// kCancelled.
+// From one thread. `interrupt` must outlive the client. It cancels the call under way, which then
+// returns kCancelled.
 class Client {
  public:
   Client(CoordinatorAccess access, Interrupt& interrupt);
@@ -58,8 +58,8 @@ class Client {
     return reply;
   }
 
-  // Hands every message of a stream to `each`, which says whether to go on. OK at its end and where
-  // `each` ended it.
+  // Hands every message of a stream to `each`, which returns whether to go on. OK at the stream's
+  // end, and if `each` ended it.
   template <class Request, class Reply>
   Status Each(std::unique_ptr<grpc::ClientReader<Reply>> (v1::ControlService::Stub::*method)(
                   grpc::ClientContext*, const Request&),

@@ -20,16 +20,16 @@ std::string PercentText(double share);
 std::string GroupedText(double value);
 // Seven digits: enough to see a loss fall.
 std::string LossText(double loss);
-// A replay has none, and says so.
+// Says so for a replay, which has no loss.
 std::string RunLossText(const v1::RunStatus& run);
-// All digits: two texts are equal exactly where the numbers are.
+// All digits: two texts are equal if and only if the numbers are.
 std::string ExactText(double value);
 // "57/200", or "57" where the end is not known.
 std::string StepText(const v1::RunStatus& run);
 
 bool HasEnded(const v1::RunStatus& run);
 Style StateStyle(const std::string& state);
-// What a person may do about a run in this state, a sentence; "" where nothing needs doing.
+// A sentence on what a person may do about a run in this state; "" if nothing.
 std::string Advice(const v1::RunStatus& run);
 
 }  // namespace longhaul::cli

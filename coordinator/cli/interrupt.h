@@ -1,5 +1,5 @@
-// Ctrl-C while a command waits for the coordinator: the call under way is cancelled, and the
-// command says what goes on without it. A second Ctrl-C ends the program at once.
+// Ctrl-C while a command waits for the coordinator. The call under way is cancelled, and the
+// command says what goes on without the program. A second Ctrl-C ends the program at once.
 #ifndef LONGHAUL_COORDINATOR_CLI_INTERRUPT_H_
 #define LONGHAUL_COORDINATOR_CLI_INTERRUPT_H_
 
@@ -12,7 +12,7 @@
 
 namespace longhaul::cli {
 
-// Create one, before other threads start: it blocks SIGINT, SIGTERM and SIGPIPE in them. All
+// Create one before other threads start: it blocks SIGINT, SIGTERM and SIGPIPE in all of them. All
 // methods are thread-safe.
 class Interrupt {
  public:
@@ -22,13 +22,14 @@ class Interrupt {
   Interrupt& operator=(const Interrupt&) = delete;
 
   bool fired() const;
-  // Waits for the interrupt, at most `limit`; whether it has come.
+  // Waits at most `limit`. Returns whether the interrupt has come.
   bool WaitFor(absl::Duration limit);
   // As if the signal had come.
   void Fire();
 
-  // While it lives, `cancel` runs once when the interrupt comes, on another thread, or at once if
-  // it has come. After the destructor it neither runs nor is running. One at a time.
+  // While a Scope lives, `cancel` runs once when the interrupt comes, on another thread; at once if
+  // it has come already. After the destructor `cancel` does not run and is not running. One Scope
+  // at a time.
   class Scope {
    public:
     Scope(Interrupt& interrupt, std::function<void()> cancel);

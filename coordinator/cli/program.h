@@ -1,4 +1,5 @@
-// The program `longhaul`: the commands that talk to a coordinator, and what all commands share.
+// The program `longhaul`: its commands that talk to a coordinator, and the parts that all commands
+// share.
 //
 //   Program program(ProcessTerminal());
 //   AddLocalCommands(program);  // deploy/local_commands.h
@@ -59,15 +60,15 @@ class Program {
 
   int Run(int argc, const char* const* argv);
 
-  // For the files that add commands: a command with --coordinator, --token-file and --json, which
-  // may also stand before it. `body` runs when it was called; its error becomes a message and exit
-  // code 1, or 130 after Ctrl-C.
+  // For files that add commands: adds a command with --coordinator, --token-file and --json, which
+  // may also stand before it. `body` runs the command. Its error becomes a message and exit code 1,
+  // or 130 after Ctrl-C.
   CLI::App* AddCommand(const std::string& name, const std::string& description, CommandBody body);
 
   // For a command that another library adds to app() and that stores its exit code in exit_code().
   CLI::App& app() { return app_; }
   int* exit_code() { return &exit_code_; }
-  // `command` does not take these flags before it. `json_too`: nor --json.
+  // Refuses these flags before `command`; with `json_too` also --json.
   void RefuseConnectionFlags(CLI::App* command, bool json_too);
 
  private:
@@ -79,7 +80,7 @@ class Program {
 
   Terminal terminal_;
   CLI::App app_;
-  CommonFlags before_, after_;  // the command; what stands after it wins
+  CommonFlags before_, after_;  // the command; flags after it win
   std::vector<CLI::Option*> flags_before_;
   int exit_code_ = kDone;
 };

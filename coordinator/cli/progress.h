@@ -1,4 +1,4 @@
-// Tells a person what takes long: nothing for two seconds, then one line that changes in place on a
+// Progress of slow work: nothing for two seconds, then one line that changes in place on a
 // terminal, or a line every ten seconds elsewhere.
 #ifndef LONGHAUL_COORDINATOR_CLI_PROGRESS_H_
 #define LONGHAUL_COORDINATOR_CLI_PROGRESS_H_

@@ -1,5 +1,4 @@
-// A table for people: aligned columns on a terminal, one line of tab-separated cells a row in a
-// pipe.
+// A table for people: aligned columns on a terminal, tab-separated cells in a pipe.
 #ifndef LONGHAUL_COORDINATOR_CLI_TABLE_H_
 #define LONGHAUL_COORDINATOR_CLI_TABLE_H_
 
@@ -34,7 +33,7 @@ class Table {
   std::vector<std::string> Lines(int width, bool colour) const;
   // Titles and rows, cells separated by tabs.
   std::string Plain() const;
-  // Whichever fits the terminal.
+  // Prints Lines on a terminal, else Plain.
   void Print(const Terminal& terminal) const;
 
  private:

@@ -1,4 +1,4 @@
-// Where output goes, and what may be done there.
+// Where output goes, and what the terminal can show.
 #ifndef LONGHAUL_COORDINATOR_CLI_TERMINAL_H_
 #define LONGHAUL_COORDINATOR_CLI_TERMINAL_H_
 
@@ -32,7 +32,7 @@ Terminal ProcessTerminal();
 
 // Columns that a printable text takes (one a character).
 int Columns(std::string_view text);
-// At most `columns` columns of it.
+// The first `columns` columns of `text` at most.
 std::string Shortened(std::string_view text, int columns);
 
 enum class Style { kPlain, kBold, kDim, kRed, kGreen, kYellow };

@@ -1,4 +1,4 @@
-// What `submit` and `plan` do about the topology of a run file.
+// The topology of a run file, for `submit` and `plan`.
 #ifndef LONGHAUL_COORDINATOR_CLI_TOPOLOGY_H_
 #define LONGHAUL_COORDINATOR_CLI_TOPOLOGY_H_
 
@@ -9,11 +9,11 @@
 
 namespace longhaul::cli {
 
-// kFailedPrecondition where the run names a topology and `access` is not to the coordinator of
-// a local cluster of this machine: nothing else can emulate one.
+// kFailedPrecondition if the run names a topology and `access` is not of a local cluster on this
+// machine: nothing else can emulate one.
 Status CheckTopology(const RunSpec& spec, const CoordinatorAccess& access);
 
-// Makes the links of the local cluster those of the run's topology, and says so. Without one the
+// Sets the links of the local cluster to the run's topology, and says so. Without a topology the
 // links stay.
 Status EmulateTopology(const Terminal& terminal, const RunSpec& spec,
                        const CoordinatorAccess& access);

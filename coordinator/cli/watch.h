@@ -1,4 +1,4 @@
-// Following a run until it ends.
+// Follows a run until it ends.
 #ifndef LONGHAUL_COORDINATOR_CLI_WATCH_H_
 #define LONGHAUL_COORDINATOR_CLI_WATCH_H_
 
@@ -10,9 +10,9 @@
 
 namespace longhaul::cli {
 
-// Shows the run until it has ended or Ctrl-C comes (which leaves it running). kDone when it is
-// done, kFailed when it failed or was stopped, kInterrupted. A coordinator that goes away for some
-// time is waited for: training goes on without it.
+// Shows the run until it has ended or Ctrl-C comes (which leaves it running). Returns kDone,
+// kFailed (failed or stopped) or kInterrupted. Waits for a coordinator that goes away: training
+// goes on without it.
 StatusOr<int> WatchRun(Invocation& invocation, Client& client, const std::string& run);
 
 }  // namespace longhaul::cli

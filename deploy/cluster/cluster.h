@@ -1,7 +1,7 @@
-// What the `cluster` commands do: start, stop and change a local cluster. Each takes the cluster's
-// lock, prints progress on standard error, and returns an error that is a sentence for the user.
-// kCancelled: the user pressed Ctrl-C, and what was begun is undone. From a program's main thread,
-// before it starts others.
+// The `cluster` commands: start, stop and change a local cluster. Each takes the cluster's lock,
+// prints progress on standard error, and returns an error that is a sentence for the user.
+// kCancelled: the user pressed Ctrl-C, and the command was undone. Call from a program's main
+// thread, before it starts others.
 #ifndef LONGHAUL_DEPLOY_CLUSTER_CLUSTER_H_
 #define LONGHAUL_DEPLOY_CLUSTER_CLUSTER_H_
 
@@ -26,7 +26,7 @@ struct ClusterUpOptions {
   std::optional<TopologySpec> topology;
   std::optional<DelayBy> delay_by;  // nullopt: netem where the kernel has it, else the relay
   // Logs and the daemons' state. Empty: /var/tmp/longhaul-<uid>/<name>, which `down` removes; a
-  // folder named here is kept, and a later cluster in it goes on with its runs.
+  // folder named here is kept, and a later cluster in the same folder goes on with its runs.
   std::string directory;
   std::string log_level = "info";
   // Empty: beside the running program.
@@ -36,21 +36,21 @@ struct ClusterUpOptions {
   absl::Duration patience = absl::Seconds(60);  // for all workers to connect
 };
 
-// " --name NAME" for a command that is told to a user, "" for the default name.
+// " --name NAME" for commands in messages; "" for the default name.
 std::string NameOption(const std::string& name);
 
 // Brings a cluster up, or leaves nothing behind.
 StatusOr<ClusterState> ClusterUp(const ClusterUpOptions& options);
 
-// Takes a cluster down, whatever state it is in, with or without its state file. False: there was
-// nothing.
+// Takes a cluster down in any state, with or without its state file. False: there was none.
 StatusOr<bool> ClusterDown(const std::string& name);
 
-// What is set changes, the rest stays.
+// Changes of a link. Fields that are not set stay.
 struct LinkChange {
   std::string worker;  // its name, or "all"
-  // Empty: the worker's link, to and from all others. A worker's name: what `worker` sends to that
-  // one, for which these then count instead of what the links say, up_bits_per_second beside them.
+  // Empty: the worker's link, to and from all others. A worker's name: the path from `worker` to
+  // that worker. The path then has these values instead of the links'; up_bits_per_second counts
+  // beside them.
   std::string to;
   std::optional<uint64_t> up_bits_per_second;    // 0 = not shaped
   std::optional<uint64_t> down_bits_per_second;  // not with `to`
@@ -59,12 +59,11 @@ struct LinkChange {
   std::optional<double> loss;
   std::optional<bool> connected;  // not with `to`
 };
-// What a topology says of a cluster's workers takes the place of whatever was said of what one
-// worker sends to another; the workers' own links stay. kInvalidArgument for workers that the
-// cluster does not have.
+// Replaces all paths of a cluster by those of a topology. The workers' own links stay.
+// kInvalidArgument if the topology names workers that the cluster does not have.
 Status ApplyTopology(const std::string& name, const TopologySpec& topology);
 
-// All of them at once, while runs go on, or none: kInvalidArgument for what cannot be.
+// Makes all changes at once or none, while runs go on. kInvalidArgument for an impossible one.
 Status ChangeLinks(const std::string& name, const std::vector<LinkChange>& changes);
 
 // kill -9 of one daemon: "worker2", "coordinator" or "relay".

@@ -9,10 +9,9 @@
 
 namespace longhaul {
 
-// Adds the subcommand `cluster` to the program and gives it. When the user calls one of its
-// subcommands, it runs inside app.parse() and stores the program's exit code (0 done, 1 failed, 130
-// interrupted) in
-// `*exit_code`, which stays untouched otherwise. `exit_code` must outlive `app`.
+// Adds the subcommand `cluster` to the program and returns it. Its subcommands run inside
+// app.parse() and store the program's exit code in `*exit_code` (0 done, 1 failed, 130
+// interrupted). `exit_code` must outlive `app`.
 //
 //   int exit_code = 0;
 //   CLI::App app;
@@ -21,8 +20,8 @@ namespace longhaul {
 //   return exit_code;
 CLI::App* AddClusterCommand(CLI::App& app, int* exit_code);
 
-// The option --device of a command that brings a cluster up: ClusterUpOptions::device, which
-// `*device` holds and which must outlive `command`.
+// Adds the option --device (ClusterUpOptions::device) to a command that brings a cluster up.
+// `device` must outlive `command`.
 void AddWorkerDevices(CLI::App* command, std::string* device);
 
 }  // namespace longhaul

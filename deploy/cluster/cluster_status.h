@@ -17,7 +17,7 @@ struct WorkerView {
   bool alive = false;
   bool connected = false;
   bool network_there = false;
-  // Unset while the link is not shaped: then nothing counts exactly.
+  // Unset while the link is not shaped: nothing then counts exactly.
   std::optional<LinkCounters> uplink;
   std::optional<LinkCounters> downlink;
 };
@@ -27,7 +27,7 @@ struct ClusterView {
   bool coordinator_alive = false;
   bool coordinator_answers = false;
   bool relay_alive = false;
-  std::optional<relay::RelayReport> relay;  // of the relay, where there is one and it answers
+  std::optional<relay::RelayReport> relay;  // unset: there is no relay, or it does not answer
   std::vector<WorkerView> workers;          // as in state.workers
 };
 

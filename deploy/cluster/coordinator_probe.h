@@ -14,8 +14,8 @@
 
 namespace longhaul {
 
-// Name and process. By the name alone, one that was killed a moment ago and whose session the
-// coordinator still has would pass for its successor.
+// Names and processes. By name alone, a worker killed a moment ago, whose session the coordinator
+// still has, would pass for its successor.
 using ConnectedWorkers = std::set<std::pair<std::string, pid_t>>;
 
 // One connection to a coordinator. From one thread.

@@ -16,8 +16,8 @@ namespace longhaul {
 
 inline constexpr std::string_view kCoordinatorDaemon = "coordinator";
 
-// `program` if it is not empty (made absolute), else `name` beside the running program.
-// kFailedPrecondition if it is not there.
+// The absolute path of `program`, or if empty, of `name` beside the running program.
+// kFailedPrecondition if there is no such file.
 StatusOr<std::string> FindProgram(const std::string& program, std::string_view name);
 
 // `command` inside a network namespace.
@@ -30,14 +30,14 @@ Command WorkerCommand(const ClusterState& state, const ClusterWorkerState& worke
 
 // <directory>/<daemon>.log
 std::string LogPath(const ClusterState& state, std::string_view daemon);
-// That it has died, with the end of its log.
+// An error that says that the daemon has died, with the end of its log.
 Status DiedError(const ClusterState& state, std::string_view daemon);
 
-// Start it and note its process in `state` (which is not written).
+// Start a daemon and note its process in `state`, which is not written to disk.
 Status StartCoordinator(ClusterState* state);
 Status StartWorker(const ClusterState& state, ClusterWorkerState* worker);
 
-// Until the coordinator answers and `only` (or all workers, if empty) are connected, with a
+// Waits until the coordinator answers and `only` (if empty, all workers) is connected. Shows a
 // progress line. An error if a daemon dies (with the end of its log), the deadline passes or the
 // user interrupts.
 Status WaitUntilConnected(const ClusterState& state, std::string_view only, Deadline deadline,

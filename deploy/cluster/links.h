@@ -1,4 +1,4 @@
-// From what a cluster's links are asked to be (its state) to what tc and the relay do.
+// Makes tc and the relay do what a cluster's state asks of its links.
 #ifndef LONGHAUL_DEPLOY_CLUSTER_LINKS_H_
 #define LONGHAUL_DEPLOY_CLUSTER_LINKS_H_
 
@@ -21,16 +21,15 @@ LineShape UplinkShape(const ClusterState& state, uint32_t number);
 LineShape DownlinkShape(const ClusterState& state, uint32_t number);
 relay::RelayConfig RelayConfigOf(const ClusterState& state);
 bool NeedsRelay(const ClusterState& state);
-// What the links ask for and this cluster's kernel cannot do: kFailedPrecondition.
+// kFailedPrecondition if this cluster's kernel cannot do what the links ask for.
 Status CheckLinks(const ClusterState& state);
 
-// Where the relay listens.
+// The socket at which the relay listens.
 std::string RelaySocket(const std::string& cluster);
 Command RelayCommand(const ClusterState& state);
 
-// Makes the network of `after` out of that of `before`, the same cluster with other links; starts
-// and stops the relay as it is needed and notes it in `after`. Where that fails, `after` is
-// `before` again, and so are its links.
+// Changes the network from `before` to `after`, the same cluster with other links. Starts or stops
+// the relay as needed and notes it in `after`. On an error, links and `after` are as `before`.
 Status ApplyLinks(const ClusterState& before, ClusterState* after);
 // Starts the relay of a cluster that needs it, and tells it what to do.
 Status StartRelay(ClusterState* state);

@@ -13,8 +13,8 @@
 
 namespace longhaul {
 
-// Held as long as the object lives; the kernel gives it back when the process dies, however. It is
-// a file beside the cluster's state folder, which goes away with the lock.
+// Held as long as the object lives; the kernel releases it when the process dies. The lock is a
+// file beside the cluster's state folder. The file goes with the lock.
 class ClusterLock {
  public:
   // Waits up to `patience` for another command to finish; then kFailedPrecondition naming it.

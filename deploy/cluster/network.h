@@ -45,11 +45,11 @@ std::string ControlAddress(uint32_t subnet, uint32_t number);          // "10.78
 std::string DataAddress(uint32_t subnet, uint32_t number);             // "10.77.0.12"
 std::string CoordinatorAddress(uint32_t subnet);                       // "10.78.0.1:7070"
 
-// The two ends at which worker `number` is shaped.
+// The two interfaces at which worker `number` is shaped.
 Interface Uplink(std::string_view cluster, uint32_t number);
 Interface Downlink(std::string_view cluster, uint32_t number);
 
-// Which third byte is free, out of `ip -j route show table all`. kResourceExhausted: none.
+// The first free third byte, from `ip -j route show table all`. kResourceExhausted: none.
 StatusOr<uint32_t> ChooseSubnet(std::string_view routes_json);
 
 // The bridges' namespace with the coordinator's address, and the host's way to it, in a subnet that
@@ -58,8 +58,8 @@ StatusOr<uint32_t> CreateBridges(std::string_view cluster);
 // A worker's namespace with both interfaces, not shaped.
 Status CreateWorkerNetwork(std::string_view cluster, uint32_t subnet, uint32_t number);
 
-// Takes a worker's port of the bridge "data" off it, or puts it back on: without a word to either
-// end, as a broken line does.
+// Takes a worker's port off the bridge "data", or puts it back. Neither end is told, as with a
+// broken line.
 Status SetOnBridge(std::string_view cluster, uint32_t number, bool on);
 
 // Namespaces ("lh-local-w1") and the host's interface that are there, found by name.

@@ -27,8 +27,8 @@ std::string ToString(const Command& command);
 // its standard error if it fails, kNotFound if the program is absent, kDeadlineExceeded.
 StatusOr<std::string> RunTool(const Command& command);
 
-// Where a tool is: PATH first, then /usr/sbin, /sbin, /usr/local/sbin, then what a portable bundle
-// carries. Empty: nowhere.
+// The path of a tool: searches PATH, then /usr/sbin, /sbin, /usr/local/sbin, then the portable
+// bundle. Empty: not found.
 std::string FindTool(std::string_view name);
 
 // Starts a daemon of `cluster` in a session of its own, its output appended to `log_path`. It is a
@@ -37,14 +37,14 @@ std::string FindTool(std::string_view name);
 StatusOr<ProcessIdentity> StartDaemon(const Command& command, std::string_view cluster,
                                       const std::string& log_path);
 
-// Is this very process there and not a zombie? Collects it if it was a child of ours.
+// Whether this very process is alive and not a zombie. Collects a zombie child.
 bool IsAlive(const ProcessIdentity& process);
 
 // All live daemons of `cluster`, by the variable in their environment.
 std::vector<ProcessIdentity> FindDaemons(std::string_view cluster);
 
-// SIGTERM, up to `patience` of waiting, then SIGKILL. kDeadlineExceeded naming those that are still
-// there 5 s after that.
+// SIGTERM, up to `patience` of waiting, then SIGKILL. kDeadlineExceeded naming processes that are
+// alive 5 s after that.
 Status StopProcesses(const std::vector<ProcessIdentity>& processes, absl::Duration patience);
 
 // SIGKILL at once, and wait for the end.

@@ -20,7 +20,7 @@ struct Machine {
 
 Machine ThisMachine();
 
-// kFailedPrecondition: everything that is missing at once, and how to get it.
+// kFailedPrecondition names everything that is missing, and how to get it.
 Status CheckRequirements(const Machine& machine);
 
 }  // namespace longhaul

@@ -1,23 +1,25 @@
 // How tc shapes one direction of a link, and how many bytes it let through.
 //
-//   htb 1:  class 1:1  rate R
-//             class 1:10    may use all of R, first    leaf 10:    IPv4 packets under 256 bytes,
-//             ARP class 1:20    may use all of R, second   leaf 20:    everything else class 1:1k
-//             at most the k-th path's rate, for what goes to its address
-//               class 1:2k    first                    leaf 2k:    small packets
-//               class 1:3k    second                   leaf 3k:    everything else
+// clang-format off
+//   htb 1:  class 1:1         rate R
+//             class 1:10      may use all of R, first    leaf 10:   IPv4 packets under 256 bytes, ARP
+//             class 1:20      may use all of R, second   leaf 20:   everything else
+//             class 1:1k      at most the rate of the k-th path: packets to its address
+//               class 1:2k    first                      leaf 2k:   small packets
+//               class 1:3k    second                     leaf 3k:   everything else
+// clang-format on
 //
-// Small packets are acknowledgements and heartbeats: they pass waiting data, and are counted apart
-// from it. HTB rather than TBF with a prio qdisc inside, because more kernels have it, it needs no
-// burst of a whole 64 KB GSO packet, and a rate can be changed without losing counters. Where a
-// kernel lacks htb or the u32 classifier, links are shaped by tbf alone, in one band. Leaves are
-// bfifo, or netem where the kernel delays packets; `k` above is 0x1000 + k and so on.
+// Small packets are acknowledgements and heartbeats. They pass waiting data and are counted
+// separately. HTB rather than TBF with a prio qdisc inside: more kernels have it, it needs no burst
+// of a whole 64 KB GSO packet, and a rate can change without losing counters. A kernel without htb
+// or the u32 classifier shapes links by tbf alone, in one band. Leaves are bfifo, or netem where
+// the kernel delays packets. `1k` above is 0x1000 + k and so on.
 //
-// Rates count Ethernet frames of up to 1,514 bytes, so TCP's goodput is at most 95.6% of them. The
-// byte counters do too: segments of a GSO packet are counted each with its headers, which interface
-// counters do not do.
+// Rates and byte counters count Ethernet frames of up to 1,514 bytes, so TCP's goodput is at
+// most 95.6% of a rate. Each segment of a GSO packet counts with its headers, unlike in interface
+// counters.
 //
-// Pure functions, but for those at the end, which run tc.
+// Pure functions, except the last three, which run tc.
 #ifndef LONGHAUL_DEPLOY_CLUSTER_SHAPING_H_
 #define LONGHAUL_DEPLOY_CLUSTER_SHAPING_H_
 
@@ -48,12 +50,12 @@ struct LinkCounters {
   uint64_t packets = 0;
   uint64_t dropped_packets = 0;
   uint64_t backlog_bytes = 0;
-  // Unset where acknowledgements are not counted apart (tbf).
+  // Unset where acknowledgements are not counted separately (tbf).
   std::optional<uint64_t> data_bytes;
   std::optional<uint64_t> acknowledgement_bytes;
 };
 
-// What goes to one address, apart from what goes to all others.
+// The shape of packets to one address.
 struct PathShape {
   std::string to;                // "10.77.0.13"
   uint64_t bits_per_second = 0;  // at most; 0 = as much as the line has
@@ -65,34 +67,34 @@ struct PathShape {
 struct LineShape {
   uint64_t bits_per_second = 0;  // 0 = unlimited
   std::vector<PathShape> paths;
-  // Delay, jitter and loss by netem, of what goes to addresses without a path.
+  // Delay, jitter and loss by netem, for packets to addresses without a path.
   bool netem = false;
   LinkQuality quality;
-  // Packets leave one by one, not as GSO packets of many: so that loss is by the packet.
+  // Packets leave one by one, not as GSO packets of many, so that each is lost by itself.
   bool single_packets = false;
 
-  // Does tc have to do with it?
+  // Whether tc has anything to do.
   bool Shaped() const { return bits_per_second != 0 || !paths.empty() || netem; }
   friend bool operator==(const LineShape&, const LineShape&) = default;
 };
 
-// What turns the shape `from` of what leaves `interface` into `to`.
+// Commands that change the shape of `interface` from `from` to `to`.
 std::vector<Command> ShapeCommands(const Interface& interface, Shaper shaper, const LineShape& from,
                                    const LineShape& to);
-// Does that begin anew, with counters at zero? Where both are shaped, both or none by netem, and
-// `to` has the addresses of `from` first, it does not.
+// Whether that change resets the counters. It does not if both are shaped, both or none by netem,
+// and `to` begins with the addresses of `from`.
 bool BeginsAnew(const LineShape& from, const LineShape& to);
 
 // From the output of `tc -s -j qdisc show dev ...`; nullopt if the interface is not shaped.
 StatusOr<std::optional<LinkCounters>> ParseCounters(std::string_view json, Shaper shaper);
 
-// What this kernel has, tried out on the loopback interface of `network`. kFailedPrecondition if it
+// What this kernel can do, tried on the loopback interface of `network`. kFailedPrecondition if it
 // can shape in neither way.
 StatusOr<Shaper> ProbeShaper(const std::string& network);
-// OK if it has netem too.
+// OK if the kernel has netem.
 Status ProbeNetem(const std::string& network);
 Status Shape(const Interface& interface, Shaper shaper, const LineShape& from, const LineShape& to);
-// The same from whatever there is, with counters at zero.
+// Shapes `interface` anew, whatever its shape was. Resets the counters.
 Status Reshape(const Interface& interface, Shaper shaper, const LineShape& to);
 StatusOr<std::optional<LinkCounters>> ReadCounters(const Interface& interface, Shaper shaper);
 

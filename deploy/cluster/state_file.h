@@ -1,13 +1,12 @@
-// What is known about a local cluster (`longhaul cluster up`), on disk, so that later commands find
-// it.
+// The state of a local cluster (`longhaul cluster up`) on disk, where later commands find it.
 //
 // Where: <runtime root>/<name>/cluster.json, mode 0600 in a folder of mode 0700. The runtime root
 // is
 //   $XDG_RUNTIME_DIR/longhaul   where that variable is set,
 //   /run/longhaul               for root otherwise,
 //   /tmp/longhaul-<uid>         for everybody else.
-// The file also holds process ids, so it means nothing after a reboot; the roots above vanish with
-// one. `cluster down` works without it.
+// The file holds process ids, so it means nothing after a reboot, which also removes the roots
+// above. `cluster down` works without the file.
 //
 // Thread-safe: plain data and functions of the file system.
 #ifndef LONGHAUL_DEPLOY_CLUSTER_STATE_FILE_H_
@@ -29,13 +28,13 @@ namespace longhaul {
 // The cluster that `cluster` commands mean without --name.
 inline constexpr std::string_view kDefaultClusterName = "local";
 
-// A process, told from a later one with the same id by its start time.
+// A process. The start time tells it from a later process with the same id.
 struct ProcessIdentity {
   pid_t pid = 0;             // 0: none was started
   uint64_t start_ticks = 0;  // field 22 of /proc/<pid>/stat
 };
 
-// What a worker's link to all others is asked to be.
+// What is asked of a worker's link to all others.
 struct LinkParameters {
   uint64_t up_bits_per_second = 0;    // of what it sends; 0 = not shaped
   uint64_t down_bits_per_second = 0;  // of what it receives; 0 = not shaped
@@ -44,7 +43,7 @@ struct LinkParameters {
   friend bool operator==(const LinkParameters&, const LinkParameters&) = default;
 };
 
-// What goes from one worker to another, where it differs from what their links say.
+// What is asked of the path from one worker to another, where it differs from their links.
 struct PathParameters {
   std::string from, to;                // names of workers
   uint64_t bits_per_second = 0;        // at most; 0 = as much as the links have
@@ -52,7 +51,7 @@ struct PathParameters {
   friend bool operator==(const PathParameters&, const PathParameters&) = default;
 };
 
-// Bytes of one direction of a link that were counted by a qdisc that is no more.
+// Bytes of one direction of a link that a removed qdisc had counted.
 struct CountedBefore {
   uint64_t bytes = 0, packets = 0, dropped_packets = 0, data_bytes = 0, acknowledgement_bytes = 0;
 };
@@ -90,7 +89,7 @@ struct ClusterState {
   ProcessIdentity coordinator;
   ProcessIdentity relay;  // while some link needs it
   std::vector<ClusterWorkerState> workers;
-  // In the order in which they were first asked for; none goes again.
+  // In the order in which they were first asked for. A path is never removed.
   std::vector<PathParameters> paths;
 };
 
@@ -99,19 +98,19 @@ std::string ClusterRuntimeRoot();
 // <runtime root>/<name>.
 std::string ClusterStateFolder(std::string_view name);
 
-// A folder of mode 0700 that belongs to this user; made where there is none. Somebody else's is
-// kFailedPrecondition.
+// Makes a folder of mode 0700 that belongs to this user, or takes an existing one.
+// kFailedPrecondition if the folder is somebody else's.
 Status MakePrivateFolder(const std::string& path);
 
-// The state of a cluster that is up. Without a name: of "local", or else of the only one there is.
-// kNotFound when there is none (or several, which the message lists), kFailedPrecondition when it
-// may not be read, kInvalidArgument when the file is broken. Messages say what to do.
+// The state of a cluster that is up. Without a name: of "local", else of the only cluster.
+// kNotFound: none, or several, which the message lists. kFailedPrecondition: may not be read.
+// kInvalidArgument: the file is broken. Messages say what to do.
 StatusOr<ClusterState> ReadClusterState(std::string_view name = {});
 Status WriteClusterState(const ClusterState& state);
 // Names of all clusters with a state file, sorted.
 std::vector<std::string> ListClusters();
 
-// The cluster whose coordinator is at this address; nullopt: none of this user's.
+// The cluster whose coordinator has this address; nullopt: no cluster of this user.
 std::optional<std::string> ClusterAt(std::string_view coordinator_address);
 
 // For tests: the file's text.

@@ -1,4 +1,4 @@
-// How the cluster's commands talk to a person while they work, and hear that person's Ctrl-C.
+// Progress lines and Ctrl-C for the cluster's commands.
 #ifndef LONGHAUL_DEPLOY_CLUSTER_TERMINAL_H_
 #define LONGHAUL_DEPLOY_CLUSTER_TERMINAL_H_
 
@@ -18,7 +18,7 @@ class ProgressLine {
   ProgressLine();
   ~ProgressLine();
   void Show(std::string_view text);
-  // Ends the line that is being shown, so that other output starts on a fresh one.
+  // Ends the current line, so that other output starts on a new one.
   void Clear();
 
  private:

@@ -8,11 +8,10 @@
 
 namespace longhaul::cli {
 
-// Text of any origin for HTML and SVG, also inside a quoted attribute: printable, and without
-// meaning to a browser.
+// Escapes text for HTML and SVG, also inside a quoted attribute, and makes it printable.
 std::string EscapeHtml(std::string_view text);
 
-// A table with headings; wider than the screen, it scrolls by itself. Cells are HTML.
+// A table with headings. A table wider than the screen scrolls by itself. Cells are HTML.
 class HtmlTable {
  public:
   struct Column {

@@ -15,15 +15,15 @@
 namespace longhaul::cli {
 
 struct SweepPoint {
-  uint32_t index = 0;  // from 0, in the order in which they run
-  std::string id;      // "100mbit/25ms/paper/1f1b/r1"; of no other point of the sweep
+  uint32_t index = 0;                 // from 0, in the order in which they run
+  std::string id;                     // "100mbit/25ms/paper/1f1b/r1"; unique in the sweep
   uint64_t rate_bits_per_second = 0;  // of every link, each way; 0 = not shaped
   absl::Duration delay;               // one way
   SweepCodecs links;
   ScheduleKind schedule = ScheduleKind::kLinkAware;
   std::string variant;                 // "": none
   uint32_t repeat = 1;                 // from 1
-  std::vector<std::string> overrides;  // of the base run, all that make this point of it
+  std::vector<std::string> overrides;  // changes to the base run that make this point
   RunSpec spec;                        // unless impossible
   std::string impossible;              // why it cannot run; "": it can
 };
@@ -34,8 +34,8 @@ struct SweepPlan {
 };
 
 // `base_file` and its text `base_yaml`: the sweep's base run. `more`: changes to it from the
-// command line, after the sweep's own. An error where the base run itself is wrong; a point that
-// alone is wrong says so in `impossible`.
+// command line, after the sweep's own. An error if the base run itself is wrong. A single wrong
+// point says so in `impossible`.
 StatusOr<SweepPlan> MakeSweepPlan(const SweepSpec& sweep, std::string_view base_yaml,
                                   std::string_view base_file, const std::vector<std::string>& more,
                                   const CodecCheck& check_codec);

@@ -18,14 +18,14 @@ namespace longhaul::cli {
 struct PreparedSweep {
   SweepSpec spec;
   SweepWorkers workers;
-  std::vector<SweepJob> jobs;  // of all points; those that are impossible say so
+  std::vector<SweepJob> jobs;  // of all points, impossible ones included
   SweepResults fresh;          // of all points, waiting or impossible
 };
 
-// Errors are of the sweep as a whole, with all that is wrong in its file or its base run.
+// Errors concern the whole sweep, and name everything that is wrong in its file or base run.
 // `device`: SweepWorkers'.
-// kFailedPrecondition where this machine can have no cluster. Progress of reading the data goes to
-// the terminal.
+// kFailedPrecondition if this machine cannot have a cluster. The terminal shows the progress of
+// reading the data.
 StatusOr<PreparedSweep> PrepareSweep(const Terminal& terminal, Interrupt& interrupt,
                                      const std::string& file,
                                      const std::vector<std::string>& overrides,

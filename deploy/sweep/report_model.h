@@ -1,5 +1,5 @@
-// What the figures and tables of a report have in common: the sweep's dimensions, in the order of
-// its points, and how each curve looks. Pure.
+// Shared by the figures and tables of a report: the sweep's dimensions, in the order of its points,
+// and the look of each curve. Pure.
 #ifndef LONGHAUL_DEPLOY_SWEEP_REPORT_MODEL_H_
 #define LONGHAUL_DEPLOY_SWEEP_REPORT_MODEL_H_
 
@@ -12,7 +12,7 @@
 
 namespace longhaul::cli {
 
-// What one plot is of: everything that is neither an axis nor a curve.
+// The dimensions that are fixed in one plot, being neither its axis nor its curves.
 struct ReportSetting {
   double delay_seconds = 0;
   std::string variant;
@@ -39,7 +39,7 @@ class ReportModel {
   const std::vector<std::string>& links() const { return links_; }
   const std::vector<std::string>& schedules() const { return schedules_; }
 
-  // Those that are done, of all repeats.
+  // The measured points of all repeats.
   std::vector<const PointResult*> Done(const ReportSetting& setting, uint64_t rate,
                                        const std::string& links, const std::string& schedule) const;
   std::vector<const PointResult*> Done() const;

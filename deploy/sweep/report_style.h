@@ -4,9 +4,8 @@
 
 namespace longhaul::cli {
 
-// Curves have colours after Okabe and Ito, which colour-blind people can tell apart, made darker or
-// lighter so that each has a contrast of at least 3 against its background; markers and dashes say
-// the same again.
+// Curves have the colours of Okabe and Ito, which colour-blind people can tell apart, with a
+// contrast of at least 3 against the background. Markers and dashes repeat the distinction.
 inline constexpr char kReportStyle[] = R"css(
 :root{color-scheme:light dark;--ink:#1c2126;--dim:#59636e;--paper:#fff;--soft:#f3f5f7;--rule:#d5dadf;
 --grid:#e4e8eb;--warn:#7a4b00;--warnback:#fff3d6;--c0:#0072b2;--c1:#c44e00;--c2:#00805e;--c3:#a3478a;

@@ -1,4 +1,4 @@
-// What a sweep has found so far, and its forms on disk: results.json (docs/design/formats.md) and
+// The results of a sweep so far, and their forms on disk: results.json (docs/design/formats.md) and
 // results.csv, one row a point. Plain data; pure.
 #ifndef LONGHAUL_DEPLOY_SWEEP_RESULTS_H_
 #define LONGHAUL_DEPLOY_SWEEP_RESULTS_H_
@@ -24,20 +24,19 @@ enum class PointState : uint8_t {
 };
 std::string_view ToString(PointState state);  // "waiting", "done", "failed", "impossible"
 
-// A stage of a point's run; shares are of the step time, means over the steps that were looked at
-// after warm-up.
+// A stage of a point's run. Shares of the step time, means over the observed steps after warm-up.
 struct StageResult {
   std::string worker;
   uint32_t first_layer = 0, layers = 0, depth = 0;
-  // These five add up to 1, but for what no stage accounts for.
+  // These five add up to 1, less time that no stage accounts for.
   double compute_share = 0, optimizer_share = 0;
   double wait_input_share = 0, wait_gradient_share = 0, codec_wait_share = 0;
   double codec_share = 0;  // of the codec thread, beside all that
   friend bool operator==(const StageResult&, const StageResult&) = default;
 };
 
-// What a worker's link let through during the run, headers and all (shaping.h); unset where the
-// link was not shaped: then nothing counts.
+// Bytes of a worker's link during the run, with all headers (shaping.h). Unset if the link was not
+// shaped: nothing then counts.
 struct LinkBytes {
   std::string worker;
   std::optional<uint64_t> up, down;
@@ -66,10 +65,10 @@ struct PointResult {
   PointState state = PointState::kWaiting;
   std::string reason;
 
-  // What was measured; from here on only of those that are done (run_id also of failed ones).
+  // What was measured. Set for measured points only; run_id also for failed ones.
   std::string run_id;
   bool replayed = false;
-  std::string replay_source;  // what was measured where, of a replay
+  std::string replay_source;  // of a replay: where its times were measured
   int64_t started_unix_ms = 0, ended_unix_ms = 0;
   uint64_t steps = 0, warm_up = 0, tokens_per_step = 0;
   double step_seconds = 0;                             // median of the steps after warm-up
@@ -103,7 +102,7 @@ struct SweepResults {
   std::string title, version;
   MachineInfo machine;
   // All that decides what the points are: ("rates", "1gbit, 100mbit"), ("base run", its text with
-  // all defaults), ("data", hashes). A sweep goes on only where all of it is the same.
+  // all defaults), ("data", hashes). A sweep goes on only if all of it is the same.
   std::vector<std::pair<std::string, std::string>> identity;
   std::vector<PointResult> points;  // all, in order
   friend bool operator==(const SweepResults&, const SweepResults&) = default;
@@ -112,12 +111,12 @@ struct SweepResults {
 };
 
 std::string ToJson(const SweepResults& results);
-// kInvalidArgument for what is no results.json of this version.
+// kInvalidArgument: not a results.json of this version.
 StatusOr<SweepResults> ResultsFromJson(std::string_view text);
 // A heading and a row a point; RFC 4180.
 std::string ToCsv(const SweepResults& results);
 
-// What of `now` is not as it was in `before`: "rates were 1gbit and are 100mbit"; "" if nothing.
+// The differences of identity: "rates were 1gbit and are 100mbit"; "" if none.
 std::string WhatChanged(const SweepResults& before, const SweepResults& now);
 
 }  // namespace longhaul::cli

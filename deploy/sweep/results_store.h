@@ -14,10 +14,10 @@ namespace longhaul::cli {
 // From one thread.
 class ResultsStore {
  public:
-  // Makes the folder and takes it until the object's end, or the process's however it ends. If it
-  // has results of the same sweep, these are taken over; of another one: kFailedPrecondition that
-  // says what differs and what to do, as for a folder that another sweep is at work in. `fresh` has
-  // all points, waiting or impossible. `retry_failed`: points that failed before wait again.
+  // Makes the folder and locks it until the object or the process ends. Results of the same sweep
+  // in it are taken over. kFailedPrecondition for results of another sweep, saying what differs and
+  // what to do, or if another sweep is using the folder. `fresh` has all points, waiting or
+  // impossible. `retry_failed`: points that failed before wait again.
   static StatusOr<std::unique_ptr<ResultsStore>> Open(const std::string& folder, SweepResults fresh,
                                                       bool retry_failed);
   ResultsStore(const ResultsStore&) = delete;
@@ -26,9 +26,9 @@ class ResultsStore {
 
   const SweepResults& results() const { return results_; }
   bool goes_on() const { return goes_on_; }  // there were results before
-  // The point that has this id gets its result, and the files are written.
+  // Stores the result of the point with its id, and writes the files.
   Status Record(PointResult result);
-  // Writes the files as they are now: results.json first, which alone is read again.
+  // Writes the files. results.json is first: it is the only one that is read again.
   Status Write() const;
   std::string ReportPath() const { return folder_ + "/report.html"; }
 

@@ -1,4 +1,4 @@
-// Runs the points of a sweep that wait, one after the other, on a cluster of the sweep's own, and
+// Runs the waiting points of a sweep, one after the other, on a cluster of the sweep's own, and
 // records each.
 #ifndef LONGHAUL_DEPLOY_SWEEP_RUNNER_H_
 #define LONGHAUL_DEPLOY_SWEEP_RUNNER_H_
@@ -22,9 +22,9 @@ struct SweepJob {
   Submission submission;
 };
 
-// `jobs`: of every point of the store that waits. A point that fails is recorded and the next one
-// runs. An error where the sweep cannot go on: the cluster does not come up, results cannot be
-// written; kCancelled on Ctrl-C. Whatever happens, the cluster is taken down.
+// `jobs` holds one for every waiting point of the store. A point that fails is recorded, and the
+// next one runs. Returns an error if the sweep cannot go on: no cluster, or no way to write
+// results; kCancelled on Ctrl-C. The cluster is taken down in any case.
 Status RunPoints(Invocation& invocation, const SweepSpec& sweep, const SweepWorkers& workers,
                  const std::string& out, const std::vector<SweepJob>& jobs, ResultsStore& store);
 

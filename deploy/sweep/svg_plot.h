@@ -1,5 +1,5 @@
-// Plots as SVG inside an HTML page, which has the colours (report_style.h): lines and markers over
-// linear or logarithmic axes, and stacked bars. Pure.
+// Plots as SVG inside an HTML page: lines and markers over linear or logarithmic axes, and stacked
+// bars. The page has the colours (report_style.h). Pure.
 #ifndef LONGHAUL_DEPLOY_SWEEP_SVG_PLOT_H_
 #define LONGHAUL_DEPLOY_SWEEP_SVG_PLOT_H_
 
@@ -35,13 +35,13 @@ struct PlotAxis {
 
 struct Plot {
   std::string title;        // above it
-  std::string description;  // for who cannot see it
+  std::string description;  // for readers who cannot see the plot
   PlotAxis x, y;
   std::vector<PlotSeries> series;
   bool diagonal = false;  // y = x, with a band of 10 % on either side
 };
 
-// Points that a logarithmic axis cannot show are left out. "" where nothing is left.
+// Leaves out points that a logarithmic axis cannot show. "" if nothing is left.
 std::string SvgOf(const Plot& plot);
 
 struct BarPart {
@@ -52,7 +52,7 @@ struct BarPart {
 struct Bar {
   std::string label;
   std::vector<BarPart> parts;  // beside each other, from the left
-  std::vector<BarPart> below;  // what runs at the same time, thin, under it
+  std::vector<BarPart> below;  // thin bars below, of work at the same time
 };
 struct BarPlot {
   std::string title, description;
@@ -64,7 +64,7 @@ std::string SvgOf(const BarPlot& plot);
 std::string LineSwatch(int colour, int shape);
 std::string ColourSwatch(int colour);
 
-// Values between `least` and `most` at which to write numbers: 1, 2 or 5 times a power of ten.
+// Values of ticks between `least` and `most`: 1, 2 or 5 times a power of ten.
 std::vector<double> LinearTicks(double least, double most, int about);
 std::vector<double> LogarithmicTicks(double least, double most);
 

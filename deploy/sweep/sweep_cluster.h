@@ -1,5 +1,4 @@
-// The local cluster that a sweep runs its points on: its own, with links as the point under way
-// wants them.
+// The local cluster on which a sweep runs its points. The links are those of the current point.
 #ifndef LONGHAUL_DEPLOY_SWEEP_SWEEP_CLUSTER_H_
 #define LONGHAUL_DEPLOY_SWEEP_SWEEP_CLUSTER_H_
 
@@ -24,8 +23,8 @@ struct SweepWorkers {
 // From the main thread.
 class SweepCluster {
  public:
-  // Of the sweep with results in `out`: the same folder has the same cluster, so that what a sweep
-  // that was killed has left is found and removed (Clear).
+  // The cluster of the sweep with results in `out`. The same folder always has the same cluster, so
+  // that Clear finds what a killed sweep has left.
   SweepCluster(const Terminal& terminal, Interrupt& interrupt, const std::string& out,
                const SweepWorkers& workers);
   SweepCluster(const SweepCluster&) = delete;
@@ -33,10 +32,10 @@ class SweepCluster {
   ~SweepCluster();  // takes it down
 
   const std::string& name() const { return name_; }
-  // Takes down whatever there is of it.
+  // Takes down whatever is left of the cluster.
   Status Clear();
-  // Brings it up if it is not, and the links of all workers to `link`. The client lives until
-  // Clear.
+  // Brings the cluster up if it is down, and sets the links of all workers to `link`. The client
+  // lives until Clear.
   StatusOr<Client*> With(const LinkParameters& link);
   StatusOr<ClusterView> Observe() const;
 

@@ -24,7 +24,7 @@ struct SweepCodecs {
   friend bool operator==(const SweepCodecs&, const SweepCodecs&) = default;
 };
 
-// Changes to the base run that are one more dimension: "mbs2" with train.microbatch_size=2.
+// A named set of changes to the base run, one more dimension: "mbs2" with train.microbatch_size=2.
 struct SweepVariant {
   std::string name;
   std::vector<std::string> set;  // "train.microbatches=16", as --set has them
@@ -52,7 +52,7 @@ struct SweepSpec {
 StatusOr<SweepSpec> ParseSweepSpec(std::string_view yaml, std::string_view file_name,
                                    const CodecCheck& check_codec);
 
-// Exact texts as a sweep file has them: "100mbit", "unlimited"; "25ms", "0ms".
+// Exact texts, as in a sweep file: "100mbit", "unlimited"; "25ms", "0ms".
 std::string RateText(uint64_t bits_per_second);
 std::string DelayText(absl::Duration delay);
 

@@ -1,5 +1,5 @@
-// How a cluster's relay is told what to do, over a Unix socket in the cluster's private folder: one
-// JSON document there, one back, then the connection ends.
+// Requests to a cluster's relay, over a Unix socket in the cluster's private folder. A connection
+// carries one JSON document there and one back.
 #ifndef LONGHAUL_DEPLOY_CLUSTER_RELAY_CONTROL_H_
 #define LONGHAUL_DEPLOY_CLUSTER_RELAY_CONTROL_H_
 
@@ -26,7 +26,8 @@ struct RelayPort {
 };
 
 struct RelayConfig {
-  // Worker n's, in order; a frame to MacAddress(n) leaves through the n-th, counted from 1.
+  // In the order of the workers. A frame to MacAddress(n) leaves through the n-th port, counted
+  // from 1.
   std::vector<RelayPort> ports;
   std::vector<LinkQuality> paths;  // paths[from * ports + to]
   friend bool operator==(const RelayConfig&, const RelayConfig&) = default;
@@ -46,20 +47,20 @@ struct RelayReport {
 
 // The address by which the relay knows worker `number`, from 1: "02:6c:68:00:00:01".
 std::string MacAddress(uint32_t number);
-// 0: not one of these; broadcasts have none.
+// 0: not such an address, or a broadcast.
 uint32_t NumberOfMac(const uint8_t* address);
 
 std::string ToJson(const RelayConfig& config);
-// kInvalidArgument for what is no config.
+// kInvalidArgument: not a configuration.
 StatusOr<RelayConfig> RelayConfigFromJson(std::string_view text);
 
-// Asks the relay at `socket_path` how it is and, with `config`, tells it what to do from now on.
-// kUnavailable: nobody listens there, or answers. What the relay refuses comes as its own error.
+// Asks the relay at `socket_path` for its report, and configures it if `config` is set.
+// kUnavailable: nobody listens or answers. A refusal comes as the relay's own error.
 StatusOr<RelayReport> AskRelay(const std::string& socket_path, const RelayConfig* config,
                                Deadline deadline);
 
-// The same of a relay that was just started: asks until somebody listens there. An error of
-// `check`, called in between (is it still alive?), ends that.
+// The same for a relay that was just started: asks until the relay listens. `check` runs in between
+// (is it still alive?), and its error ends the wait.
 StatusOr<RelayReport> AskStartedRelay(
     const std::string& socket_path, const RelayConfig* config, Deadline deadline,
     const std::function<Status()>& check = [] { return absl::OkStatus(); });
@@ -70,9 +71,8 @@ struct Request {
   RelayConfig config;
 };
 StatusOr<UniqueFd> ListenForRequests(const std::string& socket_path);  // to accept from
-// One connection that waits at `listener`: its request goes to `serve`, what that says goes back.
-// Beside `serve` it takes twice `patience` at most, whatever the other side does: one for the
-// request to come, and one for its answer to go, while the next one waits.
+// Serves one connection that waits at `listener`: reads a request, calls `serve`, sends its answer.
+// Reading and sending take at most `patience` each, whatever the other side does.
 void ServeRequest(int listener, const std::function<StatusOr<RelayReport>(const Request&)>& serve,
                   absl::Duration patience = absl::Seconds(2));
 

@@ -1,11 +1,11 @@
-// Frames under way between the workers of a cluster: how long each takes, and which are lost. Pure:
-// time is an argument, chance comes from a seed.
+// Frames under way between the workers of a cluster: delays them, and drops some. Pure: time is an
+// argument, chance comes from a seed.
 //
-// Frames from one worker to another keep their order. With jitter the delay is a curve that wanders
-// between delay - jitter and delay + jitter, so that packets that follow each other closely take
-// nearly the same time, as behind a queue elsewhere; its mean is the delay.
+// Frames from one worker to another keep their order. With jitter the delay wanders between delay -
+// jitter and delay + jitter around its mean. Consecutive packets take nearly the same time, as
+// behind a queue.
 //
-// Not thread-safe, but for HeldBytes. Workers are counted from 0 here.
+// Not thread-safe, except HeldBytes. Workers are counted from 0 here.
 #ifndef LONGHAUL_DEPLOY_CLUSTER_RELAY_DELAY_QUEUE_H_
 #define LONGHAUL_DEPLOY_CLUSTER_RELAY_DELAY_QUEUE_H_
 
@@ -29,18 +29,18 @@ struct Frame {
 };
 
 struct QueueCounts {
-  uint64_t arrived = 0;  // frames; each is then one of the next three, or under way
+  uint64_t arrived = 0;  // frames; each is then released, lost, overflowed or under way
   uint64_t released = 0;
-  uint64_t lost = 0;        // by `loss`, or between workers of which one is cut off
+  uint64_t lost = 0;        // by `loss`, or to or from a disconnected worker
   uint64_t overflowed = 0;  // more bytes under way than may be held
   QueueCounts& operator+=(const QueueCounts& other);
 };
 
-// The room for what is under way, of several queues together. Thread-safe.
+// Room for the frames under way of several queues together. Thread-safe.
 class HeldBytes {
  public:
   explicit HeldBytes(size_t most) : most_(most) {}
-  // False where that would be more than the most.
+  // False if there is not so much room.
   bool Take(size_t bytes);
   void GiveBack(size_t bytes) { now_ -= bytes; }
   size_t now() const { return now_; }
@@ -58,12 +58,12 @@ class DelayQueue {
   DelayQueue& operator=(const DelayQueue&) = delete;
   ~DelayQueue() { Drop(); }
 
-  // For `workers` workers; `paths[from * workers + to]`, `connected[worker]`. What is under way
-  // keeps its time, but does not get through to or from who is cut off. Another number of workers
-  // than before drops it.
+  // For `workers` workers; `paths[from * workers + to]`, `connected[worker]`. Frames under way keep
+  // their time, but do not reach or leave disconnected workers. A different number of workers drops
+  // all frames.
   void Configure(uint32_t workers, std::vector<LinkQuality> paths, std::vector<bool> connected);
 
-  // `arrived` does not go back between two frames of one path.
+  // `arrived` never decreases between two frames of one path.
   void Admit(uint32_t from, uint32_t to, Frame frame, MonoTime arrived);
 
   // When the next frame is due; nullopt: nothing is under way.

@@ -1,7 +1,7 @@
-// The relay's work, divided among threads by the worker that frames come from: the thread of a
-// worker takes frames out of that worker's port, holds them (delay_queue.h) and puts them into
-// whichever port they are for. So frames from one worker to another keep their order, and threads
-// share nothing on the way but the room for what is under way.
+// The relay's work, divided among threads by the sending worker. A worker's thread takes frames out
+// of the worker's port, holds them (delay_queue.h) and puts them into the ports of their receivers.
+// Frames from one worker to another keep their order. Threads share only the ports and the room for
+// frames under way.
 #ifndef LONGHAUL_DEPLOY_CLUSTER_RELAY_FORWARDERS_H_
 #define LONGHAUL_DEPLOY_CLUSTER_RELAY_FORWARDERS_H_
 
@@ -16,7 +16,7 @@
 
 namespace longhaul::relay {
 
-// Where frames go; threads share one and the same. Worker n of MacAddress(n + 1) is at ports[n].
+// Where frames go; all threads share it. The worker of MacAddress(n + 1) is at ports[n].
 struct Routes {
   std::vector<std::shared_ptr<PacketPort>> ports;
   std::vector<LinkQuality> paths;  // paths[from * ports + to]
@@ -25,18 +25,16 @@ struct Routes {
 
 struct ForwardCounts {
   QueueCounts queue;
-  uint64_t missed = 0;  // came faster than they were taken
+  uint64_t missed = 0;  // arrived faster than the relay took them
   Unsent unsent;
 };
 
-// As many as the machine has cores for this process, 4 at most: enough for the workers of one
-// machine, whose own work needs the same cores.
+// The cores of this process, 4 at most: the workers need the same cores.
 uint32_t ForwarderThreads();
 
 class Forwarder;
 
-// Not thread-safe; every method waits for all threads, each of which answers between two batches of
-// frames.
+// Not thread-safe. Every method waits for all threads, which answer between two batches of frames.
 class Forwarders {
  public:
   // `threads`, at least 1, hold `most_bytes` together.
@@ -45,8 +43,8 @@ class Forwarders {
   Forwarders& operator=(const Forwarders&) = delete;
   ~Forwarders();
 
-  // What is under way stays so, as DelayQueue::Configure says. Threads change over one after the
-  // other. After an error all is as it was before.
+  // Frames under way stay, as with DelayQueue::Configure. Threads change one after the other. An
+  // error changes nothing.
   Status Configure(Routes routes);
 
   // Since the start.

@@ -1,6 +1,6 @@
-// An interface's frames, as a packet socket gives and takes them: whole GSO packets, with the
-// header that says how to cut them (virtio_net_hdr), so that 64 KB cost one copy in and one copy
-// out. One thread receives; any thread may send, and ask for the rest.
+// Frames of an interface through a packet socket: whole GSO packets with the header that says how
+// to cut them (virtio_net_hdr). 64 KB then cost one copy in and one copy out. One thread receives.
+// Any thread may call all else.
 #ifndef LONGHAUL_DEPLOY_CLUSTER_RELAY_PACKET_PORT_H_
 #define LONGHAUL_DEPLOY_CLUSTER_RELAY_PACKET_PORT_H_
 
@@ -21,7 +21,7 @@
 
 namespace longhaul::relay {
 
-// A frame's bytes begin with the virtio_net_hdr, then comes Ethernet.
+// A frame is the virtio_net_hdr followed by the Ethernet frame.
 inline constexpr size_t kGsoHeaderBytes = 10;
 inline constexpr size_t kMostFrameBytes = kGsoHeaderBytes + 18 + 65536;
 
@@ -40,20 +40,20 @@ class PacketPort {
  public:
   // Of an interface in this process' network namespace. kFailedPrecondition with what is missing.
   static StatusOr<std::unique_ptr<PacketPort>> Open(const std::string& device);
-  // For tests: what such a socket would give comes from `socket`, whose messages have a beginning
-  // and an end; nonblocking.
+  // For tests: `socket`, nonblocking and keeping messages apart, stands in for the packet socket.
   explicit PacketPort(UniqueFd socket, std::string device = "a test's");
   PacketPort(const PacketPort&) = delete;
   PacketPort& operator=(const PacketPort&) = delete;
   ~PacketPort();
 
   int fd() const { return fd_.get(); }
-  // What has come, a bounded number; nothing of what this side sent. Never blocks.
+  // Appends frames that have arrived, a bounded number, without those that this side sent. Never
+  // blocks.
   void Receive(std::vector<Arrival>* arrivals);
-  // What cannot be sent is dropped, as a queue does; an error that is no full queue is a line in
-  // the log when it comes for the first time. Never blocks.
+  // Drops frames that cannot be sent, as a queue does. Logs the first error of each kind other than
+  // a full queue. Never blocks.
   Unsent Send(std::span<Frame> frames);
-  // How many frames came for which there was no room, since the last call.
+  // Frames that arrived without room for them since the last call.
   uint64_t TakeMissed();
 
  private:

@@ -11,9 +11,9 @@
 
 namespace longhaul::relay {
 
-// Serves requests at `socket_path` (control.h) until SIGTERM or SIGINT, and forwards packets in
-// `threads` others (forwarders.h; 0: as many as the machine is good for). Blocks these signals:
-// call from the main thread before others start.
+// Serves requests at `socket_path` (control.h) until SIGTERM or SIGINT. Forwards packets in
+// `threads` further threads (0: ForwarderThreads()). Blocks these signals: call from the main
+// thread before others start.
 Status RunRelay(const std::string& socket_path, uint32_t threads = 0);
 
 }  // namespace longhaul::relay

@@ -42,7 +42,8 @@ std::vector<std::string> OverridesOf(const SweepPoint& point, const SweepSpec& s
   return overrides;
 }
 
-// What a sweep says itself of every point: a change to it would be lost. `schedule`: that too.
+// Keys that the sweep sets for every point: changes must not set them. `schedule`: includes
+// pipeline.schedule.
 Status CheckChanges(const std::vector<std::string>& changes, std::string_view where,
                     bool schedule) {
   constexpr std::string_view kSchedule = "pipeline.schedule";

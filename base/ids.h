@@ -1,4 +1,4 @@
-// The identities of the project (docs/ARCHITECTURE.md).
+// The identities of the project (docs/design/architecture.md).
 #ifndef LONGHAUL_BASE_IDS_H_
 #define LONGHAUL_BASE_IDS_H_
 

@@ -11,7 +11,7 @@ set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
 
 add_library(longhaul_compile_options INTERFACE)
 # -ffp-contract=off: a fused multiply-add would make results depend on the compiler and on the
-# instruction set; the codecs promise the same bytes everywhere (docs/FORMATS.md).
+# instruction set; the codecs promise the same bytes everywhere (docs/design/formats.md).
 target_compile_options(longhaul_compile_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
     -Wimplicit-fallthrough -Wno-missing-field-initializers -Werror=unused-result -ffp-contract=off>)

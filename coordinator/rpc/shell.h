@@ -2,7 +2,7 @@
 // writes in the store before its commands go out, and tells followers of news.
 //
 // Every method may be called from any thread and does not block for long. Nothing is called with
-// the shell's locks held. docs/THREADING.md has the picture.
+// the shell's locks held. docs/design/threading.md has the picture.
 #ifndef LONGHAUL_COORDINATOR_RPC_SHELL_H_
 #define LONGHAUL_COORDINATOR_RPC_SHELL_H_
 

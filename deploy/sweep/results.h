@@ -1,4 +1,4 @@
-// What a sweep has found so far, and its forms on disk: results.json (docs/FORMATS.md) and
+// What a sweep has found so far, and its forms on disk: results.json (docs/design/formats.md) and
 // results.csv, one row a point. Plain data; pure.
 #ifndef LONGHAUL_DEPLOY_SWEEP_RESULTS_H_
 #define LONGHAUL_DEPLOY_SWEEP_RESULTS_H_

@@ -1,5 +1,5 @@
-// The sweep file: which links, codecs and schedules one run file is tried with. README.md has an
-// example with every key.
+// The sweep file: which links, codecs and schedules one run file is tried with.
+// docs/guide/sweeps.md has an example with every key.
 //
 // Thread-safe (plain data and pure functions). Errors: ParseSweepSpec reports *all* errors of a
 // file, one per line as "file:line:column: what was expected, what came, what to do".

@@ -1,5 +1,5 @@
 // The tensor header: 96 bytes before every chunk of an encoded tensor and every control message
-// between stages, owned by the worker. Little-endian. docs/FORMATS.md has the same table.
+// between stages, owned by the worker. Little-endian. docs/design/formats.md has the same table.
 //
 //   offset size  field
 //        0    4  magic "LHTN"

@@ -1,5 +1,5 @@
 // The run file: what a user wants trained, and how. Parsed and checked by the same code in the CLI
-// (before it dials) and in the coordinator. docs/FORMATS.md has the keys.
+// (before it dials) and in the coordinator. docs/design/formats.md has the keys.
 //
 // Thread-safe (plain data and pure functions). Errors: ParseRunSpec reports *all* errors of a file,
 // one per line as "file:line:column: what was expected, what came, what to do".

@@ -18,7 +18,7 @@ namespace longhaul::schedule {
 inline constexpr double kDepthTolerance = 0.01;
 // PipelineCost::shared_efficiency of the second opinion: a choice that is good only where shared
 // interfaces lose nothing is not good. What TCP loses at 10 Mbit/s is more than this
-// (docs/GOTCHAS.md), but not everywhere.
+// (docs/gotchas/transport.md), but not everywhere.
 inline constexpr double kPessimisticEfficiency = 0.95;
 // What messages may be longer under way than is known: threads that wait for a core, a proxy on the
 // way. Two stages of 9 ms with no microbatch to spare took twice as long behind a proxy as with

@@ -3,7 +3,7 @@
 usage: abuse_test.py BIN_DIR
 
 The coordinator's port, both workers' data ports (grpc; a ucx port cannot be protected, see
-docs/GOTCHAS.md), and the bytes between the workers. The run goes on with the losses of an
+docs/gotchas/transport.md), and the bytes between the workers. The run goes on with the losses of an
 undisturbed one, no daemon ends, none grows by 64 MB, the token is in no log and on no command
 line, and no control character reaches a log.
 """

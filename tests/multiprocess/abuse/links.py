@@ -1,4 +1,4 @@
-"""What hostile peers do to a worker's data port (docs/FORMATS.md), and between two workers."""
+"""What hostile peers do to a worker's data port (docs/design/formats.md), and between two workers."""
 import ctypes
 import random
 import socket

@@ -1,4 +1,4 @@
-"""What the ways of reaching a worker give and cost (docs/RENTED_GPUS.md), measured: two workers in network
+"""What the ways of reaching a worker give and cost (docs/guide/rented_machines.md), measured: two workers in network
 namespaces, joined by a line of 20 Mbit/s each way, train without compression.
 
 usage: ways.py BIN_DIR

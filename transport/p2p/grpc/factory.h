@@ -1,6 +1,6 @@
 // Links over gRPC: one listening port that may be behind port mapping, HTTP/2, and the credentials
 // of proto/rpc. For open networks and machines that cannot be dialled at their own address; what
-// strangers send to the port harms nobody (docs/GOTCHAS.md).
+// strangers send to the port harms nobody (docs/gotchas/transport.md).
 #ifndef LONGHAUL_TRANSPORT_P2P_GRPC_FACTORY_H_
 #define LONGHAUL_TRANSPORT_P2P_GRPC_FACTORY_H_
 

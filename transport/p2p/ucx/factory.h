@@ -1,5 +1,5 @@
 // Links over UCX Active Messages on TCP, for trusted networks: UCX aborts the process on foreign
-// bytes (docs/GOTCHAS.md), so bind to a private network, a VPN or a cluster's own.
+// bytes (docs/gotchas/transport.md), so bind to a private network, a VPN or a cluster's own.
 #ifndef LONGHAUL_TRANSPORT_P2P_UCX_FACTORY_H_
 #define LONGHAUL_TRANSPORT_P2P_UCX_FACTORY_H_
 

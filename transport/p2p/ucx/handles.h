@@ -18,7 +18,7 @@ Status FromUcs(const std::string& what, ucs_status_t status);
 
 class Context {
  public:
-  // TCP over `device` alone, by the rules of docs/GOTCHAS.md.
+  // TCP over `device` alone, by the rules of docs/gotchas/transport.md.
   static StatusOr<std::shared_ptr<Context>> Create(const std::string& device);
   explicit Context(ucp_context_h context) : context_(context) {}
   Context(const Context&) = delete;

@@ -36,7 +36,7 @@ Bytes Encode(const LinkHeader& header, const std::string& payload) {
   return out;
 }
 
-// The bytes of version 2, as docs/FORMATS.md has them. They do not change.
+// The bytes of version 2, as docs/design/formats.md has them. They do not change.
 TEST(LinkHeaderTest, GoldenBytes) {
   const Bytes bytes = Encode(Example(), "payload");
   EXPECT_EQ(absl::BytesToHexString(

@@ -42,7 +42,7 @@ Bytes Encode(const TensorHeader& header) {
   return out;
 }
 
-// The bytes of version 1, as docs/FORMATS.md has them. They do not change.
+// The bytes of version 1, as docs/design/formats.md has them. They do not change.
 TEST(TensorHeaderTest, GoldenBytes) {
   const Bytes bytes = Encode(Example());
   EXPECT_EQ(absl::BytesToHexString(

@@ -119,7 +119,7 @@ TEST(UcxFactoryTest, ListensAtItsOneAddressOnly) {
   EXPECT_EQ(PlainConnect((*transport)->address()), 0);
 }
 
-// Connections that say nothing do no harm. (Foreign bytes do: docs/GOTCHAS.md.)
+// Connections that say nothing do no harm. (Foreign bytes do: docs/gotchas/transport.md.)
 TEST(UcxFactoryTest, StrangersThatHangUp) {
   const auto listener = CreateTransport({.bind_address = "127.0.0.1:0"});
   const auto dialler = CreateTransport({.bind_address = "127.0.0.1:0"});

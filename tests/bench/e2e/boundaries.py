@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 
+import needs
 from cluster import ROOT, Failed
 
 START_S, TRAIN_S = 60, 3600
@@ -93,6 +94,17 @@ def train(arguments, folder, dump):
     return steps[0]["loss"], steps[-1]["loss"]
 
 
+def show(arguments, direction, files):
+    """Tables of one direction's tensors."""
+    if not files:
+        raise Failed(f"no {direction} tensor was dumped")
+    for command in ("errors", "ablate"):
+        if not arguments.json:
+            print(f"== {command}, {direction} ==", flush=True)
+        flags = ["--json"] if arguments.json else ["--summary"]
+        subprocess.run([arguments.programs / "longhaul-codec", command, *flags, *files], check=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -113,24 +125,17 @@ def main():
             tempfile.TemporaryDirectory(prefix="longhaul-boundaries-")))
         dump = arguments.keep.resolve() if arguments.keep else folder / "dump"
         try:
+            needs.check_programs(arguments.programs, (*needs.CLUSTER, "longhaul-codec"))
+            needs.check_files(arguments.run)
             first, last = train(arguments, folder, dump)
+            files = sorted(dump.rglob("*.npy"))
+            print(f"{arguments.run.name}: {arguments.steps} steps, loss {first:.3f} to {last:.3f}; "
+                  f"{len(files)} tensors", file=sys.stderr)
+            for direction in ("forward", "backward"):
+                show(arguments, direction, [file for file in files if file.stem.endswith(direction)])
         except (Failed, OSError, subprocess.SubprocessError) as error:
             print(f"boundaries: {error}", file=sys.stderr)
             return 1
-        files = sorted(dump.rglob("*.npy"))
-        print(f"{arguments.run.name}: {arguments.steps} steps, loss {first:.3f} to {last:.3f}; "
-              f"{len(files)} tensors", file=sys.stderr)
-        for direction in ("forward", "backward"):
-            some = [file for file in files if file.stem.endswith(direction)]
-            if not some:
-                print(f"boundaries: no {direction} tensor was dumped", file=sys.stderr)
-                return 1
-            for command in ("errors", "ablate"):
-                if not arguments.json:
-                    print(f"== {command}, {direction} ==", flush=True)
-                flags = ["--json"] if arguments.json else ["--summary"]
-                subprocess.run([arguments.programs / "longhaul-codec", command, *flags, *some],
-                               check=True)
     return 0
 
 

@@ -10,8 +10,12 @@ table, and leaves nothing running. Standard library only; needs root, for networ
   tests/bench/e2e/run.py overhead            what a worker adds to its compute
   tests/bench/e2e/run.py codecs              loss and speed of the quickstart's run, codec by codec
 
-A new benchmark is a module with add_arguments(parser) and run(arguments), which gives a
-report.Table and whether what it promises holds, and a line in BENCHMARKS.
+What a benchmark needs is looked for first, and where a later part fails, the table has what was
+measured until then.
+
+A new benchmark is a module with add_arguments(parser), check_needs(arguments), table_of(arguments),
+which gives an empty report.Table, and measure(arguments, table), which fills it and gives whether what
+the benchmark promises holds; and a line in BENCHMARKS.
 """
 import argparse
 import os
@@ -58,6 +62,19 @@ def parse():
     return parser.parse_args()
 
 
+def measure(arguments):
+    benchmark = BENCHMARKS[arguments.name]
+    benchmark.check_needs(arguments)
+    table, good = benchmark.table_of(arguments), None
+    try:
+        good = benchmark.measure(arguments, table)
+    finally:
+        table.finish(arguments.json, complete=good is not None)
+    if not good:
+        print(f"{arguments.name}: outside of what it promises", file=sys.stderr)
+    return 0 if good else 1
+
+
 def main():
     arguments = parse()
     if os.geteuid() != 0:
@@ -68,18 +85,12 @@ def main():
     try:
         if arguments.cores:
             pin(arguments.cores)
-        table, good = BENCHMARKS[arguments.name].run(arguments)
+        return measure(arguments)
     except (Failed, OSError, subprocess.SubprocessError) as error:
         print(f"{arguments.name}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    table.print()
-    if arguments.json:
-        arguments.json.write_text(table.to_json() + "\n")
-    if not good:
-        print(f"{arguments.name}: outside of what it promises", file=sys.stderr)
-    return 0 if good else 1
 
 
 if __name__ == "__main__":

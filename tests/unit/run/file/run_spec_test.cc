@@ -177,7 +177,7 @@ peer_timeout: 10
 )"),
       R"(run.yaml:1:7: name: expected 1 to 40 of a-z, 0-9 and '-', beginning with a letter or digit, got 'Tiny WAN'
 run.yaml:2:18: model.layers: expected a whole number from 1 to 4096, got 'eight'
-run.yaml:2:44: model.heads: 8 heads do not divide model.hidden 250; choose a divisor
+run.yaml:2:45: model.heads: 8 heads do not divide model.hidden 250; choose a divisor
 run.yaml:2:57: model.context: expected a whole number from 1 to 4194304, got '0'
 run.yaml:3:31: unknown key 'tokeniser'; did you mean 'tokenizer'?
 run.yaml:5:10: train.steps: expected a whole number from 1 to 1000000000, got '99999999999999999999999'
@@ -273,7 +273,7 @@ TEST(RunSpec, TextsThatAreNotThereAreSaidBesideOtherErrors) {
                     EXPECT_EQ(spec.data.text, (std::vector<std::string>{"x", "y"}));
                     return absl::InvalidArgumentError("'x' is not there\n'y' is not there");
                   }),
-            "run.yaml:2:41: model.heads: 2 heads do not divide model.hidden 9; choose a divisor\n"
+            "run.yaml:2:39: model.heads: 2 heads do not divide model.hidden 9; choose a divisor\n"
             "run.yaml:3:15: 'x' is not there\nrun.yaml:3:15: 'y' is not there");
   const auto small = [](const RunSpec&) -> StatusOr<uint64_t> { return 3; };
   EXPECT_TRUE(absl::StrContains(error(wrong, small), "run.yaml:3:15: data.text: 3 tokens to train"))
@@ -393,7 +393,8 @@ TEST(RunSpec, WrongOverridesNameThemselves) {
 --set =3: expected KEY=VALUE, such as train.steps=20
 --set .a=1: expected KEY=VALUE with a key such as train.steps
 --set a..b=1: expected KEY=VALUE with a key such as train.steps
---set name=[: the value is not valid YAML; quote what has brackets, braces or quotes)");
+--set name=[: the value is not valid YAML; quote what has brackets, braces or quotes
+--set model.heads=7: model.heads: 7 heads do not divide model.hidden 256; choose a divisor)");
   EXPECT_EQ(ErrorOf(kMinimal, {"model.heads=7"}),
             "--set model.heads=7: model.heads: 7 heads do not divide model.hidden 256; choose a "
             "divisor");

@@ -40,7 +40,6 @@ uint32_t UsualIntermediate(uint32_t hidden) {
 }
 
 void FillFrom(const ModelPreset& preset, Reader& reader, ModelSpec* model) {
-  const Place place = reader.PlaceOf("model.preset");
   if (reader.Has("model.family") && model->family != preset.model.family) {
     reader.Fail(reader.PlaceOf("model.family"),
                 fmt::format("model.family: the preset {} is of family {}, got {}; leave family out",
@@ -51,7 +50,7 @@ void FillFrom(const ModelPreset& preset, Reader& reader, ModelSpec* model) {
     const std::string path = fmt::format("model.{}", key);
     if (reader.Has(path)) return;
     model->*field = preset.model.*field;
-    reader.Assume(path, place);
+    reader.Assume(path, "model.preset");
   };
   fill("layers", &ModelSpec::layers);
   fill("hidden", &ModelSpec::hidden);
@@ -67,6 +66,7 @@ void FillFrom(const ModelPreset& preset, Reader& reader, ModelSpec* model) {
 }
 
 void CheckHeads(const ModelSpec& model, Reader& reader) {
+  if (!reader.Sound({"model.family", "model.hidden", "model.heads"})) return;
   if (model.hidden % model.heads != 0) {
     reader.Fail(reader.PlaceOf("model.heads"),
                 fmt::format("model.heads: {} heads do not divide model.hidden {}; choose a divisor",
@@ -74,7 +74,7 @@ void CheckHeads(const ModelSpec& model, Reader& reader) {
     return;
   }
   if (model.family != ModelFamily::kLlama) return;
-  if (model.heads % model.kv_heads != 0) {
+  if (reader.Sound({"model.kv_heads"}) && model.heads % model.kv_heads != 0) {
     reader.Fail(reader.PlaceOf("model.kv_heads"),
                 fmt::format("model.kv_heads: {} heads of keys and values do not divide model.heads "
                             "{}; choose a divisor",
@@ -90,7 +90,7 @@ void CheckHeads(const ModelSpec& model, Reader& reader) {
 }
 
 void CheckVocabulary(const RunSpec& spec, Reader& reader) {
-  if (!spec.model.vocabulary) return;
+  if (!spec.model.vocabulary || !reader.Sound({"model.vocabulary", "data.tokenizer"})) return;
   const auto tokenizer = Tokenizer::Create(spec.data.tokenizer);
   if (!tokenizer.ok() || *spec.model.vocabulary >= (*tokenizer)->vocabulary()) return;
   reader.Fail(
@@ -125,7 +125,7 @@ void CompleteModel(const std::string& preset, Reader& reader, ModelSpec* model) 
   } else if (reader.Has("model.preset")) {
     // One that is not known is reported; what it would have said is not missing.
     for (const char* path : {"model.layers", "model.hidden", "model.heads", "model.context"}) {
-      reader.Assume(path, reader.PlaceOf("model.preset"));
+      reader.Assume(path, "model.preset");
     }
   }
   if (model->family != ModelFamily::kLlama) return;
@@ -143,7 +143,7 @@ void CompleteModel(const std::string& preset, Reader& reader, ModelSpec* model) 
 
 void CheckModel(const RunSpec& spec, Reader& reader) {
   const ModelSpec& model = spec.model;
-  if (model.family == ModelFamily::kGpt) {
+  if (model.family == ModelFamily::kGpt && reader.Sound({"model.family", "model.preset"})) {
     for (const char* key : kLlamaKeys) {
       if (!reader.Has(key)) continue;
       reader.Fail(reader.PlaceOf(key),
@@ -154,13 +154,14 @@ void CheckModel(const RunSpec& spec, Reader& reader) {
   }
   CheckHeads(model, reader);
   CheckVocabulary(spec, reader);
-  if (model.tied && spec.pipeline.stages != 1u) {
+  if (model.tied && spec.pipeline.stages != 1u && reader.Sound({"model.tied", "pipeline.stages"})) {
     reader.Fail(
         reader.PlaceOf("model.tied"),
         fmt::format("model.tied: true needs pipeline.stages: 1, got {}; embedding and head "
                     "would lie on different workers",
                     spec.pipeline.stages ? fmt::format("{}", *spec.pipeline.stages) : "auto"));
   }
+  if (!reader.Sound({"train.microbatch_size", "model.context", "model.hidden"})) return;
   const uint64_t tokens = uint64_t{spec.train.microbatch_size} * model.context;
   if (tokens > kMostBoundaryElements / model.hidden) {
     reader.Fail(

@@ -210,12 +210,16 @@ struct RunSpec {
 // base knows no codec, so the caller hands this in.
 using CodecCheck = std::function<Status(std::string_view codec)>;
 
+// Finds the texts that a run's globs name and says how many bytes they have, or what is wrong, a
+// line for each problem (ExpandDataFiles fits).
+using FindTexts = std::function<StatusOr<uint64_t>(const RunSpec& spec)>;
+
 // Parses `yaml` (the text of the file called `file_name` in messages) and applies `overrides`
 // ("train.steps=20", the CLI's --set) on top. All errors at once in one kInvalidArgument message, a
-// line each. Does not look at data files.
+// line each. Without `find_texts` nobody looks at the texts.
 StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name,
                                const std::vector<std::string>& overrides,
-                               const CodecCheck& check_codec);
+                               const CodecCheck& check_codec, const FindTexts& find_texts = {});
 
 // The run file with every default written out, but for keys that neighbours of an older version do
 // not know (train.deterministic, checkpoint.at_end); ParseRunSpec of it gives an equal spec.

@@ -1,5 +1,5 @@
 // What the coordinator remembers: runs, events, steps and workers' logs, in SQLite (write-ahead
-// log) at <state-dir>/store.db. docs/design/formats.md has the schema.
+// log) at <state-dir>/store.db. schema.h has its tables.
 //
 // A store of another schema, of another program or with damage is refused and left as it is.
 // Thread-safe: one lock, held for one transaction or one page of a reader. Errors: kDataLoss

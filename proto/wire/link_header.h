@@ -1,5 +1,5 @@
 // The link header: 64 bytes before every frame of a data link, owned by the transport.
-// Little-endian. docs/design/formats.md has the same table.
+// Little-endian.
 //
 //   offset size  field
 //        0    4  magic "LHLK"

@@ -23,7 +23,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
 constexpr std::string_view kMagic = "LHTOKENS";
-constexpr uint32_t kVersion = 1;
 
 struct Header {
   std::array<char, 8> magic{};
@@ -116,10 +115,10 @@ Status CheckHeader(const Header& header, uint64_t file_bytes, const std::string&
   if (std::string_view(header.magic.data(), header.magic.size()) != kMagic) {
     return wrong(fmt::format("it does not begin with {}", kMagic));
   }
-  if (header.version != kVersion) {
+  if (header.version != kTokenFileVersion) {
     return absl::InvalidArgumentError(
         fmt::format("{} is a token file of version {}; this program reads version {}", path,
-                    header.version, kVersion));
+                    header.version, kTokenFileVersion));
   }
   if (header.bytes_per_token != 2 && header.bytes_per_token != 4) {
     return wrong(fmt::format("expected 2 or 4 bytes a token, came {}", header.bytes_per_token));
@@ -199,7 +198,7 @@ StatusOr<TokenFileInfo> WriteTokenFile(const std::vector<std::string>& files,
   std::copy(tokenizer.begin(), tokenizer.end(), header.tokenizer.begin());
   const std::string hash = writer.Sha256Bytes();
   std::copy(hash.begin(), hash.end(), header.sha256.begin());
-  header.version = kVersion;
+  header.version = kTokenFileVersion;
   header.tokens = info.tokens;
   header.validation_tokens = info.validation_tokens;
   header.vocabulary = info.vocabulary;

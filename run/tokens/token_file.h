@@ -29,6 +29,8 @@
 
 namespace longhaul {
 
+inline constexpr uint32_t kTokenFileVersion = 1;
+
 struct TokenFileInfo {
   uint64_t tokens = 0;
   uint64_t validation_tokens = 0;

@@ -7,13 +7,13 @@
 #include <functional>
 #include <string>
 
-#include "absl/strings/escaping.h"
 #include "proto/wire/little_endian.h"
+#include "tests/support/golden.h"
 
 namespace longhaul::wire {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Bytes = std::array<std::byte, kTensorHeaderBytes>;
 
 TensorHeader Example() {
@@ -42,28 +42,8 @@ Bytes Encode(const TensorHeader& header) {
   return out;
 }
 
-// The bytes of version 1, as docs/design/formats.md has them. They do not change.
 TEST(TensorHeaderTest, GoldenBytes) {
-  const Bytes bytes = Encode(Example());
-  EXPECT_EQ(absl::BytesToHexString(
-                std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())),
-            "4c48544e"          // magic
-            "0100"              // version
-            "0101"              // kind, flags
-            "0807060504030201"  // run
-            "1100000000000000"  // epoch
-            "2221000000000000"  // step
-            "03000000"          // replica
-            "31000000"          // microbatch
-            "04000000"          // boundary
-            "0100"              // direction, reserved
-            "0000"              // extension bytes
-            "0100000002000000"  // shard, shards
-            "0300000004000000"  // slice, slices
-            "4443424100000000"  // blob bytes
-            "0000010000000000"  // chunk offset
-            "0100000052510000"  // chunk, chunks
-            "0000000000000000");
+  longhaul::testing::ExpectGolden(GOLDEN_DIR, "tensor_header", kTensorVersion, Encode(Example()));
 }
 
 TEST(TensorHeaderTest, RoundTrip) {
@@ -99,7 +79,7 @@ struct BadField {
   std::string words;
 };
 
-class BadTensorHeaderTest : public testing::TestWithParam<BadField> {};
+class BadTensorHeaderTest : public ::testing::TestWithParam<BadField> {};
 
 TEST_P(BadTensorHeaderTest, IsRefusedWithTheReason) {
   Bytes bytes = Encode(Example());
@@ -116,7 +96,7 @@ std::function<void(Bytes&)> Put(size_t at, T value) {
 
 INSTANTIATE_TEST_SUITE_P(
     Fields, BadTensorHeaderTest,
-    testing::ValuesIn(std::vector<BadField>{
+    ::testing::ValuesIn(std::vector<BadField>{
         {"Magic", Put<uint8_t>(0, 0), absl::StatusCode::kInvalidArgument, "magic"},
         {"VersionZero", Put<uint16_t>(4, 0), absl::StatusCode::kUnimplemented, "version 0"},
         {"VersionTwo", Put<uint16_t>(4, 2), absl::StatusCode::kUnimplemented, "version 2"},

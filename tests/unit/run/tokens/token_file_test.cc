@@ -13,6 +13,7 @@
 
 #include "absl/strings/escaping.h"
 #include "base/hash.h"
+#include "tests/support/golden.h"
 
 namespace longhaul {
 namespace {
@@ -68,6 +69,10 @@ TEST_F(TokenFileTest, HoldsTheBytesOfAllFilesInOrder) {
   file->ReadValidationWindow(0, 3, inputs, targets);
   EXPECT_EQ(inputs, (std::vector<int32_t>{0x9f, 'e', 0}));
   EXPECT_EQ(targets, (std::vector<int32_t>{'e', 0, 0xff}));
+}
+
+TEST_F(TokenFileTest, GoldenBytes) {
+  longhaul::testing::ExpectGolden(GOLDEN_DIR, "token_file", kTokenFileVersion, GoodFile(300));
 }
 
 TEST_F(TokenFileTest, FilesLargerThanOnePieceAreWhole) {

@@ -18,9 +18,8 @@ inline MonoTime Now() {
   return std::chrono::steady_clock::now();
 }
 
-// The machine's wall clock, for people: milliseconds since 1970. It may jump. Not absl::Now(),
-// which looks at the machine's clock only every two seconds: what follows a jump would bear the old
-// time.
+// The machine's wall clock, for people: milliseconds since 1970. It may jump. Not absl::Now(): that
+// reads the clock every two seconds only, so times after a jump would be wrong.
 inline int64_t UnixMsNow() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
              std::chrono::system_clock::now().time_since_epoch())

@@ -1,5 +1,5 @@
-// One thread that owns things: tasks from any thread, timers, file descriptors, and (for libraries
-// such as UCX that have to be called to make progress) one poller.
+// One thread that runs tasks of any thread, timers, callbacks of file descriptors, and one poller.
+// The poller is for libraries such as UCX that make progress only when called.
 //
 // Threads: Post from any thread; everything else on the loop's own thread.
 // Ownership: EventLoopThread is the running thread. It stops when the last shared_ptr to it goes;
@@ -26,7 +26,7 @@
 
 namespace longhaul {
 
-// What has to be called to make progress, with a descriptor to sleep on.
+// A library that makes progress only when called, with a descriptor to sleep on.
 class Poller {
  public:
   virtual ~Poller() = default;
@@ -52,12 +52,12 @@ class EventLoop {
   bool Post(Task task);
   bool InLoop() const { return std::this_thread::get_id() == thread_id_.load(); }
 
-  // The loop's clock, by which its timers go: Now(), or what a ManualLoop says.
+  // The clock of the loop's timers: Now(), or the time that a ManualLoop was set to.
   MonoTime now() const { return manual_now_ ? *manual_now_ : Now(); }
 
   // Once, at `time` or later.
   TimerId AddTimer(MonoTime time, Task task);
-  // Harmless where it has run.
+  // Harmless if the timer has run.
   void CancelTimer(TimerId id) { timers_.erase(id); }
 
   // `callback(epoll events)` whenever `fd` is ready (level-triggered).

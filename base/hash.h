@@ -15,7 +15,7 @@ namespace longhaul {
 
 // XXH3, 64 bits. Detects damage, not malice.
 uint64_t Checksum64(std::span<const std::byte> bytes);
-// Of the concatenation of two ranges (a header and its payload), without copying them together.
+// Checksum of two ranges one after the other, without copying them together.
 uint64_t Checksum64(std::span<const std::byte> first, std::span<const std::byte> second);
 
 // SHA-256 as 64 lower-case hexadecimal digits.
@@ -36,12 +36,12 @@ class Sha256 {
 };
 std::string Sha256Hex(std::string_view text);
 StatusOr<std::string> Sha256HexOfFile(const std::string& path);
-// True for 64 lower-case hexadecimal digits: what may be used as a file name of a blob.
+// True for 64 lower-case hexadecimal digits, the only names that blob files have.
 bool IsSha256Hex(std::string_view text);
 
 // HMAC-SHA-256, 32 bytes.
 std::string HmacSha256(std::string_view key, std::string_view message);
-// Compares without telling by its time where the two differ.
+// The time does not depend on where the two differ.
 bool ConstantTimeEqual(std::string_view a, std::string_view b);
 
 }  // namespace longhaul

@@ -1,7 +1,6 @@
-// Logging is spdlog, called directly (spdlog::info("...")). This file sets it up in one way for all
-// programs: time, level, message on standard error; a copy to a callback where asked for. Lines are
-// made printable (base/printable.h) and cut at 16 KiB. What a peer can cause goes through
-// base/peer_log.h.
+// Logging is spdlog, called directly (spdlog::info("...")), set up here for all programs: time,
+// level, message on standard error, and a copy to a callback. Lines are made printable
+// (base/printable.h) and cut at 16 KiB. Lines that a peer can cause go through base/peer_log.h.
 #ifndef LONGHAUL_BASE_LOG_H_
 #define LONGHAUL_BASE_LOG_H_
 

@@ -1,5 +1,5 @@
-// Something that happens once and is waited for. Of std parts rather than Abseil's: those live in a
-// shared library that ThreadSanitizer cannot see into, and every wait on one looks like a race.
+// An event that happens once, to wait for. Made of std parts: ThreadSanitizer does not see into
+// Abseil's shared library and would report every wait as a race.
 #ifndef LONGHAUL_BASE_NOTIFICATION_H_
 #define LONGHAUL_BASE_NOTIFICATION_H_
 
@@ -22,7 +22,7 @@ class Notification {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return happened_; });
   }
-  // False if it did not happen in time.
+  // False if the limit passed first.
   bool WaitFor(absl::Duration limit) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), [this] { return happened_; });

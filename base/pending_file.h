@@ -1,7 +1,6 @@
 // A file that is written piece by piece and appears under its name whole or not at all, also after
-// a crash: a temporary name beside it, then fsync, rename and fsync of the folder (Publish). One
-// that is destroyed unpublished leaves nothing behind; a killed process leaves "<path>.tmp-<uuid>"
-// (IsPendingFileName).
+// a crash. It has a temporary name until Publish: fsync, rename, fsync of the folder. Destroyed
+// unpublished, it leaves nothing. A killed process leaves "<path>.tmp-<uuid>" (IsPendingFileName).
 //
 // Threads: one at a time. Errors: by errno, naming the file; a full disk is kResourceExhausted.
 #ifndef LONGHAUL_BASE_PENDING_FILE_H_
@@ -27,15 +26,15 @@ class PendingFile {
   PendingFile& operator=(const PendingFile&) = delete;
   ~PendingFile();
 
-  // At the end. A failed write may leave a part; the file is then only good to be destroyed.
+  // Writes at the end. After a failed write the file can only be destroyed.
   Status Append(std::span<const std::byte> bytes);
   Status Append(std::string_view text) { return Append(std::as_bytes(std::span(text))); }
-  // In place, over what was appended.
+  // Writes over bytes that were appended before.
   Status Overwrite(uint64_t offset, std::span<const std::byte> bytes);
   uint64_t size() const { return size_; }
 
-  // Makes the bytes durable; Publish does so too. To publish several files together, sync all
-  // first: what can run out of room has happened then.
+  // Makes the bytes durable, as Publish does. To publish several files together, sync all of them
+  // first: after that none can run out of room.
   Status Sync();
   Status Publish();
 
@@ -50,7 +49,7 @@ class PendingFile {
   bool published_ = false;
 };
 
-// Whether a file of this name is what a killed process left.
+// Whether a killed process left a file of this name.
 bool IsPendingFileName(std::string_view file_name);
 
 }  // namespace longhaul

@@ -1,4 +1,4 @@
-// Sleeping to the point, for whatever stands in for work of a known length.
+// Precise sleep, for stand-ins of work whose length is known.
 #ifndef LONGHAUL_BASE_PRECISE_SLEEP_H_
 #define LONGHAUL_BASE_PRECISE_SLEEP_H_
 
@@ -6,9 +6,8 @@
 
 namespace longhaul {
 
-// Returns at `time` or as soon after as the kernel gives the thread a core: lowers the calling
-// thread's timer slack from the usual 50 us to 1 us, for good. Returns at once for a time that has
-// passed.
+// Returns at `time`, or once the kernel gives the thread a core after that; at once if `time` has
+// passed. Lowers the calling thread's timer slack from the usual 50 us to 1 us, for good.
 void SleepPreciselyUntil(MonoTime time);
 
 }  // namespace longhaul

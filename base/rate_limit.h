@@ -1,4 +1,4 @@
-// So many a second, and a burst more: a token bucket. Pure; not thread-safe.
+// A token bucket: a rate a second, and a burst beyond it. Pure; not thread-safe.
 #ifndef LONGHAUL_BASE_RATE_LIMIT_H_
 #define LONGHAUL_BASE_RATE_LIMIT_H_
 
@@ -10,11 +10,11 @@ namespace longhaul {
 
 class RateLimit {
  public:
-  // Both above zero. The burst is there from the start.
+  // Both above zero. The bucket starts full.
   RateLimit(double per_second, double burst)
       : per_second_(per_second), burst_(burst), left_(burst) {}
 
-  // Counts one, now. How long to wait before the next: zero where there is room.
+  // Counts one event now. Returns how long to wait before the next one, or zero.
   absl::Duration Take(MonoTime now) {
     if (last_ != MonoTime()) {
       const double seconds = absl::ToDoubleSeconds(longhaul::operator-(now, last_));

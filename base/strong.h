@@ -21,7 +21,7 @@ class Strong {
   friend constexpr auto operator<=>(const Strong&, const Strong&) = default;
   friend std::ostream& operator<<(std::ostream& out, const Strong& s) { return out << s.value_; }
 
-  // For counters: the next one.
+  // The next number of a counter.
   constexpr Strong Next() const { return Strong(static_cast<Rep>(value_ + 1)); }
 
   template <class H>

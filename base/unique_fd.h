@@ -8,7 +8,7 @@
 
 namespace longhaul {
 
-// Move-only. Takes what open(2), socket(2) and the like return: below 0 it owns nothing.
+// Move-only. Takes a result of open(2) or socket(2). A negative one means that it owns nothing.
 class UniqueFd {
  public:
   UniqueFd() = default;
@@ -22,7 +22,7 @@ class UniqueFd {
 
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
-  // Closes what it owns and takes `fd`.
+  // Closes its descriptor and takes `fd`.
   void Reset(int fd = -1) {
     if (fd_ >= 0) ::close(fd_);
     fd_ = fd;

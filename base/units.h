@@ -21,8 +21,8 @@ StatusOr<absl::Duration> ParseDuration(std::string_view text);
 
 std::string FormatBitsPerSecond(double bits_per_second);  // "9.56 Mbit/s"
 std::string FormatBytes(double bytes);                    // "36.1 KB" (decimal)
-// "2m05s", "1.35 s", "42 ms". Call it as longhaul::FormatDuration: Abseil has one too, which the
-// argument brings in.
+// "2m05s", "1.35 s", "42 ms". Call it as longhaul::FormatDuration: the argument also brings in
+// Abseil's function of this name.
 std::string FormatDuration(absl::Duration duration);
 
 }  // namespace longhaul

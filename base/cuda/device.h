@@ -5,8 +5,8 @@
 //   LH_ASSIGN_OR_RETURN(Device device, Device::Open(table, 0));
 //   LH_ASSIGN_OR_RETURN(Stream stream, Stream::Create(device));
 //
-// Cheap to copy; what is made on a device holds a copy. Any thread; calls that touch the device
-// make it the calling thread's current one (table.h).
+// Cheap to copy; streams, buffers and events hold a copy. Any thread. Calls that touch the device
+// make it the calling thread's current device (table.h).
 #ifndef LONGHAUL_BASE_CUDA_DEVICE_H_
 #define LONGHAUL_BASE_CUDA_DEVICE_H_
 

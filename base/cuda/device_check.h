@@ -9,8 +9,8 @@
 namespace longhaul::cuda {
 
 // Copies 16 MiB to the device, has a kernel change every word on another stream, copies them back
-// and compares each with what the host computes. kDataLoss names the first wrong word;
-// kDeadlineExceeded; or what a call failed with.
+// and compares each with what the host computes. Errors: kDataLoss naming the first wrong word,
+// kDeadlineExceeded, or the error of a failed call.
 Status CheckDevice(const Device& device, Deadline deadline);
 
 }  // namespace longhaul::cuda

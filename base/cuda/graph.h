@@ -15,11 +15,11 @@ namespace longhaul::cuda {
 
 class Graph {
  public:
-  // `queue` queues work on `stream`, which records it instead of running it. Its addresses are
-  // those of every launch. Queueing that waits or allocates fails.
+  // Records the work that `queue` queues on `stream`; nothing runs. Every launch uses the recorded
+  // addresses. Fails if `queue` waits for the device or allocates.
   static StatusOr<Graph> Capture(const Stream& stream, absl::FunctionRef<Status()> queue);
 
-  // Queues all of it. At most one launch at a time runs; they run in order.
+  // Queues the whole graph. Launches run one after another, in order.
   Status Launch(const Stream& stream) const;
 
  private:

@@ -1,5 +1,5 @@
-// What a C function made on a device and another one destroys; move-only. For stream.h and
-// memory.h.
+// Owns an object that one C function makes on a device and another destroys; move-only. For
+// stream.h and memory.h.
 #ifndef LONGHAUL_BASE_CUDA_HANDLE_H_
 #define LONGHAUL_BASE_CUDA_HANDLE_H_
 
@@ -9,7 +9,7 @@ namespace longhaul::cuda {
 
 struct HandleDestroyer {
   int (*destroy)(void* handle);
-  // A failure here is one of earlier work on the device, which its waiter hears of.
+  // A failure here belongs to earlier work on the device. Whoever waits for that work is told.
   void operator()(void* handle) const { static_cast<void>(destroy(handle)); }
 };
 using Handle = std::unique_ptr<void, HandleDestroyer>;

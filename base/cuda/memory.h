@@ -1,6 +1,5 @@
-// Memory that the GPU reaches: its own, and pinned memory of the host, which copies read and write
-// without holding up the caller. Move-only. Contents are uninitialised. Freeing either waits for
-// the device's work.
+// Memory that the GPU reaches: device memory, and pinned host memory, which asynchronous copies
+// need. Move-only. Contents are uninitialised. Freeing memory waits for the device's work.
 #ifndef LONGHAUL_BASE_CUDA_MEMORY_H_
 #define LONGHAUL_BASE_CUDA_MEMORY_H_
 
@@ -13,7 +12,7 @@
 
 namespace longhaul::cuda {
 
-// Of one device. Aligned to 256 bytes.
+// Memory of one device, aligned to 256 bytes.
 class DeviceBuffer {
  public:
   // kResourceExhausted when the device has not that much left. `bytes` > 0.
@@ -30,7 +29,7 @@ class DeviceBuffer {
   size_t size_;
 };
 
-// Of the host; any device may copy to and from it.
+// Pinned host memory; any device may copy to and from it.
 class PinnedBuffer {
  public:
   // kResourceExhausted when the host cannot pin that much. `bytes` > 0.

@@ -1,5 +1,5 @@
-// The arithmetic by which a device shows that it works (device_check.h): the same on host and
-// device, and every word of the result depends on the word's place, its old value and the seed.
+// The arithmetic of device_check.h, the same on host and device. Every word of the result depends
+// on the word's place, its old value and the seed.
 #ifndef LONGHAUL_BASE_CUDA_PATTERN_H_
 #define LONGHAUL_BASE_CUDA_PATTERN_H_
 
@@ -13,7 +13,7 @@
 
 namespace longhaul::cuda {
 
-// One to one in `word`.
+// A bijection of `word`.
 LH_HOST_DEVICE constexpr uint32_t Scramble(uint32_t word, uint64_t index, uint32_t seed) {
   uint32_t x = word ^ seed ^ static_cast<uint32_t>(index) ^ static_cast<uint32_t>(index >> 32);
   x = (x ^ (x >> 16)) * 0x85ebca6bu;

@@ -1,13 +1,13 @@
-// Queues of work on a GPU and the points in them that others wait for. Work on one stream runs in
-// order; streams run side by side unless one waits for the other's event.
+// Streams are queues of work on a GPU; events are points in them to wait for. Work on one stream
+// runs in order. Streams run concurrently unless one waits for the other's event.
 //
 //   LH_RETURN_IF_ERROR(copy.Copy(buffer.data_dev(), pinned.span().data(), bytes));
 //   LH_RETURN_IF_ERROR(event.Record(copy));
 //   LH_RETURN_IF_ERROR(compute.WaitFor(event));    // on the device: returns at once
 //   LH_RETURN_IF_ERROR(event.Await(deadline));     // on the host
 //
-// Move-only. Not thread-safe: one thread at a time uses a stream or an event. A failure may be one
-// of work that was queued earlier; the device is then of no more use to the process.
+// Move-only. Not thread-safe: one thread at a time uses a stream or an event. A failure may belong
+// to work queued earlier. The process cannot use the device after that.
 #ifndef LONGHAUL_BASE_CUDA_STREAM_H_
 #define LONGHAUL_BASE_CUDA_STREAM_H_
 
@@ -30,10 +30,10 @@ class Stream {
   // The cudaStream_t.
   void* handle() const { return stream_.get(); }
 
-  // Queues a copy; returns before it is done where both sides are device or pinned memory. Until
-  // then neither side may go.
+  // Queues a copy. Returns at once where both sides are device or pinned memory; both must live
+  // until the copy is done.
   Status Copy(void* to, const void* from, size_t bytes);
-  // What is queued from now on runs after what `event` recorded last.
+  // Work queued from now on runs after the newest record of `event`.
   Status WaitFor(const Event& event);
 
  private:
@@ -51,10 +51,11 @@ class Event {
 
   // Marks the end of what is queued on `stream` now.
   Status Record(const Stream& stream);
-  // Blocks until what was recorded is done; at once when nothing was. kDeadlineExceeded.
+  // Blocks until the recorded work is done. Returns at once if nothing was recorded.
+  // kDeadlineExceeded.
   Status Await(Deadline deadline) const;
-  // From `start` to this one on the device, to about half a microsecond. Both are done and keep
-  // times.
+  // Time on the device from `start` to this event, to about half a microsecond. Both must be done
+  // and keep times.
   StatusOr<absl::Duration> Since(const Event& start) const;
 
  private:

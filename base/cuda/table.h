@@ -1,9 +1,9 @@
-// What liblonghaul_cuda.so offers to the programs that open it. This header is compiled on both
-// sides of dlopen, and the two share no library: so plain types, and codes of the CUDA runtime as
-// they come (0 is success). Programs use device.h, stream.h and memory.h, which wrap it.
+// What liblonghaul_cuda.so offers to the programs that open it. Both sides of dlopen compile this
+// header and share no library. Hence plain types, and the CUDA runtime's codes unchanged (0 is
+// success). Programs use device.h, stream.h and memory.h, which wrap it.
 //
-// Threads: every function may be called from any thread. Those that take a device make it the
-// calling thread's current one and leave it so.
+// Threads: every function may be called from any thread. A function that takes a device leaves it
+// the calling thread's current device.
 #ifndef LONGHAUL_BASE_CUDA_TABLE_H_
 #define LONGHAUL_BASE_CUDA_TABLE_H_
 
@@ -50,11 +50,11 @@ struct DeviceTable {
   int (*event_destroy)(void* event);
   int (*event_record)(void* event, void* stream);
   int (*event_query)(void* event, bool* done);
-  // Between two that are done and keep times.
+  // Both events must be done and keep times.
   int (*event_elapsed)(void* start, void* end, float* milliseconds);
   int (*stream_wait)(void* stream, void* event);
 
-  // What is queued between the two becomes a graph instead of running.
+  // Work queued between the two calls becomes a graph and does not run.
   int (*capture_begin)(void* stream);
   int (*capture_end)(void* stream, void** graph);
   int (*graph_launch)(void* graph, void* stream);

@@ -1,4 +1,4 @@
-// "did you mean": the known word that is most like what came.
+// "did you mean": the known word nearest to a given one.
 #ifndef LONGHAUL_BASE_YAML_NEAREST_H_
 #define LONGHAUL_BASE_YAML_NEAREST_H_
 
@@ -8,9 +8,9 @@
 
 namespace longhaul {
 
-// The word of `known` with the fewest insertions, deletions, changes and swaps of neighbours
-// against `word`, upper and lower case alike; "" where none is within a third of its length (at
-// least 1) or `word` is longer than 64 bytes.
+// The word of `known` with the smallest edit distance to `word` (insertions, deletions, changes,
+// swaps of neighbours), whatever the case. "" if the distance exceeds a third of the length (at
+// least 1), or `word` is longer than 64 bytes.
 std::string NearestWord(std::string_view word, const std::vector<std::string>& known);
 
 }  // namespace longhaul

@@ -19,7 +19,7 @@ struct HostPort {
 StatusOr<HostPort> ParseHostPort(std::string_view text);
 // "127.0.0.1:7070", "[::1]:7070".
 std::string ToString(const HostPort& address);
-// 127.0.0.0/8, ::1 and "localhost": what only this machine can reach.
+// 127.0.0.0/8, ::1 and "localhost": only this machine can reach them.
 bool IsLoopback(std::string_view host);
 // A numeric address that no open network has: loopback, link-local, RFC 1918, 100.64.0.0/10 (VPNs,
 // carriers), fc00::/7.

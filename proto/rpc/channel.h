@@ -1,5 +1,5 @@
-// How this project's gRPC channels and servers are set up: credentials, keepalive, sizes. The one
-// place that knows them, so that TLS can be added here.
+// How this project's gRPC channels and servers are set up: credentials, keepalive, sizes. All of it
+// is here, so that TLS can be added in one place.
 #ifndef LONGHAUL_PROTO_RPC_CHANNEL_H_
 #define LONGHAUL_PROTO_RPC_CHANNEL_H_
 
@@ -14,29 +14,30 @@
 
 namespace longhaul {
 
-// Every message that a client takes; a larger one ends its call with RESOURCE_EXHAUSTED.
+// The largest message that a client takes. A larger one ends the call with RESOURCE_EXHAUSTED.
 inline constexpr size_t kMaxMessageBytes = 4 << 20;
-// Of a stage's trace, which has thousands of spans; other reports of workers are much smaller.
+// The largest trace of a stage, which has thousands of spans. Other reports of workers are much
+// smaller.
 inline constexpr size_t kMaxTraceBytes = 512 << 10;
-// Every message that a server takes.
+// The largest message that a server takes.
 inline constexpr size_t kMaxRequestBytes = 2 << 20;
-// Calls at a time on one connection to a server; further ones wait.
+// Concurrent calls on one connection to a server; further calls wait.
 inline constexpr int kMaxCallsPerConnection = 32;
-// Of a blob per message (UploadChunk, BlobChunk).
+// Bytes of a blob in one message (UploadChunk, BlobChunk).
 inline constexpr size_t kChunkBytes = 1 << 20;
-// Of an error's text: room for every error of a run file, within the metadata's limit.
+// The longest error text: room for every error of a run file, within the limit of metadata.
 inline constexpr size_t kMaxErrorBytes = 16 << 10;
 
-// Of every connection of the project, control and data, and of every server.
+// The credentials of every connection and server of the project, control and data.
 std::shared_ptr<grpc::ChannelCredentials> ClientCredentials();
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials();
 
-// gRPC's own messages ("No address added", ...) from now on go to the program's log, at level
-// debug: what matters of them comes back as a Status. Call once, in main().
+// Sends gRPC's own messages ("No address added", ...) to the program's log at level debug: errors
+// that matter come back as a Status. Call once, in main().
 void RouteGrpcLog();
 
-// As many open files as the system lets this process have: every connection is one. Call once, in
-// main().
+// Raises the limit of open files as far as the system allows: every connection is one. Call once,
+// in main().
 void RaiseFileLimit();
 
 // A channel with a connection of its own (not shared with other channels of the process), without

@@ -1,15 +1,15 @@
-// The port of a gRPC server whose callers have to know a token: connections come in through a
-// Listener (listener.h), and are strangers to it until a call with the right token came over them.
+// The port of a gRPC server whose callers have to know a token. Connections come in through a
+// Listener (listener.h). A connection is a stranger until it carries a call with the right token.
 //
 //   grpc::ServerBuilder builder;
 //   GuardedPort port(token, &builder);
-//   ...services that ask port.Check(*context) at the begin of every call...
+//   ...services that call port.Check(*context) first in every call...
 //   server = builder.BuildAndStart();
 //   LH_RETURN_IF_ERROR(port.Open("0.0.0.0:7070"));
 //
-// The first call of a connection has to fit kMaxStrangerBytes, and so has what is streamed before
-// its first answer: gRPC shows a unary call to its handler only when the whole request is there.
-// Clients with more to say ask for something small first.
+// The first call of a connection has to fit into kMaxStrangerBytes, with all that is streamed
+// before its first answer: a unary handler runs only when the whole request is there. Clients that
+// send more make a small call first.
 #ifndef LONGHAUL_PROTO_RPC_GUARDED_PORT_H_
 #define LONGHAUL_PROTO_RPC_GUARDED_PORT_H_
 
@@ -27,19 +27,19 @@ namespace longhaul {
 
 class GuardedPort {
  public:
-  // An empty token lets everybody in. `builder` is needed for this call alone.
+  // An empty token lets everybody in. `builder` is used during this call only.
   GuardedPort(std::string token, grpc::ServerBuilder* builder);
   // After the server has started, once. kInvalidArgument, kAlreadyExists (the port is in use),
   // kFailedPrecondition (not an address of this host).
   Status Open(const std::string& address);
-  // Before the server shuts down: no new connections. Those that there are stay until then.
+  // Call before the server shuts down. Takes no new connections; existing ones stay.
   void Close();
   // After the server has shut down.
   ~GuardedPort();
   GuardedPort(const GuardedPort&) = delete;
   GuardedPort& operator=(const GuardedPort&) = delete;
 
-  // With the port that it really has. After Open.
+  // With the real port where 0 was asked for. After Open.
   const std::string& address() const { return address_; }
   // What CheckToken (auth.h) says. Thread-safe.
   Status Check(const grpc::CallbackServerContext& context);

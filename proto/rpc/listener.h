@@ -1,12 +1,12 @@
-// A port that gRPC serves: accepts connections, hands them to it, and keeps strangers few and
-// short.
+// The listening port of a gRPC server: accepts connections, hands them to gRPC, and keeps strangers
+// few and short.
 //
 // gRPC's own listener takes any number of connections, and stops listening for good when the
-// process runs out of descriptors; and gRPC takes a message in whole, gigabytes if it says so,
-// before it finds it too long. This listener lets only kMaxStrangers connections wait whose peer
-// has not proved itself (the oldest goes when another comes), each for kStrangerLimit in all and
-// with about kMaxStrangerBytes to say. It keeps a second descriptor of each connection, to watch it
-// and to cut it.
+// process runs out of descriptors. gRPC also reads a whole message, of gigabytes if announced so,
+// before it finds the message too long. A stranger is a connection whose peer has not proved
+// itself. This listener keeps at most kMaxStrangers of them (a new one replaces the oldest), each
+// for kStrangerLimit and about kMaxStrangerBytes. A second descriptor of each connection serves to
+// watch and to cut it.
 //
 // Threads: all on the loop.
 #ifndef LONGHAUL_PROTO_RPC_LISTENER_H_
@@ -26,11 +26,12 @@
 namespace longhaul {
 
 inline constexpr size_t kMaxStrangers = 128;
-// A connect, HTTP/2's greeting and four messages on a long line; more than the core gives a guest.
+// Time for a connect, HTTP/2's greeting and four messages on a long line; more than a link's
+// Acceptor gives.
 inline constexpr absl::Duration kStrangerLimit = absl::Seconds(8);
-// HTTP/2's greeting and a first call: metadata of 8 KiB at most and a few KB to say. As few as
-// that, because gRPC makes 20 KB of every call, however short and soon taken back it is. More may
-// be read before the connection is cut: up to TCP's first window, 64 KiB.
+// Room for HTTP/2's greeting and a first call: metadata of at most 8 KiB and a few KB of message.
+// So little because gRPC uses 20 KB for every call, however short. Up to TCP's first window, 64
+// KiB, may be read before the cut.
 inline constexpr size_t kMaxStrangerBytes = 16 << 10;
 
 class Listener {
@@ -45,12 +46,12 @@ class Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  // With the port that it really has.
+  // With the real port where 0 was asked for.
   const std::string& address() const { return address_; }
-  // By the peer's address, as PeerText has it. Unknown ones are ignored: they are gone.
+  // `peer`: as PeerText writes it. An unknown one is gone already and ignored.
   void Admit(const std::string& peer);
   void Cut(const std::string& peer);
-  // No new connections; those that there are stay.
+  // Takes no new connections; existing ones stay.
   void StopListening();
 
  private:

@@ -10,7 +10,7 @@
 
 namespace longhaul {
 
-// A message longer than kMaxErrorBytes is cut, and says so.
+// Cuts a message longer than kMaxErrorBytes and says so in it.
 grpc::Status ToGrpc(const Status& status);
 
 // "<what>: <message>"; with an empty `what`, the message alone. OK stays OK.

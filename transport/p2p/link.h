@@ -1,5 +1,5 @@
 // Point-to-point links between neighbouring stages: ordered frames in both directions at once, with
-// checksums, credits, a peer that is watched, and connections that are made again when they break.
+// checksums and credits. A link watches its peer, and replaces connections that break.
 //
 //   auto transport = ucx::CreateTransport({.bind_address = "10.77.0.2:0"});
 //   (*transport)->Expect(key, secret, handler, options, deadline, done);     // on one side
@@ -9,11 +9,11 @@
 // A link has two lanes: kBulk for tensors, kControl (a connection of its own) for small urgent
 // messages, which a full bulk lane never delays. Order holds within a lane, not across them.
 //
-// A link outlives its connections: when they break or fall silent, or one of them takes nothing any
-// more though the peer lives, the side that dialled dials again, and the link goes on where it was,
-// every frame once and in order, unless the peer stays away for peer_timeout or no longer has the
-// link. The handler hears of it, and frames wait meanwhile. A peer that can be reached elsewhere
-// now is dialled there after Readdress.
+// A link outlives its connections. When they break or fall silent, or one of them stalls though the
+// peer lives, the side that dialled dials again. The link then goes on where it was, every frame
+// once and in order; frames wait meanwhile and the handler is told. The link ends if the peer stays
+// away for peer_timeout or has given the link up. After Readdress the peer is dialled at its new
+// addresses.
 //
 // Threads: every Transport owns one event-loop thread. All public methods may be called from any
 // thread and never block; all callbacks run on the loop, never inside the call that caused them,
@@ -47,7 +47,7 @@ inline constexpr size_t kMaxFramePayloadBytes = size_t{64} * 1024;
 
 enum class Lane : uint8_t { kBulk = 0, kControl = 1 };
 
-// Which link of which run this is. Both ends name the same.
+// Names a link. Both ends use the same key.
 struct LinkKey {
   RunId run;
   Epoch epoch;
@@ -57,7 +57,7 @@ struct LinkKey {
 };
 
 // One lane's payload as up to two pieces (a header and bytes), sent one after the other as one
-// frame. Not owned: must not change until `done`, since it may have to be sent again.
+// frame. Not owned: must not change until `done`, because the link may have to send it again.
 struct FrameView {
   std::span<const std::byte> header;
   std::span<const std::byte> body;
@@ -81,9 +81,9 @@ class LinkHandler {
  public:
   virtual ~LinkHandler() = default;
   // A whole frame in order. `payload` is valid during the call only; its credit goes back to the
-  // peer when this returns, so keep it short: copy and return.
+  // peer when OnFrame returns, so copy and return.
   virtual void OnFrame(Lane lane, std::span<const std::byte> payload) = 0;
-  // suspect_after without a sign of life; and a sign of life after such a silence.
+  // OnSuspect: no sign of life for suspect_after. OnHealthy: a sign of life after that.
   virtual void OnSuspect(absl::Duration silence) = 0;
   virtual void OnHealthy() = 0;
   // The connection broke; a new one is under way.
@@ -96,44 +96,43 @@ class LinkHandler {
   virtual void OnClosed(const Status& reason) = 0;
 };
 
-// LinkOptions::credits when there is nothing better to go by: 16 MiB of whole frames, which fill a
-// line of 1 Gbit/s with a round trip of 130 ms.
+// LinkOptions::credits for a line that was not measured: 16 MiB of whole frames, which fill 1
+// Gbit/s at a round trip of 130 ms.
 inline constexpr uint32_t kDefaultCredits = 256;
 
-// Credits for a line that was measured and carries messages of `message_bytes` in chunks of up to
-// kMaxFramePayloadBytes: for what arrives in two round trips, so that a line twice as fast is still
-// filled, and 100 ms; from 8 to kDefaultCredits. More would wait in a queue on the way, and where
-// both neighbours of a stage send to it, overrun that: what is lost from a queue that others keep
-// full is lost again when it is repeated, which stops a link for seconds. A rate or a round trip of
-// 0 is not known: kDefaultCredits.
+// Credits for a measured line that carries messages of `message_bytes` in chunks of up to
+// kMaxFramePayloadBytes: the frames of two round trips and 100 ms, from 8 to kDefaultCredits. Two
+// round trips still fill a line twice as fast. More would overrun the queue before a stage to which
+// both neighbours send, and repeats are lost there again, which stops a link for seconds. A rate or
+// round trip of 0 is unknown: kDefaultCredits.
 uint32_t CreditsFor(double bits_per_second, absl::Duration round_trip, uint64_t message_bytes);
 
 struct LinkOptions {
   absl::Duration heartbeat_interval = absl::Milliseconds(50);
   absl::Duration suspect_after = absl::Milliseconds(500);
   absl::Duration peer_timeout = absl::Seconds(10);  // without the peer: that ends the link
-  // Bulk frames that the peer may have under way to us, to begin with.
+  // Bulk frames that the peer may have under way to this side, at first.
   uint32_t credits = kDefaultCredits;
 };
 
 class Link {
  public:
-  // Runs once, on the loop: OK when the peer's handler has had the frame (its acknowledgement takes
-  // a round trip, and up to a heartbeat's interval where little is sent), kCancelled or the link's
-  // end otherwise: then the peer may have had it or not.
+  // Runs once, on the loop. OK: the peer's handler has had the frame; the acknowledgement takes a
+  // round trip, and up to a heartbeat's interval where little is sent. Else kCancelled or the
+  // reason of the link's end, and the peer may or may not have had the frame.
   using SendDone = std::function<void(const Status&)>;
 
-  // As Close(), without waiting for anything.
+  // Closes without waiting.
   virtual ~Link() = default;
 
   virtual const LinkKey& key() const = 0;
   // Frames larger than kMaxFramePayloadBytes are refused through `done` (kInvalidArgument).
   virtual void Send(Lane lane, const FrameView& frame, SendDone done) = 0;
-  // Ends the link: both handlers get OnClosed. Frames accepted before are sent first where the peer
-  // takes them before `deadline`, over a new connection if need be. Idempotent.
+  // Ends the link: both handlers get OnClosed. Frames accepted before are sent first, over a new
+  // connection if need be, until `deadline`. Idempotent.
   virtual void Close(Deadline deadline) = 0;
-  // From now on the peer may have as many bulk frames under way to us; fewer than before change
-  // nothing.
+  // The peer may have this many bulk frames under way to this side from now on. A smaller number
+  // changes nothing.
   virtual void GrowCredits(uint32_t credits) = 0;
   virtual LinkStats stats() const = 0;
   // "ucx 10.77.0.2:41234 <-> 10.77.0.3:40312", for people.
@@ -158,14 +157,14 @@ class Transport {
                       std::shared_ptr<LinkHandler> handler, const LinkOptions& options,
                       Deadline deadline, OpenDone done) = 0;
 
-  // Dials until `deadline`, one address after the other and again (the peer may not be expecting
-  // yet).
+  // Dials until `deadline`, address after address, over and over: the peer may not be expecting
+  // yet.
   virtual void Dial(const std::vector<std::string>& addresses, const LinkKey& key,
                     std::string_view secret, std::shared_ptr<LinkHandler> handler,
                     const LinkOptions& options, Deadline deadline, OpenDone done) = 0;
 
-  // The peer of the link that this side dials or has dialled is reached at `addresses` from now on.
-  // A connection that works stays. Nothing where no such link is.
+  // Replaces the addresses of a peer that this side dials or has dialled. A working connection
+  // stays. Does nothing if there is no such link.
   virtual void Readdress(const LinkKey& key, const std::vector<std::string>& addresses) = 0;
 
   // Forgets an Expect or Dial that has not opened (its done: kCancelled). Open links stay.

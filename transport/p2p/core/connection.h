@@ -1,9 +1,8 @@
-// The seam between links and what moves bytes. A backend (ucx, loopback, ...) gives whole messages
-// in order over connections; everything else - who may open a link, checks, credits, heartbeats,
-// the orderly end - is done once, above it.
+// The interface between links and backends (ucx, grpc, loopback). A backend carries whole messages
+// in order over connections. All else is done once, above it: who may open a link, checks, credits,
+// heartbeats, the orderly end.
 //
-// Threads: all of it lives on one EventLoop; every call comes from there, every callback goes
-// there.
+// Threads: all calls and all callbacks are on one EventLoop.
 #ifndef LONGHAUL_TRANSPORT_P2P_CORE_CONNECTION_H_
 #define LONGHAUL_TRANSPORT_P2P_CORE_CONNECTION_H_
 
@@ -19,14 +18,14 @@
 
 namespace longhaul::transport::internal {
 
-// A link's connections: one a Lane.
+// A link has one connection for each Lane.
 inline constexpr size_t kLanes = 2;
 
 class ConnectionEvents {
  public:
   virtual ~ConnectionEvents() = default;
-  // A whole message, as the peer's Send had it. Valid during the call. Never inside a call of
-  // Connection's.
+  // A whole message of the peer's Send. Valid during the call. Never runs inside a method of
+  // Connection.
   virtual void OnMessage(std::span<const std::byte> header, std::span<const std::byte> payload) = 0;
   // The last call, once; every `done` ran before. kCancelled after Close, else kUnavailable with
   // the cause, a failed connect included.
@@ -39,13 +38,13 @@ class Connection {
   using SendDone = std::function<void(const Status&)>;
 
   virtual ~Connection() = default;
-  // Who gets this channel's events from now on; first set in the accept callback or right after
-  // Connect. The channel lets go of it after OnClosed.
+  // Sets who gets this connection's events; first called in the accept callback or right after
+  // Connect. The connection releases `events` after OnClosed.
   virtual void SetEvents(std::shared_ptr<ConnectionEvents> events) = 0;
   // Sends `header` and `payload` as one message. Neither must change until `done`, which runs once,
   // later. After Close: kCancelled.
   virtual void Send(std::span<const std::byte> header, const FrameView& payload, SendDone done) = 0;
-  // Drops the connection at once, with what is under way. Idempotent.
+  // Drops the connection and all bytes under way at once. Idempotent.
   virtual void Close() = 0;
   // "10.77.0.2:41234 <-> 10.77.0.3:40312".
   virtual std::string Describe() const = 0;
@@ -60,10 +59,11 @@ class Backend {
   virtual std::string name() const = 0;
   // Listens and gives each incoming connection to `accept`. Returns where it listens.
   virtual StatusOr<std::string> Start(const std::shared_ptr<EventLoop>& loop, Accept accept) = 0;
-  // Returns at once; whether the peer is there shows in the channel's events. An address that
-  // cannot be one: kInvalidArgument.
+  // Returns at once; the connection's events tell whether the peer is there. kInvalidArgument: not
+  // an address.
   virtual StatusOr<std::shared_ptr<Connection>> Connect(const std::string& address) = 0;
-  // Closes all connections and the listener; `done` when nothing of the backend is left. Once.
+  // Closes all connections and the listener; calls `done` when nothing of the backend is left.
+  // Once.
   virtual void Shutdown(std::function<void()> done) = 0;
 };
 

@@ -15,14 +15,14 @@ namespace longhaul::transport::internal {
 
 // Largest number of credits that a peer may grant or a user may ask for.
 inline constexpr uint32_t kMaxCredits = 1 << 16;
-// Of the control lane, on every link: its messages are few and small, and this only bounds what is
-// held for the peer's acknowledgement.
+// Credits of the control lane, on every link. Its messages are few and small; this bounds the
+// frames held for acknowledgement.
 inline constexpr uint32_t kControlCredits = 256;
 
-// Frames that are dealt with before the peer is told so, at most.
+// At most so many frames are handled before the peer is told.
 inline constexpr uint32_t kMostUntold = 8;
 
-// What this side may send on a lane.
+// Which frames this side may send on a lane.
 class SendWindow {
  public:
   // Sequences up to `limit` may be sent.
@@ -32,8 +32,8 @@ class SendWindow {
   uint64_t Take() { return ++last_sent_; }
   uint64_t last_sent() const { return last_sent_; }
   uint64_t acknowledged() const { return acknowledged_; }
-  // What a frame of the peer says about this direction. Old news (frames of the two connections
-  // overtake each other) are ignored; kInvalidArgument for what was never sent.
+  // Takes the peer's acknowledgement and credits. Older ones are ignored: frames of the two
+  // connections overtake each other. kInvalidArgument for a frame that was never sent.
   Status OnAcknowledgement(uint64_t acknowledgement, uint32_t credits);
 
  private:
@@ -42,22 +42,21 @@ class SendWindow {
   uint64_t limit_;
 };
 
-// What this side takes on a lane.
+// Which frames this side takes on a lane.
 class ReceiveWindow {
  public:
   explicit ReceiveWindow(uint32_t credits) : opened_with_(credits), credits_(credits) {}
-  // Whether the frame is new; false: it came before a break and comes again. kDataLoss if a frame
-  // is missing or the order of the connection is broken.
+  // True if the frame is new, false if it is repeated after a break. kDataLoss if a frame is
+  // missing or out of order.
   StatusOr<bool> Accept(uint64_t sequence);
   // The frame last accepted has been dealt with.
   void Handled() { handled_ = accepted_; }
   uint64_t handled() const { return handled_; }
   uint32_t credits() const { return credits_; }
-  // Fewer than before change nothing.
+  // A smaller number changes nothing.
   void Grow(uint32_t credits);
-  // A quarter of the window was used since the peer was last told, or as much as is worth a message
-  // anyway: tell it before it runs dry, and while what it holds for us is still little. Or there
-  // are more credits.
+  // Whether to tell the peer now: a quarter of the window or kMostUntold frames were handled since
+  // the last time, or credits grew. The peer then neither runs dry nor holds many frames.
   bool TellDue() const {
     return grown_ || handled_ - told_ >= std::min((credits_ + 3) / 4, kMostUntold);
   }
@@ -66,8 +65,8 @@ class ReceiveWindow {
     told_ = handled_;
     grown_ = false;
   }
-  // A new connection, for which the peer was told `told`: its first frame may be any that the peer
-  // has to send again.
+  // Goes on over a new connection, in whose handshake the peer was told `told`. Its first frame may
+  // be any that the peer has to send again.
   void Resume(uint64_t told);
 
  private:
@@ -80,7 +79,7 @@ class ReceiveWindow {
   std::optional<uint64_t> last_on_connection_ = 0;  // nullopt: no frame yet on a new connection
 };
 
-// Turns signs of life and their absence into suspicion and the end.
+// Decides from the peer's signs of life whether it is suspect or gone.
 class PeerWatch {
  public:
   enum class Verdict { kNone, kSuspect, kGone };
@@ -91,8 +90,8 @@ class PeerWatch {
 
   // True if this ends a suspicion.
   bool Heard(MonoTime now);
-  // To be called regularly. `stalled`: how much longer than that this side itself was away; that
-  // is nothing to blame the peer for.
+  // To be called regularly. `stalled`: how long this side itself did not run; that time does not
+  // count against the peer.
   Verdict Tick(MonoTime now, absl::Duration stalled);
   MonoTime last_heard() const { return last_heard_; }
   absl::Duration Silence(MonoTime now) const { return now - last_heard_; }

@@ -1,6 +1,6 @@
-// Opening a link and coming back to one, both sides (the messages: hello.h). A Dialer tries
-// addresses until a deadline; the Acceptor lets in who knows the secret of a link that is expected
-// or open here.
+// Both sides of opening a link and of coming back to one (messages: hello.h). A Dialer tries
+// addresses until a deadline. The Acceptor admits peers that know the secret of a link that is
+// expected or open here.
 //
 // Threads: all on the loop. No callback runs inside the call that caused it.
 #ifndef LONGHAUL_TRANSPORT_P2P_CORE_HANDSHAKE_H_
@@ -30,7 +30,7 @@ using Received = std::array<uint64_t, kLanes>;
 // Which link a dialler wants.
 struct LinkClaim {
   uint64_t link_id = 0;
-  uint32_t attempt = 0;  // 0: a new link; else the how-manieth to come back to this one
+  uint32_t attempt = 0;  // 0: a new link; n: the nth return to this link
   Received received{};   // by the dialler
 };
 LinkClaim ClaimNewLink();
@@ -44,11 +44,12 @@ struct OpenedLink {
   Received told{};      // what this side said that it has received
   Received received{};  // what the peer has
   std::array<std::shared_ptr<Connection>, kLanes> connections;
-  std::string address;       // dialled
-  absl::Duration handshake;  // from the first connect: some round trips; zero where it listens
+  std::string address;  // dialled
+  absl::Duration
+      handshake;  // since the first connect, some round trips; zero on the listening side
 };
 
-// Sends a frame of the handshake; keeps its bytes until they are gone.
+// Sends a frame of the handshake and keeps its bytes until they are sent.
 void SendHandshakeFrame(Connection& channel, wire::LinkKind kind, Lane lane, uint64_t link_id,
                         uint32_t credits, std::vector<std::byte> payload);
 
@@ -62,7 +63,7 @@ class DialAttempt : public std::enable_shared_from_this<DialAttempt> {
   void Start(Backend& backend, const std::string& address, MonoTime limit);
   // Drops the connections; `done` does not run.
   void Cancel();
-  // The listener may have the link by now, whatever becomes of this attempt.
+  // The listener may have the link by now, even if this attempt fails.
   bool committed() const { return committed_; }
 
  private:
@@ -100,25 +101,25 @@ struct DialOptions {
   std::string secret;
   uint32_t credits = 0;
   MonoTime deadline;
-  // One try: connect and four messages. The default is enough for a lost packet or two on a long
-  // line; a silent host must not eat the time of the next address.
+  // One attempt: connect and four messages. The default allows for one or two lost packets on a
+  // long line. A silent host must not use up the time of the next address.
   absl::Duration attempt_limit = absl::Seconds(3);
   // Asked before each try.
   std::function<LinkClaim()> claim = &ClaimNewLink;
 };
 
-// Tries one address after the other, and again with growing pauses, until one opens, all refuse for
+// Tries address after address, over and over with growing pauses, until one opens, all refuse for
 // good, or the deadline passes.
 class Dialer : public std::enable_shared_from_this<Dialer> {
  public:
   using Done = std::function<void(StatusOr<OpenedLink>)>;
   Dialer(std::shared_ptr<EventLoop> loop, Backend* backend, DialOptions options, Done done);
   void Start();
-  // Goes on with these instead. A try that may have changed things at the listener ends first.
+  // Replaces the addresses. A committed attempt ends first.
   void Readdress(const std::vector<std::string>& addresses);
-  // Ends it; `done` does not run.
+  // Stops dialling; `done` does not run.
   void Cancel();
-  // The try under way may have changed things at the listener: it is better waited for.
+  // The attempt under way may have opened the link at the listener: better wait for it.
   bool committed() const { return attempt_ && attempt_->committed(); }
   // "; 10.77.0.2:41234: no answer", for each address.
   std::string Errors() const;
@@ -156,8 +157,8 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
               Done done);
   // False if it was not expected. Its `done` does not run.
   bool Cancel(const LinkKey& key);
-  // An open link whose dialler may come back, any number of times until Release: `received` says
-  // what this side has, `done` gets the new connections.
+  // Lets the dialler of an open link come back, any number of times until Release. `received`
+  // returns what this side has, `done` gets the new connections.
   void Hold(const LinkKey& key, uint64_t link_id, std::string secret, uint32_t credits,
             std::function<Received()> received, Done done);
   void Release(const LinkKey& key, uint64_t link_id);
@@ -179,7 +180,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
     uint32_t newest_attempt = 0;
     OpenedLink half_open;  // the lanes that have proved themselves, of one link id and attempt
   };
-  // Null: not expected, or not open here (any more).
+  // Null if the link is neither expected nor open here.
   Place* Find(const LinkKey& key, uint64_t link_id, uint32_t attempt);
   void DropHalfOpen(Place& place);
   // `proved` has one channel.

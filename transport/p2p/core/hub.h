@@ -1,6 +1,6 @@
-// What a transport is on its loop: the links that are opening, and those that are open.
+// The part of a transport on its loop: links that are opening, and open links.
 //
-// Threads: all on the loop. No callback runs inside the call that caused it, but for an error in
+// Threads: all on the loop. No callback runs inside the call that caused it, except for errors of
 // the arguments.
 #ifndef LONGHAUL_TRANSPORT_P2P_CORE_HUB_H_
 #define LONGHAUL_TRANSPORT_P2P_CORE_HUB_H_
@@ -38,7 +38,7 @@ class Hub : public std::enable_shared_from_this<Hub> {
   void Readdress(const LinkKey& key, const std::vector<std::string>& addresses);
   void Cancel(const LinkKey& key, std::string_view why);
 
-  // Ends everything; `done` when nothing is left on the loop, the backend included.
+  // Ends all links and the backend; calls `done` when nothing is left on the loop.
   void Shutdown(std::function<void()> done);
 
  private:

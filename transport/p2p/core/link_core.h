@@ -1,7 +1,7 @@
-// One link, over two connections of any backend at a time: when they break, the dialling side dials
-// again, and the link goes on over new ones without losing or doubling a frame.
+// One link over two connections of a backend, a lane pair. When they break, the dialling side dials
+// again, and the link goes on over a new pair without losing or doubling a frame.
 //
-// A link has a state and, until it ends, a connection or none (it is lost).
+// A link has a state and, until it ends, a lane pair or none (the link is lost).
 //
 // clang-format off
 //   state          on                                                        then
@@ -9,29 +9,29 @@
 //   open           the peer's goodbyes on both lanes                         closing (kUnavailable)
 //   closing        the peer's goodbyes on both lanes, all of ours taken      ending
 //   closing        the deadline                                              ending
-//   closing        a channel is gone after the peer's goodbyes               ending
+//   closing        a connection is gone after the peer's goodbyes            ending
 //   open, closing  a bad frame, the peer's refusal, a refusal to come back,
 //                  no sign of life of the peer for peer_timeout              ending
-//   ending         every channel closed, of all connections                  closed
+//   ending         every connection closed, of all lane pairs                closed
 //
-//   open, closing  a channel is gone                                         lost; redial
+//   open, closing  a connection is gone                                      lost; redial
 //   open, closing  a lane's frames are not acknowledged for peer_timeout     lost; redial
 //   open, closing  silence of suspect_after                                  redial, connected or not
 //   open, closing  a sign of life on the connection                          no redial (any more)
-//   open, closing  two new connections have proved themselves                   connected by these
+//   open, closing  two new connections have proved themselves                connected by these
 // clang-format on
 //
-// Redialling is the dialling side's; the listening side takes whoever comes with the proof, also
-// when it believes its connection healthy. A connection's connections are dropped before the next
-// one's first frame is read, and each channel's events name their connection, so nothing of an old
-// one reaches the link. On a new connection both sides first send what the other had not received
-// by the handshake (hello.h); what it had received meanwhile is known by its sequence and dropped.
+// Only the dialling side redials. The listening side takes a peer that proves itself even while its
+// own connections look healthy. An old pair is dropped before the first frame of the new one is
+// read, and events name their pair, so nothing of an old pair reaches the link. On a new pair both
+// sides first send the frames that the other had not received by the handshake (hello.h). Frames
+// received meanwhile are known by their sequence and dropped.
 //
-// Frames of a lane go over its channel, but credits of the bulk lane travel on the control channel:
+// Frames of a lane go over its connection. Credits of the bulk lane go over the control connection:
 // behind the other direction's tensors they would arrive a window late.
 //
-// A link that ends tells its peer so on the control channel (goodbyes taken, or a refusal with the
-// reason), else the peer would wait for it to come back.
+// A link that ends tells its peer on the control connection (goodbyes taken, or a refusal with the
+// reason). Else the peer would wait for its return.
 //
 // Threads: the first group of methods from any thread, the rest on the loop (asserted).
 #ifndef LONGHAUL_TRANSPORT_P2P_CORE_LINK_CORE_H_
@@ -56,8 +56,8 @@
 
 namespace longhaul::transport::internal {
 
-// How long the peer's side of an orderly end may take when nobody waits for it, and a link's last
-// word when it ends.
+// Time for the peer's side of an orderly end when nobody waits for it, and for the last message of
+// a link that ends.
 inline constexpr absl::Duration kLinkLinger = absl::Milliseconds(200);
 
 class LinkCore : public std::enable_shared_from_this<LinkCore> {
@@ -68,17 +68,17 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
     LinkOptions options;
     std::shared_ptr<LinkHandler> handler;
     OpenedLink opened;
-    // The dialling side's way to new connections, with `dial_over` for as long as the link lives.
-    // Nothing on the listening side.
+    // How the dialling side makes new connections, over `dial_over`, which outlives the link. Empty
+    // on the listening side.
     std::optional<DialOptions> redial;
     Backend* dial_over = nullptr;
-    std::function<void(LinkCore*)> on_ending;  // from now on it takes no new connections
+    std::function<void(LinkCore*)> on_ending;  // the link takes no new connections from now on
     std::function<void(LinkCore*)> on_gone;    // after OnClosed
   };
   LinkCore(std::shared_ptr<EventLoop> loop, Init init);
 
   void Send(Lane lane, const FrameView& frame, Link::SendDone done);
-  // `drop_waiting`: does not send what waits; also hurries a Close that is under way.
+  // `drop_waiting`: waiting frames are not sent; also hurries a Close that is under way.
   void Close(Deadline deadline, bool drop_waiting);
   void GrowCredits(uint32_t credits);
   LinkStats stats() const;
@@ -91,14 +91,14 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   Received ReceivedOnLoop() const;
   // New connections for this link, on either side.
   void ResumeOnLoop(OpenedLink opened);
-  // Where the dialling side comes back to from now on.
+  // Replaces the addresses that the dialling side redials.
   void ReaddressOnLoop(const std::vector<std::string>& addresses);
 
  private:
   // Two connections, from one handshake to their end.
   struct LanePair {
     std::array<std::shared_ptr<Connection>, kLanes> connections;
-    // The listening side sends nothing before the dialler has shown that it has the connection too.
+    // The listening side sends nothing before the dialler has shown that both connections are open.
     bool peer_is_open = false;
     bool heartbeat_under_way = false;
     std::array<bool, kLanes> credits_under_way{};
@@ -119,7 +119,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
     ReceiveWindow receive;
     bool goodbye_received = false;
     MonoTime progress_at;  // the last acknowledgement of frames, or when they were first sent
-    int stalls = 0;        // connections in a row that were given up for lack of it
+    int stalls = 0;        // lane pairs in a row given up for lack of progress
   };
 
   LaneState& lane(Lane l) { return lanes_[static_cast<size_t>(l)]; }
@@ -127,7 +127,7 @@ class LinkCore : public std::enable_shared_from_this<LinkCore> {
   bool GoodbyesReceived() const;
 
   // Sending (link_core.cc).
-  // Queues the frame; what it returns otherwise goes to `done`, which then is untouched.
+  // Queues the frame and takes `done`. On an error `done` is untouched, and the caller runs it.
   Status Accept(Lane l, const FrameView& frame, Link::SendDone* done);
   void DrainSubmittedOnLoop();
   void PumpOnLoop();

@@ -1,6 +1,6 @@
-// One lane's frames on their way out: they wait for credits, are handed to a channel, and are held
-// until the peer has acknowledged them, since a new connection may have to send them again. Pure:
-// who gets a frame back from here reports its end to whom it belongs.
+// Outgoing frames of one lane. They wait for credits, are handed to a connection, and are held
+// until the peer acknowledges them, because a new connection may have to send them again. Pure: the
+// caller runs the `done` of returned frames.
 #ifndef LONGHAUL_TRANSPORT_P2P_CORE_OUTBOX_H_
 #define LONGHAUL_TRANSPORT_P2P_CORE_OUTBOX_H_
 
@@ -32,31 +32,31 @@ class Outbox {
   explicit Outbox(uint64_t credits) : window_(credits) {}
 
   void Push(const FrameView& view, Link::SendDone done);
-  // Behind everything else; needs no credit. Once.
+  // The last frame; needs no credit. Once.
   void PushGoodbye();
   bool ends() const { return ends_; }
 
-  // The next frame to hand to the channel, or null: what has to be sent again comes first.
+  // The next frame to hand to the connection, or null. Frames to send again come first.
   FramePtr Take();
-  // Frames that this connection was given and the peer has not acknowledged.
+  // Whether this connection has frames that the peer has not acknowledged.
   bool under_way() const { return resent_ > 0; }
   uint64_t acknowledged() const { return window_.acknowledged(); }
-  // Frames that were sent on an earlier connection and Take has not given again yet.
+  // Frames of an earlier connection that Take has not returned again yet.
   size_t to_send_again() const { return sent_.size() - resent_; }
 
-  // What a frame of the peer says about this lane. Appends what is taken and no longer read by any
-  // channel; a frame that is still read is its channel's to finish. kInvalidArgument for what was
-  // never sent.
+  // Takes the peer's acknowledgement and credits. Appends acknowledged frames that no connection
+  // reads any more; the connection finishes a frame that it still reads. kInvalidArgument for a
+  // frame that was never sent.
   Status OnAcknowledgement(uint64_t acknowledgement, uint32_t credits,
                            std::vector<FramePtr>* finished);
-  // A new connection whose peer said that it has `received`. As OnAcknowledgement; then the rest is
-  // to be sent again. It may say less than it has acknowledged: that came on the old connection
-  // while the new one was being made.
+  // Goes on over a new connection whose peer has `received`. As OnAcknowledgement; the rest is to
+  // be sent again. `received` may be less than was acknowledged: acknowledgements came on the old
+  // connection meanwhile.
   Status Resume(uint64_t received, uint32_t credits, std::vector<FramePtr>* finished);
 
-  // Frames that were never sent: nobody will take them.
+  // Drops and returns the frames that were never sent.
   std::vector<FramePtr> DropWaiting();
-  // Every frame that is left. No channel may still read them.
+  // Drops and returns all frames. No connection may still read them.
   std::vector<FramePtr> DropAll();
 
   bool waiting() const { return !waiting_.empty(); }
@@ -65,7 +65,7 @@ class Outbox {
  private:
   SendWindow window_;
   std::deque<FramePtr> sent_;  // by sequence, without gaps
-  size_t resent_ = 0;          // of sent_, those that this connection has been given
+  size_t resent_ = 0;          // frames of sent_ that this connection was given
   std::deque<FramePtr> waiting_;
   bool ends_ = false;
 };

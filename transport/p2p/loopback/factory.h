@@ -1,5 +1,5 @@
-// Links within one process, for tests: transports find one another by name. Each has a loop thread
-// of its own, as with any backend.
+// Links within one process, for tests: transports find one another by name. Each transport has a
+// loop thread of its own.
 #ifndef LONGHAUL_TRANSPORT_P2P_LOOPBACK_FACTORY_H_
 #define LONGHAUL_TRANSPORT_P2P_LOOPBACK_FACTORY_H_
 

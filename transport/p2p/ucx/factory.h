@@ -16,9 +16,8 @@ struct UcxOptions {
   std::string network_device;  // "eth0"; empty: the one that has the address
 };
 
-// kInvalidArgument for what is no address, kFailedPrecondition for one that this host does not
-// have, kAlreadyExists for a port in use, kUnavailable while its interface is down; each names the
-// address.
+// Errors name the address: kInvalidArgument not an address, kFailedPrecondition not an address of
+// this host, kAlreadyExists port in use, kUnavailable interface down.
 StatusOr<std::unique_ptr<Transport>> CreateTransport(const UcxOptions& options);
 
 }  // namespace longhaul::transport::ucx

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """End-to-end benchmarks of longhaul: each starts a cluster of real daemons, trains on it, prints a
-table, and leaves nothing running. Standard library only; needs root, for network namespaces.
+table, and leaves nothing running. Standard library only; needs root, for network namespaces, but for norms.
 
   tests/bench/e2e/run.py wire                bytes on the wire against the formats' sizes
   tests/bench/e2e/run.py step --cores 2      step time on slow links, bound, simulator
@@ -9,6 +9,7 @@ table, and leaves nothing running. Standard library only; needs root, for networ
   tests/bench/e2e/run.py replay --cores 2    what eight workers of a replay take of two cores
   tests/bench/e2e/run.py overhead            what a worker adds to its compute
   tests/bench/e2e/run.py codecs              loss and speed of the quickstart's run, codec by codec
+  tests/bench/e2e/run.py norms               its largest gradient norms, codec by codec
 
 What a benchmark needs is looked for first, and where a later part fails, the table has what was
 measured until then.
@@ -26,6 +27,7 @@ import sys
 
 import codecs_side_by_side
 import idle
+import norms
 import overhead
 import replay
 import sim
@@ -34,7 +36,8 @@ import wire
 from cluster import ROOT, Failed
 
 BENCHMARKS = {"wire": wire, "step": step, "sim": sim, "idle": idle,
-              "codecs": codecs_side_by_side, "replay": replay, "overhead": overhead}
+              "codecs": codecs_side_by_side, "replay": replay, "overhead": overhead,
+              "norms": norms}
 # What ctest and automake call a test that could not be run.
 SKIPPED = 77
 
@@ -77,7 +80,7 @@ def measure(arguments):
 
 def main():
     arguments = parse()
-    if os.geteuid() != 0:
+    if os.geteuid() != 0 and getattr(BENCHMARKS[arguments.name], "NEEDS_ROOT", True):
         print("skipped: network namespaces need root", file=sys.stderr)
         return SKIPPED
     # A signal ends the `with` blocks, and with them the cluster.

@@ -79,8 +79,12 @@ std::vector<DirectionInUse> DirectionsInUse(const Run& run) {
 
 std::vector<InterfaceUse> InterfacesOf(const Run& run) {
   const v1::Prediction& prediction = run.record.plan->prediction();
+  const auto span = [](const auto& rates) {
+    return std::span<const double>(rates.data(), static_cast<size_t>(rates.size()));
+  };
   return UseOfInterfaces(run.stages.size(), DirectionsInUse(run),
-                         prediction.egress_bits_per_second(), prediction.ingress_bits_per_second());
+                         span(prediction.egress_bits_per_second()),
+                         span(prediction.ingress_bits_per_second()));
 }
 
 }  // namespace

@@ -283,10 +283,6 @@ void ApplyOverride(Reader& reader, const std::string& text, const Table& table) 
 
 }  // namespace
 
-std::string_view ToString(ModelFamily family) {
-  return family == ModelFamily::kLlama ? "llama" : "gpt";
-}
-
 std::string_view ToString(ComputeDtype dtype) {
   return dtype == ComputeDtype::kBf16 ? "bf16" : "fp32";
 }

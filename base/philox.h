@@ -1,8 +1,17 @@
 // Philox4x32-10, a counter-based random generator (Salmon et al., SC 2011): random access, no
 // state, the same numbers on every machine. Used for parameter initialisation and for stochastic
-// rounding.
+// rounding. Random123 generates; codec/simd/noise-inl.h does the same for several blocks at a time.
 #ifndef LONGHAUL_BASE_PHILOX_H_
 #define LONGHAUL_BASE_PHILOX_H_
+
+#ifdef __CUDACC__
+#define LONGHAUL_HOST_DEVICE __host__ __device__
+#define R123_CUDA_DEVICE __host__ __device__  // Random123's own mark is for devices alone
+#else
+#define LONGHAUL_HOST_DEVICE
+#endif
+
+#include <Random123/philox.h>
 
 #include <array>
 #include <cstdint>
@@ -13,16 +22,10 @@ struct Philox {
   using Counter = std::array<uint32_t, 4>;
   using Key = std::array<uint32_t, 2>;
 
-  static constexpr Counter Generate(Counter counter, Key key) {
-    for (int round = 0; round < 10; ++round) {
-      const uint64_t a = uint64_t{0xD2511F53} * counter[0];
-      const uint64_t b = uint64_t{0xCD9E8D57} * counter[2];
-      counter = {static_cast<uint32_t>(b >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(b),
-                 static_cast<uint32_t>(a >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(a)};
-      key[0] += 0x9E3779B9;
-      key[1] += 0xBB67AE85;
-    }
-    return counter;
+  LONGHAUL_HOST_DEVICE static Counter Generate(const Counter& counter, const Key& key) {
+    const philox4x32_ctr_t words =
+        philox4x32_R(10, {{counter[0], counter[1], counter[2], counter[3]}}, {{key[0], key[1]}});
+    return {words.v[0], words.v[1], words.v[2], words.v[3]};
   }
 
   // Uniform in [0, 1): the upper 24 bits, so that every value is an exact float.

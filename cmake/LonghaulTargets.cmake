@@ -101,6 +101,13 @@ function(lh_test name)
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
 endfunction()
 
+# lh_golden_files(TEST): the test compares what it writes with the files in golden/ beside its
+# CMakeLists.txt (tests/support/golden.h).
+function(lh_golden_files name)
+  target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/golden.cc")
+  target_compile_definitions(${name} PRIVATE GOLDEN_DIR="${CMAKE_CURRENT_SOURCE_DIR}/golden")
+endfunction()
+
 # lh_gpu_test(NAME SRCS a.cc... DEPS targets...): an lh_test that needs a GPU (tests/support/
 # gpu_test.h). Where there is none ctest shows it as skipped; tests/gpu.sh runs all of them.
 function(lh_gpu_test name)
@@ -113,12 +120,17 @@ function(lh_gpu_test name)
   set_property(GLOBAL APPEND PROPERTY LONGHAUL_GPU_TESTS ${name})
 endfunction()
 
-# lh_fuzzer(NAME SRCS x_fuzz.cc DEPS targets...): built only with LONGHAUL_FUZZ.
+# lh_fuzzer(NAME SRCS x_fuzz.cc DEPS targets...): a libFuzzer program, built only with LONGHAUL_FUZZ.
+# Its body (base/fuzz/target.h) is also a part of fuzz_smoke_test (tests/fuzz).
 function(lh_fuzzer name)
   cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  list(TRANSFORM ARG_SRCS PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/" OUTPUT_VARIABLE bodies)
+  set_property(GLOBAL APPEND PROPERTY LONGHAUL_FUZZ_BODIES ${bodies})
+  set_property(GLOBAL APPEND PROPERTY LONGHAUL_FUZZ_DEPS ${ARG_DEPS})
   if(LONGHAUL_FUZZ)
     add_executable(${name} ${ARG_SRCS})
     target_link_libraries(${name} PRIVATE longhaul_compile_options ${ARG_DEPS})
+    target_compile_definitions(${name} PRIVATE LONGHAUL_FUZZ)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     set_property(GLOBAL APPEND PROPERTY LONGHAUL_FUZZERS ${name})
   endif()

@@ -27,15 +27,20 @@ steps=64
 skip_setup=0
 skip_build=0
 build_dir=build/release
+# Seconds that each part has taken, "skipped" where it was left out. As root the script goes on with those of
+# its first half (--spent).
+setup_time=skipped
+build_time=skipped
 while [ $# -gt 0 ]; do
   case "$1" in
-    --text | --rate | --steps | --build-dir)
+    --text | --rate | --steps | --build-dir | --spent)
       [ $# -ge 2 ] || { echo "quickstart: $1 needs a value" >&2; exit 2; }
       case "$1" in
         --text) text=$2 ;;
         --rate) rate=$2 ;;
         --steps) steps=$2 ;;
         --build-dir) build_dir=$2 ;;
+        --spent) read -r setup_time build_time <<<"$2" ;;
       esac
       shift 2 ;;
     --skip-setup) skip_setup=1; shift ;;
@@ -73,19 +78,24 @@ fi
 
 if [ "$skip_setup" = 0 ]; then
   say "1/5 packages and LibTorch"
+  began=$SECONDS
   deploy/setup.sh >&2
+  setup_time=$((SECONDS - began))
 fi
 
 if [ "$skip_build" = 0 ]; then
   say "2/5 building the programs in $build_dir"
+  began=$SECONDS
   cmake --preset release -B "$build_dir" >/dev/null
   ninja -C "$build_dir" longhaul longhaul-coordinator longhaul-worker >&2
+  build_time=$((SECONDS - began))
 fi
 longhaul=$(realpath -m "$build_dir/bin/longhaul")
 [ -x "$longhaul" ] || die "$longhaul is not there; leave --skip-build out"
 
 if [ "$(id -u)" != 0 ]; then
-  again=(--rate "$rate" --steps "$steps" --build-dir "$build_dir" --skip-setup --skip-build)
+  again=(--rate "$rate" --steps "$steps" --build-dir "$build_dir" --skip-setup --skip-build
+    --spent "$setup_time $build_time")
   [ -z "$text" ] || again+=(--text "$text")
   say "going on as root, for network namespaces (sudo)"
   exec sudo "$PWD/deploy/quickstart.sh" "${again[@]}"
@@ -103,6 +113,7 @@ trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
+runs_began=$SECONDS
 say "3/5 four workers on links of $rate"
 "$longhaul" cluster down --name "$cluster" >/dev/null
 # Its standard output says what to do next with the cluster: not here.
@@ -150,6 +161,17 @@ train none --set links.forward=none --set links.backward=none
 say "5/5 training with the default codecs on links of $rate"
 train default
 
+# "12 s", or that it was skipped.
+took() { [ "$1" = skipped ] && echo skipped || echo "$1 s"; }
+print_times() {
+  local runs=$((SECONDS - runs_began))
+  printf '  Time: set-up %s, build %s, runs %s s; %s s in all\n' "$(took "$setup_time")" "$(took "$build_time")" \
+    "$runs" "$((${setup_time/skipped/0} + ${build_time/skipped/0} + runs))"
+}
+
+good=0
 python3 deploy/quickstart_report.py table --folder "$out" --rate "$rate" \
   --first "$first_step" --last "$last_step" --run deploy/runs/quickstart.yaml -- "${texts[@]}" |
-  tee "$out/report.txt"
+  tee "$out/report.txt" || good=$?
+print_times | tee -a "$out/report.txt"
+exit "$good"

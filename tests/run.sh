@@ -11,6 +11,7 @@ usage: tests/run.sh [--full] [--skip-setup]
   --full        also: clang-tidy over all sources, images and a compose cluster (where podman and
                 podman-compose are), the bundle between two systems, unit and multiprocess tests under
                 AddressSanitizer/UBSan, unit tests under ThreadSanitizer, and every fuzzer for 60 seconds
+                (tests/fuzz), a planted defect first
   --skip-setup  do not run deploy/setup.sh first
 USAGE
 }
@@ -98,11 +99,30 @@ if [ "$full" = 1 ]; then
   step "fuzz"
   cmake --preset fuzz >/dev/null
   cmake --build --preset fuzz --parallel "$(nproc)" --target fuzzers
+  # fuzz_for SECONDS PROGRAM CORPUS [libFuzzer's arguments...]: with the kept seeds and words of CORPUS;
+  # what is found on the way goes into build/fuzz/corpus.
+  fuzz_for() {
+    local seconds=$1 program=$2 corpus=$3
+    shift 3
+    local words=tests/fuzz/dictionaries/$corpus.dict seeds=()
+    [ ! -d "tests/fuzz/corpus/$corpus" ] || seeds=("tests/fuzz/corpus/$corpus")
+    mkdir -p "build/fuzz/corpus/$corpus"
+    [ ! -e "$words" ] || set -- "$@" "-dict=$words"
+    "build/fuzz/bin/$program" -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 \
+      -artifact_prefix=build/fuzz/ "$@" "build/fuzz/corpus/$corpus" "${seeds[@]}"
+  }
+  # A planted defect. Where a fuzzer does not find that, it finds no other.
+  total=$((total + 1))
+  if fuzz_for 60 fuzz_canary canary >build/fuzz/canary.log 2>&1 ||
+    ! grep -q 'heap-buffer-overflow.*canary' build/fuzz/canary.log; then
+    tail -n 20 build/fuzz/canary.log
+    echo "run.sh: expected the fuzzer to find the canary's defect within 60 s; it found none or another one"
+    failed=$((failed + 1))
+  fi
   for fuzzer in build/fuzz/bin/*_fuzz; do
     total=$((total + 1))
-    "$fuzzer" -max_total_time=60 -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 \
-      -artifact_prefix=build/fuzz/ ||
-      failed=$((failed + 1))
+    name=$(basename "$fuzzer")
+    fuzz_for 60 "$name" "${name%_fuzz}" || failed=$((failed + 1))
   done
 fi
 

@@ -5,21 +5,25 @@
 #include <string_view>
 
 #include "base/device_name.h"
+#include "base/fuzz/target.h"
 #include "base/units.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+LH_FUZZ_TARGET(units) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
+  bool taken = false;
   if (const auto rate = longhaul::ParseBitsPerSecond(text); rate.ok()) {
+    taken = true;
     if (longhaul::FormatBitsPerSecond(static_cast<double>(*rate)).empty()) std::abort();
   }
   if (const auto bytes = longhaul::ParseBytes(text); bytes.ok()) {
+    taken = true;
     if (longhaul::FormatBytes(static_cast<double>(*bytes)).empty()) std::abort();
   }
   if (const auto duration = longhaul::ParseDuration(text); duration.ok()) {
+    taken = true;
     if (*duration < absl::ZeroDuration() || longhaul::FormatDuration(*duration).empty()) {
       std::abort();
     }
   }
-  (void)longhaul::ParseDeviceName(text).ok();
-  return 0;
+  return longhaul::ParseDeviceName(text).ok() || taken;
 }

@@ -194,6 +194,21 @@ Place Reader::PlaceOf(std::string_view path) const {
   return Place{first_source_.empty() ? source_ : first_source_, 1, 1};
 }
 
+bool Reader::Sound(std::initializer_list<std::string_view> paths) const {
+  return std::all_of(paths.begin(), paths.end(), [&](std::string_view path) {
+    if (faulty_.contains(path) || broken_.contains("")) return false;
+    for (size_t dot = path.find('.'); dot != path.npos; dot = path.find('.', dot + 1)) {
+      if (broken_.contains(path.substr(0, dot))) return false;
+    }
+    return true;
+  });
+}
+
+void Reader::Assume(const std::string& path, std::string_view from) {
+  if (!places_.emplace(path, PlaceOf(from)).second) return;
+  if (!Sound({from})) faulty_.insert(path);
+}
+
 void Reader::Fail(const Place& place, std::string text) {
   problems_.push_back({place, std::move(text)});
 }
@@ -232,7 +247,11 @@ void Reader::ReadMap(const YAML::Node& node, const std::string& path, const Tabl
       continue;
     }
     places_[name] = PlaceOf(entry.second.IsNull() ? key : entry.second);
+    const size_t problems = problems_.size();
     field->read(*this, entry.second, name);
+    if (problems_.size() == problems) continue;
+    faulty_.insert(name);
+    if (!entry.second.IsMap()) broken_.insert(name);
   }
 }
 
@@ -241,6 +260,7 @@ void Reader::RequireAll(const Table& table, const std::string& path) {
   for (const Field& field : table) {
     const std::string name = Join(path, field.key);
     if (field.required && !Has(name)) {
+      faulty_.insert(name);
       Fail(PlaceOf(std::string_view(path)),
            fmt::format("the key '{}' is missing; expected {}", name, field.expected));
     }

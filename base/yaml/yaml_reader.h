@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <set>
@@ -78,9 +79,12 @@ class Reader {
   // Where the value `path` was set last, else where its section was, else the first source's start.
   Place PlaceOf(std::string_view path) const;
   bool Has(const std::string& path) const { return places_.contains(path); }
-  // `path` has a value although no source says so: it follows from what stands at `from`, where
-  // problems with it are shown. Nothing where a source says it.
-  void Assume(const std::string& path, const Place& from) { places_.emplace(path, from); }
+  // The values of all `paths` can be relied on: no source has a problem with one of them or with a
+  // section around it, and none that is required is missing. Checks of several values ask first.
+  bool Sound(std::initializer_list<std::string_view> paths) const;
+  // `path` has a value although no source says so: it follows from what `from` says, where problems
+  // with it are shown, and is as sound. Nothing where a source says it.
+  void Assume(const std::string& path, std::string_view from);
 
   void Fail(const Place& place, std::string text);
   void Fail(const YAML::Node& node, std::string text) { Fail(PlaceOf(node), std::move(text)); }
@@ -99,7 +103,9 @@ class Reader {
   bool has_lines_ = true;
   std::string first_source_;
   std::map<std::string, Place, std::less<>> places_;
-  std::set<std::string> broken_;  // sections that are no mappings: what they lack is not reported
+  std::set<std::string, std::less<>> faulty_;  // paths with a problem at them or below
+  // Of these, what should be a mapping and is none: what it lacks is not reported.
+  std::set<std::string, std::less<>> broken_;
   std::vector<Problem> problems_;
 };
 

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/aligned_buffer.h"
+#include "base/fuzz/target.h"
 #include "codec/blob.h"
 #include "codec/messages/memory_store.h"
 #include "codec/registry.h"
@@ -33,49 +34,50 @@ std::unique_ptr<MessageStore> ZeroMessages(const Codec& codec, const Shape& shap
   return store;
 }
 
-void Check(const Status& status) {
+bool Taken(const Status& status) {
   if (!status.ok() && status.code() != absl::StatusCode::kInvalidArgument) std::abort();
+  return status.ok();
 }
 
-void DecodeWithMessages(const Codec& codec, std::span<const std::byte> blob, const Shape& shape) {
+bool DecodeWithMessages(const Codec& codec, std::span<const std::byte> blob, const Shape& shape) {
   Context context;
   context.sample_ids = std::span(kSamples).first(shape.samples);
   const auto store = ZeroMessages(codec, shape, context);
   context.messages = store.get();
   AlignedBuffer workspace(codec.WorkspaceBytes(shape));
   AlignedBuffer tensor(shape.elements() * sizeof(float));
-  // The second time its messages are not those of zeros.
-  for (int time = 0; time < 2; ++time) {
-    Check(
-        codec.Decode(blob, context, workspace.span(), {tensor.span().data(), Dtype::kF32, shape}));
-  }
+  const MutableTensorView out{tensor.span().data(), Dtype::kF32, shape};
+  const bool taken = Taken(codec.Decode(blob, context, workspace.span(), out));
+  // Now its messages are not those of zeros.
+  (void)Taken(codec.Decode(blob, context, workspace.span(), out));
+  return taken;
 }
 
 }  // namespace
 }  // namespace longhaul::codec
 
-// The name that libFuzzer calls; the smoke test calls it too.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+LH_FUZZ_TARGET(codec_decode) {
   using namespace longhaul;         // NOLINT(google-build-using-namespace)
   using namespace longhaul::codec;  // NOLINT(google-build-using-namespace)
   const auto blob = std::as_bytes(std::span(data, size));
   const auto header = ParseBlobHeader(blob);
   const auto codec = CodecOfBlob(blob);
-  if (!codec.ok()) return 0;
+  if (!codec.ok()) return false;
   if (!header.ok()) std::abort();  // a codec was found in a header that is none
   // The decoder refuses other sizes; do not allocate a tensor for them.
   if (size < (*codec)->MinEncodedBytes(header->shape) ||
       size > (*codec)->MaxEncodedBytes(header->shape)) {
-    return 0;
+    return false;
   }
   AlignedBuffer workspace((*codec)->WorkspaceBytes(header->shape));
+  bool taken = false;
   for (const Dtype dtype : {Dtype::kF32, Dtype::kF16, Dtype::kBf16}) {
     AlignedBuffer tensor(header->shape.elements() * BytesPerElement(dtype));
     const MutableTensorView out{tensor.span().data(), dtype, header->shape};
-    Check((*codec)->Decode(blob, {}, workspace.span(), out));
+    taken = Taken((*codec)->Decode(blob, {}, workspace.span(), out));
   }
   if ((*codec)->MessageBytes(header->shape) > 0 && header->shape.samples <= kSamples.size()) {
-    DecodeWithMessages(**codec, blob, header->shape);
+    taken = DecodeWithMessages(**codec, blob, header->shape) || taken;
   }
-  return 0;
+  return taken;
 }

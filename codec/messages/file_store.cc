@@ -23,7 +23,6 @@ namespace longhaul::codec {
 namespace {
 
 constexpr std::array<char, 8> kRecordsMagic = {'L', 'H', 'M', 'S', 'G', 'R', 'E', 'C'};
-constexpr uint32_t kRecordsVersion = 1;
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kRecordAlignment = 64;
 constexpr uint64_t kNoStep = std::numeric_limits<uint64_t>::max();
@@ -137,7 +136,7 @@ Status FileStore::Map() {
 
 bool FileStore::Usable() const {
   const Header& header = *this->header();
-  return header.magic == kRecordsMagic && header.version == kRecordsVersion && header.zero == 0 &&
+  return header.magic == kRecordsMagic && header.version == kVersion && header.zero == 0 &&
          header.samples == options_.samples && header.record_bytes == options_.record_bytes &&
          header.step != kNoStep &&
          std::equal(header.identity.begin(), header.identity.end(), identity_hash_.begin(),
@@ -149,7 +148,7 @@ void FileStore::Format() {
   header.step = kNoStep;
   KillPoint();
   header.magic = kRecordsMagic;
-  header.version = kRecordsVersion;
+  header.version = kVersion;
   header.zero = 0;
   header.samples = options_.samples;
   header.record_bytes = options_.record_bytes;

@@ -45,6 +45,8 @@ struct FileStoreOptions {
 
 class FileStore final : public MessageStore {
  public:
+  static constexpr uint32_t kVersion = 1;  // of `records`
+
   // Records that cannot be used (another identity or size, damage) are replaced by none.
   static StatusOr<std::unique_ptr<FileStore>> Open(FileStoreOptions options);
   ~FileStore() override;

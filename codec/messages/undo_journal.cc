@@ -25,11 +25,10 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "undo-";
 constexpr std::array<char, 8> kJournalMagic = {'L', 'H', 'M', 'S', 'G', 'U', 'N', 'D'};
-constexpr uint32_t kJournalVersion = 1;
 
 struct FileHeader {
   std::array<char, 8> magic = kJournalMagic;
-  uint32_t version = kJournalVersion;
+  uint32_t version = UndoJournal::kVersion;
   uint32_t zero = 0;
   uint64_t step = 0;
   uint64_t record_bytes = 0;

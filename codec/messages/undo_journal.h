@@ -33,6 +33,8 @@ namespace longhaul::codec {
 
 class UndoJournal {
  public:
+  static constexpr uint32_t kVersion = 1;
+
   UndoJournal(std::string folder, size_t record_bytes);
   ~UndoJournal();
   UndoJournal(const UndoJournal&) = delete;

@@ -70,28 +70,11 @@ Status UploadFile(Client& client, const v1::DataFile& file, const std::string& p
   return Annotate(sending, "uploading " + path);
 }
 
-}  // namespace
-
-StatusOr<Submission> ReadRunFile(const std::string& file,
-                                 const std::vector<std::string>& overrides) {
-  Submission submission;
-  LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kLargestRunFile));
-  LH_ASSIGN_OR_RETURN(submission.spec,
-                      ParseRunSpec(text, file, overrides, [](std::string_view codec) {
-                        return codec::CheckCodec(codec);
-                      }));
-  submission.request.set_run_yaml(text);
-  submission.request.set_file_name(file);
-  for (const std::string& text_override : overrides) {
-    submission.request.add_overrides(text_override);
-  }
-  return submission;
-}
-
-Status FindData(Submission& submission) {
+// Adds the data files that `spec` names to the submission, and says how many bytes they have.
+StatusOr<uint64_t> AddTexts(const RunSpec& spec, Submission& submission) {
   const std::string folder =
       std::filesystem::path(submission.request.file_name()).parent_path().string();
-  LH_ASSIGN_OR_RETURN(submission.paths, ExpandDataFiles(submission.spec, folder));
+  LH_ASSIGN_OR_RETURN(submission.paths, ExpandDataFiles(spec, folder));
   for (const std::string& path : submission.paths) {
     struct stat info {};
     if (stat(path.c_str(), &info) != 0) return FromErrno("cannot read " + path, errno);
@@ -99,8 +82,43 @@ Status FindData(Submission& submission) {
     file->set_name(path);
     file->set_bytes(static_cast<uint64_t>(info.st_size));
   }
+  return TotalBytes(submission.request);
+}
+
+StatusOr<Submission> Read(const std::string& file, const std::vector<std::string>& overrides,
+                          bool with_data) {
+  Submission submission;
+  LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(file, kLargestRunFile));
+  submission.request.set_run_yaml(text);
+  submission.request.set_file_name(file);
+  FindTexts find_texts;
+  if (with_data) {
+    find_texts = [&](const RunSpec& spec) { return AddTexts(spec, submission); };
+  }
+  LH_ASSIGN_OR_RETURN(submission.spec,
+                      ParseRunSpec(text, file, overrides, codec::CheckCodec, find_texts));
+  for (const std::string& text_override : overrides) {
+    submission.request.add_overrides(text_override);
+  }
+  return submission;
+}
+
+}  // namespace
+
+StatusOr<Submission> ReadRunFile(const std::string& file,
+                                 const std::vector<std::string>& overrides) {
+  return Read(file, overrides, /*with_data=*/false);
+}
+
+StatusOr<Submission> ReadRunAndData(const std::string& file,
+                                    const std::vector<std::string>& overrides) {
+  return Read(file, overrides, /*with_data=*/true);
+}
+
+Status FindData(Submission& submission) {
+  LH_ASSIGN_OR_RETURN(const uint64_t bytes, AddTexts(submission.spec, submission));
   // Every tokenizer makes at most one token of a byte.
-  return CheckDataSize(submission.spec, TotalBytes(submission.request));
+  return CheckDataSize(submission.spec, bytes);
 }
 
 Status HashData(const Terminal& terminal, Interrupt& interrupt, Submission& submission) {

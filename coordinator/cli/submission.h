@@ -22,8 +22,11 @@ struct Submission {
 // The run file alone, with every error at once. kInvalidArgument.
 StatusOr<Submission> ReadRunFile(const std::string& file,
                                  const std::vector<std::string>& overrides);
-// Finds the data files and checks that they can be read and are long enough. kInvalidArgument with
-// every error at once.
+// The run file and its data files, which can be read and are long enough. kInvalidArgument with
+// every error of both at once.
+StatusOr<Submission> ReadRunAndData(const std::string& file,
+                                    const std::vector<std::string>& overrides);
+// The data files of a spec that was read already. kInvalidArgument with every error at once.
 Status FindData(Submission& submission);
 // Reads all data for its hashes. Progress goes to the terminal. kCancelled on Ctrl-C.
 Status HashData(const Terminal& terminal, Interrupt& interrupt, Submission& submission);

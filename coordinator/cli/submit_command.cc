@@ -37,16 +37,11 @@ void AddRunFile(CLI::App* command, SubmitOptions& options) {
       ->allow_extra_args(false);
 }
 
-Status Check(Invocation& invocation, Submission& submission) {
-  LH_RETURN_IF_ERROR(FindData(submission));
-  return HashData(invocation.terminal(), invocation.interrupt(), submission);
-}
-
 StatusOr<int> Submit(Invocation& invocation, const SubmitOptions& options) {
-  LH_ASSIGN_OR_RETURN(Submission submission, ReadRunFile(options.file, options.overrides));
+  LH_ASSIGN_OR_RETURN(Submission submission, ReadRunAndData(options.file, options.overrides));
   submission.request.set_resume(options.resume);
   submission.request.set_from_step(options.from_step);
-  LH_RETURN_IF_ERROR(Check(invocation, submission));
+  LH_RETURN_IF_ERROR(HashData(invocation.terminal(), invocation.interrupt(), submission));
   LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   LH_RETURN_IF_ERROR(CheckTopology(submission.spec, client->access()));
   LH_RETURN_IF_ERROR(UploadData(invocation.terminal(), *client, submission));
@@ -95,17 +90,18 @@ Status AddAssumptions(const SubmitOptions& options, v1::SubmitRequest* request) 
 }
 
 StatusOr<int> Plan(Invocation& invocation, const SubmitOptions& options) {
-  LH_ASSIGN_OR_RETURN(Submission submission, ReadRunFile(options.file, options.overrides));
   if (options.show_config) {
     if (invocation.json()) {
       return absl::InvalidArgumentError(
           "--show-config prints a run file, which is YAML; leave --json out");
     }
-    invocation.terminal().out << ToYaml(submission.spec);
+    LH_ASSIGN_OR_RETURN(const Submission run, ReadRunFile(options.file, options.overrides));
+    invocation.terminal().out << ToYaml(run.spec);
     return kDone;
   }
+  LH_ASSIGN_OR_RETURN(Submission submission, ReadRunAndData(options.file, options.overrides));
   LH_RETURN_IF_ERROR(AddAssumptions(options, &submission.request));
-  LH_RETURN_IF_ERROR(Check(invocation, submission));
+  LH_RETURN_IF_ERROR(HashData(invocation.terminal(), invocation.interrupt(), submission));
   LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   LH_RETURN_IF_ERROR(CheckTopology(submission.spec, client->access()));
   if (submission.spec.topology) {

@@ -134,10 +134,12 @@ void AddWatchCommand(Program& program) {
                          });
   command->add_option("RUN", *run, "The run's id, or a name: its newest run")->required();
   command->footer(
-      "Step, losses, tokens/s, time left, what every stage waits for, and every link, redrawn in "
-      "place;\non a pipe one line a step. Exit codes: 0 the run is done, 1 it failed or was "
-      "stopped, "
-      "2 wrong\nusage, 130 interrupted.");
+      "Step, losses, tokens/s, time left, what every stage and every link waits for, redrawn in\n"
+      "place; on a pipe one line a step. OUT and IN: of the planned rate of a worker's interface.\n"
+      "A link waits for its sender (compute, codec, input), for an interface (egress of the "
+      "sender,\n"
+      "ingress of the receiver) or for the receiver's credits. Exit codes: 0 the run is done,\n"
+      "1 it failed or was stopped, 2 wrong usage, 130 interrupted.");
 }
 
 }  // namespace longhaul::cli

@@ -70,7 +70,10 @@ Table StageTable(const v1::RunStatus& run) {
                {"OPTIMIZER", Align::kRight},
                {"WAITS FOR INPUT", Align::kRight},
                {"FOR GRADIENTS", Align::kRight},
-               {"FOR CODEC", Align::kRight}});
+               {"FOR CODEC", Align::kRight},
+               {"OUT", Align::kRight},
+               {"IN", Align::kRight}});
+  const auto share_text = [](bool known, double share) { return known ? PercentText(share) : ""; };
   for (const v1::StageStatus& stage : run.stages()) {
     const std::string state = stage.connected() ? stage.state() : stage.state() + ", disconnected";
     table.AddRow({fmt::format("{}", stage.stage()), stage.worker_name(),
@@ -78,7 +81,9 @@ Table StageTable(const v1::RunStatus& run) {
                   fmt::format("{}", stage.layers()), fmt::format("{}", stage.depth()),
                   fmt::format("{}", stage.step()), PercentText(stage.compute_share()),
                   PercentText(stage.optimizer_share()), PercentText(stage.wait_input_share()),
-                  PercentText(stage.wait_gradient_share()), PercentText(stage.codec_wait_share())});
+                  PercentText(stage.wait_gradient_share()), PercentText(stage.codec_wait_share()),
+                  share_text(stage.has_egress_share(), stage.egress_share()),
+                  share_text(stage.has_ingress_share(), stage.ingress_share())});
   }
   return table;
 }
@@ -91,6 +96,7 @@ Table LinkTable(const v1::RunStatus& run) {
                {"GOODPUT", Align::kRight},
                {"OF RATE", Align::kRight},
                {"BUSY", Align::kRight},
+               {"WAITS FOR"},
                {"STATE"}});
   for (const v1::LinkStatus& link : run.links()) {
     const bool known = link.rate_bits_per_second() > 0;
@@ -98,7 +104,7 @@ Table LinkTable(const v1::RunStatus& run) {
                   link.codec(), known ? FormatBitsPerSecond(link.rate_bits_per_second()) : "?",
                   FormatBitsPerSecond(link.goodput_bits_per_second()),
                   known ? PercentText(link.bound_share()) : "?", PercentText(link.busy_share()),
-                  Cell(link.state(), StateStyle(link.state()))});
+                  link.waits_for(), Cell(link.state(), StateStyle(link.state()))});
   }
   return table;
 }

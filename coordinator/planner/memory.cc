@@ -1,6 +1,7 @@
 #include "coordinator/planner/memory.h"
 
 #include "coordinator/planner/planner.h"
+#include "run/model/family.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -14,50 +15,36 @@ constexpr uint64_t kCublasBytes = uint64_t{192} << 20;
 constexpr uint64_t kBoundariesInPassing = 8;
 constexpr uint64_t kSegmentBytes = uint64_t{20} << 20;
 
-uint64_t KeyChannels(const ModelSpec& model) {
-  return uint64_t{model.hidden} / model.heads * model.kv_heads;
-}
-
-uint64_t BlockParameters(const ModelSpec& model) {
-  const uint64_t h = model.hidden;
-  if (model.family == ModelFamily::kGpt) return 12 * h * h + 13 * h;
-  const uint64_t k = KeyChannels(model);
-  return 2 * h * h + 2 * h * k + 3 * h * model.intermediate + 2 * h +
-         (model.qkv_bias ? h + 2 * k : 0);
-}
-
-// That autograd keeps of one token: `full` in fp32, `half` as the products compute.
-struct KeptValues {
-  uint64_t full = 0, half = 0;
-};
-
-KeptValues KeptByBlock(const ModelSpec& model) {
-  const uint64_t h = model.hidden;
-  if (model.family == ModelFamily::kGpt) return {2 * h, 14 * h};
-  return {4 * h, 4 * h + 2 * KeyChannels(model) + 4 * uint64_t{model.intermediate}};
-}
-
 // Parameters that are cast: those of matrix products. The norms among them hardly count.
-uint64_t CastParameters(ModelSpec model, uint32_t vocabulary, uint32_t layers, bool last) {
-  model.tied = false;  // the head is cast, whosever its values are
-  return StageParameters(model, vocabulary, layers, /*first=*/false, last);
+uint64_t CastParameters(ModelSpec spec, uint32_t vocabulary, uint32_t layers, bool last) {
+  spec.tied = false;  // the head is cast, whosever its values are
+  return StageParameters(spec, vocabulary, layers, /*first=*/false, last);
 }
 
-uint64_t KeptByFinalNorm(const ModelSpec& model) {
-  return (model.family == ModelFamily::kGpt ? 2 : 3) * uint64_t{model.hidden};
+uint64_t BytesOf(const model::Kept& kept, bool bf16) {
+  return kept.full * kFloat + kept.half * (bf16 ? kHalf : kFloat);
 }
 
 }  // namespace
 
-uint64_t StageParameters(const ModelSpec& model, uint32_t vocabulary, uint32_t layers, bool first,
+uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last) {
-  const bool gpt = model.family == ModelFamily::kGpt;
-  const uint64_t h = model.hidden;
-  const uint64_t rows = model.VocabularyOver(vocabulary);
-  uint64_t count = layers * BlockParameters(model);
-  if (first) count += (rows + (gpt ? model.context : 0)) * h;
-  if (last) count += (gpt ? 2 : 1) * h;
-  if (last && !model.tied) count += rows * h;
+  const auto times = [&](model::Role role) -> uint64_t {
+    switch (role) {
+      case model::Role::kEmbedding:
+        return first ? 1 : 0;
+      case model::Role::kBlock:
+        return layers;
+      case model::Role::kHead:
+        return last ? 1 : 0;
+    }
+    return 0;
+  };
+  uint64_t count = 0;
+  for (const model::Parameter& parameter :
+       model::FamilyOf(spec).parameters(spec, spec.VocabularyOver(vocabulary))) {
+    count += times(parameter.role) * parameter.shape.elements();
+  }
   return count;
 }
 
@@ -66,11 +53,11 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const bool bf16 = spec.train.dtype == ComputeDtype::kBf16;
   const uint64_t tokens = uint64_t{spec.train.microbatch_size} * spec.model.context;
   const uint64_t boundary = tokens * spec.model.hidden * kFloat;
-  const KeptValues block = KeptByBlock(spec.model);
-  uint64_t kept = layers * tokens * (block.full * kFloat + block.half * (bf16 ? kHalf : kFloat));
+  const model::Family& family = model::FamilyOf(spec.model);
+  uint64_t kept = layers * tokens * BytesOf(family.kept_by_block(spec.model), bf16);
   const uint64_t logits =
       last ? tokens * uint64_t{spec.model.VocabularyOver(vocabulary)} * kFloat : 0;
-  if (last) kept += tokens * KeptByFinalNorm(spec.model) * kFloat + logits;
+  if (last) kept += tokens * BytesOf(family.kept_by_final_norm(spec.model), bf16) + logits;
   const uint64_t casts = bf16 ? CastParameters(spec.model, vocabulary, layers, last) * kHalf : 0;
 
   const uint64_t parameters = StageParameters(spec.model, vocabulary, layers, first, last);

@@ -8,15 +8,10 @@
 
 namespace longhaul::coordinator {
 
-// Of the networks in worker/stage. `vocabulary` is the tokenizer's, here and below; embedding and
-// head have a row for each, or as many as the model says. First stage: the token embedding, in
-// family gpt also that of positions. Last: norm and head; a tied head is the first stage's
-// embedding. A block, with h = hidden, k = channels of the keys, i = intermediate:
-//   gpt    two norms (2h each), qkv (3h^2 + 3h), projection (h^2 + h), and the MLP's two layers
-//          (4h^2 + 4h, 4h^2 + h)
-//   llama  two norms (h each), queries and projection (h^2 each), keys and values (hk each), gate,
-//          up and down (hi each); with qkv_bias h + 2k more
-uint64_t StageParameters(const ModelSpec& model, uint32_t vocabulary, uint32_t layers, bool first,
+// Of the model's descriptor (run/model/family.h). `vocabulary` is the tokenizer's, here and below;
+// embedding and head have a row for each, or as many as the model says. First stage: the embedding.
+// Last: final norm and head; a tied head is the first stage's embedding.
+uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 
 // Of a worker and its libraries.
@@ -39,14 +34,9 @@ struct StageMemory {
 //            + on a GPU 192 MiB of workspaces, which cuBLAS keeps for each stream and thread, and
 //              what passes need for as long as one runs: 8 boundary tensors
 // per_flight = what autograd keeps of one microbatch of B x T tokens:
-//              gpt: a block 16h values a token (input, norm, qkv, attention, residual, norm, 4h
-//              before and 4h after GELU), of 4 bytes, or with bf16 2 bytes but for 2h (input,
-//              residual);
-//              llama: a block 8h + 2k + 4i values a token (input, its norm before and after the
-//              weight, queries, keys, values, attention, residual, its norm before and after, gate,
-//              SiLU, up, product), of 4 bytes, or with bf16 2 bytes but for 4h (input, residual,
-//              norms before the weight);
-//              last stage: the final norm with its input, and the log-softmax of the logits;
+//              of each block and, on the last stage, of the final norm what its family says
+//              (Family::kept_by_block), 4 bytes a value, or with bf16 2 bytes where products keep
+//              it; last stage: the log-softmax of the logits, too;
 //            + the stage's input and output
 //            + on a GPU, where each has memory of its own that was set apart when its passes were
 //              recorded: what its forward needs in passing, a boundary tensor and on the last stage

@@ -16,6 +16,8 @@ namespace {
 constexpr absl::Duration kNotifyInterval = absl::Milliseconds(100);
 // However soon the state wants to be woken, the loop never spins.
 constexpr absl::Duration kShortestWait = absl::Milliseconds(5);
+// So many users' texts and shards are read at once.
+constexpr size_t kDiskThreads = 4;
 
 Status Stopping() {
   return absl::UnavailableError("the coordinator is shutting down; try again when it is back");
@@ -45,7 +47,9 @@ Shell::Shell(Store* store, const BlobStore* copies, DataPreparer preparer,
       state_(std::move(state)),
       // The state may want to be woken, or have something to do about what it found.
       wake_at_(Now()),
-      prepare_(std::move(preparer), copies, [this](Event event) { Post(std::move(event)); }),
+      chores_(std::move(preparer), copies, &disk_threads_,
+              [this](Event event) { Post(std::move(event)); }),
+      disk_threads_(kDiskThreads),
       thread_([this] { Loop(); }) {}
 
 Shell::~Shell() {
@@ -71,7 +75,7 @@ bool Shell::Stop(Deadline deadline) {
   stops_.FailAll(Stopping());
   checkpoints_.FailAll(Stopping());
   traces_.FailAll(Stopping());
-  return prepare_.Stop(deadline);
+  return disk_threads_.Stop(deadline);
 }
 
 Status Shell::failure() const {
@@ -304,7 +308,7 @@ void Shell::Execute(Command command) {
           if (const auto sink = SinkOf(c.session)) sink->Close(c.why, false);
         } else if constexpr (std::is_same_v<C, command::PrepareData> ||
                              std::is_same_v<C, command::CheckCopies>) {
-          prepare_.Add(std::move(c));
+          chores_.Add(std::move(c));
         } else if constexpr (std::is_same_v<C, command::DropCopies>) {
           for (const std::string& sha256 : c.sha256) {
             const Status status = copies_->Remove(sha256);

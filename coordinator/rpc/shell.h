@@ -21,9 +21,10 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "coordinator/rpc/chores.h"
 #include "coordinator/rpc/notifier.h"
 #include "coordinator/rpc/pending_calls.h"
-#include "coordinator/rpc/prepare_thread.h"
+#include "coordinator/rpc/work_threads.h"
 #include "coordinator/state/state.h"
 #include "coordinator/store/store.h"
 
@@ -89,6 +90,9 @@ class Shell {
   const Store& store() const { return *store_; }
   Notifier& notifier() { return notifier_; }
 
+  // For what waits for disks. Stopped with the shell.
+  WorkThreads& disk_threads() { return disk_threads_; }
+
   // Runs `call` on the loop's thread after `delay`; not at all when the loop has ended.
   void CallAfter(absl::Duration delay, std::function<void()> call);
 
@@ -137,7 +141,8 @@ class Shell {
   MonoTime last_notified_{};
   bool notify_scheduled_ = false;
 
-  PrepareThread prepare_;
+  Chores chores_;
+  WorkThreads disk_threads_;  // after what runs on them
   std::thread thread_;
 };
 

@@ -1,5 +1,7 @@
 #include "coordinator/rpc/upload.h"
 
+#include <fmt/core.h>
+
 #include <memory>
 #include <utility>
 
@@ -11,8 +13,8 @@ namespace {
 // One read at a time, so nothing here needs a lock; a cancelled call ends its read.
 class UploadReactor : public grpc::ServerReadReactor<v1::UploadChunk> {
  public:
-  UploadReactor(const BlobStore* blobs, UploadGuard guard)
-      : blobs_(blobs), guard_(std::move(guard)) {
+  UploadReactor(const BlobStore* blobs, WorkThreads* threads, UploadGuard guard)
+      : blobs_(blobs), threads_(threads), guard_(std::move(guard)) {
     // Says that the caller is let in: before, its connection may say little (guarded_port.h).
     StartSendInitialMetadata();
     StartRead(&chunk_);
@@ -20,7 +22,7 @@ class UploadReactor : public grpc::ServerReadReactor<v1::UploadChunk> {
 
   void OnReadDone(bool ok) override {
     if (!ok) {
-      Finish(ToGrpc(End()));
+      End();
       return;
     }
     if (const Status status = Take(); !status.ok()) {
@@ -50,15 +52,24 @@ class UploadReactor : public grpc::ServerReadReactor<v1::UploadChunk> {
   }
 
   // After the last chunk, or when the caller is gone: then bytes are missing, and Finish refuses.
-  Status End() {
+  void End() {
     if (upload_ == nullptr) {
-      return absl::InvalidArgumentError(
-          "an upload needs at least one chunk, with the blob's hash and size");
+      Finish(ToGrpc(absl::InvalidArgumentError(
+          "an upload needs at least one chunk, with the blob's hash and size")));
+      return;
     }
-    return std::exchange(upload_, nullptr)->Finish();
+    // Not before Finish is the reactor's life over.
+    threads_->Add(
+        fmt::format("upload {}", static_cast<const void*>(this)),
+        [this] { Finish(ToGrpc(std::exchange(upload_, nullptr)->Finish())); },
+        [this] {
+          Finish(ToGrpc(absl::UnavailableError(
+              "the coordinator is shutting down; try again when it is back")));
+        });
   }
 
   const BlobStore* const blobs_;
+  WorkThreads* const threads_;
   const UploadGuard guard_;
   v1::UploadChunk chunk_;
   std::unique_ptr<BlobUpload> upload_;
@@ -67,8 +78,9 @@ class UploadReactor : public grpc::ServerReadReactor<v1::UploadChunk> {
 
 }  // namespace
 
-grpc::ServerReadReactor<v1::UploadChunk>* StartUpload(const BlobStore* blobs, UploadGuard guard) {
-  return new UploadReactor(blobs, std::move(guard));
+grpc::ServerReadReactor<v1::UploadChunk>* StartUpload(const BlobStore* blobs, WorkThreads* threads,
+                                                      UploadGuard guard) {
+  return new UploadReactor(blobs, threads, std::move(guard));
 }
 
 }  // namespace longhaul::coordinator

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "coordinator/rpc/work_threads.h"
 #include "coordinator/store/blob_store.h"
 #include "longhaul/v1/worker.pb.h"
 
@@ -17,8 +18,9 @@ namespace longhaul::coordinator {
 // Whether a blob of this hash and size may come.
 using UploadGuard = std::function<Status(const std::string& sha256, uint64_t bytes)>;
 
-// The reactor of one call; it owns itself. `blobs` must outlive the call. No guard: everything may.
-grpc::ServerReadReactor<v1::UploadChunk>* StartUpload(const BlobStore* blobs,
+// The reactor of one call; it owns itself. `blobs` and `threads` must outlive the call: a whole
+// blob is synced on one of `threads`, since that may take seconds. No guard: everything may come.
+grpc::ServerReadReactor<v1::UploadChunk>* StartUpload(const BlobStore* blobs, WorkThreads* threads,
                                                       UploadGuard guard = {});
 
 }  // namespace longhaul::coordinator

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <atomic>
+
 #include "coordinator/rpc/finish_now.h"
 #include "coordinator/rpc/refuse_caller.h"
 #include "coordinator/rpc/upload.h"
@@ -17,8 +19,9 @@ class BlobWriter : public grpc::ServerWriteReactor<v1::BlobChunk> {
   BlobWriter(BlobReader reader, uint64_t offset) : reader_(std::move(reader)), offset_(offset) {
     WriteNext();
   }
+  void OnCancel() override { cancelled_ = true; }
   void OnWriteDone(bool ok) override {
-    if (!ok) {
+    if (!ok || cancelled_) {
       Finish(grpc::Status::CANCELLED);
     } else if (offset_ < reader_.size()) {
       WriteNext();
@@ -44,6 +47,7 @@ class BlobWriter : public grpc::ServerWriteReactor<v1::BlobChunk> {
   const BlobReader reader_;
   uint64_t offset_;
   v1::BlobChunk chunk_;
+  std::atomic<bool> cancelled_{false};
 };
 
 }  // namespace
@@ -80,10 +84,12 @@ grpc::ServerReadReactor<v1::UploadChunk>* WorkerServiceImpl::StoreShard(
   if (const Status status = port_->Check(*context); !status.ok()) {
     return RefuseCaller<grpc::ServerReadReactor<v1::UploadChunk>>(*context, status);
   }
-  return StartUpload(copies_, [this](const std::string& sha256, uint64_t bytes) -> Status {
-    if (shell_->ExpectsCopy(sha256, bytes)) return absl::OkStatus();
-    return absl::FailedPreconditionError("nobody has asked for a copy of this shard");
-  });
+  return StartUpload(
+      copies_, &shell_->disk_threads(),
+      [this](const std::string& sha256, uint64_t bytes) -> Status {
+        if (shell_->ExpectsCopy(sha256, bytes)) return absl::OkStatus();
+        return absl::FailedPreconditionError("nobody has asked for a copy of this shard");
+      });
 }
 
 }  // namespace longhaul::coordinator

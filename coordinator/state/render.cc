@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "coordinator/state/core.h"
+#include "coordinator/state/link_stall.h"
 #include "coordinator/state/text.h"
 
 namespace longhaul::coordinator {
@@ -60,6 +61,30 @@ double RateOf(const v1::Plan& plan, const v1::LinkPlan& link, bool up) {
     if (known > 0) rate = rate > 0 ? std::min(rate, known) : known;
   }
   return rate;
+}
+
+// Every direction of which the sender has reported a step.
+std::vector<DirectionInUse> DirectionsInUse(const Run& run) {
+  std::vector<DirectionInUse> directions;
+  for (const StageRecord& stage : run.stages) {
+    if (!stage.last) continue;
+    for (const v1::LinkUse& use : stage.last->links()) {
+      const size_t to = use.up() ? use.boundary() : size_t{use.boundary()} + 1;
+      if (to >= run.stages.size()) continue;
+      directions.push_back({.from = stage.index, .to = to, .sender = &*stage.last, .use = &use});
+    }
+  }
+  return directions;
+}
+
+std::vector<InterfaceUse> InterfacesOf(const Run& run) {
+  const v1::Prediction& prediction = run.record.plan->prediction();
+  const auto span = [](const auto& rates) {
+    return std::span<const double>(rates.data(), static_cast<size_t>(rates.size()));
+  };
+  return UseOfInterfaces(run.stages.size(), DirectionsInUse(run),
+                         span(prediction.egress_bits_per_second()),
+                         span(prediction.ingress_bits_per_second()));
 }
 
 }  // namespace
@@ -141,6 +166,7 @@ void Core::RenderStages(const Run& run, v1::RunStatus* status) const {
     return;
   }
   if (!run.record.plan) return;
+  const std::vector<InterfaceUse> interfaces = InterfacesOf(run);
   for (const StageRecord& stage : run.stages) {
     const v1::StagePlan& plan = run.record.plan->stages(static_cast<int>(stage.index));
     v1::StageStatus& one = *status->add_stages();
@@ -163,11 +189,15 @@ void Core::RenderStages(const Run& run, v1::RunStatus* status) const {
     one.set_wait_input_share(Share(last.wait_input_seconds(), last.seconds()));
     one.set_wait_gradient_share(Share(last.wait_gradient_seconds(), last.seconds()));
     one.set_codec_share(Share(last.codec_seconds(), last.seconds()));
+    const InterfaceUse& interface = interfaces[stage.index];
+    if (interface.egress) one.set_egress_share(*interface.egress);
+    if (interface.ingress) one.set_ingress_share(*interface.ingress);
   }
 }
 
 void Core::RenderLinks(const Run& run, v1::RunStatus* status) const {
   if (run.draft || !run.record.plan) return;
+  const std::vector<InterfaceUse> interfaces = InterfacesOf(run);
   for (const v1::LinkPlan& plan : run.record.plan->links()) {
     const uint32_t boundary = plan.boundary();
     if (boundary + 1 >= run.stages.size()) continue;
@@ -188,6 +218,8 @@ void Core::RenderLinks(const Run& run, v1::RunStatus* status) const {
         one.set_goodput_bits_per_second(8.0 * static_cast<double>(use.payload_bytes_sent()) /
                                         from.last->seconds());
         one.set_busy_share(Share(use.send_busy_seconds(), from.last->seconds()));
+        one.set_waits_for(std::string(StallOf(
+            {.from = from.index, .to = to.index, .sender = &*from.last, .use = &use}, interfaces)));
         if (one.rate_bits_per_second() > 0) {
           one.set_bound_share(
               Share(8.0 * static_cast<double>(use.link_bytes_sent()) / one.rate_bits_per_second(),

@@ -4,6 +4,9 @@
 
 #include <string>
 #include <string_view>
+#include <variant>
+
+#include "run/model/family.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -51,12 +54,15 @@ void CompareModels(const ModelSpec& before, const ModelSpec& now, Differences* d
     return model.vocabulary ? fmt::format("{}", *model.vocabulary) : std::string("auto");
   };
   differences->Compare("model.vocabulary", vocabulary(before), vocabulary(now));
-  if (before.family != ModelFamily::kLlama || now.family != ModelFamily::kLlama) return;
-  differences->Compare("model.kv_heads", before.kv_heads, now.kv_heads);
-  differences->Compare("model.intermediate", before.intermediate, now.intermediate);
-  differences->Compare("model.rope_theta", before.rope_theta, now.rope_theta);
-  differences->Compare("model.norm_epsilon", before.norm_epsilon, now.norm_epsilon);
-  differences->Compare("model.qkv_bias", before.qkv_bias, now.qkv_bias);
+  if (before.family != now.family) return;
+  for (const model::Key& key : model::FamilyOf(before).keys) {
+    std::visit(
+        [&](const auto& value) {
+          differences->Compare(fmt::format("model.{}", key.name), before.*value.field,
+                               now.*value.field);
+        },
+        key.value);
+  }
 }
 
 }  // namespace

@@ -18,14 +18,6 @@ namespace {
 // Grows when the token file's format does.
 constexpr int kCacheVersion = 1;
 
-std::string CacheKey(const command::PrepareData& request) {
-  Sha256 hash;
-  hash.Update(
-      fmt::format("{}\n{}\n{:.17g}\n", kCacheVersion, request.tokenizer, request.validation_share));
-  for (const v1::DataFile& file : request.files) hash.Update(file.sha256() + "\n");
-  return hash.HexDigest();
-}
-
 // What was made before, if it is still there. An unreadable entry is as good as none.
 std::optional<v1::DataSet> FromCache(const std::string& path, const BlobStore& blobs) {
   const StatusOr<std::string> bytes = ReadFile(path, 64 << 10);
@@ -43,8 +35,16 @@ StatusOr<DataPreparer> DataPreparer::Open(const std::string& cache_folder, const
   return DataPreparer(cache_folder, blobs);
 }
 
+std::string DataPreparer::KeyOf(const command::PrepareData& request) const {
+  Sha256 hash;
+  hash.Update(
+      fmt::format("{}\n{}\n{:.17g}\n", kCacheVersion, request.tokenizer, request.validation_share));
+  for (const v1::DataFile& file : request.files) hash.Update(file.sha256() + "\n");
+  return hash.HexDigest();
+}
+
 StatusOr<v1::DataSet> DataPreparer::Prepare(const command::PrepareData& request) const {
-  const std::string cache_path = fmt::format("{}/{}", cache_folder_, CacheKey(request));
+  const std::string cache_path = fmt::format("{}/{}", cache_folder_, KeyOf(request));
   if (std::optional<v1::DataSet> known = FromCache(cache_path, *blobs_)) return *known;
 
   std::vector<std::string> paths;

@@ -16,9 +16,12 @@ class DataPreparer {
   // `cache_folder` remembers which blob was made from what. `blobs` must outlive this.
   static StatusOr<DataPreparer> Open(const std::string& cache_folder, const BlobStore* blobs);
 
+  // What is made depends on this alone: requests with the same key get the same token file.
+  std::string KeyOf(const command::PrepareData& request) const;
+
   // Tokenizes the files (blobs that are there), or finds what was made of them before. Takes as
-  // long as reading and writing them does. One call at a time. kFailedPrecondition naming a file
-  // that is not there.
+  // long as reading and writing them does. Thread-safe; of one key one call at a time, or the work
+  // is done twice. kFailedPrecondition naming a file that is not there.
   StatusOr<v1::DataSet> Prepare(const command::PrepareData& request) const;
 
  private:

@@ -1,8 +1,10 @@
 #include "deploy/sweep/sweep_spec.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/yaml/yaml_reader.h"
@@ -151,6 +153,36 @@ Field Links(SweepSpec* spec, const CodecCheck& check_codec) {
       });
 }
 
+// A scalar as an item of a flow list: a text stays one, and what would end the item is quoted.
+std::string FlowItem(const YAML::Node& item, const std::string& value) {
+  const bool plain = !config::IsQuoted(item) && value.find_first_of(",[]{}") == std::string::npos;
+  return plain ? value : config::Quote(value);
+}
+
+// A value of the run file as --set takes it; nullopt and a problem for what is no value or list.
+std::optional<std::string> OverrideValue(Reader& reader, const YAML::Node& node,
+                                         const std::string& path) {
+  constexpr std::string_view kExpected =
+      "a value or a list of values; a section's keys are set one by one, such as train.steps: 20";
+  if (!node.IsSequence()) {
+    const auto value = config::ReadScalar(reader, node, path, kExpected);
+    if (!value) return std::nullopt;
+    return config::IsQuoted(node) ? config::Quote(*value) : *value;
+  }
+  if (node.size() > kLongestList) {
+    reader.Fail(node, fmt::format("{}: expected at most {} values, got {}", path, kLongestList,
+                                  node.size()));
+    return std::nullopt;
+  }
+  std::vector<std::string> items;
+  for (const auto& item : node) {
+    const auto value = config::ReadScalar(reader, item, path, "a value in the list");
+    if (!value) return std::nullopt;
+    items.push_back(FlowItem(item, *value));
+  }
+  return fmt::format("[{}]", fmt::join(items, ", "));
+}
+
 // { train.steps: 20 } as {"train.steps=20"}.
 void ReadOverrides(std::vector<std::string>* target, Reader& reader, const YAML::Node& node,
                    const std::string& path) {
@@ -167,11 +199,8 @@ void ReadOverrides(std::vector<std::string>* target, Reader& reader, const YAML:
       continue;
     }
     const std::string name = fmt::format("{}.{}", path, *key);
-    const auto value =
-        config::ReadScalar(reader, entry.second, name, "one value; longhaul's --set takes lists");
-    if (!value) continue;
-    target->push_back(fmt::format("{}={}", *key,
-                                  config::IsQuoted(entry.second) ? config::Quote(*value) : *value));
+    const auto value = OverrideValue(reader, entry.second, name);
+    if (value) target->push_back(fmt::format("{}={}", *key, *value));
   }
 }
 

@@ -57,8 +57,11 @@ StatusOr<std::vector<std::string>> ExpandDataFiles(const RunSpec& spec, const st
     const std::string pattern = absolute ? glob : EscapeGlob(folder) + "/" + glob;
     const std::vector<std::string> matches = Glob(pattern);
     if (matches.empty()) {
-      fail(fmt::format("data.text: '{}' matches no file{}", glob,
-                       absolute ? "" : fmt::format(" in {}", folder)));
+      // A list in quotes is one text.
+      const bool list = glob.starts_with('[') && glob.ends_with(']');
+      fail(fmt::format("data.text: '{}' matches no file{}{}", glob,
+                       absolute ? "" : fmt::format(" in {}", folder),
+                       list ? "; a list stands without quotes around it" : ""));
     }
     for (const std::string& path : matches) {
       const std::string problem = CheckFile(path);

@@ -1,13 +1,15 @@
 #include "run/file/model_fields.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <string_view>
+#include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
-#include "run/file/model_presets.h"
+#include "run/model/family.h"
 #include "run/tokens/token_file.h"
 
 namespace longhaul::config {
@@ -16,81 +18,110 @@ namespace {
 // A boundary tensor's encoding must fit the 32 bits of a frame's length, in fp32 and with room for
 // headers.
 constexpr uint64_t kMostBoundaryElements = 1ull << 29;
-constexpr uint32_t kWidestMlp = 1u << 19;
-constexpr std::array kLlamaKeys = {"model.kv_heads", "model.intermediate", "model.rope_theta",
-                                   "model.norm_epsilon", "model.qkv_bias"};
 
-const ModelPreset* FindPreset(const std::string& name) {
-  const std::vector<ModelPreset>& presets = ModelPresets();
+const model::Preset* FindPreset(const std::string& name) {
+  const std::vector<model::Preset>& presets = model::Presets();
   const auto it = std::find_if(presets.begin(), presets.end(),
-                               [&](const ModelPreset& preset) { return preset.name == name; });
+                               [&](const model::Preset& preset) { return preset.name == name; });
   return it == presets.end() ? nullptr : &*it;
 }
 
 std::vector<std::string> PresetNames() {
   std::vector<std::string> names;
-  for (const ModelPreset& preset : ModelPresets()) names.push_back(preset.name);
+  for (const model::Preset& preset : model::Presets()) names.push_back(preset.name);
   return names;
 }
 
-// The usual width of an MLP with a gate: as many parameters as one of 4 x hidden without, rounded
-// up to what kernels like.
-uint32_t UsualIntermediate(uint32_t hidden) {
-  return (hidden * 8 / 3 + 63) / 64 * 64;
+std::vector<ModelFamily> FamilyIds() {
+  std::vector<ModelFamily> ids;
+  for (const model::Family* family : model::Families()) ids.push_back(family->id);
+  return ids;
 }
 
-void FillFrom(const ModelPreset& preset, Reader& reader, ModelSpec* model) {
-  const Place place = reader.PlaceOf("model.preset");
-  if (reader.Has("model.family") && model->family != preset.model.family) {
+std::string PathOf(const model::Key& key) {
+  return fmt::format("model.{}", key.name);
+}
+
+bool HasKey(const model::Family& family, std::string_view name) {
+  return std::any_of(family.keys.begin(), family.keys.end(),
+                     [&](const model::Key& key) { return key.name == name; });
+}
+
+// Each key once, although several families may have one.
+std::vector<model::Key> KeysOfFamilies() {
+  std::vector<model::Key> keys;
+  for (const model::Family* family : model::Families()) {
+    for (const model::Key& key : family->keys) {
+      const bool known = std::any_of(keys.begin(), keys.end(), [&](const model::Key& other) {
+        return other.name == key.name;
+      });
+      if (!known) keys.push_back(key);
+    }
+  }
+  return keys;
+}
+
+Field FieldOf(const model::Key& key, ModelSpec* spec) {
+  const std::string name(key.name);
+  return std::visit(
+      [&]<class Value>(const Value& value) {
+        auto* const target = &(spec->*value.field);
+        if constexpr (std::is_same_v<Value, model::FlagKey>) {
+          return Flag(name, target);
+        } else if constexpr (std::is_same_v<Value, model::RealKey>) {
+          return Real(name, target, {.least = 0, .most = value.most, .above_least = true});
+        } else {
+          return Whole(name, target, 1, value.most);
+        }
+      },
+      key.value);
+}
+
+void FillFrom(const model::Preset& preset, Reader& reader, ModelSpec* spec) {
+  if (reader.Has("model.family") && spec->family != preset.model.family) {
     reader.Fail(reader.PlaceOf("model.family"),
                 fmt::format("model.family: the preset {} is of family {}, got {}; leave family out",
-                            preset.name, ToString(preset.model.family), ToString(model->family)));
+                            preset.name, ToString(preset.model.family), ToString(spec->family)));
   }
-  model->family = preset.model.family;
-  const auto fill = [&](const char* key, auto ModelSpec::*field) {
+  spec->family = preset.model.family;
+  const auto fill = [&](std::string_view key, auto ModelSpec::*field) {
     const std::string path = fmt::format("model.{}", key);
     if (reader.Has(path)) return;
-    model->*field = preset.model.*field;
-    reader.Assume(path, place);
+    spec->*field = preset.model.*field;
+    reader.Assume(path, "model.preset");
   };
   fill("layers", &ModelSpec::layers);
   fill("hidden", &ModelSpec::hidden);
   fill("heads", &ModelSpec::heads);
   fill("context", &ModelSpec::context);
   fill("vocabulary", &ModelSpec::vocabulary);
-  if (model->family != ModelFamily::kLlama) return;
-  fill("kv_heads", &ModelSpec::kv_heads);
-  fill("intermediate", &ModelSpec::intermediate);
-  fill("rope_theta", &ModelSpec::rope_theta);
-  fill("norm_epsilon", &ModelSpec::norm_epsilon);
-  fill("qkv_bias", &ModelSpec::qkv_bias);
+  for (const model::Key& key : model::FamilyOf(*spec).keys) {
+    std::visit([&](const auto& value) { fill(key.name, value.field); }, key.value);
+  }
 }
 
-void CheckHeads(const ModelSpec& model, Reader& reader) {
-  if (model.hidden % model.heads != 0) {
-    reader.Fail(reader.PlaceOf("model.heads"),
-                fmt::format("model.heads: {} heads do not divide model.hidden {}; choose a divisor",
-                            model.heads, model.hidden));
-    return;
+void FailMissing(const model::Key& key, const model::RequiredKey& value, const ModelSpec& spec,
+                 Reader& reader) {
+  reader.Fail(reader.PlaceOf("model"),
+              fmt::format("the key '{}' is missing; family {} needs {}, a whole number from 1 to "
+                          "{}{}",
+                          PathOf(key), ToString(spec.family), value.meaning, value.most,
+                          spec.hidden == 0 ? ""
+                                           : fmt::format(", for hidden {} often {}", spec.hidden,
+                                                         value.usual(spec.hidden))));
+}
+
+// Of the families that have it.
+std::string OwnersOf(const model::Key& key) {
+  std::vector<std::string_view> owners;
+  for (const model::Family* family : model::Families()) {
+    if (HasKey(*family, key.name)) owners.push_back(family->name);
   }
-  if (model.family != ModelFamily::kLlama) return;
-  if (model.heads % model.kv_heads != 0) {
-    reader.Fail(reader.PlaceOf("model.kv_heads"),
-                fmt::format("model.kv_heads: {} heads of keys and values do not divide model.heads "
-                            "{}; choose a divisor",
-                            model.kv_heads, model.heads));
-  }
-  if (const uint32_t channels = model.hidden / model.heads; channels % 2 != 0) {
-    reader.Fail(
-        reader.PlaceOf("model.heads"),
-        fmt::format("model.heads: {} heads of model.hidden {} have {} channels each, an odd "
-                    "number; rotary embeddings turn pairs of channels",
-                    model.heads, model.hidden, channels));
-  }
+  return fmt::format("{}", fmt::join(owners, " or "));
 }
 
 void CheckVocabulary(const RunSpec& spec, Reader& reader) {
-  if (!spec.model.vocabulary) return;
+  if (!spec.model.vocabulary || !reader.Sound({"model.vocabulary", "data.tokenizer"})) return;
   const auto tokenizer = Tokenizer::Create(spec.data.tokenizer);
   if (!tokenizer.ok() || *spec.model.vocabulary >= (*tokenizer)->vocabulary()) return;
   reader.Fail(
@@ -102,65 +133,67 @@ void CheckVocabulary(const RunSpec& spec, Reader& reader) {
 
 }  // namespace
 
-Field Model(ModelSpec* model, std::string* preset) {
-  return Section(
-      "model",
-      {OneOf("preset", preset, PresetNames()),
-       Choice("family", &model->family, std::vector{ModelFamily::kGpt, ModelFamily::kLlama}),
-       Required(Whole("layers", &model->layers, 1, 4096)),
-       Required(Whole("hidden", &model->hidden, 1, 1u << 17)),
-       Required(Whole("heads", &model->heads, 1, 1u << 12)),
-       Required(Whole("context", &model->context, 1, 1u << 22)), Flag("tied", &model->tied),
-       WholeOrAuto("vocabulary", &model->vocabulary, 1, 1u << 24),
-       Whole("kv_heads", &model->kv_heads, 1, 1u << 12),
-       Whole("intermediate", &model->intermediate, 1, kWidestMlp),
-       Real("rope_theta", &model->rope_theta, {.least = 0, .most = 1e12, .above_least = true}),
-       Real("norm_epsilon", &model->norm_epsilon, {.least = 0, .most = 1, .above_least = true}),
-       Flag("qkv_bias", &model->qkv_bias)});
+Field Model(ModelSpec* spec, std::string* preset) {
+  Table table = {OneOf("preset", preset, PresetNames()),
+                 Choice("family", &spec->family, FamilyIds()),
+                 Required(Whole("layers", &spec->layers, 1, 4096)),
+                 Required(Whole("hidden", &spec->hidden, 1, 1u << 17)),
+                 Required(Whole("heads", &spec->heads, 1, 1u << 12)),
+                 Required(Whole("context", &spec->context, 1, 1u << 22)),
+                 Flag("tied", &spec->tied),
+                 WholeOrAuto("vocabulary", &spec->vocabulary, 1, 1u << 24)};
+  for (const model::Key& key : KeysOfFamilies()) table.push_back(FieldOf(key, spec));
+  return Section("model", std::move(table));
 }
 
-void CompleteModel(const std::string& preset, Reader& reader, ModelSpec* model) {
-  if (const ModelPreset* known = FindPreset(preset)) {
-    FillFrom(*known, reader, model);
+void CompleteModel(const std::string& preset, Reader& reader, ModelSpec* spec) {
+  if (const model::Preset* known = FindPreset(preset)) {
+    FillFrom(*known, reader, spec);
   } else if (reader.Has("model.preset")) {
     // One that is not known is reported; what it would have said is not missing.
     for (const char* path : {"model.layers", "model.hidden", "model.heads", "model.context"}) {
-      reader.Assume(path, reader.PlaceOf("model.preset"));
+      reader.Assume(path, "model.preset");
     }
   }
-  if (model->family != ModelFamily::kLlama) return;
-  if (!reader.Has("model.kv_heads")) model->kv_heads = model->heads;
-  if (reader.Has("model.intermediate")) return;
-  reader.Fail(
-      reader.PlaceOf("model"),
-      fmt::format("the key 'model.intermediate' is missing; family llama needs the width of "
-                  "its MLP, a whole number from 1 to {}{}",
-                  kWidestMlp,
-                  model->hidden == 0 ? ""
-                                     : fmt::format(", for hidden {} often {}", model->hidden,
-                                                   UsualIntermediate(model->hidden))));
+  for (const model::Key& key : model::FamilyOf(*spec).keys) {
+    if (reader.Has(PathOf(key))) continue;
+    if (const auto* whole = std::get_if<model::WholeKey>(&key.value); whole && whole->same_as) {
+      spec->*whole->field = spec->*whole->same_as;
+    }
+    if (const auto* required = std::get_if<model::RequiredKey>(&key.value)) {
+      FailMissing(key, *required, *spec, reader);
+    }
+  }
 }
 
 void CheckModel(const RunSpec& spec, Reader& reader) {
   const ModelSpec& model = spec.model;
-  if (model.family == ModelFamily::kGpt) {
-    for (const char* key : kLlamaKeys) {
-      if (!reader.Has(key)) continue;
-      reader.Fail(reader.PlaceOf(key),
-                  fmt::format("{}: a key of family llama, and this model's family is gpt; leave it "
-                              "out or set model.family to llama",
-                              key));
+  const model::Family& family = model::FamilyOf(model);
+  for (const model::Key& key : KeysOfFamilies()) {
+    if (!reader.Sound({"model.family", "model.preset"})) break;
+    if (HasKey(family, key.name) || !reader.Has(PathOf(key))) continue;
+    const std::string owners = OwnersOf(key);
+    reader.Fail(
+        reader.PlaceOf(PathOf(key)),
+        fmt::format("{}: a key of family {}, and this model's family is {}; leave it out or "
+                    "set model.family to {}",
+                    PathOf(key), owners, family.name, owners));
+  }
+  if (reader.Sound({"model.family", "model.hidden", "model.heads"})) {
+    for (const model::Problem& problem : model::Problems(model)) {
+      const std::string path = fmt::format("model.{}", problem.key);
+      if (reader.Sound({path})) reader.Fail(reader.PlaceOf(path), problem.text);
     }
   }
-  CheckHeads(model, reader);
   CheckVocabulary(spec, reader);
-  if (model.tied && spec.pipeline.stages != 1u) {
+  if (model.tied && spec.pipeline.stages != 1u && reader.Sound({"model.tied", "pipeline.stages"})) {
     reader.Fail(
         reader.PlaceOf("model.tied"),
         fmt::format("model.tied: true needs pipeline.stages: 1, got {}; embedding and head "
                     "would lie on different workers",
                     spec.pipeline.stages ? fmt::format("{}", *spec.pipeline.stages) : "auto"));
   }
+  if (!reader.Sound({"train.microbatch_size", "model.context", "model.hidden"})) return;
   const uint64_t tokens = uint64_t{spec.train.microbatch_size} * model.context;
   if (tokens > kMostBoundaryElements / model.hidden) {
     reader.Fail(
@@ -172,7 +205,7 @@ void CheckModel(const RunSpec& spec, Reader& reader) {
   }
 }
 
-std::string ModelYaml(const ModelSpec& model) {
+std::string ModelYaml(const ModelSpec& spec) {
   std::string out = fmt::format(
       "model:\n"
       "  family: {}\n"
@@ -181,17 +214,14 @@ std::string ModelYaml(const ModelSpec& model) {
       "  heads: {}\n"
       "  context: {}\n"
       "  tied: {}\n",
-      ToString(model.family), model.layers, model.hidden, model.heads, model.context, model.tied);
-  if (model.vocabulary) out += fmt::format("  vocabulary: {}\n", *model.vocabulary);
-  if (model.family != ModelFamily::kLlama) return out;
-  return out + fmt::format(
-                   "  kv_heads: {}\n"
-                   "  intermediate: {}\n"
-                   "  rope_theta: {}\n"
-                   "  norm_epsilon: {}\n"
-                   "  qkv_bias: {}\n",
-                   model.kv_heads, model.intermediate, model.rope_theta, model.norm_epsilon,
-                   model.qkv_bias);
+      ToString(spec.family), spec.layers, spec.hidden, spec.heads, spec.context, spec.tied);
+  if (spec.vocabulary) out += fmt::format("  vocabulary: {}\n", *spec.vocabulary);
+  for (const model::Key& key : model::FamilyOf(spec).keys) {
+    std::visit(
+        [&](const auto& value) { out += fmt::format("  {}: {}\n", key.name, spec.*value.field); },
+        key.value);
+  }
+  return out;
 }
 
 }  // namespace longhaul::config

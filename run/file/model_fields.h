@@ -10,18 +10,18 @@
 namespace longhaul::config {
 
 // `preset` gets the preset's name, or stays as it is.
-Field Model(ModelSpec* model, std::string* preset);
+Field Model(ModelSpec* spec, std::string* preset);
 
 // After all sources, before Reader::RequireAll: what neither the file nor an override says comes
-// from the preset or, in family llama, from other keys. What they say stays, wherever it stands.
-void CompleteModel(const std::string& preset, Reader& reader, ModelSpec* model);
+// from the preset or from other keys of the family. What they say stays, wherever it stands.
+void CompleteModel(const std::string& preset, Reader& reader, ModelSpec* spec);
 
 // Combinations that cannot be; of a model that is complete.
 void CheckModel(const RunSpec& spec, Reader& reader);
 
 // Without what belongs to another family, so that workers of versions that did not know it
 // understand what they can train.
-std::string ModelYaml(const ModelSpec& model);
+std::string ModelYaml(const ModelSpec& spec);
 
 }  // namespace longhaul::config
 

@@ -283,10 +283,6 @@ void ApplyOverride(Reader& reader, const std::string& text, const Table& table) 
 
 }  // namespace
 
-std::string_view ToString(ModelFamily family) {
-  return family == ModelFamily::kLlama ? "llama" : "gpt";
-}
-
 std::string_view ToString(ComputeDtype dtype) {
   return dtype == ComputeDtype::kBf16 ? "bf16" : "fp32";
 }
@@ -321,7 +317,7 @@ std::string_view ToString(TransportKind kind) {
 
 StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name,
                                const std::vector<std::string>& overrides,
-                               const CodecCheck& check_codec) {
+                               const CodecCheck& check_codec, const FindTexts& find_texts) {
   try {
     LH_ASSIGN_OR_RETURN(const YAML::Node root, config::LoadYaml(yaml, file_name));
     if (root.IsNull()) {
@@ -340,7 +336,8 @@ StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name
     reader.RequireAll(table);
     FillExceptions(&spec.links);
     if (spec.replay && !reader.Has("validation.every")) spec.validation.every = 0;
-    if (reader.ok()) config::CheckRunSpec(spec, reader);
+    config::CheckRunSpec(spec, reader);
+    if (find_texts) config::CheckTexts(spec, find_texts, reader);
     LH_RETURN_IF_ERROR(reader.ToStatus());
     return spec;
   } catch (const std::exception& error) {

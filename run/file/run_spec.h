@@ -16,12 +16,10 @@
 #include "absl/time/time.h"
 #include "base/status.h"
 #include "run/file/topology.h"
+#include "run/model/model_spec.h"
 
 namespace longhaul {
 
-// "gpt": GPT-2's layers. "llama": RMSNorm, rotary embeddings, grouped-query attention, SwiGLU, no
-// biases; Qwen2.5 is this with `qkv_bias`.
-enum class ModelFamily : uint8_t { kGpt, kLlama };
 enum class ComputeDtype : uint8_t { kFp32, kBf16 };                   // "fp32", "bf16": of products
 enum class ScheduleKind : uint8_t { kLinkAware, kOneFOneB, kGpipe };  // "link-aware" "1f1b" "gpipe"
 // When gradients may leave a stage: "auto" "activations-first" "as-ready". An interface that is
@@ -39,34 +37,10 @@ enum class SendOrder : uint8_t {
 };
 enum class TransportKind : uint8_t { kUcx, kGrpc };  // "ucx", "grpc"
 
-std::string_view ToString(ModelFamily family);
 std::string_view ToString(ComputeDtype dtype);
 std::string_view ToString(ScheduleKind kind);
 std::string_view ToString(SendOrder order);
 std::string_view ToString(TransportKind kind);
-
-// `preset: gpt2-xl` (model_presets.h) fills in what the file does not say.
-struct ModelSpec {
-  ModelFamily family = ModelFamily::kGpt;
-  uint32_t layers = 0;   // required
-  uint32_t hidden = 0;   // required; channels of a boundary tensor
-  uint32_t heads = 0;    // required; divides hidden
-  uint32_t context = 0;  // required; tokens of a sequence
-  bool tied = false;     // embedding = head; with `stages: 1` only
-  // Rows of embedding and head, at least the tokenizer's; nullopt = "auto": as many.
-  std::optional<uint32_t> vocabulary;
-  // Keys of family llama alone.
-  uint32_t kv_heads = 0;       // of keys and values; divides heads; left out: heads
-  uint32_t intermediate = 0;   // required; width of the MLP
-  double rope_theta = 1e4;     // base of the rotary embeddings' wavelengths
-  double norm_epsilon = 1e-6;  // of RMSNorm
-  bool qkv_bias = false;       // of the projections to queries, keys and values
-
-  uint32_t VocabularyOver(uint32_t tokenizer_vocabulary) const {
-    return vocabulary.value_or(tokenizer_vocabulary);
-  }
-  friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
-};
 
 struct DataSpec {
   std::vector<std::string> text;  // required; globs, relative to the run file's folder
@@ -210,12 +184,16 @@ struct RunSpec {
 // base knows no codec, so the caller hands this in.
 using CodecCheck = std::function<Status(std::string_view codec)>;
 
+// Finds the texts that a run's globs name and says how many bytes they have, or what is wrong, a
+// line for each problem (ExpandDataFiles fits).
+using FindTexts = std::function<StatusOr<uint64_t>(const RunSpec& spec)>;
+
 // Parses `yaml` (the text of the file called `file_name` in messages) and applies `overrides`
 // ("train.steps=20", the CLI's --set) on top. All errors at once in one kInvalidArgument message, a
-// line each. Does not look at data files.
+// line each. Without `find_texts` nobody looks at the texts.
 StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name,
                                const std::vector<std::string>& overrides,
-                               const CodecCheck& check_codec);
+                               const CodecCheck& check_codec, const FindTexts& find_texts = {});
 
 // The run file with every default written out, but for keys that neighbours of an older version do
 // not know (train.deterministic, checkpoint.at_end); ParseRunSpec of it gives an equal spec.

@@ -2,6 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
 #include "run/file/model_fields.h"
 #include "run/file/replay_fields.h"
 
@@ -10,21 +14,23 @@ namespace {
 
 void CheckPipeline(const RunSpec& spec, Reader& reader) {
   const PipelineSpec& pipeline = spec.pipeline;
-  if (reader.Has("model.layers") && spec.model.layers > 0 && pipeline.stages &&
+  if (reader.Sound({"model.layers", "pipeline.stages"}) && pipeline.stages &&
       *pipeline.stages > spec.model.layers) {
     reader.Fail(reader.PlaceOf("pipeline.stages"),
                 fmt::format("pipeline.stages: {} stages are more than the model's {} layers; every "
                             "stage needs one",
                             *pipeline.stages, spec.model.layers));
   }
-  if (reader.Has("train.microbatches") && spec.train.microbatches > 0 && pipeline.depth &&
-      *pipeline.depth > spec.train.microbatches) {
+  // What follows is about microbatches in flight.
+  if (!reader.Sound({"train.microbatches", "pipeline.depth", "pipeline.schedule"})) return;
+  if (pipeline.depth && *pipeline.depth > spec.train.microbatches) {
     reader.Fail(reader.PlaceOf("pipeline.depth"),
                 fmt::format("pipeline.depth: {} microbatches in flight are more than the {} of a "
                             "step (train.microbatches)",
                             *pipeline.depth, spec.train.microbatches));
   }
-  if (pipeline.send_order == SendOrder::kActivationsFirst &&
+  if (reader.Sound({"pipeline.send_order"}) &&
+      pipeline.send_order == SendOrder::kActivationsFirst &&
       (pipeline.schedule == ScheduleKind::kOneFOneB ||
        (pipeline.depth && *pipeline.depth < spec.train.microbatches))) {
     reader.Fail(reader.PlaceOf("pipeline.send_order"),
@@ -42,6 +48,13 @@ void CheckPipeline(const RunSpec& spec, Reader& reader) {
   }
 }
 
+// A problem for each line of what `status` says.
+void FailLines(const Status& status, const Place& place, Reader& reader) {
+  const std::vector<std::string> lines =
+      absl::StrSplit(std::string(Message(status)), '\n', absl::SkipEmpty());
+  for (const std::string& line : lines) reader.Fail(place, line);
+}
+
 }  // namespace
 
 void CheckRunSpec(const RunSpec& spec, Reader& reader) {
@@ -49,16 +62,30 @@ void CheckRunSpec(const RunSpec& spec, Reader& reader) {
   CheckPipeline(spec, reader);
   CheckReplay(spec, reader);
   const TrainSpec& train = spec.train;
-  if (reader.Has("train.steps") && train.steps > 0 && train.schedule.warmup > train.steps) {
+  if (reader.Sound({"train.steps", "train.schedule.warmup"}) &&
+      train.schedule.warmup > train.steps) {
     reader.Fail(reader.PlaceOf("train.schedule.warmup"),
                 fmt::format("train.schedule.warmup: {} steps are more than train.steps {}",
                             train.schedule.warmup, train.steps));
   }
-  if (spec.validation.every > 0 && spec.validation.share == 0) {
+  if (reader.Sound({"validation.every", "validation.share"}) && spec.validation.every > 0 &&
+      spec.validation.share == 0) {
     reader.Fail(reader.PlaceOf("validation.share"),
                 fmt::format("validation.share: 0 leaves no text for the validation every {} steps; "
                             "raise it or set validation.every to 0",
                             spec.validation.every));
+  }
+}
+
+void CheckTexts(const RunSpec& spec, const FindTexts& find_texts, Reader& reader) {
+  if (!reader.Sound({"data.text"})) return;
+  const Place place = reader.PlaceOf("data.text");
+  const StatusOr<uint64_t> bytes = find_texts(spec);
+  if (!bytes.ok()) {
+    FailLines(bytes.status(), place, reader);
+  } else if (reader.Sound({"model.context", "validation.share", "validation.every"})) {
+    // Every tokenizer makes at most one token of a byte.
+    FailLines(CheckDataSize(spec, *bytes), place, reader);
   }
 }
 

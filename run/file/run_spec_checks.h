@@ -7,9 +7,11 @@
 
 namespace longhaul::config {
 
-// Problems go to `reader`, at the place of the key that a user would change. Checks what has been
-// read; what is missing or wrong by itself may be reported as well.
+// Problems go to `reader`, at the place of the key that a user would change. A value that is wrong
+// by itself, or missing, is held against no other.
 void CheckRunSpec(const RunSpec& spec, Reader& reader);
+// Holds what the file says about its texts against the texts that are there.
+void CheckTexts(const RunSpec& spec, const FindTexts& find_texts, Reader& reader);
 
 }  // namespace longhaul::config
 

@@ -1,10 +1,13 @@
 #include "run/tokens/token_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -16,6 +19,7 @@
 #include "base/hash.h"
 #include "base/pending_file.h"
 #include "base/philox.h"
+#include "base/unique_fd.h"
 
 namespace longhaul {
 namespace {
@@ -23,7 +27,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
 constexpr std::string_view kMagic = "LHTOKENS";
-constexpr uint32_t kVersion = 1;
 
 struct Header {
   std::array<char, 8> magic{};
@@ -40,7 +43,7 @@ static_assert(sizeof(Header) == 96);
 class BytesTokenizer final : public Tokenizer {
  public:
   uint32_t vocabulary() const override { return 256; }
-  size_t PieceSize(std::string_view text) const override {
+  size_t PieceSize(std::string_view text, bool /*is_rest*/) const override {
     return std::min(text.size(), size_t{1} << 18);
   }
   void Encode(std::string_view text, std::vector<uint32_t>* tokens) const override {
@@ -91,22 +94,66 @@ class TokenWriter {
   std::vector<std::byte> buffer_;
 };
 
+// A text as it is read, a window at a time. Not mapped: a sector that cannot be read, or a file
+// that is cut short meanwhile, must be an error and not a signal.
+class TextReader {
+ public:
+  static StatusOr<TextReader> Open(const std::string& path) {
+    UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file) return FromErrno(fmt::format("cannot open {}", path), errno);
+    return TextReader(path, std::move(file));
+  }
+
+  // What was read and not taken yet; empty at the end of the file, and after Open.
+  std::string_view text() const { return std::string_view(buffer_).substr(taken_); }
+  bool is_rest() const { return at_end_; }
+  void Take(size_t bytes) { taken_ += bytes; }
+  // Reads on behind text().
+  Status ReadMore() {
+    buffer_.erase(0, std::exchange(taken_, 0));
+    const size_t before = buffer_.size();
+    buffer_.resize(before + kWindowBytes);
+    ssize_t count = 0;
+    do {
+      count = ::read(file_.get(), buffer_.data() + before, kWindowBytes);
+    } while (count < 0 && errno == EINTR);
+    buffer_.resize(before + static_cast<size_t>(std::max<ssize_t>(count, 0)));
+    if (count < 0) return FromErrno(fmt::format("cannot read {}", path_), errno);
+    at_end_ = count == 0;
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr size_t kWindowBytes = size_t{4} << 20;
+  TextReader(std::string path, UniqueFd file) : path_(std::move(path)), file_(std::move(file)) {}
+
+  std::string path_;
+  UniqueFd file_;
+  std::string buffer_;
+  size_t taken_ = 0;
+  bool at_end_ = false;
+};
+
 Status AppendFile(const std::string& path, const Tokenizer& tokenizer, TokenWriter* writer) {
   std::error_code ignored;  // What cannot be looked at cannot be opened either.
   if (std::filesystem::is_directory(path, ignored)) {
     return absl::InvalidArgumentError(fmt::format("expected a text file; {} is a folder", path));
   }
-  LH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
-  std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  LH_ASSIGN_OR_RETURN(TextReader reader, TextReader::Open(path));
   std::vector<uint32_t> tokens;
-  while (!text.empty()) {
-    const size_t piece = tokenizer.PieceSize(text);
+  while (true) {
+    const std::string_view text = reader.text();
+    const size_t piece = text.empty() ? 0 : tokenizer.PieceSize(text, reader.is_rest());
+    if (piece == 0) {
+      if (reader.is_rest()) return absl::OkStatus();
+      LH_RETURN_IF_ERROR(reader.ReadMore());
+      continue;
+    }
     tokens.clear();
     tokenizer.Encode(text.substr(0, piece), &tokens);
     LH_RETURN_IF_ERROR(writer->Append(tokens));
-    text.remove_prefix(piece);
+    reader.Take(piece);
   }
-  return absl::OkStatus();
 }
 
 Status CheckHeader(const Header& header, uint64_t file_bytes, const std::string& path) {
@@ -116,10 +163,10 @@ Status CheckHeader(const Header& header, uint64_t file_bytes, const std::string&
   if (std::string_view(header.magic.data(), header.magic.size()) != kMagic) {
     return wrong(fmt::format("it does not begin with {}", kMagic));
   }
-  if (header.version != kVersion) {
+  if (header.version != kTokenFileVersion) {
     return absl::InvalidArgumentError(
         fmt::format("{} is a token file of version {}; this program reads version {}", path,
-                    header.version, kVersion));
+                    header.version, kTokenFileVersion));
   }
   if (header.bytes_per_token != 2 && header.bytes_per_token != 4) {
     return wrong(fmt::format("expected 2 or 4 bytes a token, came {}", header.bytes_per_token));
@@ -199,7 +246,7 @@ StatusOr<TokenFileInfo> WriteTokenFile(const std::vector<std::string>& files,
   std::copy(tokenizer.begin(), tokenizer.end(), header.tokenizer.begin());
   const std::string hash = writer.Sha256Bytes();
   std::copy(hash.begin(), hash.end(), header.sha256.begin());
-  header.version = kVersion;
+  header.version = kTokenFileVersion;
   header.tokens = info.tokens;
   header.validation_tokens = info.validation_tokens;
   header.vocabulary = info.vocabulary;

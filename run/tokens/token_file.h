@@ -29,6 +29,8 @@
 
 namespace longhaul {
 
+inline constexpr uint32_t kTokenFileVersion = 1;
+
 struct TokenFileInfo {
   uint64_t tokens = 0;
   uint64_t validation_tokens = 0;
@@ -44,9 +46,10 @@ class Tokenizer {
   static StatusOr<std::unique_ptr<Tokenizer>> Create(std::string_view name);
   virtual ~Tokenizer() = default;
   virtual uint32_t vocabulary() const = 0;
-  // How many leading bytes of `text`, the rest of a file and not empty, Encode may take on their
-  // own without changing the ids: so files larger than memory can be tokenized.
-  virtual size_t PieceSize(std::string_view text) const = 0;
+  // How many leading bytes of `text` Encode may take on their own without changing the ids: so
+  // files larger than memory can be tokenized. `text` is not empty: the rest of a file where
+  // `is_rest`, else as much of it as was read; then 0 says that more of it is needed.
+  virtual size_t PieceSize(std::string_view text, bool is_rest) const = 0;
   // Appends the ids of `text`, one piece, to `tokens`.
   virtual void Encode(std::string_view text, std::vector<uint32_t>* tokens) const = 0;
 };

@@ -8,7 +8,7 @@ import sys
 
 # folder -> what it may include besides itself. The longest matching folder counts.
 BASE = ["base"]
-RUN = ["run/file", "run/tokens", "run/boundary", "run/schedule"]
+RUN = ["run/model", "run/file", "run/tokens", "run/boundary", "run/schedule"]
 ALLOWED = {
     "base": [],
     "base/cuda": BASE,
@@ -17,15 +17,16 @@ ALLOWED = {
     "proto/wire": BASE,
     "proto/rpc": BASE,
     "codec": BASE,
-    "run/file": BASE + ["run/tokens"],
+    "run/model": BASE,
+    "run/file": BASE + ["run/model", "run/tokens"],
     "run/tokens": BASE,
-    "run/boundary": BASE + ["run/file", "codec"],
+    "run/boundary": BASE + ["run/model", "run/file", "codec"],
     "run/schedule": BASE + ["run/file"],
     "transport/p2p": BASE + ["proto/wire"],
     "transport/p2p/grpc": BASE + ["proto/wire", "proto/rpc", "transport/p2p"],
     "transport/p2p/loopback": BASE + ["proto/wire", "transport/p2p"],
     "transport/p2p/ucx": BASE + ["proto/wire", "transport/p2p"],
-    "worker/stage": BASE + ["run/file", "run/boundary", "codec"],
+    "worker/stage": BASE + ["run/model", "run/file", "run/boundary", "codec"],
     "worker/checkpoint": BASE + ["worker/stage"],
     "worker/pipeline": BASE + RUN + ["proto/wire", "messages", "codec", "transport/p2p", "worker/stage",
                                      "worker/checkpoint"],
@@ -70,6 +71,10 @@ FOREIGN = {
     r"base/cuda/(?!module/)": ["base/cuda", "worker", "codec/cuda", "codec/tool", "programs/longhaul_worker.cc"],
     r"base/cuda/module/": ["base/cuda/module"],
 }
+# Names, and the files that may use them: what differs between families stands in their descriptors.
+NAMES = {
+    r"ModelFamily::k": ["run/model", "worker/stage/model.cc"],
+}
 INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]', re.MULTILINE)
 
 
@@ -91,6 +96,9 @@ def under(path, folders):
 def check(root, relative, errors):
     text = (root / relative).read_text(encoding="utf-8")
     own = folder_of(relative)
+    for pattern, files in NAMES.items():
+        if re.search(pattern, text) and not under(relative, files):
+            errors.append(f"{relative}: {pattern} belongs to {', '.join(files)} alone")
     for include in INCLUDE.findall(text):
         for pattern, folders in FOREIGN.items():
             if re.match(pattern, include) and not under(relative, folders):

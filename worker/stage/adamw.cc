@@ -69,9 +69,9 @@ double AddSquaredOnDevice(const std::vector<Parameter>& parameters, double sum) 
 }  // namespace
 
 AdamW::AdamW(const OptimizerSpec& spec, const std::vector<Parameter>& parameters) : spec_(spec) {
-  matrices_.weight_decay = spec.weight_decay;
+  decaying_.weight_decay = spec.weight_decay;
   for (const Parameter& parameter : parameters) {
-    (parameter.value.dim() >= 2 ? matrices_ : vectors_).members.push_back(parameters_.size());
+    (parameter.decays ? decaying_ : others_).members.push_back(parameters_.size());
     parameters_.push_back(parameter.value);
     const at::Tensor value = parameter.value.detach();
     moments_.push_back({at::zeros_like(value), at::zeros_like(value)});
@@ -85,7 +85,7 @@ void AdamW::Step(uint64_t step, double learning_rate, double gradient_scale) {
   const at::TensorOptions scalar = at::TensorOptions(at::kFloat).device(parameters_[0].device());
   if (gradient_scale != 1) divisor = at::scalar_tensor(1.0 / gradient_scale, scalar);
   const at::Tensor step_tensor = at::scalar_tensor(static_cast<double>(step), scalar);
-  for (const Group* group : {&matrices_, &vectors_}) {
+  for (const Group* group : {&decaying_, &others_}) {
     std::vector<at::Tensor> values, gradients, exp_avgs, exp_avg_sqs;
     for (const size_t i : group->members) {
       values.push_back(parameters_[i]);

@@ -38,7 +38,7 @@ class AdamW {
   const OptimizerSpec spec_;
   std::vector<at::Tensor> parameters_;
   std::vector<Moments> moments_;
-  Group matrices_, vectors_;
+  Group decaying_, others_;
 };
 
 // `sum` plus the sum of squares of the gradients, from the last parameter to the first, each summed

@@ -14,28 +14,24 @@ Gpt::Gpt(const StageOptions& options)
     : Model(options), hidden_(options.model.hidden), heads_(options.model.heads) {
   LayerMaker& make = maker();
   if (options.first) {
-    tokens_ = make.MakeEmbedding("wte", options.vocabulary_rows(), hidden_, kInitialDeviation);
-    positions_ = make.Matrix("wpe", options.model.context, hidden_, kInitialDeviation);
+    tokens_ = make.MakeEmbedding("wte");
+    positions_ = make.MakeRows("wpe");
   }
   for (uint32_t layer = options.first_layer; layer < options.first_layer + options.layers;
        ++layer) {
     const std::string h = fmt::format("h.{}.", layer);
     Block block;
-    block.norm_1 = make.MakeLayerNorm(h + "ln_1", hidden_);
-    block.qkv = make.MakeLinear(h + "attn.qkv", 3 * hidden_, hidden_, kInitialDeviation, true);
-    block.attention_out =
-        make.MakeLinear(h + "attn.proj", hidden_, hidden_, residual_deviation(), true);
-    block.norm_2 = make.MakeLayerNorm(h + "ln_2", hidden_);
-    block.mlp_in = make.MakeLinear(h + "mlp.fc", 4 * hidden_, hidden_, kInitialDeviation, true);
-    block.mlp_out =
-        make.MakeLinear(h + "mlp.proj", hidden_, 4 * hidden_, residual_deviation(), true);
+    block.norm_1 = make.MakeLayerNorm(h + "ln_1");
+    block.qkv = make.MakeLinear(h + "attn.qkv");
+    block.attention_out = make.MakeLinear(h + "attn.proj");
+    block.norm_2 = make.MakeLayerNorm(h + "ln_2");
+    block.mlp_in = make.MakeLinear(h + "mlp.fc");
+    block.mlp_out = make.MakeLinear(h + "mlp.proj");
     blocks_.push_back(std::move(block));
   }
   if (!options.last) return;
-  final_norm_ = make.MakeLayerNorm("ln_f", hidden_);
-  head_ = options.model.tied
-              ? make.HeadOver(tokens_.weight)
-              : make.MakeHead("lm_head", options.vocabulary_rows(), hidden_, kInitialDeviation);
+  final_norm_ = make.MakeLayerNorm("ln_f");
+  head_ = options.model.tied ? make.HeadOver(tokens_.weight) : make.MakeHead("lm_head");
 }
 
 at::Tensor Gpt::Embed(const at::Tensor& ids) const {

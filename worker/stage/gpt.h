@@ -1,9 +1,6 @@
-// GPT-2's layers: pre-norm, learned positions, multi-head attention, GELU (tanh), biases
-// everywhere. Parameters are called "wte", "wpe", "h.3.ln_1.weight", "h.3.attn.qkv.weight",
-// "h.3.attn.proj.weight", "h.3.ln_2.weight", "h.3.mlp.fc.weight", "h.3.mlp.proj.weight",
-// "ln_f.weight", "lm_head.weight", and so on with ".bias".
+// GPT-2's layers over the parameters of run/model/gpt.cc.
 //
-// Internal to worker/stage, as network.h.
+// Internal to worker/stage, as model.h.
 #ifndef LONGHAUL_WORKER_STAGE_GPT_H_
 #define LONGHAUL_WORKER_STAGE_GPT_H_
 

@@ -6,10 +6,10 @@
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "worker/stage/init.h"
 
 namespace longhaul::worker {
@@ -158,24 +159,43 @@ at::Tensor RmsNorm::operator()(const at::Tensor& x) const {
   return at::rms_norm(x, weight.sizes(), weight, epsilon);
 }
 
-at::Tensor LayerMaker::Matrix(std::string name, int64_t rows, int64_t columns, double deviation) {
-  if (!seed_) {
-    return Add(std::move(name), at::empty({rows, columns}, device_).normal_(0, deviation));
-  }
-  at::Tensor value = at::empty({rows, columns});
-  FillNormal(*seed_, name, deviation,
-             std::span(value.data_ptr<float>(), static_cast<size_t>(value.numel())));
-  return Add(std::move(name), std::move(value));
+bool LayerMaker::NextIs(const std::string& name) const {
+  return !done() && wanted_[parameters_.size()].Name() == name;
 }
 
-Linear LayerMaker::MakeLinear(const std::string& name, int64_t outputs, int64_t inputs,
-                              double deviation, bool bias) {
+at::Tensor LayerMaker::FirstValue(const model::Parameter& parameter,
+                                  const std::string& name) const {
+  const auto [mean, deviation] = parameter.initial;
+  const model::Shape& shape = parameter.shape;
+  std::vector<int64_t> sizes = {shape.rows};
+  if (shape.is_matrix()) sizes.push_back(shape.columns);
+  if (deviation == 0) return at::full(sizes, mean, at::kFloat);
+  if (!seed_) return at::empty(sizes, device_).normal_(mean, deviation);
+  LH_CHECK(mean == 0, "{}: normal numbers around {} are not made", name, mean);
+  at::Tensor value = at::empty(sizes);
+  FillNormal(*seed_, name, deviation,
+             std::span(value.data_ptr<float>(), static_cast<size_t>(value.numel())));
+  return value;
+}
+
+at::Tensor LayerMaker::Make(const std::string& name, Use use) {
+  LH_CHECK(NextIs(name), "{} is made where the model's descriptor has {}", name,
+           done() ? "nothing more" : wanted_[parameters_.size()].Name());
+  const model::Parameter& parameter = wanted_[parameters_.size()].parameter;
+  LH_CHECK(use == Use::kLookedUp || parameter.in_product == (use == Use::kInProduct),
+           "{} is used in another way than the model's descriptor says", name);
+  const at::Tensor value = FirstValue(parameter, name).to(device_).set_requires_grad(true);
+  parameters_.push_back({name, value, parameter.decays()});
+  return value;
+}
+
+Linear LayerMaker::MakeLinear(const std::string& name) {
   Linear linear;
-  linear.weight = Matrix(name + ".weight", outputs, inputs, deviation);
-  linear.cast_weight = Cast(linear.weight, outputs);
-  if (!bias) return linear;
-  linear.bias = Add(name + ".bias", at::zeros({outputs}));
-  linear.cast_bias = Cast(linear.bias, outputs);
+  linear.weight = Make(name + ".weight", Use::kInProduct);
+  linear.cast_weight = Cast(linear.weight, linear.weight.size(0));
+  if (!NextIs(name + ".bias")) return linear;
+  linear.bias = Make(name + ".bias", Use::kInProduct);
+  linear.cast_bias = Cast(linear.bias, linear.bias.size(0));
   return linear;
 }
 
@@ -187,22 +207,15 @@ Head LayerMaker::HeadOver(const at::Tensor& weight) {
   return {weight, Cast(weight, aligned ? (rows + kAlignment - 1) / kAlignment * kAlignment : rows)};
 }
 
-LayerNorm LayerMaker::MakeLayerNorm(const std::string& name, int64_t channels) {
+LayerNorm LayerMaker::MakeLayerNorm(const std::string& name) {
   LayerNorm norm;
-  norm.weight = Add(name + ".weight", at::ones({channels}));
-  norm.bias = Add(name + ".bias", at::zeros({channels}));
+  norm.weight = Make(name + ".weight", Use::kInFp32);
+  norm.bias = Make(name + ".bias", Use::kInFp32);
   return norm;
 }
 
-RmsNorm LayerMaker::MakeRmsNorm(const std::string& name, int64_t channels, double epsilon) {
-  return {Add(name + ".weight", at::ones({channels})), epsilon};
-}
-
-at::Tensor LayerMaker::Add(std::string name, at::Tensor value) {
-  value = value.to(device_);
-  value.set_requires_grad(true);
-  parameters_.push_back({std::move(name), value});
-  return value;
+RmsNorm LayerMaker::MakeRmsNorm(const std::string& name, double epsilon) {
+  return {Make(name + ".weight", Use::kInFp32), epsilon};
 }
 
 at::Tensor LayerMaker::Cast(const at::Tensor& parameter, int64_t rows) {

@@ -14,11 +14,14 @@
 #include <utility>
 #include <vector>
 
+#include "run/model/family.h"
+
 namespace longhaul::worker {
 
 struct Parameter {
-  std::string name;  // global
-  at::Tensor value;  // fp32 leaf that requires a gradient
+  std::string name;     // global
+  at::Tensor value;     // fp32 leaf that requires a gradient
+  bool decays = false;  // by the optimizer's weight decay
 };
 
 // A matrix product in the type that the stage computes in, whatever type `x` has. Its backward adds
@@ -60,30 +63,32 @@ struct RmsNorm {
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
-// Makes layers and collects their parameters in the order of making, which is the model's. Values
-// depend on (seed, name) alone, whatever the device: matrices are normal, biases 0, norms 1.
+// Makes layers over the parameters of a descriptor (run/model/family.h), which has their shapes and
+// first values. Layers are made in the descriptor's order; another order is a bug of the family's
+// code, and ends the process. Values depend on (seed, name) alone, whatever the device.
 class LayerMaker {
  public:
   // `compute_type`: of matrix products, kFloat or kBFloat16. Without a seed matrices are LibTorch's
   // own normal numbers, other ones each time.
-  LayerMaker(std::optional<uint64_t> seed, const at::Device& device, at::ScalarType compute_type)
-      : seed_(seed), device_(device), compute_type_(compute_type) {}
+  LayerMaker(std::vector<model::PlacedParameter> wanted, std::optional<uint64_t> seed,
+             const at::Device& device, at::ScalarType compute_type)
+      : wanted_(std::move(wanted)), seed_(seed), device_(device), compute_type_(compute_type) {}
 
-  at::Tensor Matrix(std::string name, int64_t rows, int64_t columns, double deviation);
-  // "<name>.weight" and, with `bias`, "<name>.bias".
-  Linear MakeLinear(const std::string& name, int64_t outputs, int64_t inputs, double deviation,
-                    bool bias);
-  Embedding MakeEmbedding(std::string name, int64_t rows, int64_t channels, double deviation) {
-    return {Matrix(std::move(name), rows, channels, deviation)};
-  }
+  // Rows that are added, not looked up: positions.
+  at::Tensor MakeRows(const std::string& name) { return Make(name, Use::kInFp32); }
+  Embedding MakeEmbedding(const std::string& name) { return {Make(name, Use::kLookedUp)}; }
+  // "<name>.weight" and, where the descriptor has one, "<name>.bias".
+  Linear MakeLinear(const std::string& name);
   // "<name>.weight".
-  Head MakeHead(const std::string& name, int64_t vocabulary, int64_t channels, double deviation) {
-    return HeadOver(Matrix(name + ".weight", vocabulary, channels, deviation));
+  Head MakeHead(const std::string& name) {
+    return HeadOver(Make(name + ".weight", Use::kInProduct));
   }
   // Over a weight that is made: a tied one, which has another use, too.
   Head HeadOver(const at::Tensor& weight);
-  LayerNorm MakeLayerNorm(const std::string& name, int64_t channels);
-  RmsNorm MakeRmsNorm(const std::string& name, int64_t channels, double epsilon);
+  LayerNorm MakeLayerNorm(const std::string& name);
+  RmsNorm MakeRmsNorm(const std::string& name, double epsilon);
+  // All parameters of the descriptor are made.
+  bool done() const { return parameters_.size() == wanted_.size(); }
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
   at::ScalarType compute_type() const { return compute_type_; }
@@ -91,10 +96,16 @@ class LayerMaker {
   void RefreshCasts() const;
 
  private:
-  at::Tensor Add(std::string name, at::Tensor value);
+  // Rows that are looked up are fp32; where the embedding is tied a product uses them besides.
+  enum class Use : uint8_t { kInProduct, kInFp32, kLookedUp };
+  // The next parameter of the descriptor, which must be called `name` and have this use.
+  at::Tensor Make(const std::string& name, Use use);
+  bool NextIs(const std::string& name) const;
+  at::Tensor FirstValue(const model::Parameter& parameter, const std::string& name) const;
   // What products use: in fp32 the parameter's memory; in bf16 a copy, followed by zeros up to
   // `rows` rows in all, at least the parameter's.
   at::Tensor Cast(const at::Tensor& parameter, int64_t rows);
+  const std::vector<model::PlacedParameter> wanted_;
   const std::optional<uint64_t> seed_;
   const at::Device device_;
   const at::ScalarType compute_type_;

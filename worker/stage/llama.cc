@@ -14,10 +14,7 @@ Llama::Llama(const StageOptions& options)
       hidden_(options.model.hidden),
       head_channels_(options.model.hidden / options.model.heads) {
   const ModelSpec& model = options.model;
-  if (options.first) {
-    tokens_ = maker().MakeEmbedding("model.embed_tokens.weight", options.vocabulary_rows(), hidden_,
-                                    kInitialDeviation);
-  }
+  if (options.first) tokens_ = maker().MakeEmbedding("model.embed_tokens.weight");
   for (uint32_t layer = options.first_layer; layer < options.first_layer + options.layers;
        ++layer) {
     blocks_.push_back(MakeBlock(model, layer));
@@ -27,34 +24,23 @@ Llama::Llama(const StageOptions& options)
                     blocks_[0].queries.weight.device());
   }
   if (!options.last) return;
-  final_norm_ = maker().MakeRmsNorm("model.norm", hidden_, model.norm_epsilon);
-  head_ = model.tied
-              ? maker().HeadOver(tokens_.weight)
-              : maker().MakeHead("lm_head", options.vocabulary_rows(), hidden_, kInitialDeviation);
+  final_norm_ = maker().MakeRmsNorm("model.norm", model.norm_epsilon);
+  head_ = model.tied ? maker().HeadOver(tokens_.weight) : maker().MakeHead("lm_head");
 }
 
 Llama::Block Llama::MakeBlock(const ModelSpec& model, uint32_t layer) {
   LayerMaker& make = maker();
-  const int64_t kv_channels = model.kv_heads * head_channels_;
-  const int64_t intermediate = model.intermediate;
   const std::string prefix = fmt::format("model.layers.{}.", layer);
-  const auto projection = [&](const char* name, int64_t outputs) {
-    return make.MakeLinear(prefix + name, outputs, hidden_, kInitialDeviation, model.qkv_bias);
-  };
   Block block;
-  block.norm_1 = make.MakeRmsNorm(prefix + "input_layernorm", hidden_, model.norm_epsilon);
-  block.queries = projection("self_attn.q_proj", hidden_);
-  block.keys = projection("self_attn.k_proj", kv_channels);
-  block.values = projection("self_attn.v_proj", kv_channels);
-  block.attention_out = make.MakeLinear(prefix + "self_attn.o_proj", hidden_, hidden_,
-                                        residual_deviation(), /*bias=*/false);
-  block.norm_2 = make.MakeRmsNorm(prefix + "post_attention_layernorm", hidden_, model.norm_epsilon);
-  block.gate = make.MakeLinear(prefix + "mlp.gate_proj", intermediate, hidden_, kInitialDeviation,
-                               /*bias=*/false);
-  block.up = make.MakeLinear(prefix + "mlp.up_proj", intermediate, hidden_, kInitialDeviation,
-                             /*bias=*/false);
-  block.down = make.MakeLinear(prefix + "mlp.down_proj", hidden_, intermediate,
-                               residual_deviation(), /*bias=*/false);
+  block.norm_1 = make.MakeRmsNorm(prefix + "input_layernorm", model.norm_epsilon);
+  block.queries = make.MakeLinear(prefix + "self_attn.q_proj");
+  block.keys = make.MakeLinear(prefix + "self_attn.k_proj");
+  block.values = make.MakeLinear(prefix + "self_attn.v_proj");
+  block.attention_out = make.MakeLinear(prefix + "self_attn.o_proj");
+  block.norm_2 = make.MakeRmsNorm(prefix + "post_attention_layernorm", model.norm_epsilon);
+  block.gate = make.MakeLinear(prefix + "mlp.gate_proj");
+  block.up = make.MakeLinear(prefix + "mlp.up_proj");
+  block.down = make.MakeLinear(prefix + "mlp.down_proj");
   return block;
 }
 

@@ -1,14 +1,6 @@
-// Llama's layers, and Qwen2.5's: pre-norm by RMSNorm, rotary positions, grouped-query attention,
-// SwiGLU, no biases but (qkv_bias) those of queries, keys and values.
+// Llama's layers, and Qwen2.5's, over the parameters of run/model/llama.cc.
 //
-// Parameters have the names and shapes of published checkpoints, so that such are read, and ours
-// used elsewhere, without a table of names: "model.embed_tokens.weight",
-// "model.layers.3.input_layernorm.weight", "model.layers.3.self_attn.q_proj.weight" (k_proj,
-// v_proj, o_proj; ".bias"), "model.layers.3.post_attention_layernorm.weight",
-// "model.layers.3.mlp.gate_proj.weight" (up_proj, down_proj), "model.norm.weight",
-// "lm_head.weight".
-//
-// Internal to worker/stage, as network.h.
+// Internal to worker/stage, as model.h.
 #ifndef LONGHAUL_WORKER_STAGE_LLAMA_H_
 #define LONGHAUL_WORKER_STAGE_LLAMA_H_
 

@@ -2,16 +2,19 @@
 
 #include <ATen/ops/cross_entropy_loss.h>
 
-#include <cmath>
 #include <optional>
 
+#include "base/check.h"
+#include "run/model/family.h"
 #include "worker/stage/gpt.h"
 #include "worker/stage/llama.h"
 #include "worker/stage/torch_device.h"
 
 namespace longhaul::worker {
 
-std::unique_ptr<Model> Model::Create(const StageOptions& options) {
+namespace {
+
+std::unique_ptr<Model> Make(const StageOptions& options) {
   switch (options.model.family) {
     case ModelFamily::kLlama:
       return std::make_unique<Llama>(options);
@@ -21,12 +24,25 @@ std::unique_ptr<Model> Model::Create(const StageOptions& options) {
   return std::make_unique<Gpt>(options);
 }
 
+}  // namespace
+
+std::unique_ptr<Model> Model::Create(const StageOptions& options) {
+  std::unique_ptr<Model> made = Make(options);
+  LH_CHECK(made->maker_.done(), "family {} makes {} parameters, fewer than its descriptor has",
+           ToString(options.model.family), made->parameters().size());
+  return made;
+}
+
 Model::Model(const StageOptions& options)
     : first_(options.first),
       last_(options.last),
       block_count_(options.layers),
-      residual_deviation_(kInitialDeviation / std::sqrt(2.0 * options.model.layers)),
-      maker_(options.timing_only ? std::nullopt : std::optional(options.train.seed),
+      maker_(model::ParametersOf(options.model, options.vocabulary_rows(),
+                                 {.first_layer = options.first_layer,
+                                  .layers = options.layers,
+                                  .embedding = options.first,
+                                  .head = options.last}),
+             options.timing_only ? std::nullopt : std::optional(options.train.seed),
              TorchDevice(options.device),
              options.train.dtype == ComputeDtype::kBf16 ? at::kBFloat16 : at::kFloat) {}
 

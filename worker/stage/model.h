@@ -42,10 +42,6 @@ class Model {
 
   // For the constructors of families.
   LayerMaker& maker() { return maker_; }
-  static constexpr double kInitialDeviation = 0.02;
-  // Of what is added to the residual stream: each block adds two terms, and its variance must not
-  // grow with depth.
-  double residual_deviation() const { return residual_deviation_; }
   // Of what goes into matrix products.
   at::ScalarType compute_type() const { return maker_.compute_type(); }
 
@@ -57,7 +53,6 @@ class Model {
 
   const bool first_, last_;
   const size_t block_count_;
-  const double residual_deviation_;
   LayerMaker maker_;
 };
 

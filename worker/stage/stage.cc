@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "run/boundary/boundary_shape.h"
+#include "run/model/family.h"
 #include "worker/stage/adamw.h"
 #include "worker/stage/microbatch_pass.h"
 #include "worker/stage/model.h"
@@ -47,28 +48,12 @@ Status Check(const StageOptions& options) {
       options.vocabulary == 0) {
     return wrong("a stage needs a model with hidden, heads, context, layers and vocabulary > 0");
   }
-  if (model.hidden % model.heads != 0) {
-    return wrong(fmt::format("expected hidden to be a multiple of heads; came hidden {}, heads {}",
-                             model.hidden, model.heads));
-  }
   if (options.vocabulary_rows() < options.vocabulary) {
     return wrong(fmt::format("expected a model.vocabulary of at least the tokenizer's {}; came {}",
                              options.vocabulary, options.vocabulary_rows()));
   }
-  if (model.family == ModelFamily::kLlama) {
-    if (model.kv_heads == 0 || model.heads % model.kv_heads != 0 || model.intermediate == 0) {
-      return wrong(
-          fmt::format("expected kv_heads that divide {} heads and intermediate > 0; came "
-                      "kv_heads {}, intermediate {}",
-                      model.heads, model.kv_heads, model.intermediate));
-    }
-    if (model.hidden / model.heads % 2 != 0) {
-      return wrong(
-          fmt::format("rotary embeddings need an even number of channels in a head; came "
-                      "hidden {}, heads {}",
-                      model.hidden, model.heads));
-    }
-  }
+  const std::vector<model::Problem> problems = model::Problems(model);
+  if (!problems.empty()) return wrong(problems[0].text);
   if (options.train.microbatches == 0 || options.train.microbatch_size == 0) {
     return wrong("a stage needs microbatches and microbatch_size > 0");
   }

@@ -9,8 +9,9 @@
 
 #include "base/flags/daemon_config.h"
 #include "base/fuzz/memory_file.h"
+#include "base/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+LH_FUZZ_TARGET(daemon_config) {
   static longhaul::fuzz::MemoryFile file;
   file.Set(data, size);
   std::string listen;
@@ -27,8 +28,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     app.parse(std::vector<std::string>{file.path(), "--config"});  // the last argument comes first
   } catch (const CLI::ParseError& error) {
     if (std::string(error.what()).empty()) std::abort();
-    return 0;
+    return false;
   }
   if (limit != 0 && (limit < 1 || limit > 9)) std::abort();
-  return 0;
+  return true;
 }

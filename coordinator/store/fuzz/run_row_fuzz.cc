@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/fuzz/target.h"
 #include "coordinator/store/fuzz/short_run.h"
 #include "coordinator/store/rows.h"
 
@@ -109,15 +110,15 @@ class Table {
 }  // namespace
 }  // namespace longhaul::coordinator
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+LH_FUZZ_TARGET(run_row) {
   using namespace longhaul::coordinator;
   static Table table;
   static const RunRecord whole = WholeRecord();
-  if (size < 2) return 0;
+  if (size < 2) return false;
   const uint32_t replaced = data[0] | static_cast<uint32_t>(data[1]) << 8;
   const std::string_view rest(reinterpret_cast<const char*>(data + 2), size - 2);
   longhaul::StatusOr<RunRecord> record = table.WriteAndRead(whole, replaced, Pieces(rest));
-  if (!record.ok()) return 0;
+  if (!record.ok()) return false;
   const longhaul::StatusOr<RunRecord> again = table.WriteAndRead(*record);
   if (!again.ok() || again->id != record->id || again->state != record->state ||
       !(again->spec == record->spec) || again->checkpoints.size() != record->checkpoints.size() ||
@@ -128,5 +129,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const TickResult result =
       state.Tick({}, longhaul::operator+(longhaul::MonoTime(), absl::Hours(1)), 1);
   for (const longhaul::v1::RunStatus& run : state.Runs()) (void)state.Run(run.run_id()).ok();
-  return result.writes.size() > 1'000 ? 1 : 0;
+  if (result.writes.size() > 1'000) std::abort();
+  return true;
 }

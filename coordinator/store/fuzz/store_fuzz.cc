@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "base/file.h"
+#include "base/fuzz/target.h"
 #include "coordinator/store/fuzz/short_run.h"
 #include "coordinator/store/sqlite.h"
 #include "coordinator/store/store.h"
@@ -134,7 +135,7 @@ void ReadAll(const Store& store) {
 }  // namespace
 }  // namespace longhaul::coordinator
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+LH_FUZZ_TARGET(store) {
   using namespace longhaul::coordinator;
   static const std::string folder = Folder();
   static const std::string whole = WholeFile(folder);
@@ -146,8 +147,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!store.ok()) {
     const auto now = longhaul::ReadFile(path);
     if (!now.ok() || *now != damaged) std::abort();
-    return 0;
+    return false;
   }
   ReadAll(**store);
-  return 0;
+  return true;
 }

@@ -4,15 +4,16 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/fuzz/target.h"
 #include "deploy/sweep/sweep_spec.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+LH_FUZZ_TARGET(sweep_spec) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const auto spec = longhaul::ParseSweepSpec(input, "fuzz.yaml",
                                              [](std::string_view) { return absl::OkStatus(); });
-  if (!spec.ok()) return 0;
+  if (!spec.ok()) return false;
   if (spec->rates.empty() || spec->links.empty() || spec->delays.empty() || spec->repeats == 0) {
     std::abort();
   }
-  return 0;
+  return true;
 }

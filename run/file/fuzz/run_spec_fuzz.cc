@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "base/fuzz/target.h"
 #include "run/file/run_spec.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+LH_FUZZ_TARGET(run_spec) {
   using longhaul::ParseRunSpec;
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const size_t split = input.find("\n%%\n");
@@ -23,8 +24,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   }
   const auto spec = ParseRunSpec(input.substr(0, split), "fuzz.yaml", overrides, nullptr);
-  if (!spec.ok()) return 0;
+  if (!spec.ok()) return false;
   const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
   if (!again.ok() || *again != *spec) std::abort();
-  return 0;
+  return true;
 }

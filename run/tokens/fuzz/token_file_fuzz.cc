@@ -8,10 +8,11 @@
 
 #include "absl/strings/escaping.h"
 #include "base/fuzz/memory_file.h"
+#include "base/fuzz/target.h"
 #include "base/hash.h"
 #include "run/tokens/token_file.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+LH_FUZZ_TARGET(token_file) {
   using longhaul::TokenFile;
   static longhaul::fuzz::MemoryFile file;
   // With the right hash, or nothing would get past it.
@@ -22,9 +23,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     bytes.replace(kHash, hash.size(), hash);
   }
   file.Set(bytes.data(), bytes.size());
+  bool taken = false;
   for (const bool verify : {false, true}) {
     const auto tokens = TokenFile::Open(file.path(), verify);
     if (!tokens.ok()) continue;
+    taken = true;
     for (const uint32_t context : {1u, 3u, 1024u}) {
       std::vector<int32_t> inputs(context), targets(context);
       const auto check = [&](const std::vector<int32_t>& ids) {
@@ -48,5 +51,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       }
     }
   }
-  return 0;
+  return taken;
 }

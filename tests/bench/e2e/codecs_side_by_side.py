@@ -1,6 +1,7 @@
 """Loss and tokens a second of the quickstart's run on slow links, one codec pair after the other."""
 import statistics
 
+import needs
 from cluster import CODEC_PAIRS, ROOT, Cluster
 from report import Table
 
@@ -27,14 +28,22 @@ def tokens_a_second(steps):
     return f"{TOKENS_A_STEP / statistics.median(seconds):.0f}" if seconds else None
 
 
-def run(arguments):
-    table = Table(
+def check_needs(arguments):
+    needs.check_programs(arguments.programs, needs.CLUSTER)
+    needs.check_files(RUN_FILE, arguments.text)
+
+
+def table_of(arguments):
+    return Table(
         f"{RUN_FILE.name}, 4 stages: tokens a second on links of {arguments.rate} in the first pass "
         "over the samples and later; kB a microbatch over one boundary, down and up, as planned (with "
         "both passes' sizes, where they differ); losses "
         f"after {arguments.steps} steps, training of the last 8",
         ["codec", "forward", "backward", "tokens/s", "later", "down kB", "up kB", "training loss",
          "validation loss"])
+
+
+def measure(arguments, table):
     with Cluster(arguments.programs, workers=4) as cluster:
         for name in arguments.codecs:
             def train(steps, **changes):
@@ -57,4 +66,4 @@ def run(arguments):
                                                                   "backward_bytes")),
                       f"{statistics.mean(step['loss'] for step in done.steps[-8:]):.3f}",
                       f"{done.status['validation_loss']:.3f}")
-    return table, True
+    return True

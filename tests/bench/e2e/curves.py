@@ -37,6 +37,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import needs
 from cluster import CODEC_PAIRS, Cluster, Failed, call
 from curves_plot import svg
 from report import Table, machine, write
@@ -372,6 +373,7 @@ def main():
         print("skipped: network namespaces need root", file=sys.stderr)
         return SKIPPED
     try:
+        needs.check_programs(arguments.programs, needs.CLUSTER)
         return train_all(arguments, Folder(arguments))
     except (Failed, OSError, subprocess.SubprocessError) as error:
         print(f"curves: {error}", file=sys.stderr)

@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import time
 
+import needs
 from cluster import CODECS, RUN_FILE, Cluster, Failed, call
 from report import Table, cores, cpu_seconds
 
@@ -96,23 +97,29 @@ def starved_shares(cluster, seconds):
     return result
 
 
-def run(arguments):
-    table = Table(
+def check_needs(arguments):
+    needs.check_programs(arguments.programs, needs.CLUSTER)
+    needs.check_files(RUN_FILE)
+
+
+def table_of(arguments):
+    return Table(
         f"Daemons, {WORKERS} workers; shares of a core over {arguments.seconds:g} s",
         ["what", "cores", "figure"])
+
+
+def measure(arguments, table):
     for _ in range(arguments.starts):
         table.add("daemons' start to `workers` showing all", cores(),
                   f"{start_seconds(pathlib.Path(arguments.programs)):.2f} s")
     with Cluster(arguments.programs, workers=WORKERS) as cluster:
-        first = first_forward_seconds(cluster)
-        pids = cluster.pids()
-        idle = shares(pids, arguments.seconds)
-        again = first_forward_seconds(cluster)
+        table.add("submit to first forward", cores(), f"{first_forward_seconds(cluster):.2f} s")
+        idle = shares(cluster.pids(), arguments.seconds)
+        table.add("coordinator, nothing to do", cores(), f"{idle[0]:.2f} %")
+        table.add("worker, nothing to do, the busiest", cores(), f"{max(idle[1:]):.2f} %")
+        table.add("submit to first forward, the second time", cores(),
+                  f"{first_forward_seconds(cluster):.2f} s")
         starved = starved_shares(cluster, arguments.seconds)
-    table.add("submit to first forward", cores(), f"{first:.2f} s")
-    table.add("submit to first forward, the second time", cores(), f"{again:.2f} s")
-    table.add("coordinator, nothing to do", cores(), f"{idle[0]:.2f} %")
-    table.add("worker, nothing to do, the busiest", cores(), f"{max(idle[1:]):.2f} %")
-    table.add("worker waiting at two open links", cores(), f"{starved[0]:.2f} %")
-    table.add("worker waiting at one open link", cores(), f"{starved[1]:.2f} %")
-    return table, True
+        table.add("worker waiting at two open links", cores(), f"{starved[0]:.2f} %")
+        table.add("worker waiting at one open link", cores(), f"{starved[1]:.2f} %")
+    return True

@@ -4,6 +4,7 @@ import json
 import pathlib
 import statistics
 
+import needs
 from cluster import CODECS, RUN_FILE, Cluster, Failed
 from report import Table, spread
 
@@ -46,10 +47,15 @@ def of_step(spans, compute_ms, microbatches):
             (end - begin) / microbatches - compute_ms)
 
 
-def run(arguments):
+def check_needs(arguments):
     if arguments.steps < 2:
         raise Failed("--steps: expected at least 2, of which the first does not count")
-    table = Table(
+    needs.check_programs(arguments.programs, needs.CLUSTER)
+    needs.check_files(arguments.run_file)
+
+
+def table_of(arguments):
+    return Table(
         f"{arguments.run_file.name} on {arguments.device}, 2 stages, {arguments.microbatches} "
         "microbatches a step, links not shaped. Milliseconds a microbatch, median (middle half) of the "
         "traced steps: planned: as measured when the run was planned; calls: of forward and backward in "
@@ -57,6 +63,9 @@ def run(arguments):
         "last backward, takes beyond the planned, waits for the other stage among it. Idle: waiting "
         "while its own codec is at work, of the last step",
         ["codecs", "stage", "layers", "planned", "calls", "extra", "idle"])
+
+
+def measure(arguments, table):
     good = True
     with Cluster(arguments.programs, workers=2, device=arguments.device) as cluster:
         for codec in arguments.codecs:
@@ -79,4 +88,4 @@ def run(arguments):
                 # The one with less to do waits for the other, whatever its codec does meanwhile.
                 if planned[index] == max(planned):
                     good &= statistics.median(extra) <= EXTRA_LIMIT_MS and idle <= IDLE_LIMIT
-    return table, good or arguments.device == "cpu"
+    return good or arguments.device == "cpu"

@@ -27,6 +27,7 @@ root or no torch.
 import argparse
 import collections
 import contextlib
+import glob
 import json
 import os
 import pathlib
@@ -38,6 +39,7 @@ import sys
 import tempfile
 import time
 
+import needs
 from cluster import CODECS, LONGEST_RUN_S, Cluster, Failed, call
 from report import Table, spread, write
 from with_torch import SKIPPED, versions_of
@@ -333,10 +335,14 @@ def compare(arguments, versions):
         cluster = stack.enter_context(Cluster(arguments.programs, workers=arguments.stages,
                                               device=devices_of(arguments, versions)))
         comparison = Comparison(cluster, arguments, versions, folder)
-        for rate in arguments.rates:
-            comparison.at(rate)
+        try:
+            for rate in arguments.rates:
+                comparison.at(rate)
+        except BaseException:
+            comparison.table.finish(complete=False)
+            raise
     objections = list(comparison.objections())
-    comparison.table.print()
+    comparison.table.finish()
     print(f"{versions['longhaul']}, torch {versions['torch']}")
     for objection in objections:
         print(f"Note: {objection}")
@@ -353,6 +359,8 @@ def devices_of(arguments, versions):
 
 def installed(arguments):
     """Versions; None where no torch can be imported, which is then said."""
+    needs.check_programs(arguments.programs, needs.CLUSTER)
+    needs.check_files(*(glob.glob(arguments.text) or [arguments.text]))
     versions = versions_of(arguments.python, RANK)
     if versions is None:
         return None

@@ -1,6 +1,7 @@
 """What the daemons of a replay take of the machine, and how near its steps are to the bound."""
 import statistics
 
+import needs
 import prediction
 from cluster import CODECS, ROOT, Cluster
 from report import Table, cores, cpu_seconds, spread
@@ -20,11 +21,19 @@ def add_arguments(parser):
                         help="also of the run file")
 
 
-def run(arguments):
-    table = Table(
+def check_needs(arguments):
+    needs.check_programs(arguments.programs, (*needs.CLUSTER, "longhaul-simulate"))
+    needs.check_files(FILE)
+
+
+def table_of(arguments):
+    return Table(
         f"{FILE.name} at {arguments.rate}, {WORKERS} stages: step seconds, median (middle half) of "
         f"{arguments.steps} after {arguments.warm_up}; CPU time of all daemons meanwhile",
         ["codec", "cores", "step", "bound", "bound/step", "daemons, of one core"])
+
+
+def measure(arguments, table):
     with Cluster(arguments.programs, workers=WORKERS, rate=arguments.rate) as cluster:
         pids = cluster.pids()
         rate = cluster.state()["workers"][0]["up_bits_per_second"]
@@ -48,4 +57,4 @@ def run(arguments):
             table.add(codec, cores(), spread(seconds), f"{bound:.3f}",
                       f"{bound / statistics.median(seconds):.3f}",
                       f"{100 * cpu / sum(seconds):.0f} %")
-    return table, True
+    return True

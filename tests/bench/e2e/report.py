@@ -86,6 +86,16 @@ class Table:
         # So that one sees it move, and has something where it is cut off.
         print("  " + "  ".join(self.rows[-1]), file=sys.stderr, flush=True)
 
+    def finish(self, path=None, complete=True):
+        """Prints it and writes it to `path` as JSON. What is not complete and has no row is nothing."""
+        if not complete and not self.rows:
+            return
+        if not complete:
+            self.title += "\nINCOMPLETE: what follows was measured before a later part failed"
+        self.print()
+        if path:
+            write(path, self.to_json(complete) + "\n")
+
     def print(self):
         widths = [max(map(len, column)) for column in zip(self.columns, *self.rows)]
         print(f"\n{self.title}\n{self.machine}\n", flush=True)
@@ -96,6 +106,6 @@ class Table:
             print("  " + "  ".join(cells).rstrip())
         print(flush=True)
 
-    def to_json(self):
-        return json.dumps({"title": self.title, "machine": self.machine,
+    def to_json(self, complete=True):
+        return json.dumps({"title": self.title, "machine": self.machine, "complete": complete,
                            "rows": [dict(zip(self.columns, row)) for row in self.rows]})

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """End-to-end benchmarks of longhaul: each starts a cluster of real daemons, trains on it, prints a
-table, and leaves nothing running. Standard library only; needs root, for network namespaces.
+table, and leaves nothing running. Standard library only; needs root, for network namespaces, but for norms.
 
   tests/bench/e2e/run.py wire                bytes on the wire against the formats' sizes
   tests/bench/e2e/run.py step --cores 2      step time on slow links, bound, simulator
@@ -9,9 +9,14 @@ table, and leaves nothing running. Standard library only; needs root, for networ
   tests/bench/e2e/run.py replay --cores 2    what eight workers of a replay take of two cores
   tests/bench/e2e/run.py overhead            what a worker adds to its compute
   tests/bench/e2e/run.py codecs              loss and speed of the quickstart's run, codec by codec
+  tests/bench/e2e/run.py norms               its largest gradient norms, codec by codec
 
-A new benchmark is a module with add_arguments(parser) and run(arguments), which gives a
-report.Table and whether what it promises holds, and a line in BENCHMARKS.
+What a benchmark needs is looked for first, and where a later part fails, the table has what was
+measured until then.
+
+A new benchmark is a module with add_arguments(parser), check_needs(arguments), table_of(arguments),
+which gives an empty report.Table, and measure(arguments, table), which fills it and gives whether what
+the benchmark promises holds; and a line in BENCHMARKS.
 """
 import argparse
 import os
@@ -22,6 +27,7 @@ import sys
 
 import codecs_side_by_side
 import idle
+import norms
 import overhead
 import replay
 import sim
@@ -30,7 +36,8 @@ import wire
 from cluster import ROOT, Failed
 
 BENCHMARKS = {"wire": wire, "step": step, "sim": sim, "idle": idle,
-              "codecs": codecs_side_by_side, "replay": replay, "overhead": overhead}
+              "codecs": codecs_side_by_side, "replay": replay, "overhead": overhead,
+              "norms": norms}
 # What ctest and automake call a test that could not be run.
 SKIPPED = 77
 
@@ -58,9 +65,22 @@ def parse():
     return parser.parse_args()
 
 
+def measure(arguments):
+    benchmark = BENCHMARKS[arguments.name]
+    benchmark.check_needs(arguments)
+    table, good = benchmark.table_of(arguments), None
+    try:
+        good = benchmark.measure(arguments, table)
+    finally:
+        table.finish(arguments.json, complete=good is not None)
+    if not good:
+        print(f"{arguments.name}: outside of what it promises", file=sys.stderr)
+    return 0 if good else 1
+
+
 def main():
     arguments = parse()
-    if os.geteuid() != 0:
+    if os.geteuid() != 0 and getattr(BENCHMARKS[arguments.name], "NEEDS_ROOT", True):
         print("skipped: network namespaces need root", file=sys.stderr)
         return SKIPPED
     # A signal ends the `with` blocks, and with them the cluster.
@@ -68,18 +88,12 @@ def main():
     try:
         if arguments.cores:
             pin(arguments.cores)
-        table, good = BENCHMARKS[arguments.name].run(arguments)
+        return measure(arguments)
     except (Failed, OSError, subprocess.SubprocessError) as error:
         print(f"{arguments.name}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    table.print()
-    if arguments.json:
-        arguments.json.write_text(table.to_json() + "\n")
-    if not good:
-        print(f"{arguments.name}: outside of what it promises", file=sys.stderr)
-    return 0 if good else 1
 
 
 if __name__ == "__main__":

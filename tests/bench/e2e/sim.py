@@ -2,6 +2,7 @@
 layer times that were measured just before."""
 import statistics
 
+import needs
 from cluster import CODECS, RUN_FILE, Cluster
 from report import Table, Watch, cores, spread
 
@@ -15,12 +16,20 @@ def add_arguments(parser):
     parser.add_argument("--repeats", type=int, default=3, help="runs of each kind")
 
 
-def run(arguments):
-    table = Table(
+def check_needs(arguments):
+    needs.check_programs(arguments.programs, needs.CLUSTER)
+    needs.check_files(RUN_FILE)
+
+
+def table_of(arguments):
+    return Table(
         f"Step seconds of {RUN_FILE.name}, 2 stages, links not shaped, against the simulator with "
         f"measured layer times; median (middle half) of {arguments.steps} after "
         f"{arguments.warm_up}",
         ["codec", "threads a stage", "cores", "layers", "step", "simulated", "ratio", "others"])
+
+
+def measure(arguments, table):
     with Cluster(arguments.programs, workers=2) as cluster:
         for threads in arguments.threads:
             for codec in [codec for codec in ("none", "default") for _ in range(arguments.repeats)]:
@@ -34,4 +43,4 @@ def run(arguments):
                 table.add(codec, threads, cores(), layers, spread(seconds), f"{simulated:.3f}",
                           f"{statistics.median(seconds) / simulated:.3f}",
                           f"{watch.others():.2f}")
-    return table, True
+    return True

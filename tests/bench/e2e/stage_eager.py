@@ -27,6 +27,7 @@ import statistics
 import subprocess
 import sys
 
+import needs
 from cluster import Failed, call
 from report import Table, spread
 from with_torch import SKIPPED, versions_of
@@ -112,11 +113,9 @@ def environment_of(program, torch_libraries):
     return {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, paths))}
 
 
-def measure(arguments, versions):
-    """Seconds of each step that counts, by name."""
+def measure(arguments, versions, seconds):
+    """Adds to `seconds`, by name, those of each step that counts."""
     job, program = job_of(arguments), arguments.programs.resolve() / "stage_passes"
-    if not program.exists():
-        raise Failed(f"expected {program}; build the target stage_passes, for a GPU by tests/gpu.sh")
     with contextlib.ExitStack() as stack:
         def ours(graphs=True, deterministic=False):
             train = {**job["run"]["train"], "deterministic": deterministic}
@@ -134,12 +133,10 @@ def measure(arguments, versions):
         if arguments.device != "cpu":
             sides["longhaul, deterministic"] = (ours(deterministic=True), {})
             sides["longhaul, no graphs"] = (ours(graphs=False), {})
-        seconds = {name: [] for name in sides}
         for _ in range(arguments.rounds):
             for name, (side, options) in sides.items():
                 steps = side.ask({"steps": arguments.warm_up + arguments.steps, **options})["seconds"]
-                seconds[name] += steps[arguments.warm_up:]
-    return seconds
+                seconds.setdefault(name, []).extend(steps[arguments.warm_up:])
 
 
 def compare(arguments, versions):
@@ -153,23 +150,34 @@ def compare(arguments, versions):
         f"{arguments.steps} steps of {arguments.microbatches} microbatches of "
         f"{arguments.microbatch_size}; ratio: longhaul's speed to it",
         ["who", "ms", "ratio"])
-    seconds = measure(arguments, versions)
+    seconds, complete = {}, False
+    try:
+        measure(arguments, versions, seconds)
+        complete = True
+    finally:
+        show(arguments, versions, table, seconds, complete)
+
+
+def show(arguments, versions, table, seconds, complete):
+    if "longhaul" not in seconds:
+        return
     medians = {name: statistics.median(steps) for name, steps in seconds.items()}
     ratios = {name: median / medians["longhaul"] for name, median in medians.items()}
     for name, steps in seconds.items():
         table.add(name, spread([1e3 * step / arguments.microbatches for step in steps]),
                   f"{ratios[name]:.3f}")
-    table.print()
+    table.finish(complete=complete)
     print(f"torch {versions['torch']}")
     if arguments.json:
         arguments.json.write_text(json.dumps({
             "command": shlex.join(sys.argv), "machine": table.machine, "versions": versions,
-            "job": job_of(arguments), "step_seconds": seconds, "ratios": ratios}, indent=1) + "\n")
+            "job": job_of(arguments), "complete": complete, "step_seconds": seconds, "ratios": ratios}, indent=1) + "\n")
 
 
 def main():
     arguments = parse()
     try:
+        needs.check_programs(arguments.programs, ["stage_passes"])
         versions = versions_of(arguments.python, EAGER)
         if versions is None:
             return SKIPPED

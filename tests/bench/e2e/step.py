@@ -1,6 +1,7 @@
 """Step time of four stages on slow links, beside the lower bound, the simulator and compute alone."""
 import statistics
 
+import needs
 import prediction
 from cluster import CODECS, RUN_FILE, Cluster
 from report import Table, Watch, cores, spread
@@ -15,16 +16,24 @@ def add_arguments(parser):
     parser.add_argument("--codecs", nargs="+", choices=CODECS, default=list(CODECS))
 
 
-def run(arguments):
-    table = Table(
+def check_needs(arguments):
+    needs.check_programs(arguments.programs, (*needs.CLUSTER, "longhaul-simulate"))
+    needs.check_files(RUN_FILE)
+
+
+def table_of(arguments):
+    return Table(
         f"Step seconds of {RUN_FILE.name}, 4 stages, links of {arguments.rate}, median (middle "
         f"half) of {arguments.steps} after {arguments.warm_up}; alone: the same with links that "
         "are not shaped",
         ["codec", "cores", "step", "bound", "simulated", "step/bound", "step/simulated", "alone",
          "step/alone", "others"])
+
+
+def measure(arguments, table):
     with Cluster(arguments.programs, workers=4) as cluster:
 
-        def measure(codec):
+        def train(codec):
             watch = Watch(cluster.pids())
             done = cluster.train(RUN_FILE, {**CODECS[codec],
                                             "train.steps": arguments.warm_up + arguments.steps})
@@ -32,9 +41,9 @@ def run(arguments):
 
         for codec in arguments.codecs:
             cluster.set_rate("unlimited")
-            _, alone, _ = measure(codec)
+            _, alone, _ = train(codec)
             cluster.set_rate(arguments.rate)
-            done, shaped, others = measure(codec)
+            done, shaped, others = train(codec)
             rate = cluster.state()["workers"][0]["up_bits_per_second"]
             cost = prediction.pipeline_cost(done.plan, rate)
             simulated = prediction.simulate(arguments.programs, cost)
@@ -43,4 +52,4 @@ def run(arguments):
             table.add(codec, cores(), spread(shaped), f"{bound:.3f}", f"{predicted:.3f}",
                       f"{step / bound:.3f}", f"{step / predicted:.3f}", spread(alone),
                       f"{step / free:.2f}", f"{others:.2f}")
-    return table, True
+    return True

@@ -1,4 +1,5 @@
 """Bytes that the links' own queues counted, against what the formats make of the run."""
+import needs
 import wire_bytes
 from cluster import CODECS, MODEL, RUN_FILE, TRAIN, Cluster
 from report import Table
@@ -25,12 +26,20 @@ def counters(cluster):
     return result
 
 
-def run(arguments):
-    table = Table(
+def check_needs(arguments):
+    needs.check_programs(arguments.programs, needs.CLUSTER)
+    needs.check_files(RUN_FILE)
+
+
+def table_of(arguments):
+    return Table(
         f"Bytes on the wire, {arguments.steps} steps of {RUN_FILE.name} at {arguments.rate}; "
         "expected: encoded tensors with the headers of tensors, links, TCP, IP and Ethernet",
         ["codec", "worker", "direction", "expected", "data", "ratio", "acks, heartbeats",
          "dropped"])
+
+
+def measure(arguments, table):
     good = True
     with Cluster(arguments.programs, workers=4, rate=arguments.rate) as cluster:
         if cluster.state()["shaper"] != "htb":
@@ -49,4 +58,4 @@ def run(arguments):
                 good = good and abs(ratio - 1) <= TOLERANCE
                 table.add(codec, worker, direction, f"{expected[worker][direction]:.0f}", data,
                           f"{ratio:.4f}", small, dropped)
-    return table, good
+    return good

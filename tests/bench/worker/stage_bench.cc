@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "run/model/family.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul::worker {
@@ -29,10 +30,12 @@ ModelSpec ModelOf(ModelFamily family, uint32_t hidden, uint32_t context) {
 // counted in full although half of it is masked. Backward takes twice as many.
 double ForwardOperations(const ModelSpec& model) {
   const double h = model.hidden, context = model.context;
-  const double keys = h / model.heads * model.kv_heads;
-  const double weights = model.family == ModelFamily::kGpt
-                             ? 12 * h * h
-                             : 2 * h * h + 2 * h * keys + 3 * h * model.intermediate;
+  double weights = 0;
+  for (const model::Parameter& parameter : model::FamilyOf(model).parameters(model, 0)) {
+    const bool multiplied = parameter.in_product && parameter.shape.is_matrix();
+    if (parameter.role != model::Role::kBlock || !multiplied) continue;
+    weights += static_cast<double>(parameter.shape.elements());
+  }
   return 2 * context * (weights + 2 * context * h);
 }
 

@@ -9,9 +9,10 @@ import argparse
 import random
 import time
 
-from http2 import (CONTINUATION, CONTROL, DATA, END_HEADERS, END_STREAM, HEADERS, PATIENCE_S, PING, PREFACE,
-                   RST, SETTINGS, WORKER, Connection, Target, begin_message, call_headers, expect_closed,
-                   field, frame, header, message, pour)
+from hyperframe.frame import ContinuationFrame, DataFrame, PingFrame, RstStreamFrame, SettingsFrame
+
+from http2 import (CONTROL, PATIENCE_S, PREFACE, WORKER, Connection, Target, begin_message, call_frame, expect_closed,
+                   field, headers, message, pour)
 
 
 def random_bytes(target):
@@ -32,9 +33,8 @@ def random_bytes(target):
 
 def truncated_frames(target):
     """HTTP/2 that breaks off in the middle of a frame, at every place of the beginning of a call."""
-    call = PREFACE + frame(SETTINGS, 0, 0) + frame(
-        HEADERS, END_HEADERS, 1, call_headers(target.path, "x")) + frame(
-            DATA, END_STREAM, 1, message(b""))
+    call = PREFACE + b"".join(one.serialize() for one in (
+        SettingsFrame(0), call_frame(1, target.path, "x"), DataFrame(1, message(b""), flags=("END_STREAM",))))
     for end in range(1, len(call)):
         one = target.connect()
         one.sendall(call[:end])
@@ -54,7 +54,7 @@ def idle_connections(target):
 def slow_loris(target):
     """Connections that speak HTTP/2 a byte at a time, and never get to a call."""
     sockets, begin, at = [target.connect() for _ in range(200)], time.monotonic(), 0
-    hello, left = PREFACE + frame(SETTINGS, 0, 0, b"\0\3\0\0\0\1" * 100), list(sockets)
+    hello, left = PREFACE + SettingsFrame(0).serialize() * 100, list(sockets)
     while left and time.monotonic() < begin + PATIENCE_S:
         for one in list(left):
             try:
@@ -94,10 +94,10 @@ def endless_headers(target):
     sent = 0
     for _ in range(4):
         connection = Connection(target)
-        connection.send(frame(HEADERS, 0, 1, call_headers(target.path)))
-        block = header("x-" + "y" * 50, "z" * 16000)
+        connection.send(call_frame(1, target.path, flags=()))
+        block = headers(("x-" + "y" * 50, "z" * 16000))
         for _ in range(2000):
-            if not connection.send(frame(CONTINUATION, 0, 1, block)):
+            if not connection.send(ContinuationFrame(1, block)):
                 break
             sent += len(block)
             connection.read(0.0)
@@ -108,11 +108,9 @@ def endless_headers(target):
 def rapid_reset(target):
     """Calls that are taken back as fast as they are made."""
     connection, number = Connection(target), 0
-    opening = call_headers(target.path)
     for number in range(10000):
         stream = 2 * number + 1
-        if not connection.send(frame(HEADERS, END_HEADERS, stream, opening) +
-                               frame(RST, 0, stream, b"\0\0\0\10")):
+        if not connection.send(call_frame(stream, target.path), RstStreamFrame(stream, error_code=8)):
             break
     connection.close()
     assert number < 9999, "a stranger may call for ever"
@@ -122,7 +120,7 @@ def rapid_reset(target):
 def ping_flood(target):
     connection, number = Connection(target), 0
     for number in range(20000):
-        if not connection.send(frame(PING, 0, 0, b"12345678") + frame(SETTINGS, 0, 0)):
+        if not connection.send(PingFrame(0, b"12345678"), SettingsFrame(0)):
             break
         if number % 100 == 0:
             connection.read(0.0)
@@ -188,12 +186,10 @@ def false_worker(target, run):
     while time.monotonic() < end and not connection.closed:
         body = field(1, run) + field(2, 1) + (line if sent % 2 else step)
         data = message(body)
-        if min(connection.window, connection.windows[3]) < len(data):
+        if connection.room(3) < len(data):
             connection.read(0.05)
             continue
-        connection.send(frame(DATA, 0, 3, data))
-        connection.window -= len(data)
-        connection.windows[3] -= len(data)
+        connection.send_data(3, data)
         sent += 1
         connection.read(0.0)
     connection.close()
@@ -209,11 +205,10 @@ def huge_report(target):
     body, at = message(field(1, "x" * 200000)), 0
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end and 3 not in connection.ended and connection.read(0.05):
-        more = min(connection.window, connection.windows[3], 16384, len(body) - at)
+        more = min(connection.room(3), len(body) - at)
         if more > 0:
-            connection.send(frame(DATA, 0, 3, body[at:at + more]))
-            connection.window, at = connection.window - more, at + more
-            connection.windows[3] -= more
+            connection.send_data(3, body[at:at + more])
+            at += more
     assert 3 in connection.ended, "a report of 200 kB did not end its session"
     connection.close()
     return "the session was ended"

@@ -1,12 +1,19 @@
-"""HTTP/2 and gRPC as far as an attacker needs them: standard library only."""
+"""HTTP/2 and gRPC as far as an attacker needs them.
+
+Frames are hyperframe's and header blocks hpack's, the two libraries that h2 is made of. h2's own
+connection is no use here: it refuses to say what an attacker says (more streams than allowed,
+endless headers, a reset behind every call).
+"""
 import selectors
 import socket
 import struct
 import time
 
+from hpack import Encoder, NeverIndexedHeaderTuple
+from hyperframe.frame import (DataFrame, Frame, HeadersFrame, PingFrame, RstStreamFrame, SettingsFrame,
+                              WindowUpdateFrame)
+
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RST, SETTINGS, PING, GOAWAY, WINDOW, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
-END_STREAM, END_HEADERS = 1, 4
 # Longer than a stranger's connection lives (8 s).
 PATIENCE_S = 20
 
@@ -29,31 +36,19 @@ class Target:
         return connection
 
 
-def frame(kind, flags, stream, payload=b""):
-    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
-
-
-def header(name, value):
-    """HPACK: a literal without indexing, of any length."""
-
-    def text(raw):
-        raw = raw.encode("latin-1")
-        size, out = len(raw), b""
-        if size < 127:
-            return bytes([size]) + raw
-        out, size = bytes([127]), size - 127
-        while size >= 128:
-            out, size = out + bytes([size % 128 + 128]), size // 128
-        return out + bytes([size]) + raw
-
-    return b"\0" + text(name) + text(value)
+def headers(*fields):
+    """A block that stands for itself: no table of either side changes."""
+    return Encoder().encode([NeverIndexedHeaderTuple(name, value) for name, value in fields], huffman=False)
 
 
 def call_headers(path, token=""):
-    block = (header(":method", "POST") + header(":scheme", "http") + header(":path", path) +
-             header(":authority", "x") + header("te", "trailers") +
-             header("content-type", "application/grpc"))
-    return block + (header("authorization", "Bearer " + token) if token else b"")
+    fields = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "x"), ("te", "trailers"),
+              ("content-type", "application/grpc")]
+    return headers(*fields, *([("authorization", "Bearer " + token)] if token else []))
+
+
+def call_frame(stream, path, token="", flags=("END_HEADERS",)):
+    return HeadersFrame(stream, call_headers(path, token), flags=flags)
 
 
 def varint(value):
@@ -86,21 +81,33 @@ class Connection:
         self.window, self.windows, self.initial = 65535, {}, 65535
         self.ended, self.frames, self.closed = set(), 0, False
         self.heard = {}  # stream -> what came as DATA
-        self.send(PREFACE + frame(SETTINGS, 0, 0))
+        self.send_bytes(PREFACE + SettingsFrame(0).serialize())
 
-    def send(self, data):
+    def send_bytes(self, data):
         try:
             self.socket.sendall(data)
         except OSError:
             self.closed = True
         return not self.closed
 
+    def send(self, *frames):
+        return self.send_bytes(b"".join(one.serialize() for one in frames))
+
+    def send_data(self, stream, data, flags=()):
+        self.window -= len(data)
+        self.windows[stream] -= len(data)
+        self.send(DataFrame(stream, data, flags=flags))
+
+    def room(self, stream):
+        """What the server's windows allow in one frame of this stream."""
+        return min(self.window, self.windows[stream], 16384)
+
     def open(self, stream, path, token="", body=b"", end=True):
         self.windows[stream] = self.initial
-        flags = END_HEADERS | (END_STREAM if end and not body else 0)
-        self.send(frame(HEADERS, flags, stream, call_headers(path, token)))
+        last = ("END_STREAM",) if end else ()
+        self.send(call_frame(stream, path, token, ("END_HEADERS",) + (() if body else last)))
         if body:
-            self.send(frame(DATA, END_STREAM if end else 0, stream, body))
+            self.send_data(stream, body, last)
 
     def read(self, seconds):
         """Takes what comes within that time; False when the server has closed."""
@@ -114,36 +121,30 @@ class Connection:
         except OSError:
             self.closed = True
         while len(self.buffer) >= 9:
-            size = int.from_bytes(self.buffer[:3], "big")
+            one, size = Frame.parse_frame_header(memoryview(self.buffer[:9]))
             if len(self.buffer) < 9 + size:
                 break
-            kind, flags = self.buffer[3], self.buffer[4]
-            stream = int.from_bytes(self.buffer[5:9], "big") & 0x7fffffff
-            self.take(kind, flags, stream, self.buffer[9:9 + size])
+            one.parse_body(memoryview(self.buffer[9:9 + size]))
+            self.take(one)
             self.buffer = self.buffer[9 + size:]
         return not self.closed
 
-    def take(self, kind, flags, stream, payload):
+    def take(self, one):
         self.frames += 1
-        if kind in (HEADERS, RST) and (kind == RST or flags & END_STREAM):
+        stream = one.stream_id
+        if isinstance(one, RstStreamFrame) or "END_STREAM" in one.flags:
             self.ended.add(stream)
-        if kind == DATA:
-            self.heard[stream] = self.heard.get(stream, b"") + payload
-            if flags & END_STREAM:
-                self.ended.add(stream)
-        elif kind == WINDOW:
-            more = int.from_bytes(payload, "big")
-            if stream == 0:
-                self.window += more
-            else:
-                self.windows[stream] = self.windows.get(stream, 0) + more
-        elif kind == SETTINGS and not flags & 1:
-            for at in range(0, len(payload), 6):
-                if payload[at:at + 2] == b"\0\4":
-                    self.initial = int.from_bytes(payload[at + 2:at + 6], "big")
-            self.send(frame(SETTINGS, 1, 0))
-        elif kind == PING and not flags & 1:
-            self.send(frame(PING, 1, 0, payload))
+        if isinstance(one, DataFrame):
+            self.heard[stream] = self.heard.get(stream, b"") + one.data
+        elif isinstance(one, WindowUpdateFrame) and stream == 0:
+            self.window += one.window_increment
+        elif isinstance(one, WindowUpdateFrame):
+            self.windows[stream] = self.windows.get(stream, 0) + one.window_increment
+        elif isinstance(one, SettingsFrame) and "ACK" not in one.flags:
+            self.initial = one.settings.get(SettingsFrame.INITIAL_WINDOW_SIZE, self.initial)
+            self.send(SettingsFrame(0, flags=("ACK",)))
+        elif isinstance(one, PingFrame) and "ACK" not in one.flags:
+            self.send(PingFrame(0, one.opaque_data, flags=("ACK",)))
 
     def wait_ended(self, *streams):
         """How many of these calls have an end, after waiting for all of them."""
@@ -193,12 +194,10 @@ def pour(connections, rest, seconds):
                 left = rest.get((connection, stream), 0)
                 if stream in connection.ended or connection.closed:
                     rest[connection, stream] = left = 0
-                more = min(connection.window, connection.windows[stream], 16384, left)
+                more = min(connection.room(stream), left)
                 if more <= 0:
                     continue
-                connection.send(frame(DATA, 0, stream, b"x" * more))
-                connection.window -= more
-                connection.windows[stream] -= more
+                connection.send_data(stream, b"x" * more)
                 rest[connection, stream] -= more
                 sent += more
             connection.read(0.001)
@@ -207,5 +206,3 @@ def pour(connections, rest, seconds):
 
 def begin_message(connection, stream, path, token, size):
     connection.open(stream, path, token, b"\0" + struct.pack(">I", size), end=False)
-    connection.windows[stream] -= 5
-    connection.window -= 5

@@ -4,14 +4,14 @@
 #include <string>
 
 #include "coordinator/planner/memory.h"
-#include "run/file/model_presets.h"
+#include "run/model/family.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul {
 namespace {
 
 // Of a preset's kind, with few and narrow layers.
-ModelSpec ScaledDown(const ModelPreset& preset) {
+ModelSpec ScaledDown(const model::Preset& preset) {
   ModelSpec model = preset.model;
   const uint32_t group = model.kv_heads == 0 ? 1 : model.heads / model.kv_heads;
   model.layers = 3;
@@ -19,14 +19,12 @@ ModelSpec ScaledDown(const ModelPreset& preset) {
   model.hidden = 8 * model.heads;
   model.context = 16;
   model.vocabulary = 300;
-  if (model.family == ModelFamily::kLlama) {
-    model.kv_heads = 2;
-    model.intermediate = model.hidden * preset.model.intermediate / preset.model.hidden;
-  }
+  if (model.kv_heads > 0) model.kv_heads = 2;
+  model.intermediate = model.hidden * preset.model.intermediate / preset.model.hidden;
   return model;
 }
 
-class ParameterCount : public ::testing::TestWithParam<ModelPreset> {};
+class ParameterCount : public ::testing::TestWithParam<model::Preset> {};
 
 TEST_P(ParameterCount, OfThePlanIsThatOfTheStages) {
   worker::StageOptions options;
@@ -54,7 +52,7 @@ TEST_P(ParameterCount, OfThePlanIsThatOfTheStages) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Presets, ParameterCount, ::testing::ValuesIn(ModelPresets()),
+INSTANTIATE_TEST_SUITE_P(Presets, ParameterCount, ::testing::ValuesIn(model::Presets()),
                          [](const auto& test) {
                            std::string name = test.param.name;
                            for (char& c : name) {

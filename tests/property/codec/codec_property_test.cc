@@ -1,4 +1,4 @@
-// Properties that hold for all inputs: scale invariance, sizes, error bounds, unbiased rounding.
+// Properties that hold for all inputs: scale invariance, sizes, error bounds.
 #include <hwy/targets.h>
 
 #include <limits>
@@ -20,11 +20,11 @@ class Scaling : public testing::TestWithParam<std::string> {};
 // encode(2^k x) decodes to 2^k decode(x), bit for bit, as long as all is normal in fp32.
 TEST_P(Scaling, ByAPowerOfTwoIsExact) {
   const auto codec = MustParse(GetParam());
-  const Shape shape{2, 16, 200};
+  const Shape shape{2, 3, 200};
   const std::vector<float> values = Activations(shape.elements(), 31);
   const std::vector<float> base =
       RoundTrip(*codec, Tensor(Dtype::kF32, shape, values), Dtype::kF32);
-  for (int k = -100; k <= 115; k += 5) {
+  for (int k = -100; k <= 115; ++k) {
     std::vector<float> scaled = values;
     for (float& value : scaled) value = std::ldexp(value, k);
     const std::vector<float> out =
@@ -231,83 +231,6 @@ TEST(InstructionSets, OfGaussGiveTheSameBytes) {
     EXPECT_GE(tried, 1);
   }
 }
-
-class Unbiased : public testing::TestWithParam<std::string> {};
-
-// The mean of many encodings of one tensor, each with its own step, comes as near to the tensor as
-// chance allows; nearest rounding does not.
-TEST_P(Unbiased, StochasticRoundingHasMeanErrorZero) {
-  const auto codec = MustParse(GetParam());
-  constexpr int kRounds = 400;
-  const Shape shape{1, 8, 200};
-  const std::vector<float> values = Activations(shape.elements(), 77);
-  const Tensor in(Dtype::kF32, shape, values);
-  std::vector<double> sum(values.size());
-  std::vector<double> squares(values.size());
-  for (int round = 0; round < kRounds; ++round) {
-    Context context;
-    context.step = Step(static_cast<uint64_t>(round));
-    Tensor out(Dtype::kF32, shape);
-    ASSERT_TRUE(Decode(*codec, MustEncode(*codec, in.view(), context), &out).ok());
-    const std::vector<float> decoded = out.values();
-    for (size_t k = 0; k < values.size(); ++k) {
-      const double error = double{decoded[k]} - double{values[k]};
-      sum[k] += error;
-      squares[k] += error * error;
-    }
-  }
-  double bias = 0;
-  double variance = 0;
-  for (size_t k = 0; k < values.size(); ++k) {
-    bias += std::pow(sum[k] / kRounds, 2);
-    variance += squares[k] / kRounds;
-  }
-  // An unbiased mean of n draws has variance / n left; its spread over 1,600 elements is small.
-  EXPECT_GT(variance, 0);
-  EXPECT_NEAR(bias / (variance / kRounds), 1.0, 0.25);
-}
-
-// The sum of 10^8 errors is as small as their spread allows: a bias of a two-thousandth of an
-// error's size would show.
-TEST_P(Unbiased, AHundredMillionDrawsAddUpToZero) {
-  const auto codec = MustParse(GetParam());
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr uint64_t kDraws = 4'000'000;  // minutes otherwise, and they look at other things
-#else
-  constexpr uint64_t kDraws = 100'000'000;
-#endif
-  constexpr uint64_t kRows = 512, kChannels = 1024;
-  const Shape shape{1, kRows, kChannels};
-  const std::vector<float> values = Activations(shape.elements(), 78);
-  const Tensor in(Dtype::kF32, shape, values);
-  double sum = 0, squares = 0;
-  for (uint64_t round = 0; round * shape.elements() < kDraws; ++round) {
-    Context context;
-    context.step = Step(round);
-    Tensor out(Dtype::kF32, shape);
-    ASSERT_TRUE(Decode(*codec, MustEncode(*codec, in.view(), context), &out).ok());
-    const std::vector<float> decoded = out.values();
-    const float* const got = decoded.data();
-    const float* const wanted = values.data();
-    for (size_t k = 0; k < shape.elements(); ++k) {
-      const double error = double{got[k]} - double{wanted[k]};
-      sum += error;
-      squares += error * error;
-    }
-  }
-  EXPECT_GT(squares, 0);
-  const double sigmas = sum / std::sqrt(squares);
-  RecordProperty("sigmas", std::to_string(sigmas));
-  EXPECT_LT(std::abs(sigmas), 4.5);
-}
-
-INSTANTIATE_TEST_SUITE_P(Stochastic, Unbiased,
-                         testing::Values("fixed:bits=3,rounding=stochastic",
-                                         "fixed:bits=4,rounding=stochastic",
-                                         "fixed:bits=10,rounding=stochastic",
-                                         "tah:rounding=stochastic",
-                                         "tah:rounding=stochastic,p=0,tau=inf"),
-                         TestName);
 
 }  // namespace
 }  // namespace longhaul::codec

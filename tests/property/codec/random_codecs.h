@@ -19,30 +19,32 @@ inline uint32_t Below(std::mt19937* generator, uint32_t bound) {
   return static_cast<uint32_t>((*generator)() % bound);
 }
 
-inline std::string RandomCodec(std::mt19937* generator) {
-  const uint32_t tile = 32u << Below(generator, 3);
-  const char* const rounding = Below(generator, 3) == 0 ? "stochastic" : "nearest";
-  switch (Below(generator, 8)) {
-    case 0:
-      return "fp16";
-    case 1:
-      return "bf16";
-    case 2:
-    case 3:
-    case 4:
-      return fmt::format("fixed:bits={},tile={},rounding={}", 3 + Below(generator, 8), tile,
-                         rounding);
-    default: {
-      const uint32_t tiles = Below(generator, 4);
-      const std::string alloc = tiles == 0 ? "token" : std::to_string(tiles * tile);
-      constexpr const char* kTaus[] = {"0", "1", "1.5", "2", "2", "4", "1000", "inf"};
-      constexpr const char* kShares[] = {"0", "0.3", "0.5", "0.8", "0.8", "1"};
-      return fmt::format("tah:p={},tile={},alloc={},tau={},rounding={}",
-                         kShares[Below(generator, 6)], tile,
-                         Below(generator, 2) == 0 ? std::to_string(tile) : alloc,
-                         kTaus[Below(generator, 8)], rounding);
-    }
+// Codecs that take every value of every parameter, not every pair of values.
+inline std::vector<std::string> VariousCodecs() {
+  std::vector<std::string> codecs = {"none", "fp16", "bf16", "aqsgd:bits=2", "aqsgd:bits=8"};
+  constexpr const char* kRoundings[] = {"nearest", "stochastic"};
+  for (uint32_t k = 0; k < 16; ++k) {
+    codecs.push_back(fmt::format("fixed:bits={},tile={},rounding={}", 3 + k % 8, 32u << k % 3,
+                                 kRoundings[k / 8]));
   }
+  constexpr const char* kShares[] = {"0.8", "0", "0.3", "0.5", "1"};
+  constexpr const char* kTaus[] = {"2", "0", "1", "1.5", "4", "1000", "inf"};
+  for (uint32_t k = 0; k < 24; ++k) {
+    const uint32_t tile = 32u << k % 3;
+    const uint32_t tiles = k / 3 % 4;  // that are given their bits together
+    codecs.push_back(fmt::format("tah:p={},tile={},alloc={},tau={},rounding={}", kShares[k % 5],
+                                 tile, tiles == 0 ? "token" : std::to_string(tiles * tile),
+                                 kTaus[k % 7], kRoundings[k / 12]));
+  }
+  for (uint32_t k = 0; k < 20; ++k) {
+    codecs.push_back(fmt::format("gauss:bits={},block={}", 2 + k % 5, 64u << k / 5));
+  }
+  return codecs;
+}
+
+inline std::string RandomCodec(std::mt19937* generator) {
+  static const std::vector<std::string> codecs = VariousCodecs();
+  return codecs[Below(generator, static_cast<uint32_t>(codecs.size()))];
 }
 
 // Every place a magnitude of its own, some tiles of one kind: what comes up is meant to reach all

@@ -1,33 +1,22 @@
-// The formats, byte for byte: blobs of a fixed tensor, kept in golden/. Called with --update it
-// writes them anew: for a change of the format, with a new version in the header.
-#include <cstring>
+// Blobs of a fixed tensor, and what a boundary's messages are on disk.
+#include "tests/support/golden.h"
+
 #include <limits>
 
 #include "base/file.h"
+#include "codec/blob.h"
+#include "codec/messages/file_store.h"
 #include "codec/messages/memory_store.h"
+#include "codec/messages/undo_journal.h"
 #include "tests/conformance/codec/codec_fixture.h"
+#include "tests/support/temp_dir.h"
 
 namespace longhaul::codec {
 namespace {
 
-bool g_update = false;
+using ::longhaul::testing::ExpectGolden;
 
-void CompareWithGolden(const std::vector<std::byte>& blob, const std::string& name) {
-  const std::string_view bytes(reinterpret_cast<const char*>(blob.data()), blob.size());
-  std::string path = GOLDEN_DIR "/" + name + ".lh";
-  std::replace(path.begin() + static_cast<long>(std::strlen(GOLDEN_DIR)), path.end(), ':', '_');
-  std::replace(path.begin() + static_cast<long>(std::strlen(GOLDEN_DIR)), path.end(), ',', '_');
-  if (g_update) {
-    const Status status = WriteFileAtomic(path, bytes);
-    ASSERT_TRUE(status.ok()) << status;
-  }
-  const auto golden = ReadFile(path);
-  ASSERT_TRUE(golden.ok()) << golden.status();
-  ASSERT_EQ(golden->size(), bytes.size());
-  for (size_t k = 0; k < bytes.size(); ++k) ASSERT_EQ((*golden)[k], bytes[k]) << "byte " << k;
-}
-
-class Golden : public testing::TestWithParam<std::string> {};
+class Golden : public ::testing::TestWithParam<std::string> {};
 
 // With a tile of zeros, a constant one, one with a NaN, denormals and a padded last one.
 Tensor GoldenTensor() {
@@ -51,7 +40,7 @@ TEST_P(Golden, IsReproduced) {
   context.microbatch = Microbatch(5);
   const auto codec = MustParse(GetParam());
   const std::vector<std::byte> blob = MustEncode(*codec, GoldenTensor().view(), context);
-  CompareWithGolden(blob, GetParam());
+  ExpectGolden(GOLDEN_DIR, GetParam(), kBlobVersion, blob);
 }
 
 // What is sent of samples that were seen before, and of one beside them that was not.
@@ -67,28 +56,47 @@ TEST(GoldenDifference, IsReproduced) {
     context.sample_ids = ids;
     const std::vector<std::byte> blob =
         MustEncode(*codec, Tensor(Dtype::kF32, shape, values).view(), context);
-    if (ids[0] == 2) CompareWithGolden(blob, "aqsgd:bits=3,differences");
+    if (ids[0] == 2) ExpectGolden(GOLDEN_DIR, "aqsgd:bits=3,differences", kBlobVersion, blob);
     const std::vector<float> change = Activations(shape.elements(), 2025, 0.1f);
     for (size_t k = 0; k < values.size(); ++k) values[k] += change[k];
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, Golden,
-                         testing::Values("none", "bf16", "fp16", "fixed:bits=3", "fixed:bits=10",
-                                         "fixed:bits=4,rounding=stochastic", "fixed:bits=6,tile=32",
-                                         "tah", "tah:rounding=stochastic",
-                                         "tah:tile=32,alloc=64,p=0.5",
-                                         "tah:tile=128,alloc=token,tau=0", "gauss",
-                                         "gauss:bits=2,block=64", "gauss:bits=3,block=64",
-                                         "gauss:bits=5,block=256", "gauss:bits=6,block=512",
-                                         "aqsgd"),
+                         ::testing::Values("none", "bf16", "fp16", "fixed:bits=3", "fixed:bits=10",
+                                           "fixed:bits=4,rounding=stochastic",
+                                           "fixed:bits=6,tile=32", "tah", "tah:rounding=stochastic",
+                                           "tah:tile=32,alloc=64,p=0.5",
+                                           "tah:tile=128,alloc=token,tau=0", "gauss",
+                                           "gauss:bits=2,block=64", "gauss:bits=3,block=64",
+                                           "gauss:bits=5,block=256", "gauss:bits=6,block=512",
+                                           "aqsgd"),
                          TestName);
+
+// Two steps over three samples: sample 2 is changed in both, sample 0 never.
+TEST(GoldenMessages, RecordsAndJournalAreReproduced) {
+  const longhaul::testing::TempDir folder;
+  {
+    auto store = FileStore::Open({.folder = folder.path() + "/store",
+                                  .identity = "run a, layer 4",
+                                  .samples = 3,
+                                  .record_bytes = 80});
+    ASSERT_TRUE(store.ok()) << store.status();
+    ASSERT_TRUE((*store)->RollBack(Step(0)).ok());
+    for (const auto& [step, sample] : {std::pair{1, 2}, {2, 1}, {2, 2}}) {
+      const auto record =
+          (*store)->Write(Step(static_cast<uint64_t>(step)), static_cast<uint64_t>(sample));
+      ASSERT_TRUE(record.ok()) << record.status();
+      std::ranges::fill(*record, static_cast<std::byte>(16 * step + sample));
+    }
+  }
+  const auto contents = [&](const char* name) {
+    return ReadFile(folder.path() + "/store/" + name).value_or("");
+  };
+  ExpectGolden(GOLDEN_DIR, "message_records", FileStore::kVersion, contents("records"));
+  ExpectGolden(GOLDEN_DIR, "message_journal", UndoJournal::kVersion,
+               contents("undo-0000000000000002"));
+}
 
 }  // namespace
 }  // namespace longhaul::codec
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  longhaul::codec::g_update = argc == 2 && std::strcmp(argv[1], "--update") == 0;
-  return RUN_ALL_TESTS();
-}

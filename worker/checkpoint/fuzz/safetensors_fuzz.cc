@@ -4,12 +4,13 @@
 #include <cstdlib>
 #include <span>
 
+#include "base/fuzz/target.h"
 #include "worker/checkpoint/safetensors.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+LH_FUZZ_TARGET(safetensors) {
   using namespace longhaul::worker;
   const auto parsed = ParseSafetensors(std::as_bytes(std::span(data, size)));
-  if (!parsed.ok()) return 0;
+  if (!parsed.ok()) return false;
   std::string bytes = SafetensorsHeader(parsed->arrays, parsed->metadata);
   for (const NamedArray& array : parsed->arrays) {
     bytes.append(reinterpret_cast<const char*>(array.values.data()),
@@ -17,5 +18,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const auto again = ParseSafetensors(std::as_bytes(std::span(bytes)));
   if (!again.ok() || again->arrays.size() != parsed->arrays.size()) std::abort();
-  return 0;
+  return true;
 }

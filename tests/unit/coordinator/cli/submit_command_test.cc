@@ -26,6 +26,16 @@ TEST_F(CliTest, SubmitChecksEverythingBeforeItDials) {
   EXPECT_THAT(data.err, HasSubstr("'no*.txt' matches no file"));
   EXPECT_THAT(data.err, HasSubstr("'b/*' matches no file"));
 
+  // Beside other errors of the file, and for a plan as well.
+  for (const char* command : {"submit", "plan"}) {
+    const Outcome both = Run({command, Path("run.yaml"), "--set", "data.text=[no*.txt]", "--set",
+                              "train.steps=none", "--set", "model.heads=7"});
+    EXPECT_EQ(both.code, 1);
+    EXPECT_THAT(both.err, HasSubstr("'no*.txt' matches no file"));
+    EXPECT_THAT(both.err, HasSubstr("train.steps: expected a whole number"));
+    EXPECT_THAT(both.err, HasSubstr("do not divide model.hidden"));
+  }
+
   const Outcome size = Run({"submit", Path("run.yaml"), "--set", "model.context=4000000"});
   EXPECT_EQ(size.code, 1);
   EXPECT_THAT(size.err, HasSubstr("tokens to train on"));

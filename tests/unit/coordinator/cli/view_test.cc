@@ -115,6 +115,7 @@ v1::RunStatus RunningRun() {
   stage->set_wait_gradient_share(0.7);
   stage->set_optimizer_share(0.02);
   stage->set_codec_wait_share(0.03);
+  stage->set_egress_share(0.98);
   stage->set_layers(4);
   stage->set_depth(8);
   v1::LinkStatus* link = run.add_links();
@@ -126,28 +127,31 @@ v1::RunStatus RunningRun() {
   link->set_goodput_bits_per_second(9.56e6);
   link->set_bound_share(0.98);
   link->set_busy_share(0.97);
+  link->set_waits_for("egress");
   link->set_state("healthy");
   return run;
 }
 
 TEST(WatchView, ShowsEverythingWithinTheWidth) {
   const std::vector<std::string> lines = WatchLines(RunningRun(), 120, false);
-  EXPECT_THAT(
-      lines,
-      ElementsAre(
-          "tiny-wan-abc123  running  link-aware  epoch 2",
-          "[#########.............................]  step 50/200  25%  2m05s left",
-          "loss 2.5  validation 2.75 (step 50)  12,346 tokens/s  1.35 s a step", "",
-          "STAGE  WORKER   STATE    LAYERS  DEPTH  STEP  COMPUTE  OPTIMIZER  WAITS "
-          "FOR INPUT  FOR GRADIENTS  FOR CODEC",
-          "    0  worker1  running       4      8     0      25%         2%        "
-          "       0%            70%         3%",
-          "", "LINK               DIRECTION  CODEC        RATE      GOODPUT  OF RATE  BUSY  STATE",
-          "worker1 > worker2  forward    tah    9.8 Mbit/s  9.56 Mbit/s      98%   97%  healthy"));
+  EXPECT_THAT(lines,
+              ElementsAre("tiny-wan-abc123  running  link-aware  epoch 2",
+                          "[#########.............................]  step 50/200  25%  2m05s left",
+                          "loss 2.5  validation 2.75 (step 50)  12,346 tokens/s  1.35 s a step", "",
+                          "STAGE  WORKER   STATE    LAYERS  DEPTH  STEP  COMPUTE  OPTIMIZER  WAITS "
+                          "FOR INPUT  FOR GRADIENTS  FOR CODEC  OUT  IN",
+                          "    0  worker1  running       4      8     0      25%         2%        "
+                          "       0%            70%         3%  98%   -",
+                          "",
+                          "LINK               DIRECTION  CODEC        RATE      GOODPUT  OF RATE  "
+                          "BUSY  WAITS FOR  STATE",
+                          "worker1 > worker2  forward    tah    9.8 Mbit/s  9.56 Mbit/s      98%   "
+                          "97%  egress     healthy"));
   v1::RunStatus unmeasured = RunningRun();
   unmeasured.mutable_links(0)->set_rate_bits_per_second(0);
-  EXPECT_EQ(WatchLines(unmeasured, 120, false).back(),
-            "worker1 > worker2  forward    tah       ?  9.56 Mbit/s        ?   97%  healthy");
+  EXPECT_EQ(
+      WatchLines(unmeasured, 120, false).back(),
+      "worker1 > worker2  forward    tah       ?  9.56 Mbit/s        ?   97%  egress     healthy");
   for (const int columns : {1, 20, 40, 80}) {
     for (const std::string& line : WatchLines(RunningRun(), columns, false)) {
       EXPECT_LE(Columns(line), std::max(columns, 20)) << line;

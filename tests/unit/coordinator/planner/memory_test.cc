@@ -6,7 +6,7 @@
 #include <string>
 
 #include "coordinator/planner/planner.h"
-#include "run/file/model_presets.h"
+#include "run/model/family.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -28,8 +28,8 @@ TEST(StageParameters, PublishedTotals) {
                                                      {"gpt2-xl", 1'557'611'200},
                                                      {"qwen2.5-0.5b", 494'032'768},
                                                      {"qwen2.5-3b", 3'085'938'688}};
-  ASSERT_EQ(ModelPresets().size(), published.size());
-  for (const ModelPreset& preset : ModelPresets()) {
+  ASSERT_EQ(model::Presets().size(), published.size());
+  for (const model::Preset& preset : model::Presets()) {
     ModelSpec model = preset.model;
     const uint64_t untied = StageParameters(model, 256, model.layers, true, true);
     model.tied = true;
@@ -40,7 +40,7 @@ TEST(StageParameters, PublishedTotals) {
 }
 
 TEST(StageParameters, DoNotDependOnTheSplit) {
-  for (const ModelPreset& preset : ModelPresets()) {
+  for (const model::Preset& preset : model::Presets()) {
     const ModelSpec& model = preset.model;
     const uint32_t layers = model.layers;
     EXPECT_EQ(StageParameters(model, 256, 5, true, false) +
@@ -82,7 +82,7 @@ TEST(StageMemoryBytes, GrowsWithDepthLayersAndBatch) {
 
 TEST(StageMemoryBytes, LlamaKeepsItsOwnValues) {
   RunSpec spec;
-  spec.model = ModelPresets().back().model;  // qwen2.5-3b
+  spec.model = model::Presets().back().model;  // qwen2.5-3b
   spec.model.context = 512;
   spec.train.microbatches = 8;
   const uint64_t h = 2048, keys = 256, intermediate = 11008;

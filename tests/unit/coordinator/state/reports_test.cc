@@ -237,6 +237,7 @@ TEST_F(Reports, StatusHasSharesGoodputAndTimeLeft) {
   EXPECT_EQ(status.links(0).from_worker(), "a");
   EXPECT_DOUBLE_EQ(status.links(0).goodput_bits_per_second(), 2e6);
   EXPECT_DOUBLE_EQ(status.links(0).busy_share(), 0.5);
+  EXPECT_EQ(status.links(0).waits_for(), "egress");
   EXPECT_EQ(status.links(1).direction(), "backward");
   EXPECT_EQ(status.links(1).from_worker(), "b");
   EXPECT_DOUBLE_EQ(status.links(1).goodput_bits_per_second(), 1e6);

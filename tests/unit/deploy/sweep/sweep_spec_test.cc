@@ -126,9 +126,35 @@ TEST(ParseSweepSpec, JitterNeedsADelay) {
   EXPECT_TRUE(Parse(std::string(kLeast) + "delays: [0ms, 5ms]\njitter: 2ms\n").ok());
 }
 
-TEST(ParseSweepSpec, OverridesAreSingleValues) {
-  EXPECT_THAT(Problem(std::string(kLeast) + "set: { data.text: [a, b] }\n"),
-              HasSubstr("set.data.text: expected one value; longhaul's --set takes lists"));
+TEST(ParseSweepSpec, OverridesAreValuesOrListsAsTheRunFileHasThem) {
+  const auto spec = Parse(std::string(kLeast) + R"(
+set:
+  data.text:
+    - a
+    - b, c
+    - "d"
+    - '[ef].txt'
+  train.optimizer.betas: [0.8, 0.9]
+variants: { two: { data.text: [x, y] } }
+)");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(spec->variants, ElementsAre(SweepVariant{"two", {"data.text=[x, y]"}}));
+  const auto run = ParseRunSpec(
+      "name: a\nmodel: { layers: 1, hidden: 8, heads: 1, context: 8 }\ndata: { text: x }\n"
+      "train: { steps: 1, microbatches: 1 }\n",
+      "run.yaml", spec->set, nullptr);
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_THAT(run->data.text, ElementsAre("a", "b, c", "d", "[ef].txt"));
+  EXPECT_EQ(run->train.optimizer.beta1, 0.8);
+}
+
+TEST(ParseSweepSpec, OverridesAreNoSections) {
+  EXPECT_THAT(
+      Problem(std::string(kLeast) + "set: { train: { steps: 2 } }\n"),
+      HasSubstr("sweep.yaml:4:15: set.train: expected a value or a list of values; a "
+                "section's keys are set one by one, such as train.steps: 20, got a mapping"));
+  EXPECT_THAT(Problem(std::string(kLeast) + "set: { data.text: [[a]] }\n"),
+              HasSubstr("set.data.text: expected a value in the list, got a list"));
   EXPECT_THAT(Problem(std::string(kLeast) + "set: [train.steps]\n"),
               HasSubstr("sweep.yaml:4:6: set: expected keys of the run file"));
 }

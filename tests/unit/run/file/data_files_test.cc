@@ -51,6 +51,12 @@ TEST_F(DataFiles, EveryProblemIsNamed) {
                 "/corpus/*.txt\n" + "data.text: 'missing.txt' matches no file in " + folder_);
 }
 
+TEST_F(DataFiles, AListInQuotesIsOneText) {
+  EXPECT_EQ(std::string(Message(Expand({"['a.txt']"}).status())),
+            "data.text: '['a.txt']' matches no file in " + folder_ +
+                "; a list stands without quotes around it");
+}
+
 TEST(DataSize, TrainingAndValidationWindows) {
   RunSpec spec;
   spec.model.context = 99;

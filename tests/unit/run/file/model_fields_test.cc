@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "run/file/model_presets.h"
+#include "run/model/family.h"
 
 namespace longhaul {
 namespace {
@@ -34,7 +34,7 @@ ModelSpec Parse(const std::string& model, const std::vector<std::string>& overri
 }
 
 const ModelSpec& Preset(const std::string& name) {
-  for (const ModelPreset& preset : ModelPresets()) {
+  for (const model::Preset& preset : model::Presets()) {
     if (preset.name == name) return preset.model;
   }
   ADD_FAILURE() << name;
@@ -67,7 +67,7 @@ TEST(ModelFields, WhatFamilyLlamaMayLeaveOut) {
 }
 
 TEST(ModelFields, APresetIsTheWholeModel) {
-  for (const ModelPreset& preset : ModelPresets()) {
+  for (const model::Preset& preset : model::Presets()) {
     EXPECT_EQ(Parse("{ preset: " + preset.name + " }"), preset.model) << preset.name;
   }
   const ModelSpec& xl = Preset("gpt2-xl");

@@ -177,6 +177,7 @@ peer_timeout: 10
 )"),
       R"(run.yaml:1:7: name: expected 1 to 40 of a-z, 0-9 and '-', beginning with a letter or digit, got 'Tiny WAN'
 run.yaml:2:18: model.layers: expected a whole number from 1 to 4096, got 'eight'
+run.yaml:2:45: model.heads: 8 heads do not divide model.hidden 250; choose a divisor
 run.yaml:2:57: model.context: expected a whole number from 1 to 4194304, got '0'
 run.yaml:3:31: unknown key 'tokeniser'; did you mean 'tokenizer'?
 run.yaml:5:10: train.steps: expected a whole number from 1 to 1000000000, got '99999999999999999999999'
@@ -224,6 +225,69 @@ run.yaml:6:31: pipeline.depth: 3 microbatches in flight are more than the 2 of a
                         "is more than the 536870912 elements"));
   EXPECT_TRUE(absl::StrContains(ErrorOf(kMinimal, {"pipeline={schedule: gpipe, depth: 3}"}),
                                 "gpipe keeps all 16 microbatches"));
+}
+
+// What holds two values against each other does so beside a third that is wrong, and says nothing
+// of values that are wrong by themselves, missing, or in a section that is none.
+TEST(RunSpec, CombinationsAreCheckedBesideOtherErrors) {
+  EXPECT_EQ(
+      ErrorOf(R"(name: No Name
+model: { layers: 2, hidden: 250, heads: 8, context: none, tied: true }
+data: { text: x.txt }
+validation: { share: 0, samples: none }
+train: { steps: 10, microbatches: 2, microbatch_size: 0, schedule: { warmup: 11 } }
+pipeline: { stages: 3, depth: 3, recompute: perhaps }
+)"),
+      R"(run.yaml:1:7: name: expected 1 to 40 of a-z, 0-9 and '-', beginning with a letter or digit, got 'No Name'
+run.yaml:2:41: model.heads: 8 heads do not divide model.hidden 250; choose a divisor
+run.yaml:2:53: model.context: expected a whole number from 1 to 4194304, got 'none'
+run.yaml:2:65: model.tied: true needs pipeline.stages: 1, got 3; embedding and head would lie on different workers
+run.yaml:4:22: validation.share: 0 leaves no text for the validation every 50 steps; raise it or set validation.every to 0
+run.yaml:4:34: validation.samples: expected a whole number from 1 to 16777216, got 'none'
+run.yaml:5:55: train.microbatch_size: expected a whole number from 1 to 65536, got '0'
+run.yaml:5:78: train.schedule.warmup: 11 steps are more than train.steps 10
+run.yaml:6:21: pipeline.stages: 3 stages are more than the model's 2 layers; every stage needs one
+run.yaml:6:31: pipeline.depth: 3 microbatches in flight are more than the 2 of a step (train.microbatches)
+run.yaml:6:45: pipeline.recompute: expected true or false, got 'perhaps')");
+  EXPECT_EQ(ErrorOf("name: a\nmodel: 5\ndata: { text: x }\ntrain: { steps: 1 }\n"
+                    "pipeline: { stages: 9, depth: 9 }\n"),
+            "run.yaml:2:8: model: expected a mapping with preset, family, layers, hidden, heads, "
+            "context, tied, vocabulary, kv_heads, intermediate, rope_theta, norm_epsilon, "
+            "qkv_bias, got '5'\n"
+            "run.yaml:4:8: the key 'train.microbatches' is missing; expected a whole number from 1 "
+            "to 65536");
+  EXPECT_EQ(ErrorOf(kMinimal, {"model.heads=7", "model.preset=gpt5"}).find("family llama"),
+            std::string::npos);
+}
+
+TEST(RunSpec, TextsThatAreNotThereAreSaidBesideOtherErrors) {
+  const auto error = [](std::string_view yaml, const FindTexts& find_texts) {
+    return std::string(
+        Message(ParseRunSpec(yaml, "run.yaml", {}, FakeCodecs, find_texts).status()));
+  };
+  const std::string wrong =
+      "name: a\nmodel: { layers: 2, hidden: 9, heads: 2, context: 99 }\n"
+      "data: { text: [x, y] }\ntrain: { steps: 2, microbatches: 1 }\n";
+  EXPECT_EQ(error(wrong,
+                  [](const RunSpec& spec) -> StatusOr<uint64_t> {
+                    EXPECT_EQ(spec.data.text, (std::vector<std::string>{"x", "y"}));
+                    return absl::InvalidArgumentError("'x' is not there\n'y' is not there");
+                  }),
+            "run.yaml:2:39: model.heads: 2 heads do not divide model.hidden 9; choose a divisor\n"
+            "run.yaml:3:15: 'x' is not there\nrun.yaml:3:15: 'y' is not there");
+  const auto small = [](const RunSpec&) -> StatusOr<uint64_t> { return 3; };
+  EXPECT_TRUE(absl::StrContains(error(wrong, small), "run.yaml:3:15: data.text: 3 tokens to train"))
+      << error(wrong, small);
+  // Of a text whose globs are wrong nobody asks.
+  const auto never = [](const RunSpec&) -> StatusOr<uint64_t> {
+    ADD_FAILURE() << "asked for texts";
+    return 0;
+  };
+  EXPECT_TRUE(absl::StrContains(
+      error("name: a\nmodel: { layers: 2, hidden: 8, heads: 2, context: 99 }\ndata: { text: [] }\n"
+            "train: { steps: 2, microbatches: 1 }\n",
+            never),
+      "got an empty list"));
 }
 
 TEST(RunSpec, FilesThatAreNoRunFiles) {
@@ -329,7 +393,8 @@ TEST(RunSpec, WrongOverridesNameThemselves) {
 --set =3: expected KEY=VALUE, such as train.steps=20
 --set .a=1: expected KEY=VALUE with a key such as train.steps
 --set a..b=1: expected KEY=VALUE with a key such as train.steps
---set name=[: the value is not valid YAML; quote what has brackets, braces or quotes)");
+--set name=[: the value is not valid YAML; quote what has brackets, braces or quotes
+--set model.heads=7: model.heads: 7 heads do not divide model.hidden 256; choose a divisor)");
   EXPECT_EQ(ErrorOf(kMinimal, {"model.heads=7"}),
             "--set model.heads=7: model.heads: 7 heads do not divide model.hidden 256; choose a "
             "divisor");

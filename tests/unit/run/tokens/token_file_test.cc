@@ -13,10 +13,12 @@
 
 #include "absl/strings/escaping.h"
 #include "base/hash.h"
+#include "tests/support/golden.h"
 
 namespace longhaul {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class TokenFileTest : public ::testing::Test {
@@ -70,6 +72,10 @@ TEST_F(TokenFileTest, HoldsTheBytesOfAllFilesInOrder) {
   EXPECT_EQ(targets, (std::vector<int32_t>{'e', 0, 0xff}));
 }
 
+TEST_F(TokenFileTest, GoldenBytes) {
+  longhaul::testing::ExpectGolden(GOLDEN_DIR, "token_file", kTokenFileVersion, GoodFile(300));
+}
+
 TEST_F(TokenFileTest, FilesLargerThanOnePieceAreWhole) {
   std::string text(700'001, 'x');
   for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * i >> 8);
@@ -85,6 +91,34 @@ TEST_F(TokenFileTest, FilesLargerThanOnePieceAreWhole) {
       ASSERT_EQ(targets[i], static_cast<unsigned char>(text[window * 1000 + i + 1]));
     }
   }
+}
+
+TEST_F(TokenFileTest, FilesLargerThanWhatIsReadAtOnceAreWhole) {
+  std::string text((size_t{9} << 20) + 7, 'x');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 2654435761u >> 13);
+  const auto info = WriteTokenFile({Put("large", text)}, "bytes", 0, Path("tokens"));
+  ASSERT_TRUE(info.ok()) << info.status();
+  ASSERT_EQ(info->tokens, text.size());
+  const auto file = TokenFile::Open(Path("tokens"), /*verify=*/true);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const auto context = static_cast<uint32_t>(text.size() - 1);
+  std::vector<int32_t> inputs(context), targets(context);
+  file->ReadTrainingWindow(0, context, inputs, targets);
+  const bool same = std::equal(inputs.begin(), inputs.end(), text.begin(), [](int32_t id, char c) {
+    return id == static_cast<unsigned char>(c);
+  });
+  EXPECT_TRUE(same);
+  EXPECT_EQ(targets.back(), static_cast<unsigned char>(text.back()));
+}
+
+// As of a disk with a bad sector: the first page of a process's memory opens and cannot be read.
+TEST_F(TokenFileTest, ATextThatCannotBeReadIsAnErrorThatNamesIt) {
+  const auto info =
+      WriteTokenFile({Put("good", "text"), "/proc/self/mem"}, "bytes", 0, Path("tokens"));
+  ASSERT_FALSE(info.ok());
+  EXPECT_THAT(std::string(Message(info.status())),
+              AllOf(HasSubstr("cannot read /proc/self/mem"), HasSubstr("Input/output error")));
+  EXPECT_FALSE(std::filesystem::exists(Path("tokens")));
 }
 
 TEST_F(TokenFileTest, CountsWindowsUpToTheLastToken) {

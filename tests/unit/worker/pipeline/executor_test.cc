@@ -71,8 +71,8 @@ class ExecutorTest : public ::testing::Test {
              const std::shared_ptr<transport::LinkHandler>& listener = nullptr) {
     spec_ = TinySpec(overrides);
     stage_ = stage;
-    auto channel = MakeChannel(/*upstream=*/stage != 0, events_);
-    peer_ = MakeChannel(/*upstream=*/stage == 0, peer_events_);
+    auto channel = MakePort(/*upstream=*/stage != 0, events_);
+    peer_ = MakePort(/*upstream=*/stage == 0, peer_events_);
     const auto links =
         Connect(channel, listener ? listener : std::shared_ptr<transport::LinkHandler>(peer_));
     channel->Attach(links.first);

@@ -42,12 +42,12 @@ struct Expected {
   }
 };
 
-TEST(AdamW, FollowsItsFormulaWithDecayOnMatricesOnly) {
+TEST(AdamW, FollowsItsFormulaWithDecayWhereThatIsSaid) {
   UseTorchThreads(1);
   OptimizerSpec spec;
   spec.weight_decay = 0.5;
   const std::vector<Parameter> parameters = {
-      {"w", Numbers("w", {37, 19}, 1).set_requires_grad(true)},
+      {"w", Numbers("w", {37, 19}, 1).set_requires_grad(true), /*decays=*/true},
       {"b", Numbers("b", {19}, 1).set_requires_grad(true)}};
   std::vector<Expected> expected;
   for (const Parameter& parameter : parameters) expected.emplace_back(parameter.value.detach());

@@ -455,14 +455,12 @@ TEST(Llama, RefusesHeadsThatCannotBe) {
   const auto error = [&] { return std::string(Message(Stage::Create(options).status())); };
   for (const uint32_t kv_heads : {0u, 3u}) {
     options.model.kv_heads = kv_heads;
-    EXPECT_THAT(error(), HasSubstr(fmt::format("divide 4 heads and intermediate > 0; came kv_heads "
-                                               "{}, intermediate 12",
-                                               kv_heads)));
+    EXPECT_THAT(error(), HasSubstr("model.kv_heads"));
   }
   options.model.kv_heads = 4;
   EXPECT_EQ(error(), "");
   options.model.heads = options.model.kv_heads = 8;
-  EXPECT_THAT(error(), HasSubstr("even number of channels in a head; came hidden 24, heads 8"));
+  EXPECT_THAT(error(), HasSubstr("8 heads of model.hidden 24 have 3 channels each, an odd number"));
 }
 
 }  // namespace

@@ -5,12 +5,13 @@
 
 #include <string>
 
-#include "absl/strings/escaping.h"
+#include "proto/wire/link_header.h"
+#include "tests/support/golden.h"
 
 namespace longhaul::transport::internal {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 LinkHello Example() {
   return {.stage = kStageProve,
@@ -46,31 +47,18 @@ TEST(HelloTest, RoundTrip) {
   EXPECT_EQ(hello->proof, Example().proof);
 }
 
-// The bytes of link version 2. They do not change.
+// A link's messages have the link header's version.
 TEST(HelloTest, GoldenBytes) {
-  const auto hex = [](const std::vector<std::byte>& bytes) {
-    return absl::BytesToHexString(
-        std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  const auto expect = [](const char* name, const std::vector<std::byte>& bytes) {
+    longhaul::testing::ExpectGolden(GOLDEN_DIR, name, wire::kLinkVersionMax, bytes);
   };
-  std::string n, p;
-  for (size_t i = 0; i < kNonceBytes; ++i) n += "6e";
-  for (size_t i = 0; i < kProofBytes; ++i) p += "70";
-  EXPECT_EQ(hex(EncodeHello(Example())),
-            "02000100"            // stage, version_min
-            "04000b00"            // version_max, run_bytes
-            "0700000000000000"    // epoch
-            "0200000004030201"    // boundary, attempt
-            "1817161514131211" +  // received
-                n +
-                p + "64656d6f2d616231326364");
-  EXPECT_EQ(hex(EncodeWelcome({.stage = 1,
-                               .version = 2,
-                               .received = 5,
-                               .nonce = std::string(kNonceBytes, 'n'),
-                               .proof = std::string(kProofBytes, 'p')})),
-            "0100020000000000"
-            "0500000000000000" +
-                n + p);
+  expect("link_hello", EncodeHello(Example()));
+  expect("link_welcome", EncodeWelcome({.stage = 1,
+                                        .version = 2,
+                                        .received = 5,
+                                        .nonce = std::string(kNonceBytes, 'n'),
+                                        .proof = std::string(kProofBytes, 'p')}));
+  expect("link_refusal", EncodeRefusal({.retry = true, .reason = "not expected there"}));
 }
 
 TEST(HelloTest, RefusesWhatIsNone) {

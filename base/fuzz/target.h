@@ -1,0 +1,48 @@
+// One body for two runners. libFuzzer's program of a target (lh_fuzzer, with LONGHAUL_FUZZ) calls
+// the body itself; fuzz_smoke_test has the bodies of all targets and looks them up by name.
+//
+//   LH_FUZZ_TARGET(codec_npy) {  // the program is codec_npy_fuzz
+//     const auto array = ParseNpy(data, size);
+//     if (array.ok() && !WritesAgain(*array)) std::abort();
+//     return array.ok();
+//   }
+//
+// A body gets `data` and `size`, returns whether it took the input (false: refused) and reports a
+// defect by ending the process. The same bytes give the same result. Not for programs.
+#ifndef LONGHAUL_BASE_FUZZ_TARGET_H_
+#define LONGHAUL_BASE_FUZZ_TARGET_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace longhaul::fuzz {
+
+using Target = bool (*)(const uint8_t* data, size_t size);
+
+// Of this program, by name.
+inline std::map<std::string, Target>& Targets() {
+  static std::map<std::string, Target> targets;
+  return targets;
+}
+
+}  // namespace longhaul::fuzz
+
+#ifdef LONGHAUL_FUZZ
+#define LH_FUZZ_TARGET(name)                                                \
+  static bool name##_fuzz(const uint8_t* data, size_t size);                \
+  extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) { \
+    name##_fuzz(data, size);                                                \
+    return 0;                                                               \
+  }                                                                         \
+  static bool name##_fuzz(const uint8_t* data, size_t size)
+#else
+#define LH_FUZZ_TARGET(name)                                           \
+  static bool name##_fuzz(const uint8_t* data, size_t size);           \
+  [[maybe_unused]] static const bool name##_fuzz_is_registered =       \
+      ::longhaul::fuzz::Targets().emplace(#name, &name##_fuzz).second; \
+  static bool name##_fuzz(const uint8_t* data, size_t size)
+#endif
+
+#endif  // LONGHAUL_BASE_FUZZ_TARGET_H_

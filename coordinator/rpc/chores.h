@@ -1,0 +1,37 @@
+// What the state asks for and takes long: tokenizing data, hashing copies of shards. Off the loop,
+// on threads that wait for disks.
+#ifndef LONGHAUL_COORDINATOR_RPC_CHORES_H_
+#define LONGHAUL_COORDINATOR_RPC_CHORES_H_
+
+#include <functional>
+
+#include "coordinator/rpc/work_threads.h"
+#include "coordinator/state/state.h"
+#include "coordinator/store/blob_store.h"
+#include "coordinator/store/prepare_data.h"
+
+namespace longhaul::coordinator {
+
+class Chores {
+ public:
+  // `done` runs on one of `threads`. `copies` and `threads` must outlive this, and `threads` must
+  // be stopped before this goes.
+  Chores(DataPreparer preparer, const BlobStore* copies, WorkThreads* threads,
+         std::function<void(Event)> done);
+
+  void Add(command::PrepareData request);
+  void Add(command::CheckCopies request);
+
+ private:
+  event::DataPrepared Prepare(const command::PrepareData& request) const;
+  event::CopiesChecked Check(const command::CheckCopies& request) const;
+
+  const DataPreparer preparer_;
+  const BlobStore* const copies_;
+  WorkThreads* const threads_;
+  const std::function<void(Event)> done_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_RPC_CHORES_H_

@@ -1,0 +1,66 @@
+// The families, and what their descriptors have in common. Internal to run/model.
+#ifndef LONGHAUL_RUN_MODEL_FAMILIES_H_
+#define LONGHAUL_RUN_MODEL_FAMILIES_H_
+
+#include <cmath>
+
+#include "run/model/family.h"
+
+namespace longhaul::model {
+
+const Family& GptFamily();
+const Family& LlamaFamily();
+
+inline constexpr Initial kZeros{.mean = 0, .deviation = 0};
+inline constexpr Initial kOnes{.mean = 1, .deviation = 0};
+inline constexpr Initial kNormal{.mean = 0, .deviation = 0.02};
+// Of what is added to the residual stream: each block adds two terms, and its variance must not
+// grow with depth.
+inline Initial NormalOfResidual(const ModelSpec& spec) {
+  return {.mean = 0, .deviation = kNormal.deviation / std::sqrt(2.0 * spec.layers)};
+}
+
+inline constexpr Split kWhole{};
+inline constexpr Split kByToken{.along = Along::kRows, .unit = Unit::kToken};
+inline constexpr Split kRows{.along = Along::kRows, .unit = Unit::kChannel};
+inline constexpr Split kColumns{.along = Along::kColumns, .unit = Unit::kChannel};
+inline constexpr Split kRowsByHead{.along = Along::kRows, .unit = Unit::kHead};
+inline constexpr Split kRowsByKvHead{.along = Along::kRows, .unit = Unit::kKvHead};
+inline constexpr Split kColumnsByHead{.along = Along::kColumns, .unit = Unit::kHead};
+
+// Rows of a descriptor's list of parameters.
+struct Names {
+  std::string_view global, published;
+};
+// A matrix that is multiplied by.
+inline Parameter Factor(Role role, Names names, Shape shape, Initial initial, Split split) {
+  return {.name = names.global,
+          .published = names.published,
+          .role = role,
+          .shape = shape,
+          .initial = initial,
+          .in_product = true,
+          .split = split};
+}
+// Of a block's product.
+inline Parameter Bias(Names names, uint32_t outputs, Split split) {
+  return Factor(Role::kBlock, names, {.rows = outputs}, kZeros, split);
+}
+// Rows that are looked up. Those of a tied embedding are the head's matrix, too.
+inline Parameter Table(Names names, Shape shape, Split split, bool tied) {
+  Parameter table = Factor(Role::kEmbedding, names, shape, kNormal, split);
+  table.in_product = tied;
+  return table;
+}
+inline Parameter Norm(Role role, Names names, uint32_t channels, Initial initial) {
+  return {.name = names.global,
+          .published = names.published,
+          .role = role,
+          .shape = {.rows = channels},
+          .initial = initial,
+          .split = kWhole};
+}
+
+}  // namespace longhaul::model
+
+#endif  // LONGHAUL_RUN_MODEL_FAMILIES_H_

@@ -1,0 +1,107 @@
+// Families of models as data: everything about a family but its layers' code (worker/stage) stands
+// in one file, gpt.cc or llama.cc.
+//
+//   const model::Family& family = model::FamilyOf(spec);
+//   for (const model::Parameter& parameter : family.parameters(spec, rows)) ...
+//
+// Pure, thread-safe. A ModelSpec is complete and without Problems, unless said otherwise.
+#ifndef LONGHAUL_RUN_MODEL_FAMILY_H_
+#define LONGHAUL_RUN_MODEL_FAMILY_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "run/model/model_spec.h"
+#include "run/model/parameter.h"
+
+namespace longhaul::model {
+
+// A key of the run file's `model` beyond those of all families. The file may leave all out but
+// required ones; the spec's field then has its initial value, or that of `same_as`.
+struct WholeKey {
+  uint32_t ModelSpec::*field;
+  uint32_t most;                           // from 1
+  uint32_t ModelSpec::*same_as = nullptr;  // left out: this field's value
+};
+struct RequiredKey {
+  uint32_t ModelSpec::*field;
+  uint32_t most;                       // from 1
+  std::string_view meaning;            // "the width of its MLP"
+  uint32_t (*usual)(uint32_t hidden);  // what people often take
+};
+struct RealKey {
+  double ModelSpec::*field;
+  double most;  // above 0
+};
+struct FlagKey {
+  bool ModelSpec::*field;
+};
+struct Key {
+  std::string_view name;  // "kv_heads"
+  std::variant<WholeKey, RequiredKey, RealKey, FlagKey> value;
+};
+
+// A combination of keys that cannot be: "model.heads: ...", and the key to change.
+struct Problem {
+  std::string_view key;
+  std::string text;
+};
+
+// The shape of a published model, by the name that `model.preset` takes.
+struct Preset {
+  std::string name;
+  // As published (`vocabulary` included), but for `tied`: that needs a pipeline of one stage, so it
+  // is the run file's to say.
+  ModelSpec model;
+};
+
+// Values of a token that a layer leaves for its backward.
+struct Kept {
+  uint64_t full = 0;  // in fp32
+  uint64_t half = 0;  // in the type that matrix products compute in
+};
+
+struct Family {
+  ModelFamily id;
+  std::string_view name;
+  std::vector<Key> keys;
+  // Of a spec whose keys are each in range; empty: the model can be.
+  std::vector<Problem> (*problems)(const ModelSpec& spec);
+  // In the model's order, blocks once. A tied model has no matrix of the head's own.
+  std::vector<Parameter> (*parameters)(const ModelSpec& spec, uint32_t vocabulary_rows);
+  Kept (*kept_by_block)(const ModelSpec& spec);
+  Kept (*kept_by_final_norm)(const ModelSpec& spec);
+  // Begins the published names of all parameters but the head's matrix; published checkpoints of
+  // the bare model leave it out.
+  std::string_view published_prefix;
+  std::vector<Preset> presets;  // smaller ones first
+};
+
+const std::vector<const Family*>& Families();
+const Family& FamilyOf(ModelFamily family);
+inline const Family& FamilyOf(const ModelSpec& spec) {
+  return FamilyOf(spec.family);
+}
+
+// Of all families.
+const std::vector<Preset>& Presets();
+
+// What cannot be of heads, hidden and the family's keys. For any spec with heads > 0.
+std::vector<Problem> Problems(const ModelSpec& spec);
+
+// Some of a model's layers: what a stage holds.
+struct Part {
+  uint32_t first_layer = 0, layers = 0;
+  bool embedding = false, head = false;
+};
+// All parameters of a part, in the model's order.
+std::vector<PlacedParameter> ParametersOf(const ModelSpec& spec, uint32_t vocabulary_rows,
+                                          const Part& part);
+
+}  // namespace longhaul::model
+
+#endif  // LONGHAUL_RUN_MODEL_FAMILY_H_

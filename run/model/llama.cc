@@ -1,0 +1,130 @@
+// Llama's layers, and Qwen2.5's: pre-norm by RMSNorm, rotary positions, grouped-query attention,
+// SwiGLU, no biases but (qkv_bias) those of queries, keys and values. Parameters have the names and
+// shapes of published checkpoints.
+#include <fmt/core.h>
+
+#include "run/model/families.h"
+
+namespace longhaul::model {
+namespace {
+
+// As many parameters as an MLP of 4 x hidden without a gate has, rounded up to what kernels like.
+uint32_t UsualIntermediate(uint32_t hidden) {
+  return (hidden * 8 / 3 + 63) / 64 * 64;
+}
+
+std::vector<Problem> LlamaProblems(const ModelSpec& spec) {
+  std::vector<Problem> problems;
+  if (spec.heads % spec.kv_heads != 0) {
+    problems.push_back(
+        {"kv_heads", fmt::format("model.kv_heads: {} heads of keys and values do not divide "
+                                 "model.heads {}; choose a divisor",
+                                 spec.kv_heads, spec.heads)});
+  }
+  if (const uint32_t channels = spec.hidden / spec.heads; channels % 2 != 0) {
+    problems.push_back(
+        {"heads", fmt::format("model.heads: {} heads of model.hidden {} have {} channels each, an "
+                              "odd number; rotary embeddings turn pairs of channels",
+                              spec.heads, spec.hidden, channels)});
+  }
+  return problems;
+}
+
+uint32_t KvChannels(const ModelSpec& spec) {
+  return spec.hidden / spec.heads * spec.kv_heads;
+}
+
+constexpr Names Same(std::string_view name) {
+  return {name, name};
+}
+
+std::vector<Parameter> LlamaParameters(const ModelSpec& spec, uint32_t vocabulary_rows) {
+  const uint32_t h = spec.hidden, k = KvChannels(spec), i = spec.intermediate;
+  const Initial residual = NormalOfResidual(spec);
+  std::vector<Parameter> list;
+  const auto norm = [&](Role role, std::string_view name) {
+    list.push_back(Norm(role, Same(name), h, kOnes));
+  };
+  const auto factor = [&](std::string_view name, Shape shape, Initial initial, Split split) {
+    list.push_back(Factor(Role::kBlock, Same(name), shape, initial, split));
+  };
+  const auto bias = [&](std::string_view name, uint32_t outputs, Split split) {
+    if (spec.qkv_bias) list.push_back(Bias(Same(name), outputs, split));
+  };
+  list.push_back(
+      Table(Same("model.embed_tokens.weight"), {vocabulary_rows, h}, kByToken, spec.tied));
+
+  norm(Role::kBlock, "model.layers.#.input_layernorm.weight");
+  factor("model.layers.#.self_attn.q_proj.weight", {h, h}, kNormal, kRowsByHead);
+  bias("model.layers.#.self_attn.q_proj.bias", h, kRowsByHead);
+  factor("model.layers.#.self_attn.k_proj.weight", {k, h}, kNormal, kRowsByKvHead);
+  bias("model.layers.#.self_attn.k_proj.bias", k, kRowsByKvHead);
+  factor("model.layers.#.self_attn.v_proj.weight", {k, h}, kNormal, kRowsByKvHead);
+  bias("model.layers.#.self_attn.v_proj.bias", k, kRowsByKvHead);
+  factor("model.layers.#.self_attn.o_proj.weight", {h, h}, residual, kColumnsByHead);
+  norm(Role::kBlock, "model.layers.#.post_attention_layernorm.weight");
+  factor("model.layers.#.mlp.gate_proj.weight", {i, h}, kNormal, kRows);
+  factor("model.layers.#.mlp.up_proj.weight", {i, h}, kNormal, kRows);
+  factor("model.layers.#.mlp.down_proj.weight", {h, i}, residual, kColumns);
+
+  norm(Role::kHead, "model.norm.weight");
+  if (!spec.tied) {
+    list.push_back(
+        Factor(Role::kHead, Same("lm_head.weight"), {vocabulary_rows, h}, kNormal, kByToken));
+  }
+  return list;
+}
+
+// Full: the input, the residual in the middle, and both norms before their weights. Half: both
+// norms, queries, attention, keys and values, and the MLP's gate, SiLU, up and product.
+Kept LlamaBlockKeeps(const ModelSpec& spec) {
+  const uint64_t h = spec.hidden, k = KvChannels(spec), i = spec.intermediate;
+  return {.full = 4 * h, .half = 4 * h + 2 * k + 4 * i};
+}
+
+// The input, and the norm before and after its weight.
+Kept LlamaFinalNormKeeps(const ModelSpec& spec) {
+  return {.full = 3 * uint64_t{spec.hidden}};
+}
+
+ModelSpec Qwen25(uint32_t layers, uint32_t hidden, uint32_t heads, uint32_t kv_heads,
+                 uint32_t intermediate) {
+  ModelSpec spec;
+  spec.family = ModelFamily::kLlama;
+  spec.layers = layers;
+  spec.hidden = hidden;
+  spec.heads = heads;
+  spec.context = 32768;
+  spec.vocabulary = 151936;  // with the rows that fill the published embedding up
+  spec.kv_heads = kv_heads;
+  spec.intermediate = intermediate;
+  spec.rope_theta = 1e6;
+  spec.norm_epsilon = 1e-6;
+  spec.qkv_bias = true;
+  return spec;
+}
+
+}  // namespace
+
+const Family& LlamaFamily() {
+  static const Family family = {
+      .id = ModelFamily::kLlama,
+      .name = "llama",
+      .keys = {{"kv_heads", WholeKey{&ModelSpec::kv_heads, 1u << 12, &ModelSpec::heads}},
+               {"intermediate", RequiredKey{&ModelSpec::intermediate, 1u << 19,
+                                            "the width of its MLP", UsualIntermediate}},
+               {"rope_theta", RealKey{&ModelSpec::rope_theta, 1e12}},
+               {"norm_epsilon", RealKey{&ModelSpec::norm_epsilon, 1}},
+               {"qkv_bias", FlagKey{&ModelSpec::qkv_bias}}},
+      .problems = LlamaProblems,
+      .parameters = LlamaParameters,
+      .kept_by_block = LlamaBlockKeeps,
+      .kept_by_final_norm = LlamaFinalNormKeeps,
+      .published_prefix = "model.",
+      .presets = {{"qwen2.5-0.5b", Qwen25(24, 896, 14, 2, 4864)},
+                  {"qwen2.5-3b", Qwen25(36, 2048, 16, 2, 11008)}},
+  };
+  return family;
+}
+
+}  // namespace longhaul::model

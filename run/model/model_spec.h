@@ -1,0 +1,42 @@
+// A model as the run file says it.
+#ifndef LONGHAUL_RUN_MODEL_MODEL_SPEC_H_
+#define LONGHAUL_RUN_MODEL_MODEL_SPEC_H_
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace longhaul {
+
+// "gpt": GPT-2's layers. "llama": RMSNorm, rotary embeddings, grouped-query attention, SwiGLU, no
+// biases; Qwen2.5 is this with `qkv_bias`. What else is known of a family: family.h.
+enum class ModelFamily : uint8_t { kGpt, kLlama };
+
+std::string_view ToString(ModelFamily family);
+
+// `preset: gpt2-xl` (family.h) fills in what the file does not say.
+struct ModelSpec {
+  ModelFamily family = ModelFamily::kGpt;
+  uint32_t layers = 0;   // required
+  uint32_t hidden = 0;   // required; channels of a boundary tensor
+  uint32_t heads = 0;    // required; divides hidden
+  uint32_t context = 0;  // required; tokens of a sequence
+  bool tied = false;     // embedding = head; with `stages: 1` only
+  // Rows of embedding and head, at least the tokenizer's; nullopt = "auto": as many.
+  std::optional<uint32_t> vocabulary;
+  // Keys of some families alone: each family names its own (Family::keys).
+  uint32_t kv_heads = 0;       // of keys and values; divides heads; left out: heads
+  uint32_t intermediate = 0;   // required; width of the MLP
+  double rope_theta = 1e4;     // base of the rotary embeddings' wavelengths
+  double norm_epsilon = 1e-6;  // of RMSNorm
+  bool qkv_bias = false;       // of the projections to queries, keys and values
+
+  uint32_t VocabularyOver(uint32_t tokenizer_vocabulary) const {
+    return vocabulary.value_or(tokenizer_vocabulary);
+  }
+  friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
+};
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_RUN_MODEL_MODEL_SPEC_H_

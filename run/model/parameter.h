@@ -1,0 +1,69 @@
+// A parameter of a model, as data: name, shape, first values, use, and how ranks share it.
+#ifndef LONGHAUL_RUN_MODEL_PARAMETER_H_
+#define LONGHAUL_RUN_MODEL_PARAMETER_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace longhaul::model {
+
+// The part of a model that holds a parameter. The head's part begins with the final norm.
+enum class Role : uint8_t { kEmbedding, kBlock, kHead };
+
+// A matrix is (outputs, inputs), a table (rows, channels). A vector has no columns.
+struct Shape {
+  uint32_t rows = 0, columns = 0;
+  bool is_matrix() const { return columns > 0; }
+  uint64_t elements() const { return uint64_t{rows} * std::max(columns, 1u); }
+  friend bool operator==(const Shape&, const Shape&) = default;
+};
+
+// First values are normal numbers. Deviation 0: all are the mean.
+struct Initial {
+  double mean = 0, deviation = 0;
+};
+
+// How the ranks of a tensor-parallel group share a parameter (share.h), after Megatron:
+//   kNothing  every rank has all of it: norms, positions, biases that are added to a summed output
+//   kRows     "column-parallel": each rank computes some outputs, with their biases
+//   kColumns  "row-parallel": each rank reads some inputs; outputs are summed over ranks
+enum class Along : uint8_t { kNothing, kRows, kColumns };
+// What no rank cuts.
+//   kChannel  one row or column; every rank has equally many
+//   kHead     the channels of a head of queries; every rank has equally many heads
+//   kKvHead   the channels of a head of keys or values; fewer heads than ranks are repeated
+//   kToken    a token's row of embedding or head; ranks may differ by one row
+enum class Unit : uint8_t { kChannel, kHead, kKvHead, kToken };
+struct Split {
+  Along along = Along::kNothing;
+  Unit unit = Unit::kChannel;
+  uint32_t stacked = 1;  // matrices one below another in the rows, each shared on its own
+};
+
+// '#' in names stands for the block's number, counted over the model.
+struct Parameter {
+  std::string_view name;              // in checkpoints and messages; global
+  std::string_view published;         // in Hugging Face's checkpoints of the language model
+  bool published_transposed = false;  // there (inputs, outputs)
+  Role role = Role::kBlock;
+  Shape shape;
+  Initial initial;
+  bool in_product = false;  // cast to the type that matrix products compute in
+  Split split;
+
+  bool decays() const { return shape.is_matrix(); }  // by the optimizer's weight decay
+};
+
+// A parameter of a certain block; `block` means nothing outside blocks.
+struct PlacedParameter {
+  Parameter parameter;
+  uint32_t block = 0;
+  std::string Name() const;
+  std::string PublishedName() const;
+};
+
+}  // namespace longhaul::model
+
+#endif  // LONGHAUL_RUN_MODEL_PARAMETER_H_

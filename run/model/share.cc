@@ -1,0 +1,84 @@
+#include "run/model/share.h"
+
+#include <fmt/core.h>
+
+#include <string_view>
+
+#include "base/check.h"
+
+namespace longhaul::model {
+namespace {
+
+// Of one of the stacked matrices.
+uint32_t UnitsOf(const ModelSpec& spec, const Split& split, uint32_t extent) {
+  switch (split.unit) {
+    case Unit::kHead:
+      return spec.heads;
+    case Unit::kKvHead:
+      return spec.kv_heads;
+    case Unit::kChannel:
+    case Unit::kToken:
+      break;
+  }
+  return extent;
+}
+
+std::string_view NameOf(Unit unit) {
+  switch (unit) {
+    case Unit::kHead:
+      return "heads";
+    case Unit::kKvHead:
+      return "heads of keys and values";
+    case Unit::kChannel:
+      return "channels";
+    case Unit::kToken:
+      break;
+  }
+  return "rows of the vocabulary";
+}
+
+}  // namespace
+
+StatusOr<Share> ShareOf(const ModelSpec& spec, const Parameter& parameter, uint32_t rank,
+                        uint32_t ranks) {
+  LH_CHECK(rank < ranks, "rank {} of {}", rank, ranks);
+  const Split& split = parameter.split;
+  if (split.along == Along::kNothing) return Share{{{0, parameter.shape.rows}}, ranks};
+
+  const uint32_t whole =
+      split.along == Along::kRows ? parameter.shape.rows : parameter.shape.columns;
+  const uint32_t extent = whole / split.stacked;
+  const uint32_t units = UnitsOf(spec, split, extent);
+  const uint32_t width = extent / units;  // of a unit
+  LH_CHECK(uint64_t{width} * units * split.stacked == whole, "{}: {} in {} times {} units",
+           parameter.name, whole, split.stacked, units);
+
+  const bool repeated = split.unit == Unit::kKvHead && ranks > units;
+  const bool even = repeated ? ranks % units == 0 : units % ranks == 0;
+  if (units < ranks && !repeated) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: expected at most {} ranks, as it has so many {}, got {}; choose a smaller "
+                    "group",
+                    parameter.name, units, NameOf(split.unit), ranks));
+  }
+  if (!even && split.unit != Unit::kToken) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: expected a number of ranks that {} {} {}, got {}; choose another size of "
+                    "the group",
+                    parameter.name, repeated ? "is a multiple of its" : "divides its", units,
+                    NameOf(split.unit), ranks));
+  }
+  Share share{.ranges = {}, .holders = repeated ? ranks / units : 1};
+  const auto unit_at = [&](uint32_t cut) {
+    return static_cast<uint32_t>(uint64_t{units} * cut / ranks);
+  };
+  const uint32_t first = unit_at(rank);
+  const uint32_t end = repeated ? first + 1 : unit_at(rank + 1);
+  for (uint32_t matrix = 0; matrix < split.stacked; ++matrix) {
+    const uint32_t begin = matrix * extent;
+    share.ranges.push_back({begin + first * width, begin + end * width});
+  }
+  return share;
+}
+
+}  // namespace longhaul::model

@@ -1,0 +1,180 @@
+// Writes the seeds of the fuzz targets whose input is binary, by the encoders themselves:
+// `fuzz_corpus tests/fuzz/corpus`. What is text is kept as it is. Called again after a format has
+// changed; fuzz_smoke_test says which seeds their target no longer takes.
+#include <fmt/core.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "base/file.h"
+#include "codec/messages/memory_store.h"
+#include "codec/tool/npy.h"
+#include "longhaul/v1/plan.pb.h"
+#include "proto/wire/link_header.h"
+#include "proto/wire/tensor_header.h"
+#include "run/tokens/token_file.h"
+#include "tests/conformance/codec/codec_fixture.h"
+#include "transport/p2p/core/hello.h"
+#include "worker/checkpoint/safetensors.h"
+
+namespace longhaul {
+namespace {
+
+class Corpus {
+ public:
+  explicit Corpus(std::string folder) : folder_(std::move(folder)) {}
+
+  void Put(const std::string& target, const std::string& name, std::string_view bytes) const {
+    const std::string path = folder_ + "/" + target;
+    Must(MakeDirectories(path));
+    Must(WriteFileAtomic(path + "/" + name, bytes));
+  }
+  void Put(const std::string& target, const std::string& name,
+           std::span<const std::byte> bytes) const {
+    Put(target, name, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  }
+  static void Must(const Status& status) {
+    if (status.ok()) return;
+    fmt::print(stderr, "fuzz_corpus: {}\n", Message(status));
+    std::exit(1);
+  }
+
+ private:
+  const std::string folder_;
+};
+
+void PutBlobs(const Corpus& corpus) {
+  using namespace codec;  // NOLINT(google-build-using-namespace)
+  for (const std::string& text : AllCodecs()) {
+    std::string name = text;
+    for (char& c : name) {
+      if (c == ':' || c == ',') c = '_';
+    }
+    const auto codec = MustParse(text);
+    const Shape shape{1, 2, 70};
+    const Tensor in(Dtype::kF32, shape, Activations(shape.elements(), 4));
+    corpus.Put("codec_decode", name, MustEncode(*codec, in.view()));
+  }
+  corpus.Put("codec_decode", "empty",
+             MustEncode(*MustParse("tah"), Tensor(Dtype::kF32, {0, 1, 1}).view()));
+  // Differences to the messages of zeros that the target has.
+  const auto codec = MustParse("aqsgd");
+  for (const Shape shape : {Shape{1, 2, 70}, Shape{2, 1, 129}}) {
+    MemoryStore store(2, codec->MessageBytes(shape));
+    const std::vector<uint64_t> ids = {1, 0};
+    Context context;
+    context.sample_ids = std::span(ids).first(shape.samples);
+    context.messages = &store;
+    const std::vector<float> zeros(shape.elements());
+    MustEncode(*codec, Tensor(Dtype::kF32, shape, zeros).view(), context);
+    const Tensor in(Dtype::kF32, shape, Activations(shape.elements(), 4, 40));
+    corpus.Put("codec_decode", fmt::format("differences_{}", shape.samples),
+               MustEncode(*codec, in.view(), context));
+  }
+}
+
+void PutArrays(const Corpus& corpus) {
+  using codec::Dtype;
+  for (const Dtype dtype : {Dtype::kF32, Dtype::kF16, Dtype::kBf16}) {
+    auto array = codec::MakeArray(dtype, {1, 2, 3});
+    Corpus::Must(array.status());
+    for (std::byte& byte : array->data.span()) byte = std::byte{1};
+    corpus.Put("codec_npy", std::string(ToString(dtype)), codec::FormatNpy(array->view()));
+  }
+}
+
+void PutFrames(const Corpus& corpus) {
+  using namespace transport::internal;  // NOLINT(google-build-using-namespace)
+  std::array<std::byte, wire::kTensorHeaderBytes> header;
+  wire::EncodeTensorHeader({.shards = 3, .slices = 3, .blob_bytes = 1000, .chunks = 5}, header);
+  corpus.Put("wire_tensor_header", "chunk", header);
+  wire::EncodeTensorHeader({.kind = wire::TensorKind::kStepControl, .step = Step(9)}, header);
+  corpus.Put("wire_tensor_header", "step", header);
+
+  LinkHello hello{.stage = 1, .version_min = 1, .version_max = 9};
+  hello.key.run = RunId("demo-ab12cd");
+  hello.key.epoch = Epoch(3);
+  const std::pair<const char*, std::vector<std::byte>> payloads[] = {
+      {"hello", EncodeHello(hello)},
+      {"welcome", EncodeWelcome({.stage = 1, .version = 1})},
+      {"refusal", EncodeRefusal({.retry = true, .reason = "not expected there"})}};
+  for (const auto& [name, payload] : payloads) {
+    corpus.Put("transport_link", name, payload);
+    std::vector<std::byte> frame(wire::kLinkHeaderBytes);
+    wire::EncodeLinkHeader({.kind = wire::LinkKind::kHello}, payload, {},
+                           std::span<std::byte, wire::kLinkHeaderBytes>(frame));
+    frame.insert(frame.end(), payload.begin(), payload.end());
+    corpus.Put("transport_link", std::string(name) + "_frame", frame);
+  }
+}
+
+void PutFiles(const Corpus& corpus) {
+  const std::string folder = std::filesystem::temp_directory_path() / "longhaul-corpus";
+  Corpus::Must(MakeDirectories(folder));
+  Corpus::Must(WriteFileAtomic(folder + "/text", "a text of some tokens, and a few more of them"));
+  Corpus::Must(WriteTokenFile({folder + "/text"}, "bytes", 0.2, folder + "/tokens").status());
+  corpus.Put("token_file", "bytes", ReadFile(folder + "/tokens").value());
+  std::filesystem::remove_all(folder);
+
+  const std::string header =
+      R"({"__metadata__":{"step":"3"},"a":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]}})";
+  std::string file(8, '\0');
+  file[0] = static_cast<char>(header.size());
+  corpus.Put("safetensors", "one_array", file + header + std::string(8, '\1'));
+}
+
+// coordinator/store/fuzz/run_row_fuzz.cc says what its input is: a bit for each column, the lowest
+// first (id, name, state, reason, epoch, step, spec, secret, data files, data, plan, checkpoints).
+void PutRows(const Corpus& corpus) {
+  const auto replacing = [](std::initializer_list<int> columns, const std::string& values) {
+    unsigned bits = 0;
+    for (const int column : columns) bits |= 1u << column;
+    return std::string{static_cast<char>(bits & 0xff), static_cast<char>(bits >> 8)} + values;
+  };
+  v1::Plan plan;
+  plan.set_epoch(2);
+  plan.add_stages()->set_worker_id("w0");
+  corpus.Put("run_row", "as_it_is", replacing({}, ""));
+  corpus.Put("run_row", "plan", replacing({10}, plan.SerializeAsString()));
+  corpus.Put("run_row", "epoch_and_step", replacing({4, 5}, "7%%9"));
+  corpus.Put("run_row", "checkpoints", replacing({11}, "\x20\x05"));
+  for (const char* state :
+       {"queued", "planning", "preparing", "running", "finishing", "done", "recovering"}) {
+    corpus.Put("run_row", state,
+               replacing({2, 10}, std::string(state) + "%%" + plan.SerializeAsString()));
+  }
+}
+
+// store_fuzz.cc: offsets and the bytes to put there.
+void PutDamages(const Corpus& corpus) {
+  const auto put = [](uint32_t offset, uint8_t byte) {
+    return std::string{static_cast<char>(offset & 0xff), static_cast<char>(offset >> 8 & 0xff),
+                       static_cast<char>(offset >> 16), static_cast<char>(byte)};
+  };
+  corpus.Put("store", "none", "");
+  corpus.Put("store", "refused-cut", put(0xffffff, 16));
+  corpus.Put("store", "refused-schema", put(100, 5) + put(0x800010, 7));
+  corpus.Put("store", "page_1", put(4096, 0xff));
+  corpus.Put("store", "pages_2_and_3", put(8192, 2) + put(12288, 10));
+  corpus.Put("store", "version", put(63, 1));
+}
+
+}  // namespace
+}  // namespace longhaul
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    fmt::print(stderr, "usage: fuzz_corpus FOLDER\n");
+    return 2;
+  }
+  const longhaul::Corpus corpus(argv[1]);
+  longhaul::PutBlobs(corpus);
+  longhaul::PutArrays(corpus);
+  longhaul::PutFrames(corpus);
+  longhaul::PutFiles(corpus);
+  longhaul::PutRows(corpus);
+  longhaul::PutDamages(corpus);
+}

@@ -1,0 +1,146 @@
+// Stochastic rounding errs neither up or down nor towards zero or away from it. The errors of many
+// draws are added up in two ways: as they are, and with the sign of the element. The first sum
+// alone would miss a codec that makes every element smaller: tensors have as many of either sign.
+#include <random>
+
+#include "tests/conformance/codec/codec_fixture.h"
+
+namespace longhaul::codec {
+namespace {
+
+constexpr double kMostSigmas = 4.5;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t kDraws = 4'000'000;  // the sanitizers look at other things
+#else
+constexpr uint64_t kDraws = 30'000'000;
+#endif
+
+// Sums of errors, in units of what chance makes of as many independent errors.
+struct Drift {
+  double upward = 0, outward = 0;
+};
+
+Drift MeasureDrift(const Codec& codec, uint64_t draws) {
+  const Shape shape{1, 512, 1024};
+  const std::vector<float> values = Activations(shape.elements(), 78);
+  const Tensor in(Dtype::kF32, shape, values);
+  double upward = 0, outward = 0, squares = 0;
+  for (uint64_t round = 0; round * shape.elements() < draws; ++round) {
+    Context context;
+    context.step = Step(round);
+    Tensor out(Dtype::kF32, shape);
+    EXPECT_TRUE(Decode(codec, MustEncode(codec, in.view(), context), &out).ok());
+    const auto* const got = static_cast<const float*>(out.view().data);
+    const float* const wanted = values.data();
+    for (size_t k = 0; k < shape.elements(); ++k) {
+      const double error = double{got[k]} - double{wanted[k]};
+      upward += error;
+      outward += wanted[k] < 0 ? -error : error;
+      squares += error * error;
+    }
+  }
+  EXPECT_GT(squares, 0);
+  return {.upward = upward / std::sqrt(squares), .outward = outward / std::sqrt(squares)};
+}
+
+// What it decodes is off by `shift`, and then a thousandth nearer to zero where `shrinks`.
+class CrookedCodec final : public Codec {
+ public:
+  CrookedCodec(std::unique_ptr<const Codec> codec, float shift, bool shrinks)
+      : codec_(std::move(codec)), shift_(shift), factor_(shrinks ? 0.999f : 1.0f) {}
+
+  const std::string& name() const override { return codec_->name(); }
+  size_t MaxEncodedBytes(const Shape& shape) const override {
+    return codec_->MaxEncodedBytes(shape);
+  }
+  bool fixed_size() const override { return codec_->fixed_size(); }
+  size_t WorkspaceBytes(const Shape& shape) const override { return codec_->WorkspaceBytes(shape); }
+  Status Encode(const TensorView& in, const Context& context, std::span<std::byte> workspace,
+                std::span<std::byte> out, EncodeResult* result) const override {
+    return codec_->Encode(in, context, workspace, out, result);
+  }
+  Status Decode(std::span<const std::byte> blob, const Context& context,
+                std::span<std::byte> workspace, const MutableTensorView& out) const override {
+    const Status status = codec_->Decode(blob, context, workspace, out);
+    auto* const values = static_cast<float*>(out.data);
+    for (size_t k = 0; k < out.shape.elements(); ++k) values[k] = (values[k] + shift_) * factor_;
+    return status;
+  }
+
+ private:
+  const std::unique_ptr<const Codec> codec_;
+  const float shift_, factor_;
+};
+
+class Unbiased : public testing::TestWithParam<std::string> {};
+
+TEST_P(Unbiased, ErrorsAddUpToZeroEitherWay) {
+  const Drift drift = MeasureDrift(*MustParse(GetParam()), kDraws);
+  RecordProperty("upward", std::to_string(drift.upward));
+  RecordProperty("outward", std::to_string(drift.outward));
+  EXPECT_LT(std::abs(drift.upward), kMostSigmas);
+  EXPECT_LT(std::abs(drift.outward), kMostSigmas);
+}
+
+// The mean of many encodings of one tensor, each with its own step, comes as near to every element
+// as chance allows; nearest rounding does not.
+TEST_P(Unbiased, EveryElementIsItsMean) {
+  const auto codec = MustParse(GetParam());
+  constexpr int kRounds = 400;
+  const Shape shape{1, 8, 200};
+  const std::vector<float> values = Activations(shape.elements(), 77);
+  const Tensor in(Dtype::kF32, shape, values);
+  std::vector<double> sum(values.size());
+  std::vector<double> squares(values.size());
+  for (int round = 0; round < kRounds; ++round) {
+    Context context;
+    context.step = Step(static_cast<uint64_t>(round));
+    Tensor out(Dtype::kF32, shape);
+    ASSERT_TRUE(Decode(*codec, MustEncode(*codec, in.view(), context), &out).ok());
+    const std::vector<float> decoded = out.values();
+    for (size_t k = 0; k < values.size(); ++k) {
+      const double error = double{decoded[k]} - double{values[k]};
+      sum[k] += error;
+      squares[k] += error * error;
+    }
+  }
+  double bias = 0;
+  double variance = 0;
+  for (size_t k = 0; k < values.size(); ++k) {
+    bias += std::pow(sum[k] / kRounds, 2);
+    variance += squares[k] / kRounds;
+  }
+  // An unbiased mean of n draws has variance / n left; its spread over 1,600 elements is small.
+  EXPECT_GT(variance, 0);
+  EXPECT_NEAR(bias / (variance / kRounds), 1.0, 0.25);
+}
+
+INSTANTIATE_TEST_SUITE_P(Stochastic, Unbiased,
+                         testing::Values("fixed:bits=3,rounding=stochastic",
+                                         "fixed:bits=4,rounding=stochastic",
+                                         "fixed:bits=10,rounding=stochastic",
+                                         "tah:rounding=stochastic",
+                                         "tah:rounding=stochastic,p=0,tau=inf"),
+                         TestName);
+
+TEST(UnbiasedCanary, ABiasTowardsZeroIsFound) {
+  const CrookedCodec codec(MustParse("fixed:bits=4,rounding=stochastic"), 0, /*shrinks=*/true);
+  const Drift drift = MeasureDrift(codec, 4'000'000);
+  EXPECT_LT(drift.outward, -kMostSigmas);
+  // Which the sum of plain errors does not see.
+  EXPECT_LT(std::abs(drift.upward), kMostSigmas);
+}
+
+TEST(UnbiasedCanary, AShiftIsFound) {
+  const CrookedCodec codec(MustParse("fixed:bits=4,rounding=stochastic"), 0.001f,
+                           /*shrinks=*/false);
+  EXPECT_GT(MeasureDrift(codec, 4'000'000).upward, kMostSigmas);
+}
+
+TEST(UnbiasedCanary, NearestRoundingIsFound) {
+  const Drift drift = MeasureDrift(*MustParse("fixed:bits=4"), kDraws);
+  EXPECT_GT(std::max(std::abs(drift.upward), std::abs(drift.outward)), kMostSigmas);
+}
+
+}  // namespace
+}  // namespace longhaul::codec

@@ -1,0 +1,76 @@
+// The bodies of the control messages between stages: their version is the tensor header's.
+#include <gmock/gmock.h>
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include "proto/wire/message_state.h"
+#include "proto/wire/step_message.h"
+#include "proto/wire/tensor_header.h"
+#include "tests/support/golden.h"
+
+namespace longhaul::wire {
+namespace {
+
+using ::longhaul::testing::ExpectGolden;
+using ::testing::HasSubstr;
+
+std::array<std::byte, kStepMessageBytes> Encode(const StepMessage& message) {
+  std::array<std::byte, kStepMessageBytes> bytes;
+  EncodeStepMessage(message, bytes);
+  return bytes;
+}
+
+// A bit for each flag, the first the lowest.
+StepMessage WithFlags(unsigned flags) {
+  return {.squared_norm = 1234.0625,
+          .checkpoint = (flags & 1) != 0,
+          .stop = (flags & 2) != 0,
+          .nonfinite = (flags & 4) != 0};
+}
+
+TEST(StepMessageTest, GoldenBytes) {
+  std::vector<std::byte> bytes;
+  for (unsigned flags = 0; flags < 8; ++flags) {
+    const auto message = Encode(WithFlags(flags));
+    bytes.insert(bytes.end(), message.begin(), message.end());
+  }
+  ExpectGolden(GOLDEN_DIR, "step_messages", kTensorVersion, bytes);
+}
+
+TEST(StepMessageTest, RoundTrip) {
+  for (unsigned flags = 0; flags < 8; ++flags) {
+    const auto message = DecodeStepMessage(Encode(WithFlags(flags)));
+    ASSERT_TRUE(message.ok()) << message.status();
+    EXPECT_EQ(*message, WithFlags(flags));
+  }
+}
+
+TEST(StepMessageTest, RefusesOtherSizesAndUnknownFlags) {
+  const auto good = Encode(WithFlags(7));
+  for (size_t size = 0; size < good.size(); ++size) {
+    EXPECT_FALSE(DecodeStepMessage(std::span(good).first(size)).ok()) << size;
+  }
+  for (const size_t at : {size_t{8}, size_t{11}, size_t{12}, size_t{15}}) {
+    auto bytes = good;
+    bytes[at] |= std::byte{8};
+    EXPECT_THAT(std::string(Message(DecodeStepMessage(bytes).status())),
+                HasSubstr("unknown flags"));
+  }
+}
+
+TEST(MessageStateTest, GoldenBytesComeBack) {
+  const MessageState state{.forward = 0x0102030405060708, .backward = 0x1112131415161718};
+  std::array<std::byte, kMessageStateBytes> bytes;
+  EncodeMessageState(state, bytes);
+  ExpectGolden(GOLDEN_DIR, "message_state", kTensorVersion, bytes);
+  const auto decoded = DecodeMessageState(bytes);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(*decoded, state);
+  EXPECT_THAT(std::string(Message(DecodeMessageState(std::span(bytes).first(15)).status())),
+              HasSubstr("expected 16 bytes, got 15"));
+}
+
+}  // namespace
+}  // namespace longhaul::wire

@@ -1,0 +1,199 @@
+#include "run/model/family.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace longhaul::model {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+ModelSpec Small(ModelFamily family) {
+  ModelSpec spec;
+  spec.family = family;
+  spec.layers = 12;
+  spec.hidden = 24;
+  spec.heads = 6;
+  spec.kv_heads = 2;
+  spec.context = 10;
+  spec.intermediate = 40;
+  return spec;
+}
+
+std::vector<ModelSpec> Variants() {
+  std::vector<ModelSpec> variants;
+  for (const Family* family : Families()) {
+    for (const bool bias : {false, true}) {
+      for (const bool tied : {false, true}) {
+        variants.push_back(Small(family->id));
+        variants.back().qkv_bias = bias;
+        variants.back().tied = tied;
+      }
+    }
+  }
+  return variants;
+}
+
+constexpr uint32_t kRows = 300;  // of the vocabulary
+
+Part Whole(const ModelSpec& spec) {
+  return {.first_layer = 0, .layers = spec.layers, .embedding = true, .head = true};
+}
+
+std::vector<std::string> PublishedNames(const ModelSpec& spec, const Part& part) {
+  std::vector<std::string> names;
+  for (const PlacedParameter& placed : ParametersOf(spec, kRows, part)) {
+    names.push_back(placed.PublishedName());
+    if (placed.parameter.published_transposed) names.back() += " (transposed)";
+  }
+  return names;
+}
+
+TEST(Families, AreFoundByTheirId) {
+  std::set<std::string_view> names;
+  for (const Family* family : Families()) {
+    EXPECT_EQ(&FamilyOf(family->id), family);
+    EXPECT_EQ(ToString(family->id), family->name);
+    EXPECT_TRUE(names.insert(family->name).second) << family->name;
+  }
+  EXPECT_THAT(names, ElementsAre("gpt", "llama"));
+}
+
+// As in the state of transformers' GPT2LMHeadModel, whose Conv1D is (inputs, outputs).
+TEST(PublishedNames, OfGpt2) {
+  ModelSpec spec = Small(ModelFamily::kGpt);
+  EXPECT_THAT(
+      PublishedNames(spec, {.first_layer = 11, .layers = 1, .embedding = true, .head = true}),
+      ElementsAre(
+          "transformer.wte.weight", "transformer.wpe.weight", "transformer.h.11.ln_1.weight",
+          "transformer.h.11.ln_1.bias", "transformer.h.11.attn.c_attn.weight (transposed)",
+          "transformer.h.11.attn.c_attn.bias", "transformer.h.11.attn.c_proj.weight (transposed)",
+          "transformer.h.11.attn.c_proj.bias", "transformer.h.11.ln_2.weight",
+          "transformer.h.11.ln_2.bias", "transformer.h.11.mlp.c_fc.weight (transposed)",
+          "transformer.h.11.mlp.c_fc.bias", "transformer.h.11.mlp.c_proj.weight (transposed)",
+          "transformer.h.11.mlp.c_proj.bias", "transformer.ln_f.weight", "transformer.ln_f.bias",
+          "lm_head.weight"));
+}
+
+// As in the state of transformers' Qwen2ForCausalLM; LlamaForCausalLM's has no biases.
+TEST(PublishedNames, OfQwen2) {
+  ModelSpec spec = Small(ModelFamily::kLlama);
+  spec.qkv_bias = true;
+  EXPECT_THAT(
+      PublishedNames(spec, {.first_layer = 3, .layers = 1, .embedding = true, .head = true}),
+      ElementsAre("model.embed_tokens.weight", "model.layers.3.input_layernorm.weight",
+                  "model.layers.3.self_attn.q_proj.weight", "model.layers.3.self_attn.q_proj.bias",
+                  "model.layers.3.self_attn.k_proj.weight", "model.layers.3.self_attn.k_proj.bias",
+                  "model.layers.3.self_attn.v_proj.weight", "model.layers.3.self_attn.v_proj.bias",
+                  "model.layers.3.self_attn.o_proj.weight",
+                  "model.layers.3.post_attention_layernorm.weight",
+                  "model.layers.3.mlp.gate_proj.weight", "model.layers.3.mlp.up_proj.weight",
+                  "model.layers.3.mlp.down_proj.weight", "model.norm.weight", "lm_head.weight"));
+}
+
+TEST(PublishedNames, AreOneForEachParameter) {
+  for (const ModelSpec& spec : Variants()) {
+    const std::string_view prefix = FamilyOf(spec).published_prefix;
+    std::set<std::string> global, published;
+    const std::vector<PlacedParameter> all = ParametersOf(spec, kRows, Whole(spec));
+    for (const PlacedParameter& placed : all) {
+      EXPECT_TRUE(global.insert(placed.Name()).second) << placed.Name();
+      EXPECT_TRUE(published.insert(placed.PublishedName()).second) << placed.PublishedName();
+      if (placed.Name() != "lm_head.weight") {
+        EXPECT_THAT(placed.PublishedName(), StartsWith(std::string(prefix)));
+      }
+      if (placed.parameter.published_transposed) {
+        EXPECT_TRUE(placed.parameter.shape.is_matrix()) << placed.Name();
+      }
+      const bool in_block = placed.parameter.role == Role::kBlock;
+      EXPECT_EQ(placed.parameter.name.find('#') != std::string_view::npos, in_block);
+      EXPECT_EQ(placed.parameter.published.find('#') != std::string_view::npos, in_block);
+    }
+    EXPECT_EQ(global.size(), all.size());
+  }
+}
+
+TEST(ParametersOf, PartsAreTheWholeModelInItsOrder) {
+  for (const ModelSpec& spec : Variants()) {
+    std::vector<std::string> parts, whole;
+    for (const Part& part :
+         {Part{0, 5, true, false}, Part{5, 1, false, false}, Part{6, 0}, Part{6, 6, false, true}}) {
+      for (const PlacedParameter& placed : ParametersOf(spec, kRows, part)) {
+        parts.push_back(placed.Name());
+      }
+    }
+    for (const PlacedParameter& placed : ParametersOf(spec, kRows, Whole(spec))) {
+      whole.push_back(placed.Name());
+    }
+    EXPECT_EQ(parts, whole);
+    EXPECT_EQ(whole.back() == "lm_head.weight", !spec.tied);
+  }
+}
+
+TEST(Parameters, MatricesDecayAndWhatIsMultipliedIsCast) {
+  for (const ModelSpec& spec : Variants()) {
+    for (const Parameter& parameter : FamilyOf(spec).parameters(spec, kRows)) {
+      const bool norm = parameter.name.find("ln_") != std::string_view::npos ||
+                        parameter.name.find("norm") != std::string_view::npos;
+      const bool bias = parameter.name.ends_with(".bias");
+      EXPECT_EQ(parameter.decays(), !norm && !bias) << parameter.name;
+      const bool table = parameter.role == Role::kEmbedding;
+      const bool tied_table = table && spec.tied && parameter.name != "wpe";
+      EXPECT_EQ(parameter.in_product, tied_table || (!table && !norm)) << parameter.name;
+      // Matrices begin as noise, norms with 1, biases with 0.
+      EXPECT_EQ(parameter.initial.deviation > 0, parameter.shape.is_matrix()) << parameter.name;
+      EXPECT_EQ(parameter.initial.mean, norm && !bias ? 1 : 0) << parameter.name;
+    }
+  }
+}
+
+TEST(Problems, NameTheKeyToChange) {
+  const auto texts = [](ModelFamily family, auto change) {
+    ModelSpec spec = Small(family);
+    change(spec);
+    std::vector<std::pair<std::string, std::string>> found;
+    for (const Problem& problem : Problems(spec)) {
+      found.emplace_back(problem.key, problem.text);
+    }
+    return found;
+  };
+  for (const Family* family : Families()) {
+    EXPECT_THAT(texts(family->id, [](ModelSpec&) {}), IsEmpty());
+    EXPECT_THAT(
+        texts(family->id, [](ModelSpec& spec) { spec.heads = 5; }),
+        ElementsAre(std::pair(
+            "heads", "model.heads: 5 heads do not divide model.hidden 24; choose a divisor")));
+  }
+  const auto bad = [](ModelSpec& spec) { spec.kv_heads = 0, spec.intermediate = 1u << 20; };
+  EXPECT_THAT(texts(ModelFamily::kGpt, bad), IsEmpty());
+  EXPECT_THAT(
+      texts(ModelFamily::kLlama, bad),
+      ElementsAre(
+          std::pair("kv_heads", "model.kv_heads: expected a whole number from 1 to 4096, got 0"),
+          std::pair("intermediate",
+                    "model.intermediate: expected a whole number from 1 to 524288, got 1048576")));
+  EXPECT_THAT(texts(ModelFamily::kLlama, [](ModelSpec& spec) { spec.kv_heads = 4; }),
+              ElementsAre(std::pair("kv_heads",
+                                    "model.kv_heads: 4 heads of keys and values do not divide "
+                                    "model.heads 6; choose a divisor")));
+}
+
+TEST(Presets, CanBeAndAreComplete) {
+  std::set<std::string> names;
+  for (const Preset& preset : Presets()) {
+    EXPECT_TRUE(names.insert(preset.name).second) << preset.name;
+    EXPECT_THAT(Problems(preset.model), IsEmpty()) << preset.name;
+    EXPECT_TRUE(preset.model.vocabulary.has_value()) << preset.name;
+  }
+  EXPECT_THAT(names, ElementsAre("gpt2", "gpt2-medium", "gpt2-xl", "qwen2.5-0.5b", "qwen2.5-3b"));
+}
+
+}  // namespace
+}  // namespace longhaul::model

@@ -1,0 +1,153 @@
+#include "run/model/share.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "run/model/family.h"
+
+namespace longhaul::model {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+// 8 heads, of 4 channels each; in family llama 4 of keys and values.
+ModelSpec Eight(ModelFamily family) {
+  ModelSpec spec;
+  spec.family = family;
+  spec.layers = 2;
+  spec.hidden = 32;
+  spec.heads = 8;
+  spec.kv_heads = family == ModelFamily::kLlama ? 4 : 0;
+  spec.context = 10;
+  spec.intermediate = 48;
+  spec.qkv_bias = true;
+  return spec;
+}
+
+constexpr uint32_t kVocabulary = 257;  // no number of ranks divides it
+
+Parameter Find(const ModelSpec& spec, std::string_view name) {
+  for (const Parameter& parameter : FamilyOf(spec).parameters(spec, kVocabulary)) {
+    if (parameter.name == name) return parameter;
+  }
+  ADD_FAILURE() << name;
+  return {};
+}
+
+Share ShareOfName(const ModelSpec& spec, std::string_view name, uint32_t rank, uint32_t ranks) {
+  const auto share = ShareOf(spec, Find(spec, name), rank, ranks);
+  EXPECT_TRUE(share.ok()) << share.status();
+  return share.ok() ? *share : Share{};
+}
+
+std::string ErrorOf(const ModelSpec& spec, std::string_view name, uint32_t ranks) {
+  return std::string(Message(ShareOf(spec, Find(spec, name), 0, ranks).status()));
+}
+
+uint32_t Size(const Share& share) {
+  uint32_t size = 0;
+  for (const Range& range : share.ranges) size += range.end - range.begin;
+  return size;
+}
+
+TEST(ShareOf, RanksTogetherHoldEveryRowAsOftenAsTheyAgreeOn) {
+  for (const Family* family : Families()) {
+    const ModelSpec spec = Eight(family->id);
+    for (const Parameter& parameter : family->parameters(spec, kVocabulary)) {
+      const bool columns = parameter.split.along == Along::kColumns;
+      for (const uint32_t ranks : {1u, 2u, 4u, 8u}) {
+        std::vector<uint32_t> held(columns ? parameter.shape.columns : parameter.shape.rows);
+        std::vector<uint32_t> sizes;
+        uint32_t holders = 0;
+        for (uint32_t rank = 0; rank < ranks; ++rank) {
+          const auto share = ShareOf(spec, parameter, rank, ranks);
+          ASSERT_TRUE(share.ok()) << share.status();
+          for (const Range& range : share->ranges) {
+            ASSERT_LE(range.end, held.size()) << parameter.name;
+            ASSERT_LT(range.begin, range.end) << parameter.name;
+            for (uint32_t i = range.begin; i < range.end; ++i) ++held[i];
+          }
+          holders = share->holders;
+          sizes.push_back(Size(*share));
+        }
+        EXPECT_THAT(held, Each(holders)) << parameter.name << " over " << ranks;
+        const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
+        const uint32_t uneven = parameter.split.unit == Unit::kToken ? 1 : 0;
+        EXPECT_LE(*most - *least, uneven) << parameter.name << " over " << ranks;
+        const bool whole = parameter.split.along == Along::kNothing;
+        const bool repeated = parameter.split.unit == Unit::kKvHead && ranks == 8;
+        EXPECT_EQ(holders, whole ? ranks : repeated ? 2 : 1) << parameter.name;
+      }
+    }
+  }
+}
+
+// What a rank computes it can use: its heads of queries read its heads of keys, and its columns of
+// the projection read what its heads give; so with the MLP.
+TEST(ShareOf, ARankReadsWhatItComputes) {
+  const ModelSpec llama = Eight(ModelFamily::kLlama), gpt = Eight(ModelFamily::kGpt);
+  const std::string attention = "model.layers.#.self_attn.", mlp = "model.layers.#.mlp.";
+  constexpr uint32_t kChannels = 4, kQueriesToAHeadOfKeys = 2;
+  for (const uint32_t ranks : {2u, 4u, 8u}) {
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      const auto of = [&](const ModelSpec& spec, const std::string& name) {
+        return ShareOfName(spec, name, rank, ranks).ranges;
+      };
+      const Range queries = of(llama, attention + "q_proj.weight").at(0);
+      const Range keys = of(llama, attention + "k_proj.weight").at(0);
+      EXPECT_EQ(queries.begin / kChannels / kQueriesToAHeadOfKeys, keys.begin / kChannels);
+      EXPECT_EQ((queries.end - 1) / kChannels / kQueriesToAHeadOfKeys, (keys.end - 1) / kChannels);
+      EXPECT_THAT(of(llama, attention + "o_proj.weight"), ElementsAre(queries));
+      EXPECT_THAT(of(llama, attention + "q_proj.bias"), ElementsAre(queries));
+      EXPECT_THAT(of(llama, attention + "v_proj.weight"), ElementsAre(keys));
+      EXPECT_EQ(of(llama, mlp + "gate_proj.weight"), of(llama, mlp + "down_proj.weight"));
+      EXPECT_EQ(of(llama, mlp + "up_proj.weight"), of(llama, mlp + "down_proj.weight"));
+
+      const Range heads = of(gpt, "h.#.attn.proj.weight").at(0);
+      EXPECT_THAT(of(gpt, "h.#.attn.qkv.weight"),
+                  ElementsAre(heads, Range{32 + heads.begin, 32 + heads.end},
+                              Range{64 + heads.begin, 64 + heads.end}));
+      EXPECT_EQ(of(gpt, "h.#.attn.qkv.bias"), of(gpt, "h.#.attn.qkv.weight"));
+      EXPECT_EQ(of(gpt, "h.#.mlp.fc.weight"), of(gpt, "h.#.mlp.proj.weight"));
+      EXPECT_EQ(of(gpt, "h.#.mlp.fc.bias"), of(gpt, "h.#.mlp.fc.weight"));
+      EXPECT_EQ(of(gpt, "wte"), of(gpt, "lm_head.weight"));
+    }
+  }
+}
+
+TEST(ShareOf, KnownRanges) {
+  const ModelSpec gpt = Eight(ModelFamily::kGpt), llama = Eight(ModelFamily::kLlama);
+  EXPECT_THAT(ShareOfName(gpt, "h.#.attn.qkv.weight", 1, 4).ranges,
+              ElementsAre(Range{8, 16}, Range{40, 48}, Range{72, 80}));
+  EXPECT_THAT(ShareOfName(gpt, "wte", 1, 2).ranges, ElementsAre(Range{128, 257}));
+  EXPECT_THAT(ShareOfName(gpt, "h.#.mlp.proj.bias", 1, 2).ranges, ElementsAre(Range{0, 32}));
+  EXPECT_THAT(ShareOfName(llama, "model.layers.#.self_attn.k_proj.weight", 5, 8).ranges,
+              ElementsAre(Range{8, 12}));
+}
+
+TEST(ShareOf, RefusesGroupsThatCannotShareEvenly) {
+  ModelSpec xl = Eight(ModelFamily::kGpt);
+  xl.heads = 25;
+  xl.hidden = 100;
+  EXPECT_EQ(ErrorOf(xl, "h.#.attn.qkv.weight", 2),
+            "h.#.attn.qkv.weight: expected a number of ranks that divides its 25 heads, got 2; "
+            "choose another size of the group");
+  EXPECT_EQ(ErrorOf(xl, "h.#.attn.proj.weight", 32),
+            "h.#.attn.proj.weight: expected at most 25 ranks, as it has so many heads, got 32; "
+            "choose a smaller group");
+  const ModelSpec llama = Eight(ModelFamily::kLlama);
+  EXPECT_EQ(ErrorOf(llama, "model.layers.#.self_attn.k_proj.weight", 6),
+            "model.layers.#.self_attn.k_proj.weight: expected a number of ranks that is a multiple "
+            "of its 4 heads of keys and values, got 6; choose another size of the group");
+  EXPECT_EQ(ErrorOf(llama, "model.layers.#.mlp.up_proj.weight", 5),
+            "model.layers.#.mlp.up_proj.weight: expected a number of ranks that divides its 48 "
+            "channels, got 5; choose another size of the group");
+}
+
+}  // namespace
+}  // namespace longhaul::model

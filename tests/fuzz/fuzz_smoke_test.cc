@@ -6,7 +6,6 @@
 #include <charconv>
 #include <filesystem>
 #include <random>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -128,7 +127,7 @@ TEST_P(FuzzTarget, TakesItsSeedsAndSurvivesWhatIsNearThem) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FuzzTarget, ::testing::ValuesIn(Targets()),
-                         [](const auto& info) { return info.param.first; });
+                         [](const auto& test) { return test.param.first; });
 
 TEST(FuzzCorpus, EveryDictionaryHasWords) {
   for (const auto& entry : fs::directory_iterator(LONGHAUL_FUZZ_DIR "/dictionaries")) {

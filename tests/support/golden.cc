@@ -29,7 +29,9 @@ std::string GoldenComplaint(const std::string& folder, std::string_view name, ui
           "--update, which writes it",
           path, version);
     }
-    if (const Status written = WriteFileAtomic(path, bytes); !written.ok()) {
+    Status written = MakeDirectories(folder);
+    if (written.ok()) written = WriteFileAtomic(path, bytes);
+    if (!written.ok()) {
       return std::string(Message(written));
     }
   }
@@ -38,10 +40,9 @@ std::string GoldenComplaint(const std::string& folder, std::string_view name, ui
   if (*golden == bytes) return "";
   const auto [theirs, ours] = std::ranges::mismatch(*golden, bytes);
   return fmt::format(
-      "the bytes of version {} of '{}' changed: expected {} bytes as in {}, got {} that differ "
-      "from "
-      "byte {} on. Raise the version, then call this program with --update, which writes the new "
-      "version's file only",
+      "the bytes of version {} of '{}' changed: expected {} bytes as in {}, got {} with others "
+      "from byte {} on. Raise the version, then call this program with --update, which writes the "
+      "new version's file only",
       version, name, golden->size(), path, bytes.size(), theirs - golden->begin());
 }
 

@@ -46,7 +46,7 @@ inline std::vector<std::string> AllCodecs() {
           "aqsgd:bits=4"};
 }
 
-inline std::string TestName(const testing::TestParamInfo<std::string>& info) {
+inline std::string TestName(const ::testing::TestParamInfo<std::string>& info) {
   std::string name = info.param;
   for (char& c : name) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';

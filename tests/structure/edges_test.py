@@ -8,7 +8,7 @@ import sys
 
 # folder -> what it may include besides itself. The longest matching folder counts.
 BASE = ["base"]
-RUN = ["run/file", "run/tokens", "run/boundary", "run/schedule"]
+RUN = ["run/file", "run/tokens", "run/boundary", "run/plan", "run/schedule"]
 ALLOWED = {
     "base": [],
     "base/cuda": BASE,
@@ -20,7 +20,9 @@ ALLOWED = {
     "run/file": BASE + ["run/tokens"],
     "run/tokens": BASE,
     "run/boundary": BASE + ["run/file", "codec"],
-    "run/schedule": BASE + ["run/file"],
+    "run/plan": BASE,
+    "run/plan/proto": BASE + ["run/plan", "messages"],
+    "run/schedule": BASE + ["run/file", "run/plan"],
     "transport/p2p": BASE + ["proto/wire"],
     "transport/p2p/grpc": BASE + ["proto/wire", "proto/rpc", "transport/p2p"],
     "transport/p2p/loopback": BASE + ["proto/wire", "transport/p2p"],

@@ -24,7 +24,7 @@ TensorHeader Example() {
           .step = Step(0x2122),
           .replica = 3,
           .microbatch = Microbatch(0x31),
-          .boundary = Boundary(4),
+          .edge = EdgeId(4),
           .direction = Direction::kBackward,
           .shard = 1,
           .shards = 2,
@@ -55,7 +55,7 @@ TEST(TensorHeaderTest, GoldenBytes) {
             "2221000000000000"  // step
             "03000000"          // replica
             "31000000"          // microbatch
-            "04000000"          // boundary
+            "04000000"          // edge
             "0100"              // direction, reserved
             "0000"              // extension bytes
             "0100000002000000"  // shard, shards

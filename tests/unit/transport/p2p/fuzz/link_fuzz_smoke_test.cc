@@ -13,7 +13,7 @@ namespace longhaul::transport::internal {
 namespace {
 
 std::vector<std::vector<std::byte>> Seeds() {
-  const LinkKey key{RunId("demo-ab12cd"), Epoch(3), Boundary(1)};
+  const LinkKey key{RunId("demo-ab12cd"), Epoch(3), EdgeId(1)};
   std::vector<std::vector<std::byte>> seeds = {
       EncodeHello({.stage = 1, .version_min = 1, .version_max = 1, .key = key}),
       EncodeHello({.stage = 2, .version_min = 1, .version_max = 9, .key = key}),

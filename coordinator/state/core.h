@@ -4,6 +4,7 @@
 //   sessions.cc    workers come, speak, go, and come back
 //   queue.cc       submitted runs wait for workers; `longhaul plan`
 //   planning.cc    measure, plan, assign
+//   computing.cc   what is computed beside the tick: asked for, given up, answered
 //   reach.cc       workers try each other's addresses
 //   probes.cc      neighbours measure their links before they are planned for
 //   life.cc        ready, finished, stop, failure
@@ -41,8 +42,7 @@ inline constexpr absl::Duration kAnswerPatience = absl::Seconds(5);
 
 class Core {
  public:
-  Core(const StateOptions& options, std::vector<RunRecord> stored, uint64_t next_event_sequence,
-       MonoTime now);
+  Core(const StateOptions& options, StoredRuns stored, uint64_t next_event_sequence, MonoTime now);
 
   TickResult Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms);
 
@@ -107,9 +107,8 @@ class Core {
   void AttachToStage(Worker& worker, Run& run, StageRecord& stage);
   // The plan has the stage's addresses as its worker says them now, and who dials them hears of it.
   void NoteAddresses(const Worker& worker, Run& run, const StageRecord& stage);
-  // Where the stage that `dialler` dials across `boundary` is reached; nothing where it does not
-  // dial.
-  void SendReaddress(const Run& run, uint32_t boundary, const StageRecord& dialler);
+  // To who dials over this edge: where the other end is reached.
+  void SendReaddress(const Run& run, const Edge& edge);
   void OnRunMessage(Worker& worker, const v1::WorkerMessage& message);
   void OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& message);
   void DropMessage(Run& run, const Worker& worker, const v1::WorkerMessage& message,
@@ -143,7 +142,9 @@ class Core {
                  std::string link_secret, const std::vector<Worker*>& workers);
   // Without what was measured.
   CandidateWorker CandidateOf(const RunSpec& spec, const Worker& worker) const;
-  void BeginDraft(const Draft& draft);
+  void BeginDraft(Draft& draft);
+  // Of workers of a resumed run that have timed these very layers before.
+  void ReuseLayerTimes(Draft& draft);
   void SendMeasure(const Worker& worker, const Draft& draft);
   void NoteLayerTimes(const Run& run, const Draft& draft, const Worker& last);
   // Whether the workers that it would get now can talk over the transports that it asks for, as far
@@ -151,17 +152,28 @@ class Core {
   // them are trying to reach each other.
   Status CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers,
                     bool may_wait) const;
-  StatusOr<v1::Plan> PlanOf(const Draft& draft);
+  PlanRequest PlanRequestOf(const Draft& draft) const;
   bool Complete(const Draft& draft) const;
   void OnDraftMessage(Worker& worker, Draft& draft, const v1::WorkerMessage& message);
   void AdvanceDraft(const RunId& id);
+  // The plan that there is, or that is being computed, is of something that is not so any more.
+  void DropPlan(Draft& draft);
   // Those that wait for workers who try to reach each other.
   void AdvanceDraftsOnReach();
   void FailDraft(const RunId& id, const std::string& sentence);
   void EndJob(const RunId& id, StatusOr<v1::PlanReply> reply);
   Draft* FindDraft(const RunId& id);
-  void AdoptPlan(Run& run, v1::Plan plan);
+  void AdoptPlan(Run& run, Plan plan);
+  // Of a plan that is simpler than it might be.
+  void NoteCutShort(const Run& run, const Plan& plan);
   void SendAssign(const Worker& worker, const Run& run, const StageRecord& stage);
+
+  // computing.cc
+  void Compute(Draft& draft);
+  void Compute(Run& run, const Seen& seen);
+  void Cancel(std::optional<ComputationId>& computation);
+  void On(event::PlanComputed& computed);
+  void On(event::RetuneComputed& computed);
 
   // probes.cc
   // False while it is under way, which it begins; AdvanceDraft follows.
@@ -230,15 +242,17 @@ class Core {
                const v1::WorkerMessage& message);
   void CommitCheckpoint(Run& run, uint64_t step, const PartialCheckpoint& partial);
   void OnLink(Run& run, StageRecord& stage, const v1::LinkEvent& link);
-  void OnLinkHealed(Run& run, StageRecord& stage, const v1::LinkEvent& link,
+  void OnLinkHealed(Run& run, const StageRecord& stage, const v1::LinkEvent& link,
                     const std::string& pair);
 
   // retune.cc
   void BeginTuning(Run& run);
   void RecoverTuning(Run& run);
   void ConsiderRetune(Run& run, const PartialStep& partial);
-  std::vector<StageSetting> SettingsOfPhase(const Run& run) const;
-  void AdvanceRetune(Run& run);
+  void RetuneFailed(Run& run, const Status& why);
+  void AdoptRetune(Run& run, Plan better);
+  void BeginChange(Run& run);
+  void AdvanceChange(Run& run);
   void SendRetune(const Worker& worker, const Run& run, const StageRecord& stage);
   void OnRetuned(Run& run, const StageRecord& stage, const v1::Retuned& retuned);
 
@@ -275,7 +289,7 @@ class Core {
   void EndResumeChecks(const RunId& run);
   bool IsCheckingFor(const Draft& draft) const;
   bool SettleOnCheckpoint(Run& run);
-  bool ShardsAreInPlace(const Run& run, const v1::Plan& plan);
+  bool ShardsAreInPlace(const Run& run, const Plan& plan);
   void DropCheckpointsAfter(Run& run, uint64_t step);
   void DropShards(const Run& run, const v1::CheckpointManifest& manifest);
 
@@ -329,6 +343,7 @@ class Core {
   std::map<ReachCheckKey, uint64_t> reach_checks_of_;
   uint64_t next_reach_check_;
   uint64_t next_retune_;
+  uint64_t next_computation_ = 1;
   std::map<PairKey, CutPair> cut_pairs_;
   std::set<std::pair<MonoTime, PairKey>> cut_again_;  // those with a time
   // Of each worker all others of which reach_, reach_checks_ or cut_pairs_ know something; both
@@ -343,6 +358,7 @@ class Core {
   uint64_t next_event_;
   uint64_t sequence_;
   const MonoTime created_;
+  std::vector<UnreadableRun> unreadable_;  // until events have said so
   // A process that was stopped for a while has heard nobody for no fault of theirs: its time limits
   // count the time that it was awake. On a clock that leaves out the rest: all times of the model.
   absl::Duration asleep_;

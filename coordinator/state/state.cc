@@ -38,7 +38,7 @@ struct State::Impl {
   Core core;
 };
 
-State::State(const StateOptions& options, std::vector<RunRecord> stored,
+State::State(const StateOptions& options, StoredRuns stored,
              uint64_t next_event_sequence, MonoTime now)
     : impl_(new Impl{Core(options, std::move(stored), next_event_sequence, now)}) {}
 

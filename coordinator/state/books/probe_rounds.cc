@@ -41,8 +41,8 @@ std::string Probe::Problem() const {
   return to_said ? to_said->problem() : "";
 }
 
-ProbeRounds::ProbeRounds(const std::vector<ProbeEdge>& edges) {
-  for (const ProbeEdge& edge : edges) {
+ProbeRounds::ProbeRounds(std::vector<ProbeEdge> edges) : edges_(std::move(edges)) {
+  for (const ProbeEdge& edge : edges_) {
     auto round = std::ranges::find_if(rounds_, [&](const std::vector<ProbeEdge>& one) {
       return std::ranges::none_of(one, [&](const ProbeEdge& other) {
         return Touches(other, edge.from) || Touches(other, edge.to);

@@ -59,7 +59,9 @@ class ProbeRounds {
  public:
   ProbeRounds() = default;  // of a plan without edges
   // Every edge is in the first round in which both its workers are free.
-  explicit ProbeRounds(const std::vector<ProbeEdge>& edges);
+  explicit ProbeRounds(std::vector<ProbeEdge> edges);
+  // All of the plan, in the order in which they were given.
+  const std::vector<ProbeEdge>& edges() const { return edges_; }
 
   // ---- Rounds ---------------------------------------------------------------------
 
@@ -71,6 +73,8 @@ class ProbeRounds {
   // Takes the first answer of an end. Rates and times that cannot be become a problem. Null: nobody
   // asked this worker that, or it has answered already.
   const Probe* Answer(const WorkerId& worker, const v1::LinkProbed& answer);
+  // Every edge is measured anew, after what is awaited now.
+  void Restart() { begun_ = 0; }
   // Gives up what is late; those probes.
   std::vector<Probe> GiveUp(MonoTime now);
 
@@ -87,6 +91,7 @@ class ProbeRounds {
   std::optional<absl::Duration> TakeDuration(MonoTime now);
 
  private:
+  std::vector<ProbeEdge> edges_;
   std::vector<std::vector<ProbeEdge>> rounds_;
   size_t begun_ = 0;
   std::vector<Probe> probes_;  // of the newest round

@@ -53,7 +53,10 @@ bool IsActive(RunState state) {
 Core::Core(const StateOptions& options, StoredRuns stored, uint64_t next_event_sequence,
            MonoTime now)
     : options_(options),
-      next_reach_check_(FirstNumber(options, "first check")),
+      reach_({.patience = options.reach_limit + kAnswerPatience,
+              .secret = options.reach_secret,
+              .first_check = FirstNumber(options, "first check"),
+              .label = [this](const WorkerId& id) { return Label(*FindWorker(id)); }}),
       next_retune_(FirstNumber(options, "first retune")),
       next_event_(next_event_sequence),
       sequence_(next_event_sequence),
@@ -160,14 +163,10 @@ void Core::CheckTimers() {
     out_.commands.emplace_back(command::CloseSession{*worker->session, why});
     Lose(*worker, why);
   }
-  std::vector<uint64_t> late_checks;
-  for (const auto& [id, check] : checks_) {
-    if (now_ >= check.until) late_checks.push_back(id);
-  }
-  for (const uint64_t id : late_checks) GiveUpCheck(id, "no answer; look at its log");
+  CheckShardTimers();
   CheckTraces();
   CheckProbes();
-  CheckReachTimers();
+  Carry(reach_.PassTime(now_));
   std::vector<RunId> late;
   for (const auto& [id, job] : jobs_) {
     if (now_ >= job.draft.measure_until) late.push_back(id);
@@ -203,14 +202,14 @@ std::optional<MonoTime> Core::NextWake() const {
   }
   const auto consider_draft = [&consider](const Draft& draft) {
     consider(draft.measure_until);
-    if (!draft.probes.empty()) consider(draft.probe_until);
+    consider(draft.probes.NextWake());
     if (draft.awaits_reach) consider(draft.reach_until);
   };
-  consider(NextReachWake());
+  consider(reach_.NextWake());
   for (const auto& [id, job] : jobs_) consider_draft(job.draft);
   for (const HeldSubmit& held : held_submits_) consider(held.until);
-  for (const auto& [id, check] : checks_) consider(check.until);
-  for (const auto& [id, trace] : traces_) consider(trace.until);
+  consider(shards_.NextWake());
+  consider(traces_.NextWake());
   for (const auto& [id, run] : runs_) {
     if (run.draft) consider_draft(*run.draft);
     if (run.reattach_until) consider(*run.reattach_until);
@@ -235,7 +234,7 @@ void Core::Move(Run& run, Trigger trigger, const std::string& reason, const std:
   if (row->to != RunState::kPlanning) {
     if (run.draft) Cancel(run.draft->computation);
     run.draft.reset();
-    EndResumeChecks(run.record.id);
+    shards_.DropResumeChecks(run.record.id);
   }
   if (row->to != RunState::kPreparing) run.ready_until.reset();
   Cancel(run.tuning.computation);

@@ -55,9 +55,7 @@ void Core::CheckWorkers() const {
            connected, sessions_.size());
   LH_CHECK(connected == connected_.size(), "{} workers have sessions, {} are listed by name",
            connected, connected_.size());
-  LH_CHECK(reach_checks_.size() == reach_checks_of_.size(),
-           "{} workers try to reach others, {} are known to", reach_checks_.size(),
-           reach_checks_of_.size());
+  reach_.CheckInvariants();
 }
 
 void Core::CheckRun(const Run& run) const {
@@ -121,8 +119,8 @@ void Core::CheckStages(const Run& run) const {
     const bool live = it != workers_.end() && it->second.session &&
                       it->second.incarnation == stage.incarnation && it->second.held == record.id;
     if (stage.attached) {
-      LH_CHECK(live, "{} of run {} is attached to worker {}, which is not there", ToString(stage.id),
-               id, stage.worker.value());
+      LH_CHECK(live, "{} of run {} is attached to worker {}, which is not there",
+               ToString(stage.id), id, stage.worker.value());
     } else {
       LH_CHECK(stage.finished || run.reattach_until, "{} of run {} has no worker",
                ToString(stage.id), id);

@@ -10,10 +10,10 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "coordinator/planner/retune.h"
+#include "coordinator/state/books/probe_rounds.h"
 #include "coordinator/state/setting_change.h"
 #include "coordinator/state/state.h"
 
@@ -42,68 +42,6 @@ struct Worker {
   std::deque<Incarnation> replaced;      // which newer ones followed
 };
 
-// Two neighbours of a draft measure the link between them.
-struct ProbeRecord {
-  uint64_t id = 0;
-  uint32_t boundary = 0;  // of the draft's workers, in pipeline order
-  TransportKind transport = TransportKind::kUcx;
-  bool downstream_dials = false;
-  std::optional<v1::LinkProbed> upper, lower;  // their answers
-  bool given_up = false;
-
-  bool IsAnswered() const { return given_up || (upper && lower); }
-};
-
-// From one worker to another.
-struct MeasuredLink {
-  TransportKind transport = TransportKind::kUcx;
-  double bits_per_second = 0;
-  absl::Duration round_trip;
-  MonoTime at;
-};
-
-// From one worker to another over one transport; for a pair: `from` is the smaller id.
-struct ReachKey {
-  WorkerId from, to;
-  std::string transport;
-  friend auto operator<=>(const ReachKey&, const ReachKey&) = default;
-};
-using PairKey = ReachKey;
-// One worker was asked to dial another at each of its addresses, and that one to expect it.
-struct ReachCheck {
-  ReachKey key;
-  std::vector<std::string> addresses;
-  MonoTime until;
-};
-// What checks are looked up by: (dialled, transport, dialler).
-using ReachCheckKey = std::tuple<WorkerId, std::string, WorkerId>;
-// How that went.
-struct Reach {
-  bool reached = false;
-  std::string problem;  // of the addresses that were not
-  MonoTime at;
-};
-// Neither of a pair reaches the other.
-struct CutPair {
-  std::string problem;
-  MonoTime at;                       // found so, or asked anew since
-  std::optional<MonoTime> again_at;  // to be tried; nullopt: when both are there
-};
-// What is known of two workers, over any transport and whoever dials.
-struct PairReach {
-  bool reached = false;  // over some transport
-  bool cut = false;      // over some transport
-};
-// One address of a worker over one transport, as others found it.
-using AddressKey = std::tuple<WorkerId, std::string, std::string>;
-struct TriedAddress {
-  bool reached = false;  // by somebody
-  bool said = false;     // that nobody does
-  // Until it is reached or said: who has tried in vain, of those that are there.
-  std::set<WorkerId> tried_by;
-  std::string problem;
-};
-
 // A plan in the making: for a run, or for a request that only wants to see it.
 struct Draft {
   struct Candidate {
@@ -126,12 +64,9 @@ struct Draft {
   // Of a request to plan: what the user assumes of the network instead of what was measured.
   std::optional<uint64_t> assumed_line_bits_per_second;
   std::optional<absl::Duration> assumed_delay;
-  // Then the links, in rounds; what is not answered in time is given up.
+  // Then the links are measured; what is not answered in time is given up.
   std::string link_secret;
-  std::optional<MonoTime> probing_since;  // until an event says how long it took
-  uint32_t probe_rounds = 0;              // begun
-  std::vector<ProbeRecord> probes;        // of the newest round
-  MonoTime probe_until;
+  ProbeRounds probes;
   // Last its plan is computed; a plan that is there waits for shards on their way to its workers.
   std::optional<ComputationId> computation;
   std::optional<Plan> plan;
@@ -144,37 +79,6 @@ struct Draft {
   }
 };
 
-// Shards that somebody was asked to hash: their worker, or the coordinator its copies.
-struct ShardCheck {
-  enum class Purpose : uint8_t {
-    kResume,  // a draft waits for it
-    kVerify,  // `longhaul checkpoints --verify` waits for it
-    kCopy,    // checkpoint.keep_copy
-  };
-  Purpose purpose = Purpose::kResume;
-  RequestId request{0};  // kVerify
-  RunId run;
-  Epoch epoch;  // the run's when it was asked
-  uint64_t step = 0;
-  std::optional<WorkerId> worker;  // nullopt: the copies
-  Incarnation incarnation;
-  std::vector<v1::CheckpointFile> files;
-  bool copy = false;  // and send copies of them
-  MonoTime until;
-};
-
-// (step, worker, file) of shards that were hashed and are whole.
-using VerifiedShards = std::set<std::tuple<uint64_t, std::string, std::string>>;
-
-// `longhaul trace`: waits for what every stage did.
-struct TraceJob {
-  RequestId request;
-  RunId run;
-  Epoch epoch;
-  std::vector<std::optional<v1::StageTrace>> stages;
-  MonoTime until;
-};
-
 // `longhaul plan`: a draft that is answered and forgotten.
 struct PlanJob {
   RequestId request;
@@ -184,7 +88,7 @@ struct PlanJob {
 // What is known of one cell of the present epoch.
 struct StageRecord {
   CellId id;
-  size_t place = 0;  // in Run::stages, which are as the assignment's cells
+  size_t place = 0;                        // in Run::stages, which are as the assignment's cells
   bool is_first = false, is_last = false;  // on the way of the activations
   WorkerId worker;
   Incarnation incarnation;
@@ -226,8 +130,8 @@ struct NonFinite {
 // An edge whose cells do not hear each other well.
 struct LinkTrouble {
   std::map<CellId, bool> stages;  // who says so; true: its connection is lost, else suspect
-  double away_seconds = 0;          // the longest that a side was without the other
-  uint64_t frames_resent = 0;       // by both sides
+  double away_seconds = 0;        // the longest that a side was without the other
+  uint64_t frames_resent = 0;     // by both sides
 };
 
 // Of a running epoch: what was seen of its steps, and a change of its cells' settings to those of

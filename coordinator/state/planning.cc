@@ -77,6 +77,11 @@ Draft Core::NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec,
     worker->held = id;
     draft.workers.push_back({worker->id, worker->incarnation, std::nullopt});
   }
+  std::vector<ProbeEdge> edges;
+  for (const Edge& edge : chain::MakeEdges(0, static_cast<uint32_t>(workers.size()))) {
+    edges.push_back({edge.id, workers[edge.from.stage]->id, workers[edge.to.stage]->id});
+  }
+  draft.probes = ProbeRounds(std::move(edges));
   return draft;
 }
 
@@ -146,11 +151,10 @@ void Core::On(event::DataPrepared& prepared) {
   const Run* run = FindRun(prepared.run);
   if (run != nullptr && run->record.data && draft->resume_step > 0 &&
       run->record.data->token_file_sha256 != prepared.data->token_file_sha256) {
-    FailDraft(
-        prepared.run,
-        fmt::format("the data set's hash is {} and was {} when the run began; a resumed run "
-                    "needs the same data",
-                    prepared.data->token_file_sha256, run->record.data->token_file_sha256));
+    FailDraft(prepared.run,
+              fmt::format("the data set's hash is {} and was {} when the run began; a resumed run "
+                          "needs the same data",
+                          prepared.data->token_file_sha256, run->record.data->token_file_sha256));
     return;
   }
   draft->data = *std::move(prepared.data);
@@ -211,7 +215,7 @@ bool Core::Complete(const Draft& draft) const {
   for (const Draft::Candidate& candidate : draft.workers) {
     if (!candidate.times) return false;
   }
-  return !IsCheckingFor(draft);
+  return !shards_.IsCheckingToResume(draft.run);
 }
 
 PlanRequest Core::PlanRequestOf(const Draft& draft) const {
@@ -233,7 +237,7 @@ PlanRequest Core::PlanRequestOf(const Draft& draft) const {
   for (size_t i = 0; i < draft.workers.size(); ++i) {
     CandidateWorker one = CandidateOf(draft.spec, *FindWorker(draft.workers[i].id));
     one.times = *draft.workers[i].times;
-    AddMeasuredLinks(draft, i, &one);
+    AddMeasuredLinks(draft, &one);
     request.workers.push_back(std::move(one));
   }
   request.assumed_line_bits_per_second = draft.assumed_line_bits_per_second;
@@ -331,7 +335,7 @@ void Core::SendAssign(const Worker& worker, const Run& run, const StageRecord& s
                                     fmt::format("links of epoch {}", run.record.epoch.value())));
   for (const v1::CheckpointManifest& manifest : run.record.checkpoints) {
     if (assignment.start_step == 0 || manifest.step() != assignment.start_step) continue;
-    for (v1::CheckpointFile& file : FilesOfStage(manifest, assignment.cells[stage.place])) {
+    for (v1::CheckpointFile& file : FilesOfCell(manifest, assignment.cells[stage.place])) {
       *assign.add_resume_files() = std::move(file);
     }
   }

@@ -146,7 +146,7 @@ void Core::RenderStages(const Run& run, v1::RunStatus* status) const {
       const Worker* worker = FindWorker(candidate.id);
       if (worker != nullptr) one.set_worker_name(worker->hello.name());
       one.set_connected(worker != nullptr && worker->session.has_value());
-      one.set_state(candidate.times && run.draft->probes.empty() ? "ready" : "measuring");
+      one.set_state(candidate.times && !run.draft->probes.IsWaiting() ? "ready" : "measuring");
     }
     return;
   }

@@ -79,18 +79,17 @@ void Core::On(event::WorkerJoined& joined) {
     worker.replaced.push_back(worker.incarnation);
     if (worker.replaced.size() > kMaxReplaced) worker.replaced.pop_front();
   }
-  const bool is_elsewhere = 
+  const bool is_elsewhere =
       is_new || FromProto(worker.hello.endpoints()) != FromProto(hello.endpoints());
   if (is_elsewhere) {
-    ForgetLinks(id);
-    ForgetReach(id);
+    links_.Forget(id);
+    reach_.Forget(id);
     // A plan in the making knows where it was, and how fast its links were there.
     if (Draft* draft = worker.held ? FindDraft(*worker.held) : nullptr) {
       DropPlan(*draft);
-      draft->probe_rounds = 0;
+      draft->probes.Restart();
     }
   }
-  ForgetReachChecks(id);
   if (is_new) worker.layers.reset();
   worker.id = id;
   worker.incarnation = incarnation;
@@ -114,7 +113,6 @@ void Core::On(event::WorkerJoined& joined) {
                   hello.host().empty() ? "" : " from " + hello.host()));
   NoteClock(worker, is_new);
   Attach(worker);
-  if (is_elsewhere) SayUntried(worker);
   CheckReach(worker);
 }
 
@@ -277,13 +275,13 @@ void Core::Lose(Worker& worker, const std::string& why) {
   connected_.erase(&worker);
   sessions_.erase(*worker.session);
   worker.session.reset();
-  ForgetReachChecks(worker.id);
+  reach_.Leave(worker.id);
   const std::optional<RunId> held = std::exchange(worker.held, std::nullopt);
   Run* run = held ? FindRun(*held) : nullptr;
   if (const Draft* draft = held ? FindDraft(*held) : nullptr) {
     const std::string_view what = draft->computation || draft->plan ? "the plan was made"
-                                  : draft->probe_rounds > 0 ? "its layers and links were timed"
-                                                            : "its layers were timed";
+                                  : draft->probes.HasBegun() ? "its layers and links were timed"
+                                                             : "its layers were timed";
     FailDraft(*held, fmt::format("worker {} was lost while {}: {}", label, what, why));
   } else if (StageRecord* stage = run == nullptr ? nullptr : StageOf(*run, worker);
              stage != nullptr && IsActive(run->record.state)) {
@@ -303,8 +301,8 @@ void Core::ForgetOldWorkers() {
     if (!gone(*it)) continue;
     if (oldest == workers_.end() || it->second.last_heard < oldest->second.last_heard) oldest = it;
   }
-  ForgetLinks(oldest->first);
-  ForgetReach(oldest->first);
+  links_.Forget(oldest->first);
+  reach_.Forget(oldest->first);
   workers_.erase(oldest);
 }
 
@@ -337,7 +335,7 @@ void Core::On(event::WorkerSaid& said) {
       OnTrace(*worker, message);
       return;
     case v1::WorkerMessage::kReachTried:
-      OnReachTried(*worker, message.reach_tried());
+      Carry(reach_.Answer(worker->id, message.reach_tried(), now_));
       return;
     default:
       OnRunMessage(*worker, message);

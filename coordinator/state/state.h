@@ -4,7 +4,8 @@
 // No I/O, no threads, no clock, no randomness of its own (ids and secrets come in with the events).
 // Nothing that a worker or user sends makes it crash: what does not fit is refused or dropped and
 // counted. invariants() runs at the end of every tick in all builds. The shell (coordinator/rpc)
-// does the I/O and whatever takes long: it writes `writes` in one transaction *before* it carries out `commands`, in order.
+// does the I/O and whatever takes long: it writes `writes` in one transaction *before* it carries
+// out `commands`, in order.
 //
 //   queued -> planning -> preparing -> running -> finishing -> done
 //      any of them -> failed(reason) | stopped;   recovering is reserved for automatic recovery
@@ -25,19 +26,13 @@
 #include "base/status.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/planner/retune.h"
+#include "coordinator/state/ids.h"
 #include "longhaul/v1/control.pb.h"
 #include "longhaul/v1/worker.pb.h"
 #include "run/file/run_spec.h"
 #include "run/plan/plan.h"
 
 namespace longhaul::coordinator {
-
-// One gRPC stream of a worker. Never reused.
-using SessionId = Strong<struct SessionIdTag, uint64_t>;
-// One call of the CLI that waits for a Reply. Never reused.
-using RequestId = Strong<struct RequestIdTag, uint64_t>;
-// One plan, or better plan, that is being computed beside the state machine. Never reused.
-using ComputationId = Strong<struct ComputationIdTag, uint64_t>;
 
 enum class RunState : uint8_t {
   kQueued,
@@ -121,10 +116,10 @@ struct CopiesChecked {
 };
 }  // namespace event
 
-using Event =
-    std::variant<event::WorkerJoined, event::WorkerSaid, event::WorkerLeft, event::Submitted,
-                 event::PlanAsked, event::StopAsked, event::DataPrepared, event::CheckpointsAsked,
-                 event::CopiesChecked, event::TraceAsked, event::PlanComputed, event::RetuneComputed>;
+using Event = std::variant<event::WorkerJoined, event::WorkerSaid, event::WorkerLeft,
+                           event::Submitted, event::PlanAsked, event::StopAsked,
+                           event::DataPrepared, event::CheckpointsAsked, event::CopiesChecked,
+                           event::TraceAsked, event::PlanComputed, event::RetuneComputed>;
 
 // ---- Out --------------------------------------------------------------------------
 
@@ -269,8 +264,7 @@ struct StateOptions {
 class State {
  public:
   // `stored` and `next_event_sequence` as the store has them.
-  State(const StateOptions& options, StoredRuns stored, uint64_t next_event_sequence,
-        MonoTime now);
+  State(const StateOptions& options, StoredRuns stored, uint64_t next_event_sequence, MonoTime now);
   ~State();
 
   // `unix_ms`: the wall clock, for records only; may jump.

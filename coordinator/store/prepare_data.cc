@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "run/plan/proto/plan_proto.h"
 #include "run/tokens/token_file.h"
 
 namespace longhaul::coordinator {
@@ -33,7 +34,7 @@ std::optional<DataSet> FromCache(const std::string& path, const BlobStore& blobs
   if (!bytes.ok() || !data.ParseFromString(*bytes) || !blobs.Has(data.token_file_sha256())) {
     return std::nullopt;
   }
-  return data;
+  return FromProto(data);
 }
 
 }  // namespace

@@ -48,10 +48,10 @@ void PlannerThread::Add(command::ComputePlan asked) {
 void PlannerThread::Add(command::ComputeRetune asked) {
   const ComputationId id = asked.id;
   Add(id, [this, asked = std::move(asked)](const std::stop_token& stop) -> Event {
-    return event::RetuneComputed{
-        asked.id, Computed<std::optional<Plan>>("computing other depths", [&] {
-          return planner_.retune(asked.spec, asked.plan, asked.seen, stop);
-        })};
+    return event::RetuneComputed{asked.id,
+                                 Computed<std::optional<Plan>>("computing other depths", [&] {
+                                   return planner_.retune(asked.spec, asked.plan, asked.seen, stop);
+                                 })};
   });
 }
 

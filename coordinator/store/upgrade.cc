@@ -85,10 +85,8 @@ std::vector<CellEstimate> EstimatesOf(const v1::Store2Plan& old) {
          .memory_per_flight_bytes = stage.memory_per_flight_bytes(),
          .depth_by_memory = stage.depth_by_memory(),
          .depth_reason = stage.depth_reason(),
-         .egress_bits_per_second =
-             ValueAt(old.prediction().egress_bits_per_second(), place),
-         .ingress_bits_per_second =
-             ValueAt(old.prediction().ingress_bits_per_second(), place)});
+         .egress_bits_per_second = ValueAt(old.prediction().egress_bits_per_second(), place),
+         .ingress_bits_per_second = ValueAt(old.prediction().ingress_bits_per_second(), place)});
   }
   return estimates;
 }
@@ -110,11 +108,10 @@ void AddLinks(const v1::Store2Plan& old, Plan* plan) {
                      .bytes = link.backward_bytes(),
                      .bits_per_second = link.backward_bits_per_second(),
                      .latency_seconds = link.backward_latency_seconds()};
-    plan->edges[link.boundary()] = {
-        .forward = {.encode_seconds = link.forward_encode_seconds(),
-                    .decode_seconds = link.forward_decode_seconds()},
-        .backward = {.encode_seconds = link.backward_encode_seconds(),
-                     .decode_seconds = link.backward_decode_seconds()}};
+    plan->edges[link.boundary()] = {.forward = {.encode_seconds = link.forward_encode_seconds(),
+                                                .decode_seconds = link.forward_decode_seconds()},
+                                    .backward = {.encode_seconds = link.backward_encode_seconds(),
+                                                 .decode_seconds = link.backward_decode_seconds()}};
   }
 }
 

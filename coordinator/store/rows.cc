@@ -40,6 +40,18 @@ std::optional<RunState> StateFromText(std::string_view text) {
   return std::nullopt;
 }
 
+// Oldest first, each with its cells and at least a file of each.
+bool AreCheckpoints(const std::vector<v1::CheckpointManifest>& checkpoints) {
+  uint64_t step = 0;
+  for (const v1::CheckpointManifest& manifest : checkpoints) {
+    const bool is_whole =
+        manifest.cells_size() > 0 && manifest.files_size() >= manifest.cells_size();
+    if (!is_whole || manifest.step() <= step) return false;
+    step = manifest.step();
+  }
+  return true;
+}
+
 }  // namespace
 
 void BindRun(const RunRecord& record, sqlite::Statement* upsert) {
@@ -82,7 +94,9 @@ StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
   if (!Split(row.Bytes(7), &record.data_files)) return unreadable("list of data files");
   if (!ReadOptional<v1::DataSet>(row, 8, &record.data)) return unreadable("data set");
   if (!ReadOptional<v1::Plan>(row, 9, &record.plan)) return unreadable("plan");
-  if (!Split(row.Bytes(10), &record.checkpoints)) return unreadable("list of checkpoints");
+  if (!Split(row.Bytes(10), &record.checkpoints) || !AreCheckpoints(record.checkpoints)) {
+    return unreadable("list of checkpoints");
+  }
   record.submitted_unix_ms = row.Int(11);
   record.started_unix_ms = row.Int(12);
   record.ended_unix_ms = row.Int(13);

@@ -13,6 +13,7 @@
 #include "coordinator/store/fuzz/short_run.h"
 #include "coordinator/store/rows.h"
 #include "run/plan/chain.h"
+#include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -46,6 +47,8 @@ RunRecord WholeRecord() {
   assignment.edges = chain::MakeEdges(0, 2);
   record.checkpoints.resize(1);
   record.checkpoints[0].set_step(5);
+  record.checkpoints[0].add_files();
+  *record.checkpoints[0].add_cells() = ToProto(assignment.cells[0]);
   return record;
 }
 

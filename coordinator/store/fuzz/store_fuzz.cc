@@ -58,6 +58,9 @@ std::string WholeFile(const std::string& folder) {
     record.link_secret = std::string(32, 's');
     record.plan.emplace().assignment.cells.emplace_back().worker_name = "w";
     record.checkpoints.resize(1);
+    record.checkpoints[0].set_step(5);
+    record.checkpoints[0].add_files();
+    record.checkpoints[0].add_cells();
     writes.emplace_back(write::Run{record});
     for (uint64_t i = 1; i <= 3; ++i) {
       v1::StepRecord step;

@@ -15,8 +15,8 @@ std::string Replacing(std::initializer_list<int> columns, const std::string& val
 
 TEST(RunRowFuzzSmokeTest, DamagedRows) {
   v1::Plan plan;
-  plan.set_epoch(2);
-  plan.add_stages()->set_worker_id("w0");
+  plan.mutable_assignment()->set_epoch(2);
+  plan.mutable_assignment()->add_cells()->set_worker_id("w0");
   std::vector<std::string> seeds = {
       Replacing({}, ""),
       Replacing({10}, plan.SerializeAsString()),

@@ -8,6 +8,7 @@
 #ifndef LONGHAUL_COORDINATOR_PLANNER_PIPELINE_COST_H_
 #define LONGHAUL_COORDINATOR_PLANNER_PIPELINE_COST_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -56,6 +57,10 @@ uint64_t WithChunkHeaders(uint64_t bytes);
 // What the plan's prediction took, or is to take.
 NetworkRates NetworkOf(const Plan& plan);
 void SetNetwork(const NetworkRates& network, Plan* plan);
+
+// What one direction of the edge in place `edge` carries while it has both interfaces to itself.
+double AloneBytesPerSecond(const NetworkRates& network, const Assignment& assignment, size_t edge,
+                           Direction direction);
 
 // As many interfaces and links as the plan has cells and edges. Depths, codecs' times and the
 // order of gradients are the plan's, schedule and microbatches the run's.

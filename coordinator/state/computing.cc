@@ -15,8 +15,8 @@ void Core::Compute(Draft& draft) {
 
 void Core::Compute(Run& run, const Seen& seen) {
   run.tuning.computation = ComputationId(next_computation_++);
-  out_.commands.emplace_back(command::ComputeRetune{*run.tuning.computation, run.record.spec,
-                                                    *run.record.plan, seen});
+  out_.commands.emplace_back(
+      command::ComputeRetune{*run.tuning.computation, run.record.spec, *run.record.plan, seen});
 }
 
 void Core::Cancel(std::optional<ComputationId>& computation) {

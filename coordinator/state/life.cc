@@ -104,7 +104,8 @@ void Core::On(event::StopAsked& asked) {
 void Core::SendStop(Run& run) {
   for (const StageRecord& stage : run.stages) {
     const Worker* worker = LiveWorkerOf(stage.worker, stage.incarnation);
-    if (!stage.is_first || worker == nullptr) continue;  // who is away gets the word when it is back
+    if (!stage.is_first || worker == nullptr)
+      continue;  // who is away gets the word when it is back
     v1::WorkerCommand command = CommandFor(run.record.id, run.record.epoch);
     command.mutable_stop();
     Send(*worker, std::move(command));

@@ -7,21 +7,26 @@
 
 #include "coordinator/store/messages_column.h"
 #include "run/file/run_spec.h"
+#include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {
 namespace {
 
-template <class M>
-bool ParseOptional(const sqlite::Statement& row, int column, std::optional<M>* message) {
+// A column that may be null: `T` as a message `M`. False where it holds something else.
+template <class M, class T>
+bool ReadOptional(const sqlite::Statement& row, int column, std::optional<T>* value) {
   if (row.IsNull(column)) return true;
+  M message;
   const std::string_view bytes = row.Bytes(column);
-  return message->emplace().ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+  if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return false;
+  *value = FromProto(message);
+  return true;
 }
 
-template <class M>
-void BindOptional(const std::optional<M>& message, int position, sqlite::Statement* statement) {
-  if (message.has_value()) {
-    statement->BindBlob(position, message->SerializeAsString());
+template <class T>
+void BindOptional(const std::optional<T>& value, int position, sqlite::Statement* statement) {
+  if (value.has_value()) {
+    statement->BindBlob(position, ToProto(*value).SerializeAsString());
   } else {
     statement->BindNull(position);
   }
@@ -60,9 +65,7 @@ StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
   record.id = RunId(std::string(row.Bytes(0)));
   const auto unreadable = [&](std::string_view what) -> Status {
     return absl::DataLossError(fmt::format(
-        "state store: run {}: its {} cannot be read; put a copy of the store back, or move it away "
-        "to begin with an empty one",
-        record.id.value(), what));
+        "its {} cannot be read; put a copy of the store back, or submit the run anew", what));
   };
   const std::optional<RunState> state = StateFromText(row.Bytes(1));
   if (!state.has_value()) return unreadable(fmt::format("state '{}'", row.Bytes(1)));
@@ -77,8 +80,8 @@ StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
   record.spec = *std::move(spec);
   record.link_secret = row.Bytes(6);
   if (!Split(row.Bytes(7), &record.data_files)) return unreadable("list of data files");
-  if (!ParseOptional(row, 8, &record.data)) return unreadable("data set");
-  if (!ParseOptional(row, 9, &record.plan)) return unreadable("plan");
+  if (!ReadOptional<v1::DataSet>(row, 8, &record.data)) return unreadable("data set");
+  if (!ReadOptional<v1::Plan>(row, 9, &record.plan)) return unreadable("plan");
   if (!Split(row.Bytes(10), &record.checkpoints)) return unreadable("list of checkpoints");
   record.submitted_unix_ms = row.Int(11);
   record.started_unix_ms = row.Int(12);

@@ -115,6 +115,11 @@ const Endpoint* Cell::EndpointOf(std::string_view transport) const {
   return nullptr;
 }
 
+size_t Assignment::PlaceOf(const CellId& id) const {
+  const auto found =
+      std::find_if(cells.begin(), cells.end(), [&](const Cell& cell) { return cell.id == id; });
+  return static_cast<size_t>(found - cells.begin());
+}
 const Cell* Assignment::Find(const CellId& id) const {
   return FindIn(cells, [&](const Cell& cell) { return cell.id == id; });
 }

@@ -10,6 +10,7 @@
 #define LONGHAUL_RUN_PLAN_PLAN_H_
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -143,6 +144,8 @@ struct Assignment {
   std::vector<Cell> cells;  // by their ids
   std::vector<Edge> edges;  // by their ids
 
+  // Where the cell stands in `cells`, and in whatever is said of each; cells.size(): nowhere.
+  size_t PlaceOf(const CellId& id) const;
   const Cell* Find(const CellId& id) const;
   Cell* Find(const CellId& id);
   const Edge* Find(EdgeId id) const;

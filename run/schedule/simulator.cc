@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "run/plan/chain.h"
 #include "run/schedule/bound.h"
 #include "run/schedule/fluid_network.h"
 #include "run/schedule/policy.h"
@@ -45,7 +46,10 @@ struct StageState {
   std::deque<CodecJob> codec_jobs;
   double codec_ends = kNever;
   double compute = 0, codec = 0, wait_above = 0, wait_below = 0;
-  double first_forward_begins = kNever, done_at = kNever;
+  // Of the step's phases.
+  double first_forward_begins = kNever, passes_end = kNever;
+  double gradients_whole = kNever;  // those of all replicas are in them
+  double norm_known = kNever;
   bool touched = true;  // something happened to it at this moment
 };
 
@@ -65,26 +69,37 @@ class Run {
                          .backward = absl::ToDoubleSeconds(stage.backward),
                          .optimizer = absl::ToDoubleSeconds(stage.optimizer)});
     }
-    for (uint32_t b = 0; b + 1 < stages; ++b) {
-      const BoundaryCost& boundary = cost.boundaries[b];
-      links_.push_back({.sender = b,
-                        .receiver = b + 1,
-                        .direction = Direction::kForward,
-                        .bytes = boundary.forward_bytes,
-                        .latency = absl::ToDoubleSeconds(boundary.forward_latency),
-                        .encode = absl::ToDoubleSeconds(boundary.forward_encode),
-                        .decode = absl::ToDoubleSeconds(boundary.forward_decode)});
-      links_.push_back({.sender = b + 1,
-                        .receiver = b,
-                        .direction = Direction::kBackward,
-                        .bytes = boundary.backward_bytes,
-                        .latency = absl::ToDoubleSeconds(boundary.backward_latency),
-                        .encode = absl::ToDoubleSeconds(boundary.backward_encode),
-                        .decode = absl::ToDoubleSeconds(boundary.backward_decode)});
+    for (uint32_t b = 0; b < chain::Boundaries(stages); ++b) {
+      const uint32_t upper = chain::UpperStage(b), lower = chain::LowerStage(b);
+      AddLink(Direction::kForward, upper, lower, cost.boundaries[b].forward);
+      AddLink(Direction::kBackward, lower, upper, cost.boundaries[b].backward);
     }
   }
 
   StatusOr<Simulation> Go() {
+    LH_RETURN_IF_ERROR(RunPasses());
+    ReduceOverReplicas();
+    AgreeOnNorm();
+    return Result(StepOptimizers());
+  }
+
+ private:
+  bool IsFirst(uint32_t s) const { return chain::IsFirst(s); }
+  bool IsLast(uint32_t s) const { return chain::IsLast(s, static_cast<uint32_t>(stages_.size())); }
+
+  void AddLink(Direction direction, uint32_t sender, uint32_t receiver, const FlowCost& flow) {
+    links_.push_back({.sender = sender,
+                      .receiver = receiver,
+                      .direction = direction,
+                      .bytes = flow.bytes,
+                      .latency = absl::ToDoubleSeconds(flow.latency),
+                      .encode = absl::ToDoubleSeconds(flow.encode),
+                      .decode = absl::ToDoubleSeconds(flow.decode)});
+  }
+
+  // ---- The phases of a step ----
+
+  Status RunPasses() {
     while (true) {
       for (uint32_t s = 0; s < stages_.size(); ++s) {
         if (std::exchange(stages_[s].touched, false)) StartWhatCan(s);
@@ -99,12 +114,38 @@ class Run {
         return absl::InternalError("the schedule cannot finish: a stage waits for ever");
       }
     }
-    return Result();
+    return absl::OkStatus();
   }
 
- private:
-  bool IsFirst(uint32_t s) const { return s == 0; }
-  bool IsLast(uint32_t s) const { return s + 1 == stages_.size(); }
+  // There is one replica: its gradients are whole when its last backward has ended.
+  void ReduceOverReplicas() {
+    for (StageState& stage : stages_) stage.gradients_whole = stage.passes_end;
+  }
+
+  // The first stage knows the norm when its gradients are whole. It travels down in control
+  // messages.
+  void AgreeOnNorm() {
+    stages_.front().norm_known = stages_.front().gradients_whole;
+    for (uint32_t b = 0; b < cost_.boundaries.size(); ++b) {
+      stages_[chain::LowerStage(b)].norm_known =
+          stages_[chain::UpperStage(b)].norm_known +
+          absl::ToDoubleSeconds(cost_.boundaries[b].forward.latency);
+    }
+  }
+
+  // The optimizers of later stages overlap with the next step's first forwards, so only what
+  // outlasts those counts. Gives the seconds of the step.
+  double StepOptimizers() const {
+    double step = stages_.front().norm_known + stages_.front().optimizer;
+    for (uint32_t s = 1; s < stages_.size(); ++s) {
+      const StageState& stage = stages_[s];
+      const double ends = std::max(stage.norm_known, stage.gradients_whole) + stage.optimizer;
+      step = std::max(step, ends - stage.first_forward_begins);
+    }
+    return step;
+  }
+
+  // ---- What happens while passes run ----
 
   void StartWhatCan(uint32_t s) {
     StageState& stage = stages_[s];
@@ -169,8 +210,8 @@ class Run {
     StageState& stage = stages_[s];
     if (stage.running || now_ < stage.first_forward_begins || stage.policy.Done()) return;
     const bool above = stage.policy.AwaitsInput();
-    const uint32_t link =
-        above ? LinkIndex(s - 1, Direction::kForward) : LinkIndex(s, Direction::kBackward);
+    const uint32_t link = above ? LinkIndex(chain::BoundaryAbove(s), Direction::kForward)
+                                : LinkIndex(chain::BoundaryBelow(s), Direction::kBackward);
     if (links_[link].undecoded > 0) {
       stage.codec += elapsed;
     } else {
@@ -180,7 +221,7 @@ class Run {
 
   void LetGradientsLeave(uint32_t s) {
     if (IsFirst(s)) return;
-    const uint32_t index = LinkIndex(s - 1, Direction::kBackward);
+    const uint32_t index = LinkIndex(chain::BoundaryAbove(s), Direction::kBackward);
     LinkState& link = links_[index];
     const uint32_t may_leave = stages_[s].policy.GradientsThatMayLeave();
     while (link.let < may_leave && link.let < link.encoded) {
@@ -240,32 +281,24 @@ class Run {
     stage.policy.End(work);
     stage.compute_ends = kNever;
     if (work.task == Task::kForward && !IsLast(s)) {
-      stage.codec_jobs.push_back({LinkIndex(s, Direction::kForward), true});
+      stage.codec_jobs.push_back({LinkIndex(chain::BoundaryBelow(s), Direction::kForward), true});
     }
     if (work.task == Task::kBackward && !IsFirst(s)) {
-      stage.codec_jobs.push_back({LinkIndex(s - 1, Direction::kBackward), true});
+      stage.codec_jobs.push_back({LinkIndex(chain::BoundaryAbove(s), Direction::kBackward), true});
     }
-    if (stage.policy.Done()) stage.done_at = now_;
+    if (stage.policy.Done()) stage.passes_end = now_;
   }
 
-  // Stage 0 knows the norm when its backward ends; it travels down in control messages. The
-  // optimizers of later stages overlap with the next step's first forwards, so only what outlasts
-  // those counts.
-  Simulation Result() const {
-    double norm_at = stages_[0].done_at;
-    double step = norm_at + stages_[0].optimizer;
-    for (uint32_t s = 1; s < stages_.size(); ++s) {
-      norm_at += absl::ToDoubleSeconds(cost_.boundaries[s - 1].forward_latency);
-      const double optimizer_end = std::max(norm_at, stages_[s].done_at) + stages_[s].optimizer;
-      step = std::max(step, optimizer_end - stages_[s].first_forward_begins);
-    }
+  // ---- What came of it ----
+
+  Simulation Result(double step) const {
     Simulation result;
     result.step = absl::Seconds(step);
     LowerBound bound = ComputeLowerBound(cost_);
     result.lower_bound = bound.step;
     result.bottleneck = std::move(bound.bottleneck);
     for (uint32_t s = 0; s < stages_.size(); ++s) result.stages.push_back(UseOf(s, step));
-    for (uint32_t b = 0; b + 1 < stages_.size(); ++b) {
+    for (uint32_t b = 0; b < cost_.boundaries.size(); ++b) {
       result.boundaries.push_back({UseOfLink(LinkIndex(b, Direction::kForward), step),
                                    UseOfLink(LinkIndex(b, Direction::kBackward), step)});
     }
@@ -274,7 +307,7 @@ class Run {
 
   StageUse UseOf(uint32_t s, double step) const {
     const StageState& stage = stages_[s];
-    const double window = stage.done_at - stage.first_forward_begins;
+    const double window = stage.passes_end - stage.first_forward_begins;
     StageUse use;
     use.time = {.compute = absl::Seconds(stage.compute),
                 .codec = absl::Seconds(stage.codec),
@@ -298,12 +331,10 @@ class Run {
   DirectionUse UseOfLink(uint32_t index, double step) const {
     if (step <= 0) return {};
     const LinkState& link = links_[index];
-    const BoundaryCost& boundary = cost_.boundaries[index / 2];
     const double rate =
         std::min({cost_.stages[link.sender].egress_bytes_per_second,
                   cost_.stages[link.receiver].ingress_bytes_per_second,
-                  link.direction == Direction::kForward ? boundary.forward_bytes_per_second
-                                                        : boundary.backward_bytes_per_second});
+                  cost_.boundaries[BoundaryOf(index)].Of(link.direction).bytes_per_second});
     return {.busy_share = link.busy / step,
             .rate_share = link.bytes * cost_.microbatches / rate / step};
   }
@@ -323,12 +354,12 @@ Status CheckCost(const PipelineCost& cost) {
     return absl::InvalidArgumentError(fmt::format(
         "expected a shared efficiency above 0 and up to 1, got {}", cost.shared_efficiency));
   }
-  if (cost.boundaries.size() + 1 != cost.stages.size()) {
+  const auto stages = static_cast<uint32_t>(cost.stages.size());
+  if (cost.boundaries.size() != chain::Boundaries(stages)) {
     return absl::InvalidArgumentError(fmt::format("expected {} boundaries for {} stages, got {}",
-                                                  cost.stages.size() - 1, cost.stages.size(),
+                                                  chain::Boundaries(stages), stages,
                                                   cost.boundaries.size()));
   }
-  const auto stages = static_cast<uint32_t>(cost.stages.size());
   uint32_t least_depth_above = cost.microbatches;
   for (uint32_t s = 0; s < stages; ++s) {
     const StageCost& stage = cost.stages[s];
@@ -352,13 +383,12 @@ Status CheckCost(const PipelineCost& cost) {
     }
   }
   for (const BoundaryCost& boundary : cost.boundaries) {
-    if (!(boundary.forward_bytes >= 0) || !(boundary.backward_bytes >= 0) ||
-        !(boundary.forward_bytes_per_second > 0) || !(boundary.backward_bytes_per_second > 0) ||
-        std::min({boundary.forward_latency, boundary.backward_latency, boundary.forward_encode,
-                  boundary.forward_decode, boundary.backward_encode, boundary.backward_decode}) <
-            absl::ZeroDuration()) {
-      return absl::InvalidArgumentError(
-          "a boundary needs bytes and times that are not negative and rates above 0");
+    for (const FlowCost* flow : {&boundary.forward, &boundary.backward}) {
+      if (!(flow->bytes >= 0) || !(flow->bytes_per_second > 0) ||
+          std::min({flow->latency, flow->encode, flow->decode}) < absl::ZeroDuration()) {
+        return absl::InvalidArgumentError(
+            "a boundary needs bytes and times that are not negative and rates above 0");
+      }
     }
   }
   return absl::OkStatus();

@@ -18,7 +18,6 @@ using ::testing::Not;
 
 v1::Hello Newer(const std::string& name, const std::string& incarnation = "1") {
   v1::Hello hello = HelloOf(name, incarnation);
-  hello.set_protocol_max(3);
   return hello;
 }
 
@@ -228,7 +227,7 @@ TEST_F(Reach, WhoReachesTheOtherDials) {
   EXPECT_THAT(Said(), Not(HasSubstr("cannot talk")));
   ASSERT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
   c.ToPreparing({"a", "b"}, "tiny-1");
-  EXPECT_FALSE(c.records.at("tiny-1").plan->links(0).downstream_dials());
+  EXPECT_FALSE(c.records.at("tiny-1").plan->assignment.edges[0].to_dials);
   const v1::WorkerCommand* probe = c.Last("a", v1::WorkerCommand::kProbeLink);
   ASSERT_NE(probe, nullptr);
   EXPECT_TRUE(probe->probe_link().dial());
@@ -368,7 +367,7 @@ TEST_F(Reach, APlanWaitsForWorkersWhoTryAndKnowsWhoDials) {
   const auto* reply = c.LastReply<command::ReplyPlan>();
   ASSERT_NE(reply, nullptr);
   ASSERT_TRUE(reply->reply.ok()) << reply->reply.status();
-  EXPECT_FALSE(reply->reply->plan().links(0).downstream_dials());
+  EXPECT_FALSE(reply->reply->plan().assignment().edges(0).to_dials());
 }
 
 TEST_F(Reach, APlanDoesNotWaitForAnAnswerThatDoesNotCome) {

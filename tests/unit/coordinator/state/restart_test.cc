@@ -34,11 +34,7 @@ std::vector<RunRecord> Stored(Until until) {
 }
 
 v1::Hello Busy(const std::string& name, uint32_t stage, uint64_t epoch = 1) {
-  v1::Hello hello = HelloOf(name);
-  hello.set_run_id("tiny-1");
-  hello.set_epoch(epoch);
-  hello.set_stage(stage);
-  return hello;
+  return HelloAt(name, "tiny-1", stage, epoch);
 }
 
 TEST(Restart, PlanningBeginsAgain) {
@@ -188,7 +184,7 @@ TEST(Restart, APeerThatIsNotBackIsNotCalledConnected) {
   Coordinator c(Stored(Until::kRunning));
   c.Tick();
   c.Join("a");
-  c.Error("a", "tiny-1", "no sign of life", 1);
+  c.Error("a", "tiny-1", "no sign of life", 0);
   c.Advance(absl::Seconds(1));
   c.Tick();
   EXPECT_THAT(c.ReasonOf("tiny-1"),

@@ -115,18 +115,32 @@ TEST_F(ShardBookTest, CopiesAreAskedOfThoseWhoHoldTheFiles) {
   EXPECT_EQ(Names(checks[1].files), "stage-2 ");
 }
 
-TEST_F(ShardBookTest, ACellNeedsTheFilesOfThoseWhoWroteItsLayers) {
-  const auto files_of = [](uint32_t first, uint32_t count) {
-    return Names(FilesOfCell(Manifest(), CellOf("z", first, count)));
+TEST(FilesOfCell, AreThoseWhoseWritersHeldItsLayers) {
+  v1::CheckpointManifest manifest;
+  uint32_t first = 0;
+  for (const uint32_t layers : {1, 3, 2, 2}) {
+    v1::Cell& cell = *manifest.add_cells();
+    cell.mutable_id()->set_stage(static_cast<uint32_t>(manifest.cells_size()) - 1);
+    cell.set_first_layer(first);
+    cell.set_layers(layers);
+    manifest.add_files()->set_stage(cell.id().stage());
+    first += layers;
+  }
+  const auto stages_of = [&](uint32_t begin, uint32_t layers) {
+    std::vector<uint32_t> stages;
+    for (const v1::CheckpointFile& file : FilesOfCell(manifest, CellOf("z", begin, layers))) {
+      stages.push_back(file.stage());
+    }
+    return stages;
   };
-  EXPECT_EQ(files_of(0, 2), "stage-0 ");
-  EXPECT_EQ(files_of(0, 3), "stage-0 stage-1 ");
-  EXPECT_EQ(files_of(3, 2), "stage-1 stage-2 ");
-  EXPECT_EQ(files_of(0, 6), "stage-0 stage-1 stage-2 ");
-  EXPECT_EQ(files_of(6, 1), "");
-  v1::CheckpointManifest odd = Manifest();
-  odd.mutable_files(0)->set_stage(9);  // nobody wrote it
-  EXPECT_EQ(Names(FilesOfCell(odd, CellOf("z", 0, 2))), "");
+  EXPECT_THAT(stages_of(0, 8), ElementsAre(0u, 1u, 2u, 3u));
+  EXPECT_THAT(stages_of(0, 4), ElementsAre(0u, 1u));
+  EXPECT_THAT(stages_of(4, 4), ElementsAre(2u, 3u));
+  EXPECT_THAT(stages_of(0, 5), ElementsAre(0u, 1u, 2u));
+  EXPECT_THAT(stages_of(5, 1), ElementsAre(2u));
+  EXPECT_THAT(stages_of(7, 1), ElementsAre(3u));
+  manifest.mutable_files(0)->set_stage(9);  // of nobody
+  EXPECT_THAT(stages_of(0, 1), IsEmpty());
 }
 
 TEST_F(ShardBookTest, FilesMoveThatAreNeitherAtHandNorCopied) {
@@ -172,7 +186,7 @@ TEST_F(ShardBookTest, AChecksTimeRunsOut) {
   const uint64_t id = Ask("a", About(Purpose::kCopy));
   const MonoTime until = kNow + absl::Minutes(30);
   EXPECT_EQ(book.NextWake(), until);
-  EXPECT_THAT(book.Late(until - std::chrono::nanoseconds(1)), IsEmpty());
+  EXPECT_THAT(book.Late(until + -absl::Nanoseconds(1)), IsEmpty());
   EXPECT_THAT(book.Late(until), ElementsAre(id));
   EXPECT_TRUE(book.Take(id).has_value());
   EXPECT_THAT(book.Late(until), IsEmpty());

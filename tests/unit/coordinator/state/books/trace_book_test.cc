@@ -79,7 +79,7 @@ TEST_F(TraceBookTest, WhatIsLateNamesWhoIsMissing) {
   const uint64_t id = Begin();
   book.Answer(id, kSecond, Steps(1));
   EXPECT_EQ(book.NextWake(), kNow + kTraceLimit);
-  EXPECT_THAT(book.Late(kNow + kTraceLimit - absl::Seconds(1)), IsEmpty());
+  EXPECT_THAT(book.Late(kNow + kTraceLimit + -absl::Seconds(1)), IsEmpty());
   EXPECT_THAT(book.Late(kNow + kTraceLimit), ElementsAre(id));
   EXPECT_THAT(book.Find(id)->Missing(), ElementsAre(kFirst));
 }

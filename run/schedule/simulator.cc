@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <optional>
 #include <utility>
@@ -42,16 +43,27 @@ struct StageState {
   StagePolicy policy;
   double forward = 0, backward = 0, optimizer = 0;
   std::optional<Work> running;
-  double compute_ends = kNever;
   std::deque<CodecJob> codec_jobs;
-  double codec_ends = kNever;
-  double compute = 0, codec = 0, wait_above = 0, wait_below = 0;
+  double compute = 0;
   // Of the step's phases.
   double first_forward_begins = kNever, passes_end = kNever;
   double gradients_whole = kNever;  // those of all replicas are in them
   double norm_known = kNever;
-  bool touched = true;  // something happened to it at this moment
 };
+
+// What a stage waits for while it computes nothing.
+enum Idle : uint8_t { kNotIdle, kCodec, kAbove, kBelow, kIdleKinds };
+
+// Four chains of comparisons: a single one would wait for itself.
+double Least(const std::vector<double>& times) {
+  std::array<double, 4> least = {kNever, kNever, kNever, kNever};
+  const size_t whole = times.size() / least.size() * least.size();
+  for (size_t i = 0; i < whole; i += least.size()) {
+    for (size_t k = 0; k < least.size(); ++k) least[k] = std::min(least[k], times[i + k]);
+  }
+  for (size_t i = whole; i < times.size(); ++i) least[0] = std::min(least[0], times[i]);
+  return std::min({least[0], least[1], least[2], least[3]});
+}
 
 class Run {
  public:
@@ -74,6 +86,12 @@ class Run {
       AddLink(Direction::kForward, upper, lower, cost.boundaries[b].forward);
       AddLink(Direction::kBackward, lower, upper, cost.boundaries[b].backward);
     }
+    touched_.assign(stages, true);
+    idle_.assign(stages, kNotIdle);
+    idle_seconds_.resize(stages);
+    compute_ends_.assign(stages, kNever);
+    codec_ends_.assign(stages, kNever);
+    arrives_.assign(links_.size(), kNever);
   }
 
   StatusOr<Simulation> Go() {
@@ -102,7 +120,9 @@ class Run {
   Status RunPasses() {
     while (true) {
       for (uint32_t s = 0; s < stages_.size(); ++s) {
-        if (std::exchange(stages_[s].touched, false)) StartWhatCan(s);
+        if (!std::exchange(touched_[s], false)) continue;
+        StartWhatCan(s);
+        idle_[s] = IdleOf(s);
       }
       network_.Share(now_);
       const double next = NextEvent();
@@ -154,68 +174,53 @@ class Run {
         stage.policy.Begin(*work);
         stage.running = work;
         const double seconds = work->task == Task::kForward ? stage.forward : stage.backward;
-        stage.compute_ends = now_ + seconds;
+        compute_ends_[s] = now_ + seconds;
         stage.compute += seconds;
         stage.first_forward_begins = std::min(stage.first_forward_begins, now_);
       }
     }
-    if (stage.codec_ends == kNever && !stage.codec_jobs.empty()) {
+    if (codec_ends_[s] == kNever && !stage.codec_jobs.empty()) {
       const CodecJob& job = stage.codec_jobs.front();
       const LinkState& link = links_[job.link];
-      stage.codec_ends = now_ + (job.encode ? link.encode : link.decode);
+      codec_ends_[s] = now_ + (job.encode ? link.encode : link.decode);
     }
   }
 
+  // Of a stage that is as it is until something happens to it.
+  Idle IdleOf(uint32_t s) const {
+    const StageState& stage = stages_[s];
+    if (stage.running || stage.first_forward_begins == kNever || stage.policy.Done()) {
+      return kNotIdle;
+    }
+    const bool above = stage.policy.AwaitsInput();
+    const uint32_t link = above ? LinkIndex(chain::BoundaryAbove(s), Direction::kForward)
+                                : LinkIndex(chain::BoundaryBelow(s), Direction::kBackward);
+    if (links_[link].undecoded > 0) return kCodec;
+    return above ? kAbove : kBelow;
+  }
+
   double NextEvent() const {
-    double next = kNever;
-    for (const StageState& stage : stages_) {
-      next = std::min({next, stage.compute_ends, stage.codec_ends});
-    }
-    for (const double end : network_.ends()) next = std::min(next, end);
-    for (const LinkState& link : links_) {
-      if (!link.arrivals.empty()) next = std::min(next, link.arrivals.front());
-    }
-    return next;
+    return std::min(
+        {Least(compute_ends_), Least(codec_ends_), Least(network_.ends()), Least(arrives_)});
   }
 
   void AdvanceTo(double time) {
     const double elapsed = time - now_;
     if (elapsed > 0) {
-      for (uint32_t s = 0; s < stages_.size(); ++s) CountIdle(s, elapsed);
+      for (size_t s = 0; s < idle_.size(); ++s) idle_seconds_[s][idle_[s]] += elapsed;
     }
     now_ = time;
     for (uint32_t link = 0; link < links_.size(); ++link) {
       if (network_.ends()[link] <= now_) FinishTransfer(link);
-      std::deque<double>& arrivals = links_[link].arrivals;
-      while (!arrivals.empty() && arrivals.front() <= now_) {
-        arrivals.pop_front();
-        ++links_[link].undecoded;
-        StageState& receiver = stages_[links_[link].receiver];
-        receiver.codec_jobs.push_back({link, false});
-        receiver.touched = true;
-      }
+      while (arrives_[link] <= now_) Arrive(link);
     }
     for (uint32_t s = 0; s < stages_.size(); ++s) {
-      StageState& stage = stages_[s];
-      const bool codec = stage.codec_ends <= now_, compute = stage.compute_ends <= now_;
+      const bool codec = codec_ends_[s] <= now_, compute = compute_ends_[s] <= now_;
       if (codec) FinishCodec(s);
       if (compute) FinishCompute(s);
       if (!codec && !compute) continue;
-      stage.touched = true;
+      touched_[s] = true;
       LetGradientsLeave(s);
-    }
-  }
-
-  void CountIdle(uint32_t s, double elapsed) {
-    StageState& stage = stages_[s];
-    if (stage.running || now_ < stage.first_forward_begins || stage.policy.Done()) return;
-    const bool above = stage.policy.AwaitsInput();
-    const uint32_t link = above ? LinkIndex(chain::BoundaryAbove(s), Direction::kForward)
-                                : LinkIndex(chain::BoundaryBelow(s), Direction::kBackward);
-    if (links_[link].undecoded > 0) {
-      stage.codec += elapsed;
-    } else {
-      (above ? stage.wait_above : stage.wait_below) += elapsed;
     }
   }
 
@@ -244,6 +249,7 @@ class Run {
     LinkState& link = links_[index];
     network_.End(index);
     link.arrivals.push_back(now_ + link.latency);
+    arrives_[index] = link.arrivals.front();
     link.busy += now_ - link.busy_since;
     if (link.waiting > 0) {
       --link.waiting;
@@ -252,11 +258,20 @@ class Run {
     }
   }
 
+  void Arrive(uint32_t index) {
+    LinkState& link = links_[index];
+    link.arrivals.pop_front();
+    arrives_[index] = link.arrivals.empty() ? kNever : link.arrivals.front();
+    ++link.undecoded;
+    stages_[link.receiver].codec_jobs.push_back({index, false});
+    touched_[link.receiver] = true;
+  }
+
   void FinishCodec(uint32_t s) {
     StageState& stage = stages_[s];
     const CodecJob job = stage.codec_jobs.front();
     stage.codec_jobs.pop_front();
-    stage.codec_ends = kNever;
+    codec_ends_[s] = kNever;
     LinkState& link = links_[job.link];
     if (job.encode) {
       if (link.direction == Direction::kBackward) {
@@ -279,7 +294,7 @@ class Run {
     StageState& stage = stages_[s];
     const Work work = *std::exchange(stage.running, std::nullopt);
     stage.policy.End(work);
-    stage.compute_ends = kNever;
+    compute_ends_[s] = kNever;
     if (work.task == Task::kForward && !IsLast(s)) {
       stage.codec_jobs.push_back({LinkIndex(chain::BoundaryBelow(s), Direction::kForward), true});
     }
@@ -309,13 +324,14 @@ class Run {
     const StageState& stage = stages_[s];
     const double window = stage.passes_end - stage.first_forward_begins;
     StageUse use;
-    use.time = {.compute = absl::Seconds(stage.compute),
-                .codec = absl::Seconds(stage.codec),
-                // After its last backward a stage waits for the one above alone: for the word to
-                // step its optimizer and then for the next step's first activation.
-                .wait_above = absl::Seconds(stage.wait_above + step - window - stage.optimizer),
-                .wait_below = absl::Seconds(stage.wait_below),
-                .optimizer = absl::Seconds(stage.optimizer)};
+    use.time = {
+        .compute = absl::Seconds(stage.compute),
+        .codec = absl::Seconds(idle_seconds_[s][kCodec]),
+        // After its last backward a stage waits for the one above alone: for the word to
+        // step its optimizer and then for the next step's first activation.
+        .wait_above = absl::Seconds(idle_seconds_[s][kAbove] + step - window - stage.optimizer),
+        .wait_below = absl::Seconds(idle_seconds_[s][kBelow]),
+        .optimizer = absl::Seconds(stage.optimizer)};
     if (step <= 0) return use;
     double sent = 0, received = 0;
     for (const LinkState& link : links_) {
@@ -344,6 +360,12 @@ class Run {
   std::vector<StageState> stages_;
   std::vector<LinkState> links_;
   double now_ = 0;
+  // What every event looks at, apart from what few need. Of each stage, and of each link.
+  std::vector<uint8_t> touched_;  // something happened to it at this moment
+  std::vector<Idle> idle_;
+  std::vector<std::array<double, kIdleKinds>> idle_seconds_;
+  std::vector<double> compute_ends_, codec_ends_;
+  std::vector<double> arrives_;  // the first of LinkState::arrivals
 };
 
 Status CheckCost(const PipelineCost& cost) {

@@ -32,11 +32,13 @@ inline constexpr absl::Duration kUnforeseenDelay = absl::Milliseconds(5);
 inline constexpr double kUnforeseenRate = 4.0 / 3;
 
 // What a simulation costs, in microbatches times stages squared: its events, and the stages that
-// each of them looks at. 4,096 of it, eight stages with 64 microbatches, take about a millisecond.
+// each of them looks at. 4,096 of it, eight stages with 64 microbatches, take one to two
+// milliseconds.
 uint64_t WorkOf(const PipelineCost& cost);
 
-// Simulated work of one search. Generous: 25 stages with 240 microbatches are searched to the end.
-inline constexpr uint64_t kMostWork = 10'000'000;
+// Simulated work of one search, one to two seconds of it. 25 stages with 64 microbatches are
+// searched to the end.
+inline constexpr uint64_t kMostWork = 5'000'000;
 
 struct TuneOptions {
   bool depths = true;            // else they are the cost's

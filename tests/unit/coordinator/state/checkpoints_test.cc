@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "coordinator/state/resume.h"
 #include "tests/support/state_harness.h"
 
 namespace longhaul::coordinator {
@@ -403,36 +402,6 @@ TEST_F(Checkpoints, AnswersThatNobodyAskedForDoNothing) {
   EXPECT_EQ(List(false).checkpoints(0).state(), "committed");
   c.Tick(event::CopiesChecked{1, {"made up"}});
   EXPECT_EQ(List(false).checkpoints(0).state(), "committed");
-}
-
-TEST(FilesOfStage, AreThoseWhoseWritersHeldItsLayers) {
-  v1::CheckpointManifest manifest;
-  uint32_t first = 0;
-  for (const uint32_t layers : {1, 3, 2, 2}) {
-    v1::Cell& cell = *manifest.add_cells();
-    cell.mutable_id()->set_stage(static_cast<uint32_t>(manifest.cells_size()) - 1);
-    cell.set_first_layer(first);
-    cell.set_layers(layers);
-    v1::CheckpointFile& file = *manifest.add_files();
-    file.set_stage(cell.id().stage());
-    first += layers;
-  }
-  const auto stages_of = [&](uint32_t begin, uint32_t layers) {
-    const Cell cell{.layers = {.first = begin, .count = layers}};
-    std::vector<uint32_t> stages;
-    for (const v1::CheckpointFile& file : FilesOfStage(manifest, cell)) {
-      stages.push_back(file.stage());
-    }
-    return stages;
-  };
-  EXPECT_THAT(stages_of(0, 8), ElementsAre(0u, 1u, 2u, 3u));
-  EXPECT_THAT(stages_of(0, 4), ElementsAre(0u, 1u));
-  EXPECT_THAT(stages_of(4, 4), ElementsAre(2u, 3u));
-  EXPECT_THAT(stages_of(0, 5), ElementsAre(0u, 1u, 2u));
-  EXPECT_THAT(stages_of(5, 1), ElementsAre(2u));
-  EXPECT_THAT(stages_of(7, 1), ElementsAre(3u));
-  manifest.mutable_files(0)->set_stage(9);  // of nobody
-  EXPECT_THAT(stages_of(0, 1), ElementsAre());
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "coordinator/store/schema.h"
 #include "coordinator/store/store.h"
+#include "tests/support/state_harness.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/coordinator/store/store_records.h"
 
@@ -137,6 +138,32 @@ TEST(UpgradeTest, TheBytesThatVersion2WroteOpen) {
     EXPECT_EQ(store->Steps(running.id, 0, 10)->size(), 3u);
     EXPECT_EQ(store->Logs(running.id, 0, 10)->at(0).line().text(), "hello");
   }
+}
+
+// Its workers speak another protocol by then; others, or the same ones made anew, go on.
+TEST(UpgradeTest, AnUnfinishedRunOfAnOlderStoreIsResumed) {
+  const TempDir folder;
+  Put("version2.db", folder);
+  Coordinator c(OpenStore(folder.path())->LoadRuns()->runs);
+  for (int second = 0; second <= 60; ++second) {
+    c.Tick();
+    c.Advance(absl::Seconds(1));
+  }
+  EXPECT_EQ(c.StateOf("tiny-aaaaaa"), "failed");
+  EXPECT_THAT(c.ReasonOf("tiny-aaaaaa"), HasSubstr("--resume goes on from step 2"));
+  for (const char* worker : {"a", "b"}) c.Join(HelloOf(worker, "2"));
+  RunSpec spec = SmallSpec("tiny", 2);
+  spec.links.codecs = {"tah:p=0.7", "fixed:bits=6"};
+  c.Tick(SubmitOf(spec, "unused", 1, true));
+  ASSERT_NE(c.LastReply<command::ReplySubmit>(), nullptr);
+  ASSERT_TRUE(c.LastReply<command::ReplySubmit>()->reply.ok())
+      << c.LastReply<command::ReplySubmit>()->reply.status();
+  EXPECT_EQ(c.LastReply<command::ReplySubmit>()->reply->resume_step(), 2u);
+  c.ToRunning({"a", "b"}, "tiny-aaaaaa", 2);
+  EXPECT_EQ(c.StateOf("tiny-aaaaaa"), "running") << c.ReasonOf("tiny-aaaaaa");
+  const v1::Assign assign = c.Last("b", v1::WorkerCommand::kAssign)->assign();
+  ASSERT_EQ(assign.resume_files_size(), 1);
+  EXPECT_EQ(assign.resume_files(0).worker_id(), "id-b");
 }
 
 // Neither keeps another from it.

@@ -137,7 +137,7 @@ TEST(ProbeRounds, WhatIsLateIsGivenUp) {
   BeginAll(&rounds);
   for (uint32_t stage : {0u, 1u}) rounds.Answer(Of(stage), Said(100, 1e6));
   rounds.Answer(Of(2), Said(102, 1e6));
-  EXPECT_THAT(rounds.GiveUp(kUntil - std::chrono::nanoseconds(1)), IsEmpty());
+  EXPECT_THAT(rounds.GiveUp(kUntil + -absl::Nanoseconds(1)), IsEmpty());
   const std::vector<Probe> late = rounds.GiveUp(kUntil);
   ASSERT_THAT(late, SizeIs(1));
   EXPECT_EQ(late[0].edge.id, EdgeId(2));

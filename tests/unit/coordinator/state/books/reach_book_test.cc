@@ -244,8 +244,8 @@ TEST_F(ReachBookTest, OfManyTheNeighboursByNameAreAsked) {
     if (question.dialler == last) peers.insert(question.dialled.value().substr(3));
   }
   // Four to each side, as people count; the first is beside the last.
-  EXPECT_THAT(peers, ::testing::UnorderedElementsAre("w16", "w17", "w18", "w19", "w1", "w2", "w3",
-                                                     "w4"));
+  EXPECT_THAT(peers,
+              ::testing::UnorderedElementsAre("w16", "w17", "w18", "w19", "w1", "w2", "w3", "w4"));
 }
 
 }  // namespace

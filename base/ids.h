@@ -19,8 +19,9 @@ using WorkerId = Strong<struct WorkerIdTag, std::string>;
 using Incarnation = Strong<struct IncarnationTag, std::string>;
 // Position in the pipeline, 0 = the stage that holds the embedding.
 using StageIndex = Strong<struct StageIndexTag, uint32_t>;
-// The link between stages b and b + 1.
-using Boundary = Strong<struct BoundaryTag, uint32_t>;
+// What two cells of a run send each other: an edge of its plan (run/plan/plan.h).
+using EdgeId = Strong<struct EdgeIdTag, uint32_t>;
+
 // Optimizer step. The first one is 1; "step 0" is the untrained model.
 using Step = Strong<struct StepTag, uint64_t>;
 // Number of a microbatch within its global step, from 0.

@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "base/units.h"
 #include "coordinator/planner/order.h"
+#include "coordinator/planner/retune.h"
 #include "run/schedule/tune.h"
 
 namespace longhaul::coordinator {
@@ -17,12 +18,13 @@ std::string Seconds(double seconds) {
   return longhaul::FormatDuration(absl::Seconds(seconds));
 }
 
-std::string Placement(const v1::Plan& plan) {
-  std::string text =
-      fmt::format("{} stage{}: ", plan.stages_size(), plan.stages_size() == 1 ? "" : "s");
-  for (const v1::StagePlan& stage : plan.stages()) {
-    fmt::format_to(std::back_inserter(text), "{}{} has {} layer{}", stage.stage() == 0 ? "" : ", ",
-                   stage.worker_name(), stage.layers(), stage.layers() == 1 ? "" : "s");
+std::string Placement(const Plan& plan) {
+  const std::vector<Cell>& cells = plan.assignment.cells;
+  std::string text = fmt::format("{} stage{}: ", cells.size(), cells.size() == 1 ? "" : "s");
+  for (const Cell& cell : cells) {
+    fmt::format_to(std::back_inserter(text), "{}{} has {} layer{}",
+                   &cell == &cells.front() ? "" : ", ", cell.worker_name, cell.layers.count,
+                   cell.layers.count == 1 ? "" : "s");
   }
   return text + ".";
 }
@@ -34,20 +36,20 @@ std::string ReplayNote(const RunSpec& spec) {
                      spec.replay->real_codecs ? "run on noise" : "are slept for, too");
 }
 
-std::string Rates(const v1::Plan& plan) {
-  const v1::Prediction& prediction = plan.prediction();
+std::string Rates(const Plan& plan) {
+  const Prediction& prediction = plan.prediction;
   std::string text;
-  if (prediction.has_assumed_line_bits_per_second()) {
+  if (prediction.assumed_line_bits_per_second) {
     text += fmt::format(
         " It is assumed that every worker's line carries {} each way, {} of it "
         "goodput",
-        FormatBitsPerSecond(static_cast<double>(prediction.assumed_line_bits_per_second())),
-        FormatBitsPerSecond(prediction.egress_bits_per_second(0)));
+        FormatBitsPerSecond(static_cast<double>(*prediction.assumed_line_bits_per_second)),
+        FormatBitsPerSecond(plan.cells.front().egress_bits_per_second));
   }
-  if (prediction.has_assumed_delay_seconds()) {
+  if (prediction.assumed_delay_seconds) {
     text += fmt::format("{} one-way delay of {}",
                         text.empty() ? " It is assumed that links have a" : " and links have a",
-                        Seconds(prediction.assumed_delay_seconds()));
+                        Seconds(*prediction.assumed_delay_seconds));
   }
   if (!text.empty()) text += ".";
   if (!RatesAreKnown(plan)) {
@@ -59,37 +61,38 @@ std::string Rates(const v1::Plan& plan) {
   return text;
 }
 
-std::string Traffic(const v1::Plan& plan, const RunSpec& spec) {
-  if (plan.links().empty()) return "";
+std::string Traffic(const Plan& plan, const RunSpec& spec) {
+  const std::vector<Edge>& edges = plan.assignment.edges;
+  if (edges.empty()) return "";
   double forward = 0, backward = 0;
-  for (const v1::LinkPlan& link : plan.links()) {
-    forward = std::max(forward, static_cast<double>(link.forward_bytes()));
-    backward = std::max(backward, static_cast<double>(link.backward_bytes()));
+  for (const Edge& edge : edges) {
+    forward = std::max(forward, static_cast<double>(edge.forward.bytes));
+    backward = std::max(backward, static_cast<double>(edge.backward.bytes));
   }
   std::string text = fmt::format(" A step sends {} down each link and {} up (with {} and {}).",
                                  FormatBytes(forward * spec.train.microbatches),
                                  FormatBytes(backward * spec.train.microbatches),
-                                 plan.links(0).forward_codec(), plan.links(0).backward_codec());
+                                 edges.front().forward.codec, edges.front().backward.codec);
   return text + Rates(plan);
 }
 
-std::string Depths(const v1::Plan& plan, const RunSpec& spec) {
+std::string Depths(const Plan& plan, const RunSpec& spec) {
   if (spec.pipeline.depth || spec.pipeline.schedule != ScheduleKind::kLinkAware) return "";
   const uint32_t all = spec.train.microbatches;
   std::string text, list;
   bool chosen = false;
-  for (const v1::StagePlan& stage : plan.stages()) {
-    fmt::format_to(std::back_inserter(list), "{}{}", list.empty() ? "" : ", ", stage.depth());
-    const uint32_t most = stage.depth_by_memory() == 0 ? all : stage.depth_by_memory();
-    chosen |= stage.depth() < most;
-    if (most >= all || stage.depth() < most) continue;
+  for (size_t s = 0; s < plan.cells.size(); ++s) {
+    const Cell& cell = plan.assignment.cells[s];
+    const uint32_t depth = cell.setting.depth, most = MostDepth(spec, plan.cells[s]);
+    fmt::format_to(std::back_inserter(list), "{}{}", list.empty() ? "" : ", ", depth);
+    chosen |= depth < most;
+    if (most >= all || depth < most) continue;
     fmt::format_to(std::back_inserter(text), "{}{} holds {} of {} microbatches",
-                   text.empty() ? " Memory is short: " : ", ", stage.worker_name(), stage.depth(),
-                   all);
+                   text.empty() ? " Memory is short: " : ", ", cell.worker_name, depth, all);
   }
-  const v1::Prediction& prediction = plan.prediction();
+  const Prediction& prediction = plan.prediction;
   if (!text.empty()) {
-    const double loss = prediction.step_seconds() / prediction.unlimited_depth_step_seconds() - 1;
+    const double loss = prediction.step_seconds / prediction.unlimited_depth_step_seconds - 1;
     text += loss >= 0.01 ? fmt::format(", which costs {:.0f}% of speed.", 100 * loss)
                          : ", which costs less than 1% of speed.";
   }
@@ -100,28 +103,30 @@ std::string Depths(const v1::Plan& plan, const RunSpec& spec) {
         "than is known or links a third faster.",
         list, all, longhaul::FormatDuration(schedule::kUnforeseenDelay));
   }
+  if (!prediction.cut_short.empty())
+    text += fmt::format(" More was not tried: {}.", prediction.cut_short);
   return text;
 }
 
-std::string Order(const v1::Plan& plan) {
-  const std::string& reason = plan.prediction().order_reason();
+std::string Order(const Plan& plan) {
+  const std::string& reason = plan.prediction.order_reason;
   if (reason.empty()) return "";
   return fmt::format(" On the wire {}.", reason);
 }
 
 // What codecs with state take of the workers' disks.
-std::string Remembered(const v1::Plan& plan) {
+std::string Remembered(const Plan& plan) {
   uint64_t most = 0;
-  const v1::StagePlan* where = nullptr;
-  for (const v1::StagePlan& stage : plan.stages()) {
-    const uint64_t bytes = stage.message_record_bytes() + stage.message_journal_bytes();
+  const Cell* where = nullptr;
+  for (const Cell& cell : plan.assignment.cells) {
+    const uint64_t bytes = cell.message_record_bytes + cell.message_journal_bytes;
     if (bytes <= most) continue;
     most = bytes;
-    where = &stage;
+    where = &cell;
   }
   if (where == nullptr) return "";
   return fmt::format(" Message buffers take up to {} of disk on {}, the most of all workers.",
-                     FormatBytes(static_cast<double>(most)), where->worker_name());
+                     FormatBytes(static_cast<double>(most)), where->worker_name);
 }
 
 std::string Oddities(const PlanRequest& request) {
@@ -149,24 +154,24 @@ std::string Oddities(const PlanRequest& request) {
 
 }  // namespace
 
-std::string Explain(const PlanRequest& request, const v1::Plan& plan) {
-  const v1::Prediction& prediction = plan.prediction();
+std::string Explain(const PlanRequest& request, const Plan& plan) {
+  const Prediction& prediction = plan.prediction;
   std::string text = Placement(plan) + ReplayNote(request.spec);
-  if (prediction.step_seconds() > 0) {
+  if (prediction.step_seconds > 0) {
     fmt::format_to(std::back_inserter(text),
                    " A step of {} microbatches ({} tokens) should take {} ({:.0f} tokens/s); no "
                    "schedule could be below {}, and what sets that bound is the {}.",
                    request.spec.train.microbatches, request.spec.TokensPerStep(),
-                   Seconds(prediction.step_seconds()),
-                   static_cast<double>(request.spec.TokensPerStep()) / prediction.step_seconds(),
-                   Seconds(prediction.lower_bound_seconds()), prediction.bottleneck());
+                   Seconds(prediction.step_seconds),
+                   static_cast<double>(request.spec.TokensPerStep()) / prediction.step_seconds,
+                   Seconds(prediction.lower_bound_seconds), prediction.bottleneck);
   }
   text += Traffic(plan, request.spec);
   text += Depths(plan, request.spec) + Order(plan);
   if (request.resume) {
     fmt::format_to(std::back_inserter(text),
                    " It goes on from the checkpoint of step {}, with the split that wrote it.",
-                   request.resume->step());
+                   request.resume->step);
   }
   return text + Remembered(plan) + Oddities(request);
 }

@@ -8,7 +8,7 @@
 
 namespace longhaul::coordinator {
 
-std::string Explain(const PlanRequest& request, const v1::Plan& plan);
+std::string Explain(const PlanRequest& request, const Plan& plan);
 
 }  // namespace longhaul::coordinator
 

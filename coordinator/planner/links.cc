@@ -14,6 +14,7 @@
 #include "codec/registry.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/boundary/message_footprint.h"
+#include "run/plan/chain.h"
 #include "run/tokens/token_file.h"
 
 namespace longhaul::coordinator {
@@ -47,16 +48,16 @@ const CodecPair& CodecsOf(const RunSpec& spec, const std::string& worker) {
   return exception == nullptr ? spec.links.codecs : exception->codecs;
 }
 
-const v1::DataEndpoint* EndpointOf(const CandidateWorker& worker, TransportKind transport) {
-  for (const v1::DataEndpoint& endpoint : worker.endpoints) {
-    if (endpoint.transport() == ToString(transport)) return &endpoint;
+const Endpoint* EndpointOf(const CandidateWorker& worker, TransportKind transport) {
+  for (const Endpoint& endpoint : worker.endpoints) {
+    if (endpoint.transport == ToString(transport)) return &endpoint;
   }
   return nullptr;
 }
 
 bool HasAddress(const CandidateWorker& worker, TransportKind transport) {
-  const v1::DataEndpoint* endpoint = EndpointOf(worker, transport);
-  return endpoint != nullptr && endpoint->addresses_size() > 0;
+  const Endpoint* endpoint = EndpointOf(worker, transport);
+  return endpoint != nullptr && !endpoint->addresses.empty();
 }
 
 // Why `from` does not reach `to`, where that was tried in vain.
@@ -71,7 +72,7 @@ bool MayReach(const CandidateWorker& from, const CandidateWorker& to, TransportK
 }
 
 uint64_t Windows(const PlanRequest& request) {
-  return WindowsOf(request.data.tokens() - request.data.validation_tokens(),
+  return WindowsOf(request.data.tokens - request.data.validation_tokens,
                    request.spec.model.context);
 }
 
@@ -82,6 +83,11 @@ uint64_t UsualBytes(const PlanRequest& request, const codec::Codec& codec) {
   const auto least = static_cast<double>(codec.MinEncodedBytes(shape));
   return static_cast<uint64_t>(
       std::lround(least + (most - least) * ShareOfFirstVisits(request.spec, Windows(request))));
+}
+
+StatusOr<Flow> FlowWith(const std::string& codec_text, const PlanRequest& request) {
+  LH_ASSIGN_OR_RETURN(const auto codec, codec::ParseCodec(codec_text));
+  return Flow{.codec = codec->name(), .bytes = UsualBytes(request, *codec)};
 }
 
 }  // namespace
@@ -103,8 +109,8 @@ StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker
   for (const CandidateWorker* worker : {&upper, &lower}) {
     if (EndpointOf(*worker, transport) != nullptr) continue;
     std::string offered;
-    for (const v1::DataEndpoint& endpoint : worker->endpoints) {
-      offered += (offered.empty() ? "" : " and ") + endpoint.transport();
+    for (const Endpoint& endpoint : worker->endpoints) {
+      offered += (offered.empty() ? "" : " and ") + endpoint.transport;
     }
     return absl::FailedPreconditionError(fmt::format(
         "the link between {} and {} is to go over {}, and worker {} has {}; start it with "
@@ -143,40 +149,36 @@ StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
             "host:port, an address that the other reaches"));
 }
 
-Status AddLinks(const PlanRequest& request, v1::Plan* plan) {
-  const RunSpec& spec = request.spec;
-  for (uint32_t boundary = 0; boundary + 1 < request.workers.size(); ++boundary) {
-    const CandidateWorker& upper = request.workers[boundary];
-    const CandidateWorker& lower = request.workers[boundary + 1];
-    LH_ASSIGN_OR_RETURN(const LinkEnds ends, EndsOf(spec, upper, lower));
-    LH_ASSIGN_OR_RETURN(const auto forward, codec::ParseCodec(CodecsOf(spec, upper.name).forward));
-    LH_ASSIGN_OR_RETURN(const auto backward,
-                        codec::ParseCodec(CodecsOf(spec, lower.name).backward));
-    v1::LinkPlan& link = *plan->add_links();
-    link.set_boundary(boundary);
-    link.set_transport(std::string(ToString(ends.transport)));
-    link.set_forward_codec(forward->name());
-    link.set_backward_codec(backward->name());
-    link.set_downstream_dials(ends.downstream_dials);
-    link.set_forward_bytes(UsualBytes(request, *forward));
-    link.set_backward_bytes(UsualBytes(request, *backward));
-    link.set_forward_encode_seconds(upper.times.forward_encode());
-    link.set_forward_decode_seconds(lower.times.forward_decode());
-    link.set_backward_encode_seconds(lower.times.backward_encode());
-    link.set_backward_decode_seconds(upper.times.backward_decode());
+Status AddEdges(const PlanRequest& request, Plan* plan) {
+  plan->assignment.edges =
+      chain::MakeEdges(/*replica=*/0, static_cast<uint32_t>(request.workers.size()));
+  plan->edges.clear();
+  for (Edge& edge : plan->assignment.edges) {
+    const CandidateWorker& upper = request.workers[edge.from.stage];
+    const CandidateWorker& lower = request.workers[edge.to.stage];
+    LH_ASSIGN_OR_RETURN(const LinkEnds ends, EndsOf(request.spec, upper, lower));
+    edge.transport = std::string(ToString(ends.transport));
+    edge.to_dials = ends.downstream_dials;
+    LH_ASSIGN_OR_RETURN(edge.forward,
+                        FlowWith(CodecsOf(request.spec, upper.name).forward, request));
+    LH_ASSIGN_OR_RETURN(edge.backward,
+                        FlowWith(CodecsOf(request.spec, lower.name).backward, request));
+    plan->edges.push_back({.forward = {.encode_seconds = upper.times.forward_encode(),
+                                       .decode_seconds = lower.times.forward_decode()},
+                           .backward = {.encode_seconds = lower.times.backward_encode(),
+                                        .decode_seconds = upper.times.backward_decode()}});
   }
   return absl::OkStatus();
 }
 
-Status AddMessages(const PlanRequest& request, v1::Plan* plan) {
+Status AddMessages(const PlanRequest& request, Assignment* assignment) {
   const RunSpec& spec = request.spec;
   const codec::Shape shape = BoundaryShape(spec);
-  const auto stages = static_cast<uint32_t>(plan->stages_size());
-  std::vector<MessageFootprint> footprints(stages);
-  std::vector<std::string> codecs(stages);
-  for (const v1::LinkPlan& link : plan->links()) {
-    for (const std::string& text : {link.forward_codec(), link.backward_codec()}) {
-      LH_ASSIGN_OR_RETURN(const auto codec, codec::ParseCodec(text));
+  std::vector<MessageFootprint> footprints(assignment->cells.size());
+  std::vector<std::string> codecs(assignment->cells.size());
+  for (const Edge& edge : assignment->edges) {
+    for (const Flow* flow : {&edge.forward, &edge.backward}) {
+      LH_ASSIGN_OR_RETURN(const auto codec, codec::ParseCodec(flow->codec));
       const size_t record_bytes = codec->MessageBytes(shape);
       if (record_bytes == 0) continue;
       if (spec.replay && !spec.replay->real_codecs) {
@@ -186,20 +188,20 @@ Status AddMessages(const PlanRequest& request, v1::Plan* plan) {
             codec->name()));
       }
       const MessageFootprint one = FootprintOf(spec, Windows(request), record_bytes);
-      for (const uint32_t stage : {link.boundary(), link.boundary() + 1}) {
-        footprints[stage] += one;
-        codecs[stage] = codec->name();
+      for (const CellId& cell : {edge.from, edge.to}) {
+        const size_t place = assignment->PlaceOf(cell);
+        footprints[place] += one;
+        codecs[place] = codec->name();
       }
     }
   }
-  for (uint32_t stage = 0; stage < stages; ++stage) {
-    const MessageFootprint& footprint = footprints[stage];
-    v1::StagePlan& one = *plan->mutable_stages(static_cast<int>(stage));
-    one.set_message_record_bytes(footprint.records);
-    one.set_message_journal_bytes(footprint.journal);
+  for (size_t place = 0; place < footprints.size(); ++place) {
+    Cell& cell = assignment->cells[place];
+    cell.message_record_bytes = footprints[place].records;
+    cell.message_journal_bytes = footprints[place].journal;
     LH_RETURN_IF_ERROR(CheckCacheLimit(
-        spec, footprint, fmt::format("stage {} on worker {}", stage, request.workers[stage].name),
-        codecs[stage]));
+        spec, footprints[place],
+        fmt::format("{} on worker {}", ToString(cell.id), cell.worker_name), codecs[place]));
   }
   return absl::OkStatus();
 }
@@ -221,8 +223,7 @@ Status CheckMessageCache(const RunSpec& spec, uint64_t text_bytes) {
     const size_t record_bytes = codec->MessageBytes(shape);
     if (record_bytes == 0) continue;
     name = codec->name();
-    // A stage in the middle has two boundaries.
-    for (uint32_t boundary = 0; boundary < std::min(stages - 1, 2u); ++boundary) {
+    for (uint32_t i = 0; i < chain::MostBoundariesOfAStage(stages); ++i) {
       footprint += FootprintOf(spec, windows, record_bytes);
     }
   }

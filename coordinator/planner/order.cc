@@ -14,17 +14,17 @@
 namespace longhaul::coordinator {
 namespace {
 
-bool AllAtOnce(const RunSpec& spec, const v1::Plan& plan) {
+bool AllAtOnce(const RunSpec& spec, const Plan& plan) {
   return spec.pipeline.schedule != ScheduleKind::kOneFOneB &&
-         std::all_of(plan.stages().begin(), plan.stages().end(), [&](const v1::StagePlan& stage) {
-           return stage.depth() >= spec.train.microbatches;
-         });
+         std::all_of(
+             plan.assignment.cells.begin(), plan.assignment.cells.end(),
+             [&](const Cell& cell) { return cell.setting.depth >= spec.train.microbatches; });
 }
 
 // The lead that does not have to be searched for. Where rates are not known interfaces count as
 // alike, and then activations go first where depth allows it: the worst that can happen is a first
 // stage with a slow link.
-StatusOr<std::optional<uint32_t>> FixedLead(const RunSpec& spec, const v1::Plan& plan) {
+StatusOr<std::optional<uint32_t>> FixedLead(const RunSpec& spec, const Plan& plan) {
   const uint32_t all = spec.train.microbatches;
   if (spec.pipeline.send_order == SendOrder::kActivationsFirst) {
     if (AllAtOnce(spec, plan)) return all - 1;
@@ -42,7 +42,7 @@ StatusOr<std::optional<uint32_t>> FixedLead(const RunSpec& spec, const v1::Plan&
   return AllAtOnce(spec, plan) ? all - 1 : 0;
 }
 
-std::string DepthReason(const RunSpec& spec, const v1::Plan& plan, uint32_t most, uint32_t chosen) {
+std::string DepthReason(const RunSpec& spec, const Plan& plan, uint32_t most, uint32_t chosen) {
   const uint32_t all = spec.train.microbatches;
   if (spec.pipeline.schedule == ScheduleKind::kOneFOneB) return "1f1b: the stages from here on";
   if (spec.pipeline.schedule == ScheduleKind::kGpipe) return "gpipe: all of a step";
@@ -59,7 +59,7 @@ std::string DepthReason(const RunSpec& spec, const v1::Plan& plan, uint32_t most
   return "all of a step: fewer would make it more than 1% longer " + margin;
 }
 
-std::string OrderReason(const RunSpec& spec, const v1::Plan& plan, bool searched,
+std::string OrderReason(const RunSpec& spec, const Plan& plan, bool searched,
                         const schedule::Tuning& tuning) {
   const uint32_t lead = *std::max_element(tuning.leads.begin(), tuning.leads.end());
   std::string text = lead == 0
@@ -81,51 +81,48 @@ std::string OrderReason(const RunSpec& spec, const v1::Plan& plan, bool searched
 
 }  // namespace
 
-bool RatesAreKnown(const v1::Plan& plan) {
+bool RatesAreKnown(const Plan& plan) {
   const NetworkRates network = NetworkOf(plan);
-  for (size_t b = 0; b < network.links.size(); ++b) {
-    const InterfaceRates &upper = network.interfaces[b], &lower = network.interfaces[b + 1];
-    const LinkRates& link = network.links[b];
-    if (std::min({upper.egress_bytes_per_second, lower.ingress_bytes_per_second,
-                  link.forward_bytes_per_second}) == schedule::kUnlimited ||
-        std::min({lower.egress_bytes_per_second, upper.ingress_bytes_per_second,
-                  link.backward_bytes_per_second}) == schedule::kUnlimited) {
-      return false;
+  for (size_t e = 0; e < plan.assignment.edges.size(); ++e) {
+    for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+      if (AloneBytesPerSecond(network, plan.assignment, e, direction) == schedule::kUnlimited) {
+        return false;
+      }
     }
   }
   return true;
 }
 
-Status ChooseOrder(const RunSpec& spec, v1::Plan* plan) {
+Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop) {
   LH_ASSIGN_OR_RETURN(const std::optional<uint32_t> lead, FixedLead(spec, *plan));
   const PipelineSpec& pipeline = spec.pipeline;
   const bool deep_as_needed = pipeline.schedule == ScheduleKind::kLinkAware && !pipeline.depth;
   schedule::PipelineCost cost = PipelineCostOf(*plan, spec, NetworkOf(*plan));
   const bool searched =
       deep_as_needed && RatesAreKnown(*plan) && pipeline.send_order != SendOrder::kActivationsFirst;
-  LH_ASSIGN_OR_RETURN(schedule::Tuning tuning,
-                      searched ? schedule::TuneWithMargin(cost, lead)
-                               : schedule::Tune(cost, {.depths = false, .lead = lead}));
+  const schedule::TuneOptions options{.depths = searched, .lead = lead, .stop = stop};
+  LH_ASSIGN_OR_RETURN(schedule::Tuning tuning, searched ? schedule::TuneWithMargin(cost, options)
+                                                        : schedule::Tune(cost, options));
   if (deep_as_needed) {
     // The tuning is of its depths alone.
     for (size_t s = 0; s < cost.stages.size(); ++s) {
       cost.stages[s].depth = spec.train.microbatches;
-      cost.stages[s].activation_lead = s == 0 ? 0 : tuning.leads[s];
+      cost.stages[s].activation_lead = tuning.leads[s];
     }
     LH_ASSIGN_OR_RETURN(const schedule::Simulation unlimited, schedule::Simulate(cost));
     tuning.unlimited = std::min(tuning.unlimited, unlimited.step);
   }
-  for (int s = 0; s < plan->stages_size(); ++s) {
-    const auto index = static_cast<size_t>(s);
-    v1::StagePlan& stage = *plan->mutable_stages(s);
-    stage.set_depth_reason(DepthReason(spec, *plan, stage.depth(), tuning.depths[index]));
-    stage.set_depth(tuning.depths[index]);
-    stage.set_activation_lead(tuning.leads[index]);
+  for (size_t s = 0; s < plan->assignment.cells.size(); ++s) {
+    Setting& setting = plan->assignment.cells[s].setting;
+    plan->cells[s].depth_reason = DepthReason(spec, *plan, setting.depth, tuning.depths[s]);
+    setting.depth = tuning.depths[s];
+    setting.activation_lead = tuning.leads[s];
   }
-  v1::Prediction& prediction = *plan->mutable_prediction();
-  prediction.set_unlimited_depth_step_seconds(absl::ToDoubleSeconds(tuning.unlimited));
-  if (plan->stages_size() > 1) {
-    prediction.set_order_reason(OrderReason(spec, *plan, !lead, tuning));
+  Prediction& prediction = plan->prediction;
+  prediction.unlimited_depth_step_seconds = absl::ToDoubleSeconds(tuning.unlimited);
+  prediction.cut_short = tuning.cut_short;
+  if (!plan->assignment.edges.empty()) {
+    prediction.order_reason = OrderReason(spec, *plan, !lead, tuning);
   }
   return absl::OkStatus();
 }

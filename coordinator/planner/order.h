@@ -2,22 +2,25 @@
 #ifndef LONGHAUL_COORDINATOR_PLANNER_ORDER_H_
 #define LONGHAUL_COORDINATOR_PLANNER_ORDER_H_
 
+#include <stop_token>
+
 #include "base/status.h"
-#include "longhaul/v1/plan.pb.h"
 #include "run/file/run_spec.h"
+#include "run/plan/plan.h"
 
 namespace longhaul::coordinator {
 
 // Every rate on the way of the plan's data is known: of interfaces, or of the pairs themselves.
-bool RatesAreKnown(const v1::Plan& plan);
+bool RatesAreKnown(const Plan& plan);
 
-// Takes a plan whose stages have the most depth that they can hold and whose network is set, gives
-// them depth and activation_lead with a sentence each that says why, and the prediction what
-// unlimited depths would do. Depths do also where messages are schedule::kUnforeseenDelay longer
-// under way than is known, and links schedule::kUnforeseenRate as fast. Where rates are not known
-// nothing speaks for less depth. kFailedPrecondition where the run file's order needs more depth
-// than there is.
-Status ChooseOrder(const RunSpec& spec, v1::Plan* plan);
+// Takes a plan whose cells have the most depth that they can hold and whose network is set. Gives
+// the cells depth and activation_lead with a sentence each that says why. Gives the prediction what
+// unlimited depths would do, and a sentence where the search for depths left something out.
+// Depths keep a margin: messages may take schedule::kUnforeseenDelay longer than is known, and
+// links may be schedule::kUnforeseenRate as fast. Where rates are not known nothing speaks for less
+// depth. kFailedPrecondition where the run file's order needs more depth than there is; kCancelled
+// once `stop` is requested.
+Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop = {});
 
 }  // namespace longhaul::coordinator
 

@@ -1,6 +1,9 @@
 #include "coordinator/planner/pipeline_cost.h"
 
+#include <algorithm>
+
 #include "base/check.h"
+#include "run/plan/chain.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -16,13 +19,46 @@ double BitsPerSecond(double bytes_per_second) {
   return bytes_per_second == schedule::kUnlimited ? 0 : bytes_per_second * 8;
 }
 
+bool IsOf(const NetworkRates& network, const Plan& plan) {
+  return network.interfaces.size() == plan.assignment.cells.size() &&
+         network.interfaces.size() == plan.cells.size() &&
+         network.links.size() == plan.assignment.edges.size() &&
+         network.links.size() == plan.edges.size();
+}
+
+// Cells and edges stand in the places of the simulator's stages and boundaries.
+bool IsOneChain(const Assignment& assignment) {
+  if (assignment.edges.size() !=
+      chain::Boundaries(static_cast<uint32_t>(assignment.cells.size()))) {
+    return false;
+  }
+  for (uint32_t b = 0; b < assignment.edges.size(); ++b) {
+    const Edge& edge = assignment.edges[b];
+    if (edge.kind != EdgeKind::kActivations ||
+        edge.from != assignment.cells[chain::UpperStage(b)].id ||
+        edge.to != assignment.cells[chain::LowerStage(b)].id) {
+      return false;
+    }
+  }
+  return true;
+}
+
+schedule::FlowCost FlowCostOf(const Flow& flow, const FlowEstimate& estimate,
+                              const FlowRates& rates) {
+  return {.bytes = static_cast<double>(WithChunkHeaders(flow.bytes)),
+          .bytes_per_second = rates.bytes_per_second,
+          .latency = rates.latency,
+          .encode = absl::Seconds(estimate.encode_seconds),
+          .decode = absl::Seconds(estimate.decode_seconds)};
+}
+
 }  // namespace
 
 NetworkRates UniformNetwork(uint32_t stages, double bytes_per_second, absl::Duration latency) {
   NetworkRates network;
   network.interfaces.assign(stages, {bytes_per_second, bytes_per_second});
-  network.links.assign(stages == 0 ? 0 : stages - 1,
-                       {.forward_latency = latency, .backward_latency = latency});
+  network.links.assign(chain::Boundaries(stages),
+                       {.forward = {.latency = latency}, .backward = {.latency = latency}});
   return network;
 }
 
@@ -39,82 +75,74 @@ uint64_t WithChunkHeaders(uint64_t bytes) {
   return bytes + (bytes + kChunkBytes - 1) / kChunkBytes * kHeaderBytes;
 }
 
-NetworkRates NetworkOf(const v1::Plan& plan) {
-  const v1::Prediction& prediction = plan.prediction();
+NetworkRates NetworkOf(const Plan& plan) {
   NetworkRates network;
-  network.interfaces.resize(static_cast<size_t>(plan.stages_size()));
-  for (int s = 0; s < plan.stages_size(); ++s) {
-    InterfaceRates& rates = network.interfaces[static_cast<size_t>(s)];
-    if (s < prediction.egress_bits_per_second_size()) {
-      rates.egress_bytes_per_second = BytesPerSecond(prediction.egress_bits_per_second(s));
-    }
-    if (s < prediction.ingress_bits_per_second_size()) {
-      rates.ingress_bytes_per_second = BytesPerSecond(prediction.ingress_bits_per_second(s));
-    }
+  for (const CellEstimate& cell : plan.cells) {
+    network.interfaces.push_back({BytesPerSecond(cell.egress_bits_per_second),
+                                  BytesPerSecond(cell.ingress_bits_per_second)});
   }
-  for (const v1::LinkPlan& link : plan.links()) {
-    network.links.push_back(
-        {.forward_bytes_per_second = BytesPerSecond(link.forward_bits_per_second()),
-         .backward_bytes_per_second = BytesPerSecond(link.backward_bits_per_second()),
-         .forward_latency = absl::Seconds(link.forward_latency_seconds()),
-         .backward_latency = absl::Seconds(link.backward_latency_seconds())});
+  const auto rates = [](const Flow& flow) -> FlowRates {
+    return {BytesPerSecond(flow.bits_per_second), absl::Seconds(flow.latency_seconds)};
+  };
+  for (const Edge& edge : plan.assignment.edges) {
+    network.links.push_back({rates(edge.forward), rates(edge.backward)});
   }
   return network;
 }
 
-void SetNetwork(const NetworkRates& network, v1::Plan* plan) {
-  v1::Prediction& prediction = *plan->mutable_prediction();
-  prediction.clear_egress_bits_per_second();
-  prediction.clear_ingress_bits_per_second();
-  for (const InterfaceRates& rates : network.interfaces) {
-    prediction.add_egress_bits_per_second(BitsPerSecond(rates.egress_bytes_per_second));
-    prediction.add_ingress_bits_per_second(BitsPerSecond(rates.ingress_bytes_per_second));
+void SetNetwork(const NetworkRates& network, Plan* plan) {
+  LH_CHECK(IsOf(network, *plan), "the network of another plan");
+  for (size_t c = 0; c < plan->cells.size(); ++c) {
+    const InterfaceRates& rates = network.interfaces[c];
+    plan->cells[c].egress_bits_per_second = BitsPerSecond(rates.egress_bytes_per_second);
+    plan->cells[c].ingress_bits_per_second = BitsPerSecond(rates.ingress_bytes_per_second);
   }
-  LH_CHECK(network.links.size() == static_cast<size_t>(plan->links_size()),
-           "the network of another plan");
-  for (int b = 0; b < plan->links_size(); ++b) {
-    const LinkRates& rates = network.links[static_cast<size_t>(b)];
-    v1::LinkPlan& link = *plan->mutable_links(b);
-    link.set_forward_bits_per_second(BitsPerSecond(rates.forward_bytes_per_second));
-    link.set_backward_bits_per_second(BitsPerSecond(rates.backward_bytes_per_second));
-    link.set_forward_latency_seconds(absl::ToDoubleSeconds(rates.forward_latency));
-    link.set_backward_latency_seconds(absl::ToDoubleSeconds(rates.backward_latency));
+  const auto set = [](const FlowRates& rates, Flow* flow) {
+    flow->bits_per_second = BitsPerSecond(rates.bytes_per_second);
+    flow->latency_seconds = absl::ToDoubleSeconds(rates.latency);
+  };
+  for (size_t e = 0; e < network.links.size(); ++e) {
+    set(network.links[e].forward, &plan->assignment.edges[e].forward);
+    set(network.links[e].backward, &plan->assignment.edges[e].backward);
   }
 }
 
-schedule::PipelineCost PipelineCostOf(const v1::Plan& plan, const RunSpec& spec,
+double AloneBytesPerSecond(const NetworkRates& network, const Assignment& assignment, size_t edge,
+                           Direction direction) {
+  const InterfaceRates& from = network.interfaces[assignment.PlaceOf(assignment.edges[edge].from)];
+  const InterfaceRates& to = network.interfaces[assignment.PlaceOf(assignment.edges[edge].to)];
+  const LinkRates& link = network.links[edge];
+  return direction == Direction::kForward
+             ? std::min({from.egress_bytes_per_second, to.ingress_bytes_per_second,
+                         link.forward.bytes_per_second})
+             : std::min({to.egress_bytes_per_second, from.ingress_bytes_per_second,
+                         link.backward.bytes_per_second});
+}
+
+schedule::PipelineCost PipelineCostOf(const Plan& plan, const RunSpec& spec,
                                       const NetworkRates& network) {
-  const auto stages = static_cast<size_t>(plan.stages_size());
-  const auto links = static_cast<size_t>(plan.links_size());
-  LH_CHECK(network.interfaces.size() == stages && network.links.size() == links,
-           "the network of another plan");
+  LH_CHECK(IsOf(network, plan), "the network of another plan");
+  LH_CHECK(IsOneChain(plan.assignment), "the simulator knows one replica, stage by stage");
   schedule::PipelineCost cost;
   cost.schedule = spec.pipeline.schedule;
   cost.microbatches = spec.train.microbatches;
-  for (size_t stage = 0; stage < stages; ++stage) {
-    const v1::StagePlan& one = plan.stages(static_cast<int>(stage));
+  for (size_t s = 0; s < plan.cells.size(); ++s) {
+    const Setting& setting = plan.assignment.cells[s].setting;
+    const CellEstimate& cell = plan.cells[s];
     cost.stages.push_back(
-        {.forward = absl::Seconds(one.forward_seconds()),
-         .backward = absl::Seconds(one.backward_seconds()),
-         .optimizer = absl::Seconds(one.optimizer_seconds()),
-         .egress_bytes_per_second = network.interfaces[stage].egress_bytes_per_second,
-         .ingress_bytes_per_second = network.interfaces[stage].ingress_bytes_per_second,
-         .depth = one.depth(),
-         .activation_lead = one.activation_lead()});
+        {.forward = absl::Seconds(cell.forward_seconds),
+         .backward = absl::Seconds(cell.backward_seconds),
+         .optimizer = absl::Seconds(cell.optimizer_seconds),
+         .egress_bytes_per_second = network.interfaces[s].egress_bytes_per_second,
+         .ingress_bytes_per_second = network.interfaces[s].ingress_bytes_per_second,
+         .depth = setting.depth,
+         .activation_lead = setting.activation_lead});
   }
-  for (size_t boundary = 0; boundary < links; ++boundary) {
-    const v1::LinkPlan& link = plan.links(static_cast<int>(boundary));
+  for (size_t b = 0; b < plan.edges.size(); ++b) {
+    const Edge& edge = plan.assignment.edges[b];
     cost.boundaries.push_back(
-        {.forward_bytes = static_cast<double>(WithChunkHeaders(link.forward_bytes())),
-         .backward_bytes = static_cast<double>(WithChunkHeaders(link.backward_bytes())),
-         .forward_bytes_per_second = network.links[boundary].forward_bytes_per_second,
-         .backward_bytes_per_second = network.links[boundary].backward_bytes_per_second,
-         .forward_latency = network.links[boundary].forward_latency,
-         .backward_latency = network.links[boundary].backward_latency,
-         .forward_encode = absl::Seconds(link.forward_encode_seconds()),
-         .forward_decode = absl::Seconds(link.forward_decode_seconds()),
-         .backward_encode = absl::Seconds(link.backward_encode_seconds()),
-         .backward_decode = absl::Seconds(link.backward_decode_seconds())});
+        {FlowCostOf(edge.forward, plan.edges[b].forward, network.links[b].forward),
+         FlowCostOf(edge.backward, plan.edges[b].backward, network.links[b].backward)});
   }
   return cost;
 }

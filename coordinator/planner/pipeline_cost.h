@@ -1,4 +1,4 @@
-// What a plan costs on a network whose rates are known, as base/schedule's simulator takes it: for
+// What a plan costs on a network whose rates are known, as run/schedule's simulator takes it: for
 // the planner, and for whoever wants to predict a plan on other links. Pure.
 //
 //   cost = PipelineCostOf(plan, spec, UniformNetwork(stages, GoodputBytesPerSecond(100'000'000)));
@@ -8,12 +8,13 @@
 #ifndef LONGHAUL_COORDINATOR_PLANNER_PIPELINE_COST_H_
 #define LONGHAUL_COORDINATOR_PLANNER_PIPELINE_COST_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "absl/time/time.h"
-#include "longhaul/v1/plan.pb.h"
 #include "run/file/run_spec.h"
+#include "run/plan/plan.h"
 #include "run/schedule/simulator.h"
 
 namespace longhaul::coordinator {
@@ -24,17 +25,19 @@ struct InterfaceRates {
   double ingress_bytes_per_second = schedule::kUnlimited;
 };
 
-// Of a pair of neighbours, beside what their interfaces can do. Forward is down.
+// Of one direction between two workers, beside what their interfaces can do.
+struct FlowRates {
+  double bytes_per_second = schedule::kUnlimited;
+  absl::Duration latency;  // one way
+};
 struct LinkRates {
-  double forward_bytes_per_second = schedule::kUnlimited;
-  double backward_bytes_per_second = schedule::kUnlimited;
-  absl::Duration forward_latency, backward_latency;  // one way
+  FlowRates forward, backward;
 };
 
 // What a plan's data may take. schedule::FluidNetwork is what the simulator makes of it.
 struct NetworkRates {
-  std::vector<InterfaceRates> interfaces;  // of each stage's worker
-  std::vector<LinkRates> links;            // of each boundary
+  std::vector<InterfaceRates> interfaces;  // as Assignment::cells
+  std::vector<LinkRates> links;            // as Assignment::edges
 };
 
 // Every interface alike.
@@ -52,12 +55,16 @@ double GoodputBytesPerSecond(uint64_t bits_per_second);
 uint64_t WithChunkHeaders(uint64_t bytes);
 
 // What the plan's prediction took, or is to take.
-NetworkRates NetworkOf(const v1::Plan& plan);
-void SetNetwork(const NetworkRates& network, v1::Plan* plan);
+NetworkRates NetworkOf(const Plan& plan);
+void SetNetwork(const NetworkRates& network, Plan* plan);
 
-// As many interfaces and links as the plan has stages and links. Depths, codecs' times and the
+// What one direction of the edge in place `edge` carries while it has both interfaces to itself.
+double AloneBytesPerSecond(const NetworkRates& network, const Assignment& assignment, size_t edge,
+                           Direction direction);
+
+// As many interfaces and links as the plan has cells and edges. Depths, codecs' times and the
 // order of gradients are the plan's, schedule and microbatches the run's.
-schedule::PipelineCost PipelineCostOf(const v1::Plan& plan, const RunSpec& spec,
+schedule::PipelineCost PipelineCostOf(const Plan& plan, const RunSpec& spec,
                                       const NetworkRates& network);
 
 }  // namespace longhaul::coordinator

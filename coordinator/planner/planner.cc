@@ -13,6 +13,7 @@
 #include "coordinator/planner/order.h"
 #include "coordinator/planner/prediction.h"
 #include "coordinator/planner/split.h"
+#include "run/plan/chain.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -24,10 +25,13 @@ class Planner {
         spec_(request.spec),
         stages_(static_cast<uint32_t>(request.workers.size())) {}
 
-  StatusOr<v1::Plan> Make();
+  StatusOr<Plan> Make(const std::stop_token& stop);
 
  private:
-  bool IsLast(uint32_t stage) const { return stage + 1 == stages_; }
+  bool IsLast(uint32_t stage) const { return chain::IsLast(stage, stages_); }
+  Roles RolesOf(uint32_t stage) const {
+    return {.embedding = chain::IsFirst(stage), .head = IsLast(stage)};
+  }
   double Forward(uint32_t stage, uint32_t layers) const;
   double Backward(uint32_t stage, uint32_t layers) const;
   double Optimizer(uint32_t stage, uint32_t layers) const;
@@ -42,7 +46,9 @@ class Planner {
   // Where it fits the same workers: then no shard has to move.
   std::optional<std::vector<uint32_t>> SplitOfCheckpoint() const;
   Status DoesNotFit(const std::vector<uint32_t>& layers) const;
-  void AddStages(const std::vector<uint32_t>& layers, v1::Plan* plan) const;
+  void AddCells(const std::vector<uint32_t>& layers, Plan* plan) const;
+  // What a plan needs once the depths are chosen, of which each cell could hold `most`.
+  void AddMemory(const std::vector<uint32_t>& most, Plan* plan) const;
 
   const PlanRequest& request_;
   const RunSpec& spec_;
@@ -51,13 +57,14 @@ class Planner {
 
 double Planner::Forward(uint32_t stage, uint32_t layers) const {
   const v1::LayerTimes& times = request_.workers[stage].times;
-  return layers * times.block_forward() + (stage == 0 ? times.embedding_forward() : 0) +
+  return layers * times.block_forward() + (chain::IsFirst(stage) ? times.embedding_forward() : 0) +
          (IsLast(stage) ? times.head_forward() : 0);
 }
 
 double Planner::Backward(uint32_t stage, uint32_t layers) const {
   const v1::LayerTimes& times = request_.workers[stage].times;
-  return layers * times.block_backward() + (stage == 0 ? times.embedding_backward() : 0) +
+  return layers * times.block_backward() +
+         (chain::IsFirst(stage) ? times.embedding_backward() : 0) +
          (IsLast(stage) ? times.head_backward() : 0);
 }
 
@@ -65,14 +72,14 @@ double Planner::Optimizer(uint32_t stage, uint32_t layers) const {
   if (spec_.replay) {
     return absl::ToDoubleSeconds(spec_.replay->optimizer * layers / spec_.model.layers);
   }
-  const uint64_t parameters =
-      StageParameters(spec_.model, request_.data.vocabulary(), layers, stage == 0, IsLast(stage));
+  const uint64_t parameters = StageParameters(spec_.model, request_.data.vocabulary, layers,
+                                              chain::IsFirst(stage), IsLast(stage));
   return static_cast<double>(parameters) *
          request_.workers[stage].times.optimizer_seconds_per_parameter();
 }
 
 StageMemory Planner::Memory(uint32_t stage, uint32_t layers) const {
-  return MemoryOf(spec_, request_.data.vocabulary(), layers, stage == 0, IsLast(stage),
+  return MemoryOf(spec_, request_.data.vocabulary, layers, chain::IsFirst(stage), IsLast(stage),
                   request_.workers[stage].on_gpu);
 }
 
@@ -81,7 +88,8 @@ uint32_t Planner::LeastDepth(uint32_t stage) const {
     case ScheduleKind::kGpipe:
       return spec_.train.microbatches;
     case ScheduleKind::kOneFOneB:
-      return std::min(spec_.train.microbatches, spec_.pipeline.depth.value_or(stages_ - stage));
+      return std::min(spec_.train.microbatches,
+                      spec_.pipeline.depth.value_or(chain::StagesFrom(stage, stages_)));
     case ScheduleKind::kLinkAware:
       return std::min(spec_.train.microbatches, spec_.pipeline.depth.value_or(1));
   }
@@ -134,19 +142,17 @@ StatusOr<std::vector<uint32_t>> Planner::Split() const {
 }
 
 std::optional<std::vector<uint32_t>> Planner::SplitOfCheckpoint() const {
-  if (!request_.resume || request_.resume->stages_size() != static_cast<int>(stages_)) {
-    return std::nullopt;
-  }
+  if (!request_.resume || request_.resume->cells.size() != stages_) return std::nullopt;
   std::vector<uint32_t> layers;
   uint32_t total = 0;
-  for (const v1::StagePlan& stage : request_.resume->stages()) {
-    const auto index = static_cast<uint32_t>(layers.size());
-    if (request_.workers[index].id.value() != stage.worker_id() || stage.layers() == 0 ||
-        !Fits(index, stage.layers())) {
+  for (uint32_t stage = 0; stage < stages_; ++stage) {
+    const Cell& wrote = request_.resume->cells[stage];
+    const uint32_t count = wrote.layers.count;
+    if (request_.workers[stage].id != wrote.worker || count == 0 || !Fits(stage, count)) {
       return std::nullopt;
     }
-    layers.push_back(stage.layers());
-    total += stage.layers();
+    layers.push_back(count);
+    total += count;
   }
   if (total != spec_.model.layers) return std::nullopt;
   return layers;
@@ -176,68 +182,73 @@ Status Planner::DoesNotFit(const std::vector<uint32_t>& layers) const {
       request_.workers[worst].memory_bytes));
 }
 
-void Planner::AddStages(const std::vector<uint32_t>& layers, v1::Plan* plan) const {
+void Planner::AddCells(const std::vector<uint32_t>& layers, Plan* plan) const {
   uint32_t first_layer = 0;
   for (uint32_t stage = 0; stage < stages_; ++stage) {
     const CandidateWorker& worker = request_.workers[stage];
-    v1::StagePlan& one = *plan->add_stages();
-    one.set_stage(stage);
-    one.set_worker_id(worker.id.value());
-    one.set_incarnation(worker.incarnation.value());
-    one.set_worker_name(worker.name);
-    one.set_first_layer(first_layer);
-    one.set_layers(layers[stage]);
-    one.set_depth(DepthOf(stage, layers[stage]));
-    one.set_threads(spec_.pipeline.threads_per_stage);
-    one.set_memory_available_bytes(worker.memory_bytes);
-    one.mutable_endpoints()->Add(worker.endpoints.begin(), worker.endpoints.end());
-    one.set_forward_seconds(Forward(stage, layers[stage]));
-    one.set_backward_seconds(Backward(stage, layers[stage]));
-    one.set_optimizer_seconds(Optimizer(stage, layers[stage]));
-    first_layer += layers[stage];
+    Cell& cell = plan->assignment.cells.emplace_back();
+    cell.id.stage = stage;
+    cell.worker = worker.id;
+    cell.incarnation = worker.incarnation;
+    cell.worker_name = worker.name;
+    cell.layers = {first_layer, layers[stage]};
+    cell.roles = RolesOf(stage);
+    // A group of one rank: the first device is enough.
+    if (!worker.devices.empty()) cell.devices = {worker.devices.front()};
+    cell.setting.depth = DepthOf(stage, layers[stage]);
+    cell.setting.threads = spec_.pipeline.threads_per_stage;
+    cell.endpoints = worker.endpoints;
+    plan->cells.push_back({.forward_seconds = Forward(stage, layers[stage]),
+                           .backward_seconds = Backward(stage, layers[stage]),
+                           .optimizer_seconds = Optimizer(stage, layers[stage]),
+                           .memory_available_bytes = worker.memory_bytes});
+    first_layer = cell.layers.end();
   }
 }
 
-StatusOr<v1::Plan> Planner::Make() {
+void Planner::AddMemory(const std::vector<uint32_t>& most, Plan* plan) const {
+  for (uint32_t stage = 0; stage < stages_; ++stage) {
+    Cell& cell = plan->assignment.cells[stage];
+    CellEstimate& estimate = plan->cells[stage];
+    const StageMemory memory = Memory(stage, cell.layers.count);
+    cell.memory_bytes = memory.At(cell.setting.depth);
+    estimate.memory_per_flight_bytes = memory.per_flight;
+    if (request_.workers[stage].memory_bytes > 0) estimate.depth_by_memory = most[stage];
+  }
+}
+
+StatusOr<Plan> Planner::Make(const std::stop_token& stop) {
   LH_RETURN_IF_ERROR(Check());
-  v1::Plan plan;
-  plan.set_run_id(request_.run.value());
-  plan.set_epoch(request_.epoch.value());
-  plan.set_run_yaml(ToYaml(spec_));
-  *plan.mutable_data() = request_.data;
-  if (request_.resume) plan.set_start_step(request_.resume->step());
+  Plan plan;
+  Assignment& assignment = plan.assignment;
+  assignment.run = request_.run;
+  assignment.epoch = request_.epoch;
+  assignment.run_yaml = ToYaml(spec_);
+  assignment.data = request_.data;
+  if (request_.resume) assignment.start_step = request_.resume->step;
   LH_ASSIGN_OR_RETURN(const std::vector<uint32_t> layers, Split());
-  AddStages(layers, &plan);
-  LH_RETURN_IF_ERROR(AddLinks(request_, &plan));
-  LH_RETURN_IF_ERROR(AddMessages(request_, &plan));
+  AddCells(layers, &plan);
+  LH_RETURN_IF_ERROR(AddEdges(request_, &plan));
+  LH_RETURN_IF_ERROR(AddMessages(request_, &assignment));
   SetNetwork(NetworkFor(request_), &plan);
   std::vector<uint32_t> most;
-  for (const v1::StagePlan& stage : plan.stages()) most.push_back(stage.depth());
-  LH_RETURN_IF_ERROR(ChooseOrder(spec_, &plan));
-  for (uint32_t stage = 0; stage < stages_; ++stage) {
-    v1::StagePlan& one = *plan.mutable_stages(static_cast<int>(stage));
-    const StageMemory memory = Memory(stage, layers[stage]);
-    one.set_memory_bytes(memory.At(one.depth()));
-    one.set_memory_per_flight_bytes(memory.per_flight);
-    if (request_.workers[stage].memory_bytes > 0) one.set_depth_by_memory(most[stage]);
-  }
+  for (const Cell& cell : assignment.cells) most.push_back(cell.setting.depth);
+  LH_RETURN_IF_ERROR(ChooseOrder(spec_, &plan, stop));
+  AddMemory(most, &plan);
   LH_RETURN_IF_ERROR(AddPrediction(spec_, &plan));
-  v1::Prediction& prediction = *plan.mutable_prediction();
-  if (request_.assumed_line_bits_per_second) {
-    prediction.set_assumed_line_bits_per_second(*request_.assumed_line_bits_per_second);
-  }
+  plan.prediction.assumed_line_bits_per_second = request_.assumed_line_bits_per_second;
   if (request_.assumed_delay) {
-    prediction.set_assumed_delay_seconds(absl::ToDoubleSeconds(*request_.assumed_delay));
+    plan.prediction.assumed_delay_seconds = absl::ToDoubleSeconds(*request_.assumed_delay);
   }
-  if (request_.with_codec_table) LH_RETURN_IF_ERROR(AddCodecTable(request_, most, &plan));
-  plan.set_explanation(Explain(request_, plan));
+  if (request_.with_codec_table) LH_RETURN_IF_ERROR(AddCodecTable(request_, most, stop, &plan));
+  plan.explanation = Explain(request_, plan);
   return plan;
 }
 
 }  // namespace
 
-StatusOr<v1::Plan> MakePlan(const PlanRequest& request) {
-  return Planner(request).Make();
+StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop) {
+  return Planner(request).Make(stop);
 }
 
 std::optional<uint32_t> StageCount(const RunSpec& spec, uint32_t free_workers) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,9 +13,9 @@
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "base/status.h"
-#include "longhaul/v1/plan.pb.h"
 #include "longhaul/v1/worker.pb.h"
 #include "run/file/run_spec.h"
+#include "run/plan/plan.h"
 
 namespace longhaul::coordinator {
 
@@ -30,7 +31,8 @@ struct CandidateWorker {
   std::string name;
   uint64_t memory_bytes = 0;
   bool on_gpu = false;
-  std::vector<v1::DataEndpoint> endpoints;
+  std::vector<uint32_t> devices;  // the numbers of those that it offers
+  std::vector<Endpoint> endpoints;
   v1::LayerTimes times;
   // Goodput of its interface, all links together; 0: unknown. Then the best of its measured links
   // counts, so that links of one interface share it.
@@ -40,15 +42,21 @@ struct CandidateWorker {
   std::map<std::pair<WorkerId, TransportKind>, std::string> does_not_reach;
 };
 
+// The checkpoint that a run goes on from: its step, and the cells that wrote it.
+struct ResumePoint {
+  uint64_t step = 0;
+  std::vector<Cell> cells;
+};
+
 struct PlanRequest {
   RunId run;
   Epoch epoch;
   RunSpec spec;
-  v1::DataSet data;
+  DataSet data;
   std::vector<CandidateWorker> workers;  // in pipeline order; as many as stages
   // On resume. Its split is kept where the same workers (by id) stand in the same places and have
   // the memory; else the layers are balanced anew.
-  std::optional<v1::CheckpointManifest> resume;
+  std::optional<ResumePoint> resume;
   // What a user assumes of the network, instead of what was measured.
   std::optional<uint64_t> assumed_line_bits_per_second;
   std::optional<absl::Duration> assumed_delay;
@@ -64,8 +72,9 @@ uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t lay
 // Contiguous layers balanced by measured times (exact: dynamic programming over the slowest stage),
 // depth and order of data by the simulator (order.h), codecs by link, prediction, and a paragraph
 // that names the bottleneck. kFailedPrecondition where a stage does not fit, with bytes
-// needed and available; kInvalidArgument for more stages than layers.
-StatusOr<v1::Plan> MakePlan(const PlanRequest& request);
+// needed and available; kInvalidArgument for more stages than layers; kCancelled once `stop` is
+// requested. The same request has the same plan, however long that takes.
+StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop = {});
 
 // Which transport the link between neighbours has: the run's, or that of either one's exception.
 // kFailedPrecondition where the exceptions disagree, or a worker does not listen on it.

@@ -2,10 +2,13 @@
 #ifndef LONGHAUL_COORDINATOR_PLANNER_PREDICTION_H_
 #define LONGHAUL_COORDINATOR_PLANNER_PREDICTION_H_
 
+#include <stop_token>
+#include <vector>
+
 #include "base/status.h"
 #include "coordinator/planner/pipeline_cost.h"
 #include "coordinator/planner/planner.h"
-#include "longhaul/v1/plan.pb.h"
+#include "run/plan/plan.h"
 
 namespace longhaul::coordinator {
 
@@ -14,13 +17,13 @@ namespace longhaul::coordinator {
 // whatever each could do alone. Links that were not measured are as the run file's topology says.
 NetworkRates NetworkFor(const PlanRequest& request);
 
-// Step, bound, bottleneck, and where each stage's and link's time goes, to plan->prediction().
-Status AddPrediction(const RunSpec& spec, v1::Plan* plan);
+// Step, bound, bottleneck, and where each cell's and edge's time goes, to plan->prediction.
+Status AddPrediction(const RunSpec& spec, Plan* plan);
 
-// The same for other codecs in all links of the plan, which stays as it is: with the best order for
-// each and the most depth that stages can hold (`depths`).
+// The same for other codecs in all edges of the plan, which stays as it is: with the best order for
+// each and the most depth that cells can hold (`depths`).
 Status AddCodecTable(const PlanRequest& request, const std::vector<uint32_t>& depths,
-                     v1::Plan* plan);
+                     const std::stop_token& stop, Plan* plan);
 
 }  // namespace longhaul::coordinator
 

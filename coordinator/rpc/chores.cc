@@ -27,14 +27,14 @@ void Chores::Add(command::CheckCopies request) {
 
 event::DataPrepared Chores::Prepare(const command::PrepareData& request) const {
   const MonoTime start = Now();
-  StatusOr<v1::DataSet> data = absl::UnknownError("not prepared");
+  StatusOr<DataSet> data = absl::UnknownError("not prepared");
   try {
     data = preparer_.Prepare(request);
   } catch (const std::exception& error) {
     data = FromException("preparing the data", error);
   }
   if (data.ok()) {
-    spdlog::info("run {}: data prepared: {} tokens in {}", request.run.value(), data->tokens(),
+    spdlog::info("run {}: data prepared: {} tokens in {}", request.run.value(), data->tokens,
                  absl::FormatDuration(Now() - start));
   }
   return {request.run, std::move(data)};

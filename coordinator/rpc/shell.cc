@@ -33,14 +33,19 @@ RunId NewRunId(const std::string& name) {
 }  // namespace
 
 StatusOr<std::unique_ptr<Shell>> Shell::Create(const StateOptions& options, Store* store,
-                                               const BlobStore* copies, DataPreparer preparer) {
-  LH_ASSIGN_OR_RETURN(std::vector<RunRecord> runs, store->LoadRuns());
+                                               const BlobStore* copies, DataPreparer preparer,
+                                               Planner planner) {
+  LH_ASSIGN_OR_RETURN(StoredRuns runs, store->LoadRuns());
+  for (const UnreadableRun& run : runs.unreadable) {
+    spdlog::error("run {} is set aside: {}", run.id.value(), run.problem);
+  }
   LH_ASSIGN_OR_RETURN(const uint64_t next_event, store->NextEventSequence());
   auto state = std::make_unique<State>(options, std::move(runs), next_event, Now());
-  return std::unique_ptr<Shell>(new Shell(store, copies, std::move(preparer), std::move(state)));
+  return std::unique_ptr<Shell>(
+      new Shell(store, copies, std::move(preparer), std::move(planner), std::move(state)));
 }
 
-Shell::Shell(Store* store, const BlobStore* copies, DataPreparer preparer,
+Shell::Shell(Store* store, const BlobStore* copies, DataPreparer preparer, Planner planner,
              std::unique_ptr<State> state)
     : store_(store),
       copies_(copies),
@@ -50,6 +55,7 @@ Shell::Shell(Store* store, const BlobStore* copies, DataPreparer preparer,
       chores_(std::move(preparer), copies, &disk_threads_,
               [this](Event event) { Post(std::move(event)); }),
       disk_threads_(kDiskThreads),
+      planner_(std::move(planner), [this](Event event) { Post(std::move(event)); }),
       thread_([this] { Loop(); }) {}
 
 Shell::~Shell() {
@@ -75,6 +81,7 @@ bool Shell::Stop(Deadline deadline) {
   stops_.FailAll(Stopping());
   checkpoints_.FailAll(Stopping());
   traces_.FailAll(Stopping());
+  planner_.Stop();
   return disk_threads_.Stop(deadline);
 }
 
@@ -309,6 +316,11 @@ void Shell::Execute(Command command) {
         } else if constexpr (std::is_same_v<C, command::PrepareData> ||
                              std::is_same_v<C, command::CheckCopies>) {
           chores_.Add(std::move(c));
+        } else if constexpr (std::is_same_v<C, command::ComputePlan> ||
+                             std::is_same_v<C, command::ComputeRetune>) {
+          planner_.Add(std::move(c));
+        } else if constexpr (std::is_same_v<C, command::CancelComputation>) {
+          planner_.Cancel(c.id);
         } else if constexpr (std::is_same_v<C, command::DropCopies>) {
           for (const std::string& sha256 : c.sha256) {
             const Status status = copies_->Remove(sha256);

@@ -1,5 +1,6 @@
 // The shell around the state machine: one thread that gathers events, ticks the state, has its
-// writes in the store before its commands go out, and tells followers of news.
+// writes in the store before its commands go out, and tells followers of news. What takes longer
+// than a tick may has threads of its own: data and shards one, plans another.
 //
 // Every method may be called from any thread and does not block for long. Nothing is called with
 // the shell's locks held. docs/design/threading.md has the picture.
@@ -24,6 +25,7 @@
 #include "coordinator/rpc/chores.h"
 #include "coordinator/rpc/notifier.h"
 #include "coordinator/rpc/pending_calls.h"
+#include "coordinator/rpc/planner_thread.h"
 #include "coordinator/rpc/work_threads.h"
 #include "coordinator/state/state.h"
 #include "coordinator/store/store.h"
@@ -50,7 +52,8 @@ class Shell {
 
   // Reads the store. It and `copies` (of checkpoint shards) must outlive this.
   static StatusOr<std::unique_ptr<Shell>> Create(const StateOptions& options, Store* store,
-                                                 const BlobStore* copies, DataPreparer preparer);
+                                                 const BlobStore* copies, DataPreparer preparer,
+                                                 Planner planner = {});
   ~Shell();
   // Ends the loop, then every stream and waiting call. The state does not hear of it: to a
   // coordinator that starts again, its workers are just not there yet. False: data was still being
@@ -97,7 +100,8 @@ class Shell {
   void CallAfter(absl::Duration delay, std::function<void()> call);
 
  private:
-  Shell(Store* store, const BlobStore* copies, DataPreparer preparer, std::unique_ptr<State> state);
+  Shell(Store* store, const BlobStore* copies, DataPreparer preparer, Planner planner,
+        std::unique_ptr<State> state);
   void Loop();
   // False when the loop shall end.
   bool WaitForWork(std::vector<Event>* events, std::vector<std::function<void()>>* due);
@@ -143,6 +147,7 @@ class Shell {
 
   Chores chores_;
   WorkThreads disk_threads_;  // after what runs on them
+  PlannerThread planner_;
   std::thread thread_;
 };
 

@@ -14,22 +14,21 @@ void Core::On(event::CheckpointsAsked& asked) {
                            "there is no run '{}'; `longhaul ps` lists the runs", asked.run))});
     return;
   }
-  if (verifications_.contains(asked.request)) return;  // the same request again
+  if (shards_.IsVerifying(asked.request)) return;  // the same request again
   if (!asked.verify) {
     out_.commands.emplace_back(
         command::ReplyCheckpoints{asked.request, RenderCheckpoints(*found, nullptr)});
     return;
   }
-  verifications_[asked.request];
-  const size_t before = checks_.size();
+  shards_.BeginVerification(asked.request);
   for (const v1::CheckpointManifest& manifest : found->record.checkpoints) {
     CheckCheckpoint(*found, manifest, ShardCheck::Purpose::kVerify, asked.request);
   }
-  if (checks_.size() > before) return;
-  const VerifiedShards none;
-  out_.commands.emplace_back(
-      command::ReplyCheckpoints{asked.request, RenderCheckpoints(*found, &none)});
-  verifications_.erase(asked.request);
+  // Nobody can be asked: then this is the answer.
+  if (const auto verified = shards_.TakeVerified(asked.request)) {
+    out_.commands.emplace_back(
+        command::ReplyCheckpoints{asked.request, RenderCheckpoints(*found, &*verified)});
+  }
 }
 
 // `verified`: what was hashed for this reply; nullptr: nothing was asked for.
@@ -43,7 +42,7 @@ v1::CheckpointsReply Core::RenderCheckpoints(const Run& run, const VerifiedShard
     one.set_step(manifest->step());
     one.set_epoch(manifest->epoch());
     one.set_committed_unix_ms(manifest->committed_unix_ms());
-    for (const v1::StagePlan& stage : manifest->stages()) one.add_layers(stage.layers());
+    for (const v1::Cell& cell : manifest->cells()) one.add_layers(cell.layers());
     bool every = true;
     uint64_t bytes = 0;
     for (const v1::CheckpointFile& file : manifest->files()) {

@@ -6,31 +6,27 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
 #include "base/units.h"
 #include "coordinator/state/core.h"
-#include "coordinator/state/resume.h"
 #include "coordinator/state/text.h"
 
 namespace longhaul::coordinator {
 namespace {
 
-// Hashing and sending shards takes as long as it takes; a worker that says nothing for so long
-// never will.
-constexpr absl::Duration kCheckLimit = absl::Minutes(30);
-
-v1::CheckpointManifest* FindCheckpoint(Run& run, uint64_t step) {
-  for (v1::CheckpointManifest& manifest : run.record.checkpoints) {
-    if (manifest.step() == step) return &manifest;
-  }
-  return nullptr;
+// Null: it was dropped meanwhile.
+template <class Record>
+auto* FindCheckpoint(Record& record, uint64_t step) {
+  const auto found = std::ranges::find(record.checkpoints, step, &v1::CheckpointManifest::step);
+  return found == record.checkpoints.end() ? nullptr : &*found;
 }
 
 v1::CheckpointFile* FindFile(Run& run, uint64_t step, const v1::CheckpointFile& like) {
-  v1::CheckpointManifest* manifest = FindCheckpoint(run, step);
-  if (manifest == nullptr) return nullptr;  // dropped meanwhile
+  v1::CheckpointManifest* manifest = FindCheckpoint(run.record, step);
+  if (manifest == nullptr) return nullptr;
   for (v1::CheckpointFile& file : *manifest->mutable_files()) {
     if (file.name() == like.name() && file.sha256() == like.sha256() &&
         file.worker_id() == like.worker_id()) {
@@ -40,17 +36,11 @@ v1::CheckpointFile* FindFile(Run& run, uint64_t step, const v1::CheckpointFile& 
   return nullptr;
 }
 
-std::set<std::string> HoldersOf(const v1::CheckpointManifest& manifest) {
-  std::set<std::string> holders;
-  for (const v1::CheckpointFile& file : manifest.files()) holders.insert(file.worker_id());
-  return holders;
-}
-
 }  // namespace
 
 std::string HolderOf(const v1::CheckpointManifest& manifest, const v1::CheckpointFile& file) {
-  for (const v1::StagePlan& stage : manifest.stages()) {
-    if (stage.worker_id() == file.worker_id()) return stage.worker_name();
+  for (const v1::Cell& cell : manifest.cells()) {
+    if (cell.worker_id() == file.worker_id()) return cell.worker_name();
   }
   return file.worker_id();
 }
@@ -81,14 +71,21 @@ const v1::CheckpointFile* Core::UnreachableFile(const v1::CheckpointManifest& ma
 }
 
 void Core::StartCheck(ShardCheck check) {
-  check.until = now_ + kCheckLimit;
-  const uint64_t id = next_check_++;
-  const ShardCheck& started = checks_[id] = std::move(check);
+  const uint64_t id = shards_.Begin(std::move(check), now_);
+  const ShardCheck& started = *shards_.Find(id);
   if (started.worker) {
     SendCheck(*FindWorker(*started.worker), id, started);
   } else {
     out_.commands.emplace_back(command::CheckCopies{id, started.files});
   }
+}
+
+ConnectedWorkers Core::Connected() const {
+  return [this](const WorkerId& id) -> std::optional<Incarnation> {
+    const Worker* worker = FindWorker(id);
+    if (worker == nullptr || !worker->session) return std::nullopt;
+    return worker->incarnation;
+  };
 }
 
 void Core::SendCheck(const Worker& worker, uint64_t id, const ShardCheck& check) {
@@ -101,52 +98,21 @@ void Core::SendCheck(const Worker& worker, uint64_t id, const ShardCheck& check)
   Send(worker, std::move(command));
 }
 
-// Has everybody who can be asked hash what they have of this checkpoint.
 void Core::CheckCheckpoint(const Run& run, const v1::CheckpointManifest& manifest,
                            ShardCheck::Purpose purpose, RequestId request) {
-  ShardCheck check;
-  check.purpose = purpose;
-  check.request = request;
-  check.run = run.record.id;
-  check.epoch = run.record.epoch;
-  check.step = manifest.step();
-  ShardCheck copies = check;
-  for (const v1::CheckpointFile& file : manifest.files()) {
-    if (file.copied()) copies.files.push_back(file);
-  }
-  if (!copies.files.empty()) StartCheck(std::move(copies));
-  for (const std::string& holder : HoldersOf(manifest)) {
-    const Worker* worker = FindWorker(WorkerId(holder));
-    if (worker == nullptr || !worker->session) continue;
-    ShardCheck own = check;
-    own.worker = worker->id;
-    own.incarnation = worker->incarnation;
-    for (const v1::CheckpointFile& file : manifest.files()) {
-      if (file.worker_id() == holder) own.files.push_back(file);
-    }
-    StartCheck(std::move(own));
-  }
+  const ShardCheck about{.purpose = purpose,
+                         .request = request,
+                         .run = run.record.id,
+                         .epoch = run.record.epoch,
+                         .step = manifest.step()};
+  for (ShardCheck& check : ChecksOf(manifest, about, Connected())) StartCheck(std::move(check));
 }
 
-// Has those who hold `files` send copies to the coordinator.
 void Core::AskForCopies(const Run& run, uint64_t step, const std::vector<v1::CheckpointFile>& files,
                         ShardCheck::Purpose purpose) {
-  std::map<std::string, std::vector<v1::CheckpointFile>> by_holder;
-  for (const v1::CheckpointFile& file : files) by_holder[file.worker_id()].push_back(file);
-  for (auto& [holder, held] : by_holder) {
-    const Worker* worker = FindWorker(WorkerId(holder));
-    if (worker == nullptr || !worker->session) continue;
-    ShardCheck check;
-    check.purpose = purpose;
-    check.run = run.record.id;
-    check.epoch = run.record.epoch;
-    check.step = step;
-    check.worker = worker->id;
-    check.incarnation = worker->incarnation;
-    check.files = std::move(held);
-    check.copy = true;
-    StartCheck(std::move(check));
-  }
+  const ShardCheck about{
+      .purpose = purpose, .run = run.record.id, .epoch = run.record.epoch, .step = step};
+  for (ShardCheck& check : CopyChecksOf(files, about, Connected())) StartCheck(std::move(check));
 }
 
 void Core::KeepCopies(const Run& run, const v1::CheckpointManifest& manifest,
@@ -160,28 +126,14 @@ void Core::KeepCopies(const Run& run, const v1::CheckpointManifest& manifest,
   AskForCopies(run, manifest.step(), files, ShardCheck::Purpose::kCopy);
 }
 
-bool Core::ExpectsCopy(const std::string& sha256, uint64_t bytes) const {
-  for (const auto& [id, check] : checks_) {
-    if (!check.copy) continue;
-    for (const v1::CheckpointFile& file : check.files) {
-      if (file.sha256() == sha256 && file.bytes() == bytes) return true;
-    }
-  }
-  return false;
-}
-
 // ---- Answers -----------------------------------------------------------------------
 
 void Core::OnShardsChecked(Worker& worker, const v1::WorkerMessage& message) {
   const v1::ShardsChecked& answer = message.shards_checked();
-  const auto it = checks_.find(answer.check());
-  if (it == checks_.end() || it->second.worker != worker.id ||
-      it->second.incarnation != worker.incarnation || message.run_id() != it->second.run.value() ||
-      message.epoch() != it->second.epoch.value()) {
-    return;  // given up
-  }
-  const ShardCheck check = std::move(it->second);
-  checks_.erase(it);
+  const std::optional<ShardCheck> taken =
+      shards_.TakeAnswered(worker.id, worker.incarnation, message);
+  if (!taken) return;  // given up
+  const ShardCheck& check = *taken;
   Run& run = *FindRun(check.run);
   std::string failure;
   for (const v1::CheckpointFile& asked : check.files) {
@@ -194,7 +146,7 @@ void Core::OnShardsChecked(Worker& worker, const v1::WorkerMessage& message) {
                                                               : Quoted(said->problem());
     NoteProblem(run, check.step, *file, problem);
     if (!problem.empty()) continue;
-    NoteVerified(check, asked);
+    shards_.NoteVerified(check, asked);
     if (!check.copy) continue;
     if (said->copied()) {
       file->set_copied(true);
@@ -208,16 +160,15 @@ void Core::OnShardsChecked(Worker& worker, const v1::WorkerMessage& message) {
 }
 
 void Core::On(event::CopiesChecked& checked) {
-  const auto it = checks_.find(checked.check);
-  if (it == checks_.end() || it->second.worker) return;
-  const ShardCheck check = std::move(it->second);
-  checks_.erase(it);
+  const std::optional<ShardCheck> taken = shards_.TakeAnsweredByCopies(checked.check);
+  if (!taken) return;
+  const ShardCheck& check = *taken;
   Run& run = *FindRun(check.run);
   for (size_t i = 0; i < check.files.size() && i < checked.problems.size(); ++i) {
     v1::CheckpointFile* file = FindFile(run, check.step, check.files[i]);
     if (file == nullptr) continue;
     if (checked.problems[i].empty()) {
-      NoteVerified(check, check.files[i]);
+      shards_.NoteVerified(check, check.files[i]);
       continue;
     }
     file->set_copied(false);
@@ -242,12 +193,6 @@ void Core::NoteProblem(Run& run, uint64_t step, v1::CheckpointFile& file,
                                     holder, file.name(), step, problem));
 }
 
-void Core::NoteVerified(const ShardCheck& check, const v1::CheckpointFile& file) {
-  const auto job = verifications_.find(check.request);
-  if (check.purpose != ShardCheck::Purpose::kVerify || job == verifications_.end()) return;
-  job->second.verified.insert({check.step, file.worker_id(), file.name()});
-}
-
 // `failure`: why it could not be done, a sentence.
 void Core::AfterCheck(const ShardCheck& check, const std::string& failure) {
   Run& run = *FindRun(check.run);
@@ -259,24 +204,18 @@ void Core::AfterCheck(const ShardCheck& check, const std::string& failure) {
         AdvanceDraft(check.run);
       }
       return;
-    case ShardCheck::Purpose::kVerify: {
-      const bool more = std::any_of(checks_.begin(), checks_.end(), [&](const auto& entry) {
-        return entry.second.purpose == ShardCheck::Purpose::kVerify &&
-               entry.second.request == check.request;
-      });
-      const auto job = verifications_.find(check.request);
-      if (more || job == verifications_.end()) return;
-      out_.commands.emplace_back(
-          command::ReplyCheckpoints{check.request, RenderCheckpoints(run, &job->second.verified)});
-      verifications_.erase(job);
+    case ShardCheck::Purpose::kVerify:
+      if (const auto verified = shards_.TakeVerified(check.request)) {
+        out_.commands.emplace_back(
+            command::ReplyCheckpoints{check.request, RenderCheckpoints(run, &*verified)});
+      }
       return;
-    }
     case ShardCheck::Purpose::kCopy: {
       if (!failure.empty()) {
         Log(&run, "checkpoint", failure);
         return;
       }
-      const v1::CheckpointManifest* manifest = FindCheckpoint(run, check.step);
+      const v1::CheckpointManifest* manifest = FindCheckpoint(run.record, check.step);
       const bool all =
           manifest != nullptr && std::all_of(manifest->files().begin(), manifest->files().end(),
                                              [](const auto& file) { return file.copied(); });
@@ -291,10 +230,9 @@ void Core::AfterCheck(const ShardCheck& check, const std::string& failure) {
 
 // `why`: its session has ended, or it said nothing.
 void Core::GiveUpCheck(uint64_t id, const std::string& why) {
-  const auto it = checks_.find(id);
-  if (it == checks_.end()) return;
-  const ShardCheck check = std::move(it->second);
-  checks_.erase(it);
+  const std::optional<ShardCheck> taken = shards_.Take(id);
+  if (!taken) return;
+  const ShardCheck& check = *taken;
   const Worker* worker = check.worker ? FindWorker(*check.worker) : nullptr;
   AfterCheck(check, fmt::format("{} did not finish looking at its shards of the checkpoint of step "
                                 "{}: {}",
@@ -303,18 +241,18 @@ void Core::GiveUpCheck(uint64_t id, const std::string& why) {
 }
 
 void Core::LoseChecks(const Worker& worker, const std::string& why) {
-  std::vector<uint64_t> lost;
-  for (const auto& [id, check] : checks_) {
-    if (check.worker == worker.id) lost.push_back(id);
-  }
-  for (const uint64_t id : lost) GiveUpCheck(id, why);
+  for (const uint64_t id : shards_.AskedOf(worker.id)) GiveUpCheck(id, why);
+}
+
+void Core::CheckShardTimers() {
+  for (const uint64_t id : shards_.Late(now_)) GiveUpCheck(id, "no answer; look at its log");
 }
 
 // After a worker came: what it may not have heard, and what it can do now.
 void Core::RepeatChecks(const Worker& worker) {
   std::set<std::pair<std::string, uint64_t>> copying;
-  for (const auto& [id, check] : checks_) {
-    if (check.worker != worker.id) continue;
+  for (const uint64_t id : shards_.AskedOf(worker.id)) {
+    const ShardCheck& check = *shards_.Find(id);
     SendCheck(worker, id, check);
     if (check.copy) copying.insert({check.run.value(), check.step});
   }
@@ -326,23 +264,11 @@ void Core::RepeatChecks(const Worker& worker) {
   }
 }
 
-void Core::EndResumeChecks(const RunId& run) {
-  std::erase_if(checks_, [&](const auto& entry) {
-    return entry.second.run == run && entry.second.purpose == ShardCheck::Purpose::kResume;
-  });
-}
-
 // ---- Resuming ----------------------------------------------------------------------
-
-bool Core::IsCheckingFor(const Draft& draft) const {
-  return std::any_of(checks_.begin(), checks_.end(), [&](const auto& entry) {
-    return entry.second.run == draft.run && entry.second.purpose == ShardCheck::Purpose::kResume;
-  });
-}
 
 // True: the draft's checkpoint is whole. Else an older one is being looked at, or the draft failed.
 bool Core::SettleOnCheckpoint(Run& run) {
-  const v1::CheckpointManifest* manifest = FindCheckpoint(run, run.draft->resume_step);
+  const v1::CheckpointManifest* manifest = FindCheckpoint(run.record, run.draft->resume_step);
   const std::string damage = DamageOf(*manifest);
   if (const v1::CheckpointFile* file = UnreachableFile(*manifest); damage.empty() && file) {
     FailDraft(
@@ -371,33 +297,23 @@ bool Core::SettleOnCheckpoint(Run& run) {
   run.record.step = older->step();
   Store(run);
   CheckCheckpoint(run, *older, ShardCheck::Purpose::kResume, RequestId(0));
-  return !IsCheckingFor(*run.draft) && SettleOnCheckpoint(run);
+  return !shards_.IsCheckingToResume(run.record.id) && SettleOnCheckpoint(run);
 }
 
 // True: every stage of the plan has its shards at hand, on its disk or at the coordinator. Else
 // copies are on their way there.
-bool Core::ShardsAreInPlace(const Run& run, const v1::Plan& plan) {
-  const v1::CheckpointManifest* manifest = nullptr;
-  for (const v1::CheckpointManifest& one : run.record.checkpoints) {
-    if (one.step() == plan.start_step()) manifest = &one;
-  }
+bool Core::ShardsAreInPlace(const Run& run, const Plan& plan) {
+  const uint64_t step = plan.assignment.start_step;
+  const v1::CheckpointManifest* manifest = FindCheckpoint(run.record, step);
   LH_CHECK(manifest != nullptr, "the plan goes on from a checkpoint that is not there");
-  std::map<std::string, v1::CheckpointFile> moved;
+  const std::vector<v1::CheckpointFile> files = FilesToMove(*manifest, plan.assignment.cells);
+  if (files.empty()) return true;
   uint64_t bytes = 0;
-  for (const v1::StagePlan& stage : plan.stages()) {
-    for (const v1::CheckpointFile& file : FilesOfStage(*manifest, stage)) {
-      const bool at_hand = file.worker_id() == stage.worker_id() && file.problem().empty();
-      if (at_hand || file.copied()) continue;
-      if (moved.emplace(file.name(), file).second) bytes += file.bytes();
-    }
-  }
-  if (moved.empty()) return true;
-  std::vector<v1::CheckpointFile> files;
-  for (auto& [name, file] : moved) files.push_back(std::move(file));
+  for (const v1::CheckpointFile& file : files) bytes += file.bytes();
   Log(&run, "checkpoint",
       fmt::format("{} shards of the checkpoint of step {} ({}) move to other workers", files.size(),
-                  plan.start_step(), FormatBytes(static_cast<double>(bytes))));
-  AskForCopies(run, plan.start_step(), files, ShardCheck::Purpose::kResume);
+                  step, FormatBytes(static_cast<double>(bytes))));
+  AskForCopies(run, step, files, ShardCheck::Purpose::kResume);
   return false;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "coordinator/state/text.h"
 
 namespace longhaul::coordinator {
 
@@ -16,16 +17,10 @@ namespace {
 // A tick that comes so long after its time shows that the process was stopped, or its machine.
 constexpr absl::Duration kLate = absl::Seconds(1);
 
-// A stored record that its epoch can go on from: a plan of the epoch with its stages in order.
+// A stored record that its epoch can go on from: a plan of the epoch that may be assigned.
 bool IsWhole(const RunRecord& record) {
-  if (!record.plan || record.plan->epoch() != record.epoch.value() ||
-      record.plan->stages().empty()) {
-    return false;
-  }
-  for (int i = 0; i < record.plan->stages_size(); ++i) {
-    if (record.plan->stages(i).stage() != static_cast<uint32_t>(i)) return false;
-  }
-  return true;
+  return record.plan && record.plan->assignment.epoch == record.epoch &&
+         CheckAssignment(record.plan->assignment).ok();
 }
 
 // Not the numbers of a coordinator that was here before: workers may still answer what it asked.
@@ -55,36 +50,30 @@ bool IsActive(RunState state) {
   return false;
 }
 
-Core::Core(const StateOptions& options, std::vector<RunRecord> stored, uint64_t next_event_sequence,
+Core::Core(const StateOptions& options, StoredRuns stored, uint64_t next_event_sequence,
            MonoTime now)
     : options_(options),
-      next_reach_check_(FirstNumber(options, "first check")),
+      reach_({.patience = options.reach_limit + kAnswerPatience,
+              .secret = options.reach_secret,
+              .first_check = FirstNumber(options, "first check"),
+              .label = [this](const WorkerId& id) { return Label(*FindWorker(id)); }}),
       next_retune_(FirstNumber(options, "first retune")),
       next_event_(next_event_sequence),
       sequence_(next_event_sequence),
       created_(now),
+      unreadable_(std::move(stored.unreadable)),
       last_tick_(now),
       now_(now) {
-  std::stable_sort(stored.begin(), stored.end(), [](const RunRecord& a, const RunRecord& b) {
-    return a.submitted_unix_ms < b.submitted_unix_ms;
-  });
-  for (RunRecord& record : stored) {
+  for (RunRecord& record : stored.runs) {
     Run& run = runs_[record.id];
     run.record = std::move(record);
     run.order = run.queue_order = next_order_++;
     run.sequence = ++sequence_;
     if (!run.record.plan) continue;
+    run.stages = StagesOf(run.assignment());
     const bool begun =
         run.record.state == RunState::kRunning || run.record.state == RunState::kFinishing;
-    for (const v1::StagePlan& plan : run.record.plan->stages()) {
-      StageRecord stage;
-      stage.index = plan.stage();
-      stage.worker = WorkerId(plan.worker_id());
-      stage.incarnation = Incarnation(plan.incarnation());
-      stage.name = plan.worker_name();
-      stage.ready = begun;
-      run.stages.push_back(std::move(stage));
-    }
+    for (StageRecord& stage : run.stages) stage.ready = begun;
   }
 }
 
@@ -126,6 +115,11 @@ MonoTime Core::AwakeAt(MonoTime now) {
 
 void Core::Recover() {
   recovered_ = true;
+  for (const UnreadableRun& run : std::exchange(unreadable_, {})) {
+    Log(nullptr, "note",
+        fmt::format("run {} is set aside, its row in the store stays as it is: {}", run.id.value(),
+                    Quoted(run.problem)));
+  }
   for (Run* run : RunsInOrder()) {
     switch (run->record.state) {
       case RunState::kPlanning:
@@ -169,14 +163,10 @@ void Core::CheckTimers() {
     out_.commands.emplace_back(command::CloseSession{*worker->session, why});
     Lose(*worker, why);
   }
-  std::vector<uint64_t> late_checks;
-  for (const auto& [id, check] : checks_) {
-    if (now_ >= check.until) late_checks.push_back(id);
-  }
-  for (const uint64_t id : late_checks) GiveUpCheck(id, "no answer; look at its log");
+  CheckShardTimers();
   CheckTraces();
   CheckProbes();
-  CheckReachTimers();
+  Carry(reach_.PassTime(now_));
   std::vector<RunId> late;
   for (const auto& [id, job] : jobs_) {
     if (now_ >= job.draft.measure_until) late.push_back(id);
@@ -212,14 +202,14 @@ std::optional<MonoTime> Core::NextWake() const {
   }
   const auto consider_draft = [&consider](const Draft& draft) {
     consider(draft.measure_until);
-    if (!draft.probes.empty()) consider(draft.probe_until);
+    consider(draft.probes.NextWake());
     if (draft.awaits_reach) consider(draft.reach_until);
   };
-  consider(NextReachWake());
+  consider(reach_.NextWake());
   for (const auto& [id, job] : jobs_) consider_draft(job.draft);
   for (const HeldSubmit& held : held_submits_) consider(held.until);
-  for (const auto& [id, check] : checks_) consider(check.until);
-  for (const auto& [id, trace] : traces_) consider(trace.until);
+  consider(shards_.NextWake());
+  consider(traces_.NextWake());
   for (const auto& [id, run] : runs_) {
     if (run.draft) consider_draft(*run.draft);
     if (run.reattach_until) consider(*run.reattach_until);
@@ -242,10 +232,12 @@ void Core::Move(Run& run, Trigger trigger, const std::string& reason, const std:
   run.record.reason = reason;
   run.waiting.clear();
   if (row->to != RunState::kPlanning) {
+    if (run.draft) Cancel(run.draft->computation);
     run.draft.reset();
-    EndResumeChecks(run.record.id);
+    shards_.DropResumeChecks(run.record.id);
   }
   if (row->to != RunState::kPreparing) run.ready_until.reset();
+  Cancel(run.tuning.computation);
   run.tuning = Tuning();
   if (row->to == RunState::kRunning) BeginTuning(run);
   if (row->to == RunState::kRunning && run.record.started_unix_ms == 0) {
@@ -422,8 +414,8 @@ std::string Core::Label(const Worker& worker) const {
 
 std::string Core::Label(const StageRecord& stage) const {
   const Worker* worker = FindWorker(stage.worker);
-  return fmt::format("worker {} (stage {})", worker == nullptr ? stage.name : Label(*worker),
-                     stage.index);
+  return fmt::format("worker {} ({})", worker == nullptr ? stage.name : Label(*worker),
+                     ToString(stage.id));
 }
 
 }  // namespace longhaul::coordinator

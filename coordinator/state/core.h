@@ -4,6 +4,7 @@
 //   sessions.cc    workers come, speak, go, and come back
 //   queue.cc       submitted runs wait for workers; `longhaul plan`
 //   planning.cc    measure, plan, assign
+//   computing.cc   what is computed beside the tick: asked for, given up, answered
 //   reach.cc       workers try each other's addresses
 //   probes.cc      neighbours measure their links before they are planned for
 //   life.cc        ready, finished, stop, failure
@@ -14,6 +15,9 @@
 //   traces.cc      what every stage did when
 //   render.cc      what people see
 //   invariants.cc  what always holds
+//
+// books/ has what stands alone: who reaches whom, how fast links are, which shards were hashed,
+// what stages did when. They say what to ask and what to say; the class sends and logs it.
 //
 // Private to coordinator/state; state.h is the public face.
 #ifndef LONGHAUL_COORDINATOR_STATE_CORE_H_
@@ -30,6 +34,10 @@
 #include <vector>
 
 #include "coordinator/planner/planner.h"
+#include "coordinator/state/books/link_book.h"
+#include "coordinator/state/books/reach_book.h"
+#include "coordinator/state/books/shard_book.h"
+#include "coordinator/state/books/trace_book.h"
 #include "coordinator/state/model.h"
 #include "coordinator/state/state.h"
 #include "coordinator/state/transitions.h"
@@ -41,8 +49,7 @@ inline constexpr absl::Duration kAnswerPatience = absl::Seconds(5);
 
 class Core {
  public:
-  Core(const StateOptions& options, std::vector<RunRecord> stored, uint64_t next_event_sequence,
-       MonoTime now);
+  Core(const StateOptions& options, StoredRuns stored, uint64_t next_event_sequence, MonoTime now);
 
   TickResult Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms);
 
@@ -54,7 +61,9 @@ class Core {
   std::vector<v1::MeasuredLink> Links(MonoTime now) const;
   uint64_t sequence() const { return sequence_; }
   // checkpoints.cc
-  bool ExpectsCopy(const std::string& sha256, uint64_t bytes) const;
+  bool ExpectsCopy(const std::string& sha256, uint64_t bytes) const {
+    return shards_.ExpectsCopy(sha256, bytes);
+  }
 
  private:
   // core.cc: the tick.
@@ -107,9 +116,8 @@ class Core {
   void AttachToStage(Worker& worker, Run& run, StageRecord& stage);
   // The plan has the stage's addresses as its worker says them now, and who dials them hears of it.
   void NoteAddresses(const Worker& worker, Run& run, const StageRecord& stage);
-  // Where the stage that `dialler` dials across `boundary` is reached; nothing where it does not
-  // dial.
-  void SendReaddress(const Run& run, uint32_t boundary, const StageRecord& dialler);
+  // To who dials over this edge: where the other end is reached.
+  void SendReaddress(const Run& run, const Edge& edge);
   void OnRunMessage(Worker& worker, const v1::WorkerMessage& message);
   void OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& message);
   void DropMessage(Run& run, const Worker& worker, const v1::WorkerMessage& message,
@@ -143,7 +151,9 @@ class Core {
                  std::string link_secret, const std::vector<Worker*>& workers);
   // Without what was measured.
   CandidateWorker CandidateOf(const RunSpec& spec, const Worker& worker) const;
-  void BeginDraft(const Draft& draft);
+  void BeginDraft(Draft& draft);
+  // Of workers of a resumed run that have timed these very layers before.
+  void ReuseLayerTimes(Draft& draft);
   void SendMeasure(const Worker& worker, const Draft& draft);
   void NoteLayerTimes(const Run& run, const Draft& draft, const Worker& last);
   // Whether the workers that it would get now can talk over the transports that it asks for, as far
@@ -151,60 +161,51 @@ class Core {
   // them are trying to reach each other.
   Status CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers,
                     bool may_wait) const;
-  StatusOr<v1::Plan> PlanOf(const Draft& draft);
+  PlanRequest PlanRequestOf(const Draft& draft) const;
   bool Complete(const Draft& draft) const;
   void OnDraftMessage(Worker& worker, Draft& draft, const v1::WorkerMessage& message);
   void AdvanceDraft(const RunId& id);
+  // The plan that there is, or that is being computed, is of something that is not so any more.
+  void DropPlan(Draft& draft);
   // Those that wait for workers who try to reach each other.
   void AdvanceDraftsOnReach();
   void FailDraft(const RunId& id, const std::string& sentence);
   void EndJob(const RunId& id, StatusOr<v1::PlanReply> reply);
   Draft* FindDraft(const RunId& id);
-  void AdoptPlan(Run& run, v1::Plan plan);
+  void AdoptPlan(Run& run, Plan plan);
+  // Of a plan that is simpler than it might be.
+  void NoteCutShort(const Run& run, const Plan& plan);
   void SendAssign(const Worker& worker, const Run& run, const StageRecord& stage);
+
+  // computing.cc
+  void Compute(Draft& draft);
+  void Compute(Run& run, const Seen& seen);
+  void Cancel(std::optional<ComputationId>& computation);
+  void On(event::PlanComputed& computed);
+  void On(event::RetuneComputed& computed);
 
   // probes.cc
   // False while it is under way, which it begins; AdvanceDraft follows.
   bool LinksAreMeasured(Draft& draft);
-  void BeginProbes(Draft& draft, uint32_t round);
-  void SendProbe(const Worker& worker, const Worker& peer, const Draft& draft,
-                 const ProbeRecord& probe);
+  void BeginProbes(Draft& draft);
+  void SendProbe(const Worker& worker, const Draft& draft, const Probe& probe);
   void RepeatProbes(const Worker& worker, const Draft& draft);
   void OnLinkProbed(const Worker& worker, Draft& draft, const v1::LinkProbed& answer);
   // What was measured, or an event that it could not be.
-  void NoteLink(const Draft& draft, const ProbeRecord& probe);
-  void NoteLinks(Draft& draft);
+  void NoteLink(const Draft& draft, const Probe& probe);
   void CheckProbes();
-  void AddMeasuredLinks(const Draft& draft, size_t index, CandidateWorker* worker) const;
-  // The worker is another process, is reached elsewhere, or is not known any more.
-  void ForgetLinks(const WorkerId& id);
+  void AddMeasuredLinks(const Draft& draft, CandidateWorker* worker) const;
 
   // reach.cc
-  // Of a worker that has come: what is not known yet of it and others.
+  // A worker that has come, and others, try what is not known yet.
   void CheckReach(const Worker& worker);
-  // Of its addresses which ones nobody tries.
-  void SayUntried(const Worker& worker);
-  void TryReach(const ReachKey& key);
-  void OnReachTried(const Worker& worker, const v1::ReachTried& tried);
-  void NotePair(ReachKey key);
-  void NoteTriedAddresses(const ReachCheck& check, const v1::ReachTried& tried);
-  // Of the addresses whose last check has ended.
-  void SayUnreached();
-  void EndReachCheck(std::map<uint64_t, ReachCheck>::iterator check);
-  void NotePairReach(const WorkerId& one, const WorkerId& other);
-  void TryAgainAt(const PairKey& pair, CutPair& cut, std::optional<MonoTime> at);
-  void CheckReachTimers();
-  MonoTime NextReachWake() const;
-  // It is another process or is reached elsewhere.
-  void ForgetReach(const WorkerId& id);
-  // Answers that its session will not bring any more.
-  void ForgetReachChecks(const WorkerId& id);
+  void Carry(const ReachBook::News& news);
   void AddReach(CandidateWorker* worker) const;
   // Whether it is about to be known which of two neighbours dials, or that they cannot talk.
   bool IsTryingReach(const RunSpec& spec, const Worker& upper, const Worker& lower) const;
   bool IsTryingReach(const Draft& draft) const;
-  // From now on, for whoever waits for that; a worker that keeps coming back is not waited for
-  // ever.
+  // Whoever waits for answers waits until then, from now on; a worker that keeps coming back is not
+  // waited for ever.
   MonoTime ReachPatience() const;
   void RenderReach(const Worker& worker, MonoTime now, v1::WorkerStatus* status) const;
 
@@ -230,15 +231,17 @@ class Core {
                const v1::WorkerMessage& message);
   void CommitCheckpoint(Run& run, uint64_t step, const PartialCheckpoint& partial);
   void OnLink(Run& run, StageRecord& stage, const v1::LinkEvent& link);
-  void OnLinkHealed(Run& run, StageRecord& stage, const v1::LinkEvent& link,
+  void OnLinkHealed(Run& run, const StageRecord& stage, const v1::LinkEvent& link,
                     const std::string& pair);
 
   // retune.cc
   void BeginTuning(Run& run);
   void RecoverTuning(Run& run);
   void ConsiderRetune(Run& run, const PartialStep& partial);
-  std::vector<StageSetting> SettingsOfPhase(const Run& run) const;
-  void AdvanceRetune(Run& run);
+  void RetuneFailed(Run& run, const Status& why);
+  void AdoptRetune(Run& run, Plan better);
+  void BeginChange(Run& run);
+  void AdvanceChange(Run& run);
   void SendRetune(const Worker& worker, const Run& run, const StageRecord& stage);
   void OnRetuned(Run& run, const StageRecord& stage, const v1::Retuned& retuned);
 
@@ -249,7 +252,7 @@ class Core {
   // traces.cc
   void On(event::TraceAsked& asked);
   void OnTrace(const Worker& worker, const v1::WorkerMessage& message);
-  void EndTrace(uint64_t id, StatusOr<v1::TraceReply> reply);
+  void EndTrace(uint64_t id, const Status& why);
   void CheckTraces();
 
   // checkpoints.cc
@@ -259,23 +262,24 @@ class Core {
   const v1::CheckpointFile* UnreachableFile(const v1::CheckpointManifest& manifest) const;
   void StartCheck(ShardCheck check);
   void SendCheck(const Worker& worker, uint64_t id, const ShardCheck& check);
+  // Has everybody who can be asked hash what they have of this checkpoint.
   void CheckCheckpoint(const Run& run, const v1::CheckpointManifest& manifest,
                        ShardCheck::Purpose purpose, RequestId request);
+  // Has those who hold `files` send copies to the coordinator.
   void AskForCopies(const Run& run, uint64_t step, const std::vector<v1::CheckpointFile>& files,
                     ShardCheck::Purpose purpose);
+  ConnectedWorkers Connected() const;
   // Where the run file asks for copies; `only_of_worker` "": of all.
   void KeepCopies(const Run& run, const v1::CheckpointManifest& manifest,
                   const std::string& only_of_worker);
   void NoteProblem(Run& run, uint64_t step, v1::CheckpointFile& file, const std::string& problem);
-  void NoteVerified(const ShardCheck& check, const v1::CheckpointFile& file);
   void AfterCheck(const ShardCheck& check, const std::string& failure);
   void GiveUpCheck(uint64_t id, const std::string& why);
   void LoseChecks(const Worker& worker, const std::string& why);
   void RepeatChecks(const Worker& worker);
-  void EndResumeChecks(const RunId& run);
-  bool IsCheckingFor(const Draft& draft) const;
+  void CheckShardTimers();
   bool SettleOnCheckpoint(Run& run);
-  bool ShardsAreInPlace(const Run& run, const v1::Plan& plan);
+  bool ShardsAreInPlace(const Run& run, const Plan& plan);
   void DropCheckpointsAfter(Run& run, uint64_t step);
   void DropShards(const Run& run, const v1::CheckpointManifest& manifest);
 
@@ -304,10 +308,6 @@ class Core {
     MonoTime until;
   };
 
-  struct Verification {
-    VerifiedShards verified;
-  };
-
   const StateOptions options_;
   std::map<WorkerId, Worker> workers_;
   std::map<SessionId, WorkerId> sessions_;
@@ -320,29 +320,18 @@ class Core {
   std::map<RunId, PlanJob> jobs_;  // by the id that the request brought
   std::vector<PendingSubmit> submits_;
   std::vector<HeldSubmit> held_submits_;  // in their order
-  std::map<uint64_t, ShardCheck> checks_;
-  uint64_t next_check_ = 1;
-  std::map<std::pair<WorkerId, WorkerId>, MeasuredLink> links_;  // newest, from -> to
+  ReachBook reach_;
+  LinkBook links_;
   uint64_t next_probe_ = 1;
-  std::map<ReachKey, Reach> reach_;              // newest
-  std::map<uint64_t, ReachCheck> reach_checks_;  // under way, oldest first
-  std::map<ReachCheckKey, uint64_t> reach_checks_of_;
-  uint64_t next_reach_check_;
+  ShardBook shards_;
+  TraceBook traces_;
   uint64_t next_retune_;
-  std::map<PairKey, CutPair> cut_pairs_;
-  std::set<std::pair<MonoTime, PairKey>> cut_again_;  // those with a time
-  // Of each worker all others of which reach_, reach_checks_ or cut_pairs_ know something; both
-  // ways.
-  std::map<WorkerId, std::map<WorkerId, PairReach>> reach_peers_;
-  std::map<AddressKey, TriedAddress> tried_addresses_;
-  std::set<std::pair<WorkerId, std::string>> ended_checks_;  // of whom over what, in this tick
-  std::map<RequestId, Verification> verifications_;
-  std::map<uint64_t, TraceJob> traces_;
-  uint64_t next_trace_ = 1;
+  uint64_t next_computation_ = 1;
   uint64_t next_order_ = 1;
   uint64_t next_event_;
   uint64_t sequence_;
   const MonoTime created_;
+  std::vector<UnreadableRun> unreadable_;  // until events have said so
   // A process that was stopped for a while has heard nobody for no fault of theirs: its time limits
   // count the time that it was awake. On a clock that leaves out the rest: all times of the model.
   absl::Duration asleep_;

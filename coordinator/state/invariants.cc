@@ -1,6 +1,5 @@
 // What holds after every tick, whatever came in. In all builds.
 #include <algorithm>
-#include <limits>
 
 #include "base/check.h"
 #include "coordinator/state/core.h"
@@ -56,9 +55,7 @@ void Core::CheckWorkers() const {
            connected, sessions_.size());
   LH_CHECK(connected == connected_.size(), "{} workers have sessions, {} are listed by name",
            connected, connected_.size());
-  LH_CHECK(reach_checks_.size() == reach_checks_of_.size(),
-           "{} workers try to reach others, {} are known to", reach_checks_.size(),
-           reach_checks_of_.size());
+  reach_.CheckInvariants();
 }
 
 void Core::CheckRun(const Run& run) const {
@@ -83,7 +80,7 @@ void Core::CheckRun(const Run& run) const {
   for (const v1::CheckpointManifest& manifest : record.checkpoints) {
     LH_CHECK(manifest.step() > step, "checkpoint {} of run {} comes after {}", manifest.step(), id,
              step);
-    LH_CHECK(manifest.stages_size() > 0 && manifest.files_size() >= manifest.stages_size(),
+    LH_CHECK(manifest.cells_size() > 0 && manifest.files_size() >= manifest.cells_size(),
              "checkpoint {} of run {} is not whole", manifest.step(), id);
     step = manifest.step();
   }
@@ -94,43 +91,39 @@ void Core::CheckRun(const Run& run) const {
   }
 }
 
-// Stages begin steps at times of their own, so some may have what is asked of them and others not
-// yet: whichever it is, no lead is larger than a depth above it.
 void Core::CheckTuning(const Run& run) const {
-  const Tuning& tuning = run.tuning;
-  const std::vector<StageSetting>& asked = tuning.asked.empty() ? tuning.held : tuning.asked;
-  if (tuning.held.empty()) return;
-  uint32_t least_depth = std::numeric_limits<uint32_t>::max();
-  for (size_t s = 0; s < asked.size(); ++s) {
-    const uint32_t lead =
-        std::max(asked[s].activation_lead.value_or(0), tuning.held[s].activation_lead.value_or(0));
-    LH_CHECK(lead <= least_depth, "run {}: stage {} may wait for {} activations, above it are {}",
-             run.record.id.value(), s, lead, least_depth);
-    least_depth = std::min({least_depth, asked[s].depth, tuning.held[s].depth});
-  }
+  const Cell* unsafe = run.tuning.change.FirstUnsafe(run.assignment());
+  LH_CHECK(unsafe == nullptr,
+           "run {}: {} may wait for more activations than are in flight above it",
+           run.record.id.value(), unsafe == nullptr ? "" : ToString(unsafe->id));
+  LH_CHECK(!run.tuning.computation || run.record.state == RunState::kRunning,
+           "run {} is {} and waits for a better plan", run.record.id.value(),
+           ToString(run.record.state));
 }
 
 void Core::CheckStages(const Run& run) const {
   const RunRecord& record = run.record;
   const std::string& id = record.id.value();
-  LH_CHECK(record.plan && record.plan->epoch() == record.epoch.value(),
+  LH_CHECK(record.plan && record.plan->assignment.epoch == record.epoch,
            "run {} is active without a plan of epoch {}", id, record.epoch.value());
-  LH_CHECK(
-      !run.stages.empty() && run.stages.size() == static_cast<size_t>(record.plan->stages_size()),
-      "run {} has {} stages, its plan {}", id, run.stages.size(), record.plan->stages_size());
+  LH_CHECK(!run.stages.empty() && run.stages.size() == run.assignment().cells.size(),
+           "run {} has {} stages, its plan {}", id, run.stages.size(),
+           run.assignment().cells.size());
   bool all_ready = true, all_finished = true;
   for (const StageRecord& stage : run.stages) {
     all_ready = all_ready && stage.ready;
     all_finished = all_finished && stage.finished;
+    LH_CHECK(run.assignment().cells[stage.place].id == stage.id,
+             "{} of run {} is filed in another place than in the plan", ToString(stage.id), id);
     const auto it = workers_.find(stage.worker);
     const bool live = it != workers_.end() && it->second.session &&
                       it->second.incarnation == stage.incarnation && it->second.held == record.id;
     if (stage.attached) {
-      LH_CHECK(live, "stage {} of run {} is attached to worker {}, which is not there", stage.index,
-               id, stage.worker.value());
+      LH_CHECK(live, "{} of run {} is attached to worker {}, which is not there",
+               ToString(stage.id), id, stage.worker.value());
     } else {
-      LH_CHECK(stage.finished || run.reattach_until, "stage {} of run {} has no worker",
-               stage.index, id);
+      LH_CHECK(stage.finished || run.reattach_until, "{} of run {} has no worker",
+               ToString(stage.id), id);
     }
   }
   LH_CHECK(all_ready || record.state == RunState::kPreparing,

@@ -12,7 +12,7 @@ namespace longhaul::coordinator {
 
 void Core::OnReady(Run& run, StageRecord& stage, const v1::StageReady& ready) {
   if (run.record.state != RunState::kPreparing || stage.ready) return;
-  const uint64_t expected = run.record.plan->start_step();
+  const uint64_t expected = run.assignment().start_step;
   if (ready.start_step() != expected) {
     Fail(run, fmt::format("{} is ready to begin after step {} where the plan says step {}",
                           Label(stage), ready.start_step(), expected));
@@ -102,12 +102,14 @@ void Core::On(event::StopAsked& asked) {
 }
 
 void Core::SendStop(Run& run) {
-  const StageRecord& first = run.stages.front();
-  const Worker* worker = LiveWorkerOf(first.worker, first.incarnation);
-  if (worker == nullptr) return;  // it gets the word when it is back
-  v1::WorkerCommand command = CommandFor(run.record.id, run.record.epoch);
-  command.mutable_stop();
-  Send(*worker, std::move(command));
+  for (const StageRecord& stage : run.stages) {
+    const Worker* worker = LiveWorkerOf(stage.worker, stage.incarnation);
+    if (!stage.is_first || worker == nullptr)
+      continue;  // who is away gets the word when it is back
+    v1::WorkerCommand command = CommandFor(run.record.id, run.record.epoch);
+    command.mutable_stop();
+    Send(*worker, std::move(command));
+  }
 }
 
 void Core::OnError(Run& run, StageRecord& stage, const v1::RunError& error) {
@@ -115,13 +117,15 @@ void Core::OnError(Run& run, StageRecord& stage, const v1::RunError& error) {
   if (run.record.state != RunState::kPreparing) {
     where = fmt::format(" at step {}", std::max(error.step(), run.record.step));
   }
-  if (!error.peer_lost() || error.peer_stage() >= run.stages.size()) {
+  const Edge* edge =
+      error.has_lost_edge() ? run.assignment().Find(EdgeId(error.lost_edge())) : nullptr;
+  if (edge == nullptr || (edge->from != stage.id && edge->to != stage.id)) {
     Fail(run, fmt::format("{} failed{}: {}", Label(stage), where, Quoted(error.message())));
     return;
   }
   // The first to miss its neighbour is nearest to the cause.
   if (run.suspicion && run.suspicion->peer_lost) return;
-  const StageRecord& peer = run.stages[error.peer_stage()];
+  const StageRecord& peer = *run.Find(edge->PeerOf(stage.id));
   run.suspicion = {
       fmt::format("{} lost its link to {}{}: {}; {}", Label(stage), Label(peer), where,
                   Quoted(error.message()),
@@ -170,9 +174,9 @@ std::string Core::HowToResume(const Run& run) const {
 
 std::string Core::NonFiniteSentence(const Run& run) const {
   std::string sentence = fmt::format("{} at step {}", run.nonfinite->what, run.nonfinite->step);
-  if (run.first_nonfinite && run.first_nonfinite->second < run.stages.size()) {
+  if (run.first_nonfinite) {
     sentence += fmt::format(", where a value that is not finite appeared first in {}{}",
-                            Label(run.stages[run.first_nonfinite->second]),
+                            Label(*run.Find(run.first_nonfinite->second)),
                             run.first_nonfinite->first == run.nonfinite->step
                                 ? std::string()
                                 : fmt::format(" at step {}", run.first_nonfinite->first));

@@ -3,27 +3,30 @@
 #ifndef LONGHAUL_COORDINATOR_STATE_MODEL_H_
 #define LONGHAUL_COORDINATOR_STATE_MODEL_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <vector>
 
+#include "coordinator/planner/retune.h"
+#include "coordinator/state/books/probe_rounds.h"
+#include "coordinator/state/setting_change.h"
 #include "coordinator/state/state.h"
 
 namespace longhaul::coordinator {
 
-// A worker that has said hello since the coordinator started; kept for a while after it left.
 // What a worker's layers took when they were measured last.
 struct MeasuredLayers {
-  std::string model;
+  RunSpec spec;  // they were asked for with
   v1::LayerTimes times;
   MonoTime at;
 };
 
+// A worker that has said hello since the coordinator started; kept for a while after it left.
 struct Worker {
   WorkerId id;
   Incarnation incarnation;
@@ -31,73 +34,12 @@ struct Worker {
   std::optional<SessionId> session;  // nullopt: not connected
   MonoTime last_heard;
   uint64_t memory_used_bytes = 0;
+  v1::Resident resident;  // without a run: none
   // The run, or the request to plan one, that it is reserved for. A worker serves one at a time.
   std::optional<RunId> held;
   std::optional<MeasuredLayers> layers;  // of this incarnation
   absl::Duration clock_ahead;            // of the coordinator's, when it joined
   std::deque<Incarnation> replaced;      // which newer ones followed
-};
-
-// Two neighbours of a draft measure the link between them.
-struct ProbeRecord {
-  uint64_t id = 0;
-  uint32_t boundary = 0;
-  TransportKind transport = TransportKind::kUcx;
-  bool downstream_dials = false;
-  std::optional<v1::LinkProbed> upper, lower;  // their answers
-  bool given_up = false;
-
-  bool IsAnswered() const { return given_up || (upper && lower); }
-};
-
-// From one worker to another.
-struct MeasuredLink {
-  TransportKind transport = TransportKind::kUcx;
-  double bits_per_second = 0;
-  absl::Duration round_trip;
-  MonoTime at;
-};
-
-// From one worker to another over one transport; for a pair: `from` is the smaller id.
-struct ReachKey {
-  WorkerId from, to;
-  std::string transport;
-  friend auto operator<=>(const ReachKey&, const ReachKey&) = default;
-};
-using PairKey = ReachKey;
-// One worker was asked to dial another at each of its addresses, and that one to expect it.
-struct ReachCheck {
-  ReachKey key;
-  std::vector<std::string> addresses;
-  MonoTime until;
-};
-// What checks are looked up by: (dialled, transport, dialler).
-using ReachCheckKey = std::tuple<WorkerId, std::string, WorkerId>;
-// How that went.
-struct Reach {
-  bool reached = false;
-  std::string problem;  // of the addresses that were not
-  MonoTime at;
-};
-// Neither of a pair reaches the other.
-struct CutPair {
-  std::string problem;
-  MonoTime at;                       // found so, or asked anew since
-  std::optional<MonoTime> again_at;  // to be tried; nullopt: when both are there
-};
-// What is known of two workers, over any transport and whoever dials.
-struct PairReach {
-  bool reached = false;  // over some transport
-  bool cut = false;      // over some transport
-};
-// One address of a worker over one transport, as others found it.
-using AddressKey = std::tuple<WorkerId, std::string, std::string>;
-struct TriedAddress {
-  bool reached = false;  // by somebody
-  bool said = false;     // that nobody does
-  // Until it is reached or said: who has tried in vain, of those that are there.
-  std::set<WorkerId> tried_by;
-  std::string problem;
 };
 
 // A plan in the making: for a run, or for a request that only wants to see it.
@@ -113,7 +55,7 @@ struct Draft {
   std::vector<v1::DataFile> files;
   uint64_t resume_step = 0;        // of the checkpoint that it goes on from; 0: from scratch
   std::vector<Candidate> workers;  // in pipeline order
-  std::optional<v1::DataSet> data;
+  std::optional<DataSet> data;
   MonoTime began;
   MonoTime measure_until;  // all layer times must be in by then
   // All else is there, and workers of it are trying to reach each other; not waited for any longer.
@@ -122,12 +64,12 @@ struct Draft {
   // Of a request to plan: what the user assumes of the network instead of what was measured.
   std::optional<uint64_t> assumed_line_bits_per_second;
   std::optional<absl::Duration> assumed_delay;
-  // Then the links, in rounds; what is not answered in time is given up.
+  // Then the links are measured; what is not answered in time is given up.
   std::string link_secret;
-  std::optional<MonoTime> probing_since;  // until an event says how long it took
-  uint32_t probe_rounds = 0;              // begun
-  std::vector<ProbeRecord> probes;        // of the newest round
-  MonoTime probe_until;
+  ProbeRounds probes;
+  // Last its plan is computed; a plan that is there waits for shards on their way to its workers.
+  std::optional<ComputationId> computation;
+  std::optional<Plan> plan;
 
   Candidate* Find(const WorkerId& id, const Incarnation& incarnation) {
     for (Candidate& candidate : workers) {
@@ -137,46 +79,17 @@ struct Draft {
   }
 };
 
-// Shards that somebody was asked to hash: their worker, or the coordinator its copies.
-struct ShardCheck {
-  enum class Purpose : uint8_t {
-    kResume,  // a draft waits for it
-    kVerify,  // `longhaul checkpoints --verify` waits for it
-    kCopy,    // checkpoint.keep_copy
-  };
-  Purpose purpose = Purpose::kResume;
-  RequestId request{0};  // kVerify
-  RunId run;
-  Epoch epoch;  // the run's when it was asked
-  uint64_t step = 0;
-  std::optional<WorkerId> worker;  // nullopt: the copies
-  Incarnation incarnation;
-  std::vector<v1::CheckpointFile> files;
-  bool copy = false;  // and send copies of them
-  MonoTime until;
-};
-
-// (step, worker, file) of shards that were hashed and are whole.
-using VerifiedShards = std::set<std::tuple<uint64_t, std::string, std::string>>;
-
-// `longhaul trace`: waits for what every stage did.
-struct TraceJob {
-  RequestId request;
-  RunId run;
-  Epoch epoch;
-  std::vector<std::optional<v1::StageTrace>> stages;
-  MonoTime until;
-};
-
 // `longhaul plan`: a draft that is answered and forgotten.
 struct PlanJob {
   RequestId request;
   Draft draft;
 };
 
-// What is known of one stage of the present epoch.
+// What is known of one cell of the present epoch.
 struct StageRecord {
-  uint32_t index = 0;
+  CellId id;
+  size_t place = 0;                        // in Run::stages, which are as the assignment's cells
+  bool is_first = false, is_last = false;  // on the way of the activations
   WorkerId worker;
   Incarnation incarnation;
   std::string name;
@@ -186,7 +99,10 @@ struct StageRecord {
   std::optional<v1::StepReport> last;  // newest report
 };
 
-// Reports of one step, by stage, until all are in.
+// Of an epoch that nobody has heard of yet, as its cells.
+std::vector<StageRecord> StagesOf(const Assignment& assignment);
+
+// Reports of one step, by place, until all are in.
 struct PartialStep {
   std::vector<std::optional<v1::StepReport>> reports;
 };
@@ -211,34 +127,22 @@ struct NonFinite {
   MonoTime until;
 };
 
-// A link whose stages do not hear each other well.
+// An edge whose cells do not hear each other well.
 struct LinkTrouble {
-  std::map<uint32_t, bool> stages;  // who says so; true: its connection is lost, else suspect
-  double away_seconds = 0;          // the longest that a side was without the other
-  uint64_t frames_resent = 0;       // by both sides
+  std::map<CellId, bool> stages;  // who says so; true: its connection is lost, else suspect
+  double away_seconds = 0;        // the longest that a side was without the other
+  uint64_t frames_resent = 0;     // by both sides
 };
 
-// What a stage runs with.
-struct StageSetting {
-  uint32_t depth = 0;
-  std::optional<uint32_t> activation_lead;  // nullopt: what it has, which is not known
-  friend bool operator==(const StageSetting&, const StageSetting&) = default;
-};
-// Of a running epoch: what was seen of its steps, and a change of its stages' settings to those of
+// Of a running epoch: what was seen of its steps, and a change of its cells' settings to those of
 // the plan (retune.cc).
 struct Tuning {
-  enum class Phase : uint8_t { kNone, kRaise, kLead, kSettle };
-
   std::vector<Seen> steps;         // newest last
   std::optional<Seen> considered;  // what the plan was considered with last
   MonoTime not_before;             // the next time
   absl::Duration pause;
-  std::vector<StageSetting> held;  // by all stages; empty: not known
-  Phase phase = Phase::kNone;
-  // Of the phase under way.
-  uint64_t id = 0;
-  std::vector<StageSetting> asked;
-  std::vector<std::optional<uint64_t>> since;  // by stage: the step from which on it has it
+  std::optional<ComputationId> computation;  // whether there is a better plan
+  SettingChange change;
 };
 
 struct Run {
@@ -260,14 +164,22 @@ struct Run {
   std::deque<v1::StepRecord> recent;            // finished steps, oldest first
   std::map<uint64_t, double> validation_early;  // losses of steps that have not finished yet
   std::optional<v1::ValidationReport> validation;
-  // (step, stage) where a value that is not finite appeared first.
-  std::optional<std::pair<uint64_t, uint32_t>> first_nonfinite;
+  // (step, cell) where a value that is not finite appeared first.
+  std::optional<std::pair<uint64_t, CellId>> first_nonfinite;
   std::optional<Suspicion> suspicion;
   std::optional<NonFinite> nonfinite;
-  std::map<uint32_t, LinkTrouble> troubled_links;  // by boundary; without trouble: none
+  std::map<EdgeId, LinkTrouble> troubled_links;  // without trouble: none
   std::vector<std::string> workers_lost;
   Tuning tuning;         // running
   uint64_t dropped = 0;  // messages of other epochs, workers or states of this run
+
+  // Of a run with stages, which has a plan.
+  const Assignment& assignment() const { return record.plan->assignment; }
+  StageRecord* Find(const CellId& id) {
+    const auto found = std::ranges::find(stages, id, &StageRecord::id);
+    return found == stages.end() ? nullptr : &*found;
+  }
+  const StageRecord* Find(const CellId& id) const { return const_cast<Run*>(this)->Find(id); }
 };
 
 bool IsActive(RunState state);  // holds workers: planning, preparing, running, finishing

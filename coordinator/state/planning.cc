@@ -1,48 +1,25 @@
 // Measure, plan, assign; for a run or for `longhaul plan`.
 #include <fmt/format.h>
 
-#include <array>
-#include <cmath>
+#include <algorithm>
 #include <utility>
 
 #include "base/hash.h"
 #include "base/units.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/state/core.h"
+#include "coordinator/state/layer_times.h"
 #include "coordinator/state/resume.h"
 #include "coordinator/state/text.h"
+#include "run/plan/chain.h"
+#include "run/plan/proto/plan_proto.h"
 #include "run/tokens/token_file.h"
 
 namespace longhaul::coordinator {
 namespace {
 
-// Bounds what a broken worker can do to a prediction: an hour for one microbatch of one layer.
-bool IsPlausible(const v1::LayerTimes& times) {
-  const std::array values = {times.embedding_forward(),
-                             times.embedding_backward(),
-                             times.block_forward(),
-                             times.block_backward(),
-                             times.head_forward(),
-                             times.head_backward(),
-                             times.forward_encode(),
-                             times.forward_decode(),
-                             times.backward_encode(),
-                             times.backward_decode(),
-                             times.optimizer_seconds_per_parameter(),
-                             times.seconds_taken(),
-                             times.seconds_waited()};
-  for (const double value : values) {
-    if (!std::isfinite(value) || value < 0 || value > 3600) return false;
-  }
-  return true;
-}
-
-// What the times of a layer depend on.
-std::string MeasuredModel(const RunSpec& spec) {
-  return fmt::format("{}, hidden {}, context {}, microbatches of {}, {}",
-                     ToString(spec.model.family), spec.model.hidden, spec.model.context,
-                     spec.train.microbatch_size, ToString(spec.train.dtype));
-}
+// Of a worker that times its layers anew, others beside it may have come or gone.
+constexpr absl::Duration kLayerTimesHold = absl::Minutes(10);
 
 // Of the device that the worker computes on: the first that it names.
 uint64_t MemoryOf(const v1::Hello& hello) {
@@ -60,7 +37,10 @@ CandidateWorker Core::CandidateOf(const RunSpec& spec, const Worker& worker) con
   one.memory_bytes = spec.replay ? spec.replay->memory_bytes : MemoryOf(worker.hello);
   one.on_gpu =
       !spec.replay && !worker.hello.devices().empty() && worker.hello.devices(0).kind() == "cuda";
-  one.endpoints.assign(worker.hello.endpoints().begin(), worker.hello.endpoints().end());
+  one.endpoints = FromProto(worker.hello.endpoints());
+  for (int i = 0; i < worker.hello.devices_size(); ++i) {
+    one.devices.push_back(static_cast<uint32_t>(i));
+  }
   AddReach(&one);
   return one;
 }
@@ -68,8 +48,10 @@ CandidateWorker Core::CandidateOf(const RunSpec& spec, const Worker& worker) con
 Status Core::CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers,
                         bool may_wait) const {
   if (!workers.ok()) return absl::OkStatus();  // it waits; the plan will be checked then
-  for (size_t i = 0; i + 1 < workers->size(); ++i) {
-    const Worker &upper = *(*workers)[i], &lower = *(*workers)[i + 1];
+  const uint32_t boundaries = chain::Boundaries(static_cast<uint32_t>(workers->size()));
+  for (uint32_t boundary = 0; boundary < boundaries; ++boundary) {
+    const Worker& upper = *(*workers)[chain::UpperStage(boundary)];
+    const Worker& lower = *(*workers)[chain::LowerStage(boundary)];
     if (may_wait && IsTryingReach(spec, upper, lower)) {
       return absl::UnavailableError(fmt::format("workers {} and {} are trying to reach each other",
                                                 Label(upper), Label(lower)));
@@ -95,14 +77,20 @@ Draft Core::NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec,
     worker->held = id;
     draft.workers.push_back({worker->id, worker->incarnation, std::nullopt});
   }
+  std::vector<ProbeEdge> edges;
+  for (const Edge& edge : chain::MakeEdges(0, static_cast<uint32_t>(workers.size()))) {
+    edges.push_back({edge.id, workers[edge.from.stage]->id, workers[edge.to.stage]->id});
+  }
+  draft.probes = ProbeRounds(std::move(edges));
   return draft;
 }
 
-void Core::BeginDraft(const Draft& draft) {
+void Core::BeginDraft(Draft& draft) {
   out_.commands.emplace_back(command::PrepareData{draft.run, draft.files, draft.spec.data.tokenizer,
                                                   draft.spec.validation.share});
+  ReuseLayerTimes(draft);
   for (const Draft::Candidate& candidate : draft.workers) {
-    SendMeasure(*FindWorker(candidate.id), draft);
+    if (!candidate.times) SendMeasure(*FindWorker(candidate.id), draft);
   }
   if (draft.resume_step == 0) return;
   const Run& run = *FindRun(draft.run);
@@ -110,6 +98,26 @@ void Core::BeginDraft(const Draft& draft) {
     if (manifest.step() != draft.resume_step) continue;
     CheckCheckpoint(run, manifest, ShardCheck::Purpose::kResume, RequestId(0));
   }
+}
+
+void Core::ReuseLayerTimes(Draft& draft) {
+  const Run* run = FindRun(draft.run);
+  if (run == nullptr || draft.epoch.value() == 1 || draft.spec.replay) return;
+  std::vector<std::string> names;
+  absl::Duration oldest;
+  for (Draft::Candidate& candidate : draft.workers) {
+    const Worker& worker = *FindWorker(candidate.id);
+    if (!worker.layers || !HaveSameLayerTimes(worker.layers->spec, draft.spec)) continue;
+    const absl::Duration age = longhaul::operator-(now_, worker.layers->at);
+    if (age > kLayerTimesHold) continue;
+    candidate.times = worker.layers->times;
+    names.push_back(Label(worker));
+    oldest = std::max(oldest, age);
+  }
+  if (names.empty()) return;
+  Log(run, "note",
+      fmt::format("these layers were timed within the last {} on {}: those times are used again",
+                  longhaul::FormatDuration(oldest), Join(names)));
 }
 
 void Core::SendMeasure(const Worker& worker, const Draft& draft) {
@@ -136,18 +144,17 @@ void Core::On(event::DataPrepared& prepared) {
               fmt::format("the data could not be prepared: {}", Message(prepared.data.status())));
     return;
   }
-  if (const Status size = CheckDataSize(draft->spec, prepared.data->tokens()); !size.ok()) {
+  if (const Status size = CheckDataSize(draft->spec, prepared.data->tokens); !size.ok()) {
     FailDraft(prepared.run, std::string(Message(size)));
     return;
   }
   const Run* run = FindRun(prepared.run);
   if (run != nullptr && run->record.data && draft->resume_step > 0 &&
-      run->record.data->token_file_sha256() != prepared.data->token_file_sha256()) {
-    FailDraft(
-        prepared.run,
-        fmt::format("the data set's hash is {} and was {} when the run began; a resumed run "
-                    "needs the same data",
-                    prepared.data->token_file_sha256(), run->record.data->token_file_sha256()));
+      run->record.data->token_file_sha256 != prepared.data->token_file_sha256) {
+    FailDraft(prepared.run,
+              fmt::format("the data set's hash is {} and was {} when the run began; a resumed run "
+                          "needs the same data",
+                          prepared.data->token_file_sha256, run->record.data->token_file_sha256));
     return;
   }
   draft->data = *std::move(prepared.data);
@@ -175,7 +182,7 @@ void Core::OnDraftMessage(Worker& worker, Draft& draft, const v1::WorkerMessage&
   }
   candidate->times = message.layer_times();
   if (!draft.spec.replay) {  // whose times are those of another machine
-    worker.layers = {MeasuredModel(draft.spec), message.layer_times(), now_};
+    worker.layers = {draft.spec, message.layer_times(), now_};
   }
   if (Run* run = FindRun(draft.run)) {
     Changed(*run);
@@ -208,30 +215,35 @@ bool Core::Complete(const Draft& draft) const {
   for (const Draft::Candidate& candidate : draft.workers) {
     if (!candidate.times) return false;
   }
-  return !IsCheckingFor(draft);
+  return !shards_.IsCheckingToResume(draft.run);
 }
 
-StatusOr<v1::Plan> Core::PlanOf(const Draft& draft) {
+PlanRequest Core::PlanRequestOf(const Draft& draft) const {
   PlanRequest request;
   request.run = draft.run;
   request.epoch = draft.epoch;
   request.spec = draft.spec;
   request.data = *draft.data;
-  if (const Run* run = draft.resume_step > 0 ? FindRun(draft.run) : nullptr) {
-    for (const v1::CheckpointManifest& manifest : run->record.checkpoints) {
-      if (manifest.step() == draft.resume_step) request.resume = manifest;
+  const auto run = runs_.find(draft.run);
+  if (draft.resume_step > 0 && run != runs_.end()) {
+    for (const v1::CheckpointManifest& manifest : run->second.record.checkpoints) {
+      if (manifest.step() != draft.resume_step) continue;
+      request.resume.emplace().step = manifest.step();
+      for (const v1::Cell& cell : manifest.cells()) {
+        request.resume->cells.push_back(FromProto(cell));
+      }
     }
   }
   for (size_t i = 0; i < draft.workers.size(); ++i) {
     CandidateWorker one = CandidateOf(draft.spec, *FindWorker(draft.workers[i].id));
     one.times = *draft.workers[i].times;
-    AddMeasuredLinks(draft, i, &one);
+    AddMeasuredLinks(draft, &one);
     request.workers.push_back(std::move(one));
   }
   request.assumed_line_bits_per_second = draft.assumed_line_bits_per_second;
   request.assumed_delay = draft.assumed_delay;
   request.with_codec_table = jobs_.contains(draft.run);
-  return MakePlan(request);
+  return request;
 }
 
 void Core::AdvanceDraft(const RunId& id) {
@@ -243,18 +255,23 @@ void Core::AdvanceDraft(const RunId& id) {
   const bool resumes = run != nullptr && draft->resume_step > 0;
   if (resumes && !SettleOnCheckpoint(*run)) return;
   if (!LinksAreMeasured(*draft)) return;
-  StatusOr<v1::Plan> plan = PlanOf(*draft);
-  if (!plan.ok()) {
-    FailDraft(id, std::string(Message(plan.status())));
-    return;
-  }
-  if (run == nullptr) {
+  // While it was computed its checkpoint may have turned out to be damaged.
+  if (draft->plan && draft->plan->assignment.start_step != draft->resume_step) draft->plan.reset();
+  if (!draft->plan) {
+    if (!draft->computation) Compute(*draft);
+  } else if (run == nullptr) {
     v1::PlanReply reply;
-    *reply.mutable_plan() = *std::move(plan);
+    *reply.mutable_plan() = ToProto(*draft->plan);
     EndJob(id, std::move(reply));
-  } else if (!resumes || ShardsAreInPlace(*run, *plan)) {
-    AdoptPlan(*run, *std::move(plan));
+  } else if (!resumes || ShardsAreInPlace(*run, *draft->plan)) {
+    AdoptPlan(*run, *std::move(draft->plan));
   }
+}
+
+void Core::DropPlan(Draft& draft) {
+  draft.awaits_reach = draft.awaits_reach || draft.computation || draft.plan;
+  Cancel(draft.computation);
+  draft.plan.reset();
 }
 
 void Core::AdvanceDraftsOnReach() {
@@ -278,6 +295,7 @@ void Core::FailDraft(const RunId& id, const std::string& sentence) {
 
 void Core::EndJob(const RunId& id, StatusOr<v1::PlanReply> reply) {
   const auto it = jobs_.find(id);
+  Cancel(it->second.draft.computation);
   for (auto& [worker_id, worker] : workers_) {
     if (worker.held != id) continue;
     if (!reply.ok() && worker.session) {
@@ -289,38 +307,35 @@ void Core::EndJob(const RunId& id, StatusOr<v1::PlanReply> reply) {
   jobs_.erase(it);
 }
 
-void Core::AdoptPlan(Run& run, v1::Plan plan) {
-  if (plan.start_step() > 0) DropCheckpointsAfter(run, plan.start_step());
+void Core::AdoptPlan(Run& run, Plan plan) {
+  if (plan.assignment.start_step > 0) DropCheckpointsAfter(run, plan.assignment.start_step);
   run.record.data = run.draft->data;
-  run.stages.clear();
-  for (const v1::StagePlan& one : plan.stages()) {
-    StageRecord stage;
-    stage.index = one.stage();
-    stage.worker = WorkerId(one.worker_id());
-    stage.incarnation = Incarnation(one.incarnation());
-    stage.name = one.worker_name();
-    stage.attached = true;
-    run.stages.push_back(std::move(stage));
-  }
-  const std::string explanation = plan.explanation();
+  run.stages = StagesOf(plan.assignment);
+  for (StageRecord& stage : run.stages) stage.attached = true;
+  const std::string explanation = plan.explanation;
   run.record.plan = std::move(plan);
   run.ready_until = now_ + options_.ready_timeout;
+  NoteCutShort(run, *run.record.plan);
   Move(run, Trigger::kPlanMade, "", explanation);
+}
+
+void Core::NoteCutShort(const Run& run, const Plan& plan) {
+  if (plan.prediction.cut_short.empty()) return;
+  Log(&run, "plan", fmt::format("the plan may not be the best: {}", plan.prediction.cut_short));
 }
 
 void Core::SendAssign(const Worker& worker, const Run& run, const StageRecord& stage) {
   v1::WorkerCommand command = CommandFor(run.record.id, run.record.epoch);
   v1::Assign& assign = *command.mutable_assign();
-  *assign.mutable_plan() = *run.record.plan;
-  assign.set_stage(stage.index);
+  const Assignment& assignment = run.assignment();
+  *assign.mutable_assignment() = ToProto(assignment);
+  *assign.mutable_cell() = ToProto(stage.id);
   // Another one for each epoch: who knew that of an older epoch cannot open links of this one.
   assign.set_link_secret(HmacSha256(run.record.link_secret,
                                     fmt::format("links of epoch {}", run.record.epoch.value())));
-  const uint64_t start = run.record.plan->start_step();
   for (const v1::CheckpointManifest& manifest : run.record.checkpoints) {
-    if (start == 0 || manifest.step() != start) continue;
-    for (v1::CheckpointFile& file :
-         FilesOfStage(manifest, run.record.plan->stages(static_cast<int>(stage.index)))) {
+    if (assignment.start_step == 0 || manifest.step() != assignment.start_step) continue;
+    for (v1::CheckpointFile& file : FilesOfCell(manifest, assignment.cells[stage.place])) {
       *assign.add_resume_files() = std::move(file);
     }
   }

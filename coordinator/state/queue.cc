@@ -276,7 +276,7 @@ StatusOr<std::vector<Worker*>> Core::WorkersForResume(const RunSpec& spec, const
   for (const Worker* worker : ConnectedByName()) {
     if (!worker->held) free.push_back(FindWorker(worker->id));
   }
-  const auto before = static_cast<uint32_t>(manifest.stages_size());
+  const auto before = static_cast<uint32_t>(manifest.cells_size());
   const auto available = static_cast<uint32_t>(free.size());
   const std::optional<uint32_t> stages = !spec.pipeline.stages && before <= available
                                              ? std::optional(before)
@@ -284,11 +284,11 @@ StatusOr<std::vector<Worker*>> Core::WorkersForResume(const RunSpec& spec, const
   if (!stages || *stages == 0) return absl::UnavailableError(ShortageSentence(spec));
   std::vector<Worker*> chosen(*stages, nullptr);
   size_t next = 0;
-  for (const v1::StagePlan& stage : manifest.stages()) {
+  for (const v1::Cell& cell : manifest.cells()) {
     const auto holder = std::find_if(free.begin(), free.end(), [&](const Worker* worker) {
-      return worker->id.value() == stage.worker_id();
+      return worker->id.value() == cell.worker_id();
     });
-    const size_t place = *stages == before ? stage.stage() : next;
+    const size_t place = *stages == before ? cell.id().stage() : next;
     if (holder == free.end() || place >= chosen.size()) continue;
     chosen[place] = *holder;
     free.erase(holder);

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "coordinator/state/core.h"
+#include "coordinator/state/layer_times.h"
 #include "coordinator/state/link_stall.h"
 #include "coordinator/state/text.h"
+#include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -39,25 +41,33 @@ std::string_view StateOf(const Run& run, const StageRecord& stage) {
 
 constexpr std::string_view kHealthy = "healthy", kSuspect = "suspect", kLost = "lost";
 
-std::string LinkState(const Run& run, uint32_t boundary) {
-  const auto trouble = run.troubled_links.find(boundary);
-  if (trouble == run.troubled_links.end()) return std::string(kHealthy);
-  const auto& stages = trouble->second.stages;
+std::string_view LinkState(const Run& run, EdgeId edge) {
+  const auto trouble = run.troubled_links.find(edge);
+  if (trouble == run.troubled_links.end()) return kHealthy;
   const bool lost =
-      std::any_of(stages.begin(), stages.end(), [](const auto& one) { return one.second; });
-  return std::string(lost ? kLost : kSuspect);
+      std::ranges::any_of(trouble->second.stages, [](const auto& one) { return one.second; });
+  return lost ? kLost : kSuspect;
+}
+
+// The worst state of the links of a cell.
+std::string_view LinkQuality(const Run& run, const StageRecord& stage) {
+  std::string_view worst = kHealthy;
+  for (const Edge& edge : run.assignment().edges) {
+    if (edge.from != stage.id && edge.to != stage.id) continue;
+    const std::string_view state = LinkState(run, edge.id);
+    if (state == kLost || worst == kHealthy) worst = state;
+  }
+  return worst;
 }
 
 // What the plan counts with: the slowest of the sender's interface, the link and the receiver's.
-double RateOf(const v1::Plan& plan, const v1::LinkPlan& link, bool up) {
-  const auto boundary = static_cast<int>(link.boundary());
-  const int from = up ? boundary + 1 : boundary, to = up ? boundary : boundary + 1;
-  const auto& egress = plan.prediction().egress_bits_per_second();
-  const auto& ingress = plan.prediction().ingress_bits_per_second();
+double RateOf(const Run& run, const Flow& flow, const StageRecord& from, const StageRecord& to) {
+  const std::vector<CellEstimate>& cells = run.record.plan->cells;
   double rate = 0;
   for (const double known :
-       {from < egress.size() ? egress[from] : 0, to < ingress.size() ? ingress[to] : 0,
-        up ? link.backward_bits_per_second() : link.forward_bits_per_second()}) {
+       {from.place < cells.size() ? cells[from.place].egress_bits_per_second : 0,
+        to.place < cells.size() ? cells[to.place].ingress_bits_per_second : 0,
+        flow.bits_per_second}) {
     if (known > 0) rate = rate > 0 ? std::min(rate, known) : known;
   }
   return rate;
@@ -69,22 +79,23 @@ std::vector<DirectionInUse> DirectionsInUse(const Run& run) {
   for (const StageRecord& stage : run.stages) {
     if (!stage.last) continue;
     for (const v1::LinkUse& use : stage.last->links()) {
-      const size_t to = use.up() ? use.boundary() : size_t{use.boundary()} + 1;
-      if (to >= run.stages.size()) continue;
-      directions.push_back({.from = stage.index, .to = to, .sender = &*stage.last, .use = &use});
+      const Edge* edge = run.assignment().Find(EdgeId(use.edge()));
+      const StageRecord* peer = edge == nullptr ? nullptr : run.Find(edge->PeerOf(stage.id));
+      if (peer == nullptr) continue;
+      directions.push_back(
+          {.from = stage.place, .to = peer->place, .sender = &*stage.last, .use = &use});
     }
   }
   return directions;
 }
 
 std::vector<InterfaceUse> InterfacesOf(const Run& run) {
-  const v1::Prediction& prediction = run.record.plan->prediction();
-  const auto span = [](const auto& rates) {
-    return std::span<const double>(rates.data(), static_cast<size_t>(rates.size()));
-  };
-  return UseOfInterfaces(run.stages.size(), DirectionsInUse(run),
-                         span(prediction.egress_bits_per_second()),
-                         span(prediction.ingress_bits_per_second()));
+  std::vector<double> egress, ingress;
+  for (const CellEstimate& cell : run.record.plan->cells) {
+    egress.push_back(cell.egress_bits_per_second);
+    ingress.push_back(cell.ingress_bits_per_second);
+  }
+  return UseOfInterfaces(run.stages.size(), DirectionsInUse(run), egress, ingress);
 }
 
 }  // namespace
@@ -107,7 +118,7 @@ StatusOr<v1::RunStatus> Core::RunOf(std::string_view id_or_name) const {
         fmt::format("there is no run '{}'; `longhaul ps` lists the runs", id_or_name));
   }
   v1::RunStatus status = Render(*run);
-  if (run->record.plan) *status.mutable_plan() = *run->record.plan;
+  if (run->record.plan) *status.mutable_plan() = ToProto(*run->record.plan);
   return status;
 }
 
@@ -161,25 +172,25 @@ void Core::RenderStages(const Run& run, v1::RunStatus* status) const {
       const Worker* worker = FindWorker(candidate.id);
       if (worker != nullptr) one.set_worker_name(worker->hello.name());
       one.set_connected(worker != nullptr && worker->session.has_value());
-      one.set_state(candidate.times && run.draft->probes.empty() ? "ready" : "measuring");
+      one.set_state(candidate.times && !run.draft->probes.IsWaiting() ? "ready" : "measuring");
     }
     return;
   }
   if (!run.record.plan) return;
   const std::vector<InterfaceUse> interfaces = InterfacesOf(run);
   for (const StageRecord& stage : run.stages) {
-    const v1::StagePlan& plan = run.record.plan->stages(static_cast<int>(stage.index));
+    const Cell& cell = run.assignment().cells[stage.place];
     v1::StageStatus& one = *status->add_stages();
-    one.set_stage(stage.index);
+    one.set_stage(stage.id.stage);
     one.set_worker_id(stage.worker.value());
     one.set_worker_name(stage.name);
     const Worker* worker = FindWorker(stage.worker);
     one.set_connected(worker != nullptr && worker->session &&
                       worker->incarnation == stage.incarnation);
     one.set_state(std::string(StateOf(run, stage)));
-    one.set_first_layer(plan.first_layer());
-    one.set_layers(plan.layers());
-    one.set_depth(plan.depth());
+    one.set_first_layer(cell.layers.first);
+    one.set_layers(cell.layers.count);
+    one.set_depth(cell.setting.depth);
     if (!stage.last) continue;
     const v1::StepReport& last = *stage.last;
     one.set_step(last.step());
@@ -189,7 +200,7 @@ void Core::RenderStages(const Run& run, v1::RunStatus* status) const {
     one.set_wait_input_share(Share(last.wait_input_seconds(), last.seconds()));
     one.set_wait_gradient_share(Share(last.wait_gradient_seconds(), last.seconds()));
     one.set_codec_share(Share(last.codec_seconds(), last.seconds()));
-    const InterfaceUse& interface = interfaces[stage.index];
+    const InterfaceUse& interface = interfaces[stage.place];
     if (interface.egress) one.set_egress_share(*interface.egress);
     if (interface.ingress) one.set_ingress_share(*interface.ingress);
   }
@@ -198,32 +209,33 @@ void Core::RenderStages(const Run& run, v1::RunStatus* status) const {
 void Core::RenderLinks(const Run& run, v1::RunStatus* status) const {
   if (run.draft || !run.record.plan) return;
   const std::vector<InterfaceUse> interfaces = InterfacesOf(run);
-  for (const v1::LinkPlan& plan : run.record.plan->links()) {
-    const uint32_t boundary = plan.boundary();
-    if (boundary + 1 >= run.stages.size()) continue;
-    for (const bool up : {false, true}) {
-      const StageRecord& from = run.stages[boundary + (up ? 1 : 0)];
-      const StageRecord& to = run.stages[boundary + (up ? 0 : 1)];
+  for (const Edge& edge : run.assignment().edges) {
+    for (const bool forward : {true, false}) {
+      const StageRecord* from = run.Find(forward ? edge.from : edge.to);
+      const StageRecord* to = run.Find(forward ? edge.to : edge.from);
+      if (from == nullptr || to == nullptr) continue;  // a stored plan may be anything
+      const Flow& flow = forward ? edge.forward : edge.backward;
       v1::LinkStatus& one = *status->add_links();
-      one.set_boundary(boundary);
-      one.set_from_worker(from.name);
-      one.set_to_worker(to.name);
-      one.set_direction(up ? "backward" : "forward");
-      one.set_codec(up ? plan.backward_codec() : plan.forward_codec());
-      one.set_state(LinkState(run, boundary));
-      one.set_rate_bits_per_second(RateOf(*run.record.plan, plan, up));
-      if (!from.last || !(from.last->seconds() > 0)) continue;
-      for (const v1::LinkUse& use : from.last->links()) {
-        if (use.boundary() != boundary || use.up() != up) continue;
+      one.set_edge(edge.id.value());
+      one.set_from_worker(from->name);
+      one.set_to_worker(to->name);
+      one.set_direction(forward ? "forward" : "backward");
+      one.set_codec(flow.codec);
+      one.set_state(std::string(LinkState(run, edge.id)));
+      one.set_rate_bits_per_second(RateOf(run, flow, *from, *to));
+      if (!from->last || !(from->last->seconds() > 0)) continue;
+      for (const v1::LinkUse& use : from->last->links()) {
+        if (use.edge() != edge.id.value()) continue;
         one.set_goodput_bits_per_second(8.0 * static_cast<double>(use.payload_bytes_sent()) /
-                                        from.last->seconds());
-        one.set_busy_share(Share(use.send_busy_seconds(), from.last->seconds()));
-        one.set_waits_for(std::string(StallOf(
-            {.from = from.index, .to = to.index, .sender = &*from.last, .use = &use}, interfaces)));
+                                        from->last->seconds());
+        one.set_busy_share(Share(use.send_busy_seconds(), from->last->seconds()));
+        one.set_waits_for(std::string(
+            StallOf({.from = from->place, .to = to->place, .sender = &*from->last, .use = &use},
+                    interfaces)));
         if (one.rate_bits_per_second() > 0) {
           one.set_bound_share(
               Share(8.0 * static_cast<double>(use.link_bytes_sent()) / one.rate_bits_per_second(),
-                    from.last->seconds()));
+                    from->last->seconds()));
         }
       }
     }
@@ -252,21 +264,19 @@ std::vector<v1::WorkerStatus> Core::Workers(MonoTime now) const {
     RenderReach(*worker, now, &one);
     if (worker->layers) {
       v1::MeasuredLayers& layers = *one.mutable_measured_layers();
-      layers.set_model(worker->layers->model);
+      layers.set_model(MeasuredModel(worker->layers->spec));
       *layers.mutable_times() = worker->layers->times;
       layers.set_age_seconds(absl::ToDoubleSeconds(now - worker->layers->at - asleep_));
     }
+    if (!worker->resident.run_id().empty()) *one.mutable_resident() = worker->resident;
     if (!worker->held) continue;
     one.set_run_id(worker->held->value());
     const auto it = runs_.find(*worker->held);
     if (it == runs_.end()) continue;
     for (const StageRecord& stage : it->second.stages) {
       if (stage.worker != worker->id) continue;
-      one.set_stage(stage.index);
-      const std::string down = LinkState(it->second, stage.index);
-      const std::string up =
-          stage.index == 0 ? std::string(kHealthy) : LinkState(it->second, stage.index - 1);
-      one.set_link_quality(up == kLost || down == kHealthy ? up : down);
+      *one.mutable_cell() = ToProto(stage.id);
+      one.set_link_quality(std::string(LinkQuality(it->second, stage)));
     }
   }
   return statuses;

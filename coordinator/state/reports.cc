@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "coordinator/state/core.h"
 #include "coordinator/state/text.h"
+#include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -17,6 +18,7 @@ namespace {
 constexpr size_t kMaxPartialSteps = 8192;
 constexpr size_t kMaxPartialCheckpoints = 64;
 constexpr size_t kRecentSteps = 32;
+constexpr uint32_t kManifestFormat = 2;
 constexpr absl::Duration kStoreStepEvery = absl::Seconds(1);
 
 double Sane(double seconds) {
@@ -35,27 +37,26 @@ void Core::OnStep(Run& run, StageRecord& stage, const Worker& worker,
   const v1::StepReport& report = message.step();
   const RunState state = run.record.state;
   if ((state != RunState::kRunning && state != RunState::kFinishing) ||
-      report.stage() != stage.index || report.step() > run.record.spec.train.steps) {
-    DropMessage(run, worker, message, "a step report of another stage, step or time");
+      report.step() > run.record.spec.train.steps) {
+    DropMessage(run, worker, message, "a step report of another step or time");
     return;
   }
   stage.started = true;
   if (report.first_nonfinite()) {
-    const std::pair<uint64_t, uint32_t> here(report.step(), stage.index);
+    const std::pair<uint64_t, CellId> here(report.step(), stage.id);
     if (!run.first_nonfinite || here < *run.first_nonfinite) run.first_nonfinite = here;
   }
   if (report.step() <= run.record.step) return;  // known, or given up
   if (!stage.last || report.step() >= stage.last->step()) stage.last = report;
   PartialStep& partial = run.partial_steps[report.step()];
   partial.reports.resize(run.stages.size());
-  if (partial.reports[stage.index]) return;
-  partial.reports[stage.index] = report;
+  if (partial.reports[stage.place]) return;
+  partial.reports[stage.place] = report;
   Changed(run);
 
-  const bool bad_loss =
-      stage.index + 1 == run.stages.size() && report.has_loss() && !std::isfinite(report.loss());
+  const bool bad_loss = stage.is_last && report.has_loss() && !std::isfinite(report.loss());
   const bool bad_norm =
-      stage.index == 0 && report.has_norm() && !std::isfinite(report.gradient_norm());
+      stage.is_first && report.has_norm() && !std::isfinite(report.gradient_norm());
   if ((bad_loss || bad_norm) && !run.nonfinite) {
     run.nonfinite = {report.step(),
                      bad_loss ? fmt::format("the loss became {}", report.loss())
@@ -85,19 +86,22 @@ void Core::FinishStep(Run& run, uint64_t step, const PartialStep& partial) {
   record.set_epoch(run.record.epoch.value());
   double seconds = 0;
   uint64_t link_bytes = 0, payload_bytes = 0;
-  for (const auto& report : partial.reports) {
+  for (const StageRecord& stage : run.stages) {
+    const std::optional<v1::StepReport>& report = partial.reports[stage.place];
     seconds = std::max(seconds, Sane(report->seconds()));
     for (const v1::LinkUse& link : report->links()) {
       link_bytes += link.link_bytes_sent();
       payload_bytes += link.payload_bytes_sent();
     }
+    if (stage.is_first) {
+      record.set_gradient_norm(report->gradient_norm());
+      record.set_learning_rate(report->learning_rate());
+    }
+    if (stage.is_last) record.set_loss(report->loss());
   }
   record.set_seconds(seconds);
   record.set_link_bytes(link_bytes);
   record.set_payload_bytes(payload_bytes);
-  record.set_loss(partial.reports.back()->loss());
-  record.set_gradient_norm(partial.reports.front()->gradient_norm());
-  record.set_learning_rate(partial.reports.front()->learning_rate());
   if (const auto early = run.validation_early.find(step); early != run.validation_early.end()) {
     record.set_has_validation(true);
     record.set_validation_loss(early->second);
@@ -160,7 +164,7 @@ void Core::OnShard(Run& run, StageRecord& stage, const Worker& worker,
   }
   PartialCheckpoint& partial = run.partial_checkpoints[report.step()];
   partial.shards.resize(run.stages.size());
-  partial.shards[stage.index] = report;
+  partial.shards[stage.place] = report;
   const bool all = std::all_of(partial.shards.begin(), partial.shards.end(),
                                [](const auto& one) { return one.has_value(); });
   if (all) {
@@ -177,17 +181,17 @@ void Core::OnShard(Run& run, StageRecord& stage, const Worker& worker,
 void Core::CommitCheckpoint(Run& run, uint64_t step, const PartialCheckpoint& partial) {
   RunRecord& record = run.record;
   v1::CheckpointManifest manifest;
-  manifest.set_format(1);
+  manifest.set_format(kManifestFormat);
   manifest.set_run_id(record.id.value());
   manifest.set_epoch(record.epoch.value());
   manifest.set_step(step);
   manifest.set_committed_unix_ms(unix_ms_);
-  *manifest.mutable_stages() = record.plan->stages();
+  for (const Cell& cell : run.assignment().cells) *manifest.add_cells() = ToProto(cell);
   for (const StageRecord& stage : run.stages) {
-    for (const v1::CheckpointFile& file : partial.shards[stage.index]->files()) {
+    for (const v1::CheckpointFile& file : partial.shards[stage.place]->files()) {
       v1::CheckpointFile& one = *manifest.add_files();
       one = file;
-      one.set_stage(stage.index);
+      one.set_stage(stage.id.stage);
       one.set_worker_id(stage.worker.value());
     }
   }
@@ -207,41 +211,38 @@ void Core::CommitCheckpoint(Run& run, uint64_t step, const PartialCheckpoint& pa
 }
 
 void Core::OnLink(Run& run, StageRecord& stage, const v1::LinkEvent& link) {
-  const bool is_neighbour =
-      link.peer_stage() < run.stages.size() &&
-      (link.peer_stage() + 1 == stage.index || link.peer_stage() == stage.index + 1) &&
-      link.boundary() == std::min(link.peer_stage(), stage.index);
-  if (!is_neighbour) return;
+  const Edge* edge = run.assignment().Find(EdgeId(link.edge()));
+  if (edge == nullptr || (edge->from != stage.id && edge->to != stage.id)) return;
   const std::string pair =
-      fmt::format("{} and {}", Label(stage), Label(run.stages[link.peer_stage()]));
-  const auto known = run.troubled_links.find(link.boundary());
+      fmt::format("{} and {}", Label(stage), Label(*run.Find(edge->PeerOf(stage.id))));
+  const auto known = run.troubled_links.find(edge->id);
   const bool troubled =
-      known != run.troubled_links.end() && known->second.stages.contains(stage.index);
+      known != run.troubled_links.end() && known->second.stages.contains(stage.id);
   if (link.state() == "suspect") {
     if (troubled) return;
-    run.troubled_links[link.boundary()].stages[stage.index] = false;
+    run.troubled_links[edge->id].stages[stage.id] = false;
     Log(&run, "link",
         fmt::format("the link between {} is suspect: silent for {:.1f} s", pair,
                     Sane(link.silence_seconds())));
   } else if (link.state() == "lost") {
-    LinkTrouble& trouble = run.troubled_links[link.boundary()];
+    LinkTrouble& trouble = run.troubled_links[edge->id];
     const bool told = std::any_of(trouble.stages.begin(), trouble.stages.end(),
                                   [](const auto& one) { return one.second; });
-    trouble.stages[stage.index] = true;
+    trouble.stages[stage.id] = true;
     if (told) return;
     Log(&run, "link",
         fmt::format("the link between {} is lost and being made again: {}", pair,
                     Quoted(link.reason())));
   } else if (link.state() == "healthy") {
     if (!troubled) return;
-    known->second.stages.erase(stage.index);
+    known->second.stages.erase(stage.id);
     if (known->second.stages.empty()) run.troubled_links.erase(known);
     Log(&run, "link", fmt::format("the link between {} is healthy again", pair));
   } else if (link.state() == "forgotten") {
     Log(&run, "link",
         fmt::format("the message buffers between {} begin anew: they could not be brought back to "
                     "the checkpoint of step {}, so the losses may differ from an unbroken run's",
-                    pair, run.record.plan ? run.record.plan->start_step() : 0));
+                    pair, run.assignment().start_step));
   } else if (link.state() == "healed") {
     if (known == run.troubled_links.end()) return;  // the other side has told of it
     OnLinkHealed(run, stage, link, pair);
@@ -250,11 +251,11 @@ void Core::OnLink(Run& run, StageRecord& stage, const v1::LinkEvent& link) {
 }
 
 // One event for both sides, when the last that missed the other has it again.
-void Core::OnLinkHealed(Run& run, StageRecord& stage, const v1::LinkEvent& link,
+void Core::OnLinkHealed(Run& run, const StageRecord& stage, const v1::LinkEvent& link,
                         const std::string& pair) {
-  const auto known = run.troubled_links.find(link.boundary());
+  const auto known = run.troubled_links.find(EdgeId(link.edge()));
   LinkTrouble& trouble = known->second;
-  trouble.stages.erase(stage.index);
+  trouble.stages.erase(stage.id);
   trouble.away_seconds = std::max(trouble.away_seconds, Sane(link.silence_seconds()));
   trouble.frames_resent += link.frames_resent();
   if (!trouble.stages.empty()) return;

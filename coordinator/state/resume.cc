@@ -93,18 +93,4 @@ Status CheckResumable(const RunRecord& record, const RunSpec& spec,
       record.id.value(), differences.text()));
 }
 
-std::vector<v1::CheckpointFile> FilesOfStage(const v1::CheckpointManifest& manifest,
-                                             const v1::StagePlan& stage) {
-  std::vector<v1::CheckpointFile> files;
-  for (const v1::CheckpointFile& file : manifest.files()) {
-    if (file.stage() >= static_cast<uint32_t>(manifest.stages_size())) continue;
-    // The embedding goes with the first layer, norm and head with the last one.
-    const v1::StagePlan& writer = manifest.stages(static_cast<int>(file.stage()));
-    const bool overlaps = writer.first_layer() < stage.first_layer() + stage.layers() &&
-                          stage.first_layer() < writer.first_layer() + writer.layers();
-    if (overlaps) files.push_back(file);
-  }
-  return files;
-}
-
 }  // namespace longhaul::coordinator

@@ -1,4 +1,4 @@
-// What a run file may change when its run is resumed, and which shards its stages need. Pure.
+// What a run file may change when its run is resumed. Pure.
 #ifndef LONGHAUL_COORDINATOR_STATE_RESUME_H_
 #define LONGHAUL_COORDINATOR_STATE_RESUME_H_
 
@@ -14,10 +14,6 @@ namespace longhaul::coordinator {
 // differs: what the parameters, the data, the sample order or the bits of a step depend on.
 Status CheckResumable(const RunRecord& record, const RunSpec& spec,
                       const std::vector<v1::DataFile>& files);
-
-// The files of a checkpoint with tensors of this stage, whichever split wrote them.
-std::vector<v1::CheckpointFile> FilesOfStage(const v1::CheckpointManifest& manifest,
-                                             const v1::StagePlan& stage);
 
 }  // namespace longhaul::coordinator
 

@@ -7,12 +7,13 @@
 #include "base/units.h"
 #include "coordinator/state/core.h"
 #include "coordinator/state/text.h"
+#include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {
 namespace {
 
-// 3: workers try each other's addresses (TryReach). 4: depths change while a run trains (Retune).
-constexpr uint32_t kProtocolMin = 2, kProtocolMax = 4;
+// 5: assignments are graphs of cells.
+constexpr uint32_t kProtocolMin = 5, kProtocolMax = 5;
 constexpr size_t kMaxHelloText = 256;
 // Workers that left are listed until this many of them are known.
 constexpr size_t kMaxGoneWorkers = 256;
@@ -25,14 +26,6 @@ bool IsPlainText(const std::string& text) {
                      [](unsigned char c) { return c > 0x20 && c < 0x7f; });
 }
 
-using DataEndpoints = google::protobuf::RepeatedPtrField<v1::DataEndpoint>;
-
-bool AreSame(const DataEndpoints& some, const DataEndpoints& others) {
-  return std::ranges::equal(some, others, [](const auto& a, const auto& b) {
-    return a.transport() == b.transport() && std::ranges::equal(a.addresses(), b.addresses());
-  });
-}
-
 }  // namespace
 
 std::optional<std::string> Core::RefusalOf(const v1::Hello& hello) const {
@@ -40,7 +33,7 @@ std::optional<std::string> Core::RefusalOf(const v1::Hello& hello) const {
       hello.protocol_min() > hello.protocol_max()) {
     return fmt::format(
         "this coordinator (version {}) speaks protocol versions {} to {}, worker {} (version {}) "
-        "speaks {} to {}; install versions of both that overlap",
+        "speaks {} to {}; install the same version on both",
         options_.version, kProtocolMin, kProtocolMax, hello.name(), hello.version(),
         hello.protocol_min(), hello.protocol_max());
   }
@@ -86,16 +79,22 @@ void Core::On(event::WorkerJoined& joined) {
     worker.replaced.push_back(worker.incarnation);
     if (worker.replaced.size() > kMaxReplaced) worker.replaced.pop_front();
   }
-  const bool is_elsewhere = is_new || !AreSame(worker.hello.endpoints(), hello.endpoints());
+  const bool is_elsewhere =
+      is_new || FromProto(worker.hello.endpoints()) != FromProto(hello.endpoints());
   if (is_elsewhere) {
-    ForgetLinks(id);
-    ForgetReach(id);
+    links_.Forget(id);
+    reach_.Forget(id);
+    // A plan in the making knows where it was, and how fast its links were there.
+    if (Draft* draft = worker.held ? FindDraft(*worker.held) : nullptr) {
+      DropPlan(*draft);
+      draft->probes.Restart();
+    }
   }
-  ForgetReachChecks(id);
   if (is_new) worker.layers.reset();
   worker.id = id;
   worker.incarnation = incarnation;
   worker.hello = hello;
+  worker.resident = hello.resident();
   worker.session = joined.session;
   worker.last_heard = now_;
   sessions_[joined.session] = id;
@@ -114,7 +113,6 @@ void Core::On(event::WorkerJoined& joined) {
                   hello.host().empty() ? "" : " from " + hello.host()));
   NoteClock(worker, is_new);
   Attach(worker);
-  if (is_elsewhere) SayUntried(worker);
   CheckReach(worker);
 }
 
@@ -168,7 +166,7 @@ void Core::Attach(Worker& worker) {
     if (StageRecord* stage = StageOf(*run, worker)) {
       stage_of = run;
       const bool same = said == run->record.id && hello.epoch() == run->record.epoch.value() &&
-                        hello.stage() == stage->index;
+                        FromProto(hello.cell()) == stage->id;
       matches = matches || same;
       continue;
     }
@@ -220,7 +218,7 @@ void Core::AttachToStage(Worker& worker, Run& run, StageRecord& stage) {
   } else if (!stage.finished) {
     if (!stage.started) SendStart(worker, run);
     SendRetune(worker, run, stage);
-    if (run.record.state == RunState::kFinishing && stage.index == 0) SendStop(run);
+    if (run.record.state == RunState::kFinishing && stage.is_first) SendStop(run);
   }
   if (!run.reattach_until || !IsActive(run.record.state)) return;
   const bool all = std::all_of(run.stages.begin(), run.stages.end(),
@@ -232,39 +230,38 @@ void Core::AttachToStage(Worker& worker, Run& run, StageRecord& stage) {
 }
 
 void Core::NoteAddresses(const Worker& worker, Run& run, const StageRecord& stage) {
-  auto& planned = *run.record.plan->mutable_stages(static_cast<int>(stage.index));
-  const auto& said = worker.hello.endpoints();
-  const uint32_t index = stage.index;
-  if (!AreSame(planned.endpoints(), said)) {
-    *planned.mutable_endpoints() = said;
+  Cell& cell = run.record.plan->assignment.cells[stage.place];
+  std::vector<Endpoint> said = FromProto(worker.hello.endpoints());
+  const bool has_moved = cell.endpoints != said;
+  if (has_moved) {
+    cell.endpoints = std::move(said);
     Store(run);
     std::string where;
-    for (const v1::DataEndpoint& endpoint : said) {
-      where += fmt::format("{}{} {}", where.empty() ? "" : ", ", endpoint.transport(),
-                           fmt::join(endpoint.addresses(), " "));
+    for (const Endpoint& endpoint : cell.endpoints) {
+      where += fmt::format("{}{} {}", where.empty() ? "" : ", ", endpoint.transport,
+                           fmt::join(endpoint.addresses, " "));
     }
     Log(&run, "worker", fmt::format("{} has moved: {}", Label(stage), Quoted(where)));
-    if (index > 0) SendReaddress(run, index - 1, run.stages[index - 1]);
-    if (index + 1 < run.stages.size()) SendReaddress(run, index, run.stages[index + 1]);
   }
-  // What it may have missed while it was away.
-  if (index > 0) SendReaddress(run, index - 1, stage);
-  if (index + 1 < run.stages.size()) SendReaddress(run, index, stage);
+  for (const Edge& edge : run.assignment().edges) {
+    // Where it dials itself: what it may have missed while it was away.
+    if (edge.dialler() == stage.id || (has_moved && edge.dialled() == stage.id)) {
+      SendReaddress(run, edge);
+    }
+  }
 }
 
-void Core::SendReaddress(const Run& run, uint32_t boundary, const StageRecord& dialler) {
-  const v1::LinkPlan& link = run.record.plan->links(static_cast<int>(boundary));
+void Core::SendReaddress(const Run& run, const Edge& edge) {
+  const StageRecord& dialler = *run.Find(edge.dialler());
   const Worker* worker = LiveWorkerOf(dialler.worker, dialler.incarnation);
-  if (worker == nullptr || link.downstream_dials() != (dialler.index == boundary + 1)) return;
+  const Endpoint* endpoint = run.assignment().Find(edge.dialled())->EndpointOf(edge.transport);
+  if (worker == nullptr || endpoint == nullptr || endpoint->addresses.empty()) return;
   v1::WorkerCommand command = CommandFor(run.record.id, run.record.epoch);
-  command.mutable_readdress()->set_boundary(boundary);
-  const uint32_t peer = link.downstream_dials() ? boundary : boundary + 1;
-  for (const v1::DataEndpoint& endpoint :
-       run.record.plan->stages(static_cast<int>(peer)).endpoints()) {
-    if (endpoint.transport() != link.transport()) continue;
-    *command.mutable_readdress()->mutable_addresses() = endpoint.addresses();
+  command.mutable_readdress()->set_edge(edge.id.value());
+  for (const std::string& address : endpoint->addresses) {
+    command.mutable_readdress()->add_addresses(address);
   }
-  if (command.readdress().addresses_size() > 0) Send(*worker, std::move(command));
+  Send(*worker, std::move(command));
 }
 
 void Core::On(event::WorkerLeft& left) {
@@ -278,12 +275,14 @@ void Core::Lose(Worker& worker, const std::string& why) {
   connected_.erase(&worker);
   sessions_.erase(*worker.session);
   worker.session.reset();
-  ForgetReachChecks(worker.id);
+  reach_.Leave(worker.id);
   const std::optional<RunId> held = std::exchange(worker.held, std::nullopt);
   Run* run = held ? FindRun(*held) : nullptr;
-  if (held && FindDraft(*held) != nullptr) {
-    FailDraft(*held, fmt::format("worker {} was lost while its layers {}were timed: {}", label,
-                                 FindDraft(*held)->probe_rounds > 0 ? "and links " : "", why));
+  if (const Draft* draft = held ? FindDraft(*held) : nullptr) {
+    const std::string_view what = draft->computation || draft->plan ? "the plan was made"
+                                  : draft->probes.HasBegun() ? "its layers and links were timed"
+                                                             : "its layers were timed";
+    FailDraft(*held, fmt::format("worker {} was lost while {}: {}", label, what, why));
   } else if (StageRecord* stage = run == nullptr ? nullptr : StageOf(*run, worker);
              stage != nullptr && IsActive(run->record.state)) {
     OnStageLost(*run, *stage, why);
@@ -302,8 +301,8 @@ void Core::ForgetOldWorkers() {
     if (!gone(*it)) continue;
     if (oldest == workers_.end() || it->second.last_heard < oldest->second.last_heard) oldest = it;
   }
-  ForgetLinks(oldest->first);
-  ForgetReach(oldest->first);
+  links_.Forget(oldest->first);
+  reach_.Forget(oldest->first);
   workers_.erase(oldest);
 }
 
@@ -318,6 +317,7 @@ void Core::On(event::WorkerSaid& said) {
       return;
     case v1::WorkerMessage::kHeartbeat:
       worker->memory_used_bytes = message.heartbeat().memory_used_bytes();
+      worker->resident = message.heartbeat().resident();
       return;
     case v1::WorkerMessage::kLog:
       // Lines of an epoch that is over still tell how it ended.
@@ -335,7 +335,7 @@ void Core::On(event::WorkerSaid& said) {
       OnTrace(*worker, message);
       return;
     case v1::WorkerMessage::kReachTried:
-      OnReachTried(*worker, message.reach_tried());
+      Carry(reach_.Answer(worker->id, message.reach_tried(), now_));
       return;
     default:
       OnRunMessage(*worker, message);
@@ -383,7 +383,7 @@ void Core::OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& mes
       OnStep(run, *stage, worker, message);
       break;
     case v1::WorkerMessage::kValidation:
-      if (stage->index + 1 == run.stages.size()) OnValidation(run, message.validation());
+      if (stage->is_last) OnValidation(run, message.validation());
       break;
     case v1::WorkerMessage::kShard:
       OnShard(run, *stage, worker, message);

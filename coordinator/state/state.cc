@@ -38,8 +38,8 @@ struct State::Impl {
   Core core;
 };
 
-State::State(const StateOptions& options, std::vector<RunRecord> stored,
-             uint64_t next_event_sequence, MonoTime now)
+State::State(const StateOptions& options, StoredRuns stored, uint64_t next_event_sequence,
+             MonoTime now)
     : impl_(new Impl{Core(options, std::move(stored), next_event_sequence, now)}) {}
 
 State::~State() = default;

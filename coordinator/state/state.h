@@ -4,7 +4,8 @@
 // No I/O, no threads, no clock, no randomness of its own (ids and secrets come in with the events).
 // Nothing that a worker or user sends makes it crash: what does not fit is refused or dropped and
 // counted. invariants() runs at the end of every tick in all builds. The shell (coordinator/rpc)
-// does the I/O: it writes `writes` in one transaction *before* it carries out `commands`, in order.
+// does the I/O and whatever takes long: it writes `writes` in one transaction *before* it carries
+// out `commands`, in order.
 //
 //   queued -> planning -> preparing -> running -> finishing -> done
 //      any of them -> failed(reason) | stopped;   recovering is reserved for automatic recovery
@@ -14,8 +15,6 @@
 #define LONGHAUL_COORDINATOR_STATE_STATE_H_
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,18 +24,15 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/status.h"
+#include "coordinator/planner/planner.h"
 #include "coordinator/planner/retune.h"
+#include "coordinator/state/ids.h"
 #include "longhaul/v1/control.pb.h"
-#include "longhaul/v1/plan.pb.h"
 #include "longhaul/v1/worker.pb.h"
 #include "run/file/run_spec.h"
+#include "run/plan/plan.h"
 
 namespace longhaul::coordinator {
-
-// One gRPC stream of a worker. Never reused.
-using SessionId = Strong<struct SessionIdTag, uint64_t>;
-// One call of the CLI that waits for a Reply. Never reused.
-using RequestId = Strong<struct RequestIdTag, uint64_t>;
 
 enum class RunState : uint8_t {
   kQueued,
@@ -91,7 +87,17 @@ struct StopAsked {
 // Answer to command::PrepareData.
 struct DataPrepared {
   RunId run;
-  StatusOr<v1::DataSet> data;
+  StatusOr<DataSet> data;
+};
+// Answers to command::ComputePlan and command::ComputeRetune. What is not waited for any more is
+// dropped.
+struct PlanComputed {
+  ComputationId id;
+  StatusOr<Plan> plan;
+};
+struct RetuneComputed {
+  ComputationId id;
+  StatusOr<std::optional<Plan>> plan;  // nullopt: the one that there is stays
 };
 struct CheckpointsAsked {
   RequestId request;
@@ -110,10 +116,10 @@ struct CopiesChecked {
 };
 }  // namespace event
 
-using Event =
-    std::variant<event::WorkerJoined, event::WorkerSaid, event::WorkerLeft, event::Submitted,
-                 event::PlanAsked, event::StopAsked, event::DataPrepared, event::CheckpointsAsked,
-                 event::CopiesChecked, event::TraceAsked>;
+using Event = std::variant<event::WorkerJoined, event::WorkerSaid, event::WorkerLeft,
+                           event::Submitted, event::PlanAsked, event::StopAsked,
+                           event::DataPrepared, event::CheckpointsAsked, event::CopiesChecked,
+                           event::TraceAsked, event::PlanComputed, event::RetuneComputed>;
 
 // ---- Out --------------------------------------------------------------------------
 
@@ -126,11 +132,21 @@ struct RunRecord {
   std::string reason;
   Epoch epoch;  // newest that was ever assigned
   std::string link_secret;
-  std::optional<v1::DataSet> data;
-  std::optional<v1::Plan> plan;                     // of `epoch`
+  std::optional<DataSet> data;
+  std::optional<Plan> plan;                         // of `epoch`
   std::vector<v1::CheckpointManifest> checkpoints;  // committed, oldest first
   uint64_t step = 0;                                // last finished by all stages
   int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
+};
+
+// A run of the store that this version cannot read. Its row stays as it is.
+struct UnreadableRun {
+  RunId id;
+  std::string problem;  // a sentence without its full stop
+};
+struct StoredRuns {
+  std::vector<RunRecord> runs;  // in the order in which they were submitted
+  std::vector<UnreadableRun> unreadable;
 };
 
 namespace write {
@@ -169,6 +185,21 @@ struct PrepareData {
   std::string tokenizer;
   double validation_share;
 };
+// Each takes a while, off the state machine's thread; answer with PlanComputed, RetuneComputed.
+struct ComputePlan {
+  ComputationId id;
+  PlanRequest request;
+};
+struct ComputeRetune {
+  ComputationId id;
+  RunSpec spec;
+  Plan plan;
+  Seen seen;
+};
+// Nobody waits for it any more: it need not be answered.
+struct CancelComputation {
+  ComputationId id;
+};
 // Hash the coordinator's copies of these shards; answer with CopiesChecked.
 struct CheckCopies {
   uint64_t check;
@@ -201,7 +232,8 @@ struct ReplyTrace {
 using Command = std::variant<command::ToWorker, command::CloseSession, command::PrepareData,
                              command::CheckCopies, command::DropCopies, command::ReplySubmit,
                              command::ReplyPlan, command::ReplyStop, command::ReplyCheckpoints,
-                             command::ReplyTrace>;
+                             command::ReplyTrace, command::ComputePlan, command::ComputeRetune,
+                             command::CancelComputation>;
 
 struct TickResult {
   std::vector<Write> writes;
@@ -227,16 +259,12 @@ struct StateOptions {
   // Random; the links by which workers try to reach each other prove a secret made of it.
   std::string reach_secret;
   std::string version;
-  // What a running epoch's depths and order become by what was seen of it; nullopt: they stay.
-  std::function<StatusOr<std::optional<v1::Plan>>(const RunSpec&, const v1::Plan&, const Seen&)>
-      retune = Retune;
 };
 
 class State {
  public:
   // `stored` and `next_event_sequence` as the store has them.
-  State(const StateOptions& options, std::vector<RunRecord> stored, uint64_t next_event_sequence,
-        MonoTime now);
+  State(const StateOptions& options, StoredRuns stored, uint64_t next_event_sequence, MonoTime now);
   ~State();
 
   // `unix_ms`: the wall clock, for records only; may jump.

@@ -1,33 +1,13 @@
-// `longhaul trace`: what every stage did when, asked of the workers and put together.
+// `longhaul trace`: the book puts together what every stage did when; here they are asked and the
+// user is answered.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "coordinator/state/core.h"
 
 namespace longhaul::coordinator {
-namespace {
-
-constexpr absl::Duration kTraceLimit = absl::Seconds(10);
-constexpr size_t kMostTraces = 4;  // at once
-// What one reply may have, with room for the plan.
-constexpr size_t kMostBytes = 3 << 20;
-
-// Fewer steps, the oldest first, until it fits; the last one is kept.
-void Trim(v1::TraceReply* reply) {
-  while (reply->ByteSizeLong() > kMostBytes) {
-    bool less = false;
-    for (v1::StageTrace& stage : *reply->mutable_stages()) {
-      if (stage.steps_size() < 2) continue;
-      stage.mutable_steps()->DeleteSubrange(0, 1);
-      less = true;
-    }
-    if (!less) return;
-  }
-}
-
-}  // namespace
 
 void Core::On(event::TraceAsked& asked) {
   const auto refuse = [&](const Status& status) {
@@ -44,17 +24,12 @@ void Core::On(event::TraceAsked& asked) {
         "run {} has not begun to train; there is nothing to trace", run->record.id.value())));
     return;
   }
-  if (traces_.size() >= kMostTraces) {
-    refuse(absl::ResourceExhaustedError(fmt::format(
-        "{} traces are being put together already; try again in a few seconds", traces_.size())));
+  if (const Status may = traces_.MayBegin(); !may.ok()) {
+    refuse(may);
     return;
   }
-  const uint64_t id = next_trace_++;
-  TraceJob job{.request = asked.request,
-               .run = run->record.id,
-               .epoch = run->record.epoch,
-               .until = now_ + kTraceLimit};
-  job.stages.resize(run->stages.size());
+  std::vector<CellId> cells;
+  std::vector<const Worker*> workers;
   for (const StageRecord& stage : run->stages) {
     const Worker* worker = LiveWorkerOf(stage.worker, stage.incarnation);
     if (worker == nullptr) {
@@ -62,69 +37,58 @@ void Core::On(event::TraceAsked& asked) {
           fmt::format("{} is not connected, and a trace needs every stage", Label(stage))));
       return;
     }
-    v1::WorkerCommand command = CommandFor(job.run, job.epoch);
+    cells.push_back(stage.id);
+    workers.push_back(worker);
+  }
+  const RunRecord& record = run->record;
+  const uint64_t id = traces_.Begin(asked.request, record.id, record.epoch, cells, now_);
+  for (const Worker* worker : workers) {
+    v1::WorkerCommand command = CommandFor(record.id, record.epoch);
     command.mutable_send_trace()->set_request(id);
     command.mutable_send_trace()->set_steps(asked.steps);
     Send(*worker, std::move(command));
   }
-  traces_.emplace(id, std::move(job));
 }
 
 void Core::OnTrace(const Worker& worker, const v1::WorkerMessage& message) {
-  const auto it = traces_.find(message.trace().request());
-  if (it == traces_.end()) return;  // given up
-  TraceJob& job = it->second;
-  Run* run = FindRun(job.run);
-  if (run == nullptr || message.run_id() != job.run.value() ||
-      message.epoch() != job.epoch.value()) {
+  const uint64_t id = message.trace().request();
+  const Trace* trace = traces_.Find(id);
+  if (trace == nullptr) return;  // given up
+  Run* run = FindRun(trace->run);
+  if (run == nullptr || !run->record.plan || message.run_id() != trace->run.value() ||
+      message.epoch() != trace->epoch.value()) {
     return;
   }
   // By who says it: a worker that has forgotten the run does not know its stage.
   const StageRecord* stage = StageOf(*run, worker);
-  if (stage == nullptr || stage->index >= job.stages.size()) return;
+  if (stage == nullptr) return;
   if (message.trace().steps().empty()) {
-    EndTrace(it->first,
-             absl::FailedPreconditionError(fmt::format(
-                 "{} has no finished step of run {} to show: trace a run after its first step, "
-                 "and before its workers begin another one",
-                 Label(*stage), job.run.value())));
+    EndTrace(id, absl::FailedPreconditionError(fmt::format(
+                     "{} has no finished step of run {} to show: trace a run after its first step, "
+                     "and before its workers begin another one",
+                     Label(*stage), trace->run.value())));
     return;
   }
-  job.stages[stage->index] = message.trace();
-  if (!std::all_of(job.stages.begin(), job.stages.end(),
-                   [](const auto& one) { return one.has_value(); })) {
-    return;
-  }
-  v1::TraceReply reply;
-  reply.set_run_id(job.run.value());
-  uint32_t index = 0;
-  for (auto& one : job.stages) {
-    one->set_stage(index++);
-    *reply.add_stages() = *std::move(one);
-  }
-  if (run->record.plan) *reply.mutable_plan() = *run->record.plan;
-  Trim(&reply);
-  EndTrace(it->first, std::move(reply));
+  if (!traces_.Answer(id, stage->id, message.trace())) return;
+  Trace whole = traces_.Take(id);
+  const RequestId request = whole.request;
+  out_.commands.emplace_back(
+      command::ReplyTrace{request, std::move(whole).Reply(*run->record.plan)});
 }
 
-void Core::EndTrace(uint64_t id, StatusOr<v1::TraceReply> reply) {
-  const auto it = traces_.find(id);
-  out_.commands.emplace_back(command::ReplyTrace{it->second.request, std::move(reply)});
-  traces_.erase(it);
+void Core::EndTrace(uint64_t id, const Status& why) {
+  out_.commands.emplace_back(command::ReplyTrace{traces_.Take(id).request, why});
 }
 
 void Core::CheckTraces() {
-  std::vector<uint64_t> late;
-  for (const auto& [id, job] : traces_) {
-    if (now_ >= job.until) late.push_back(id);
-  }
-  for (const uint64_t id : late) {
-    const TraceJob& job = traces_.at(id);
-    const Run* run = FindRun(job.run);
+  for (const uint64_t id : traces_.Late(now_)) {
+    const Trace& trace = *traces_.Find(id);
+    const Run* run = FindRun(trace.run);
     std::string missing;
-    for (size_t stage = 0; stage < job.stages.size(); ++stage) {
-      if (job.stages[stage] || run == nullptr || stage >= run->stages.size()) continue;
-      missing += (missing.empty() ? "" : ", ") + Label(run->stages[stage]);
+    for (const CellId& cell : trace.Missing()) {
+      const StageRecord* stage = run == nullptr ? nullptr : run->Find(cell);
+      if (stage == nullptr) continue;
+      missing += (missing.empty() ? "" : ", ") + Label(*stage);
     }
     EndTrace(id,
              absl::DeadlineExceededError(fmt::format("no trace came from {} within {:g} s", missing,

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "run/plan/proto/plan_proto.h"
 #include "run/tokens/token_file.h"
 
 namespace longhaul::coordinator {
@@ -19,13 +20,13 @@ namespace {
 constexpr int kCacheVersion = 1;
 
 // What was made before, if it is still there. An unreadable entry is as good as none.
-std::optional<v1::DataSet> FromCache(const std::string& path, const BlobStore& blobs) {
+std::optional<DataSet> FromCache(const std::string& path, const BlobStore& blobs) {
   const StatusOr<std::string> bytes = ReadFile(path, 64 << 10);
   v1::DataSet data;
   if (!bytes.ok() || !data.ParseFromString(*bytes) || !blobs.Has(data.token_file_sha256())) {
     return std::nullopt;
   }
-  return data;
+  return FromProto(data);
 }
 
 }  // namespace
@@ -43,9 +44,9 @@ std::string DataPreparer::KeyOf(const command::PrepareData& request) const {
   return hash.HexDigest();
 }
 
-StatusOr<v1::DataSet> DataPreparer::Prepare(const command::PrepareData& request) const {
+StatusOr<DataSet> DataPreparer::Prepare(const command::PrepareData& request) const {
   const std::string cache_path = fmt::format("{}/{}", cache_folder_, KeyOf(request));
-  if (std::optional<v1::DataSet> known = FromCache(cache_path, *blobs_)) return *known;
+  if (std::optional<DataSet> known = FromCache(cache_path, *blobs_)) return *known;
 
   std::vector<std::string> paths;
   uint64_t text_bytes = 0;
@@ -67,14 +68,14 @@ StatusOr<v1::DataSet> DataPreparer::Prepare(const command::PrepareData& request)
   }
   LH_ASSIGN_OR_RETURN(const std::string sha256, blobs_->Adopt(temporary));
 
-  v1::DataSet data;
-  data.set_token_file_sha256(sha256);
-  data.set_tokens(info->tokens);
-  data.set_validation_tokens(info->validation_tokens);
-  data.set_vocabulary(info->vocabulary);
-  data.set_tokenizer(info->tokenizer);
-  data.set_text_bytes(text_bytes);
-  if (const Status status = WriteFileAtomic(cache_path, data.SerializeAsString()); !status.ok()) {
+  const DataSet data{.token_file_sha256 = sha256,
+                     .tokens = info->tokens,
+                     .validation_tokens = info->validation_tokens,
+                     .vocabulary = info->vocabulary,
+                     .tokenizer = info->tokenizer,
+                     .text_bytes = text_bytes};
+  const std::string cached = ToProto(data).SerializeAsString();
+  if (const Status status = WriteFileAtomic(cache_path, cached); !status.ok()) {
     spdlog::warn("the token file is made, but not remembered: {}", Message(status));
   }
   return data;

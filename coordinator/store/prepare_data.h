@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "coordinator/state/state.h"
 #include "coordinator/store/blob_store.h"
-#include "longhaul/v1/plan.pb.h"
+#include "run/plan/plan.h"
 
 namespace longhaul::coordinator {
 
@@ -22,7 +22,7 @@ class DataPreparer {
   // Tokenizes the files (blobs that are there), or finds what was made of them before. Takes as
   // long as reading and writing them does. Thread-safe; of one key one call at a time, or the work
   // is done twice. kFailedPrecondition naming a file that is not there.
-  StatusOr<v1::DataSet> Prepare(const command::PrepareData& request) const;
+  StatusOr<DataSet> Prepare(const command::PrepareData& request) const;
 
  private:
   DataPreparer(std::string cache_folder, const BlobStore* blobs)

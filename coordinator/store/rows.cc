@@ -7,21 +7,26 @@
 
 #include "coordinator/store/messages_column.h"
 #include "run/file/run_spec.h"
+#include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {
 namespace {
 
-template <class M>
-bool ParseOptional(const sqlite::Statement& row, int column, std::optional<M>* message) {
+// A column that may be null: `T` as a message `M`. False where it holds something else.
+template <class M, class T>
+bool ReadOptional(const sqlite::Statement& row, int column, std::optional<T>* value) {
   if (row.IsNull(column)) return true;
+  M message;
   const std::string_view bytes = row.Bytes(column);
-  return message->emplace().ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+  if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return false;
+  *value = FromProto(message);
+  return true;
 }
 
-template <class M>
-void BindOptional(const std::optional<M>& message, int position, sqlite::Statement* statement) {
-  if (message.has_value()) {
-    statement->BindBlob(position, message->SerializeAsString());
+template <class T>
+void BindOptional(const std::optional<T>& value, int position, sqlite::Statement* statement) {
+  if (value.has_value()) {
+    statement->BindBlob(position, ToProto(*value).SerializeAsString());
   } else {
     statement->BindNull(position);
   }
@@ -33,6 +38,18 @@ std::optional<RunState> StateFromText(std::string_view text) {
     if (ToString(state) == text) return state;
   }
   return std::nullopt;
+}
+
+// Oldest first, each with its cells and at least a file of each.
+bool AreCheckpoints(const std::vector<v1::CheckpointManifest>& checkpoints) {
+  uint64_t step = 0;
+  for (const v1::CheckpointManifest& manifest : checkpoints) {
+    const bool is_whole =
+        manifest.cells_size() > 0 && manifest.files_size() >= manifest.cells_size();
+    if (!is_whole || manifest.step() <= step) return false;
+    step = manifest.step();
+  }
+  return true;
 }
 
 }  // namespace
@@ -60,9 +77,7 @@ StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
   record.id = RunId(std::string(row.Bytes(0)));
   const auto unreadable = [&](std::string_view what) -> Status {
     return absl::DataLossError(fmt::format(
-        "state store: run {}: its {} cannot be read; put a copy of the store back, or move it away "
-        "to begin with an empty one",
-        record.id.value(), what));
+        "its {} cannot be read; put a copy of the store back, or submit the run anew", what));
   };
   const std::optional<RunState> state = StateFromText(row.Bytes(1));
   if (!state.has_value()) return unreadable(fmt::format("state '{}'", row.Bytes(1)));
@@ -77,9 +92,11 @@ StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
   record.spec = *std::move(spec);
   record.link_secret = row.Bytes(6);
   if (!Split(row.Bytes(7), &record.data_files)) return unreadable("list of data files");
-  if (!ParseOptional(row, 8, &record.data)) return unreadable("data set");
-  if (!ParseOptional(row, 9, &record.plan)) return unreadable("plan");
-  if (!Split(row.Bytes(10), &record.checkpoints)) return unreadable("list of checkpoints");
+  if (!ReadOptional<v1::DataSet>(row, 8, &record.data)) return unreadable("data set");
+  if (!ReadOptional<v1::Plan>(row, 9, &record.plan)) return unreadable("plan");
+  if (!Split(row.Bytes(10), &record.checkpoints) || !AreCheckpoints(record.checkpoints)) {
+    return unreadable("list of checkpoints");
+  }
   record.submitted_unix_ms = row.Int(11);
   record.started_unix_ms = row.Int(12);
   record.ended_unix_ms = row.Int(13);

@@ -26,7 +26,7 @@ inline constexpr std::string_view kSelectRuns =
     "checkpoints, submitted_unix_ms, started_unix_ms, ended_unix_ms FROM runs ORDER BY rowid";
 
 void BindRun(const RunRecord& record, sqlite::Statement* upsert);
-// kDataLoss naming the run and what cannot be read.
+// kDataLoss naming what cannot be read.
 StatusOr<RunRecord> ReadRun(const sqlite::Statement& row);
 
 }  // namespace longhaul::coordinator

@@ -171,15 +171,20 @@ Status Store::Apply(const std::vector<Write>& writes) {
   return status;
 }
 
-StatusOr<std::vector<RunRecord>> Store::LoadRuns() const {
+StatusOr<StoredRuns> Store::LoadRuns() const {
   const std::lock_guard lock(impl_->mutex);
   LH_ASSIGN_OR_RETURN(sqlite::Statement rows, impl_->database.Prepare(kSelectRuns));
-  std::vector<RunRecord> records;
+  StoredRuns stored;
   while (true) {
     LH_ASSIGN_OR_RETURN(const bool row, rows.Next());
-    if (!row) return records;
-    LH_ASSIGN_OR_RETURN(RunRecord record, ReadRun(rows));
-    records.push_back(std::move(record));
+    if (!row) return stored;
+    StatusOr<RunRecord> record = ReadRun(rows);
+    if (record.ok()) {
+      stored.runs.push_back(*std::move(record));
+    } else {
+      stored.unreadable.push_back(
+          {RunId(std::string(rows.Bytes(0))), std::string(Message(record.status()))});
+    }
   }
 }
 

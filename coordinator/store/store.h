@@ -38,8 +38,8 @@ class Store {
   // that come without a run or event beside them: those survive the end of the process only.
   Status Apply(const std::vector<Write>& writes);
 
-  // In the order in which they were submitted.
-  StatusOr<std::vector<RunRecord>> LoadRuns() const;
+  // In the order in which they were submitted. One that cannot be read keeps no other from it.
+  StatusOr<StoredRuns> LoadRuns() const;
   StatusOr<uint64_t> NextEventSequence() const;
 
   // Pages in ascending order, what comes after `after`; an empty page is the end.

@@ -11,7 +11,8 @@ namespace longhaul::coordinator {
 
 inline constexpr uint32_t kOldestStoreSchemaVersion = 1;
 
-// From `version` to kStoreSchemaVersion, all or nothing; kDataLoss where a row cannot be read.
+// From `version` to kStoreSchemaVersion, all or nothing; but runs that cannot be read stay as they
+// are.
 Status UpgradeStore(sqlite::Database* database, uint32_t version);
 
 }  // namespace longhaul::coordinator

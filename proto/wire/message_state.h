@@ -1,4 +1,4 @@
-// What a stage says to its neighbour before the first tensor, where a codec of their boundary
+// What a stage says to its neighbour before the first tensor, where a codec of their edge
 // remembers samples: the digests of what it remembers. Body after a tensor header of kind
 // kMessageState, 16 bytes, little-endian.
 //

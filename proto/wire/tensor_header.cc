@@ -76,7 +76,7 @@ void EncodeTensorHeader(const TensorHeader& header, std::span<std::byte, kTensor
   PutLe<uint64_t>(out, 24, header.step.value());
   PutLe<uint32_t>(out, 32, header.replica);
   PutLe<uint32_t>(out, 36, header.microbatch.value());
-  PutLe<uint32_t>(out, 40, header.boundary.value());
+  PutLe<uint32_t>(out, 40, header.edge.value());
   PutLe<uint8_t>(out, 44, static_cast<uint8_t>(header.direction));
   PutLe<uint16_t>(out, 46, header.extension_bytes);
   PutLe<uint32_t>(out, 48, header.shard);
@@ -124,7 +124,7 @@ StatusOr<TensorHeader> DecodeTensorHeader(std::span<const std::byte> bytes) {
   header.step = Step(GetLe<uint64_t>(bytes, 24));
   header.replica = GetLe<uint32_t>(bytes, 32);
   header.microbatch = Microbatch(GetLe<uint32_t>(bytes, 36));
-  header.boundary = Boundary(GetLe<uint32_t>(bytes, 40));
+  header.edge = EdgeId(GetLe<uint32_t>(bytes, 40));
   header.direction = static_cast<Direction>(direction);
   header.shard = GetLe<uint32_t>(bytes, 48);
   header.shards = GetLe<uint32_t>(bytes, 52);

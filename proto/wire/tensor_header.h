@@ -12,7 +12,7 @@
 //       24    8  step
 //       32    4  replica
 //       36    4  microbatch
-//       40    4  boundary
+//       40    4  edge
 //       44    1  direction         0 forward, 1 backward
 //       45    1  reserved, zero
 //       46    2  extension_bytes   sample ids and such, after this header; zero in version 1
@@ -55,7 +55,7 @@ struct TensorHeader {
   Step step;
   uint32_t replica = 0;
   Microbatch microbatch;
-  Boundary boundary;
+  EdgeId edge;
   Direction direction = Direction::kForward;
   uint16_t extension_bytes = 0;
   uint32_t shard = 0, shards = 1, slice = 0, slices = 1;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "run/plan/chain.h"
 #include "run/schedule/simulator.h"
 
 namespace longhaul::schedule {
@@ -24,108 +25,120 @@ struct Path {
   std::vector<double> gradient_enters_wire;  // earliest, boundary b
 };
 
+double OnWire(const FlowCost& flow, const StageCost& sender, const StageCost& receiver) {
+  return flow.bytes / std::min({sender.egress_bytes_per_second, receiver.ingress_bytes_per_second,
+                                flow.bytes_per_second});
+}
+
 Path TracePath(const PipelineCost& cost) {
-  const size_t stages = cost.stages.size();
+  const auto stages = static_cast<uint32_t>(cost.stages.size());
+  const uint32_t boundaries = chain::Boundaries(stages);
   Path path;
   path.forward_begins.assign(stages, 0);
   path.after_backward.assign(stages, 0);
   for (auto* v : {&path.forward_sent_from, &path.forward_on_wire, &path.backward_on_wire,
                   &path.after_gradient, &path.after_activation, &path.gradient_enters_wire}) {
-    v->assign(stages - 1, 0);
+    v->assign(boundaries, 0);
   }
-  for (size_t b = 0; b + 1 < stages; ++b) {
-    const BoundaryCost& boundary = cost.boundaries[b];
-    path.forward_on_wire[b] =
-        boundary.forward_bytes /
-        std::min({cost.stages[b].egress_bytes_per_second,
-                  cost.stages[b + 1].ingress_bytes_per_second, boundary.forward_bytes_per_second});
-    path.backward_on_wire[b] =
-        boundary.backward_bytes /
-        std::min({cost.stages[b + 1].egress_bytes_per_second,
-                  cost.stages[b].ingress_bytes_per_second, boundary.backward_bytes_per_second});
+  for (uint32_t b = 0; b < boundaries; ++b) {
+    const FlowCost &down = cost.boundaries[b].forward, &up = cost.boundaries[b].backward;
+    const uint32_t above = chain::UpperStage(b), below = chain::LowerStage(b);
+    const StageCost &upper = cost.stages[above], &lower = cost.stages[below];
+    path.forward_on_wire[b] = OnWire(down, upper, lower);
+    path.backward_on_wire[b] = OnWire(up, lower, upper);
     path.forward_sent_from[b] =
-        path.forward_begins[b] +
-        absl::ToDoubleSeconds(cost.stages[b].forward + boundary.forward_encode);
-    path.forward_begins[b + 1] =
-        path.forward_sent_from[b] + path.forward_on_wire[b] +
-        absl::ToDoubleSeconds(boundary.forward_latency + boundary.forward_decode);
-  }
-  for (size_t b = 0; b + 1 < stages; ++b) {
-    const BoundaryCost& boundary = cost.boundaries[b];
+        path.forward_begins[above] + absl::ToDoubleSeconds(upper.forward + down.encode);
+    path.forward_begins[below] = path.forward_sent_from[b] + path.forward_on_wire[b] +
+                                 absl::ToDoubleSeconds(down.latency + down.decode);
     path.after_gradient[b] =
-        absl::ToDoubleSeconds(boundary.backward_latency + boundary.backward_decode +
-                              cost.stages[b].backward) +
-        path.after_backward[b];
-    path.after_backward[b + 1] = absl::ToDoubleSeconds(boundary.backward_encode) +
-                                 path.backward_on_wire[b] + path.after_gradient[b];
+        absl::ToDoubleSeconds(up.latency + up.decode + upper.backward) + path.after_backward[above];
+    path.after_backward[below] =
+        absl::ToDoubleSeconds(up.encode) + path.backward_on_wire[b] + path.after_gradient[b];
   }
   // Downwards and back: what follows once the last stage's input is there.
-  double after_input =
-      absl::ToDoubleSeconds(cost.stages.back().forward + cost.stages.back().backward) +
-      path.after_backward.back();
-  double backward_ends =
-      path.forward_begins.back() +
+  const double at_last =
       absl::ToDoubleSeconds(cost.stages.back().forward + cost.stages.back().backward);
-  for (size_t b = stages - 1; b-- > 0;) {
-    const BoundaryCost& boundary = cost.boundaries[b];
-    path.after_activation[b] =
-        absl::ToDoubleSeconds(boundary.forward_latency + boundary.forward_decode) + after_input;
-    after_input = absl::ToDoubleSeconds(cost.stages[b].forward + boundary.forward_encode) +
-                  path.forward_on_wire[b] + path.after_activation[b];
-    path.gradient_enters_wire[b] = backward_ends + absl::ToDoubleSeconds(boundary.backward_encode);
+  double after_input = at_last + path.after_backward.back();
+  double backward_ends = path.forward_begins.back() + at_last;
+  for (uint32_t b = boundaries; b-- > 0;) {
+    const FlowCost &down = cost.boundaries[b].forward, &up = cost.boundaries[b].backward;
+    const StageCost& upper = cost.stages[chain::UpperStage(b)];
+    path.after_activation[b] = absl::ToDoubleSeconds(down.latency + down.decode) + after_input;
+    after_input = absl::ToDoubleSeconds(upper.forward + down.encode) + path.forward_on_wire[b] +
+                  path.after_activation[b];
+    path.gradient_enters_wire[b] = backward_ends + absl::ToDoubleSeconds(up.encode);
     backward_ends = path.gradient_enters_wire[b] + path.backward_on_wire[b] +
-                    absl::ToDoubleSeconds(boundary.backward_latency + boundary.backward_decode +
-                                          cost.stages[b].backward);
+                    absl::ToDoubleSeconds(up.latency + up.decode + upper.backward);
   }
   return path;
+}
+
+// The largest bound so far, and what sets it.
+class Largest {
+ public:
+  explicit Largest(uint32_t microbatches) : microbatches_(microbatches) {}
+
+  template <class Name>
+  void Consider(double head, double service, double tail, const Name& name) {
+    const double bound = head + microbatches_ * service + tail;
+    if (!(bound > seconds_)) return;
+    seconds_ = bound;
+    name_ = name();
+  }
+  double seconds() const { return seconds_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  const double microbatches_;
+  double seconds_ = 0;
+  std::string name_;
+};
+
+// An interface carries up to two kinds of message; the earliest first use and the shortest way out
+// of the two hold for any order.
+void ConsiderInterfaces(const PipelineCost& cost, const Path& path, uint32_t s, Largest* largest) {
+  const auto stages = static_cast<uint32_t>(cost.stages.size());
+  const bool down = !chain::IsLast(s, stages), up = !chain::IsFirst(s);
+  if (!down && !up) return;
+  // Only used where there is one.
+  const uint32_t above = up ? chain::BoundaryAbove(s) : 0, below = chain::BoundaryBelow(s);
+  const double sent = (down ? cost.boundaries[below].forward.bytes : 0) +
+                      (up ? cost.boundaries[above].backward.bytes : 0);
+  largest->Consider(down ? path.forward_sent_from[below] : path.gradient_enters_wire[above],
+                    sent / cost.stages[s].egress_bytes_per_second,
+                    up ? path.after_gradient[above] : path.after_activation[below],
+                    [&] { return fmt::format("egress of stage {}", s); });
+  const double received = (up ? cost.boundaries[above].forward.bytes : 0) +
+                          (down ? cost.boundaries[below].backward.bytes : 0);
+  largest->Consider(up ? path.forward_sent_from[above] : path.gradient_enters_wire[below],
+                    received / cost.stages[s].ingress_bytes_per_second,
+                    down ? path.after_gradient[below] : path.after_activation[above],
+                    [&] { return fmt::format("ingress of stage {}", s); });
 }
 
 }  // namespace
 
 LowerBound ComputeLowerBound(const PipelineCost& cost) {
-  const size_t stages = cost.stages.size();
-  const auto microbatches = static_cast<double>(cost.microbatches);
+  const auto stages = static_cast<uint32_t>(cost.stages.size());
   const Path path = TracePath(cost);
-  double best = 0;
-  std::string bottleneck;
-  const auto consider = [&](double head, double service, double tail, const auto& name) {
-    const double bound = head + microbatches * service + tail;
-    if (bound > best) {
-      best = bound;
-      bottleneck = name();
-    }
-  };
-  for (size_t s = 0; s < stages; ++s) {
+  Largest largest(cost.microbatches);
+  for (uint32_t s = 0; s < stages; ++s) {
     const StageCost& stage = cost.stages[s];
-    consider(path.forward_begins[s], absl::ToDoubleSeconds(stage.forward + stage.backward),
-             path.after_backward[s], [&] { return fmt::format("compute of stage {}", s); });
-    // An interface carries up to two kinds of message; the earliest first use and the shortest way
-    // out of the two hold for any order.
-    const bool down = s + 1 < stages, up = s > 0;
-    if (!down && !up) continue;
-    const double sent = (down ? cost.boundaries[s].forward_bytes : 0) +
-                        (up ? cost.boundaries[s - 1].backward_bytes : 0);
-    consider(down ? path.forward_sent_from[s] : path.gradient_enters_wire[s - 1],
-             sent / stage.egress_bytes_per_second,
-             up ? path.after_gradient[s - 1] : path.after_activation[s],
-             [&] { return fmt::format("egress of stage {}", s); });
-    const double received = (up ? cost.boundaries[s - 1].forward_bytes : 0) +
-                            (down ? cost.boundaries[s].backward_bytes : 0);
-    consider(up ? path.forward_sent_from[s - 1] : path.gradient_enters_wire[s],
-             received / stage.ingress_bytes_per_second,
-             down ? path.after_gradient[s] : path.after_activation[s - 1],
-             [&] { return fmt::format("ingress of stage {}", s); });
+    largest.Consider(path.forward_begins[s], absl::ToDoubleSeconds(stage.forward + stage.backward),
+                     path.after_backward[s], [&] { return fmt::format("compute of stage {}", s); });
+    ConsiderInterfaces(cost, path, s, &largest);
   }
-  for (size_t b = 0; b + 1 < stages; ++b) {
-    const BoundaryCost& boundary = cost.boundaries[b];
-    consider(path.forward_sent_from[b], boundary.forward_bytes / boundary.forward_bytes_per_second,
-             path.after_activation[b],
-             [&] { return fmt::format("link from stage {} to stage {}", b, b + 1); });
-    consider(path.gradient_enters_wire[b],
-             boundary.backward_bytes / boundary.backward_bytes_per_second, path.after_gradient[b],
-             [&] { return fmt::format("link from stage {} to stage {}", b + 1, b); });
+  for (uint32_t b = 0; b < chain::Boundaries(stages); ++b) {
+    const FlowCost &down = cost.boundaries[b].forward, &up = cost.boundaries[b].backward;
+    const uint32_t upper = chain::UpperStage(b), lower = chain::LowerStage(b);
+    largest.Consider(path.forward_sent_from[b], down.bytes / down.bytes_per_second,
+                     path.after_activation[b],
+                     [&] { return fmt::format("link from stage {} to stage {}", upper, lower); });
+    largest.Consider(path.gradient_enters_wire[b], up.bytes / up.bytes_per_second,
+                     path.after_gradient[b],
+                     [&] { return fmt::format("link from stage {} to stage {}", lower, upper); });
   }
-  return {absl::Seconds(best) + cost.stages[0].optimizer, bottleneck};
+  return {absl::Seconds(largest.seconds()) + cost.stages.front().optimizer, largest.name()};
 }
 
 }  // namespace longhaul::schedule

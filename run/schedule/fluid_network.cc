@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "run/plan/chain.h"
 #include "run/schedule/simulator.h"
 
 namespace longhaul::schedule {
@@ -14,37 +15,41 @@ FluidNetwork::FluidNetwork(const PipelineCost& cost) : shared_efficiency_(cost.s
   }
   for (uint32_t b = 0; b < cost.boundaries.size(); ++b) {
     const BoundaryCost& boundary = cost.boundaries[b];
-    flows_.push_back({.sender = b, .receiver = b + 1, .cap = boundary.forward_bytes_per_second});
-    flows_.push_back({.sender = b + 1, .receiver = b, .cap = boundary.backward_bytes_per_second});
+    const uint32_t upper = chain::UpperStage(b), lower = chain::LowerStage(b);
+    transfers_.push_back(
+        {.sender = upper, .receiver = lower, .cap = boundary.forward.bytes_per_second});
+    transfers_.push_back(
+        {.sender = lower, .receiver = upper, .cap = boundary.backward.bytes_per_second});
   }
-  ends_.assign(flows_.size(), kNever);
-  open_.reserve(flows_.size());
+  ends_.assign(transfers_.size(), kNever);
+  open_.reserve(transfers_.size());
 }
 
 void FluidNetwork::Start(uint32_t link, double bytes, double now) {
-  Flow& flow = flows_[link];
-  flow.busy = true;
-  flow.remaining_bytes = bytes;
-  flow.since = now;
-  flow.rate = 0;
+  Transfer& transfer = transfers_[link];
+  transfer.busy = true;
+  transfer.remaining_bytes = bytes;
+  transfer.since = now;
+  transfer.rate = 0;
   changed_ = true;
 }
 
 void FluidNetwork::End(uint32_t link) {
-  flows_[link].busy = false;
+  transfers_[link].busy = false;
   ends_[link] = kNever;
   changed_ = true;
 }
 
 void FluidNetwork::SetRate(uint32_t link, double rate, double now) {
-  Flow& flow = flows_[link];
-  if (rate == flow.rate) return;
-  if (flow.rate > 0) {
-    flow.remaining_bytes = std::max(0.0, flow.remaining_bytes - flow.rate * (now - flow.since));
+  Transfer& transfer = transfers_[link];
+  if (rate == transfer.rate) return;
+  if (transfer.rate > 0) {
+    transfer.remaining_bytes =
+        std::max(0.0, transfer.remaining_bytes - transfer.rate * (now - transfer.since));
   }
-  flow.rate = rate;
-  flow.since = now;
-  ends_[link] = now + (flow.remaining_bytes > 0 ? flow.remaining_bytes / rate : 0);
+  transfer.rate = rate;
+  transfer.since = now;
+  ends_[link] = now + (transfer.remaining_bytes > 0 ? transfer.remaining_bytes / rate : 0);
 }
 
 // Progressive filling: who has the least for each of its transfers gives them that, until all have
@@ -54,12 +59,12 @@ void FluidNetwork::Share(double now) {
   changed_ = false;
   for (size_t s = 0; s < egress_.size(); ++s) egress_[s].open = ingress_[s].open = 0;
   open_.clear();
-  for (uint32_t link = 0; link < flows_.size(); ++link) {
-    const Flow& flow = flows_[link];
-    if (!flow.busy) continue;
+  for (uint32_t link = 0; link < transfers_.size(); ++link) {
+    const Transfer& transfer = transfers_[link];
+    if (!transfer.busy) continue;
     open_.push_back(link);
-    ++egress_[flow.sender].open;
-    ++ingress_[flow.receiver].open;
+    ++egress_[transfer.sender].open;
+    ++ingress_[transfer.receiver].open;
   }
   for (size_t s = 0; s < egress_.size(); ++s) {
     for (Interface* interface : {&egress_[s], &ingress_[s]}) {
@@ -68,8 +73,9 @@ void FluidNetwork::Share(double now) {
     }
   }
   const auto most = [this](uint32_t link) {
-    const Flow& flow = flows_[link];
-    return std::min({flow.cap, egress_[flow.sender].each(), ingress_[flow.receiver].each()});
+    const Transfer& transfer = transfers_[link];
+    return std::min(
+        {transfer.cap, egress_[transfer.sender].each(), ingress_[transfer.receiver].each()});
   };
   while (!open_.empty()) {
     double share = kNever;
@@ -79,9 +85,9 @@ void FluidNetwork::Share(double now) {
       return share != kNever && most(link) > share * (1 + 1e-12);
     });
     for (auto it = settled; it != open_.end(); ++it) {
-      const Flow& flow = flows_[*it];
+      const Transfer& transfer = transfers_[*it];
       SetRate(*it, share, now);
-      for (Interface* interface : {&egress_[flow.sender], &ingress_[flow.receiver]}) {
+      for (Interface* interface : {&egress_[transfer.sender], &ingress_[transfer.receiver]}) {
         --interface->open;
         if (share != kNever) interface->left = std::max(0.0, interface->left - share);
       }

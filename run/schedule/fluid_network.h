@@ -20,6 +20,9 @@ struct PipelineCost;
 constexpr uint32_t LinkIndex(uint32_t boundary, Direction direction) {
   return 2 * boundary + (direction == Direction::kForward ? 0 : 1);
 }
+constexpr uint32_t BoundaryOf(uint32_t link) {
+  return link / 2;
+}
 
 class FluidNetwork {
  public:
@@ -35,12 +38,12 @@ class FluidNetwork {
   // Before time goes on, after whatever was started and ended at `now`.
   void Share(double now);
 
-  bool busy(uint32_t link) const { return flows_[link].busy; }
+  bool busy(uint32_t link) const { return transfers_[link].busy; }
   // When each link's transfer will have left, as things stand; kNever where there is none.
   const std::vector<double>& ends() const { return ends_; }
 
  private:
-  struct Flow {
+  struct Transfer {
     uint32_t sender = 0, receiver = 0;
     double cap = kNever;  // bytes per second
     bool busy = false;
@@ -57,7 +60,7 @@ class FluidNetwork {
   void SetRate(uint32_t link, double rate, double now);
 
   std::vector<Interface> egress_, ingress_;
-  std::vector<Flow> flows_;
+  std::vector<Transfer> transfers_;  // by link
   std::vector<double> ends_;
   std::vector<uint32_t> open_;  // of Share()
   double shared_efficiency_ = 1;

@@ -3,15 +3,17 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "run/plan/chain.h"
 
 namespace longhaul::schedule {
+
 uint32_t EffectiveDepth(const PolicyOptions& options) {
   if (options.forward_only) return options.microbatches;
   switch (options.kind) {
     case ScheduleKind::kGpipe:
       return options.microbatches;
     case ScheduleKind::kOneFOneB:
-      return std::min(options.depth, options.stages - options.stage.value());
+      return std::min(options.depth, chain::StagesFrom(options.stage.value(), options.stages));
     case ScheduleKind::kLinkAware:
       return options.depth;
   }
@@ -21,9 +23,9 @@ uint32_t EffectiveDepth(const PolicyOptions& options) {
 StagePolicy::StagePolicy(const PolicyOptions& options)
     : options_(options),
       depth_(EffectiveDepth(options)),
-      input_ready_(options.microbatches, options.stage.value() == 0),
-      gradient_ready_(options.microbatches, options.stage.value() + 1 == options.stages),
-      inputs_ready_(options.stage.value() == 0 ? options.microbatches : 0) {
+      input_ready_(options.microbatches, chain::IsFirst(options.stage.value())),
+      gradient_ready_(options.microbatches, chain::IsLast(options.stage.value(), options.stages)),
+      inputs_ready_(chain::IsFirst(options.stage.value()) ? options.microbatches : 0) {
   LH_CHECK(options.microbatches > 0 && depth_ > 0, "a step needs microbatches and depth");
   LH_CHECK(options.stage.value() < options.stages, "stage outside the pipeline");
 }

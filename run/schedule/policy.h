@@ -23,7 +23,7 @@ struct PolicyOptions {
   uint32_t stages = 1;
   uint32_t microbatches = 1;
   // Microbatches whose forward has begun and whose backward has not ended, at most. kOneFOneB
-  // lowers it to stages - stage, kGpipe needs `microbatches`.
+  // lowers it to the stages from this one on, kGpipe needs `microbatches`.
   uint32_t depth = 1;
   // Validation: no backwards, depth does not bind.
   bool forward_only = false;

@@ -3,10 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <optional>
 #include <utility>
 
+#include "run/plan/chain.h"
 #include "run/schedule/bound.h"
 #include "run/schedule/fluid_network.h"
 #include "run/schedule/policy.h"
@@ -41,13 +43,27 @@ struct StageState {
   StagePolicy policy;
   double forward = 0, backward = 0, optimizer = 0;
   std::optional<Work> running;
-  double compute_ends = kNever;
   std::deque<CodecJob> codec_jobs;
-  double codec_ends = kNever;
-  double compute = 0, codec = 0, wait_above = 0, wait_below = 0;
-  double first_forward_begins = kNever, done_at = kNever;
-  bool touched = true;  // something happened to it at this moment
+  double compute = 0;
+  // Of the step's phases.
+  double first_forward_begins = kNever, passes_end = kNever;
+  double gradients_whole = kNever;  // those of all replicas are in them
+  double norm_known = kNever;
 };
+
+// What a stage waits for while it computes nothing.
+enum Idle : uint8_t { kNotIdle, kCodec, kAbove, kBelow, kIdleKinds };
+
+// Four chains of comparisons: a single one would wait for itself.
+double Least(const std::vector<double>& times) {
+  std::array<double, 4> least = {kNever, kNever, kNever, kNever};
+  const size_t whole = times.size() / least.size() * least.size();
+  for (size_t i = 0; i < whole; i += least.size()) {
+    for (size_t k = 0; k < least.size(); ++k) least[k] = std::min(least[k], times[i + k]);
+  }
+  for (size_t i = whole; i < times.size(); ++i) least[0] = std::min(least[0], times[i]);
+  return std::min({least[0], least[1], least[2], least[3]});
+}
 
 class Run {
  public:
@@ -65,29 +81,48 @@ class Run {
                          .backward = absl::ToDoubleSeconds(stage.backward),
                          .optimizer = absl::ToDoubleSeconds(stage.optimizer)});
     }
-    for (uint32_t b = 0; b + 1 < stages; ++b) {
-      const BoundaryCost& boundary = cost.boundaries[b];
-      links_.push_back({.sender = b,
-                        .receiver = b + 1,
-                        .direction = Direction::kForward,
-                        .bytes = boundary.forward_bytes,
-                        .latency = absl::ToDoubleSeconds(boundary.forward_latency),
-                        .encode = absl::ToDoubleSeconds(boundary.forward_encode),
-                        .decode = absl::ToDoubleSeconds(boundary.forward_decode)});
-      links_.push_back({.sender = b + 1,
-                        .receiver = b,
-                        .direction = Direction::kBackward,
-                        .bytes = boundary.backward_bytes,
-                        .latency = absl::ToDoubleSeconds(boundary.backward_latency),
-                        .encode = absl::ToDoubleSeconds(boundary.backward_encode),
-                        .decode = absl::ToDoubleSeconds(boundary.backward_decode)});
+    for (uint32_t b = 0; b < chain::Boundaries(stages); ++b) {
+      const uint32_t upper = chain::UpperStage(b), lower = chain::LowerStage(b);
+      AddLink(Direction::kForward, upper, lower, cost.boundaries[b].forward);
+      AddLink(Direction::kBackward, lower, upper, cost.boundaries[b].backward);
     }
+    touched_.assign(stages, true);
+    idle_.assign(stages, kNotIdle);
+    idle_seconds_.resize(stages);
+    compute_ends_.assign(stages, kNever);
+    codec_ends_.assign(stages, kNever);
+    arrives_.assign(links_.size(), kNever);
   }
 
   StatusOr<Simulation> Go() {
+    LH_RETURN_IF_ERROR(RunPasses());
+    ReduceOverReplicas();
+    AgreeOnNorm();
+    return Result(StepOptimizers());
+  }
+
+ private:
+  bool IsFirst(uint32_t s) const { return chain::IsFirst(s); }
+  bool IsLast(uint32_t s) const { return chain::IsLast(s, static_cast<uint32_t>(stages_.size())); }
+
+  void AddLink(Direction direction, uint32_t sender, uint32_t receiver, const FlowCost& flow) {
+    links_.push_back({.sender = sender,
+                      .receiver = receiver,
+                      .direction = direction,
+                      .bytes = flow.bytes,
+                      .latency = absl::ToDoubleSeconds(flow.latency),
+                      .encode = absl::ToDoubleSeconds(flow.encode),
+                      .decode = absl::ToDoubleSeconds(flow.decode)});
+  }
+
+  // ---- The phases of a step ----
+
+  Status RunPasses() {
     while (true) {
       for (uint32_t s = 0; s < stages_.size(); ++s) {
-        if (std::exchange(stages_[s].touched, false)) StartWhatCan(s);
+        if (!std::exchange(touched_[s], false)) continue;
+        StartWhatCan(s);
+        idle_[s] = IdleOf(s);
       }
       network_.Share(now_);
       const double next = NextEvent();
@@ -99,12 +134,38 @@ class Run {
         return absl::InternalError("the schedule cannot finish: a stage waits for ever");
       }
     }
-    return Result();
+    return absl::OkStatus();
   }
 
- private:
-  bool IsFirst(uint32_t s) const { return s == 0; }
-  bool IsLast(uint32_t s) const { return s + 1 == stages_.size(); }
+  // There is one replica: its gradients are whole when its last backward has ended.
+  void ReduceOverReplicas() {
+    for (StageState& stage : stages_) stage.gradients_whole = stage.passes_end;
+  }
+
+  // The first stage knows the norm when its gradients are whole. It travels down in control
+  // messages.
+  void AgreeOnNorm() {
+    stages_.front().norm_known = stages_.front().gradients_whole;
+    for (uint32_t b = 0; b < cost_.boundaries.size(); ++b) {
+      stages_[chain::LowerStage(b)].norm_known =
+          stages_[chain::UpperStage(b)].norm_known +
+          absl::ToDoubleSeconds(cost_.boundaries[b].forward.latency);
+    }
+  }
+
+  // The optimizers of later stages overlap with the next step's first forwards, so only what
+  // outlasts those counts. Gives the seconds of the step.
+  double StepOptimizers() const {
+    double step = stages_.front().norm_known + stages_.front().optimizer;
+    for (uint32_t s = 1; s < stages_.size(); ++s) {
+      const StageState& stage = stages_[s];
+      const double ends = std::max(stage.norm_known, stage.gradients_whole) + stage.optimizer;
+      step = std::max(step, ends - stage.first_forward_begins);
+    }
+    return step;
+  }
+
+  // ---- What happens while passes run ----
 
   void StartWhatCan(uint32_t s) {
     StageState& stage = stages_[s];
@@ -113,74 +174,59 @@ class Run {
         stage.policy.Begin(*work);
         stage.running = work;
         const double seconds = work->task == Task::kForward ? stage.forward : stage.backward;
-        stage.compute_ends = now_ + seconds;
+        compute_ends_[s] = now_ + seconds;
         stage.compute += seconds;
         stage.first_forward_begins = std::min(stage.first_forward_begins, now_);
       }
     }
-    if (stage.codec_ends == kNever && !stage.codec_jobs.empty()) {
+    if (codec_ends_[s] == kNever && !stage.codec_jobs.empty()) {
       const CodecJob& job = stage.codec_jobs.front();
       const LinkState& link = links_[job.link];
-      stage.codec_ends = now_ + (job.encode ? link.encode : link.decode);
+      codec_ends_[s] = now_ + (job.encode ? link.encode : link.decode);
     }
   }
 
+  // Of a stage that is as it is until something happens to it.
+  Idle IdleOf(uint32_t s) const {
+    const StageState& stage = stages_[s];
+    if (stage.running || stage.first_forward_begins == kNever || stage.policy.Done()) {
+      return kNotIdle;
+    }
+    const bool above = stage.policy.AwaitsInput();
+    const uint32_t link = above ? LinkIndex(chain::BoundaryAbove(s), Direction::kForward)
+                                : LinkIndex(chain::BoundaryBelow(s), Direction::kBackward);
+    if (links_[link].undecoded > 0) return kCodec;
+    return above ? kAbove : kBelow;
+  }
+
   double NextEvent() const {
-    double next = kNever;
-    for (const StageState& stage : stages_) {
-      next = std::min({next, stage.compute_ends, stage.codec_ends});
-    }
-    for (const double end : network_.ends()) next = std::min(next, end);
-    for (const LinkState& link : links_) {
-      if (!link.arrivals.empty()) next = std::min(next, link.arrivals.front());
-    }
-    return next;
+    return std::min(
+        {Least(compute_ends_), Least(codec_ends_), Least(network_.ends()), Least(arrives_)});
   }
 
   void AdvanceTo(double time) {
     const double elapsed = time - now_;
     if (elapsed > 0) {
-      for (uint32_t s = 0; s < stages_.size(); ++s) CountIdle(s, elapsed);
+      for (size_t s = 0; s < idle_.size(); ++s) idle_seconds_[s][idle_[s]] += elapsed;
     }
     now_ = time;
     for (uint32_t link = 0; link < links_.size(); ++link) {
       if (network_.ends()[link] <= now_) FinishTransfer(link);
-      std::deque<double>& arrivals = links_[link].arrivals;
-      while (!arrivals.empty() && arrivals.front() <= now_) {
-        arrivals.pop_front();
-        ++links_[link].undecoded;
-        StageState& receiver = stages_[links_[link].receiver];
-        receiver.codec_jobs.push_back({link, false});
-        receiver.touched = true;
-      }
+      while (arrives_[link] <= now_) Arrive(link);
     }
     for (uint32_t s = 0; s < stages_.size(); ++s) {
-      StageState& stage = stages_[s];
-      const bool codec = stage.codec_ends <= now_, compute = stage.compute_ends <= now_;
+      const bool codec = codec_ends_[s] <= now_, compute = compute_ends_[s] <= now_;
       if (codec) FinishCodec(s);
       if (compute) FinishCompute(s);
       if (!codec && !compute) continue;
-      stage.touched = true;
+      touched_[s] = true;
       LetGradientsLeave(s);
-    }
-  }
-
-  void CountIdle(uint32_t s, double elapsed) {
-    StageState& stage = stages_[s];
-    if (stage.running || now_ < stage.first_forward_begins || stage.policy.Done()) return;
-    const bool above = stage.policy.AwaitsInput();
-    const uint32_t link =
-        above ? LinkIndex(s - 1, Direction::kForward) : LinkIndex(s, Direction::kBackward);
-    if (links_[link].undecoded > 0) {
-      stage.codec += elapsed;
-    } else {
-      (above ? stage.wait_above : stage.wait_below) += elapsed;
     }
   }
 
   void LetGradientsLeave(uint32_t s) {
     if (IsFirst(s)) return;
-    const uint32_t index = LinkIndex(s - 1, Direction::kBackward);
+    const uint32_t index = LinkIndex(chain::BoundaryAbove(s), Direction::kBackward);
     LinkState& link = links_[index];
     const uint32_t may_leave = stages_[s].policy.GradientsThatMayLeave();
     while (link.let < may_leave && link.let < link.encoded) {
@@ -203,6 +249,7 @@ class Run {
     LinkState& link = links_[index];
     network_.End(index);
     link.arrivals.push_back(now_ + link.latency);
+    arrives_[index] = link.arrivals.front();
     link.busy += now_ - link.busy_since;
     if (link.waiting > 0) {
       --link.waiting;
@@ -211,11 +258,20 @@ class Run {
     }
   }
 
+  void Arrive(uint32_t index) {
+    LinkState& link = links_[index];
+    link.arrivals.pop_front();
+    arrives_[index] = link.arrivals.empty() ? kNever : link.arrivals.front();
+    ++link.undecoded;
+    stages_[link.receiver].codec_jobs.push_back({index, false});
+    touched_[link.receiver] = true;
+  }
+
   void FinishCodec(uint32_t s) {
     StageState& stage = stages_[s];
     const CodecJob job = stage.codec_jobs.front();
     stage.codec_jobs.pop_front();
-    stage.codec_ends = kNever;
+    codec_ends_[s] = kNever;
     LinkState& link = links_[job.link];
     if (job.encode) {
       if (link.direction == Direction::kBackward) {
@@ -238,34 +294,26 @@ class Run {
     StageState& stage = stages_[s];
     const Work work = *std::exchange(stage.running, std::nullopt);
     stage.policy.End(work);
-    stage.compute_ends = kNever;
+    compute_ends_[s] = kNever;
     if (work.task == Task::kForward && !IsLast(s)) {
-      stage.codec_jobs.push_back({LinkIndex(s, Direction::kForward), true});
+      stage.codec_jobs.push_back({LinkIndex(chain::BoundaryBelow(s), Direction::kForward), true});
     }
     if (work.task == Task::kBackward && !IsFirst(s)) {
-      stage.codec_jobs.push_back({LinkIndex(s - 1, Direction::kBackward), true});
+      stage.codec_jobs.push_back({LinkIndex(chain::BoundaryAbove(s), Direction::kBackward), true});
     }
-    if (stage.policy.Done()) stage.done_at = now_;
+    if (stage.policy.Done()) stage.passes_end = now_;
   }
 
-  // Stage 0 knows the norm when its backward ends; it travels down in control messages. The
-  // optimizers of later stages overlap with the next step's first forwards, so only what outlasts
-  // those counts.
-  Simulation Result() const {
-    double norm_at = stages_[0].done_at;
-    double step = norm_at + stages_[0].optimizer;
-    for (uint32_t s = 1; s < stages_.size(); ++s) {
-      norm_at += absl::ToDoubleSeconds(cost_.boundaries[s - 1].forward_latency);
-      const double optimizer_end = std::max(norm_at, stages_[s].done_at) + stages_[s].optimizer;
-      step = std::max(step, optimizer_end - stages_[s].first_forward_begins);
-    }
+  // ---- What came of it ----
+
+  Simulation Result(double step) const {
     Simulation result;
     result.step = absl::Seconds(step);
     LowerBound bound = ComputeLowerBound(cost_);
     result.lower_bound = bound.step;
     result.bottleneck = std::move(bound.bottleneck);
     for (uint32_t s = 0; s < stages_.size(); ++s) result.stages.push_back(UseOf(s, step));
-    for (uint32_t b = 0; b + 1 < stages_.size(); ++b) {
+    for (uint32_t b = 0; b < cost_.boundaries.size(); ++b) {
       result.boundaries.push_back({UseOfLink(LinkIndex(b, Direction::kForward), step),
                                    UseOfLink(LinkIndex(b, Direction::kBackward), step)});
     }
@@ -274,15 +322,16 @@ class Run {
 
   StageUse UseOf(uint32_t s, double step) const {
     const StageState& stage = stages_[s];
-    const double window = stage.done_at - stage.first_forward_begins;
+    const double window = stage.passes_end - stage.first_forward_begins;
     StageUse use;
-    use.time = {.compute = absl::Seconds(stage.compute),
-                .codec = absl::Seconds(stage.codec),
-                // After its last backward a stage waits for the one above alone: for the word to
-                // step its optimizer and then for the next step's first activation.
-                .wait_above = absl::Seconds(stage.wait_above + step - window - stage.optimizer),
-                .wait_below = absl::Seconds(stage.wait_below),
-                .optimizer = absl::Seconds(stage.optimizer)};
+    use.time = {
+        .compute = absl::Seconds(stage.compute),
+        .codec = absl::Seconds(idle_seconds_[s][kCodec]),
+        // After its last backward a stage waits for the one above alone: for the word to
+        // step its optimizer and then for the next step's first activation.
+        .wait_above = absl::Seconds(idle_seconds_[s][kAbove] + step - window - stage.optimizer),
+        .wait_below = absl::Seconds(idle_seconds_[s][kBelow]),
+        .optimizer = absl::Seconds(stage.optimizer)};
     if (step <= 0) return use;
     double sent = 0, received = 0;
     for (const LinkState& link : links_) {
@@ -298,12 +347,10 @@ class Run {
   DirectionUse UseOfLink(uint32_t index, double step) const {
     if (step <= 0) return {};
     const LinkState& link = links_[index];
-    const BoundaryCost& boundary = cost_.boundaries[index / 2];
     const double rate =
         std::min({cost_.stages[link.sender].egress_bytes_per_second,
                   cost_.stages[link.receiver].ingress_bytes_per_second,
-                  link.direction == Direction::kForward ? boundary.forward_bytes_per_second
-                                                        : boundary.backward_bytes_per_second});
+                  cost_.boundaries[BoundaryOf(index)].Of(link.direction).bytes_per_second});
     return {.busy_share = link.busy / step,
             .rate_share = link.bytes * cost_.microbatches / rate / step};
   }
@@ -313,6 +360,12 @@ class Run {
   std::vector<StageState> stages_;
   std::vector<LinkState> links_;
   double now_ = 0;
+  // What every event looks at, apart from what few need. Of each stage, and of each link.
+  std::vector<uint8_t> touched_;  // something happened to it at this moment
+  std::vector<Idle> idle_;
+  std::vector<std::array<double, kIdleKinds>> idle_seconds_;
+  std::vector<double> compute_ends_, codec_ends_;
+  std::vector<double> arrives_;  // the first of LinkState::arrivals
 };
 
 Status CheckCost(const PipelineCost& cost) {
@@ -323,12 +376,12 @@ Status CheckCost(const PipelineCost& cost) {
     return absl::InvalidArgumentError(fmt::format(
         "expected a shared efficiency above 0 and up to 1, got {}", cost.shared_efficiency));
   }
-  if (cost.boundaries.size() + 1 != cost.stages.size()) {
+  const auto stages = static_cast<uint32_t>(cost.stages.size());
+  if (cost.boundaries.size() != chain::Boundaries(stages)) {
     return absl::InvalidArgumentError(fmt::format("expected {} boundaries for {} stages, got {}",
-                                                  cost.stages.size() - 1, cost.stages.size(),
+                                                  chain::Boundaries(stages), stages,
                                                   cost.boundaries.size()));
   }
-  const auto stages = static_cast<uint32_t>(cost.stages.size());
   uint32_t least_depth_above = cost.microbatches;
   for (uint32_t s = 0; s < stages; ++s) {
     const StageCost& stage = cost.stages[s];
@@ -352,13 +405,12 @@ Status CheckCost(const PipelineCost& cost) {
     }
   }
   for (const BoundaryCost& boundary : cost.boundaries) {
-    if (!(boundary.forward_bytes >= 0) || !(boundary.backward_bytes >= 0) ||
-        !(boundary.forward_bytes_per_second > 0) || !(boundary.backward_bytes_per_second > 0) ||
-        std::min({boundary.forward_latency, boundary.backward_latency, boundary.forward_encode,
-                  boundary.forward_decode, boundary.backward_encode, boundary.backward_decode}) <
-            absl::ZeroDuration()) {
-      return absl::InvalidArgumentError(
-          "a boundary needs bytes and times that are not negative and rates above 0");
+    for (const FlowCost* flow : {&boundary.forward, &boundary.backward}) {
+      if (!(flow->bytes >= 0) || !(flow->bytes_per_second > 0) ||
+          std::min({flow->latency, flow->encode, flow->decode}) < absl::ZeroDuration()) {
+        return absl::InvalidArgumentError(
+            "a boundary needs bytes and times that are not negative and rates above 0");
+      }
     }
   }
   return absl::OkStatus();

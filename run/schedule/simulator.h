@@ -1,9 +1,12 @@
 // Predicts the time of one synchronous step by driving the executor's own policies with a virtual
 // clock; and the lower bound that no schedule beats.
 //
-// Model: stage s computes one thing at a time; a message from s to s + 1 (or back) occupies
+// A step has the phases that the executor drives: passes, the reduction of gradients over replicas
+// (nothing with one), the agreement on the norm, the optimizer.
+//
+// Model of the passes: a stage computes one thing at a time. A message between neighbours occupies
 // the egress of the sender and the ingress of the receiver, which all transfers through that
-// interface share max-min fairly; messages of one link direction go in order, several links of one
+// interface share max-min fairly. Messages of one link direction go in order, several links of one
 // sender at once; a message arrives `latency` after its last byte left. Codecs run beside compute
 // on their own thread, one message at a time per stage. Pure and deterministic; O(S * M) events of
 // O(S) each.
@@ -34,13 +37,19 @@ struct StageCost {
   uint32_t activation_lead = 0;
 };
 
-// Between stage b and b + 1.
-struct BoundaryCost {
-  double forward_bytes = 0, backward_bytes = 0;  // one microbatch, headers included
+// One direction of a boundary.
+struct FlowCost {
+  double bytes = 0;  // one microbatch, headers included
   // What this ordered pair of workers gets at most, beside the interfaces' rates.
-  double forward_bytes_per_second = kUnlimited, backward_bytes_per_second = kUnlimited;
-  absl::Duration forward_latency, backward_latency;  // one way
-  absl::Duration forward_encode, forward_decode, backward_encode, backward_decode;
+  double bytes_per_second = kUnlimited;
+  absl::Duration latency;         // one way
+  absl::Duration encode, decode;  // one microbatch
+};
+struct BoundaryCost {
+  FlowCost forward, backward;
+  const FlowCost& Of(Direction direction) const {
+    return direction == Direction::kForward ? forward : backward;
+  }
 };
 
 struct PipelineCost {
@@ -50,8 +59,8 @@ struct PipelineCost {
   // stands for what max-min fairness leaves out: connections that share a queue do so fairly in the
   // long run only, and what one gets too early does not make up for what the other gets too late.
   double shared_efficiency = 1;
-  std::vector<StageCost> stages;         // S >= 1
-  std::vector<BoundaryCost> boundaries;  // S - 1
+  std::vector<StageCost> stages;         // at least one
+  std::vector<BoundaryCost> boundaries;  // chain::Boundaries(stages)
 };
 
 // Where a stage's time goes; the parts add up to the step. While it computes nothing it waits for

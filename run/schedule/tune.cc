@@ -1,5 +1,7 @@
 #include "run/schedule/tune.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -8,9 +10,8 @@ namespace {
 
 // Of two steps that differ by less neither is better: what the simulator leaves out is more.
 constexpr double kAlike = 1.0005;
-// Microbatches times stages squared, as a simulation's time is: its events, and the stages that
-// each of them looks at. A millisecond or two for eight stages with 64 microbatches, 4,096.
-constexpr uint64_t kLarge = 10'000, kHuge = 150'000;
+// Of one simulation: above this a search is coarse.
+constexpr uint64_t kLarge = 10'000;
 
 struct Opinion {
   absl::Duration step = absl::InfiniteDuration();   // shared interfaces lose nothing
@@ -20,9 +21,7 @@ struct Opinion {
 class Tuner {
  public:
   Tuner(const PipelineCost& cost, const TuneOptions& options)
-      : cost_(cost),
-        options_(options),
-        size_(uint64_t{cost.microbatches} * cost.stages.size() * cost.stages.size()) {}
+      : cost_(cost), options_(options), work_(WorkOf(cost)) {}
 
   StatusOr<Tuning> Go() {
     const PipelineCost limited = cost_;
@@ -37,10 +36,8 @@ class Tuner {
       cost_ = limited;
       lead_ = lead_of_most;
       SetLead(lead_);
-      if (size_ <= kHuge) {
-        const absl::Duration target = std::max(unlimited.score * (1 + kDepthTolerance), most.score);
-        LH_ASSIGN_OR_RETURN(best, LowerDepths(target));
-      }
+      const absl::Duration target = std::max(unlimited.score * (1 + kDepthTolerance), most.score);
+      LH_ASSIGN_OR_RETURN(best, LowerDepths(target, most));
     }
     for (const StageCost& stage : cost_.stages) {
       result_.depths.push_back(stage.depth);
@@ -51,6 +48,7 @@ class Tuner {
     result_.unlimited = unlimited.step;
     SetLead(0);
     LH_ASSIGN_OR_RETURN(result_.as_ready, Step(1));
+    result_.cut_short = CutShort();
     return std::move(result_);
   }
 
@@ -58,6 +56,9 @@ class Tuner {
   enum class Search : uint8_t { kFine, kCoarse };
 
   StatusOr<absl::Duration> Step(double shared_efficiency) {
+    if (options_.stop.stop_requested()) {
+      return absl::CancelledError("the search for depths was stopped: its result is not wanted");
+    }
     ++result_.simulations;
     cost_.shared_efficiency = shared_efficiency;
     LH_ASSIGN_OR_RETURN(const Simulation simulation, Simulate(cost_));
@@ -71,6 +72,29 @@ class Tuner {
     LH_ASSIGN_OR_RETURN(const absl::Duration pessimistic, Step(kPessimisticEfficiency));
     const absl::Duration score = (step + pessimistic) / 2;
     return score > limit ? Opinion{} : Opinion{step, score};
+  }
+
+  // Whether the budget has nothing left for another opinion. The first ones are had whatever they
+  // take: without them there is no choice at all.
+  bool IsSpent() {
+    if ((result_.simulations + 2) * work_ <= options_.most_work) return false;
+    spent_ = true;
+    return true;
+  }
+
+  std::string CutShort() const {
+    const size_t stages = cost_.stages.size();
+    if (spent_) {
+      return fmt::format(
+          "depths of {} stages are the best of {} simulations, because a search has a budget of {} "
+          "(microbatches times stages squared) and each of these took {}",
+          stages, result_.simulations, options_.most_work, work_);
+    }
+    if (work_ <= kLarge || stages < 2) return "";
+    return fmt::format(
+        "depths of {} stages were searched coarsely, because a simulation of them costs {} "
+        "(microbatches times stages squared) and a search in every detail is for up to {}",
+        stages, work_, kLarge);
   }
 
   uint32_t DepthOf(size_t stage) const {
@@ -104,8 +128,8 @@ class Tuner {
     if (options_.lead || cost_.stages.size() < 2) return {options_.lead.value_or(0)};
     uint32_t most = cost_.microbatches - 1;
     for (size_t s = 0; s + 1 < cost_.stages.size(); ++s) most = std::min(most, DepthOf(s));
-    const bool fine = search == Search::kFine && size_ <= kLarge;
-    const uint32_t near = fine ? 8 : size_ <= kLarge ? 3 : 1, parts = fine ? 8 : 2;
+    const bool fine = search == Search::kFine && work_ <= kLarge;
+    const uint32_t near = fine ? 8 : work_ <= kLarge ? 3 : 1, parts = fine ? 8 : 2;
     std::vector<uint32_t> leads;
     for (uint32_t below = 0; below < near && below < most; ++below) leads.push_back(most - below);
     for (uint32_t part = parts - 1; part > 0; --part) {
@@ -116,10 +140,13 @@ class Tuner {
     return leads;
   }
 
-  // The best lead for the depths as they are; it is set. Infinite: none is below `limit`.
+  // The best lead for the depths as they are; it is set. Infinite: none is below `limit`. The first
+  // one is tried whatever it takes.
   StatusOr<Opinion> FindLead(Search search, absl::Duration limit = absl::InfiniteDuration()) {
     Opinion best;
+    bool first = true;
     for (const uint32_t lead : LeadsToTry(search)) {
+      if (!std::exchange(first, false) && IsSpent()) break;
       SetLead(lead);
       LH_ASSIGN_OR_RETURN(const Opinion one, Judge(std::min(limit, best.score)));
       if (one.score * kAlike >= best.score) continue;
@@ -130,26 +157,37 @@ class Tuner {
     return best;
   }
 
-  // All alike first, then each one for itself.
-  StatusOr<Opinion> LowerDepths(absl::Duration target) {
+  // All alike first, then each one for itself. `best` is what is thought of the depths as they are.
+  StatusOr<Opinion> LowerDepths(absl::Duration target, Opinion best) {
     const PipelineCost limited = cost_;
     const auto set_all = [&](uint32_t depth) {
       SetDepths([&](size_t s) { return std::min(depth, limited.stages[s].depth); });
     };
-    uint32_t low = 1, high = cost_.microbatches;
-    while (low < high) {
+    uint32_t low = 1, high = cost_.microbatches, best_lead = lead_;
+    while (low < high && !IsSpent()) {
       const uint32_t middle = (low + high) / 2;
       set_all(middle);
       LH_ASSIGN_OR_RETURN(const Opinion one, FindLead(Search::kCoarse, target));
-      one.score <= target ? high = middle : low = middle + 1;
+      if (one.score <= target) {
+        high = middle;
+        best = one;
+        best_lead = lead_;
+      } else {
+        low = middle + 1;
+      }
     }
     set_all(high);
-    LH_ASSIGN_OR_RETURN(Opinion best, FindLead(Search::kFine));
-    if (size_ > kLarge) return best;
+    if (IsSpent()) {
+      lead_ = best_lead;
+      SetLead(lead_);
+      return best;
+    }
+    LH_ASSIGN_OR_RETURN(best, FindLead(Search::kFine));
+    if (work_ > kLarge) return best;
     for (size_t s = cost_.stages.size(); s-- > 0;) {
       low = 1;
       high = cost_.stages[s].depth;
-      while (low < high) {
+      while (low < high && !IsSpent()) {
         cost_.stages[s].depth = (low + high) / 2;
         SetLead(lead_);
         LH_ASSIGN_OR_RETURN(const Opinion one, Judge(target));
@@ -168,39 +206,49 @@ class Tuner {
 
   PipelineCost cost_;
   const TuneOptions options_;
-  const uint64_t size_;
+  const uint64_t work_;  // of one simulation
   uint32_t lead_ = 0;
+  bool spent_ = false;
   Tuning result_;
 };
 
 }  // namespace
 
+uint64_t WorkOf(const PipelineCost& cost) {
+  return uint64_t{cost.microbatches} * cost.stages.size() * cost.stages.size();
+}
+
 StatusOr<Tuning> Tune(const PipelineCost& cost, const TuneOptions& options) {
   return Tuner(cost, options).Go();
 }
 
-StatusOr<Tuning> TuneWithMargin(const PipelineCost& cost, std::optional<uint32_t> lead) {
+StatusOr<Tuning> TuneWithMargin(const PipelineCost& cost, const TuneOptions& options) {
   PipelineCost unforeseen = cost;
   for (BoundaryCost& boundary : unforeseen.boundaries) {
-    boundary.forward_latency += kUnforeseenDelay;
-    boundary.backward_latency += kUnforeseenDelay;
+    boundary.forward.latency += kUnforeseenDelay;
+    boundary.backward.latency += kUnforeseenDelay;
   }
-  LH_ASSIGN_OR_RETURN(const Tuning late, Tune(unforeseen, {.depths = true, .lead = lead}));
+  LH_ASSIGN_OR_RETURN(const Tuning late, Tune(unforeseen, options));
   for (StageCost& stage : unforeseen.stages) {
     stage.egress_bytes_per_second *= kUnforeseenRate;
     stage.ingress_bytes_per_second *= kUnforeseenRate;
   }
   for (BoundaryCost& boundary : unforeseen.boundaries) {
-    boundary.forward_bytes_per_second *= kUnforeseenRate;
-    boundary.backward_bytes_per_second *= kUnforeseenRate;
+    boundary.forward.bytes_per_second *= kUnforeseenRate;
+    boundary.backward.bytes_per_second *= kUnforeseenRate;
   }
-  LH_ASSIGN_OR_RETURN(const Tuning fast, Tune(unforeseen, {.depths = true, .lead = lead}));
+  LH_ASSIGN_OR_RETURN(const Tuning fast, Tune(unforeseen, options));
   PipelineCost fixed = cost;
   for (size_t s = 0; s < fixed.stages.size(); ++s) {
     fixed.stages[s].depth = std::max(late.depths[s], fast.depths[s]);
   }
-  LH_ASSIGN_OR_RETURN(Tuning tuning, Tune(fixed, {.depths = false, .lead = lead}));
+  TuneOptions of_leads = options;
+  of_leads.depths = false;
+  LH_ASSIGN_OR_RETURN(Tuning tuning, Tune(fixed, of_leads));
   tuning.simulations += late.simulations + fast.simulations;
+  for (const Tuning* search : {&fast, &late}) {
+    if (!search->cut_short.empty()) tuning.cut_short = search->cut_short;
+  }
   return tuning;
 }
 

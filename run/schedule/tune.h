@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <stop_token>
+#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -29,9 +31,22 @@ inline constexpr absl::Duration kUnforeseenDelay = absl::Milliseconds(5);
 // half the rate, eight stages at 25 ms took 2.6 times as long as they could have.
 inline constexpr double kUnforeseenRate = 4.0 / 3;
 
+// What a simulation costs, in microbatches times stages squared: its events, and the stages that
+// each of them looks at. 4,096 of it, eight stages with 64 microbatches, take one to two
+// milliseconds.
+uint64_t WorkOf(const PipelineCost& cost);
+
+// Simulated work of one search, one to two seconds of it. 25 stages with 64 microbatches are
+// searched to the end.
+inline constexpr uint64_t kMostWork = 5'000'000;
+
 struct TuneOptions {
   bool depths = true;            // else they are the cost's
   std::optional<uint32_t> lead;  // of all stages, where depths allow it; nullopt: the best
+  // When the simulations took this, the best so far counts. A search that needs more is the same
+  // on every machine, which it would not be with a limit of time.
+  uint64_t most_work = kMostWork;
+  std::stop_token stop;  // looked at before each simulation
 };
 
 struct Tuning {
@@ -43,20 +58,24 @@ struct Tuning {
   absl::Duration limited;    // with the depths of `cost` and the best lead for them
   absl::Duration unlimited;  // with a depth of all microbatches and the best lead for it
   uint32_t simulations = 0;  // that it took
+  // What was left out because the pipeline is large: a sentence for people, without its full stop.
+  // "": nothing.
+  std::string cut_short;
 };
 
 // `cost.stages[s].depth` is the most that stage s can hold. The depths that come out are the
 // smallest (the last stage's first) with which a step takes at most kDepthTolerance longer than
 // with unlimited ones, or no longer than with `cost`'s where those are worse. Leads are alike but
 // for what depths above allow; of equally good ones the largest. Better is what is so on average of
-// both opinions on shared interfaces. Large pipelines are searched coarsely.
+// both opinions on shared interfaces. Large pipelines are searched coarsely: one depth for all
+// stages, few leads. kCancelled once `stop` is requested.
 StatusOr<Tuning> Tune(const PipelineCost& cost, const TuneOptions& options);
 
 // As plans have it: depths are the larger of those that Tune finds where every message takes
 // kUnforeseenDelay longer, and where besides all rates are kUnforeseenRate of what they are, so
 // that they still do there; leads and steps, `limited` and `unlimited` too, are those of these
-// depths on `cost` itself.
-StatusOr<Tuning> TuneWithMargin(const PipelineCost& cost, std::optional<uint32_t> lead);
+// depths on `cost` itself. Each of the three searches may take `most_work`.
+StatusOr<Tuning> TuneWithMargin(const PipelineCost& cost, const TuneOptions& options);
 
 }  // namespace longhaul::schedule
 

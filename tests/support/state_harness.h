@@ -35,14 +35,13 @@ inline RunSpec SmallSpec(const std::string& name, std::optional<uint32_t> stages
   return spec;
 }
 
-inline v1::DataSet SmallData() {
-  v1::DataSet data;
-  data.set_token_file_sha256(std::string(64, 'd'));
-  data.set_tokens(100'000);
-  data.set_validation_tokens(5'000);
-  data.set_vocabulary(256);
-  data.set_tokenizer("bytes");
-  return data;
+inline DataSet SmallData() {
+  return {.token_file_sha256 = std::string(64, 'd'),
+          .tokens = 100'000,
+          .validation_tokens = 5'000,
+          .vocabulary = 256,
+          .tokenizer = "bytes",
+          .text_bytes = 0};
 }
 
 inline v1::LayerTimes SmallTimes() {
@@ -54,8 +53,8 @@ inline v1::LayerTimes SmallTimes() {
 
 inline v1::Hello HelloOf(const std::string& name, const std::string& incarnation = "1") {
   v1::Hello hello;
-  hello.set_protocol_min(2);
-  hello.set_protocol_max(2);
+  hello.set_protocol_min(5);
+  hello.set_protocol_max(5);
   hello.set_worker_id("id-" + name);
   hello.set_incarnation(name + "-" + incarnation);
   hello.set_name(name);
@@ -67,6 +66,16 @@ inline v1::Hello HelloOf(const std::string& name, const std::string& incarnation
   v1::Device& device = *hello.add_devices();
   device.set_kind("cpu");
   device.set_memory_bytes(uint64_t{8} << 30);
+  return hello;
+}
+
+// Of a worker that is at stage `stage` of the first epoch of `run`.
+inline v1::Hello HelloAt(const std::string& name, const std::string& run, uint32_t stage,
+                         uint64_t epoch = 1) {
+  v1::Hello hello = HelloOf(name);
+  hello.set_run_id(run);
+  hello.set_epoch(epoch);
+  hello.mutable_cell()->set_stage(stage);
   return hello;
 }
 
@@ -96,11 +105,11 @@ inline v1::ShardReport ShardOf(uint64_t step, uint32_t stage) {
 
 class Coordinator {
  public:
-  explicit Coordinator(std::vector<RunRecord> stored = {}, StateOptions options = {})
+  explicit Coordinator(const std::vector<RunRecord>& stored = {}, StateOptions options = {})
       : options_(std::move(options)) {
     options_.version = "1.2.3";
-    for (const RunRecord& record : stored) records[record.id.value()] = record;
-    state = std::make_unique<State>(options_, std::move(stored), 1, now);
+    for (const RunRecord& record : stored) Keep(record);
+    state = std::make_unique<State>(options_, StoredRuns{.runs = stored, .unreadable = {}}, 1, now);
   }
 
   template <class... Some>
@@ -121,7 +130,7 @@ class Coordinator {
     last = state->Tick(std::move(list), now, 1'000'000 + absl::ToInt64Milliseconds(now - start));
     for (const Write& write : last.writes) {
       if (const auto* run = std::get_if<write::Run>(&write)) {
-        records[run->record.id.value()] = run->record;
+        Keep(run->record);
       } else if (const auto* event = std::get_if<write::LogEvent>(&write)) {
         events.push_back(event->event);
       } else if (const auto* step = std::get_if<write::StepDone>(&write)) {
@@ -129,14 +138,18 @@ class Coordinator {
       }
     }
     for (const Command& command : last.commands) commands.push_back(command);
-    if (probes_are_answered) AnswerProbes();
-    if (reach_is_answered) AnswerReach();
+    std::vector<Event> answers;
+    for (const Command& command : last.commands) {
+      if (auto answer = AnswerTo(command)) answers.push_back(*std::move(answer));
+    }
+    if (!answers.empty()) TickAll(std::move(answers));
     return last;
   }
   // A new process over the same store. Its workers' sessions are gone.
   void Restart() {
     const uint64_t next = events.empty() ? 1 : events.back().sequence() + 1;
-    state = std::make_unique<State>(options_, Stored(), next, now);
+    state = std::make_unique<State>(options_, StoredRuns{.runs = Stored(), .unreadable = {}}, next,
+                                    now);
   }
   void Advance(absl::Duration by) { now = now + by; }
 
@@ -175,7 +188,6 @@ class Coordinator {
   v1::StepReport Report(uint64_t step, uint32_t stage, uint32_t stages) const {
     v1::StepReport report;
     report.set_step(step);
-    report.set_stage(stage);
     report.set_seconds(0.5);
     if (stage == 0) {
       report.set_has_norm(true);
@@ -213,12 +225,19 @@ class Coordinator {
     Tick(Said(worker, message));
   }
   void Error(const std::string& worker, const std::string& run, const std::string& text,
-             std::optional<uint32_t> lost_peer = {}) {
+             std::optional<uint32_t> lost_edge = {}) {
     v1::WorkerMessage message = About(run);
     message.mutable_error()->set_message(text);
-    message.mutable_error()->set_peer_lost(lost_peer.has_value());
-    message.mutable_error()->set_peer_stage(lost_peer.value_or(0));
+    if (lost_edge) message.mutable_error()->set_lost_edge(*lost_edge);
     Tick(Said(worker, message));
+  }
+  // What was asked to be computed last, with the present plan_with or retune_with.
+  void Computed() {
+    std::optional<Event> answer;
+    for (const Command& command : commands) {
+      if (auto computed = ComputedFor(command)) answer = std::move(computed);
+    }
+    if (answer) Tick(*std::move(answer));
   }
   void Data(const std::string& run) { Tick(event::DataPrepared{RunId(run), SmallData()}); }
 
@@ -315,7 +334,7 @@ class Coordinator {
   void Forget() { commands.clear(); }
   std::vector<RunRecord> Stored() const {
     std::vector<RunRecord> all;
-    for (const auto& [id, record] : records) all.push_back(record);
+    for (const std::string& id : order_) all.push_back(records.at(id));
     return all;
   }
 
@@ -324,6 +343,14 @@ class Coordinator {
   bool twice = false;               // deliver every event twice
   bool probes_are_answered = true;  // at once, by workers who are asked to measure a link
   bool reach_is_answered = true;    // at once: everybody reaches everybody
+  bool plans_are_computed = true;   // at once, by these:
+  std::function<StatusOr<Plan>(const PlanRequest&)> plan_with = [](const PlanRequest& request) {
+    return MakePlan(request);
+  };
+  std::function<StatusOr<std::optional<Plan>>(const RunSpec&, const Plan&, const Seen&)>
+      retune_with = [](const RunSpec& spec, const Plan& plan, const Seen& seen) {
+        return Retune(spec, plan, seen);
+      };
   std::unique_ptr<State> state;
   std::map<std::string, SessionId> sessions;  // newest of each worker, by name
   TickResult last;
@@ -333,32 +360,42 @@ class Coordinator {
   std::map<std::string, std::map<uint64_t, v1::StepRecord>> steps;
 
  private:
-  void AnswerProbes() {
-    std::vector<Event> answers;
-    for (const Command& command : last.commands) {
-      const auto* to = std::get_if<command::ToWorker>(&command);
-      if (to == nullptr || !to->message.has_probe_link()) continue;
-      answers.push_back(event::WorkerSaid{to->session, ProbedOf(to->message)});
-    }
-    if (!answers.empty()) TickAll(std::move(answers));
+  void Keep(const RunRecord& record) {
+    if (!records.contains(record.id.value())) order_.push_back(record.id.value());
+    records[record.id.value()] = record;
   }
 
-  void AnswerReach() {
-    std::vector<Event> answers;
-    for (const Command& command : last.commands) {
-      const auto* to = std::get_if<command::ToWorker>(&command);
-      if (to == nullptr || !to->message.try_reach().dial()) continue;
-      v1::WorkerMessage message;
-      message.mutable_reach_tried()->set_check(to->message.try_reach().check());
-      for (int i = 0; i < to->message.try_reach().addresses_size(); ++i) {
-        message.mutable_reach_tried()->add_problems("");
-      }
-      answers.push_back(event::WorkerSaid{to->session, std::move(message)});
+  std::optional<Event> AnswerTo(const Command& command) const {
+    if (plans_are_computed) {
+      if (auto computed = ComputedFor(command)) return computed;
     }
-    if (!answers.empty()) TickAll(std::move(answers));
+    const auto* to = std::get_if<command::ToWorker>(&command);
+    if (to == nullptr) return std::nullopt;
+    if (probes_are_answered && to->message.has_probe_link()) {
+      return event::WorkerSaid{to->session, ProbedOf(to->message)};
+    }
+    if (!reach_is_answered || !to->message.try_reach().dial()) return std::nullopt;
+    v1::WorkerMessage message;
+    message.mutable_reach_tried()->set_check(to->message.try_reach().check());
+    for (int i = 0; i < to->message.try_reach().addresses_size(); ++i) {
+      message.mutable_reach_tried()->add_problems("");
+    }
+    return event::WorkerSaid{to->session, std::move(message)};
+  }
+
+  std::optional<Event> ComputedFor(const Command& command) const {
+    if (const auto* plan = std::get_if<command::ComputePlan>(&command)) {
+      return event::PlanComputed{plan->id, plan_with(plan->request)};
+    }
+    if (const auto* retune = std::get_if<command::ComputeRetune>(&command)) {
+      return event::RetuneComputed{retune->id,
+                                   retune_with(retune->spec, retune->plan, retune->seen)};
+    }
+    return std::nullopt;
   }
 
   StateOptions options_;
+  std::vector<std::string> order_;  // of the records: a store's rows
   uint64_t next_session_ = 1;
 };
 

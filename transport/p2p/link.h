@@ -51,7 +51,7 @@ enum class Lane : uint8_t { kBulk = 0, kControl = 1 };
 struct LinkKey {
   RunId run;
   Epoch epoch;
-  Boundary boundary;
+  EdgeId edge;
   friend bool operator==(const LinkKey&, const LinkKey&) = default;
   friend auto operator<=>(const LinkKey&, const LinkKey&) = default;
 };

@@ -29,7 +29,7 @@ bool BoundaryDump::Wants(const Pass& pass, Microbatch microbatch) const {
   return !pass.validation && microbatch == Microbatch(0) && pass.step.value() % every_ == 0;
 }
 
-void BoundaryDump::Write(const Pass& pass, Boundary boundary, Direction direction,
+void BoundaryDump::Write(const Pass& pass, EdgeId boundary, Direction direction,
                          const codec::TensorView& tensor) const {
   const std::string path =
       fmt::format("{}/step{:06}-boundary{}-{}.npy", folder_, pass.step.value(), boundary.value(),

@@ -53,7 +53,7 @@ struct LinkHealth {
 struct BoundaryPortOptions {
   RunId run;
   Epoch epoch;
-  Boundary boundary;
+  EdgeId boundary;
   bool upstream =
       false;          // the peer is stage `boundary` (we send gradients); else stage `boundary` + 1
   uint64_t seed = 0;  // of stochastic rounding

@@ -311,7 +311,7 @@ v1::WorkerMessage LinkProbe::Run(const TransportsByName& transports) {
   }
   // No key of the run's own links, which may be opened while this one is being closed.
   const transport::LinkKey key{RunId("probe:" + command_.run_id()), Epoch(command_.epoch()),
-                               Boundary(asked.boundary())};
+                               EdgeId(asked.boundary())};
   const absl::Duration limit = absl::Seconds(asked.limit_seconds());
   const Deadline deadline = Deadline::After(limit);
   const Deadline open_deadline = Deadline::After(std::min(limit, kOpenLimit));

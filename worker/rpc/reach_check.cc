@@ -114,7 +114,7 @@ void ReachChecks::Handle(const v1::WorkerCommand& command) {
   const transport::LinkOptions options{.peer_timeout = limit};
   for (int i = 0; i < asked.addresses_size(); ++i) {
     const transport::LinkKey key{RunId(fmt::format("reach:{}", asked.check())), Epoch(1),
-                                 Boundary(static_cast<uint32_t>(i))};
+                                 EdgeId(static_cast<uint32_t>(i))};
     const auto attempt =
         std::make_shared<Attempt>(answer, static_cast<size_t>(i), asked.addresses(i), deadline);
     const auto opened = [attempt](StatusOr<std::shared_ptr<Link>> link) {

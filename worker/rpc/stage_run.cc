@@ -136,7 +136,7 @@ void StageRun::Run() {
       channel->Close(Deadline::After(kFlushLimit));
     } else {
       for (const auto& [name, transport] : resources_.transports) {
-        transport->Cancel({RunId(run_id_), Epoch(epoch()), Boundary(peer)});
+        transport->Cancel({RunId(run_id_), Epoch(epoch()), EdgeId(peer)});
       }
     }
   }
@@ -338,7 +338,7 @@ StatusOr<std::shared_ptr<BoundaryPort>> StageRun::OpenPort(
   auto channel = BoundaryPort::Create(
       {.run = RunId(run_id_),
        .epoch = Epoch(epoch()),
-       .boundary = Boundary(boundary),
+       .boundary = EdgeId(boundary),
        .upstream = upstream,
        .seed = spec_.train.seed,
        .shape = BoundaryShape(spec_),
@@ -368,7 +368,7 @@ StatusOr<std::shared_ptr<BoundaryPort>> StageRun::OpenPort(
     answer->link = std::move(opened);
     answer->changed.notify_all();
   };
-  const transport::LinkKey key{RunId(run_id_), Epoch(epoch()), Boundary(boundary)};
+  const transport::LinkKey key{RunId(run_id_), Epoch(epoch()), EdgeId(boundary)};
   const transport::LinkOptions options{.peer_timeout = spec_.peer_timeout,
                                        .credits = credits.count()};
   // The downstream side dials where the plan says so: `upstream` here means that the peer is
@@ -448,7 +448,7 @@ void StageRun::Readdress(const v1::Readdress& moved) {
   const std::lock_guard lock(mutex_);
   std::vector<std::string>& addresses = moved_[boundary];
   addresses.assign(moved.addresses().begin(), moved.addresses().end());
-  transport->second->Readdress({RunId(run_id_), Epoch(epoch()), Boundary(boundary)}, addresses);
+  transport->second->Readdress({RunId(run_id_), Epoch(epoch()), EdgeId(boundary)}, addresses);
 }
 
 void StageRun::Cancel(std::string reason, bool finished) {

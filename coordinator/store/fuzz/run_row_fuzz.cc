@@ -13,6 +13,8 @@
 #include "base/fuzz/target.h"
 #include "coordinator/store/fuzz/short_run.h"
 #include "coordinator/store/rows.h"
+#include "run/plan/chain.h"
+#include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -32,17 +34,22 @@ RunRecord WholeRecord() {
   record.link_secret = std::string(32, 's');
   record.data_files.resize(1);
   record.data_files[0].set_sha256(std::string(64, 'a'));
-  record.data.emplace().set_tokens(100);
-  v1::Plan& plan = record.plan.emplace();
-  plan.set_epoch(2);
+  record.data.emplace().tokens = 100;
+  Assignment& assignment = record.plan.emplace().assignment;
+  assignment.epoch = Epoch(2);
   for (uint32_t i = 0; i < 2; ++i) {
-    v1::StagePlan& stage = *plan.add_stages();
-    stage.set_stage(i);
-    stage.set_worker_id(i == 0 ? "w0" : "w1");
-    stage.set_incarnation("1");
+    Cell& cell = assignment.cells.emplace_back();
+    cell.id = {.replica = 0, .stage = i};
+    cell.worker = WorkerId(i == 0 ? "w0" : "w1");
+    cell.incarnation = Incarnation("1");
+    cell.layers = {.first = i, .count = 1};
+    cell.roles = {.embedding = i == 0, .head = i == 1};
   }
+  assignment.edges = chain::MakeEdges(0, 2);
   record.checkpoints.resize(1);
   record.checkpoints[0].set_step(5);
+  record.checkpoints[0].add_files();
+  *record.checkpoints[0].add_cells() = ToProto(assignment.cells[0]);
   return record;
 }
 
@@ -125,7 +132,7 @@ LH_FUZZ_TARGET(run_row) {
       again->plan.has_value() != record->plan.has_value()) {
     std::abort();
   }
-  State state({}, {*std::move(record)}, 1, longhaul::MonoTime());
+  State state({}, {.runs = {*std::move(record)}, .unreadable = {}}, 1, longhaul::MonoTime());
   const TickResult result =
       state.Tick({}, longhaul::operator+(longhaul::MonoTime(), absl::Hours(1)), 1);
   for (const longhaul::v1::RunStatus& run : state.Runs()) (void)state.Run(run.run_id()).ok();

@@ -57,8 +57,11 @@ std::string WholeFile(const std::string& folder) {
     record.state = RunState::kDone;
     record.epoch = Epoch(1);
     record.link_secret = std::string(32, 's');
-    record.plan.emplace().add_stages()->set_worker_name("w");
+    record.plan.emplace().assignment.cells.emplace_back().worker_name = "w";
     record.checkpoints.resize(1);
+    record.checkpoints[0].set_step(5);
+    record.checkpoints[0].add_files();
+    record.checkpoints[0].add_cells();
     writes.emplace_back(write::Run{record});
     for (uint64_t i = 1; i <= 3; ++i) {
       v1::StepRecord step;
@@ -113,7 +116,7 @@ void ReadAll(const Store& store) {
   (void)store.NextEventSequence().ok();
   std::vector<RunId> ids = {RunId("tiny-abc234")};
   if (const auto runs = store.LoadRuns(); runs.ok()) {
-    for (const RunRecord& run : *runs) ids.push_back(run.id);
+    for (const RunRecord& run : runs->runs) ids.push_back(run.id);
   }
   for (const RunId& id : ids) {
     uint64_t after = 0;

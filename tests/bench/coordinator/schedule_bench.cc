@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "codec/registry.h"
 #include "coordinator/planner/pipeline_cost.h"
+#include "run/plan/chain.h"
 #include "run/schedule/tune.h"
 
 namespace longhaul::bench {
@@ -60,10 +61,9 @@ PipelineCost CostOf(const Setting& setting, const Codecs& codecs, uint64_t bits_
                                       .egress_bytes_per_second = rate,
                                       .ingress_bytes_per_second = rate,
                                       .depth = setting.microbatches});
-  cost.boundaries.assign(setting.stages - 1, {.forward_bytes = bytes(codecs.forward),
-                                              .backward_bytes = bytes(codecs.backward),
-                                              .forward_latency = delay,
-                                              .backward_latency = delay});
+  cost.boundaries.assign(chain::Boundaries(setting.stages),
+                         {.forward = {.bytes = bytes(codecs.forward), .latency = delay},
+                          .backward = {.bytes = bytes(codecs.backward), .latency = delay}});
   return cost;
 }
 
@@ -82,7 +82,7 @@ void PrintRow(const Setting& setting, const Codecs& codecs, uint64_t bits_per_se
               absl::Duration delay) {
   const PipelineCost cost = CostOf(setting, codecs, bits_per_second, delay);
   const absl::Time begin = absl::Now();
-  const schedule::Tuning tuning = Need(schedule::TuneWithMargin(cost, std::nullopt));
+  const schedule::Tuning tuning = Need(schedule::TuneWithMargin(cost, {}));
   const absl::Duration tuned_in = absl::Now() - begin;
   PipelineCost tuned = cost;
   for (size_t s = 0; s < cost.stages.size(); ++s) {

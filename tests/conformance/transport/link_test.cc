@@ -211,8 +211,8 @@ void LinkTest::PutFaultsAroundDialler() {
   dialler_ = *std::move(transport);
 }
 
-LinkKey LinkTest::Key(uint32_t boundary) {
-  return {RunId("demo-ab12cd"), Epoch(3), Boundary(boundary)};
+LinkKey LinkTest::Key(uint32_t edge) {
+  return {RunId("demo-ab12cd"), Epoch(3), EdgeId(edge)};
 }
 
 void LinkTest::Open(const LinkOptions& options, const LinkKey& key) {

@@ -129,7 +129,7 @@ class LinkTest : public testing::TestWithParam<BackendUnderTest> {
  protected:
   void SetUp() override;
   std::unique_ptr<Transport> NewTransport();
-  static LinkKey Key(uint32_t boundary = 0);
+  static LinkKey Key(uint32_t edge = 0);
   // Opens a link dialler_ -> listener_ with the handlers below; fails the test if it does not open.
   void Open(const LinkOptions& options = {}, const LinkKey& key = Key());
   // The dialler's network can be made to fail; before Open.

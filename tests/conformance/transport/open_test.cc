@@ -71,7 +71,7 @@ TEST_P(LinkTest, UnknownKeyEndsAtTheDeadlineAndSaysWhy) {
                  dialled.Done());
   const Status status = dialled.Wait().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-  EXPECT_THAT(std::string(Message(status)), HasSubstr("boundary 1 is not expected there"));
+  EXPECT_THAT(std::string(Message(status)), HasSubstr("edge 1 is not expected there"));
 }
 
 TEST_P(LinkTest, AnotherEpochIsAnotherLink) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <random>
 
+#include "run/plan/chain.h"
 #include "run/schedule/simulator.h"
 #include "run/schedule/tune.h"
 
@@ -33,17 +34,8 @@ class Instances {
                              .ingress_bytes_per_second = Rate(),
                              .depth = Count(1, cost.microbatches)});
     }
-    for (uint32_t b = 0; b + 1 < stages; ++b) {
-      cost.boundaries.push_back({.forward_bytes = Pick(0, 300),
-                                 .backward_bytes = Pick(0, 300),
-                                 .forward_bytes_per_second = Rate(),
-                                 .backward_bytes_per_second = Rate(),
-                                 .forward_latency = absl::Seconds(Pick(0, 0.1)),
-                                 .backward_latency = absl::Seconds(Pick(0, 0.1)),
-                                 .forward_encode = absl::Seconds(Pick(0, 0.05)),
-                                 .forward_decode = absl::Seconds(Pick(0, 0.05)),
-                                 .backward_encode = absl::Seconds(Pick(0, 0.05)),
-                                 .backward_decode = absl::Seconds(Pick(0, 0.05))});
+    for (uint32_t b = 0; b < chain::Boundaries(stages); ++b) {
+      cost.boundaries.push_back({.forward = AnyFlow(), .backward = AnyFlow()});
     }
     return cost;
   }
@@ -63,6 +55,13 @@ class Instances {
   }
 
  private:
+  FlowCost AnyFlow() {
+    return {.bytes = Pick(0, 300),
+            .bytes_per_second = Rate(),
+            .latency = absl::Seconds(Pick(0, 0.1)),
+            .encode = absl::Seconds(Pick(0, 0.05)),
+            .decode = absl::Seconds(Pick(0, 0.05))};
+  }
   double Rate() { return Pick(0, 1) < 0.3 ? kUnlimited : Pick(50, 500); }
   std::mt19937_64 random_;
 };
@@ -70,8 +69,8 @@ class Instances {
 // The bound knows no queue at a codec, and a codec's order of work is not fixed.
 void WithoutCodecs(PipelineCost* cost) {
   for (BoundaryCost& boundary : cost->boundaries) {
-    boundary.forward_encode = boundary.forward_decode = boundary.backward_encode =
-        boundary.backward_decode = absl::ZeroDuration();
+    boundary.forward.encode = boundary.forward.decode = boundary.backward.encode =
+        boundary.backward.decode = absl::ZeroDuration();
   }
 }
 
@@ -153,7 +152,7 @@ TEST(SimulatorPropertyTest, ComputeAloneIsAtTheBound) {
     cost.stages.assign(stages, {.forward = absl::Seconds(instances.Pick(0.1, 1)),
                                 .backward = absl::Seconds(instances.Pick(0.1, 2)),
                                 .depth = cost.microbatches});
-    cost.boundaries.assign(stages - 1, {});
+    cost.boundaries.assign(chain::Boundaries(stages), {});
     for (const ScheduleKind kind : kAllKinds) {
       cost.schedule = kind;
       const auto result = Simulate(cost);
@@ -177,8 +176,8 @@ TEST(SimulatorPropertyTest, OneDominantLinkIsAtTheBound) {
       stage.depth = cost.microbatches;
     }
     BoundaryCost& slow = cost.boundaries[i % cost.boundaries.size()];
-    slow.forward_bytes = 300;
-    slow.forward_bytes_per_second = 300.0 / 60;  // far longer than all else of a microbatch
+    slow.forward.bytes = 300;
+    slow.forward.bytes_per_second = 300.0 / 60;  // far longer than all else of a microbatch
     const auto result = Simulate(cost);
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_LE(absl::AbsDuration(result->step - result->lower_bound), absl::Microseconds(1))
@@ -209,7 +208,7 @@ TEST(SimulatorPropertyTest, ASlowerResourceNeverLowersTheBound) {
         stage.ingress_bytes_per_second = std::min(stage.ingress_bytes_per_second, 400.0) / 1.5;
         break;
       case 4:
-        cost.boundaries[i % cost.boundaries.size()].backward_latency += absl::Seconds(0.3);
+        cost.boundaries[i % cost.boundaries.size()].backward.latency += absl::Seconds(0.3);
         break;
     }
     EXPECT_GE(Simulate(cost)->lower_bound, before->lower_bound - absl::Microseconds(1))
@@ -237,7 +236,7 @@ TEST(SimulatorPropertyTest, InAFixedOrderASlowerResourceNeverMakesAStepShorter) 
       cost.stages[i % cost.stages.size()].forward += absl::Seconds(instances.Pick(0, 1));
     } else {
       BoundaryCost& link = cost.boundaries[i % cost.boundaries.size()];
-      link.backward_bytes_per_second = std::min(link.backward_bytes_per_second, 400.0) / 2;
+      link.backward.bytes_per_second = std::min(link.backward.bytes_per_second, 400.0) / 2;
     }
     EXPECT_GE(Simulate(cost)->step, before->step - absl::Microseconds(1)) << "instance " << i;
   }

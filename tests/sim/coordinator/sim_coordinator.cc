@@ -191,6 +191,15 @@ void SimCoordinator::Execute(const Command& command) {
              if (fails) prepared.data = absl::ResourceExhaustedError("no space left on the device");
              Post(std::move(prepared));
            });
+  } else if (const auto* plan = std::get_if<command::ComputePlan>(&command)) {
+    Arrive(world_->random.Between(absl::Milliseconds(1), absl::Seconds(3)), [this, asked = *plan] {
+      Post(event::PlanComputed{asked.id, MakePlan(asked.request)});
+    });
+  } else if (const auto* retune = std::get_if<command::ComputeRetune>(&command)) {
+    Arrive(world_->random.Between(absl::Milliseconds(1), absl::Seconds(3)),
+           [this, asked = *retune] {
+             Post(event::RetuneComputed{asked.id, Retune(asked.spec, asked.plan, asked.seen)});
+           });
   } else if (const auto* check = std::get_if<command::CheckCopies>(&command)) {
     Arrive(world_->random.Between(absl::Milliseconds(10), absl::Seconds(3)),
            [this, check = *check] {
@@ -209,8 +218,8 @@ void SimCoordinator::Execute(const Command& command) {
     Answer(trace->request, command);
   } else if (const auto* submit = std::get_if<command::ReplySubmit>(&command)) {
     Answer(submit->request, command);
-  } else if (const auto* plan = std::get_if<command::ReplyPlan>(&command)) {
-    Answer(plan->request, command);
+  } else if (const auto* planned = std::get_if<command::ReplyPlan>(&command)) {
+    Answer(planned->request, command);
   } else if (const auto* stop = std::get_if<command::ReplyStop>(&command)) {
     Answer(stop->request, command);
   }

@@ -42,7 +42,7 @@ std::vector<std::byte> EncodeHello(const LinkHello& hello) {
   PutLe<uint16_t>(out, 4, hello.version_max);
   PutLe<uint16_t>(out, 6, static_cast<uint16_t>(run_bytes));
   PutLe<uint64_t>(out, 8, hello.key.epoch.value());
-  PutLe<uint32_t>(out, 16, hello.key.boundary.value());
+  PutLe<uint32_t>(out, 16, hello.key.edge.value());
   PutLe<uint32_t>(out, 20, hello.attempt);
   PutLe<uint64_t>(out, 24, hello.received);
   PutText(out, 32, kNonceBytes, hello.nonce);
@@ -73,7 +73,7 @@ StatusOr<LinkHello> DecodeHello(std::span<const std::byte> payload) {
                                                   hello.version_min, hello.version_max));
   }
   hello.key.epoch = Epoch(GetLe<uint64_t>(payload, 8));
-  hello.key.boundary = Boundary(GetLe<uint32_t>(payload, 16));
+  hello.key.edge = EdgeId(GetLe<uint32_t>(payload, 16));
   hello.attempt = GetLe<uint32_t>(payload, 20);
   hello.received = GetLe<uint64_t>(payload, 24);
   hello.nonce = GetText(payload, 32, kNonceBytes);
@@ -148,7 +148,7 @@ std::string Prove(std::string_view secret, Side side, const ProofInput& input) {
   PutLe<uint16_t>(fixed, 6, input.version);
   PutLe<uint64_t>(fixed, 8, input.link_id);
   PutLe<uint64_t>(fixed, 16, input.key.epoch.value());
-  PutLe<uint32_t>(fixed, 24, input.key.boundary.value());
+  PutLe<uint32_t>(fixed, 24, input.key.edge.value());
   PutLe<uint32_t>(fixed, 28, input.attempt);
   PutLe<uint64_t>(fixed, 32, input.dialler_received);
   PutLe<uint64_t>(fixed, 40, input.listener_received);
@@ -173,8 +173,8 @@ StatusOr<uint16_t> ChooseVersion(uint16_t min_a, uint16_t max_a, uint16_t min_b,
 }
 
 std::string Describe(const LinkKey& key) {
-  return fmt::format("run {} epoch {} boundary {}", key.run.value(), key.epoch.value(),
-                     key.boundary.value());
+  return fmt::format("run {} epoch {} edge {}", key.run.value(), key.epoch.value(),
+                     key.edge.value());
 }
 
 }  // namespace longhaul::transport::internal

@@ -23,7 +23,7 @@
 //        4    2  version_max                 8    8  received
 //        6    2  run_bytes                  16   32  nonce
 //        8    8  epoch                      48   32  proof
-//       16    4  boundary
+//       16    4  edge
 //       20    4  attempt                refusal
 //       24    8  received               offset size  field
 //       32   32  nonce                       0    1  retry
@@ -100,7 +100,7 @@ std::string Prove(std::string_view secret, Side side, const ProofInput& input);
 // The highest version that both speak. kUnimplemented with both ranges.
 StatusOr<uint16_t> ChooseVersion(uint16_t min_a, uint16_t max_a, uint16_t min_b, uint16_t max_b);
 
-// "run demo-ab12cd epoch 3 boundary 0", for people.
+// "run demo-ab12cd epoch 3 edge 0", for people.
 std::string Describe(const LinkKey& key);
 
 }  // namespace longhaul::transport::internal

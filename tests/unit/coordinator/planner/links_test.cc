@@ -22,16 +22,16 @@ TEST(MakePlan, CodecsAreThoseOfTheSender) {
                                   {"w9", {{"none", "none"}, {}}}};
   const auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->links(0).forward_codec(), "none");
-  EXPECT_THAT(plan->links(0).backward_codec(), HasSubstr("fixed:bits=6"));
-  EXPECT_EQ(plan->links(1).forward_codec(), "fp16");
-  EXPECT_EQ(plan->links(1).backward_codec(), "bf16");
+  EXPECT_EQ(plan->assignment.edges[0].forward.codec, "none");
+  EXPECT_THAT(plan->assignment.edges[0].backward.codec, HasSubstr("fixed:bits=6"));
+  EXPECT_EQ(plan->assignment.edges[1].forward.codec, "fp16");
+  EXPECT_EQ(plan->assignment.edges[1].backward.codec, "bf16");
   const codec::Shape shape{1, 256, 256};
-  EXPECT_EQ(plan->links(0).forward_bytes(), (*codec::ParseCodec("none"))->MaxEncodedBytes(shape));
-  EXPECT_EQ(plan->links(0).backward_bytes(),
+  EXPECT_EQ(plan->assignment.edges[0].forward.bytes,
+            (*codec::ParseCodec("none"))->MaxEncodedBytes(shape));
+  EXPECT_EQ(plan->assignment.edges[0].backward.bytes,
             (*codec::ParseCodec("fixed:bits=6"))->MaxEncodedBytes(shape));
-  EXPECT_THAT(plan->explanation(),
-              HasSubstr("an exception for worker w9, which has no stage here"));
+  EXPECT_THAT(plan->explanation, HasSubstr("an exception for worker w9, which has no stage here"));
 }
 
 TEST(MakePlan, CountsWhatCodecsRememberOnDisk) {
@@ -39,29 +39,29 @@ TEST(MakePlan, CountsWhatCodecsRememberOnDisk) {
   request.spec.links.codecs = {"aqsgd:bits=4", "fixed:bits=8"};
   request.spec.train.steps = 100;
   request.spec.checkpoint.every = 5;
-  request.data.set_tokens(256 * 400 + 1 + 999);
-  request.data.set_validation_tokens(999);
+  request.data.tokens = 256 * 400 + 1 + 999;
+  request.data.validation_tokens = 999;
   auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
   // 400 windows, a record of 16 + 2 x 256 x 256 bytes to the next multiple of 64.
   const uint64_t one = 4096 + 4096 + 400 * uint64_t{131136};
-  EXPECT_EQ(plan->stages(0).message_record_bytes(), one);
-  EXPECT_EQ(plan->stages(1).message_record_bytes(), 2 * one);
-  EXPECT_EQ(plan->stages(2).message_record_bytes(), one);
+  EXPECT_EQ(plan->assignment.cells[0].message_record_bytes, one);
+  EXPECT_EQ(plan->assignment.cells[1].message_record_bytes, 2 * one);
+  EXPECT_EQ(plan->assignment.cells[2].message_record_bytes, one);
   // 16 sequences a step, of 4 intervals of 5 steps.
-  EXPECT_GE(plan->stages(0).message_journal_bytes(), 320 * uint64_t{131088});
-  EXPECT_LT(plan->stages(0).message_journal_bytes(), 322 * uint64_t{131088});
-  EXPECT_THAT(plan->explanation(), HasSubstr("of disk on w1"));
+  EXPECT_GE(plan->assignment.cells[0].message_journal_bytes, 320 * uint64_t{131088});
+  EXPECT_LT(plan->assignment.cells[0].message_journal_bytes, 322 * uint64_t{131088});
+  EXPECT_THAT(plan->explanation, HasSubstr("of disk on w1"));
   // A quarter of the 1,600 sequences is sent whole.
   const auto codec = *codec::ParseCodec("aqsgd:bits=4");
   const codec::Shape shape{1, 256, 256};
-  EXPECT_NEAR(static_cast<double>(plan->links(0).forward_bytes()),
+  EXPECT_NEAR(static_cast<double>(plan->assignment.edges[0].forward.bytes),
               0.25 * static_cast<double>(codec->MaxEncodedBytes(shape)) +
                   0.75 * static_cast<double>(codec->MinEncodedBytes(shape)),
               1);
 
-  const uint64_t needed =
-      plan->stages(1).message_record_bytes() + plan->stages(1).message_journal_bytes();
+  const uint64_t needed = plan->assignment.cells[1].message_record_bytes +
+                          plan->assignment.cells[1].message_journal_bytes;
   request.spec.links.cache_limit_bytes = needed;
   EXPECT_TRUE(MakePlan(request).ok());
   request.spec.links.cache_limit_bytes = needed - 1;
@@ -96,10 +96,10 @@ TEST(MakePlan, AnUnknownCodecIsRefused) {
 
 TEST(MakePlan, WhoCanBeReachedIsDialled) {
   PlanRequest request = Request(2);
-  EXPECT_TRUE(MakePlan(request)->links(0).downstream_dials());
-  request.workers[0].endpoints[0].clear_addresses();
-  EXPECT_FALSE(MakePlan(request)->links(0).downstream_dials());
-  request.workers[1].endpoints[0].clear_addresses();
+  EXPECT_TRUE(MakePlan(request)->assignment.edges[0].to_dials);
+  request.workers[0].endpoints[0].addresses.clear();
+  EXPECT_FALSE(MakePlan(request)->assignment.edges[0].to_dials);
+  request.workers[1].endpoints[0].addresses.clear();
   EXPECT_THAT(std::string(Message(MakePlan(request).status())), HasSubstr("--advertise"));
 }
 
@@ -108,17 +108,17 @@ TEST(MakePlan, LinksHaveTheTransportThatTheRunFileSays) {
   request.spec.transport = TransportKind::kGrpc;
   auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  for (const auto& link : plan->links()) EXPECT_EQ(link.transport(), "grpc");
-  EXPECT_EQ(plan->stages(0).endpoints_size(), 2);
+  for (const Edge& edge : plan->assignment.edges) EXPECT_EQ(edge.transport, "grpc");
+  EXPECT_EQ(plan->assignment.cells[0].endpoints.size(), 2u);
 
   // One worker's exception is about its links, whoever the neighbour is.
   request.spec.transport = TransportKind::kUcx;
   request.spec.links.by_worker = {{"w1", {{"none", "none"}, TransportKind::kGrpc}}};
   plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->links(0).transport(), "grpc");
-  EXPECT_EQ(plan->links(1).transport(), "grpc");
-  EXPECT_EQ(plan->links(2).transport(), "ucx");
+  EXPECT_EQ(plan->assignment.edges[0].transport, "grpc");
+  EXPECT_EQ(plan->assignment.edges[1].transport, "grpc");
+  EXPECT_EQ(plan->assignment.edges[2].transport, "ucx");
 
   request.spec.links.by_worker.push_back({"w2", {{"none", "none"}, TransportKind::kUcx}});
   EXPECT_THAT(std::string(Message(MakePlan(request).status())),

@@ -2,26 +2,24 @@
 
 #include <gtest/gtest.h>
 
+#include "run/plan/chain.h"
+
 namespace longhaul::coordinator {
 namespace {
 
-v1::Plan TwoStages() {
-  v1::Plan plan;
+Plan TwoStages() {
+  Plan plan;
   for (uint32_t i = 0; i < 2; ++i) {
-    v1::StagePlan& stage = *plan.add_stages();
-    stage.set_depth(4 + i);
-    stage.set_forward_seconds(0.01);
-    stage.set_backward_seconds(0.02);
-    stage.set_optimizer_seconds(0.003);
+    plan.assignment.cells.push_back({.id = {.stage = i}, .setting = {.depth = 4 + i}});
+    plan.cells.push_back(
+        {.forward_seconds = 0.01, .backward_seconds = 0.02, .optimizer_seconds = 0.003});
   }
-  v1::LinkPlan& link = *plan.add_links();
-  link.set_forward_bytes(1'000'000);
-  link.set_backward_bytes(500'000);
-  link.set_forward_encode_seconds(0.001);
-  link.set_forward_decode_seconds(0.002);
-  link.set_backward_encode_seconds(0.003);
-  link.set_backward_decode_seconds(0.004);
-  plan.mutable_stages(1)->set_activation_lead(3);
+  plan.assignment.edges = chain::MakeEdges(0, 2);
+  plan.assignment.edges[0].forward.bytes = 1'000'000;
+  plan.assignment.edges[0].backward.bytes = 500'000;
+  plan.edges = {{.forward = {.encode_seconds = 0.001, .decode_seconds = 0.002},
+                 .backward = {.encode_seconds = 0.003, .decode_seconds = 0.004}}};
+  plan.assignment.cells[1].setting.activation_lead = 3;
   return plan;
 }
 
@@ -59,34 +57,34 @@ TEST(PipelineCostOf, TakesThePlanAndTheNetwork) {
   EXPECT_EQ(cost.stages[1].depth, 5u);
   EXPECT_EQ(cost.stages[0].forward, absl::Milliseconds(10));
   ASSERT_EQ(cost.boundaries.size(), 1u);
-  EXPECT_EQ(cost.boundaries[0].forward_latency, absl::Milliseconds(25));
-  EXPECT_EQ(cost.boundaries[0].backward_latency, absl::Milliseconds(25));
-  EXPECT_EQ(cost.boundaries[0].forward_bytes, 1'000'000 + 16 * 160);
-  EXPECT_EQ(cost.boundaries[0].backward_decode, absl::Milliseconds(4));
+  EXPECT_EQ(cost.boundaries[0].forward.latency, absl::Milliseconds(25));
+  EXPECT_EQ(cost.boundaries[0].backward.latency, absl::Milliseconds(25));
+  EXPECT_EQ(cost.boundaries[0].forward.bytes, 1'000'000 + 16 * 160);
+  EXPECT_EQ(cost.boundaries[0].backward.decode, absl::Milliseconds(4));
 }
 
 TEST(SetNetwork, IsReadBack) {
-  v1::Plan plan = TwoStages();
+  Plan plan = TwoStages();
   NetworkRates network = UniformNetwork(2, 2e6, absl::Milliseconds(25));
   network.interfaces[1].ingress_bytes_per_second = schedule::kUnlimited;
-  network.links[0].backward_bytes_per_second = 1e6;
-  network.links[0].backward_latency = absl::Milliseconds(1);
+  network.links[0].backward.bytes_per_second = 1e6;
+  network.links[0].backward.latency = absl::Milliseconds(1);
   SetNetwork(network, &plan);
-  EXPECT_EQ(plan.prediction().egress_bits_per_second(1), 16e6);
-  EXPECT_EQ(plan.prediction().ingress_bits_per_second(1), 0) << "nothing is known";
+  EXPECT_EQ(plan.cells[1].egress_bits_per_second, 16e6);
+  EXPECT_EQ(plan.cells[1].ingress_bits_per_second, 0) << "nothing is known";
   const NetworkRates read = NetworkOf(plan);
   EXPECT_EQ(read.interfaces[1].ingress_bytes_per_second, schedule::kUnlimited);
   EXPECT_EQ(read.interfaces[0].ingress_bytes_per_second, 2e6);
-  EXPECT_EQ(read.links[0].forward_bytes_per_second, schedule::kUnlimited);
-  EXPECT_EQ(read.links[0].backward_bytes_per_second, 1e6);
-  EXPECT_EQ(read.links[0].forward_latency, absl::Milliseconds(25));
-  EXPECT_EQ(read.links[0].backward_latency, absl::Milliseconds(1));
+  EXPECT_EQ(read.links[0].forward.bytes_per_second, schedule::kUnlimited);
+  EXPECT_EQ(read.links[0].backward.bytes_per_second, 1e6);
+  EXPECT_EQ(read.links[0].forward.latency, absl::Milliseconds(25));
+  EXPECT_EQ(read.links[0].backward.latency, absl::Milliseconds(1));
 }
 
 TEST(PipelineCostOf, DelayAndRateShowInTheSimulation) {
   const auto simulate = [](double bytes_per_second, absl::Duration latency) {
-    v1::Plan plan = TwoStages();
-    for (auto& stage : *plan.mutable_stages()) stage.set_depth(8);
+    Plan plan = TwoStages();
+    for (Cell& cell : plan.assignment.cells) cell.setting.depth = 8;
     const auto simulation = schedule::Simulate(
         PipelineCostOf(plan, EightMicrobatches(), UniformNetwork(2, bytes_per_second, latency)));
     EXPECT_TRUE(simulation.ok()) << simulation.status();

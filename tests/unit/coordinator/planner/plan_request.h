@@ -9,13 +9,6 @@
 
 namespace longhaul::coordinator {
 
-inline v1::DataEndpoint Endpoint(const std::string& transport, const std::string& address) {
-  v1::DataEndpoint endpoint;
-  endpoint.set_transport(transport);
-  endpoint.add_addresses(address);
-  return endpoint;
-}
-
 // Workers w0, w1, ... alike: 10 + 20 ms a layer, 64 GiB, reachable over both transports; nothing is
 // known of their links.
 inline PlanRequest Request(uint32_t workers) {
@@ -31,14 +24,15 @@ inline PlanRequest Request(uint32_t workers) {
   request.spec.train.steps = 10;
   request.spec.train.microbatches = 16;
   request.spec.links.codecs = {"none", "none"};
-  request.data.set_vocabulary(256);
+  request.data.vocabulary = 256;
   for (uint32_t i = 0; i < workers; ++i) {
     CandidateWorker worker;
     worker.id = WorkerId("id" + std::to_string(i));
     worker.incarnation = Incarnation("inc" + std::to_string(i));
     worker.name = "w" + std::to_string(i);
     worker.memory_bytes = uint64_t{64} << 30;
-    worker.endpoints = {Endpoint("ucx", "10.0.0.1:1"), Endpoint("grpc", "10.0.0.1:2")};
+    worker.devices = {0};
+    worker.endpoints = {{"ucx", {"10.0.0.1:1"}}, {"grpc", {"10.0.0.1:2"}}};
     worker.times.set_block_forward(0.01);
     worker.times.set_block_backward(0.02);
     request.workers.push_back(worker);

@@ -242,8 +242,8 @@ TEST_F(ControlTest, ARunFromSubmissionToItsEnd) {
   CallContext get_context;
   v1::RunStatus status;
   ASSERT_TRUE(control_->GetRun(&get_context.grpc, request, &status).ok());
-  EXPECT_EQ(status.plan().stages_size(), 2);
-  const std::string token_file = status.plan().data().token_file_sha256();
+  EXPECT_EQ(status.plan().assignment().cells_size(), 2);
+  const std::string token_file = status.plan().assignment().data().token_file_sha256();
   EXPECT_TRUE(TokenFile::Open(options_.state_dir + "/blobs/" + token_file, true).ok());
 
   CallContext steps_context;
@@ -303,7 +303,7 @@ TEST_F(ControlTest, APlanStartsNothing) {
   const grpc::Status status =
       control_->PlanRun(&context.grpc, SubmitOfText(SmallSpec("tiny", 1)), &reply);
   ASSERT_TRUE(status.ok()) << status.error_message();
-  EXPECT_EQ(reply.plan().stages_size(), 1);
+  EXPECT_EQ(reply.plan().assignment().cells_size(), 1);
   EXPECT_FALSE(reply.plan().explanation().empty());
   CallContext list_context;
   v1::ListRunsReply runs;

@@ -21,6 +21,7 @@
 #include "longhaul/v1/worker.grpc.pb.h"
 #include "proto/rpc/auth.h"
 #include "proto/rpc/channel.h"
+#include "run/plan/proto/plan_proto.h"
 #include "tests/support/state_harness.h"
 #include "tests/support/temp_dir.h"
 
@@ -99,7 +100,7 @@ class FakeWorker {
         session_.Say(answer);
       } else if (command.has_assign()) {
         assign_ = command.assign();
-        answer.mutable_stage_ready()->set_start_step(assign_.plan().start_step());
+        answer.mutable_stage_ready()->set_start_step(assign_.assignment().start_step());
         session_.Say(answer);
       } else if (command.has_start()) {
         answer.mutable_stage_started();
@@ -111,19 +112,19 @@ class FakeWorker {
   }
 
   void Train(v1::WorkerMessage message) {
-    const StatusOr<RunSpec> spec = ParseRunSpec(assign_.plan().run_yaml(), "plan", {},
+    const StatusOr<RunSpec> spec = ParseRunSpec(assign_.assignment().run_yaml(), "plan", {},
                                                 [](std::string_view) { return absl::OkStatus(); });
     ASSERT_TRUE(spec.ok()) << spec.status();
-    const uint32_t stage = assign_.stage();
-    const bool last = stage + 1 == static_cast<uint32_t>(assign_.plan().stages_size());
+    const uint32_t stage = assign_.cell().stage();
+    const Assignment assignment = FromProto(assign_.assignment());
+    const Roles roles = assignment.Find(FromProto(assign_.cell()))->roles;
     for (uint64_t step = 1; step <= spec->train.steps; ++step) {
       v1::StepReport& report = *message.mutable_step();
       report.set_step(step);
-      report.set_stage(stage);
       report.set_seconds(0.5);
-      report.set_has_norm(stage == 0);
+      report.set_has_norm(roles.embedding);
       report.set_gradient_norm(2.0);
-      report.set_has_loss(last);
+      report.set_has_loss(roles.head);
       report.set_loss(5.0 - 0.1 * static_cast<double>(step));
       session_.Say(message);
     }

@@ -150,14 +150,14 @@ TEST_F(ShellTest, AnAnswerComesAfterItsRecordIsStored) {
   size_t stored = 0;
   const auto done = answer.Callback();
   shell_->Submit(SmallSpec("tiny", 1), {}, [&](StatusOr<v1::SubmitReply> reply) {
-    stored = store_->LoadRuns()->size();
+    stored = store_->LoadRuns()->runs.size();
     done(std::move(reply));
   });
   const auto reply = answer.Wait();
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(stored, 1u);
-  EXPECT_EQ(store_->LoadRuns()->front().id.value(), reply->run_id());
-  EXPECT_EQ(store_->LoadRuns()->front().link_secret.size(), 32u);
+  EXPECT_EQ(store_->LoadRuns()->runs.front().id.value(), reply->run_id());
+  EXPECT_EQ(store_->LoadRuns()->runs.front().link_secret.size(), 32u);
   EXPECT_EQ(shell_->Run("tiny")->run_id(), reply->run_id());
 }
 
@@ -205,7 +205,7 @@ TEST_F(ShellTest, ManyThreadsAtOnce) {
     EXPECT_TRUE(sink->WaitFor([](FakeSink& s) { return s.taken_ == kMessages; }));
   }
   EXPECT_EQ(shell_->Runs().size(), 20u);
-  EXPECT_EQ(store_->LoadRuns()->size(), 20u);
+  EXPECT_EQ(store_->LoadRuns()->runs.size(), 20u);
 }
 
 TEST_F(ShellTest, DataIsPreparedOffTheLoop) {
@@ -235,7 +235,7 @@ TEST_F(ShellTest, DataIsPreparedOffTheLoop) {
   *message.mutable_layer_times() = SmallTimes();
   shell_->Say(*session, message);
   ASSERT_TRUE(sink->WaitFor(heard(v1::WorkerCommand::kAssign)));
-  const v1::DataSet& data = sink->commands_.back().assign().plan().data();
+  const v1::DataSet& data = sink->commands_.back().assign().assignment().data();
   EXPECT_EQ(data.tokens(), 5'000u);
   EXPECT_TRUE(blobs_->Has(data.token_file_sha256()));
 }

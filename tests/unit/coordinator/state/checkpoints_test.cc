@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "coordinator/state/resume.h"
 #include "tests/support/state_harness.h"
 
 namespace longhaul::coordinator {
@@ -91,7 +90,7 @@ TEST_F(Checkpoints, AreHashedBeforeARunResumes) {
   EXPECT_EQ(c.StateOf("tiny-1"), "planning");
   c.Checked("b");
   EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
-  EXPECT_EQ(c.Last("a", v1::WorkerCommand::kAssign)->assign().plan().start_step(), 2u);
+  EXPECT_EQ(c.Last("a", v1::WorkerCommand::kAssign)->assign().assignment().start_step(), 2u);
 }
 
 TEST_F(Checkpoints, ADamagedOneIsNamedAndAnOlderOneTaken) {
@@ -115,7 +114,7 @@ TEST_F(Checkpoints, ADamagedOneIsNamedAndAnOlderOneTaken) {
   EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
   EXPECT_THAT(StepsKept(), ElementsAre(1u));
   EXPECT_EQ(c.Last("b", v1::WorkerCommand::kDropCheckpoint)->drop_checkpoint().step(), 2u);
-  EXPECT_EQ(c.Last("b", v1::WorkerCommand::kAssign)->assign().plan().start_step(), 1u);
+  EXPECT_EQ(c.Last("b", v1::WorkerCommand::kAssign)->assign().assignment().start_step(), 1u);
   // Step 2 can be committed again.
   for (const std::string& worker : kAb) c.Ready(worker, "tiny-1", 1);
   c.Steps(kAb, "tiny-1", 2);
@@ -153,7 +152,7 @@ TEST_F(Checkpoints, FromStepIsThatStepOrNone) {
   ASSERT_TRUE(Resume(1).ok());
   EXPECT_THAT(StepsKept(), ElementsAre(1u, 2u));
   c.ToPreparing(kAb, "tiny-1");
-  EXPECT_EQ(c.Last("a", v1::WorkerCommand::kAssign)->assign().plan().start_step(), 1u);
+  EXPECT_EQ(c.Last("a", v1::WorkerCommand::kAssign)->assign().assignment().start_step(), 1u);
   EXPECT_THAT(StepsKept(), ElementsAre(1u));
 }
 
@@ -197,7 +196,7 @@ TEST_F(Checkpoints, AFewerStagesFetchWhatOthersHold) {
   EXPECT_FALSE(c.state->ExpectsCopy(std::string(64, 'a'), 10));
   EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
   const v1::Assign assign = c.Last("a", v1::WorkerCommand::kAssign)->assign();
-  EXPECT_EQ(assign.plan().stages_size(), 1);
+  EXPECT_EQ(assign.assignment().cells_size(), 1);
   ASSERT_EQ(assign.resume_files_size(), 2);
   EXPECT_TRUE(assign.resume_files(1).copied());
 }
@@ -403,37 +402,6 @@ TEST_F(Checkpoints, AnswersThatNobodyAskedForDoNothing) {
   EXPECT_EQ(List(false).checkpoints(0).state(), "committed");
   c.Tick(event::CopiesChecked{1, {"made up"}});
   EXPECT_EQ(List(false).checkpoints(0).state(), "committed");
-}
-
-TEST(FilesOfStage, AreThoseWhoseWritersHeldItsLayers) {
-  v1::CheckpointManifest manifest;
-  uint32_t first = 0;
-  for (const uint32_t layers : {1, 3, 2, 2}) {
-    v1::StagePlan& stage = *manifest.add_stages();
-    stage.set_first_layer(first);
-    stage.set_layers(layers);
-    v1::CheckpointFile& file = *manifest.add_files();
-    file.set_stage(static_cast<uint32_t>(manifest.stages_size()) - 1);
-    first += layers;
-  }
-  const auto stages_of = [&](uint32_t begin, uint32_t layers) {
-    v1::StagePlan stage;
-    stage.set_first_layer(begin);
-    stage.set_layers(layers);
-    std::vector<uint32_t> stages;
-    for (const v1::CheckpointFile& file : FilesOfStage(manifest, stage)) {
-      stages.push_back(file.stage());
-    }
-    return stages;
-  };
-  EXPECT_THAT(stages_of(0, 8), ElementsAre(0u, 1u, 2u, 3u));
-  EXPECT_THAT(stages_of(0, 4), ElementsAre(0u, 1u));
-  EXPECT_THAT(stages_of(4, 4), ElementsAre(2u, 3u));
-  EXPECT_THAT(stages_of(0, 5), ElementsAre(0u, 1u, 2u));
-  EXPECT_THAT(stages_of(5, 1), ElementsAre(2u));
-  EXPECT_THAT(stages_of(7, 1), ElementsAre(3u));
-  manifest.mutable_files(0)->set_stage(9);  // of nobody
-  EXPECT_THAT(stages_of(0, 1), ElementsAre());
 }
 
 }  // namespace

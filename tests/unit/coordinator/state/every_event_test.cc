@@ -60,6 +60,12 @@ std::vector<Situation> Situations() {
          c.ToPreparing(kAb, "tiny-1");
          c.Probed("a");
        }},
+      {"planning, computed",
+       [submit](Coordinator& c) {
+         c.plans_are_computed = false;
+         submit(c);
+         c.ToPreparing(kAb, "tiny-1");
+       }},
       {"preparing",
        [submit](Coordinator& c) {
          submit(c);
@@ -72,6 +78,24 @@ std::vector<Situation> Situations() {
          c.Ready("b", "tiny-1");
        }},
       {"running", run},
+      {"running, other depths computed",
+       [](Coordinator& c) {
+         c.retune_with = [](const RunSpec&, const Plan&, const Seen&) {
+           return StatusOr<std::optional<Plan>>(std::nullopt);
+         };
+         RunSpec spec = SmallSpec("tiny", 2);
+         spec.train.steps = 100;
+         c.Join("a");
+         c.Join("b");
+         c.Tick(SubmitOf(spec, "tiny-1"));
+         c.Join("z");
+         c.ToRunning(kAb, "tiny-1");
+         c.plans_are_computed = false;
+         for (uint64_t step = 1; step <= 20; ++step) {
+           c.Steps(kAb, "tiny-1", step);
+           c.Advance(absl::Milliseconds(600));
+         }
+       }},
       {"running, stop asked",
        [run](Coordinator& c) {
          run(c);
@@ -80,7 +104,7 @@ std::vector<Situation> Situations() {
       {"running, peer lost",
        [run](Coordinator& c) {
          run(c);
-         c.Error("a", "tiny-1", "b is gone", 1);
+         c.Error("a", "tiny-1", "b is gone", 0);
        }},
       {"running, loss not finite",
        [run](Coordinator& c) {
@@ -152,31 +176,26 @@ std::vector<Fill> Bodies() {
   };
   for (const uint64_t step :
        {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{4}, uint64_t{5}, ~uint64_t{0}}) {
-    for (const uint32_t stage : {0u, 1u, ~0u}) {
-      bodies.push_back([step, stage, nan](v1::WorkerMessage& m) {
+    for (const uint32_t edge : {0u, 1u, ~0u}) {
+      bodies.push_back([step, edge, nan](v1::WorkerMessage& m) {
         m.mutable_step()->set_step(step);
-        m.mutable_step()->set_stage(stage);
         m.mutable_step()->set_has_loss(true);
         m.mutable_step()->set_loss(nan);
         m.mutable_step()->set_seconds(-1);
         m.mutable_step()->set_first_nonfinite(true);
-        m.mutable_step()->add_links()->set_boundary(~0u);
+        m.mutable_step()->add_links()->set_edge(edge);
       });
-      bodies.push_back([step, stage](v1::WorkerMessage& m) {
+      bodies.push_back([step, edge](v1::WorkerMessage& m) {
         m.mutable_error()->set_message("error");
         m.mutable_error()->set_step(step);
-        m.mutable_error()->set_stage(stage);
-        m.mutable_error()->set_peer_lost(true);
-        m.mutable_error()->set_peer_stage(stage);
+        m.mutable_error()->set_lost_edge(edge);
       });
-      bodies.push_back([step, stage](v1::WorkerMessage& m) {
-        m.mutable_link()->set_boundary(stage);
-        m.mutable_link()->set_peer_stage(stage);
+      bodies.push_back([step, edge](v1::WorkerMessage& m) {
+        m.mutable_link()->set_edge(edge);
         m.mutable_link()->set_state(step == 0 ? "suspect" : "healthy");
       });
-      bodies.push_back([step, stage](v1::WorkerMessage& m) {
-        m.mutable_link()->set_boundary(stage);
-        m.mutable_link()->set_peer_stage(stage);
+      bodies.push_back([step, edge](v1::WorkerMessage& m) {
+        m.mutable_link()->set_edge(edge);
         m.mutable_link()->set_state(step == 0 ? "lost" : "healed");
       });
     }
@@ -220,7 +239,7 @@ std::vector<Event> EveryEvent(const Coordinator& c) {
           v1::Hello hello = HelloOf(worker, incarnation);
           hello.set_run_id(run);
           hello.set_epoch(epoch);
-          hello.set_stage(worker == std::string("b") ? 1 : 0);
+          hello.mutable_cell()->set_stage(worker == std::string("b") ? 1 : 0);
           events.push_back(event::WorkerJoined{SessionId(1000), hello});
         }
       }
@@ -238,8 +257,25 @@ std::vector<Event> EveryEvent(const Coordinator& c) {
     events.push_back(
         event::PlanAsked{RequestId(61), SmallSpec("tiny", 1), {}, RunId(id), "secret"});
     events.push_back(event::DataPrepared{RunId(id), SmallData()});
-    events.push_back(event::DataPrepared{RunId(id), v1::DataSet()});
+    events.push_back(event::DataPrepared{RunId(id), DataSet()});
     events.push_back(event::DataPrepared{RunId(id), absl::InternalError("disk")});
+  }
+  for (const uint64_t id : {uint64_t{0}, uint64_t{1}, uint64_t{2}, ~uint64_t{0}}) {
+    for (const Status& status : {absl::InternalError("a\nbug"), absl::CancelledError("stopped")}) {
+      events.push_back(event::PlanComputed{ComputationId(id), status});
+      events.push_back(event::RetuneComputed{ComputationId(id), status});
+    }
+    events.push_back(event::RetuneComputed{ComputationId(id), std::optional<Plan>()});
+    if (const auto& record = c.records.find("tiny-1");
+        record != c.records.end() && record->second.plan) {
+      events.push_back(event::PlanComputed{ComputationId(id), *record->second.plan});
+      events.push_back(event::RetuneComputed{ComputationId(id), record->second.plan});
+    }
+    for (const Command& command : c.commands) {  // what was really asked for
+      const auto* asked = std::get_if<command::ComputePlan>(&command);
+      if (asked == nullptr) continue;
+      events.push_back(event::PlanComputed{ComputationId(id), MakePlan(asked->request)});
+    }
   }
   for (const bool now : {false, true}) {
     for (const char* id : {"tiny-1", "tiny", "nobody", ""}) {

@@ -54,11 +54,11 @@ TEST_F(Life, HappyPath) {
   EXPECT_EQ(c.records["tiny-1"].epoch, Epoch(1));
   ASSERT_EQ(c.Count("b", v1::WorkerCommand::kAssign), 1);
   const v1::Assign assign = c.Last("b", v1::WorkerCommand::kAssign)->assign();
-  EXPECT_EQ(assign.stage(), 1u);
+  EXPECT_EQ(assign.cell().stage(), 1u);
   // One for this epoch, made of the run's; the other stage has the same.
   EXPECT_EQ(assign.link_secret(), HmacSha256("secret of tiny-1", "links of epoch 1"));
   EXPECT_EQ(c.Last("a", v1::WorkerCommand::kAssign)->assign().link_secret(), assign.link_secret());
-  EXPECT_EQ(assign.plan().stages(1).worker_name(), "b");
+  EXPECT_EQ(assign.assignment().cells(1).worker_name(), "b");
   EXPECT_EQ(assign.resume_files_size(), 0);
 
   c.Ready("a", "tiny-1");
@@ -166,7 +166,7 @@ TEST_F(Life, LostWorkerFailsTheRunAtOnce) {
 
 TEST_F(Life, LossIsBlamedOnTheLostWorkerNotOnItsNeighbour) {
   RunToCheckpoint();
-  c.Error("a", "tiny-1", "no answer from b:1", 1);
+  c.Error("a", "tiny-1", "no answer from b:1", 0);
   EXPECT_EQ(c.StateOf("tiny-1"), "running");
   ASSERT_TRUE(c.last.wake_at.has_value());
   EXPECT_LE(*c.last.wake_at, c.now + absl::Seconds(1));
@@ -177,7 +177,7 @@ TEST_F(Life, LossIsBlamedOnTheLostWorkerNotOnItsNeighbour) {
 
 TEST_F(Life, LossWithoutACauseIsBlamedOnTheLink) {
   RunToCheckpoint();
-  c.Error("a", "tiny-1", "no answer from b:1", 1);
+  c.Error("a", "tiny-1", "no answer from b:1", 0);
   c.Advance(absl::Seconds(1));
   c.Tick();
   EXPECT_EQ(c.StateOf("tiny-1"), "failed");
@@ -189,7 +189,7 @@ TEST_F(Life, LossWithoutACauseIsBlamedOnTheLink) {
 
 TEST_F(Life, ARealErrorBeatsALostPeer) {
   RunToCheckpoint();
-  c.Error("a", "tiny-1", "no answer", 1);
+  c.Error("a", "tiny-1", "no answer", 0);
   c.Error("b", "tiny-1", "out of memory");
   EXPECT_THAT(c.ReasonOf("tiny-1"),
               HasSubstr("worker b (stage 1) failed at step 2: out of memory"));

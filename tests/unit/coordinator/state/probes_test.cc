@@ -36,7 +36,9 @@ class Probes : public ::testing::Test {
     return [=](v1::LinkProbed& answer) { answer.set_goodput_bits_per_second(bits_per_second); };
   }
   static void Fail(v1::LinkProbed& answer) { answer.set_problem("nobody\nanswers"); }
-  const v1::Plan& Plan() const { return *c.records.at("tiny-1").plan; }
+  const Edge& PlannedEdge(size_t place) const {
+    return c.records.at("tiny-1").plan->assignment.edges[place];
+  }
   std::string LinkEvents() const {
     std::string all;
     for (const v1::Event& event : c.events) {
@@ -53,7 +55,6 @@ TEST_F(Probes, BothEndsAreAskedAndOneDials) {
   const v1::ProbeLink& above = Asked("a");
   const v1::ProbeLink& below = Asked("b");
   EXPECT_EQ(above.probe(), below.probe());
-  EXPECT_EQ(above.boundary(), 0u);
   EXPECT_EQ(above.transport(), "ucx");
   EXPECT_EQ(above.peer_name(), "b");
   EXPECT_FALSE(above.dial());
@@ -67,15 +68,15 @@ TEST_F(Probes, BothEndsAreAskedAndOneDials) {
 
 TEST_F(Probes, NoWorkerIsPartOfTwoAtATime) {
   ToLinks(kAbcd);
-  EXPECT_EQ(Asked("a").boundary(), 0u);
-  EXPECT_EQ(Asked("b").boundary(), 0u);
-  EXPECT_EQ(Asked("c").boundary(), 2u);
-  EXPECT_EQ(Asked("d").boundary(), 2u);
+  EXPECT_EQ(Asked("a").peer_name(), "b");
+  EXPECT_EQ(Asked("b").peer_name(), "a");
+  EXPECT_EQ(Asked("c").peer_name(), "d");
+  EXPECT_EQ(Asked("d").peer_name(), "c");
   for (const char* worker : {"a", "b", "c"}) c.Probed(worker);
   for (const std::string& worker : kAbcd) EXPECT_EQ(Count(worker), 1);
   c.Probed("d");
-  EXPECT_EQ(Asked("b").boundary(), 1u);
-  EXPECT_EQ(Asked("c").boundary(), 1u);
+  EXPECT_EQ(Asked("b").peer_name(), "c");
+  EXPECT_EQ(Asked("c").peer_name(), "b");
   EXPECT_EQ(Count("a"), 1);
   EXPECT_EQ(Count("d"), 1);
   c.Probed("b");
@@ -88,10 +89,10 @@ TEST_F(Probes, ThePlanAndTheListOfWorkersHaveWhatArrived) {
   ToLinks({"a", "b"});
   c.Probed("a", Rate(10e6));
   c.Probed("b", Rate(40e6));
-  const v1::LinkPlan& link = Plan().links(0);
-  EXPECT_EQ(link.forward_bits_per_second(), 40e6);  // as it arrived at b
-  EXPECT_EQ(link.backward_bits_per_second(), 10e6);
-  EXPECT_DOUBLE_EQ(link.forward_latency_seconds(), 0.01);
+  const Edge& edge = PlannedEdge(0);
+  EXPECT_EQ(edge.forward.bits_per_second, 40e6);  // as it arrived at b
+  EXPECT_EQ(edge.backward.bits_per_second, 10e6);
+  EXPECT_DOUBLE_EQ(edge.forward.latency_seconds, 0.01);
   c.Advance(absl::Seconds(7));
   const std::vector<v1::MeasuredLink> links = c.state->Links(c.now);
   ASSERT_EQ(links.size(), 2u);
@@ -123,7 +124,7 @@ TEST_F(Probes, WhatCannotBeMeasuredIsUnknownAndFailsNothing) {
   c.Probed("a", Fail);
   c.Probed("b");
   EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
-  EXPECT_EQ(Plan().links(0).forward_bits_per_second(), 0);
+  EXPECT_EQ(PlannedEdge(0).forward.bits_per_second, 0);
   EXPECT_EQ(LinkEvents(),
             "tiny-1: the link between worker a and worker b could not be measured, and the plan "
             "does not know its rate: nobody answers\n");
@@ -135,7 +136,7 @@ TEST_F(Probes, RatesThatCannotBeAreNotBelieved) {
   c.Probed("a", Rate(std::numeric_limits<double>::quiet_NaN()));
   c.Probed("b");
   EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
-  EXPECT_EQ(Plan().links(0).backward_bits_per_second(), 0);
+  EXPECT_EQ(PlannedEdge(0).backward.bits_per_second, 0);
   EXPECT_THAT(LinkEvents(), HasSubstr("it reported rates or times that cannot be"));
 }
 
@@ -155,9 +156,9 @@ TEST_F(Probes, WhoDoesNotAnswerIsNotWaitedForForEver) {
     }
   }
   EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
-  EXPECT_GT(Plan().links(0).forward_bits_per_second(), 0);
-  EXPECT_GT(Plan().links(1).forward_bits_per_second(), 0);
-  EXPECT_EQ(Plan().links(2).forward_bits_per_second(), 0);
+  EXPECT_GT(PlannedEdge(0).forward.bits_per_second, 0);
+  EXPECT_GT(PlannedEdge(1).forward.bits_per_second, 0);
+  EXPECT_EQ(PlannedEdge(2).forward.bits_per_second, 0);
   EXPECT_THAT(LinkEvents(), HasSubstr("worker c and worker d could not be measured"));
   EXPECT_THAT(LinkEvents(), HasSubstr("no answer in time"));
   c.Probed("d");  // too late

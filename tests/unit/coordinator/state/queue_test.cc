@@ -109,7 +109,7 @@ TEST(PlanRequest, IsAnsweredAndForgotten) {
   const auto* reply = c.LastReply<command::ReplyPlan>();
   ASSERT_NE(reply, nullptr);
   ASSERT_TRUE(reply->reply.ok()) << reply->reply.status();
-  EXPECT_EQ(reply->reply->plan().stages_size(), 2);
+  EXPECT_EQ(reply->reply->plan().assignment().cells_size(), 2);
   EXPECT_TRUE(c.state->Runs().empty());
   EXPECT_EQ(c.state->Workers(c.now)[0].run_id(), "");
   EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAssign), 0);
@@ -131,8 +131,8 @@ TEST(PlanRequest, IsForTheNetworkThatTheUserAssumes) {
   ASSERT_TRUE(reply->reply.ok()) << reply->reply.status();
   const v1::Plan& plan = reply->reply->plan();
   EXPECT_EQ(plan.prediction().assumed_line_bits_per_second(), 1'000'000u);
-  EXPECT_NEAR(plan.prediction().egress_bits_per_second(1), 956'000, 1'000);
-  EXPECT_EQ(plan.links(0).backward_latency_seconds(), 0.25);
+  EXPECT_NEAR(plan.cells(1).egress_bits_per_second(), 956'000, 1'000);
+  EXPECT_EQ(plan.assignment().edges(0).backward().latency_seconds(), 0.25);
   EXPECT_GE(plan.prediction().codecs_size(), 5);
 }
 

@@ -16,12 +16,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-v1::Hello Newer(const std::string& name, const std::string& incarnation = "1") {
-  v1::Hello hello = HelloOf(name, incarnation);
-  hello.set_protocol_max(3);
-  return hello;
-}
-
 class Reach : public ::testing::Test {
  protected:
   Reach() { c.reach_is_answered = false; }
@@ -115,9 +109,9 @@ class Reach : public ::testing::Test {
 };
 
 TEST_F(Reach, EachWorkerTriesTheAddressesOfTheOthers) {
-  c.Join(Newer("a"));
+  c.Join(HelloOf("a"));
   EXPECT_THAT(Dials("a"), IsEmpty());
-  c.Join(Newer("b"));
+  c.Join(HelloOf("b"));
   for (const auto& [from, to] : {std::pair("a", "b"), std::pair("b", "a")}) {
     const auto dials = Dials(from);
     ASSERT_EQ(dials.size(), 2u);
@@ -141,22 +135,22 @@ TEST_F(Reach, EachWorkerTriesTheAddressesOfTheOthers) {
   EXPECT_EQ(Said(), "");
   EXPECT_EQ(StatusOf("a").can_talk_to(), 1u);
   // A session that comes back asks nothing anew; another process does.
-  c.Join(Newer("b"));
+  c.Join(HelloOf("b"));
   EXPECT_THAT(Dials("b"), IsEmpty());
-  c.Join(Newer("b", "2"));
+  c.Join(HelloOf("b", "2"));
   EXPECT_EQ(Dials("b").size(), 2u);
 }
 
 TEST_F(Reach, OfManyThoseTryWhoWillBeNeighbours) {
-  for (int i = 1; i <= 20; ++i) c.Join(Newer(fmt::format("w{}", i)));
+  for (int i = 1; i <= 20; ++i) c.Join(HelloOf(fmt::format("w{}", i)));
   c.Forget();
-  c.Join(Newer("w10", "2"));
+  c.Join(HelloOf("w10", "2"));
   std::set<std::string> peers;
   for (const v1::TryReach& dial : Dials("w10")) peers.insert(dial.peer_name());
   EXPECT_THAT(peers,
               ::testing::UnorderedElementsAre("w6", "w7", "w8", "w9", "w11", "w12", "w13", "w14"));
   c.Forget();
-  c.Join(Newer("w1", "2"));
+  c.Join(HelloOf("w1", "2"));
   peers.clear();
   for (const v1::TryReach& dial : Dials("w1")) peers.insert(dial.peer_name());
   EXPECT_THAT(peers,
@@ -164,11 +158,11 @@ TEST_F(Reach, OfManyThoseTryWhoWillBeNeighbours) {
 }
 
 TEST_F(Reach, OfManyAddressesSomeAreTriedAndSayNothingOfTheOthers) {
-  v1::Hello many = Newer("b");
+  v1::Hello many = HelloOf("b");
   for (int i = 2; i <= 6; ++i) {
     many.mutable_endpoints(0)->add_addresses(fmt::format("b:{}", i));
   }
-  c.Join(Newer("a"));
+  c.Join(HelloOf("a"));
   c.Join(many);
   ASSERT_EQ(Dials("a").size(), 2u);
   EXPECT_EQ(Dials("a")[0].addresses_size(), 4);
@@ -184,16 +178,9 @@ TEST_F(Reach, OfManyAddressesSomeAreTriedAndSayNothingOfTheOthers) {
   EXPECT_EQ(Said().find("has 6 addresses"), Said().rfind("has 6 addresses"));
 }
 
-TEST_F(Reach, AWorkerOfAnOlderProtocolIsNotAsked) {
-  c.Join(HelloOf("a"));
-  c.Join(Newer("b"));
-  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kTryReach), 0);
-  EXPECT_EQ(c.Count("b", v1::WorkerCommand::kTryReach), 0);
-}
-
 TEST_F(Reach, APairThatCannotTalkIsSaidAndShownAndRefused) {
-  c.Join(Newer("a"));
-  c.Join(Newer("b"));
+  c.Join(HelloOf("a"));
+  c.Join(HelloOf("b"));
   Answer(NoUcx);
   EXPECT_THAT(Said(), HasSubstr("workers a and b cannot talk over ucx: "));
   EXPECT_THAT(Said(), AllOf(HasSubstr("a does not reach b at b:1 (no route to host)"),
@@ -219,8 +206,8 @@ TEST_F(Reach, APairThatCannotTalkIsSaidAndShownAndRefused) {
 }
 
 TEST_F(Reach, WhoReachesTheOtherDials) {
-  c.Join(Newer("a"));
-  c.Join(Newer("b"));
+  c.Join(HelloOf("a"));
+  c.Join(HelloOf("b"));
   // a is behind something that lets nobody in; so it dials, though it is the upper one.
   Answer(
       [](const std::string& from, const v1::TryReach&) { return from == "b" ? "no answer" : ""; });
@@ -228,15 +215,15 @@ TEST_F(Reach, WhoReachesTheOtherDials) {
   EXPECT_THAT(Said(), Not(HasSubstr("cannot talk")));
   ASSERT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
   c.ToPreparing({"a", "b"}, "tiny-1");
-  EXPECT_FALSE(c.records.at("tiny-1").plan->links(0).downstream_dials());
+  EXPECT_FALSE(c.records.at("tiny-1").plan->assignment.edges[0].to_dials);
   const v1::WorkerCommand* probe = c.Last("a", v1::WorkerCommand::kProbeLink);
   ASSERT_NE(probe, nullptr);
   EXPECT_TRUE(probe->probe_link().dial());
 }
 
 TEST_F(Reach, APairThatCouldNotTalkIsTriedAgain) {
-  c.Join(Newer("a"));
-  c.Join(Newer("b"));
+  c.Join(HelloOf("a"));
+  c.Join(HelloOf("b"));
   Answer(NoUcx);
   for (int i = 0; i < 40 && Dials("a").empty(); ++i) Pass(1, {"a", "b"});
   ASSERT_EQ(Dials("a").size(), 1u);
@@ -248,8 +235,8 @@ TEST_F(Reach, APairThatCouldNotTalkIsTriedAgain) {
 }
 
 TEST_F(Reach, AnswersThatNobodyAskedForCountForNothing) {
-  c.Join(Newer("a"));
-  c.Join(Newer("b"));
+  c.Join(HelloOf("a"));
+  c.Join(HelloOf("b"));
   const auto dials = Dials("a");
   const auto say = [&](const std::string& who, uint64_t check, int problems) {
     v1::WorkerMessage message;
@@ -266,8 +253,8 @@ TEST_F(Reach, AnswersThatNobodyAskedForCountForNothing) {
 }
 
 TEST_F(Reach, WhatWasNotAnsweredIsUnknown) {
-  c.Join(Newer("a"));
-  c.Join(Newer("b"));
+  c.Join(HelloOf("a"));
+  c.Join(HelloOf("b"));
   Pass(60, {"a", "b"});
   EXPECT_EQ(Said(), "");
   EXPECT_EQ(StatusOf("a").can_talk_to(), 0u);
@@ -275,13 +262,13 @@ TEST_F(Reach, WhatWasNotAnsweredIsUnknown) {
 }
 
 TEST_F(Reach, APairIsTriedAgainOnceBothAreThereAgain) {
-  c.Join(Newer("a"));
-  c.Join(Newer("b"));
+  c.Join(HelloOf("a"));
+  c.Join(HelloOf("b"));
   Answer(NoUcx);
   c.Tick(event::WorkerLeft{c.sessions.at("b"), "its machine stopped"});
   Pass(60, {"a"});
   EXPECT_THAT(Dials("a"), IsEmpty());
-  c.Join(Newer("b"));  // the same process
+  c.Join(HelloOf("b"));  // the same process
   ASSERT_EQ(Dials("a").size(), 1u);
   EXPECT_EQ(Dials("a")[0].transport(), "ucx");
   Answer(Never);
@@ -289,8 +276,8 @@ TEST_F(Reach, APairIsTriedAgainOnceBothAreThereAgain) {
 }
 
 TEST_F(Reach, ASubmissionWaitsForWorkersWhoTryToReachEachOther) {
-  c.Join(Newer("a"));
-  c.Join(Newer("b"));
+  c.Join(HelloOf("a"));
+  c.Join(HelloOf("b"));
   EXPECT_EQ(Submit(SmallSpec("tiny", 2)).code(), absl::StatusCode::kUnknown);
   Answer(NoUcx);
   EXPECT_EQ(Submitted().code(), absl::StatusCode::kFailedPrecondition);
@@ -306,8 +293,8 @@ TEST_F(Reach, ASubmissionWaitsForWorkersWhoTryToReachEachOther) {
 }
 
 TEST_F(Reach, SoManySubmissionsWait) {
-  c.Join(Newer("a"));
-  c.Join(Newer("b"));
+  c.Join(HelloOf("a"));
+  c.Join(HelloOf("b"));
   for (int i = 0; i < 500; ++i) {
     ASSERT_EQ(Submit(SmallSpec(fmt::format("r{}", i), 2)).code(), absl::StatusCode::kUnknown);
   }
@@ -318,16 +305,16 @@ TEST_F(Reach, SoManySubmissionsWait) {
 }
 
 TEST_F(Reach, ASubmissionDoesNotWaitForThoseItDoesNotConcern) {
-  c.Join(Newer("a"));
-  c.Join(Newer("b"));
+  c.Join(HelloOf("a"));
+  c.Join(HelloOf("b"));
   Answer(Never);
-  c.Join(Newer("c"));
+  c.Join(HelloOf("c"));
   EXPECT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
 }
 
 TEST_F(Reach, ASubmissionDoesNotWaitForAnAnswerThatDoesNotCome) {
-  c.Join(Newer("a"));
-  c.Join(Newer("b"));
+  c.Join(HelloOf("a"));
+  c.Join(HelloOf("b"));
   ASSERT_FALSE(Submit(SmallSpec("tiny", 2)).ok());
   Pass(9, {"a", "b"});
   EXPECT_EQ(Submitted().code(), absl::StatusCode::kUnknown);
@@ -336,11 +323,11 @@ TEST_F(Reach, ASubmissionDoesNotWaitForAnAnswerThatDoesNotCome) {
 }
 
 TEST_F(Reach, AWorkerThatKeepsMovingIsNotWaitedForEver) {
-  c.Join(Newer("a"));
-  c.Join(Newer("b"));
+  c.Join(HelloOf("a"));
+  c.Join(HelloOf("b"));
   ASSERT_FALSE(Submit(SmallSpec("tiny", 2)).ok());
   for (int i = 2; i < 12 && !Submitted().ok(); ++i) {
-    c.Join(Newer("b", std::to_string(i)));  // and is tried anew
+    c.Join(HelloOf("b", std::to_string(i)));  // and is tried anew
     Pass(1, {"a", "b"});
   }
   EXPECT_TRUE(Submitted().ok()) << Submitted();
@@ -348,8 +335,8 @@ TEST_F(Reach, AWorkerThatKeepsMovingIsNotWaitedForEver) {
 
 TEST_F(Reach, ARunThatWaitedForWorkersIsNotPlannedBeforeTheyHaveTried) {
   ASSERT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
-  c.Join(Newer("a"));
-  c.Join(Newer("b"));
+  c.Join(HelloOf("a"));
+  c.Join(HelloOf("b"));
   c.ToPreparing({"a", "b"}, "tiny-1");
   EXPECT_EQ(c.StateOf("tiny-1"), "planning");
   EXPECT_EQ(c.Count("a", v1::WorkerCommand::kProbeLink), 0);
@@ -359,8 +346,8 @@ TEST_F(Reach, ARunThatWaitedForWorkersIsNotPlannedBeforeTheyHaveTried) {
 }
 
 TEST_F(Reach, APlanWaitsForWorkersWhoTryAndKnowsWhoDials) {
-  c.Join(Newer("a"));
-  c.Join(Newer("b"));
+  c.Join(HelloOf("a"));
+  c.Join(HelloOf("b"));
   Plan("plan-1");
   EXPECT_EQ(c.LastReply<command::ReplyPlan>(), nullptr);
   Answer(
@@ -368,12 +355,12 @@ TEST_F(Reach, APlanWaitsForWorkersWhoTryAndKnowsWhoDials) {
   const auto* reply = c.LastReply<command::ReplyPlan>();
   ASSERT_NE(reply, nullptr);
   ASSERT_TRUE(reply->reply.ok()) << reply->reply.status();
-  EXPECT_FALSE(reply->reply->plan().links(0).downstream_dials());
+  EXPECT_FALSE(reply->reply->plan().assignment().edges(0).to_dials());
 }
 
 TEST_F(Reach, APlanDoesNotWaitForAnAnswerThatDoesNotCome) {
-  c.Join(Newer("a"));
-  c.Join(Newer("b"));
+  c.Join(HelloOf("a"));
+  c.Join(HelloOf("b"));
   Plan("plan-1");
   Pass(9, {"a", "b"});
   EXPECT_EQ(c.LastReply<command::ReplyPlan>(), nullptr);
@@ -383,7 +370,7 @@ TEST_F(Reach, APlanDoesNotWaitForAnAnswerThatDoesNotCome) {
 }
 
 TEST_F(Reach, NobodyWaitsForAnAnswerThatDoesNotCome) {
-  for (const char* name : {"a", "b", "c"}) c.Join(Newer(name));
+  for (const char* name : {"a", "b", "c"}) c.Join(HelloOf(name));
   const auto to_b = [&](const std::string& from) {
     std::vector<v1::TryReach> dials = Dials(from);
     std::erase_if(dials, [](const v1::TryReach& dial) {
@@ -393,7 +380,7 @@ TEST_F(Reach, NobodyWaitsForAnAnswerThatDoesNotCome) {
   };
   AnswerOne("a", to_b("a").back(), "no route to host");
   // What a process saw that is gone says nothing of the one in its place.
-  c.Join(Newer("a", "2"));
+  c.Join(HelloOf("a", "2"));
   AnswerOne("c", to_b("c").back(), "connection refused");
   EXPECT_THAT(Said(), Not(HasSubstr("nobody reaches")));  // a is asked anew
   Pass(20, {"a", "b", "c"});
@@ -422,7 +409,7 @@ TEST_F(Reach, WhatIsShownCostsTheSameForEveryWorkerHoweverManyThereAre) {
   constexpr int kFew = 64, kMany = 512;
   absl::Duration few;
   for (int i = 1; i <= kMany; ++i) {
-    c.Join(Newer(fmt::format("w{}", i)));
+    c.Join(HelloOf(fmt::format("w{}", i)));
     if (i == kFew) few = TimeToRender(c);
   }
   EXPECT_LT(TimeToRender(c) / kMany, 4 * few / kFew);

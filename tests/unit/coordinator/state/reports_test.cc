@@ -29,10 +29,9 @@ class Reports : public ::testing::Test {
     message.mutable_validation()->set_loss(loss);
     c.Tick(c.Said(worker, message));
   }
-  void Link(const std::string& worker, uint32_t boundary, uint32_t peer, const std::string& state) {
+  void Link(const std::string& worker, uint32_t edge, const std::string& state) {
     v1::WorkerMessage message = c.About("tiny-1");
-    message.mutable_link()->set_boundary(boundary);
-    message.mutable_link()->set_peer_stage(peer);
+    message.mutable_link()->set_edge(edge);
     message.mutable_link()->set_state(state);
     message.mutable_link()->set_silence_seconds(3);
     message.mutable_link()->set_reason("connection reset");
@@ -110,12 +109,12 @@ TEST_F(Reports, ACheckpointIsCommittedWhenAllStagesHaveIt) {
   c.Tick(c.Said("b", message));
   ASSERT_THAT(Checkpoints(), ElementsAre(2u));
   const v1::CheckpointManifest manifest = c.records["tiny-1"].checkpoints[0];
-  EXPECT_EQ(manifest.format(), 1u);
+  EXPECT_EQ(manifest.format(), 2u);
   EXPECT_EQ(manifest.epoch(), 1u);
   ASSERT_EQ(manifest.files_size(), 2);
   EXPECT_EQ(manifest.files(1).stage(), 1u);
   EXPECT_EQ(manifest.files(1).worker_id(), "id-b");
-  EXPECT_EQ(manifest.stages_size(), 2);
+  EXPECT_EQ(manifest.cells_size(), 2);
   EXPECT_EQ(c.state->Run("tiny-1")->checkpoint_step(), 2u);
 }
 
@@ -149,15 +148,15 @@ TEST_F(Reports, ImpossibleFilesAreNotCommitted) {
 }
 
 TEST_F(Reports, LinkEventsAreToldOnce) {
-  Link("a", 0, 1, "suspect");
-  Link("a", 0, 1, "suspect");
+  Link("a", 0, "suspect");
+  Link("a", 0, "suspect");
   EXPECT_EQ(
       c.LastEvent("link"),
       "the link between worker a (stage 0) and worker b (stage 1) is suspect: silent for 3.0 s");
   EXPECT_EQ(c.state->Run("tiny-1")->links(0).state(), "suspect");
   EXPECT_EQ(c.state->Workers(c.now)[0].link_quality(), "suspect");
-  Link("a", 5, 9, "suspect");
-  Link("a", 0, 1, "healthy");
+  Link("a", 5, "suspect");
+  Link("a", 0, "healthy");
   EXPECT_THAT(c.LastEvent("link"), HasSubstr("is healthy again"));
   EXPECT_EQ(c.state->Run("tiny-1")->links(0).state(), "healthy");
   int told = 0;
@@ -166,7 +165,7 @@ TEST_F(Reports, LinkEventsAreToldOnce) {
 }
 
 TEST_F(Reports, ForgottenMessagesAreTold) {
-  Link("b", 0, 0, "forgotten");
+  Link("b", 0, "forgotten");
   EXPECT_EQ(
       c.LastEvent("link"),
       "the message buffers between worker b (stage 1) and worker a (stage 0) begin anew: they "
@@ -176,24 +175,24 @@ TEST_F(Reports, ForgottenMessagesAreTold) {
 }
 
 TEST_F(Reports, ALostLinkIsToldWhenItIsLostAndWhenItIsHealed) {
-  Link("a", 0, 1, "suspect");
-  Link("a", 0, 1, "lost");
+  Link("a", 0, "suspect");
+  Link("a", 0, "lost");
   EXPECT_EQ(c.LastEvent("link"),
             "the link between worker a (stage 0) and worker b (stage 1) is lost and being made "
             "again: connection reset");
-  Link("b", 0, 0, "lost");  // the other side: no news
+  Link("b", 0, "lost");  // the other side: no news
   EXPECT_EQ(c.state->Run("tiny-1")->links(0).state(), "lost");
   EXPECT_EQ(c.state->Workers(c.now)[0].link_quality(), "lost");
   EXPECT_EQ(c.state->Workers(c.now)[1].link_quality(), "lost");
-  Link("a", 0, 1, "healed");
+  Link("a", 0, "healed");
   EXPECT_EQ(c.state->Run("tiny-1")->links(0).state(), "lost");
-  Link("b", 0, 0, "healed");
+  Link("b", 0, "healed");
   EXPECT_EQ(c.LastEvent("link"),
             "the link between worker b (stage 1) and worker a (stage 0) is healed after 3.0 s, 14 "
             "frames sent again");
   EXPECT_EQ(c.state->Run("tiny-1")->links(0).state(), "healthy");
   EXPECT_EQ(c.state->Workers(c.now)[0].link_quality(), "healthy");
-  Link("b", 0, 0, "healed");  // of no trouble that is known
+  Link("b", 0, "healed");  // of no trouble that is known
   int told = 0;
   for (const v1::Event& event : c.events) told += event.kind() == "link";
   EXPECT_EQ(told, 3);
@@ -210,7 +209,6 @@ TEST_F(Reports, StatusHasSharesGoodputAndTimeLeft) {
     use.set_payload_bytes_sent(125'000);
     use.set_send_busy_seconds(0.25);
     v1::LinkUse& up = *b.add_links();
-    up.set_up(true);
     up.set_payload_bytes_sent(62'500);
     c.Step("a", "tiny-1", a);
     c.Step("b", "tiny-1", b);

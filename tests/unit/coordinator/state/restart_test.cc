@@ -34,11 +34,7 @@ std::vector<RunRecord> Stored(Until until) {
 }
 
 v1::Hello Busy(const std::string& name, uint32_t stage, uint64_t epoch = 1) {
-  v1::Hello hello = HelloOf(name);
-  hello.set_run_id("tiny-1");
-  hello.set_epoch(epoch);
-  hello.set_stage(stage);
-  return hello;
+  return HelloAt(name, "tiny-1", stage, epoch);
 }
 
 TEST(Restart, PlanningBeginsAgain) {
@@ -188,7 +184,7 @@ TEST(Restart, APeerThatIsNotBackIsNotCalledConnected) {
   Coordinator c(Stored(Until::kRunning));
   c.Tick();
   c.Join("a");
-  c.Error("a", "tiny-1", "no sign of life", 1);
+  c.Error("a", "tiny-1", "no sign of life", 0);
   c.Advance(absl::Seconds(1));
   c.Tick();
   EXPECT_THAT(c.ReasonOf("tiny-1"),
@@ -223,6 +219,36 @@ TEST(Restart, ARecordWithoutAPlanFails) {
   c.Tick();
   EXPECT_EQ(c.StateOf("tiny-1"), "failed");
   EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("no usable plan"));
+}
+
+TEST(Restart, RunsAreInTheOrderOfTheStoreWhateverTheClockSaid) {
+  std::vector<RunRecord> stored;
+  for (const auto& [name, unix_ms] : {std::pair{"first", 9'000}, {"second", 5}, {"third", 7'000}}) {
+    RunRecord& record = stored.emplace_back();
+    record.id = RunId(std::string(name) + "-1");
+    record.spec = SmallSpec(name, 1);
+    record.submitted_unix_ms = unix_ms;
+  }
+  Coordinator c(stored);
+  c.Join("a");
+  EXPECT_EQ(c.StateOf("first-1"), "planning");
+  std::vector<std::string> names;
+  for (const v1::RunStatus& run : c.state->Runs()) names.push_back(run.name());
+  EXPECT_EQ(names, (std::vector<std::string>{"third", "second", "first"}));
+}
+
+TEST(Restart, ARunThatCannotBeReadIsSaid) {
+  State state({},
+              {.runs = Stored(Until::kRunning),
+               .unreadable = {{RunId("bad-1"), "its plan cannot be read"}}},
+              1, MonoTime());
+  std::string said;
+  for (const Write& write : state.Tick({}, MonoTime(), 1).writes) {
+    if (const auto* event = std::get_if<write::LogEvent>(&write)) said += event->event.text();
+  }
+  EXPECT_THAT(said, HasSubstr("run bad-1 is set aside, its row in the store stays as it is: its "
+                              "plan cannot be read"));
+  EXPECT_EQ(state.Runs().size(), 1u);
 }
 
 TEST(Restart, TheReservedStateFails) {

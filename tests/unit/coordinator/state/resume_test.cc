@@ -50,8 +50,8 @@ TEST_F(Resume, SameIdNextEpochFromTheNewestCheckpoint) {
   EXPECT_EQ(c.state->Run("tiny-1")->step(), 2u);
   c.ToPreparing(kAb, "tiny-1");
   const v1::Assign assign = c.Last("b", v1::WorkerCommand::kAssign)->assign();
-  EXPECT_EQ(assign.plan().start_step(), 2u);
-  EXPECT_EQ(assign.plan().epoch(), 2u);
+  EXPECT_EQ(assign.assignment().start_step(), 2u);
+  EXPECT_EQ(assign.assignment().epoch(), 2u);
   ASSERT_EQ(assign.resume_files_size(), 1);
   EXPECT_EQ(assign.resume_files(0).worker_id(), "id-b");
   c.Ready("a", "tiny-1", 2);
@@ -86,7 +86,7 @@ TEST_F(Resume, KeepsTheSplitAndWaitsForItsWorkers) {
   EXPECT_EQ(c.StateOf("tiny-1"), "planning");
   c.ToRunning(kAb, "tiny-1", 2);
   EXPECT_EQ(c.StateOf("tiny-1"), "running");
-  EXPECT_EQ(c.records["tiny-1"].plan->stages(1).incarnation(), "b-2");
+  EXPECT_EQ(c.records["tiny-1"].plan->assignment.cells[1].incarnation, Incarnation("b-2"));
 }
 
 TEST_F(Resume, WaitsForBusyWorkers) {
@@ -222,8 +222,8 @@ TEST(CheckResumable, TheSplitMayChange) {
   RunRecord record;
   record.spec = SmallSpec("tiny", 2);
   record.checkpoints.emplace_back();
-  record.checkpoints.back().add_stages();
-  record.checkpoints.back().add_stages();
+  record.checkpoints.back().add_cells();
+  record.checkpoints.back().add_cells();
   RunSpec spec = record.spec;
   spec.pipeline.stages = 3;
   EXPECT_TRUE(CheckResumable(record, spec, {}).ok());

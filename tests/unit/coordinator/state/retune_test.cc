@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -24,56 +25,49 @@ using Settings = std::vector<std::pair<uint32_t, uint32_t>>;
 
 class RetuneState : public ::testing::Test {
  protected:
-  static StateOptions Options(RetuneState* test) {
+  static StateOptions Options() {
     StateOptions options;
     options.session_timeout = absl::Hours(24);  // nobody says anything while it waits
-    options.retune = [test](const RunSpec&, const v1::Plan& plan,
-                            const Seen& seen) -> StatusOr<std::optional<v1::Plan>> {
-      ++test->considered_;
-      test->seen_ = seen;
-      if (test->fails_) return absl::InternalError("a stage waits for ever");
-      if (!test->wanted_) return std::nullopt;
-      v1::Plan other = plan;
-      other.set_retunes(plan.retunes() + 1);
-      other.set_retune_reason("links are faster");
-      Put(*std::exchange(test->wanted_, std::nullopt), &other);
-      return other;
-    };
     return options;
   }
-  static void Put(const Settings& settings, v1::Plan* plan) {
-    for (int s = 0; s < plan->stages_size(); ++s) {
-      const auto& [depth, lead] = settings[static_cast<size_t>(s)];
-      plan->mutable_stages(s)->set_depth(depth);
-      plan->mutable_stages(s)->set_activation_lead(lead);
-    }
+  void SetUp() override {
+    c.retune_with = [this](const RunSpec&, const Plan& plan,
+                           const Seen& seen) -> StatusOr<std::optional<Plan>> {
+      ++considered_;
+      seen_ = seen;
+      if (fails_) return absl::InternalError("a stage waits for ever");
+      if (!wanted_) return std::nullopt;
+      Plan other = plan;
+      ++other.retunes;
+      other.retune_reason = "links are faster";
+      other.prediction.cut_short = cut_short_;
+      Put(*std::exchange(wanted_, std::nullopt), &other);
+      return other;
+    };
   }
-  static v1::Hello Hello(const std::string& name, uint32_t protocol = 4) {
-    v1::Hello hello = HelloOf(name);
-    hello.set_protocol_max(protocol);
-    return hello;
+  static void Put(const Settings& settings, Plan* plan) {
+    for (size_t s = 0; s < settings.size(); ++s) {
+      Setting& setting = plan->assignment.cells[s].setting;
+      std::tie(setting.depth, setting.activation_lead) = settings[s];
+    }
   }
 
   // Trains with these settings, whatever the planner would have.
-  void Train(const Settings& settings, uint32_t protocol_of_c = 4) {
+  void Train(const Settings& settings) {
     RunSpec spec = SmallSpec("tiny", 3);
     spec.train.steps = 1000;
     spec.train.microbatches = kMicrobatches;
-    for (const std::string& worker : kAbc) {
-      c.Join(Hello(worker, worker == "c" ? protocol_of_c : 4));
-    }
+    for (const std::string& worker : kAbc) c.Join(worker);
     c.Tick(SubmitOf(spec, "tiny-1"));
     c.ToRunning(kAbc, "tiny-1");
     ASSERT_EQ(c.StateOf("tiny-1"), "running");
     wanted_ = settings;
     RunSteps(kSteps);
-    if (protocol_of_c == 4) {
-      while (!Holds(settings)) {
-        const uint64_t asked = AcknowledgeAll();
-        if (asked == 0) break;
-      }
-      ASSERT_EQ(SettingsOfPlan(), settings);
+    while (!Holds(settings)) {
+      const uint64_t asked = AcknowledgeAll();
+      if (asked == 0) break;
     }
+    ASSERT_EQ(SettingsOfPlan(), settings);
     Wait(absl::Minutes(1));
   }
   void RunSteps(uint64_t count) {
@@ -127,8 +121,8 @@ class RetuneState : public ::testing::Test {
   }
   Settings SettingsOfPlan() const {
     Settings settings;
-    for (const v1::StagePlan& stage : c.records.at("tiny-1").plan->stages()) {
-      settings.emplace_back(stage.depth(), stage.activation_lead());
+    for (const Cell& cell : c.records.at("tiny-1").plan->assignment.cells) {
+      settings.emplace_back(cell.setting.depth, cell.setting.activation_lead);
     }
     return settings;
   }
@@ -154,7 +148,8 @@ class RetuneState : public ::testing::Test {
   uint64_t step_ = 0, answered_ = 0;
   double slowness_ = 1;
   std::map<std::string, std::pair<uint32_t, uint32_t>> holds_;
-  Coordinator c{{}, Options(this)};
+  std::string cut_short_;
+  Coordinator c{{}, Options()};
 };
 
 const Settings kShallow = {{4, 0}, {3, 2}, {2, 1}};
@@ -163,8 +158,8 @@ const Settings kDeep = {{8, 0}, {7, 6}, {2, 2}};
 TEST_F(RetuneState, ThePlanIsConsideredByTheMediansOfSomeSteps) {
   Train(kShallow);
   EXPECT_EQ(considered_, 1);
-  EXPECT_EQ(seen_.stages.size(), 3u);
-  EXPECT_EQ(seen_.links.size(), 2u);
+  EXPECT_EQ(seen_.cells.size(), 3u);
+  EXPECT_EQ(seen_.edges.size(), 2u);
   RunSlowSteps(kSteps - 1);
   EXPECT_EQ(considered_, 1);
   RunSlowSteps(1);
@@ -227,20 +222,10 @@ TEST_F(RetuneState, WhoWasAwayIsAskedAgain) {
   RunSlowSteps(kSteps);
   Acknowledge("a");
   for (const char* worker : {"a", "b"}) {
-    v1::Hello hello = Hello(worker);
-    hello.set_run_id("tiny-1");
-    hello.set_epoch(1);
-    hello.set_stage(worker == std::string("a") ? 0 : 1);
-    c.Join(std::move(hello));
+    c.Join(HelloAt(worker, "tiny-1", worker == std::string("a") ? 0 : 1));
   }
   EXPECT_EQ(Count("a"), 0) << "in its new session";
   EXPECT_EQ(Count("b"), 1);
-}
-
-TEST_F(RetuneState, WorkersOfAnOlderProtocolKeepTheirDepths) {
-  Train(kShallow, /*protocol_of_c=*/3);
-  EXPECT_EQ(considered_, 0);
-  EXPECT_EQ(Asked("a"), nullptr);
 }
 
 TEST_F(RetuneState, ACoordinatorThatWasRestartedMakesSure) {
@@ -249,13 +234,7 @@ TEST_F(RetuneState, ACoordinatorThatWasRestartedMakesSure) {
   RunSlowSteps(kSteps);
   c.commands.clear();
   c.Restart();
-  for (uint32_t s = 0; s < 3; ++s) {
-    v1::Hello hello = Hello(kAbc[s]);
-    hello.set_run_id("tiny-1");
-    hello.set_epoch(1);
-    hello.set_stage(s);
-    c.Join(std::move(hello));
-  }
+  for (uint32_t s = 0; s < 3; ++s) c.Join(HelloAt(kAbc[s], "tiny-1", s));
   // Every lead is safe beside the most depths that there can be.
   for (const std::string& worker : kAbc) {
     ASSERT_NE(Asked(worker), nullptr);
@@ -305,6 +284,56 @@ TEST_F(RetuneState, NothingIsConsideredWhileAChangeIsUnderWayOrSoonAfter) {
   EXPECT_EQ(considered_, 3);
   RunSlowSteps(kSteps);
   EXPECT_EQ(considered_, 3) << "soon after";
+}
+
+TEST_F(RetuneState, StepsGoOnWhileABetterPlanIsComputed) {
+  Train(kShallow);
+  c.plans_are_computed = false;
+  wanted_ = kDeep;
+  RunSlowSteps(kSteps);
+  c.Forget();
+  RunSlowSteps(3 * kSteps);
+  Wait(absl::Hours(1));
+  RunSlowSteps(kSteps);
+  EXPECT_EQ(c.LastReply<command::ComputeRetune>(), nullptr) << "one at a time";
+  EXPECT_EQ(c.state->Run("tiny-1")->step(), step_);
+  EXPECT_EQ(SettingsOfPlan(), kShallow);
+}
+
+TEST_F(RetuneState, WhoMovesMeanwhileIsWhereItMovedTo) {
+  Train(kShallow);
+  c.plans_are_computed = false;
+  wanted_ = kDeep;
+  RunSlowSteps(kSteps);
+  v1::Hello moved = HelloAt("a", "tiny-1", 0);
+  moved.mutable_endpoints(0)->set_addresses(0, "elsewhere:7");
+  c.Join(moved);
+  c.Computed();
+  EXPECT_EQ(SettingsOfPlan(), kDeep);
+  EXPECT_EQ(c.records.at("tiny-1").plan->assignment.cells[0].endpoints[0].addresses[0],
+            "elsewhere:7");
+}
+
+TEST_F(RetuneState, AnEpochThatIsOverWaitsForNoPlan) {
+  Train(kShallow);
+  c.plans_are_computed = false;
+  wanted_ = kDeep;
+  RunSlowSteps(kSteps);
+  const ComputationId asked = c.LastReply<command::ComputeRetune>()->id;
+  c.Tick(event::StopAsked{RequestId(9), "tiny-1", false});
+  ASSERT_NE(c.LastReply<command::CancelComputation>(), nullptr);
+  EXPECT_EQ(c.LastReply<command::CancelComputation>()->id, asked);
+  c.Computed();  // too late
+  EXPECT_EQ(SettingsOfPlan(), kShallow);
+  EXPECT_EQ(c.StateOf("tiny-1"), "finishing");
+}
+
+TEST_F(RetuneState, ASearchThatWasCutShortIsSaid) {
+  Train(kShallow);
+  cut_short_ = "the search stopped";
+  wanted_ = kDeep;
+  RunSlowSteps(kSteps);
+  EXPECT_THAT(Events(), HasSubstr("the plan may not be the best: the search stopped"));
 }
 
 }  // namespace

@@ -66,9 +66,9 @@ TEST_F(Traces, AreOfAllStagesInOrder) {
   EXPECT_EQ(trace.run_id(), "tiny-1");
   ASSERT_EQ(trace.stages_size(), 2);
   EXPECT_EQ(trace.stages(0).steps_size(), 1);
-  EXPECT_EQ(trace.stages(1).stage(), 1u);
+  EXPECT_EQ(trace.stages(1).cell().stage(), 1u);
   EXPECT_EQ(trace.stages(1).steps_size(), 2);
-  EXPECT_EQ(trace.plan().stages_size(), 2);
+  EXPECT_EQ(trace.plan().assignment().cells_size(), 2);
 }
 
 TEST_F(Traces, OfARunThatIsOverToo) {

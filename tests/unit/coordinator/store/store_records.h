@@ -16,6 +16,7 @@
 
 #include "base/file.h"
 #include "coordinator/store/store.h"
+#include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {
 
@@ -39,13 +40,22 @@ inline RunRecord FullRecord(const std::string& id) {
   record.reason = "waits; \"quoted\" \xc3\xa9";
   record.epoch = Epoch(3);
   record.link_secret = std::string("\0\x01\xff", 3) + std::string(29, 'x');
-  record.data.emplace().set_tokens(12345);
-  record.plan.emplace().set_explanation("because");
-  record.plan->add_stages()->set_worker_name("worker1");
+  record.data.emplace().tokens = 12345;
+  Plan& plan = record.plan.emplace();
+  plan.explanation = "because";
+  plan.assignment.epoch = Epoch(3);
+  Cell& cell = plan.assignment.cells.emplace_back();
+  cell.worker_name = "worker1";
+  cell.layers.count = 8;
+  cell.roles = {.embedding = true, .head = true};
+  cell.endpoints = {{.transport = "ucx", .addresses = {"10.77.0.2:41234", "192.0.2.7:1"}}};
   record.checkpoints.resize(2);
-  record.checkpoints[0].set_step(50);
+  for (v1::CheckpointManifest& manifest : record.checkpoints) {
+    manifest.set_step(50);
+    manifest.add_files()->set_name("stage-0.params.safetensors");
+    *manifest.add_cells() = ToProto(cell);
+  }
   record.checkpoints[1].set_step(100);
-  record.checkpoints[1].add_files()->set_name("stage-0.params.safetensors");
   record.step = 117;
   record.submitted_unix_ms = 1'700'000'000'001;
   record.started_unix_ms = 1'700'000'000'002;
@@ -66,12 +76,11 @@ inline void ExpectEqual(const RunRecord& a, const RunRecord& b) {
   EXPECT_EQ(a.epoch, b.epoch);
   EXPECT_EQ(a.link_secret, b.link_secret);
   ASSERT_EQ(a.data.has_value(), b.data.has_value());
-  if (a.data) {
-    EXPECT_TRUE(::google::protobuf::util::MessageDifferencer::Equals(*a.data, *b.data));
-  }
+  EXPECT_EQ(a.data, b.data);
   ASSERT_EQ(a.plan.has_value(), b.plan.has_value());
   if (a.plan) {
-    EXPECT_TRUE(::google::protobuf::util::MessageDifferencer::Equals(*a.plan, *b.plan));
+    EXPECT_TRUE(
+        ::google::protobuf::util::MessageDifferencer::Equals(ToProto(*a.plan), ToProto(*b.plan)));
   }
   ASSERT_EQ(a.checkpoints.size(), b.checkpoints.size());
   for (size_t i = 0; i < a.checkpoints.size(); ++i) {
@@ -126,6 +135,26 @@ inline std::map<std::string, std::string> Contents(const std::string& folder) {
     }
   }
   return contents;
+}
+
+// Every column of a run, as SQLite writes them down.
+inline std::string RowOf(const std::string& folder, const std::string& id) {
+  sqlite3* database = nullptr;
+  EXPECT_EQ(sqlite3_open((folder + "/store.db").c_str(), &database), SQLITE_OK);
+  std::string row;
+  const auto append = [](void* text, int columns, char** values, char**) {
+    for (int i = 0; i < columns; ++i) {
+      *static_cast<std::string*>(text) += std::string(values[i]) + "\n";
+    }
+    return 0;
+  };
+  const std::string sql = fmt::format(
+      "SELECT quote(name), quote(state), quote(spec_yaml), quote(plan), quote(checkpoints) "
+      "FROM runs WHERE id='{}'",
+      id);
+  EXPECT_EQ(sqlite3_exec(database, sql.c_str(), append, &row, nullptr), SQLITE_OK);
+  sqlite3_close(database);
+  return row;
 }
 
 inline void Sql(const std::string& folder, const std::string& sql) {

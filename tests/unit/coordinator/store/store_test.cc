@@ -23,7 +23,7 @@ using ::longhaul::testing::TempDir;
 TEST(StoreTest, AnEmptyStoreHasNothing) {
   const TempDir folder;
   const auto store = OpenStore(folder.path());
-  EXPECT_TRUE(store->LoadRuns()->empty());
+  EXPECT_TRUE(store->LoadRuns()->runs.empty());
   EXPECT_EQ(*store->NextEventSequence(), 1u);
   EXPECT_TRUE(store->Events("", 0, 10)->empty());
 }
@@ -62,9 +62,9 @@ TEST(StoreTest, EveryRecordComesBackAfterReopening) {
   const auto store = OpenStore(folder.path());
   const auto runs = store->LoadRuns();
   ASSERT_TRUE(runs.ok()) << runs.status();
-  ASSERT_EQ(runs->size(), 2u);
-  ExpectEqual((*runs)[0], full);
-  ExpectEqual((*runs)[1], sparse);
+  ASSERT_EQ(runs->runs.size(), 2u);
+  ExpectEqual(runs->runs[0], full);
+  ExpectEqual(runs->runs[1], sparse);
   EXPECT_EQ(*store->NextEventSequence(), 3u);
 
   const auto events = store->Events("s", 0, 10);
@@ -88,8 +88,8 @@ TEST(StoreTest, EveryStateOfARunComesBack) {
     ASSERT_TRUE(store->Apply({write::Run{record}}).ok());
     const auto runs = store->LoadRuns();
     ASSERT_TRUE(runs.ok()) << runs.status();
-    ASSERT_EQ(runs->size(), 1u);
-    EXPECT_EQ((*runs)[0].state, record.state);
+    ASSERT_EQ(runs->runs.size(), 1u);
+    EXPECT_EQ(runs->runs[0].state, record.state);
   }
 }
 
@@ -101,9 +101,39 @@ TEST(StoreTest, ARunKeepsItsPlaceWhenItChanges) {
   }
   ASSERT_TRUE(store->Apply({write::Run{FullRecord("z")}}).ok());
   const auto runs = store->LoadRuns();
-  ASSERT_EQ(runs->size(), 3u);
-  EXPECT_EQ((*runs)[0].id.value(), "z");
-  EXPECT_EQ((*runs)[2].id.value(), "m");
+  ASSERT_EQ(runs->runs.size(), 3u);
+  EXPECT_EQ(runs->runs[0].id.value(), "z");
+  EXPECT_EQ(runs->runs[2].id.value(), "m");
+}
+
+TEST(StoreTest, ARunThatCannotBeReadIsSetAsideAndStaysAsItIs) {
+  for (const auto& [change, what] : {std::pair{"plan=x'ffff'", "its plan cannot be read"},
+                                     {"state='dancing'", "its state 'dancing' cannot be read"},
+                                     {"spec_yaml='name: 7'", "its run file ("},
+                                     {"checkpoints=x'00'", "its list of checkpoints cannot be"}}) {
+    const TempDir folder;
+    {
+      const auto store = OpenStore(folder.path());
+      for (const char* id : {"before", "bad", "after"}) {
+        ASSERT_TRUE(store->Apply({write::Run{FullRecord(id)}}).ok());
+      }
+    }
+    Sql(folder.path(), fmt::format("UPDATE runs SET {} WHERE id='bad'", change));
+    const std::string before = RowOf(folder.path(), "bad");
+    {
+      const auto store = OpenStore(folder.path());
+      const auto runs = store->LoadRuns();
+      ASSERT_TRUE(runs.ok()) << runs.status();
+      ASSERT_EQ(runs->runs.size(), 2u);
+      ExpectEqual(runs->runs[0], FullRecord("before"));
+      ExpectEqual(runs->runs[1], FullRecord("after"));
+      ASSERT_EQ(runs->unreadable.size(), 1u);
+      EXPECT_EQ(runs->unreadable[0].id, RunId("bad"));
+      EXPECT_NE(runs->unreadable[0].problem.find(what), std::string::npos)
+          << runs->unreadable[0].problem;
+    }
+    EXPECT_EQ(RowOf(folder.path(), "bad"), before);
+  }
 }
 
 TEST(StoreTest, ReadersPageInOrder) {
@@ -174,9 +204,9 @@ TEST(StoreTest, ATransactionIsAllOrNothing) {
   ASSERT_TRUE(store->Apply({EventOf(1, "r")}).ok());
   // The second event has a sequence number that is taken.
   EXPECT_FALSE(store->Apply({write::Run{FullRecord("r")}, EventOf(1, "r")}).ok());
-  EXPECT_TRUE(store->LoadRuns()->empty());
+  EXPECT_TRUE(store->LoadRuns()->runs.empty());
   EXPECT_TRUE(store->Apply({write::Run{FullRecord("r")}, EventOf(2, "r")}).ok());
-  EXPECT_EQ(store->LoadRuns()->size(), 1u);
+  EXPECT_EQ(store->LoadRuns()->runs.size(), 1u);
 }
 
 // A process that is killed at any moment leaves whole transactions: run and event agree.
@@ -211,8 +241,8 @@ TEST(StoreTest, AKilledWriterLeavesWholeTransactions) {
     const auto store = OpenStore(folder.path());
     const auto runs = store->LoadRuns();
     ASSERT_TRUE(runs.ok()) << runs.status();
-    ASSERT_EQ(runs->size(), 1u);
-    const uint64_t step = (*runs)[0].step;
+    ASSERT_EQ(runs->runs.size(), 1u);
+    const uint64_t step = runs->runs[0].step;
     EXPECT_GE(step, before + 10);  // what was acknowledged is there
     EXPECT_EQ(*store->NextEventSequence(), step + 1);
     EXPECT_EQ(store->Steps(RunId("r"), step - 1, 10)->size(), 1u);

@@ -5,13 +5,12 @@
 
 #include <filesystem>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/file.h"
 #include "coordinator/store/schema.h"
 #include "coordinator/store/store.h"
-#include "longhaul/v1/store1.pb.h"
+#include "tests/support/state_harness.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/coordinator/store/store_records.h"
 
@@ -20,86 +19,30 @@ namespace {
 
 using ::longhaul::testing::TempDir;
 using ::testing::ElementsAre;
-using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
-// As version 1 wrote it: a stage's addresses were texts where its endpoints are now.
-template <class Old, class New>
-std::string InVersion1(const New& message) {
-  New without = message;
-  for (v1::StagePlan& stage : *without.mutable_stages()) stage.clear_endpoints();
-  Old old;
-  EXPECT_TRUE(old.ParseFromString(without.SerializeAsString()));
-  for (int i = 0; i < message.stages_size(); ++i) {
-    for (const v1::DataEndpoint& endpoint : message.stages(i).endpoints()) {
-      for (const std::string& address : endpoint.addresses()) {
-        old.mutable_stages(i)->add_data_addresses(address);
-      }
-    }
-  }
-  return old.SerializeAsString();
-}
-
-TEST(UpgradeTest, AStoreOfVersion1Opens) {
-  TempDir folder;
-  RunRecord record = FullRecord("r");
-  const auto add_endpoint = [](v1::StagePlan* stage) {
-    v1::DataEndpoint& endpoint = *stage->add_endpoints();
-    endpoint.set_transport("ucx");
-    endpoint.add_addresses("10.77.0.2:41234");
-    endpoint.add_addresses("192.0.2.7:1");
-  };
-  add_endpoint(record.plan->mutable_stages(0));
-  record.checkpoints.resize(1);
-  add_endpoint(record.checkpoints[0].add_stages());
-  {
-    const auto store = OpenStore(folder.path());
-    ASSERT_TRUE(store->Apply({write::Run{record}, write::Run{FullRecord("other")}}).ok());
-  }
-  const std::string plan = InVersion1<v1::Store1Plan>(*record.plan);
-  const std::string manifest = InVersion1<v1::Store1CheckpointManifest>(record.checkpoints[0]);
-  ASSERT_LT(manifest.size(), 128u);  // its length is one byte
-  const auto hex = [](std::string_view bytes) {
-    std::string digits;
-    for (const char byte : bytes) digits += fmt::format("{:02x}", static_cast<uint8_t>(byte));
-    return digits;
-  };
-  Sql(folder.path(),
-      fmt::format("UPDATE runs SET plan = x'{}', checkpoints = x'{:02x}{}' WHERE id = 'r'; PRAGMA "
-                  "user_version=1",
-                  hex(plan), manifest.size(), hex(manifest)));
-  for (int i = 0; i < 2; ++i) {  // upgraded, and as it then is
-    const auto store = OpenStore(folder.path());
-    const auto runs = store->LoadRuns();
-    ASSERT_TRUE(runs.ok()) << runs.status();
-    ASSERT_EQ(runs->size(), 2u);
-    ExpectEqual((*runs)[0], record);
-  }
-}
-
-// What a coordinator of that version wrote, byte for byte: one run that was stopped, with its plan
-// and two checkpoints, and one that waits.
-std::string Version1() {
-  const auto bytes = ReadFile(std::string(GOLDEN_DIR) + "/version1.db");
+// What a coordinator of that version wrote, byte for byte.
+std::string Golden(const std::string& name) {
+  const auto bytes = ReadFile(std::string(GOLDEN_DIR) + "/" + name);
   EXPECT_TRUE(bytes.ok()) << bytes.status();
   return bytes.ok() ? *bytes : "";
 }
 
-void ExpectEndpoints(const v1::StagePlan& stage, const std::vector<std::string>& addresses) {
-  ASSERT_EQ(stage.endpoints_size(), 1);
-  EXPECT_EQ(stage.endpoints(0).transport(), "ucx");
-  EXPECT_THAT(stage.endpoints(0).addresses(), ElementsAreArray(addresses));
+void Put(const std::string& name, const TempDir& folder) {
+  ASSERT_TRUE(WriteFileAtomic(folder.path() + "/store.db", Golden(name)).ok());
 }
 
+// One run that was stopped, with its plan and two checkpoints, and one that waits.
 TEST(UpgradeTest, TheBytesThatVersion1WroteOpen) {
   const TempDir folder;
-  ASSERT_TRUE(WriteFileAtomic(folder.path() + "/store.db", Version1()).ok());
+  Put("version1.db", folder);
   for (int i = 0; i < 2; ++i) {  // upgraded, and as it then is
     const auto store = OpenStore(folder.path());
-    const auto runs = store->LoadRuns();
-    ASSERT_TRUE(runs.ok()) << runs.status();
-    ASSERT_EQ(runs->size(), 2u);
-    const RunRecord& stopped = (*runs)[0];
+    const auto stored = store->LoadRuns();
+    ASSERT_TRUE(stored.ok()) << stored.status();
+    EXPECT_TRUE(stored->unreadable.empty());
+    ASSERT_EQ(stored->runs.size(), 2u);
+    const RunRecord& stopped = stored->runs[0];
     EXPECT_EQ(stopped.id.value(), "tiny-wan-aaaaaa");
     EXPECT_EQ(stopped.state, RunState::kStopped);
     EXPECT_EQ(stopped.reason, "stopped by request after step 100");
@@ -109,18 +52,24 @@ TEST(UpgradeTest, TheBytesThatVersion1WroteOpen) {
     EXPECT_EQ(stopped.spec.links.codecs.forward, "tah:p=0.7");
     EXPECT_EQ(stopped.link_secret, std::string("\0\x01\xff", 3) + std::string(29, 'x'));
     ASSERT_TRUE(stopped.plan.has_value());
-    ASSERT_EQ(stopped.plan->stages_size(), 2);
-    EXPECT_EQ(stopped.plan->stages(1).worker_name(), "worker2");
-    EXPECT_EQ(stopped.plan->stages(1).first_layer(), 4u);
+    const Assignment& assignment = stopped.plan->assignment;
+    ASSERT_EQ(assignment.cells.size(), 2u);
+    EXPECT_EQ(assignment.cells[1].id, (CellId{.replica = 0, .stage = 1}));
+    EXPECT_EQ(assignment.cells[1].worker_name, "worker2");
+    EXPECT_EQ(assignment.cells[1].layers.first, 4u);
+    ASSERT_EQ(assignment.edges.size(), 1u);
+    EXPECT_EQ(assignment.edges[0].from, assignment.cells[0].id);
+    EXPECT_EQ(assignment.edges[0].to, assignment.cells[1].id);
+    // Its one transport's addresses were texts.
+    EXPECT_THAT(assignment.cells[0].endpoints,
+                ElementsAre(Endpoint{"ucx", {"10.77.0.2:41234", "192.0.2.7:1"}}));
+    EXPECT_THAT(assignment.cells[1].endpoints, ElementsAre(Endpoint{"ucx", {"10.77.0.3:41234"}}));
     ASSERT_EQ(stopped.checkpoints.size(), 2u);
     EXPECT_EQ(stopped.checkpoints[1].step(), 100u);
     EXPECT_EQ(stopped.checkpoints[1].files(0).sha256(), std::string(64, 'e'));
-    for (const auto* stages : {&stopped.plan->stages(), &stopped.checkpoints[0].stages(),
-                               &stopped.checkpoints[1].stages()}) {
-      ExpectEndpoints(stages->Get(0), {"10.77.0.2:41234", "192.0.2.7:1"});
-      ExpectEndpoints(stages->Get(1), {"10.77.0.3:41234"});
-    }
-    const RunRecord& queued = (*runs)[1];
+    EXPECT_EQ(stopped.checkpoints[1].cells(1).worker_name(), "worker2");
+    EXPECT_EQ(stopped.checkpoints[1].cells(1).first_layer(), 4u);
+    const RunRecord& queued = stored->runs[1];
     EXPECT_EQ(queued.state, RunState::kQueued);
     EXPECT_FALSE(queued.plan.has_value());
     ASSERT_EQ(queued.data_files.size(), 1u);
@@ -133,10 +82,110 @@ TEST(UpgradeTest, TheBytesThatVersion1WroteOpen) {
   }
 }
 
+// One run that trains, one that was stopped, each of two stages with a checkpoint of step 2, and
+// one that waits. Its plans are those of that version's planner.
+TEST(UpgradeTest, TheBytesThatVersion2WroteOpen) {
+  const TempDir folder;
+  Put("version2.db", folder);
+  for (int i = 0; i < 2; ++i) {  // upgraded, and as it then is
+    const auto store = OpenStore(folder.path());
+    const auto stored = store->LoadRuns();
+    ASSERT_TRUE(stored.ok()) << stored.status();
+    EXPECT_TRUE(stored->unreadable.empty());
+    ASSERT_EQ(stored->runs.size(), 3u);
+    const RunRecord& running = stored->runs[0];
+    EXPECT_EQ(running.id, RunId("tiny-aaaaaa"));
+    EXPECT_EQ(running.state, RunState::kRunning);
+    EXPECT_EQ(running.step, 3u);
+    EXPECT_EQ(running.data->tokens, 100'000u);
+    ASSERT_TRUE(running.plan.has_value());
+    const Plan& plan = *running.plan;
+    EXPECT_TRUE(CheckAssignment(plan.assignment).ok()) << CheckAssignment(plan.assignment);
+    EXPECT_EQ(plan.assignment.run, running.id);
+    EXPECT_EQ(plan.assignment.epoch, Epoch(1));
+    EXPECT_EQ(plan.assignment.data, *running.data);
+    EXPECT_THAT(plan.assignment.run_yaml, HasSubstr("name: \"tiny\""));
+    ASSERT_EQ(plan.assignment.cells.size(), 2u);
+    const Cell& below = plan.assignment.cells[1];
+    EXPECT_EQ(below.worker, WorkerId("id-b"));
+    EXPECT_EQ(below.incarnation, Incarnation("b-1"));
+    EXPECT_EQ(below.layers, (LayerRange{.first = 2, .count = 2}));
+    EXPECT_EQ(below.roles, (Roles{.embedding = false, .head = true}));
+    EXPECT_EQ(below.setting, (Setting{.depth = 1, .activation_lead = 1, .threads = 1}));
+    EXPECT_EQ(below.devices, std::vector<uint32_t>{0});
+    EXPECT_THAT(below.endpoints, ElementsAre(Endpoint{"ucx", {"b:1"}}, Endpoint{"grpc", {"b:1"}}));
+    ASSERT_EQ(plan.assignment.edges.size(), 1u);
+    const Edge& edge = plan.assignment.edges[0];
+    EXPECT_EQ(edge.transport, "ucx");
+    EXPECT_TRUE(edge.to_dials);
+    EXPECT_THAT(edge.forward.codec, HasSubstr("tah:p=0.7"));
+    EXPECT_GT(edge.forward.bytes, 0u);
+    EXPECT_EQ(edge.backward.bits_per_second, 100e6);
+    ASSERT_EQ(plan.cells.size(), 2u);
+    EXPECT_EQ(plan.cells[1].memory_available_bytes, uint64_t{8} << 30);
+    EXPECT_EQ(plan.cells[0].egress_bits_per_second, 100e6);
+    EXPECT_GT(plan.prediction.step_seconds, 0);
+    ASSERT_EQ(plan.prediction.cells.size(), 2u);
+    ASSERT_EQ(plan.prediction.edges.size(), 1u);
+    EXPECT_THAT(plan.explanation, HasSubstr("2 stages: a has 2 layers, b has 2 layers"));
+    ASSERT_EQ(running.checkpoints.size(), 1u);
+    EXPECT_EQ(running.checkpoints[0].format(), 2u);
+    EXPECT_EQ(running.checkpoints[0].step(), 2u);
+    EXPECT_EQ(running.checkpoints[0].files(1).worker_id(), "id-b");
+    EXPECT_EQ(running.checkpoints[0].cells(1).worker_name(), "b");
+    EXPECT_EQ(stored->runs[1].state, RunState::kStopped);
+    EXPECT_EQ(stored->runs[2].state, RunState::kQueued);
+    EXPECT_EQ(store->Steps(running.id, 0, 10)->size(), 3u);
+    EXPECT_EQ(store->Logs(running.id, 0, 10)->at(0).line().text(), "hello");
+  }
+}
+
+// Its workers speak another protocol by then; others, or the same ones made anew, go on.
+TEST(UpgradeTest, AnUnfinishedRunOfAnOlderStoreIsResumed) {
+  const TempDir folder;
+  Put("version2.db", folder);
+  Coordinator c(OpenStore(folder.path())->LoadRuns()->runs);
+  for (int second = 0; second <= 60; ++second) {
+    c.Tick();
+    c.Advance(absl::Seconds(1));
+  }
+  EXPECT_EQ(c.StateOf("tiny-aaaaaa"), "failed");
+  EXPECT_THAT(c.ReasonOf("tiny-aaaaaa"), HasSubstr("--resume goes on from step 2"));
+  for (const char* worker : {"a", "b"}) c.Join(HelloOf(worker, "2"));
+  RunSpec spec = SmallSpec("tiny", 2);
+  spec.links.codecs = {"tah:p=0.7", "fixed:bits=6"};
+  c.Tick(SubmitOf(spec, "unused", 1, true));
+  ASSERT_NE(c.LastReply<command::ReplySubmit>(), nullptr);
+  ASSERT_TRUE(c.LastReply<command::ReplySubmit>()->reply.ok())
+      << c.LastReply<command::ReplySubmit>()->reply.status();
+  EXPECT_EQ(c.LastReply<command::ReplySubmit>()->reply->resume_step(), 2u);
+  c.ToRunning({"a", "b"}, "tiny-aaaaaa", 2);
+  EXPECT_EQ(c.StateOf("tiny-aaaaaa"), "running") << c.ReasonOf("tiny-aaaaaa");
+  const v1::Assign assign = c.Last("b", v1::WorkerCommand::kAssign)->assign();
+  ASSERT_EQ(assign.resume_files_size(), 1);
+  EXPECT_EQ(assign.resume_files(0).worker_id(), "id-b");
+}
+
+// Neither keeps another from it.
+TEST(UpgradeTest, ARunThatCannotBeUpgradedStaysAsItIs) {
+  const TempDir folder;
+  Put("version2.db", folder);
+  Sql(folder.path(), "UPDATE runs SET plan=x'ffff' WHERE id='tiny-aaaaaa'");
+  const std::string before = RowOf(folder.path(), "tiny-aaaaaa");
+  {
+    const auto stored = OpenStore(folder.path())->LoadRuns();
+    ASSERT_TRUE(stored.ok()) << stored.status();
+    EXPECT_EQ(stored->runs.size(), 2u);
+    ASSERT_EQ(stored->unreadable.size(), 1u);
+    EXPECT_EQ(stored->unreadable[0].id, RunId("tiny-aaaaaa"));
+  }
+  EXPECT_EQ(RowOf(folder.path(), "tiny-aaaaaa"), before);
+}
+
 // Of whatever version comes after this one.
 TEST(UpgradeTest, ANewerStoreIsLeftByteForByte) {
   const TempDir folder;
-  std::string newer = Version1();
+  std::string newer = Golden("version2.db");
   ASSERT_GT(newer.size(), 64u);
   newer[63] = static_cast<char>(kStoreSchemaVersion + 1);  // of PRAGMA user_version's four bytes
   ASSERT_TRUE(WriteFileAtomic(folder.path() + "/store.db", newer).ok());

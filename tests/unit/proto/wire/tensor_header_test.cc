@@ -24,7 +24,7 @@ TensorHeader Example() {
           .step = Step(0x2122),
           .replica = 3,
           .microbatch = Microbatch(0x31),
-          .boundary = Boundary(4),
+          .edge = EdgeId(4),
           .direction = Direction::kBackward,
           .shard = 1,
           .shards = 2,

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "run/plan/chain.h"
+
 namespace longhaul::schedule {
 namespace {
 
@@ -11,7 +13,7 @@ PipelineCost Uniform(uint32_t stages, uint32_t microbatches, double forward, dou
   cost.stages.assign(stages, {.forward = absl::Seconds(forward),
                               .backward = absl::Seconds(backward),
                               .depth = microbatches});
-  cost.boundaries.assign(stages - 1, {});
+  cost.boundaries.assign(chain::Boundaries(stages), {});
   return cost;
 }
 
@@ -22,8 +24,8 @@ void SetRate(PipelineCost* cost, double bytes_per_second) {
 }
 void SetBytes(PipelineCost* cost, double forward, double backward) {
   for (BoundaryCost& boundary : cost->boundaries) {
-    boundary.forward_bytes = forward;
-    boundary.backward_bytes = backward;
+    boundary.forward.bytes = forward;
+    boundary.backward.bytes = backward;
   }
 }
 
@@ -117,7 +119,7 @@ TEST(SimulatorTest, APairsCapCounts) {
   SetRate(&cost, 1000);
   const auto free = Simulate(cost);
   ASSERT_TRUE(free.ok());
-  cost.boundaries[1].forward_bytes_per_second = 100;
+  cost.boundaries[1].forward.bytes_per_second = 100;
   const auto capped = Simulate(cost);
   ASSERT_TRUE(capped.ok());
   EXPECT_EQ(capped->bottleneck, "link from stage 1 to stage 2");
@@ -132,9 +134,9 @@ TEST(SimulatorTest, APairsCapCounts) {
 TEST(SimulatorTest, WhatACapLeavesGoesToTheOthers) {
   PipelineCost cost = Uniform(3, 2, 0, 0);
   SetBytes(&cost, 0, 0);
-  cost.boundaries[0].forward_bytes = 100;
-  cost.boundaries[0].forward_bytes_per_second = 25;
-  cost.boundaries[1].backward_bytes = 300;
+  cost.boundaries[0].forward.bytes = 100;
+  cost.boundaries[0].forward.bytes_per_second = 25;
+  cost.boundaries[1].backward.bytes = 300;
   cost.stages[1].ingress_bytes_per_second = 100;
   // First activation: 0 to 4 s. Second: 4 to 8 s, while the first gradient comes at 75 a second: it
   // is there at 8 s. Second gradient alone at 100 a second.
@@ -150,7 +152,7 @@ TEST(SimulatorTest, SaysWhereTimeGoes) {
   cost.stages[0].optimizer = absl::Seconds(0.5);
   SetBytes(&cost, 100, 50);
   SetRate(&cost, 50);
-  cost.boundaries[0].forward_decode = absl::Seconds(0.25);
+  cost.boundaries[0].forward.decode = absl::Seconds(0.25);
   const auto result = Simulate(cost);
   ASSERT_TRUE(result.ok());
   // F0 ends at 1, arrives at 3, is decoded at 3.25; the last stage is busy until 6.25. F1's
@@ -173,7 +175,7 @@ TEST(SimulatorTest, SaysWhereTimeGoes) {
 
 TEST(SimulatorTest, ADecoderThatIsWaitedForIsCounted) {
   PipelineCost cost = Uniform(2, 4, 1, 0);
-  cost.boundaries[0].forward_decode = absl::Seconds(3);
+  cost.boundaries[0].forward.decode = absl::Seconds(3);
   const auto result = Simulate(cost);
   ASSERT_TRUE(result.ok());
   // After its first forward the last stage waits for the other three to be decoded, 2 s each.
@@ -182,8 +184,8 @@ TEST(SimulatorTest, ADecoderThatIsWaitedForIsCounted) {
 
 TEST(SimulatorTest, LatencyCountsInArrivalAndWayOut) {
   PipelineCost cost = Uniform(2, 1, 1, 1);
-  cost.boundaries[0].forward_latency = absl::Seconds(0.125);
-  cost.boundaries[0].backward_latency = absl::Seconds(0.375);
+  cost.boundaries[0].forward.latency = absl::Seconds(0.125);
+  cost.boundaries[0].backward.latency = absl::Seconds(0.375);
   EXPECT_DOUBLE_EQ(StepSeconds(cost), 4.5);
 }
 
@@ -205,7 +207,7 @@ TEST(SimulatorTest, RefusesNonsense) {
   nothing_left.shared_efficiency = 0;
   EXPECT_EQ(Simulate(nothing_left).status().code(), absl::StatusCode::kInvalidArgument);
   PipelineCost no_rate = Uniform(2, 2, 1, 1);
-  no_rate.boundaries[0].forward_bytes_per_second = 0;
+  no_rate.boundaries[0].forward.bytes_per_second = 0;
   EXPECT_EQ(Simulate(no_rate).status().code(), absl::StatusCode::kInvalidArgument);
   PipelineCost negative = Uniform(1, 1, -1, 1);
   EXPECT_EQ(Simulate(negative).status().code(), absl::StatusCode::kInvalidArgument);

@@ -1,9 +1,16 @@
 #include "run/schedule/tune.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <stop_token>
+
+#include "run/plan/chain.h"
 
 namespace longhaul::schedule {
 namespace {
+
+using ::testing::HasSubstr;
 
 PipelineCost Pipeline(uint32_t stages, uint32_t microbatches, double bytes_per_second) {
   PipelineCost cost;
@@ -13,7 +20,8 @@ PipelineCost Pipeline(uint32_t stages, uint32_t microbatches, double bytes_per_s
                               .egress_bytes_per_second = bytes_per_second,
                               .ingress_bytes_per_second = bytes_per_second,
                               .depth = microbatches});
-  cost.boundaries.assign(stages - 1, {.forward_bytes = 100'000, .backward_bytes = 100'000});
+  cost.boundaries.assign(chain::Boundaries(stages),
+                         {.forward = {.bytes = 100'000}, .backward = {.bytes = 100'000}});
   return cost;
 }
 
@@ -84,13 +92,59 @@ TEST(Tune, OneStageAndOneMicrobatch) {
   EXPECT_EQ(tuning->depths, (std::vector<uint32_t>{1, 1, 1}));
 }
 
-TEST(Tune, LargePipelinesAreSearchedCoarsely) {
+TEST(Tune, LargePipelinesAreSearchedCoarselyAndSaySo) {
   const auto small = Tune(Pipeline(8, 64, 1e6), {}), large = Tune(Pipeline(8, 400, 1e6), {}),
-             long_one = Tune(Pipeline(24, 32, 1e6), {}), huge = Tune(Pipeline(16, 1500, 1e7), {});
-  ASSERT_TRUE(small.ok() && large.ok() && long_one.ok() && huge.ok());
+             long_one = Tune(Pipeline(24, 32, 1e6), {});
+  ASSERT_TRUE(small.ok() && large.ok() && long_one.ok());
   EXPECT_LT(large->simulations, small->simulations);
   EXPECT_LT(long_one->simulations, small->simulations) << "each takes longer, too";
-  EXPECT_LT(huge->simulations, 10u);
+  EXPECT_EQ(small->cut_short, "");
+  EXPECT_THAT(long_one->cut_short, HasSubstr("depths of 24 stages were searched coarsely"));
+}
+
+TEST(Tune, ASpentBudgetLeavesTheBestSoFar) {
+  const PipelineCost cost = Pipeline(8, 64, 1e6);
+  const uint64_t one = WorkOf(cost);
+  EXPECT_EQ(one, 64u * 8 * 8);
+  const auto whole = Tune(cost, {});
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  uint32_t before = 0;
+  for (const uint32_t simulations : {4u, 40u, whole->simulations / 2}) {
+    const auto cut = Tune(cost, {.most_work = simulations * one});
+    ASSERT_TRUE(cut.ok()) << cut.status();
+    // Two opinions on the first lead, and the step without one, whatever they take.
+    EXPECT_LE(cut->simulations, simulations + 1);
+    EXPECT_GT(cut->simulations, before);
+    before = cut->simulations;
+    EXPECT_THAT(cut->cut_short, HasSubstr("because a search has a budget of"));
+    const auto simulation = Simulate(With(cost, *cut));
+    ASSERT_TRUE(simulation.ok()) << simulation.status();
+    EXPECT_EQ(simulation->step, cut->step) << "what it says of the depths that it gives";
+    EXPECT_LE(cut->step, cut->unlimited * 1.02);
+  }
+  // Enough is no limit.
+  const auto enough = Tune(cost, {.most_work = (whole->simulations + 2) * one});
+  ASSERT_TRUE(enough.ok()) << enough.status();
+  EXPECT_EQ(enough->depths, whole->depths);
+  EXPECT_EQ(enough->cut_short, "");
+}
+
+TEST(Tune, APipelineOf64StagesHasDepths) {
+  const PipelineCost cost = Pipeline(64, 16, 1e7);
+  const auto tuning = TuneWithMargin(cost, {.most_work = 20 * WorkOf(cost)});
+  ASSERT_TRUE(tuning.ok()) << tuning.status();
+  EXPECT_LE(tuning->simulations, 3u * 20);
+  EXPECT_THAT(tuning->cut_short, HasSubstr("64 stages"));
+  EXPECT_LE(tuning->step, tuning->limited * 1.02);
+}
+
+TEST(Tune, IsStopped) {
+  std::stop_source stop;
+  stop.request_stop();
+  const TuneOptions options{.stop = stop.get_token()};
+  const PipelineCost cost = Pipeline(4, 16, 1e6);
+  EXPECT_EQ(Tune(cost, options).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(TuneWithMargin(cost, options).status().code(), absl::StatusCode::kCancelled);
 }
 
 TEST(Tune, RefusesWhatTheSimulatorRefuses) {

@@ -49,7 +49,7 @@ class RecordingLink : public transport::Link {
   std::vector<uint32_t> credits;  // that were asked for
 
  private:
-  transport::LinkKey key_{RunId("run"), Epoch(1), Boundary(0)};
+  transport::LinkKey key_{RunId("run"), Epoch(1), EdgeId(0)};
   std::mutex mutex_;
   std::vector<std::pair<transport::Lane, std::vector<std::byte>>> frames_;
 };
@@ -62,7 +62,7 @@ class BoundaryPortTest : public ::testing::Test {
     const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
     return BoundaryPort::Create({.run = RunId("run"),
                                  .epoch = Epoch(epoch),
-                                 .boundary = Boundary(0),
+                                 .boundary = EdgeId(0),
                                  .upstream = upstream,
                                  .shape = shape_,
                                  .microbatches = 2,
@@ -204,7 +204,7 @@ TEST_F(BoundaryPortTest, BoundaryTensorsAreDumpedAsTheyAreSent) {
   const auto channel = BoundaryPort::Create(
       {.run = RunId("run"),
        .epoch = Epoch(1),
-       .boundary = Boundary(4),
+       .boundary = EdgeId(4),
        .upstream = true,
        .shape = shape_,
        .microbatches = 2,

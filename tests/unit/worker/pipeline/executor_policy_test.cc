@@ -96,7 +96,7 @@ class Recorder final : public transport::Link {
   }
 
  private:
-  const transport::LinkKey key_{RunId("tiny"), Epoch(1), Boundary(0)};
+  const transport::LinkKey key_{RunId("tiny"), Epoch(1), EdgeId(0)};
   mutable std::mutex mutex_;
   std::vector<wire::TensorHeader> headers_;
 };
@@ -119,7 +119,7 @@ class ExecutorPolicyTest : public ::testing::TestWithParam<Setting> {
       const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
       return BoundaryPort::Create({.run = RunId("tiny"),
                                    .epoch = Epoch(1),
-                                   .boundary = Boundary(boundary),
+                                   .boundary = EdgeId(boundary),
                                    .upstream = upstream,
                                    .shape = shape_,
                                    .microbatches = kMicrobatches,

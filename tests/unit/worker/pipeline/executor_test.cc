@@ -32,7 +32,7 @@ using ::longhaul::testing::TempDir;
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kPatience = absl::Seconds(30);
-const transport::LinkKey kKey{RunId("tiny"), Epoch(1), Boundary(0)};
+const transport::LinkKey kKey{RunId("tiny"), Epoch(1), EdgeId(0)};
 
 // Keeps what is written, or refuses to.
 class FakeShards : public NoShards {

@@ -48,7 +48,7 @@ class Wire : public transport::Link {
   std::string Describe() const override { return "wire"; }
 
  private:
-  transport::LinkKey key_{RunId("run"), Epoch(1), Boundary(0)};
+  transport::LinkKey key_{RunId("run"), Epoch(1), EdgeId(0)};
   std::weak_ptr<BoundaryPort> peer_;
 };
 
@@ -80,7 +80,7 @@ class MessagesTest : public ::testing::Test {
     EXPECT_TRUE(messages.ok()) << messages.status();
     return BoundaryPort::Create({.run = RunId("run"),
                                  .epoch = Epoch(1),
-                                 .boundary = Boundary(0),
+                                 .boundary = EdgeId(0),
                                  .upstream = upstream,
                                  .shape = kShape,
                                  .microbatches = 2,

@@ -17,7 +17,7 @@ LinkHello Example() {
   return {.stage = kStageProve,
           .version_min = 1,
           .version_max = 4,
-          .key = {RunId("demo-ab12cd"), Epoch(7), Boundary(2)},
+          .key = {RunId("demo-ab12cd"), Epoch(7), EdgeId(2)},
           .attempt = 0x01020304,
           .received = 0x1112131415161718,
           .nonce = std::string(kNonceBytes, 'n'),
@@ -124,7 +124,7 @@ TEST(HelloTest, ProofDependsOnEverything) {
   EXPECT_NE(proof, changed([](ProofInput& i) { i.version_max = 5; }));
   EXPECT_NE(proof, changed([](ProofInput& i) { i.version = 2; }));
   EXPECT_NE(proof, changed([](ProofInput& i) { i.key.epoch = Epoch(8); }));
-  EXPECT_NE(proof, changed([](ProofInput& i) { i.key.boundary = Boundary(3); }));
+  EXPECT_NE(proof, changed([](ProofInput& i) { i.key.edge = EdgeId(3); }));
   EXPECT_NE(proof, changed([](ProofInput& i) { i.key.run = RunId("demo-ab12ce"); }));
   EXPECT_NE(proof, changed([](ProofInput& i) { i.dialler_nonce[0] = 'x'; }));
   EXPECT_NE(proof, changed([](ProofInput& i) { i.listener_nonce[31] = 'x'; }));

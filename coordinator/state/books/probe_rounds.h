@@ -1,0 +1,104 @@
+// How the edges of a plan in the making are measured: in rounds. In a round no worker has two
+// edges, so its interface carries one link at a time. What cannot be measured is unknown to the
+// plan; that fails nothing.
+//
+//   ProbeRounds rounds(edges);
+//   while (!rounds.IsWaiting() && !rounds.IsOver()) {
+//     for (const ProbeEdge& edge : rounds.Begin(until)) rounds.Add(...);  // and ask both ends
+//   }
+//   if (const Probe* probe = rounds.Answer(worker, answer)) ...           // then on with the loop
+//
+// Pure data; not thread-safe.
+#ifndef LONGHAUL_COORDINATOR_STATE_BOOKS_PROBE_ROUNDS_H_
+#define LONGHAUL_COORDINATOR_STATE_BOOKS_PROBE_ROUNDS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "longhaul/v1/worker.pb.h"
+#include "run/file/run_spec.h"
+
+namespace longhaul::coordinator {
+
+// An edge of the plan in the making, with the workers of its cells.
+struct ProbeEdge {
+  EdgeId id;
+  WorkerId from, to;
+};
+
+struct ProbeResult {
+  double forward_bits_per_second = 0;   // goodput, as it arrived at `to`
+  double backward_bits_per_second = 0;  // and at `from`
+  absl::Duration round_trip;
+};
+
+// Both ends of an edge were asked to measure the link between them.
+struct Probe {
+  uint64_t id = 0;
+  ProbeEdge edge;
+  TransportKind transport = TransportKind::kUcx;
+  bool to_dials = false;  // else `from` dials
+  std::optional<v1::LinkProbed> from_said, to_said;
+  bool is_given_up = false;
+
+  bool IsAnswered() const { return is_given_up || (from_said && to_said); }
+  const WorkerId& PeerOf(const WorkerId& worker) const {
+    return worker == edge.from ? edge.to : edge.from;
+  }
+  bool Dials(const WorkerId& worker) const { return to_dials == (worker == edge.to); }
+  // nullopt: the link could not be measured; Problem() says why, in words of the workers.
+  std::optional<ProbeResult> Result() const;
+  std::string Problem() const;  // "": no answer in time
+};
+
+class ProbeRounds {
+ public:
+  ProbeRounds() = default;  // of a plan without edges
+  // Every edge is in the first round in which both its workers are free.
+  explicit ProbeRounds(std::vector<ProbeEdge> edges);
+  // All of the plan, in the order in which they were given.
+  const std::vector<ProbeEdge>& edges() const { return edges_; }
+
+  // ---- Rounds ---------------------------------------------------------------------
+
+  // Begins the next round and returns its edges; answers count until `until`. Neither IsWaiting()
+  // nor IsOver().
+  std::vector<ProbeEdge> Begin(MonoTime until);
+  // Both ends of an edge of this round are asked now. Edges that cannot be asked are left out.
+  const Probe& Add(Probe probe, MonoTime now);
+  // Takes the first answer of an end. Rates and times that cannot be become a problem. Null: nobody
+  // asked this worker that, or it has answered already.
+  const Probe* Answer(const WorkerId& worker, const v1::LinkProbed& answer);
+  // Every edge is measured anew, after what is awaited now.
+  void Restart() { begun_ = 0; }
+  // Gives up what is late; those probes.
+  std::vector<Probe> GiveUp(MonoTime now);
+
+  // ---- Where they are -------------------------------------------------------------
+
+  bool HasBegun() const { return begun_ > 0; }
+  bool IsWaiting() const;
+  bool IsOver() const { return begun_ == rounds_.size() && !IsWaiting(); }
+  // What `worker` was asked in this round and has not answered.
+  std::vector<Probe> AwaitedOf(const WorkerId& worker) const;
+  // When the round is given up; MonoTime::max(): nothing is awaited.
+  MonoTime NextWake() const;
+  // How long it took since the first end was asked. Says so once; nullopt also where nobody was.
+  std::optional<absl::Duration> TakeDuration(MonoTime now);
+
+ private:
+  std::vector<ProbeEdge> edges_;
+  std::vector<std::vector<ProbeEdge>> rounds_;
+  size_t begun_ = 0;
+  std::vector<Probe> probes_;  // of the newest round
+  MonoTime until_;
+  std::optional<MonoTime> since_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_BOOKS_PROBE_ROUNDS_H_

@@ -1,0 +1,196 @@
+// Who reaches whom. When a worker comes, others dial each of its addresses, and it dials theirs.
+// Two workers are cut off over a transport when neither reaches the other. The book says so, no
+// plan joins them over that transport, and they are tried again.
+//
+//   ReachBook book(options);
+//   Carry(book.Come(worker, now));       // asks the questions, logs the sentences
+//   Carry(book.Answer(id, tried, now));
+//   Carry(book.PassTime(now));           // in every tick, and at NextWake() at the latest
+//
+// Pure data: the owner sends and logs, in the order of the lists. Not thread-safe.
+#ifndef LONGHAUL_COORDINATOR_STATE_BOOKS_REACH_BOOK_H_
+#define LONGHAUL_COORDINATOR_STATE_BOOKS_REACH_BOOK_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "longhaul/v1/worker.pb.h"
+#include "run/plan/plan.h"
+
+namespace longhaul::coordinator {
+
+class ReachBook {
+ public:
+  struct Options {
+    absl::Duration patience;   // an answer that takes longer does not come
+    std::string secret;        // random; the link secret of every check is made of it
+    uint64_t first_check = 1;  // number of the first question
+    // How sentences name a worker.
+    std::function<std::string(const WorkerId&)> label;
+  };
+  struct Worker {
+    WorkerId id;
+    std::string name;
+    std::vector<Endpoint> endpoints;
+  };
+  // `dialler` is to dial `dialled` at each of the addresses, and `dialled` to expect that. Both
+  // are connected.
+  struct Question {
+    uint64_t check = 0;
+    WorkerId dialler, dialled;
+    std::string transport;
+    std::vector<std::string> addresses;
+    std::string link_secret;
+  };
+  struct News {
+    std::vector<Question> questions;
+    std::vector<std::string> sentences;  // for people
+    bool has_changed = false;            // what the queries below say
+  };
+
+  explicit ReachBook(Options options);
+
+  // ---- Facts ----------------------------------------------------------------------
+
+  // The worker has a new session. Its open questions are void; what is not known of it and its
+  // peers is asked. A worker that is another process, or is reached elsewhere, is forgotten first.
+  News Come(const Worker& worker, MonoTime now);
+  // The worker has no session; what was found out stays.
+  void Leave(const WorkerId& id);
+  void Forget(const WorkerId& id);
+  // The answer of `from`. Answers that nobody asked `from` for count for nothing.
+  News Answer(const WorkerId& from, const v1::ReachTried& tried, MonoTime now);
+  // Gives up questions that took too long, asks again about workers that are cut off, and says
+  // which addresses nobody reaches.
+  News PassTime(MonoTime now);
+
+  // ---- What is known --------------------------------------------------------------
+
+  // MonoTime::max(): never.
+  MonoTime NextWake() const;
+  // Whether an answer is on its way that decides who dials, or that the two are cut off. The lower
+  // one dials unless it is known not to reach the upper one.
+  bool IsAsking(const WorkerId& upper, const WorkerId& lower, const std::string& transport) const;
+  // Whom `from` does not reach, and why.
+  struct Failure {
+    WorkerId to;
+    std::string transport;
+    std::string problem;
+  };
+  std::vector<Failure> FailuresOf(const WorkerId& from) const;
+  // How a connected worker stands with the other connected ones.
+  struct CutOff {
+    std::string name;  // of the other one
+    std::string transport;
+    std::string problem;
+    MonoTime at;  // found so, or asked anew since
+  };
+  struct Standing {
+    uint32_t talks_to = 0;        // workers that some transport reaches, and none is cut off
+    std::vector<CutOff> cut_off;  // by name
+  };
+  Standing StandingOf(const WorkerId& id) const;
+  // Aborts the process where the book contradicts itself.
+  void CheckInvariants() const;
+
+ private:
+  // From one worker to another over one transport; of a pair `from` is the smaller id.
+  struct Key {
+    WorkerId from, to;
+    std::string transport;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+  struct Member {
+    Worker worker;
+    bool is_connected = false;
+  };
+  // By name as people count, then by id.
+  struct Place {
+    std::string name;
+    WorkerId id;
+    bool operator<(const Place& other) const;
+  };
+  struct Check {
+    Key key;
+    std::vector<std::string> addresses;
+    MonoTime until;
+  };
+  // Checks are looked up by who is dialled.
+  struct CheckKey {
+    WorkerId dialled;
+    std::string transport;
+    WorkerId dialler;
+    friend auto operator<=>(const CheckKey&, const CheckKey&) = default;
+  };
+  struct Result {
+    bool is_reached = false;
+    std::string problem;  // of the addresses that were not reached
+    MonoTime at;
+  };
+  struct Cut {
+    std::string problem;
+    MonoTime at;
+    std::optional<MonoTime> again_at;  // nullopt: when both workers are connected
+  };
+  // What is known of two workers, over any transport and whoever dials.
+  struct Relation {
+    bool is_reached = false;  // over some transport
+    bool is_cut = false;      // over some transport
+  };
+  // One address of a worker over one transport, as others found it.
+  struct AddressKey {
+    WorkerId worker;
+    std::string transport;
+    std::string address;
+    friend auto operator<=>(const AddressKey&, const AddressKey&) = default;
+  };
+  struct Address {
+    bool is_reached = false;  // by somebody
+    bool is_said = false;     // that nobody does
+    // Until the address is reached or said: who has tried in vain.
+    std::set<WorkerId> tried_by;
+    std::string problem;
+  };
+
+  const Member* Find(const WorkerId& id) const;
+  const Worker& WorkerOf(const WorkerId& id) const;
+  bool IsConnected(const WorkerId& id) const;
+  std::string Label(const WorkerId& id) const { return options_.label(id); }
+  std::vector<WorkerId> PeersOf(const Place& place) const;
+  void SayUntried(const Worker& worker, News* news) const;
+  void Ask(const Key& key, MonoTime now, News* news);
+  void NotePair(Key key, MonoTime now, News* news);
+  void NoteAddresses(const Check& check, const v1::ReachTried& tried);
+  void NoteRelation(const WorkerId& one, const WorkerId& other);
+  void SayUnreached(News* news);
+  void TryAgainAt(const Key& pair, Cut& cut, std::optional<MonoTime> at);
+  void End(std::map<uint64_t, Check>::iterator check);
+  void EndChecksOf(const WorkerId& id);
+
+  const Options options_;
+  std::map<WorkerId, Member> members_;
+  std::set<Place> connected_;
+  uint64_t next_check_;
+  std::map<uint64_t, Check> checks_;  // under way, oldest first
+  std::map<CheckKey, uint64_t> check_of_;
+  std::map<Key, Result> results_;                    // newest
+  std::map<Key, Cut> cuts_;                          // by pair
+  std::set<std::pair<MonoTime, Key>> cuts_by_time_;  // those with a time
+  // Every pair of which checks_, results_ or cuts_ has something is here, both ways.
+  std::map<WorkerId, std::map<WorkerId, Relation>> relations_;
+  std::map<AddressKey, Address> addresses_;
+  // Dialled workers and transports of checks that ended since time passed last.
+  std::set<std::pair<WorkerId, std::string>> ended_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_BOOKS_REACH_BOOK_H_

@@ -1,0 +1,202 @@
+#include "coordinator/state/books/shard_book.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace longhaul::coordinator {
+namespace {
+
+// Hashing and sending shards takes as long as it takes; a worker that says nothing for so long
+// never will.
+constexpr absl::Duration kCheckLimit = absl::Minutes(30);
+
+// The cell whose tensors the file has, in the split that wrote the checkpoint. Null: there is none.
+const v1::Cell* WriterOf(const v1::CheckpointManifest& manifest, const v1::CheckpointFile& file) {
+  const auto writer = std::ranges::find_if(
+      manifest.cells(), [&](const v1::Cell& cell) { return cell.id().stage() == file.stage(); });
+  return writer == manifest.cells().end() ? nullptr : &*writer;
+}
+
+// Checks that `worker` can answer.
+ShardCheck CheckBy(const WorkerId& worker, const Incarnation& incarnation,
+                   const ShardCheck& about) {
+  ShardCheck check = about;
+  check.worker = worker;
+  check.incarnation = incarnation;
+  return check;
+}
+
+}  // namespace
+
+std::set<std::string> HoldersOf(const v1::CheckpointManifest& manifest) {
+  std::set<std::string> holders;
+  for (const v1::CheckpointFile& file : manifest.files()) holders.insert(file.worker_id());
+  return holders;
+}
+
+std::vector<ShardCheck> ChecksOf(const v1::CheckpointManifest& manifest, const ShardCheck& about,
+                                 const ConnectedWorkers& connected) {
+  std::vector<ShardCheck> checks;
+  ShardCheck copies = about;
+  for (const v1::CheckpointFile& file : manifest.files()) {
+    if (file.copied()) copies.files.push_back(file);
+  }
+  if (!copies.files.empty()) checks.push_back(std::move(copies));
+  for (const std::string& holder : HoldersOf(manifest)) {
+    const std::optional<Incarnation> incarnation = connected(WorkerId(holder));
+    if (!incarnation) continue;
+    ShardCheck own = CheckBy(WorkerId(holder), *incarnation, about);
+    for (const v1::CheckpointFile& file : manifest.files()) {
+      if (file.worker_id() == holder) own.files.push_back(file);
+    }
+    checks.push_back(std::move(own));
+  }
+  return checks;
+}
+
+std::vector<ShardCheck> CopyChecksOf(std::span<const v1::CheckpointFile> files,
+                                     const ShardCheck& about, const ConnectedWorkers& connected) {
+  std::map<std::string, std::vector<v1::CheckpointFile>> by_holder;
+  for (const v1::CheckpointFile& file : files) by_holder[file.worker_id()].push_back(file);
+  std::vector<ShardCheck> checks;
+  for (auto& [holder, held] : by_holder) {
+    const std::optional<Incarnation> incarnation = connected(WorkerId(holder));
+    if (!incarnation) continue;
+    ShardCheck check = CheckBy(WorkerId(holder), *incarnation, about);
+    check.files = std::move(held);
+    check.copy = true;
+    checks.push_back(std::move(check));
+  }
+  return checks;
+}
+
+std::vector<v1::CheckpointFile> FilesOfCell(const v1::CheckpointManifest& manifest,
+                                            const Cell& cell) {
+  std::vector<v1::CheckpointFile> files;
+  for (const v1::CheckpointFile& file : manifest.files()) {
+    const v1::Cell* writer = WriterOf(manifest, file);
+    // The embedding goes with the first layer, norm and head with the last one.
+    const bool overlaps = writer != nullptr && writer->first_layer() < cell.layers.end() &&
+                          cell.layers.first < writer->first_layer() + writer->layers();
+    if (overlaps) files.push_back(file);
+  }
+  return files;
+}
+
+std::vector<v1::CheckpointFile> FilesToMove(const v1::CheckpointManifest& manifest,
+                                            std::span<const Cell> cells) {
+  std::map<std::string, v1::CheckpointFile> moved;
+  for (const Cell& cell : cells) {
+    for (v1::CheckpointFile& file : FilesOfCell(manifest, cell)) {
+      const bool is_at_hand = file.worker_id() == cell.worker.value() && file.problem().empty();
+      if (!is_at_hand && !file.copied()) moved.emplace(file.name(), std::move(file));
+    }
+  }
+  std::vector<v1::CheckpointFile> files;
+  for (auto& [name, file] : moved) files.push_back(std::move(file));
+  return files;
+}
+
+// ---- Checks under way --------------------------------------------------------------
+
+uint64_t ShardBook::Begin(ShardCheck check, MonoTime now) {
+  check.until = now + kCheckLimit;
+  checks_[next_check_] = std::move(check);
+  return next_check_++;
+}
+
+const ShardCheck* ShardBook::Find(uint64_t id) const {
+  const auto found = checks_.find(id);
+  return found == checks_.end() ? nullptr : &found->second;
+}
+
+std::optional<ShardCheck> ShardBook::TakeAnswered(const WorkerId& worker,
+                                                  const Incarnation& incarnation,
+                                                  const v1::WorkerMessage& message) {
+  const uint64_t id = message.shards_checked().check();
+  const ShardCheck* check = Find(id);
+  if (check == nullptr || check->worker != worker || check->incarnation != incarnation ||
+      message.run_id() != check->run.value() || message.epoch() != check->epoch.value()) {
+    return std::nullopt;
+  }
+  return Take(id);
+}
+
+std::optional<ShardCheck> ShardBook::TakeAnsweredByCopies(uint64_t id) {
+  const ShardCheck* check = Find(id);
+  if (check == nullptr || check->worker) return std::nullopt;
+  return Take(id);
+}
+
+std::optional<ShardCheck> ShardBook::Take(uint64_t id) {
+  auto node = checks_.extract(id);
+  if (node.empty()) return std::nullopt;
+  return std::move(node.mapped());
+}
+
+void ShardBook::DropResumeChecks(const RunId& run) {
+  std::erase_if(checks_, [&](const auto& entry) {
+    return entry.second.run == run && entry.second.purpose == ShardCheck::Purpose::kResume;
+  });
+}
+
+std::vector<uint64_t> ShardBook::Late(MonoTime now) const {
+  std::vector<uint64_t> late;
+  for (const auto& [id, check] : checks_) {
+    if (now >= check.until) late.push_back(id);
+  }
+  return late;
+}
+
+std::vector<uint64_t> ShardBook::AskedOf(const WorkerId& worker) const {
+  std::vector<uint64_t> asked;
+  for (const auto& [id, check] : checks_) {
+    if (check.worker == worker) asked.push_back(id);
+  }
+  return asked;
+}
+
+bool ShardBook::IsCheckingToResume(const RunId& run) const {
+  return std::ranges::any_of(checks_, [&](const auto& entry) {
+    return entry.second.run == run && entry.second.purpose == ShardCheck::Purpose::kResume;
+  });
+}
+
+bool ShardBook::ExpectsCopy(const std::string& sha256, uint64_t bytes) const {
+  return std::ranges::any_of(checks_, [&](const auto& entry) {
+    return entry.second.copy &&
+           std::ranges::any_of(entry.second.files, [&](const v1::CheckpointFile& file) {
+             return file.sha256() == sha256 && file.bytes() == bytes;
+           });
+  });
+}
+
+MonoTime ShardBook::NextWake() const {
+  MonoTime wake = MonoTime::max();
+  for (const auto& [id, check] : checks_) wake = std::min(wake, check.until);
+  return wake;
+}
+
+// ---- Verification ------------------------------------------------------------------
+
+void ShardBook::BeginVerification(RequestId request) {
+  verifications_.try_emplace(request);
+}
+
+void ShardBook::NoteVerified(const ShardCheck& check, const v1::CheckpointFile& file) {
+  const auto found = verifications_.find(check.request);
+  if (check.purpose != ShardCheck::Purpose::kVerify || found == verifications_.end()) return;
+  found->second.insert({check.step, file.worker_id(), file.name()});
+}
+
+std::optional<VerifiedShards> ShardBook::TakeVerified(RequestId request) {
+  const bool more = std::ranges::any_of(checks_, [&](const auto& entry) {
+    return entry.second.purpose == ShardCheck::Purpose::kVerify && entry.second.request == request;
+  });
+  if (more) return std::nullopt;
+  auto node = verifications_.extract(request);
+  if (node.empty()) return std::nullopt;
+  return std::move(node.mapped());
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,114 @@
+// Shards of checkpoints that somebody was asked to hash: a worker its files, or the coordinator its
+// copies. A worker may also be asked to send copies of those that are whole.
+//
+//   for (ShardCheck& check : ChecksOf(manifest, about, connected)) {
+//     id = book.Begin(check, now);                                    // and ask
+//   }
+//   if (auto check = book.TakeAnswered(id, incarnation, message)) ...  // the answer is about
+//   `check` for (id : book.Late(now)) book.Take(id);                           // no answer
+//
+// Pure data; not thread-safe.
+#ifndef LONGHAUL_COORDINATOR_STATE_BOOKS_SHARD_BOOK_H_
+#define LONGHAUL_COORDINATOR_STATE_BOOKS_SHARD_BOOK_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "coordinator/state/ids.h"
+#include "longhaul/v1/worker.pb.h"
+#include "run/plan/plan.h"
+
+namespace longhaul::coordinator {
+
+struct ShardCheck {
+  enum class Purpose : uint8_t {
+    kResume,  // a draft waits for it
+    kVerify,  // `longhaul checkpoints --verify` waits for it
+    kCopy,    // checkpoint.keep_copy
+  };
+  Purpose purpose = Purpose::kResume;
+  RequestId request{0};  // kVerify
+  RunId run;
+  Epoch epoch;  // the run's when it was asked
+  uint64_t step = 0;
+  std::optional<WorkerId> worker;  // nullopt: the coordinator's copies
+  Incarnation incarnation;
+  std::vector<v1::CheckpointFile> files;
+  bool copy = false;  // also send copies of them
+  MonoTime until;
+};
+
+// The incarnation of a worker that is connected; nullopt: it is not.
+using ConnectedWorkers = std::function<std::optional<Incarnation>(const WorkerId&)>;
+
+// ---- Whom to ask. `about` has purpose, request, run, epoch and step of the checks. -----------
+
+// The workers in whose stores the files of a checkpoint lie.
+std::set<std::string> HoldersOf(const v1::CheckpointManifest& manifest);
+// Everybody who can be asked hashes what they have: the coordinator first, then each worker.
+std::vector<ShardCheck> ChecksOf(const v1::CheckpointManifest& manifest, const ShardCheck& about,
+                                 const ConnectedWorkers& connected);
+// The connected workers that hold `files` hash them and send copies.
+std::vector<ShardCheck> CopyChecksOf(std::span<const v1::CheckpointFile> files,
+                                     const ShardCheck& about, const ConnectedWorkers& connected);
+// The files of a checkpoint with tensors of this cell, whichever split wrote them.
+std::vector<v1::CheckpointFile> FilesOfCell(const v1::CheckpointManifest& manifest,
+                                            const Cell& cell);
+// What cells of a new plan need and have neither whole on their own disk nor at the coordinator.
+// Each file once, by name.
+std::vector<v1::CheckpointFile> FilesToMove(const v1::CheckpointManifest& manifest,
+                                            std::span<const Cell> cells);
+
+// (step, worker, file) of shards that were hashed and are whole.
+using VerifiedShards = std::set<std::tuple<uint64_t, std::string, std::string>>;
+
+class ShardBook {
+ public:
+  // ---- Checks under way -----------------------------------------------------------
+
+  uint64_t Begin(ShardCheck check, MonoTime now);
+  // Null: there is none. Valid until the book changes.
+  const ShardCheck* Find(uint64_t id) const;
+  // Each takes a check out; nullopt where there is none to which this is an answer.
+  std::optional<ShardCheck> TakeAnswered(const WorkerId& worker, const Incarnation& incarnation,
+                                         const v1::WorkerMessage& message);
+  std::optional<ShardCheck> TakeAnsweredByCopies(uint64_t id);
+  std::optional<ShardCheck> Take(uint64_t id);
+  void DropResumeChecks(const RunId& run);
+
+  std::vector<uint64_t> Late(MonoTime now) const;
+  std::vector<uint64_t> AskedOf(const WorkerId& worker) const;
+  bool IsCheckingToResume(const RunId& run) const;
+  // Whether some worker was asked to send a copy of this content.
+  bool ExpectsCopy(const std::string& sha256, uint64_t bytes) const;
+  // MonoTime::max(): never.
+  MonoTime NextWake() const;
+
+  // ---- `longhaul checkpoints --verify` --------------------------------------------
+
+  void BeginVerification(RequestId request);
+  bool IsVerifying(RequestId request) const { return verifications_.contains(request); }
+  // A file of a check was found whole. Counts for checks of kVerify alone.
+  void NoteVerified(const ShardCheck& check, const v1::CheckpointFile& file);
+  // Ends the verification and says what was found whole; nullopt while checks of it are under way,
+  // or where there is none.
+  std::optional<VerifiedShards> TakeVerified(RequestId request);
+
+ private:
+  std::map<uint64_t, ShardCheck> checks_;
+  uint64_t next_check_ = 1;
+  std::map<RequestId, VerifiedShards> verifications_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_BOOKS_SHARD_BOOK_H_

@@ -1,0 +1,66 @@
+// `longhaul trace`: every cell of a run is asked what it did when, and their answers are put
+// together.
+//
+//   id = book.Begin(request, run, epoch, cells, now);  // and ask every cell
+//   if (book.Answer(id, cell, answer)) reply with book.Take(id)
+//   for (id : book.Late(now)) say who is missing, book.Take(id)
+//
+// Pure data; not thread-safe.
+#ifndef LONGHAUL_COORDINATOR_STATE_BOOKS_TRACE_BOOK_H_
+#define LONGHAUL_COORDINATOR_STATE_BOOKS_TRACE_BOOK_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "coordinator/state/ids.h"
+#include "longhaul/v1/control.pb.h"
+#include "run/plan/plan.h"
+
+namespace longhaul::coordinator {
+
+// Cells that have not answered by then are missing.
+inline constexpr absl::Duration kTraceLimit = absl::Seconds(10);
+
+struct Trace {
+  RequestId request;
+  RunId run;
+  Epoch epoch;
+  std::map<CellId, std::optional<v1::StageTrace>> cells;  // nullopt: not answered yet
+  MonoTime until;
+
+  std::vector<CellId> Missing() const;
+  // The answers in the order of their cells, cut to what one reply may have: the oldest steps go
+  // first, the last one of each cell stays. Without missing cells.
+  v1::TraceReply Reply(const Plan& plan) &&;
+};
+
+class TraceBook {
+ public:
+  // kResourceExhausted where too many are under way.
+  Status MayBegin() const;
+  uint64_t Begin(RequestId request, const RunId& run, Epoch epoch, const std::vector<CellId>& cells,
+                 MonoTime now);
+  // The trace that is still under way; null: it was answered or given up. Valid until the book
+  // changes.
+  const Trace* Find(uint64_t id) const;
+  // Notes what a cell says of itself; the newest counts. True: no cell is missing any more.
+  bool Answer(uint64_t id, const CellId& cell, v1::StageTrace trace);
+  // A trace that is under way; it ends.
+  Trace Take(uint64_t id);
+  std::vector<uint64_t> Late(MonoTime now) const;
+  // MonoTime::max(): never.
+  MonoTime NextWake() const;
+
+ private:
+  std::map<uint64_t, Trace> traces_;
+  uint64_t next_ = 1;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_BOOKS_TRACE_BOOK_H_

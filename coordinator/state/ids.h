@@ -1,0 +1,20 @@
+// What the state machine has numbers for, beside the identities of base/ids.h.
+#ifndef LONGHAUL_COORDINATOR_STATE_IDS_H_
+#define LONGHAUL_COORDINATOR_STATE_IDS_H_
+
+#include <cstdint>
+
+#include "base/strong.h"
+
+namespace longhaul::coordinator {
+
+// One gRPC stream of a worker. Never reused.
+using SessionId = Strong<struct SessionIdTag, uint64_t>;
+// One call of the CLI that waits for a Reply. Never reused.
+using RequestId = Strong<struct RequestIdTag, uint64_t>;
+// One plan, or better plan, that is being computed beside the state machine. Never reused.
+using ComputationId = Strong<struct ComputationIdTag, uint64_t>;
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_IDS_H_

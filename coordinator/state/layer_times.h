@@ -1,0 +1,24 @@
+// What workers say of how long a model's layers take. Pure.
+#ifndef LONGHAUL_COORDINATOR_STATE_LAYER_TIMES_H_
+#define LONGHAUL_COORDINATOR_STATE_LAYER_TIMES_H_
+
+#include <string>
+
+#include "longhaul/v1/worker.pb.h"
+#include "run/file/run_spec.h"
+
+namespace longhaul::coordinator {
+
+// Bounds what a broken worker can do to a prediction: an hour for one microbatch of one layer.
+bool IsPlausible(const v1::LayerTimes& times);
+
+// For people: "gpt, hidden 256, context 256, microbatches of 1, fp32".
+std::string MeasuredModel(const RunSpec& spec);
+
+// Whether a worker would time the same for both: they differ at most in keys that are known to have
+// nothing to do with it.
+bool HaveSameLayerTimes(const RunSpec& some, const RunSpec& other);
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_LAYER_TIMES_H_

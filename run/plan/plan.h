@@ -1,0 +1,251 @@
+// What a run is made of once it is decided who does what: a graph of cells. A cell is one stage of
+// one replica of the pipeline, on one worker. An edge is what two cells send each other.
+//
+//   for (const Edge* edge : assignment.EdgesOf(cell.id, EdgeKind::kActivations)) ...
+//   const Edge* above = assignment.Incoming(cell.id, EdgeKind::kActivations);  // null: first stage
+//
+// Nobody derives a neighbour from a number: chain.h makes the edges, everybody else follows them.
+// Plain data; thread-safe as such. proto.h converts at the borders of a process.
+#ifndef LONGHAUL_RUN_PLAN_PLAN_H_
+#define LONGHAUL_RUN_PLAN_PLAN_H_
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+
+namespace longhaul {
+
+struct CellId {
+  uint32_t replica = 0;
+  uint32_t stage = 0;
+  friend auto operator<=>(const CellId&, const CellId&) = default;
+};
+std::string ToString(const CellId& id);  // "stage 1"; "stage 1 of replica 2" but for replica 0
+
+enum class EdgeKind : uint8_t {
+  kActivations,  // activations from `from` to `to`, their gradients back
+  kReplicas,     // the same stage of two replicas: gradients are reduced
+  kTied,         // embedding and head that share their weights
+  kState,        // copies of a stage's state
+};
+std::string_view ToString(EdgeKind kind);  // "activations", ...
+
+// Transformer blocks [first, first + count).
+struct LayerRange {
+  uint32_t first = 0;
+  uint32_t count = 0;
+  uint32_t end() const { return first + count; }
+  friend bool operator==(const LayerRange&, const LayerRange&) = default;
+};
+
+// What a cell holds beside its blocks.
+struct Roles {
+  bool embedding = false;
+  bool head = false;  // norm, head and loss
+  friend bool operator==(const Roles&, const Roles&) = default;
+};
+
+// How many ranks share a cell's layers.
+struct Group {
+  uint32_t tensor = 1;
+  uint32_t expert = 1;
+  friend bool operator==(const Group&, const Group&) = default;
+};
+
+// Where others reach one data transport of a worker.
+struct Endpoint {
+  std::string transport;               // "ucx", "grpc"
+  std::vector<std::string> addresses;  // "10.77.0.2:41234"; none: it can dial, nobody can dial it
+  friend bool operator==(const Endpoint&, const Endpoint&) = default;
+};
+
+// How a cell runs its microbatches. Retuning changes it while the run trains.
+struct Setting {
+  uint32_t depth = 1;  // microbatches in flight
+  // The gradient of a microbatch leaves when so many activations from there on have come in, or
+  // all; at most the least depth of the cells above.
+  uint32_t activation_lead = 0;
+  uint32_t threads = 1;
+  friend bool operator==(const Setting&, const Setting&) = default;
+};
+
+struct Cell {
+  CellId id;
+  WorkerId worker;
+  Incarnation incarnation;
+  std::string worker_name;
+  LayerRange layers;
+  Roles roles;
+  Group group;
+  std::vector<uint32_t> devices;  // of those that the worker offers, by number
+  Setting setting;
+  std::vector<Endpoint> endpoints;  // of the worker, in the order in which it said them
+  // Reserved for it: the predicted peak on its devices, and disk for what codecs with state
+  // remember, exactly, and for the undo journal of that, at most.
+  uint64_t memory_bytes = 0;
+  uint64_t message_record_bytes = 0;
+  uint64_t message_journal_bytes = 0;
+
+  const Endpoint* EndpointOf(std::string_view transport) const;
+};
+
+// One direction of an edge.
+struct Flow {
+  std::string codec;   // canonical codec string
+  uint64_t bytes = 0;  // of one encoded microbatch, as a rule, without frame headers
+  // Between the two workers, as the plan took them. 0: nothing is known.
+  double bits_per_second = 0;  // goodput
+  double latency_seconds = 0;  // one way
+};
+
+struct Edge {
+  EdgeId id;
+  EdgeKind kind = EdgeKind::kActivations;
+  CellId from, to;
+  std::string transport;  // both workers have an endpoint of it
+  bool to_dials = false;  // else `from` dials; the other one expects
+  Flow forward;           // what `from` sends
+  Flow backward;          // what `to` sends
+
+  const CellId& dialler() const { return to_dials ? to : from; }
+  const CellId& dialled() const { return to_dials ? from : to; }
+  // The other end of `cell`, which is one of both.
+  const CellId& PeerOf(const CellId& cell) const { return cell == from ? to : from; }
+  // What `cell` sends, and what it gets.
+  const Flow& SentBy(const CellId& cell) const { return cell == from ? forward : backward; }
+  const Flow& SentTo(const CellId& cell) const { return cell == from ? backward : forward; }
+};
+
+// What was made of a run's text.
+struct DataSet {
+  std::string token_file_sha256;  // content address of the token file
+  uint64_t tokens = 0;
+  uint64_t validation_tokens = 0;  // at the end of the file
+  uint32_t vocabulary = 0;
+  std::string tokenizer;
+  uint64_t text_bytes = 0;
+  friend bool operator==(const DataSet&, const DataSet&) = default;
+};
+
+// What is decided, and all that a worker needs to know of it.
+struct Assignment {
+  RunId run;
+  Epoch epoch;
+  uint64_t start_step = 0;  // the step of the checkpoint to begin from; 0: from scratch
+  std::string run_yaml;     // canonical run file (ToYaml)
+  DataSet data;
+  std::vector<Cell> cells;  // by their ids
+  std::vector<Edge> edges;  // by their ids
+
+  // Where the cell stands in `cells`, and in whatever is said of each; cells.size(): nowhere.
+  size_t PlaceOf(const CellId& id) const;
+  const Cell* Find(const CellId& id) const;
+  Cell* Find(const CellId& id);
+  const Edge* Find(EdgeId id) const;
+  Edge* Find(EdgeId id);
+  // Whose ends one is `cell`.
+  std::vector<const Edge*> EdgesOf(const CellId& cell, EdgeKind kind) const;
+  // The edge that ends or begins at `cell`: of kActivations, the way to the stage above or below.
+  // Null: there is none.
+  const Edge* Incoming(const CellId& cell, EdgeKind kind) const;
+  const Edge* Outgoing(const CellId& cell, EdgeKind kind) const;
+  // The cells before `cell` on the way of the activations, nearest first.
+  std::vector<const Cell*> Upstream(const CellId& cell) const;
+};
+
+// Ids are in order and none is there twice, every edge has both its cells, layers follow each other
+// without a gap along the activations, every lead has the depth above that it needs.
+// kInvalidArgument naming all that is wrong.
+Status CheckAssignment(const Assignment& assignment);
+
+// What the planner knew of a cell, and expects.
+struct CellEstimate {
+  // From measured layer times, one microbatch; the optimizer, one step.
+  double forward_seconds = 0, backward_seconds = 0, optimizer_seconds = 0;
+  uint64_t memory_available_bytes = 0;
+  uint64_t memory_per_flight_bytes = 0;  // of Cell::memory_bytes, for each microbatch of its depth
+  uint32_t depth_by_memory =
+      0;                     // what memory would hold, at most a step's microbatches; 0: not known
+  std::string depth_reason;  // why the depth is what it is: "memory holds 5"
+  // Goodput of the worker's interface as the prediction took it; 0: not known, unlimited.
+  double egress_bits_per_second = 0, ingress_bits_per_second = 0;
+};
+
+// Measured codec times of one microbatch.
+struct FlowEstimate {
+  double encode_seconds = 0, decode_seconds = 0;
+};
+struct EdgeEstimate {
+  FlowEstimate forward, backward;
+};
+
+// Where a cell's time goes in a simulated step; adds up to the step.
+struct PredictedCell {
+  double compute_seconds = 0;
+  double codec_seconds = 0;       // idle until what has arrived is decoded
+  double wait_above_seconds = 0;  // idle for an activation, or for the word to step the optimizer
+  double wait_below_seconds = 0;  // idle for a gradient
+  double optimizer_seconds = 0;
+  double egress_share = 0;  // of what its interface could carry in a step
+  double ingress_share = 0;
+};
+struct PredictedFlow {
+  double busy_share = 0;  // of the step, with a tensor on its way
+  double rate_share = 0;  // of what the direction could carry alone
+};
+struct PredictedEdge {
+  PredictedFlow forward, backward;
+};
+
+// What another pair of codecs would do for the same run.
+struct CodecPrediction {
+  std::string name;  // "none", "bf16", "paper", "default", "gauss", "this run"
+  std::string forward_codec, backward_codec;
+  uint64_t forward_bytes = 0, backward_bytes = 0;  // one encoded microbatch
+  double step_seconds = 0;
+  double tokens_per_second = 0;
+  double lower_bound_seconds = 0;
+  std::string bottleneck;
+  bool codec_times_known = false;  // else its codecs count as taking no time
+};
+
+struct Prediction {
+  double step_seconds = 0;  // simulated
+  double lower_bound_seconds = 0;
+  std::string bottleneck;                   // "egress of stage 1"
+  double unlimited_depth_step_seconds = 0;  // if every cell held all microbatches
+  std::vector<PredictedCell> cells;         // as Assignment::cells
+  std::vector<PredictedEdge> edges;         // as Assignment::edges
+  // The user's words instead of measurements (`longhaul plan --rate --delay`): of every interface
+  // each way, and one way.
+  std::optional<uint64_t> assumed_line_bits_per_second;
+  std::optional<double> assumed_delay_seconds;
+  std::string order_reason;             // why data leave in the order they do
+  std::string cut_short;                // why the search for depths ended early; "": it did not
+  std::vector<CodecPrediction> codecs;  // `longhaul plan` of several stages only
+};
+
+// What is decided, what was known, and what is expected of it. For the planner, the store and
+// people.
+struct Plan {
+  Assignment assignment;
+  std::vector<CellEstimate> cells;  // as Assignment::cells
+  std::vector<EdgeEstimate> edges;  // as Assignment::edges
+  Prediction prediction;
+  std::string explanation;  // a paragraph for people
+  // How often depths and leads were changed while this epoch trained; settings, times, rates and
+  // prediction are then those that were seen last, and `retune_reason` says what they changed for.
+  uint32_t retunes = 0;
+  std::string retune_reason;
+};
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_RUN_PLAN_PLAN_H_

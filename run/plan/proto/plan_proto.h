@@ -1,0 +1,34 @@
+// Assignments and plans as messages: at the borders of a process, where they are sent and stored.
+// ToProto and FromProto are inverse to each other. FromProto takes any bytes of the message's form;
+// what an assignment must be, CheckAssignment says. Pure; thread-safe.
+#ifndef LONGHAUL_RUN_PLAN_PROTO_PLAN_PROTO_H_
+#define LONGHAUL_RUN_PLAN_PROTO_PLAN_PROTO_H_
+
+#include "longhaul/v1/plan.pb.h"
+#include "run/plan/plan.h"
+
+namespace longhaul {
+
+v1::CellId ToProto(const CellId& id);
+CellId FromProto(const v1::CellId& id);
+
+v1::DataEndpoint ToProto(const Endpoint& endpoint);
+Endpoint FromProto(const v1::DataEndpoint& endpoint);
+std::vector<Endpoint> FromProto(
+    const google::protobuf::RepeatedPtrField<v1::DataEndpoint>& endpoints);
+
+v1::DataSet ToProto(const DataSet& data);
+DataSet FromProto(const v1::DataSet& data);
+
+v1::Cell ToProto(const Cell& cell);
+Cell FromProto(const v1::Cell& cell);
+
+v1::Assignment ToProto(const Assignment& assignment);
+Assignment FromProto(const v1::Assignment& assignment);
+
+v1::Plan ToProto(const Plan& plan);
+Plan FromProto(const v1::Plan& plan);
+
+}  // namespace longhaul
+
+#endif  // LONGHAUL_RUN_PLAN_PROTO_PLAN_PROTO_H_

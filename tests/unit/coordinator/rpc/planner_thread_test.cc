@@ -1,0 +1,340 @@
+// Plans are computed one after the other, beside the shell's loop: queries are answered meanwhile.
+#include "coordinator/rpc/planner_thread.h"
+
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/hash.h"
+#include "coordinator/rpc/shell.h"
+#include "tests/support/state_harness.h"
+#include "tests/support/temp_dir.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+using ::longhaul::testing::TempDir;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kPatience = absl::Seconds(30);
+
+// Computations wait here until they are released, or stopped, or nobody comes for too long.
+class Gate {
+ public:
+  // False: it was stopped.
+  bool Wait(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    ++entered_;
+    changed_.notify_all();
+    changed_.wait_for(lock, stop, absl::ToChronoNanoseconds(kPatience), [&] { return open_; });
+    return !stop.stop_requested();
+  }
+  bool WaitForEntered(int count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, absl::ToChronoNanoseconds(kPatience),
+                             [&] { return entered_ >= count; });
+  }
+  void Open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  int entered() {
+    const std::lock_guard lock(mutex_);
+    return entered_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  int entered_ = 0;
+  bool open_ = false;
+};
+
+// What came of the computations.
+class Answers {
+ public:
+  void Add(const Event& event) {
+    const std::lock_guard lock(mutex_);
+    if (const auto* plan = std::get_if<event::PlanComputed>(&event)) {
+      ids_.push_back(plan->id.value());
+      status_ = plan->plan.status();
+    } else {
+      ids_.push_back(std::get<event::RetuneComputed>(event).id.value());
+    }
+    changed_.notify_all();
+  }
+  bool WaitFor(size_t count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, absl::ToChronoNanoseconds(kPatience),
+                             [&] { return ids_.size() >= count; });
+  }
+  std::vector<uint64_t> ids() {
+    const std::lock_guard lock(mutex_);
+    return ids_;
+  }
+  Status status() {
+    const std::lock_guard lock(mutex_);
+    return status_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<uint64_t> ids_;
+  Status status_;
+};
+
+command::ComputePlan PlanOf(uint64_t id) {
+  return {ComputationId(id), {}};
+}
+
+class PlannerThreadTest : public ::testing::Test {
+ protected:
+  Planner Gated() {
+    Planner planner;
+    planner.plan = [this](const PlanRequest&, const std::stop_token& stop) -> StatusOr<Plan> {
+      if (!gate_.Wait(stop)) return absl::CancelledError("stopped");
+      return Plan();
+    };
+    planner.retune = [this](const RunSpec&, const Plan&, const Seen&,
+                            const std::stop_token& stop) -> StatusOr<std::optional<Plan>> {
+      if (!gate_.Wait(stop)) return absl::CancelledError("stopped");
+      return std::nullopt;
+    };
+    return planner;
+  }
+  std::function<void(Event)> Done() {
+    return [this](const Event& event) { answers_.Add(event); };
+  }
+  Gate gate_;
+  Answers answers_;
+};
+
+TEST_F(PlannerThreadTest, ComputesOneAfterTheOther) {
+  PlannerThread thread(Gated(), Done());
+  thread.Add(PlanOf(1));
+  thread.Add(command::ComputeRetune{ComputationId(2), {}, {}, {}});
+  thread.Add(PlanOf(3));
+  ASSERT_TRUE(gate_.WaitForEntered(1));
+  EXPECT_EQ(gate_.entered(), 1);
+  gate_.Open();
+  ASSERT_TRUE(answers_.WaitFor(3));
+  EXPECT_THAT(answers_.ids(), ElementsAre(1, 2, 3));
+}
+
+TEST_F(PlannerThreadTest, WhatIsCancelledEndsAndIsNotAnswered) {
+  PlannerThread thread(Gated(), Done());
+  for (uint64_t id = 1; id <= 3; ++id) thread.Add(PlanOf(id));
+  ASSERT_TRUE(gate_.WaitForEntered(1));
+  thread.Cancel(ComputationId(2));  // waits; it does not begin
+  thread.Cancel(ComputationId(1));  // under way
+  ASSERT_TRUE(gate_.WaitForEntered(2));
+  thread.Cancel(ComputationId(9));  // nobody asked for it
+  gate_.Open();
+  ASSERT_TRUE(answers_.WaitFor(1));
+  EXPECT_THAT(answers_.ids(), ElementsAre(3));
+  EXPECT_EQ(gate_.entered(), 2);
+}
+
+TEST_F(PlannerThreadTest, TheEndDoesNotWaitForASearch) {
+  const MonoTime start = Now();
+  {
+    PlannerThread thread(Gated(), Done());
+    thread.Add(PlanOf(1));
+    thread.Add(PlanOf(2));
+    ASSERT_TRUE(gate_.WaitForEntered(1));
+  }
+  EXPECT_LT(Now() - start, kPatience / 2);
+  EXPECT_TRUE(answers_.ids().empty());
+}
+
+TEST_F(PlannerThreadTest, WhatIsThrownIsAnAnswer) {
+  Planner planner;
+  planner.plan = [](const PlanRequest&, const std::stop_token&) -> StatusOr<Plan> {
+    throw std::runtime_error("too many stages");
+  };
+  PlannerThread thread(std::move(planner), Done());
+  thread.Add(PlanOf(1));
+  ASSERT_TRUE(answers_.WaitFor(1));
+  EXPECT_THAT(std::string(Message(answers_.status())), HasSubstr("too many stages"));
+}
+
+// ---- In the shell ------------------------------------------------------------------
+
+// Answers at once whatever it is asked before a plan is made, and keeps count of the rest.
+class EagerWorker : public SessionSink {
+ public:
+  explicit EagerWorker(Shell* shell) : shell_(shell) {}
+  void Join(const std::string& name) {
+    const std::lock_guard lock(mutex_);  // until its session is known
+    session_ = *shell_->Join(shared_, HelloOf(name));
+  }
+  void Send(v1::WorkerCommand command) override {
+    const std::lock_guard lock(mutex_);
+    v1::WorkerMessage answer;
+    answer.set_run_id(command.run_id());
+    answer.set_epoch(command.epoch());
+    if (command.has_measure()) {
+      *answer.mutable_layer_times() = SmallTimes();
+    } else if (command.has_probe_link()) {
+      answer.mutable_link_probed()->set_probe(command.probe_link().probe());
+      answer.mutable_link_probed()->set_goodput_bits_per_second(20e6);
+      answer.mutable_link_probed()->set_round_trip_seconds(0.03);
+    } else if (command.try_reach().dial()) {
+      answer.mutable_reach_tried()->set_check(command.try_reach().check());
+      for (int i = 0; i < command.try_reach().addresses_size(); ++i) {
+        answer.mutable_reach_tried()->add_problems("");
+      }
+    } else {
+      assigned_ = assigned_ || command.has_assign();
+      return;
+    }
+    shell_->Say(session_, std::move(answer));
+  }
+  void Close(const std::string&, bool) override {}
+  void Taken(size_t) override {}
+  void Leave() { shell_->Leave(session_, "it went"); }
+  bool assigned() {
+    const std::lock_guard lock(mutex_);
+    return assigned_;
+  }
+  std::shared_ptr<EagerWorker> shared_;  // itself, as long as its session lasts
+
+ private:
+  Shell* const shell_;
+  std::mutex mutex_;
+  SessionId session_;
+  bool assigned_ = false;
+};
+
+class PlanningShell : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kStages = 64;
+
+  void SetUp() override {
+    store_ = *Store::Open(folder_.path());
+    blobs_ = *BlobStore::Open(folder_.path() + "/blobs");
+    Planner planner;
+    planner.plan = [this](const PlanRequest& request,
+                          const std::stop_token& stop) -> StatusOr<Plan> {
+      if (!gate_.Wait(stop)) {
+        was_stopped_ = true;
+        return absl::CancelledError("stopped");
+      }
+      const MonoTime start = Now();
+      StatusOr<Plan> plan = MakePlan(request, stop);
+      took_ = Now() - start;
+      return plan;
+    };
+    auto shell =
+        Shell::Create({}, store_.get(), blobs_.get(),
+                      *DataPreparer::Open(folder_.path() + "/prepared", blobs_.get()), planner);
+    ASSERT_TRUE(shell.ok()) << shell.status();
+    shell_ = *std::move(shell);
+    for (uint32_t i = 0; i < kStages; ++i) {
+      workers_.push_back(std::make_shared<EagerWorker>(shell_.get()));
+      workers_.back()->shared_ = workers_.back();
+      workers_.back()->Join(fmt::format("w{}", i));
+    }
+  }
+  void TearDown() override {
+    gate_.Open();
+    if (shell_ != nullptr) shell_->Stop(Deadline::After(kPatience));
+    for (const auto& worker : workers_) worker->shared_.reset();
+  }
+
+  void Submit() {
+    RunSpec spec = SmallSpec("deep", kStages);
+    spec.model.layers = kStages;
+    spec.train.microbatches = kStages;
+    const std::string text(20'000, 'x');
+    const std::string sha256 = Sha256Hex(text);
+    auto upload = blobs_->StartUpload(sha256, text.size());
+    ASSERT_TRUE((*upload)->Append(text).ok() && (*upload)->Finish().ok());
+    v1::SubmitRequest request;
+    v1::DataFile& file = *request.add_data_files();
+    file.set_name("x.txt");
+    file.set_sha256(sha256);
+    file.set_bytes(text.size());
+    shell_->Submit(std::move(spec), request, [](const StatusOr<v1::SubmitReply>&) {});
+    ASSERT_TRUE(gate_.WaitForEntered(1)) << shell_->Run("deep")->DebugString();
+  }
+  // Waits until the run is in this state.
+  bool Becomes(const std::string& state) {
+    const Deadline deadline = Deadline::After(2 * kPatience);
+    while (shell_->Run("deep")->state() != state) {
+      if (deadline.Expired()) return false;
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    return true;
+  }
+
+  TempDir folder_;
+  Gate gate_;
+  std::atomic<bool> was_stopped_ = false;
+  absl::Duration took_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<BlobStore> blobs_;
+  std::unique_ptr<Shell> shell_;
+  std::vector<std::shared_ptr<EagerWorker>> workers_;
+};
+
+// The plan is not made before the last query is answered: were it made under the queries' lock, the
+// first of them would wait for as long as the gate does.
+TEST_F(PlanningShell, QueriesAreAnsweredWhileAPlanIsMade) {
+  Submit();
+  std::vector<absl::Duration> waits;
+  const auto timed = [&](const auto& query) {
+    const MonoTime start = Now();
+    query();
+    waits.push_back(Now() - start);
+  };
+  for (int i = 0; i < 20; ++i) {
+    timed([&] { EXPECT_EQ(shell_->Workers().size(), kStages); });
+    timed([&] { EXPECT_EQ(shell_->Runs().size(), 1u); });
+    timed([&] { EXPECT_EQ(shell_->Run("deep")->state(), "planning"); });
+  }
+  std::ranges::sort(waits);
+  // Of a machine that is busy with other things, the slowest may tell anything.
+  EXPECT_LT(waits[waits.size() * 9 / 10], absl::Milliseconds(50));
+  EXPECT_LT(waits.back(), kPatience / 2);
+  gate_.Open();
+  ASSERT_TRUE(Becomes("preparing")) << shell_->Run("deep")->reason();
+  RecordProperty("plan_seconds", fmt::format("{:.3f}", absl::ToDoubleSeconds(took_)));
+  fmt::print("a plan of {} stages took {:.3f} s; queries meanwhile at most {:.1f} ms\n", kStages,
+             absl::ToDoubleSeconds(took_), absl::ToDoubleMilliseconds(waits.back()));
+}
+
+TEST_F(PlanningShell, AStoppedRunStopsItsPlan) {
+  Submit();
+  shell_->StopRun("deep", true, [](const StatusOr<v1::StopReply>&) {});
+  ASSERT_TRUE(Becomes("stopped"));
+  const Deadline deadline = Deadline::After(kPatience / 2);
+  while (!was_stopped_ && !deadline.Expired()) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_TRUE(was_stopped_);
+}
+
+TEST_F(PlanningShell, ALostWorkerStopsThePlan) {
+  Submit();
+  workers_[17]->Leave();
+  ASSERT_TRUE(Becomes("failed"));
+  EXPECT_THAT(shell_->Run("deep")->reason(),
+              HasSubstr("worker w17 was lost while the plan was made"));
+  const Deadline deadline = Deadline::After(kPatience / 2);
+  while (!was_stopped_ && !deadline.Expired()) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_TRUE(was_stopped_);
+}
+
+}  // namespace
+}  // namespace longhaul::coordinator

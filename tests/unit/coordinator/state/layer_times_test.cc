@@ -1,0 +1,114 @@
+// Layer times that a worker has measured before are used again when a run is resumed.
+#include "coordinator/state/layer_times.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/state_harness.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+const std::vector<std::string> kAb = {"a", "b"};
+
+class Reuse : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    c.Join("a");
+    c.Join("b");
+    c.Tick(SubmitOf(spec, "tiny-1"));
+    c.ToRunning(kAb, "tiny-1");
+    c.Steps(kAb, "tiny-1", 1);
+    c.Shards(kAb, "tiny-1", 1);
+    c.Tick(event::StopAsked{RequestId(2), "tiny-1", true});
+    ASSERT_EQ(c.StateOf("tiny-1"), "stopped");
+    c.Forget();
+  }
+  void Wait(absl::Duration duration) {
+    for (absl::Duration waited; waited < duration; waited += absl::Seconds(1)) {
+      c.Advance(absl::Seconds(1));
+      for (const std::string& worker : kAb) {
+        v1::WorkerMessage heartbeat;
+        heartbeat.mutable_heartbeat();
+        c.Tick(c.Said(worker, heartbeat));
+      }
+    }
+  }
+  void Resume() { c.Tick(SubmitOf(spec, "unused", 3, true)); }
+  int Measured(const std::string& worker) const {
+    return c.Count(worker, v1::WorkerCommand::kMeasure);
+  }
+  // What is left to do without times.
+  void Finish() {
+    c.Data("tiny-1");
+    for (const std::string& worker : kAb) c.Checked(worker);
+  }
+  RunSpec spec = SmallSpec("tiny", 2);
+  Coordinator c;
+};
+
+TEST_F(Reuse, AResumedRunOnTheSameWorkersTimesNothing) {
+  Wait(absl::Minutes(9));
+  spec.links.measure = false;
+  spec.train.steps = 9;
+  Resume();
+  for (const std::string& worker : kAb) EXPECT_EQ(Measured(worker), 0);
+  EXPECT_EQ(c.LastEvent("note"),
+            "these layers were timed within the last 9m00s on a, b: those times are used again");
+  Finish();
+  EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
+  EXPECT_EQ(c.records.at("tiny-1").plan->cells[0].forward_seconds, 0.002);
+}
+
+TEST_F(Reuse, TimesGrowOld) {
+  Wait(absl::Minutes(11));
+  Resume();
+  for (const std::string& worker : kAb) EXPECT_EQ(Measured(worker), 1);
+}
+
+TEST_F(Reuse, AnotherProcessTimesItsLayers) {
+  c.Tick(event::WorkerLeft{c.sessions["b"], "closed"});
+  c.Join(HelloOf("b", "2"));
+  Resume();
+  EXPECT_EQ(Measured("a"), 0);
+  EXPECT_EQ(Measured("b"), 1);
+  Finish();
+  EXPECT_EQ(c.StateOf("tiny-1"), "planning");
+  c.Times("b", "tiny-1", 2);
+  EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
+}
+
+TEST_F(Reuse, OtherCodecsAreTimed) {
+  spec.links.codecs.forward = "bf16";
+  Resume();
+  for (const std::string& worker : kAb) EXPECT_EQ(Measured(worker), 1);
+}
+
+TEST_F(Reuse, ANewRunTimesItsLayers) {
+  c.Tick(SubmitOf(SmallSpec("other", 2), "other-1", 4));
+  for (const std::string& worker : kAb) EXPECT_EQ(Measured(worker), 1);
+}
+
+TEST(HaveSameLayerTimes, UnlessAKeyDiffersThatTheyMayDependOn) {
+  const RunSpec spec = SmallSpec("tiny", 2);
+  const auto same_after = [&](const auto& change) {
+    RunSpec other = spec;
+    change(other);
+    return HaveSameLayerTimes(spec, other);
+  };
+  EXPECT_TRUE(same_after([](RunSpec&) {}));
+  EXPECT_TRUE(same_after([](RunSpec& s) { s.name = "other"; }));
+  EXPECT_TRUE(same_after([](RunSpec& s) { s.train.steps = 77; }));
+  EXPECT_TRUE(same_after([](RunSpec& s) { s.links.measure = false; }));
+  EXPECT_TRUE(same_after([](RunSpec& s) { s.pipeline.stages = 4; }));
+  EXPECT_FALSE(same_after([](RunSpec& s) { s.model.hidden = 128; }));
+  EXPECT_FALSE(same_after([](RunSpec& s) { s.model.context = 128; }));
+  EXPECT_FALSE(same_after([](RunSpec& s) { s.train.microbatch_size = 2; }));
+  EXPECT_FALSE(same_after([](RunSpec& s) { s.train.dtype = ComputeDtype::kBf16; }));
+  EXPECT_FALSE(same_after([](RunSpec& s) { s.pipeline.threads_per_stage = 2; }));
+  EXPECT_FALSE(same_after([](RunSpec& s) { s.pipeline.recompute = true; }));
+  EXPECT_FALSE(same_after([](RunSpec& s) { s.links.codecs.backward = "bf16"; }));
+  EXPECT_FALSE(same_after([](RunSpec& s) { s.data.tokenizer = "gpt2"; }));
+}
+
+}  // namespace
+}  // namespace longhaul::coordinator

@@ -40,7 +40,7 @@ ALLOWED = {
     "coordinator/state/books": BASE + ["run/file", "run/plan", "messages", "coordinator/state/ids.h",
                                        "coordinator/state/text.h"],
     "coordinator/store": BASE + RUN + ["messages", "codec", "coordinator/state"],
-    "coordinator/rpc": BASE + RUN + ["messages", "proto/rpc", "codec", "coordinator/state",
+    "coordinator/rpc": BASE + RUN + ["messages", "proto/rpc", "codec", "coordinator/planner", "coordinator/state",
                                      "coordinator/store"],
     "deploy/cluster": BASE + ["run/file", "messages", "proto/rpc"],
     "coordinator/cli": BASE + RUN + ["messages", "proto/rpc", "codec", "coordinator/planner",

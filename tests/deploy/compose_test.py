@@ -1,7 +1,8 @@
 """The compose cluster, with Podman: a coordinator and four workers in containers, at 20 Mbit/s.
 
 A run completes, submitted from the host and from inside; a worker that was killed is restarted, as who it was; a
-worker behind a published port trains by grpc; `down` leaves nothing. Prints the images' sizes.
+worker behind a published port trains by grpc; without a rate nothing in a container is root's; `down` leaves
+nothing. Prints the images' sizes. Of the file for GPUs only what compose makes of it is looked at.
 
 usage: compose_test.py SOURCE_DIR BUILD_DIR TORCH_LIB_DIR
 """
@@ -47,7 +48,7 @@ def missing():
             return f"{program} is not installed"
     if call("podman", "image", "exists", BASE, check=False).returncode == 0:
         return None
-    made = call(SOURCE / "deploy/images/base.sh", BASE, check=False)
+    made = call(SOURCE / "deploy/images/base.sh", BASE, check=False, timeout=900)
     return None if made.returncode == 0 else made.stderr.strip()
 
 
@@ -94,18 +95,20 @@ def write_tokens(folder):
 
 
 class Compose:
-    def __init__(self, folder):
+    def __init__(self, folder, workers, shaped):
+        self.workers = workers
+        self.files = ["compose.yaml", *(["compose.shaped.yaml"] if shaped else [])]
         self.folder, self.port, self.token = folder, free_port(), folder / "token-of-another"
         self.environment = {
-            **os.environ, "LONGHAUL_WORKERS": str(WORKERS), "LONGHAUL_RATE": "20mbit",
+            **os.environ, "LONGHAUL_WORKERS": str(workers), "LONGHAUL_RATE": "20mbit",
             "LONGHAUL_PORT": str(self.port), "LONGHAUL_TOKEN": str(self.token),
             "LONGHAUL_UID": str(ANOTHER_USER),
             "LONGHAUL_RUNS": str(folder / "runs"), "LONGHAUL_COORDINATOR_IMAGE": PREFIX + "coordinator",
             "LONGHAUL_WORKER_IMAGE": PREFIX + "worker"}
 
     def compose(self, *arguments, check=True):
-        return call("podman-compose", "-p", TAG, "-f", SOURCE / "deploy/compose/compose.yaml",
-                    *arguments, check=check, env=self.environment)
+        files = [word for name in self.files for word in ("-f", SOURCE / "deploy/compose" / name)]
+        return call("podman-compose", "-p", TAG, *files, *arguments, check=check, env=self.environment)
 
     def cli(self, *arguments, check=True):
         return call(BUILD / "bin/longhaul", *arguments, "--coordinator", f"127.0.0.1:{self.port}",
@@ -133,11 +136,11 @@ class Compose:
 
 
 @contextlib.contextmanager
-def compose_cluster(folder):
-    cluster = Compose(folder)
+def compose_cluster(folder, workers=WORKERS, shaped=True):
+    cluster = Compose(folder, workers, shaped)
     cluster.compose("up", "-d")
     try:
-        wait_for(f"{WORKERS} workers", lambda: len(cluster.connected()) == WORKERS)
+        wait_for(f"{workers} workers", lambda: len(cluster.connected()) == workers)
         yield cluster
     except BaseException:
         for name in cluster.left().get("container", []):
@@ -165,6 +168,62 @@ def expect_done(cluster, run):
         raise AssertionError(f"{run}: {status['state']}: {status.get('reason')}")
 
 
+def has_no_rights(name, user):
+    """The daemon is an ordinary user's, has none of root's rights, and gets none by what it starts."""
+    pid = call("podman", "inspect", "--format", "{{.State.Pid}}", f"{TAG}_{name}_1").stdout.strip()
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    words = {line.split(":")[0]: line.split()[1:] for line in status.splitlines() if ":" in line}
+    found = {key: words[key] for key in ("Uid", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs")}
+    expected = {"Uid": [str(user)] * 4, "NoNewPrivs": ["1"],
+                **{key: ["0000000000000000"] for key in ("CapPrm", "CapEff", "CapBnd", "CapAmb")}}
+    if found != expected:
+        raise AssertionError(f"the {name} has {found}; expected {expected}")
+
+
+def nothing_is_roots_without_a_rate(folder):
+    with compose_cluster(folder, workers=1, shaped=False) as cluster:
+        for name in ("coordinator", "worker"):
+            has_no_rights(name, ANOTHER_USER)
+            began_as = call("podman", "inspect", "--format", "{{.Config.User}}", f"{TAG}_{name}_1").stdout
+            if not began_as.startswith(str(ANOTHER_USER)):
+                raise AssertionError(f"the {name} began as {began_as}")
+        cluster.compose("down", "-v")
+    print("ok: without a rate nothing begins as root, and nothing has rights", flush=True)
+
+
+def the_file_for_gpus_is_read(folder):
+    """No GPU here: what compose would start."""
+    cluster = Compose(folder, 2, shaped=False)
+    cluster.files.append("compose.gpu.yaml")
+    done = call("podman-compose", "--dry-run", "-p", TAG, "-f", SOURCE / "deploy/compose/compose.yaml", "-f",
+                SOURCE / "deploy/compose/compose.gpu.yaml", "up", "-d", env=cluster.environment)
+    workers = [line for line in (done.stdout + done.stderr).splitlines()
+               if line.startswith("podman run") and f"{TAG}_worker_" in line]
+    if len(workers) != 2 or not all(word in line for line in workers for word in (
+            "LONGHAUL_GPU_BY_SLOT=1", "NVIDIA_VISIBLE_DEVICES=all", "LONGHAUL_SLOTS=1", "--cap-drop ALL")):
+        raise AssertionError(f"expected two workers with GPUs: {workers}")
+    print("ok: compose reads the file for GPUs (which was not tried with one)", flush=True)
+
+
+def a_bundle_in_out_is_in_the_context(folder):
+    """deploy/bundle.sh writes there, and nothing else of that folder goes into an image."""
+    context = folder / "context"
+    (context / "out/quickstart").mkdir(parents=True)
+    (context / "deploy/compose").mkdir(parents=True)
+    shutil.copy(SOURCE / ".dockerignore", context)
+    for name in ("out/longhaul-1-x86_64.tar.gz", "out/quickstart/report.txt", "deploy/compose/token"):
+        (context / name).write_text("x")
+    (context / "Containerfile").write_text(f"FROM {BASE}\nCOPY . /context\nRUN find /context -type f\n")
+    said = call("podman", "build", "--isolation", "chroot", "--network", "host", "--layers=false", "--file",
+                context / "Containerfile", "--tag", f"{PREFIX}context", context)
+    call("podman", "rmi", "-f", f"{PREFIX}context")
+    files = {line for line in said.stdout.splitlines() if line.startswith("/context/")}
+    if "/context/out/longhaul-1-x86_64.tar.gz" not in files or any(
+            word in file for file in files for word in ("quickstart", "token")):
+        raise AssertionError(f"the context has {files}")
+    print("ok: the build context has a bundle of out/, and neither results nor tokens", flush=True)
+
+
 def workers_are_as_they_should(cluster):
     names = sorted(cluster.connected())
     if names != [f"worker{number + 1}" for number in range(WORKERS)]:
@@ -173,11 +232,8 @@ def workers_are_as_they_should(cluster):
     shaped = call("podman", "exec", container, "/opt/longhaul/libexec/tools/tc", "qdisc").stdout
     if "tbf" not in shaped or "rate 20Mbit" not in shaped:
         raise AssertionError(f"not shaped: {shaped}")
-    # The daemon is an ordinary user's, and has none of root's rights.
-    status = call("podman", "exec", container, "cat", "/proc/1/status").stdout
-    words = {line.split(":")[0]: line.split()[1:] for line in status.splitlines() if ":" in line}
-    if words["Uid"] != ["1000"] * 4 or words["CapEff"] != ["0000000000000000"]:
-        raise AssertionError(f"the worker runs as {words['Uid']} with {words['CapEff']}")
+    has_no_rights("worker", 1000)
+    has_no_rights("coordinator", ANOTHER_USER)
     for name in ("coordinator", "worker"):
         call("podman", "healthcheck", "run", f"{TAG}_{name}_1")
     print("ok: shaped to 20 Mbit/s, an ordinary user, healthy", flush=True)
@@ -285,9 +341,12 @@ def main():
         write_tokens(folder)
         configure_podman(folder)
         try:
+            the_file_for_gpus_is_read(folder)
+            a_bundle_in_out_is_in_the_context(folder)
             build_images()
             what_a_container_lacks(folder)
             a_worker_behind_a_published_port(folder)
+            nothing_is_roots_without_a_rate(folder)
             with compose_cluster(folder) as cluster:
                 workers_are_as_they_should(cluster)
                 run = cluster.cli("submit", write_run(folder, "outside", WORKERS)).stdout.split()[0]

@@ -65,7 +65,7 @@ struct Context {
   uint64_t seed = 0;
   Step step{0};
   uint32_t replica = 0;
-  Boundary boundary{0};
+  EdgeId edge{0};
   Direction direction = Direction::kForward;
   Microbatch microbatch{0};
   // Global sample numbers, one per sample of the tensor, or empty: then a codec with state sends

@@ -6,7 +6,7 @@
 // word i % 4 of the block with counter (i / 4 low, i / 4 high, a, b) and key (c, d), where
 //   (e, f, g, h) = Philox(counter (step low, step high, microbatch, replica),
 //                         key (seed low, seed high))
-//   (a, b, c, d) = Philox(counter (e, f, g, h), key (boundary, direction)).
+//   (a, b, c, d) = Philox(counter (e, f, g, h), key (edge, direction)).
 #ifndef LONGHAUL_CODEC_ROUNDING_H_
 #define LONGHAUL_CODEC_ROUNDING_H_
 
@@ -28,8 +28,8 @@ class RoundingNoise {
     const Philox::Counter first =
         Philox::Generate({Low(step), High(step), context.microbatch.value(), context.replica},
                          {Low(context.seed), High(context.seed)});
-    block_ = Philox::Generate(first,
-                              {context.boundary.value(), static_cast<uint32_t>(context.direction)});
+    block_ =
+        Philox::Generate(first, {context.edge.value(), static_cast<uint32_t>(context.direction)});
   }
 
   // (a, b, c, d), for kernels that draw on a GPU.

@@ -265,7 +265,7 @@ TEST_P(CodecConformance, StochasticRoundingFollowsTheContext) {
   others[0].seed = 1;
   others[1].step = Step(1);
   others[2].replica = 1;
-  others[3].boundary = Boundary(1);
+  others[3].edge = EdgeId(1);
   others[4].direction = Direction::kBackward;
   others[5].microbatch = Microbatch(1);
   for (const Context& context : others) {

@@ -89,7 +89,7 @@ inline Context RandomContext(std::mt19937* generator) {
   context.seed = (uint64_t{(*generator)()} << 32) | (*generator)();
   context.step = Step((*generator)());
   context.replica = Below(generator, 5);
-  context.boundary = Boundary(Below(generator, 9));
+  context.edge = EdgeId(Below(generator, 9));
   context.direction = Below(generator, 2) == 0 ? Direction::kForward : Direction::kBackward;
   context.microbatch = Microbatch(Below(generator, 99));
   return context;

@@ -46,7 +46,7 @@ TEST_P(Golden, IsReproduced) {
   context.seed = 1;
   context.step = Step(2);
   context.replica = 3;
-  context.boundary = Boundary(4);
+  context.edge = EdgeId(4);
   context.direction = Direction::kBackward;
   context.microbatch = Microbatch(5);
   const auto codec = MustParse(GetParam());

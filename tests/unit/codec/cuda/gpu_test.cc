@@ -23,7 +23,7 @@ Context AnyContext(std::mt19937_64* random) {
   context.seed = (*random)();
   context.step = Step((*random)() % 1000000);
   context.replica = static_cast<uint32_t>((*random)() % 8);
-  context.boundary = Boundary(static_cast<uint32_t>((*random)() % 8));
+  context.edge = EdgeId(static_cast<uint32_t>((*random)() % 8));
   context.direction = (*random)() % 2 == 0 ? Direction::kForward : Direction::kBackward;
   context.microbatch = Microbatch(static_cast<uint32_t>((*random)() % 64));
   return context;

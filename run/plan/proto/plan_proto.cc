@@ -3,6 +3,10 @@
 namespace longhaul {
 namespace {
 
+// Beside those of the parts that nobody else converts, for the templates below.
+using longhaul::FromProto;
+using longhaul::ToProto;
+
 v1::CellEstimate ToProto(const CellEstimate& estimate) {
   v1::CellEstimate out;
   out.set_forward_seconds(estimate.forward_seconds);

@@ -10,6 +10,32 @@ namespace {
 
 constexpr std::string_view kPrefix = "cuda:";
 
+// "cuda:A-B", whether A and B make sense or not.
+bool IsRange(std::string_view text) {
+  return text.starts_with(kPrefix) && text.find('-') != text.npos;
+}
+
+Status NotDevices(std::string_view text) {
+  return absl::InvalidArgumentError(fmt::format(
+      "expected cpu, cuda, cuda:N or a range of GPUs such as cuda:0-3, got '{}'", text));
+}
+
+struct GpuRange {
+  uint32_t first = 0, last = 0;
+};
+
+StatusOr<GpuRange> ParseRange(std::string_view text) {
+  const size_t dash = text.find('-');
+  const StatusOr<DeviceName> first = ParseDeviceName(text.substr(0, dash));
+  const StatusOr<DeviceName> last =
+      ParseDeviceName(fmt::format("{}{}", kPrefix, text.substr(dash + 1)));
+  if (!first.ok() || !last.ok() || *first->cuda_index > *last->cuda_index) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected a range of GPUs such as cuda:0-3, got '{}'", text));
+  }
+  return GpuRange{*first->cuda_index, *last->cuda_index};
+}
+
 }  // namespace
 
 StatusOr<DeviceName> ParseDeviceName(std::string_view text) {
@@ -27,33 +53,36 @@ StatusOr<DeviceName> ParseDeviceName(std::string_view text) {
       fmt::format("expected cpu, cuda or cuda:N with N = 0, 1, ..., got '{}'", text));
 }
 
+StatusOr<std::vector<DeviceName>> ParseDeviceNames(std::string_view text) {
+  if (const StatusOr<DeviceName> one = ParseDeviceName(text); one.ok()) return std::vector{*one};
+  if (!IsRange(text)) return NotDevices(text);
+  const StatusOr<GpuRange> range = ParseRange(text);
+  if (!range.ok()) return NotDevices(text);
+  // More than any machine has; the runtime says which of them there are.
+  constexpr uint32_t kMostGpus = 1024;
+  if (range->last - range->first >= kMostGpus) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected a range of at most {} GPUs, got '{}'", kMostGpus, text));
+  }
+  std::vector<DeviceName> devices;
+  for (uint32_t gpu = range->first; gpu <= range->last; ++gpu) devices.push_back({gpu});
+  return devices;
+}
+
 StatusOr<std::vector<std::string>> ShareDevices(std::string_view text, uint32_t count) {
   std::vector<std::string> devices;
-  const size_t dash = text.substr(0, kPrefix.size()) == kPrefix ? text.find('-') : text.npos;
-  if (text != "cuda" && dash == text.npos) {
-    if (!ParseDeviceName(text).ok()) {
-      return absl::InvalidArgumentError(fmt::format(
-          "expected cpu, cuda, cuda:N or a range of GPUs such as cuda:0-3, got '{}'", text));
-    }
+  if (text != "cuda" && !IsRange(text)) {
+    if (!ParseDeviceName(text).ok()) return NotDevices(text);
     devices.assign(count, std::string(text));
     return devices;
   }
-  DeviceName first = {.cuda_index = 0};
-  DeviceName last = {.cuda_index = count == 0 ? 0 : count - 1};
-  if (dash != text.npos) {
-    const auto wrong = [&] {
-      return absl::InvalidArgumentError(
-          fmt::format("expected a range of GPUs such as cuda:0-3, got '{}'", text));
-    };
-    const StatusOr<DeviceName> from = ParseDeviceName(text.substr(0, dash));
-    const StatusOr<DeviceName> to =
-        ParseDeviceName(fmt::format("{}{}", kPrefix, text.substr(dash + 1)));
-    if (!from.ok() || !to.ok() || *from->cuda_index > *to->cuda_index) return wrong();
-    first = *from, last = *to;
+  GpuRange range = {.first = 0, .last = count == 0 ? 0 : count - 1};
+  if (IsRange(text)) {
+    LH_ASSIGN_OR_RETURN(range, ParseRange(text));
   }
-  const uint64_t gpus = uint64_t{*last.cuda_index} - *first.cuda_index + 1;
+  const uint64_t gpus = uint64_t{range.last} - range.first + 1;
   for (uint32_t i = 0; i < count; ++i) {
-    devices.push_back(fmt::format("{}{}", kPrefix, *first.cuda_index + i % gpus));
+    devices.push_back(fmt::format("{}{}", kPrefix, range.first + i % gpus));
   }
   return devices;
 }

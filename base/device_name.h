@@ -15,10 +15,14 @@ namespace longhaul {
 struct DeviceName {
   // The GPU's number as the CUDA runtime counts (CUDA_VISIBLE_DEVICES applies); none: the CPU.
   std::optional<uint32_t> cuda_index;
+  friend bool operator==(const DeviceName&, const DeviceName&) = default;
 };
 
 // kInvalidArgument for anything else.
 StatusOr<DeviceName> ParseDeviceName(std::string_view text);
+// Several of one machine: as ParseDeviceName, and "cuda:A-B" for GPUs A to B. kInvalidArgument for
+// anything else.
+StatusOr<std::vector<DeviceName>> ParseDeviceNames(std::string_view text);
 
 // The devices of `count` workers of one machine, each as ParseDeviceName reads it: "cpu" and
 // "cuda:N" for all; of "cuda" GPU 0, 1, ... each one; of "cuda:A-B" these in turn, so that several

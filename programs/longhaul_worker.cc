@@ -1,4 +1,4 @@
-// longhaul-worker: holds one pipeline stage at a time for its coordinator.
+// longhaul-worker: one cell of a run at a time, for its coordinator.
 #include <fmt/core.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -42,8 +42,8 @@ namespace {
 
 enum ExitCode { kOk = 0, kFailed = 1, kWrongUsage = 2 };
 
-constexpr uint32_t kProtocolMin = 2;
-constexpr uint32_t kProtocolMax = 4;
+constexpr uint32_t kProtocolMin = 5;
+constexpr uint32_t kProtocolMax = 5;
 constexpr absl::Duration kFailureCheck = absl::Milliseconds(500);
 
 constexpr char kUcx[] = "ucx";
@@ -150,7 +150,7 @@ Endpoints EndpointsOf(const Flags& flags, const Transports& transports) {
   return Endpoints(listening, Has(flags, kGrpc) ? kGrpc : kUcx, flags.advertise, flags.coordinator);
 }
 
-int Serve(const Flags& flags, const WorkerDevice& device) {
+int Serve(const Flags& flags, std::vector<WorkerDevice> devices) {
   const StatusOr<StateDir> state_dir = StateDir::Open(flags.state_dir);
   if (!state_dir.ok()) return Fail(state_dir.status());
   std::string token;
@@ -185,8 +185,10 @@ int Serve(const Flags& flags, const WorkerDevice& device) {
   std::unique_ptr<Session> session;
   const auto send = [&session](v1::WorkerMessage message) { session->Send(std::move(message)); };
   auto courier = std::make_unique<ShardCourier>(flags.coordinator, token, shards->get(), send);
+  v1::Hello hello;
+  for (const WorkerDevice& device : devices) *hello.add_devices() = device.description;
   auto agent = std::make_unique<Agent>(Resources{.transports = std::move(by_name),
-                                                 .gpu = device.gpu,
+                                                 .devices = std::move(devices),
                                                  .codec_thread = &codec_thread,
                                                  .shards = shards->get(),
                                                  .blobs = &blobs,
@@ -195,13 +197,11 @@ int Serve(const Flags& flags, const WorkerDevice& device) {
                                                  .dump = dump,
                                                  .messages_root = flags.state_dir + "/messages",
                                                  .send = send});
-  v1::Hello hello;
   hello.set_protocol_min(kProtocolMin);
   hello.set_protocol_max(kProtocolMax);
   hello.set_worker_id(state_dir->worker_id());
   hello.set_incarnation(RandomUuid());
   hello.set_name(flags.name.empty() ? HostName() : flags.name);
-  *hello.add_devices() = device.description;
   Endpoints endpoints = EndpointsOf(flags, *transports);
   hello.set_version(std::string(Version()));
   hello.set_pid(static_cast<uint32_t>(::getpid()));
@@ -226,7 +226,8 @@ int Serve(const Flags& flags, const WorkerDevice& device) {
                            [&](v1::WorkerCommand command) {
                              { const std::lock_guard wait(session_made); }
                              agent->Handle(std::move(command));
-                           }});
+                           },
+                       .heartbeat = [&](v1::Heartbeat* beat) { agent->FillHeartbeat(beat); }});
   }
   SetLogTap([&](std::string_view level, std::string_view text) {
     std::string run_id;
@@ -259,7 +260,7 @@ int Serve(const Flags& flags, const WorkerDevice& device) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("A worker of longhaul: holds one pipeline stage at a time for its coordinator.",
+  CLI::App app("A worker of longhaul: one stage of a run at a time, for its coordinator.",
                "longhaul-worker");
   SetUpCommandLine(app);
   app.add_option("--coordinator", flags.coordinator, "host:port of the coordinator");
@@ -289,12 +290,13 @@ int Main(int argc, char** argv) {
                  "host:port at which other workers reach the gRPC address (without grpc: the data "
                  "address), if not by itself; repeatable. 'auto': the gRPC address's port at the "
                  "address that this machine has towards the coordinator, also when that changes");
-  app.add_option("--device", flags.device,
-                 "what to compute on: cpu, cuda (the first GPU) or cuda:N; what keeps a GPU from "
-                 "being used is said, never passed over")
+  app.add_option(
+         "--device", flags.device,
+         "what to offer for stages: cpu, cuda (the first GPU), cuda:N or a range of GPUs such "
+         "as cuda:0-3; what keeps a GPU from being used is said, never passed over")
       ->capture_default_str();
   app.add_option("--memory-share", flags.memory_share,
-                 "part of the device's memory that stages here may take, where several workers "
+                 "part of each device's memory that stages here may take, where several workers "
                  "share it")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1.0));
@@ -373,9 +375,9 @@ int Main(int argc, char** argv) {
         "coordinator does",
         ToString(*grpc_address)));
   }
-  const StatusOr<DeviceName> device_name = ParseDeviceName(flags.device);
-  if (!device_name.ok()) return usage(fmt::format("--device: {}", Message(device_name.status())));
-  if (device_name->cuda_index && !flags.dump_boundaries.empty()) {
+  const StatusOr<std::vector<DeviceName>> device_names = ParseDeviceNames(flags.device);
+  if (!device_names.ok()) return usage(fmt::format("--device: {}", Message(device_names.status())));
+  if (device_names->front().cuda_index && !flags.dump_boundaries.empty()) {
     return usage(
         "--dump-boundaries writes tensors of the host's memory, and with --device cuda they are on "
         "the GPU; leave one of the two out");
@@ -386,11 +388,15 @@ int Main(int argc, char** argv) {
   RouteGrpcLog();
   RaiseFileLimit();
   if (!left_out.empty()) spdlog::info("{}", left_out);
-  const StatusOr<WorkerDevice> device = OpenDevice(*device_name, flags.memory_share);
-  if (!device.ok()) {
-    return Fail(Annotate(device.status(), fmt::format("--device {}", flags.device)));
+  std::vector<WorkerDevice> devices;
+  for (const DeviceName& name : *device_names) {
+    StatusOr<WorkerDevice> device = OpenDevice(name, flags.memory_share);
+    if (!device.ok()) {
+      return Fail(Annotate(device.status(), fmt::format("--device {}", flags.device)));
+    }
+    devices.push_back(*std::move(device));
   }
-  return Serve(flags, *device);
+  return Serve(flags, std::move(devices));
 }
 
 }  // namespace

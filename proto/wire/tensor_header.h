@@ -5,7 +5,7 @@
 //        0    4  magic "LHTN"
 //        4    2  version (1)
 //        6    1  kind              1 tensor chunk, 2 norm up, 3 step control down, 5 message state,
-//                               both ways
+//                                  both ways; 4 is free
 //        7    1  flags             bit 0: validation
 //        8    8  run               first 8 bytes of SHA-256 of the run's id
 //       16    8  epoch
@@ -44,7 +44,7 @@ enum class TensorKind : uint8_t {
   kChunk = 1,
   kNormUp = 2,
   kStepControl = 3,
-  kMessageState = 5  // 4 is free
+  kMessageState = 5,
 };
 
 struct TensorHeader {

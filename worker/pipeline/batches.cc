@@ -7,11 +7,11 @@
 
 namespace longhaul::worker {
 
-Batches::Batches(const RunSpec& spec, TokenFile file)
+Batches::Batches(const RunSpec& spec, std::shared_ptr<const TokenFile> file)
     : spec_(spec),
       file_(std::move(file)),
-      order_(SampleOrderOf(spec, file_.TrainingWindows(spec.model.context))),
-      validation_windows_(file_.ValidationWindows(spec.model.context)),
+      order_(SampleOrderOf(spec, file_->TrainingWindows(spec.model.context))),
+      validation_windows_(file_->ValidationWindows(spec.model.context)),
       inputs_(size_t{spec.train.microbatch_size} * spec.model.context),
       targets_(inputs_.size()) {
   LH_CHECK(order_.windows > 0, "the coordinator checks that the text is long enough");
@@ -25,13 +25,14 @@ Batches::Tokens Batches::Read(const Pass& pass, Microbatch microbatch) {
     const auto targets = std::span(targets_).subspan(row * context, context);
     if (pass.validation) {
       // Spread evenly over the validation text, the same ones every time.
-      const uint64_t samples = rows * ValidationMicrobatches(spec_, file_.info().validation_tokens);
+      const uint64_t samples =
+          rows * ValidationMicrobatches(spec_, file_->info().validation_tokens);
       LH_CHECK(samples > 0, "there is no validation pass without a sample");
       const uint64_t sample = microbatch.value() * rows + row;
-      file_.ReadValidationWindow(sample * validation_windows_ / samples, context, inputs, targets);
+      file_->ReadValidationWindow(sample * validation_windows_ / samples, context, inputs, targets);
     } else {
       const uint64_t window = order_.WindowOf(pass.step, microbatch, static_cast<uint32_t>(row));
-      file_.ReadTrainingWindow(window, context, inputs, targets);
+      file_->ReadTrainingWindow(window, context, inputs, targets);
     }
   }
   return {inputs_, targets_};

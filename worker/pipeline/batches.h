@@ -34,7 +34,7 @@ inline SampleOrder SampleOrderOf(const RunSpec& spec, uint64_t windows) {
 
 class Batches {
  public:
-  Batches(const RunSpec& spec, TokenFile file);
+  Batches(const RunSpec& spec, std::shared_ptr<const TokenFile> file);
 
   // microbatch_size x context ids each, valid until the next call.
   struct Tokens {
@@ -44,7 +44,7 @@ class Batches {
 
  private:
   const RunSpec spec_;
-  const TokenFile file_;
+  const std::shared_ptr<const TokenFile> file_;
   const SampleOrder order_;
   const uint64_t validation_windows_;
   std::vector<int32_t> inputs_, targets_;

@@ -29,10 +29,10 @@ bool BoundaryDump::Wants(const Pass& pass, Microbatch microbatch) const {
   return !pass.validation && microbatch == Microbatch(0) && pass.step.value() % every_ == 0;
 }
 
-void BoundaryDump::Write(const Pass& pass, EdgeId boundary, Direction direction,
+void BoundaryDump::Write(const Pass& pass, EdgeId edge, Direction direction,
                          const codec::TensorView& tensor) const {
   const std::string path =
-      fmt::format("{}/step{:06}-boundary{}-{}.npy", folder_, pass.step.value(), boundary.value(),
+      fmt::format("{}/step{:06}-boundary{}-{}.npy", folder_, pass.step.value(), edge.value(),
                   direction == Direction::kForward ? "forward" : "backward");
   Status status = MakeDirectories(folder_);
   if (status.ok()) status = WriteFileAtomic(path, codec::FormatNpy(tensor));

@@ -1,4 +1,4 @@
-// EdgeId tensors of runs as .npy files, for measuring codecs on them: of every n-th training step
+// Boundary tensors of runs as .npy files, for measuring codecs on them: of every n-th training step
 // the first microbatch's activations and gradients, as the stage that sends them computed them.
 //
 //   FOLDER/<run>/step000064-boundary1-forward.npy      fp32, (samples, tokens, channels)
@@ -26,7 +26,7 @@ class BoundaryDump {
   BoundaryDump(const BoundaryDumpOptions& options, const RunId& run);
 
   bool Wants(const Pass& pass, Microbatch microbatch) const;
-  void Write(const Pass& pass, EdgeId boundary, Direction direction,
+  void Write(const Pass& pass, EdgeId edge, Direction direction,
              const codec::TensorView& tensor) const;
 
  private:

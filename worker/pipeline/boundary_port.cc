@@ -117,7 +117,8 @@ wire::TensorHeader BoundaryPort::HeaderFor(wire::TensorKind kind, const Pass& pa
   header.run = run_tag_;
   header.epoch = options_.epoch;
   header.step = pass.step;
-  header.boundary = options_.boundary;
+  header.replica = options_.peer.replica;
+  header.edge = options_.edge;
   header.direction = send_direction();
   return header;
 }
@@ -127,7 +128,8 @@ codec::Context BoundaryPort::ContextFor(const Pass& pass, Microbatch microbatch,
   codec::Context context;
   context.seed = options_.seed;
   context.step = pass.step;
-  context.boundary = options_.boundary;
+  context.replica = options_.peer.replica;
+  context.edge = options_.edge;
   context.direction = direction;
   // Validation follows the training of its step: its microbatches are numbered behind that step's.
   context.microbatch =
@@ -158,8 +160,7 @@ void BoundaryPort::Encode(const std::shared_ptr<Outgoing>& outgoing) {
   if (options_.messages && !messages_) return;  // closed
   const MonoTime began = Now();
   if (options_.dump && options_.dump->Wants(outgoing->pass, outgoing->microbatch)) {
-    options_.dump->Write(outgoing->pass, options_.boundary, send_direction(),
-                         outgoing->tensor.view);
+    options_.dump->Write(outgoing->pass, options_.edge, send_direction(), outgoing->tensor.view);
   }
   StatusOr<EncodedBlob> encoded = codec_->Encode(
       outgoing->tensor.view, ContextFor(outgoing->pass, outgoing->microbatch, send_direction()));
@@ -284,9 +285,7 @@ PortUse BoundaryPort::TakeUse() {
 void BoundaryPort::OnFrame(transport::Lane lane, std::span<const std::byte> payload) {
   Status status = HandleFrame(lane, payload);
   if (!status.ok()) {
-    events_->Push(Failed{
-        Annotate(status, fmt::format("frame from stage {}",
-                                     options_.boundary.value() + (options_.upstream ? 0 : 1)))});
+    events_->Push(Failed{Annotate(status, fmt::format("frame from {}", ToString(options_.peer)))});
   }
 }
 
@@ -302,10 +301,10 @@ Status BoundaryPort::HandleFrame(transport::Lane lane, std::span<const std::byte
     stale_frames_.fetch_add(1, std::memory_order_relaxed);
     return absl::OkStatus();
   }
-  if (header.boundary != options_.boundary || header.direction != receive_direction()) {
+  if (header.edge != options_.edge || header.direction != receive_direction()) {
     return absl::InvalidArgumentError(
-        fmt::format("expected boundary {} {}, got boundary {} {}", options_.boundary.value(),
-                    options_.upstream ? "forward" : "backward", header.boundary.value(),
+        fmt::format("expected edge {} {}, got edge {} {}", options_.edge.value(),
+                    options_.upstream ? "forward" : "backward", header.edge.value(),
                     header.direction == Direction::kForward ? "forward" : "backward"));
   }
   const auto body = payload.subspan(wire::kTensorHeaderBytes);
@@ -351,8 +350,9 @@ Status BoundaryPort::CheckChunk(const wire::TensorHeader& header, size_t body_by
     return absl::InvalidArgumentError("validation has no gradients");
   }
   if (header.extension_bytes != 0 || header.shards != 1 || header.slices != 1 ||
-      header.replica != 0) {
-    return absl::InvalidArgumentError("expected whole tensors of replica 0 without extensions");
+      header.replica != options_.peer.replica) {
+    return absl::InvalidArgumentError(fmt::format(
+        "expected whole tensors of replica {} without extensions", options_.peer.replica));
   }
   const size_t limit = options_.receive_codec->MaxEncodedBytes(options_.shape);
   if (header.blob_bytes == 0 || header.blob_bytes > limit) {
@@ -468,8 +468,7 @@ void BoundaryPort::OnClosed(const Status& reason) {
     if (std::exchange(closed_, true)) return;
     changed_.notify_all();
   }
-  events_->Push(
-      PeerGone{StageIndex(options_.boundary.value() + (options_.upstream ? 0 : 1)), reason});
+  events_->Push(PeerGone{options_.edge, options_.peer, reason});
 }
 
 }  // namespace longhaul::worker

@@ -1,5 +1,5 @@
-// A stage's side of one boundary: tensors and step messages over a link, encoded and decoded on the
-// stage's codec thread.
+// A stage's end of one edge of activations: tensors and step messages over a link, encoded and
+// decoded on the stage's codec thread.
 //
 // Where a codec has state, both sides first agree on what they remember (AgreeOnMessages).
 // Send: SendTensor -> codec thread encodes -> chunks go to the link's bulk lane.
@@ -31,6 +31,7 @@
 #include "proto/wire/message_state.h"
 #include "proto/wire/step_message.h"
 #include "proto/wire/tensor_header.h"
+#include "run/plan/plan.h"
 #include "transport/p2p/link.h"
 #include "worker/pipeline/boundary_codec.h"
 #include "worker/pipeline/boundary_dump.h"
@@ -53,20 +54,20 @@ struct LinkHealth {
 struct BoundaryPortOptions {
   RunId run;
   Epoch epoch;
-  EdgeId boundary;
-  bool upstream =
-      false;          // the peer is stage `boundary` (we send gradients); else stage `boundary` + 1
-  uint64_t seed = 0;  // of stochastic rounding
-  codec::Shape shape;  // of every boundary tensor
+  EdgeId edge;
+  CellId peer;            // at the other end
+  bool upstream = false;  // the peer is above: activations come from there, gradients go there
+  uint64_t seed = 0;      // of stochastic rounding
+  codec::Shape shape;     // of every boundary tensor
   uint32_t microbatches = 1, validation_microbatches = 0;
   std::shared_ptr<const codec::Codec> send_codec, receive_codec;
-  // Of these two, where the stage's tensors are; null: in the host's memory.
+  // Runs both codecs on the device that holds the stage's tensors. Null: host memory.
   std::shared_ptr<BoundaryCodec> codec;
   std::shared_ptr<const BoundaryDump> dump;  // of what is sent; or null
   // Where one of them has state.
   std::shared_ptr<BoundaryMessages> messages;
-  LinkCredits credits{0, absl::ZeroDuration(), 0};  // with which the link was opened
-  std::shared_ptr<TraceLog> trace;                  // or null
+  LinkCredits credits{0, absl::ZeroDuration(), 0};
+  std::shared_ptr<TraceLog> trace;  // or null
   // On the link's loop.
   std::function<void(const LinkHealth&)> on_health;
 };
@@ -92,6 +93,12 @@ class BoundaryPort : public transport::LinkHandler,
                                               CodecThread* codec_thread,
                                               std::shared_ptr<EventQueue> events);
   ~BoundaryPort() override;
+
+  EdgeId edge() const { return options_.edge; }
+  const CellId& peer() const { return options_.peer; }
+  bool upstream() const { return options_.upstream; }
+  // With which its link is to be opened.
+  uint32_t credits() const { return options_.credits.count(); }
 
   // Before the first Send.
   void Attach(std::shared_ptr<transport::Link> link);

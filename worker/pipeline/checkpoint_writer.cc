@@ -18,7 +18,7 @@ CheckpointWriter::~CheckpointWriter() {
   thread_.join();
 }
 
-void CheckpointWriter::Submit(StageSnapshot snapshot) {
+void CheckpointWriter::Submit(std::shared_ptr<const StageSnapshot> snapshot) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !waiting_; });
   waiting_ = std::move(snapshot);
@@ -35,12 +35,12 @@ void CheckpointWriter::Loop() {
   while (true) {
     changed_.wait(lock, [this] { return waiting_ || closing_; });
     if (!waiting_) return;
-    const StageSnapshot snapshot = std::move(*waiting_);
-    waiting_.reset();
+    std::shared_ptr<const StageSnapshot> snapshot = std::exchange(waiting_, nullptr);
     writing_ = true;
     changed_.notify_all();
     lock.unlock();
-    done_(Step(snapshot.step), store_->Write(run_, stage_, snapshot));
+    done_(snapshot, store_->Write(run_, stage_, *snapshot));
+    snapshot.reset();
     lock.lock();
     writing_ = false;
     changed_.notify_all();

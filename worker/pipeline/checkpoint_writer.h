@@ -7,8 +7,8 @@
 
 #include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <vector>
 
@@ -20,12 +20,13 @@ namespace longhaul::worker {
 
 class CheckpointWriter {
  public:
-  using Done = std::function<void(Step step, StatusOr<std::vector<ShardFile>> files)>;
+  using Done = std::function<void(const std::shared_ptr<const StageSnapshot>& snapshot,
+                                  const StatusOr<std::vector<ShardFile>>& files)>;
   CheckpointWriter(ShardStore* store, RunId run, StageIndex stage, Done done);
   // Finishes what was submitted.
   ~CheckpointWriter();
 
-  void Submit(StageSnapshot snapshot);
+  void Submit(std::shared_ptr<const StageSnapshot> snapshot);
   // Until everything submitted is written (or has failed).
   void Flush();
 
@@ -37,7 +38,7 @@ class CheckpointWriter {
   const Done done_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<StageSnapshot> waiting_;
+  std::shared_ptr<const StageSnapshot> waiting_;
   bool writing_ = false;
   bool closing_ = false;
   std::thread thread_;

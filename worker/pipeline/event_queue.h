@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "proto/wire/step_message.h"
+#include "run/plan/plan.h"
 #include "worker/pipeline/pass.h"
 #include "worker/stage/stage.h"
 
@@ -40,7 +41,8 @@ struct StepControlArrived {  // from upstream
 };
 // The link is over. Orderly when the peer had finished.
 struct PeerGone {
-  StageIndex peer{0};
+  EdgeId edge{0};
+  CellId peer;
   Status reason;
 };
 // This stage cannot go on (a codec's error, a frame that makes no sense).

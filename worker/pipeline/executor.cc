@@ -29,38 +29,44 @@ bool Orderly(const PeerGone& gone) {
 
 Executor::Executor(ExecutorOptions options)
     : options_(std::move(options)),
+      model_(options_.resident->model()),
       events_(options_.events),
       trace_(options_.trace ? options_.trace : std::make_shared<TraceLog>()),
       step_(options_.start_step) {
+  for (const auto& port : options_.ports) (port->upstream() ? up_ : down_) = port.get();
   checkpoint_writer_ = std::make_unique<CheckpointWriter>(
-      options_.shards, options_.run, options_.stage,
-      [this](Step step, const StatusOr<std::vector<ShardFile>>& files) {
-        if (!files.ok()) {
-          events_->Push(
-              Failed{Annotate(files.status(), fmt::format("checkpoint of step {}", step.value()))});
-          return;
-        }
-        v1::WorkerMessage message;
-        message.mutable_shard()->set_step(step.value());
-        for (const ShardFile& file : *files) {
-          v1::CheckpointFile* out = message.mutable_shard()->add_files();
-          out->set_name(file.name);
-          out->set_bytes(file.bytes);
-          out->set_sha256(file.sha256);
-          out->set_stage(options_.stage.value());
-        }
-        options_.report(std::move(message));
-        ForgetMessages();
+      options_.shards, options_.run, StageIndex(options_.cell.stage),
+      [this](const SharedSnapshot& snapshot, const StatusOr<std::vector<ShardFile>>& files) {
+        CheckpointWritten(snapshot, files);
       });
+}
+
+void Executor::CheckpointWritten(const SharedSnapshot& snapshot,
+                                 const StatusOr<std::vector<ShardFile>>& files) {
+  if (!files.ok()) {
+    events_->Push(
+        Failed{Annotate(files.status(), fmt::format("checkpoint of step {}", snapshot->step))});
+    return;
+  }
+  options_.resident->Keep(snapshot, *files);
+  v1::WorkerMessage message;
+  message.mutable_shard()->set_step(snapshot->step);
+  for (const ShardFile& file : *files) {
+    v1::CheckpointFile* out = message.mutable_shard()->add_files();
+    out->set_name(file.name);
+    out->set_bytes(file.bytes);
+    out->set_sha256(file.sha256);
+    out->set_stage(options_.cell.stage);
+  }
+  options_.report(std::move(message));
+  ForgetMessages();
 }
 
 // What the coordinator has dropped, no resume asks for.
 void Executor::ForgetMessages() {
   const StatusOr<std::optional<Step>> oldest = options_.shards->Oldest(options_.run);
   if (!oldest.ok() || !*oldest) return;
-  for (const auto& channel : {options_.up, options_.down}) {
-    if (channel) channel->ForgetMessages(**oldest);
-  }
+  for (const auto& port : options_.ports) port->ForgetMessages(**oldest);
 }
 
 Executor::~Executor() = default;
@@ -101,8 +107,9 @@ Status Executor::Loop() {
 
 void Executor::RetuneIfDue() {
   if (!retune_) return;
-  options_.depth = std::clamp(retune_->depth, 1u, options_.spec.train.microbatches);
-  options_.activation_lead = retune_->activation_lead.value_or(options_.activation_lead);
+  Setting& setting = options_.setting;
+  setting.depth = std::clamp(retune_->depth, 1u, options_.spec.train.microbatches);
+  setting.activation_lead = retune_->activation_lead.value_or(setting.activation_lead);
   retuned_ = {retune_->id, step_};
   retune_.reset();
   ReportRetuned();
@@ -117,19 +124,33 @@ void Executor::ReportRetuned() {
 
 Status Executor::TrainStep() {
   RetuneIfDue();
-  const Pass pass{step_, false};
+  LH_RETURN_IF_ERROR(RunPasses());
+  LH_RETURN_IF_ERROR(ReduceOverReplicas());
+  LH_ASSIGN_OR_RETURN(const wire::StepMessage agreed, AgreeOnNormAndDecisions());
+  LH_RETURN_IF_ERROR(StepOptimizer(agreed));
+  return SaveState(agreed);
+}
+
+Status Executor::RunPasses() {
   StagePolicy policy({.kind = options_.spec.pipeline.schedule,
-                      .stage = options_.stage,
+                      .stage = StageIndex(options_.cell.stage),
                       .stages = options_.stages,
                       .microbatches = options_.spec.train.microbatches,
-                      .depth = options_.depth,
-                      .activation_lead = options_.activation_lead});
+                      .depth = options_.setting.depth,
+                      .activation_lead = options_.setting.activation_lead});
   loss_sum_ = 0;
   peak_in_flight_ = 0;
-  LH_RETURN_IF_ERROR(RunPass(pass, &policy));
-  LH_ASSIGN_OR_RETURN(const wire::StepMessage control, AgreeOnNorm());
-  if (control.nonfinite) {
-    ReportStep(control, 0);
+  return RunPass(Pass{step_, false}, &policy);
+}
+
+// Nothing yet: EpochRun refuses a cell with edges of kReplicas.
+Status Executor::ReduceOverReplicas() {
+  return absl::OkStatus();
+}
+
+Status Executor::StepOptimizer(const wire::StepMessage& agreed) {
+  if (agreed.nonfinite) {
+    ReportStep(agreed, 0);
     return absl::InternalError(fmt::format(
         "the gradient norm of step {} is not finite, so nothing was updated; a lower learning rate "
         "or finer codecs may help",
@@ -138,22 +159,22 @@ Status Executor::TrainStep() {
   const double learning_rate = LearningRate(options_.spec.train, step_);
   {
     const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
-    LH_RETURN_IF_ERROR(options_.model->OptimizerStep(
+    LH_RETURN_IF_ERROR(model_.OptimizerStep(
         step_, learning_rate,
-        ClipScale(options_.spec.train.optimizer.clip_norm, control.squared_norm)));
+        ClipScale(options_.spec.train.optimizer.clip_norm, agreed.squared_norm)));
   }
-  ReportStep(control, learning_rate);
-  return MaybeCheckpoint(control);
+  ReportStep(agreed, learning_rate);
+  return absl::OkStatus();
 }
 
 Status Executor::Validate() {
   const uint32_t microbatches = ValidationMicrobatches(options_.spec, options_.validation_tokens);
   if (microbatches == 0) return absl::OkStatus();
   StagePolicy policy({.kind = options_.spec.pipeline.schedule,
-                      .stage = options_.stage,
+                      .stage = StageIndex(options_.cell.stage),
                       .stages = options_.stages,
                       .microbatches = microbatches,
-                      .depth = options_.depth,
+                      .depth = options_.setting.depth,
                       .forward_only = true});
   loss_sum_ = 0;
   LH_RETURN_IF_ERROR(RunPass(Pass{step_, true}, &policy));
@@ -208,7 +229,7 @@ void Executor::LetGradientsLeave() {
   const uint32_t count = policy_->GradientsThatMayLeave();
   if (gradients_let_ == count) return;
   gradients_let_ = count;
-  options_.up->LetTensorsLeave(count);
+  up_->LetTensorsLeave(count);
 }
 
 Status Executor::RunWork(const Pass& pass, const Work& work) {
@@ -232,16 +253,16 @@ Status Executor::RunForward(const Pass& pass, Microbatch microbatch) {
   std::optional<BoundaryTensor> output;
   if (pass.validation) {
     double loss = 0;
-    LH_ASSIGN_OR_RETURN(output, options_.model->Evaluate(input, &loss));
+    LH_ASSIGN_OR_RETURN(output, model_.Evaluate(input, &loss));
     loss_sum_ += loss;
   } else {
-    LH_ASSIGN_OR_RETURN(output, options_.model->Forward(microbatch, input));
+    LH_ASSIGN_OR_RETURN(output, model_.Forward(microbatch, input));
     if (last()) {
-      LH_ASSIGN_OR_RETURN(const double loss, options_.model->Loss(microbatch));
+      LH_ASSIGN_OR_RETURN(const double loss, model_.Loss(microbatch));
       loss_sum_ += loss;
     }
   }
-  if (output) options_.down->SendTensor(pass, microbatch, std::move(*output));
+  if (output) down_->SendTensor(pass, microbatch, std::move(*output));
   return absl::OkStatus();
 }
 
@@ -249,13 +270,13 @@ Status Executor::RunBackward(const Pass& pass, Microbatch microbatch) {
   const ScopedSpan timer(&mark_, &times_.backward, TraceOf(pass), v1::Span::BACKWARD, microbatch);
   BoundaryTensor gradient;
   if (!last()) gradient = std::move(gradients_.extract({pass, microbatch}).mapped());
-  LH_ASSIGN_OR_RETURN(auto input_gradient, options_.model->Backward(microbatch, gradient.view));
-  if (input_gradient) options_.up->SendTensor(pass, microbatch, std::move(*input_gradient));
+  LH_ASSIGN_OR_RETURN(auto input_gradient, model_.Backward(microbatch, gradient.view));
+  if (input_gradient) up_->SendTensor(pass, microbatch, std::move(*input_gradient));
   return absl::OkStatus();
 }
 
 // Up with the running sum, down with the result.
-StatusOr<wire::StepMessage> Executor::AgreeOnNorm() {
+StatusOr<wire::StepMessage> Executor::AgreeOnNormAndDecisions() {
   wire::StepMessage message;
   MonoTime norm_came = Now();
   if (!last()) {
@@ -270,8 +291,7 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNorm() {
   }
   {
     const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
-    LH_ASSIGN_OR_RETURN(message.squared_norm,
-                        options_.model->AddSquaredGradientNorm(message.squared_norm));
+    LH_ASSIGN_OR_RETURN(message.squared_norm, model_.AddSquaredGradientNorm(message.squared_norm));
   }
   const MonoTime norm_left = Now();
   if (first()) {
@@ -280,7 +300,7 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNorm() {
     message.checkpoint = std::exchange(checkpoint_requested_, false);
     control_ = StepControlArrived{step_, message, norm_left};
   } else {
-    options_.up->SendStepMessage(wire::TensorKind::kNormUp, step_, message);
+    up_->SendStepMessage(wire::TensorKind::kNormUp, step_, message);
     while (!control_) LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_INPUT));
     if (control_->step != step_) {
       return absl::InternalError(fmt::format("expected control of step {}, got that of step {}",
@@ -288,33 +308,31 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNorm() {
     }
   }
   if (!last()) {
-    options_.down->SendStepMessage(wire::TensorKind::kStepControl, step_, control_->message);
+    down_->SendStepMessage(wire::TensorKind::kStepControl, step_, control_->message);
   }
   norm_wait_ = longhaul::operator-(control_->at, norm_left);
   norm_turn_ = longhaul::operator-(norm_left, norm_came) + longhaul::operator-(Now(), control_->at);
   return control_->message;
 }
 
-Status Executor::MaybeCheckpoint(const wire::StepMessage& control) {
+Status Executor::SaveState(const wire::StepMessage& agreed) {
   const uint64_t every = options_.spec.checkpoint.every;
   const bool due =
-      control.checkpoint || control.stop ||
+      agreed.checkpoint || agreed.stop ||
       (options_.spec.checkpoint.at_end && step_.value() == options_.spec.train.steps) ||
       (every > 0 && step_.value() % every == 0);
-  if (due) {
-    const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
-    LH_ASSIGN_OR_RETURN(StageSnapshot snapshot, options_.model->Snapshot());
-    checkpoint_writer_->Submit(std::move(snapshot));
-  }
+  if (!due) return absl::OkStatus();
+  const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
+  LH_ASSIGN_OR_RETURN(SharedSnapshot snapshot, options_.resident->TakeSnapshot());
+  checkpoint_writer_->Submit(std::move(snapshot));
   return absl::OkStatus();
 }
 
-void Executor::ReportStep(const wire::StepMessage& control, double learning_rate) {
+void Executor::ReportStep(const wire::StepMessage& agreed, double learning_rate) {
   const MonoTime now = Now();
   v1::WorkerMessage message;
   v1::StepReport* report = message.mutable_step();
   report->set_step(step_.value());
-  report->set_stage(options_.stage.value());
   report->set_seconds(absl::ToDoubleSeconds(longhaul::operator-(now, step_began_)));
   report->set_forward_seconds(absl::ToDoubleSeconds(times_.forward));
   report->set_backward_seconds(absl::ToDoubleSeconds(times_.backward));
@@ -328,13 +346,10 @@ void Executor::ReportStep(const wire::StepMessage& control, double learning_rate
   report->set_peak_in_flight(peak_in_flight_);
   report->set_norm_wait_seconds(absl::ToDoubleSeconds(norm_wait_));
   report->set_norm_turn_seconds(absl::ToDoubleSeconds(norm_turn_));
-  for (const auto& [channel, up] :
-       {std::pair{options_.up, true}, std::pair{options_.down, false}}) {
-    if (!channel) continue;
-    const PortUse use = channel->TakeUse();
+  for (const auto& port : options_.ports) {
+    const PortUse use = port->TakeUse();
     v1::LinkUse* link = report->add_links();
-    link->set_boundary(options_.stage.value() - (up ? 1 : 0));
-    link->set_up(up);
+    link->set_edge(port->edge().value());
     link->set_payload_bytes_sent(use.payload_bytes_sent);
     link->set_link_bytes_sent(use.link_bytes_sent);
     link->set_send_busy_seconds(absl::ToDoubleSeconds(use.send_busy));
@@ -349,7 +364,7 @@ void Executor::ReportStep(const wire::StepMessage& control, double learning_rate
   }
   if (first()) {
     report->set_has_norm(true);
-    report->set_gradient_norm(std::sqrt(control.squared_norm));
+    report->set_gradient_norm(std::sqrt(agreed.squared_norm));
     report->set_learning_rate(learning_rate);
   }
   report->set_first_nonfinite(report->nonfinite_tiles() > 0 ||
@@ -379,9 +394,9 @@ Status Executor::WaitForAnyEvent() {
   auto events = events_->WaitForAny(Deadline::After(gone_ ? kAfterGoodbye : kLongestWait));
   if (!events.empty()) return HandleAll(std::move(events));
   if (!gone_) return absl::DeadlineExceededError("nothing happened for a day");
-  lost_peer_ = gone_->peer;
+  lost_edge_ = gone_->edge;
   return absl::UnavailableError(
-      fmt::format("stage {} left before step {} was done", gone_->peer.value(), step_.value()));
+      fmt::format("{} left before step {} was done", ToString(gone_->peer), step_.value()));
 }
 
 Status Executor::HandleAll(std::deque<PipelineEvent> events) {
@@ -421,9 +436,9 @@ Status Executor::Handle(PipelineEvent& event) {
           [&](PeerGone& gone) -> Status {
             gone_ = std::move(gone);
             if (Orderly(*gone_)) return absl::OkStatus();
-            lost_peer_ = gone_->peer;
-            return absl::UnavailableError(fmt::format("lost the link to stage {}: {}",
-                                                      gone_->peer.value(), Message(gone_->reason)));
+            lost_edge_ = gone_->edge;
+            return absl::UnavailableError(fmt::format(
+                "lost the link to {}: {}", ToString(gone_->peer), Message(gone_->reason)));
           },
           [&](Failed& failed) -> Status { return failed.reason; },
           [&](StopRequested&) -> Status {

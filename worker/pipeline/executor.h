@@ -1,10 +1,14 @@
-// Runs one stage of one run: the data-driven executor. base/schedule's policy says what is next;
-// this drives it with real events.
+// Runs one cell of one run: the data-driven executor. run/schedule's policy says what is next; this
+// drives it with real events.
 //
-// A step: forwards and backwards as they become possible -> the squared gradient norm rides up from
-// the last stage to the first -> the first stage passes the final norm down, with the decisions to
-// checkpoint and to stop -> every stage clips, steps its optimizer, snapshots for a checkpoint ->
-// validation where it is due.
+// The phases of a step (TrainStep):
+//   passes      forwards and backwards, as they become possible
+//   replicas    gradients are reduced over the replicas of the stage; there is one
+//   agreement   the squared gradient norm rides up from the last stage to the first, which passes
+//               the final norm down, with the decisions to checkpoint and to stop
+//   optimizer   every stage clips and steps
+//   state       a snapshot goes to the checkpoint writer, where one is due
+// Validation follows where it is due.
 //
 // Threads: Run() on the compute thread (all LibTorch work happens there); RequestStop,
 // RequestCheckpoint, RequestRetune and Abort from any thread. Reports go to `report` on the compute
@@ -18,16 +22,19 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/status.h"
 #include "longhaul/v1/worker.pb.h"
 #include "run/file/run_spec.h"
+#include "run/plan/plan.h"
 #include "run/schedule/policy.h"
 #include "worker/checkpoint/shard_store.h"
 #include "worker/pipeline/batches.h"
 #include "worker/pipeline/boundary_port.h"
 #include "worker/pipeline/codec_thread.h"
 #include "worker/pipeline/event_queue.h"
+#include "worker/pipeline/resident_stage.h"
 #include "worker/pipeline/step_times.h"
 #include "worker/pipeline/trace_log.h"
 #include "worker/stage/stage.h"
@@ -39,16 +46,17 @@ class CheckpointWriter;
 struct ExecutorOptions {
   RunSpec spec;
   RunId run;
-  StageIndex stage{0};
-  uint32_t stages = 1;
-  uint32_t depth = 1;
-  uint32_t activation_lead = 0;
+  CellId cell;
+  uint32_t stages = 1;  // of the cell's replica
+  Setting setting;
   uint64_t start_step = 0;  // steps that are done
   uint64_t validation_tokens = 0;
-  Stage* model = nullptr;                  // not owned; outlives the executor
-  std::unique_ptr<Batches> batches;        // first and last stage
-  std::shared_ptr<BoundaryPort> up, down;  // towards stage 0 / the last stage; null at the ends
-  std::shared_ptr<EventQueue> events;      // the one that the channels push to
+  ResidentStage* resident = nullptr;  // not owned; outlives the executor
+  std::unique_ptr<Batches> batches;   // first and last stage
+  // Of the cell's edges of activations: at most one up and one down. The first stage has none up,
+  // the last one none down.
+  std::vector<std::shared_ptr<BoundaryPort>> ports;
+  std::shared_ptr<EventQueue> events;  // the one that the ports push to
   CodecThread* codec_thread = nullptr;
   ShardStore* shards = nullptr;
   std::shared_ptr<TraceLog> trace;                // or null
@@ -62,7 +70,7 @@ class Executor {
 
   // Until the last step, a stop, an abort or an error. OK: this stage has finished and its
   // checkpoint, if one is due, is written (StageFinished was reported). kCancelled: aborted.
-  // kUnavailable: a neighbour is gone (lost_peer() says which). Else: this stage failed.
+  // kUnavailable: a neighbour is gone (lost_edge() says which). Else: this stage failed.
   Status Run();
 
   void RequestStop() { events_->Push(StopRequested{}); }
@@ -72,30 +80,38 @@ class Executor {
   void Abort(Status reason) { events_->Push(AbortRequested{std::move(reason)}); }
 
   // After Run() gave kUnavailable.
-  std::optional<StageIndex> lost_peer() const { return lost_peer_; }
+  std::optional<EdgeId> lost_edge() const { return lost_edge_; }
   uint64_t step() const { return step_.value(); }
 
  private:
-  bool first() const { return options_.stage.value() == 0; }
-  bool last() const { return options_.stage.value() + 1 == options_.stages; }
+  bool first() const { return up_ == nullptr; }
+  bool last() const { return down_ == nullptr; }
 
   Status Loop();
   // At a step's beginning: takes what was asked for.
   void RetuneIfDue();
   void ReportRetuned();
   Status TrainStep();
+  // --- Its phases, in order.
+  Status RunPasses();
+  Status ReduceOverReplicas();
+  StatusOr<wire::StepMessage> AgreeOnNormAndDecisions();
+  Status StepOptimizer(const wire::StepMessage& agreed);
+  Status SaveState(const wire::StepMessage& agreed);
+
   Status Validate();
   Status RunPass(const Pass& pass, schedule::StagePolicy* policy);
   Status RunWork(const Pass& pass, const schedule::Work& work);
   void InputReady(Microbatch microbatch);
-  // Tells the channel what the policy says of gradients, where that has changed.
+  // Tells the port above what the policy says of gradients, where that has changed.
   void LetGradientsLeave();
   Status RunForward(const Pass& pass, Microbatch microbatch);
   Status RunBackward(const Pass& pass, Microbatch microbatch);
-  StatusOr<wire::StepMessage> AgreeOnNorm();
-  Status MaybeCheckpoint(const wire::StepMessage& control);
-  void ForgetMessages();  // on the checkpoint writer's thread
-  void ReportStep(const wire::StepMessage& control, double learning_rate);
+  // On the checkpoint writer's thread.
+  void CheckpointWritten(const SharedSnapshot& snapshot,
+                         const StatusOr<std::vector<ShardFile>>& files);
+  void ForgetMessages();
+  void ReportStep(const wire::StepMessage& agreed, double learning_rate);
 
   // Takes an event in: tensors to `inputs_`/`gradients_` (and to the policy of the pass under way),
   // the rest to their places.
@@ -108,6 +124,8 @@ class Executor {
   TraceLog* TraceOf(const Pass& pass) const { return pass.validation ? nullptr : trace_.get(); }
 
   ExecutorOptions options_;
+  Stage& model_;
+  BoundaryPort *up_ = nullptr, *down_ = nullptr;  // of options_.ports
   std::shared_ptr<EventQueue> events_;
   const std::shared_ptr<TraceLog> trace_;
   std::unique_ptr<CheckpointWriter> checkpoint_writer_;
@@ -116,7 +134,7 @@ class Executor {
   std::optional<Pass> pass_;
   schedule::StagePolicy* policy_ = nullptr;
   std::map<std::pair<Pass, Microbatch>, BoundaryTensor> inputs_, gradients_;
-  std::optional<uint32_t> gradients_let_;             // what the channel was told last in this pass
+  std::optional<uint32_t> gradients_let_;             // what the port was told last in this pass
   std::optional<RetuneRequested> retune_;             // waits for a step
   std::optional<std::pair<uint64_t, Step>> retuned_;  // the newest that was taken, since when
   std::optional<NormArrived> norm_;
@@ -124,7 +142,7 @@ class Executor {
   bool stop_requested_ = false, checkpoint_requested_ = false;
   // A neighbour that left in good order is an error only if something is still needed from it.
   std::optional<PeerGone> gone_;
-  std::optional<StageIndex> lost_peer_;
+  std::optional<EdgeId> lost_edge_;
 
   double loss_sum_ = 0;
   StepTimes times_;

@@ -1,7 +1,9 @@
 // What a worker does on its coordinator's commands: one thing at a time, on a thread of its own.
 //
-// Handle and FillHello are thread-safe and never block. Commands are idempotent; one for another
-// run or epoch than the one at hand does nothing.
+// When an epoch has ended, its model stays for the next one of the same run (resident_stage.h).
+//
+// Handle, FillHello and FillHeartbeat are thread-safe and never block. Commands are idempotent; one
+// for another run or epoch than the one at hand does nothing.
 #ifndef LONGHAUL_WORKER_RPC_AGENT_H_
 #define LONGHAUL_WORKER_RPC_AGENT_H_
 
@@ -9,12 +11,18 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "base/clock.h"
+#include "base/ids.h"
 #include "longhaul/v1/worker.pb.h"
+#include "run/plan/plan.h"
+#include "worker/rpc/epoch_run.h"
 #include "worker/rpc/link_probe.h"
 #include "worker/rpc/reach_check.h"
-#include "worker/rpc/stage_run.h"
+#include "worker/rpc/resources.h"
 
 namespace longhaul::worker {
 
@@ -27,8 +35,9 @@ class Agent {
   void Shutdown();
 
   void Handle(v1::WorkerCommand command);
-  // Run, epoch and stage at hand, if any.
+  // Run, epoch and cell at hand, if any, and the model that is kept.
   void FillHello(v1::Hello* hello) const;
+  void FillHeartbeat(v1::Heartbeat* heartbeat) const;
   // The run at hand, for log lines.
   bool CurrentRun(std::string* run_id, uint64_t* epoch) const;
 
@@ -38,7 +47,10 @@ class Agent {
   void SendTrace(const v1::WorkerCommand& command);
   void Measure(const v1::WorkerCommand& command);
   void Probe(const std::shared_ptr<LinkProbe>& probe);
-  StatusOr<v1::LayerTimes> MeasureModel(const v1::Measure& measure);
+  StatusOr<v1::LayerTimes> TimesOf(const v1::WorkerCommand& command);
+  // With mutex_ held, on the thread.
+  void KeepResident(std::unique_ptr<ResidentStage> resident);
+  void DropResident(std::unique_lock<std::mutex>& lock, const std::string& why);
   // With mutex_ held: whether it speaks of run_, of next_.
   bool IsCurrent(const v1::WorkerCommand& command) const;
   bool IsNext(const v1::WorkerCommand& command) const;
@@ -53,16 +65,20 @@ class Agent {
   std::optional<v1::WorkerCommand> measure_;  // at hand
   std::shared_ptr<LinkProbe> probe_;          // at hand, or the last
   std::optional<v1::WorkerMessage> probed_;   // its answer, once there is one
-  std::shared_ptr<StageRun> run_;             // at hand
+  std::shared_ptr<EpochRun> run_;             // at hand
+  v1::Resident resident_said_;                // what is said of resident_; no run_id: there is none
   // What the last stage that ran here did, kept until the next one begins.
   struct Traced {
-    std::string run_id;
-    uint64_t epoch = 0;
-    uint32_t stage = 0;
+    RunId run;
+    Epoch epoch;
+    CellId cell;
     std::shared_ptr<TraceLog> log;
   };
   Traced traced_;
   bool closing_ = false;
+  // Of the last epoch, where none is at hand. The thread's own.
+  std::unique_ptr<ResidentStage> resident_;
+  MonoTime resident_until_;
   std::thread thread_;
 };
 

@@ -1,4 +1,4 @@
-// What a worker computes on.
+// What a worker computes on: the devices that it offers to its coordinator.
 #ifndef LONGHAUL_WORKER_RPC_DEVICE_H_
 #define LONGHAUL_WORKER_RPC_DEVICE_H_
 

@@ -310,8 +310,8 @@ v1::WorkerMessage LinkProbe::Run(const TransportsByName& transports) {
     return message;
   }
   // No key of the run's own links, which may be opened while this one is being closed.
-  const transport::LinkKey key{RunId("probe:" + command_.run_id()), Epoch(command_.epoch()),
-                               EdgeId(asked.boundary())};
+  const transport::LinkKey key{RunId(fmt::format("probe {}:{}", asked.probe(), command_.run_id())),
+                               Epoch(command_.epoch()), EdgeId(0)};
   const absl::Duration limit = absl::Seconds(asked.limit_seconds());
   const Deadline deadline = Deadline::After(limit);
   const Deadline open_deadline = Deadline::After(std::min(limit, kOpenLimit));

@@ -27,7 +27,7 @@ constexpr size_t kMaxKept = 4'096;
 constexpr absl::Duration kFirstBackOff = absl::Milliseconds(200);
 constexpr absl::Duration kLongestBackOff = absl::Seconds(5);
 
-uint64_t ResidentBytes() {
+uint64_t MemoryUsed() {
   unsigned long pages = 0;
   unsigned long resident = 0;
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/statm", "r"),
@@ -203,11 +203,14 @@ void Session::WriteLoop(Stream* stream) {
       // Stays at the front until it is written, so that a broken stream does not lose it.
       message = outgoing_.front();
     } else if (welcomed_) {
-      message.mutable_heartbeat()->set_memory_used_bytes(ResidentBytes());
+      message.mutable_heartbeat()->set_memory_used_bytes(MemoryUsed());
     }
     next_heartbeat = Now() + heartbeat_;
     if (!report && !welcomed_) continue;
     lock.unlock();
+    if (message.has_heartbeat() && options_.heartbeat) {
+      options_.heartbeat(message.mutable_heartbeat());
+    }
     const bool written = stream->Write(message);
     lock.lock();
     if (!written) return;

@@ -34,6 +34,8 @@ struct SessionOptions {
   // and its connection will hear no answer, because this machine has another address. Null: never.
   std::function<bool()> moved;
   std::function<void(v1::WorkerCommand)> on_command;
+  // Says more in a heartbeat; on a thread of the session's. Null: nothing.
+  std::function<void(v1::Heartbeat*)> heartbeat = nullptr;
 };
 
 class Session {

@@ -75,8 +75,13 @@ class ReplayStage final : public Stage {
   }
   Status Restore(const StageSnapshot& snapshot) override {
     step_ = snapshot.step;
+    return DropStep();
+  }
+  Status DropStep() override {
+    pending_.clear();
     return absl::OkStatus();
   }
+  uint64_t steps() const override { return step_; }
   uint64_t parameter_count() const override { return 0; }
 
  private:

@@ -156,6 +156,8 @@ class NetworkStage final : public Stage {
   Status OptimizerStep(Step step, double learning_rate, double gradient_scale) override;
   StatusOr<StageSnapshot> Snapshot() const override;
   Status Restore(const StageSnapshot& snapshot) override;
+  Status DropStep() override;
+  uint64_t steps() const override { return steps_; }
   uint64_t parameter_count() const override;
   uint64_t peak_memory_bytes() const override;
 
@@ -170,6 +172,7 @@ class NetworkStage final : public Stage {
   StatusOr<at::Tensor> ReadIds(std::string_view what, std::span<const int32_t> ids) const;
   StatusOr<at::Tensor> ReadBoundary(std::string_view what, const codec::TensorView& view) const;
   StatusOr<PassInput> ReadInput(const Input& input) const;
+  void ForgetStep();
 
   const StageOptions options_;
   const at::Device device_;
@@ -364,15 +367,27 @@ Status NetworkStage::Restore(const StageSnapshot& snapshot) {
     for (const Restored& one : restored) {
       one.to.copy_(at::from_blob(const_cast<float*>(one.from->values.data()), one.to.sizes()));
     }
-    passes_.ForgetGradients();
     network_->RefreshCasts();
+    ForgetStep();
     return absl::OkStatus();
   }));
-  for (auto& [microbatch, pending] : pending_) passes_.GiveBack(std::move(pending.pass));
-  pending_.clear();
-  last_backward_.reset();
   steps_ = snapshot.step;
   return absl::OkStatus();
+}
+
+Status NetworkStage::DropStep() {
+  return CallTorch("dropping a step", options_.threads, [&]() -> Status {
+    ForgetStep();
+    AwaitTorch(device_);
+    return absl::OkStatus();
+  });
+}
+
+void NetworkStage::ForgetStep() {
+  for (auto& [microbatch, pending] : pending_) passes_.GiveBack(std::move(pending.pass));
+  pending_.clear();
+  passes_.ForgetGradients();
+  last_backward_.reset();
 }
 
 uint64_t NetworkStage::peak_memory_bytes() const {

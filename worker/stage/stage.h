@@ -42,6 +42,7 @@ struct StageOptions {
 
   // Of embedding and head.
   uint32_t vocabulary_rows() const { return model.VocabularyOver(vocabulary); }
+  friend bool operator==(const StageOptions&, const StageOptions&) = default;
 };
 
 // An activation or its gradient, (microbatch_size, context, hidden): fp32 in the memory of the
@@ -103,6 +104,12 @@ class Stage {
   // Takes from `snapshot` what this stage has; kFailedPrecondition naming the first parameter that
   // is missing or has another shape. Extra names are fine (a checkpoint of a larger stage).
   virtual Status Restore(const StageSnapshot& snapshot) = 0;
+
+  // Forgets the step under way: what its microbatches have left, and gradients. Parameters and
+  // optimizer stay.
+  virtual Status DropStep() = 0;
+  // Optimizer steps taken: of which step the parameters are.
+  virtual uint64_t steps() const = 0;
 
   virtual uint64_t parameter_count() const = 0;
   // The most of a GPU's memory that LibTorch had at a time since the stage was made; 0 where nobody

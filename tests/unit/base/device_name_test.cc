@@ -29,6 +29,20 @@ TEST(DeviceName, RefusesTheRest) {
   }
 }
 
+TEST(DeviceNames, AreOneOrARange) {
+  const auto gpu = [](uint32_t index) { return DeviceName{.cuda_index = index}; };
+  EXPECT_THAT(ParseDeviceNames("cpu").value(), ElementsAre(DeviceName()));
+  EXPECT_THAT(ParseDeviceNames("cuda").value(), ElementsAre(gpu(0)));
+  EXPECT_THAT(ParseDeviceNames("cuda:3").value(), ElementsAre(gpu(3)));
+  EXPECT_THAT(ParseDeviceNames("cuda:1-3").value(), ElementsAre(gpu(1), gpu(2), gpu(3)));
+  for (const char* text : {"tpu", "cuda:", "cuda:-1", "cuda:3-1", "cuda:0-x", "cuda:0-4294967295",
+                           "cuda:0-1,cuda:3", "cuda:0-9999"}) {
+    const Status status = ParseDeviceNames(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(Message(status)), HasSubstr("'" + std::string(text) + "'"));
+  }
+}
+
 TEST(SharedDevices, AreGivenInTurn) {
   const auto share = [](const char* text) { return ShareDevices(text, 3).value(); };
   EXPECT_THAT(share("cpu"), ElementsAre("cpu", "cpu", "cpu"));

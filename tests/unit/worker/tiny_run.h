@@ -15,6 +15,9 @@
 #include "codec/registry.h"
 #include "longhaul/v1/worker.pb.h"
 #include "run/file/run_spec.h"
+#include "run/plan/chain.h"
+#include "run/plan/plan.h"
+#include "run/plan/proto/plan_proto.h"
 #include "run/tokens/token_file.h"
 
 namespace longhaul::worker {
@@ -50,44 +53,53 @@ inline std::string WriteTinyTokens(const std::string& folder) {
   return *hash;
 }
 
-// `stage` of a run over as many stages as there are `addresses`; the layers are shared out evenly.
+// A run over as many stages as there are `addresses`; the layers are shared out evenly.
+inline Assignment TinyAssignment(const RunSpec& spec, uint64_t epoch,
+                                 const std::string& tokens_sha256,
+                                 const std::vector<std::string>& addresses) {
+  const auto stages = static_cast<uint32_t>(addresses.size());
+  const uint32_t layers = spec.model.layers / stages;
+  Assignment assignment{.run = RunId(spec.name),
+                        .epoch = Epoch(epoch),
+                        .start_step = 0,
+                        .run_yaml = ToYaml(spec),
+                        .data = {.token_file_sha256 = tokens_sha256, .vocabulary = 256},
+                        .cells = {},
+                        .edges = chain::MakeEdges(/*replica=*/0, stages)};
+  for (uint32_t stage = 0; stage < stages; ++stage) {
+    Cell& cell = assignment.cells.emplace_back();
+    cell.id = {.replica = 0, .stage = stage};
+    cell.worker_name = fmt::format("worker{}", stage);
+    cell.layers = {.first = stage * layers, .count = layers};
+    cell.roles = {.embedding = chain::IsFirst(stage), .head = chain::IsLast(stage, stages)};
+    cell.devices = {0};
+    cell.setting = {.depth = 2};
+    cell.endpoints = {{.transport = "ucx", .addresses = {addresses[stage]}}};
+  }
+  for (Edge& edge : assignment.edges) {
+    edge.transport = "ucx";
+    edge.to_dials = true;
+    edge.forward.codec = edge.backward.codec = "none";
+  }
+  return assignment;
+}
+
+inline v1::WorkerCommand AssignOf(const Assignment& assignment, const CellId& cell) {
+  v1::WorkerCommand command;
+  command.set_run_id(assignment.run.value());
+  command.set_epoch(assignment.epoch.value());
+  v1::Assign& assign = *command.mutable_assign();
+  *assign.mutable_assignment() = ToProto(assignment);
+  *assign.mutable_cell() = ToProto(cell);
+  assign.set_link_secret("a secret of the run");
+  return command;
+}
+// `stage` of a run as of TinyAssignment.
 inline v1::WorkerCommand AssignOf(const RunSpec& spec, uint64_t epoch, uint32_t stage,
                                   const std::string& tokens_sha256,
                                   const std::vector<std::string>& addresses) {
-  v1::WorkerCommand command;
-  command.set_run_id(spec.name);
-  command.set_epoch(epoch);
-  v1::Assign& assign = *command.mutable_assign();
-  assign.set_stage(stage);
-  assign.set_link_secret("a secret of the run");
-  v1::Plan& plan = *assign.mutable_plan();
-  plan.set_run_id(spec.name);
-  plan.set_epoch(epoch);
-  plan.set_run_yaml(ToYaml(spec));
-  plan.mutable_data()->set_token_file_sha256(tokens_sha256);
-  plan.mutable_data()->set_vocabulary(256);
-  const auto stages = static_cast<uint32_t>(addresses.size());
-  const uint32_t layers = spec.model.layers / stages;
-  for (uint32_t i = 0; i < stages; ++i) {
-    v1::StagePlan* one = plan.add_stages();
-    one->set_stage(i);
-    one->set_worker_name(fmt::format("worker{}", i));
-    one->set_first_layer(i * layers);
-    one->set_layers(layers);
-    one->set_depth(2);
-    one->set_threads(1);
-    v1::DataEndpoint* endpoint = one->add_endpoints();
-    endpoint->set_transport("ucx");
-    endpoint->add_addresses(addresses[i]);
-    if (i + 1 == stages) break;
-    v1::LinkPlan* link = plan.add_links();
-    link->set_boundary(i);
-    link->set_transport("ucx");
-    link->set_forward_codec("none");
-    link->set_backward_codec("none");
-    link->set_downstream_dials(true);
-  }
-  return command;
+  return AssignOf(TinyAssignment(spec, epoch, tokens_sha256, addresses),
+                  {.replica = 0, .stage = stage});
 }
 
 }  // namespace longhaul::worker

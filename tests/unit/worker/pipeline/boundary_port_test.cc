@@ -1,4 +1,4 @@
-// A channel against a link that hands every frame over: what arrives, and what is refused.
+// A port against a link that hands every frame over: what arrives, and what is refused.
 #include "worker/pipeline/boundary_port.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,8 @@ class BoundaryPortTest : public ::testing::Test {
     const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
     return BoundaryPort::Create({.run = RunId("run"),
                                  .epoch = Epoch(epoch),
-                                 .boundary = EdgeId(0),
+                                 .edge = EdgeId(0),
+                                 .peer = {.replica = replica_, .stage = upstream ? 0u : 1u},
                                  .upstream = upstream,
                                  .shape = shape_,
                                  .microbatches = 2,
@@ -115,6 +116,7 @@ class BoundaryPortTest : public ::testing::Test {
   }
 
   codec::Shape shape_ = kShape;
+  uint32_t replica_ = 0;
   CodecThread codec_thread_;
   std::shared_ptr<EventQueue> events_ = std::make_shared<EventQueue>();
 };
@@ -201,10 +203,10 @@ TEST_F(BoundaryPortTest, AHealedLinkHasTheUsualCredits) {
 TEST_F(BoundaryPortTest, BoundaryTensorsAreDumpedAsTheyAreSent) {
   const testing::TempDir folder;
   const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("fixed:bits=3"));
-  const auto channel = BoundaryPort::Create(
+  const auto port = BoundaryPort::Create(
       {.run = RunId("run"),
        .epoch = Epoch(1),
-       .boundary = EdgeId(4),
+       .edge = EdgeId(4),
        .upstream = true,
        .shape = shape_,
        .microbatches = 2,
@@ -213,14 +215,14 @@ TEST_F(BoundaryPortTest, BoundaryTensorsAreDumpedAsTheyAreSent) {
        .dump = std::make_shared<const BoundaryDump>(
            BoundaryDumpOptions{.folder = folder.path(), .every = 3}, RunId("run"))},
       &codec_thread_, events_);
-  channel->Attach(std::make_shared<RecordingLink>());
+  port->Attach(std::make_shared<RecordingLink>());
   auto values = std::make_shared<std::vector<float>>(kShape.elements());
   for (size_t i = 0; i < values->size(); ++i) (*values)[i] = static_cast<float>(i) * 0.37f;
   for (const auto& [pass, microbatch] :
        {std::pair{Pass{Step(2), false}, 0u}, std::pair{Pass{Step(3), false}, 0u},
         std::pair{Pass{Step(3), false}, 1u}, std::pair{Pass{Step(3), true}, 0u}}) {
-    channel->SendTensor(pass, Microbatch(microbatch),
-                        {{values->data(), codec::Dtype::kF32, kShape}, values});
+    port->SendTensor(pass, Microbatch(microbatch),
+                     {{values->data(), codec::Dtype::kF32, kShape}, values});
   }
   Drain();
   std::vector<std::string> files;
@@ -274,7 +276,15 @@ TEST_F(BoundaryPortTest, RefusesTruncatedFramesOfEveryLength) {
 TEST_F(BoundaryPortTest, RefusesTheWrongDirection) {
   const auto receiver = Make(/*upstream=*/false);
   receiver->OnFrame(transport::Lane::kBulk, FramesOf(0).front());
-  ExpectFailure("expected boundary 0 backward");
+  ExpectFailure("expected edge 0 backward");
+}
+
+TEST_F(BoundaryPortTest, RefusesATensorOfAnotherReplica) {
+  const auto frames = FramesOf(0);
+  replica_ = 1;
+  const auto receiver = Make(/*upstream=*/true);
+  receiver->OnFrame(transport::Lane::kBulk, frames.front());
+  ExpectFailure("expected whole tensors of replica 1");
 }
 
 TEST_F(BoundaryPortTest, StepMessagesGoTheirWay) {

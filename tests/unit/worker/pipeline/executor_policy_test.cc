@@ -54,6 +54,8 @@ class StepByStep final : public Stage {
   Status OptimizerStep(Step, double, double) override { return absl::OkStatus(); }
   StatusOr<StageSnapshot> Snapshot() const override { return StageSnapshot(); }
   Status Restore(const StageSnapshot&) override { return absl::OkStatus(); }
+  Status DropStep() override { return absl::OkStatus(); }
+  uint64_t steps() const override { return 0; }
   uint64_t parameter_count() const override { return 0; }
 
   Mailbox<Work> begun;
@@ -101,25 +103,27 @@ class Recorder final : public transport::Link {
   std::vector<wire::TensorHeader> headers_;
 };
 
-struct Setting {
+struct PolicyCase {
   std::string name;
   std::string schedule;
   uint32_t depth, lead;
 };
 
-class ExecutorPolicyTest : public ::testing::TestWithParam<Setting> {
+class ExecutorPolicyTest : public ::testing::TestWithParam<PolicyCase> {
  protected:
   void SetUp() override {
     spec_ = TinySpec(
         {"model.layers=3", "pipeline.stages=3", fmt::format("train.microbatches={}", kMicrobatches),
          fmt::format("train.steps={}", kSteps), "pipeline.schedule=" + GetParam().schedule});
     shape_ = {spec_.train.microbatch_size, spec_.model.context, spec_.model.hidden};
-    stage_ = std::make_unique<StepByStep>(shape_);
-    const auto channel = [this](uint32_t boundary, bool upstream) {
+    auto stage = std::make_unique<StepByStep>(shape_);
+    stage_ = stage.get();
+    resident_ = std::make_unique<ResidentStage>(ResidentIdentity(), std::move(stage));
+    const auto port = [this](uint32_t edge, bool upstream) {
       const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
       return BoundaryPort::Create({.run = RunId("tiny"),
                                    .epoch = Epoch(1),
-                                   .boundary = EdgeId(boundary),
+                                   .edge = EdgeId(edge),
                                    .upstream = upstream,
                                    .shape = shape_,
                                    .microbatches = kMicrobatches,
@@ -128,23 +132,21 @@ class ExecutorPolicyTest : public ::testing::TestWithParam<Setting> {
                                    .on_health = [](const LinkHealth&) {}},
                                   &codec_thread_, events_);
     };
-    auto up = channel(0, true), down = channel(1, false);
+    auto up = port(0, true), down = port(1, false);
     up->Attach(gradients_);
     down->Attach(activations_);
-    executor_ =
-        std::make_unique<Executor>(ExecutorOptions{.spec = spec_,
-                                                   .run = RunId("tiny"),
-                                                   .stage = StageIndex(1),
-                                                   .stages = 3,
-                                                   .depth = GetParam().depth,
-                                                   .activation_lead = GetParam().lead,
-                                                   .model = stage_.get(),
-                                                   .up = up,
-                                                   .down = down,
-                                                   .events = events_,
-                                                   .codec_thread = &codec_thread_,
-                                                   .shards = &shards_,
-                                                   .report = [](const v1::WorkerMessage&) {}});
+    executor_ = std::make_unique<Executor>(
+        ExecutorOptions{.spec = spec_,
+                        .run = RunId("tiny"),
+                        .cell = {.stage = 1},
+                        .stages = 3,
+                        .setting = {.depth = GetParam().depth, .activation_lead = GetParam().lead},
+                        .resident = resident_.get(),
+                        .ports = {up, down},
+                        .events = events_,
+                        .codec_thread = &codec_thread_,
+                        .shards = &shards_,
+                        .report = [](const v1::WorkerMessage&) {}});
     thread_ = std::thread([this] { result_ = executor_->Run(); });
   }
   void TearDown() override {
@@ -230,7 +232,8 @@ class ExecutorPolicyTest : public ::testing::TestWithParam<Setting> {
   std::shared_ptr<EventQueue> events_ = std::make_shared<EventQueue>();
   std::shared_ptr<Recorder> gradients_ = std::make_shared<Recorder>(),
                             activations_ = std::make_shared<Recorder>();
-  std::unique_ptr<StepByStep> stage_;
+  StepByStep* stage_ = nullptr;
+  std::unique_ptr<ResidentStage> resident_;
   std::unique_ptr<Executor> executor_;
   std::thread thread_;
   Status result_;
@@ -254,14 +257,14 @@ TEST_P(ExecutorPolicyTest, DoesWhatThePolicySays) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ExecutorPolicyTest,
-                         ::testing::Values(Setting{"AsReady", "link-aware", kMicrobatches, 0},
-                                           Setting{"Shallow", "link-aware", 2, 0},
-                                           Setting{"Lead", "link-aware", kMicrobatches, 4},
-                                           Setting{"LongLead", "link-aware", kMicrobatches, 9},
-                                           Setting{"LeadOfAll", "link-aware", kMicrobatches, 10},
-                                           Setting{"ShallowLead", "link-aware", 3, 3},
-                                           Setting{"OneFOneB", "1f1b", kMicrobatches, 0},
-                                           Setting{"Gpipe", "gpipe", kMicrobatches, 9}),
+                         ::testing::Values(PolicyCase{"AsReady", "link-aware", kMicrobatches, 0},
+                                           PolicyCase{"Shallow", "link-aware", 2, 0},
+                                           PolicyCase{"Lead", "link-aware", kMicrobatches, 4},
+                                           PolicyCase{"LongLead", "link-aware", kMicrobatches, 9},
+                                           PolicyCase{"LeadOfAll", "link-aware", kMicrobatches, 10},
+                                           PolicyCase{"ShallowLead", "link-aware", 3, 3},
+                                           PolicyCase{"OneFOneB", "1f1b", kMicrobatches, 0},
+                                           PolicyCase{"Gpipe", "gpipe", kMicrobatches, 9}),
                          [](const auto& one) { return one.param.name; });
 
 }  // namespace

@@ -66,33 +66,32 @@ std::unique_ptr<transport::Transport> NewTransport() {
 class ExecutorTest : public ::testing::Test {
  protected:
   // `stage` is the one under test, the first or the last of two; its neighbour is what the test
-  // plays. With `listener` the neighbour has no channel, just the link.
+  // plays. With `listener` the neighbour has no port, just the link.
   void Begin(uint32_t stage, const std::vector<std::string>& overrides = {},
              const std::shared_ptr<transport::LinkHandler>& listener = nullptr) {
     spec_ = TinySpec(overrides);
     stage_ = stage;
-    auto channel = MakePort(/*upstream=*/stage != 0, events_);
+    auto port = MakePort(/*upstream=*/stage != 0, events_);
     peer_ = MakePort(/*upstream=*/stage == 0, peer_events_);
     const auto links =
-        Connect(channel, listener ? listener : std::shared_ptr<transport::LinkHandler>(peer_));
-    channel->Attach(links.first);
+        Connect(port, listener ? listener : std::shared_ptr<transport::LinkHandler>(peer_));
+    port->Attach(links.first);
     peer_link_ = links.second;
     peer_->Attach(peer_link_);
     const std::string tokens = WriteTinyTokens(folder_.path());
     StatusOr<TokenFile> file = TokenFile::Open(folder_.path() + "/" + tokens, /*verify=*/true);
     ASSERT_TRUE(file.ok()) << file.status();
-    if (!model_) MakeTheModel();
+    if (!resident_) MakeTheModel();
     executor_ = std::make_unique<Executor>(ExecutorOptions{
         .spec = spec_,
         .run = RunId("tiny"),
-        .stage = StageIndex(stage),
+        .cell = {.stage = stage},
         .stages = 2,
-        .depth = 2,
-        .activation_lead = activation_lead_,
-        .model = model_.get(),
-        .batches = std::make_unique<Batches>(spec_, *std::move(file)),
-        .up = stage != 0 ? channel : nullptr,
-        .down = stage == 0 ? channel : nullptr,
+        .setting = {.depth = 2, .activation_lead = activation_lead_},
+        .resident = resident_.get(),
+        .batches =
+            std::make_unique<Batches>(spec_, std::make_shared<const TokenFile>(*std::move(file))),
+        .ports = {port},
         .events = events_,
         .codec_thread = &codec_thread_,
         .shards = &shards_,
@@ -108,8 +107,11 @@ class ExecutorTest : public ::testing::Test {
                                 .first = stage_ == 0,
                                 .last = stage_ != 0});
     ASSERT_TRUE(model.ok()) << model.status();
-    model_ = *std::move(model);
-    before_ = model_->Snapshot().value();
+    Take(*std::move(model));
+    before_ = resident_->model().Snapshot().value();
+  }
+  void Take(std::unique_ptr<Stage> model) {
+    resident_ = std::make_unique<ResidentStage>(ResidentIdentity(), std::move(model));
   }
   Status Result() {
     if (thread_.joinable()) thread_.join();
@@ -172,7 +174,7 @@ class ExecutorTest : public ::testing::Test {
 
   // Nothing of the model has changed.
   void ExpectNoUpdate() {
-    const StageSnapshot after = model_->Snapshot().value();
+    const StageSnapshot after = resident_->model().Snapshot().value();
     ASSERT_EQ(after.parameters.size(), before_.parameters.size());
     for (size_t i = 0; i < after.parameters.size(); ++i) {
       EXPECT_EQ(after.parameters[i].values, before_.parameters[i].values)
@@ -196,7 +198,8 @@ class ExecutorTest : public ::testing::Test {
     const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
     return BoundaryPort::Create({.run = kKey.run,
                                  .epoch = kKey.epoch,
-                                 .boundary = kKey.boundary,
+                                 .edge = kKey.edge,
+                                 .peer = {.stage = upstream ? 0u : 1u},
                                  .upstream = upstream,
                                  .shape = BoundaryShape(),
                                  .microbatches = spec_.train.microbatches,
@@ -235,7 +238,7 @@ class ExecutorTest : public ::testing::Test {
   std::unique_ptr<transport::Transport> peer_transport_ = NewTransport();
   std::shared_ptr<BoundaryPort> peer_;
   std::shared_ptr<transport::Link> peer_link_;
-  std::unique_ptr<Stage> model_;
+  std::unique_ptr<ResidentStage> resident_;
   StageSnapshot before_;
   Mailbox<v1::WorkerMessage> reports_;
   std::unique_ptr<Executor> executor_;
@@ -394,7 +397,7 @@ TEST_F(ExecutorTest, GradientsThatCannotBeSummedEndTheStage) {
   spec_ = TinySpec();
   auto failing = std::make_unique<FailingStage>(BoundaryShape());
   failing->norm = absl::InternalError("gradient norm: the device is gone");
-  model_ = std::move(failing);
+  Take(std::move(failing));
   Begin(1);
   for (uint32_t i = 0; i < spec_.train.microbatches; ++i) PeerSends(1, i);
   EXPECT_EQ(Result(), absl::InternalError("gradient norm: the device is gone"));
@@ -402,7 +405,7 @@ TEST_F(ExecutorTest, GradientsThatCannotBeSummedEndTheStage) {
 
 TEST_F(ExecutorTest, ASnapshotThatCannotBeTakenEndsTheStage) {
   spec_ = TinySpec();
-  model_ = std::make_unique<FailingStage>(BoundaryShape());
+  Take(std::make_unique<FailingStage>(BoundaryShape()));
   Begin(1);
   PeerDecides(1, {.squared_norm = PeerIsTheFirstStage(1), .checkpoint = true});
   EXPECT_EQ(Result(), absl::ResourceExhaustedError("snapshot: no memory"));
@@ -456,17 +459,17 @@ TEST_F(ExecutorTest, BytesThatAreNoFrameAreRefused) {
   EXPECT_TRUE(sent.Take().has_value());
   const Status status = Result();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-  EXPECT_FALSE(executor_->lost_peer().has_value());
+  EXPECT_FALSE(executor_->lost_edge().has_value());
   ExpectNoUpdate();
 }
 
 TEST_F(ExecutorTest, ANeighbourThatIsGoneIsNamed) {
   Begin(0);
   PeerHears<TensorArrived>();
-  events_->Push(PeerGone{StageIndex(1), absl::UnavailableError("silent for 10s")});
+  events_->Push(PeerGone{kKey.edge, {.stage = 1}, absl::UnavailableError("silent for 10s")});
   const Status status = Result();
   EXPECT_EQ(status, absl::UnavailableError("lost the link to stage 1: silent for 10s"));
-  EXPECT_EQ(executor_->lost_peer(), StageIndex(1));
+  EXPECT_EQ(executor_->lost_edge(), kKey.edge);
 }
 
 TEST_F(ExecutorTest, ACheckpointThatCannotBeWrittenEndsTheRun) {

@@ -33,6 +33,8 @@ class FailingStage final : public Stage {
     return absl::ResourceExhaustedError("snapshot: no memory");
   }
   Status Restore(const StageSnapshot&) override { return absl::OkStatus(); }
+  Status DropStep() override { return absl::OkStatus(); }
+  uint64_t steps() const override { return 0; }
   uint64_t parameter_count() const override { return 0; }
 
   Status norm;

@@ -1,4 +1,4 @@
-// Two channels whose codec remembers samples: what they agree on, and that what arrives follows it.
+// Two ports whose codec remembers samples: what they agree on, and that what arrives follows it.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -80,7 +80,7 @@ class MessagesTest : public ::testing::Test {
     EXPECT_TRUE(messages.ok()) << messages.status();
     return BoundaryPort::Create({.run = RunId("run"),
                                  .epoch = Epoch(1),
-                                 .boundary = EdgeId(0),
+                                 .edge = EdgeId(0),
                                  .upstream = upstream,
                                  .shape = kShape,
                                  .microbatches = 2,
@@ -98,9 +98,9 @@ class MessagesTest : public ::testing::Test {
     lower_ = Make(/*upstream=*/true, start_step);
     upper_->Attach(std::make_shared<Wire>(lower_));
     lower_->Attach(std::make_shared<Wire>(upper_));
-    const auto agree = [](const std::shared_ptr<BoundaryPort>& channel) {
+    const auto agree = [](const std::shared_ptr<BoundaryPort>& port) {
       const auto kept =
-          channel->AgreeOnMessages(Deadline::After(absl::Seconds(30)), [] { return false; });
+          port->AgreeOnMessages(Deadline::After(absl::Seconds(30)), [] { return false; });
       EXPECT_TRUE(kept.ok()) << kept.status();
       return kept.ok() && *kept;
     };
@@ -110,8 +110,8 @@ class MessagesTest : public ::testing::Test {
   }
 
   void End() {
-    for (const auto& channel : {upper_, lower_}) {
-      if (channel) channel->Close(Deadline::After(absl::Seconds(1)));
+    for (const auto& port : {upper_, lower_}) {
+      if (port) port->Close(Deadline::After(absl::Seconds(1)));
     }
     upper_.reset();
     lower_.reset();

@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,6 +21,7 @@
 namespace longhaul::worker {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 v1::WorkerCommand CommandTo(const std::string& run, uint64_t epoch) {
@@ -49,7 +53,7 @@ v1::WorkerCommand AbortOf(uint64_t epoch) {
 // One worker's worth of what an agent needs.
 class Worker {
  public:
-  Worker() {
+  explicit Worker(absl::Duration resident_limit = absl::Minutes(10)) {
     tokens_ = WriteTinyTokens(folder_.path() + "/blobs");
     auto shards = ShardStore::OpenLocal(folder_.path() + "/checkpoints");
     auto transport = transport::loopback::CreateTransport({});
@@ -58,10 +62,17 @@ class Worker {
     transport_ = *std::move(transport);
     agent_ = std::make_unique<Agent>(
         Resources{.transports = {{"ucx", transport_.get()}},
+                  .devices = {WorkerDevice{}},
                   .codec_thread = &codec_thread_,
                   .shards = shards_.get(),
                   .blobs = &blobs_,
-                  .send = [this](v1::WorkerMessage message) { said_.Push(std::move(message)); }});
+                  .send = [this](v1::WorkerMessage message) { said_.Push(std::move(message)); },
+                  .resident_limit = resident_limit,
+                  .make_stage =
+                      [this](const StageOptions& options) {
+                        ++models_made_;
+                        return Stage::Create(options);
+                      }});
   }
   // As the daemon ends.
   ~Worker() {
@@ -74,6 +85,15 @@ class Worker {
   const std::string& address() const { return transport_->address(); }
   const std::string& tokens() const { return tokens_; }
   bool silent() const { return said_.empty(); }
+  int models_made() const { return models_made_; }
+  // What it says that it keeps; without a run: nothing.
+  v1::Resident resident() const {
+    v1::Heartbeat heartbeat;
+    agent_->FillHeartbeat(&heartbeat);
+    return heartbeat.resident();
+  }
+  // A checkpoint's files are nowhere any more.
+  void LoseShards(uint64_t step) { EXPECT_TRUE(shards_->Drop(RunId("tiny"), Step(step)).ok()); }
 
   v1::WorkerMessage Hear() {
     auto message = said_.Take();
@@ -124,6 +144,7 @@ class Worker {
  private:
   ::longhaul::testing::TempDir folder_;
   std::string tokens_;
+  std::atomic<int> models_made_{0};
   ::longhaul::testing::Mailbox<v1::WorkerMessage> said_;
   CodecThread codec_thread_;  // outlives the transport
   std::unique_ptr<ShardStore> shards_;
@@ -253,7 +274,7 @@ TEST_F(AgentTest, ACheckpointCanBeResumedFromUntilItIsDropped) {
   worker_->Handle(AbortOf(1));
 
   v1::WorkerCommand resume = Alone(2, {"train.steps=5"});
-  resume.mutable_assign()->mutable_plan()->set_start_step(3);
+  resume.mutable_assign()->mutable_assignment()->set_start_step(3);
   *resume.mutable_assign()->mutable_resume_files() = shard.shard().files();
   worker_->Handle(resume);
   ExpectReady(2);
@@ -266,7 +287,7 @@ TEST_F(AgentTest, ACheckpointCanBeResumedFromUntilItIsDropped) {
   drop.mutable_drop_checkpoint()->set_step(3);
   worker_->Handle(drop);
   resume.set_epoch(3);
-  resume.mutable_assign()->mutable_plan()->set_epoch(3);
+  resume.mutable_assign()->mutable_assignment()->set_epoch(3);
   worker_->Handle(resume);
   const v1::WorkerMessage error = worker_.Hear();
   EXPECT_EQ(error.epoch(), 3u);
@@ -274,26 +295,207 @@ TEST_F(AgentTest, ACheckpointCanBeResumedFromUntilItIsDropped) {
       << error.ShortDebugString();
 }
 
-TEST_F(AgentTest, APlanThatMakesNoSenseIsAnErrorAndTheNextOneIsCarriedOut) {
-  v1::WorkerCommand stage = Alone(1);
-  stage.mutable_assign()->set_stage(1);
-  v1::WorkerCommand links = Alone(2);
-  links.mutable_assign()->mutable_plan()->add_links();
-  v1::WorkerCommand file = Alone(3);
-  file.mutable_assign()->mutable_plan()->set_run_yaml("name: [tiny]");
-  v1::WorkerCommand data = Alone(4);
-  data.mutable_assign()->mutable_plan()->mutable_data()->set_token_file_sha256("../../etc/passwd");
+// Trains `worker` alone to the end of epoch 1; its last step's checkpoint.
+v1::ShardReport TrainToTheEnd(Worker& worker, const std::vector<std::string>& overrides = {}) {
+  worker->Handle(AssignOf(TinySpec(overrides), 1, 0, worker.tokens(), {worker.address()}));
+  EXPECT_TRUE(worker.Hear().has_stage_ready());
+  worker->Handle(StartOf(1));
+  const v1::WorkerMessage shard = worker.HearUntil(v1::WorkerMessage::kShard);
+  worker.HearUntil(v1::WorkerMessage::kFinished);
+  worker->Handle(AbortOf(1));
+  worker.ExpectFree();
+  return shard.shard();
+}
+v1::WorkerCommand ResumeFrom(const v1::ShardReport& shard, Worker& worker, uint64_t epoch,
+                             const std::vector<std::string>& overrides) {
+  v1::WorkerCommand command =
+      AssignOf(TinySpec(overrides), epoch, 0, worker.tokens(), {worker.address()});
+  command.mutable_assign()->mutable_assignment()->set_start_step(shard.step());
+  *command.mutable_assign()->mutable_resume_files() = shard.files();
+  return command;
+}
+
+TEST_F(AgentTest, TheNextEpochOfTheSameCellGoesOnWithTheModelThatIsThere) {
+  const v1::ShardReport shard = TrainToTheEnd(worker_);
+  EXPECT_EQ(worker_.resident().run_id(), "tiny");
+  EXPECT_EQ(worker_.resident().first_layer(), 0u);
+  EXPECT_EQ(worker_.resident().layers(), 2u);
+  EXPECT_EQ(worker_.resident().step(), 3u);
+  EXPECT_GT(worker_.resident().memory_bytes(), 0u);
+  v1::Hello hello;
+  worker_->FillHello(&hello);
+  EXPECT_EQ(hello.run_id(), "");
+  EXPECT_EQ(hello.resident().run_id(), "tiny");
+
+  worker_.LoseShards(3);  // nothing is read
+  worker_->Handle(ResumeFrom(shard, worker_, 2, {"train.steps=5"}));
+  ExpectReady(2);
+  EXPECT_EQ(worker_.resident().run_id(), "") << "it is at work";
+  worker_->Handle(StartOf(2));
+  EXPECT_EQ(worker_.HearUntil(v1::WorkerMessage::kStep).step().step(), 4u);
+  EXPECT_EQ(worker_.models_made(), 1);
+}
+
+TEST_F(AgentTest, AResumedRunHasTheLossesOfAnUnbrokenOne) {
+  const std::vector<std::string> five = {"train.steps=5"};
+  const auto losses = [&](Worker& worker, const v1::WorkerCommand& assign) {
+    worker->Handle(assign);
+    EXPECT_TRUE(worker.Hear().has_stage_ready());
+    worker->Handle(StartOf(assign.epoch()));
+    std::map<uint64_t, double> of_steps;
+    while (!of_steps.contains(5)) {
+      const v1::StepReport step = worker.HearUntil(v1::WorkerMessage::kStep).step();
+      of_steps[step.step()] = step.loss();
+      if (step.step() == 0) break;
+    }
+    of_steps.erase(of_steps.begin(), of_steps.find(4));
+    return of_steps;
+  };
+  Worker unbroken;
+  const auto expected =
+      losses(unbroken, AssignOf(TinySpec(five), 1, 0, unbroken.tokens(), {unbroken.address()}));
+  ASSERT_EQ(expected.size(), 2u);
+  const v1::ShardReport shard = TrainToTheEnd(worker_);
+  EXPECT_EQ(losses(worker_, ResumeFrom(shard, worker_, 2, five)), expected) << "as they were";
+  worker_->Handle(AbortOf(2));
+  worker_.ExpectFree();
+  EXPECT_EQ(worker_.resident().step(), 5u);
+  // The kept snapshot is of step 5, so this one comes from the files.
+  EXPECT_EQ(losses(worker_, ResumeFrom(shard, worker_, 3, five)), expected) << "from files";
+  EXPECT_EQ(worker_.models_made(), 1);
+}
+
+// Also what a step under way has left is gone.
+TEST_F(AgentTest, AnAbortedEpochIsRepeatedFromTheSnapshotInMemory) {
+  worker_->Handle(Alone(1, kEndless));
+  ExpectReady(1);
+  worker_->Handle(StartOf(1));
+  worker_->Handle(CheckpointOf(1));
+  // Until there is a checkpoint and a step behind it.
+  v1::ShardReport shard;
+  std::map<uint64_t, double> losses;
+  while (shard.step() == 0 || !losses.contains(shard.step() + 1)) {
+    const v1::WorkerMessage message = worker_.Hear();
+    ASSERT_NE(message.body_case(), v1::WorkerMessage::BODY_NOT_SET);
+    if (message.has_step()) losses[message.step().step()] = message.step().loss();
+    if (message.has_shard()) shard = message.shard();
+  }
+  worker_->Handle(AbortOf(1));
+  worker_.ExpectFree();
+  EXPECT_GT(worker_.resident().step(), shard.step());
+  worker_.LoseShards(shard.step());
+  worker_->Handle(ResumeFrom(shard, worker_, 2, kEndless));
+  ExpectReady(2);
+  worker_->Handle(StartOf(2));
+  const v1::StepReport again = worker_.HearUntil(v1::WorkerMessage::kStep).step();
+  EXPECT_EQ(again.step(), shard.step() + 1);
+  EXPECT_EQ(again.loss(), losses[again.step()]);
+  EXPECT_EQ(worker_.models_made(), 1);
+}
+
+TEST_F(AgentTest, AnotherCellAndABeginningFromScratchGetAModelOfTheirOwn) {
+  TrainToTheEnd(worker_);
+  worker_->Handle(Alone(2));
+  ExpectReady(2);
+  EXPECT_EQ(worker_.models_made(), 2);
+  worker_->Handle(AbortOf(2));
+  worker_.ExpectFree();
+  EXPECT_EQ(worker_.resident().step(), 0u);
+  // Nothing has trained it.
+  worker_->Handle(Alone(3));
+  ExpectReady(3);
+  EXPECT_EQ(worker_.models_made(), 2);
+  // Half of the layers.
+  Worker other;
+  const std::vector<std::string> addresses = {worker_.address(), other.address()};
+  worker_->Handle(AssignOf(TinySpec(), 4, 0, worker_.tokens(), addresses));
+  other->Handle(AssignOf(TinySpec(), 4, 1, other.tokens(), addresses));
+  ExpectReady(4);
+  EXPECT_EQ(worker_.models_made(), 3);
+}
+
+TEST_F(AgentTest, AnotherRunTakesTheMemoryAndItsOwnPlanningDoesNot) {
+  const auto measure = [&](const std::string& run) {
+    v1::WorkerCommand command = CommandTo(run, 2);
+    command.mutable_measure()->set_run_yaml(ToYaml(TinySpec()));
+    command.mutable_measure()->set_vocabulary(256);
+    worker_->Handle(command);
+    EXPECT_TRUE(worker_.Hear().has_layer_times());
+  };
+  TrainToTheEnd(worker_);
+  measure("tiny");
+  EXPECT_EQ(worker_.resident().run_id(), "tiny");
+  measure("another");
+  EXPECT_EQ(worker_.resident().run_id(), "");
+
+  Worker other;
+  TrainToTheEnd(other);
+  other->Handle(AssignOf(TinySpec({"name=another"}), 1, 0, other.tokens(), {other.address()}));
+  EXPECT_TRUE(other.Hear().has_stage_ready());
+  EXPECT_EQ(other.models_made(), 2);
+}
+
+TEST_F(AgentTest, AModelThatNobodyAsksForIsDroppedAfterAWhile) {
+  Worker impatient(absl::ZeroDuration());
+  TrainToTheEnd(impatient);
+  impatient.ExpectFree();  // its thread has looked at the time
+  EXPECT_EQ(impatient.resident().run_id(), "");
+}
+
+TEST_F(AgentTest, AnAssignmentThatMakesNoSenseIsAnErrorAndTheNextOneIsCarriedOut) {
   uint64_t epoch = 0;
-  for (const v1::WorkerCommand& command : {stage, links, file, data}) {
+  const auto refused = [&](const std::function<void(v1::Assign&)>& spoil) {
+    v1::WorkerCommand command = Alone(++epoch);
+    spoil(*command.mutable_assign());
     worker_->Handle(command);
     const v1::WorkerMessage error = worker_.Hear();
-    EXPECT_EQ(error.epoch(), ++epoch);
+    EXPECT_EQ(error.epoch(), epoch);
     EXPECT_EQ(error.error().code(), static_cast<int>(absl::StatusCode::kInvalidArgument))
         << error.ShortDebugString();
-    EXPECT_FALSE(error.error().peer_lost());
-  }
-  worker_->Handle(Alone(5));
-  ExpectReady(5);
+    EXPECT_FALSE(error.error().has_lost_edge());
+    return error.error().message();
+  };
+  const auto mine = [](v1::Assign& assign) {
+    return assign.mutable_assignment()->mutable_cells(0);
+  };
+  EXPECT_THAT(refused([](v1::Assign& assign) { assign.mutable_cell()->set_stage(1); }),
+              HasSubstr("expected an assignment with stage 1"));
+  EXPECT_THAT(refused([](v1::Assign& assign) {
+                v1::Edge& edge = *assign.mutable_assignment()->add_edges();
+                edge.set_kind(v1::Edge::ACTIVATIONS);
+                edge.mutable_to()->set_stage(1);
+              }),
+              HasSubstr("expected edge 0 between cells of the assignment"));
+  // All that is wrong, at once.
+  EXPECT_THAT(
+      refused([&](v1::Assign& assign) {
+        mine(assign)->set_layers(0);
+        mine(assign)->set_head(false);
+      }),
+      AllOf(HasSubstr("expected layers in stage 0"), HasSubstr("expected 0 links up and 1")));
+  EXPECT_THAT(refused([&](v1::Assign& assign) {
+                mine(assign)->set_devices(0, 1);
+                mine(assign)->set_tensor_ranks(2);
+              }),
+              AllOf(HasSubstr("one of the 1 devices that this worker offers"),
+                    HasSubstr("got 2 tensor by 1 expert ranks")));
+  EXPECT_THAT(refused([&](v1::Assign& assign) { mine(assign)->add_devices(1); }),
+              HasSubstr("expected stage 0 to take one device, got 2"));
+  EXPECT_THAT(refused([&](v1::Assign& assign) {
+                v1::Assignment& assignment = *assign.mutable_assignment();
+                *assignment.add_cells() = *mine(assign);
+                assignment.mutable_cells(1)->mutable_id()->set_replica(1);
+                v1::Edge& edge = *assignment.add_edges();
+                edge.set_kind(v1::Edge::REPLICAS);
+                edge.mutable_to()->set_replica(1);
+              }),
+              HasSubstr("got one of replicas, which this version cannot do"));
+  refused([](v1::Assign& assign) { assign.mutable_assignment()->set_run_yaml("name: [tiny]"); });
+  refused([](v1::Assign& assign) {
+    assign.mutable_assignment()->mutable_data()->set_token_file_sha256("../../etc/passwd");
+  });
+  worker_->Handle(Alone(++epoch));
+  ExpectReady(epoch);
 }
 
 TEST_F(AgentTest, MeasuresWhenItIsFree) {
@@ -483,8 +685,8 @@ TEST_F(AgentTest, TwoStagesTrainAndOneThatVanishesIsNamed) {
     const v1::WorkerMessage message = worker_.Hear();
     ASSERT_NE(message.body_case(), v1::WorkerMessage::BODY_NOT_SET);
     if (!message.has_error()) continue;
-    EXPECT_TRUE(message.error().peer_lost());
-    EXPECT_EQ(message.error().peer_stage(), 1u);
+    EXPECT_TRUE(message.error().has_lost_edge());
+    EXPECT_EQ(message.error().lost_edge(), 0u);
     EXPECT_EQ(message.error().code(), static_cast<int>(absl::StatusCode::kUnavailable));
     break;
   }

@@ -30,10 +30,11 @@ TEST(Device, NoWorkerStartsOnAGpu) {
 }
 
 TEST(Device, AnUnknownOneIsWrongUsage) {
-  for (const char* name : {"tpu", "cuda:", "cuda:-1"}) {
+  for (const char* name : {"tpu", "cuda:", "cuda:-1", "cuda:3-1"}) {
     const Refusal refusal = RunWorkerOn(name);
     EXPECT_EQ(refusal.exit_code, 2);
-    EXPECT_THAT(refusal.sentence, HasSubstr("--device: expected cpu, cuda or cuda:N"));
+    EXPECT_THAT(refusal.sentence,
+                HasSubstr("--device: expected cpu, cuda, cuda:N or a range of GPUs"));
     EXPECT_FALSE(refusal.made_state);
   }
 }

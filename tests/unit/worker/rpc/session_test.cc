@@ -40,7 +40,8 @@ class SessionTest : public ::testing::Test {
               return hello;
             },
         .moved = [this] { return moved_.exchange(false); },
-        .on_command = [this](v1::WorkerCommand command) { commands_.Push(std::move(command)); }});
+        .on_command = [this](v1::WorkerCommand command) { commands_.Push(std::move(command)); },
+        .heartbeat = [](v1::Heartbeat* beat) { beat->mutable_resident()->set_step(7); }});
   }
   // Accepts, hears the greeting and welcomes.
   std::shared_ptr<FakeCoordinator::Connection> Meet(double heartbeat_seconds = 1) {
@@ -109,6 +110,7 @@ TEST_F(SessionTest, HeartbeatsKeepComing) {
     ASSERT_TRUE(connection->Hear(&message));
     ASSERT_TRUE(message.has_heartbeat());
     EXPECT_GT(message.heartbeat().memory_used_bytes(), 0u);
+    EXPECT_EQ(message.heartbeat().resident().step(), 7u);
   }
 }
 

@@ -1,0 +1,122 @@
+#include "worker/pipeline/resident_stage.h"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+namespace longhaul::worker {
+namespace {
+
+// A parameter's value, gradient and two moments, and what a snapshot has of it.
+constexpr uint64_t kBytesPerParameter = 16, kSnapshotBytesPerParameter = 12;
+
+uint64_t ParametersIn(const StageSnapshot& snapshot) {
+  uint64_t count = 0;
+  for (const NamedArray& array : snapshot.parameters) count += array.values.size();
+  return count;
+}
+
+StageOptions WithoutKeysOfSteps(StageOptions options) {
+  const TrainSpec any;
+  options.train.steps = any.steps;
+  options.train.schedule = any.schedule;
+  options.train.optimizer.lr = any.optimizer.lr;
+  options.train.optimizer.clip_norm = any.optimizer.clip_norm;
+  return options;
+}
+
+}  // namespace
+
+bool ResidentIdentity::IsSame(const ResidentIdentity& other) const {
+  return run == other.run && group == other.group &&
+         WithoutKeysOfSteps(options) == WithoutKeysOfSteps(other.options);
+}
+
+ParametersOrigin OriginOf(uint64_t step, const std::vector<ShardFile>& files) {
+  ParametersOrigin origin{.step = step, .sha256 = {}};
+  for (const ShardFile& file : files) origin.sha256.insert(file.sha256);
+  return origin;
+}
+
+StatusOr<std::unique_ptr<ResidentStage>> ResidentStage::Create(ResidentIdentity identity,
+                                                               const MakeStage& make_stage) {
+  LH_ASSIGN_OR_RETURN(std::unique_ptr<Stage> model, make_stage(identity.options));
+  return std::make_unique<ResidentStage>(std::move(identity), std::move(model));
+}
+
+ResidentStage::ResidentStage(ResidentIdentity identity, std::unique_ptr<Stage> model)
+    : identity_(std::move(identity)), model_(std::move(model)) {}
+
+uint64_t ResidentStage::memory_bytes() const {
+  const std::lock_guard lock(mutex_);
+  const bool snapshot = kept_ && kept_->snapshot;
+  return model_->parameter_count() *
+         (kBytesPerParameter + (snapshot ? kSnapshotBytesPerParameter : 0));
+}
+
+ResidentStage::Source ResidentStage::SourceOf(const ParametersOrigin& origin) const {
+  const std::lock_guard lock(mutex_);
+  if (kept_) {
+    if (kept_->origin != origin) return Source::kFiles;
+    if (model_->steps() == origin.step) return Source::kParameters;
+    return kept_->snapshot ? Source::kSnapshot : Source::kFiles;
+  }
+  const bool untrained = model_->steps() == 0 && origin == ParametersOrigin();
+  return untrained ? Source::kParameters : Source::kFiles;
+}
+
+Status ResidentStage::BeginFrom(const ParametersOrigin& origin, SharedSnapshot read) {
+  switch (SourceOf(origin)) {
+    case Source::kParameters:
+      return absl::OkStatus();
+    case Source::kSnapshot: {
+      const std::lock_guard lock(mutex_);
+      return model_->Restore(*kept_->snapshot);
+    }
+    case Source::kFiles:
+      break;
+  }
+  if (!read) {
+    return absl::InternalError(fmt::format(
+        "the parameters of step {} are not in memory, and their files were not read", origin.step));
+  }
+  const std::lock_guard lock(mutex_);
+  kept_.reset();
+  LH_RETURN_IF_ERROR(model_->Restore(*read));
+  // The files of another split hold layers of others too, which take memory that nobody counted.
+  if (ParametersIn(*read) != model_->parameter_count()) read.reset();
+  kept_ = Kept{origin, std::move(read)};
+  return absl::OkStatus();
+}
+
+StatusOr<SharedSnapshot> ResidentStage::TakeSnapshot() {
+  {
+    const std::lock_guard lock(mutex_);
+    kept_.reset();
+  }
+  LH_ASSIGN_OR_RETURN(StageSnapshot snapshot, model_->Snapshot());
+  return std::make_shared<const StageSnapshot>(std::move(snapshot));
+}
+
+void ResidentStage::Keep(SharedSnapshot snapshot, const std::vector<ShardFile>& files) {
+  ParametersOrigin origin = OriginOf(snapshot->step, files);
+  const std::lock_guard lock(mutex_);
+  kept_ = Kept{std::move(origin), std::move(snapshot)};
+}
+
+std::shared_ptr<const TokenFile> ResidentStage::TextOf(const std::string& sha256) const {
+  return sha256 == text_sha256_ ? text_ : nullptr;
+}
+
+void ResidentStage::KeepText(const std::string& sha256, std::shared_ptr<const TokenFile> text) {
+  text_sha256_ = sha256;
+  text_ = std::move(text);
+}
+
+Status ResidentStage::EndEpoch(const Status& outcome) {
+  // A neighbour that is gone and an abort come between two calls of the model, never inside one.
+  if (!outcome.ok() && !absl::IsCancelled(outcome) && !absl::IsUnavailable(outcome)) return outcome;
+  return model_->DropStep();
+}
+
+}  // namespace longhaul::worker

@@ -1,0 +1,106 @@
+// What lives as long as a stage's weights: the model with its optimizer and recorded passes, the
+// last snapshot, and the text that it is trained on. Epochs come and go (an abort, a lost worker, a
+// stop): one that wants the same stage of the same run goes on with the model that is there.
+//
+// Whether what is in memory is what a checkpoint says is proved by the content of its files, never
+// by the step alone: a run that went on from an older checkpoint elsewhere has another history.
+//
+// Threads: the compute thread; Keep any.
+#ifndef LONGHAUL_WORKER_PIPELINE_RESIDENT_STAGE_H_
+#define LONGHAUL_WORKER_PIPELINE_RESIDENT_STAGE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "run/plan/plan.h"
+#include "run/tokens/token_file.h"
+#include "worker/checkpoint/shard_store.h"
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+
+// What a stage was made for. An assignment that says the same can go on with it.
+struct ResidentIdentity {
+  RunId run;
+  Group group;
+  StageOptions options;
+  // Keys of the run file that each step reads anew and no stage is made of (the rate, its schedule,
+  // clipping, the number of steps) may differ.
+  bool IsSame(const ResidentIdentity& other) const;
+};
+
+// The checkpoint that parameters are of.
+struct ParametersOrigin {
+  uint64_t step = 0;             // 0: untrained
+  std::set<std::string> sha256;  // of the files that hold them
+  friend bool operator==(const ParametersOrigin&, const ParametersOrigin&) = default;
+};
+ParametersOrigin OriginOf(uint64_t step, const std::vector<ShardFile>& files);
+
+using SharedSnapshot = std::shared_ptr<const StageSnapshot>;
+
+class ResidentStage {
+ public:
+  using MakeStage = std::function<StatusOr<std::unique_ptr<Stage>>(const StageOptions&)>;
+  static StatusOr<std::unique_ptr<ResidentStage>> Create(
+      ResidentIdentity identity, const MakeStage& make_stage = Stage::Create);
+  // `model` is untrained.
+  ResidentStage(ResidentIdentity identity, std::unique_ptr<Stage> model);
+
+  const ResidentIdentity& identity() const { return identity_; }
+  Stage& model() { return *model_; }
+  // Parameters, gradients, moments and the snapshot: what is not there for an epoch alone.
+  uint64_t memory_bytes() const;
+
+  // --- At an epoch's beginning.
+  enum class Source : uint8_t {
+    kParameters,  // they are as `origin` says
+    kSnapshot,    // the last snapshot is of `origin`
+    kFiles,       // neither: its files have to be read, or, for step 0, a model to be made
+  };
+  Source SourceOf(const ParametersOrigin& origin) const;
+  // Takes the parameters of `origin`. `read`: its files, for kFiles; else null.
+  Status BeginFrom(const ParametersOrigin& origin, SharedSnapshot read);
+
+  // --- While it trains.
+  // For a checkpoint. The snapshot before is given up first, so that memory holds one, or two where
+  // that is still being written.
+  StatusOr<SharedSnapshot> TakeSnapshot();
+  // `snapshot` was written as `files`.
+  void Keep(SharedSnapshot snapshot, const std::vector<ShardFile>& files);
+
+  // --- The text, opened and verified; null: another, or none yet. `sha256`: its content address.
+  std::shared_ptr<const TokenFile> TextOf(const std::string& sha256) const;
+  void KeepText(const std::string& sha256, std::shared_ptr<const TokenFile> text);
+
+  // --- At its end. Drops the step under way. Not OK where the model may have been left half-way
+  // through a change: then it must not be used again. `outcome`: what Executor::Run gave.
+  Status EndEpoch(const Status& outcome);
+
+ private:
+  const ResidentIdentity identity_;
+  const std::unique_ptr<Stage> model_;
+  std::string text_sha256_;
+  std::shared_ptr<const TokenFile> text_;
+
+  // Taken from the model or put into it, whichever came last. So the model has these parameters
+  // exactly when it has taken as many steps.
+  struct Kept {
+    ParametersOrigin origin;
+    SharedSnapshot snapshot;  // null: it is not kept
+  };
+  mutable std::mutex mutex_;
+  std::optional<Kept> kept_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_PIPELINE_RESIDENT_STAGE_H_

@@ -1,0 +1,218 @@
+#include "worker/rpc/epoch_ports.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "codec/registry.h"
+#include "run/boundary/boundary_shape.h"
+#include "run/tokens/token_file.h"
+#include "worker/pipeline/boundary_messages.h"
+#include "worker/pipeline/cuda_boundary_codec.h"
+#include "worker/pipeline/replay_codec.h"
+
+namespace longhaul::worker {
+namespace {
+
+constexpr absl::Duration kLinkLimit = absl::Seconds(30);
+// To read message buffers again at the beginning.
+constexpr double kMessageBytesPerSecond = 50e6;
+// A neighbour agrees on messages when its parameters are there.
+constexpr absl::Duration kAgreementLimit = absl::Minutes(40);
+
+using SharedCodec = std::shared_ptr<const codec::Codec>;
+
+StatusOr<SharedCodec> MakeCodec(const std::string& text) {
+  LH_ASSIGN_OR_RETURN(auto codec, codec::ParseCodec(text));
+  return SharedCodec(std::move(codec));
+}
+
+// What a port of this run encodes or decodes with.
+StatusOr<SharedCodec> PortCodec(const RunSpec& spec, const std::string& text) {
+  LH_ASSIGN_OR_RETURN(auto codec, MakeCodec(text));
+  if (!spec.replay || spec.replay->real_codecs) return codec;
+  const ReplaySpec::CodecTimes* times = spec.replay->TimesOf(codec->name());
+  if (times == nullptr) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected replay.codec_times of {}, got none", codec->name()));
+  }
+  return MakeReplayCodec(std::move(codec), *times, BoundaryShape(spec));
+}
+
+// A neighbour begins with its links when it has gone through its message buffers.
+absl::Duration OpenLimit(const Assignment& assignment) {
+  uint64_t most = 0;
+  for (const Cell& cell : assignment.cells) {
+    most = std::max(most, cell.message_record_bytes + cell.message_journal_bytes);
+  }
+  return kLinkLimit + absl::Seconds(static_cast<double>(most) / kMessageBytesPerSecond);
+}
+
+// By value: the link's loop may call it after the epoch has gone.
+auto HealthReporter(const Resources& resources, const Assignment& assignment, EdgeId edge) {
+  return [send = resources.send, run = assignment.run, epoch = assignment.epoch,
+          edge](const LinkHealth& health) {
+    v1::WorkerMessage message;
+    message.set_run_id(run.value());
+    message.set_epoch(epoch.value());
+    v1::LinkEvent* event = message.mutable_link();
+    event->set_edge(edge.value());
+    event->set_state(std::string(health.state));
+    event->set_silence_seconds(absl::ToDoubleSeconds(health.silence));
+    event->set_reason(std::string(Message(health.reason)));
+    event->set_frames_resent(health.frames_resent);
+    send(std::move(message));
+  };
+}
+
+}  // namespace
+
+EpochPorts::EpochPorts(const Resources& resources, const Assignment& assignment, const CellId& cell,
+                       std::string link_secret, std::shared_ptr<EventQueue> events,
+                       std::shared_ptr<TraceLog> trace)
+    : resources_(resources),
+      assignment_(assignment),
+      cell_(cell),
+      link_secret_(std::move(link_secret)),
+      events_(std::move(events)),
+      trace_(std::move(trace)) {}
+
+transport::Transport* EpochPorts::TransportOf(const Edge& edge) const {
+  const auto found = resources_.transports.find(edge.transport);
+  return found == resources_.transports.end() ? nullptr : found->second;
+}
+
+Status EpochPorts::Begin(const RunSpec& spec, const std::optional<cuda::Device>& gpu) {
+  for (const Edge* edge : assignment_.EdgesOf(cell_, EdgeKind::kActivations)) {
+    LH_ASSIGN_OR_RETURN(auto port, MakePort(spec, gpu, *edge));
+    ports_.push_back(port);
+    openings_.push_back({.edge = edge, .port = std::move(port)});
+  }
+  const Deadline deadline = Deadline::After(OpenLimit(assignment_));
+  for (const Opening& opening : openings_) BeginToOpen(spec, opening, deadline);
+  return absl::OkStatus();
+}
+
+StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec,
+                                                             const std::optional<cuda::Device>& gpu,
+                                                             const Edge& edge) {
+  if (TransportOf(edge) == nullptr) {
+    return absl::FailedPreconditionError(
+        fmt::format("the plan's link to {} is to go over {}, on which this worker does not "
+                    "listen; start it with --transport {}",
+                    ToString(edge.PeerOf(cell_)), edge.transport, edge.transport));
+  }
+  LH_ASSIGN_OR_RETURN(auto messages, OpenMessages(spec, edge));
+  const Flow &sent = edge.SentBy(cell_), &received = edge.SentTo(cell_);
+  LH_ASSIGN_OR_RETURN(const SharedCodec send_codec, PortCodec(spec, sent.codec));
+  LH_ASSIGN_OR_RETURN(const SharedCodec receive_codec, PortCodec(spec, received.codec));
+  LH_ASSIGN_OR_RETURN(auto codec, CreateBoundaryCodec(gpu, {.shape = BoundaryShape(spec),
+                                                            .send = send_codec,
+                                                            .receive = receive_codec}));
+  return BoundaryPort::Create(
+      {.run = assignment_.run,
+       .epoch = assignment_.epoch,
+       .edge = edge.id,
+       .peer = edge.PeerOf(cell_),
+       .upstream = edge.to == cell_,
+       .seed = spec.train.seed,
+       .shape = BoundaryShape(spec),
+       .microbatches = spec.train.microbatches,
+       .validation_microbatches = ValidationMicrobatches(spec, assignment_.data.validation_tokens),
+       .send_codec = send_codec,
+       .receive_codec = receive_codec,
+       .codec = std::move(codec),
+       .dump = resources_.dump.has_value()
+                   ? std::make_shared<const BoundaryDump>(*resources_.dump, assignment_.run)
+                   : nullptr,
+       .messages = std::move(messages),
+       .credits = LinkCredits(received.bits_per_second,
+                              absl::Seconds(sent.latency_seconds + received.latency_seconds),
+                              received.bytes),
+       .trace = trace_,
+       .on_health = HealthReporter(resources_, assignment_, edge.id)},
+      resources_.codec_thread, events_);
+}
+
+StatusOr<std::shared_ptr<BoundaryMessages>> EpochPorts::OpenMessages(const RunSpec& spec,
+                                                                     const Edge& edge) {
+  LH_ASSIGN_OR_RETURN(const auto forward, MakeCodec(edge.forward.codec));
+  LH_ASSIGN_OR_RETURN(const auto backward, MakeCodec(edge.backward.codec));
+  const DataSet& data = assignment_.data;
+  return BoundaryMessages::Open(
+      {.root = resources_.messages_root,
+       .spec = spec,
+       .run = assignment_.run,
+       .layers_before = assignment_.Find(edge.to)->layers.first,
+       .upstream = edge.to == cell_,
+       .windows = WindowsOf(data.tokens - data.validation_tokens, spec.model.context),
+       .start_step = assignment_.start_step,
+       .forward = forward.get(),
+       .backward = backward.get()});
+}
+
+void EpochPorts::BeginToOpen(const RunSpec& spec, const Opening& opening, Deadline deadline) {
+  const Edge& edge = *opening.edge;
+  const auto done = [answer = opening.answer](StatusOr<std::shared_ptr<transport::Link>> opened) {
+    const std::lock_guard lock(answer->mutex);
+    answer->link = std::move(opened);
+    answer->changed.notify_all();
+  };
+  const transport::LinkOptions options{.peer_timeout = spec.peer_timeout,
+                                       .credits = opening.port->credits()};
+  if (edge.dialler() != cell_) {
+    TransportOf(edge)->Expect(KeyOf(edge.id), link_secret_, opening.port, options, deadline, done);
+    return;
+  }
+  std::vector<std::string> addresses;
+  const Endpoint* endpoint = assignment_.Find(edge.PeerOf(cell_))->EndpointOf(edge.transport);
+  if (endpoint != nullptr) addresses = endpoint->addresses;
+  const std::lock_guard lock(mutex_);  // Readdress comes before or after, not between
+  if (const auto moved = moved_.find(edge.id); moved != moved_.end()) addresses = moved->second;
+  TransportOf(edge)->Dial(addresses, KeyOf(edge.id), link_secret_, opening.port, options, deadline,
+                          done);
+}
+
+Status EpochPorts::Await(const std::function<bool()>& cancelled) {
+  for (Opening& opening : openings_) {
+    Answer& answer = *opening.answer;
+    std::unique_lock lock(answer.mutex);
+    while (!answer.link) {
+      answer.changed.wait_for(lock, std::chrono::milliseconds(100));
+      if (!answer.link && cancelled()) return absl::CancelledError("the run was dropped");
+    }
+    if (!answer.link->ok()) {
+      const Cell& peer = *assignment_.Find(opening.edge->PeerOf(cell_));
+      return Annotate(answer.link->status(),
+                      fmt::format("link to {} on worker {}", ToString(peer.id), peer.worker_name));
+    }
+    opening.port->Attach(**answer.link);
+    opening.open = true;
+  }
+  const Deadline agreed = Deadline::After(kAgreementLimit);
+  for (const auto& port : ports_) {
+    LH_ASSIGN_OR_RETURN(const bool kept, port->AgreeOnMessages(agreed, cancelled));
+    if (!kept) forgotten_.push_back(port.get());
+  }
+  return absl::OkStatus();
+}
+
+void EpochPorts::Readdress(EdgeId edge, std::vector<std::string> addresses) {
+  const Edge* found = assignment_.Find(edge);
+  transport::Transport* const transport = found == nullptr ? nullptr : TransportOf(*found);
+  if (transport == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  transport->Readdress(KeyOf(edge), addresses);
+  moved_[edge] = std::move(addresses);
+}
+
+void EpochPorts::Close(Deadline deadline) {
+  for (const Opening& opening : openings_) {
+    if (!opening.open) TransportOf(*opening.edge)->Cancel(KeyOf(opening.edge->id));
+    opening.port->Close(deadline);
+  }
+}
+
+}  // namespace longhaul::worker

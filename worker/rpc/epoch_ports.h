@@ -1,0 +1,89 @@
+// The links of one cell for one epoch: a port for each of its edges of activations. All are opened
+// at once, beside whatever else the cell prepares.
+//
+// Threads: the agent's; Readdress any.
+#ifndef LONGHAUL_WORKER_RPC_EPOCH_PORTS_H_
+#define LONGHAUL_WORKER_RPC_EPOCH_PORTS_H_
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/cuda/device.h"
+#include "base/status.h"
+#include "run/file/run_spec.h"
+#include "run/plan/plan.h"
+#include "transport/p2p/link.h"
+#include "worker/pipeline/boundary_port.h"
+#include "worker/pipeline/event_queue.h"
+#include "worker/pipeline/trace_log.h"
+#include "worker/rpc/resources.h"
+
+namespace longhaul::worker {
+
+class EpochPorts {
+ public:
+  // `resources` and `assignment` outlive it; `cell` is one of the assignment's.
+  EpochPorts(const Resources& resources, const Assignment& assignment, const CellId& cell,
+             std::string link_secret, std::shared_ptr<EventQueue> events,
+             std::shared_ptr<TraceLog> trace);
+
+  // Makes the ports and begins to open their links. `gpu`: where the stage's tensors are.
+  Status Begin(const RunSpec& spec, const std::optional<cuda::Device>& gpu);
+  // Waits until all links are open and both ends of each have agreed on what their codecs remember.
+  Status Await(const std::function<bool()>& cancelled);
+  // The peer of a link that this side dials is reached elsewhere now. Before Begin too.
+  void Readdress(EdgeId edge, std::vector<std::string> addresses);
+  // Flushes and ends the links, and gives up those that are not open.
+  void Close(Deadline deadline);
+
+  const std::vector<std::shared_ptr<BoundaryPort>>& ports() const { return ports_; }
+  // Ports whose codecs begin anew, in a run that goes on after a checkpoint.
+  const std::vector<const BoundaryPort*>& forgotten() const { return forgotten_; }
+
+ private:
+  // The answer may come after this object has gone, so it owns what it fills in.
+  struct Answer {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::optional<StatusOr<std::shared_ptr<transport::Link>>> link;
+  };
+  struct Opening {
+    const Edge* edge;
+    std::shared_ptr<BoundaryPort> port;
+    std::shared_ptr<Answer> answer = std::make_shared<Answer>();
+    bool open = false;
+  };
+
+  transport::LinkKey KeyOf(EdgeId edge) const { return {assignment_.run, assignment_.epoch, edge}; }
+  // Null where this worker does not listen on it.
+  transport::Transport* TransportOf(const Edge& edge) const;
+  StatusOr<std::shared_ptr<BoundaryPort>> MakePort(const RunSpec& spec,
+                                                   const std::optional<cuda::Device>& gpu,
+                                                   const Edge& edge);
+  StatusOr<std::shared_ptr<BoundaryMessages>> OpenMessages(const RunSpec& spec, const Edge& edge);
+  void BeginToOpen(const RunSpec& spec, const Opening& opening, Deadline deadline);
+
+  const Resources& resources_;
+  const Assignment& assignment_;
+  const CellId cell_;
+  const std::string link_secret_;
+  const std::shared_ptr<EventQueue> events_;
+  const std::shared_ptr<TraceLog> trace_;
+  std::vector<Opening> openings_;
+  std::vector<std::shared_ptr<BoundaryPort>> ports_;
+  std::vector<const BoundaryPort*> forgotten_;
+
+  std::mutex mutex_;
+  std::map<EdgeId, std::vector<std::string>> moved_;  // newest addresses
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_RPC_EPOCH_PORTS_H_

@@ -1,0 +1,390 @@
+#include "worker/rpc/epoch_run.h"
+
+#include <fmt/core.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "base/units.h"
+#include "codec/registry.h"
+#include "run/plan/proto/plan_proto.h"
+#include "worker/pipeline/boundary_messages.h"
+#include "worker/rpc/stage_options.h"
+
+namespace longhaul::worker {
+namespace {
+
+constexpr absl::Duration kFetchLimit = absl::Minutes(10);
+constexpr absl::Duration kShardsLimit = absl::Minutes(30);
+constexpr absl::Duration kFlushLimit = absl::Seconds(2);
+
+// What a worker that offers these devices cannot do of what the cell asks for; a sentence each.
+std::vector<std::string> CannotDo(const Assignment& assignment, const Cell& cell,
+                                  const std::vector<WorkerDevice>& offered) {
+  std::vector<std::string> problems;
+  if (cell.group.tensor != 1 || cell.group.expert != 1) {
+    problems.push_back(
+        fmt::format("expected {} to be of one rank, got {} tensor by {} expert ranks",
+                    ToString(cell.id), cell.group.tensor, cell.group.expert));
+  }
+  if (cell.devices.size() != 1) {
+    problems.push_back(fmt::format("expected {} to take one device, got {}", ToString(cell.id),
+                                   cell.devices.size()));
+  }
+  for (const uint32_t device : cell.devices) {
+    if (device < offered.size()) continue;
+    problems.push_back(
+        fmt::format("expected {} to take one of the {} devices that this worker offers, counted "
+                    "from 0, got device {}; --device says what it offers",
+                    ToString(cell.id), offered.size(), device));
+  }
+  for (const EdgeKind kind : {EdgeKind::kReplicas, EdgeKind::kTied, EdgeKind::kState}) {
+    if (assignment.EdgesOf(cell.id, kind).empty()) continue;
+    problems.push_back(fmt::format(
+        "expected edges of activations alone at {}, got one of {}, which this version cannot do",
+        ToString(cell.id), ToString(kind)));
+  }
+  return problems;
+}
+
+std::vector<ShardFile> ShardFilesOf(const std::vector<v1::CheckpointFile>& files) {
+  std::vector<ShardFile> shards;
+  for (const v1::CheckpointFile& file : files) {
+    shards.push_back({file.name(), file.bytes(), file.sha256()});
+  }
+  return shards;
+}
+
+std::string_view ForParameters(ResidentStage::Source source) {
+  switch (source) {
+    case ResidentStage::Source::kParameters:
+      return "for parameters, which are as they were";
+    case ResidentStage::Source::kSnapshot:
+      return "for parameters, from the last snapshot";
+    case ResidentStage::Source::kFiles:
+      break;
+  }
+  return "for parameters, from files";
+}
+
+// What parts of a piece of work took, for the log.
+class Laps {
+ public:
+  void End(std::string_view what) {
+    const MonoTime now = Now();
+    text_ += fmt::format("{}{:.1f} ms {}", text_.empty() ? "" : ", ",
+                         absl::ToDoubleMilliseconds(longhaul::operator-(now, last_)), what);
+    last_ = now;
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  MonoTime last_ = Now();
+  std::string text_;
+};
+
+}  // namespace
+
+EpochRun::EpochRun(const Resources& resources, const v1::Assign& assign,
+                   std::unique_ptr<ResidentStage> resident)
+    : resources_(resources),
+      assignment_(FromProto(assign.assignment())),
+      cell_(FromProto(assign.cell())),
+      resume_files_(assign.resume_files().begin(), assign.resume_files().end()),
+      resident_(std::move(resident)),
+      ports_(resources_, assignment_, cell_, assign.link_secret(), events_, trace_) {}
+
+EpochRun::~EpochRun() = default;
+
+void EpochRun::Report(v1::WorkerMessage message) {
+  message.set_run_id(run().value());
+  message.set_epoch(epoch().value());
+  resources_.send(std::move(message));
+}
+
+void EpochRun::ReportError(const Status& status) {
+  spdlog::error("run {}: {}", run().value(), Message(status));
+  v1::WorkerMessage message;
+  v1::RunError* error = message.mutable_error();
+  error->set_message(std::string(Message(status)));
+  error->set_code(static_cast<int32_t>(status.code()));
+  if (executor_) {
+    error->set_step(executor_->step());
+    if (const auto edge = executor_->lost_edge()) error->set_lost_edge(edge->value());
+  }
+  Report(std::move(message));
+}
+
+void EpochRun::Run() {
+  Status status = Prepare();
+  if (status.ok()) {
+    SayReady();
+    status = WaitForStart();
+  }
+  if (status.ok()) {
+    ReportForgotten();
+    spdlog::info("run {}: {} begins after step {}", run().value(), ToString(cell_),
+                 assignment_.start_step);
+    status = executor_->Run();
+    SayMemory();
+    // Also frees what the step under way holds.
+    const Status kept = resident_->EndEpoch(status);
+    if (!kept.ok()) {
+      spdlog::info(
+          "run {}: the model of {} is given up, because it may have been left half-way: {}",
+          run().value(), ToString(cell_), Message(kept));
+      resident_.reset();
+    }
+  }
+  if (Cancelled()) {
+    spdlog::info("run {}: {} dropped", run().value(), ToString(cell_));
+  } else if (!status.ok()) {
+    ReportError(status);
+  } else {
+    spdlog::info("run {}: {} finished at step {}", run().value(), ToString(cell_),
+                 executor_->step());
+    // Neighbours may still be at work with what is in flight: the coordinator says when all have
+    // finished.
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return cancelled_.has_value(); });
+  }
+  ports_.Close(Deadline::After(kFlushLimit));
+  // Nobody goes back to a checkpoint of a run that is done.
+  if (AllFinished() && executor_ && executor_->step() >= spec_.train.steps) {
+    BoundaryMessages::Drop(resources_.messages_root, run());
+  }
+}
+
+std::unique_ptr<ResidentStage> EpochRun::TakeResident() {
+  executor_.reset();  // works on it
+  return std::move(resident_);
+}
+
+void EpochRun::SayMemory() {
+  const uint64_t bytes = resident_->model().peak_memory_bytes();
+  if (bytes == 0) return;
+  spdlog::info("run {}: {} took {} of the GPU's memory at most, {} were planned", run().value(),
+               ToString(cell_), FormatBytes(static_cast<double>(bytes)),
+               FormatBytes(static_cast<double>(assignment_.Find(cell_)->memory_bytes)));
+}
+
+Status EpochRun::Check() {
+  LH_RETURN_IF_ERROR(CheckAssignment(assignment_));
+  const Cell* mine = assignment_.Find(cell_);
+  if (mine == nullptr) {
+    return absl::InvalidArgumentError(fmt::format(
+        "expected an assignment with {}, which this worker is to be; it has {} cells, none of them "
+        "that one",
+        ToString(cell_), assignment_.cells.size()));
+  }
+  const std::vector<std::string> problems = CannotDo(assignment_, *mine, resources_.devices);
+  if (!problems.empty()) return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
+  LH_ASSIGN_OR_RETURN(spec_, ParseRunSpec(assignment_.run_yaml, "run.yaml", {}, codec::CheckCodec));
+  gpu_ = GpuOf(spec_, resources_.devices[mine->devices.front()].gpu);
+  return absl::OkStatus();
+}
+
+// The parts do not wait for each other where they need not: links open, the text comes and shards
+// are read while the model is made.
+Status EpochRun::Prepare() {
+  Laps laps;
+  LH_RETURN_IF_ERROR(Check());
+  const Cell& mine = *assignment_.Find(cell_);
+  const ParametersOrigin origin = OriginOf(assignment_.start_step, ShardFilesOf(resume_files_));
+  const ResidentIdentity identity{run(), mine.group,
+                                  StageOptionsFor(spec_, assignment_.data.vocabulary, mine.layers,
+                                                  mine.roles, mine.setting.threads, gpu_)};
+  DropResidentUnlessFit(identity, origin);
+  const bool kept = resident_ != nullptr;
+  const auto source = kept ? resident_->SourceOf(origin) : ResidentStage::Source::kFiles;
+
+  LH_RETURN_IF_ERROR(ports_.Begin(spec_, gpu_));
+  const std::string& text_sha256 = assignment_.data.token_file_sha256;
+  const bool reads_text = mine.roles.embedding || mine.roles.head;
+  std::optional<Beside<std::shared_ptr<const TokenFile>>> text;
+  if (reads_text && !(kept && resident_->TextOf(text_sha256))) {
+    text.emplace([this](const GivenUp& given_up) { return FetchText(given_up); });
+  }
+  std::optional<Beside<SharedSnapshot>> shards;
+  if (source == ResidentStage::Source::kFiles && origin.step > 0) {
+    shards.emplace([this](const GivenUp& given_up) { return ReadShards(given_up); });
+  }
+  laps.End("to begin");
+
+  if (!kept) {
+    LH_ASSIGN_OR_RETURN(resident_, ResidentStage::Create(identity, resources_.make_stage));
+  }
+  laps.End(kept ? "for the model, which was there" : "for the model");
+  SharedSnapshot read;
+  if (shards) {
+    LH_ASSIGN_OR_RETURN(read, shards->Take());
+  }
+  if (const Status status = resident_->BeginFrom(origin, std::move(read)); !status.ok()) {
+    resident_.reset();  // maybe changed in part
+    return status;
+  }
+  laps.End(origin.step == 0 ? "for parameters, which are untrained" : ForParameters(source));
+
+  if (text) {
+    LH_ASSIGN_OR_RETURN(auto file, text->Take());
+    resident_->KeepText(text_sha256, std::move(file));
+  }
+  laps.End("more for the text");
+  LH_RETURN_IF_ERROR(ports_.Await([this] { return Cancelled(); }));
+  laps.End("more for links");
+  MakeExecutor(reads_text ? resident_->TextOf(text_sha256) : nullptr);
+  spdlog::info("run {}: {} is ready after {}", run().value(), ToString(cell_), laps.text());
+  return absl::OkStatus();
+}
+
+void EpochRun::MakeExecutor(std::shared_ptr<const TokenFile> text) {
+  const auto stages =
+      std::count_if(assignment_.cells.begin(), assignment_.cells.end(),
+                    [this](const Cell& cell) { return cell.id.replica == cell_.replica; });
+  executor_ = std::make_unique<Executor>(
+      ExecutorOptions{.spec = spec_,
+                      .run = run(),
+                      .cell = cell_,
+                      .stages = static_cast<uint32_t>(stages),
+                      .setting = assignment_.Find(cell_)->setting,
+                      .start_step = assignment_.start_step,
+                      .validation_tokens = assignment_.data.validation_tokens,
+                      .resident = resident_.get(),
+                      .batches = text ? std::make_unique<Batches>(spec_, std::move(text)) : nullptr,
+                      .ports = ports_.ports(),
+                      .events = events_,
+                      .codec_thread = resources_.codec_thread,
+                      .shards = resources_.shards,
+                      .trace = trace_,
+                      .report = [this](v1::WorkerMessage message) { Report(std::move(message)); }});
+  const std::lock_guard lock(mutex_);
+  ready_with_ = resident_->model().parameter_count();
+}
+
+void EpochRun::DropResidentUnlessFit(const ResidentIdentity& wanted,
+                                     const ParametersOrigin& origin) {
+  if (!resident_) return;
+  std::string why;
+  if (resident_->identity().run != wanted.run) {
+    why = "another run needs its memory";
+  } else if (!resident_->identity().IsSame(wanted)) {
+    why = "another cell of the run takes its place";
+  } else if (origin.step == 0 &&
+             resident_->SourceOf(origin) != ResidentStage::Source::kParameters) {
+    why = "the run begins from scratch";
+  } else {
+    return;
+  }
+  spdlog::info("run {}: the model that was kept is dropped: {}", resident_->identity().run.value(),
+               why);
+  resident_.reset();
+}
+
+StatusOr<std::shared_ptr<const TokenFile>> EpochRun::FetchText(const GivenUp& given_up) {
+  LH_ASSIGN_OR_RETURN(
+      const std::string path,
+      resources_.blobs->Fetch(assignment_.data.token_file_sha256, Deadline::After(kFetchLimit),
+                              [&] { return Cancelled() || given_up(); }));
+  LH_ASSIGN_OR_RETURN(TokenFile file, TokenFile::Open(path, /*verify=*/true));
+  return std::make_shared<const TokenFile>(std::move(file));
+}
+
+StatusOr<SharedSnapshot> EpochRun::ReadShards(const GivenUp& given_up) {
+  const std::string& me = assignment_.Find(cell_)->worker.value();
+  const Deadline deadline = Deadline::After(kShardsLimit);
+  std::vector<ShardFile> files = ShardFilesOf(resume_files_);
+  for (size_t i = 0; i < files.size(); ++i) {
+    const v1::CheckpointFile& file = resume_files_[i];
+    if (file.worker_id() == me && file.problem().empty()) continue;
+    StatusOr<std::string> copy = resources_.shard_copies->Fetch(
+        file.sha256(), deadline, [&] { return Cancelled() || given_up(); });
+    if (!copy.ok()) {
+      return Annotate(copy.status(), fmt::format("{} of the checkpoint of step {}", file.name(),
+                                                 assignment_.start_step));
+    }
+    files[i].path = *std::move(copy);
+  }
+  LH_ASSIGN_OR_RETURN(StageSnapshot snapshot,
+                      resources_.shards->Read(run(), Step(assignment_.start_step), files));
+  for (const ShardFile& file : files) {
+    if (!file.path.empty()) resources_.shard_copies->Forget(file.sha256);
+  }
+  return std::make_shared<const StageSnapshot>(std::move(snapshot));
+}
+
+void EpochRun::ReportForgotten() {
+  for (const BoundaryPort* port : ports_.forgotten()) {
+    spdlog::warn("run {}: the message buffers of the link to {} begin anew", run().value(),
+                 ToString(port->peer()));
+    // The cell below tells of it, so that there is one event.
+    if (!port->upstream()) continue;
+    v1::WorkerMessage message;
+    message.mutable_link()->set_edge(port->edge().value());
+    message.mutable_link()->set_state("forgotten");
+    Report(std::move(message));
+  }
+}
+
+void EpochRun::SayReady() {
+  v1::WorkerMessage message;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ready_with_) return;
+    message.mutable_stage_ready()->set_parameters(*ready_with_);
+  }
+  message.mutable_stage_ready()->set_start_step(assignment_.start_step);
+  Report(std::move(message));
+}
+
+Status EpochRun::WaitForStart() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return started_ || cancelled_; });
+  return cancelled_ ? absl::CancelledError(*cancelled_) : absl::OkStatus();
+}
+
+void EpochRun::Start() {
+  const std::lock_guard lock(mutex_);
+  started_ = true;
+  changed_.notify_all();
+}
+
+void EpochRun::RequestStop() {
+  events_->Push(StopRequested{});
+}
+void EpochRun::RequestCheckpoint() {
+  events_->Push(CheckpointRequested{});
+}
+
+void EpochRun::RequestRetune(const v1::Retune& retune) {
+  RetuneRequested request{retune.retune(), retune.depth(), std::nullopt};
+  if (retune.has_activation_lead()) request.activation_lead = retune.activation_lead();
+  events_->Push(request);
+}
+
+void EpochRun::Readdress(const v1::Readdress& moved) {
+  ports_.Readdress(EdgeId(moved.edge()), {moved.addresses().begin(), moved.addresses().end()});
+}
+
+void EpochRun::Cancel(std::string reason, bool finished) {
+  events_->Push(AbortRequested{absl::CancelledError(reason)});
+  const std::lock_guard lock(mutex_);
+  if (!cancelled_) {
+    cancelled_ = std::move(reason);
+    all_finished_ = finished;
+  }
+  changed_.notify_all();
+}
+
+bool EpochRun::AllFinished() const {
+  const std::lock_guard lock(mutex_);
+  return all_finished_;
+}
+
+bool EpochRun::Cancelled() const {
+  const std::lock_guard lock(mutex_);
+  return cancelled_.has_value();
+}
+
+}  // namespace longhaul::worker

@@ -1,0 +1,96 @@
+// One assignment carried out: from Assign to the end of this cell's epoch. What outlives the epoch
+// is the ResidentStage, which the next one may begin with.
+//
+// Run() and TakeResident on the agent's thread; Start, Stop, Checkpoint, Retune, Readdress and
+// Cancel from any thread.
+#ifndef LONGHAUL_WORKER_RPC_EPOCH_RUN_H_
+#define LONGHAUL_WORKER_RPC_EPOCH_RUN_H_
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/cuda/device.h"
+#include "base/status.h"
+#include "longhaul/v1/worker.pb.h"
+#include "run/file/run_spec.h"
+#include "run/plan/plan.h"
+#include "run/tokens/token_file.h"
+#include "worker/pipeline/executor.h"
+#include "worker/pipeline/resident_stage.h"
+#include "worker/rpc/beside.h"
+#include "worker/rpc/epoch_ports.h"
+#include "worker/rpc/resources.h"
+
+namespace longhaul::worker {
+
+class EpochRun {
+ public:
+  // `resident`: what this worker has in memory, of whatever run; or null.
+  EpochRun(const Resources& resources, const v1::Assign& assign,
+           std::unique_ptr<ResidentStage> resident);
+  ~EpochRun();
+
+  // Prepares, says StageReady, waits for Start, trains, and then keeps the links open until Cancel,
+  // because neighbours may still need them. Errors were reported when it returns.
+  void Run();
+  // After Run: what the next epoch can go on with, or null.
+  std::unique_ptr<ResidentStage> TakeResident();
+
+  void Start();
+  void RequestStop();
+  void RequestCheckpoint();
+  void RequestRetune(const v1::Retune& retune);
+  void Readdress(const v1::Readdress& moved);
+  // `finished`: every stage has finished its part.
+  void Cancel(std::string reason, bool finished = false);
+  // Says StageReady if that is so; also when the coordinator asks again.
+  void SayReady();
+
+  const RunId& run() const { return assignment_.run; }
+  Epoch epoch() const { return assignment_.epoch; }
+  const CellId& cell() const { return cell_; }
+  const std::shared_ptr<TraceLog>& trace() const { return trace_; }
+
+ private:
+  Status Prepare();
+  void MakeExecutor(std::shared_ptr<const TokenFile> text);  // text: null in the middle
+  // What the assignment says of this cell, and whether this worker can do it.
+  Status Check();
+  void DropResidentUnlessFit(const ResidentIdentity& wanted, const ParametersOrigin& origin);
+  StatusOr<std::shared_ptr<const TokenFile>> FetchText(const GivenUp& given_up);
+  StatusOr<SharedSnapshot> ReadShards(const GivenUp& given_up);
+  void ReportForgotten();
+  Status WaitForStart();
+  void Report(v1::WorkerMessage message);
+  void ReportError(const Status& status);
+  void SayMemory();
+  bool Cancelled() const;
+  bool AllFinished() const;
+
+  const Resources& resources_;
+  const Assignment assignment_;
+  const CellId cell_;
+  const std::vector<v1::CheckpointFile> resume_files_;
+  RunSpec spec_;
+  std::optional<cuda::Device> gpu_;
+  std::unique_ptr<ResidentStage> resident_;
+  const std::shared_ptr<EventQueue> events_ = std::make_shared<EventQueue>();
+  const std::shared_ptr<TraceLog> trace_ = std::make_shared<TraceLog>();
+  EpochPorts ports_;
+  std::unique_ptr<Executor> executor_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<uint64_t> ready_with_;  // parameters
+  bool started_ = false;
+  std::optional<std::string> cancelled_;
+  bool all_finished_ = false;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_RPC_EPOCH_RUN_H_

@@ -1,0 +1,44 @@
+// What a worker's daemon has once and every run uses.
+#ifndef LONGHAUL_WORKER_RPC_RESOURCES_H_
+#define LONGHAUL_WORKER_RPC_RESOURCES_H_
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "longhaul/v1/worker.pb.h"
+#include "transport/p2p/link.h"
+#include "worker/checkpoint/shard_store.h"
+#include "worker/pipeline/boundary_dump.h"
+#include "worker/pipeline/codec_thread.h"
+#include "worker/pipeline/resident_stage.h"
+#include "worker/rpc/blob_fetcher.h"
+#include "worker/rpc/device.h"
+#include "worker/rpc/shard_courier.h"
+
+namespace longhaul::worker {
+
+struct Resources {
+  // By the plan's names: "ucx", "grpc".
+  std::map<std::string, transport::Transport*, std::less<>> transports;
+  // That it offers: a cell takes them by their places here. Layers are measured on the first.
+  std::vector<WorkerDevice> devices;
+  CodecThread* codec_thread = nullptr;
+  ShardStore* shards = nullptr;
+  BlobFetcher* blobs = nullptr;
+  BlobFetcher* shard_copies = nullptr;  // shards of other workers, on their way into a stage
+  ShardCourier* courier = nullptr;
+  std::optional<BoundaryDumpOptions> dump;
+  std::string messages_root;  // folder of what codecs with state remember (boundary_messages.h)
+  std::function<void(v1::WorkerMessage)> send;  // thread-safe
+  // How long a stage whose epoch has ended stays in memory for the next one.
+  absl::Duration resident_limit = absl::Minutes(10);
+  ResidentStage::MakeStage make_stage = Stage::Create;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_RPC_RESOURCES_H_

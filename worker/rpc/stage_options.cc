@@ -1,0 +1,27 @@
+#include "worker/rpc/stage_options.h"
+
+namespace longhaul::worker {
+
+std::optional<cuda::Device> GpuOf(const RunSpec& spec, const std::optional<cuda::Device>& gpu) {
+  return spec.replay ? std::nullopt : gpu;
+}
+
+StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, const LayerRange& layers,
+                             const Roles& roles, uint32_t threads,
+                             const std::optional<cuda::Device>& gpu) {
+  DeviceName device;
+  if (gpu) device.cuda_index = static_cast<uint32_t>(gpu->index());
+  return {.model = spec.model,
+          .train = spec.train,
+          .vocabulary = vocabulary,
+          .first_layer = layers.first,
+          .layers = layers.count,
+          .first = roles.embedding,
+          .last = roles.head,
+          .recompute = spec.pipeline.recompute,
+          .threads = threads,
+          .device = device,
+          .replay = spec.replay};
+}
+
+}  // namespace longhaul::worker

@@ -1,0 +1,25 @@
+// From a run file and a cell to what a stage is made of.
+#ifndef LONGHAUL_WORKER_RPC_STAGE_OPTIONS_H_
+#define LONGHAUL_WORKER_RPC_STAGE_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "base/cuda/device.h"
+#include "run/file/run_spec.h"
+#include "run/plan/plan.h"
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+
+// Where the stages of a run have their tensors: a replay's, which sleep, on the host.
+std::optional<cuda::Device> GpuOf(const RunSpec& spec, const std::optional<cuda::Device>& gpu);
+
+// What a stage with these layers and roles is made of.
+StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, const LayerRange& layers,
+                             const Roles& roles, uint32_t threads,
+                             const std::optional<cuda::Device>& gpu);
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_RPC_STAGE_OPTIONS_H_

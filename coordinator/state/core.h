@@ -203,7 +203,8 @@ class Core {
   // Asks both ends of each question and logs the sentences.
   void Carry(const ReachBook::News& news);
   void AddReach(CandidateWorker* worker) const;
-  // Whether an answer is under way that says which of two neighbours dials, or that they are cut off.
+  // Whether an answer is under way that says which of two neighbours dials, or that they are cut
+  // off.
   bool IsTryingReach(const RunSpec& spec, const Worker& upper, const Worker& lower) const;
   bool IsTryingReach(const Draft& draft) const;
   // When the patience of a draft or a submission that begins to wait now ends. A worker that keeps

@@ -52,18 +52,18 @@ def measure(arguments, table):
                     "train.schedule.warmup": min(8, steps - 1), **changes})
             cluster.set_rate(arguments.rate)
             fast = train(arguments.slow_steps, **{"data.text": f"['{arguments.text}']"})
-            data = fast.plan["data"]
+            data = fast.plan["assignment"]["data"]
             samples = (int(data["tokens"]) - int(data["validation_tokens"])) // CONTEXT
             # The first step waits for links to open; one step is of both passes.
             first = [s for s in fast.steps if 1 < s["step"] <= samples // SAMPLES_A_STEP]
             later = [s for s in fast.steps if s["step"] > samples // SAMPLES_A_STEP + 1]
             cluster.set_rate("unlimited")
             done = train(arguments.steps)
-            link = fast.plan["links"][0]
-            table.add(name, link["forward_codec"], link["backward_codec"], tokens_a_second(first),
+            edge = fast.plan["assignment"]["edges"][0]
+            flows = (edge["forward"], edge["backward"])
+            table.add(name, *(flow["codec"] for flow in flows), tokens_a_second(first),
                       tokens_a_second(later),
-                      *(f"{int(link[key]) / 1e3:.1f}" for key in ("forward_bytes",
-                                                                  "backward_bytes")),
+                      *(f"{int(flow['bytes']) / 1e3:.1f}" for flow in flows),
                       f"{statistics.mean(step['loss'] for step in done.steps[-8:]):.3f}",
                       f"{done.status['validation_loss']:.3f}")
     return True

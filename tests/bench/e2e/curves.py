@@ -256,9 +256,11 @@ class Trainer:
         if status["state"] != "done":
             cluster.cli("stop", run)
             status = cluster.wait_for(run, "its stop", lambda status: status["state"] in ENDED)
-        link = status["plan"]["links"][0] if status.get("plan") else {}
+        edges = status["plan"]["assignment"]["edges"] if status.get("plan") else []
+        forward, backward = (edges[0][way]["codec"] if edges else None
+                             for way in ("forward", "backward"))
         return {"pair": pair, "state": status["state"], "run": run, "codecs": CODEC_PAIRS[pair],
-                "forward": link.get("forward_codec"), "backward": link.get("backward_codec"),
+                "forward": forward, "backward": backward,
                 "steps": cluster.lines("steps", run)}
 
     def measure(self, pair, rate):

@@ -90,7 +90,7 @@ def starved_shares(cluster, seconds):
     cluster.set_rate("64kbit")
     run = cluster.submit(RUN_FILE, {**CODECS["none"], "train.steps": 1})
     status = cluster.wait_for(run, "its start", lambda status: status["state"] == "running")
-    stages = [stage["worker_name"] for stage in status["plan"]["stages"]]
+    stages = [cell["worker_name"] for cell in status["plan"]["assignment"]["cells"]]
     pids = {worker["name"]: worker["pid"] for worker in cluster.state()["workers"]}
     result = shares([pids[stages[2]], pids[stages[3]]], seconds)
     cluster.cli("stop", run, "--now")

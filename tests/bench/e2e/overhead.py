@@ -75,15 +75,15 @@ def measure(arguments, table):
                 changes["model.layers"] = arguments.layers
             done = cluster.train(arguments.run_file, changes)
             trace = json.loads(cluster.cli("trace", done.status["run_id"], "-o", "-"))
-            stages = done.plan["stages"]
-            planned = [1e3 * (stage["forward_seconds"] + stage["backward_seconds"]) for stage in stages]
-            for index, stage in enumerate(stages):
+            planned = [1e3 * (times["forward_seconds"] + times["backward_seconds"])
+                       for times in done.plan["cells"]]
+            for index, cell in enumerate(done.plan["assignment"]["cells"]):
                 steps = spans_of(trace["traceEvents"], index)
                 samples = [of_step(steps[step], planned[index], arguments.microbatches)
                            for step in sorted(steps) if step > 1]
                 calls, extra = zip(*samples)
                 idle = done.status["stages"][index].get("codec_wait_share", 0)
-                table.add(codec, index, stage["layers"], f"{planned[index]:.3f}",
+                table.add(codec, index, cell["layers"], f"{planned[index]:.3f}",
                           spread(calls), spread(extra), f"{idle:.2%}")
                 # The one with less to do waits for the other, whatever its codec does meanwhile.
                 if planned[index] == max(planned):

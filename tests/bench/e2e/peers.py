@@ -138,7 +138,7 @@ def run_spec(arguments):
 
 
 def split_of(plan):
-    return [(stage["worker_name"], stage["layers"]) for stage in plan["stages"]]
+    return [(cell["worker_name"], cell["layers"]) for cell in plan["assignment"]["cells"]]
 
 
 def uplinks(cluster):

@@ -1,4 +1,4 @@
-"""What base/schedule predicts for a plan, on links of a given rate."""
+"""What run/schedule predicts for a plan, on links of a given rate."""
 import json
 import pathlib
 import subprocess
@@ -12,16 +12,15 @@ GOODPUT = wire_bytes.SEGMENT_PAYLOAD / (wire_bytes.SEGMENT_PAYLOAD + wire_bytes.
 def pipeline_cost(plan, bits_per_second):
     """The input of the simulator (run/schedule/simulator.h); no rate: links cost nothing."""
     rate = bits_per_second * GOODPUT / 8 if bits_per_second else None
-    stages = [{"forward": stage["forward_seconds"], "backward": stage["backward_seconds"],
-               "optimizer": stage["optimizer_seconds"], "depth": stage["depth"],
-               "activation_lead": stage["activation_lead"],
-               "bytes_per_second": rate} for stage in plan["stages"]]
-    boundaries = [{"forward_bytes": wire_bytes.stream_bytes(link["forward_bytes"]),
-                   "backward_bytes": wire_bytes.stream_bytes(link["backward_bytes"]),
-                   **{key: link[f"{key}_seconds"]
-                      for key in ("forward_encode", "forward_decode",
-                                  "backward_encode", "backward_decode")}}
-                  for link in plan["links"]]
+    stages = [{"forward": times["forward_seconds"], "backward": times["backward_seconds"],
+               "optimizer": times["optimizer_seconds"], "depth": cell["depth"],
+               "activation_lead": cell["activation_lead"], "bytes_per_second": rate}
+              for cell, times in zip(plan["assignment"]["cells"], plan["cells"])]
+    boundaries = [{way: {"bytes": wire_bytes.stream_bytes(edge[way]["bytes"]),
+                         "encode": times[way]["encode_seconds"],
+                         "decode": times[way]["decode_seconds"]}
+                   for way in ("forward", "backward")}
+                  for edge, times in zip(plan["assignment"]["edges"], plan["edges"])]
     return {"microbatches": TRAIN["microbatches"], "stages": stages, "boundaries": boundaries}
 
 

@@ -39,7 +39,7 @@ def measure(arguments, table):
                     "train.steps": arguments.warm_up + arguments.steps})
                 seconds = done.step_seconds(arguments.warm_up)
                 simulated = done.prediction["step_seconds"]
-                layers = "+".join(str(stage["layers"]) for stage in done.plan["stages"])
+                layers = "+".join(str(cell["layers"]) for cell in done.plan["assignment"]["cells"])
                 table.add(codec, threads, cores(), layers, spread(seconds), f"{simulated:.3f}",
                           f"{statistics.median(seconds) / simulated:.3f}",
                           f"{watch.others():.2f}")

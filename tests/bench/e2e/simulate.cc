@@ -1,10 +1,9 @@
-// longhaul-simulate: base/schedule's simulator as a filter, for benchmarks.
+// longhaul-simulate: run/schedule's simulator as a filter, for benchmarks.
 //
 // Standard input, seconds and bytes a second (null: unlimited), as simulator.h has them:
 //   {"microbatches", "stages": [{"forward", "backward", "optimizer", "depth", "activation_lead",
 //    "bytes_per_second"}],
-//    "boundaries": [{"forward_bytes", "backward_bytes", "forward_encode", "forward_decode",
-//                    "backward_encode", "backward_decode"}]}
+//    "boundaries": [{"forward": {"bytes", "encode", "decode"}, "backward": as forward}]}
 // Standard output: {"step_seconds", "lower_bound_seconds", "bottleneck"}.
 #include <fmt/core.h>
 
@@ -23,6 +22,12 @@ absl::Duration Seconds(const json& object, const char* key) {
   return absl::Seconds(object.at(key).get<double>());
 }
 
+schedule::FlowCost FlowFromJson(const json& flow) {
+  return {.bytes = flow.at("bytes"),
+          .encode = Seconds(flow, "encode"),
+          .decode = Seconds(flow, "decode")};
+}
+
 schedule::PipelineCost FromJson(const json& input) {
   schedule::PipelineCost cost;
   cost.microbatches = input.at("microbatches");
@@ -38,12 +43,8 @@ schedule::PipelineCost FromJson(const json& input) {
                            .activation_lead = stage.at("activation_lead")});
   }
   for (const json& boundary : input.at("boundaries")) {
-    cost.boundaries.push_back({.forward_bytes = boundary.at("forward_bytes"),
-                               .backward_bytes = boundary.at("backward_bytes"),
-                               .forward_encode = Seconds(boundary, "forward_encode"),
-                               .forward_decode = Seconds(boundary, "forward_decode"),
-                               .backward_encode = Seconds(boundary, "backward_encode"),
-                               .backward_decode = Seconds(boundary, "backward_decode")});
+    cost.boundaries.push_back({.forward = FlowFromJson(boundary.at("forward")),
+                               .backward = FlowFromJson(boundary.at("backward"))});
   }
   return cost;
 }

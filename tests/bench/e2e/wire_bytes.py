@@ -99,13 +99,15 @@ def expected_bytes(plan, model, train):
     """
     shape = (train["microbatch_size"], model["context"], model["hidden"])
     step_message = LINK_HEADER + TENSOR_HEADER + STEP_MESSAGE
-    names = [stage["worker_name"] for stage in plan["stages"]]
-    result = {name: {"uplink": 0, "downlink": 0} for name in names}
-    for link in plan["links"]:
-        upper, lower = names[link["boundary"]], names[link["boundary"] + 1]
-        for codec, sender, receiver in ((link["forward_codec"], upper, lower),
-                                        (link["backward_codec"], lower, upper)):
-            step = train["microbatches"] * stream_bytes(blob_bytes(codec, *shape)) + step_message
+    name_of = {(cell["id"]["replica"], cell["id"]["stage"]): cell["worker_name"]
+               for cell in plan["assignment"]["cells"]}
+    result = {name: {"uplink": 0, "downlink": 0} for name in name_of.values()}
+    for edge in plan["assignment"]["edges"]:
+        upper, lower = (name_of[edge[end]["replica"], edge[end]["stage"]] for end in ("from", "to"))
+        for flow, sender, receiver in ((edge["forward"], upper, lower),
+                                       (edge["backward"], lower, upper)):
+            blob = blob_bytes(flow["codec"], *shape)
+            step = train["microbatches"] * stream_bytes(blob) + step_message
             sent = train["steps"] * on_ethernet(step)
             result[sender]["uplink"] += sent
             result[receiver]["downlink"] += sent

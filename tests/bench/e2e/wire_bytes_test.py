@@ -54,9 +54,11 @@ class WireBytesTest(unittest.TestCase):
         self.assertEqual(wire_bytes.on_ethernet(1448), 1514)
 
     def test_a_middle_worker_sends_activations_and_gradients(self):
-        plan = {"stages": [{"worker_name": name} for name in "abc"],
-                "links": [{"boundary": b, "forward_codec": "none", "backward_codec": "bf16"}
-                          for b in (0, 1)]}
+        cells = [{"id": {"replica": 0, "stage": stage}, "worker_name": name}
+                 for stage, name in enumerate("abc")]
+        edges = [{"from": upper["id"], "to": lower["id"], "forward": {"codec": "none"},
+                  "backward": {"codec": "bf16"}} for upper, lower in zip(cells, cells[1:])]
+        plan = {"assignment": {"cells": cells, "edges": edges}}
         got = wire_bytes.expected_bytes(plan, {"context": 16, "hidden": 64},
                                         {"microbatches": 2, "microbatch_size": 1, "steps": 3})
 

@@ -87,11 +87,10 @@ def main():
 
             # As measured before the run, over these links.
             status = json.loads(cluster.cli("status", run, "--json").stdout)
-            near, far = status["plan"]["links"]
-            check(0.005 <= near["forward_latency_seconds"] < 0.060, "near", near)
-            check(far["forward_latency_seconds"] >= 0.060, "far", far)
-            check(1e6 < far["forward_bits_per_second"] < 5e6 < near["forward_bits_per_second"],
-                  "rates", near, far)
+            near, far = (edge["forward"] for edge in status["plan"]["assignment"]["edges"])
+            check(0.005 <= near["latency_seconds"] < 0.060, "near", near)
+            check(far["latency_seconds"] >= 0.060, "far", far)
+            check(1e6 < far["bits_per_second"] < 5e6 < near["bits_per_second"], "rates", near, far)
             steps = [json.loads(line)["seconds"]
                      for line in cluster.cli("steps", run, "--json").stdout.splitlines()]
             check(len(steps) == 6 and min(steps) > ROUND_TRIP_S, "steps", steps)

@@ -30,9 +30,10 @@ def buffers(cluster, number, run):
     return {p.parent.name: p.stat().st_size for p in folder.glob("*/records")}
 
 
-def plan_of(cluster, path):
+def cells_of(cluster, path):
+    """What a run of this file would have its workers hold, in the order of stages."""
     plan = json.loads(cluster.cli("plan", path, "--json").stdout)
-    return plan.get("plan") or plan
+    return (plan.get("plan") or plan)["assignment"]["cells"]
 
 
 def kill_after(cluster, run, step, *names):
@@ -51,12 +52,12 @@ def resume(cluster):
            (unbroken[-1], none[-1]))
     expect("it is not the same", unbroken != none, unbroken)
     path = cluster.write_run("broken", steps=STEPS, links=AQSGD)
-    plan = plan_of(cluster, path)
+    cells = cells_of(cluster, path)
     run = cluster.cli("submit", path).stdout.split()[0]
     kill_after(cluster, run, 40, "worker2", "worker3")
     for number, stage in [(1, 0), (2, 1), (3, 2), (4, 3)]:
         found = buffers(cluster, number, run)
-        predicted = int(plan["stages"][stage]["message_record_bytes"])
+        predicted = int(cells[stage]["message_record_bytes"])
         expect(f"worker{number}'s buffers are as large as predicted",
                sum(found.values()) == predicted and len(found) == (1 if stage in (0, 3) else 2),
                (found, predicted))
@@ -107,7 +108,7 @@ def elsewhere(cluster):
 def limit(cluster):
     """A cache that is too large is refused at submit, with the bytes."""
     path = cluster.write_run("limited", steps=STEPS, links=AQSGD)
-    stage = plan_of(cluster, path)["stages"][1]
+    stage = cells_of(cluster, path)[1]
     needed = int(stage["message_record_bytes"]) + int(stage["message_journal_bytes"])
     for below, code in [(1, 1), (0, 0)]:
         result = cluster.cli("submit", path, "--set", f"links.cache_limit={needed - below}",
@@ -123,7 +124,7 @@ def full_disk(cluster):
     """worker3's disk has no room for the buffers, then none for the journal, then for both."""
     disk = cluster.folder / "worker3"
     path = cluster.write_run("full", steps=STEPS, links=AQSGD)
-    stage = plan_of(cluster, path)["stages"][2]
+    stage = cells_of(cluster, path)[2]
     expect("worker3 has stage 2", stage["worker_name"] == "worker3", stage)
     usage = os.statvfs(disk)
     used = (usage.f_blocks - usage.f_bfree) * usage.f_frsize

@@ -252,7 +252,7 @@ def transports(cluster):
         mixed = links.replace(" }", ", workers: { worker2: { transport: grpc } } }")
         path = cluster.write_run(f"mixed-{name}", links=mixed)
         plan = json.loads(cluster.cli("plan", path, "--json").stdout)
-        used = [link["transport"] for link in (plan.get("plan") or plan)["links"]]
+        used = [edge["transport"] for edge in (plan.get("plan") or plan)["assignment"]["edges"]]
         if used != ["grpc", "grpc", "ucx"]:
             raise AssertionError(f"the plan has {used}")
         run = cluster.cli("submit", path, "--watch").stdout.split()[0]

@@ -17,9 +17,6 @@ StateOptions Options() {
   options.measure_timeout = absl::Seconds(40);
   options.ready_timeout = absl::Seconds(40);
   options.version = "1.2.3";
-  options.retune = [](const RunSpec& spec, const v1::Plan& plan, const Seen&) {
-    return AnyRetune(spec, plan);
-  };
   return options;
 }
 

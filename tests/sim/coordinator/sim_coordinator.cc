@@ -198,7 +198,7 @@ void SimCoordinator::Execute(const Command& command) {
   } else if (const auto* retune = std::get_if<command::ComputeRetune>(&command)) {
     Arrive(world_->random.Between(absl::Milliseconds(1), absl::Seconds(3)),
            [this, asked = *retune] {
-             Post(event::RetuneComputed{asked.id, Retune(asked.spec, asked.plan, asked.seen)});
+             Post(event::RetuneComputed{asked.id, AnyRetune(asked.spec, asked.plan)});
            });
   } else if (const auto* check = std::get_if<command::CheckCopies>(&command)) {
     Arrive(world_->random.Between(absl::Milliseconds(10), absl::Seconds(3)),

@@ -75,7 +75,7 @@ void Print(const Terminal& terminal, const v1::CheckpointsReply& reply) {
                   TimeText(one.committed_unix_ms(), terminal.out_is_terminal),
                   AgeText(one.committed_unix_ms()), FormatBytes(static_cast<double>(one.bytes())),
                   fmt::format("{}", fmt::join(one.layers(), "+")),
-                  Cell(one.state(), StyleOf(one.state())), WhereText(one), one.detail()});
+                  TableCell(one.state(), StyleOf(one.state())), WhereText(one), one.detail()});
   }
   table.Print(terminal);
 }

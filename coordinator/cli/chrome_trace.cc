@@ -9,6 +9,8 @@
 #include <optional>
 #include <utility>
 
+#include "run/plan/proto/plan_proto.h"
+
 namespace longhaul::cli {
 namespace {
 
@@ -70,7 +72,10 @@ json SortRow(int group, uint32_t row) {
 
 class Writer {
  public:
-  explicit Writer(const v1::TraceReply& trace) : trace_(trace), offsets_(ClockOffsetsNs(trace)) {}
+  explicit Writer(const v1::TraceReply& trace)
+      : trace_(trace),
+        assignment_(FromProto(trace.plan().assignment())),
+        offsets_(ClockOffsetsNs(trace)) {}
 
   std::string Write() {
     zero_ns_ = std::numeric_limits<int64_t>::max();
@@ -80,7 +85,7 @@ class Writer {
       }
     }
     AddRows();
-    for (int i = 0; i < trace_.stages_size(); ++i) AddStage(static_cast<uint32_t>(i));
+    for (int i = 0; i < trace_.stages_size(); ++i) AddStage(i);
     return json{{"displayTimeUnit", "ms"},
                 {"otherData", {{"run", trace_.run_id()}}},
                 {"traceEvents", std::move(events_)}}
@@ -103,32 +108,50 @@ class Writer {
       events_.push_back(NameRow(group, index, name));
       events_.push_back(SortRow(group, index));
     };
-    for (uint32_t stage = 0; stage < static_cast<uint32_t>(trace_.stages_size()); ++stage) {
-      std::string name = fmt::format("stage {}", stage);
-      if (stage < static_cast<uint32_t>(trace_.plan().stages_size())) {
-        name += fmt::format(" ({})", trace_.plan().stages(static_cast<int>(stage)).worker_name());
-      }
-      row(kStages, stage, name);
-      row(kCodecs, stage, fmt::format("codec of stage {}", stage));
+    for (int i = 0; i < trace_.stages_size(); ++i) {
+      const CellId id = FromProto(trace_.stages(i).cell());
+      const Cell* const cell = assignment_.Find(id);
+      const std::string name = ToString(id);
+      row(kStages, RowOf(i),
+          cell == nullptr ? name : fmt::format("{} ({})", name, cell->worker_name));
+      row(kCodecs, RowOf(i), fmt::format("codec of {}", name));
     }
-    for (const v1::LinkPlan& link : trace_.plan().links()) {
-      const uint32_t b = link.boundary();
-      row(kLinks, 2 * b, fmt::format("{} to {}: {}", b, b + 1, link.forward_codec()));
-      row(kLinks, 2 * b + 1, fmt::format("{} to {}: {}", b + 1, b, link.backward_codec()));
+    for (const Edge& edge : assignment_.edges) {
+      const uint32_t from = edge.from.stage, to = edge.to.stage;
+      row(kLinks, RowOf(edge, Direction::kForward),
+          fmt::format("{} to {}: {}", from, to, edge.forward.codec));
+      row(kLinks, RowOf(edge, Direction::kBackward),
+          fmt::format("{} to {}: {}", to, from, edge.backward.codec));
     }
   }
 
-  void AddStage(uint32_t stage) {
-    for (const v1::StepTrace& step : trace_.stages(static_cast<int>(stage)).steps()) {
-      const int64_t begin = step.begin_ns() + offsets_[stage];
-      Add(kStages, stage, fmt::format("step {}", step.step()), "step", begin,
+  // Of its group.
+  static uint32_t RowOf(int trace) { return static_cast<uint32_t>(trace); }
+  uint32_t RowOf(const Edge& edge, Direction direction) const {
+    const auto place = static_cast<uint32_t>(&edge - assignment_.edges.data());
+    return 2 * place + (direction == Direction::kForward ? 0 : 1);
+  }
+
+  void AddStage(int index) {
+    const v1::StageTrace& stage = trace_.stages(index);
+    for (const v1::StepTrace& step : stage.steps()) {
+      const int64_t begin = step.begin_ns() + offsets_[static_cast<size_t>(index)];
+      Add(kStages, RowOf(index), fmt::format("step {}", step.step()), "step", begin,
           step.end_ns() - step.begin_ns(), {{"step", step.step()}});
-      for (const v1::Span& span : step.spans()) AddSpan(stage, step, span, begin);
+      for (const v1::Span& span : step.spans()) AddSpan(index, step, span, begin);
     }
   }
 
-  void AddSpan(uint32_t stage, const v1::StepTrace& step, const v1::Span& span, int64_t begin) {
-    const uint32_t m = span.microbatch();
+  // Where what `cell` got from above, or from below, was on its way. nullopt: nobody is there.
+  std::optional<uint32_t> RowOfReceived(const CellId& cell, bool from_above) const {
+    const Edge* const edge = from_above ? assignment_.Incoming(cell, EdgeKind::kActivations)
+                                        : assignment_.Outgoing(cell, EdgeKind::kActivations);
+    if (edge == nullptr) return std::nullopt;
+    return RowOf(*edge, from_above ? Direction::kForward : Direction::kBackward);
+  }
+
+  void AddSpan(int index, const v1::StepTrace& step, const v1::Span& span, int64_t begin) {
+    const uint32_t stage = RowOf(index), m = span.microbatch();
     const auto add = [&](int group, uint32_t row, const std::string& name, const char* category) {
       json arguments = {{"step", step.step()}, {"microbatch", m}};
       if (span.bytes() > 0) {
@@ -159,10 +182,10 @@ class Writer {
       case v1::Span::DECODE:
         return add(kCodecs, stage, fmt::format("decode {} {}", tensor, m), "decode");
       case v1::Span::RECEIVE:
-        // From the stage above: over the boundary above it.
-        if (span.up() && stage == 0) return;
-        return add(kLinks, span.up() ? 2 * (stage - 1) : 2 * stage + 1,
-                   fmt::format("{} {}", tensor, m), "transfer");
+        if (const auto row = RowOfReceived(FromProto(trace_.stages(index).cell()), span.up())) {
+          add(kLinks, *row, fmt::format("{} {}", tensor, m), "transfer");
+        }
+        return;
       default:
         return;  // of a newer worker
     }
@@ -181,6 +204,7 @@ class Writer {
   }
 
   const v1::TraceReply& trace_;
+  const Assignment assignment_;
   const std::vector<int64_t> offsets_;
   int64_t zero_ns_ = 0;
   json events_ = json::array();
@@ -189,10 +213,18 @@ class Writer {
 }  // namespace
 
 std::vector<int64_t> ClockOffsetsNs(const v1::TraceReply& trace) {
+  const Assignment assignment = FromProto(trace.plan().assignment());
+  std::map<CellId, int> traced;
   std::vector<int64_t> offsets;
   for (int i = 0; i < trace.stages_size(); ++i) {
-    offsets.push_back(
-        i == 0 ? 0 : offsets.back() + OffsetBetween(trace.stages(i - 1), trace.stages(i)));
+    const CellId cell = FromProto(trace.stages(i).cell());
+    traced[cell] = i;
+    const Edge* const edge = assignment.Incoming(cell, EdgeKind::kActivations);
+    const auto above = edge == nullptr ? traced.end() : traced.find(edge->from);
+    offsets.push_back(above == traced.end()
+                          ? 0
+                          : offsets[static_cast<size_t>(above->second)] +
+                                OffsetBetween(trace.stages(above->second), trace.stages(i)));
   }
   return offsets;
 }

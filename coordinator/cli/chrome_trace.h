@@ -16,8 +16,9 @@ namespace longhaul::cli {
 std::string ToChromeTrace(const v1::TraceReply& trace);
 
 // What has to be added to the times of each stage so that they are those of stage 0's clock, ns. 0
-// where clocks are the same. Else by the messages between neighbours: the quickest activation and
-// the quickest gradient are taken to have been under way equally long.
+// where clocks are the same, and where nothing is known of a stage above. Else by the messages
+// between neighbours: the quickest activation and the quickest gradient are taken to have been
+// under way equally long.
 std::vector<int64_t> ClockOffsetsNs(const v1::TraceReply& trace);
 
 }  // namespace longhaul::cli

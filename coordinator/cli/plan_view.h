@@ -5,12 +5,12 @@
 #include <cstdint>
 
 #include "coordinator/cli/terminal.h"
-#include "longhaul/v1/plan.pb.h"
+#include "run/plan/plan.h"
 
 namespace longhaul::cli {
 
 // Stages, links, where the predicted step's time goes, other codecs, and what bounds the step.
-void PrintPlan(const Terminal& terminal, const v1::Plan& plan, uint64_t tokens_per_step);
+void PrintPlan(const Terminal& terminal, const Plan& plan, uint64_t tokens_per_step);
 
 }  // namespace longhaul::cli
 

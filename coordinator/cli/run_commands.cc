@@ -46,7 +46,7 @@ StatusOr<int> ListRuns(Invocation& invocation) {
                {"REASON"}});
   for (const v1::RunStatus& run : reply.runs()) {
     const double rate = run.tokens_per_second();
-    table.AddRow({run.run_id(), Cell(run.state(), StateStyle(run.state())), StepText(run),
+    table.AddRow({run.run_id(), TableCell(run.state(), StateStyle(run.state())), StepText(run),
                   run.step() > 0 ? RunLossText(run) : "", rate > 0 ? GroupedText(rate) : "",
                   SecondsText(run.seconds_left()),
                   run.stages_size() > 0 ? fmt::format("{}", run.stages_size()) : "",

@@ -11,6 +11,7 @@
 #include "coordinator/cli/submission.h"
 #include "coordinator/cli/topology.h"
 #include "coordinator/cli/watch.h"
+#include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::cli {
 namespace {
@@ -124,7 +125,7 @@ StatusOr<int> Plan(Invocation& invocation, const SubmitOptions& options) {
   if (invocation.json()) {
     invocation.PrintJson(reply.plan());
   } else {
-    PrintPlan(invocation.terminal(), reply.plan(), submission.spec.TokensPerStep());
+    PrintPlan(invocation.terminal(), FromProto(reply.plan()), submission.spec.TokensPerStep());
   }
   return kDone;
 }

@@ -36,9 +36,9 @@ class Line {
 
 }  // namespace
 
-void Table::AddRow(std::vector<Cell> cells) {
+void Table::AddRow(std::vector<TableCell> cells) {
   LH_CHECK(cells.size() == columns_.size(), "a row has as many cells as the table has columns");
-  for (Cell& cell : cells) {
+  for (TableCell& cell : cells) {
     cell.text = cell.text.empty() ? "-" : Printable(cell.text);
   }
   rows_.push_back(std::move(cells));
@@ -55,7 +55,7 @@ std::vector<std::string> Table::Lines(int width, bool colour) const {
   const auto add = [&](auto cell_at) {
     Line line(width, colour);
     for (size_t i = 0; i < columns_.size(); ++i) {
-      const Cell cell = cell_at(i);
+      const TableCell cell = cell_at(i);
       const int padding = widths[i] - Columns(cell.text);
       if (columns_[i].align == Align::kRight) line.Pad(padding);
       line.Add(cell.text, cell.style);
@@ -64,7 +64,7 @@ std::vector<std::string> Table::Lines(int width, bool colour) const {
     }
     lines.push_back(line.Take());
   };
-  add([&](size_t i) { return Cell(columns_[i].title, Style::kBold); });
+  add([&](size_t i) { return TableCell(columns_[i].title, Style::kBold); });
   for (const auto& row : rows_) add([&](size_t i) { return row[i]; });
   return lines;
 }

@@ -10,8 +10,9 @@
 
 namespace longhaul::cli {
 
-struct Cell {
-  Cell(std::string cell_text, Style cell_style = Style::kPlain)  // NOLINT: cells are mostly text
+struct TableCell {
+  TableCell(std::string cell_text,
+            Style cell_style = Style::kPlain)  // NOLINT: cells are mostly text
       : text(std::move(cell_text)), style(cell_style) {}
   std::string text;
   Style style;
@@ -27,7 +28,7 @@ class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   // As many cells as columns. Texts are made printable; "" shows as "-".
-  void AddRow(std::vector<Cell> cells);
+  void AddRow(std::vector<TableCell> cells);
   bool empty() const { return rows_.empty(); }
 
   // Lines of the aligned table, titles first, none wider than `width` columns (0: any width).
@@ -39,7 +40,7 @@ class Table {
 
  private:
   std::vector<Column> columns_;
-  std::vector<std::vector<Cell>> rows_;
+  std::vector<std::vector<TableCell>> rows_;
 };
 
 }  // namespace longhaul::cli

@@ -74,7 +74,7 @@ Table StageTable(const v1::RunStatus& run) {
   for (const v1::StageStatus& stage : run.stages()) {
     const std::string state = stage.connected() ? stage.state() : stage.state() + ", disconnected";
     table.AddRow({fmt::format("{}", stage.stage()), stage.worker_name(),
-                  Cell(state, stage.connected() ? StateStyle(stage.state()) : Style::kYellow),
+                  TableCell(state, stage.connected() ? StateStyle(stage.state()) : Style::kYellow),
                   fmt::format("{}", stage.layers()), fmt::format("{}", stage.depth()),
                   fmt::format("{}", stage.step()), PercentText(stage.compute_share()),
                   PercentText(stage.optimizer_share()), PercentText(stage.wait_input_share()),
@@ -98,7 +98,7 @@ Table LinkTable(const v1::RunStatus& run) {
                   link.codec(), known ? FormatBitsPerSecond(link.rate_bits_per_second()) : "?",
                   FormatBitsPerSecond(link.goodput_bits_per_second()),
                   known ? PercentText(link.bound_share()) : "?", PercentText(link.busy_share()),
-                  Cell(link.state(), StateStyle(link.state()))});
+                  TableCell(link.state(), StateStyle(link.state()))});
   }
   return table;
 }

@@ -130,13 +130,14 @@ StatusOr<int> ListWorkers(Invocation& invocation) {
                {"HEARTBEAT", Align::kRight}});
   for (const v1::WorkerStatus& worker : reply.workers()) {
     const bool free = worker.run_id().empty();
-    const Cell state = !worker.connected() ? Cell("lost", Style::kRed)
-                       : free              ? Cell("free", Style::kGreen)
-                                           : Cell("busy");
+    const TableCell state = !worker.connected() ? TableCell("lost", Style::kRed)
+                            : free              ? TableCell("free", Style::kGreen)
+                                                : TableCell("busy");
     table.AddRow(
-        {worker.name(), state, worker.run_id(), free ? "" : fmt::format("{}", worker.stage()),
-         AddressText(worker), DeviceText(worker), MemoryText(worker), worker.link_quality(),
-         ReachText(worker), worker.version(),
+        {worker.name(), state, worker.run_id(),
+         free ? "" : fmt::format("{}", worker.cell().stage()), AddressText(worker),
+         DeviceText(worker), MemoryText(worker), worker.link_quality(), ReachText(worker),
+         worker.version(),
          longhaul::FormatDuration(absl::Seconds(worker.last_heartbeat_seconds())) + " ago"});
   }
   table.Print(terminal);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "deploy/sweep/prediction.h"
+#include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::cli {
 namespace {
@@ -73,15 +74,15 @@ Status SetStepTime(const std::vector<v1::StepRecord>& steps, PointResult* result
 }
 
 // The one place where a prediction gets into the results.
-Status SetPrediction(const SweepPoint& point, const v1::Plan& plan, PointResult* result) {
+Status SetPrediction(const SweepPoint& point, const Plan& plan, PointResult* result) {
   LH_ASSIGN_OR_RETURN(const PointPrediction prediction,
                       PredictPoint(plan, point.spec, point.rate_bits_per_second, point.delay));
   result->simulated_seconds = prediction.simulated_seconds;
   result->bound_seconds = prediction.bound_seconds;
   result->bottleneck = prediction.bottleneck;
-  result->plan_simulated_seconds = plan.prediction().step_seconds();
-  result->plan_bound_seconds = plan.prediction().lower_bound_seconds();
-  result->explanation = plan.explanation();
+  result->plan_simulated_seconds = plan.prediction.step_seconds;
+  result->plan_bound_seconds = plan.prediction.lower_bound_seconds;
+  result->explanation = plan.explanation;
   return absl::OkStatus();
 }
 
@@ -133,11 +134,11 @@ void StageShares::Add(const v1::RunStatus& run) {
   }
 }
 
-std::vector<StageResult> StageShares::Means(const v1::Plan& plan) const {
+std::vector<StageResult> StageShares::Means(const Assignment& assignment) const {
   std::vector<StageResult> stages;
-  for (const v1::StagePlan& planned : plan.stages()) {
+  for (const Cell& cell : assignment.cells) {
     StageResult stage;
-    if (const auto it = sums_.find(planned.stage()); it != sums_.end() && it->second.count > 0) {
+    if (const auto it = sums_.find(cell.id.stage); it != sums_.end() && it->second.count > 0) {
       stage = it->second.shares;
       for (double* share :
            {&stage.compute_share, &stage.optimizer_share, &stage.wait_input_share,
@@ -145,10 +146,10 @@ std::vector<StageResult> StageShares::Means(const v1::Plan& plan) const {
         *share /= it->second.count;
       }
     }
-    stage.worker = planned.worker_name();
-    stage.first_layer = planned.first_layer();
-    stage.layers = planned.layers();
-    stage.depth = planned.depth();
+    stage.worker = cell.worker_name;
+    stage.first_layer = cell.layers.first;
+    stage.layers = cell.layers.count;
+    stage.depth = cell.setting.depth;
     stages.push_back(std::move(stage));
   }
   return stages;
@@ -184,10 +185,11 @@ StatusOr<PointResult> MeasuredPoint(const SweepPoint& point, const SweepSpec& sw
   result.warm_up = sweep.warm_up;
   result.tokens_per_step = point.spec.TokensPerStep();
   LH_RETURN_IF_ERROR(SetStepTime(steps, &result));
-  LH_RETURN_IF_ERROR(SetPrediction(point, run.plan(), &result));
+  const Plan plan = FromProto(run.plan());
+  LH_RETURN_IF_ERROR(SetPrediction(point, plan, &result));
   result.link_bytes_per_step = MedianOf(steps, sweep.warm_up, &v1::StepRecord::link_bytes);
   result.payload_bytes_per_step = MedianOf(steps, sweep.warm_up, &v1::StepRecord::payload_bytes);
-  result.stages = shares.Means(run.plan());
+  result.stages = shares.Means(plan.assignment);
   result.link_bytes = std::move(link_bytes);
   for (const v1::StepRecord& step : steps) {
     result.curve.push_back({.step = step.step(),

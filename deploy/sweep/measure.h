@@ -12,6 +12,7 @@
 #include "deploy/sweep/results.h"
 #include "deploy/sweep/sweep_spec.h"
 #include "longhaul/v1/control.pb.h"
+#include "run/plan/plan.h"
 
 namespace longhaul::cli {
 
@@ -28,7 +29,7 @@ class StageShares {
   // Looks at the run; each step of a stage counts once, those of the warm-up do not.
   void Add(const v1::RunStatus& run);
   // Of the stages of `plan`.
-  std::vector<StageResult> Means(const v1::Plan& plan) const;
+  std::vector<StageResult> Means(const Assignment& assignment) const;
 
  private:
   struct Sums {

@@ -11,10 +11,10 @@
 
 namespace longhaul::cli {
 
-StatusOr<PointPrediction> PredictPoint(const v1::Plan& plan, const RunSpec& spec,
+StatusOr<PointPrediction> PredictPoint(const Plan& plan, const RunSpec& spec,
                                        uint64_t rate_bits_per_second, absl::Duration delay) {
   const auto network =
-      coordinator::UniformNetwork(static_cast<uint32_t>(plan.stages_size()),
+      coordinator::UniformNetwork(static_cast<uint32_t>(plan.assignment.cells.size()),
                                   coordinator::GoodputBytesPerSecond(rate_bits_per_second), delay);
   LH_ASSIGN_OR_RETURN(const schedule::Simulation simulation,
                       schedule::Simulate(coordinator::PipelineCostOf(plan, spec, network)));

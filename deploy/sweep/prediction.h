@@ -8,8 +8,8 @@
 
 #include "absl/time/time.h"
 #include "base/status.h"
-#include "longhaul/v1/plan.pb.h"
 #include "run/file/run_spec.h"
+#include "run/plan/plan.h"
 
 namespace longhaul::cli {
 
@@ -20,7 +20,7 @@ struct PointPrediction {
 };
 
 // With all interfaces at this rate (0: unlimited) and all links of this delay, one way.
-StatusOr<PointPrediction> PredictPoint(const v1::Plan& plan, const RunSpec& spec,
+StatusOr<PointPrediction> PredictPoint(const Plan& plan, const RunSpec& spec,
                                        uint64_t rate_bits_per_second, absl::Duration delay);
 
 // What the network alone takes of a step at least: for estimates of how long a sweep takes.

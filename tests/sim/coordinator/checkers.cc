@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "coordinator/state/transitions.h"
+#include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator::sim {
 namespace {
@@ -125,11 +126,11 @@ void Checkers::CheckEnd(const RunRecord& record) {
   const bool stopped =
       record.state == RunState::kStopped && record.reason.starts_with("stopped by request after");
   if (record.state == RunState::kDone || stopped) {
-    for (const v1::StagePlan& stage : record.plan->stages()) {
-      const auto finished = truth.finished.find(stage.stage());
+    for (const Cell& cell : record.plan->assignment.cells) {
+      const auto finished = truth.finished.find(cell.id);
       if (finished == truth.finished.end() || finished->second != record.step) {
-        world_->Violate("{} is {} at step {}, and its stage {} has not finished there", id,
-                        ToString(record.state), record.step, stage.stage());
+        world_->Violate("{} is {} at step {}, and its {} has not finished there", id,
+                        ToString(record.state), record.step, ToString(cell.id));
       }
     }
   }
@@ -144,7 +145,7 @@ void Checkers::CheckBlame(const RunRecord& record) {
     const std::string label = fmt::format("(stage {})", stage);
     const bool said = reason.find(label + " failed") != std::string::npos ||
                       reason.find(label + " lost its link") != std::string::npos;
-    if (said && !truth.failed.contains(stage)) {
+    if (said && !truth.failed.contains({.stage = stage})) {
       world_->Violate("{}@{} failed by an error that its stage {} did not have: {}",
                       record.id.value(), record.epoch.value(), stage, reason);
     }
@@ -188,9 +189,9 @@ void Checkers::CheckCheckpoints(const RunRecord* before, const RunRecord& record
                         shard == world_->shards.end() ? "is on no disk" : "is another");
       }
     }
-    if (stages.size() != static_cast<size_t>(manifest.stages_size())) {
+    if (stages.size() != static_cast<size_t>(manifest.cells_size())) {
       world_->Violate("checkpoint {} of {} is offered with {} of {} shards", manifest.step(), id,
-                      stages.size(), manifest.stages_size());
+                      stages.size(), manifest.cells_size());
     }
     if (manifest.step() <= newest) continue;
     if (manifest.epoch() != record.epoch.value() && !resumed_.contains(record.id)) {
@@ -226,10 +227,10 @@ void Checkers::CheckStages() {
   std::map<std::string, std::string> busy;
   for (const auto& [id, record] : records_) {
     if (!HoldsStages(record.state)) continue;
-    for (const v1::StagePlan& stage : record.plan->stages()) {
-      const auto [other, added] = busy.try_emplace(stage.incarnation(), id.value());
+    for (const Cell& cell : record.plan->assignment.cells) {
+      const auto [other, added] = busy.try_emplace(cell.incarnation.value(), id.value());
       if (!added) {
-        world_->Violate("worker {} has a stage of {} and one of {}", stage.incarnation(),
+        world_->Violate("worker {} has a stage of {} and one of {}", cell.incarnation.value(),
                         other->second, id.value());
       }
     }
@@ -297,9 +298,10 @@ void Checkers::CheckWorkerCommand(const command::ToWorker& to) {
   // Moved on in this very tick.
   if (record.epoch.value() > command.epoch() || resumed_.contains(record.id)) return;
   if (command.has_assign()) {
-    const uint32_t stage = command.assign().stage();
-    because(record.plan && record.plan->epoch() == command.epoch() &&
-                record.plan->stages(static_cast<int>(stage)).incarnation() == live->second,
+    const Cell* const cell =
+        record.plan ? record.plan->assignment.Find(FromProto(command.assign().cell())) : nullptr;
+    because(cell != nullptr && record.plan->assignment.epoch.value() == command.epoch() &&
+                cell->incarnation.value() == live->second,
             "an assignment");
   } else if (command.has_start()) {
     because(record.state == RunState::kRunning || record.state == RunState::kFinishing ||
@@ -321,8 +323,8 @@ void Checkers::CheckAbort(const v1::WorkerCommand& command, const std::string& i
   if (found == records_.end()) return;
   const RunRecord& record = found->second;
   if (record.epoch.value() != command.epoch() || !HoldsStages(record.state)) return;
-  for (const v1::StagePlan& stage : record.plan->stages()) {
-    if (stage.incarnation() == incarnation) {
+  for (const Cell& cell : record.plan->assignment.cells) {
+    if (cell.incarnation.value() == incarnation) {
       world_->Violate("{} was told to drop {}@{}, which goes on", incarnation, command.run_id(),
                       command.epoch());
     }

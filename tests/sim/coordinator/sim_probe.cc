@@ -78,9 +78,9 @@ void SimWorker::CheckProbe(const v1::WorkerCommand& command) {
       WasInTroubleLately(probe_->peer)) {
     return;
   }
-  world_->Violate("{} is to measure the link across boundary {} of {}@{} beside that across {}",
-                  WorkerName(index_), command.probe_link().boundary(), command.run_id(),
-                  command.epoch(), probe_->command.probe_link().boundary());
+  world_->Violate("{} is to measure the link to {} of {}@{} beside that to {}", WorkerName(index_),
+                  command.probe_link().peer_name(), command.run_id(), command.epoch(),
+                  probe_->command.probe_link().peer_name());
 }
 
 bool SimWorker::WasInTroubleLately(size_t worker) const {
@@ -95,21 +95,21 @@ bool SimWorker::WasInTroubleLately(size_t worker) const {
 }
 
 // A plan counts with what its own workers have measured for it, and with all of that.
-void SimWorker::CheckRates(const EpochKey& key, const v1::Plan& plan) {
-  const auto worker_at = [&](uint32_t stage) {
+void SimWorker::CheckRates(const EpochKey& key, const Assignment& assignment) {
+  const auto worker_of = [&](const CellId& cell) {
     size_t index = 0;
-    while ("id-" + WorkerName(index) != plan.stages(static_cast<int>(stage)).worker_id()) ++index;
+    while ("id-" + WorkerName(index) != assignment.Find(cell)->worker.value()) ++index;
     return index;
   };
-  for (const v1::LinkPlan& link : plan.links()) {
-    const size_t upper = worker_at(link.boundary()), lower = worker_at(link.boundary() + 1);
+  for (const Edge& edge : assignment.edges) {
+    const size_t upper = worker_of(edge.from), lower = worker_of(edge.to);
     for (const auto& [planned, measured] :
-         {std::pair(link.forward_bits_per_second(), RateOf(key, upper, lower)),
-          std::pair(link.backward_bits_per_second(), RateOf(key, lower, upper))}) {
+         {std::pair(edge.forward.bits_per_second, RateOf(key, upper, lower)),
+          std::pair(edge.backward.bits_per_second, RateOf(key, lower, upper))}) {
       const bool excused = planned == 0 && (WasInTroubleLately(upper) || WasInTroubleLately(lower));
       if (planned == measured || excused) continue;
-      world_->Violate("{}@{} is planned with {} bit/s across boundary {}; {} were measured",
-                      key.run, key.epoch, planned, link.boundary(), measured);
+      world_->Violate("{}@{} is planned with {} bit/s over edge {}; {} were measured", key.run,
+                      key.epoch, planned, edge.id.value(), measured);
     }
   }
 }

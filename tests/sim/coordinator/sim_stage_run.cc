@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "run/plan/proto/plan_proto.h"
 #include "tests/sim/coordinator/sim_worker.h"
 #include "tests/support/state_harness.h"
 
@@ -34,34 +35,34 @@ void SimWorker::AfterInRun(absl::Duration delay, std::function<void()> action) {
 
 void SimWorker::BeginRun(const v1::WorkerCommand& command) {
   const v1::Assign& assign = command.assign();
-  const v1::Plan& plan = assign.plan();
   StageRun& run = run_.emplace(StageRun());
   run.key = {command.run_id(), command.epoch()};
   run.number = ++runs_begun_;
-  run.stage = assign.stage();
-  run.stages = static_cast<uint32_t>(plan.stages_size());
-  run.start_step = run.step = plan.start_step();
-  const RunSpec& spec = SpecOf(plan.run_yaml());
+  run.assignment = FromProto(assign.assignment());
+  run.cell = FromProto(assign.cell());
+  if (const Status sound = CheckAssignment(run.assignment); !sound.ok()) {
+    world_->Violate("{} got an assignment that is not sound: {}", WorkerName(index_),
+                    Message(sound));
+  }
+  run.start_step = run.step = run.assignment.start_step;
+  const RunSpec& spec = SpecOf(run.assignment.run_yaml);
   run.steps = spec.train.steps;
   run.checkpoint_every = spec.checkpoint.every;
-  run.depth = plan.stages(static_cast<int>(run.stage)).depth();
-  run.lead = plan.stages(static_cast<int>(run.stage)).activation_lead();
-  if (plan.stages(static_cast<int>(run.stage)).worker_id() != id()) {
-    world_->Violate("{} got an assignment of {}", WorkerName(index_),
-                    plan.stages(static_cast<int>(run.stage)).worker_id());
+  const Cell* const cell = run.assignment.Find(run.cell);
+  LH_CHECK(cell != nullptr, "an assignment without the cell that it is for");
+  run.setting = cell->setting;
+  if (cell->worker.value() != id()) {
+    world_->Violate("{} got an assignment of {}", WorkerName(index_), cell->worker.value());
   }
-  CheckRates(run.key, plan);
+  CheckRates(run.key, run.assignment);
   run.resume_files.assign(assign.resume_files().begin(), assign.resume_files().end());
   EpochTruth& epoch = truth();
-  epoch.stages = run.stages;
-  epoch.members[run.stage] = {index_, run.start_step, {}};
+  epoch.members[run.cell] = {index_, run.start_step, {}};
   run.in_epoch = true;
-  for (const v1::LinkPlan& link : plan.links()) {
-    const uint32_t here = link.downstream_dials() ? link.boundary() + 1 : link.boundary();
-    const uint32_t there = link.downstream_dials() ? link.boundary() : link.boundary() + 1;
-    if (here != run.stage) continue;
-    epoch.members[here].dials[there] =
-        plan.stages(static_cast<int>(there)).endpoints(0).addresses(0);
+  for (const Edge* edge : run.edges()) {
+    if (edge->dialler() != run.cell) continue;
+    const Cell& peer = *run.assignment.Find(edge->dialled());
+    epoch.members[run.cell].dials[peer.id] = peer.endpoints.front().addresses.front();
   }
   for (const v1::Readdress& moved : std::exchange(next_moves_, {})) Readdress(moved);
   const bool slow = world_->random.Chance(world_->faults.slow);
@@ -73,17 +74,19 @@ void SimWorker::BeginRun(const v1::WorkerCommand& command) {
 
 void SimWorker::Readdress(const v1::Readdress& moved) {
   if (!run_->in_epoch) return;
-  auto& dials = truth().members.at(run_->stage).dials;
-  for (const uint32_t peer : {moved.boundary(), moved.boundary() + 1}) {
-    const auto known = dials.find(peer);
-    if (peer != run_->stage && known != dials.end()) known->second = moved.addresses(0);
+  const Edge* const edge = run_->assignment.Find(EdgeId(moved.edge()));
+  if (edge == nullptr || edge->dialler() != run_->cell) {
+    world_->Violate("{} is told where edge {} leads, which it does not dial", WorkerName(index_),
+                    moved.edge());
+    return;
   }
+  truth().members.at(run_->cell).dials[edge->dialled()] = moved.addresses(0);
 }
 
 void SimWorker::Prepared() {
   if (run_->cancelled) return;
   if (world_->random.Chance(world_->faults.error)) {
-    Fail("the model does not fit", std::nullopt);
+    Fail("the model does not fit");
     return;
   }
   if (run_->start_step > 0 && run_->resume_files.empty()) {
@@ -100,7 +103,7 @@ void SimWorker::Prepared() {
     // gone.
     const auto later = world_->epochs.upper_bound(run_->key);
     if (later != world_->epochs.end() && later->first.run == run_->key.run) {
-      Fail("a shard is missing", std::nullopt);
+      Fail("a shard is missing");
       return;
     }
     world_->Violate("{} of {}@{} resumes from step {}, whose shard of stage {} is not within reach",
@@ -115,21 +118,21 @@ void SimWorker::WaitForLinks(MonoTime until) {
   if (run_->cancelled) return;
   bool all = true;
   std::string missing;
-  for (const uint32_t peer : {run_->stage - 1, run_->stage + 1}) {
-    if (peer >= run_->stages) continue;  // also what is left of the first
+  for (const Edge* edge : run_->edges()) {
+    const CellId& peer = edge->PeerOf(run_->cell);
     const auto member = truth().members.find(peer);
     if (member != truth().members.end() && world_->CanTalk(index_, member->second.worker) &&
-        world_->Finds(truth(), run_->stage, peer)) {
+        world_->Finds(truth(), run_->cell, peer)) {
       continue;
     }
     all = false;
-    missing = fmt::format("link to stage {}: nobody answers", peer);
+    missing = fmt::format("link to {}: nobody answers", ToString(peer));
   }
   if (all) {
     run_->ready = true;
     SayReady();
   } else if (world_->timeline.now() >= until) {
-    Fail(missing, std::nullopt);
+    Fail(missing);
   } else {
     AfterInRun(absl::Milliseconds(250), [this, until] { WaitForLinks(until); });
   }
@@ -163,8 +166,10 @@ void SimWorker::HandleRetune(const v1::Retune& retune) {
 // The step of run_->step begins.
 void SimWorker::RetuneIfDue() {
   if (run_->retune) {
-    run_->depth = run_->retune->depth();
-    if (run_->retune->has_activation_lead()) run_->lead = run_->retune->activation_lead();
+    run_->setting.depth = run_->retune->depth();
+    if (run_->retune->has_activation_lead()) {
+      run_->setting.activation_lead = run_->retune->activation_lead();
+    }
     v1::WorkerMessage message;
     message.mutable_retuned()->set_retune(run_->retune->retune());
     message.mutable_retuned()->set_step(run_->step);
@@ -179,13 +184,14 @@ void SimWorker::RetuneIfDue() {
 void SimWorker::CheckSettings() {
   auto& settings = truth().settings;
   auto& of_step = settings[run_->step];
-  of_step[run_->stage] = {run_->depth, run_->lead};
-  for (const auto& [stage, setting] : of_step) {
-    for (const auto& [below, other] : of_step) {
-      if (below <= stage || setting.first >= other.second) continue;
-      world_->Violate("in step {} of {}@{} stage {} has depth {} and stage {} a lead of {}",
-                      run_->step, run_->key.run, run_->key.epoch, stage, setting.first, below,
-                      other.second);
+  of_step[run_->cell] = run_->setting;
+  for (const auto& [below, lower] : of_step) {
+    for (const Cell* above : run_->assignment.Upstream(below)) {
+      const auto upper = of_step.find(above->id);
+      if (upper == of_step.end() || upper->second.depth >= lower.activation_lead) continue;
+      world_->Violate("in step {} of {}@{} {} has depth {} and {} a lead of {}", run_->step,
+                      run_->key.run, run_->key.epoch, ToString(above->id), upper->second.depth,
+                      ToString(below), lower.activation_lead);
     }
   }
   while (settings.size() > 8) settings.erase(settings.begin());
@@ -209,28 +215,29 @@ void SimWorker::Work() {
 bool SimWorker::NeighboursAreThere() {
   const MonoTime now = world_->timeline.now();
   bool all = true;
-  for (const uint32_t peer : {run_->stage - 1, run_->stage + 1}) {
-    if (peer >= run_->stages || truth().finished.contains(peer)) continue;
+  for (const Edge* edge : run_->edges()) {
+    const CellId& peer = edge->PeerOf(run_->cell);
+    if (truth().finished.contains(peer)) continue;
     const auto member = truth().members.find(peer);
     const bool gone = member == truth().members.end();
     if (!gone && world_->CanTalk(index_, member->second.worker) &&
-        world_->Finds(truth(), run_->stage, peer)) {
-      const auto silent = run_->silent_since.find(peer);
+        world_->Finds(truth(), run_->cell, peer)) {
+      const auto silent = run_->silent_since.find(edge->id);
       if (silent == run_->silent_since.end()) continue;
-      if (run_->suspects.erase(peer) > 0) SayLink(peer, "healthy", now - silent->second);
+      if (run_->suspects.erase(edge->id) > 0) SayLink(edge->id, "healthy", now - silent->second);
       run_->silent_since.erase(silent);
       continue;
     }
     all = false;
-    const auto [silent, first] = run_->silent_since.try_emplace(peer, now);
+    const auto [silent, first] = run_->silent_since.try_emplace(edge->id, now);
     const absl::Duration silence = now - silent->second;
-    if (silence >= kSuspectAfter && run_->suspects.insert(peer).second) {
-      SayLink(peer, "suspect", silence);
+    if (silence >= kSuspectAfter && run_->suspects.insert(edge->id).second) {
+      SayLink(edge->id, "suspect", silence);
     }
     // A peer whose process died is noticed by the reset of its connection, mostly.
     const bool reset = gone && !truth().left[peer] && world_->random.Chance(0.3);
     if (silence >= kPeerTimeout || reset) {
-      Fail("no sign of life", peer);
+      Fail("no sign of life", edge->id);
       return false;
     }
   }
@@ -240,15 +247,17 @@ bool SimWorker::NeighboursAreThere() {
 bool SimWorker::MayStep() const {
   if (run_->writes >= 2) return false;  // it would wait for the checkpoint writer
   const uint64_t next = run_->step + 1;
-  for (uint32_t peer = 0; peer < run_->stages; ++peer) {
-    if (peer == run_->stage) continue;
-    const auto finished = truth().finished.find(peer);
-    const auto member = truth().members.find(peer);
+  const Edge* const above = run_->assignment.Incoming(run_->cell, EdgeKind::kActivations);
+  for (const Cell& peer : run_->assignment.cells) {
+    if (peer.id == run_->cell) continue;
+    const auto finished = truth().finished.find(peer.id);
+    const auto member = truth().members.find(peer.id);
     const uint64_t step = finished != truth().finished.end() ? finished->second
                           : member != truth().members.end()  ? member->second.step
                                                              : 0;
     // The first stage needs everybody's gradients of the step before, the others its decisions.
-    if (step + 1 < next || (peer + 1 == run_->stage && step < next)) return false;
+    const bool decides = above != nullptr && above->from == peer.id;
+    if (step + 1 < next || (decides && step < next)) return false;
   }
   return true;
 }
@@ -257,23 +266,22 @@ void SimWorker::OneStep() {
   Random& random = world_->random;
   const uint64_t step = ++run_->step;
   EpochTruth& epoch = truth();
-  epoch.members[run_->stage].step = step;
+  epoch.members[run_->cell].step = step;
   RetuneIfDue();
   if (random.Chance(world_->faults.error)) {
-    Fail("out of memory", std::nullopt);
+    Fail("out of memory");
     return;
   }
-  const bool last = run_->stage + 1 == run_->stages;
+  const bool last = run_->is_last();
   // Every stage of the step sees the same.
   const bool nonfinite =
       world_->faults.nonfinite > 0 && LossOf(run_->key, step) - 1 < world_->faults.nonfinite * 0.1;
   v1::WorkerMessage message;
   v1::StepReport& report = *message.mutable_step();
   report.set_step(step);
-  report.set_stage(run_->stage);
   report.set_seconds(0.1);
   report.set_forward_seconds(ForwardSecondsOf(run_->key, step));
-  report.set_has_norm(run_->stage == 0);
+  report.set_has_norm(run_->is_first());
   report.set_gradient_norm(nonfinite ? std::numeric_limits<double>::infinity() : 1);
   report.set_has_loss(last);
   report.set_loss(nonfinite ? std::numeric_limits<double>::quiet_NaN() : LossOf(run_->key, step));
@@ -281,10 +289,10 @@ void SimWorker::OneStep() {
   Say(run_->key, std::move(message));
   if (nonfinite) {
     world_->timeline.Note("{}@{} is not finite at step {}", run_->key.run, run_->key.epoch, step);
-    Fail("the gradient norm is not finite", std::nullopt);
+    Fail("the gradient norm is not finite");
     return;
   }
-  if (run_->stage == 0 && run_->stop_requested && !epoch.stop_at) epoch.stop_at = step;
+  if (run_->is_first() && run_->stop_requested && !epoch.stop_at) epoch.stop_at = step;
   const bool stops = epoch.stop_at && step >= *epoch.stop_at;
   if (last && step % 5 == 0 && !stops) {
     v1::WorkerMessage validation;
@@ -312,11 +320,11 @@ void SimWorker::SubmitCheckpoint() {
   if (slow) world_->Blame(index_, run_->writer_free - now);
   const bool fails = world_->random.Chance(world_->faults.disk_full);
   After(run_->writer_free - now,
-        [this, key = run_->key, step = run_->step, stage = run_->stage, fails] {
+        [this, key = run_->key, step = run_->step, stage = run_->cell.stage, fails] {
           const bool current = run_ && run_->key == key;
           if (current) --run_->writes;
           if (fails) {
-            if (current) Fail("no space left on the device", std::nullopt);
+            if (current) Fail("no space left on the device");
             return;
           }
           const std::string hash = ShardHash(key, step, stage);
@@ -331,29 +339,27 @@ void SimWorker::SubmitCheckpoint() {
 void SimWorker::Finish() {
   if (run_->cancelled || run_->failed) return;
   run_->finished = true;
-  truth().finished[run_->stage] = run_->step;
+  truth().finished[run_->cell] = run_->step;
   v1::WorkerMessage message;
   message.mutable_finished()->set_step(run_->step);
   message.mutable_finished()->set_stopped(run_->step < run_->steps);
-  world_->timeline.Note("{} finishes stage {} of {}@{} at step {}", WorkerName(index_), run_->stage,
-                        run_->key.run, run_->key.epoch, run_->step);
+  world_->timeline.Note("{} finishes {} of {}@{} at step {}", WorkerName(index_),
+                        ToString(run_->cell), run_->key.run, run_->key.epoch, run_->step);
   Say(run_->key, std::move(message));
 }
 
-void SimWorker::Fail(const std::string& text, std::optional<uint32_t> lost_peer) {
+void SimWorker::Fail(const std::string& text, std::optional<EdgeId> lost) {
   if (run_->failed || run_->cancelled) return;
-  world_->timeline.Note("{} fails stage {} of {}@{} at step {}: {}", WorkerName(index_),
-                        run_->stage, run_->key.run, run_->key.epoch, run_->step, text);
-  if (!lost_peer) world_->Blame(index_);
+  world_->timeline.Note("{} fails {} of {}@{} at step {}: {}", WorkerName(index_),
+                        ToString(run_->cell), run_->key.run, run_->key.epoch, run_->step, text);
+  if (!lost) world_->Blame(index_);
   v1::WorkerMessage message;
   message.mutable_error()->set_message(text);
-  message.mutable_error()->set_stage(run_->stage);
   message.mutable_error()->set_step(run_->step);
-  message.mutable_error()->set_peer_lost(lost_peer.has_value());
-  message.mutable_error()->set_peer_stage(lost_peer.value_or(0));
+  if (lost) message.mutable_error()->set_lost_edge(lost->value());
   Say(run_->key, std::move(message));
   run_->failed = true;
-  truth().failed.insert(run_->stage);
+  truth().failed.insert(run_->cell);
   LeaveEpoch(/*goodbye=*/true);
   AfterInRun(world_->random.Between(absl::Milliseconds(1), absl::Seconds(2)), [this] { EndRun(); });
 }
@@ -372,15 +378,14 @@ void SimWorker::EndRun() {
 
 void SimWorker::LeaveEpoch(bool goodbye) {
   if (!std::exchange(run_->in_epoch, false)) return;
-  truth().members.erase(run_->stage);
-  truth().left[run_->stage] = goodbye;
+  truth().members.erase(run_->cell);
+  truth().left[run_->cell] = goodbye;
 }
 
-void SimWorker::SayLink(uint32_t peer, std::string_view state, absl::Duration silence) {
+void SimWorker::SayLink(EdgeId edge, std::string_view state, absl::Duration silence) {
   v1::WorkerMessage message;
   v1::LinkEvent& link = *message.mutable_link();
-  link.set_boundary(std::min(peer, run_->stage));
-  link.set_peer_stage(peer);
+  link.set_edge(edge.value());
   link.set_state(std::string(state));
   link.set_silence_seconds(absl::ToDoubleSeconds(silence));
   Say(run_->key, std::move(message));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "run/plan/proto/plan_proto.h"
 #include "tests/support/state_harness.h"
 
 namespace longhaul::coordinator::sim {
@@ -112,14 +113,13 @@ void SimWorker::TryDial() {
 
 v1::Hello SimWorker::Hello() const {
   v1::Hello hello = HelloOf(WorkerName(index_), std::to_string(incarnation_));
-  hello.set_protocol_max(4);
   for (v1::DataEndpoint& endpoint : *hello.mutable_endpoints()) {
     endpoint.set_addresses(0, world_->AddressOf(index_));
   }
   if (run_) {
     hello.set_run_id(run_->key.run);
     hello.set_epoch(run_->key.epoch);
-    hello.set_stage(run_->stage);
+    *hello.mutable_cell() = ToProto(run_->cell);
   }
   return hello;
 }
@@ -342,10 +342,11 @@ void SimWorker::Say(const EpochKey& key, v1::WorkerMessage message) {
 
 std::string SimWorker::Describe() const {
   if (!running_) return "down";
-  return fmt::format("{}, {}", connected() ? "connected" : "away",
-                     run_ ? fmt::format("{}@{} stage {} step {}{}", run_->key.run, run_->key.epoch,
-                                        run_->stage, run_->step, run_->finished ? " finished" : "")
-                          : std::string(measuring_ ? "measuring" : "free"));
+  return fmt::format(
+      "{}, {}", connected() ? "connected" : "away",
+      run_ ? fmt::format("{}@{} {} step {}{}", run_->key.run, run_->key.epoch, ToString(run_->cell),
+                         run_->step, run_->finished ? " finished" : "")
+           : std::string(measuring_ ? "measuring" : "free"));
 }
 
 }  // namespace longhaul::coordinator::sim

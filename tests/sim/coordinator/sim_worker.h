@@ -40,20 +40,28 @@ class SimWorker {
  private:
   struct StageRun {
     EpochKey key;
-    uint32_t stage = 0, stages = 0;
+    Assignment assignment;
+    CellId cell;
     uint64_t start_step = 0, steps = 0, checkpoint_every = 0;
     std::vector<v1::CheckpointFile> resume_files;
     uint64_t number = 0;  // of this process's runs
     bool in_epoch = false, ready = false, started = false, stop_requested = false;
     bool finished = false, failed = false, cancelled = false;
     uint64_t step = 0;
-    uint32_t depth = 0, lead = 0;
+    Setting setting;
     std::optional<v1::Retune> retune;    // waits for a step
     std::optional<v1::Retuned> retuned;  // the newest that was taken
     MonoTime writer_free;
-    int writes = 0;                             // snapshots that wait or are being written
-    std::map<uint32_t, MonoTime> silent_since;  // neighbour -> since when
-    std::set<uint32_t> suspects;
+    int writes = 0;                           // snapshots that wait or are being written
+    std::map<EdgeId, MonoTime> silent_since;  // by the link to the neighbour
+    std::set<EdgeId> suspects;
+
+    // The ways to the neighbours, of which there are up to two.
+    std::vector<const Edge*> edges() const {
+      return assignment.EdgesOf(cell, EdgeKind::kActivations);
+    }
+    bool is_first() const { return assignment.Find(cell)->roles.embedding; }
+    bool is_last() const { return assignment.Find(cell)->roles.head; }
   };
 
   // The newest ProbeLink and its answer, once there is one.
@@ -98,7 +106,7 @@ class SimWorker {
   void CancelProbe();
   void CheckProbe(const v1::WorkerCommand& command);
   bool WasInTroubleLately(size_t worker) const;
-  void CheckRates(const EpochKey& key, const v1::Plan& plan);
+  void CheckRates(const EpochKey& key, const Assignment& assignment);
 
   // Stage run.
   void BeginRun(const v1::WorkerCommand& command);
@@ -116,12 +124,11 @@ class SimWorker {
   void OneStep();
   void SubmitCheckpoint();
   void Finish();
-  void Fail(const std::string& text, std::optional<uint32_t> lost_peer);
+  void Fail(const std::string& text, std::optional<EdgeId> lost = std::nullopt);
   void EndRun();
   void LeaveEpoch(bool goodbye);
   void Say(const EpochKey& key, v1::WorkerMessage message);
-  void SayLink(uint32_t peer, std::string_view state, absl::Duration silence);
-  size_t WorkerOfStage(uint32_t stage) const;
+  void SayLink(EdgeId edge, std::string_view state, absl::Duration silence);
   std::string id() const { return "id-" + WorkerName(index_); }
   EpochTruth& truth() { return world_->epochs[run_->key]; }
   const EpochTruth& truth() const { return world_->epochs[run_->key]; }

@@ -31,7 +31,7 @@ std::string World::AddressOf(size_t worker) const {
   return fmt::format("{}:{}", WorkerName(worker), 1 + moves[worker]);
 }
 
-bool World::Finds(const EpochTruth& epoch, uint32_t a, uint32_t b) const {
+bool World::Finds(const EpochTruth& epoch, const CellId& a, const CellId& b) const {
   for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
     const auto& dials = epoch.members.at(from).dials;
     const auto known = dials.find(to);
@@ -48,20 +48,20 @@ double ForwardSecondsOf(const EpochKey& key, uint64_t step) {
   return 0.01 * static_cast<double>(1 + Mix(key, 3'000'000, step / 20) % 3);
 }
 
-v1::Plan AnyRetune(const RunSpec& spec, const v1::Plan& plan) {
-  v1::Plan other = plan;
-  other.set_retunes(plan.retunes() + 1);
-  other.set_retune_reason("it is another day");
-  const EpochKey key{plan.run_id(), plan.epoch()};
+Plan AnyRetune(const RunSpec& spec, const Plan& plan) {
+  Plan other = plan;
+  other.retunes = plan.retunes + 1;
+  other.retune_reason = "it is another day";
+  const EpochKey key{plan.assignment.run.value(), plan.assignment.epoch.value()};
   uint32_t most = spec.train.microbatches;
-  for (v1::StagePlan& stage : *other.mutable_stages()) {
-    const uint64_t mix = Mix(key, 4'000'000 + other.retunes(), stage.stage());
+  for (Cell& cell : other.assignment.cells) {
+    const uint64_t mix = Mix(key, 4'000'000 + other.retunes, cell.id.stage);
     // Often as much as can be, where mistakes show.
-    stage.set_depth(1 + static_cast<uint32_t>(mix % spec.train.microbatches));
-    stage.set_activation_lead(stage.stage() == 0  ? 0
-                              : mix / 64 % 2 == 0 ? most
-                                                  : static_cast<uint32_t>(mix / 128 % most));
-    most = std::min(most, stage.depth());
+    cell.setting.depth = 1 + static_cast<uint32_t>(mix % spec.train.microbatches);
+    cell.setting.activation_lead = cell.roles.embedding ? 0
+                                   : mix / 64 % 2 == 0  ? most
+                                                        : static_cast<uint32_t>(mix / 128 % most);
+    most = std::min(most, cell.setting.depth);
   }
   return other;
 }

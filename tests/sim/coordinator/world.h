@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "longhaul/v1/worker.pb.h"
 #include "run/file/run_spec.h"
+#include "run/plan/plan.h"
 #include "tests/sim/coordinator/random.h"
 #include "tests/sim/coordinator/timeline.h"
 
@@ -31,16 +32,15 @@ struct EpochKey {
 struct EpochTruth {
   struct Member {
     size_t worker = 0;
-    uint64_t step = 0;                      // newest that it has done
-    std::map<uint32_t, std::string> dials;  // neighbours, at the addresses that it knows
+    uint64_t step = 0;                    // newest that it has done
+    std::map<CellId, std::string> dials;  // neighbours, at the addresses that it knows
   };
-  uint32_t stages = 0;
-  std::map<uint32_t, Member> members;     // whose links are open
-  std::map<uint32_t, uint64_t> finished;  // stage -> its last step
-  std::map<uint32_t, bool> left;          // stage -> it said goodbye
-  std::set<uint32_t> failed;              // stages that reported an error
-  // Of the newest steps: stage -> its depth and lead.
-  std::map<uint64_t, std::map<uint32_t, std::pair<uint32_t, uint32_t>>> settings;
+  std::map<CellId, Member> members;     // whose links are open
+  std::map<CellId, uint64_t> finished;  // cell -> its last step
+  std::map<CellId, bool> left;          // cell -> it said goodbye
+  std::set<CellId> failed;              // cells that reported an error
+  // Of the newest steps.
+  std::map<uint64_t, std::map<CellId, Setting>> settings;
   std::optional<uint64_t> stop_at;
 };
 
@@ -87,8 +87,8 @@ struct World {
   }
   // The address that the worker has now.
   std::string AddressOf(size_t worker) const;
-  // Stages of one epoch, neighbours: whether who dials knows where the other one is.
-  bool Finds(const EpochTruth& epoch, uint32_t a, uint32_t b) const;
+  // Cells of one epoch, neighbours: whether who dials knows where the other one is.
+  bool Finds(const EpochTruth& epoch, const CellId& a, const CellId& b) const;
   // Something happens to `worker` now, and lasts so long.
   void Blame(size_t worker, absl::Duration length = absl::ZeroDuration());
   bool CanTalk(size_t a, size_t b) const {
@@ -111,7 +111,7 @@ inline ProbeId ProbeKey(const v1::WorkerCommand& command) {
 // What a microbatch takes; another time after some steps.
 double ForwardSecondsOf(const EpochKey& key, uint64_t step);
 // Another plan, of any depths and leads that can be.
-v1::Plan AnyRetune(const RunSpec& spec, const v1::Plan& plan);
+Plan AnyRetune(const RunSpec& spec, const Plan& plan);
 double LossOf(const EpochKey& key, uint64_t step);
 std::string ShardHash(const EpochKey& key, uint64_t step, uint32_t stage);
 

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "run/plan/chain.h"
+#include "run/plan/proto/plan_proto.h"
 #include "tests/unit/coordinator/cli/cli_test.h"
 
 namespace longhaul::cli {
@@ -31,19 +33,20 @@ v1::TraceReply TwoStages(int64_t ahead_us, const std::string& lower_clock) {
   v1::TraceReply trace;
   trace.set_run_id("tiny-1");
   for (const int stage : {0, 1}) {
-    v1::StagePlan& plan = *trace.mutable_plan()->add_stages();
-    plan.set_worker_name(stage == 0 ? "alpha" : "beta");
     v1::StageTrace& one = *trace.add_stages();
-    one.set_stage(static_cast<uint32_t>(stage));
+    one.mutable_cell()->set_stage(static_cast<uint32_t>(stage));
     one.set_clock_id(stage == 0 ? "here" : lower_clock);
     v1::StepTrace& step = *one.add_steps();
     step.set_step(5);
     step.set_begin_ns(1'000'000'000 + (stage == 0 ? 0 : ahead_us * 1000));
     step.set_end_ns(step.begin_ns() + 1'000'000);
   }
-  v1::LinkPlan& link = *trace.mutable_plan()->add_links();
-  link.set_forward_codec("tah");
-  link.set_backward_codec("fixed:bits=6");
+  Plan plan;
+  plan.assignment.cells = {{.worker_name = "alpha"}, {.id = {.stage = 1}, .worker_name = "beta"}};
+  plan.assignment.edges = chain::MakeEdges(0, 2, EdgeId(5));
+  plan.assignment.edges[0].forward.codec = "tah";
+  plan.assignment.edges[0].backward.codec = "fixed:bits=6";
+  *trace.mutable_plan() = ToProto(plan);
   v1::StepTrace& upper = *trace.mutable_stages(0)->mutable_steps(0);
   v1::StepTrace& lower = *trace.mutable_stages(1)->mutable_steps(0);
   AddSpan(upper, v1::Span::FORWARD, false, 0, 100);

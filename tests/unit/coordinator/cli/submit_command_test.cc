@@ -2,6 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/hash.h"
+#include "run/plan/chain.h"
+#include "run/plan/proto/plan_proto.h"
 #include "tests/unit/coordinator/cli/cli_test.h"
 
 namespace longhaul::cli {
@@ -110,41 +112,42 @@ TEST_F(CliTest, SubmitWatchGivesTheRunsOutcome) {
 }
 
 TEST_F(CliTest, Plan) {
-  v1::StagePlan* stage = control_.plan.add_stages();
-  stage->set_worker_name("worker1");
-  stage->set_layers(2);
-  stage->set_forward_seconds(0.004);
-  v1::LinkPlan* link = control_.plan.add_links();
-  link->set_forward_codec("none");
-  link->set_forward_bytes(36'100);
-  control_.plan.mutable_prediction()->set_step_seconds(2);
-  control_.plan.mutable_prediction()->set_bottleneck("egress of stage 1");
-  control_.plan.set_explanation("A paragraph.");
+  Plan plan;
+  plan.assignment.cells = {{.worker_name = "worker1", .layers = {0, 2}},
+                           {.id = {.stage = 1}, .worker_name = "worker2", .layers = {2, 1}}};
+  plan.cells = {{.forward_seconds = 0.004}, {}};
+  plan.assignment.edges = chain::MakeEdges(0, 2);
+  plan.assignment.edges[0].forward = {.codec = "none", .bytes = 36'100};
+  plan.prediction.step_seconds = 2;
+  plan.prediction.bottleneck = "egress of stage 1";
+  plan.explanation = "A paragraph.";
+  control_.plan = ToProto(plan);
   const Outcome outcome = Ask({"plan", Path("run.yaml")});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("0\tworker1\t0-1\t"));
+  EXPECT_THAT(outcome.out, HasSubstr("1\tworker2\t2\t"));
+  EXPECT_THAT(outcome.out, HasSubstr("0 - 1\t"));
   EXPECT_THAT(outcome.out, HasSubstr("\tnone\t36.1 KB\t"));
   // 4 microbatches x 8 tokens in 2 s.
   EXPECT_THAT(outcome.out, HasSubstr("predicted step: 2 s (16 tokens/s)"));
   EXPECT_THAT(outcome.out, HasSubstr("what bounds it: egress of stage 1\nA paragraph.\n"));
-  EXPECT_EQ(nlohmann::json::parse(Ask({"plan", Path("run.yaml"), "--json"}).out)["stages"].size(),
-            1u);
+  const auto json = nlohmann::json::parse(Ask({"plan", Path("run.yaml"), "--json"}).out);
+  EXPECT_EQ(json["assignment"]["cells"].size(), 2u);
 }
 
 TEST_F(CliTest, PlanForANetworkThatIsAssumed) {
-  control_.plan.add_stages();
-  v1::Prediction& prediction = *control_.plan.mutable_prediction();
-  prediction.set_step_seconds(2);
-  v1::PredictedStage& stage = *prediction.add_stages();
-  stage.set_compute_seconds(0.5);
-  stage.set_wait_below_seconds(1.5);
-  stage.set_egress_share(0.875);
-  v1::CodecPrediction& row = *prediction.add_codecs();
-  row.set_name("bf16");
-  row.set_step_seconds(4);
-  row.set_lower_bound_seconds(3.8);
-  row.set_tokens_per_second(1234);
-  row.set_bottleneck("egress of stage 1");
+  Plan plan;
+  plan.assignment.cells.resize(1);
+  plan.cells.resize(1);
+  plan.prediction.step_seconds = 2;
+  plan.prediction.cells = {
+      {.compute_seconds = 0.5, .wait_below_seconds = 1.5, .egress_share = 0.875}};
+  plan.prediction.codecs = {{.name = "bf16",
+                             .step_seconds = 4,
+                             .tokens_per_second = 1234,
+                             .lower_bound_seconds = 3.8,
+                             .bottleneck = "egress of stage 1"}};
+  control_.plan = ToProto(plan);
   const Outcome outcome = Ask({"plan", Path("run.yaml"), "--rate", "100mbit", "--delay", "25ms"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(control_.submitted.assumed_line_bits_per_second(), 100'000'000u);

@@ -34,7 +34,7 @@ TEST(Printable, NothingThatMovesTheCursor) {
 
 TEST(Table, AlignsColumnsAndCutsLines) {
   Table table({{"NAME"}, {"STEP", Align::kRight}, {"STATE"}});
-  table.AddRow({std::string("\xC3\xBC"), std::string("7"), Cell("running", Style::kGreen)});
+  table.AddRow({std::string("\xC3\xBC"), std::string("7"), TableCell("running", Style::kGreen)});
   table.AddRow({std::string("worker10"), std::string("12345"), std::string("")});
   EXPECT_THAT(table.Lines(80, false),
               ElementsAre("NAME       STEP  STATE", "\xC3\xBC             7  running",

@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "deploy/sweep/prediction.h"
+#include "run/plan/chain.h"
+#include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::cli {
 namespace {
@@ -34,27 +36,30 @@ SweepSpec Spec() {
   return spec;
 }
 
+Plan TwoStages() {
+  Plan plan;
+  for (uint32_t stage = 0; stage < 2; ++stage) {
+    plan.assignment.cells.push_back({.id = {.stage = stage},
+                                     .worker_name = "worker" + std::to_string(stage + 1),
+                                     .layers = {stage, 1},
+                                     .setting = {.depth = 4}});
+    plan.cells.push_back({.forward_seconds = 0.001, .backward_seconds = 0.002});
+  }
+  plan.assignment.edges = chain::MakeEdges(0, 2);
+  plan.assignment.edges[0].forward.bytes = plan.assignment.edges[0].backward.bytes = 25'000;
+  plan.edges.resize(1);
+  plan.explanation = "because";
+  plan.prediction.step_seconds = 0.015;
+  plan.prediction.lower_bound_seconds = 0.014;
+  return plan;
+}
+
 v1::RunStatus DoneRun() {
   v1::RunStatus run;
   run.set_run_id("tiny-p1-abc");
   run.set_started_unix_ms(1000);
   run.set_ended_unix_ms(9000);
-  v1::Plan& plan = *run.mutable_plan();
-  for (int i = 0; i < 2; ++i) {
-    v1::StagePlan& stage = *plan.add_stages();
-    stage.set_stage(static_cast<uint32_t>(i));
-    stage.set_worker_name("worker" + std::to_string(i + 1));
-    stage.set_layers(1);
-    stage.set_depth(4);
-    stage.set_forward_seconds(0.001);
-    stage.set_backward_seconds(0.002);
-  }
-  v1::LinkPlan& link = *plan.add_links();
-  link.set_forward_bytes(25'000);
-  link.set_backward_bytes(25'000);
-  plan.set_explanation("because");
-  plan.mutable_prediction()->set_step_seconds(0.015);
-  plan.mutable_prediction()->set_lower_bound_seconds(0.014);
+  *run.mutable_plan() = ToProto(TwoStages());
   return run;
 }
 
@@ -145,7 +150,7 @@ TEST(StageShares, AveragesStepsAfterWarmUpOnce) {
   look(3, 0.2);
   look(3, 0.2);  // seen before
   look(5, 0.4);
-  const std::vector<StageResult> means = shares.Means(DoneRun().plan());
+  const std::vector<StageResult> means = shares.Means(TwoStages().assignment);
   ASSERT_EQ(means.size(), 2u);
   EXPECT_EQ(means[0].compute_share, 0);
   EXPECT_EQ(means[0].worker, "worker1");

@@ -283,7 +283,7 @@ TEST_F(Probes, AreMadeForAPlanToo) {
   const auto* reply = c.LastReply<command::ReplyPlan>();
   ASSERT_NE(reply, nullptr);
   ASSERT_TRUE(reply->reply.ok()) << reply->reply.status();
-  EXPECT_EQ(reply->reply->plan().links(0).forward_bits_per_second(), 5e6);
+  EXPECT_EQ(reply->reply->plan().assignment().edges(0).forward().bits_per_second(), 5e6);
 }
 
 TEST_F(Probes, NothingIsMeasuredWhereAllIsAssumed) {
@@ -299,7 +299,7 @@ TEST_F(Probes, NothingIsMeasuredWhereAllIsAssumed) {
   const auto* reply = c.LastReply<command::ReplyPlan>();
   ASSERT_NE(reply, nullptr);
   ASSERT_TRUE(reply->reply.ok()) << reply->reply.status();
-  EXPECT_DOUBLE_EQ(reply->reply->plan().links(0).forward_latency_seconds(), 0.025);
+  EXPECT_DOUBLE_EQ(reply->reply->plan().assignment().edges(0).forward().latency_seconds(), 0.025);
 }
 
 TEST_F(Probes, ARunThatAsksForNoMeasurementIsPlannedWithWhatIsKnown) {
@@ -313,7 +313,7 @@ TEST_F(Probes, ARunThatAsksForNoMeasurementIsPlannedWithWhatIsKnown) {
   c.ToPreparing({"a", "b"}, "other-1");
   EXPECT_EQ(c.StateOf("other-1"), "preparing");
   EXPECT_EQ(Count("a"), 0);
-  EXPECT_EQ(c.records.at("other-1").plan->links(0).forward_bits_per_second(), 5e6);
+  EXPECT_EQ(c.records.at("other-1").plan->assignment.edges[0].forward.bits_per_second, 5e6);
 }
 
 TEST_F(Probes, BeginAnewWithARestartedCoordinator) {

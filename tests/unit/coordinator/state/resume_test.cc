@@ -124,8 +124,8 @@ TEST_F(Resume, RefusesAFileThatEndsBeforeTheCheckpoint) {
 TEST_F(Resume, OtherDataIsFoundByItsHash) {
   FailAtStep3(true);
   ASSERT_TRUE(Submit(SmallSpec("tiny", 2)).ok());
-  v1::DataSet data = SmallData();
-  data.set_token_file_sha256(std::string(64, 'e'));
+  DataSet data = SmallData();
+  data.token_file_sha256 = std::string(64, 'e');
   c.Tick(event::DataPrepared{RunId("tiny-1"), data});
   EXPECT_EQ(c.StateOf("tiny-1"), "failed");
   EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("a resumed run needs the same data"));

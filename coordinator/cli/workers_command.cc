@@ -81,6 +81,21 @@ void PrintLinks(const Terminal& terminal, const v1::ListWorkersReply& reply) {
   table.Print(terminal);
 }
 
+// Stages whose run has ended its epoch, and what they keep of their workers' memory.
+void PrintResidents(const Terminal& terminal, const v1::ListWorkersReply& reply) {
+  Table table({{"WORKER"}, {"KEEPS A STAGE OF"}, {"LAYERS"}, {"MEMORY", Align::kRight}});
+  for (const v1::WorkerStatus& worker : reply.workers()) {
+    if (!worker.has_resident()) continue;
+    const v1::Resident& resident = worker.resident();
+    table.AddRow({worker.name(), resident.run_id(),
+                  fmt::format("{} from {} on", resident.layers(), resident.first_layer()),
+                  FormatBytes(static_cast<double>(resident.memory_bytes()))});
+  }
+  if (table.empty()) return;
+  terminal.out << '\n';
+  table.Print(terminal);
+}
+
 void PrintLayers(const Terminal& terminal, const v1::ListWorkersReply& reply) {
   Table table({{"WORKER"},
                {"LAYERS OF"},
@@ -142,6 +157,7 @@ StatusOr<int> ListWorkers(Invocation& invocation) {
   }
   table.Print(terminal);
   PrintUnreachable(terminal, reply);
+  PrintResidents(terminal, reply);
   PrintLayers(terminal, reply);
   if (reply.links_size() > 0) PrintLinks(terminal, reply);
   return kDone;

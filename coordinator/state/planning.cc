@@ -248,7 +248,9 @@ PlanRequest Core::PlanRequestOf(const Draft& draft) const {
 
 void Core::AdvanceDraft(const RunId& id) {
   Draft* draft = FindDraft(id);
-  if (draft == nullptr || !Complete(*draft)) return;
+  if (draft == nullptr) return;
+  draft->awaits_reach = false;
+  if (!Complete(*draft)) return;
   draft->awaits_reach = now_ < draft->reach_until && IsTryingReach(*draft);
   if (draft->awaits_reach) return;
   Run* run = jobs_.contains(id) ? nullptr : FindRun(id);
@@ -269,7 +271,7 @@ void Core::AdvanceDraft(const RunId& id) {
 }
 
 void Core::DropPlan(Draft& draft) {
-  draft.awaits_reach = draft.awaits_reach || draft.computation || draft.plan;
+  draft.awaits_reach = true;  // so that it goes on at the end of this tick
   Cancel(draft.computation);
   draft.plan.reset();
 }

@@ -119,7 +119,7 @@ class Tuner {
 
   void SetLead(uint32_t lead) {
     for (size_t s = 0; s < cost_.stages.size(); ++s) {
-      cost_.stages[s].activation_lead = s == 0 ? 0 : lead;
+      cost_.stages[s].activation_lead = chain::IsFirst(static_cast<uint32_t>(s)) ? 0 : lead;
       lead = std::min(lead, DepthOf(s));
     }
   }
@@ -130,7 +130,9 @@ class Tuner {
     if (options_.lead || cost_.stages.size() < 2) return {options_.lead.value_or(0)};
     uint32_t most = cost_.microbatches - 1;
     const auto stages = static_cast<uint32_t>(cost_.stages.size());
-    for (uint32_t s = 0; !chain::IsLast(s, stages); ++s) most = std::min(most, DepthOf(s));
+    for (uint32_t b = 0; b < chain::Boundaries(stages); ++b) {
+      most = std::min(most, DepthOf(chain::UpperStage(b)));
+    }
     const bool fine = search == Search::kFine && work_ <= kLarge;
     const uint32_t near = fine ? 8 : work_ <= kLarge ? 3 : 1, parts = fine ? 8 : 2;
     std::vector<uint32_t> leads;

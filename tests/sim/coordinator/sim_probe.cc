@@ -10,7 +10,7 @@ namespace {
 
 constexpr absl::Duration kPoll = absl::Milliseconds(100);
 // For so long after a fault nobody is surprised that something was not measured.
-constexpr absl::Duration kAftermath = absl::Seconds(120);
+constexpr absl::Duration kProbeAftermath = absl::Seconds(120);
 
 }  // namespace
 
@@ -86,12 +86,14 @@ void SimWorker::CheckProbe(const v1::WorkerCommand& command) {
 bool SimWorker::WasInTroubleLately(size_t worker) const {
   for (const std::string& name : {WorkerName(worker), std::string("coordinator")}) {
     const auto fault = world_->fault_of.find(name);
-    if (fault != world_->fault_of.end() && world_->timeline.now() - fault->second < kAftermath) {
+    if (fault != world_->fault_of.end() &&
+        world_->timeline.now() - fault->second < kProbeAftermath) {
       return true;
     }
   }
   const auto moved = world_->moved_at.find(worker);
-  return moved != world_->moved_at.end() && world_->timeline.now() - moved->second < kAftermath;
+  return moved != world_->moved_at.end() &&
+         world_->timeline.now() - moved->second < kProbeAftermath;
 }
 
 // A plan counts with what its own workers have measured for it, and with all of that.

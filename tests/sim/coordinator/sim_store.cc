@@ -25,7 +25,7 @@ class ModelStore final : public SimStore {
     }
   }
   void Reopen() override {}
-  std::vector<RunRecord> LoadRuns() const override { return records_; }
+  StoredRuns LoadRuns() const override { return {.runs = records_}; }
   uint64_t NextEventSequence() const override { return next_event_; }
 
  private:
@@ -47,10 +47,11 @@ class RealStore final : public SimStore {
     LH_CHECK(store.ok(), "the store cannot be opened: {}", Message(store.status()));
     store_ = *std::move(store);
   }
-  std::vector<RunRecord> LoadRuns() const override {
-    auto runs = store_->LoadRuns();
-    LH_CHECK(runs.ok(), "{}", Message(runs.status()));
-    return *std::move(runs);
+  StoredRuns LoadRuns() const override {
+    auto stored = store_->LoadRuns();
+    LH_CHECK(stored.ok(), "{}", Message(stored.status()));
+    LH_CHECK(stored->unreadable.empty(), "{} runs cannot be read", stored->unreadable.size());
+    return *std::move(stored);
   }
   uint64_t NextEventSequence() const override { return *store_->NextEventSequence(); }
 

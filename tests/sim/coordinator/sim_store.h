@@ -18,7 +18,7 @@ class SimStore {
   virtual void Apply(const std::vector<Write>& writes) = 0;
   // The process that had it open is gone; the next one opens it.
   virtual void Reopen() = 0;
-  virtual std::vector<RunRecord> LoadRuns() const = 0;
+  virtual StoredRuns LoadRuns() const = 0;
   virtual uint64_t NextEventSequence() const = 0;
 };
 

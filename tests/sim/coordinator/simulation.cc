@@ -22,7 +22,7 @@ constexpr absl::Duration kLookEvery = absl::Milliseconds(200);
 // and the training itself.
 constexpr absl::Duration kHealLimit = absl::Seconds(400);
 // By then every end has noticed what the last faults did to it.
-constexpr absl::Duration kAftermath = absl::Seconds(40);
+constexpr absl::Duration kLongestRecovery = absl::Seconds(40);
 constexpr absl::Duration kIdleLimit = absl::Seconds(60);
 // Of one short run that nothing disturbs.
 constexpr absl::Duration kRunLimit = absl::Seconds(200);
@@ -108,7 +108,7 @@ class Simulation {
 
   void MustSettle() {
     const auto settled = [this] {
-      return world().timeline.now() - healed_at_ > kAftermath && AllConnected() &&
+      return world().timeline.now() - healed_at_ > kLongestRecovery && AllConnected() &&
              cluster_.all_answered() &&
              std::all_of(checkers().records().begin(), checkers().records().end(),
                          [this](const auto& entry) { return IsSettled(entry.second); });

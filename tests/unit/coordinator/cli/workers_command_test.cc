@@ -44,6 +44,13 @@ TEST_F(CliTest, Workers) {
                         "worker2 at 10.0.0.3:4000 (no answer)\n"));
   EXPECT_THAT(Ask({"workers"}).out, ::testing::Not(HasSubstr("GOODPUT")));
   EXPECT_THAT(Ask({"workers"}).out, ::testing::Not(HasSubstr("LAYERS OF")));
+  EXPECT_THAT(Ask({"workers"}).out, ::testing::Not(HasSubstr("KEEPS A STAGE")));
+  v1::Resident& resident = *control_.workers[0].mutable_resident();
+  resident.set_run_id("tiny-abc234");
+  resident.set_first_layer(4);
+  resident.set_layers(2);
+  resident.set_memory_bytes(300'000'000);
+  EXPECT_THAT(Ask({"workers"}).out, HasSubstr("\nworker1\ttiny-abc234\t2 from 4 on\t300 MB\n"));
   v1::MeasuredLayers& layers = *control_.workers[0].mutable_measured_layers();
   layers.set_model("hidden 256, context 64, microbatches of 2, fp32");
   layers.mutable_times()->set_block_forward(0.004);

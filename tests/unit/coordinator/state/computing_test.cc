@@ -127,6 +127,22 @@ TEST_F(Computing, AWorkerThatMovesIsPlannedForWhereItIs) {
   EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
 }
 
+TEST_F(Computing, AWorkerThatMovesWhileItsLinkIsMeasuredIsAskedAgain) {
+  c.probes_are_answered = false;
+  c.Join("a");
+  c.Join("b");
+  c.Tick(SubmitOf(SmallSpec("tiny", 2), "tiny-1"));
+  c.ToPreparing(kAb, "tiny-1");
+  ASSERT_EQ(c.Count("b", v1::WorkerCommand::kProbeLink), 1);
+  v1::Hello moved = HelloAt("a", "tiny-1", 0);
+  moved.mutable_endpoints(0)->set_addresses(0, "elsewhere:7");
+  c.Join(moved);
+  ASSERT_EQ(c.Count("b", v1::WorkerCommand::kProbeLink), 2);
+  EXPECT_EQ(c.Last("b", v1::WorkerCommand::kProbeLink)->probe_link().addresses(0), "elsewhere:7");
+  for (const std::string& worker : kAb) c.Probed(worker);
+  EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
+}
+
 TEST_F(Computing, ARequestToPlanIsAnsweredWhenItIsComputed) {
   c.plans_are_computed = false;
   c.Join("a");

@@ -253,9 +253,9 @@ TEST_F(Life, PlanningFailures) {
 }
 
 TEST_F(Life, TooLittleDataFails) {
-  v1::DataSet data = SmallData();
-  data.set_tokens(10);
-  data.set_validation_tokens(1);
+  DataSet data = SmallData();
+  data.tokens = 10;
+  data.validation_tokens = 1;
   c.Tick(event::DataPrepared{RunId("tiny-1"), data});
   EXPECT_EQ(c.StateOf("tiny-1"), "failed");
 }

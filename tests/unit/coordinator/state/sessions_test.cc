@@ -72,6 +72,29 @@ TEST_F(Sessions, WhoSpeaksMoreProtocolsSpeaksThisOne) {
   EXPECT_EQ(welcome->welcome().protocol(), 5u);
 }
 
+TEST_F(Sessions, AStageThatAWorkerKeepsIsShownAsLongAsItSaysSo) {
+  v1::Hello hello = HelloOf("z");
+  hello.mutable_resident()->set_run_id("older-1");
+  hello.mutable_resident()->set_memory_bytes(300);
+  c.Join(hello);
+  const auto resident = [&]() -> std::string {
+    for (const v1::WorkerStatus& worker : c.state->Workers(c.now)) {
+      if (worker.name() != "z" || !worker.has_resident()) continue;
+      return fmt::format("{} {}", worker.resident().run_id(), worker.resident().memory_bytes());
+    }
+    return "none";
+  };
+  EXPECT_EQ(resident(), "older-1 300");
+  v1::WorkerMessage message;
+  message.mutable_heartbeat()->mutable_resident()->set_run_id("newer-1");
+  message.mutable_heartbeat()->mutable_resident()->set_memory_bytes(500);
+  c.Tick(c.Said("z", message));
+  EXPECT_EQ(resident(), "newer-1 500");
+  message.mutable_heartbeat()->clear_resident();
+  c.Tick(c.Said("z", message));
+  EXPECT_EQ(resident(), "none");
+}
+
 // Each of them would throw the other out for ever.
 TEST_F(Sessions, OneIdentityIsOneWorker) {
   v1::Hello here = HelloOf("z", "1"), there = HelloOf("z", "2");

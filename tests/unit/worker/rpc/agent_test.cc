@@ -690,6 +690,10 @@ TEST_F(AgentTest, TwoStagesTrainAndOneThatVanishesIsNamed) {
     EXPECT_EQ(message.error().code(), static_cast<int>(absl::StatusCode::kUnavailable));
     break;
   }
+  // Nothing is wrong with its own stage.
+  worker_.ExpectFree();
+  EXPECT_EQ(worker_.resident().run_id(), "tiny");
+  EXPECT_EQ(worker_.resident().layers(), 1u);
 }
 
 }  // namespace

@@ -140,7 +140,7 @@ void PutRows(const Corpus& corpus) {
   corpus.Put("run_row", "as_it_is", replacing({}, ""));
   corpus.Put("run_row", "plan", replacing({10}, plan.SerializeAsString()));
   corpus.Put("run_row", "epoch_and_step", replacing({4, 5}, "7%%9"));
-  corpus.Put("run_row", "checkpoints", replacing({11}, "\x20\x05"));
+  corpus.Put("run_row", "checkpoints", replacing({11}, "\x02\x20\x05"));
   for (const char* state :
        {"queued", "planning", "preparing", "running", "finishing", "done", "recovering"}) {
     corpus.Put("run_row", state,
@@ -157,9 +157,10 @@ void PutDamages(const Corpus& corpus) {
   corpus.Put("store", "none", "");
   corpus.Put("store", "refused-cut", put(0xffffff, 16));
   corpus.Put("store", "refused-schema", put(100, 5) + put(0x800010, 7));
-  corpus.Put("store", "page_1", put(4096, 0xff));
-  corpus.Put("store", "pages_2_and_3", put(8192, 2) + put(12288, 10));
-  corpus.Put("store", "version", put(63, 1));
+  corpus.Put("store", "refused-page_1", put(4096, 0xff));
+  corpus.Put("store", "refused-pages_2_and_3", put(8192, 2) + put(12288, 10));
+  corpus.Put("store", "upgrade", put(63, 1));
+  corpus.Put("store", "text", put(0x800003, 'x') + put(0x800004, '\n'));
 }
 
 }  // namespace

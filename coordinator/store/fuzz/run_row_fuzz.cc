@@ -1,15 +1,13 @@
-// A run's row with anything in its columns: refused, or written and read again it is the same, and
-// a coordinator starts with it. The first two bytes choose the columns that are replaced; the rest,
-// in pieces that end with "%%", are their values.
+// A run's row with anything in its columns: refused, or written and read again it is the same.
+// The first two bytes choose the columns that are replaced; the rest, in pieces that end with "%%",
+// are their values.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/fuzz/target.h"
 #include "coordinator/store/fuzz/short_run.h"
 #include "coordinator/store/rows.h"

@@ -7,7 +7,7 @@ namespace longhaul::coordinator {
 
 inline constexpr char kShortRun[] =
     "{name: tiny, model: {layers: 4, hidden: 64, heads: 2, context: 64}, data: {text: [a.txt]}, "
-    "train: {steps: 10}}";
+    "train: {steps: 10, microbatches: 2}}";
 
 }  // namespace longhaul::coordinator
 

@@ -185,7 +185,8 @@ class Core {
   void On(event::RetuneComputed& computed);
 
   // probes.cc
-  // False while it is under way, which it begins; AdvanceDraft follows.
+  // Begins the measurement where that is not done. False while answers are awaited; AdvanceDraft
+  // follows them.
   bool LinksAreMeasured(Draft& draft);
   void BeginProbes(Draft& draft);
   void SendProbe(const Worker& worker, const Draft& draft, const Probe& probe);
@@ -197,15 +198,17 @@ class Core {
   void AddMeasuredLinks(const Draft& draft, CandidateWorker* worker) const;
 
   // reach.cc
-  // A worker that has come, and others, try what is not known yet.
+  // A worker has come: the worker and others try what is not known yet.
   void CheckReach(const Worker& worker);
+  // Asks both ends of each question and logs the sentences.
   void Carry(const ReachBook::News& news);
   void AddReach(CandidateWorker* worker) const;
-  // Whether it is about to be known which of two neighbours dials, or that they cannot talk.
+  // Whether an answer is under way that says which of two neighbours dials, or that they are cut
+  // off.
   bool IsTryingReach(const RunSpec& spec, const Worker& upper, const Worker& lower) const;
   bool IsTryingReach(const Draft& draft) const;
-  // Whoever waits for answers waits until then, from now on; a worker that keeps coming back is not
-  // waited for ever.
+  // When the patience of a draft or a submission that begins to wait now ends. A worker that keeps
+  // coming back does not prolong the wait.
   MonoTime ReachPatience() const;
   void RenderReach(const Worker& worker, MonoTime now, v1::WorkerStatus* status) const;
 

@@ -40,13 +40,11 @@ std::optional<RunState> StateFromText(std::string_view text) {
   return std::nullopt;
 }
 
-// Oldest first, each with its cells and at least a file of each.
+// Oldest first, each with the cells that wrote it.
 bool AreCheckpoints(const std::vector<v1::CheckpointManifest>& checkpoints) {
   uint64_t step = 0;
   for (const v1::CheckpointManifest& manifest : checkpoints) {
-    const bool is_whole =
-        manifest.cells_size() > 0 && manifest.files_size() >= manifest.cells_size();
-    if (!is_whole || manifest.step() <= step) return false;
+    if (manifest.cells().empty() || manifest.step() <= step) return false;
     step = manifest.step();
   }
   return true;

@@ -135,8 +135,8 @@ void PutRows(const Corpus& corpus) {
     return std::string{static_cast<char>(bits & 0xff), static_cast<char>(bits >> 8)} + values;
   };
   v1::Plan plan;
-  plan.set_epoch(2);
-  plan.add_stages()->set_worker_id("w0");
+  plan.mutable_assignment()->set_epoch(2);
+  plan.mutable_assignment()->add_cells()->set_worker_id("w0");
   corpus.Put("run_row", "as_it_is", replacing({}, ""));
   corpus.Put("run_row", "plan", replacing({10}, plan.SerializeAsString()));
   corpus.Put("run_row", "epoch_and_step", replacing({4, 5}, "7%%9"));

@@ -233,11 +233,13 @@ class Coordinator {
   }
   // What was asked to be computed last, with the present plan_with or retune_with.
   void Computed() {
-    std::optional<Event> answer;
+    const Command* asked = nullptr;
     for (const Command& command : commands) {
-      if (auto computed = ComputedFor(command)) answer = std::move(computed);
+      const bool is_one = std::holds_alternative<command::ComputePlan>(command) ||
+                          std::holds_alternative<command::ComputeRetune>(command);
+      if (is_one) asked = &command;
     }
-    if (answer) Tick(*std::move(answer));
+    if (asked != nullptr) Tick(*ComputedFor(*asked));
   }
   void Data(const std::string& run) { Tick(event::DataPrepared{RunId(run), SmallData()}); }
 

@@ -137,6 +137,8 @@ TEST_F(Computing, AWorkerThatMovesWhileItsLinkIsMeasuredIsAskedAgain) {
   v1::Hello moved = HelloAt("a", "tiny-1", 0);
   moved.mutable_endpoints(0)->set_addresses(0, "elsewhere:7");
   c.Join(moved);
+  for (const std::string& worker : kAb) c.Probed(worker);  // of where it was
+  EXPECT_EQ(c.StateOf("tiny-1"), "planning");
   ASSERT_EQ(c.Count("b", v1::WorkerCommand::kProbeLink), 2);
   EXPECT_EQ(c.Last("b", v1::WorkerCommand::kProbeLink)->probe_link().addresses(0), "elsewhere:7");
   for (const std::string& worker : kAb) c.Probed(worker);

@@ -7,11 +7,14 @@ import tempfile
 import time
 
 import needs
-from cluster import CODECS, RUN_FILE, Cluster, Failed, call
+from cluster import CODECS, ROOT, RUN_FILE, Cluster, Failed, call
 from report import Table, cores, cpu_seconds
 
 START_LIMIT_S = 30
 WORKERS = 4
+QUICKSTART = ROOT / "deploy/runs/quickstart.yaml"
+# Of a run that is stopped and resumed: no traffic but its own.
+RESUMED = {**CODECS["none"], "links.measure": "false"}
 
 
 def add_arguments(parser):
@@ -74,14 +77,49 @@ def shares(pids, seconds):
     return [100 * (cpu_seconds(pid) - then) / wall for pid, then in zip(pids, before)]
 
 
+def begins(cluster, run):
+    """When stage 0 said that it begins, of every epoch; in seconds since 1970."""
+    return sorted(entry["line"]["unix_ms"] / 1000 for entry in cluster.lines("logs", run)
+                  if "stage 0 begins" in entry["line"]["text"])
+
+
 def first_forward_seconds(cluster):
     """From calling `submit` to the moment at which a stage says that it begins."""
     begin = time.time()
     run = cluster.submit(RUN_FILE, {**CODECS["none"], "train.steps": 1})
     cluster.wait_for(run, "its end", lambda status: status["state"] == "done")
-    begun = [entry["line"]["unix_ms"] for entry in cluster.lines("logs", run)
-             if "stage 0 begins" in entry["line"]["text"]]
-    return min(begun) / 1000 - begin
+    return begins(cluster, run)[0] - begin
+
+
+def stop(cluster, run, after_step):
+    cluster.wait_for(run, "some steps", lambda status: int(status.get("step", 0)) >= after_step)
+    cluster.cli("stop", run)
+    cluster.wait_for(run, "its stop", lambda status: status["state"] == "stopped")
+
+
+def resume_seconds(cluster, run):
+    """From calling `submit --resume` to the first forward; the run is stopped again after it."""
+    epochs, step = len(begins(cluster, run)), int(cluster.status(run)["step"])
+    begin = time.time()
+    cluster.submit(QUICKSTART, RESUMED, resume=True)
+    stop(cluster, run, step + 1)
+    begun = begins(cluster, run)
+    if len(begun) != epochs + 1:
+        raise Failed(f"expected {epochs + 1} beginnings in the log of run {run}, got {len(begun)}")
+    return begun[-1] - begin
+
+
+def resume_rows(cluster, repeats):
+    """(what, seconds) of resumes of the quickstart's run."""
+    run = cluster.submit(QUICKSTART, RESUMED)
+    stop(cluster, run, 1)
+    for _ in range(repeats):
+        yield "resume, its stages in memory: submit to first forward", resume_seconds(cluster, run)
+    for _ in range(repeats):
+        # Another run takes the workers' memory.
+        other = cluster.submit(RUN_FILE, {**CODECS["none"], "train.steps": 1})
+        cluster.wait_for(other, "its end", lambda status: status["state"] == "done")
+        yield "resume, behind another run: submit to first forward", resume_seconds(cluster, run)
 
 
 def starved_shares(cluster, seconds):
@@ -99,7 +137,7 @@ def starved_shares(cluster, seconds):
 
 def check_needs(arguments):
     needs.check_programs(arguments.programs, needs.CLUSTER)
-    needs.check_files(RUN_FILE)
+    needs.check_files(RUN_FILE, QUICKSTART)
 
 
 def table_of(arguments):
@@ -119,6 +157,8 @@ def measure(arguments, table):
         table.add("worker, nothing to do, the busiest", cores(), f"{max(idle[1:]):.2f} %")
         table.add("submit to first forward, the second time", cores(),
                   f"{first_forward_seconds(cluster):.2f} s")
+        for what, seconds in resume_rows(cluster, arguments.starts):
+            table.add(what, cores(), f"{seconds:.2f} s")
         starved = starved_shares(cluster, arguments.seconds)
         table.add("worker waiting at two open links", cores(), f"{starved[0]:.2f} %")
         table.add("worker waiting at one open link", cores(), f"{starved[1]:.2f} %")

@@ -175,16 +175,16 @@ TEST_F(BlobStoreTest, PreparedDataIsABlobMadeOnce) {
   }
   const auto data = preparer->Prepare(request);
   ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_EQ(data->tokens(), 24u);
-  EXPECT_EQ(data->validation_tokens(), 6u);
-  EXPECT_EQ(data->text_bytes(), 24u);
-  EXPECT_EQ(data->tokenizer(), "bytes");
-  EXPECT_GE(data->vocabulary(), 256u);
-  EXPECT_TRUE(TokenFile::Open(blobs_->PathOf(data->token_file_sha256()), true).ok());
+  EXPECT_EQ(data->tokens, 24u);
+  EXPECT_EQ(data->validation_tokens, 6u);
+  EXPECT_EQ(data->text_bytes, 24u);
+  EXPECT_EQ(data->tokenizer, "bytes");
+  EXPECT_GE(data->vocabulary, 256u);
+  EXPECT_TRUE(TokenFile::Open(blobs_->PathOf(data->token_file_sha256), true).ok());
 
   // Known: made of nothing, even when the text is gone.
   std::filesystem::remove(blobs_->PathOf(request.files[0].sha256()));
-  EXPECT_EQ(preparer->Prepare(request)->token_file_sha256(), data->token_file_sha256());
+  EXPECT_EQ(preparer->Prepare(request)->token_file_sha256, data->token_file_sha256);
   EXPECT_EQ(FilesIn(cache), 1u);
 
   // Another share is another file, and needs the text.

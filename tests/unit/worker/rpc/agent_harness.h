@@ -1,0 +1,181 @@
+// A worker's agent without a coordinator: a test gives commands and hears what the agent says.
+// Links are loopback ones.
+#ifndef LONGHAUL_TESTS_UNIT_WORKER_RPC_AGENT_HARNESS_H_
+#define LONGHAUL_TESTS_UNIT_WORKER_RPC_AGENT_HARNESS_H_
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/mailbox.h"
+#include "tests/support/temp_dir.h"
+#include "tests/unit/worker/tiny_run.h"
+#include "transport/p2p/loopback/factory.h"
+#include "worker/rpc/agent.h"
+
+namespace longhaul::worker {
+
+inline v1::WorkerCommand CommandTo(const std::string& run, uint64_t epoch) {
+  v1::WorkerCommand command;
+  command.set_run_id(run);
+  command.set_epoch(epoch);
+  return command;
+}
+// To the tiny run, with the body that a setter of the message gives it.
+template <class Body>
+v1::WorkerCommand CommandOf(uint64_t epoch, Body* (v1::WorkerCommand::*mutable_body)()) {
+  v1::WorkerCommand command = CommandTo("tiny", epoch);
+  (command.*mutable_body)();
+  return command;
+}
+inline v1::WorkerCommand StartOf(uint64_t epoch) {
+  return CommandOf(epoch, &v1::WorkerCommand::mutable_start);
+}
+inline v1::WorkerCommand StopOf(uint64_t epoch) {
+  return CommandOf(epoch, &v1::WorkerCommand::mutable_stop);
+}
+inline v1::WorkerCommand CheckpointOf(uint64_t epoch) {
+  return CommandOf(epoch, &v1::WorkerCommand::mutable_checkpoint);
+}
+inline v1::WorkerCommand AbortOf(uint64_t epoch) {
+  return CommandOf(epoch, &v1::WorkerCommand::mutable_abort);
+}
+
+// One worker's worth of what an agent needs.
+class Worker {
+ public:
+  explicit Worker(absl::Duration resident_limit = absl::Minutes(10)) {
+    tokens_ = WriteTinyTokens(folder_.path() + "/blobs");
+    auto shards = ShardStore::OpenLocal(folder_.path() + "/checkpoints");
+    auto transport = transport::loopback::CreateTransport({});
+    EXPECT_TRUE(shards.ok() && transport.ok());
+    shards_ = *std::move(shards);
+    transport_ = *std::move(transport);
+    agent_ = std::make_unique<Agent>(
+        Resources{.transports = {{"ucx", transport_.get()}},
+                  .devices = {WorkerDevice{}},
+                  .codec_thread = &codec_thread_,
+                  .shards = shards_.get(),
+                  .blobs = &blobs_,
+                  .send = [this](v1::WorkerMessage message) { said_.Push(std::move(message)); },
+                  .resident_limit = resident_limit,
+                  .make_stage =
+                      [this](const StageOptions& options) {
+                        ++models_made_;
+                        return Stage::Create(options);
+                      }});
+  }
+  // As the daemon ends.
+  ~Worker() {
+    agent_->Shutdown();
+    transport_.reset();
+  }
+
+  Agent& operator*() { return *agent_; }
+  Agent* operator->() { return agent_.get(); }
+  const std::string& address() const { return transport_->address(); }
+  const std::string& tokens() const { return tokens_; }
+  bool silent() const { return said_.empty(); }
+  int models_made() const { return models_made_; }
+  // What it says that it keeps; without a run: nothing.
+  v1::Resident resident() const {
+    v1::Heartbeat heartbeat;
+    agent_->FillHeartbeat(&heartbeat);
+    return heartbeat.resident();
+  }
+  // A checkpoint's files are nowhere any more.
+  void LoseShards(uint64_t step) { EXPECT_TRUE(shards_->Drop(RunId("tiny"), Step(step)).ok()); }
+
+  v1::WorkerMessage Hear() {
+    auto message = said_.Take();
+    EXPECT_TRUE(message.has_value()) << "the worker says nothing";
+    return message.value_or(v1::WorkerMessage());
+  }
+  // Skips what comes before.
+  v1::WorkerMessage HearUntil(v1::WorkerMessage::BodyCase body) {
+    while (true) {
+      v1::WorkerMessage message = Hear();
+      if (message.body_case() == body || message.body_case() == v1::WorkerMessage::BODY_NOT_SET) {
+        EXPECT_EQ(message.body_case(), body);
+        return message;
+      }
+      EXPECT_FALSE(message.has_error()) << message.error().message();
+      if (message.has_error()) return message;
+    }
+  }
+  // There is no event that says so.
+  void WaitUntilAtHand() {
+    std::string run;
+    uint64_t epoch = 0;
+    const Deadline deadline = Deadline::After(absl::Seconds(30));
+    while (!agent_->CurrentRun(&run, &epoch) && !deadline.Expired()) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    EXPECT_FALSE(run.empty());
+  }
+  // The agent's thread does one thing after the other, so when this is answered, what was aborted
+  // before has ended.
+  void ExpectFree() {
+    v1::WorkerCommand command = CommandTo("measured", 1);
+    command.mutable_measure()->set_run_yaml("nonsense");
+    agent_->Handle(command);
+    while (true) {
+      const v1::WorkerMessage message = Hear();
+      if (message.run_id() == "measured" || message.run_id().empty()) {
+        EXPECT_TRUE(message.has_error());
+        break;
+      }
+      EXPECT_FALSE(message.has_error()) << message.error().message();
+    }
+    std::string run;
+    uint64_t epoch = 0;
+    EXPECT_FALSE(agent_->CurrentRun(&run, &epoch));
+  }
+
+ private:
+  ::longhaul::testing::TempDir folder_;
+  std::string tokens_;
+  std::atomic<int> models_made_{0};
+  ::longhaul::testing::Mailbox<v1::WorkerMessage> said_;
+  CodecThread codec_thread_;  // outlives the transport
+  std::unique_ptr<ShardStore> shards_;
+  std::unique_ptr<transport::Transport> transport_;
+  // Nobody is there: what is asked for lies in the folder already.
+  BlobFetcher blobs_{"127.0.0.1:1", "", folder_.path() + "/blobs"};
+  std::unique_ptr<Agent> agent_;
+};
+
+class AgentTest : public ::testing::Test {
+ protected:
+  // A run with one stage, so no links.
+  v1::WorkerCommand Alone(uint64_t epoch, const std::vector<std::string>& overrides = {}) {
+    return AssignOf(TinySpec(overrides), epoch, 0, worker_.tokens(), {worker_.address()});
+  }
+  // The first of two stages; the other one never comes.
+  v1::WorkerCommand Waiting(uint64_t epoch) {
+    return AssignOf(TinySpec(), epoch, 0, worker_.tokens(), {worker_.address(), "nobody"});
+  }
+  void ExpectReady(uint64_t epoch) {
+    const v1::WorkerMessage ready = worker_.Hear();
+    EXPECT_TRUE(ready.has_stage_ready()) << ready.ShortDebugString();
+    EXPECT_EQ(ready.run_id(), "tiny");
+    EXPECT_EQ(ready.epoch(), epoch);
+    EXPECT_GT(ready.stage_ready().parameters(), 0u);
+  }
+
+  Worker worker_;
+};
+
+// More steps than any test waits for.
+inline const std::vector<std::string> kEndless = {"train.steps=1000000"};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_TESTS_UNIT_WORKER_RPC_AGENT_HARNESS_H_

@@ -89,7 +89,7 @@ grpc::ServerReadReactor<v1::UploadChunk>* ControlServiceImpl::UploadBlob(Context
   if (Status status = port_->Check(*context); !status.ok()) {
     return RefuseCaller<grpc::ServerReadReactor<v1::UploadChunk>>(*context, status);
   }
-  return StartUpload(blobs_, &shell_->disk_threads());
+  return StartUpload(blobs_, &shell_->upload_threads());
 }
 
 grpc::ServerUnaryReactor* ControlServiceImpl::Submit(Context* context,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -38,27 +39,36 @@ PlannerThread::~PlannerThread() {
 
 void PlannerThread::Add(command::ComputePlan asked) {
   const ComputationId id = asked.id;
-  Add(id, [this, asked = std::move(asked)](const std::stop_token& stop) -> Event {
-    return event::PlanComputed{asked.id, Computed<Plan>("computing a plan", [&] {
-                                 return planner_.plan(asked.request, stop);
-                               })};
-  });
+  Add(id, /*is_awaited=*/true,
+      [this, asked = std::move(asked)](const std::stop_token& stop) -> Event {
+        return event::PlanComputed{asked.id, Computed<Plan>("computing a plan", [&] {
+                                     return planner_.plan(asked.request, stop);
+                                   })};
+      });
 }
 
 void PlannerThread::Add(command::ComputeRetune asked) {
   const ComputationId id = asked.id;
-  Add(id, [this, asked = std::move(asked)](const std::stop_token& stop) -> Event {
-    return event::RetuneComputed{asked.id,
-                                 Computed<std::optional<Plan>>("computing other depths", [&] {
-                                   return planner_.retune(asked.spec, asked.plan, asked.seen, stop);
-                                 })};
-  });
+  Add(id, /*is_awaited=*/false,
+      [this, asked = std::move(asked)](const std::stop_token& stop) -> Event {
+        return event::RetuneComputed{
+            asked.id, Computed<std::optional<Plan>>("computing other depths", [&] {
+              return planner_.retune(asked.spec, asked.plan, asked.seen, stop);
+            })};
+      });
 }
 
-void PlannerThread::Add(ComputationId id, std::function<Event(const std::stop_token&)> run) {
+void PlannerThread::Add(ComputationId id, bool is_awaited,
+                        std::function<Event(const std::stop_token&)> run) {
   const std::lock_guard lock(mutex_);
   if (stopping_) return;
-  computations_.push_back({id, std::move(run), std::stop_source()});
+  // Before the first one that nobody waits for; behind that under way.
+  auto place = computations_.end();
+  if (is_awaited && !computations_.empty()) {
+    place = std::find_if(std::next(computations_.begin()), computations_.end(),
+                         [](const Computation& one) { return !one.is_awaited; });
+  }
+  computations_.insert(place, {id, is_awaited, std::move(run), std::stop_source()});
   changed_.notify_all();
 }
 

@@ -1,11 +1,12 @@
 // Plans and retuned plans, computed off the loop: a search may take seconds. One thread, one
-// computation at a time, in the order in which they were asked for.
+// computation at a time, in the order in which they were asked for, but that plans, for which
+// workers are held, come before retuned ones.
 #ifndef LONGHAUL_COORDINATOR_RPC_PLANNER_THREAD_H_
 #define LONGHAUL_COORDINATOR_RPC_PLANNER_THREAD_H_
 
 #include <condition_variable>
-#include <deque>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <stop_token>
 #include <thread>
@@ -42,17 +43,18 @@ class PlannerThread {
  private:
   struct Computation {
     ComputationId id;
+    bool is_awaited = false;  // workers are held meanwhile
     std::function<Event(const std::stop_token&)> run;
     std::stop_source stop;
   };
-  void Add(ComputationId id, std::function<Event(const std::stop_token&)> run);
+  void Add(ComputationId id, bool is_awaited, std::function<Event(const std::stop_token&)> run);
   void Run();
 
   const Planner planner_;
   const std::function<void(Event)> done_;
   std::mutex mutex_;  // of the next three
   std::condition_variable changed_;
-  std::deque<Computation> computations_;  // the first one is under way
+  std::list<Computation> computations_;  // the first one is under way
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -18,6 +18,8 @@ constexpr absl::Duration kNotifyInterval = absl::Milliseconds(100);
 constexpr absl::Duration kShortestWait = absl::Milliseconds(5);
 // So many users' texts and shards are read at once.
 constexpr size_t kDiskThreads = 4;
+// So many uploads are synced at once.
+constexpr size_t kUploadThreads = 2;
 
 Status Stopping() {
   return absl::UnavailableError("the coordinator is shutting down; try again when it is back");
@@ -55,6 +57,7 @@ Shell::Shell(Store* store, const BlobStore* copies, DataPreparer preparer, Plann
       chores_(std::move(preparer), copies, &disk_threads_,
               [this](Event event) { Post(std::move(event)); }),
       disk_threads_(kDiskThreads),
+      upload_threads_(kUploadThreads),
       planner_(std::move(planner), [this](Event event) { Post(std::move(event)); }),
       thread_([this] { Loop(); }) {}
 
@@ -82,7 +85,8 @@ bool Shell::Stop(Deadline deadline) {
   checkpoints_.FailAll(Stopping());
   traces_.FailAll(Stopping());
   planner_.Stop();
-  return disk_threads_.Stop(deadline);
+  const bool synced = upload_threads_.Stop(deadline);
+  return disk_threads_.Stop(deadline) && synced;
 }
 
 Status Shell::failure() const {

@@ -93,8 +93,9 @@ class Shell {
   const Store& store() const { return *store_; }
   Notifier& notifier() { return notifier_; }
 
-  // For what waits for disks. Stopped with the shell.
-  WorkThreads& disk_threads() { return disk_threads_; }
+  // For uploads that wait for disks; they do not wait for texts that are tokenized. Stopped with
+  // the shell.
+  WorkThreads& upload_threads() { return upload_threads_; }
 
   // Runs `call` on the loop's thread after `delay`; not at all when the loop has ended.
   void CallAfter(absl::Duration delay, std::function<void()> call);
@@ -147,6 +148,7 @@ class Shell {
 
   Chores chores_;
   WorkThreads disk_threads_;  // after what runs on them
+  WorkThreads upload_threads_;
   PlannerThread planner_;
   std::thread thread_;
 };

@@ -85,7 +85,7 @@ grpc::ServerReadReactor<v1::UploadChunk>* WorkerServiceImpl::StoreShard(
     return RefuseCaller<grpc::ServerReadReactor<v1::UploadChunk>>(*context, status);
   }
   return StartUpload(
-      copies_, &shell_->disk_threads(),
+      copies_, &shell_->upload_threads(),
       [this](const std::string& sha256, uint64_t bytes) -> Status {
         if (shell_->ExpectsCopy(sha256, bytes)) return absl::OkStatus();
         return absl::FailedPreconditionError("nobody has asked for a copy of this shard");

@@ -48,6 +48,7 @@ void Core::On(event::RetuneComputed& computed) {
   if (found == runs_.end()) return;
   Run& run = found->second;
   run.tuning.computation.reset();
+  run.tuning.not_before = now_ + run.tuning.pause;  // however long the search took
   if (!computed.plan.ok()) {
     RetuneFailed(run, computed.plan.status());
   } else if (*computed.plan) {

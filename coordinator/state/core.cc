@@ -17,9 +17,12 @@ namespace {
 // A tick that comes so long after its time shows that the process was stopped, or its machine.
 constexpr absl::Duration kLate = absl::Seconds(1);
 
-// A stored record that its epoch can go on from: a plan of the epoch that may be assigned.
+// A stored record that its epoch can go on from: a plan of the epoch that may be assigned,
+// with an estimate for each cell and edge.
 bool IsWhole(const RunRecord& record) {
   return record.plan && record.plan->assignment.epoch == record.epoch &&
+         record.plan->cells.size() == record.plan->assignment.cells.size() &&
+         record.plan->edges.size() == record.plan->assignment.edges.size() &&
          CheckAssignment(record.plan->assignment).ok();
 }
 

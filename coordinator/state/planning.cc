@@ -110,6 +110,9 @@ void Core::ReuseLayerTimes(Draft& draft) {
     if (!worker.layers || !HaveSameLayerTimes(worker.layers->spec, draft.spec)) continue;
     const absl::Duration age = longhaul::operator-(now_, worker.layers->at);
     if (age > kLayerTimesHold) continue;
+    // A worker that is still ending its last epoch would miss the measurement of its links. To be
+    // timed makes it wait for that end, and so does what it says of the stage that it keeps.
+    if (draft.spec.links.measure && worker.resident.run_id() != draft.run.value()) continue;
     candidate.times = worker.layers->times;
     names.push_back(Label(worker));
     oldest = std::max(oldest, age);

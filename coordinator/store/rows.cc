@@ -2,7 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "coordinator/store/messages_column.h"
@@ -40,12 +44,28 @@ std::optional<RunState> StateFromText(std::string_view text) {
   return std::nullopt;
 }
 
-// Oldest first, each with the cells that wrote it.
+// What cannot be of a run, and what the state machine relies on; nothing: all of it can.
+std::optional<std::string_view> WhatCannotBe(const RunRecord& record) {
+  const bool has_stages = record.state == RunState::kPreparing ||
+                          record.state == RunState::kRunning ||
+                          record.state == RunState::kFinishing;
+  if (HasEnded(record.state) != (record.ended_unix_ms != 0)) return "time of its end";
+  if (record.state == RunState::kFailed && record.reason.empty()) return "reason";
+  if (has_stages && record.epoch.value() == 0) return "epoch";
+  if (record.step > std::max<uint64_t>(record.spec.train.steps, 1)) return "step";
+  return std::nullopt;
+}
+
+// Oldest first, each with the cells that wrote it, none of them twice.
 bool AreCheckpoints(const std::vector<v1::CheckpointManifest>& checkpoints) {
   uint64_t step = 0;
   for (const v1::CheckpointManifest& manifest : checkpoints) {
     if (manifest.cells().empty() || manifest.step() <= step) return false;
     step = manifest.step();
+    std::set<CellId> ids;
+    for (const v1::Cell& cell : manifest.cells()) {
+      if (!ids.insert(FromProto(cell.id())).second) return false;
+    }
   }
   return true;
 }
@@ -98,6 +118,7 @@ StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
   record.submitted_unix_ms = row.Int(11);
   record.started_unix_ms = row.Int(12);
   record.ended_unix_ms = row.Int(13);
+  if (const auto what = WhatCannotBe(record)) return unreadable(*what);
   return record;
 }
 

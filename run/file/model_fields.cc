@@ -111,6 +111,14 @@ void FailMissing(const model::Key& key, const model::RequiredKey& value, const M
                                                          value.usual(spec.hidden))));
 }
 
+// Said already, by FailMissing.
+bool IsMissing(const model::Family& family, std::string_view name, const Reader& reader) {
+  return std::any_of(family.keys.begin(), family.keys.end(), [&](const model::Key& key) {
+    return key.name == name && std::holds_alternative<model::RequiredKey>(key.value) &&
+           !reader.Has(PathOf(key));
+  });
+}
+
 // Of the families that have it.
 std::string OwnersOf(const model::Key& key) {
   std::vector<std::string_view> owners;
@@ -182,7 +190,8 @@ void CheckModel(const RunSpec& spec, Reader& reader) {
   if (reader.Sound({"model.family", "model.hidden", "model.heads"})) {
     for (const model::Problem& problem : model::Problems(model)) {
       const std::string path = fmt::format("model.{}", problem.key);
-      if (reader.Sound({path})) reader.Fail(reader.PlaceOf(path), problem.text);
+      if (reader.Sound({path}) && !IsMissing(family, problem.key, reader))
+        reader.Fail(reader.PlaceOf(path), problem.text);
     }
   }
   CheckVocabulary(spec, reader);

@@ -31,6 +31,9 @@ void CheckCells(const Assignment& assignment, Problems* problems) {
                   ToString(assignment.cells[i].id), ToString(assignment.cells[i - 1].id));
   }
   for (const Cell& cell : assignment.cells) {
+    if (cell.setting.depth == 0) {
+      problems->Add("expected a depth of at least 1 in {}, got 0", ToString(cell.id));
+    }
     if (cell.layers.count == 0) problems->Add("expected layers in {}, got none", ToString(cell.id));
   }
 }
@@ -56,6 +59,31 @@ void CheckEdges(const Assignment& assignment, Problems* problems) {
   }
 }
 
+// Along the activations from `first`: the number of each stage says how many are above it, and the
+// least depth above bears its lead.
+void CheckChainFrom(const Assignment& assignment, const Cell& first, Problems* problems) {
+  const Cell* shallowest = nullptr;
+  const Cell* cell = &first;
+  for (uint32_t above = 0; above < assignment.cells.size(); ++above) {
+    if (cell->id.stage != above || cell->id.replica != first.id.replica) {
+      problems->Add("expected stage {} of replica {} below {} others, got {}", above,
+                    first.id.replica, above, ToString(cell->id));
+      return;
+    }
+    if (shallowest != nullptr && cell->setting.activation_lead > shallowest->setting.depth) {
+      problems->Add(
+          "expected a depth of {}'s activation lead, {}, in all stages above it, got {} in {}",
+          ToString(cell->id), cell->setting.activation_lead, shallowest->setting.depth,
+          ToString(shallowest->id));
+    }
+    if (shallowest == nullptr || cell->setting.depth < shallowest->setting.depth) shallowest = cell;
+    const Edge* edge = assignment.Outgoing(cell->id, EdgeKind::kActivations);
+    if (edge == nullptr) return;
+    cell = assignment.Find(edge->to);
+    if (cell == nullptr) return;  // said of the edge
+  }
+}
+
 // A cell has one way in and one way out, and what it holds says where it stands.
 void CheckChains(const Assignment& assignment, Problems* problems) {
   for (const Cell& cell : assignment.cells) {
@@ -71,13 +99,7 @@ void CheckChains(const Assignment& assignment, Problems* problems) {
     }
   }
   for (const Cell& cell : assignment.cells) {
-    for (const Cell* above : assignment.Upstream(cell.id)) {
-      if (cell.setting.activation_lead <= above->setting.depth) continue;
-      problems->Add(
-          "expected a depth of {}'s activation lead, {}, in all stages above it, got {} in {}",
-          ToString(cell.id), cell.setting.activation_lead, above->setting.depth,
-          ToString(above->id));
-    }
+    if (cell.roles.embedding) CheckChainFrom(assignment, cell, problems);
   }
 }
 
@@ -104,6 +126,8 @@ std::string_view ToString(EdgeKind kind) {
       return "tied";
     case EdgeKind::kState:
       return "state";
+    case EdgeKind::kUnknown:
+      break;
   }
   return "unknown";
 }

@@ -5,7 +5,7 @@
 //   const Edge* above = assignment.Incoming(cell.id, EdgeKind::kActivations);  // null: first stage
 //
 // Nobody derives a neighbour from a number: chain.h makes the edges, everybody else follows them.
-// Plain data; thread-safe as such. proto.h converts at the borders of a process.
+// Plain data; thread-safe as such. proto/plan_proto.h converts at the borders of a process.
 #ifndef LONGHAUL_RUN_PLAN_PLAN_H_
 #define LONGHAUL_RUN_PLAN_PLAN_H_
 
@@ -34,6 +34,7 @@ enum class EdgeKind : uint8_t {
   kReplicas,     // the same stage of two replicas: gradients are reduced
   kTied,         // embedding and head that share their weights
   kState,        // copies of a stage's state
+  kUnknown,      // of a newer version; nobody can carry it out
 };
 std::string_view ToString(EdgeKind kind);  // "activations", ...
 
@@ -160,9 +161,9 @@ struct Assignment {
   std::vector<const Cell*> Upstream(const CellId& cell) const;
 };
 
-// Ids are in order and none is there twice, every edge has both its cells, layers follow each other
-// without a gap along the activations, every lead has the depth above that it needs.
-// kInvalidArgument naming all that is wrong.
+// Ids are in order and none is there twice, every edge has both its cells, stages and layers follow
+// each other without a gap along the activations, every lead has the depth above that it needs.
+// kInvalidArgument naming all that is wrong; of circles and parallel ways the first.
 Status CheckAssignment(const Assignment& assignment);
 
 // What the planner knew of a cell, and expects.

@@ -140,12 +140,14 @@ void PutRows(const Corpus& corpus) {
   corpus.Put("run_row", "as_it_is", replacing({}, ""));
   corpus.Put("run_row", "plan", replacing({10}, plan.SerializeAsString()));
   corpus.Put("run_row", "epoch_and_step", replacing({4, 5}, "7%%9"));
-  corpus.Put("run_row", "checkpoints", replacing({11}, "\x02\x20\x05"));
+  corpus.Put("run_row", "refused_checkpoints", replacing({11}, "\x02\x20\x05"));
   for (const char* state :
-       {"queued", "planning", "preparing", "running", "finishing", "done", "recovering"}) {
+       {"queued", "planning", "preparing", "running", "finishing", "recovering"}) {
     corpus.Put("run_row", state,
                replacing({2, 10}, std::string(state) + "%%" + plan.SerializeAsString()));
   }
+  corpus.Put("run_row", "done",
+             replacing({2, 10, 14}, "done%%" + plan.SerializeAsString() + "%%9"));
 }
 
 // store_fuzz.cc: offsets and the bytes to put there.

@@ -18,6 +18,11 @@ CheckpointWriter::~CheckpointWriter() {
   thread_.join();
 }
 
+void CheckpointWriter::AwaitRoom() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !waiting_; });
+}
+
 void CheckpointWriter::Submit(std::shared_ptr<const StageSnapshot> snapshot) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !waiting_; });

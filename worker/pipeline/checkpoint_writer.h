@@ -1,7 +1,7 @@
 // Writes snapshots to the shard store on a thread of its own, off the critical path.
 //
-// Submit blocks only while an earlier snapshot is still being written (memory stays bounded at one
-// beside the one in writing). `done` runs on the writer's thread.
+// AwaitRoom blocks while an earlier snapshot waits behind the one in writing, so that memory holds
+// one beside that. `done` runs on the writer's thread.
 #ifndef LONGHAUL_WORKER_PIPELINE_CHECKPOINT_WRITER_H_
 #define LONGHAUL_WORKER_PIPELINE_CHECKPOINT_WRITER_H_
 
@@ -26,6 +26,8 @@ class CheckpointWriter {
   // Finishes what was submitted.
   ~CheckpointWriter();
 
+  // Before a snapshot is taken, so that no third one is made meanwhile.
+  void AwaitRoom();
   void Submit(std::shared_ptr<const StageSnapshot> snapshot);
   // Until everything submitted is written (or has failed).
   void Flush();

@@ -323,6 +323,7 @@ Status Executor::SaveState(const wire::StepMessage& agreed) {
       (every > 0 && step_.value() % every == 0);
   if (!due) return absl::OkStatus();
   const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
+  checkpoint_writer_->AwaitRoom();
   LH_ASSIGN_OR_RETURN(SharedSnapshot snapshot, options_.resident->TakeSnapshot());
   checkpoint_writer_->Submit(std::move(snapshot));
   return absl::OkStatus();

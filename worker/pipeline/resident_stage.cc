@@ -65,6 +65,11 @@ ResidentStage::Source ResidentStage::SourceOf(const ParametersOrigin& origin) co
   return untrained ? Source::kParameters : Source::kFiles;
 }
 
+void ResidentStage::ForgetSnapshot() {
+  const std::lock_guard lock(mutex_);
+  if (kept_) kept_->snapshot.reset();
+}
+
 Status ResidentStage::BeginFrom(const ParametersOrigin& origin, SharedSnapshot read) {
   switch (SourceOf(origin)) {
     case Source::kParameters:

@@ -67,6 +67,8 @@ class ResidentStage {
     kFiles,       // neither: its files have to be read, or, for step 0, a model to be made
   };
   Source SourceOf(const ParametersOrigin& origin) const;
+  // Before files are read: they would be a second snapshot in memory.
+  void ForgetSnapshot();
   // Takes the parameters of `origin`. `read`: its files, for kFiles; else null.
   Status BeginFrom(const ParametersOrigin& origin, SharedSnapshot read);
 

@@ -69,39 +69,46 @@ void Agent::Handle(v1::WorkerCommand command) {
     reach_checks_.Handle(command);
     return;
   }
+  if (!HandleHere(std::move(command))) {
+    // Not with mutex_ held: a line of the log asks for the run at hand.
+    LogAboutPeer(spdlog::level::warn, "coordinator",
+                 "a command that this version does not know was left out");
+  }
+}
+
+bool Agent::HandleHere(v1::WorkerCommand command) {
   const std::lock_guard lock(mutex_);
   switch (command.body_case()) {
     case v1::WorkerCommand::kMeasure:
     case v1::WorkerCommand::kProbeLink:
     case v1::WorkerCommand::kAssign:
       HandleWork(std::move(command));
-      return;
+      return true;
     case v1::WorkerCommand::kStart:
       if (IsCurrent(command)) run_->Start();
-      return;
+      return true;
     case v1::WorkerCommand::kStop:
       if (IsCurrent(command)) run_->RequestStop();
-      return;
+      return true;
     case v1::WorkerCommand::kCheckpoint:
       if (IsCurrent(command)) run_->RequestCheckpoint();
-      return;
+      return true;
     case v1::WorkerCommand::kRetune:
       if (IsCurrent(command)) run_->RequestRetune(command.retune());
-      return;
+      return true;
     case v1::WorkerCommand::kReaddress:
       if (IsCurrent(command)) run_->Readdress(command.readdress());
       if (IsNext(command)) next_moves_.push_back(command.readdress());
-      return;
+      return true;
     case v1::WorkerCommand::kAbort:
       if (IsNext(command)) next_.reset();
       if (IsCurrent(command)) {
         run_->Cancel(command.abort().reason(), command.abort().finished());
       }
       if (probe_ && probe_->BelongsTo(command)) probe_->Cancel();
-      return;
+      return true;
     default:
-      LogAboutPeer(spdlog::level::warn, "coordinator",
-                   "a command that this version does not know was left out");
+      return false;
   }
 }
 
@@ -141,7 +148,7 @@ void Agent::Loop() {
       DropResident(lock, "the worker is shutting down");
       return;
     }
-    if (resident_ && Now() >= resident_until_) {
+    if (resident_ && !next_ && Now() >= resident_until_) {
       DropResident(lock, fmt::format("nobody has asked for it for {}",
                                      longhaul::FormatDuration(resources_.resident_limit)));
       continue;
@@ -165,7 +172,7 @@ void Agent::Loop() {
       continue;
     }
     resident_said_.Clear();
-    const auto run = std::make_shared<EpochRun>(resources_, command.assign(), std::move(resident_));
+    auto run = std::make_shared<EpochRun>(resources_, command.assign(), std::move(resident_));
     for (const v1::Readdress& moved : std::exchange(next_moves_, {})) run->Readdress(moved);
     run_ = run;
     traced_ = {run->run(), run->epoch(), run->cell(), run->trace()};
@@ -175,6 +182,9 @@ void Agent::Loop() {
     lock.lock();
     run_.reset();
     KeepResident(std::move(resident));
+    lock.unlock();  // the end of links and message files takes a while
+    run.reset();
+    lock.lock();
   }
 }
 

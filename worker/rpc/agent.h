@@ -43,6 +43,8 @@ class Agent {
 
  private:
   void Loop();
+  // False: this version does not know the command.
+  bool HandleHere(v1::WorkerCommand command);
   void HandleWork(v1::WorkerCommand command);
   void SendTrace(const v1::WorkerCommand& command);
   void Measure(const v1::WorkerCommand& command);

@@ -193,8 +193,12 @@ Status EpochPorts::Await(const std::function<bool()>& cancelled) {
   }
   const Deadline agreed = Deadline::After(kAgreementLimit);
   for (const auto& port : ports_) {
-    LH_ASSIGN_OR_RETURN(const bool kept, port->AgreeOnMessages(agreed, cancelled));
-    if (!kept) forgotten_.push_back(port.get());
+    const StatusOr<bool> kept = port->AgreeOnMessages(agreed, cancelled);
+    if (!kept.ok()) {
+      if (absl::IsUnavailable(kept.status())) lost_edge_ = port->edge();
+      return Annotate(kept.status(), fmt::format("link to {}", ToString(port->peer())));
+    }
+    if (!*kept) forgotten_.push_back(port.get());
   }
   return absl::OkStatus();
 }

@@ -46,6 +46,8 @@ class EpochPorts {
   const std::vector<std::shared_ptr<BoundaryPort>>& ports() const { return ports_; }
   // Ports whose codecs begin anew, in a run that goes on after a checkpoint.
   const std::vector<const BoundaryPort*>& forgotten() const { return forgotten_; }
+  // After Await gave kUnavailable: whose other end is gone. Nothing: it was never there.
+  std::optional<EdgeId> lost_edge() const { return lost_edge_; }
 
  private:
   // The answer may come after this object has gone, so it owns what it fills in.
@@ -79,6 +81,7 @@ class EpochPorts {
   std::vector<Opening> openings_;
   std::vector<std::shared_ptr<BoundaryPort>> ports_;
   std::vector<const BoundaryPort*> forgotten_;
+  std::optional<EdgeId> lost_edge_;
 
   std::mutex mutex_;
   std::map<EdgeId, std::vector<std::string>> moved_;  // newest addresses

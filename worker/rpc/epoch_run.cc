@@ -40,7 +40,8 @@ std::vector<std::string> CannotDo(const Assignment& assignment, const Cell& cell
                     "from 0, got device {}; --device says what it offers",
                     ToString(cell.id), offered.size(), device));
   }
-  for (const EdgeKind kind : {EdgeKind::kReplicas, EdgeKind::kTied, EdgeKind::kState}) {
+  for (const EdgeKind kind :
+       {EdgeKind::kReplicas, EdgeKind::kTied, EdgeKind::kState, EdgeKind::kUnknown}) {
     if (assignment.EdgesOf(cell.id, kind).empty()) continue;
     problems.push_back(fmt::format(
         "expected edges of activations alone at {}, got one of {}, which this version cannot do",
@@ -110,10 +111,9 @@ void EpochRun::ReportError(const Status& status) {
   v1::RunError* error = message.mutable_error();
   error->set_message(std::string(Message(status)));
   error->set_code(static_cast<int32_t>(status.code()));
-  if (executor_) {
-    error->set_step(executor_->step());
-    if (const auto edge = executor_->lost_edge()) error->set_lost_edge(edge->value());
-  }
+  if (executor_) error->set_step(executor_->step());
+  const auto edge = executor_ ? executor_->lost_edge() : ports_.lost_edge();
+  if (edge) error->set_lost_edge(edge->value());
   Report(std::move(message));
 }
 
@@ -135,7 +135,7 @@ void EpochRun::Run() {
       spdlog::info(
           "run {}: the model of {} is given up, because it may have been left half-way: {}",
           run().value(), ToString(cell_), Message(kept));
-      resident_.reset();
+      gives_model_up_ = true;
     }
   }
   if (Cancelled()) {
@@ -151,14 +151,16 @@ void EpochRun::Run() {
     changed_.wait(lock, [this] { return cancelled_.has_value(); });
   }
   ports_.Close(Deadline::After(kFlushLimit));
-  // Nobody goes back to a checkpoint of a run that is done.
+  // Nobody goes back to a checkpoint of a run that is done, nor on with its model.
   if (AllFinished() && executor_ && executor_->step() >= spec_.train.steps) {
+    gives_model_up_ = true;
     BoundaryMessages::Drop(resources_.messages_root, run());
   }
 }
 
 std::unique_ptr<ResidentStage> EpochRun::TakeResident() {
   executor_.reset();  // works on it
+  if (gives_model_up_) resident_.reset();
   return std::move(resident_);
 }
 
@@ -183,6 +185,11 @@ Status EpochRun::Check() {
   if (!problems.empty()) return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
   LH_ASSIGN_OR_RETURN(spec_, ParseRunSpec(assignment_.run_yaml, "run.yaml", {}, codec::CheckCodec));
   gpu_ = GpuOf(spec_, resources_.devices[mine->devices.front()].gpu);
+  if (const DataSet& data = assignment_.data; data.validation_tokens > data.tokens) {
+    return absl::InvalidArgumentError(fmt::format(
+        "expected an assignment whose validation is part of its {} tokens, got {} tokens",
+        data.tokens, data.validation_tokens));
+  }
   return absl::OkStatus();
 }
 
@@ -209,6 +216,7 @@ Status EpochRun::Prepare() {
   }
   std::optional<Beside<SharedSnapshot>> shards;
   if (source == ResidentStage::Source::kFiles && origin.step > 0) {
+    if (kept) resident_->ForgetSnapshot();  // memory holds one
     shards.emplace([this](const GivenUp& given_up) { return ReadShards(given_up); });
   }
   laps.End("to begin");
@@ -368,13 +376,16 @@ void EpochRun::Readdress(const v1::Readdress& moved) {
 }
 
 void EpochRun::Cancel(std::string reason, bool finished) {
-  events_->Push(AbortRequested{absl::CancelledError(reason)});
-  const std::lock_guard lock(mutex_);
-  if (!cancelled_) {
-    cancelled_ = std::move(reason);
-    all_finished_ = finished;
+  {
+    // Before the executor hears of it: who then asks whether the run was cancelled is told so.
+    const std::lock_guard lock(mutex_);
+    if (!cancelled_) {
+      cancelled_ = reason;
+      all_finished_ = finished;
+    }
+    changed_.notify_all();
   }
-  changed_.notify_all();
+  events_->Push(AbortRequested{absl::CancelledError(std::move(reason))});
 }
 
 bool EpochRun::AllFinished() const {

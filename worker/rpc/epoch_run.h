@@ -82,6 +82,7 @@ class EpochRun {
   const std::shared_ptr<TraceLog> trace_ = std::make_shared<TraceLog>();
   EpochPorts ports_;
   std::unique_ptr<Executor> executor_;
+  bool gives_model_up_ = false;  // no epoch may go on with it
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -153,12 +153,12 @@ v1::Edge::Kind ToProto(EdgeKind kind) {
       return v1::Edge::TIED;
     case EdgeKind::kState:
       return v1::Edge::STATE;
+    case EdgeKind::kUnknown:
+      break;
   }
   return v1::Edge::UNKNOWN;
 }
 
-// A kind that this version does not know is carried as one of which no cell has an edge that it
-// uses.
 EdgeKind FromProto(v1::Edge::Kind kind) {
   switch (kind) {
     case v1::Edge::ACTIVATIONS:
@@ -167,8 +167,10 @@ EdgeKind FromProto(v1::Edge::Kind kind) {
       return EdgeKind::kReplicas;
     case v1::Edge::TIED:
       return EdgeKind::kTied;
-    default:
+    case v1::Edge::STATE:
       return EdgeKind::kState;
+    default:
+      return EdgeKind::kUnknown;
   }
 }
 

@@ -28,7 +28,6 @@ double Milliseconds(MonoTime since) {
 
 v1::Hello HelloOf(uint32_t number) {
   v1::Hello hello = coordinator::HelloOf(fmt::format("w{}", number));
-  hello.set_protocol_max(3);
   // As a random one: in no order.
   hello.set_worker_id(fmt::format("{:016x}", uint64_t{number} * 0x9e3779b97f4a7c15));
   return hello;

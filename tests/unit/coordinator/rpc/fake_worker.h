@@ -88,6 +88,12 @@ class FakeWorker {
       if (command.has_measure()) {
         *answer.mutable_layer_times() = SmallTimes();
         session_.Say(answer);
+      } else if (command.has_try_reach() && command.try_reach().dial()) {
+        answer.mutable_reach_tried()->set_check(command.try_reach().check());
+        for (int i = 0; i < command.try_reach().addresses_size(); ++i) {
+          answer.mutable_reach_tried()->add_problems();
+        }
+        session_.Say(answer);
       } else if (command.has_probe_link()) {
         answer.mutable_link_probed()->set_probe(command.probe_link().probe());
         answer.mutable_link_probed()->set_goodput_bits_per_second(1e9);

@@ -71,18 +71,18 @@ uint64_t SettingChange::since() const {
 }
 
 const Cell* SettingChange::FirstUnsafe(const Assignment& assignment) const {
-  // Without a change the settings are those of a plan, which CheckAssignment has seen.
-  if (held_.empty() || asked_.empty()) return nullptr;
+  if (held_.empty()) return nullptr;
+  const std::vector<AskedSetting>& asked = asked_.empty() ? held_ : asked_;
   for (const Cell& first : assignment.cells) {
     if (assignment.Incoming(first.id, EdgeKind::kActivations) != nullptr) continue;
     uint32_t least_depth = std::numeric_limits<uint32_t>::max();
     const Cell* cell = &first;
     for (size_t i = 0; cell != nullptr && i < assignment.cells.size(); ++i) {
       const auto place = static_cast<size_t>(cell - assignment.cells.data());
-      const uint32_t lead = std::max(asked_[place].activation_lead.value_or(0),
+      const uint32_t lead = std::max(asked[place].activation_lead.value_or(0),
                                      held_[place].activation_lead.value_or(0));
       if (lead > least_depth) return cell;
-      least_depth = std::min({least_depth, asked_[place].depth, held_[place].depth});
+      least_depth = std::min({least_depth, asked[place].depth, held_[place].depth});
       const Edge* down = assignment.Outgoing(cell->id, EdgeKind::kActivations);
       cell = down == nullptr ? nullptr : assignment.Find(down->to);
     }

@@ -65,7 +65,18 @@ TEST_F(Reuse, TimesGrowOld) {
   for (const std::string& worker : kAb) EXPECT_EQ(Measured(worker), 1);
 }
 
+// Who still ends its last epoch would not be there when the other end of a link is.
+TEST_F(Reuse, WhereLinksAreMeasuredAWorkerHasToBeThroughWithItsLastEpoch) {
+  v1::WorkerMessage beat;
+  beat.mutable_heartbeat()->mutable_resident()->set_run_id("tiny-1");
+  c.Tick(event::WorkerSaid{c.sessions["a"], beat});
+  Resume();
+  EXPECT_EQ(Measured("a"), 0);
+  EXPECT_EQ(Measured("b"), 1);
+}
+
 TEST_F(Reuse, AnotherProcessTimesItsLayers) {
+  spec.links.measure = false;
   c.Tick(event::WorkerLeft{c.sessions["b"], "closed"});
   c.Join(HelloOf("b", "2"));
   Resume();

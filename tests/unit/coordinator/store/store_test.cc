@@ -85,6 +85,7 @@ TEST(StoreTest, EveryStateOfARunComesBack) {
   for (int i = 0; i <= static_cast<int>(RunState::kRecovering); ++i) {
     RunRecord record = FullRecord("one");
     record.state = static_cast<RunState>(i);
+    record.ended_unix_ms = HasEnded(record.state) ? 1'700'000'000'003 : 0;
     ASSERT_TRUE(store->Apply({write::Run{record}}).ok());
     const auto runs = store->LoadRuns();
     ASSERT_TRUE(runs.ok()) << runs.status();

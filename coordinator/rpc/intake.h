@@ -1,6 +1,6 @@
 // What may come in from workers and users: sizes, counts and texts, checked before the state sees
-// them. docs/design/limits.md lists them. Pure functions; errors are kInvalidArgument and say what was
-// expected and what came, without repeating it.
+// them. docs/design/limits.md lists them. Pure functions; errors are kInvalidArgument and say what
+// was expected and what came, without repeating it.
 #ifndef LONGHAUL_COORDINATOR_RPC_INTAKE_H_
 #define LONGHAUL_COORDINATOR_RPC_INTAKE_H_
 

@@ -93,9 +93,8 @@ void Core::CheckRun(const Run& run) const {
 
 void Core::CheckTuning(const Run& run) const {
   // Without a change the settings are the plan's, which CheckAssignment has seen.
-  const Cell* unsafe = run.tuning.change.IsUnderWay()
-                           ? run.tuning.change.FirstUnsafe(run.assignment())
-                           : nullptr;
+  const Cell* unsafe =
+      run.tuning.change.IsUnderWay() ? run.tuning.change.FirstUnsafe(run.assignment()) : nullptr;
   LH_CHECK(unsafe == nullptr,
            "run {}: {} may wait for more activations than are in flight above it",
            run.record.id.value(), unsafe == nullptr ? "" : ToString(unsafe->id));

@@ -66,7 +66,8 @@ TEST(Transitions, DiagramHasEveryRow) {
 }
 
 TEST(Transitions, TheDiagramInTheDocumentationIsThisOne) {
-  const StatusOr<std::string> page = ReadFile(LONGHAUL_SOURCE_DIR "/docs/design/states.md", 1 << 20);
+  const StatusOr<std::string> page =
+      ReadFile(LONGHAUL_SOURCE_DIR "/docs/design/states.md", 1 << 20);
   ASSERT_TRUE(page.ok()) << page.status();
   EXPECT_THAT(*page, HasSubstr("```mermaid\n" + DumpTransitions() + "```\n"))
       << "put what `longhaul-coordinator --dump-states` prints into docs/design/states.md";

@@ -104,7 +104,7 @@ class Reader {
   std::string first_source_;
   std::map<std::string, Place, std::less<>> places_;
   std::set<std::string, std::less<>> faulty_;  // paths with a problem at them or below
-  // Of these, what should be a mapping and is none: what it lacks is not reported.
+  // Sections that should be mappings and are none: their missing keys are not reported.
   std::set<std::string, std::less<>> broken_;
   std::vector<Problem> problems_;
 };

@@ -125,7 +125,7 @@ class Writer {
     }
   }
 
-  // Of its group.
+  // Within the group.
   static uint32_t RowOf(int trace) { return static_cast<uint32_t>(trace); }
   uint32_t RowOf(const Edge& edge, Direction direction) const {
     const auto place = static_cast<uint32_t>(&edge - assignment_.edges.data());

@@ -10,7 +10,7 @@ namespace longhaul::config {
 // Problems go to `reader`, at the place of the key that a user would change. A value that is wrong
 // by itself, or missing, is held against no other.
 void CheckRunSpec(const RunSpec& spec, Reader& reader);
-// Holds what the file says about its texts against the texts that are there.
+// Checks the file's globs against the texts on disk.
 void CheckTexts(const RunSpec& spec, const FindTexts& find_texts, Reader& reader);
 
 }  // namespace longhaul::config

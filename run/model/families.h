@@ -42,7 +42,7 @@ inline Parameter Factor(Role role, Names names, Shape shape, Initial initial, Sp
           .in_product = true,
           .split = split};
 }
-// Of a block's product.
+// The bias of a matrix product in a block.
 inline Parameter Bias(Names names, uint32_t outputs, Split split) {
   return Factor(Role::kBlock, names, {.rows = outputs}, kZeros, split);
 }

@@ -97,7 +97,7 @@ class BoundaryPort : public transport::LinkHandler,
   EdgeId edge() const { return options_.edge; }
   const CellId& peer() const { return options_.peer; }
   bool upstream() const { return options_.upstream; }
-  // With which its link is to be opened.
+  // Credits for opening the port's link.
   uint32_t credits() const { return options_.credits.count(); }
 
   // Before the first Send.

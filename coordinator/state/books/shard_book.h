@@ -1,5 +1,5 @@
 // Shards of checkpoints that somebody was asked to hash: a worker its files, or the coordinator its
-// copies. A worker may also be asked to send copies of those that are whole.
+// copies. A worker may also be asked to send copies of its whole shards.
 //
 //   for (ShardCheck& check : ChecksOf(manifest, about, connected)) {
 //     id = book.Begin(check, now);                                    // and ask

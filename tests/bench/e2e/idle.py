@@ -13,7 +13,7 @@ from report import Table, cores, cpu_seconds
 START_LIMIT_S = 30
 WORKERS = 4
 QUICKSTART = ROOT / "deploy/runs/quickstart.yaml"
-# Of a run that is stopped and resumed: no traffic but its own.
+# The run that is stopped and resumed measures no links, so it has no traffic but its own.
 RESUMED = {**CODECS["none"], "links.measure": "false"}
 
 

@@ -1,5 +1,7 @@
 #include "deploy/local_commands.h"
 
+#include <CLI/CLI.hpp>
+
 #include "deploy/cluster/cluster_command.h"
 #include "deploy/sweep/sweep_command.h"
 

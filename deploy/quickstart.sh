@@ -87,7 +87,7 @@ if [ "$skip_build" = 0 ]; then
   say "2/5 building the programs in $build_dir"
   began=$SECONDS
   cmake --preset release -B "$build_dir" >/dev/null
-  ninja -C "$build_dir" longhaul longhaul-coordinator longhaul-worker >&2
+  ninja -C "$build_dir" -j "$(nproc)" longhaul longhaul-coordinator longhaul-worker >&2
   build_time=$((SECONDS - began))
 fi
 longhaul=$(realpath -m "$build_dir/bin/longhaul")

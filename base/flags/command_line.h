@@ -9,8 +9,15 @@
 #ifndef LONGHAUL_BASE_FLAGS_COMMAND_LINE_H_
 #define LONGHAUL_BASE_FLAGS_COMMAND_LINE_H_
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+// Declared and not included: who has options of its own includes <CLI/CLI.hpp>, which takes seconds
+// to compile.
+namespace CLI {
+class App;
+class Error;
+class Validator;
+}  // namespace CLI
 
 namespace longhaul {
 

@@ -10,7 +10,11 @@
 #ifndef LONGHAUL_BASE_FLAGS_DAEMON_CONFIG_H_
 #define LONGHAUL_BASE_FLAGS_DAEMON_CONFIG_H_
 
-#include <CLI/CLI.hpp>
+// Declared and not included: who has options of its own includes <CLI/CLI.hpp>, which takes seconds
+// to compile.
+namespace CLI {
+class App;
+}
 
 namespace longhaul {
 

@@ -12,7 +12,8 @@
 //   exponents        2 B                    int16 c: the sample was multiplied by 2^c
 //   scales           2 B T                  fp16, >= 0; sign bit: the tile was transformed;
 //                                           exponent all ones: a tile with NaN or infinity
-//   zeros            2 B T                  fp16
+//   zeros            2 B T                  fp16; exponent all ones: as in scales, but no encoder
+//                                           writes it
 //   pivots           B x Align8(T g / 8)    g = log2(G) bits a tile, packed from the lowest bit of
 //                                           each byte; 0 where not transformed
 //   precision        B x Align8(U / 8)      bit u of a sample: allocation tile u has 4 bits

@@ -230,10 +230,11 @@ ReferenceResult Unpack(std::span<const std::byte> blob, const Shape& shape, cons
       const uint64_t alloc = tiling.AllocOf(t);
       ReferenceTile tile;
       const unsigned scale = u16(scales + 2 * tensor_tile);
-      tile.finite = (scale & 0x7c00) != 0x7c00;
+      const unsigned zero = u16(zeros + 2 * tensor_tile);
+      tile.finite = (scale & 0x7c00) != 0x7c00 && (zero & 0x7c00) != 0x7c00;
       tile.transformed = (scale & 0x8000) != 0;
       tile.scale = std::fabs(HalfToDouble(scale));
-      tile.zero = HalfToDouble(u16(zeros + 2 * tensor_tile));
+      tile.zero = HalfToDouble(zero);
       for (uint64_t bit = 0; bit < pivot_bits; ++bit) {
         if (bit_at(pivots + b * pivot_bytes, t * pivot_bits + bit)) tile.pivot |= 1u << bit;
       }

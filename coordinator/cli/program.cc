@@ -1,5 +1,6 @@
 #include "coordinator/cli/program.h"
 
+#include <CLI/CLI.hpp>
 #include <utility>
 
 #include "base/flags/command_line.h"
@@ -38,13 +39,15 @@ void Invocation::PrintJsonLine(const google::protobuf::Message& message) {
   terminal_.out << ToJson(message, /*indented=*/false) << std::endl;
 }
 
+Program::~Program() = default;
+
 Program::Program(Terminal terminal)
-    : terminal_(std::move(terminal)), app_(kDescription, "longhaul") {
-  app_.require_subcommand(1);
-  app_.footer(kFooter);
-  SetUpCommandLine(app_);
-  flags_before_ = AddCommonFlags(&app_, before_);
-  app_.get_formatter()->column_width(34);
+    : terminal_(std::move(terminal)), app_(std::make_unique<CLI::App>(kDescription, "longhaul")) {
+  app_->require_subcommand(1);
+  app_->footer(kFooter);
+  SetUpCommandLine(*app_);
+  flags_before_ = AddCommonFlags(app_.get(), before_);
+  app_->get_formatter()->column_width(34);
   AddSubmitCommands(*this);
   AddWatchCommand(*this);
   AddRunCommands(*this);
@@ -82,7 +85,7 @@ std::vector<CLI::Option*> Program::AddCommonFlags(CLI::App* app, CommonFlags& fl
 
 CLI::App* Program::AddCommand(const std::string& name, const std::string& description,
                               CommandBody body) {
-  CLI::App* command = app_.add_subcommand(name, description);
+  CLI::App* command = app_->add_subcommand(name, description);
   AddCommonFlags(command, after_);
   command->callback([this, body = std::move(body)] {
     const auto either = [](const std::string& after, const std::string& before) {
@@ -106,13 +109,13 @@ CLI::App* Program::AddCommand(const std::string& name, const std::string& descri
 int Program::Run(int argc, const char* const* argv) {
   try {
     if (argc == 1) {
-      terminal_.err << app_.help();
+      terminal_.err << app_->help();
       return kWrongUsage;
     }
-    app_.parse(argc, argv);
+    app_->parse(argc, argv);
     return exit_code_;
   } catch (const CLI::ParseError& error) {
-    const int code = app_.exit(error, terminal_.out, terminal_.err);
+    const int code = app_->exit(error, terminal_.out, terminal_.err);
     terminal_.out.flush();
     return code == 0 ? kDone : kWrongUsage;
   } catch (const std::exception& error) {

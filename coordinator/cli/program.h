@@ -7,7 +7,6 @@
 #ifndef LONGHAUL_COORDINATOR_CLI_PROGRAM_H_
 #define LONGHAUL_COORDINATOR_CLI_PROGRAM_H_
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,6 +16,13 @@
 #include "coordinator/cli/client.h"
 #include "coordinator/cli/interrupt.h"
 #include "coordinator/cli/terminal.h"
+
+// Declared and not included: who has options of its own includes <CLI/CLI.hpp>, which takes seconds
+// to compile.
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace longhaul::cli {
 
@@ -55,6 +61,7 @@ using CommandBody = std::function<StatusOr<int>(Invocation& invocation)>;
 class Program {
  public:
   explicit Program(Terminal terminal);
+  ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
@@ -66,7 +73,7 @@ class Program {
   CLI::App* AddCommand(const std::string& name, const std::string& description, CommandBody body);
 
   // For a command that another library adds to app() and that stores its exit code in exit_code().
-  CLI::App& app() { return app_; }
+  CLI::App& app() { return *app_; }
   int* exit_code() { return &exit_code_; }
   // Refuses these flags before `command`; with `json_too` also --json.
   void RefuseConnectionFlags(CLI::App* command, bool json_too);
@@ -79,7 +86,7 @@ class Program {
   static std::vector<CLI::Option*> AddCommonFlags(CLI::App* app, CommonFlags& flags);
 
   Terminal terminal_;
-  CLI::App app_;
+  const std::unique_ptr<CLI::App> app_;
   CommonFlags before_, after_;  // the command; flags after it win
   std::vector<CLI::Option*> flags_before_;
   int exit_code_ = kDone;

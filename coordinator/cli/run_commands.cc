@@ -1,6 +1,7 @@
 // `longhaul ps`, `status`, `stop` and `steps`.
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "base/flags/command_line.h"

@@ -1,6 +1,7 @@
 // `longhaul logs` and `longhaul events`.
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "coordinator/cli/format.h"

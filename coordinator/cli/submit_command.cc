@@ -1,6 +1,7 @@
 // `longhaul submit` and `longhaul plan`.
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "base/flags/command_line.h"
@@ -90,7 +91,7 @@ Status AddAssumptions(const SubmitOptions& options, v1::SubmitRequest* request) 
   return absl::OkStatus();
 }
 
-StatusOr<int> Plan(Invocation& invocation, const SubmitOptions& options) {
+StatusOr<int> ShowPlan(Invocation& invocation, const SubmitOptions& options) {
   if (options.show_config) {
     if (invocation.json()) {
       return absl::InvalidArgumentError(
@@ -158,7 +159,7 @@ void AddSubmitCommands(Program& program) {
                          "Show where a run's layers would go, how deep its pipeline is and why, "
                          "the predicted step time "
                          "and what bounds it, and what other codecs would do, without starting it",
-                         [plan](Invocation& invocation) { return Plan(invocation, *plan); });
+                         [plan](Invocation& invocation) { return ShowPlan(invocation, *plan); });
   AddRunFile(command, *plan);
   command->add_flag("--show-config", plan->show_config,
                     "Print the run file with every default written out; needs no coordinator");

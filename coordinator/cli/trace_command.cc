@@ -1,6 +1,7 @@
 // `longhaul trace`.
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <string>

@@ -1,6 +1,7 @@
 // `longhaul workers`.
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <set>
 #include <string>
 

@@ -4,8 +4,13 @@
 #ifndef LONGHAUL_DEPLOY_CLUSTER_CLUSTER_COMMAND_H_
 #define LONGHAUL_DEPLOY_CLUSTER_CLUSTER_COMMAND_H_
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+// Declared and not included: who has options of its own includes <CLI/CLI.hpp>, which takes seconds
+// to compile.
+namespace CLI {
+class App;
+}
 
 namespace longhaul {
 

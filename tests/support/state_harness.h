@@ -18,6 +18,9 @@
 
 namespace longhaul::coordinator {
 
+// The workers of most tests.
+inline const std::vector<std::string> kAb = {"a", "b"};
+
 inline RunSpec SmallSpec(const std::string& name, std::optional<uint32_t> stages) {
   RunSpec spec;
   spec.name = name;

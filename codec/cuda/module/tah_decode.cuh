@@ -47,13 +47,13 @@ class TahDecoder {
                              uint32_t tile, bool* finite, float (&values)[kPerLane]) {
     const uint32_t lane = threadIdx.x % kLanes;
     uint16_t stored = 0;
-    float zero = 0;
+    uint16_t stored_zero = 0;
     uint32_t pivot = 0;
     uint32_t words[2] = {0, 0};
     if (there) {
       const uint64_t tensor_tile = sample * args_.tiles + sample_tile;
       stored = reinterpret_cast<const uint16_t*>(payload_ + args_.scales)[tensor_tile];
-      zero = FromHalf(reinterpret_cast<const uint16_t*>(payload_ + args_.zeros)[tensor_tile]);
+      stored_zero = reinterpret_cast<const uint16_t*>(payload_ + args_.zeros)[tensor_tile];
       const auto* const planes =
           reinterpret_cast<const uint16_t*>(payload_ + args_.codes + tensor_tile * (3 * kTile / 8));
       const uint32_t low = planes[lane] | uint32_t{planes[lane + kLanes]} << 16;
@@ -68,8 +68,9 @@ class TahDecoder {
       words[1] = TransposeNibbles(__byte_perm(low, high, 0x7531));
       if ((stored & 0x8000) != 0) pivot = Pivot(sample, sample_tile);
     }
-    *finite = possible_ && (stored & 0x7c00) != 0x7c00;
+    *finite = possible_ && (stored & 0x7c00) != 0x7c00 && (stored_zero & 0x7c00) != 0x7c00;
     const float scale = FromHalf(stored & 0x7fff);
+    const float zero = FromHalf(stored_zero);
 #pragma unroll
     for (int k = 0; k < kPerLane; ++k) {
       const uint32_t code = words[k / 8] >> NibbleShift(k % 8) & 15;

@@ -93,7 +93,7 @@ class WholeDecoder : public TahDecoder<kTile> {
     const uint64_t first_of_tensor = sample * args_.tiles + First(group);
     bool simple = possible_ && exponent_ <= kSimpleExponents && exponent_ >= -kSimpleExponents;
     if (there && simple) {
-      simple = fetched.stored < 0x7c00;
+      simple = fetched.stored < 0x7c00 && (fetched.zero & 0x7c00) != 0x7c00;
       const float back = Pow2(-exponent_);
       const float scale = FromHalf(fetched.stored & 0x7fff) * back;
       const float origin = FromHalf(fetched.zero) * back;

@@ -236,7 +236,7 @@ class Decoder {
     float* const out = writer_.At(sample, first);
     for (size_t tile = 0; tile < tiles; ++tile) {
       float* const values = out + tile * kTile;
-      if ((stored.at[tile] & 0x7c00) == 0x7c00) {
+      if ((stored.at[tile] & 0x7c00) == 0x7c00 || (stored_zero.at[tile] & 0x7c00) == 0x7c00) {
         FillNan<kTile>(values);
         continue;
       }

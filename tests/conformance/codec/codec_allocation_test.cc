@@ -39,7 +39,7 @@ void operator delete(void* pointer, size_t /*size*/, std::align_val_t /*alignmen
 namespace longhaul::codec {
 namespace {
 
-class CodecAllocation : public testing::TestWithParam<std::string> {};
+class CodecAllocation : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(CodecAllocation, HotPathAllocatesNothing) {
   const auto codec = MustParse(GetParam());
@@ -59,7 +59,7 @@ TEST_P(CodecAllocation, HotPathAllocatesNothing) {
   EXPECT_GT(before, 0);  // the counter counts
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CodecAllocation, testing::ValuesIn(AllCodecs()), TestName);
+INSTANTIATE_TEST_SUITE_P(All, CodecAllocation, ::testing::ValuesIn(AllCodecs()), TestName);
 
 }  // namespace
 }  // namespace longhaul::codec

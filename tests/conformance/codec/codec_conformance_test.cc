@@ -12,7 +12,7 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-class CodecConformance : public testing::TestWithParam<std::string> {
+class CodecConformance : public ::testing::TestWithParam<std::string> {
  protected:
   bool tiled() const {
     return GetParam().find(':') != std::string::npos || GetParam() == "tah" ||
@@ -276,7 +276,7 @@ TEST_P(CodecConformance, StochasticRoundingFollowsTheContext) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CodecConformance, testing::ValuesIn(AllCodecs()), TestName);
+INSTANTIATE_TEST_SUITE_P(All, CodecConformance, ::testing::ValuesIn(AllCodecs()), TestName);
 
 }  // namespace
 }  // namespace longhaul::codec

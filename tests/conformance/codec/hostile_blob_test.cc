@@ -7,7 +7,7 @@
 namespace longhaul::codec {
 namespace {
 
-class HostileBlob : public testing::TestWithParam<std::string> {
+class HostileBlob : public ::testing::TestWithParam<std::string> {
  protected:
   static constexpr Shape kShape{2, 3, 100};
   std::unique_ptr<const Codec> codec_ = MustParse(GetParam());
@@ -77,7 +77,7 @@ TEST_P(HostileBlob, NamesItsCodec) {
   EXPECT_EQ((*codec)->name(), codec_->name());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, HostileBlob, testing::ValuesIn(AllCodecs()), TestName);
+INSTANTIATE_TEST_SUITE_P(All, HostileBlob, ::testing::ValuesIn(AllCodecs()), TestName);
 
 }  // namespace
 }  // namespace longhaul::codec

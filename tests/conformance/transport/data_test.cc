@@ -12,7 +12,7 @@
 namespace longhaul::transport {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST_P(LinkTest, FrameOfTwoPiecesArrivesWhole) {
   Open();

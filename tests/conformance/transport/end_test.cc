@@ -8,7 +8,7 @@
 namespace longhaul::transport {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // A peer that goes in good order or by force is noticed at once, not by its silence.
 constexpr absl::Duration kPrompt = absl::Seconds(2);

@@ -20,7 +20,7 @@
 namespace longhaul::transport {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr size_t kMostGrowth = size_t{64} << 20;
 
@@ -190,7 +190,7 @@ class HostilePortTest : public LinkTest {
   size_t resident_ = 0;
 };
 
-INSTANTIATE_TEST_SUITE_P(Backend, HostilePortTest, testing::Values(UnderTest()),
+INSTANTIATE_TEST_SUITE_P(Backend, HostilePortTest, ::testing::Values(UnderTest()),
                          [](const auto& i) { return i.param.name; });
 
 TEST_P(HostilePortTest, RandomBytes) {

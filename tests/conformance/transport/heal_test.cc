@@ -11,7 +11,7 @@
 namespace longhaul::transport {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // Quick to suspect, slow to give up: what is waited for here is events.
 LinkOptions Quick() {
@@ -69,7 +69,7 @@ class HealTest : public LinkTest {
   SendLedger sends_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Backend, HealTest, testing::Values(UnderTest()),
+INSTANTIATE_TEST_SUITE_P(Backend, HealTest, ::testing::Values(UnderTest()),
                          [](const auto& i) { return i.param.name; });
 
 TEST_P(HealTest, GoesOnAfterAReset) {

@@ -4,13 +4,13 @@
 namespace longhaul::transport {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using wire::LinkHeader;
 using wire::LinkKind;
 
 class HostileHandshakeTest : public HostileTest {};
 
-INSTANTIATE_TEST_SUITE_P(Backend, HostileHandshakeTest, testing::Values(UnderTest()),
+INSTANTIATE_TEST_SUITE_P(Backend, HostileHandshakeTest, ::testing::Values(UnderTest()),
                          [](const auto& i) { return i.param.name; });
 
 TEST_P(HostileHandshakeTest, NoCommonVersion) {
@@ -120,7 +120,7 @@ class StealingTest : public HostileTest {
   std::array<std::shared_ptr<RawEvents>, 2> owner_events_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Backend, StealingTest, testing::Values(UnderTest()),
+INSTANTIATE_TEST_SUITE_P(Backend, StealingTest, ::testing::Values(UnderTest()),
                          [](const auto& i) { return i.param.name; });
 
 TEST_P(StealingTest, WithoutTheSecret) {

@@ -7,7 +7,7 @@ namespace {
 using wire::LinkHeader;
 using wire::LinkKind;
 
-INSTANTIATE_TEST_SUITE_P(Backend, HostileTest, testing::Values(UnderTest()),
+INSTANTIATE_TEST_SUITE_P(Backend, HostileTest, ::testing::Values(UnderTest()),
                          [](const auto& i) { return i.param.name; });
 
 TEST_P(HostileTest, ByTheBookIsLetIn) {

@@ -200,7 +200,7 @@ class HostileTest : public LinkTest {
   void ExpectEnd(absl::StatusCode code, const std::string& words) {
     const Status reason = at_listener_->WaitForClosed();
     EXPECT_EQ(reason.code(), code) << reason;
-    EXPECT_THAT(std::string(Message(reason)), testing::HasSubstr(words));
+    EXPECT_THAT(std::string(Message(reason)), ::testing::HasSubstr(words));
     EXPECT_TRUE(events_[0]->WaitForClosed());
     EXPECT_TRUE(events_[1]->WaitForClosed());
   }

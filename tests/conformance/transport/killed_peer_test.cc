@@ -56,7 +56,7 @@ class KilledPeerTest : public LinkTest {
   std::unique_ptr<PeerProcess> peer_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Backend, KilledPeerTest, testing::Values(UnderTest()),
+INSTANTIATE_TEST_SUITE_P(Backend, KilledPeerTest, ::testing::Values(UnderTest()),
                          [](const auto& i) { return i.param.name; });
 
 TEST_P(KilledPeerTest, IsLostAtOnceAndGoneWhenItDoesNotComeBack) {

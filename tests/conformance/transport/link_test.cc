@@ -6,7 +6,7 @@
 
 namespace longhaul::transport {
 
-INSTANTIATE_TEST_SUITE_P(Backend, LinkTest, testing::Values(UnderTest()),
+INSTANTIATE_TEST_SUITE_P(Backend, LinkTest, ::testing::Values(UnderTest()),
                          [](const auto& i) { return i.param.name; });
 
 void RecordingHandler::OnFrame(Lane lane, std::span<const std::byte> payload) {

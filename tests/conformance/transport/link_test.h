@@ -125,7 +125,7 @@ class OpenResult {
   const std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
-class LinkTest : public testing::TestWithParam<BackendUnderTest> {
+class LinkTest : public ::testing::TestWithParam<BackendUnderTest> {
  protected:
   void SetUp() override;
   std::unique_ptr<Transport> NewTransport();

@@ -6,7 +6,7 @@
 namespace longhaul::transport {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr absl::Duration kShort = absl::Milliseconds(300);
 

@@ -15,7 +15,7 @@
 namespace longhaul::codec {
 namespace {
 
-class Scaling : public testing::TestWithParam<std::string> {};
+class Scaling : public ::testing::TestWithParam<std::string> {};
 
 // encode(2^k x) decodes to 2^k decode(x), bit for bit, as long as all is normal in fp32.
 TEST_P(Scaling, ByAPowerOfTwoIsExact) {
@@ -34,10 +34,10 @@ TEST_P(Scaling, ByAPowerOfTwoIsExact) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiled, Scaling,
-                         testing::Values("fixed:bits=4", "fixed:bits=6,rounding=stochastic", "tah",
-                                         "tah:rounding=stochastic", "tah:alloc=token,p=0.5",
-                                         "tah:tile=128,tau=0", "gauss", "gauss:bits=2,block=64",
-                                         "gauss:bits=6,block=512"),
+                         ::testing::Values("fixed:bits=4", "fixed:bits=6,rounding=stochastic",
+                                           "tah", "tah:rounding=stochastic",
+                                           "tah:alloc=token,p=0.5", "tah:tile=128,tau=0", "gauss",
+                                           "gauss:bits=2,block=64", "gauss:bits=6,block=512"),
                          TestName);
 
 TEST(Sizes, FollowTheFormula) {

@@ -57,7 +57,7 @@ struct TahCase {
   float scale;
 };
 
-class TahReference : public testing::TestWithParam<TahCase> {};
+class TahReference : public ::testing::TestWithParam<TahCase> {};
 
 TEST_P(TahReference, Agrees) {
   const auto& [params, shape, dtype, scale] = GetParam();
@@ -143,7 +143,7 @@ std::vector<TahCase> TahCases() {
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, TahReference, testing::ValuesIn(TahCases()));
+INSTANTIATE_TEST_SUITE_P(Cases, TahReference, ::testing::ValuesIn(TahCases()));
 
 TEST(FixedReference, Agrees) {
   Agreement agreement;  // over all settings: one code in 100,000 needs many

@@ -53,7 +53,7 @@ void Damage(std::mt19937* generator, std::vector<std::byte>* blob) {
   }
 }
 
-class EveryTarget : public testing::Test {
+class EveryTarget : public ::testing::Test {
  protected:
   void TearDown() override { ASSERT_TRUE(UseKernelTarget("").ok()); }
 };

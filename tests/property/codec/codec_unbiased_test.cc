@@ -72,7 +72,7 @@ class CrookedCodec final : public Codec {
   const float shift_, factor_;
 };
 
-class Unbiased : public testing::TestWithParam<std::string> {};
+class Unbiased : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Unbiased, ErrorsAddUpToZeroEitherWay) {
   const Drift drift = MeasureDrift(*MustParse(GetParam()), kDraws);
@@ -116,11 +116,11 @@ TEST_P(Unbiased, EveryElementIsItsMean) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Stochastic, Unbiased,
-                         testing::Values("fixed:bits=3,rounding=stochastic",
-                                         "fixed:bits=4,rounding=stochastic",
-                                         "fixed:bits=10,rounding=stochastic",
-                                         "tah:rounding=stochastic",
-                                         "tah:rounding=stochastic,p=0,tau=inf"),
+                         ::testing::Values("fixed:bits=3,rounding=stochastic",
+                                           "fixed:bits=4,rounding=stochastic",
+                                           "fixed:bits=10,rounding=stochastic",
+                                           "tah:rounding=stochastic",
+                                           "tah:rounding=stochastic,p=0,tau=inf"),
                          TestName);
 
 TEST(UnbiasedCanary, ABiasTowardsZeroIsFound) {

@@ -129,7 +129,7 @@ class World {
 
   void Run() {
     Open();
-    if (testing::Test::HasFatalFailure()) return;
+    if (::testing::Test::HasFatalFailure()) return;
     const bool fatal_cut = random_.Chance(10);
     const bool early_close = !fatal_cut && random_.Chance(30);
     PlanTraffic();
@@ -323,7 +323,7 @@ class World {
     const MonoTime limit = loop_->loop()->now() + kLimit;
     while (!condition() && loop_->Step(limit)) {
       if (never_restore_) faults_[0].Cut();
-      if (testing::Test::HasFatalFailure()) return;
+      if (::testing::Test::HasFatalFailure()) return;
     }
   }
 

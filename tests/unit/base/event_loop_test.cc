@@ -15,7 +15,7 @@ namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
 
-class EventLoopTest : public testing::Test {
+class EventLoopTest : public ::testing::Test {
  protected:
   void SetUp() override { thread_ = *EventLoopThread::Start(); }
   std::shared_ptr<EventLoopThread> thread_;

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 class TokenTest : public ::testing::Test {
  protected:
-  TokenTest() : folder_(testing::TempDir() + "token-" + RandomUuid()) {
+  TokenTest() : folder_(::testing::TempDir() + "token-" + RandomUuid()) {
     EXPECT_TRUE(MakeDirectories(folder_).ok());
   }
   ~TokenTest() override { std::filesystem::remove_all(folder_); }

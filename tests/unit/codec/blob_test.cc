@@ -58,7 +58,7 @@ struct Damage {
   absl::StatusCode code;
 };
 
-class DamagedHeader : public testing::TestWithParam<Damage> {};
+class DamagedHeader : public ::testing::TestWithParam<Damage> {};
 
 TEST_P(DamagedHeader, IsRefused) {
   std::vector<std::byte> blob = Write(Example());
@@ -69,13 +69,13 @@ TEST_P(DamagedHeader, IsRefused) {
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 INSTANTIATE_TEST_SUITE_P(
     Fields, DamagedHeader,
-    testing::Values(Damage{"magic", 0, 'X', kInvalid},
-                    Damage{"version", 4, 2, absl::StatusCode::kUnimplemented},
-                    Damage{"codec 0", 6, 0, kInvalid}, Damage{"codec 200", 6, 200, kInvalid},
-                    Damage{"dtype 0", 7, 0, kInvalid}, Damage{"dtype 4", 7, 4, kInvalid},
-                    Damage{"huge shape", 11, 255, kInvalid}, Damage{"reserved", 20, 1, kInvalid},
-                    Damage{"payload", 24, 8, kInvalid}, Damage{"payload", 31, 255, kInvalid},
-                    Damage{"count", 48, 31, kInvalid}, Damage{"reserved", 63, 1, kInvalid}));
+    ::testing::Values(Damage{"magic", 0, 'X', kInvalid},
+                      Damage{"version", 4, 2, absl::StatusCode::kUnimplemented},
+                      Damage{"codec 0", 6, 0, kInvalid}, Damage{"codec 200", 6, 200, kInvalid},
+                      Damage{"dtype 0", 7, 0, kInvalid}, Damage{"dtype 4", 7, 4, kInvalid},
+                      Damage{"huge shape", 11, 255, kInvalid}, Damage{"reserved", 20, 1, kInvalid},
+                      Damage{"payload", 24, 8, kInvalid}, Damage{"payload", 31, 255, kInvalid},
+                      Damage{"count", 48, 31, kInvalid}, Damage{"reserved", 63, 1, kInvalid}));
 
 TEST(BlobHeader, NeedsAllItsBytes) {
   const std::vector<std::byte> blob = Write(Example());

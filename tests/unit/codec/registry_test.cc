@@ -7,8 +7,8 @@
 namespace longhaul::codec {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 std::string NameOf(const std::string& text) {
   const auto codec = ParseCodec(text);
@@ -55,7 +55,7 @@ TEST(Registry, NamesParametersAndRanges) {
   EXPECT_THAT(NameOf("none:bits=4"), HasSubstr("no parameters"));
 }
 
-class OutOfRange : public testing::TestWithParam<std::string> {};
+class OutOfRange : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(OutOfRange, IsRefusedWithTheRange) {
   EXPECT_EQ(CheckCodec(GetParam()).code(), absl::StatusCode::kInvalidArgument);
@@ -63,13 +63,13 @@ TEST_P(OutOfRange, IsRefusedWithTheRange) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Values, OutOfRange,
-                         testing::Values("fixed:bits=2", "fixed:bits=11", "fixed:bits=-4",
-                                         "fixed:bits=4.5", "fixed:bits=4x", "fixed:tile=16",
-                                         "fixed:rounding=up", "tah:p=1.01", "tah:p=-0.1",
-                                         "tah:p=nan", "tah:p=x", "tah:tile=65", "tah:alloc=0",
-                                         "tah:alloc=96", "tah:alloc=2097152", "tah:tau=-1",
-                                         "tah:tau=nan", "tah:tau=1001", "tah:rounding=Nearest",
-                                         "tah:alloc=4294967360"));
+                         ::testing::Values("fixed:bits=2", "fixed:bits=11", "fixed:bits=-4",
+                                           "fixed:bits=4.5", "fixed:bits=4x", "fixed:tile=16",
+                                           "fixed:rounding=up", "tah:p=1.01", "tah:p=-0.1",
+                                           "tah:p=nan", "tah:p=x", "tah:tile=65", "tah:alloc=0",
+                                           "tah:alloc=96", "tah:alloc=2097152", "tah:tau=-1",
+                                           "tah:tau=nan", "tah:tau=1001", "tah:rounding=Nearest",
+                                           "tah:alloc=4294967360"));
 
 TEST(Registry, RefusesImpossibleGauss) {
   for (const char* text : {"gauss:bits=1", "gauss:bits=7", "gauss:bits=x", "gauss:block=32",

@@ -40,7 +40,7 @@ std::string RecordOf(uint64_t step, uint64_t sample, uint64_t visit) {
   return record;
 }
 
-class FileStoreTest : public testing::Test {
+class FileStoreTest : public ::testing::Test {
  protected:
   FileStoreTest() {
     std::string pattern = (fs::temp_directory_path() / "file-store-XXXXXX").string();

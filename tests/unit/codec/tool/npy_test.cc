@@ -7,7 +7,7 @@
 namespace longhaul::codec {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string File(const std::string& dictionary, const std::string& data, char major = 1) {
   std::string file = "\x93NUMPY";
@@ -64,7 +64,7 @@ TEST(Npy, WhatIsWrittenIsRead) {
   }
 }
 
-class Hostile : public testing::TestWithParam<std::string> {};
+class Hostile : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Hostile, IsRefused) {
   EXPECT_EQ(Parse(GetParam()).status().code(), absl::StatusCode::kInvalidArgument);
@@ -72,7 +72,7 @@ TEST_P(Hostile, IsRefused) {
 
 INSTANTIATE_TEST_SUITE_P(
     Files, Hostile,
-    testing::Values(
+    ::testing::Values(
         "", "\x93NUMPY", "\x93NUMPX\x01", File(Dictionary("<f4", "(6,)"), std::string(24, 'x'), 4),
         File(Dictionary("<f4", "(6,)"), std::string(23, 'x')),
         File(Dictionary("<f4", "(6,)"), std::string(25, 'x')),

@@ -13,7 +13,7 @@
 namespace longhaul::cli {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 using ::testing::HasSubstr;
 
 v1::Span& AddSpan(v1::StepTrace& step, v1::Span::Kind kind, bool up, int64_t begin_us,
@@ -64,9 +64,9 @@ v1::TraceReply TwoStages(int64_t ahead_us, const std::string& lower_clock) {
   return trace;
 }
 
-std::map<std::string, json> ByName(const json& document) {
-  std::map<std::string, json> events;
-  for (const json& event : document["traceEvents"]) {
+std::map<std::string, Json> ByName(const Json& document) {
+  std::map<std::string, Json> events;
+  for (const Json& event : document["traceEvents"]) {
     if (event["ph"] != "X") continue;
     events[event["name"].get<std::string>() + "@" + std::to_string(event["pid"].get<int>()) + "." +
            std::to_string(event["tid"].get<int>())] = event;
@@ -75,9 +75,9 @@ std::map<std::string, json> ByName(const json& document) {
 }
 
 TEST(ChromeTrace, HasARowForEachStageCodecAndDirection) {
-  const json document = json::parse(ToChromeTrace(TwoStages(0, "here")));
+  const Json document = Json::parse(ToChromeTrace(TwoStages(0, "here")));
   std::map<std::pair<int, int>, std::string> rows;
-  for (const json& event : document["traceEvents"]) {
+  for (const Json& event : document["traceEvents"]) {
     if (event["name"] == "thread_name") rows[{event["pid"], event["tid"]}] = event["args"]["name"];
   }
   const std::map<std::pair<int, int>, std::string> wanted = {
@@ -105,7 +105,7 @@ TEST(ChromeTrace, AlignsClocksOfDifferentMachines) {
   for (const int64_t ahead_us : {int64_t{0}, int64_t{-500}, int64_t{3'600'000'000}}) {
     const v1::TraceReply trace = TwoStages(ahead_us, "there");
     EXPECT_EQ(ClockOffsetsNs(trace), (std::vector<int64_t>{0, -ahead_us * 1000}));
-    EXPECT_EQ(ByName(json::parse(ToChromeTrace(trace))).at("F0@1.1")["ts"], 300);
+    EXPECT_EQ(ByName(Json::parse(ToChromeTrace(trace))).at("F0@1.1")["ts"], 300);
   }
 }
 
@@ -114,25 +114,25 @@ TEST(ChromeTrace, TakesWhateverComes) {
   trace.clear_plan();
   AddSpan(*trace.mutable_stages(0)->mutable_steps(0), v1::Span::RECEIVE, true, 0, -5);
   AddSpan(*trace.mutable_stages(1)->mutable_steps(0), static_cast<v1::Span::Kind>(77), true, 0, 5);
-  EXPECT_FALSE(json::parse(ToChromeTrace(trace))["traceEvents"].empty());
-  EXPECT_TRUE(json::parse(ToChromeTrace({})).contains("traceEvents"));
+  EXPECT_FALSE(Json::parse(ToChromeTrace(trace))["traceEvents"].empty());
+  EXPECT_TRUE(Json::parse(ToChromeTrace({})).contains("traceEvents"));
 }
 
 class TraceCommandTest : public CliTest {};
 
 TEST_F(TraceCommandTest, WritesAFileOrToStandardOutput) {
   control_.trace = TwoStages(0, "here");
-  const Outcome file = Ask({"trace", "tiny", "-o", Path("trace.json"), "--steps", "3"});
+  const Outcome file = Ask({"trace", "tiny", "-o", Path("trace.Json"), "--steps", "3"});
   EXPECT_EQ(file.code, 0) << file.err;
   EXPECT_THAT(file.out, HasSubstr("steps 5 to 5 of tiny-1, 2 stages"));
   EXPECT_EQ(control_.trace_request.run(), "tiny");
   EXPECT_EQ(control_.trace_request.steps(), 3u);
   std::ostringstream text;
-  text << std::ifstream(Path("trace.json")).rdbuf();
+  text << std::ifstream(Path("trace.Json")).rdbuf();
   const Outcome out = Ask({"trace", "tiny", "-o", "-"});
   EXPECT_EQ(out.out, text.str());
   EXPECT_EQ(Ask({"trace", "tiny"}).code, 2);
-  EXPECT_EQ(Ask({"trace", "tiny", "-o", Path("no/such/folder/t.json")}).code, 1);
+  EXPECT_EQ(Ask({"trace", "tiny", "-o", Path("no/such/folder/t.Json")}).code, 1);
 }
 
 }  // namespace

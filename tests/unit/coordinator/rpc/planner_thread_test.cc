@@ -26,7 +26,7 @@ using ::longhaul::testing::TempDir;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kPatience = absl::Seconds(30);
+constexpr absl::Duration kGatePatience = absl::Seconds(30);
 
 // Computations wait here until they are released, or stopped, or nobody comes for too long.
 class Gate {
@@ -36,12 +36,12 @@ class Gate {
     std::unique_lock lock(mutex_);
     ++entered_;
     changed_.notify_all();
-    changed_.wait_for(lock, stop, absl::ToChronoNanoseconds(kPatience), [&] { return open_; });
+    changed_.wait_for(lock, stop, absl::ToChronoNanoseconds(kGatePatience), [&] { return open_; });
     return !stop.stop_requested();
   }
   bool WaitForEntered(int count) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, absl::ToChronoNanoseconds(kPatience),
+    return changed_.wait_for(lock, absl::ToChronoNanoseconds(kGatePatience),
                              [&] { return entered_ >= count; });
   }
   void Open() {
@@ -76,7 +76,7 @@ class Answers {
   }
   bool WaitFor(size_t count) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, absl::ToChronoNanoseconds(kPatience),
+    return changed_.wait_for(lock, absl::ToChronoNanoseconds(kGatePatience),
                              [&] { return ids_.size() >= count; });
   }
   std::vector<uint64_t> ids() {
@@ -156,7 +156,7 @@ TEST_F(PlannerThreadTest, TheEndDoesNotWaitForASearch) {
     thread.Add(PlanOf(2));
     ASSERT_TRUE(gate_.WaitForEntered(1));
   }
-  EXPECT_LT(Now() - start, kPatience / 2);
+  EXPECT_LT(Now() - start, kGatePatience / 2);
   EXPECT_TRUE(answers_.ids().empty());
 }
 
@@ -251,7 +251,7 @@ class PlanningShell : public ::testing::Test {
   }
   void TearDown() override {
     gate_.Open();
-    if (shell_ != nullptr) shell_->Stop(Deadline::After(kPatience));
+    if (shell_ != nullptr) shell_->Stop(Deadline::After(kGatePatience));
     for (const auto& worker : workers_) worker->shared_.reset();
   }
 
@@ -273,7 +273,7 @@ class PlanningShell : public ::testing::Test {
   }
   // Waits until the run is in this state.
   bool Becomes(const std::string& state) {
-    const Deadline deadline = Deadline::After(2 * kPatience);
+    const Deadline deadline = Deadline::After(2 * kGatePatience);
     while (shell_->Run("deep")->state() != state) {
       if (deadline.Expired()) return false;
       absl::SleepFor(absl::Milliseconds(5));
@@ -309,7 +309,7 @@ TEST_F(PlanningShell, QueriesAreAnsweredWhileAPlanIsMade) {
   std::ranges::sort(waits);
   // Of a machine that is busy with other things, the slowest may tell anything.
   EXPECT_LT(waits[waits.size() * 9 / 10], absl::Milliseconds(50));
-  EXPECT_LT(waits.back(), kPatience / 2);
+  EXPECT_LT(waits.back(), kGatePatience / 2);
   gate_.Open();
   ASSERT_TRUE(Becomes("preparing")) << shell_->Run("deep")->reason();
   RecordProperty("plan_seconds", fmt::format("{:.3f}", absl::ToDoubleSeconds(took_)));
@@ -321,7 +321,7 @@ TEST_F(PlanningShell, AStoppedRunStopsItsPlan) {
   Submit();
   shell_->StopRun("deep", true, [](const StatusOr<v1::StopReply>&) {});
   ASSERT_TRUE(Becomes("stopped"));
-  const Deadline deadline = Deadline::After(kPatience / 2);
+  const Deadline deadline = Deadline::After(kGatePatience / 2);
   while (!was_stopped_ && !deadline.Expired()) absl::SleepFor(absl::Milliseconds(5));
   EXPECT_TRUE(was_stopped_);
 }
@@ -332,7 +332,7 @@ TEST_F(PlanningShell, ALostWorkerStopsThePlan) {
   ASSERT_TRUE(Becomes("failed"));
   EXPECT_THAT(shell_->Run("deep")->reason(),
               HasSubstr("worker w17 was lost while the plan was made"));
-  const Deadline deadline = Deadline::After(kPatience / 2);
+  const Deadline deadline = Deadline::After(kGatePatience / 2);
   while (!was_stopped_ && !deadline.Expired()) absl::SleepFor(absl::Milliseconds(5));
   EXPECT_TRUE(was_stopped_);
 }

@@ -13,8 +13,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const std::vector<std::string> kAb = {"a", "b"};
-
 void CutShort(v1::ShardState& state) {
   state.set_problem("it was cut short: expected 10 bytes, it has 4");
   state.set_copied(false);

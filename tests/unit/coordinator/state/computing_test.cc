@@ -9,8 +9,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::vector<std::string> kAb = {"a", "b"};
-
 class Computing : public ::testing::Test {
  protected:
   // All is in but the plan.

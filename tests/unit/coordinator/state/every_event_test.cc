@@ -11,8 +11,6 @@
 namespace longhaul::coordinator {
 namespace {
 
-const std::vector<std::string> kAb = {"a", "b"};
-
 struct Situation {
   std::string name;
   std::function<void(Coordinator&)> reach;

@@ -8,8 +8,6 @@
 namespace longhaul::coordinator {
 namespace {
 
-const std::vector<std::string> kAb = {"a", "b"};
-
 class Reuse : public ::testing::Test {
  protected:
   void SetUp() override {

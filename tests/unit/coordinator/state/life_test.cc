@@ -15,8 +15,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::vector<std::string> kAb = {"a", "b"};
-
 class Life : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -9,8 +9,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::vector<std::string> kAb = {"a", "b"};
-
 event::PlanAsked PlanOf(const RunSpec& spec, const std::string& id) {
   return {RequestId(50), spec, {}, RunId(id), "secret of " + id};
 }

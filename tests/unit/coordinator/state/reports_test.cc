@@ -10,8 +10,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const std::vector<std::string> kAb = {"a", "b"};
-
 class Reports : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -10,8 +10,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-const std::vector<std::string> kAb = {"a", "b"};
-
 enum class Until { kPlanning, kPreparing, kRunning, kFinishing };
 
 // What the store has when the coordinator dies at that point.

@@ -11,8 +11,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-const std::vector<std::string> kAb = {"a", "b"};
-
 class Resume : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -11,8 +11,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::vector<std::string> kAb = {"a", "b"};
-
 // Says to the coordinator what `name` is doing.
 v1::Hello Busy(const std::string& name, const std::string& run, uint64_t epoch, uint32_t stage) {
   return HelloAt(name, run, stage, epoch);
@@ -248,21 +246,21 @@ TEST_F(Sessions, WhoDialsAWorkerHearsThatItHasMoved) {
   ASSERT_EQ(c.Count("b", v1::WorkerCommand::kReaddress), 1);
   const v1::Readdress told = c.Last("b", v1::WorkerCommand::kReaddress)->readdress();
   EXPECT_EQ(told.edge(), 0u);
-  EXPECT_THAT(told.addresses(), testing::ElementsAre("ucx-elsewhere:7"));
+  EXPECT_THAT(told.addresses(), ::testing::ElementsAre("ucx-elsewhere:7"));
   EXPECT_EQ(c.Count("a", v1::WorkerCommand::kReaddress), 0);  // it dials nobody
   // The next process of the coordinator knows, and so does a worker that was away meanwhile.
   EXPECT_THAT(c.records.at("tiny-1").plan->assignment.cells[0].endpoints[0].addresses,
-              testing::ElementsAre("ucx-elsewhere:7"));
+              ::testing::ElementsAre("ucx-elsewhere:7"));
   c.Forget();
   c.Join(Busy("b", "tiny-1", 1, 1));
   EXPECT_THAT(c.Last("b", v1::WorkerCommand::kReaddress)->readdress().addresses(),
-              testing::ElementsAre("ucx-elsewhere:7"));
+              ::testing::ElementsAre("ucx-elsewhere:7"));
   // Who comes back to the same place has not moved.
   const size_t events = c.events.size();
   c.Forget();
   c.Join(moved);
   EXPECT_EQ(c.Count("b", v1::WorkerCommand::kReaddress), 0);
-  EXPECT_THAT(c.events.back().text(), testing::Not(HasSubstr("has moved")));
+  EXPECT_THAT(c.events.back().text(), ::testing::Not(HasSubstr("has moved")));
   EXPECT_EQ(c.events.size(), events + 1);  // of the session
 }
 

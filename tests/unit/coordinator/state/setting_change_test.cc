@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-using Settings = std::vector<AskedSetting>;
+using AskedSettings = std::vector<AskedSetting>;
 
 Assignment Chain(uint32_t stages) {
   Assignment assignment;
@@ -22,8 +22,8 @@ Assignment Chain(uint32_t stages) {
   return assignment;
 }
 
-Settings AllAsked(const SettingChange& change, size_t cells) {
-  Settings asked;
+AskedSettings AllAsked(const SettingChange& change, size_t cells) {
+  AskedSettings asked;
   for (size_t i = 0; i < cells; ++i) asked.push_back(*change.AskedOf(i));
   return asked;
 }
@@ -36,7 +36,7 @@ void SayAll(SettingChange* change, size_t cells, uint64_t step) {
 }
 
 TEST(SettingChange, DepthsGrowThenLeadsThenDepthsShrink) {
-  SettingChange change(Settings{{4, 0}, {6, 2}});
+  SettingChange change(AskedSettings{{4, 0}, {6, 2}});
   EXPECT_FALSE(change.IsUnderWay());
   change.Begin({{8, 0}, {5, 4}}, {8, 8});
   ASSERT_TRUE(change.Advance(1));
@@ -55,7 +55,7 @@ TEST(SettingChange, DepthsGrowThenLeadsThenDepthsShrink) {
 }
 
 TEST(SettingChange, WhatIsHeldAlreadyIsNotAskedFor) {
-  SettingChange change(Settings{{4, 0}, {3, 2}});
+  SettingChange change(AskedSettings{{4, 0}, {3, 2}});
   change.Begin({{4, 0}, {3, 2}}, {8, 8});
   EXPECT_FALSE(change.Advance(1));
   EXPECT_FALSE(change.IsUnderWay());
@@ -70,7 +70,7 @@ TEST(SettingChange, WhatIsNotKnownGoesByTheMostDepths) {
 }
 
 TEST(SettingChange, OnlyAnswersToTheNewestPhaseCount) {
-  SettingChange change(Settings{{4, 0}});
+  SettingChange change(AskedSettings{{4, 0}});
   EXPECT_FALSE(change.Said(0, 0, 5)) << "nothing is under way";
   change.Begin({{8, 0}}, {8});
   ASSERT_TRUE(change.Advance(7));
@@ -85,8 +85,8 @@ TEST(SettingChange, OnlyAnswersToTheNewestPhaseCount) {
 TEST(SettingChange, FindsWhoMightWaitForEver) {
   const Assignment assignment = Chain(3);
   EXPECT_EQ(SettingChange().FirstUnsafe(assignment), nullptr);
-  EXPECT_EQ(SettingChange(Settings{{4, 0}, {3, 4}, {2, 3}}).FirstUnsafe(assignment), nullptr);
-  const SettingChange unsafe(Settings{{4, 0}, {3, 4}, {2, 4}});
+  EXPECT_EQ(SettingChange(AskedSettings{{4, 0}, {3, 4}, {2, 3}}).FirstUnsafe(assignment), nullptr);
+  const SettingChange unsafe(AskedSettings{{4, 0}, {3, 4}, {2, 4}});
   EXPECT_EQ(unsafe.FirstUnsafe(assignment), &assignment.cells[2]);
 }
 
@@ -95,7 +95,7 @@ TEST(SettingChange, IsSafeAtAnyMoment) {
   const Assignment assignment = Chain(kCells);
   std::mt19937 random(3);
   const auto safe_settings = [&] {
-    Settings settings;
+    AskedSettings settings;
     uint32_t least = kMost;
     for (uint32_t i = 0; i < kCells; ++i) {
       const uint32_t depth = 1 + random() % kMost;
@@ -107,7 +107,7 @@ TEST(SettingChange, IsSafeAtAnyMoment) {
   SettingChange change(safe_settings());
   uint64_t id = 0;
   for (int round = 0; round < 500; ++round) {
-    const Settings target = safe_settings();
+    const AskedSettings target = safe_settings();
     change.Begin(target, std::vector<uint32_t>(kCells, kMost));
     while (change.Advance(++id)) {
       EXPECT_EQ(change.FirstUnsafe(assignment), nullptr);

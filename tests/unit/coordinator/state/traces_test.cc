@@ -9,8 +9,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::vector<std::string> kAb = {"a", "b"};
-
 class Traces : public ::testing::Test {
  protected:
   void SetUp() override {

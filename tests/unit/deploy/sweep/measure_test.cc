@@ -29,7 +29,7 @@ SweepPoint Point() {
   return point;
 }
 
-SweepSpec Spec() {
+SweepSpec MeasuredSpec() {
   SweepSpec spec;
   spec.warm_up = 2;
   spec.jitter = absl::Milliseconds(2);
@@ -80,7 +80,7 @@ TEST(MeasuredPoint, TakesTheMedianAfterWarmUp) {
   std::vector<v1::StepRecord> steps = Steps({9, 8, 0.3, 0.1, 0.2, 7});
   steps[3].set_has_validation(true);
   steps[3].set_validation_loss(4.5);
-  const auto result = MeasuredPoint(Point(), Spec(), DoneRun(), steps, StageShares(2), {});
+  const auto result = MeasuredPoint(Point(), MeasuredSpec(), DoneRun(), steps, StageShares(2), {});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->state, PointState::kMeasured);
   EXPECT_DOUBLE_EQ(result->step_seconds, 0.25);
@@ -103,7 +103,7 @@ TEST(MeasuredPoint, TakesTheMedianAfterWarmUp) {
 
 TEST(MeasuredPoint, PredictsWithTheLinksOfThePoint) {
   const auto result =
-      MeasuredPoint(Point(), Spec(), DoneRun(), Steps({1, 1, 1, 1}), StageShares(2), {});
+      MeasuredPoint(Point(), MeasuredSpec(), DoneRun(), Steps({1, 1, 1, 1}), StageShares(2), {});
   ASSERT_TRUE(result.ok()) << result.status();
   // Four activations of 21 ms each, two delays of 25 ms, the last gradient.
   EXPECT_GT(result->bound_seconds, 4 * 0.021 + 2 * 0.025);
@@ -113,14 +113,16 @@ TEST(MeasuredPoint, PredictsWithTheLinksOfThePoint) {
 }
 
 TEST(MeasuredPoint, TooFewStepsAreAnError) {
-  const auto result = MeasuredPoint(Point(), Spec(), DoneRun(), Steps({1, 1}), StageShares(2), {});
+  const auto result =
+      MeasuredPoint(Point(), MeasuredSpec(), DoneRun(), Steps({1, 1}), StageShares(2), {});
   EXPECT_THAT(std::string(Message(result.status())), HasSubstr("none after its 2 of warm-up"));
 }
 
 TEST(MeasuredPoint, AReplayHasNoLosses) {
   v1::RunStatus run = DoneRun();
   run.set_replay_source("one GPU");
-  const auto result = MeasuredPoint(Point(), Spec(), run, Steps({1, 1, 1}), StageShares(2), {});
+  const auto result =
+      MeasuredPoint(Point(), MeasuredSpec(), run, Steps({1, 1, 1}), StageShares(2), {});
   ASSERT_TRUE(result.ok());
   EXPECT_TRUE(result->replayed);
   EXPECT_EQ(result->replay_source, "one GPU");
@@ -130,7 +132,7 @@ TEST(MeasuredPoint, AReplayHasNoLosses) {
 TEST(MeasuredPoint, ALossThatIsNotFiniteIsNone) {
   std::vector<v1::StepRecord> steps = Steps({1, 1, 1});
   steps[1].set_loss(std::numeric_limits<double>::quiet_NaN());
-  const auto result = MeasuredPoint(Point(), Spec(), DoneRun(), steps, StageShares(2), {});
+  const auto result = MeasuredPoint(Point(), MeasuredSpec(), DoneRun(), steps, StageShares(2), {});
   EXPECT_EQ(result->curve[1].loss, std::nullopt);
 }
 
@@ -183,11 +185,11 @@ TEST(BytesBetween, SubtractsAndKnowsWhatDoesNotCount) {
 
 TEST(Unmeasured, IsWaitingOrSaysWhyNot) {
   SweepPoint point = Point();
-  EXPECT_EQ(Unmeasured(point, Spec()).state, PointState::kWaiting);
+  EXPECT_EQ(Unmeasured(point, MeasuredSpec()).state, PointState::kWaiting);
   point.impossible = "no such thing";
-  EXPECT_EQ(Unmeasured(point, Spec()).state, PointState::kImpossible);
-  EXPECT_EQ(Unmeasured(point, Spec()).reason, "no such thing");
-  const PointResult failed = FailedPoint(Point(), Spec(), "it died", "run-1");
+  EXPECT_EQ(Unmeasured(point, MeasuredSpec()).state, PointState::kImpossible);
+  EXPECT_EQ(Unmeasured(point, MeasuredSpec()).reason, "no such thing");
+  const PointResult failed = FailedPoint(Point(), MeasuredSpec(), "it died", "run-1");
   EXPECT_EQ(failed.state, PointState::kRunFailed);
   EXPECT_EQ(failed.run_id, "run-1");
 }

@@ -24,7 +24,7 @@ Status CheckCodec(std::string_view codec) {
   return codec::CheckCodec(codec);
 }
 
-SweepSpec Spec() {
+SweepSpec PointsSpec() {
   SweepSpec spec;
   spec.base = "run.yaml";
   spec.rates = {10'000'000, 1'000'000};
@@ -40,7 +40,7 @@ StatusOr<SweepPlan> Make(const SweepSpec& spec, std::string_view run = kRun,
 }
 
 TEST(MakeSweepPlan, HasEveryCombinationOnce) {
-  SweepSpec spec = Spec();
+  SweepSpec spec = PointsSpec();
   spec.schedules = {ScheduleKind::kLinkAware, ScheduleKind::kOneFOneB};
   spec.variants = {{"short", {"train.steps=10"}}, {"long", {"train.steps=30"}}};
   spec.repeats = 2;
@@ -66,7 +66,7 @@ TEST(MakeSweepPlan, HasEveryCombinationOnce) {
 }
 
 TEST(MakeSweepPlan, TheBaseRunSaysTheScheduleWhereTheSweepDoesNot) {
-  const auto plan = Make(Spec(), std::string(kRun) + "transport: grpc\n",
+  const auto plan = Make(PointsSpec(), std::string(kRun) + "transport: grpc\n",
                          {"pipeline.schedule=gpipe", "train.seed=7"});
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->points[0].schedule, ScheduleKind::kGpipe);
@@ -75,15 +75,15 @@ TEST(MakeSweepPlan, TheBaseRunSaysTheScheduleWhereTheSweepDoesNot) {
 }
 
 TEST(MakeSweepPlan, ErrorsOfTheBaseRunAreErrorsOfTheSweep) {
-  const auto plan = Make(Spec(), std::string(kRun) + "trian: 3\n");
+  const auto plan = Make(PointsSpec(), std::string(kRun) + "trian: 3\n");
   EXPECT_THAT(std::string(Message(plan.status())), HasSubstr("run.yaml:6:1: unknown key 'trian'"));
-  SweepSpec spec = Spec();
+  SweepSpec spec = PointsSpec();
   spec.set = {"train.stepps=3"};
   EXPECT_THAT(std::string(Message(Make(spec).status())), HasSubstr("did you mean 'steps'?"));
 }
 
 TEST(MakeSweepPlan, APointMayBeImpossibleAlone) {
-  SweepSpec spec = Spec();
+  SweepSpec spec = PointsSpec();
   spec.delays = {absl::ZeroDuration()};
   spec.rates = {10'000'000};
   spec.warm_up = 5;
@@ -108,8 +108,8 @@ TEST(MakeSweepPlan, APointMayBeImpossibleAlone) {
 
 TEST(MakeSweepPlan, AutomaticStagesNeedANumberOfWorkers) {
   const std::string run = std::string(kRun).substr(0, std::string(kRun).find("pipeline"));
-  EXPECT_THAT(std::string(Message(Make(Spec(), run).status())), HasSubstr("workers: 4"));
-  SweepSpec spec = Spec();
+  EXPECT_THAT(std::string(Message(Make(PointsSpec(), run).status())), HasSubstr("workers: 4"));
+  SweepSpec spec = PointsSpec();
   spec.workers = 3;
   const auto plan = Make(spec, run);
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -119,43 +119,43 @@ TEST(MakeSweepPlan, AutomaticStagesNeedANumberOfWorkers) {
 TEST(MakeSweepPlan, WhatTheSweepSaysIsNotChangedBesidesIt) {
   for (const char* change : {"name=x", "links=paper", "links.forward=none", "links.measure=false",
                              "pipeline={ depth: 1 }"}) {
-    SweepSpec spec = Spec();
+    SweepSpec spec = PointsSpec();
     spec.set = {change};
     EXPECT_THAT(std::string(Message(Make(spec).status())), HasSubstr("the sweep's `set` changes"));
-    EXPECT_THAT(std::string(Message(Make(Spec(), kRun, {change}).status())),
+    EXPECT_THAT(std::string(Message(Make(PointsSpec(), kRun, {change}).status())),
                 HasSubstr("--set changes"));
-    spec = Spec();
+    spec = PointsSpec();
     spec.variants = {{"a", {change}}};
     EXPECT_THAT(std::string(Message(Make(spec).status())),
                 HasSubstr("the sweep's variant 'a' changes"));
   }
-  SweepSpec spec = Spec();
+  SweepSpec spec = PointsSpec();
   spec.set = {"pipeline.schedule=gpipe"};
   EXPECT_EQ(Make(spec)->points[0].schedule, ScheduleKind::kGpipe);
   spec.schedules = {ScheduleKind::kLinkAware};
   EXPECT_THAT(std::string(Message(Make(spec).status())),
               HasSubstr("name it in the sweep's `schedules`"));
-  spec = Spec();
+  spec = PointsSpec();
   spec.variants = {{"a", {"pipeline.schedule=gpipe"}}};
   EXPECT_FALSE(Make(spec).ok());
 }
 
 TEST(MakeSweepPlan, NoTwoPointsHaveOneName) {
-  SweepSpec spec = Spec();
+  SweepSpec spec = PointsSpec();
   spec.delays = {absl::ZeroDuration(), absl::Nanoseconds(400)};
   EXPECT_THAT(std::string(Message(Make(spec).status())),
               HasSubstr("two points of the sweep are called 10mbit/0ms/fp32/link-aware/r1"));
 }
 
 TEST(MakeSweepPlan, TooManyPointsAreRefused) {
-  SweepSpec spec = Spec();
+  SweepSpec spec = PointsSpec();
   spec.repeats = 1000;
   spec.schedules = {ScheduleKind::kLinkAware, ScheduleKind::kOneFOneB};
   EXPECT_THAT(std::string(Message(Make(spec).status())), HasSubstr("16000 points and may have"));
 }
 
 TEST(Describe, SaysWhatDiffers) {
-  SweepSpec spec = Spec();
+  SweepSpec spec = PointsSpec();
   spec.repeats = 2;
   const auto plan = Make(spec);
   ASSERT_TRUE(plan.ok());

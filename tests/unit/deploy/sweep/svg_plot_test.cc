@@ -20,7 +20,7 @@ Plot TwoPoints() {
           .series = {{.name = "one", .points = {{1, 10, "first"}, {3, 20, "second & last"}}}}};
 }
 
-size_t Count(const std::string& text, const std::string& what) {
+size_t CountIn(const std::string& text, const std::string& what) {
   size_t count = 0;
   for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++count;
   return count;
@@ -40,8 +40,8 @@ TEST(LogarithmicTicks, ArePowersOrMore) {
 
 TEST(SvgOf, ShowsEveryPointAndEscapes) {
   const std::string svg = SvgOf(TwoPoints());
-  EXPECT_EQ(Count(svg, "class=\"marker"), 2u);
-  EXPECT_EQ(Count(svg, "class=\"line"), 1u);
+  EXPECT_EQ(CountIn(svg, "class=\"marker"), 2u);
+  EXPECT_EQ(CountIn(svg, "class=\"line"), 1u);
   EXPECT_THAT(svg, HasSubstr("A &lt;b&gt; plot"));
   EXPECT_THAT(svg, HasSubstr("second &amp; last"));
   EXPECT_THAT(svg, HasSubstr(">rate</text>"));
@@ -54,7 +54,7 @@ TEST(SvgOf, LeavesOutWhatItCannotShow) {
   plot.series[0].points.push_back({4, 0, "zero"});
   plot.series[0].points.push_back({std::numeric_limits<double>::quiet_NaN(), 3, "nothing"});
   const std::string svg = SvgOf(plot);
-  EXPECT_EQ(Count(svg, "class=\"marker"), 2u);
+  EXPECT_EQ(CountIn(svg, "class=\"marker"), 2u);
   EXPECT_THAT(svg, Not(HasSubstr("nan")));
   EXPECT_THAT(svg, Not(HasSubstr("inf")));
   plot.series[0].points = {{1, 0, ""}};
@@ -67,7 +67,7 @@ TEST(SvgOf, OnePointAloneHasAPlace) {
   for (const bool logarithmic : {false, true}) {
     plot.x.logarithmic = plot.y.logarithmic = logarithmic;
     const std::string svg = SvgOf(plot);
-    EXPECT_EQ(Count(svg, "class=\"marker"), 1u);
+    EXPECT_EQ(CountIn(svg, "class=\"marker"), 1u);
     EXPECT_THAT(svg, Not(HasSubstr("nan")));
   }
 }

@@ -3,12 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/coordinator/state/books/now.h"
+
 namespace longhaul::coordinator {
 namespace {
 
 const WorkerId kA("a"), kB("b"), kC("c");
-const MonoTime kNow = MonoTime() + absl::Hours(1);
-
 Probe Between(const WorkerId& from, const WorkerId& to) {
   return {.id = 1, .edge = {EdgeId(0), from, to}, .transport = TransportKind::kGrpc};
 }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "run/plan/chain.h"
+#include "tests/unit/coordinator/state/books/now.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -16,7 +17,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-const MonoTime kNow = MonoTime() + absl::Hours(1);
 const MonoTime kUntil = kNow + absl::Seconds(15);
 
 WorkerId Of(uint32_t stage) {

@@ -6,6 +6,8 @@
 
 #include <map>
 
+#include "tests/unit/coordinator/state/books/now.h"
+
 namespace longhaul::coordinator {
 namespace {
 
@@ -14,8 +16,6 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 using Purpose = ShardCheck::Purpose;
-
-const MonoTime kNow = MonoTime() + absl::Hours(1);
 
 // Three cells of two layers each, on workers a, b and c, each with one file.
 v1::CheckpointManifest Manifest() {

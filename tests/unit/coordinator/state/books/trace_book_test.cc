@@ -3,13 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/coordinator/state/books/now.h"
+
 namespace longhaul::coordinator {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-const MonoTime kNow = MonoTime() + absl::Hours(1);
 const CellId kFirst{0, 0}, kSecond{0, 1};
 
 v1::StageTrace Steps(int count, int spans = 1) {

@@ -24,7 +24,7 @@
 namespace longhaul::relay {
 namespace {
 
-constexpr size_t kRoomy = size_t{1} << 30;
+constexpr size_t kRoomForAll = size_t{1} << 30;
 constexpr uint32_t kEverybody = 0xffff;
 constexpr timeval kPatience{.tv_sec = 30, .tv_usec = 0};
 
@@ -88,7 +88,7 @@ class Workers {
   std::vector<std::shared_ptr<PacketPort>> ports_;
 };
 
-std::unique_ptr<Forwarders> Start(uint32_t threads, size_t most_bytes = kRoomy) {
+std::unique_ptr<Forwarders> Start(uint32_t threads, size_t most_bytes = kRoomForAll) {
   auto forwarders = Forwarders::Start(threads, most_bytes);
   EXPECT_TRUE(forwarders.ok()) << forwarders.status();
   return *std::move(forwarders);

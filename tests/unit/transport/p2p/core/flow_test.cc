@@ -119,7 +119,7 @@ TEST(ReceiveWindowTest, TellsOfALargeWindowLongBeforeAQuarter) {
   EXPECT_TRUE(window.TellDue());
 }
 
-class PeerWatchTest : public testing::Test {
+class PeerWatchTest : public ::testing::Test {
  protected:
   MonoTime At(int ms) const { return start_ + absl::Milliseconds(ms); }
   const MonoTime start_ = MonoTime() + absl::Hours(1);

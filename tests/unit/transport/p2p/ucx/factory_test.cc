@@ -21,7 +21,7 @@
 namespace longhaul::transport::ucx {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
 
@@ -58,7 +58,7 @@ std::string PortOf(const Transport& transport) {
 TEST(UcxFactoryTest, SaysWhichPortItGot) {
   const auto transport = CreateTransport({.bind_address = "127.0.0.1:0"});
   ASSERT_TRUE(transport.ok()) << transport.status();
-  EXPECT_THAT((*transport)->address(), testing::StartsWith("127.0.0.1:"));
+  EXPECT_THAT((*transport)->address(), ::testing::StartsWith("127.0.0.1:"));
   EXPECT_NE(PortOf(**transport), "0");
 }
 

@@ -58,7 +58,33 @@ std::shared_ptr<TapSink> Tap() {
   return tap;
 }
 
+spdlog::level::level_enum Spdlogs(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarn:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      break;
+  }
+  return spdlog::level::err;
+}
+
 }  // namespace
+
+bool LogsAt(LogLevel level) {
+  return spdlog::should_log(Spdlogs(level));
+}
+
+void WriteLog(LogLevel level, std::string_view line) {
+  spdlog::log(Spdlogs(level), line);
+}
+
+void EndLogging() {
+  spdlog::shutdown();
+}
 
 Status InitLogging(const std::string& level) {
   const auto parsed = spdlog::level::from_str(level);

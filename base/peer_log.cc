@@ -1,7 +1,6 @@
 #include "base/peer_log.h"
 
 #include <fmt/core.h>
-#include <spdlog/spdlog.h>
 
 #include <cmath>
 #include <iterator>
@@ -78,16 +77,15 @@ std::vector<std::string> PeerLines::Overdue(MonoTime now) {
   return lines;
 }
 
-void LogAboutPeer(spdlog::level::level_enum level, std::string_view peer,
-                  std::string_view message) {
-  if (!spdlog::should_log(level)) return;
+void LogAboutPeer(LogLevel level, std::string_view peer, std::string_view message) {
+  if (!LogsAt(level)) return;
   std::optional<std::string> line;
   {
     Shared& shared = TheShared();
     const std::lock_guard lock(shared.mutex);
     line = shared.lines.Line(peer, message, Now());
   }
-  if (line) spdlog::log(level, "{}", *line);
+  if (line) WriteLog(level, *line);
 }
 
 void LogWhatWasLeftOut() {
@@ -97,7 +95,7 @@ void LogWhatWasLeftOut() {
     const std::lock_guard lock(shared.mutex);
     lines = shared.lines.Overdue(Now());
   }
-  for (const std::string& line : lines) spdlog::warn("{}", line);
+  for (const std::string& line : lines) WriteLog(LogLevel::kWarn, line);
 }
 
 }  // namespace longhaul

@@ -1,11 +1,9 @@
 // Log lines that a peer can cause. At most one line a second is written about a peer. The next line
 // says how many were left out: "... (37 more in the last 2 s)".
 //
-//   LogAboutPeer(spdlog::level::warn, "192.0.2.7", "a worker was refused: ...");
+//   LogAboutPeer(LogLevel::kWarn, "192.0.2.7", "a worker was refused: ...");
 #ifndef LONGHAUL_BASE_PEER_LOG_H_
 #define LONGHAUL_BASE_PEER_LOG_H_
-
-#include <spdlog/common.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -16,12 +14,13 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 
 namespace longhaul {
 
 // `peer`: a name that the peer cannot choose at will, such as its address without the port.
 // Thread-safe.
-void LogAboutPeer(spdlog::level::level_enum level, std::string_view peer, std::string_view message);
+void LogAboutPeer(LogLevel level, std::string_view peer, std::string_view message);
 // Writes the counts of lines left out about peers that are quiet now. Daemons call this now and
 // then.
 void LogWhatWasLeftOut();

@@ -1,7 +1,6 @@
 #include "base/token.h"
 
 #include <fmt/core.h>
-#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 
 #include "absl/strings/escaping.h"
 #include "base/file.h"
+#include "base/log.h"
 
 namespace longhaul {
 namespace {
@@ -59,7 +59,7 @@ StatusOr<std::string> LoadToken(const std::string& path) {
   }
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0 && (info.st_mode & S_IROTH) != 0) {
-    spdlog::warn("token file {} can be read by everybody on this machine; chmod 600 it", path);
+    LogWarning("token file {} can be read by everybody on this machine; chmod 600 it", path);
   }
   return std::string(token);
 }

@@ -1,6 +1,5 @@
 // longhaul-coordinator: plans runs and watches over the workers.
 #include <fmt/core.h>
-#include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -68,12 +67,12 @@ int Serve(const Flags& flags) {
     LogWhatWasLeftOut();
   }
   const Status failure = server.failure();
-  if (failure.ok()) spdlog::info("signal {}: shutting down", signal);
+  if (failure.ok()) LogInfo("signal {}: shutting down", signal);
   const int exit_code = failure.ok() ? kOk : Fail(failure);
   if (!server.Stop(kStopLimit)) {
     // Tokenizing cannot be interrupted; the next start does it again.
-    spdlog::info("data was still being prepared; it will be done again");
-    spdlog::shutdown();
+    LogInfo("data was still being prepared; it will be done again");
+    EndLogging();
     std::_Exit(exit_code);
   }
   return exit_code;

@@ -1,6 +1,5 @@
 // longhaul-worker: one cell of a run at a time, for its coordinator.
 #include <fmt/core.h>
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -137,7 +136,7 @@ StatusOr<Transports> Listen(const Flags& flags) {
                         transport::grpc::CreateTransport({.bind_address = GrpcAddress(flags)}));
   }
   for (const auto& [name, transport] : transports) {
-    spdlog::info("data address {} ({})", transport->address(), name);
+    LogInfo("data address {} ({})", transport->address(), name);
   }
   return transports;
 }
@@ -248,7 +247,7 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices) {
   }
   const Status fatal = session->fatal();
   SetLogTap({});
-  if (fatal.ok()) spdlog::info("signal {}: shutting down", signal);
+  if (fatal.ok()) LogInfo("signal {}: shutting down", signal);
   // The agent's last words go through the session, and the session may hand over commands to its
   // end; links go last, since their loop reports too.
   agent->Shutdown();
@@ -387,7 +386,7 @@ int Main(int argc, char** argv) {
   }
   RouteGrpcLog();
   RaiseFileLimit();
-  if (!left_out.empty()) spdlog::info("{}", left_out);
+  if (!left_out.empty()) LogInfo("{}", left_out);
   std::vector<WorkerDevice> devices;
   for (const DeviceName& name : *device_names) {
     StatusOr<WorkerDevice> device = OpenDevice(name, flags.memory_share);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 
 #include "absl/time/time.h"
 #include "base/units.h"
@@ -22,9 +21,8 @@ std::string Placement(const Plan& plan) {
   const std::vector<Cell>& cells = plan.assignment.cells;
   std::string text = fmt::format("{} stage{}: ", cells.size(), cells.size() == 1 ? "" : "s");
   for (const Cell& cell : cells) {
-    fmt::format_to(std::back_inserter(text), "{}{} has {} layer{}",
-                   &cell == &cells.front() ? "" : ", ", cell.worker_name, cell.layers.count,
-                   cell.layers.count == 1 ? "" : "s");
+    text += fmt::format("{}{} has {} layer{}", &cell == &cells.front() ? "" : ", ",
+                        cell.worker_name, cell.layers.count, cell.layers.count == 1 ? "" : "s");
   }
   return text + ".";
 }
@@ -84,11 +82,11 @@ std::string Depths(const Plan& plan, const RunSpec& spec) {
   for (size_t s = 0; s < plan.cells.size(); ++s) {
     const Cell& cell = plan.assignment.cells[s];
     const uint32_t depth = cell.setting.depth, most = MostDepth(spec, plan.cells[s]);
-    fmt::format_to(std::back_inserter(list), "{}{}", list.empty() ? "" : ", ", depth);
+    list += fmt::format("{}{}", list.empty() ? "" : ", ", depth);
     chosen |= depth < most;
     if (most >= all || depth < most) continue;
-    fmt::format_to(std::back_inserter(text), "{}{} holds {} of {} microbatches",
-                   text.empty() ? " Memory is short: " : ", ", cell.worker_name, depth, all);
+    text += fmt::format("{}{} holds {} of {} microbatches",
+                        text.empty() ? " Memory is short: " : ", ", cell.worker_name, depth, all);
   }
   const Prediction& prediction = plan.prediction;
   if (!text.empty()) {
@@ -138,16 +136,15 @@ std::string Oddities(const PlanRequest& request) {
   }
   for (const CandidateWorker& worker : request.workers) {
     if (worker.memory_bytes != 0 || request.spec.replay) continue;
-    fmt::format_to(std::back_inserter(text),
-                   " {} does not say how much memory it has; it was taken to suffice.",
-                   worker.name);
+    text += fmt::format(" {} does not say how much memory it has; it was taken to suffice.",
+                        worker.name);
   }
   for (const auto& [name, exception] : request.spec.links.by_worker) {
     const bool known = std::any_of(request.workers.begin(), request.workers.end(),
                                    [&name = name](const auto& one) { return one.name == name; });
     if (known) continue;
-    fmt::format_to(std::back_inserter(text),
-                   " The run file has an exception for worker {}, which has no stage here.", name);
+    text +=
+        fmt::format(" The run file has an exception for worker {}, which has no stage here.", name);
   }
   return text;
 }
@@ -158,20 +155,19 @@ std::string Explain(const PlanRequest& request, const Plan& plan) {
   const Prediction& prediction = plan.prediction;
   std::string text = Placement(plan) + ReplayNote(request.spec);
   if (prediction.step_seconds > 0) {
-    fmt::format_to(std::back_inserter(text),
-                   " A step of {} microbatches ({} tokens) should take {} ({:.0f} tokens/s); no "
-                   "schedule could be below {}, and what sets that bound is the {}.",
-                   request.spec.train.microbatches, request.spec.TokensPerStep(),
-                   Seconds(prediction.step_seconds),
-                   static_cast<double>(request.spec.TokensPerStep()) / prediction.step_seconds,
-                   Seconds(prediction.lower_bound_seconds), prediction.bottleneck);
+    text += fmt::format(
+        " A step of {} microbatches ({} tokens) should take {} ({:.0f} tokens/s); no "
+        "schedule could be below {}, and what sets that bound is the {}.",
+        request.spec.train.microbatches, request.spec.TokensPerStep(),
+        Seconds(prediction.step_seconds),
+        static_cast<double>(request.spec.TokensPerStep()) / prediction.step_seconds,
+        Seconds(prediction.lower_bound_seconds), prediction.bottleneck);
   }
   text += Traffic(plan, request.spec);
   text += Depths(plan, request.spec) + Order(plan);
   if (request.resume) {
-    fmt::format_to(std::back_inserter(text),
-                   " It goes on from the checkpoint of step {}, with the split that wrote it.",
-                   request.resume->step);
+    text += fmt::format(" It goes on from the checkpoint of step {}, with the split that wrote it.",
+                        request.resume->step);
   }
   return text + Remembered(plan) + Oddities(request);
 }

@@ -109,7 +109,7 @@ Status ChooseOrder(const RunSpec& spec, Plan* plan, const std::stop_token& stop)
       cost.stages[s].depth = spec.train.microbatches;
       cost.stages[s].activation_lead = tuning.leads[s];
     }
-    LH_ASSIGN_OR_RETURN(const schedule::Simulation unlimited, schedule::Simulate(cost));
+    LH_ASSIGN_OR_RETURN(const schedule::Simulation unlimited, schedule::Simulate(cost, stop));
     tuning.unlimited = std::min(tuning.unlimited, unlimited.step);
   }
   for (size_t s = 0; s < plan->assignment.cells.size(); ++s) {

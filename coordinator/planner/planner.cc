@@ -235,7 +235,7 @@ StatusOr<Plan> Planner::Make(const std::stop_token& stop) {
   for (const Cell& cell : assignment.cells) most.push_back(cell.setting.depth);
   LH_RETURN_IF_ERROR(ChooseOrder(spec_, &plan, stop));
   AddMemory(most, &plan);
-  LH_RETURN_IF_ERROR(AddPrediction(spec_, &plan));
+  LH_RETURN_IF_ERROR(AddPrediction(spec_, &plan, stop));
   plan.prediction.assumed_line_bits_per_second = request_.assumed_line_bits_per_second;
   if (request_.assumed_delay) {
     plan.prediction.assumed_delay_seconds = absl::ToDoubleSeconds(*request_.assumed_delay);

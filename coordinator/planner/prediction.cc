@@ -177,9 +177,9 @@ NetworkRates NetworkFor(const PlanRequest& request) {
   return network;
 }
 
-Status AddPrediction(const RunSpec& spec, Plan* plan) {
+Status AddPrediction(const RunSpec& spec, Plan* plan, const std::stop_token& stop) {
   LH_ASSIGN_OR_RETURN(const schedule::Simulation simulation,
-                      schedule::Simulate(PipelineCostOf(*plan, spec, NetworkOf(*plan))));
+                      schedule::Simulate(PipelineCostOf(*plan, spec, NetworkOf(*plan)), stop));
   Prediction& prediction = plan->prediction;
   prediction.step_seconds = Seconds(simulation.step);
   prediction.lower_bound_seconds = Seconds(simulation.lower_bound);
@@ -224,7 +224,7 @@ Status AddCodecTable(const PlanRequest& request, const std::vector<uint32_t>& de
     bool known = false;
     LH_ASSIGN_OR_RETURN(Plan other, WithCodecs(request, one.codecs, deep, &known));
     LH_RETURN_IF_ERROR(ChooseOrder(request.spec, &other, stop));
-    LH_RETURN_IF_ERROR(AddPrediction(request.spec, &other));
+    LH_RETURN_IF_ERROR(AddPrediction(request.spec, &other, stop));
     rows.push_back(Summary(request.spec, std::string(one.name), other, known));
   }
   if (!own_name.empty()) rows.push_back(Summary(request.spec, own_name, *plan, true));

@@ -18,7 +18,8 @@ namespace longhaul::coordinator {
 NetworkRates NetworkFor(const PlanRequest& request);
 
 // Step, bound, bottleneck, and where each cell's and edge's time goes, to plan->prediction.
-Status AddPrediction(const RunSpec& spec, Plan* plan);
+// kCancelled once `stop` is requested, here and below.
+Status AddPrediction(const RunSpec& spec, Plan* plan, const std::stop_token& stop = {});
 
 // The same for other codecs in all edges of the plan, which stays as it is: with the best order for
 // each and the most depth that cells can hold (`depths`).

@@ -145,7 +145,8 @@ double RoundTripSeconds(const LinkRates& link) {
   return absl::ToDoubleSeconds(link.forward.latency + link.backward.latency);
 }
 
-StatusOr<NetworkRates> NetworkAsSeen(const RunSpec& spec, const Plan& plan, const Seen& seen) {
+StatusOr<NetworkRates> NetworkAsSeen(const RunSpec& spec, const Plan& plan, const Seen& seen,
+                                     const std::stop_token& stop) {
   NetworkRates network = NetworkOf(plan);
   for (size_t e = 0; e < network.links.size(); ++e) {
     LinkRates& link = network.links[e];
@@ -156,7 +157,7 @@ StatusOr<NetworkRates> NetworkAsSeen(const RunSpec& spec, const Plan& plan, cons
   }
   const auto ratios = [&]() -> StatusOr<std::vector<Ratio>> {
     const schedule::PipelineCost cost = PipelineCostOf(plan, spec, network);
-    LH_ASSIGN_OR_RETURN(const schedule::Simulation simulation, schedule::Simulate(cost));
+    LH_ASSIGN_OR_RETURN(const schedule::Simulation simulation, schedule::Simulate(cost, stop));
     return RatiosTo(cost, simulation, seen);
   };
   LH_ASSIGN_OR_RETURN(const std::vector<Ratio> as_planned, ratios());
@@ -321,17 +322,17 @@ StatusOr<std::optional<Plan>> Retune(const RunSpec& spec, const Plan& plan, cons
                                      const std::stop_token& stop) {
   Plan now = plan;
   SetTimes(seen, &now);
-  LH_ASSIGN_OR_RETURN(const NetworkRates network, NetworkAsSeen(spec, now, seen));
+  LH_ASSIGN_OR_RETURN(const NetworkRates network, NetworkAsSeen(spec, now, seen, stop));
   SetNetwork(network, &now);
   LH_ASSIGN_OR_RETURN(const schedule::Simulation as_it_is,
-                      schedule::Simulate(PipelineCostOf(now, spec, network)));
+                      schedule::Simulate(PipelineCostOf(now, spec, network), stop));
   Plan better = now;
   std::vector<Cell>& cells = better.assignment.cells;
   for (size_t c = 0; c < cells.size(); ++c) {
     cells[c].setting.depth = MostDepth(spec, better.cells[c]);
   }
   LH_RETURN_IF_ERROR(ChooseOrder(spec, &better, stop));
-  LH_RETURN_IF_ERROR(AddPrediction(spec, &better));
+  LH_RETURN_IF_ERROR(AddPrediction(spec, &better, stop));
   const double before = absl::ToDoubleSeconds(as_it_is.step);
   const double after = better.prediction.step_seconds;
   if (after >= before * (1 - kLeastGain)) return std::nullopt;

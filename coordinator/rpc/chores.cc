@@ -1,12 +1,12 @@
 #include "coordinator/rpc/chores.h"
 
 #include <fmt/core.h>
-#include <spdlog/spdlog.h>
 
 #include <exception>
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "base/log.h"
 
 namespace longhaul::coordinator {
 
@@ -34,8 +34,8 @@ event::DataPrepared Chores::Prepare(const command::PrepareData& request) const {
     data = FromException("preparing the data", error);
   }
   if (data.ok()) {
-    spdlog::info("run {}: data prepared: {} tokens in {}", request.run.value(), data->tokens,
-                 absl::FormatDuration(Now() - start));
+    LogInfo("run {}: data prepared: {} tokens in {}", request.run.value(), data->tokens,
+            absl::FormatDuration(Now() - start));
   }
   return {request.run, std::move(data)};
 }

@@ -1,7 +1,5 @@
 #include "coordinator/rpc/planner_thread.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <exception>
 #include <iterator>
@@ -9,6 +7,7 @@
 
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/log.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -23,7 +22,7 @@ StatusOr<Result> Computed(std::string_view what, const Compute& compute) {
   } catch (const std::exception& error) {
     result = FromException(what, error);
   }
-  spdlog::debug("{} took {}", what, absl::FormatDuration(Now() - start));
+  LogDebug("{} took {}", what, absl::FormatDuration(Now() - start));
   return result;
 }
 

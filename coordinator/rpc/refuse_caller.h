@@ -5,7 +5,6 @@
 
 #include <fmt/core.h>
 #include <grpcpp/alarm.h>
-#include <spdlog/common.h>
 
 #include <atomic>
 #include <chrono>
@@ -49,7 +48,7 @@ class LateRefusal : public Reactor {
 template <class Reactor>
 Reactor* RefuseCaller(const grpc::CallbackServerContext& context, const Status& status) {
   const std::string host = PeerHost(context);
-  LogAboutPeer(spdlog::level::warn, host,
+  LogAboutPeer(LogLevel::kWarn, host,
                fmt::format("a call from {} was refused: {}", context.peer(), Message(status)));
   if (++waiting_refusals <= kMaxWaitingRefusals) return new LateRefusal<Reactor>(status);
   --waiting_refusals;

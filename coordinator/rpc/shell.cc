@@ -1,13 +1,13 @@
 #include "coordinator/rpc/shell.h"
 
 #include <fmt/core.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <type_traits>
 #include <variant>
 
 #include "base/file.h"
+#include "base/log.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -39,7 +39,7 @@ StatusOr<std::unique_ptr<Shell>> Shell::Create(const StateOptions& options, Stor
                                                Planner planner) {
   LH_ASSIGN_OR_RETURN(StoredRuns runs, store->LoadRuns());
   for (const UnreadableRun& run : runs.unreadable) {
-    spdlog::error("run {} is set aside: {}", run.id.value(), run.problem);
+    LogError("run {} is set aside: {}", run.id.value(), run.problem);
   }
   LH_ASSIGN_OR_RETURN(const uint64_t next_event, store->NextEventSequence());
   auto state = std::make_unique<State>(options, std::move(runs), next_event, Now());
@@ -258,8 +258,7 @@ void Shell::Loop() {
       }
     }
     if (Status status = TickOnce(std::move(events), &commands); !status.ok()) {
-      spdlog::error("the state store refused a write, so nothing more can be done: {}",
-                    Message(status));
+      LogError("the state store refused a write, so nothing more can be done: {}", Message(status));
       const std::lock_guard lock(mutex_);
       stopping_ = true;
       failure_ = std::move(status);
@@ -328,7 +327,7 @@ void Shell::Execute(Command command) {
         } else if constexpr (std::is_same_v<C, command::DropCopies>) {
           for (const std::string& sha256 : c.sha256) {
             const Status status = copies_->Remove(sha256);
-            if (!status.ok()) spdlog::warn("an old copy of a shard stays: {}", Message(status));
+            if (!status.ok()) LogWarning("an old copy of a shard stays: {}", Message(status));
           }
         } else if constexpr (std::is_same_v<C, command::ReplyCheckpoints>) {
           checkpoints_.Answer(c.request, std::move(c.reply));

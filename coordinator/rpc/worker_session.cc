@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 #include <grpcpp/server_context.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <utility>
@@ -49,7 +48,7 @@ void WorkerSession::OnReadDone(bool ok) {
     return;
   }
   if (const Status status = TakeHello(); !status.ok()) {
-    LogAboutPeer(spdlog::level::warn, host_,
+    LogAboutPeer(LogLevel::kWarn, host_,
                  fmt::format("a worker's session from {} was refused: {}", host_, Message(status)));
     End(status);
   }
@@ -73,7 +72,7 @@ Status WorkerSession::TakeHello() {
 void WorkerSession::TakeMessage() {
   SessionId id;
   if (const Status status = AdmitReport(&incoming_); !status.ok()) {
-    LogAboutPeer(spdlog::level::warn, host_,
+    LogAboutPeer(LogLevel::kWarn, host_,
                  fmt::format("a worker's session from {} was ended: {}", host_, Message(status)));
     End(status);
     return;

@@ -38,6 +38,7 @@
 #include "coordinator/state/books/reach_book.h"
 #include "coordinator/state/books/shard_book.h"
 #include "coordinator/state/books/trace_book.h"
+#include "coordinator/state/link_stall.h"
 #include "coordinator/state/model.h"
 #include "coordinator/state/state.h"
 #include "coordinator/state/transitions.h"
@@ -288,8 +289,11 @@ class Core {
 
   // render.cc
   v1::RunStatus Render(const Run& run) const;
-  void RenderStages(const Run& run, v1::RunStatus* status) const;
-  void RenderLinks(const Run& run, v1::RunStatus* status) const;
+  void RenderDraft(const Draft& draft, v1::RunStatus* status) const;
+  void RenderStages(const Run& run, const std::vector<InterfaceUse>& interfaces,
+                    v1::RunStatus* status) const;
+  void RenderLinks(const Run& run, const std::vector<InterfaceUse>& interfaces,
+                   v1::RunStatus* status) const;
 
   // invariants.cc
   void CheckInvariants() const;

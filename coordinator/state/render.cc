@@ -32,6 +32,11 @@ double Share(double part, double whole) {
   return std::min(part / whole, 1.0);
 }
 
+std::string_view StateOf(const Draft& draft, const Draft::Candidate& candidate) {
+  if (draft.computation) return "planning";
+  return candidate.times && !draft.probes.IsWaiting() ? "ready" : "measuring";
+}
+
 std::string_view StateOf(const Run& run, const StageRecord& stage) {
   if (stage.finished) return "finished";
   if (!stage.attached) return "lost";
@@ -89,6 +94,7 @@ std::vector<DirectionInUse> DirectionsInUse(const Run& run) {
   return directions;
 }
 
+// Of the workers of its plan, in the order of the cells.
 std::vector<InterfaceUse> InterfacesOf(const Run& run) {
   std::vector<double> egress, ingress;
   for (const CellEstimate& cell : run.record.plan->cells) {
@@ -157,27 +163,31 @@ v1::RunStatus Core::Render(const Run& run) const {
     }
   }
   for (const std::string& name : run.workers_lost) status.add_workers_lost(name);
-  RenderStages(run, &status);
-  RenderLinks(run, &status);
+  if (run.draft) {
+    RenderDraft(*run.draft, &status);
+  } else if (record.plan) {
+    const std::vector<InterfaceUse> interfaces = InterfacesOf(run);
+    RenderStages(run, interfaces, &status);
+    RenderLinks(run, interfaces, &status);
+  }
   return status;
 }
 
-void Core::RenderStages(const Run& run, v1::RunStatus* status) const {
-  if (run.draft) {
-    uint32_t index = 0;
-    for (const Draft::Candidate& candidate : run.draft->workers) {
-      v1::StageStatus& one = *status->add_stages();
-      one.set_stage(index++);
-      one.set_worker_id(candidate.id.value());
-      const Worker* worker = FindWorker(candidate.id);
-      if (worker != nullptr) one.set_worker_name(worker->hello.name());
-      one.set_connected(worker != nullptr && worker->session.has_value());
-      one.set_state(candidate.times && !run.draft->probes.IsWaiting() ? "ready" : "measuring");
-    }
-    return;
+void Core::RenderDraft(const Draft& draft, v1::RunStatus* status) const {
+  uint32_t index = 0;
+  for (const Draft::Candidate& candidate : draft.workers) {
+    v1::StageStatus& one = *status->add_stages();
+    one.set_stage(index++);
+    one.set_worker_id(candidate.id.value());
+    const Worker* worker = FindWorker(candidate.id);
+    if (worker != nullptr) one.set_worker_name(worker->hello.name());
+    one.set_connected(worker != nullptr && worker->session.has_value());
+    one.set_state(std::string(StateOf(draft, candidate)));
   }
-  if (!run.record.plan) return;
-  const std::vector<InterfaceUse> interfaces = InterfacesOf(run);
+}
+
+void Core::RenderStages(const Run& run, const std::vector<InterfaceUse>& interfaces,
+                        v1::RunStatus* status) const {
   for (const StageRecord& stage : run.stages) {
     const Cell& cell = run.assignment().cells[stage.place];
     v1::StageStatus& one = *status->add_stages();
@@ -206,9 +216,8 @@ void Core::RenderStages(const Run& run, v1::RunStatus* status) const {
   }
 }
 
-void Core::RenderLinks(const Run& run, v1::RunStatus* status) const {
-  if (run.draft || !run.record.plan) return;
-  const std::vector<InterfaceUse> interfaces = InterfacesOf(run);
+void Core::RenderLinks(const Run& run, const std::vector<InterfaceUse>& interfaces,
+                       v1::RunStatus* status) const {
   for (const Edge& edge : run.assignment().edges) {
     for (const bool forward : {true, false}) {
       const StageRecord* from = run.Find(forward ? edge.from : edge.to);

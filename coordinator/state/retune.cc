@@ -72,6 +72,7 @@ void Core::AdoptRetune(Run& run, Plan better) {
   for (Cell& cell : better.assignment.cells) {
     if (const Cell* now = run.assignment().Find(cell.id)) cell.endpoints = now->endpoints;
   }
+  const std::string cut_short = run.record.plan->prediction.cut_short;
   run.record.plan = std::move(better);
   tuning.steps.clear();
   tuning.considered.reset();  // what is seen with the new depths may say more
@@ -80,7 +81,7 @@ void Core::AdoptRetune(Run& run, Plan better) {
   Log(&run, "plan",
       fmt::format("depths or order change after step {}: {}", run.record.step,
                   run.record.plan->retune_reason));
-  NoteCutShort(run, *run.record.plan);
+  if (run.record.plan->prediction.cut_short != cut_short) NoteCutShort(run, *run.record.plan);
   BeginChange(run);
 }
 

@@ -26,6 +26,18 @@ bool IsPlainText(const std::string& text) {
                      [](unsigned char c) { return c > 0x20 && c < 0x7f; });
 }
 
+// What a draft waits for.
+std::string_view WhatIsUnderWay(const Draft& draft) {
+  if (draft.plan) return "shards of the checkpoint were on their way";
+  if (draft.computation) return "the plan was made";
+  if (draft.probes.HasBegun()) return "its layers and links were timed";
+  if (!std::ranges::all_of(draft.workers, [](const auto& one) { return one.times.has_value(); })) {
+    return "its layers were timed";
+  }
+  if (!draft.data) return "the text was prepared";
+  return draft.awaits_reach ? "workers tried to reach each other" : "the checkpoint was checked";
+}
+
 }  // namespace
 
 std::optional<std::string> Core::RefusalOf(const v1::Hello& hello) const {
@@ -279,10 +291,8 @@ void Core::Lose(Worker& worker, const std::string& why) {
   const std::optional<RunId> held = std::exchange(worker.held, std::nullopt);
   Run* run = held ? FindRun(*held) : nullptr;
   if (const Draft* draft = held ? FindDraft(*held) : nullptr) {
-    const std::string_view what = draft->computation || draft->plan ? "the plan was made"
-                                  : draft->probes.HasBegun() ? "its layers and links were timed"
-                                                             : "its layers were timed";
-    FailDraft(*held, fmt::format("worker {} was lost while {}: {}", label, what, why));
+    FailDraft(*held,
+              fmt::format("worker {} was lost while {}: {}", label, WhatIsUnderWay(*draft), why));
   } else if (StageRecord* stage = run == nullptr ? nullptr : StageOf(*run, worker);
              stage != nullptr && IsActive(run->record.state)) {
     OnStageLost(*run, *stage, why);

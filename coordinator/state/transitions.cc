@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <iterator>
 
 namespace longhaul::coordinator {
 namespace {
@@ -128,18 +127,18 @@ const Transition* FindTransition(RunState from, Trigger trigger) {
 std::string DumpTransitions() {
   std::string text = "stateDiagram-v2\n  [*] --> queued : submitted\n";
   for (const Transition& row : kTransitions) {
-    fmt::format_to(std::back_inserter(text), "  {} --> {} : {}", ToString(row.from),
-                   ToString(row.to), ToString(row.trigger));
+    text += fmt::format("  {} --> {} : {}", ToString(row.from), ToString(row.to),
+                        ToString(row.trigger));
     if (!row.condition.empty()) {
-      fmt::format_to(std::back_inserter(text), " [{}]", row.condition);
+      text += fmt::format(" [{}]", row.condition);
     }
     if (row.action != Action::kNone) {
-      fmt::format_to(std::back_inserter(text), " / {}", ToString(row.action));
+      text += fmt::format(" / {}", ToString(row.action));
     }
-    fmt::format_to(std::back_inserter(text), "\n    %% {}\n", row.why);
+    text += fmt::format("\n    %% {}\n", row.why);
   }
   for (const RunState state : {kDone, kStopped, kFailed}) {
-    fmt::format_to(std::back_inserter(text), "  {} --> [*]\n", ToString(state));
+    text += fmt::format("  {} --> [*]\n", ToString(state));
   }
   return text;
 }

@@ -1,7 +1,6 @@
 #include "coordinator/store/prepare_data.h"
 
 #include <fmt/core.h>
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <optional>
@@ -10,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "run/plan/proto/plan_proto.h"
 #include "run/tokens/token_file.h"
 
@@ -76,7 +76,7 @@ StatusOr<DataSet> DataPreparer::Prepare(const command::PrepareData& request) con
                      .text_bytes = text_bytes};
   const std::string cached = ToProto(data).SerializeAsString();
   if (const Status status = WriteFileAtomic(cache_path, cached); !status.ok()) {
-    spdlog::warn("the token file is made, but not remembered: {}", Message(status));
+    LogWarning("the token file is made, but not remembered: {}", Message(status));
   }
   return data;
 }

@@ -1,7 +1,6 @@
 #include "coordinator/store/store.h"
 
 #include <fmt/core.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <map>
@@ -9,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/log.h"
 #include "base/overloaded.h"
 #include "coordinator/store/rows.h"
 #include "coordinator/store/schema.h"
@@ -166,7 +166,7 @@ Status Store::Apply(const std::vector<Write>& writes) {
   if (status.ok()) return status;
   // SQLite has rolled back by itself after some errors; then there is nothing left to roll back.
   if (const Status rollback = database.Execute("ROLLBACK"); !rollback.ok()) {
-    spdlog::debug("rollback: {}", Message(rollback));
+    LogDebug("rollback: {}", Message(rollback));
   }
   return status;
 }

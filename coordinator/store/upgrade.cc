@@ -1,7 +1,6 @@
 #include "coordinator/store/upgrade.h"
 
 #include <fmt/core.h>
-#include <spdlog/spdlog.h>
 
 #include <optional>
 #include <string>
@@ -9,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "coordinator/store/messages_column.h"
 #include "coordinator/store/schema.h"
 #include "longhaul/v1/plan.pb.h"
@@ -233,7 +233,7 @@ Status UpgradeStore(sqlite::Database* database, uint32_t version) {
   }
   if (status.ok()) status = database->Execute("COMMIT");
   if (status.ok()) {
-    spdlog::info(
+    LogInfo(
         "the state store was upgraded from schema version {} to {}; older coordinators "
         "refuse it now",
         version, kStoreSchemaVersion);

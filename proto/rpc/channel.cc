@@ -4,12 +4,12 @@
 #include <grpc/support/log.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/support/channel_arguments.h>
-#include <spdlog/spdlog.h>
 #include <sys/resource.h>
 
 #include <cerrno>
 #include <cstring>
 
+#include "base/log.h"
 #include "base/peer_log.h"
 
 namespace longhaul {
@@ -32,7 +32,7 @@ std::shared_ptr<grpc::ServerCredentials> ServerCredentials() {
 
 void RouteGrpcLog() {
   gpr_set_log_function([](gpr_log_func_args* entry) {
-    LogAboutPeer(spdlog::level::debug, "gRPC", fmt::format("gRPC: {}", entry->message));
+    LogAboutPeer(LogLevel::kDebug, "gRPC", fmt::format("gRPC: {}", entry->message));
   });
 }
 
@@ -41,7 +41,7 @@ void RaiseFileLimit() {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
   limit.rlim_cur = limit.rlim_max;
   if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) {
-    spdlog::debug("the limit of open files stays as it is: {}", std::strerror(errno));
+    LogDebug("the limit of open files stays as it is: {}", std::strerror(errno));
   }
 }
 

@@ -6,7 +6,6 @@
 #include <linux/tcp.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/log.h"
 #include "base/peer_log.h"
 #include "proto/rpc/address.h"
 
@@ -160,12 +160,12 @@ void Listener::AcceptSome() {
 
 // What is ready and cannot be taken would keep the loop from sleeping.
 void Listener::Pause(int error) {
-  LogAboutPeer(spdlog::level::warn, address_,
+  LogAboutPeer(LogLevel::kWarn, address_,
                fmt::format("{}: cannot accept a connection: {}", address_, std::strerror(error)));
   loop_->Unwatch(fd_);
   pause_timer_ = loop_->AddTimer(Now() + kPause, [this] {
     pause_timer_.reset();
-    if (const Status status = Listen(); !status.ok()) spdlog::error("{}", Message(status));
+    if (const Status status = Listen(); !status.ok()) LogError("{}", Message(status));
   });
 }
 

@@ -17,6 +17,7 @@ namespace longhaul::schedule {
 namespace {
 
 constexpr double kNever = FluidNetwork::kNever;
+constexpr uint32_t kEventsBetweenLooks = 1024;  // at whether somebody still wants the result
 
 // Work of a stage's codec thread: the next tensor of that link.
 struct CodecJob {
@@ -94,8 +95,8 @@ class Run {
     arrives_.assign(links_.size(), kNever);
   }
 
-  StatusOr<Simulation> Go() {
-    LH_RETURN_IF_ERROR(RunPasses());
+  StatusOr<Simulation> Go(const std::stop_token& stop) {
+    LH_RETURN_IF_ERROR(RunPasses(stop));
     ReduceOverReplicas();
     AgreeOnNorm();
     return Result(StepOptimizers());
@@ -117,8 +118,11 @@ class Run {
 
   // ---- The phases of a step ----
 
-  Status RunPasses() {
-    while (true) {
+  Status RunPasses(const std::stop_token& stop) {
+    for (uint32_t event = 0;; ++event) {
+      if (event % kEventsBetweenLooks == 0 && stop.stop_requested()) {
+        return absl::CancelledError("the simulation was stopped: its result is not wanted");
+      }
       for (uint32_t s = 0; s < stages_.size(); ++s) {
         if (!std::exchange(touched_[s], false)) continue;
         StartWhatCan(s);
@@ -418,9 +422,9 @@ Status CheckCost(const PipelineCost& cost) {
 
 }  // namespace
 
-StatusOr<Simulation> Simulate(const PipelineCost& cost) {
+StatusOr<Simulation> Simulate(const PipelineCost& cost, const std::stop_token& stop) {
   LH_RETURN_IF_ERROR(CheckCost(cost));
-  return Run(cost).Go();
+  return Run(cost).Go(stop);
 }
 
 }  // namespace longhaul::schedule

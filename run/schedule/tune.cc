@@ -58,12 +58,9 @@ class Tuner {
   enum class Search : uint8_t { kFine, kCoarse };
 
   StatusOr<absl::Duration> Step(double shared_efficiency) {
-    if (options_.stop.stop_requested()) {
-      return absl::CancelledError("the search for depths was stopped: its result is not wanted");
-    }
     ++result_.simulations;
     cost_.shared_efficiency = shared_efficiency;
-    LH_ASSIGN_OR_RETURN(const Simulation simulation, Simulate(cost_));
+    LH_ASSIGN_OR_RETURN(const Simulation simulation, Simulate(cost_, options_.stop));
     return simulation.step;
   }
 

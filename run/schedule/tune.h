@@ -46,7 +46,7 @@ struct TuneOptions {
   // When the simulations took this, the best so far counts. A search that needs more is the same
   // on every machine, which it would not be with a limit of time.
   uint64_t most_work = kMostWork;
-  std::stop_token stop;  // looked at before each simulation
+  std::stop_token stop;
 };
 
 struct Tuning {

@@ -1,11 +1,11 @@
 #include "worker/pipeline/boundary_dump.h"
 
 #include <fmt/core.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "codec/tool/npy.h"
 
@@ -36,7 +36,7 @@ void BoundaryDump::Write(const Pass& pass, EdgeId edge, Direction direction,
                   direction == Direction::kForward ? "forward" : "backward");
   Status status = MakeDirectories(folder_);
   if (status.ok()) status = WriteFileAtomic(path, codec::FormatNpy(tensor));
-  if (!status.ok()) spdlog::warn("a boundary tensor is not dumped: {}", Message(status));
+  if (!status.ok()) LogWarning("a boundary tensor is not dumped: {}", Message(status));
 }
 
 }  // namespace longhaul::worker

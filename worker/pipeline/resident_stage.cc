@@ -7,13 +7,18 @@
 namespace longhaul::worker {
 namespace {
 
-// A parameter's value, gradient and two moments, and what a snapshot has of it.
-constexpr uint64_t kBytesPerParameter = 16, kSnapshotBytesPerParameter = 12;
-
 uint64_t ParametersIn(const StageSnapshot& snapshot) {
   uint64_t count = 0;
   for (const NamedArray& array : snapshot.parameters) count += array.values.size();
   return count;
+}
+
+uint64_t BytesOf(const StageSnapshot& snapshot) {
+  uint64_t bytes = 0;
+  for (const std::vector<NamedArray>* arrays : {&snapshot.parameters, &snapshot.moments}) {
+    for (const NamedArray& array : *arrays) bytes += array.values.size() * sizeof(float);
+  }
+  return bytes;
 }
 
 StageOptions WithoutKeysOfSteps(StageOptions options) {
@@ -48,10 +53,10 @@ ResidentStage::ResidentStage(ResidentIdentity identity, std::unique_ptr<Stage> m
     : identity_(std::move(identity)), model_(std::move(model)) {}
 
 uint64_t ResidentStage::memory_bytes() const {
+  const uint64_t model = model_->memory_bytes();
+  if (identity_.options.device.cuda_index) return model;
   const std::lock_guard lock(mutex_);
-  const bool snapshot = kept_ && kept_->snapshot;
-  return model_->parameter_count() *
-         (kBytesPerParameter + (snapshot ? kSnapshotBytesPerParameter : 0));
+  return model + (kept_ && kept_->snapshot ? BytesOf(*kept_->snapshot) : 0);
 }
 
 ResidentStage::Source ResidentStage::SourceOf(const ParametersOrigin& origin) const {

@@ -57,7 +57,8 @@ class ResidentStage {
 
   const ResidentIdentity& identity() const { return identity_; }
   Stage& model() { return *model_; }
-  // Parameters, gradients, moments and the snapshot: what is not there for an epoch alone.
+  // Of its device's memory, between epochs: the model, and the snapshot where that is on the same
+  // device, the CPU.
   uint64_t memory_bytes() const;
 
   // --- At an epoch's beginning.

@@ -1,13 +1,13 @@
 #include "worker/rpc/agent.h"
 
 #include <fmt/core.h>
-#include <spdlog/spdlog.h>
 
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "base/peer_log.h"
 #include "base/units.h"
 #include "codec/registry.h"
@@ -54,7 +54,7 @@ void Agent::Handle(v1::WorkerCommand command) {
   if (command.has_drop_checkpoint()) {
     const Status status =
         resources_.shards->Drop(RunId(command.run_id()), Step(command.drop_checkpoint().step()));
-    if (!status.ok()) spdlog::warn("cannot delete an old checkpoint: {}", Message(status));
+    if (!status.ok()) LogWarning("cannot delete an old checkpoint: {}", Message(status));
     return;
   }
   if (command.has_check_shards()) {
@@ -71,7 +71,7 @@ void Agent::Handle(v1::WorkerCommand command) {
   }
   if (!HandleHere(std::move(command))) {
     // Not with mutex_ held: a line of the log asks for the run at hand.
-    LogAboutPeer(spdlog::level::warn, "coordinator",
+    LogAboutPeer(LogLevel::kWarn, "coordinator",
                  "a command that this version does not know was left out");
   }
 }
@@ -205,8 +205,7 @@ void Agent::DropResident(std::unique_lock<std::mutex>& lock, const std::string& 
   resident_said_.Clear();
   std::unique_ptr<ResidentStage> resident = std::move(resident_);
   lock.unlock();  // to free much memory takes a while
-  spdlog::info("run {}: the model that was kept is dropped: {}", resident->identity().run.value(),
-               why);
+  LogInfo("run {}: the model that was kept is dropped: {}", resident->identity().run.value(), why);
   resident.reset();
   lock.lock();
 }

@@ -2,8 +2,9 @@
 //
 // When an epoch has ended, its model stays for the next one of the same run (resident_stage.h).
 //
-// Handle, FillHello and FillHeartbeat are thread-safe and never block. Commands are idempotent; one
-// for another run or epoch than the one at hand does nothing.
+// Handle, FillHello and FillHeartbeat are thread-safe and never wait for the work at hand; Handle
+// deletes the files of a checkpoint that is to be dropped itself. Commands are idempotent; one for
+// another run or epoch than the one at hand does nothing.
 #ifndef LONGHAUL_WORKER_RPC_AGENT_H_
 #define LONGHAUL_WORKER_RPC_AGENT_H_
 

@@ -1,7 +1,6 @@
 #include "worker/rpc/device_turn.h"
 
 #include <fcntl.h>
-#include <spdlog/spdlog.h>
 #include <sys/file.h>
 
 #include <cerrno>
@@ -9,6 +8,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/units.h"
 
 namespace longhaul::worker {
@@ -20,8 +20,8 @@ UniqueFd TakeTurn(const std::string& device_file, absl::Duration patience) {
   while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) return {};
     if (deadline.Expired()) {
-      spdlog::warn("others have measured on {} for {}; going on beside them", device_file,
-                   longhaul::FormatDuration(patience));
+      LogWarning("others have measured on {} for {}; going on beside them", device_file,
+                 longhaul::FormatDuration(patience));
       return {};
     }
     // flock has no deadline of its own.

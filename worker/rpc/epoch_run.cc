@@ -1,12 +1,12 @@
 #include "worker/rpc/epoch_run.h"
 
 #include <fmt/core.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "codec/registry.h"
 #include "run/plan/proto/plan_proto.h"
@@ -58,6 +58,19 @@ std::vector<ShardFile> ShardFilesOf(const std::vector<v1::CheckpointFile>& files
   return shards;
 }
 
+// What a file holds is what the coordinator counts with.
+Status CheckText(const TokenFileInfo& file, const DataSet& expected) {
+  if (file.tokens == expected.tokens && file.validation_tokens == expected.validation_tokens &&
+      file.vocabulary == expected.vocabulary) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(fmt::format(
+      "expected a token file of {} tokens ({} of them for validation) of a vocabulary of {}; the "
+      "one of this content, {}, has {} ({}) of {}",
+      expected.tokens, expected.validation_tokens, expected.vocabulary, expected.token_file_sha256,
+      file.tokens, file.validation_tokens, file.vocabulary));
+}
+
 std::string_view ForParameters(ResidentStage::Source source) {
   switch (source) {
     case ResidentStage::Source::kParameters:
@@ -106,7 +119,7 @@ void EpochRun::Report(v1::WorkerMessage message) {
 }
 
 void EpochRun::ReportError(const Status& status) {
-  spdlog::error("run {}: {}", run().value(), Message(status));
+  LogError("run {}: {}", run().value(), Message(status));
   v1::WorkerMessage message;
   v1::RunError* error = message.mutable_error();
   error->set_message(std::string(Message(status)));
@@ -125,26 +138,24 @@ void EpochRun::Run() {
   }
   if (status.ok()) {
     ReportForgotten();
-    spdlog::info("run {}: {} begins after step {}", run().value(), ToString(cell_),
-                 assignment_.start_step);
+    LogInfo("run {}: {} begins after step {}", run().value(), ToString(cell_),
+            assignment_.start_step);
     status = executor_->Run();
     SayMemory();
     // Also frees what the step under way holds.
     const Status kept = resident_->EndEpoch(status);
     if (!kept.ok()) {
-      spdlog::info(
-          "run {}: the model of {} is given up, because it may have been left half-way: {}",
-          run().value(), ToString(cell_), Message(kept));
+      LogInfo("run {}: the model of {} is given up, because it may have been left half-way: {}",
+              run().value(), ToString(cell_), Message(kept));
       gives_model_up_ = true;
     }
   }
   if (Cancelled()) {
-    spdlog::info("run {}: {} dropped", run().value(), ToString(cell_));
+    LogInfo("run {}: {} dropped", run().value(), ToString(cell_));
   } else if (!status.ok()) {
     ReportError(status);
   } else {
-    spdlog::info("run {}: {} finished at step {}", run().value(), ToString(cell_),
-                 executor_->step());
+    LogInfo("run {}: {} finished at step {}", run().value(), ToString(cell_), executor_->step());
     // Neighbours may still be at work with what is in flight: the coordinator says when all have
     // finished.
     std::unique_lock lock(mutex_);
@@ -167,9 +178,9 @@ std::unique_ptr<ResidentStage> EpochRun::TakeResident() {
 void EpochRun::SayMemory() {
   const uint64_t bytes = resident_->model().peak_memory_bytes();
   if (bytes == 0) return;
-  spdlog::info("run {}: {} took {} of the GPU's memory at most, {} were planned", run().value(),
-               ToString(cell_), FormatBytes(static_cast<double>(bytes)),
-               FormatBytes(static_cast<double>(assignment_.Find(cell_)->memory_bytes)));
+  LogInfo("run {}: {} took {} of the GPU's memory at most, {} were planned", run().value(),
+          ToString(cell_), FormatBytes(static_cast<double>(bytes)),
+          FormatBytes(static_cast<double>(assignment_.Find(cell_)->memory_bytes)));
 }
 
 Status EpochRun::Check() {
@@ -239,11 +250,14 @@ Status EpochRun::Prepare() {
     LH_ASSIGN_OR_RETURN(auto file, text->Take());
     resident_->KeepText(text_sha256, std::move(file));
   }
+  if (reads_text) {
+    LH_RETURN_IF_ERROR(CheckText(resident_->TextOf(text_sha256)->info(), assignment_.data));
+  }
   laps.End("more for the text");
   LH_RETURN_IF_ERROR(ports_.Await([this] { return Cancelled(); }));
   laps.End("more for links");
   MakeExecutor(reads_text ? resident_->TextOf(text_sha256) : nullptr);
-  spdlog::info("run {}: {} is ready after {}", run().value(), ToString(cell_), laps.text());
+  LogInfo("run {}: {} is ready after {}", run().value(), ToString(cell_), laps.text());
   return absl::OkStatus();
 }
 
@@ -285,8 +299,7 @@ void EpochRun::DropResidentUnlessFit(const ResidentIdentity& wanted,
   } else {
     return;
   }
-  spdlog::info("run {}: the model that was kept is dropped: {}", resident_->identity().run.value(),
-               why);
+  LogInfo("run {}: the model that was kept is dropped: {}", resident_->identity().run.value(), why);
   resident_.reset();
 }
 
@@ -324,8 +337,8 @@ StatusOr<SharedSnapshot> EpochRun::ReadShards(const GivenUp& given_up) {
 
 void EpochRun::ReportForgotten() {
   for (const BoundaryPort* port : ports_.forgotten()) {
-    spdlog::warn("run {}: the message buffers of the link to {} begin anew", run().value(),
-                 ToString(port->peer()));
+    LogWarning("run {}: the message buffers of the link to {} begin anew", run().value(),
+               ToString(port->peer()));
     // The cell below tells of it, so that there is one event.
     if (!port->upstream()) continue;
     v1::WorkerMessage message;

@@ -1,7 +1,6 @@
 #include "worker/rpc/link_probe.h"
 
 #include <fmt/core.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "proto/wire/link_header.h"
 #include "worker/rpc/goodput_meter.h"
 
@@ -329,15 +329,15 @@ v1::WorkerMessage LinkProbe::Run(const TransportsByName& transports) {
   transport->second->Cancel(key);
   if (!result.ok()) {
     answer.set_problem(std::string(Message(result.status())));
-    spdlog::warn("run {}: the link to {} over {} was not measured: {}", command_.run_id(),
-                 asked.peer_name(), asked.transport(), Message(result.status()));
+    LogWarning("run {}: the link to {} over {} was not measured: {}", command_.run_id(),
+               asked.peer_name(), asked.transport(), Message(result.status()));
     return message;
   }
   answer.set_goodput_bits_per_second(result->bits_per_second);
   answer.set_round_trip_seconds(absl::ToDoubleSeconds(result->round_trip));
-  spdlog::info("run {}: from {} over {}: {:.4g} Mbit/s, round trip {:.3g} ms", command_.run_id(),
-               asked.peer_name(), asked.transport(), result->bits_per_second / 1e6,
-               absl::ToDoubleMilliseconds(result->round_trip));
+  LogInfo("run {}: from {} over {}: {:.4g} Mbit/s, round trip {:.3g} ms", command_.run_id(),
+          asked.peer_name(), asked.transport(), result->bits_per_second / 1e6,
+          absl::ToDoubleMilliseconds(result->round_trip));
   return message;
 }
 

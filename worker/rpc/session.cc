@@ -1,7 +1,6 @@
 #include "worker/rpc/session.h"
 
 #include <fmt/core.h>
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/log.h"
 #include "base/peer_log.h"
 #include "proto/rpc/auth.h"
 #include "proto/rpc/channel.h"
@@ -147,14 +147,14 @@ bool Session::Connect() {
   }
   // Without the lock: a log line of a run comes back to Send.
   if (!news.empty()) {
-    spdlog::warn("coordinator {}: {}; dialling again", options_.coordinator, news);
+    LogWarning("coordinator {}: {}; dialling again", options_.coordinator, news);
   }
   return welcomed;
 }
 
 bool Session::HandleCommand(v1::WorkerCommand command) {
   if (command.has_reject()) {
-    LogAboutPeer(spdlog::level::err, options_.coordinator,
+    LogAboutPeer(LogLevel::kError, options_.coordinator,
                  fmt::format("coordinator {} refuses this worker: {}", options_.coordinator,
                              command.reject().reason()));
     const std::lock_guard lock(mutex_);
@@ -164,8 +164,8 @@ bool Session::HandleCommand(v1::WorkerCommand command) {
     return false;
   }
   if (command.has_welcome()) {
-    spdlog::info("connected to coordinator {} (version {})", options_.coordinator,
-                 command.welcome().coordinator_version());
+    LogInfo("connected to coordinator {} (version {})", options_.coordinator,
+            command.welcome().coordinator_version());
     const std::lock_guard lock(mutex_);
     welcomed_ = true;
     last_failure_.clear();

@@ -1,13 +1,13 @@
 #include "worker/rpc/shard_courier.h"
 
 #include <fmt/core.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <utility>
 
+#include "base/log.h"
 #include "proto/rpc/auth.h"
 #include "proto/rpc/channel.h"
 #include "proto/rpc/status.h"
@@ -48,7 +48,7 @@ void ShardCourier::Add(v1::WorkerCommand command) {
     const std::lock_guard lock(mutex_);
     if (closing_) return;
     if (waiting_.size() >= kMaxWaiting) {
-      spdlog::warn("{} requests to look at shards wait already; one was left out", kMaxWaiting);
+      LogWarning("{} requests to look at shards wait already; one was left out", kMaxWaiting);
       return;
     }
     waiting_.push_back(std::move(command));
@@ -92,8 +92,8 @@ v1::WorkerMessage ShardCourier::Answer(const v1::WorkerCommand& command) {
     v1::ShardState& state = *answer.add_shards();
     state.set_name(file.name);
     if (const Status status = shards_->Check(run, step, file); !status.ok()) {
-      spdlog::warn("run {}: {} of the checkpoint of step {}: {}", run.value(), file.name,
-                   step.value(), Message(status));
+      LogWarning("run {}: {} of the checkpoint of step {}: {}", run.value(), file.name,
+                 step.value(), Message(status));
       state.set_problem(std::string(Message(status)));
       continue;
     }

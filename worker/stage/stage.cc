@@ -160,6 +160,7 @@ class NetworkStage final : public Stage {
   uint64_t steps() const override { return steps_; }
   uint64_t parameter_count() const override;
   uint64_t peak_memory_bytes() const override;
+  uint64_t memory_bytes() const override;
 
  private:
   // One microbatch between its Forward and its Backward.
@@ -394,6 +395,23 @@ uint64_t NetworkStage::peak_memory_bytes() const {
   const auto bytes = CallTorch("counting memory", options_.threads,
                                [&]() -> StatusOr<uint64_t> { return PeakMemoryBytes(device_); });
   return bytes.value_or(0);
+}
+
+uint64_t NetworkStage::memory_bytes() const {
+  if (!device_.is_cpu()) {
+    const auto bytes = CallTorch("counting memory", options_.threads,
+                                 [&]() -> StatusOr<uint64_t> { return MemoryBytes(device_); });
+    return bytes.value_or(0);
+  }
+  size_t bytes = 0;
+  for (const Parameter& parameter : network_->parameters()) {
+    bytes += parameter.value.nbytes();
+    if (parameter.value.grad().defined()) bytes += parameter.value.grad().nbytes();
+  }
+  for (const AdamW::Moments& moments : optimizer_.moments()) {
+    bytes += moments.exp_avg.nbytes() + moments.exp_avg_sq.nbytes();
+  }
+  return bytes;
 }
 
 uint64_t NetworkStage::parameter_count() const {

@@ -66,7 +66,8 @@ struct StageSnapshot {
 
 class Stage {
  public:
-  // LibTorch's intra-op threads are per process: the last Create or Measure decides.
+  // LibTorch's inter-op threads are per process; `options.threads` hold for each call of this
+  // stage alone.
   static StatusOr<std::unique_ptr<Stage>> Create(const StageOptions& options);
   virtual ~Stage() = default;
 
@@ -115,6 +116,9 @@ class Stage {
   // The most of a GPU's memory that LibTorch had at a time since the stage was made; 0 where nobody
   // counts it.
   virtual uint64_t peak_memory_bytes() const { return 0; }
+  // What it has of its device's memory between steps: of a GPU all that LibTorch took, recorded
+  // passes too; of the CPU parameters, moments, and gradients where they stay.
+  virtual uint64_t memory_bytes() const { return 0; }
 };
 
 // Seconds of the layers of `options`' model on this machine, lower quartiles after warm-up, within

@@ -16,11 +16,25 @@ void AwaitTorch(const c10::Device& device) {
   guard.synchronizeStream(guard.getStream(device));
 }
 
-uint64_t PeakMemoryBytes(const c10::Device& device) {
-  if (device.is_cpu()) return 0;
-  const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());
+namespace {
+
+// Of the CPU, which nobody counts, nothing.
+c10::CachingAllocator::Stat Reserved(const c10::Device& device) {
+  if (device.is_cpu()) return {};
   constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-  return static_cast<uint64_t>(stats.reserved_bytes[kAll].peak);
+  return c10::getDeviceAllocator(device.type())
+      ->getDeviceStats(device.index())
+      .reserved_bytes[kAll];
+}
+
+}  // namespace
+
+uint64_t PeakMemoryBytes(const c10::Device& device) {
+  return static_cast<uint64_t>(Reserved(device).peak);
+}
+
+uint64_t MemoryBytes(const c10::Device& device) {
+  return static_cast<uint64_t>(Reserved(device).current);
 }
 
 void ForgetPeakMemory(const c10::Device& device) {

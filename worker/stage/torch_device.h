@@ -22,6 +22,8 @@ void AwaitTorch(const c10::Device& device);
 // keeps to use again; of the CPU, which nobody counts, 0.
 uint64_t PeakMemoryBytes(const c10::Device& device);
 void ForgetPeakMemory(const c10::Device& device);
+// What it has now, likewise.
+uint64_t MemoryBytes(const c10::Device& device);
 // Gives back what is kept and not in use.
 void TrimMemory(const c10::Device& device);
 

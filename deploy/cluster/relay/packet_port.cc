@@ -5,7 +5,6 @@
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <net/if.h>
-#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -15,6 +14,8 @@
 #include <chrono>
 #include <cstring>
 #include <utility>
+
+#include "base/log.h"
 
 namespace longhaul::relay {
 namespace {
@@ -156,7 +157,7 @@ void PacketPort::LogFailure(int error) {
     const std::lock_guard lock(mutex_);
     if (!logged_.insert(error).second) return;
   }
-  spdlog::warn(
+  LogWarning(
       "a packet for the interface {} could not be sent and was dropped: {}; further ones are "
       "counted",
       device_, std::strerror(error));

@@ -23,12 +23,13 @@ class Links : public ClusterTest {
   void ExpectGoodputBothWays(double rate);
 };
 
-// 95.6% is the ceiling at MTU 1500 (1448 of 1514 bytes); what is missing from it are the other
-// direction's acknowledgements.
+// 95.6% is the ceiling at MTU 1500 (1448 of 1514 bytes), less the other direction's
+// acknowledgements. A busy machine leaves about 90% of it; directions that shared one rate would
+// have half.
 void Links::ExpectGoodputBothWays(double rate) {
   const auto [one, two] = DuplexTraffic(2, 1, 6);
   for (const Received& side : {one, two}) {
-    EXPECT_GE(side.goodput, 0.9 * rate);  // Less than the ceiling on a machine that is busy.
+    EXPECT_GE(side.goodput, 0.75 * rate);
     EXPECT_LE(side.line_rate, rate);
   }
 }

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spdlog/spdlog.h>
 
 #include "base/log.h"
 #include "base/rate_limit.h"
@@ -60,7 +59,7 @@ TEST(LogTest, WhatAPeerSaidStaysOnItsLine) {
   std::string line;
   SetLogTap([&](std::string_view, std::string_view message) { line = message; });
   ::testing::internal::CaptureStderr();
-  spdlog::info("a worker said: {}", "x\n2026-01-01 error \x1b[31mforged");
+  LogInfo("a worker said: {}", "x\n2026-01-01 error \x1b[31mforged");
   const std::string written = ::testing::internal::GetCapturedStderr();
   SetLogTap({});
   EXPECT_EQ(line, "a worker said: x 2026-01-01 error ?[31mforged");

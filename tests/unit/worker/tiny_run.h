@@ -38,11 +38,14 @@ inline RunSpec TinySpec(const std::vector<std::string>& overrides = {}) {
   return *std::move(spec);
 }
 
+inline constexpr uint64_t kTinyTokens = 2000;
+
 // Writes the text's tokens to `folder` under their content address, where a BlobFetcher of that
 // folder finds them. Gives the address.
 inline std::string WriteTinyTokens(const std::string& folder) {
   std::string text;
-  for (int i = 0; i < 2000; ++i) text += static_cast<char>('a' + i * i % 26);
+  for (int i = 0; i < static_cast<int>(kTinyTokens); ++i)
+    text += static_cast<char>('a' + i * i % 26);
   EXPECT_TRUE(MakeDirectories(folder).ok());
   EXPECT_TRUE(WriteFileAtomic(folder + "/text.txt", text).ok());
   const std::string path = folder + "/tokens";
@@ -59,13 +62,14 @@ inline Assignment TinyAssignment(const RunSpec& spec, uint64_t epoch,
                                  const std::vector<std::string>& addresses) {
   const auto stages = static_cast<uint32_t>(addresses.size());
   const uint32_t layers = spec.model.layers / stages;
-  Assignment assignment{.run = RunId(spec.name),
-                        .epoch = Epoch(epoch),
-                        .start_step = 0,
-                        .run_yaml = ToYaml(spec),
-                        .data = {.token_file_sha256 = tokens_sha256, .vocabulary = 256},
-                        .cells = {},
-                        .edges = chain::MakeEdges(/*replica=*/0, stages)};
+  Assignment assignment{
+      .run = RunId(spec.name),
+      .epoch = Epoch(epoch),
+      .start_step = 0,
+      .run_yaml = ToYaml(spec),
+      .data = {.token_file_sha256 = tokens_sha256, .tokens = kTinyTokens, .vocabulary = 256},
+      .cells = {},
+      .edges = chain::MakeEdges(/*replica=*/0, stages)};
   for (uint32_t stage = 0; stage < stages; ++stage) {
     Cell& cell = assignment.cells.emplace_back();
     cell.id = {.replica = 0, .stage = stage};

@@ -1,5 +1,4 @@
 #include <fmt/core.h>
-#include <spdlog/common.h>
 
 #include <string>
 #include <string_view>
@@ -26,7 +25,7 @@ constexpr size_t kMaxGuests = 256;
 // it at will.
 void WarnAbout(const Connection& channel, std::string_view message) {
   const std::string ends = channel.Describe();
-  LogAboutPeer(spdlog::level::warn, ends.substr(0, ends.rfind(':')),
+  LogAboutPeer(LogLevel::kWarn, ends.substr(0, ends.rfind(':')),
                fmt::format("{} ({})", message, ends));
 }
 

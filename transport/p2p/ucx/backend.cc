@@ -1,13 +1,13 @@
 #include "transport/p2p/ucx/backend.h"
 
 #include <fmt/core.h>
-#include <spdlog/spdlog.h>
 
 #include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "transport/p2p/core/transport_core.h"
 #include "transport/p2p/ucx/connection.h"
 #include "transport/p2p/ucx/handles.h"
@@ -85,7 +85,7 @@ class UcxBackend : public internal::Backend, public Poller {
     };
     *limit = loop_->AddTimer(Now() + kShutdownLimit, [table = table_, limit] {
       limit->reset();
-      spdlog::error("UCX did not close {} connections", table->all.size());
+      LogError("UCX did not close {} connections", table->all.size());
       if (table->on_empty) std::exchange(table->on_empty, nullptr)();
     });
     if (table_->all.empty()) std::exchange(table_->on_empty, nullptr)();

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <stop_token>
+#include <thread>
+
 #include "run/plan/chain.h"
 
 namespace longhaul::schedule {
@@ -33,6 +37,17 @@ double StepSeconds(const PipelineCost& cost) {
   const auto result = Simulate(cost);
   EXPECT_TRUE(result.ok()) << result.status();
   return absl::ToDoubleSeconds(result->step);
+}
+
+// Without a look at `stop` in between it takes minutes.
+TEST(SimulatorTest, IsGivenUpWhileItRuns) {
+  std::stop_source stop;
+  const std::jthread stopper([&stop] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    stop.request_stop();
+  });
+  EXPECT_EQ(Simulate(Uniform(64, 65'536, 1, 2), stop.get_token()).status().code(),
+            absl::StatusCode::kCancelled);
 }
 
 TEST(SimulatorTest, OneStageIsItsCompute) {

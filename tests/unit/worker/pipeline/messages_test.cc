@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr codec::Shape kShape{2, 8, 64};
+constexpr codec::Shape kMessageShape{2, 8, 64};
 constexpr uint64_t kWindows = 6;
 
 RunSpec Spec() {
@@ -82,7 +82,7 @@ class MessagesTest : public ::testing::Test {
                                  .epoch = Epoch(1),
                                  .edge = EdgeId(0),
                                  .upstream = upstream,
-                                 .shape = kShape,
+                                 .shape = kMessageShape,
                                  .microbatches = 2,
                                  .validation_microbatches = 1,
                                  .send_codec = upstream ? backward_ : forward_,
@@ -121,12 +121,12 @@ class MessagesTest : public ::testing::Test {
   std::vector<std::vector<float>> RunStep(uint64_t step, bool validation = false) {
     std::vector<std::vector<float>> out;
     for (uint32_t microbatch = 0; microbatch < (validation ? 1 : 2); ++microbatch) {
-      auto values = std::make_shared<std::vector<float>>(kShape.elements());
+      auto values = std::make_shared<std::vector<float>>(kMessageShape.elements());
       for (size_t k = 0; k < values->size(); ++k) {
         (*values)[k] = static_cast<float>((k * 37 + microbatch * 11 + step * step * 5) % 101) / 7;
       }
       upper_->SendTensor({Step(step), validation}, Microbatch(microbatch),
-                         {{values->data(), codec::Dtype::kF32, kShape}, values});
+                         {{values->data(), codec::Dtype::kF32, kMessageShape}, values});
       while (out.size() == microbatch) {
         for (PipelineEvent& event : events_->WaitForAny(Deadline::After(absl::Seconds(30)))) {
           if (const auto* failed = std::get_if<Failed>(&event)) {
@@ -136,7 +136,7 @@ class MessagesTest : public ::testing::Test {
           const auto* arrived = std::get_if<TensorArrived>(&event);
           if (arrived == nullptr) continue;
           const auto* from = static_cast<const float*>(arrived->tensor.view.data);
-          out.emplace_back(from, from + kShape.elements());
+          out.emplace_back(from, from + kMessageShape.elements());
         }
       }
     }
@@ -217,7 +217,8 @@ TEST_F(MessagesTest, ForgottenStepsFreeTheJournal) {
 
 TEST_F(MessagesTest, BuffersAreAsLargeAsPredicted) {
   Begin(0);
-  const MessageFootprint footprint = FootprintOf(Spec(), kWindows, forward_->MessageBytes(kShape));
+  const MessageFootprint footprint =
+      FootprintOf(Spec(), kWindows, forward_->MessageBytes(kMessageShape));
   for (uint64_t step = 1; step <= 10; ++step) RunStep(step);
   uint64_t records = 0, journal = 0;
   for (const auto& entry : fs::recursive_directory_iterator(folder_ + "/upper")) {

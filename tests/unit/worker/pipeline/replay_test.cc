@@ -18,9 +18,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr codec::Shape kShape{2, 16, 64};
+constexpr codec::Shape kReplayedShape{2, 16, 64};
 
-StageOptions OptionsOf(uint32_t first_layer, uint32_t layers) {
+StageOptions ReplayOptions(uint32_t first_layer, uint32_t layers) {
   StageOptions options;
   options.model = {.layers = 4, .hidden = 64, .heads = 4, .context = 16};
   options.train.microbatches = 2;
@@ -48,11 +48,11 @@ auto ExpectTakes(absl::Duration least, Call call) {
 }
 
 TEST(ReplayStage, SleepsForItsLayers) {
-  auto stage = *Stage::Create(OptionsOf(0, 2));
+  auto stage = *Stage::Create(ReplayOptions(0, 2));
   const auto out =
       ExpectTakes(absl::Milliseconds(5), [&] { return stage->Forward(Microbatch(0), {}); });
   ASSERT_TRUE(out.ok() && out->has_value());
-  EXPECT_EQ((*out)->view.shape, kShape);
+  EXPECT_EQ((*out)->view.shape, kReplayedShape);
   const auto up = ExpectTakes(absl::Milliseconds(6),
                               [&] { return stage->Backward(Microbatch(0), (*out)->view); });
   ASSERT_TRUE(up.ok());
@@ -65,7 +65,7 @@ TEST(ReplayStage, SleepsForItsLayers) {
 }
 
 TEST(ReplayStage, TheLastOneHasTheHead) {
-  auto stage = *Stage::Create(OptionsOf(2, 2));
+  auto stage = *Stage::Create(ReplayOptions(2, 2));
   EXPECT_FALSE(stage->Forward(Microbatch(0), {})->has_value());
   const auto up =
       ExpectTakes(absl::Milliseconds(10), [&] { return stage->Backward(Microbatch(0), {}); });
@@ -73,7 +73,7 @@ TEST(ReplayStage, TheLastOneHasTheHead) {
 }
 
 TEST(ReplayStage, RecomputationGoesForwardAgain) {
-  StageOptions options = OptionsOf(2, 1);
+  StageOptions options = ReplayOptions(2, 1);
   options.last = false;
   options.recompute = true;
   auto stage = *Stage::Create(options);
@@ -82,19 +82,19 @@ TEST(ReplayStage, RecomputationGoesForwardAgain) {
 }
 
 TEST(ReplayStage, RefusesWhatTheScheduleCannotAskFor) {
-  auto stage = *Stage::Create(OptionsOf(0, 2));
+  auto stage = *Stage::Create(ReplayOptions(0, 2));
   EXPECT_FALSE(stage->Backward(Microbatch(0), {}).ok());
   ASSERT_TRUE(stage->Forward(Microbatch(0), {}).ok());
   EXPECT_FALSE(stage->Forward(Microbatch(0), {}).ok());
 }
 
 TEST(ReplayStage, GoesOnFromItsSnapshot) {
-  auto stage = *Stage::Create(OptionsOf(0, 2));
+  auto stage = *Stage::Create(ReplayOptions(0, 2));
   ASSERT_TRUE(stage->OptimizerStep(Step(7), 1e-3, 1).ok());
   const StageSnapshot snapshot = stage->Snapshot().value();
   EXPECT_EQ(snapshot.step, 7u);
   EXPECT_TRUE(snapshot.parameters.empty());
-  EXPECT_TRUE((*Stage::Create(OptionsOf(0, 2)))->Restore(snapshot).ok());
+  EXPECT_TRUE((*Stage::Create(ReplayOptions(0, 2)))->Restore(snapshot).ok());
 }
 
 class ReplayCodecTest : public ::testing::TestWithParam<const char*> {};
@@ -102,17 +102,18 @@ class ReplayCodecTest : public ::testing::TestWithParam<const char*> {};
 TEST_P(ReplayCodecTest, ResendsOneRealBlob) {
   const std::shared_ptr<const codec::Codec> real = *codec::ParseCodec(GetParam());
   const ReplaySpec::CodecTimes times{"x", absl::Milliseconds(2), absl::Milliseconds(3)};
-  const auto replayed = MakeReplayCodec(real, times, kShape);
+  const auto replayed = MakeReplayCodec(real, times, kReplayedShape);
   ASSERT_TRUE(replayed.ok()) << replayed.status();
   EXPECT_EQ((*replayed)->name(), real->name());
-  AlignedBuffer blob((*replayed)->MaxEncodedBytes(kShape));
+  AlignedBuffer blob((*replayed)->MaxEncodedBytes(kReplayedShape));
   codec::EncodeResult result;
   EXPECT_TRUE(ExpectTakes(times.encode, [&] {
                 return (*replayed)->Encode({}, {}, {}, blob.span(), &result);
               }).ok());
   // What the real codec makes of the same noise.
-  const BoundaryTensor noise = NoiseTensor(kShape);
-  AlignedBuffer workspace(real->WorkspaceBytes(kShape)), wanted(real->MaxEncodedBytes(kShape));
+  const BoundaryTensor noise = NoiseTensor(kReplayedShape);
+  AlignedBuffer workspace(real->WorkspaceBytes(kReplayedShape)),
+      wanted(real->MaxEncodedBytes(kReplayedShape));
   codec::EncodeResult real_result;
   ASSERT_TRUE(real->Encode(noise.view, {}, workspace.span(), wanted.span(), &real_result).ok());
   ASSERT_EQ(result.bytes, real_result.bytes);
@@ -129,7 +130,8 @@ INSTANTIATE_TEST_SUITE_P(Codecs, ReplayCodecTest,
                          ::testing::Values("none", "bf16", "tah", "fixed:bits=6", "gauss"));
 
 TEST(ReplayCodec, RefusesACodecWithState) {
-  const auto replayed = MakeReplayCodec(*codec::ParseCodec("aqsgd"), {"aqsgd", {}, {}}, kShape);
+  const auto replayed =
+      MakeReplayCodec(*codec::ParseCodec("aqsgd"), {"aqsgd", {}, {}}, kReplayedShape);
   EXPECT_EQ(replayed.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(Message(replayed.status())), HasSubstr("replay.codecs to real"));
 }

@@ -151,6 +151,19 @@ TEST_F(AgentTest, AnAssignmentThatMakesNoSenseIsAnErrorAndTheNextOneIsCarriedOut
   ExpectReady(epoch);
 }
 
+TEST_F(AgentTest, ATextThatIsNotAsTheCoordinatorSaysIsAnError) {
+  v1::WorkerCommand command = Alone(1);
+  v1::DataSet& data = *command.mutable_assign()->mutable_assignment()->mutable_data();
+  data.set_tokens(kTinyTokens + 1);
+  worker_->Handle(command);
+  const v1::WorkerMessage error = worker_.Hear();
+  EXPECT_EQ(error.error().code(), static_cast<int>(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(error.error().message(), AllOf(HasSubstr("expected a token file of 2001 tokens"),
+                                             HasSubstr("has 2000 (0) of 256")));
+  worker_->Handle(Alone(2));
+  ExpectReady(2);
+}
+
 TEST_F(AgentTest, MeasuresWhenItIsFree) {
   v1::WorkerCommand measure = CommandTo("tiny", 1);
   measure.mutable_measure()->set_run_yaml(ToYaml(TinySpec()));

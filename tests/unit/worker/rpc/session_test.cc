@@ -4,13 +4,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spdlog/sinks/base_sink.h>
-#include <spdlog/spdlog.h>
 
 #include <atomic>
 #include <memory>
 #include <mutex>
 
+#include "base/log.h"
 #include "tests/support/mailbox.h"
 #include "tests/unit/worker/rpc/fake_coordinator.h"
 
@@ -152,23 +151,15 @@ TEST_F(SessionTest, DialsAgainWhereThisMachineHasMoved) {
 
 // As the daemon's logs of a run do.
 TEST_F(SessionTest, ItsOwnLogLinesMayComeBackAsReports) {
-  class Reporter : public spdlog::sinks::base_sink<std::mutex> {
-   public:
-    explicit Reporter(Session* session) : session_(session) {}
-
-   private:
-    void sink_it_(const spdlog::details::log_msg&) override { session_->Send(Report(7)); }
-    void flush_() override {}
-    Session* const session_;
-  };
+  ASSERT_TRUE(InitLogging("info").ok());
   coordinator_.Start();
   Dial();
   ASSERT_TRUE(Meet());
-  spdlog::default_logger()->sinks().push_back(std::make_shared<Reporter>(session_.get()));
+  SetLogTap([this](std::string_view, std::string_view) { session_->Send(Report(7)); });
   coordinator_.Stop();
   coordinator_.Start();
   EXPECT_TRUE(Meet());
-  spdlog::default_logger()->sinks().pop_back();
+  SetLogTap({});
 }
 
 TEST_F(SessionTest, WaitsForACoordinatorThatIsNotThereYet) {

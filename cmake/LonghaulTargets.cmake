@@ -113,16 +113,20 @@ function(lh_test_binary name)
   endif()
 endfunction()
 
-# lh_test(NAME SRCS a.cc... DEPS targets... [LABELS l...] [TIMEOUT seconds]): a GoogleTest program,
-# one ctest entry. Labels: unit (default; also run under the sanitizers), multiprocess, netns, bench,
-# gpu.
+# lh_test(NAME SRCS a.cc... DEPS targets... [LABELS l...] [TIMEOUT seconds] [BUSY]): a GoogleTest
+# program, one ctest entry. Labels: unit (default; also run under the sanitizers), multiprocess, netns,
+# bench, gpu. BUSY: its own code computes for long, so it is compiled with -O1.
 function(lh_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "BUSY" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SRCS})
   target_link_libraries(${name} PRIVATE longhaul_compile_options ${ARG_DEPS} GTest::gmock_main)
-  lh_compile_quickly(${name})
-  if(LONGHAUL_QUICK_TESTS AND TARGET longhaul_test_headers)
-    target_precompile_headers(${name} REUSE_FROM longhaul_test_headers)
+  if(ARG_BUSY)
+    lh_compile_cold(${name})
+  else()
+    lh_compile_quickly(${name})
+    if(LONGHAUL_QUICK_TESTS AND TARGET longhaul_test_headers)
+      target_precompile_headers(${name} REUSE_FROM longhaul_test_headers)
+    endif()
   endif()
   if(LONGHAUL_UNITY)
     lh_compile_together(${name})

@@ -18,7 +18,6 @@ namespace {
 constexpr size_t kMaxPartialSteps = 8192;
 constexpr size_t kMaxPartialCheckpoints = 64;
 constexpr size_t kRecentSteps = 32;
-constexpr uint32_t kManifestFormat = 2;
 constexpr absl::Duration kStoreStepEvery = absl::Seconds(1);
 
 double Sane(double seconds) {

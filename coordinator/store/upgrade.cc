@@ -23,7 +23,6 @@ namespace {
 // Version 1 knew one data transport, and a stage's addresses were texts. Version 2 had endpoints.
 // Both had stages and links as arrays, where now a plan is a graph of cells.
 constexpr char kTransportOf1[] = "ucx";
-constexpr uint32_t kManifestFormat = 2;
 
 // False where `bytes` are something else.
 bool ReadEndpoints(const v1::Store2Stage& stage, uint32_t version, Cell* cell) {

@@ -171,7 +171,7 @@ class Bundle:
             info.mode = 0o755 if info.isdir() or info.mode & 0o100 else 0o644
             return info
 
-        with out.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=epoch) as packed, \
+        with out.open("wb") as file, gzip.GzipFile("", "wb", 6, file, mtime=epoch) as packed, \
                 tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
             archive.add(self.tree, name, recursive=False, filter=plain)
             for path in sorted(self.tree.rglob("*")):

@@ -9,6 +9,9 @@
 
 namespace longhaul {
 
+// CheckpointManifest::format of those that are written.
+inline constexpr uint32_t kManifestFormat = 2;
+
 v1::CellId ToProto(const CellId& id);
 CellId FromProto(const v1::CellId& id);
 

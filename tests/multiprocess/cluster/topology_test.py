@@ -90,7 +90,8 @@ def main():
             near, far = (edge["forward"] for edge in status["plan"]["assignment"]["edges"])
             check(0.005 <= near["latency_seconds"] < 0.060, "near", near)
             check(far["latency_seconds"] >= 0.060, "far", far)
-            check(1e6 < far["bits_per_second"] < 5e6 < near["bits_per_second"], "rates", near, far)
+            # A moment's measurement of a link of 5 Mbit/s, on a machine that may be busy.
+            check(1e6 < far["bits_per_second"] < 6e6 < near["bits_per_second"], "rates", near, far)
             steps = [json.loads(line)["seconds"]
                      for line in cluster.cli("steps", run, "--json").stdout.splitlines()]
             check(len(steps) == 6 and min(steps) > ROUND_TRIP_S, "steps", steps)

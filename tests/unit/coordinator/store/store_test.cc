@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/golden.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/coordinator/store/store_records.h"
 
@@ -18,7 +19,41 @@ namespace longhaul::coordinator {
 namespace {
 
 using ::google::protobuf::util::MessageDifferencer;
+using ::longhaul::testing::ExpectGolden;
 using ::longhaul::testing::TempDir;
+
+// As a run's row holds it. Every field, and a cell with what the split that wrote it says.
+TEST(StoreTest, AManifestIsAsItAlwaysWas) {
+  v1::CheckpointManifest manifest;
+  manifest.set_format(kManifestFormat);
+  manifest.set_run_id("tiny-1");
+  manifest.set_epoch(3);
+  manifest.set_step(117);
+  manifest.set_committed_unix_ms(1'700'000'000'003);
+  v1::CheckpointFile& file = *manifest.add_files();
+  file.set_name("stage-1.params.safetensors");
+  file.set_bytes(1ull << 33);
+  file.set_sha256(std::string(64, 'b'));
+  file.set_stage(1);
+  file.set_worker_id("7f3c");
+  file.set_problem("it is gone");
+  file.set_copied(true);
+  Cell cell;
+  cell.id = {.replica = 0, .stage = 1};
+  cell.worker = WorkerId("7f3c");
+  cell.incarnation = Incarnation("1d2e");
+  cell.worker_name = "worker2";
+  cell.layers = {.first = 4, .count = 4};
+  cell.roles = {.embedding = false, .head = true};
+  cell.devices = {1};
+  cell.setting = {.depth = 5, .activation_lead = 3, .threads = 2};
+  cell.endpoints = {{.transport = "ucx", .addresses = {"10.77.0.2:41234"}}};
+  cell.memory_bytes = 1ull << 34;
+  cell.message_record_bytes = 17;
+  cell.message_journal_bytes = 18;
+  *manifest.add_cells() = ToProto(cell);
+  ExpectGolden(GOLDEN_DIR, "checkpoint_manifest", kManifestFormat, manifest.SerializeAsString());
+}
 
 TEST(StoreTest, AnEmptyStoreHasNothing) {
   const TempDir folder;

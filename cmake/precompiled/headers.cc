@@ -1,0 +1,1 @@
+// Only here to compile headers.h with.

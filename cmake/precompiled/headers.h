@@ -1,0 +1,24 @@
+// What most files of the libraries include, precompiled (cmake/LonghaulTargets.cmake). Files include
+// what they use all the same: sanitizer builds and clang-tidy compile them without this.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"

@@ -142,7 +142,7 @@ void Core::Recover() {
                "the store has no usable plan of its epoch" + HowToResume(*run));
           break;
         }
-        run->reattach_until = created_ + options_.reattach_timeout;
+        DetachAll(*run);
         Log(run, "note", "the coordinator restarted; waiting for the run's workers to come back");
         if (run->record.state == RunState::kRunning) RecoverTuning(*run);
         Changed(*run);
@@ -215,7 +215,7 @@ std::optional<MonoTime> Core::NextWake() const {
   consider(traces_.NextWake());
   for (const auto& [id, run] : runs_) {
     if (run.draft) consider_draft(*run.draft);
-    if (run.reattach_until) consider(*run.reattach_until);
+    consider(DetachedWake(run));
     if (run.ready_until) consider(*run.ready_until);
     if (run.suspicion) consider(run.suspicion->until);
     if (run.nonfinite) consider(run.nonfinite->until);
@@ -248,7 +248,7 @@ void Core::Move(Run& run, Trigger trigger, const std::string& reason, const std:
   }
   if (HasEnded(row->to)) {
     run.record.ended_unix_ms = std::max<int64_t>(unix_ms_, 1);
-    run.reattach_until.reset();
+    for (StageRecord& stage : run.stages) stage.detached.reset();
     run.suspicion.reset();
     run.nonfinite.reset();
     run.partial_steps.clear();

@@ -7,6 +7,7 @@
 //   computing.cc   what is computed beside the tick: asked for, given up, answered
 //   reach.cc       workers try each other's addresses
 //   probes.cc      neighbours measure their links before they are planned for
+//   detached.cc    stages whose workers have no session
 //   life.cc        ready, finished, stop, failure
 //   reports.cc     steps, validation, checkpoints, links, logs
 //   checkpoints.cc shards are hashed, copied, moved and dropped
@@ -111,7 +112,8 @@ class Core {
   void NoteClock(Worker& worker, bool is_new);
   void RefuseTwin(const Worker& worker, const event::WorkerJoined& joined);
   void Refuse(SessionId session, const std::string& refusal);
-  void Lose(Worker& worker, const std::string& why);
+  // Its session has ended. `for_good`: and its process.
+  void Lose(Worker& worker, const std::string& why, bool for_good = false);
   void Attach(Worker& worker);
   void AttachToDraft(Worker& worker, Draft& draft);
   void AttachToStage(Worker& worker, Run& run, StageRecord& stage);
@@ -124,6 +126,17 @@ class Core {
   void DropMessage(Run& run, const Worker& worker, const v1::WorkerMessage& message,
                    std::string_view why);
   void ForgetOldWorkers();
+
+  // detached.cc
+  void Detach(Run& run, StageRecord& stage, const std::string& why);
+  void Reattach(Run& run, StageRecord& stage);
+  // After the coordinator's restart: nobody of the run has come back yet.
+  void DetachAll(Run& run);
+  // From when on a detached stage counts as dead; nullopt: nothing shows that.
+  std::optional<MonoTime> DeadAt(const Run& run, const StageRecord& stage) const;
+  // Whether one of them is lost for good by now, and the run has failed.
+  bool CheckDetached(Run& run);
+  MonoTime DetachedWake(const Run& run) const;
 
   // queue.cc
   void On(event::Submitted& submitted);
@@ -216,6 +229,7 @@ class Core {
   // life.cc
   void On(event::StopAsked& asked);
   void OnReady(Run& run, StageRecord& stage, const v1::StageReady& ready);
+  void BeginIfAllReady(Run& run);
   void OnFinished(Run& run, StageRecord& stage, const v1::StageFinished& finished);
   void OnError(Run& run, StageRecord& stage, const v1::RunError& error);
   void OnStageLost(Run& run, StageRecord& stage, const std::string& why);

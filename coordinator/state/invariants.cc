@@ -74,7 +74,7 @@ void Core::CheckRun(const Run& run) const {
            "run {} is at step {} of {}", id, record.step, record.spec.train.steps);
   LH_CHECK(run.ready_until.has_value() <= (state == RunState::kPreparing),
            "run {} is {} and waits for stages to be ready", id, ToString(state));
-  LH_CHECK(!HasEnded(state) || (!run.suspicion && !run.nonfinite && !run.reattach_until),
+  LH_CHECK(!HasEnded(state) || (!run.suspicion && !run.nonfinite),
            "run {} has ended and waits for something", id);
   uint64_t step = 0;
   for (const v1::CheckpointManifest& manifest : record.checkpoints) {
@@ -121,11 +121,12 @@ void Core::CheckStages(const Run& run) const {
     const bool live = it != workers_.end() && it->second.session &&
                       it->second.incarnation == stage.incarnation && it->second.held == record.id;
     if (stage.attached) {
+      LH_CHECK(!stage.detached, "{} of run {} is attached and detached", ToString(stage.id), id);
       LH_CHECK(live, "{} of run {} is attached to worker {}, which is not there",
                ToString(stage.id), id, stage.worker.value());
     } else {
-      LH_CHECK(stage.finished || run.reattach_until, "{} of run {} has no worker",
-               ToString(stage.id), id);
+      LH_CHECK(stage.finished || stage.detached, "{} of run {} has no worker", ToString(stage.id),
+               id);
     }
   }
   LH_CHECK(all_ready || record.state == RunState::kPreparing,

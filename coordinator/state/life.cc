@@ -20,14 +20,16 @@ void Core::OnReady(Run& run, StageRecord& stage, const v1::StageReady& ready) {
   }
   stage.ready = true;
   Changed(run);
-  const bool all = std::all_of(run.stages.begin(), run.stages.end(),
-                               [](const StageRecord& one) { return one.ready && one.attached; });
-  if (all) {
-    run.reattach_until.reset();
-    Move(run, Trigger::kAllReady, "",
-         run.stages.size() == 1 ? "its stage is ready"
-                                : fmt::format("all {} stages are ready", run.stages.size()));
-  }
+  BeginIfAllReady(run);
+}
+
+void Core::BeginIfAllReady(Run& run) {
+  const bool all = std::ranges::all_of(
+      run.stages, [](const StageRecord& one) { return one.ready && one.attached; });
+  if (!all) return;
+  Move(run, Trigger::kAllReady, "",
+       run.stages.size() == 1 ? "its stage is ready"
+                              : fmt::format("all {} stages are ready", run.stages.size()));
 }
 
 void Core::SendStart(const Worker& worker, const Run& run) {
@@ -124,7 +126,7 @@ void Core::OnError(Run& run, StageRecord& stage, const v1::RunError& error) {
     return;
   }
   // The first to miss its neighbour is nearest to the cause.
-  if (run.suspicion && run.suspicion->peer_lost) return;
+  if (run.suspicion && run.suspicion->missing) return;
   const StageRecord& peer = *run.Find(edge->PeerOf(stage.id));
   run.suspicion = {
       fmt::format("{} lost its link to {}{}: {}; {}", Label(stage), Label(peer), where,
@@ -132,11 +134,12 @@ void Core::OnError(Run& run, StageRecord& stage, const v1::RunError& error) {
                   peer.attached ? "both are still connected to the coordinator, so look at the "
                                   "network between them"
                                 : "that worker is not connected to the coordinator"),
-      now_ + kCausePatience, /*peer_lost=*/true};
+      now_ + kCausePatience, peer.id};
 }
 
 void Core::OnStageLost(Run& run, StageRecord& stage, const std::string& why) {
   stage.attached = false;
+  stage.detached.reset();
   Changed(run);
   if (stage.finished) return;  // it has done its part
   run.workers_lost.push_back(stage.name);
@@ -187,18 +190,10 @@ std::string Core::NonFiniteSentence(const Run& run) const {
 void Core::CheckRunTimers(Run& run) {
   if (run.nonfinite && now_ >= run.nonfinite->until) {
     Fail(run, "");
+  } else if (CheckDetached(run)) {
+    // it has failed
   } else if (run.suspicion && now_ >= run.suspicion->until) {
     Fail(run, run.suspicion->sentence);
-  } else if (run.reattach_until && now_ >= *run.reattach_until) {
-    std::vector<std::string> missing;
-    for (const StageRecord& stage : run.stages) {
-      if (!stage.attached && !stage.finished) {
-        missing.push_back(Label(stage));
-        run.workers_lost.push_back(stage.name);
-      }
-    }
-    Fail(run, fmt::format("{} did not come back within {:g} s of the coordinator's restart",
-                          Join(missing), absl::ToDoubleSeconds(options_.reattach_timeout)));
   } else if (run.ready_until && now_ >= *run.ready_until) {
     std::vector<std::string> missing;
     for (const StageRecord& stage : run.stages) {

@@ -85,6 +85,15 @@ struct PlanJob {
   Draft draft;
 };
 
+// A stage whose worker has no session: it is detached, not lost. It trains on without the
+// coordinator, and keeps its cell until `until`, unless it is seen to be dead before (detached.cc).
+struct Detachment {
+  std::string why;
+  MonoTime since;
+  MonoTime until;
+  bool by_restart = false;  // of the coordinator, which has not heard of it yet
+};
+
 // What is known of one cell of the present epoch.
 struct StageRecord {
   CellId id;
@@ -93,7 +102,8 @@ struct StageRecord {
   WorkerId worker;
   Incarnation incarnation;
   std::string name;
-  bool attached = false;  // its worker has a live session
+  bool attached = false;               // its worker has a live session
+  std::optional<Detachment> detached;  // its worker has none, and the stage has not finished
   bool ready = false, started = false, finished = false, stopped = false;
   uint64_t finished_step = 0;
   std::optional<v1::StepReport> last;  // newest report
@@ -118,7 +128,7 @@ inline constexpr absl::Duration kCausePatience = absl::Seconds(1);
 struct Suspicion {
   std::string sentence;
   MonoTime until;
-  bool peer_lost = false;  // a stage said so; else it is just without its stage
+  std::optional<CellId> missing;  // the stage that a neighbour says is gone; else one is without its stage
 };
 // A loss or norm that is not finite; the other stages' reports of that step say where it began.
 struct NonFinite {
@@ -130,6 +140,7 @@ struct NonFinite {
 // An edge whose cells do not hear each other well.
 struct LinkTrouble {
   std::map<CellId, bool> stages;  // who says so; true: its connection is lost, else suspect
+  MonoTime lost_at;               // when the last of them said that its connection is lost
   double away_seconds = 0;        // the longest that a side was without the other
   uint64_t frames_resent = 0;     // by both sides
 };
@@ -147,17 +158,16 @@ struct Tuning {
 
 struct Run {
   RunRecord record;
-  uint64_t order = 0;                      // of submission
-  uint64_t queue_order = 0;                // of becoming queued; a resumed run goes to the end
-  bool dirty = false;                      // to be written at the end of the tick
-  MonoTime stored_at;                      // when it was last to be written
-  uint64_t sequence = 0;                   // of its last change
-  std::string waiting;                     // queued: for what, a sentence
-  std::optional<Draft> draft;              // planning
-  std::vector<StageRecord> stages;         // of the newest plan; kept when it has ended
-  std::optional<MonoTime> reattach_until;  // after the coordinator's restart
-  std::optional<MonoTime> ready_until;     // preparing: all stages must be ready by then
-  bool resume_exactly = false;             // queued, planning: from this checkpoint and no other
+  uint64_t order = 0;                   // of submission
+  uint64_t queue_order = 0;             // of becoming queued; a resumed run goes to the end
+  bool dirty = false;                   // to be written at the end of the tick
+  MonoTime stored_at;                   // when it was last to be written
+  uint64_t sequence = 0;                // of its last change
+  std::string waiting;                  // queued: for what, a sentence
+  std::optional<Draft> draft;           // planning
+  std::vector<StageRecord> stages;      // of the newest plan; kept when it has ended
+  std::optional<MonoTime> ready_until;  // preparing: all stages must be ready by then
+  bool resume_exactly = false;          // queued, planning: from this checkpoint and no other
 
   std::map<uint64_t, PartialStep> partial_steps;
   std::map<uint64_t, PartialCheckpoint> partial_checkpoints;

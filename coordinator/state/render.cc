@@ -39,7 +39,7 @@ std::string_view StateOf(const Draft& draft, const Draft::Candidate& candidate) 
 
 std::string_view StateOf(const Run& run, const StageRecord& stage) {
   if (stage.finished) return "finished";
-  if (!stage.attached) return "lost";
+  if (!stage.attached) return HasEnded(run.record.state) ? "lost" : "detached";
   if (run.record.state == RunState::kPreparing) return stage.ready ? "ready" : "preparing";
   return "running";
 }

@@ -228,6 +228,7 @@ void Core::OnLink(Run& run, StageRecord& stage, const v1::LinkEvent& link) {
     const bool told = std::any_of(trouble.stages.begin(), trouble.stages.end(),
                                   [](const auto& one) { return one.second; });
     trouble.stages[stage.id] = true;
+    trouble.lost_at = now_;
     if (told) return;
     Log(&run, "link",
         fmt::format("the link between {} is lost and being made again: {}", pair,

@@ -82,7 +82,7 @@ void Core::On(event::WorkerJoined& joined) {
       sessions_.erase(*worker.session);
       worker.session.reset();
     } else {
-      Lose(worker, "it was started anew");
+      Lose(worker, "it was started anew", /*for_good=*/true);
     }
   }
   const bool is_new = worker.incarnation != incarnation;
@@ -210,13 +210,13 @@ void Core::AttachToDraft(Worker& worker, Draft& draft) {
 
 void Core::AttachToStage(Worker& worker, Run& run, StageRecord& stage) {
   worker.held = run.record.id;
-  stage.attached = true;
-  Changed(run);
+  Reattach(run, stage);
   const bool has_it = !worker.hello.run_id().empty();
   NoteAddresses(worker, run, stage);
   if (run.record.state == RunState::kPreparing) {
     if (!has_it) stage.ready = false;
     if (!stage.ready) SendAssign(worker, run, stage);
+    BeginIfAllReady(run);
   } else if (!stage.finished && !has_it) {
     // A stage that has finished is kept until the run has ended, so this one failed. Its error may
     // be right behind.
@@ -232,13 +232,6 @@ void Core::AttachToStage(Worker& worker, Run& run, StageRecord& stage) {
     SendRetune(worker, run, stage);
     if (run.record.state == RunState::kFinishing && stage.is_first) SendStop(run);
   }
-  if (!run.reattach_until || !IsActive(run.record.state)) return;
-  const bool all = std::all_of(run.stages.begin(), run.stages.end(),
-                               [](const StageRecord& one) { return one.attached || one.finished; });
-  if (!all) return;
-  run.reattach_until.reset();
-  if (run.record.state == RunState::kPreparing) run.ready_until = now_ + options_.ready_timeout;
-  Log(&run, "note", "all workers of the run are back");
 }
 
 void Core::NoteAddresses(const Worker& worker, Run& run, const StageRecord& stage) {
@@ -280,7 +273,7 @@ void Core::On(event::WorkerLeft& left) {
   if (Worker* worker = WorkerOf(left.session)) Lose(*worker, left.why);
 }
 
-void Core::Lose(Worker& worker, const std::string& why) {
+void Core::Lose(Worker& worker, const std::string& why, bool for_good) {
   Log(nullptr, "worker", fmt::format("worker {} left: {}", Label(worker), why));
   ++sequence_;
   const std::string label = Label(worker);
@@ -295,7 +288,11 @@ void Core::Lose(Worker& worker, const std::string& why) {
               fmt::format("worker {} was lost while {}: {}", label, WhatIsUnderWay(*draft), why));
   } else if (StageRecord* stage = run == nullptr ? nullptr : StageOf(*run, worker);
              stage != nullptr && IsActive(run->record.state)) {
-    OnStageLost(*run, *stage, why);
+    if (for_good) {
+      OnStageLost(*run, *stage, why);
+    } else {
+      Detach(*run, *stage, why);
+    }
   }
   LoseChecks(worker, why);
 }

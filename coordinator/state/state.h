@@ -244,9 +244,10 @@ struct TickResult {
 
 struct StateOptions {
   absl::Duration heartbeat_interval = absl::Seconds(1);
-  // Silence of a session after which its worker counts as lost. A closed stream counts at once.
+  // Silence of a session after which it ends. A closed stream ends at once.
   absl::Duration session_timeout = absl::Seconds(10);
-  // After a start with unfinished runs: how long to wait for their workers to come back.
+  // How long a stage keeps its worker that has no session: training does not need one. The stage is
+  // lost before that where a neighbour misses it too.
   absl::Duration reattach_timeout = absl::Seconds(60);
   // How long workers may take to time their layers, and to become ready (fetch data, build the
   // model, open links).

@@ -234,6 +234,27 @@ class Coordinator {
     if (lost_edge) message.mutable_error()->set_lost_edge(*lost_edge);
     Tick(Said(worker, message));
   }
+  // `worker` says of the link over `edge`: "suspect", "healthy", "lost", "healed".
+  void Link(const std::string& worker, const std::string& run, uint32_t edge,
+            const std::string& link_state) {
+    v1::WorkerMessage message = About(run);
+    message.mutable_link()->set_edge(edge);
+    message.mutable_link()->set_state(link_state);
+    Tick(Said(worker, message));
+  }
+  void Leave(const std::string& worker, const std::string& why = "closed") {
+    Tick(event::WorkerLeft{sessions.at(worker), why});
+  }
+  // Its process ends: neighbours see their connections to it close, over `edges`, and nobody comes
+  // back.
+  void Die(const std::string& worker, const std::string& run,
+           const std::vector<std::pair<std::string, uint32_t>>& edges,
+           const std::string& why = "closed") {
+    Leave(worker, why);
+    for (const auto& [neighbour, edge] : edges) Link(neighbour, run, edge, "lost");
+    Advance(absl::Seconds(2));
+    Tick();
+  }
   // What was asked to be computed last, with the present plan_with or retune_with.
   void Computed() {
     const Command* asked = nullptr;

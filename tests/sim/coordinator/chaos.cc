@@ -40,6 +40,13 @@ void Chaos::DrawRates() {
   faults.move = maybe(0.02);
   if (random.Chance(0.1)) {
     faults = Faults{.move = 0.05 * random.Unit(), .moves_alone = true};
+  } else if (random.Chance(0.2)) {
+    faults = Faults{.sessions_alone = true,
+                    .cut = maybe(0.1),
+                    .silent_cut = maybe(0.05),
+                    .coordinator_crash = maybe(0.05),
+                    .crash_at_write = maybe(0.02),
+                    .slow_store = maybe(0.05)};
   }
   user_acts_ = 0.05 + 0.15 * random.Unit();
   user_resumes_ = maybe(2);
@@ -99,9 +106,9 @@ void Chaos::TroubleWorker(size_t index) {
     worker.CutSession(/*silent=*/false);
   }
   if (Happens(faults.silent_cut)) {
-    const absl::Duration away = random.Chance(0.5)
-                                    ? absl::ZeroDuration()
-                                    : random.Between(absl::ZeroDuration(), absl::Seconds(40));
+    const absl::Duration longest = absl::Seconds(faults.sessions_alone ? 15 : 90);
+    const absl::Duration away =
+        random.Chance(0.5) ? absl::ZeroDuration() : random.Between(absl::ZeroDuration(), longest);
     world_.Blame(index, away);
     cluster_.away_until[index] = std::max(cluster_.away_until[index], world_.timeline.now() + away);
     worker.CutSession(/*silent=*/true);

@@ -105,6 +105,10 @@ void Checkers::CheckMove(const RunRecord& before, const RunRecord& record) {
     world_->Violate("{} had ended as {} and is {} without a user's word", id,
                     ToString(before.state), ToString(record.state));
   }
+  const bool trained = before.state == RunState::kRunning || before.state == RunState::kFinishing;
+  if (world_->faults.sessions_alone && trained && record.state == RunState::kFailed) {
+    world_->Violate("{} trained, only sessions ended, and it failed: {}", id, record.reason);
+  }
   // It may have ended and have been resumed in one tick.
   const bool resumed = before.state != RunState::kQueued && IsResumeAsked(record.spec.name);
   if (resumed) resumed_[record.id] = before.epoch;

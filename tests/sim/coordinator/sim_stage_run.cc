@@ -224,7 +224,12 @@ bool SimWorker::NeighboursAreThere() {
         world_->Finds(truth(), run_->cell, peer)) {
       const auto silent = run_->silent_since.find(edge->id);
       if (silent == run_->silent_since.end()) continue;
-      if (run_->suspects.erase(edge->id) > 0) SayLink(edge->id, "healthy", now - silent->second);
+      const bool suspect = run_->suspects.erase(edge->id) > 0;
+      if (run_->lost.erase(edge->id) > 0) {
+        SayLink(edge->id, "healed", now - silent->second);
+      } else if (suspect) {
+        SayLink(edge->id, "healthy", now - silent->second);
+      }
       run_->silent_since.erase(silent);
       continue;
     }
@@ -234,9 +239,11 @@ bool SimWorker::NeighboursAreThere() {
     if (silence >= kSuspectAfter && run_->suspects.insert(edge->id).second) {
       SayLink(edge->id, "suspect", silence);
     }
-    // A peer whose process died is noticed by the reset of its connection, mostly.
-    const bool reset = gone && !truth().left[peer] && world_->random.Chance(0.3);
-    if (silence >= kPeerTimeout || reset) {
+    // A process that dies closes its connections, mostly; and a network may break one, too.
+    const bool closed = gone ? !truth().left[peer] && world_->random.Chance(0.3)
+                             : first && world_->random.Chance(0.3);
+    if (closed && run_->lost.insert(edge->id).second) SayLink(edge->id, "lost", silence);
+    if (silence >= kPeerTimeout) {
       Fail("no sign of life", edge->id);
       return false;
     }

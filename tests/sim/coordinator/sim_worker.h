@@ -55,6 +55,7 @@ class SimWorker {
     int writes = 0;                           // snapshots that wait or are being written
     std::map<EdgeId, MonoTime> silent_since;  // by the link to the neighbour
     std::set<EdgeId> suspects;
+    std::set<EdgeId> lost;  // whose connection closed
 
     // The ways to the neighbours, of which there are up to two.
     std::vector<const Edge*> edges() const {

@@ -226,12 +226,26 @@ class Simulation {
       for (const char* state : {"done", "stopped", "failed", "finishing"}) {
         result.seen[state] += event.kind() == "state" && event.text().starts_with(state);
       }
-      for (const char* part :
-           {"coordinator restarted", "lost its link", "the loss became", "was lost",
-            "dropped a message", "opened a new session", "goes on from the checkpoint",
-            "no sign of life for", "did not become ready", "have not come from", "stop asked",
-            "started anew", "was asleep", "could not be measured", "depths or order change",
-            "all stages have the depths"}) {
+      for (const char* part : {"coordinator restarted",
+                               "lost its link",
+                               "the loss became",
+                               "was lost",
+                               "dropped a message",
+                               "opened a new session",
+                               "goes on from the checkpoint",
+                               "no sign of life for",
+                               "did not become ready",
+                               "have not come from",
+                               "stop asked",
+                               "started anew",
+                               "was asleep",
+                               "could not be measured",
+                               "depths or order change",
+                               "all stages have the depths",
+                               "keeps its stage",
+                               "is back after",
+                               "miss it too",
+                               "did not come back within"}) {
         result.seen[part] += event.text().find(part) != std::string::npos;
       }
       result.seen["checkpoint"] += event.kind() == "checkpoint";

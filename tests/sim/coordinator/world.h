@@ -50,6 +50,8 @@ struct Faults {
   double crash = 0, freeze = 0, error = 0, nonfinite = 0, disk_full = 0, slow = 0, move = 0;
   // Of all there are, only moves: a run goes on, so none may be blamed on them.
   bool moves_alone = false;
+  // Only sessions end, and the coordinator dies: what trains goes on without both.
+  bool sessions_alone = false;
   // Of connections to the coordinator, and of data links.
   double cut = 0, silent_cut = 0, delay = 0, twice = 0, data_cut = 0;
   // Of the coordinator.

@@ -265,7 +265,7 @@ TEST_F(Checkpoints, AnOlderReachableOneIsOfferedWhileAWorkerIsAwaited) {
   }
   EXPECT_THAT(Events("checkpoint"),
               HasSubstr("the coordinator has a copy of the checkpoint of step 1"));
-  c.Tick(event::WorkerLeft{c.sessions["b"], "closed"});
+  c.Die("b", "tiny-1", {{"a", 0}});
   c.Join("z");
   ASSERT_TRUE(Resume().ok());
   EXPECT_EQ(c.ReasonOf("tiny-1"),

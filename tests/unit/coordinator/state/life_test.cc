@@ -151,13 +151,14 @@ TEST_F(Life, StopBeforeItRunsEndsAtOnce) {
   EXPECT_EQ(c.LastReply<command::ReplyStop>()->reply.status().code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(Life, LostWorkerFailsTheRunAtOnce) {
+TEST_F(Life, ADeadWorkerFailsTheRun) {
   RunToCheckpoint();
-  c.Tick(event::WorkerLeft{c.sessions["b"], "connection closed"});
+  c.Die("b", "tiny-1", {{"a", 0}}, "connection closed");
   EXPECT_EQ(c.StateOf("tiny-1"), "failed");
-  EXPECT_EQ(c.ReasonOf("tiny-1"),
-            "worker b (stage 1) was lost after step 2: connection closed; longhaul submit run.yaml "
-            "--resume goes on from step 2");
+  EXPECT_EQ(
+      c.ReasonOf("tiny-1"),
+      "worker b (stage 1) was lost after step 2: connection closed, and its neighbours miss it "
+      "too; longhaul submit run.yaml --resume goes on from step 2");
   EXPECT_EQ(c.Count("a", v1::WorkerCommand::kAbort), 1);
   EXPECT_EQ(c.state->Run("tiny-1")->workers_lost(0), "b");
 }

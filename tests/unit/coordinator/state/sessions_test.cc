@@ -177,7 +177,7 @@ TEST_F(Sessions, AnUnusableHelloIsRefused) {
   EXPECT_EQ(c.state->Workers(c.now).size(), 2u);
 }
 
-TEST_F(Sessions, SilenceIsLoss) {
+TEST_F(Sessions, SilenceEndsASession) {
   c.ToRunning(kAb, "tiny-1");
   const SessionId lost = c.sessions["b"];
   for (int i = 0; i < 9; ++i) {
@@ -190,9 +190,9 @@ TEST_F(Sessions, SilenceIsLoss) {
   ASSERT_TRUE(c.last.wake_at.has_value());
   c.now = *c.last.wake_at;
   c.Tick();
-  EXPECT_EQ(c.StateOf("tiny-1"), "failed");
-  EXPECT_THAT(c.ReasonOf("tiny-1"),
-              HasSubstr("worker b (stage 1) was lost: no sign of life for 10 s"));
+  EXPECT_THAT(c.LastEvent("worker"),
+              HasSubstr("worker b (stage 1) has no connection to the coordinator (no sign of life "
+                        "for 10 s)"));
   EXPECT_TRUE(Closed(c, lost));
   EXPECT_FALSE(c.state->Workers(c.now)[1].connected());
   EXPECT_EQ(c.state->Workers(c.now)[0].memory_used_bytes(), 77u);
@@ -321,7 +321,7 @@ TEST_F(Sessions, ASleepOfTheCoordinatorIsNobodysSilence) {
   EXPECT_THAT(c.LastEvent("note"), HasSubstr("was asleep for 30.0 s"));
   c.Steps(kAb, "tiny-1", 1);
   // From now on everybody is silent, and it is awake.
-  for (int i = 0; i < 12 && c.StateOf("tiny-1") == "running"; ++i) {
+  for (int i = 0; i < 80 && c.StateOf("tiny-1") == "running"; ++i) {
     c.now = *c.last.wake_at;
     c.Tick();
   }
@@ -330,7 +330,7 @@ TEST_F(Sessions, ASleepOfTheCoordinatorIsNobodysSilence) {
 
 TEST_F(Sessions, ASlowCoordinatorStillNoticesSilence) {
   c.ToRunning(kAb, "tiny-1");
-  for (int i = 0; i < 12 && c.StateOf("tiny-1") == "running"; ++i) {
+  for (int i = 0; i < 80 && c.StateOf("tiny-1") == "running"; ++i) {
     c.Advance(absl::Seconds(3));  // every tick is late
     c.Tick();
   }

@@ -42,15 +42,20 @@ bool IsActive(RunState state) {
     case RunState::kPreparing:
     case RunState::kRunning:
     case RunState::kFinishing:
+    case RunState::kRecovering:
       return true;
     case RunState::kQueued:
     case RunState::kDone:
     case RunState::kStopped:
     case RunState::kFailed:
-    case RunState::kRecovering:
       return false;
   }
   return false;
+}
+
+bool HasStages(RunState state) {
+  return state == RunState::kPreparing || state == RunState::kRunning ||
+         state == RunState::kFinishing;
 }
 
 Core::Core(const StateOptions& options, StoredRuns stored, uint64_t next_event_sequence,
@@ -91,6 +96,7 @@ TickResult Core::Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms) 
   CheckTimers();
   AdvanceDraftsOnReach();
   SubmitHeld();
+  AdvanceRecoveries();
   AdvanceQueue();
   AnswerSubmits();
   for (auto& [id, run] : runs_) {
@@ -129,10 +135,13 @@ void Core::Recover() {
         Move(*run, Trigger::kCoordinatorRestarted);
         break;
       case RunState::kRecovering:
-        Move(*run, Trigger::kCoordinatorRestarted,
-             "another version of the coordinator left this run recovering, which this version "
-             "cannot go on with; " +
-                 HowToResume(*run));
+        if (!IsWhole(run->record)) {
+          Move(*run, Trigger::kFailure,
+               "the store has no usable plan of its epoch" + HowToResume(*run));
+          break;
+        }
+        run->recovery.since = run->recovery.not_before = created_;
+        run->recovery.until = created_ + options_.reattach_timeout;
         break;
       case RunState::kPreparing:
       case RunState::kRunning:
@@ -191,9 +200,15 @@ void Core::CheckTimers() {
       draft->measure_until = MonoTime::max();
       continue;
     }
-    FailDraft(id, fmt::format("layer times were asked for {:g} s ago and have not come from {}; "
-                              "look at the log of that worker",
-                              absl::ToDoubleSeconds(options_.measure_timeout), names));
+    const std::string cause = fmt::format(
+        "layer times were asked for {:g} s ago and have not come from {}; look at the "
+        "log of that worker",
+        absl::ToDoubleSeconds(options_.measure_timeout), names);
+    if (jobs_.contains(id)) {
+      FailDraft(id, cause);
+    } else {
+      RequeueDraft(*FindRun(id), cause);
+    }
   }
 }
 
@@ -216,6 +231,9 @@ std::optional<MonoTime> Core::NextWake() const {
   for (const auto& [id, run] : runs_) {
     if (run.draft) consider_draft(*run.draft);
     consider(DetachedWake(run));
+    if (run.record.state == RunState::kRecovering) {
+      consider(now_ < run.recovery.not_before ? run.recovery.not_before : run.recovery.until);
+    }
     if (run.ready_until) consider(*run.ready_until);
     if (run.suspicion) consider(run.suspicion->until);
     if (run.nonfinite) consider(run.nonfinite->until);
@@ -290,6 +308,7 @@ void Core::Act(Run& run, Action action, const std::string& reason) {
     case Action::kStop:
       SendStop(run);
       return;
+    case Action::kAbort:
     case Action::kAbortAndRelease:
       for (const auto& [id, worker] : workers_) {
         if (worker.held == run.record.id && worker.session) {
@@ -297,7 +316,7 @@ void Core::Act(Run& run, Action action, const std::string& reason) {
                     reason.empty() ? "every stage has finished" : reason, reason.empty());
         }
       }
-      Release(run);
+      if (action == Action::kAbortAndRelease) Release(run);
       return;
   }
 }

@@ -8,6 +8,7 @@
 //   reach.cc       workers try each other's addresses
 //   probes.cc      neighbours measure their links before they are planned for
 //   detached.cc    stages whose workers have no session
+//   recovery.cc    a run goes on by itself after a loss
 //   life.cc        ready, finished, stop, failure
 //   reports.cc     steps, validation, checkpoints, links, logs
 //   checkpoints.cc shards are hashed, copied, moved and dropped
@@ -137,6 +138,21 @@ class Core {
   // Whether one of them is lost for good by now, and the run has failed.
   bool CheckDetached(Run& run);
   MonoTime DetachedWake(const Run& run) const;
+
+  // recovery.cc
+  // The epoch cannot go on; the run can, unless that was tried too often. `cause` is a sentence
+  // without its full stop; `is_error`: a stage's own, which may come again.
+  void Interrupt(Run& run, std::string cause, bool is_error = false);
+  // False: too often, and the run has failed.
+  bool CountAttempt(Run& run, const std::string& cause, const std::string& error);
+  void RequeueDraft(Run& run, std::string cause);
+  void ForgetEpoch(Run& run);
+  void AdvanceRecoveries();
+  void AdvanceRecovery(Run& run);
+  // The workers of the run's cells, in their order, or the sentence that says whom it waits for.
+  StatusOr<std::vector<Worker*>> WorkersOfPlan(Run& run, const v1::CheckpointManifest* manifest);
+  void BeginNextEpoch(Run& run, const std::vector<Worker*>& workers, uint64_t step);
+  void PlanAnew(Run& run, const std::string& why);
 
   // queue.cc
   void On(event::Submitted& submitted);

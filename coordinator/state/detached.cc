@@ -77,7 +77,7 @@ std::optional<MonoTime> Core::DeadAt(const Run& run, const StageRecord& stage) c
 }
 
 bool Core::CheckDetached(Run& run) {
-  if (!IsActive(run.record.state)) return false;
+  if (!HasStages(run.record.state)) return false;
   for (StageRecord& stage : run.stages) {
     if (!stage.detached) continue;
     const std::optional<MonoTime> dead_at = DeadAt(run, stage);
@@ -101,14 +101,14 @@ bool Core::CheckDetached(Run& run) {
     run.workers_lost.push_back(stage.name);
   }
   if (missing.empty()) return false;
-  Fail(run, fmt::format("{} did not come back within {:g} s of the coordinator's restart",
-                        Join(missing), limit));
+  Interrupt(run, fmt::format("{} did not come back within {:g} s of the coordinator's restart",
+                             Join(missing), limit));
   return true;
 }
 
 MonoTime Core::DetachedWake(const Run& run) const {
   MonoTime wake = MonoTime::max();
-  if (!IsActive(run.record.state)) return wake;
+  if (!HasStages(run.record.state)) return wake;
   for (const StageRecord& stage : run.stages) {
     if (!stage.detached) continue;
     wake = std::min(wake, stage.detached->until);

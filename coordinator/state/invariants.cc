@@ -41,11 +41,12 @@ void Core::CheckWorkers() const {
     }
     LH_CHECK(run != runs_.end() && IsActive(run->second.record.state),
              "worker {} is held by {}, which is not active", id.value(), worker.held->value());
+    const bool recovers = run->second.record.state == RunState::kRecovering;
     const auto& stages = run->second.stages;
     const auto& draft = run->second.draft;
     const bool planned =
-        std::any_of(stages.begin(), stages.end(), [&worker = worker](const auto& s) {
-          return s.worker == worker.id && s.incarnation == worker.incarnation;
+        std::any_of(stages.begin(), stages.end(), [&worker = worker, recovers](const auto& s) {
+          return s.worker == worker.id && (recovers || s.incarnation == worker.incarnation);
         });
     const bool measured = draft && std::any_of(draft->workers.begin(), draft->workers.end(), is_it);
     LH_CHECK(planned || measured, "worker {} has no part in run {}, which holds it", id.value(),
@@ -64,7 +65,7 @@ void Core::CheckRun(const Run& run) const {
   const RunState state = record.state;
   LH_CHECK(run.draft.has_value() == (state == RunState::kPlanning), "run {} is {} and {} a draft",
            id, ToString(state), run.draft ? "has" : "lacks");
-  LH_CHECK(state != RunState::kRecovering, "run {} is in a state that is reserved", id);
+  LH_CHECK(state != RunState::kRecovering || record.plan, "run {} recovers without a plan", id);
   LH_CHECK(!IsActive(state) || record.epoch.value() > 0, "run {} is active in epoch 0", id);
   LH_CHECK(state != RunState::kFailed || !record.reason.empty(), "run {} failed without a reason",
            id);
@@ -84,8 +85,7 @@ void Core::CheckRun(const Run& run) const {
              manifest.step(), id);
     step = manifest.step();
   }
-  if (state == RunState::kPreparing || state == RunState::kRunning ||
-      state == RunState::kFinishing) {
+  if (HasStages(state)) {
     CheckStages(run);
     CheckTuning(run);
   }

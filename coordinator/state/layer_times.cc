@@ -27,6 +27,7 @@ RunSpec WithoutWhatTakesNoTime(RunSpec spec) {
   spec.links.cache_limit_bytes = none.links.cache_limit_bytes;
   spec.links.measure = none.links.measure;
   spec.checkpoint = none.checkpoint;
+  spec.recovery = none.recovery;
   spec.topology = none.topology;
   spec.peer_timeout = none.peer_timeout;
   return spec;

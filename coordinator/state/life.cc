@@ -122,7 +122,8 @@ void Core::OnError(Run& run, StageRecord& stage, const v1::RunError& error) {
   const Edge* edge =
       error.has_lost_edge() ? run.assignment().Find(EdgeId(error.lost_edge())) : nullptr;
   if (edge == nullptr || (edge->from != stage.id && edge->to != stage.id)) {
-    Fail(run, fmt::format("{} failed{}: {}", Label(stage), where, Quoted(error.message())));
+    Interrupt(run, fmt::format("{} failed{}: {}", Label(stage), where, Quoted(error.message())),
+              /*is_error=*/true);
     return;
   }
   // The first to miss its neighbour is nearest to the cause.
@@ -149,7 +150,7 @@ void Core::OnStageLost(Run& run, StageRecord& stage, const std::string& why) {
   } else if (run.record.step > 0) {
     where = fmt::format(" after step {}", run.record.step);
   }
-  Fail(run, fmt::format("{} was lost{}: {}", Label(stage), where, why));
+  Interrupt(run, fmt::format("{} was lost{}: {}", Label(stage), where, why));
 }
 
 void Core::Fail(Run& run, const std::string& cause) {
@@ -193,14 +194,14 @@ void Core::CheckRunTimers(Run& run) {
   } else if (CheckDetached(run)) {
     // it has failed
   } else if (run.suspicion && now_ >= run.suspicion->until) {
-    Fail(run, run.suspicion->sentence);
+    Interrupt(run, run.suspicion->sentence);
   } else if (run.ready_until && now_ >= *run.ready_until) {
     std::vector<std::string> missing;
     for (const StageRecord& stage : run.stages) {
-      if (!stage.ready) missing.push_back(Label(stage));
+      if (!stage.ready || !stage.attached) missing.push_back(Label(stage));
     }
-    Fail(run, fmt::format("{} did not become ready within {:g} s", Join(missing),
-                          absl::ToDoubleSeconds(options_.ready_timeout)));
+    Interrupt(run, fmt::format("{} did not become ready within {:g} s", Join(missing),
+                               absl::ToDoubleSeconds(options_.ready_timeout)));
   }
 }
 

@@ -128,7 +128,8 @@ inline constexpr absl::Duration kCausePatience = absl::Seconds(1);
 struct Suspicion {
   std::string sentence;
   MonoTime until;
-  std::optional<CellId> missing;  // the stage that a neighbour says is gone; else one is without its stage
+  std::optional<CellId>
+      missing;  // the stage that a neighbour says is gone; else one is without its stage
 };
 // A loss or norm that is not finite; the other stages' reports of that step say where it began.
 struct NonFinite {
@@ -156,6 +157,18 @@ struct Tuning {
   SettingChange change;
 };
 
+// How a run goes on by itself after a loss (recovery.cc).
+struct Recovery {
+  uint32_t attempts = 0;   // in a row, without a step that no epoch had finished before
+  uint64_t best_step = 0;  // that any epoch had finished at the last interruption
+  std::string error;       // that a stage reported then; "": it was no stage's error
+  // Recovering: since when, when to begin again, and until when to wait for the workers of the
+  // plan.
+  MonoTime since;
+  MonoTime not_before;
+  MonoTime until;
+};
+
 struct Run {
   RunRecord record;
   uint64_t order = 0;                   // of submission
@@ -180,7 +193,8 @@ struct Run {
   std::optional<NonFinite> nonfinite;
   std::map<EdgeId, LinkTrouble> troubled_links;  // without trouble: none
   std::vector<std::string> workers_lost;
-  Tuning tuning;         // running
+  Tuning tuning;  // running
+  Recovery recovery;
   uint64_t dropped = 0;  // messages of other epochs, workers or states of this run
 
   // Of a run with stages, which has a plan.
@@ -192,7 +206,9 @@ struct Run {
   const StageRecord* Find(const CellId& id) const { return const_cast<Run*>(this)->Find(id); }
 };
 
-bool IsActive(RunState state);  // holds workers: planning, preparing, running, finishing
+bool IsActive(
+    RunState state);  // holds workers: planning, preparing, running, finishing, recovering
+bool HasStages(RunState state);  // workers have stages of its epoch: preparing, running, finishing
 
 }  // namespace longhaul::coordinator
 

@@ -39,7 +39,8 @@ std::string_view StateOf(const Draft& draft, const Draft::Candidate& candidate) 
 
 std::string_view StateOf(const Run& run, const StageRecord& stage) {
   if (stage.finished) return "finished";
-  if (!stage.attached) return HasEnded(run.record.state) ? "lost" : "detached";
+  if (!stage.attached) return HasStages(run.record.state) ? "detached" : "lost";
+  if (run.record.state == RunState::kRecovering) return "waiting";
   if (run.record.state == RunState::kPreparing) return stage.ready ? "ready" : "preparing";
   return "running";
 }

@@ -168,6 +168,7 @@ void Core::Attach(Worker& worker) {
   Run* stage_of = nullptr;
   for (Run* run : RunsInOrder()) {
     if (!IsActive(run->record.state)) continue;
+    if (run->record.state == RunState::kRecovering) continue;  // it takes whom it waits for itself
     if (run->draft) {
       if (run->draft->Find(worker.id, worker.incarnation) != nullptr) {
         matches = matches || (said == run->record.id && hello.epoch() == run->record.epoch.value());
@@ -284,10 +285,15 @@ void Core::Lose(Worker& worker, const std::string& why, bool for_good) {
   const std::optional<RunId> held = std::exchange(worker.held, std::nullopt);
   Run* run = held ? FindRun(*held) : nullptr;
   if (const Draft* draft = held ? FindDraft(*held) : nullptr) {
-    FailDraft(*held,
-              fmt::format("worker {} was lost while {}: {}", label, WhatIsUnderWay(*draft), why));
+    const std::string cause =
+        fmt::format("worker {} was lost while {}: {}", label, WhatIsUnderWay(*draft), why);
+    if (jobs_.contains(*held)) {
+      FailDraft(*held, cause);
+    } else {
+      RequeueDraft(*run, cause);
+    }
   } else if (StageRecord* stage = run == nullptr ? nullptr : StageOf(*run, worker);
-             stage != nullptr && IsActive(run->record.state)) {
+             stage != nullptr && HasStages(run->record.state)) {
     if (for_good) {
       OnStageLost(*run, *stage, why);
     } else {
@@ -375,7 +381,7 @@ void Core::OnStageMessage(Worker& worker, Run& run, const v1::WorkerMessage& mes
                           stage->finished &&
                           (state == RunState::kDone || state == RunState::kStopped);
   if (HasEnded(state) && !late_shard) return;  // stragglers of the epoch that just ended
-  if (stage == nullptr || run.draft || state == RunState::kQueued) {
+  if (stage == nullptr || (!HasStages(state) && !late_shard)) {
     DropMessage(run, worker, message, "it has no stage of this epoch");
     return;
   }

@@ -8,7 +8,8 @@
 // out `commands`, in order.
 //
 //   queued -> planning -> preparing -> running -> finishing -> done
-//      any of them -> failed(reason) | stopped;   recovering is reserved for automatic recovery
+//      any of them -> failed(reason) | stopped
+//   preparing, running, finishing -> recovering -> preparing | queued
 //
 // The transitions are one table (transitions.h); `longhaul-coordinator --dump-states` draws it.
 #ifndef LONGHAUL_COORDINATOR_STATE_STATE_H_

@@ -55,8 +55,22 @@ constexpr std::array kTransitions = {
 
     Transition{kPlanning, kQueued, Trigger::kCoordinatorRestarted, "", Action::kNone,
                "measurements died with the old process and nothing was assigned"},
-    Transition{kRecovering, kFailed, Trigger::kCoordinatorRestarted, "", Action::kNone,
-               "reserved: this version never writes it and cannot go on from it"},
+    Transition{kPlanning, kQueued, Trigger::kInterrupted, "a worker was lost", Action::kAbortAndRelease,
+               "a plan is quickly made anew, of those who are there"},
+    Transition{kPreparing, kRecovering, Trigger::kInterrupted, "worker lost or a stage reports an error",
+               Action::kAbort, "the others keep their models for the next epoch"},
+    Transition{kRunning, kRecovering, Trigger::kInterrupted, "worker or link lost, or a stage reports an error",
+               Action::kAbort, "the others keep their models for the next epoch"},
+    Transition{kFinishing, kRecovering, Trigger::kInterrupted, "as for a running one, unless a stop was asked",
+               Action::kAbort, "the others keep their models for the next epoch"},
+    Transition{kRecovering, kPreparing, Trigger::kReplaced,
+               "every cell has its worker again, or a new process of it, with its shards", Action::kAssign,
+               "next epoch of the same assignment: nothing to measure, nothing to plan"},
+    Transition{kRecovering, kQueued, Trigger::kNobodyThere, "a worker stays away, or the first attempt was in vain",
+               Action::kAbortAndRelease, "from there it is planned anew, with whoever is there"},
+    Transition{kRecovering, kStopped, Trigger::kStopAsked, "", Action::kAbortAndRelease, kEndNow},
+    Transition{kRecovering, kFailed, Trigger::kFailure, "no checkpoint is whole",
+               Action::kAbortAndRelease, "one sentence says what a person has to change"},
 
     Transition{kFailed, kQueued, Trigger::kResumed, "same model, data, seeds and batch",
                Action::kNone, "same id, next epoch, from the newest whole checkpoint or the one that was asked for"},
@@ -87,6 +101,12 @@ std::string_view ToString(Trigger trigger) {
       return "stop asked";
     case Trigger::kFailure:
       return "failure";
+    case Trigger::kInterrupted:
+      return "interrupted";
+    case Trigger::kReplaced:
+      return "replaced";
+    case Trigger::kNobodyThere:
+      return "nobody there";
     case Trigger::kCoordinatorRestarted:
       return "coordinator restarted";
     case Trigger::kResumed:
@@ -107,6 +127,8 @@ std::string_view ToString(Action action) {
       return "start";
     case Action::kStop:
       return "stop the first stage";
+    case Action::kAbort:
+      return "abort";
     case Action::kAbortAndRelease:
       return "abort, release workers";
   }

@@ -22,6 +22,9 @@ enum class Trigger : uint8_t {
   kEndAsked,   // `stop`: after the step under way
   kStopAsked,  // `stop --now`, or a stop before there is a step under way
   kFailure,
+  kInterrupted,  // what may be over when it begins again
+  kReplaced,     // every cell has a worker again
+  kNobodyThere,  // for a cell: planned anew when that is so
   kCoordinatorRestarted,
   kResumed,
 };
@@ -34,6 +37,7 @@ enum class Action : uint8_t {
   kAssign,           // Assign to each stage
   kStart,            // Start to each stage
   kStop,             // StopAfterStep to the first stage
+  kAbort,            // Abort to each reserved worker that is connected; they stay reserved
   kAbortAndRelease,  // Abort to each reserved worker that is connected; the workers become free
 };
 std::string_view ToString(Action action);

@@ -239,6 +239,7 @@ Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
           {Whole("every", &spec->checkpoint.every, uint64_t{0}, uint64_t{1'000'000'000}),
            Flag("at_end", &spec->checkpoint.at_end), Whole("keep", &spec->checkpoint.keep, 1, 1000),
            Flag("keep_copy", &spec->checkpoint.keep_copy)}),
+      Section("recovery", {Whole("attempts", &spec->recovery.attempts, 0, 1000)}),
       config::Replay(&spec->replay, check),
       config::Topology(&spec->topology),
       DurationField("peer_timeout", &spec->peer_timeout, absl::Milliseconds(100), absl::Hours(1)),

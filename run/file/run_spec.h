@@ -122,6 +122,12 @@ struct LinksSpec {
   friend bool operator==(const LinksSpec&, const LinksSpec&) = default;
 };
 
+struct RecoverySpec {
+  // How often in a row the run may begin again after a loss without finishing a new step. 0: never.
+  uint32_t attempts = 0;
+  bool operator==(const RecoverySpec&) const = default;
+};
+
 struct CheckpointSpec {
   uint64_t every = 50;  // steps; 0 = only at the end and at `stop`
   uint32_t keep = 2;
@@ -170,6 +176,7 @@ struct RunSpec {
   TransportKind transport = TransportKind::kUcx;  // of the links without an exception
   LinksSpec links;
   CheckpointSpec checkpoint;
+  RecoverySpec recovery;
   std::optional<ReplaySpec> replay;
   std::optional<TopologySpec> topology;  // what a local cluster emulates for this run
   absl::Duration peer_timeout = absl::Seconds(10);

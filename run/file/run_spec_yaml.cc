@@ -67,6 +67,12 @@ std::string LinksYaml(const LinksSpec& links) {
   return out;
 }
 
+// Workers of an older version do not know the key.
+std::string RecoveryYaml(const RecoverySpec& recovery) {
+  if (recovery == RecoverySpec()) return "";
+  return fmt::format("recovery:\n  attempts: {}\n", recovery.attempts);
+}
+
 }  // namespace
 
 std::string ToYaml(const RunSpec& spec) {
@@ -106,10 +112,12 @@ std::string ToYaml(const RunSpec& spec) {
       "  keep: {}\n"
       "  keep_copy: {}\n"
       "{}"
+      "{}"
       "peer_timeout: {}\n",
       spec.checkpoint.every, spec.checkpoint.keep, spec.checkpoint.keep_copy,
       // Neighbours of an older version do not know the key.
-      spec.checkpoint.at_end ? "" : "  at_end: false\n", Exact(spec.peer_timeout));
+      spec.checkpoint.at_end ? "" : "  at_end: false\n", RecoveryYaml(spec.recovery),
+      Exact(spec.peer_timeout));
   return out + config::ReplayYaml(spec.replay) + config::TopologyYaml(spec.topology);
 }
 

@@ -20,9 +20,9 @@ STEPS = 60
 class Case:
     """One run that meets one fault."""
 
-    def __init__(self, cluster, name, reference, steps=STEPS, **options):
+    def __init__(self, cluster, name, reference, *flags, steps=STEPS, **options):
         self.cluster, self.name, self.reference = cluster, name, reference
-        self.run = cluster.submit(name, steps=steps, **options)
+        self.run = cluster.submit(name, *flags, steps=steps, **options)
         if not cluster.wait_for_step(self.run, 8):
             raise AssertionError(f"{name}: {cluster.status(self.run)}")
 
@@ -66,6 +66,25 @@ def worker_killed(cluster, reference):
         raise AssertionError(f"status said so after {seconds:.1f} s")
     cluster.start("worker3")
     case.expect_failed_then_resume("worker3")
+
+
+def worker_killed_and_nobody_types(cluster, reference):
+    """Twice, another one each time: the run goes on by itself as soon as the worker is back."""
+    case = Case(cluster, "recovers", reference, "--set", "recovery.attempts=5", "--set",
+                "checkpoint.every=8")
+    for attempt, worker in enumerate(("worker3", "worker1")):
+        cluster.kill(worker)
+        killed_at = time.monotonic()
+        cluster.start(worker)
+        wait_for("the next epoch", lambda: (s := cluster.status(case.run))["state"] in ENDED or
+                 (s["state"] == "running" and int(s["epoch"]) >= attempt + 2))
+        print(f"  running again {time.monotonic() - killed_at:.1f} s after {worker} was killed",
+              flush=True)
+        at = int(cluster.status(case.run)["step"])
+        cluster.wait_for_step(case.run, at + 12)
+    case.expect_done()
+    case.expect_event("recovering: worker worker3 (stage 2) was lost", "epoch 2 goes on from step",
+                      "recovering: worker worker1 (stage 0) was lost", "epoch 3 goes on from step")
 
 
 def control_reset(cluster, reference):
@@ -186,7 +205,7 @@ def slower(cluster, reference):
     case.expect_done()
 
 
-CASES = {case.__name__: case for case in (worker_killed, control_reset, coordinator_away,
+CASES = {case.__name__: case for case in (worker_killed, worker_killed_and_nobody_types, control_reset, coordinator_away,
                                           frozen_shortly, frozen_long, link_cut, link_reset, link_gone,
                                           slower)}
 # Some minutes each.

@@ -40,6 +40,9 @@ void Chaos::DrawRates() {
   faults.move = maybe(0.02);
   if (random.Chance(0.1)) {
     faults = Faults{.move = 0.05 * random.Unit(), .moves_alone = true};
+  } else if (random.Chance(0.3)) {
+    faults.error = faults.nonfinite = faults.disk_full = faults.data_failure = 0;
+    faults.curable_alone = true;
   } else if (random.Chance(0.2)) {
     faults = Faults{.sessions_alone = true,
                     .cut = maybe(0.1),
@@ -168,6 +171,8 @@ void Chaos::UserActs() {
   const auto stages = static_cast<uint32_t>(1 + random.Below(most));
   RunSpec spec = random.Chance(0.5) ? ShortSpec(name, stages) : EndlessSpec(name, stages);
   spec.checkpoint.keep_copy = random.Chance(0.3);
+  spec.recovery.attempts = random.Chance(0.3) ? 0 : 1 + random.Below(8);
+  if (world_.faults.curable_alone) spec.recovery.attempts = 1000;
   switch (random.Below(10)) {
     case 0:
     case 1:

@@ -109,10 +109,20 @@ void Checkers::CheckMove(const RunRecord& before, const RunRecord& record) {
   if (world_->faults.sessions_alone && trained && record.state == RunState::kFailed) {
     world_->Violate("{} trained, only sessions ended, and it failed: {}", id, record.reason);
   }
+  // Its end was asked for.
+  const bool ending =
+      before.state == RunState::kFinishing || std::ranges::any_of(stops_, [&](const auto& stop) {
+        return stop.second == id || stop.second == record.spec.name;
+      });
+  if (world_->faults.curable_alone && record.state == RunState::kFailed && !ending) {
+    world_->Violate("{} could have gone on, and it failed: {}", id, record.reason);
+  }
   // It may have ended and have been resumed in one tick.
   const bool resumed = before.state != RunState::kQueued && IsResumeAsked(record.spec.name);
-  if (resumed) resumed_[record.id] = before.epoch;
-  const bool same = before.epoch == record.epoch && !HasEnded(before.state) && !resumed;
+  if (resumed || before.epoch != record.epoch) resumed_[record.id] = before.epoch;
+  // What is queued is at the step of the checkpoint that it goes on from.
+  const bool same = before.epoch == record.epoch && !HasEnded(before.state) && !resumed &&
+                    record.state != RunState::kQueued;
   if (same && record.step < before.step) {
     world_->Violate("{} went back from step {} to {}", id, before.step, record.step);
   }
@@ -308,11 +318,11 @@ void Checkers::CheckWorkerCommand(const command::ToWorker& to) {
                 cell->incarnation.value() == live->second,
             "an assignment");
   } else if (command.has_start()) {
-    because(record.state == RunState::kRunning || record.state == RunState::kFinishing ||
-                HasEnded(record.state),
-            "a start");
+    because(record.state != RunState::kPlanning && record.state != RunState::kPreparing, "a start");
   } else if (command.has_stop()) {
-    because(record.state == RunState::kFinishing || HasEnded(record.state), "a stop");
+    because(record.state == RunState::kFinishing || record.state == RunState::kRecovering ||
+                HasEnded(record.state),
+            "a stop");
   } else if (command.has_drop_checkpoint()) {
     const auto& kept = record.checkpoints;
     because(std::none_of(

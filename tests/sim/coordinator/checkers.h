@@ -67,8 +67,8 @@ class Checkers {
   // Of all time.
   std::set<std::pair<std::string, uint64_t>> commits_, stops_told_;
   std::map<RequestId, std::string> resumes_;  // not answered yet -> name
-  std::map<RunId, Epoch> resumed_;            // in the newest tick, from which epoch
-  std::map<RunId, MonoTime> begun_at_;        // of the newest epoch
+  std::map<RunId, Epoch> resumed_;  // by a user or by itself in the newest tick, from which epoch
+  std::map<RunId, MonoTime> begun_at_;  // of the newest epoch
 };
 
 }  // namespace longhaul::coordinator::sim

@@ -245,7 +245,10 @@ class Simulation {
                                "keeps its stage",
                                "is back after",
                                "miss it too",
-                               "did not come back within"}) {
+                               "did not come back within",
+                               "recovering",
+                               "in place",
+                               "waits for worker"}) {
         result.seen[part] += event.text().find(part) != std::string::npos;
       }
       result.seen["checkpoint"] += event.kind() == "checkpoint";

@@ -52,6 +52,8 @@ struct Faults {
   bool moves_alone = false;
   // Only sessions end, and the coordinator dies: what trains goes on without both.
   bool sessions_alone = false;
+  // Only what a run recovers from, as often as it takes: none may fail.
+  bool curable_alone = false;
   // Of connections to the coordinator, and of data links.
   double cut = 0, silent_cut = 0, delay = 0, twice = 0, data_cut = 0;
   // Of the coordinator.

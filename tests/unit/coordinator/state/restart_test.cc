@@ -249,12 +249,17 @@ TEST(Restart, ARunThatCannotBeReadIsSaid) {
   EXPECT_EQ(state.Runs().size(), 1u);
 }
 
-TEST(Restart, TheReservedStateFails) {
+TEST(Restart, WhatWasRecoveringGoesOnRecovering) {
   std::vector<RunRecord> stored = Stored(Until::kRunning);
   stored[0].state = RunState::kRecovering;
+  stored[0].reason = "worker b (stage 1) was lost";
   Coordinator c(stored);
   c.Tick();
-  EXPECT_EQ(c.StateOf("tiny-1"), "failed");
+  EXPECT_EQ(c.StateOf("tiny-1"), "recovering");
+  c.Join("a");
+  c.Join("b");
+  EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
+  EXPECT_EQ(c.state->Run("tiny-1")->epoch(), 2u);
 }
 
 TEST(Restart, EndedRunsStayAsTheyAre) {

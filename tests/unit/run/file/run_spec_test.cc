@@ -37,6 +37,7 @@ links:
   measure: false
   workers: { worker2: { forward: tah }, "worker 3": { backward: bf16, transport: grpc } }
 checkpoint: { every: 5, keep: 3, keep_copy: true, at_end: false }
+recovery: { attempts: 7 }
 peer_timeout: 2500ms
 )";
 
@@ -98,6 +99,7 @@ TEST(RunSpec, ReadsEveryKey) {
             (LinkException{{"none", "bf16"}, TransportKind::kGrpc}));
   EXPECT_EQ(spec->transport, TransportKind::kUcx);
   EXPECT_EQ(spec->checkpoint, (CheckpointSpec{5, 3, true, false}));
+  EXPECT_EQ(spec->recovery.attempts, 7u);
   EXPECT_EQ(spec->peer_timeout, absl::Milliseconds(2500));
 }
 

@@ -60,8 +60,10 @@ bool HasEnded(const v1::RunStatus& run) {
 Style StateStyle(const std::string& state) {
   if (state == "failed" || state == "lost") return Style::kRed;
   if (state == "running" || state == "done" || state == "healthy") return Style::kGreen;
-  if (state == "stopped" || state == "suspect" || state == "lost" || state == "queued")
+  if (state == "stopped" || state == "suspect" || state == "detached" || state == "recovering" ||
+      state == "queued") {
     return Style::kYellow;
+  }
   return Style::kPlain;
 }
 

@@ -199,7 +199,7 @@ void Core::AfterCheck(const ShardCheck& check, const std::string& failure) {
   switch (check.purpose) {
     case ShardCheck::Purpose::kResume:
       if (!failure.empty()) {
-        RequeueDraft(run, failure);
+        InterruptDraft(check.run, failure);
       } else {
         AdvanceDraft(check.run);
       }
@@ -271,9 +271,10 @@ bool Core::SettleOnCheckpoint(Run& run) {
   const v1::CheckpointManifest* manifest = FindCheckpoint(run.record, run.draft->resume_step);
   const std::string damage = DamageOf(*manifest);
   if (const v1::CheckpointFile* file = UnreachableFile(*manifest); damage.empty() && file) {
-    RequeueDraft(
-        run, fmt::format("worker {}, which is not connected, holds {} of the checkpoint of step {}",
-                         HolderOf(*manifest, *file), file->name(), manifest->step()));
+    InterruptDraft(
+        run.record.id,
+        fmt::format("worker {}, which is not connected, holds {} of the checkpoint of step {}",
+                    HolderOf(*manifest, *file), file->name(), manifest->step()));
     return false;
   }
   if (damage.empty()) return true;

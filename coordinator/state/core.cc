@@ -130,30 +130,26 @@ void Core::Recover() {
                     Quoted(run.problem)));
   }
   for (Run* run : RunsInOrder()) {
-    switch (run->record.state) {
+    const RunState state = run->record.state;
+    if ((HasStages(state) || state == RunState::kRecovering) && !IsWhole(run->record)) {
+      Move(*run, Trigger::kFailure,
+           "the store has no usable plan of its epoch" + HowToResume(*run));
+      continue;
+    }
+    switch (state) {
       case RunState::kPlanning:
         Move(*run, Trigger::kCoordinatorRestarted);
         break;
       case RunState::kRecovering:
-        if (!IsWhole(run->record)) {
-          Move(*run, Trigger::kFailure,
-               "the store has no usable plan of its epoch" + HowToResume(*run));
-          break;
-        }
         run->recovery.since = run->recovery.not_before = created_;
         run->recovery.until = created_ + options_.reattach_timeout;
         break;
       case RunState::kPreparing:
       case RunState::kRunning:
       case RunState::kFinishing:
-        if (!IsWhole(run->record)) {
-          Move(*run, Trigger::kFailure,
-               "the store has no usable plan of its epoch" + HowToResume(*run));
-          break;
-        }
         DetachAll(*run);
         Log(run, "note", "the coordinator restarted; waiting for the run's workers to come back");
-        if (run->record.state == RunState::kRunning) RecoverTuning(*run);
+        if (state == RunState::kRunning) RecoverTuning(*run);
         Changed(*run);
         break;
       default:
@@ -200,15 +196,10 @@ void Core::CheckTimers() {
       draft->measure_until = MonoTime::max();
       continue;
     }
-    const std::string cause = fmt::format(
-        "layer times were asked for {:g} s ago and have not come from {}; look at the "
-        "log of that worker",
-        absl::ToDoubleSeconds(options_.measure_timeout), names);
-    if (jobs_.contains(id)) {
-      FailDraft(id, cause);
-    } else {
-      RequeueDraft(*FindRun(id), cause);
-    }
+    InterruptDraft(id,
+                   fmt::format("layer times were asked for {:g} s ago and have not come from {}; "
+                               "look at the log of that worker",
+                               absl::ToDoubleSeconds(options_.measure_timeout), names));
   }
 }
 
@@ -258,6 +249,7 @@ void Core::Move(Run& run, Trigger trigger, const std::string& reason, const std:
     shards_.DropResumeChecks(run.record.id);
   }
   if (row->to != RunState::kPreparing) run.ready_until.reset();
+  if (row->to == RunState::kPreparing) run.workers_lost.clear();  // of the epoch before
   Cancel(run.tuning.computation);
   run.tuning = Tuning();
   if (row->to == RunState::kRunning) BeginTuning(run);

@@ -135,22 +135,27 @@ class Core {
   void DetachAll(Run& run);
   // From when on a detached stage counts as dead; nullopt: nothing shows that.
   std::optional<MonoTime> DeadAt(const Run& run, const StageRecord& stage) const;
-  // Whether one of them is lost for good by now, and the run has failed.
+  // Whether one of them is lost by now, for which the run was interrupted.
   bool CheckDetached(Run& run);
   MonoTime DetachedWake(const Run& run) const;
 
   // recovery.cc
   // The epoch cannot go on; the run can, unless that was tried too often. `cause` is a sentence
-  // without its full stop; `is_error`: a stage's own, which may come again.
+  // without its full stop, by value because run.suspicion, which is forgotten, may hold it.
+  // `is_error`: a stage's own, which may come again.
   void Interrupt(Run& run, std::string cause, bool is_error = false);
   // False: too often, and the run has failed.
   bool CountAttempt(Run& run, const std::string& cause, const std::string& error);
-  void RequeueDraft(Run& run, std::string cause);
+  // The same for a plan in the making: the run goes back to the queue; a request to plan is
+  // refused.
+  void InterruptDraft(const RunId& id, const std::string& cause);
   void ForgetEpoch(Run& run);
   void AdvanceRecoveries();
   void AdvanceRecovery(Run& run);
-  // The workers of the run's cells, in their order, or the sentence that says whom it waits for.
-  StatusOr<std::vector<Worker*>> WorkersOfPlan(Run& run, const v1::CheckpointManifest* manifest);
+  // Reserves the workers of the run's cells that are free. All of them, in the cells' order, or the
+  // sentence that says what the run waits for.
+  StatusOr<std::vector<Worker*>> TakeWorkersOfPlan(Run& run,
+                                                   const v1::CheckpointManifest* manifest);
   void BeginNextEpoch(Run& run, const std::vector<Worker*>& workers, uint64_t step);
   void PlanAnew(Run& run, const std::string& why);
 

@@ -192,7 +192,7 @@ void Core::CheckRunTimers(Run& run) {
   if (run.nonfinite && now_ >= run.nonfinite->until) {
     Fail(run, "");
   } else if (CheckDetached(run)) {
-    // it has failed
+    // The run has been interrupted.
   } else if (run.suspicion && now_ >= run.suspicion->until) {
     Interrupt(run, run.suspicion->sentence);
   } else if (run.ready_until && now_ >= *run.ready_until) {

@@ -91,7 +91,7 @@ struct Detachment {
   std::string why;
   MonoTime since;
   MonoTime until;
-  bool by_restart = false;  // of the coordinator, which has not heard of it yet
+  bool by_restart = false;  // the coordinator restarted, and the worker has not come back since
 };
 
 // What is known of one cell of the present epoch.
@@ -128,8 +128,8 @@ inline constexpr absl::Duration kCausePatience = absl::Seconds(1);
 struct Suspicion {
   std::string sentence;
   MonoTime until;
-  std::optional<CellId>
-      missing;  // the stage that a neighbour says is gone; else one is without its stage
+  // The stage that a neighbour says is gone. nullopt: a worker came back without its stage.
+  std::optional<CellId> missing;
 };
 // A loss or norm that is not finite; the other stages' reports of that step say where it began.
 struct NonFinite {

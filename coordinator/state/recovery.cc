@@ -52,7 +52,6 @@ bool Core::CountAttempt(Run& run, const std::string& cause, const std::string& e
   return true;
 }
 
-// By value: it may be a part of what is forgotten.
 void Core::Interrupt(Run& run, std::string cause, bool is_error) {
   // A user has asked for its end, and has it.
   const bool stops = run.record.state == RunState::kFinishing &&
@@ -69,7 +68,9 @@ void Core::Interrupt(Run& run, std::string cause, bool is_error) {
   Move(run, Trigger::kInterrupted, cause);
 }
 
-void Core::RequeueDraft(Run& run, std::string cause) {
+void Core::InterruptDraft(const RunId& id, const std::string& cause) {
+  if (jobs_.contains(id)) return FailDraft(id, cause);
+  Run& run = *FindRun(id);
   if (!CountAttempt(run, cause, "")) return;
   ForgetEpoch(run);
   Move(run, Trigger::kInterrupted, cause);
@@ -104,10 +105,11 @@ void Core::AdvanceRecovery(Run& run) {
   if (manifest == nullptr && !run.record.checkpoints.empty()) {
     return Fail(run, run.record.reason + "; no checkpoint is whole");
   }
-  const StatusOr<std::vector<Worker*>> workers = WorkersOfPlan(run, manifest);
+  const StatusOr<std::vector<Worker*>> workers = TakeWorkersOfPlan(run, manifest);
   if (now_ < run.recovery.not_before) return;
   if (run.recovery.attempts > 1) {
-    return PlanAnew(run, fmt::format("attempt {}", run.recovery.attempts));
+    return PlanAnew(run, fmt::format("attempt {} of {} is planned anew", run.recovery.attempts,
+                                     run.record.spec.recovery.attempts));
   }
   if (workers.ok())
     return BeginNextEpoch(run, *workers, manifest == nullptr ? 0 : manifest->step());
@@ -123,15 +125,15 @@ void Core::AdvanceRecovery(Run& run) {
   Log(&run, "state", "recovering: " + sentence);
 }
 
-StatusOr<std::vector<Worker*>> Core::WorkersOfPlan(Run& run,
-                                                   const v1::CheckpointManifest* manifest) {
+StatusOr<std::vector<Worker*>> Core::TakeWorkersOfPlan(Run& run,
+                                                       const v1::CheckpointManifest* manifest) {
   std::vector<Worker*> workers;
   std::vector<std::string> missing;
   for (StageRecord& stage : run.stages) {
     Worker* worker = FindWorker(stage.worker);
     const bool free =
         worker != nullptr && worker->session && (!worker->held || worker->held == run.record.id);
-    stage.attached = free;
+    if (std::exchange(stage.attached, free) != free) Changed(run);
     if (free) {
       worker->held = run.record.id;
       workers.push_back(worker);

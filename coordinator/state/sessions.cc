@@ -167,8 +167,8 @@ void Core::Attach(Worker& worker) {
   bool matches = hello.run_id().empty();
   Run* stage_of = nullptr;
   for (Run* run : RunsInOrder()) {
-    if (!IsActive(run->record.state)) continue;
-    if (run->record.state == RunState::kRecovering) continue;  // it takes whom it waits for itself
+    // A recovering run reserves its workers itself, at the end of the tick (recovery.cc).
+    if (!IsActive(run->record.state) || run->record.state == RunState::kRecovering) continue;
     if (run->draft) {
       if (run->draft->Find(worker.id, worker.incarnation) != nullptr) {
         matches = matches || (said == run->record.id && hello.epoch() == run->record.epoch.value());
@@ -285,13 +285,8 @@ void Core::Lose(Worker& worker, const std::string& why, bool for_good) {
   const std::optional<RunId> held = std::exchange(worker.held, std::nullopt);
   Run* run = held ? FindRun(*held) : nullptr;
   if (const Draft* draft = held ? FindDraft(*held) : nullptr) {
-    const std::string cause =
-        fmt::format("worker {} was lost while {}: {}", label, WhatIsUnderWay(*draft), why);
-    if (jobs_.contains(*held)) {
-      FailDraft(*held, cause);
-    } else {
-      RequeueDraft(*run, cause);
-    }
+    InterruptDraft(
+        *held, fmt::format("worker {} was lost while {}: {}", label, WhatIsUnderWay(*draft), why));
   } else if (StageRecord* stage = run == nullptr ? nullptr : StageOf(*run, worker);
              stage != nullptr && HasStages(run->record.state)) {
     if (for_good) {

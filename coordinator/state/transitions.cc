@@ -56,7 +56,7 @@ constexpr std::array kTransitions = {
     Transition{kPlanning, kQueued, Trigger::kCoordinatorRestarted, "", Action::kNone,
                "measurements died with the old process and nothing was assigned"},
     Transition{kPlanning, kQueued, Trigger::kInterrupted, "a worker was lost", Action::kAbortAndRelease,
-               "a plan is quickly made anew, of those who are there"},
+               "planning anew takes seconds, and another worker may be there"},
     Transition{kPreparing, kRecovering, Trigger::kInterrupted, "worker lost or a stage reports an error",
                Action::kAbort, "the others keep their models for the next epoch"},
     Transition{kRunning, kRecovering, Trigger::kInterrupted, "worker or link lost, or a stage reports an error",

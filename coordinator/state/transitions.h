@@ -22,9 +22,9 @@ enum class Trigger : uint8_t {
   kEndAsked,   // `stop`: after the step under way
   kStopAsked,  // `stop --now`, or a stop before there is a step under way
   kFailure,
-  kInterrupted,  // what may be over when it begins again
+  kInterrupted,  // a loss or an error that the run may recover from
   kReplaced,     // every cell has a worker again
-  kNobodyThere,  // for a cell: planned anew when that is so
+  kNobodyThere,  // a cell has no worker, so the run has to be planned anew
   kCoordinatorRestarted,
   kResumed,
 };

@@ -125,7 +125,7 @@ struct LinksSpec {
 struct RecoverySpec {
   // How often in a row the run may begin again after a loss without finishing a new step. 0: never.
   uint32_t attempts = 0;
-  bool operator==(const RecoverySpec&) const = default;
+  friend bool operator==(const RecoverySpec&, const RecoverySpec&) = default;
 };
 
 struct CheckpointSpec {

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -155,6 +156,17 @@ class Coordinator {
                                     now);
   }
   void Advance(absl::Duration by) { now = now + by; }
+  // Second by second, in which the workers `alive` send heartbeats.
+  void Pass(absl::Duration time, const std::vector<std::string>& alive) {
+    for (const MonoTime end = now + time; now < end;) {
+      Advance(std::min(absl::Duration(absl::Seconds(1)), end - now));
+      for (const std::string& worker : alive) {
+        v1::WorkerMessage message;
+        message.mutable_heartbeat();
+        Tick(Said(worker, message));
+      }
+    }
+  }
 
   SessionId Join(v1::Hello hello) {
     const SessionId session(next_session_++);

@@ -5,7 +5,6 @@ usage: named_faults.py BIN_DIR [NAME...] [--clusters N]
 import argparse
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -15,6 +14,7 @@ from training_test import expect_equal, text_for_training, wait_for
 
 SKIPPED = 77
 STEPS = 60
+DATA_NETWORK, CONTROL_NETWORK = "10.77.0.0/16", "10.78.0.0/16"
 
 
 class Case:
@@ -62,7 +62,7 @@ def worker_killed(cluster, reference):
     killed_at = time.monotonic()
     wait_for("the failure", lambda: cluster.status(case.run)["state"] == "failed")
     seconds = time.monotonic() - killed_at
-    if seconds > 5:  # far from the minute that a worker has which may live
+    if seconds > 5:  # a worker that may live has a minute
         raise AssertionError(f"status said so after {seconds:.1f} s")
     cluster.start("worker3")
     case.expect_failed_then_resume("worker3")
@@ -91,8 +91,7 @@ def control_reset(cluster, reference):
     """The TCP connection between a worker and the coordinator is reset, all links are well."""
     case = Case(cluster, "control-reset", reference)
     for worker in (2, 4):
-        subprocess.run(["ip", "netns", "exec", f"lh-{cluster.name}-w{worker}", "ss", "-K", "-t",
-                        "src", "10.78.0.0/16"], check=True, capture_output=True)
+        cluster.reset(worker, CONTROL_NETWORK)
     case.expect_done()
     case.expect_event("worker2 (stage 1) has no connection", "worker4 (stage 3) has no connection",
                       "worker2 (stage 1) is back", "worker4 (stage 3) is back")
@@ -102,10 +101,7 @@ def control_cut_for_30_s(cluster, _):
     """No packet passes between a worker and the coordinator: step times and losses stay as they are."""
     case, seconds_of = longer_case(cluster, "control-cut")
     left_at = int(cluster.status(case.run)["step"])
-    route = ["ip", "-n", f"lh-{cluster.name}-w3", "route"]
-    subprocess.run([*route, "add", "blackhole", "10.78.0.1/32"], check=True)
-    time.sleep(30)
-    subprocess.run([*route, "del", "blackhole", "10.78.0.1/32"], check=True)
+    cluster.cut_control(3, seconds=30)
     healed_at = time.monotonic()
     wait_for("the worker", lambda: any("worker3 (stage 2) is back" in event
                                        for event in cluster.events(case.run)))
@@ -180,8 +176,7 @@ def link_cut(cluster, reference):
 def link_reset(cluster, reference):
     """All TCP connections of a worker's data interface are reset."""
     case = Case(cluster, "link-reset", reference)
-    subprocess.run(["ip", "netns", "exec", f"lh-{cluster.name}-w2", "ss", "-K", "-t", "src",
-                    "10.77.0.0/16"], check=True, capture_output=True)
+    cluster.reset(2, DATA_NETWORK)
     case.expect_done()
     case.expect_event("is lost", "is healed")
 
@@ -205,9 +200,9 @@ def slower(cluster, reference):
     case.expect_done()
 
 
-CASES = {case.__name__: case for case in (worker_killed, worker_killed_and_nobody_types, control_reset, coordinator_away,
-                                          frozen_shortly, frozen_long, link_cut, link_reset, link_gone,
-                                          slower)}
+CASES = {case.__name__: case for case in (worker_killed, worker_killed_and_nobody_types,
+                                          control_reset, coordinator_away, frozen_shortly,
+                                          frozen_long, link_cut, link_reset, link_gone, slower)}
 # Some minutes each.
 BY_NAME_ONLY = {case.__name__: case for case in (control_cut_for_30_s, coordinator_away_for_a_minute)}
 

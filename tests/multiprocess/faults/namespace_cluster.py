@@ -111,6 +111,18 @@ class NamespaceCluster:
         time.sleep(seconds)
         self.cluster("link", worker, "--up")
 
+    def cut_control(self, worker, seconds):
+        """No packet passes between the worker with this number and the coordinator."""
+        route = ["ip", "-n", f"lh-{self.name}-w{worker}", "route"]
+        subprocess.run([*route, "add", "blackhole", "10.78.0.1/32"], check=True)
+        time.sleep(seconds)
+        subprocess.run([*route, "del", "blackhole", "10.78.0.1/32"], check=True)
+
+    def reset(self, worker, network):
+        """All TCP connections that the worker with this number has in `network`."""
+        subprocess.run(["ip", "netns", "exec", f"lh-{self.name}-w{worker}", "ss", "-K", "-t", "src",
+                        network], check=True, capture_output=True)
+
     def freeze(self, daemon, seconds):
         pid = self.pid(daemon)
         os.kill(pid, signal.SIGSTOP)

@@ -62,7 +62,7 @@ void Checkers::Restarted() {
 // ---- What is stored ----------------------------------------------------------------
 
 void Checkers::Stored(const std::vector<Write>& writes) {
-  resumed_.clear();
+  moved_on_.clear();
   for (const Write& write : writes) {
     if (const auto* run = std::get_if<write::Run>(&write)) {
       CheckRun(run->record);
@@ -105,26 +105,31 @@ void Checkers::CheckMove(const RunRecord& before, const RunRecord& record) {
     world_->Violate("{} had ended as {} and is {} without a user's word", id,
                     ToString(before.state), ToString(record.state));
   }
-  const bool trained = before.state == RunState::kRunning || before.state == RunState::kFinishing;
-  if (world_->faults.sessions_alone && trained && record.state == RunState::kFailed) {
-    world_->Violate("{} trained, only sessions ended, and it failed: {}", id, record.reason);
-  }
-  // Its end was asked for.
-  const bool ending =
-      before.state == RunState::kFinishing || std::ranges::any_of(stops_, [&](const auto& stop) {
-        return stop.second == id || stop.second == record.spec.name;
-      });
-  if (world_->faults.curable_alone && record.state == RunState::kFailed && !ending) {
-    world_->Violate("{} could have gone on, and it failed: {}", id, record.reason);
-  }
+  if (record.state == RunState::kFailed) CheckMayFail(before, record);
   // It may have ended and have been resumed in one tick.
   const bool resumed = before.state != RunState::kQueued && IsResumeAsked(record.spec.name);
-  if (resumed || before.epoch != record.epoch) resumed_[record.id] = before.epoch;
+  if (resumed || before.epoch != record.epoch) moved_on_[record.id] = before.epoch;
   // What is queued is at the step of the checkpoint that it goes on from.
   const bool same = before.epoch == record.epoch && !HasEnded(before.state) && !resumed &&
                     record.state != RunState::kQueued;
   if (same && record.step < before.step) {
     world_->Violate("{} went back from step {} to {}", id, before.step, record.step);
+  }
+}
+
+void Checkers::CheckMayFail(const RunRecord& before, const RunRecord& record) {
+  const std::string& id = record.id.value();
+  const bool trained = before.state == RunState::kRunning || before.state == RunState::kFinishing;
+  if (world_->faults.sessions_alone && trained) {
+    world_->Violate("{} trained, only sessions ended, and it failed: {}", id, record.reason);
+  }
+  // A run whose end was asked for need not go on.
+  const bool ending =
+      before.state == RunState::kFinishing || std::ranges::any_of(stops_, [&](const auto& stop) {
+        return stop.second == id || stop.second == record.spec.name;
+      });
+  if (world_->faults.curable_alone && !ending) {
+    world_->Violate("{} could have gone on, and it failed: {}", id, record.reason);
   }
 }
 
@@ -208,7 +213,7 @@ void Checkers::CheckCheckpoints(const RunRecord* before, const RunRecord& record
                       stages.size(), manifest.cells_size());
     }
     if (manifest.step() <= newest) continue;
-    if (manifest.epoch() != record.epoch.value() && !resumed_.contains(record.id)) {
+    if (manifest.epoch() != record.epoch.value() && !moved_on_.contains(record.id)) {
       world_->Violate("checkpoint {} of {} was committed for epoch {} in epoch {}", manifest.step(),
                       id, manifest.epoch(), record.epoch.value());
     }
@@ -221,8 +226,8 @@ void Checkers::CheckCheckpoints(const RunRecord* before, const RunRecord& record
 void Checkers::CheckStep(const write::StepDone& done) {
   const std::string& id = done.run.value();
   const auto record = records_.find(done.run);
-  const auto resumed = resumed_.find(done.run);
-  const bool just_over = resumed != resumed_.end() && done.step.epoch() == resumed->second.value();
+  const auto resumed = moved_on_.find(done.run);
+  const bool just_over = resumed != moved_on_.end() && done.step.epoch() == resumed->second.value();
   if (record == records_.end() ||
       (done.step.epoch() != record->second.epoch.value() && !just_over)) {
     world_->Violate("a step of {}@{} was stored, which is not its epoch", id, done.step.epoch());
@@ -310,7 +315,7 @@ void Checkers::CheckWorkerCommand(const command::ToWorker& to) {
   }
   const RunRecord& record = found->second;
   // Moved on in this very tick.
-  if (record.epoch.value() > command.epoch() || resumed_.contains(record.id)) return;
+  if (record.epoch.value() > command.epoch() || moved_on_.contains(record.id)) return;
   if (command.has_assign()) {
     const Cell* const cell =
         record.plan ? record.plan->assignment.Find(FromProto(command.assign().cell())) : nullptr;

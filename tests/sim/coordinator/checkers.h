@@ -43,6 +43,8 @@ class Checkers {
  private:
   void CheckRun(const RunRecord& record);
   void CheckMove(const RunRecord& before, const RunRecord& record);
+  // Where all that happens is harmless, or curable.
+  void CheckMayFail(const RunRecord& before, const RunRecord& record);
   void CheckEnd(const RunRecord& record);
   void CheckBlame(const RunRecord& record);
   void CheckCheckpoints(const RunRecord* before, const RunRecord& record);
@@ -67,7 +69,8 @@ class Checkers {
   // Of all time.
   std::set<std::pair<std::string, uint64_t>> commits_, stops_told_;
   std::map<RequestId, std::string> resumes_;  // not answered yet -> name
-  std::map<RunId, Epoch> resumed_;  // by a user or by itself in the newest tick, from which epoch
+  // By a user's resume or by itself, in the newest tick: from which epoch.
+  std::map<RunId, Epoch> moved_on_;
   std::map<RunId, MonoTime> begun_at_;  // of the newest epoch
 };
 

@@ -15,17 +15,6 @@ class Detached : public ::testing::Test {
     for (const std::string& worker : kAbc) c.Join(worker);
     c.Tick(SubmitOf(SmallSpec("tiny", 3), "tiny-1"));
   }
-  // The others say that they live.
-  void Pass(absl::Duration time, const std::vector<std::string>& alive) {
-    for (const MonoTime end = c.now + time; c.now < end;) {
-      c.Advance(std::min(absl::Duration(absl::Seconds(1)), end - c.now));
-      for (const std::string& worker : alive) {
-        v1::WorkerMessage message;
-        message.mutable_heartbeat();
-        c.Tick(c.Said(worker, message));
-      }
-    }
-  }
   std::string StageState(int place) { return c.state->Run("tiny-1")->stages(place).state(); }
 
   const std::vector<std::string> kAbc = {"a", "b", "c"};
@@ -43,7 +32,7 @@ TEST_F(Detached, TrainingGoesOnWithoutTheCoordinator) {
             "its stage for 60 s");
   c.Step("a", "tiny-1", c.Report(2, 0, 3));
   c.Step("c", "tiny-1", c.Report(2, 2, 3));
-  Pass(absl::Seconds(30), {"a", "c"});
+  c.Pass(absl::Seconds(30), {"a", "c"});
   c.Forget();
   c.Join(HelloAt("b", "tiny-1", 1));
   EXPECT_EQ(c.LastEvent("worker"), "worker b (stage 1) is back after 30.0 s");
@@ -57,9 +46,9 @@ TEST_F(Detached, TrainingGoesOnWithoutTheCoordinator) {
 TEST_F(Detached, TheStageIsLostWhenItsTimeIsOver) {
   c.ToRunning(kAbc, "tiny-1");
   c.Leave("b", "connection reset");
-  Pass(absl::Seconds(59), {"a", "c"});
+  c.Pass(absl::Seconds(59), {"a", "c"});
   EXPECT_EQ(c.StateOf("tiny-1"), "running");
-  Pass(absl::Seconds(1), {"a", "c"});
+  c.Pass(absl::Seconds(1), {"a", "c"});
   EXPECT_EQ(c.StateOf("tiny-1"), "failed");
   EXPECT_THAT(c.ReasonOf("tiny-1"),
               HasSubstr("worker b (stage 1) was lost: connection reset, and it did not come back "
@@ -72,14 +61,14 @@ TEST_F(Detached, AProcessWhoseConnectionsAllClosedIsDead) {
   c.ToRunning(kAbc, "tiny-1");
   c.Leave("b");
   c.Link("a", "tiny-1", 0, "lost");
-  Pass(absl::Seconds(3), {"a", "c"});
+  c.Pass(absl::Seconds(3), {"a", "c"});
   EXPECT_EQ(c.StateOf("tiny-1"), "running") << "worker c does not miss it";
   c.Link("c", "tiny-1", 1, "lost");
   ASSERT_TRUE(c.last.wake_at.has_value());
   EXPECT_LE(*c.last.wake_at, c.now + absl::Seconds(2));
-  Pass(absl::Milliseconds(1'900), {"a", "c"});
+  c.Pass(absl::Milliseconds(1'900), {"a", "c"});
   EXPECT_EQ(c.StateOf("tiny-1"), "running");
-  Pass(absl::Milliseconds(100), {"a", "c"});
+  c.Pass(absl::Milliseconds(100), {"a", "c"});
   EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("worker b (stage 1) was lost: closed, and its "
                                               "neighbours miss it too"));
 }
@@ -89,9 +78,9 @@ TEST_F(Detached, WhoComesBackToItsNeighboursLives) {
   c.Leave("b");
   c.Link("a", "tiny-1", 0, "lost");
   c.Link("c", "tiny-1", 1, "lost");
-  Pass(absl::Seconds(1), {"a", "c"});
+  c.Pass(absl::Seconds(1), {"a", "c"});
   c.Link("c", "tiny-1", 1, "healed");
-  Pass(absl::Seconds(30), {"a", "c"});
+  c.Pass(absl::Seconds(30), {"a", "c"});
   EXPECT_EQ(c.StateOf("tiny-1"), "running");
 }
 
@@ -101,7 +90,7 @@ TEST_F(Detached, SilenceIsNotDeath) {
   c.Leave("b", "no sign of life for 10 s");
   c.Link("a", "tiny-1", 0, "suspect");
   c.Link("c", "tiny-1", 1, "suspect");
-  Pass(absl::Seconds(30), {"a", "c"});
+  c.Pass(absl::Seconds(30), {"a", "c"});
   EXPECT_EQ(c.StateOf("tiny-1"), "running");
 }
 
@@ -119,7 +108,7 @@ TEST_F(Detached, TwoThatDieAtOnce) {
   c.Leave("a");
   c.Leave("b");
   c.Link("c", "tiny-1", 1, "lost");
-  Pass(absl::Seconds(2), {"c"});
+  c.Pass(absl::Seconds(2), {"c"});
   EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("worker b (stage 1) was lost"));
 }
 
@@ -129,7 +118,7 @@ TEST_F(Detached, OneStageAloneHasAllItsTime) {
   c.Tick(SubmitOf(SmallSpec("alone", 1), "alone-1"));
   c.ToRunning({"a"}, "alone-1");
   c.Leave("a");
-  Pass(absl::Seconds(59), {"b", "c"});
+  c.Pass(absl::Seconds(59), {"b", "c"});
   EXPECT_EQ(c.StateOf("alone-1"), "running");
   c.Join(HelloAt("a", "alone-1", 0));
   EXPECT_EQ(c.StateOf("alone-1"), "running");

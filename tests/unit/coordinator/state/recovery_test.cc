@@ -1,6 +1,9 @@
 // After a loss a run goes on by itself: in place, or planned anew, and not for ever.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <limits>
 
 #include "tests/support/state_harness.h"
 
@@ -85,14 +88,7 @@ TEST_F(Recovering, ItSaysForWhomItWaits) {
 TEST_F(Recovering, FromTheQueueWhenTheWorkerStaysAway) {
   Train();
   KillB();
-  for (int i = 0; i < 61; ++i) {
-    c.Advance(absl::Seconds(1));
-    for (const char* worker : {"a", "c"}) {
-      v1::WorkerMessage message;
-      message.mutable_heartbeat();
-      c.Tick(c.Said(worker, message));
-    }
-  }
+  c.Pass(absl::Seconds(61), {"a", "c"});
   EXPECT_EQ(c.StateOf("tiny-1"), "queued");
   EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("waits for worker b"));
   c.Join(HelloOf("b", "2"));
@@ -121,12 +117,7 @@ TEST_F(Recovering, TooManyInARowEndTheRun) {
     ASSERT_NE(c.StateOf("tiny-1"), "failed") << i;
     // From the second time on it is planned anew, after a pause.
     for (int s = 0; s < 20 && c.StateOf("tiny-1") == "recovering"; ++s) {
-      c.Advance(absl::Seconds(1));
-      for (const std::string& worker : kAbc) {
-        v1::WorkerMessage message;
-        message.mutable_heartbeat();
-        c.Tick(c.Said(worker, message));
-      }
+      c.Pass(absl::Seconds(1), kAbc);
     }
     if (c.StateOf("tiny-1") == "planning") c.ToPreparing(kAbc, "tiny-1");
     ASSERT_EQ(c.StateOf("tiny-1"), "preparing") << i;

@@ -41,8 +41,8 @@ namespace {
 
 enum ExitCode { kOk = 0, kFailed = 1, kWrongUsage = 2 };
 
-constexpr uint32_t kProtocolMin = 5;
-constexpr uint32_t kProtocolMax = 5;
+constexpr uint32_t kProtocolMin = 6;
+constexpr uint32_t kProtocolMax = 6;
 constexpr absl::Duration kFailureCheck = absl::Milliseconds(500);
 
 constexpr char kUcx[] = "ucx";
@@ -160,8 +160,9 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices) {
   }
   auto shards = ShardStore::OpenLocal(flags.state_dir + "/checkpoints");
   if (!shards.ok()) return Fail(shards.status());
-  // Outlives the transport: its jobs hold links.
+  // Both outlive the transport, whose links call them.
   CodecThread codec_thread;
+  TrafficWatch traffic;
   StatusOr<Transports> transports = Listen(flags);
   if (!transports.ok()) return Fail(transports.status());
   std::map<std::string, transport::Transport*, std::less<>> by_name;
@@ -184,6 +185,7 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices) {
   std::unique_ptr<Session> session;
   const auto send = [&session](v1::WorkerMessage message) { session->Send(std::move(message)); };
   auto courier = std::make_unique<ShardCourier>(flags.coordinator, token, shards->get(), send);
+  auto transfers = std::make_unique<ShardTransfers>(by_name, shards->get(), &traffic, send);
   v1::Hello hello;
   for (const WorkerDevice& device : devices) *hello.add_devices() = device.description;
   auto agent = std::make_unique<Agent>(Resources{.transports = std::move(by_name),
@@ -193,6 +195,8 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices) {
                                                  .blobs = &blobs,
                                                  .shard_copies = &shard_copies,
                                                  .courier = courier.get(),
+                                                 .traffic = &traffic,
+                                                 .transfers = transfers.get(),
                                                  .dump = dump,
                                                  .messages_root = flags.state_dir + "/messages",
                                                  .send = send});
@@ -252,6 +256,7 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices) {
   // end; links go last, since their loop reports too.
   agent->Shutdown();
   courier->Shutdown();
+  transfers->Shutdown();
   transports->clear();
   session.reset();
   return fatal.ok() ? kOk : Fail(fatal);

@@ -38,8 +38,10 @@ std::string WhereText(const v1::CheckpointStatus& checkpoint) {
   int copies = 0;
   for (const v1::ShardStatus& shard : checkpoint.shards()) {
     copies += shard.copied() ? 1 : 0;
-    if (!seen.insert(shard.worker_id()).second) continue;
-    names.push_back(shard.worker_name() + (shard.connected() ? "" : " (not connected)"));
+    for (const v1::ShardHolderStatus& holder : shard.holders()) {
+      if (holder.worker_id().empty() || !seen.insert(holder.worker_id()).second) continue;
+      names.push_back(holder.worker_name() + (holder.connected() ? "" : " (not connected)"));
+    }
   }
   std::string text = fmt::format("{}", fmt::join(names, ", "));
   if (copies > 0 && copies == checkpoint.shards_size()) {

@@ -185,6 +185,14 @@ void PrintStatus(const Terminal& terminal, const v1::RunStatus& run) {
   if (run.checkpoint_step() > 0) {
     print("checkpoint", fmt::format("step {}", run.checkpoint_step()));
   }
+  if (run.copied_step() > 0) {
+    print("copies", fmt::format("everything at step {} is held twice", run.copied_step()));
+  }
+  std::string spares;
+  for (const std::string& worker : run.spares()) {
+    spares += (spares.empty() ? "" : ", ") + Printable(worker);
+  }
+  print("spares", spares);
   if (!run.replay_source().empty()) {
     print("replay of", Printable(run.replay_source()));
   }

@@ -151,9 +151,11 @@ StatusOr<int> ListWorkers(Invocation& invocation) {
                                                 : TableCell("busy");
     table.AddRow(
         {worker.name(), state, worker.run_id(),
-         free ? "" : fmt::format("{}", worker.cell().stage()), AddressText(worker),
-         DeviceText(worker), MemoryText(worker), worker.link_quality(), ReachText(worker),
-         worker.version(),
+         free             ? ""
+         : worker.spare() ? "spare"
+                          : fmt::format("{}", worker.cell().stage()),
+         AddressText(worker), DeviceText(worker), MemoryText(worker), worker.link_quality(),
+         ReachText(worker), worker.version(),
          longhaul::FormatDuration(absl::Seconds(worker.last_heartbeat_seconds())) + " ago"});
   }
   table.Print(terminal);

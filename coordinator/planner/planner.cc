@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "coordinator/planner/copy_interval.h"
 #include "coordinator/planner/explain.h"
 #include "coordinator/planner/links.h"
 #include "coordinator/planner/memory.h"
@@ -241,7 +242,13 @@ StatusOr<Plan> Planner::Make(const std::stop_token& stop) {
     plan.prediction.assumed_delay_seconds = absl::ToDoubleSeconds(*request_.assumed_delay);
   }
   if (request_.with_codec_table) LH_RETURN_IF_ERROR(AddCodecTable(request_, most, stop, &plan));
+  const CopyInterval copies = CopyIntervalOf(spec_, plan);
+  assignment.copy_every = copies.steps;
   plan.explanation = Explain(request_, plan);
+  if (copies.steps > 0) {
+    plan.explanation +=
+        fmt::format(" Every stage's state is copied to another worker {}.", copies.reason);
+  }
   return plan;
 }
 

@@ -46,22 +46,26 @@ v1::CheckpointsReply Core::RenderCheckpoints(const Run& run, const VerifiedShard
     bool every = true;
     uint64_t bytes = 0;
     for (const v1::CheckpointFile& file : manifest->files()) {
-      const Worker* worker = FindWorker(WorkerId(file.worker_id()));
-      const bool seen = verified != nullptr &&
-                        verified->contains({manifest->step(), file.worker_id(), file.name()});
-      every = every && seen;
       bytes += file.bytes();
       v1::ShardStatus& shard = *one.add_shards();
       shard.set_name(file.name());
       shard.set_stage(file.stage());
-      shard.set_worker_id(file.worker_id());
-      shard.set_worker_name(HolderOf(*manifest, file));
-      shard.set_connected(worker != nullptr && worker->session.has_value());
       shard.set_bytes(file.bytes());
       shard.set_sha256(file.sha256());
-      shard.set_copied(file.copied());
-      shard.set_verified(seen);
-      shard.set_problem(file.problem());
+      shard.set_copied(IsCopied(file));
+      bool any = false;
+      for (const v1::ShardHolder& holder : file.holders()) {
+        const bool seen = verified != nullptr &&
+                          verified->contains({manifest->step(), holder.worker_id(), file.name()});
+        any = any || seen;
+        v1::ShardHolderStatus& status = *shard.add_holders();
+        status.set_worker_id(holder.worker_id());
+        status.set_worker_name(holder.worker_name());
+        status.set_connected(holder.worker_id().empty() || IsConnected(holder));
+        status.set_verified(seen);
+        status.set_problem(holder.problem());
+      }
+      every = every && any;
     }
     one.set_bytes(bytes);
     const v1::CheckpointFile* missing = UnreachableFile(*manifest);
@@ -70,8 +74,8 @@ v1::CheckpointsReply Core::RenderCheckpoints(const Run& run, const VerifiedShard
       one.set_detail(damage);
     } else if (missing != nullptr) {
       one.set_state("unreachable");
-      one.set_detail(fmt::format("worker {}, which holds {}, is not connected",
-                                 HolderOf(*manifest, *missing), missing->name()));
+      one.set_detail(fmt::format("{}, which holds {}, is not connected", HoldersText(*missing),
+                                 missing->name()));
     } else {
       one.set_state(every ? "whole" : "committed");
     }

@@ -18,19 +18,11 @@ namespace longhaul::coordinator {
 namespace {
 
 // Null: it was dropped meanwhile.
-template <class Record>
-auto* FindCheckpoint(Record& record, uint64_t step) {
-  const auto found = std::ranges::find(record.checkpoints, step, &v1::CheckpointManifest::step);
-  return found == record.checkpoints.end() ? nullptr : &*found;
-}
-
 v1::CheckpointFile* FindFile(Run& run, uint64_t step, const v1::CheckpointFile& like) {
-  v1::CheckpointManifest* manifest = FindCheckpoint(run.record, step);
-  if (manifest == nullptr) return nullptr;
-  for (v1::CheckpointFile& file : *manifest->mutable_files()) {
-    if (file.name() == like.name() && file.sha256() == like.sha256() &&
-        file.worker_id() == like.worker_id()) {
-      return &file;
+  for (v1::CheckpointManifest& manifest : run.record.checkpoints) {
+    if (manifest.step() != step) continue;
+    for (v1::CheckpointFile& file : *manifest.mutable_files()) {
+      if (file.name() == like.name() && file.sha256() == like.sha256()) return &file;
     }
   }
   return nullptr;
@@ -38,17 +30,27 @@ v1::CheckpointFile* FindFile(Run& run, uint64_t step, const v1::CheckpointFile& 
 
 }  // namespace
 
-std::string HolderOf(const v1::CheckpointManifest& manifest, const v1::CheckpointFile& file) {
-  for (const v1::Cell& cell : manifest.cells()) {
-    if (cell.worker_id() == file.worker_id()) return cell.worker_name();
+const v1::CheckpointManifest* FindCheckpoint(const RunRecord& record, uint64_t step) {
+  const auto found = std::ranges::find(record.checkpoints, step, &v1::CheckpointManifest::step);
+  return found == record.checkpoints.end() ? nullptr : &*found;
+}
+
+std::string HoldersText(const v1::CheckpointFile& file) {
+  std::vector<std::string> names;
+  for (const v1::ShardHolder& holder : file.holders()) {
+    if (!holder.worker_id().empty()) names.push_back(holder.worker_name());
   }
-  return file.worker_id();
+  return fmt::format("{} {}", names.size() == 1 ? "worker" : "workers", Join(names));
 }
 
 std::string DamageOf(const v1::CheckpointManifest& manifest) {
   for (const v1::CheckpointFile& file : manifest.files()) {
-    if (file.copied() || file.problem().empty()) continue;
-    return fmt::format("worker {}: {}: {}", HolderOf(manifest, file), file.name(), file.problem());
+    const bool whole = std::any_of(file.holders().begin(), file.holders().end(),
+                                   [](const auto& holder) { return holder.problem().empty(); });
+    if (whole) continue;
+    if (file.holders().empty()) return fmt::format("nobody holds {}", file.name());
+    const v1::ShardHolder& first = file.holders(0);
+    return fmt::format("worker {}: {}: {}", first.worker_name(), file.name(), first.problem());
   }
   return "";
 }
@@ -64,10 +66,18 @@ const v1::CheckpointManifest* NewestWhole(const RunRecord& record, uint64_t befo
 
 const v1::CheckpointFile* Core::UnreachableFile(const v1::CheckpointManifest& manifest) const {
   for (const v1::CheckpointFile& file : manifest.files()) {
-    const Worker* worker = FindWorker(WorkerId(file.worker_id()));
-    if (!file.copied() && (worker == nullptr || !worker->session)) return &file;
+    const bool reachable =
+        std::any_of(file.holders().begin(), file.holders().end(), [&](const auto& holder) {
+          return holder.problem().empty() && (holder.worker_id().empty() || IsConnected(holder));
+        });
+    if (!reachable) return &file;
   }
   return nullptr;
+}
+
+bool Core::IsConnected(const v1::ShardHolder& holder) const {
+  const Worker* worker = FindWorker(WorkerId(holder.worker_id()));
+  return worker != nullptr && worker->session;
 }
 
 void Core::StartCheck(ShardCheck check) {
@@ -95,7 +105,11 @@ void Core::SendCheck(const Worker& worker, uint64_t id, const ShardCheck& check)
   wanted.set_step(check.step);
   wanted.set_copy(check.copy);
   for (const v1::CheckpointFile& file : check.files) *wanted.add_files() = file;
-  Send(worker, std::move(command));
+  if (check.to) {
+    SendTransfer(id, check, std::move(command));
+  } else {
+    Send(worker, std::move(command));
+  }
 }
 
 void Core::CheckCheckpoint(const Run& run, const v1::CheckpointManifest& manifest,
@@ -120,8 +134,8 @@ void Core::KeepCopies(const Run& run, const v1::CheckpointManifest& manifest,
   if (!run.record.spec.checkpoint.keep_copy) return;
   std::vector<v1::CheckpointFile> files;
   for (const v1::CheckpointFile& file : manifest.files()) {
-    if (file.copied() || !file.problem().empty()) continue;
-    if (only_of_worker.empty() || file.worker_id() == only_of_worker) files.push_back(file);
+    if (IsCopied(file)) continue;
+    if (only_of_worker.empty() || IsHeldBy(file, only_of_worker)) files.push_back(file);
   }
   AskForCopies(run, manifest.step(), files, ShardCheck::Purpose::kCopy);
 }
@@ -144,15 +158,21 @@ void Core::OnShardsChecked(Worker& worker, const v1::WorkerMessage& message) {
                      [&](const v1::ShardState& one) { return one.name() == asked.name(); });
     const std::string problem = said == answer.shards().end() ? "its worker did not say how it is"
                                                               : Quoted(said->problem());
-    NoteProblem(run, check.step, *file, problem);
+    NoteProblem(run, check.step, *file, worker, problem);
     if (!problem.empty()) continue;
     shards_.NoteVerified(check, asked);
     if (!check.copy) continue;
-    if (said->copied()) {
-      file->set_copied(true);
+    if (said->copied() && check.to) {
+      const Worker* holder = FindWorker(*check.to);
+      AddHolder(check.to->value(), holder == nullptr ? "" : holder->hello.name(), file);
+    } else if (said->copied()) {
+      AddHolder("", "", file);
     } else {
-      failure = fmt::format("worker {} could not send {} of the checkpoint of step {}: {}",
-                            Label(worker), asked.name(), check.step, Quoted(said->copy_error()));
+      const Worker* holder = check.to ? FindWorker(*check.to) : nullptr;
+      failure = fmt::format("worker {} could not send {} of the checkpoint of step {}{}: {}",
+                            Label(worker), asked.name(), check.step,
+                            holder == nullptr ? "" : " to worker " + Label(*holder),
+                            Quoted(said->copy_error()));
     }
   }
   Store(run);
@@ -171,7 +191,7 @@ void Core::On(event::CopiesChecked& checked) {
       shards_.NoteVerified(check, check.files[i]);
       continue;
     }
-    file->set_copied(false);
+    RemoveHolder("", file);
     Log(&run, "checkpoint",
         fmt::format("the coordinator's copy of {} of the checkpoint of step {} is lost: {}",
                     file->name(), check.step, checked.problems[i]));
@@ -180,17 +200,19 @@ void Core::On(event::CopiesChecked& checked) {
   AfterCheck(check, "");
 }
 
-void Core::NoteProblem(Run& run, uint64_t step, v1::CheckpointFile& file,
+void Core::NoteProblem(Run& run, uint64_t step, v1::CheckpointFile& file, const Worker& worker,
                        const std::string& problem) {
-  if (file.problem() == problem) return;
-  file.set_problem(problem);
-  const Worker* worker = FindWorker(WorkerId(file.worker_id()));
-  const std::string holder = worker == nullptr ? file.worker_id() : Label(*worker);
+  auto& holders = *file.mutable_holders();
+  const auto holder = std::find_if(holders.begin(), holders.end(), [&](const auto& one) {
+    return one.worker_id() == worker.id.value();
+  });
+  if (holder == holders.end() || holder->problem() == problem) return;
+  holder->set_problem(problem);
   Log(&run, "checkpoint",
       problem.empty() ? fmt::format("worker {}: {} of the checkpoint of step {} is whole again",
-                                    holder, file.name(), step)
+                                    Label(worker), file.name(), step)
                       : fmt::format("worker {}: {} of the checkpoint of step {} is damaged: {}",
-                                    holder, file.name(), step, problem));
+                                    Label(worker), file.name(), step, problem));
 }
 
 // `failure`: why it could not be done, a sentence.
@@ -198,7 +220,9 @@ void Core::AfterCheck(const ShardCheck& check, const std::string& failure) {
   Run& run = *FindRun(check.run);
   switch (check.purpose) {
     case ShardCheck::Purpose::kResume:
-      if (!failure.empty()) {
+      if (run.record.state == RunState::kRecovering) {
+        if (!failure.empty()) run.recovery.move_failure = failure;
+      } else if (!failure.empty()) {
         InterruptDraft(check.run, failure);
       } else {
         AdvanceDraft(check.run);
@@ -210,21 +234,9 @@ void Core::AfterCheck(const ShardCheck& check, const std::string& failure) {
             command::ReplyCheckpoints{check.request, RenderCheckpoints(run, &*verified)});
       }
       return;
-    case ShardCheck::Purpose::kCopy: {
-      if (!failure.empty()) {
-        Log(&run, "checkpoint", failure);
-        return;
-      }
-      const v1::CheckpointManifest* manifest = FindCheckpoint(run.record, check.step);
-      const bool all =
-          manifest != nullptr && std::all_of(manifest->files().begin(), manifest->files().end(),
-                                             [](const auto& file) { return file.copied(); });
-      if (all) {
-        Log(&run, "checkpoint",
-            fmt::format("the coordinator has a copy of the checkpoint of step {}", check.step));
-      }
+    case ShardCheck::Purpose::kCopy:
+      AfterCopy(run, check, failure);
       return;
-    }
   }
 }
 
@@ -271,10 +283,9 @@ bool Core::SettleOnCheckpoint(Run& run) {
   const v1::CheckpointManifest* manifest = FindCheckpoint(run.record, run.draft->resume_step);
   const std::string damage = DamageOf(*manifest);
   if (const v1::CheckpointFile* file = UnreachableFile(*manifest); damage.empty() && file) {
-    InterruptDraft(
-        run.record.id,
-        fmt::format("worker {}, which is not connected, holds {} of the checkpoint of step {}",
-                    HolderOf(*manifest, *file), file->name(), manifest->step()));
+    InterruptDraft(run.record.id,
+                   fmt::format("{}, which is not connected, holds {} of the checkpoint of step {}",
+                               HoldersText(*file), file->name(), manifest->step()));
     return false;
   }
   if (damage.empty()) return true;
@@ -301,20 +312,42 @@ bool Core::SettleOnCheckpoint(Run& run) {
 }
 
 // True: every stage of the plan has its shards at hand, on its disk or at the coordinator. Else
-// copies are on their way there.
-bool Core::ShardsAreInPlace(const Run& run, const Plan& plan) {
+// they are on their way.
+bool Core::ShardsAreInPlace(Run& run, const Plan& plan) {
   const uint64_t step = plan.assignment.start_step;
   const v1::CheckpointManifest* manifest = FindCheckpoint(run.record, step);
   LH_CHECK(manifest != nullptr, "the plan goes on from a checkpoint that is not there");
-  const std::vector<v1::CheckpointFile> files = FilesToMove(*manifest, plan.assignment.cells);
-  if (files.empty()) return true;
+  const std::vector<ShardMove> moves = MovesFor(*manifest, plan.assignment.cells);
+  BeginMoves(run, step, moves);
+  return moves.empty();
+}
+
+// Straight to who needs them; where there is no way, to the coordinator, for all who need them.
+void Core::BeginMoves(const Run& run, uint64_t step, const std::vector<ShardMove>& moves) {
+  if (moves.empty()) return;
   uint64_t bytes = 0;
-  for (const v1::CheckpointFile& file : files) bytes += file.bytes();
+  std::map<std::pair<WorkerId, WorkerId>, std::vector<v1::CheckpointFile>> direct;
+  std::map<std::string, v1::CheckpointFile> others;
+  for (const ShardMove& move : moves) {
+    bytes += move.file.bytes();
+    const Worker* source = SourceOf(move.file);
+    const Worker* to = FindWorker(move.to);
+    if (source != nullptr && to != nullptr && to->session && PathBetween(run, *source, *to).ok()) {
+      direct[{source->id, to->id}].push_back(move.file);
+    } else {
+      others[move.file.name()] = move.file;
+    }
+  }
   Log(&run, "checkpoint",
-      fmt::format("{} shards of the checkpoint of step {} ({}) move to other workers", files.size(),
+      fmt::format("{} shards of the checkpoint of step {} ({}) move to other workers", moves.size(),
                   step, FormatBytes(static_cast<double>(bytes))));
+  for (auto& [ends, files] : direct) {
+    StartTransfer(run, step, ShardCheck::Purpose::kResume, ends.first, ends.second,
+                  std::move(files));
+  }
+  std::vector<v1::CheckpointFile> files;
+  for (auto& [name, file] : others) files.push_back(std::move(file));
   AskForCopies(run, step, files, ShardCheck::Purpose::kResume);
-  return false;
 }
 
 // What lies behind the point at which the run goes on is not part of it any more.
@@ -330,16 +363,17 @@ void Core::DropCheckpointsAfter(Run& run, uint64_t step) {
 }
 
 void Core::DropShards(const Run& run, const v1::CheckpointManifest& manifest) {
-  for (const std::string& holder : HoldersOf(manifest)) {
-    const Worker* worker = FindWorker(WorkerId(holder));
-    if (worker == nullptr || !worker->session) continue;
+  const std::set<std::string> holders = HoldersOf(manifest);
+  for (const Worker* worker : ConnectedByName()) {
+    // Of the run's own workers one may have files of a copy that was given up.
+    if (!holders.contains(worker->id.value()) && worker->held != run.record.id) continue;
     v1::WorkerCommand command = CommandFor(run.record.id, run.record.epoch);
     command.mutable_drop_checkpoint()->set_step(manifest.step());
     Send(*worker, std::move(command));
   }
   command::DropCopies copies;
   for (const v1::CheckpointFile& file : manifest.files()) {
-    if (file.copied()) copies.sha256.push_back(file.sha256());
+    if (IsCopied(file)) copies.sha256.push_back(file.sha256());
   }
   if (!copies.sha256.empty()) out_.commands.emplace_back(std::move(copies));
 }

@@ -10,12 +10,20 @@
 
 namespace longhaul::coordinator {
 
-// The name of the worker whose file it is.
-std::string HolderOf(const v1::CheckpointManifest& manifest, const v1::CheckpointFile& file);
+// "worker b", "workers b, c": the names of those in whose stores it lies.
+std::string HoldersText(const v1::CheckpointFile& file);
 
 // Worker, file and what is wrong with it, of the first shard that is known to be nowhere whole;
 // empty: there is none.
 std::string DamageOf(const v1::CheckpointManifest& manifest);
+
+// Null: there is none of this step.
+const v1::CheckpointManifest* FindCheckpoint(const RunRecord& record, uint64_t step);
+
+// Whether it is held twice, or by the coordinator, as far as is known.
+bool IsSafe(const v1::CheckpointFile& file);
+// The step of the newest checkpoint all of whose files are safe; 0: there is none.
+uint64_t NewestSafe(const RunRecord& record);
 
 // The newest checkpoint before step `before` that is not known to be damaged.
 const v1::CheckpointManifest* NewestWhole(const RunRecord& record,

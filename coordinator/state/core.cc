@@ -98,6 +98,8 @@ TickResult Core::Tick(std::vector<Event> events, MonoTime now, int64_t unix_ms) 
   SubmitHeld();
   AdvanceRecoveries();
   AdvanceQueue();
+  AdvanceSpares();
+  AdvanceCopies();
   AnswerSubmits();
   for (auto& [id, run] : runs_) {
     if (std::exchange(run.dirty, false)) out_.writes.emplace_back(write::Run{run.record});
@@ -142,7 +144,7 @@ void Core::Recover() {
         break;
       case RunState::kRecovering:
         run->recovery.since = run->recovery.not_before = created_;
-        run->recovery.until = created_ + options_.reattach_timeout;
+        run->recovery.until = created_ + run->record.spec.reattach_timeout;
         break;
       case RunState::kPreparing:
       case RunState::kRunning:
@@ -161,13 +163,13 @@ void Core::Recover() {
 void Core::CheckTimers() {
   std::vector<Worker*> silent;
   for (auto& [id, worker] : workers_) {
-    if (worker.session && now_ - worker.last_heard >= options_.session_timeout) {
+    if (worker.session && now_ - worker.last_heard >= SessionTimeoutOf(worker)) {
       silent.push_back(&worker);
     }
   }
   for (Worker* worker : silent) {
     const std::string why =
-        fmt::format("no sign of life for {:g} s", absl::ToDoubleSeconds(options_.session_timeout));
+        fmt::format("no sign of life for {:g} s", absl::ToDoubleSeconds(SessionTimeoutOf(*worker)));
     out_.commands.emplace_back(command::CloseSession{*worker->session, why});
     Lose(*worker, why);
   }
@@ -203,11 +205,16 @@ void Core::CheckTimers() {
   }
 }
 
+absl::Duration Core::SessionTimeoutOf(const Worker& worker) const {
+  const auto run = worker.held ? runs_.find(*worker.held) : runs_.end();
+  return run == runs_.end() ? options_.session_timeout : run->second.record.spec.session_timeout;
+}
+
 std::optional<MonoTime> Core::NextWake() const {
   MonoTime wake = MonoTime::max();
   const auto consider = [&wake](MonoTime time) { wake = std::min(wake, time); };
   for (const auto& [id, worker] : workers_) {
-    if (worker.session) consider(worker.last_heard + options_.session_timeout);
+    if (worker.session) consider(worker.last_heard + SessionTimeoutOf(worker));
   }
   const auto consider_draft = [&consider](const Draft& draft) {
     consider(draft.measure_until);

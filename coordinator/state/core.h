@@ -13,6 +13,8 @@
 //   reports.cc     steps, validation, checkpoints, links, logs
 //   checkpoints.cc shards are hashed, copied, moved and dropped
 //   checkpoint_list.cc what is known of them
+//   copies.cc      copies of them at other workers
+//   spares.cc      workers that a run reserves beside those of its stages
 //   retune.cc      depths and order follow what is measured
 //   traces.cc      what every stage did when
 //   render.cc      what people see
@@ -73,6 +75,7 @@ class Core {
   MonoTime AwakeAt(MonoTime now);
   void Recover();
   void CheckTimers();
+  absl::Duration SessionTimeoutOf(const Worker& worker) const;
   std::optional<MonoTime> NextWake() const;
   // The only place where a run's state changes. CHECKs that the table has the row and does its
   // action. `reason` is what `status` says from now on, `text` what the event adds to it.
@@ -152,11 +155,20 @@ class Core {
   void ForgetEpoch(Run& run);
   void AdvanceRecoveries();
   void AdvanceRecovery(Run& run);
-  // Reserves the workers of the run's cells that are free. All of them, in the cells' order, or the
-  // sentence that says what the run waits for.
-  StatusOr<std::vector<Worker*>> TakeWorkersOfPlan(Run& run,
-                                                   const v1::CheckpointManifest* manifest);
-  void BeginNextEpoch(Run& run, const std::vector<Worker*>& workers, uint64_t step);
+  // Reserves who is free of the workers of the run's cells, or may take the place of one that is
+  // away. In the cells' order; null where there is nobody.
+  std::vector<Worker*> CrewOf(Run& run);
+  Worker* ReplacementFor(Run& run, const StageRecord& stage, const std::vector<Worker*>& crew);
+  bool CanTake(const Run& run, const StageRecord& stage, const Worker& worker,
+               const std::vector<Worker*>& crew) const;
+  // The newest whole checkpoint of which somebody who is connected holds each file.
+  const v1::CheckpointManifest* NewestWithinReach(const RunRecord& record) const;
+  // The cells of the next epoch, with these workers.
+  Assignment WithCrew(const Run& run, const std::vector<Worker*>& crew) const;
+  void BeginNextEpoch(Run& run, const std::vector<Worker*>& crew, uint64_t step);
+  absl::Duration PatienceFor(const Run& run, const v1::CheckpointManifest* newest,
+                             const v1::CheckpointManifest* within_reach, bool by_spare) const;
+  void Wait(Run& run, const std::string& sentence);
   void PlanAnew(Run& run, const std::string& why);
 
   // queue.cc
@@ -189,7 +201,7 @@ class Core {
   void BeginDraft(Draft& draft);
   // Of workers of a resumed run that have timed these very layers before.
   void ReuseLayerTimes(Draft& draft);
-  void SendMeasure(const Worker& worker, const Draft& draft);
+  void SendMeasure(const Worker& worker, const RunId& run, Epoch epoch, const RunSpec& spec);
   void NoteLayerTimes(const Run& run, const Draft& draft, const Worker& last);
   // Whether the workers that it would get now can talk over the transports that it asks for, as far
   // as that is known; OK where there are none yet. kUnavailable where it `may_wait` and some of
@@ -297,8 +309,9 @@ class Core {
   // checkpoints.cc
   void On(event::CopiesChecked& checked);
   void OnShardsChecked(Worker& worker, const v1::WorkerMessage& message);
-  // A file that only a worker has who is not connected; nullptr: there is none.
+  // A file that is whole, as far as is known, with nobody who is connected; nullptr: there is none.
   const v1::CheckpointFile* UnreachableFile(const v1::CheckpointManifest& manifest) const;
+  bool IsConnected(const v1::ShardHolder& holder) const;
   void StartCheck(ShardCheck check);
   void SendCheck(const Worker& worker, uint64_t id, const ShardCheck& check);
   // Has everybody who can be asked hash what they have of this checkpoint.
@@ -311,16 +324,41 @@ class Core {
   // Where the run file asks for copies; `only_of_worker` "": of all.
   void KeepCopies(const Run& run, const v1::CheckpointManifest& manifest,
                   const std::string& only_of_worker);
-  void NoteProblem(Run& run, uint64_t step, v1::CheckpointFile& file, const std::string& problem);
+  void NoteProblem(Run& run, uint64_t step, v1::CheckpointFile& file, const Worker& worker,
+                   const std::string& problem);
   void AfterCheck(const ShardCheck& check, const std::string& failure);
   void GiveUpCheck(uint64_t id, const std::string& why);
   void LoseChecks(const Worker& worker, const std::string& why);
   void RepeatChecks(const Worker& worker);
   void CheckShardTimers();
   bool SettleOnCheckpoint(Run& run);
-  bool ShardsAreInPlace(const Run& run, const Plan& plan);
+  bool ShardsAreInPlace(Run& run, const Plan& plan);
+  void BeginMoves(const Run& run, uint64_t step, const std::vector<ShardMove>& moves);
   void DropCheckpointsAfter(Run& run, uint64_t step);
   void DropShards(const Run& run, const v1::CheckpointManifest& manifest);
+
+  // copies.cc
+  void AdvanceCopies();
+  // Of the newest checkpoint, unless an older one is still being copied.
+  void BeginCopies(Run& run);
+  // A connected worker that has it; null: there is none.
+  Worker* SourceOf(const v1::CheckpointFile& file);
+  // Who is to hold what `source`, which has a stage, knows; null: the coordinator.
+  Worker* HolderFor(Run& run, const Worker& source);
+  StatusOr<LinkEnds> PathBetween(const Run& run, const Worker& source, const Worker& holder) const;
+  double LineBetween(const Run& run, const Worker& source, const Worker& holder) const;
+  void StartTransfer(const Run& run, uint64_t step, ShardCheck::Purpose purpose,
+                     const WorkerId& source, const std::optional<WorkerId>& to,
+                     std::vector<v1::CheckpointFile> files);
+  void SendTransfer(uint64_t id, const ShardCheck& check, v1::WorkerCommand to_source);
+  void AfterCopy(Run& run, const ShardCheck& check, const std::string& failure);
+  void DropOutdated(Run& run);
+
+  // spares.cc
+  bool IsSpareOf(const Worker& worker, const Run& run) const;
+  std::vector<Worker*> SparesOf(const Run& run);
+  void AdvanceSpares();
+  void OnSpareTimes(Worker& worker, const Run& run, const v1::LayerTimes& times);
 
   // render.cc
   v1::RunStatus Render(const Run& run) const;

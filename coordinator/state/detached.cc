@@ -22,17 +22,17 @@ void Core::Detach(Run& run, StageRecord& stage, const std::string& why) {
   stage.attached = false;
   Changed(run);
   if (stage.finished) return;  // it has done its part
-  stage.detached = {.why = why, .since = now_, .until = now_ + options_.reattach_timeout};
+  stage.detached = {.why = why, .since = now_, .until = now_ + run.record.spec.reattach_timeout};
   Log(&run, "worker",
       fmt::format("{} has no connection to the coordinator ({}); it keeps its stage for {:g} s",
-                  Label(stage), why, absl::ToDoubleSeconds(options_.reattach_timeout)));
+                  Label(stage), why, absl::ToDoubleSeconds(run.record.spec.reattach_timeout)));
 }
 
 void Core::DetachAll(Run& run) {
   for (StageRecord& stage : run.stages) {
     stage.detached = {.why = "the coordinator restarted",
                       .since = created_,
-                      .until = created_ + options_.reattach_timeout,
+                      .until = created_ + run.record.spec.reattach_timeout,
                       .by_restart = true};
   }
 }
@@ -87,7 +87,7 @@ bool Core::CheckDetached(Run& run) {
       return true;
     }
   }
-  const double limit = absl::ToDoubleSeconds(options_.reattach_timeout);
+  const double limit = absl::ToDoubleSeconds(run.record.spec.reattach_timeout);
   std::vector<std::string> missing;  // since the coordinator's restart
   for (StageRecord& stage : run.stages) {
     if (!stage.detached || now_ < stage.detached->until) continue;

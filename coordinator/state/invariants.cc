@@ -49,8 +49,10 @@ void Core::CheckWorkers() const {
           return s.worker == worker.id && (recovers || s.incarnation == worker.incarnation);
         });
     const bool measured = draft && std::any_of(draft->workers.begin(), draft->workers.end(), is_it);
-    LH_CHECK(planned || measured, "worker {} has no part in run {}, which holds it", id.value(),
-             worker.held->value());
+    const bool spare =
+        run->second.record.spec.recovery.spares > 0 && IsSpareOf(worker, run->second);
+    LH_CHECK(planned || measured || spare, "worker {} has no part in run {}, which holds it",
+             id.value(), worker.held->value());
   }
   LH_CHECK(connected == sessions_.size(), "{} workers have sessions, {} sessions are known",
            connected, sessions_.size());

@@ -84,6 +84,7 @@ void Core::On(event::StopAsked& asked) {
   if (HasEnded(run.record.state)) {
     message = fmt::format("{} has ended already: {}", id, ToString(run.record.state));
   } else if (!asked.now && run.record.state == RunState::kRunning) {
+    run.record.stop_asked = true;
     Move(run, Trigger::kEndAsked, "",
          "stop asked, ends after the step under way, with a checkpoint");
     message = fmt::format("{} ends after the step under way ({}), with a checkpoint", id,

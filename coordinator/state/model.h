@@ -157,16 +157,12 @@ struct Tuning {
   SettingChange change;
 };
 
-// How a run goes on by itself after a loss (recovery.cc).
+// Of a run that recovers (recovery.cc).
 struct Recovery {
-  uint32_t attempts = 0;   // in a row, without a step that no epoch had finished before
-  uint64_t best_step = 0;  // that any epoch had finished at the last interruption
-  std::string error;       // that a stage reported then; "": it was no stage's error
-  // Recovering: since when, when to begin again, and until when to wait for the workers of the
-  // plan.
   MonoTime since;
-  MonoTime not_before;
-  MonoTime until;
+  MonoTime not_before;       // when to begin again
+  MonoTime until;            // how long to wait for the workers of the plan
+  std::string move_failure;  // why shards did not get to a new worker; "": they did, or may yet
 };
 
 struct Run {
@@ -193,7 +189,10 @@ struct Run {
   std::optional<NonFinite> nonfinite;
   std::map<EdgeId, LinkTrouble> troubled_links;  // without trouble: none
   std::vector<std::string> workers_lost;
-  Tuning tuning;  // running
+  uint64_t copies_begun = 0;  // of which step copies were asked for last
+  bool copies_fail = false;   // the last ones did
+  std::string copies_with;    // whom events name as their holders
+  Tuning tuning;              // running
   Recovery recovery;
   uint64_t dropped = 0;  // messages of other epochs, workers or states of this run
 

@@ -90,7 +90,9 @@ void Core::BeginDraft(Draft& draft) {
                                                   draft.spec.validation.share});
   ReuseLayerTimes(draft);
   for (const Draft::Candidate& candidate : draft.workers) {
-    if (!candidate.times) SendMeasure(*FindWorker(candidate.id), draft);
+    if (!candidate.times) {
+      SendMeasure(*FindWorker(candidate.id), draft.run, draft.epoch, draft.spec);
+    }
   }
   if (draft.resume_step == 0) return;
   const Run& run = *FindRun(draft.run);
@@ -123,12 +125,12 @@ void Core::ReuseLayerTimes(Draft& draft) {
                   longhaul::FormatDuration(oldest), Join(names)));
 }
 
-void Core::SendMeasure(const Worker& worker, const Draft& draft) {
-  v1::WorkerCommand command = CommandFor(draft.run, draft.epoch);
+void Core::SendMeasure(const Worker& worker, const RunId& run, Epoch epoch, const RunSpec& spec) {
+  v1::WorkerCommand command = CommandFor(run, epoch);
   v1::Measure& measure = *command.mutable_measure();
-  measure.set_run_yaml(ToYaml(draft.spec));
+  measure.set_run_yaml(ToYaml(spec));
   // Known before the data set is: it is the tokenizer's.
-  const auto tokenizer = Tokenizer::Create(draft.spec.data.tokenizer);
+  const auto tokenizer = Tokenizer::Create(spec.data.tokenizer);
   measure.set_vocabulary(tokenizer.ok() ? (*tokenizer)->vocabulary() : 256);
   Send(worker, std::move(command));
 }

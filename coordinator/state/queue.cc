@@ -156,11 +156,15 @@ StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, bool may_wait,
   record.data_files = files;
   record.link_secret = std::move(submitted.link_secret);
   record.step = step;
+  record.stop_asked = false;
+  record.attempts = {};
   record.ended_unix_ms = 0;
   record.plan.reset();
   // Files may have been put back; they are looked at anew.
   for (v1::CheckpointManifest& manifest : record.checkpoints) {
-    for (v1::CheckpointFile& file : *manifest.mutable_files()) file.clear_problem();
+    for (v1::CheckpointFile& file : *manifest.mutable_files()) {
+      for (v1::ShardHolder& holder : *file.mutable_holders()) holder.clear_problem();
+    }
   }
   const uint64_t order = newest->order, sequence = newest->sequence;
   RunRecord kept = std::move(record);
@@ -246,7 +250,12 @@ StatusOr<std::vector<Worker*>> Core::ChooseWorkers(const RunSpec& spec) {
   for (const Worker* worker : ConnectedByName()) {
     if (!worker->held) free.push_back(FindWorker(worker->id));
   }
-  const std::optional<uint32_t> stages = StageCount(spec, static_cast<uint32_t>(free.size()));
+  // Spares are set apart where the count of stages is left to us, but for them no run waits.
+  const size_t apart = spec.pipeline.stages || free.empty()
+                           ? 0
+                           : std::min<size_t>(spec.recovery.spares, free.size() - 1);
+  const std::optional<uint32_t> stages =
+      StageCount(spec, static_cast<uint32_t>(free.size() - apart));
   if (!stages || *stages == 0 || *stages > free.size()) {
     return absl::UnavailableError(ShortageSentence(spec));
   }
@@ -260,9 +269,9 @@ StatusOr<std::vector<Worker*>> Core::WorkersForResume(const RunSpec& spec, const
                                                       const v1::CheckpointManifest& manifest) {
   if (const v1::CheckpointFile* file = UnreachableFile(manifest)) {
     std::string sentence = fmt::format(
-        "waits for worker {}, which is not connected: it holds stage {} of the "
+        "waits for {}, which is not connected: it holds stage {} of the "
         "checkpoint of step {}",
-        HolderOf(manifest, *file), file->stage(), manifest.step());
+        HoldersText(*file), file->stage(), manifest.step());
     const v1::CheckpointManifest* older = NewestWhole(record, manifest.step());
     if (older != nullptr && UnreachableFile(*older) == nullptr) {
       sentence += fmt::format(

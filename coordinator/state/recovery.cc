@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "coordinator/state/checkpoints.h"
@@ -26,22 +27,28 @@ absl::Duration PauseBefore(uint32_t attempt) {
   return std::min(kLongestPause, absl::Seconds(1) * (1 << std::min(attempt - 2, 10U)));
 }
 
+// Between two workers that the plan did not know as neighbours.
+void TakeMeasured(const LinkRecord* link, Flow* flow) {
+  flow->bits_per_second = link == nullptr ? 0 : link->bits_per_second;
+  flow->latency_seconds = link == nullptr ? 0 : absl::ToDoubleSeconds(link->round_trip) / 2;
+}
+
 }  // namespace
 
 bool Core::CountAttempt(Run& run, const std::string& cause, const std::string& error) {
-  Recovery& recovery = run.recovery;
+  Attempts& attempts = run.record.attempts;
   const uint32_t most = run.record.spec.recovery.attempts;
-  if (run.record.step > recovery.best_step) {
-    recovery.best_step = run.record.step;
-    recovery.attempts = 0;
+  if (run.record.step > attempts.best_step) {
+    attempts.best_step = run.record.step;
+    attempts.in_a_row = 0;
   }
-  const bool again = !error.empty() && error == recovery.error;
-  recovery.error = error;
+  const bool again = !error.empty() && error == attempts.error;
+  attempts.error = error;
   if (most > 0 && again) {
     Fail(run, cause + ", for the second time");
     return false;
   }
-  if (++recovery.attempts > most) {
+  if (++attempts.in_a_row > most) {
     Fail(run, most == 0
                   ? cause
                   : fmt::format("{}; the run has begun again {} times without finishing a new "
@@ -54,16 +61,12 @@ bool Core::CountAttempt(Run& run, const std::string& cause, const std::string& e
 
 void Core::Interrupt(Run& run, std::string cause, bool is_error) {
   // A user has asked for its end, and has it.
-  const bool stops = run.record.state == RunState::kFinishing &&
-                     std::ranges::none_of(run.stages, [](const StageRecord& one) {
-                       return one.finished && !one.stopped;
-                     });
-  if (run.nonfinite || stops) return Fail(run, cause);
+  if (run.nonfinite || run.record.stop_asked) return Fail(run, cause);
   if (!CountAttempt(run, cause, is_error ? cause : "")) return;
-  Recovery& recovery = run.recovery;
-  recovery.not_before = now_ + PauseBefore(recovery.attempts);
-  recovery.since = now_;
-  recovery.until = now_ + options_.reattach_timeout;
+  run.recovery = {.since = now_,
+                  .not_before = now_ + PauseBefore(run.record.attempts.in_a_row),
+                  .until = now_ + run.record.spec.reattach_timeout,
+                  .move_failure = {}};
   ForgetEpoch(run);
   Move(run, Trigger::kInterrupted, cause);
 }
@@ -101,83 +104,176 @@ void Core::AdvanceRecoveries() {
 }
 
 void Core::AdvanceRecovery(Run& run) {
-  const v1::CheckpointManifest* manifest = NewestWhole(run.record);
-  if (manifest == nullptr && !run.record.checkpoints.empty()) {
+  if (shards_.IsCheckingToResume(run.record.id)) return;  // they are on their way
+  const std::vector<Worker*> crew = CrewOf(run);
+  if (now_ < run.recovery.not_before) return;
+  if (run.record.attempts.in_a_row > 1) {
+    return PlanAnew(run,
+                    fmt::format("attempt {} of {} is planned anew", run.record.attempts.in_a_row,
+                                run.record.spec.recovery.attempts));
+  }
+  if (!run.recovery.move_failure.empty()) return PlanAnew(run, run.recovery.move_failure);
+  const v1::CheckpointManifest* newest = NewestWhole(run.record);
+  if (newest == nullptr && !run.record.checkpoints.empty()) {
     return Fail(run, run.record.reason + "; no checkpoint is whole");
   }
-  const StatusOr<std::vector<Worker*>> workers = TakeWorkersOfPlan(run, manifest);
-  if (now_ < run.recovery.not_before) return;
-  if (run.recovery.attempts > 1) {
-    return PlanAnew(run, fmt::format("attempt {} of {} is planned anew", run.recovery.attempts,
-                                     run.record.spec.recovery.attempts));
+  std::vector<std::string> missing;
+  bool by_spare = false;
+  for (const StageRecord& stage : run.stages) {
+    const Worker* worker = crew[stage.place];
+    if (worker == nullptr) missing.push_back(Label(stage));
+    by_spare = by_spare || (worker != nullptr && IsSpareOf(*worker, run));
   }
-  if (workers.ok())
-    return BeginNextEpoch(run, *workers, manifest == nullptr ? 0 : manifest->step());
-  const std::string sentence(Message(workers.status()));
-  // Others may take the place of who is away, where what it trained is somewhere else too.
-  const bool replaceable = now_ >= run.recovery.since + kReturnPatience &&
-                           (manifest == nullptr || UnreachableFile(*manifest) == nullptr) &&
-                           connected_.size() >= run.stages.size();
-  if (now_ >= run.recovery.until || replaceable) return PlanAnew(run, sentence);
+  if (!missing.empty()) {
+    return Wait(run, fmt::format("waits for {} to come back", Join(missing)));
+  }
+  const v1::CheckpointManifest* manifest = NewestWithinReach(run.record);
+  const bool patient = now_ < run.recovery.since + PatienceFor(run, newest, manifest, by_spare);
+  if (newest != nullptr && (manifest == nullptr || (manifest != newest && patient))) {
+    const v1::CheckpointFile* file = UnreachableFile(*newest);
+    return Wait(run, fmt::format("waits for {}, which holds stage {} of the checkpoint of step {}",
+                                 HoldersText(*file), file->stage(), newest->step()));
+  }
+  const uint64_t step = manifest == nullptr ? 0 : manifest->step();
+  if (manifest != nullptr) {
+    const std::vector<ShardMove> moves = MovesFor(*manifest, WithCrew(run, crew).cells);
+    BeginMoves(run, step, moves);
+    if (!moves.empty()) return;
+  }
+  BeginNextEpoch(run, crew, step);
+}
+
+// For a newer checkpoint, of which somebody is away: no longer than its steps take to repeat, and
+// not at all where a spare stands ready.
+absl::Duration Core::PatienceFor(const Run& run, const v1::CheckpointManifest* newest,
+                                 const v1::CheckpointManifest* within_reach, bool by_spare) const {
+  if (by_spare || newest == nullptr || within_reach == nullptr) return absl::ZeroDuration();
+  const auto steps = static_cast<double>(newest->step() - within_reach->step());
+  return std::max(kReturnPatience, absl::Seconds(steps * run.record.plan->prediction.step_seconds));
+}
+
+void Core::Wait(Run& run, const std::string& sentence) {
+  if (now_ >= run.recovery.until) return PlanAnew(run, sentence);
   if (sentence == run.waiting) return;
   run.waiting = sentence;
   Changed(run);
   Log(&run, "state", "recovering: " + sentence);
 }
 
-StatusOr<std::vector<Worker*>> Core::TakeWorkersOfPlan(Run& run,
-                                                       const v1::CheckpointManifest* manifest) {
-  std::vector<Worker*> workers;
-  std::vector<std::string> missing;
+const v1::CheckpointManifest* Core::NewestWithinReach(const RunRecord& record) const {
+  for (auto it = record.checkpoints.rbegin(); it != record.checkpoints.rend(); ++it) {
+    if (DamageOf(*it).empty() && UnreachableFile(*it) == nullptr) return &*it;
+  }
+  return nullptr;
+}
+
+std::vector<Worker*> Core::CrewOf(Run& run) {
+  std::vector<Worker*> crew(run.stages.size(), nullptr);
   for (StageRecord& stage : run.stages) {
     Worker* worker = FindWorker(stage.worker);
     const bool free =
         worker != nullptr && worker->session && (!worker->held || worker->held == run.record.id);
     if (std::exchange(stage.attached, free) != free) Changed(run);
-    if (free) {
-      worker->held = run.record.id;
-      workers.push_back(worker);
-    } else {
-      missing.push_back(Label(stage));
-    }
+    if (!free) continue;
+    worker->held = run.record.id;
+    crew[stage.place] = worker;
   }
-  if (!missing.empty()) {
-    return absl::UnavailableError(fmt::format("waits for {} to come back", Join(missing)));
+  for (const StageRecord& stage : run.stages) {
+    if (crew[stage.place] != nullptr) continue;
+    Worker* worker = ReplacementFor(run, stage, crew);
+    if (worker != nullptr) crew[stage.place] = worker;
   }
-  if (manifest == nullptr) return workers;
-  if (const v1::CheckpointFile* file = UnreachableFile(*manifest)) {
-    return absl::UnavailableError(
-        fmt::format("waits for worker {}, which holds stage {} of the checkpoint of step {}",
-                    HolderOf(*manifest, *file), file->stage(), manifest->step()));
-  }
-  // Such as after a resume with other workers: shards that have to move are moved by a plan.
-  const Assignment& assignment = run.assignment();
-  if (!FilesToMove(*manifest, assignment.cells).empty()) {
-    return absl::UnavailableError("shards of its checkpoint have to move");
-  }
-  return workers;
+  return crew;
 }
 
-void Core::BeginNextEpoch(Run& run, const std::vector<Worker*>& workers, uint64_t step) {
-  RunRecord& record = run.record;
-  record.epoch = record.epoch.Next();
-  const uint64_t before = std::exchange(record.step, step);
-  Assignment& assignment = record.plan->assignment;
-  assignment.epoch = record.epoch;
-  assignment.start_step = step;
-  for (Cell& cell : assignment.cells) {
-    const Worker& worker = *workers[static_cast<size_t>(&cell - assignment.cells.data())];
+// A spare at once; others when the worker had time to come back.
+Worker* Core::ReplacementFor(Run& run, const StageRecord& stage, const std::vector<Worker*>& crew) {
+  const auto takes = [&](const Worker& worker) {
+    return std::ranges::find(crew, &worker) == crew.end() && CanTake(run, stage, worker, crew);
+  };
+  for (Worker* spare : SparesOf(run)) {
+    if (takes(*spare)) return spare;
+  }
+  if (now_ < run.recovery.since + kReturnPatience) return nullptr;
+  for (const Worker* one : ConnectedByName()) {
+    if (!one->held && takes(*one)) return FindWorker(one->id);
+  }
+  return nullptr;
+}
+
+// Its device is of the same kind and large enough, and its neighbours are within reach.
+bool Core::CanTake(const Run& run, const StageRecord& stage, const Worker& worker,
+                   const std::vector<Worker*>& crew) const {
+  const Cell& cell = run.assignment().cells[stage.place];
+  if (worker.hello.devices().empty() ||
+      worker.hello.devices(0).memory_bytes() < cell.memory_bytes) {
+    return false;
+  }
+  const Worker* before = FindWorker(stage.worker);
+  if (before != nullptr && !before->hello.devices().empty() &&
+      before->hello.devices(0).kind() != worker.hello.devices(0).kind()) {
+    return false;
+  }
+  return std::ranges::all_of(run.assignment().edges, [&](const Edge& edge) {
+    if (edge.from != stage.id && edge.to != stage.id) return true;
+    const Worker* peer = crew[run.Find(edge.PeerOf(stage.id))->place];
+    if (peer == nullptr) return true;  // seen to when its place is taken
+    return edge.from == stage.id ? PathBetween(run, worker, *peer).ok()
+                                 : PathBetween(run, *peer, worker).ok();
+  });
+}
+
+Assignment Core::WithCrew(const Run& run, const std::vector<Worker*>& crew) const {
+  Assignment assignment = run.assignment();
+  std::set<CellId> replaced;
+  for (size_t place = 0; place < crew.size(); ++place) {
+    Cell& cell = assignment.cells[place];
+    const Worker& worker = *crew[place];
+    if (cell.worker != worker.id) replaced.insert(cell.id);
+    cell.worker = worker.id;
     cell.incarnation = worker.incarnation;
     cell.worker_name = worker.hello.name();
     cell.endpoints = FromProto(worker.hello.endpoints());
   }
+  for (Edge& edge : assignment.edges) {
+    if (!replaced.contains(edge.from) && !replaced.contains(edge.to)) continue;
+    const StatusOr<LinkEnds> ends =
+        PathBetween(run, *crew[assignment.PlaceOf(edge.from)], *crew[assignment.PlaceOf(edge.to)]);
+    if (!ends.ok()) continue;  // CanTake has seen that there is a way
+    edge.transport = std::string(ToString(ends->transport));
+    edge.to_dials = ends->downstream_dials;
+    const WorkerId& from = assignment.Find(edge.from)->worker;
+    const WorkerId& to = assignment.Find(edge.to)->worker;
+    TakeMeasured(links_.Find(from, to), &edge.forward);
+    TakeMeasured(links_.Find(to, from), &edge.backward);
+  }
+  return assignment;
+}
+
+void Core::BeginNextEpoch(Run& run, const std::vector<Worker*>& crew, uint64_t step) {
+  RunRecord& record = run.record;
+  Assignment assignment = WithCrew(run, crew);
+  std::string changes;
+  for (const StageRecord& stage : run.stages) {
+    if (crew[stage.place]->id == stage.worker) continue;
+    crew[stage.place]->held = record.id;
+    changes +=
+        fmt::format("; worker {} takes the place of {}", Label(*crew[stage.place]), Label(stage));
+  }
+  record.epoch = record.epoch.Next();
+  assignment.epoch = record.epoch;
+  assignment.start_step = step;
+  record.plan->assignment = std::move(assignment);
+  const uint64_t before = std::exchange(record.step, step);
   DropCheckpointsAfter(run, step);
-  run.stages = StagesOf(assignment);
+  run.copies_begun = std::min(run.copies_begun, step);
+  run.stages = StagesOf(run.assignment());
   for (StageRecord& stage : run.stages) stage.attached = true;
   run.ready_until = now_ + options_.ready_timeout;
   Move(run, Trigger::kReplaced, "",
-       fmt::format("epoch {} goes on from step {}, in place{}", record.epoch.value(), step,
-                   before > step ? fmt::format(": {} steps are repeated", before - step) : ""));
+       fmt::format("epoch {} goes on from step {}, in place{}{}", record.epoch.value(), step,
+                   before > step ? fmt::format(": {} steps are repeated", before - step) : "",
+                   changes));
 }
 
 void Core::PlanAnew(Run& run, const std::string& why) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "coordinator/state/checkpoints.h"
 #include "coordinator/state/core.h"
 #include "coordinator/state/layer_times.h"
 #include "coordinator/state/link_stall.h"
@@ -146,6 +147,10 @@ v1::RunStatus Core::Render(const Run& run) const {
   status.set_ended_unix_ms(record.ended_unix_ms);
   status.set_sequence(run.sequence);
   if (!record.checkpoints.empty()) status.set_checkpoint_step(record.checkpoints.back().step());
+  status.set_copied_step(NewestSafe(record));
+  for (const Worker* worker : connected_) {
+    if (IsSpareOf(*worker, run)) status.add_spares(worker->hello.name());
+  }
   if (!run.recent.empty()) {
     status.set_loss(run.recent.back().loss());
     status.set_gradient_norm(run.recent.back().gradient_norm());
@@ -283,6 +288,7 @@ std::vector<v1::WorkerStatus> Core::Workers(MonoTime now) const {
     one.set_run_id(worker->held->value());
     const auto it = runs_.find(*worker->held);
     if (it == runs_.end()) continue;
+    one.set_spare(IsSpareOf(*worker, it->second));
     for (const StageRecord& stage : it->second.stages) {
       if (stage.worker != worker->id) continue;
       *one.mutable_cell() = ToProto(stage.id);

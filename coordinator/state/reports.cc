@@ -185,24 +185,24 @@ void Core::CommitCheckpoint(Run& run, uint64_t step, const PartialCheckpoint& pa
   manifest.set_epoch(record.epoch.value());
   manifest.set_step(step);
   manifest.set_committed_unix_ms(unix_ms_);
+  manifest.set_interim(true);
   for (const Cell& cell : run.assignment().cells) *manifest.add_cells() = ToProto(cell);
   for (const StageRecord& stage : run.stages) {
+    if (!partial.shards[stage.place]->interim()) manifest.set_interim(false);
     for (const v1::CheckpointFile& file : partial.shards[stage.place]->files()) {
       v1::CheckpointFile& one = *manifest.add_files();
       one = file;
       one.set_stage(stage.id.stage);
-      one.set_worker_id(stage.worker.value());
+      one.clear_holders();
+      AddHolder(stage.worker.value(), stage.name, &one);
     }
   }
+  const bool interim = manifest.interim();
   record.checkpoints.push_back(std::move(manifest));
   Store(run);
-  Log(&run, "checkpoint", fmt::format("checkpoint of step {} is committed", step));
-  const size_t keep = std::max<size_t>(record.spec.checkpoint.keep, 1);
-  while (record.checkpoints.size() > keep) {
-    DropShards(run, record.checkpoints.front());
-    record.checkpoints.erase(record.checkpoints.begin());
-  }
-  KeepCopies(run, record.checkpoints.back(), "");
+  if (!interim) Log(&run, "checkpoint", fmt::format("checkpoint of step {} is committed", step));
+  DropOutdated(run);
+  if (!interim) KeepCopies(run, record.checkpoints.back(), "");
   if (record.state == RunState::kStopped) {
     record.reason =
         fmt::format("stopped by request after step {}{}", record.step, HowToResume(run));

@@ -13,7 +13,7 @@ namespace longhaul::coordinator {
 namespace {
 
 // 5: assignments are graphs of cells.
-constexpr uint32_t kProtocolMin = 5, kProtocolMax = 5;
+constexpr uint32_t kProtocolMin = 6, kProtocolMax = 6;
 constexpr size_t kMaxHelloText = 256;
 // Workers that left are listed until this many of them are known.
 constexpr size_t kMaxGoneWorkers = 256;
@@ -205,7 +205,8 @@ void Core::Attach(Worker& worker) {
 
 void Core::AttachToDraft(Worker& worker, Draft& draft) {
   worker.held = draft.run;
-  if (!draft.Find(worker.id, worker.incarnation)->times) SendMeasure(worker, draft);
+  if (!draft.Find(worker.id, worker.incarnation)->times)
+    SendMeasure(worker, draft.run, draft.epoch, draft.spec);
   RepeatProbes(worker, draft);
 }
 
@@ -231,7 +232,7 @@ void Core::AttachToStage(Worker& worker, Run& run, StageRecord& stage) {
   } else if (!stage.finished) {
     if (!stage.started) SendStart(worker, run);
     SendRetune(worker, run, stage);
-    if (run.record.state == RunState::kFinishing && stage.is_first) SendStop(run);
+    if (run.record.stop_asked && stage.is_first) SendStop(run);
   }
 }
 
@@ -361,6 +362,10 @@ void Core::OnRunMessage(Worker& worker, const v1::WorkerMessage& message) {
   }
   Run* run = FindRun(id);
   if (run == nullptr) return;
+  if (message.has_layer_times() && IsSpareOf(worker, *run)) {
+    OnSpareTimes(worker, *run, message.layer_times());
+    return;
+  }
   if (message.epoch() != run->record.epoch.value()) {
     DropMessage(*run, worker, message, "the run is at another epoch");
   } else {

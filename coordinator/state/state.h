@@ -124,6 +124,14 @@ using Event = std::variant<event::WorkerJoined, event::WorkerSaid, event::Worker
 
 // ---- Out --------------------------------------------------------------------------
 
+// How often a run has begun again by itself.
+struct Attempts {
+  uint32_t in_a_row = 0;   // without a step that no epoch had finished before
+  uint64_t best_step = 0;  // that any epoch had finished at the last interruption
+  std::string error;       // that a stage reported then; "": it was no stage's error
+  friend bool operator==(const Attempts&, const Attempts&) = default;
+};
+
 // What the store keeps of a run: everything that a restarted coordinator needs.
 struct RunRecord {
   RunId id;
@@ -137,6 +145,8 @@ struct RunRecord {
   std::optional<Plan> plan;                         // of `epoch`
   std::vector<v1::CheckpointManifest> checkpoints;  // committed, oldest first
   uint64_t step = 0;                                // last finished by all stages
+  bool stop_asked = false;                          // it ends after the step under way
+  Attempts attempts;
   int64_t submitted_unix_ms = 0, started_unix_ms = 0, ended_unix_ms = 0;
 };
 
@@ -245,11 +255,9 @@ struct TickResult {
 
 struct StateOptions {
   absl::Duration heartbeat_interval = absl::Seconds(1);
-  // Silence of a session after which it ends. A closed stream ends at once.
+  // Silence after which the session of a worker that serves no run ends; of others their run says
+  // it. A closed stream ends at once.
   absl::Duration session_timeout = absl::Seconds(10);
-  // How long a stage keeps its worker that has no session: training does not need one. The stage is
-  // lost before that where a neighbour misses it too.
-  absl::Duration reattach_timeout = absl::Seconds(60);
   // How long workers may take to time their layers, and to become ready (fetch data, build the
   // model, open links).
   absl::Duration measure_timeout = absl::Seconds(120);

@@ -87,7 +87,11 @@ void BindRun(const RunRecord& record, sqlite::Statement* upsert) {
   upsert->BindBlob(12, Join(record.checkpoints))
       .Bind(13, record.submitted_unix_ms)
       .Bind(14, record.started_unix_ms)
-      .Bind(15, record.ended_unix_ms);
+      .Bind(15, record.ended_unix_ms)
+      .Bind(16, int64_t{record.stop_asked})
+      .Bind(17, int64_t{record.attempts.in_a_row})
+      .Bind(18, record.attempts.best_step)
+      .Bind(19, record.attempts.error);
 }
 
 StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
@@ -118,6 +122,10 @@ StatusOr<RunRecord> ReadRun(const sqlite::Statement& row) {
   record.submitted_unix_ms = row.Int(11);
   record.started_unix_ms = row.Int(12);
   record.ended_unix_ms = row.Int(13);
+  record.stop_asked = row.Int(14) != 0;
+  record.attempts = {.in_a_row = static_cast<uint32_t>(row.Int(15)),
+                     .best_step = static_cast<uint64_t>(row.Int(16)),
+                     .error = std::string(row.Bytes(17))};
   if (const auto what = WhatCannotBe(record)) return unreadable(*what);
   return record;
 }

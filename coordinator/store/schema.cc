@@ -31,7 +31,11 @@ CREATE TABLE runs(
   checkpoints BLOB NOT NULL,     -- CheckpointManifest messages, each after its length
   submitted_unix_ms INTEGER NOT NULL,
   started_unix_ms INTEGER NOT NULL,
-  ended_unix_ms INTEGER NOT NULL);
+  ended_unix_ms INTEGER NOT NULL,
+  stop_asked INTEGER NOT NULL DEFAULT 0,
+  attempts INTEGER NOT NULL DEFAULT 0,   -- in a row, without a new step
+  best_step INTEGER NOT NULL DEFAULT 0,
+  last_error TEXT NOT NULL DEFAULT '');  -- of a stage, which was the cause of the last attempt
 CREATE TABLE events(
   sequence INTEGER PRIMARY KEY NOT NULL,
   unix_ms INTEGER NOT NULL,

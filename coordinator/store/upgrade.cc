@@ -21,7 +21,8 @@ namespace longhaul::coordinator {
 namespace {
 
 // Version 1 knew one data transport, and a stage's addresses were texts. Version 2 had endpoints.
-// Both had stages and links as arrays, where now a plan is a graph of cells.
+// Both had stages and links as arrays, where now a plan is a graph of cells. Version 3 and before
+// knew two places where a file of a checkpoint may lie, and of a run not how often it began again.
 constexpr char kTransportOf1[] = "ucx";
 
 // False where `bytes` are something else.
@@ -158,17 +159,42 @@ std::optional<Plan> PlanOf(const v1::Store2Plan& old, uint32_t version) {
   return plan;
 }
 
-std::optional<v1::CheckpointManifest> ManifestOf(const v1::Store2Manifest& old, uint32_t version) {
+// nullopt where one cannot be read.
+std::optional<v1::Store3Manifest> To3(const v1::Store2Manifest& old, uint32_t version) {
   const std::optional<std::vector<Cell>> cells = CellsOf(old.stages(), version);
   if (!cells) return std::nullopt;
-  v1::CheckpointManifest manifest;
-  manifest.set_format(kManifestFormat);
+  v1::Store3Manifest manifest;
   manifest.set_run_id(old.run_id());
   manifest.set_epoch(old.epoch());
   manifest.set_step(old.step());
   *manifest.mutable_files() = old.files();
   for (const Cell& cell : *cells) *manifest.add_cells() = ToProto(cell);
   manifest.set_committed_unix_ms(old.committed_unix_ms());
+  return manifest;
+}
+
+v1::CheckpointManifest ManifestOf(const v1::Store3Manifest& old) {
+  v1::CheckpointManifest manifest;
+  manifest.set_format(kManifestFormat);
+  manifest.set_run_id(old.run_id());
+  manifest.set_epoch(old.epoch());
+  manifest.set_step(old.step());
+  *manifest.mutable_cells() = old.cells();
+  manifest.set_committed_unix_ms(old.committed_unix_ms());
+  for (const v1::Store3File& before : old.files()) {
+    v1::CheckpointFile& file = *manifest.add_files();
+    file.set_name(before.name());
+    file.set_bytes(before.bytes());
+    file.set_sha256(before.sha256());
+    file.set_stage(before.stage());
+    v1::ShardHolder& writer = *file.add_holders();
+    writer.set_worker_id(before.worker_id());
+    writer.set_problem(before.problem());
+    for (const v1::Cell& cell : old.cells()) {
+      if (cell.worker_id() == before.worker_id()) writer.set_worker_name(cell.worker_name());
+    }
+    if (before.copied()) file.add_holders();
+  }
   return manifest;
 }
 
@@ -181,7 +207,8 @@ struct Columns {
 // nullopt where one cannot be read.
 std::optional<Columns> ColumnsOf(const sqlite::Statement& row, uint32_t version) {
   Columns columns;
-  if (!row.IsNull(1)) {
+  if (!row.IsNull(1) && version >= 3) columns.plan = std::string(row.Bytes(1));
+  if (!row.IsNull(1) && version < 3) {
     v1::Store2Plan old;
     const std::string_view bytes = row.Bytes(1);
     if (!old.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return std::nullopt;
@@ -189,17 +216,30 @@ std::optional<Columns> ColumnsOf(const sqlite::Statement& row, uint32_t version)
     if (!plan) return std::nullopt;
     columns.plan = ToProto(*plan).SerializeAsString();
   }
-  std::vector<v1::Store2Manifest> old;
-  if (!Split(row.Bytes(2), &old)) return std::nullopt;
-  std::vector<v1::CheckpointManifest> manifests;
-  for (const v1::Store2Manifest& one : old) {
-    std::optional<v1::CheckpointManifest> manifest = ManifestOf(one, version);
-    if (!manifest) return std::nullopt;
-    manifests.push_back(*std::move(manifest));
+  std::vector<v1::Store3Manifest> old;
+  if (version >= 3) {
+    if (!Split(row.Bytes(2), &old)) return std::nullopt;
+  } else {
+    std::vector<v1::Store2Manifest> older;
+    if (!Split(row.Bytes(2), &older)) return std::nullopt;
+    for (const v1::Store2Manifest& one : older) {
+      std::optional<v1::Store3Manifest> manifest = To3(one, version);
+      if (!manifest) return std::nullopt;
+      old.push_back(*std::move(manifest));
+    }
   }
+  std::vector<v1::CheckpointManifest> manifests;
+  for (const v1::Store3Manifest& one : old) manifests.push_back(ManifestOf(one));
   columns.checkpoints = Join(manifests);
   return columns;
 }
+
+constexpr char kNewColumns[] = R"sql(
+ALTER TABLE runs ADD COLUMN stop_asked INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN attempts INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN best_step INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN last_error TEXT NOT NULL DEFAULT '';
+)sql";
 
 // A row that cannot be read stays as it is: Store::LoadRuns sets it aside.
 Status UpgradeRows(sqlite::Database* database, uint32_t version) {
@@ -227,6 +267,7 @@ Status UpgradeStore(sqlite::Database* database, uint32_t version) {
   if (version == kStoreSchemaVersion) return absl::OkStatus();
   LH_RETURN_IF_ERROR(database->Execute("BEGIN IMMEDIATE"));
   Status status = UpgradeRows(database, version);
+  if (status.ok()) status = database->Execute(kNewColumns);
   if (status.ok()) {
     status = database->Execute(fmt::format("PRAGMA user_version={}", kStoreSchemaVersion));
   }

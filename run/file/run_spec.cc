@@ -239,10 +239,15 @@ Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
           {Whole("every", &spec->checkpoint.every, uint64_t{0}, uint64_t{1'000'000'000}),
            Flag("at_end", &spec->checkpoint.at_end), Whole("keep", &spec->checkpoint.keep, 1, 1000),
            Flag("keep_copy", &spec->checkpoint.keep_copy)}),
-      Section("recovery", {Whole("attempts", &spec->recovery.attempts, 0, 1000)}),
+      Section("recovery", {Whole("attempts", &spec->recovery.attempts, 0, 1000),
+                           WholeOrAuto("every", &spec->recovery.every, 0, 1'000'000),
+                           Whole("spares", &spec->recovery.spares, 0, 64)}),
       config::Replay(&spec->replay, check),
       config::Topology(&spec->topology),
       DurationField("peer_timeout", &spec->peer_timeout, absl::Milliseconds(100), absl::Hours(1)),
+      DurationField("session_timeout", &spec->session_timeout, absl::Seconds(3), absl::Hours(1)),
+      DurationField("reattach_timeout", &spec->reattach_timeout, absl::ZeroDuration(),
+                    absl::Hours(24)),
   };
 }
 

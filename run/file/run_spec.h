@@ -124,7 +124,13 @@ struct LinksSpec {
 
 struct RecoverySpec {
   // How often in a row the run may begin again after a loss without finishing a new step. 0: never.
-  uint32_t attempts = 0;
+  uint32_t attempts = 5;
+  // Steps between copies of every stage's state that go to another worker. 0: checkpoints alone;
+  // nullopt: as often as costs little (coordinator/planner/copy_interval.h).
+  std::optional<uint32_t> every = 0;
+  // Further workers that are reserved for the run: they hold its copies, and take the place of a
+  // worker that is lost.
+  uint32_t spares = 0;
   friend bool operator==(const RecoverySpec&, const RecoverySpec&) = default;
 };
 
@@ -179,7 +185,12 @@ struct RunSpec {
   RecoverySpec recovery;
   std::optional<ReplaySpec> replay;
   std::optional<TopologySpec> topology;  // what a local cluster emulates for this run
+  // How long the run does without a sign of life before it takes somebody for gone: a neighbour
+  // over a link; a worker at the coordinator, whose session then ends; and a worker without a
+  // session, which trains on meanwhile.
   absl::Duration peer_timeout = absl::Seconds(10);
+  absl::Duration session_timeout = absl::Seconds(10);
+  absl::Duration reattach_timeout = absl::Seconds(60);
 
   uint64_t TokensPerStep() const {
     return uint64_t{train.microbatches} * train.microbatch_size * model.context;

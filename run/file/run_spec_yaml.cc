@@ -41,7 +41,6 @@ std::string TrainYaml(const TrainSpec& train) {
       "    warmup: {}\n"
       "    final_ratio: {}\n",
       train.steps, train.microbatches, train.microbatch_size, ToString(train.dtype), train.seed,
-      // Neighbours of an older version do not know the key.
       train.deterministic ? "  deterministic: true\n" : "", optimizer.kind, optimizer.lr,
       optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.weight_decay,
       optimizer.clip_norm, train.schedule.kind, train.schedule.warmup, train.schedule.final_ratio);
@@ -67,10 +66,9 @@ std::string LinksYaml(const LinksSpec& links) {
   return out;
 }
 
-// Workers of an older version do not know the key.
 std::string RecoveryYaml(const RecoverySpec& recovery) {
-  if (recovery == RecoverySpec()) return "";
-  return fmt::format("recovery:\n  attempts: {}\n", recovery.attempts);
+  return fmt::format("recovery:\n  attempts: {}\n  every: {}\n  spares: {}\n", recovery.attempts,
+                     OrAuto(recovery.every), recovery.spares);
 }
 
 }  // namespace
@@ -113,11 +111,12 @@ std::string ToYaml(const RunSpec& spec) {
       "  keep_copy: {}\n"
       "{}"
       "{}"
-      "peer_timeout: {}\n",
+      "peer_timeout: {}\n"
+      "session_timeout: {}\n"
+      "reattach_timeout: {}\n",
       spec.checkpoint.every, spec.checkpoint.keep, spec.checkpoint.keep_copy,
-      // Neighbours of an older version do not know the key.
       spec.checkpoint.at_end ? "" : "  at_end: false\n", RecoveryYaml(spec.recovery),
-      Exact(spec.peer_timeout));
+      Exact(spec.peer_timeout), Exact(spec.session_timeout), Exact(spec.reattach_timeout));
   return out + config::ReplayYaml(spec.replay) + config::TopologyYaml(spec.topology);
 }
 

@@ -141,6 +141,9 @@ struct Assignment {
   Epoch epoch;
   uint64_t start_step = 0;  // the step of the checkpoint to begin from; 0: from scratch
   std::string run_yaml;     // canonical run file (ToYaml)
+  // Beside the run file's checkpoints every stage's state is written each so many steps, and copied
+  // to another worker. 0: it is not.
+  uint64_t copy_every = 0;
   DataSet data;
   std::vector<Cell> cells;  // by their ids
   std::vector<Edge> edges;  // by their ids

@@ -36,6 +36,7 @@ inline RunSpec SmallSpec(const std::string& name, std::optional<uint32_t> stages
   spec.links.codecs = {"none", "none"};
   spec.checkpoint.every = 2;
   spec.checkpoint.keep = 2;
+  spec.recovery.attempts = 0;  // what ends a run ends it
   return spec;
 }
 
@@ -57,8 +58,8 @@ inline v1::LayerTimes SmallTimes() {
 
 inline v1::Hello HelloOf(const std::string& name, const std::string& incarnation = "1") {
   v1::Hello hello;
-  hello.set_protocol_min(5);
-  hello.set_protocol_max(5);
+  hello.set_protocol_min(6);
+  hello.set_protocol_max(6);
   hello.set_worker_id("id-" + name);
   hello.set_incarnation(name + "-" + incarnation);
   hello.set_name(name);

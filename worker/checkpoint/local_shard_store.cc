@@ -39,6 +39,8 @@ class LocalShardStore final : public ShardStore {
 
   StatusOr<std::vector<ShardFile>> Write(const RunId& run, StageIndex stage,
                                          const StageSnapshot& snapshot) override;
+  StatusOr<std::unique_ptr<ShardWriter>> Take(const RunId& run, Step step,
+                                              const ShardFile& file) override;
   StatusOr<std::string> PathOf(const RunId& run, Step step, const std::string& name) const override;
   Status Check(const RunId& run, Step step, const ShardFile& file) const override;
   StatusOr<StageSnapshot> Read(const RunId& run, Step step,
@@ -121,6 +123,49 @@ StatusOr<std::vector<ShardFile>> LocalShardStore::Write(const RunId& run, StageI
   std::error_code ignored;
   fs::remove(folder, ignored);  // Where it is empty.
   return ExplainFullDisk(status, folder, snapshot);
+}
+
+class LocalShardWriter final : public ShardWriter {
+ public:
+  LocalShardWriter(std::unique_ptr<PendingFile> pending, ShardFile file,
+                   std::vector<std::string> folders)
+      : pending_(std::move(pending)), file_(std::move(file)), folders_(std::move(folders)) {}
+
+  Status Append(std::span<const std::byte> bytes) override {
+    if (bytes.size() > file_.bytes - pending_->size()) {
+      return absl::InvalidArgumentError(
+          fmt::format("expected {} bytes of {}, got more", file_.bytes, file_.name));
+    }
+    hash_.Update(bytes);
+    return pending_->Append(bytes);
+  }
+  Status Commit() override {
+    const std::string sha256 = hash_.HexDigest();
+    if (pending_->size() != file_.bytes || sha256 != file_.sha256) {
+      return absl::DataLossError(
+          fmt::format("expected {} of {} bytes with SHA-256 {}, got {} bytes with {}", file_.name,
+                      file_.bytes, file_.sha256, pending_->size(), sha256));
+    }
+    LH_RETURN_IF_ERROR(pending_->Publish());
+    for (const std::string& folder : folders_) LH_RETURN_IF_ERROR(SyncPath(folder));
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::unique_ptr<PendingFile> pending_;
+  const ShardFile file_;
+  const std::vector<std::string> folders_;  // whose own names may be new
+  Sha256 hash_;
+};
+
+StatusOr<std::unique_ptr<ShardWriter>> LocalShardStore::Take(const RunId& run, Step step,
+                                                             const ShardFile& file) {
+  LH_ASSIGN_OR_RETURN(const std::string path, PathOf(run, step, file.name));
+  LH_RETURN_IF_ERROR(MakeDirectories(Folder(run, step)));
+  LH_ASSIGN_OR_RETURN(std::unique_ptr<PendingFile> pending, PendingFile::Create(path));
+  return std::make_unique<LocalShardWriter>(
+      std::move(pending), file,
+      std::vector<std::string>{fmt::format("{}/{}", root_, run.value()), root_});
 }
 
 // By reading: a page of a mapping that the disk cannot give back ends the process.

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,17 @@ struct ShardFile {
   std::string path = {};
 };
 
+// A file of a checkpoint that is being taken from elsewhere. Destroyed before Commit it leaves
+// nothing.
+class ShardWriter {
+ public:
+  virtual ~ShardWriter() = default;
+  // kInvalidArgument: more than the file has.
+  virtual Status Append(std::span<const std::byte> bytes) = 0;
+  // The file is there, and durable. kDataLoss: it is not the file that was announced.
+  virtual Status Commit() = 0;
+};
+
 class ShardStore {
  public:
   // Makes the folder where it is missing and deletes the temporary files of a process that was
@@ -38,6 +50,9 @@ class ShardStore {
   // Writes both files of a stage. A full disk (kResourceExhausted) leaves what was there as it was.
   virtual StatusOr<std::vector<ShardFile>> Write(const RunId& run, StageIndex stage,
                                                  const StageSnapshot& snapshot) = 0;
+  // Begins to write a file that somebody else has. A full disk as Write.
+  virtual StatusOr<std::unique_ptr<ShardWriter>> Take(const RunId& run, Step step,
+                                                      const ShardFile& file) = 0;
   // Where a file of this name is or would be. kInvalidArgument for a name that leaves the folder.
   virtual StatusOr<std::string> PathOf(const RunId& run, Step step,
                                        const std::string& name) const = 0;

@@ -61,7 +61,9 @@ BoundaryPort::BoundaryPort(BoundaryPortOptions options, CodecThread* codec_threa
                                                      .receive = options_.receive_codec})),
       messages_(options_.messages) {}
 
-BoundaryPort::~BoundaryPort() = default;
+BoundaryPort::~BoundaryPort() {
+  if (partial_) NoteTraffic(/*begin=*/false);
+}
 
 void BoundaryPort::Attach(std::shared_ptr<transport::Link> link) {
   const std::lock_guard lock(mutex_);
@@ -208,7 +210,10 @@ void BoundaryPort::SendChunks(const std::shared_ptr<Outgoing>& outgoing) {
     link = link_;
     if (!link || closed_) return;
     use_.payload_bytes_sent += blob_bytes + chunks * wire::kTensorHeaderBytes;
-    if (chunks_under_way_ == 0) busy_since_ = Now();
+    if (chunks_under_way_ == 0) {
+      busy_since_ = Now();
+      NoteTraffic(/*begin=*/true);
+    }
     chunks_under_way_ += chunks;
   }
   wire::TensorHeader header = HeaderFor(wire::TensorKind::kChunk, outgoing->pass);
@@ -229,7 +234,18 @@ void BoundaryPort::SendChunks(const std::shared_ptr<Outgoing>& outgoing) {
 
 void BoundaryPort::SendDone() {
   const std::lock_guard lock(mutex_);
-  if (--chunks_under_way_ == 0) use_.send_busy += longhaul::operator-(Now(), busy_since_);
+  if (--chunks_under_way_ > 0) return;
+  use_.send_busy += longhaul::operator-(Now(), busy_since_);
+  NoteTraffic(/*begin=*/false);
+}
+
+void BoundaryPort::NoteTraffic(bool begin) const {
+  if (options_.traffic == nullptr) return;
+  if (begin) {
+    options_.traffic->Begin();
+  } else {
+    options_.traffic->End();
+  }
 }
 
 void BoundaryPort::SendStepMessage(wire::TensorKind kind, Step step,
@@ -392,6 +408,7 @@ Status BoundaryPort::HandleChunk(const wire::TensorHeader& header,
     partial_->blob_bytes = header.blob_bytes;
     partial_->chunks = header.chunks;
     partial_->began = Now();
+    NoteTraffic(/*begin=*/true);
   }
   if (pass != partial_->pass || header.microbatch != partial_->microbatch ||
       header.chunk != partial_->next_chunk || header.chunks != partial_->chunks ||
@@ -407,6 +424,7 @@ Status BoundaryPort::HandleChunk(const wire::TensorHeader& header,
   last_pass_ = pass;
   last_microbatch_ = header.microbatch;
   std::shared_ptr<Incoming> incoming = std::move(partial_);
+  NoteTraffic(/*begin=*/false);
   Trace(v1::Span::RECEIVE, pass, header.microbatch, incoming->began, incoming->blob_bytes);
   if (incoming->chunks >= LinkCredits::kChunksOfARate) CountReceived(*incoming);
   codec_thread_->Post([self = shared_from_this(), incoming] { self->Decode(*incoming); });

@@ -40,6 +40,7 @@
 #include "worker/pipeline/event_queue.h"
 #include "worker/pipeline/link_credits.h"
 #include "worker/pipeline/trace_log.h"
+#include "worker/pipeline/traffic_watch.h"
 
 namespace longhaul::worker {
 
@@ -68,6 +69,8 @@ struct BoundaryPortOptions {
   std::shared_ptr<BoundaryMessages> messages;
   LinkCredits credits{0, absl::ZeroDuration(), 0};
   std::shared_ptr<TraceLog> trace;  // or null
+  TrafficWatch* traffic =
+      nullptr;  // hears when tensors are on their way; outlives the port; or null
   // On the link's loop.
   std::function<void(const LinkHealth&)> on_health;
 };
@@ -141,6 +144,8 @@ class BoundaryPort : public transport::LinkHandler,
   void Encode(const std::shared_ptr<Outgoing>& outgoing);
   void SendChunks(const std::shared_ptr<Outgoing>& outgoing);
   void SendDone();
+  // Tensors are on their way, or no more.
+  void NoteTraffic(bool begin) const;
   void CountReceived(const Incoming& incoming);
   Status HandleFrame(transport::Lane lane, std::span<const std::byte> payload);
   Status HandleChunk(const wire::TensorHeader& header, std::span<const std::byte> body);

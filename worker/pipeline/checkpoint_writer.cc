@@ -23,10 +23,10 @@ void CheckpointWriter::AwaitRoom() {
   changed_.wait(lock, [this] { return !waiting_; });
 }
 
-void CheckpointWriter::Submit(std::shared_ptr<const StageSnapshot> snapshot) {
+void CheckpointWriter::Submit(Job job) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !waiting_; });
-  waiting_ = std::move(snapshot);
+  waiting_ = std::move(job);
   changed_.notify_all();
 }
 
@@ -40,12 +40,12 @@ void CheckpointWriter::Loop() {
   while (true) {
     changed_.wait(lock, [this] { return waiting_ || closing_; });
     if (!waiting_) return;
-    std::shared_ptr<const StageSnapshot> snapshot = std::exchange(waiting_, nullptr);
+    Job job = *std::exchange(waiting_, std::nullopt);
     writing_ = true;
     changed_.notify_all();
     lock.unlock();
-    done_(snapshot, store_->Write(run_, stage_, *snapshot));
-    snapshot.reset();
+    done_(job, store_->Write(run_, stage_, *job.snapshot));
+    job.snapshot.reset();
     lock.lock();
     writing_ = false;
     changed_.notify_all();

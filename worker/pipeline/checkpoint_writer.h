@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -20,15 +21,18 @@ namespace longhaul::worker {
 
 class CheckpointWriter {
  public:
-  using Done = std::function<void(const std::shared_ptr<const StageSnapshot>& snapshot,
-                                  const StatusOr<std::vector<ShardFile>>& files)>;
+  struct Job {
+    std::shared_ptr<const StageSnapshot> snapshot;
+    bool interim = false;  // for recovery alone (CheckpointManifest)
+  };
+  using Done = std::function<void(const Job& job, const StatusOr<std::vector<ShardFile>>& files)>;
   CheckpointWriter(ShardStore* store, RunId run, StageIndex stage, Done done);
   // Finishes what was submitted.
   ~CheckpointWriter();
 
   // Before a snapshot is taken, so that no third one is made meanwhile.
   void AwaitRoom();
-  void Submit(std::shared_ptr<const StageSnapshot> snapshot);
+  void Submit(Job job);
   // Until everything submitted is written (or has failed).
   void Flush();
 
@@ -40,7 +44,7 @@ class CheckpointWriter {
   const Done done_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::shared_ptr<const StageSnapshot> waiting_;
+  std::optional<Job> waiting_;
   bool writing_ = false;
   bool closing_ = false;
   std::thread thread_;

@@ -36,12 +36,12 @@ Executor::Executor(ExecutorOptions options)
   for (const auto& port : options_.ports) (port->upstream() ? up_ : down_) = port.get();
   checkpoint_writer_ = std::make_unique<CheckpointWriter>(
       options_.shards, options_.run, StageIndex(options_.cell.stage),
-      [this](const SharedSnapshot& snapshot, const StatusOr<std::vector<ShardFile>>& files) {
-        CheckpointWritten(snapshot, files);
+      [this](const CheckpointWriter::Job& job, const StatusOr<std::vector<ShardFile>>& files) {
+        CheckpointWritten(job.snapshot, job.interim, files);
       });
 }
 
-void Executor::CheckpointWritten(const SharedSnapshot& snapshot,
+void Executor::CheckpointWritten(const SharedSnapshot& snapshot, bool interim,
                                  const StatusOr<std::vector<ShardFile>>& files) {
   if (!files.ok()) {
     events_->Push(
@@ -51,6 +51,7 @@ void Executor::CheckpointWritten(const SharedSnapshot& snapshot,
   options_.resident->Keep(snapshot, *files);
   v1::WorkerMessage message;
   message.mutable_shard()->set_step(snapshot->step);
+  message.mutable_shard()->set_interim(interim);
   for (const ShardFile& file : *files) {
     v1::CheckpointFile* out = message.mutable_shard()->add_files();
     out->set_name(file.name);
@@ -317,15 +318,16 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNormAndDecisions() {
 
 Status Executor::SaveState(const wire::StepMessage& agreed) {
   const uint64_t every = options_.spec.checkpoint.every;
-  const bool due =
+  const bool wanted =
       agreed.checkpoint || agreed.stop ||
       (options_.spec.checkpoint.at_end && step_.value() == options_.spec.train.steps) ||
       (every > 0 && step_.value() % every == 0);
-  if (!due) return absl::OkStatus();
+  const uint64_t copies = options_.copy_every;
+  if (!wanted && (copies == 0 || step_.value() % copies != 0)) return absl::OkStatus();
   const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
   checkpoint_writer_->AwaitRoom();
   LH_ASSIGN_OR_RETURN(SharedSnapshot snapshot, options_.resident->TakeSnapshot());
-  checkpoint_writer_->Submit(std::move(snapshot));
+  checkpoint_writer_->Submit({.snapshot = std::move(snapshot), .interim = !wanted});
   return absl::OkStatus();
 }
 

@@ -50,6 +50,7 @@ struct ExecutorOptions {
   uint32_t stages = 1;  // of the cell's replica
   Setting setting;
   uint64_t start_step = 0;  // steps that are done
+  uint64_t copy_every = 0;  // Assignment::copy_every
   uint64_t validation_tokens = 0;
   ResidentStage* resident = nullptr;  // not owned; outlives the executor
   std::unique_ptr<Batches> batches;   // first and last stage
@@ -108,7 +109,7 @@ class Executor {
   Status RunForward(const Pass& pass, Microbatch microbatch);
   Status RunBackward(const Pass& pass, Microbatch microbatch);
   // On the checkpoint writer's thread.
-  void CheckpointWritten(const SharedSnapshot& snapshot,
+  void CheckpointWritten(const SharedSnapshot& snapshot, bool interim,
                          const StatusOr<std::vector<ShardFile>>& files);
   void ForgetMessages();
   void ReportStep(const wire::StepMessage& agreed, double learning_rate);

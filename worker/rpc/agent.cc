@@ -57,6 +57,10 @@ void Agent::Handle(v1::WorkerCommand command) {
     if (!status.ok()) LogWarning("cannot delete an old checkpoint: {}", Message(status));
     return;
   }
+  if (command.has_take_shards() || command.check_shards().has_to()) {
+    resources_.transfers->Handle(std::move(command));
+    return;
+  }
   if (command.has_check_shards()) {
     resources_.courier->Add(std::move(command));
     return;

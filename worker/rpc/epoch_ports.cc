@@ -132,6 +132,7 @@ StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec
                               absl::Seconds(sent.latency_seconds + received.latency_seconds),
                               received.bytes),
        .trace = trace_,
+       .traffic = resources_.traffic,
        .on_health = HealthReporter(resources_, assignment_, edge.id)},
       resources_.codec_thread, events_);
 }

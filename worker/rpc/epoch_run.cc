@@ -272,6 +272,7 @@ void EpochRun::MakeExecutor(std::shared_ptr<const TokenFile> text) {
                       .stages = static_cast<uint32_t>(stages),
                       .setting = assignment_.Find(cell_)->setting,
                       .start_step = assignment_.start_step,
+                      .copy_every = assignment_.copy_every,
                       .validation_tokens = assignment_.data.validation_tokens,
                       .resident = resident_.get(),
                       .batches = text ? std::make_unique<Batches>(spec_, std::move(text)) : nullptr,
@@ -318,7 +319,10 @@ StatusOr<SharedSnapshot> EpochRun::ReadShards(const GivenUp& given_up) {
   std::vector<ShardFile> files = ShardFilesOf(resume_files_);
   for (size_t i = 0; i < files.size(); ++i) {
     const v1::CheckpointFile& file = resume_files_[i];
-    if (file.worker_id() == me && file.problem().empty()) continue;
+    const bool here = std::any_of(
+        file.holders().begin(), file.holders().end(),
+        [&](const auto& holder) { return holder.worker_id() == me && holder.problem().empty(); });
+    if (here) continue;
     StatusOr<std::string> copy = resources_.shard_copies->Fetch(
         file.sha256(), deadline, [&] { return Cancelled() || given_up(); });
     if (!copy.ok()) {

@@ -15,9 +15,11 @@
 #include "worker/pipeline/boundary_dump.h"
 #include "worker/pipeline/codec_thread.h"
 #include "worker/pipeline/resident_stage.h"
+#include "worker/pipeline/traffic_watch.h"
 #include "worker/rpc/blob_fetcher.h"
 #include "worker/rpc/device.h"
 #include "worker/rpc/shard_courier.h"
+#include "worker/rpc/shard_transfers.h"
 
 namespace longhaul::worker {
 
@@ -31,6 +33,8 @@ struct Resources {
   BlobFetcher* blobs = nullptr;
   BlobFetcher* shard_copies = nullptr;  // shards of other workers, on their way into a stage
   ShardCourier* courier = nullptr;
+  TrafficWatch* traffic = nullptr;
+  ShardTransfers* transfers = nullptr;
   std::optional<BoundaryDumpOptions> dump;
   std::string messages_root;  // folder of what codecs with state remember (boundary_messages.h)
   std::function<void(v1::WorkerMessage)> send;  // thread-safe

@@ -28,9 +28,39 @@ ShardCheck CheckBy(const WorkerId& worker, const Incarnation& incarnation,
 
 }  // namespace
 
+const v1::ShardHolder* FindHolder(const v1::CheckpointFile& file, const std::string& holder) {
+  const auto found =
+      std::find_if(file.holders().begin(), file.holders().end(),
+                   [&](const v1::ShardHolder& one) { return one.worker_id() == holder; });
+  return found == file.holders().end() ? nullptr : &*found;
+}
+
+bool IsHeldBy(const v1::CheckpointFile& file, const std::string& holder) {
+  const v1::ShardHolder* found = FindHolder(file, holder);
+  return found != nullptr && found->problem().empty();
+}
+
+void AddHolder(const std::string& worker_id, const std::string& worker_name,
+               v1::CheckpointFile* file) {
+  RemoveHolder(worker_id, file);
+  v1::ShardHolder& holder = *file->add_holders();
+  holder.set_worker_id(worker_id);
+  holder.set_worker_name(worker_name);
+}
+
+void RemoveHolder(const std::string& worker_id, v1::CheckpointFile* file) {
+  auto& holders = *file->mutable_holders();
+  holders.erase(std::remove_if(holders.begin(), holders.end(),
+                               [&](const auto& one) { return one.worker_id() == worker_id; }),
+                holders.end());
+}
+
 std::set<std::string> HoldersOf(const v1::CheckpointManifest& manifest) {
   std::set<std::string> holders;
-  for (const v1::CheckpointFile& file : manifest.files()) holders.insert(file.worker_id());
+  for (const v1::CheckpointFile& file : manifest.files()) {
+    for (const v1::ShardHolder& holder : file.holders()) holders.insert(holder.worker_id());
+  }
+  holders.erase("");
   return holders;
 }
 
@@ -39,7 +69,7 @@ std::vector<ShardCheck> ChecksOf(const v1::CheckpointManifest& manifest, const S
   std::vector<ShardCheck> checks;
   ShardCheck copies = about;
   for (const v1::CheckpointFile& file : manifest.files()) {
-    if (file.copied()) copies.files.push_back(file);
+    if (IsCopied(file)) copies.files.push_back(file);
   }
   if (!copies.files.empty()) checks.push_back(std::move(copies));
   for (const std::string& holder : HoldersOf(manifest)) {
@@ -47,7 +77,7 @@ std::vector<ShardCheck> ChecksOf(const v1::CheckpointManifest& manifest, const S
     if (!incarnation) continue;
     ShardCheck own = CheckBy(WorkerId(holder), *incarnation, about);
     for (const v1::CheckpointFile& file : manifest.files()) {
-      if (file.worker_id() == holder) own.files.push_back(file);
+      if (FindHolder(file, holder) != nullptr) own.files.push_back(file);
     }
     checks.push_back(std::move(own));
   }
@@ -57,12 +87,16 @@ std::vector<ShardCheck> ChecksOf(const v1::CheckpointManifest& manifest, const S
 std::vector<ShardCheck> CopyChecksOf(std::span<const v1::CheckpointFile> files,
                                      const ShardCheck& about, const ConnectedWorkers& connected) {
   std::map<std::string, std::vector<v1::CheckpointFile>> by_holder;
-  for (const v1::CheckpointFile& file : files) by_holder[file.worker_id()].push_back(file);
+  for (const v1::CheckpointFile& file : files) {
+    for (const v1::ShardHolder& holder : file.holders()) {
+      if (!holder.problem().empty() || !connected(WorkerId(holder.worker_id()))) continue;
+      by_holder[holder.worker_id()].push_back(file);
+      break;
+    }
+  }
   std::vector<ShardCheck> checks;
   for (auto& [holder, held] : by_holder) {
-    const std::optional<Incarnation> incarnation = connected(WorkerId(holder));
-    if (!incarnation) continue;
-    ShardCheck check = CheckBy(WorkerId(holder), *incarnation, about);
+    ShardCheck check = CheckBy(WorkerId(holder), *connected(WorkerId(holder)), about);
     check.files = std::move(held);
     check.copy = true;
     checks.push_back(std::move(check));
@@ -83,18 +117,16 @@ std::vector<v1::CheckpointFile> FilesOfCell(const v1::CheckpointManifest& manife
   return files;
 }
 
-std::vector<v1::CheckpointFile> FilesToMove(const v1::CheckpointManifest& manifest,
-                                            std::span<const Cell> cells) {
-  std::map<std::string, v1::CheckpointFile> moved;
+std::vector<ShardMove> MovesFor(const v1::CheckpointManifest& manifest,
+                                std::span<const Cell> cells) {
+  std::vector<ShardMove> moves;
   for (const Cell& cell : cells) {
     for (v1::CheckpointFile& file : FilesOfCell(manifest, cell)) {
-      const bool is_at_hand = file.worker_id() == cell.worker.value() && file.problem().empty();
-      if (!is_at_hand && !file.copied()) moved.emplace(file.name(), std::move(file));
+      if (IsHeldBy(file, cell.worker.value()) || IsCopied(file)) continue;
+      moves.push_back({std::move(file), cell.worker});
     }
   }
-  std::vector<v1::CheckpointFile> files;
-  for (auto& [name, file] : moved) files.push_back(std::move(file));
-  return files;
+  return moves;
 }
 
 // ---- Checks under way --------------------------------------------------------------
@@ -151,20 +183,20 @@ std::vector<uint64_t> ShardBook::Late(MonoTime now) const {
 std::vector<uint64_t> ShardBook::AskedOf(const WorkerId& worker) const {
   std::vector<uint64_t> asked;
   for (const auto& [id, check] : checks_) {
-    if (check.worker == worker) asked.push_back(id);
+    if (check.worker == worker || check.to == worker) asked.push_back(id);
   }
   return asked;
 }
 
-bool ShardBook::IsCheckingToResume(const RunId& run) const {
+bool ShardBook::IsUnderWay(const RunId& run, ShardCheck::Purpose purpose) const {
   return std::ranges::any_of(checks_, [&](const auto& entry) {
-    return entry.second.run == run && entry.second.purpose == ShardCheck::Purpose::kResume;
+    return entry.second.run == run && entry.second.purpose == purpose;
   });
 }
 
 bool ShardBook::ExpectsCopy(const std::string& sha256, uint64_t bytes) const {
   return std::ranges::any_of(checks_, [&](const auto& entry) {
-    return entry.second.copy &&
+    return entry.second.copy && !entry.second.to &&
            std::ranges::any_of(entry.second.files, [&](const v1::CheckpointFile& file) {
              return file.sha256() == sha256 && file.bytes() == bytes;
            });
@@ -186,7 +218,7 @@ void ShardBook::BeginVerification(RequestId request) {
 void ShardBook::NoteVerified(const ShardCheck& check, const v1::CheckpointFile& file) {
   const auto found = verifications_.find(check.request);
   if (check.purpose != ShardCheck::Purpose::kVerify || found == verifications_.end()) return;
-  found->second.insert({check.step, file.worker_id(), file.name()});
+  found->second.insert({check.step, check.worker ? check.worker->value() : "", file.name()});
 }
 
 std::optional<VerifiedShards> ShardBook::TakeVerified(RequestId request) {

@@ -33,7 +33,7 @@ struct ShardCheck {
   enum class Purpose : uint8_t {
     kResume,  // a draft waits for it
     kVerify,  // `longhaul checkpoints --verify` waits for it
-    kCopy,    // checkpoint.keep_copy
+    kCopy,    // another place is to hold them too
   };
   Purpose purpose = Purpose::kResume;
   RequestId request{0};  // kVerify
@@ -43,12 +43,26 @@ struct ShardCheck {
   std::optional<WorkerId> worker;  // nullopt: the coordinator's copies
   Incarnation incarnation;
   std::vector<v1::CheckpointFile> files;
-  bool copy = false;  // also send copies of them
+  bool copy = false;           // also send copies of them
+  std::optional<WorkerId> to;  // whom; nullopt: the coordinator
   MonoTime until;
 };
 
 // The incarnation of a worker that is connected; nullopt: it is not.
 using ConnectedWorkers = std::function<std::optional<Incarnation>(const WorkerId&)>;
+
+// ---- Where a file lies. Workers are named by their ids; "" is the coordinator. ----------------
+
+// nullptr: not there.
+const v1::ShardHolder* FindHolder(const v1::CheckpointFile& file, const std::string& holder);
+// And nothing is known to be wrong with it.
+bool IsHeldBy(const v1::CheckpointFile& file, const std::string& holder);
+inline bool IsCopied(const v1::CheckpointFile& file) {
+  return IsHeldBy(file, "");
+}
+void AddHolder(const std::string& worker_id, const std::string& worker_name,
+               v1::CheckpointFile* file);
+void RemoveHolder(const std::string& worker_id, v1::CheckpointFile* file);
 
 // ---- Whom to ask. `about` has purpose, request, run, epoch and step of the checks. -----------
 
@@ -57,18 +71,23 @@ std::set<std::string> HoldersOf(const v1::CheckpointManifest& manifest);
 // Everybody who can be asked hashes what they have: the coordinator first, then each worker.
 std::vector<ShardCheck> ChecksOf(const v1::CheckpointManifest& manifest, const ShardCheck& about,
                                  const ConnectedWorkers& connected);
-// The connected workers that hold `files` hash them and send copies.
+// Of each file a connected worker that holds it, the one that wrote it if it can, hashes it and
+// sends a copy.
 std::vector<ShardCheck> CopyChecksOf(std::span<const v1::CheckpointFile> files,
                                      const ShardCheck& about, const ConnectedWorkers& connected);
 // The files of a checkpoint with tensors of this cell, whichever split wrote them.
 std::vector<v1::CheckpointFile> FilesOfCell(const v1::CheckpointManifest& manifest,
                                             const Cell& cell);
-// What cells of a new plan need and have neither whole on their own disk nor at the coordinator.
-// Each file once, by name.
-std::vector<v1::CheckpointFile> FilesToMove(const v1::CheckpointManifest& manifest,
-                                            std::span<const Cell> cells);
+// What a cell of a new plan needs, and its worker has neither whole on its own disk nor can fetch
+// from the coordinator.
+struct ShardMove {
+  v1::CheckpointFile file;
+  WorkerId to;
+};
+std::vector<ShardMove> MovesFor(const v1::CheckpointManifest& manifest,
+                                std::span<const Cell> cells);
 
-// (step, worker, file) of shards that were hashed and are whole.
+// (step, holder, file) of shards that were hashed and are whole.
 using VerifiedShards = std::set<std::tuple<uint64_t, std::string, std::string>>;
 
 class ShardBook {
@@ -86,9 +105,13 @@ class ShardBook {
   void DropResumeChecks(const RunId& run);
 
   std::vector<uint64_t> Late(MonoTime now) const;
+  // In which the worker has a part.
   std::vector<uint64_t> AskedOf(const WorkerId& worker) const;
-  bool IsCheckingToResume(const RunId& run) const;
-  // Whether some worker was asked to send a copy of this content.
+  bool IsCheckingToResume(const RunId& run) const {
+    return IsUnderWay(run, ShardCheck::Purpose::kResume);
+  }
+  bool IsCopying(const RunId& run) const { return IsUnderWay(run, ShardCheck::Purpose::kCopy); }
+  // Whether some worker was asked to send the coordinator a copy of this content.
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes) const;
   // MonoTime::max(): never.
   MonoTime NextWake() const;
@@ -104,6 +127,8 @@ class ShardBook {
   std::optional<VerifiedShards> TakeVerified(RequestId request);
 
  private:
+  bool IsUnderWay(const RunId& run, ShardCheck::Purpose purpose) const;
+
   std::map<uint64_t, ShardCheck> checks_;
   uint64_t next_check_ = 1;
   std::map<RequestId, VerifiedShards> verifications_;

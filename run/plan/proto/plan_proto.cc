@@ -346,6 +346,7 @@ v1::Assignment ToProto(const Assignment& assignment) {
   out.set_run_id(assignment.run.value());
   out.set_epoch(assignment.epoch.value());
   out.set_start_step(assignment.start_step);
+  out.set_copy_every(assignment.copy_every);
   out.set_run_yaml(assignment.run_yaml);
   *out.mutable_data() = ToProto(assignment.data);
   AddAll(assignment.cells, out.mutable_cells());
@@ -358,6 +359,7 @@ Assignment FromProto(const v1::Assignment& assignment) {
           .epoch = Epoch(assignment.epoch()),
           .start_step = assignment.start_step(),
           .run_yaml = assignment.run_yaml(),
+          .copy_every = assignment.copy_every(),
           .data = FromProto(assignment.data()),
           .cells = AllOf<Cell>(assignment.cells()),
           .edges = AllOf<Edge>(assignment.edges())};

@@ -10,7 +10,7 @@
 namespace longhaul {
 
 // CheckpointManifest::format of those that are written.
-inline constexpr uint32_t kManifestFormat = 2;
+inline constexpr uint32_t kManifestFormat = 3;
 
 v1::CellId ToProto(const CellId& id);
 CellId FromProto(const v1::CellId& id);

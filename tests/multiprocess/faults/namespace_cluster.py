@@ -83,8 +83,9 @@ class NamespaceCluster:
         wait_for(f"step {step}", looked)
         return self.status(run)["state"] not in ENDED
 
-    def wait_for_end(self, run):
-        return wait_for("the end", lambda: (s := self.status(run))["state"] in ENDED and s)
+    def wait_for_end(self, run, deadline_s=DEADLINE_S):
+        return wait_for("the end", lambda: (s := self.status(run))["state"] in ENDED and s,
+                        deadline_s=deadline_s)
 
     def wait_until_connected(self):
         wait_for("all workers", lambda: all(w["connected"] for w in self.state()["workers"]))

@@ -30,6 +30,7 @@ pipeline: {{ stages: {stages}, schedule: {schedule} }}
 transport: {transport}
 links: {links}
 checkpoint: {{ every: 10, keep: 2 }}
+recovery: {{ attempts: 0 }}
 """
 GPT = "{ family: gpt, layers: 4, hidden: 64, heads: 4, context: 64 }"  # RUN's
 # Of Qwen2.5's kind.
@@ -40,15 +41,15 @@ DEFAULT = '{ forward: tah, backward: "fixed:bits=4,rounding=stochastic" }'
 GAUSS = "{ forward: gauss, backward: gauss }"
 
 
-def wait_for(what, condition):
+def wait_for(what, condition, deadline_s=DEADLINE_S):
     """Polls `condition` until it gives something; never longer than the deadline."""
-    end = time.monotonic() + DEADLINE_S
+    end = time.monotonic() + deadline_s
     while time.monotonic() < end:
         value = condition()
         if value:
             return value
         select_tick()
-    raise AssertionError(f"waited {DEADLINE_S} s in vain for {what}")
+    raise AssertionError(f"waited {deadline_s} s in vain for {what}")
 
 
 def select_tick():

@@ -201,7 +201,8 @@ void Checkers::CheckCheckpoints(const RunRecord* before, const RunRecord& record
     std::set<uint32_t> stages;
     for (const v1::CheckpointFile& file : manifest.files()) {
       stages.insert(file.stage());
-      const auto shard = world_->shards.find({id, manifest.step(), file.stage(), file.worker_id()});
+      const std::string& writer = file.holders(0).worker_id();
+      const auto shard = world_->shards.find({id, manifest.step(), file.stage(), writer});
       if (shard == world_->shards.end() || shard->second != file.sha256()) {
         world_->Violate("checkpoint {} of {} is offered, and its shard of stage {} {}",
                         manifest.step(), id, file.stage(),
@@ -217,7 +218,7 @@ void Checkers::CheckCheckpoints(const RunRecord* before, const RunRecord& record
       world_->Violate("checkpoint {} of {} was committed for epoch {} in epoch {}", manifest.step(),
                       id, manifest.epoch(), record.epoch.value());
     }
-    if (!commits_.insert({id, manifest.step()}).second) {
+    if (!commits_.insert({id, manifest.epoch(), manifest.step()}).second) {
       world_->Violate("checkpoint {} of {} was committed twice", manifest.step(), id);
     }
   }

@@ -67,7 +67,8 @@ class Checkers {
   std::map<RunId, std::map<uint64_t, v1::StepRecord>> steps_;
   std::vector<v1::Event> events_;
   // Of all time.
-  std::set<std::pair<std::string, uint64_t>> commits_, stops_told_;
+  std::set<std::tuple<std::string, uint64_t, uint64_t>> commits_;  // run, epoch, step
+  std::set<std::pair<std::string, uint64_t>> stops_told_;
   std::map<RequestId, std::string> resumes_;  // not answered yet -> name
   // By a user's resume or by itself, in the newest tick: from which epoch.
   std::map<RunId, Epoch> moved_on_;

@@ -13,7 +13,6 @@ constexpr uint64_t kShort = 20, kEndless = 1'000'000, kCheckpointEvery = 4;
 StateOptions Options() {
   StateOptions options;
   options.session_timeout = absl::Seconds(10);
-  options.reattach_timeout = absl::Seconds(30);
   options.measure_timeout = absl::Seconds(40);
   options.ready_timeout = absl::Seconds(40);
   options.version = "1.2.3";
@@ -26,6 +25,7 @@ RunSpec ShortSpec(const std::string& name, uint32_t stages) {
   RunSpec spec = SmallSpec(name, stages);
   spec.train.steps = kShort;
   spec.checkpoint.every = kCheckpointEvery;
+  spec.reattach_timeout = absl::Seconds(30);
   return spec;
 }
 

@@ -103,20 +103,26 @@ void SimWorker::CheckRates(const EpochKey& key, const Assignment& assignment) {
     while ("id-" + WorkerName(index) != assignment.Find(cell)->worker.value()) ++index;
     return index;
   };
-  // An epoch that takes the place of another one has its plan.
-  EpochKey planned_as = key;
-  const auto has_probes = [&] {
-    return std::ranges::any_of(world_->probes, [&](const auto& probe) {
-      return std::get<0>(probe.first) == key.run && std::get<1>(probe.first) == planned_as.epoch;
-    });
+  // An epoch that takes the place of another one has its plan, but where a worker was replaced: of
+  // its links it knows what was measured between these two before, or nothing.
+  const bool is_planned = std::ranges::any_of(world_->probes, [&](const auto& probe) {
+    return std::get<0>(probe.first) == key.run && std::get<1>(probe.first) == key.epoch;
+  });
+  const auto was_measured = [&](double planned, size_t from, size_t to) {
+    for (const auto& [probe, ends] : world_->probes) {
+      if (planned == RateOf({std::get<0>(probe), std::get<1>(probe)}, from, to)) return true;
+    }
+    return false;
   };
-  while (planned_as.epoch > 1 && !has_probes()) --planned_as.epoch;
   for (const Edge& edge : assignment.edges) {
     const size_t upper = worker_of(edge.from), lower = worker_of(edge.to);
-    for (const auto& [planned, measured] :
-         {std::pair(edge.forward.bits_per_second, RateOf(planned_as, upper, lower)),
-          std::pair(edge.backward.bits_per_second, RateOf(planned_as, lower, upper))}) {
-      const bool excused = planned == 0 && (WasInTroubleLately(upper) || WasInTroubleLately(lower));
+    for (const auto& [planned, from, to] :
+         {std::tuple(edge.forward.bits_per_second, upper, lower),
+          std::tuple(edge.backward.bits_per_second, lower, upper)}) {
+      const double measured = RateOf(key, from, to);
+      const bool excused =
+          is_planned ? planned == 0 && (WasInTroubleLately(upper) || WasInTroubleLately(lower))
+                     : planned == 0 || was_measured(planned, from, to);
       if (planned == measured || excused) continue;
       world_->Violate("{}@{} is planned with {} bit/s over edge {}; {} were measured", key.run,
                       key.epoch, planned, edge.id.value(), measured);

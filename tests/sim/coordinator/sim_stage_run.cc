@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "coordinator/state/books/shard_book.h"
 #include "run/plan/proto/plan_proto.h"
 #include "tests/sim/coordinator/sim_worker.h"
 #include "tests/support/state_harness.h"
@@ -97,7 +98,7 @@ void SimWorker::Prepared() {
   for (const v1::CheckpointFile& file : run_->resume_files) {
     const auto shard = world_->shards.find({run_->key.run, run_->start_step, file.stage(), id()});
     const bool on_disk =
-        file.worker_id() == id() && shard != world_->shards.end() && shard->second == file.sha256();
+        IsHeldBy(file, id()) && shard != world_->shards.end() && shard->second == file.sha256();
     if (on_disk || world_->copies.contains(file.sha256())) continue;
     // A process that was stopped for long wakes up in an epoch of the past, whose shards may be
     // gone.

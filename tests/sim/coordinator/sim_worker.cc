@@ -48,6 +48,7 @@ void SimWorker::Crash(bool silent) {
   if (connection_) connection_->WorkerDied(silent);
   running_ = false;
   connection_.reset();
+  std::erase_if(world_->takes, [&](const auto& take) { return take.second == id(); });
   welcomed_ = false;
   outgoing_.clear();
   newest_written_.reset();
@@ -181,6 +182,9 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
     case v1::WorkerCommand::kCheckShards:
       HandleCheckShards(command);
       return;
+    case v1::WorkerCommand::kTakeShards:
+      world_->takes[command.take_shards().check()] = id();
+      return;
     case v1::WorkerCommand::kDropCheckpoint:
       std::erase_if(world_->shards, [&](const auto& shard) {
         const auto& [run, step, stage, worker] = shard.first;
@@ -249,6 +253,16 @@ void SimWorker::HandleTryReach(const v1::TryReach& ask) {
 
 // On a thread of its own, whatever the agent does.
 void SimWorker::HandleCheckShards(const v1::WorkerCommand& command) {
+  const v1::CheckShards& asked = command.check_shards();
+  if (asked.has_to() && !world_->takes.contains(asked.check())) {
+    // Both dial and expect for a while.
+    const MonoTime now = world_->timeline.now();
+    const auto [first, is_new] = world_->gives.try_emplace({index_, asked.check()}, now);
+    if (now - first->second < absl::Seconds(20)) {
+      After(absl::Milliseconds(200), [this, command] { HandleCheckShards(command); });
+      return;
+    }
+  }
   const absl::Duration takes = world_->random.Between(absl::Milliseconds(10), absl::Seconds(3));
   After(takes, [this, command] {
     const v1::CheckShards& check = command.check_shards();
@@ -261,6 +275,15 @@ void SimWorker::HandleCheckShards(const v1::WorkerCommand& command) {
       const auto shard = world_->shards.find({command.run_id(), check.step(), file.stage(), id()});
       if (shard == world_->shards.end() || shard->second != file.sha256()) {
         state.set_problem("it is missing");
+      } else if (check.has_to()) {
+        const auto taker = world_->takes.find(check.check());
+        if (taker == world_->takes.end()) {
+          state.set_copy_error("nobody expects it");
+        } else {
+          world_->shards[{command.run_id(), check.step(), file.stage(), taker->second}] =
+              file.sha256();
+          state.set_copied(true);
+        }
       } else if (check.copy()) {
         world_->copies.insert(file.sha256());
         state.set_copied(true);

@@ -74,6 +74,7 @@ struct World {
   // (run, step, stage, worker id) -> hash of the file: what is on disks, which survive processes.
   std::map<std::tuple<std::string, uint64_t, uint32_t, std::string>, std::string> shards;
   std::map<ProbeId, std::set<size_t>> probes;  // the workers that took part in measuring a link
+  std::map<uint64_t, std::string> takes;       // check -> the worker that expects files of it
   std::set<std::string> copies;  // hashes of shards that the coordinator has a copy of
   // Newest fault of each worker, of its links too. To judge whom a failure names.
   std::map<std::string, MonoTime> fault_of;

@@ -22,9 +22,10 @@ class CheckpointsCommandTest : public CliTest {
       one.add_layers(stage + 1);
       v1::ShardStatus& shard = *one.add_shards();
       shard.set_name("stage-" + std::to_string(stage) + ".params.safetensors");
-      shard.set_worker_id("id-" + std::to_string(stage));
-      shard.set_worker_name("worker" + std::to_string(stage + 1));
-      shard.set_connected(stage == 0);
+      v1::ShardHolderStatus& holder = *shard.add_holders();
+      holder.set_worker_id("id-" + std::to_string(stage));
+      holder.set_worker_name("worker" + std::to_string(stage + 1));
+      holder.set_connected(stage == 0);
     }
     return one;
   }

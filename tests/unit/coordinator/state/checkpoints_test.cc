@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "coordinator/state/books/shard_book.h"
 #include "tests/support/state_harness.h"
 
 namespace longhaul::coordinator {
@@ -79,7 +80,7 @@ TEST_F(Checkpoints, AreHashedBeforeARunResumes) {
     ASSERT_NE(asked, nullptr);
     EXPECT_EQ(asked->check_shards().step(), 2u);
     ASSERT_EQ(asked->check_shards().files_size(), 1);
-    EXPECT_EQ(asked->check_shards().files(0).worker_id(), "id-" + worker);
+    EXPECT_EQ(asked->check_shards().files(0).holders(0).worker_id(), "id-" + worker);
     EXPECT_FALSE(asked->check_shards().copy());
   }
   c.Data("tiny-1");
@@ -183,20 +184,26 @@ TEST_F(Checkpoints, AFewerStagesFetchWhatOthersHold) {
   c.Times("a", "tiny-1", 2);
   c.Checked("a");
   c.Checked("b");
-  // b's shard has to come to the coordinator first.
+  // b's shard has to come to a first.
   EXPECT_EQ(c.StateOf("tiny-1"), "planning");
-  const v1::WorkerCommand* asked = c.Last("b", v1::WorkerCommand::kCheckShards);
-  EXPECT_TRUE(asked->check_shards().copy());
+  const v1::CheckShards give = c.Last("b", v1::WorkerCommand::kCheckShards)->check_shards();
+  EXPECT_TRUE(give.copy());
+  const v1::TakeShards take = c.Last("a", v1::WorkerCommand::kTakeShards)->take_shards();
+  EXPECT_EQ(take.check(), give.check());
+  EXPECT_EQ(take.files_size(), 1);
+  EXPECT_EQ(take.from().peer_name(), "b");
+  EXPECT_EQ(give.to().peer_name(), "a");
+  EXPECT_NE(take.from().dial(), give.to().dial());
+  EXPECT_EQ(take.from().link_secret(), give.to().link_secret());
+  EXPECT_FALSE(give.to().paced());
   EXPECT_THAT(Events("checkpoint"), HasSubstr("1 shards of the checkpoint of step 2 (10 B) move"));
-  EXPECT_TRUE(c.state->ExpectsCopy(std::string(64, 'a'), 10));
-  EXPECT_FALSE(c.state->ExpectsCopy(std::string(64, 'a'), 11));
+  EXPECT_FALSE(c.state->ExpectsCopy(std::string(64, 'a'), 10)) << "nothing comes here";
   c.Checked("b");
-  EXPECT_FALSE(c.state->ExpectsCopy(std::string(64, 'a'), 10));
   EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
   const v1::Assign assign = c.Last("a", v1::WorkerCommand::kAssign)->assign();
   EXPECT_EQ(assign.assignment().cells_size(), 1);
   ASSERT_EQ(assign.resume_files_size(), 2);
-  EXPECT_TRUE(assign.resume_files(1).copied());
+  EXPECT_TRUE(IsHeldBy(assign.resume_files(1), "id-a"));
 }
 
 TEST_F(Checkpoints, ACopyThatCannotBeSentFailsTheResume) {
@@ -209,12 +216,13 @@ TEST_F(Checkpoints, ACopyThatCannotBeSentFailsTheResume) {
   c.Checked("b");
   c.Checked("b", [](v1::ShardState& state) {
     state.set_copied(false);
-    state.set_copy_error("the coordinator's disk is full");
+    state.set_copy_error("its disk is full");
   });
   EXPECT_EQ(c.StateOf("tiny-1"), "failed");
-  EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("worker b could not send stage-1.params.safetensors "
-                                              "of the checkpoint of step 2: the coordinator's disk "
-                                              "is full"));
+  EXPECT_THAT(c.ReasonOf("tiny-1"),
+              HasSubstr("worker b could not send stage-1.params.safetensors "
+                        "of the checkpoint of step 2 to worker a: its disk is "
+                        "full"));
 }
 
 TEST_F(Checkpoints, AHolderThatLeavesFailsTheResume) {
@@ -284,8 +292,8 @@ TEST_F(Checkpoints, AnOlderReachableOneIsOfferedWhileAWorkerIsAwaited) {
   EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
   const v1::Assign assign = c.Last("z", v1::WorkerCommand::kAssign)->assign();
   ASSERT_EQ(assign.resume_files_size(), 1);
-  EXPECT_EQ(assign.resume_files(0).worker_id(), "id-b");
-  EXPECT_TRUE(assign.resume_files(0).copied());
+  EXPECT_EQ(assign.resume_files(0).holders(0).worker_id(), "id-b");
+  EXPECT_TRUE(IsCopied(assign.resume_files(0)));
 }
 
 TEST_F(Checkpoints, CopiesArePrunedWithTheirCheckpoint) {
@@ -307,6 +315,9 @@ TEST_F(Checkpoints, CopiesArePrunedWithTheirCheckpoint) {
   v1::WorkerMessage second = c.About("tiny-1");
   *second.mutable_shard() = ShardOf(2, 1);
   c.Tick(c.Said("b", second));
+  // Nor before it is safe as well.
+  EXPECT_EQ(c.LastReply<command::DropCopies>(), nullptr);
+  for (const std::string& worker : kAb) c.Checked(worker);
   ASSERT_NE(c.LastReply<command::DropCopies>(), nullptr);
   EXPECT_EQ(c.LastReply<command::DropCopies>()->sha256.size(), 2u);
   EXPECT_EQ(c.Last("a", v1::WorkerCommand::kDropCheckpoint)->drop_checkpoint().step(), 1u);
@@ -334,8 +345,8 @@ TEST_F(Checkpoints, ListsWhatIsCommitted) {
   EXPECT_EQ(newest.bytes(), 20u);
   EXPECT_THAT(newest.layers(), ElementsAre(2u, 2u));
   ASSERT_EQ(newest.shards_size(), 2);
-  EXPECT_EQ(newest.shards(1).worker_name(), "b");
-  EXPECT_TRUE(newest.shards(1).connected());
+  EXPECT_EQ(newest.shards(1).holders(0).worker_name(), "b");
+  EXPECT_TRUE(newest.shards(1).holders(0).connected());
   c.Tick(event::WorkerLeft{c.sessions["b"], "closed"});
   const v1::CheckpointsReply later = List(false);
   EXPECT_EQ(later.checkpoints(0).state(), "unreachable");
@@ -362,10 +373,10 @@ TEST_F(Checkpoints, VerifyWaitsForEveryHolder) {
     const v1::CheckpointFile& file = to->message.check_shards().files(0);
     v1::ShardState& state = *message.mutable_shards_checked()->add_shards();
     state.set_name(file.name());
-    if (file.worker_id() == "id-b" && to->message.check_shards().step() == 2) {
+    if (file.holders(0).worker_id() == "id-b" && to->message.check_shards().step() == 2) {
       state.set_problem("it is missing");
     }
-    c.Tick(c.Said(file.worker_id() == "id-a" ? "a" : "b", message));
+    c.Tick(c.Said(file.holders(0).worker_id() == "id-a" ? "a" : "b", message));
   }
   const v1::CheckpointsReply reply = LastList();
   ASSERT_EQ(reply.checkpoints_size(), 2);

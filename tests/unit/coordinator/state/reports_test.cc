@@ -103,15 +103,16 @@ TEST_F(Reports, ACheckpointIsCommittedWhenAllStagesHaveIt) {
   EXPECT_EQ(c.state->Run("tiny-1")->checkpoint_step(), 0u);
   *message.mutable_shard() = ShardOf(2, 1);
   message.mutable_shard()->mutable_files(0)->set_stage(9);  // claims are not believed
-  message.mutable_shard()->mutable_files(0)->set_worker_id("somebody");
+  message.mutable_shard()->mutable_files(0)->add_holders()->set_worker_id("somebody");
   c.Tick(c.Said("b", message));
   ASSERT_THAT(Checkpoints(), ElementsAre(2u));
   const v1::CheckpointManifest manifest = c.records["tiny-1"].checkpoints[0];
-  EXPECT_EQ(manifest.format(), 2u);
+  EXPECT_EQ(manifest.format(), 3u);
   EXPECT_EQ(manifest.epoch(), 1u);
   ASSERT_EQ(manifest.files_size(), 2);
   EXPECT_EQ(manifest.files(1).stage(), 1u);
-  EXPECT_EQ(manifest.files(1).worker_id(), "id-b");
+  EXPECT_EQ(manifest.files(1).holders(0).worker_id(), "id-b");
+  EXPECT_EQ(manifest.files(1).holders_size(), 1);
   EXPECT_EQ(manifest.cells_size(), 2);
   EXPECT_EQ(c.state->Run("tiny-1")->checkpoint_step(), 2u);
 }

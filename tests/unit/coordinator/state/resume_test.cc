@@ -51,7 +51,7 @@ TEST_F(Resume, SameIdNextEpochFromTheNewestCheckpoint) {
   EXPECT_EQ(assign.assignment().start_step(), 2u);
   EXPECT_EQ(assign.assignment().epoch(), 2u);
   ASSERT_EQ(assign.resume_files_size(), 1);
-  EXPECT_EQ(assign.resume_files(0).worker_id(), "id-b");
+  EXPECT_EQ(assign.resume_files(0).holders(0).worker_id(), "id-b");
   c.Ready("a", "tiny-1", 2);
   c.Ready("b", "tiny-1", 2);
   EXPECT_EQ(c.StateOf("tiny-1"), "running");

@@ -25,11 +25,6 @@ using Settings = std::vector<std::pair<uint32_t, uint32_t>>;
 
 class RetuneState : public ::testing::Test {
  protected:
-  static StateOptions Options() {
-    StateOptions options;
-    options.session_timeout = absl::Hours(24);  // nobody says anything while it waits
-    return options;
-  }
   void SetUp() override {
     c.retune_with = [this](const RunSpec&, const Plan& plan,
                            const Seen& seen) -> StatusOr<std::optional<Plan>> {
@@ -55,6 +50,7 @@ class RetuneState : public ::testing::Test {
   // Trains with these settings, whatever the planner would have.
   void Train(const Settings& settings) {
     RunSpec spec = SmallSpec("tiny", 3);
+    spec.session_timeout = absl::Hours(24);  // nobody says anything while it waits
     spec.train.steps = 1000;
     spec.train.microbatches = kMicrobatches;
     for (const std::string& worker : kAbc) c.Join(worker);
@@ -149,7 +145,7 @@ class RetuneState : public ::testing::Test {
   double slowness_ = 1;
   std::map<std::string, std::pair<uint32_t, uint32_t>> holds_;
   std::string cut_short_;
-  Coordinator c{{}, Options()};
+  Coordinator c;
 };
 
 const Settings kShallow = {{4, 0}, {3, 2}, {2, 1}};

@@ -57,6 +57,8 @@ inline RunRecord FullRecord(const std::string& id) {
   }
   record.checkpoints[1].set_step(100);
   record.step = 117;
+  record.stop_asked = true;
+  record.attempts = {.in_a_row = 2, .best_step = 119, .error = "no room"};
   record.submitted_unix_ms = 1'700'000'000'001;
   record.started_unix_ms = 1'700'000'000'002;
   return record;
@@ -87,6 +89,8 @@ inline void ExpectEqual(const RunRecord& a, const RunRecord& b) {
         ::google::protobuf::util::MessageDifferencer::Equals(a.checkpoints[i], b.checkpoints[i]));
   }
   EXPECT_EQ(a.step, b.step);
+  EXPECT_EQ(a.stop_asked, b.stop_asked);
+  EXPECT_EQ(a.attempts, b.attempts);
   EXPECT_EQ(a.submitted_unix_ms, b.submitted_unix_ms);
   EXPECT_EQ(a.started_unix_ms, b.started_unix_ms);
   EXPECT_EQ(a.ended_unix_ms, b.ended_unix_ms);

@@ -35,9 +35,11 @@ TEST(StoreTest, AManifestIsAsItAlwaysWas) {
   file.set_bytes(1ull << 33);
   file.set_sha256(std::string(64, 'b'));
   file.set_stage(1);
-  file.set_worker_id("7f3c");
-  file.set_problem("it is gone");
-  file.set_copied(true);
+  v1::ShardHolder& writer = *file.add_holders();
+  writer.set_worker_id("7f3c");
+  writer.set_worker_name("worker2");
+  writer.set_problem("it is gone");
+  file.add_holders();
   Cell cell;
   cell.id = {.replica = 0, .stage = 1};
   cell.worker = WorkerId("7f3c");

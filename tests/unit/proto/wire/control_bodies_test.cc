@@ -8,6 +8,7 @@
 #include "proto/wire/message_state.h"
 #include "proto/wire/step_message.h"
 #include "proto/wire/tensor_header.h"
+#include "proto/wire/transfer_word.h"
 #include "tests/support/golden.h"
 
 namespace longhaul::wire {
@@ -70,6 +71,23 @@ TEST(MessageStateTest, GoldenBytesComeBack) {
   EXPECT_EQ(*decoded, state);
   EXPECT_THAT(std::string(Message(DecodeMessageState(std::span(bytes).first(15)).status())),
               HasSubstr("expected 16 bytes, got 15"));
+}
+
+TEST(TransferWordTest, GoldenBytesComeBack) {
+  const TransferWord further{.may_go_to = 0x0102030405060708, .kept = false, .refusal = {}};
+  EXPECT_EQ(EncodeTransferWord(further), "\x08\x07\x06\x05\x04\x03\x02\x01");
+  EXPECT_EQ(EncodeTransferWord({.may_go_to = 0, .kept = true, .refusal = {}}),
+            std::string(8, '\xff'));
+  const auto decode = [](const std::string& bytes) {
+    return DecodeTransferWord(std::as_bytes(std::span(bytes)));
+  };
+  EXPECT_EQ(decode(EncodeTransferWord(further)), further);
+  EXPECT_TRUE(decode(std::string(8, '\xff')).kept);
+  EXPECT_EQ(decode("no room on the disk").refusal, "no room on the disk");
+  // No text is taken for a number, no text is empty, none is endless.
+  EXPECT_EQ(decode(EncodeTransferWord({.refusal = "too full"})).refusal, "too full ");
+  EXPECT_NE(decode("").refusal, "");
+  EXPECT_EQ(decode(std::string(100'000, 'x')).refusal.size(), kMaxRefusalBytes);
 }
 
 }  // namespace

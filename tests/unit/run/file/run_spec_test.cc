@@ -37,8 +37,10 @@ links:
   measure: false
   workers: { worker2: { forward: tah }, "worker 3": { backward: bf16, transport: grpc } }
 checkpoint: { every: 5, keep: 3, keep_copy: true, at_end: false }
-recovery: { attempts: 7 }
+recovery: { attempts: 7, every: 12, spares: 2 }
 peer_timeout: 2500ms
+session_timeout: 5s
+reattach_timeout: 90s
 )";
 
 // Stands for the codec registry.
@@ -99,8 +101,10 @@ TEST(RunSpec, ReadsEveryKey) {
             (LinkException{{"none", "bf16"}, TransportKind::kGrpc}));
   EXPECT_EQ(spec->transport, TransportKind::kUcx);
   EXPECT_EQ(spec->checkpoint, (CheckpointSpec{5, 3, true, false}));
-  EXPECT_EQ(spec->recovery.attempts, 7u);
+  EXPECT_EQ(spec->recovery, (RecoverySpec{7, 12, 2}));
   EXPECT_EQ(spec->peer_timeout, absl::Milliseconds(2500));
+  EXPECT_EQ(spec->session_timeout, absl::Seconds(5));
+  EXPECT_EQ(spec->reattach_timeout, absl::Seconds(90));
 }
 
 TEST(RunSpec, ToYamlRoundTrips) {

@@ -2,6 +2,7 @@
 #ifndef LONGHAUL_TESTS_UNIT_WORKER_PIPELINE_NO_SHARDS_H_
 #define LONGHAUL_TESTS_UNIT_WORKER_PIPELINE_NO_SHARDS_H_
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,9 @@ class NoShards : public ShardStore {
  public:
   StatusOr<std::vector<ShardFile>> Write(const RunId&, StageIndex, const StageSnapshot&) override {
     return std::vector<ShardFile>{{"stage.params.safetensors", 1, "hash"}};
+  }
+  StatusOr<std::unique_ptr<ShardWriter>> Take(const RunId&, Step, const ShardFile&) override {
+    return absl::UnimplementedError("takes none of others");
   }
   StatusOr<std::string> PathOf(const RunId&, Step, const std::string&) const override {
     return absl::NotFoundError("none");

@@ -33,7 +33,7 @@ v1::CheckpointManifest Manifest() {
     file.set_sha256("sha of " + worker);
     file.set_bytes(10 + stage);
     file.set_stage(stage);
-    file.set_worker_id(worker);
+    AddHolder(worker, worker, &file);
   }
   return manifest;
 }
@@ -88,7 +88,7 @@ TEST_F(ShardBookTest, EverybodyWhoIsConnectedHashesWhatTheyHave) {
   v1::CheckpointManifest manifest = Manifest();
   EXPECT_THAT(HoldersOf(manifest), ElementsAre("a", "b", "c"));
   EXPECT_THAT(ChecksOf(manifest, About(Purpose::kResume), connected), SizeIs(2));
-  manifest.mutable_files(1)->set_copied(true);
+  AddHolder("", "", manifest.mutable_files(1));
   const std::vector<ShardCheck> checks = ChecksOf(manifest, About(Purpose::kResume), connected);
   ASSERT_THAT(checks, SizeIs(3));
   EXPECT_EQ(checks[0].worker, std::nullopt);  // the coordinator
@@ -145,16 +145,25 @@ TEST(FilesOfCell, AreThoseWhoseWritersHeldItsLayers) {
 
 TEST_F(ShardBookTest, FilesMoveThatAreNeitherAtHandNorCopied) {
   v1::CheckpointManifest manifest = Manifest();
+  const auto moves = [&manifest](const std::vector<Cell>& cells) {
+    std::string text;
+    for (const ShardMove& move : MovesFor(manifest, cells)) {
+      text += move.file.name() + " to " + move.to.value() + ", ";
+    }
+    return text;
+  };
   const std::vector<Cell> same = {CellOf("a", 0, 2), CellOf("b", 2, 2), CellOf("c", 4, 2)};
-  EXPECT_THAT(FilesToMove(manifest, same), IsEmpty());
+  EXPECT_EQ(moves(same), "");
   // b takes part of what a held, d part of what c held; the file of b is for both.
   const std::vector<Cell> other = {CellOf("b", 0, 3), CellOf("d", 3, 3)};
-  EXPECT_EQ(Names(FilesToMove(manifest, other)), "stage-0 stage-1 stage-2 ");
-  manifest.mutable_files(0)->set_copied(true);
-  EXPECT_EQ(Names(FilesToMove(manifest, other)), "stage-1 stage-2 ");
+  EXPECT_EQ(moves(other), "stage-0 to b, stage-1 to d, stage-2 to d, ");
+  AddHolder("d", "d", manifest.mutable_files(2));
+  EXPECT_EQ(moves(other), "stage-0 to b, stage-1 to d, ");
+  AddHolder("", "", manifest.mutable_files(0));
+  EXPECT_EQ(moves(other), "stage-1 to d, ");
   // What its own worker has damaged has to come from elsewhere.
-  manifest.mutable_files(2)->set_problem("cut short");
-  EXPECT_EQ(Names(FilesToMove(manifest, same)), "stage-2 ");
+  manifest.mutable_files(2)->mutable_holders(0)->set_problem("cut short");
+  EXPECT_EQ(moves(same), "stage-2 to c, ");
 }
 
 TEST_F(ShardBookTest, OnlyTheAnswerOfWhoWasAskedCounts) {

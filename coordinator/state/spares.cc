@@ -1,0 +1,58 @@
+// Spares: connected workers that a run reserves beside those of its stages. They time its layers,
+// which loads and warms all that a stage needs, hold its copies (copies.cc) and take the place of a
+// worker that is lost (recovery.cc). Whoever waits in the queue comes first.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "coordinator/state/core.h"
+
+namespace longhaul::coordinator {
+
+bool Core::IsSpareOf(const Worker& worker, const Run& run) const {
+  if (worker.held != run.record.id) return false;
+  if (run.draft) {
+    return std::ranges::none_of(run.draft->workers,
+                                [&](const auto& one) { return one.id == worker.id; });
+  }
+  return std::ranges::none_of(run.stages, [&](const auto& one) { return one.worker == worker.id; });
+}
+
+std::vector<Worker*> Core::SparesOf(const Run& run) {
+  std::vector<Worker*> spares;
+  for (const Worker* worker : ConnectedByName()) {
+    if (IsSpareOf(*worker, run)) spares.push_back(FindWorker(worker->id));
+  }
+  return spares;
+}
+
+void Core::AdvanceSpares() {
+  for (Run* run : RunsInOrder()) {
+    const uint32_t wanted = run->record.spec.recovery.spares;
+    const RunState state = run->record.state;
+    if (wanted == 0 || (!HasStages(state) && state != RunState::kRecovering)) continue;
+    size_t have = SparesOf(*run).size();
+    for (const Worker* one : ConnectedByName()) {
+      if (have >= wanted) break;
+      if (one->held) continue;
+      // A stage of this very run that has not come back yet.
+      const bool is_stage = std::ranges::any_of(
+          run->stages, [&](const StageRecord& stage) { return stage.worker == one->id; });
+      if (is_stage) continue;
+      Worker& worker = *FindWorker(one->id);
+      worker.held = run->record.id;
+      ++have;
+      Changed(*run);
+      Log(run, "worker", fmt::format("worker {} is a spare of this run", Label(worker)));
+      if (!worker.layers) SendMeasure(worker, run->record.id, run->record.epoch, run->record.spec);
+    }
+  }
+}
+
+// A spare has timed the layers.
+void Core::OnSpareTimes(Worker& worker, const Run& run, const v1::LayerTimes& times) {
+  if (!run.record.spec.replay) worker.layers = {run.record.spec, times, now_};
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,60 @@
+// What the holder of a copy says to who sends it (worker/rpc/shard_transfers.h), on the control
+// lane. Nothing is said the other way but the files' bytes, on the bulk lane.
+//
+//   8 bytes, little-endian   how far the sender may go, counted over all files; all ones: every
+//                            file is whole and on the disk
+//   else                     why the copy is not taken, as text
+#ifndef LONGHAUL_PROTO_WIRE_TRANSFER_WORD_H_
+#define LONGHAUL_PROTO_WIRE_TRANSFER_WORD_H_
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <string>
+
+namespace longhaul::wire {
+
+inline constexpr size_t kTransferWordBytes = 8;
+inline constexpr size_t kMaxRefusalBytes = 1000;
+
+struct TransferWord {
+  uint64_t may_go_to = 0;
+  bool kept = false;
+  std::string refusal;  // not empty: it is not taken
+  friend bool operator==(const TransferWord&, const TransferWord&) = default;
+};
+
+inline std::string EncodeTransferWord(const TransferWord& word) {
+  static_assert(std::endian::native == std::endian::little);
+  if (!word.refusal.empty()) {
+    std::string text = word.refusal.substr(0, kMaxRefusalBytes);
+    if (text.size() == kTransferWordBytes) text += ' ';
+    return text;
+  }
+  const uint64_t value = word.kept ? std::numeric_limits<uint64_t>::max() : word.may_go_to;
+  std::string bytes(kTransferWordBytes, '\0');
+  std::memcpy(bytes.data(), &value, sizeof(value));
+  return bytes;
+}
+
+// Any bytes are a word.
+inline TransferWord DecodeTransferWord(std::span<const std::byte> bytes) {
+  TransferWord word;
+  if (bytes.size() == kTransferWordBytes) {
+    std::memcpy(&word.may_go_to, bytes.data(), sizeof(word.may_go_to));
+    word.kept = word.may_go_to == std::numeric_limits<uint64_t>::max();
+    return word;
+  }
+  const size_t size = bytes.size() < kMaxRefusalBytes ? bytes.size() : kMaxRefusalBytes;
+  word.refusal.assign(reinterpret_cast<const char*>(bytes.data()), size);
+  if (word.refusal.empty()) word.refusal = "it gave no reason";
+  return word;
+}
+
+}  // namespace longhaul::wire
+
+#endif  // LONGHAUL_PROTO_WIRE_TRANSFER_WORD_H_

@@ -1,0 +1,150 @@
+"""kill -9 of a random worker, again and again in one run, and nobody types anything.
+
+usage: kills.py BIN_DIR [--kills 5] [--steps 200] [--every 8] [--spares 1] [--away 0] [--any-time]
+                [--rate 10mbit] [--run FILE] [--seed N]
+
+Killed workers are started again after --away seconds. The next kill comes when a newer set of
+copies is whole than at the last one; with --any-time at any moment. Prints for each kill how long
+it took to the first step of the next epoch and how many steps were repeated. Exits with 1 where the
+run does not go on by itself, its losses are not those of an unbroken run bit for bit, or a kill
+after a whole set costs more than --every + 1 steps. The seed is new each time; with --seed the same
+workers are killed at other moments.
+"""
+import argparse
+import os
+import pathlib
+import random
+import secrets
+import statistics
+import sys
+import tempfile
+import time
+
+import json
+
+from namespace_cluster import ENDED, namespace_cluster
+from training_test import expect_equal, text_for_training, wait_for
+
+SKIPPED = 77
+
+
+def newest_held_twice(cluster, run):
+    """The step of the newest set of which everything is held twice; 0: there is none."""
+    reply = json.loads(cluster.cli("checkpoints", run, "--json").stdout)
+    for one in reply.get("checkpoints", []):  # newest first
+        if all(len(shard["holders"]) > 1 for shard in one["shards"]):
+            return int(one["step"])
+    return 0
+
+
+def start_step(status):
+    return int(status["plan"]["assignment"].get("start_step", 0))
+
+
+class Kills:
+    def __init__(self, cluster, run, options, chance):
+        self.cluster, self.run, self.options, self.chance = cluster, run, options, chance
+        self.safe, self.seconds, self.repeated = 0, [], []
+
+    def wait_for_moment(self):
+        """False: the run has ended."""
+        def moment():
+            status = self.cluster.status(self.run)
+            if status["state"] in ENDED:
+                return True
+            if status["state"] != "running" or int(status.get("step", 0)) <= start_step(status):
+                return False
+            newest = newest_held_twice(self.cluster, self.run)
+            if self.options.any_time:
+                return True
+            if newest <= self.safe:
+                return False
+            self.safe = newest
+            return True
+        wait_for("a moment to kill somebody", moment)
+        if self.options.any_time:
+            time.sleep(self.chance.uniform(0, 3))
+        return self.cluster.status(self.run)["state"] not in ENDED
+
+    def kill(self):
+        before = self.cluster.status(self.run)
+        worker = self.chance.choice([stage["worker_name"] for stage in before["stages"]])
+        self.cluster.kill(worker)
+        began = time.monotonic()
+        if self.options.away > 0:
+            time.sleep(self.options.away)
+        self.cluster.start(worker)
+
+        def went_on():
+            now = self.cluster.status(self.run)
+            if now["state"] in ENDED:
+                raise AssertionError(f"{now['state']}: {now.get('reason')}")
+            more = int(now["epoch"]) > int(before["epoch"]) and now["state"] in ("running", "finishing")
+            return now if more and int(now["step"]) > start_step(now) else None
+        after = wait_for("the first step after the kill", went_on)
+        self.seconds.append(time.monotonic() - began)
+        # What the coordinator did not hear of before the kill may have been finished too.
+        self.repeated.append(max(0, int(before["step"]) - start_step(after)))
+        print(f"  kill {len(self.seconds)}: {worker} after step {before['step']}: went on from "
+              f"{start_step(after)} after {self.seconds[-1]:.1f} s, {self.repeated[-1]} steps repeated",
+              flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("programs")
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--every", type=int, default=8)
+    parser.add_argument("--spares", type=int, default=1)
+    parser.add_argument("--away", type=float, default=0, help="seconds until it is started again")
+    parser.add_argument("--any-time", action="store_true")
+    parser.add_argument("--rate", default="10mbit")
+    parser.add_argument("--run", type=pathlib.Path, help="a run file of four stages")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 31))
+    options = parser.parse_args()
+    if os.geteuid() != 0:
+        print("skipped: network namespaces need root")
+        return SKIPPED
+    chance = random.Random(options.seed)
+    print(f"seed {options.seed}", flush=True)
+    edit = (lambda _: options.run.read_text()) if options.run else None
+    steps = ["--set", f"train.steps={options.steps}"]
+    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
+        text_for_training(folder)
+        with namespace_cluster(options.programs, folder, workers=4 + options.spares,
+                               rate=options.rate) as cluster:
+            run = cluster.submit("unbroken", *steps, "--set", "name=unbroken", edit=edit)
+            cluster.wait_for_end(run, deadline_s=options.steps * 10)
+            reference = cluster.steps(run)
+            run = cluster.submit("killed", *steps, "--set", "name=killed",
+                                 "--set", f"recovery.every={options.every}",
+                                 "--set", f"recovery.spares={options.spares}",
+                                 "--set", "recovery.attempts=5", edit=edit)
+            kills = Kills(cluster, run, options, chance)
+            try:
+                while len(kills.seconds) < options.kills and kills.wait_for_moment():
+                    kills.kill()
+                status = cluster.wait_for_end(run, deadline_s=options.steps * 10)
+                if status["state"] != "done":
+                    raise AssertionError(f"{status['state']}: {status['reason']}")
+            except BaseException:
+                print("\n".join(cluster.events(run)), file=sys.stderr)
+                raise
+            expect_equal(f"{len(kills.seconds)} kills", cluster.losses(run),
+                         [row["loss"] for row in reference])
+            if len(kills.seconds) < options.kills:
+                raise AssertionError(f"the run of {options.steps} steps was over after "
+                                     f"{len(kills.seconds)} of {options.kills} kills; give it more")
+            if not options.any_time and max(kills.repeated) > options.every + 1:
+                raise AssertionError(f"{max(kills.repeated)} steps were repeated, with copies every "
+                                     f"{options.every}")
+            print(f"{len(kills.seconds)} kills: to the first step after median "
+                  f"{statistics.median(kills.seconds):.1f} s, worst {max(kills.seconds):.1f} s; steps "
+                  f"repeated median {statistics.median(kills.repeated):g}, worst {max(kills.repeated)}; "
+                  f"losses bit-identical (seed {options.seed})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -11,6 +11,7 @@
 //   recovery.cc    a run goes on by itself after a loss
 //   life.cc        ready, finished, stop, failure
 //   reports.cc     steps, validation, checkpoints, links, logs
+//   repeats.cc     steps that are trained again must give the same numbers
 //   checkpoints.cc shards are hashed, copied, moved and dropped
 //   checkpoint_list.cc what is known of them
 //   retune.cc      depths and order follow what is measured
@@ -266,6 +267,15 @@ class Core {
   void OnStep(Run& run, StageRecord& stage, const Worker& worker, const v1::WorkerMessage& message);
   void FinishStep(Run& run, uint64_t step, const PartialStep& partial);
   void OnValidation(Run& run, const v1::ValidationReport& report);
+
+  // repeats.cc
+  // Files a step that all stages have finished, and says how it compares where it was trained
+  // before. False: it must have given the same numbers and did not, so the run has failed.
+  bool FileStep(Run& run, v1::StepRecord* row, const PartialStep& partial);
+  std::string BrokenPromise(const Run& run, const v1::StepRecord& row,
+                            const RepeatedStep& repeated) const;
+
+  // reports.cc
   void OnShard(Run& run, StageRecord& stage, const Worker& worker,
                const v1::WorkerMessage& message);
   void CommitCheckpoint(Run& run, uint64_t step, const PartialCheckpoint& partial);

@@ -267,6 +267,12 @@ class Core {
   void OnStep(Run& run, StageRecord& stage, const Worker& worker, const v1::WorkerMessage& message);
   void FinishStep(Run& run, uint64_t step, const PartialStep& partial);
   void OnValidation(Run& run, const v1::ValidationReport& report);
+  void OnShard(Run& run, StageRecord& stage, const Worker& worker,
+               const v1::WorkerMessage& message);
+  void CommitCheckpoint(Run& run, uint64_t step, const PartialCheckpoint& partial);
+  void OnLink(Run& run, StageRecord& stage, const v1::LinkEvent& link);
+  void OnLinkHealed(Run& run, const StageRecord& stage, const v1::LinkEvent& link,
+                    const std::string& pair);
 
   // repeats.cc
   // Files a step that all stages have finished, and says how it compares where it was trained
@@ -274,14 +280,6 @@ class Core {
   bool FileStep(Run& run, v1::StepRecord* row, const PartialStep& partial);
   std::string BrokenPromise(const Run& run, const v1::StepRecord& row,
                             const RepeatedStep& repeated) const;
-
-  // reports.cc
-  void OnShard(Run& run, StageRecord& stage, const Worker& worker,
-               const v1::WorkerMessage& message);
-  void CommitCheckpoint(Run& run, uint64_t step, const PartialCheckpoint& partial);
-  void OnLink(Run& run, StageRecord& stage, const v1::LinkEvent& link);
-  void OnLinkHealed(Run& run, const StageRecord& stage, const v1::LinkEvent& link,
-                    const std::string& pair);
 
   // retune.cc
   void BeginTuning(Run& run);

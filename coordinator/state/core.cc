@@ -77,6 +77,9 @@ Core::Core(const StateOptions& options, StoredRuns stored, uint64_t next_event_s
     run.record = std::move(record);
     run.order = run.queue_order = next_order_++;
     run.sequence = ++sequence_;
+    if (const auto rows = stored.steps.find(run.record.id); rows != stored.steps.end()) {
+      run.steps.Load(rows->second);
+    }
     if (!run.record.plan) continue;
     run.stages = StagesOf(run.assignment());
     const bool begun =
@@ -268,6 +271,7 @@ void Core::Move(Run& run, Trigger trigger, const std::string& reason, const std:
     for (StageRecord& stage : run.stages) stage.detached.reset();
     run.suspicion.reset();
     run.nonfinite.reset();
+    run.steps = StepBook();
     run.partial_steps.clear();
     run.troubled_links.clear();
     if (run.dropped > 1) {

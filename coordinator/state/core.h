@@ -11,6 +11,7 @@
 //   recovery.cc    a run goes on by itself after a loss
 //   life.cc        ready, finished, stop, failure
 //   reports.cc     steps, validation, checkpoints, links, logs
+//   repeats.cc     steps that are trained again must give the same numbers
 //   checkpoints.cc shards are hashed, copied, moved and dropped
 //   checkpoint_list.cc what is known of them
 //   copies.cc      copies of them at other workers
@@ -284,6 +285,13 @@ class Core {
   void OnLink(Run& run, StageRecord& stage, const v1::LinkEvent& link);
   void OnLinkHealed(Run& run, const StageRecord& stage, const v1::LinkEvent& link,
                     const std::string& pair);
+
+  // repeats.cc
+  // Files a step that all stages have finished, and says how it compares where it was trained
+  // before. False: it must have given the same numbers and did not, so the run has failed.
+  bool FileStep(Run& run, v1::StepRecord* row, const PartialStep& partial);
+  std::string BrokenPromise(const Run& run, const v1::StepRecord& row,
+                            const RepeatedStep& repeated) const;
 
   // retune.cc
   void BeginTuning(Run& run);

@@ -14,6 +14,7 @@
 
 #include "coordinator/planner/retune.h"
 #include "coordinator/state/books/probe_rounds.h"
+#include "coordinator/state/books/step_book.h"
 #include "coordinator/state/setting_change.h"
 #include "coordinator/state/state.h"
 
@@ -178,6 +179,7 @@ struct Run {
   std::optional<MonoTime> ready_until;  // preparing: all stages must be ready by then
   bool resume_exactly = false;          // queued, planning: from this checkpoint and no other
 
+  StepBook steps;  // finished; until it has ended
   std::map<uint64_t, PartialStep> partial_steps;
   std::map<uint64_t, PartialCheckpoint> partial_checkpoints;
   std::deque<v1::StepRecord> recent;            // finished steps, oldest first

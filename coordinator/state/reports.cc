@@ -97,6 +97,7 @@ void Core::FinishStep(Run& run, uint64_t step, const PartialStep& partial) {
       record.set_learning_rate(report->learning_rate());
     }
     if (stage.is_last) record.set_loss(report->loss());
+    record.add_squared_norms(report->squared_norm());
   }
   record.set_seconds(seconds);
   record.set_link_bytes(link_bytes);
@@ -106,6 +107,7 @@ void Core::FinishStep(Run& run, uint64_t step, const PartialStep& partial) {
     record.set_validation_loss(early->second);
   }
   run.validation_early.erase(run.validation_early.begin(), run.validation_early.upper_bound(step));
+  if (!FileStep(run, &record, partial)) return;
   run.record.step = step;
   // The whole record costs the store a sync of the disk: not for every step of a fast run.
   if (run.record.state == RunState::kFinishing || now_ - run.stored_at >= kStoreStepEvery) {

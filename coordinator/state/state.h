@@ -16,6 +16,7 @@
 #define LONGHAUL_COORDINATOR_STATE_STATE_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -158,6 +159,9 @@ struct UnreadableRun {
 struct StoredRuns {
   std::vector<RunRecord> runs;  // in the order in which they were submitted
   std::vector<UnreadableRun> unreadable;
+  // The newest steps of those that have not ended, back to their oldest checkpoints, in order; at
+  // most kKeptSteps of each.
+  std::map<RunId, std::vector<v1::StepRecord>> steps;
 };
 
 namespace write {

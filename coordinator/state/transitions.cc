@@ -47,10 +47,11 @@ constexpr std::array kTransitions = {
     Transition{kPreparing, kFailed, Trigger::kFailure, "worker lost or a stage reports an error",
                Action::kAbortAndRelease, "an epoch needs every one of its workers"},
     Transition{kRunning, kFailed, Trigger::kFailure,
-               "worker lost, a stage reports an error, loss or norm not finite",
+               "worker lost, a stage reports an error, loss or norm not finite, a repeated step differs",
                Action::kAbortAndRelease, "an epoch needs every one of its workers"},
     Transition{kFinishing, kFailed, Trigger::kFailure,
-               "a stage that has not ended is lost or reports an error", Action::kAbortAndRelease,
+               "a stage that has not ended is lost or reports an error, a repeated step differs",
+               Action::kAbortAndRelease,
                "an epoch needs every one of its workers"},
 
     Transition{kPlanning, kQueued, Trigger::kCoordinatorRestarted, "", Action::kNone,

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/overloaded.h"
+#include "coordinator/state/books/step_book.h"
 #include "coordinator/store/rows.h"
 #include "coordinator/store/schema.h"
 #include "coordinator/store/sqlite.h"
@@ -66,6 +67,7 @@ struct Store::Impl {
   Status WriteOne(const Write& write);
   Status WriteLog(const write::WorkerLog& log);
   Status WriteEvent(const v1::Event& event);
+  StatusOr<std::vector<v1::StepRecord>> StepsSinceCheckpoints(const RunRecord& record) const;
 };
 
 Status Store::Impl::Prepare() {
@@ -132,6 +134,35 @@ Status Store::Impl::WriteOne(const Write& write) {
                     write);
 }
 
+// `rows`: a statement whose first column is a record.
+StatusOr<std::vector<v1::StepRecord>> ReadSteps(const RunId& run, sqlite::Statement& rows) {
+  std::vector<v1::StepRecord> steps;
+  while (true) {
+    LH_ASSIGN_OR_RETURN(const bool row, rows.Next());
+    if (!row) return steps;
+    const std::string_view bytes = rows.Bytes(0);
+    if (!steps.emplace_back().ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+      return absl::DataLossError(
+          fmt::format("state store: a step record of run {} cannot be read", run.value()));
+    }
+  }
+}
+
+// Those that a run may compare with when it goes back to a checkpoint.
+StatusOr<std::vector<v1::StepRecord>> Store::Impl::StepsSinceCheckpoints(
+    const RunRecord& record) const {
+  LH_ASSIGN_OR_RETURN(sqlite::Statement rows,
+                      database.Prepare("SELECT record FROM steps WHERE run_id=?1 AND step>=?2 "
+                                       "ORDER BY step DESC LIMIT ?3"));
+  const auto& checkpoints = record.checkpoints;
+  rows.Bind(1, record.id.value())
+      .Bind(2, checkpoints.empty() ? uint64_t{0} : uint64_t{checkpoints.front().step()})
+      .Bind(3, uint64_t{kKeptSteps});
+  LH_ASSIGN_OR_RETURN(std::vector<v1::StepRecord> steps, ReadSteps(record.id, rows));
+  std::reverse(steps.begin(), steps.end());
+  return steps;
+}
+
 StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& state_dir) {
   const std::string path = state_dir + "/store.db";
   auto impl = std::make_unique<Impl>();
@@ -180,6 +211,15 @@ StatusOr<StoredRuns> Store::LoadRuns() const {
     if (!row) return stored;
     StatusOr<RunRecord> record = ReadRun(rows);
     if (record.ok()) {
+      if (!HasEnded(record->state)) {
+        StatusOr<std::vector<v1::StepRecord>> steps = impl_->StepsSinceCheckpoints(*record);
+        if (absl::IsDataLoss(steps.status())) {
+          LogWarning("{}; should steps be repeated, they are not compared",
+                     Message(steps.status()));
+          steps = std::vector<v1::StepRecord>();
+        }
+        LH_ASSIGN_OR_RETURN(stored.steps[record->id], std::move(steps));
+      }
       stored.runs.push_back(*std::move(record));
     } else {
       stored.unreadable.push_back(
@@ -247,16 +287,7 @@ StatusOr<std::vector<v1::StepRecord>> Store::Steps(const RunId& run, uint64_t af
                       impl_->database.Prepare("SELECT record FROM steps WHERE run_id=?1 AND "
                                               "step>?2 ORDER BY step LIMIT ?3"));
   rows.Bind(1, run.value()).Bind(2, after_step).Bind(3, uint64_t{limit});
-  std::vector<v1::StepRecord> steps;
-  while (true) {
-    LH_ASSIGN_OR_RETURN(const bool row, rows.Next());
-    if (!row) return steps;
-    const std::string_view bytes = rows.Bytes(0);
-    if (!steps.emplace_back().ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-      return absl::DataLossError(
-          fmt::format("state store: a step record of run {} cannot be read", run.value()));
-    }
-  }
+  return ReadSteps(run, rows);
 }
 
 }  // namespace longhaul::coordinator

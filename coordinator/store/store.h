@@ -38,7 +38,8 @@ class Store {
   // that come without a run or event beside them: those survive the end of the process only.
   Status Apply(const std::vector<Write>& writes);
 
-  // In the order in which they were submitted. One that cannot be read keeps no other from it.
+  // In the order in which they were submitted. One that cannot be read keeps no other from it; of
+  // one with a step that cannot be read no steps come.
   StatusOr<StoredRuns> LoadRuns() const;
   StatusOr<uint64_t> NextEventSequence() const;
 

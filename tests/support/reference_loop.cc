@@ -58,7 +58,7 @@ class Reference {
       (loss * (1.0 / microbatches)).backward();
       sum += loss.item<float>();
     }
-    const double squared_norm = worker::AddSquaredGradients(parameters_, 0);
+    const double squared_norm = worker::AddSquaredGradients(parameters_, 0).sum;
     optimizer_.Step(step, worker::LearningRate(spec_.train, Step(step)),
                     worker::ClipScale(spec_.train.optimizer.clip_norm, squared_norm));
     for (const worker::Parameter& parameter : parameters_) parameter.value.mutable_grad().reset();

@@ -114,7 +114,7 @@ class Coordinator {
       : options_(std::move(options)) {
     options_.version = "1.2.3";
     for (const RunRecord& record : stored) Keep(record);
-    state = std::make_unique<State>(options_, StoredRuns{.runs = stored, .unreadable = {}}, 1, now);
+    state = std::make_unique<State>(options_, StoredRuns{.runs = stored}, 1, now);
   }
 
   template <class... Some>
@@ -153,8 +153,11 @@ class Coordinator {
   // A new process over the same store. Its workers' sessions are gone.
   void Restart() {
     const uint64_t next = events.empty() ? 1 : events.back().sequence() + 1;
-    state = std::make_unique<State>(options_, StoredRuns{.runs = Stored(), .unreadable = {}}, next,
-                                    now);
+    StoredRuns stored{.runs = Stored()};
+    for (const auto& [run, rows] : steps) {
+      for (const auto& [step, row] : rows) stored.steps[RunId(run)].push_back(row);
+    }
+    state = std::make_unique<State>(options_, std::move(stored), next, now);
   }
   void Advance(absl::Duration by) { now = now + by; }
   // Second by second, in which the workers `alive` send heartbeats.

@@ -292,7 +292,10 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNormAndDecisions() {
   }
   {
     const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
-    LH_ASSIGN_OR_RETURN(message.squared_norm, model_.AddSquaredGradientNorm(message.squared_norm));
+    LH_ASSIGN_OR_RETURN(const SquaredNorm norm,
+                        model_.AddSquaredGradientNorm(message.squared_norm));
+    message.squared_norm = norm.sum;
+    own_squared_norm_ = norm.own;
   }
   const MonoTime norm_left = Now();
   if (first()) {
@@ -349,6 +352,8 @@ void Executor::ReportStep(const wire::StepMessage& agreed, double learning_rate)
   report->set_peak_in_flight(peak_in_flight_);
   report->set_norm_wait_seconds(absl::ToDoubleSeconds(norm_wait_));
   report->set_norm_turn_seconds(absl::ToDoubleSeconds(norm_turn_));
+  report->set_squared_norm(own_squared_norm_);
+  report->set_numerics(options_.numerics);
   for (const auto& port : options_.ports) {
     const PortUse use = port->TakeUse();
     v1::LinkUse* link = report->add_links();

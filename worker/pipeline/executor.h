@@ -52,6 +52,7 @@ struct ExecutorOptions {
   uint64_t start_step = 0;  // steps that are done
   uint64_t copy_every = 0;  // Assignment::copy_every
   uint64_t validation_tokens = 0;
+  uint64_t numerics = 0;              // v1::StepReport's
   ResidentStage* resident = nullptr;  // not owned; outlives the executor
   std::unique_ptr<Batches> batches;   // first and last stage
   // Of the cell's edges of activations: at most one up and one down. The first stage has none up,
@@ -146,6 +147,7 @@ class Executor {
   std::optional<EdgeId> lost_edge_;
 
   double loss_sum_ = 0;
+  double own_squared_norm_ = 0;
   StepTimes times_;
   absl::Duration codec_busy_before_;  // the step under way
   uint32_t peak_in_flight_ = 0;

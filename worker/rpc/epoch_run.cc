@@ -11,6 +11,7 @@
 #include "codec/registry.h"
 #include "run/plan/proto/plan_proto.h"
 #include "worker/pipeline/boundary_messages.h"
+#include "worker/rpc/numerics.h"
 #include "worker/rpc/stage_options.h"
 
 namespace longhaul::worker {
@@ -274,6 +275,7 @@ void EpochRun::MakeExecutor(std::shared_ptr<const TokenFile> text) {
                       .start_step = assignment_.start_step,
                       .copy_every = assignment_.copy_every,
                       .validation_tokens = assignment_.data.validation_tokens,
+                      .numerics = Numerics(),
                       .resident = resident_.get(),
                       .batches = text ? std::make_unique<Batches>(spec_, std::move(text)) : nullptr,
                       .ports = ports_.ports(),
@@ -284,6 +286,14 @@ void EpochRun::MakeExecutor(std::shared_ptr<const TokenFile> text) {
                       .report = [this](v1::WorkerMessage message) { Report(std::move(message)); }});
   const std::lock_guard lock(mutex_);
   ready_with_ = resident_->model().parameter_count();
+}
+
+uint64_t EpochRun::Numerics() const {
+  // Codecs that have forgotten what they knew of the samples send other tensors than before.
+  if (!ports_.forgotten().empty()) return 0;
+  const Cell& mine = *assignment_.Find(cell_);
+  return NumericsOf(assignment_, mine, spec_, resources_.devices[mine.devices.front()].description,
+                    Surroundings());
 }
 
 void EpochRun::DropResidentUnlessFit(const ResidentIdentity& wanted,

@@ -58,6 +58,7 @@ class EpochRun {
  private:
   Status Prepare();
   void MakeExecutor(std::shared_ptr<const TokenFile> text);  // text: null in the middle
+  uint64_t Numerics() const;                                 // v1::StepReport's
   // What the assignment says of this cell, and whether this worker can do it.
   Status Check();
   void DropResidentUnlessFit(const ResidentIdentity& wanted, const ParametersOrigin& origin);

@@ -50,7 +50,7 @@ double SumOfSquares(const at::Tensor& gradient) {
 // they come to the host together. It makes doubles of all that it is given: of parts, therefore.
 constexpr int64_t kDeviceSumBlock = int64_t{1} << 22;
 
-double AddSquaredOnDevice(const std::vector<Parameter>& parameters, double sum) {
+std::vector<double> SquaresOnDevice(const std::vector<Parameter>& parameters) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> squares;
   for (auto it = parameters.rbegin(); it != parameters.rend(); ++it) {
@@ -60,10 +60,10 @@ double AddSquaredOnDevice(const std::vector<Parameter>& parameters, double sum) 
           at::linalg_vector_norm(part, 2, at::OptionalIntArrayRef(), false, at::kDouble).square());
     }
   }
-  if (squares.empty()) return sum;
+  if (squares.empty()) return {};
   const at::Tensor of_all = at::stack(squares).cpu();
   const double* const values = of_all.const_data_ptr<double>();
-  return std::accumulate(values, values + of_all.numel(), sum);
+  return {values, values + of_all.numel()};
 }
 
 }  // namespace
@@ -101,14 +101,20 @@ void AdamW::Step(uint64_t step, double learning_rate, double gradient_scale) {
   }
 }
 
-double AddSquaredGradients(const std::vector<Parameter>& parameters, double sum) {
+SquaredNorm AddSquaredGradients(const std::vector<Parameter>& parameters, double sum) {
+  SquaredNorm norm{.sum = sum};
+  const auto add = [&norm](double squares) {
+    norm.sum += squares;
+    norm.own += squares;
+  };
   if (!parameters.empty() && !parameters[0].value.is_cpu()) {
-    return AddSquaredOnDevice(parameters, sum);
+    std::ranges::for_each(SquaresOnDevice(parameters), add);
+    return norm;
   }
   for (auto it = parameters.rbegin(); it != parameters.rend(); ++it) {
-    if (it->value.grad().defined()) sum += SumOfSquares(it->value.grad());
+    if (it->value.grad().defined()) add(SumOfSquares(it->value.grad()));
   }
-  return sum;
+  return norm;
 }
 
 }  // namespace longhaul::worker

@@ -12,6 +12,7 @@
 
 #include "run/file/run_spec.h"
 #include "worker/stage/layers.h"
+#include "worker/stage/stage.h"
 
 namespace longhaul::worker {
 
@@ -41,9 +42,9 @@ class AdamW {
   Group decaying_, others_;
 };
 
-// `sum` plus the sum of squares of the gradients, from the last parameter to the first, each summed
-// in double in an order that depends on its size alone.
-double AddSquaredGradients(const std::vector<Parameter>& parameters, double sum);
+// Adds the sums of squares of the gradients to `sum`, from the last parameter to the first, each
+// summed in double in an order that depends on its size alone.
+SquaredNorm AddSquaredGradients(const std::vector<Parameter>& parameters, double sum);
 
 }  // namespace longhaul::worker
 

@@ -34,8 +34,8 @@ double Typical(std::vector<double> values) {
 
 // Norm, scale and optimizer step, as at the end of a step of training.
 Status Update(Stage& stage, const StageOptions& options, Step step) {
-  LH_ASSIGN_OR_RETURN(const double squared_norm, stage.AddSquaredGradientNorm(0));
-  return stage.OptimizerStep(step, LearningRate(options.train, step), ClipScale(1, squared_norm));
+  LH_ASSIGN_OR_RETURN(const SquaredNorm norm, stage.AddSquaredGradientNorm(0));
+  return stage.OptimizerStep(step, LearningRate(options.train, step), ClipScale(1, norm.sum));
 }
 
 // Runs a stage again and again for about `budget`; the first run, after which its parameters are

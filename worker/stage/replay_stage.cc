@@ -62,7 +62,9 @@ class ReplayStage final : public Stage {
     return Output(!options_.last);
   }
 
-  StatusOr<double> AddSquaredGradientNorm(double sum) const override { return sum; }
+  StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const override {
+    return SquaredNorm{.sum = sum};
+  }
 
   Status OptimizerStep(Step step, double /*learning_rate*/, double /*gradient_scale*/) override {
     Work(optimizer_);

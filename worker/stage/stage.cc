@@ -152,7 +152,7 @@ class NetworkStage final : public Stage {
   StatusOr<std::optional<BoundaryTensor>> Backward(
       Microbatch microbatch, const codec::TensorView& output_gradient) override;
   StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input& input, double* loss) override;
-  StatusOr<double> AddSquaredGradientNorm(double sum) const override;
+  StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const override;
   Status OptimizerStep(Step step, double learning_rate, double gradient_scale) override;
   StatusOr<StageSnapshot> Snapshot() const override;
   Status Restore(const StageSnapshot& snapshot) override;
@@ -299,8 +299,8 @@ StatusOr<std::optional<BoundaryTensor>> NetworkStage::Evaluate(const Input& inpu
   });
 }
 
-StatusOr<double> NetworkStage::AddSquaredGradientNorm(double sum) const {
-  return CallTorch("gradient norm", options_.threads, [&]() -> StatusOr<double> {
+StatusOr<SquaredNorm> NetworkStage::AddSquaredGradientNorm(double sum) const {
+  return CallTorch("gradient norm", options_.threads, [&]() -> StatusOr<SquaredNorm> {
     return AddSquaredGradients(network_->parameters(), sum);
   });
 }

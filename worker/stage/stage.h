@@ -64,6 +64,12 @@ struct StageSnapshot {
   std::vector<NamedArray> moments;  // "<parameter>.exp_avg", "<parameter>.exp_avg_sq"
 };
 
+// Of gradients.
+struct SquaredNorm {
+  double sum = 0;  // of this stage and all nearer to the model's end
+  double own = 0;  // this stage's part alone, whatever the others have
+};
+
 class Stage {
  public:
   // LibTorch's inter-op threads are per process; `options.threads` hold for each call of this
@@ -96,7 +102,7 @@ class Stage {
   // `sum` plus the sum of squares of this stage's gradients: parameter by parameter, from the
   // model's end to its start, each in double in a fixed order. Riding from the last stage (sum = 0)
   // to the first it is the global squared norm, whatever the split.
-  virtual StatusOr<double> AddSquaredGradientNorm(double sum) const = 0;
+  virtual StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const = 0;
   // AdamW with decoupled weight decay on matrices only. Gradients are first multiplied by
   // `gradient_scale` (clipping), then forgotten. `step` counts from 1.
   virtual Status OptimizerStep(Step step, double learning_rate, double gradient_scale) = 0;

@@ -105,7 +105,7 @@ class StageChain {
   void Update(uint64_t step) {
     double norm = 0;
     for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
-      norm = Must((*stage)->AddSquaredGradientNorm(norm));
+      norm = Must((*stage)->AddSquaredGradientNorm(norm)).sum;
     }
     for (const auto& stage : stages_) {
       const Status status = stage->OptimizerStep(Step(step), options_.train.optimizer.lr,

@@ -155,7 +155,7 @@ struct Learnt {
 Learnt LearntBy(worker::Stage& stage) {
   Learnt learnt{.loss = Must(stage.Loss(Microbatch(0)))};
   Must(stage.Backward(Microbatch(0), {}));
-  learnt.squared_norm = Must(stage.AddSquaredGradientNorm(0));
+  learnt.squared_norm = Must(stage.AddSquaredGradientNorm(0)).sum;
   return learnt;
 }
 

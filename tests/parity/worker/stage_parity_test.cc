@@ -90,7 +90,7 @@ class Chain {
     for (uint32_t m = 0; m < microbatches; ++m) Backward(m);
     double squared_norm = 0;
     for (auto it = stages_.rbegin(); it != stages_.rend(); ++it) {
-      squared_norm = (*it)->AddSquaredGradientNorm(squared_norm).value();
+      squared_norm = (*it)->AddSquaredGradientNorm(squared_norm).value().sum;
     }
     for (const auto& stage : stages_) {
       const Status status =

@@ -38,10 +38,13 @@ void Chaos::DrawRates() {
   faults.data_failure = maybe(0.1);
   faults.wall_jump = maybe(0.05);
   faults.move = maybe(0.02);
+  faults.miscompute = maybe(0.02);
+  world_.steps_repeat = random.Chance(0.7);
   if (random.Chance(0.1)) {
     faults = Faults{.move = 0.05 * random.Unit(), .moves_alone = true};
   } else if (random.Chance(0.3)) {
     faults.error = faults.nonfinite = faults.disk_full = faults.data_failure = 0;
+    faults.miscompute = 0;
     faults.curable_alone = true;
   } else if (random.Chance(0.2)) {
     faults = Faults{.sessions_alone = true,

@@ -109,6 +109,7 @@ void Checkers::CheckMove(const RunRecord& before, const RunRecord& record) {
   // It may have ended and have been resumed in one tick.
   const bool resumed = before.state != RunState::kQueued && IsResumeAsked(record.spec.name);
   if (resumed || before.epoch != record.epoch) moved_on_[record.id] = before.epoch;
+  if (resumed) resumed_.insert(record.id);
   // What is queued is at the step of the checkpoint that it goes on from.
   const bool same = before.epoch == record.epoch && !HasEnded(before.state) && !resumed &&
                     record.state != RunState::kQueued;
@@ -168,6 +169,14 @@ void Checkers::CheckBlame(const RunRecord& record) {
       world_->Violate("{}@{} failed by an error that its stage {} did not have: {}",
                       record.id.value(), record.epoch.value(), stage, reason);
     }
+  }
+  if (reason.find("was repeated and gave other numbers") != std::string::npos) {
+    if (std::ranges::none_of(world_->miscomputed, [&](const auto& step) {
+          return step.first.run == record.id.value();
+        })) {
+      world_->Violate("{} computed nothing wrongly, and it failed: {}", record.id.value(), reason);
+    }
+    return;
   }
   if (reason.find("could not be prepared") != std::string::npos ||
       reason.find(" became ") != std::string::npos) {
@@ -234,12 +243,19 @@ void Checkers::CheckStep(const write::StepDone& done) {
     world_->Violate("a step of {}@{} was stored, which is not its epoch", id, done.step.epoch());
     return;
   }
-  const double loss = LossOf({id, done.step.epoch()}, done.step.step());
+  const double loss = world_->LossAt({id, done.step.epoch()}, done.step.step());
   if (done.step.loss() != loss) {
     world_->Violate("step {} of {}@{} is stored with loss {} and had {}", done.step.step(), id,
                     done.step.epoch(), done.step.loss(), loss);
   }
-  steps_[done.run][done.step.step()] = done.step;
+  v1::StepRecord& row = steps_[done.run][done.step.step()];
+  // A user's resume may have decided to go on with it.
+  if (row.step() != 0 && row.loss() != done.step.loss() && world_->steps_repeat &&
+      !resumed_.contains(done.run)) {
+    world_->Violate("step {} of {} had loss {} in epoch {}, and is taken with {}", row.step(), id,
+                    row.loss(), row.epoch(), done.step.loss());
+  }
+  row = done.step;
 }
 
 // One incarnation, one stage of one run.

@@ -72,6 +72,7 @@ class Checkers {
   std::map<RequestId, std::string> resumes_;  // not answered yet -> name
   // By a user's resume or by itself, in the newest tick: from which epoch.
   std::map<RunId, Epoch> moved_on_;
+  std::set<RunId> resumed_;             // by a user, ever
   std::map<RunId, MonoTime> begun_at_;  // of the newest epoch
 };
 

@@ -284,6 +284,11 @@ void SimWorker::OneStep() {
   // Every stage of the step sees the same.
   const bool nonfinite =
       world_->faults.nonfinite > 0 && LossOf(run_->key, step) - 1 < world_->faults.nonfinite * 0.1;
+  if (last && random.Chance(world_->faults.miscompute)) {
+    world_->timeline.Note("step {} of {}@{} is computed wrongly", step, run_->key.run,
+                          run_->key.epoch);
+    world_->miscomputed.insert({run_->key, step});
+  }
   v1::WorkerMessage message;
   v1::StepReport& report = *message.mutable_step();
   report.set_step(step);
@@ -292,7 +297,9 @@ void SimWorker::OneStep() {
   report.set_has_norm(run_->is_first());
   report.set_gradient_norm(nonfinite ? std::numeric_limits<double>::infinity() : 1);
   report.set_has_loss(last);
-  report.set_loss(nonfinite ? std::numeric_limits<double>::quiet_NaN() : LossOf(run_->key, step));
+  report.set_loss(nonfinite ? std::numeric_limits<double>::quiet_NaN()
+                            : world_->LossAt(run_->key, step));
+  report.set_numerics(world_->steps_repeat ? 1 + run_->cell.stage : 0);
   report.set_first_nonfinite(nonfinite && last);
   Say(run_->key, std::move(message));
   if (nonfinite) {
@@ -305,7 +312,7 @@ void SimWorker::OneStep() {
   if (last && step % 5 == 0 && !stops) {
     v1::WorkerMessage validation;
     validation.mutable_validation()->set_step(step);
-    validation.mutable_validation()->set_loss(LossOf(run_->key, step));
+    validation.mutable_validation()->set_loss(world_->LossAt(run_->key, step));
     Say(run_->key, std::move(validation));
   }
   const bool ends = stops || step == run_->steps;

@@ -21,16 +21,30 @@ class ModelStore final : public SimStore {
         LH_CHECK(log->event.sequence() >= next_event_, "event {} is there already",
                  log->event.sequence());
         next_event_ = log->event.sequence() + 1;
+      } else if (const auto* done = std::get_if<write::StepDone>(&write)) {
+        steps_[done->run][done->step.step()] = done->step;
       }
     }
   }
   void Reopen() override {}
-  StoredRuns LoadRuns() const override { return {.runs = records_}; }
+  StoredRuns LoadRuns() const override {
+    StoredRuns stored{.runs = records_};
+    for (const RunRecord& record : records_) {
+      const auto rows = steps_.find(record.id);
+      if (HasEnded(record.state) || rows == steps_.end()) continue;
+      const uint64_t from = record.checkpoints.empty() ? 0 : record.checkpoints.front().step();
+      for (auto row = rows->second.lower_bound(from); row != rows->second.end(); ++row) {
+        stored.steps[record.id].push_back(row->second);
+      }
+    }
+    return stored;
+  }
   uint64_t NextEventSequence() const override { return next_event_; }
 
  private:
   std::vector<RunRecord> records_;  // in the order in which they came
   std::map<RunId, size_t> places_;
+  std::map<RunId, std::map<uint64_t, v1::StepRecord>> steps_;
   uint64_t next_event_ = 1;
 };
 

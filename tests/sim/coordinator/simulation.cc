@@ -248,6 +248,8 @@ class Simulation {
                                "did not come back within",
                                "recovering",
                                "in place",
+                               "bit for bit",
+                               "repeated and gave other numbers",
                                "waits for worker"}) {
         result.seen[part] += event.text().find(part) != std::string::npos;
       }

@@ -48,6 +48,7 @@ struct EpochTruth {
 struct Faults {
   // Of workers.
   double crash = 0, freeze = 0, error = 0, nonfinite = 0, disk_full = 0, slow = 0, move = 0;
+  double miscompute = 0;
   // Of all there are, only moves: a run goes on, so none may be blamed on them.
   bool moves_alone = false;
   // Only sessions end, and the coordinator dies: what trains goes on without both.
@@ -82,7 +83,11 @@ struct World {
   std::vector<MonoTime> frozen_until;                            // by worker
   std::vector<uint64_t> moves;                                   // by worker, so far
   std::map<size_t, MonoTime> moved_at;                           // by worker
-  std::string violation;  // the first thing that must never happen
+  // A step that is trained again has the same loss, and stages promise that; else every epoch has
+  // its own losses, so that a mix of two epochs shows.
+  bool steps_repeat = false;
+  std::set<std::pair<EpochKey, uint64_t>> miscomputed;  // steps whose loss is wrong
+  std::string violation;                                // the first thing that must never happen
 
   template <class... Args>
   void Violate(fmt::format_string<Args...> format, Args&&... args) {
@@ -90,6 +95,7 @@ struct World {
     violation = fmt::format(format, std::forward<Args>(args)...);
     timeline.Note("VIOLATION: {}", violation);
   }
+  double LossAt(const EpochKey& key, uint64_t step) const;
   // The address that the worker has now.
   std::string AddressOf(size_t worker) const;
   // Cells of one epoch, neighbours: whether who dials knows where the other one is.

@@ -207,6 +207,37 @@ TEST(StoreTest, AStepDoneAgainReplacesTheOlderOne) {
   EXPECT_EQ((*steps)[0].loss(), 2.0);
 }
 
+TEST(StoreTest, StepsSinceTheOldestCheckpointComeWithARunThatGoesOn) {
+  const TempDir folder;
+  const auto store = OpenStore(folder.path());
+  RunRecord going = FullRecord("going"), ended = FullRecord("ended");
+  ended.state = RunState::kDone;
+  ended.ended_unix_ms = 1'700'000'000'003;
+  ASSERT_TRUE(store->Apply({write::Run{going}, write::Run{ended}}).ok());
+  for (const uint64_t step : {49, 50, 51, 100, 116, 118}) {
+    ASSERT_TRUE(store->Apply({StepOf("going", step, 1.0), StepOf("ended", step, 1.0)}).ok());
+  }
+  const auto stored = store->LoadRuns();
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  ASSERT_EQ(stored->steps.size(), 1u);
+  std::vector<uint64_t> steps;
+  for (const v1::StepRecord& row : stored->steps.at(going.id)) steps.push_back(row.step());
+  EXPECT_EQ(steps, (std::vector<uint64_t>{50, 51, 100, 116, 118}));
+}
+
+TEST(StoreTest, AStepThatCannotBeReadKeepsNoRunFromGoingOn) {
+  const TempDir folder;
+  {
+    const auto store = OpenStore(folder.path());
+    ASSERT_TRUE(store->Apply({write::Run{FullRecord("r")}, StepOf("r", 60, 1.0)}).ok());
+  }
+  Sql(folder.path(), "UPDATE steps SET record=x'ff'");
+  const auto stored = OpenStore(folder.path())->LoadRuns();
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  EXPECT_EQ(stored->runs.size(), 1u);
+  EXPECT_TRUE(stored->steps.at(RunId("r")).empty());
+}
+
 TEST(StoreTest, LogsAreBoundedPerRun) {
   const TempDir folder;
   const auto store = OpenStore(folder.path());

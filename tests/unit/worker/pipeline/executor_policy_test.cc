@@ -50,7 +50,9 @@ class StepByStep final : public Stage {
   StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input&, double*) override {
     return absl::UnimplementedError("no validation here");
   }
-  StatusOr<double> AddSquaredGradientNorm(double sum) const override { return sum + 1; }
+  StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const override {
+    return SquaredNorm{.sum = sum + 1, .own = 1};
+  }
   Status OptimizerStep(Step, double, double) override { return absl::OkStatus(); }
   StatusOr<StageSnapshot> Snapshot() const override { return StageSnapshot(); }
   Status Restore(const StageSnapshot&) override { return absl::OkStatus(); }

@@ -63,6 +63,8 @@ std::unique_ptr<transport::Transport> NewTransport() {
   return *std::move(transport);
 }
 
+constexpr uint64_t kNumerics = 7;
+
 class ExecutorTest : public ::testing::Test {
  protected:
   // `stage` is the one under test, the first or the last of two; its neighbour is what the test
@@ -88,6 +90,7 @@ class ExecutorTest : public ::testing::Test {
         .cell = {.stage = stage},
         .stages = 2,
         .setting = {.depth = 2, .activation_lead = activation_lead_},
+        .numerics = kNumerics,
         .resident = resident_.get(),
         .batches =
             std::make_unique<Batches>(spec_, std::make_shared<const TokenFile>(*std::move(file))),
@@ -333,6 +336,17 @@ TEST_F(ExecutorTest, TheWayOfTheNormIsTimed) {
   EXPECT_GE(step.norm_wait_seconds(), absl::ToDoubleSeconds(kAway));
   EXPECT_LT(step.norm_wait_seconds(), step.seconds());
   EXPECT_LT(step.norm_turn_seconds(), step.seconds() - step.norm_wait_seconds());
+}
+
+TEST_F(ExecutorTest, AStageReportsItsOwnPartOfTheNormAndItsNumerics) {
+  Begin(1);
+  const double norm = PeerIsTheFirstStage(1);  // nobody is below
+  PeerDecides(1, {.squared_norm = 9, .stop = true});
+  EXPECT_EQ(Result(), absl::OkStatus());
+  const v1::StepReport step = Reports().front().step();
+  EXPECT_GT(norm, 0);
+  EXPECT_EQ(step.squared_norm(), norm);
+  EXPECT_EQ(step.numerics(), kNumerics);
 }
 
 TEST_F(ExecutorTest, ACheckpointIsTakenOnceWhenAskedFor) {

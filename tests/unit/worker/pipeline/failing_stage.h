@@ -24,9 +24,9 @@ class FailingStage final : public Stage {
   StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input&, double*) override {
     return absl::UnimplementedError("no validation here");
   }
-  StatusOr<double> AddSquaredGradientNorm(double) const override {
+  StatusOr<SquaredNorm> AddSquaredGradientNorm(double) const override {
     if (!norm.ok()) return norm;
-    return 1;
+    return SquaredNorm{.sum = 1, .own = 1};
   }
   Status OptimizerStep(Step, double, double) override { return absl::OkStatus(); }
   StatusOr<StageSnapshot> Snapshot() const override {

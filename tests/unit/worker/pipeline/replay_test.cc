@@ -60,7 +60,7 @@ TEST(ReplayStage, SleepsForItsLayers) {
   EXPECT_TRUE(ExpectTakes(absl::Milliseconds(4), [&] {
                 return stage->OptimizerStep(Step(1), 1e-3, 1);
               }).ok());
-  EXPECT_EQ(stage->AddSquaredGradientNorm(0).value(), 0);
+  EXPECT_EQ(stage->AddSquaredGradientNorm(0).value().sum, 0);
   EXPECT_EQ(stage->parameter_count(), 0u);
 }
 

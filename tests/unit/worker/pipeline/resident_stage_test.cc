@@ -169,7 +169,7 @@ TEST(ResidentStage, AnAbortedStepLeavesNothingBehind) {
   ForwardAndBackward(resident->model(), 0);
   ASSERT_TRUE(resident->model().Forward(Microbatch(1), Tokens()).ok());
   ASSERT_TRUE(resident->EndEpoch(absl::CancelledError("an abort")).ok());
-  EXPECT_EQ(resident->model().AddSquaredGradientNorm(0).value(), 0);
+  EXPECT_EQ(resident->model().AddSquaredGradientNorm(0).value().sum, 0);
   EXPECT_EQ(resident->SourceOf(OriginOf(1, "a")), Source::kParameters);
   TrainStep(*resident);
   TrainStep(*whole);

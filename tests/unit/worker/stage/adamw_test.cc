@@ -87,14 +87,17 @@ TEST(AddSquaredGradients, SumsFromTheLastParameterToTheFirst) {
     parameters.back().value.mutable_grad() = gradient;
   }
   UseTorchThreads(1);
-  const double whole = AddSquaredGradients(parameters, 0);
+  const double whole = AddSquaredGradients(parameters, 0).sum;
   EXPECT_NEAR(whole, expected, 1e-9 * expected);
   // Bit for bit: in two halves, and with more threads.
   const std::vector<Parameter> front(parameters.begin(), parameters.begin() + 3);
   const std::vector<Parameter> back(parameters.begin() + 3, parameters.end());
-  EXPECT_EQ(AddSquaredGradients(front, AddSquaredGradients(back, 0)), whole);
+  const SquaredNorm both = AddSquaredGradients(front, AddSquaredGradients(back, 0).sum);
+  EXPECT_EQ(both.sum, whole);
+  // A part does not depend on what the others have.
+  EXPECT_EQ(both.own, AddSquaredGradients(front, 0).sum);
   UseTorchThreads(3);
-  EXPECT_EQ(AddSquaredGradients(parameters, 0), whole);
+  EXPECT_EQ(AddSquaredGradients(parameters, 0).sum, whole);
 }
 
 }  // namespace

@@ -1,0 +1,71 @@
+// The newest steps that a run has finished, and what became of those that it has trained again: the
+// same start, devices and order of sums must give the same numbers, bit for bit.
+//
+// Whether they must is a chain: a step's `numerics` are made of those of the step before and of
+// what its stages say of themselves. So equal ones of a step say that all has been the same since
+// the beginning, also where in between other devices trained and their steps were given up.
+#ifndef LONGHAUL_COORDINATOR_STATE_BOOKS_STEP_BOOK_H_
+#define LONGHAUL_COORDINATOR_STATE_BOOKS_STEP_BOOK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "longhaul/v1/control.pb.h"
+
+namespace longhaul::coordinator {
+
+// So many of a run are kept.
+inline constexpr size_t kKeptSteps = 8192;
+
+// A step that was finished before, by an older epoch.
+struct RepeatedStep {
+  v1::StepRecord before;
+  bool promised = false;  // the same numbers
+  // Bit for bit; what only one of the two has cannot differ.
+  bool same_loss = true, same_norm = true;
+  std::vector<size_t> other_parts;  // whose squared norms differ, by the places of their cells
+
+  bool same() const { return same_loss && same_norm && other_parts.empty(); }
+};
+
+// All that one epoch has trained again.
+struct RepeatedSteps {
+  uint64_t epoch = 0, first = 0, last = 0;
+  bool same = true;
+  bool in_order = true;  // no step had stages whose sums are in any order
+  // The largest differences, and the first step that has any.
+  double loss_difference = 0, norm_difference = 0;
+  uint64_t differs_at = 0;
+};
+
+class StepBook {
+ public:
+  // Of a run that was stored.
+  void Load(std::span<const v1::StepRecord> rows);
+
+  // `row`, whose epoch has finished it, gets its numerics, of its stages' (v1::StepReport), and is
+  // filed. Where another epoch had finished this step: how the two compare.
+  std::optional<RepeatedStep> File(v1::StepRecord* row, std::span<const uint64_t> of_stages);
+
+  // Once, when the newest step that an older epoch had finished is repeated.
+  std::optional<RepeatedSteps> TakeRepeated();
+
+  // Nobody goes back behind `step`.
+  void ForgetBefore(uint64_t step);
+
+ private:
+  uint64_t NumericsOf(const v1::StepRecord& row, std::span<const uint64_t> of_stages) const;
+  void Count(const RepeatedStep& repeated, const v1::StepRecord& row);
+
+  // Those behind the present step are of older epochs.
+  std::map<uint64_t, v1::StepRecord> rows_;
+  std::optional<RepeatedSteps> repeated_;  // by the newest epoch
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_BOOKS_STEP_BOOK_H_

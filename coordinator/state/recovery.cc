@@ -87,6 +87,7 @@ void Core::ForgetEpoch(Run& run) {
   run.validation.reset();
   run.partial_steps.clear();
   run.partial_checkpoints.clear();
+  run.skipped_checkpoints.clear();
   run.validation_early.clear();
   run.first_nonfinite.reset();
   run.suspicion.reset();
@@ -115,9 +116,14 @@ void Core::AdvanceRecovery(Run& run) {
     return BeginNextEpoch(run, *workers, manifest == nullptr ? 0 : manifest->step());
   const std::string sentence(Message(workers.status()));
   // Others may take the place of who is away, where what it trained is somewhere else too.
-  const bool replaceable = now_ >= run.recovery.since + kReturnPatience &&
+  const bool left_out = std::ranges::any_of(run.stages, [this](const StageRecord& stage) {
+    return health_.LeftOutUntil(stage.worker, now_).has_value();
+  });
+  const auto usable = std::ranges::count_if(
+      connected_, [&](const Worker* worker) { return MayTake(*worker, &run.record.id); });
+  const bool replaceable = (left_out || now_ >= run.recovery.since + kReturnPatience) &&
                            (manifest == nullptr || UnreachableFile(*manifest) == nullptr) &&
-                           connected_.size() >= run.stages.size();
+                           static_cast<size_t>(usable) >= run.stages.size();
   if (now_ >= run.recovery.until || replaceable) return PlanAnew(run, sentence);
   if (sentence == run.waiting) return;
   run.waiting = sentence;
@@ -131,14 +137,13 @@ StatusOr<std::vector<Worker*>> Core::TakeWorkersOfPlan(Run& run,
   std::vector<std::string> missing;
   for (StageRecord& stage : run.stages) {
     Worker* worker = FindWorker(stage.worker);
-    const bool free =
-        worker != nullptr && worker->session && (!worker->held || worker->held == run.record.id);
+    const bool free = worker != nullptr && MayTake(*worker, &run.record.id);
     if (std::exchange(stage.attached, free) != free) Changed(run);
     if (free) {
       worker->held = run.record.id;
       workers.push_back(worker);
     } else {
-      missing.push_back(Label(stage));
+      missing.push_back(Label(stage) + LeftOutText(stage.worker));
     }
   }
   if (!missing.empty()) {

@@ -27,7 +27,8 @@ class RetuneState : public ::testing::Test {
  protected:
   static StateOptions Options() {
     StateOptions options;
-    options.session_timeout = absl::Hours(24);  // nobody says anything while it waits
+    // Nobody says anything while it waits.
+    options.session_timeout = options.progress_timeout = absl::Hours(24);
     return options;
   }
   void SetUp() override {

@@ -119,7 +119,7 @@ void Core::OnError(Run& run, StageRecord& stage, const v1::RunError& error) {
   if (run.record.state != RunState::kPreparing) {
     where = fmt::format(" at step {}", std::max(error.step(), run.record.step));
   }
-  if (error.restarts_for() == v1::WORKER_FAULT_HUNG) {
+  if (error.restarts_for() != v1::WORKER_FAULT_NONE) {
     Interrupt(run, fmt::format("{} {}", Label(stage), Quoted(error.message())));
     return;
   }
@@ -127,7 +127,7 @@ void Core::OnError(Run& run, StageRecord& stage, const v1::RunError& error) {
       error.has_lost_edge() ? run.assignment().Find(EdgeId(error.lost_edge())) : nullptr;
   if (edge == nullptr || (edge->from != stage.id && edge->to != stage.id)) {
     Interrupt(run, fmt::format("{} failed{}: {}", Label(stage), where, Quoted(error.message())),
-              /*is_error=*/error.restarts_for() == v1::WORKER_FAULT_NONE);
+              /*is_error=*/true);
     return;
   }
   // The first to miss its neighbour is nearest to the cause.

@@ -250,7 +250,8 @@ void Agent::Measure(const v1::WorkerCommand& command) {
   }
   resources_.send(std::move(message));
   if (lost && resources_.restart) {
-    resources_.restart({v1::WORKER_FAULT_DEVICE_LOST, std::string(Message(times.status()))});
+    resources_.restart(
+        {v1::WORKER_FAULT_DEVICE_LOST, fmt::format("lost its GPU: {}", Message(times.status()))});
   }
 }
 

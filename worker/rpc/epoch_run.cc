@@ -154,7 +154,7 @@ void EpochRun::FillAtHand(v1::Heartbeat* heartbeat) const {
 void EpochRun::ReportError(const Status& status) {
   LogError("run {}: {}", run().value(), Message(status));
   if (cuda::IsDeviceLost(status)) {
-    GiveUp(v1::WORKER_FAULT_DEVICE_LOST, std::string(Message(status)));
+    GiveUp(v1::WORKER_FAULT_DEVICE_LOST, fmt::format("lost its GPU: {}", Message(status)));
     return;
   }
   v1::WorkerMessage message;

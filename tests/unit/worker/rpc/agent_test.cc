@@ -370,7 +370,8 @@ TEST_F(AgentTest, AWorkerWhoseGpuIsLostSaysSoAndRestartsItself) {
   const v1::WorkerMessage said = worker_.Hear();
   EXPECT_EQ(said.epoch(), 1u);
   EXPECT_EQ(said.error().restarts_for(), v1::WORKER_FAULT_DEVICE_LOST);
-  EXPECT_THAT(said.error().message(), HasSubstr("an illegal memory access"));
+  EXPECT_EQ(said.error().message(),
+            "lost its GPU: cuda:0: CUDA error: an illegal memory access was encountered");
   const auto cause = worker_.Restarts();
   ASSERT_TRUE(cause);
   EXPECT_EQ(cause->fault, v1::WORKER_FAULT_DEVICE_LOST);

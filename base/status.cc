@@ -4,11 +4,17 @@
 
 #include <string>
 
+#include "absl/strings/cord.h"
+
 namespace longhaul {
 
 Status Annotate(const Status& status, std::string_view context) {
   if (status.ok()) return status;
-  return Status(status.code(), fmt::format("{}: {}", context, Message(status)));
+  Status annotated(status.code(), fmt::format("{}: {}", context, Message(status)));
+  status.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
+    annotated.SetPayload(type, payload);
+  });
+  return annotated;
 }
 
 Status FromException(std::string_view what, const std::exception& error) {

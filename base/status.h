@@ -31,7 +31,7 @@ inline std::string_view Message(const Status& status) {
   return {status.message().data(), status.message().size()};
 }
 
-// The same code, with "<context>: " before the message. OK stays OK.
+// The same code and payloads, with "<context>: " before the message. OK stays OK.
 Status Annotate(const Status& status, std::string_view context);
 
 // kInternal "<what>: <exception's message>".

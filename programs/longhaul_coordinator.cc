@@ -37,6 +37,7 @@ struct Flags {
   std::string state_dir;
   std::string token_file;
   std::string log_level = "info";
+  double progress_timeout_seconds = 120;
   bool dump_states = false;
 };
 
@@ -50,6 +51,7 @@ int Serve(const Flags& flags) {
   options.listen = flags.listen;
   options.state_dir = flags.state_dir;
   options.state.version = std::string(Version());
+  options.state.progress_timeout = absl::Seconds(flags.progress_timeout_seconds);
   if (!flags.token_file.empty()) {
     StatusOr<std::string> token = LoadToken(flags.token_file);
     if (!token.ok()) return Fail(token.status());
@@ -91,6 +93,12 @@ int Main(int argc, char** argv) {
                  "folder for runs, uploaded data and token files; made where it is missing");
   app.add_option("--token-file", flags.token_file,
                  "file whose first line workers and the CLI have to know");
+  app.add_option(
+         "--progress-timeout", flags.progress_timeout_seconds,
+         "seconds that a running run may stand still though its workers and links are well, "
+         "and at least 20 steps; then its epoch ends")
+      ->check(CLI::Range(0.1, 86400.0))
+      ->capture_default_str();
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
       ->capture_default_str();
   app.add_flag("--dump-states", flags.dump_states,

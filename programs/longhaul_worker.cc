@@ -33,6 +33,7 @@
 #include "worker/rpc/agent.h"
 #include "worker/rpc/device.h"
 #include "worker/rpc/endpoints.h"
+#include "worker/rpc/restart.h"
 #include "worker/rpc/session.h"
 #include "worker/rpc/state_dir.h"
 
@@ -44,6 +45,8 @@ enum ExitCode { kOk = 0, kFailed = 1, kWrongUsage = 2 };
 constexpr uint32_t kProtocolMin = 6;
 constexpr uint32_t kProtocolMax = 6;
 constexpr absl::Duration kFailureCheck = absl::Milliseconds(500);
+// Of a process that restarts itself. What does not arrive, the next one says.
+constexpr absl::Duration kLastWordsLimit = absl::Seconds(1);
 
 constexpr char kUcx[] = "ucx";
 constexpr char kGrpc[] = "grpc";
@@ -62,6 +65,7 @@ struct Flags {
   double memory_share = 1;
   std::string dump_boundaries;
   uint64_t dump_every = 16;
+  double progress_timeout_seconds = 60;
   std::string log_level = "info";
 };
 
@@ -149,7 +153,8 @@ Endpoints EndpointsOf(const Flags& flags, const Transports& transports) {
   return Endpoints(listening, Has(flags, kGrpc) ? kGrpc : kUcx, flags.advertise, flags.coordinator);
 }
 
-int Serve(const Flags& flags, std::vector<WorkerDevice> devices) {
+int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** arguments,
+          const RestartCause& restarted_for) {
   const StatusOr<StateDir> state_dir = StateDir::Open(flags.state_dir);
   if (!state_dir.ok()) return Fail(state_dir.status());
   std::string token;
@@ -184,22 +189,26 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices) {
   // command.
   std::unique_ptr<Session> session;
   const auto send = [&session](v1::WorkerMessage message) { session->Send(std::move(message)); };
+  Restart restart(arguments, [&session] { session->AwaitSent(kLastWordsLimit); });
   auto courier = std::make_unique<ShardCourier>(flags.coordinator, token, shards->get(), send);
   auto transfers = std::make_unique<ShardTransfers>(by_name, shards->get(), &traffic, send);
   v1::Hello hello;
   for (const WorkerDevice& device : devices) *hello.add_devices() = device.description;
-  auto agent = std::make_unique<Agent>(Resources{.transports = std::move(by_name),
-                                                 .devices = std::move(devices),
-                                                 .codec_thread = &codec_thread,
-                                                 .shards = shards->get(),
-                                                 .blobs = &blobs,
-                                                 .shard_copies = &shard_copies,
-                                                 .courier = courier.get(),
-                                                 .traffic = &traffic,
-                                                 .transfers = transfers.get(),
-                                                 .dump = dump,
-                                                 .messages_root = flags.state_dir + "/messages",
-                                                 .send = send});
+  auto agent = std::make_unique<Agent>(
+      Resources{.transports = std::move(by_name),
+                .devices = std::move(devices),
+                .codec_thread = &codec_thread,
+                .shards = shards->get(),
+                .blobs = &blobs,
+                .shard_copies = &shard_copies,
+                .courier = courier.get(),
+                .traffic = &traffic,
+                .transfers = transfers.get(),
+                .dump = dump,
+                .messages_root = flags.state_dir + "/messages",
+                .send = send,
+                .progress_timeout = absl::Seconds(flags.progress_timeout_seconds),
+                .restart = [&restart](const RestartCause& cause) { restart(cause); }});
   hello.set_protocol_min(kProtocolMin);
   hello.set_protocol_max(kProtocolMax);
   hello.set_worker_id(state_dir->worker_id());
@@ -209,6 +218,8 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices) {
   hello.set_version(std::string(Version()));
   hello.set_pid(static_cast<uint32_t>(::getpid()));
   hello.set_host(HostName());
+  hello.set_restarted_for(restarted_for.fault);
+  hello.set_restart_cause(restarted_for.text);
   std::mutex session_made;
   {
     const std::lock_guard lock(session_made);
@@ -249,6 +260,7 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices) {
     signal = WaitForShutdownSignal(kFailureCheck);
     LogWhatWasLeftOut();
   }
+  restart.Disarm();
   const Status fatal = session->fatal();
   SetLogTap({});
   if (fatal.ok()) LogInfo("signal {}: shutting down", signal);
@@ -263,6 +275,7 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices) {
 }
 
 int Main(int argc, char** argv) {
+  const RestartCause restarted_for = TakeRestartCause();
   Flags flags;
   CLI::App app("A worker of longhaul: one stage of a run at a time, for its coordinator.",
                "longhaul-worker");
@@ -311,6 +324,11 @@ int Main(int argc, char** argv) {
       "before they are encoded");
   app.add_option("--dump-every", flags.dump_every, "steps from one dump to the next")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 32))
+      ->capture_default_str();
+  app.add_option("--progress-timeout", flags.progress_timeout_seconds,
+                 "seconds that a stage may be stuck in one piece of work, and at least 20 steps; "
+                 "then the worker says so and restarts itself")
+      ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str();
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off")
       ->capture_default_str();
@@ -400,7 +418,7 @@ int Main(int argc, char** argv) {
     }
     devices.push_back(*std::move(device));
   }
-  return Serve(flags, std::move(devices));
+  return Serve(flags, std::move(devices), argv, restarted_for);
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <utility>
+
+#include "base/cuda/device_lost.h"
 #include "base/units.h"
 
 namespace longhaul::cuda {
@@ -78,8 +81,9 @@ std::string Device::Describe() const {
 
 Status Device::Check(int code, std::string_view what) const {
   if (code == 0) return absl::OkStatus();
-  return absl::InternalError(fmt::format("{}: {} failed: {} (CUDA error {})", Name(), what,
-                                         table_->error_text(code), code));
+  Status status = absl::InternalError(fmt::format("{}: {} failed: {} (CUDA error {})", Name(), what,
+                                                  table_->error_text(code), code));
+  return LosesDevice(code) ? DeviceLost(std::move(status)) : status;
 }
 
 }  // namespace longhaul::cuda

@@ -35,7 +35,8 @@ class Device {
   // for CUDA 13.0, runtime 13.0"
   std::string Describe() const;
 
-  // OK for 0, else kInternal "<name>: <what>: <the runtime's text>".
+  // OK for 0, else kInternal "<name>: <what>: <the runtime's text>"; IsDeviceLost (device_lost.h)
+  // where this process cannot use the device any more.
   Status Check(int code, std::string_view what) const;
 
  private:

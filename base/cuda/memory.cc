@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "base/cuda/device_lost.h"
 #include "base/units.h"
 
 namespace longhaul::cuda {
@@ -13,6 +14,7 @@ StatusOr<Handle> Allocate(const Device& device, size_t bytes, std::string_view w
   const Status status = device.Check(
       allocate(device.index(), bytes, &memory),
       fmt::format("allocating {} of {}", FormatBytes(static_cast<double>(bytes)), what));
+  if (IsDeviceLost(status)) return status;
   if (!status.ok()) return absl::ResourceExhaustedError(status.message());
   return Handle(memory, {free});
 }

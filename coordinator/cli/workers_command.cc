@@ -56,6 +56,17 @@ void PrintUnreachable(const Terminal& terminal, const v1::ListWorkersReply& repl
   }
 }
 
+void PrintLeftOut(const Terminal& terminal, const v1::ListWorkersReply& reply) {
+  for (const v1::WorkerStatus& worker : reply.workers()) {
+    if (!(worker.left_out_seconds() > 0)) continue;
+    terminal.out << fmt::format(
+        "\n{} is left out of runs for {} more: {}\n", Printable(worker.name()),
+        longhaul::FormatDuration(absl::Seconds(worker.left_out_seconds())),
+        worker.losses() > 1 ? fmt::format("it was lost {} times in a row", worker.losses())
+                            : "it was lost");
+  }
+}
+
 std::string MemoryText(const v1::WorkerStatus& worker) {
   double bytes = 0;
   for (const v1::Device& device : worker.devices()) {
@@ -146,9 +157,10 @@ StatusOr<int> ListWorkers(Invocation& invocation) {
                {"HEARTBEAT", Align::kRight}});
   for (const v1::WorkerStatus& worker : reply.workers()) {
     const bool free = worker.run_id().empty();
-    const TableCell state = !worker.connected() ? TableCell("lost", Style::kRed)
-                            : free              ? TableCell("free", Style::kGreen)
-                                                : TableCell("busy");
+    const TableCell state = !worker.connected()             ? TableCell("lost", Style::kRed)
+                            : worker.left_out_seconds() > 0 ? TableCell("left out", Style::kYellow)
+                            : free                          ? TableCell("free", Style::kGreen)
+                                                            : TableCell("busy");
     table.AddRow(
         {worker.name(), state, worker.run_id(),
          free             ? ""
@@ -160,6 +172,7 @@ StatusOr<int> ListWorkers(Invocation& invocation) {
   }
   table.Print(terminal);
   PrintUnreachable(terminal, reply);
+  PrintLeftOut(terminal, reply);
   PrintResidents(terminal, reply);
   PrintLayers(terminal, reply);
   if (reply.links_size() > 0) PrintLinks(terminal, reply);

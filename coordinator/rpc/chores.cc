@@ -44,7 +44,10 @@ event::CopiesChecked Chores::Check(const command::CheckCopies& request) const {
   event::CopiesChecked checked;
   checked.check = request.check;
   for (const v1::CheckpointFile& file : request.files) {
-    checked.problems.emplace_back(Message(copies_->Check(file.sha256())));
+    const Status status = copies_->Check(file.sha256());
+    checked.problems.emplace_back(Message(status));
+    checked.unreadable.push_back(!status.ok() && !absl::IsNotFound(status) &&
+                                 !absl::IsDataLoss(status));
   }
   return checked;
 }

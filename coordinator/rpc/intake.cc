@@ -59,6 +59,7 @@ Status AdmitHello(v1::Hello* hello) {
   }
   Tidy(hello->mutable_version(), kMaxHelloTextBytes);
   Tidy(hello->mutable_host(), kMaxHelloTextBytes);
+  Tidy(hello->mutable_restart_cause(), kMaxLineBytes);
   return absl::OkStatus();
 }
 
@@ -75,6 +76,10 @@ Status AdmitReport(v1::WorkerMessage* message) {
     Tidy(message->mutable_log()->mutable_level(), 16);
   }
   if (message->has_error()) Tidy(message->mutable_error()->mutable_message(), kMaxLineBytes);
+  if (message->has_shard()) Tidy(message->mutable_shard()->mutable_problem(), kMaxLineBytes);
+  if (message->has_heartbeat() && message->heartbeat().has_at_hand()) {
+    Tidy(message->mutable_heartbeat()->mutable_at_hand()->mutable_doing(), kMaxHelloTextBytes);
+  }
   return absl::OkStatus();
 }
 

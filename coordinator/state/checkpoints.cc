@@ -156,6 +156,11 @@ void Core::OnShardsChecked(Worker& worker, const v1::WorkerMessage& message) {
     const auto said =
         std::find_if(answer.shards().begin(), answer.shards().end(),
                      [&](const v1::ShardState& one) { return one.name() == asked.name(); });
+    if (said != answer.shards().end() && said->unreadable()) {
+      failure = fmt::format("worker {} cannot look at {} of the checkpoint of step {}: {}",
+                            Label(worker), asked.name(), check.step, Quoted(said->problem()));
+      continue;
+    }
     const std::string problem = said == answer.shards().end() ? "its worker did not say how it is"
                                                               : Quoted(said->problem());
     NoteProblem(run, check.step, *file, worker, problem);
@@ -184,11 +189,18 @@ void Core::On(event::CopiesChecked& checked) {
   if (!taken) return;
   const ShardCheck& check = *taken;
   Run& run = *FindRun(check.run);
+  std::string failure;
   for (size_t i = 0; i < check.files.size() && i < checked.problems.size(); ++i) {
     v1::CheckpointFile* file = FindFile(run, check.step, check.files[i]);
     if (file == nullptr) continue;
     if (checked.problems[i].empty()) {
       shards_.NoteVerified(check, check.files[i]);
+      continue;
+    }
+    if (i < checked.unreadable.size() && checked.unreadable[i]) {
+      failure = fmt::format(
+          "the coordinator cannot look at its copy of {} of the checkpoint of step {}: {}",
+          file->name(), check.step, checked.problems[i]);
       continue;
     }
     RemoveHolder("", file);
@@ -197,7 +209,7 @@ void Core::On(event::CopiesChecked& checked) {
                     file->name(), check.step, checked.problems[i]));
   }
   Store(run);
-  AfterCheck(check, "");
+  AfterCheck(check, failure);
 }
 
 void Core::NoteProblem(Run& run, uint64_t step, v1::CheckpointFile& file, const Worker& worker,

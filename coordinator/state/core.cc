@@ -65,6 +65,8 @@ Core::Core(const StateOptions& options, StoredRuns stored, uint64_t next_event_s
               .secret = options.reach_secret,
               .first_check = FirstNumber(options, "first check"),
               .label = [this](const WorkerId& id) { return Label(*FindWorker(id)); }}),
+      health_(options.health),
+      shards_(FirstNumber(options, "first check of shards")),
       next_retune_(FirstNumber(options, "first retune")),
       next_event_(next_event_sequence),
       sequence_(next_event_sequence),
@@ -229,6 +231,7 @@ std::optional<MonoTime> Core::NextWake() const {
   for (const HeldSubmit& held : held_submits_) consider(held.until);
   consider(shards_.NextWake());
   consider(traces_.NextWake());
+  consider(health_.NextWake(now_));
   for (const auto& [id, run] : runs_) {
     if (run.draft) consider_draft(*run.draft);
     consider(DetachedWake(run));
@@ -252,6 +255,7 @@ void Core::Move(Run& run, Trigger trigger, const std::string& reason, const std:
            ToString(from), ToString(trigger));
   run.record.state = row->to;
   run.record.reason = reason;
+  run.progressed_at = now_;
   run.waiting.clear();
   if (row->to != RunState::kPlanning) {
     if (run.draft) Cancel(run.draft->computation);

@@ -12,6 +12,9 @@
 //   life.cc        ready, finished, stop, failure
 //   reports.cc     steps, validation, checkpoints, links, logs
 //   repeats.cc     steps that are trained again must give the same numbers
+//   skipped.cc     checkpoints that a stage could not write
+//   progress.cc    a run that stands still
+//   health.cc      workers that are lost again and again, or end by themselves
 //   checkpoints.cc shards are hashed, copied, moved and dropped
 //   checkpoint_list.cc what is known of them
 //   copies.cc      copies of them at other workers
@@ -39,6 +42,7 @@
 #include <vector>
 
 #include "coordinator/planner/planner.h"
+#include "coordinator/state/books/health_book.h"
 #include "coordinator/state/books/link_book.h"
 #include "coordinator/state/books/reach_book.h"
 #include "coordinator/state/books/shard_book.h"
@@ -292,6 +296,28 @@ class Core {
   bool FileStep(Run& run, v1::StepRecord* row, const PartialStep& partial);
   std::string BrokenPromise(const Run& run, const v1::StepRecord& row,
                             const RepeatedStep& repeated) const;
+  // skipped.cc
+  // True: this checkpoint is skipped, because of this report or an earlier one.
+  bool SkipCheckpoint(Run& run, const StageRecord& stage, const v1::ShardReport& report);
+
+  // progress.cc
+  void NoteAtHand(Worker& worker, const v1::AtHand& at_hand);
+  absl::Duration ProgressLimit(const Run& run) const;
+  // Whether it explains why nothing moves, or says that something does.
+  bool IsExcused(const Run& run) const;
+  // Whether the run stood still for too long, for which it was interrupted.
+  bool CheckProgress(Run& run);
+
+  // health.cc
+  // Connected, reserved by nobody or by `run` (may be null), and neither about to end nor left out.
+  bool MayTake(const Worker& worker, const RunId* run = nullptr) const;
+  // " (left out after 3 losses)", or "".
+  std::string LeftOutText(const WorkerId& id) const;
+  // This process was lost for a fault of the worker's own while it worked for `run` (may be null).
+  void NoteFault(const Run* run, const WorkerId& id, const Incarnation& incarnation,
+                 HealthBook::Fault fault);
+  // Its process ends by itself.
+  void OnRestart(Worker& worker, const v1::WorkerMessage& message);
 
   // retune.cc
   void BeginTuning(Run& run);
@@ -413,6 +439,7 @@ class Core {
   uint64_t next_probe_ = 1;
   ShardBook shards_;
   TraceBook traces_;
+  HealthBook health_;
   uint64_t next_retune_;
   uint64_t next_computation_ = 1;
   uint64_t next_order_ = 1;

@@ -120,6 +120,10 @@ void Core::OnError(Run& run, StageRecord& stage, const v1::RunError& error) {
   if (run.record.state != RunState::kPreparing) {
     where = fmt::format(" at step {}", std::max(error.step(), run.record.step));
   }
+  if (error.restarts_for() != v1::WORKER_FAULT_NONE) {
+    Interrupt(run, fmt::format("{} {}", Label(stage), Quoted(error.message())));
+    return;
+  }
   const Edge* edge =
       error.has_lost_edge() ? run.assignment().Find(EdgeId(error.lost_edge())) : nullptr;
   if (edge == nullptr || (edge->from != stage.id && edge->to != stage.id)) {
@@ -145,6 +149,7 @@ void Core::OnStageLost(Run& run, StageRecord& stage, const std::string& why) {
   Changed(run);
   if (stage.finished) return;  // it has done its part
   run.workers_lost.push_back(stage.name);
+  NoteFault(&run, stage.worker, stage.incarnation, HealthBook::Fault::kDied);
   std::string where;
   if (run.record.state == RunState::kPreparing) {
     where = " while the run was being prepared";
@@ -194,6 +199,8 @@ void Core::CheckRunTimers(Run& run) {
     Fail(run, "");
   } else if (CheckDetached(run)) {
     // The run has been interrupted.
+  } else if (CheckProgress(run)) {
+    // Likewise.
   } else if (run.suspicion && now_ >= run.suspicion->until) {
     Interrupt(run, run.suspicion->sentence);
   } else if (run.ready_until && now_ >= *run.ready_until) {

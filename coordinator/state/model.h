@@ -41,6 +41,8 @@ struct Worker {
   std::optional<MeasuredLayers> layers;  // of this incarnation
   absl::Duration clock_ahead;            // of the coordinator's, when it joined
   std::deque<Incarnation> replaced;      // which newer ones followed
+  bool restarts = false;  // it has said that its process ends, and another incarnation comes
+  v1::AtHand at_hand;     // as its newest heartbeat says; without a run: nothing
 };
 
 // A plan in the making: for a run, or for a request that only wants to see it.
@@ -182,6 +184,7 @@ struct Run {
   StepBook steps;  // finished; until it has ended
   std::map<uint64_t, PartialStep> partial_steps;
   std::map<uint64_t, PartialCheckpoint> partial_checkpoints;
+  std::set<uint64_t> skipped_checkpoints;       // that a stage could not write
   std::deque<v1::StepRecord> recent;            // finished steps, oldest first
   std::map<uint64_t, double> validation_early;  // losses of steps that have not finished yet
   std::optional<v1::ValidationReport> validation;
@@ -194,7 +197,8 @@ struct Run {
   uint64_t copies_begun = 0;  // of which step copies were asked for last
   bool copies_fail = false;   // the last ones did
   std::string copies_with;    // whom events name as their holders
-  Tuning tuning;              // running
+  MonoTime progressed_at;  // when a stage was last heard to have done a piece of work (progress.cc)
+  Tuning tuning;           // running
   Recovery recovery;
   uint64_t dropped = 0;  // messages of other epochs, workers or states of this run
 

@@ -168,8 +168,13 @@ void Core::On(event::DataPrepared& prepared) {
 
 void Core::OnDraftMessage(Worker& worker, Draft& draft, const v1::WorkerMessage& message) {
   if (message.has_error()) {
-    FailDraft(draft.run, fmt::format("worker {} could not time its layers: {}", Label(worker),
-                                     Quoted(message.error().message())));
+    const std::string cause = fmt::format("worker {} could not time its layers: {}", Label(worker),
+                                          Quoted(message.error().message()));
+    if (message.error().restarts_for() == v1::WORKER_FAULT_NONE) {
+      FailDraft(draft.run, cause);
+    } else {
+      InterruptDraft(draft.run, cause);
+    }
     return;
   }
   if (message.has_link_probed()) {

@@ -248,7 +248,7 @@ StatusOr<std::vector<Worker*>> Core::WorkersFor(const RunSpec& spec, const RunRe
 StatusOr<std::vector<Worker*>> Core::ChooseWorkers(const RunSpec& spec) {
   std::vector<Worker*> free;
   for (const Worker* worker : ConnectedByName()) {
-    if (!worker->held) free.push_back(FindWorker(worker->id));
+    if (MayTake(*worker)) free.push_back(FindWorker(worker->id));
   }
   // Spares are set apart where the count of stages is left to us, but for them no run waits.
   const size_t apart = spec.pipeline.stages || free.empty()
@@ -283,7 +283,7 @@ StatusOr<std::vector<Worker*>> Core::WorkersForResume(const RunSpec& spec, const
   }
   std::vector<Worker*> free;
   for (const Worker* worker : ConnectedByName()) {
-    if (!worker->held) free.push_back(FindWorker(worker->id));
+    if (MayTake(*worker)) free.push_back(FindWorker(worker->id));
   }
   const auto before = static_cast<uint32_t>(manifest.cells_size());
   const auto available = static_cast<uint32_t>(free.size());
@@ -318,7 +318,7 @@ std::string Core::ShortageSentence(const RunSpec& spec) const {
     if (worker->held) ++busy;
     names.push_back(worker->held
                         ? fmt::format("{} (busy with {})", Label(*worker), worker->held->value())
-                        : Label(*worker));
+                        : Label(*worker) + LeftOutText(worker->id));
   }
   const uint32_t needed = spec.pipeline.stages.value_or(1);
   return fmt::format("needs {} {}{}, {} connected{}{}", needed, busy > 0 ? "free " : "",

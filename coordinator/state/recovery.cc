@@ -90,6 +90,7 @@ void Core::ForgetEpoch(Run& run) {
   run.validation.reset();
   run.partial_steps.clear();
   run.partial_checkpoints.clear();
+  run.skipped_checkpoints.clear();
   run.validation_early.clear();
   run.first_nonfinite.reset();
   run.suspicion.reset();
@@ -121,7 +122,7 @@ void Core::AdvanceRecovery(Run& run) {
   bool by_spare = false;
   for (const StageRecord& stage : run.stages) {
     const Worker* worker = crew[stage.place];
-    if (worker == nullptr) missing.push_back(Label(stage));
+    if (worker == nullptr) missing.push_back(Label(stage) + LeftOutText(stage.worker));
     by_spare = by_spare || (worker != nullptr && IsSpareOf(*worker, run));
   }
   if (!missing.empty()) {
@@ -171,8 +172,7 @@ std::vector<Worker*> Core::CrewOf(Run& run) {
   std::vector<Worker*> crew(run.stages.size(), nullptr);
   for (StageRecord& stage : run.stages) {
     Worker* worker = FindWorker(stage.worker);
-    const bool free =
-        worker != nullptr && worker->session && (!worker->held || worker->held == run.record.id);
+    const bool free = worker != nullptr && MayTake(*worker, &run.record.id);
     if (std::exchange(stage.attached, free) != free) Changed(run);
     if (!free) continue;
     worker->held = run.record.id;
@@ -192,11 +192,12 @@ Worker* Core::ReplacementFor(Run& run, const StageRecord& stage, const std::vect
     return std::ranges::find(crew, &worker) == crew.end() && CanTake(run, stage, worker, crew);
   };
   for (Worker* spare : SparesOf(run)) {
-    if (takes(*spare)) return spare;
+    if (MayTake(*spare, &run.record.id) && takes(*spare)) return spare;
   }
-  if (now_ < run.recovery.since + kReturnPatience) return nullptr;
+  const bool is_left_out = health_.LeftOutUntil(stage.worker, now_).has_value();
+  if (!is_left_out && now_ < run.recovery.since + kReturnPatience) return nullptr;
   for (const Worker* one : ConnectedByName()) {
-    if (!one->held && takes(*one)) return FindWorker(one->id);
+    if (MayTake(*one) && takes(*one)) return FindWorker(one->id);
   }
   return nullptr;
 }

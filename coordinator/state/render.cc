@@ -277,6 +277,11 @@ std::vector<v1::WorkerStatus> Core::Workers(MonoTime now) const {
     one.set_memory_used_bytes(worker->memory_used_bytes);
     one.set_clock_ahead_seconds(absl::ToDoubleSeconds(worker->clock_ahead));
     RenderReach(*worker, now, &one);
+    const MonoTime awake = now + -asleep_;
+    one.set_losses(health_.Losses(worker->id, awake));
+    if (const std::optional<MonoTime> until = health_.LeftOutUntil(worker->id, awake)) {
+      one.set_left_out_seconds(absl::ToDoubleSeconds(*until - awake));
+    }
     if (worker->layers) {
       v1::MeasuredLayers& layers = *one.mutable_measured_layers();
       layers.set_model(MeasuredModel(worker->layers->spec));

@@ -41,6 +41,7 @@ void Core::OnStep(Run& run, StageRecord& stage, const Worker& worker,
     return;
   }
   stage.started = true;
+  run.progressed_at = now_;
   if (report.first_nonfinite()) {
     const std::pair<uint64_t, CellId> here(report.step(), stage.id);
     if (!run.first_nonfinite || here < *run.first_nonfinite) run.first_nonfinite = here;
@@ -158,6 +159,7 @@ void Core::OnShard(Run& run, StageRecord& stage, const Worker& worker,
   }
   const uint64_t newest = record.checkpoints.empty() ? 0 : record.checkpoints.back().step();
   if (report.step() <= newest) return;  // committed, or superseded
+  if (SkipCheckpoint(run, stage, report)) return;
   if (report.step() > record.spec.train.steps || report.files().empty() ||
       !std::all_of(report.files().begin(), report.files().end(), IsShard)) {
     DropMessage(run, worker, message, "a checkpoint report that names no files or impossible ones");
@@ -203,6 +205,7 @@ void Core::CommitCheckpoint(Run& run, uint64_t step, const PartialCheckpoint& pa
   record.checkpoints.push_back(std::move(manifest));
   Store(run);
   if (!interim) Log(&run, "checkpoint", fmt::format("checkpoint of step {} is committed", step));
+  for (const StageRecord& stage : run.stages) health_.DidWell(stage.worker);
   DropOutdated(run);
   if (!interim) KeepCopies(run, record.checkpoints.back(), "");
   if (record.state == RunState::kStopped) {

@@ -38,6 +38,12 @@ std::string_view WhatIsUnderWay(const Draft& draft) {
   return draft.awaits_reach ? "workers tried to reach each other" : "the checkpoint was checked";
 }
 
+// Why the process before the one that says this hello is gone.
+std::string WhyStartedAnew(const v1::Hello& hello) {
+  if (hello.restarted_for() == v1::WORKER_FAULT_NONE) return "it was started anew";
+  return fmt::format("it restarted itself: it {}", Quoted(hello.restart_cause()));
+}
+
 }  // namespace
 
 std::optional<std::string> Core::RefusalOf(const v1::Hello& hello) const {
@@ -74,6 +80,9 @@ void Core::On(event::WorkerJoined& joined) {
     return;
   }
   const bool replaces = worker.session && worker.incarnation == incarnation;
+  if (worker.incarnation != incarnation && hello.restarted_for() == v1::WORKER_FAULT_DEVICE_LOST) {
+    NoteFault(nullptr, id, worker.incarnation, HealthBook::Fault::kDeviceLost);
+  }
   if (worker.session) {
     out_.commands.emplace_back(
         command::CloseSession{*worker.session, "a newer session of this worker took its place"});
@@ -82,7 +91,7 @@ void Core::On(event::WorkerJoined& joined) {
       sessions_.erase(*worker.session);
       worker.session.reset();
     } else {
-      Lose(worker, "it was started anew", /*for_good=*/true);
+      Lose(worker, WhyStartedAnew(hello), /*for_good=*/true);
     }
   }
   const bool is_new = worker.incarnation != incarnation;
@@ -102,7 +111,11 @@ void Core::On(event::WorkerJoined& joined) {
       draft->probes.Restart();
     }
   }
-  if (is_new) worker.layers.reset();
+  if (is_new) {
+    worker.layers.reset();
+    worker.restarts = false;
+    worker.at_hand.Clear();
+  }
   worker.id = id;
   worker.incarnation = incarnation;
   worker.hello = hello;
@@ -185,7 +198,7 @@ void Core::Attach(Worker& worker) {
     }
     for (StageRecord& stage : run->stages) {
       if (stage.worker != worker.id || stage.finished) continue;
-      OnStageLost(*run, stage, "it was started anew");
+      OnStageLost(*run, stage, WhyStartedAnew(hello));
       break;
     }
   }
@@ -312,6 +325,7 @@ void Core::ForgetOldWorkers() {
   }
   links_.Forget(oldest->first);
   reach_.Forget(oldest->first);
+  health_.Forget(oldest->first);
   workers_.erase(oldest);
 }
 
@@ -327,6 +341,7 @@ void Core::On(event::WorkerSaid& said) {
     case v1::WorkerMessage::kHeartbeat:
       worker->memory_used_bytes = message.heartbeat().memory_used_bytes();
       worker->resident = message.heartbeat().resident();
+      NoteAtHand(*worker, message.heartbeat().at_hand());
       return;
     case v1::WorkerMessage::kLog:
       // Lines of an epoch that is over still tell how it ended.
@@ -347,6 +362,7 @@ void Core::On(event::WorkerSaid& said) {
       Carry(reach_.Answer(worker->id, message.reach_tried(), now_));
       return;
     default:
+      if (message.error().restarts_for() != v1::WORKER_FAULT_NONE) OnRestart(*worker, message);
       OnRunMessage(*worker, message);
   }
 }

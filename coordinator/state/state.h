@@ -28,6 +28,7 @@
 #include "base/status.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/planner/retune.h"
+#include "coordinator/state/books/health_book.h"
 #include "coordinator/state/ids.h"
 #include "longhaul/v1/control.pb.h"
 #include "longhaul/v1/worker.pb.h"
@@ -115,6 +116,8 @@ struct TraceAsked {
 struct CopiesChecked {
   uint64_t check;
   std::vector<std::string> problems;
+  // Of which the disk did not let it look: that says nothing of the copy. Empty: of none.
+  std::vector<bool> unreadable = {};
 };
 }  // namespace event
 
@@ -270,6 +273,12 @@ struct StateOptions {
   absl::Duration probe_limit = absl::Seconds(10);
   // How long a worker may try to reach another one.
   absl::Duration reach_limit = absl::Seconds(5);
+  // How long a running run may stand still, if no link is in trouble and every worker is there. At
+  // least 20 median steps; ten times that before the first step of an epoch. Workers notice their
+  // own hung threads before that.
+  absl::Duration progress_timeout = absl::Seconds(120);
+  // When runs do without a worker that was lost again and again.
+  HealthOptions health;
   // Random; the links by which workers try to reach each other prove a secret made of it.
   std::string reach_secret;
   std::string version;

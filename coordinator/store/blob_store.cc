@@ -169,7 +169,15 @@ StatusOr<std::unique_ptr<BlobUpload>> BlobStore::StartUpload(std::string_view sh
 }
 
 Status BlobStore::Check(std::string_view sha256) const {
-  if (!Has(sha256)) return absl::NotFoundError("it is missing");
+  std::error_code error;
+  if (!std::filesystem::exists(PathOf(sha256), error)) {
+    if (error) return FromErrno("it cannot be looked at", error.value());
+    if (!std::filesystem::exists(folder_, error)) {
+      return absl::UnavailableError(
+          fmt::format("the folder {} is not there; is its disk mounted?", folder_));
+    }
+    return absl::NotFoundError("it is missing");
+  }
   const StatusOr<std::string> actual = Sha256HexOfFile(PathOf(sha256));
   if (!actual.ok()) return Annotate(actual.status(), "it cannot be read");
   if (*actual == sha256) return absl::OkStatus();

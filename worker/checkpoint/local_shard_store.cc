@@ -220,7 +220,14 @@ StatusOr<std::string> LocalShardStore::PathOf(const RunId& run, Step step,
 
 Status LocalShardStore::Check(const RunId& run, Step step, const ShardFile& file) const {
   LH_ASSIGN_OR_RETURN(const std::string path, PathOf(run, step, file.name));
-  return CheckFile(path, file);
+  const Status status = CheckFile(path, file);
+  if (!absl::IsNotFound(status)) return status;
+  // Not one file, but all that there was of the run.
+  const std::string folder = fmt::format("{}/{}", root_, run.value());
+  std::error_code error;
+  if (fs::exists(folder, error)) return status;
+  return absl::UnavailableError(
+      fmt::format("the folder {} is not there; is its disk mounted?", folder));
 }
 
 StatusOr<StageSnapshot> LocalShardStore::Read(const RunId& run, Step step,

@@ -56,8 +56,10 @@ class ShardStore {
   // Where a file of this name is or would be. kInvalidArgument for a name that leaves the folder.
   virtual StatusOr<std::string> PathOf(const RunId& run, Step step,
                                        const std::string& name) const = 0;
-  // Reads the file from the disk. Not OK with what is wrong with it: kNotFound, kDataLoss (another
-  // size or hash), or why it cannot be read. The message does not repeat the file's name.
+  // Reads the file from the disk. kNotFound, kDataLoss (another size or hash): it is damaged. Any
+  // other error says why the file cannot be looked at, and nothing of the file: the disk fails, or
+  // is not there, which shows by the missing folder of the whole run. The message does not repeat
+  // the file's name.
   virtual Status Check(const RunId& run, Step step, const ShardFile& file) const = 0;
   // Reads `files` of `step`, checking sizes and hashes, merged into one snapshot; stages that wrote
   // them with another split may be among them. Not OK as Check, naming the file.

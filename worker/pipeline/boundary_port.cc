@@ -299,6 +299,7 @@ PortUse BoundaryPort::TakeUse() {
 }
 
 void BoundaryPort::OnFrame(transport::Lane lane, std::span<const std::byte> payload) {
+  frames_received_.fetch_add(1, std::memory_order_relaxed);
   Status status = HandleFrame(lane, payload);
   if (!status.ok()) {
     events_->Push(Failed{Annotate(status, fmt::format("frame from {}", ToString(options_.peer)))});

@@ -122,6 +122,8 @@ class BoundaryPort : public transport::LinkHandler,
 
   // Once a step.
   PortUse TakeUse();
+  // Frames of this link that came so far: something moves, however slow the link is.
+  uint64_t frames_received() const { return frames_received_.load(std::memory_order_relaxed); }
   uint64_t stale_frames() const { return stale_frames_.load(std::memory_order_relaxed); }
 
   void OnFrame(transport::Lane lane, std::span<const std::byte> payload) override;
@@ -164,6 +166,7 @@ class BoundaryPort : public transport::LinkHandler,
   const uint64_t run_tag_;
   CodecThread* const codec_thread_;
   const std::shared_ptr<EventQueue> events_;
+  std::atomic<uint64_t> frames_received_{0};
   std::atomic<uint64_t> stale_frames_{0};
 
   std::mutex mutex_;                 // what follows down to last_stats_

@@ -28,6 +28,16 @@ absl::Duration CodecThread::BusyTime() const {
   return busy_ + (job_began_ ? longhaul::operator-(Now(), *job_began_) : absl::ZeroDuration());
 }
 
+std::optional<uint64_t> CodecThread::JobAtHand() const {
+  const std::lock_guard lock(mutex_);
+  return job_began_ ? std::optional(begun_) : std::nullopt;
+}
+
+uint64_t CodecThread::progress() const {
+  const std::lock_guard lock(mutex_);
+  return 2 * begun_ - (job_began_ ? 1 : 0);
+}
+
 void CodecThread::Loop() {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -36,6 +46,7 @@ void CodecThread::Loop() {
     std::function<void()> job = std::move(jobs_.front());
     jobs_.pop_front();
     job_began_ = Now();
+    ++begun_;
     lock.unlock();
     job();
     job = nullptr;

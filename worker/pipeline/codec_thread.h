@@ -5,6 +5,7 @@
 #define LONGHAUL_WORKER_PIPELINE_CODEC_THREAD_H_
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -26,6 +27,10 @@ class CodecThread {
   void Post(std::function<void()> job);
   // Time spent in jobs since the beginning, with what the job at hand has taken so far.
   absl::Duration BusyTime() const;
+  // The job that it is in, numbered from the first; nullopt: it is idle.
+  std::optional<uint64_t> JobAtHand() const;
+  // Jobs that were begun or done so far.
+  uint64_t progress() const;
 
  private:
   void Loop();
@@ -34,6 +39,7 @@ class CodecThread {
   std::deque<std::function<void()>> jobs_;
   absl::Duration busy_;                // of jobs that are done
   std::optional<MonoTime> job_began_;  // of the one at hand
+  uint64_t begun_ = 0;
   bool closing_ = false;
   std::thread thread_;
 };

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/log.h"
 #include "base/overloaded.h"
 #include "worker/pipeline/checkpoint_writer.h"
 
@@ -32,6 +33,7 @@ Executor::Executor(ExecutorOptions options)
       model_(options_.resident->model()),
       events_(options_.events),
       trace_(options_.trace ? options_.trace : std::make_shared<TraceLog>()),
+      work_(options_.work ? options_.work : std::make_shared<WorkAtHand>()),
       step_(options_.start_step) {
   for (const auto& port : options_.ports) (port->upstream() ? up_ : down_) = port.get();
   checkpoint_writer_ = std::make_unique<CheckpointWriter>(
@@ -43,14 +45,21 @@ Executor::Executor(ExecutorOptions options)
 
 void Executor::CheckpointWritten(const SharedSnapshot& snapshot, bool interim,
                                  const StatusOr<std::vector<ShardFile>>& files) {
+  v1::WorkerMessage message;
+  message.mutable_shard()->set_step(snapshot->step);
   if (!files.ok()) {
-    events_->Push(
-        Failed{Annotate(files.status(), fmt::format("checkpoint of step {}", snapshot->step))});
+    if (snapshot->step == last_checkpoint_) {
+      events_->Push(
+          Failed{Annotate(files.status(), fmt::format("checkpoint of step {}", snapshot->step))});
+      return;
+    }
+    LogWarning("run {}: the checkpoint of step {} is skipped: {}", options_.run.value(),
+               snapshot->step, Message(files.status()));
+    message.mutable_shard()->set_problem(std::string(Message(files.status())));
+    options_.report(std::move(message));
     return;
   }
   options_.resident->Keep(snapshot, *files);
-  v1::WorkerMessage message;
-  message.mutable_shard()->set_step(snapshot->step);
   message.mutable_shard()->set_interim(interim);
   for (const ShardFile& file : *files) {
     v1::CheckpointFile* out = message.mutable_shard()->add_files();
@@ -74,7 +83,10 @@ Executor::~Executor() = default;
 
 Status Executor::Run() {
   Status status = Loop();
-  checkpoint_writer_->Flush();
+  {
+    const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kDisk);
+    checkpoint_writer_->Flush();
+  }
   // A checkpoint that could not be written is known only now.
   for (const PipelineEvent& event : events_->TakeAll()) {
     const auto* failed = std::get_if<Failed>(&event);
@@ -98,6 +110,7 @@ Status Executor::Loop() {
   bool stopped = false;
   while (!stopped && step_.value() < options_.spec.train.steps) {
     step_ = step_.Next();
+    work_->BeginStep(step_);
     LH_RETURN_IF_ERROR(TrainStep());
     stopped = control_->message.stop;
     control_.reset();
@@ -160,6 +173,7 @@ Status Executor::StepOptimizer(const wire::StepMessage& agreed) {
   const double learning_rate = LearningRate(options_.spec.train, step_);
   {
     const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
+    const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kOptimizer);
     LH_RETURN_IF_ERROR(model_.OptimizerStep(
         step_, learning_rate,
         ClipScale(options_.spec.train.optimizer.clip_norm, agreed.squared_norm)));
@@ -234,6 +248,10 @@ void Executor::LetGradientsLeave() {
 }
 
 Status Executor::RunWork(const Pass& pass, const Work& work) {
+  const WorkAtHand::Kind kind = pass.validation               ? WorkAtHand::Kind::kValidation
+                                : work.task == Task::kForward ? WorkAtHand::Kind::kForward
+                                                              : WorkAtHand::Kind::kBackward;
+  const WorkAtHand::Scope at(work_.get(), kind, work.microbatch);
   return work.task == Task::kForward ? RunForward(pass, work.microbatch)
                                      : RunBackward(pass, work.microbatch);
 }
@@ -292,6 +310,7 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNormAndDecisions() {
   }
   {
     const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
+    const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kNorm);
     LH_ASSIGN_OR_RETURN(const SquaredNorm norm,
                         model_.AddSquaredGradientNorm(message.squared_norm));
     message.squared_norm = norm.sum;
@@ -327,8 +346,13 @@ Status Executor::SaveState(const wire::StepMessage& agreed) {
       (every > 0 && step_.value() % every == 0);
   const uint64_t copies = options_.copy_every;
   if (!wanted && (copies == 0 || step_.value() % copies != 0)) return absl::OkStatus();
+  if (agreed.stop || step_.value() == options_.spec.train.steps) last_checkpoint_ = step_.value();
   const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
-  checkpoint_writer_->AwaitRoom();
+  {
+    const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kDisk);
+    checkpoint_writer_->AwaitRoom();
+  }
+  const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kSnapshot);
   LH_ASSIGN_OR_RETURN(SharedSnapshot snapshot, options_.resident->TakeSnapshot());
   checkpoint_writer_->Submit({.snapshot = std::move(snapshot), .interim = !wanted});
   return absl::OkStatus();
@@ -379,12 +403,15 @@ void Executor::ReportStep(const wire::StepMessage& agreed, double learning_rate)
                               (last() && !std::isfinite(loss_sum_)));
   options_.report(std::move(message));
   trace_->EndStep(step_, step_began_, now);
+  work_->EndStep(longhaul::operator-(now, step_began_));
   times_ = {};
   step_began_ = mark_ = now;
 }
 
 Status Executor::WaitForEvent(v1::Span::Kind why) {
   absl::Duration idle;
+  work_->BeginWait(why == v1::Span::WAIT_INPUT ? WorkAtHand::Wait::kInput
+                                               : WorkAtHand::Wait::kGradient);
   const absl::Duration codec_before = options_.codec_thread->BusyTime();
   Status status = [&] {
     const ScopedSpan timer(&mark_, &idle, trace_.get(), why);

@@ -16,6 +16,7 @@
 #ifndef LONGHAUL_WORKER_PIPELINE_EXECUTOR_H_
 #define LONGHAUL_WORKER_PIPELINE_EXECUTOR_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -37,6 +38,7 @@
 #include "worker/pipeline/resident_stage.h"
 #include "worker/pipeline/step_times.h"
 #include "worker/pipeline/trace_log.h"
+#include "worker/pipeline/work_at_hand.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul::worker {
@@ -62,6 +64,7 @@ struct ExecutorOptions {
   CodecThread* codec_thread = nullptr;
   ShardStore* shards = nullptr;
   std::shared_ptr<TraceLog> trace;                // or null
+  std::shared_ptr<WorkAtHand> work;               // or null: nobody watches
   std::function<void(v1::WorkerMessage)> report;  // thread-safe; fills in run and epoch
 };
 
@@ -109,7 +112,8 @@ class Executor {
   void LetGradientsLeave();
   Status RunForward(const Pass& pass, Microbatch microbatch);
   Status RunBackward(const Pass& pass, Microbatch microbatch);
-  // On the checkpoint writer's thread.
+  // On the checkpoint writer's thread. One that could not be written is skipped, and the
+  // coordinator told, unless it is the last one: then the stage fails.
   void CheckpointWritten(const SharedSnapshot& snapshot, bool interim,
                          const StatusOr<std::vector<ShardFile>>& files);
   void ForgetMessages();
@@ -130,6 +134,9 @@ class Executor {
   BoundaryPort *up_ = nullptr, *down_ = nullptr;  // of options_.ports
   std::shared_ptr<EventQueue> events_;
   const std::shared_ptr<TraceLog> trace_;
+  const std::shared_ptr<WorkAtHand> work_;
+  // The step of a checkpoint that must not be skipped, because no other will follow; 0: none yet.
+  std::atomic<uint64_t> last_checkpoint_{0};
   std::unique_ptr<CheckpointWriter> checkpoint_writer_;
 
   Step step_{0};  // under way, or the last one done

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cuda/device_lost.h"
 #include "base/log.h"
 #include "base/peer_log.h"
 #include "base/units.h"
@@ -237,12 +238,14 @@ void Agent::Measure(const v1::WorkerCommand& command) {
   message.set_run_id(command.run_id());
   message.set_epoch(command.epoch());
   const StatusOr<v1::LayerTimes> times = TimesOf(command);
+  const bool lost = cuda::IsDeviceLost(times.status());
   if (times.ok()) {
     *message.mutable_layer_times() = *times;
   } else {
     message.mutable_error()->set_message(std::string(Message(times.status())));
     message.mutable_error()->set_code(static_cast<int32_t>(times.status().code()));
     message.mutable_error()->set_measuring(true);
+    if (lost) message.mutable_error()->set_restarts_for(v1::WORKER_FAULT_DEVICE_LOST);
   }
   {
     // Before it is said: if that is lost on the way, Measure comes again.
@@ -250,6 +253,10 @@ void Agent::Measure(const v1::WorkerCommand& command) {
     measure_.reset();
   }
   resources_.send(std::move(message));
+  if (lost && resources_.restart) {
+    resources_.restart(
+        {v1::WORKER_FAULT_DEVICE_LOST, fmt::format("lost its GPU: {}", Message(times.status()))});
+  }
 }
 
 void Agent::Probe(const std::shared_ptr<LinkProbe>& probe) {
@@ -294,6 +301,7 @@ void Agent::FillHello(v1::Hello* hello) const {
 void Agent::FillHeartbeat(v1::Heartbeat* heartbeat) const {
   const std::lock_guard lock(mutex_);
   if (!resident_said_.run_id().empty()) *heartbeat->mutable_resident() = resident_said_;
+  if (run_) run_->FillAtHand(heartbeat);
 }
 
 bool Agent::CurrentRun(std::string* run_id, uint64_t* epoch) const {

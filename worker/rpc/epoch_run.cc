@@ -6,11 +6,13 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "base/cuda/device_lost.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "codec/registry.h"
 #include "run/plan/proto/plan_proto.h"
 #include "worker/pipeline/boundary_messages.h"
+#include "worker/pipeline/watchdog.h"
 #include "worker/rpc/numerics.h"
 #include "worker/rpc/stage_options.h"
 
@@ -119,8 +121,43 @@ void EpochRun::Report(v1::WorkerMessage message) {
   resources_.send(std::move(message));
 }
 
+Status EpochRun::Train() {
+  const Watchdog watchdog(work_.get(), resources_.codec_thread, resources_.progress_timeout,
+                          [this](const std::string& hang) { GiveUp(v1::WORKER_FAULT_HUNG, hang); });
+  return executor_->Run();
+}
+
+void EpochRun::GiveUp(v1::WorkerFault fault, const std::string& message) {
+  v1::WorkerMessage last;
+  last.mutable_error()->set_message(message);
+  last.mutable_error()->set_code(static_cast<int32_t>(absl::StatusCode::kInternal));
+  last.mutable_error()->set_restarts_for(fault);
+  last.mutable_error()->set_step(work_->step().value());
+  Report(std::move(last));
+  if (resources_.restart) resources_.restart({fault, message});
+}
+
+void EpochRun::FillAtHand(v1::Heartbeat* heartbeat) const {
+  const std::lock_guard lock(mutex_);
+  if (!ready_with_ || !started_) return;  // before that ports are being made
+  v1::AtHand& at_hand = *heartbeat->mutable_at_hand();
+  at_hand.set_run_id(run().value());
+  at_hand.set_epoch(epoch().value());
+  at_hand.set_step(work_->step().value());
+  at_hand.set_doing(work_->Doing());
+  uint64_t progress = work_->progress() + resources_.codec_thread->progress();
+  for (const auto& port : ports_.ports()) progress += port->frames_received();
+  at_hand.set_progress(progress);
+  const std::optional<WorkAtHand::Piece> piece = work_->piece();
+  at_hand.set_writes_state(piece && piece->kind == WorkAtHand::Kind::kDisk);
+}
+
 void EpochRun::ReportError(const Status& status) {
   LogError("run {}: {}", run().value(), Message(status));
+  if (cuda::IsDeviceLost(status)) {
+    GiveUp(v1::WORKER_FAULT_DEVICE_LOST, fmt::format("lost its GPU: {}", Message(status)));
+    return;
+  }
   v1::WorkerMessage message;
   v1::RunError* error = message.mutable_error();
   error->set_message(std::string(Message(status)));
@@ -141,7 +178,7 @@ void EpochRun::Run() {
     ReportForgotten();
     LogInfo("run {}: {} begins after step {}", run().value(), ToString(cell_),
             assignment_.start_step);
-    status = executor_->Run();
+    status = Train();
     SayMemory();
     // Also frees what the step under way holds.
     const Status kept = resident_->EndEpoch(status);
@@ -283,6 +320,7 @@ void EpochRun::MakeExecutor(std::shared_ptr<const TokenFile> text) {
                       .codec_thread = resources_.codec_thread,
                       .shards = resources_.shards,
                       .trace = trace_,
+                      .work = work_,
                       .report = [this](v1::WorkerMessage message) { Report(std::move(message)); }});
   const std::lock_guard lock(mutex_);
   ready_with_ = resident_->model().parameter_count();

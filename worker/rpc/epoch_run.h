@@ -49,6 +49,8 @@ class EpochRun {
   void Cancel(std::string reason, bool finished = false);
   // Says StageReady if that is so; also when the coordinator asks again.
   void SayReady();
+  // What the stage is at; nothing before it trains. From any thread.
+  void FillAtHand(v1::Heartbeat* heartbeat) const;
 
   const RunId& run() const { return assignment_.run; }
   Epoch epoch() const { return assignment_.epoch; }
@@ -68,6 +70,10 @@ class EpochRun {
   Status WaitForStart();
   void Report(v1::WorkerMessage message);
   void ReportError(const Status& status);
+  // Until the last step, watched.
+  Status Train();
+  // Another process has to go on: tells the coordinator, and ends this one.
+  void GiveUp(v1::WorkerFault fault, const std::string& message);
   void SayMemory();
   bool Cancelled() const;
   bool AllFinished() const;
@@ -81,6 +87,7 @@ class EpochRun {
   std::unique_ptr<ResidentStage> resident_;
   const std::shared_ptr<EventQueue> events_ = std::make_shared<EventQueue>();
   const std::shared_ptr<TraceLog> trace_ = std::make_shared<TraceLog>();
+  const std::shared_ptr<WorkAtHand> work_ = std::make_shared<WorkAtHand>();
   EpochPorts ports_;
   std::unique_ptr<Executor> executor_;
   bool gives_model_up_ = false;  // no epoch may go on with it

@@ -18,6 +18,7 @@
 #include "worker/pipeline/traffic_watch.h"
 #include "worker/rpc/blob_fetcher.h"
 #include "worker/rpc/device.h"
+#include "worker/rpc/restart.h"
 #include "worker/rpc/shard_courier.h"
 #include "worker/rpc/shard_transfers.h"
 
@@ -38,6 +39,11 @@ struct Resources {
   std::optional<BoundaryDumpOptions> dump;
   std::string messages_root;  // folder of what codecs with state remember (boundary_messages.h)
   std::function<void(v1::WorkerMessage)> send;  // thread-safe
+  // How long a stage may be at one piece of work (pipeline/watchdog.h).
+  absl::Duration progress_timeout = absl::Seconds(60);
+  // Ends this process for that fault, after the coordinator was told, and begins another; null: it
+  // goes on. Thread-safe; does not return unless the daemon ends already.
+  std::function<void(const RestartCause&)> restart;
   // How long a stage whose epoch has ended stays in memory for the next one.
   absl::Duration resident_limit = absl::Minutes(10);
   ResidentStage::MakeStage make_stage = Stage::Create;

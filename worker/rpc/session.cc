@@ -67,6 +67,13 @@ void Session::Send(v1::WorkerMessage message) {
   changed_.notify_all();
 }
 
+void Session::AwaitSent(absl::Duration limit) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), [this] {
+    return closing_ || context_ == nullptr || stream_ended_ || !welcomed_ || outgoing_.empty();
+  });
+}
+
 Status Session::fatal() const {
   const std::lock_guard lock(mutex_);
   return fatal_;
@@ -217,6 +224,7 @@ void Session::WriteLoop(Stream* stream) {
     if (report) {
       outgoing_.pop_front();
       KeepLocked(std::move(message));
+      if (outgoing_.empty()) changed_.notify_all();
     }
   }
 }

@@ -46,6 +46,9 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   void Send(v1::WorkerMessage message);
+  // Waits until all that was sent so far is on its way; at most `limit`, and not while there is no
+  // session.
+  void AwaitSent(absl::Duration limit);
   // Set once, when the coordinator refused this worker for good (version, token).
   Status fatal() const;
 

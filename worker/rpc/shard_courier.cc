@@ -95,6 +95,7 @@ v1::WorkerMessage ShardCourier::Answer(const v1::WorkerCommand& command) {
       LogWarning("run {}: {} of the checkpoint of step {}: {}", run.value(), file.name,
                  step.value(), Message(status));
       state.set_problem(std::string(Message(status)));
+      state.set_unreadable(!absl::IsNotFound(status) && !absl::IsDataLoss(status));
       continue;
     }
     if (!check.copy()) continue;

@@ -260,7 +260,8 @@ void ShardTransfers::Open(const v1::WorkerCommand& command, uint64_t check,
   // No key of the run's own links.
   const transport::LinkKey key{RunId(fmt::format("shards {}:{}", check, command.run_id())),
                                Epoch(command.epoch()), EdgeId(0)};
-  const Deadline deadline = Deadline::After(std::min(DeadlineOf(path).Remaining(), kTransferOpenLimit));
+  const Deadline deadline =
+      Deadline::After(std::min(DeadlineOf(path).Remaining(), kTransferOpenLimit));
   const auto opened = [conversation](StatusOr<std::shared_ptr<Link>> link) {
     conversation->OnOpened(std::move(link));
   };

@@ -6,6 +6,9 @@
 
 #include <new>
 #include <string>
+#include <utility>
+
+#include "base/cuda/device_lost.h"
 
 namespace longhaul::worker {
 
@@ -33,7 +36,10 @@ Status FromTorchException(std::string_view what, const std::exception& error) {
       out_of_memory |= words.find(said) != std::string::npos;
     }
   }
-  if (!out_of_memory) return absl::InternalError(fmt::format("{}: {}", what, words));
+  if (!out_of_memory) {
+    Status status = absl::InternalError(fmt::format("{}: {}", what, words));
+    return cuda::LosesDevice(words) ? cuda::DeviceLost(std::move(status)) : status;
+  }
   return absl::ResourceExhaustedError(fmt::format(
       "{}: this machine's memory does not suffice ({}); use more stages, pipeline.recompute, a "
       "smaller pipeline.depth or a smaller train.microbatch_size",

@@ -16,6 +16,7 @@ namespace longhaul::worker {
 void UseTorchThreads(uint32_t threads);
 
 // kResourceExhausted where memory ran out, else kInternal; "<what>: <LibTorch's words>".
+// IsDeviceLost where this process cannot use its GPU any more.
 Status FromTorchException(std::string_view what, const std::exception& error);
 
 // What `body` gives (a Status or StatusOr), or the Status of the exception that it threw.

@@ -92,6 +92,9 @@ using VerifiedShards = std::set<std::tuple<uint64_t, std::string, std::string>>;
 
 class ShardBook {
  public:
+  // `first`: the number of the first check. Workers may still be at checks of an earlier process.
+  explicit ShardBook(uint64_t first = 1) : next_check_(first) {}
+
   // ---- Checks under way -----------------------------------------------------------
 
   uint64_t Begin(ShardCheck check, MonoTime now);
@@ -130,7 +133,7 @@ class ShardBook {
   bool IsUnderWay(const RunId& run, ShardCheck::Purpose purpose) const;
 
   std::map<uint64_t, ShardCheck> checks_;
-  uint64_t next_check_ = 1;
+  uint64_t next_check_;
   std::map<RequestId, VerifiedShards> verifications_;
 };
 

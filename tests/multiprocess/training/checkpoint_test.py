@@ -125,7 +125,8 @@ def shards_of(cluster, name, run):
 
 
 def full_disk(cluster):
-    """worker3's disk is full at the third checkpoint; the first two stay whole."""
+    """worker3's disk is full at the third checkpoint: that one is skipped and the first two stay
+    whole. Only the last one has to be written."""
     disk = cluster.folder / "worker3"
 
     def resize(size):
@@ -141,16 +142,35 @@ def full_disk(cluster):
     run = cluster.cli("submit", path).stdout.split()[0]
     status = ended(cluster, run, "failed")
     expect("the reason is said",
-           "no room for the checkpoint of step 30" in status["reason"] and
+           "no room for the checkpoint of step 40" in status["reason"] and
            "worker3" in status["reason"], status["reason"])
+    events = cluster.cli("events", run).stdout
+    expect("the one before was skipped",
+           "the checkpoint of step 30 is skipped, training goes on: worker worker3" in events, events)
     verified, code = checkpoints(cluster, run, "--verify")
     expect("the older ones are whole",
            code == 0 and [int(c["step"]) for c in verified] == [20, 10], verified)
     leftovers = [p for p in (disk / "checkpoints" / run).rglob("*.tmp-*")]
     expect("nothing half-written is left", not leftovers, leftovers)
+    others = [p for p in cluster.folder.glob(f"worker[124]/checkpoints/{run}/step-00000030")]
+    expect("the others have dropped theirs", not others, others)
     resize("64m")
     cluster.cli("submit", path, "--resume", "--watch")
     expect_equal("resumed when there was room", cluster.losses(run), unbroken)
+    full_for_a_while(cluster, resize, disk, one)
+
+
+def full_for_a_while(cluster, resize, disk, one):
+    """There is room again before the end: the run does not fail, and has its later checkpoints."""
+    usage = os.statvfs(disk)
+    resize((usage.f_blocks - usage.f_bfree) * usage.f_frsize + one // 2)
+    run = cluster.cli("submit", cluster.write_run("while", steps=400)).stdout.split()[0]
+    wait_for("a skipped checkpoint", lambda: "is skipped, training goes on"
+             in cluster.cli("events", run).stdout)
+    resize("64m")
+    ended(cluster, run, "done")
+    verified, code = checkpoints(cluster, run, "--verify")
+    expect("later ones are written", code == 0 and int(verified[0]["step"]) == 400, verified)
 
 
 def run_case(cases, write_text):

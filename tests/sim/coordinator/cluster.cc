@@ -13,6 +13,10 @@ constexpr uint64_t kShort = 20, kEndless = 1'000'000, kCheckpointEvery = 4;
 StateOptions Options() {
   StateOptions options;
   options.session_timeout = absl::Seconds(10);
+  // Faults come in minutes here, not in months.
+  options.health = {.window = absl::Minutes(2),
+                    .first_pause = absl::Seconds(5),
+                    .longest_pause = absl::Seconds(20)};
   options.measure_timeout = absl::Seconds(40);
   options.ready_timeout = absl::Seconds(40);
   options.version = "1.2.3";

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/cuda/device_check.h"
+#include "base/cuda/device_lost.h"
 #include "base/cuda/memory.h"
 #include "base/cuda/pattern.h"
 #include "base/cuda/stream.h"
@@ -30,18 +31,19 @@ struct FakeGpu {
   bool hangs = false;
   // The word that the kernel gets wrong.
   std::optional<uint64_t> wrong_word;
-  // The call that fails with kFault.
+  // The call that fails, and with what.
   std::string faulty;
+  int fault = kFault;
   std::set<void*> live;
 };
 FakeGpu fake;
 
 int Code(const char* call) {
-  return fake.faulty == call ? kFault : 0;
+  return fake.faulty == call ? fake.fault : 0;
 }
 
 int Make(const char* call, size_t bytes, void** made) {
-  if (Code(call) != 0) return kFault;
+  if (Code(call) != 0) return fake.fault;
   *made = std::malloc(bytes);
   fake.live.insert(*made);
   return 0;
@@ -177,13 +179,44 @@ TEST_F(DeviceTest, TheCheckReportsWhateverFails) {
        {"stream", "event", "record", "query", "wait", "copy", "kernel", "allocate", "pin"}) {
     fake.faulty = call;
     const Status status = Check();
-    const bool memory = std::string_view(call) == "allocate" || std::string_view(call) == "pin";
-    EXPECT_EQ(status.code(),
-              memory ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kInternal)
-        << call;
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << call;
+    EXPECT_TRUE(IsDeviceLost(status)) << call;
     EXPECT_THAT(std::string(Message(status)), HasSubstr("illegal memory access"));
     EXPECT_TRUE(fake.live.empty()) << call;
   }
+}
+
+TEST_F(DeviceTest, ErrorsThatStickAreToldFromThoseThatDoNot) {
+  const Device device = *Device::Open(&kTable, 0);
+  for (const int code : {214, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719, 999}) {
+    const Status status = device.Check(code, "launching a kernel");
+    EXPECT_TRUE(IsDeviceLost(status)) << code;
+    EXPECT_TRUE(IsDeviceLost(Annotate(status, "encoding"))) << "the mark stays";
+  }
+  // Invalid values, no memory, not ready, a launch that asks for too much.
+  for (const int code : {1, 2, 101, 600, 701, 720}) {
+    EXPECT_FALSE(IsDeviceLost(device.Check(code, "launching a kernel"))) << code;
+  }
+  EXPECT_FALSE(IsDeviceLost(absl::OkStatus()));
+}
+
+TEST_F(DeviceTest, NoMemoryIsALimitAndNoFaultOfTheDevice) {
+  fake.fault = 2;
+  for (const char* call : {"allocate", "pin"}) {
+    fake.faulty = call;
+    const Status status = Check();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << call;
+    EXPECT_FALSE(IsDeviceLost(status));
+  }
+}
+
+TEST_F(DeviceTest, WhatLibrariesThrowIsToldByItsWords) {
+  EXPECT_TRUE(
+      LosesDevice("CUDA error: an illegal memory access was encountered\nCUDA kernel errors "
+                  "might be asynchronously reported"));
+  EXPECT_TRUE(LosesDevice("CUDA error: unspecified launch failure"));
+  EXPECT_FALSE(LosesDevice("CUDA error: out of memory"));
+  EXPECT_FALSE(LosesDevice("expected a tensor, got misaligned address"));
 }
 
 // Freeing memory waits for the device, so what a hanging one still uses is not freed.

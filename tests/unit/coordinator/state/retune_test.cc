@@ -25,6 +25,11 @@ using Settings = std::vector<std::pair<uint32_t, uint32_t>>;
 
 class RetuneState : public ::testing::Test {
  protected:
+  static StateOptions Options() {
+    StateOptions options;
+    options.progress_timeout = absl::Hours(24);  // nobody says anything while it waits
+    return options;
+  }
   void SetUp() override {
     c.retune_with = [this](const RunSpec&, const Plan& plan,
                            const Seen& seen) -> StatusOr<std::optional<Plan>> {
@@ -145,7 +150,7 @@ class RetuneState : public ::testing::Test {
   double slowness_ = 1;
   std::map<std::string, std::pair<uint32_t, uint32_t>> holds_;
   std::string cut_short_;
-  Coordinator c;
+  Coordinator c{{}, Options()};
 };
 
 const Settings kShallow = {{4, 0}, {3, 2}, {2, 1}};

@@ -125,6 +125,18 @@ TEST_F(ShardStoreTest, NamesTheFileThatIsMissingOrDamaged) {
   EXPECT_FALSE(store_->Check(kRun, Step(50), files[1]).ok());
 }
 
+// An absent disk says nothing of what is on it.
+TEST_F(ShardStoreTest, TellsAnAbsentDiskFromAMissingFile) {
+  const std::vector<ShardFile> files = Write(StageIndex(0), Snapshot(50, "wte"));
+  fs::remove_all(fs::path(Path("")));
+  EXPECT_EQ(store_->Check(kRun, Step(50), files[0]).code(), absl::StatusCode::kNotFound);
+  fs::rename(root_, root_ + "-elsewhere");
+  const Status absent = store_->Check(kRun, Step(50), files[0]);
+  EXPECT_EQ(absent.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(Message(absent)), HasSubstr("is its disk mounted?"));
+  fs::rename(root_ + "-elsewhere", root_);
+}
+
 TEST_F(ShardStoreTest, ReadsCopiesFromWhereTheyAre) {
   std::vector<ShardFile> files = Write(StageIndex(3), Snapshot(50, "wte"));
   for (ShardFile& file : files) {

@@ -495,5 +495,25 @@ TEST_F(ExecutorTest, ACheckpointThatCannotBeWrittenEndsTheRun) {
   for (const v1::WorkerMessage& report : Reports()) EXPECT_FALSE(report.has_finished());
 }
 
+// The next one may find room.
+TEST_F(ExecutorTest, ACheckpointThatAnotherFollowsIsSkippedWhereItCannotBeWritten) {
+  shards_.refusal = absl::ResourceExhaustedError("the disk is full");
+  Begin(0, {"checkpoint.every=1", "checkpoint.at_end=false", "train.steps=3"});
+  for (uint64_t step = 1; step <= 3; ++step) {
+    PeerIsTheLastStage(step);
+    PeerHears<StepControlArrived>();
+  }
+  // What would be resumed from is missing only at the end.
+  EXPECT_EQ(Result(), absl::ResourceExhaustedError("checkpoint of step 3: the disk is full"));
+  std::vector<uint64_t> skipped;
+  for (const v1::WorkerMessage& report : Reports()) {
+    if (!report.has_shard()) continue;
+    EXPECT_EQ(report.shard().problem(), "the disk is full");
+    EXPECT_TRUE(report.shard().files().empty());
+    skipped.push_back(report.shard().step());
+  }
+  EXPECT_EQ(skipped, (std::vector<uint64_t>{1, 2}));
+}
+
 }  // namespace
 }  // namespace longhaul::worker

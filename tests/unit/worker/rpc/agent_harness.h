@@ -65,10 +65,13 @@ class Worker {
                   .shards = shards_.get(),
                   .blobs = &blobs_,
                   .send = [this](v1::WorkerMessage message) { said_.Push(std::move(message)); },
+                  .restart = [this](const RestartCause& cause) { restarts_.Push(cause); },
                   .resident_limit = resident_limit,
                   .make_stage =
                       [this](const StageOptions& options) {
                         ++models_made_;
+                        if (!stage_refusal_.ok())
+                          return StatusOr<std::unique_ptr<Stage>>(stage_refusal_);
                         return Stage::Create(options);
                       }});
   }
@@ -82,6 +85,10 @@ class Worker {
   Agent* operator->() { return agent_.get(); }
   const std::string& address() const { return transport_->address(); }
   const std::string& tokens() const { return tokens_; }
+  // From the next model on. Before the command that makes it.
+  void RefuseModels(const Status& why) { stage_refusal_ = why; }
+  // Why it would have begun its process anew.
+  std::optional<RestartCause> Restarts() { return restarts_.Take(); }
   bool silent() const { return said_.empty(); }
   int models_made() const { return models_made_; }
   // What it says that it keeps; without a run: nothing.
@@ -143,6 +150,8 @@ class Worker {
   ::longhaul::testing::TempDir folder_;
   std::string tokens_;
   std::atomic<int> models_made_{0};
+  Status stage_refusal_;
+  ::longhaul::testing::Mailbox<RestartCause> restarts_;
   ::longhaul::testing::Mailbox<v1::WorkerMessage> said_;
   CodecThread codec_thread_;  // outlives the transport
   std::unique_ptr<ShardStore> shards_;

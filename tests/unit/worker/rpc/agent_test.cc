@@ -1,5 +1,6 @@
 // What a worker does on commands, without a coordinator: in order, twice, too late, of an old
 // epoch, and cut short at any point.
+#include "base/cuda/device_lost.h"
 #include "tests/unit/worker/rpc/agent_harness.h"
 
 namespace longhaul::worker {
@@ -360,6 +361,49 @@ TEST_F(AgentTest, TwoStagesTrainAndOneThatVanishesIsNamed) {
   worker_.ExpectFree();
   EXPECT_EQ(worker_.resident().run_id(), "tiny");
   EXPECT_EQ(worker_.resident().layers(), 1u);
+}
+
+TEST_F(AgentTest, AWorkerWhoseGpuIsLostSaysSoAndRestartsItself) {
+  worker_.RefuseModels(cuda::DeviceLost(
+      absl::InternalError("cuda:0: CUDA error: an illegal memory access was encountered")));
+  worker_->Handle(Alone(1));
+  const v1::WorkerMessage said = worker_.Hear();
+  EXPECT_EQ(said.epoch(), 1u);
+  EXPECT_EQ(said.error().restarts_for(), v1::WORKER_FAULT_DEVICE_LOST);
+  EXPECT_EQ(said.error().message(),
+            "lost its GPU: cuda:0: CUDA error: an illegal memory access was encountered");
+  const auto cause = worker_.Restarts();
+  ASSERT_TRUE(cause);
+  EXPECT_EQ(cause->fault, v1::WORKER_FAULT_DEVICE_LOST);
+  EXPECT_EQ(cause->text, said.error().message());
+}
+
+TEST_F(AgentTest, AnErrorThatDoesNotStickIsNoReasonToRestart) {
+  worker_.RefuseModels(absl::ResourceExhaustedError("cuda:0: CUDA error: out of memory"));
+  worker_->Handle(Alone(1));
+  EXPECT_EQ(worker_.Hear().error().restarts_for(), v1::WORKER_FAULT_NONE);
+}
+
+TEST_F(AgentTest, HeartbeatsSayWhatTheStageIsAt) {
+  worker_->Handle(Alone(1, kEndless));
+  ExpectReady(1);
+  v1::Heartbeat before;
+  worker_->FillHeartbeat(&before);
+  EXPECT_FALSE(before.has_at_hand()) << "it does not train yet";
+  worker_->Handle(StartOf(1));
+  worker_.HearUntil(v1::WorkerMessage::kStep);
+  v1::Heartbeat first, second;
+  worker_->FillHeartbeat(&first);
+  EXPECT_EQ(first.at_hand().run_id(), "tiny");
+  EXPECT_EQ(first.at_hand().epoch(), 1u);
+  EXPECT_GE(first.at_hand().step(), 1u);
+  EXPECT_FALSE(first.at_hand().doing().empty());
+  worker_.HearUntil(v1::WorkerMessage::kStep);
+  worker_.HearUntil(v1::WorkerMessage::kStep);
+  worker_->FillHeartbeat(&second);
+  EXPECT_GT(second.at_hand().progress(), first.at_hand().progress());
+  worker_->Handle(AbortOf(1));
+  worker_.ExpectFree();
 }
 
 }  // namespace

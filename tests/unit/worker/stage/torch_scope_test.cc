@@ -10,6 +10,8 @@
 #include <string>
 #include <thread>
 
+#include "base/cuda/device_lost.h"
+
 namespace longhaul::worker {
 namespace {
 
@@ -42,6 +44,14 @@ TEST(CallTorch, TurnsExceptionsIntoStatus) {
   EXPECT_EQ(memory.code(), absl::StatusCode::kResourceExhausted);
   const Status passed = CallTorch("adding", 1, [] { return absl::AbortedError("as it is"); });
   EXPECT_EQ(Message(passed), "as it is");
+}
+
+TEST(CallTorch, KnowsAGpuThatIsLost) {
+  const auto thrown = [](const char* words) {
+    return CallTorch("forward", 1, [&]() -> Status { throw std::runtime_error(words); });
+  };
+  EXPECT_TRUE(cuda::IsDeviceLost(thrown("CUDA error: unspecified launch failure")));
+  EXPECT_FALSE(cuda::IsDeviceLost(thrown("CUDA error: invalid argument")));
 }
 
 TEST(CallTorch, KnowsLibTorchsOwnOutOfMemory) {

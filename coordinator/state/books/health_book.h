@@ -1,0 +1,77 @@
+// Workers whose processes keep dying or hanging: how often each was lost for its own fault, and for
+// how long runs do without it. Pure data; not thread-safe. Empty after a restart of the
+// coordinator.
+//
+//   if (auto verdict = book.Lost(id, incarnation, Fault::kDied, now)) ...  // it is left out now
+//   if (book.LeftOutUntil(id, now)) ...                                    // choose another worker
+//   book.DidWell(id);                                                      // a fresh start
+#ifndef LONGHAUL_COORDINATOR_STATE_BOOKS_HEALTH_BOOK_H_
+#define LONGHAUL_COORDINATOR_STATE_BOOKS_HEALTH_BOOK_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/ids.h"
+
+namespace longhaul::coordinator {
+
+struct HealthOptions {
+  // Losses further apart than this have nothing to do with each other.
+  absl::Duration window = absl::Minutes(10);
+  // From the second loss in a row on, a worker is left out for `first_pause`, then for twice as
+  // long each time, up to `longest_pause`.
+  absl::Duration first_pause = absl::Seconds(30);
+  absl::Duration longest_pause = absl::Minutes(10);
+};
+
+class HealthBook {
+ public:
+  enum class Fault : uint8_t {
+    kDied,  // also: hung, stopped, gone with its machine
+    // Its GPU had to be begun anew. Leaves the worker out at once: such errors come again.
+    kDeviceLost,
+  };
+  struct Verdict {
+    uint32_t losses = 0;    // in a row
+    absl::Duration within;  // since the first of them
+    absl::Duration pause;
+    MonoTime until;
+  };
+
+  explicit HealthBook(const HealthOptions& options) : options_(options) {}
+
+  // This process of the worker was lost while it had a part in a run. A process is lost once,
+  // however many say so. nullopt: it may go on at once.
+  std::optional<Verdict> Lost(const WorkerId& id, const Incarnation& incarnation, Fault fault,
+                              MonoTime now);
+  // It had a part in what cannot be lost any more, so its losses so far are not in a row with those
+  // to come. A time for which it is left out stays.
+  void DidWell(const WorkerId& id);
+  void Forget(const WorkerId& id) { workers_.erase(id); }
+
+  // nullopt: it is not left out.
+  std::optional<MonoTime> LeftOutUntil(const WorkerId& id, MonoTime now) const;
+  // In a row, within the window.
+  uint32_t Losses(const WorkerId& id, MonoTime now) const;
+  // When the next worker is not left out any more; MonoTime::max(): there is none.
+  MonoTime NextWake(MonoTime now) const;
+
+ private:
+  struct Record {
+    std::deque<MonoTime> losses;
+    Incarnation last;
+    MonoTime left_out_until;
+  };
+  bool IsRecent(MonoTime loss, MonoTime now) const { return loss + options_.window > now; }
+
+  const HealthOptions options_;
+  std::map<WorkerId, Record> workers_;
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_STATE_BOOKS_HEALTH_BOOK_H_

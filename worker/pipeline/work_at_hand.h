@@ -1,0 +1,83 @@
+// What a stage's compute thread is at, for those who watch from outside. A piece of work is what
+// the thread cannot leave: a pass of a microbatch, the optimizer, a wait for the disk. A wait for a
+// neighbour is none.
+//
+// Begin, End and EndStep from the compute thread; the rest from any thread.
+#ifndef LONGHAUL_WORKER_PIPELINE_WORK_AT_HAND_H_
+#define LONGHAUL_WORKER_PIPELINE_WORK_AT_HAND_H_
+
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "base/ids.h"
+
+namespace longhaul::worker {
+
+class WorkAtHand {
+ public:
+  enum class Kind : uint8_t {
+    kForward,
+    kBackward,
+    kValidation,
+    kNorm,
+    kOptimizer,
+    kSnapshot,
+    kDisk
+  };
+  enum class Wait : uint8_t { kInput, kGradient };
+  struct Piece {
+    uint64_t number = 0;  // no two pieces of a stage's epoch have the same
+    Kind kind = Kind::kForward;
+    Microbatch microbatch{0};
+  };
+
+  // For the life of a piece of work.
+  class Scope {
+   public:
+    Scope(WorkAtHand* work, Kind kind, Microbatch microbatch = {}) : work_(work) {
+      work_->Begin(kind, microbatch);
+    }
+    ~Scope() { work_->End(); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    WorkAtHand* const work_;
+  };
+
+  void BeginStep(Step step);
+  void EndStep(absl::Duration took);
+  void BeginWait(Wait wait);
+
+  // nullopt: it waits for a neighbour, or has not begun.
+  std::optional<Piece> piece() const;
+  Step step() const;
+  // Pieces that were begun or done so far.
+  uint64_t progress() const;
+  // Of the last steps; nullopt before the first one has ended.
+  std::optional<absl::Duration> MedianStep() const;
+  // "in the backward pass of microbatch 3", "waiting for an activation".
+  std::string Doing() const;
+
+  static std::string ToString(const Piece& piece);
+
+ private:
+  void Begin(Kind kind, Microbatch microbatch);
+  void End();
+
+  mutable std::mutex mutex_;
+  std::optional<Piece> piece_;
+  std::optional<Wait> wait_;
+  Step step_{0};
+  uint64_t begun_ = 0;
+  uint64_t done_ = 0;
+  std::deque<absl::Duration> steps_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_PIPELINE_WORK_AT_HAND_H_

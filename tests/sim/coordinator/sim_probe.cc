@@ -99,9 +99,7 @@ bool SimWorker::WasInTroubleLately(size_t worker) const {
 // A plan counts with what its own workers have measured for it, and with all of that.
 void SimWorker::CheckRates(const EpochKey& key, const Assignment& assignment) {
   const auto worker_of = [&](const CellId& cell) {
-    size_t index = 0;
-    while ("id-" + WorkerName(index) != assignment.Find(cell)->worker.value()) ++index;
-    return index;
+    return world_->IndexOf(assignment.Find(cell)->worker.value());
   };
   // An epoch that takes the place of another one has its plan.
   EpochKey planned_as = key;

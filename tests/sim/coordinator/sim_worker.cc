@@ -15,8 +15,8 @@ constexpr absl::Duration kHeartbeat = absl::Seconds(1);
 
 }  // namespace
 
-SimWorker::SimWorker(size_t index, World* world, Dial dial)
-    : index_(index), world_(world), dial_(std::move(dial)) {}
+SimWorker::SimWorker(size_t index, World* world, Dial dial, bool twin)
+    : index_(index), world_(world), dial_(std::move(dial)), twin_(twin), id_(world->IdOf(index)) {}
 
 void SimWorker::After(absl::Duration delay, std::function<void()> action) {
   world_->timeline.After(delay, [this, process = incarnation_, action = std::move(action)] {
@@ -34,8 +34,11 @@ void SimWorker::After(absl::Duration delay, std::function<void()> action) {
 void SimWorker::Start() {
   if (running_) return;
   running_ = true;
-  ++incarnation_;
-  world_->timeline.Note("{} starts as incarnation {}", WorkerName(index_), incarnation_);
+  id_ = world_->IdOf(index_);
+  if (twin_) world_->has_twin[index_] = true;
+  incarnation_ = ++world_->incarnations[index_];
+  world_->timeline.Note("{} starts as incarnation {}{}", id(), incarnation_,
+                        twin_ ? ", a twin" : "");
   back_off_ = kFirstBackOff;
   TryDial();
   Heartbeat();
@@ -46,6 +49,7 @@ void SimWorker::Crash(bool silent) {
   world_->timeline.Note("{} dies{}", WorkerName(index_), silent ? " with its machine" : "");
   if (run_) LeaveEpoch(/*goodbye=*/false);
   if (connection_) connection_->WorkerDied(silent);
+  if (silent && !twin_) disk().LosePower();
   running_ = false;
   connection_.reset();
   welcomed_ = false;
@@ -58,6 +62,13 @@ void SimWorker::Crash(bool silent) {
   run_.reset();
 }
 
+void SimWorker::LoseMachine() {
+  Crash(/*silent=*/true);
+  world_->timeline.Note("{}'s machine is lost for good", id());
+  disk().LoseAll();
+  ++world_->machines_lost[index_];
+}
+
 void SimWorker::Freeze(absl::Duration length) {
   if (!running_ || world_->frozen_until[index_] > world_->timeline.now()) return;
   world_->timeline.Note("{} is frozen for {}", WorkerName(index_), absl::FormatDuration(length));
@@ -68,6 +79,13 @@ void SimWorker::CutSession(bool silent) {
   if (!connection_) return;
   world_->timeline.Note("{}'s session is cut{}", WorkerName(index_), silent ? " silently" : "");
   connection_->Cut(silent);
+}
+
+void SimWorker::CutSessionOneWay(bool up) {
+  if (!connection_) return;
+  world_->timeline.Note("{}'s session is cut: nothing {} it any more", WorkerName(index_),
+                        up ? "comes from" : "reaches");
+  connection_->CutOneWay(up);
 }
 
 void SimWorker::DelaySession(absl::Duration delay) {
@@ -113,6 +131,8 @@ void SimWorker::TryDial() {
 
 v1::Hello SimWorker::Hello() const {
   v1::Hello hello = HelloOf(WorkerName(index_), std::to_string(incarnation_));
+  hello.set_worker_id(id());
+  if (twin_) hello.clear_devices();
   for (v1::DataEndpoint& endpoint : *hello.mutable_endpoints()) {
     endpoint.set_addresses(0, world_->AddressOf(index_));
   }
@@ -176,17 +196,13 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
                         static_cast<int>(command.body_case()), command.run_id(), command.epoch());
   switch (command.body_case()) {
     case v1::WorkerCommand::kReject:
-      world_->Violate("{} was refused: {}", WorkerName(index_), command.reject().reason());
+      Refused(command.reject().reason());
       return;
     case v1::WorkerCommand::kCheckShards:
       HandleCheckShards(command);
       return;
     case v1::WorkerCommand::kDropCheckpoint:
-      std::erase_if(world_->shards, [&](const auto& shard) {
-        const auto& [run, step, stage, worker] = shard.first;
-        return run == command.run_id() && worker == id() &&
-               step == command.drop_checkpoint().step();
-      });
+      disk().Erase(command.run_id(), command.drop_checkpoint().step());
       return;
     case v1::WorkerCommand::kMeasure:
     case v1::WorkerCommand::kProbeLink:
@@ -219,6 +235,18 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
     default:
       return;
   }
+}
+
+// It ends. An operator sees that and starts the worker again; a twin was a mistake.
+void SimWorker::Refused(const std::string& reason) {
+  if (!world_->has_twin[index_]) {
+    world_->Violate("{} was refused: {}", WorkerName(index_), reason);
+  }
+  Crash(/*silent=*/false);
+  if (twin_) return;
+  const absl::Duration away = world_->random.Between(absl::Seconds(2), absl::Seconds(10));
+  world_->Blame(index_, away);
+  world_->timeline.After(away, [this] { Start(); });
 }
 
 // ---- Agent -------------------------------------------------------------------------
@@ -258,9 +286,11 @@ void SimWorker::HandleCheckShards(const v1::WorkerCommand& command) {
     for (const v1::CheckpointFile& file : check.files()) {
       v1::ShardState& state = *answer.add_shards();
       state.set_name(file.name());
-      const auto shard = world_->shards.find({command.run_id(), check.step(), file.stage(), id()});
-      if (shard == world_->shards.end() || shard->second != file.sha256()) {
+      const auto content = disk().Find({command.run_id(), check.step(), file.stage()});
+      if (!content) {
         state.set_problem("it is missing");
+      } else if (*content != file.sha256()) {
+        state.set_problem("its hash is another");
       } else if (check.copy()) {
         world_->copies.insert(file.sha256());
         state.set_copied(true);
@@ -327,7 +357,7 @@ void SimWorker::Measured(const v1::WorkerCommand& command) {
 void SimWorker::Cancel() {
   if (std::exchange(run_->cancelled, true)) return;
   // The thread may be in the middle of something.
-  if (!run_->failed) {
+  if (!run_->failed && !run_->deaf) {
     AfterInRun(world_->random.Between(absl::Milliseconds(1), absl::Seconds(2)),
                [this] { EndRun(); });
   }

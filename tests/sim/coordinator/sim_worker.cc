@@ -53,9 +53,8 @@ void SimWorker::Crash(bool silent) {
   running_ = false;
   connection_.reset();
   welcomed_ = false;
-  outgoing_.clear();
-  newest_written_.reset();
-  kept_.clear();
+  outbox_ = worker::ReportOutbox();
+  writing_ = false;
   next_.reset();
   measuring_.reset();
   probe_.reset();
@@ -105,6 +104,7 @@ void SimWorker::Move() {
 // ---- Session -----------------------------------------------------------------------
 
 void SimWorker::TryDial() {
+  outbox_.BeginSession();
   const uint64_t dial = ++dials_;
   // What arrives at a process that was stopped waits in order.
   connection_ = dial_(index_, {.command =
@@ -147,10 +147,7 @@ v1::Hello SimWorker::Hello() const {
 void SimWorker::SessionEnded() {
   world_->timeline.Note("{}'s session has ended", WorkerName(index_));
   // A write may have failed on this side and have arrived all the same.
-  if (newest_written_ && world_->random.Chance(0.3)) outgoing_.push_front(*newest_written_);
-  newest_written_.reset();
-  outgoing_.insert(outgoing_.begin(), kept_.begin(), kept_.end());
-  kept_.clear();
+  if (std::exchange(writing_, false) && !world_->random.Chance(0.3)) outbox_.Written();
   back_off_ = welcomed_ ? kFirstBackOff : std::min(2 * back_off_, kLongestBackOff);
   connection_.reset();
   welcomed_ = false;
@@ -158,7 +155,7 @@ void SimWorker::SessionEnded() {
 }
 
 void SimWorker::Heartbeat() {
-  if (connected() && outgoing_.empty()) {
+  if (connected()) {
     v1::WorkerMessage alive;
     alive.mutable_heartbeat();
     connection_->Up(std::move(alive));
@@ -168,22 +165,11 @@ void SimWorker::Heartbeat() {
 
 void SimWorker::Flush() {
   if (!connected()) return;
-  for (; !outgoing_.empty(); outgoing_.pop_front()) {
-    newest_written_ = outgoing_.front();
-    connection_->Up(outgoing_.front());
-    Keep(outgoing_.front());
+  while (outbox_.waiting() > (writing_ ? 1 : 0)) {
+    if (writing_) outbox_.Written();
+    connection_->Up(*outbox_.Next());
+    writing_ = true;
   }
-}
-
-void SimWorker::Keep(const v1::WorkerMessage& message) {
-  if (!message.has_step() && !message.has_validation() && !message.has_shard() &&
-      !message.has_finished() && !message.has_error()) {
-    return;
-  }
-  const bool same = !kept_.empty() && kept_.front().run_id() == message.run_id() &&
-                    kept_.front().epoch() == message.epoch();
-  if (!same) kept_.clear();
-  kept_.push_back(message);
 }
 
 void SimWorker::Handle(const v1::WorkerCommand& command) {
@@ -366,7 +352,7 @@ void SimWorker::Cancel() {
 void SimWorker::Say(const EpochKey& key, v1::WorkerMessage message) {
   message.set_run_id(key.run);
   message.set_epoch(key.epoch);
-  outgoing_.push_back(std::move(message));
+  outbox_.Push(std::move(message));
   Flush();
 }
 

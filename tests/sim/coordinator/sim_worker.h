@@ -3,7 +3,6 @@
 #ifndef LONGHAUL_TESTS_SIM_COORDINATOR_SIM_WORKER_H_
 #define LONGHAUL_TESTS_SIM_COORDINATOR_SIM_WORKER_H_
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "coordinator/state/state.h"
 #include "tests/sim/coordinator/connection.h"
 #include "tests/sim/coordinator/world.h"
+#include "worker/rpc/report_outbox.h"
 
 namespace longhaul::coordinator::sim {
 
@@ -94,7 +94,6 @@ class SimWorker {
   void SessionEnded();
   void Heartbeat();
   void Flush();
-  void Keep(const v1::WorkerMessage& message);
   void Handle(const v1::WorkerCommand& command);
   void Refused(const std::string& reason);
   v1::Hello Hello() const;
@@ -159,9 +158,8 @@ class SimWorker {
   bool welcomed_ = false;
   uint64_t dials_ = 0;  // which connection a callback belongs to
   absl::Duration back_off_;
-  std::deque<v1::WorkerMessage> outgoing_;
-  std::optional<v1::WorkerMessage> newest_written_;
-  std::deque<v1::WorkerMessage> kept_;  // written reports of one epoch, said again in a new session
+  worker::ReportOutbox outbox_;  // the daemon's
+  bool writing_ = false;         // what waits first is sent; nobody knows yet that it is
 
   std::optional<v1::WorkerCommand> next_;
   std::vector<v1::Readdress> next_moves_;

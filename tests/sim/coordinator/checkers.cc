@@ -64,6 +64,12 @@ void Checkers::Restarted() {
 
 void Checkers::Stored(const std::vector<Write>& writes) {
   moved_on_.clear();
+  // An epoch may finish a step and end in one tick.
+  for (const Write& write : writes) {
+    if (const auto* step = std::get_if<write::StepDone>(&write)) {
+      recovery_.Finished(step->run, step->step.step());
+    }
+  }
   for (const Write& write : writes) {
     if (const auto* run = std::get_if<write::Run>(&write)) {
       CheckRun(run->record);
@@ -258,7 +264,7 @@ void Checkers::CheckStep(const write::StepDone& done) {
                     done.step.epoch(), done.step.loss(), loss);
   }
   steps_[done.run][done.step.step()] = done.step;
-  recovery_.Finished(record->second, done.step);
+  recovery_.CheckCheckpoints(record->second, done.step);
 }
 
 // One incarnation, one stage of one run.

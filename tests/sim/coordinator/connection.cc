@@ -13,15 +13,16 @@ constexpr absl::Duration kLatest = absl::Seconds(10);
 
 }  // namespace
 
-void Connection::Send(Direction& direction, std::function<void()> arrive) {
+void Connection::Send(Direction& direction, std::function<void()> arrive, bool may_be_late) {
   Timeline& timeline = world_->timeline;
   absl::Duration latency = world_->random.Between(absl::Milliseconds(1), absl::Milliseconds(80));
   const MonoTime at = std::max(direction.newest, timeline.now() + latency);
   direction.newest = at;
-  const auto deliver = [self = shared_from_this(), &direction, at, arrive = std::move(arrive)] {
+  const auto deliver = [self = shared_from_this(), &direction, at, may_be_late,
+                        arrive = std::move(arrive)] {
     if (at < direction.lost_from) {
       arrive();
-    } else if (direction.late_by) {
+    } else if (direction.late_by && may_be_late) {
       self->world_->timeline.After(*direction.late_by, [self, arrive] { arrive(); });
     }
   };
@@ -31,9 +32,14 @@ void Connection::Send(Direction& direction, std::function<void()> arrive) {
 }
 
 void Connection::Up(v1::WorkerMessage message) {
-  Send(up_, [this, message = std::move(message)] {
-    if (coordinator_.message) coordinator_.message(message);
-  });
+  // Not a greeting: that of a process that has died would pass for the newest one's.
+  const bool may_be_late = !message.has_hello();
+  Send(
+      up_,
+      [this, message = std::move(message)] {
+        if (coordinator_.message) coordinator_.message(message);
+      },
+      may_be_late);
 }
 
 void Connection::Down(v1::WorkerCommand command) {

@@ -54,7 +54,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     MonoTime lost_from = MonoTime::max();
     std::optional<absl::Duration> late_by;  // of what is lost
   };
-  void Send(Direction& direction, std::function<void()> arrive);
+  void Send(Direction& direction, std::function<void()> arrive, bool may_be_late = false);
   void Break(Direction& direction);
   void TellWorker(absl::Duration after);
   void TellCoordinator(absl::Duration after, std::string why);

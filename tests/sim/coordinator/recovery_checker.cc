@@ -101,12 +101,15 @@ void RecoveryChecker::CheckStart(const Tries& tries, const RunRecord& before,
   }
 }
 
-void RecoveryChecker::Finished(const RunRecord& record, const v1::StepRecord& step) {
-  uint64_t& best = best_step_[record.id];
-  best = std::max(best, step.step());
+void RecoveryChecker::Finished(const RunId& run, uint64_t step) {
+  uint64_t& best = best_step_[run];
+  best = std::max(best, step);
+  Tries& tries = tries_[run];
+  tries.finished = std::max(tries.finished, step);
+}
+
+void RecoveryChecker::CheckCheckpoints(const RunRecord& record, const v1::StepRecord& step) const {
   if (step.epoch() != record.epoch.value()) return;
-  Tries& tries = tries_[record.id];
-  tries.finished = std::max(tries.finished, step.step());
   const uint64_t every = record.spec.checkpoint.every;
   const uint64_t start_step = record.plan ? record.plan->assignment.start_step : 0;
   if (step.step() < start_step + (kWritesAtOnce + 1) * every) return;

@@ -45,7 +45,8 @@ class Simulation {
     chaos.Begin();
     RunUntil(chaos.length(), [] { return false; });
     chaos.End();
-    healed_at_ = world().timeline.now();
+    // A coordinator that is stopped goes on only then.
+    healed_at_ = std::max(world().timeline.now(), world().fault_of["coordinator"]);
     if (Fine()) MustSettle();
     if (Fine()) MustStop();
     if (Fine()) MustResume();

@@ -11,7 +11,8 @@ usage: tests/run.sh [--full] [--skip-setup]
   --full        also: clang-tidy over all sources, images and a compose cluster (where podman and
                 podman-compose are), the bundle between two systems, unit and multiprocess tests under
                 AddressSanitizer/UBSan, unit tests under ThreadSanitizer, and every fuzzer for 60 seconds
-                (tests/fuzz), a planted defect first
+                (tests/fuzz), a planted defect first; and
+                mutations of the coordinator, each of which its simulation must catch
   --skip-setup  do not run deploy/setup.sh first
 USAGE
 }
@@ -126,6 +127,12 @@ if [ "$full" = 1 ]; then
     name=$(basename "$fuzzer")
     fuzz_for 60 "$name" "${name%_fuzz}" || failed=$((failed + 1))
   done
+fi
+
+if [ "$full" = 1 ]; then
+  step "mutations"
+  total=$((total + 1))
+  tests/sim/coordinator/mutations/run.sh || failed=$((failed + 1))
 fi
 
 step "done"

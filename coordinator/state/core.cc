@@ -65,8 +65,8 @@ Core::Core(const StateOptions& options, StoredRuns stored, uint64_t next_event_s
               .secret = options.reach_secret,
               .first_check = FirstNumber(options, "first check"),
               .label = [this](const WorkerId& id) { return Label(*FindWorker(id)); }}),
-      health_(options.health),
       shards_(FirstNumber(options, "first check of shards")),
+      health_(options.health),
       next_retune_(FirstNumber(options, "first retune")),
       next_event_(next_event_sequence),
       sequence_(next_event_sequence),
@@ -145,7 +145,11 @@ void Core::Recover() {
     }
     switch (state) {
       case RunState::kPlanning:
+        run->recovery.until = created_ + run->record.spec.reattach_timeout;
         Move(*run, Trigger::kCoordinatorRestarted);
+        break;
+      case RunState::kQueued:
+        run->recovery.until = created_ + run->record.spec.reattach_timeout;
         break;
       case RunState::kRecovering:
         run->recovery.since = run->recovery.not_before = created_;

@@ -206,6 +206,12 @@ void Core::AdvanceQueue() {
             [](const Run* a, const Run* b) { return a->queue_order < b->queue_order; });
   for (Run* run : queue) {
     RunRecord& record = run->record;
+    // Nobody was asked: what is within reach will do, when others had time to come back.
+    const bool by_itself = record.attempts.in_a_row > 0 && !run->resume_exactly;
+    if (by_itself && now_ >= run->recovery.until) {
+      const v1::CheckpointManifest* manifest = NewestWithinReach(record);
+      if (manifest != nullptr) record.step = manifest->step();
+    }
     // A queued run is at the step of the checkpoint that it goes on from.
     const StatusOr<std::vector<Worker*>> workers = WorkersFor(record.spec, record, record.step);
     if (!workers.ok()) {

@@ -108,12 +108,6 @@ void Core::AdvanceRecovery(Run& run) {
   if (shards_.IsCheckingToResume(run.record.id)) return;  // they are on their way
   const std::vector<Worker*> crew = CrewOf(run);
   if (now_ < run.recovery.not_before) return;
-  if (run.record.attempts.in_a_row > 1) {
-    return PlanAnew(run,
-                    fmt::format("attempt {} of {} is planned anew", run.record.attempts.in_a_row,
-                                run.record.spec.recovery.attempts));
-  }
-  if (!run.recovery.move_failure.empty()) return PlanAnew(run, run.recovery.move_failure);
   const v1::CheckpointManifest* newest = NewestWhole(run.record);
   if (newest == nullptr && !run.record.checkpoints.empty()) {
     return Fail(run, run.record.reason + "; no checkpoint is whole");
@@ -125,15 +119,24 @@ void Core::AdvanceRecovery(Run& run) {
     if (worker == nullptr) missing.push_back(Label(stage) + LeftOutText(stage.worker));
     by_spare = by_spare || (worker != nullptr && IsSpareOf(*worker, run));
   }
-  if (!missing.empty()) {
-    return Wait(run, fmt::format("waits for {} to come back", Join(missing)));
-  }
   const v1::CheckpointManifest* manifest = NewestWithinReach(run.record);
   const bool patient = now_ < run.recovery.since + PatienceFor(run, newest, manifest, by_spare);
   if (newest != nullptr && (manifest == nullptr || (manifest != newest && patient))) {
+    if (!missing.empty()) {
+      return Wait(run, fmt::format("waits for {} to come back", Join(missing)));
+    }
     const v1::CheckpointFile* file = UnreachableFile(*newest);
     return Wait(run, fmt::format("waits for {}, which holds stage {} of the checkpoint of step {}",
                                  HoldersText(*file), file->stage(), newest->step()));
+  }
+  if (run.record.attempts.in_a_row > 1) {
+    return PlanAnew(run,
+                    fmt::format("attempt {} of {} is planned anew", run.record.attempts.in_a_row,
+                                run.record.spec.recovery.attempts));
+  }
+  if (!run.recovery.move_failure.empty()) return PlanAnew(run, run.recovery.move_failure);
+  if (!missing.empty()) {
+    return Wait(run, fmt::format("waits for {} to come back", Join(missing)));
   }
   const uint64_t step = manifest == nullptr ? 0 : manifest->step();
   if (manifest != nullptr) {
@@ -278,7 +281,8 @@ void Core::BeginNextEpoch(Run& run, const std::vector<Worker*>& crew, uint64_t s
 }
 
 void Core::PlanAnew(Run& run, const std::string& why) {
-  const v1::CheckpointManifest* manifest = NewestWhole(run.record);
+  const v1::CheckpointManifest* manifest = NewestWithinReach(run.record);
+  if (manifest == nullptr) manifest = NewestWhole(run.record);
   run.record.step = manifest == nullptr ? 0 : manifest->step();
   run.queue_order = next_order_++;
   Move(run, Trigger::kNobodyThere, run.record.reason, why);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <iterator>
 #include <utility>
 
 #include "base/log.h"
@@ -17,13 +16,6 @@
 namespace longhaul::worker {
 namespace {
 
-// Messages kept for a coordinator that is away: a day of steps at one a second, several stages'
-// worth.
-constexpr size_t kMaxOutgoing = 100'000;
-constexpr size_t kMaxOutgoingLogs = 1'000;
-// Reports that are said again in a new session: more than a connection and the coordinator's memory
-// can lose.
-constexpr size_t kMaxKept = 4'096;
 constexpr absl::Duration kFirstBackOff = absl::Milliseconds(200);
 constexpr absl::Duration kLongestBackOff = absl::Seconds(5);
 
@@ -34,12 +26,6 @@ uint64_t MemoryUsed() {
                                                        &std::fclose);
   if (!file || std::fscanf(file.get(), "%lu %lu", &pages, &resident) != 2) return 0;
   return uint64_t{resident} * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-}
-
-// What the coordinator must not miss of an epoch.
-bool IsReport(const v1::WorkerMessage& message) {
-  return message.has_step() || message.has_validation() || message.has_shard() ||
-         message.has_finished() || message.has_error();
 }
 
 }  // namespace
@@ -60,9 +46,7 @@ Session::~Session() {
 void Session::Send(v1::WorkerMessage message) {
   {
     const std::lock_guard lock(mutex_);
-    const size_t limit = message.has_log() ? kMaxOutgoingLogs : kMaxOutgoing;
-    if (outgoing_.size() >= limit) return;
-    outgoing_.push_back(std::move(message));
+    outbox_.Push(std::move(message));
   }
   changed_.notify_all();
 }
@@ -70,7 +54,8 @@ void Session::Send(v1::WorkerMessage message) {
 void Session::AwaitSent(absl::Duration limit) {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), [this] {
-    return closing_ || context_ == nullptr || stream_ended_ || !welcomed_ || outgoing_.empty();
+    return closing_ || context_ == nullptr || stream_ended_ || !welcomed_ ||
+           outbox_.Next() == nullptr;
   });
 }
 
@@ -108,9 +93,7 @@ bool Session::Connect() {
     stream_ended_ = false;
     moved_ = false;
     welcomed_ = false;
-    outgoing_.insert(outgoing_.begin(), std::make_move_iterator(kept_.begin()),
-                     std::make_move_iterator(kept_.end()));
-    kept_.clear();
+    outbox_.BeginSession();
   }
   if (!stub_) stub_ = v1::WorkerService::NewStub(MakeChannel(options_.coordinator));
   const auto stream = stub_->Session(&context);
@@ -201,14 +184,14 @@ void Session::WriteLoop(Stream* stream) {
       }
     }
     changed_.wait_until(lock, next_heartbeat, [this] {
-      return closing_ || stream_ended_ || (welcomed_ && !outgoing_.empty());
+      return closing_ || stream_ended_ || (welcomed_ && outbox_.Next() != nullptr);
     });
     if (closing_ || stream_ended_) return;
     v1::WorkerMessage message;
-    const bool report = welcomed_ && !outgoing_.empty();
+    const bool report = welcomed_ && outbox_.Next() != nullptr;
     if (report) {
       // Stays at the front until it is written, so that a broken stream does not lose it.
-      message = outgoing_.front();
+      message = *outbox_.Next();
     } else if (welcomed_) {
       message.mutable_heartbeat()->set_memory_used_bytes(MemoryUsed());
     }
@@ -222,20 +205,10 @@ void Session::WriteLoop(Stream* stream) {
     lock.lock();
     if (!written) return;
     if (report) {
-      outgoing_.pop_front();
-      KeepLocked(std::move(message));
-      if (outgoing_.empty()) changed_.notify_all();
+      outbox_.Written();
+      if (outbox_.Next() == nullptr) changed_.notify_all();
     }
   }
-}
-
-void Session::KeepLocked(v1::WorkerMessage message) {
-  if (!IsReport(message)) return;
-  const bool same = !kept_.empty() && kept_.front().run_id() == message.run_id() &&
-                    kept_.front().epoch() == message.epoch();
-  if (!same) kept_.clear();
-  kept_.push_back(std::move(message));
-  if (kept_.size() > kMaxKept) kept_.pop_front();
 }
 
 }  // namespace longhaul::worker

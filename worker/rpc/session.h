@@ -2,10 +2,8 @@
 // what is commanded, and dials again with back-off for ever.
 //
 // Threads: two of its own. `on_command` runs on one of them and must not block. Send is thread-safe
-// and never blocks; what cannot be sent now is kept until the coordinator is back (log lines are
-// the first to be dropped). What was written when a connection broke may have been lost with it, or
-// with the coordinator's process before it stored it: each new session begins with the newest
-// reports of the epoch at hand once more. Saying them twice does no harm.
+// and never blocks; what cannot be sent now is kept until the coordinator is back, and what was
+// written before is said again in each new session (report_outbox.h).
 #ifndef LONGHAUL_WORKER_RPC_SESSION_H_
 #define LONGHAUL_WORKER_RPC_SESSION_H_
 
@@ -13,7 +11,6 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -23,6 +20,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "longhaul/v1/worker.grpc.pb.h"
+#include "worker/rpc/report_outbox.h"
 
 namespace longhaul::worker {
 
@@ -58,7 +56,6 @@ class Session {
   // One connection, until it ends. True when it was welcomed.
   bool Connect();
   void WriteLoop(Stream* stream);
-  void KeepLocked(v1::WorkerMessage message);
   bool HandleCommand(v1::WorkerCommand command);
   // False when closing.
   bool Sleep(absl::Duration duration);
@@ -67,8 +64,7 @@ class Session {
   std::unique_ptr<v1::WorkerService::Stub> stub_;  // of the loop's thread; null: dial from anew
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<v1::WorkerMessage> outgoing_;
-  std::deque<v1::WorkerMessage> kept_;      // written, of one epoch; said again in the next session
+  ReportOutbox outbox_;
   grpc::ClientContext* context_ = nullptr;  // of the connection that is open
   bool stream_ended_ = false;
   bool moved_ = false;  // since the connection that is open was made

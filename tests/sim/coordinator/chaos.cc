@@ -1,12 +1,14 @@
 #include "tests/sim/coordinator/chaos.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 namespace longhaul::coordinator::sim {
 namespace {
 
 constexpr absl::Duration kMoment = absl::Milliseconds(500);
+constexpr uint64_t kMostStages = 4;  // as many as the model has layers
 
 }  // namespace
 
@@ -26,8 +28,16 @@ void Chaos::DrawRates() {
   faults.nonfinite = maybe(0.2);
   faults.disk_full = maybe(0.05);
   faults.slow = maybe(0.3);
+  faults.hang = maybe(0.02);
+  faults.flap = maybe(0.02);
+  faults.twin = maybe(0.01);
+  faults.rot = maybe(0.05);
+  faults.machine_lost = maybe(0.01);
+  faults.doom = random.Chance(0.3 * share);
   faults.cut = maybe(0.02);
   faults.silent_cut = maybe(0.05);
+  faults.cut_one_way = maybe(0.05);
+  faults.late = random.Chance(share) ? random.Unit() : 0;
   faults.delay = maybe(0.1);
   faults.twice = maybe(0.3);
   faults.data_cut = maybe(0.02);
@@ -45,11 +55,15 @@ void Chaos::DrawRates() {
   } else if (random.Chance(0.3)) {
     faults.error = faults.nonfinite = faults.disk_full = faults.data_failure = 0;
     faults.miscompute = 0;
+    faults.rot = faults.machine_lost = faults.twin = 0;
+    faults.doom = false;
     faults.curable_alone = true;
   } else if (random.Chance(0.2)) {
     faults = Faults{.sessions_alone = true,
                     .cut = maybe(0.1),
                     .silent_cut = maybe(0.05),
+                    .cut_one_way = maybe(0.05),
+                    .late = random.Unit(),
                     .coordinator_crash = maybe(0.05),
                     .crash_at_write = maybe(0.02),
                     .slow_store = maybe(0.05)};
@@ -68,6 +82,10 @@ void Chaos::End() {
   over_ = true;
   world_.faults = Faults();
   world_.data_cut_until.clear();
+  for (const auto& twin : cluster_.twins) twin->Crash(/*silent=*/false);
+  for (const auto& worker : cluster_.workers) {
+    if (worker->hung()) worker->Crash(/*silent=*/false);
+  }
   const MonoTime now = world_.timeline.now();
   std::fill(cluster_.away_until.begin(), cluster_.away_until.end(), now);
   world_.timeline.Note("all faults are over");
@@ -102,33 +120,101 @@ void Chaos::TroubleWorker(size_t index) {
     worker.Crash(random.Chance(0.3));
     world_.timeline.After(away, [&worker] { worker.Start(); });
   }
+  if (Happens(faults.flap)) {
+    const absl::Duration length = random.Between(absl::Seconds(5), absl::Seconds(40));
+    world_.timeline.Note("{} flaps for {}", WorkerName(index), absl::FormatDuration(length));
+    Flap(index, world_.timeline.now() + length);
+  }
   if (Happens(faults.freeze)) {
     const absl::Duration length = random.Between(absl::Seconds(1), absl::Seconds(30));
     world_.Blame(index, length);
     worker.Freeze(length);
-  }
-  if (Happens(faults.cut)) {
-    world_.Blame(index);
-    worker.CutSession(/*silent=*/false);
-  }
-  if (Happens(faults.silent_cut)) {
-    const absl::Duration longest = absl::Seconds(faults.sessions_alone ? 15 : 90);
-    const absl::Duration away =
-        random.Chance(0.5) ? absl::ZeroDuration() : random.Between(absl::ZeroDuration(), longest);
-    world_.Blame(index, away);
-    cluster_.away_until[index] = std::max(cluster_.away_until[index], world_.timeline.now() + away);
-    worker.CutSession(/*silent=*/true);
   }
   if (Happens(faults.move) && moved_at_[index] + absl::Seconds(8) <= world_.timeline.now()) {
     moved_at_[index] = world_.timeline.now();
     if (!faults.moves_alone) world_.Blame(index, absl::Seconds(20));
     worker.Move();
   }
+  if (Happens(faults.twin)) StartTwin(index);
+  TroubleSession(index);
+  TroubleDisk(index);
+}
+
+void Chaos::Flap(size_t index, MonoTime until) {
+  if (over_ || world_.timeline.now() >= until) return;
+  Random& random = world_.random;
+  SimWorker& worker = *cluster_.workers[index];
+  const absl::Duration away = random.Between(absl::Milliseconds(10), absl::Seconds(1));
+  world_.Blame(index, away);
+  worker.Crash(/*silent=*/false);
+  world_.timeline.After(away, [this, index, until] {
+    cluster_.workers[index]->Start();
+    world_.timeline.After(world_.random.Between(absl::Milliseconds(100), absl::Seconds(6)),
+                          [this, index, until] { Flap(index, until); });
+  });
+}
+
+// Somebody has copied the worker's folder to another machine, and notices after a while.
+void Chaos::StartTwin(size_t index) {
+  SimWorker& twin = *cluster_.twins[index];
+  if (twin.running()) return;
+  const absl::Duration length = world_.random.Between(absl::Milliseconds(100), absl::Seconds(20));
+  world_.Blame(index, length);
+  twin.Start();
+  world_.timeline.After(length, [&twin] { twin.Crash(/*silent=*/false); });
+}
+
+void Chaos::TroubleSession(size_t index) {
+  Random& random = world_.random;
+  SimWorker& worker = *cluster_.workers[index];
+  const Faults& faults = world_.faults;
+  const absl::Duration longest = absl::Seconds(faults.sessions_alone ? 15 : 90);
+  const auto keep_away = [&] {
+    const absl::Duration away =
+        random.Chance(0.5) ? absl::ZeroDuration() : random.Between(absl::ZeroDuration(), longest);
+    world_.Blame(index, away);
+    cluster_.away_until[index] = std::max(cluster_.away_until[index], world_.timeline.now() + away);
+  };
+  if (Happens(faults.cut)) {
+    world_.Blame(index);
+    worker.CutSession(/*silent=*/false);
+  }
+  if (Happens(faults.silent_cut)) {
+    keep_away();
+    worker.CutSession(/*silent=*/true);
+  }
+  if (Happens(faults.cut_one_way)) {
+    keep_away();
+    worker.CutSessionOneWay(/*up=*/random.Chance(0.5));
+  }
   if (Happens(faults.delay)) {
     const absl::Duration delay =
         random.Between(absl::Milliseconds(100), absl::Seconds(random.Chance(0.2) ? 15 : 4));
     if (delay > absl::Seconds(5)) world_.Blame(index, delay);
     worker.DelaySession(delay);
+  }
+}
+
+void Chaos::TroubleDisk(size_t index) {
+  Random& random = world_.random;
+  SimWorker& worker = *cluster_.workers[index];
+  const Faults& faults = world_.faults;
+  if (Happens(faults.rot)) {
+    if (random.Chance(0.2) && !world_.copies.empty()) {
+      const auto copy = world_.copies.begin();
+      world_.copies_harmed.insert(*copy);
+      world_.copies.erase(copy);
+    } else if (const auto name = world_.disks[worker.id()].Rot(random)) {
+      world_.Blame(index);
+      world_.timeline.Note("{}'s shard of stage {} of step {} of {} rots", WorkerName(index),
+                           name->stage, name->step, name->run);
+    }
+  }
+  if (Happens(faults.machine_lost)) {
+    const absl::Duration away = random.Between(absl::Seconds(1), absl::Seconds(90));
+    world_.Blame(index, away);
+    worker.LoseMachine();
+    world_.timeline.After(away, [&worker] { worker.Start(); });
   }
 }
 
@@ -170,12 +256,15 @@ void Chaos::UserActs() {
   Random& random = world_.random;
   const std::vector<std::string> names = cluster_.RunNames();
   const std::string& name = names[random.Below(names.size())];
-  const auto most = std::min<uint64_t>(cluster_.workers.size() + 1, 4);
+  const auto most = std::min<uint64_t>(cluster_.workers.size() + 1, kMostStages);
   const auto stages = static_cast<uint32_t>(1 + random.Below(most));
   RunSpec spec = random.Chance(0.5) ? ShortSpec(name, stages) : EndlessSpec(name, stages);
   spec.checkpoint.keep_copy = random.Chance(0.3);
-  spec.recovery.attempts = random.Chance(0.3) ? 0 : 1 + random.Below(8);
+  constexpr uint32_t kAttempts[] = {0, 1, 5};
+  spec.recovery.attempts = kAttempts[random.Below(std::size(kAttempts))];
   if (world_.faults.curable_alone) spec.recovery.attempts = 1000;
+  if (random.Chance(0.3)) spec.recovery.every = 3;
+  if (random.Chance(0.2)) spec.recovery.spares = 1;
   switch (random.Below(10)) {
     case 0:
     case 1:

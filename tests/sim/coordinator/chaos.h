@@ -21,6 +21,10 @@ class Chaos {
   void DrawRates();
   void Moment();
   void TroubleWorker(size_t worker);
+  void TroubleSession(size_t worker);
+  void TroubleDisk(size_t worker);
+  void Flap(size_t worker, MonoTime until);
+  void StartTwin(size_t worker);
   void TroubleDataPath();
   void TroubleCoordinator();
   void UserActs();

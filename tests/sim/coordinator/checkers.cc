@@ -22,11 +22,6 @@ bool IsReachable(RunState from, RunState to) {
   return reached.contains(to);
 }
 
-bool HoldsStages(RunState state) {
-  return state == RunState::kPreparing || state == RunState::kRunning ||
-         state == RunState::kFinishing;
-}
-
 EpochKey KeyOf(const RunRecord& record) {
   return {record.id.value(), record.epoch.value()};
 }
@@ -40,6 +35,8 @@ constexpr absl::Duration kAftermath = absl::Seconds(45);
 
 void Checkers::Joined(SessionId session, const v1::Hello& hello) {
   live_[session] = hello.incarnation();
+  id_of_[hello.incarnation()] = hello.worker_id();
+  recovery_.Joined(session, hello);
 }
 
 void Checkers::Sees(const Event& event) {
@@ -49,11 +46,15 @@ void Checkers::Sees(const Event& event) {
     if (!stop->now) stops_[stop->request] = stop->run;
   } else if (const auto* left = std::get_if<event::WorkerLeft>(&event)) {
     live_.erase(left->session);
+    recovery_.Left(left->session);
   }
 }
 
 void Checkers::Restarted() {
   live_.clear();
+  id_of_.clear();
+  welcomed_.clear();
+  recovery_.Restarted();
   open_.clear();
   stops_.clear();
   resumes_.clear();
@@ -63,6 +64,12 @@ void Checkers::Restarted() {
 
 void Checkers::Stored(const std::vector<Write>& writes) {
   moved_on_.clear();
+  // An epoch may finish a step and end in one tick.
+  for (const Write& write : writes) {
+    if (const auto* step = std::get_if<write::StepDone>(&write)) {
+      recovery_.Finished(step->run, step->step.step());
+    }
+  }
   for (const Write& write : writes) {
     if (const auto* run = std::get_if<write::Run>(&write)) {
       CheckRun(run->record);
@@ -88,6 +95,12 @@ void Checkers::CheckRun(const RunRecord& record) {
   const RunRecord* before = found == records_.end() ? nullptr : &found->second;
   if (before != nullptr) CheckMove(*before, record);
   CheckCheckpoints(before, record);
+  if (before != nullptr) {
+    // It may have ended and have been resumed in one tick.
+    const bool resumed = (HasEnded(before->state) && !HasEnded(record.state)) ||
+                         (before->epoch != record.epoch && IsResumeAsked(record.spec.name));
+    recovery_.Stored(*before, record, resumed);
+  }
   if (HasEnded(record.state) && (before == nullptr || !HasEnded(before->state))) CheckEnd(record);
   if (before == nullptr || before->epoch != record.epoch) {
     begun_at_[record.id] = world_->timeline.now();
@@ -105,14 +118,16 @@ void Checkers::CheckMove(const RunRecord& before, const RunRecord& record) {
     world_->Violate("{} had ended as {} and is {} without a user's word", id,
                     ToString(before.state), ToString(record.state));
   }
-  if (record.state == RunState::kFailed) CheckMayFail(before, record);
+  if (record.state == RunState::kFailed && before.state != RunState::kFailed) {
+    CheckMayFail(before, record);
+  }
   // It may have ended and have been resumed in one tick.
   const bool resumed = before.state != RunState::kQueued && IsResumeAsked(record.spec.name);
   if (resumed || before.epoch != record.epoch) moved_on_[record.id] = before.epoch;
   if (resumed) resumed_.insert(record.id);
-  // What is queued is at the step of the checkpoint that it goes on from.
+  // What has no stages is at the step of the checkpoint that it goes on from.
   const bool same = before.epoch == record.epoch && !HasEnded(before.state) && !resumed &&
-                    record.state != RunState::kQueued;
+                    record.state != RunState::kQueued && record.state != RunState::kPlanning;
   if (same && record.step < before.step) {
     world_->Violate("{} went back from step {} to {}", id, before.step, record.step);
   }
@@ -182,6 +197,14 @@ void Checkers::CheckBlame(const RunRecord& record) {
       reason.find(" became ") != std::string::npos) {
     return;
   }
+  // Nobody knows when a file that is looked at now was changed.
+  const bool damage = reason.find("damaged") != std::string::npos ||
+                      reason.find("no checkpoint is whole") != std::string::npos;
+  if (damage && std::ranges::any_of(world_->disks, [&](const auto& disk) {
+        return disk.second.HasHarmed(record.id.value());
+      })) {
+    return;
+  }
   const MonoTime since = begun_at_[record.id];
   bool named = false;
   for (const auto& [who, when] : world_->fault_of) {
@@ -210,12 +233,15 @@ void Checkers::CheckCheckpoints(const RunRecord* before, const RunRecord& record
     std::set<uint32_t> stages;
     for (const v1::CheckpointFile& file : manifest.files()) {
       stages.insert(file.stage());
-      const std::string& writer = file.holders(0).worker_id();
-      const auto shard = world_->shards.find({id, manifest.step(), file.stage(), writer});
-      if (shard == world_->shards.end() || shard->second != file.sha256()) {
-        world_->Violate("checkpoint {} of {} is offered, and its shard of stage {} {}",
-                        manifest.step(), id, file.stage(),
-                        shard == world_->shards.end() ? "is on no disk" : "is another");
+      for (const v1::ShardHolder& holder : file.holders()) {
+        if (holder.worker_id().empty() || !holder.problem().empty()) continue;
+        const Disk& disk = world_->disks[holder.worker_id()];
+        const ShardName name{id, manifest.step(), file.stage()};
+        const std::optional<std::string> content = disk.Find(name);
+        if (content == file.sha256() || disk.WasHarmed(name)) continue;
+        world_->Violate("checkpoint {} of {} is offered, and its shard of stage {} at {} {}",
+                        manifest.step(), id, file.stage(), holder.worker_id(),
+                        content ? "is another" : "is on no disk");
       }
     }
     if (stages.size() != static_cast<size_t>(manifest.cells_size())) {
@@ -256,6 +282,7 @@ void Checkers::CheckStep(const write::StepDone& done) {
                     row.loss(), row.epoch(), done.step.loss());
   }
   row = done.step;
+  recovery_.CheckCheckpoints(record->second, done.step);
 }
 
 // One incarnation, one stage of one run.
@@ -320,6 +347,7 @@ void Checkers::CheckWorkerCommand(const command::ToWorker& to) {
       command.run_id().starts_with("plan-")) {
     return;
   }
+  if (command.has_welcome()) CheckWelcome(live->second);
   // Of no run.
   if (command.has_welcome() || command.has_reject() || command.has_try_reach()) return;
   if (command.has_abort()) {
@@ -351,6 +379,16 @@ void Checkers::CheckWorkerCommand(const command::ToWorker& to) {
                 kept.begin(), kept.end(),
                 [&](const auto& one) { return one.step() == command.drop_checkpoint().step(); }),
             "the end of a checkpoint");
+  }
+}
+
+// Two processes with one identity would throw each other out for ever.
+void Checkers::CheckWelcome(const std::string& incarnation) {
+  std::vector<std::string>& known = welcomed_[id_of_.at(incarnation)];
+  if (std::ranges::find(known, incarnation) == known.end()) {
+    known.push_back(incarnation);
+  } else if (known.back() != incarnation) {
+    world_->Violate("{} is welcome, and {} has taken its place before", incarnation, known.back());
   }
 }
 

@@ -6,17 +6,19 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "coordinator/state/state.h"
+#include "tests/sim/coordinator/recovery_checker.h"
 #include "tests/sim/coordinator/world.h"
 
 namespace longhaul::coordinator::sim {
 
 class Checkers {
  public:
-  explicit Checkers(World* world) : world_(world) {}
+  explicit Checkers(World* world) : world_(world), recovery_(world) {}
 
   // What a process of the coordinator gets.
   void Joined(SessionId session, const v1::Hello& hello);
@@ -36,6 +38,8 @@ class Checkers {
 
   const std::map<RunId, RunRecord>& records() const { return records_; }
   const std::vector<v1::Event>& events() const { return events_; }
+  // That all stages of some epoch have finished.
+  uint64_t best_step(const RunId& run) const { return recovery_.best_step(run); }
   bool stop_is_owed(const RunId& run, Epoch epoch) const {
     return stops_told_.contains({run.value(), epoch.value()});
   }
@@ -51,14 +55,18 @@ class Checkers {
   void CheckStep(const write::StepDone& done);
   void CheckStages();
   void CheckWorkerCommand(const command::ToWorker& to);
+  void CheckWelcome(const std::string& incarnation);
   void CheckAbort(const v1::WorkerCommand& command, const std::string& incarnation);
   void CheckReply(const command::ReplyStop& stop);
   void Answered(RequestId request);
   bool IsResumeAsked(const std::string& name) const;
 
   World* const world_;
+  RecoveryChecker recovery_;
   // Of the process at hand.
-  std::map<SessionId, std::string> live_;  // -> incarnation
+  std::map<SessionId, std::string> live_;                     // -> incarnation
+  std::map<std::string, std::string> id_of_;                  // incarnation -> worker id
+  std::map<std::string, std::vector<std::string>> welcomed_;  // worker id -> incarnations
   std::set<RequestId> open_;
   std::map<RequestId, std::string> stops_;  // those that are not --now
 
@@ -67,9 +75,9 @@ class Checkers {
   std::map<RunId, std::map<uint64_t, v1::StepRecord>> steps_;
   std::vector<v1::Event> events_;
   // Of all time.
-  std::set<std::tuple<std::string, uint64_t, uint64_t>> commits_;  // run, epoch, step
   std::set<std::pair<std::string, uint64_t>> stops_told_;
-  std::map<RequestId, std::string> resumes_;  // not answered yet -> name
+  std::set<std::tuple<std::string, uint64_t, uint64_t>> commits_;  // run, epoch, step
+  std::map<RequestId, std::string> resumes_;                       // not answered yet -> name
   // By a user's resume or by itself, in the newest tick: from which epoch.
   std::map<RunId, Epoch> moved_on_;
   std::set<RunId> resumed_;             // by a user, ever

@@ -50,16 +50,21 @@ Cluster::Cluster(const SimulationOptions& options)
       store(options.real_store_folder.empty() ? MakeModelStore()
                                               : MakeRealStore(options.real_store_folder)),
       coordinator(std::make_unique<SimCoordinator>(&world, store.get(), &checkers, Options())) {
-  const size_t count = 1 + world.random.Below(5);
+  const size_t count = 1 + world.random.Below(world.random.Chance(0.8) ? 5 : 16);
   world.frozen_until.resize(count);
   world.moves.resize(count);
+  world.machines_lost.resize(count);
+  world.incarnations.resize(count);
+  world.has_twin.resize(count);
   away_until.resize(count);
+  const auto dial = [this](size_t worker,
+                           Connection::WorkerEnd end) -> std::shared_ptr<Connection> {
+    if (away_until[worker] > world.timeline.now()) return nullptr;
+    return coordinator->Accept(std::move(end));
+  };
   for (size_t i = 0; i < count; ++i) {
-    workers.push_back(std::make_unique<SimWorker>(
-        i, &world, [this](size_t worker, Connection::WorkerEnd end) -> std::shared_ptr<Connection> {
-          if (away_until[worker] > world.timeline.now()) return nullptr;
-          return coordinator->Accept(std::move(end));
-        }));
+    workers.push_back(std::make_unique<SimWorker>(i, &world, dial));
+    twins.push_back(std::make_unique<SimWorker>(i, &world, dial, /*twin=*/true));
   }
 }
 

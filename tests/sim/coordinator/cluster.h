@@ -42,6 +42,7 @@ class Cluster {
   std::unique_ptr<SimStore> store;
   std::unique_ptr<SimCoordinator> coordinator;
   std::vector<std::unique_ptr<SimWorker>> workers;
+  std::vector<std::unique_ptr<SimWorker>> twins;  // of each; they run for a while, by mistake
   // Workers whose way to the coordinator is closed.
   std::vector<MonoTime> away_until;
 

@@ -1,11 +1,13 @@
 // One stream between a worker and the coordinator, as gRPC gives it: each direction in order,
 // nothing lost in the middle; what is under way when it breaks arrives up to some point and is lost
-// from there on, though its sender was told that it was written.
+// from there on, though its sender was told that it was written. Where the network only held it
+// back it arrives late, when there may be another stream (Faults::late).
 #ifndef LONGHAUL_TESTS_SIM_COORDINATOR_CONNECTION_H_
 #define LONGHAUL_TESTS_SIM_COORDINATOR_CONNECTION_H_
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "coordinator/state/state.h"
@@ -33,6 +35,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Close();
   // The network breaks it. `silent`: neither end is told soon; what they still write is lost.
   void Cut(bool silent);
+  // The same for one direction; what goes the other way arrives until an end has noticed.
+  void CutOneWay(bool up);
   // The worker's machine has another address: nothing comes through any more, which the worker
   // notices `after` a while, and the coordinator by its own time limit or a new session.
   void WorkerMoved(absl::Duration after);
@@ -48,8 +52,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   struct Direction {
     MonoTime newest;  // arrival of the newest message
     MonoTime lost_from = MonoTime::max();
+    std::optional<absl::Duration> late_by;  // of what is lost
   };
-  void Send(Direction& direction, std::function<void()> arrive);
+  void Send(Direction& direction, std::function<void()> arrive, bool may_be_late = false);
   void Break(Direction& direction);
   void TellWorker(absl::Duration after);
   void TellCoordinator(absl::Duration after, std::string why);

@@ -84,10 +84,13 @@ int Main(int argc, char** argv) {
       }
       children.push_back(child);
     }
-    for (const pid_t child : children) {
+    while (!children.empty()) {
       int status = 0;
-      waitpid(child, &status, 0);
-      if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) ++failed;
+      std::erase(children, wait(&status));
+      if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
+      ++failed;
+      if (go_on) continue;
+      for (const pid_t child : children) kill(child, SIGTERM);  // one violation is enough
     }
   }
   const double seconds =

@@ -24,7 +24,9 @@ void SimWorker::BeginProbe(const v1::WorkerCommand& command) {
       world_->frozen_until.begin(), world_->frozen_until.end(),
       [&, i = size_t{0}](const auto&) mutable { return WorkerName(i++) == ask.peer_name(); });
   probe.peer = static_cast<size_t>(peer - world_->frozen_until.begin());
-  if (probe.peer == world_->frozen_until.size() || probe.peer == index_) {
+  // A lost machine, whose place this one took, is missed only after a while: it does not answer.
+  const bool itself = probe.peer == index_ && world_->machines_lost[index_] == 0;
+  if (probe.peer == world_->frozen_until.size() || itself) {
     world_->Violate("{} is to measure its link to {}", WorkerName(index_), ask.peer_name());
     return;
   }
@@ -99,9 +101,7 @@ bool SimWorker::WasInTroubleLately(size_t worker) const {
 // A plan counts with what its own workers have measured for it, and with all of that.
 void SimWorker::CheckRates(const EpochKey& key, const Assignment& assignment) {
   const auto worker_of = [&](const CellId& cell) {
-    size_t index = 0;
-    while ("id-" + WorkerName(index) != assignment.Find(cell)->worker.value()) ++index;
-    return index;
+    return world_->IndexOf(assignment.Find(cell)->worker.value());
   };
   // An epoch that takes the place of another one has its plan, but where a worker was replaced: of
   // its links it knows what was measured between these two before, or nothing.

@@ -86,6 +86,10 @@ void SimWorker::Readdress(const v1::Readdress& moved) {
 
 void SimWorker::Prepared() {
   if (run_->cancelled) return;
+  if (twin_) {
+    Fail("expected to take one of the 0 devices that this worker offers");
+    return;
+  }
   if (world_->random.Chance(world_->faults.error)) {
     Fail("the model does not fit");
     return;
@@ -96,10 +100,14 @@ void SimWorker::Prepared() {
     return;
   }
   for (const v1::CheckpointFile& file : run_->resume_files) {
-    const auto shard = world_->shards.find({run_->key.run, run_->start_step, file.stage(), id()});
-    const bool on_disk =
-        IsHeldBy(file, id()) && shard != world_->shards.end() && shard->second == file.sha256();
-    if (on_disk || world_->copies.contains(file.sha256())) continue;
+    const ShardName name{run_->key.run, run_->start_step, file.stage()};
+    const bool own = IsHeldBy(file, id());
+    if (own ? disk().Find(name) == file.sha256() : world_->copies.contains(file.sha256())) continue;
+    if (own ? disk().WasHarmed(name) : world_->copies_harmed.contains(file.sha256())) {
+      Fail(
+          fmt::format("{} of the checkpoint of step {} is damaged", file.name(), run_->start_step));
+      return;
+    }
     // A process that was stopped for long wakes up in an epoch of the past, whose shards may be
     // gone.
     const auto later = world_->epochs.upper_bound(run_->key);
@@ -151,7 +159,11 @@ void SimWorker::HandleStart(const v1::Start&) {
   v1::WorkerMessage message;
   message.mutable_stage_started();
   Say(run_->key, std::move(message));
-  Work();
+  if (run_->step == run_->steps) {  // only the word that it had finished was lost
+    Finish();
+  } else {
+    Work();
+  }
 }
 
 void SimWorker::HandleRetune(const v1::Retune& retune) {
@@ -199,7 +211,7 @@ void SimWorker::CheckSettings() {
 }
 
 void SimWorker::Work() {
-  if (run_->cancelled || run_->failed || run_->finished) return;
+  if (run_->cancelled || run_->failed || run_->finished || run_->hung) return;
   if (!NeighboursAreThere()) {
     if (run_->failed) return;
   } else if (MayStep()) {
@@ -252,6 +264,11 @@ bool SimWorker::NeighboursAreThere() {
   return all;
 }
 
+bool SimWorker::FailsForEver() const {
+  return world_->faults.doom && run_->key.run.starts_with(kDoomed) && run_->cell.stage == 1 &&
+         run_->step > 5;
+}
+
 bool SimWorker::MayStep() const {
   if (run_->writes >= 2) return false;  // it would wait for the checkpoint writer
   const uint64_t next = run_->step + 1;
@@ -278,6 +295,24 @@ void SimWorker::OneStep() {
   RetuneIfDue();
   if (random.Chance(world_->faults.error)) {
     Fail("out of memory");
+    return;
+  }
+  if (FailsForEver()) {
+    Fail(fmt::format("cannot allocate {} bytes", world_->timeline.notes()));
+    return;
+  }
+  if (random.Chance(world_->faults.hang)) {
+    run_->hung = true;
+    run_->deaf = random.Chance(0.5);
+    world_->timeline.Note("{} hangs in step {}", WorkerName(index_), step);
+    // Until an operator looks, and kills it.
+    const absl::Duration noticed = random.Between(absl::Seconds(10), absl::Seconds(90));
+    const absl::Duration away = random.Between(absl::Milliseconds(10), absl::Seconds(10));
+    world_->Blame(index_, noticed + away);
+    AfterInRun(noticed, [this, away] {
+      Crash(/*silent=*/false);
+      world_->timeline.After(away, [this] { Start(); });
+    });
     return;
   }
   const bool last = run_->is_last();
@@ -316,7 +351,9 @@ void SimWorker::OneStep() {
     Say(run_->key, std::move(validation));
   }
   const bool ends = stops || step == run_->steps;
-  if (ends || step % run_->checkpoint_every == 0) SubmitCheckpoint();
+  const bool wanted = ends || step % run_->checkpoint_every == 0;
+  const uint64_t copies = run_->assignment.copy_every;
+  if (wanted || (copies > 0 && step % copies == 0)) SubmitCheckpoint(/*interim=*/!wanted);
   if (ends) {
     const MonoTime now = world_->timeline.now();
     AfterInRun(std::max(run_->writer_free - now, absl::ZeroDuration()), [this] { Finish(); });
@@ -325,7 +362,7 @@ void SimWorker::OneStep() {
 
 // The writer finishes what it was given, whatever becomes of the run; only its process's death
 // stops it.
-void SimWorker::SubmitCheckpoint() {
+void SimWorker::SubmitCheckpoint(bool interim) {
   const MonoTime now = world_->timeline.now();
   const bool slow = world_->random.Chance(world_->faults.slow);
   const absl::Duration takes =
@@ -334,21 +371,33 @@ void SimWorker::SubmitCheckpoint() {
   ++run_->writes;
   if (slow) world_->Blame(index_, run_->writer_free - now);
   const bool fails = world_->random.Chance(world_->faults.disk_full);
+  // It is there before it is sure to stay there.
+  const absl::Duration sync = takes * world_->random.Unit();
+  if (!fails) {
+    After(run_->writer_free - now - sync,
+          [this, key = run_->key, step = run_->step, stage = run_->cell.stage] {
+            disk().Write({key.run, step, stage}, ShardHash(key, step, stage));
+          });
+  }
   After(run_->writer_free - now,
-        [this, key = run_->key, step = run_->step, stage = run_->cell.stage, fails] {
+        [this, key = run_->key, step = run_->step, stage = run_->cell.stage, fails, interim] {
           const bool current = run_ && run_->key == key;
           if (current) --run_->writes;
-          if (fails) {
-            if (current) Fail("no space left on the device");
-            return;
+          if (!fails) {
+            SyncShard(key, step, stage, interim);
+          } else if (current) {
+            Fail("no space left on the device");
           }
-          const std::string hash = ShardHash(key, step, stage);
-          world_->shards[{key.run, step, stage, id()}] = hash;
-          v1::WorkerMessage message;
-          *message.mutable_shard() = ShardOf(step, stage);
-          message.mutable_shard()->mutable_files(0)->set_sha256(hash);
-          Say(key, std::move(message));
         });
+}
+
+void SimWorker::SyncShard(const EpochKey& key, uint64_t step, uint32_t stage, bool interim) {
+  disk().Sync({key.run, step, stage});
+  v1::WorkerMessage message;
+  *message.mutable_shard() = ShardOf(step, stage);
+  message.mutable_shard()->set_interim(interim);
+  message.mutable_shard()->mutable_files(0)->set_sha256(ShardHash(key, step, stage));
+  Say(key, std::move(message));
 }
 
 void SimWorker::Finish() {

@@ -15,8 +15,8 @@ constexpr absl::Duration kHeartbeat = absl::Seconds(1);
 
 }  // namespace
 
-SimWorker::SimWorker(size_t index, World* world, Dial dial)
-    : index_(index), world_(world), dial_(std::move(dial)) {}
+SimWorker::SimWorker(size_t index, World* world, Dial dial, bool twin)
+    : index_(index), world_(world), dial_(std::move(dial)), twin_(twin), id_(world->IdOf(index)) {}
 
 void SimWorker::After(absl::Duration delay, std::function<void()> action) {
   world_->timeline.After(delay, [this, process = incarnation_, action = std::move(action)] {
@@ -34,8 +34,11 @@ void SimWorker::After(absl::Duration delay, std::function<void()> action) {
 void SimWorker::Start() {
   if (running_) return;
   running_ = true;
-  ++incarnation_;
-  world_->timeline.Note("{} starts as incarnation {}", WorkerName(index_), incarnation_);
+  id_ = world_->IdOf(index_);
+  if (twin_) world_->has_twin[index_] = true;
+  incarnation_ = ++world_->incarnations[index_];
+  world_->timeline.Note("{} starts as incarnation {}{}", id(), incarnation_,
+                        twin_ ? ", a twin" : "");
   back_off_ = kFirstBackOff;
   TryDial();
   Heartbeat();
@@ -46,17 +49,24 @@ void SimWorker::Crash(bool silent) {
   world_->timeline.Note("{} dies{}", WorkerName(index_), silent ? " with its machine" : "");
   if (run_) LeaveEpoch(/*goodbye=*/false);
   if (connection_) connection_->WorkerDied(silent);
+  if (silent && !twin_) disk().LosePower();
   running_ = false;
   connection_.reset();
   std::erase_if(world_->takes, [&](const auto& take) { return take.second == id(); });
   welcomed_ = false;
-  outgoing_.clear();
-  newest_written_.reset();
-  kept_.clear();
+  outbox_ = worker::ReportOutbox();
+  writing_ = false;
   next_.reset();
   measuring_.reset();
   probe_.reset();
   run_.reset();
+}
+
+void SimWorker::LoseMachine() {
+  Crash(/*silent=*/true);
+  world_->timeline.Note("{}'s machine is lost for good", id());
+  disk().LoseAll();
+  ++world_->machines_lost[index_];
 }
 
 void SimWorker::Freeze(absl::Duration length) {
@@ -69,6 +79,13 @@ void SimWorker::CutSession(bool silent) {
   if (!connection_) return;
   world_->timeline.Note("{}'s session is cut{}", WorkerName(index_), silent ? " silently" : "");
   connection_->Cut(silent);
+}
+
+void SimWorker::CutSessionOneWay(bool up) {
+  if (!connection_) return;
+  world_->timeline.Note("{}'s session is cut: nothing {} it any more", WorkerName(index_),
+                        up ? "comes from" : "reaches");
+  connection_->CutOneWay(up);
 }
 
 void SimWorker::DelaySession(absl::Duration delay) {
@@ -88,6 +105,7 @@ void SimWorker::Move() {
 // ---- Session -----------------------------------------------------------------------
 
 void SimWorker::TryDial() {
+  outbox_.BeginSession();
   const uint64_t dial = ++dials_;
   // What arrives at a process that was stopped waits in order.
   connection_ = dial_(index_, {.command =
@@ -114,6 +132,8 @@ void SimWorker::TryDial() {
 
 v1::Hello SimWorker::Hello() const {
   v1::Hello hello = HelloOf(WorkerName(index_), std::to_string(incarnation_));
+  hello.set_worker_id(id());
+  if (twin_) hello.clear_devices();
   for (v1::DataEndpoint& endpoint : *hello.mutable_endpoints()) {
     endpoint.set_addresses(0, world_->AddressOf(index_));
   }
@@ -128,10 +148,7 @@ v1::Hello SimWorker::Hello() const {
 void SimWorker::SessionEnded() {
   world_->timeline.Note("{}'s session has ended", WorkerName(index_));
   // A write may have failed on this side and have arrived all the same.
-  if (newest_written_ && world_->random.Chance(0.3)) outgoing_.push_front(*newest_written_);
-  newest_written_.reset();
-  outgoing_.insert(outgoing_.begin(), kept_.begin(), kept_.end());
-  kept_.clear();
+  if (std::exchange(writing_, false) && !world_->random.Chance(0.3)) outbox_.Written();
   back_off_ = welcomed_ ? kFirstBackOff : std::min(2 * back_off_, kLongestBackOff);
   connection_.reset();
   welcomed_ = false;
@@ -139,7 +156,7 @@ void SimWorker::SessionEnded() {
 }
 
 void SimWorker::Heartbeat() {
-  if (connected() && outgoing_.empty()) {
+  if (connected()) {
     v1::WorkerMessage alive;
     alive.mutable_heartbeat();
     connection_->Up(std::move(alive));
@@ -149,22 +166,11 @@ void SimWorker::Heartbeat() {
 
 void SimWorker::Flush() {
   if (!connected()) return;
-  for (; !outgoing_.empty(); outgoing_.pop_front()) {
-    newest_written_ = outgoing_.front();
-    connection_->Up(outgoing_.front());
-    Keep(outgoing_.front());
+  while (outbox_.waiting() > (writing_ ? 1 : 0)) {
+    if (writing_) outbox_.Written();
+    connection_->Up(*outbox_.Next());
+    writing_ = true;
   }
-}
-
-void SimWorker::Keep(const v1::WorkerMessage& message) {
-  if (!message.has_step() && !message.has_validation() && !message.has_shard() &&
-      !message.has_finished() && !message.has_error()) {
-    return;
-  }
-  const bool same = !kept_.empty() && kept_.front().run_id() == message.run_id() &&
-                    kept_.front().epoch() == message.epoch();
-  if (!same) kept_.clear();
-  kept_.push_back(message);
 }
 
 void SimWorker::Handle(const v1::WorkerCommand& command) {
@@ -177,7 +183,7 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
                         static_cast<int>(command.body_case()), command.run_id(), command.epoch());
   switch (command.body_case()) {
     case v1::WorkerCommand::kReject:
-      world_->Violate("{} was refused: {}", WorkerName(index_), command.reject().reason());
+      Refused(command.reject().reason());
       return;
     case v1::WorkerCommand::kCheckShards:
       HandleCheckShards(command);
@@ -186,11 +192,7 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
       world_->takes[command.take_shards().check()] = id();
       return;
     case v1::WorkerCommand::kDropCheckpoint:
-      std::erase_if(world_->shards, [&](const auto& shard) {
-        const auto& [run, step, stage, worker] = shard.first;
-        return run == command.run_id() && worker == id() &&
-               step == command.drop_checkpoint().step();
-      });
+      disk().Erase(command.run_id(), command.drop_checkpoint().step());
       return;
     case v1::WorkerCommand::kMeasure:
     case v1::WorkerCommand::kProbeLink:
@@ -223,6 +225,18 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
     default:
       return;
   }
+}
+
+// It ends. An operator sees that and starts the worker again; a twin was a mistake.
+void SimWorker::Refused(const std::string& reason) {
+  if (!world_->has_twin[index_]) {
+    world_->Violate("{} was refused: {}", WorkerName(index_), reason);
+  }
+  Crash(/*silent=*/false);
+  if (twin_) return;
+  const absl::Duration away = world_->random.Between(absl::Seconds(2), absl::Seconds(10));
+  world_->Blame(index_, away);
+  world_->timeline.After(away, [this] { Start(); });
 }
 
 // ---- Agent -------------------------------------------------------------------------
@@ -272,16 +286,20 @@ void SimWorker::HandleCheckShards(const v1::WorkerCommand& command) {
     for (const v1::CheckpointFile& file : check.files()) {
       v1::ShardState& state = *answer.add_shards();
       state.set_name(file.name());
-      const auto shard = world_->shards.find({command.run_id(), check.step(), file.stage(), id()});
-      if (shard == world_->shards.end() || shard->second != file.sha256()) {
+      const auto content = disk().Find({command.run_id(), check.step(), file.stage()});
+      if (!content) {
         state.set_problem("it is missing");
+      } else if (*content != file.sha256()) {
+        state.set_problem("its hash is another");
       } else if (check.has_to()) {
         const auto taker = world_->takes.find(check.check());
         if (taker == world_->takes.end()) {
           state.set_copy_error("nobody expects it");
         } else {
-          world_->shards[{command.run_id(), check.step(), file.stage(), taker->second}] =
-              file.sha256();
+          Disk& other = world_->disks[taker->second];
+          const ShardName name{command.run_id(), check.step(), file.stage()};
+          other.Write(name, file.sha256());
+          other.Sync(name);
           state.set_copied(true);
         }
       } else if (check.copy()) {
@@ -350,7 +368,7 @@ void SimWorker::Measured(const v1::WorkerCommand& command) {
 void SimWorker::Cancel() {
   if (std::exchange(run_->cancelled, true)) return;
   // The thread may be in the middle of something.
-  if (!run_->failed) {
+  if (!run_->failed && !run_->deaf) {
     AfterInRun(world_->random.Between(absl::Milliseconds(1), absl::Seconds(2)),
                [this] { EndRun(); });
   }
@@ -359,7 +377,7 @@ void SimWorker::Cancel() {
 void SimWorker::Say(const EpochKey& key, v1::WorkerMessage message) {
   message.set_run_id(key.run);
   message.set_epoch(key.epoch);
-  outgoing_.push_back(std::move(message));
+  outbox_.Push(std::move(message));
   Flush();
 }
 

@@ -3,7 +3,6 @@
 #ifndef LONGHAUL_TESTS_SIM_COORDINATOR_SIM_WORKER_H_
 #define LONGHAUL_TESTS_SIM_COORDINATOR_SIM_WORKER_H_
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "coordinator/state/state.h"
 #include "tests/sim/coordinator/connection.h"
 #include "tests/sim/coordinator/world.h"
+#include "worker/rpc/report_outbox.h"
 
 namespace longhaul::coordinator::sim {
 
@@ -19,20 +19,29 @@ class SimWorker {
  public:
   // `dial` gives a connection, or null when nobody answers.
   using Dial = std::function<std::shared_ptr<Connection>(size_t worker, Connection::WorkerEnd end)>;
-  SimWorker(size_t index, World* world, Dial dial);
+  // `twin`: a copy of that worker's state folder, on a machine that has nothing to compute on.
+  SimWorker(size_t index, World* world, Dial dial, bool twin = false);
 
   // The process begins, as a new incarnation.
   void Start();
-  // kill -9, or the machine loses power: then nobody hears that its connections are gone.
+  // kill -9, or the machine loses power: then nobody hears that its connections are gone, and its
+  // disk has only what was synced.
   void Crash(bool silent);
+  // The machine and its disk are gone. The next start is on another one, as another worker of the
+  // same name.
+  void LoseMachine();
   // SIGSTOP and SIGCONT: whatever comes waits.
   void Freeze(absl::Duration length);
   void CutSession(bool silent);
+  void CutSessionOneWay(bool up);
   void DelaySession(absl::Duration delay);
   // Its machine gets another address; process and links stay.
   void Move();
 
   bool running() const { return running_; }
+  // Its stage makes no progress, and will not.
+  bool hung() const { return run_ && run_->hung; }
+  const std::string& id() const { return id_; }
   bool connected() const { return connection_ != nullptr && welcomed_; }
   bool idle() const { return !run_ && !next_ && !measuring_ && !IsProbing(); }
   std::string Describe() const;
@@ -47,6 +56,7 @@ class SimWorker {
     uint64_t number = 0;  // of this process's runs
     bool in_epoch = false, ready = false, started = false, stop_requested = false;
     bool finished = false, failed = false, cancelled = false;
+    bool hung = false, deaf = false;  // deaf: hung where it does not hear that it is cancelled
     uint64_t step = 0;
     Setting setting;
     std::optional<v1::Retune> retune;    // waits for a step
@@ -84,8 +94,8 @@ class SimWorker {
   void SessionEnded();
   void Heartbeat();
   void Flush();
-  void Keep(const v1::WorkerMessage& message);
   void Handle(const v1::WorkerCommand& command);
+  void Refused(const std::string& reason);
   v1::Hello Hello() const;
 
   // Agent.
@@ -123,20 +133,24 @@ class SimWorker {
   bool NeighboursAreThere();
   bool MayStep() const;
   void OneStep();
-  void SubmitCheckpoint();
+  bool FailsForEver() const;
+  void SubmitCheckpoint(bool interim);
+  void SyncShard(const EpochKey& key, uint64_t step, uint32_t stage, bool interim);
   void Finish();
   void Fail(const std::string& text, std::optional<EdgeId> lost = std::nullopt);
   void EndRun();
   void LeaveEpoch(bool goodbye);
   void Say(const EpochKey& key, v1::WorkerMessage message);
   void SayLink(EdgeId edge, std::string_view state, absl::Duration silence);
-  std::string id() const { return "id-" + WorkerName(index_); }
+  Disk& disk() { return world_->disks[id_]; }
   EpochTruth& truth() { return world_->epochs[run_->key]; }
   const EpochTruth& truth() const { return world_->epochs[run_->key]; }
 
   const size_t index_;
   World* const world_;
   const Dial dial_;
+  const bool twin_;
+  std::string id_;  // of the newest process
   bool running_ = false;
   uint64_t incarnation_ = 0;  // also: which process a callback belongs to
 
@@ -144,9 +158,8 @@ class SimWorker {
   bool welcomed_ = false;
   uint64_t dials_ = 0;  // which connection a callback belongs to
   absl::Duration back_off_;
-  std::deque<v1::WorkerMessage> outgoing_;
-  std::optional<v1::WorkerMessage> newest_written_;
-  std::deque<v1::WorkerMessage> kept_;  // written reports of one epoch, said again in a new session
+  worker::ReportOutbox outbox_;  // the daemon's
+  bool writing_ = false;         // what waits first is sent; nobody knows yet that it is
 
   std::optional<v1::WorkerCommand> next_;
   std::vector<v1::Readdress> next_moves_;

@@ -11,6 +11,7 @@
 #include "tests/sim/coordinator/chaos.h"
 #include "tests/sim/coordinator/checkers.h"
 #include "tests/sim/coordinator/cluster.h"
+#include "tests/sim/coordinator/heal_checker.h"
 
 namespace longhaul::coordinator::sim {
 namespace {
@@ -32,7 +33,7 @@ uint64_t seed_at_hand = 0;
 
 class Simulation {
  public:
-  explicit Simulation(const SimulationOptions& options) : cluster_(options) {
+  explicit Simulation(const SimulationOptions& options) : cluster_(options), heal_(&cluster_) {
     at_hand = &cluster_;
     seed_at_hand = options.seed;
   }
@@ -44,7 +45,8 @@ class Simulation {
     chaos.Begin();
     RunUntil(chaos.length(), [] { return false; });
     chaos.End();
-    healed_at_ = world().timeline.now();
+    // A coordinator that is stopped goes on only then.
+    healed_at_ = std::max(world().timeline.now(), world().fault_of["coordinator"]);
     if (Fine()) MustSettle();
     if (Fine()) MustStop();
     if (Fine()) MustResume();
@@ -68,6 +70,7 @@ class Simulation {
     while (Fine() && world().timeline.now() < end) {
       if (world().timeline.now() >= look_at) {
         if (done()) return true;
+        heal_.Look();
         look_at = world().timeline.now() + kLookEvery;
       }
       world().timeline.Step();
@@ -75,7 +78,7 @@ class Simulation {
     return Fine() && done();
   }
 
-  // Whatever a user need not do anything about has come to its end.
+  // Whatever a user need not do anything about has come to its end, or trains.
   bool IsSettled(const RunRecord& record) {
     switch (record.state) {
       case RunState::kDone:
@@ -83,22 +86,13 @@ class Simulation {
       case RunState::kFailed:
         return true;
       case RunState::kRunning:
-        return IsEndless(record.spec) && !checkers().stop_is_owed(record.id, record.epoch);
+        return IsEndless(record.spec) && !checkers().stop_is_owed(record.id, record.epoch) &&
+               heal_.HasTrainedSince(record.id, healed_at_ + kLongestRecovery);
       case RunState::kQueued:
-        return MayWait(record);
+        return !heal_.ExcuseOf(record).empty();
       default:
         return false;
     }
-  }
-
-  // It needs more workers than are free.
-  bool MayWait(const RunRecord& record) {
-    const auto workers = cluster_.coordinator->state().Workers(world().timeline.now());
-    const auto is_free = [](const v1::WorkerStatus& worker) {
-      return worker.connected() && worker.run_id().empty();
-    };
-    return static_cast<size_t>(std::count_if(workers.begin(), workers.end(), is_free)) <
-           *record.spec.pipeline.stages;
   }
 
   bool AllConnected() {
@@ -166,6 +160,7 @@ class Simulation {
         break;
       }
       if (newest == nullptr || *newest->spec.pipeline.stages > cluster_.workers.size()) continue;
+      if (!heal_.ExcuseByCheckpoints(*newest).empty()) continue;
       const RunId id = newest->id;
       const uint64_t from = newest->checkpoints.empty() ? 0 : newest->checkpoints.back().step();
       RunSpec spec = newest->spec;
@@ -250,7 +245,15 @@ class Simulation {
                                "in place",
                                "bit for bit",
                                "repeated and gave other numbers",
-                               "waits for worker"}) {
+                               "waits for worker",
+                               "is damaged",
+                               "a worker was refused",
+                               "without finishing a new step",
+                               "to come back",
+                               "planned anew",
+                               "takes the place of",
+                               "copies of every stage",
+                               "is a spare"}) {
         result.seen[part] += event.text().find(part) != std::string::npos;
       }
       result.seen["checkpoint"] += event.kind() == "checkpoint";
@@ -259,6 +262,7 @@ class Simulation {
   }
 
   Cluster cluster_;
+  HealChecker heal_;
   MonoTime healed_at_;
 };
 

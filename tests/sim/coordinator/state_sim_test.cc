@@ -13,7 +13,7 @@
 namespace longhaul::coordinator::sim {
 namespace {
 
-constexpr uint64_t kSeeds = 400;
+constexpr uint64_t kSeeds = 300;
 
 class StateSim : public ::testing::Test {
  protected:

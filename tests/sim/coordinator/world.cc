@@ -32,6 +32,23 @@ double World::LossAt(const EpochKey& key, uint64_t step) const {
   return LossOf(steps_repeat ? EpochKey{.run = key.run} : key, step) + wrong_by;
 }
 
+std::string World::IdOf(size_t worker) const {
+  const uint64_t lost = machines_lost[worker];
+  return "id-" + WorkerName(worker) + (lost == 0 ? "" : fmt::format("-{}", lost));
+}
+
+size_t World::IndexOf(const std::string& id) const {
+  // "id-w12" or "id-w12-3".
+  return std::stoul(id.substr(std::string_view("id-w").size())) - 1;
+}
+
+MonoTime World::LastFault() const {
+  MonoTime last;
+  for (const auto& [who, when] : fault_of) last = std::max(last, when);
+  for (const auto& [worker, when] : moved_at) last = std::max(last, when);
+  return last;
+}
+
 std::string World::AddressOf(size_t worker) const {
   return fmt::format("{}:{}", WorkerName(worker), 1 + moves[worker]);
 }

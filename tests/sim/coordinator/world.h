@@ -17,6 +17,7 @@
 #include "longhaul/v1/worker.pb.h"
 #include "run/file/run_spec.h"
 #include "run/plan/plan.h"
+#include "tests/sim/coordinator/disk.h"
 #include "tests/sim/coordinator/random.h"
 #include "tests/sim/coordinator/timeline.h"
 
@@ -49,14 +50,22 @@ struct Faults {
   // Of workers.
   double crash = 0, freeze = 0, error = 0, nonfinite = 0, disk_full = 0, slow = 0, move = 0;
   double miscompute = 0;
+  // Of workers too: a stage makes no progress until somebody ends its process; a process that dies
+  // again and again; a second process with the same identity.
+  double hang = 0, flap = 0, twin = 0;
+  // Of disks: a shard, or a copy at the coordinator, changes; a machine is lost with its disk.
+  double rot = 0, machine_lost = 0;
+  // Whether the second stage of each run called kDoomed fails in every epoch, with another text.
+  bool doom = false;
   // Of all there are, only moves: a run goes on, so none may be blamed on them.
   bool moves_alone = false;
   // Only sessions end, and the coordinator dies: what trains goes on without both.
   bool sessions_alone = false;
   // Only what a run recovers from, as often as it takes: none may fail.
   bool curable_alone = false;
-  // Of connections to the coordinator, and of data links.
-  double cut = 0, silent_cut = 0, delay = 0, twice = 0, data_cut = 0;
+  // Of connections to the coordinator, and of data links. `late`: what was under way when a
+  // connection broke arrives after all, when the worker may have opened another session.
+  double cut = 0, silent_cut = 0, cut_one_way = 0, delay = 0, twice = 0, late = 0, data_cut = 0;
   // Of the coordinator.
   double coordinator_crash = 0, coordinator_stall = 0, crash_at_write = 0, slow_store = 0;
   double data_failure = 0, wall_jump = 0;
@@ -72,17 +81,21 @@ struct World {
   Random random;
   Faults faults;
   std::map<EpochKey, EpochTruth> epochs;
-  // (run, step, stage, worker id) -> hash of the file: what is on disks, which survive processes.
-  std::map<std::tuple<std::string, uint64_t, uint32_t, std::string>, std::string> shards;
+  std::map<std::string, Disk> disks;           // by worker id: they survive processes
   std::map<ProbeId, std::set<size_t>> probes;  // the workers that took part in measuring a link
   std::map<uint64_t, std::string> takes;       // check -> the worker that expects files of it
+  std::map<std::pair<size_t, uint64_t>, MonoTime> gives;  // (worker, check) -> asked since
   std::set<std::string> copies;  // hashes of shards that the coordinator has a copy of
+  std::set<std::string> copies_harmed;
   // Newest fault of each worker, of its links too. To judge whom a failure names.
   std::map<std::string, MonoTime> fault_of;
   std::map<std::pair<size_t, size_t>, MonoTime> data_cut_until;  // by workers, smaller first
   std::vector<MonoTime> frozen_until;                            // by worker
   std::vector<uint64_t> moves;                                   // by worker, so far
   std::map<size_t, MonoTime> moved_at;                           // by worker
+  std::vector<uint64_t> machines_lost;                           // by worker, so far
+  std::vector<bool> has_twin;                                    // by worker, once
+  std::vector<uint64_t> incarnations;                            // by worker, so far
   // A step that is trained again has the same loss, and stages promise that; else every epoch has
   // its own losses, so that a mix of two epochs shows.
   bool steps_repeat = false;
@@ -96,6 +109,12 @@ struct World {
     timeline.Note("VIOLATION: {}", violation);
   }
   double LossAt(const EpochKey& key, uint64_t step) const;
+  // Made on the disk of the worker's first start: another machine has another one.
+  std::string IdOf(size_t worker) const;
+  // Of a worker's id.
+  size_t IndexOf(const std::string& id) const;
+  // Nothing has gone wrong since.
+  MonoTime LastFault() const;
   // The address that the worker has now.
   std::string AddressOf(size_t worker) const;
   // Cells of one epoch, neighbours: whether who dials knows where the other one is.
@@ -108,6 +127,9 @@ struct World {
            frozen_until[a] <= timeline.now() && frozen_until[b] <= timeline.now();
   }
 };
+
+// The name of runs whose stages fail for ever, where Faults::doom says so.
+inline constexpr std::string_view kDoomed = "run2";
 
 inline std::string WorkerName(size_t index) {
   return "w" + std::to_string(index + 1);

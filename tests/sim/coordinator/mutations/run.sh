@@ -1,33 +1,93 @@
 #!/usr/bin/env bash
-# Shows that the simulation finds bugs: makes each mutation of the state machine (*.patch beside this
-# file, its first line says what it breaks) in a copy of the tree, builds only coordinator-sim
-# there, and expects a violation within 5,000 seeds.
+# Shows that the simulation finds bugs: makes each mutation (*.patch beside this file, its first line says
+# what it breaks) in a copy of the tree, builds only coordinator-sim there, and expects a violation within
+# SEEDS seeds. Prints a table. Fails where a mutation is not caught, or does not apply or build any more.
 set -euo pipefail
+
+usage() {
+  cat <<'USAGE'
+usage: tests/sim/coordinator/mutations/run.sh [MUTATION...] [-- CMAKE_ARGUMENT...]
+
+  MUTATION  names of patches without .patch; none: all
+  SEEDS=N   environment: how many seeds may pass before a mutation counts as not caught (5000)
+  JOBS=N    environment: processes side by side (all cores)
+  SCRATCH=F environment: make the copy in this folder and keep it, so that the next time builds little
+USAGE
+}
+
 cd "$(dirname "${BASH_SOURCE[0]}")/../../../.."
 mutations=$PWD/tests/sim/coordinator/mutations
 seeds=${SEEDS:-5000}
-copy=$(mktemp -d)
-trap 'rm -rf "$copy"' EXIT
+jobs=${JOBS:-$(nproc)}
+names=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -h | --help) usage; exit 0 ;;
+    --) shift; break ;;
+    -*) echo "run.sh: unknown option '$1'" >&2; usage >&2; exit 2 ;;
+    *)
+      [ -e "$mutations/$1.patch" ] || { echo "run.sh: there is no mutation '$1' in $mutations" >&2; exit 2; }
+      names+=("$1") ;;
+  esac
+  shift
+done
+if [ ${#names[@]} = 0 ]; then
+  for patch in "$mutations"/*.patch; do names+=("$(basename "$patch" .patch)"); done
+fi
 
-git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$copy"
-ln -s "$(readlink -f .deps)" "$copy/.deps"
+if [ -n "${SCRATCH:-}" ]; then
+  mkdir -p "$SCRATCH"
+  copy=$(readlink -f "$SCRATCH")
+else
+  copy=$(mktemp -d)
+  trap 'rm -rf "$copy"' EXIT
+fi
+# Only what differs, also from what a mutation left: the build goes by times.
+git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
+  cmp -s "$file" "$copy/$file" || cp --parents --no-dereference "$file" -t "$copy"
+done
+ln -sfn "$(readlink -f .deps)" "$copy/.deps"
 cd "$copy"
-cmake --preset release "$@" >cmake.log 2>&1 ||
-  { cat cmake.log >&2; exit 2; }
+
+stale=0
+for name in "${names[@]}"; do
+  patch --dry-run --silent -p1 <"$mutations/$name.patch" >stale.log && continue
+  stale=$((stale + 1))
+  echo "run.sh: mutation $name does not apply any more; make it anew from the code as it is:" >&2
+  sed 's/^/  /' stale.log >&2
+done
+[ "$stale" = 0 ] || exit 2
+
+build() {
+  cmake --build --preset release --parallel "$jobs" --target coordinator-sim >build.log 2>&1 && return
+  tail -n 40 build.log >&2
+  echo "run.sh: $1 does not build" >&2
+  exit 2
+}
+# A mutation may also go round in circles.
+sim() { timeout 1800 build/release/bin/coordinator-sim --count "$1" --jobs "$jobs" >out.log 2>&1; }
+
+cmake --preset release "$@" >cmake.log 2>&1 || { cat cmake.log >&2; exit 2; }
+build "the tree without a mutation"
+sim 200 || { tail -n 3 out.log >&2; echo "run.sh: there is a violation without any mutation" >&2; exit 2; }
 
 missed=0
-for patch in "$mutations"/*.patch; do
-  name=$(basename "$patch" .patch)
-  patch --quiet -p1 <"$patch"
-  cmake --build --preset release --parallel "${JOBS:-$(nproc)}" --target coordinator-sim >build.log 2>&1 ||
-    { cat build.log >&2; exit 2; }
-  if build/release/bin/coordinator-sim --count "$seeds" >out.log 2>&1; then
-    echo "NOT CAUGHT  $name: $(head -n 1 "$patch")"
+printf '%-40s %8s %8s  %s\n' mutation seed seconds what
+for name in "${names[@]}"; do
+  patch --quiet -p1 <"$mutations/$name.patch"
+  build "mutation $name"
+  begin=$(date +%s.%N)
+  if sim "$seeds"; then
+    seed=MISSED
+    what=$(head -n 1 "$mutations/$name.patch")
     missed=$((missed + 1))
   else
-    echo "caught      $name: $(head -n 1 "$patch")"
-    grep -E '^seed |check failed|^in the simulation' out.log | cut -c 1-200 | sed 's/^/            /'
+    seed=$(sed -nE 's/^(in the simulation of )?seed ([0-9]+).*/\2/p' out.log | head -n 1)
+    what=$(grep -E '^seed [0-9]|check failed' out.log | head -n 1 | sed -E 's/^seed [0-9]+: //' | cut -c 1-120)
   fi
-  patch --quiet --reverse -p1 <"$patch"
+  seconds=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f", b - a }')
+  printf '%-40s %8s %8s  %s\n' "$name" "${seed:-?}" "$seconds" "$what"
+  patch --quiet --reverse -p1 <"$mutations/$name.patch"
 done
+[ "$missed" = 0 ] || echo "run.sh: $missed mutations were not caught within $seeds seeds; the simulation lost its sight of them" >&2
 [ "$missed" = 0 ]

@@ -95,7 +95,7 @@ TEST_F(Skipped, AFileThatCannotBeLookedAtIsNotDamaged) {
               HasSubstr("worker b cannot look at stage-1.params.safetensors of the checkpoint of "
                         "step 4: it cannot be read: Input/output error"));
   ASSERT_EQ(Checkpoints(), 2u);
-  EXPECT_EQ(c.records.at("tiny-1").checkpoints.back().files(1).problem(), "");
+  EXPECT_EQ(c.records.at("tiny-1").checkpoints.back().files(1).holders(0).problem(), "");
   // Then it goes on from the same.
   c.Tick(SubmitOf(spec, "unused", 4, /*resume=*/true));
   c.Checked("a");
@@ -107,7 +107,8 @@ TEST_F(Skipped, AFileThatCannotBeLookedAtIsNotDamaged) {
 TEST_F(Skipped, ACopyThatCannotBeLookedAtIsNotLost) {
   c.Error("a", "tiny-1", "some error");
   RunRecord stored = c.records.at("tiny-1");
-  for (v1::CheckpointFile& file : *stored.checkpoints.back().mutable_files()) AddHolder("", "", &file);
+  for (v1::CheckpointFile& file : *stored.checkpoints.back().mutable_files())
+    AddHolder("", "", &file);
   Coordinator other({stored});
   other.Tick(event::CheckpointsAsked{RequestId(8), "tiny-1", true});
   const auto* copies = other.LastReply<command::CheckCopies>();

@@ -1,0 +1,94 @@
+#include "tests/sim/coordinator/heal_checker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace longhaul::coordinator::sim {
+namespace {
+
+constexpr absl::Duration kHealLookEvery = absl::Seconds(1);
+// The longest way back: the coordinator notices silence, a stage's grace ends, a recovery in place
+// waits for its worker and for stages to be ready, its pause grows, layers and links are measured
+// anew.
+constexpr absl::Duration kLongestWayBack = absl::Seconds(240);
+
+}  // namespace
+
+void HealChecker::Look() {
+  const MonoTime now = cluster_.world.timeline.now();
+  if (now < look_at_ || !cluster_.coordinator->running()) return;
+  look_at_ = now + kHealLookEvery;
+  const MonoTime fault = cluster_.world.LastFault();
+  for (const auto& [id, record] : cluster_.checkers.records()) {
+    const auto [known, is_new] = training_.try_emplace(id);
+    Training& training = known->second;
+    const uint64_t best_step = cluster_.checkers.best_step(id);
+    if (best_step > training.best_step) {
+      training.best_step = best_step;
+      training.trained = training.since = now;
+    }
+    training.since = is_new ? now : std::max(training.since, fault);
+    if (HasEnded(record.state)) training.since = now;
+    if (now - training.since < kLongestWayBack) continue;
+    if (const std::string excuse = ExcuseOf(record); !excuse.empty()) {
+      training.since = now;
+      continue;
+    }
+    cluster_.world.Violate("{} has not trained for {} though nothing keeps it from that: {}",
+                           id.value(), absl::FormatDuration(now - training.since),
+                           cluster_.Describe());
+    return;
+  }
+}
+
+bool HealChecker::HasTrainedSince(const RunId& run, MonoTime when) const {
+  const auto training = training_.find(run);
+  return training != training_.end() && training->second.trained > when;
+}
+
+std::string HealChecker::ExcuseOf(const RunRecord& record) const {
+  if (HasEnded(record.state)) return "it has ended";
+  size_t free = 0;
+  for (const v1::WorkerStatus& worker :
+       cluster_.coordinator->state().Workers(cluster_.world.timeline.now())) {
+    const bool is_free = worker.run_id().empty() || worker.run_id() == record.id.value();
+    if (worker.connected() && is_free) ++free;
+  }
+  if (free < *record.spec.pipeline.stages) return "too few workers are free";
+  return ExcuseByCheckpoints(record);
+}
+
+std::string HealChecker::ExcuseByCheckpoints(const RunRecord& record) const {
+  if (record.checkpoints.empty()) return "";
+  std::string excuse = "no checkpoint is whole";
+  for (auto manifest = record.checkpoints.rbegin(); manifest != record.checkpoints.rend();
+       ++manifest) {
+    bool within_reach = true;
+    for (const v1::CheckpointFile& file : manifest->files()) {
+      bool here = false;
+      for (const v1::ShardHolder& holder : file.holders()) {
+        const std::string& id = holder.worker_id();
+        const ShardName name{record.id.value(), manifest->step(), file.stage()};
+        if (id.empty()) {
+          here = here || cluster_.world.copies.contains(file.sha256());
+        } else if (!IsConnected(id)) {
+          excuse = fmt::format("{}, which is away, has a shard of step {}", id, manifest->step());
+        } else {
+          here = here || cluster_.world.disks[id].Find(name) == file.sha256();
+        }
+      }
+      within_reach = within_reach && here;
+    }
+    if (within_reach) return "";
+  }
+  return excuse;
+}
+
+bool HealChecker::IsConnected(const std::string& worker_id) const {
+  return std::ranges::any_of(cluster_.workers, [&](const auto& worker) {
+    return worker->connected() && worker->id() == worker_id;
+  });
+}
+
+}  // namespace longhaul::coordinator::sim

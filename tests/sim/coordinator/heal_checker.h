@@ -1,0 +1,43 @@
+// MustHeal: where nothing goes wrong any more, a run trains again, without any user's word.
+//
+// What excuses a run: it has ended; other runs have the workers, or too few are connected; the
+// newest checkpoint that is whole has a file whose holder is away, or none is whole. Nothing else.
+#ifndef LONGHAUL_TESTS_SIM_COORDINATOR_HEAL_CHECKER_H_
+#define LONGHAUL_TESTS_SIM_COORDINATOR_HEAL_CHECKER_H_
+
+#include <map>
+#include <string>
+
+#include "tests/sim/coordinator/cluster.h"
+
+namespace longhaul::coordinator::sim {
+
+class HealChecker {
+ public:
+  explicit HealChecker(Cluster* cluster) : cluster_(*cluster) {}
+
+  // Now and then.
+  void Look();
+  // Whether the run has finished a step since then that no epoch had finished before.
+  bool HasTrainedSince(const RunId& run, MonoTime when) const;
+  // Why nobody expects the run to train; "": it must.
+  std::string ExcuseOf(const RunRecord& record) const;
+  // The part of that about its checkpoints: what a run that has ended could go on from.
+  std::string ExcuseByCheckpoints(const RunRecord& record) const;
+
+ private:
+  struct Training {
+    uint64_t best_step = 0;
+    MonoTime since;    // when it last had a reason not to go on, or went on
+    MonoTime trained;  // when best_step grew
+  };
+  bool IsConnected(const std::string& worker_id) const;
+
+  Cluster& cluster_;
+  MonoTime look_at_;
+  std::map<RunId, Training> training_;
+};
+
+}  // namespace longhaul::coordinator::sim
+
+#endif  // LONGHAUL_TESTS_SIM_COORDINATOR_HEAL_CHECKER_H_

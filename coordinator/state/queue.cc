@@ -206,14 +206,14 @@ void Core::AdvanceQueue() {
             [](const Run* a, const Run* b) { return a->queue_order < b->queue_order; });
   for (Run* run : queue) {
     RunRecord& record = run->record;
-    // Nobody was asked: what is within reach will do, when others had time to come back.
-    const bool by_itself = record.attempts.in_a_row > 0 && !run->resume_exactly;
-    if (by_itself && now_ >= run->recovery.until) {
+    // A queued run is at the step of the checkpoint that it goes on from. One that nobody has asked
+    // to go on does with what is within reach, when others had time to come back.
+    uint64_t step = record.step;
+    if (record.attempts.in_a_row > 0 && now_ >= run->recovery.until) {
       const v1::CheckpointManifest* manifest = NewestWithinReach(record);
-      if (manifest != nullptr) record.step = manifest->step();
+      if (manifest != nullptr) step = manifest->step();
     }
-    // A queued run is at the step of the checkpoint that it goes on from.
-    const StatusOr<std::vector<Worker*>> workers = WorkersFor(record.spec, record, record.step);
+    const StatusOr<std::vector<Worker*>> workers = WorkersFor(record.spec, record, step);
     if (!workers.ok()) {
       const std::string sentence(Message(workers.status()));
       if (sentence == run->waiting) continue;
@@ -223,6 +223,7 @@ void Core::AdvanceQueue() {
       continue;
     }
     record.epoch = record.epoch.Next();
+    record.step = step;
     run->stages.clear();
     record.plan.reset();
     run->draft = NewDraft(record.id, record.epoch, record.spec, record.data_files,

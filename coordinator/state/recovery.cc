@@ -260,6 +260,8 @@ void Core::BeginNextEpoch(Run& run, const std::vector<Worker*>& crew, uint64_t s
   std::string changes;
   for (const StageRecord& stage : run.stages) {
     if (crew[stage.place]->id == stage.worker) continue;
+    Worker* before = FindWorker(stage.worker);
+    if (before != nullptr && before->held == record.id) before->held.reset();
     crew[stage.place]->held = record.id;
     changes +=
         fmt::format("; worker {} takes the place of {}", Label(*crew[stage.place]), Label(stage));

@@ -97,7 +97,8 @@ void Checkers::CheckRun(const RunRecord& record) {
   CheckCheckpoints(before, record);
   if (before != nullptr) {
     // It may have ended and have been resumed in one tick.
-    const bool resumed = (HasEnded(before->state) && !HasEnded(record.state)) ||
+    const bool resumed = before->link_secret != record.link_secret ||
+                         (HasEnded(before->state) && !HasEnded(record.state)) ||
                          (before->epoch != record.epoch && IsResumeAsked(record.spec.name));
     recovery_.Stored(*before, record, resumed);
   }
@@ -122,7 +123,9 @@ void Checkers::CheckMove(const RunRecord& before, const RunRecord& record) {
     CheckMayFail(before, record);
   }
   // It may have ended and have been resumed in one tick.
-  const bool resumed = before.state != RunState::kQueued && IsResumeAsked(record.spec.name);
+  // A user's resume brings a secret of its own, also one that its user does not wait for any more.
+  const bool resumed = before.link_secret != record.link_secret ||
+                       (before.state != RunState::kQueued && IsResumeAsked(record.spec.name));
   if (resumed || before.epoch != record.epoch) moved_on_[record.id] = before.epoch;
   if (resumed) resumed_.insert(record.id);
   // What has no stages is at the step of the checkpoint that it goes on from.
@@ -321,6 +324,8 @@ void Checkers::CheckRecords() {
 void Checkers::Executes(const Command& command) {
   if (const auto* to = std::get_if<command::ToWorker>(&command)) {
     CheckWorkerCommand(*to);
+  } else if (const auto* close = std::get_if<command::CloseSession>(&command)) {
+    recovery_.Left(close->session);
   } else if (const auto* submit = std::get_if<command::ReplySubmit>(&command)) {
     Answered(submit->request);
     if (submit->reply.ok()) ToldAccepted(*submit->reply);

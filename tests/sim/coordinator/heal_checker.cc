@@ -81,6 +81,8 @@ std::string HealChecker::ExcuseByCheckpoints(const RunRecord& record) const {
       within_reach = within_reach && here;
     }
     if (within_reach) return "";
+    // Who asks for a run to go on is told whom it waits for, and may ask for an older one.
+    if (HasEnded(record.state) || record.attempts.in_a_row == 0) return excuse;
   }
   return excuse;
 }

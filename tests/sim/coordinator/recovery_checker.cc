@@ -38,11 +38,7 @@ void RecoveryChecker::Restarted() {
   sessions_.clear();
   connected_at_.clear();
   newest_.clear();
-  for (auto& [id, tries] : tries_) {
-    tries.best_step = 0;
-    tries.in_a_row = 0;
-    tries.first = true;  // what was being planned is planned again
-  }
+  for (auto& [id, tries] : tries_) tries.first = true;  // what was being planned is planned again
 }
 
 uint64_t RecoveryChecker::best_step(const RunId& run) const {

@@ -1,5 +1,7 @@
 #include "tests/sim/coordinator/sim_coordinator.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -22,6 +24,8 @@ void SimCoordinator::Start() {
   ++process_;
   world_->timeline.Note("the coordinator starts, process {}", process_);
   store_->Reopen();
+  // As each process has its own: numbers of checks are made of it.
+  options_.reach_secret = fmt::format("process {}", process_);
   state_ = std::make_unique<State>(options_, store_->LoadRuns(), store_->NextEventSequence(),
                                    world_->timeline.now());
   stalled_until_ = MonoTime();

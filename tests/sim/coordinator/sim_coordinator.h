@@ -51,7 +51,7 @@ class SimCoordinator {
   World* const world_;
   SimStore* const store_;
   Checkers* const checkers_;
-  const StateOptions options_;
+  StateOptions options_;
   std::unique_ptr<State> state_;
   uint64_t process_ = 0;
   MonoTime stalled_until_, busy_until_;

@@ -58,7 +58,7 @@ TEST_F(SessionTest, HelloIsAnsweredByWelcome) {
   v1::WorkerCommand command;
   ASSERT_TRUE(session.Hear(&command));
   ASSERT_TRUE(command.has_welcome());
-  EXPECT_EQ(command.welcome().protocol(), 5u);
+  EXPECT_EQ(command.welcome().protocol(), 6u);
   EXPECT_EQ(command.welcome().coordinator_version(), "1.2.3");
   EXPECT_EQ(Connected(*control_), 1u);
 
@@ -95,7 +95,7 @@ TEST_F(SessionTest, AnotherProtocolIsRefusedWithBothRanges) {
   ASSERT_TRUE(session.Hear(&command));
   ASSERT_TRUE(command.has_reject());
   EXPECT_TRUE(command.reject().fatal());
-  EXPECT_THAT(command.reject().reason(), AllOf(HasSubstr("5 to 5"), HasSubstr("7 to 9")));
+  EXPECT_THAT(command.reject().reason(), AllOf(HasSubstr("6 to 6"), HasSubstr("7 to 9")));
   EXPECT_EQ(EndOf(session).error_code(), grpc::StatusCode::ABORTED);
 }
 

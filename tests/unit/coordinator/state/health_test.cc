@@ -163,8 +163,7 @@ TEST_F(Health, ALostGpuLeavesItsWorkerOutAtOnce) {
   EXPECT_THAT(c.LastEvent("worker"),
               HasSubstr("worker b lost its GPU; it is left out of runs for"));
   c.Tick();
-  ASSERT_EQ(c.StateOf("tiny-1"), "planning");
-  c.ToPreparing({"a", "c"}, "tiny-1");
+  ASSERT_EQ(c.StateOf("tiny-1"), "preparing") << "c takes its place at once";
   EXPECT_THAT(StageNames(), ::testing::ElementsAre("a", "c"));
 }
 

@@ -6,6 +6,14 @@
 namespace longhaul::worker {
 namespace {
 
+// The worker that is to resume has the files.
+void HoldAll(v1::WorkerCommand* command) {
+  v1::Assign& assign = *command->mutable_assign();
+  for (v1::CheckpointFile& file : *assign.mutable_resume_files()) {
+    file.add_holders()->set_worker_id(assign.assignment().cells(0).worker_id());
+  }
+}
+
 TEST_F(AgentTest, ACheckpointCanBeResumedFromUntilItIsDropped) {
   worker_->Handle(Alone(1));
   ExpectReady(1);
@@ -17,6 +25,7 @@ TEST_F(AgentTest, ACheckpointCanBeResumedFromUntilItIsDropped) {
   v1::WorkerCommand resume = Alone(2, {"train.steps=5"});
   resume.mutable_assign()->mutable_assignment()->set_start_step(3);
   *resume.mutable_assign()->mutable_resume_files() = shard.shard().files();
+  HoldAll(&resume);
   worker_->Handle(resume);
   ExpectReady(2);
   worker_->Handle(StartOf(2));
@@ -53,6 +62,7 @@ v1::WorkerCommand ResumeFrom(const v1::ShardReport& shard, Worker& worker, uint6
       AssignOf(TinySpec(overrides), epoch, 0, worker.tokens(), {worker.address()});
   command.mutable_assign()->mutable_assignment()->set_start_step(shard.step());
   *command.mutable_assign()->mutable_resume_files() = shard.files();
+  HoldAll(&command);
   return command;
 }
 

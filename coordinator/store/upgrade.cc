@@ -241,6 +241,14 @@ ALTER TABLE runs ADD COLUMN best_step INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE runs ADD COLUMN last_error TEXT NOT NULL DEFAULT '';
 )sql";
 
+// A version that is wrong, in a store that has them, is put right.
+Status AddColumns(sqlite::Database* database) {
+  LH_ASSIGN_OR_RETURN(
+      const int64_t there,
+      database->QueryInt("SELECT count(*) FROM pragma_table_info('runs') WHERE name='stop_asked'"));
+  return there > 0 ? absl::OkStatus() : database->Execute(kNewColumns);
+}
+
 // A row that cannot be read stays as it is: Store::LoadRuns sets it aside.
 Status UpgradeRows(sqlite::Database* database, uint32_t version) {
   LH_ASSIGN_OR_RETURN(sqlite::Statement rows,
@@ -267,7 +275,7 @@ Status UpgradeStore(sqlite::Database* database, uint32_t version) {
   if (version == kStoreSchemaVersion) return absl::OkStatus();
   LH_RETURN_IF_ERROR(database->Execute("BEGIN IMMEDIATE"));
   Status status = UpgradeRows(database, version);
-  if (status.ok()) status = database->Execute(kNewColumns);
+  if (status.ok()) status = AddColumns(database);
   if (status.ok()) {
     status = database->Execute(fmt::format("PRAGMA user_version={}", kStoreSchemaVersion));
   }

@@ -132,7 +132,8 @@ def settings_of(arguments):
                               "weight_decay": 0.1, "clip_norm": 1.0},
                 "schedule": {"kind": "cosine", "warmup": arguments.warm_up}},
             "pipeline": {"stages": arguments.stages, "threads_per_stage": arguments.threads},
-            "checkpoint": {"every": arguments.checkpoint_every, "keep": 1, "at_end": False}},
+            "checkpoint": {"every": arguments.checkpoint_every, "keep": 1, "at_end": False},
+            "recovery": {"attempts": 0}},  # this program resumes
         "set": dict(setting.partition("=")[::2] for setting in arguments.set),
         "text": arguments.text}
 

@@ -17,6 +17,7 @@ train: {{ steps: {steps}, microbatches: 8 }}
 pipeline: {{ stages: 4 }}
 links: {links}
 checkpoint: {{ every: {every}, keep: 2 }}
+recovery: {{ attempts: 0 }}
 replay:
   source: a machine that does not exist
   layers: {{ block_forward: 2ms, block_backward: 4ms, head_forward: 1ms, optimizer: 8ms }}

@@ -325,7 +325,7 @@ bool Core::SettleOnCheckpoint(Run& run) {
 
 // True: every stage of the plan has its shards at hand, on its disk or at the coordinator. Else
 // they are on their way.
-bool Core::ShardsAreInPlace(Run& run, const Plan& plan) {
+bool Core::ShardsAreInPlace(const Run& run, const Plan& plan) {
   const uint64_t step = plan.assignment.start_step;
   const v1::CheckpointManifest* manifest = FindCheckpoint(run.record, step);
   LH_CHECK(manifest != nullptr, "the plan goes on from a checkpoint that is not there");

@@ -116,7 +116,7 @@ void Core::StartTransfer(const Run& run, uint64_t step, ShardCheck::Purpose purp
   StartCheck(std::move(check));
 }
 
-// Both ends get it. Where there is no way any more, the check is given up.
+// Both ends get it. Where one of them has just gone, nothing is sent: LoseChecks ends the check.
 void Core::SendTransfer(uint64_t id, const ShardCheck& check, v1::WorkerCommand to_source) {
   const Run& run = *FindRun(check.run);
   const Worker* source = FindWorker(*check.worker);
@@ -170,7 +170,7 @@ double Core::LineBetween(const Run& run, const Worker& source, const Worker& hol
 void Core::AfterCopy(Run& run, const ShardCheck& check, const std::string& failure) {
   const v1::CheckpointManifest* manifest = FindCheckpoint(run.record, check.step);
   if (!failure.empty()) {
-    // Of interim ones the first failure is said, not that of each.
+    // Interim copies come often: an event tells their first failure, not each.
     const bool interim = manifest != nullptr && manifest->interim();
     if (!std::exchange(run.copies_fail, true) || !interim) Log(&run, "checkpoint", failure);
     return;

@@ -366,7 +366,7 @@ class Core {
   void RepeatChecks(const Worker& worker);
   void CheckShardTimers();
   bool SettleOnCheckpoint(Run& run);
-  bool ShardsAreInPlace(Run& run, const Plan& plan);
+  bool ShardsAreInPlace(const Run& run, const Plan& plan);
   void BeginMoves(const Run& run, uint64_t step, const std::vector<ShardMove>& moves);
   void DropCheckpointsAfter(Run& run, uint64_t step);
   void DropShards(const Run& run, const v1::CheckpointManifest& manifest);
@@ -392,6 +392,7 @@ class Core {
   bool IsSpareOf(const Worker& worker, const Run& run) const;
   std::vector<Worker*> SparesOf(const Run& run);
   void AdvanceSpares();
+  // A spare has timed the layers.
   void OnSpareTimes(Worker& worker, const Run& run, const v1::LayerTimes& times);
 
   // render.cc

@@ -160,7 +160,7 @@ struct Tuning {
   SettingChange change;
 };
 
-// Of a run that recovers (recovery.cc).
+// What a run in the state `recovering` waits for, and until when (recovery.cc).
 struct Recovery {
   MonoTime since;
   MonoTime not_before;       // when to begin again

@@ -1,9 +1,11 @@
-// The newest steps that a run has finished, and what became of those that it has trained again: the
-// same start, devices and order of sums must give the same numbers, bit for bit.
+// The newest steps that a run has finished, and how steps compare that it trained again. A step
+// that is trained again from the same start, on the same devices, must give the same numbers bit
+// for bit.
 //
-// Whether they must is a chain: a step's `numerics` are made of those of the step before and of
-// what its stages say of themselves. So equal ones of a step say that all has been the same since
-// the beginning, also where in between other devices trained and their steps were given up.
+// A chain says whether that is promised: a step's `numerics` are made of the step before's and of
+// what its stages report of themselves. Two trainings of a step with equal `numerics` had
+// everything in common since the first step, even where other devices trained in between and their
+// steps were given up.
 #ifndef LONGHAUL_COORDINATOR_STATE_BOOKS_STEP_BOOK_H_
 #define LONGHAUL_COORDINATOR_STATE_BOOKS_STEP_BOOK_H_
 

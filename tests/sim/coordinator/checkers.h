@@ -78,7 +78,8 @@ class Checkers {
   std::set<std::pair<std::string, uint64_t>> stops_told_;
   std::set<std::tuple<std::string, uint64_t, uint64_t>> commits_;  // run, epoch, step
   std::map<RequestId, std::string> resumes_;                       // not answered yet -> name
-  // By a user's resume or by itself, in the newest tick: from which epoch.
+  // Runs that began another epoch in the newest tick, by a user's resume or by themselves, and the
+  // epoch that they left.
   std::map<RunId, Epoch> moved_on_;
   std::set<RunId> resumed_;             // by a user, ever
   std::map<RunId, MonoTime> begun_at_;  // of the newest epoch

@@ -28,7 +28,7 @@ class Disk {
   // From now on it survives a loss of power.
   void Sync(const ShardName& name);
   void Erase(const std::string& run, uint64_t step);
-  // Of the file's present content; nullopt: there is no such file.
+  // The hash of the file's present content; nullopt: there is no such file.
   std::optional<std::string> Find(const ShardName& name) const;
 
   void LosePower();

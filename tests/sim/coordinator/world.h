@@ -111,7 +111,7 @@ struct World {
   double LossAt(const EpochKey& key, uint64_t step) const;
   // Made on the disk of the worker's first start: another machine has another one.
   std::string IdOf(size_t worker) const;
-  // Of a worker's id.
+  // The worker's place, from its id.
   size_t IndexOf(const std::string& id) const;
   // Nothing has gone wrong since.
   MonoTime LastFault() const;

@@ -15,9 +15,8 @@ constexpr uint64_t kBytesAParameter = 12;
 // Of a step, for making and sending copies.
 constexpr double kBudget = 0.02;
 // Of what training leaves of a line, and of a spare's line: between tensors there are gaps too
-// short for a piece, and who takes pieces asks for them a round trip before. Measured with
-// tests/multiprocess/faults/copy_cost.py: 23 MB of four stages went to a spare in 35 s at 10
-// Mbit/s.
+// short for a piece, and who takes pieces asks for them a round trip before. How long
+// sets took: tests/multiprocess/faults/copy_cost.py.
 constexpr double kUsableShare = 0.5;
 // To take a snapshot, hash it and write it, on a core that training uses too.
 constexpr double kSnapshotBytesPerSecond = 400e6;

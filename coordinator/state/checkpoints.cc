@@ -36,11 +36,12 @@ const v1::CheckpointManifest* FindCheckpoint(const RunRecord& record, uint64_t s
 }
 
 std::string HoldersText(const v1::CheckpointFile& file) {
-  std::vector<std::string> names;
+  std::string names;
   for (const v1::ShardHolder& holder : file.holders()) {
-    if (!holder.worker_id().empty()) names.push_back(holder.worker_name());
+    if (holder.worker_id().empty()) continue;
+    names += (names.empty() ? "worker " : " or ") + holder.worker_name();
   }
-  return fmt::format("{} {}", names.size() == 1 ? "worker" : "workers", Join(names));
+  return names;
 }
 
 std::string DamageOf(const v1::CheckpointManifest& manifest) {
@@ -364,6 +365,7 @@ void Core::BeginMoves(const Run& run, uint64_t step, const std::vector<ShardMove
 
 // What lies behind the point at which the run goes on is not part of it any more.
 void Core::DropCheckpointsAfter(Run& run, uint64_t step) {
+  run.copies_begun = std::min(run.copies_begun, step);
   std::vector<v1::CheckpointManifest>& checkpoints = run.record.checkpoints;
   while (!checkpoints.empty() && checkpoints.back().step() > step) {
     Log(&run, "checkpoint",

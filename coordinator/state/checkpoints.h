@@ -10,7 +10,7 @@
 
 namespace longhaul::coordinator {
 
-// The names of the workers in whose stores the file lies: "worker b", "workers b, c".
+// The workers in whose stores the file lies: "worker b", "worker b or c".
 std::string HoldersText(const v1::CheckpointFile& file);
 
 // Worker, file and what is wrong with it, of the first shard that is known to be nowhere whole;

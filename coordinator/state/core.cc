@@ -239,6 +239,9 @@ std::optional<MonoTime> Core::NextWake() const {
   for (const auto& [id, run] : runs_) {
     if (run.draft) consider_draft(*run.draft);
     consider(DetachedWake(run));
+    if (run.record.state == RunState::kQueued && now_ < run.recovery.not_before) {
+      consider(run.recovery.not_before);
+    }
     if (run.record.state == RunState::kRecovering) {
       consider(now_ < run.recovery.not_before ? run.recovery.not_before : run.recovery.until);
     }

@@ -163,7 +163,7 @@ struct Tuning {
 // What a run in the state `recovering` waits for, and until when (recovery.cc).
 struct Recovery {
   MonoTime since;
-  MonoTime not_before;       // when to begin again
+  MonoTime not_before;       // when to begin again, in place or from the queue
   MonoTime until;            // how long to wait for the workers of the plan
   std::string move_failure;  // why shards did not get to a new worker; "": they did, or may yet
 };

@@ -206,6 +206,7 @@ void Core::AdvanceQueue() {
             [](const Run* a, const Run* b) { return a->queue_order < b->queue_order; });
   for (Run* run : queue) {
     RunRecord& record = run->record;
+    if (now_ < run->recovery.not_before) continue;
     // A queued run is at the step of the checkpoint that it goes on from. One that nobody has asked
     // to go on does with what is within reach, when others had time to come back.
     uint64_t step = record.step;

@@ -75,6 +75,7 @@ void Core::InterruptDraft(const RunId& id, const std::string& cause) {
   if (jobs_.contains(id)) return FailDraft(id, cause);
   Run& run = *FindRun(id);
   if (!CountAttempt(run, cause, "")) return;
+  run.recovery.not_before = now_ + PauseBefore(run.record.attempts.in_a_row);
   ForgetEpoch(run);
   Move(run, Trigger::kInterrupted, cause);
 }
@@ -272,7 +273,6 @@ void Core::BeginNextEpoch(Run& run, const std::vector<Worker*>& crew, uint64_t s
   record.plan->assignment = std::move(assignment);
   const uint64_t before = std::exchange(record.step, step);
   DropCheckpointsAfter(run, step);
-  run.copies_begun = std::min(run.copies_begun, step);
   run.stages = StagesOf(run.assignment());
   for (StageRecord& stage : run.stages) stage.attached = true;
   run.ready_until = now_ + options_.ready_timeout;

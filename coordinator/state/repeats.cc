@@ -72,8 +72,8 @@ std::string Core::BrokenPromise(const Run& run, const v1::StepRecord& row,
   }
   return fmt::format(
       "step {} was repeated and gave other numbers, where devices, threads and software promise "
-      "the "
-      "same bits: {}; a device or its memory computed wrongly, the first or the second time, {}; "
+      "the same bits: {}; a device or its memory computed wrongly, the first or the second time, "
+      "{}; "
       "test it before it trains again",
       row.step(), fmt::join(others, ", "), where);
 }

@@ -7,7 +7,6 @@
 #ifndef LONGHAUL_PROTO_WIRE_TRANSFER_WORD_H_
 #define LONGHAUL_PROTO_WIRE_TRANSFER_WORD_H_
 
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>

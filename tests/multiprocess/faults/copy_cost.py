@@ -2,8 +2,8 @@
 
 usage: copy_cost.py BIN_DIR [--steps 40] [--every auto] [--spares 1] [--rate 10mbit] [--run FILE]
 
-The runs follow each other. Prints the median step of each, their ratio, and how often copies were
-made. Needs root: workers are in network namespaces.
+The runs follow each other. Prints the median step of each, their ratio, how often copies were to be
+made, and each transfer as its worker tells of it. Needs root: workers are in network namespaces.
 """
 import argparse
 import os
@@ -47,6 +47,9 @@ def main():
                 if status["state"] != "done":
                     raise AssertionError(f"{status['state']}: {status['reason']}")
                 medians[name] = statistics.median(row["seconds"] for row in cluster.steps(run)[3:])
+                for line in cluster.cli("logs", run).stdout.splitlines():
+                    if " of the checkpoint of step " in line and " went to " in line:
+                        print("  " + line, flush=True)
                 said = re.search(r"is copied to another worker (.*)",
                                  status["plan"].get("explanation", ""))
                 copied = status.get("copied_step", 0)

@@ -160,6 +160,19 @@ TEST_F(Recovering, AWorkerLostWhilePlanningIsReplaced) {
   EXPECT_EQ(c.Count("d", v1::WorkerCommand::kMeasure), 1);
 }
 
+TEST_F(Recovering, AWorkerLostAgainAndAgainWhilePlanningIsWaitedForLongerEachTime) {
+  c.Leave("b");
+  c.Join(HelloOf("b", "2"));
+  ASSERT_EQ(c.StateOf("tiny-1"), "planning");
+  for (const int pause_s : {1, 2, 4}) {
+    c.Leave("b");
+    c.Join(HelloOf("b", std::to_string(pause_s + 2)));
+    EXPECT_EQ(c.StateOf("tiny-1"), "queued") << pause_s;
+    c.Pass(absl::Seconds(pause_s), kAbc);
+    EXPECT_EQ(c.StateOf("tiny-1"), "planning") << pause_s;
+  }
+}
+
 TEST_F(Recovering, AStopEndsIt) {
   Train();
   KillB();

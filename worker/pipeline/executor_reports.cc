@@ -1,0 +1,107 @@
+// What a stage tells the coordinator: steps, shards, settings.
+#include <fmt/core.h>
+
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "base/log.h"
+#include "worker/pipeline/checkpoint_writer.h"
+#include "worker/pipeline/executor.h"
+
+namespace longhaul::worker {
+
+void Executor::CheckpointWritten(const SharedSnapshot& snapshot, bool interim,
+                                 const StatusOr<std::vector<ShardFile>>& files) {
+  v1::WorkerMessage message;
+  message.mutable_shard()->set_step(snapshot->step);
+  if (!files.ok()) {
+    if (snapshot->step == last_checkpoint_) {
+      events_->Push(
+          Failed{Annotate(files.status(), fmt::format("checkpoint of step {}", snapshot->step))});
+      return;
+    }
+    LogWarning("run {}: the checkpoint of step {} is skipped: {}", options_.run.value(),
+               snapshot->step, Message(files.status()));
+    message.mutable_shard()->set_problem(std::string(Message(files.status())));
+    options_.report(std::move(message));
+    return;
+  }
+  options_.resident->Keep(snapshot, *files);
+  message.mutable_shard()->set_interim(interim);
+  for (const ShardFile& file : *files) {
+    v1::CheckpointFile* out = message.mutable_shard()->add_files();
+    out->set_name(file.name);
+    out->set_bytes(file.bytes);
+    out->set_sha256(file.sha256);
+    out->set_stage(options_.cell.stage);
+  }
+  options_.report(std::move(message));
+  ForgetMessages();
+}
+
+// What the coordinator has dropped, no resume asks for.
+void Executor::ForgetMessages() {
+  const StatusOr<std::optional<Step>> oldest = options_.shards->Oldest(options_.run);
+  if (!oldest.ok() || !*oldest) return;
+  for (const auto& port : options_.ports) port->ForgetMessages(**oldest);
+}
+
+void Executor::ReportRetuned() {
+  v1::WorkerMessage message;
+  message.mutable_retuned()->set_retune(retuned_->first);
+  message.mutable_retuned()->set_step(retuned_->second.value());
+  options_.report(std::move(message));
+}
+
+void Executor::ReportStep(const wire::StepMessage& agreed, double learning_rate) {
+  const MonoTime now = Now();
+  v1::WorkerMessage message;
+  v1::StepReport* report = message.mutable_step();
+  report->set_step(step_.value());
+  report->set_seconds(absl::ToDoubleSeconds(longhaul::operator-(now, step_began_)));
+  report->set_forward_seconds(absl::ToDoubleSeconds(times_.forward));
+  report->set_backward_seconds(absl::ToDoubleSeconds(times_.backward));
+  report->set_optimizer_seconds(absl::ToDoubleSeconds(times_.optimizer));
+  report->set_wait_input_seconds(absl::ToDoubleSeconds(times_.wait_input));
+  report->set_wait_gradient_seconds(absl::ToDoubleSeconds(times_.wait_gradient));
+  const absl::Duration codec_busy = options_.codec_thread->BusyTime();
+  report->set_codec_seconds(absl::ToDoubleSeconds(codec_busy - codec_busy_before_));
+  codec_busy_before_ = codec_busy;
+  report->set_codec_wait_seconds(absl::ToDoubleSeconds(times_.wait_codec));
+  report->set_peak_in_flight(peak_in_flight_);
+  report->set_norm_wait_seconds(absl::ToDoubleSeconds(norm_wait_));
+  report->set_norm_turn_seconds(absl::ToDoubleSeconds(norm_turn_));
+  report->set_squared_norm(own_squared_norm_);
+  report->set_numerics(options_.numerics);
+  for (const auto& port : options_.ports) {
+    const PortUse use = port->TakeUse();
+    v1::LinkUse* link = report->add_links();
+    link->set_edge(port->edge().value());
+    link->set_payload_bytes_sent(use.payload_bytes_sent);
+    link->set_link_bytes_sent(use.link_bytes_sent);
+    link->set_send_busy_seconds(absl::ToDoubleSeconds(use.send_busy));
+    link->set_credit_wait_seconds(absl::ToDoubleSeconds(use.credit_wait));
+    link->set_received_bytes(use.received_bytes);
+    link->set_receive_seconds(absl::ToDoubleSeconds(use.receive_time));
+    report->set_nonfinite_tiles(report->nonfinite_tiles() + use.nonfinite_tiles);
+  }
+  if (last() && !options_.spec.replay) {
+    report->set_has_loss(true);
+    report->set_loss(loss_sum_ / options_.spec.train.microbatches);
+  }
+  if (first()) {
+    report->set_has_norm(true);
+    report->set_gradient_norm(std::sqrt(agreed.squared_norm));
+    report->set_learning_rate(learning_rate);
+  }
+  report->set_first_nonfinite(report->nonfinite_tiles() > 0 ||
+                              (last() && !std::isfinite(loss_sum_)));
+  options_.report(std::move(message));
+  trace_->EndStep(step_, step_began_, now);
+  work_->EndStep(longhaul::operator-(now, step_began_));
+  times_ = {};
+  step_began_ = mark_ = now;
+}
+
+}  // namespace longhaul::worker

@@ -1,14 +1,16 @@
 """kill -9 of a random worker, again and again in one run, and nobody types anything.
 
 usage: kills.py BIN_DIR [--kills 5] [--steps 200] [--every 8] [--spares 1] [--away 0] [--any-time]
-                [--rate 10mbit] [--run FILE] [--seed N]
+                [--gone] [--coordinator] [--rate 10mbit] [--stages 4] [--device cpu] [--run FILE]
+                [--set KEY=VALUE]... [--seed N]
 
-Killed workers are started again after --away seconds. The next kill comes when a newer set of
-copies is whole than at the last one; with --any-time at any moment. Prints for each kill how long
-it took to the first step of the next epoch and how many steps were repeated. Exits with 1 where the
-run does not go on by itself, its losses are not those of an unbroken run bit for bit, or it goes on
-from before a set that was whole at the kill. The seed is new each time; with --seed the same workers
-are killed at other moments.
+Killed workers are started again after --away seconds; with --gone never, and their disks are wiped.
+With --coordinator it is killed too, up to 3 seconds after the worker, and started again. The next
+kill comes when a newer set of copies is whole than at the last one; with --any-time at any moment.
+Prints for each kill how long it took to the first step of the next epoch and how many steps were
+repeated. Exits with 1 where the run does not go on by itself, its losses are not those of an
+unbroken run bit for bit, or it goes on from before a set that was whole at the kill. The seed is new
+each time; with --seed the same workers are killed at other moments.
 """
 import argparse
 import json
@@ -16,6 +18,7 @@ import os
 import pathlib
 import random
 import secrets
+import shutil
 import statistics
 import sys
 import tempfile
@@ -70,9 +73,16 @@ class Kills:
         worker = self.chance.choice([stage["worker_name"] for stage in before["stages"]])
         self.cluster.kill(worker)
         began = time.monotonic()
+        if self.options.gone:
+            shutil.rmtree(pathlib.Path(self.cluster.state()["directory"]) / worker)
+        if self.options.coordinator:
+            time.sleep(self.chance.uniform(0, 3))
+            self.cluster.kill("coordinator")
+            self.cluster.start("coordinator")
         if self.options.away > 0:
             time.sleep(self.options.away)
-        self.cluster.start(worker)
+        if not self.options.gone:
+            self.cluster.start(worker)
 
         def went_on():
             now = self.cluster.status(self.run)
@@ -101,25 +111,34 @@ def main():
     parser.add_argument("--spares", type=int, default=1)
     parser.add_argument("--away", type=float, default=0, help="seconds until it is started again")
     parser.add_argument("--any-time", action="store_true")
+    parser.add_argument("--gone", action="store_true", help="machines do not come back")
+    parser.add_argument("--coordinator", action="store_true", help="it is killed during recoveries")
     parser.add_argument("--rate", default="10mbit")
-    parser.add_argument("--run", type=pathlib.Path, help="a run file of four stages")
+    parser.add_argument("--stages", type=int, default=4)
+    parser.add_argument("--device", default="cpu", help="of all workers, as for longhaul cluster up")
+    parser.add_argument("--run", type=pathlib.Path, help="a run file")
+    parser.add_argument("--set", action="append", default=[], help="of the run file")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 31))
     options = parser.parse_args()
+    if options.gone and options.spares < options.kills:
+        parser.error("--gone takes a spare for each kill")
     if os.geteuid() != 0:
         print("skipped: network namespaces need root")
         return SKIPPED
     chance = random.Random(options.seed)
     print(f"seed {options.seed}", flush=True)
     edit = (lambda _: options.run.read_text()) if options.run else None
-    steps = ["--set", f"train.steps={options.steps}"]
+    common = [word for one in options.set + [f"train.steps={options.steps}",
+                                             f"pipeline.stages={options.stages}"]
+              for word in ("--set", one)]
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
         text_for_training(folder)
-        with namespace_cluster(options.programs, folder, workers=4 + options.spares,
-                               rate=options.rate) as cluster:
-            run = cluster.submit("unbroken", *steps, "--set", "name=unbroken", edit=edit)
+        with namespace_cluster(options.programs, folder, workers=options.stages + options.spares,
+                               rate=options.rate, device=options.device) as cluster:
+            run = cluster.submit("unbroken", *common, "--set", "name=unbroken", edit=edit)
             cluster.wait_for_end(run, deadline_s=options.steps * 10)
             reference = cluster.steps(run)
-            run = cluster.submit("killed", *steps, "--set", "name=killed",
+            run = cluster.submit("killed", *common, "--set", "name=killed",
                                  "--set", f"recovery.every={options.every}",
                                  "--set", f"recovery.spares={options.spares}",
                                  "--set", "recovery.attempts=5", edit=edit)

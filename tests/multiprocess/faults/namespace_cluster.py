@@ -31,10 +31,10 @@ def side_by_side(argument_lists):
 
 
 class NamespaceCluster:
-    def __init__(self, programs, folder, workers=4, rate="10mbit"):
+    def __init__(self, programs, folder, workers=4, rate="10mbit", device="cpu"):
         self.programs, self.folder = pathlib.Path(programs).resolve(), pathlib.Path(folder)
         self.name = f"t{os.getpid() % 1000000}"
-        self.cluster("up", "--workers", str(workers), "--rate", rate)
+        self.cluster("up", "--workers", str(workers), "--rate", rate, "--device", device)
         state = self.state()
         self.address, self.token_file = state["coordinator"]["address"], state["token_file"]
 

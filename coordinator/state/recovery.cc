@@ -148,13 +148,14 @@ void Core::AdvanceRecovery(Run& run) {
   BeginNextEpoch(run, crew, step);
 }
 
-// For a newer checkpoint, of which somebody is away: no longer than its steps take to repeat, and
-// not at all where a spare stands ready.
+// For a newer checkpoint, of which somebody is away: no longer than its steps take to repeat. Where
+// a spare stands ready, no longer than a process takes that is started again either.
 absl::Duration Core::PatienceFor(const Run& run, const v1::CheckpointManifest* newest,
                                  const v1::CheckpointManifest* within_reach, bool by_spare) const {
-  if (by_spare || newest == nullptr || within_reach == nullptr) return absl::ZeroDuration();
+  if (newest == nullptr || within_reach == nullptr) return absl::ZeroDuration();
   const auto steps = static_cast<double>(newest->step() - within_reach->step());
-  return std::max(kReturnPatience, absl::Seconds(steps * run.record.plan->prediction.step_seconds));
+  const absl::Duration repeated = absl::Seconds(steps * run.record.plan->prediction.step_seconds);
+  return by_spare ? std::min(kReturnPatience, repeated) : std::max(kReturnPatience, repeated);
 }
 
 void Core::Wait(Run& run, const std::string& sentence) {

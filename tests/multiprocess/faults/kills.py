@@ -86,9 +86,10 @@ class Kills:
 
         def went_on():
             now = self.cluster.status(self.run)
-            if now["state"] in ENDED:
+            if now["state"] in ("failed", "stopped"):
                 raise AssertionError(f"{now['state']}: {now.get('reason')}")
-            more = int(now["epoch"]) > int(before["epoch"]) and now["state"] in ("running", "finishing")
+            more = int(now["epoch"]) > int(before["epoch"]) and now["state"] in (
+                "running", "finishing", "done")
             return now if more and int(now["step"]) > start_step(now) else None
         after = wait_for("the first step after the kill", went_on)
         self.seconds.append(time.monotonic() - began)

@@ -357,5 +357,36 @@ TEST_F(Copied, ASpareHoldsTheCopiesAndTakesThePlaceAtOnce) {
   EXPECT_EQ(c.LastEvent("worker"), "worker b is a spare of this run");
 }
 
+// The lost worker alone has its shards of a newer checkpoint, and may be started again at once.
+TEST_F(Copied, ASpareWaitsNoLongerForNewerShardsThanTheirStepsTakeToRepeat) {
+  spec.recovery.spares = 1;
+  c.Join("d");
+  Begin();
+  Write(1);
+  Copy();
+  Write(2);
+  c.Die("b", "tiny-1", {{"a", 0}, {"c", 1}});
+  const absl::Duration a_step = absl::Seconds(Run().plan().prediction().step_seconds());
+  ASSERT_GT(a_step, absl::ZeroDuration());
+  EXPECT_EQ(c.StateOf("tiny-1"), "recovering");
+  c.Advance(a_step);
+  c.Tick();
+  EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
+  EXPECT_EQ(c.Last("d", v1::WorkerCommand::kAssign)->assign().assignment().start_step(), 1u);
+}
+
+TEST_F(Copied, AWorkerThatIsBackInTimeKeepsItsPlaceThoughASpareIsReady) {
+  spec.recovery.spares = 1;
+  c.Join("d");
+  Begin();
+  Write(1);
+  Copy();
+  Write(2);
+  c.Die("b", "tiny-1", {{"a", 0}, {"c", 1}});
+  c.Join(HelloOf("b", "2"));
+  EXPECT_EQ(c.StateOf("tiny-1"), "preparing");
+  EXPECT_EQ(c.Last("b", v1::WorkerCommand::kAssign)->assign().assignment().start_step(), 2u);
+}
+
 }  // namespace
 }  // namespace longhaul::coordinator

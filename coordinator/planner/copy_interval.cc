@@ -14,10 +14,14 @@ namespace {
 constexpr uint64_t kBytesAParameter = 12;
 // Of a step, for making and sending copies.
 constexpr double kBudget = 0.02;
-// Of what training leaves of a line, and of a spare's line: between tensors there are gaps too
-// short for a piece, and who takes pieces asks for them a round trip before. How long
-// sets took: tests/multiprocess/faults/copy_cost.py.
-constexpr double kUsableShare = 0.5;
+// What follows is measured by tests/multiprocess/faults/copy_cost.py, docs/results/recovery.md. Of
+// what training leaves of a line, and of a spare's line: some gaps between tensors are too short
+// for a piece, and who takes pieces asks for them a round trip before.
+constexpr double kUsableShare = 0.6;
+// Of a copy's bytes, what is left of them on the line (worker/checkpoint/shard_coding.h).
+constexpr double kCodedShare = 0.86;
+// By how much a step is longer while copies are on their way, because tensors wait for pieces.
+constexpr double kSlowdown = 0.04;
 // To take a snapshot, hash it and write it, on a core that training uses too.
 constexpr double kSnapshotBytesPerSecond = 400e6;
 // Of lines whose rate nobody knows.
@@ -53,9 +57,9 @@ CopyInterval CopyIntervalOf(const RunSpec& spec, const Plan& plan) {
     const double used =
         place < plan.prediction.cells.size() ? plan.prediction.cells[place].egress_share : 0;
     const double left = std::max(kBudget, (1 - used) * kUsableShare);
-    const double seconds = 8 * bytes / (rate * left);
+    const double seconds = 8 * bytes * kCodedShare / (rate * left);
     snapshot = std::max(snapshot, bytes / kSnapshotBytesPerSecond);
-    all_at_spare += 8 * bytes / (rate * kUsableShare);
+    all_at_spare += 8 * bytes * kCodedShare / (rate * kUsableShare);
     if (seconds <= longest) continue;
     longest = seconds;
     why = fmt::format("{} of stage {} take {} of the {:.0f}% that training leaves of its line",
@@ -67,13 +71,15 @@ CopyInterval CopyIntervalOf(const RunSpec& spec, const Plan& plan) {
     why = fmt::format("the line of one spare takes all stages' in {}",
                       longhaul::FormatDuration(absl::Seconds(all_at_spare)));
   }
-  if (snapshot / kBudget > longest) {
-    longest = snapshot / kBudget;
+  double seconds = longest * kSlowdown / kBudget;
+  why += fmt::format(", and copies go {:.0f}% of the time", 100 * kBudget / kSlowdown);
+  if (snapshot / kBudget > seconds) {
+    seconds = snapshot / kBudget;
     why = fmt::format("to snapshot a stage takes {}",
                       longhaul::FormatDuration(absl::Seconds(snapshot)));
   }
   if (!(step_seconds > 0)) return {kMostSteps, "nothing is known of a step"};
-  const double steps = std::ceil(longest / step_seconds);
+  const double steps = std::ceil(seconds / step_seconds);
   CopyInterval interval;
   interval.steps = static_cast<uint64_t>(std::clamp(steps, 1.0, static_cast<double>(kMostSteps)));
   interval.reason = fmt::format("every {} steps ({} of work at risk): {}", interval.steps,

@@ -19,8 +19,8 @@ struct CopyInterval {
   std::string reason;
 };
 
-// As the run file says, else (`auto`) so often that a set of copies is over before the next begins,
-// and that copies take at most 2% of a step: the slowest stage's state over what its line has left
+// As the run file says, else (`auto`) so often that copies cost at most 2% of a step: they are on
+// their way for half of the time, which the slowest stage's state takes over what its line has left
 // beside the training; of a spare's line, everybody's.
 CopyInterval CopyIntervalOf(const RunSpec& spec, const Plan& plan);
 

@@ -1,7 +1,9 @@
 // What the holder of a copy says to who sends it (worker/rpc/shard_transfers.h), on the control
-// lane. Nothing is said the other way but the files' bytes, on the bulk lane.
+// lane. Nothing is said the other way but the files, coded, on the bulk lane
+// (worker/checkpoint/shard_coding.h).
 //
-//   8 bytes, little-endian   how far the sender may go, counted over all files; all ones: every
+//   8 bytes, little-endian   how far the sender may go, coded and counted over all files; all ones:
+//   every
 //                            file is whole and on the disk
 //   else                     why the copy is not taken, as text
 #ifndef LONGHAUL_PROTO_WIRE_TRANSFER_WORD_H_

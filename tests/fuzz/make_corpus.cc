@@ -6,8 +6,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/file.h"
 #include "codec/messages/memory_store.h"
@@ -19,6 +21,7 @@
 #include "tests/conformance/codec/codec_fixture.h"
 #include "transport/p2p/core/hello.h"
 #include "worker/checkpoint/safetensors.h"
+#include "worker/checkpoint/shard_coding.h"
 
 namespace longhaul {
 namespace {
@@ -124,6 +127,10 @@ void PutFiles(const Corpus& corpus) {
   std::string file(8, '\0');
   file[0] = static_cast<char>(header.size());
   corpus.Put("safetensors", "one_array", file + header + std::string(8, '\1'));
+
+  const std::vector<float> numbers(300, 0.5F);
+  const std::string block = worker::EncodeShardBlock(std::as_bytes(std::span(numbers)));
+  corpus.Put("shard_coding", "two_blocks", block + block);
 }
 
 // coordinator/store/fuzz/run_row_fuzz.cc says what its input is: a bit for each column, the lowest

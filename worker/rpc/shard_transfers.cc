@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "proto/wire/transfer_word.h"
+#include "worker/checkpoint/shard_coding.h"
 
 namespace longhaul::worker {
 namespace {
@@ -279,7 +280,8 @@ void ShardTransfers::Send(const v1::WorkerCommand& command,
                           const std::shared_ptr<Conversation>& conversation) {
   const v1::CheckShards& check = command.check_shards();
   const MonoTime began = Now();
-  const Status sent = SendFiles(command, conversation);
+  uint64_t sent_bytes = 0;  // coded
+  const Status sent = SendFiles(command, conversation, &sent_bytes);
   conversation->End(kTransferCloseLimit);
   v1::WorkerMessage message;
   message.set_run_id(command.run_id());
@@ -301,8 +303,9 @@ void ShardTransfers::Send(const v1::WorkerCommand& command,
     if (!whole.ok()) state.set_problem(std::string(Message(whole)));
   }
   if (sent.ok()) {
-    LogInfo("run {}: {} of the checkpoint of step {} went to {} in {}", command.run_id(),
+    LogInfo("run {}: {} of the checkpoint of step {} went to {} as {} in {}", command.run_id(),
             FormatBytes(static_cast<double>(bytes)), check.step(), check.to().peer_name(),
+            FormatBytes(static_cast<double>(sent_bytes)),
             longhaul::FormatDuration(longhaul::operator-(Now(), began)));
   } else {
     LogWarning("run {}: the checkpoint of step {} did not go to {}: {}", command.run_id(),
@@ -326,40 +329,47 @@ Status WhyNot(const Heard& heard) {
 }  // namespace
 
 Status ShardTransfers::SendFiles(const v1::WorkerCommand& command,
-                                 const std::shared_ptr<Conversation>& conversation) {
+                                 const std::shared_ptr<Conversation>& conversation,
+                                 uint64_t* sent) {
   const v1::CheckShards& check = command.check_shards();
   const v1::ShardPath& path = check.to();
   const Deadline deadline = DeadlineOf(path);
   Open(command, check.check(), path, conversation);
   const size_t piece_bytes = PieceBytes(path);
-  uint64_t sent = 0, may_go_to = 0;
+  uint64_t may_go_to = 0;
   MonoTime last;  // when a piece was last sent
+  const auto send_piece = [&](std::string piece) -> Status {
+    while (*sent + piece.size() > may_go_to || !conversation->HeardNothing()) {
+      LH_ASSIGN_OR_RETURN(const Heard heard, conversation->Next(deadline));
+      LH_RETURN_IF_ERROR(WhyNot(heard));
+      if (const auto* word = std::get_if<wire::TransferWord>(&heard)) {
+        may_go_to = std::max(may_go_to, word->may_go_to);
+      }
+    }
+    if (path.paced()) {
+      // No faster than the line: or what it has not taken yet would stand before tensors.
+      absl::SleepFor(LineTime(path, piece.size()) - longhaul::operator-(Now(), last));
+      traffic_->AwaitQuiet(Now() + PatienceFor(path, piece.size()));
+      last = Now();
+    }
+    *sent += piece.size();
+    return conversation->Say(Lane::kBulk, std::move(piece));
+  };
+  std::vector<char> raw(kShardBlockBytes);
   for (const v1::CheckpointFile& file : check.files()) {
     LH_ASSIGN_OR_RETURN(const std::string name,
                         shards_->PathOf(RunId(command.run_id()), Step(check.step()), file.name()));
     std::ifstream in(name, std::ios::binary);
     for (uint64_t left = file.bytes(); left > 0;) {
-      const size_t size = std::min<uint64_t>(left, piece_bytes);
-      while (sent + size > may_go_to || !conversation->HeardNothing()) {
-        LH_ASSIGN_OR_RETURN(const Heard heard, conversation->Next(deadline));
-        LH_RETURN_IF_ERROR(WhyNot(heard));
-        if (const auto* word = std::get_if<wire::TransferWord>(&heard)) {
-          may_go_to = std::max(may_go_to, word->may_go_to);
-        }
-      }
-      if (path.paced()) {
-        // No faster than the line: or what it has not taken yet would stand before tensors.
-        absl::SleepFor(LineTime(path, size) - longhaul::operator-(Now(), last));
-        traffic_->AwaitQuiet(Now() + PatienceFor(path, size));
-        last = Now();
-      }
-      std::string piece(size, '\0');
-      if (!in.read(piece.data(), static_cast<std::streamsize>(size))) {
+      const size_t size = std::min<uint64_t>(left, raw.size());
+      if (!in.read(raw.data(), static_cast<std::streamsize>(size))) {
         return absl::DataLossError(fmt::format("cannot read {} to its end", name));
       }
-      LH_RETURN_IF_ERROR(conversation->Say(Lane::kBulk, std::move(piece)));
-      sent += size;
       left -= size;
+      const std::string block = EncodeShardBlock(std::as_bytes(std::span(raw).first(size)));
+      for (size_t at = 0; at < block.size(); at += piece_bytes) {
+        LH_RETURN_IF_ERROR(send_piece(block.substr(at, piece_bytes)));
+      }
     }
   }
   while (true) {
@@ -396,8 +406,10 @@ Status ShardTransfers::TakeFiles(const v1::WorkerCommand& command,
   const uint64_t window = WindowBytes(path);
   conversation->SetMostWaiting(2 * window);
   Open(command, take.check(), path, conversation);
-  uint64_t received = 0, may_go_to = 0;
+  uint64_t received = 0, may_go_to = 0;  // coded
   bool open = false;
+  ShardDecoder decoder;
+  std::vector<std::byte> raw;
   for (const v1::CheckpointFile& file : take.files()) {
     LH_ASSIGN_OR_RETURN(const std::unique_ptr<ShardWriter> writer,
                         shards_->Take(RunId(command.run_id()), Step(take.step()),
@@ -414,9 +426,11 @@ Status ShardTransfers::TakeFiles(const v1::WorkerCommand& command,
       if (std::holds_alternative<Opened>(heard)) open = true;
       const auto* piece = std::get_if<Piece>(&heard);
       if (piece == nullptr) continue;
-      LH_RETURN_IF_ERROR(writer->Append(*piece));
       received += piece->size();
-      left -= piece->size();
+      raw.clear();
+      LH_RETURN_IF_ERROR(decoder.Take(*piece, &raw));
+      LH_RETURN_IF_ERROR(writer->Append(raw));
+      left -= raw.size();
     }
     LH_RETURN_IF_ERROR(writer->Commit());
   }

@@ -4,7 +4,7 @@
 //   source                                  holder
 //     dials or expects, as it is told         the other
 //                                 <---        how far it may go
-//     bytes of the files, in order --->
+//     the files, coded, in order --->                         (worker/checkpoint/shard_coding.h)
 //                                 <---        further ... ; kept, or why not
 //     closes the link, answers
 //
@@ -53,7 +53,8 @@ class ShardTransfers {
   void Run(const v1::WorkerCommand& command, const Shared& conversation);
   // And answers.
   void Send(const v1::WorkerCommand& command, const Shared& conversation);
-  Status SendFiles(const v1::WorkerCommand& command, const Shared& conversation);
+  // `sent`: bytes that set out.
+  Status SendFiles(const v1::WorkerCommand& command, const Shared& conversation, uint64_t* sent);
   void Take(const v1::WorkerCommand& command, const Shared& conversation);
   Status TakeFiles(const v1::WorkerCommand& command, const Shared& conversation);
   void Open(const v1::WorkerCommand& command, uint64_t check, const v1::ShardPath& path,

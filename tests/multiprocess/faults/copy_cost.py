@@ -2,8 +2,9 @@
 
 usage: copy_cost.py BIN_DIR [--steps 40] [--every auto] [--spares 1] [--rate 10mbit] [--run FILE]
 
-The runs follow each other. Prints the median step of each, their ratio, how often copies were to be
-made, and each transfer as its worker tells of it. Needs root: workers are in network namespaces.
+The runs follow each other. Prints the mean and median step of each, the means' ratio, how often
+copies were to be made, and each transfer as its worker tells of it. Needs root: workers are in
+network namespaces.
 """
 import argparse
 import os
@@ -34,7 +35,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
         text_for_training(folder)
         edit = (lambda _: options.run.read_text()) if options.run else None
-        medians = {}
+        means = {}
         with namespace_cluster(options.programs, folder, workers=4 + options.spares,
                                rate=options.rate) as cluster:
             for name, every in (("without", "0"), ("with", options.every)):
@@ -46,17 +47,19 @@ def main():
                 status = cluster.wait_for_end(run, deadline_s=60 * options.steps)
                 if status["state"] != "done":
                     raise AssertionError(f"{status['state']}: {status['reason']}")
-                medians[name] = statistics.median(row["seconds"] for row in cluster.steps(run)[3:])
+                seconds = [row["seconds"] for row in cluster.steps(run)[3:]]
+                means[name] = statistics.mean(seconds)
                 for line in cluster.cli("logs", run).stdout.splitlines():
                     if " of the checkpoint of step " in line and " went to " in line:
                         print("  " + line, flush=True)
                 said = re.search(r"is copied to another worker (.*)",
                                  status["plan"].get("explanation", ""))
                 copied = status.get("copied_step", 0)
-                print(f"{name} copies: a step takes {medians[name]:.3f} s"
+                print(f"{name} copies: a step takes {means[name]:.3f} s on average, median "
+                      f"{statistics.median(seconds):.3f} s"
                       + (f"; {said.group(1)} The newest set held twice is of step {copied}."
                          if said else ""), flush=True)
-        print(f"with copies / without: {medians['with'] / medians['without']:.4f}")
+        print(f"with copies / without: {means['with'] / means['without']:.4f}")
     return 0
 
 

@@ -46,8 +46,8 @@ TEST(CopyInterval, FollowsWhatTrainingLeavesOfTheLine) {
   const uint64_t idle = CopyIntervalOf(Spec(std::nullopt), PlanWith(0)).steps;
   const uint64_t half = CopyIntervalOf(Spec(std::nullopt), PlanWith(0.5)).steps;
   const uint64_t full = CopyIntervalOf(Spec(std::nullopt), PlanWith(1)).steps;
-  // 5.9 MB over 10 Mbit/s take 4.7 s at best.
-  EXPECT_GE(idle, 5u);
+  // 5.9 MB, coded 5.1, over 10 Mbit/s take 4 s at best, and copies go half of the time.
+  EXPECT_GE(idle, 8u);
   EXPECT_GE(half, 2 * idle - 2);
   EXPECT_LE(half, 2 * idle + 2);
   EXPECT_GT(full, 5 * half) << "a fiftieth of the line is theirs in any case";

@@ -365,7 +365,7 @@ void Core::BeginMoves(const Run& run, uint64_t step, const std::vector<ShardMove
 
 // What lies behind the point at which the run goes on is not part of it any more.
 void Core::DropCheckpointsAfter(Run& run, uint64_t step) {
-  run.copies_begun = std::min(run.copies_begun, step);
+  run.copies_begun = 0;  // who held the newest set may have gone
   std::vector<v1::CheckpointManifest>& checkpoints = run.record.checkpoints;
   while (!checkpoints.empty() && checkpoints.back().step() > step) {
     Log(&run, "checkpoint",

@@ -18,10 +18,17 @@
 namespace longhaul::coordinator {
 namespace {
 
-// What copies may take is not known; they are behind the training. Files that a run waits for get
-// there or it is tried otherwise.
-constexpr absl::Duration kCopyLimit = absl::Hours(2);
-constexpr absl::Duration kMoveLimit = absl::Minutes(25);
+// Copies have at least a fiftieth of the line (worker/rpc/shard_transfers.cc). Files that a run
+// waits for get there at a tenth of it, or it is tried otherwise.
+constexpr double kLeastCopyShare = 0.02, kLeastMoveShare = 0.1;
+constexpr double kUnknownLineBitsPerSecond = 10e6;
+// Beside the bytes: to open a link, to hash.
+constexpr absl::Duration kTransferSlack = absl::Minutes(10);
+constexpr absl::Duration kLongestTransfer = absl::Hours(23);
+// The worker's time is over before ours.
+constexpr absl::Duration kAnswerSlack = absl::Minutes(1);
+// After a copy that failed.
+constexpr absl::Duration kCopyPause = absl::Seconds(30);
 
 }  // namespace
 
@@ -48,12 +55,12 @@ void Core::AdvanceCopies() {
 void Core::BeginCopies(Run& run) {
   if (run.record.checkpoints.empty() || shards_.IsCopying(run.record.id)) return;
   const v1::CheckpointManifest& manifest = run.record.checkpoints.back();
-  if (manifest.step() <= run.copies_begun) return;
+  if (manifest.step() <= run.copies_begun || now_ < run.copies_not_before) return;
   run.copies_begun = manifest.step();
   // By who has them and who takes them; nullopt: the coordinator.
   std::map<std::pair<WorkerId, std::optional<WorkerId>>, std::vector<v1::CheckpointFile>> transfers;
   for (const v1::CheckpointFile& file : manifest.files()) {
-    if (IsSafe(file)) continue;
+    if (IsCopied(file) || HoldersWithinReach(file) >= 2) continue;
     const Worker* source = SourceOf(file);
     if (source == nullptr) continue;
     const Worker* holder = HolderFor(run, *source);
@@ -64,6 +71,13 @@ void Core::BeginCopies(Run& run) {
     StartTransfer(run, manifest.step(), ShardCheck::Purpose::kCopy, ends.first, ends.second,
                   std::move(files));
   }
+}
+
+// Connected, and whose file is whole as far as is known.
+size_t Core::HoldersWithinReach(const v1::CheckpointFile& file) const {
+  return static_cast<size_t>(std::count_if(
+      file.holders().begin(), file.holders().end(),
+      [this](const auto& holder) { return holder.problem().empty() && IsConnected(holder); }));
 }
 
 Worker* Core::SourceOf(const v1::CheckpointFile& file) {
@@ -113,6 +127,15 @@ void Core::StartTransfer(const Run& run, uint64_t step, ShardCheck::Purpose purp
   check.files = std::move(files);
   check.copy = true;
   check.to = to;
+  if (to) {
+    double bytes = 0;
+    for (const v1::CheckpointFile& file : check.files) bytes += static_cast<double>(file.bytes());
+    const double line = LineBetween(run, *FindWorker(source), *FindWorker(*to));
+    const double share = purpose == ShardCheck::Purpose::kCopy ? kLeastCopyShare : kLeastMoveShare;
+    const absl::Duration under_way =
+        absl::Seconds(8 * bytes / (share * (line > 0 ? line : kUnknownLineBitsPerSecond)));
+    check.limit = std::min(kLongestTransfer, kTransferSlack + under_way) + kAnswerSlack;
+  }
   StartCheck(std::move(check));
 }
 
@@ -128,7 +151,7 @@ void Core::SendTransfer(uint64_t id, const ShardCheck& check, v1::WorkerCommand 
   v1::ShardPath path;
   path.set_transport(std::string(ToString(ends->transport)));
   path.set_link_secret(HmacSha256(run.record.link_secret, fmt::format("shards of check {}", id)));
-  path.set_limit_seconds(absl::ToDoubleSeconds(paced ? kCopyLimit : kMoveLimit));
+  path.set_limit_seconds(absl::ToDoubleSeconds(check.limit - kAnswerSlack));
   path.set_paced(paced);
   path.set_line_bits_per_second(LineBetween(run, *source, *holder));
   v1::WorkerCommand to_holder = CommandFor(check.run, check.epoch);
@@ -170,6 +193,9 @@ double Core::LineBetween(const Run& run, const Worker& source, const Worker& hol
 void Core::AfterCopy(Run& run, const ShardCheck& check, const std::string& failure) {
   const v1::CheckpointManifest* manifest = FindCheckpoint(run.record, check.step);
   if (!failure.empty()) {
+    // It is tried again, unless a newer set is there by then.
+    if (manifest != nullptr && check.step == run.copies_begun) --run.copies_begun;
+    run.copies_not_before = now_ + kCopyPause;
     // Interim copies come often: an event tells their first failure, not each.
     const bool interim = manifest != nullptr && manifest->interim();
     if (!std::exchange(run.copies_fail, true) || !interim) Log(&run, "checkpoint", failure);
@@ -203,13 +229,12 @@ void Core::AfterCopy(Run& run, const ShardCheck& check, const std::string& failu
 void Core::DropOutdated(Run& run) {
   std::vector<v1::CheckpointManifest>& all = run.record.checkpoints;
   const uint64_t safe = NewestSafe(run.record);
-  const bool copying = shards_.IsCopying(run.record.id);
   const size_t most = std::max<size_t>(run.record.spec.checkpoint.keep, 1);
   size_t kept = 0;
   std::vector<v1::CheckpointManifest> left;
   for (auto it = all.rbegin(); it != all.rend(); ++it) {
     const bool keeps = it == all.rbegin() || it->step() == safe ||
-                       (copying && it->step() == run.copies_begun) ||
+                       shards_.IsCopying(run.record.id, it->step()) ||
                        (!it->interim() && kept < most);
     if (keeps) {
       kept += it->interim() ? 0 : 1;

@@ -376,6 +376,7 @@ class Core {
   // Of the newest checkpoint, unless an older one is still being copied.
   void BeginCopies(Run& run);
   // A connected worker that has it; null: there is none.
+  size_t HoldersWithinReach(const v1::CheckpointFile& file) const;
   Worker* SourceOf(const v1::CheckpointFile& file);
   // Who is to hold what `source`, which has a stage, knows; null: the coordinator.
   Worker* HolderFor(Run& run, const Worker& source);
@@ -391,6 +392,7 @@ class Core {
   // spares.cc
   bool IsSpareOf(const Worker& worker, const Run& run) const;
   std::vector<Worker*> SparesOf(const Run& run);
+  void ReleaseSparesBeyond(const Run& run, size_t wanted);
   void AdvanceSpares();
   // A spare has timed the layers.
   void OnSpareTimes(Worker& worker, const Run& run, const v1::LayerTimes& times);

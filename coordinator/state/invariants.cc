@@ -49,8 +49,9 @@ void Core::CheckWorkers() const {
           return s.worker == worker.id && (recovers || s.incarnation == worker.incarnation);
         });
     const bool measured = draft && std::any_of(draft->workers.begin(), draft->workers.end(), is_it);
+    // Also one that is to take a place, while it gets the shards.
     const bool spare =
-        run->second.record.spec.recovery.spares > 0 && IsSpareOf(worker, run->second);
+        (recovers || run->second.record.spec.recovery.spares > 0) && IsSpareOf(worker, run->second);
     LH_CHECK(planned || measured || spare, "worker {} has no part in run {}, which holds it",
              id.value(), worker.held->value());
   }

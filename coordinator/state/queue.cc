@@ -210,7 +210,7 @@ void Core::AdvanceQueue() {
     // A queued run is at the step of the checkpoint that it goes on from. One that nobody has asked
     // to go on does with what is within reach, when others had time to come back.
     uint64_t step = record.step;
-    if (record.attempts.in_a_row > 0 && now_ >= run->recovery.until) {
+    if (record.attempts.in_a_row > 0 && !run->resume_exactly && now_ >= run->recovery.until) {
       const v1::CheckpointManifest* manifest = NewestWithinReach(record);
       if (manifest != nullptr) step = manifest->step();
     }

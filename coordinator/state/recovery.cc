@@ -76,6 +76,7 @@ void Core::InterruptDraft(const RunId& id, const std::string& cause) {
   Run& run = *FindRun(id);
   if (!CountAttempt(run, cause, "")) return;
   run.recovery.not_before = now_ + PauseBefore(run.record.attempts.in_a_row);
+  run.recovery.until = now_ + run.record.spec.reattach_timeout;
   ForgetEpoch(run);
   Move(run, Trigger::kInterrupted, cause);
 }
@@ -106,8 +107,8 @@ void Core::AdvanceRecoveries() {
 }
 
 void Core::AdvanceRecovery(Run& run) {
-  if (shards_.IsCheckingToResume(run.record.id)) return;  // they are on their way
   const std::vector<Worker*> crew = CrewOf(run);
+  if (shards_.IsCheckingToResume(run.record.id)) return;  // they are on their way
   if (now_ < run.recovery.not_before) return;
   const v1::CheckpointManifest* newest = NewestWhole(run.record);
   if (newest == nullptr && !run.record.checkpoints.empty()) {
@@ -121,8 +122,9 @@ void Core::AdvanceRecovery(Run& run) {
     by_spare = by_spare || (worker != nullptr && IsSpareOf(*worker, run));
   }
   const v1::CheckpointManifest* manifest = NewestWithinReach(run.record);
-  const bool patient = now_ < run.recovery.since + PatienceFor(run, newest, manifest, by_spare);
-  if (newest != nullptr && (manifest == nullptr || (manifest != newest && patient))) {
+  const MonoTime patient_until = run.recovery.since + PatienceFor(run, newest, manifest, by_spare);
+  if (newest != nullptr && (manifest == nullptr || (manifest != newest && now_ < patient_until))) {
+    run.recovery.until = std::max(run.recovery.until, patient_until);
     if (!missing.empty()) {
       return Wait(run, fmt::format("waits for {} to come back", Join(missing)));
     }
@@ -143,7 +145,10 @@ void Core::AdvanceRecovery(Run& run) {
   if (manifest != nullptr) {
     const std::vector<ShardMove> moves = MovesFor(*manifest, WithCrew(run, crew).cells);
     BeginMoves(run, step, moves);
-    if (!moves.empty()) return;
+    if (!moves.empty()) {
+      for (Worker* worker : crew) worker->held = run.record.id;
+      return;
+    }
   }
   BeginNextEpoch(run, crew, step);
 }
@@ -211,8 +216,8 @@ Worker* Core::ReplacementFor(Run& run, const StageRecord& stage, const std::vect
 bool Core::CanTake(const Run& run, const StageRecord& stage, const Worker& worker,
                    const std::vector<Worker*>& crew) const {
   const Cell& cell = run.assignment().cells[stage.place];
-  if (worker.hello.devices().empty() ||
-      worker.hello.devices(0).memory_bytes() < cell.memory_bytes) {
+  const uint64_t memory_bytes = CandidateOf(run.record.spec, worker).memory_bytes;  // 0: unknown
+  if (worker.hello.devices().empty() || (memory_bytes > 0 && memory_bytes < cell.memory_bytes)) {
     return false;
   }
   const Worker* before = FindWorker(stage.worker);
@@ -276,6 +281,7 @@ void Core::BeginNextEpoch(Run& run, const std::vector<Worker*>& crew, uint64_t s
   DropCheckpointsAfter(run, step);
   run.stages = StagesOf(run.assignment());
   for (StageRecord& stage : run.stages) stage.attached = true;
+  ReleaseSparesBeyond(run, record.spec.recovery.spares);
   run.ready_until = now_ + options_.ready_timeout;
   Move(run, Trigger::kReplaced, "",
        fmt::format("epoch {} goes on from step {}, in place{}{}", record.epoch.value(), step,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "coordinator/state/core.h"
+#include "coordinator/state/layer_times.h"
 
 namespace longhaul::coordinator {
 
@@ -50,9 +51,15 @@ void Core::AdvanceSpares() {
   }
 }
 
+// Such as one that was to take a place, whose worker came back before.
+void Core::ReleaseSparesBeyond(const Run& run, size_t wanted) {
+  std::vector<Worker*> spares = SparesOf(run);
+  for (size_t i = wanted; i < spares.size(); ++i) spares[i]->held.reset();
+}
+
 // A spare has timed the layers.
 void Core::OnSpareTimes(Worker& worker, const Run& run, const v1::LayerTimes& times) {
-  if (!run.record.spec.replay) worker.layers = {run.record.spec, times, now_};
+  if (!run.record.spec.replay && IsPlausible(times)) worker.layers = {run.record.spec, times, now_};
 }
 
 }  // namespace longhaul::coordinator

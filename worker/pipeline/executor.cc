@@ -303,7 +303,9 @@ Status Executor::SaveState(const wire::StepMessage& agreed) {
       (every > 0 && step_.value() % every == 0);
   const uint64_t copies = options_.copy_every;
   if (!wanted && (copies == 0 || step_.value() % copies != 0)) return absl::OkStatus();
-  if (agreed.stop || step_.value() == options_.spec.train.steps) last_checkpoint_ = step_.value();
+  if (wanted && (agreed.stop || step_.value() == options_.spec.train.steps)) {
+    last_checkpoint_ = step_.value();
+  }
   const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
   {
     const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kDisk);

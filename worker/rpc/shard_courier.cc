@@ -51,7 +51,18 @@ void ShardCourier::Add(v1::WorkerCommand command) {
       LogWarning("{} requests to look at shards wait already; one was left out", kMaxWaiting);
       return;
     }
-    waiting_.push_back(std::move(command));
+    const v1::CheckShards& check = command.check_shards();
+    const bool known = std::ranges::any_of(waiting_, [&](const v1::WorkerCommand& one) {
+      return one.check_shards().check() == check.check();
+    });
+    if (known) return;
+    // Who waits to hear what is whole does not wait for uploads.
+    auto place = waiting_.end();
+    if (!check.copy()) {
+      place = std::ranges::find_if(
+          waiting_, [](const v1::WorkerCommand& one) { return one.check_shards().copy(); });
+    }
+    waiting_.insert(place, std::move(command));
   }
   changed_.notify_all();
 }

@@ -6,10 +6,6 @@
 namespace longhaul::coordinator {
 namespace {
 
-// Hashing and sending shards takes as long as it takes; a worker that says nothing for so long
-// never will.
-constexpr absl::Duration kCheckLimit = absl::Minutes(30);
-
 // The cell whose tensors the file has, in the split that wrote the checkpoint. Null: there is none.
 const v1::Cell* WriterOf(const v1::CheckpointManifest& manifest, const v1::CheckpointFile& file) {
   const auto writer = std::ranges::find_if(
@@ -132,7 +128,7 @@ std::vector<ShardMove> MovesFor(const v1::CheckpointManifest& manifest,
 // ---- Checks under way --------------------------------------------------------------
 
 uint64_t ShardBook::Begin(ShardCheck check, MonoTime now) {
-  check.until = now + kCheckLimit;
+  check.until = now + check.limit;
   checks_[next_check_] = std::move(check);
   return next_check_++;
 }
@@ -191,6 +187,13 @@ std::vector<uint64_t> ShardBook::AskedOf(const WorkerId& worker) const {
 bool ShardBook::IsUnderWay(const RunId& run, ShardCheck::Purpose purpose) const {
   return std::ranges::any_of(checks_, [&](const auto& entry) {
     return entry.second.run == run && entry.second.purpose == purpose;
+  });
+}
+
+bool ShardBook::IsCopying(const RunId& run, uint64_t step) const {
+  return std::ranges::any_of(checks_, [&](const auto& entry) {
+    return entry.second.run == run && entry.second.step == step &&
+           entry.second.purpose == ShardCheck::Purpose::kCopy;
   });
 }
 

@@ -45,7 +45,10 @@ struct ShardCheck {
   std::vector<v1::CheckpointFile> files;
   bool copy = false;           // also send copies of them
   std::optional<WorkerId> to;  // whom; nullopt: the coordinator
-  MonoTime until;
+  // Hashing and sending shards takes as long as it takes; a worker that says nothing for so long
+  // never will.
+  absl::Duration limit = absl::Minutes(30);
+  MonoTime until;  // the book's
 };
 
 // The incarnation of a worker that is connected; nullopt: it is not.
@@ -114,6 +117,7 @@ class ShardBook {
     return IsUnderWay(run, ShardCheck::Purpose::kResume);
   }
   bool IsCopying(const RunId& run) const { return IsUnderWay(run, ShardCheck::Purpose::kCopy); }
+  bool IsCopying(const RunId& run, uint64_t step) const;
   // Whether some worker was asked to send the coordinator a copy of this content.
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes) const;
   // MonoTime::max(): never.

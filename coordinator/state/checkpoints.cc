@@ -371,8 +371,9 @@ void Core::DropCheckpointsAfter(Run& run, uint64_t step) {
     Log(&run, "checkpoint",
         fmt::format("the checkpoint of step {} is given up: the run goes on from step {}",
                     checkpoints.back().step(), step));
-    DropShards(run, checkpoints.back());
+    const v1::CheckpointManifest dropped = std::move(checkpoints.back());
     checkpoints.pop_back();
+    DropShards(run, dropped);
   }
 }
 
@@ -382,7 +383,9 @@ void Core::DropShards(const Run& run, const v1::CheckpointManifest& manifest) {
     // Of the run's own workers one may have files of a copy that was given up.
     if (!holders.contains(worker->id.value()) && worker->held != run.record.id) continue;
     v1::WorkerCommand command = CommandFor(run.record.id, run.record.epoch);
-    command.mutable_drop_checkpoint()->set_step(manifest.step());
+    v1::DropCheckpoint& drop = *command.mutable_drop_checkpoint();
+    drop.set_step(manifest.step());
+    for (const v1::CheckpointManifest& kept : run.record.checkpoints) drop.add_kept(kept.step());
     Send(*worker, std::move(command));
   }
   command::DropCopies copies;

@@ -231,24 +231,18 @@ void Core::DropOutdated(Run& run) {
   const uint64_t safe = NewestSafe(run.record);
   const size_t most = std::max<size_t>(run.record.spec.checkpoint.keep, 1);
   size_t kept = 0;
-  std::vector<v1::CheckpointManifest> left;
+  std::vector<v1::CheckpointManifest> left, outdated;
   for (auto it = all.rbegin(); it != all.rend(); ++it) {
     const bool keeps = it == all.rbegin() || it->step() == safe ||
                        shards_.IsCopying(run.record.id, it->step()) ||
                        (!it->interim() && kept < most);
-    if (keeps) {
-      kept += it->interim() ? 0 : 1;
-      left.push_back(std::move(*it));
-    } else {
-      DropShards(run, *it);
-    }
+    if (keeps && !it->interim()) ++kept;
+    (keeps ? left : outdated).push_back(std::move(*it));
   }
   std::reverse(left.begin(), left.end());
-  if (left.size() == all.size()) {
-    all = std::move(left);
-    return;
-  }
   all = std::move(left);
+  if (outdated.empty()) return;
+  for (const v1::CheckpointManifest& manifest : outdated) DropShards(run, manifest);
   Store(run);
 }
 

@@ -47,8 +47,11 @@ class LocalShardStore final : public ShardStore {
                                const std::vector<ShardFile>& files) const override;
   StatusOr<std::optional<Step>> Oldest(const RunId& run) const override;
   Status Drop(const RunId& run, Step step) override;
+  Status DropOthers(const RunId& run, const std::set<Step>& kept) override;
 
  private:
+  // Of which there are shards, whole or not.
+  StatusOr<std::set<Step>> StepsOf(const RunId& run) const;
   std::string Folder(const RunId& run, Step step) const {
     return fmt::format("{}/{}/{}{:08}", root_, run.value(), kStepPrefix, step.value());
   }
@@ -257,9 +260,9 @@ StatusOr<StageSnapshot> LocalShardStore::Read(const RunId& run, Step step,
   return snapshot;
 }
 
-StatusOr<std::optional<Step>> LocalShardStore::Oldest(const RunId& run) const {
+StatusOr<std::set<Step>> LocalShardStore::StepsOf(const RunId& run) const {
   LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
-  std::optional<Step> oldest;
+  std::set<Step> steps;
   std::error_code error;
   const std::string folder = fmt::format("{}/{}", root_, run.value());
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
@@ -268,11 +271,24 @@ StatusOr<std::optional<Step>> LocalShardStore::Oldest(const RunId& run) const {
     const char* const last = name.data() + name.size();
     if (!name.starts_with(kStepPrefix)) continue;
     const auto [parsed, problem] = std::from_chars(name.data() + kStepPrefix.size(), last, step);
-    if (problem != std::errc() || parsed != last) continue;
-    oldest = oldest ? std::min(*oldest, Step(step)) : Step(step);
+    if (problem == std::errc() && parsed == last) steps.insert(Step(step));
   }
-  if (!error || error == std::errc::no_such_file_or_directory) return oldest;
+  if (!error || error == std::errc::no_such_file_or_directory) return steps;
   return FromErrno(fmt::format("cannot list {}", folder), error.value());
+}
+
+StatusOr<std::optional<Step>> LocalShardStore::Oldest(const RunId& run) const {
+  LH_ASSIGN_OR_RETURN(const std::set<Step> steps, StepsOf(run));
+  return steps.empty() ? std::nullopt : std::optional(*steps.begin());
+}
+
+Status LocalShardStore::DropOthers(const RunId& run, const std::set<Step>& kept) {
+  if (kept.empty()) return absl::OkStatus();
+  LH_ASSIGN_OR_RETURN(const std::set<Step> steps, StepsOf(run));
+  for (const Step step : steps) {
+    if (step < *kept.rbegin() && !kept.contains(step)) LH_RETURN_IF_ERROR(Drop(run, step));
+  }
+  return absl::OkStatus();
 }
 
 Status LocalShardStore::Drop(const RunId& run, Step step) {

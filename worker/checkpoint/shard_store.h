@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -69,6 +70,8 @@ class ShardStore {
   virtual StatusOr<std::optional<Step>> Oldest(const RunId& run) const = 0;
   // Deletes a step's shards; OK where there are none.
   virtual Status Drop(const RunId& run, Step step) = 0;
+  // Deletes the shards of all steps before the newest of `kept` but those of `kept`.
+  virtual Status DropOthers(const RunId& run, const std::set<Step>& kept) = 0;
 };
 
 }  // namespace longhaul::worker

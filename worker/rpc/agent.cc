@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,8 +54,12 @@ bool Agent::IsBeingMeasured(const v1::WorkerCommand& command) const {
 
 void Agent::Handle(v1::WorkerCommand command) {
   if (command.has_drop_checkpoint()) {
-    const Status status =
-        resources_.shards->Drop(RunId(command.run_id()), Step(command.drop_checkpoint().step()));
+    const RunId run(command.run_id());
+    const v1::DropCheckpoint& drop = command.drop_checkpoint();
+    std::set<Step> kept;
+    for (const uint64_t step : drop.kept()) kept.insert(Step(step));
+    Status status = resources_.shards->DropOthers(run, kept);
+    if (drop.step() > 0) status.Update(resources_.shards->Drop(run, Step(drop.step())));
     if (!status.ok()) LogWarning("cannot delete an old checkpoint: {}", Message(status));
     return;
   }

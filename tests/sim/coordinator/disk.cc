@@ -20,6 +20,14 @@ void Disk::Erase(const std::string& run, uint64_t step) {
                 [&](const auto& file) { return file.first.run == run && file.first.step == step; });
 }
 
+void Disk::EraseOthers(const std::string& run, const std::set<uint64_t>& kept) {
+  if (kept.empty()) return;
+  std::erase_if(files_, [&](const auto& file) {
+    const ShardName& name = file.first;
+    return name.run == run && name.step < *kept.rbegin() && !kept.contains(name.step);
+  });
+}
+
 std::optional<std::string> Disk::Find(const ShardName& name) const {
   const auto file = files_.find(name);
   if (file == files_.end()) return std::nullopt;

@@ -28,6 +28,8 @@ class Disk {
   // From now on it survives a loss of power.
   void Sync(const ShardName& name);
   void Erase(const std::string& run, uint64_t step);
+  // All of the run before the newest of `kept` but those of `kept`.
+  void EraseOthers(const std::string& run, const std::set<uint64_t>& kept);
   // The hash of the file's present content; nullopt: there is no such file.
   std::optional<std::string> Find(const ShardName& name) const;
 

@@ -192,6 +192,8 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
       world_->takes[command.take_shards().check()] = id();
       return;
     case v1::WorkerCommand::kDropCheckpoint:
+      disk().EraseOthers(command.run_id(), {command.drop_checkpoint().kept().begin(),
+                                            command.drop_checkpoint().kept().end()});
       disk().Erase(command.run_id(), command.drop_checkpoint().step());
       return;
     case v1::WorkerCommand::kMeasure:

@@ -197,6 +197,17 @@ TEST_F(ShardStoreTest, KnowsTheOldestStep) {
   EXPECT_FALSE(store_->Oldest(RunId("../x")).ok());
 }
 
+TEST_F(ShardStoreTest, WhatIsNotKeptGoesButNotWhatIsNewer) {
+  for (const uint64_t step : {10, 20, 30, 40}) Write(StageIndex(0), Snapshot(step, "wte"));
+  ASSERT_TRUE(store_->DropOthers(kRun, {Step(20), Step(30)}).ok());
+  EXPECT_EQ(*store_->Oldest(kRun), Step(20));
+  ASSERT_TRUE(store_->DropOthers(kRun, {}).ok());
+  ASSERT_TRUE(store_->Drop(kRun, Step(20)).ok());
+  ASSERT_TRUE(store_->Drop(kRun, Step(30)).ok());
+  EXPECT_EQ(*store_->Oldest(kRun), Step(40)) << "of which nobody has heard yet";
+  EXPECT_FALSE(store_->DropOthers(RunId("../x"), {Step(1)}).ok());
+}
+
 TEST_F(ShardStoreTest, WritingAStepAgainReplacesIt) {
   Write(StageIndex(0), Snapshot(50, "wte", 1));
   const StageSnapshot newer = Snapshot(50, "wte", 7);

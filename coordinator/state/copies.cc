@@ -55,8 +55,11 @@ void Core::AdvanceCopies() {
 void Core::BeginCopies(Run& run) {
   if (run.record.checkpoints.empty() || shards_.IsCopying(run.record.id)) return;
   const v1::CheckpointManifest& manifest = run.record.checkpoints.back();
-  if (manifest.step() <= run.copies_begun || now_ < run.copies_not_before) return;
+  const bool again =
+      manifest.step() == run.copies_begun && run.copies_again && now_ >= *run.copies_again;
+  if (manifest.step() <= run.copies_begun && !again) return;
   run.copies_begun = manifest.step();
+  run.copies_again.reset();
   // By who has them and who takes them; nullopt: the coordinator.
   std::map<std::pair<WorkerId, std::optional<WorkerId>>, std::vector<v1::CheckpointFile>> transfers;
   for (const v1::CheckpointFile& file : manifest.files()) {
@@ -194,8 +197,7 @@ void Core::AfterCopy(Run& run, const ShardCheck& check, const std::string& failu
   const v1::CheckpointManifest* manifest = FindCheckpoint(run.record, check.step);
   if (!failure.empty()) {
     // It is tried again, unless a newer set is there by then.
-    if (manifest != nullptr && check.step == run.copies_begun) --run.copies_begun;
-    run.copies_not_before = now_ + kCopyPause;
+    if (check.step == run.copies_begun) run.copies_again = now_ + kCopyPause;
     // Interim copies come often: an event tells their first failure, not each.
     const bool interim = manifest != nullptr && manifest->interim();
     if (!std::exchange(run.copies_fail, true) || !interim) Log(&run, "checkpoint", failure);

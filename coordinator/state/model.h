@@ -194,10 +194,10 @@ struct Run {
   std::optional<NonFinite> nonfinite;
   std::map<EdgeId, LinkTrouble> troubled_links;  // without trouble: none
   std::vector<std::string> workers_lost;
-  uint64_t copies_begun = 0;   // up to which step copies were asked for
-  MonoTime copies_not_before;  // when to ask again after a failure
-  bool copies_fail = false;    // the last ones did
-  std::string copies_with;     // whom events name as their holders
+  uint64_t copies_begun = 0;             // up to which step copies were asked for
+  std::optional<MonoTime> copies_again;  // of that step, because some did not get there
+  bool copies_fail = false;              // the last ones did
+  std::string copies_with;               // whom events name as their holders
   MonoTime progressed_at;  // when a stage was last heard to have done a piece of work (progress.cc)
   Tuning tuning;           // running
   Recovery recovery;

@@ -115,7 +115,7 @@ class ShardTransfers::Conversation : public transport::LinkHandler {
   StatusOr<Heard> Next(Deadline deadline) {
     std::unique_lock lock(mutex_);
     changed_.wait_until(lock, deadline.time(), [this] { return given_up_ || !heard_.empty(); });
-    if (given_up_) return absl::CancelledError("the worker is shutting down");
+    if (given_up_) return absl::CancelledError("it is given up");
     if (heard_.empty()) return absl::DeadlineExceededError("it was not done in time");
     Heard next = std::move(heard_.front());
     heard_.pop_front();
@@ -186,6 +186,8 @@ class ShardTransfers::Conversation : public transport::LinkHandler {
 };
 
 struct ShardTransfers::Transfer {
+  std::string run;
+  uint64_t epoch = 0;
   std::shared_ptr<Conversation> conversation = std::make_shared<Conversation>();
   std::atomic<bool> done{false};
   std::thread thread;
@@ -233,7 +235,15 @@ void ShardTransfers::Handle(v1::WorkerCommand command) {
     LogWarning("{} transfers of shards are under way already; one was left out", kMostTransfers);
     return;
   }
+  // What an older epoch knew of a step must not take the place of what this one knows of it.
+  for (auto& [other, transfer] : transfers_) {
+    if (transfer->run == command.run_id() && transfer->epoch < command.epoch()) {
+      transfer->conversation->GiveUp();
+    }
+  }
   Transfer& transfer = *(transfers_[key] = std::make_unique<Transfer>());
+  transfer.run = command.run_id();
+  transfer.epoch = command.epoch();
   transfer.thread = std::thread([this, command = std::move(command), &transfer] {
     Run(command, transfer.conversation);
     transfer.done = true;

@@ -52,7 +52,7 @@ void SimWorker::Crash(bool silent) {
   if (silent && !twin_) disk().LosePower();
   running_ = false;
   connection_.reset();
-  std::erase_if(world_->takes, [&](const auto& take) { return take.second == id(); });
+  std::erase_if(world_->takes, [&](const auto& take) { return take.second.worker == id(); });
   welcomed_ = false;
   outbox_ = worker::ReportOutbox();
   writing_ = false;
@@ -189,7 +189,12 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
       HandleCheckShards(command);
       return;
     case v1::WorkerCommand::kTakeShards:
-      world_->takes[command.take_shards().check()] = id();
+      // As the daemon does, which gives up what an older epoch began.
+      std::erase_if(world_->takes, [&](const auto& take) {
+        return take.second.worker == id() && take.second.run == command.run_id() &&
+               take.second.epoch < command.epoch();
+      });
+      world_->takes[command.take_shards().check()] = {id(), command.run_id(), command.epoch()};
       return;
     case v1::WorkerCommand::kDropCheckpoint:
       disk().EraseOthers(command.run_id(), {command.drop_checkpoint().kept().begin(),
@@ -298,7 +303,7 @@ void SimWorker::HandleCheckShards(const v1::WorkerCommand& command) {
         if (taker == world_->takes.end()) {
           state.set_copy_error("nobody expects it");
         } else {
-          Disk& other = world_->disks[taker->second];
+          Disk& other = world_->disks[taker->second.worker];
           const ShardName name{command.run_id(), check.step(), file.stage()};
           other.Write(name, file.sha256());
           other.Sync(name);

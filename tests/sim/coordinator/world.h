@@ -83,7 +83,12 @@ struct World {
   std::map<EpochKey, EpochTruth> epochs;
   std::map<std::string, Disk> disks;           // by worker id: they survive processes
   std::map<ProbeId, std::set<size_t>> probes;  // the workers that took part in measuring a link
-  std::map<uint64_t, std::string> takes;       // check -> the worker that expects files of it
+  // check -> who expects files of it, of which epoch of which run.
+  struct Take {
+    std::string worker, run;
+    uint64_t epoch = 0;
+  };
+  std::map<uint64_t, Take> takes;
   std::map<std::pair<size_t, uint64_t>, MonoTime> gives;  // (worker, check) -> asked since
   std::set<std::string> copies;  // hashes of shards that the coordinator has a copy of
   std::set<std::string> copies_harmed;

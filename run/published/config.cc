@@ -1,0 +1,532 @@
+#include "run/published/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "run/model/family.h"
+
+namespace longhaul::published {
+namespace {
+
+using Json = nlohmann::json;
+using Ordered = nlohmann::ordered_json;  // of texts that are written: slow with many keys
+
+constexpr uint32_t kMostWhole = 1u << 31;  // of keys whose range model::Problems knows
+constexpr int kMostDepth = 32;
+constexpr size_t kMostValueBytes = 80;
+
+// Discarded where the text is no JSON, or nested so deeply that writing it would exhaust the stack.
+template <class AnyJson>
+AnyJson Parse(std::string_view text) {
+  bool deep = false;
+  const auto check = [&](int depth, typename AnyJson::parse_event_t, AnyJson&) {
+    deep = deep || depth > kMostDepth;
+    return !deep;
+  };
+  AnyJson json = AnyJson::parse(text, check, /*allow_exceptions=*/false);
+  return deep ? AnyJson(AnyJson::value_t::discarded) : json;
+}
+
+// A value in a message.
+std::string TextOf(const Json& value) {
+  if (value.is_array()) return "a list";
+  if (value.is_object()) return "an object";
+  std::string text = value.dump();
+  return text.size() > kMostValueBytes ? fmt::format("a text of {} bytes", text.size()) : text;
+}
+
+// Keys that say nothing of what the model computes, or of dropout, which we never do.
+const std::set<std::string_view> kWithoutEffect = {
+    "_attn_implementation_autoset",
+    "_name_or_path",
+    "_num_labels",
+    "architectures",
+    "attention_dropout",
+    "attn_pdrop",
+    "auto_map",
+    "bos_token_id",
+    "decoder_start_token_id",
+    "do_sample",
+    "dtype",
+    "embd_pdrop",
+    "eos_token_id",
+    "finetuning_task",
+    "gradient_checkpointing",
+    "id2label",
+    "initializer_range",
+    "is_decoder",
+    "is_encoder_decoder",
+    "is_llama_config",
+    "label2id",
+    "max_length",
+    "model_type",
+    "n_special",
+    "num_labels",
+    "output_attentions",
+    "output_hidden_states",
+    "output_past",
+    "pad_token_id",
+    "predict_special_tokens",
+    "pretraining_tp",
+    "reorder_and_upcast_attn",
+    "resid_pdrop",
+    "return_dict",
+    "sep_token_id",
+    "summary_activation",
+    "summary_first_dropout",
+    "summary_proj_to_labels",
+    "summary_type",
+    "summary_use_proj",
+    "task_specific_params",
+    "temperature",
+    "tokenizer_class",
+    "top_k",
+    "top_p",
+    "torch_dtype",
+    "torchscript",
+    "transformers.js_config",
+    "transformers_version",
+    "unk_token_id",
+    "unsloth_fixed",
+    "unsloth_version",
+    "use_bfloat16",
+    "use_cache",
+};
+
+// Reads keys and remembers which were asked for, so that the rest can be refused.
+class Keys {
+ public:
+  Keys(const Json& json, std::string_view file_name) : json_(json), file_(file_name) {}
+
+  void Fail(std::string_view key, const std::string& problem) {
+    problems_ += fmt::format("{}{}: {}: {}", problems_.empty() ? "" : "\n", file_, key, problem);
+  }
+  // Null where it is absent, or says null.
+  const Json* Find(const std::string& key) {
+    seen_.insert(key);
+    const auto it = json_.find(key);
+    return it == json_.end() || it->is_null() ? nullptr : &*it;
+  }
+  // Says null, which transformers may take for another value than that of an absent key.
+  bool IsNull(const std::string& key) const {
+    const auto it = json_.find(key);
+    return it != json_.end() && it->is_null();
+  }
+  // Values that are missing or wrong are reported, and 1.
+  uint32_t Whole(const std::string& key, uint32_t most, std::optional<uint32_t> absent) {
+    return WholeOf(key, Find(key), most, absent);
+  }
+  uint32_t WholeOf(const std::string& key, const Json* value, uint32_t most,
+                   std::optional<uint32_t> absent) {
+    if (value == nullptr) {
+      if (!absent) Fail(key, "expected a whole number, but the key is missing");
+      return absent.value_or(1);
+    }
+    if (value->is_number_unsigned() && value->get<uint64_t>() >= 1 &&
+        value->get<uint64_t>() <= most) {
+      return static_cast<uint32_t>(value->get<uint64_t>());
+    }
+    Fail(key, fmt::format("expected a whole number from 1 to {}, got {}", most, TextOf(*value)));
+    return 1;
+  }
+  double Real(const std::string& key, double absent) { return RealOf(key, Find(key), absent); }
+  double RealOf(const std::string& key, const Json* value, std::optional<double> absent) {
+    if (value == nullptr) {
+      if (!absent) Fail(key, "expected a number above 0, but the key is missing");
+      return absent.value_or(1);
+    }
+    if (value->is_number() && value->get<double>() > 0 && std::isfinite(value->get<double>())) {
+      return value->get<double>();
+    }
+    Fail(key, fmt::format("expected a number above 0, got {}", TextOf(*value)));
+    return absent.value_or(1);
+  }
+  bool Flag(const std::string& key, bool absent) {
+    const Json* value = Find(key);
+    if (value == nullptr) return absent;
+    if (value->is_boolean()) return value->get<bool>();
+    Fail(key, fmt::format("expected true or false, got {}", TextOf(*value)));
+    return absent;
+  }
+  // The model computes as longhaul does where the key has one of these values, or is absent.
+  void Require(const std::string& key, const std::vector<Json>& allowed) {
+    const Json* value = Find(key);
+    if (value == nullptr || std::find(allowed.begin(), allowed.end(), *value) != allowed.end()) {
+      return;
+    }
+    std::vector<std::string> texts;
+    for (const Json& one : allowed) texts.push_back(one.dump());
+    Fail(key, fmt::format("got {}, and longhaul computes only models with {}", TextOf(*value),
+                          fmt::join(texts, " or ")));
+  }
+  void RefuseOthers() {
+    for (const auto& [key, value] : json_.items()) {
+      if (seen_.contains(key) || kWithoutEffect.contains(key) || value.is_null()) continue;
+      Fail(key,
+           "longhaul does not know this key; if it changes nothing that the model computes, delete "
+           "it from the file");
+    }
+  }
+  Status ToStatus() const {
+    return problems_.empty() ? absl::OkStatus() : absl::InvalidArgumentError(problems_);
+  }
+
+ private:
+  const Json& json_;
+  const std::string_view file_;
+  std::set<std::string, std::less<>> seen_;
+  std::string problems_;
+};
+
+Config Gpt2(Keys& keys) {
+  Config config;
+  ModelSpec& model = config.model;
+  model.family = ModelFamily::kGpt;
+  model.layers = keys.Whole("n_layer", model::kMostLayers, 12);
+  model.hidden = keys.Whole("n_embd", model::kMostHidden, 768);
+  model.heads = keys.Whole("n_head", model::kMostHeads, 12);
+  model.context = keys.Whole("n_positions", model::kMostContext, 1024);
+  model.vocabulary = keys.Whole("vocab_size", model::kMostVocabulary, 50257);
+  model.tied = keys.Flag("tie_word_embeddings", true);
+  model.norm_epsilon = keys.Real("layer_norm_epsilon", 1e-5);
+  keys.Require("n_ctx", {model.context});
+  keys.Require("n_inner", {4 * uint64_t{model.hidden}});
+  keys.Require("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
+  keys.Require("scale_attn_weights", {true});
+  keys.Require("scale_attn_by_inverse_layer_idx", {false});
+  keys.Require("add_cross_attention", {false});
+  return config;
+}
+
+// `rope_parameters`, or what it was before transformers 5: `rope_scaling`, with `rope_theta` beside
+// it. Of a file that has both, transformers reads `rope_scaling`.
+void ReadRope(Keys& keys, double usual_theta, ModelSpec* model) {
+  model->rope_theta = keys.Real("rope_theta", usual_theta);
+  const Json* rope = keys.Find("rope_parameters");
+  std::string name = "rope_parameters";
+  if (const Json* older = keys.Find("rope_scaling"); older != nullptr && !older->empty()) {
+    rope = older;
+    name = "rope_scaling";
+  }
+  if (rope == nullptr) return;
+  if (!rope->is_object()) {
+    keys.Fail(name, fmt::format("expected an object, got {}", TextOf(*rope)));
+    return;
+  }
+  const auto find = [&](const char* key) -> const Json* {
+    const auto it = rope->find(key);
+    return it == rope->end() || it->is_null() ? nullptr : &*it;
+  };
+  const auto path = [&](std::string_view key) { return fmt::format("{}.{}", name, key); };
+  const auto real = [&](const char* key) { return keys.RealOf(path(key), find(key), {}); };
+  const Json* type = find("rope_type");
+  if (type == nullptr) type = find("type");
+  std::set<std::string> known = {"rope_type", "type", "rope_theta", "partial_rotary_factor"};
+  model->rope_theta = keys.RealOf(path("rope_theta"), find("rope_theta"), model->rope_theta);
+  if (const Json* share = find("partial_rotary_factor"); share != nullptr && *share != 1.0) {
+    keys.Fail(path("partial_rotary_factor"),
+              fmt::format("got {}, and longhaul turns all channels of a head", TextOf(*share)));
+  }
+  if (type == nullptr || *type == "default") {
+    // No scaling.
+  } else if (*type == "linear") {
+    model->rope_scaling = RopeScaling::kLinear;
+    model->rope_factor = real("factor");
+    known.insert("factor");
+  } else if (*type == "llama3") {
+    model->rope_scaling = RopeScaling::kLlama3;
+    model->rope_factor = real("factor");
+    model->rope_low_frequency = real("low_freq_factor");
+    model->rope_high_frequency = real("high_freq_factor");
+    constexpr const char* kOriginal = "original_max_position_embeddings";
+    model->rope_original_context =
+        keys.WholeOf(path(kOriginal), find(kOriginal), model::kMostContext, model->context);
+    known.insert({"factor", "low_freq_factor", "high_freq_factor", kOriginal});
+  } else {
+    keys.Fail(name, fmt::format("got the type {}, and longhaul computes only default, linear and "
+                                "llama3",
+                                TextOf(*type)));
+    return;
+  }
+  for (const auto& [key, value] : rope->items()) {
+    if (known.contains(key) || value.is_null()) continue;
+    keys.Fail(path(key), "longhaul does not know this key");
+  }
+}
+
+struct LlamaLike {
+  std::string_view model_type;
+  // What an absent key means.
+  uint32_t kv_heads;       // 0: as many as heads
+  uint32_t head_channels;  // 0: hidden / heads
+  double rope_theta;
+  uint32_t context;
+  bool qkv_bias, qk_norm;
+  std::optional<uint32_t> window;
+};
+constexpr LlamaLike kLlamaLike[] = {
+    {"llama", 0, 0, 1e4, 2048, false, false, std::nullopt},
+    {"mistral", 8, 0, 1e4, 131072, false, false, 4096},
+    {"qwen2", 32, 0, 1e4, 32768, true, false, 4096},
+    {"qwen3", 32, 128, 1e4, 32768, false, true, 4096},
+};
+
+// Whether `layer_types` names a layer that attends to a window alone.
+bool NamesSliding(const Json& types, Keys& keys) {
+  if (!types.is_array()) {
+    keys.Fail("layer_types", fmt::format("expected a list, got {}", TextOf(types)));
+    return false;
+  }
+  bool slides = false;
+  for (const Json& type : types) {
+    if (type == "sliding_attention") {
+      slides = true;
+    } else if (type != "full_attention") {
+      keys.Fail("layer_types",
+                fmt::format("got {}, and longhaul computes only full_attention", TextOf(type)));
+      break;
+    }
+  }
+  return slides;
+}
+
+// Layers that attend to a window, all or some: what counts is whether any does. Qwen's layers have
+// one where `use_sliding_window` says so, and then those that `layer_types` names, or else those
+// from `max_window_layers` on. Mistral's all have it, whatever `layer_types` says.
+std::optional<uint32_t> ReadWindow(const Json& json, Keys& keys, const LlamaLike& like,
+                                   uint32_t layers) {
+  std::optional<uint32_t> window = json.contains("sliding_window") ? std::nullopt : like.window;
+  if (keys.Find("sliding_window") != nullptr) {
+    window = keys.Whole("sliding_window", kMostWhole, std::nullopt);
+  }
+  const Json* types = keys.Find("layer_types");
+  const bool named = types != nullptr && NamesSliding(*types, keys);
+  const bool qwen = like.qkv_bias || like.qk_norm;
+  if (!qwen) return window;
+  uint64_t full = 28;  // layers before those with a window
+  if (const Json* said = keys.Find("max_window_layers"); said != nullptr) {
+    if (said->is_number_unsigned()) {
+      full = said->get<uint64_t>();
+    } else {
+      keys.Fail("max_window_layers", fmt::format("expected a whole number, got {}", TextOf(*said)));
+    }
+  }
+  const bool slides = types != nullptr ? named : full < layers;
+  return keys.Flag("use_sliding_window", false) && slides ? window : std::nullopt;
+}
+
+Config Llama(const Json& json, Keys& keys, const LlamaLike& like) {
+  Config config;
+  ModelSpec& model = config.model;
+  model.family = ModelFamily::kLlama;
+  model.layers = keys.Whole("num_hidden_layers", model::kMostLayers, std::nullopt);
+  model.hidden = keys.Whole("hidden_size", model::kMostHidden, std::nullopt);
+  model.heads = keys.Whole("num_attention_heads", model::kMostHeads, std::nullopt);
+  const bool as_heads = like.kv_heads == 0 || keys.IsNull("num_key_value_heads");
+  model.kv_heads =
+      keys.Whole("num_key_value_heads", kMostWhole, as_heads ? model.heads : like.kv_heads);
+  model.intermediate = keys.Whole("intermediate_size", kMostWhole, std::nullopt);
+  model.context = keys.Whole("max_position_embeddings", model::kMostContext, like.context);
+  model.vocabulary = keys.Whole("vocab_size", model::kMostVocabulary, std::nullopt);
+  model.tied = keys.Flag("tie_word_embeddings", false);
+  model.norm_epsilon = keys.Real("rms_norm_eps", 1e-6);
+  model.qkv_bias = like.qkv_bias;
+  model.qk_norm = like.qk_norm;
+  model.head_channels = like.head_channels;
+  if (keys.Find("head_dim") != nullptr) {
+    model.head_channels = keys.Whole("head_dim", kMostWhole, std::nullopt);
+  }
+  ReadRope(keys, like.rope_theta, &model);
+  config.window = ReadWindow(json, keys, like, model.layers);
+  keys.Require("hidden_act", {"silu"});
+  keys.Require("attention_bias", {false});
+  keys.Require("mlp_bias", {false});
+  keys.Require("partial_rotary_factor", {1.0});
+  keys.Require("rope_interleaved", {false});
+  keys.Require("use_mrope", {false});
+  return config;
+}
+
+// Fields that change nothing have the values that they begin with: models that compute the same
+// are equal.
+ModelSpec Canonical(ModelSpec model) {
+  const ModelSpec usual;
+  if (uint64_t{model.head_channels} * model.heads == model.hidden) model.head_channels = 0;
+  if (model.rope_scaling == RopeScaling::kNone) model.rope_factor = usual.rope_factor;
+  if (model.rope_scaling != RopeScaling::kLlama3) {
+    model.rope_low_frequency = usual.rope_low_frequency;
+    model.rope_high_frequency = usual.rope_high_frequency;
+    model.rope_original_context = usual.rope_original_context;
+  }
+  return model;
+}
+
+// transformers' name of what the model is, where it has one.
+StatusOr<std::string_view> ModelTypeOf(const ModelSpec& model) {
+  if (model.family == ModelFamily::kGpt) return "gpt2";
+  if (model.qkv_bias && model.qk_norm) {
+    return absl::FailedPreconditionError(
+        "transformers has no model with both model.qkv_bias and model.qk_norm; the export needs a "
+        "model that has one of them");
+  }
+  if (model.qkv_bias) return "qwen2";
+  if (model.qk_norm) return "qwen3";
+  // The same layers; but transformers refuses a llama whose hidden_size is no multiple of its
+  // heads.
+  return model.hidden % model.heads == 0 ? "llama" : "mistral";
+}
+
+std::string_view TorchName(ExportType type) {
+  switch (type) {
+    case ExportType::kBf16:
+      return "bfloat16";
+    case ExportType::kFp16:
+      return "float16";
+    case ExportType::kFp32:
+      break;
+  }
+  return "float32";
+}
+
+void WriteGpt2(const ModelSpec& model, Ordered* json) {
+  Ordered& out = *json;
+  out["n_layer"] = model.layers;
+  out["n_embd"] = model.hidden;
+  out["n_head"] = model.heads;
+  out["n_positions"] = model.context;
+  if (out.contains("n_ctx")) out["n_ctx"] = model.context;
+  out["layer_norm_epsilon"] = model.norm_epsilon;
+  out["activation_function"] = "gelu_new";
+}
+
+void WriteLlama(const ModelSpec& model, bool from_original, Ordered* json) {
+  Ordered& out = *json;
+  out["num_hidden_layers"] = model.layers;
+  out["hidden_size"] = model.hidden;
+  out["num_attention_heads"] = model.heads;
+  out["num_key_value_heads"] = model.kv_heads;
+  out["intermediate_size"] = model.intermediate;
+  out["rms_norm_eps"] = model.norm_epsilon;
+  out["hidden_act"] = "silu";
+  out["head_dim"] = model.HeadChannels();
+  // The original knows how far its positions go; ours were trained as far as the run's context.
+  if (!from_original) {
+    out["max_position_embeddings"] = model.context;
+    // Readers before transformers 5 look for these two, later ones take them, too.
+    out["rope_theta"] = model.rope_theta;
+    if (model.rope_scaling == RopeScaling::kLinear) {
+      out["rope_scaling"] = {{"rope_type", "linear"}, {"factor", model.rope_factor}};
+    } else if (model.rope_scaling == RopeScaling::kLlama3) {
+      out["rope_scaling"] = {{"rope_type", "llama3"},
+                             {"factor", model.rope_factor},
+                             {"low_freq_factor", model.rope_low_frequency},
+                             {"high_freq_factor", model.rope_high_frequency},
+                             {"original_max_position_embeddings", model.rope_original_context}};
+    }
+  }
+  // A key that transformers' qwen2 need not know, but heeds.
+  if (model.qkv_bias && Canonical(model).head_channels == 0) out.erase("head_dim");
+}
+
+}  // namespace
+
+std::string_view ToString(ExportType type) {
+  switch (type) {
+    case ExportType::kBf16:
+      return "bf16";
+    case ExportType::kFp16:
+      return "fp16";
+    case ExportType::kFp32:
+      break;
+  }
+  return "fp32";
+}
+
+StatusOr<Config> ParseConfig(std::string_view text, std::string_view file_name) {
+  const Json json = Parse<Json>(text);
+  if (!json.is_object()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: expected a JSON object, such as transformers writes", file_name));
+  }
+  Keys keys(json, file_name);
+  Config config;
+  const Json* const named = keys.Find("model_type");
+  const std::string type =
+      named != nullptr && named->is_string() ? named->get<std::string>() : std::string();
+  const auto* like = std::find_if(std::begin(kLlamaLike), std::end(kLlamaLike),
+                                  [&](const LlamaLike& one) { return one.model_type == type; });
+  if (type == "gpt2") {
+    config = Gpt2(keys);
+  } else if (like != std::end(kLlamaLike)) {
+    config = Llama(json, keys, *like);
+  } else {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: model_type: expected gpt2, llama, mistral, qwen2 or qwen3, got {}",
+                    file_name, named == nullptr ? "none" : TextOf(*named)));
+  }
+  if (keys.Find("quantization_config") != nullptr) {
+    keys.Fail("quantization_config", "longhaul reads only weights that are not quantized");
+  }
+  keys.RefuseOthers();
+  LH_RETURN_IF_ERROR(keys.ToStatus());
+  config.model = Canonical(config.model);
+  std::string problems;
+  for (const model::Problem& problem : model::Problems(config.model)) {
+    problems += fmt::format("{}{}: {}", problems.empty() ? "" : "\n", file_name, problem.text);
+  }
+  if (!problems.empty()) return absl::InvalidArgumentError(problems);
+  return config;
+}
+
+StatusOr<std::string> WriteConfig(const ModelSpec& model, ExportType type,
+                                  std::string_view original) {
+  Ordered json = Ordered::object();
+  if (!original.empty()) {
+    LH_ASSIGN_OR_RETURN(Config from, ParseConfig(original, "the original config.json"));
+    // What a run may change of it.
+    from.model.vocabulary = model.vocabulary;
+    from.model.context = model.context;
+    from.model.tied = model.tied;
+    if (from.model != Canonical(model)) return WriteConfig(model, type, "");
+    json = Parse<Ordered>(original);
+  } else {
+    LH_ASSIGN_OR_RETURN(const std::string_view model_type, ModelTypeOf(model));
+    json["model_type"] = model_type;
+    if (model_type == "mistral") json["sliding_window"] = nullptr;
+    json["architectures"] = Ordered::array({model_type == "gpt2"      ? "GPT2LMHeadModel"
+                                            : model_type == "qwen2"   ? "Qwen2ForCausalLM"
+                                            : model_type == "qwen3"   ? "Qwen3ForCausalLM"
+                                            : model_type == "mistral" ? "MistralForCausalLM"
+                                                                      : "LlamaForCausalLM"});
+  }
+  if (!model.vocabulary) {
+    return absl::InvalidArgumentError("the export needs to know the rows of the vocabulary");
+  }
+  json["vocab_size"] = *model.vocabulary;
+  json["tie_word_embeddings"] = model.tied;
+  if (model.family == ModelFamily::kGpt) {
+    WriteGpt2(model, &json);
+  } else {
+    WriteLlama(model, !original.empty(), &json);
+  }
+  // transformers before 5 looks for the older key alone, later ones take either.
+  const char* const key = json.contains("dtype") ? "dtype" : "torch_dtype";
+  if (json.contains("dtype")) json.erase("torch_dtype");
+  json[key] = TorchName(type);
+  std::string text = json.dump(2) + "\n";
+  // What stands there is what a reader will make of it.
+  LH_ASSIGN_OR_RETURN(Config read, ParseConfig(text, "the config.json of the export"));
+  read.model.context = model.context;
+  if (read.model == Canonical(model)) return text;
+  return absl::FailedPreconditionError(
+      "transformers has no model that computes what this one does; the export needs one of the "
+      "shapes that import reads");
+}
+
+}  // namespace longhaul::published

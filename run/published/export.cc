@@ -1,0 +1,104 @@
+#include "run/published/export.h"
+
+#include <fmt/core.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/file.h"
+#include "base/pending_file.h"
+#include "run/published/safetensors.h"
+
+namespace longhaul::published {
+namespace {
+
+std::string_view TypeName(ExportType type) {
+  switch (type) {
+    case ExportType::kBf16:
+      return "BF16";
+    case ExportType::kFp16:
+      return "F16";
+    case ExportType::kFp32:
+      break;
+  }
+  return "F32";
+}
+
+struct Part {
+  std::vector<model::PlacedParameter> parameters;
+  uint64_t bytes = 0;
+};
+
+uint64_t BytesIn(const model::PlacedParameter& parameter, ExportType type) {
+  return parameter.parameter.shape.elements() * BytesOfType(TypeName(type));
+}
+
+// In the model's order; at least a tensor in each.
+std::vector<Part> PartsOf(const Export& what) {
+  const ModelSpec& model = what.model;
+  std::vector<Part> parts(1);
+  for (model::PlacedParameter& parameter : model::ParametersOf(
+           model, *model.vocabulary,
+           {.first_layer = 0, .layers = model.layers, .embedding = true, .head = true})) {
+    const uint64_t bytes = BytesIn(parameter, what.type);
+    if (parts.back().bytes > 0 && parts.back().bytes + bytes > what.most_file_bytes) {
+      parts.emplace_back();
+    }
+    parts.back().bytes += bytes;
+    parts.back().parameters.push_back(std::move(parameter));
+  }
+  return parts;
+}
+
+Status WritePart(const std::string& path, const Part& part, ExportType type,
+                 const FindValues& find) {
+  std::vector<TensorEntry> entries;
+  for (const model::PlacedParameter& parameter : part.parameters) {
+    entries.push_back({.name = parameter.PublishedName(),
+                       .type = std::string(TypeName(type)),
+                       .shape = PublishedShape(parameter.parameter)});
+  }
+  LH_ASSIGN_OR_RETURN(const std::unique_ptr<PendingFile> file, PendingFile::Create(path));
+  // transformers refuses a file that does not say for whom it is.
+  LH_RETURN_IF_ERROR(file->Append(SafetensorsHeader(entries, {{"format", "pt"}})));
+  for (const model::PlacedParameter& parameter : part.parameters) {
+    LH_ASSIGN_OR_RETURN(const std::span<const float> values, find(parameter));
+    if (values.size() != parameter.parameter.shape.elements()) {
+      return absl::DataLossError(fmt::format("expected {} values of {}, got {}",
+                                             parameter.parameter.shape.elements(), parameter.Name(),
+                                             values.size()));
+    }
+    LH_RETURN_IF_ERROR(file->Append(Encode(values, parameter.parameter, type)));
+  }
+  return file->Publish();
+}
+
+}  // namespace
+
+Status WriteFolder(const std::string& folder, const Export& what, const FindValues& find) {
+  LH_ASSIGN_OR_RETURN(const std::string config,
+                      WriteConfig(what.model, what.type, what.original_config));
+  LH_RETURN_IF_ERROR(WriteFileAtomic(folder + "/config.json", config));
+  for (const SmallFile& file : what.files) {
+    LH_RETURN_IF_ERROR(CheckFileName("a file of the tokenizer", file.name));
+    LH_RETURN_IF_ERROR(WriteFileAtomic(folder + "/" + file.name, file.contents));
+  }
+  const std::vector<Part> parts = PartsOf(what);
+  nlohmann::ordered_json map = nlohmann::ordered_json::object();
+  uint64_t total = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string name =
+        parts.size() == 1 ? "model.safetensors"
+                          : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, parts.size());
+    LH_RETURN_IF_ERROR(WritePart(folder + "/" + name, parts[i], what.type, find));
+    total += parts[i].bytes;
+    for (const auto& parameter : parts[i].parameters) map[parameter.PublishedName()] = name;
+  }
+  if (parts.size() == 1) return absl::OkStatus();
+  const nlohmann::ordered_json index = {{"metadata", {{"total_size", total}}},
+                                        {"weight_map", std::move(map)}};
+  return WriteFileAtomic(folder + "/model.safetensors.index.json", index.dump(2) + "\n");
+}
+
+}  // namespace longhaul::published

@@ -1,0 +1,39 @@
+// A model as a folder that transformers loads: config.json, its tensors, what belongs to it.
+//
+// From one thread.
+#ifndef LONGHAUL_RUN_PUBLISHED_EXPORT_H_
+#define LONGHAUL_RUN_PUBLISHED_EXPORT_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "run/model/family.h"
+#include "run/published/config.h"
+#include "run/published/weights.h"
+
+namespace longhaul::published {
+
+struct Export {
+  ModelSpec model;  // with its vocabulary
+  ExportType type = ExportType::kFp32;
+  std::string original_config;   // that the model came from; empty: none
+  std::vector<SmallFile> files;  // of its tokenizer
+  // Tensors of more bytes are split over several files, with an index.
+  uint64_t most_file_bytes = uint64_t{5} * 1000 * 1000 * 1000;
+};
+
+// The values of a parameter, parameter.shape.elements(), row-major; valid until the next call.
+using FindValues =
+    std::function<StatusOr<std::span<const float>>(const model::PlacedParameter& parameter)>;
+
+// Writes into a folder that is there and empty, a tensor at a time. Each file is whole or not
+// there, but not the folder.
+Status WriteFolder(const std::string& folder, const Export& what, const FindValues& find);
+
+}  // namespace longhaul::published
+
+#endif  // LONGHAUL_RUN_PUBLISHED_EXPORT_H_

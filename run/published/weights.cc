@@ -1,0 +1,421 @@
+#include "run/published/weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "codec/convert.h"
+#include "run/published/safetensors.h"
+
+namespace longhaul::published {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kFormat = "longhaul weights";
+constexpr int kVersion = 1;
+constexpr uint64_t kMostConfigBytes = 1 << 20, kMostIndexBytes = 64 << 20;
+constexpr uint64_t kMostSmallFileBytes = 64 << 20;
+constexpr size_t kHashBlockBytes = 1 << 20;
+constexpr uint64_t kMostBytes = uint64_t{1} << 62;  // of offsets and sizes that a text says
+
+// What a tokenizer's folder may have, by name; each is taken where it is there.
+constexpr const char* kTokenizerFiles[] = {
+    "added_tokens.json", "chat_template.jinja",     "generation_config.json",
+    "merges.txt",        "special_tokens_map.json", "tokenizer.json",
+    "tokenizer.model",   "tokenizer_config.json",   "vocab.json"};
+
+// Values that the model does not learn: it makes them itself.
+bool IsMade(std::string_view name) {
+  return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") ||
+         name.ends_with(".attn.masked_bias");
+}
+
+const Tensor* FindTensor(const Weights& weights, std::string_view name, std::string_view prefix) {
+  if (const Tensor* tensor = weights.Find(name)) return tensor;
+  return name.starts_with(prefix) ? weights.Find(name.substr(prefix.size())) : nullptr;
+}
+
+model::Parameter EmbeddingOf(const ModelSpec& model) {
+  return model::FamilyOf(model).parameters(model, model.vocabulary.value_or(1)).front();
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return fmt::format("({})", fmt::join(shape, ", "));
+}
+
+// Lines of what is wrong.
+class Problems {
+ public:
+  void Add(const std::string& problem) { text_ += (text_.empty() ? "" : "\n") + problem; }
+  void Add(const Status& status) {
+    if (!status.ok()) Add(std::string(Message(status)));
+  }
+  Status ToStatus() const {
+    return text_.empty() ? absl::OkStatus() : absl::InvalidArgumentError(text_);
+  }
+
+ private:
+  std::string text_;
+};
+
+// Names of the files with tensors.
+StatusOr<std::set<std::string>> TensorFiles(const std::string& folder) {
+  const std::string whole = "model.safetensors", index = "model.safetensors.index.json";
+  if (std::filesystem::exists(folder + "/" + whole)) return std::set{whole};
+  if (!std::filesystem::exists(folder + "/" + index)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: expected {} or {}; weights in other formats (pytorch_model.bin, GGUF) have to be "
+        "converted by transformers' save_pretrained first",
+        folder, whole, index));
+  }
+  LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(folder + "/" + index, kMostIndexBytes));
+  const Json json = Json::parse(text, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  std::set<std::string> files;
+  if (json.is_object() && json.contains("weight_map") && json["weight_map"].is_object()) {
+    for (const auto& [tensor, file] : json["weight_map"].items()) {
+      if (!file.is_string() || !CheckFileName("a file", file.get<std::string>()).ok()) {
+        return absl::InvalidArgumentError(fmt::format(
+            "{}/{}: '{}' lies in something that is no file name", folder, index, tensor));
+      }
+      files.insert(file.get<std::string>());
+    }
+  }
+  if (files.empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}/{}: expected an object with a weight_map that names files", folder, index));
+  }
+  return files;
+}
+
+Status AddTensors(const std::string& folder, const std::string& file, Weights* weights) {
+  const std::string path = folder + "/" + file;
+  StatusOr<MappedFile> mapped = MappedFile::Open(path);
+  if (!mapped.ok()) return mapped.status();
+  const StatusOr<SafetensorsTable> table =
+      ParseSafetensorsTable(mapped->bytes(), mapped->bytes().size());
+  if (!table.ok()) return Annotate(table.status(), path);
+  for (const TensorEntry& entry : table->tensors) {
+    if (IsMade(entry.name)) continue;
+    weights->tensors.push_back({.name = entry.name,
+                                .type = entry.type,
+                                .shape = entry.shape,
+                                .file = file,
+                                .offset = entry.begin,
+                                .bytes = entry.end - entry.begin,
+                                .sha256 = {}});
+  }
+  return absl::OkStatus();
+}
+
+// That every parameter has its tensor, and every tensor its parameter.
+void Match(const std::string& folder, const Config& config, Weights* weights, Problems* problems) {
+  const ModelSpec& model = config.model;
+  std::set<std::string> used;
+  for (const model::PlacedParameter& parameter : model::ParametersOf(
+           model, *model.vocabulary,
+           {.first_layer = 0, .layers = model.layers, .embedding = true, .head = true})) {
+    const StatusOr<const Tensor*> tensor = TensorOf(*weights, model, parameter);
+    problems->Add(Annotate(tensor.status(), folder));
+    if (!tensor.ok()) continue;
+    used.insert((*tensor)->name);
+    // TensorOf would give the embedding, which serves as the head of a tied model alone.
+    if (parameter.parameter.role == model::Role::kHead && parameter.parameter.shape.is_matrix() &&
+        (*tensor)->name != parameter.PublishedName()) {
+      problems->Add(
+          fmt::format("{}: there is no tensor '{}', and config.json has no "
+                      "tie_word_embeddings: true",
+                      folder, parameter.PublishedName()));
+    }
+  }
+  // A tied model's file may repeat the matrix as the head's; nobody reads that.
+  if (model.tied)
+    std::erase_if(weights->tensors, [](const Tensor& t) { return t.name == "lm_head.weight"; });
+  std::map<std::string_view, std::string_view> files;
+  for (const Tensor& tensor : weights->tensors) {
+    if (const auto [other, first] = files.emplace(tensor.name, tensor.file); !first) {
+      problems->Add(fmt::format("{}: both {} and {} have '{}'", folder, other->second, tensor.file,
+                                tensor.name));
+    }
+    if (used.contains(tensor.name)) continue;
+    problems->Add(fmt::format("{}: {} has '{}', for which the model of config.json has no place",
+                              folder, tensor.file, tensor.name));
+  }
+}
+
+template <class T, class Convert>
+void DecodeAs(std::span<const std::byte> bytes, const model::Parameter& parameter,
+              std::span<float> values, Convert convert) {
+  const auto read = [&](size_t i) {
+    T value;
+    std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
+    return convert(value);
+  };
+  if (!parameter.published_transposed) {
+    for (size_t i = 0; i < values.size(); ++i) values[i] = read(i);
+    return;
+  }
+  const size_t rows = parameter.shape.rows, columns = parameter.shape.columns;
+  for (size_t column = 0; column < columns; ++column) {
+    for (size_t row = 0; row < rows; ++row)
+      values[row * columns + column] = read(column * rows + row);
+  }
+}
+
+template <class T, class Convert>
+std::vector<std::byte> EncodeAs(std::span<const float> values, const model::Parameter& parameter,
+                                Convert convert) {
+  std::vector<std::byte> bytes(values.size() * sizeof(T));
+  const auto write = [&](size_t i, float value) {
+    const T converted = convert(value);
+    std::memcpy(bytes.data() + i * sizeof(T), &converted, sizeof(T));
+  };
+  if (!parameter.published_transposed) {
+    for (size_t i = 0; i < values.size(); ++i) write(i, values[i]);
+    return bytes;
+  }
+  const size_t rows = parameter.shape.rows, columns = parameter.shape.columns;
+  for (size_t row = 0; row < rows; ++row) {
+    for (size_t column = 0; column < columns; ++column) {
+      write(column * rows + row, values[row * columns + column]);
+    }
+  }
+  return bytes;
+}
+
+Status NoWeights(std::string_view problem) {
+  return absl::InvalidArgumentError(fmt::format("not a list of weights: {}", problem));
+}
+
+// nlohmann's get would make numbers of -1, 1.5 and 1e300, too.
+std::optional<uint64_t> Whole(const Json& value) {
+  if (!value.is_number_unsigned() || value.get<uint64_t>() > kMostBytes) return std::nullopt;
+  return value.get<uint64_t>();
+}
+
+// Throws what nlohmann throws.
+StatusOr<Tensor> TensorFrom(const Json& json) {
+  Tensor tensor{.name = json.at("name").get<std::string>(),
+                .type = json.at("type").get<std::string>(),
+                .shape = {},
+                .file = json.at("file").get<std::string>(),
+                .sha256 = json.at("sha256").get<std::string>()};
+  LH_RETURN_IF_ERROR(CheckFileName("a file", tensor.file));
+  const auto no_weights = [&](std::string_view problem) {
+    return NoWeights(fmt::format("'{}' has {}", tensor.name, problem));
+  };
+  uint64_t product = BytesOfType(tensor.type);
+  for (const Json& extent : json.at("shape")) {
+    const std::optional<uint64_t> value = Whole(extent);
+    if (!value || (*value > 0 && product > kMostBytes / *value)) {
+      return no_weights("an impossible shape");
+    }
+    tensor.shape.push_back(static_cast<int64_t>(*value));
+    product *= *value;
+  }
+  const std::optional<uint64_t> offset = Whole(json.at("offset")), bytes = Whole(json.at("bytes"));
+  if (!offset || bytes != product || !IsSha256Hex(tensor.sha256)) {
+    return no_weights("an offset, bytes or a hash that do not fit it");
+  }
+  tensor.offset = *offset;
+  tensor.bytes = *bytes;
+  return tensor;
+}
+
+}  // namespace
+
+const Tensor* Weights::Find(std::string_view name) const {
+  const auto it = std::find_if(tensors.begin(), tensors.end(),
+                               [&](const Tensor& tensor) { return tensor.name == name; });
+  return it == tensors.end() ? nullptr : &*it;
+}
+
+std::vector<int64_t> PublishedShape(const model::Parameter& parameter) {
+  const auto [rows, columns] = parameter.shape;
+  if (!parameter.shape.is_matrix()) return {rows};
+  return parameter.published_transposed ? std::vector<int64_t>{columns, rows}
+                                        : std::vector<int64_t>{rows, columns};
+}
+
+StatusOr<const Tensor*> TensorOf(const Weights& weights, const ModelSpec& model,
+                                 const model::PlacedParameter& placed) {
+  const std::string_view prefix = model::FamilyOf(model).published_prefix;
+  const model::Parameter& parameter = placed.parameter;
+  const std::string name = placed.PublishedName();
+  const Tensor* tensor = FindTensor(weights, name, prefix);
+  if (tensor == nullptr && parameter.role == model::Role::kHead && parameter.shape.is_matrix()) {
+    tensor = FindTensor(weights, EmbeddingOf(model).published, prefix);
+  }
+  if (tensor == nullptr) {
+    return absl::InvalidArgumentError(fmt::format("there is no tensor '{}'", name));
+  }
+  std::vector<int64_t> expected = PublishedShape(parameter), shape = tensor->shape;
+  if (parameter.first_rows_suffice && !shape.empty() && shape[0] > expected[0]) {
+    shape[0] = expected[0];
+  }
+  if (shape != expected) {
+    return absl::InvalidArgumentError(
+        fmt::format("'{}' has the shape {}, and the model of config.json has {}", tensor->name,
+                    ShapeText(tensor->shape), ShapeText(expected)));
+  }
+  if (tensor->type != "F32" && tensor->type != "BF16" && tensor->type != "F16") {
+    return absl::InvalidArgumentError(fmt::format(
+        "'{}' has the type {}, and longhaul reads F32, BF16 and F16", tensor->name, tensor->type));
+  }
+  return tensor;
+}
+
+StatusOr<Weights> ReadFolder(const std::string& folder) {
+  Weights weights;
+  const std::string config_path = folder + "/config.json";
+  LH_ASSIGN_OR_RETURN(weights.config_json, ReadFile(config_path, kMostConfigBytes));
+  LH_ASSIGN_OR_RETURN(const Config config, ParseConfig(weights.config_json, config_path));
+  LH_ASSIGN_OR_RETURN(const std::set<std::string> files, TensorFiles(folder));
+  Problems problems;
+  for (const std::string& file : files) problems.Add(AddTensors(folder, file, &weights));
+  LH_RETURN_IF_ERROR(problems.ToStatus());
+  Match(folder, config, &weights, &problems);
+  LH_RETURN_IF_ERROR(problems.ToStatus());
+  for (const char* const name : kTokenizerFiles) {
+    const std::string path = folder + "/" + name;
+    if (!std::filesystem::exists(path)) continue;
+    LH_ASSIGN_OR_RETURN(std::string contents, ReadFile(path, kMostSmallFileBytes));
+    weights.files.push_back({name, std::move(contents)});
+  }
+  return weights;
+}
+
+Status HashTensors(const std::string& folder, Weights* weights,
+                   const std::function<Status(uint64_t)>& progress) {
+  uint64_t total = 0;
+  std::vector<char> block(kHashBlockBytes);
+  for (Tensor& tensor : weights->tensors) {
+    const std::string path = folder + "/" + tensor.file;
+    std::ifstream in(path, std::ios::binary);
+    in.seekg(static_cast<std::streamoff>(tensor.offset));
+    Sha256 hash;
+    for (uint64_t left = tensor.bytes; left > 0;) {
+      const size_t size = std::min<uint64_t>(left, block.size());
+      if (!in.read(block.data(), static_cast<std::streamsize>(size))) {
+        return absl::DataLossError(fmt::format("cannot read '{}' of {}", tensor.name, path));
+      }
+      hash.Update(std::string_view(block.data(), size));
+      left -= size;
+      total += size;
+      if (progress) LH_RETURN_IF_ERROR(progress(total));
+    }
+    tensor.sha256 = hash.HexDigest();
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<std::vector<std::byte>> ReadTensor(const std::string& folder, const Tensor& tensor) {
+  const std::string path = folder + "/" + tensor.file;
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return absl::NotFoundError(fmt::format("cannot open {}", path));
+  // Before there is memory for what a foreign list of weights promises.
+  std::error_code error;
+  const uint64_t size = std::filesystem::file_size(path, error);
+  if (error || tensor.offset > size || tensor.bytes > size - tensor.offset) {
+    return absl::DataLossError(fmt::format("{} ends before '{}' does", path, tensor.name));
+  }
+  in.seekg(static_cast<std::streamoff>(tensor.offset));
+  std::vector<std::byte> bytes(tensor.bytes);
+  if (!in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(tensor.bytes))) {
+    return absl::DataLossError(fmt::format("cannot read '{}' of {}", tensor.name, path));
+  }
+  if (tensor.sha256.empty()) return bytes;
+  Sha256 hash;
+  hash.Update(bytes);
+  if (hash.HexDigest() == tensor.sha256) return bytes;
+  return absl::DataLossError(
+      fmt::format("'{}' in {} is not what the run began with", tensor.name, path));
+}
+
+std::string ToJson(const Weights& weights) {
+  Json tensors = Json::array();
+  for (const Tensor& tensor : weights.tensors) {
+    tensors.push_back({{"name", tensor.name},
+                       {"type", tensor.type},
+                       {"shape", tensor.shape},
+                       {"file", tensor.file},
+                       {"offset", tensor.offset},
+                       {"bytes", tensor.bytes},
+                       {"sha256", tensor.sha256}});
+  }
+  Json files = Json::object();
+  for (const SmallFile& file : weights.files) files[file.name] = absl::Base64Escape(file.contents);
+  const Json json = {{"format", kFormat},
+                     {"version", kVersion},
+                     {"config", weights.config_json},
+                     {"tensors", std::move(tensors)},
+                     {"files", std::move(files)}};
+  return json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+}
+
+StatusOr<Weights> FromJson(std::string_view text) {
+  const Json json = Json::parse(text, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("format", Json()) != kFormat) {
+    return NoWeights(fmt::format("expected an object of the format '{}'", kFormat));
+  }
+  if (json.value("version", Json()) != kVersion) {
+    return NoWeights(
+        fmt::format("expected version {}; another version of longhaul wrote it", kVersion));
+  }
+  Weights weights;
+  try {
+    weights.config_json = json.at("config").get<std::string>();
+    for (const Json& one : json.at("tensors")) {
+      LH_ASSIGN_OR_RETURN(Tensor tensor, TensorFrom(one));
+      weights.tensors.push_back(std::move(tensor));
+    }
+    for (const auto& [name, contents] : json.at("files").items()) {
+      LH_RETURN_IF_ERROR(CheckFileName("a file", name));
+      std::string bytes;
+      if (!absl::Base64Unescape(contents.get<std::string>(), &bytes)) {
+        return NoWeights(fmt::format("the file '{}' is no base64", name));
+      }
+      weights.files.push_back({name, std::move(bytes)});
+    }
+  } catch (const Json::exception& error) {
+    return NoWeights(error.what());
+  }
+  return weights;
+}
+
+void Decode(const Tensor& tensor, std::span<const std::byte> bytes,
+            const model::Parameter& parameter, std::span<float> values) {
+  if (tensor.type == "BF16") {
+    DecodeAs<uint16_t>(bytes, parameter, values, codec::Bf16ToF32);
+  } else if (tensor.type == "F16") {
+    DecodeAs<uint16_t>(bytes, parameter, values, codec::F16ToF32);
+  } else {
+    DecodeAs<float>(bytes, parameter, values, [](float value) { return value; });
+  }
+}
+
+std::vector<std::byte> Encode(std::span<const float> values, const model::Parameter& parameter,
+                              ExportType type) {
+  switch (type) {
+    case ExportType::kBf16:
+      return EncodeAs<uint16_t>(values, parameter, codec::F32ToBf16);
+    case ExportType::kFp16:
+      return EncodeAs<uint16_t>(values, parameter, codec::F32ToF16);
+    case ExportType::kFp32:
+      break;
+  }
+  return EncodeAs<float>(values, parameter, [](float value) { return value; });
+}
+
+}  // namespace longhaul::published

@@ -1,0 +1,236 @@
+#include "run/data/data_set.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "base/hash.h"
+
+namespace longhaul::data {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kSetFormat = "longhaul data set", kMixtureFormat = "longhaul mixture";
+constexpr int kVersion = 1;
+constexpr size_t kHashDigits = 64;
+constexpr uint64_t kLeastChunkBytes = 4096, kMostChunkBytes = uint64_t{64} << 20;
+
+Status Wrong(const std::string& problem) {
+  return absl::InvalidArgumentError("not a data set: " + problem);
+}
+
+Status CheckHashes(const HashedFile& file, uint64_t chunk_bytes) {
+  if (file.file.empty() || file.file.find("..") != std::string::npos) {
+    return Wrong(fmt::format("'{}' is no file of it", file.file));
+  }
+  const uint64_t chunks = (file.bytes + chunk_bytes - 1) / chunk_bytes;
+  if (file.chunks.size() != chunks * kHashDigits) {
+    return Wrong(fmt::format("{} has {} bytes and hashes of {} digits, expected {}", file.file,
+                             file.bytes, file.chunks.size(), chunks * kHashDigits));
+  }
+  for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
+    if (!IsSha256Hex(file.ChunkSha256(chunk))) {
+      return Wrong(fmt::format("the hash of chunk {} of {} is none", chunk, file.file));
+    }
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<TokenList> ParseList(const Json& json, const DataSet& set) {
+  TokenList list;
+  for (const Json& one : json) {
+    Shard shard;
+    shard.tokens = one.at("tokens").get<uint64_t>();
+    if (shard.tokens > std::numeric_limits<uint64_t>::max() / 8) return Wrong("too many tokens");
+    shard.ids = {.file = one.at("file").get<std::string>(),
+                 .offset = one.value("offset", uint64_t{0}),
+                 .bytes = shard.tokens * set.bytes_per_token,
+                 .chunks = one.at("chunks").get<std::string>()};
+    LH_RETURN_IF_ERROR(CheckHashes(shard.ids, set.chunk_bytes));
+    if (one.contains("mask") && !one["mask"].is_null()) {
+      const Json& mask = one["mask"];
+      shard.mask = {.file = mask.at("file").get<std::string>(),
+                    .offset = 0,
+                    .bytes = (shard.tokens + 7) / 8,
+                    .chunks = mask.at("chunks").get<std::string>()};
+      LH_RETURN_IF_ERROR(CheckHashes(*shard.mask, set.chunk_bytes));
+    }
+    list.shards.push_back(std::move(shard));
+  }
+  return list;
+}
+
+Json ListJson(const TokenList& list) {
+  Json json = Json::array();
+  for (const Shard& shard : list.shards) {
+    Json one = {{"file", shard.ids.file},
+                {"offset", shard.ids.offset},
+                {"tokens", shard.tokens},
+                {"chunks", shard.ids.chunks}};
+    if (shard.mask) one["mask"] = {{"file", shard.mask->file}, {"chunks", shard.mask->chunks}};
+    json.push_back(std::move(one));
+  }
+  return json;
+}
+
+StatusOr<DataSet> FromJson(const Json& json) {
+  DataSet set;
+  if (const Json tokenizer = json.value("tokenizer", Json()); tokenizer.is_object()) {
+    set.tokenizer = tokenizer.value("name", std::string());
+  }
+  set.vocabulary = json.at("vocabulary").get<uint32_t>();
+  set.bytes_per_token = json.at("bytes_per_token").get<uint32_t>();
+  set.packed = json.value("packed", 0u);
+  set.chunk_bytes = json.at("chunk_bytes").get<uint64_t>();
+  if (const Json end = json.value("end_token", Json()); end.is_number_unsigned()) {
+    set.end_token = end.get<uint32_t>();
+  }
+  if (set.bytes_per_token != 2 && set.bytes_per_token != 4) {
+    return Wrong(fmt::format("expected 2 or 4 bytes a token, got {}", set.bytes_per_token));
+  }
+  if (set.vocabulary == 0 ||
+      set.vocabulary > static_cast<uint32_t>(std::numeric_limits<int32_t>::max())) {
+    return Wrong(fmt::format("its vocabulary is {}", set.vocabulary));
+  }
+  if (set.chunk_bytes < kLeastChunkBytes || set.chunk_bytes > kMostChunkBytes ||
+      set.chunk_bytes % 8 != 0) {
+    return Wrong(fmt::format("expected chunks of {} to {} bytes, got {}", kLeastChunkBytes,
+                             kMostChunkBytes, set.chunk_bytes));
+  }
+  LH_ASSIGN_OR_RETURN(set.training, ParseList(json.at("training"), set));
+  LH_ASSIGN_OR_RETURN(set.validation, ParseList(json.value("validation", Json::array()), set));
+  return set;
+}
+
+}  // namespace
+
+uint64_t TokenList::tokens() const {
+  uint64_t tokens = 0;
+  for (const Shard& shard : shards) tokens += shard.tokens;
+  return tokens;
+}
+
+bool DataSet::has_masks() const {
+  const auto has = [](const TokenList& list) {
+    return std::any_of(list.shards.begin(), list.shards.end(),
+                       [](const Shard& shard) { return shard.mask.has_value(); });
+  };
+  return has(training) || has(validation);
+}
+
+StatusOr<DataSet> ParseDataSet(std::string_view text) {
+  const Json json = Json::parse(text, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("format", Json()) != kSetFormat) {
+    return Wrong(fmt::format("expected an object of the format '{}'", kSetFormat));
+  }
+  if (json.value("version", Json()) != kVersion) {
+    return Wrong(
+        fmt::format("expected version {}; another version of longhaul wrote it", kVersion));
+  }
+  try {
+    return FromJson(json);
+  } catch (const Json::exception& error) {
+    return Wrong(error.what());
+  }
+}
+
+Status CheckMixture(const Mixture& mixture, uint32_t context, bool by_documents) {
+  std::string problems;
+  const auto add = [&](const std::string& problem) {
+    problems += (problems.empty() ? "" : "\n") + problem;
+  };
+  if (mixture.sources.empty()) add("expected at least one data set");
+  std::set<std::string> folders;
+  for (const Source& source : mixture.sources) {
+    const DataSet& set = source.set;
+    if (!folders.insert(source.folder).second) {
+      add(fmt::format("{}: it is there twice; give it a larger weight", source.folder));
+    }
+    if (!(source.weight > 0) || !std::isfinite(source.weight)) {
+      add(fmt::format("{}: expected a weight above 0, got {}", source.folder, source.weight));
+    }
+    if (set.vocabulary != mixture.vocabulary()) {
+      add(fmt::format(
+          "{}: its vocabulary is {}, and that of {} is {}; prepare both with one "
+          "tokenizer",
+          source.folder, set.vocabulary, mixture.sources.front().folder, mixture.vocabulary()));
+    }
+    if (set.has_masks() != mixture.has_masks()) {
+      add(fmt::format("{}: of {} and {} one has loss masks and the other has none", source.folder,
+                      source.folder, mixture.sources.front().folder));
+    }
+    if (by_documents &&
+        (!set.end_token || set.end_token != mixture.sources.front().set.end_token)) {
+      add(set.end_token
+              ? fmt::format("{}: its documents end with the token {}, and those of {} with {}",
+                            source.folder, *set.end_token, mixture.sources.front().folder,
+                            mixture.sources.front().set.end_token.value_or(0))
+              : fmt::format("{}: it does not say which token ends a document; prepare it with "
+                            "--end-token",
+                            source.folder));
+    }
+    if (set.packed != 0 && set.packed != context) {
+      add(
+          fmt::format("{}: it was packed for a context of {}, and model.context is {}; set it to "
+                      "that, or prepare the data anew",
+                      source.folder, set.packed, context));
+    }
+    if (set.training.tokens() <= context) {
+      add(fmt::format("{}: its {} tokens are less than one window of {} (model.context + 1)",
+                      source.folder, set.training.tokens(), uint64_t{context} + 1));
+    }
+  }
+  return problems.empty() ? absl::OkStatus() : absl::InvalidArgumentError(problems);
+}
+
+std::string ToJson(const Mixture& mixture) {
+  Json sources = Json::array();
+  for (const Source& source : mixture.sources) {
+    const DataSet& set = source.set;
+    Json one = {{"folder", source.folder},
+                {"weight", source.weight},
+                {"vocabulary", set.vocabulary},
+                {"bytes_per_token", set.bytes_per_token},
+                {"packed", set.packed},
+                {"chunk_bytes", set.chunk_bytes},
+                {"training", ListJson(set.training)},
+                {"validation", ListJson(set.validation)}};
+    if (set.end_token) one["end_token"] = *set.end_token;
+    if (!set.tokenizer.empty()) one["tokenizer"] = {{"name", set.tokenizer}};
+    sources.push_back(std::move(one));
+  }
+  const Json json = {
+      {"format", kMixtureFormat}, {"version", kVersion}, {"sources", std::move(sources)}};
+  return json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+}
+
+StatusOr<Mixture> MixtureFromJson(std::string_view text) {
+  const Json json = Json::parse(text, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("format", Json()) != kMixtureFormat ||
+      json.value("version", Json()) != kVersion) {
+    return Wrong(
+        fmt::format("expected an object of the format '{}', version {}", kMixtureFormat, kVersion));
+  }
+  Mixture mixture;
+  try {
+    for (const Json& one : json.at("sources")) {
+      Source source{.folder = one.at("folder").get<std::string>(),
+                    .weight = one.at("weight").get<double>(),
+                    .set = {}};
+      LH_ASSIGN_OR_RETURN(source.set, FromJson(one));
+      mixture.sources.push_back(std::move(source));
+    }
+  } catch (const Json::exception& error) {
+    return Wrong(error.what());
+  }
+  if (mixture.sources.empty()) return Wrong("expected at least one source");
+  return mixture;
+}
+
+}  // namespace longhaul::data

@@ -1,0 +1,79 @@
+#include "worker/rpc/chunk_fetcher.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/hash.h"
+
+namespace longhaul::worker {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+// The coordinator may be away for a while.
+constexpr absl::Duration kChunkLimit = absl::Minutes(5);
+
+StatusOr<Bytes> FromFolder(const std::string& path, uint64_t offset, uint64_t bytes,
+                           const std::string& sha256) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return absl::NotFoundError(fmt::format("cannot open {}", path));
+  in.seekg(static_cast<std::streamoff>(offset));
+  Bytes chunk(bytes);
+  if (!in.read(reinterpret_cast<char*>(chunk.data()), static_cast<std::streamsize>(bytes))) {
+    return absl::DataLossError(fmt::format("{} is shorter than it was", path));
+  }
+  Sha256 hash;
+  hash.Update(chunk);
+  if (hash.HexDigest() == sha256) return chunk;
+  return absl::DataLossError(fmt::format(
+      "{} has changed since the run was submitted, {} bytes from byte {} on", path, bytes, offset));
+}
+
+StatusOr<Bytes> FromCoordinator(BlobFetcher& blobs, const std::string& sha256, uint64_t bytes,
+                                const std::function<bool()>& given_up) {
+  LH_ASSIGN_OR_RETURN(const std::string path,
+                      blobs.Fetch(sha256, Deadline::After(kChunkLimit), given_up));
+  LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, bytes));
+  blobs.Forget(sha256);
+  if (text.size() != bytes) {
+    return absl::DataLossError(
+        fmt::format("expected {} bytes, the coordinator has {}", bytes, text.size()));
+  }
+  const auto whole = std::as_bytes(std::span(text));
+  return Bytes(whole.begin(), whole.end());
+}
+
+}  // namespace
+
+FetchChunk ChunkFetcher(BlobFetcher* blobs) {
+  // Chunks of the same content have one name there.
+  const auto turn = std::make_shared<std::mutex>();
+  return [blobs, turn](const data::Source& source, const data::HashedFile& file, uint64_t chunk,
+                       const std::function<bool()>& given_up) -> StatusOr<Bytes> {
+    const uint64_t size = source.set.chunk_bytes;
+    const uint64_t bytes = std::min(size, file.bytes - chunk * size);
+    const std::string sha256 = file.ChunkSha256(chunk);
+    const std::string path =
+        file.file.starts_with('/') ? file.file : source.folder + "/" + file.file;
+    StatusOr<Bytes> here = FromFolder(path, file.offset + chunk * size, bytes, sha256);
+    if (here.ok()) return here;
+    const std::lock_guard lock(*turn);
+    StatusOr<Bytes> fetched = FromCoordinator(*blobs, sha256, bytes, given_up);
+    if (fetched.ok() || absl::IsCancelled(fetched.status())) return fetched;
+    return Status(fetched.status().code(),
+                  fmt::format("neither this worker nor the coordinator has what is needed of the "
+                              "data set in {} ({}; {}); with data.upload: true `longhaul submit` "
+                              "sends it",
+                              source.folder, Message(here.status()), Message(fetched.status())));
+  };
+}
+
+}  // namespace longhaul::worker

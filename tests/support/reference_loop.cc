@@ -17,15 +17,19 @@
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/silu.h>
+#include <ATen/ops/where.h>
 
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <numbers>
 #include <optional>
 #include <utility>
 
 #include "run/tokens/token_file.h"
-#include "worker/stage/adamw.h"
+#include "worker/stage/gradient_norm.h"
 #include "worker/stage/model.h"
+#include "worker/stage/optimizer.h"
 #include "worker/stage/torch_scope.h"
 
 namespace longhaul::testing {
@@ -44,7 +48,7 @@ class Reference {
         tokens_(tokens),
         dtype_(spec.train.dtype == ComputeDtype::kBf16 ? at::kBFloat16 : at::kFloat),
         parameters_(worker::Model::Create(Options(spec, tokens))->parameters()),
-        optimizer_(spec.train.optimizer, parameters_) {
+        optimizer_(worker::Optimizer::Create(spec.train, parameters_)) {
     for (const worker::Parameter& parameter : parameters_) {
       by_name_[parameter.name] = parameter.value;
     }
@@ -59,8 +63,8 @@ class Reference {
       sum += loss.item<float>();
     }
     const double squared_norm = worker::AddSquaredGradients(parameters_, 0).sum;
-    optimizer_.Step(step, worker::LearningRate(spec_.train, Step(step)),
-                    worker::ClipScale(spec_.train.optimizer.clip_norm, squared_norm));
+    optimizer_->Step(step, worker::LearningRate(spec_.train, Step(step)),
+                     worker::ClipScale(spec_.train.optimizer.clip_norm, squared_norm));
     for (const worker::Parameter& parameter : parameters_) parameter.value.mutable_grad().reset();
     run->losses.push_back(sum / microbatches);
     run->squared_gradient_norms.push_back(squared_norm);
@@ -122,7 +126,8 @@ class Reference {
 
   const Tensor& P(const std::string& name) const { return by_name_.at(name); }
   Tensor LayerNorm(const std::string& name, const Tensor& x) const {
-    return at::layer_norm(x, {x.size(-1)}, P(name + ".weight"), P(name + ".bias"));
+    return at::layer_norm(x, {x.size(-1)}, P(name + ".weight"), P(name + ".bias"),
+                          spec_.model.norm_epsilon);
   }
   Tensor RmsNorm(const std::string& name, const Tensor& x) const {
     return at::rms_norm(x, {x.size(-1)}, P(name + ".weight"), spec_.model.norm_epsilon);
@@ -168,16 +173,40 @@ class Reference {
     return at::linear(LayerNorm("ln_f", x), P(spec_.model.tied ? "wte" : "lm_head.weight"));
   }
 
+  // Of the pairs of a head's channels, in radians a position; as in transformers'
+  // modeling_rope_utils.py.
+  Tensor Frequencies(int64_t channels) const {
+    const ModelSpec& model = spec_.model;
+    const Tensor exponents = at::arange(0, channels, 2, at::kDouble) / channels;
+    const Tensor usual = at::pow(model.rope_theta, -exponents);
+    if (model.rope_scaling == RopeScaling::kNone) return usual;
+    const Tensor stretched = usual / model.rope_factor;
+    if (model.rope_scaling == RopeScaling::kLinear) return stretched;
+    const Tensor wavelengths = 2 * std::numbers::pi / usual;
+    const double low = model.rope_low_frequency, high = model.rope_high_frequency;
+    const double original = model.rope_original_context;
+    const Tensor share = (original / wavelengths - low) / (high - low);
+    const Tensor passage = (1 - share) * stretched + share * usual;
+    return at::where(wavelengths > original / low, stretched,
+                     at::where(wavelengths < original / high, usual, passage));
+  }
+
   // (rows, heads, tokens, channels): x cos + rotate(x) sin, where rotate(a, b) = (-b, a) on halves.
   Tensor Rotate(const Tensor& x) const {
     const int64_t tokens = x.size(2), channels = x.size(3);
-    const Tensor exponents = at::arange(0, channels, 2, at::kDouble) / channels;
-    const Tensor frequencies = at::pow(spec_.model.rope_theta, -exponents);
-    const Tensor angles = at::outer(at::arange(tokens, at::kDouble), frequencies).repeat({1, 2});
+    const Tensor angles =
+        at::outer(at::arange(tokens, at::kDouble), Frequencies(channels)).repeat({1, 2});
     const std::vector<Tensor> halves = x.chunk(2, 3);
     const Tensor rotated = at::cat({-halves[1], halves[0]}, 3);
     return (x * angles.cos().to(at::kFloat) + rotated * angles.sin().to(at::kFloat))
         .to(x.scalar_type());
+  }
+
+  // Queries or keys; `name` begins those of their parameters.
+  Tensor Turned(const std::string& name, const Tensor& x, int64_t heads) const {
+    const Tensor split = SplitHeads(Linear(name + "_proj", x), heads);
+    if (!spec_.model.qk_norm) return Rotate(split);
+    return Rotate(RmsNorm(name + "_norm", split.to(at::kFloat))).to(dtype_);
   }
 
   Tensor LlamaLogits(const Tensor& ids) const {
@@ -187,8 +216,8 @@ class Reference {
       const std::string block = "model.layers." + std::to_string(layer);
       const std::string attention = block + ".self_attn.", mlp = block + ".mlp.";
       const Tensor normed = RmsNorm(block + ".input_layernorm", x).to(dtype_);
-      const Tensor queries = Rotate(SplitHeads(Linear(attention + "q_proj", normed), heads));
-      const Tensor keys = Rotate(SplitHeads(Linear(attention + "k_proj", normed), kv_heads));
+      const Tensor queries = Turned(attention + "q", normed, heads);
+      const Tensor keys = Turned(attention + "k", normed, kv_heads);
       const Tensor values = SplitHeads(Linear(attention + "v_proj", normed), kv_heads);
       const Tensor attended = at::scaled_dot_product_attention(
           queries, keys, values, {}, 0.0, /*is_causal=*/true, {}, /*enable_gqa=*/true);
@@ -205,7 +234,7 @@ class Reference {
   const TokenFile& tokens_;
   const at::ScalarType dtype_;  // of what goes into matrix products
   const std::vector<worker::Parameter> parameters_;
-  worker::AdamW optimizer_;
+  const std::unique_ptr<worker::Optimizer> optimizer_;
   std::map<std::string, Tensor> by_name_;
 };
 

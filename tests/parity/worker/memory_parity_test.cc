@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "coordinator/planner/memory.h"
@@ -32,12 +34,18 @@ class CountingAllocator final : public c10::Allocator {
     const std::lock_guard lock(mutex_);
     return live_bytes_;
   }
+  // The most that was live at a time since this was asked last.
+  int64_t TakePeak() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(peak_bytes_, live_bytes_);
+  }
 
   c10::DataPtr allocate(size_t bytes) override {
     void* block = real_->raw_allocate(bytes);
     const std::lock_guard lock(mutex_);
     blocks_[block] = static_cast<int64_t>(bytes);
     live_bytes_ += static_cast<int64_t>(bytes);
+    peak_bytes_ = std::max(peak_bytes_, live_bytes_);
     return {block, block, &Free, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &Free; }
@@ -59,8 +67,67 @@ class CountingAllocator final : public c10::Allocator {
   static inline c10::Allocator* const real_ = c10::GetDefaultCPUAllocator();
   static inline std::mutex mutex_;
   static inline std::unordered_map<void*, int64_t> blocks_;
-  static inline int64_t live_bytes_ = 0;
+  static inline int64_t live_bytes_ = 0, peak_bytes_ = 0;
 };
+
+// Parameters, moments and what an update needs in passing, of each kind of optimizer.
+TEST(OptimizerMemory, IsWhatThePlanSays) {
+  CountingAllocator& allocator = CountingAllocator::Installed();
+  for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kMuon}) {
+    for (const MomentDtype moments : {MomentDtype::kFp32, MomentDtype::kBf16}) {
+      RunSpec spec;
+      spec.model.layers = 2;
+      spec.model.hidden = 512;
+      spec.model.heads = 8;
+      spec.model.context = 16;
+      spec.train.microbatches = 1;
+      spec.train.optimizer.kind = kind;
+      spec.train.optimizer.moments = moments;
+      worker::StageOptions options;
+      options.model = spec.model;
+      options.train = spec.train;
+      options.first = options.last = false;
+      options.layers = 2;
+      const int64_t before = allocator.live_bytes();
+      const auto stage = worker::Stage::Create(options);
+      ASSERT_TRUE(stage.ok()) << stage.status();
+      const int64_t width = moments == MomentDtype::kBf16 ? 2 : 4;
+      const auto of_parameters =
+          static_cast<int64_t>(coordinator::StageParameters(spec.model, 256, 2, false, false)) * 4;
+      const auto numbers =
+          static_cast<int64_t>(coordinator::StageMoments(spec, 256, 2, false, false));
+      EXPECT_EQ(allocator.live_bytes() - before, of_parameters + numbers * width);
+
+      const codec::Shape shape = BoundaryShape(spec);
+      const std::vector<float> values(shape.elements(), 0.5f);
+      const codec::TensorView view{values.data(), codec::Dtype::kF32, shape};
+      ASSERT_TRUE((*stage)->Forward(Microbatch(0), {{}, view, {}}).ok());
+      ASSERT_TRUE((*stage)->Backward(Microbatch(0), view).ok());
+      allocator.TakePeak();
+      const int64_t waiting = allocator.live_bytes();
+      ASSERT_EQ((*stage)->OptimizerStep(Step(1), 1e-3, 0.5), absl::OkStatus());
+      const int64_t passing = allocator.TakePeak() - waiting;
+
+      // All but parameters, gradients, moments and snapshot, beside that of AdamW.
+      const auto rest = [](const RunSpec& of) {
+        const int64_t bytes = of.train.optimizer.moments == MomentDtype::kBf16 ? 2 : 4;
+        return static_cast<int64_t>(coordinator::MemoryOf(of, 256, 2, false, false).fixed) -
+               (bytes + 4) *
+                   static_cast<int64_t>(coordinator::StageMoments(of, 256, 2, false, false));
+      };
+      const int64_t planned = rest(spec) - rest([&] {
+                                RunSpec adamw = spec;
+                                adamw.train.optimizer.kind = OptimizerKind::kAdamW;
+                                return adamw;
+                              }());
+      constexpr int64_t kUnplanned = int64_t{8} << 20;  // pieces of moments on a CPU
+      EXPECT_LE(passing, planned + kUnplanned) << ToString(kind) << ToString(moments);
+      EXPECT_GE(passing + kUnplanned, planned / 2) << ToString(kind) << ToString(moments);
+      RecordProperty(fmt::format("{}_{}", ToString(kind), ToString(moments)),
+                     fmt::format("{} of {}", passing, planned));
+    }
+  }
+}
 
 struct Case {
   ModelFamily family;

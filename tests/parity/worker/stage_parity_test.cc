@@ -177,6 +177,7 @@ struct Case {
   ComputeDtype dtype;
   bool recompute;
   uint32_t threads = 1;
+  bool as_published = false;  // norms of queries and keys, heads of their own size, scaled rope
 };
 
 class StageParity : public ::testing::TestWithParam<Case> {};
@@ -187,6 +188,14 @@ TEST_P(StageParity, EqualsTheReferenceLoopBitForBit) {
   spec.train.dtype = GetParam().dtype;
   spec.pipeline.recompute = GetParam().recompute;
   spec.pipeline.threads_per_stage = GetParam().threads;
+  if (GetParam().as_published) {
+    spec.model.qk_norm = true;
+    spec.model.head_channels = 24;  // 96 of queries, and hidden is 64
+    spec.model.rope_scaling = RopeScaling::kLlama3;
+    spec.model.rope_theta = 100;
+    spec.model.rope_factor = 4;
+    spec.model.rope_original_context = 16;
+  }
   const auto expected = testing::RunReference(spec, file.path(), kSteps);
   ASSERT_TRUE(expected.ok()) << expected.status();
 
@@ -220,11 +229,18 @@ std::vector<Case> Cases() {
         {family, 2, ComputeDtype::kBf16, true},  {family, 2, ComputeDtype::kFp32, false, 2}};
     cases.insert(cases.end(), of_family.begin(), of_family.end());
   }
+  for (const ComputeDtype dtype : {ComputeDtype::kFp32, ComputeDtype::kBf16}) {
+    for (const uint32_t stages : {1u, 2u}) {
+      cases.push_back({ModelFamily::kLlama, stages, dtype, /*recompute=*/stages == 2, /*threads=*/1,
+                       /*as_published=*/true});
+    }
+  }
   return cases;
 }
 
 INSTANTIATE_TEST_SUITE_P(Splits, StageParity, ::testing::ValuesIn(Cases()), [](const auto& test) {
-  return fmt::format("{}{}stages{}threads{}{}", ToString(test.param.family), test.param.stages,
+  return fmt::format("{}{}{}stages{}threads{}{}", ToString(test.param.family),
+                     test.param.as_published ? "Published" : "", test.param.stages,
                      test.param.threads, test.param.dtype == ComputeDtype::kBf16 ? "Bf16" : "Fp32",
                      test.param.recompute ? "Recompute" : "");
 });

@@ -1,0 +1,93 @@
+// Muon's iteration in double precision, as loops over plain arrays: what tests hold worker/stage
+// against, on any device.
+#ifndef LONGHAUL_TESTS_SUPPORT_PLAIN_MUON_H_
+#define LONGHAUL_TESTS_SUPPORT_PLAIN_MUON_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+namespace longhaul::testing {
+
+// Row-major.
+struct Plain {
+  size_t rows = 0, columns = 0;
+  std::vector<double> values;
+
+  double& at(size_t r, size_t c) { return values[r * columns + c]; }
+  double at(size_t r, size_t c) const { return values[r * columns + c]; }
+};
+
+inline Plain PlainZeros(size_t rows, size_t columns) {
+  return {rows, columns, std::vector<double>(rows * columns)};
+}
+
+// `matrix` of `matrices` that lie one below another.
+inline Plain PlainOf(const float* stacked, size_t rows_of_all, size_t columns, size_t matrices,
+                     size_t matrix) {
+  const size_t rows = rows_of_all / matrices;
+  const float* from = stacked + matrix * rows * columns;
+  return {rows, columns, std::vector<double>(from, from + rows * columns)};
+}
+
+inline Plain Times(const Plain& a, const Plain& b) {
+  Plain product = PlainZeros(a.rows, b.columns);
+  for (size_t i = 0; i < a.rows; ++i) {
+    for (size_t k = 0; k < a.columns; ++k) {
+      const double factor = a.at(i, k);
+      const double* from = b.values.data() + k * b.columns;
+      double* to = product.values.data() + i * b.columns;
+      for (size_t j = 0; j < b.columns; ++j) to[j] += factor * from[j];
+    }
+  }
+  return product;
+}
+
+inline Plain Transposed(const Plain& a) {
+  Plain out = PlainZeros(a.columns, a.rows);
+  for (size_t i = 0; i < a.rows; ++i) {
+    for (size_t j = 0; j < a.columns; ++j) out.at(j, i) = a.at(i, j);
+  }
+  return out;
+}
+
+// Five times X <- a X + b X (X'X) + c X (X'X)(X'X).
+inline Plain NewtonSchulz(Plain x) {
+  double squares = 0;
+  for (const double value : x.values) squares += value * value;
+  for (double& value : x.values) value /= std::sqrt(squares) + 1e-7;
+  for (int i = 0; i < 5; ++i) {
+    const Plain inner = Times(Transposed(x), x);
+    const Plain third = Times(x, inner);
+    const Plain fifth = Times(third, inner);
+    for (size_t k = 0; k < x.values.size(); ++k) {
+      x.values[k] = 3.4445 * x.values[k] - 4.7750 * third.values[k] + 2.0315 * fifth.values[k];
+    }
+  }
+  return x;
+}
+
+struct PlainMuonRate {
+  double lr = 0, weight_decay = 0, momentum = 0;
+};
+
+// One step of one matrix. `gradient` is clipped.
+inline void PlainMuonStep(const PlainMuonRate& rate, const Plain& gradient, Plain* value,
+                          Plain* momentum) {
+  Plain update = gradient;
+  for (size_t i = 0; i < update.values.size(); ++i) {
+    momentum->values[i] = rate.momentum * momentum->values[i] + gradient.values[i];
+    update.values[i] = gradient.values[i] + rate.momentum * momentum->values[i];
+  }
+  const Plain orthogonal = NewtonSchulz(update);
+  const double size = 0.2 * std::sqrt(static_cast<double>(std::max(value->rows, value->columns)));
+  for (size_t i = 0; i < update.values.size(); ++i) {
+    value->values[i] -=
+        rate.lr * (size * orthogonal.values[i] + rate.weight_decay * value->values[i]);
+  }
+}
+
+}  // namespace longhaul::testing
+
+#endif  // LONGHAUL_TESTS_SUPPORT_PLAIN_MUON_H_

@@ -1,0 +1,61 @@
+// Muon (Jordan et al., 2024) for the matrices of blocks, AdamW for all else: embedding, positions,
+// head, norms and biases.
+//
+// A matrix's gradient is added to its momentum (Nesterov's). The update is that matrix with all
+// singular values near 1, times 0.2 sqrt(max(rows, columns)), which gives it the size that AdamW's
+// updates have (Liu et al., 2025, of Moonshot): rate and weight decay are AdamW's. Matrices that
+// are stacked in one parameter, as queries, keys and values are, are updated each apart.
+//
+// Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
+// exceptions.
+#ifndef LONGHAUL_WORKER_STAGE_MUON_H_
+#define LONGHAUL_WORKER_STAGE_MUON_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "run/file/run_spec.h"
+#include "worker/stage/adamw.h"
+#include "worker/stage/layers.h"
+#include "worker/stage/optimizer.h"
+
+namespace longhaul::worker {
+
+// Of (matrices, rows, columns), fp32: the same singular vectors with singular values of 0.68 to
+// 1.14, by five Newton-Schulz iterations; values that are near 0 beside the largest stay less.
+// Zeros stay zeros. Products are computed in `compute_type`: Muon takes kBFloat16 on a GPU, else
+// kFloat.
+at::Tensor Orthogonalized(const at::Tensor& matrices, at::ScalarType compute_type);
+
+class Muon final : public Optimizer {
+ public:
+  Muon(const TrainSpec& train, const std::vector<Parameter>& parameters);
+
+  void Step(uint64_t step, double learning_rate, double gradient_scale) override;
+  // Of the matrices "momentum", in their order; then AdamW's of the others.
+  const std::vector<Moment>& moments() const override { return moments_; }
+
+ private:
+  struct Matrix {
+    std::string name;  // the parameter's
+    at::Tensor value;
+    int64_t stacked = 1;
+    double weight_decay = 0;
+    at::Tensor momentum;
+  };
+  void Update(const Matrix& matrix, uint64_t step, double learning_rate,
+              double gradient_scale) const;
+
+  const OptimizerSpec spec_;
+  const uint64_t seed_;
+  std::vector<Matrix> matrices_;
+  AdamW others_;
+  std::vector<Moment> moments_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_STAGE_MUON_H_

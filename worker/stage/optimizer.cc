@@ -1,0 +1,19 @@
+#include "worker/stage/optimizer.h"
+
+#include "worker/stage/adamw.h"
+#include "worker/stage/muon.h"
+
+namespace longhaul::worker {
+
+std::unique_ptr<Optimizer> Optimizer::Create(const TrainSpec& train,
+                                             const std::vector<Parameter>& parameters) {
+  switch (train.optimizer.kind) {
+    case OptimizerKind::kMuon:
+      return std::make_unique<Muon>(train, parameters);
+    case OptimizerKind::kAdamW:
+      break;
+  }
+  return std::make_unique<AdamW>(train, parameters);
+}
+
+}  // namespace longhaul::worker

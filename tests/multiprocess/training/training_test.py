@@ -1,6 +1,6 @@
 """Training over real processes on the loopback interface: a coordinator, workers, the CLI.
 
-usage: training_test.py BIN_DIR parity|llama|resume|transports|faults
+usage: training_test.py BIN_DIR parity|llama|optimizers|resume|transports|faults
 """
 import contextlib
 import json
@@ -33,6 +33,8 @@ checkpoint: {{ every: 10, keep: 2 }}
 recovery: {{ attempts: 0 }}
 """
 GPT = "{ family: gpt, layers: 4, hidden: 64, heads: 4, context: 64 }"  # RUN's
+ADAMW = "{ kind: adamw, lr: 1e-3 }"  # RUN's
+MUON = "{ kind: muon, lr: 3e-3, moments: bf16 }"
 # Of Qwen2.5's kind.
 LLAMA = """{ family: llama, layers: 4, hidden: 64, heads: 4, kv_heads: 2, intermediate: 160, context: 64,
          qkv_bias: true, rope_theta: 1000000, vocabulary: 320 }"""
@@ -135,11 +137,11 @@ class Cluster:
         return json.loads(self.cli("status", run, "--json").stdout)
 
     def write_run(self, name, steps=50, stages=4, schedule="link-aware", links=NONE,
-                  transport="ucx", model=GPT):
+                  transport="ucx", model=GPT, optimizer=ADAMW):
         path = self.folder / f"{name}.yaml"
         text = RUN.format(name=name, steps=steps, stages=stages, schedule=schedule, links=links,
                           transport=transport)
-        path.write_text(text.replace(GPT, model))
+        path.write_text(text.replace(GPT, model).replace(ADAMW, optimizer))
         return path
 
     def train(self, name, *flags, **options):
@@ -225,6 +227,26 @@ def llama(cluster):
     expect_equal("stopped and resumed, default codecs", cluster.losses(run), losses)
 
 
+def optimizers(cluster):
+    reference = reference_losses(cluster, optimizer=MUON)
+    flags = ["--set", "train.on_nonfinite=skip"]
+    expect_equal("muon, 2 stages, against the plain loop",
+                 cluster.train("muon", *flags, stages=2, optimizer=MUON), reference)
+    path = cluster.write_run("muon-stopped", stages=2, optimizer=MUON)
+    run = cluster.cli("submit", path, *flags).stdout.split()[0]
+    wait_for("some steps", lambda: int(cluster.status(run).get("step", 0)) >= 5)
+    cluster.cli("stop", run)
+    wait_for("the stop", lambda: cluster.status(run)["state"] == "stopped")
+    other = cluster.write_run("muon-stopped", stages=2)
+    refused = cluster.cli("submit", other, "--resume", check=False)
+    if refused.returncode != 1 or "train.optimizer.kind is muon in the run" not in refused.stderr:
+        raise AssertionError(f"exit {refused.returncode}, {refused.stderr!r}")
+    print(f"ok: {refused.stderr.strip()}", flush=True)
+    path = cluster.write_run("muon-stopped", stages=2, optimizer=MUON)
+    cluster.cli("submit", path, "--resume", "--watch", *flags)
+    expect_equal("muon, stopped and resumed", cluster.losses(run), reference)
+
+
 def resume(cluster):
     for name, links in [("none", NONE), ("tah", DEFAULT), ("gauss", GAUSS)]:
         unbroken = cluster.train(f"whole-{name}", links=links)
@@ -297,7 +319,8 @@ def faults(cluster):
 
 
 def main():
-    cases = {"parity": parity, "llama": llama, "resume": resume, "transports": transports, "faults": faults}
+    cases = {"parity": parity, "llama": llama, "optimizers": optimizers, "resume": resume,
+             "transports": transports, "faults": faults}
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
         text_for_training(folder)
         with Cluster(sys.argv[1], folder, workers=4) as cluster:

@@ -8,6 +8,7 @@
 #include "coordinator/rpc/finish_now.h"
 #include "coordinator/rpc/intake.h"
 #include "coordinator/rpc/refuse_caller.h"
+#include "coordinator/rpc/send_blob.h"
 #include "coordinator/rpc/submit_check.h"
 #include "coordinator/rpc/upload.h"
 #include "proto/rpc/channel.h"
@@ -140,8 +141,16 @@ grpc::ServerUnaryReactor* ControlServiceImpl::ListCheckpoints(Context* context,
   }
   auto* call = new WaitingCall<v1::CheckpointsReply>(shell_, reply);
   return call->Start([&](Shell::CheckpointsDone done) {
-    return shell_->ListCheckpoints(request->run(), request->verify(), std::move(done));
+    return shell_->ListCheckpoints(*request, std::move(done));
   });
+}
+
+grpc::ServerWriteReactor<v1::BlobChunk>* ControlServiceImpl::FetchBlob(
+    Context* context, const v1::FetchBlobRequest* request) {
+  if (const Status status = port_->Check(*context); !status.ok()) {
+    return RefuseCaller<grpc::ServerWriteReactor<v1::BlobChunk>>(*context, status);
+  }
+  return SendBlob(*blobs_, *copies_, *request);
 }
 
 grpc::ServerUnaryReactor* ControlServiceImpl::TraceRun(Context* context,

@@ -15,8 +15,9 @@ namespace longhaul::coordinator {
 class ControlServiceImpl : public v1::ControlService::CallbackService {
  public:
   // All must outlive the server.
-  ControlServiceImpl(GuardedPort* port, std::string version, Shell* shell, const BlobStore* blobs)
-      : port_(port), version_(std::move(version)), shell_(shell), blobs_(blobs) {}
+  ControlServiceImpl(GuardedPort* port, std::string version, Shell* shell, const BlobStore* blobs,
+                     const BlobStore* copies)
+      : port_(port), version_(std::move(version)), shell_(shell), blobs_(blobs), copies_(copies) {}
 
   using Context = grpc::CallbackServerContext;
   grpc::ServerUnaryReactor* Info(Context* context, const v1::InfoRequest* request,
@@ -48,6 +49,8 @@ class ControlServiceImpl : public v1::ControlService::CallbackService {
 
   grpc::ServerUnaryReactor* ListCheckpoints(Context* context, const v1::CheckpointsRequest* request,
                                             v1::CheckpointsReply* reply) override;
+  grpc::ServerWriteReactor<v1::BlobChunk>* FetchBlob(Context* context,
+                                                     const v1::FetchBlobRequest* request) override;
   grpc::ServerUnaryReactor* TraceRun(Context* context, const v1::TraceRequest* request,
                                      v1::TraceReply* reply) override;
 
@@ -56,6 +59,7 @@ class ControlServiceImpl : public v1::ControlService::CallbackService {
   const std::string version_;
   Shell* const shell_;
   const BlobStore* const blobs_;
+  const BlobStore* const copies_;
 };
 
 }  // namespace longhaul::coordinator

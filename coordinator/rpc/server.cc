@@ -57,7 +57,7 @@ Status CoordinatorServer::Impl::Listen(const ServerOptions& options, const HostP
   ConfigureServer(&builder);
   port.emplace(options.token, &builder);
   worker_service.emplace(&*port, options.hello_timeout, shell.get(), blobs.get(), copies.get());
-  control_service.emplace(&*port, options.state.version, shell.get(), blobs.get());
+  control_service.emplace(&*port, options.state.version, shell.get(), blobs.get(), copies.get());
   builder.RegisterService(&*worker_service);
   builder.RegisterService(&*control_service);
   server = builder.BuildAndStart();

@@ -165,9 +165,11 @@ RequestId Shell::StopRun(std::string run, bool now, StopDone done) {
   });
 }
 
-RequestId Shell::ListCheckpoints(std::string run, bool verify, CheckpointsDone done) {
+RequestId Shell::ListCheckpoints(const v1::CheckpointsRequest& request, CheckpointsDone done) {
   return Ask(&checkpoints_, std::move(done), [&](RequestId id) {
-    return event::CheckpointsAsked{id, std::move(run), verify};
+    event::CheckpointsAsked asked{id, request.run(), request.verify()};
+    if (request.has_gather_step()) asked.gather_step = request.gather_step();
+    return asked;
   });
 }
 

@@ -78,7 +78,7 @@ class Shell {
   RequestId StopRun(std::string run, bool now, StopDone done);
   using CheckpointsDone = PendingCalls<v1::CheckpointsReply>::Done;
   using TraceDone = PendingCalls<v1::TraceReply>::Done;
-  RequestId ListCheckpoints(std::string run, bool verify, CheckpointsDone done);
+  RequestId ListCheckpoints(const v1::CheckpointsRequest& request, CheckpointsDone done);
   RequestId TraceRun(std::string run, uint32_t steps, TraceDone done);
   // True: it was still waiting, and its callback will not run.
   bool Drop(RequestId request);

@@ -35,10 +35,27 @@ StatusOr<RunSpec> CheckSubmit(const v1::SubmitRequest& request, const BlobStore&
     if (!status.ok()) missing += fmt::format("\n{}: {}", file.name(), Message(status));
     bytes += file.bytes();
   }
+  if (const WeightsSpec& weights = spec.weights; !weights.from.empty()) {
+    if (weights.sha256.empty()) {
+      return absl::InvalidArgumentError(
+          "model.from: expected model.weights beside it, which `longhaul submit` fills in");
+    }
+    const Status status = blobs.OpenBlob(weights.sha256).status();
+    if (!status.ok()) missing += fmt::format("\nthe list of weights: {}", Message(status));
+  }
+  if (const DataSpec& data = spec.data; !data.sets.empty()) {
+    if (data.list_sha256.empty()) {
+      return absl::InvalidArgumentError(
+          "data.sets: expected data.list beside it, which `longhaul submit` fills in");
+    }
+    const Status status = blobs.OpenBlob(data.list_sha256).status();
+    if (!status.ok()) missing += fmt::format("\nthe list of data sets: {}", Message(status));
+  }
   if (!missing.empty()) {
     return absl::FailedPreconditionError(
         fmt::format("data files have to be uploaded before the run is submitted:{}", missing));
   }
+  if (!spec.data.sets.empty()) return spec;
   // A tokenizer makes at most one token of a byte; the real count is checked when it is known.
   LH_RETURN_IF_ERROR(CheckDataSize(spec, bytes));
   return spec;

@@ -1,56 +1,12 @@
 #include "coordinator/rpc/worker_service.h"
 
-#include <fmt/core.h>
-
-#include <atomic>
-
 #include "coordinator/rpc/finish_now.h"
 #include "coordinator/rpc/refuse_caller.h"
+#include "coordinator/rpc/send_blob.h"
 #include "coordinator/rpc/upload.h"
 #include "coordinator/rpc/worker_session.h"
-#include "proto/rpc/channel.h"
 
 namespace longhaul::coordinator {
-namespace {
-
-// Sends a blob from an offset on, a chunk at a time; at least one, which says how long the blob is.
-class BlobWriter : public grpc::ServerWriteReactor<v1::BlobChunk> {
- public:
-  BlobWriter(BlobReader reader, uint64_t offset) : reader_(std::move(reader)), offset_(offset) {
-    WriteNext();
-  }
-  void OnCancel() override { cancelled_ = true; }
-  void OnWriteDone(bool ok) override {
-    if (!ok || cancelled_) {
-      Finish(grpc::Status::CANCELLED);
-    } else if (offset_ < reader_.size()) {
-      WriteNext();
-    } else {
-      Finish(grpc::Status::OK);
-    }
-  }
-  void OnDone() override { delete this; }
-
- private:
-  void WriteNext() {
-    StatusOr<std::string> bytes = reader_.ReadAt(offset_, kChunkBytes);
-    if (!bytes.ok()) {
-      Finish(ToGrpc(bytes.status()));
-      return;
-    }
-    offset_ += bytes->size();
-    chunk_.set_data(*std::move(bytes));
-    chunk_.set_total_bytes(reader_.size());
-    StartWrite(&chunk_);
-  }
-
-  const BlobReader reader_;
-  uint64_t offset_;
-  v1::BlobChunk chunk_;
-  std::atomic<bool> cancelled_{false};
-};
-
-}  // namespace
 
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerCommand>* WorkerServiceImpl::Session(
     grpc::CallbackServerContext* context) {
@@ -67,16 +23,7 @@ grpc::ServerWriteReactor<v1::BlobChunk>* WorkerServiceImpl::FetchBlob(
   if (const Status status = port_->Check(*context); !status.ok()) {
     return RefuseCaller<Reactor>(*context, status);
   }
-  StatusOr<BlobReader> reader = blobs_->OpenBlob(request->sha256());
-  if (absl::IsNotFound(reader.status())) reader = copies_->OpenBlob(request->sha256());
-  if (!reader.ok()) return FinishNow<Reactor>(reader.status());
-  if (request->offset() > reader->size()) {
-    return FinishNow<Reactor>(absl::OutOfRangeError(
-        fmt::format("blob {} has {} bytes, asked for from offset {} on; drop what was fetched and "
-                    "begin at 0",
-                    request->sha256(), reader->size(), request->offset())));
-  }
-  return new BlobWriter(*std::move(reader), request->offset());
+  return SendBlob(*blobs_, *copies_, *request);
 }
 
 grpc::ServerReadReactor<v1::UploadChunk>* WorkerServiceImpl::StoreShard(

@@ -15,9 +15,13 @@ void Core::On(event::CheckpointsAsked& asked) {
     return;
   }
   if (shards_.IsVerifying(asked.request)) return;  // the same request again
-  if (!asked.verify) {
+  if (!asked.verify && !asked.gather_step) {
     out_.commands.emplace_back(
         command::ReplyCheckpoints{asked.request, RenderCheckpoints(*found, nullptr)});
+    return;
+  }
+  if (asked.gather_step) {
+    Gather(*found, asked.request, *asked.gather_step);
     return;
   }
   shards_.BeginVerification(asked.request);
@@ -25,9 +29,38 @@ void Core::On(event::CheckpointsAsked& asked) {
     CheckCheckpoint(*found, manifest, ShardCheck::Purpose::kVerify, asked.request);
   }
   // Nobody can be asked: then this is the answer.
-  if (const auto verified = shards_.TakeVerified(asked.request)) {
+  AnswerVerified(*found, asked.request);
+}
+
+void Core::Gather(const Run& run, RequestId request, uint64_t step) {
+  const v1::CheckpointManifest* manifest =
+      step > 0 ? FindCheckpoint(run.record, step) : NewestWhole(run.record);
+  if (manifest == nullptr) {
+    const std::string_view id = run.record.id.value();
+    out_.commands.emplace_back(command::ReplyCheckpoints{
+        request,
+        absl::NotFoundError(
+            step > 0 ? fmt::format("run {} has no checkpoint of step {}; `longhaul checkpoints {}` "
+                                   "lists those that it has",
+                                   id, step, id)
+                     : fmt::format("run {} has no checkpoint that is whole; `longhaul "
+                                   "checkpoints {}` says what there is",
+                                   id, id))});
+    return;
+  }
+  std::vector<v1::CheckpointFile> files;
+  for (const v1::CheckpointFile& file : manifest->files()) {
+    if (HoldsParameters(file) && !IsCopied(file)) files.push_back(file);
+  }
+  shards_.BeginVerification(request);
+  AskForCopies(run, manifest->step(), files, ShardCheck::Purpose::kVerify, request);
+  AnswerVerified(run, request);
+}
+
+void Core::AnswerVerified(const Run& run, RequestId request) {
+  if (const auto verified = shards_.TakeVerified(request)) {
     out_.commands.emplace_back(
-        command::ReplyCheckpoints{asked.request, RenderCheckpoints(*found, &*verified)});
+        command::ReplyCheckpoints{request, RenderCheckpoints(run, &*verified)});
   }
 }
 

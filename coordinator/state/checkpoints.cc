@@ -124,9 +124,12 @@ void Core::CheckCheckpoint(const Run& run, const v1::CheckpointManifest& manifes
 }
 
 void Core::AskForCopies(const Run& run, uint64_t step, const std::vector<v1::CheckpointFile>& files,
-                        ShardCheck::Purpose purpose) {
-  const ShardCheck about{
-      .purpose = purpose, .run = run.record.id, .epoch = run.record.epoch, .step = step};
+                        ShardCheck::Purpose purpose, RequestId request) {
+  const ShardCheck about{.purpose = purpose,
+                         .request = request,
+                         .run = run.record.id,
+                         .epoch = run.record.epoch,
+                         .step = step};
   for (ShardCheck& check : CopyChecksOf(files, about, Connected())) StartCheck(std::move(check));
 }
 
@@ -242,10 +245,7 @@ void Core::AfterCheck(const ShardCheck& check, const std::string& failure) {
       }
       return;
     case ShardCheck::Purpose::kVerify:
-      if (const auto verified = shards_.TakeVerified(check.request)) {
-        out_.commands.emplace_back(
-            command::ReplyCheckpoints{check.request, RenderCheckpoints(run, &*verified)});
-      }
+      AnswerVerified(run, check.request);
       return;
     case ShardCheck::Purpose::kCopy:
       AfterCopy(run, check, failure);

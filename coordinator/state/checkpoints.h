@@ -17,6 +17,11 @@ std::string HoldersText(const v1::CheckpointFile& file);
 // empty: there is none.
 std::string DamageOf(const v1::CheckpointManifest& manifest);
 
+// Of a stage; the others hold what its optimizer knows.
+inline bool HoldsParameters(const v1::CheckpointFile& file) {
+  return file.name().ends_with(".params.safetensors");
+}
+
 // Null: there is none of this step.
 const v1::CheckpointManifest* FindCheckpoint(const RunRecord& record, uint64_t step);
 

@@ -13,15 +13,14 @@
 #include "coordinator/state/checkpoints.h"
 #include "coordinator/state/core.h"
 #include "coordinator/state/text.h"
+#include "proto/wire/transfer_word.h"
 #include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {
 namespace {
 
-// Copies have at least a fiftieth of the line (worker/rpc/shard_transfers.cc). Files that a run
-// waits for get there at a tenth of it, or it is tried otherwise.
-constexpr double kLeastCopyShare = 0.02, kLeastMoveShare = 0.1;
-constexpr double kUnknownLineBitsPerSecond = 10e6;
+// Files that a run waits for get there at this share of the line, or it is tried otherwise.
+constexpr double kLeastMoveShare = 0.1;
 // Beside the bytes: to open a link, to hash.
 constexpr absl::Duration kTransferSlack = absl::Minutes(10);
 constexpr absl::Duration kLongestTransfer = absl::Hours(23);
@@ -134,9 +133,10 @@ void Core::StartTransfer(const Run& run, uint64_t step, ShardCheck::Purpose purp
     double bytes = 0;
     for (const v1::CheckpointFile& file : check.files) bytes += static_cast<double>(file.bytes());
     const double line = LineBetween(run, *FindWorker(source), *FindWorker(*to));
-    const double share = purpose == ShardCheck::Purpose::kCopy ? kLeastCopyShare : kLeastMoveShare;
+    const double share =
+        purpose == ShardCheck::Purpose::kCopy ? wire::kLeastCopyShare : kLeastMoveShare;
     const absl::Duration under_way =
-        absl::Seconds(8 * bytes / (share * (line > 0 ? line : kUnknownLineBitsPerSecond)));
+        absl::Seconds(8 * bytes / (share * (line > 0 ? line : wire::kAssumedLineBitsPerSecond)));
     check.limit = std::min(kLongestTransfer, kTransferSlack + under_way) + kAnswerSlack;
   }
   StartCheck(std::move(check));

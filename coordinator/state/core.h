@@ -282,6 +282,7 @@ class Core {
   // reports.cc
   void OnStep(Run& run, StageRecord& stage, const Worker& worker, const v1::WorkerMessage& message);
   void FinishStep(Run& run, uint64_t step, const PartialStep& partial);
+  void LogIfSkipped(Run& run, uint64_t step, const PartialStep& partial);
   void OnValidation(Run& run, const v1::ValidationReport& report);
   void OnShard(Run& run, StageRecord& stage, const Worker& worker,
                const v1::WorkerMessage& message);
@@ -332,6 +333,9 @@ class Core {
 
   // checkpoint_list.cc
   void On(event::CheckpointsAsked& asked);
+  void Gather(const Run& run, RequestId request, uint64_t step);
+  // Unless it waits for checks.
+  void AnswerVerified(const Run& run, RequestId request);
   v1::CheckpointsReply RenderCheckpoints(const Run& run, const VerifiedShards* verified) const;
 
   // traces.cc
@@ -353,7 +357,7 @@ class Core {
                        ShardCheck::Purpose purpose, RequestId request);
   // Has those who hold `files` send copies to the coordinator.
   void AskForCopies(const Run& run, uint64_t step, const std::vector<v1::CheckpointFile>& files,
-                    ShardCheck::Purpose purpose);
+                    ShardCheck::Purpose purpose, RequestId request = RequestId(0));
   ConnectedWorkers Connected() const;
   // Where the run file asks for copies; `only_of_worker` "": of all.
   void KeepCopies(const Run& run, const v1::CheckpointManifest& manifest,
@@ -375,8 +379,9 @@ class Core {
   void AdvanceCopies();
   // Of the newest checkpoint, unless an older one is still being copied.
   void BeginCopies(Run& run);
-  // A connected worker that has it; null: there is none.
+  // How many connected workers have it.
   size_t HoldersWithinReach(const v1::CheckpointFile& file) const;
+  // A connected worker that has it; null: there is none.
   Worker* SourceOf(const v1::CheckpointFile& file);
   // Who is to hold what `source`, which has a stage, knows; null: the coordinator.
   Worker* HolderFor(Run& run, const Worker& source);

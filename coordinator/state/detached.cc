@@ -40,8 +40,7 @@ void Core::DetachAll(Run& run) {
 void Core::Reattach(Run& run, StageRecord& stage) {
   stage.attached = true;
   Changed(run);
-  // What it said of its links last may have been overtaken by a word that was lost with its
-  // connection.
+  // Its last word on its links may be out of date: a later one may be lost with its connection.
   for (auto& [edge, trouble] : run.troubled_links) trouble.stages.erase(stage.id);
   std::erase_if(run.troubled_links, [](const auto& entry) { return entry.second.stages.empty(); });
   const std::optional<Detachment> was = std::exchange(stage.detached, std::nullopt);

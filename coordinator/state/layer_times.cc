@@ -19,6 +19,7 @@ RunSpec WithoutWhatTakesNoTime(RunSpec spec) {
   spec.train.seed = none.train.seed;
   spec.train.optimizer.lr = none.train.optimizer.lr;
   spec.train.schedule = none.train.schedule;
+  spec.train.on_nonfinite = none.train.on_nonfinite;
   spec.pipeline.stages = none.pipeline.stages;
   spec.pipeline.schedule = none.pipeline.schedule;
   spec.pipeline.send_order = none.pipeline.send_order;

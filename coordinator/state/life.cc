@@ -191,6 +191,9 @@ std::string Core::NonFiniteSentence(const Run& run) const {
                                 ? std::string()
                                 : fmt::format(" at step {}", run.first_nonfinite->first));
   }
+  if (run.record.spec.train.on_nonfinite == OnNonfinite::kSkip) {
+    sentence += fmt::format("; no more than {} steps in a row are skipped", kMostSkippedInARow);
+  }
   return sentence;
 }
 

@@ -86,8 +86,9 @@ Draft Core::NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec,
 }
 
 void Core::BeginDraft(Draft& draft) {
-  out_.commands.emplace_back(command::PrepareData{draft.run, draft.files, draft.spec.data.tokenizer,
-                                                  draft.spec.validation.share});
+  out_.commands.emplace_back(command::PrepareData{
+      draft.run, draft.files, draft.spec.data.tokenizer, draft.spec.validation.share,
+      draft.spec.data.list_sha256, draft.spec.model.context});
   ReuseLayerTimes(draft);
   for (const Draft::Candidate& candidate : draft.workers) {
     if (!candidate.times) {
@@ -129,9 +130,11 @@ void Core::SendMeasure(const Worker& worker, const RunId& run, Epoch epoch, cons
   v1::WorkerCommand command = CommandFor(run, epoch);
   v1::Measure& measure = *command.mutable_measure();
   measure.set_run_yaml(ToYaml(spec));
-  // Known before the data set is: it is the tokenizer's.
+  // Known before the data are prepared: it is the tokenizer's.
   const auto tokenizer = Tokenizer::Create(spec.data.tokenizer);
-  measure.set_vocabulary(tokenizer.ok() ? (*tokenizer)->vocabulary() : 256);
+  measure.set_vocabulary(!spec.data.sets.empty() ? spec.data.vocabulary
+                         : tokenizer.ok()        ? (*tokenizer)->vocabulary()
+                                                 : 256);
   Send(worker, std::move(command));
 }
 

@@ -42,7 +42,8 @@ void Core::OnStep(Run& run, StageRecord& stage, const Worker& worker,
   }
   stage.started = true;
   run.progressed_at = now_;
-  if (report.first_nonfinite()) {
+  const bool skipped = report.skipped() && run.record.spec.train.on_nonfinite == OnNonfinite::kSkip;
+  if (report.first_nonfinite() && !skipped) {
     const std::pair<uint64_t, CellId> here(report.step(), stage.id);
     if (!run.first_nonfinite || here < *run.first_nonfinite) run.first_nonfinite = here;
   }
@@ -57,7 +58,7 @@ void Core::OnStep(Run& run, StageRecord& stage, const Worker& worker,
   const bool bad_loss = stage.is_last && report.has_loss() && !std::isfinite(report.loss());
   const bool bad_norm =
       stage.is_first && report.has_norm() && !std::isfinite(report.gradient_norm());
-  if ((bad_loss || bad_norm) && !run.nonfinite) {
+  if ((bad_loss || bad_norm) && !skipped && !run.nonfinite) {
     run.nonfinite = {report.step(),
                      bad_loss ? fmt::format("the loss became {}", report.loss())
                               : fmt::format("the gradient norm became {}", report.gradient_norm()),
@@ -108,6 +109,7 @@ void Core::FinishStep(Run& run, uint64_t step, const PartialStep& partial) {
     record.set_validation_loss(early->second);
   }
   run.validation_early.erase(run.validation_early.begin(), run.validation_early.upper_bound(step));
+  LogIfSkipped(run, step, partial);
   if (!FileStep(run, &record, partial)) return;
   run.record.step = step;
   // The whole record costs the store a sync of the disk: not for every step of a fast run.
@@ -120,6 +122,23 @@ void Core::FinishStep(Run& run, uint64_t step, const PartialStep& partial) {
   run.recent.push_back(std::move(record));
   if (run.recent.size() > kRecentSteps) run.recent.pop_front();
   if (run.record.state == RunState::kRunning) ConsiderRetune(run, partial);
+}
+
+// No stage updated anything in this step.
+void Core::LogIfSkipped(Run& run, uint64_t step, const PartialStep& partial) {
+  bool skipped = false;
+  std::string where;
+  for (const StageRecord& stage : run.stages) {
+    const v1::StepReport& report = *partial.reports[stage.place];
+    skipped = skipped || report.skipped();
+    if (!report.first_nonfinite() || !where.empty()) continue;
+    where = fmt::format("; such a value appeared in {}", Label(stage));
+  }
+  if (!skipped) return;
+  Log(&run, "loss",
+      fmt::format("step {} is skipped, all stages keep their parameters: its gradient norm is not "
+                  "finite{}",
+                  step, where));
 }
 
 void Core::OnValidation(Run& run, const v1::ValidationReport& report) {

@@ -56,12 +56,8 @@ void CompareModels(const ModelSpec& before, const ModelSpec& now, Differences* d
   differences->Compare("model.vocabulary", vocabulary(before), vocabulary(now));
   if (before.family != now.family) return;
   for (const model::Key& key : model::FamilyOf(before).keys) {
-    std::visit(
-        [&](const auto& value) {
-          differences->Compare(fmt::format("model.{}", key.name), before.*value.field,
-                               now.*value.field);
-        },
-        key.value);
+    differences->Compare(fmt::format("model.{}", key.name), model::TextOf(key, before),
+                         model::TextOf(key, now));
   }
 }
 
@@ -72,7 +68,9 @@ Status CheckResumable(const RunRecord& record, const RunSpec& spec,
   const RunSpec& before = record.spec;
   Differences differences;
   CompareModels(before.model, spec.model, &differences);
+  differences.Compare("model.weights", before.weights.sha256, spec.weights.sha256);
   differences.Compare("data.tokenizer", before.data.tokenizer, spec.data.tokenizer);
+  differences.Compare("data.list", before.data.list_sha256, spec.data.list_sha256);
   differences.Compare("data.seed", before.data.seed, spec.data.seed);
   CompareFiles(record.data_files, files, &differences);
   // The validation part is cut off the same token file.
@@ -82,8 +80,8 @@ Status CheckResumable(const RunRecord& record, const RunSpec& spec,
                       spec.train.microbatch_size);
   differences.Compare("train.dtype", ToString(before.train.dtype), ToString(spec.train.dtype));
   differences.Compare("train.seed", before.train.seed, spec.train.seed);
-  differences.Compare("train.optimizer.kind", before.train.optimizer.kind,
-                      spec.train.optimizer.kind);
+  differences.Compare("train.optimizer.kind", ToString(before.train.optimizer.kind),
+                      ToString(spec.train.optimizer.kind));
   differences.Compare("pipeline.threads_per_stage", before.pipeline.threads_per_stage,
                       spec.pipeline.threads_per_stage);
   if (differences.text().empty()) return absl::OkStatus();

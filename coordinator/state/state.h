@@ -105,7 +105,10 @@ struct RetuneComputed {
 struct CheckpointsAsked {
   RequestId request;
   std::string run;
-  bool verify;
+  bool verify = false;  // all files are hashed first
+  // First the coordinator gets copies of the parameters of the checkpoint of this step; 0: of the
+  // newest that is whole.
+  std::optional<uint64_t> gather_step = std::nullopt;
 };
 struct TraceAsked {
   RequestId request;
@@ -202,6 +205,10 @@ struct PrepareData {
   std::vector<v1::DataFile> files;
   std::string tokenizer;
   double validation_share;
+  // Instead of files and a tokenizer: the list of a mixture of data sets (run/data/data_set.h), by
+  // its content address, read in windows of `context` tokens. Empty: none.
+  std::string list_sha256 = {};
+  uint32_t context = 0;
 };
 // Each takes a while, off the state machine's thread; answer with PlanComputed, RetuneComputed.
 struct ComputePlan {

@@ -10,6 +10,8 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "run/data/data_set.h"
+#include "run/data/sample_order.h"
 #include "run/plan/proto/plan_proto.h"
 #include "run/tokens/token_file.h"
 
@@ -18,6 +20,7 @@ namespace {
 
 // Grows when the token file's format does.
 constexpr int kCacheVersion = 1;
+constexpr uint64_t kMostListBytes = uint64_t{256} << 20;
 
 // What was made before, if it is still there. An unreadable entry is as good as none.
 std::optional<DataSet> FromCache(const std::string& path, const BlobStore& blobs) {
@@ -37,6 +40,7 @@ StatusOr<DataPreparer> DataPreparer::Open(const std::string& cache_folder, const
 }
 
 std::string DataPreparer::KeyOf(const command::PrepareData& request) const {
+  if (!request.list_sha256.empty()) return request.list_sha256;
   Sha256 hash;
   hash.Update(
       fmt::format("{}\n{}\n{:.17g}\n", kCacheVersion, request.tokenizer, request.validation_share));
@@ -44,7 +48,35 @@ std::string DataPreparer::KeyOf(const command::PrepareData& request) const {
   return hash.HexDigest();
 }
 
+StatusOr<DataSet> DataPreparer::PrepareSets(const command::PrepareData& request) const {
+  if (!blobs_->Has(request.list_sha256)) {
+    return absl::FailedPreconditionError(
+        "the list of the data sets is not in the coordinator's store; submit the run again");
+  }
+  LH_ASSIGN_OR_RETURN(const std::string json,
+                      ReadFile(blobs_->PathOf(request.list_sha256), kMostListBytes));
+  LH_ASSIGN_OR_RETURN(const data::Mixture mixture, data::MixtureFromJson(json));
+  LH_RETURN_IF_ERROR(data::CheckMixture(mixture, request.context));
+  uint64_t training = 0, validation = 0;  // windows
+  for (const data::SourceWindows& source :
+       data::WindowsOfSources(mixture, request.context, request.validation_share)) {
+    training += source.training;
+    validation += source.validation;
+  }
+  // The tokens that so many windows have.
+  const auto tokens_of = [&](uint64_t windows) {
+    return windows == 0 ? 0 : windows * request.context + 1;
+  };
+  return DataSet{.token_file_sha256 = request.list_sha256,
+                 .tokens = tokens_of(training) + tokens_of(validation),
+                 .validation_tokens = tokens_of(validation),
+                 .vocabulary = mixture.vocabulary(),
+                 .tokenizer = mixture.sources.front().set.tokenizer,
+                 .text_bytes = 0};
+}
+
 StatusOr<DataSet> DataPreparer::Prepare(const command::PrepareData& request) const {
+  if (!request.list_sha256.empty()) return PrepareSets(request);
   const std::string cache_path = fmt::format("{}/{}", cache_folder_, KeyOf(request));
   if (std::optional<DataSet> known = FromCache(cache_path, *blobs_)) return *known;
 

@@ -25,6 +25,8 @@ class DataPreparer {
   StatusOr<DataSet> Prepare(const command::PrepareData& request) const;
 
  private:
+  // Of data sets, which are tokens already.
+  StatusOr<DataSet> PrepareSets(const command::PrepareData& request) const;
   DataPreparer(std::string cache_folder, const BlobStore* blobs)
       : cache_folder_(std::move(cache_folder)), blobs_(blobs) {}
   std::string cache_folder_;

@@ -5,7 +5,8 @@
 //        0    8  squared_norm   float64: running (kNormUp) or final (kStepControl) sum of squared
 //                               gradients
 //        8    4  flags          kStepControl: bit 0 checkpoint, bit 1 stop after this step, bit 2
-//                               the norm is not finite (no optimizer step, the run ends)
+//                               the norm is not finite (no optimizer step; the run ends, or
+//                               trains on, as train.on_nonfinite says)
 //       12    4  reserved, zero
 #ifndef LONGHAUL_PROTO_WIRE_STEP_MESSAGE_H_
 #define LONGHAUL_PROTO_WIRE_STEP_MESSAGE_H_

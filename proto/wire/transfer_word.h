@@ -19,6 +19,11 @@
 
 namespace longhaul::wire {
 
+// A copy takes this share of the line where training leaves it no room; who sends paces itself by
+// it and the coordinator's limits reckon with it. The rate is that of a line that nobody measured.
+inline constexpr double kLeastCopyShare = 0.02;
+inline constexpr double kAssumedLineBitsPerSecond = 10e6;
+
 inline constexpr size_t kTransferWordBytes = 8;
 inline constexpr size_t kMaxRefusalBytes = 1000;
 

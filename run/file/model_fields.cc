@@ -9,6 +9,9 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/str_split.h"
+#include "base/hash.h"
+#include "base/yaml/yaml_text.h"
 #include "run/model/family.h"
 #include "run/tokens/token_file.h"
 
@@ -70,6 +73,12 @@ Field FieldOf(const model::Key& key, ModelSpec* spec) {
           return Flag(name, target);
         } else if constexpr (std::is_same_v<Value, model::RealKey>) {
           return Real(name, target, {.least = 0, .most = value.most, .above_least = true});
+        } else if constexpr (std::is_same_v<Value, model::ScalingKey>) {
+          return Choice(
+              name, target,
+              std::vector{RopeScaling::kNone, RopeScaling::kLinear, RopeScaling::kLlama3});
+        } else if constexpr (std::is_same_v<Value, model::WholeKey>) {
+          return Whole(name, target, value.least, value.most);
         } else {
           return Whole(name, target, 1, value.most);
         }
@@ -77,18 +86,20 @@ Field FieldOf(const model::Key& key, ModelSpec* spec) {
       key.value);
 }
 
-void FillFrom(const model::Preset& preset, Reader& reader, ModelSpec* spec) {
-  if (reader.Has("model.family") && spec->family != preset.model.family) {
+// `known`: a model that is complete, which `name` calls so. `path`: of the key that named it.
+void FillFrom(const ModelSpec& known, const std::string& name, std::string_view path,
+              Reader& reader, ModelSpec* spec) {
+  if (reader.Has("model.family") && spec->family != known.family) {
     reader.Fail(reader.PlaceOf("model.family"),
-                fmt::format("model.family: the preset {} is of family {}, got {}; leave family out",
-                            preset.name, ToString(preset.model.family), ToString(spec->family)));
+                fmt::format("model.family: {} is of family {}, got {}; leave family out", name,
+                            ToString(known.family), ToString(spec->family)));
   }
-  spec->family = preset.model.family;
+  spec->family = known.family;
   const auto fill = [&](std::string_view key, auto ModelSpec::*field) {
-    const std::string path = fmt::format("model.{}", key);
-    if (reader.Has(path)) return;
-    spec->*field = preset.model.*field;
-    reader.Assume(path, "model.preset");
+    const std::string of_key = fmt::format("model.{}", key);
+    if (reader.Has(of_key)) return;
+    spec->*field = known.*field;
+    reader.Assume(of_key, path);
   };
   fill("layers", &ModelSpec::layers);
   fill("hidden", &ModelSpec::hidden);
@@ -97,6 +108,74 @@ void FillFrom(const model::Preset& preset, Reader& reader, ModelSpec* spec) {
   fill("vocabulary", &ModelSpec::vocabulary);
   for (const model::Key& key : model::FamilyOf(*spec).keys) {
     std::visit([&](const auto& value) { fill(key.name, value.field); }, key.value);
+  }
+}
+
+// One that is not known is reported; what it would have said is not missing.
+void AssumeAll(std::string_view path, Reader& reader) {
+  for (const char* key : {"model.layers", "model.hidden", "model.heads", "model.context"}) {
+    reader.Assume(key, path);
+  }
+}
+
+// Keys that say another model than the one whose values are read: their shape, and what they are
+// multiplied with. How positions turn, and the norms' epsilon, may differ.
+std::vector<std::string> KeysThatDiffer(const ModelSpec& wanted, const ModelSpec& found) {
+  std::vector<std::string> keys;
+  const auto compare = [&](std::string_view key, const auto& a, const auto& b) {
+    if (a != b) keys.push_back(fmt::format("model.{}", key));
+  };
+  compare("layers", wanted.layers, found.layers);
+  compare("hidden", wanted.hidden, found.hidden);
+  compare("heads", wanted.heads, found.heads);
+  compare("vocabulary", wanted.vocabulary, found.vocabulary);
+  for (const model::Key& key : model::FamilyOf(found).keys) {
+    if (key.name.starts_with("rope_") || key.name == "norm_epsilon") continue;
+    compare(key.name, model::TextOf(key, wanted), model::TextOf(key, found));
+  }
+  return keys;
+}
+
+void FillFromFolder(const FindModel& find_model, Reader& reader, RunSpec* spec) {
+  const std::string& from = spec->weights.from;
+  const Place place = reader.PlaceOf("model.from");
+  const StatusOr<FoundModel> found = find_model(from);
+  if (!found.ok()) {
+    const std::vector<std::string> lines =
+        absl::StrSplit(std::string(Message(found.status())), '\n', absl::SkipEmpty());
+    for (const std::string& line : lines) {
+      reader.Fail(place, fmt::format("model.from: {}", line));
+    }
+    reader.Distrust("model.from");
+    AssumeAll("model.from", reader);
+    return;
+  }
+  ModelSpec& model = spec->model;
+  FillFrom(found->model, from, "model.from", reader, &model);
+  for (const std::string& path : KeysThatDiffer(model, found->model)) {
+    reader.Fail(reader.PlaceOf(path),
+                fmt::format("{}: the model in {} has another; leave it out", path, from));
+  }
+  if (!reader.Has("model.tied")) {
+    model.tied = found->model.tied;
+    reader.Assume("model.tied", "model.from");
+  } else if (found->model.tied && !model.tied && !spec->weights.split) {
+    reader.Fail(reader.PlaceOf("model.tied"),
+                fmt::format("model.tied: embedding and head of the model in {} are one matrix; say "
+                            "split to begin both with it and train them apart",
+                            from));
+  } else if (!found->model.tied && model.tied) {
+    reader.Fail(reader.PlaceOf("model.tied"),
+                fmt::format("model.tied: embedding and head of the model in {} are two matrices; "
+                            "leave it out",
+                            from));
+  }
+  if (found->longest_context && reader.Sound({"model.context"}) &&
+      model.context > *found->longest_context) {
+    reader.Fail(reader.PlaceOf("model.context"),
+                fmt::format("model.context: the model in {} attends to a window of {} tokens, "
+                            "which longhaul does not compute; lower context from {} to that",
+                            from, *found->longest_context, model.context));
   }
 }
 
@@ -128,8 +207,31 @@ std::string OwnersOf(const model::Key& key) {
   return fmt::format("{}", fmt::join(owners, " or "));
 }
 
+Field Tied(ModelSpec* spec, WeightsSpec* weights) {
+  Field field = Flag("tied", &spec->tied);
+  field.expected = "true, false or split";
+  field.read = [spec, weights, flag = field.read](Reader& reader, const YAML::Node& node,
+                                                  const std::string& path) {
+    weights->split = node.IsScalar() && node.Scalar() == "split";
+    if (weights->split) {
+      spec->tied = false;
+    } else {
+      flag(reader, node, path);
+    }
+  };
+  return field;
+}
+
 void CheckVocabulary(const RunSpec& spec, Reader& reader) {
   if (!spec.model.vocabulary || !reader.Sound({"model.vocabulary", "data.tokenizer"})) return;
+  if (!spec.data.sets.empty()) {
+    if (*spec.model.vocabulary >= spec.data.vocabulary) return;
+    reader.Fail(reader.PlaceOf("model.vocabulary"),
+                fmt::format("model.vocabulary: {} rows are fewer than the {} tokens of the data "
+                            "sets; prepare them with the model's tokenizer",
+                            *spec.model.vocabulary, spec.data.vocabulary));
+    return;
+  }
   const auto tokenizer = Tokenizer::Create(spec.data.tokenizer);
   if (!tokenizer.ok() || *spec.model.vocabulary >= (*tokenizer)->vocabulary()) return;
   reader.Fail(
@@ -139,35 +241,51 @@ void CheckVocabulary(const RunSpec& spec, Reader& reader) {
                   *spec.model.vocabulary, (*tokenizer)->vocabulary(), spec.data.tokenizer));
 }
 
+constexpr size_t kLongestPath = 4096;
+
 }  // namespace
 
-Field Model(ModelSpec* spec, std::string* preset) {
+std::string CheckFolder(std::string_view path) {
+  return path.empty() || path.size() > kLongestPath ? "expected the name of a folder" : "";
+}
+
+std::string CheckSha256(std::string_view text) {
+  return IsSha256Hex(text) ? "" : "expected 64 hexadecimal digits";
+}
+
+Field Model(ModelSpec* spec, WeightsSpec* weights, std::string* preset) {
   Table table = {OneOf("preset", preset, PresetNames()),
+                 Text("from", &weights->from, "a folder with a published model", CheckFolder),
+                 Flag("upload", &weights->upload),
+                 Text("weights", &weights->sha256, "what the CLI fills in", CheckSha256),
                  Choice("family", &spec->family, FamilyIds()),
-                 Required(Whole("layers", &spec->layers, 1, 4096)),
-                 Required(Whole("hidden", &spec->hidden, 1, 1u << 17)),
-                 Required(Whole("heads", &spec->heads, 1, 1u << 12)),
-                 Required(Whole("context", &spec->context, 1, 1u << 22)),
-                 Flag("tied", &spec->tied),
-                 WholeOrAuto("vocabulary", &spec->vocabulary, 1, 1u << 24)};
+                 Required(Whole("layers", &spec->layers, 1, model::kMostLayers)),
+                 Required(Whole("hidden", &spec->hidden, 1, model::kMostHidden)),
+                 Required(Whole("heads", &spec->heads, 1, model::kMostHeads)),
+                 Required(Whole("context", &spec->context, 1, model::kMostContext)),
+                 Tied(spec, weights),
+                 WholeOrAuto("vocabulary", &spec->vocabulary, 1, model::kMostVocabulary)};
   for (const model::Key& key : KeysOfFamilies()) table.push_back(FieldOf(key, spec));
   return Section("model", std::move(table));
 }
 
-void CompleteModel(const std::string& preset, Reader& reader, ModelSpec* spec) {
-  if (const model::Preset* known = FindPreset(preset)) {
-    FillFrom(*known, reader, spec);
+void CompleteModel(const std::string& preset, const FindModel& find_model, Reader& reader,
+                   RunSpec* run) {
+  ModelSpec* const spec = &run->model;
+  if (reader.Has("model.preset") && reader.Has("model.from")) {
+    reader.Fail(reader.PlaceOf("model.preset"),
+                "model.preset: model.from says what the model is; leave preset out");
+  }
+  if (find_model && reader.Has("model.from")) {
+    FillFromFolder(find_model, reader, run);
+  } else if (const model::Preset* known = FindPreset(preset)) {
+    FillFrom(known->model, fmt::format("the preset {}", known->name), "model.preset", reader, spec);
   } else if (reader.Has("model.preset")) {
-    // One that is not known is reported; what it would have said is not missing.
-    for (const char* path : {"model.layers", "model.hidden", "model.heads", "model.context"}) {
-      reader.Assume(path, "model.preset");
-    }
+    AssumeAll("model.preset", reader);
   }
   for (const model::Key& key : model::FamilyOf(*spec).keys) {
     if (reader.Has(PathOf(key))) continue;
-    if (const auto* whole = std::get_if<model::WholeKey>(&key.value); whole && whole->same_as) {
-      spec->*whole->field = spec->*whole->same_as;
-    }
+    model::LeaveOut(key, spec);
     if (const auto* required = std::get_if<model::RequiredKey>(&key.value)) {
       FailMissing(key, *required, *spec, reader);
     }
@@ -199,8 +317,21 @@ void CheckModel(const RunSpec& spec, Reader& reader) {
     reader.Fail(
         reader.PlaceOf("model.tied"),
         fmt::format("model.tied: true needs pipeline.stages: 1, got {}; embedding and head "
-                    "would lie on different workers",
-                    spec.pipeline.stages ? fmt::format("{}", *spec.pipeline.stages) : "auto"));
+                    "would lie on different workers{}",
+                    spec.pipeline.stages ? fmt::format("{}", *spec.pipeline.stages) : "auto",
+                    spec.weights.from.empty() ? ""
+                                              : "; split begins both with the one matrix and "
+                                                "trains them apart"));
+  }
+  if (spec.weights.split && spec.weights.from.empty() && reader.Sound({"model.tied"})) {
+    reader.Fail(reader.PlaceOf("model.tied"),
+                "model.tied: split copies the matrix of a published model, and there is no "
+                "model.from; say false");
+  }
+  if (spec.replay && !spec.weights.from.empty()) {
+    reader.Fail(reader.PlaceOf("model.from"),
+                "model.from: a replay learns nothing and needs no weights; say model.preset, or "
+                "the model's keys");
   }
   if (!reader.Sound({"train.microbatch_size", "model.context", "model.hidden"})) return;
   const uint64_t tokens = uint64_t{spec.train.microbatch_size} * model.context;
@@ -214,7 +345,9 @@ void CheckModel(const RunSpec& spec, Reader& reader) {
   }
 }
 
-std::string ModelYaml(const ModelSpec& spec) {
+std::string ModelYaml(const RunSpec& run) {
+  const ModelSpec& spec = run.model;
+  const std::string tied = run.weights.split ? "split" : fmt::format("{}", spec.tied);
   std::string out = fmt::format(
       "model:\n"
       "  family: {}\n"
@@ -223,13 +356,18 @@ std::string ModelYaml(const ModelSpec& spec) {
       "  heads: {}\n"
       "  context: {}\n"
       "  tied: {}\n",
-      ToString(spec.family), spec.layers, spec.hidden, spec.heads, spec.context, spec.tied);
+      ToString(spec.family), spec.layers, spec.hidden, spec.heads, spec.context, tied);
   if (spec.vocabulary) out += fmt::format("  vocabulary: {}\n", *spec.vocabulary);
   for (const model::Key& key : model::FamilyOf(spec).keys) {
-    std::visit(
-        [&](const auto& value) { out += fmt::format("  {}: {}\n", key.name, spec.*value.field); },
-        key.value);
+    ModelSpec without = spec;
+    model::LeaveOut(key, &without);
+    if (key.is_new && without == spec) continue;
+    out += fmt::format("  {}: {}\n", key.name, model::TextOf(key, spec));
   }
+  const WeightsSpec& weights = run.weights;
+  if (!weights.from.empty()) out += fmt::format("  from: {}\n", Quote(weights.from));
+  if (!weights.upload) out += "  upload: false\n";
+  if (!weights.sha256.empty()) out += fmt::format("  weights: {}\n", weights.sha256);
   return out;
 }
 

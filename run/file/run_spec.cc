@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/yaml/yaml_reader.h"
@@ -85,6 +86,53 @@ Field TextFiles(std::vector<std::string>* target) {
       add(node);
     }
     *target = std::move(globs);
+  };
+  return field;
+}
+
+// `mask: none` or `document`.
+Field DocumentMask(bool* target) {
+  Field field = OneOf("mask", nullptr, {"none", "document"});
+  field.read = [check = field.read, target](Reader& reader, const YAML::Node& node,
+                                            const std::string& path) {
+    check(reader, node, path);
+    *target = node.IsScalar() && node.Scalar() == "document";
+  };
+  return field;
+}
+
+// `sets: corpus` or a list of such and of `{ from: corpus, weight: 2 }`.
+Field DataSets(std::vector<DataSource>* target) {
+  Field field;
+  field.key = "sets";
+  field.expected = "folders with data sets, such as [corpus, { from: code, weight: 0.5 }]";
+  field.read = [target, expected = field.expected](Reader& reader, const YAML::Node& node,
+                                                   const std::string& path) {
+    std::vector<DataSource> sources;
+    const auto add = [&](const YAML::Node& item) {
+      DataSource source;
+      if (item.IsMap()) {
+        reader.ReadMap(
+            item, path,
+            {Text("from", &source.from, "a folder with a data set", config::CheckFolder),
+             Real("weight", &source.weight, {.least = 0, .most = 1e9, .above_least = true})});
+      } else if (const auto text = config::ReadScalar(reader, item, path, expected)) {
+        source.from = *text;
+      }
+      if (source.from.empty() || source.from.size() > kLongestText) {
+        reader.FailExpected(item, path, expected);
+      } else {
+        sources.push_back(std::move(source));
+      }
+    };
+    if (node.IsSequence() && node.size() > 0) {
+      for (const auto& item : node) add(item);
+    } else if (node.IsSequence()) {
+      reader.Fail(node, fmt::format("{}: expected {}, got an empty list", path, expected));
+    } else {
+      add(node);
+    }
+    *target = std::move(sources);
   };
   return field;
 }
@@ -197,16 +245,26 @@ Table TrainTable(TrainSpec* train) {
       Choice("dtype", &train->dtype, std::vector{ComputeDtype::kFp32, ComputeDtype::kBf16}),
       Whole("seed", &train->seed, uint64_t{0}, UINT64_MAX),
       Flag("deterministic", &train->deterministic),
+      Choice("on_nonfinite", &train->on_nonfinite,
+             std::vector{OnNonfinite::kStop, OnNonfinite::kSkip}),
       Section("optimizer",
-              {OneOf("kind", &optimizer->kind, {"adamw"}),
+              {Choice("kind", &optimizer->kind,
+                      std::vector{OptimizerKind::kAdamW, OptimizerKind::kMuon}),
                Real("lr", &optimizer->lr, {.least = 0, .most = 1000, .above_least = true}),
                Betas(optimizer),
                Real("epsilon", &optimizer->epsilon, {.least = 0, .most = 1, .above_least = true}),
                Real("weight_decay", &optimizer->weight_decay, {.least = 0, .most = 1000}),
-               Real("clip_norm", &optimizer->clip_norm, {.least = 0, .most = 1e9})}),
-      Section("schedule", {OneOf("kind", &schedule->kind, {"cosine", "constant"}),
-                           Whole("warmup", &schedule->warmup, uint64_t{0}, uint64_t{1'000'000'000}),
-                           Real("final_ratio", &schedule->final_ratio, {.least = 0, .most = 1})})};
+               Real("clip_norm", &optimizer->clip_norm, {.least = 0, .most = 1e9}),
+               Real("momentum", &optimizer->momentum, {.least = 0, .most = 1, .below_most = true}),
+               Choice("moments", &optimizer->moments,
+                      std::vector{MomentDtype::kFp32, MomentDtype::kBf16})}),
+      Section("schedule",
+              {Choice("kind", &schedule->kind,
+                      std::vector{LrScheduleKind::kCosine, LrScheduleKind::kConstant,
+                                  LrScheduleKind::kLinear, LrScheduleKind::kWsd}),
+               Whole("warmup", &schedule->warmup, uint64_t{0}, uint64_t{1'000'000'000}),
+               Real("final_ratio", &schedule->final_ratio, {.least = 0, .most = 1}),
+               Real("decay", &schedule->decay, {.least = 0, .most = 1, .above_least = true})})};
 }
 
 Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
@@ -214,10 +272,16 @@ Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
   ValidationSpec* validation = &spec->validation;
   return {
       Required(Text("name", &spec->name, "a name such as tiny-wan", CheckName)),
-      config::Model(&spec->model, preset),
-      Section("data", {Required(TextFiles(&spec->data.text)),
-                       OneOf("tokenizer", &spec->data.tokenizer, Tokenizer::Names()),
-                       Whole("seed", &spec->data.seed, uint64_t{0}, UINT64_MAX)}),
+      config::Model(&spec->model, &spec->weights, preset),
+      Section("data",
+              {Required(TextFiles(&spec->data.text)), DataSets(&spec->data.sets),
+               Flag("upload", &spec->data.upload), BytesField("memory", &spec->data.memory_bytes),
+               DocumentMask(&spec->data.mask_documents),
+               Text("list", &spec->data.list_sha256, "what the CLI fills in", config::CheckSha256),
+               Whole("vocabulary", &spec->data.vocabulary, 1, 1u << 30),
+               Flag("masks", &spec->data.masks),
+               OneOf("tokenizer", &spec->data.tokenizer, Tokenizer::Names()),
+               Whole("seed", &spec->data.seed, uint64_t{0}, UINT64_MAX)}),
       Section("validation", {Real("share", &validation->share, {.least = 0, .most = 0.9}),
                              Whole("every", &validation->every, 0, 1'000'000'000),
                              Whole("samples", &validation->samples, 1, 1u << 24)}),
@@ -321,9 +385,40 @@ std::string_view ToString(TransportKind kind) {
   return kind == TransportKind::kGrpc ? "grpc" : "ucx";
 }
 
+std::string_view ToString(OptimizerKind kind) {
+  return kind == OptimizerKind::kMuon ? "muon" : "adamw";
+}
+
+std::string_view ToString(MomentDtype dtype) {
+  return dtype == MomentDtype::kBf16 ? "bf16" : "fp32";
+}
+
+std::string_view ToString(LrScheduleKind kind) {
+  switch (kind) {
+    case LrScheduleKind::kConstant:
+      return "constant";
+    case LrScheduleKind::kCosine:
+      return "cosine";
+    case LrScheduleKind::kLinear:
+      return "linear";
+    case LrScheduleKind::kWsd:
+      return "wsd";
+  }
+  return "?";
+}
+
+std::string_view ToString(OnNonfinite what) {
+  return what == OnNonfinite::kSkip ? "skip" : "stop";
+}
+
+uint64_t LrScheduleSpec::DecaySteps(uint64_t steps) const {
+  return static_cast<uint64_t>(std::llround(decay * static_cast<double>(steps)));
+}
+
 StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name,
                                const std::vector<std::string>& overrides,
-                               const CodecCheck& check_codec, const FindTexts& find_texts) {
+                               const CodecCheck& check_codec, const FindTexts& find_texts,
+                               const FindModel& find_model) {
   try {
     LH_ASSIGN_OR_RETURN(const YAML::Node root, config::LoadYaml(yaml, file_name));
     if (root.IsNull()) {
@@ -338,7 +433,9 @@ StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name
     Reader reader{std::string(file_name)};
     reader.ReadMap(root, "", table);
     for (const std::string& text : overrides) ApplyOverride(reader, text, table);
-    config::CompleteModel(preset, reader, &spec.model);
+    config::CompleteModel(preset, find_model, reader, &spec);
+    if (!spec.data.sets.empty() && !reader.Has("data.text"))
+      reader.Assume("data.text", "data.sets");
     reader.RequireAll(table);
     FillExceptions(&spec.links);
     if (spec.replay && !reader.Has("validation.every")) spec.validation.every = 0;

@@ -36,16 +36,75 @@ enum class SendOrder : uint8_t {
   kAsReady,
 };
 enum class TransportKind : uint8_t { kUcx, kGrpc };  // "ucx", "grpc"
+enum class OptimizerKind : uint8_t {
+  kAdamW,  // "adamw"
+  kMuon,   // "muon": for the matrices of blocks; AdamW with the same rate for all else
+};
+enum class MomentDtype : uint8_t { kFp32, kBf16 };  // "fp32", "bf16"
+// Of the learning rate: "constant", "cosine", "linear", "wsd". All begin with the warm-up.
+enum class LrScheduleKind : uint8_t {
+  kConstant,
+  kCosine,  // half a cosine, from lr to final_ratio * lr at the last step
+  kLinear,  // likewise, on a line
+  kWsd,     // warm-up, stable, decay: lr, then on a line to final_ratio * lr over the last steps
+};
+
+// What becomes of a step whose loss or gradient norm is not finite: "stop", "skip".
+enum class OnNonfinite : uint8_t {
+  kStop,  // the run fails
+  kSkip,  // no stage updates anything in this step; kMostSkippedInARow
+};
+// Of steps that are skipped: the run fails at the next one.
+inline constexpr uint32_t kMostSkippedInARow = 10;
 
 std::string_view ToString(ComputeDtype dtype);
 std::string_view ToString(ScheduleKind kind);
 std::string_view ToString(SendOrder order);
 std::string_view ToString(TransportKind kind);
+std::string_view ToString(OptimizerKind kind);
+std::string_view ToString(MomentDtype dtype);
+std::string_view ToString(LrScheduleKind kind);
+std::string_view ToString(OnNonfinite what);
+
+// The values that parameters begin with, where these are not random.
+struct WeightsSpec {
+  // "model.from": a folder as Hugging Face's libraries write it (run/published/weights.h). It fills
+  // in what the file does not say of the model.
+  std::string from;
+  bool upload = true;  // "model.upload": to workers that do not have the folder
+  // "model.tied: split": embedding and head both begin with the one matrix of a tied model, and are
+  // then trained apart.
+  bool split = false;
+  // "model.weights": the content address of the list of its tensors, which the CLI makes.
+  std::string sha256;
+  friend bool operator==(const WeightsSpec&, const WeightsSpec&) = default;
+};
+
+// A data set (docs/design/data_sets.md) of those that a run reads.
+struct DataSource {
+  std::string from;   // a folder, relative to the run file's
+  double weight = 1;  // of its sequences among all
+  friend bool operator==(const DataSource&, const DataSource&) = default;
+};
 
 struct DataSpec {
-  std::vector<std::string> text;  // required; globs, relative to the run file's folder
-  std::string tokenizer = "bytes";
+  // One of the two is required.
+  std::vector<std::string> text;  // globs, relative to the run file's folder
+  std::vector<DataSource> sets;
+  std::string tokenizer = "bytes";  // of `text`
   uint64_t seed = 1;
+  // Of sets: to workers that do not have the folders; what a worker that reads them keeps in
+  // memory.
+  bool upload = true;
+  uint64_t memory_bytes = uint64_t{256} << 20;
+  // Of sets, "mask: document": attention, positions and loss stay within documents, which end with
+  // the end token; else a window is one document, whatever it has.
+  bool mask_documents = false;
+  // Of sets, what the CLI fills in: the content address of the list of their files, how many tokens
+  // there are, and whether the loss of some does not count.
+  std::string list_sha256;
+  uint32_t vocabulary = 0;
+  bool masks = false;
   friend bool operator==(const DataSpec&, const DataSpec&) = default;
 };
 
@@ -57,19 +116,25 @@ struct ValidationSpec {
 };
 
 struct OptimizerSpec {
-  std::string kind = "adamw";
+  OptimizerKind kind = OptimizerKind::kAdamW;
   double lr = 3e-4;
   double beta1 = 0.9, beta2 = 0.95;
   double epsilon = 1e-8;
   double weight_decay = 0.1;  // on matrices only
   double clip_norm = 1.0;     // global; 0 = no clipping
+  double momentum = 0.95;     // Muon's
+  // What is remembered between steps is kept so. Arithmetic is fp32, and checkpoints hold fp32.
+  MomentDtype moments = MomentDtype::kFp32;
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };
 
 struct LrScheduleSpec {
-  std::string kind = "cosine";  // or "constant"
-  uint64_t warmup = 0;          // steps
-  double final_ratio = 0.1;     // of lr, at the last step
+  LrScheduleKind kind = LrScheduleKind::kCosine;
+  uint64_t warmup = 0;       // steps
+  double final_ratio = 0.1;  // of lr, at the last step
+  double decay = 0.2;        // wsd: share of all steps
+  // wsd: the steps of the decay, the last ones of `steps`.
+  uint64_t DecaySteps(uint64_t steps) const;
   friend bool operator==(const LrScheduleSpec&, const LrScheduleSpec&) = default;
 };
 
@@ -84,6 +149,7 @@ struct TrainSpec {
   bool deterministic = false;
   OptimizerSpec optimizer;
   LrScheduleSpec schedule;
+  OnNonfinite on_nonfinite = OnNonfinite::kStop;
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
 };
 
@@ -175,6 +241,7 @@ struct ReplaySpec {
 struct RunSpec {
   std::string name;  // required; [a-z0-9-], 1..40 characters
   ModelSpec model;
+  WeightsSpec weights;
   DataSpec data;
   ValidationSpec validation;
   TrainSpec train;
@@ -202,19 +269,34 @@ struct RunSpec {
 // base knows no codec, so the caller hands this in.
 using CodecCheck = std::function<Status(std::string_view codec)>;
 
-// Finds the texts that a run's globs name and says how many bytes they have, or what is wrong, a
-// line for each problem (ExpandDataFiles fits).
+// Finds the texts that a run's globs name, or its data sets, and says how many bytes they have, or
+// what is wrong, a line for each problem.
 using FindTexts = std::function<StatusOr<uint64_t>(const RunSpec& spec)>;
+
+// Reads what `model.from` names, or says what is wrong with it, a line for each problem.
+struct FoundModel {
+  ModelSpec model;  // complete; `tied` as published
+  std::optional<uint32_t> longest_context;
+};
+using FindModel = std::function<StatusOr<FoundModel>(const std::string& from)>;
 
 // Parses `yaml` (the text of the file called `file_name` in messages) and applies `overrides`
 // ("train.steps=20", the CLI's --set) on top. All errors at once in one kInvalidArgument message, a
-// line each. Without `find_texts` nobody looks at the texts.
+// line each. Without `find_texts` nobody looks at the texts; without `find_model` the file itself
+// has to say what `model.from` would.
 StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name,
                                const std::vector<std::string>& overrides,
-                               const CodecCheck& check_codec, const FindTexts& find_texts = {});
+                               const CodecCheck& check_codec, const FindTexts& find_texts = {},
+                               const FindModel& find_model = {});
+
+// Overrides that say all of the spec's model and data, for those who cannot see the folders that
+// they came from.
+std::string ModelOverride(const RunSpec& spec);
+std::string DataOverride(const RunSpec& spec);
 
 // The run file with every default written out, but for keys that neighbours of an older version do
-// not know (train.deterministic, checkpoint.at_end); ParseRunSpec of it gives an equal spec.
+// not know (train.deterministic, train.on_nonfinite, train.optimizer.momentum and .moments,
+// train.schedule.decay, checkpoint.at_end); ParseRunSpec of it gives an equal spec.
 // `longhaul plan --show-config` prints it and the control plane carries it.
 std::string ToYaml(const RunSpec& spec);
 

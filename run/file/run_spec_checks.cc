@@ -48,6 +48,36 @@ void CheckPipeline(const RunSpec& spec, Reader& reader) {
   }
 }
 
+void CheckMomentum(const OptimizerSpec& optimizer, Reader& reader) {
+  if (!reader.Sound({"train.optimizer.kind"}) || optimizer.kind == OptimizerKind::kMuon ||
+      !reader.Has("train.optimizer.momentum")) {
+    return;
+  }
+  reader.Fail(reader.PlaceOf("train.optimizer.momentum"),
+              "train.optimizer.momentum: only muon has it, and adamw has betas; leave momentum out "
+              "or set train.optimizer.kind to muon");
+}
+
+void CheckDecay(const TrainSpec& train, Reader& reader) {
+  const LrScheduleSpec& schedule = train.schedule;
+  if (!reader.Sound({"train.schedule.kind"})) return;
+  if (schedule.kind != LrScheduleKind::kWsd) {
+    if (!reader.Has("train.schedule.decay")) return;
+    reader.Fail(reader.PlaceOf("train.schedule.decay"),
+                fmt::format("train.schedule.decay: only the schedule wsd has a decay of its own, "
+                            "not {}; leave decay out or set train.schedule.kind to wsd",
+                            ToString(schedule.kind)));
+    return;
+  }
+  if (!reader.Sound({"train.steps", "train.schedule.warmup", "train.schedule.decay"})) return;
+  const uint64_t decay = schedule.DecaySteps(train.steps);
+  if (schedule.warmup > train.steps || schedule.warmup + decay <= train.steps) return;
+  reader.Fail(reader.PlaceOf("train.schedule.warmup"),
+              fmt::format("train.schedule.warmup: {} steps and a decay of {} (train.schedule.decay "
+                          "{}) are more than train.steps {}",
+                          schedule.warmup, decay, schedule.decay, train.steps));
+}
+
 // A problem for each line of what `status` says.
 void FailLines(const Status& status, const Place& place, Reader& reader) {
   const std::vector<std::string> lines =
@@ -61,6 +91,15 @@ void CheckRunSpec(const RunSpec& spec, Reader& reader) {
   CheckModel(spec, reader);
   CheckPipeline(spec, reader);
   CheckReplay(spec, reader);
+  if (!spec.data.sets.empty() && !spec.data.text.empty()) {
+    reader.Fail(reader.PlaceOf("data.sets"),
+                "data.sets: data.text says already what to train on; leave one of them out");
+  }
+  if (spec.data.mask_documents && spec.data.sets.empty() && reader.Sound({"data.text"})) {
+    reader.Fail(reader.PlaceOf("data.mask"),
+                "data.mask: nobody knows where the documents of data.text end; make a data set of "
+                "it (`longhaul data prepare`) and name that by data.sets");
+  }
   const TrainSpec& train = spec.train;
   if (reader.Sound({"train.steps", "train.schedule.warmup"}) &&
       train.schedule.warmup > train.steps) {
@@ -68,6 +107,8 @@ void CheckRunSpec(const RunSpec& spec, Reader& reader) {
                 fmt::format("train.schedule.warmup: {} steps are more than train.steps {}",
                             train.schedule.warmup, train.steps));
   }
+  CheckMomentum(train.optimizer, reader);
+  CheckDecay(train, reader);
   if (reader.Sound({"validation.every", "validation.share"}) && spec.validation.every > 0 &&
       spec.validation.share == 0) {
     reader.Fail(reader.PlaceOf("validation.share"),
@@ -78,6 +119,11 @@ void CheckRunSpec(const RunSpec& spec, Reader& reader) {
 }
 
 void CheckTexts(const RunSpec& spec, const FindTexts& find_texts, Reader& reader) {
+  if (!spec.data.sets.empty()) {
+    if (!reader.Sound({"data.sets", "model.context", "validation.share"})) return;
+    FailLines(find_texts(spec).status(), reader.PlaceOf("data.sets"), reader);
+    return;
+  }
   if (!reader.Sound({"data.text"})) return;
   const Place place = reader.PlaceOf("data.text");
   const StatusOr<uint64_t> bytes = find_texts(spec);

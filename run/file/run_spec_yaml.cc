@@ -2,6 +2,8 @@
 #include <fmt/core.h>
 #include <fmt/format.h>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
 #include "base/yaml/yaml_text.h"
 #include "run/file/model_fields.h"
 #include "run/file/replay_fields.h"
@@ -19,8 +21,36 @@ std::string OrAuto(const std::optional<uint32_t>& value) {
   return value ? fmt::format("{}", *value) : "auto";
 }
 
+// Keys that neighbours of an older version do not know, where they say something.
+std::string NewKeysOf(const OptimizerSpec& optimizer) {
+  const OptimizerSpec usual;
+  std::string out;
+  if (optimizer.momentum != usual.momentum) {
+    out += fmt::format("    momentum: {}\n", optimizer.momentum);
+  }
+  if (optimizer.moments != usual.moments) {
+    out += fmt::format("    moments: {}\n", ToString(optimizer.moments));
+  }
+  return out;
+}
+
+std::string NewKeysOf(const LrScheduleSpec& schedule) {
+  if (schedule.decay == LrScheduleSpec().decay) return "";
+  return fmt::format("    decay: {}\n", schedule.decay);
+}
+
+std::string NewKeysOf(const TrainSpec& train) {
+  std::string out;
+  if (train.deterministic) out += "  deterministic: true\n";
+  if (train.on_nonfinite != OnNonfinite::kStop) {
+    out += fmt::format("  on_nonfinite: {}\n", ToString(train.on_nonfinite));
+  }
+  return out;
+}
+
 std::string TrainYaml(const TrainSpec& train) {
   const OptimizerSpec& optimizer = train.optimizer;
+  const LrScheduleSpec& schedule = train.schedule;
   return fmt::format(
       "train:\n"
       "  steps: {}\n"
@@ -36,14 +66,46 @@ std::string TrainYaml(const TrainSpec& train) {
       "    epsilon: {}\n"
       "    weight_decay: {}\n"
       "    clip_norm: {}\n"
+      "{}"
       "  schedule:\n"
       "    kind: {}\n"
       "    warmup: {}\n"
-      "    final_ratio: {}\n",
+      "    final_ratio: {}\n"
+      "{}",
       train.steps, train.microbatches, train.microbatch_size, ToString(train.dtype), train.seed,
-      train.deterministic ? "  deterministic: true\n" : "", optimizer.kind, optimizer.lr,
-      optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.weight_decay,
-      optimizer.clip_norm, train.schedule.kind, train.schedule.warmup, train.schedule.final_ratio);
+      NewKeysOf(train), ToString(optimizer.kind), optimizer.lr, optimizer.beta1, optimizer.beta2,
+      optimizer.epsilon, optimizer.weight_decay, optimizer.clip_norm, NewKeysOf(optimizer),
+      ToString(schedule.kind), schedule.warmup, schedule.final_ratio, NewKeysOf(schedule));
+}
+
+std::string DataYaml(const DataSpec& data) {
+  std::string out = "data:\n";
+  if (data.sets.empty()) {
+    out += "  text:\n";
+    for (const std::string& glob : data.text) out += fmt::format("    - {}\n", Quote(glob));
+    return out + fmt::format("  tokenizer: {}\n  seed: {}\n", data.tokenizer, data.seed);
+  }
+  std::vector<std::string> sets;
+  for (const DataSource& source : data.sets) {
+    sets.push_back(fmt::format("{{ from: {}, weight: {} }}", Quote(source.from), source.weight));
+  }
+  out += fmt::format("  sets: [{}]\n  seed: {}\n  upload: {}\n  memory: {}\n",
+                     fmt::join(sets, ", "), data.seed, data.upload, ExactBytes(data.memory_bytes));
+  if (data.mask_documents) out += "  mask: document\n";
+  if (data.list_sha256.empty()) return out;
+  return out + fmt::format("  list: {}\n  vocabulary: {}\n  masks: {}\n", data.list_sha256,
+                           data.vocabulary, data.masks);
+}
+
+// The keys of a section as an override.
+std::string Override(std::string_view section, const std::string& yaml) {
+  const std::vector<std::string> lines = absl::StrSplit(yaml, '\n', absl::SkipEmpty());
+  std::string keys;
+  for (size_t i = 1; i < lines.size(); ++i) {
+    keys +=
+        fmt::format("{}{}", i > 1 ? ", " : "", std::string(absl::StripAsciiWhitespace(lines[i])));
+  }
+  return fmt::format("{}={{ {} }}", section, keys);
 }
 
 std::string LinksYaml(const LinksSpec& links) {
@@ -73,23 +135,26 @@ std::string RecoveryYaml(const RecoverySpec& recovery) {
 
 }  // namespace
 
+std::string ModelOverride(const RunSpec& spec) {
+  return Override("model", config::ModelYaml(spec));
+}
+
+std::string DataOverride(const RunSpec& spec) {
+  return Override("data", DataYaml(spec.data));
+}
+
 std::string ToYaml(const RunSpec& spec) {
   std::string out = fmt::format(
       "name: {}\n"
-      "{}"
-      "data:\n"
-      "  text:\n",
-      Quote(spec.name), config::ModelYaml(spec.model));
-  for (const std::string& glob : spec.data.text) out += fmt::format("    - {}\n", Quote(glob));
+      "{}",
+      Quote(spec.name), config::ModelYaml(spec));
+  out += DataYaml(spec.data);
   out += fmt::format(
-      "  tokenizer: {}\n"
-      "  seed: {}\n"
       "validation:\n"
       "  share: {}\n"
       "  every: {}\n"
       "  samples: {}\n",
-      spec.data.tokenizer, spec.data.seed, spec.validation.share, spec.validation.every,
-      spec.validation.samples);
+      spec.validation.share, spec.validation.every, spec.validation.samples);
   out += TrainYaml(spec.train);
   out += fmt::format(
       "pipeline:\n"

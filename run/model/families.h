@@ -20,6 +20,9 @@ inline Initial NormalOfResidual(const ModelSpec& spec) {
   return {.mean = 0, .deviation = kNormal.deviation / std::sqrt(2.0 * spec.layers)};
 }
 
+// Of a key.
+inline constexpr bool kIsNew = true;
+
 inline constexpr Split kWhole{};
 inline constexpr Split kByToken{.along = Along::kRows, .unit = Unit::kToken};
 inline constexpr Split kRows{.along = Along::kRows, .unit = Unit::kChannel};

@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <type_traits>
+#include <variant>
+
 #include "base/check.h"
 #include "run/model/families.h"
 
@@ -9,6 +12,18 @@ namespace longhaul {
 
 std::string_view ToString(ModelFamily family) {
   return model::FamilyOf(family).name;
+}
+
+std::string_view ToString(RopeScaling scaling) {
+  switch (scaling) {
+    case RopeScaling::kLinear:
+      return "linear";
+    case RopeScaling::kLlama3:
+      return "llama3";
+    case RopeScaling::kNone:
+      break;
+  }
+  return "none";
 }
 
 namespace model {
@@ -21,19 +36,57 @@ std::string Numbered(std::string_view name, uint32_t block) {
 }
 
 void AddRangeProblem(const Key& key, const ModelSpec& spec, std::vector<Problem>* problems) {
-  const auto check = [&](uint32_t value, uint32_t most) {
-    if (value >= 1 && value <= most) return;
+  const auto check = [&](uint32_t value, uint32_t least, uint32_t most) {
+    if (value >= least && value <= most) return;
     problems->push_back(
-        {key.name, fmt::format("model.{}: expected a whole number from 1 to {}, got {}", key.name,
-                               most, value)});
+        {key.name, fmt::format("model.{}: expected a whole number from {} to {}, got {}", key.name,
+                               least, most, value)});
   };
-  if (const auto* whole = std::get_if<WholeKey>(&key.value)) check(spec.*whole->field, whole->most);
+  if (const auto* whole = std::get_if<WholeKey>(&key.value)) {
+    check(spec.*whole->field, whole->least, whole->most);
+  }
   if (const auto* whole = std::get_if<RequiredKey>(&key.value)) {
-    check(spec.*whole->field, whole->most);
+    check(spec.*whole->field, 1, whole->most);
+  }
+  if (const auto* real = std::get_if<RealKey>(&key.value)) {
+    const double value = spec.*real->field;
+    if (!(value > 0 && value <= real->most)) {
+      problems->push_back(
+          {key.name, fmt::format("model.{}: expected a number above 0 and up to {}, "
+                                 "got {}",
+                                 key.name, real->most, value)});
+    }
   }
 }
 
 }  // namespace
+
+std::string TextOf(const Key& key, const ModelSpec& spec) {
+  return std::visit(
+      [&]<class Value>(const Value& value) {
+        if constexpr (std::is_same_v<Value, ScalingKey>) {
+          return std::string(ToString(spec.*value.field));
+        } else {
+          return fmt::format("{}", spec.*value.field);
+        }
+      },
+      key.value);
+}
+
+void LeaveOut(const Key& key, ModelSpec* spec) {
+  std::visit(
+      [&]<class Value>(const Value& value) {
+        if constexpr (std::is_same_v<Value, RealKey>) {
+          spec->*value.field = value.left_out;
+        } else if constexpr (std::is_same_v<Value, WholeKey>) {
+          spec->*value.field =
+              value.same_as != nullptr ? spec->*value.same_as : ModelSpec().*value.field;
+        } else if constexpr (!std::is_same_v<Value, RequiredKey>) {
+          spec->*value.field = ModelSpec().*value.field;
+        }
+      },
+      key.value);
+}
 
 std::string PlacedParameter::Name() const {
   return Numbered(parameter.name, block);
@@ -68,7 +121,7 @@ const std::vector<Preset>& Presets() {
 
 std::vector<Problem> Problems(const ModelSpec& spec) {
   std::vector<Problem> problems;
-  if (spec.hidden % spec.heads != 0) {
+  if (spec.head_channels == 0 && spec.hidden % spec.heads != 0) {
     problems.push_back(
         {"heads",
          fmt::format("model.heads: {} heads do not divide model.hidden {}; choose a divisor",

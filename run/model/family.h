@@ -20,12 +20,17 @@
 
 namespace longhaul::model {
 
+// The most that the keys of all families may be; the least is 1.
+inline constexpr uint32_t kMostLayers = 4096, kMostHidden = 1u << 17, kMostHeads = 1u << 12;
+inline constexpr uint32_t kMostContext = 1u << 22, kMostVocabulary = 1u << 24;
+
 // A key of the run file's `model` beyond those of all families. The file may leave all out but
-// required ones; the spec's field then has its initial value, or that of `same_as`.
+// required ones; the spec's field then has the value that is named here, or its initial one.
 struct WholeKey {
   uint32_t ModelSpec::*field;
-  uint32_t most;                           // from 1
+  uint32_t most;
   uint32_t ModelSpec::*same_as = nullptr;  // left out: this field's value
+  uint32_t least = 1;
 };
 struct RequiredKey {
   uint32_t ModelSpec::*field;
@@ -36,14 +41,25 @@ struct RequiredKey {
 struct RealKey {
   double ModelSpec::*field;
   double most;  // above 0
+  double left_out;
 };
 struct FlagKey {
   bool ModelSpec::*field;
 };
+struct ScalingKey {
+  RopeScaling ModelSpec::*field;
+};
 struct Key {
   std::string_view name;  // "kv_heads"
-  std::variant<WholeKey, RequiredKey, RealKey, FlagKey> value;
+  std::variant<WholeKey, RequiredKey, RealKey, FlagKey, ScalingKey> value;
+  // Older builds do not know it: a run file that is written says it only where it differs from what
+  // it is when left out.
+  bool is_new = false;
 };
+// The field as the run file says it: "2", "1e-05", "true", "llama3".
+std::string TextOf(const Key& key, const ModelSpec& spec);
+// Gives the field the value that it has when the file leaves it out. A required one stays.
+void LeaveOut(const Key& key, ModelSpec* spec);
 
 // A combination of keys that cannot be: "model.heads: ...", and the key to change.
 struct Problem {

@@ -12,6 +12,13 @@ Parameter Conv1D(Names names, Shape shape, Initial initial, Split split) {
   return matrix;
 }
 
+Parameter Positions(const ModelSpec& spec) {
+  Parameter table = Table({"wpe", "transformer.wpe.weight"}, {spec.context, spec.hidden}, kWhole,
+                          /*tied=*/false);
+  table.first_rows_suffice = true;
+  return table;
+}
+
 std::vector<Parameter> GptParameters(const ModelSpec& spec, uint32_t vocabulary_rows) {
   const uint32_t h = spec.hidden;
   const Initial residual = NormalOfResidual(spec);
@@ -19,7 +26,7 @@ std::vector<Parameter> GptParameters(const ModelSpec& spec, uint32_t vocabulary_
   qkv.stacked = 3;  // queries, keys, values
   std::vector<Parameter> list = {
       Table({"wte", "transformer.wte.weight"}, {vocabulary_rows, h}, kByToken, spec.tied),
-      Table({"wpe", "transformer.wpe.weight"}, {spec.context, h}, kWhole, /*tied=*/false),
+      Positions(spec),
 
       Norm(Role::kBlock, {"h.#.ln_1.weight", "transformer.h.#.ln_1.weight"}, h, kOnes),
       Norm(Role::kBlock, {"h.#.ln_1.bias", "transformer.h.#.ln_1.bias"}, h, kZeros),
@@ -76,7 +83,7 @@ const Family& GptFamily() {
   static const Family family = {
       .id = ModelFamily::kGpt,
       .name = "gpt",
-      .keys = {},
+      .keys = {{"norm_epsilon", RealKey{&ModelSpec::norm_epsilon, 1, 1e-5}, kIsNew}},
       .problems = [](const ModelSpec&) { return std::vector<Problem>(); },
       .parameters = GptParameters,
       .kept_by_block = GptBlockKeeps,

@@ -1,6 +1,6 @@
-// Llama's layers, and Qwen2.5's: pre-norm by RMSNorm, rotary positions, grouped-query attention,
-// SwiGLU, no biases but (qkv_bias) those of queries, keys and values. Parameters have the names and
-// shapes of published checkpoints.
+// Llama's layers, Mistral's and Qwen's: pre-norm by RMSNorm, rotary positions, grouped-query
+// attention, SwiGLU, no biases but (qkv_bias) those of queries, keys and values; queries and keys
+// may have a norm (qk_norm). Parameters have the names and shapes of published checkpoints.
 #include <fmt/core.h>
 
 #include "run/model/families.h"
@@ -21,17 +21,27 @@ std::vector<Problem> LlamaProblems(const ModelSpec& spec) {
                                  "model.heads {}; choose a divisor",
                                  spec.kv_heads, spec.heads)});
   }
-  if (const uint32_t channels = spec.hidden / spec.heads; channels % 2 != 0) {
+  if (const uint32_t channels = spec.HeadChannels(); channels % 2 != 0) {
+    if (spec.head_channels > 0) {
+      problems.push_back(
+          {"head_channels", fmt::format("model.head_channels: expected an even number, got {}; "
+                                        "rotary embeddings turn pairs of channels",
+                                        channels)});
+    } else {
+      problems.push_back(
+          {"heads", fmt::format("model.heads: {} heads of model.hidden {} have {} channels each, "
+                                "an odd number; rotary embeddings turn pairs of channels",
+                                spec.heads, spec.hidden, channels)});
+    }
+  }
+  if (spec.rope_scaling == RopeScaling::kLlama3 &&
+      spec.rope_high_frequency <= spec.rope_low_frequency) {
     problems.push_back(
-        {"heads", fmt::format("model.heads: {} heads of model.hidden {} have {} channels each, an "
-                              "odd number; rotary embeddings turn pairs of channels",
-                              spec.heads, spec.hidden, channels)});
+        {"rope_high_frequency", fmt::format("model.rope_high_frequency: expected more than "
+                                            "model.rope_low_frequency, {}, got {}",
+                                            spec.rope_low_frequency, spec.rope_high_frequency)});
   }
   return problems;
-}
-
-uint32_t KvChannels(const ModelSpec& spec) {
-  return spec.hidden / spec.heads * spec.kv_heads;
 }
 
 constexpr Names Same(std::string_view name) {
@@ -39,11 +49,12 @@ constexpr Names Same(std::string_view name) {
 }
 
 std::vector<Parameter> LlamaParameters(const ModelSpec& spec, uint32_t vocabulary_rows) {
-  const uint32_t h = spec.hidden, k = KvChannels(spec), i = spec.intermediate;
+  const uint32_t h = spec.hidden, q = spec.QueryChannels(), k = spec.KvChannels();
+  const uint32_t i = spec.intermediate;
   const Initial residual = NormalOfResidual(spec);
   std::vector<Parameter> list;
-  const auto norm = [&](Role role, std::string_view name) {
-    list.push_back(Norm(role, Same(name), h, kOnes));
+  const auto norm = [&](Role role, std::string_view name, uint32_t channels) {
+    list.push_back(Norm(role, Same(name), channels, kOnes));
   };
   const auto factor = [&](std::string_view name, Shape shape, Initial initial, Split split) {
     list.push_back(Factor(Role::kBlock, Same(name), shape, initial, split));
@@ -54,20 +65,24 @@ std::vector<Parameter> LlamaParameters(const ModelSpec& spec, uint32_t vocabular
   list.push_back(
       Table(Same("model.embed_tokens.weight"), {vocabulary_rows, h}, kByToken, spec.tied));
 
-  norm(Role::kBlock, "model.layers.#.input_layernorm.weight");
-  factor("model.layers.#.self_attn.q_proj.weight", {h, h}, kNormal, kRowsByHead);
-  bias("model.layers.#.self_attn.q_proj.bias", h, kRowsByHead);
+  norm(Role::kBlock, "model.layers.#.input_layernorm.weight", h);
+  factor("model.layers.#.self_attn.q_proj.weight", {q, h}, kNormal, kRowsByHead);
+  bias("model.layers.#.self_attn.q_proj.bias", q, kRowsByHead);
   factor("model.layers.#.self_attn.k_proj.weight", {k, h}, kNormal, kRowsByKvHead);
   bias("model.layers.#.self_attn.k_proj.bias", k, kRowsByKvHead);
   factor("model.layers.#.self_attn.v_proj.weight", {k, h}, kNormal, kRowsByKvHead);
   bias("model.layers.#.self_attn.v_proj.bias", k, kRowsByKvHead);
-  factor("model.layers.#.self_attn.o_proj.weight", {h, h}, residual, kColumnsByHead);
-  norm(Role::kBlock, "model.layers.#.post_attention_layernorm.weight");
+  factor("model.layers.#.self_attn.o_proj.weight", {h, q}, residual, kColumnsByHead);
+  if (spec.qk_norm) {
+    norm(Role::kBlock, "model.layers.#.self_attn.q_norm.weight", spec.HeadChannels());
+    norm(Role::kBlock, "model.layers.#.self_attn.k_norm.weight", spec.HeadChannels());
+  }
+  norm(Role::kBlock, "model.layers.#.post_attention_layernorm.weight", h);
   factor("model.layers.#.mlp.gate_proj.weight", {i, h}, kNormal, kRows);
   factor("model.layers.#.mlp.up_proj.weight", {i, h}, kNormal, kRows);
   factor("model.layers.#.mlp.down_proj.weight", {h, i}, residual, kColumns);
 
-  norm(Role::kHead, "model.norm.weight");
+  norm(Role::kHead, "model.norm.weight", h);
   if (!spec.tied) {
     list.push_back(
         Factor(Role::kHead, Same("lm_head.weight"), {vocabulary_rows, h}, kNormal, kByToken));
@@ -76,10 +91,12 @@ std::vector<Parameter> LlamaParameters(const ModelSpec& spec, uint32_t vocabular
 }
 
 // Full: the input, the residual in the middle, and both norms before their weights. Half: both
-// norms, queries, attention, keys and values, and the MLP's gate, SiLU, up and product.
+// norms, queries, attention, keys and values, and the MLP's gate, SiLU, up and product. Norms of
+// queries and keys: what goes in, in fp32, and what it was before weights.
 Kept LlamaBlockKeeps(const ModelSpec& spec) {
-  const uint64_t h = spec.hidden, k = KvChannels(spec), i = spec.intermediate;
-  return {.full = 4 * h, .half = 4 * h + 2 * k + 4 * i};
+  const uint64_t h = spec.hidden, q = spec.QueryChannels(), k = spec.KvChannels();
+  const uint64_t i = spec.intermediate;
+  return {.full = 4 * h + (spec.qk_norm ? 2 * (q + k) : 0), .half = 2 * h + 2 * q + 2 * k + 4 * i};
 }
 
 // The input, and the norm before and after its weight.
@@ -113,9 +130,18 @@ const Family& LlamaFamily() {
       .keys = {{"kv_heads", WholeKey{&ModelSpec::kv_heads, 1u << 12, &ModelSpec::heads}},
                {"intermediate", RequiredKey{&ModelSpec::intermediate, 1u << 19,
                                             "the width of its MLP", UsualIntermediate}},
-               {"rope_theta", RealKey{&ModelSpec::rope_theta, 1e12}},
-               {"norm_epsilon", RealKey{&ModelSpec::norm_epsilon, 1}},
-               {"qkv_bias", FlagKey{&ModelSpec::qkv_bias}}},
+               {"rope_theta", RealKey{&ModelSpec::rope_theta, 1e12, 1e4}},
+               {"norm_epsilon", RealKey{&ModelSpec::norm_epsilon, 1, 1e-6}},
+               {"qkv_bias", FlagKey{&ModelSpec::qkv_bias}},
+               {"head_channels",
+                WholeKey{.field = &ModelSpec::head_channels, .most = 1u << 12, .least = 0}, kIsNew},
+               {"qk_norm", FlagKey{&ModelSpec::qk_norm}, kIsNew},
+               {"rope_scaling", ScalingKey{&ModelSpec::rope_scaling}, kIsNew},
+               {"rope_factor", RealKey{&ModelSpec::rope_factor, 1e6, 1}, kIsNew},
+               {"rope_low_frequency", RealKey{&ModelSpec::rope_low_frequency, 1e6, 1}, kIsNew},
+               {"rope_high_frequency", RealKey{&ModelSpec::rope_high_frequency, 1e6, 4}, kIsNew},
+               {"rope_original_context",
+                WholeKey{.field = &ModelSpec::rope_original_context, .most = 1u << 22}, kIsNew}},
       .problems = LlamaProblems,
       .parameters = LlamaParameters,
       .kept_by_block = LlamaBlockKeeps,

@@ -9,10 +9,17 @@
 namespace longhaul {
 
 // "gpt": GPT-2's layers. "llama": RMSNorm, rotary embeddings, grouped-query attention, SwiGLU, no
-// biases; Qwen2.5 is this with `qkv_bias`. What else is known of a family: family.h.
+// biases; Qwen2.5 is this with `qkv_bias`, Qwen3 with `qk_norm`. What else is known of a family:
+// family.h.
 enum class ModelFamily : uint8_t { kGpt, kLlama };
 
+// How rotary embeddings were stretched to a longer context than the first one trained. "linear":
+// all wavelengths by `rope_factor`. "llama3": long ones alone, with a passage to short ones, which
+// stay.
+enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3 };
+
 std::string_view ToString(ModelFamily family);
+std::string_view ToString(RopeScaling scaling);
 
 // `preset: gpt2-xl` (family.h) fills in what the file does not say.
 struct ModelSpec {
@@ -26,11 +33,22 @@ struct ModelSpec {
   std::optional<uint32_t> vocabulary;
   // Keys of some families alone: each family names its own (Family::keys).
   uint32_t kv_heads = 0;       // of keys and values; divides heads; left out: heads
+  uint32_t head_channels = 0;  // of a head; 0: hidden / heads
   uint32_t intermediate = 0;   // required; width of the MLP
   double rope_theta = 1e4;     // base of the rotary embeddings' wavelengths
-  double norm_epsilon = 1e-6;  // of RMSNorm
+  RopeScaling rope_scaling = RopeScaling::kNone;
+  double rope_factor = 1;
+  // Of llama3: wavelengths longer than rope_original_context / rope_low_frequency are stretched,
+  // those shorter than rope_original_context / rope_high_frequency stay.
+  double rope_low_frequency = 1, rope_high_frequency = 4;
+  uint32_t rope_original_context = 8192;
+  double norm_epsilon = 1e-5;  // of the norms; left out: 1e-5 in gpt, 1e-6 in llama
   bool qkv_bias = false;       // of the projections to queries, keys and values
+  bool qk_norm = false;        // queries and keys of each head go through an RMSNorm
 
+  uint32_t HeadChannels() const { return head_channels > 0 ? head_channels : hidden / heads; }
+  uint32_t QueryChannels() const { return HeadChannels() * heads; }
+  uint32_t KvChannels() const { return HeadChannels() * kv_heads; }
   uint32_t VocabularyOver(uint32_t tokenizer_vocabulary) const {
     return vocabulary.value_or(tokenizer_vocabulary);
   }

@@ -47,6 +47,7 @@ struct Parameter {
   std::string_view name;              // in checkpoints and messages; global
   std::string_view published;         // in Hugging Face's checkpoints of the language model
   bool published_transposed = false;  // there (inputs, outputs)
+  bool first_rows_suffice = false;    // a published table may have more: positions
   Role role = Role::kBlock;
   Shape shape;
   Initial initial;
@@ -54,6 +55,7 @@ struct Parameter {
   Split split;
 
   bool decays() const { return shape.is_matrix(); }  // by the optimizer's weight decay
+  bool is_block_matrix() const { return role == Role::kBlock && shape.is_matrix(); }
 };
 
 // A parameter of a certain block; `block` means nothing outside blocks.

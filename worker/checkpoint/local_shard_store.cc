@@ -50,7 +50,7 @@ class LocalShardStore final : public ShardStore {
   Status DropOthers(const RunId& run, const std::set<Step>& kept) override;
 
  private:
-  // Of which there are shards, whole or not.
+  // The steps of which shards are there, whole or not.
   StatusOr<std::set<Step>> StepsOf(const RunId& run) const;
   std::string Folder(const RunId& run, Step step) const {
     return fmt::format("{}/{}/{}{:08}", root_, run.value(), kStepPrefix, step.value());

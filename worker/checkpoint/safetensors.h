@@ -1,22 +1,22 @@
-// The safetensors format: 8 bytes header length (little-endian), a JSON header of tensors and text
-// metadata, the tensors' bytes without gaps. Other programs read these files as they are.
+// Checkpoint shards are safetensors files of fp32 (run/published/safetensors.h has the format), so
+// other programs read them as they are.
 //
 // Thread-safe (pure functions).
 #ifndef LONGHAUL_WORKER_CHECKPOINT_SAFETENSORS_H_
 #define LONGHAUL_WORKER_CHECKPOINT_SAFETENSORS_H_
 
 #include <cstddef>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "run/published/safetensors.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul::worker {
 
-using SafetensorsMetadata = std::map<std::string, std::string>;
+using published::SafetensorsMetadata;
 
 struct Safetensors {
   SafetensorsMetadata metadata;
@@ -27,8 +27,7 @@ struct Safetensors {
 std::string SafetensorsHeader(const std::vector<NamedArray>& arrays,
                               const SafetensorsMetadata& metadata);
 
-// `bytes` is one whole file and may be hostile. kInvalidArgument says what is wrong with it; of the
-// format's types only F32 is read.
+// `bytes` is one whole file and may be hostile. kInvalidArgument says what is wrong with it.
 StatusOr<Safetensors> ParseSafetensors(std::span<const std::byte> bytes);
 
 }  // namespace longhaul::worker

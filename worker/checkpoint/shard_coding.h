@@ -24,7 +24,7 @@ namespace longhaul::worker {
 inline constexpr size_t kShardBlockBytes = size_t{256} << 10;
 inline constexpr size_t kShardBlockHeaderBytes = 8;
 
-// The block of these bytes, header and all. `raw`: 1 to kShardBlockBytes.
+// A block, with its header, that holds `raw`. `raw`: 1 to kShardBlockBytes.
 std::string EncodeShardBlock(std::span<const std::byte> raw);
 
 // Takes the stream in pieces of any size.

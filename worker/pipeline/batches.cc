@@ -4,43 +4,146 @@
 #include <utility>
 
 #include "base/check.h"
+#include "worker/stage/stage.h"
 
 namespace longhaul::worker {
 
-Batches::Batches(const RunSpec& spec, std::shared_ptr<const TokenFile> file)
-    : spec_(spec),
-      file_(std::move(file)),
-      order_(SampleOrderOf(spec, file_->TrainingWindows(spec.model.context))),
-      validation_windows_(file_->ValidationWindows(spec.model.context)),
-      inputs_(size_t{spec.train.microbatch_size} * spec.model.context),
-      targets_(inputs_.size()) {
-  LH_CHECK(order_.windows > 0, "the coordinator checks that the text is long enough");
+namespace {
+
+// Sequences that are looked at to see which chunks come next: those of the next steps, and some
+// of those that follow.
+constexpr uint64_t kStepsAhead = 3, kMostAhead = 4096, kSamplesAhead = 512;
+
+}  // namespace
+
+SampleOrder SampleOrderOf(const RunSpec& spec, const data::Mixture* mixture, uint64_t windows) {
+  SampleOrder order{.windows = nullptr,
+                    .microbatches = spec.train.microbatches,
+                    .microbatch_size = spec.train.microbatch_size};
+  if (mixture == nullptr) {
+    order.windows = data::ShuffledOrder(spec.data.seed, windows);
+  } else {
+    order.windows = data::MixedOrder(*mixture, spec.model.context, spec.validation.share,
+                                     spec.data.seed, spec.data.memory_bytes);
+  }
+  return order;
 }
 
-Batches::Tokens Batches::Read(const Pass& pass, Microbatch microbatch) {
-  const uint32_t context = spec_.model.context;
+Batches::Batches(const RunSpec& spec, std::shared_ptr<WindowSource> source,
+                 const data::Mixture* mixture)
+    : spec_(spec),
+      source_(std::move(source)),
+      order_(SampleOrderOf(spec, mixture, source_->WindowsOf(Text::kTraining))),
+      validation_windows_(source_->WindowsOf(Text::kValidation)),
+      inputs_(size_t{spec.train.microbatch_size} * spec.model.context),
+      targets_(inputs_.size()) {
+  LH_CHECK(order_.windows->windows() > 0, "the coordinator checks that the text is long enough");
+  if (!spec.data.mask_documents || mixture == nullptr) return;
+  end_token_ = mixture->sources.front().set.end_token;
+  documents_.resize(inputs_.size());
+}
+
+uint32_t Batches::MicrobatchesOf(const Pass& pass) const {
+  return pass.validation ? ValidationMicrobatchesOf(spec_, validation_windows_)
+                         : spec_.train.microbatches;
+}
+
+uint64_t Batches::WindowOf(const Pass& pass, uint64_t microbatch, uint64_t row) const {
+  if (!pass.validation) {
+    return order_.WindowOf(pass.step, Microbatch(static_cast<uint32_t>(microbatch)),
+                           static_cast<uint32_t>(row));
+  }
+  // Spread evenly over the validation text, the same ones every time.
   const uint64_t rows = spec_.train.microbatch_size;
-  for (uint64_t row = 0; row < rows; ++row) {
-    const auto inputs = std::span(inputs_).subspan(row * context, context);
-    const auto targets = std::span(targets_).subspan(row * context, context);
-    if (pass.validation) {
-      // Spread evenly over the validation text, the same ones every time.
-      const uint64_t samples =
-          rows * ValidationMicrobatches(spec_, file_->info().validation_tokens);
-      LH_CHECK(samples > 0, "there is no validation pass without a sample");
-      const uint64_t sample = microbatch.value() * rows + row;
-      file_->ReadValidationWindow(sample * validation_windows_ / samples, context, inputs, targets);
-    } else {
-      const uint64_t window = order_.WindowOf(pass.step, microbatch, static_cast<uint32_t>(row));
-      file_->ReadTrainingWindow(window, context, inputs, targets);
+  const uint64_t samples = rows * MicrobatchesOf(pass);
+  LH_CHECK(samples > 0, "there is no validation pass without a sample");
+  return (microbatch * rows + row) * validation_windows_ / samples;
+}
+
+StatusOr<Batches::Tokens> Batches::Read(const Pass& pass, Microbatch microbatch) {
+  if (!pass_ || *pass_ != pass) {
+    Expect(pass);
+    if (spec_.data.masks || end_token_) LH_RETURN_IF_ERROR(Count(pass));
+    pass_ = pass;
+  }
+  const uint32_t context = spec_.model.context;
+  for (uint64_t row = 0; row < spec_.train.microbatch_size; ++row) {
+    LH_RETURN_IF_ERROR(ReadRow(pass, microbatch.value(), row,
+                               std::span(inputs_).subspan(row * context, context),
+                               std::span(targets_).subspan(row * context, context)));
+  }
+  if (end_token_) FindDocuments();
+  return Tokens{inputs_, targets_, documents_, counted_};
+}
+
+Status Batches::ReadRow(const Pass& pass, uint64_t microbatch, uint64_t row,
+                        std::span<int32_t> inputs, std::span<int32_t> targets) {
+  LH_RETURN_IF_ERROR(source_->Read(pass.validation ? Text::kValidation : Text::kTraining,
+                                   WindowOf(pass, microbatch, row), inputs, targets));
+  if (!end_token_) return absl::OkStatus();
+  // What ends a document does not lead to the first token of the next one.
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (static_cast<uint32_t>(inputs[i]) == *end_token_) targets[i] = kNoTarget;
+  }
+  return absl::OkStatus();
+}
+
+void Batches::FindDocuments() {
+  const size_t context = spec_.model.context;
+  int32_t document = 0;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (i % context == 0) document = 0;
+    documents_[i] = document;
+    if (static_cast<uint32_t>(inputs_[i]) == *end_token_) ++document;
+  }
+}
+
+Status Batches::Count(const Pass& pass) {
+  const uint32_t context = spec_.model.context, microbatches = MicrobatchesOf(pass);
+  uint64_t counted = 0;
+  const auto inputs = std::span(inputs_).first(context);
+  const auto targets = std::span(targets_).first(context);
+  for (uint64_t microbatch = 0; microbatch < microbatches; ++microbatch) {
+    for (uint64_t row = 0; row < spec_.train.microbatch_size; ++row) {
+      LH_RETURN_IF_ERROR(ReadRow(pass, microbatch, row, inputs, targets));
+      counted += static_cast<uint64_t>(
+          std::count_if(targets.begin(), targets.end(), [](int32_t id) { return id >= 0; }));
     }
   }
-  return {inputs_, targets_};
+  counted_ = static_cast<double>(std::max<uint64_t>(1, counted)) / microbatches;
+  return absl::OkStatus();
+}
+
+void Batches::Expect(const Pass& pass) {
+  std::vector<uint64_t> windows;
+  if (pass.validation) {
+    for (uint64_t microbatch = 0; microbatch < MicrobatchesOf(pass); ++microbatch) {
+      for (uint64_t row = 0; row < spec_.train.microbatch_size; ++row) {
+        windows.push_back(WindowOf(pass, microbatch, row));
+      }
+    }
+    source_->Expect(Text::kValidation, windows);
+    return;
+  }
+  const uint64_t a_step = uint64_t{spec_.train.microbatches} * spec_.train.microbatch_size;
+  const uint64_t first = (pass.step.value() - 1) * a_step;
+  const uint64_t exact = std::min(kMostAhead, kStepsAhead * a_step);
+  for (uint64_t i = 0; i < exact; ++i) windows.push_back(order_.windows->WindowOf(first + i));
+  // As many as the memory of chunks could hold.
+  const uint64_t horizon = spec_.data.memory_bytes / (2 * uint64_t{spec_.model.context});
+  const uint64_t stride = std::max<uint64_t>(1, horizon / kSamplesAhead);
+  for (uint64_t i = exact; i < horizon; i += stride) {
+    windows.push_back(order_.windows->WindowOf(first + i));
+  }
+  source_->Expect(Text::kTraining, windows);
 }
 
 uint32_t ValidationMicrobatches(const RunSpec& spec, uint64_t validation_tokens) {
-  if (spec.validation.every == 0 || validation_tokens <= spec.model.context) return 0;
-  const uint64_t windows = (validation_tokens - 1) / spec.model.context;
+  return ValidationMicrobatchesOf(spec, WindowsOf(validation_tokens, spec.model.context));
+}
+
+uint32_t ValidationMicrobatchesOf(const RunSpec& spec, uint64_t windows) {
+  if (spec.validation.every == 0 || windows == 0) return 0;
   const uint64_t samples = std::min<uint64_t>(spec.validation.samples, windows);
   return static_cast<uint32_t>(std::max<uint64_t>(1, samples / spec.train.microbatch_size));
 }

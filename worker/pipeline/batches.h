@@ -7,52 +7,73 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/ids.h"
+#include "run/data/sample_order.h"
 #include "run/file/run_spec.h"
-#include "run/tokens/token_file.h"
+#include "worker/data/window_source.h"
 #include "worker/pipeline/pass.h"
 
 namespace longhaul::worker {
 
 // Which windows of the training text the sequences of a microbatch are. The same on every stage.
+// One thread at a time, and no other copy meanwhile.
 struct SampleOrder {
-  uint64_t seed = 0;
-  uint64_t windows = 0;  // of the training text
+  std::shared_ptr<data::SampleOrder> windows;
   uint32_t microbatches = 0, microbatch_size = 0;
 
   uint64_t WindowOf(Step step, Microbatch microbatch, uint32_t row) const {
     const uint64_t global_microbatch = (step.value() - 1) * microbatches + microbatch.value();
-    return TrainingWindowOf(seed, global_microbatch * microbatch_size + row, windows);
+    return windows->WindowOf(global_microbatch * microbatch_size + row);
   }
 };
-inline SampleOrder SampleOrderOf(const RunSpec& spec, uint64_t windows) {
-  return {spec.data.seed, windows, spec.train.microbatches, spec.train.microbatch_size};
-}
+// `mixture`: the data sets that the run reads; null: a token file with `windows` windows.
+SampleOrder SampleOrderOf(const RunSpec& spec, const data::Mixture* mixture, uint64_t windows);
 
 class Batches {
  public:
-  Batches(const RunSpec& spec, std::shared_ptr<const TokenFile> file);
+  // `mixture` as SampleOrderOf's.
+  Batches(const RunSpec& spec, std::shared_ptr<WindowSource> source, const data::Mixture* mixture);
 
   // microbatch_size x context ids each, valid until the next call.
   struct Tokens {
     std::span<const int32_t> inputs, targets;
+    // With data.mask: document: of each token the number of its document among those of its row.
+    std::span<const int32_t> documents;
+    // With loss masks: the targets that count in the whole pass, by its microbatches; else 0.
+    double counted = 0;
   };
-  Tokens Read(const Pass& pass, Microbatch microbatch);
+  // Not OK where the data cannot be had.
+  StatusOr<Tokens> Read(const Pass& pass, Microbatch microbatch);
 
  private:
+  // Microbatches of the pass.
+  uint32_t MicrobatchesOf(const Pass& pass) const;
+  uint64_t WindowOf(const Pass& pass, uint64_t microbatch, uint64_t row) const;
+  Status Count(const Pass& pass);
+  void Expect(const Pass& pass);
+
   const RunSpec spec_;
-  const std::shared_ptr<const TokenFile> file_;
+  const std::shared_ptr<WindowSource> source_;
   const SampleOrder order_;
   const uint64_t validation_windows_;
-  std::vector<int32_t> inputs_, targets_;
+  Status ReadRow(const Pass& pass, uint64_t microbatch, uint64_t row, std::span<int32_t> inputs,
+                 std::span<int32_t> targets);
+  void FindDocuments();
+
+  std::optional<uint32_t> end_token_;  // with data.mask: document
+  std::vector<int32_t> inputs_, targets_, documents_;
+  std::optional<Pass> pass_;  // that is read
+  double counted_ = 0;
 };
 
 // Microbatches of a validation pass: the run file's samples, in whole microbatches, at least one
 // and at most what the validation text has. 0 when validation is off.
 uint32_t ValidationMicrobatches(const RunSpec& spec, uint64_t validation_tokens);
+uint32_t ValidationMicrobatchesOf(const RunSpec& spec, uint64_t windows);
 
 // Whether validation follows the training of `step`: every `validation.every` steps and after the
 // last.

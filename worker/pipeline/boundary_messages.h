@@ -32,9 +32,10 @@ struct BoundaryMessagesOptions {
   std::string root;  // of this worker
   RunSpec spec;
   RunId run;
-  uint32_t layers_before = 0;  // of the model, above the boundary
-  bool upstream = false;       // the peer is above
-  uint64_t windows = 0;        // of the training text
+  uint32_t layers_before = 0;              // of the model, above the boundary
+  bool upstream = false;                   // the peer is above
+  const data::Mixture* mixture = nullptr;  // that the run reads; not kept; null: a token file
+  uint64_t windows = 0;                    // of the training text
   uint64_t start_step = 0;
   const codec::Codec* forward = nullptr;  // not kept
   const codec::Codec* backward = nullptr;

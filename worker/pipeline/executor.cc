@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/log.h"
@@ -120,13 +121,8 @@ Status Executor::ReduceOverReplicas() {
 }
 
 Status Executor::StepOptimizer(const wire::StepMessage& agreed) {
-  if (agreed.nonfinite) {
-    ReportStep(agreed, 0);
-    return absl::InternalError(fmt::format(
-        "the gradient norm of step {} is not finite, so nothing was updated; a lower learning rate "
-        "or finer codecs may help",
-        step_.value()));
-  }
+  if (agreed.nonfinite) return SkipOrFail(agreed);
+  skipped_in_a_row_ = 0;
   const double learning_rate = LearningRate(options_.spec.train, step_);
   {
     const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
@@ -137,6 +133,22 @@ Status Executor::StepOptimizer(const wire::StepMessage& agreed) {
   }
   ReportStep(agreed, learning_rate);
   return absl::OkStatus();
+}
+
+Status Executor::SkipOrFail(const wire::StepMessage& agreed) {
+  const bool skips = options_.spec.train.on_nonfinite == OnNonfinite::kSkip;
+  if (skips && ++skipped_in_a_row_ <= kMostSkippedInARow) {
+    LH_RETURN_IF_ERROR(model_.SkipStep(step_));
+    ReportStep(agreed, 0, /*skipped=*/true);
+    return absl::OkStatus();
+  }
+  ReportStep(agreed, 0);
+  return absl::InternalError(fmt::format(
+      "the gradient norm of step {} is not finite, so nothing was updated{}; a lower learning rate "
+      "or finer codecs may help",
+      step_.value(),
+      skips ? fmt::format(", as in the {} steps before, which were skipped", kMostSkippedInARow)
+            : std::string()));
 }
 
 Status Executor::Validate() {
@@ -216,10 +228,12 @@ Status Executor::RunWork(const Pass& pass, const Work& work) {
 Status Executor::RunForward(const Pass& pass, Microbatch microbatch) {
   const ScopedSpan timer(&mark_, &times_.forward, TraceOf(pass), v1::Span::FORWARD, microbatch);
   Stage::Input input;
-  if (first() || last()) {
-    const Batches::Tokens tokens = options_.batches->Read(pass, microbatch);
+  if (options_.batches) {
+    LH_ASSIGN_OR_RETURN(const Batches::Tokens tokens, options_.batches->Read(pass, microbatch));
     input.tokens = tokens.inputs;
     input.targets = tokens.targets;
+    input.documents = tokens.documents;
+    input.counted = tokens.counted;
   }
   BoundaryTensor activation;
   if (!first()) {
@@ -272,6 +286,12 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNormAndDecisions() {
                         model_.AddSquaredGradientNorm(message.squared_norm));
     message.squared_norm = norm.sum;
     own_squared_norm_ = norm.own;
+  }
+  // A loss may be infinite and its gradients finite. All stages have to skip the same steps, and
+  // the norm is what all of them get.
+  if (last() && options_.spec.train.on_nonfinite == OnNonfinite::kSkip &&
+      !std::isfinite(loss_sum_)) {
+    message.squared_norm = std::numeric_limits<double>::quiet_NaN();
   }
   const MonoTime norm_left = Now();
   if (first()) {

@@ -6,7 +6,8 @@
 //   replicas    gradients are reduced over the replicas of the stage; there is one
 //   agreement   the squared gradient norm rides up from the last stage to the first, which passes
 //               the final norm down, with the decisions to checkpoint and to stop
-//   optimizer   every stage clips and steps
+//   optimizer   every stage clips and steps; or none does, where the norm is not finite and the run
+//               file says to skip such a step
 //   state       a snapshot goes to the checkpoint writer, where one is due
 // Validation follows where it is due.
 //
@@ -102,6 +103,8 @@ class Executor {
   Status ReduceOverReplicas();
   StatusOr<wire::StepMessage> AgreeOnNormAndDecisions();
   Status StepOptimizer(const wire::StepMessage& agreed);
+  // Of a norm that is not finite.
+  Status SkipOrFail(const wire::StepMessage& agreed);
   Status SaveState(const wire::StepMessage& agreed);
 
   Status Validate();
@@ -117,7 +120,8 @@ class Executor {
   void CheckpointWritten(const SharedSnapshot& snapshot, bool interim,
                          const StatusOr<std::vector<ShardFile>>& files);
   void ForgetMessages();
-  void ReportStep(const wire::StepMessage& agreed, double learning_rate);
+  // `learning_rate`: 0 where nothing was updated.
+  void ReportStep(const wire::StepMessage& agreed, double learning_rate, bool skipped = false);
 
   // Takes an event in: tensors to `inputs_`/`gradients_` (and to the policy of the pass under way),
   // the rest to their places.
@@ -153,6 +157,7 @@ class Executor {
   std::optional<PeerGone> gone_;
   std::optional<EdgeId> lost_edge_;
 
+  uint32_t skipped_in_a_row_ = 0;  // the newest steps of this epoch
   double loss_sum_ = 0;
   double own_squared_norm_ = 0;
   StepTimes times_;

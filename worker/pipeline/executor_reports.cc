@@ -54,7 +54,7 @@ void Executor::ReportRetuned() {
   options_.report(std::move(message));
 }
 
-void Executor::ReportStep(const wire::StepMessage& agreed, double learning_rate) {
+void Executor::ReportStep(const wire::StepMessage& agreed, double learning_rate, bool skipped) {
   const MonoTime now = Now();
   v1::WorkerMessage message;
   v1::StepReport* report = message.mutable_step();
@@ -74,6 +74,7 @@ void Executor::ReportStep(const wire::StepMessage& agreed, double learning_rate)
   report->set_norm_turn_seconds(absl::ToDoubleSeconds(norm_turn_));
   report->set_squared_norm(own_squared_norm_);
   report->set_numerics(options_.numerics);
+  report->set_skipped(skipped);
   for (const auto& port : options_.ports) {
     const PortUse use = port->TakeUse();
     v1::LinkUse* link = report->add_links();

@@ -25,6 +25,7 @@ StageOptions WithoutKeysOfSteps(StageOptions options) {
   const TrainSpec any;
   options.train.steps = any.steps;
   options.train.schedule = any.schedule;
+  options.train.on_nonfinite = any.on_nonfinite;
   options.train.optimizer.lr = any.optimizer.lr;
   options.train.optimizer.clip_norm = any.optimizer.clip_norm;
   return options;
@@ -114,11 +115,11 @@ void ResidentStage::Keep(SharedSnapshot snapshot, const std::vector<ShardFile>& 
   kept_ = Kept{std::move(origin), std::move(snapshot)};
 }
 
-std::shared_ptr<const TokenFile> ResidentStage::TextOf(const std::string& sha256) const {
+std::shared_ptr<WindowSource> ResidentStage::TextOf(const std::string& sha256) const {
   return sha256 == text_sha256_ ? text_ : nullptr;
 }
 
-void ResidentStage::KeepText(const std::string& sha256, std::shared_ptr<const TokenFile> text) {
+void ResidentStage::KeepText(const std::string& sha256, std::shared_ptr<WindowSource> text) {
   text_sha256_ = sha256;
   text_ = std::move(text);
 }

@@ -21,8 +21,8 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "run/plan/plan.h"
-#include "run/tokens/token_file.h"
 #include "worker/checkpoint/shard_store.h"
+#include "worker/data/window_source.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul::worker {
@@ -81,8 +81,8 @@ class ResidentStage {
   void Keep(SharedSnapshot snapshot, const std::vector<ShardFile>& files);
 
   // --- The text, opened and verified; null: another, or none yet. `sha256`: its content address.
-  std::shared_ptr<const TokenFile> TextOf(const std::string& sha256) const;
-  void KeepText(const std::string& sha256, std::shared_ptr<const TokenFile> text);
+  std::shared_ptr<WindowSource> TextOf(const std::string& sha256) const;
+  void KeepText(const std::string& sha256, std::shared_ptr<WindowSource> text);
 
   // --- At its end. Drops the step under way. Not OK where the model may have been left half-way
   // through a change: then it must not be used again. `outcome`: what Executor::Run gave.
@@ -92,7 +92,7 @@ class ResidentStage {
   const ResidentIdentity identity_;
   const std::unique_ptr<Stage> model_;
   std::string text_sha256_;
-  std::shared_ptr<const TokenFile> text_;
+  std::shared_ptr<WindowSource> text_;
 
   // Taken from the model or put into it, whichever came last. So the model has these parameters
   // exactly when it has taken as many steps.

@@ -84,7 +84,9 @@ transport::Transport* EpochPorts::TransportOf(const Edge& edge) const {
   return found == resources_.transports.end() ? nullptr : found->second;
 }
 
-Status EpochPorts::Begin(const RunSpec& spec, const std::optional<cuda::Device>& gpu) {
+Status EpochPorts::Begin(const RunSpec& spec, const std::optional<cuda::Device>& gpu,
+                         const data::Mixture* mixture) {
+  mixture_ = mixture;
   for (const Edge* edge : assignment_.EdgesOf(cell_, EdgeKind::kActivations)) {
     LH_ASSIGN_OR_RETURN(auto port, MakePort(spec, gpu, *edge));
     ports_.push_back(port);
@@ -148,6 +150,7 @@ StatusOr<std::shared_ptr<BoundaryMessages>> EpochPorts::OpenMessages(const RunSp
        .run = assignment_.run,
        .layers_before = assignment_.Find(edge.to)->layers.first,
        .upstream = edge.to == cell_,
+       .mixture = mixture_,
        .windows = WindowsOf(data.tokens - data.validation_tokens, spec.model.context),
        .start_step = assignment_.start_step,
        .forward = forward.get(),

@@ -35,7 +35,9 @@ class EpochPorts {
              std::shared_ptr<TraceLog> trace);
 
   // Makes the ports and begins to open their links. `gpu`: where the stage's tensors are.
-  Status Begin(const RunSpec& spec, const std::optional<cuda::Device>& gpu);
+  // `mixture`: the data sets that the run reads; null: a token file.
+  Status Begin(const RunSpec& spec, const std::optional<cuda::Device>& gpu,
+               const data::Mixture* mixture);
   // Waits until all links are open and both ends of each have agreed on what their codecs remember.
   Status Await(const std::function<bool()>& cancelled);
   // The peer of a link that this side dials is reached elsewhere now. Before Begin too.
@@ -70,6 +72,7 @@ class EpochPorts {
                                                    const std::optional<cuda::Device>& gpu,
                                                    const Edge& edge);
   StatusOr<std::shared_ptr<BoundaryMessages>> OpenMessages(const RunSpec& spec, const Edge& edge);
+  const data::Mixture* mixture_ = nullptr;  // Begin's
   void BeginToOpen(const RunSpec& spec, const Opening& opening, Deadline deadline);
 
   const Resources& resources_;

@@ -7,20 +7,27 @@
 
 #include "absl/strings/str_join.h"
 #include "base/cuda/device_lost.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "codec/registry.h"
+#include "run/data/data_set.h"
 #include "run/plan/proto/plan_proto.h"
+#include "worker/data/set_windows.h"
 #include "worker/pipeline/boundary_messages.h"
 #include "worker/pipeline/watchdog.h"
+#include "worker/rpc/chunk_fetcher.h"
 #include "worker/rpc/numerics.h"
 #include "worker/rpc/stage_options.h"
+#include "worker/rpc/weights_reader.h"
 
 namespace longhaul::worker {
 namespace {
 
 constexpr absl::Duration kFetchLimit = absl::Minutes(10);
 constexpr absl::Duration kShardsLimit = absl::Minutes(30);
+constexpr uint64_t kMostListBytes = uint64_t{256} << 20;
+constexpr absl::Duration kWeightsLimit = absl::Hours(12);
 constexpr absl::Duration kFlushLimit = absl::Seconds(2);
 
 // What a worker that offers these devices cannot do of what the cell asks for; a sentence each.
@@ -61,17 +68,17 @@ std::vector<ShardFile> ShardFilesOf(const std::vector<v1::CheckpointFile>& files
   return shards;
 }
 
-// What a file holds is what the coordinator counts with.
-Status CheckText(const TokenFileInfo& file, const DataSet& expected) {
-  if (file.tokens == expected.tokens && file.validation_tokens == expected.validation_tokens &&
-      file.vocabulary == expected.vocabulary) {
-    return absl::OkStatus();
-  }
+// What is there is what the coordinator counts with.
+Status CheckText(const WindowSource& text, const DataSet& expected, uint32_t context) {
+  const uint64_t training = text.WindowsOf(Text::kTraining);
+  const uint64_t validation = text.WindowsOf(Text::kValidation);
+  const uint64_t wanted = WindowsOf(expected.tokens - expected.validation_tokens, context);
+  const uint64_t wanted_validation = WindowsOf(expected.validation_tokens, context);
+  if (training == wanted && validation == wanted_validation) return absl::OkStatus();
   return absl::DataLossError(fmt::format(
-      "expected a token file of {} tokens ({} of them for validation) of a vocabulary of {}; the "
-      "one of this content, {}, has {} ({}) of {}",
-      expected.tokens, expected.validation_tokens, expected.vocabulary, expected.token_file_sha256,
-      file.tokens, file.validation_tokens, file.vocabulary));
+      "expected a text of {} windows and {} for validation, of {} tokens each; the one "
+      "of this content, {}, has {} and {}",
+      wanted, wanted_validation, context, expected.token_file_sha256, training, validation));
 }
 
 std::string_view ForParameters(ResidentStage::Source source) {
@@ -256,10 +263,12 @@ Status EpochRun::Prepare() {
   const bool kept = resident_ != nullptr;
   const auto source = kept ? resident_->SourceOf(origin) : ResidentStage::Source::kFiles;
 
-  LH_RETURN_IF_ERROR(ports_.Begin(spec_, gpu_));
+  LH_RETURN_IF_ERROR(FetchMixture());
+  LH_RETURN_IF_ERROR(ports_.Begin(spec_, gpu_, mixture_.get()));
   const std::string& text_sha256 = assignment_.data.token_file_sha256;
-  const bool reads_text = mine.roles.embedding || mine.roles.head;
-  std::optional<Beside<std::shared_ptr<const TokenFile>>> text;
+  // Where documents begin matters to attention.
+  const bool reads_text = mine.roles.embedding || mine.roles.head || spec_.data.mask_documents;
+  std::optional<Beside<std::shared_ptr<WindowSource>>> text;
   if (reads_text && !(kept && resident_->TextOf(text_sha256))) {
     text.emplace([this](const GivenUp& given_up) { return FetchText(given_up); });
   }
@@ -272,6 +281,12 @@ Status EpochRun::Prepare() {
 
   if (!kept) {
     LH_ASSIGN_OR_RETURN(resident_, ResidentStage::Create(identity, resources_.make_stage));
+    if (origin.step == 0 && !spec_.weights.from.empty()) {
+      if (const Status loaded = LoadWeights(); !loaded.ok()) {
+        resident_.reset();
+        return loaded;
+      }
+    }
   }
   laps.End(kept ? "for the model, which was there" : "for the model");
   SharedSnapshot read;
@@ -282,14 +297,16 @@ Status EpochRun::Prepare() {
     resident_.reset();  // maybe changed in part
     return status;
   }
-  laps.End(origin.step == 0 ? "for parameters, which are untrained" : ForParameters(source));
+  laps.End(origin.step == 0 ? "for parameters, which are as the run begins"
+                            : ForParameters(source));
 
   if (text) {
     LH_ASSIGN_OR_RETURN(auto file, text->Take());
     resident_->KeepText(text_sha256, std::move(file));
   }
   if (reads_text) {
-    LH_RETURN_IF_ERROR(CheckText(resident_->TextOf(text_sha256)->info(), assignment_.data));
+    LH_RETURN_IF_ERROR(
+        CheckText(*resident_->TextOf(text_sha256), assignment_.data, spec_.model.context));
   }
   laps.End("more for the text");
   LH_RETURN_IF_ERROR(ports_.Await([this] { return Cancelled(); }));
@@ -299,29 +316,29 @@ Status EpochRun::Prepare() {
   return absl::OkStatus();
 }
 
-void EpochRun::MakeExecutor(std::shared_ptr<const TokenFile> text) {
+void EpochRun::MakeExecutor(std::shared_ptr<WindowSource> text) {
   const auto stages =
       std::count_if(assignment_.cells.begin(), assignment_.cells.end(),
                     [this](const Cell& cell) { return cell.id.replica == cell_.replica; });
-  executor_ = std::make_unique<Executor>(
-      ExecutorOptions{.spec = spec_,
-                      .run = run(),
-                      .cell = cell_,
-                      .stages = static_cast<uint32_t>(stages),
-                      .setting = assignment_.Find(cell_)->setting,
-                      .start_step = assignment_.start_step,
-                      .copy_every = assignment_.copy_every,
-                      .validation_tokens = assignment_.data.validation_tokens,
-                      .numerics = Numerics(),
-                      .resident = resident_.get(),
-                      .batches = text ? std::make_unique<Batches>(spec_, std::move(text)) : nullptr,
-                      .ports = ports_.ports(),
-                      .events = events_,
-                      .codec_thread = resources_.codec_thread,
-                      .shards = resources_.shards,
-                      .trace = trace_,
-                      .work = work_,
-                      .report = [this](v1::WorkerMessage message) { Report(std::move(message)); }});
+  executor_ = std::make_unique<Executor>(ExecutorOptions{
+      .spec = spec_,
+      .run = run(),
+      .cell = cell_,
+      .stages = static_cast<uint32_t>(stages),
+      .setting = assignment_.Find(cell_)->setting,
+      .start_step = assignment_.start_step,
+      .copy_every = assignment_.copy_every,
+      .validation_tokens = assignment_.data.validation_tokens,
+      .numerics = Numerics(),
+      .resident = resident_.get(),
+      .batches = text ? std::make_unique<Batches>(spec_, std::move(text), mixture_.get()) : nullptr,
+      .ports = ports_.ports(),
+      .events = events_,
+      .codec_thread = resources_.codec_thread,
+      .shards = resources_.shards,
+      .trace = trace_,
+      .work = work_,
+      .report = [this](v1::WorkerMessage message) { Report(std::move(message)); }});
   const std::lock_guard lock(mutex_);
   ready_with_ = resident_->model().parameter_count();
 }
@@ -352,13 +369,48 @@ void EpochRun::DropResidentUnlessFit(const ResidentIdentity& wanted,
   resident_.reset();
 }
 
-StatusOr<std::shared_ptr<const TokenFile>> EpochRun::FetchText(const GivenUp& given_up) {
+Status EpochRun::FetchMixture() {
+  if (spec_.data.sets.empty()) return absl::OkStatus();
+  LH_ASSIGN_OR_RETURN(
+      const std::string path,
+      resources_.blobs->Fetch(assignment_.data.token_file_sha256, Deadline::After(kFetchLimit),
+                              [this] { return Cancelled(); }));
+  LH_ASSIGN_OR_RETURN(const std::string json, ReadFile(path, kMostListBytes));
+  LH_ASSIGN_OR_RETURN(data::Mixture mixture, data::MixtureFromJson(json));
+  LH_RETURN_IF_ERROR(data::CheckMixture(mixture, spec_.model.context, spec_.data.mask_documents));
+  mixture_ = std::make_shared<const data::Mixture>(std::move(mixture));
+  return absl::OkStatus();
+}
+
+StatusOr<std::shared_ptr<WindowSource>> EpochRun::FetchText(const GivenUp& given_up) {
+  if (mixture_) {
+    return WindowsOfSets({.mixture = mixture_,
+                          .context = spec_.model.context,
+                          .validation_share = spec_.validation.share,
+                          .memory_bytes = spec_.data.memory_bytes,
+                          .fetch = ChunkFetcher(resources_.blobs)});
+  }
   LH_ASSIGN_OR_RETURN(
       const std::string path,
       resources_.blobs->Fetch(assignment_.data.token_file_sha256, Deadline::After(kFetchLimit),
                               [&] { return Cancelled() || given_up(); }));
   LH_ASSIGN_OR_RETURN(TokenFile file, TokenFile::Open(path, /*verify=*/true));
-  return std::make_shared<const TokenFile>(std::move(file));
+  return WindowsOfFile(std::make_shared<const TokenFile>(std::move(file)), spec_.model.context);
+}
+
+Status EpochRun::LoadWeights() {
+  LH_ASSIGN_OR_RETURN(WeightsReader weights,
+                      WeightsReader::Open(spec_, resources_.blobs, Deadline::After(kWeightsLimit),
+                                          [this] { return Cancelled(); }));
+  LH_RETURN_IF_ERROR(resident_->model().Load(
+      [&](const model::PlacedParameter& parameter, std::span<float> values) {
+        return weights.Read(parameter, values);
+      }));
+  LogInfo("run {}: {} begins with weights of {}: {} from that folder, {} from the coordinator",
+          run().value(), ToString(cell_), spec_.weights.from,
+          FormatBytes(static_cast<double>(weights.bytes_from_folder())),
+          FormatBytes(static_cast<double>(weights.bytes_fetched())));
+  return absl::OkStatus();
 }
 
 StatusOr<SharedSnapshot> EpochRun::ReadShards(const GivenUp& given_up) {

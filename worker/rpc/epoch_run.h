@@ -59,12 +59,16 @@ class EpochRun {
 
  private:
   Status Prepare();
-  void MakeExecutor(std::shared_ptr<const TokenFile> text);  // text: null in the middle
-  uint64_t Numerics() const;                                 // v1::StepReport's
+  void MakeExecutor(std::shared_ptr<WindowSource> text);  // text: null in the middle
+  uint64_t Numerics() const;                              // v1::StepReport's
   // What the assignment says of this cell, and whether this worker can do it.
   Status Check();
   void DropResidentUnlessFit(const ResidentIdentity& wanted, const ParametersOrigin& origin);
-  StatusOr<std::shared_ptr<const TokenFile>> FetchText(const GivenUp& given_up);
+  StatusOr<std::shared_ptr<WindowSource>> FetchText(const GivenUp& given_up);
+  // The list of the data sets that the run reads; nothing where it reads a token file.
+  Status FetchMixture();
+  // The parameters of a model that was made just now, from the weights that the run begins with.
+  Status LoadWeights();
   StatusOr<SharedSnapshot> ReadShards(const GivenUp& given_up);
   void ReportForgotten();
   Status WaitForStart();
@@ -83,6 +87,7 @@ class EpochRun {
   const CellId cell_;
   const std::vector<v1::CheckpointFile> resume_files_;
   RunSpec spec_;
+  std::shared_ptr<const data::Mixture> mixture_;  // null: a token file
   std::optional<cuda::Device> gpu_;
   std::unique_ptr<ResidentStage> resident_;
   const std::shared_ptr<EventQueue> events_ = std::make_shared<EventQueue>();

@@ -33,9 +33,6 @@ constexpr absl::Duration kLongestTransfer = absl::Hours(24);
 // a half of the line.
 constexpr double kPieceSeconds = 1.5e-3;
 constexpr size_t kLeastPiece = size_t{1} << 10, kUnknownPiece = size_t{8} << 10;
-// Where tensors leave no room for pieces, these take so much of the line all the same.
-constexpr double kLeastShare = 0.02;
-constexpr double kUnknownLineBitsPerSecond = 10e6;
 // What may be under way: of a paced transfer so many pieces, else what a long fast line holds.
 constexpr uint64_t kPacedWindowPieces = 16;
 constexpr uint64_t kWindowBytes = uint64_t{8} << 20;
@@ -54,9 +51,9 @@ uint64_t WindowBytes(const v1::ShardPath& path) {
 
 // For how long a paced transfer of `bytes` waits for quiet at most.
 absl::Duration PatienceFor(const v1::ShardPath& path, uint64_t bytes) {
-  const double rate =
-      path.line_bits_per_second() > 0 ? path.line_bits_per_second() : kUnknownLineBitsPerSecond;
-  return absl::Seconds(8 * static_cast<double>(bytes) / (rate * kLeastShare));
+  const double rate = path.line_bits_per_second() > 0 ? path.line_bits_per_second()
+                                                      : wire::kAssumedLineBitsPerSecond;
+  return absl::Seconds(8 * static_cast<double>(bytes) / (rate * wire::kLeastCopyShare));
 }
 
 absl::Duration LineTime(const v1::ShardPath& path, uint64_t bytes) {
@@ -111,11 +108,12 @@ class ShardTransfers::Conversation : public transport::LinkHandler {
   void OnHealthy() override {}
   void OnClosed(const Status& reason) override { Push(Closed{reason}); }
 
-  // What was heard next; kDeadlineExceeded, or kCancelled after GiveUp.
+  // What was heard next; kDeadlineExceeded, or the reason given to GiveUp.
   StatusOr<Heard> Next(Deadline deadline) {
     std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, deadline.time(), [this] { return given_up_ || !heard_.empty(); });
-    if (given_up_) return absl::CancelledError("it is given up");
+    changed_.wait_until(lock, deadline.time(),
+                        [this] { return given_up_.has_value() || !heard_.empty(); });
+    if (given_up_.has_value()) return *given_up_;
     if (heard_.empty()) return absl::DeadlineExceededError("it was not done in time");
     Heard next = std::move(heard_.front());
     heard_.pop_front();
@@ -124,7 +122,7 @@ class ShardTransfers::Conversation : public transport::LinkHandler {
   }
   bool HeardNothing() {
     const std::lock_guard lock(mutex_);
-    return heard_.empty() && !given_up_;
+    return heard_.empty() && !given_up_.has_value();
   }
   // So many bytes may wait for the thread; who sends more breaks the rules.
   void SetMostWaiting(uint64_t bytes) {
@@ -143,9 +141,9 @@ class ShardTransfers::Conversation : public transport::LinkHandler {
                [owned](const Status&) {});
     return absl::OkStatus();
   }
-  void GiveUp() {
+  void GiveUp(Status reason) {
     const std::lock_guard lock(mutex_);
-    given_up_ = true;
+    given_up_ = std::move(reason);
     changed_.notify_all();
   }
   // Ends the link, also one that opens later.
@@ -182,7 +180,8 @@ class ShardTransfers::Conversation : public transport::LinkHandler {
   std::deque<Heard> heard_;
   uint64_t waiting_bytes_ = 0, most_waiting_ = 0;
   std::shared_ptr<Link> link_;
-  bool over_ = false, given_up_ = false;
+  bool over_ = false;
+  std::optional<Status> given_up_;
 };
 
 struct ShardTransfers::Transfer {
@@ -213,7 +212,9 @@ void ShardTransfers::Shutdown() {
     ending = std::move(transfers_);
     transfers_.clear();
   }
-  for (auto& [key, transfer] : ending) transfer->conversation->GiveUp();
+  for (auto& [key, transfer] : ending) {
+    transfer->conversation->GiveUp(absl::CancelledError("the worker is shutting down"));
+  }
   for (auto& [key, transfer] : ending) transfer->thread.join();
 }
 
@@ -238,7 +239,7 @@ void ShardTransfers::Handle(v1::WorkerCommand command) {
   // What an older epoch knew of a step must not take the place of what this one knows of it.
   for (auto& [other, transfer] : transfers_) {
     if (transfer->run == command.run_id() && transfer->epoch < command.epoch()) {
-      transfer->conversation->GiveUp();
+      transfer->conversation->GiveUp(absl::AbortedError("a newer epoch of the run has begun"));
     }
   }
   Transfer& transfer = *(transfers_[key] = std::make_unique<Transfer>());
@@ -321,6 +322,8 @@ void ShardTransfers::Send(const v1::WorkerCommand& command,
     LogWarning("run {}: the checkpoint of step {} did not go to {}: {}", command.run_id(),
                check.step(), check.to().peer_name(), Message(sent));
   }
+  // Who shuts down has no one to answer any more; a transfer that a newer epoch ended is answered,
+  // or the coordinator would wait for it until its limit.
   if (!absl::IsCancelled(sent)) send_(std::move(message));
 }
 

@@ -21,6 +21,9 @@ StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, const Lay
           .recompute = spec.pipeline.recompute,
           .threads = threads,
           .device = device,
+          .masked_targets = spec.data.masks || spec.data.mask_documents,
+          .masked_attention = spec.data.mask_documents,
+          .loads = !spec.weights.from.empty(),
           .replay = spec.replay};
 }
 

@@ -1,120 +1,98 @@
 #include "worker/stage/adamw.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_fused_adamw.h>
-#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/scalar_tensor.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
-#include <array>
-#include <numeric>
 #include <optional>
+#include <string>
+
+#include "worker/stage/stochastic_rounding.h"
 
 namespace longhaul::worker {
-namespace {
 
-// Values that one thread sums at once; part of the order of sums.
-constexpr int64_t kSumBlock = 1 << 16;
-
-double SumOfSquares(const float* values, int64_t count) {
-  std::array<double, 8> lanes{};
-  int64_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    for (int64_t lane = 0; lane < 8; ++lane) {
-      const double value = values[i + lane];
-      lanes[lane] += value * value;
-    }
-  }
-  for (; i < count; ++i) lanes[0] += static_cast<double>(values[i]) * values[i];
-  return std::accumulate(lanes.begin(), lanes.end(), 0.0);
-}
-
-double SumOfSquares(const at::Tensor& gradient) {
-  const at::Tensor dense = gradient.contiguous();
-  const float* values = dense.const_data_ptr<float>();
-  const int64_t count = dense.numel();
-  std::vector<double> partial(static_cast<size_t>((count + kSumBlock - 1) / kSumBlock));
-  at::parallel_for(0, static_cast<int64_t>(partial.size()), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block) {
-      const int64_t offset = block * kSumBlock;
-      partial[block] = SumOfSquares(values + offset, std::min(kSumBlock, count - offset));
-    }
-  });
-  return std::accumulate(partial.begin(), partial.end(), 0.0);
-}
-
-// On a GPU: of each parameter in double by LibTorch's reduction, which has one order for a shape;
-// they come to the host together. It makes doubles of all that it is given: of parts, therefore.
-constexpr int64_t kDeviceSumBlock = int64_t{1} << 22;
-
-std::vector<double> SquaresOnDevice(const std::vector<Parameter>& parameters) {
-  const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> squares;
-  for (auto it = parameters.rbegin(); it != parameters.rend(); ++it) {
-    if (!it->value.grad().defined()) continue;
-    for (const at::Tensor& part : it->value.grad().reshape({-1}).split(kDeviceSumBlock)) {
-      squares.push_back(
-          at::linalg_vector_norm(part, 2, at::OptionalIntArrayRef(), false, at::kDouble).square());
-    }
-  }
-  if (squares.empty()) return {};
-  const at::Tensor of_all = at::stack(squares).cpu();
-  const double* const values = of_all.const_data_ptr<double>();
-  return {values, values + of_all.numel()};
-}
-
-}  // namespace
-
-AdamW::AdamW(const OptimizerSpec& spec, const std::vector<Parameter>& parameters) : spec_(spec) {
-  decaying_.weight_decay = spec.weight_decay;
+AdamW::AdamW(const TrainSpec& train, const std::vector<Parameter>& parameters)
+    : spec_(train.optimizer), seed_(train.seed) {
+  decaying_.weight_decay = spec_.weight_decay;
+  const at::ScalarType dtype = ToTorch(spec_.moments);
   for (const Parameter& parameter : parameters) {
     (parameter.decays ? decaying_ : others_).members.push_back(parameters_.size());
     parameters_.push_back(parameter.value);
+    names_.push_back(parameter.name);
     const at::Tensor value = parameter.value.detach();
-    moments_.push_back({at::zeros_like(value), at::zeros_like(value)});
+    for (const std::string_view moment : {kExpAvg, kExpAvgSq}) {
+      moments_.push_back({parameter.name + std::string(moment),
+                          at::zeros_like(value, value.options().dtype(dtype))});
+    }
   }
 }
 
 void AdamW::Step(uint64_t step, double learning_rate, double gradient_scale) {
   const at::NoGradGuard no_grad;
-  std::optional<at::Tensor> divisor;  // LibTorch divides: it comes from mixed precision's scaling.
   if (parameters_.empty()) return;
   const at::TensorOptions scalar = at::TensorOptions(at::kFloat).device(parameters_[0].device());
-  if (gradient_scale != 1) divisor = at::scalar_tensor(1.0 / gradient_scale, scalar);
-  const at::Tensor step_tensor = at::scalar_tensor(static_cast<double>(step), scalar);
+  Arguments arguments{
+      .step = step,
+      .learning_rate = learning_rate,
+      .step_tensor = at::scalar_tensor(static_cast<double>(step), scalar),
+      .divisor = {},
+  };
+  // LibTorch divides: it comes from mixed precision's scaling.
+  if (gradient_scale != 1) arguments.divisor = at::scalar_tensor(1.0 / gradient_scale, scalar);
   for (const Group* group : {&decaying_, &others_}) {
-    std::vector<at::Tensor> values, gradients, exp_avgs, exp_avg_sqs;
-    for (const size_t i : group->members) {
-      values.push_back(parameters_[i]);
-      gradients.push_back(parameters_[i].grad().contiguous());
-      exp_avgs.push_back(moments_[i].exp_avg);
-      exp_avg_sqs.push_back(moments_[i].exp_avg_sq);
+    if (group->members.empty()) continue;
+    if (spec_.moments == MomentDtype::kBf16) {
+      StepInPieces(*group, arguments);
+    } else {
+      StepInFp32(*group, arguments);
     }
-    if (values.empty()) continue;
-    const std::vector<at::Tensor> steps(values.size(), step_tensor);
-    at::_fused_adamw_(values, gradients, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps,
-                      learning_rate, spec_.beta1, spec_.beta2, group->weight_decay, spec_.epsilon,
-                      /*amsgrad=*/false, /*maximize=*/false, divisor);
   }
 }
 
-SquaredNorm AddSquaredGradients(const std::vector<Parameter>& parameters, double sum) {
-  SquaredNorm norm{.sum = sum};
-  const auto add = [&norm](double squares) {
-    norm.sum += squares;
-    norm.own += squares;
-  };
-  if (!parameters.empty() && !parameters[0].value.is_cpu()) {
-    std::ranges::for_each(SquaresOnDevice(parameters), add);
-    return norm;
+void AdamW::StepInFp32(const Group& group, const Arguments& arguments) {
+  std::vector<at::Tensor> values, gradients, exp_avgs, exp_avg_sqs;
+  for (const size_t i : group.members) {
+    values.push_back(parameters_[i]);
+    gradients.push_back(parameters_[i].grad().contiguous());
+    exp_avgs.push_back(moments_[2 * i].value);
+    exp_avg_sqs.push_back(moments_[2 * i + 1].value);
   }
-  for (auto it = parameters.rbegin(); it != parameters.rend(); ++it) {
-    if (it->value.grad().defined()) add(SumOfSquares(it->value.grad()));
+  Update(values, gradients, exp_avgs, exp_avg_sqs, group, arguments);
+}
+
+void AdamW::StepInPieces(const Group& group, const Arguments& arguments) {
+  for (const size_t i : group.members) {
+    const at::Tensor value = parameters_[i].detach().view({-1});
+    const at::Tensor gradient = parameters_[i].grad().contiguous().view({-1});
+    const at::Tensor exp_avg = moments_[2 * i].value.view({-1});
+    const at::Tensor exp_avg_sq = moments_[2 * i + 1].value.view({-1});
+    const StochasticRounding rounding(seed_, arguments.step, names_[i]);
+    const int64_t piece = StochasticRounding::Piece(value.device());
+    for (int64_t begin = 0; begin < value.numel(); begin += piece) {
+      const int64_t count = std::min(piece, value.numel() - begin);
+      const auto part = [&](const at::Tensor& whole) { return whole.narrow(0, begin, count); };
+      const at::Tensor first = part(exp_avg).to(at::kFloat);
+      const at::Tensor second = part(exp_avg_sq).to(at::kFloat);
+      Update({part(value)}, {part(gradient)}, {first}, {second}, group, arguments);
+      const at::Tensor bits = rounding.Bits(begin, count, value.device());
+      StochasticRounding::Round(first, bits, StochasticRounding::Half::kLow, part(exp_avg));
+      StochasticRounding::Round(second, bits, StochasticRounding::Half::kHigh, part(exp_avg_sq));
+    }
   }
-  return norm;
+}
+
+void AdamW::Update(const std::vector<at::Tensor>& values, const std::vector<at::Tensor>& gradients,
+                   const std::vector<at::Tensor>& exp_avgs,
+                   const std::vector<at::Tensor>& exp_avg_sqs, const Group& group,
+                   const Arguments& arguments) const {
+  const std::vector<at::Tensor> steps(values.size(), arguments.step_tensor);
+  std::optional<at::Tensor> divisor;
+  if (arguments.divisor.defined()) divisor = arguments.divisor;
+  at::_fused_adamw_(values, gradients, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps,
+                    arguments.learning_rate, spec_.beta1, spec_.beta2, group.weight_decay,
+                    spec_.epsilon, /*amsgrad=*/false, /*maximize=*/false, divisor);
 }
 
 }  // namespace longhaul::worker

@@ -1,4 +1,8 @@
-// AdamW over a stage's parameters, and the sum of squares that clipping needs.
+// AdamW with decoupled weight decay, over all parameters of a stage or some of them.
+//
+// Moments are fp32, or bf16. Those are made fp32 for a step's arithmetic, a piece of a parameter at
+// a time, and then rounded up or down at random (stochastic_rounding.h), since to the nearest they
+// would stay as they are where an update is less than 1/512 of them.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -7,44 +11,49 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "run/file/run_spec.h"
 #include "worker/stage/layers.h"
-#include "worker/stage/stage.h"
+#include "worker/stage/optimizer.h"
 
 namespace longhaul::worker {
 
-class AdamW {
+class AdamW final : public Optimizer {
  public:
-  struct Moments {
-    at::Tensor exp_avg, exp_avg_sq;
-  };
+  AdamW(const TrainSpec& train, const std::vector<Parameter>& parameters);
 
-  AdamW(const OptimizerSpec& spec, const std::vector<Parameter>& parameters);
-
-  // One step with the accumulated gradients, each multiplied by `gradient_scale` first;
-  // they stay. `step` counts from 1. Every parameter must have a gradient.
-  void Step(uint64_t step, double learning_rate, double gradient_scale);
-
-  // One for each parameter, in the order of the constructor's.
-  const std::vector<Moments>& moments() const { return moments_; }
+  void Step(uint64_t step, double learning_rate, double gradient_scale) override;
+  // Of each parameter in the constructor's order "exp_avg", then "exp_avg_sq".
+  const std::vector<Moment>& moments() const override { return moments_; }
 
  private:
+  // Everything of a step but the tensors. Undefined `divisor`: gradients are as they should be.
+  struct Arguments {
+    uint64_t step;
+    double learning_rate;
+    at::Tensor step_tensor, divisor;
+  };
   struct Group {
     double weight_decay = 0;
     std::vector<size_t> members;
   };
+  void StepInFp32(const Group& group, const Arguments& arguments);
+  void StepInPieces(const Group& group, const Arguments& arguments);
+  void Update(const std::vector<at::Tensor>& values, const std::vector<at::Tensor>& gradients,
+              const std::vector<at::Tensor>& exp_avgs, const std::vector<at::Tensor>& exp_avg_sqs,
+              const Group& group, const Arguments& arguments) const;
+
   const OptimizerSpec spec_;
+  const uint64_t seed_;
+  std::vector<std::string> names_;
   std::vector<at::Tensor> parameters_;
-  std::vector<Moments> moments_;
+  std::vector<Moment> moments_;
   Group decaying_, others_;
 };
-
-// Adds the sums of squares of the gradients to `sum`, from the last parameter to the first, each
-// summed in double in an order that depends on its size alone.
-SquaredNorm AddSquaredGradients(const std::vector<Parameter>& parameters, double sum);
 
 }  // namespace longhaul::worker
 

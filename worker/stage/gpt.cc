@@ -13,46 +13,50 @@ namespace longhaul::worker {
 Gpt::Gpt(const StageOptions& options)
     : Model(options), hidden_(options.model.hidden), heads_(options.model.heads) {
   LayerMaker& make = maker();
+  const double epsilon = options.model.norm_epsilon;
   if (options.first) {
     tokens_ = make.MakeEmbedding("wte");
-    positions_ = make.MakeRows("wpe");
+    positions_ = {make.MakeRows("wpe")};
   }
   for (uint32_t layer = options.first_layer; layer < options.first_layer + options.layers;
        ++layer) {
     const std::string h = fmt::format("h.{}.", layer);
     Block block;
-    block.norm_1 = make.MakeLayerNorm(h + "ln_1");
+    block.norm_1 = make.MakeLayerNorm(h + "ln_1", epsilon);
     block.qkv = make.MakeLinear(h + "attn.qkv");
     block.attention_out = make.MakeLinear(h + "attn.proj");
-    block.norm_2 = make.MakeLayerNorm(h + "ln_2");
+    block.norm_2 = make.MakeLayerNorm(h + "ln_2", epsilon);
     block.mlp_in = make.MakeLinear(h + "mlp.fc");
     block.mlp_out = make.MakeLinear(h + "mlp.proj");
     blocks_.push_back(std::move(block));
   }
   if (!options.last) return;
-  final_norm_ = make.MakeLayerNorm("ln_f");
+  final_norm_ = make.MakeLayerNorm("ln_f", epsilon);
   head_ = options.model.tied ? make.HeadOver(tokens_.weight) : make.MakeHead("lm_head");
 }
 
-at::Tensor Gpt::Embed(const at::Tensor& ids) const {
-  return tokens_(ids) + positions_;
+at::Tensor Gpt::Embed(const at::Tensor& ids, const Layout& layout) const {
+  if (layout.positions.defined()) return tokens_(ids) + positions_(layout.positions);
+  if (ids.size(1) == positions_.weight.size(0)) return tokens_(ids) + positions_.weight;
+  return tokens_(ids) + positions_.weight.narrow(0, layout.first, ids.size(1));
 }
 
-at::Tensor Gpt::Attention(const Block& block, const at::Tensor& x) const {
+at::Tensor Gpt::Attention(const Block& block, const at::Tensor& x, const Layout& layout) const {
   const int64_t rows = x.size(0), tokens = x.size(1);
   // (rows, tokens, 3, heads, channels of a head) -> three of (rows, heads, tokens, channels)
-  const std::vector<at::Tensor> qkv = block.qkv(x)
-                                          .view({rows, tokens, 3, heads_, hidden_ / heads_})
-                                          .permute({2, 0, 3, 1, 4})
-                                          .unbind(0);
-  const at::Tensor mixed = at::scaled_dot_product_attention(
-      qkv[0], qkv[1], qkv[2], /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true);
+  std::vector<at::Tensor> qkv = block.qkv(x)
+                                    .view({rows, tokens, 3, heads_, hidden_ / heads_})
+                                    .permute({2, 0, 3, 1, 4})
+                                    .unbind(0);
+  layout.Remember(&qkv[1], &qkv[2]);
+  const at::Tensor mixed = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], layout.mask,
+                                                            /*dropout_p=*/0.0, layout.causal());
   return block.attention_out(mixed.transpose(1, 2).reshape({rows, tokens, hidden_}));
 }
 
-at::Tensor Gpt::RunBlock(size_t block, const at::Tensor& x) const {
+at::Tensor Gpt::RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const {
   const Block& layers = blocks_[block];
-  const at::Tensor middle = x + Attention(layers, layers.norm_1(x));
+  const at::Tensor middle = x + Attention(layers, layers.norm_1(x), layout);
   return middle + layers.mlp_out(at::gelu(layers.mlp_in(layers.norm_2(middle)), "tanh"));
 }
 

@@ -25,15 +25,15 @@ class Gpt final : public Model {
     LayerNorm norm_2;
     Linear mlp_in, mlp_out;
   };
-  at::Tensor Embed(const at::Tensor& ids) const override;
-  at::Tensor RunBlock(size_t block, const at::Tensor& x) const override;
+  at::Tensor Embed(const at::Tensor& ids, const Layout& layout) const override;
+  at::Tensor RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const override;
   at::Tensor Logits(const at::Tensor& x) const override;
-  at::Tensor Attention(const Block& block, const at::Tensor& x) const;
+  at::Tensor Attention(const Block& block, const at::Tensor& x, const Layout& layout) const;
 
   const int64_t hidden_, heads_;
   std::vector<Block> blocks_;
   Embedding tokens_;      // first stage
-  at::Tensor positions_;  // first stage
+  Embedding positions_;   // first stage
   LayerNorm final_norm_;  // last stage
   Head head_;
 };

@@ -152,7 +152,7 @@ at::Tensor Head::operator()(const at::Tensor& x) const {
 }
 
 at::Tensor LayerNorm::operator()(const at::Tensor& x) const {
-  return at::layer_norm(x, weight.sizes(), weight, bias);
+  return at::layer_norm(x, weight.sizes(), weight, bias, epsilon);
 }
 
 at::Tensor RmsNorm::operator()(const at::Tensor& x) const {
@@ -169,11 +169,16 @@ at::Tensor LayerMaker::FirstValue(const model::Parameter& parameter,
   const model::Shape& shape = parameter.shape;
   std::vector<int64_t> sizes = {shape.rows};
   if (shape.is_matrix()) sizes.push_back(shape.columns);
+  if (first_values_.kind == FirstValues::Kind::kZeros) {
+    return at::zeros(sizes, at::TensorOptions(at::kFloat).device(device_));
+  }
   if (deviation == 0) return at::full(sizes, mean, at::kFloat);
-  if (!seed_) return at::empty(sizes, device_).normal_(mean, deviation);
+  if (first_values_.kind == FirstValues::Kind::kAny) {
+    return at::empty(sizes, device_).normal_(mean, deviation);
+  }
   LH_CHECK(mean == 0, "{}: normal numbers around {} are not made", name, mean);
   at::Tensor value = at::empty(sizes);
-  FillNormal(*seed_, name, deviation,
+  FillNormal(first_values_.seed, name, deviation,
              std::span(value.data_ptr<float>(), static_cast<size_t>(value.numel())));
   return value;
 }
@@ -185,7 +190,11 @@ at::Tensor LayerMaker::Make(const std::string& name, Use use) {
   LH_CHECK(use == Use::kLookedUp || parameter.in_product == (use == Use::kInProduct),
            "{} is used in another way than the model's descriptor says", name);
   const at::Tensor value = FirstValue(parameter, name).to(device_).set_requires_grad(true);
-  parameters_.push_back({name, value, parameter.decays()});
+  parameters_.push_back(
+      {.name = name,
+       .value = value,
+       .decays = parameter.decays(),
+       .block_matrices = parameter.is_block_matrix() ? parameter.split.stacked : 0});
   return value;
 }
 
@@ -207,10 +216,11 @@ Head LayerMaker::HeadOver(const at::Tensor& weight) {
   return {weight, Cast(weight, aligned ? (rows + kAlignment - 1) / kAlignment * kAlignment : rows)};
 }
 
-LayerNorm LayerMaker::MakeLayerNorm(const std::string& name) {
+LayerNorm LayerMaker::MakeLayerNorm(const std::string& name, double epsilon) {
   LayerNorm norm;
   norm.weight = Make(name + ".weight", Use::kInFp32);
   norm.bias = Make(name + ".bias", Use::kInFp32);
+  norm.epsilon = epsilon;
   return norm;
 }
 
@@ -227,6 +237,19 @@ at::Tensor LayerMaker::Cast(const at::Tensor& parameter, int64_t rows) {
   casts_.push_back(whole.narrow(0, 0, parameter.size(0)));
   casts_.back().copy_(parameter.detach());
   return whole;
+}
+
+Status LayerMaker::Load(const ReadParameter& read) const {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor& value = parameters_[i].value;
+    const at::Tensor values = at::empty(value.sizes());
+    LH_RETURN_IF_ERROR(
+        read(wanted_[i], std::span(values.data_ptr<float>(), static_cast<size_t>(values.numel()))));
+    value.detach().copy_(values);
+  }
+  RefreshCasts();
+  return absl::OkStatus();
 }
 
 void LayerMaker::RefreshCasts() const {

@@ -9,12 +9,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "run/model/family.h"
+#include "worker/stage/stage.h"
 
 namespace longhaul::worker {
 
@@ -22,6 +22,8 @@ struct Parameter {
   std::string name;     // global
   at::Tensor value;     // fp32 leaf that requires a gradient
   bool decays = false;  // by the optimizer's weight decay
+  // Of a block's matrix: so many lie one below another in the rows. 0: no matrix, or of no block.
+  uint32_t block_matrices = 0;
 };
 
 // A matrix product in the type that the stage computes in, whatever type `x` has. Its backward adds
@@ -52,27 +54,40 @@ struct Embedding {
 
 struct LayerNorm {
   at::Tensor weight, bias;
+  double epsilon = 0;
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
 // Over the root of the mean square; computed in the type of `x`, which the residual stream keeps in
-// fp32.
+// fp32. Without a weight there is no norm.
 struct RmsNorm {
   at::Tensor weight;
   double epsilon = 0;
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
+// What parameters begin with.
+struct FirstValues {
+  enum class Kind : uint8_t {
+    kSeeded,  // numbers that depend on (seed, name) alone, whatever the device
+    kAny,     // LibTorch's own normal numbers, other ones each time
+    kZeros,   // others come (Load)
+  } kind = Kind::kSeeded;
+  uint64_t seed = 0;
+};
+
 // Makes layers over the parameters of a descriptor (run/model/family.h), which has their shapes and
 // first values. Layers are made in the descriptor's order; another order is a bug of the family's
-// code, and ends the process. Values depend on (seed, name) alone, whatever the device.
+// code, and ends the process.
 class LayerMaker {
  public:
-  // `compute_type`: of matrix products, kFloat or kBFloat16. Without a seed matrices are LibTorch's
-  // own normal numbers, other ones each time.
-  LayerMaker(std::vector<model::PlacedParameter> wanted, std::optional<uint64_t> seed,
+  // `compute_type`: of matrix products, kFloat or kBFloat16.
+  LayerMaker(std::vector<model::PlacedParameter> wanted, const FirstValues& first_values,
              const at::Device& device, at::ScalarType compute_type)
-      : wanted_(std::move(wanted)), seed_(seed), device_(device), compute_type_(compute_type) {}
+      : wanted_(std::move(wanted)),
+        first_values_(first_values),
+        device_(device),
+        compute_type_(compute_type) {}
 
   // Rows that are added, not looked up: positions.
   at::Tensor MakeRows(const std::string& name) { return Make(name, Use::kInFp32); }
@@ -85,13 +100,15 @@ class LayerMaker {
   }
   // Over a weight that is made: a tied one, which has another use, too.
   Head HeadOver(const at::Tensor& weight);
-  LayerNorm MakeLayerNorm(const std::string& name);
+  LayerNorm MakeLayerNorm(const std::string& name, double epsilon);
   RmsNorm MakeRmsNorm(const std::string& name, double epsilon);
   // All parameters of the descriptor are made.
   bool done() const { return parameters_.size() == wanted_.size(); }
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
   at::ScalarType compute_type() const { return compute_type_; }
+  // Gives parameters the values that `read` has for them, one after the other.
+  Status Load(const ReadParameter& read) const;
   // After parameters have changed: what products use of them is in the type of products again.
   void RefreshCasts() const;
 
@@ -106,7 +123,7 @@ class LayerMaker {
   // `rows` rows in all, at least the parameter's.
   at::Tensor Cast(const at::Tensor& parameter, int64_t rows);
   const std::vector<model::PlacedParameter> wanted_;
-  const std::optional<uint64_t> seed_;
+  const FirstValues first_values_;
   const at::Device device_;
   const at::ScalarType compute_type_;
   std::vector<Parameter> parameters_;

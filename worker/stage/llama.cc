@@ -10,9 +10,7 @@
 namespace longhaul::worker {
 
 Llama::Llama(const StageOptions& options)
-    : Model(options),
-      hidden_(options.model.hidden),
-      head_channels_(options.model.hidden / options.model.heads) {
+    : Model(options), head_channels_(options.model.HeadChannels()) {
   const ModelSpec& model = options.model;
   if (options.first) tokens_ = maker().MakeEmbedding("model.embed_tokens.weight");
   for (uint32_t layer = options.first_layer; layer < options.first_layer + options.layers;
@@ -20,8 +18,7 @@ Llama::Llama(const StageOptions& options)
     blocks_.push_back(MakeBlock(model, layer));
   }
   if (!blocks_.empty()) {
-    rotary_.emplace(model.context, head_channels_, model.rope_theta,
-                    blocks_[0].queries.weight.device());
+    rotary_.emplace(model, blocks_[0].queries.weight.device());
   }
   if (!options.last) return;
   final_norm_ = maker().MakeRmsNorm("model.norm", model.norm_epsilon);
@@ -37,6 +34,10 @@ Llama::Block Llama::MakeBlock(const ModelSpec& model, uint32_t layer) {
   block.keys = make.MakeLinear(prefix + "self_attn.k_proj");
   block.values = make.MakeLinear(prefix + "self_attn.v_proj");
   block.attention_out = make.MakeLinear(prefix + "self_attn.o_proj");
+  if (model.qk_norm) {
+    block.query_norm = make.MakeRmsNorm(prefix + "self_attn.q_norm", model.norm_epsilon);
+    block.key_norm = make.MakeRmsNorm(prefix + "self_attn.k_norm", model.norm_epsilon);
+  }
   block.norm_2 = make.MakeRmsNorm(prefix + "post_attention_layernorm", model.norm_epsilon);
   block.gate = make.MakeLinear(prefix + "mlp.gate_proj");
   block.up = make.MakeLinear(prefix + "mlp.up_proj");
@@ -44,31 +45,38 @@ Llama::Block Llama::MakeBlock(const ModelSpec& model, uint32_t layer) {
   return block;
 }
 
-at::Tensor Llama::Embed(const at::Tensor& ids) const {
+// Positions are those in the row: what attention sees of two tokens is how far they are apart.
+at::Tensor Llama::Embed(const at::Tensor& ids, const Layout& /*layout*/) const {
   return tokens_(ids);
 }
 
-at::Tensor Llama::Attention(const Block& block, const at::Tensor& x) const {
+at::Tensor Llama::Attention(const Block& block, const at::Tensor& x, const Layout& layout) const {
   const int64_t rows = x.size(0), tokens = x.size(1);
   const auto heads = [&](const Linear& projection) {
     return projection(x).view({rows, tokens, -1, head_channels_});
   };
+  const auto turned = [&](const Linear& projection, const RmsNorm& norm) {
+    at::Tensor of_heads = heads(projection);
+    if (norm.weight.defined()) of_heads = norm(of_heads.to(at::kFloat));
+    return rotary_->Turn(of_heads, layout.first).to(compute_type()).transpose(1, 2);
+  };
   // One statement each: the order of forward is that in which backward sums, and so part of the
   // result.
-  const at::Tensor queries = rotary_->Turn(heads(block.queries)).transpose(1, 2);
-  const at::Tensor keys = rotary_->Turn(heads(block.keys)).transpose(1, 2);
-  const at::Tensor values = heads(block.values).transpose(1, 2);
+  const at::Tensor queries = turned(block.queries, block.query_norm);
+  at::Tensor keys = turned(block.keys, block.key_norm);
+  at::Tensor values = heads(block.values).transpose(1, 2);
+  layout.Remember(&keys, &values);
   // Each head of keys and values serves several of queries.
   const at::Tensor mixed = at::scaled_dot_product_attention(
-      queries, keys, values, /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true, /*scale=*/{},
+      queries, keys, values, layout.mask, /*dropout_p=*/0.0, layout.causal(), /*scale=*/{},
       /*enable_gqa=*/true);
-  return block.attention_out(mixed.transpose(1, 2).reshape({rows, tokens, hidden_}));
+  return block.attention_out(mixed.transpose(1, 2).flatten(2));
 }
 
-at::Tensor Llama::RunBlock(size_t block, const at::Tensor& x) const {
+at::Tensor Llama::RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const {
   const Block& layers = blocks_[block];
   // What several products read is cast once: each would do it by itself, and autograd keep all.
-  const at::Tensor middle = x + Attention(layers, layers.norm_1(x).to(compute_type()));
+  const at::Tensor middle = x + Attention(layers, layers.norm_1(x).to(compute_type()), layout);
   const at::Tensor normed = layers.norm_2(middle).to(compute_type());
   const at::Tensor gate = at::silu(layers.gate(normed));
   return middle + layers.down(gate * layers.up(normed));

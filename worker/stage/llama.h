@@ -1,4 +1,4 @@
-// Llama's layers, and Qwen2.5's, over the parameters of run/model/llama.cc.
+// Llama's layers, Mistral's and Qwen's, over the parameters of run/model/llama.cc.
 //
 // Internal to worker/stage, as model.h.
 #ifndef LONGHAUL_WORKER_STAGE_LLAMA_H_
@@ -24,16 +24,17 @@ class Llama final : public Model {
   struct Block {
     RmsNorm norm_1;
     Linear queries, keys, values, attention_out;
+    RmsNorm query_norm, key_norm;  // where the model has them
     RmsNorm norm_2;
     Linear gate, up, down;
   };
   Block MakeBlock(const ModelSpec& model, uint32_t layer);
-  at::Tensor Embed(const at::Tensor& ids) const override;
-  at::Tensor RunBlock(size_t block, const at::Tensor& x) const override;
+  at::Tensor Embed(const at::Tensor& ids, const Layout& layout) const override;
+  at::Tensor RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const override;
   at::Tensor Logits(const at::Tensor& x) const override;
-  at::Tensor Attention(const Block& block, const at::Tensor& x) const;
+  at::Tensor Attention(const Block& block, const at::Tensor& x, const Layout& layout) const;
 
-  const int64_t hidden_, head_channels_;
+  const int64_t head_channels_;
   std::vector<Block> blocks_;
   std::optional<Rotary> rotary_;  // where there are blocks
   Embedding tokens_;              // first stage

@@ -58,7 +58,12 @@ StatusOr<PassTimes> MeasurePasses(Stage& stage, const StageOptions& options,
   }));
   const codec::TensorView view{there.const_data_ptr(), codec::Dtype::kF32,
                                BoundaryShape(options.model, options.train)};
-  const Stage::Input input{ids, view, ids};
+  const std::vector<int32_t> documents(options.masked_attention ? tokens : 0);
+  const Stage::Input input{.tokens = ids,
+                           .activation = view,
+                           .targets = ids,
+                           .documents = documents,
+                           .counted = static_cast<double>(tokens)};
 
   std::vector<double> forward, backward;
   uint32_t runs = 0;

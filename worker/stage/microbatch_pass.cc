@@ -24,10 +24,11 @@ class EagerPass final : public MicrobatchPass {
       return tensor.to(at::TensorOptions(type).device(device_), /*non_blocking=*/false,
                        /*copy=*/true);
     };
-    at::Tensor targets;
-    if (options_.last) targets = copy(input.targets, at::kLong);
-    return ForwardOf(copy(input.source, options_.first ? at::kLong : at::kFloat),
-                     std::move(targets));
+    PassInput there{.source = copy(input.source, options_.first ? at::kLong : at::kFloat)};
+    if (options_.last) there.targets = copy(input.targets, at::kLong);
+    if (input.counted.defined()) there.counted = copy(input.counted, at::kFloat);
+    if (input.documents.defined()) there.documents = copy(input.documents, at::kLong);
+    return ForwardOf(std::move(there));
   }
 
   at::Tensor Backward(const at::Tensor& gradient) override {
@@ -45,9 +46,8 @@ class EagerPass final : public MicrobatchPass {
   }
   // The two with tensors that are where and what the network needs. With `keep` what forward left
   // stays.
-  at::Tensor ForwardOf(at::Tensor source, at::Tensor targets) {
-    source_ = std::move(source);
-    targets_ = std::move(targets);
+  at::Tensor ForwardOf(PassInput input) {
+    input_ = std::move(input);
     if (options_.recompute) {
       const at::NoGradGuard no_grad;
       return Run();
@@ -60,24 +60,24 @@ class EagerPass final : public MicrobatchPass {
     root_.backward(start, /*retain_graph=*/keep);
     root_.reset();
     if (options_.first) return {};
-    at::Tensor gradient = source_.grad();
-    source_.mutable_grad().reset();
+    at::Tensor gradient = input_.source.grad();
+    input_.source.mutable_grad().reset();
     return gradient;
   }
 
  private:
   at::Tensor Run() {
-    if (!options_.first && at::GradMode::is_enabled()) source_.set_requires_grad(true);
-    const at::Tensor output = network_.Forward(source_);
-    return options_.last ? Model::Loss(output, targets_) : output.to(at::kFloat);
+    if (!options_.first && at::GradMode::is_enabled()) input_.source.set_requires_grad(true);
+    const at::Tensor output = network_.Forward(input_.source, input_.documents);
+    return options_.last ? Model::Loss(output, input_.targets, input_.counted)
+                         : output.to(at::kFloat);
   }
 
   const StageOptions& options_;
   const Model& network_;
   const at::Device device_;
-  at::Tensor source_;   // ids, or the activation: the leaf that gets the input's gradient
-  at::Tensor targets_;  // last stage
-  at::Tensor root_;     // what backward starts from: the output or the loss; none with recompute
+  PassInput input_;  // an activation is the leaf that gets the input's gradient
+  at::Tensor root_;  // what backward starts from: the output or the loss; none with recompute
 };
 
 // Zeros where and what the network needs.
@@ -90,8 +90,14 @@ at::Tensor BlankBoundary(const StageOptions& options) {
                    at::TensorOptions(at::kFloat).device(TorchDevice(options.device)));
 }
 PassInput BlankInput(const StageOptions& options) {
-  return {options.first ? BlankIds(options) : BlankBoundary(options),
-          options.last ? BlankIds(options) : at::Tensor()};
+  PassInput blank{.source = options.first ? BlankIds(options) : BlankBoundary(options)};
+  if (options.last) blank.targets = BlankIds(options);
+  if (options.last && options.masked_targets) {
+    blank.counted =
+        at::scalar_tensor(1, at::TensorOptions(at::kFloat).device(TorchDevice(options.device)));
+  }
+  if (options.masked_attention) blank.documents = BlankIds(options);
+  return blank;
 }
 
 // Records an eager pass over tensors that stay, and queues it again for each microbatch.
@@ -108,7 +114,7 @@ class GraphPass final : public MicrobatchPass {
         start_(std::move(start)) {
     // What forward leaves for backward is there until that, whatever other graphs run meanwhile.
     forward_ = recorder.Record(options.recompute ? *passing_ : recorder.NewMemory(),
-                               [&] { output_ = pass_.ForwardOf(input_.source, input_.targets); });
+                               [&] { output_ = pass_.ForwardOf(input_); });
     backward_ = recorder.Record(*passing_, [&] {
       source_gradient_ = pass_.BackwardOf(start_, /*keep=*/!options.recompute);
     });
@@ -121,6 +127,8 @@ class GraphPass final : public MicrobatchPass {
     const at::NoGradGuard no_grad;
     input_.source.copy_(input.source);
     if (options_.last) input_.targets.copy_(input.targets);
+    if (input_.counted.defined()) input_.counted.copy_(input.counted);
+    if (input_.documents.defined()) input_.documents.copy_(input.documents);
     forward_->Replay();
     return output_.clone();
   }

@@ -21,6 +21,8 @@ namespace longhaul::worker {
 struct PassInput {
   at::Tensor source;   // ids (microbatch, context), integers, or the activation, on any device
   at::Tensor targets;  // last stage: as ids
+  // Where the options have them: an fp32 scalar (Stage::Input::counted); as ids.
+  at::Tensor counted, documents;
 };
 
 class MicrobatchPass {

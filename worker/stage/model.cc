@@ -1,8 +1,10 @@
 #include "worker/stage/model.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Reduction.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
-
-#include <optional>
 
 #include "base/check.h"
 #include "run/model/family.h"
@@ -24,6 +26,12 @@ std::unique_ptr<Model> Make(const StageOptions& options) {
   return std::make_unique<Gpt>(options);
 }
 
+FirstValues FirstValuesOf(const StageOptions& options) {
+  if (options.timing_only) return {FirstValues::Kind::kAny};
+  if (options.loads) return {FirstValues::Kind::kZeros};
+  return {FirstValues::Kind::kSeeded, options.train.seed};
+}
+
 }  // namespace
 
 std::unique_ptr<Model> Model::Create(const StageOptions& options) {
@@ -42,18 +50,57 @@ Model::Model(const StageOptions& options)
                                   .layers = options.layers,
                                   .embedding = options.first,
                                   .head = options.last}),
-             options.timing_only ? std::nullopt : std::optional(options.train.seed),
-             TorchDevice(options.device),
+             FirstValuesOf(options), TorchDevice(options.device),
              options.train.dtype == ComputeDtype::kBf16 ? at::kBFloat16 : at::kFloat) {}
 
-at::Tensor Model::Forward(const at::Tensor& input) const {
-  at::Tensor x = first_ ? Embed(input) : input;
-  for (size_t block = 0; block < block_count_; ++block) x = RunBlock(block, x);
+Model::Layout Model::LayoutOf(const at::Tensor& documents) {
+  if (!documents.defined()) return {};
+  const at::NoGradGuard no_grad;
+  Layout layout;
+  const at::Tensor same = documents.unsqueeze(2).eq(documents.unsqueeze(1)).tril();
+  layout.mask = same.unsqueeze(1);
+  // As many of its document as stand up to a token, but for itself.
+  layout.positions = same.sum(2) - 1;
+  return layout;
+}
+
+at::Tensor Model::Forward(const at::Tensor& input, const at::Tensor& documents) const {
+  const Layout layout = LayoutOf(documents);
+  at::Tensor x = first_ ? Embed(input, layout) : input;
+  for (size_t block = 0; block < block_count_; ++block) x = RunBlock(block, x, layout);
   return last_ ? Logits(x) : x;
 }
 
-at::Tensor Model::Loss(const at::Tensor& logits, const at::Tensor& targets) {
-  return at::cross_entropy_loss(logits.reshape({-1, logits.size(-1)}), targets.reshape({-1}));
+void Model::Layout::Remember(at::Tensor* keys, at::Tensor* values) const {
+  if (seen == nullptr) return;
+  if (seen->keys.defined()) {
+    *keys = at::cat({seen->keys, *keys}, 2);
+    *values = at::cat({seen->values, *values}, 2);
+  }
+  *seen = {*keys, *values};
+}
+
+at::Tensor Model::Extend(const at::Tensor& input, Seen* seen) const {
+  const at::NoGradGuard no_grad;
+  LH_CHECK(seen->tokens == 0 || input.size(1) == 1, "{} tokens follow {}", input.size(1),
+           seen->tokens);
+  seen->blocks.resize(block_count_);
+  Layout layout;
+  layout.first = seen->tokens;
+  at::Tensor x = first_ ? Embed(input, layout) : input;
+  for (size_t block = 0; block < block_count_; ++block) {
+    layout.seen = &seen->blocks[block];
+    x = RunBlock(block, x, layout);
+  }
+  seen->tokens += input.size(1);
+  return last_ ? Logits(x.narrow(1, x.size(1) - 1, 1)) : x;
+}
+
+at::Tensor Model::Loss(const at::Tensor& logits, const at::Tensor& targets,
+                       const at::Tensor& counted) {
+  const at::Tensor rows = logits.reshape({-1, logits.size(-1)}), ids = targets.reshape({-1});
+  if (!counted.defined()) return at::cross_entropy_loss(rows, ids);
+  return at::cross_entropy_loss(rows, ids, /*weight=*/{}, at::Reduction::Sum, kNoTarget) / counted;
 }
 
 }  // namespace longhaul::worker

@@ -10,12 +10,23 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "worker/stage/layers.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul::worker {
+
+// What a block keeps of the tokens that it has seen: (rows, heads of keys and values, tokens,
+// channels).
+struct KeysAndValues {
+  at::Tensor keys, values;
+};
+struct Seen {
+  std::vector<KeysAndValues> blocks;
+  int64_t tokens = 0;
+};
 
 class Model {
  public:
@@ -27,17 +38,43 @@ class Model {
   Model& operator=(const Model&) = delete;
 
   // `input`: on the first stage ids (microbatch, context) int64, else (microbatch, context, hidden)
-  // fp32. Gives the hidden state (fp32), on the last stage the logits.
-  at::Tensor Forward(const at::Tensor& input) const;
+  // fp32. `documents`: of each token the number of its document (Stage::Input), int64 as ids;
+  // undefined: a row is one. Gives the hidden state (fp32), on the last stage the logits.
+  at::Tensor Forward(const at::Tensor& input, const at::Tensor& documents = {}) const;
+  // For generation, without a graph: `input` (rows, tokens) or (rows, tokens, hidden) follows what
+  // was seen; one token at a time after the first call. Gives the hidden state, or on the last
+  // stage the logits of the last token, (rows, 1, vocabulary).
+  at::Tensor Extend(const at::Tensor& input, Seen* seen) const;
   // After parameters have changed, before the next Forward.
   void RefreshCasts() const { maker_.RefreshCasts(); }
-  // Mean cross-entropy, an fp32 scalar. `targets`: int64, as many as rows of `logits`.
-  static at::Tensor Loss(const at::Tensor& logits, const at::Tensor& targets);
+  // Cross-entropy, an fp32 scalar: the mean, or with `counted`, an fp32 scalar, the sum over
+  // targets that are not kNoTarget by that. `targets`: int64, as many as rows of `logits`.
+  static at::Tensor Loss(const at::Tensor& logits, const at::Tensor& targets,
+                         const at::Tensor& counted = {});
+
+  // Gives all parameters, which are in the order of its descriptor, other values.
+  Status Load(const ReadParameter& read) const { return maker_.Load(read); }
 
   // In the model's order.
   const std::vector<Parameter>& parameters() const { return maker_.parameters(); }
 
  protected:
+  // Where tokens stand and whom they see.
+  struct Layout {
+    // Where documents are apart; undefined where a row is one document.
+    at::Tensor positions;  // (microbatch, context) int64: of each token in its document
+    // (microbatch, 1, context, context) bool: who attends to whom; else whoever comes later.
+    std::optional<at::Tensor> mask;
+    // Of generation: where the first token stands, and what this block has seen before it.
+    int64_t first = 0;
+    KeysAndValues* seen = nullptr;
+
+    // Adds a block's new keys and values, (rows, heads, tokens, channels), to those that it has
+    // seen, and gives all.
+    void Remember(at::Tensor* keys, at::Tensor* values) const;
+    // Tokens see those before them and themselves.
+    bool causal() const { return !mask && first == 0; }
+  };
   explicit Model(const StageOptions& options);
 
   // For the constructors of families.
@@ -46,9 +83,10 @@ class Model {
   at::ScalarType compute_type() const { return maker_.compute_type(); }
 
  private:
-  virtual at::Tensor Embed(const at::Tensor& ids) const = 0;
+  static Layout LayoutOf(const at::Tensor& documents);
+  virtual at::Tensor Embed(const at::Tensor& ids, const Layout& layout) const = 0;
   // `block` counts this stage's.
-  virtual at::Tensor RunBlock(size_t block, const at::Tensor& x) const = 0;
+  virtual at::Tensor RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const = 0;
   virtual at::Tensor Logits(const at::Tensor& x) const = 0;
 
   const bool first_, last_;

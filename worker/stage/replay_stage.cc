@@ -72,6 +72,11 @@ class ReplayStage final : public Stage {
     return absl::OkStatus();
   }
 
+  Status SkipStep(Step step) override {
+    step_ = step.value();
+    return absl::OkStatus();
+  }
+
   StatusOr<StageSnapshot> Snapshot() const override {
     return StageSnapshot{.step = step_, .parameters = {}, .moments = {}};
   }
@@ -79,6 +84,7 @@ class ReplayStage final : public Stage {
     step_ = snapshot.step;
     return DropStep();
   }
+  Status Load(const ReadParameter& /*read*/) override { return absl::OkStatus(); }
   Status DropStep() override {
     pending_.clear();
     return absl::OkStatus();

@@ -9,16 +9,20 @@
 
 #include <cstdint>
 
+#include "run/model/model_spec.h"
+
 namespace longhaul::worker {
 
 class Rotary {
  public:
-  // Tables for positions 0 to `context` - 1 of heads with `channels` channels (even): pair i turns
-  // by position / theta^(2i / channels). Angles are computed in double; the tables are fp32.
-  Rotary(int64_t context, int64_t channels, double theta, at::Device device);
+  // Tables for positions 0 to model.context - 1. Pair i of a head's channels turns by position /
+  // theta^(2i / channels), or slower (ModelSpec::rope_scaling). Angles are computed in double; the
+  // tables are fp32.
+  Rotary(const ModelSpec& model, at::Device device);
 
-  // `x`: (rows, context, heads, channels). Turned in fp32; of the type of `x`.
-  at::Tensor Turn(const at::Tensor& x) const;
+  // `x`: (rows, tokens, heads, channels), of which the first token stands at `first`. Turned in
+  // fp32; of the type of `x`.
+  at::Tensor Turn(const at::Tensor& x, int64_t first = 0) const;
 
  private:
   at::Tensor cosines_, sines_;  // (context, 1, channels / 2)

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,18 +17,16 @@
 
 #include "run/boundary/boundary_shape.h"
 #include "run/model/family.h"
-#include "worker/stage/adamw.h"
+#include "worker/stage/gradient_norm.h"
 #include "worker/stage/microbatch_pass.h"
 #include "worker/stage/model.h"
+#include "worker/stage/optimizer.h"
 #include "worker/stage/replay_stage.h"
 #include "worker/stage/torch_device.h"
 #include "worker/stage/torch_scope.h"
 
 namespace longhaul::worker {
 namespace {
-
-constexpr std::string_view kExpAvg = ".exp_avg";
-constexpr std::string_view kExpAvgSq = ".exp_avg_sq";
 
 at::ScalarType ToTorch(codec::Dtype dtype) {
   switch (dtype) {
@@ -88,7 +87,7 @@ BoundaryTensor ToBoundary(const at::Tensor& tensor) {
 }
 
 NamedArray ToNamedArray(std::string name, const at::Tensor& tensor) {
-  const at::Tensor dense = tensor.detach().cpu().contiguous();
+  const at::Tensor dense = tensor.detach().cpu().to(at::kFloat).contiguous();
   const float* values = dense.const_data_ptr<float>();
   return {std::move(name), dense.sizes().vec(), {values, values + dense.numel()}};
 }
@@ -104,7 +103,7 @@ ArrayIndex Index(const std::vector<NamedArray>& arrays) {
 // A tensor and the array that it will be restored from.
 struct Restored {
   at::Tensor to;
-  const NamedArray* from;
+  const NamedArray* from = nullptr;
 };
 
 StatusOr<Restored> Match(const ArrayIndex& index, const std::string& name, const at::Tensor& to) {
@@ -121,6 +120,20 @@ StatusOr<Restored> Match(const ArrayIndex& index, const std::string& name, const
         fmt::join(to.sizes().vec(), ", "), fmt::join(from.shape, ", ")));
   }
   return Restored{to, &from};
+}
+
+// Refuses a checkpoint that has, instead of this moment, that of another kind of optimizer.
+Status CheckKind(const ArrayIndex& index, const std::string& moment, OptimizerKind own) {
+  if (index.contains(moment)) return absl::OkStatus();
+  const std::string parameter = moment.substr(0, moment.rfind('.'));
+  const bool muon = own == OptimizerKind::kMuon;
+  const std::string other = fmt::format("{}{}", parameter, muon ? kExpAvg : kMomentum);
+  if (!index.contains(other)) return absl::OkStatus();
+  const OptimizerKind others = muon ? OptimizerKind::kAdamW : OptimizerKind::kMuon;
+  return absl::FailedPreconditionError(fmt::format(
+      "the checkpoint was trained with train.optimizer.kind: {0}, and the run file has {1}, which "
+      "remembers other things of {2}; go on with {0}, or begin a new run",
+      ToString(others), ToString(own), parameter));
 }
 
 // Before anything of a stage is made or computed.
@@ -143,7 +156,7 @@ class NetworkStage final : public Stage {
       : options_(options),
         device_(PreparedDevice(options)),
         network_(Model::Create(options)),
-        optimizer_(options.train.optimizer, network_->parameters()),
+        optimizer_(Optimizer::Create(options.train, network_->parameters())),
         passes_(options_, *network_) {}
 
   StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch,
@@ -154,8 +167,10 @@ class NetworkStage final : public Stage {
   StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input& input, double* loss) override;
   StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const override;
   Status OptimizerStep(Step step, double learning_rate, double gradient_scale) override;
+  Status SkipStep(Step step) override;
   StatusOr<StageSnapshot> Snapshot() const override;
   Status Restore(const StageSnapshot& snapshot) override;
+  Status Load(const ReadParameter& read) override;
   Status DropStep() override;
   uint64_t steps() const override { return steps_; }
   uint64_t parameter_count() const override;
@@ -170,32 +185,36 @@ class NetworkStage final : public Stage {
   };
 
   // Check what came; of the caller's memory.
-  StatusOr<at::Tensor> ReadIds(std::string_view what, std::span<const int32_t> ids) const;
+  // `least`: kNoTarget, or 0.
+  StatusOr<at::Tensor> ReadIds(std::string_view what, std::span<const int32_t> ids, int32_t least,
+                               uint32_t end) const;
   StatusOr<at::Tensor> ReadBoundary(std::string_view what, const codec::TensorView& view) const;
   StatusOr<PassInput> ReadInput(const Input& input) const;
+  // OK: all of `step` but its update is done.
+  Status CheckStepEnds(Step step) const;
   void ForgetStep();
 
   const StageOptions options_;
   const at::Device device_;
   const std::unique_ptr<const Model> network_;
-  AdamW optimizer_;
+  const std::unique_ptr<Optimizer> optimizer_;
   MicrobatchPasses passes_;
   uint64_t steps_ = 0;  // taken
   std::map<Microbatch, Pending> pending_;
   std::optional<Microbatch> last_backward_;  // of this step
 };
 
-StatusOr<at::Tensor> NetworkStage::ReadIds(std::string_view what,
-                                           std::span<const int32_t> ids) const {
+StatusOr<at::Tensor> NetworkStage::ReadIds(std::string_view what, std::span<const int32_t> ids,
+                                           int32_t least, uint32_t end) const {
   const int64_t rows = options_.train.microbatch_size, context = options_.model.context;
   if (ids.size() != static_cast<size_t>(rows * context)) {
     return absl::InvalidArgumentError(
         fmt::format("expected {} x {} {}; came {}", rows, context, what, ids.size()));
   }
   for (const int32_t id : ids) {
-    if (id < 0 || static_cast<uint32_t>(id) >= options_.vocabulary) {
-      return absl::InvalidArgumentError(fmt::format(
-          "expected {} below the vocabulary of {}; came {}", what, options_.vocabulary, id));
+    if (id < least || id >= static_cast<int64_t>(end)) {
+      return absl::InvalidArgumentError(
+          fmt::format("expected {} below the vocabulary of {}; came {}", what, end, id));
     }
   }
   return at::from_blob(const_cast<int32_t*>(ids.data()), {rows, context}, at::kInt);
@@ -220,12 +239,25 @@ StatusOr<at::Tensor> NetworkStage::ReadBoundary(std::string_view what,
 StatusOr<PassInput> NetworkStage::ReadInput(const Input& input) const {
   PassInput read;
   if (options_.first) {
-    LH_ASSIGN_OR_RETURN(read.source, ReadIds("input ids", input.tokens));
+    LH_ASSIGN_OR_RETURN(read.source, ReadIds("input ids", input.tokens, 0, options_.vocabulary));
   } else {
     LH_ASSIGN_OR_RETURN(read.source, ReadBoundary("an activation", input.activation));
   }
   if (options_.last) {
-    LH_ASSIGN_OR_RETURN(read.targets, ReadIds("target ids", input.targets));
+    LH_ASSIGN_OR_RETURN(
+        read.targets, ReadIds("target ids", input.targets, options_.masked_targets ? kNoTarget : 0,
+                              options_.vocabulary));
+  }
+  if (options_.last && options_.masked_targets) {
+    if (!(input.counted > 0)) {
+      return absl::InvalidArgumentError(
+          fmt::format("expected a number of targets that count; came {}", input.counted));
+    }
+    read.counted = at::scalar_tensor(input.counted, at::kFloat);
+  }
+  if (options_.masked_attention) {
+    LH_ASSIGN_OR_RETURN(read.documents, ReadIds("numbers of documents", input.documents, 0,
+                                                options_.model.context));
   }
   return read;
 }
@@ -305,6 +337,18 @@ StatusOr<SquaredNorm> NetworkStage::AddSquaredGradientNorm(double sum) const {
   });
 }
 
+Status NetworkStage::CheckStepEnds(Step step) const {
+  if (step.value() != steps_ + 1) {
+    return absl::FailedPreconditionError(
+        fmt::format("expected optimizer step {}, came {}", steps_ + 1, step.value()));
+  }
+  if (!pending_.empty() || !last_backward_) {
+    return absl::FailedPreconditionError(
+        fmt::format("optimizer step {} came before the last backward", step.value()));
+  }
+  return absl::OkStatus();
+}
+
 Status NetworkStage::OptimizerStep(Step step, double learning_rate, double gradient_scale) {
   return CallTorch("optimizer step", options_.threads, [&]() -> Status {
     if (!std::isfinite(gradient_scale) || gradient_scale <= 0) {
@@ -313,15 +357,8 @@ Status NetworkStage::OptimizerStep(Step step, double learning_rate, double gradi
                       "train.optimizer.lr or lengthen train.schedule.warmup",
                       step.value(), gradient_scale));
     }
-    if (step.value() != steps_ + 1) {
-      return absl::FailedPreconditionError(
-          fmt::format("expected optimizer step {}, came {}", steps_ + 1, step.value()));
-    }
-    if (!pending_.empty() || !last_backward_) {
-      return absl::FailedPreconditionError(
-          fmt::format("optimizer step {} came before the last backward", step.value()));
-    }
-    optimizer_.Step(step.value(), learning_rate, gradient_scale);
+    LH_RETURN_IF_ERROR(CheckStepEnds(step));
+    optimizer_->Step(step.value(), learning_rate, gradient_scale);
     passes_.ForgetGradients();
     network_->RefreshCasts();
     AwaitTorch(device_);
@@ -331,18 +368,25 @@ Status NetworkStage::OptimizerStep(Step step, double learning_rate, double gradi
   });
 }
 
+Status NetworkStage::SkipStep(Step step) {
+  return CallTorch("skipping a step", options_.threads, [&]() -> Status {
+    LH_RETURN_IF_ERROR(CheckStepEnds(step));
+    ForgetStep();
+    AwaitTorch(device_);
+    steps_ = step.value();
+    return absl::OkStatus();
+  });
+}
+
 StatusOr<StageSnapshot> NetworkStage::Snapshot() const {
   return CallTorch("snapshot", options_.threads, [&]() -> StatusOr<StageSnapshot> {
     StageSnapshot snapshot;
     snapshot.step = steps_;
-    for (size_t i = 0; i < network_->parameters().size(); ++i) {
-      const Parameter& parameter = network_->parameters()[i];
-      const AdamW::Moments& moments = optimizer_.moments()[i];
+    for (const Parameter& parameter : network_->parameters()) {
       snapshot.parameters.push_back(ToNamedArray(parameter.name, parameter.value));
-      snapshot.moments.push_back(
-          ToNamedArray(fmt::format("{}{}", parameter.name, kExpAvg), moments.exp_avg));
-      snapshot.moments.push_back(
-          ToNamedArray(fmt::format("{}{}", parameter.name, kExpAvgSq), moments.exp_avg_sq));
+    }
+    for (const Optimizer::Moment& moment : optimizer_->moments()) {
+      snapshot.moments.push_back(ToNamedArray(moment.name, moment.value));
     }
     return snapshot;
   });
@@ -352,16 +396,12 @@ Status NetworkStage::Restore(const StageSnapshot& snapshot) {
   // All are matched before the first is changed.
   const ArrayIndex parameters = Index(snapshot.parameters), moments = Index(snapshot.moments);
   std::vector<Restored> restored;
-  for (size_t i = 0; i < network_->parameters().size(); ++i) {
-    const Parameter& own = network_->parameters()[i];
-    const AdamW::Moments& own_moments = optimizer_.moments()[i];
-    LH_ASSIGN_OR_RETURN(Restored value, Match(parameters, own.name, own.value));
-    LH_ASSIGN_OR_RETURN(Restored exp_avg, Match(moments, fmt::format("{}{}", own.name, kExpAvg),
-                                                own_moments.exp_avg));
-    LH_ASSIGN_OR_RETURN(
-        Restored exp_avg_sq,
-        Match(moments, fmt::format("{}{}", own.name, kExpAvgSq), own_moments.exp_avg_sq));
-    restored.insert(restored.end(), {value, exp_avg, exp_avg_sq});
+  for (const Parameter& own : network_->parameters()) {
+    LH_ASSIGN_OR_RETURN(restored.emplace_back(), Match(parameters, own.name, own.value));
+  }
+  for (const Optimizer::Moment& own : optimizer_->moments()) {
+    LH_RETURN_IF_ERROR(CheckKind(moments, own.name, options_.train.optimizer.kind));
+    LH_ASSIGN_OR_RETURN(restored.emplace_back(), Match(moments, own.name, own.value));
   }
   LH_RETURN_IF_ERROR(CallTorch("restoring the stage", options_.threads, [&]() -> Status {
     const at::NoGradGuard no_grad;
@@ -374,6 +414,14 @@ Status NetworkStage::Restore(const StageSnapshot& snapshot) {
   }));
   steps_ = snapshot.step;
   return absl::OkStatus();
+}
+
+Status NetworkStage::Load(const ReadParameter& read) {
+  return CallTorch("loading parameters", options_.threads, [&]() -> Status {
+    LH_RETURN_IF_ERROR(network_->Load(read));
+    AwaitTorch(device_);
+    return absl::OkStatus();
+  });
 }
 
 Status NetworkStage::DropStep() {
@@ -408,9 +456,7 @@ uint64_t NetworkStage::memory_bytes() const {
     bytes += parameter.value.nbytes();
     if (parameter.value.grad().defined()) bytes += parameter.value.grad().nbytes();
   }
-  for (const AdamW::Moments& moments : optimizer_.moments()) {
-    bytes += moments.exp_avg.nbytes() + moments.exp_avg_sq.nbytes();
-  }
+  for (const Optimizer::Moment& moment : optimizer_->moments()) bytes += moment.value.nbytes();
   return bytes;
 }
 

@@ -13,6 +13,7 @@
 #define LONGHAUL_WORKER_STAGE_STAGE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,6 +25,7 @@
 #include "base/status.h"
 #include "codec/codec.h"
 #include "run/file/run_spec.h"
+#include "run/model/family.h"
 
 namespace longhaul::worker {
 
@@ -37,7 +39,10 @@ struct StageOptions {
   uint32_t threads = 1;    // LibTorch's intra-op threads
   DeviceName device;       // a GPU: LoadTorchCuda came before (torch_cuda.h)
   bool graphs = true;  // a GPU: passes are recorded and replayed, the same work in one launch each
-  bool timing_only = false;  // parameters are any normal numbers, made on the device in no time
+  bool timing_only = false;     // parameters are any normal numbers, made on the device in no time
+  bool masked_targets = false;  // the loss of some does not count
+  bool masked_attention = false;  // tokens attend within their document, whose positions begin at 0
+  bool loads = false;  // Load gives parameters their first values; until then they are zero
   std::optional<ReplaySpec> replay;  // sleeps instead of computing (replay_stage.h)
 
   // Of embedding and head.
@@ -59,9 +64,11 @@ struct NamedArray {
   std::vector<float> values;  // fp32, row-major
 };
 struct StageSnapshot {
-  uint64_t step = 0;  // optimizer steps taken
+  uint64_t step = 0;  // taken, those that were skipped among them
   std::vector<NamedArray> parameters;
-  std::vector<NamedArray> moments;  // "<parameter>.exp_avg", "<parameter>.exp_avg_sq"
+  // "<parameter>.exp_avg" and "<parameter>.exp_avg_sq" (AdamW), or "<parameter>.momentum" (Muon).
+  // Moments that are kept in bf16 stand here in fp32, which has all of their values.
+  std::vector<NamedArray> moments;
 };
 
 // Of gradients.
@@ -69,6 +76,13 @@ struct SquaredNorm {
   double sum = 0;  // of this stage and all nearer to the model's end
   double own = 0;  // this stage's part alone, whatever the others have
 };
+
+// A target whose loss does not count.
+inline constexpr int32_t kNoTarget = -1;
+
+// Gives parameters values from elsewhere: `values` of parameter.shape.elements(), row-major.
+using ReadParameter =
+    std::function<Status(const model::PlacedParameter& parameter, std::span<float> values)>;
 
 class Stage {
  public:
@@ -83,7 +97,13 @@ class Stage {
   struct Input {
     std::span<const int32_t> tokens;
     codec::TensorView activation;
-    std::span<const int32_t> targets;  // last stage
+    std::span<const int32_t> targets;  // last stage; kNoTarget with masked_targets
+    // With masked_attention, on every stage: of each token the number of its document among those
+    // of its row, ascending from 0.
+    std::span<const int32_t> documents;
+    // With masked_targets: the loss is the sum over targets that count, by this number, so that the
+    // mean over a step's microbatches is that over its targets.
+    double counted = 0;
   };
   virtual StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch,
                                                           const Input& input) = 0;
@@ -103,19 +123,28 @@ class Stage {
   // model's end to its start, each in double in a fixed order. Riding from the last stage (sum = 0)
   // to the first it is the global squared norm, whatever the split.
   virtual StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const = 0;
-  // AdamW with decoupled weight decay on matrices only. Gradients are first multiplied by
-  // `gradient_scale` (clipping), then forgotten. `step` counts from 1.
+  // The optimizer of the run file (AdamW, Muon), with decoupled weight decay on matrices only.
+  // Gradients are first multiplied by `gradient_scale` (clipping), then forgotten. `step` counts
+  // from 1.
   virtual Status OptimizerStep(Step step, double learning_rate, double gradient_scale) = 0;
+  // Instead of OptimizerStep: gradients are forgotten and the step counts as taken. Parameters and
+  // what the optimizer remembers stay to the bit.
+  virtual Status SkipStep(Step step) = 0;
 
   virtual StatusOr<StageSnapshot> Snapshot() const = 0;
   // Takes from `snapshot` what this stage has; kFailedPrecondition naming the first parameter that
-  // is missing or has another shape. Extra names are fine (a checkpoint of a larger stage).
+  // is missing or has another shape, or the optimizer where it is of another kind. Extra names are
+  // fine (a checkpoint of a larger stage).
   virtual Status Restore(const StageSnapshot& snapshot) = 0;
+
+  // Takes its parameters' first values from `read`, one parameter after the other: once, before
+  // anything else, where the options say so. Where this fails the stage is of no use.
+  virtual Status Load(const ReadParameter& read) = 0;
 
   // Forgets the step under way: what its microbatches have left, and gradients. Parameters and
   // optimizer stay.
   virtual Status DropStep() = 0;
-  // Optimizer steps taken: of which step the parameters are.
+  // Steps taken, skipped ones among them: of which step the parameters are.
   virtual uint64_t steps() const = 0;
 
   virtual uint64_t parameter_count() const = 0;
@@ -137,8 +166,8 @@ struct MeasuredLayerTimes {
 };
 StatusOr<MeasuredLayerTimes> MeasureLayerTimes(const StageOptions& options);
 
-// lr at `step` (from 1): linear warm-up, then cosine to final_ratio * lr at the last step, or
-// constant.
+// lr at `step` (from 1): linear warm-up, then as the run file's schedule says (LrScheduleKind).
+// Behind the last step it stays.
 double LearningRate(const TrainSpec& train, Step step);
 // min(1, clip_norm / (norm + 1e-6)); 1 when clip_norm is 0. NaN norm gives NaN.
 double ClipScale(double clip_norm, double squared_norm);

@@ -184,16 +184,11 @@ std::vector<uint64_t> ShardBook::AskedOf(const WorkerId& worker) const {
   return asked;
 }
 
-bool ShardBook::IsUnderWay(const RunId& run, ShardCheck::Purpose purpose) const {
+bool ShardBook::IsUnderWay(const RunId& run, std::optional<uint64_t> step,
+                           ShardCheck::Purpose purpose) const {
   return std::ranges::any_of(checks_, [&](const auto& entry) {
-    return entry.second.run == run && entry.second.purpose == purpose;
-  });
-}
-
-bool ShardBook::IsCopying(const RunId& run, uint64_t step) const {
-  return std::ranges::any_of(checks_, [&](const auto& entry) {
-    return entry.second.run == run && entry.second.step == step &&
-           entry.second.purpose == ShardCheck::Purpose::kCopy;
+    return entry.second.run == run && entry.second.purpose == purpose &&
+           (!step || entry.second.step == *step);
   });
 }
 

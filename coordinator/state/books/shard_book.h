@@ -114,10 +114,12 @@ class ShardBook {
   // In which the worker has a part.
   std::vector<uint64_t> AskedOf(const WorkerId& worker) const;
   bool IsCheckingToResume(const RunId& run) const {
-    return IsUnderWay(run, ShardCheck::Purpose::kResume);
+    return IsUnderWay(run, std::nullopt, ShardCheck::Purpose::kResume);
   }
-  bool IsCopying(const RunId& run) const { return IsUnderWay(run, ShardCheck::Purpose::kCopy); }
-  bool IsCopying(const RunId& run, uint64_t step) const;
+  // Of the checkpoint of `step`; without it, of any.
+  bool IsCopying(const RunId& run, std::optional<uint64_t> step = std::nullopt) const {
+    return IsUnderWay(run, step, ShardCheck::Purpose::kCopy);
+  }
   // Whether some worker was asked to send the coordinator a copy of this content.
   bool ExpectsCopy(const std::string& sha256, uint64_t bytes) const;
   // MonoTime::max(): never.
@@ -134,7 +136,8 @@ class ShardBook {
   std::optional<VerifiedShards> TakeVerified(RequestId request);
 
  private:
-  bool IsUnderWay(const RunId& run, ShardCheck::Purpose purpose) const;
+  bool IsUnderWay(const RunId& run, std::optional<uint64_t> step,
+                  ShardCheck::Purpose purpose) const;
 
   std::map<uint64_t, ShardCheck> checks_;
   uint64_t next_check_;

@@ -1,0 +1,53 @@
+// First values of a stage's parameters out of a published model: from its folder where this worker
+// has it, else from the coordinator, a tensor at a time.
+//
+// One thread.
+#ifndef LONGHAUL_WORKER_RPC_WEIGHTS_READER_H_
+#define LONGHAUL_WORKER_RPC_WEIGHTS_READER_H_
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "run/file/run_spec.h"
+#include "run/model/family.h"
+#include "run/published/weights.h"
+#include "worker/rpc/blob_fetcher.h"
+
+namespace longhaul::worker {
+
+class WeightsReader {
+ public:
+  // Fetches the list of the weights of `spec`, which has some. `blobs` must outlive this; what was
+  // fetched is deleted again. Gives up at `deadline` or when `cancelled` says so.
+  static StatusOr<WeightsReader> Open(const RunSpec& spec, BlobFetcher* blobs, Deadline deadline,
+                                      std::function<bool()> cancelled);
+
+  // As Stage::Load wants it. kDataLoss, kNotFound: neither the folder nor the coordinator has the
+  // tensor as it was when the run was submitted.
+  Status Read(const model::PlacedParameter& parameter, std::span<float> values);
+
+  // Of tensors that were read.
+  uint64_t bytes_from_folder() const { return bytes_from_folder_; }
+  uint64_t bytes_fetched() const { return bytes_fetched_; }
+
+ private:
+  WeightsReader(const RunSpec& spec, BlobFetcher* blobs, Deadline deadline,
+                std::function<bool()> cancelled);
+  StatusOr<std::vector<std::byte>> BytesOf(const published::Tensor& tensor);
+
+  const ModelSpec model_;
+  const std::string folder_;
+  BlobFetcher* const blobs_;
+  const Deadline deadline_;
+  const std::function<bool()> cancelled_;
+  published::Weights weights_;
+  uint64_t bytes_from_folder_ = 0, bytes_fetched_ = 0;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_RPC_WEIGHTS_READER_H_

@@ -1,4 +1,5 @@
-// The commands of `longhaul` that bring their own cluster up on this machine: cluster, sweep.
+// The commands of `longhaul` that work on this machine: cluster and sweep bring a cluster up, data
+// makes data sets.
 #ifndef LONGHAUL_DEPLOY_LOCAL_COMMANDS_H_
 #define LONGHAUL_DEPLOY_LOCAL_COMMANDS_H_
 

@@ -10,8 +10,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'USAGE'
-usage: deploy/setup.sh [--cuda-toolkit] [--dev]
+usage: deploy/setup.sh [--data] [--cuda-toolkit] [--dev]
 
+  --data          also bring what `longhaul data` needs (tokenizers, numpy, pyarrow, jinja2; about 75 MB)
+                  from PyPI into .deps/
   --cuda-toolkit  also bring nvcc 13.0 from PyPI into .deps/, for a machine that has none
   --dev           also install what only `tests/run.sh --full` and contributors use:
                   clang, clang-tidy, clang-format, libFuzzer; podman and debootstrap, for images
@@ -21,10 +23,12 @@ there is no NVIDIA GPU) into .deps/.
 USAGE
 }
 
+want_data=0
 want_cuda_toolkit=0
 want_dev=0
 for arg in "$@"; do
   case "$arg" in
+    --data) want_data=1 ;;
     --cuda-toolkit) want_cuda_toolkit=1 ;;
     --dev) want_dev=1 ;;
     -h | --help) usage; exit 0 ;;
@@ -121,6 +125,19 @@ else
   "$python" -m venv "$VENV" || die "python3 -m venv failed; on Debian and Ubuntu it needs python3-venv."
   "$VENV/bin/pip" --disable-pip-version-check --no-input -q install --no-compile "${wheels[@]}"
   echo "$wanted" >"$stamp"
+fi
+
+# --- Data sets (on demand) ---------------------------------------------------------
+if [ "$want_data" = 1 ]; then
+  stamp=.deps/data.stamp
+  wanted=$(sha256sum <deploy/data/requirements.txt)
+  if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
+    say "data: tokenizers, numpy, pyarrow and jinja2 are in .deps/."
+  else
+    say "data: fetching tokenizers, numpy, pyarrow and jinja2 (about 75 MB) into .deps/."
+    "$VENV/bin/pip" --disable-pip-version-check --no-input -q install --no-compile --no-deps -r deploy/data/requirements.txt
+    echo "$wanted" >"$stamp"
+  fi
 fi
 
 # --- CUDA toolkit (on demand) ------------------------------------------------------

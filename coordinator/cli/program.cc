@@ -52,6 +52,7 @@ Program::Program(Terminal terminal)
   AddWatchCommand(*this);
   AddRunCommands(*this);
   AddCheckpointsCommand(*this);
+  AddExportCommand(*this);
   AddTraceCommand(*this);
   AddStreamCommands(*this);
   AddWorkersCommand(*this);

@@ -96,6 +96,7 @@ void AddSubmitCommands(Program& program);      // submit, plan
 void AddWatchCommand(Program& program);        // watch
 void AddRunCommands(Program& program);         // ps, status, stop, steps
 void AddCheckpointsCommand(Program& program);  // checkpoints
+void AddExportCommand(Program& program);       // export
 void AddStreamCommands(Program& program);      // logs, events
 void AddTraceCommand(Program& program);        // trace
 void AddWorkersCommand(Program& program);      // workers

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -15,26 +16,109 @@
 #include "codec/registry.h"
 #include "coordinator/cli/progress.h"
 #include "proto/rpc/channel.h"
+#include "run/data/sample_order.h"
 
 namespace longhaul::cli {
 namespace {
 
 constexpr uint64_t kLargestRunFile = 1 << 20;
+constexpr uint64_t kLargestList = uint64_t{256} << 20;  // of a data set's files
 
-// Reads a file in pieces of kChunkBytes; `each` says whether to go on.
-Status ReadPieces(const std::string& path,
+constexpr size_t kBlobsAsked = 5000;  // at a time
+constexpr uint64_t kToTheEnd = UINT64_MAX;
+
+// Reads a file, or `limit` bytes of it from `offset` on, in pieces of kChunkBytes; `each` says
+// whether to go on.
+Status ReadPieces(const std::string& path, uint64_t offset, uint64_t limit,
                   const std::function<StatusOr<bool>(std::string_view piece)>& each) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
                                                              &std::fclose);
   if (file == nullptr) return FromErrno("cannot read " + path, errno);
+  if (std::fseek(file.get(), static_cast<long>(offset), SEEK_SET) != 0) {
+    return FromErrno("cannot read " + path, errno);
+  }
   std::string buffer(kChunkBytes, '\0');
-  while (true) {
-    const size_t bytes = std::fread(buffer.data(), 1, buffer.size(), file.get());
+  while (limit > 0) {
+    const size_t bytes =
+        std::fread(buffer.data(), 1, std::min<uint64_t>(buffer.size(), limit), file.get());
     if (std::ferror(file.get()) != 0) return FromErrno("cannot read " + path, errno);
     if (bytes == 0) return absl::OkStatus();
+    limit -= bytes;
     LH_ASSIGN_OR_RETURN(const bool go_on, each(std::string_view(buffer.data(), bytes)));
     if (!go_on) return absl::OkStatus();
   }
+  return absl::OkStatus();
+}
+
+// What the coordinator keeps under its hash: a file, a part of one, or a text.
+struct Upload {
+  std::string sha256;
+  uint64_t bytes = 0;
+  std::string path;
+  uint64_t offset = 0;
+  const std::string* text = nullptr;  // instead of a file
+};
+
+Status ReadPieces(const Upload& upload,
+                  const std::function<StatusOr<bool>(std::string_view piece)>& each) {
+  if (upload.text == nullptr) return ReadPieces(upload.path, upload.offset, upload.bytes, each);
+  const std::string_view text = *upload.text;
+  for (size_t at = 0; at < text.size(); at += kChunkBytes) {
+    LH_ASSIGN_OR_RETURN(const bool go_on, each(text.substr(at, kChunkBytes)));
+    if (!go_on) break;
+  }
+  return absl::OkStatus();
+}
+
+// The list of data sets, and their chunks.
+void AddSetUploads(const Submission& submission, std::vector<Upload>* uploads) {
+  uploads->push_back({.sha256 = submission.spec.data.list_sha256,
+                      .bytes = submission.mixture_json.size(),
+                      .path = {},
+                      .offset = 0,
+                      .text = &submission.mixture_json});
+  if (!submission.spec.data.upload) return;
+  for (const data::Source& source : submission.mixture->sources) {
+    const auto add = [&](const data::HashedFile& file) {
+      const uint64_t size = source.set.chunk_bytes;
+      for (uint64_t chunk = 0; chunk < file.ChunkCount(); ++chunk) {
+        uploads->push_back({.sha256 = file.ChunkSha256(chunk),
+                            .bytes = std::min(size, file.bytes - chunk * size),
+                            .path = std::filesystem::path(source.folder) / file.file,
+                            .offset = file.offset + chunk * size});
+      }
+    };
+    for (const data::TokenList* list : {&source.set.training, &source.set.validation}) {
+      for (const data::Shard& shard : list->shards) {
+        add(shard.ids);
+        if (shard.mask) add(*shard.mask);
+      }
+    }
+  }
+}
+
+std::vector<Upload> UploadsOf(const Submission& submission) {
+  std::vector<Upload> uploads;
+  for (size_t i = 0; i < submission.paths.size(); ++i) {
+    const v1::DataFile& file = submission.request.data_files(static_cast<int>(i));
+    uploads.push_back(
+        {.sha256 = file.sha256(), .bytes = file.bytes(), .path = submission.paths[i]});
+  }
+  if (submission.mixture) AddSetUploads(submission, &uploads);
+  if (submission.weights_json.empty()) return uploads;
+  uploads.push_back({.sha256 = submission.spec.weights.sha256,
+                     .bytes = submission.weights_json.size(),
+                     .path = {},
+                     .offset = 0,
+                     .text = &submission.weights_json});
+  if (!submission.spec.weights.upload) return uploads;
+  for (const published::Tensor& tensor : submission.weights->tensors) {
+    uploads.push_back({.sha256 = tensor.sha256,
+                       .bytes = tensor.bytes,
+                       .path = submission.spec.weights.from + "/" + tensor.file,
+                       .offset = tensor.offset});
+  }
+  return uploads;
 }
 
 uint64_t TotalBytes(const v1::SubmitRequest& request) {
@@ -43,19 +127,18 @@ uint64_t TotalBytes(const v1::SubmitRequest& request) {
   return bytes;
 }
 
-Status UploadFile(Client& client, const v1::DataFile& file, const std::string& path,
-                  const std::function<void(uint64_t bytes)>& sent) {
+Status Send(Client& client, const Upload& upload, const std::function<void(uint64_t bytes)>& sent) {
   Status reading;
   const Status sending =
       client.Call(absl::InfiniteDuration(), [&](grpc::ClientContext& context) -> grpc::Status {
         v1::UploadReply reply;
         const auto writer = client.stub().UploadBlob(&context, &reply);
         v1::UploadChunk chunk;
-        chunk.set_sha256(file.sha256());
-        chunk.set_total_bytes(file.bytes());
+        chunk.set_sha256(upload.sha256);
+        chunk.set_total_bytes(upload.bytes);
         bool open = true;
-        if (file.bytes() == 0) open = writer->Write(chunk);
-        reading = ReadPieces(path, [&](std::string_view piece) -> StatusOr<bool> {
+        if (upload.bytes == 0) open = writer->Write(chunk);
+        reading = ReadPieces(upload, [&](std::string_view piece) -> StatusOr<bool> {
           chunk.set_data(std::string(piece));
           open = open && writer->Write(chunk);
           sent(piece.size());
@@ -67,13 +150,80 @@ Status UploadFile(Client& client, const v1::DataFile& file, const std::string& p
         return writer->Finish();
       });
   if (!reading.ok()) return reading;
-  return Annotate(sending, "uploading " + path);
+  return Annotate(sending,
+                  "uploading " + (upload.text != nullptr ? "the list of weights" : upload.path));
 }
 
-// Adds the data files that `spec` names to the submission, and says how many bytes they have.
+// What is wrong with a data set's files, as far as their sizes say; "": nothing.
+std::string MissingFiles(const std::string& folder, const data::TokenList& list) {
+  std::string problems;
+  const auto look = [&](const data::HashedFile& file) {
+    const std::filesystem::path path = std::filesystem::path(folder) / file.file;
+    std::error_code error;
+    const uintmax_t bytes = std::filesystem::file_size(path, error);
+    if (error) {
+      problems += fmt::format("\n{}: {}", path.string(), error.message());
+    } else if (bytes < file.offset + file.bytes) {
+      problems += fmt::format("\n{}: expected at least {} bytes, it has {}", path.string(),
+                              file.offset + file.bytes, bytes);
+    }
+  };
+  for (const data::Shard& shard : list.shards) {
+    look(shard.ids);
+    if (shard.mask) look(*shard.mask);
+  }
+  return problems;
+}
+
+// Adds the data sets that `spec` names.
+StatusOr<uint64_t> AddSets(const RunSpec& spec, const std::string& folder, Submission& submission) {
+  data::Mixture mixture;
+  std::string problems;
+  for (const DataSource& source : spec.data.sets) {
+    const std::string path = std::filesystem::absolute(std::filesystem::path(folder) / source.from);
+    const StatusOr<std::string> json = ReadFile(path + "/dataset.json", kLargestList);
+    if (!json.ok()) {
+      problems += fmt::format("\ndata.sets: {}; `longhaul data prepare` makes data sets",
+                              Message(json.status()));
+      continue;
+    }
+    StatusOr<data::DataSet> set = data::ParseDataSet(*json);
+    if (!set.ok()) {
+      problems += fmt::format("\ndata.sets: {}/dataset.json: {}", path, Message(set.status()));
+      continue;
+    }
+    problems += MissingFiles(path, set->training) + MissingFiles(path, set->validation);
+    mixture.sources.push_back({.folder = path, .weight = source.weight, .set = *std::move(set)});
+  }
+  if (!problems.empty()) return absl::InvalidArgumentError(problems.substr(1));
+  LH_RETURN_IF_ERROR(data::CheckMixture(mixture, spec.model.context, spec.data.mask_documents));
+  if (spec.model.vocabulary && *spec.model.vocabulary < mixture.vocabulary()) {
+    return absl::InvalidArgumentError(
+        fmt::format("data.sets: their vocabulary of {} tokens is larger than the model's {} rows; "
+                    "prepare them with the model's tokenizer",
+                    mixture.vocabulary(), *spec.model.vocabulary));
+  }
+  uint64_t validation = 0;
+  for (const data::SourceWindows& source :
+       data::WindowsOfSources(mixture, spec.model.context, spec.validation.share)) {
+    validation += source.validation;
+  }
+  if (spec.validation.every > 0 && validation == 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("data.sets: they have no window of {} tokens (model.context + 1) for "
+                    "validation; prepare some with --validation, raise validation.share, or set "
+                    "validation.every to 0",
+                    uint64_t{spec.model.context} + 1));
+  }
+  submission.mixture = std::move(mixture);
+  return 0;
+}
+
+// Adds the data that `spec` names to the submission, and says how many bytes of text they have.
 StatusOr<uint64_t> AddTexts(const RunSpec& spec, Submission& submission) {
   const std::string folder =
       std::filesystem::path(submission.request.file_name()).parent_path().string();
+  if (!spec.data.sets.empty()) return AddSets(spec, folder, submission);
   LH_ASSIGN_OR_RETURN(submission.paths, ExpandDataFiles(spec, folder));
   for (const std::string& path : submission.paths) {
     struct stat info {};
@@ -83,6 +233,18 @@ StatusOr<uint64_t> AddTexts(const RunSpec& spec, Submission& submission) {
     file->set_bytes(static_cast<uint64_t>(info.st_size));
   }
   return TotalBytes(submission.request);
+}
+
+// What the list of the data sets is, for those who do not see their folders.
+void FillInSets(Submission& submission) {
+  DataSpec& spec = submission.spec.data;
+  for (size_t i = 0; i < spec.sets.size(); ++i) {
+    spec.sets[i].from = submission.mixture->sources[i].folder;
+  }
+  submission.mixture_json = data::ToJson(*submission.mixture);
+  spec.list_sha256 = Sha256Hex(submission.mixture_json);
+  spec.vocabulary = submission.mixture->vocabulary();
+  spec.masks = submission.mixture->has_masks();
 }
 
 StatusOr<Submission> Read(const std::string& file, const std::vector<std::string>& overrides,
@@ -95,11 +257,23 @@ StatusOr<Submission> Read(const std::string& file, const std::vector<std::string
   if (with_data) {
     find_texts = [&](const RunSpec& spec) { return AddTexts(spec, submission); };
   }
-  LH_ASSIGN_OR_RETURN(submission.spec,
-                      ParseRunSpec(text, file, overrides, codec::CheckCodec, find_texts));
+  std::string folder;  // of the weights
+  const FindModel find_model = [&](const std::string& from) -> StatusOr<FoundModel> {
+    folder = std::filesystem::absolute(std::filesystem::path(file).parent_path() / from);
+    LH_ASSIGN_OR_RETURN(submission.weights, published::ReadFolder(folder));
+    LH_ASSIGN_OR_RETURN(const published::Config config,
+                        published::ParseConfig(submission.weights->config_json, "config.json"));
+    return FoundModel{.model = config.model, .longest_context = config.window};
+  };
+  LH_ASSIGN_OR_RETURN(submission.spec, ParseRunSpec(text, file, overrides, codec::CheckCodec,
+                                                    find_texts, find_model));
+  // Workers look there, too, whatever folder they run in.
+  if (submission.weights) submission.spec.weights.from = folder;
+  if (submission.mixture) FillInSets(submission);
   for (const std::string& text_override : overrides) {
     submission.request.add_overrides(text_override);
   }
+  if (submission.mixture) submission.request.add_overrides(DataOverride(submission.spec));
   return submission;
 }
 
@@ -128,8 +302,8 @@ Status HashData(const Terminal& terminal, Interrupt& interrupt, Submission& subm
   for (size_t i = 0; i < submission.paths.size(); ++i) {
     Sha256 hash;
     uint64_t bytes = 0;
-    LH_RETURN_IF_ERROR(
-        ReadPieces(submission.paths[i], [&](std::string_view piece) -> StatusOr<bool> {
+    LH_RETURN_IF_ERROR(ReadPieces(
+        submission.paths[i], 0, kToTheEnd, [&](std::string_view piece) -> StatusOr<bool> {
           if (interrupt.fired()) {
             return absl::CancelledError("interrupted; nothing was submitted");
           }
@@ -146,29 +320,55 @@ Status HashData(const Terminal& terminal, Interrupt& interrupt, Submission& subm
   return absl::OkStatus();
 }
 
+Status HashWeights(const Terminal& terminal, Interrupt& interrupt, Submission& submission) {
+  if (!submission.weights) return absl::OkStatus();
+  Progress progress(terminal, "reading the weights");
+  uint64_t total = 0;
+  for (const published::Tensor& tensor : submission.weights->tensors) total += tensor.bytes;
+  LH_RETURN_IF_ERROR(published::HashTensors(
+      submission.spec.weights.from, &*submission.weights, [&](uint64_t done) -> Status {
+        if (interrupt.fired()) return absl::CancelledError("interrupted; nothing was submitted");
+        progress.Bytes(done, total);
+        return absl::OkStatus();
+      }));
+  submission.weights_json = published::ToJson(*submission.weights);
+  submission.spec.weights.sha256 = Sha256Hex(submission.weights_json);
+  submission.request.add_overrides(ModelOverride(submission.spec));
+  return absl::OkStatus();
+}
+
+void LeaveWeightsOut(Submission& submission) {
+  if (!submission.weights) return;
+  submission.spec.weights = {};
+  submission.request.add_overrides(ModelOverride(submission.spec));
+}
+
 Status UploadData(const Terminal& terminal, Client& client, const Submission& submission) {
-  v1::MissingBlobsRequest request;
-  for (const v1::DataFile& file : submission.request.data_files()) {
-    request.add_sha256(file.sha256());
-  }
+  const std::vector<Upload> uploads = UploadsOf(submission);
   // Something small first: the coordinator takes little from who has not shown the token yet.
   LH_RETURN_IF_ERROR(client.Get(&v1::ControlService::Stub::Info, v1::InfoRequest()).status());
-  LH_ASSIGN_OR_RETURN(const v1::MissingBlobsReply reply,
-                      client.Get(&v1::ControlService::Stub::MissingBlobs, request));
-  std::set<std::string> missing(reply.sha256().begin(), reply.sha256().end());
+  std::set<std::string> missing;
+  for (size_t begin = 0; begin < uploads.size(); begin += kBlobsAsked) {
+    v1::MissingBlobsRequest request;
+    for (size_t i = begin; i < std::min(uploads.size(), begin + kBlobsAsked); ++i) {
+      request.add_sha256(uploads[i].sha256);
+    }
+    LH_ASSIGN_OR_RETURN(const v1::MissingBlobsReply reply,
+                        client.Get(&v1::ControlService::Stub::MissingBlobs, request));
+    missing.insert(reply.sha256().begin(), reply.sha256().end());
+  }
   uint64_t total = 0;
   uint64_t done = 0;
   std::set<std::string> counted;
-  for (const v1::DataFile& file : submission.request.data_files()) {
-    if (missing.contains(file.sha256()) && counted.insert(file.sha256()).second) {
-      total += file.bytes();
+  for (const Upload& upload : uploads) {
+    if (missing.contains(upload.sha256) && counted.insert(upload.sha256).second) {
+      total += upload.bytes;
     }
   }
-  Progress progress(terminal, "uploading the data");
-  for (size_t i = 0; i < submission.paths.size(); ++i) {
-    const v1::DataFile& file = submission.request.data_files(static_cast<int>(i));
-    if (missing.erase(file.sha256()) == 0) continue;
-    LH_RETURN_IF_ERROR(UploadFile(client, file, submission.paths[i], [&](uint64_t bytes) {
+  Progress progress(terminal, submission.weights_json.empty() ? "uploading the data" : "uploading");
+  for (const Upload& upload : uploads) {
+    if (missing.erase(upload.sha256) == 0) continue;
+    LH_RETURN_IF_ERROR(Send(client, upload, [&](uint64_t bytes) {
       done += bytes;
       progress.Bytes(done, total);
     }));

@@ -1,7 +1,8 @@
-// A run file and its data, checked here before anybody is dialled.
+// A run file, its data and the weights that it begins with, checked here before anybody is dialled.
 #ifndef LONGHAUL_COORDINATOR_CLI_SUBMISSION_H_
 #define LONGHAUL_COORDINATOR_CLI_SUBMISSION_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,9 @@
 #include "coordinator/cli/client.h"
 #include "coordinator/cli/terminal.h"
 #include "longhaul/v1/control.pb.h"
+#include "run/data/data_set.h"
 #include "run/file/run_spec.h"
+#include "run/published/weights.h"
 
 namespace longhaul::cli {
 
@@ -17,6 +20,11 @@ struct Submission {
   RunSpec spec;
   v1::SubmitRequest request;       // data_files without hashes until HashData
   std::vector<std::string> paths;  // of request.data_files
+  // Of spec.weights.from, where the run begins with a published model.
+  std::optional<published::Weights> weights;
+  std::optional<data::Mixture> mixture;  // of spec.data.sets
+  std::string mixture_json;
+  std::string weights_json;  // what the workers get of them; "" until HashWeights
 };
 
 // The run file alone, with every error at once. kInvalidArgument.
@@ -30,7 +38,12 @@ StatusOr<Submission> ReadRunAndData(const std::string& file,
 Status FindData(Submission& submission);
 // Reads all data for its hashes. Progress goes to the terminal. kCancelled on Ctrl-C.
 Status HashData(const Terminal& terminal, Interrupt& interrupt, Submission& submission);
-// Uploads the data files that the coordinator lacks.
+// Reads all weights for their hashes; the request then says what they are. Nothing where there are
+// none. Otherwise as HashData.
+Status HashWeights(const Terminal& terminal, Interrupt& interrupt, Submission& submission);
+// The request says what the model is and nothing of weights: for a plan, which needs none.
+void LeaveWeightsOut(Submission& submission);
+// Uploads the data files, and the weights that were hashed, that the coordinator lacks.
 Status UploadData(const Terminal& terminal, Client& client, const Submission& submission);
 
 }  // namespace longhaul::cli

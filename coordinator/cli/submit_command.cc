@@ -44,6 +44,7 @@ StatusOr<int> Submit(Invocation& invocation, const SubmitOptions& options) {
   submission.request.set_resume(options.resume);
   submission.request.set_from_step(options.from_step);
   LH_RETURN_IF_ERROR(HashData(invocation.terminal(), invocation.interrupt(), submission));
+  LH_RETURN_IF_ERROR(HashWeights(invocation.terminal(), invocation.interrupt(), submission));
   LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   LH_RETURN_IF_ERROR(CheckTopology(submission.spec, client->access()));
   LH_RETURN_IF_ERROR(UploadData(invocation.terminal(), *client, submission));
@@ -102,6 +103,7 @@ StatusOr<int> ShowPlan(Invocation& invocation, const SubmitOptions& options) {
     return kDone;
   }
   LH_ASSIGN_OR_RETURN(Submission submission, ReadRunAndData(options.file, options.overrides));
+  LeaveWeightsOut(submission);
   LH_RETURN_IF_ERROR(AddAssumptions(options, &submission.request));
   LH_RETURN_IF_ERROR(HashData(invocation.terminal(), invocation.interrupt(), submission));
   LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());

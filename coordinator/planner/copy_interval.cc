@@ -11,16 +11,15 @@
 namespace longhaul::coordinator {
 namespace {
 
-constexpr uint64_t kBytesAParameter = 12;
-// Of a step, for making and sending copies.
+// The share of a step's time that copies may cost.
 constexpr double kBudget = 0.02;
-// What follows is measured by tests/multiprocess/faults/copy_cost.py, docs/results/recovery.md. Of
-// what training leaves of a line, and of a spare's line: some gaps between tensors are too short
-// for a piece, and who takes pieces asks for them a round trip before.
+// tests/multiprocess/faults/copy_cost.py measures the next three (docs/results/recovery.md).
+// Copies can use this share of what training leaves of a line: some gaps between tensors are too
+// short for a piece, and who takes pieces asks for them a round trip before.
 constexpr double kUsableShare = 0.6;
-// Of a copy's bytes, what is left of them on the line (worker/checkpoint/shard_coding.h).
+// Coding leaves this share of a copy's bytes (worker/checkpoint/shard_coding.h).
 constexpr double kCodedShare = 0.86;
-// By how much a step is longer while copies are on their way, because tensors wait for pieces.
+// A step takes this much longer while copies are on their way, because tensors wait for pieces.
 constexpr double kSlowdown = 0.04;
 // To take a snapshot, hash it and write it, on a core that training uses too.
 constexpr double kSnapshotBytesPerSecond = 400e6;
@@ -31,8 +30,8 @@ constexpr uint64_t kMostSteps = 1'000'000;
 }  // namespace
 
 uint64_t StateBytes(const RunSpec& spec, uint32_t vocabulary, const Cell& cell) {
-  return kBytesAParameter * StageParameters(spec.model, vocabulary, cell.layers.count,
-                                            cell.roles.embedding, cell.roles.head);
+  return StageStateBytes(spec, vocabulary, cell.layers.count, cell.roles.embedding,
+                         cell.roles.head);
 }
 
 CopyInterval CopyIntervalOf(const RunSpec& spec, const Plan& plan) {

@@ -10,7 +10,7 @@
 
 namespace longhaul::coordinator {
 
-// Bytes of one copy of the cell's state: master parameters and both moments, in fp32.
+// Bytes of one copy of the cell's state: master parameters and the optimizer's moments, in fp32.
 uint64_t StateBytes(const RunSpec& spec, uint32_t vocabulary, const Cell& cell);
 
 struct CopyInterval {

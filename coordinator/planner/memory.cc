@@ -1,5 +1,7 @@
 #include "coordinator/planner/memory.h"
 
+#include <algorithm>
+
 #include "coordinator/planner/planner.h"
 #include "run/model/family.h"
 
@@ -7,7 +9,7 @@ namespace longhaul::coordinator {
 namespace {
 
 constexpr uint64_t kFloat = 4, kHalf = 2;
-constexpr uint64_t kBytesPerParameter = 16, kSnapshotBytesPerParameter = 12;
+constexpr uint64_t kRoundingBytes = uint64_t{64} << 20;
 constexpr uint64_t kBoundaryBuffers = 4;
 constexpr uint64_t kLogitsAtWork = 2;
 // Of a GPU's stage, whose passes are recorded.
@@ -25,10 +27,10 @@ uint64_t BytesOf(const model::Kept& kept, bool bf16) {
   return kept.full * kFloat + kept.half * (bf16 ? kHalf : kFloat);
 }
 
-}  // namespace
-
-uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
-                         bool last) {
+// Sums `of_one` over the parameters of a stage.
+template <class OfOne>
+uint64_t SumOverParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
+                           bool last, const OfOne& of_one) {
   const auto times = [&](model::Role role) -> uint64_t {
     switch (role) {
       case model::Role::kEmbedding:
@@ -40,12 +42,52 @@ uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t la
     }
     return 0;
   };
-  uint64_t count = 0;
+  uint64_t sum = 0;
   for (const model::Parameter& parameter :
        model::FamilyOf(spec).parameters(spec, spec.VocabularyOver(vocabulary))) {
-    count += times(parameter.role) * parameter.shape.elements();
+    sum += times(parameter.role) * of_one(parameter);
   }
-  return count;
+  return sum;
+}
+
+// What Muon needs in passing.
+uint64_t MuonBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers) {
+  if (spec.train.optimizer.kind != OptimizerKind::kMuon || layers == 0) return 0;
+  uint64_t most = 0;
+  for (const model::Parameter& parameter :
+       model::FamilyOf(spec.model).parameters(spec.model, vocabulary)) {
+    if (!parameter.is_block_matrix()) continue;
+    const uint64_t stacked = parameter.split.stacked;
+    const uint64_t side =
+        std::min<uint64_t>(parameter.shape.rows / stacked, parameter.shape.columns);
+    most = std::max(most,
+                    4 * kFloat * parameter.shape.elements() + 2 * kFloat * stacked * side * side);
+  }
+  return most;
+}
+
+}  // namespace
+
+uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
+                         bool last) {
+  return SumOverParameters(
+      spec, vocabulary, layers, first, last,
+      [](const model::Parameter& parameter) { return parameter.shape.elements(); });
+}
+
+uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
+                      bool last) {
+  const bool muon = spec.train.optimizer.kind == OptimizerKind::kMuon;
+  return SumOverParameters(
+      spec.model, vocabulary, layers, first, last, [muon](const model::Parameter& parameter) {
+        return (muon && parameter.is_block_matrix() ? 1 : 2) * parameter.shape.elements();
+      });
+}
+
+uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
+                         bool last) {
+  return kFloat * (StageParameters(spec.model, vocabulary, layers, first, last) +
+                   StageMoments(spec, vocabulary, layers, first, last));
 }
 
 StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
@@ -61,10 +103,14 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const uint64_t casts = bf16 ? CastParameters(spec.model, vocabulary, layers, last) * kHalf : 0;
 
   const uint64_t parameters = StageParameters(spec.model, vocabulary, layers, first, last);
+  const bool rounded = spec.train.optimizer.moments == MomentDtype::kBf16;
+  const uint64_t moments =
+      StageMoments(spec, vocabulary, layers, first, last) * (rounded ? kHalf : kFloat);
+  const uint64_t snapshot = on_gpu ? 0 : StageStateBytes(spec, vocabulary, layers, first, last);
   StageMemory memory;
-  const uint64_t of_parameter = kBytesPerParameter + (on_gpu ? 0 : kSnapshotBytesPerParameter);
-  memory.fixed = parameters * of_parameter + casts + kBoundaryBuffers * boundary +
-                 kLogitsAtWork * logits + kProgramBytes;
+  memory.fixed = 2 * kFloat * parameters + moments + snapshot +
+                 MuonBytes(spec, vocabulary, layers) + (rounded && on_gpu ? kRoundingBytes : 0) +
+                 casts + kBoundaryBuffers * boundary + kLogitsAtWork * logits + kProgramBytes;
   memory.per_flight = 2 * boundary;
   (spec.pipeline.recompute ? memory.fixed : memory.per_flight) += kept;
   if (!on_gpu) return memory;

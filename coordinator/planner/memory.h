@@ -14,6 +14,14 @@ namespace longhaul::coordinator {
 uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 
+// What the run's optimizer remembers of the parameters of a stage: AdamW two moments of each, Muon
+// one of each matrix of a block. In numbers, whatever type they are kept in.
+uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
+                      bool last);
+// A checkpoint of a stage, a copy of it, and its snapshot in memory: values and moments, all fp32.
+uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
+                         bool last);
+
 // Of a worker and its libraries.
 inline constexpr uint64_t kProgramBytes = uint64_t{256} << 20;
 
@@ -22,9 +30,13 @@ struct StageMemory {
   uint64_t per_flight = 0;  // for each microbatch in flight
   uint64_t At(uint32_t depth) const { return fixed + depth * per_flight; }
 };
-// fixed      = 16 bytes a parameter: fp32 value, gradient, two moments;
-//            + 12 on a CPU: a checkpoint's snapshot of value and moments, which a GPU's stage has
-//              in the host's memory, where nobody reckons with it
+// fixed      = 8 bytes a parameter: fp32 value and gradient;
+//            + 4 bytes a moment, or 2 where they are kept in bf16: of AdamW two a parameter
+//            + on a CPU a checkpoint's snapshot (StageStateBytes), which a GPU's stage has in the
+//              host's memory, where nobody reckons with it
+//            + with Muon what the update of one matrix needs, the largest: 16 bytes an element and
+//              8 bytes an element of its product with its transpose
+//            + with moments in bf16 on a GPU 64 MiB, in which they are made fp32 piece by piece
 //            + with bf16 the casts of blocks' and head's parameters, 2 bytes each
 //            + what autograd keeps of one microbatch while it is recomputed
 //            + 4 boundary tensors (one being received and sent in each direction)

@@ -64,8 +64,8 @@ struct PlanRequest {
   bool with_codec_table = false;
 };
 
-// Memory that one stage needs of its device: parameters, gradients, two moments, a snapshot (not on
-// a GPU), `depth` microbatches of activations, buffers.
+// Memory that one stage needs of its device: parameters, gradients, the optimizer's moments, a
+// snapshot (not on a GPU), `depth` microbatches of activations, buffers.
 uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                           bool last, uint32_t depth, bool on_gpu = false);
 

@@ -1,0 +1,99 @@
+#include "deploy/generate_command.h"
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "coordinator/cli/export_command.h"
+#include "deploy/data/data_command.h"
+
+namespace longhaul::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct GenerateOptions {
+  std::string from;  // a folder, or a run
+  uint64_t step = 0;
+  std::string prompt;
+  bool chat = false;
+  uint32_t tokens = 64, top_k = 0, threads = 1;
+  double temperature = 0.8, top_p = 0.95;
+  uint64_t seed = 1;
+};
+
+StatusOr<int> Generate(Invocation& invocation, const GenerateOptions& options) {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
+  std::string folder = options.from;
+  const bool is_run = !fs::exists(fs::path(folder) / "config.json", error);
+  if (is_run) {
+    folder = (fs::temp_directory_path() / ("longhaul-generate-" + RandomUuid())).string();
+    LH_RETURN_IF_ERROR(
+        ExportRun(invocation, {.run = options.from, .step = options.step, .out = folder}).status());
+  }
+  std::vector<std::string> arguments = {"generate", folder};
+  const auto add = [&](const std::string& name, const auto& value) {
+    // In one word: a prompt may begin with a dash.
+    arguments.push_back(fmt::format("--{}={}", name, value));
+  };
+  add("program", (program / "longhaul-generate").string());
+  add("prompt", options.prompt);
+  add("tokens", options.tokens);
+  add("temperature", options.temperature);
+  add("top-k", options.top_k);
+  add("top-p", options.top_p);
+  add("seed", options.seed);
+  add("threads", options.threads);
+  if (options.chat) arguments.push_back("--chat");
+  if (is_run) arguments.push_back("--temporary");
+  const Status status = RunDataProgram(arguments);  // returns only if it fails
+  if (is_run) fs::remove_all(folder, error);
+  return status;
+}
+
+}  // namespace
+
+void AddGenerateCommand(Program& program) {
+  const auto options = std::make_shared<GenerateOptions>();
+  CLI::App* command = program.AddCommand(
+      "generate", "Text that follows a prompt, by a run's newest checkpoint or by a model's folder",
+      [options](Invocation& invocation) { return Generate(invocation, *options); });
+  command
+      ->add_option("FROM", options->from,
+                   "A folder with config.json, safetensors and tokenizer.json; else a run's id or "
+                   "name, of which the checkpoint comes to this machine")
+      ->required();
+  command->add_option("--prompt", options->prompt, "How the text begins")
+      ->type_name("TEXT")
+      ->required();
+  command->add_flag("--chat", options->chat,
+                    "The prompt is what a user says, in the model's chat template");
+  command->add_option("--step", options->step, "Of a run: the step of the checkpoint")
+      ->type_name("STEP");
+  command->add_option("--tokens", options->tokens, "At most so many")->capture_default_str();
+  command
+      ->add_option("--temperature", options->temperature,
+                   "How much chance there is; 0: always the likeliest token")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  command->add_option("--top-k", options->top_k, "Of so many likeliest tokens; 0: of all")
+      ->capture_default_str();
+  command
+      ->add_option("--top-p", options->top_p,
+                   "Of the likeliest tokens that have this probability together")
+      ->check(CLI::Range(1e-6, 1.0))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Of the random numbers")->capture_default_str();
+  command->add_option("--threads", options->threads, "Threads that compute")
+      ->check(CLI::Range(1u, 1024u))
+      ->capture_default_str();
+}
+
+}  // namespace longhaul::cli

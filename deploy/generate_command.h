@@ -1,0 +1,14 @@
+// `longhaul generate`: text out of a run's checkpoint, or of a folder as `longhaul export` writes
+// it.
+#ifndef LONGHAUL_DEPLOY_GENERATE_COMMAND_H_
+#define LONGHAUL_DEPLOY_GENERATE_COMMAND_H_
+
+#include "coordinator/cli/program.h"
+
+namespace longhaul::cli {
+
+void AddGenerateCommand(Program& program);
+
+}  // namespace longhaul::cli
+
+#endif  // LONGHAUL_DEPLOY_GENERATE_COMMAND_H_

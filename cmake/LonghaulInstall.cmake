@@ -21,3 +21,6 @@ endif()
 if(TARGET longhaul_torch_cuda)
   install(TARGETS longhaul_torch_cuda LIBRARY DESTINATION lib)
 endif()
+# What `longhaul data` runs; its packages are not brought.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/deploy/data/" DESTINATION share/longhaul/data
+  FILES_MATCHING PATTERN "*.py" PATTERN "requirements.txt" PATTERN "__pycache__" EXCLUDE)

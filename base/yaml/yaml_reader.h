@@ -86,6 +86,9 @@ class Reader {
   // with it are shown, and is as sound. Nothing where a source says it.
   void Assume(const std::string& path, std::string_view from);
 
+  // What `path` says cannot be relied on, as who made sense of it found.
+  void Distrust(const std::string& path) { faulty_.insert(path); }
+
   void Fail(const Place& place, std::string text);
   void Fail(const YAML::Node& node, std::string text) { Fail(PlaceOf(node), std::move(text)); }
   void FailExpected(const YAML::Node& node, const std::string& path, std::string_view expected);

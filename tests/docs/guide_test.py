@@ -10,6 +10,7 @@ How a page marks its blocks, after the language in the line of the opening fence
   ```console               lines that begin with "$ " are commands, the others what they print
   ```yaml file=run.yaml    is written to that file
   ```sh skip=root          is left out, and said so by name
+  ```sh needs=data         is left out, and said so by name, where the packages of `longhaul data` are missing
   ```sh as=cluster         can be begun with by other pages (below)
 Blocks of other languages, and ```text, are pictures and are not run.
 
@@ -37,7 +38,7 @@ import time
 SKIPPED = 77
 REASONS = {"root": "network namespaces, for which it needs root", "gpu": "a GPU",
            "network": "packages or images from the network", "machines": "more than one machine",
-           "minutes": "several minutes"}
+           "minutes": "several minutes", "data": "packages that deploy/setup.sh --data brings"}
 ADDRESS = "127.0.0.1:7070"
 COMMAND_SECONDS = 50
 FENCE = re.compile(r"^```(\w*)[ \t]*([^\n]*)\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
@@ -55,13 +56,15 @@ class Block:
         self.language, self.text = language, text
         self.attributes = dict(part.split("=", 1) if "=" in part else (part, "")
                                for part in attributes.split())
-        unknown = set(self.attributes) - {"file", "skip", "as"}
+        unknown = set(self.attributes) - {"file", "skip", "needs", "as"}
         if unknown:
             raise Wrong(f"{self.where}: unknown attribute {', '.join(sorted(unknown))}; "
-                        "expected file=, skip= or as=")
+                        "expected file=, skip=, needs= or as=")
         if "skip" in self.attributes and self.attributes["skip"] not in REASONS:
             raise Wrong(f"{self.where}: skip={self.attributes['skip']}; expected one of "
                         f"{', '.join(REASONS)}")
+        if self.attributes.get("needs", "data") != "data":
+            raise Wrong(f"{self.where}: needs={self.attributes['needs']}; expected needs=data")
         if language == "console" and not text.startswith("$ "):
             raise Wrong(f"{self.where}: a console block begins with a line \"$ command\"")
 
@@ -228,8 +231,17 @@ def show_logs(folder):
         print("\n".join(path.read_text(errors="replace").splitlines()[-15:]))
 
 
+def has_data_packages(programs):
+    done = subprocess.run([programs / "longhaul", "data", "show", "/"], capture_output=True, text=True, check=False)
+    return "a Python that has" not in done.stderr
+
+
 def run_page(source, programs, path):
     borrowed, own = blocks_to_run(path)
+    needing = [block for block in own if "needs" in block.attributes]
+    if needing and not has_data_packages(programs):
+        for block in needing:
+            block.attributes["skip"] = "data"
     skipped = [block for block in own if "skip" in block.attributes]
     for block in skipped:
         print(f"skipped, for it needs {REASONS[block.attributes['skip']]}: {block.title()}")

@@ -8,7 +8,7 @@ import sys
 
 # folder -> what it may include besides itself: folders, and single headers of others. The longest matching folder counts.
 BASE = ["base"]
-RUN = ["run/model", "run/file", "run/tokens", "run/boundary", "run/plan", "run/schedule"]
+RUN = ["run/data", "run/model", "run/file", "run/tokens", "run/boundary", "run/plan", "run/published", "run/schedule"]
 ALLOWED = {
     "base": [],
     "base/cuda": BASE,
@@ -20,8 +20,10 @@ ALLOWED = {
     "run/model": BASE,
     "run/file": BASE + ["run/model", "run/tokens"],
     "run/tokens": BASE,
+    "run/data": BASE + ["run/tokens"],
     "run/boundary": BASE + ["run/model", "run/file", "codec"],
     "run/plan": BASE,
+    "run/published": BASE + ["run/model", "codec/convert.h"],
     "run/plan/proto": BASE + ["run/plan", "messages"],
     "run/schedule": BASE + ["run/file", "run/plan"],
     "transport/p2p": BASE + ["proto/wire"],
@@ -29,13 +31,16 @@ ALLOWED = {
     "transport/p2p/loopback": BASE + ["proto/wire", "transport/p2p"],
     "transport/p2p/ucx": BASE + ["proto/wire", "transport/p2p"],
     "worker/stage": BASE + ["run/model", "run/file", "run/boundary", "codec"],
-    "worker/checkpoint": BASE + ["worker/stage"],
-    "worker/pipeline": BASE + RUN + ["proto/wire", "messages", "codec", "transport/p2p", "worker/stage",
-                                     "worker/checkpoint"],
+    "worker/checkpoint": BASE + ["run/published", "worker/stage"],
+    "worker/data": BASE + ["run/data", "run/tokens"],
+    "worker/pipeline": BASE + RUN + ["proto/wire", "messages", "codec", "transport/p2p", "worker/data",
+                                     "worker/stage", "worker/checkpoint"],
     "worker/rpc": BASE + RUN + ["proto/rpc", "proto/wire", "messages", "codec", "transport/p2p",
-                                "worker/stage", "worker/checkpoint", "worker/pipeline"],
+                                "worker/data", "worker/stage", "worker/checkpoint", "worker/pipeline"],
     "coordinator/planner": BASE + RUN + ["messages", "codec"],
-    "coordinator/state": BASE + RUN + ["messages", "codec", "coordinator/planner", "coordinator/state/books"],
+    # The pace of copies, which the limits reckon with.
+    "coordinator/state": BASE + RUN + ["messages", "codec", "proto/wire/transfer_word.h", "coordinator/planner",
+                                       "coordinator/state/books"],
     # Nothing of the state machine itself.
     "coordinator/state/books": BASE + ["run/file", "run/plan", "messages", "coordinator/state/ids.h",
                                        "coordinator/state/text.h"],
@@ -49,7 +54,7 @@ ALLOWED = {
                                   "deploy/cluster"],
     "deploy": BASE + ["coordinator/cli", "deploy/cluster", "deploy/sweep"],
     # Programs: only they name concrete backends.
-    "programs": BASE + ["proto/rpc", "messages", "codec", "transport/p2p", "worker", "coordinator",
+    "programs": BASE + ["proto/rpc", "messages", "run/published", "codec", "transport/p2p", "worker", "coordinator",
                         "deploy"],
 }
 # No program links more than one of these parts.
@@ -57,6 +62,7 @@ PROGRAMS = {
     "programs/longhaul.cc": ["base", "coordinator/cli", "deploy"],
     "programs/longhaul_codec.cc": ["base", "codec"],
     "programs/longhaul_coordinator.cc": ["base", "proto/rpc", "coordinator/rpc", "coordinator/state"],
+    "programs/longhaul_generate.cc": ["base", "run", "worker/stage"],
     "programs/longhaul_worker.cc": ["base", "proto/rpc", "messages", "transport/p2p", "worker"],
 }
 # A backend shows its factory alone.
@@ -78,7 +84,7 @@ FOREIGN = {
 }
 # Names, and the files that may use them: what differs between families stands in their descriptors.
 NAMES = {
-    r"ModelFamily::k": ["run/model", "worker/stage/model.cc"],
+    r"ModelFamily::k": ["run/model", "run/published", "worker/stage/model.cc"],
 }
 INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]', re.MULTILINE)
 

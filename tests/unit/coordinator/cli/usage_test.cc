@@ -48,6 +48,7 @@ TEST_F(CliTest, WrongUsageIsNamedWhereItIs) {
   EXPECT_EQ(first_line({"cluster", "upp"}),
             "longhaul cluster: unknown command 'upp'; did you mean 'up'?");
   EXPECT_THAT(first_line({"cluster"}), StartsWith("longhaul cluster: expected a command: up, "));
+  EXPECT_EQ(first_line({"data"}), "longhaul data: expected a command: prepare, show");
   EXPECT_THAT(first_line({"ps", "\033[2J"}), Not(HasSubstr("\033")));
 }
 
@@ -105,7 +106,7 @@ TEST_F(CliTest, SweepSaysWhatIsWrongBeforeItNeedsRights) {
 
 TEST_F(CliTest, EveryCommandHasHelp) {
   for (const char* command : {"submit", "plan", "watch", "ps", "status", "stop", "steps", "logs",
-                              "events", "workers", "sweep", "cluster"}) {
+                              "events", "workers", "sweep", "cluster", "data"}) {
     EXPECT_EQ(Run({command, "--help"}).code, 0) << command;
     EXPECT_THAT(Run({"--help"}).out, HasSubstr(command));
   }

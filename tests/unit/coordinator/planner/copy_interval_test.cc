@@ -42,6 +42,13 @@ TEST(CopyInterval, IsWhatTheRunFileSays) {
   EXPECT_THAT(interval.reason, HasSubstr("every 8 steps (8 s of work at risk)"));
 }
 
+TEST(CopyInterval, FollowsTheBytesOfTheOptimizersState) {
+  RunSpec spec = Spec(std::nullopt);
+  const uint64_t adamw = CopyIntervalOf(spec, PlanWith(0.5)).steps;
+  spec.train.optimizer.kind = OptimizerKind::kMuon;
+  EXPECT_LT(CopyIntervalOf(spec, PlanWith(0.5)).steps, adamw);
+}
+
 TEST(CopyInterval, FollowsWhatTrainingLeavesOfTheLine) {
   const uint64_t idle = CopyIntervalOf(Spec(std::nullopt), PlanWith(0)).steps;
   const uint64_t half = CopyIntervalOf(Spec(std::nullopt), PlanWith(0.5)).steps;

@@ -67,6 +67,33 @@ TEST(StageMemoryBytes, IsWithoutSnapshotAndByMicrobatchesOnAGpu) {
   EXPECT_EQ(bytes(2, true) - bytes(1, true), bytes(2, false) - bytes(1, false));
 }
 
+// A block of GPT-2's has matrices of 12 h^2 elements, and 13 h other numbers.
+TEST(StageMemoryBytes, FollowsTheOptimizersMoments) {
+  RunSpec adamw = Gpt2Small();
+  RunSpec muon = adamw;
+  muon.train.optimizer.kind = OptimizerKind::kMuon;
+  const uint64_t h = 768, embedding = (256 + 1024) * h, blocks = 3 * (12 * h * h + 13 * h);
+  const auto moments = [](const RunSpec& spec) { return StageMoments(spec, 256, 3, true, false); };
+  EXPECT_EQ(moments(adamw), 2 * (embedding + blocks));
+  EXPECT_EQ(moments(muon), 2 * (embedding + blocks) - 3 * 12 * h * h);
+  EXPECT_EQ(StageStateBytes(adamw, 256, 3, true, false), 12 * (embedding + blocks));
+  EXPECT_EQ(StageStateBytes(muon, 256, 3, true, false), 12 * (embedding + blocks) - 4 * 36 * h * h);
+
+  const auto bytes = [](RunSpec spec, MomentDtype dtype, bool on_gpu) {
+    spec.train.optimizer.moments = dtype;
+    return StageMemoryBytes(spec, 256, 3, true, false, 1, on_gpu);
+  };
+  const auto saved = [&](const RunSpec& spec, bool on_gpu) {
+    return bytes(spec, MomentDtype::kFp32, on_gpu) - bytes(spec, MomentDtype::kBf16, on_gpu);
+  };
+  EXPECT_EQ(saved(adamw, false), 2 * moments(adamw));
+  EXPECT_EQ(saved(muon, false), 2 * moments(muon));
+  EXPECT_EQ(saved(adamw, true), 2 * moments(adamw) - (64u << 20));
+  // The MLP's matrices and the stacked queries, keys and values need the most in passing.
+  EXPECT_EQ(bytes(adamw, MomentDtype::kFp32, true) - bytes(muon, MomentDtype::kFp32, true),
+            4 * 36 * h * h - (16 * 4 + 8) * h * h);
+}
+
 TEST(StageMemoryBytes, GrowsWithDepthLayersAndBatch) {
   RunSpec spec = Gpt2Small();
   const uint64_t one = StageMemoryBytes(spec, 256, 3, false, false, 1);

@@ -39,6 +39,15 @@ class Copied : public ::testing::Test {
     for (const std::string& worker : kAbc) c.Checked(worker);
     c.Forget();
   }
+  // The lost worker alone will have its shards of step 2.
+  void BeginWithASpareAndANewerSet() {
+    spec.recovery.spares = 1;
+    c.Join("d");
+    Begin();
+    Write(1);
+    Copy();
+    Write(2);
+  }
   std::vector<uint64_t> Kept() {
     std::vector<uint64_t> steps;
     for (const auto& one : c.records["tiny-1"].checkpoints) steps.push_back(one.step());
@@ -166,12 +175,7 @@ TEST_F(Copied, ASpareHoldsTheCopiesAndTakesThePlaceAtOnce) {
 
 // The lost worker alone has its shards of a newer checkpoint, and may be started again at once.
 TEST_F(Copied, ASpareWaitsNoLongerForNewerShardsThanTheirStepsTakeToRepeat) {
-  spec.recovery.spares = 1;
-  c.Join("d");
-  Begin();
-  Write(1);
-  Copy();
-  Write(2);
+  BeginWithASpareAndANewerSet();
   c.Die("b", "tiny-1", {{"a", 0}, {"c", 1}});
   const absl::Duration a_step = absl::Seconds(Run().plan().prediction().step_seconds());
   ASSERT_GT(a_step, absl::ZeroDuration());
@@ -183,12 +187,7 @@ TEST_F(Copied, ASpareWaitsNoLongerForNewerShardsThanTheirStepsTakeToRepeat) {
 }
 
 TEST_F(Copied, AWorkerThatIsBackInTimeKeepsItsPlaceThoughASpareIsReady) {
-  spec.recovery.spares = 1;
-  c.Join("d");
-  Begin();
-  Write(1);
-  Copy();
-  Write(2);
+  BeginWithASpareAndANewerSet();
   c.Die("b", "tiny-1", {{"a", 0}, {"c", 1}});
   c.Join(HelloOf("b", "2"));
   EXPECT_EQ(c.StateOf("tiny-1"), "preparing");

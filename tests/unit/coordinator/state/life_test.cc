@@ -17,10 +17,11 @@ using ::testing::Not;
 
 class Life : public ::testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { Submit(SmallSpec("tiny", 2)); }
+  void Submit(const RunSpec& spec) {
     c.Join("b");  // pipeline order is by name, not by arrival
     c.Join("a");
-    c.Tick(SubmitOf(SmallSpec("tiny", 2), "tiny-1"));
+    c.Tick(SubmitOf(spec, "tiny-1"));
   }
   // Step 2 is finished and has a checkpoint.
   void RunToCheckpoint() {
@@ -234,6 +235,55 @@ TEST_F(Life, NonFiniteNormFails) {
   c.Step("a", "tiny-1", norm);
   c.Step("b", "tiny-1", c.Report(3, 1, 2));
   EXPECT_THAT(c.ReasonOf("tiny-1"), HasSubstr("the gradient norm became nan at step 3"));
+}
+
+v1::StepReport NotFinite(v1::StepReport report) {
+  if (report.has_loss()) report.set_loss(std::numeric_limits<double>::quiet_NaN());
+  if (report.has_norm()) report.set_gradient_norm(std::numeric_limits<double>::infinity());
+  return report;
+}
+v1::StepReport Skipped(v1::StepReport report) {
+  report = NotFinite(std::move(report));
+  report.set_skipped(true);
+  return report;
+}
+
+// The stages say which steps they have skipped; a step that they have not ends the run as ever.
+class LifeWithSkips : public Life {
+ protected:
+  void SetUp() override {
+    RunSpec spec = SmallSpec("tiny", 2);
+    spec.train.on_nonfinite = OnNonfinite::kSkip;
+    Submit(spec);
+  }
+};
+
+TEST_F(LifeWithSkips, ASkippedStepIsToldAndTheRunGoesOn) {
+  RunToCheckpoint();
+  v1::StepReport first = Skipped(c.Report(3, 0, 2));
+  first.set_first_nonfinite(true);
+  c.Step("b", "tiny-1", Skipped(c.Report(3, 1, 2)));
+  c.Step("a", "tiny-1", first);
+  c.Advance(absl::Seconds(2));
+  c.Tick();
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+  EXPECT_EQ(c.LastEvent("loss"),
+            "step 3 is skipped, all stages keep their parameters: its gradient norm is not finite; "
+            "such a value appeared in worker a (stage 0)");
+  ASSERT_TRUE(c.steps["tiny-1"].contains(3));
+  c.Step("b", "tiny-1", NotFinite(c.Report(4, 1, 2)));
+  c.Step("a", "tiny-1", NotFinite(c.Report(4, 0, 2)));
+  EXPECT_EQ(c.StateOf("tiny-1"), "failed");
+  EXPECT_THAT(
+      c.ReasonOf("tiny-1"),
+      HasSubstr("the loss became nan at step 4; no more than 10 steps in a row are skipped"));
+}
+
+TEST_F(Life, NobodySkipsWhereTheRunFileDoesNotSaySo) {
+  RunToCheckpoint();
+  c.Step("b", "tiny-1", Skipped(c.Report(3, 1, 2)));
+  c.Step("a", "tiny-1", Skipped(c.Report(3, 0, 2)));
+  EXPECT_EQ(c.StateOf("tiny-1"), "failed");
 }
 
 TEST_F(Life, PlanningFailures) {

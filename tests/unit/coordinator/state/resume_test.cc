@@ -169,6 +169,8 @@ TEST(CheckResumable, NamesEveryKeyThatDiffers) {
   EXPECT_THAT(refused([](RunSpec& s) { s.validation.share = 0.5; }), HasSubstr("validation.share"));
   EXPECT_THAT(refused([](RunSpec& s) { s.train.dtype = ComputeDtype::kBf16; }),
               HasSubstr("train.dtype is fp32 in the run and bf16"));
+  EXPECT_THAT(refused([](RunSpec& s) { s.train.optimizer.kind = OptimizerKind::kMuon; }),
+              HasSubstr("train.optimizer.kind is adamw in the run and muon in this file"));
   EXPECT_THAT(refused([](RunSpec& s) {
                 s.train.seed = 8;
                 s.train.microbatches = 9;

@@ -129,10 +129,121 @@ TEST(ModelFields, ModelsThatCannotBe) {
             "'llama'?");
 }
 
+// Parse writes what it read and reads that again.
+TEST(ModelFields, KeysOfPublishedModels) {
+  const std::string llama =
+      "{ family: llama, layers: 2, hidden: 96, heads: 6, context: 8, "
+      "intermediate: 200, ";
+  const ModelSpec model =
+      Parse(llama +
+            "head_channels: 32, qk_norm: true, rope_scaling: llama3, rope_factor: 8, "
+            "rope_low_frequency: 2, rope_high_frequency: 5.5, rope_original_context: 4096 }");
+  EXPECT_EQ(model.head_channels, 32u);
+  EXPECT_EQ(model.QueryChannels(), 192u);
+  EXPECT_TRUE(model.qk_norm);
+  EXPECT_EQ(model.rope_scaling, RopeScaling::kLlama3);
+  EXPECT_EQ(model.rope_factor, 8);
+  EXPECT_EQ(model.rope_low_frequency, 2);
+  EXPECT_EQ(model.rope_high_frequency, 5.5);
+  EXPECT_EQ(model.rope_original_context, 4096u);
+  EXPECT_EQ(Parse(llama + "rope_scaling: linear, rope_factor: 0.1 }").rope_factor, 0.1);
+  EXPECT_EQ(
+      Parse("{ layers: 2, hidden: 8, heads: 2, context: 8, norm_epsilon: 1e-6 }").norm_epsilon,
+      1e-6);
+  EXPECT_EQ(ErrorOf(llama + "rope_scaling: yarn }"),
+            "run.yaml:2:103: model.rope_scaling: expected one of none, linear, llama3, got 'yarn'");
+}
+
+// A build that does not know them reads what this one writes of models that it knows.
+TEST(ModelFields, NewKeysAreSaidOnlyWhereTheyDiffer) {
+  ModelSpec model = Preset("qwen2.5-0.5b");
+  const std::string without = config::ModelYaml(RunSpec{.model = model});
+  for (const model::Key& key : model::FamilyOf(model).keys) {
+    const std::string line = "\n  " + std::string(key.name) + ": ";
+    EXPECT_EQ(without.find(line) == std::string::npos, key.is_new) << key.name;
+  }
+  model.qk_norm = true;
+  EXPECT_EQ(config::ModelYaml(RunSpec{.model = model}), without + "  qk_norm: true\n");
+  model.qk_norm = false;
+  model.head_channels = 128;
+  model.rope_scaling = RopeScaling::kLinear;
+  EXPECT_EQ(config::ModelYaml(RunSpec{.model = model}),
+            without + "  head_channels: 128\n  rope_scaling: linear\n");
+}
+
 TEST(ModelFields, TheTextOfAGptNamesNoOtherFamilysKeys) {
-  EXPECT_EQ(config::ModelYaml(Preset("gpt2")),
+  EXPECT_EQ(config::ModelYaml(RunSpec{.model = Preset("gpt2")}),
             "model:\n  family: gpt\n  layers: 12\n  hidden: 768\n  heads: 12\n  context: 1024\n"
             "  tied: false\n  vocabulary: 50257\n");
+}
+
+// A run of what is in a folder that holds `found`.
+StatusOr<RunSpec> ParseFrom(const StatusOr<FoundModel>& found, const std::string& model,
+                            const std::vector<std::string>& overrides = {}) {
+  return ParseRunSpec(RunWith(model), "run.yaml", overrides, nullptr, {},
+                      [&](const std::string& from) {
+                        EXPECT_EQ(from, "qwen");
+                        return found;
+                      });
+}
+
+FoundModel Qwen(bool tied) {
+  FoundModel found{.model = Preset("qwen2.5-0.5b"), .longest_context = std::nullopt};
+  found.model.tied = tied;
+  return found;
+}
+
+TEST(ModelFields, AFolderSaysWhatTheModelIs) {
+  const auto spec =
+      ParseFrom(Qwen(/*tied=*/true), "{ from: qwen, context: 64, tied: split, upload: false }");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  ModelSpec expected = Preset("qwen2.5-0.5b");
+  expected.context = 64;
+  EXPECT_EQ(spec->model, expected);
+  EXPECT_EQ(spec->weights, (WeightsSpec{.from = "qwen", .upload = false, .split = true}));
+  // Who does not see the folder reads the same in what was made of it.
+  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, *spec);
+  RunSpec hashed = *spec;
+  hashed.weights.sha256 = std::string(64, 'a');
+  const auto other =
+      ParseRunSpec(RunWith("{ from: qwen }"), "run.yaml", {ModelOverride(hashed)}, nullptr);
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ(other->model, hashed.model);
+  EXPECT_EQ(other->weights, hashed.weights);
+  // And it may be submitted again.
+  EXPECT_TRUE(ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr, {}, [](const std::string&) {
+                return Qwen(true);
+              }).ok());
+}
+
+TEST(ModelFields, FoldersThatDoNotFit) {
+  const auto error = [](const StatusOr<FoundModel>& found, const std::string& model) {
+    const auto spec = ParseFrom(found, model);
+    return spec.ok() ? "no error" : std::string(Message(spec.status()));
+  };
+  EXPECT_EQ(error(absl::InvalidArgumentError("one\ntwo"), "{ from: qwen, context: 8 }"),
+            "run.yaml:2:16: model.from: one\nrun.yaml:2:16: model.from: two");
+  EXPECT_EQ(error(Qwen(true), "{ from: qwen }"),
+            "run.yaml:2:16: model.tied: true needs pipeline.stages: 1, got auto; embedding and "
+            "head would lie on different workers; split begins both with the one matrix and "
+            "trains them apart");
+  EXPECT_EQ(error(Qwen(true), "{ from: qwen, tied: false, layers: 3, kv_heads: 7 }"),
+            "run.yaml:2:28: model.tied: embedding and head of the model in qwen are one matrix; "
+            "say split to begin both with it and train them apart\n"
+            "run.yaml:2:43: model.layers: the model in qwen has another; leave it out\n"
+            "run.yaml:2:56: model.kv_heads: the model in qwen has another; leave it out");
+  EXPECT_EQ(error(Qwen(false), "{ from: qwen, preset: gpt2 }"),
+            "run.yaml:2:30: model.preset: model.from says what the model is; leave preset out");
+  FoundModel window = Qwen(false);
+  window.longest_context = 4096;
+  EXPECT_EQ(error(window, "{ from: qwen, context: 8192 }"),
+            "run.yaml:2:31: model.context: the model in qwen attends to a window of 4096 tokens, "
+            "which longhaul does not compute; lower context from 8192 to that");
+  EXPECT_EQ(ErrorOf("{ layers: 1, hidden: 8, heads: 2, context: 8, tied: split }"),
+            "run.yaml:2:60: model.tied: split copies the matrix of a published model, and there "
+            "is no model.from; say false");
 }
 
 }  // namespace

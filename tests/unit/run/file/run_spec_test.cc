@@ -27,8 +27,9 @@ train:
   dtype: bf16
   seed: 5
   deterministic: true
-  optimizer: { kind: adamw, lr: 1.2345678901234567e-3, betas: [0.8, 0.97], epsilon: 1e-6, weight_decay: 0.3, clip_norm: 0 }
-  schedule: { kind: constant, warmup: 20, final_ratio: 0.25 }
+  on_nonfinite: skip
+  optimizer: { kind: muon, lr: 1.2345678901234567e-3, betas: [0.8, 0.97], epsilon: 1e-6, weight_decay: 0.3, clip_norm: 0, momentum: 0.9, moments: bf16 }
+  schedule: { kind: wsd, warmup: 12, final_ratio: 0.25, decay: 0.3 }
 pipeline: { stages: 1, schedule: 1f1b, send_order: as-ready, recompute: true, threads_per_stage: 2, depth: 4 }
 transport: ucx
 links:
@@ -86,9 +87,10 @@ TEST(RunSpec, ReadsEveryKey) {
   EXPECT_EQ(spec->train.dtype, ComputeDtype::kBf16);
   EXPECT_EQ(spec->train.seed, 5u);
   EXPECT_TRUE(spec->train.deterministic);
-  EXPECT_EQ(spec->train.optimizer,
-            (OptimizerSpec{"adamw", 1.2345678901234567e-3, 0.8, 0.97, 1e-6, 0.3, 0}));
-  EXPECT_EQ(spec->train.schedule, (LrScheduleSpec{"constant", 20, 0.25}));
+  EXPECT_EQ(spec->train.on_nonfinite, OnNonfinite::kSkip);
+  EXPECT_EQ(spec->train.optimizer, (OptimizerSpec{OptimizerKind::kMuon, 1.2345678901234567e-3, 0.8,
+                                                  0.97, 1e-6, 0.3, 0, 0.9, MomentDtype::kBf16}));
+  EXPECT_EQ(spec->train.schedule, (LrScheduleSpec{LrScheduleKind::kWsd, 12, 0.25, 0.3}));
   EXPECT_EQ(spec->pipeline,
             (PipelineSpec{1, ScheduleKind::kOneFOneB, SendOrder::kAsReady, true, 2, 4}));
   EXPECT_EQ(spec->links.codecs, (CodecPair{"none", "fixed:bits=6"}));
@@ -131,6 +133,38 @@ TEST(RunSpec, ActivationsFirstNeedsAllMicrobatchesInFlight) {
             std::string::npos);
   EXPECT_NE(with({"pipeline.schedule=1f1b"}).find("needs all 16 microbatches in flight"),
             std::string::npos);
+}
+
+// Neighbours of an older version do not know them.
+TEST(RunSpec, ToYamlLeavesOutNewKeysWithTheirDefaults) {
+  const std::string text = ToYaml(*ParseRunSpec(kMinimal, "run.yaml", {}, FakeCodecs));
+  for (const char* key : {"deterministic", "on_nonfinite", "moment", " decay", "at_end"}) {
+    EXPECT_FALSE(absl::StrContains(text, key)) << key << "\n" << text;
+  }
+}
+
+TEST(RunSpec, ADecayIsWsdsAndFitsBehindTheWarmUp) {
+  EXPECT_EQ(ErrorOf(kMinimal, {"train.schedule={kind: wsd, warmup: 160}"}), "no error");
+  EXPECT_EQ(ErrorOf(kMinimal, {"train.schedule={kind: wsd, warmup: 161}"}),
+            "--set train.schedule={kind: wsd, warmup: 161}: train.schedule.warmup: 161 steps and a "
+            "decay of 40 (train.schedule.decay 0.2) are more than train.steps 200");
+  EXPECT_EQ(ErrorOf(kMinimal, {"train.schedule.decay=0.2"}),
+            "--set train.schedule.decay=0.2: train.schedule.decay: only the schedule wsd has a "
+            "decay of its own, not cosine; leave decay out or set train.schedule.kind to wsd");
+}
+
+TEST(RunSpec, AMomentumIsMuons) {
+  EXPECT_EQ(ErrorOf(kMinimal, {"train.optimizer={kind: muon, momentum: 0.9}"}), "no error");
+  EXPECT_EQ(ErrorOf(kMinimal, {"train.optimizer.momentum=0.9"}),
+            "--set train.optimizer.momentum=0.9: train.optimizer.momentum: only muon has it, and "
+            "adamw has betas; leave momentum out or set train.optimizer.kind to muon");
+  EXPECT_EQ(ErrorOf(kMinimal, {"train.optimizer={kind: moun, momentum: 1, moments: fp16}"}),
+            "--set train.optimizer={kind: moun, momentum: 1, moments: fp16}: train.optimizer.kind: "
+            "expected one of adamw, muon, got 'moun'; did you mean 'muon'?\n"
+            "--set train.optimizer={kind: moun, momentum: 1, moments: fp16}: "
+            "train.optimizer.momentum: expected a number from 0 and below 1, got '1'\n"
+            "--set train.optimizer={kind: moun, momentum: 1, moments: fp16}: "
+            "train.optimizer.moments: expected one of fp32, bf16, got 'fp16'");
 }
 
 TEST(RunSpec, TheCacheLimitIsASize) {
@@ -192,7 +226,7 @@ run.yaml:7:3: the key 'train.microbatches' is here twice; the first one is at ru
 run.yaml:8:20: train.optimizer.lr: expected a number above 0 to 1000, got 'fast'
 run.yaml:8:39: train.optimizer.betas: expected a number from 0 and below 1, got '1'
 run.yaml:8:54: train.optimizer.clip_norm: expected a number from 0 to 1000000000, got '.nan'
-run.yaml:9:13: train.schedule: expected a mapping with kind, warmup, final_ratio, got a list
+run.yaml:9:13: train.schedule: expected a mapping with kind, warmup, final_ratio, decay, got a list
 run.yaml:10:23: pipeline.schedule: expected one of link-aware, 1f1b, gpipe, got '1f1b1'; did you mean '1f1b'?
 run.yaml:10:41: pipeline.recompute: expected true or false, got '1'
 run.yaml:10:52: pipeline.stages: expected a whole number from 1 to 4096 or auto, got the text "2"; remove the quotes
@@ -209,7 +243,7 @@ TEST(RunSpec, MissingKeysSayWhatIsExpected) {
       R"(run.yaml:2:8: the key 'model.hidden' is missing; expected a whole number from 1 to 131072
 run.yaml:2:8: the key 'model.context' is missing; expected a whole number from 1 to 4194304
 run.yaml:3:1: the key 'data.text' is missing; expected file names or globs, such as [corpus/*.txt]
-run.yaml:4:8: train: expected a mapping with steps, microbatches, microbatch_size, dtype, seed, deterministic, optimizer, schedule, got '5')");
+run.yaml:4:8: train: expected a mapping with steps, microbatches, microbatch_size, dtype, seed, deterministic, on_nonfinite, optimizer, schedule, got '5')");
 }
 
 TEST(RunSpec, ImpossibleCombinations) {
@@ -257,9 +291,11 @@ run.yaml:6:31: pipeline.depth: 3 microbatches in flight are more than the 2 of a
 run.yaml:6:45: pipeline.recompute: expected true or false, got 'perhaps')");
   EXPECT_EQ(ErrorOf("name: a\nmodel: 5\ndata: { text: x }\ntrain: { steps: 1 }\n"
                     "pipeline: { stages: 9, depth: 9 }\n"),
-            "run.yaml:2:8: model: expected a mapping with preset, family, layers, hidden, heads, "
-            "context, tied, vocabulary, kv_heads, intermediate, rope_theta, norm_epsilon, "
-            "qkv_bias, got '5'\n"
+            "run.yaml:2:8: model: expected a mapping with preset, from, upload, weights, family, "
+            "layers, hidden, heads, "
+            "context, tied, vocabulary, norm_epsilon, kv_heads, intermediate, rope_theta, "
+            "qkv_bias, head_channels, qk_norm, rope_scaling, rope_factor, rope_low_frequency, "
+            "rope_high_frequency, rope_original_context, got '5'\n"
             "run.yaml:4:8: the key 'train.microbatches' is missing; expected a whole number from 1 "
             "to 65536");
   EXPECT_EQ(ErrorOf(kMinimal, {"model.heads=7", "model.preset=gpt5"}).find("family llama"),

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -35,6 +37,15 @@ std::vector<ModelSpec> Variants() {
         variants.push_back(Small(family->id));
         variants.back().qkv_bias = bias;
         variants.back().tied = tied;
+        if (family->id != ModelFamily::kLlama) continue;
+        ModelSpec normed = variants.back();
+        normed.qk_norm = true;
+        variants.push_back(normed);
+        normed.head_channels = 10;  // 60 channels of queries, not hidden's 24
+        variants.push_back(normed);
+        normed.rope_scaling = RopeScaling::kLlama3;
+        normed.rope_factor = 8;
+        variants.push_back(normed);
       }
     }
   }
@@ -96,6 +107,69 @@ TEST(PublishedNames, OfQwen2) {
                   "model.layers.3.post_attention_layernorm.weight",
                   "model.layers.3.mlp.gate_proj.weight", "model.layers.3.mlp.up_proj.weight",
                   "model.layers.3.mlp.down_proj.weight", "model.norm.weight", "lm_head.weight"));
+}
+
+// As in the state of transformers' Qwen3ForCausalLM.
+TEST(PublishedNames, OfQwen3) {
+  ModelSpec spec = Small(ModelFamily::kLlama);
+  spec.qk_norm = true;
+  spec.tied = true;
+  EXPECT_THAT(
+      PublishedNames(spec, {.first_layer = 3, .layers = 1, .embedding = false, .head = true}),
+      ElementsAre(
+          "model.layers.3.input_layernorm.weight", "model.layers.3.self_attn.q_proj.weight",
+          "model.layers.3.self_attn.k_proj.weight", "model.layers.3.self_attn.v_proj.weight",
+          "model.layers.3.self_attn.o_proj.weight", "model.layers.3.self_attn.q_norm.weight",
+          "model.layers.3.self_attn.k_norm.weight",
+          "model.layers.3.post_attention_layernorm.weight", "model.layers.3.mlp.gate_proj.weight",
+          "model.layers.3.mlp.up_proj.weight", "model.layers.3.mlp.down_proj.weight",
+          "model.norm.weight"));
+}
+
+TEST(Parameters, HeadsHaveTheirOwnChannels) {
+  ModelSpec spec = Small(ModelFamily::kLlama);  // 6 heads, 2 of keys and values
+  spec.qk_norm = spec.qkv_bias = true;
+  const auto shapes = [&] {
+    std::map<std::string, Shape> by_name;
+    for (const Parameter& parameter : FamilyOf(spec).parameters(spec, kRows)) {
+      by_name[std::string(parameter.name)] = parameter.shape;
+    }
+    return by_name;
+  };
+  for (const uint32_t channels : {0u, 4u, 10u}) {
+    spec.head_channels = channels;
+    const uint32_t of_head = channels == 0 ? 4 : channels;
+    EXPECT_EQ(spec.HeadChannels(), of_head);
+    auto of = shapes();
+    const std::string attention = "model.layers.#.self_attn.";
+    EXPECT_EQ(of[attention + "q_proj.weight"], (Shape{6 * of_head, 24}));
+    EXPECT_EQ(of[attention + "k_proj.weight"], (Shape{2 * of_head, 24}));
+    EXPECT_EQ(of[attention + "v_proj.bias"], (Shape{2 * of_head}));
+    EXPECT_EQ(of[attention + "o_proj.weight"], (Shape{24, 6 * of_head}));
+    EXPECT_EQ(of[attention + "q_norm.weight"], (Shape{of_head}));
+    EXPECT_EQ(of[attention + "k_norm.weight"], (Shape{of_head}));
+  }
+}
+
+// Sizes as large as keys may be: nothing wraps around.
+TEST(Parameters, OfTheLargestModel) {
+  for (const Family* family : Families()) {
+    ModelSpec spec = Small(family->id);
+    spec.layers = kMostLayers;
+    spec.hidden = kMostHidden;
+    spec.heads = kMostHeads;
+    spec.context = kMostContext;
+    spec.kv_heads = spec.head_channels = 1u << 12;
+    spec.intermediate = 1u << 19;
+    EXPECT_THAT(Problems(spec), IsEmpty());
+    uint64_t elements = 0;
+    for (const Parameter& parameter : family->parameters(spec, kMostVocabulary)) {
+      EXPECT_GE(parameter.shape.rows, 4096u) << parameter.name;
+      elements += parameter.shape.elements();
+    }
+    EXPECT_GT(elements, uint64_t{1} << 42) << family->name;
+    EXPECT_GT(family->kept_by_block(spec).half, uint64_t{1} << 20);
+  }
 }
 
 TEST(PublishedNames, AreOneForEachParameter) {
@@ -183,6 +257,38 @@ TEST(Problems, NameTheKeyToChange) {
               ElementsAre(std::pair("kv_heads",
                                     "model.kv_heads: 4 heads of keys and values do not divide "
                                     "model.heads 6; choose a divisor")));
+}
+
+TEST(Problems, OfHeadChannelsAndRope) {
+  const auto texts = [](auto change) {
+    ModelSpec spec = Small(ModelFamily::kLlama);
+    change(spec);
+    std::vector<std::string> found;
+    for (const Problem& problem : Problems(spec)) found.push_back(problem.text);
+    return found;
+  };
+  // Heads of their own size need not divide hidden.
+  EXPECT_THAT(texts([](ModelSpec& spec) { spec.hidden = 25, spec.head_channels = 8; }), IsEmpty());
+  EXPECT_THAT(texts([](ModelSpec& spec) { spec.head_channels = 7; }),
+              ElementsAre("model.head_channels: expected an even number, got 7; rotary embeddings "
+                          "turn pairs of channels"));
+  EXPECT_THAT(texts([](ModelSpec& spec) { spec.head_channels = 4098; }),
+              ElementsAre("model.head_channels: expected a whole number from 0 to 4096, got 4098"));
+  EXPECT_THAT(texts([](ModelSpec& spec) {
+                spec.rope_scaling = RopeScaling::kLlama3;
+                spec.rope_high_frequency = 1;
+              }),
+              ElementsAre("model.rope_high_frequency: expected more than model.rope_low_frequency, "
+                          "1, got 1"));
+  EXPECT_THAT(
+      texts([](ModelSpec& spec) {
+        spec.norm_epsilon = 0;
+        spec.rope_theta = std::numeric_limits<double>::quiet_NaN();
+        spec.rope_factor = 1e7;
+      }),
+      ElementsAre("model.rope_theta: expected a number above 0 and up to 1000000000000, got nan",
+                  "model.norm_epsilon: expected a number above 0 and up to 1, got 0",
+                  "model.rope_factor: expected a number above 0 and up to 1000000, got 10000000"));
 }
 
 TEST(Presets, CanBeAndAreComplete) {

@@ -120,6 +120,33 @@ TEST(ShareOf, ARankReadsWhatItComputes) {
   }
 }
 
+// Heads of queries and keys are cut by their own channels, whatever hidden is; their norms are
+// whole.
+TEST(ShareOf, HeadsOfTheirOwnChannels) {
+  ModelSpec spec = Eight(ModelFamily::kLlama);
+  spec.qk_norm = true;
+  spec.head_channels = 6;  // 48 of queries, and hidden has 32
+  const std::string attention = "model.layers.#.self_attn.";
+  for (const uint32_t ranks : {1u, 2u, 4u, 8u}) {
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      const auto of = [&](const std::string& name) {
+        return ShareOfName(spec, attention + name, rank, ranks);
+      };
+      const Range queries{rank * 48 / ranks, (rank + 1) * 48 / ranks};
+      EXPECT_THAT(of("q_proj.weight").ranges, ElementsAre(queries));
+      EXPECT_THAT(of("q_proj.bias").ranges, ElementsAre(queries));
+      EXPECT_THAT(of("o_proj.weight").ranges, ElementsAre(queries));
+      const uint32_t first = rank * 4 / ranks * 6, held = std::max(4 / ranks, 1u) * 6;
+      EXPECT_THAT(of("k_proj.weight").ranges, ElementsAre(Range{first, first + held}));
+      EXPECT_EQ(of("k_proj.weight").holders, ranks == 8 ? 2u : 1u);
+      for (const std::string norm : {"q_norm.weight", "k_norm.weight"}) {
+        EXPECT_THAT(of(norm).ranges, ElementsAre(Range{0, 6}));
+        EXPECT_EQ(of(norm).holders, ranks);
+      }
+    }
+  }
+}
+
 TEST(ShareOf, KnownRanges) {
   const ModelSpec gpt = Eight(ModelFamily::kGpt), llama = Eight(ModelFamily::kLlama);
   EXPECT_THAT(ShareOfName(gpt, "h.#.attn.qkv.weight", 1, 4).ranges,

@@ -54,8 +54,10 @@ class StepByStep final : public Stage {
     return SquaredNorm{.sum = sum + 1, .own = 1};
   }
   Status OptimizerStep(Step, double, double) override { return absl::OkStatus(); }
+  Status SkipStep(Step) override { return absl::OkStatus(); }
   StatusOr<StageSnapshot> Snapshot() const override { return StageSnapshot(); }
   Status Restore(const StageSnapshot&) override { return absl::OkStatus(); }
+  Status Load(const ReadParameter&) override { return absl::OkStatus(); }
   Status DropStep() override { return absl::OkStatus(); }
   uint64_t steps() const override { return 0; }
   uint64_t parameter_count() const override { return 0; }

@@ -92,8 +92,10 @@ class ExecutorTest : public ::testing::Test {
         .setting = {.depth = 2, .activation_lead = activation_lead_},
         .numerics = kNumerics,
         .resident = resident_.get(),
-        .batches =
-            std::make_unique<Batches>(spec_, std::make_shared<const TokenFile>(*std::move(file))),
+        .batches = std::make_unique<Batches>(
+            spec_,
+            WindowsOfFile(std::make_shared<const TokenFile>(*std::move(file)), spec_.model.context),
+            nullptr),
         .ports = {port},
         .events = events_,
         .codec_thread = &codec_thread_,

@@ -29,10 +29,12 @@ class FailingStage final : public Stage {
     return SquaredNorm{.sum = 1, .own = 1};
   }
   Status OptimizerStep(Step, double, double) override { return absl::OkStatus(); }
+  Status SkipStep(Step) override { return absl::OkStatus(); }
   StatusOr<StageSnapshot> Snapshot() const override {
     return absl::ResourceExhaustedError("snapshot: no memory");
   }
   Status Restore(const StageSnapshot&) override { return absl::OkStatus(); }
+  Status Load(const ReadParameter&) override { return absl::OkStatus(); }
   Status DropStep() override { return absl::OkStatus(); }
   uint64_t steps() const override { return 0; }
   uint64_t parameter_count() const override { return 0; }

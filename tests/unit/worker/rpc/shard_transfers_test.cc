@@ -204,6 +204,29 @@ TEST_F(ShardTransfersTest, WhoIsNotThereIsNoDamage) {
   EXPECT_EQ(answer.shards(0).problem(), "");
 }
 
+// The coordinator waits for an answer to what the older epoch asked for.
+TEST_F(ShardTransfersTest, ANewerEpochEndsWhatAnOlderOneAskedFor) {
+  Give();  // nobody takes
+  v1::WorkerCommand newer = Command();
+  newer.set_epoch(4);
+  newer.mutable_check_shards()->set_check(8);
+  *newer.mutable_check_shards()->mutable_to() = Path(true);
+  source.transfers->Handle(newer);
+  EXPECT_THAT(Answer().shards(0).copy_error(), HasSubstr("a newer epoch of the run has begun"));
+}
+
+TEST_F(ShardTransfersTest, AHolderKeepsNothingOfAnOlderEpoch) {
+  Take();
+  v1::WorkerCommand newer = Command();
+  newer.set_epoch(4);
+  newer.mutable_take_shards()->set_check(8);
+  *newer.mutable_take_shards()->mutable_from() = Path(false);
+  holder.transfers->Handle(newer);
+  Give();
+  EXPECT_NE(Answer().shards(0).copy_error(), "");
+  EXPECT_FALSE(std::filesystem::exists(PathOf(holder, files_[0])));
+}
+
 TEST_F(ShardTransfersTest, ShutdownGivesUpWhatIsUnderWay) {
   Take();  // nobody dials
   holder.transfers->Shutdown();

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "worker/stage/gradient_norm.h"
 #include "worker/stage/init.h"
 #include "worker/stage/torch_scope.h"
 
@@ -44,14 +45,15 @@ struct Expected {
 
 TEST(AdamW, FollowsItsFormulaWithDecayWhereThatIsSaid) {
   UseTorchThreads(1);
-  OptimizerSpec spec;
-  spec.weight_decay = 0.5;
+  TrainSpec train;
+  train.optimizer.weight_decay = 0.5;
+  const OptimizerSpec& spec = train.optimizer;
   const std::vector<Parameter> parameters = {
       {"w", Numbers("w", {37, 19}, 1).set_requires_grad(true), /*decays=*/true},
       {"b", Numbers("b", {19}, 1).set_requires_grad(true)}};
   std::vector<Expected> expected;
   for (const Parameter& parameter : parameters) expected.emplace_back(parameter.value.detach());
-  AdamW optimizer(spec, parameters);
+  AdamW optimizer(train, parameters);
   for (int step = 1; step <= 5; ++step) {
     const double lr = 0.01 * step, scale = step == 2 ? 1.0 : 0.3;
     for (size_t i = 0; i < 2; ++i) {
@@ -64,10 +66,10 @@ TEST(AdamW, FollowsItsFormulaWithDecayWhereThatIsSaid) {
     for (size_t i = 0; i < 2; ++i) {
       for (size_t j = 0; j < expected[i].value.size(); ++j) {
         ASSERT_NEAR(parameters[i].value.const_data_ptr<float>()[j], expected[i].value[j], 2e-6);
-        ASSERT_NEAR(optimizer.moments()[i].exp_avg.const_data_ptr<float>()[j], expected[i].m[j],
+        ASSERT_NEAR(optimizer.moments()[2 * i].value.const_data_ptr<float>()[j], expected[i].m[j],
                     1e-7);
-        ASSERT_NEAR(optimizer.moments()[i].exp_avg_sq.const_data_ptr<float>()[j], expected[i].v[j],
-                    1e-7);
+        ASSERT_NEAR(optimizer.moments()[2 * i + 1].value.const_data_ptr<float>()[j],
+                    expected[i].v[j], 1e-7);
       }
     }
   }

@@ -262,6 +262,34 @@ TEST_P(StageOf, RefusesToStepWithGradientsThatAreNotFinite) {
   EXPECT_TRUE(stage->OptimizerStep(Step(1), 1e-3, 1).ok());
 }
 
+TEST_P(StageOf, ASkippedStepCountsAndChangesNothing) {
+  const auto stage = Make(WholeModel());
+  Train(*stage, 1);
+  EXPECT_FALSE(stage->SkipStep(Step(2)).ok()) << "nothing has run backward";
+  const StageSnapshot before = stage->Snapshot().value();
+  const Example example(1);
+  ASSERT_TRUE(stage->Forward(Microbatch(0), example.input()).ok());
+  EXPECT_FALSE(stage->SkipStep(Step(2)).ok()) << "a microbatch waits for its backward";
+  ASSERT_TRUE(stage->Backward(Microbatch(0), {}).ok());
+  EXPECT_FALSE(stage->SkipStep(Step(3)).ok());
+  ASSERT_EQ(stage->SkipStep(Step(2)), absl::OkStatus());
+  EXPECT_EQ(stage->steps(), 2u);
+  const StageSnapshot after = stage->Snapshot().value();
+  EXPECT_EQ(after.step, 2u);
+  for (size_t i = 0; i < before.parameters.size(); ++i) {
+    EXPECT_EQ(after.parameters[i].values, before.parameters[i].values);
+  }
+  for (size_t i = 0; i < before.moments.size(); ++i) {
+    EXPECT_EQ(after.moments[i].values, before.moments[i].values);
+  }
+  // Its gradients are gone.
+  const auto other = Make(WholeModel());
+  ASSERT_TRUE(other->Restore(after).ok());
+  Train(*stage, 3);
+  Train(*other, 3);
+  EXPECT_EQ(stage->Snapshot()->parameters[2].values, other->Snapshot()->parameters[2].values);
+}
+
 TEST_P(StageOf, GoesOnFromASnapshotAsIfNothingHadHappened) {
   const auto stage = Make(WholeModel());
   for (uint64_t step = 1; step <= 2; ++step) Train(*stage, step);

@@ -1,0 +1,140 @@
+#include "worker/stage/generator.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/tensor.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "run/published/weights.h"
+#include "worker/stage/model.h"
+
+namespace longhaul::worker {
+namespace {
+
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+
+std::string FolderOf(const std::string& name) {
+  return std::string(LONGHAUL_SOURCE_DIR) + "/tests/fixtures/models/" + name;
+}
+
+// A model of tests/fixtures/models.
+struct Published {
+  explicit Published(const std::string& name) : folder(FolderOf(name)) {
+    weights = published::ReadFolder(folder).value();
+    options.model = published::ParseConfig(weights.config_json, "config.json")->model;
+  }
+  ReadParameter read() const {
+    return [this](const model::PlacedParameter& parameter, std::span<float> values) -> Status {
+      LH_ASSIGN_OR_RETURN(const published::Tensor* tensor,
+                          published::TensorOf(weights, options.model, parameter));
+      LH_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes,
+                          published::ReadTensor(folder, *tensor));
+      published::Decode(*tensor, bytes, parameter.parameter, values);
+      return absl::OkStatus();
+    };
+  }
+  std::unique_ptr<Generator> Make() const { return Generator::Create(options, read()).value(); }
+
+  std::string folder;
+  published::Weights weights;
+  GeneratorOptions options;
+};
+
+const std::vector<int32_t> kPrompt = {PROMPT};
+
+struct Greedy {
+  std::string model;
+  std::vector<int32_t> ids;  // of transformers' generate without sampling
+};
+class GeneratorOf : public ::testing::TestWithParam<Greedy> {};
+INSTANTIATE_TEST_SUITE_P(Models, GeneratorOf, ::testing::Values(GOLDEN),
+                         [](const auto& test) { return test.param.model; });
+
+TEST_P(GeneratorOf, TakesTheTokensThatTransformersTakes) {
+  const Published published(GetParam().model);
+  const auto generator = published.Make();
+  for (int round = 0; round < 2; ++round) {  // after Clear all is as in the beginning
+    std::vector<int32_t> ids, next = kPrompt;
+    while (ids.size() < GetParam().ids.size()) {
+      const auto logits = generator->Next(next);
+      ASSERT_TRUE(logits.ok()) << logits.status();
+      next = {static_cast<int32_t>(Sample(*logits, {.temperature = 0}, ids.size()))};
+      ids.push_back(next[0]);
+    }
+    EXPECT_THAT(ids, ElementsAreArray(GetParam().ids));
+    generator->Clear();
+  }
+}
+
+TEST_P(GeneratorOf, GivesTheLogitsOfTheWholeText) {
+  const Published published(GetParam().model);
+  StageOptions options;
+  options.model = published.options.model;
+  options.vocabulary = *options.model.vocabulary;
+  options.layers = options.model.layers;
+  options.loads = true;
+  const auto whole = Model::Create(options);
+  ASSERT_TRUE(whole->Load(published.read()).ok());
+  std::vector<int64_t> text(kPrompt.begin(), kPrompt.end());
+  text.insert(text.end(), GetParam().ids.begin(), GetParam().ids.end());
+  text.resize(options.model.context, 0);
+  const at::NoGradGuard no_grad;
+  const at::Tensor expected =
+      whole->Forward(at::tensor(text).view({1, static_cast<int64_t>(text.size())}))[0];
+
+  const auto generator = published.Make();
+  std::vector<int32_t> next = kPrompt;
+  for (const int32_t id : GetParam().ids) {
+    const int64_t last = static_cast<int64_t>(kPrompt.size()) + (&id - GetParam().ids.data()) - 1;
+    const std::span<const float> logits = generator->Next(next).value();
+    const at::Tensor ours = at::from_blob(const_cast<float*>(logits.data()),
+                                          {static_cast<int64_t>(logits.size())}, at::kFloat);
+    EXPECT_LT((ours - expected[last]).abs().max().item<double>(), 1e-4);
+    next = {id};
+  }
+}
+
+TEST(Generator, RefusesWhatCannotFollow) {
+  const auto generator = Published("qwen2_5").Make();
+  const auto error = [](const auto& status) { return std::string(Message(status.status())); };
+  EXPECT_THAT(error(generator->Next({})), HasSubstr("at least one token"));
+  EXPECT_THAT(error(generator->Next(std::vector<int32_t>{96})), HasSubstr("vocabulary of 96"));
+  EXPECT_THAT(error(generator->Next(std::vector<int32_t>{-1})), HasSubstr("came -1"));
+  EXPECT_THAT(error(generator->Next(std::vector<int32_t>(33, 1))), HasSubstr("context of 32"));
+  ASSERT_TRUE(generator->Next(std::vector<int32_t>(32, 1)).ok());
+  EXPECT_TRUE(absl::IsOutOfRange(generator->Next(std::vector<int32_t>{1}).status()));
+}
+
+TEST(Sample, FollowsTheProbabilities) {
+  const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.15f),
+                                     std::log(0.05f)};
+  const auto shares = [&](const Sampling& sampling) {
+    constexpr int kDraws = 20'000;
+    std::vector<double> counts(logits.size(), 0);
+    for (int i = 0; i < kDraws; ++i) counts[Sample(logits, sampling, i)] += 1.0 / kDraws;
+    return counts;
+  };
+  const auto near = [](double value) { return ::testing::DoubleNear(value, 0.015); };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(shares({}), ElementsAre(near(0.5), near(0.3), near(0.15), near(0.05)));
+  EXPECT_THAT(shares({.top_k = 2}), ElementsAre(near(0.625), near(0.375), 0, 0));
+  EXPECT_THAT(shares({.top_p = 0.9}), ElementsAre(near(0.526), near(0.316), near(0.158), 0));
+  EXPECT_THAT(shares({.top_p = 0.1}), ElementsAre(near(1), 0, 0, 0));
+  EXPECT_THAT(shares({.temperature = 0}), ElementsAre(near(1), 0, 0, 0));
+  EXPECT_THAT(shares({.temperature = 0.5}),
+              ElementsAre(near(0.685), near(0.247), near(0.0616), near(0.0068)));
+  EXPECT_NE(Sample(logits, {.seed = 1}, 3) * 1000 + Sample(logits, {.seed = 1}, 4) * 100 +
+                Sample(logits, {.seed = 1}, 5) * 10 + Sample(logits, {.seed = 1}, 6),
+            Sample(logits, {.seed = 2}, 3) * 1000 + Sample(logits, {.seed = 2}, 4) * 100 +
+                Sample(logits, {.seed = 2}, 5) * 10 + Sample(logits, {.seed = 2}, 6));
+}
+
+}  // namespace
+}  // namespace longhaul::worker

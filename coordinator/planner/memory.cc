@@ -31,10 +31,10 @@ uint64_t BytesOf(const model::Kept& kept, bool bf16) {
 template <class OfOne>
 uint64_t SumOverParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                            bool last, const OfOne& of_one) {
-  const auto times = [&](model::Role role) -> uint64_t {
-    switch (role) {
+  const auto times = [&](const model::Parameter& parameter) -> uint64_t {
+    switch (parameter.role) {
       case model::Role::kEmbedding:
-        return first ? 1 : 0;
+        return first || (last && parameter.is_tied()) ? 1 : 0;
       case model::Role::kBlock:
         return layers;
       case model::Role::kHead:
@@ -45,7 +45,7 @@ uint64_t SumOverParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t 
   uint64_t sum = 0;
   for (const model::Parameter& parameter :
        model::FamilyOf(spec).parameters(spec, spec.VocabularyOver(vocabulary))) {
-    sum += times(parameter.role) * of_one(parameter);
+    sum += times(parameter) * of_one(parameter);
   }
   return sum;
 }

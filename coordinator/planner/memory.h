@@ -10,7 +10,8 @@ namespace longhaul::coordinator {
 
 // Of the model's descriptor (run/model/family.h). `vocabulary` is the tokenizer's, here and below;
 // embedding and head have a row for each, or as many as the model says. First stage: the embedding.
-// Last: final norm and head; a tied head is the first stage's embedding.
+// Last: final norm and head; a tied head is the embedding's matrix, which both
+// stages hold.
 uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 

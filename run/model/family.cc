@@ -138,12 +138,16 @@ std::vector<PlacedParameter> ParametersOf(const ModelSpec& spec, uint32_t vocabu
   const std::vector<Parameter> parameters = FamilyOf(spec).parameters(spec, vocabulary_rows);
   const auto add = [&](Role role, uint32_t block) {
     for (const Parameter& parameter : parameters) {
-      if (parameter.role == role) all.push_back({parameter, block});
+      if (parameter.role == role) all.push_back({.parameter = parameter, .block = block});
     }
   };
   if (part.embedding) add(Role::kEmbedding, 0);
   for (uint32_t i = 0; i < part.layers; ++i) add(Role::kBlock, part.first_layer + i);
   if (part.head) add(Role::kHead, 0);
+  if (!part.head || part.embedding) return all;
+  for (const Parameter& parameter : parameters) {
+    if (parameter.is_tied()) all.push_back({.parameter = parameter, .repeated = true});
+  }
   return all;
 }
 

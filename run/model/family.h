@@ -70,8 +70,8 @@ struct Problem {
 // The shape of a published model, by the name that `model.preset` takes.
 struct Preset {
   std::string name;
-  // As published (`vocabulary` included), but for `tied`: that needs a pipeline of one stage, so it
-  // is the run file's to say.
+  // As published (`vocabulary` included), but for `tied`: over several stages that costs two
+  // matrices a step on a link, so it is the run file's to say.
   ModelSpec model;
 };
 
@@ -114,7 +114,8 @@ struct Part {
   uint32_t first_layer = 0, layers = 0;
   bool embedding = false, head = false;
 };
-// All parameters of a part, in the model's order.
+// All parameters of a part, in the model's order. The head of a tied model in a part without the
+// embedding has the embedding's matrix behind its own parameters, under the embedding's name.
 std::vector<PlacedParameter> ParametersOf(const ModelSpec& spec, uint32_t vocabulary_rows,
                                           const Part& part);
 

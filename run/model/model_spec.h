@@ -28,7 +28,7 @@ struct ModelSpec {
   uint32_t hidden = 0;   // required; channels of a boundary tensor
   uint32_t heads = 0;    // required; divides hidden
   uint32_t context = 0;  // required; tokens of a sequence
-  bool tied = false;     // embedding = head; with `stages: 1` only
+  bool tied = false;     // embedding = head; two stages hold it
   // Rows of embedding and head, at least the tokenizer's; nullopt = "auto": as many.
   std::optional<uint32_t> vocabulary;
   // Keys of some families alone: each family names its own (Family::keys).

@@ -56,12 +56,16 @@ struct Parameter {
 
   bool decays() const { return shape.is_matrix(); }  // by the optimizer's weight decay
   bool is_block_matrix() const { return role == Role::kBlock && shape.is_matrix(); }
+  // The one matrix of a tied model: rows are looked up, and logits are products with it.
+  bool is_tied() const { return role == Role::kEmbedding && in_product; }
 };
 
 // A parameter of a certain block; `block` means nothing outside blocks.
 struct PlacedParameter {
   Parameter parameter;
   uint32_t block = 0;
+  // The part with the embedding has it, too. Whoever counts a model's parameters leaves this out.
+  bool repeated = false;
   std::string Name() const;
   std::string PublishedName() const;
 };

@@ -233,6 +233,12 @@ Status LocalShardStore::Check(const RunId& run, Step step, const ShardFile& file
       fmt::format("the folder {} is not there; is its disk mounted?", folder));
 }
 
+// To the bit.
+bool IsSame(const NamedArray& one, const NamedArray& other) {
+  return one.shape == other.shape && std::ranges::equal(std::as_bytes(std::span(one.values)),
+                                                        std::as_bytes(std::span(other.values)));
+}
+
 StatusOr<StageSnapshot> LocalShardStore::Read(const RunId& run, Step step,
                                               const std::vector<ShardFile>& files) const {
   LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
@@ -250,11 +256,18 @@ StatusOr<StageSnapshot> LocalShardStore::Read(const RunId& run, Step step,
     }
     auto& arrays = kind == kParameters ? snapshot.parameters : snapshot.moments;
     for (NamedArray& array : contents.arrays) {
-      if (!names.insert(array.name).second) {
-        return absl::FailedPreconditionError(
-            fmt::format("{}: {} stands in another file of this checkpoint too", path, array.name));
+      if (names.insert(array.name).second) {
+        arrays.push_back(std::move(array));
+        continue;
       }
-      arrays.push_back(std::move(array));
+      // A tied model's matrix, which two stages hold.
+      const auto other =
+          std::ranges::find_if(arrays, [&](const auto& one) { return one.name == array.name; });
+      if (other == arrays.end() || !IsSame(*other, array)) {
+        return absl::FailedPreconditionError(
+            fmt::format("{}: {} stands in another file of this checkpoint, too, with other values",
+                        path, array.name));
+      }
     }
   }
   return snapshot;

@@ -50,7 +50,7 @@ std::vector<double> SquaresOnDevice(const std::vector<Parameter>& parameters) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> squares;
   for (auto it = parameters.rbegin(); it != parameters.rend(); ++it) {
-    if (!it->value.grad().defined()) continue;
+    if (it->repeated || !it->value.grad().defined()) continue;
     for (const at::Tensor& part : it->value.grad().reshape({-1}).split(kDeviceSumBlock)) {
       squares.push_back(
           at::linalg_vector_norm(part, 2, at::OptionalIntArrayRef(), false, at::kDouble).square());
@@ -75,7 +75,8 @@ SquaredNorm AddSquaredGradients(const std::vector<Parameter>& parameters, double
     return norm;
   }
   for (auto it = parameters.rbegin(); it != parameters.rend(); ++it) {
-    if (it->value.grad().defined()) add(SumOfSquares(it->value.grad()));
+    if (it->repeated || !it->value.grad().defined()) continue;
+    add(SumOfSquares(it->value.grad()));
   }
   return norm;
 }

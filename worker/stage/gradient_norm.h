@@ -13,7 +13,8 @@
 namespace longhaul::worker {
 
 // Adds the sums of squares of the gradients to `sum`, from the last parameter to the first, each
-// summed in double in an order that depends on its size alone.
+// summed in double in an order that depends on its size alone. One that is `repeated` counts where
+// the embedding is.
 SquaredNorm AddSquaredGradients(const std::vector<Parameter>& parameters, double sum);
 
 }  // namespace longhaul::worker

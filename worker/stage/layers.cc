@@ -194,7 +194,9 @@ at::Tensor LayerMaker::Make(const std::string& name, Use use) {
       {.name = name,
        .value = value,
        .decays = parameter.decays(),
-       .block_matrices = parameter.is_block_matrix() ? parameter.split.stacked : 0});
+       .block_matrices = parameter.is_block_matrix() ? parameter.split.stacked : 0,
+       .tied = parameter.is_tied(),
+       .repeated = wanted_[parameters_.size()].repeated});
   return value;
 }
 

@@ -24,6 +24,8 @@ struct Parameter {
   bool decays = false;  // by the optimizer's weight decay
   // Of a block's matrix: so many lie one below another in the rows. 0: no matrix, or of no block.
   uint32_t block_matrices = 0;
+  // As in run/model/parameter.h.
+  bool tied = false, repeated = false;
 };
 
 // A matrix product in the type that the stage computes in, whatever type `x` has. Its backward adds
@@ -98,8 +100,11 @@ class LayerMaker {
   Head MakeHead(const std::string& name) {
     return HeadOver(Make(name + ".weight", Use::kInProduct));
   }
-  // Over a weight that is made: a tied one, which has another use, too.
-  Head HeadOver(const at::Tensor& weight);
+  // Over a tied model's matrix: `embedding`'s, where the stage has that, else one that is made
+  // under the same `name`.
+  Head MakeTiedHead(const std::string& name, const Embedding& embedding) {
+    return HeadOver(embedding.weight.defined() ? embedding.weight : Make(name, Use::kInProduct));
+  }
   LayerNorm MakeLayerNorm(const std::string& name, double epsilon);
   RmsNorm MakeRmsNorm(const std::string& name, double epsilon);
   // All parameters of the descriptor are made.
@@ -115,6 +120,7 @@ class LayerMaker {
  private:
   // Rows that are looked up are fp32; where the embedding is tied a product uses them besides.
   enum class Use : uint8_t { kInProduct, kInFp32, kLookedUp };
+  Head HeadOver(const at::Tensor& weight);
   // The next parameter of the descriptor, which must be called `name` and have this use.
   at::Tensor Make(const std::string& name, Use use);
   bool NextIs(const std::string& name) const;

@@ -12,7 +12,8 @@ namespace longhaul::worker {
 Llama::Llama(const StageOptions& options)
     : Model(options), head_channels_(options.model.HeadChannels()) {
   const ModelSpec& model = options.model;
-  if (options.first) tokens_ = maker().MakeEmbedding("model.embed_tokens.weight");
+  const std::string tokens = "model.embed_tokens.weight";
+  if (options.first) tokens_ = maker().MakeEmbedding(tokens);
   for (uint32_t layer = options.first_layer; layer < options.first_layer + options.layers;
        ++layer) {
     blocks_.push_back(MakeBlock(model, layer));
@@ -22,7 +23,7 @@ Llama::Llama(const StageOptions& options)
   }
   if (!options.last) return;
   final_norm_ = maker().MakeRmsNorm("model.norm", model.norm_epsilon);
-  head_ = model.tied ? maker().HeadOver(tokens_.weight) : maker().MakeHead("lm_head");
+  head_ = model.tied ? maker().MakeTiedHead(tokens, tokens_) : maker().MakeHead("lm_head");
 }
 
 Llama::Block Llama::MakeBlock(const ModelSpec& model, uint32_t layer) {

@@ -67,11 +67,6 @@ Status Check(const StageOptions& options) {
     return wrong(fmt::format("the last stage ends with layer {}, not {}", model.layers - 1,
                              int64_t{options.first_layer} + options.layers - 1));
   }
-  if (model.tied && !(options.first && options.last)) {
-    return wrong(
-        "model.tied needs pipeline.stages: 1: the embedding is on the first stage, the "
-        "head on the last");
-  }
   if (options.threads == 0) return wrong("a stage needs at least one thread");
   return absl::OkStatus();
 }

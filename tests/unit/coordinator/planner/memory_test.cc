@@ -41,12 +41,18 @@ TEST(StageParameters, PublishedTotals) {
 
 TEST(StageParameters, DoNotDependOnTheSplit) {
   for (const model::Preset& preset : model::Presets()) {
-    const ModelSpec& model = preset.model;
+    ModelSpec model = preset.model;
     const uint32_t layers = model.layers;
-    EXPECT_EQ(StageParameters(model, 256, 5, true, false) +
-                  StageParameters(model, 256, 4, false, false) +
-                  StageParameters(model, 256, layers - 9, false, true),
-              StageParameters(model, 256, layers, true, true))
+    const auto split = [&] {
+      return StageParameters(model, 256, 5, true, false) +
+             StageParameters(model, 256, 4, false, false) +
+             StageParameters(model, 256, layers - 9, false, true);
+    };
+    EXPECT_EQ(split(), StageParameters(model, 256, layers, true, true)) << preset.name;
+    // Of a tied model both ends hold the matrix.
+    model.tied = true;
+    EXPECT_EQ(split(), StageParameters(model, 256, layers, true, true) +
+                           uint64_t{model.VocabularyOver(256)} * model.hidden)
         << preset.name;
   }
 }

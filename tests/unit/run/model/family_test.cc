@@ -206,6 +206,16 @@ TEST(ParametersOf, PartsAreTheWholeModelInItsOrder) {
     for (const PlacedParameter& placed : ParametersOf(spec, kRows, Whole(spec))) {
       whole.push_back(placed.Name());
     }
+    // The last part of a tied model has the first one's matrix once more.
+    if (spec.tied) {
+      const auto last = ParametersOf(spec, kRows, {6, 6, false, true});
+      EXPECT_EQ(parts.back(), whole.front());
+      EXPECT_TRUE(last.back().repeated && last.back().parameter.is_tied());
+      EXPECT_EQ(last.back().parameter.decays(),
+                ParametersOf(spec, kRows, Whole(spec))[0].parameter.decays());
+      EXPECT_FALSE(last.front().repeated);
+      parts.pop_back();
+    }
     EXPECT_EQ(parts, whole);
     EXPECT_EQ(whole.back() == "lm_head.weight", !spec.tied);
   }

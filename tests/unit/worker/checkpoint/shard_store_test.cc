@@ -159,10 +159,21 @@ TEST_F(ShardStoreTest, RefusesFilesOfAnotherRunStepOrStage) {
   }
   EXPECT_THAT(Error(files, absl::StatusCode::kFailedPrecondition, Step(51)),
               HasSubstr("expected step '51', it has '50'"));
-  std::vector<ShardFile> twice = files;
-  for (const ShardFile& file : Write(StageIndex(1), Snapshot(50, "wte"))) twice.push_back(file);
-  EXPECT_THAT(Error(twice, absl::StatusCode::kFailedPrecondition),
-              HasSubstr("wte stands in another file"));
+}
+
+// A tied model's first and last stage both have its matrix.
+TEST_F(ShardStoreTest, TakesAnArrayOfTwoFilesOnceWhereTheyAgree) {
+  std::vector<ShardFile> files = Write(StageIndex(0), Snapshot(50, "wte"));
+  for (const ShardFile& file : Write(StageIndex(1), Snapshot(50, "wte"))) files.push_back(file);
+  const auto read = store_->Read(kRun, Step(50), files);
+  ASSERT_TRUE(read.ok()) << read.status();
+  ExpectEqual(read->parameters, Snapshot(50, "wte").parameters);
+  ExpectEqual(read->moments, Snapshot(50, "wte").moments);
+  StageSnapshot other = Snapshot(50, "wte");
+  other.parameters.front().values.back() += 1;
+  for (const ShardFile& file : Write(StageIndex(2), other)) files.push_back(file);
+  EXPECT_THAT(Error(files, absl::StatusCode::kFailedPrecondition),
+              HasSubstr("wte stands in another file of this checkpoint, too, with other values"));
 }
 
 TEST_F(ShardStoreTest, NamesFromAManifestCannotLeaveTheFolder) {

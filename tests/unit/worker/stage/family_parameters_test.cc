@@ -93,6 +93,10 @@ TEST_P(FamilyParameters, AreTheDescriptorsForEveryPartAndOption) {
         expect_same(3, 0, false, true);
         expect_same(0, 3, true, true);
         options.model.tied = true;
+        expect_same(0, 1, true, false);
+        expect_same(1, 1, false, false);
+        expect_same(2, 1, false, true);
+        expect_same(3, 0, false, true);
         expect_same(0, 3, true, true);
       }
     }

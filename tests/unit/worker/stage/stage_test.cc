@@ -417,9 +417,24 @@ TEST_P(StageOf, TiedModelsShareTheEmbeddingWithTheHead) {
   EXPECT_EQ(stage->parameter_count(), untied - 256 * kHidden);
   EXPECT_EQ(Find(stage->Snapshot()->parameters, "lm_head.weight"), nullptr);
   Train(*stage, 1);
-  options.last = false;
-  options.layers = 1;
-  EXPECT_EQ(Stage::Create(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(StageOf, TheLastStageOfATiedModelHoldsTheEmbeddingsMatrixToo) {
+  StageOptions options = WholeModel();
+  options.model.tied = true;
+  const StageSnapshot whole = *Make(options)->Snapshot();
+  StageOptions last = options;
+  last.first = false;
+  last.first_layer = 1;
+  last.layers = options.layers - 1;
+  const StageSnapshot held = *Make(last)->Snapshot();
+  EXPECT_EQ(held.parameters.back().name, whole.parameters.front().name);
+  EXPECT_EQ(held.parameters.back().values, whole.parameters.front().values);
+  // From a checkpoint of one stage.
+  last.train.seed = 7;
+  const auto restored = Make(last);
+  ASSERT_TRUE(restored->Restore(whole).ok());
+  EXPECT_EQ(restored->Snapshot()->parameters.back().values, whole.parameters.front().values);
 }
 
 TEST_P(StageOf, RefusesPartsThatAreNoPart) {

@@ -1,0 +1,36 @@
+// What the two stages that hold the matrix of a tied model say to each other at every checkpoint.
+// Body after a tensor header of kind kMatrixDigest, 8 bytes, little-endian.
+//
+//   offset size  field
+//        0    8  digest   XXH3-64 of the matrix, and of what the optimizer remembers of it, after
+//                         the header's step
+#ifndef LONGHAUL_PROTO_WIRE_MATRIX_DIGEST_H_
+#define LONGHAUL_PROTO_WIRE_MATRIX_DIGEST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/status.h"
+#include "proto/wire/little_endian.h"
+
+namespace longhaul::wire {
+
+inline constexpr size_t kMatrixDigestBytes = 8;
+
+inline void EncodeMatrixDigest(uint64_t digest, std::span<std::byte, kMatrixDigestBytes> out) {
+  PutLe<uint64_t>(out, 0, digest);
+}
+
+inline StatusOr<uint64_t> DecodeMatrixDigest(std::span<const std::byte> bytes) {
+  if (bytes.size() != kMatrixDigestBytes) {
+    return absl::InvalidArgumentError("matrix digest: expected 8 bytes, got " +
+                                      std::to_string(bytes.size()));
+  }
+  return GetLe<uint64_t>(bytes, 0);
+}
+
+}  // namespace longhaul::wire
+
+#endif  // LONGHAUL_PROTO_WIRE_MATRIX_DIGEST_H_

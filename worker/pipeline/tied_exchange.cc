@@ -1,0 +1,120 @@
+#include "worker/pipeline/tied_exchange.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "base/hash.h"
+
+namespace longhaul::worker {
+namespace {
+
+constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
+
+}  // namespace
+
+TiedPieces PiecesOf(uint32_t rows, uint32_t channels) {
+  const uint64_t fitting = kPieceBytes / (sizeof(float) * channels);
+  const auto rows_of_a_piece = static_cast<uint32_t>(std::clamp<uint64_t>(fitting, 1, rows));
+  return {.shape = {1, rows_of_a_piece, channels},
+          .pieces = (rows + rows_of_a_piece - 1) / rows_of_a_piece};
+}
+
+uint64_t DigestOf(const StageSnapshot& snapshot, const TiedMatrix& matrix) {
+  const std::string moments = matrix.name() + ".";
+  std::vector<uint64_t> digests;
+  for (const std::vector<NamedArray>* arrays : {&snapshot.parameters, &snapshot.moments}) {
+    for (const NamedArray& array : *arrays) {
+      if (array.name != matrix.name() && !array.name.starts_with(moments)) continue;
+      digests.push_back(Checksum64(std::as_bytes(std::span(array.values))));
+    }
+  }
+  return Checksum64(std::as_bytes(std::span(digests)));
+}
+
+TiedExchange::TiedExchange(TiedMatrix* matrix, bool embedding, Send send)
+    : matrix_(matrix),
+      embedding_(embedding),
+      send_(std::move(send)),
+      pieces_(PiecesOf(matrix->rows(), matrix->channels())),
+      is_read_(matrix->rows()),
+      all_(matrix->rows()) {
+  std::iota(all_.begin(), all_.end(), 0);
+}
+
+void TiedExchange::NoteTokens(std::span<const int32_t> ids) {
+  for (const int32_t id : ids) is_read_[static_cast<size_t>(id)] = 1;
+}
+
+void TiedExchange::Begin(Step step) {
+  step_ = step;
+  sent_ = added_ = 0;
+  read_.clear();
+  for (size_t row = 0; row < is_read_.size(); ++row) {
+    if (is_read_[row] != 0) read_.push_back(static_cast<int32_t>(row));
+  }
+  std::ranges::fill(is_read_, uint8_t{0});
+}
+
+uint32_t TiedExchange::PiecesIn(const std::vector<int32_t>& rows) const {
+  const size_t of_a_piece = pieces_.shape.tokens;
+  return static_cast<uint32_t>((rows.size() + of_a_piece - 1) / of_a_piece);
+}
+
+std::span<const int32_t> TiedExchange::RowsOf(const std::vector<int32_t>& rows,
+                                              uint32_t piece) const {
+  const size_t begin = size_t{piece} * pieces_.shape.tokens;
+  return std::span(rows).subspan(begin,
+                                 std::min<size_t>(pieces_.shape.tokens, rows.size() - begin));
+}
+
+Status TiedExchange::Advance() {
+  if (!step_) return absl::OkStatus();
+  const uint32_t to_send = PiecesIn(embedding_ ? read_ : all_);
+  const uint32_t to_add = PiecesIn(embedding_ ? all_ : read_);
+  while (sent_ < to_send && under_way_ < kPiecesUnderWay) LH_RETURN_IF_ERROR(SendPiece());
+  if (!arrived_.empty() && arrived_.rbegin()->first >= to_add) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected {} pieces of the tied matrix's gradient in step {}, got piece {}; "
+                    "the two ends have read other tokens",
+                    to_add, step_->value(), arrived_.rbegin()->first));
+  }
+  if (sent_ < to_send) return absl::OkStatus();
+  for (; !arrived_.empty(); arrived_.erase(arrived_.begin()), ++added_) {
+    LH_RETURN_IF_ERROR(AddPiece(arrived_.begin()->second));
+  }
+  if (added_ == to_add) step_.reset();
+  return absl::OkStatus();
+}
+
+Status TiedExchange::SendPiece() {
+  const std::span<const int32_t> rows = RowsOf(embedding_ ? read_ : all_, sent_);
+  auto values = std::make_shared<std::vector<float>>(pieces_.shape.elements());
+  LH_RETURN_IF_ERROR(
+      matrix_->ReadGradient(rows, std::span(*values).first(rows.size() * matrix_->channels())));
+  const codec::TensorView view{values->data(), codec::Dtype::kF32, pieces_.shape};
+  ++under_way_;
+  send_(*step_, Microbatch(sent_++), {view, std::move(values)});
+  return absl::OkStatus();
+}
+
+Status TiedExchange::AddPiece(const BoundaryTensor& tensor) {
+  const std::span<const int32_t> rows = RowsOf(embedding_ ? all_ : read_, added_);
+  return matrix_->AddToGradient(rows, std::span(static_cast<const float*>(tensor.view.data),
+                                                rows.size() * matrix_->channels()));
+}
+
+Status TiedExchange::Take(TensorArrived arrived, Step under_way) {
+  if (arrived.pass.step != under_way) {
+    return absl::InvalidArgumentError(
+        fmt::format("a gradient of the tied matrix of step {} while step {} is under way",
+                    arrived.pass.step.value(), under_way.value()));
+  }
+  arrived_[arrived.microbatch.value()] = std::move(arrived.tensor);
+  return absl::OkStatus();
+}
+
+}  // namespace longhaul::worker

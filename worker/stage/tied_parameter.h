@@ -1,0 +1,22 @@
+// A stage's TiedMatrix over the parameter of its network.
+//
+// Internal to worker/stage (it shows LibTorch). Threads: one at a time.
+#ifndef LONGHAUL_WORKER_STAGE_TIED_PARAMETER_H_
+#define LONGHAUL_WORKER_STAGE_TIED_PARAMETER_H_
+
+#include <memory>
+#include <vector>
+
+#include "worker/stage/layers.h"
+#include "worker/stage/stage.h"
+#include "worker/stage/tied_matrix.h"
+
+namespace longhaul::worker {
+
+// Null where no other stage holds one of `parameters`, which outlive it.
+std::unique_ptr<TiedMatrix> TiedMatrixOf(const StageOptions& options,
+                                         const std::vector<Parameter>& parameters);
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_STAGE_TIED_PARAMETER_H_

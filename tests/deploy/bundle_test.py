@@ -292,7 +292,7 @@ def main():
         check_libraries_are_its_own(bundle, "bin/longhaul")
         for program in ("longhaul-worker", "longhaul-generate"):
             check_libraries_are_its_own(bundle, f"libexec/{program}", torch)
-            check("longhaul" in run(bundle / "bin" / program, "--version").stdout, program)
+            check("longhaul" in run(bundle / "bin" / program, "--version", LONGHAUL_TORCH=torch).stdout, program)
         for tool in ("ip", "tc"):
             check("iproute2" in run(bundle / "libexec/tools" / tool, "-V").stdout, tool)
         manifest = json.loads((bundle / "MANIFEST.json").read_text())

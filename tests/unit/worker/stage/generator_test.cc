@@ -113,7 +113,7 @@ TEST(Generator, RefusesWhatCannotFollow) {
   EXPECT_THAT(error(generator->Next({})), HasSubstr("at least one token"));
   EXPECT_THAT(error(generator->Next(std::vector<int32_t>{96})), HasSubstr("vocabulary of 96"));
   EXPECT_THAT(error(generator->Next(std::vector<int32_t>{-1})), HasSubstr("came -1"));
-  EXPECT_THAT(error(generator->Next(std::vector<int32_t>(33, 1))), HasSubstr("context of 32"));
+  EXPECT_THAT(error(generator->Next(std::vector<int32_t>(33, 1))), HasSubstr("at most 32 tokens"));
   ASSERT_TRUE(generator->Next(std::vector<int32_t>(32, 1)).ok());
   EXPECT_TRUE(absl::IsOutOfRange(generator->Next(std::vector<int32_t>{1}).status()));
 }

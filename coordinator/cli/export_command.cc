@@ -330,9 +330,9 @@ StatusOr<int> ExportRun(Invocation& invocation, const ExportOptions& options) {
   LH_RETURN_IF_ERROR(adapters ? WriteAdapters(*folder, source, model, type, weights, shards)
                               : WriteModel(*client, *folder, source, model, type, weights, shards));
   LH_RETURN_IF_ERROR(folder->Publish());
-  invocation.terminal().err << fmt::format("step {} of {} is in {}, {}as {}", checkpoint.step(),
-                                           options.run, options.out,
-                                           adapters ? "its adapters, " : "",
+  invocation.terminal().err << fmt::format("{}step {} of {} {} in {}, as {}",
+                                           adapters ? "the adapters of " : "", checkpoint.step(),
+                                           options.run, adapters ? "are" : "is", options.out,
                                            published::ToString(type))
                             << std::endl;
   return kDone;

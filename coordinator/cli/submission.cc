@@ -276,9 +276,8 @@ Status HashWeights(const Terminal& terminal, Interrupt& interrupt, Submission& s
   return absl::OkStatus();
 }
 
-void LeaveWeightsOut(Submission& submission) {
+void DescribeModel(Submission& submission) {
   if (!submission.weights) return;
-  submission.spec.weights = {};
   submission.request.add_overrides(ModelOverride(submission.spec));
 }
 

@@ -57,7 +57,8 @@ class EagerPass final : public MicrobatchPass {
   }
   at::Tensor BackwardOf(const at::Tensor& start, bool keep) {
     if (options_.recompute) root_ = Run();
-    root_.backward(start, /*retain_graph=*/keep);
+    // A frozen embedding alone has nobody to tell.
+    if (root_.requires_grad()) root_.backward(start, /*retain_graph=*/keep);
     root_.reset();
     if (options_.first) return {};
     at::Tensor gradient = input_.source.grad();

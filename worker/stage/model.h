@@ -52,11 +52,12 @@ class Model {
   static at::Tensor Loss(const at::Tensor& logits, const at::Tensor& targets,
                          const at::Tensor& counted = {});
 
-  // Gives all parameters, which are in the order of its descriptor, other values.
+  // Gives all parameters but adapters, in the order of its descriptor, other values.
   Status Load(const ReadParameter& read) const { return maker_.Load(read); }
 
-  // In the model's order.
+  // Those that are trained, in the model's order.
   const std::vector<Parameter>& parameters() const { return maker_.parameters(); }
+  uint64_t frozen_bytes() const { return maker_.frozen_bytes(); }
 
  protected:
   // Where tokens stand and whom they see.

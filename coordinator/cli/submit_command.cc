@@ -103,7 +103,7 @@ StatusOr<int> ShowPlan(Invocation& invocation, const SubmitOptions& options) {
     return kDone;
   }
   LH_ASSIGN_OR_RETURN(Submission submission, ReadRunAndData(options.file, options.overrides));
-  LeaveWeightsOut(submission);
+  DescribeModel(submission);
   LH_RETURN_IF_ERROR(AddAssumptions(options, &submission.request));
   LH_RETURN_IF_ERROR(HashData(invocation.terminal(), invocation.interrupt(), submission));
   LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());

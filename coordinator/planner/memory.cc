@@ -32,23 +32,35 @@ uint64_t BytesOf(const model::Kept& kept, bool bf16) {
 template <class OfOne>
 uint64_t SumOverParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                            bool last, const OfOne& of_one) {
-  const auto times = [&](model::Role role) -> uint64_t {
-    switch (role) {
-      case model::Role::kEmbedding:
-        return first ? 1 : 0;
-      case model::Role::kBlock:
-        return layers;
-      case model::Role::kHead:
-        return last ? 1 : 0;
-    }
-    return 0;
-  };
   uint64_t sum = 0;
   for (const model::Parameter& parameter :
-       model::FamilyOf(spec).parameters(spec, spec.VocabularyOver(vocabulary))) {
-    sum += times(parameter.role) * of_one(parameter);
+       model::ParametersOf(spec, spec.VocabularyOver(vocabulary), first, last)) {
+    const uint64_t times = parameter.role == model::Role::kBlock ? layers : 1;
+    sum += times * of_one(parameter);
   }
   return sum;
+}
+
+// Of parameters that are not trained.
+uint64_t FrozenBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
+                     bool last) {
+  const bool bf16 = spec.train.dtype == ComputeDtype::kBf16;
+  return SumOverParameters(
+      spec.model, vocabulary, layers, first, last, [bf16](const model::Parameter& parameter) {
+        const uint64_t bytes = parameter.is_frozen_in_compute_type() && bf16 ? kHalf : kFloat;
+        return parameter.frozen ? bytes * parameter.shape.elements() : 0;
+      });
+}
+
+// What a block's adapters keep of a token: a number for each of their ranks.
+uint64_t RanksOfBlock(const ModelSpec& spec) {
+  if (!spec.lora) return 0;
+  const uint32_t rank = spec.lora->rank;
+  return SumOverParameters(spec, /*vocabulary=*/1, /*layers=*/1, /*first=*/false, /*last=*/false,
+                           [rank](const model::Parameter& parameter) -> uint64_t {
+                             return parameter.adapter ? rank : 0;
+                           }) /
+         2;  // A and B
 }
 
 // What Muon needs in passing.
@@ -56,8 +68,8 @@ uint64_t MuonBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers) {
   if (spec.train.optimizer.kind != OptimizerKind::kMuon || layers == 0) return 0;
   uint64_t most = 0;
   for (const model::Parameter& parameter :
-       model::FamilyOf(spec.model).parameters(spec.model, vocabulary)) {
-    if (!parameter.is_block_matrix()) continue;
+       model::ParametersOf(spec.model, vocabulary, /*embedding=*/false, /*head=*/false)) {
+    if (!parameter.is_block_matrix() || parameter.frozen) continue;
     const uint64_t stacked = parameter.split.stacked;
     const uint64_t side =
         std::min<uint64_t>(parameter.shape.rows / stacked, parameter.shape.columns);
@@ -71,18 +83,20 @@ uint64_t MuonBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers) {
 
 uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last) {
-  return SumOverParameters(
-      spec, vocabulary, layers, first, last,
-      [](const model::Parameter& parameter) { return parameter.shape.elements(); });
+  return SumOverParameters(spec, vocabulary, layers, first, last,
+                           [](const model::Parameter& parameter) {
+                             return parameter.frozen ? 0 : parameter.shape.elements();
+                           });
 }
 
 uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                       bool last) {
   const bool muon = spec.train.optimizer.kind == OptimizerKind::kMuon;
-  return SumOverParameters(
-      spec.model, vocabulary, layers, first, last, [muon](const model::Parameter& parameter) {
-        return (muon && parameter.is_block_matrix() ? 1 : 2) * parameter.shape.elements();
-      });
+  return SumOverParameters(spec.model, vocabulary, layers, first, last,
+                           [muon](const model::Parameter& parameter) {
+                             const uint64_t moments = muon && parameter.is_block_matrix() ? 1 : 2;
+                             return parameter.frozen ? 0 : moments * parameter.shape.elements();
+                           });
 }
 
 uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
@@ -97,7 +111,9 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const uint64_t tokens = uint64_t{spec.train.microbatch_size} * spec.model.context;
   const uint64_t boundary = tokens * spec.model.hidden * kFloat;
   const model::Family& family = model::FamilyOf(spec.model);
-  const uint64_t of_block = tokens * BytesOf(family.kept_by_block(spec.model), bf16);
+  model::Kept kept_by_block = family.kept_by_block(spec.model);
+  kept_by_block.half += RanksOfBlock(spec.model);
+  const uint64_t of_block = tokens * BytesOf(kept_by_block, bf16);
   const uint64_t rows = spec.model.VocabularyOver(vocabulary);
   const model::LossChunks chunks = model::LossChunksOf(tokens, rows);
   const uint64_t logits = last ? chunks.tokens * rows * kFloat : 0;
@@ -112,6 +128,7 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const uint64_t snapshot = on_gpu ? 0 : StageStateBytes(spec, vocabulary, layers, first, last);
   StageMemory memory;
   memory.fixed = 2 * kFloat * parameters + moments + snapshot +
+                 FrozenBytes(spec, vocabulary, layers, first, last) +
                  MuonBytes(spec, vocabulary, layers) + (rounded && on_gpu ? kRoundingBytes : 0) +
                  casts + kBoundaryBuffers * boundary + kLogitsAtWork * logits + kProgramBytes;
   memory.per_flight = 2 * boundary;

@@ -10,7 +10,8 @@ namespace longhaul::coordinator {
 
 // Of the model's descriptor (run/model/family.h). `vocabulary` is the tokenizer's, here and below;
 // embedding and head have a row for each, or as many as the model says. First stage: the embedding.
-// Last: final norm and head; a tied head is the first stage's embedding.
+// Last: final norm and head; a tied head is the first stage's embedding. Those that are trained:
+// with LoRA the adapters alone.
 uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 
@@ -31,6 +32,7 @@ struct StageMemory {
   uint64_t At(uint32_t depth) const { return fixed + depth * per_flight; }
 };
 // fixed      = 8 bytes a parameter: fp32 value and gradient;
+//            + with LoRA what is frozen: in the type of products, norms in fp32
 //            + 4 bytes a moment, or 2 where they are kept in bf16: of AdamW two a parameter
 //            + on a CPU a checkpoint's snapshot (StageStateBytes), which a GPU's stage has in the
 //              host's memory, where nobody reckons with it
@@ -53,6 +55,7 @@ struct StageMemory {
 //              of each block and, on the last stage, of the final norm what its family says
 //              (Family::kept_by_block), 4 bytes a value, or with bf16 2 bytes where products keep
 //              it; last stage: the log-softmax of the logits, too, where they are one chunk;
+//              with LoRA also as many numbers as each adapter's rank;
 //            + the stage's input and output
 //            + on a GPU, where each has memory of its own that was set apart when its passes were
 //              recorded: what its forward needs in passing, a boundary tensor and on the last stage

@@ -54,6 +54,12 @@ void CompareModels(const ModelSpec& before, const ModelSpec& now, Differences* d
     return model.vocabulary ? fmt::format("{}", *model.vocabulary) : std::string("auto");
   };
   differences->Compare("model.vocabulary", vocabulary(before), vocabulary(now));
+  const auto lora = [](const ModelSpec& model) {
+    if (!model.lora) return std::string("left out");
+    return fmt::format("rank {}, alpha {}, targets {}", model.lora->rank, model.lora->alpha,
+                       fmt::join(model.lora->targets, ", "));
+  };
+  differences->Compare("train.lora", lora(before), lora(now));
   if (before.family != now.family) return;
   for (const model::Key& key : model::FamilyOf(before).keys) {
     differences->Compare(fmt::format("model.{}", key.name), model::TextOf(key, before),

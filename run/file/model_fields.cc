@@ -313,7 +313,8 @@ void CheckModel(const RunSpec& spec, Reader& reader) {
     }
   }
   CheckVocabulary(spec, reader);
-  if (model.tied && spec.pipeline.stages != 1u && reader.Sound({"model.tied", "pipeline.stages"})) {
+  if (model.tied && !model.lora && spec.pipeline.stages != 1u &&
+      reader.Sound({"model.tied", "pipeline.stages"})) {
     reader.Fail(
         reader.PlaceOf("model.tied"),
         fmt::format("model.tied: true needs pipeline.stages: 1, got {}; embedding and head "

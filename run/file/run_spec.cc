@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/yaml/yaml_reader.h"
+#include "run/file/lora_fields.h"
 #include "run/file/model_fields.h"
 #include "run/file/replay_fields.h"
 #include "run/file/run_spec_checks.h"
@@ -257,7 +258,7 @@ void FillExceptions(LinksSpec* links) {
   }
 }
 
-Table TrainTable(TrainSpec* train) {
+Table TrainTable(TrainSpec* train, ModelSpec* model) {
   OptimizerSpec* optimizer = &train->optimizer;
   LrScheduleSpec* schedule = &train->schedule;
   return {
@@ -287,7 +288,8 @@ Table TrainTable(TrainSpec* train) {
                                   LrScheduleKind::kLinear, LrScheduleKind::kWsd}),
                Whole("warmup", &schedule->warmup, uint64_t{0}, uint64_t{1'000'000'000}),
                Real("final_ratio", &schedule->final_ratio, {.least = 0, .most = 1}),
-               Real("decay", &schedule->decay, {.least = 0, .most = 1, .above_least = true})})};
+               Real("decay", &schedule->decay, {.least = 0, .most = 1, .above_least = true})}),
+      config::Lora(&model->lora)};
 }
 
 Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
@@ -308,7 +310,7 @@ Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
       Section("validation", {Real("share", &validation->share, {.least = 0, .most = 0.9}),
                              Whole("every", &validation->every, 0, 1'000'000'000),
                              Whole("samples", &validation->samples, 1, 1u << 24)}),
-      Section("train", TrainTable(&spec->train)),
+      Section("train", TrainTable(&spec->train, &spec->model)),
       Section("pipeline", {WholeOrAuto("stages", &pipeline->stages, 1, 4096),
                            Choice("schedule", &pipeline->schedule,
                                   std::vector{ScheduleKind::kLinkAware, ScheduleKind::kOneFOneB,
@@ -478,6 +480,7 @@ StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name
     reader.ReadMap(root, "", table);
     for (const std::string& text : overrides) ApplyOverride(reader, text, table);
     config::CompleteModel(preset, find_model, reader, &spec);
+    config::CompleteLora(reader, &spec.model);
     if (!spec.data.sets.empty() && !reader.Has("data.text"))
       reader.Assume("data.text", "data.sets");
     reader.RequireAll(table);

@@ -308,7 +308,7 @@ std::string ModelOverride(const RunSpec& spec);
 std::string DataOverride(const RunSpec& spec);
 
 // The run file with every default written out, but for keys that neighbours of an older version do
-// not know (train.dtype where it is auto, train.deterministic, train.on_nonfinite,
+// not know (train.dtype where it is auto, train.deterministic, train.on_nonfinite, train.lora,
 // train.optimizer.momentum and .moments, train.schedule.decay, checkpoint.at_end); ParseRunSpec of
 // it gives an equal spec. `longhaul plan --show-config` prints it and the control plane carries it.
 std::string ToYaml(const RunSpec& spec);

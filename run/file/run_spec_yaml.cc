@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "base/yaml/yaml_text.h"
+#include "run/file/lora_fields.h"
 #include "run/file/model_fields.h"
 #include "run/file/replay_fields.h"
 #include "run/file/run_spec.h"
@@ -173,7 +174,7 @@ std::string ToYaml(const RunSpec& spec) {
       "  every: {}\n"
       "  samples: {}\n",
       spec.validation.share, spec.validation.every, spec.validation.samples);
-  out += TrainYaml(spec.train);
+  out += TrainYaml(spec.train) + config::LoraYaml(spec.model.lora);
   out += fmt::format(
       "pipeline:\n"
       "  stages: {}\n"

@@ -3,10 +3,12 @@
 #include <fmt/core.h>
 
 #include <type_traits>
+#include <utility>
 #include <variant>
 
 #include "base/check.h"
 #include "run/model/families.h"
+#include "run/model/lora.h"
 
 namespace longhaul {
 
@@ -132,10 +134,23 @@ std::vector<Problem> Problems(const ModelSpec& spec) {
   return problems.empty() ? family.problems(spec) : problems;
 }
 
+std::vector<Parameter> ParametersOf(const ModelSpec& spec, uint32_t vocabulary_rows, bool embedding,
+                                    bool head) {
+  ModelSpec of_part = spec;
+  if (spec.lora && !(embedding && head)) of_part.tied = false;
+  std::vector<Parameter> all = FamilyOf(spec).parameters(of_part, vocabulary_rows);
+  std::erase_if(all, [&](const Parameter& parameter) {
+    return (parameter.role == Role::kEmbedding && !embedding) ||
+           (parameter.role == Role::kHead && !head);
+  });
+  return spec.lora ? WithAdapters(*spec.lora, std::move(all)) : all;
+}
+
 std::vector<PlacedParameter> ParametersOf(const ModelSpec& spec, uint32_t vocabulary_rows,
                                           const Part& part) {
   std::vector<PlacedParameter> all;
-  const std::vector<Parameter> parameters = FamilyOf(spec).parameters(spec, vocabulary_rows);
+  const std::vector<Parameter> parameters =
+      ParametersOf(spec, vocabulary_rows, part.embedding, part.head);
   const auto add = [&](Role role, uint32_t block) {
     for (const Parameter& parameter : parameters) {
       if (parameter.role == role) all.push_back({parameter, block});

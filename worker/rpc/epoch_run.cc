@@ -281,7 +281,9 @@ Status EpochRun::Prepare() {
 
   if (!kept) {
     LH_ASSIGN_OR_RETURN(resident_, ResidentStage::Create(identity, resources_.make_stage));
-    if (origin.step == 0 && !spec_.weights.from.empty()) {
+    // No checkpoint has what is frozen.
+    const bool begins = origin.step == 0;
+    if (!spec_.weights.from.empty() && (begins || spec_.model.lora)) {
       if (const Status loaded = LoadWeights(); !loaded.ok()) {
         resident_.reset();
         return loaded;

@@ -32,7 +32,8 @@ Gpt::Gpt(const StageOptions& options)
   }
   if (!options.last) return;
   final_norm_ = make.MakeLayerNorm("ln_f", epsilon);
-  head_ = options.model.tied ? make.HeadOver(tokens_.weight) : make.MakeHead("lm_head");
+  head_ = options.model.tied && options.first ? make.HeadOver(tokens_.weight)
+                                              : make.MakeHead("lm_head");
 }
 
 at::Tensor Gpt::Embed(const at::Tensor& ids, const Layout& layout) const {

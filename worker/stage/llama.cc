@@ -22,7 +22,8 @@ Llama::Llama(const StageOptions& options)
   }
   if (!options.last) return;
   final_norm_ = maker().MakeRmsNorm("model.norm", model.norm_epsilon);
-  head_ = model.tied ? maker().HeadOver(tokens_.weight) : maker().MakeHead("lm_head");
+  head_ =
+      model.tied && options.first ? maker().HeadOver(tokens_.weight) : maker().MakeHead("lm_head");
 }
 
 Llama::Block Llama::MakeBlock(const ModelSpec& model, uint32_t layer) {

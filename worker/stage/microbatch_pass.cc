@@ -92,7 +92,8 @@ class EagerPass final : public MicrobatchPass {
       if (options_.last && piece + 1 == inputs_.size()) {
         gradient = loss_.Backward(root_.detach(), start, keep);
       }
-      root_.backward(gradient, /*retain_graph=*/keep && !recomputes());
+      // A frozen embedding alone has nobody to tell.
+      if (root_.requires_grad()) root_.backward(gradient, /*retain_graph=*/keep && !recomputes());
       root_.reset();
       gradient = leaf_.grad();
       leaf_.reset();

@@ -28,7 +28,7 @@ std::unique_ptr<Model> Make(const StageOptions& options) {
 
 FirstValues FirstValuesOf(const StageOptions& options) {
   if (options.timing_only) return {FirstValues::Kind::kAny};
-  if (options.loads) return {FirstValues::Kind::kZeros};
+  if (options.loads) return {FirstValues::Kind::kZeros, options.train.seed};
   return {FirstValues::Kind::kSeeded, options.train.seed};
 }
 
@@ -37,7 +37,7 @@ FirstValues FirstValuesOf(const StageOptions& options) {
 std::unique_ptr<Model> Model::Create(const StageOptions& options) {
   std::unique_ptr<Model> made = Make(options);
   LH_CHECK(made->maker_.done(), "family {} makes {} parameters, fewer than its descriptor has",
-           ToString(options.model.family), made->parameters().size());
+           ToString(options.model.family), made->maker_.made());
   return made;
 }
 
@@ -51,7 +51,8 @@ Model::Model(const StageOptions& options)
                                   .embedding = options.first,
                                   .head = options.last}),
              FirstValuesOf(options), TorchDevice(options.device),
-             options.train.dtype == ComputeDtype::kBf16 ? at::kBFloat16 : at::kFloat) {}
+             options.train.dtype == ComputeDtype::kBf16 ? at::kBFloat16 : at::kFloat,
+             options.model.lora ? options.model.lora->scale() : 0) {}
 
 Model::Layout Model::LayoutOf(const at::Tensor& documents) {
   if (!documents.defined()) return {};

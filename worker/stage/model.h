@@ -80,11 +80,12 @@ class Model {
   // That sum.
   static at::Tensor SumOfLosses(const at::Tensor& logits, const at::Tensor& targets);
 
-  // Gives all parameters, which are in the order of its descriptor, other values.
+  // Gives all parameters but adapters, in the order of its descriptor, other values.
   Status Load(const ReadParameter& read) const { return maker_.Load(read); }
 
-  // In the model's order.
+  // Those that are trained, in the model's order.
   const std::vector<Parameter>& parameters() const { return maker_.parameters(); }
+  uint64_t frozen_bytes() const { return maker_.frozen_bytes(); }
 
  protected:
   explicit Model(const StageOptions& options);

@@ -67,7 +67,7 @@ Status Check(const StageOptions& options) {
     return wrong(fmt::format("the last stage ends with layer {}, not {}", model.layers - 1,
                              int64_t{options.first_layer} + options.layers - 1));
   }
-  if (model.tied && !(options.first && options.last)) {
+  if (model.tied && !model.lora && !(options.first && options.last)) {
     return wrong(
         "model.tied needs pipeline.stages: 1: the embedding is on the first stage, the "
         "head on the last");
@@ -454,7 +454,7 @@ uint64_t NetworkStage::memory_bytes() const {
                                  [&]() -> StatusOr<uint64_t> { return MemoryBytes(device_); });
     return bytes.value_or(0);
   }
-  size_t bytes = 0;
+  size_t bytes = network_->frozen_bytes();
   for (const Parameter& parameter : network_->parameters()) {
     bytes += parameter.value.nbytes();
     if (parameter.value.grad().defined()) bytes += parameter.value.grad().nbytes();

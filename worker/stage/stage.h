@@ -57,7 +57,8 @@ struct BoundaryTensor {
   std::shared_ptr<const void> owner;  // keeps view.data valid
 };
 
-// What a checkpoint holds, under global names. Copies, independent of the stage.
+// What a checkpoint holds, under global names: all that is trained, with LoRA the adapters alone.
+// Copies, independent of the stage.
 struct NamedArray {
   std::string name;
   std::vector<int64_t> shape;
@@ -137,8 +138,9 @@ class Stage {
   // fine (a checkpoint of a larger stage).
   virtual Status Restore(const StageSnapshot& snapshot) = 0;
 
-  // Takes its parameters' first values from `read`, one parameter after the other: once, before
-  // anything else, where the options say so. Where this fails the stage is of no use.
+  // Takes the first values of all parameters but LoRA's adapters, which are random, from `read`,
+  // one parameter after the other: once, before anything else, where the options say so. Where this
+  // fails the stage is of no use.
   virtual Status Load(const ReadParameter& read) = 0;
 
   // Forgets the step under way: what its microbatches have left, and gradients. Parameters and
@@ -147,6 +149,7 @@ class Stage {
   // Steps taken, skipped ones among them: of which step the parameters are.
   virtual uint64_t steps() const = 0;
 
+  // Of those that are trained: what a snapshot has.
   virtual uint64_t parameter_count() const = 0;
   // The most of a GPU's memory that LibTorch had at a time since the stage was made; 0 where nobody
   // counts it.

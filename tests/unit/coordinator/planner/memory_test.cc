@@ -94,6 +94,41 @@ TEST(StageMemoryBytes, FollowsTheOptimizersMoments) {
             4 * 36 * h * h - (16 * 4 + 8) * h * h);
 }
 
+// Adapters of rank r: r (inputs + outputs) numbers each. What is frozen is held in bf16 but for the
+// two norms of a block, and needs neither gradient nor moments nor a place in a snapshot.
+TEST(StageMemoryBytes, WithLoraIsThatOfAdaptersAndFrozenWeights) {
+  RunSpec full;
+  for (const model::Preset& preset : model::Presets()) {
+    if (preset.name == "qwen2.5-0.5b") full.model = preset.model;
+  }
+  full.model.context = 512;
+  full.train.microbatches = 8;
+  full.train.dtype = ComputeDtype::kBf16;
+  RunSpec lora = full;
+  lora.model.lora = LoraSpec{.rank = 8, .alpha = 16, .targets = {"q_proj", "v_proj"}};
+  const uint64_t adapters = 3 * 8 * ((896 + 896) + (896 + 128)), norms = 3 * 2 * 896;
+  const uint64_t all = StageParameters(full.model, 256, 3, false, false);
+  EXPECT_EQ(StageParameters(lora.model, 256, 3, false, false), adapters);
+  EXPECT_EQ(StageParameters(lora.model, 256, 3, true, true), adapters);
+  EXPECT_EQ(StageStateBytes(lora, 256, 3, true, true), 12 * adapters);
+  EXPECT_EQ(MemoryOf(full, 256, 3, false, false).fixed - MemoryOf(lora, 256, 3, false, false).fixed,
+            (8 + 8 + 12 + 2) * (all - adapters) - 2 * (all - norms) - 4 * norms);
+  // Of each block and token the two adapters' numbers.
+  EXPECT_EQ(MemoryOf(lora, 256, 3, false, false).per_flight -
+                MemoryOf(full, 256, 3, false, false).per_flight,
+            3 * 512 * (8 + 8) * 2);
+  // Both ends of a tied model hold the matrix.
+  full.model.tied = lora.model.tied = true;
+  RunSpec untied = lora;
+  untied.model.tied = false;
+  const auto fixed = [](const RunSpec& spec, bool first, bool last) {
+    return MemoryOf(spec, 256, 3, first, last).fixed;
+  };
+  EXPECT_EQ(fixed(lora, true, false), fixed(untied, true, false));
+  EXPECT_EQ(fixed(lora, false, true), fixed(untied, false, true));
+  EXPECT_EQ(fixed(untied, true, true) - fixed(lora, true, true), 2 * uint64_t{151936} * 896);
+}
+
 TEST(StageMemoryBytes, GrowsWithDepthLayersAndBatch) {
   RunSpec spec = Gpt2Small();
   const uint64_t one = StageMemoryBytes(spec, 256, 3, false, false, 1);

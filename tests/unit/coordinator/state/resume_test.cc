@@ -199,6 +199,7 @@ TEST(CheckResumable, NamesEveryKeyOfFamilyLlamaThatDiffers) {
   record.spec.model.family = ModelFamily::kLlama;
   record.spec.model.kv_heads = 2;
   record.spec.model.intermediate = 96;
+  record.spec.model.norm_epsilon = 1e-6;
   RunSpec spec = record.spec;
   EXPECT_TRUE(CheckResumable(record, spec, {}).ok());
   spec.model.kv_heads = 1;

@@ -263,7 +263,7 @@ TEST(RunSpec, MissingKeysSayWhatIsExpected) {
       R"(run.yaml:2:8: the key 'model.hidden' is missing; expected a whole number from 1 to 131072
 run.yaml:2:8: the key 'model.context' is missing; expected a whole number from 1 to 4194304
 run.yaml:3:1: the key 'data.text' is missing; expected file names or globs, such as [corpus/*.txt]
-run.yaml:4:8: train: expected a mapping with steps, microbatches, microbatch_size, dtype, seed, deterministic, on_nonfinite, optimizer, schedule, got '5')");
+run.yaml:4:8: train: expected a mapping with steps, microbatches, microbatch_size, dtype, seed, deterministic, on_nonfinite, optimizer, schedule, lora, got '5')");
 }
 
 TEST(RunSpec, ImpossibleCombinations) {

@@ -91,6 +91,8 @@ def imported(cluster):
     expect("steps after step 0", [int(r["step"]) for r in rows_of(cluster, run, "--after", "0")], [1, 2])
     run, _, _ = import_model(cluster, "not-at-start", "qwen3", steps=2, validation=", at_start: false")
     expect("steps without a validation at the start", [int(r["step"]) for r in rows_of(cluster, run)], [1, 2])
+    plan = cluster.cli("plan", cluster.folder / "only-qwen2-5.yaml", "--json")
+    expect("stages in the plan of a run of no steps", len(json.loads(plan.stdout)["assignment"]["cells"]), 3)
     refused = cluster.cli("submit", cluster.write_run("random", steps=0), check=False)
     if refused.returncode != 1 or "a run of 0 steps only validates" not in refused.stderr:
         raise AssertionError(f"exit {refused.returncode}: {refused.stderr}")

@@ -145,8 +145,10 @@ void AddSubmitCommands(Program& program) {
       "Ctrl-C leaves it running");
   CLI::Option* const resume = command->add_flag(
       "--resume", submit->resume,
-      "Go on with the newest unfinished run of that name: same id, from its newest checkpoint that "
-      "is whole; events say if a newer one is damaged");
+      "Go on with the newest unfinished run of that name, or with more steps with the newest that "
+      "is "
+      "done: same id, from its newest checkpoint that is whole; events say if a newer one is "
+      "damaged");
   command
       ->add_option("--from-step", submit->from_step,
                    "With --resume: from the checkpoint of this step and no other; newer ones are "

@@ -159,7 +159,11 @@ void Core::On(event::DataPrepared& prepared) {
               fmt::format("the data could not be prepared: {}", Message(prepared.data.status())));
     return;
   }
-  if (const Status size = CheckDataSize(draft->spec, prepared.data->tokens); !size.ok()) {
+  // Data sets are checked where they are submitted: validation may have files of its own.
+  const Status size = draft->spec.data.sets.empty()
+                          ? CheckDataSize(draft->spec, prepared.data->tokens)
+                          : absl::OkStatus();
+  if (!size.ok()) {
     FailDraft(prepared.run, std::string(Message(size)));
     return;
   }

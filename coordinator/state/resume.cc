@@ -100,4 +100,20 @@ Status CheckResumable(const RunRecord& record, const RunSpec& spec,
       record.id.value(), differences.text()));
 }
 
+Status CheckGoesFurther(const RunRecord& record, const RunSpec& spec) {
+  const std::string& id = record.id.value();
+  if (spec.train.steps <= record.spec.train.steps) {
+    return absl::FailedPreconditionError(
+        fmt::format("run {} is done after its {} steps and this file ends at train.steps: {}; "
+                    "raise train.steps "
+                    "to go on, or submit without --resume as a new run",
+                    id, record.spec.train.steps, spec.train.steps));
+  }
+  if (!record.checkpoints.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(fmt::format(
+      "run {} is done and left no checkpoint to go on from; expected one of its last step, which "
+      "checkpoint.at_end keeps; submit it without --resume as a new run",
+      id));
+}
+
 }  // namespace longhaul::coordinator

@@ -262,7 +262,7 @@ Table TrainTable(TrainSpec* train, ModelSpec* model) {
   OptimizerSpec* optimizer = &train->optimizer;
   LrScheduleSpec* schedule = &train->schedule;
   return {
-      Required(Whole("steps", &train->steps, uint64_t{1}, uint64_t{1'000'000'000})),
+      Required(Whole("steps", &train->steps, uint64_t{0}, uint64_t{1'000'000'000})),
       Required(Whole("microbatches", &train->microbatches, 1, 1u << 16)),
       Whole("microbatch_size", &train->microbatch_size, 1, 1u << 16),
       Choice("dtype", &train->dtype,
@@ -309,7 +309,11 @@ Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
                Whole("seed", &spec->data.seed, uint64_t{0}, UINT64_MAX)}),
       Section("validation", {Real("share", &validation->share, {.least = 0, .most = 0.9}),
                              Whole("every", &validation->every, 0, 1'000'000'000),
-                             Whole("samples", &validation->samples, 1, 1u << 24)}),
+                             Whole("samples", &validation->samples, 1, 1u << 24),
+                             Choice("clean", &validation->clean,
+                                    std::vector{CleanValidation::kAlways, CleanValidation::kEnd,
+                                                CleanValidation::kNever}),
+                             Flag("at_start", &validation->at_start)}),
       Section("train", TrainTable(&spec->train, &spec->model)),
       Section("pipeline", {WholeOrAuto("stages", &pipeline->stages, 1, 4096),
                            Choice("schedule", &pipeline->schedule,
@@ -456,6 +460,18 @@ std::string_view ToString(OnNonfinite what) {
   return what == OnNonfinite::kSkip ? "skip" : "stop";
 }
 
+std::string_view ToString(CleanValidation clean) {
+  switch (clean) {
+    case CleanValidation::kAlways:
+      return "always";
+    case CleanValidation::kEnd:
+      return "end";
+    case CleanValidation::kNever:
+      return "never";
+  }
+  return "?";
+}
+
 uint64_t LrScheduleSpec::DecaySteps(uint64_t steps) const {
   return static_cast<uint64_t>(std::llround(decay * static_cast<double>(steps)));
 }
@@ -486,6 +502,9 @@ StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name
     reader.RequireAll(table);
     FillExceptions(&spec.links);
     if (spec.replay && !reader.Has("validation.every")) spec.validation.every = 0;
+    if (!reader.Has("validation.at_start")) {
+      spec.validation.at_start = config::ValidatesAtStartByDefault(spec);
+    }
     config::CheckRunSpec(spec, reader);
     if (find_texts) config::CheckTexts(spec, find_texts, reader);
     LH_RETURN_IF_ERROR(reader.ToStatus());

@@ -9,6 +9,7 @@
 #include "run/file/model_fields.h"
 #include "run/file/replay_fields.h"
 #include "run/file/run_spec.h"
+#include "run/file/run_spec_checks.h"
 #include "run/file/topology_fields.h"
 
 namespace longhaul {
@@ -23,6 +24,18 @@ std::string OrAuto(const std::optional<uint32_t>& value) {
 }
 
 // Keys that neighbours of an older version do not know, where they say something.
+std::string NewKeysOfValidation(const RunSpec& spec) {
+  const ValidationSpec& validation = spec.validation;
+  std::string out;
+  if (validation.clean != ValidationSpec().clean) {
+    out += fmt::format("  clean: {}\n", ToString(validation.clean));
+  }
+  if (validation.at_start != config::ValidatesAtStartByDefault(spec)) {
+    out += fmt::format("  at_start: {}\n", validation.at_start);
+  }
+  return out;
+}
+
 std::string NewKeysOf(const OptimizerSpec& optimizer) {
   const OptimizerSpec usual;
   std::string out;
@@ -172,8 +185,10 @@ std::string ToYaml(const RunSpec& spec) {
       "validation:\n"
       "  share: {}\n"
       "  every: {}\n"
-      "  samples: {}\n",
-      spec.validation.share, spec.validation.every, spec.validation.samples);
+      "  samples: {}\n"
+      "{}",
+      spec.validation.share, spec.validation.every, spec.validation.samples,
+      NewKeysOfValidation(spec));
   out += TrainYaml(spec.train) + config::LoraYaml(spec.model.lora);
   out += fmt::format(
       "pipeline:\n"

@@ -64,6 +64,9 @@ struct BoundaryPortOptions {
   std::shared_ptr<const codec::Codec> send_codec, receive_codec;
   // Runs both codecs on the device that holds the stage's tensors. Null: host memory.
   std::shared_ptr<BoundaryCodec> codec;
+  // Of clean validation, both ways, and what runs it. Null: the codecs above lose nothing forward.
+  std::shared_ptr<const codec::Codec> clean_codec;
+  std::shared_ptr<BoundaryCodec> clean;
   std::shared_ptr<const BoundaryDump> dump;  // of what is sent; or null
   // Where one of them has state.
   std::shared_ptr<BoundaryMessages> messages;
@@ -140,6 +143,17 @@ class BoundaryPort : public transport::LinkHandler,
                std::shared_ptr<EventQueue> events);
 
   wire::TensorHeader HeaderFor(wire::TensorKind kind, const Pass& pass) const;
+  bool IsClean(const Pass& pass) const {
+    return options_.clean_codec && pass.kind == PassKind::kCleanValidation;
+  }
+  const codec::Codec& SendCodecOf(const Pass& pass) const {
+    return IsClean(pass) ? *options_.clean_codec : *options_.send_codec;
+  }
+  const codec::Codec& ReceiveCodecOf(const Pass& pass) const {
+    return IsClean(pass) ? *options_.clean_codec : *options_.receive_codec;
+  }
+  // Codec thread, but for NewBlob.
+  BoundaryCodec& RunnerOf(const Pass& pass) const { return IsClean(pass) ? *clean_ : *codec_; }
   // Codec thread; valid until the next call.
   codec::Context ContextFor(const Pass& pass, Microbatch microbatch, Direction direction);
   void SendControl(const wire::TensorHeader& header, std::span<const std::byte> body);
@@ -185,7 +199,7 @@ class BoundaryPort : public transport::LinkHandler,
   Pass last_pass_;
   std::optional<Microbatch> last_microbatch_;
   // Codec thread only.
-  const std::shared_ptr<BoundaryCodec> codec_;
+  const std::shared_ptr<BoundaryCodec> codec_, clean_;  // clean_: or null
   std::shared_ptr<BoundaryMessages> messages_;
   uint32_t may_leave_ = std::numeric_limits<uint32_t>::max();
   std::deque<std::shared_ptr<Outgoing>> held_;

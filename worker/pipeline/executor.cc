@@ -73,6 +73,12 @@ Status Executor::Loop() {
   step_began_ = mark_ = Now();
   codec_busy_before_ = options_.codec_thread->BusyTime();
   bool stopped = false;
+  // Before the first step; and in an epoch that has none left, because the one before was lost
+  // behind its last checkpoint.
+  if ((step_ == Step(0) || step_ == Step(options_.spec.train.steps)) &&
+      ValidatesAfter(options_.spec, step_)) {
+    LH_RETURN_IF_ERROR(Validate());
+  }
   while (!stopped && step_.value() < options_.spec.train.steps) {
     step_ = step_.Next();
     work_->BeginStep(step_);
@@ -112,7 +118,7 @@ Status Executor::RunPasses() {
                       .activation_lead = options_.setting.activation_lead});
   loss_sum_ = 0;
   peak_in_flight_ = 0;
-  return RunPass(Pass{step_, false}, &policy);
+  return RunPass(Pass{step_}, &policy);
 }
 
 // Nothing yet: EpochRun refuses a cell with edges of kReplicas.
@@ -154,19 +160,20 @@ Status Executor::SkipOrFail(const wire::StepMessage& agreed) {
 Status Executor::Validate() {
   const uint32_t microbatches = ValidationMicrobatches(options_.spec, options_.validation_tokens);
   if (microbatches == 0) return absl::OkStatus();
-  StagePolicy policy({.kind = options_.spec.pipeline.schedule,
-                      .stage = StageIndex(options_.cell.stage),
-                      .stages = options_.stages,
-                      .microbatches = microbatches,
-                      .depth = options_.setting.depth,
-                      .forward_only = true});
-  loss_sum_ = 0;
-  LH_RETURN_IF_ERROR(RunPass(Pass{step_, true}, &policy));
+  LH_ASSIGN_OR_RETURN(const double loss, Evaluate(PassKind::kValidation, microbatches));
+  std::optional<double> clean;
+  if (!options_.compresses_activations) {
+    clean = loss;
+  } else if (ValidatesCleanAfter(options_.spec, step_)) {
+    LH_ASSIGN_OR_RETURN(clean, Evaluate(PassKind::kCleanValidation, microbatches));
+  }
   if (last()) {
     v1::WorkerMessage message;
-    message.mutable_validation()->set_step(step_.value());
-    message.mutable_validation()->set_loss(loss_sum_ / microbatches);
-    message.mutable_validation()->set_samples(microbatches * options_.spec.train.microbatch_size);
+    v1::ValidationReport& report = *message.mutable_validation();
+    report.set_step(step_.value());
+    report.set_loss(loss);
+    report.set_samples(microbatches * options_.spec.train.microbatch_size);
+    if (clean) report.set_clean_loss(*clean);
     options_.report(std::move(message));
   }
   // Validation is not part of the next step's time.
@@ -174,6 +181,18 @@ Status Executor::Validate() {
   codec_busy_before_ = options_.codec_thread->BusyTime();
   step_began_ = mark_ = Now();
   return absl::OkStatus();
+}
+
+StatusOr<double> Executor::Evaluate(PassKind kind, uint32_t microbatches) {
+  StagePolicy policy({.kind = options_.spec.pipeline.schedule,
+                      .stage = StageIndex(options_.cell.stage),
+                      .stages = options_.stages,
+                      .microbatches = microbatches,
+                      .depth = options_.setting.depth,
+                      .forward_only = true});
+  loss_sum_ = 0;
+  LH_RETURN_IF_ERROR(RunPass(Pass{step_, kind}, &policy));
+  return loss_sum_ / microbatches;
 }
 
 Status Executor::RunPass(const Pass& pass, StagePolicy* policy) {
@@ -209,7 +228,7 @@ void Executor::InputReady(Microbatch microbatch) {
 }
 
 void Executor::LetGradientsLeave() {
-  if (first() || pass_->validation) return;
+  if (first() || !pass_->trains()) return;
   const uint32_t count = policy_->GradientsThatMayLeave();
   if (gradients_let_ == count) return;
   gradients_let_ = count;
@@ -217,7 +236,7 @@ void Executor::LetGradientsLeave() {
 }
 
 Status Executor::RunWork(const Pass& pass, const Work& work) {
-  const WorkAtHand::Kind kind = pass.validation               ? WorkAtHand::Kind::kValidation
+  const WorkAtHand::Kind kind = !pass.trains()                ? WorkAtHand::Kind::kValidation
                                 : work.task == Task::kForward ? WorkAtHand::Kind::kForward
                                                               : WorkAtHand::Kind::kBackward;
   const WorkAtHand::Scope at(work_.get(), kind, work.microbatch);
@@ -241,7 +260,7 @@ Status Executor::RunForward(const Pass& pass, Microbatch microbatch) {
     input.activation = activation.view;
   }
   std::optional<BoundaryTensor> output;
-  if (pass.validation) {
+  if (!pass.trains()) {
     double loss = 0;
     LH_ASSIGN_OR_RETURN(output, model_.Evaluate(input, &loss));
     loss_sum_ += loss;
@@ -380,7 +399,7 @@ Status Executor::Handle(PipelineEvent& event) {
                   fmt::format("a gradient of step {} while step {} is under way",
                               arrived.pass.step.value(), step_.value()));
             }
-            if (arrived.pass < Pass{step_, pass_ && pass_->validation}) {
+            if (arrived.pass < pass_.value_or(Pass{step_})) {
               return absl::InvalidArgumentError(fmt::format(
                   "an activation of step {}, which is done", arrived.pass.step.value()));
             }

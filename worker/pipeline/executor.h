@@ -9,7 +9,8 @@
 //   optimizer   every stage clips and steps; or none does, where the norm is not finite and the run
 //               file says to skip such a step
 //   state       a snapshot goes to the checkpoint writer, where one is due
-// Validation follows where it is due.
+// Validation follows where it is due: through the codecs, and a second time with boundaries in fp32
+// (ValidatesCleanAfter) where these compress.
 //
 // Threads: Run() on the compute thread (all LibTorch work happens there); RequestStop,
 // RequestCheckpoint, RequestRetune and Abort from any thread. Reports go to `report` on the compute
@@ -55,6 +56,8 @@ struct ExecutorOptions {
   uint64_t start_step = 0;  // steps that are done
   uint64_t copy_every = 0;  // Assignment::copy_every
   uint64_t validation_tokens = 0;
+  // Some boundary of the cell's replica does not carry activations as they are.
+  bool compresses_activations = false;
   uint64_t numerics = 0;              // v1::StepReport's
   ResidentStage* resident = nullptr;  // not owned; outlives the executor
   std::unique_ptr<Batches> batches;   // first and last stage
@@ -108,6 +111,8 @@ class Executor {
   Status SaveState(const wire::StepMessage& agreed);
 
   Status Validate();
+  // The mean loss of a validation's `microbatches`; at the last stage alone.
+  StatusOr<double> Evaluate(PassKind kind, uint32_t microbatches);
   Status RunPass(const Pass& pass, schedule::StagePolicy* policy);
   Status RunWork(const Pass& pass, const schedule::Work& work);
   void InputReady(Microbatch microbatch);
@@ -131,7 +136,7 @@ class Executor {
   Status WaitForEvent(v1::Span::Kind why);
   Status WaitForAnyEvent();
   // Null for validation, which is not part of any step.
-  TraceLog* TraceOf(const Pass& pass) const { return pass.validation ? nullptr : trace_.get(); }
+  TraceLog* TraceOf(const Pass& pass) const { return pass.trains() ? trace_.get() : nullptr; }
 
   ExecutorOptions options_;
   Stage& model_;

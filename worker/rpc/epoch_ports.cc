@@ -22,6 +22,9 @@ constexpr double kMessageBytesPerSecond = 50e6;
 // A neighbour agrees on messages when its parameters are there.
 constexpr absl::Duration kAgreementLimit = absl::Minutes(40);
 
+// As which activations go through clean validation.
+constexpr char kCleanCodec[] = "none";
+
 using SharedCodec = std::shared_ptr<const codec::Codec>;
 
 StatusOr<SharedCodec> MakeCodec(const std::string& text) {
@@ -39,6 +42,10 @@ StatusOr<SharedCodec> PortCodec(const RunSpec& spec, const std::string& text) {
         fmt::format("expected replay.codec_times of {}, got none", codec->name()));
   }
   return MakeReplayCodec(std::move(codec), *times, BoundaryShape(spec));
+}
+
+bool Compresses(const Edge& edge) {
+  return edge.forward.codec != kCleanCodec;
 }
 
 // A neighbour begins with its links when it has gone through its message buffers.
@@ -84,6 +91,13 @@ transport::Transport* EpochPorts::TransportOf(const Edge& edge) const {
   return found == resources_.transports.end() ? nullptr : found->second;
 }
 
+bool EpochPorts::CompressesActivations() const {
+  return std::ranges::any_of(assignment_.edges, [this](const Edge& edge) {
+    return edge.kind == EdgeKind::kActivations && edge.from.replica == cell_.replica &&
+           Compresses(edge);
+  });
+}
+
 Status EpochPorts::Begin(const RunSpec& spec, const std::optional<cuda::Device>& gpu,
                          const data::Mixture* mixture) {
   mixture_ = mixture;
@@ -113,6 +127,14 @@ StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec
   LH_ASSIGN_OR_RETURN(auto codec, CreateBoundaryCodec(gpu, {.shape = BoundaryShape(spec),
                                                             .send = send_codec,
                                                             .receive = receive_codec}));
+  SharedCodec clean_codec;
+  std::shared_ptr<BoundaryCodec> clean;
+  if (Compresses(edge) && !spec.replay) {
+    LH_ASSIGN_OR_RETURN(clean_codec, MakeCodec(kCleanCodec));
+    LH_ASSIGN_OR_RETURN(clean, CreateBoundaryCodec(gpu, {.shape = BoundaryShape(spec),
+                                                         .send = clean_codec,
+                                                         .receive = clean_codec}));
+  }
   return BoundaryPort::Create(
       {.run = assignment_.run,
        .epoch = assignment_.epoch,
@@ -126,6 +148,8 @@ StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec
        .send_codec = send_codec,
        .receive_codec = receive_codec,
        .codec = std::move(codec),
+       .clean_codec = std::move(clean_codec),
+       .clean = std::move(clean),
        .dump = resources_.dump.has_value()
                    ? std::make_shared<const BoundaryDump>(*resources_.dump, assignment_.run)
                    : nullptr,

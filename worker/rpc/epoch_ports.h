@@ -38,6 +38,8 @@ class EpochPorts {
   // `mixture`: the data sets that the run reads; null: a token file.
   Status Begin(const RunSpec& spec, const std::optional<cuda::Device>& gpu,
                const data::Mixture* mixture);
+  // Whether a boundary of the cell's replica carries activations otherwise than as fp32.
+  bool CompressesActivations() const;
   // Waits until all links are open and both ends of each have agreed on what their codecs remember.
   Status Await(const std::function<bool()>& cancelled);
   // The peer of a link that this side dials is reached elsewhere now. Before Begin too.

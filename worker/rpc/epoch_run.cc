@@ -207,7 +207,8 @@ void EpochRun::Run() {
     changed_.wait(lock, [this] { return cancelled_.has_value(); });
   }
   ports_.Close(Deadline::After(kFlushLimit));
-  // Nobody goes back to a checkpoint of a run that is done, nor on with its model.
+  // Few go on with a run that is done: its model makes room for others, and message buffers would
+  // begin anew.
   if (AllFinished() && executor_ && executor_->step() >= spec_.train.steps) {
     gives_model_up_ = true;
     BoundaryMessages::Drop(resources_.messages_root, run());
@@ -331,6 +332,7 @@ void EpochRun::MakeExecutor(std::shared_ptr<WindowSource> text) {
       .start_step = assignment_.start_step,
       .copy_every = assignment_.copy_every,
       .validation_tokens = assignment_.data.validation_tokens,
+      .compresses_activations = ports_.CompressesActivations(),
       .numerics = Numerics(),
       .resident = resident_.get(),
       .batches = text ? std::make_unique<Batches>(spec_, std::move(text), mixture_.get()) : nullptr,

@@ -58,6 +58,14 @@ TEST(TensorHeaderTest, RoundTrip) {
   EXPECT_EQ(*DecodeTensorHeader(Encode({})), TensorHeader{});
 }
 
+TEST(TensorHeaderTest, CleanValidationComesBack) {
+  TensorHeader header = Example();
+  header.clean = true;
+  const auto decoded = DecodeTensorHeader(Encode(header));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(*decoded, header);
+}
+
 TEST(TensorHeaderTest, RunTagIsTheStartOfTheDigest) {
   // SHA-256("abc") starts with ba7816bf 8f01cfea.
   EXPECT_EQ(RunTag(RunId("abc")), 0xeacf018fbf1678ba);

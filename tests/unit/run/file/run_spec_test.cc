@@ -20,7 +20,7 @@ train: { steps: 200, microbatches: 16 }
 constexpr std::string_view kEveryKey = R"(name: tiny-wan
 model:    { family: llama, layers: 8, hidden: 256, heads: 8, context: 256, tied: true, vocabulary: 300, kv_heads: 4, intermediate: 90, rope_theta: 2e4, norm_epsilon: 3e-6, qkv_bias: true }
 data:     { text: [corpus/*.txt, "a \"b\\.txt"], tokenizer: bytes, seed: 18446744073709551615 }
-validation: { share: 0.1, every: 7, samples: 9 }
+validation: { share: 0.1, every: 7, samples: 9, clean: always, at_start: true }
 train:
   steps: 200
   microbatches: 16
@@ -84,7 +84,7 @@ TEST(RunSpec, ReadsEveryKey) {
   EXPECT_TRUE(spec->model.tied);
   EXPECT_EQ(spec->data.text, (std::vector<std::string>{"corpus/*.txt", "a \"b\\.txt"}));
   EXPECT_EQ(spec->data.seed, UINT64_MAX);
-  EXPECT_EQ(spec->validation, (ValidationSpec{0.1, 7, 9}));
+  EXPECT_EQ(spec->validation, (ValidationSpec{0.1, 7, 9, CleanValidation::kAlways, true}));
   EXPECT_EQ(spec->train.microbatch_size, 3u);
   EXPECT_EQ(spec->train.dtype, ComputeDtype::kBf16);
   EXPECT_EQ(spec->train.seed, 5u);
@@ -140,7 +140,8 @@ TEST(RunSpec, ActivationsFirstNeedsAllMicrobatchesInFlight) {
 // Neighbours of an older version do not know them.
 TEST(RunSpec, ToYamlLeavesOutNewKeysWithTheirDefaults) {
   const std::string text = ToYaml(*ParseRunSpec(kMinimal, "run.yaml", {}, FakeCodecs));
-  for (const char* key : {"deterministic", "on_nonfinite", "moment", " decay", "at_end", "dtype"}) {
+  for (const char* key : {"clean", "at_start", "deterministic", "on_nonfinite", "moment", " decay",
+                          "at_end", "dtype"}) {
     EXPECT_FALSE(absl::StrContains(text, key)) << key << "\n" << text;
   }
 }
@@ -161,6 +162,36 @@ TEST(RunSpec, RecomputeIsWrittenAsOlderNeighboursReadIt) {
     EXPECT_TRUE(absl::StrContains(text, std::string("  recompute: ") + written + "\n")) << text;
     EXPECT_EQ(*ParseRunSpec(text, "again.yaml", {}, FakeCodecs), spec);
   }
+}
+
+TEST(RunSpec, RunsWithWeightsValidateBeforeTheirFirstStep) {
+  const auto at_start = [](const std::vector<std::string>& overrides) {
+    const auto spec = ParseRunSpec(kMinimal, "run.yaml", overrides, FakeCodecs);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(ParseRunSpec(ToYaml(*spec), "again.yaml", {}, FakeCodecs)->validation,
+              spec->validation);
+    return spec->validation.at_start;
+  };
+  EXPECT_FALSE(at_start({}));
+  EXPECT_TRUE(at_start({"validation.at_start=true"}));
+  EXPECT_TRUE(at_start({"model.from=folder"}));
+  EXPECT_FALSE(at_start({"model.from=folder", "validation.at_start=false"}));
+  EXPECT_FALSE(at_start({"model.from=folder", "validation.every=0"}));
+  EXPECT_EQ(ErrorOf(kMinimal, {"validation.every=0", "validation.at_start=true"}),
+            "--set validation.at_start=true: validation.at_start: validation.every 0 turns all "
+            "validation off; raise it or leave at_start out");
+}
+
+TEST(RunSpec, ARunOfNoStepsValidatesWeights) {
+  EXPECT_EQ(ErrorOf(kMinimal, {"train.steps=0", "model.from=folder", "train.schedule.warmup=5"}),
+            "no error");
+  EXPECT_EQ(ErrorOf(kMinimal, {"train.steps=0"}),
+            "--set train.steps=0: train.steps: a run of 0 steps only validates, and without "
+            "model.from its weights are random; expected at least 1 step, or a folder with weights "
+            "as model.from");
+  EXPECT_EQ(ErrorOf(kMinimal, {"model.from=folder", "validation.every=0", "train.steps=0"}),
+            "--set train.steps=0: train.steps: a run of 0 steps only validates, and "
+            "validation.every 0 turns that off; raise one of them");
 }
 
 TEST(RunSpec, ADecayIsWsdsAndFitsBehindTheWarmUp) {
@@ -240,7 +271,7 @@ run.yaml:2:18: model.layers: expected a whole number from 1 to 4096, got 'eight'
 run.yaml:2:45: model.heads: 8 heads do not divide model.hidden 250; choose a divisor
 run.yaml:2:57: model.context: expected a whole number from 1 to 4194304, got '0'
 run.yaml:3:31: unknown key 'tokeniser'; did you mean 'tokenizer'?
-run.yaml:5:10: train.steps: expected a whole number from 1 to 1000000000, got '99999999999999999999999'
+run.yaml:5:10: train.steps: expected a whole number from 0 to 1000000000, got '99999999999999999999999'
 run.yaml:6:17: train.microbatches: expected a whole number from 1 to 65536, got '-4'
 run.yaml:7:3: the key 'train.microbatches' is here twice; the first one is at run.yaml:6:17
 run.yaml:8:20: train.optimizer.lr: expected a number above 0 to 1000, got 'fast'
@@ -450,7 +481,7 @@ TEST(RunSpec, WrongOverridesNameThemselves) {
   EXPECT_EQ(ErrorOf(kMinimal, {"model.lyers=2", "train.steps=", "steps", "=3", ".a=1", "a..b=1",
                                "name=[", "train.schedule.warmup=300", "model.heads=7"}),
             R"(--set model.lyers=2: unknown key 'lyers'; did you mean 'layers'?
---set train.steps=: train.steps: expected a whole number from 1 to 1000000000, got nothing
+--set train.steps=: train.steps: expected a whole number from 0 to 1000000000, got nothing
 --set steps: expected KEY=VALUE, such as train.steps=20
 --set =3: expected KEY=VALUE, such as train.steps=20
 --set .a=1: expected KEY=VALUE with a key such as train.steps

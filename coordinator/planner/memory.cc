@@ -63,6 +63,21 @@ uint64_t RanksOfBlock(const ModelSpec& spec) {
          2;  // A and B
 }
 
+// On a GPU, of a block and a token: what keys and values have more where each head of queries gets
+// its own, since no kernel shares them (worker/stage/llama.cc). In numbers.
+uint64_t RepeatedKeysAndValues(const RunSpec& spec) {
+  const bool shares = spec.train.dtype == ComputeDtype::kBf16 && !spec.data.mask_documents;
+  if (shares || spec.model.family != ModelFamily::kLlama) return 0;
+  return 2 * uint64_t{spec.model.QueryChannels() - spec.model.KvChannels()};
+}
+
+// One is being written, or kept for an epoch that begins from it, while the next one is taken
+// (worker/pipeline/checkpoint_writer.h).
+uint64_t SnapshotsAtATime(const RunSpec& spec) {
+  const bool again = spec.checkpoint.every > 0 || spec.recovery.every != 0u;
+  return again ? 2 : 1;
+}
+
 // What Muon needs in passing.
 uint64_t MuonBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers) {
   if (spec.train.optimizer.kind != OptimizerKind::kMuon || layers == 0) return 0;
@@ -113,6 +128,7 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const model::Family& family = model::FamilyOf(spec.model);
   model::Kept kept_by_block = family.kept_by_block(spec.model);
   kept_by_block.half += RanksOfBlock(spec.model);
+  if (on_gpu) kept_by_block.half += RepeatedKeysAndValues(spec);
   const uint64_t of_block = tokens * BytesOf(kept_by_block, bf16);
   const uint64_t rows = spec.model.VocabularyOver(vocabulary);
   const model::LossChunks chunks = model::LossChunksOf(tokens, rows);
@@ -125,9 +141,10 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const bool rounded = spec.train.optimizer.moments == MomentDtype::kBf16;
   const uint64_t moments =
       StageMoments(spec, vocabulary, layers, first, last) * (rounded ? kHalf : kFloat);
-  const uint64_t snapshot = on_gpu ? 0 : StageStateBytes(spec, vocabulary, layers, first, last);
+  const uint64_t snapshots =
+      on_gpu ? 0 : SnapshotsAtATime(spec) * StageStateBytes(spec, vocabulary, layers, first, last);
   StageMemory memory;
-  memory.fixed = 2 * kFloat * parameters + moments + snapshot +
+  memory.fixed = 2 * kFloat * parameters + moments + snapshots +
                  FrozenBytes(spec, vocabulary, layers, first, last) +
                  MuonBytes(spec, vocabulary, layers) + (rounded && on_gpu ? kRoundingBytes : 0) +
                  casts + kBoundaryBuffers * boundary + kLogitsAtWork * logits + kProgramBytes;

@@ -34,8 +34,9 @@ struct StageMemory {
 // fixed      = 8 bytes a parameter: fp32 value and gradient;
 //            + with LoRA what is frozen: in the type of products, norms in fp32
 //            + 4 bytes a moment, or 2 where they are kept in bf16: of AdamW two a parameter
-//            + on a CPU a checkpoint's snapshot (StageStateBytes), which a GPU's stage has in the
-//              host's memory, where nobody reckons with it
+//            + on a CPU a checkpoint's snapshot (StageStateBytes), or two where the run takes them
+//              again and again; a GPU's stage has these in the host's memory, where nobody reckons
+//              with them
 //            + with Muon what the update of one matrix needs, the largest: 16 bytes an element and
 //              8 bytes an element of its product with its transpose
 //            + with moments in bf16 on a GPU 64 MiB, in which they are made fp32 piece by piece
@@ -55,7 +56,8 @@ struct StageMemory {
 //              of each block and, on the last stage, of the final norm what its family says
 //              (Family::kept_by_block), 4 bytes a value, or with bf16 2 bytes where products keep
 //              it; last stage: the log-softmax of the logits, too, where they are one chunk;
-//              with LoRA also as many numbers as each adapter's rank;
+//              with LoRA also as many numbers as each adapter's rank; on a GPU in fp32, or with
+//              documents apart, keys and values for every head of queries;
 //            + the stage's input and output
 //            + on a GPU, where each has memory of its own that was set apart when its passes were
 //              recorded: what its forward needs in passing, a boundary tensor and on the last stage

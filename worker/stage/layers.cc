@@ -81,7 +81,9 @@ struct Product : torch::autograd::Function<Product> {
     const at::Tensor rows = Rows(gradients[0]);
     if (layer->weight.requires_grad()) {
       AddProductToGradient(layer->weight, rows.t(), Rows(context->get_saved_variables()[0]));
-      if (layer->bias.defined()) AddToGradient(layer->bias, rows.sum(0));
+      if (layer->bias.defined()) {
+        AddToGradient(layer->bias, rows.sum(at::IntArrayRef{0}, /*keepdim=*/false, at::kFloat));
+      }
     }
     return {rows.mm(layer->cast_weight)
                 .view(WithLast(gradients[0], layer->cast_weight.size(1)))

@@ -26,6 +26,7 @@ struct Case {
   bool first, last;
   Recompute recompute;
   uint32_t in_flight;
+  ComputeDtype dtype = ComputeDtype::kBf16;
 };
 
 class MemoryOnGpu : public ::testing::TestWithParam<Case> {
@@ -45,7 +46,7 @@ RunSpec SpecOf(const Case& test) {
   spec.model.vocabulary = 32000;
   spec.train.microbatches = test.in_flight;
   spec.train.microbatch_size = 1;
-  spec.train.dtype = ComputeDtype::kBf16;
+  spec.train.dtype = test.dtype;
   spec.pipeline.recompute = test.recompute;
   return spec;
 }
@@ -104,11 +105,18 @@ std::vector<Case> Cases() {
       }
     }
   }
+  // Whose heads of queries share keys and values, and whose score matrices would take 64 MiB a
+  // block.
+  for (const uint32_t in_flight : {1, 6}) {
+    cases.push_back(
+        {ModelFamily::kLlama, false, false, Recompute::kNone, in_flight, ComputeDtype::kFp32});
+  }
   return cases;
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, MemoryOnGpu, ::testing::ValuesIn(Cases()), [](const auto& test) {
-  return fmt::format("{}{}{}{}", ToString(test.param.family),
+  return fmt::format("{}{}{}{}{}", ToString(test.param.family),
+                     test.param.dtype == ComputeDtype::kFp32 ? "Fp32" : "",
                      test.param.recompute == Recompute::kNone     ? ""
                      : test.param.recompute == Recompute::kBlocks ? "ByBlocks"
                                                                   : "Recompute",

@@ -109,11 +109,11 @@ TEST(OptimizerMemory, IsWhatThePlanSays) {
       ASSERT_EQ((*stage)->OptimizerStep(Step(1), 1e-3, 0.5), absl::OkStatus());
       const int64_t passing = allocator.TakePeak() - waiting;
 
-      // All but parameters, gradients, moments and snapshot, beside that of AdamW.
+      // All but parameters, gradients, moments and snapshots, beside that of AdamW.
       const auto rest = [](const RunSpec& of) {
         const int64_t bytes = of.train.optimizer.moments == MomentDtype::kBf16 ? 2 : 4;
         return static_cast<int64_t>(coordinator::MemoryOf(of, 256, 2, false, false).fixed) -
-               (bytes + 4) *
+               (bytes + 2 * 4) *
                    static_cast<int64_t>(coordinator::StageMoments(of, 256, 2, false, false));
       };
       const int64_t planned = rest(spec) - rest([&] {

@@ -51,20 +51,34 @@ TEST(StageParameters, DoNotDependOnTheSplit) {
   }
 }
 
-// A GPU's stage has its snapshot, value and two moments, in the host's memory; and memory of its
-// own for each microbatch, in which nothing of another's can be.
-TEST(StageMemoryBytes, IsWithoutSnapshotAndByMicrobatchesOnAGpu) {
+// A GPU's stage has its snapshots, each value and two moments, in the host's memory; and memory of
+// its own for each microbatch, in which nothing of another's can be.
+TEST(StageMemoryBytes, IsWithoutSnapshotsAndByMicrobatchesOnAGpu) {
   RunSpec spec = Gpt2Small();
   const auto bytes = [&](uint32_t depth, bool on_gpu) {
     return StageMemoryBytes(spec, 256, 3, true, false, depth, on_gpu);
   };
   const uint64_t boundary = 1024 * 768 * 4,
-                 snapshot = 12 * StageParameters(spec.model, 256, 3, true, false);
-  EXPECT_EQ(bytes(1, true) - bytes(1, false) + snapshot, (192u << 20) + 9 * boundary + (20u << 20));
+                 snapshots = 2 * 12 * StageParameters(spec.model, 256, 3, true, false);
+  EXPECT_EQ(bytes(1, true) - bytes(1, false) + snapshots,
+            (192u << 20) + 9 * boundary + (20u << 20));
   EXPECT_EQ(bytes(2, true) - bytes(1, true),
             bytes(2, false) - bytes(1, false) + boundary + (20u << 20));
   spec.pipeline.recompute = Recompute::kStage;
   EXPECT_EQ(bytes(2, true) - bytes(1, true), bytes(2, false) - bytes(1, false));
+}
+
+// The next one is taken while one is being written.
+TEST(StageMemoryBytes, HasASecondSnapshotWhereTheRunTakesThemAgain) {
+  RunSpec spec = Gpt2Small();
+  spec.checkpoint.every = 0;
+  const uint64_t state = StageStateBytes(spec, 256, 3, true, false);
+  const uint64_t once = StageMemoryBytes(spec, 256, 3, true, false, 1);
+  spec.checkpoint.every = 50;
+  EXPECT_EQ(StageMemoryBytes(spec, 256, 3, true, false, 1), once + state);
+  spec.checkpoint.every = 0;
+  spec.recovery.every = std::nullopt;  // auto
+  EXPECT_EQ(StageMemoryBytes(spec, 256, 3, true, false, 1), once + state);
 }
 
 // A block of GPT-2's has matrices of 12 h^2 elements, and 13 h other numbers.
@@ -189,10 +203,10 @@ TEST(StageMemoryBytes, ALargeVocabularysLogitsAreInChunks) {
   EXPECT_EQ(last.per_flight, middle.per_flight);
   const uint64_t parameters = StageParameters(spec.model, 50257, 3, false, true) -
                               StageParameters(spec.model, 50257, 3, false, false);
-  // Value, gradient, moments and snapshot; of 256 tokens three times the logits, and what the norm
-  // keeps.
+  // Value, gradient, moments and two snapshots; of 256 tokens three times the logits, and what the
+  // norm keeps.
   EXPECT_EQ(last.fixed - middle.fixed,
-            (16 + 12) * parameters + 3 * 256 * 50257 * 4 + 256 * uint64_t{768} * 4 * 2);
+            (16 + 24) * parameters + 3 * 256 * 50257 * 4 + 256 * uint64_t{768} * 4 * 2);
   // Where they are one chunk autograd keeps a microbatch's log-softmax.
   const uint64_t small = MemoryOf(spec, 16384, 3, false, true).per_flight;
   EXPECT_GT(small - middle.per_flight, 1024u * 16384u * 4u);

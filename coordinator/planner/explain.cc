@@ -127,6 +127,17 @@ std::string Remembered(const Plan& plan) {
                      FormatBytes(static_cast<double>(most)), where->worker_name);
 }
 
+// Where there are GPUs, whose speed hangs on it.
+std::string Dtype(const PlanRequest& request) {
+  const CandidateWorker *gpu = nullptr, *cpu = nullptr;
+  for (const CandidateWorker& worker : request.workers) (worker.on_gpu ? gpu : cpu) = &worker;
+  if (gpu == nullptr) return "";
+  std::string text = fmt::format(" Matrix products of all stages are computed in {} (train.dtype)",
+                                 ToString(request.spec.train.dtype));
+  if (cpu != nullptr) text += fmt::format("; {} has a GPU, and {} none", gpu->name, cpu->name);
+  return text + ".";
+}
+
 std::string Oddities(const PlanRequest& request) {
   std::string text;
   if (request.spec.replay && request.spec.replay->memory_bytes == 0) {
@@ -153,7 +164,7 @@ std::string Oddities(const PlanRequest& request) {
 
 std::string Explain(const PlanRequest& request, const Plan& plan) {
   const Prediction& prediction = plan.prediction;
-  std::string text = Placement(plan) + ReplayNote(request.spec);
+  std::string text = Placement(plan) + ReplayNote(request.spec) + Dtype(request);
   if (prediction.step_seconds > 0) {
     text += fmt::format(
         " A step of {} microbatches ({} tokens) should take {} ({:.0f} tokens/s); no "

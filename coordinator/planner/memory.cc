@@ -4,6 +4,7 @@
 
 #include "coordinator/planner/planner.h"
 #include "run/model/family.h"
+#include "run/model/loss_chunks.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -110,12 +111,14 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const uint64_t tokens = uint64_t{spec.train.microbatch_size} * spec.model.context;
   const uint64_t boundary = tokens * spec.model.hidden * kFloat;
   const model::Family& family = model::FamilyOf(spec.model);
-  model::Kept of_block = family.kept_by_block(spec.model);
-  of_block.half += RanksOfBlock(spec.model);
-  uint64_t kept = layers * tokens * BytesOf(of_block, bf16);
-  const uint64_t logits =
-      last ? tokens * uint64_t{spec.model.VocabularyOver(vocabulary)} * kFloat : 0;
-  if (last) kept += tokens * BytesOf(family.kept_by_final_norm(spec.model), bf16) + logits;
+  model::Kept kept_by_block = family.kept_by_block(spec.model);
+  kept_by_block.half += RanksOfBlock(spec.model);
+  const uint64_t of_block = tokens * BytesOf(kept_by_block, bf16);
+  const uint64_t rows = spec.model.VocabularyOver(vocabulary);
+  const model::LossChunks chunks = model::LossChunksOf(tokens, rows);
+  const uint64_t logits = last ? chunks.tokens * rows * kFloat : 0;
+  const uint64_t of_loss =
+      last ? chunks.tokens * BytesOf(family.kept_by_final_norm(spec.model), bf16) + logits : 0;
   const uint64_t casts = bf16 ? CastParameters(spec.model, vocabulary, layers, last) * kHalf : 0;
 
   const uint64_t parameters = StageParameters(spec.model, vocabulary, layers, first, last);
@@ -129,13 +132,26 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
                  MuonBytes(spec, vocabulary, layers) + (rounded && on_gpu ? kRoundingBytes : 0) +
                  casts + kBoundaryBuffers * boundary + kLogitsAtWork * logits + kProgramBytes;
   memory.per_flight = 2 * boundary;
-  (spec.pipeline.recompute ? memory.fixed : memory.per_flight) += kept;
+  const bool recomputes = spec.pipeline.recompute != Recompute::kNone;
+  // Whose forward leaves its logits for backward.
+  const bool keeps_logits = !recomputes && chunks.count == 1;
+  (keeps_logits ? memory.per_flight : memory.fixed) += of_loss;
+  switch (spec.pipeline.recompute) {
+    case Recompute::kNone:
+      memory.per_flight += layers * of_block;
+      break;
+    case Recompute::kBlocks:
+      memory.per_flight += (std::max(layers, 1u) - 1) * boundary;
+      memory.fixed += std::min(layers, 1u) * of_block;
+      break;
+    case Recompute::kStage:
+      memory.fixed += layers * of_block;
+      break;
+  }
   if (!on_gpu) return memory;
   memory.fixed += kCublasBytes + kBoundariesInPassing * boundary;
-  if (!spec.pipeline.recompute) {
-    const uint64_t products = bf16 ? logits / kFloat * kHalf : 0;
-    memory.per_flight += boundary + kSegmentBytes + logits + products;
-  }
+  if (!recomputes) memory.per_flight += boundary + kSegmentBytes;
+  if (keeps_logits) memory.per_flight += logits + (bf16 ? logits / kFloat * kHalf : 0);
   return memory;
 }
 

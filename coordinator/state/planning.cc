@@ -45,6 +45,13 @@ CandidateWorker Core::CandidateOf(const RunSpec& spec, const Worker& worker) con
   return one;
 }
 
+void Core::SettleDtype(const std::vector<Worker*>& workers, RunSpec* spec) const {
+  if (spec->train.dtype != ComputeDtype::kAuto) return;
+  const bool on_gpus = std::ranges::all_of(
+      workers, [&](const Worker* worker) { return CandidateOf(*spec, *worker).on_gpu; });
+  spec->train.dtype = on_gpus ? ComputeDtype::kBf16 : ComputeDtype::kFp32;
+}
+
 Status Core::CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers,
                         bool may_wait) const {
   if (!workers.ok()) return absl::OkStatus();  // it waits; the plan will be checked then

@@ -161,6 +161,9 @@ StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, bool may_wait,
   LH_RETURN_IF_ERROR(CheckMessageCache(submitted.spec, TextBytes(submitted.submit)));
   notes->push_back(step > 0 ? fmt::format("goes on from the checkpoint of step {}", step)
                             : "no checkpoint was committed: starts from scratch");
+  if (submitted.spec.train.dtype == ComputeDtype::kAuto) {
+    submitted.spec.train.dtype = record.spec.train.dtype;
+  }
   const std::string event = notes->back();
   if (std::string note = ScheduleNote(record.spec.train, submitted.spec.train); !note.empty()) {
     notes->push_back(std::move(note));
@@ -240,6 +243,12 @@ void Core::AdvanceQueue() {
     record.step = step;
     run->stages.clear();
     record.plan.reset();
+    if (record.spec.train.dtype == ComputeDtype::kAuto) {
+      SettleDtype(*workers, &record.spec);
+      if (record.spec.train.dtype == ComputeDtype::kBf16) {
+        Log(run, "note", "train.dtype: all workers compute on GPUs, so products are in bf16");
+      }
+    }
     run->draft = NewDraft(record.id, record.epoch, record.spec, record.data_files,
                           record.link_secret, *workers);
     run->draft->resume_step = record.step;
@@ -361,6 +370,7 @@ void Core::On(event::PlanAsked& asked) {
   }
   const std::vector<v1::DataFile> files(asked.submit.data_files().begin(),
                                         asked.submit.data_files().end());
+  SettleDtype(*workers, &asked.spec);
   PlanJob& job = jobs_[asked.new_id];
   job.request = asked.request;
   job.draft = NewDraft(asked.new_id, Epoch(1), asked.spec, files, asked.link_secret, *workers);

@@ -138,6 +138,28 @@ Field DataSets(std::vector<DataSource>* target) {
   return field;
 }
 
+// `recompute: blocks`. Older run files say true for stage and false for none.
+Field RecomputeField(Recompute* target) {
+  Field field;
+  field.key = "recompute";
+  field.expected = "one of none, blocks, stage";
+  field.read = [target, expected = field.expected](Reader& reader, const YAML::Node& node,
+                                                   const std::string& path) {
+    const auto text = config::ReadScalar(reader, node, path, expected);
+    if (!text) return;
+    if (*text == "none" || *text == "false") {
+      *target = Recompute::kNone;
+    } else if (*text == "blocks") {
+      *target = Recompute::kBlocks;
+    } else if (*text == "stage" || *text == "true") {
+      *target = Recompute::kStage;
+    } else {
+      reader.FailExpected(node, path, expected);
+    }
+  };
+  return field;
+}
+
 Field Betas(OptimizerSpec* optimizer) {
   Field field;
   field.key = "betas";
@@ -243,7 +265,8 @@ Table TrainTable(TrainSpec* train, ModelSpec* model) {
       Required(Whole("steps", &train->steps, uint64_t{0}, uint64_t{1'000'000'000})),
       Required(Whole("microbatches", &train->microbatches, 1, 1u << 16)),
       Whole("microbatch_size", &train->microbatch_size, 1, 1u << 16),
-      Choice("dtype", &train->dtype, std::vector{ComputeDtype::kFp32, ComputeDtype::kBf16}),
+      Choice("dtype", &train->dtype,
+             std::vector{ComputeDtype::kAuto, ComputeDtype::kFp32, ComputeDtype::kBf16}),
       Whole("seed", &train->seed, uint64_t{0}, UINT64_MAX),
       Flag("deterministic", &train->deterministic),
       Choice("on_nonfinite", &train->on_nonfinite,
@@ -299,7 +322,7 @@ Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
                            Choice("send_order", &pipeline->send_order,
                                   std::vector{SendOrder::kAuto, SendOrder::kActivationsFirst,
                                               SendOrder::kAsReady}),
-                           Flag("recompute", &pipeline->recompute),
+                           RecomputeField(&pipeline->recompute),
                            Whole("threads_per_stage", &pipeline->threads_per_stage, 1, 1024),
                            WholeOrAuto("depth", &pipeline->depth, 1, 1u << 16)}),
       Choice("transport", &spec->transport, kTransports),
@@ -360,7 +383,27 @@ void ApplyOverride(Reader& reader, const std::string& text, const Table& table) 
 }  // namespace
 
 std::string_view ToString(ComputeDtype dtype) {
-  return dtype == ComputeDtype::kBf16 ? "bf16" : "fp32";
+  switch (dtype) {
+    case ComputeDtype::kFp32:
+      return "fp32";
+    case ComputeDtype::kBf16:
+      return "bf16";
+    case ComputeDtype::kAuto:
+      return "auto";
+  }
+  return "?";
+}
+
+std::string_view ToString(Recompute what) {
+  switch (what) {
+    case Recompute::kNone:
+      return "none";
+    case Recompute::kBlocks:
+      return "blocks";
+    case Recompute::kStage:
+      return "stage";
+  }
+  return "?";
 }
 
 std::string_view ToString(ScheduleKind kind) {
@@ -446,6 +489,7 @@ StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name
                       file_name));
     }
     RunSpec spec;
+    spec.train.dtype = ComputeDtype::kAuto;
     std::string preset;  // of the model
     const Table table = RunTable(&spec, &preset, check_codec);
     Reader reader{std::string(file_name)};

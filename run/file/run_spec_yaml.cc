@@ -62,6 +62,24 @@ std::string NewKeysOf(const TrainSpec& train) {
   return out;
 }
 
+// auto, which neighbours of an older version do not know, is what is left out.
+std::string DtypeYaml(ComputeDtype dtype) {
+  return dtype == ComputeDtype::kAuto ? "" : fmt::format("  dtype: {}\n", ToString(dtype));
+}
+
+// Neighbours of an older version know true and false.
+std::string_view RecomputeYaml(Recompute what) {
+  switch (what) {
+    case Recompute::kNone:
+      return "false";
+    case Recompute::kStage:
+      return "true";
+    case Recompute::kBlocks:
+      break;
+  }
+  return ToString(what);
+}
+
 std::string TrainYaml(const TrainSpec& train) {
   const OptimizerSpec& optimizer = train.optimizer;
   const LrScheduleSpec& schedule = train.schedule;
@@ -70,7 +88,7 @@ std::string TrainYaml(const TrainSpec& train) {
       "  steps: {}\n"
       "  microbatches: {}\n"
       "  microbatch_size: {}\n"
-      "  dtype: {}\n"
+      "{}"
       "  seed: {}\n"
       "{}"
       "  optimizer:\n"
@@ -86,7 +104,7 @@ std::string TrainYaml(const TrainSpec& train) {
       "    warmup: {}\n"
       "    final_ratio: {}\n"
       "{}",
-      train.steps, train.microbatches, train.microbatch_size, ToString(train.dtype), train.seed,
+      train.steps, train.microbatches, train.microbatch_size, DtypeYaml(train.dtype), train.seed,
       NewKeysOf(train), ToString(optimizer.kind), optimizer.lr, optimizer.beta1, optimizer.beta2,
       optimizer.epsilon, optimizer.weight_decay, optimizer.clip_norm, NewKeysOf(optimizer),
       ToString(schedule.kind), schedule.warmup, schedule.final_ratio, NewKeysOf(schedule));
@@ -182,8 +200,8 @@ std::string ToYaml(const RunSpec& spec) {
       "  depth: {}\n"
       "transport: {}\n",
       OrAuto(spec.pipeline.stages), ToString(spec.pipeline.schedule),
-      ToString(spec.pipeline.send_order), spec.pipeline.recompute, spec.pipeline.threads_per_stage,
-      OrAuto(spec.pipeline.depth), ToString(spec.transport));
+      ToString(spec.pipeline.send_order), RecomputeYaml(spec.pipeline.recompute),
+      spec.pipeline.threads_per_stage, OrAuto(spec.pipeline.depth), ToString(spec.transport));
   out += LinksYaml(spec.links);
   out += fmt::format(
       "checkpoint:\n"

@@ -37,9 +37,15 @@ void AddToGradient(const at::Tensor& parameter, const at::Tensor& more) {
   }
 }
 
+// Of a product that is not made apart from the sum that it is added to: the head's of a large
+// vocabulary, for each chunk of tokens.
+constexpr int64_t kLargeProduct = int64_t{16} << 20;
+
 void AddProductToGradient(const at::Tensor& parameter, const at::Tensor& a, const at::Tensor& b) {
   at::Tensor& sum = parameter.mutable_grad();
-  if (!a.is_cuda() || a.scalar_type() == at::kFloat) {
+  if (sum.defined() && a.scalar_type() == at::kFloat && a.size(0) * b.size(1) > kLargeProduct) {
+    sum.addmm_(a, b);
+  } else if (!a.is_cuda() || a.scalar_type() == at::kFloat) {
     AddToGradient(parameter, a.mm(b));
   } else if (sum.defined()) {
     at::addmm_out(sum, sum, a, b, at::kFloat);

@@ -65,10 +65,15 @@ Model::Layout Model::LayoutOf(const at::Tensor& documents) {
   return layout;
 }
 
+at::Tensor Model::RunBlocks(const at::Tensor& input, const Layout& layout, size_t begin,
+                            size_t end) const {
+  at::Tensor x = first_ && begin == 0 ? Embed(input, layout) : input;
+  for (size_t block = begin; block < end; ++block) x = RunBlock(block, x, layout);
+  return x;
+}
+
 at::Tensor Model::Forward(const at::Tensor& input, const at::Tensor& documents) const {
-  const Layout layout = LayoutOf(documents);
-  at::Tensor x = first_ ? Embed(input, layout) : input;
-  for (size_t block = 0; block < block_count_; ++block) x = RunBlock(block, x, layout);
+  const at::Tensor x = RunBlocks(input, LayoutOf(documents), 0, block_count_);
   return last_ ? Logits(x) : x;
 }
 
@@ -99,9 +104,13 @@ at::Tensor Model::Extend(const at::Tensor& input, Seen* seen) const {
 
 at::Tensor Model::Loss(const at::Tensor& logits, const at::Tensor& targets,
                        const at::Tensor& counted) {
-  const at::Tensor rows = logits.reshape({-1, logits.size(-1)}), ids = targets.reshape({-1});
-  if (!counted.defined()) return at::cross_entropy_loss(rows, ids);
-  return at::cross_entropy_loss(rows, ids, /*weight=*/{}, at::Reduction::Sum, kNoTarget) / counted;
+  if (counted.defined()) return SumOfLosses(logits, targets) / counted;
+  return at::cross_entropy_loss(logits.reshape({-1, logits.size(-1)}), targets.reshape({-1}));
+}
+
+at::Tensor Model::SumOfLosses(const at::Tensor& logits, const at::Tensor& targets) {
+  return at::cross_entropy_loss(logits.reshape({-1, logits.size(-1)}), targets.reshape({-1}),
+                                /*weight=*/{}, at::Reduction::Sum, kNoTarget);
 }
 
 }  // namespace longhaul::worker

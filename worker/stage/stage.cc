@@ -73,6 +73,9 @@ Status Check(const StageOptions& options) {
         "head on the last");
   }
   if (options.threads == 0) return wrong("a stage needs at least one thread");
+  if (options.train.dtype == ComputeDtype::kAuto) {
+    return wrong("expected train.dtype fp32 or bf16; came auto, which the plan settles");
+  }
   return absl::OkStatus();
 }
 

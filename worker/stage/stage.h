@@ -35,9 +35,9 @@ struct StageOptions {
   uint32_t vocabulary = 256;             // the tokenizer's: no id is larger
   uint32_t first_layer = 0, layers = 0;  // this stage's blocks
   bool first = true, last = true;        // holds the embedding / norm, head and loss
-  bool recompute = false;  // keep only the stage's input, run forward again in Backward
-  uint32_t threads = 1;    // LibTorch's intra-op threads
-  DeviceName device;       // a GPU: LoadTorchCuda came before (torch_cuda.h)
+  Recompute recompute = Recompute::kNone;
+  uint32_t threads = 1;  // LibTorch's intra-op threads
+  DeviceName device;     // a GPU: LoadTorchCuda came before (torch_cuda.h)
   bool graphs = true;  // a GPU: passes are recorded and replayed, the same work in one launch each
   bool timing_only = false;     // parameters are any normal numbers, made on the device in no time
   bool masked_targets = false;  // the loss of some does not count

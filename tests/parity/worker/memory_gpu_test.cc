@@ -23,7 +23,8 @@ using ::longhaul::testing::Must;
 
 struct Case {
   ModelFamily family;
-  bool first, last, recompute;
+  bool first, last;
+  Recompute recompute;
   uint32_t in_flight;
 };
 
@@ -94,7 +95,7 @@ TEST_P(MemoryOnGpu, AStageTakesWhatThePlanSays) {
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const ModelFamily family : {ModelFamily::kGpt, ModelFamily::kLlama}) {
-    for (const bool recompute : {false, true}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kBlocks, Recompute::kStage}) {
       for (const uint32_t in_flight : {1, 6}) {
         cases.push_back({family, true, false, recompute, in_flight});
         cases.push_back({family, false, false, recompute, in_flight});
@@ -108,7 +109,9 @@ std::vector<Case> Cases() {
 
 INSTANTIATE_TEST_SUITE_P(Stages, MemoryOnGpu, ::testing::ValuesIn(Cases()), [](const auto& test) {
   return fmt::format("{}{}{}{}", ToString(test.param.family),
-                     test.param.recompute ? "Recompute" : "",
+                     test.param.recompute == Recompute::kNone     ? ""
+                     : test.param.recompute == Recompute::kBlocks ? "ByBlocks"
+                                                                  : "Recompute",
                      test.param.first && test.param.last ? "Whole"
                      : test.param.first                  ? "First"
                      : test.param.last                   ? "Last"

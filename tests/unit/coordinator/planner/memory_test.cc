@@ -63,7 +63,7 @@ TEST(StageMemoryBytes, IsWithoutSnapshotAndByMicrobatchesOnAGpu) {
   EXPECT_EQ(bytes(1, true) - bytes(1, false) + snapshot, (192u << 20) + 9 * boundary + (20u << 20));
   EXPECT_EQ(bytes(2, true) - bytes(1, true),
             bytes(2, false) - bytes(1, false) + boundary + (20u << 20));
-  spec.pipeline.recompute = true;
+  spec.pipeline.recompute = Recompute::kStage;
   EXPECT_EQ(bytes(2, true) - bytes(1, true), bytes(2, false) - bytes(1, false));
 }
 
@@ -160,9 +160,42 @@ TEST(StageMemoryBytes, LlamaKeepsItsOwnValues) {
 
 TEST(StageMemoryBytes, RecomputationKeepsInputsOnly) {
   RunSpec spec = Gpt2Small();
-  spec.pipeline.recompute = true;
+  spec.pipeline.recompute = Recompute::kStage;
   const uint64_t one = StageMemoryBytes(spec, 256, 3, false, false, 1);
   EXPECT_EQ(StageMemoryBytes(spec, 256, 3, false, false, 2) - one, 2u * 1024u * 768u * 4u);
+}
+
+// A block of GPT-2's keeps 16 values a token.
+TEST(StageMemoryBytes, RecomputationByBlocksHasOneBlockAtATime) {
+  RunSpec stage = Gpt2Small(), blocks = stage;
+  stage.pipeline.recompute = Recompute::kStage;
+  blocks.pipeline.recompute = Recompute::kBlocks;
+  const uint64_t boundary = 1024u * 768u * 4u;
+  const auto memory = [](const RunSpec& spec, uint32_t layers, bool on_gpu) {
+    return MemoryOf(spec, 256, layers, false, false, on_gpu);
+  };
+  for (const bool on_gpu : {false, true}) {
+    EXPECT_EQ(memory(blocks, 3, on_gpu).per_flight, 4 * boundary);
+    EXPECT_EQ(memory(stage, 3, on_gpu).fixed - memory(blocks, 3, on_gpu).fixed, 2 * 16 * boundary);
+    EXPECT_EQ(memory(blocks, 1, on_gpu).At(4), memory(stage, 1, on_gpu).At(4));
+  }
+}
+
+// GPT-2's 50,257 logits of 1024 tokens would be 196 MiB.
+TEST(StageMemoryBytes, ALargeVocabularysLogitsAreInChunks) {
+  RunSpec spec = Gpt2Small();
+  const StageMemory middle = MemoryOf(spec, 50257, 3, false, false);
+  const StageMemory last = MemoryOf(spec, 50257, 3, false, true);
+  EXPECT_EQ(last.per_flight, middle.per_flight);
+  const uint64_t parameters = StageParameters(spec.model, 50257, 3, false, true) -
+                              StageParameters(spec.model, 50257, 3, false, false);
+  // Value, gradient, moments and snapshot; of 256 tokens three times the logits, and what the norm
+  // keeps.
+  EXPECT_EQ(last.fixed - middle.fixed,
+            (16 + 12) * parameters + 3 * 256 * 50257 * 4 + 256 * uint64_t{768} * 4 * 2);
+  // Where they are one chunk autograd keeps a microbatch's log-softmax.
+  const uint64_t small = MemoryOf(spec, 16384, 3, false, true).per_flight;
+  EXPECT_GT(small - middle.per_flight, 1024u * 16384u * 4u);
 }
 
 }  // namespace

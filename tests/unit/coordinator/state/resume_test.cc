@@ -217,6 +217,7 @@ TEST(CheckResumable, NamesEveryKeyThatDiffers) {
   EXPECT_THAT(refused([](RunSpec& s) { s.validation.share = 0.5; }), HasSubstr("validation.share"));
   EXPECT_THAT(refused([](RunSpec& s) { s.train.dtype = ComputeDtype::kBf16; }),
               HasSubstr("train.dtype is fp32 in the run and bf16"));
+  EXPECT_EQ(refused([](RunSpec& s) { s.train.dtype = ComputeDtype::kAuto; }), "");
   EXPECT_THAT(refused([](RunSpec& s) { s.train.optimizer.kind = OptimizerKind::kMuon; }),
               HasSubstr("train.optimizer.kind is adamw in the run and muon in this file"));
   EXPECT_THAT(refused([](RunSpec& s) {
@@ -226,6 +227,18 @@ TEST(CheckResumable, NamesEveryKeyThatDiffers) {
               }),
               AllOf(HasSubstr("train.seed"), HasSubstr("train.microbatches"),
                     HasSubstr("pipeline.threads_per_stage")));
+}
+
+// Whose other workers might be of another kind.
+TEST_F(Resume, AFileThatLeavesTheDtypeOpenTakesTheRuns) {
+  FailAtStep3(true);
+  RunSpec spec = SmallSpec("tiny", 2);
+  spec.train.dtype = ComputeDtype::kAuto;
+  ASSERT_TRUE(Submit(spec).ok());
+  c.ToPreparing(kAb, "tiny-1");
+  const std::string yaml =
+      c.Last("a", v1::WorkerCommand::kAssign)->assign().assignment().run_yaml();
+  EXPECT_THAT(yaml, HasSubstr("dtype: fp32"));
 }
 
 TEST(CheckResumable, NamesEveryKeyOfFamilyLlamaThatDiffers) {

@@ -4,6 +4,7 @@
 
 #include <random>
 #include <string>
+#include <tuple>
 
 #include "absl/strings/match.h"
 
@@ -72,6 +73,7 @@ TEST(RunSpec, DefaultsAreThoseOfTheHeader) {
   expected.data.text = {"corpus/*.txt"};
   expected.train.steps = 200;
   expected.train.microbatches = 16;
+  expected.train.dtype = ComputeDtype::kAuto;  // which nobody computes in
   EXPECT_EQ(*spec, expected);
   EXPECT_EQ(spec->TokensPerStep(), 16u * 256u);
 }
@@ -91,8 +93,8 @@ TEST(RunSpec, ReadsEveryKey) {
   EXPECT_EQ(spec->train.optimizer, (OptimizerSpec{OptimizerKind::kMuon, 1.2345678901234567e-3, 0.8,
                                                   0.97, 1e-6, 0.3, 0, 0.9, MomentDtype::kBf16}));
   EXPECT_EQ(spec->train.schedule, (LrScheduleSpec{LrScheduleKind::kWsd, 12, 0.25, 0.3}));
-  EXPECT_EQ(spec->pipeline,
-            (PipelineSpec{1, ScheduleKind::kOneFOneB, SendOrder::kAsReady, true, 2, 4}));
+  EXPECT_EQ(spec->pipeline, (PipelineSpec{1, ScheduleKind::kOneFOneB, SendOrder::kAsReady,
+                                          Recompute::kStage, 2, 4}));
   EXPECT_EQ(spec->links.codecs, (CodecPair{"none", "fixed:bits=6"}));
   EXPECT_FALSE(spec->links.measure);
   ASSERT_EQ(spec->links.by_worker.size(), 2u);
@@ -138,9 +140,27 @@ TEST(RunSpec, ActivationsFirstNeedsAllMicrobatchesInFlight) {
 // Neighbours of an older version do not know them.
 TEST(RunSpec, ToYamlLeavesOutNewKeysWithTheirDefaults) {
   const std::string text = ToYaml(*ParseRunSpec(kMinimal, "run.yaml", {}, FakeCodecs));
-  for (const char* key :
-       {"clean", "at_start", "deterministic", "on_nonfinite", "moment", " decay", "at_end"}) {
+  for (const char* key : {"clean", "at_start", "deterministic", "on_nonfinite", "moment", " decay",
+                          "at_end", "dtype"}) {
     EXPECT_FALSE(absl::StrContains(text, key)) << key << "\n" << text;
+  }
+}
+
+// Those know true and false.
+TEST(RunSpec, RecomputeIsWrittenAsOlderNeighboursReadIt) {
+  const auto read = [](const std::string& value) {
+    return *ParseRunSpec(kMinimal, "run.yaml", {"pipeline.recompute=" + value}, FakeCodecs);
+  };
+  for (const auto& [word, value, written] : {std::tuple("none", Recompute::kNone, "false"),
+                                             {"false", Recompute::kNone, "false"},
+                                             {"blocks", Recompute::kBlocks, "blocks"},
+                                             {"stage", Recompute::kStage, "true"},
+                                             {"true", Recompute::kStage, "true"}}) {
+    const RunSpec spec = read(word);
+    EXPECT_EQ(spec.pipeline.recompute, value) << word;
+    const std::string text = ToYaml(spec);
+    EXPECT_TRUE(absl::StrContains(text, std::string("  recompute: ") + written + "\n")) << text;
+    EXPECT_EQ(*ParseRunSpec(text, "again.yaml", {}, FakeCodecs), spec);
   }
 }
 
@@ -259,7 +279,7 @@ run.yaml:8:39: train.optimizer.betas: expected a number from 0 and below 1, got 
 run.yaml:8:54: train.optimizer.clip_norm: expected a number from 0 to 1000000000, got '.nan'
 run.yaml:9:13: train.schedule: expected a mapping with kind, warmup, final_ratio, decay, got a list
 run.yaml:10:23: pipeline.schedule: expected one of link-aware, 1f1b, gpipe, got '1f1b1'; did you mean '1f1b'?
-run.yaml:10:41: pipeline.recompute: expected true or false, got '1'
+run.yaml:10:41: pipeline.recompute: expected one of none, blocks, stage, got '1'
 run.yaml:10:52: pipeline.stages: expected a whole number from 1 to 4096 or auto, got the text "2"; remove the quotes
 run.yaml:11:12: transport: expected one of ucx, grpc, got 'grcp'; did you mean 'grpc'?
 run.yaml:12:19: links.forward: unknown codec 'tha'
@@ -319,7 +339,7 @@ run.yaml:5:55: train.microbatch_size: expected a whole number from 1 to 65536, g
 run.yaml:5:78: train.schedule.warmup: 11 steps are more than train.steps 10
 run.yaml:6:21: pipeline.stages: 3 stages are more than the model's 2 layers; every stage needs one
 run.yaml:6:31: pipeline.depth: 3 microbatches in flight are more than the 2 of a step (train.microbatches)
-run.yaml:6:45: pipeline.recompute: expected true or false, got 'perhaps')");
+run.yaml:6:45: pipeline.recompute: expected one of none, blocks, stage, got 'perhaps')");
   EXPECT_EQ(ErrorOf("name: a\nmodel: 5\ndata: { text: x }\ntrain: { steps: 1 }\n"
                     "pipeline: { stages: 9, depth: 9 }\n"),
             "run.yaml:2:8: model: expected a mapping with preset, from, upload, weights, family, "

@@ -258,7 +258,7 @@ TEST_P(Lora, WhatIsFrozenStaysToTheBitAndIsInNoSnapshot) {
 // Tied ones (qwen2_5, llama3, gpt2) too: each end has the matrix.
 TEST_P(Lora, TwoStagesAreOneToTheBit) {
   for (const ComputeDtype dtype : {ComputeDtype::kFp32, ComputeDtype::kBf16}) {
-    for (const bool recompute : {false, true}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kBlocks, Recompute::kStage}) {
       StageOptions options = Adapted();
       options.train.dtype = dtype;
       options.recompute = recompute;

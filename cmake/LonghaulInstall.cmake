@@ -1,16 +1,17 @@
 # What `cmake --install` makes of a build: the layout of the portable bundle (deploy/bundle.sh), which
 # brings the shared libraries, too. The programs look for these beside themselves, wherever that is;
 # by DT_RPATH, which also counts for what libraries need, unlike DT_RUNPATH.
-set(LONGHAUL_PROGRAMS longhaul longhaul-coordinator longhaul-worker longhaul-codec)
+set(LONGHAUL_PROGRAMS longhaul longhaul-coordinator longhaul-worker longhaul-codec
+  longhaul-generate)
 foreach(program IN LISTS LONGHAUL_PROGRAMS)
   if(NOT TARGET ${program})
     continue()
   endif()
   target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
   set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
-  # What runs is a script, which finds LibTorch first (deploy/bundle/longhaul-worker).
+  # What runs is a script, which finds LibTorch first (deploy/bundle/with_torch).
   set(folder bin)
-  if(program STREQUAL "longhaul-worker")
+  if(program MATCHES "^longhaul-(worker|generate)$")
     set(folder libexec)
   endif()
   install(TARGETS ${program} RUNTIME DESTINATION ${folder})

@@ -18,10 +18,12 @@ find_package(SQLite3 REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(GTest REQUIRED)
 find_package(benchmark REQUIRED)
+find_package(CURL REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(UCX REQUIRED IMPORTED_TARGET ucx)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib) # tests: a web server
 find_path(LONGHAUL_RANDOM123_DIR Random123/philox.h REQUIRED) # headers alone, where the compiler looks
 
 # LibTorch's CPU part alone, out of the wheel that deploy/setup.sh unpacked. Not find_package(Torch):

@@ -26,7 +26,7 @@ while [ $# -gt 0 ]; do
     *) echo "bundle: unknown option '$1'" >&2; usage >&2; exit 2 ;;
   esac
 done
-for program in longhaul longhaul-coordinator longhaul-worker longhaul-codec; do
+for program in longhaul longhaul-coordinator longhaul-worker longhaul-codec longhaul-generate; do
   [ -x "$build_dir/bin/$program" ] || {
     echo "bundle: expected $build_dir/bin/$program; build first: cmake --preset release && cmake --build build/release" >&2
     exit 1

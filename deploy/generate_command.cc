@@ -35,8 +35,12 @@ StatusOr<int> Generate(Invocation& invocation, const GenerateOptions& options) {
   const bool is_run = !fs::exists(fs::path(folder) / "config.json", error);
   if (is_run) {
     folder = (fs::temp_directory_path() / ("longhaul-generate-" + RandomUuid())).string();
-    LH_RETURN_IF_ERROR(
-        ExportRun(invocation, {.run = options.from, .step = options.step, .out = folder}).status());
+    LH_RETURN_IF_ERROR(ExportRun(invocation, {.run = options.from,
+                                              .step = options.step,
+                                              .out = folder,
+                                              .type = "auto",
+                                              .merged = true})
+                           .status());
   }
   std::vector<std::string> arguments = {"generate", folder};
   const auto add = [&](const std::string& name, const auto& value) {

@@ -117,6 +117,7 @@ class Writer {
       row(kCodecs, RowOf(i), fmt::format("codec of {}", name));
     }
     for (const Edge& edge : assignment_.edges) {
+      if (edge.kind != EdgeKind::kActivations) continue;
       const uint32_t from = edge.from.stage, to = edge.to.stage;
       row(kLinks, RowOf(edge, Direction::kForward),
           fmt::format("{} to {}: {}", from, to, edge.forward.codec));

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "base/file.h"
 #include "base/hash.h"
@@ -20,6 +21,7 @@
 #include "coordinator/cli/program.h"
 #include "coordinator/cli/progress.h"
 #include "run/file/run_spec.h"
+#include "run/model/lora.h"
 #include "run/plan/proto/plan_proto.h"
 #include "run/published/export.h"
 #include "run/published/safetensors.h"
@@ -127,6 +129,75 @@ class ShardFiles {
   std::vector<float> values_;
 };
 
+// Parameters of the model that a run with LoRA began with, with its adapters added.
+class MergedValues {
+ public:
+  // `from`: the folder of the weights where this machine has it. `scratch`: a path for a tensor
+  // that only the coordinator has. All must outlive this.
+  MergedValues(Client& client, std::string from, std::string scratch,
+               const published::Weights& weights, const ModelSpec& model, ShardFiles& shards)
+      : client_(client),
+        from_(std::move(from)),
+        scratch_(std::move(scratch)),
+        weights_(weights),
+        model_(model),
+        shards_(shards) {}
+
+  StatusOr<std::span<const float>> Find(const model::PlacedParameter& parameter) {
+    LH_ASSIGN_OR_RETURN(const published::Tensor* tensor,
+                        published::TensorOf(weights_, model_, parameter));
+    {
+      LH_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, BytesOf(*tensor));
+      values_.resize(parameter.parameter.shape.elements());
+      published::Decode(*tensor, bytes, parameter.parameter, values_);
+    }
+    const LoraSpec& lora = *model_.lora;
+    if (!model::HasAdapters(lora, parameter)) return values_;
+    const model::Adapters adapters = model::AdaptersOf(lora, parameter);
+    LH_ASSIGN_OR_RETURN(const std::vector<float> a, AdapterOf(adapters.a));
+    LH_ASSIGN_OR_RETURN(const std::vector<float> b, AdapterOf(adapters.b));
+    model::Merge(lora, parameter.parameter.shape, a, b, values_);
+    return values_;
+  }
+
+ private:
+  StatusOr<std::vector<float>> AdapterOf(const model::PlacedParameter& adapter) {
+    LH_ASSIGN_OR_RETURN(const std::span<const float> values, shards_.Find(adapter.Name()));
+    if (values.size() != adapter.parameter.shape.elements()) {
+      return absl::DataLossError(fmt::format("expected {} values of {}, got {}",
+                                             adapter.parameter.shape.elements(), adapter.Name(),
+                                             values.size()));
+    }
+    return std::vector<float>(values.begin(), values.end());
+  }
+  StatusOr<std::vector<std::byte>> BytesOf(const published::Tensor& tensor) {
+    StatusOr<std::vector<std::byte>> here = published::ReadTensor(from_, tensor);
+    if (here.ok()) return here;
+    const Status fetched = Fetch(client_, tensor.sha256, scratch_, [](uint64_t) {});
+    if (!fetched.ok()) {
+      return Status(fetched.code(),
+                    fmt::format("neither this machine's folder nor the coordinator has '{}' of the "
+                                "weights that the run began with ({}; {})",
+                                tensor.name, Message(here.status()), Message(fetched)));
+    }
+    LH_ASSIGN_OR_RETURN(const std::string text, ReadFile(scratch_, tensor.bytes));
+    std::filesystem::remove(scratch_);
+    if (text.size() != tensor.bytes) {
+      return absl::DataLossError(fmt::format("expected {} bytes of '{}', the coordinator has {}",
+                                             tensor.bytes, tensor.name, text.size()));
+    }
+    const auto whole = std::as_bytes(std::span(text));
+    return std::vector<std::byte>(whole.begin(), whole.end());
+  }
+
+  Client& client_;
+  const std::string from_, scratch_;
+  const published::Weights& weights_;
+  const ModelSpec& model_;
+  ShardFiles& shards_;
+  std::vector<float> values_;
+};
+
 StatusOr<v1::CheckpointStatus> Gather(Client& client, const ExportOptions& options) {
   v1::CheckpointsRequest request;
   request.set_run(options.run);
@@ -193,6 +264,34 @@ ExportType UsualType(const published::Weights& weights) {
   return type == "BF16" ? ExportType::kBf16 : type == "F16" ? ExportType::kFp16 : ExportType::kFp32;
 }
 
+Status WriteAdapters(const PartialFolder& folder, const Source& source, const ModelSpec& model,
+                     ExportType type, const published::Weights& weights, ShardFiles& shards) {
+  return published::WriteAdapters(
+      folder.path(),
+      {.model = model, .type = type, .base = source.spec.weights.from, .files = weights.files},
+      [&](const model::PlacedParameter& parameter) { return shards.Find(parameter.Name()); });
+}
+
+// The model whole: a checkpoint of LoRA has its adapters alone, so the rest comes from where the
+// run began.
+Status WriteModel(Client& client, const PartialFolder& folder, const Source& source,
+                  const ModelSpec& model, ExportType type, const published::Weights& weights,
+                  ShardFiles& shards) {
+  published::Export what{
+      .model = model, .type = type, .original_config = weights.config_json, .files = weights.files};
+  what.model.lora.reset();
+  if (!model.lora) {
+    return published::WriteFolder(
+        folder.path(), what,
+        [&](const model::PlacedParameter& parameter) { return shards.Find(parameter.Name()); });
+  }
+  MergedValues merged(client, source.spec.weights.from, folder.path() + "/.tensor", weights, model,
+                      shards);
+  return published::WriteFolder(folder.path(), what, [&](const model::PlacedParameter& parameter) {
+    return merged.Find(parameter);
+  });
+}
+
 }  // namespace
 
 StatusOr<int> ExportRun(Invocation& invocation, const ExportOptions& options) {
@@ -201,7 +300,8 @@ StatusOr<int> ExportRun(Invocation& invocation, const ExportOptions& options) {
   LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   LH_ASSIGN_OR_RETURN(const Source source, SourceOf(*client, options.run));
   LH_ASSIGN_OR_RETURN(const v1::CheckpointStatus checkpoint, Gather(*client, options));
-  LH_ASSIGN_OR_RETURN(published::Weights weights, WeightsOf(*client, source.spec, folder->path()));
+  LH_ASSIGN_OR_RETURN(const published::Weights weights,
+                      WeightsOf(*client, source.spec, folder->path()));
 
   uint64_t total = 0, done = 0;
   for (const v1::ShardStatus& shard : checkpoint.shards()) {
@@ -222,17 +322,18 @@ StatusOr<int> ExportRun(Invocation& invocation, const ExportOptions& options) {
       std::filesystem::remove(path);  // it stays mapped
     }
   }
-  published::Export what{.model = source.spec.model,
-                         .type = ParseType(options.type).value_or(UsualType(weights)),
-                         .original_config = std::move(weights.config_json),
-                         .files = std::move(weights.files)};
-  what.model.vocabulary = what.model.VocabularyOver(source.vocabulary);
-  LH_RETURN_IF_ERROR(published::WriteFolder(
-      folder->path(), what,
-      [&](const model::PlacedParameter& parameter) { return shards.Find(parameter.Name()); }));
+  ModelSpec model = source.spec.model;
+  model.vocabulary = model.VocabularyOver(source.vocabulary);
+  const bool adapters = model.lora && !options.merged;
+  const ExportType type =
+      ParseType(options.type).value_or(adapters ? ExportType::kFp32 : UsualType(weights));
+  LH_RETURN_IF_ERROR(adapters ? WriteAdapters(*folder, source, model, type, weights, shards)
+                              : WriteModel(*client, *folder, source, model, type, weights, shards));
   LH_RETURN_IF_ERROR(folder->Publish());
-  invocation.terminal().err << fmt::format("step {} of {} is in {}, as {}", checkpoint.step(),
-                                           options.run, options.out, published::ToString(what.type))
+  invocation.terminal().err << fmt::format("{}step {} of {} {} in {}, as {}",
+                                           adapters ? "the adapters of " : "", checkpoint.step(),
+                                           options.run, adapters ? "are" : "is", options.out,
+                                           published::ToString(type))
                             << std::endl;
   return kDone;
 }
@@ -242,7 +343,7 @@ void AddExportCommand(Program& program) {
   CLI::App* command = program.AddCommand(
       "export",
       "Write a checkpoint as a folder that transformers loads: config.json, safetensors, what "
-      "belongs to the tokenizer",
+      "belongs to the tokenizer. Of a run with LoRA: its adapters, as PEFT loads them",
       [options](Invocation& invocation) { return ExportRun(invocation, *options); });
   command->add_option("RUN", options->run, "The run's id, or a name: its newest run")->required();
   command
@@ -253,8 +354,10 @@ void AddExportCommand(Program& program) {
   command
       ->add_option("--dtype", options->type,
                    "Type of the numbers: fp32, bf16, fp16, or auto: that of the weights that the "
-                   "run began with, fp32 without such")
+                   "run began with, fp32 without such and of adapters")
       ->check(CLI::IsMember({"auto", "fp32", "bf16", "fp16"}));
+  command->add_flag("--merged", options->merged,
+                    "Of a run with LoRA: the whole model, with its adapters added");
 }
 
 }  // namespace longhaul::cli

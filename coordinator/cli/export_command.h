@@ -11,10 +11,13 @@
 namespace longhaul::cli {
 
 struct ExportOptions {
-  std::string run;            // its id, or a name: its newest run
-  uint64_t step = 0;          // 0: the newest checkpoint that is not damaged
-  std::string out;            // the folder, which is not there yet
-  std::string type = "auto";  // "fp32", "bf16", "fp16", or that of the weights it began with
+  std::string run;    // its id, or a name: its newest run
+  uint64_t step = 0;  // 0: the newest checkpoint that is not damaged
+  std::string out;    // the folder, which is not there yet
+  // "fp32", "bf16", "fp16", or that of the weights it began with, of adapters fp32.
+  std::string type = "auto";
+  // Of a run with LoRA: the whole model with its adapters added, instead of these alone.
+  bool merged = false;
 };
 
 // Gives the exit code. Where it fails there is no new folder.

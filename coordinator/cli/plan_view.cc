@@ -49,9 +49,11 @@ void PrintLinks(const Terminal& terminal, const Plan& plan) {
                {"BACKWARD CODEC"},
                {"BYTES", Align::kRight}});
   for (const Edge& edge : plan.assignment.edges) {
-    table.AddRow({fmt::format("{} - {}", edge.from.stage, edge.to.stage), edge.transport,
-                  edge.forward.codec, FormatBytes(static_cast<double>(edge.forward.bytes)),
-                  edge.backward.codec, FormatBytes(static_cast<double>(edge.backward.bytes))});
+    table.AddRow({fmt::format("{} - {}{}", edge.from.stage, edge.to.stage,
+                              edge.kind == EdgeKind::kTied ? ", tied" : ""),
+                  edge.transport, edge.forward.codec,
+                  FormatBytes(static_cast<double>(edge.forward.bytes)), edge.backward.codec,
+                  FormatBytes(static_cast<double>(edge.backward.bytes))});
   }
   terminal.out << '\n';
   table.Print(terminal);

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 
 #include "base/flags/command_line.h"
 #include "coordinator/cli/format.h"
@@ -16,7 +17,7 @@ namespace {
 struct RunOptions {
   std::string run;
   bool now = false;
-  uint64_t after = 0;
+  std::optional<uint64_t> after;
 };
 
 void AddRun(CLI::App* command, RunOptions& options) {
@@ -90,11 +91,12 @@ StatusOr<int> ListSteps(Invocation& invocation, const RunOptions& options) {
   LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   v1::StepsRequest request;
   request.set_run(options.run);
-  request.set_after_step(options.after);
+  if (options.after) request.set_after_step(*options.after);
   Table table({{"STEP", Align::kRight},
                {"EPOCH", Align::kRight},
                {"LOSS"},
                {"VALIDATION"},
+               {"CLEAN VALIDATION"},
                {"GRADIENT NORM"},
                {"LEARNING RATE"},
                {"SECONDS"},
@@ -106,9 +108,11 @@ StatusOr<int> ListSteps(Invocation& invocation, const RunOptions& options) {
           invocation.PrintJsonLine(step);
           return true;
         }
+        const auto exact = [](bool known, double value) { return known ? ExactText(value) : ""; };
         table.AddRow({fmt::format("{}", step.step()), fmt::format("{}", step.epoch()),
-                      ExactText(step.loss()),
-                      step.has_validation() ? ExactText(step.validation_loss()) : "",
+                      exact(step.has_loss(), step.loss()),
+                      exact(step.has_validation(), step.validation_loss()),
+                      exact(step.has_clean_validation_loss(), step.clean_validation_loss()),
                       ExactText(step.gradient_norm()), ExactText(step.learning_rate()),
                       fmt::format("{:.6g}", step.seconds()), fmt::format("{}", step.link_bytes()),
                       fmt::format("{}", step.payload_bytes())});

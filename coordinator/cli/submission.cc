@@ -13,16 +13,16 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/http/http_file.h"
 #include "codec/registry.h"
+#include "coordinator/cli/find_sets.h"
 #include "coordinator/cli/progress.h"
 #include "proto/rpc/channel.h"
-#include "run/data/sample_order.h"
 
 namespace longhaul::cli {
 namespace {
 
 constexpr uint64_t kLargestRunFile = 1 << 20;
-constexpr uint64_t kLargestList = uint64_t{256} << 20;  // of a data set's files
 
 constexpr size_t kBlobsAsked = 5000;  // at a time
 constexpr uint64_t kToTheEnd = UINT64_MAX;
@@ -79,6 +79,7 @@ void AddSetUploads(const Submission& submission, std::vector<Upload>* uploads) {
                       .text = &submission.mixture_json});
   if (!submission.spec.data.upload) return;
   for (const data::Source& source : submission.mixture->sources) {
+    if (http::IsAddress(source.folder)) continue;  // workers ask there themselves
     const auto add = [&](const data::HashedFile& file) {
       const uint64_t size = source.set.chunk_bytes;
       for (uint64_t chunk = 0; chunk < file.ChunkCount(); ++chunk) {
@@ -154,76 +155,14 @@ Status Send(Client& client, const Upload& upload, const std::function<void(uint6
                   "uploading " + (upload.text != nullptr ? "the list of weights" : upload.path));
 }
 
-// What is wrong with a data set's files, as far as their sizes say; "": nothing.
-std::string MissingFiles(const std::string& folder, const data::TokenList& list) {
-  std::string problems;
-  const auto look = [&](const data::HashedFile& file) {
-    const std::filesystem::path path = std::filesystem::path(folder) / file.file;
-    std::error_code error;
-    const uintmax_t bytes = std::filesystem::file_size(path, error);
-    if (error) {
-      problems += fmt::format("\n{}: {}", path.string(), error.message());
-    } else if (bytes < file.offset + file.bytes) {
-      problems += fmt::format("\n{}: expected at least {} bytes, it has {}", path.string(),
-                              file.offset + file.bytes, bytes);
-    }
-  };
-  for (const data::Shard& shard : list.shards) {
-    look(shard.ids);
-    if (shard.mask) look(*shard.mask);
-  }
-  return problems;
-}
-
-// Adds the data sets that `spec` names.
-StatusOr<uint64_t> AddSets(const RunSpec& spec, const std::string& folder, Submission& submission) {
-  data::Mixture mixture;
-  std::string problems;
-  for (const DataSource& source : spec.data.sets) {
-    const std::string path = std::filesystem::absolute(std::filesystem::path(folder) / source.from);
-    const StatusOr<std::string> json = ReadFile(path + "/dataset.json", kLargestList);
-    if (!json.ok()) {
-      problems += fmt::format("\ndata.sets: {}; `longhaul data prepare` makes data sets",
-                              Message(json.status()));
-      continue;
-    }
-    StatusOr<data::DataSet> set = data::ParseDataSet(*json);
-    if (!set.ok()) {
-      problems += fmt::format("\ndata.sets: {}/dataset.json: {}", path, Message(set.status()));
-      continue;
-    }
-    problems += MissingFiles(path, set->training) + MissingFiles(path, set->validation);
-    mixture.sources.push_back({.folder = path, .weight = source.weight, .set = *std::move(set)});
-  }
-  if (!problems.empty()) return absl::InvalidArgumentError(problems.substr(1));
-  LH_RETURN_IF_ERROR(data::CheckMixture(mixture, spec.model.context, spec.data.mask_documents));
-  if (spec.model.vocabulary && *spec.model.vocabulary < mixture.vocabulary()) {
-    return absl::InvalidArgumentError(
-        fmt::format("data.sets: their vocabulary of {} tokens is larger than the model's {} rows; "
-                    "prepare them with the model's tokenizer",
-                    mixture.vocabulary(), *spec.model.vocabulary));
-  }
-  uint64_t validation = 0;
-  for (const data::SourceWindows& source :
-       data::WindowsOfSources(mixture, spec.model.context, spec.validation.share)) {
-    validation += source.validation;
-  }
-  if (spec.validation.every > 0 && validation == 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("data.sets: they have no window of {} tokens (model.context + 1) for "
-                    "validation; prepare some with --validation, raise validation.share, or set "
-                    "validation.every to 0",
-                    uint64_t{spec.model.context} + 1));
-  }
-  submission.mixture = std::move(mixture);
-  return 0;
-}
-
 // Adds the data that `spec` names to the submission, and says how many bytes of text they have.
 StatusOr<uint64_t> AddTexts(const RunSpec& spec, Submission& submission) {
   const std::string folder =
       std::filesystem::path(submission.request.file_name()).parent_path().string();
-  if (!spec.data.sets.empty()) return AddSets(spec, folder, submission);
+  if (!spec.data.sets.empty()) {
+    LH_ASSIGN_OR_RETURN(submission.mixture, FindSets(spec, folder));
+    return 0;
+  }
   LH_ASSIGN_OR_RETURN(submission.paths, ExpandDataFiles(spec, folder));
   for (const std::string& path : submission.paths) {
     struct stat info {};
@@ -337,9 +276,8 @@ Status HashWeights(const Terminal& terminal, Interrupt& interrupt, Submission& s
   return absl::OkStatus();
 }
 
-void LeaveWeightsOut(Submission& submission) {
+void DescribeModel(Submission& submission) {
   if (!submission.weights) return;
-  submission.spec.weights = {};
   submission.request.add_overrides(ModelOverride(submission.spec));
 }
 

@@ -41,8 +41,8 @@ Status HashData(const Terminal& terminal, Interrupt& interrupt, Submission& subm
 // Reads all weights for their hashes; the request then says what they are. Nothing where there are
 // none. Otherwise as HashData.
 Status HashWeights(const Terminal& terminal, Interrupt& interrupt, Submission& submission);
-// The request says what the model is and nothing of weights: for a plan, which needs none.
-void LeaveWeightsOut(Submission& submission);
+// The request says what the model is, and of its weights only where they lie: for a plan.
+void DescribeModel(Submission& submission);
 // Uploads the data files, and the weights that were hashed, that the coordinator lacks.
 Status UploadData(const Terminal& terminal, Client& client, const Submission& submission);
 

@@ -103,7 +103,7 @@ StatusOr<int> ShowPlan(Invocation& invocation, const SubmitOptions& options) {
     return kDone;
   }
   LH_ASSIGN_OR_RETURN(Submission submission, ReadRunAndData(options.file, options.overrides));
-  LeaveWeightsOut(submission);
+  DescribeModel(submission);
   LH_RETURN_IF_ERROR(AddAssumptions(options, &submission.request));
   LH_RETURN_IF_ERROR(HashData(invocation.terminal(), invocation.interrupt(), submission));
   LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
@@ -145,8 +145,10 @@ void AddSubmitCommands(Program& program) {
       "Ctrl-C leaves it running");
   CLI::Option* const resume = command->add_flag(
       "--resume", submit->resume,
-      "Go on with the newest unfinished run of that name: same id, from its newest checkpoint that "
-      "is whole; events say if a newer one is damaged");
+      "Go on with the newest unfinished run of that name, or with more steps with the newest that "
+      "is "
+      "done: same id, from its newest checkpoint that is whole; events say if a newer one is "
+      "damaged");
   command
       ->add_option("--from-step", submit->from_step,
                    "With --resume: from the checkpoint of this step and no other; newer ones are "

@@ -27,6 +27,16 @@ std::string Title(const v1::RunStatus& run, bool colour) {
   return line;
 }
 
+// "2.5 (step 50)", or "2.5, clean 2.4 (step 50)".
+std::string ValidationText(const v1::RunStatus& run) {
+  std::string clean;
+  if (run.has_clean_validation_loss()) {
+    clean = fmt::format(", clean {}", LossText(run.clean_validation_loss()));
+  }
+  return fmt::format("{}{} (step {})", LossText(run.validation_loss()), clean,
+                     run.validation_step());
+}
+
 std::string ProgressText(const v1::RunStatus& run, int columns) {
   constexpr int kWidestBar = 40;
   const double share =
@@ -37,13 +47,12 @@ std::string ProgressText(const v1::RunStatus& run, int columns) {
   return room < 6 ? text : Bar(share, room) + "  " + text;
 }
 
-// "loss 2.43  validation 2.5 (step 50)  1,234 tokens/s ..."; `gap` between them.
+// "loss 2.43  validation 2.5, clean 2.4 (step 50)  1,234 tokens/s ..."; `gap` between them.
 std::string Numbers(const v1::RunStatus& run, std::string_view gap) {
   std::vector<std::string> parts;
   if (run.step() > 0) parts.push_back(fmt::format("loss {}", RunLossText(run)));
   if (run.has_validation()) {
-    parts.push_back(fmt::format("validation {} (step {})", LossText(run.validation_loss()),
-                                run.validation_step()));
+    parts.push_back("validation " + ValidationText(run));
   }
   if (run.tokens_per_second() > 0) {
     parts.push_back(fmt::format("{} tokens/s", GroupedText(run.tokens_per_second())));
@@ -158,7 +167,8 @@ std::string PlainWatchLine(const v1::RunStatus& run, int64_t now_unix_ms) {
 bool HasNews(const v1::RunStatus& last, const v1::RunStatus& next) {
   return last.run_id() != next.run_id() || last.state() != next.state() ||
          last.step() != next.step() || last.reason() != next.reason() ||
-         last.epoch() != next.epoch() || last.validation_step() != next.validation_step() ||
+         last.epoch() != next.epoch() || last.has_validation() != next.has_validation() ||
+         last.validation_step() != next.validation_step() ||
          last.checkpoint_step() != next.checkpoint_step();
 }
 
@@ -176,8 +186,7 @@ void PrintStatus(const Terminal& terminal, const v1::RunStatus& run) {
   print("step", StepText(run));
   if (run.step() > 0) print("loss", RunLossText(run));
   if (run.has_validation()) {
-    print("validation",
-          fmt::format("{} (step {})", LossText(run.validation_loss()), run.validation_step()));
+    print("validation", ValidationText(run));
   }
   if (run.tokens_per_second() > 0) print("tokens/s", GroupedText(run.tokens_per_second()));
   print("step time", SecondsText(run.step_seconds()));

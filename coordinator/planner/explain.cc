@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "base/units.h"
 #include "coordinator/planner/order.h"
+#include "coordinator/planner/pipeline_cost.h"
 #include "coordinator/planner/retune.h"
 #include "run/schedule/tune.h"
 
@@ -64,6 +65,7 @@ std::string Traffic(const Plan& plan, const RunSpec& spec) {
   if (edges.empty()) return "";
   double forward = 0, backward = 0;
   for (const Edge& edge : edges) {
+    if (edge.kind != EdgeKind::kActivations) continue;
     forward = std::max(forward, static_cast<double>(edge.forward.bytes));
     backward = std::max(backward, static_cast<double>(edge.backward.bytes));
   }
@@ -72,6 +74,41 @@ std::string Traffic(const Plan& plan, const RunSpec& spec) {
                                  FormatBytes(backward * spec.train.microbatches),
                                  edges.front().forward.codec, edges.front().backward.codec);
   return text + Rates(plan);
+}
+
+// What the matrix that is both embedding and head costs, and what the other choice would.
+std::string Tied(const PlanRequest& request, const Plan& plan) {
+  const RunSpec& spec = request.spec;
+  const std::vector<Cell>& cells = plan.assignment.cells;
+  const uint64_t elements =
+      uint64_t{spec.model.VocabularyOver(request.data.vocabulary)} * spec.model.hidden;
+  const std::string bytes = FormatBytes(static_cast<double>(elements * sizeof(float)));
+  if (cells.size() > 1 && spec.weights.split) {
+    return fmt::format(
+        " Embedding and head begin as one matrix and are trained apart (model.tied: split): no "
+        "link carries it, and the export has {} parameters more. With model.tied: true {} and {} "
+        "would send each other up to {} a step.",
+        elements, cells.front().worker_name, cells.back().worker_name, bytes);
+  }
+  const auto tied = std::ranges::find(plan.assignment.edges, EdgeKind::kTied, &Edge::kind);
+  if (tied == plan.assignment.edges.end()) return "";
+  const NetworkRates network = NetworkOf(plan);
+  const auto place = static_cast<size_t>(tied - plan.assignment.edges.begin());
+  const auto seconds = [&](const Flow& flow, Direction direction) {
+    return static_cast<double>(WithChunkHeaders(flow.bytes)) /
+           AloneBytesPerSecond(network, plan.assignment, place, direction);
+  };
+  const double slower = std::max(seconds(tied->forward, Direction::kForward),
+                                 seconds(tied->backward, Direction::kBackward));
+  return fmt::format(
+      " {} and {} hold the one matrix of embedding and head (model.tied: true) and send each other "
+      "its gradient, up to {} and {} a step{}; with {} nothing would be sent, and the export would "
+      "have {} parameters more.",
+      cells.front().worker_name, cells.back().worker_name,
+      FormatBytes(static_cast<double>(tied->forward.bytes)),
+      FormatBytes(static_cast<double>(tied->backward.bytes)),
+      slower > 0 ? fmt::format(", which takes {}", Seconds(slower)) : "",
+      spec.weights.from.empty() ? "model.tied: false" : "model.tied: split", elements);
 }
 
 std::string Depths(const Plan& plan, const RunSpec& spec) {
@@ -127,6 +164,17 @@ std::string Remembered(const Plan& plan) {
                      FormatBytes(static_cast<double>(most)), where->worker_name);
 }
 
+// Where there are GPUs, whose speed hangs on it.
+std::string Dtype(const PlanRequest& request) {
+  const CandidateWorker *gpu = nullptr, *cpu = nullptr;
+  for (const CandidateWorker& worker : request.workers) (worker.on_gpu ? gpu : cpu) = &worker;
+  if (gpu == nullptr) return "";
+  std::string text = fmt::format(" Matrix products of all stages are computed in {} (train.dtype)",
+                                 ToString(request.spec.train.dtype));
+  if (cpu != nullptr) text += fmt::format("; {} has a GPU, and {} none", gpu->name, cpu->name);
+  return text + ".";
+}
+
 std::string Oddities(const PlanRequest& request) {
   std::string text;
   if (request.spec.replay && request.spec.replay->memory_bytes == 0) {
@@ -153,7 +201,7 @@ std::string Oddities(const PlanRequest& request) {
 
 std::string Explain(const PlanRequest& request, const Plan& plan) {
   const Prediction& prediction = plan.prediction;
-  std::string text = Placement(plan) + ReplayNote(request.spec);
+  std::string text = Placement(plan) + ReplayNote(request.spec) + Dtype(request);
   if (prediction.step_seconds > 0) {
     text += fmt::format(
         " A step of {} microbatches ({} tokens) should take {} ({:.0f} tokens/s); no "
@@ -163,7 +211,7 @@ std::string Explain(const PlanRequest& request, const Plan& plan) {
         static_cast<double>(request.spec.TokensPerStep()) / prediction.step_seconds,
         Seconds(prediction.lower_bound_seconds), prediction.bottleneck);
   }
-  text += Traffic(plan, request.spec);
+  text += Traffic(plan, request.spec) + Tied(request, plan);
   text += Depths(plan, request.spec) + Order(plan);
   if (request.resume) {
     text += fmt::format(" It goes on from the checkpoint of step {}, with the split that wrote it.",

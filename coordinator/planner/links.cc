@@ -90,6 +90,14 @@ StatusOr<Flow> FlowWith(const std::string& codec_text, const PlanRequest& reques
   return Flow{.codec = codec->name(), .bytes = UsualBytes(request, *codec)};
 }
 
+// Of a step. The head has a gradient of every row, the embedding of those that tokens have read.
+Flow TiedFlow(const PlanRequest& request, bool of_embedding) {
+  const RunSpec& spec = request.spec;
+  uint64_t rows = spec.model.VocabularyOver(request.data.vocabulary);
+  if (of_embedding) rows = std::min(rows, spec.TokensPerStep());
+  return {.codec = "none", .bytes = rows * spec.model.hidden * sizeof(float)};
+}
+
 }  // namespace
 
 StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker& upper,
@@ -151,7 +159,8 @@ StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
 
 Status AddEdges(const PlanRequest& request, Plan* plan) {
   plan->assignment.edges =
-      chain::MakeEdges(/*replica=*/0, static_cast<uint32_t>(request.workers.size()));
+      chain::MakeEdges(/*replica=*/0, static_cast<uint32_t>(request.workers.size()), EdgeId(0),
+                       request.spec.model.TrainsTiedMatrix());
   plan->edges.clear();
   for (Edge& edge : plan->assignment.edges) {
     const CandidateWorker& upper = request.workers[edge.from.stage];
@@ -159,6 +168,12 @@ Status AddEdges(const PlanRequest& request, Plan* plan) {
     LH_ASSIGN_OR_RETURN(const LinkEnds ends, EndsOf(request.spec, upper, lower));
     edge.transport = std::string(ToString(ends.transport));
     edge.to_dials = ends.downstream_dials;
+    if (edge.kind == EdgeKind::kTied) {
+      edge.forward = TiedFlow(request, /*of_embedding=*/true);
+      edge.backward = TiedFlow(request, /*of_embedding=*/false);
+      plan->edges.emplace_back();
+      continue;
+    }
     LH_ASSIGN_OR_RETURN(edge.forward,
                         FlowWith(CodecsOf(request.spec, upper.name).forward, request));
     LH_ASSIGN_OR_RETURN(edge.backward,

@@ -4,6 +4,7 @@
 
 #include "coordinator/planner/planner.h"
 #include "run/model/family.h"
+#include "run/model/loss_chunks.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -11,6 +12,7 @@ namespace {
 constexpr uint64_t kFloat = 4, kHalf = 2;
 constexpr uint64_t kRoundingBytes = uint64_t{64} << 20;
 constexpr uint64_t kBoundaryBuffers = 4;
+constexpr uint64_t kTiedPieces = uint64_t{32} << 20;
 constexpr uint64_t kLogitsAtWork = 2;
 // Of a GPU's stage, whose passes are recorded.
 constexpr uint64_t kCublasBytes = uint64_t{192} << 20;
@@ -31,23 +33,50 @@ uint64_t BytesOf(const model::Kept& kept, bool bf16) {
 template <class OfOne>
 uint64_t SumOverParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                            bool last, const OfOne& of_one) {
-  const auto times = [&](const model::Parameter& parameter) -> uint64_t {
-    switch (parameter.role) {
-      case model::Role::kEmbedding:
-        return first || (last && parameter.is_tied()) ? 1 : 0;
-      case model::Role::kBlock:
-        return layers;
-      case model::Role::kHead:
-        return last ? 1 : 0;
-    }
-    return 0;
-  };
   uint64_t sum = 0;
   for (const model::Parameter& parameter :
-       model::FamilyOf(spec).parameters(spec, spec.VocabularyOver(vocabulary))) {
-    sum += times(parameter) * of_one(parameter);
+       model::ParametersOf(spec, spec.VocabularyOver(vocabulary), first, last)) {
+    const uint64_t times = parameter.role == model::Role::kBlock ? layers : 1;
+    sum += times * of_one(parameter);
   }
   return sum;
+}
+
+// Of parameters that are not trained.
+uint64_t FrozenBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
+                     bool last) {
+  const bool bf16 = spec.train.dtype == ComputeDtype::kBf16;
+  return SumOverParameters(
+      spec.model, vocabulary, layers, first, last, [bf16](const model::Parameter& parameter) {
+        const uint64_t bytes = parameter.is_frozen_in_compute_type() && bf16 ? kHalf : kFloat;
+        return parameter.frozen ? bytes * parameter.shape.elements() : 0;
+      });
+}
+
+// What a block's adapters keep of a token: a number for each of their ranks.
+uint64_t RanksOfBlock(const ModelSpec& spec) {
+  if (!spec.lora) return 0;
+  const uint32_t rank = spec.lora->rank;
+  return SumOverParameters(spec, /*vocabulary=*/1, /*layers=*/1, /*first=*/false, /*last=*/false,
+                           [rank](const model::Parameter& parameter) -> uint64_t {
+                             return parameter.adapter ? rank : 0;
+                           }) /
+         2;  // A and B
+}
+
+// On a GPU, of a block and a token: what keys and values have more where each head of queries gets
+// its own, since no kernel shares them (worker/stage/llama.cc). In numbers.
+uint64_t RepeatedKeysAndValues(const RunSpec& spec) {
+  const bool shares = spec.train.dtype == ComputeDtype::kBf16 && !spec.data.mask_documents;
+  if (shares || spec.model.family != ModelFamily::kLlama) return 0;
+  return 2 * uint64_t{spec.model.QueryChannels() - spec.model.KvChannels()};
+}
+
+// One is being written, or kept for an epoch that begins from it, while the next one is taken
+// (worker/pipeline/checkpoint_writer.h).
+uint64_t SnapshotsAtATime(const RunSpec& spec) {
+  const bool again = spec.checkpoint.every > 0 || spec.recovery.every != 0u;
+  return again ? 2 : 1;
 }
 
 // What Muon needs in passing.
@@ -55,8 +84,8 @@ uint64_t MuonBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers) {
   if (spec.train.optimizer.kind != OptimizerKind::kMuon || layers == 0) return 0;
   uint64_t most = 0;
   for (const model::Parameter& parameter :
-       model::FamilyOf(spec.model).parameters(spec.model, vocabulary)) {
-    if (!parameter.is_block_matrix()) continue;
+       model::ParametersOf(spec.model, vocabulary, /*embedding=*/false, /*head=*/false)) {
+    if (!parameter.is_block_matrix() || parameter.frozen) continue;
     const uint64_t stacked = parameter.split.stacked;
     const uint64_t side =
         std::min<uint64_t>(parameter.shape.rows / stacked, parameter.shape.columns);
@@ -66,22 +95,33 @@ uint64_t MuonBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers) {
   return most;
 }
 
+// Of the gradient of a tied matrix what the other stage that holds it sends, and pieces of the own
+// one on their way.
+uint64_t TiedBytes(const RunSpec& spec, uint32_t vocabulary, bool first, bool last) {
+  if (first == last || !spec.model.TrainsTiedMatrix()) return 0;
+  uint64_t rows = spec.model.VocabularyOver(vocabulary);
+  if (last) rows = std::min(rows, spec.TokensPerStep());
+  return rows * spec.model.hidden * kFloat + kTiedPieces;
+}
+
 }  // namespace
 
 uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last) {
-  return SumOverParameters(
-      spec, vocabulary, layers, first, last,
-      [](const model::Parameter& parameter) { return parameter.shape.elements(); });
+  return SumOverParameters(spec, vocabulary, layers, first, last,
+                           [](const model::Parameter& parameter) {
+                             return parameter.frozen ? 0 : parameter.shape.elements();
+                           });
 }
 
 uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                       bool last) {
   const bool muon = spec.train.optimizer.kind == OptimizerKind::kMuon;
-  return SumOverParameters(
-      spec.model, vocabulary, layers, first, last, [muon](const model::Parameter& parameter) {
-        return (muon && parameter.is_block_matrix() ? 1 : 2) * parameter.shape.elements();
-      });
+  return SumOverParameters(spec.model, vocabulary, layers, first, last,
+                           [muon](const model::Parameter& parameter) {
+                             const uint64_t moments = muon && parameter.is_block_matrix() ? 1 : 2;
+                             return parameter.frozen ? 0 : moments * parameter.shape.elements();
+                           });
 }
 
 uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
@@ -96,29 +136,50 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const uint64_t tokens = uint64_t{spec.train.microbatch_size} * spec.model.context;
   const uint64_t boundary = tokens * spec.model.hidden * kFloat;
   const model::Family& family = model::FamilyOf(spec.model);
-  uint64_t kept = layers * tokens * BytesOf(family.kept_by_block(spec.model), bf16);
-  const uint64_t logits =
-      last ? tokens * uint64_t{spec.model.VocabularyOver(vocabulary)} * kFloat : 0;
-  if (last) kept += tokens * BytesOf(family.kept_by_final_norm(spec.model), bf16) + logits;
+  model::Kept kept_by_block = family.kept_by_block(spec.model);
+  kept_by_block.half += RanksOfBlock(spec.model);
+  if (on_gpu) kept_by_block.half += RepeatedKeysAndValues(spec);
+  const uint64_t of_block = tokens * BytesOf(kept_by_block, bf16);
+  const uint64_t rows = spec.model.VocabularyOver(vocabulary);
+  const model::LossChunks chunks = model::LossChunksOf(tokens, rows);
+  const uint64_t logits = last ? chunks.tokens * rows * kFloat : 0;
+  const uint64_t of_loss =
+      last ? chunks.tokens * BytesOf(family.kept_by_final_norm(spec.model), bf16) + logits : 0;
   const uint64_t casts = bf16 ? CastParameters(spec.model, vocabulary, layers, last) * kHalf : 0;
 
   const uint64_t parameters = StageParameters(spec.model, vocabulary, layers, first, last);
   const bool rounded = spec.train.optimizer.moments == MomentDtype::kBf16;
   const uint64_t moments =
       StageMoments(spec, vocabulary, layers, first, last) * (rounded ? kHalf : kFloat);
-  const uint64_t snapshot = on_gpu ? 0 : StageStateBytes(spec, vocabulary, layers, first, last);
+  const uint64_t snapshots =
+      on_gpu ? 0 : SnapshotsAtATime(spec) * StageStateBytes(spec, vocabulary, layers, first, last);
   StageMemory memory;
-  memory.fixed = 2 * kFloat * parameters + moments + snapshot +
+  memory.fixed = 2 * kFloat * parameters + moments + snapshots +
+                 FrozenBytes(spec, vocabulary, layers, first, last) +
                  MuonBytes(spec, vocabulary, layers) + (rounded && on_gpu ? kRoundingBytes : 0) +
                  casts + kBoundaryBuffers * boundary + kLogitsAtWork * logits + kProgramBytes;
+  if (!on_gpu) memory.fixed += TiedBytes(spec, vocabulary, first, last);
   memory.per_flight = 2 * boundary;
-  (spec.pipeline.recompute ? memory.fixed : memory.per_flight) += kept;
+  const bool recomputes = spec.pipeline.recompute != Recompute::kNone;
+  // Whose forward leaves its logits for backward.
+  const bool keeps_logits = !recomputes && chunks.count == 1;
+  (keeps_logits ? memory.per_flight : memory.fixed) += of_loss;
+  switch (spec.pipeline.recompute) {
+    case Recompute::kNone:
+      memory.per_flight += layers * of_block;
+      break;
+    case Recompute::kBlocks:
+      memory.per_flight += (std::max(layers, 1u) - 1) * boundary;
+      memory.fixed += std::min(layers, 1u) * of_block;
+      break;
+    case Recompute::kStage:
+      memory.fixed += layers * of_block;
+      break;
+  }
   if (!on_gpu) return memory;
   memory.fixed += kCublasBytes + kBoundariesInPassing * boundary;
-  if (!spec.pipeline.recompute) {
-    const uint64_t products = bf16 ? logits / kFloat * kHalf : 0;
-    memory.per_flight += boundary + kSegmentBytes + logits + products;
-  }
+  if (!recomputes) memory.per_flight += boundary + kSegmentBytes;
+  if (keeps_logits) memory.per_flight += logits + (bf16 ? logits / kFloat * kHalf : 0);
   return memory;
 }
 

@@ -10,8 +10,8 @@ namespace longhaul::coordinator {
 
 // Of the model's descriptor (run/model/family.h). `vocabulary` is the tokenizer's, here and below;
 // embedding and head have a row for each, or as many as the model says. First stage: the embedding.
-// Last: final norm and head; a tied head is the embedding's matrix, which both
-// stages hold.
+// Last: final norm and head; a tied head is the embedding's matrix, which both stages hold. Those
+// that are trained: with LoRA the adapters alone.
 uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 
@@ -32,30 +32,41 @@ struct StageMemory {
   uint64_t At(uint32_t depth) const { return fixed + depth * per_flight; }
 };
 // fixed      = 8 bytes a parameter: fp32 value and gradient;
+//            + with LoRA what is frozen: in the type of products, norms in fp32
 //            + 4 bytes a moment, or 2 where they are kept in bf16: of AdamW two a parameter
-//            + on a CPU a checkpoint's snapshot (StageStateBytes), which a GPU's stage has in the
-//              host's memory, where nobody reckons with it
+//            + on a CPU a checkpoint's snapshot (StageStateBytes), or two where the run takes them
+//              again and again; a GPU's stage has these in the host's memory, where nobody reckons
+//              with them
+//            + on a CPU, at an end of a tied matrix, what the other end sends of its gradient in a
+//              step, and 32 MiB of the own one on its way
 //            + with Muon what the update of one matrix needs, the largest: 16 bytes an element and
 //              8 bytes an element of its product with its transpose
 //            + with moments in bf16 on a GPU 64 MiB, in which they are made fp32 piece by piece
 //            + with bf16 the casts of blocks' and head's parameters, 2 bytes each
-//            + what autograd keeps of one microbatch while it is recomputed
+//            + what autograd keeps of one microbatch, or with Recompute::kBlocks of one block of
+//            it,
+//              while it is recomputed
 //            + 4 boundary tensors (one being received and sent in each direction)
 //            + on the last stage twice the logits of one microbatch in fp32 while it is computed:
-//              those, and their copy or gradient
+//              those, and their copy or gradient; where they are in chunks
+//              (run/model/loss_chunks.h) those of a chunk, and besides what autograd keeps of a
+//              chunk
 //            + kProgramBytes
 //            + on a GPU 192 MiB of workspaces, which cuBLAS keeps for each stream and thread, and
 //              what passes need for as long as one runs: 8 boundary tensors
 // per_flight = what autograd keeps of one microbatch of B x T tokens:
 //              of each block and, on the last stage, of the final norm what its family says
 //              (Family::kept_by_block), 4 bytes a value, or with bf16 2 bytes where products keep
-//              it; last stage: the log-softmax of the logits, too;
+//              it; last stage: the log-softmax of the logits, too, where they are one chunk;
+//              with LoRA also as many numbers as each adapter's rank; on a GPU in fp32, or with
+//              documents apart, keys and values for every head of queries;
 //            + the stage's input and output
 //            + on a GPU, where each has memory of its own that was set apart when its passes were
 //              recorded: what its forward needs in passing, a boundary tensor and on the last stage
-//              the logits, in fp32 and as the products compute; and what LibTorch takes too much,
-//              since it takes 20 MiB at a time
-//            With recomputation only the stage's input and output, on a GPU, too.
+//              the logits, in fp32 and as the products compute, where they are one chunk; and what
+//              LibTorch takes too much, since it takes 20 MiB at a time
+//            With recomputation only the stage's input and output, on a GPU, too; of blocks also
+//            the inputs of all but the first.
 // Attention keeps no T x T matrix: the CPU's and the GPU's fused kernels do not. memory_parity_test
 // and memory_gpu_test compare with what LibTorch takes.
 StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,

@@ -26,21 +26,16 @@ bool IsOf(const NetworkRates& network, const Plan& plan) {
          network.links.size() == plan.edges.size();
 }
 
-// Cells and edges stand in the places of the simulator's stages and boundaries.
+// Cells and edges stand in the places of the simulator's stages and boundaries, with a tied edge
+// behind these.
 bool IsOneChain(const Assignment& assignment) {
-  if (assignment.edges.size() !=
-      chain::Boundaries(static_cast<uint32_t>(assignment.cells.size()))) {
-    return false;
-  }
-  for (uint32_t b = 0; b < assignment.edges.size(); ++b) {
-    const Edge& edge = assignment.edges[b];
-    if (edge.kind != EdgeKind::kActivations ||
-        edge.from != assignment.cells[chain::UpperStage(b)].id ||
-        edge.to != assignment.cells[chain::LowerStage(b)].id) {
-      return false;
-    }
-  }
-  return true;
+  const auto stages = static_cast<uint32_t>(assignment.cells.size());
+  const bool tied = !assignment.edges.empty() && assignment.edges.back().kind == EdgeKind::kTied;
+  const std::vector<Edge> expected = chain::MakeEdges(0, stages, EdgeId(0), tied);
+  return std::ranges::equal(assignment.edges, expected, [&](const Edge& one, const Edge& other) {
+    return one.kind == other.kind && one.from == assignment.cells[other.from.stage].id &&
+           one.to == assignment.cells[other.to.stage].id;
+  });
 }
 
 schedule::FlowCost FlowCostOf(const Flow& flow, const FlowEstimate& estimate,
@@ -54,10 +49,11 @@ schedule::FlowCost FlowCostOf(const Flow& flow, const FlowEstimate& estimate,
 
 }  // namespace
 
-NetworkRates UniformNetwork(uint32_t stages, double bytes_per_second, absl::Duration latency) {
+NetworkRates UniformNetwork(const Assignment& assignment, double bytes_per_second,
+                            absl::Duration latency) {
   NetworkRates network;
-  network.interfaces.assign(stages, {bytes_per_second, bytes_per_second});
-  network.links.assign(chain::Boundaries(stages),
+  network.interfaces.assign(assignment.cells.size(), {bytes_per_second, bytes_per_second});
+  network.links.assign(assignment.edges.size(),
                        {.forward = {.latency = latency}, .backward = {.latency = latency}});
   return network;
 }
@@ -138,11 +134,16 @@ schedule::PipelineCost PipelineCostOf(const Plan& plan, const RunSpec& spec,
          .depth = setting.depth,
          .activation_lead = setting.activation_lead});
   }
-  for (size_t b = 0; b < plan.edges.size(); ++b) {
-    const Edge& edge = plan.assignment.edges[b];
-    cost.boundaries.push_back(
-        {FlowCostOf(edge.forward, plan.edges[b].forward, network.links[b].forward),
-         FlowCostOf(edge.backward, plan.edges[b].backward, network.links[b].backward)});
+  for (size_t e = 0; e < plan.edges.size(); ++e) {
+    const Edge& edge = plan.assignment.edges[e];
+    const schedule::BoundaryCost both = {
+        FlowCostOf(edge.forward, plan.edges[e].forward, network.links[e].forward),
+        FlowCostOf(edge.backward, plan.edges[e].backward, network.links[e].backward)};
+    if (edge.kind == EdgeKind::kTied) {
+      cost.tied = both;
+    } else {
+      cost.boundaries.push_back(both);
+    }
   }
   return cost;
 }

@@ -1,7 +1,8 @@
 // What a plan costs on a network whose rates are known, as run/schedule's simulator takes it: for
 // the planner, and for whoever wants to predict a plan on other links. Pure.
 //
-//   cost = PipelineCostOf(plan, spec, UniformNetwork(stages, GoodputBytesPerSecond(100'000'000)));
+//   network = UniformNetwork(plan.assignment, GoodputBytesPerSecond(100'000'000));
+//   cost = PipelineCostOf(plan, spec, network);
 //   simulation = schedule::Simulate(cost);
 //
 // Simulate(PipelineCostOf(plan, spec, NetworkOf(plan))) is the plan's own prediction.
@@ -41,7 +42,7 @@ struct NetworkRates {
 };
 
 // Every interface alike.
-NetworkRates UniformNetwork(uint32_t stages, double bytes_per_second,
+NetworkRates UniformNetwork(const Assignment& assignment, double bytes_per_second,
                             absl::Duration latency = absl::ZeroDuration());
 
 // Of a measurement or of a plan, where 0 is a rate that is not known and counts as unlimited.

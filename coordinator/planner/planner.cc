@@ -231,7 +231,7 @@ StatusOr<Plan> Planner::Make(const std::stop_token& stop) {
   AddCells(layers, &plan);
   LH_RETURN_IF_ERROR(AddEdges(request_, &plan));
   LH_RETURN_IF_ERROR(AddMessages(request_, &assignment));
-  SetNetwork(NetworkFor(request_), &plan);
+  SetNetwork(NetworkFor(request_, assignment), &plan);
   std::vector<uint32_t> most;
   for (const Cell& cell : assignment.cells) most.push_back(cell.setting.depth);
   LH_RETURN_IF_ERROR(ChooseOrder(spec_, &plan, stop));

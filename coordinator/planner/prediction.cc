@@ -11,7 +11,6 @@
 #include "codec/registry.h"
 #include "coordinator/planner/links.h"
 #include "coordinator/planner/order.h"
-#include "run/plan/chain.h"
 #include "run/schedule/simulator.h"
 
 namespace longhaul::coordinator {
@@ -51,18 +50,18 @@ FlowRates RatesOf(const LinkMeasurement& measured, const TopologyLink* emulated)
   return {GoodputBytesPerSecond(emulated->bits_per_second), emulated->quality.delay};
 }
 
-NetworkRates MeasuredNetwork(const PlanRequest& request) {
+NetworkRates MeasuredNetwork(const PlanRequest& request, const Assignment& assignment) {
   const std::vector<CandidateWorker>& workers = request.workers;
   const auto stages = static_cast<uint32_t>(workers.size());
-  NetworkRates network = UniformNetwork(stages, schedule::kUnlimited);
+  NetworkRates network = UniformNetwork(assignment, schedule::kUnlimited);
   std::vector<double> egress(stages), ingress(stages);
-  for (uint32_t b = 0; b < chain::Boundaries(stages); ++b) {
-    const uint32_t upper = chain::UpperStage(b), lower = chain::LowerStage(b);
+  for (size_t e = 0; e < assignment.edges.size(); ++e) {
+    const uint32_t upper = assignment.edges[e].from.stage, lower = assignment.edges[e].to.stage;
     const LinkMeasurement down = Measured(workers[upper], workers[lower]);
     const LinkMeasurement up = Measured(workers[lower], workers[upper]);
     const TopologyLink* const emulated =
         EmulatedBetween(request.spec, workers[upper].name, workers[lower].name);
-    network.links[b] = {RatesOf(down, emulated), RatesOf(up, emulated)};
+    network.links[e] = {RatesOf(down, emulated), RatesOf(up, emulated)};
     for (double* best : {&egress[upper], &ingress[lower]}) {
       *best = std::max(*best, down.bits_per_second);
     }
@@ -149,6 +148,7 @@ CodecPrediction Summary(const RunSpec& spec, std::string name, const Plan& plan,
                       .bottleneck = prediction.bottleneck,
                       .codec_times_known = known};
   for (const Edge& edge : plan.assignment.edges) {
+    if (edge.kind != EdgeKind::kActivations) continue;
     row.forward_bytes = std::max(row.forward_bytes, edge.forward.bytes);
     row.backward_bytes = std::max(row.backward_bytes, edge.backward.bytes);
   }
@@ -160,8 +160,8 @@ CodecPrediction Summary(const RunSpec& spec, std::string name, const Plan& plan,
 
 }  // namespace
 
-NetworkRates NetworkFor(const PlanRequest& request) {
-  NetworkRates network = MeasuredNetwork(request);
+NetworkRates NetworkFor(const PlanRequest& request, const Assignment& assignment) {
+  NetworkRates network = MeasuredNetwork(request, assignment);
   if (request.assumed_line_bits_per_second) {
     const double goodput = GoodputBytesPerSecond(*request.assumed_line_bits_per_second);
     for (InterfaceRates& rates : network.interfaces) rates = {goodput, goodput};
@@ -200,6 +200,9 @@ Status AddPrediction(const RunSpec& spec, Plan* plan, const std::stop_token& sto
   };
   for (const schedule::BoundaryUse& use : simulation.boundaries) {
     prediction.edges.push_back({flow(use.forward), flow(use.backward)});
+  }
+  if (simulation.tied) {
+    prediction.edges.push_back({flow(simulation.tied->forward), flow(simulation.tied->backward)});
   }
   return absl::OkStatus();
 }

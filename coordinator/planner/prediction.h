@@ -15,7 +15,7 @@ namespace longhaul::coordinator {
 // What was measured of the workers' interfaces and links, or is assumed in its place. Where an
 // interface was not measured, the best of its links counts: links of one interface share it,
 // whatever each could do alone. Links that were not measured are as the run file's topology says.
-NetworkRates NetworkFor(const PlanRequest& request);
+NetworkRates NetworkFor(const PlanRequest& request, const Assignment& assignment);
 
 // Step, bound, bottleneck, and where each cell's and edge's time goes, to plan->prediction.
 // kCancelled once `stop` is requested, here and below.

@@ -92,6 +92,7 @@ std::vector<Ratio> RatiosTo(const schedule::PipelineCost& cost,
         {ratio(edge.forward_bits_per_second, cost.boundaries[b].forward, use.forward),
          ratio(edge.backward_bits_per_second, cost.boundaries[b].backward, use.backward)});
   }
+  if (cost.tied) ratios.push_back({});  // once a step: no rate of a step's tensors
   return ratios;
 }
 
@@ -261,6 +262,7 @@ Seen SeenIn(const RunSpec& spec, const Assignment& assignment,
     SeenEdge& one = seen.edges.emplace_back();
     one.forward_bits_per_second = RateOf(lower, edge.id);
     one.backward_bits_per_second = RateOf(upper, edge.id);
+    if (edge.kind != EdgeKind::kActivations) continue;
     const double wait = Sane(lower.norm_wait_seconds());
     if (wait > 0) {
       one.round_trip_seconds =

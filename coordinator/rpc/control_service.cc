@@ -113,7 +113,7 @@ grpc::ServerUnaryReactor* ControlServiceImpl::PlanRun(Context* context,
   if (Status status = port_->Check(*context); !status.ok()) {
     return RefuseCaller<grpc::ServerUnaryReactor>(*context, status);
   }
-  StatusOr<RunSpec> spec = CheckSubmit(*request, *blobs_);
+  StatusOr<RunSpec> spec = CheckPlan(*request, *blobs_);
   if (!spec.ok()) return Answer(context, spec.status());
   auto* call = new WaitingCall<v1::PlanReply>(shell_, reply);
   return call->Start([&](Shell::PlanDone done) {

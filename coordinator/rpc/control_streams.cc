@@ -128,10 +128,12 @@ grpc::ServerWriteReactor<v1::StepRecord>* ControlServiceImpl::ListSteps(
   const StatusOr<v1::RunStatus> found = shell_->Run(request->run());
   if (!found.ok()) return FinishNow<Reactor>(found.status());
   const RunId run(found->run_id());
+  const uint64_t first =
+      request->has_after_step() ? std::max(request->after_step(), request->after_step() + 1) : 0;
   return StartPages<v1::StepRecord>(
-      shell_, run.value(), false, request->after_step(),
-      [store = &shell_->store(), run](uint64_t after) { return store->Steps(run, after, kPage); },
-      [](const v1::StepRecord& step) { return step.step(); });
+      shell_, run.value(), false, first,
+      [store = &shell_->store(), run](uint64_t from) { return store->Steps(run, from, kPage); },
+      [](const v1::StepRecord& step) { return step.step() + 1; });
 }
 
 }  // namespace longhaul::coordinator

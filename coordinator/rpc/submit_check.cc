@@ -20,9 +20,8 @@ Status CheckDataFile(const v1::DataFile& file, const BlobStore& blobs) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-StatusOr<RunSpec> CheckSubmit(const v1::SubmitRequest& request, const BlobStore& blobs) {
+StatusOr<RunSpec> Check(const v1::SubmitRequest& request, const BlobStore& blobs,
+                        bool needs_weights) {
   LH_RETURN_IF_ERROR(AdmitSubmit(request));
   const std::vector<std::string> overrides(request.overrides().begin(), request.overrides().end());
   LH_ASSIGN_OR_RETURN(RunSpec spec,
@@ -35,7 +34,7 @@ StatusOr<RunSpec> CheckSubmit(const v1::SubmitRequest& request, const BlobStore&
     if (!status.ok()) missing += fmt::format("\n{}: {}", file.name(), Message(status));
     bytes += file.bytes();
   }
-  if (const WeightsSpec& weights = spec.weights; !weights.from.empty()) {
+  if (const WeightsSpec& weights = spec.weights; needs_weights && !weights.from.empty()) {
     if (weights.sha256.empty()) {
       return absl::InvalidArgumentError(
           "model.from: expected model.weights beside it, which `longhaul submit` fills in");
@@ -59,6 +58,16 @@ StatusOr<RunSpec> CheckSubmit(const v1::SubmitRequest& request, const BlobStore&
   // A tokenizer makes at most one token of a byte; the real count is checked when it is known.
   LH_RETURN_IF_ERROR(CheckDataSize(spec, bytes));
   return spec;
+}
+
+}  // namespace
+
+StatusOr<RunSpec> CheckSubmit(const v1::SubmitRequest& request, const BlobStore& blobs) {
+  return Check(request, blobs, /*needs_weights=*/true);
+}
+
+StatusOr<RunSpec> CheckPlan(const v1::SubmitRequest& request, const BlobStore& blobs) {
+  return Check(request, blobs, /*needs_weights=*/false);
 }
 
 }  // namespace longhaul::coordinator

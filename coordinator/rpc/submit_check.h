@@ -12,6 +12,8 @@ namespace longhaul::coordinator {
 // kInvalidArgument with every error of the run file or of its data; kFailedPrecondition for data
 // files that were not uploaded.
 StatusOr<RunSpec> CheckSubmit(const v1::SubmitRequest& request, const BlobStore& blobs);
+// The same of a run that is only planned, which needs no weights.
+StatusOr<RunSpec> CheckPlan(const v1::SubmitRequest& request, const BlobStore& blobs);
 
 }  // namespace longhaul::coordinator
 

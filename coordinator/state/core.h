@@ -201,6 +201,9 @@ class Core {
   void On(event::DataPrepared& prepared);
   Draft NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec, std::vector<v1::DataFile> files,
                  std::string link_secret, const std::vector<Worker*>& workers);
+  // Gives train.dtype: auto the type that these workers' products are computed in. A run is settled
+  // once and keeps it, whichever workers it has later.
+  void SettleDtype(const std::vector<Worker*>& workers, RunSpec* spec) const;
   // Without what was measured.
   CandidateWorker CandidateOf(const RunSpec& spec, const Worker& worker) const;
   void BeginDraft(Draft& draft);

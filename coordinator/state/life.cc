@@ -66,7 +66,8 @@ void Core::OnFinished(Run& run, StageRecord& stage, const v1::StageFinished& fin
     Move(run, Trigger::kAllStopped,
          fmt::format("stopped by request after step {}{}", step, HowToResume(run)));
   } else {
-    Move(run, Trigger::kAllFinished, "", fmt::format("all {} steps", steps));
+    Move(run, Trigger::kAllFinished, "",
+         steps > 0 ? fmt::format("all {} steps", steps) : "no step was asked for");
   }
 }
 

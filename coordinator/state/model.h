@@ -184,9 +184,9 @@ struct Run {
   StepBook steps;  // finished; until it has ended
   std::map<uint64_t, PartialStep> partial_steps;
   std::map<uint64_t, PartialCheckpoint> partial_checkpoints;
-  std::set<uint64_t> skipped_checkpoints;       // that a stage could not write
-  std::deque<v1::StepRecord> recent;            // finished steps, oldest first
-  std::map<uint64_t, double> validation_early;  // losses of steps that have not finished yet
+  std::set<uint64_t> skipped_checkpoints;                     // that a stage could not write
+  std::deque<v1::StepRecord> recent;                          // finished steps, oldest first
+  std::map<uint64_t, v1::ValidationReport> validation_early;  // of steps that are not finished yet
   std::optional<v1::ValidationReport> validation;
   // (step, cell) where a value that is not finite appeared first.
   std::optional<std::pair<uint64_t, CellId>> first_nonfinite;

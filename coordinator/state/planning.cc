@@ -26,6 +26,11 @@ uint64_t MemoryOf(const v1::Hello& hello) {
   return hello.devices().empty() ? 0 : hello.devices(0).memory_bytes();
 }
 
+std::vector<Edge> EdgesFor(const RunSpec& spec, const std::vector<Worker*>& workers) {
+  return chain::MakeEdges(0, static_cast<uint32_t>(workers.size()), EdgeId(0),
+                          spec.model.TrainsTiedMatrix());
+}
+
 }  // namespace
 
 CandidateWorker Core::CandidateOf(const RunSpec& spec, const Worker& worker) const {
@@ -45,13 +50,19 @@ CandidateWorker Core::CandidateOf(const RunSpec& spec, const Worker& worker) con
   return one;
 }
 
+void Core::SettleDtype(const std::vector<Worker*>& workers, RunSpec* spec) const {
+  if (spec->train.dtype != ComputeDtype::kAuto) return;
+  const bool on_gpus = std::ranges::all_of(
+      workers, [&](const Worker* worker) { return CandidateOf(*spec, *worker).on_gpu; });
+  spec->train.dtype = on_gpus ? ComputeDtype::kBf16 : ComputeDtype::kFp32;
+}
+
 Status Core::CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers,
                         bool may_wait) const {
   if (!workers.ok()) return absl::OkStatus();  // it waits; the plan will be checked then
-  const uint32_t boundaries = chain::Boundaries(static_cast<uint32_t>(workers->size()));
-  for (uint32_t boundary = 0; boundary < boundaries; ++boundary) {
-    const Worker& upper = *(*workers)[chain::UpperStage(boundary)];
-    const Worker& lower = *(*workers)[chain::LowerStage(boundary)];
+  for (const Edge& edge : EdgesFor(spec, *workers)) {
+    const Worker& upper = *(*workers)[edge.from.stage];
+    const Worker& lower = *(*workers)[edge.to.stage];
     if (may_wait && IsTryingReach(spec, upper, lower)) {
       return absl::UnavailableError(fmt::format("workers {} and {} are trying to reach each other",
                                                 Label(upper), Label(lower)));
@@ -78,7 +89,7 @@ Draft Core::NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec,
     draft.workers.push_back({worker->id, worker->incarnation, std::nullopt});
   }
   std::vector<ProbeEdge> edges;
-  for (const Edge& edge : chain::MakeEdges(0, static_cast<uint32_t>(workers.size()))) {
+  for (const Edge& edge : EdgesFor(spec, workers)) {
     edges.push_back({edge.id, workers[edge.from.stage]->id, workers[edge.to.stage]->id});
   }
   draft.probes = ProbeRounds(std::move(edges));
@@ -152,7 +163,11 @@ void Core::On(event::DataPrepared& prepared) {
               fmt::format("the data could not be prepared: {}", Message(prepared.data.status())));
     return;
   }
-  if (const Status size = CheckDataSize(draft->spec, prepared.data->tokens); !size.ok()) {
+  // Data sets are checked where they are submitted: validation may have files of its own.
+  const Status size = draft->spec.data.sets.empty()
+                          ? CheckDataSize(draft->spec, prepared.data->tokens)
+                          : absl::OkStatus();
+  if (!size.ok()) {
     FailDraft(prepared.run, std::string(Message(size)));
     return;
   }

@@ -101,6 +101,15 @@ StatusOr<Run*> Core::NewRun(event::Submitted& submitted, bool may_wait) {
 
 namespace {
 
+// What the learning rate of the steps to come is made of, where it depends on how many there are.
+std::string ScheduleNote(const TrainSpec& before, const TrainSpec& now) {
+  if (before.steps == now.steps || now.schedule.kind == LrScheduleKind::kConstant) return "";
+  return fmt::format(
+      "the learning rate is from here on that of the schedule {} over {} steps; so far it was that "
+      "over {}",
+      ToString(now.schedule.kind), now.steps, before.steps);
+}
+
 // The step of the checkpoint to go on from; 0: from scratch.
 StatusOr<uint64_t> ResumeStep(const RunRecord& record, uint64_t wanted) {
   if (wanted == 0) return record.checkpoints.empty() ? 0 : record.checkpoints.back().step();
@@ -119,7 +128,7 @@ StatusOr<uint64_t> ResumeStep(const RunRecord& record, uint64_t wanted) {
 StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, bool may_wait,
                                std::vector<std::string>* notes) {
   const std::string& name = submitted.spec.name;
-  Run* newest = nullptr;
+  Run *newest = nullptr, *done = nullptr;
   for (Run* run : RunsInOrder()) {
     if (run->record.spec.name != name) continue;
     if (!HasEnded(run->record.state)) {
@@ -128,15 +137,15 @@ StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, bool may_wait,
           run->record.id.value(), ToString(run->record.state), run->record.id.value(),
           run->record.id.value()));
     }
-    if (run->record.state != RunState::kDone) newest = run;
+    (run->record.state == RunState::kDone ? done : newest) = run;
   }
+  if (newest == nullptr) newest = done;
   if (newest == nullptr) {
-    return absl::NotFoundError(fmt::format(
-        "there is no stopped or failed run called '{}' to go on with; submit it without "
-        "--resume",
-        name));
+    return absl::NotFoundError(
+        fmt::format("there is no run called '{}' to go on with; submit it without --resume", name));
   }
   RunRecord& record = newest->record;
+  if (newest == done) LH_RETURN_IF_ERROR(CheckGoesFurther(record, submitted.spec));
   const std::vector<v1::DataFile> files(submitted.submit.data_files().begin(),
                                         submitted.submit.data_files().end());
   LH_RETURN_IF_ERROR(CheckResumable(record, submitted.spec, files));
@@ -152,6 +161,13 @@ StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, bool may_wait,
   LH_RETURN_IF_ERROR(CheckMessageCache(submitted.spec, TextBytes(submitted.submit)));
   notes->push_back(step > 0 ? fmt::format("goes on from the checkpoint of step {}", step)
                             : "no checkpoint was committed: starts from scratch");
+  if (submitted.spec.train.dtype == ComputeDtype::kAuto) {
+    submitted.spec.train.dtype = record.spec.train.dtype;
+  }
+  const std::string event = notes->back();
+  if (std::string note = ScheduleNote(record.spec.train, submitted.spec.train); !note.empty()) {
+    notes->push_back(std::move(note));
+  }
   record.spec = std::move(submitted.spec);
   record.data_files = files;
   record.link_secret = std::move(submitted.link_secret);
@@ -174,7 +190,7 @@ StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, bool may_wait,
   newest->sequence = sequence;
   newest->resume_exactly = submitted.submit.from_step() > 0;
   newest->queue_order = next_order_++;
-  Move(*newest, Trigger::kResumed, "", notes->back());
+  Move(*newest, Trigger::kResumed, "", event);
   return newest;
 }
 
@@ -227,6 +243,12 @@ void Core::AdvanceQueue() {
     record.step = step;
     run->stages.clear();
     record.plan.reset();
+    if (record.spec.train.dtype == ComputeDtype::kAuto) {
+      SettleDtype(*workers, &record.spec);
+      if (record.spec.train.dtype == ComputeDtype::kBf16) {
+        Log(run, "note", "train.dtype: all workers compute on GPUs, so products are in bf16");
+      }
+    }
     run->draft = NewDraft(record.id, record.epoch, record.spec, record.data_files,
                           record.link_secret, *workers);
     run->draft->resume_step = record.step;
@@ -348,6 +370,7 @@ void Core::On(event::PlanAsked& asked) {
   }
   const std::vector<v1::DataFile> files(asked.submit.data_files().begin(),
                                         asked.submit.data_files().end());
+  SettleDtype(*workers, &asked.spec);
   PlanJob& job = jobs_[asked.new_id];
   job.request = asked.request;
   job.draft = NewDraft(asked.new_id, Epoch(1), asked.spec, files, asked.link_secret, *workers);

@@ -159,6 +159,9 @@ v1::RunStatus Core::Render(const Run& run) const {
     status.set_has_validation(true);
     status.set_validation_loss(run.validation->loss());
     status.set_validation_step(run.validation->step());
+    if (run.validation->has_clean_loss()) {
+      status.set_clean_validation_loss(run.validation->clean_loss());
+    }
   }
   const double seconds = MedianStepSeconds(run.recent);
   status.set_step_seconds(seconds);

@@ -29,6 +29,22 @@ bool IsShard(const v1::CheckpointFile& file) {
          file.name().find('/') == std::string::npos && file.name()[0] != '.';
 }
 
+void AddValidation(const v1::ValidationReport& report, v1::StepRecord* record) {
+  record->set_has_validation(true);
+  record->set_validation_loss(report.loss());
+  if (report.has_clean_loss()) record->set_clean_validation_loss(report.clean_loss());
+}
+
+std::string ValidationSentence(const v1::ValidationReport& report) {
+  const auto text = [](double loss) {
+    return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : fmt::format("{}", loss);
+  };
+  return fmt::format("validation loss at step {}: {}{}", report.step(), text(report.loss()),
+                     report.has_clean_loss()
+                         ? fmt::format(", with boundaries in fp32 {}", text(report.clean_loss()))
+                         : std::string());
+}
+
 }  // namespace
 
 void Core::OnStep(Run& run, StageRecord& stage, const Worker& worker,
@@ -105,8 +121,7 @@ void Core::FinishStep(Run& run, uint64_t step, const PartialStep& partial) {
   record.set_link_bytes(link_bytes);
   record.set_payload_bytes(payload_bytes);
   if (const auto early = run.validation_early.find(step); early != run.validation_early.end()) {
-    record.set_has_validation(true);
-    record.set_validation_loss(early->second);
+    AddValidation(early->second, &record);
   }
   run.validation_early.erase(run.validation_early.begin(), run.validation_early.upper_bound(step));
   LogIfSkipped(run, step, partial);
@@ -147,22 +162,24 @@ void Core::OnValidation(Run& run, const v1::ValidationReport& report) {
   if (report.step() > run.record.spec.train.steps) return;
   run.validation = report;
   Changed(run);
-  if (!std::isfinite(report.loss())) {
-    Log(&run, "loss",
-        fmt::format("the validation loss at step {} is {}", report.step(), report.loss()));
-  } else {
-    Log(&run, "loss",
-        fmt::format("validation loss at step {}: {:.4f}", report.step(), report.loss()));
-  }
+  Log(&run, "loss", ValidationSentence(report));
   for (v1::StepRecord& record : run.recent) {
     if (record.step() != report.step()) continue;
-    record.set_has_validation(true);
-    record.set_validation_loss(report.loss());
+    AddValidation(report, &record);
     out_.writes.emplace_back(write::StepDone{run.record.id, record});  // in the place of the first
     return;
   }
-  if (report.step() <= run.record.step) return;
-  run.validation_early[report.step()] = report.loss();
+  if (report.step() <= run.record.step) {
+    // Before the first step, or of a step that another epoch has trained.
+    const v1::StepRecord* known = run.steps.Find(report.step());
+    if (known == nullptr && report.step() > 0) return;
+    v1::StepRecord record = known == nullptr ? v1::StepRecord() : *known;
+    if (known == nullptr) record.set_epoch(run.record.epoch.value());
+    AddValidation(report, &record);
+    out_.writes.emplace_back(write::StepDone{run.record.id, std::move(record)});
+    return;
+  }
+  run.validation_early[report.step()] = report;
   if (run.validation_early.size() > kMaxPartialSteps) {
     run.validation_early.erase(run.validation_early.begin());
   }

@@ -54,6 +54,12 @@ void CompareModels(const ModelSpec& before, const ModelSpec& now, Differences* d
     return model.vocabulary ? fmt::format("{}", *model.vocabulary) : std::string("auto");
   };
   differences->Compare("model.vocabulary", vocabulary(before), vocabulary(now));
+  const auto lora = [](const ModelSpec& model) {
+    if (!model.lora) return std::string("left out");
+    return fmt::format("rank {}, alpha {}, targets {}", model.lora->rank, model.lora->alpha,
+                       fmt::join(model.lora->targets, ", "));
+  };
+  differences->Compare("train.lora", lora(before), lora(now));
   if (before.family != now.family) return;
   for (const model::Key& key : model::FamilyOf(before).keys) {
     differences->Compare(fmt::format("model.{}", key.name), model::TextOf(key, before),
@@ -78,7 +84,10 @@ Status CheckResumable(const RunRecord& record, const RunSpec& spec,
   differences.Compare("train.microbatches", before.train.microbatches, spec.train.microbatches);
   differences.Compare("train.microbatch_size", before.train.microbatch_size,
                       spec.train.microbatch_size);
-  differences.Compare("train.dtype", ToString(before.train.dtype), ToString(spec.train.dtype));
+  // A file that leaves it open takes the run's.
+  if (before.train.dtype != ComputeDtype::kAuto && spec.train.dtype != ComputeDtype::kAuto) {
+    differences.Compare("train.dtype", ToString(before.train.dtype), ToString(spec.train.dtype));
+  }
   differences.Compare("train.seed", before.train.seed, spec.train.seed);
   differences.Compare("train.optimizer.kind", ToString(before.train.optimizer.kind),
                       ToString(spec.train.optimizer.kind));
@@ -89,6 +98,22 @@ Status CheckResumable(const RunRecord& record, const RunSpec& spec,
       "run {} cannot be resumed with this file: {}; put back what the run has, or submit "
       "without --resume as a new run",
       record.id.value(), differences.text()));
+}
+
+Status CheckGoesFurther(const RunRecord& record, const RunSpec& spec) {
+  const std::string& id = record.id.value();
+  if (spec.train.steps <= record.spec.train.steps) {
+    return absl::FailedPreconditionError(
+        fmt::format("run {} is done after its {} steps and this file ends at train.steps: {}; "
+                    "raise train.steps "
+                    "to go on, or submit without --resume as a new run",
+                    id, record.spec.train.steps, spec.train.steps));
+  }
+  if (!record.checkpoints.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(fmt::format(
+      "run {} is done and left no checkpoint to go on from; expected one of its last step, which "
+      "checkpoint.at_end keeps; submit it without --resume as a new run",
+      id));
 }
 
 }  // namespace longhaul::coordinator

@@ -15,6 +15,10 @@ namespace longhaul::coordinator {
 Status CheckResumable(const RunRecord& record, const RunSpec& spec,
                       const std::vector<v1::DataFile>& files);
 
+// Of a run that is done: kFailedPrecondition unless the file asks for more steps than the run has,
+// and there is a checkpoint to go on from.
+Status CheckGoesFurther(const RunRecord& record, const RunSpec& spec);
+
 }  // namespace longhaul::coordinator
 
 #endif  // LONGHAUL_COORDINATOR_STATE_RESUME_H_

@@ -73,6 +73,8 @@ constexpr std::array kTransitions = {
     Transition{kRecovering, kFailed, Trigger::kFailure, "no checkpoint is whole",
                Action::kAbortAndRelease, "one sentence says what a person has to change"},
 
+    Transition{kDone, kQueued, Trigger::kResumed, "more steps; same model, data, seeds and batch",
+               Action::kNone, "same id, next epoch, from the newest whole checkpoint or the one that was asked for"},
     Transition{kFailed, kQueued, Trigger::kResumed, "same model, data, seeds and batch",
                Action::kNone, "same id, next epoch, from the newest whole checkpoint or the one that was asked for"},
     Transition{kStopped, kQueued, Trigger::kResumed, "same model, data, seeds and batch",

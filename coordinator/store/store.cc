@@ -280,13 +280,13 @@ StatusOr<std::vector<v1::LogEntry>> Store::Logs(const RunId& run, uint64_t after
   }
 }
 
-StatusOr<std::vector<v1::StepRecord>> Store::Steps(const RunId& run, uint64_t after_step,
+StatusOr<std::vector<v1::StepRecord>> Store::Steps(const RunId& run, uint64_t step,
                                                    size_t limit) const {
   const std::lock_guard lock(impl_->mutex);
   LH_ASSIGN_OR_RETURN(sqlite::Statement rows,
                       impl_->database.Prepare("SELECT record FROM steps WHERE run_id=?1 AND "
-                                              "step>?2 ORDER BY step LIMIT ?3"));
-  rows.Bind(1, run.value()).Bind(2, after_step).Bind(3, uint64_t{limit});
+                                              "step>=?2 ORDER BY step LIMIT ?3"));
+  rows.Bind(1, run.value()).Bind(2, step).Bind(3, uint64_t{limit});
   return ReadSteps(run, rows);
 }
 

@@ -28,8 +28,8 @@ NEWEST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13), "GCC": 
 
 UCX_MODULES = ["libuct_cma.so.0"]  # the others need hardware libraries
 TOOLS = ["ip", "tc"]
-SCRIPTS = {"longhaul-worker": "bin/longhaul-worker", "install": "install",
-           "system.sh": "share/system.sh"}
+SCRIPTS = {"with_torch": ["bin/longhaul-worker", "bin/longhaul-generate"], "install": ["install"],
+           "system.sh": ["share/system.sh"]}
 UNITS = ["longhaul-coordinator.service", "longhaul-worker.service"]
 
 
@@ -192,11 +192,12 @@ def main():
     arguments = parser.parse_args()
     bundle = Bundle(arguments.tree)
     bundle.carry_libraries()
-    for script, to in SCRIPTS.items():
-        target = arguments.tree / to
-        target.parent.mkdir(exist_ok=True)
-        shutil.copyfile(HERE / script, target)
-        target.chmod(0o755)
+    for script, places in SCRIPTS.items():
+        for to in places:
+            target = arguments.tree / to
+            target.parent.mkdir(exist_ok=True)
+            shutil.copyfile(HERE / script, target)
+            target.chmod(0o755)
     for unit in UNITS:
         target = arguments.tree / "share/systemd" / unit
         target.parent.mkdir(exist_ok=True)

@@ -13,7 +13,8 @@ if [ "$bundle" = none ]; then
   [ "$cuda" = 0 ] || toolkit=--cuda-toolkit
   deploy/setup.sh $toolkit
   cmake --preset release
-  cmake --build --preset release --target longhaul longhaul-coordinator longhaul-worker longhaul-codec
+  cmake --build --preset release --target longhaul longhaul-coordinator longhaul-worker longhaul-codec \
+    longhaul-generate
   [ "$cuda" = 0 ] || cmake --build --preset release --target longhaul_cuda
   bundle=out/bundle.tar.gz
   deploy/bundle.sh --out "$bundle"

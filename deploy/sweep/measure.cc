@@ -181,7 +181,8 @@ StatusOr<PointResult> MeasuredPoint(const SweepPoint& point, const SweepSpec& sw
   result.replayed = !run.replay_source().empty();
   result.started_unix_ms = run.started_unix_ms();
   result.ended_unix_ms = run.ended_unix_ms();
-  result.steps = steps.size();
+  result.steps = static_cast<uint64_t>(
+      std::ranges::count_if(steps, [](const v1::StepRecord& step) { return step.step() > 0; }));
   result.warm_up = sweep.warm_up;
   result.tokens_per_step = point.spec.TokensPerStep();
   LH_RETURN_IF_ERROR(SetStepTime(steps, &result));
@@ -192,11 +193,13 @@ StatusOr<PointResult> MeasuredPoint(const SweepPoint& point, const SweepSpec& sw
   result.stages = shares.Means(plan.assignment);
   result.link_bytes = std::move(link_bytes);
   for (const v1::StepRecord& step : steps) {
-    result.curve.push_back({.step = step.step(),
-                            .seconds = step.seconds(),
-                            .loss = Loss(!result.replayed, step.loss()),
-                            .validation_loss = Loss(!result.replayed && step.has_validation(),
-                                                    step.validation_loss())});
+    result.curve.push_back(
+        {.step = step.step(),
+         .seconds = step.seconds(),
+         .loss = Loss(!result.replayed && step.has_loss(), step.loss()),
+         .validation_loss = Loss(!result.replayed && step.has_validation(), step.validation_loss()),
+         .clean_validation_loss = Loss(!result.replayed && step.has_clean_validation_loss(),
+                                       step.clean_validation_loss())});
   }
   return result;
 }

@@ -13,9 +13,8 @@ namespace longhaul::cli {
 
 StatusOr<PointPrediction> PredictPoint(const Plan& plan, const RunSpec& spec,
                                        uint64_t rate_bits_per_second, absl::Duration delay) {
-  const auto network =
-      coordinator::UniformNetwork(static_cast<uint32_t>(plan.assignment.cells.size()),
-                                  coordinator::GoodputBytesPerSecond(rate_bits_per_second), delay);
+  const auto network = coordinator::UniformNetwork(
+      plan.assignment, coordinator::GoodputBytesPerSecond(rate_bits_per_second), delay);
   LH_ASSIGN_OR_RETURN(const schedule::Simulation simulation,
                       schedule::Simulate(coordinator::PipelineCostOf(plan, spec, network)));
   return PointPrediction{.simulated_seconds = absl::ToDoubleSeconds(simulation.step),

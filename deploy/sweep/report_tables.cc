@@ -146,18 +146,20 @@ std::string LossTable(const ReportModel& model) {
                    {"steps", true},
                    {"training loss", true},
                    {"validation loss", true},
+                   {"clean validation loss", true},
                    {"training time", true}});
   for (const PointResult* point : model.Done()) {
-    std::optional<double> loss, validation;
+    std::optional<double> loss, validation, clean;
     double seconds = 0;
     for (const StepResult& step : point->curve) {
       if (step.loss) loss = step.loss;
       if (step.validation_loss) validation = step.validation_loss;
+      if (step.clean_validation_loss) clean = step.clean_validation_loss;
       seconds += step.seconds;
     }
     if (!loss && !validation) continue;
     table.AddRow({Name(model, *point), fmt::format("{}", point->steps), LossText(loss),
-                  LossText(validation), TimeSpanText(seconds)});
+                  LossText(validation), LossText(clean), TimeSpanText(seconds)});
   }
   return table.empty() ? "" : table.ToHtml("Last losses, in nats a token");
 }

@@ -79,14 +79,17 @@ json StepToJson(const StepResult& step) {
   return {{"step", step.step},
           {"seconds", step.seconds},
           {"loss", OrNull(step.loss)},
-          {"validation_loss", OrNull(step.validation_loss)}};
+          {"validation_loss", OrNull(step.validation_loss)},
+          {"clean_validation_loss", OrNull(step.clean_validation_loss)}};
 }
 
 StepResult StepFromJson(const json& from) {
+  const auto clean = from.find("clean_validation_loss");  // older versions did not measure it
   return {.step = from.at("step"),
           .seconds = from.at("seconds"),
           .loss = Optional<double>(from.at("loss")),
-          .validation_loss = Optional<double>(from.at("validation_loss"))};
+          .validation_loss = Optional<double>(from.at("validation_loss")),
+          .clean_validation_loss = clean == from.end() ? std::nullopt : Optional<double>(*clean)};
 }
 
 json PointToJson(const PointResult& point) {
@@ -236,7 +239,8 @@ std::vector<std::string> MeasuredCells(const PointResult& point) {
           whole(Sum(point, &LinkBytes::up)),
           whole(Sum(point, &LinkBytes::down)),
           real(LastLoss(point, &StepResult::loss)),
-          real(LastLoss(point, &StepResult::validation_loss))};
+          real(LastLoss(point, &StepResult::validation_loss)),
+          real(LastLoss(point, &StepResult::clean_validation_loss))};
 }
 
 constexpr std::string_view kCsvHeading =
@@ -244,7 +248,8 @@ constexpr std::string_view kCsvHeading =
     "schedule,variant,repeat,state,reason,run_id,replayed,steps,warm_up,tokens_per_step,"
     "tokens_per_second,step_seconds,step_seconds_low,step_seconds_high,simulated_seconds,"
     "bound_seconds,plan_simulated_seconds,plan_bound_seconds,bottleneck,link_bytes_per_step,"
-    "payload_bytes_per_step,uplink_bytes,downlink_bytes,last_loss,last_validation_loss";
+    "payload_bytes_per_step,uplink_bytes,downlink_bytes,last_loss,last_validation_loss,"
+    "last_clean_validation_loss";
 
 }  // namespace
 

@@ -48,8 +48,9 @@ struct LinkBytes {
 struct StepResult {
   uint64_t step = 0;
   double seconds = 0;
-  std::optional<double> loss;             // a replay has none
-  std::optional<double> validation_loss;  // after the step
+  std::optional<double> loss;                   // a replay has none
+  std::optional<double> validation_loss;        // after the step; of step 0: before the first
+  std::optional<double> clean_validation_loss;  // with boundaries in fp32
   friend bool operator==(const StepResult&, const StepResult&) = default;
 };
 

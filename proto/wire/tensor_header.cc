@@ -12,12 +12,12 @@ namespace longhaul::wire {
 namespace {
 
 constexpr uint32_t kTensorMagic = 0x4E54484C;  // "LHTN"
-constexpr uint8_t kFlagValidation = 1;
+constexpr uint8_t kFlagValidation = 1, kFlagClean = 2;
 
 Status CheckReserved(std::span<const std::byte> bytes, uint8_t flags) {
-  if ((flags & ~kFlagValidation) != 0) {
+  if ((flags & ~(kFlagValidation | kFlagClean)) != 0 || flags == kFlagClean) {
     return absl::InvalidArgumentError(
-        fmt::format("tensor header: expected flags 0 or 1, got {:#x}", flags));
+        fmt::format("tensor header: expected flags 0, 1 or 3, got {:#x}", flags));
   }
   if (GetLe<uint8_t>(bytes, 45) != 0 || GetLe<uint64_t>(bytes, 88) != 0) {
     return absl::InvalidArgumentError("tensor header: expected zero in the reserved fields");
@@ -70,7 +70,9 @@ void EncodeTensorHeader(const TensorHeader& header, std::span<std::byte, kTensor
   PutLe<uint32_t>(out, 0, kTensorMagic);
   PutLe<uint16_t>(out, 4, kTensorVersion);
   PutLe<uint8_t>(out, 6, static_cast<uint8_t>(header.kind));
-  PutLe<uint8_t>(out, 7, header.validation ? kFlagValidation : uint8_t{0});
+  PutLe<uint8_t>(out, 7,
+                 static_cast<uint8_t>((header.validation ? kFlagValidation : 0) |
+                                      (header.clean ? kFlagClean : 0)));
   PutLe<uint64_t>(out, 8, header.run);
   PutLe<uint64_t>(out, 16, header.epoch.value());
   PutLe<uint64_t>(out, 24, header.step.value());
@@ -105,9 +107,9 @@ StatusOr<TensorHeader> DecodeTensorHeader(std::span<const std::byte> bytes) {
                     kTensorVersion, version));
   }
   const auto kind = GetLe<uint8_t>(bytes, 6);
-  if (kind < 1 || kind > 5 || kind == 4) {
+  if (kind < 1 || kind > 6 || kind == 4) {
     return absl::InvalidArgumentError(
-        fmt::format("tensor header: expected kind 1 to 3 or 5, got {}", kind));
+        fmt::format("tensor header: expected kind 1 to 3, 5 or 6, got {}", kind));
   }
   const auto direction = GetLe<uint8_t>(bytes, 44);
   if (direction > 1) {
@@ -118,7 +120,8 @@ StatusOr<TensorHeader> DecodeTensorHeader(std::span<const std::byte> bytes) {
   LH_RETURN_IF_ERROR(CheckReserved(bytes, flags));
   TensorHeader header;
   header.kind = static_cast<TensorKind>(kind);
-  header.validation = flags != 0;
+  header.validation = (flags & kFlagValidation) != 0;
+  header.clean = (flags & kFlagClean) != 0;
   header.run = GetLe<uint64_t>(bytes, 8);
   header.epoch = Epoch(GetLe<uint64_t>(bytes, 16));
   header.step = Step(GetLe<uint64_t>(bytes, 24));

@@ -313,15 +313,13 @@ void CheckModel(const RunSpec& spec, Reader& reader) {
     }
   }
   CheckVocabulary(spec, reader);
-  if (model.tied && spec.pipeline.stages != 1u && reader.Sound({"model.tied", "pipeline.stages"})) {
+  if (spec.replay && model.TrainsTiedMatrix() && spec.pipeline.stages != 1u &&
+      reader.Sound({"model.tied", "pipeline.stages"})) {
     reader.Fail(
         reader.PlaceOf("model.tied"),
-        fmt::format("model.tied: true needs pipeline.stages: 1, got {}; embedding and head "
-                    "would lie on different workers{}",
-                    spec.pipeline.stages ? fmt::format("{}", *spec.pipeline.stages) : "auto",
-                    spec.weights.from.empty() ? ""
-                                              : "; split begins both with the one matrix and "
-                                                "trains them apart"));
+        fmt::format("model.tied: a replay has no gradient that the first and the last of "
+                    "several stages could sum, and pipeline.stages is {}; say false",
+                    spec.pipeline.stages ? fmt::format("{}", *spec.pipeline.stages) : "auto"));
   }
   if (spec.weights.split && spec.weights.from.empty() && reader.Sound({"model.tied"})) {
     reader.Fail(reader.PlaceOf("model.tied"),

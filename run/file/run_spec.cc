@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/yaml/yaml_reader.h"
+#include "run/file/lora_fields.h"
 #include "run/file/model_fields.h"
 #include "run/file/replay_fields.h"
 #include "run/file/run_spec_checks.h"
@@ -137,6 +138,28 @@ Field DataSets(std::vector<DataSource>* target) {
   return field;
 }
 
+// `recompute: blocks`. Older run files say true for stage and false for none.
+Field RecomputeField(Recompute* target) {
+  Field field;
+  field.key = "recompute";
+  field.expected = "one of none, blocks, stage";
+  field.read = [target, expected = field.expected](Reader& reader, const YAML::Node& node,
+                                                   const std::string& path) {
+    const auto text = config::ReadScalar(reader, node, path, expected);
+    if (!text) return;
+    if (*text == "none" || *text == "false") {
+      *target = Recompute::kNone;
+    } else if (*text == "blocks") {
+      *target = Recompute::kBlocks;
+    } else if (*text == "stage" || *text == "true") {
+      *target = Recompute::kStage;
+    } else {
+      reader.FailExpected(node, path, expected);
+    }
+  };
+  return field;
+}
+
 Field Betas(OptimizerSpec* optimizer) {
   Field field;
   field.key = "betas";
@@ -235,14 +258,15 @@ void FillExceptions(LinksSpec* links) {
   }
 }
 
-Table TrainTable(TrainSpec* train) {
+Table TrainTable(TrainSpec* train, ModelSpec* model) {
   OptimizerSpec* optimizer = &train->optimizer;
   LrScheduleSpec* schedule = &train->schedule;
   return {
-      Required(Whole("steps", &train->steps, uint64_t{1}, uint64_t{1'000'000'000})),
+      Required(Whole("steps", &train->steps, uint64_t{0}, uint64_t{1'000'000'000})),
       Required(Whole("microbatches", &train->microbatches, 1, 1u << 16)),
       Whole("microbatch_size", &train->microbatch_size, 1, 1u << 16),
-      Choice("dtype", &train->dtype, std::vector{ComputeDtype::kFp32, ComputeDtype::kBf16}),
+      Choice("dtype", &train->dtype,
+             std::vector{ComputeDtype::kAuto, ComputeDtype::kFp32, ComputeDtype::kBf16}),
       Whole("seed", &train->seed, uint64_t{0}, UINT64_MAX),
       Flag("deterministic", &train->deterministic),
       Choice("on_nonfinite", &train->on_nonfinite,
@@ -264,7 +288,8 @@ Table TrainTable(TrainSpec* train) {
                                   LrScheduleKind::kLinear, LrScheduleKind::kWsd}),
                Whole("warmup", &schedule->warmup, uint64_t{0}, uint64_t{1'000'000'000}),
                Real("final_ratio", &schedule->final_ratio, {.least = 0, .most = 1}),
-               Real("decay", &schedule->decay, {.least = 0, .most = 1, .above_least = true})})};
+               Real("decay", &schedule->decay, {.least = 0, .most = 1, .above_least = true})}),
+      config::Lora(&model->lora)};
 }
 
 Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
@@ -284,8 +309,12 @@ Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
                Whole("seed", &spec->data.seed, uint64_t{0}, UINT64_MAX)}),
       Section("validation", {Real("share", &validation->share, {.least = 0, .most = 0.9}),
                              Whole("every", &validation->every, 0, 1'000'000'000),
-                             Whole("samples", &validation->samples, 1, 1u << 24)}),
-      Section("train", TrainTable(&spec->train)),
+                             Whole("samples", &validation->samples, 1, 1u << 24),
+                             Choice("clean", &validation->clean,
+                                    std::vector{CleanValidation::kAlways, CleanValidation::kEnd,
+                                                CleanValidation::kNever}),
+                             Flag("at_start", &validation->at_start)}),
+      Section("train", TrainTable(&spec->train, &spec->model)),
       Section("pipeline", {WholeOrAuto("stages", &pipeline->stages, 1, 4096),
                            Choice("schedule", &pipeline->schedule,
                                   std::vector{ScheduleKind::kLinkAware, ScheduleKind::kOneFOneB,
@@ -293,7 +322,7 @@ Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
                            Choice("send_order", &pipeline->send_order,
                                   std::vector{SendOrder::kAuto, SendOrder::kActivationsFirst,
                                               SendOrder::kAsReady}),
-                           Flag("recompute", &pipeline->recompute),
+                           RecomputeField(&pipeline->recompute),
                            Whole("threads_per_stage", &pipeline->threads_per_stage, 1, 1024),
                            WholeOrAuto("depth", &pipeline->depth, 1, 1u << 16)}),
       Choice("transport", &spec->transport, kTransports),
@@ -354,7 +383,27 @@ void ApplyOverride(Reader& reader, const std::string& text, const Table& table) 
 }  // namespace
 
 std::string_view ToString(ComputeDtype dtype) {
-  return dtype == ComputeDtype::kBf16 ? "bf16" : "fp32";
+  switch (dtype) {
+    case ComputeDtype::kFp32:
+      return "fp32";
+    case ComputeDtype::kBf16:
+      return "bf16";
+    case ComputeDtype::kAuto:
+      return "auto";
+  }
+  return "?";
+}
+
+std::string_view ToString(Recompute what) {
+  switch (what) {
+    case Recompute::kNone:
+      return "none";
+    case Recompute::kBlocks:
+      return "blocks";
+    case Recompute::kStage:
+      return "stage";
+  }
+  return "?";
 }
 
 std::string_view ToString(ScheduleKind kind) {
@@ -411,6 +460,18 @@ std::string_view ToString(OnNonfinite what) {
   return what == OnNonfinite::kSkip ? "skip" : "stop";
 }
 
+std::string_view ToString(CleanValidation clean) {
+  switch (clean) {
+    case CleanValidation::kAlways:
+      return "always";
+    case CleanValidation::kEnd:
+      return "end";
+    case CleanValidation::kNever:
+      return "never";
+  }
+  return "?";
+}
+
 uint64_t LrScheduleSpec::DecaySteps(uint64_t steps) const {
   return static_cast<uint64_t>(std::llround(decay * static_cast<double>(steps)));
 }
@@ -428,17 +489,22 @@ StatusOr<RunSpec> ParseRunSpec(std::string_view yaml, std::string_view file_name
                       file_name));
     }
     RunSpec spec;
+    spec.train.dtype = ComputeDtype::kAuto;
     std::string preset;  // of the model
     const Table table = RunTable(&spec, &preset, check_codec);
     Reader reader{std::string(file_name)};
     reader.ReadMap(root, "", table);
     for (const std::string& text : overrides) ApplyOverride(reader, text, table);
     config::CompleteModel(preset, find_model, reader, &spec);
+    config::CompleteLora(reader, &spec.model);
     if (!spec.data.sets.empty() && !reader.Has("data.text"))
       reader.Assume("data.text", "data.sets");
     reader.RequireAll(table);
     FillExceptions(&spec.links);
     if (spec.replay && !reader.Has("validation.every")) spec.validation.every = 0;
+    if (!reader.Has("validation.at_start")) {
+      spec.validation.at_start = config::ValidatesAtStartByDefault(spec);
+    }
     config::CheckRunSpec(spec, reader);
     if (find_texts) config::CheckTexts(spec, find_texts, reader);
     LH_RETURN_IF_ERROR(reader.ToStatus());

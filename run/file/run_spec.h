@@ -20,7 +20,12 @@
 
 namespace longhaul {
 
-enum class ComputeDtype : uint8_t { kFp32, kBf16 };                   // "fp32", "bf16": of products
+// Of products: "fp32", "bf16", "auto".
+enum class ComputeDtype : uint8_t {
+  kFp32,
+  kBf16,
+  kAuto,  // bf16 where all workers of the run compute on GPUs, else fp32; a plan says which
+};
 enum class ScheduleKind : uint8_t { kLinkAware, kOneFOneB, kGpipe };  // "link-aware" "1f1b" "gpipe"
 // When gradients may leave a stage: "auto" "activations-first" "as-ready". An interface that is
 // busy both with activations going down and with gradients going up shares itself between
@@ -34,6 +39,13 @@ enum class SendOrder : uint8_t {
   // stages.
   kActivationsFirst,
   kAsReady,
+};
+// What a stage does without for the sake of memory, and computes again in backward: "none",
+// "blocks", "stage". Results are the same to the bit.
+enum class Recompute : uint8_t {
+  kNone,
+  kBlocks,  // a block keeps its input alone; activations of one block at a time
+  kStage,   // the stage keeps its input alone; then activations of all of its blocks
 };
 enum class TransportKind : uint8_t { kUcx, kGrpc };  // "ucx", "grpc"
 enum class OptimizerKind : uint8_t {
@@ -57,14 +69,23 @@ enum class OnNonfinite : uint8_t {
 // Of steps that are skipped: the run fails at the next one.
 inline constexpr uint32_t kMostSkippedInARow = 10;
 
+// Which validations are done a second time with boundaries in fp32: "always" "end" "never".
+enum class CleanValidation : uint8_t {
+  kAlways,
+  kEnd,  // the one after the last step
+  kNever,
+};
+
 std::string_view ToString(ComputeDtype dtype);
 std::string_view ToString(ScheduleKind kind);
 std::string_view ToString(SendOrder order);
+std::string_view ToString(Recompute what);
 std::string_view ToString(TransportKind kind);
 std::string_view ToString(OptimizerKind kind);
 std::string_view ToString(MomentDtype dtype);
 std::string_view ToString(LrScheduleKind kind);
 std::string_view ToString(OnNonfinite what);
+std::string_view ToString(CleanValidation clean);
 
 // The values that parameters begin with, where these are not random.
 struct WeightsSpec {
@@ -110,8 +131,12 @@ struct DataSpec {
 
 struct ValidationSpec {
   double share = 0.05;    // of the text's end
-  uint32_t every = 50;    // steps; 0 = never
+  uint32_t every = 50;    // steps, and after the last one; 0 = never
   uint32_t samples = 64;  // sequences
+  // Activations go through the links' codecs, and in a clean validation as fp32: that loss is the
+  // exported model's. Where no link compresses activations every validation is both.
+  CleanValidation clean = CleanValidation::kEnd;
+  bool at_start = false;  // before the first step, too; with model.from the default is true
   friend bool operator==(const ValidationSpec&, const ValidationSpec&) = default;
 };
 
@@ -139,10 +164,10 @@ struct LrScheduleSpec {
 };
 
 struct TrainSpec {
-  uint64_t steps = 0;            // required
+  uint64_t steps = 0;            // required; 0, with model.from alone: the run only validates
   uint32_t microbatches = 0;     // required; per step
   uint32_t microbatch_size = 1;  // sequences
-  ComputeDtype dtype = ComputeDtype::kFp32;
+  ComputeDtype dtype = ComputeDtype::kFp32;  // a run file that says nothing: auto
   uint64_t seed = 1;
   // On GPUs only algorithms that give the same bits each time, which costs some speed; a CPU has no
   // others.
@@ -157,7 +182,7 @@ struct PipelineSpec {
   std::optional<uint32_t> stages;  // nullopt = "auto": as many as connected workers, at most layers
   ScheduleKind schedule = ScheduleKind::kLinkAware;
   SendOrder send_order = SendOrder::kAuto;
-  bool recompute = false;
+  Recompute recompute = Recompute::kNone;
   uint32_t threads_per_stage = 1;
   std::optional<uint32_t>
       depth;  // microbatches in flight of every stage; nullopt = "auto": the plan's
@@ -295,9 +320,10 @@ std::string ModelOverride(const RunSpec& spec);
 std::string DataOverride(const RunSpec& spec);
 
 // The run file with every default written out, but for keys that neighbours of an older version do
-// not know (train.deterministic, train.on_nonfinite, train.optimizer.momentum and .moments,
-// train.schedule.decay, checkpoint.at_end); ParseRunSpec of it gives an equal spec.
-// `longhaul plan --show-config` prints it and the control plane carries it.
+// not know (validation.clean and .at_start, train.dtype where it is auto, train.deterministic,
+// train.on_nonfinite, train.lora, train.optimizer.momentum and .moments, train.schedule.decay,
+// checkpoint.at_end); ParseRunSpec of it gives an equal spec. `longhaul plan --show-config` prints
+// it and the control plane carries it.
 std::string ToYaml(const RunSpec& spec);
 
 // The files that the spec's globs match, sorted and without doubles, each glob relative to

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "run/file/lora_fields.h"
 #include "run/file/model_fields.h"
 #include "run/file/replay_fields.h"
 
@@ -78,6 +79,33 @@ void CheckDecay(const TrainSpec& train, Reader& reader) {
                           schedule.warmup, decay, schedule.decay, train.steps));
 }
 
+void CheckValidation(const RunSpec& spec, Reader& reader) {
+  const ValidationSpec& validation = spec.validation;
+  if (!reader.Sound({"validation.every"})) return;
+  if (reader.Sound({"validation.share"}) && validation.every > 0 && validation.share == 0) {
+    reader.Fail(reader.PlaceOf("validation.share"),
+                fmt::format("validation.share: 0 leaves no text for the validation every {} steps; "
+                            "raise it or set validation.every to 0",
+                            validation.every));
+  }
+  if (reader.Sound({"validation.at_start"}) && validation.at_start && validation.every == 0) {
+    reader.Fail(reader.PlaceOf("validation.at_start"),
+                "validation.at_start: validation.every 0 turns all validation off; raise it or "
+                "leave at_start out");
+  }
+  if (!reader.Sound({"train.steps"}) || spec.train.steps > 0) return;
+  if (reader.Sound({"model.from"}) && spec.weights.from.empty()) {
+    reader.Fail(reader.PlaceOf("train.steps"),
+                "train.steps: a run of 0 steps only validates, and without model.from its weights "
+                "are random; expected at least 1 step, or a folder with weights as model.from");
+  }
+  if (validation.every == 0) {
+    reader.Fail(reader.PlaceOf("train.steps"),
+                "train.steps: a run of 0 steps only validates, and validation.every 0 turns that "
+                "off; raise one of them");
+  }
+}
+
 // A problem for each line of what `status` says.
 void FailLines(const Status& status, const Place& place, Reader& reader) {
   const std::vector<std::string> lines =
@@ -87,8 +115,13 @@ void FailLines(const Status& status, const Place& place, Reader& reader) {
 
 }  // namespace
 
+bool ValidatesAtStartByDefault(const RunSpec& spec) {
+  return spec.validation.every > 0 && !spec.weights.from.empty();
+}
+
 void CheckRunSpec(const RunSpec& spec, Reader& reader) {
   CheckModel(spec, reader);
+  CheckLora(spec, reader);
   CheckPipeline(spec, reader);
   CheckReplay(spec, reader);
   if (!spec.data.sets.empty() && !spec.data.text.empty()) {
@@ -101,7 +134,7 @@ void CheckRunSpec(const RunSpec& spec, Reader& reader) {
                 "it (`longhaul data prepare`) and name that by data.sets");
   }
   const TrainSpec& train = spec.train;
-  if (reader.Sound({"train.steps", "train.schedule.warmup"}) &&
+  if (reader.Sound({"train.steps", "train.schedule.warmup"}) && train.steps > 0 &&
       train.schedule.warmup > train.steps) {
     reader.Fail(reader.PlaceOf("train.schedule.warmup"),
                 fmt::format("train.schedule.warmup: {} steps are more than train.steps {}",
@@ -109,13 +142,7 @@ void CheckRunSpec(const RunSpec& spec, Reader& reader) {
   }
   CheckMomentum(train.optimizer, reader);
   CheckDecay(train, reader);
-  if (reader.Sound({"validation.every", "validation.share"}) && spec.validation.every > 0 &&
-      spec.validation.share == 0) {
-    reader.Fail(reader.PlaceOf("validation.share"),
-                fmt::format("validation.share: 0 leaves no text for the validation every {} steps; "
-                            "raise it or set validation.every to 0",
-                            spec.validation.every));
-  }
+  CheckValidation(spec, reader);
 }
 
 void CheckTexts(const RunSpec& spec, const FindTexts& find_texts, Reader& reader) {

@@ -5,9 +5,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "base/yaml/yaml_text.h"
+#include "run/file/lora_fields.h"
 #include "run/file/model_fields.h"
 #include "run/file/replay_fields.h"
 #include "run/file/run_spec.h"
+#include "run/file/run_spec_checks.h"
 #include "run/file/topology_fields.h"
 
 namespace longhaul {
@@ -22,6 +24,18 @@ std::string OrAuto(const std::optional<uint32_t>& value) {
 }
 
 // Keys that neighbours of an older version do not know, where they say something.
+std::string NewKeysOfValidation(const RunSpec& spec) {
+  const ValidationSpec& validation = spec.validation;
+  std::string out;
+  if (validation.clean != ValidationSpec().clean) {
+    out += fmt::format("  clean: {}\n", ToString(validation.clean));
+  }
+  if (validation.at_start != config::ValidatesAtStartByDefault(spec)) {
+    out += fmt::format("  at_start: {}\n", validation.at_start);
+  }
+  return out;
+}
+
 std::string NewKeysOf(const OptimizerSpec& optimizer) {
   const OptimizerSpec usual;
   std::string out;
@@ -48,6 +62,24 @@ std::string NewKeysOf(const TrainSpec& train) {
   return out;
 }
 
+// auto, which neighbours of an older version do not know, is what is left out.
+std::string DtypeYaml(ComputeDtype dtype) {
+  return dtype == ComputeDtype::kAuto ? "" : fmt::format("  dtype: {}\n", ToString(dtype));
+}
+
+// Neighbours of an older version know true and false.
+std::string_view RecomputeYaml(Recompute what) {
+  switch (what) {
+    case Recompute::kNone:
+      return "false";
+    case Recompute::kStage:
+      return "true";
+    case Recompute::kBlocks:
+      break;
+  }
+  return ToString(what);
+}
+
 std::string TrainYaml(const TrainSpec& train) {
   const OptimizerSpec& optimizer = train.optimizer;
   const LrScheduleSpec& schedule = train.schedule;
@@ -56,7 +88,7 @@ std::string TrainYaml(const TrainSpec& train) {
       "  steps: {}\n"
       "  microbatches: {}\n"
       "  microbatch_size: {}\n"
-      "  dtype: {}\n"
+      "{}"
       "  seed: {}\n"
       "{}"
       "  optimizer:\n"
@@ -72,7 +104,7 @@ std::string TrainYaml(const TrainSpec& train) {
       "    warmup: {}\n"
       "    final_ratio: {}\n"
       "{}",
-      train.steps, train.microbatches, train.microbatch_size, ToString(train.dtype), train.seed,
+      train.steps, train.microbatches, train.microbatch_size, DtypeYaml(train.dtype), train.seed,
       NewKeysOf(train), ToString(optimizer.kind), optimizer.lr, optimizer.beta1, optimizer.beta2,
       optimizer.epsilon, optimizer.weight_decay, optimizer.clip_norm, NewKeysOf(optimizer),
       ToString(schedule.kind), schedule.warmup, schedule.final_ratio, NewKeysOf(schedule));
@@ -153,9 +185,11 @@ std::string ToYaml(const RunSpec& spec) {
       "validation:\n"
       "  share: {}\n"
       "  every: {}\n"
-      "  samples: {}\n",
-      spec.validation.share, spec.validation.every, spec.validation.samples);
-  out += TrainYaml(spec.train);
+      "  samples: {}\n"
+      "{}",
+      spec.validation.share, spec.validation.every, spec.validation.samples,
+      NewKeysOfValidation(spec));
+  out += TrainYaml(spec.train) + config::LoraYaml(spec.model.lora);
   out += fmt::format(
       "pipeline:\n"
       "  stages: {}\n"
@@ -166,8 +200,8 @@ std::string ToYaml(const RunSpec& spec) {
       "  depth: {}\n"
       "transport: {}\n",
       OrAuto(spec.pipeline.stages), ToString(spec.pipeline.schedule),
-      ToString(spec.pipeline.send_order), spec.pipeline.recompute, spec.pipeline.threads_per_stage,
-      OrAuto(spec.pipeline.depth), ToString(spec.transport));
+      ToString(spec.pipeline.send_order), RecomputeYaml(spec.pipeline.recompute),
+      spec.pipeline.threads_per_stage, OrAuto(spec.pipeline.depth), ToString(spec.transport));
   out += LinksYaml(spec.links);
   out += fmt::format(
       "checkpoint:\n"

@@ -3,6 +3,8 @@
 #define LONGHAUL_RUN_MODEL_FAMILIES_H_
 
 #include <cmath>
+#include <string>
+#include <string_view>
 
 #include "run/model/family.h"
 
@@ -37,8 +39,8 @@ struct Names {
 };
 // A matrix that is multiplied by.
 inline Parameter Factor(Role role, Names names, Shape shape, Initial initial, Split split) {
-  return {.name = names.global,
-          .published = names.published,
+  return {.name = std::string(names.global),
+          .published = std::string(names.published),
           .role = role,
           .shape = shape,
           .initial = initial,
@@ -56,8 +58,8 @@ inline Parameter Table(Names names, Shape shape, Split split, bool tied) {
   return table;
 }
 inline Parameter Norm(Role role, Names names, uint32_t channels, Initial initial) {
-  return {.name = names.global,
-          .published = names.published,
+  return {.name = std::string(names.global),
+          .published = std::string(names.published),
           .role = role,
           .shape = {.rows = channels},
           .initial = initial,

@@ -2,11 +2,14 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <type_traits>
+#include <utility>
 #include <variant>
 
 #include "base/check.h"
 #include "run/model/families.h"
+#include "run/model/lora.h"
 
 namespace longhaul {
 
@@ -132,22 +135,36 @@ std::vector<Problem> Problems(const ModelSpec& spec) {
   return problems.empty() ? family.problems(spec) : problems;
 }
 
+std::vector<Parameter> ParametersOf(const ModelSpec& spec, uint32_t vocabulary_rows, bool embedding,
+                                    bool head) {
+  ModelSpec of_part = spec;
+  if (spec.lora && !(embedding && head)) of_part.tied = false;
+  std::vector<Parameter> all = FamilyOf(spec).parameters(of_part, vocabulary_rows);
+  std::erase_if(all, [&](const Parameter& parameter) {
+    return (parameter.role == Role::kEmbedding && !embedding && !(head && parameter.is_tied())) ||
+           (parameter.role == Role::kHead && !head);
+  });
+  if (!embedding) {
+    std::ranges::stable_partition(
+        all, [](const Parameter& parameter) { return parameter.role != Role::kEmbedding; });
+  }
+  return spec.lora ? WithAdapters(*spec.lora, std::move(all)) : all;
+}
+
 std::vector<PlacedParameter> ParametersOf(const ModelSpec& spec, uint32_t vocabulary_rows,
                                           const Part& part) {
   std::vector<PlacedParameter> all;
-  const std::vector<Parameter> parameters = FamilyOf(spec).parameters(spec, vocabulary_rows);
-  const auto add = [&](Role role, uint32_t block) {
+  const std::vector<Parameter> parameters =
+      ParametersOf(spec, vocabulary_rows, part.embedding, part.head);
+  const auto add = [&](Role role, uint32_t block, bool repeated = false) {
     for (const Parameter& parameter : parameters) {
-      if (parameter.role == role) all.push_back({.parameter = parameter, .block = block});
+      if (parameter.role == role) all.push_back({parameter, block, repeated});
     }
   };
   if (part.embedding) add(Role::kEmbedding, 0);
   for (uint32_t i = 0; i < part.layers; ++i) add(Role::kBlock, part.first_layer + i);
   if (part.head) add(Role::kHead, 0);
-  if (!part.head || part.embedding) return all;
-  for (const Parameter& parameter : parameters) {
-    if (parameter.is_tied()) all.push_back({.parameter = parameter, .repeated = true});
-  }
+  if (!part.embedding) add(Role::kEmbedding, 0, true);
   return all;
 }
 

@@ -87,13 +87,16 @@ struct Family {
   std::vector<Key> keys;
   // Of a spec whose keys are each in range; empty: the model can be.
   std::vector<Problem> (*problems)(const ModelSpec& spec);
-  // In the model's order, blocks once. A tied model has no matrix of the head's own.
+  // Of the model as it is published: in its order, blocks once, without adapters. A tied model has
+  // no matrix of the head's own.
   std::vector<Parameter> (*parameters)(const ModelSpec& spec, uint32_t vocabulary_rows);
   Kept (*kept_by_block)(const ModelSpec& spec);
   Kept (*kept_by_final_norm)(const ModelSpec& spec);
   // Begins the published names of all parameters but the head's matrix; published checkpoints of
   // the bare model leave it out.
   std::string_view published_prefix;
+  // Modules that LoRA adapts where nobody says which, as PEFT's usual ones.
+  std::vector<std::string> usual_targets;
   std::vector<Preset> presets;  // smaller ones first
 };
 
@@ -114,8 +117,13 @@ struct Part {
   uint32_t first_layer = 0, layers = 0;
   bool embedding = false, head = false;
 };
-// All parameters of a part, in the model's order. The head of a tied model in a part without the
-// embedding has the embedding's matrix behind its own parameters, under the embedding's name.
+// The parameters of a part that has the embedding, the head, both or neither, in the model's order,
+// blocks once. The head of a tied model without the embedding has that one's matrix behind all
+// else. Where the model has adapters each stands behind its module's bias or weight, and all else
+// is frozen; embedding and head of a tied model are then two, as neither changes.
+std::vector<Parameter> ParametersOf(const ModelSpec& spec, uint32_t vocabulary_rows, bool embedding,
+                                    bool head);
+// All parameters of a part, in the model's order.
 std::vector<PlacedParameter> ParametersOf(const ModelSpec& spec, uint32_t vocabulary_rows,
                                           const Part& part);
 

@@ -147,6 +147,7 @@ const Family& LlamaFamily() {
       .kept_by_block = LlamaBlockKeeps,
       .kept_by_final_norm = LlamaFinalNormKeeps,
       .published_prefix = "model.",
+      .usual_targets = {"q_proj", "v_proj"},
       .presets = {{"qwen2.5-0.5b", Qwen25(24, 896, 14, 2, 4864)},
                   {"qwen2.5-3b", Qwen25(36, 2048, 16, 2, 11008)}},
   };

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace longhaul {
 
@@ -20,6 +22,18 @@ enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3 };
 
 std::string_view ToString(ModelFamily family);
 std::string_view ToString(RopeScaling scaling);
+
+// "train.lora": a matrix W of these modules computes W x + (alpha / rank) B (A x). A and B are all
+// that is trained; the published model's parameters stay as they are (lora.h).
+struct LoraSpec {
+  uint32_t rank = 0;
+  double alpha = 0;
+  // Ends of modules' published names: "q_proj", "mlp.c_proj". Never empty, without doubles.
+  std::vector<std::string> targets;
+
+  double scale() const { return alpha / rank; }
+  friend bool operator==(const LoraSpec&, const LoraSpec&) = default;
+};
 
 // `preset: gpt2-xl` (family.h) fills in what the file does not say.
 struct ModelSpec {
@@ -42,13 +56,16 @@ struct ModelSpec {
   // those shorter than rope_original_context / rope_high_frequency stay.
   double rope_low_frequency = 1, rope_high_frequency = 4;
   uint32_t rope_original_context = 8192;
-  double norm_epsilon = 1e-5;  // of the norms; left out: 1e-5 in gpt, 1e-6 in llama
-  bool qkv_bias = false;       // of the projections to queries, keys and values
-  bool qk_norm = false;        // queries and keys of each head go through an RMSNorm
+  double norm_epsilon = 1e-5;    // of the norms; left out: 1e-5 in gpt, 1e-6 in llama
+  bool qkv_bias = false;         // of the projections to queries, keys and values
+  bool qk_norm = false;          // queries and keys of each head go through an RMSNorm
+  std::optional<LoraSpec> lora;  // nullopt: all parameters are trained
 
   uint32_t HeadChannels() const { return head_channels > 0 ? head_channels : hidden / heads; }
   uint32_t QueryChannels() const { return HeadChannels() * heads; }
   uint32_t KvChannels() const { return HeadChannels() * kv_heads; }
+  // Embedding and head are one matrix that changes: stages that hold one each sum its gradient.
+  bool TrainsTiedMatrix() const { return tied && !lora; }
   uint32_t VocabularyOver(uint32_t tokenizer_vocabulary) const {
     return vocabulary.value_or(tokenizer_vocabulary);
   }

@@ -44,8 +44,8 @@ struct Split {
 
 // '#' in names stands for the block's number, counted over the model.
 struct Parameter {
-  std::string_view name;              // in checkpoints and messages; global
-  std::string_view published;         // in Hugging Face's checkpoints of the language model
+  std::string name;                   // in checkpoints and messages; global
+  std::string published;              // in Hugging Face's checkpoints, an adapter's in PEFT's
   bool published_transposed = false;  // there (inputs, outputs)
   bool first_rows_suffice = false;    // a published table may have more: positions
   Role role = Role::kBlock;
@@ -53,8 +53,14 @@ struct Parameter {
   Initial initial;
   bool in_product = false;  // cast to the type that matrix products compute in
   Split split;
+  // Of LoRA: no published model has it, so it always begins with `initial`.
+  bool adapter = false;
+  // No gradient, no moments, in no checkpoint. Who makes a stage reads it where the run began.
+  bool frozen = false;
 
   bool decays() const { return shape.is_matrix(); }  // by the optimizer's weight decay
+  // Held in the type that products compute in alone, where it is frozen. Norms stay fp32.
+  bool is_frozen_in_compute_type() const { return frozen && (in_product || shape.is_matrix()); }
   bool is_block_matrix() const { return role == Role::kBlock && shape.is_matrix(); }
   // The one matrix of a tied model: rows are looked up, and logits are products with it.
   bool is_tied() const { return role == Role::kEmbedding && in_product; }

@@ -46,8 +46,10 @@ constexpr uint32_t MostBoundariesOfAStage(uint32_t stages) {
   return boundaries < 2 ? boundaries : 2;
 }
 
-// The edges of kActivations of one replica, with ids from `first` on and nothing but their ends.
-std::vector<Edge> MakeEdges(uint32_t replica, uint32_t stages, EdgeId first = EdgeId(0));
+// The edges of kActivations of one replica, with ids from `first` on and nothing but their ends;
+// and behind them, with `tied`, that of kTied from the first of several stages to the last.
+std::vector<Edge> MakeEdges(uint32_t replica, uint32_t stages, EdgeId first = EdgeId(0),
+                            bool tied = false);
 
 }  // namespace longhaul::chain
 

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "run/model/family.h"
+#include "run/published/config_keys.h"
 
 namespace longhaul::published {
 namespace {
@@ -19,7 +18,6 @@ using Ordered = nlohmann::ordered_json;  // of texts that are written: slow with
 
 constexpr uint32_t kMostWhole = 1u << 31;  // of keys whose range model::Problems knows
 constexpr int kMostDepth = 32;
-constexpr size_t kMostValueBytes = 80;
 
 // Discarded where the text is no JSON, or nested so deeply that writing it would exhaust the stack.
 template <class AnyJson>
@@ -33,158 +31,7 @@ AnyJson Parse(std::string_view text) {
   return deep ? AnyJson(AnyJson::value_t::discarded) : json;
 }
 
-// A value in a message.
-std::string TextOf(const Json& value) {
-  if (value.is_array()) return "a list";
-  if (value.is_object()) return "an object";
-  std::string text = value.dump();
-  return text.size() > kMostValueBytes ? fmt::format("a text of {} bytes", text.size()) : text;
-}
-
-// Keys that say nothing of what the model computes, or of dropout, which we never do.
-const std::set<std::string_view> kWithoutEffect = {
-    "_attn_implementation_autoset",
-    "_name_or_path",
-    "_num_labels",
-    "architectures",
-    "attention_dropout",
-    "attn_pdrop",
-    "auto_map",
-    "bos_token_id",
-    "decoder_start_token_id",
-    "do_sample",
-    "dtype",
-    "embd_pdrop",
-    "eos_token_id",
-    "finetuning_task",
-    "gradient_checkpointing",
-    "id2label",
-    "initializer_range",
-    "is_decoder",
-    "is_encoder_decoder",
-    "is_llama_config",
-    "label2id",
-    "max_length",
-    "model_type",
-    "n_special",
-    "num_labels",
-    "output_attentions",
-    "output_hidden_states",
-    "output_past",
-    "pad_token_id",
-    "predict_special_tokens",
-    "pretraining_tp",
-    "reorder_and_upcast_attn",
-    "resid_pdrop",
-    "return_dict",
-    "sep_token_id",
-    "summary_activation",
-    "summary_first_dropout",
-    "summary_proj_to_labels",
-    "summary_type",
-    "summary_use_proj",
-    "task_specific_params",
-    "temperature",
-    "tokenizer_class",
-    "top_k",
-    "top_p",
-    "torch_dtype",
-    "torchscript",
-    "transformers.js_config",
-    "transformers_version",
-    "unk_token_id",
-    "unsloth_fixed",
-    "unsloth_version",
-    "use_bfloat16",
-    "use_cache",
-};
-
-// Reads keys and remembers which were asked for, so that the rest can be refused.
-class Keys {
- public:
-  Keys(const Json& json, std::string_view file_name) : json_(json), file_(file_name) {}
-
-  void Fail(std::string_view key, const std::string& problem) {
-    problems_ += fmt::format("{}{}: {}: {}", problems_.empty() ? "" : "\n", file_, key, problem);
-  }
-  // Null where it is absent, or says null.
-  const Json* Find(const std::string& key) {
-    seen_.insert(key);
-    const auto it = json_.find(key);
-    return it == json_.end() || it->is_null() ? nullptr : &*it;
-  }
-  // Says null, which transformers may take for another value than that of an absent key.
-  bool IsNull(const std::string& key) const {
-    const auto it = json_.find(key);
-    return it != json_.end() && it->is_null();
-  }
-  // Values that are missing or wrong are reported, and 1.
-  uint32_t Whole(const std::string& key, uint32_t most, std::optional<uint32_t> absent) {
-    return WholeOf(key, Find(key), most, absent);
-  }
-  uint32_t WholeOf(const std::string& key, const Json* value, uint32_t most,
-                   std::optional<uint32_t> absent) {
-    if (value == nullptr) {
-      if (!absent) Fail(key, "expected a whole number, but the key is missing");
-      return absent.value_or(1);
-    }
-    if (value->is_number_unsigned() && value->get<uint64_t>() >= 1 &&
-        value->get<uint64_t>() <= most) {
-      return static_cast<uint32_t>(value->get<uint64_t>());
-    }
-    Fail(key, fmt::format("expected a whole number from 1 to {}, got {}", most, TextOf(*value)));
-    return 1;
-  }
-  double Real(const std::string& key, double absent) { return RealOf(key, Find(key), absent); }
-  double RealOf(const std::string& key, const Json* value, std::optional<double> absent) {
-    if (value == nullptr) {
-      if (!absent) Fail(key, "expected a number above 0, but the key is missing");
-      return absent.value_or(1);
-    }
-    if (value->is_number() && value->get<double>() > 0 && std::isfinite(value->get<double>())) {
-      return value->get<double>();
-    }
-    Fail(key, fmt::format("expected a number above 0, got {}", TextOf(*value)));
-    return absent.value_or(1);
-  }
-  bool Flag(const std::string& key, bool absent) {
-    const Json* value = Find(key);
-    if (value == nullptr) return absent;
-    if (value->is_boolean()) return value->get<bool>();
-    Fail(key, fmt::format("expected true or false, got {}", TextOf(*value)));
-    return absent;
-  }
-  // The model computes as longhaul does where the key has one of these values, or is absent.
-  void Require(const std::string& key, const std::vector<Json>& allowed) {
-    const Json* value = Find(key);
-    if (value == nullptr || std::find(allowed.begin(), allowed.end(), *value) != allowed.end()) {
-      return;
-    }
-    std::vector<std::string> texts;
-    for (const Json& one : allowed) texts.push_back(one.dump());
-    Fail(key, fmt::format("got {}, and longhaul computes only models with {}", TextOf(*value),
-                          fmt::join(texts, " or ")));
-  }
-  void RefuseOthers() {
-    for (const auto& [key, value] : json_.items()) {
-      if (seen_.contains(key) || kWithoutEffect.contains(key) || value.is_null()) continue;
-      Fail(key,
-           "longhaul does not know this key; if it changes nothing that the model computes, delete "
-           "it from the file");
-    }
-  }
-  Status ToStatus() const {
-    return problems_.empty() ? absl::OkStatus() : absl::InvalidArgumentError(problems_);
-  }
-
- private:
-  const Json& json_;
-  const std::string_view file_;
-  std::set<std::string, std::less<>> seen_;
-  std::string problems_;
-};
-
-Config Gpt2(Keys& keys) {
+Config Gpt2(ConfigKeys& keys) {
   Config config;
   ModelSpec& model = config.model;
   model.family = ModelFamily::kGpt;
@@ -206,7 +53,7 @@ Config Gpt2(Keys& keys) {
 
 // `rope_parameters`, or what it was before transformers 5: `rope_scaling`, with `rope_theta` beside
 // it. Of a file that has both, transformers reads `rope_scaling`.
-void ReadRope(Keys& keys, double usual_theta, ModelSpec* model) {
+void ReadRope(ConfigKeys& keys, double usual_theta, ModelSpec* model) {
   model->rope_theta = keys.Real("rope_theta", usual_theta);
   const Json* rope = keys.Find("rope_parameters");
   std::string name = "rope_parameters";
@@ -278,7 +125,7 @@ constexpr LlamaLike kLlamaLike[] = {
 };
 
 // Whether `layer_types` names a layer that attends to a window alone.
-bool NamesSliding(const Json& types, Keys& keys) {
+bool NamesSliding(const Json& types, ConfigKeys& keys) {
   if (!types.is_array()) {
     keys.Fail("layer_types", fmt::format("expected a list, got {}", TextOf(types)));
     return false;
@@ -299,7 +146,7 @@ bool NamesSliding(const Json& types, Keys& keys) {
 // Layers that attend to a window, all or some: what counts is whether any does. Qwen's layers have
 // one where `use_sliding_window` says so, and then those that `layer_types` names, or else those
 // from `max_window_layers` on. Mistral's all have it, whatever `layer_types` says.
-std::optional<uint32_t> ReadWindow(const Json& json, Keys& keys, const LlamaLike& like,
+std::optional<uint32_t> ReadWindow(const Json& json, ConfigKeys& keys, const LlamaLike& like,
                                    uint32_t layers) {
   std::optional<uint32_t> window = json.contains("sliding_window") ? std::nullopt : like.window;
   if (keys.Find("sliding_window") != nullptr) {
@@ -321,7 +168,7 @@ std::optional<uint32_t> ReadWindow(const Json& json, Keys& keys, const LlamaLike
   return keys.Flag("use_sliding_window", false) && slides ? window : std::nullopt;
 }
 
-Config Llama(const Json& json, Keys& keys, const LlamaLike& like) {
+Config Llama(const Json& json, ConfigKeys& keys, const LlamaLike& like) {
   Config config;
   ModelSpec& model = config.model;
   model.family = ModelFamily::kLlama;
@@ -454,7 +301,7 @@ StatusOr<Config> ParseConfig(std::string_view text, std::string_view file_name) 
     return absl::InvalidArgumentError(
         fmt::format("{}: expected a JSON object, such as transformers writes", file_name));
   }
-  Keys keys(json, file_name);
+  ConfigKeys keys(json, file_name);
   Config config;
   const Json* const named = keys.Find("model_type");
   const std::string type =

@@ -2,10 +2,13 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/check.h"
 #include "base/file.h"
 #include "base/pending_file.h"
 #include "run/published/safetensors.h"
@@ -74,16 +77,62 @@ Status WritePart(const std::string& path, const Part& part, ExportType type,
   return file->Publish();
 }
 
+Status WriteFiles(const std::string& folder, const std::vector<SmallFile>& files) {
+  for (const SmallFile& file : files) {
+    LH_RETURN_IF_ERROR(CheckFileName("a file of the tokenizer", file.name));
+    LH_RETURN_IF_ERROR(WriteFileAtomic(folder + "/" + file.name, file.contents));
+  }
+  return absl::OkStatus();
+}
+
+// As PEFT's LoraConfig.save_pretrained; keys that stand for nothing that we do are left out, and
+// then have PEFT's usual values.
+std::string AdapterConfig(const AdapterExport& what) {
+  const LoraSpec& lora = *what.model.lora;
+  const std::vector<model::Parameter> parameters =
+      model::FamilyOf(what.model).parameters(what.model, /*vocabulary_rows=*/1);
+  const bool transposed =
+      std::any_of(parameters.begin(), parameters.end(),
+                  [](const model::Parameter& parameter) { return parameter.published_transposed; });
+  nlohmann::ordered_json config = {{"peft_type", "LORA"},
+                                   {"task_type", "CAUSAL_LM"},
+                                   {"base_model_name_or_path", what.base},
+                                   {"inference_mode", true},
+                                   {"r", lora.rank},
+                                   {"lora_alpha", lora.alpha},
+                                   {"lora_dropout", 0.0},
+                                   {"target_modules", lora.targets},
+                                   {"fan_in_fan_out", transposed},
+                                   {"bias", "none"},
+                                   {"use_rslora", false},
+                                   {"use_dora", false},
+                                   {"modules_to_save", nullptr}};
+  // PEFT has whole numbers.
+  if (lora.alpha == std::floor(lora.alpha)) {
+    config["lora_alpha"] = static_cast<uint64_t>(lora.alpha);
+  }
+  return config.dump(2) + "\n";
+}
+
 }  // namespace
+
+Status WriteAdapters(const std::string& folder, const AdapterExport& what, const FindValues& find) {
+  LH_CHECK(what.model.lora.has_value(), "a model without adapters");
+  LH_RETURN_IF_ERROR(WriteFileAtomic(folder + "/adapter_config.json", AdapterConfig(what)));
+  LH_RETURN_IF_ERROR(WriteFiles(folder, what.files));
+  Part adapters;
+  for (model::PlacedParameter& parameter : model::ParametersOf(
+           what.model, *what.model.vocabulary, {.first_layer = 0, .layers = what.model.layers})) {
+    if (parameter.parameter.adapter) adapters.parameters.push_back(std::move(parameter));
+  }
+  return WritePart(folder + "/adapter_model.safetensors", adapters, what.type, find);
+}
 
 Status WriteFolder(const std::string& folder, const Export& what, const FindValues& find) {
   LH_ASSIGN_OR_RETURN(const std::string config,
                       WriteConfig(what.model, what.type, what.original_config));
   LH_RETURN_IF_ERROR(WriteFileAtomic(folder + "/config.json", config));
-  for (const SmallFile& file : what.files) {
-    LH_RETURN_IF_ERROR(CheckFileName("a file of the tokenizer", file.name));
-    LH_RETURN_IF_ERROR(WriteFileAtomic(folder + "/" + file.name, file.contents));
-  }
+  LH_RETURN_IF_ERROR(WriteFiles(folder, what.files));
   const std::vector<Part> parts = PartsOf(what);
   nlohmann::ordered_json map = nlohmann::ordered_json::object();
   uint64_t total = 0;

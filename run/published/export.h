@@ -1,4 +1,5 @@
-// A model as a folder that transformers loads: config.json, its tensors, what belongs to it.
+// A model as a folder that transformers loads: config.json, its tensors, what belongs to it. Or its
+// adapters alone as one that PEFT loads.
 //
 // From one thread.
 #ifndef LONGHAUL_RUN_PUBLISHED_EXPORT_H_
@@ -33,6 +34,18 @@ using FindValues =
 // Writes into a folder that is there and empty, a tensor at a time. Each file is whole or not
 // there, but not the folder.
 Status WriteFolder(const std::string& folder, const Export& what, const FindValues& find);
+
+// Adapters of LoRA.
+struct AdapterExport {
+  ModelSpec model;  // with its `lora`
+  ExportType type = ExportType::kFp32;
+  std::string base;              // where PEFT finds the model that they adapt: a folder, or a name
+  std::vector<SmallFile> files;  // of its tokenizer
+};
+
+// Writes adapter_config.json, adapter_model.safetensors and the tokenizer's files. Otherwise as
+// WriteFolder.
+Status WriteAdapters(const std::string& folder, const AdapterExport& what, const FindValues& find);
 
 }  // namespace longhaul::published
 

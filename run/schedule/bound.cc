@@ -116,6 +116,24 @@ void ConsiderInterfaces(const PipelineCost& cost, const Path& path, uint32_t s, 
                     [&] { return fmt::format("ingress of stage {}", s); });
 }
 
+// The embedding's end has its gradient when the first stage's passes end, the head's when the last
+// one's do.
+void ConsiderTied(const PipelineCost& cost, const Path& path, Largest* largest) {
+  const StageCost &first = cost.stages.front(), &last = cost.stages.back();
+  const auto last_stage = cost.stages.size() - 1;
+  const FlowCost &down = cost.tied->forward, &up = cost.tied->backward;
+  absl::Duration norm_up;
+  for (const BoundaryCost& boundary : cost.boundaries) norm_up += boundary.backward.latency;
+  const double passes = largest->seconds();
+  largest->Consider(
+      passes, 0, OnWire(down, first, last) + absl::ToDoubleSeconds(down.latency + norm_up),
+      [&] { return fmt::format("tied matrix from stage 0 to stage {}", last_stage); });
+  largest->Consider(path.forward_begins.back(), absl::ToDoubleSeconds(last.forward + last.backward),
+                    OnWire(up, last, first) + absl::ToDoubleSeconds(up.latency), [&] {
+                      return fmt::format("tied matrix from stage {} to stage 0", last_stage);
+                    });
+}
+
 }  // namespace
 
 LowerBound ComputeLowerBound(const PipelineCost& cost) {
@@ -138,6 +156,7 @@ LowerBound ComputeLowerBound(const PipelineCost& cost) {
                      path.after_gradient[b],
                      [&] { return fmt::format("link from stage {} to stage {}", lower, upper); });
   }
+  if (cost.tied) ConsiderTied(cost, path, &largest);
   return {absl::Seconds(largest.seconds()) + cost.stages.front().optimizer, largest.name()};
 }
 

@@ -13,14 +13,16 @@ FluidNetwork::FluidNetwork(const PipelineCost& cost) : shared_efficiency_(cost.s
     egress_.push_back({.bytes_per_second = stage.egress_bytes_per_second});
     ingress_.push_back({.bytes_per_second = stage.ingress_bytes_per_second});
   }
-  for (uint32_t b = 0; b < cost.boundaries.size(); ++b) {
-    const BoundaryCost& boundary = cost.boundaries[b];
-    const uint32_t upper = chain::UpperStage(b), lower = chain::LowerStage(b);
+  const auto add = [this](uint32_t upper, uint32_t lower, const BoundaryCost& boundary) {
     transfers_.push_back(
         {.sender = upper, .receiver = lower, .cap = boundary.forward.bytes_per_second});
     transfers_.push_back(
         {.sender = lower, .receiver = upper, .cap = boundary.backward.bytes_per_second});
+  };
+  for (uint32_t b = 0; b < cost.boundaries.size(); ++b) {
+    add(chain::UpperStage(b), chain::LowerStage(b), cost.boundaries[b]);
   }
+  if (cost.tied) add(0, static_cast<uint32_t>(cost.stages.size() - 1), *cost.tied);
   ends_.assign(transfers_.size(), kNever);
   open_.reserve(transfers_.size());
 }

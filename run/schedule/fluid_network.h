@@ -16,12 +16,9 @@ namespace longhaul::schedule {
 
 struct PipelineCost;
 
-// Of the two directions of a boundary.
+// Of the two directions of a boundary. A tied matrix has those behind the last boundary.
 constexpr uint32_t LinkIndex(uint32_t boundary, Direction direction) {
   return 2 * boundary + (direction == Direction::kForward ? 0 : 1);
-}
-constexpr uint32_t BoundaryOf(uint32_t link) {
-  return link / 2;
 }
 
 class FluidNetwork {

@@ -31,6 +31,8 @@ struct LinkState {
   uint32_t sender = 0, receiver = 0;
   Direction direction = Direction::kForward;
   double bytes = 0, latency = 0, encode = 0, decode = 0;
+  double tensors = 0;        // of a step
+  double most = kUnlimited;  // bytes a second of it alone
 
   uint32_t encoded = 0, let = 0;  // gradients, and how many of them may leave
   uint32_t waiting = 0;           // for the transfer before them
@@ -48,7 +50,8 @@ struct StageState {
   double compute = 0;
   // Of the step's phases.
   double first_forward_begins = kNever, passes_end = kNever;
-  double gradients_whole = kNever;  // those of all replicas are in them
+  double tied_arrives = 0;          // what the matrix's other end sends
+  double gradients_whole = kNever;  // all sums are in them
   double norm_known = kNever;
 };
 
@@ -84,8 +87,12 @@ class Run {
     }
     for (uint32_t b = 0; b < chain::Boundaries(stages); ++b) {
       const uint32_t upper = chain::UpperStage(b), lower = chain::LowerStage(b);
-      AddLink(Direction::kForward, upper, lower, cost.boundaries[b].forward);
-      AddLink(Direction::kBackward, lower, upper, cost.boundaries[b].backward);
+      AddLink(Direction::kForward, upper, lower, cost.boundaries[b].forward, cost.microbatches);
+      AddLink(Direction::kBackward, lower, upper, cost.boundaries[b].backward, cost.microbatches);
+    }
+    if (cost.tied) {
+      AddLink(Direction::kForward, 0, stages - 1, cost.tied->forward, 1);
+      AddLink(Direction::kBackward, stages - 1, 0, cost.tied->backward, 1);
     }
     touched_.assign(stages, true);
     idle_.assign(stages, kNotIdle);
@@ -97,7 +104,7 @@ class Run {
 
   StatusOr<Simulation> Go(const std::stop_token& stop) {
     LH_RETURN_IF_ERROR(RunPasses(stop));
-    ReduceOverReplicas();
+    SumGradients();
     AgreeOnNorm();
     return Result(StepOptimizers());
   }
@@ -106,14 +113,23 @@ class Run {
   bool IsFirst(uint32_t s) const { return chain::IsFirst(s); }
   bool IsLast(uint32_t s) const { return chain::IsLast(s, static_cast<uint32_t>(stages_.size())); }
 
-  void AddLink(Direction direction, uint32_t sender, uint32_t receiver, const FlowCost& flow) {
+  void AddLink(Direction direction, uint32_t sender, uint32_t receiver, const FlowCost& flow,
+               uint32_t tensors) {
     links_.push_back({.sender = sender,
                       .receiver = receiver,
                       .direction = direction,
                       .bytes = flow.bytes,
                       .latency = absl::ToDoubleSeconds(flow.latency),
                       .encode = absl::ToDoubleSeconds(flow.encode),
-                      .decode = absl::ToDoubleSeconds(flow.decode)});
+                      .decode = absl::ToDoubleSeconds(flow.decode),
+                      .tensors = static_cast<double>(tensors),
+                      .most = std::min({cost_.stages[sender].egress_bytes_per_second,
+                                        cost_.stages[receiver].ingress_bytes_per_second,
+                                        flow.bytes_per_second})});
+  }
+  // Behind the boundaries' links.
+  uint32_t TiedLink(Direction direction) const {
+    return LinkIndex(static_cast<uint32_t>(cost_.boundaries.size()), direction);
   }
 
   // ---- The phases of a step ----
@@ -141,15 +157,23 @@ class Run {
     return absl::OkStatus();
   }
 
-  // There is one replica: its gradients are whole when its last backward has ended.
-  void ReduceOverReplicas() {
-    for (StageState& stage : stages_) stage.gradients_whole = stage.passes_end;
+  // There is one replica: its gradients are whole when its last backward has ended, and what the
+  // other end of a tied matrix sends is there.
+  void SumGradients() {
+    for (StageState& stage : stages_) {
+      stage.gradients_whole = std::max(stage.passes_end, stage.tied_arrives);
+    }
   }
 
-  // The first stage knows the norm when its gradients are whole. It travels down in control
-  // messages.
+  // Sums travel up, and each stage adds to them when its gradients are whole; so the first stage
+  // knows the norm. It travels down in control messages.
   void AgreeOnNorm() {
-    stages_.front().norm_known = stages_.front().gradients_whole;
+    double known = stages_.back().gradients_whole;
+    for (auto b = static_cast<uint32_t>(cost_.boundaries.size()); b-- > 0;) {
+      known = std::max(stages_[chain::UpperStage(b)].gradients_whole,
+                       known + absl::ToDoubleSeconds(cost_.boundaries[b].backward.latency));
+    }
+    stages_.front().norm_known = known;
     for (uint32_t b = 0; b < cost_.boundaries.size(); ++b) {
       stages_[chain::LowerStage(b)].norm_known =
           stages_[chain::UpperStage(b)].norm_known +
@@ -266,6 +290,10 @@ class Run {
     LinkState& link = links_[index];
     link.arrivals.pop_front();
     arrives_[index] = link.arrivals.empty() ? kNever : link.arrivals.front();
+    if (cost_.tied && index >= TiedLink(Direction::kForward)) {
+      stages_[link.receiver].tied_arrives = now_;
+      return;
+    }
     ++link.undecoded;
     stages_[link.receiver].codec_jobs.push_back({index, false});
     touched_[link.receiver] = true;
@@ -305,7 +333,10 @@ class Run {
     if (work.task == Task::kBackward && !IsFirst(s)) {
       stage.codec_jobs.push_back({LinkIndex(chain::BoundaryAbove(s), Direction::kBackward), true});
     }
-    if (stage.policy.Done()) stage.passes_end = now_;
+    if (!stage.policy.Done()) return;
+    stage.passes_end = now_;
+    if (cost_.tied && IsFirst(s)) Send(TiedLink(Direction::kForward));
+    if (cost_.tied && IsLast(s)) Send(TiedLink(Direction::kBackward));
   }
 
   // ---- What came of it ----
@@ -321,42 +352,44 @@ class Run {
       result.boundaries.push_back({UseOfLink(LinkIndex(b, Direction::kForward), step),
                                    UseOfLink(LinkIndex(b, Direction::kBackward), step)});
     }
+    if (cost_.tied) {
+      result.tied = {UseOfLink(TiedLink(Direction::kForward), step),
+                     UseOfLink(TiedLink(Direction::kBackward), step)};
+    }
     return result;
   }
 
   StageUse UseOf(uint32_t s, double step) const {
     const StageState& stage = stages_[s];
     const double window = stage.passes_end - stage.first_forward_begins;
+    // For the other end of a tied matrix, and first of all stages for the norm.
+    const double sums = (IsFirst(s) ? stage.norm_known : stage.gradients_whole) - stage.passes_end;
     StageUse use;
-    use.time = {
-        .compute = absl::Seconds(stage.compute),
-        .codec = absl::Seconds(idle_seconds_[s][kCodec]),
-        // After its last backward a stage waits for the one above alone: for the word to
-        // step its optimizer and then for the next step's first activation.
-        .wait_above = absl::Seconds(idle_seconds_[s][kAbove] + step - window - stage.optimizer),
-        .wait_below = absl::Seconds(idle_seconds_[s][kBelow]),
-        .optimizer = absl::Seconds(stage.optimizer)};
+    use.time = {.compute = absl::Seconds(stage.compute),
+                .codec = absl::Seconds(idle_seconds_[s][kCodec]),
+                // Then a stage waits for the one above alone: for the word to step its optimizer
+                // and then for the next step's first activation.
+                .wait_above = absl::Seconds(idle_seconds_[s][kAbove] + step - window - sums -
+                                            stage.optimizer),
+                .wait_below = absl::Seconds(idle_seconds_[s][kBelow] + sums),
+                .optimizer = absl::Seconds(stage.optimizer)};
     if (step <= 0) return use;
     double sent = 0, received = 0;
     for (const LinkState& link : links_) {
-      if (link.sender == s) sent += link.bytes;
-      if (link.receiver == s) received += link.bytes;
+      if (link.sender == s) sent += link.bytes * link.tensors;
+      if (link.receiver == s) received += link.bytes * link.tensors;
     }
     const StageCost& cost = cost_.stages[s];
-    use.egress_share = sent * cost_.microbatches / cost.egress_bytes_per_second / step;
-    use.ingress_share = received * cost_.microbatches / cost.ingress_bytes_per_second / step;
+    use.egress_share = sent / cost.egress_bytes_per_second / step;
+    use.ingress_share = received / cost.ingress_bytes_per_second / step;
     return use;
   }
 
   DirectionUse UseOfLink(uint32_t index, double step) const {
     if (step <= 0) return {};
     const LinkState& link = links_[index];
-    const double rate =
-        std::min({cost_.stages[link.sender].egress_bytes_per_second,
-                  cost_.stages[link.receiver].ingress_bytes_per_second,
-                  cost_.boundaries[BoundaryOf(index)].Of(link.direction).bytes_per_second});
     return {.busy_share = link.busy / step,
-            .rate_share = link.bytes * cost_.microbatches / rate / step};
+            .rate_share = link.bytes * link.tensors / link.most / step};
   }
 
   const PipelineCost& cost_;
@@ -408,7 +441,12 @@ Status CheckCost(const PipelineCost& cost) {
           "a stage needs times that are not negative, rates above 0 and a depth of 1 or more");
     }
   }
-  for (const BoundaryCost& boundary : cost.boundaries) {
+  if (cost.tied && stages == 1) {
+    return absl::InvalidArgumentError("one stage holds a tied matrix alone");
+  }
+  std::vector<BoundaryCost> all = cost.boundaries;
+  if (cost.tied) all.push_back(*cost.tied);
+  for (const BoundaryCost& boundary : all) {
     for (const FlowCost* flow : {&boundary.forward, &boundary.backward}) {
       if (!(flow->bytes >= 0) || !(flow->bytes_per_second > 0) ||
           std::min({flow->latency, flow->encode, flow->decode}) < absl::ZeroDuration()) {

@@ -1,8 +1,8 @@
 // Predicts the time of one synchronous step by driving the executor's own policies with a virtual
 // clock; and the lower bound that no schedule beats.
 //
-// A step has the phases that the executor drives: passes, the reduction of gradients over replicas
-// (nothing with one), the agreement on the norm, the optimizer.
+// A step has the phases that the executor drives: passes, sums of gradients (over replicas, which
+// is nothing with one; of a tied matrix), the agreement on the norm, the optimizer.
 //
 // Model of the passes: a stage computes one thing at a time. A message between neighbours occupies
 // the egress of the sender and the ingress of the receiver, which all transfers through that
@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -62,6 +63,9 @@ struct PipelineCost {
   double shared_efficiency = 1;
   std::vector<StageCost> stages;         // at least one
   std::vector<BoundaryCost> boundaries;  // chain::Boundaries(stages)
+  // Of a tied matrix, between the first stage and the last: its bytes are sent once a step, each
+  // way as soon as the sender's passes end.
+  std::optional<BoundaryCost> tied;
 };
 
 // Where a stage's time goes; the parts add up to the step. While it computes nothing it waits for
@@ -99,6 +103,7 @@ struct Simulation {
   std::string bottleneck;
   std::vector<StageUse> stages;
   std::vector<BoundaryUse> boundaries;
+  std::optional<BoundaryUse> tied;
 };
 
 // kInvalidArgument for an instance that makes no sense (no stages, negative times, sizes differ);

@@ -290,7 +290,9 @@ def main():
         bundle = check_connects(archive, folder, torch)
         check_symbols(bundle)
         check_libraries_are_its_own(bundle, "bin/longhaul")
-        check_libraries_are_its_own(bundle, "libexec/longhaul-worker", torch)
+        for program in ("longhaul-worker", "longhaul-generate"):
+            check_libraries_are_its_own(bundle, f"libexec/{program}", torch)
+            check("longhaul" in run(bundle / "bin" / program, "--version", LONGHAUL_TORCH=torch).stdout, program)
         for tool in ("ip", "tc"):
             check("iproute2" in run(bundle / "libexec/tools" / tool, "-V").stdout, tool)
         manifest = json.loads((bundle / "MANIFEST.json").read_text())

@@ -14,6 +14,7 @@ ALLOWED = {
     "base/cuda": BASE,
     "base/yaml": BASE,
     "base/flags": BASE,
+    "base/http": BASE,
     "proto/wire": BASE,
     "proto/rpc": BASE,
     "codec": BASE,
@@ -35,7 +36,7 @@ ALLOWED = {
     "worker/data": BASE + ["run/data", "run/tokens"],
     "worker/pipeline": BASE + RUN + ["proto/wire", "messages", "codec", "transport/p2p", "worker/data",
                                      "worker/stage", "worker/checkpoint"],
-    "worker/rpc": BASE + RUN + ["proto/rpc", "proto/wire", "messages", "codec", "transport/p2p",
+    "worker/rpc": BASE + ["base/http"] + RUN + ["proto/rpc", "proto/wire", "messages", "codec", "transport/p2p",
                                 "worker/data", "worker/stage", "worker/checkpoint", "worker/pipeline"],
     "coordinator/planner": BASE + RUN + ["messages", "codec"],
     # The pace of copies, which the limits reckon with.
@@ -48,7 +49,7 @@ ALLOWED = {
     "coordinator/rpc": BASE + RUN + ["messages", "proto/rpc", "codec", "coordinator/planner",
                                      "coordinator/state", "coordinator/store"],
     "deploy/cluster": BASE + ["run/file", "messages", "proto/rpc"],
-    "coordinator/cli": BASE + RUN + ["messages", "proto/rpc", "codec", "coordinator/planner",
+    "coordinator/cli": BASE + ["base/http"] + RUN + ["messages", "proto/rpc", "codec", "coordinator/planner",
                                      "deploy/cluster"],
     "deploy/sweep": BASE + RUN + ["messages", "codec", "coordinator/planner", "coordinator/cli",
                                   "deploy/cluster"],
@@ -76,6 +77,7 @@ FOREIGN = {
     r"sqlite3\.h": ["coordinator/store"],
     r"yaml-cpp/": ["base/yaml"],
     r"hwy/": ["codec"],
+    r"curl/": ["base/http"],
     r"CLI/": ["base/flags", "coordinator/cli", "deploy", "programs"],
     r"cuda[_.]|cub/|cooperative_groups": ["base/cuda/module", "codec/cuda/module"],
     # The coordinator and the CLI know no GPU.

@@ -289,16 +289,21 @@ class Coordinator {
       const std::string& worker,
       const std::function<void(v1::ShardState&)>& judge = [](v1::ShardState&) {}) {
     const v1::WorkerCommand* asked = Last(worker, v1::WorkerCommand::kCheckShards);
-    if (asked == nullptr) return;
+    if (asked != nullptr) Checked(worker, v1::WorkerCommand(*asked), judge);
+  }
+  // Answers `asked`, a kCheckShards.
+  void Checked(
+      const std::string& worker, const v1::WorkerCommand& asked,
+      const std::function<void(v1::ShardState&)>& judge = [](v1::ShardState&) {}) {
     v1::WorkerMessage message;
-    message.set_run_id(asked->run_id());
-    message.set_epoch(asked->epoch());
+    message.set_run_id(asked.run_id());
+    message.set_epoch(asked.epoch());
     v1::ShardsChecked& answer = *message.mutable_shards_checked();
-    answer.set_check(asked->check_shards().check());
-    for (const v1::CheckpointFile& file : asked->check_shards().files()) {
+    answer.set_check(asked.check_shards().check());
+    for (const v1::CheckpointFile& file : asked.check_shards().files()) {
       v1::ShardState& shard = *answer.add_shards();
       shard.set_name(file.name());
-      shard.set_copied(asked->check_shards().copy());
+      shard.set_copied(asked.check_shards().copy());
       judge(shard);
     }
     Tick(Said(worker, message));

@@ -50,14 +50,7 @@ StatusOr<SharedChunk> ChunkCache::Get(const ChunkId& id) {
     return closing_;
   };
   StatusOr<std::vector<std::byte>> bytes = fetch_(id, given_up);
-  const Status status = bytes.status();
-  Store(id, std::move(bytes));
-  if (!status.ok()) return status;
-  lock.lock();
-  const auto it = entries_.find(id);
-  if (it == entries_.end()) return absl::InternalError("a chunk that came is gone");
-  it->second.last_used = ++uses_;
-  return it->second.chunk;
+  return Store(id, std::move(bytes));
 }
 
 void ChunkCache::Expect(std::vector<ChunkId> ids) {
@@ -94,32 +87,31 @@ void ChunkCache::FetchAhead() {
     if (closing_) return;
     entries_[id] = {};
     lock.unlock();
-    StatusOr<std::vector<std::byte>> bytes = fetch_(id, [this] {
-      const std::lock_guard locked(mutex_);
-      return closing_;
-    });
-    const bool failed = !bytes.ok();
-    Store(id, std::move(bytes));
+    const StatusOr<SharedChunk> stored = Store(id, fetch_(id, [this] {
+                                                 const std::lock_guard locked(mutex_);
+                                                 return closing_;
+                                               }));
     lock.lock();
     // Who needs it asks again, and is told why it does not come.
-    if (failed) std::erase(expected_, id);
+    if (!stored.ok()) std::erase(expected_, id);
   }
 }
 
-void ChunkCache::Store(const ChunkId& id, StatusOr<std::vector<std::byte>> bytes) {
+StatusOr<SharedChunk> ChunkCache::Store(const ChunkId& id, StatusOr<std::vector<std::byte>> bytes) {
   const std::lock_guard lock(mutex_);
+  changed_.notify_all();
   if (!bytes.ok()) {
     entries_.erase(id);
-  } else {
-    largest_ = std::max<uint64_t>(largest_, bytes->size());
-    MakeRoom(bytes->size());
-    bytes_ += bytes->size();
-    Entry& entry = entries_[id];
-    entry.chunk = std::make_shared<const std::vector<std::byte>>(*std::move(bytes));
-    entry.state = State::kThere;
-    entry.last_used = ++uses_;
+    return bytes.status();
   }
-  changed_.notify_all();
+  largest_ = std::max<uint64_t>(largest_, bytes->size());
+  MakeRoom(bytes->size());
+  bytes_ += bytes->size();
+  Entry& entry = entries_[id];
+  entry.chunk = std::make_shared<const std::vector<std::byte>>(*std::move(bytes));
+  entry.state = State::kThere;
+  entry.last_used = ++uses_;
+  return entry.chunk;
 }
 
 void ChunkCache::MakeRoom(uint64_t bytes) {

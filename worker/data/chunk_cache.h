@@ -68,7 +68,8 @@ class ChunkCache {
   // Of the expected ones the next that is not there, if there is room for it. Locked.
   bool TakeNext(ChunkId* id);
   void MakeRoom(uint64_t bytes);  // locked
-  void Store(const ChunkId& id, StatusOr<std::vector<std::byte>> bytes);
+  // Gives the chunk, which others may put out at once.
+  StatusOr<SharedChunk> Store(const ChunkId& id, StatusOr<std::vector<std::byte>> bytes);
 
   const uint64_t limit_bytes_;
   const Fetch fetch_;

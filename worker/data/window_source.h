@@ -19,9 +19,8 @@ class WindowSource {
  public:
   virtual ~WindowSource() = default;
   virtual uint64_t WindowsOf(Text text) const = 0;
-  // Of `window`: `context` inputs and as many targets, some of which may be -1: their loss does not
-  // count. May wait for
-  // what is fetched. kUnavailable, kDataLoss: it cannot be had.
+  // Of `window`: `context` inputs and as many targets. A target of -1: its loss does not count.
+  // May wait for what is fetched. kUnavailable, kDataLoss: it cannot be had.
   virtual Status Read(Text text, uint64_t window, std::span<int32_t> inputs,
                       std::span<int32_t> targets) = 0;
   // These are read next, in this order; a hint.

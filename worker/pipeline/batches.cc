@@ -44,12 +44,12 @@ Batches::Batches(const RunSpec& spec, std::shared_ptr<WindowSource> source,
 }
 
 uint32_t Batches::MicrobatchesOf(const Pass& pass) const {
-  return pass.validation ? ValidationMicrobatchesOf(spec_, validation_windows_)
-                         : spec_.train.microbatches;
+  return pass.trains() ? spec_.train.microbatches
+                       : ValidationMicrobatchesOf(spec_, validation_windows_);
 }
 
 uint64_t Batches::WindowOf(const Pass& pass, uint64_t microbatch, uint64_t row) const {
-  if (!pass.validation) {
+  if (pass.trains()) {
     return order_.WindowOf(pass.step, Microbatch(static_cast<uint32_t>(microbatch)),
                            static_cast<uint32_t>(row));
   }
@@ -78,7 +78,7 @@ StatusOr<Batches::Tokens> Batches::Read(const Pass& pass, Microbatch microbatch)
 
 Status Batches::ReadRow(const Pass& pass, uint64_t microbatch, uint64_t row,
                         std::span<int32_t> inputs, std::span<int32_t> targets) {
-  LH_RETURN_IF_ERROR(source_->Read(pass.validation ? Text::kValidation : Text::kTraining,
+  LH_RETURN_IF_ERROR(source_->Read(pass.trains() ? Text::kTraining : Text::kValidation,
                                    WindowOf(pass, microbatch, row), inputs, targets));
   if (!end_token_) return absl::OkStatus();
   // What ends a document does not lead to the first token of the next one.
@@ -116,7 +116,7 @@ Status Batches::Count(const Pass& pass) {
 
 void Batches::Expect(const Pass& pass) {
   std::vector<uint64_t> windows;
-  if (pass.validation) {
+  if (!pass.trains()) {
     for (uint64_t microbatch = 0; microbatch < MicrobatchesOf(pass); ++microbatch) {
       for (uint64_t row = 0; row < spec_.train.microbatch_size; ++row) {
         windows.push_back(WindowOf(pass, microbatch, row));
@@ -149,8 +149,22 @@ uint32_t ValidationMicrobatchesOf(const RunSpec& spec, uint64_t windows) {
 }
 
 bool ValidatesAfter(const RunSpec& spec, Step step) {
-  return spec.validation.every > 0 &&
-         (step.value() % spec.validation.every == 0 || step.value() == spec.train.steps);
+  const uint32_t every = spec.validation.every;
+  if (every == 0) return false;
+  if (step.value() == spec.train.steps) return true;
+  return step.value() == 0 ? spec.validation.at_start : step.value() % every == 0;
+}
+
+bool ValidatesCleanAfter(const RunSpec& spec, Step step) {
+  switch (spec.validation.clean) {
+    case CleanValidation::kAlways:
+      return ValidatesAfter(spec, step);
+    case CleanValidation::kEnd:
+      return ValidatesAfter(spec, step) && step.value() == spec.train.steps;
+    case CleanValidation::kNever:
+      return false;
+  }
+  return false;
 }
 
 }  // namespace longhaul::worker

@@ -76,8 +76,10 @@ uint32_t ValidationMicrobatches(const RunSpec& spec, uint64_t validation_tokens)
 uint32_t ValidationMicrobatchesOf(const RunSpec& spec, uint64_t windows);
 
 // Whether validation follows the training of `step`: every `validation.every` steps and after the
-// last.
+// last. Step 0: before the first, where the run file says so or there is no step.
 bool ValidatesAfter(const RunSpec& spec, Step step);
+// Whether a clean one follows that, where links compress activations.
+bool ValidatesCleanAfter(const RunSpec& spec, Step step);
 
 }  // namespace longhaul::worker
 

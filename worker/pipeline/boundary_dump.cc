@@ -26,7 +26,7 @@ BoundaryDump::BoundaryDump(const BoundaryDumpOptions& options, const RunId& run)
     : folder_(FolderOf(options, run)), every_(options.every) {}
 
 bool BoundaryDump::Wants(const Pass& pass, Microbatch microbatch) const {
-  return !pass.validation && microbatch == Microbatch(0) && pass.step.value() % every_ == 0;
+  return pass.trains() && microbatch == Microbatch(0) && pass.step.value() % every_ == 0;
 }
 
 void BoundaryDump::Write(const Pass& pass, EdgeId edge, Direction direction,

@@ -110,7 +110,7 @@ void BoundaryMessages::FillIds(Step step, Microbatch microbatch) {
 void BoundaryMessages::AddTo(const Pass& pass, Microbatch microbatch, Direction direction,
                              codec::Context* context) {
   codec::FileStore* const store = StoreOf(direction);
-  if (store == nullptr || pass.validation) return;
+  if (store == nullptr || !pass.trains()) return;
   FillIds(pass.step, microbatch);
   context->sample_ids = ids_;
   context->messages = store;
@@ -118,7 +118,7 @@ void BoundaryMessages::AddTo(const Pass& pass, Microbatch microbatch, Direction 
 
 void BoundaryMessages::PrefetchAfter(const Pass& pass, Microbatch microbatch, Direction direction) {
   codec::FileStore* const store = StoreOf(direction);
-  if (store == nullptr || pass.validation) return;
+  if (store == nullptr || !pass.trains()) return;
   const bool last = microbatch.value() + 1 == order_.microbatches;
   FillIds(last ? pass.step.Next() : pass.step, last ? Microbatch(0) : microbatch.Next());
   store->Prefetch(ids_);

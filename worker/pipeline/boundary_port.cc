@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/notification.h"
 #include "proto/wire/link_header.h"
+#include "proto/wire/matrix_digest.h"
 
 namespace longhaul::worker {
 namespace {
@@ -17,6 +18,20 @@ namespace {
 constexpr size_t kChunkBytes = transport::kMaxFramePayloadBytes - wire::kTensorHeaderBytes;
 
 using HeaderBytes = std::array<std::byte, wire::kTensorHeaderBytes>;
+using SharedCodec = std::shared_ptr<const codec::Codec>;
+
+// `given`, or one in the host's memory; null: without codecs.
+std::shared_ptr<BoundaryCodec> RunnerFor(const std::shared_ptr<BoundaryCodec>& given,
+                                         const codec::Shape& shape, const SharedCodec& send,
+                                         const SharedCodec& receive) {
+  if (given || !send) return given;
+  return BoundaryCodec::Create({.shape = shape, .send = send, .receive = receive});
+}
+
+PassKind KindOf(const wire::TensorHeader& header) {
+  if (header.clean) return PassKind::kCleanValidation;
+  return header.validation ? PassKind::kValidation : PassKind::kTraining;
+}
 
 }  // namespace
 
@@ -28,6 +43,7 @@ struct BoundaryPort::Outgoing {
   BlobBuffer blob;
   size_t blob_bytes = 0;
   std::vector<HeaderBytes> headers;
+  size_t chunks_under_way = 0;  // under the port's mutex
 };
 
 struct BoundaryPort::Incoming {
@@ -55,10 +71,9 @@ BoundaryPort::BoundaryPort(BoundaryPortOptions options, CodecThread* codec_threa
       codec_thread_(codec_thread),
       events_(std::move(events)),
       credits_(options_.credits),
-      codec_(options_.codec ? options_.codec
-                            : BoundaryCodec::Create({.shape = options_.shape,
-                                                     .send = options_.send_codec,
-                                                     .receive = options_.receive_codec})),
+      codec_(
+          RunnerFor(options_.codec, options_.shape, options_.send_codec, options_.receive_codec)),
+      clean_(RunnerFor(options_.clean, options_.shape, options_.clean_codec, options_.clean_codec)),
       messages_(options_.messages) {}
 
 BoundaryPort::~BoundaryPort() {
@@ -73,11 +88,9 @@ void BoundaryPort::Attach(std::shared_ptr<transport::Link> link) {
 StatusOr<bool> BoundaryPort::AgreeOnMessages(Deadline deadline,
                                              const std::function<bool()>& cancelled) {
   if (!options_.messages) return true;
-  wire::TensorHeader header = HeaderFor(wire::TensorKind::kMessageState, Pass{});
-  header.blob_bytes = wire::kMessageStateBytes;
   std::array<std::byte, wire::kMessageStateBytes> body;
   wire::EncodeMessageState(options_.messages->state(), body);
-  SendControl(header, body);
+  SendControl(HeaderFor(wire::TensorKind::kMessageState, Pass{}), body);
   std::unique_lock lock(mutex_);
   while (!peer_state_) {
     if (cancelled()) return absl::CancelledError("the run was dropped");
@@ -115,7 +128,8 @@ void BoundaryPort::ForgetMessages(Step step) {
 wire::TensorHeader BoundaryPort::HeaderFor(wire::TensorKind kind, const Pass& pass) const {
   wire::TensorHeader header;
   header.kind = kind;
-  header.validation = pass.validation;
+  header.validation = !pass.trains();
+  header.clean = pass.kind == PassKind::kCleanValidation;
   header.run = run_tag_;
   header.epoch = options_.epoch;
   header.step = pass.step;
@@ -135,7 +149,7 @@ codec::Context BoundaryPort::ContextFor(const Pass& pass, Microbatch microbatch,
   context.direction = direction;
   // Validation follows the training of its step: its microbatches are numbered behind that step's.
   context.microbatch =
-      pass.validation ? Microbatch(options_.microbatches + microbatch.value()) : microbatch;
+      pass.trains() ? microbatch : Microbatch(options_.microbatches + microbatch.value());
   if (messages_) messages_->AddTo(pass, microbatch, direction, &context);
   return context;
 }
@@ -164,12 +178,14 @@ void BoundaryPort::Encode(const std::shared_ptr<Outgoing>& outgoing) {
   if (options_.dump && options_.dump->Wants(outgoing->pass, outgoing->microbatch)) {
     options_.dump->Write(outgoing->pass, options_.edge, send_direction(), outgoing->tensor.view);
   }
-  StatusOr<EncodedBlob> encoded = codec_->Encode(
-      outgoing->tensor.view, ContextFor(outgoing->pass, outgoing->microbatch, send_direction()));
+  StatusOr<EncodedBlob> encoded =
+      RunnerOf(outgoing->pass)
+          .Encode(outgoing->tensor.view,
+                  ContextFor(outgoing->pass, outgoing->microbatch, send_direction()));
   outgoing->tensor = {};
   if (!encoded.ok()) {
-    events_->Push(Failed{
-        Annotate(encoded.status(), fmt::format("encoding with {}", options_.send_codec->name()))});
+    events_->Push(Failed{Annotate(
+        encoded.status(), fmt::format("encoding with {}", SendCodecOf(outgoing->pass).name()))});
     return;
   }
   if (messages_) {
@@ -191,7 +207,7 @@ void BoundaryPort::Encode(const std::shared_ptr<Outgoing>& outgoing) {
 
 void BoundaryPort::Trace(v1::Span::Kind kind, const Pass& pass, Microbatch microbatch,
                          MonoTime begin, uint64_t bytes) const {
-  if (!options_.trace || pass.validation) return;
+  if (!options_.trace || !pass.trains()) return;
   options_.trace->Add({.kind = kind,
                        .microbatch = microbatch,
                        .up = options_.upstream,
@@ -215,6 +231,7 @@ void BoundaryPort::SendChunks(const std::shared_ptr<Outgoing>& outgoing) {
       NoteTraffic(/*begin=*/true);
     }
     chunks_under_way_ += chunks;
+    outgoing->chunks_under_way = chunks;
   }
   wire::TensorHeader header = HeaderFor(wire::TensorKind::kChunk, outgoing->pass);
   header.microbatch = outgoing->microbatch;
@@ -228,12 +245,15 @@ void BoundaryPort::SendChunks(const std::shared_ptr<Outgoing>& outgoing) {
         chunk * kChunkBytes, std::min(kChunkBytes, blob_bytes - chunk * kChunkBytes));
     link->Send(transport::Lane::kBulk, {outgoing->headers[chunk], body},
                // A failed send is the link's end; OnClosed says why.
-               [self = shared_from_this(), outgoing](const Status&) { self->SendDone(); });
+               [self = shared_from_this(), outgoing](const Status&) { self->SendDone(*outgoing); });
   }
 }
 
-void BoundaryPort::SendDone() {
+void BoundaryPort::SendDone(Outgoing& outgoing) {
   const std::lock_guard lock(mutex_);
+  if (--outgoing.chunks_under_way == 0 && options_.kind == EdgeKind::kTied) {
+    events_->Push(PieceTaken{});
+  }
   if (--chunks_under_way_ > 0) return;
   use_.send_busy += longhaul::operator-(Now(), busy_since_);
   NoteTraffic(/*begin=*/false);
@@ -250,14 +270,19 @@ void BoundaryPort::NoteTraffic(bool begin) const {
 
 void BoundaryPort::SendStepMessage(wire::TensorKind kind, Step step,
                                    const wire::StepMessage& message) {
-  wire::TensorHeader header = HeaderFor(kind, Pass{step, false});
-  header.blob_bytes = wire::kStepMessageBytes;
   std::array<std::byte, wire::kStepMessageBytes> body;
   wire::EncodeStepMessage(message, body);
-  SendControl(header, body);
+  SendControl(HeaderFor(kind, Pass{step}), body);
 }
 
-void BoundaryPort::SendControl(const wire::TensorHeader& header, std::span<const std::byte> body) {
+void BoundaryPort::SendMatrixDigest(Step step, uint64_t digest) {
+  std::array<std::byte, wire::kMatrixDigestBytes> body;
+  wire::EncodeMatrixDigest(digest, body);
+  SendControl(HeaderFor(wire::TensorKind::kMatrixDigest, Pass{step}), body);
+}
+
+void BoundaryPort::SendControl(wire::TensorHeader header, std::span<const std::byte> body) {
+  header.blob_bytes = body.size();
   struct Buffers {
     HeaderBytes header;
     std::vector<std::byte> body;
@@ -331,6 +356,21 @@ Status BoundaryPort::HandleFrame(transport::Lane lane, std::span<const std::byte
     }
     return HandleChunk(header, body);
   }
+  return HandleMessage(header, body);
+}
+
+Status BoundaryPort::HandleMessage(const wire::TensorHeader& header,
+                                   std::span<const std::byte> body) {
+  if ((header.kind == wire::TensorKind::kMatrixDigest) != (options_.kind == EdgeKind::kTied)) {
+    return absl::InvalidArgumentError(fmt::format("a message of kind {} over an edge of {}",
+                                                  static_cast<int>(header.kind),
+                                                  ToString(options_.kind)));
+  }
+  if (header.kind == wire::TensorKind::kMatrixDigest) {
+    LH_ASSIGN_OR_RETURN(const uint64_t digest, wire::DecodeMatrixDigest(body));
+    events_->Push(DigestArrived{header.step, digest});
+    return absl::OkStatus();
+  }
   if (header.kind == wire::TensorKind::kMessageState) {
     LH_ASSIGN_OR_RETURN(const wire::MessageState state, wire::DecodeMessageState(body));
     const std::lock_guard lock(mutex_);
@@ -371,11 +411,11 @@ Status BoundaryPort::CheckChunk(const wire::TensorHeader& header, size_t body_by
     return absl::InvalidArgumentError(fmt::format(
         "expected whole tensors of replica {} without extensions", options_.peer.replica));
   }
-  const size_t limit = options_.receive_codec->MaxEncodedBytes(options_.shape);
+  const codec::Codec& codec = ReceiveCodecOf({header.step, KindOf(header)});
+  const size_t limit = codec.MaxEncodedBytes(options_.shape);
   if (header.blob_bytes == 0 || header.blob_bytes > limit) {
     return absl::InvalidArgumentError(fmt::format("expected a blob of 1 to {} bytes by {}, got {}",
-                                                  limit, options_.receive_codec->name(),
-                                                  header.blob_bytes));
+                                                  limit, codec.name(), header.blob_bytes));
   }
   const uint64_t expected =
       std::min<uint64_t>(kChunkBytes, header.blob_bytes - header.chunk_offset);
@@ -390,7 +430,7 @@ Status BoundaryPort::CheckChunk(const wire::TensorHeader& header, size_t body_by
 Status BoundaryPort::HandleChunk(const wire::TensorHeader& header,
                                  std::span<const std::byte> body) {
   LH_RETURN_IF_ERROR(CheckChunk(header, body.size()));
-  const Pass pass{header.step, header.validation};
+  const Pass pass{header.step, KindOf(header)};
   if (!partial_) {
     // Tensors come in order: the next microbatch of this pass, or the first of a later one.
     const bool next =
@@ -401,7 +441,7 @@ Status BoundaryPort::HandleChunk(const wire::TensorHeader& header,
           fmt::format("step {} microbatch {} is not the one that follows", header.step.value(),
                       header.microbatch.value()));
     }
-    LH_ASSIGN_OR_RETURN(BlobBuffer blob, codec_->NewBlob(header.blob_bytes));
+    LH_ASSIGN_OR_RETURN(BlobBuffer blob, RunnerOf(pass).NewBlob(header.blob_bytes));
     partial_ = std::make_unique<Incoming>();
     partial_->pass = pass;
     partial_->microbatch = header.microbatch;
@@ -444,19 +484,20 @@ void BoundaryPort::Decode(const Incoming& incoming) {
   if (options_.messages && !messages_) return;  // closed
   const MonoTime began = Now();
   StatusOr<BoundaryTensor> tensor =
-      codec_->Decode(incoming.blob.bytes.first(incoming.blob_bytes),
-                     ContextFor(incoming.pass, incoming.microbatch, receive_direction()));
+      RunnerOf(incoming.pass)
+          .Decode(incoming.blob.bytes.first(incoming.blob_bytes),
+                  ContextFor(incoming.pass, incoming.microbatch, receive_direction()));
   if (!tensor.ok()) {
     events_->Push(Failed{Annotate(
-        tensor.status(), fmt::format("decoding with {}", options_.receive_codec->name()))});
+        tensor.status(), fmt::format("decoding with {}", ReceiveCodecOf(incoming.pass).name()))});
     return;
   }
   if (messages_) {
     messages_->PrefetchAfter(incoming.pass, incoming.microbatch, receive_direction());
   }
   Trace(v1::Span::DECODE, incoming.pass, incoming.microbatch, began);
-  events_->Push(
-      TensorArrived{incoming.pass, incoming.microbatch, receive_direction(), *std::move(tensor)});
+  events_->Push(TensorArrived{incoming.pass, incoming.microbatch, receive_direction(),
+                              *std::move(tensor), options_.kind});
 }
 
 void BoundaryPort::OnSuspect(absl::Duration silence) {

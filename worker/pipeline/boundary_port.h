@@ -1,8 +1,10 @@
 // A stage's end of one edge of activations: tensors and step messages over a link, encoded and
-// decoded on the stage's codec thread.
+// decoded on the stage's codec thread. Of a tied edge, too: its tensors are pieces of a matrix's
+// gradient, numbered as microbatches, and instead of step messages there are digests.
 //
 // Where a codec has state, both sides first agree on what they remember (AgreeOnMessages).
-// Send: SendTensor -> codec thread encodes -> chunks go to the link's bulk lane.
+// Send: SendTensor -> codec thread encodes -> chunks go to the link's bulk lane. Over a tied edge
+// PieceTaken says when the peer has taken the last one.
 // Receive: link loop checks each chunk against what the run expects and copies it -> when a blob is
 // whole the codec thread decodes it -> TensorArrived. Step messages go over the control lane. What
 // belongs to another run or epoch is dropped and counted; what makes no sense ends the stage
@@ -56,7 +58,8 @@ struct BoundaryPortOptions {
   RunId run;
   Epoch epoch;
   EdgeId edge;
-  CellId peer;            // at the other end
+  EdgeKind kind = EdgeKind::kActivations;  // or kTied
+  CellId peer;                             // at the other end
   bool upstream = false;  // the peer is above: activations come from there, gradients go there
   uint64_t seed = 0;      // of stochastic rounding
   codec::Shape shape;     // of every boundary tensor
@@ -64,6 +67,9 @@ struct BoundaryPortOptions {
   std::shared_ptr<const codec::Codec> send_codec, receive_codec;
   // Runs both codecs on the device that holds the stage's tensors. Null: host memory.
   std::shared_ptr<BoundaryCodec> codec;
+  // Of clean validation, both ways, and what runs it. Null: the codecs above lose nothing forward.
+  std::shared_ptr<const codec::Codec> clean_codec;
+  std::shared_ptr<BoundaryCodec> clean;
   std::shared_ptr<const BoundaryDump> dump;  // of what is sent; or null
   // Where one of them has state.
   std::shared_ptr<BoundaryMessages> messages;
@@ -98,6 +104,7 @@ class BoundaryPort : public transport::LinkHandler,
   ~BoundaryPort() override;
 
   EdgeId edge() const { return options_.edge; }
+  EdgeKind kind() const { return options_.kind; }
   const CellId& peer() const { return options_.peer; }
   bool upstream() const { return options_.upstream; }
   // Credits for opening the port's link.
@@ -117,6 +124,8 @@ class BoundaryPort : public transport::LinkHandler,
   // the first call all leave.
   void LetTensorsLeave(uint32_t count);
   void SendStepMessage(wire::TensorKind kind, Step step, const wire::StepMessage& message);
+  // Over a tied edge.
+  void SendMatrixDigest(Step step, uint64_t digest);
   // The run will not go back to before `step`. From any thread.
   void ForgetMessages(Step step);
 
@@ -140,17 +149,29 @@ class BoundaryPort : public transport::LinkHandler,
                std::shared_ptr<EventQueue> events);
 
   wire::TensorHeader HeaderFor(wire::TensorKind kind, const Pass& pass) const;
+  bool IsClean(const Pass& pass) const {
+    return options_.clean_codec && pass.kind == PassKind::kCleanValidation;
+  }
+  const codec::Codec& SendCodecOf(const Pass& pass) const {
+    return IsClean(pass) ? *options_.clean_codec : *options_.send_codec;
+  }
+  const codec::Codec& ReceiveCodecOf(const Pass& pass) const {
+    return IsClean(pass) ? *options_.clean_codec : *options_.receive_codec;
+  }
+  // Codec thread, but for NewBlob.
+  BoundaryCodec& RunnerOf(const Pass& pass) const { return IsClean(pass) ? *clean_ : *codec_; }
   // Codec thread; valid until the next call.
   codec::Context ContextFor(const Pass& pass, Microbatch microbatch, Direction direction);
-  void SendControl(const wire::TensorHeader& header, std::span<const std::byte> body);
+  void SendControl(wire::TensorHeader header, std::span<const std::byte> body);
   void Encode(const std::shared_ptr<Outgoing>& outgoing);
   void SendChunks(const std::shared_ptr<Outgoing>& outgoing);
-  void SendDone();
+  void SendDone(Outgoing& outgoing);
   // Tensors are on their way, or no more.
   void NoteTraffic(bool begin) const;
   void CountReceived(const Incoming& incoming);
   Status HandleFrame(transport::Lane lane, std::span<const std::byte> payload);
   Status HandleChunk(const wire::TensorHeader& header, std::span<const std::byte> body);
+  Status HandleMessage(const wire::TensorHeader& header, std::span<const std::byte> body);
   Status CheckChunk(const wire::TensorHeader& header, size_t body_bytes) const;
   void Decode(const Incoming& incoming);
   void Trace(v1::Span::Kind kind, const Pass& pass, Microbatch microbatch, MonoTime begin,
@@ -185,7 +206,7 @@ class BoundaryPort : public transport::LinkHandler,
   Pass last_pass_;
   std::optional<Microbatch> last_microbatch_;
   // Codec thread only.
-  const std::shared_ptr<BoundaryCodec> codec_;
+  const std::shared_ptr<BoundaryCodec> codec_, clean_;  // clean_: or null
   std::shared_ptr<BoundaryMessages> messages_;
   uint32_t may_leave_ = std::numeric_limits<uint32_t>::max();
   std::deque<std::shared_ptr<Outgoing>> held_;

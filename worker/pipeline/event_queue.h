@@ -22,12 +22,19 @@
 
 namespace longhaul::worker {
 
-// A decoded activation (kForward) or gradient (kBackward).
+// A decoded activation (kForward) or gradient (kBackward), or a piece of a tied matrix's gradient.
 struct TensorArrived {
   Pass pass;
   Microbatch microbatch;
   Direction direction = Direction::kForward;
   BoundaryTensor tensor;
+  EdgeKind over = EdgeKind::kActivations;  // or kTied
+};
+// The peer has taken the next piece of a tied matrix's gradient.
+struct PieceTaken {};
+struct DigestArrived {  // of a tied matrix, from its other end
+  Step step{0};
+  uint64_t digest = 0;
 };
 struct NormArrived {  // from downstream
   Step step{0};
@@ -61,9 +68,9 @@ struct AbortRequested {
   Status reason;
 };
 
-using PipelineEvent =
-    std::variant<TensorArrived, NormArrived, StepControlArrived, PeerGone, Failed, StopRequested,
-                 CheckpointRequested, RetuneRequested, AbortRequested>;
+using PipelineEvent = std::variant<TensorArrived, PieceTaken, DigestArrived, NormArrived,
+                                   StepControlArrived, PeerGone, Failed, StopRequested,
+                                   CheckpointRequested, RetuneRequested, AbortRequested>;
 
 class EventQueue {
  public:

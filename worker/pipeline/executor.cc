@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/overloaded.h"
 #include "worker/pipeline/checkpoint_writer.h"
+#include "worker/pipeline/tied_exchange.h"
 
 namespace longhaul::worker {
 namespace {
@@ -27,6 +28,20 @@ bool Orderly(const PeerGone& gone) {
   return gone.reason.ok();
 }
 
+// Upstream of it is the head's end.
+std::unique_ptr<TiedExchange> ExchangeOver(BoundaryPort* port, TiedMatrix* matrix) {
+  LH_CHECK(matrix != nullptr, "a tied edge at a stage without such a matrix");
+  return std::make_unique<TiedExchange>(
+      matrix, /*embedding=*/!port->upstream(),
+      TiedExchange::Link{
+          .send_piece =
+              [port](Step step, Microbatch piece, BoundaryTensor tensor) {
+                port->SendTensor(Pass{step}, piece, std::move(tensor));
+              },
+          .send_digest = [port](Step step,
+                                uint64_t digest) { port->SendMatrixDigest(step, digest); }});
+}
+
 }  // namespace
 
 Executor::Executor(ExecutorOptions options)
@@ -36,7 +51,13 @@ Executor::Executor(ExecutorOptions options)
       trace_(options_.trace ? options_.trace : std::make_shared<TraceLog>()),
       work_(options_.work ? options_.work : std::make_shared<WorkAtHand>()),
       step_(options_.start_step) {
-  for (const auto& port : options_.ports) (port->upstream() ? up_ : down_) = port.get();
+  for (const auto& port : options_.ports) {
+    if (port->kind() == EdgeKind::kTied) {
+      tied_ = ExchangeOver(port.get(), model_.tied_matrix());
+    } else {
+      (port->upstream() ? up_ : down_) = port.get();
+    }
+  }
   checkpoint_writer_ = std::make_unique<CheckpointWriter>(
       options_.shards, options_.run, StageIndex(options_.cell.stage),
       [this](const CheckpointWriter::Job& job, const StatusOr<std::vector<ShardFile>>& files) {
@@ -73,6 +94,12 @@ Status Executor::Loop() {
   step_began_ = mark_ = Now();
   codec_busy_before_ = options_.codec_thread->BusyTime();
   bool stopped = false;
+  // Before the first step; and in an epoch that has none left, because the one before was lost
+  // behind its last checkpoint.
+  if ((step_ == Step(0) || step_ == Step(options_.spec.train.steps)) &&
+      ValidatesAfter(options_.spec, step_)) {
+    LH_RETURN_IF_ERROR(Validate());
+  }
   while (!stopped && step_.value() < options_.spec.train.steps) {
     step_ = step_.Next();
     work_->BeginStep(step_);
@@ -97,7 +124,7 @@ void Executor::RetuneIfDue() {
 Status Executor::TrainStep() {
   RetuneIfDue();
   LH_RETURN_IF_ERROR(RunPasses());
-  LH_RETURN_IF_ERROR(ReduceOverReplicas());
+  LH_RETURN_IF_ERROR(SumGradients());
   LH_ASSIGN_OR_RETURN(const wire::StepMessage agreed, AgreeOnNormAndDecisions());
   LH_RETURN_IF_ERROR(StepOptimizer(agreed));
   return SaveState(agreed);
@@ -112,12 +139,18 @@ Status Executor::RunPasses() {
                       .activation_lead = options_.setting.activation_lead});
   loss_sum_ = 0;
   peak_in_flight_ = 0;
-  return RunPass(Pass{step_, false}, &policy);
+  return RunPass(Pass{step_}, &policy);
 }
 
-// Nothing yet: EpochRun refuses a cell with edges of kReplicas.
-Status Executor::ReduceOverReplicas() {
-  return absl::OkStatus();
+// Over replicas nothing yet: EpochRun refuses a cell with edges of kReplicas.
+Status Executor::SumGradients() {
+  if (!tied_) return absl::OkStatus();
+  tied_->Begin(step_);
+  while (true) {
+    LH_RETURN_IF_ERROR(tied_->Advance());
+    if (tied_->IsDone()) return absl::OkStatus();
+    LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_GRADIENT));
+  }
 }
 
 Status Executor::StepOptimizer(const wire::StepMessage& agreed) {
@@ -154,19 +187,20 @@ Status Executor::SkipOrFail(const wire::StepMessage& agreed) {
 Status Executor::Validate() {
   const uint32_t microbatches = ValidationMicrobatches(options_.spec, options_.validation_tokens);
   if (microbatches == 0) return absl::OkStatus();
-  StagePolicy policy({.kind = options_.spec.pipeline.schedule,
-                      .stage = StageIndex(options_.cell.stage),
-                      .stages = options_.stages,
-                      .microbatches = microbatches,
-                      .depth = options_.setting.depth,
-                      .forward_only = true});
-  loss_sum_ = 0;
-  LH_RETURN_IF_ERROR(RunPass(Pass{step_, true}, &policy));
+  LH_ASSIGN_OR_RETURN(const double loss, Evaluate(PassKind::kValidation, microbatches));
+  std::optional<double> clean;
+  if (!options_.compresses_activations) {
+    clean = loss;
+  } else if (ValidatesCleanAfter(options_.spec, step_)) {
+    LH_ASSIGN_OR_RETURN(clean, Evaluate(PassKind::kCleanValidation, microbatches));
+  }
   if (last()) {
     v1::WorkerMessage message;
-    message.mutable_validation()->set_step(step_.value());
-    message.mutable_validation()->set_loss(loss_sum_ / microbatches);
-    message.mutable_validation()->set_samples(microbatches * options_.spec.train.microbatch_size);
+    v1::ValidationReport& report = *message.mutable_validation();
+    report.set_step(step_.value());
+    report.set_loss(loss);
+    report.set_samples(microbatches * options_.spec.train.microbatch_size);
+    if (clean) report.set_clean_loss(*clean);
     options_.report(std::move(message));
   }
   // Validation is not part of the next step's time.
@@ -174,6 +208,18 @@ Status Executor::Validate() {
   codec_busy_before_ = options_.codec_thread->BusyTime();
   step_began_ = mark_ = Now();
   return absl::OkStatus();
+}
+
+StatusOr<double> Executor::Evaluate(PassKind kind, uint32_t microbatches) {
+  StagePolicy policy({.kind = options_.spec.pipeline.schedule,
+                      .stage = StageIndex(options_.cell.stage),
+                      .stages = options_.stages,
+                      .microbatches = microbatches,
+                      .depth = options_.setting.depth,
+                      .forward_only = true});
+  loss_sum_ = 0;
+  LH_RETURN_IF_ERROR(RunPass(Pass{step_, kind}, &policy));
+  return loss_sum_ / microbatches;
 }
 
 Status Executor::RunPass(const Pass& pass, StagePolicy* policy) {
@@ -209,7 +255,7 @@ void Executor::InputReady(Microbatch microbatch) {
 }
 
 void Executor::LetGradientsLeave() {
-  if (first() || pass_->validation) return;
+  if (first() || !pass_->trains()) return;
   const uint32_t count = policy_->GradientsThatMayLeave();
   if (gradients_let_ == count) return;
   gradients_let_ = count;
@@ -217,7 +263,7 @@ void Executor::LetGradientsLeave() {
 }
 
 Status Executor::RunWork(const Pass& pass, const Work& work) {
-  const WorkAtHand::Kind kind = pass.validation               ? WorkAtHand::Kind::kValidation
+  const WorkAtHand::Kind kind = !pass.trains()                ? WorkAtHand::Kind::kValidation
                                 : work.task == Task::kForward ? WorkAtHand::Kind::kForward
                                                               : WorkAtHand::Kind::kBackward;
   const WorkAtHand::Scope at(work_.get(), kind, work.microbatch);
@@ -234,6 +280,7 @@ Status Executor::RunForward(const Pass& pass, Microbatch microbatch) {
     input.targets = tokens.targets;
     input.documents = tokens.documents;
     input.counted = tokens.counted;
+    if (tied_ && pass.trains()) tied_->NoteTokens(tokens.inputs);
   }
   BoundaryTensor activation;
   if (!first()) {
@@ -241,7 +288,7 @@ Status Executor::RunForward(const Pass& pass, Microbatch microbatch) {
     input.activation = activation.view;
   }
   std::optional<BoundaryTensor> output;
-  if (pass.validation) {
+  if (!pass.trains()) {
     double loss = 0;
     LH_ASSIGN_OR_RETURN(output, model_.Evaluate(input, &loss));
     loss_sum_ += loss;
@@ -326,15 +373,28 @@ Status Executor::SaveState(const wire::StepMessage& agreed) {
   if (wanted && (agreed.stop || step_.value() == options_.spec.train.steps)) {
     last_checkpoint_ = step_.value();
   }
-  const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
+  SharedSnapshot snapshot;
   {
-    const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kDisk);
-    checkpoint_writer_->AwaitRoom();
+    const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
+    {
+      const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kDisk);
+      checkpoint_writer_->AwaitRoom();
+    }
+    const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kSnapshot);
+    LH_ASSIGN_OR_RETURN(snapshot, options_.resident->TakeSnapshot());
   }
-  const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kSnapshot);
-  LH_ASSIGN_OR_RETURN(SharedSnapshot snapshot, options_.resident->TakeSnapshot());
+  if (tied_) LH_RETURN_IF_ERROR(CheckTied(*snapshot));
   checkpoint_writer_->Submit({.snapshot = std::move(snapshot), .interim = !wanted});
   return absl::OkStatus();
+}
+
+Status Executor::CheckTied(const StageSnapshot& snapshot) {
+  tied_->BeginCheck(snapshot);
+  while (true) {
+    LH_ASSIGN_OR_RETURN(const bool checked, tied_->IsChecked());
+    if (checked) return absl::OkStatus();
+    LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_GRADIENT));
+  }
 }
 
 Status Executor::WaitForEvent(v1::Span::Kind why) {
@@ -372,6 +432,7 @@ Status Executor::Handle(PipelineEvent& event) {
   return std::visit(
       Overloaded{
           [&](TensorArrived& arrived) -> Status {
+            if (arrived.over == EdgeKind::kTied) return tied_->Take(std::move(arrived), step_);
             const auto key = std::pair{arrived.pass, arrived.microbatch};
             const bool forward = arrived.direction == Direction::kForward;
             const bool current = pass_ && arrived.pass == *pass_;
@@ -380,7 +441,7 @@ Status Executor::Handle(PipelineEvent& event) {
                   fmt::format("a gradient of step {} while step {} is under way",
                               arrived.pass.step.value(), step_.value()));
             }
-            if (arrived.pass < Pass{step_, pass_ && pass_->validation}) {
+            if (arrived.pass < pass_.value_or(Pass{step_})) {
               return absl::InvalidArgumentError(fmt::format(
                   "an activation of step {}, which is done", arrived.pass.step.value()));
             }
@@ -389,6 +450,11 @@ Status Executor::Handle(PipelineEvent& event) {
             if (current && !forward) policy_->GradientReady(arrived.microbatch);
             return absl::OkStatus();
           },
+          [&](PieceTaken&) -> Status {
+            tied_->NotePieceTaken();
+            return absl::OkStatus();
+          },
+          [&](DigestArrived& digest) -> Status { return tied_->Take(digest, step_); },
           [&](NormArrived& norm) -> Status {
             norm_ = norm;
             return absl::OkStatus();

@@ -3,13 +3,16 @@
 //
 // The phases of a step (TrainStep):
 //   passes      forwards and backwards, as they become possible
-//   replicas    gradients are reduced over the replicas of the stage; there is one
+//   sums        gradients are reduced over the replicas of the stage, of which there is one, and
+//   that
+//               of a tied matrix over the two stages that hold it
 //   agreement   the squared gradient norm rides up from the last stage to the first, which passes
 //               the final norm down, with the decisions to checkpoint and to stop
 //   optimizer   every stage clips and steps; or none does, where the norm is not finite and the run
 //               file says to skip such a step
 //   state       a snapshot goes to the checkpoint writer, where one is due
-// Validation follows where it is due.
+// Validation follows where it is due: through the codecs, and a second time with boundaries in fp32
+// (ValidatesCleanAfter) where these compress.
 //
 // Threads: Run() on the compute thread (all LibTorch work happens there); RequestStop,
 // RequestCheckpoint, RequestRetune and Abort from any thread. Reports go to `report` on the compute
@@ -45,6 +48,7 @@
 namespace longhaul::worker {
 
 class CheckpointWriter;
+class TiedExchange;
 
 struct ExecutorOptions {
   RunSpec spec;
@@ -55,11 +59,13 @@ struct ExecutorOptions {
   uint64_t start_step = 0;  // steps that are done
   uint64_t copy_every = 0;  // Assignment::copy_every
   uint64_t validation_tokens = 0;
+  // Some boundary of the cell's replica does not carry activations as they are.
+  bool compresses_activations = false;
   uint64_t numerics = 0;              // v1::StepReport's
   ResidentStage* resident = nullptr;  // not owned; outlives the executor
   std::unique_ptr<Batches> batches;   // first and last stage
   // Of the cell's edges of activations: at most one up and one down. The first stage has none up,
-  // the last one none down.
+  // the last one none down. And of its tied edge, where another stage holds a matrix of this one's.
   std::vector<std::shared_ptr<BoundaryPort>> ports;
   std::shared_ptr<EventQueue> events;  // the one that the ports push to
   CodecThread* codec_thread = nullptr;
@@ -100,14 +106,17 @@ class Executor {
   Status TrainStep();
   // --- Its phases, in order.
   Status RunPasses();
-  Status ReduceOverReplicas();
+  Status SumGradients();
   StatusOr<wire::StepMessage> AgreeOnNormAndDecisions();
   Status StepOptimizer(const wire::StepMessage& agreed);
   // Of a norm that is not finite.
   Status SkipOrFail(const wire::StepMessage& agreed);
   Status SaveState(const wire::StepMessage& agreed);
+  Status CheckTied(const StageSnapshot& snapshot);
 
   Status Validate();
+  // The mean loss of a validation's `microbatches`; at the last stage alone.
+  StatusOr<double> Evaluate(PassKind kind, uint32_t microbatches);
   Status RunPass(const Pass& pass, schedule::StagePolicy* policy);
   Status RunWork(const Pass& pass, const schedule::Work& work);
   void InputReady(Microbatch microbatch);
@@ -131,11 +140,12 @@ class Executor {
   Status WaitForEvent(v1::Span::Kind why);
   Status WaitForAnyEvent();
   // Null for validation, which is not part of any step.
-  TraceLog* TraceOf(const Pass& pass) const { return pass.validation ? nullptr : trace_.get(); }
+  TraceLog* TraceOf(const Pass& pass) const { return pass.trains() ? trace_.get() : nullptr; }
 
   ExecutorOptions options_;
   Stage& model_;
   BoundaryPort *up_ = nullptr, *down_ = nullptr;  // of options_.ports
+  std::unique_ptr<TiedExchange> tied_;            // or null
   std::shared_ptr<EventQueue> events_;
   const std::shared_ptr<TraceLog> trace_;
   const std::shared_ptr<WorkAtHand> work_;

@@ -1,18 +1,26 @@
-// One trip of all microbatches through the pipeline: a training step, or the validation after it.
+// One trip of all microbatches through the pipeline: a training step, or a validation after it.
 #ifndef LONGHAUL_WORKER_PIPELINE_PASS_H_
 #define LONGHAUL_WORKER_PIPELINE_PASS_H_
 
 #include <compare>
+#include <cstdint>
 
 #include "base/ids.h"
 
 namespace longhaul::worker {
 
-// Ordered as they run: the validation of step t comes after the training of t, before that of t
-// + 1.
+enum class PassKind : uint8_t {
+  kTraining,
+  kValidation,       // through the links' codecs
+  kCleanValidation,  // with boundaries in fp32
+};
+
+// Ordered as they run: the validations of step t come after the training of t, before that of t
+// + 1. Those of step 0 come before all training.
 struct Pass {
   Step step{0};
-  bool validation = false;
+  PassKind kind = PassKind::kTraining;
+  bool trains() const { return kind == PassKind::kTraining; }
   friend auto operator<=>(const Pass&, const Pass&) = default;
 };
 

@@ -35,10 +35,10 @@ uint64_t DigestOf(const StageSnapshot& snapshot, const TiedMatrix& matrix) {
   return Checksum64(std::as_bytes(std::span(digests)));
 }
 
-TiedExchange::TiedExchange(TiedMatrix* matrix, bool embedding, Send send)
+TiedExchange::TiedExchange(TiedMatrix* matrix, bool embedding, Link link)
     : matrix_(matrix),
       embedding_(embedding),
-      send_(std::move(send)),
+      link_(std::move(link)),
       pieces_(PiecesOf(matrix->rows(), matrix->channels())),
       is_read_(matrix->rows()),
       all_(matrix->rows()) {
@@ -97,7 +97,7 @@ Status TiedExchange::SendPiece() {
       matrix_->ReadGradient(rows, std::span(*values).first(rows.size() * matrix_->channels())));
   const codec::TensorView view{values->data(), codec::Dtype::kF32, pieces_.shape};
   ++under_way_;
-  send_(*step_, Microbatch(sent_++), {view, std::move(values)});
+  link_.send_piece(*step_, Microbatch(sent_++), {view, std::move(values)});
   return absl::OkStatus();
 }
 
@@ -107,13 +107,38 @@ Status TiedExchange::AddPiece(const BoundaryTensor& tensor) {
                                                 rows.size() * matrix_->channels()));
 }
 
-Status TiedExchange::Take(TensorArrived arrived, Step under_way) {
-  if (arrived.pass.step != under_way) {
-    return absl::InvalidArgumentError(
-        fmt::format("a gradient of the tied matrix of step {} while step {} is under way",
-                    arrived.pass.step.value(), under_way.value()));
+void TiedExchange::BeginCheck(const StageSnapshot& snapshot) {
+  own_digest_ = DigestOf(snapshot, *matrix_);
+  link_.send_digest(Step(snapshot.step), *own_digest_);
+}
+
+StatusOr<bool> TiedExchange::IsChecked() {
+  if (!peer_digest_) return false;
+  if (own_digest_ != std::exchange(peer_digest_, std::nullopt)) {
+    return absl::InternalError(fmt::format(
+        "the two stages that hold {} do not have the same numbers any more; their devices have to "
+        "compute alike, so take two of one kind, or `tied: split`",
+        matrix_->name()));
   }
+  return true;
+}
+
+Status TiedExchange::CheckStep(std::string_view what, Step came, Step under_way) const {
+  if (came == under_way) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{} of {} of step {} came while step {} is under way", what, matrix_->name(),
+                  came.value(), under_way.value()));
+}
+
+Status TiedExchange::Take(TensorArrived arrived, Step under_way) {
+  LH_RETURN_IF_ERROR(CheckStep("a piece of the gradient", arrived.pass.step, under_way));
   arrived_[arrived.microbatch.value()] = std::move(arrived.tensor);
+  return absl::OkStatus();
+}
+
+Status TiedExchange::Take(const DigestArrived& arrived, Step under_way) {
+  LH_RETURN_IF_ERROR(CheckStep("a digest", arrived.step, under_way));
+  peer_digest_ = arrived.digest;
   return absl::OkStatus();
 }
 

@@ -6,8 +6,9 @@
 //   while (true) {
 //     LH_RETURN_IF_ERROR(exchange.Advance());
 //     if (exchange.IsDone()) break;
-//     ... wait for an event; TensorArrived goes to Take(), TensorSent to NoteSent() ...
+//     ... wait for an event; TensorArrived goes to Take(), PieceTaken to NotePieceTaken() ...
 //   }
+//   exchange.BeginCheck(snapshot);                // at a checkpoint; DigestArrived goes to Take()
 //
 // The head's end sends its whole gradient, the embedding's end the rows that tokens of the step
 // have read: the others are zero. Both ends read the tokens, so no row numbers travel. Rows go in
@@ -22,7 +23,9 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -47,11 +50,15 @@ uint64_t DigestOf(const StageSnapshot& snapshot, const TiedMatrix& matrix);
 class TiedExchange {
  public:
   static constexpr uint32_t kPiecesUnderWay = 16;
-  // Sends a piece of the step; a TensorSent follows when the peer has taken it.
-  using Send = std::function<void(Step step, Microbatch piece, BoundaryTensor tensor)>;
+  // The way to the other end.
+  struct Link {
+    // A PieceTaken follows when the peer has taken it.
+    std::function<void(Step step, Microbatch piece, BoundaryTensor tensor)> send_piece;
+    std::function<void(Step step, uint64_t digest)> send_digest;
+  };
 
   // `matrix` outlives it. `embedding`: this end has the embedding, else the head.
-  TiedExchange(TiedMatrix* matrix, bool embedding, Send send);
+  TiedExchange(TiedMatrix* matrix, bool embedding, Link link);
 
   void NoteTokens(std::span<const int32_t> ids);
   void Begin(Step step);
@@ -59,20 +66,27 @@ class TiedExchange {
   Status Advance();
   bool IsDone() const { return !step_.has_value(); }
 
-  // Also before Begin. `under_way`: the step that this stage is in. kInvalidArgument for a piece
-  // that is none of the step.
+  // Tells the peer what `snapshot` has of the matrix, which is to be the same there.
+  void BeginCheck(const StageSnapshot& snapshot);
+  // False: the peer has not said yet. kInternal where it has another one.
+  StatusOr<bool> IsChecked();
+
+  // Before Begin, too. `under_way`: the step that this stage is in. kInvalidArgument for what is
+  // none of that step.
   Status Take(TensorArrived arrived, Step under_way);
-  void NoteSent() { --under_way_; }
+  Status Take(const DigestArrived& arrived, Step under_way);
+  void NotePieceTaken() { --under_way_; }
 
  private:
   uint32_t PiecesIn(const std::vector<int32_t>& rows) const;
   std::span<const int32_t> RowsOf(const std::vector<int32_t>& rows, uint32_t piece) const;
   Status SendPiece();
   Status AddPiece(const BoundaryTensor& tensor);
+  Status CheckStep(std::string_view what, Step came, Step under_way) const;
 
   TiedMatrix* const matrix_;
   const bool embedding_;
-  const Send send_;
+  const Link link_;
   const TiedPieces pieces_;
   std::vector<uint8_t> is_read_;  // of each row: by tokens of the step
   std::vector<int32_t> all_;      // rows
@@ -80,6 +94,7 @@ class TiedExchange {
   std::optional<Step> step_;      // has begun and is not done
   uint32_t sent_ = 0, added_ = 0, under_way_ = 0;
   std::map<uint32_t, BoundaryTensor> arrived_;
+  std::optional<uint64_t> own_digest_, peer_digest_;
 };
 
 }  // namespace longhaul::worker

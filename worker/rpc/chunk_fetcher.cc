@@ -12,14 +12,43 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/http/http_file.h"
+#include "base/log.h"
 
 namespace longhaul::worker {
 namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// The coordinator may be away for a while.
+// The coordinator, or a web server, may be away for a while.
 constexpr absl::Duration kChunkLimit = absl::Minutes(5);
+constexpr absl::Duration kRetryPause = absl::Seconds(2);
+
+Status CheckHash(const Bytes& chunk, const std::string& sha256, const std::string& path,
+                 uint64_t offset) {
+  Sha256 hash;
+  hash.Update(chunk);
+  if (hash.HexDigest() == sha256) return absl::OkStatus();
+  return absl::DataLossError(
+      fmt::format("{} has changed since the run was submitted, {} bytes from byte {} on", path,
+                  chunk.size(), offset));
+}
+
+StatusOr<Bytes> FromAddress(const std::string& address, uint64_t offset, uint64_t bytes,
+                            const std::string& sha256, const std::function<bool()>& given_up) {
+  const Deadline deadline = Deadline::After(kChunkLimit);
+  while (true) {
+    StatusOr<Bytes> chunk = http::ReadRange(address, offset, bytes, given_up);
+    if (chunk.ok()) {
+      LH_RETURN_IF_ERROR(CheckHash(*chunk, sha256, address, offset));
+      return chunk;
+    }
+    if (!absl::IsUnavailable(chunk.status()) || deadline.Expired()) return chunk;
+    LogWarning("{}; trying again", Message(chunk.status()));
+    for (int i = 0; i < 10 && !given_up(); ++i) absl::SleepFor(kRetryPause / 10);
+    if (given_up()) return absl::CancelledError("the data are not wanted any more");
+  }
+}
 
 StatusOr<Bytes> FromFolder(const std::string& path, uint64_t offset, uint64_t bytes,
                            const std::string& sha256) {
@@ -30,11 +59,8 @@ StatusOr<Bytes> FromFolder(const std::string& path, uint64_t offset, uint64_t by
   if (!in.read(reinterpret_cast<char*>(chunk.data()), static_cast<std::streamsize>(bytes))) {
     return absl::DataLossError(fmt::format("{} is shorter than it was", path));
   }
-  Sha256 hash;
-  hash.Update(chunk);
-  if (hash.HexDigest() == sha256) return chunk;
-  return absl::DataLossError(fmt::format(
-      "{} has changed since the run was submitted, {} bytes from byte {} on", path, bytes, offset));
+  LH_RETURN_IF_ERROR(CheckHash(chunk, sha256, path, offset));
+  return chunk;
 }
 
 StatusOr<Bytes> FromCoordinator(BlobFetcher& blobs, const std::string& sha256, uint64_t bytes,
@@ -61,6 +87,10 @@ FetchChunk ChunkFetcher(BlobFetcher* blobs) {
     const uint64_t size = source.set.chunk_bytes;
     const uint64_t bytes = std::min(size, file.bytes - chunk * size);
     const std::string sha256 = file.ChunkSha256(chunk);
+    if (http::IsAddress(source.folder)) {
+      return FromAddress(http::AddressOf(source.folder, file.file), file.offset + chunk * size,
+                         bytes, sha256, given_up);
+    }
     const std::string path =
         file.file.starts_with('/') ? file.file : source.folder + "/" + file.file;
     StatusOr<Bytes> here = FromFolder(path, file.offset + chunk * size, bytes, sha256);

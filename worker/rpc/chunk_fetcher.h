@@ -1,4 +1,5 @@
-// Chunks of data sets: out of the set's folder where this worker has it, else from the coordinator.
+// Chunks of data sets: from a web server where the set is at one, out of the set's folder where
+// this worker has it, else from the coordinator.
 #ifndef LONGHAUL_WORKER_RPC_CHUNK_FETCHER_H_
 #define LONGHAUL_WORKER_RPC_CHUNK_FETCHER_H_
 

@@ -12,6 +12,7 @@
 #include "worker/pipeline/boundary_messages.h"
 #include "worker/pipeline/cuda_boundary_codec.h"
 #include "worker/pipeline/replay_codec.h"
+#include "worker/pipeline/tied_exchange.h"
 
 namespace longhaul::worker {
 namespace {
@@ -21,6 +22,9 @@ constexpr absl::Duration kLinkLimit = absl::Seconds(30);
 constexpr double kMessageBytesPerSecond = 50e6;
 // A neighbour agrees on messages when its parameters are there.
 constexpr absl::Duration kAgreementLimit = absl::Minutes(40);
+
+// As which activations go through clean validation.
+constexpr char kCleanCodec[] = "none";
 
 using SharedCodec = std::shared_ptr<const codec::Codec>;
 
@@ -41,6 +45,10 @@ StatusOr<SharedCodec> PortCodec(const RunSpec& spec, const std::string& text) {
   return MakeReplayCodec(std::move(codec), *times, BoundaryShape(spec));
 }
 
+bool Compresses(const Edge& edge) {
+  return edge.forward.codec != kCleanCodec;
+}
+
 // A neighbour begins with its links when it has gone through its message buffers.
 absl::Duration OpenLimit(const Assignment& assignment) {
   uint64_t most = 0;
@@ -48,6 +56,13 @@ absl::Duration OpenLimit(const Assignment& assignment) {
     most = std::max(most, cell.message_record_bytes + cell.message_journal_bytes);
   }
   return kLinkLimit + absl::Seconds(static_cast<double>(most) / kMessageBytesPerSecond);
+}
+
+Status NoTransport(const Edge& edge, const CellId& cell) {
+  return absl::FailedPreconditionError(
+      fmt::format("the plan's link to {} is to go over {}, on which this worker does not listen; "
+                  "start it with --transport {}",
+                  ToString(edge.PeerOf(cell)), edge.transport, edge.transport));
 }
 
 // By value: the link's loop may call it after the epoch has gone.
@@ -84,13 +99,24 @@ transport::Transport* EpochPorts::TransportOf(const Edge& edge) const {
   return found == resources_.transports.end() ? nullptr : found->second;
 }
 
+bool EpochPorts::CompressesActivations() const {
+  return std::ranges::any_of(assignment_.edges, [this](const Edge& edge) {
+    return edge.kind == EdgeKind::kActivations && edge.from.replica == cell_.replica &&
+           Compresses(edge);
+  });
+}
+
 Status EpochPorts::Begin(const RunSpec& spec, const std::optional<cuda::Device>& gpu,
                          const data::Mixture* mixture) {
   mixture_ = mixture;
-  for (const Edge* edge : assignment_.EdgesOf(cell_, EdgeKind::kActivations)) {
-    LH_ASSIGN_OR_RETURN(auto port, MakePort(spec, gpu, *edge));
-    ports_.push_back(port);
-    openings_.push_back({.edge = edge, .port = std::move(port)});
+  for (const EdgeKind kind : {EdgeKind::kActivations, EdgeKind::kTied}) {
+    for (const Edge* edge : assignment_.EdgesOf(cell_, kind)) {
+      if (TransportOf(*edge) == nullptr) return NoTransport(*edge, cell_);
+      LH_ASSIGN_OR_RETURN(auto port, kind == EdgeKind::kTied ? MakeTiedPort(spec, *edge)
+                                                             : MakePort(spec, gpu, *edge));
+      ports_.push_back(port);
+      openings_.push_back({.edge = edge, .port = std::move(port)});
+    }
   }
   const Deadline deadline = Deadline::After(OpenLimit(assignment_));
   for (const Opening& opening : openings_) BeginToOpen(spec, opening, deadline);
@@ -100,12 +126,6 @@ Status EpochPorts::Begin(const RunSpec& spec, const std::optional<cuda::Device>&
 StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec,
                                                              const std::optional<cuda::Device>& gpu,
                                                              const Edge& edge) {
-  if (TransportOf(edge) == nullptr) {
-    return absl::FailedPreconditionError(
-        fmt::format("the plan's link to {} is to go over {}, on which this worker does not "
-                    "listen; start it with --transport {}",
-                    ToString(edge.PeerOf(cell_)), edge.transport, edge.transport));
-  }
   LH_ASSIGN_OR_RETURN(auto messages, OpenMessages(spec, edge));
   const Flow &sent = edge.SentBy(cell_), &received = edge.SentTo(cell_);
   LH_ASSIGN_OR_RETURN(const SharedCodec send_codec, PortCodec(spec, sent.codec));
@@ -113,30 +133,58 @@ StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec
   LH_ASSIGN_OR_RETURN(auto codec, CreateBoundaryCodec(gpu, {.shape = BoundaryShape(spec),
                                                             .send = send_codec,
                                                             .receive = receive_codec}));
-  return BoundaryPort::Create(
-      {.run = assignment_.run,
-       .epoch = assignment_.epoch,
-       .edge = edge.id,
-       .peer = edge.PeerOf(cell_),
-       .upstream = edge.to == cell_,
-       .seed = spec.train.seed,
-       .shape = BoundaryShape(spec),
-       .microbatches = spec.train.microbatches,
-       .validation_microbatches = ValidationMicrobatches(spec, assignment_.data.validation_tokens),
-       .send_codec = send_codec,
-       .receive_codec = receive_codec,
-       .codec = std::move(codec),
-       .dump = resources_.dump.has_value()
-                   ? std::make_shared<const BoundaryDump>(*resources_.dump, assignment_.run)
-                   : nullptr,
-       .messages = std::move(messages),
-       .credits = LinkCredits(received.bits_per_second,
-                              absl::Seconds(sent.latency_seconds + received.latency_seconds),
-                              received.bytes),
-       .trace = trace_,
-       .traffic = resources_.traffic,
-       .on_health = HealthReporter(resources_, assignment_, edge.id)},
-      resources_.codec_thread, events_);
+  SharedCodec clean_codec;
+  std::shared_ptr<BoundaryCodec> clean;
+  if (Compresses(edge) && !spec.replay) {
+    LH_ASSIGN_OR_RETURN(clean_codec, MakeCodec(kCleanCodec));
+    LH_ASSIGN_OR_RETURN(clean, CreateBoundaryCodec(gpu, {.shape = BoundaryShape(spec),
+                                                         .send = clean_codec,
+                                                         .receive = clean_codec}));
+  }
+  BoundaryPortOptions options = OptionsFor(edge, received.bytes);
+  options.seed = spec.train.seed;
+  options.shape = BoundaryShape(spec);
+  options.microbatches = spec.train.microbatches;
+  options.validation_microbatches =
+      ValidationMicrobatches(spec, assignment_.data.validation_tokens);
+  options.send_codec = send_codec;
+  options.receive_codec = receive_codec;
+  options.codec = std::move(codec);
+  options.clean_codec = std::move(clean_codec);
+  options.clean = std::move(clean);
+  if (resources_.dump) {
+    options.dump = std::make_shared<const BoundaryDump>(*resources_.dump, assignment_.run);
+  }
+  options.messages = std::move(messages);
+  options.trace = trace_;
+  return BoundaryPort::Create(std::move(options), resources_.codec_thread, events_);
+}
+
+StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakeTiedPort(const RunSpec& spec,
+                                                                 const Edge& edge) {
+  const TiedPieces pieces =
+      PiecesOf(spec.model.VocabularyOver(assignment_.data.vocabulary), spec.model.hidden);
+  BoundaryPortOptions options = OptionsFor(edge, pieces.shape.elements() * sizeof(float));
+  options.shape = pieces.shape;
+  options.microbatches = pieces.pieces;
+  LH_ASSIGN_OR_RETURN(options.send_codec, MakeCodec(edge.SentBy(cell_).codec));
+  LH_ASSIGN_OR_RETURN(options.receive_codec, MakeCodec(edge.SentTo(cell_).codec));
+  return BoundaryPort::Create(std::move(options), resources_.codec_thread, events_);
+}
+
+BoundaryPortOptions EpochPorts::OptionsFor(const Edge& edge, uint64_t tensor_bytes) const {
+  const Flow &sent = edge.SentBy(cell_), &received = edge.SentTo(cell_);
+  return {.run = assignment_.run,
+          .epoch = assignment_.epoch,
+          .edge = edge.id,
+          .kind = edge.kind,
+          .peer = edge.PeerOf(cell_),
+          .upstream = edge.to == cell_,
+          .credits = LinkCredits(received.bits_per_second,
+                                 absl::Seconds(sent.latency_seconds + received.latency_seconds),
+                                 tensor_bytes),
+          .traffic = resources_.traffic,
+          .on_health = HealthReporter(resources_, assignment_, edge.id)};
 }
 
 StatusOr<std::shared_ptr<BoundaryMessages>> EpochPorts::OpenMessages(const RunSpec& spec,

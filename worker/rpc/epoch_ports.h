@@ -1,5 +1,5 @@
-// The links of one cell for one epoch: a port for each of its edges of activations. All are opened
-// at once, beside whatever else the cell prepares.
+// The links of one cell for one epoch: a port for each of its edges of activations, and of its tied
+// edge. All are opened at once, beside whatever else the cell prepares.
 //
 // Threads: the agent's; Readdress any.
 #ifndef LONGHAUL_WORKER_RPC_EPOCH_PORTS_H_
@@ -38,6 +38,8 @@ class EpochPorts {
   // `mixture`: the data sets that the run reads; null: a token file.
   Status Begin(const RunSpec& spec, const std::optional<cuda::Device>& gpu,
                const data::Mixture* mixture);
+  // Whether a boundary of the cell's replica carries activations otherwise than as fp32.
+  bool CompressesActivations() const;
   // Waits until all links are open and both ends of each have agreed on what their codecs remember.
   Status Await(const std::function<bool()>& cancelled);
   // The peer of a link that this side dials is reached elsewhere now. Before Begin too.
@@ -71,6 +73,9 @@ class EpochPorts {
   StatusOr<std::shared_ptr<BoundaryPort>> MakePort(const RunSpec& spec,
                                                    const std::optional<cuda::Device>& gpu,
                                                    const Edge& edge);
+  // What ports of all kinds have.
+  BoundaryPortOptions OptionsFor(const Edge& edge, uint64_t tensor_bytes) const;
+  StatusOr<std::shared_ptr<BoundaryPort>> MakeTiedPort(const RunSpec& spec, const Edge& edge);
   StatusOr<std::shared_ptr<BoundaryMessages>> OpenMessages(const RunSpec& spec, const Edge& edge);
   const data::Mixture* mixture_ = nullptr;  // Begin's
   void BeginToOpen(const RunSpec& spec, const Opening& opening, Deadline deadline);

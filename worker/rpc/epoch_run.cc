@@ -7,27 +7,18 @@
 
 #include "absl/strings/str_join.h"
 #include "base/cuda/device_lost.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "codec/registry.h"
-#include "run/data/data_set.h"
 #include "run/plan/proto/plan_proto.h"
-#include "worker/data/set_windows.h"
 #include "worker/pipeline/boundary_messages.h"
 #include "worker/pipeline/watchdog.h"
-#include "worker/rpc/chunk_fetcher.h"
 #include "worker/rpc/numerics.h"
 #include "worker/rpc/stage_options.h"
-#include "worker/rpc/weights_reader.h"
 
 namespace longhaul::worker {
 namespace {
 
-constexpr absl::Duration kFetchLimit = absl::Minutes(10);
-constexpr absl::Duration kShardsLimit = absl::Minutes(30);
-constexpr uint64_t kMostListBytes = uint64_t{256} << 20;
-constexpr absl::Duration kWeightsLimit = absl::Hours(12);
 constexpr absl::Duration kFlushLimit = absl::Seconds(2);
 
 // What a worker that offers these devices cannot do of what the cell asks for; a sentence each.
@@ -50,35 +41,15 @@ std::vector<std::string> CannotDo(const Assignment& assignment, const Cell& cell
                     "from 0, got device {}; --device says what it offers",
                     ToString(cell.id), offered.size(), device));
   }
-  for (const EdgeKind kind :
-       {EdgeKind::kReplicas, EdgeKind::kTied, EdgeKind::kState, EdgeKind::kUnknown}) {
+  for (const EdgeKind kind : {EdgeKind::kReplicas, EdgeKind::kState, EdgeKind::kUnknown}) {
     if (assignment.EdgesOf(cell.id, kind).empty()) continue;
-    problems.push_back(fmt::format(
-        "expected edges of activations alone at {}, got one of {}, which this version cannot do",
-        ToString(cell.id), ToString(kind)));
+    problems.push_back(
+        fmt::format("expected edges of activations and a tied one alone at {}, got one of {}, "
+                    "which this version "
+                    "cannot do",
+                    ToString(cell.id), ToString(kind)));
   }
   return problems;
-}
-
-std::vector<ShardFile> ShardFilesOf(const std::vector<v1::CheckpointFile>& files) {
-  std::vector<ShardFile> shards;
-  for (const v1::CheckpointFile& file : files) {
-    shards.push_back({file.name(), file.bytes(), file.sha256()});
-  }
-  return shards;
-}
-
-// What is there is what the coordinator counts with.
-Status CheckText(const WindowSource& text, const DataSet& expected, uint32_t context) {
-  const uint64_t training = text.WindowsOf(Text::kTraining);
-  const uint64_t validation = text.WindowsOf(Text::kValidation);
-  const uint64_t wanted = WindowsOf(expected.tokens - expected.validation_tokens, context);
-  const uint64_t wanted_validation = WindowsOf(expected.validation_tokens, context);
-  if (training == wanted && validation == wanted_validation) return absl::OkStatus();
-  return absl::DataLossError(fmt::format(
-      "expected a text of {} windows and {} for validation, of {} tokens each; the one "
-      "of this content, {}, has {} and {}",
-      wanted, wanted_validation, context, expected.token_file_sha256, training, validation));
 }
 
 std::string_view ForParameters(ResidentStage::Source source) {
@@ -117,6 +88,7 @@ EpochRun::EpochRun(const Resources& resources, const v1::Assign& assign,
       assignment_(FromProto(assign.assignment())),
       cell_(FromProto(assign.cell())),
       resume_files_(assign.resume_files().begin(), assign.resume_files().end()),
+      inputs_(resources_, assignment_, cell_, [this] { return Cancelled(); }),
       resident_(std::move(resident)),
       ports_(resources_, assignment_, cell_, assign.link_secret(), events_, trace_) {}
 
@@ -207,7 +179,8 @@ void EpochRun::Run() {
     changed_.wait(lock, [this] { return cancelled_.has_value(); });
   }
   ports_.Close(Deadline::After(kFlushLimit));
-  // Nobody goes back to a checkpoint of a run that is done, nor on with its model.
+  // Few go on with a run that is done: its model makes room for others, and message buffers would
+  // begin anew.
   if (AllFinished() && executor_ && executor_->step() >= spec_.train.steps) {
     gives_model_up_ = true;
     BoundaryMessages::Drop(resources_.messages_root, run());
@@ -263,26 +236,30 @@ Status EpochRun::Prepare() {
   const bool kept = resident_ != nullptr;
   const auto source = kept ? resident_->SourceOf(origin) : ResidentStage::Source::kFiles;
 
-  LH_RETURN_IF_ERROR(FetchMixture());
+  LH_ASSIGN_OR_RETURN(mixture_, inputs_.FetchMixture(spec_));
   LH_RETURN_IF_ERROR(ports_.Begin(spec_, gpu_, mixture_.get()));
   const std::string& text_sha256 = assignment_.data.token_file_sha256;
   // Where documents begin matters to attention.
   const bool reads_text = mine.roles.embedding || mine.roles.head || spec_.data.mask_documents;
   std::optional<Beside<std::shared_ptr<WindowSource>>> text;
   if (reads_text && !(kept && resident_->TextOf(text_sha256))) {
-    text.emplace([this](const GivenUp& given_up) { return FetchText(given_up); });
+    text.emplace(
+        [this](const GivenUp& given_up) { return inputs_.FetchText(spec_, mixture_, given_up); });
   }
   std::optional<Beside<SharedSnapshot>> shards;
   if (source == ResidentStage::Source::kFiles && origin.step > 0) {
     if (kept) resident_->ForgetSnapshot();  // memory holds one
-    shards.emplace([this](const GivenUp& given_up) { return ReadShards(given_up); });
+    shards.emplace(
+        [this](const GivenUp& given_up) { return inputs_.ReadShards(resume_files_, given_up); });
   }
   laps.End("to begin");
 
   if (!kept) {
     LH_ASSIGN_OR_RETURN(resident_, ResidentStage::Create(identity, resources_.make_stage));
-    if (origin.step == 0 && !spec_.weights.from.empty()) {
-      if (const Status loaded = LoadWeights(); !loaded.ok()) {
+    // No checkpoint has what is frozen.
+    const bool begins = origin.step == 0;
+    if (!spec_.weights.from.empty() && (begins || spec_.model.lora)) {
+      if (const Status loaded = inputs_.LoadWeights(spec_, resident_->model()); !loaded.ok()) {
         resident_.reset();
         return loaded;
       }
@@ -305,8 +282,7 @@ Status EpochRun::Prepare() {
     resident_->KeepText(text_sha256, std::move(file));
   }
   if (reads_text) {
-    LH_RETURN_IF_ERROR(
-        CheckText(*resident_->TextOf(text_sha256), assignment_.data, spec_.model.context));
+    LH_RETURN_IF_ERROR(inputs_.CheckText(*resident_->TextOf(text_sha256), spec_.model.context));
   }
   laps.End("more for the text");
   LH_RETURN_IF_ERROR(ports_.Await([this] { return Cancelled(); }));
@@ -329,6 +305,7 @@ void EpochRun::MakeExecutor(std::shared_ptr<WindowSource> text) {
       .start_step = assignment_.start_step,
       .copy_every = assignment_.copy_every,
       .validation_tokens = assignment_.data.validation_tokens,
+      .compresses_activations = ports_.CompressesActivations(),
       .numerics = Numerics(),
       .resident = resident_.get(),
       .batches = text ? std::make_unique<Batches>(spec_, std::move(text), mixture_.get()) : nullptr,
@@ -367,76 +344,6 @@ void EpochRun::DropResidentUnlessFit(const ResidentIdentity& wanted,
   }
   LogInfo("run {}: the model that was kept is dropped: {}", resident_->identity().run.value(), why);
   resident_.reset();
-}
-
-Status EpochRun::FetchMixture() {
-  if (spec_.data.sets.empty()) return absl::OkStatus();
-  LH_ASSIGN_OR_RETURN(
-      const std::string path,
-      resources_.blobs->Fetch(assignment_.data.token_file_sha256, Deadline::After(kFetchLimit),
-                              [this] { return Cancelled(); }));
-  LH_ASSIGN_OR_RETURN(const std::string json, ReadFile(path, kMostListBytes));
-  LH_ASSIGN_OR_RETURN(data::Mixture mixture, data::MixtureFromJson(json));
-  LH_RETURN_IF_ERROR(data::CheckMixture(mixture, spec_.model.context, spec_.data.mask_documents));
-  mixture_ = std::make_shared<const data::Mixture>(std::move(mixture));
-  return absl::OkStatus();
-}
-
-StatusOr<std::shared_ptr<WindowSource>> EpochRun::FetchText(const GivenUp& given_up) {
-  if (mixture_) {
-    return WindowsOfSets({.mixture = mixture_,
-                          .context = spec_.model.context,
-                          .validation_share = spec_.validation.share,
-                          .memory_bytes = spec_.data.memory_bytes,
-                          .fetch = ChunkFetcher(resources_.blobs)});
-  }
-  LH_ASSIGN_OR_RETURN(
-      const std::string path,
-      resources_.blobs->Fetch(assignment_.data.token_file_sha256, Deadline::After(kFetchLimit),
-                              [&] { return Cancelled() || given_up(); }));
-  LH_ASSIGN_OR_RETURN(TokenFile file, TokenFile::Open(path, /*verify=*/true));
-  return WindowsOfFile(std::make_shared<const TokenFile>(std::move(file)), spec_.model.context);
-}
-
-Status EpochRun::LoadWeights() {
-  LH_ASSIGN_OR_RETURN(WeightsReader weights,
-                      WeightsReader::Open(spec_, resources_.blobs, Deadline::After(kWeightsLimit),
-                                          [this] { return Cancelled(); }));
-  LH_RETURN_IF_ERROR(resident_->model().Load(
-      [&](const model::PlacedParameter& parameter, std::span<float> values) {
-        return weights.Read(parameter, values);
-      }));
-  LogInfo("run {}: {} begins with weights of {}: {} from that folder, {} from the coordinator",
-          run().value(), ToString(cell_), spec_.weights.from,
-          FormatBytes(static_cast<double>(weights.bytes_from_folder())),
-          FormatBytes(static_cast<double>(weights.bytes_fetched())));
-  return absl::OkStatus();
-}
-
-StatusOr<SharedSnapshot> EpochRun::ReadShards(const GivenUp& given_up) {
-  const std::string& me = assignment_.Find(cell_)->worker.value();
-  const Deadline deadline = Deadline::After(kShardsLimit);
-  std::vector<ShardFile> files = ShardFilesOf(resume_files_);
-  for (size_t i = 0; i < files.size(); ++i) {
-    const v1::CheckpointFile& file = resume_files_[i];
-    const bool here = std::any_of(
-        file.holders().begin(), file.holders().end(),
-        [&](const auto& holder) { return holder.worker_id() == me && holder.problem().empty(); });
-    if (here) continue;
-    StatusOr<std::string> copy = resources_.shard_copies->Fetch(
-        file.sha256(), deadline, [&] { return Cancelled() || given_up(); });
-    if (!copy.ok()) {
-      return Annotate(copy.status(), fmt::format("{} of the checkpoint of step {}", file.name(),
-                                                 assignment_.start_step));
-    }
-    files[i].path = *std::move(copy);
-  }
-  LH_ASSIGN_OR_RETURN(StageSnapshot snapshot,
-                      resources_.shards->Read(run(), Step(assignment_.start_step), files));
-  for (const ShardFile& file : files) {
-    if (!file.path.empty()) resources_.shard_copies->Forget(file.sha256);
-  }
-  return std::make_shared<const StageSnapshot>(std::move(snapshot));
 }
 
 void EpochRun::ReportForgotten() {

@@ -22,6 +22,7 @@
 #include "worker/pipeline/executor.h"
 #include "worker/pipeline/resident_stage.h"
 #include "worker/rpc/beside.h"
+#include "worker/rpc/epoch_inputs.h"
 #include "worker/rpc/epoch_ports.h"
 #include "worker/rpc/resources.h"
 
@@ -64,12 +65,6 @@ class EpochRun {
   // What the assignment says of this cell, and whether this worker can do it.
   Status Check();
   void DropResidentUnlessFit(const ResidentIdentity& wanted, const ParametersOrigin& origin);
-  StatusOr<std::shared_ptr<WindowSource>> FetchText(const GivenUp& given_up);
-  // The list of the data sets that the run reads; nothing where it reads a token file.
-  Status FetchMixture();
-  // The parameters of a model that was made just now, from the weights that the run begins with.
-  Status LoadWeights();
-  StatusOr<SharedSnapshot> ReadShards(const GivenUp& given_up);
   void ReportForgotten();
   Status WaitForStart();
   void Report(v1::WorkerMessage message);
@@ -86,6 +81,7 @@ class EpochRun {
   const Assignment assignment_;
   const CellId cell_;
   const std::vector<v1::CheckpointFile> resume_files_;
+  const EpochInputs inputs_;
   RunSpec spec_;
   std::shared_ptr<const data::Mixture> mixture_;  // null: a token file
   std::optional<cuda::Device> gpu_;

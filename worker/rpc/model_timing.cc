@@ -118,8 +118,9 @@ v1::LayerTimes ReplayedTimes(const RunSpec& spec) {
   times.set_embedding_forward(seconds(replay.embedding_forward));
   times.set_embedding_backward(seconds(replay.embedding_backward));
   times.set_block_forward(seconds(replay.block_forward));
-  times.set_block_backward(seconds(replay.block_backward) +
-                           (spec.pipeline.recompute ? seconds(replay.block_forward) : 0));
+  times.set_block_backward(
+      seconds(replay.block_backward) +
+      (spec.pipeline.recompute != Recompute::kNone ? seconds(replay.block_forward) : 0));
   times.set_head_forward(seconds(replay.head_forward));
   times.set_head_backward(seconds(replay.head_backward));
   return times;

@@ -28,8 +28,8 @@ class ModelGenerator final : public Generator {
     if (ids.empty()) return absl::InvalidArgumentError("expected at least one token");
     if (static_cast<uint64_t>(seen_.tokens) + ids.size() > options_.model.context) {
       return absl::OutOfRangeError(
-          fmt::format("the text is as long as the model's context of {} tokens allows",
-                      options_.model.context));
+          fmt::format("expected a text of at most {} tokens, the model's context, got {}",
+                      options_.model.context, static_cast<uint64_t>(seen_.tokens) + ids.size()));
     }
     const uint32_t vocabulary = options_.model.vocabulary.value_or(0);
     for (const int32_t id : ids) {

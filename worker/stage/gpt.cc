@@ -32,7 +32,7 @@ Gpt::Gpt(const StageOptions& options)
   }
   if (!options.last) return;
   final_norm_ = make.MakeLayerNorm("ln_f", epsilon);
-  head_ = options.model.tied ? make.MakeTiedHead("wte", tokens_) : make.MakeHead("lm_head");
+  head_ = make.MakeHead("lm_head", "wte", tokens_);
 }
 
 at::Tensor Gpt::Embed(const at::Tensor& ids, const Layout& layout) const {

@@ -17,6 +17,7 @@ namespace longhaul::worker {
 class Gpt final : public Model {
  public:
   explicit Gpt(const StageOptions& options);
+  at::Tensor Logits(const at::Tensor& x) const override;
 
  private:
   struct Block {
@@ -27,7 +28,6 @@ class Gpt final : public Model {
   };
   at::Tensor Embed(const at::Tensor& ids, const Layout& layout) const override;
   at::Tensor RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const override;
-  at::Tensor Logits(const at::Tensor& x) const override;
   at::Tensor Attention(const Block& block, const at::Tensor& x, const Layout& layout) const;
 
   const int64_t hidden_, heads_;

@@ -37,9 +37,15 @@ void AddToGradient(const at::Tensor& parameter, const at::Tensor& more) {
   }
 }
 
+// Of a product that is not made apart from the sum that it is added to: the head's of a large
+// vocabulary, for each chunk of tokens.
+constexpr int64_t kLargeProduct = int64_t{16} << 20;
+
 void AddProductToGradient(const at::Tensor& parameter, const at::Tensor& a, const at::Tensor& b) {
   at::Tensor& sum = parameter.mutable_grad();
-  if (!a.is_cuda() || a.scalar_type() == at::kFloat) {
+  if (sum.defined() && a.scalar_type() == at::kFloat && a.size(0) * b.size(1) > kLargeProduct) {
+    sum.addmm_(a, b);
+  } else if (!a.is_cuda() || a.scalar_type() == at::kFloat) {
     AddToGradient(parameter, a.mm(b));
   } else if (sum.defined()) {
     at::addmm_out(sum, sum, a, b, at::kFloat);
@@ -52,11 +58,18 @@ at::Tensor Rows(const at::Tensor& x) {
   return x.reshape({-1, x.size(-1)});
 }
 
+// The sizes of `x` with another last one.
+std::vector<int64_t> WithLast(const at::Tensor& x, int64_t last) {
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = last;
+  return sizes;
+}
+
 // What autograd sees of a Linear.
 struct Product : torch::autograd::Function<Product> {
   static Variable forward(AutogradContext* context, const Variable& x, const Linear* layer) {
     const at::Tensor input = x.to(layer->cast_weight.scalar_type());
-    context->save_for_backward({input});
+    if (layer->weight.requires_grad()) context->save_for_backward({input});
     context->saved_data["layer"] = reinterpret_cast<int64_t>(layer);
     context->saved_data["type"] = x.scalar_type();
     return at::linear(input, layer->cast_weight, layer->cast_bias);
@@ -65,14 +78,52 @@ struct Product : torch::autograd::Function<Product> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto* const layer = reinterpret_cast<const Linear*>(  // NOLINT(performance-no-int-to-ptr)
         context->saved_data["layer"].toInt());
-    const at::Tensor input = context->get_saved_variables()[0];
     const at::Tensor rows = Rows(gradients[0]);
-    AddProductToGradient(layer->weight, rows.t(), Rows(input));
-    if (layer->bias.defined()) AddToGradient(layer->bias, rows.sum(0));
+    if (layer->weight.requires_grad()) {
+      AddProductToGradient(layer->weight, rows.t(), Rows(context->get_saved_variables()[0]));
+      if (layer->bias.defined()) {
+        AddToGradient(layer->bias, rows.sum(at::IntArrayRef{0}, /*keepdim=*/false, at::kFloat));
+      }
+    }
     return {rows.mm(layer->cast_weight)
-                .view(input.sizes())
+                .view(WithLast(gradients[0], layer->cast_weight.size(1)))
                 .to(context->saved_data["type"].toScalarType()),
             Variable()};
+  }
+};
+
+// What autograd sees of a Linear with an adapter. `b` is an argument so that it looks for a
+// gradient where `x` has none: in the first block, behind a frozen embedding.
+struct AdaptedProduct : torch::autograd::Function<AdaptedProduct> {
+  static Variable forward(AutogradContext* context, const Variable& x, const Variable& /*b*/,
+                          const Linear* layer) {
+    const Adapter& adapter = layer->adapter;
+    const at::Tensor input = Rows(x).to(layer->cast_weight.scalar_type());
+    const at::Tensor low = input.mm(adapter.cast_a.t()).mul_(adapter.scale);
+    context->save_for_backward({input, low});
+    context->saved_data["layer"] = reinterpret_cast<int64_t>(layer);
+    context->saved_data["type"] = x.scalar_type();
+    return at::linear(input, layer->cast_weight, layer->cast_bias)
+        .addmm_(low, adapter.cast_b.t())
+        .view(WithLast(x, layer->cast_weight.size(0)));
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto* const layer = reinterpret_cast<const Linear*>(  // NOLINT(performance-no-int-to-ptr)
+        context->saved_data["layer"].toInt());
+    const Adapter& adapter = layer->adapter;
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &input = saved[0], &low = saved[1];
+    const at::Tensor rows = Rows(gradients[0]);
+    const at::Tensor of_low = rows.mm(adapter.cast_b).mul_(adapter.scale);
+    AddProductToGradient(adapter.b, rows.t(), low);
+    AddProductToGradient(adapter.a, of_low.t(), input);
+    if (!context->needs_input_grad(0)) return {Variable(), Variable(), Variable()};
+    return {rows.mm(layer->cast_weight)
+                .addmm_(of_low, adapter.cast_a)
+                .view(WithLast(gradients[0], layer->cast_weight.size(1)))
+                .to(context->saved_data["type"].toScalarType()),
+            Variable(), Variable()};
   }
 };
 
@@ -80,35 +131,35 @@ struct Product : torch::autograd::Function<Product> {
 struct HeadProduct : torch::autograd::Function<HeadProduct> {
   static Variable forward(AutogradContext* context, const Variable& x, const Head* head) {
     const at::Tensor input = Rows(x).to(head->cast_weight.scalar_type());
-    context->save_for_backward({input});
+    if (head->weight.requires_grad()) context->save_for_backward({input});
     context->saved_data["head"] = reinterpret_cast<int64_t>(head);
     context->saved_data["type"] = x.scalar_type();
-    context->saved_data["sizes"] = x.sizes().vec();
-    std::vector<int64_t> sizes = x.sizes().vec();
-    sizes.back() = head->weight.size(0);
     return input.mm(head->cast_weight.t())
         .narrow(1, 0, head->weight.size(0))
         .to(at::kFloat)
-        .view(sizes);
+        .view(WithLast(x, head->weight.size(0)));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto* const head = reinterpret_cast<const Head*>(  // NOLINT(performance-no-int-to-ptr)
         context->saved_data["head"].toInt());
-    const at::Tensor input = context->get_saved_variables()[0];
     const int64_t vocabulary = head->weight.size(0), columns = head->cast_weight.size(0);
     at::Tensor rows = Rows(gradients[0]);
     if (columns == vocabulary) {
-      rows = rows.to(input.scalar_type());
+      rows = rows.to(head->cast_weight.scalar_type());
     } else {
-      const at::Tensor whole = at::empty({rows.size(0), columns}, input.options());
+      const at::Tensor whole =
+          at::empty({rows.size(0), columns}, head->cast_weight.options().requires_grad(false));
       whole.narrow(1, 0, vocabulary).copy_(rows);
       whole.narrow(1, vocabulary, columns - vocabulary).zero_();
       rows = whole;
     }
-    AddProductToGradient(head->weight, rows.narrow(1, 0, vocabulary).t(), input);
+    if (head->weight.requires_grad()) {
+      AddProductToGradient(head->weight, rows.narrow(1, 0, vocabulary).t(),
+                           context->get_saved_variables()[0]);
+    }
     return {rows.mm(head->cast_weight)
-                .view(context->saved_data["sizes"].toIntVector())
+                .view(WithLast(gradients[0], head->cast_weight.size(1)))
                 .to(context->saved_data["type"].toScalarType()),
             Variable()};
   }
@@ -118,7 +169,7 @@ struct HeadProduct : torch::autograd::Function<HeadProduct> {
 struct Lookup : torch::autograd::Function<Lookup> {
   static Variable forward(AutogradContext* context, const Variable& weight, const at::Tensor& ids) {
     context->save_for_backward({weight, ids});
-    return at::embedding(weight, ids);
+    return at::embedding(weight, ids).to(at::kFloat);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -144,6 +195,7 @@ at::Tensor Embedding::operator()(const at::Tensor& ids) const {
 }
 
 at::Tensor Linear::operator()(const at::Tensor& x) const {
+  if (adapter.b.defined()) return AdaptedProduct::apply(x, adapter.b, this);
   return Product::apply(x, this);
 }
 
@@ -160,7 +212,7 @@ at::Tensor RmsNorm::operator()(const at::Tensor& x) const {
 }
 
 bool LayerMaker::NextIs(const std::string& name) const {
-  return !done() && wanted_[parameters_.size()].Name() == name;
+  return !done() && wanted_[made_.size()].Name() == name;
 }
 
 at::Tensor LayerMaker::FirstValue(const model::Parameter& parameter,
@@ -169,7 +221,7 @@ at::Tensor LayerMaker::FirstValue(const model::Parameter& parameter,
   const model::Shape& shape = parameter.shape;
   std::vector<int64_t> sizes = {shape.rows};
   if (shape.is_matrix()) sizes.push_back(shape.columns);
-  if (first_values_.kind == FirstValues::Kind::kZeros) {
+  if (first_values_.kind == FirstValues::Kind::kZeros && !parameter.adapter) {
     return at::zeros(sizes, at::TensorOptions(at::kFloat).device(device_));
   }
   if (deviation == 0) return at::full(sizes, mean, at::kFloat);
@@ -183,39 +235,73 @@ at::Tensor LayerMaker::FirstValue(const model::Parameter& parameter,
   return value;
 }
 
+at::Tensor LayerMaker::FrozenValue(const model::Parameter& parameter,
+                                   const std::string& name) const {
+  if (!parameter.is_frozen_in_compute_type()) return FirstValue(parameter, name).to(device_);
+  const model::Shape& shape = parameter.shape;
+  const bool in_block = parameter.role == model::Role::kBlock;
+  std::vector<int64_t> sizes = {in_block ? shape.rows : RowsInHead(shape.rows)};
+  if (shape.is_matrix()) sizes.push_back(shape.columns);
+  const at::Tensor value =
+      at::zeros(sizes, at::TensorOptions(compute_type_).device(device_)).narrow(0, 0, shape.rows);
+  if (first_values_.kind != FirstValues::Kind::kZeros) value.copy_(FirstValue(parameter, name));
+  return value;
+}
+
 at::Tensor LayerMaker::Make(const std::string& name, Use use) {
   LH_CHECK(NextIs(name), "{} is made where the model's descriptor has {}", name,
-           done() ? "nothing more" : wanted_[parameters_.size()].Name());
-  const model::Parameter& parameter = wanted_[parameters_.size()].parameter;
+           done() ? "nothing more" : wanted_[made_.size()].Name());
+  const model::Parameter& parameter = wanted_[made_.size()].parameter;
   LH_CHECK(use == Use::kLookedUp || parameter.in_product == (use == Use::kInProduct),
            "{} is used in another way than the model's descriptor says", name);
+  if (parameter.frozen) return made_.emplace_back(FrozenValue(parameter, name));
   const at::Tensor value = FirstValue(parameter, name).to(device_).set_requires_grad(true);
+  made_.push_back(value);
   parameters_.push_back(
       {.name = name,
        .value = value,
        .decays = parameter.decays(),
        .block_matrices = parameter.is_block_matrix() ? parameter.split.stacked : 0,
        .tied = parameter.is_tied(),
-       .repeated = wanted_[parameters_.size()].repeated});
+       .repeated = wanted_[made_.size() - 1].repeated});
   return value;
 }
 
 Linear LayerMaker::MakeLinear(const std::string& name) {
   Linear linear;
   linear.weight = Make(name + ".weight", Use::kInProduct);
-  linear.cast_weight = Cast(linear.weight, linear.weight.size(0));
-  if (!NextIs(name + ".bias")) return linear;
-  linear.bias = Make(name + ".bias", Use::kInProduct);
-  linear.cast_bias = Cast(linear.bias, linear.bias.size(0));
+  linear.cast_weight = Cast(linear.weight);
+  if (NextIs(name + ".bias")) {
+    linear.bias = Make(name + ".bias", Use::kInProduct);
+    linear.cast_bias = Cast(linear.bias);
+  }
+  if (NextIs(name + ".lora_A.weight")) {
+    Adapter& adapter = linear.adapter;
+    adapter.a = Make(name + ".lora_A.weight", Use::kInProduct);
+    adapter.b = Make(name + ".lora_B.weight", Use::kInProduct);
+    adapter.cast_a = Cast(adapter.a);
+    adapter.cast_b = Cast(adapter.b);
+    adapter.scale = adapter_scale_;
+  }
   return linear;
 }
 
-Head LayerMaker::HeadOver(const at::Tensor& weight) {
+int64_t LayerMaker::RowsInHead(int64_t rows) const {
   // Of bf16: 16 bytes.
   constexpr int64_t kAlignment = 8;
-  const int64_t rows = weight.size(0);
   const bool aligned = device_.is_cuda() && compute_type_ == at::kBFloat16;
-  return {weight, Cast(weight, aligned ? (rows + kAlignment - 1) / kAlignment * kAlignment : rows)};
+  return aligned ? (rows + kAlignment - 1) / kAlignment * kAlignment : rows;
+}
+
+Head LayerMaker::MakeHead(const std::string& name, const std::string& embedding_name,
+                          const Embedding& embedding) {
+  if (NextIs(name + ".weight")) return HeadOver(Make(name + ".weight", Use::kInProduct));
+  if (embedding.weight.defined()) return HeadOver(embedding.weight);
+  return HeadOver(Make(embedding_name, Use::kInProduct));
+}
+
+Head LayerMaker::HeadOver(const at::Tensor& weight) {
+  return {weight, Cast(weight, RowsInHead(weight.size(0)))};
 }
 
 LayerNorm LayerMaker::MakeLayerNorm(const std::string& name, double epsilon) {
@@ -234,6 +320,8 @@ at::Tensor LayerMaker::Cast(const at::Tensor& parameter, int64_t rows) {
   if (compute_type_ == at::kFloat) return parameter.detach();
   std::vector<int64_t> sizes = parameter.sizes().vec();
   sizes.front() = rows;
+  // FrozenValue made as many rows.
+  if (!parameter.requires_grad()) return parameter.as_strided(sizes, parameter.strides());
   at::Tensor whole = at::zeros(sizes, parameter.options().dtype(compute_type_));
   cast_.push_back(parameter);
   casts_.push_back(whole.narrow(0, 0, parameter.size(0)));
@@ -243,8 +331,9 @@ at::Tensor LayerMaker::Cast(const at::Tensor& parameter, int64_t rows) {
 
 Status LayerMaker::Load(const ReadParameter& read) const {
   const at::NoGradGuard no_grad;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const at::Tensor& value = parameters_[i].value;
+  for (size_t i = 0; i < made_.size(); ++i) {
+    if (wanted_[i].parameter.adapter) continue;
+    const at::Tensor& value = made_[i];
     const at::Tensor values = at::empty(value.sizes());
     LH_RETURN_IF_ERROR(
         read(wanted_[i], std::span(values.data_ptr<float>(), static_cast<size_t>(values.numel()))));
@@ -252,6 +341,14 @@ Status LayerMaker::Load(const ReadParameter& read) const {
   }
   RefreshCasts();
   return absl::OkStatus();
+}
+
+uint64_t LayerMaker::frozen_bytes() const {
+  uint64_t bytes = 0;
+  for (const at::Tensor& value : made_) {
+    if (!value.requires_grad()) bytes += value.nbytes();
+  }
+  return bytes;
 }
 
 void LayerMaker::RefreshCasts() const {

@@ -18,6 +18,7 @@
 
 namespace longhaul::worker {
 
+// One that is trained.
 struct Parameter {
   std::string name;     // global
   at::Tensor value;     // fp32 leaf that requires a gradient
@@ -28,13 +29,22 @@ struct Parameter {
   bool tied = false, repeated = false;
 };
 
+// What LoRA adds to a Linear: scale * b (a x). Both undefined where it adds nothing.
+struct Adapter {
+  at::Tensor a, b;            // (rank, inputs), (outputs, rank)
+  at::Tensor cast_a, cast_b;  // as Linear's
+  double scale = 0;
+};
+
 // A matrix product in the type that the stage computes in, whatever type `x` has. Its backward adds
-// what it finds to the gradients of weight and bias, which are fp32, itself; on a GPU as part of
-// the product, without rounding that to bf16 first. Outlives what it has computed.
+// what it finds to the gradients of its parameters, which are fp32, itself; on a GPU as part of the
+// product, without rounding that to bf16 first. Frozen ones have no gradient. Outlives what it has
+// computed.
 struct Linear {
   at::Tensor weight, bias;  // (outputs, inputs); bias undefined where there is none
   // What is multiplied: copies in bf16 (LayerMaker::RefreshCasts), or the parameters themselves.
   at::Tensor cast_weight, cast_bias;
+  Adapter adapter;
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
@@ -83,36 +93,38 @@ struct FirstValues {
 // code, and ends the process.
 class LayerMaker {
  public:
-  // `compute_type`: of matrix products, kFloat or kBFloat16.
+  // `compute_type`: of matrix products, kFloat or kBFloat16. `adapter_scale`: of all adapters.
   LayerMaker(std::vector<model::PlacedParameter> wanted, const FirstValues& first_values,
-             const at::Device& device, at::ScalarType compute_type)
+             const at::Device& device, at::ScalarType compute_type, double adapter_scale)
       : wanted_(std::move(wanted)),
         first_values_(first_values),
         device_(device),
-        compute_type_(compute_type) {}
+        compute_type_(compute_type),
+        adapter_scale_(adapter_scale) {}
 
   // Rows that are added, not looked up: positions.
   at::Tensor MakeRows(const std::string& name) { return Make(name, Use::kInFp32); }
   Embedding MakeEmbedding(const std::string& name) { return {Make(name, Use::kLookedUp)}; }
-  // "<name>.weight" and, where the descriptor has one, "<name>.bias".
+  // "<name>.weight" and, where the descriptor has them, "<name>.bias" and "<name>.lora_A.weight"
+  // with its B.
   Linear MakeLinear(const std::string& name);
   // "<name>.weight".
-  Head MakeHead(const std::string& name) {
-    return HeadOver(Make(name + ".weight", Use::kInProduct));
-  }
-  // Over a tied model's matrix: `embedding`'s, where the stage has that, else one that is made
-  // under the same `name`.
-  Head MakeTiedHead(const std::string& name, const Embedding& embedding) {
-    return HeadOver(embedding.weight.defined() ? embedding.weight : Make(name, Use::kInProduct));
-  }
+  // Over its own weight, where the descriptor has that; else over the matrix of the embedding, as
+  // the model is tied: of `embedding`, or where another stage has that, one more of the same name.
+  Head MakeHead(const std::string& name, const std::string& embedding_name,
+                const Embedding& embedding);
   LayerNorm MakeLayerNorm(const std::string& name, double epsilon);
   RmsNorm MakeRmsNorm(const std::string& name, double epsilon);
   // All parameters of the descriptor are made.
-  bool done() const { return parameters_.size() == wanted_.size(); }
+  bool done() const { return made_.size() == wanted_.size(); }
+  size_t made() const { return made_.size(); }
 
+  // Those that are trained.
   const std::vector<Parameter>& parameters() const { return parameters_; }
+  // Bytes of those that are frozen.
+  uint64_t frozen_bytes() const;
   at::ScalarType compute_type() const { return compute_type_; }
-  // Gives parameters the values that `read` has for them, one after the other.
+  // Gives parameters but adapters the values that `read` has for them, one after the other.
   Status Load(const ReadParameter& read) const;
   // After parameters have changed: what products use of them is in the type of products again.
   void RefreshCasts() const;
@@ -125,13 +137,20 @@ class LayerMaker {
   at::Tensor Make(const std::string& name, Use use);
   bool NextIs(const std::string& name) const;
   at::Tensor FirstValue(const model::Parameter& parameter, const std::string& name) const;
+  // A frozen parameter's, in the type in which it is held.
+  at::Tensor FrozenValue(const model::Parameter& parameter, const std::string& name) const;
   // What products use: in fp32 the parameter's memory; in bf16 a copy, followed by zeros up to
-  // `rows` rows in all, at least the parameter's.
+  // `rows` rows in all, at least the parameter's. A frozen one's memory is that already.
   at::Tensor Cast(const at::Tensor& parameter, int64_t rows);
+  at::Tensor Cast(const at::Tensor& parameter) { return Cast(parameter, parameter.size(0)); }
+  // Of the head's matrix as products use it, which has so many of its own.
+  int64_t RowsInHead(int64_t rows) const;
   const std::vector<model::PlacedParameter> wanted_;
   const FirstValues first_values_;
   const at::Device device_;
   const at::ScalarType compute_type_;
+  const double adapter_scale_;
+  std::vector<at::Tensor> made_;  // as `wanted_`
   std::vector<Parameter> parameters_;
   std::vector<at::Tensor> cast_, casts_;  // parameters that products use, and their copies
 };

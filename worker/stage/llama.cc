@@ -23,7 +23,7 @@ Llama::Llama(const StageOptions& options)
   }
   if (!options.last) return;
   final_norm_ = maker().MakeRmsNorm("model.norm", model.norm_epsilon);
-  head_ = model.tied ? maker().MakeTiedHead(tokens, tokens_) : maker().MakeHead("lm_head");
+  head_ = maker().MakeHead("lm_head", tokens, tokens_);
 }
 
 Llama::Block Llama::MakeBlock(const ModelSpec& model, uint32_t layer) {
@@ -67,10 +67,16 @@ at::Tensor Llama::Attention(const Block& block, const at::Tensor& x, const Layou
   at::Tensor keys = turned(block.keys, block.key_norm);
   at::Tensor values = heads(block.values).transpose(1, 2);
   layout.Remember(&keys, &values);
-  // Each head of keys and values serves several of queries.
+  // Each head of keys and values serves several of queries. Of a GPU's kernels only that for bf16
+  // without a mask knows this; without a kernel whole score matrices would stand in memory.
+  const int64_t group = queries.size(1) / keys.size(1);
+  if (group > 1 && x.is_cuda() && (compute_type() == at::kFloat || layout.mask)) {
+    keys = keys.repeat_interleave(group, 1);
+    values = values.repeat_interleave(group, 1);
+  }
   const at::Tensor mixed = at::scaled_dot_product_attention(
       queries, keys, values, layout.mask, /*dropout_p=*/0.0, layout.causal(), /*scale=*/{},
-      /*enable_gqa=*/true);
+      /*enable_gqa=*/keys.size(1) != queries.size(1));
   return block.attention_out(mixed.transpose(1, 2).flatten(2));
 }
 

@@ -19,6 +19,7 @@ namespace longhaul::worker {
 class Llama final : public Model {
  public:
   explicit Llama(const StageOptions& options);
+  at::Tensor Logits(const at::Tensor& x) const override;
 
  private:
   struct Block {
@@ -31,7 +32,6 @@ class Llama final : public Model {
   Block MakeBlock(const ModelSpec& model, uint32_t layer);
   at::Tensor Embed(const at::Tensor& ids, const Layout& layout) const override;
   at::Tensor RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const override;
-  at::Tensor Logits(const at::Tensor& x) const override;
   at::Tensor Attention(const Block& block, const at::Tensor& x, const Layout& layout) const;
 
   const int64_t head_channels_;

@@ -6,18 +6,26 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "worker/stage/loss.h"
 #include "worker/stage/torch_device.h"
 
 namespace longhaul::worker {
 namespace {
 
-// Computes as it goes.
+// Computes as it goes. The stage's blocks are one piece, or with Recompute::kBlocks a piece each:
+// what Backward does not find of a piece it computes again from the piece's input.
 class EagerPass final : public MicrobatchPass {
  public:
   EagerPass(const StageOptions& options, const Model& network)
-      : options_(options), network_(network), device_(TorchDevice(options.device)) {}
+      : options_(options),
+        network_(network),
+        device_(TorchDevice(options.device)),
+        inputs_(options.recompute == Recompute::kBlocks ? std::max<size_t>(network.block_count(), 1)
+                                                        : 1),
+        loss_(options, network) {}
 
   at::Tensor Forward(const PassInput& input) override {
     const auto copy = [&](const at::Tensor& tensor, at::ScalarType type) {
@@ -28,7 +36,8 @@ class EagerPass final : public MicrobatchPass {
     if (options_.last) there.targets = copy(input.targets, at::kLong);
     if (input.counted.defined()) there.counted = copy(input.counted, at::kFloat);
     if (input.documents.defined()) there.documents = copy(input.documents, at::kLong);
-    return ForwardOf(std::move(there));
+    const at::Tensor hidden = HiddenOf(std::move(there));
+    return options_.last ? loss_.Forward(hidden) : hidden;
   }
 
   at::Tensor Backward(const at::Tensor& gradient) override {
@@ -44,40 +53,84 @@ class EagerPass final : public MicrobatchPass {
     return at::scalar_tensor(1.0 / options_.train.microbatches,
                              at::TensorOptions(at::kFloat).device(device_));
   }
-  // The two with tensors that are where and what the network needs. With `keep` what forward left
-  // stays.
-  at::Tensor ForwardOf(PassInput input) {
-    input_ = std::move(input);
-    if (options_.recompute) {
-      const at::NoGradGuard no_grad;
-      return Run();
-    }
-    root_ = Run();
-    return root_.detach();
+
+  // --- The parts of the two, with tensors that are where and what the network needs.
+  // The input of each piece but the first goes into one of `tensors`, which stay.
+  void KeepInputsIn(const std::vector<at::Tensor>& tensors) {
+    std::copy(tensors.begin(), tensors.end(), inputs_.begin() + 1);
+    inputs_stay_ = true;
   }
+  size_t pieces() const { return inputs_.size(); }
+  // The hidden state behind the blocks, fp32.
+  at::Tensor HiddenOf(PassInput input) {
+    input_ = std::move(input);
+    loss_.SetTargets(input_.targets, input_.counted);
+    inputs_[0] = input_.source;
+    const bool trains = at::GradMode::is_enabled();
+    const at::AutoGradMode with_graph(trains && !recomputes());
+    const Model::Layout layout = Model::LayoutOf(input_.documents);
+    if (trains && !recomputes()) leaf_ = LeafOf(0);
+    at::Tensor x = leaf_.defined() ? leaf_ : inputs_[0];
+    for (size_t piece = 0; piece < inputs_.size(); ++piece) {
+      if (piece > 0 && trains) KeepInput(piece, x);
+      x = RunPiece(piece, x, layout);
+    }
+    if (leaf_.defined()) root_ = x;
+    return x.detach();
+  }
+  // Of what HiddenOf gave.
+  Loss& loss() { return loss_; }
+  // With `keep` what forward left stays.
   at::Tensor BackwardOf(const at::Tensor& start, bool keep) {
-    if (options_.recompute) root_ = Run();
-    root_.backward(start, /*retain_graph=*/keep);
-    root_.reset();
-    if (options_.first) return {};
-    at::Tensor gradient = input_.source.grad();
-    input_.source.mutable_grad().reset();
+    const Model::Layout layout = recomputes() ? Model::LayoutOf(input_.documents) : Model::Layout();
+    at::Tensor gradient = start;
+    for (size_t piece = inputs_.size(); piece-- > 0;) {
+      if (recomputes()) {
+        leaf_ = LeafOf(piece);
+        root_ = RunPiece(piece, leaf_, layout);
+      }
+      if (options_.last && piece + 1 == inputs_.size()) {
+        gradient = loss_.Backward(root_.detach(), start, keep);
+      }
+      // A frozen embedding alone has nobody to tell.
+      if (root_.requires_grad()) root_.backward(gradient, /*retain_graph=*/keep && !recomputes());
+      root_.reset();
+      gradient = leaf_.grad();
+      leaf_.reset();
+      if (!inputs_stay_) inputs_[piece].reset();
+    }
     return gradient;
   }
 
  private:
-  at::Tensor Run() {
-    if (!options_.first && at::GradMode::is_enabled()) input_.source.set_requires_grad(true);
-    const at::Tensor output = network_.Forward(input_.source, input_.documents);
-    return options_.last ? Model::Loss(output, input_.targets, input_.counted)
-                         : output.to(at::kFloat);
+  bool recomputes() const { return options_.recompute != Recompute::kNone; }
+  at::Tensor RunPiece(size_t piece, const at::Tensor& x, const Model::Layout& layout) const {
+    const bool of_one_block = options_.recompute == Recompute::kBlocks;
+    const size_t blocks = network_.block_count();
+    const size_t end = of_one_block ? std::min(piece + 1, blocks) : blocks;
+    return network_.RunBlocks(x, layout, piece, end).to(at::kFloat);
+  }
+  // What gets the gradient of a piece's input; ids get none.
+  at::Tensor LeafOf(size_t piece) const {
+    if (options_.first && piece == 0) return inputs_[0];
+    return inputs_[piece].detach().set_requires_grad(true);
+  }
+  void KeepInput(size_t piece, const at::Tensor& x) {
+    if (inputs_stay_) {
+      inputs_[piece].copy_(x);
+    } else {
+      inputs_[piece] = x;
+    }
   }
 
   const StageOptions& options_;
   const Model& network_;
   const at::Device device_;
-  PassInput input_;  // an activation is the leaf that gets the input's gradient
-  at::Tensor root_;  // what backward starts from: the output or the loss; none with recompute
+  PassInput input_;
+  std::vector<at::Tensor> inputs_;  // of pieces
+  bool inputs_stay_ = false;
+  Loss loss_;               // last stage
+  at::Tensor leaf_, root_;  // of the piece that has its graph: its input and its output
 };
 
 // Zeros where and what the network needs.
@@ -88,6 +141,11 @@ at::Tensor BlankIds(const StageOptions& options) {
 at::Tensor BlankBoundary(const StageOptions& options) {
   return at::zeros({options.train.microbatch_size, options.model.context, options.model.hidden},
                    at::TensorOptions(at::kFloat).device(TorchDevice(options.device)));
+}
+std::vector<at::Tensor> BlankInputs(const StageOptions& options, size_t count) {
+  std::vector<at::Tensor> blanks(count);
+  for (at::Tensor& blank : blanks) blank = BlankBoundary(options);
+  return blanks;
 }
 PassInput BlankInput(const StageOptions& options) {
   PassInput blank{.source = options.first ? BlankIds(options) : BlankBoundary(options)};
@@ -112,12 +170,18 @@ class GraphPass final : public MicrobatchPass {
         input_(BlankInput(options)),
         passing_(std::move(passing)),
         start_(std::move(start)) {
+    if (pass_.pieces() > 1) pass_.KeepInputsIn(BlankInputs(options, pass_.pieces() - 1));
     // What forward leaves for backward is there until that, whatever other graphs run meanwhile.
-    forward_ = recorder.Record(options.recompute ? *passing_ : recorder.NewMemory(),
-                               [&] { output_ = pass_.ForwardOf(input_); });
-    backward_ = recorder.Record(*passing_, [&] {
-      source_gradient_ = pass_.BackwardOf(start_, /*keep=*/!options.recompute);
-    });
+    const TorchGraphRecorder::Memory own =
+        options.recompute == Recompute::kNone ? recorder.NewMemory() : *passing_;
+    forward_ = recorder.Record(own, [&] { output_ = pass_.HiddenOf(input_); });
+    if (options.last) {
+      const at::Tensor hidden = output_;
+      loss_ = recorder.Record(pass_.loss().keeps_logits() ? own : *passing_,
+                              [&] { output_ = pass_.loss().Forward(hidden); });
+    }
+    backward_ = recorder.Record(
+        *passing_, [&] { source_gradient_ = pass_.BackwardOf(start_, /*keep=*/true); });
     // Both are read before another graph runs.
     output_ = WithoutOwning(output_);
     if (!options.first) source_gradient_ = WithoutOwning(source_gradient_);
@@ -130,6 +194,7 @@ class GraphPass final : public MicrobatchPass {
     if (input_.counted.defined()) input_.counted.copy_(input.counted);
     if (input_.documents.defined()) input_.documents.copy_(input.documents);
     forward_->Replay();
+    if (loss_) loss_->Replay();
     return output_.clone();
   }
 
@@ -154,7 +219,7 @@ class GraphPass final : public MicrobatchPass {
   const PassInput input_;
   const std::shared_ptr<const TorchGraphRecorder::Memory> passing_;
   at::Tensor start_, output_, source_gradient_;
-  std::unique_ptr<TorchGraph> forward_, backward_;
+  std::unique_ptr<TorchGraph> forward_, loss_, backward_;
 };
 
 }  // namespace

@@ -28,7 +28,7 @@ std::unique_ptr<Model> Make(const StageOptions& options) {
 
 FirstValues FirstValuesOf(const StageOptions& options) {
   if (options.timing_only) return {FirstValues::Kind::kAny};
-  if (options.loads) return {FirstValues::Kind::kZeros};
+  if (options.loads) return {FirstValues::Kind::kZeros, options.train.seed};
   return {FirstValues::Kind::kSeeded, options.train.seed};
 }
 
@@ -37,7 +37,7 @@ FirstValues FirstValuesOf(const StageOptions& options) {
 std::unique_ptr<Model> Model::Create(const StageOptions& options) {
   std::unique_ptr<Model> made = Make(options);
   LH_CHECK(made->maker_.done(), "family {} makes {} parameters, fewer than its descriptor has",
-           ToString(options.model.family), made->parameters().size());
+           ToString(options.model.family), made->maker_.made());
   return made;
 }
 
@@ -51,7 +51,8 @@ Model::Model(const StageOptions& options)
                                   .embedding = options.first,
                                   .head = options.last}),
              FirstValuesOf(options), TorchDevice(options.device),
-             options.train.dtype == ComputeDtype::kBf16 ? at::kBFloat16 : at::kFloat) {}
+             options.train.dtype == ComputeDtype::kBf16 ? at::kBFloat16 : at::kFloat,
+             options.model.lora ? options.model.lora->scale() : 0) {}
 
 Model::Layout Model::LayoutOf(const at::Tensor& documents) {
   if (!documents.defined()) return {};
@@ -64,10 +65,15 @@ Model::Layout Model::LayoutOf(const at::Tensor& documents) {
   return layout;
 }
 
+at::Tensor Model::RunBlocks(const at::Tensor& input, const Layout& layout, size_t begin,
+                            size_t end) const {
+  at::Tensor x = first_ && begin == 0 ? Embed(input, layout) : input;
+  for (size_t block = begin; block < end; ++block) x = RunBlock(block, x, layout);
+  return x;
+}
+
 at::Tensor Model::Forward(const at::Tensor& input, const at::Tensor& documents) const {
-  const Layout layout = LayoutOf(documents);
-  at::Tensor x = first_ ? Embed(input, layout) : input;
-  for (size_t block = 0; block < block_count_; ++block) x = RunBlock(block, x, layout);
+  const at::Tensor x = RunBlocks(input, LayoutOf(documents), 0, block_count_);
   return last_ ? Logits(x) : x;
 }
 
@@ -98,9 +104,13 @@ at::Tensor Model::Extend(const at::Tensor& input, Seen* seen) const {
 
 at::Tensor Model::Loss(const at::Tensor& logits, const at::Tensor& targets,
                        const at::Tensor& counted) {
-  const at::Tensor rows = logits.reshape({-1, logits.size(-1)}), ids = targets.reshape({-1});
-  if (!counted.defined()) return at::cross_entropy_loss(rows, ids);
-  return at::cross_entropy_loss(rows, ids, /*weight=*/{}, at::Reduction::Sum, kNoTarget) / counted;
+  if (counted.defined()) return SumOfLosses(logits, targets) / counted;
+  return at::cross_entropy_loss(logits.reshape({-1, logits.size(-1)}), targets.reshape({-1}));
+}
+
+at::Tensor Model::SumOfLosses(const at::Tensor& logits, const at::Tensor& targets) {
+  return at::cross_entropy_loss(logits.reshape({-1, logits.size(-1)}), targets.reshape({-1}),
+                                /*weight=*/{}, at::Reduction::Sum, kNoTarget);
 }
 
 }  // namespace longhaul::worker

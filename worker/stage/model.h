@@ -37,29 +37,7 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  // `input`: on the first stage ids (microbatch, context) int64, else (microbatch, context, hidden)
-  // fp32. `documents`: of each token the number of its document (Stage::Input), int64 as ids;
-  // undefined: a row is one. Gives the hidden state (fp32), on the last stage the logits.
-  at::Tensor Forward(const at::Tensor& input, const at::Tensor& documents = {}) const;
-  // For generation, without a graph: `input` (rows, tokens) or (rows, tokens, hidden) follows what
-  // was seen; one token at a time after the first call. Gives the hidden state, or on the last
-  // stage the logits of the last token, (rows, 1, vocabulary).
-  at::Tensor Extend(const at::Tensor& input, Seen* seen) const;
-  // After parameters have changed, before the next Forward.
-  void RefreshCasts() const { maker_.RefreshCasts(); }
-  // Cross-entropy, an fp32 scalar: the mean, or with `counted`, an fp32 scalar, the sum over
-  // targets that are not kNoTarget by that. `targets`: int64, as many as rows of `logits`.
-  static at::Tensor Loss(const at::Tensor& logits, const at::Tensor& targets,
-                         const at::Tensor& counted = {});
-
-  // Gives all parameters, which are in the order of its descriptor, other values.
-  Status Load(const ReadParameter& read) const { return maker_.Load(read); }
-
-  // In the model's order.
-  const std::vector<Parameter>& parameters() const { return maker_.parameters(); }
-
- protected:
-  // Where tokens stand and whom they see.
+  // Where tokens stand and whom they see, the same for all blocks of a pass.
   struct Layout {
     // Where documents are apart; undefined where a row is one document.
     at::Tensor positions;  // (microbatch, context) int64: of each token in its document
@@ -75,6 +53,41 @@ class Model {
     // Tokens see those before them and themselves.
     bool causal() const { return !mask && first == 0; }
   };
+  // `documents`: of each token the number of its document (Stage::Input), int64 as ids; undefined:
+  // a row is one.
+  static Layout LayoutOf(const at::Tensor& documents);
+
+  // Runs blocks [begin, end) of this stage's, which counts them from 0; before block 0 the first
+  // stage's embedding. `input`: before the embedding ids (microbatch, context) int64, else
+  // (microbatch, context, hidden) fp32. Gives the hidden state, fp32.
+  at::Tensor RunBlocks(const at::Tensor& input, const Layout& layout, size_t begin,
+                       size_t end) const;
+  size_t block_count() const { return block_count_; }
+  // Last stage: final norm and head of a hidden state, (..., hidden) to (..., vocabulary), fp32.
+  virtual at::Tensor Logits(const at::Tensor& x) const = 0;
+  // All of the stage: its hidden state, on the last stage the logits.
+  at::Tensor Forward(const at::Tensor& input, const at::Tensor& documents = {}) const;
+  // For generation, without a graph: `input` (rows, tokens) or (rows, tokens, hidden) follows what
+  // was seen; one token at a time after the first call. Gives the hidden state, or on the last
+  // stage the logits of the last token, (rows, 1, vocabulary).
+  at::Tensor Extend(const at::Tensor& input, Seen* seen) const;
+  // After parameters have changed, before the next Forward.
+  void RefreshCasts() const { maker_.RefreshCasts(); }
+  // Cross-entropy, an fp32 scalar: the mean, or with `counted`, an fp32 scalar, the sum over
+  // targets that are not kNoTarget by that. `targets`: int64, as many as rows of `logits`.
+  static at::Tensor Loss(const at::Tensor& logits, const at::Tensor& targets,
+                         const at::Tensor& counted = {});
+  // That sum.
+  static at::Tensor SumOfLosses(const at::Tensor& logits, const at::Tensor& targets);
+
+  // Gives all parameters but adapters, in the order of its descriptor, other values.
+  Status Load(const ReadParameter& read) const { return maker_.Load(read); }
+
+  // Those that are trained, in the model's order.
+  const std::vector<Parameter>& parameters() const { return maker_.parameters(); }
+  uint64_t frozen_bytes() const { return maker_.frozen_bytes(); }
+
+ protected:
   explicit Model(const StageOptions& options);
 
   // For the constructors of families.
@@ -83,11 +96,8 @@ class Model {
   at::ScalarType compute_type() const { return maker_.compute_type(); }
 
  private:
-  static Layout LayoutOf(const at::Tensor& documents);
   virtual at::Tensor Embed(const at::Tensor& ids, const Layout& layout) const = 0;
-  // `block` counts this stage's.
   virtual at::Tensor RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const = 0;
-  virtual at::Tensor Logits(const at::Tensor& x) const = 0;
 
   const bool first_, last_;
   const size_t block_count_;

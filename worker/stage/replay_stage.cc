@@ -18,7 +18,7 @@ class ReplayStage final : public Stage {
     const ReplaySpec& times = *options.replay;
     forward_ = options.layers * times.block_forward;
     backward_ = options.layers * times.block_backward;
-    if (options.recompute) backward_ += forward_;
+    if (options.recompute != Recompute::kNone) backward_ += forward_;
     if (options.first) {
       forward_ += times.embedding_forward;
       backward_ += times.embedding_backward;

@@ -22,6 +22,7 @@
 #include "worker/stage/model.h"
 #include "worker/stage/optimizer.h"
 #include "worker/stage/replay_stage.h"
+#include "worker/stage/tied_parameter.h"
 #include "worker/stage/torch_device.h"
 #include "worker/stage/torch_scope.h"
 
@@ -68,6 +69,9 @@ Status Check(const StageOptions& options) {
                              int64_t{options.first_layer} + options.layers - 1));
   }
   if (options.threads == 0) return wrong("a stage needs at least one thread");
+  if (options.train.dtype == ComputeDtype::kAuto) {
+    return wrong("expected train.dtype fp32 or bf16; came auto, which the plan settles");
+  }
   return absl::OkStatus();
 }
 
@@ -152,7 +156,8 @@ class NetworkStage final : public Stage {
         device_(PreparedDevice(options)),
         network_(Model::Create(options)),
         optimizer_(Optimizer::Create(options.train, network_->parameters())),
-        passes_(options_, *network_) {}
+        passes_(options_, *network_),
+        tied_(TiedMatrixOf(options_, network_->parameters())) {}
 
   StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch,
                                                   const Input& input) override;
@@ -168,6 +173,7 @@ class NetworkStage final : public Stage {
   Status Load(const ReadParameter& read) override;
   Status DropStep() override;
   uint64_t steps() const override { return steps_; }
+  TiedMatrix* tied_matrix() override { return tied_.get(); }
   uint64_t parameter_count() const override;
   uint64_t peak_memory_bytes() const override;
   uint64_t memory_bytes() const override;
@@ -194,7 +200,8 @@ class NetworkStage final : public Stage {
   const std::unique_ptr<const Model> network_;
   const std::unique_ptr<Optimizer> optimizer_;
   MicrobatchPasses passes_;
-  uint64_t steps_ = 0;  // taken
+  const std::unique_ptr<TiedMatrix> tied_;  // or null
+  uint64_t steps_ = 0;                      // taken
   std::map<Microbatch, Pending> pending_;
   std::optional<Microbatch> last_backward_;  // of this step
 };
@@ -446,7 +453,7 @@ uint64_t NetworkStage::memory_bytes() const {
                                  [&]() -> StatusOr<uint64_t> { return MemoryBytes(device_); });
     return bytes.value_or(0);
   }
-  size_t bytes = 0;
+  size_t bytes = network_->frozen_bytes();
   for (const Parameter& parameter : network_->parameters()) {
     bytes += parameter.value.nbytes();
     if (parameter.value.grad().defined()) bytes += parameter.value.grad().nbytes();

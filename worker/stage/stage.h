@@ -26,6 +26,7 @@
 #include "codec/codec.h"
 #include "run/file/run_spec.h"
 #include "run/model/family.h"
+#include "worker/stage/tied_matrix.h"
 
 namespace longhaul::worker {
 
@@ -35,9 +36,9 @@ struct StageOptions {
   uint32_t vocabulary = 256;             // the tokenizer's: no id is larger
   uint32_t first_layer = 0, layers = 0;  // this stage's blocks
   bool first = true, last = true;        // holds the embedding / norm, head and loss
-  bool recompute = false;  // keep only the stage's input, run forward again in Backward
-  uint32_t threads = 1;    // LibTorch's intra-op threads
-  DeviceName device;       // a GPU: LoadTorchCuda came before (torch_cuda.h)
+  Recompute recompute = Recompute::kNone;
+  uint32_t threads = 1;  // LibTorch's intra-op threads
+  DeviceName device;     // a GPU: LoadTorchCuda came before (torch_cuda.h)
   bool graphs = true;  // a GPU: passes are recorded and replayed, the same work in one launch each
   bool timing_only = false;     // parameters are any normal numbers, made on the device in no time
   bool masked_targets = false;  // the loss of some does not count
@@ -57,7 +58,8 @@ struct BoundaryTensor {
   std::shared_ptr<const void> owner;  // keeps view.data valid
 };
 
-// What a checkpoint holds, under global names. Copies, independent of the stage.
+// What a checkpoint holds, under global names: all that is trained, with LoRA the adapters alone.
+// Copies, independent of the stage.
 struct NamedArray {
   std::string name;
   std::vector<int64_t> shape;
@@ -137,8 +139,9 @@ class Stage {
   // fine (a checkpoint of a larger stage).
   virtual Status Restore(const StageSnapshot& snapshot) = 0;
 
-  // Takes its parameters' first values from `read`, one parameter after the other: once, before
-  // anything else, where the options say so. Where this fails the stage is of no use.
+  // Takes the first values of all parameters but LoRA's adapters, which are random, from `read`,
+  // one parameter after the other: once, before anything else, where the options say so. Where this
+  // fails the stage is of no use.
   virtual Status Load(const ReadParameter& read) = 0;
 
   // Forgets the step under way: what its microbatches have left, and gradients. Parameters and
@@ -147,6 +150,10 @@ class Stage {
   // Steps taken, skipped ones among them: of which step the parameters are.
   virtual uint64_t steps() const = 0;
 
+  // The matrix that another stage holds, too; owned by this one. Null: there is none.
+  virtual TiedMatrix* tied_matrix() { return nullptr; }
+
+  // Of those that are trained: what a snapshot has.
   virtual uint64_t parameter_count() const = 0;
   // The most of a GPU's memory that LibTorch had at a time since the stage was made; 0 where nobody
   // counts it.

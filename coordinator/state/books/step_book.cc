@@ -93,6 +93,11 @@ std::optional<RepeatedSteps> StepBook::TakeRepeated() {
   return std::exchange(repeated_, std::nullopt);
 }
 
+const v1::StepRecord* StepBook::Find(uint64_t step) const {
+  const auto found = rows_.find(step);
+  return found == rows_.end() ? nullptr : &found->second;
+}
+
 void StepBook::ForgetBefore(uint64_t step) {
   rows_.erase(rows_.begin(), rows_.lower_bound(step));
 }

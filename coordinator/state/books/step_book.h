@@ -56,6 +56,9 @@ class StepBook {
   // Once, when the newest step that an older epoch had finished is repeated.
   std::optional<RepeatedSteps> TakeRepeated();
 
+  // Null: it is not known.
+  const v1::StepRecord* Find(uint64_t step) const;
+
   // Nobody goes back behind `step`.
   void ForgetBefore(uint64_t step);
 

@@ -19,7 +19,7 @@ def generate(options):
 
 
 def run(options):
-    tokenizer = Tokenizer(options.folder)
+    tokenizer = Tokenizer(options.folder, what="FROM")
     if options.chat:
         prompt = conversation(tokenizer, options)
     else:
@@ -41,7 +41,7 @@ def run(options):
         process.stdin.close()
         follow(tokenizer, process.stdout)
     if process.returncode != 0:
-        raise Problem(f"longhaul-generate ended with {process.returncode}")
+        sys.exit(1)  # it has said why
 
 
 def follow(tokenizer, lines):
@@ -66,8 +66,10 @@ def conversation(tokenizer, options):
     template = tokenizer.chat_template(with_tools=False)
     if template is None:
         raise Problem("--chat: the model's tokenizer has no chat template; leave --chat out")
-    return Template(template).render(messages=[{"role": "user", "content": options.prompt}],
-                                     add_generation_prompt=True, **tokenizer.special_tokens())
+    messages = [{"role": "user", "content": options.prompt}]
+    text, _ = Template(template).render(messages=messages, tools=None, documents=None, add_generation_prompt=True,
+                                        **tokenizer.special_tokens())
+    return text
 
 
 def end_token(tokenizer):

@@ -41,13 +41,13 @@ def name_of(folder):
 
 
 class Tokenizer:
-    """`backend` is tokenizers.Tokenizer, without truncation and padding."""
+    """`backend` is tokenizers.Tokenizer, without truncation and padding. `what`: who named the path."""
 
-    def __init__(self, path):
+    def __init__(self, path, what="--tokenizer"):
         path = pathlib.Path(path)
         file = path / "tokenizer.json" if path.is_dir() else path
         if not file.is_file():
-            raise Problem(f"--tokenizer: expected tokenizer.json or a folder that has it; there is no {file}")
+            raise Problem(f"{what}: expected tokenizer.json or a folder that has it; there is no {file}")
         # Links are not followed: a downloaded tokenizer's files are links to blobs elsewhere.
         file = pathlib.Path(os.path.abspath(file))
         self.folder = file.parent

@@ -36,8 +36,10 @@ using nlohmann::json;
 class TimedStage {
  public:
   static StatusOr<TimedStage> Create(const json& job) {
-    LH_ASSIGN_OR_RETURN(const RunSpec spec, ParseRunSpec(job.at("run").dump(), "the job", {},
-                                                         [](auto) { return absl::OkStatus(); }));
+    LH_ASSIGN_OR_RETURN(RunSpec spec, ParseRunSpec(job.at("run").dump(), "the job", {},
+                                                   [](auto) { return absl::OkStatus(); }));
+    // As a plan settles it for CPUs.
+    if (spec.train.dtype == ComputeDtype::kAuto) spec.train.dtype = ComputeDtype::kFp32;
     StageOptions options;
     options.model = spec.model;
     options.train = spec.train;

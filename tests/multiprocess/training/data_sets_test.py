@@ -2,14 +2,18 @@
 
 usage: data_sets_test.py BIN_DIR
 """
+import functools
 import hashlib
+import http.server
 import json
 import pathlib
 import random
+import re
 import shutil
 import struct
 import sys
 import tempfile
+import threading
 
 from training_test import GPT, NONE, RUN, Cluster, expect_equal, text_for_training, wait_for
 
@@ -82,6 +86,52 @@ def reads_what_it_says(cluster):
     expect_equal("from the coordinator, a few chunks in memory at a time", cluster.losses(run), one)
 
 
+class Ranges(http.server.SimpleHTTPRequestHandler):
+    """Files of a folder, whole or by one range."""
+
+    def do_GET(self):
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        if not wanted:
+            super().do_GET()
+            return
+        try:
+            data = pathlib.Path(self.translate_path(self.path)).read_bytes()
+        except OSError:
+            self.send_error(404)
+            return
+        begin, end = int(wanted[1]), min(int(wanted[2]) + 1, len(data))
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(data)}")
+        self.send_header("Content-Length", str(end - begin))
+        self.end_headers()
+        self.wfile.write(data[begin:end])
+
+    def log_message(self, *_):
+        pass
+
+
+def from_a_web_server(cluster):
+    """The same losses as from the folder; nothing goes over the coordinator but the list."""
+    write_set(cluster.folder / "web", documents(8, 400))
+    from_folder = train(cluster, "from-folder", "data: { sets: [web], seed: 3, memory: 64KiB }", stages=2)
+    elsewhere = cluster.folder / "elsewhere"
+    elsewhere.mkdir()
+    (cluster.folder / "web").rename(elsewhere / "web set")
+    handler = functools.partial(Ranges, directory=elsewhere)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            address = f"http://127.0.0.1:{server.server_port}/web%20set"
+            sets = f"data: {{ sets: ['{address}'], seed: 3, memory: 64KiB }}"
+            expect_equal("from a web server", train(cluster, "from-web", sets, stages=2), from_folder)
+            refused = cluster.cli("submit", write_run(cluster, "nothing-there", sets.replace("set'", "sets'")),
+                                  check=False)
+            if refused.returncode != 1 or "answers 404" not in refused.stderr:
+                raise AssertionError(refused.stderr)
+        finally:
+            server.shutdown()
+
+
 def mixtures(cluster):
     write_set(cluster.folder / "a", documents(1, 400))
     write_set(cluster.folder / "b", documents(2, 300))
@@ -148,6 +198,7 @@ def main():
         text_for_training(folder)
         with Cluster(sys.argv[1], folder, workers=4) as cluster:
             reads_what_it_says(cluster)
+            from_a_web_server(cluster)
             mixtures(cluster)
             document_masks(cluster)
             loss_masks(cluster)

@@ -75,7 +75,7 @@ def read_safetensors(path):
     data = path.read_bytes()
     size, = struct.unpack("<Q", data[:8])
     header = json.loads(data[8:8 + size])
-    header.pop("__metadata__")
+    header.pop("__metadata__", None)
     return {name: (t["dtype"], tuple(t["shape"]), data[8 + size:][slice(*t["data_offsets"])])
             for name, t in header.items()}
 

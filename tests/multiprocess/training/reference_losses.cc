@@ -23,8 +23,10 @@ int main(int argc, char** argv) {
   };
   const auto yaml = ReadFile(argv[1]);
   if (!yaml.ok()) return fail(yaml.status());
-  const auto spec = ParseRunSpec(*yaml, argv[1], {}, codec::CheckCodec);
+  auto spec = ParseRunSpec(*yaml, argv[1], {}, codec::CheckCodec);
   if (!spec.ok()) return fail(spec.status());
+  // As a plan settles it for CPUs.
+  if (spec->train.dtype == ComputeDtype::kAuto) spec->train.dtype = ComputeDtype::kFp32;
   const std::string tokens = std::string(argv[2]) + ".reference-tokens";
   const auto info = WriteTokenFile({argv[2]}, spec->data.tokenizer, spec->validation.share, tokens);
   if (!info.ok()) return fail(info.status());

@@ -151,7 +151,7 @@ class Cluster:
 
     def losses(self, run):
         rows = [json.loads(line) for line in self.cli("steps", run, "--json").stdout.splitlines()]
-        return [row["loss"] for row in rows]
+        return [row["loss"] for row in rows if int(row["step"]) > 0]  # step 0 is a validation alone
 
     def stop(self):
         for process in self.processes.values():

@@ -97,7 +97,7 @@ double RelativeError(std::span<const float> values, std::span<const float> refer
 struct Case {
   std::string name;
   ComputeDtype dtype = ComputeDtype::kFp32;
-  bool recompute = false;
+  Recompute recompute = Recompute::kNone;
   // Relative.
   double gradient_tolerance = 0, loss_tolerance = 0;
 };
@@ -146,12 +146,13 @@ TEST_P(LargeStageOnGpu, HasTheGradientsAndLossesOfTheCpu) {
   EXPECT_LT(gpu.losses.back(), gpu.losses.front() - 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, LargeStageOnGpu,
-                         ::testing::Values(Case{"fp32", ComputeDtype::kFp32, false, 1e-4, 1e-4},
-                                           Case{"bf16", ComputeDtype::kBf16, false, 3e-2, 1e-2},
-                                           Case{"bf16_recomputed", ComputeDtype::kBf16, true, 5e-2,
-                                                1e-2}),
-                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Dtypes, LargeStageOnGpu,
+    ::testing::Values(Case{"fp32", ComputeDtype::kFp32, Recompute::kNone, 1e-4, 1e-4},
+                      Case{"bf16", ComputeDtype::kBf16, Recompute::kNone, 3e-2, 1e-2},
+                      Case{"bf16_recomputed", ComputeDtype::kBf16, Recompute::kStage, 5e-2, 1e-2},
+                      Case{"bf16_by_blocks", ComputeDtype::kBf16, Recompute::kBlocks, 5e-2, 1e-2}),
+    [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace longhaul::testing

@@ -23,8 +23,10 @@ using ::longhaul::testing::Must;
 
 struct Case {
   ModelFamily family;
-  bool first, last, recompute;
+  bool first, last;
+  Recompute recompute;
   uint32_t in_flight;
+  ComputeDtype dtype = ComputeDtype::kBf16;
 };
 
 class MemoryOnGpu : public ::testing::TestWithParam<Case> {
@@ -44,7 +46,7 @@ RunSpec SpecOf(const Case& test) {
   spec.model.vocabulary = 32000;
   spec.train.microbatches = test.in_flight;
   spec.train.microbatch_size = 1;
-  spec.train.dtype = ComputeDtype::kBf16;
+  spec.train.dtype = test.dtype;
   spec.pipeline.recompute = test.recompute;
   return spec;
 }
@@ -94,7 +96,7 @@ TEST_P(MemoryOnGpu, AStageTakesWhatThePlanSays) {
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const ModelFamily family : {ModelFamily::kGpt, ModelFamily::kLlama}) {
-    for (const bool recompute : {false, true}) {
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kBlocks, Recompute::kStage}) {
       for (const uint32_t in_flight : {1, 6}) {
         cases.push_back({family, true, false, recompute, in_flight});
         cases.push_back({family, false, false, recompute, in_flight});
@@ -103,12 +105,21 @@ std::vector<Case> Cases() {
       }
     }
   }
+  // Whose heads of queries share keys and values, and whose score matrices would take 64 MiB a
+  // block.
+  for (const uint32_t in_flight : {1, 6}) {
+    cases.push_back(
+        {ModelFamily::kLlama, false, false, Recompute::kNone, in_flight, ComputeDtype::kFp32});
+  }
   return cases;
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, MemoryOnGpu, ::testing::ValuesIn(Cases()), [](const auto& test) {
-  return fmt::format("{}{}{}{}", ToString(test.param.family),
-                     test.param.recompute ? "Recompute" : "",
+  return fmt::format("{}{}{}{}{}", ToString(test.param.family),
+                     test.param.dtype == ComputeDtype::kFp32 ? "Fp32" : "",
+                     test.param.recompute == Recompute::kNone     ? ""
+                     : test.param.recompute == Recompute::kBlocks ? "ByBlocks"
+                                                                  : "Recompute",
                      test.param.first && test.param.last ? "Whole"
                      : test.param.first                  ? "First"
                      : test.param.last                   ? "Last"

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "coordinator/planner/memory.h"
+#include "coordinator/planner/planner.h"
 #include "run/boundary/boundary_shape.h"
 #include "worker/stage/stage.h"
 
@@ -108,11 +109,11 @@ TEST(OptimizerMemory, IsWhatThePlanSays) {
       ASSERT_EQ((*stage)->OptimizerStep(Step(1), 1e-3, 0.5), absl::OkStatus());
       const int64_t passing = allocator.TakePeak() - waiting;
 
-      // All but parameters, gradients, moments and snapshot, beside that of AdamW.
+      // All but parameters, gradients, moments and snapshots, beside that of AdamW.
       const auto rest = [](const RunSpec& of) {
         const int64_t bytes = of.train.optimizer.moments == MomentDtype::kBf16 ? 2 : 4;
         return static_cast<int64_t>(coordinator::MemoryOf(of, 256, 2, false, false).fixed) -
-               (bytes + 4) *
+               (bytes + 2 * 4) *
                    static_cast<int64_t>(coordinator::StageMoments(of, 256, 2, false, false));
       };
       const int64_t planned = rest(spec) - rest([&] {
@@ -132,7 +133,7 @@ TEST(OptimizerMemory, IsWhatThePlanSays) {
 struct Case {
   ModelFamily family;
   ComputeDtype dtype;
-  bool recompute;
+  Recompute recompute;
   bool first, last;
 };
 
@@ -184,15 +185,59 @@ TEST_P(MemoryParity, AMicrobatchInFlightTakesWhatThePlanSays) {
   // What is small is not planned for (sums of norms and of softmax, ids); a stage's input, which
   // its first block keeps as well, is planned for twice.
   EXPECT_LE(real, planned * 1.01);
-  if (spec.pipeline.recompute) return;
+  if (spec.pipeline.recompute != Recompute::kNone) return;
   EXPECT_GE(real, planned * 0.96);
+}
+
+// Whatever the vocabulary, the logits of a microbatch never stand in memory all at once.
+TEST(LossMemory, OfALargeVocabularyIsThatOfAChunk) {
+  CountingAllocator& allocator = CountingAllocator::Installed();
+  RunSpec spec;
+  spec.model.layers = 1;
+  spec.model.hidden = 16;
+  spec.model.heads = 2;
+  spec.model.context = 1024;
+  spec.train.microbatches = 1;
+  worker::StageOptions options;
+  options.model = spec.model;
+  options.train = spec.train;
+  options.vocabulary = 100'000;
+  options.first = false;
+  options.layers = 1;
+  const auto stage = worker::Stage::Create(options);
+  ASSERT_TRUE(stage.ok()) << stage.status();
+
+  const codec::Shape shape = BoundaryShape(spec);
+  const std::vector<int32_t> ids(shape.samples * shape.tokens, 1);
+  const std::vector<float> values(shape.elements(), 0.5f);
+  const worker::Stage::Input input{ids, {values.data(), codec::Dtype::kF32, shape}, ids};
+  // The first one makes the gradients.
+  for (uint32_t m = 0; m < 2; ++m) {
+    const int64_t before = allocator.live_bytes();
+    allocator.TakePeak();
+    ASSERT_TRUE((*stage)->Forward(Microbatch(m), input).ok());
+    double loss = 0;
+    ASSERT_TRUE((*stage)->Evaluate(input, &loss).ok());
+    ASSERT_TRUE((*stage)->Backward(Microbatch(m), {}).ok());
+    if (m == 0) continue;
+    const auto real = static_cast<double>(allocator.TakePeak() - before);
+    const auto state = static_cast<int64_t>(
+        coordinator::StageParameters(spec.model, 100'000, 1, false, true) * 28);
+    const auto planned =
+        static_cast<double>(static_cast<int64_t>(coordinator::StageMemoryBytes(
+                                                     spec, 100'000, 1, false, true, /*depth=*/1) -
+                                                 coordinator::kProgramBytes) -
+                            state);
+    EXPECT_LE(real, planned * 1.01);
+    EXPECT_LT(planned, 1024.0 * 100'000 * 4);
+  }
 }
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const ModelFamily family : {ModelFamily::kGpt, ModelFamily::kLlama}) {
     for (const ComputeDtype dtype : {ComputeDtype::kFp32, ComputeDtype::kBf16}) {
-      for (const bool recompute : {false, true}) {
+      for (const Recompute recompute : {Recompute::kNone, Recompute::kBlocks, Recompute::kStage}) {
         cases.push_back({family, dtype, recompute, true, false});
         cases.push_back({family, dtype, recompute, false, false});
         cases.push_back({family, dtype, recompute, false, true});
@@ -205,7 +250,9 @@ std::vector<Case> Cases() {
 INSTANTIATE_TEST_SUITE_P(Stages, MemoryParity, ::testing::ValuesIn(Cases()), [](const auto& test) {
   return fmt::format("{}{}{}{}", ToString(test.param.family),
                      test.param.dtype == ComputeDtype::kBf16 ? "Bf16" : "Fp32",
-                     test.param.recompute ? "Recompute" : "",
+                     test.param.recompute == Recompute::kNone     ? ""
+                     : test.param.recompute == Recompute::kBlocks ? "ByBlocks"
+                                                                  : "Recompute",
                      test.param.first  ? "First"
                      : test.param.last ? "Last"
                                        : "Middle");

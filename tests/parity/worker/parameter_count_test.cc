@@ -49,6 +49,13 @@ TEST_P(ParameterCount, OfThePlanIsThatOfTheStages) {
     expect_same(0, 3, true, true);
     options.model.tied = true;
     expect_same(0, 3, true, true);
+    // Those that are trained.
+    options.model.lora =
+        LoraSpec{.rank = 4, .alpha = 8, .targets = {"c_proj", "q_proj", "up_proj"}};
+    expect_same(0, 1, true, false);
+    expect_same(1, 2, false, true);
+    expect_same(0, 3, true, true);
+    options.model.lora.reset();
   }
 }
 

@@ -25,7 +25,7 @@ struct SmallModel {
   std::string name;
   ModelFamily family = ModelFamily::kGpt;
   ComputeDtype dtype = ComputeDtype::kFp32;
-  bool recompute = false;
+  Recompute recompute = Recompute::kNone;
   double tolerance = 0;  // of a loss on another device, nats
   uint32_t stages = 2;
   bool tied = false;  // with one stage

@@ -36,19 +36,24 @@ inline auto SmallModels() {
   constexpr auto kGpt = ModelFamily::kGpt, kLlama = ModelFamily::kLlama;
   constexpr auto kFp32 = ComputeDtype::kFp32, kBf16 = ComputeDtype::kBf16;
   return ::testing::Values(
-      SmallModel{"gpt", kGpt, kFp32, false, 2e-3},
-      SmallModel{"gpt_recomputed", kGpt, kFp32, true, 2e-3},
-      SmallModel{"gpt_bf16", kGpt, kBf16, false, 5e-2},
-      SmallModel{"gpt_bf16_recomputed", kGpt, kBf16, true, 5e-2},
-      SmallModel{"gpt_one_stage", kGpt, kFp32, false, 2e-3, /*stages=*/1},
-      SmallModel{"gpt_one_stage_bf16_recomputed", kGpt, kBf16, true, 5e-2, /*stages=*/1},
-      SmallModel{"gpt_tied", kGpt, kFp32, false, 2e-3, /*stages=*/1, /*tied=*/true},
-      SmallModel{"gpt_tied_bf16", kGpt, kBf16, false, 5e-2, /*stages=*/1, /*tied=*/true},
-      SmallModel{"llama", kLlama, kFp32, false, 2e-3},
-      SmallModel{"llama_recomputed", kLlama, kFp32, true, 2e-3},
-      SmallModel{"llama_bf16", kLlama, kBf16, false, 5e-2},
-      SmallModel{"llama_bf16_recomputed", kLlama, kBf16, true, 5e-2},
-      SmallModel{"llama_tied", kLlama, kFp32, false, 2e-3, /*stages=*/1, /*tied=*/true});
+      SmallModel{"gpt", kGpt, kFp32, Recompute::kNone, 2e-3},
+      SmallModel{"gpt_recomputed", kGpt, kFp32, Recompute::kStage, 2e-3},
+      SmallModel{"gpt_bf16", kGpt, kBf16, Recompute::kNone, 5e-2},
+      SmallModel{"gpt_bf16_recomputed", kGpt, kBf16, Recompute::kStage, 5e-2},
+      SmallModel{"gpt_one_stage", kGpt, kFp32, Recompute::kNone, 2e-3, /*stages=*/1},
+      SmallModel{"gpt_one_stage_bf16_recomputed", kGpt, kBf16, Recompute::kStage, 5e-2,
+                 /*stages=*/1},
+      SmallModel{"gpt_tied", kGpt, kFp32, Recompute::kNone, 2e-3, /*stages=*/1, /*tied=*/true},
+      SmallModel{"gpt_tied_bf16", kGpt, kBf16, Recompute::kNone, 5e-2, /*stages=*/1, /*tied=*/true},
+      SmallModel{"llama", kLlama, kFp32, Recompute::kNone, 2e-3},
+      SmallModel{"llama_recomputed", kLlama, kFp32, Recompute::kStage, 2e-3},
+      SmallModel{"llama_bf16", kLlama, kBf16, Recompute::kNone, 5e-2},
+      SmallModel{"llama_bf16_recomputed", kLlama, kBf16, Recompute::kStage, 5e-2},
+      SmallModel{"llama_by_blocks", kLlama, kFp32, Recompute::kBlocks, 2e-3},
+      SmallModel{"llama_bf16_by_blocks", kLlama, kBf16, Recompute::kBlocks, 5e-2},
+      SmallModel{"gpt_one_stage_bf16_by_blocks", kGpt, kBf16, Recompute::kBlocks, 5e-2,
+                 /*stages=*/1},
+      SmallModel{"llama_tied", kLlama, kFp32, Recompute::kNone, 2e-3, /*stages=*/1, /*tied=*/true});
 }
 
 inline std::string NameOf(const ::testing::TestParamInfo<SmallModel>& model) {

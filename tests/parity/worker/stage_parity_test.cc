@@ -175,7 +175,7 @@ struct Case {
   ModelFamily family;
   uint32_t stages;
   ComputeDtype dtype;
-  bool recompute;
+  Recompute recompute;
   uint32_t threads = 1;
   bool as_published = false;  // norms of queries and keys, heads of their own size, scaled rope
 };
@@ -219,19 +219,23 @@ TEST_P(StageParity, EqualsTheReferenceLoopBitForBit) {
 }
 
 std::vector<Case> Cases() {
+  constexpr auto kNone = Recompute::kNone, kBlocks = Recompute::kBlocks, kStage = Recompute::kStage;
   std::vector<Case> cases;
   for (const ModelFamily family : {ModelFamily::kGpt, ModelFamily::kLlama}) {
     const std::vector<Case> of_family = {
-        {family, 1, ComputeDtype::kFp32, false}, {family, 2, ComputeDtype::kFp32, false},
-        {family, 4, ComputeDtype::kFp32, false}, {family, 1, ComputeDtype::kFp32, true},
-        {family, 4, ComputeDtype::kFp32, true},  {family, 1, ComputeDtype::kBf16, false},
-        {family, 2, ComputeDtype::kBf16, false}, {family, 4, ComputeDtype::kBf16, false},
-        {family, 2, ComputeDtype::kBf16, true},  {family, 2, ComputeDtype::kFp32, false, 2}};
+        {family, 1, ComputeDtype::kFp32, kNone},   {family, 2, ComputeDtype::kFp32, kNone},
+        {family, 4, ComputeDtype::kFp32, kNone},   {family, 1, ComputeDtype::kFp32, kStage},
+        {family, 4, ComputeDtype::kFp32, kStage},  {family, 1, ComputeDtype::kBf16, kNone},
+        {family, 2, ComputeDtype::kBf16, kNone},   {family, 4, ComputeDtype::kBf16, kNone},
+        {family, 2, ComputeDtype::kBf16, kStage},  {family, 2, ComputeDtype::kFp32, kNone, 2},
+        {family, 1, ComputeDtype::kFp32, kBlocks}, {family, 2, ComputeDtype::kFp32, kBlocks},
+        {family, 2, ComputeDtype::kBf16, kBlocks}};
     cases.insert(cases.end(), of_family.begin(), of_family.end());
   }
   for (const ComputeDtype dtype : {ComputeDtype::kFp32, ComputeDtype::kBf16}) {
     for (const uint32_t stages : {1u, 2u}) {
-      cases.push_back({ModelFamily::kLlama, stages, dtype, /*recompute=*/stages == 2, /*threads=*/1,
+      cases.push_back({ModelFamily::kLlama, stages, dtype, stages == 2 ? kStage : kNone,
+                       /*threads=*/1,
                        /*as_published=*/true});
     }
   }
@@ -242,7 +246,9 @@ INSTANTIATE_TEST_SUITE_P(Splits, StageParity, ::testing::ValuesIn(Cases()), [](c
   return fmt::format("{}{}{}stages{}threads{}{}", ToString(test.param.family),
                      test.param.as_published ? "Published" : "", test.param.stages,
                      test.param.threads, test.param.dtype == ComputeDtype::kBf16 ? "Bf16" : "Fp32",
-                     test.param.recompute ? "Recompute" : "");
+                     test.param.recompute == Recompute::kNone     ? ""
+                     : test.param.recompute == Recompute::kBlocks ? "ByBlocks"
+                                                                  : "Recompute");
 });
 
 class StageSplit : public ::testing::TestWithParam<ModelFamily> {};

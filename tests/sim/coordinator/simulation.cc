@@ -149,22 +149,28 @@ class Simulation {
     }
   }
 
-  // What was stopped or has failed can go on, from what is offered.
+  // What was stopped or has failed can go on, from what is offered; and what is done, for more
+  // steps.
   void MustResume() {
     for (const std::string& name : cluster_.RunNames()) {
-      const RunRecord* newest = nullptr;
+      const RunRecord *newest = nullptr, *done = nullptr;
       for (const v1::RunStatus& run : cluster_.coordinator->state().Runs()) {
         const RunRecord& record = checkers().records().at(RunId(run.run_id()));
-        if (record.spec.name != name || record.state == RunState::kDone) continue;
+        if (record.spec.name != name) continue;
+        if (record.state == RunState::kDone) {
+          if (done == nullptr) done = &record;
+          continue;
+        }
         newest = &record;  // newest first
         break;
       }
+      if (newest == nullptr && done != nullptr && !done->checkpoints.empty()) newest = done;
       if (newest == nullptr || *newest->spec.pipeline.stages > cluster_.workers.size()) continue;
       if (!heal_.ExcuseByCheckpoints(*newest).empty()) continue;
       const RunId id = newest->id;
       const uint64_t from = newest->checkpoints.empty() ? 0 : newest->checkpoints.back().step();
       RunSpec spec = newest->spec;
-      spec.train.steps = from + 6;
+      spec.train.steps = (newest == done ? std::max(from, spec.train.steps) : from) + 6;
       if (world().random.Chance(0.5)) {
         const auto most = std::min<uint64_t>(cluster_.workers.size(), 4);
         spec.pipeline.stages = static_cast<uint32_t>(1 + world().random.Below(most));

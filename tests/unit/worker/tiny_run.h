@@ -26,7 +26,7 @@ inline constexpr char kTinyRun[] = R"(name: tiny
 model: { layers: 2, hidden: 16, heads: 2, context: 8 }
 data: { text: [text.txt] }
 validation: { share: 0, every: 0 }
-train: { steps: 3, microbatches: 2, schedule: { kind: constant, warmup: 0 } }
+train: { steps: 3, microbatches: 2, dtype: fp32, schedule: { kind: constant, warmup: 0 } }
 pipeline: { stages: 2, threads_per_stage: 1 }
 links: { forward: none, backward: none }
 checkpoint: { every: 0 }

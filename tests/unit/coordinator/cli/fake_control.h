@@ -144,7 +144,8 @@ class FakeControl : public v1::ControlService::Service {
   grpc::Status ListSteps(grpc::ServerContext*, const v1::StepsRequest* request,
                          grpc::ServerWriter<v1::StepRecord>* writer) override {
     for (const v1::StepRecord& step : steps) {
-      if (step.step() > request->after_step()) writer->Write(step);
+      if (request->has_after_step() && step.step() <= request->after_step()) continue;
+      writer->Write(step);
     }
     return grpc::Status::OK;
   }

@@ -68,5 +68,30 @@ TEST_F(CliTest, StepsKeepEveryBitOfTheLosses) {
   EXPECT_THAT(Ask({"steps", "a", "--after", "2", "--json"}).out, StartsWith("{\"step\":3,"));
 }
 
+TEST_F(CliTest, StepsBeginWithTheValidationBeforeTheFirst) {
+  v1::StepRecord before, first;
+  before.set_has_validation(true);
+  before.set_validation_loss(4.5);
+  before.set_clean_validation_loss(4.25);
+  first.set_step(1);
+  first.set_loss(4);
+  control_.steps = {before, first};
+  std::istringstream rows(Ask({"steps", "a"}).out);
+  std::string row;
+  std::getline(rows, row);
+  EXPECT_THAT(row, StartsWith("STEP\tEPOCH\tLOSS\tVALIDATION\tCLEAN VALIDATION\t"));
+  std::getline(rows, row);
+  EXPECT_THAT(row, StartsWith("0\t0\t-\t4.5\t4.25\t"));
+  std::getline(rows, row);
+  EXPECT_THAT(row, StartsWith("1\t0\t4\t-\t-\t"));
+  std::istringstream lines(Ask({"steps", "a", "--json"}).out);
+  std::string line;
+  std::getline(lines, line);
+  const auto json = nlohmann::json::parse(line);
+  EXPECT_EQ(json["clean_validation_loss"], 4.25);
+  EXPECT_TRUE(json["loss"].is_null());
+  EXPECT_THAT(Ask({"steps", "a", "--after", "0", "--json"}).out, StartsWith("{\"step\":1,"));
+}
+
 }  // namespace
 }  // namespace longhaul::cli

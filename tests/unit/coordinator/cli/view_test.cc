@@ -104,6 +104,7 @@ v1::RunStatus RunningRun() {
   run.set_has_validation(true);
   run.set_validation_loss(2.75);
   run.set_validation_step(50);
+  run.set_clean_validation_loss(2.7);
   run.set_tokens_per_second(12345.6);
   run.set_step_seconds(1.35);
   run.set_seconds_left(125);
@@ -134,19 +135,21 @@ v1::RunStatus RunningRun() {
 
 TEST(WatchView, ShowsEverythingWithinTheWidth) {
   const std::vector<std::string> lines = WatchLines(RunningRun(), 120, false);
-  EXPECT_THAT(lines,
-              ElementsAre("tiny-wan-abc123  running  link-aware  epoch 2",
-                          "[#########.............................]  step 50/200  25%  2m05s left",
-                          "loss 2.5  validation 2.75 (step 50)  12,346 tokens/s  1.35 s a step", "",
-                          "STAGE  WORKER   STATE    LAYERS  DEPTH  STEP  COMPUTE  OPTIMIZER  WAITS "
-                          "FOR INPUT  FOR GRADIENTS  FOR CODEC  OUT  IN",
-                          "    0  worker1  running       4      8     0      25%         2%        "
-                          "       0%            70%         3%  98%   -",
-                          "",
-                          "LINK               DIRECTION  CODEC        RATE      GOODPUT  OF RATE  "
-                          "BUSY  WAITS FOR  STATE",
-                          "worker1 > worker2  forward    tah    9.8 Mbit/s  9.56 Mbit/s      98%   "
-                          "97%  egress     healthy"));
+  EXPECT_THAT(
+      lines,
+      ElementsAre("tiny-wan-abc123  running  link-aware  epoch 2",
+                  "[#########.............................]  step 50/200  25%  2m05s left",
+                  "loss 2.5  validation 2.75, clean 2.7 (step 50)  12,346 tokens/s  1.35 s a step",
+                  "",
+                  "STAGE  WORKER   STATE    LAYERS  DEPTH  STEP  COMPUTE  OPTIMIZER  WAITS "
+                  "FOR INPUT  FOR GRADIENTS  FOR CODEC  OUT  IN",
+                  "    0  worker1  running       4      8     0      25%         2%        "
+                  "       0%            70%         3%  98%   -",
+                  "",
+                  "LINK               DIRECTION  CODEC        RATE      GOODPUT  OF RATE  "
+                  "BUSY  WAITS FOR  STATE",
+                  "worker1 > worker2  forward    tah    9.8 Mbit/s  9.56 Mbit/s      98%   "
+                  "97%  egress     healthy"));
   v1::RunStatus unmeasured = RunningRun();
   unmeasured.mutable_links(0)->set_rate_bits_per_second(0);
   EXPECT_EQ(
@@ -173,8 +176,8 @@ TEST(WatchView, AReasonIsShownWhole) {
 
 TEST(WatchView, PlainLinesAndNews) {
   EXPECT_EQ(PlainWatchLine(RunningRun(), 1'000'000'000'000),
-            "2001-09-09T01:46:40.000Z tiny-wan-abc123 running step 50/200 loss 2.5 validation 2.75 "
-            "(step 50) 12,346 tokens/s 1.35 s a step 2m05s left");
+            "2001-09-09T01:46:40.000Z tiny-wan-abc123 running step 50/200 loss 2.5 validation "
+            "2.75, clean 2.7 (step 50) 12,346 tokens/s 1.35 s a step 2m05s left");
   v1::RunStatus next = RunningRun();
   EXPECT_FALSE(HasNews(RunningRun(), next));
   next.set_tokens_per_second(1);

@@ -57,20 +57,34 @@ TEST(StageParameters, DoNotDependOnTheSplit) {
   }
 }
 
-// A GPU's stage has its snapshot, value and two moments, in the host's memory; and memory of its
-// own for each microbatch, in which nothing of another's can be.
-TEST(StageMemoryBytes, IsWithoutSnapshotAndByMicrobatchesOnAGpu) {
+// A GPU's stage has its snapshots, each value and two moments, in the host's memory; and memory of
+// its own for each microbatch, in which nothing of another's can be.
+TEST(StageMemoryBytes, IsWithoutSnapshotsAndByMicrobatchesOnAGpu) {
   RunSpec spec = Gpt2Small();
   const auto bytes = [&](uint32_t depth, bool on_gpu) {
     return StageMemoryBytes(spec, 256, 3, true, false, depth, on_gpu);
   };
   const uint64_t boundary = 1024 * 768 * 4,
-                 snapshot = 12 * StageParameters(spec.model, 256, 3, true, false);
-  EXPECT_EQ(bytes(1, true) - bytes(1, false) + snapshot, (192u << 20) + 9 * boundary + (20u << 20));
+                 snapshots = 2 * 12 * StageParameters(spec.model, 256, 3, true, false);
+  EXPECT_EQ(bytes(1, true) - bytes(1, false) + snapshots,
+            (192u << 20) + 9 * boundary + (20u << 20));
   EXPECT_EQ(bytes(2, true) - bytes(1, true),
             bytes(2, false) - bytes(1, false) + boundary + (20u << 20));
-  spec.pipeline.recompute = true;
+  spec.pipeline.recompute = Recompute::kStage;
   EXPECT_EQ(bytes(2, true) - bytes(1, true), bytes(2, false) - bytes(1, false));
+}
+
+// The next one is taken while one is being written.
+TEST(StageMemoryBytes, HasASecondSnapshotWhereTheRunTakesThemAgain) {
+  RunSpec spec = Gpt2Small();
+  spec.checkpoint.every = 0;
+  const uint64_t state = StageStateBytes(spec, 256, 3, true, false);
+  const uint64_t once = StageMemoryBytes(spec, 256, 3, true, false, 1);
+  spec.checkpoint.every = 50;
+  EXPECT_EQ(StageMemoryBytes(spec, 256, 3, true, false, 1), once + state);
+  spec.checkpoint.every = 0;
+  spec.recovery.every = std::nullopt;  // auto
+  EXPECT_EQ(StageMemoryBytes(spec, 256, 3, true, false, 1), once + state);
 }
 
 // A block of GPT-2's has matrices of 12 h^2 elements, and 13 h other numbers.
@@ -98,6 +112,41 @@ TEST(StageMemoryBytes, FollowsTheOptimizersMoments) {
   // The MLP's matrices and the stacked queries, keys and values need the most in passing.
   EXPECT_EQ(bytes(adamw, MomentDtype::kFp32, true) - bytes(muon, MomentDtype::kFp32, true),
             4 * 36 * h * h - (16 * 4 + 8) * h * h);
+}
+
+// Adapters of rank r: r (inputs + outputs) numbers each. What is frozen is held in bf16 but for the
+// two norms of a block, and needs neither gradient nor moments nor a place in a snapshot.
+TEST(StageMemoryBytes, WithLoraIsThatOfAdaptersAndFrozenWeights) {
+  RunSpec full;
+  for (const model::Preset& preset : model::Presets()) {
+    if (preset.name == "qwen2.5-0.5b") full.model = preset.model;
+  }
+  full.model.context = 512;
+  full.train.microbatches = 8;
+  full.train.dtype = ComputeDtype::kBf16;
+  RunSpec lora = full;
+  lora.model.lora = LoraSpec{.rank = 8, .alpha = 16, .targets = {"q_proj", "v_proj"}};
+  const uint64_t adapters = 3 * 8 * ((896 + 896) + (896 + 128)), norms = 3 * 2 * 896;
+  const uint64_t all = StageParameters(full.model, 256, 3, false, false);
+  EXPECT_EQ(StageParameters(lora.model, 256, 3, false, false), adapters);
+  EXPECT_EQ(StageParameters(lora.model, 256, 3, true, true), adapters);
+  EXPECT_EQ(StageStateBytes(lora, 256, 3, true, true), 12 * adapters);
+  EXPECT_EQ(MemoryOf(full, 256, 3, false, false).fixed - MemoryOf(lora, 256, 3, false, false).fixed,
+            (8 + 8 + 12 + 2) * (all - adapters) - 2 * (all - norms) - 4 * norms);
+  // Of each block and token the two adapters' numbers.
+  EXPECT_EQ(MemoryOf(lora, 256, 3, false, false).per_flight -
+                MemoryOf(full, 256, 3, false, false).per_flight,
+            3 * 512 * (8 + 8) * 2);
+  // Both ends of a tied model hold the matrix.
+  full.model.tied = lora.model.tied = true;
+  RunSpec untied = lora;
+  untied.model.tied = false;
+  const auto fixed = [](const RunSpec& spec, bool first, bool last) {
+    return MemoryOf(spec, 256, 3, first, last).fixed;
+  };
+  EXPECT_EQ(fixed(lora, true, false), fixed(untied, true, false));
+  EXPECT_EQ(fixed(lora, false, true), fixed(untied, false, true));
+  EXPECT_EQ(fixed(untied, true, true) - fixed(lora, true, true), 2 * uint64_t{151936} * 896);
 }
 
 TEST(StageMemoryBytes, GrowsWithDepthLayersAndBatch) {
@@ -131,9 +180,42 @@ TEST(StageMemoryBytes, LlamaKeepsItsOwnValues) {
 
 TEST(StageMemoryBytes, RecomputationKeepsInputsOnly) {
   RunSpec spec = Gpt2Small();
-  spec.pipeline.recompute = true;
+  spec.pipeline.recompute = Recompute::kStage;
   const uint64_t one = StageMemoryBytes(spec, 256, 3, false, false, 1);
   EXPECT_EQ(StageMemoryBytes(spec, 256, 3, false, false, 2) - one, 2u * 1024u * 768u * 4u);
+}
+
+// A block of GPT-2's keeps 16 values a token.
+TEST(StageMemoryBytes, RecomputationByBlocksHasOneBlockAtATime) {
+  RunSpec stage = Gpt2Small(), blocks = stage;
+  stage.pipeline.recompute = Recompute::kStage;
+  blocks.pipeline.recompute = Recompute::kBlocks;
+  const uint64_t boundary = 1024u * 768u * 4u;
+  const auto memory = [](const RunSpec& spec, uint32_t layers, bool on_gpu) {
+    return MemoryOf(spec, 256, layers, false, false, on_gpu);
+  };
+  for (const bool on_gpu : {false, true}) {
+    EXPECT_EQ(memory(blocks, 3, on_gpu).per_flight, 4 * boundary);
+    EXPECT_EQ(memory(stage, 3, on_gpu).fixed - memory(blocks, 3, on_gpu).fixed, 2 * 16 * boundary);
+    EXPECT_EQ(memory(blocks, 1, on_gpu).At(4), memory(stage, 1, on_gpu).At(4));
+  }
+}
+
+// GPT-2's 50,257 logits of 1024 tokens would be 196 MiB.
+TEST(StageMemoryBytes, ALargeVocabularysLogitsAreInChunks) {
+  RunSpec spec = Gpt2Small();
+  const StageMemory middle = MemoryOf(spec, 50257, 3, false, false);
+  const StageMemory last = MemoryOf(spec, 50257, 3, false, true);
+  EXPECT_EQ(last.per_flight, middle.per_flight);
+  const uint64_t parameters = StageParameters(spec.model, 50257, 3, false, true) -
+                              StageParameters(spec.model, 50257, 3, false, false);
+  // Value, gradient, moments and two snapshots; of 256 tokens three times the logits, and what the
+  // norm keeps.
+  EXPECT_EQ(last.fixed - middle.fixed,
+            (16 + 24) * parameters + 3 * 256 * 50257 * 4 + 256 * uint64_t{768} * 4 * 2);
+  // Where they are one chunk autograd keeps a microbatch's log-softmax.
+  const uint64_t small = MemoryOf(spec, 16384, 3, false, true).per_flight;
+  EXPECT_GT(small - middle.per_flight, 1024u * 16384u * 4u);
 }
 
 }  // namespace

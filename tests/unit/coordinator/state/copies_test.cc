@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "tests/support/state_harness.h"
 
 namespace longhaul::coordinator {
@@ -280,6 +282,30 @@ TEST_F(Copied, AResumeFromAStepThatWasAskedForTakesNoOther) {
   c.Pass(absl::Seconds(61), kAbc);
   EXPECT_EQ(c.StateOf("tiny-1"), "planning");
   EXPECT_EQ(Run().step(), 1u);
+}
+
+// The newer set is behind the point that was asked for, and may be held twice only then.
+TEST_F(Copied, WhatARunGoesOnFromIsNoOlderSetThatGivesWay) {
+  Begin();
+  Write(1);
+  Copy();
+  Write(2);
+  std::map<std::string, v1::WorkerCommand> copies;
+  for (const std::string& worker : kAbc) {
+    copies[worker] = *c.Last(worker, v1::WorkerCommand::kCheckShards);
+  }
+  c.Tick(event::StopAsked{RequestId(3), "tiny-1", true});
+  event::Submitted again = SubmitOf(spec, "tiny-2", 4);
+  again.submit.set_resume(true);
+  again.submit.set_from_step(1);
+  c.Tick(again);
+  ASSERT_EQ(c.StateOf("tiny-1"), "planning");
+  for (const auto& [worker, asked] : copies) c.Checked(worker, asked);
+  EXPECT_THAT(c.LastEvent("checkpoint"), HasSubstr("copies of every stage at step 2 are with"));
+  EXPECT_THAT(Kept(), testing::ElementsAre(1u, 2u));
+  c.ToRunning(kAbc, "tiny-1", 1);
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+  EXPECT_THAT(Kept(), testing::ElementsAre(1u)) << "what lies behind it is given up";
 }
 
 }  // namespace

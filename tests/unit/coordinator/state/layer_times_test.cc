@@ -114,7 +114,7 @@ TEST(HaveSameLayerTimes, UnlessAKeyDiffersThatTheyMayDependOn) {
   EXPECT_FALSE(same_after([](RunSpec& s) { s.train.microbatch_size = 2; }));
   EXPECT_FALSE(same_after([](RunSpec& s) { s.train.dtype = ComputeDtype::kBf16; }));
   EXPECT_FALSE(same_after([](RunSpec& s) { s.pipeline.threads_per_stage = 2; }));
-  EXPECT_FALSE(same_after([](RunSpec& s) { s.pipeline.recompute = true; }));
+  EXPECT_FALSE(same_after([](RunSpec& s) { s.pipeline.recompute = Recompute::kStage; }));
   EXPECT_FALSE(same_after([](RunSpec& s) { s.links.codecs.backward = "bf16"; }));
   EXPECT_FALSE(same_after([](RunSpec& s) { s.data.tokenizer = "gpt2"; }));
 }

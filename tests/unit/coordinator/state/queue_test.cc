@@ -68,6 +68,36 @@ TEST(Queue, ARunThatFitsOvertakesOneThatWaits) {
   EXPECT_EQ(c.StateOf("small-1"), "planning");
 }
 
+// All stages get the same type, which the run keeps.
+TEST(Queue, WhereTheRunFileLeavesTheDtypeOpenTheWorkersSettleIt) {
+  const auto hello = [](const std::string& name, const std::string& kind) {
+    v1::Hello said = HelloOf(name);
+    said.mutable_devices(0)->set_kind(kind);
+    return said;
+  };
+  const auto settled = [&](const std::string& a, const std::string& b, ComputeDtype asked) {
+    Coordinator c;
+    c.Join(hello("a", a));
+    c.Join(hello("b", b));
+    RunSpec spec = SmallSpec("tiny", 2);
+    spec.train.dtype = asked;
+    c.Tick(SubmitOf(spec, "tiny-1"));
+    const std::string measured = c.Last("a", v1::WorkerCommand::kMeasure)->measure().run_yaml();
+    c.ToPreparing(kAb, "tiny-1");
+    for (const std::string& worker : kAb) {
+      EXPECT_EQ(c.Last(worker, v1::WorkerCommand::kAssign)->assign().assignment().run_yaml(),
+                measured);
+    }
+    const size_t key = measured.find("dtype: ");
+    return key == std::string::npos ? "none" : measured.substr(key + 7, 4);
+  };
+  EXPECT_EQ(settled("cuda", "cuda", ComputeDtype::kAuto), "bf16");
+  EXPECT_EQ(settled("cpu", "cpu", ComputeDtype::kAuto), "fp32");
+  EXPECT_EQ(settled("cuda", "cpu", ComputeDtype::kAuto), "fp32");
+  EXPECT_EQ(settled("cuda", "cuda", ComputeDtype::kFp32), "fp32");
+  EXPECT_EQ(settled("cpu", "cpu", ComputeDtype::kBf16), "bf16");
+}
+
 TEST(Queue, ANameMayRunTwice) {
   Coordinator c;
   c.Join("a");

@@ -27,6 +27,13 @@ class Reports : public ::testing::Test {
     message.mutable_validation()->set_loss(loss);
     c.Tick(c.Said(worker, message));
   }
+  void ValidateClean(uint64_t step, double loss, double clean) {
+    v1::WorkerMessage message = c.About("tiny-1");
+    message.mutable_validation()->set_step(step);
+    message.mutable_validation()->set_loss(loss);
+    message.mutable_validation()->set_clean_loss(clean);
+    c.Tick(c.Said("b", message));
+  }
   void Link(const std::string& worker, uint32_t edge, const std::string& state) {
     v1::WorkerMessage message = c.About("tiny-1");
     message.mutable_link()->set_edge(edge);
@@ -93,6 +100,33 @@ TEST_F(Reports, ValidationJoinsItsStepWhicheverComesFirst) {
   EXPECT_EQ(c.state->Run("tiny-1")->validation_step(), 2u);
   Validate("a", 2, 1.0);  // not the last stage
   EXPECT_EQ(c.state->Run("tiny-1")->validation_loss(), 4.25);
+}
+
+TEST_F(Reports, TheCleanLossIsBesideTheOther) {
+  ValidateClean(1, 4.5, 4.25);
+  c.Steps(kAb, "tiny-1", 1);
+  EXPECT_EQ(c.steps["tiny-1"].at(1).validation_loss(), 4.5);
+  EXPECT_EQ(c.steps["tiny-1"].at(1).clean_validation_loss(), 4.25);
+  EXPECT_EQ(c.state->Run("tiny-1")->clean_validation_loss(), 4.25);
+  EXPECT_EQ(c.LastEvent("loss"),
+            "validation loss at step 1: 4.5000, with boundaries in fp32 4.2500");
+  c.Steps(kAb, "tiny-1", 2);
+  Validate("b", 2, 4);
+  EXPECT_FALSE(c.steps["tiny-1"].at(2).has_clean_validation_loss());
+  EXPECT_FALSE(c.state->Run("tiny-1")->has_clean_validation_loss()) << "of an older validation";
+}
+
+TEST_F(Reports, TheValidationBeforeTheFirstStepIsARowOfItsOwn) {
+  ValidateClean(0, 4.5, 4.25);
+  const v1::StepRecord& row = c.steps["tiny-1"].at(0);
+  EXPECT_EQ(row.epoch(), 1u);
+  EXPECT_FALSE(row.has_loss());
+  EXPECT_EQ(row.validation_loss(), 4.5);
+  EXPECT_EQ(row.clean_validation_loss(), 4.25);
+  EXPECT_TRUE(c.state->Run("tiny-1")->has_validation());
+  EXPECT_EQ(c.state->Run("tiny-1")->validation_step(), 0u);
+  c.Steps(kAb, "tiny-1", 1);
+  EXPECT_EQ(c.state->Run("tiny-1")->step(), 1u);
 }
 
 TEST_F(Reports, ACheckpointIsCommittedWhenAllStagesHaveIt) {

@@ -25,6 +25,13 @@ class Resume : public ::testing::Test {
     c.Error("a", "tiny-1", "boom");
     c.Forget();
   }
+  void End(bool with_checkpoint) {
+    c.Steps(kAb, "tiny-1", 4);
+    if (with_checkpoint) c.Shards(kAb, "tiny-1", 4);
+    c.Finished("a", "tiny-1", 4);
+    c.Finished("b", "tiny-1", 4);
+    c.Forget();
+  }
   Status Submit(const RunSpec& spec) {
     c.Tick(SubmitOf(spec, "unused", 7, true));
     return c.LastReply<command::ReplySubmit>()->reply.status();
@@ -105,11 +112,52 @@ TEST_F(Resume, RefusesAnUnknownName) {
   EXPECT_EQ(Submit(SmallSpec("nobody", 2)).code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(Resume, ADoneRunIsNotUnfinished) {
-  c.Steps(kAb, "tiny-1", 4);
-  c.Finished("a", "tiny-1", 4);
-  c.Finished("b", "tiny-1", 4);
-  EXPECT_EQ(Submit(SmallSpec("tiny", 2)).code(), absl::StatusCode::kNotFound);
+TEST_F(Resume, ADoneRunGoesOnForMoreSteps) {
+  End(/*with_checkpoint=*/true);
+  RunSpec spec = SmallSpec("tiny", 2);
+  spec.train.steps = 9;
+  ASSERT_TRUE(Submit(spec).ok());
+  const v1::SubmitReply reply = *c.LastReply<command::ReplySubmit>()->reply;
+  EXPECT_EQ(reply.run_id(), "tiny-1");
+  EXPECT_EQ(reply.resume_step(), 4u);
+  EXPECT_EQ(reply.notes(1),
+            "the learning rate is from here on that of the schedule cosine over 9 steps; so far it "
+            "was that over 4");
+  c.ToRunning(kAb, "tiny-1", 4);
+  EXPECT_EQ(c.StateOf("tiny-1"), "running");
+  EXPECT_EQ(c.state->Run("tiny-1")->epoch(), 2u);
+  for (uint64_t step = 5; step <= 9; ++step) c.Steps(kAb, "tiny-1", step);
+  c.Finished("a", "tiny-1", 9);
+  c.Finished("b", "tiny-1", 9);
+  EXPECT_EQ(c.StateOf("tiny-1"), "done");
+}
+
+TEST_F(Resume, ADoneRunNeedsMoreStepsAndACheckpoint) {
+  End(/*with_checkpoint=*/false);
+  RunSpec spec = SmallSpec("tiny", 2);
+  EXPECT_EQ(Submit(spec).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(Message(Submit(spec))),
+              HasSubstr("run tiny-1 is done after its 4 steps and this file ends at train.steps: "
+                        "4; raise train.steps to go on"));
+  spec.train.steps = 9;
+  EXPECT_THAT(std::string(Message(Submit(spec))),
+              HasSubstr("is done and left no checkpoint to go on from"));
+  EXPECT_EQ(c.StateOf("tiny-1"), "done");
+}
+
+TEST_F(Resume, AnUnfinishedRunComesBeforeOneThatIsDone) {
+  FailAtStep3(true);
+  c.Tick(SubmitOf(SmallSpec("tiny", 2), "tiny-2", 8));
+  c.ToRunning(kAb, "tiny-2");
+  for (uint64_t step = 1; step <= 4; ++step) c.Steps(kAb, "tiny-2", step);
+  c.Shards(kAb, "tiny-2", 4);
+  c.Finished("a", "tiny-2", 4);
+  c.Finished("b", "tiny-2", 4);
+  ASSERT_EQ(c.StateOf("tiny-2"), "done");
+  RunSpec spec = SmallSpec("tiny", 2);
+  spec.train.steps = 9;
+  ASSERT_TRUE(Submit(spec).ok());
+  EXPECT_EQ(c.LastReply<command::ReplySubmit>()->reply->run_id(), "tiny-1");
 }
 
 TEST_F(Resume, RefusesAFileThatEndsBeforeTheCheckpoint) {
@@ -169,6 +217,7 @@ TEST(CheckResumable, NamesEveryKeyThatDiffers) {
   EXPECT_THAT(refused([](RunSpec& s) { s.validation.share = 0.5; }), HasSubstr("validation.share"));
   EXPECT_THAT(refused([](RunSpec& s) { s.train.dtype = ComputeDtype::kBf16; }),
               HasSubstr("train.dtype is fp32 in the run and bf16"));
+  EXPECT_EQ(refused([](RunSpec& s) { s.train.dtype = ComputeDtype::kAuto; }), "");
   EXPECT_THAT(refused([](RunSpec& s) { s.train.optimizer.kind = OptimizerKind::kMuon; }),
               HasSubstr("train.optimizer.kind is adamw in the run and muon in this file"));
   EXPECT_THAT(refused([](RunSpec& s) {
@@ -180,12 +229,25 @@ TEST(CheckResumable, NamesEveryKeyThatDiffers) {
                     HasSubstr("pipeline.threads_per_stage")));
 }
 
+// Whose other workers might be of another kind.
+TEST_F(Resume, AFileThatLeavesTheDtypeOpenTakesTheRuns) {
+  FailAtStep3(true);
+  RunSpec spec = SmallSpec("tiny", 2);
+  spec.train.dtype = ComputeDtype::kAuto;
+  ASSERT_TRUE(Submit(spec).ok());
+  c.ToPreparing(kAb, "tiny-1");
+  const std::string yaml =
+      c.Last("a", v1::WorkerCommand::kAssign)->assign().assignment().run_yaml();
+  EXPECT_THAT(yaml, HasSubstr("dtype: fp32"));
+}
+
 TEST(CheckResumable, NamesEveryKeyOfFamilyLlamaThatDiffers) {
   RunRecord record;
   record.spec = SmallSpec("tiny", 2);
   record.spec.model.family = ModelFamily::kLlama;
   record.spec.model.kv_heads = 2;
   record.spec.model.intermediate = 96;
+  record.spec.model.norm_epsilon = 1e-6;
   RunSpec spec = record.spec;
   EXPECT_TRUE(CheckResumable(record, spec, {}).ok());
   spec.model.kv_heads = 1;

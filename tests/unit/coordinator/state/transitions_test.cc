@@ -39,7 +39,6 @@ TEST(Transitions, WhatHasEndedIsOnlyLeftByResume) {
       EXPECT_EQ(row.trigger, Trigger::kResumed);
     }
   }
-  EXPECT_EQ(FindTransition(RunState::kDone, Trigger::kResumed), nullptr);
 }
 
 TEST(Transitions, EveryActiveStateCanFailAndBeStopped) {

@@ -76,6 +76,26 @@ std::vector<v1::StepRecord> Steps(const std::vector<double>& seconds) {
   return steps;
 }
 
+// It has a place in the curve, and took no step.
+TEST(MeasuredPoint, TheValidationBeforeTheFirstStepIsNoStep) {
+  std::vector<v1::StepRecord> steps = Steps({0.3, 0.1, 0.2});
+  v1::StepRecord before;
+  before.set_has_validation(true);
+  before.set_validation_loss(4.5);
+  before.set_clean_validation_loss(4.25);
+  steps.insert(steps.begin(), before);
+  SweepSpec sweep = MeasuredSpec();
+  sweep.warm_up = 0;
+  const auto result = MeasuredPoint(Point(), sweep, DoneRun(), steps, StageShares(0), {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->steps, 3u);
+  EXPECT_DOUBLE_EQ(result->step_seconds, 0.2);
+  ASSERT_EQ(result->curve.size(), 4u);
+  EXPECT_EQ(result->curve[0].loss, std::nullopt);
+  EXPECT_EQ(result->curve[0].validation_loss, 4.5);
+  EXPECT_EQ(result->curve[0].clean_validation_loss, 4.25);
+}
+
 TEST(MeasuredPoint, TakesTheMedianAfterWarmUp) {
   std::vector<v1::StepRecord> steps = Steps({9, 8, 0.3, 0.1, 0.2, 7});
   steps[3].set_has_validation(true);

@@ -22,7 +22,8 @@ SweepResults Replayed() {
   for (PointResult& point : results.points) {
     point.replayed = true;
     point.replay_source = "one GPU a stage";
-    for (StepResult& step : point.curve) step.loss = step.validation_loss = std::nullopt;
+    for (StepResult& step : point.curve)
+      step.loss = step.validation_loss = step.clean_validation_loss = std::nullopt;
   }
   return results;
 }

@@ -123,7 +123,8 @@ TEST(Report, MarksReplays) {
   for (PointResult& point : results.points) {
     point.replayed = true;
     point.replay_source = "one \"GPU\" a stage";
-    for (StepResult& step : point.curve) step.loss = step.validation_loss = std::nullopt;
+    for (StepResult& step : point.curve)
+      step.loss = step.validation_loss = step.clean_validation_loss = std::nullopt;
   }
   const std::string html = Report(results);
   EXPECT_EQ(TagProblem(html), "");

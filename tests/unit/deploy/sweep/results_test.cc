@@ -22,7 +22,7 @@ SweepResults Mixed() {
   results.points[4].replayed = true;
   results.points[4].replay_source = "one GPU";
   for (StepResult& step : results.points[4].curve) {
-    step.loss = step.validation_loss = std::nullopt;
+    step.loss = step.validation_loss = step.clean_validation_loss = std::nullopt;
   }
   results.points[5].link_bytes[0].up = std::nullopt;
   return results;
@@ -116,6 +116,7 @@ TEST(ResultsCsv, HasARowAPointAndAllColumns) {
   EXPECT_EQ(rows[1][column("uplink_bytes")], "4000006");
   EXPECT_EQ(rows[6][column("uplink_bytes")], "");
   EXPECT_NEAR(std::stod(rows[1][column("last_validation_loss")]), 5.5 / 2 + 0.1, 1e-6);
+  EXPECT_NEAR(std::stod(rows[1][column("last_clean_validation_loss")]), 5.5 / 2 + 0.05, 1e-6);
 }
 
 TEST(WhatChanged, NamesIt) {

@@ -62,6 +62,7 @@ inline PointResult SampleMeasured(uint64_t rate, const std::string& links,
   for (uint64_t step = 1; step <= point.steps; ++step) {
     StepResult one{.step = step, .seconds = point.step_seconds, .loss = 5.5 / (1 + 0.05 * step)};
     if (step % 5 == 0) one.validation_loss = *one.loss + 0.1;
+    if (step == point.steps) one.clean_validation_loss = *one.loss + 0.05;
     point.curve.push_back(one);
   }
   return point;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 
+#include "proto/wire/matrix_digest.h"
 #include "proto/wire/message_state.h"
 #include "proto/wire/step_message.h"
 #include "proto/wire/tensor_header.h"
@@ -71,6 +72,17 @@ TEST(MessageStateTest, GoldenBytesComeBack) {
   EXPECT_EQ(*decoded, state);
   EXPECT_THAT(std::string(Message(DecodeMessageState(std::span(bytes).first(15)).status())),
               HasSubstr("expected 16 bytes, got 15"));
+}
+
+TEST(MatrixDigestTest, GoldenBytesComeBack) {
+  std::array<std::byte, kMatrixDigestBytes> bytes;
+  EncodeMatrixDigest(0x0102030405060708, bytes);
+  ExpectGolden(GOLDEN_DIR, "matrix_digest", kTensorVersion, bytes);
+  const auto decoded = DecodeMatrixDigest(bytes);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(*decoded, 0x0102030405060708u);
+  EXPECT_THAT(std::string(Message(DecodeMatrixDigest(std::span(bytes).first(7)).status())),
+              HasSubstr("expected 8 bytes, got 7"));
 }
 
 TEST(TransferWordTest, GoldenBytesComeBack) {

@@ -48,7 +48,7 @@ TEST(TensorHeaderTest, GoldenBytes) {
 
 TEST(TensorHeaderTest, RoundTrip) {
   for (const TensorKind kind : {TensorKind::kChunk, TensorKind::kNormUp, TensorKind::kStepControl,
-                                TensorKind::kMessageState}) {
+                                TensorKind::kMessageState, TensorKind::kMatrixDigest}) {
     TensorHeader header = Example();
     header.kind = kind;
     const auto decoded = DecodeTensorHeader(Encode(header));
@@ -56,6 +56,14 @@ TEST(TensorHeaderTest, RoundTrip) {
     EXPECT_EQ(*decoded, header);
   }
   EXPECT_EQ(*DecodeTensorHeader(Encode({})), TensorHeader{});
+}
+
+TEST(TensorHeaderTest, CleanValidationComesBack) {
+  TensorHeader header = Example();
+  header.clean = true;
+  const auto decoded = DecodeTensorHeader(Encode(header));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(*decoded, header);
 }
 
 TEST(TensorHeaderTest, RunTagIsTheStartOfTheDigest) {

@@ -4,6 +4,7 @@
 
 #include <random>
 #include <string>
+#include <tuple>
 
 #include "absl/strings/match.h"
 
@@ -19,7 +20,7 @@ train: { steps: 200, microbatches: 16 }
 constexpr std::string_view kEveryKey = R"(name: tiny-wan
 model:    { family: llama, layers: 8, hidden: 256, heads: 8, context: 256, tied: true, vocabulary: 300, kv_heads: 4, intermediate: 90, rope_theta: 2e4, norm_epsilon: 3e-6, qkv_bias: true }
 data:     { text: [corpus/*.txt, "a \"b\\.txt"], tokenizer: bytes, seed: 18446744073709551615 }
-validation: { share: 0.1, every: 7, samples: 9 }
+validation: { share: 0.1, every: 7, samples: 9, clean: always, at_start: true }
 train:
   steps: 200
   microbatches: 16
@@ -72,6 +73,7 @@ TEST(RunSpec, DefaultsAreThoseOfTheHeader) {
   expected.data.text = {"corpus/*.txt"};
   expected.train.steps = 200;
   expected.train.microbatches = 16;
+  expected.train.dtype = ComputeDtype::kAuto;  // which nobody computes in
   EXPECT_EQ(*spec, expected);
   EXPECT_EQ(spec->TokensPerStep(), 16u * 256u);
 }
@@ -82,7 +84,7 @@ TEST(RunSpec, ReadsEveryKey) {
   EXPECT_TRUE(spec->model.tied);
   EXPECT_EQ(spec->data.text, (std::vector<std::string>{"corpus/*.txt", "a \"b\\.txt"}));
   EXPECT_EQ(spec->data.seed, UINT64_MAX);
-  EXPECT_EQ(spec->validation, (ValidationSpec{0.1, 7, 9}));
+  EXPECT_EQ(spec->validation, (ValidationSpec{0.1, 7, 9, CleanValidation::kAlways, true}));
   EXPECT_EQ(spec->train.microbatch_size, 3u);
   EXPECT_EQ(spec->train.dtype, ComputeDtype::kBf16);
   EXPECT_EQ(spec->train.seed, 5u);
@@ -91,8 +93,8 @@ TEST(RunSpec, ReadsEveryKey) {
   EXPECT_EQ(spec->train.optimizer, (OptimizerSpec{OptimizerKind::kMuon, 1.2345678901234567e-3, 0.8,
                                                   0.97, 1e-6, 0.3, 0, 0.9, MomentDtype::kBf16}));
   EXPECT_EQ(spec->train.schedule, (LrScheduleSpec{LrScheduleKind::kWsd, 12, 0.25, 0.3}));
-  EXPECT_EQ(spec->pipeline,
-            (PipelineSpec{1, ScheduleKind::kOneFOneB, SendOrder::kAsReady, true, 2, 4}));
+  EXPECT_EQ(spec->pipeline, (PipelineSpec{1, ScheduleKind::kOneFOneB, SendOrder::kAsReady,
+                                          Recompute::kStage, 2, 4}));
   EXPECT_EQ(spec->links.codecs, (CodecPair{"none", "fixed:bits=6"}));
   EXPECT_FALSE(spec->links.measure);
   ASSERT_EQ(spec->links.by_worker.size(), 2u);
@@ -138,9 +140,58 @@ TEST(RunSpec, ActivationsFirstNeedsAllMicrobatchesInFlight) {
 // Neighbours of an older version do not know them.
 TEST(RunSpec, ToYamlLeavesOutNewKeysWithTheirDefaults) {
   const std::string text = ToYaml(*ParseRunSpec(kMinimal, "run.yaml", {}, FakeCodecs));
-  for (const char* key : {"deterministic", "on_nonfinite", "moment", " decay", "at_end"}) {
+  for (const char* key : {"clean", "at_start", "deterministic", "on_nonfinite", "moment", " decay",
+                          "at_end", "dtype"}) {
     EXPECT_FALSE(absl::StrContains(text, key)) << key << "\n" << text;
   }
+}
+
+// Those know true and false.
+TEST(RunSpec, RecomputeIsWrittenAsOlderNeighboursReadIt) {
+  const auto read = [](const std::string& value) {
+    return *ParseRunSpec(kMinimal, "run.yaml", {"pipeline.recompute=" + value}, FakeCodecs);
+  };
+  for (const auto& [word, value, written] : {std::tuple("none", Recompute::kNone, "false"),
+                                             {"false", Recompute::kNone, "false"},
+                                             {"blocks", Recompute::kBlocks, "blocks"},
+                                             {"stage", Recompute::kStage, "true"},
+                                             {"true", Recompute::kStage, "true"}}) {
+    const RunSpec spec = read(word);
+    EXPECT_EQ(spec.pipeline.recompute, value) << word;
+    const std::string text = ToYaml(spec);
+    EXPECT_TRUE(absl::StrContains(text, std::string("  recompute: ") + written + "\n")) << text;
+    EXPECT_EQ(*ParseRunSpec(text, "again.yaml", {}, FakeCodecs), spec);
+  }
+}
+
+TEST(RunSpec, RunsWithWeightsValidateBeforeTheirFirstStep) {
+  const auto at_start = [](const std::vector<std::string>& overrides) {
+    const auto spec = ParseRunSpec(kMinimal, "run.yaml", overrides, FakeCodecs);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(ParseRunSpec(ToYaml(*spec), "again.yaml", {}, FakeCodecs)->validation,
+              spec->validation);
+    return spec->validation.at_start;
+  };
+  EXPECT_FALSE(at_start({}));
+  EXPECT_TRUE(at_start({"validation.at_start=true"}));
+  EXPECT_TRUE(at_start({"model.from=folder"}));
+  EXPECT_FALSE(at_start({"model.from=folder", "validation.at_start=false"}));
+  EXPECT_FALSE(at_start({"model.from=folder", "validation.every=0"}));
+  EXPECT_EQ(ErrorOf(kMinimal, {"validation.every=0", "validation.at_start=true"}),
+            "--set validation.at_start=true: validation.at_start: validation.every 0 turns all "
+            "validation off; raise it or leave at_start out");
+}
+
+TEST(RunSpec, ARunOfNoStepsValidatesWeights) {
+  EXPECT_EQ(ErrorOf(kMinimal, {"train.steps=0", "model.from=folder", "train.schedule.warmup=5"}),
+            "no error");
+  EXPECT_EQ(ErrorOf(kMinimal, {"train.steps=0"}),
+            "--set train.steps=0: train.steps: a run of 0 steps only validates, and without "
+            "model.from its weights are random; expected at least 1 step, or a folder with weights "
+            "as model.from");
+  EXPECT_EQ(ErrorOf(kMinimal, {"model.from=folder", "validation.every=0", "train.steps=0"}),
+            "--set train.steps=0: train.steps: a run of 0 steps only validates, and "
+            "validation.every 0 turns that off; raise one of them");
 }
 
 TEST(RunSpec, ADecayIsWsdsAndFitsBehindTheWarmUp) {
@@ -220,7 +271,7 @@ run.yaml:2:18: model.layers: expected a whole number from 1 to 4096, got 'eight'
 run.yaml:2:45: model.heads: 8 heads do not divide model.hidden 250; choose a divisor
 run.yaml:2:57: model.context: expected a whole number from 1 to 4194304, got '0'
 run.yaml:3:31: unknown key 'tokeniser'; did you mean 'tokenizer'?
-run.yaml:5:10: train.steps: expected a whole number from 1 to 1000000000, got '99999999999999999999999'
+run.yaml:5:10: train.steps: expected a whole number from 0 to 1000000000, got '99999999999999999999999'
 run.yaml:6:17: train.microbatches: expected a whole number from 1 to 65536, got '-4'
 run.yaml:7:3: the key 'train.microbatches' is here twice; the first one is at run.yaml:6:17
 run.yaml:8:20: train.optimizer.lr: expected a number above 0 to 1000, got 'fast'
@@ -228,7 +279,7 @@ run.yaml:8:39: train.optimizer.betas: expected a number from 0 and below 1, got 
 run.yaml:8:54: train.optimizer.clip_norm: expected a number from 0 to 1000000000, got '.nan'
 run.yaml:9:13: train.schedule: expected a mapping with kind, warmup, final_ratio, decay, got a list
 run.yaml:10:23: pipeline.schedule: expected one of link-aware, 1f1b, gpipe, got '1f1b1'; did you mean '1f1b'?
-run.yaml:10:41: pipeline.recompute: expected true or false, got '1'
+run.yaml:10:41: pipeline.recompute: expected one of none, blocks, stage, got '1'
 run.yaml:10:52: pipeline.stages: expected a whole number from 1 to 4096 or auto, got the text "2"; remove the quotes
 run.yaml:11:12: transport: expected one of ucx, grpc, got 'grcp'; did you mean 'grpc'?
 run.yaml:12:19: links.forward: unknown codec 'tha'
@@ -243,7 +294,7 @@ TEST(RunSpec, MissingKeysSayWhatIsExpected) {
       R"(run.yaml:2:8: the key 'model.hidden' is missing; expected a whole number from 1 to 131072
 run.yaml:2:8: the key 'model.context' is missing; expected a whole number from 1 to 4194304
 run.yaml:3:1: the key 'data.text' is missing; expected file names or globs, such as [corpus/*.txt]
-run.yaml:4:8: train: expected a mapping with steps, microbatches, microbatch_size, dtype, seed, deterministic, on_nonfinite, optimizer, schedule, got '5')");
+run.yaml:4:8: train: expected a mapping with steps, microbatches, microbatch_size, dtype, seed, deterministic, on_nonfinite, optimizer, schedule, lora, got '5')");
 }
 
 TEST(RunSpec, ImpossibleCombinations) {
@@ -288,7 +339,7 @@ run.yaml:5:55: train.microbatch_size: expected a whole number from 1 to 65536, g
 run.yaml:5:78: train.schedule.warmup: 11 steps are more than train.steps 10
 run.yaml:6:21: pipeline.stages: 3 stages are more than the model's 2 layers; every stage needs one
 run.yaml:6:31: pipeline.depth: 3 microbatches in flight are more than the 2 of a step (train.microbatches)
-run.yaml:6:45: pipeline.recompute: expected true or false, got 'perhaps')");
+run.yaml:6:45: pipeline.recompute: expected one of none, blocks, stage, got 'perhaps')");
   EXPECT_EQ(ErrorOf("name: a\nmodel: 5\ndata: { text: x }\ntrain: { steps: 1 }\n"
                     "pipeline: { stages: 9, depth: 9 }\n"),
             "run.yaml:2:8: model: expected a mapping with preset, from, upload, weights, family, "
@@ -430,7 +481,7 @@ TEST(RunSpec, WrongOverridesNameThemselves) {
   EXPECT_EQ(ErrorOf(kMinimal, {"model.lyers=2", "train.steps=", "steps", "=3", ".a=1", "a..b=1",
                                "name=[", "train.schedule.warmup=300", "model.heads=7"}),
             R"(--set model.lyers=2: unknown key 'lyers'; did you mean 'layers'?
---set train.steps=: train.steps: expected a whole number from 1 to 1000000000, got nothing
+--set train.steps=: train.steps: expected a whole number from 0 to 1000000000, got nothing
 --set steps: expected KEY=VALUE, such as train.steps=20
 --set =3: expected KEY=VALUE, such as train.steps=20
 --set .a=1: expected KEY=VALUE with a key such as train.steps

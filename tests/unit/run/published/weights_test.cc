@@ -157,7 +157,8 @@ TEST(ReadFolder, EveryFixtureHasATensorForEachParameter) {
       const Tensor &a = weights->tensors[i - 1], &b = weights->tensors[i];
       EXPECT_LT(std::pair(a.file, a.offset), std::pair(b.file, b.offset));
     }
-    EXPECT_THAT(weights->files, IsEmpty());
+    // The tokenizer's, in one of them.
+    EXPECT_EQ(weights->files.empty(), name != "qwen2_5");
   }
 }
 

@@ -82,7 +82,7 @@ class BoundaryPortTest : public ::testing::Test {
     sender->Attach(link);
     auto values = std::make_shared<std::vector<float>>(shape_.elements());
     for (size_t i = 0; i < values->size(); ++i) (*values)[i] = static_cast<float>(i) + microbatch;
-    sender->SendTensor({Step(1), false}, Microbatch(microbatch),
+    sender->SendTensor({Step(1)}, Microbatch(microbatch),
                        {{values->data(), codec::Dtype::kF32, shape_}, values});
     Drain();
     std::vector<std::vector<std::byte>> frames;
@@ -219,8 +219,8 @@ TEST_F(BoundaryPortTest, BoundaryTensorsAreDumpedAsTheyAreSent) {
   auto values = std::make_shared<std::vector<float>>(kShape.elements());
   for (size_t i = 0; i < values->size(); ++i) (*values)[i] = static_cast<float>(i) * 0.37f;
   for (const auto& [pass, microbatch] :
-       {std::pair{Pass{Step(2), false}, 0u}, std::pair{Pass{Step(3), false}, 0u},
-        std::pair{Pass{Step(3), false}, 1u}, std::pair{Pass{Step(3), true}, 0u}}) {
+       {std::pair{Pass{Step(2)}, 0u}, std::pair{Pass{Step(3)}, 0u}, std::pair{Pass{Step(3)}, 1u},
+        std::pair{Pass{Step(3), PassKind::kValidation}, 0u}}) {
     port->SendTensor(pass, Microbatch(microbatch),
                      {{values->data(), codec::Dtype::kF32, kShape}, values});
   }
@@ -237,6 +237,48 @@ TEST_F(BoundaryPortTest, BoundaryTensorsAreDumpedAsTheyAreSent) {
   ASSERT_TRUE(array.ok()) << array.status();
   EXPECT_EQ(array->shape, kShape);
   EXPECT_EQ(std::memcmp(array->data.span().data(), values->data(), array->data.size()), 0);
+}
+
+// Of one validation and the clean one after it only the second arrives as it was sent.
+TEST_F(BoundaryPortTest, CleanValidationHasACodecOfItsOwn) {
+  const auto coarse = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("fixed:bits=3"));
+  const auto none = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
+  const auto make = [&](bool upstream) {
+    return BoundaryPort::Create({.run = RunId("run"),
+                                 .epoch = Epoch(1),
+                                 .edge = EdgeId(0),
+                                 .upstream = upstream,
+                                 .shape = shape_,
+                                 .microbatches = 2,
+                                 .validation_microbatches = 1,
+                                 .send_codec = coarse,
+                                 .receive_codec = coarse,
+                                 .clean_codec = none},
+                                &codec_thread_, events_);
+  };
+  const auto sender = make(/*upstream=*/false), receiver = make(/*upstream=*/true);
+  const auto link = std::make_shared<RecordingLink>();
+  sender->Attach(link);
+  auto values = std::make_shared<std::vector<float>>(kShape.elements());
+  for (size_t i = 0; i < values->size(); ++i) (*values)[i] = static_cast<float>(i % 97) * 0.37f;
+  for (const PassKind kind : {PassKind::kValidation, PassKind::kCleanValidation}) {
+    sender->SendTensor({Step(2), kind}, Microbatch(0),
+                       {{values->data(), codec::Dtype::kF32, kShape}, values});
+  }
+  Drain();
+  for (const auto& [lane, frame] : link->Take()) receiver->OnFrame(lane, frame);
+  Drain();
+  const auto events = events_->TakeAll();
+  ASSERT_EQ(events.size(), 2u);
+  for (const PipelineEvent& event : events) {
+    const auto* arrived = std::get_if<TensorArrived>(&event);
+    ASSERT_NE(arrived, nullptr);
+    const bool clean = arrived->pass == Pass{Step(2), PassKind::kCleanValidation};
+    EXPECT_TRUE(clean || arrived->pass == (Pass{Step(2), PassKind::kValidation}));
+    const bool same =
+        std::memcmp(arrived->tensor.view.data, values->data(), values->size() * sizeof(float)) == 0;
+    EXPECT_EQ(same, clean);
+  }
 }
 
 TEST_F(BoundaryPortTest, AnotherEpochIsDroppedAndCounted) {

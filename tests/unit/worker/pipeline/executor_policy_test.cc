@@ -161,12 +161,12 @@ class ExecutorPolicyTest : public ::testing::TestWithParam<PolicyCase> {
 
   // --- Events, given to the executor and to the policy beside it.
   void GiveInput(uint64_t step, StagePolicy* policy) {
-    events_->Push(TensorArrived{Pass{Step(step), false}, Microbatch(inputs_given_),
-                                Direction::kForward, Tensor(shape_)});
+    events_->Push(TensorArrived{Pass{Step(step)}, Microbatch(inputs_given_), Direction::kForward,
+                                Tensor(shape_)});
     policy->InputReady(Microbatch(inputs_given_++));
   }
   void GiveGradient(uint64_t step, StagePolicy* policy) {
-    events_->Push(TensorArrived{Pass{Step(step), false}, Microbatch(gradients_given_),
+    events_->Push(TensorArrived{Pass{Step(step)}, Microbatch(gradients_given_),
                                 Direction::kBackward, Tensor(shape_)});
     policy->GradientReady(Microbatch(gradients_given_++));
   }
@@ -179,8 +179,8 @@ class ExecutorPolicyTest : public ::testing::TestWithParam<PolicyCase> {
       GiveGradient(step, policy);
     } else if (step < kSteps && early_ < kMicrobatches) {
       // Of the next step, which the stage above has begun.
-      events_->Push(TensorArrived{Pass{Step(step + 1), false}, Microbatch(early_++),
-                                  Direction::kForward, Tensor(shape_)});
+      events_->Push(TensorArrived{Pass{Step(step + 1)}, Microbatch(early_++), Direction::kForward,
+                                  Tensor(shape_)});
       return false;
     }
     return input || gradient;

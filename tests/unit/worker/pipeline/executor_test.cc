@@ -154,7 +154,7 @@ class ExecutorTest : public ::testing::Test {
   void PeerSends(uint64_t step, uint32_t microbatch, float value = 0.25f) {
     const codec::Shape shape = BoundaryShape();
     auto values = std::make_shared<std::vector<float>>(shape.elements(), value);
-    peer_->SendTensor(Pass{Step(step), false}, Microbatch(microbatch),
+    peer_->SendTensor(Pass{Step(step)}, Microbatch(microbatch),
                       {{values->data(), codec::Dtype::kF32, shape}, values});
   }
   // The neighbour's part of a step up to and with the sum of squared gradients.

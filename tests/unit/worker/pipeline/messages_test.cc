@@ -87,6 +87,7 @@ class MessagesTest : public ::testing::Test {
                                  .validation_microbatches = 1,
                                  .send_codec = upstream ? backward_ : forward_,
                                  .receive_codec = upstream ? forward_ : backward_,
+                                 .clean_codec = clean_,
                                  .messages = *std::move(messages)},
                                 &codec_thread_, events_);
   }
@@ -118,14 +119,15 @@ class MessagesTest : public ::testing::Test {
   }
 
   // The activations of a step, as the lower stage has them.
-  std::vector<std::vector<float>> RunStep(uint64_t step, bool validation = false) {
+  std::vector<std::vector<float>> RunStep(uint64_t step, PassKind kind = PassKind::kTraining) {
     std::vector<std::vector<float>> out;
-    for (uint32_t microbatch = 0; microbatch < (validation ? 1 : 2); ++microbatch) {
+    for (uint32_t microbatch = 0; microbatch < (kind == PassKind::kTraining ? 2 : 1);
+         ++microbatch) {
       auto values = std::make_shared<std::vector<float>>(kMessageShape.elements());
       for (size_t k = 0; k < values->size(); ++k) {
         (*values)[k] = static_cast<float>((k * 37 + microbatch * 11 + step * step * 5) % 101) / 7;
       }
-      upper_->SendTensor({Step(step), validation}, Microbatch(microbatch),
+      upper_->SendTensor({Step(step), kind}, Microbatch(microbatch),
                          {{values->data(), codec::Dtype::kF32, kMessageShape}, values});
       while (out.size() == microbatch) {
         for (PipelineEvent& event : events_->WaitForAny(Deadline::After(absl::Seconds(30)))) {
@@ -146,6 +148,7 @@ class MessagesTest : public ::testing::Test {
   std::string folder_;
   std::shared_ptr<const codec::Codec> forward_{*codec::ParseCodec("aqsgd:bits=3")};
   std::shared_ptr<const codec::Codec> backward_{*codec::ParseCodec("fixed:bits=8")};
+  std::shared_ptr<const codec::Codec> clean_{*codec::ParseCodec("none")};
   CodecThread codec_thread_;
   std::shared_ptr<EventQueue> events_ = std::make_shared<EventQueue>();
   std::shared_ptr<BoundaryPort> upper_, lower_;
@@ -159,7 +162,8 @@ TEST_F(MessagesTest, AResumeRepeatsTheUnbrokenRunBitByBit) {
   for (uint64_t step = 1; step <= 8; ++step) {
     unbroken.push_back(RunStep(step));
     // Between the steps, and nothing that is remembered.
-    RunStep(step, /*validation=*/true);
+    RunStep(step, PassKind::kValidation);
+    RunStep(step, PassKind::kCleanValidation);
   }
   for (const uint64_t start : {uint64_t{5}, uint64_t{3}, uint64_t{0}}) {
     EXPECT_EQ(Begin(start), Kept(true, true));

@@ -75,7 +75,7 @@ TEST(ReplayStage, TheLastOneHasTheHead) {
 TEST(ReplayStage, RecomputationGoesForwardAgain) {
   StageOptions options = ReplayOptions(2, 1);
   options.last = false;
-  options.recompute = true;
+  options.recompute = Recompute::kStage;
   auto stage = *Stage::Create(options);
   ASSERT_TRUE(stage->Forward(Microbatch(0), {}).ok());
   (void)ExpectTakes(absl::Milliseconds(5), [&] { return stage->Backward(Microbatch(0), {}); });

@@ -205,7 +205,7 @@ TEST(ResidentIdentity, OnlyKeysOfStepsMayDiffer) {
   EXPECT_TRUE(differs([](ResidentIdentity& one) { one.options.threads = 2; }));
   EXPECT_TRUE(differs([](ResidentIdentity& one) { one.options.vocabulary = 300; }));
   EXPECT_TRUE(differs([](ResidentIdentity& one) { one.options.device.cuda_index = 1; }));
-  EXPECT_TRUE(differs([](ResidentIdentity& one) { one.options.recompute = true; }));
+  EXPECT_TRUE(differs([](ResidentIdentity& one) { one.options.recompute = Recompute::kStage; }));
   EXPECT_TRUE(differs([](ResidentIdentity& one) { one.options.train.microbatches = 4; }));
   EXPECT_TRUE(differs([](ResidentIdentity& one) { one.options.train.optimizer.beta2 = 0.9; }));
 }

@@ -159,8 +159,9 @@ TEST_F(AgentTest, ATextThatIsNotAsTheCoordinatorSaysIsAnError) {
   worker_->Handle(command);
   const v1::WorkerMessage error = worker_.Hear();
   EXPECT_EQ(error.error().code(), static_cast<int>(absl::StatusCode::kDataLoss));
-  EXPECT_THAT(error.error().message(), AllOf(HasSubstr("expected a token file of 2001 tokens"),
-                                             HasSubstr("has 2000 (0) of 256")));
+  EXPECT_THAT(error.error().message(),
+              AllOf(HasSubstr("expected a text of 250 windows and 0 for validation"),
+                    HasSubstr("has 249 and 0")));
   worker_->Handle(Alone(2));
   ExpectReady(2);
 }

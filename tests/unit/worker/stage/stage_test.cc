@@ -318,7 +318,7 @@ TEST_P(StageOf, GoesOnFromASnapshotAsIfNothingHadHappened) {
 TEST_P(StageOf, SharedCastsPassOnEveryMicrobatchsGradient) {
   StageOptions options = WholeModel();
   options.train.dtype = ComputeDtype::kBf16;
-  for (const bool recompute : {false, true}) {
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kBlocks, Recompute::kStage}) {
     options.recompute = recompute;
     const Example example(1);
     const auto once = Make(options), twice = Make(options);
@@ -335,7 +335,7 @@ TEST_P(StageOf, SharedCastsPassOnEveryMicrobatchsGradient) {
     const double norm = once->AddSquaredGradientNorm(0).value().sum;
     EXPECT_GT(norm, 0);
     // g + g is exact.
-    EXPECT_EQ(twice->AddSquaredGradientNorm(0).value().sum, 4 * norm) << recompute;
+    EXPECT_EQ(twice->AddSquaredGradientNorm(0).value().sum, 4 * norm) << ToString(recompute);
   }
 }
 

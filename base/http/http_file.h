@@ -1,0 +1,42 @@
+// Files on web servers, read by ranges. http and https; redirects are followed, and certificates
+// are checked against the system's authorities.
+//
+// Thread-safe. Calls block, and end soon after `given_up` says so. Errors:
+//   kInvalidArgument     no address of a web server
+//   kNotFound            the server has no such file
+//   kPermissionDenied    it does not give it to us
+//   kUnavailable         no connection, an answer that broke off, a server in trouble: may pass
+//   kFailedPrecondition  it answers in a way that cannot be used: no ranges, no size
+#ifndef LONGHAUL_BASE_HTTP_HTTP_FILE_H_
+#define LONGHAUL_BASE_HTTP_HTTP_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace longhaul::http {
+
+// "http://..." or "https://...".
+bool IsAddress(std::string_view text);
+// The address of `file`, a relative path, in the folder `address`.
+std::string AddressOf(std::string_view address, std::string_view file);
+
+using GivenUp = std::function<bool()>;
+
+// How many bytes the file has.
+StatusOr<uint64_t> SizeOf(const std::string& address, const GivenUp& given_up = {});
+// All of it. kFailedPrecondition: it has more than `limit` bytes.
+StatusOr<std::string> ReadAll(const std::string& address, uint64_t limit,
+                              const GivenUp& given_up = {});
+// `bytes` of it from `offset` on; at least one byte. kFailedPrecondition where it has less.
+StatusOr<std::vector<std::byte>> ReadRange(const std::string& address, uint64_t offset,
+                                           uint64_t bytes, const GivenUp& given_up = {});
+
+}  // namespace longhaul::http
+
+#endif  // LONGHAUL_BASE_HTTP_HTTP_FILE_H_

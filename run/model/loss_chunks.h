@@ -1,0 +1,34 @@
+// How the last stage computes its loss: in chunks of tokens, so that the logits of a large
+// vocabulary never stand in memory all at once. Stages and plans agree on it here.
+//
+// Pure, thread-safe.
+#ifndef LONGHAUL_RUN_MODEL_LOSS_CHUNKS_H_
+#define LONGHAUL_RUN_MODEL_LOSS_CHUNKS_H_
+
+#include <algorithm>
+#include <cstdint>
+
+namespace longhaul::model {
+
+// Of a chunk's logits in fp32.
+inline constexpr uint64_t kLogitsBytes = uint64_t{64} << 20;
+// Every chunk reads and writes the gradient of the head's matrix once, which costs more than its
+// products where they have fewer rows.
+inline constexpr uint64_t kFewestTokensOfAChunk = 128;
+
+// A microbatch's tokens, in pieces that differ by little.
+struct LossChunks {
+  uint64_t tokens = 0;  // of each chunk; the last one may have fewer
+  uint64_t count = 1;
+};
+// `tokens`: of a microbatch, at least 1. `vocabulary`: rows of the head, at least 1.
+constexpr LossChunks LossChunksOf(uint64_t tokens, uint64_t vocabulary) {
+  const uint64_t most = std::max(kFewestTokensOfAChunk, kLogitsBytes / (vocabulary * 4));
+  const uint64_t least_count = (tokens + most - 1) / most;
+  const uint64_t each = (tokens + least_count - 1) / least_count;
+  return {.tokens = each, .count = (tokens + each - 1) / each};
+}
+
+}  // namespace longhaul::model
+
+#endif  // LONGHAUL_RUN_MODEL_LOSS_CHUNKS_H_

@@ -1,0 +1,117 @@
+#include "run/file/lora_fields.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "run/model/family.h"
+
+namespace longhaul {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Of a run whose `train.lora` is on line 4, from column 12, over a published model.
+class LoraFields : public ::testing::Test {
+ protected:
+  static StatusOr<RunSpec> Parsed(const std::string& lora, const std::string& model = kModel,
+                                  const std::vector<std::string>& overrides = {}) {
+    return ParseRunSpec("name: a\nmodel: " + model + "\ndata: { text: x.txt }\ntrain: { lora: " +
+                            lora + ", steps: 1, microbatches: 1 }\n",
+                        "run.yaml", overrides, nullptr);
+  }
+  static RunSpec Good(const std::string& lora, const std::string& model = kModel,
+                      const std::vector<std::string>& overrides = {}) {
+    const auto spec = Parsed(lora, model, overrides);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    return spec.value_or(RunSpec{});
+  }
+  static std::string Error(const std::string& lora, const std::string& model = kModel) {
+    const auto spec = Parsed(lora, model);
+    return spec.ok() ? "no error" : std::string(Message(spec.status()));
+  }
+  static constexpr char kModel[] =
+      "{ family: llama, layers: 2, hidden: 8, heads: 2, context: 8, intermediate: 8, from: m }";
+  static constexpr char kGpt[] = "{ layers: 2, hidden: 8, heads: 2, context: 8, from: m }";
+};
+
+TEST_F(LoraFields, SaysRankAlphaAndTargets) {
+  const RunSpec spec = Good("{ rank: 8, alpha: 12, targets: [q_proj, mlp.up_proj] }");
+  ASSERT_TRUE(spec.model.lora);
+  EXPECT_EQ(spec.model.lora->rank, 8u);
+  EXPECT_EQ(spec.model.lora->alpha, 12);
+  EXPECT_EQ(spec.model.lora->scale(), 1.5);
+  EXPECT_THAT(spec.model.lora->targets, ElementsAre("q_proj", "mlp.up_proj"));
+}
+
+TEST_F(LoraFields, LeftOutTheyArePeftsUsualOnes) {
+  const RunSpec spec = Good("{ rank: 4 }");
+  EXPECT_EQ(spec.model.lora->alpha, 8);
+  EXPECT_THAT(spec.model.lora->targets, ElementsAre("q_proj", "v_proj"));
+  EXPECT_THAT(Good("{ rank: 4 }", kGpt).model.lora->targets, ElementsAre("c_attn"));
+  EXPECT_THAT(Good("{ rank: 4, targets: all-linear }", kGpt).model.lora->targets,
+              ElementsAre("c_attn", "c_proj", "c_fc"));
+  EXPECT_EQ(Good("{ rank: 4, targets: [all-linear] }").model.lora->targets.size(), 7u);
+  EXPECT_THAT(Good("{ rank: 4, targets: o_proj }").model.lora->targets, ElementsAre("o_proj"));
+}
+
+TEST_F(LoraFields, OverridesSayMore) {
+  const RunSpec spec = Good("{ rank: 4, targets: [k_proj] }", kModel, {"train.lora.rank=2"});
+  EXPECT_EQ(spec.model.lora->rank, 2u);
+  EXPECT_EQ(spec.model.lora->alpha, 4);
+  EXPECT_THAT(spec.model.lora->targets, ElementsAre("k_proj"));
+}
+
+TEST_F(LoraFields, AreInTheTextOfTheRunAlone) {
+  for (const char* lora : {"{ rank: 4 }", "{ rank: 3, alpha: 1.5, targets: all-linear }"}) {
+    const RunSpec spec = Good(lora);
+    const auto again = ParseRunSpec(ToYaml(spec), "again.yaml", {}, nullptr);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(*again, spec);
+  }
+  RunSpec without = Good("{ rank: 4 }");
+  without.model.lora.reset();
+  EXPECT_THAT(ToYaml(without), Not(HasSubstr("lora")));
+}
+
+// Embedding and head of a tied model do not change, so they may lie on several stages.
+TEST_F(LoraFields, TiedModelsMayHaveSeveralStages) {
+  std::string model = kModel;
+  model.insert(model.size() - 1, ", tied: true ");
+  const RunSpec spec = Good("{ rank: 4 }", model, {"pipeline.stages=2"});
+  EXPECT_TRUE(spec.model.tied);
+  EXPECT_TRUE(spec.model.lora);
+}
+
+TEST_F(LoraFields, WhatCannotBe) {
+  EXPECT_EQ(Error("{ rank: 4 }", "{ layers: 2, hidden: 8, heads: 2, context: 8 }"),
+            "run.yaml:4:16: train.lora: adapters are trained over a published model, and there is "
+            "no model.from; name its folder there, or leave lora out");
+  EXPECT_EQ(Error("{ alpha: 4 }"),
+            "run.yaml:4:16: the key 'train.lora.rank' is missing; expected a whole number from 1 "
+            "to 4096, often 8 or 16");
+  EXPECT_EQ(Error("{ rank: 0 }"),
+            "run.yaml:4:24: train.lora.rank: expected a whole number from 1 to 4096, got '0'");
+  EXPECT_EQ(Error("{ rank: 4, targets: [q_proj, c_attn] }"),
+            "run.yaml:4:36: train.lora.targets: no block of family llama has a module 'c_attn'; "
+            "expected all-linear, or some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, "
+            "down_proj");
+  EXPECT_EQ(Error("{ rank: 4, targets: [attn.qkv] }", kGpt),
+            "run.yaml:4:36: train.lora.targets: no block of family gpt has a module 'attn.qkv'; "
+            "expected all-linear, or some of c_attn, c_proj, c_fc");
+  EXPECT_THAT(Error("{ rank: 4, targets: [lm_head] }"), HasSubstr("has a module 'lm_head'"));
+  EXPECT_THAT(Error("{ rank: 4, targets: [q_proj, q_proj] }"),
+              HasSubstr("train.lora.targets: 'q_proj' stands there twice"));
+  EXPECT_THAT(Error("{ rank: 4, targets: [] }"), HasSubstr("got an empty list"));
+  EXPECT_THAT(Error("{ rank: 4, alpha: 0 }"),
+              HasSubstr("train.lora.alpha: expected a number above 0"));
+  EXPECT_THAT(Error("{ rank: 4, dropout: 0.1 }"), HasSubstr("dropout"));
+  EXPECT_THAT(Error("8"), HasSubstr("train.lora: expected a mapping with rank, alpha, targets"));
+}
+
+}  // namespace
+}  // namespace longhaul

@@ -68,7 +68,7 @@ uint64_t RanksOfBlock(const ModelSpec& spec) {
 // its own, since no kernel shares them (worker/stage/llama.cc). In numbers.
 uint64_t RepeatedKeysAndValues(const RunSpec& spec) {
   const bool shares = spec.train.dtype == ComputeDtype::kBf16 && !spec.data.mask_documents;
-  if (shares || spec.model.family != ModelFamily::kLlama) return 0;
+  if (shares || spec.model.kv_heads == 0) return 0;  // 0: a family whose heads share none
   return 2 * uint64_t{spec.model.QueryChannels() - spec.model.KvChannels()};
 }
 

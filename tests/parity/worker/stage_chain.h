@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -28,7 +29,7 @@ struct SmallModel {
   Recompute recompute = Recompute::kNone;
   double tolerance = 0;  // of a loss on another device, nats
   uint32_t stages = 2;
-  bool tied = false;  // with one stage
+  bool tied = false;
 };
 
 // Of all its layers.
@@ -103,6 +104,7 @@ class StageChain {
     }
   }
   void Update(uint64_t step) {
+    if (stages_.size() > 1 && options_.model.tied) SumTied();
     double norm = 0;
     for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
       norm = Must((*stage)->AddSquaredGradientNorm(norm)).sum;
@@ -138,6 +140,20 @@ class StageChain {
   }
 
  private:
+  // Of the embedding the rows of few letters alone, as over a link: none follows another.
+  void SumTied() {
+    worker::TiedMatrix &embedding = *stages_.front()->tied_matrix(),
+                       &head = *stages_.back()->tied_matrix();
+    std::vector<int32_t> all(embedding.rows()), some;
+    std::iota(all.begin(), all.end(), 0);
+    for (int32_t id = 97; id < 97 + 16; ++id) some.push_back(id);
+    some.push_back(static_cast<int32_t>(embedding.rows()) - 1);
+    std::vector<float> whole(all.size() * head.channels()), rows(some.size() * head.channels());
+    EXPECT_EQ(head.ReadGradient(all, whole), absl::OkStatus());
+    EXPECT_EQ(embedding.ReadGradient(some, rows), absl::OkStatus());
+    EXPECT_EQ(embedding.AddToGradient(all, whole), absl::OkStatus());
+    EXPECT_EQ(head.AddToGradient(some, rows), absl::OkStatus());
+  }
   template <class Pass>
   void Run(uint64_t sample, const Pass& pass) {
     const std::vector<int32_t> ids = Ids(sample), targets = Next(ids);

@@ -53,7 +53,11 @@ inline auto SmallModels() {
       SmallModel{"llama_bf16_by_blocks", kLlama, kBf16, Recompute::kBlocks, 5e-2},
       SmallModel{"gpt_one_stage_bf16_by_blocks", kGpt, kBf16, Recompute::kBlocks, 5e-2,
                  /*stages=*/1},
-      SmallModel{"llama_tied", kLlama, kFp32, Recompute::kNone, 2e-3, /*stages=*/1, /*tied=*/true});
+      SmallModel{"llama_tied", kLlama, kFp32, Recompute::kNone, 2e-3, /*stages=*/1, /*tied=*/true},
+      SmallModel{"gpt_tied_apart", kGpt, kFp32, Recompute::kNone, 2e-3, /*stages=*/2,
+                 /*tied=*/true},
+      SmallModel{"llama_tied_apart_bf16", kLlama, kBf16, Recompute::kNone, 5e-2, /*stages=*/2,
+                 /*tied=*/true});
 }
 
 inline std::string NameOf(const ::testing::TestParamInfo<SmallModel>& model) {

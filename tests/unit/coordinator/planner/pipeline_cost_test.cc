@@ -45,9 +45,10 @@ TEST(WithChunkHeaders, AddsOneHeaderAChunk) {
 }
 
 TEST(PipelineCostOf, TakesThePlanAndTheNetwork) {
-  NetworkRates network = UniformNetwork(2, 2e6, absl::Milliseconds(25));
+  const Plan plan = TwoStages();
+  NetworkRates network = UniformNetwork(plan.assignment, 2e6, absl::Milliseconds(25));
   network.interfaces[1].egress_bytes_per_second = 1e6;
-  const schedule::PipelineCost cost = PipelineCostOf(TwoStages(), EightMicrobatches(), network);
+  const schedule::PipelineCost cost = PipelineCostOf(plan, EightMicrobatches(), network);
   EXPECT_EQ(cost.schedule, ScheduleKind::kGpipe);
   EXPECT_EQ(cost.stages[1].activation_lead, 3u);
   EXPECT_EQ(cost.microbatches, 8u);
@@ -65,7 +66,7 @@ TEST(PipelineCostOf, TakesThePlanAndTheNetwork) {
 
 TEST(SetNetwork, IsReadBack) {
   Plan plan = TwoStages();
-  NetworkRates network = UniformNetwork(2, 2e6, absl::Milliseconds(25));
+  NetworkRates network = UniformNetwork(plan.assignment, 2e6, absl::Milliseconds(25));
   network.interfaces[1].ingress_bytes_per_second = schedule::kUnlimited;
   network.links[0].backward.bytes_per_second = 1e6;
   network.links[0].backward.latency = absl::Milliseconds(1);
@@ -85,8 +86,8 @@ TEST(PipelineCostOf, DelayAndRateShowInTheSimulation) {
   const auto simulate = [](double bytes_per_second, absl::Duration latency) {
     Plan plan = TwoStages();
     for (Cell& cell : plan.assignment.cells) cell.setting.depth = 8;
-    const auto simulation = schedule::Simulate(
-        PipelineCostOf(plan, EightMicrobatches(), UniformNetwork(2, bytes_per_second, latency)));
+    const auto simulation = schedule::Simulate(PipelineCostOf(
+        plan, EightMicrobatches(), UniformNetwork(plan.assignment, bytes_per_second, latency)));
     EXPECT_TRUE(simulation.ok()) << simulation.status();
     return simulation.value_or(schedule::Simulation{});
   };

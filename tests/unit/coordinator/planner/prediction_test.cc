@@ -155,8 +155,8 @@ TEST(MakePlan, PredictsWhatTheSimulatorSays) {
   const auto same = schedule::Simulate(PipelineCostOf(*plan, request.spec, NetworkOf(*plan)));
   ASSERT_TRUE(same.ok()) << same.status();
   EXPECT_EQ(absl::ToDoubleSeconds(same->step), plan->prediction.step_seconds);
-  const auto slower = schedule::Simulate(
-      PipelineCostOf(*plan, request.spec, UniformNetwork(3, 1e5, absl::Milliseconds(1))));
+  const auto slower = schedule::Simulate(PipelineCostOf(
+      *plan, request.spec, UniformNetwork(plan->assignment, 1e5, absl::Milliseconds(1))));
   ASSERT_TRUE(slower.ok()) << slower.status();
   EXPECT_GT(slower->lower_bound, 10 * same->step);
 }

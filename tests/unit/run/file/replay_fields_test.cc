@@ -97,6 +97,10 @@ TEST(Replay, SaysWhatIsMissing) {
 }
 
 TEST(Replay, SaysWhatCannotBe) {
+  EXPECT_THAT(
+      ErrorOf(kReplay, {"model.tied=true"}),
+      HasSubstr("model.tied: a replay has no gradient that the first and the last of several "
+                "stages could sum"));
   EXPECT_THAT(ErrorOf(kReplay, {"validation.every=5"}),
               HasSubstr("validation.every: a replay learns nothing"));
   EXPECT_THAT(ErrorOf(kReplay, {"replay.codec_times={\"tah:p=0.5\": {encode: 1us, decode: 1us}}"}),

@@ -306,7 +306,6 @@ train: { steps: 10, microbatches: 2, schedule: { warmup: 11 } }
 pipeline: { stages: 3, depth: 3 }
 )"),
             R"(run.yaml:2:41: model.heads: 8 heads do not divide model.hidden 250; choose a divisor
-run.yaml:2:62: model.tied: true needs pipeline.stages: 1, got 3; embedding and head would lie on different workers
 run.yaml:4:22: validation.share: 0 leaves no text for the validation every 50 steps; raise it or set validation.every to 0
 run.yaml:5:58: train.schedule.warmup: 11 steps are more than train.steps 10
 run.yaml:6:21: pipeline.stages: 3 stages are more than the model's 2 layers; every stage needs one
@@ -332,7 +331,6 @@ pipeline: { stages: 3, depth: 3, recompute: perhaps }
       R"(run.yaml:1:7: name: expected 1 to 40 of a-z, 0-9 and '-', beginning with a letter or digit, got 'No Name'
 run.yaml:2:41: model.heads: 8 heads do not divide model.hidden 250; choose a divisor
 run.yaml:2:53: model.context: expected a whole number from 1 to 4194304, got 'none'
-run.yaml:2:65: model.tied: true needs pipeline.stages: 1, got 3; embedding and head would lie on different workers
 run.yaml:4:22: validation.share: 0 leaves no text for the validation every 50 steps; raise it or set validation.every to 0
 run.yaml:4:34: validation.samples: expected a whole number from 1 to 16777216, got 'none'
 run.yaml:5:55: train.microbatch_size: expected a whole number from 1 to 65536, got '0'

@@ -123,7 +123,7 @@ TEST(PublishedNames, OfQwen3) {
           "model.layers.3.self_attn.k_norm.weight",
           "model.layers.3.post_attention_layernorm.weight", "model.layers.3.mlp.gate_proj.weight",
           "model.layers.3.mlp.up_proj.weight", "model.layers.3.mlp.down_proj.weight",
-          "model.norm.weight"));
+          "model.norm.weight", "model.embed_tokens.weight"));
 }
 
 TEST(Parameters, HeadsHaveTheirOwnChannels) {

@@ -36,6 +36,12 @@ TEST(Chain, AStageInTheMiddleHasTwoBoundaries) {
 TEST(Chain, EdgesJoinTheStagesOfOneReplica) {
   EXPECT_TRUE(chain::MakeEdges(0, 0).empty());
   EXPECT_TRUE(chain::MakeEdges(0, 1).empty());
+  EXPECT_TRUE(chain::MakeEdges(0, 1, EdgeId(0), /*tied=*/true).empty());
+  const Edge tied = chain::MakeEdges(2, 3, EdgeId(10), /*tied=*/true).back();
+  EXPECT_EQ(tied.id, EdgeId(12));
+  EXPECT_EQ(tied.kind, EdgeKind::kTied);
+  EXPECT_EQ(tied.from, (CellId{2, 0}));
+  EXPECT_EQ(tied.to, (CellId{2, 2}));
   const std::vector<Edge> edges = chain::MakeEdges(2, 3, EdgeId(10));
   ASSERT_EQ(edges.size(), 2u);
   EXPECT_EQ(edges[0].id, EdgeId(10));

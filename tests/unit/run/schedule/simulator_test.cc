@@ -90,6 +90,55 @@ TEST(SimulatorTest, SlowLinksCostWhatTheBytesCost) {
       << "classic 1F1B starves slow links";
 }
 
+// Two stages whose messages take no time. The last one's passes end after 17 s, the first one's
+// after 18 s.
+TEST(SimulatorTest, ATiedMatrixIsSentWhenTheSendersPassesEnd) {
+  PipelineCost cost = Uniform(2, 8, 1, 1);
+  SetRate(&cost, 1000);
+  cost.stages[0].optimizer = absl::Seconds(0.25);
+  ASSERT_DOUBLE_EQ(StepSeconds(cost), 18.25);
+  cost.tied.emplace();
+  cost.tied->forward = {.bytes = 500, .latency = absl::Seconds(0.1)};
+  cost.tied->backward = {.bytes = 1000, .latency = absl::Seconds(0.1)};
+  auto result = Simulate(cost);
+  ASSERT_TRUE(result.ok()) << result.status();
+  // 18 + 0.5 + 0.1: rows of the embedding. The norm comes up at once.
+  EXPECT_NEAR(absl::ToDoubleSeconds(result->step), 18.85, 1e-9);
+  ASSERT_TRUE(result->tied.has_value());
+  EXPECT_NEAR(result->tied->forward.busy_share, 0.5 / 18.85, 1e-9);
+  EXPECT_NEAR(result->tied->backward.rate_share, 1 / 18.85, 1e-9);
+  EXPECT_NEAR(result->stages[0].egress_share, 0.5 / 18.85, 1e-9);
+  EXPECT_NEAR(absl::ToDoubleSeconds(result->stages[0].time.wait_below), 2 + 0.6, 1e-9);
+  EXPECT_NEAR(absl::ToDoubleSeconds(result->lower_bound), 18.85, 1e-9);
+  EXPECT_EQ(result->bottleneck, "tied matrix from stage 0 to stage 1");
+
+  // 17 + 30 + 0.1: the gradient of the head.
+  cost.tied->backward.bytes = 30'000;
+  result = Simulate(cost);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_NEAR(absl::ToDoubleSeconds(result->step), 47.35, 1e-9);
+  EXPECT_NEAR(absl::ToDoubleSeconds(result->lower_bound), 47.35, 1e-9);
+  EXPECT_EQ(result->bottleneck, "tied matrix from stage 1 to stage 0");
+
+  EXPECT_FALSE(Simulate([] {
+                 PipelineCost alone = Uniform(1, 8, 1, 1);
+                 alone.tied.emplace();
+                 return alone;
+               }())
+                   .ok());
+}
+
+// What is left of the last gradients and the head's share the last stage's egress.
+TEST(SimulatorTest, ATiedMatrixSharesInterfacesWithTheLastGradients) {
+  PipelineCost cost = Uniform(3, 1, 0, 0);
+  SetRate(&cost, 1000);
+  SetBytes(&cost, 0, 1000);
+  cost.tied.emplace();
+  cost.tied->backward.bytes = 1000;
+  // Both leave stage 2 from 0 to 2 s; the gradient leaves stage 1 from then to 3 s.
+  EXPECT_NEAR(StepSeconds(cost), 3, 1e-9);
+}
+
 void SetLead(PipelineCost* cost, uint32_t lead) {
   for (size_t s = 1; s < cost->stages.size(); ++s) cost->stages[s].activation_lead = lead;
 }

@@ -16,7 +16,7 @@ namespace {
 // Steps and checkpoints that wait for some stages' reports. Where the coordinator was away, one
 // stage tells all that it has kept before another is back; more means that reports were lost.
 constexpr size_t kMaxPartialSteps = 8192;
-constexpr size_t kMaxPartialCheckpoints = 64;
+constexpr size_t kMaxPartialCheckpoints = 1024;
 constexpr size_t kRecentSteps = 32;
 constexpr absl::Duration kStoreStepEvery = absl::Seconds(1);
 

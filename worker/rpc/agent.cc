@@ -132,6 +132,7 @@ void Agent::HandleWork(v1::WorkerCommand command) {
     if (run_ && run_->run() == RunId(command.run_id()) && run_->epoch() > Epoch(command.epoch())) {
       return;
     }
+    resources_.transfers->EpochBegins(RunId(command.run_id()), Epoch(command.epoch()));
   }
   if (IsBeingMeasured(command)) return;
   if (probe_ && probe_->IsOf(command)) {

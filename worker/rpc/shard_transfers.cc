@@ -236,12 +236,7 @@ void ShardTransfers::Handle(v1::WorkerCommand command) {
     LogWarning("{} transfers of shards are under way already; one was left out", kMostTransfers);
     return;
   }
-  // What an older epoch knew of a step must not take the place of what this one knows of it.
-  for (auto& [other, transfer] : transfers_) {
-    if (transfer->run == command.run_id() && transfer->epoch < command.epoch()) {
-      transfer->conversation->GiveUp(absl::AbortedError("a newer epoch of the run has begun"));
-    }
-  }
+  GiveUpBefore(command.run_id(), command.epoch());
   Transfer& transfer = *(transfers_[key] = std::make_unique<Transfer>());
   transfer.run = command.run_id();
   transfer.epoch = command.epoch();
@@ -249,6 +244,18 @@ void ShardTransfers::Handle(v1::WorkerCommand command) {
     Run(command, transfer.conversation);
     transfer.done = true;
   });
+}
+
+void ShardTransfers::EpochBegins(const RunId& run, Epoch epoch) {
+  const std::lock_guard lock(mutex_);
+  GiveUpBefore(run.value(), epoch.value());
+}
+
+void ShardTransfers::GiveUpBefore(const std::string& run, uint64_t epoch) {
+  for (auto& [key, transfer] : transfers_) {
+    if (transfer->run != run || transfer->epoch >= epoch) continue;
+    transfer->conversation->GiveUp(absl::AbortedError("a newer epoch of the run has begun"));
+  }
 }
 
 void ShardTransfers::Run(const v1::WorkerCommand& command,

@@ -44,12 +44,16 @@ class ShardTransfers {
   // A command with check_shards that has a `to`, or with take_shards. Twice, while it is under way,
   // is once.
   void Handle(v1::WorkerCommand command);
+  // Gives up what older epochs of the run began: what they knew of a step must not take the place
+  // of what this one knows of it.
+  void EpochBegins(const RunId& run, Epoch epoch);
 
  private:
   class Conversation;
   struct Transfer;
 
   using Shared = std::shared_ptr<Conversation>;
+  void GiveUpBefore(const std::string& run, uint64_t epoch);  // locked
   void Run(const v1::WorkerCommand& command, const Shared& conversation);
   // And answers.
   void Send(const v1::WorkerCommand& command, const Shared& conversation);

@@ -138,20 +138,18 @@ def round_trip(cluster, kind):
 def tied(cluster):
     source = cluster.folder / "tied"
     make_model(source, "F32", tied=True)
-    refused = cluster.cli("submit", write_run(cluster, "tied-four", "{ from: tied, context: 64 }", 4), check=False)
-    if refused.returncode != 1 or "split begins both with the one matrix" not in refused.stderr:
-        raise AssertionError(f"exit {refused.returncode}: {refused.stderr}")
     _, one = train(cluster, "tied-one", "{ from: tied, context: 64 }", 1)
+    _, four = train(cluster, "tied-four", "{ from: tied, context: 64 }", 4)
     run, split = train(cluster, "tied-split", "{ from: tied, context: 64, tied: split }", 4)
-    if abs(one - split) > 1e-6:
-        raise AssertionError(f"tied in one stage: a loss of {one}; split over four: {split}")
+    if max(one, four, split) - min(one, four, split) > 1e-6:
+        raise AssertionError(f"tied in one stage: a loss of {one}; over four: {four}; split over four: {split}")
     cluster.cli("export", run, "--out", cluster.folder / "untied")
     tensors = read_safetensors(cluster.folder / "untied" / "model.safetensors")
     if tensors["lm_head.weight"] != tensors["model.embed_tokens.weight"]:
         raise AssertionError("the split head began with something else than the embedding")
     if json.loads((cluster.folder / "untied" / "config.json").read_text())["tie_word_embeddings"]:
         raise AssertionError("the export says that it is tied")
-    print(f"ok: tied in one stage and split over four: a loss of {one:.6f}", flush=True)
+    print(f"ok: tied in one stage, over four, and split over four: a loss of {one:.6f}", flush=True)
 
 
 def elsewhere(cluster):

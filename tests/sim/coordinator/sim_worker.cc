@@ -189,11 +189,7 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
       HandleCheckShards(command);
       return;
     case v1::WorkerCommand::kTakeShards:
-      // As the daemon does, which gives up what an older epoch began.
-      std::erase_if(world_->takes, [&](const auto& take) {
-        return take.second.worker == id() && take.second.run == command.run_id() &&
-               take.second.epoch < command.epoch();
-      });
+      GiveUpTakesBefore(command);
       world_->takes[command.take_shards().check()] = {id(), command.run_id(), command.epoch()};
       return;
     case v1::WorkerCommand::kDropCheckpoint:
@@ -201,9 +197,12 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
                                             command.drop_checkpoint().kept().end()});
       disk().Erase(command.run_id(), command.drop_checkpoint().step());
       return;
+    case v1::WorkerCommand::kAssign:
+      GiveUpTakesBefore(command);
+      HandleAssign(command);
+      return;
     case v1::WorkerCommand::kMeasure:
     case v1::WorkerCommand::kProbeLink:
-    case v1::WorkerCommand::kAssign:
       HandleAssign(command);
       return;
     case v1::WorkerCommand::kStart:
@@ -232,6 +231,14 @@ void SimWorker::Handle(const v1::WorkerCommand& command) {
     default:
       return;
   }
+}
+
+// As the daemon does.
+void SimWorker::GiveUpTakesBefore(const v1::WorkerCommand& command) {
+  std::erase_if(world_->takes, [&](const auto& take) {
+    return take.second.worker == id() && take.second.run == command.run_id() &&
+           take.second.epoch < command.epoch();
+  });
 }
 
 // It ends. An operator sees that and starts the worker again; a twin was a mistake.

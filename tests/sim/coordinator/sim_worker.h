@@ -105,6 +105,7 @@ class SimWorker {
   void HandleReaddress(const v1::WorkerCommand& command);
   void HandleTryReach(const v1::TryReach& ask);
   void HandleCheckShards(const v1::WorkerCommand& command);
+  void GiveUpTakesBefore(const v1::WorkerCommand& command);
   void TakeNext();
   void Measured(const v1::WorkerCommand& command);
   void Cancel();

@@ -19,6 +19,7 @@
 #include "tests/unit/worker/tiny_run.h"
 #include "transport/p2p/loopback/factory.h"
 #include "worker/rpc/agent.h"
+#include "worker/rpc/shard_transfers.h"
 
 namespace longhaul::worker {
 
@@ -58,12 +59,17 @@ class Worker {
     EXPECT_TRUE(shards.ok() && transport.ok());
     shards_ = *std::move(shards);
     transport_ = *std::move(transport);
+    transfers_ = std::make_unique<ShardTransfers>(
+        std::map<std::string, transport::Transport*, std::less<>>{{"ucx", transport_.get()}},
+        shards_.get(), &traffic_,
+        [this](v1::WorkerMessage message) { said_.Push(std::move(message)); });
     agent_ = std::make_unique<Agent>(
         Resources{.transports = {{"ucx", transport_.get()}},
                   .devices = {WorkerDevice{}},
                   .codec_thread = &codec_thread_,
                   .shards = shards_.get(),
                   .blobs = &blobs_,
+                  .transfers = transfers_.get(),
                   .send = [this](v1::WorkerMessage message) { said_.Push(std::move(message)); },
                   .restart = [this](const RestartCause& cause) { restarts_.Push(cause); },
                   .resident_limit = resident_limit,
@@ -78,6 +84,7 @@ class Worker {
   // As the daemon ends.
   ~Worker() {
     agent_->Shutdown();
+    transfers_.reset();
     transport_.reset();
   }
 
@@ -156,6 +163,8 @@ class Worker {
   CodecThread codec_thread_;  // outlives the transport
   std::unique_ptr<ShardStore> shards_;
   std::unique_ptr<transport::Transport> transport_;
+  TrafficWatch traffic_;
+  std::unique_ptr<ShardTransfers> transfers_;
   // Nobody is there: what is asked for lies in the folder already.
   BlobFetcher blobs_{"127.0.0.1:1", "", folder_.path() + "/blobs"};
   std::unique_ptr<Agent> agent_;

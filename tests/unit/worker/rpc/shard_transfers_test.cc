@@ -227,6 +227,20 @@ TEST_F(ShardTransfersTest, AHolderKeepsNothingOfAnOlderEpoch) {
   EXPECT_FALSE(std::filesystem::exists(PathOf(holder, files_[0])));
 }
 
+TEST_F(ShardTransfersTest, AnEpochThatBeginsEndsWhatOlderOnesAskedForAlone) {
+  Take();
+  holder.transfers->EpochBegins(RunId("another"), Epoch(4));
+  holder.transfers->EpochBegins(kRun, Epoch(3));
+  Give();
+  ExpectCopied(Answer());
+  for (const ShardFile& file : files_) std::filesystem::remove(PathOf(holder, file));
+  Take();
+  holder.transfers->EpochBegins(kRun, Epoch(4));
+  Give();
+  EXPECT_NE(Answer().shards(0).copy_error(), "");
+  EXPECT_FALSE(std::filesystem::exists(PathOf(holder, files_[0])));
+}
+
 TEST_F(ShardTransfersTest, ShutdownGivesUpWhatIsUnderWay) {
   Take();  // nobody dials
   holder.transfers->Shutdown();

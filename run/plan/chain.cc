@@ -16,7 +16,7 @@ std::vector<Edge> MakeEdges(uint32_t replica, uint32_t stages, EdgeId first, boo
     edge.id = EdgeId(first.value() + Boundaries(stages));
     edge.kind = EdgeKind::kTied;
     edge.from = {replica, 0};
-    edge.to = {replica, stages - 1};
+    edge.to = {replica, LastStage(stages)};
   }
   return edges;
 }

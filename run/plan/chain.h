@@ -36,6 +36,9 @@ constexpr bool IsFirst(uint32_t stage) {
 constexpr bool IsLast(uint32_t stage, uint32_t stages) {
   return stage + 1 == stages;
 }
+constexpr uint32_t LastStage(uint32_t stages) {
+  return stages - 1;
+}
 // The stages from `stage` to the last one, both counted.
 constexpr uint32_t StagesFrom(uint32_t stage, uint32_t stages) {
   return stages - stage;

@@ -120,7 +120,7 @@ void ConsiderInterfaces(const PipelineCost& cost, const Path& path, uint32_t s, 
 // one's do.
 void ConsiderTied(const PipelineCost& cost, const Path& path, Largest* largest) {
   const StageCost &first = cost.stages.front(), &last = cost.stages.back();
-  const auto last_stage = cost.stages.size() - 1;
+  const uint32_t last_stage = chain::LastStage(static_cast<uint32_t>(cost.stages.size()));
   const FlowCost &down = cost.tied->forward, &up = cost.tied->backward;
   absl::Duration norm_up;
   for (const BoundaryCost& boundary : cost.boundaries) norm_up += boundary.backward.latency;

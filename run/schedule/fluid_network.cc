@@ -22,7 +22,7 @@ FluidNetwork::FluidNetwork(const PipelineCost& cost) : shared_efficiency_(cost.s
   for (uint32_t b = 0; b < cost.boundaries.size(); ++b) {
     add(chain::UpperStage(b), chain::LowerStage(b), cost.boundaries[b]);
   }
-  if (cost.tied) add(0, static_cast<uint32_t>(cost.stages.size() - 1), *cost.tied);
+  if (cost.tied) add(0, chain::LastStage(static_cast<uint32_t>(cost.stages.size())), *cost.tied);
   ends_.assign(transfers_.size(), kNever);
   open_.reserve(transfers_.size());
 }

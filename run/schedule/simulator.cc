@@ -91,8 +91,8 @@ class Run {
       AddLink(Direction::kBackward, lower, upper, cost.boundaries[b].backward, cost.microbatches);
     }
     if (cost.tied) {
-      AddLink(Direction::kForward, 0, stages - 1, cost.tied->forward, 1);
-      AddLink(Direction::kBackward, stages - 1, 0, cost.tied->backward, 1);
+      AddLink(Direction::kForward, 0, chain::LastStage(stages), cost.tied->forward, 1);
+      AddLink(Direction::kBackward, chain::LastStage(stages), 0, cost.tied->backward, 1);
     }
     touched_.assign(stages, true);
     idle_.assign(stages, kNotIdle);

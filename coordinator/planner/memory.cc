@@ -14,6 +14,8 @@ constexpr uint64_t kRoundingBytes = uint64_t{64} << 20;
 constexpr uint64_t kBoundaryBuffers = 4;
 constexpr uint64_t kTiedPieces = uint64_t{32} << 20;
 constexpr uint64_t kLogitsAtWork = 2;
+// Of a GPU's host: the pinned buffers of snapshots (worker/stage/host_copies.h).
+constexpr uint64_t kPinnedBytes = uint64_t{64} << 20;
 // Of a GPU's stage, whose passes are recorded.
 constexpr uint64_t kCublasBytes = uint64_t{192} << 20;
 constexpr uint64_t kBoundariesInPassing = 8;
@@ -160,7 +162,7 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
       SnapshotsAtATime(spec) * StageStateBytes(spec, vocabulary, layers, first, last) +
       TiedBytes(spec, vocabulary, first, last);
   if (on_gpu) {
-    memory.host = in_host + kBoundaryBuffers * boundary + kProgramBytes;
+    memory.host = in_host + kBoundaryBuffers * boundary + kPinnedBytes + kProgramBytes;
   } else {
     memory.fixed += in_host;
   }

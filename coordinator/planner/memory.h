@@ -71,6 +71,7 @@ struct StageMemory {
 //            + at an end of a tied matrix what the other end sends of its gradient in a step, and
 //              32 MiB of the own one on its way
 //            + 4 boundary tensors, encoded; in clean validation they are as large as in fp32
+//            + 64 MiB, through which snapshots come from the GPU
 //            + kProgramBytes
 // Attention keeps no T x T matrix: the CPU's and the GPU's fused kernels do not. memory_parity_test
 // and memory_gpu_test compare with what LibTorch takes.

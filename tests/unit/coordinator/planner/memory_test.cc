@@ -85,7 +85,7 @@ TEST(StageMemory, OfAGpusHost) {
   const auto state = [&](bool first, bool last) {
     return StageStateBytes(spec, 256, 3, first, last);
   };
-  const uint64_t besides = uint64_t{4} * 1024 * 768 * 4 + kProgramBytes;
+  const uint64_t besides = uint64_t{4} * 1024 * 768 * 4 + (64u << 20) + kProgramBytes;
   EXPECT_EQ(host(true, false), state(true, false) + besides);
   EXPECT_EQ(host(true, false, /*on_gpu=*/false), 0u);
   spec.checkpoint.every = 50;

@@ -109,8 +109,9 @@ Table LinkTable(const v1::RunStatus& run) {
                {"STATE"}});
   for (const v1::LinkStatus& link : run.links()) {
     const bool known = link.rate_bits_per_second() > 0;
-    table.AddRow({fmt::format("{} > {}", link.from_worker(), link.to_worker()), link.direction(),
-                  link.codec(), known ? FormatBitsPerSecond(link.rate_bits_per_second()) : "?",
+    table.AddRow({fmt::format("{} > {}", link.from_worker(), link.to_worker()),
+                  link.kind() == "tied" ? "tied matrix" : link.direction(), link.codec(),
+                  known ? FormatBitsPerSecond(link.rate_bits_per_second()) : "?",
                   FormatBitsPerSecond(link.goodput_bits_per_second()),
                   known ? PercentText(link.bound_share()) : "?", PercentText(link.busy_share()),
                   link.waits_for(), TableCell(link.state(), StateStyle(link.state()))});

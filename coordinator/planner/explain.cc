@@ -80,6 +80,7 @@ std::string Traffic(const Plan& plan, const RunSpec& spec) {
 // What the matrix that is both embedding and head costs, and what the other choice would.
 std::string Tied(const PlanRequest& request, const Plan& plan) {
   const RunSpec& spec = request.spec;
+  if (spec.model.lora) return "";  // neither changes
   const std::vector<Cell>& cells = plan.assignment.cells;
   const uint64_t elements =
       uint64_t{spec.model.VocabularyOver(request.data.vocabulary)} * spec.model.hidden;
@@ -103,7 +104,7 @@ std::string Tied(const PlanRequest& request, const Plan& plan) {
                                  seconds(tied->backward, Direction::kBackward));
   return fmt::format(
       " {} and {} hold the one matrix of embedding and head (model.tied: true) and send each other "
-      "its gradient, up to {} and {} a step{}; with {} nothing would be sent, and the export would "
+      "its gradient, about {} and {} a step{}; with {} nothing would be sent, and the export would "
       "have {} parameters more.",
       cells.front().worker_name, cells.back().worker_name,
       FormatBytes(static_cast<double>(tied->forward.bytes)),

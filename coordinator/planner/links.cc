@@ -90,30 +90,68 @@ StatusOr<Flow> FlowWith(const std::string& codec_text, const PlanRequest& reques
   return Flow{.codec = codec->name(), .bytes = UsualBytes(request, *codec)};
 }
 
+// What two workers are to each other.
+std::string_view WhyTheyTalk(EdgeKind kind) {
+  switch (kind) {
+    case EdgeKind::kTied:
+      return "hold the one matrix of embedding and head (model.tied: true)";
+    case EdgeKind::kState:
+      return "send each other copies of checkpoints";
+    default:
+      return "are neighbours";
+  }
+}
+
+// Both ends of a tied matrix apply the same update, which devices of two kinds round differently.
+Status CheckAlike(const CandidateWorker& upper, const CandidateWorker& lower) {
+  const bool known = !upper.device.empty() && !lower.device.empty();
+  if (upper.on_gpu == lower.on_gpu && !(upper.on_gpu && known && upper.device != lower.device)) {
+    return absl::OkStatus();
+  }
+  const auto device = [](const CandidateWorker& worker) {
+    return !worker.device.empty() ? worker.device : worker.on_gpu ? "a GPU" : "its CPU";
+  };
+  return absl::FailedPreconditionError(fmt::format(
+      "workers {} and {} are to hold one matrix as embedding and head (model.tied: true), and "
+      "compute on {} and on {}, which do not round alike; let two workers of one kind be first and "
+      "last, or say `tied: split`",
+      upper.name, lower.name, device(upper), device(lower)));
+}
+
+// Different tokens of so many, by Heaps' law with the numbers of English text in tokens of 50,000
+// to 150,000.
+uint64_t DifferentTokens(uint64_t tokens) {
+  return static_cast<uint64_t>(30 * std::pow(static_cast<double>(tokens), 0.52));
+}
+
 // Of a step. The head has a gradient of every row, the embedding of those that tokens have read.
 Flow TiedFlow(const PlanRequest& request, bool of_embedding) {
   const RunSpec& spec = request.spec;
   uint64_t rows = spec.model.VocabularyOver(request.data.vocabulary);
-  if (of_embedding) rows = std::min(rows, spec.TokensPerStep());
+  if (of_embedding) {
+    rows = std::min({rows, spec.TokensPerStep(), DifferentTokens(spec.TokensPerStep())});
+  }
   return {.codec = "none", .bytes = rows * spec.model.hidden * sizeof(float)};
 }
 
 }  // namespace
 
 StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker& upper,
-                                      const CandidateWorker& lower) {
+                                      const CandidateWorker& lower, EdgeKind kind) {
   const auto asked = [&](const CandidateWorker& worker) {
     const LinkException* exception = ExceptionOf(spec, worker.name);
     return exception == nullptr ? std::nullopt : exception->transport;
   };
   const std::optional<TransportKind> by_upper = asked(upper), by_lower = asked(lower);
-  if (by_upper && by_lower && *by_upper != *by_lower) {
+  const bool disagree = by_upper && by_lower && *by_upper != *by_lower;
+  if (disagree && kind == EdgeKind::kActivations) {
     return absl::FailedPreconditionError(fmt::format(
         "workers {} and {} are neighbours, and links.workers asks for {} at the one and for {} at "
         "the other; a link has one transport",
         upper.name, lower.name, ToString(*by_upper), ToString(*by_lower)));
   }
-  const TransportKind transport = by_upper ? *by_upper : by_lower.value_or(spec.transport);
+  const TransportKind transport =
+      disagree ? spec.transport : by_upper.value_or(by_lower.value_or(spec.transport));
   for (const CandidateWorker* worker : {&upper, &lower}) {
     if (EndpointOf(*worker, transport) != nullptr) continue;
     std::string offered;
@@ -121,22 +159,22 @@ StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker
       offered += (offered.empty() ? "" : " and ") + endpoint.transport;
     }
     return absl::FailedPreconditionError(fmt::format(
-        "the link between {} and {} is to go over {}, and worker {} has {}; start it with "
-        "--transport {}, or change transport in the run file",
-        upper.name, lower.name, ToString(transport), worker->name,
+        "the link between {} and {}, which {}, is to go over {}, and worker {} has {}; start it "
+        "with --transport {}, or change transport in the run file",
+        upper.name, lower.name, WhyTheyTalk(kind), ToString(transport), worker->name,
         offered.empty() ? "no data transport" : offered + " only", ToString(transport)));
   }
   return transport;
 }
 
 StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
-                          const CandidateWorker& lower) {
-  LH_ASSIGN_OR_RETURN(const TransportKind transport, LinkTransport(spec, upper, lower));
+                          const CandidateWorker& lower, EdgeKind kind) {
+  LH_ASSIGN_OR_RETURN(const TransportKind transport, LinkTransport(spec, upper, lower, kind));
   if (!HasAddress(upper, transport) && !HasAddress(lower, transport)) {
     return absl::FailedPreconditionError(
-        fmt::format("workers {} and {} are neighbours and neither has an address at which the "
-                    "other could reach it over {}; start one of them with --advertise host:port",
-                    upper.name, lower.name, ToString(transport)));
+        fmt::format("workers {} and {} {}, and neither has an address at which the other could "
+                    "reach it over {}; start one of them with --advertise host:port",
+                    upper.name, lower.name, WhyTheyTalk(kind), ToString(transport)));
   }
   if (MayReach(lower, upper, transport)) return LinkEnds{transport, true};
   if (MayReach(upper, lower, transport)) return LinkEnds{transport, false};
@@ -149,8 +187,8 @@ StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
       transport != TransportKind::kGrpc && (MayReach(lower, upper, TransportKind::kGrpc) ||
                                             MayReach(upper, lower, TransportKind::kGrpc));
   return absl::FailedPreconditionError(fmt::format(
-      "workers {} and {} are neighbours and cannot talk over {}: {}. {}", upper.name, lower.name,
-      ToString(transport), problems,
+      "workers {} and {} {}, and cannot talk over {}: {}. {}", upper.name, lower.name,
+      WhyTheyTalk(kind), ToString(transport), problems,
       grpc_works
           ? "Nothing is known against grpc between them: set `transport: grpc` in the run file"
           : "Open the port of one of them to the other, or start it with --advertise "
@@ -165,7 +203,8 @@ Status AddEdges(const PlanRequest& request, Plan* plan) {
   for (Edge& edge : plan->assignment.edges) {
     const CandidateWorker& upper = request.workers[edge.from.stage];
     const CandidateWorker& lower = request.workers[edge.to.stage];
-    LH_ASSIGN_OR_RETURN(const LinkEnds ends, EndsOf(request.spec, upper, lower));
+    if (edge.kind == EdgeKind::kTied) LH_RETURN_IF_ERROR(CheckAlike(upper, lower));
+    LH_ASSIGN_OR_RETURN(const LinkEnds ends, EndsOf(request.spec, upper, lower, edge.kind));
     edge.transport = std::string(ToString(ends.transport));
     edge.to_dials = ends.downstream_dials;
     if (edge.kind == EdgeKind::kTied) {

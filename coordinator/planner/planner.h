@@ -31,6 +31,7 @@ struct CandidateWorker {
   std::string name;
   uint64_t memory_bytes = 0;  // of its device; 0: unknown, taken to suffice
   bool on_gpu = false;
+  std::string device;              // what computes, in words; "" where nobody says
   uint64_t host_memory_bytes = 0;  // on a GPU, of the host's memory; 0: unknown, taken to suffice
   std::vector<uint32_t> devices;   // the numbers of those that it offers
   std::vector<Endpoint> endpoints;
@@ -77,10 +78,12 @@ uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t lay
 // requested. The same request has the same plan, however long that takes.
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop = {});
 
-// Which transport the link between neighbours has: the run's, or that of either one's exception.
-// kFailedPrecondition where the exceptions disagree, or a worker does not listen on it.
+// Which transport a link of this kind has: the run's, or that of either one's exception.
+// kFailedPrecondition where a worker does not listen on it, or neighbours' exceptions disagree; of
+// others that is the run's.
 StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker& upper,
-                                      const CandidateWorker& lower);
+                                      const CandidateWorker& lower,
+                                      EdgeKind kind = EdgeKind::kActivations);
 
 // And which side dials: the lower one where it may reach the upper one. kFailedPrecondition also
 // where neither has an address, or neither reaches the other.
@@ -89,7 +92,7 @@ struct LinkEnds {
   bool downstream_dials = false;
 };
 StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
-                          const CandidateWorker& lower);
+                          const CandidateWorker& lower, EdgeKind kind = EdgeKind::kActivations);
 
 // As MakePlan would check `links.cache_limit`, before it is known who takes part: with fixed stages
 // the largest one's need, else the least that any has. kFailedPrecondition with the bytes. Leaves

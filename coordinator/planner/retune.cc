@@ -260,11 +260,15 @@ Seen SeenIn(const RunSpec& spec, const Assignment& assignment,
     const v1::StepReport& upper = *reports[assignment.PlaceOf(edge.from)];
     const v1::StepReport& lower = *reports[assignment.PlaceOf(edge.to)];
     SeenEdge& one = seen.edges.emplace_back();
+    // What goes over a tied edge once a step is in no measure of its links.
+    if (edge.kind != EdgeKind::kActivations) continue;
     one.forward_bits_per_second = RateOf(lower, edge.id);
     one.backward_bits_per_second = RateOf(upper, edge.id);
-    if (edge.kind != EdgeKind::kActivations) continue;
     const double wait = Sane(lower.norm_wait_seconds());
-    if (wait > 0) {
+    // The norm queues behind what an end of a tied matrix still has under way.
+    const bool queues = !assignment.EdgesOf(edge.from, EdgeKind::kTied).empty() ||
+                        !assignment.EdgesOf(edge.to, EdgeKind::kTied).empty();
+    if (wait > 0 && !queues) {
       one.round_trip_seconds =
           std::max(wait - Sane(upper.norm_wait_seconds()) - Sane(upper.norm_turn_seconds()), 0.0);
     }

@@ -113,10 +113,10 @@ Worker* Core::HolderFor(Run& run, const Worker& source) {
   return best;
 }
 
-StatusOr<LinkEnds> Core::PathBetween(const Run& run, const Worker& source,
-                                     const Worker& holder) const {
+StatusOr<LinkEnds> Core::PathBetween(const Run& run, const Worker& source, const Worker& holder,
+                                     EdgeKind kind) const {
   const RunSpec& spec = run.record.spec;
-  return EndsOf(spec, CandidateOf(spec, source), CandidateOf(spec, holder));
+  return EndsOf(spec, CandidateOf(spec, source), CandidateOf(spec, holder), kind);
 }
 
 void Core::StartTransfer(const Run& run, uint64_t step, ShardCheck::Purpose purpose,

@@ -260,7 +260,8 @@ class Core {
   void AddReach(CandidateWorker* worker) const;
   // Whether an answer is under way that says which of two neighbours dials, or that they are cut
   // off.
-  bool IsTryingReach(const RunSpec& spec, const Worker& upper, const Worker& lower) const;
+  bool IsTryingReach(const RunSpec& spec, const Worker& upper, const Worker& lower,
+                     EdgeKind kind) const;
   bool IsTryingReach(const Draft& draft) const;
   // When the patience of a draft or a submission that begins to wait now ends. A worker that keeps
   // coming back does not prolong the wait.
@@ -388,7 +389,8 @@ class Core {
   Worker* SourceOf(const v1::CheckpointFile& file);
   // Who is to hold what `source`, which has a stage, knows; null: the coordinator.
   Worker* HolderFor(Run& run, const Worker& source);
-  StatusOr<LinkEnds> PathBetween(const Run& run, const Worker& source, const Worker& holder) const;
+  StatusOr<LinkEnds> PathBetween(const Run& run, const Worker& source, const Worker& holder,
+                                 EdgeKind kind = EdgeKind::kState) const;
   double LineBetween(const Run& run, const Worker& source, const Worker& holder) const;
   void StartTransfer(const Run& run, uint64_t step, ShardCheck::Purpose purpose,
                      const WorkerId& source, const std::optional<WorkerId>& to,

@@ -41,6 +41,7 @@ CandidateWorker Core::CandidateOf(const RunSpec& spec, const Worker& worker) con
     const v1::Device& device = worker.hello.devices(0);
     one.memory_bytes = device.memory_bytes();
     one.on_gpu = device.kind() == "cuda";
+    one.device = device.name();
     if (one.on_gpu) one.host_memory_bytes = device.host_memory_bytes();
   }
   one.endpoints = FromProto(worker.hello.endpoints());
@@ -64,11 +65,12 @@ Status Core::CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>
   for (const Edge& edge : EdgesFor(spec, *workers)) {
     const Worker& upper = *(*workers)[edge.from.stage];
     const Worker& lower = *(*workers)[edge.to.stage];
-    if (may_wait && IsTryingReach(spec, upper, lower)) {
+    if (may_wait && IsTryingReach(spec, upper, lower, edge.kind)) {
       return absl::UnavailableError(fmt::format("workers {} and {} are trying to reach each other",
                                                 Label(upper), Label(lower)));
     }
-    LH_RETURN_IF_ERROR(EndsOf(spec, CandidateOf(spec, upper), CandidateOf(spec, lower)).status());
+    LH_RETURN_IF_ERROR(
+        EndsOf(spec, CandidateOf(spec, upper), CandidateOf(spec, lower), edge.kind).status());
   }
   return absl::OkStatus();
 }
@@ -91,7 +93,13 @@ Draft Core::NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec,
   }
   std::vector<ProbeEdge> edges;
   for (const Edge& edge : EdgesFor(spec, workers)) {
-    edges.push_back({edge.id, workers[edge.from.stage]->id, workers[edge.to.stage]->id});
+    const ProbeEdge one{edge.id, workers[edge.from.stage]->id, workers[edge.to.stage]->id,
+                        edge.kind};
+    // Of two stages the tied edge joins those that another one joins.
+    const bool known = std::ranges::any_of(edges, [&](const ProbeEdge& other) {
+      return other.from == one.from && other.to == one.to;
+    });
+    if (!known) edges.push_back(one);
   }
   draft.probes = ProbeRounds(std::move(edges));
   return draft;

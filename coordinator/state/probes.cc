@@ -35,7 +35,7 @@ void Core::BeginProbes(Draft& draft) {
   for (const ProbeEdge& edge : draft.probes.Begin(until)) {
     const Worker &from = *FindWorker(edge.from), &to = *FindWorker(edge.to);
     const StatusOr<LinkEnds> ends =
-        EndsOf(draft.spec, CandidateOf(draft.spec, from), CandidateOf(draft.spec, to));
+        EndsOf(draft.spec, CandidateOf(draft.spec, from), CandidateOf(draft.spec, to), edge.kind);
     if (!ends.ok()) continue;  // the plan says what is wrong
     links_.Drop(edge.from, edge.to);
     const Probe& probe = draft.probes.Add({.id = next_probe_++,

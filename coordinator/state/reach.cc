@@ -41,14 +41,16 @@ void Core::AddReach(CandidateWorker* worker) const {
   }
 }
 
-bool Core::IsTryingReach(const RunSpec& spec, const Worker& upper, const Worker& lower) const {
-  const auto transport = LinkTransport(spec, CandidateOf(spec, upper), CandidateOf(spec, lower));
+bool Core::IsTryingReach(const RunSpec& spec, const Worker& upper, const Worker& lower,
+                         EdgeKind kind) const {
+  const auto transport =
+      LinkTransport(spec, CandidateOf(spec, upper), CandidateOf(spec, lower), kind);
   return transport.ok() && reach_.IsAsking(upper.id, lower.id, std::string(ToString(*transport)));
 }
 
 bool Core::IsTryingReach(const Draft& draft) const {
   return std::ranges::any_of(draft.probes.edges(), [&](const ProbeEdge& edge) {
-    return IsTryingReach(draft.spec, *FindWorker(edge.from), *FindWorker(edge.to));
+    return IsTryingReach(draft.spec, *FindWorker(edge.from), *FindWorker(edge.to), edge.kind);
   });
 }
 

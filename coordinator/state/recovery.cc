@@ -237,8 +237,8 @@ bool Core::CanTake(const Run& run, const StageRecord& stage, const Worker& worke
     if (edge.from != stage.id && edge.to != stage.id) return true;
     const Worker* peer = crew[run.Find(edge.PeerOf(stage.id))->place];
     if (peer == nullptr) return true;  // seen to when its place is taken
-    return edge.from == stage.id ? PathBetween(run, worker, *peer).ok()
-                                 : PathBetween(run, *peer, worker).ok();
+    return edge.from == stage.id ? PathBetween(run, worker, *peer, edge.kind).ok()
+                                 : PathBetween(run, *peer, worker, edge.kind).ok();
   });
 }
 
@@ -256,8 +256,8 @@ Assignment Core::WithCrew(const Run& run, const std::vector<Worker*>& crew) cons
   }
   for (Edge& edge : assignment.edges) {
     if (!replaced.contains(edge.from) && !replaced.contains(edge.to)) continue;
-    const StatusOr<LinkEnds> ends =
-        PathBetween(run, *crew[assignment.PlaceOf(edge.from)], *crew[assignment.PlaceOf(edge.to)]);
+    const StatusOr<LinkEnds> ends = PathBetween(run, *crew[assignment.PlaceOf(edge.from)],
+                                                *crew[assignment.PlaceOf(edge.to)], edge.kind);
     if (!ends.ok()) continue;  // CanTake has seen that there is a way
     edge.transport = std::string(ToString(ends->transport));
     edge.to_dials = ends->downstream_dials;

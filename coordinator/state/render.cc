@@ -239,6 +239,7 @@ void Core::RenderLinks(const Run& run, const std::vector<InterfaceUse>& interfac
       one.set_to_worker(to->name);
       one.set_direction(forward ? "forward" : "backward");
       one.set_codec(flow.codec);
+      one.set_kind(std::string(ToString(edge.kind)));
       one.set_state(std::string(LinkState(run, edge.id)));
       one.set_rate_bits_per_second(RateOf(run, flow, *from, *to));
       if (!from->last || !(from->last->seconds() > 0)) continue;

@@ -2,8 +2,9 @@
 // Body after a tensor header of kind kMatrixDigest, 8 bytes, little-endian.
 //
 //   offset size  field
-//        0    8  digest   XXH3-64 of the matrix, and of what the optimizer remembers of it, after
-//                         the header's step
+//        0    8  digest   XXH3-64 of digests in a row, 8 bytes each: XXH3-64 of the matrix, fp32,
+//                         and of each of its moments, in a snapshot's order, after the header's
+//                         step
 #ifndef LONGHAUL_PROTO_WIRE_MATRIX_DIGEST_H_
 #define LONGHAUL_PROTO_WIRE_MATRIX_DIGEST_H_
 

@@ -124,14 +124,18 @@ void ConsiderTied(const PipelineCost& cost, const Path& path, Largest* largest) 
   const FlowCost &down = cost.tied->forward, &up = cost.tied->backward;
   absl::Duration norm_up;
   for (const BoundaryCost& boundary : cost.boundaries) norm_up += boundary.backward.latency;
+  // What bounds the passes is named, unless the matrix takes longer than they do.
   const double passes = largest->seconds();
-  largest->Consider(
-      passes, 0, OnWire(down, first, last) + absl::ToDoubleSeconds(down.latency + norm_up),
-      [&] { return fmt::format("tied matrix from stage 0 to stage {}", last_stage); });
+  const std::string what = largest->name();
+  const auto name = [&](double matrix, uint32_t from, uint32_t to) {
+    return matrix > passes ? fmt::format("tied matrix from stage {} to stage {}", from, to) : what;
+  };
+  const double sent_down = OnWire(down, first, last), sent_up = OnWire(up, last, first);
+  largest->Consider(passes, 0, sent_down + absl::ToDoubleSeconds(down.latency + norm_up),
+                    [&] { return name(sent_down, 0, last_stage); });
   largest->Consider(path.forward_begins.back(), absl::ToDoubleSeconds(last.forward + last.backward),
-                    OnWire(up, last, first) + absl::ToDoubleSeconds(up.latency), [&] {
-                      return fmt::format("tied matrix from stage {} to stage 0", last_stage);
-                    });
+                    sent_up + absl::ToDoubleSeconds(up.latency),
+                    [&] { return name(sent_up, last_stage, 0); });
 }
 
 }  // namespace

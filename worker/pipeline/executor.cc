@@ -147,9 +147,12 @@ Status Executor::SumGradients() {
   if (!tied_) return absl::OkStatus();
   tied_->Begin(step_);
   while (true) {
-    LH_RETURN_IF_ERROR(tied_->Advance());
+    {
+      const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kTied);
+      LH_RETURN_IF_ERROR(tied_->Advance());
+    }
     if (tied_->IsDone()) return absl::OkStatus();
-    LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_GRADIENT));
+    LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_GRADIENT, WorkAtHand::Wait::kTied));
   }
 }
 
@@ -389,18 +392,25 @@ Status Executor::SaveState(const wire::StepMessage& agreed) {
 }
 
 Status Executor::CheckTied(const StageSnapshot& snapshot) {
-  tied_->BeginCheck(snapshot);
+  {
+    const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kTied);
+    tied_->BeginCheck(snapshot);
+  }
   while (true) {
     LH_ASSIGN_OR_RETURN(const bool checked, tied_->IsChecked());
     if (checked) return absl::OkStatus();
-    LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_GRADIENT));
+    LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_GRADIENT, WorkAtHand::Wait::kTied));
   }
 }
 
 Status Executor::WaitForEvent(v1::Span::Kind why) {
+  return WaitForEvent(
+      why, why == v1::Span::WAIT_INPUT ? WorkAtHand::Wait::kInput : WorkAtHand::Wait::kGradient);
+}
+
+Status Executor::WaitForEvent(v1::Span::Kind why, WorkAtHand::Wait wait) {
   absl::Duration idle;
-  work_->BeginWait(why == v1::Span::WAIT_INPUT ? WorkAtHand::Wait::kInput
-                                               : WorkAtHand::Wait::kGradient);
+  work_->BeginWait(wait);
   const absl::Duration codec_before = options_.codec_thread->BusyTime();
   Status status = [&] {
     const ScopedSpan timer(&mark_, &idle, trace_.get(), why);

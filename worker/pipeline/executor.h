@@ -138,6 +138,7 @@ class Executor {
   Status HandleAll(std::deque<PipelineEvent> events);
   // Waits for one event and handles it. `why`: WAIT_INPUT or WAIT_GRADIENT.
   Status WaitForEvent(v1::Span::Kind why);
+  Status WaitForEvent(v1::Span::Kind why, WorkAtHand::Wait wait);
   Status WaitForAnyEvent();
   // Null for validation, which is not part of any step.
   TraceLog* TraceOf(const Pass& pass) const { return pass.trains() ? trace_.get() : nullptr; }

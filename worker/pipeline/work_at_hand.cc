@@ -68,8 +68,15 @@ std::string WorkAtHand::Doing() const {
   const std::lock_guard lock(mutex_);
   if (piece_) return ToString(*piece_);
   if (!wait_) return "between two pieces of work";
-  return *wait_ == Wait::kInput ? "waiting for an activation, or the word of the stage above"
-                                : "waiting for a gradient, or the norm of the stage below";
+  switch (*wait_) {
+    case Wait::kInput:
+      return "waiting for an activation, or the word of the stage above";
+    case Wait::kGradient:
+      return "waiting for a gradient, or the norm of the stage below";
+    case Wait::kTied:
+      return "waiting for what the other end of the tied matrix sends";
+  }
+  return "waiting";
 }
 
 std::string WorkAtHand::ToString(const Piece& piece) {
@@ -80,6 +87,8 @@ std::string WorkAtHand::ToString(const Piece& piece) {
       return fmt::format("in the backward pass of microbatch {}", piece.microbatch.value());
     case Kind::kValidation:
       return fmt::format("in the validation of microbatch {}", piece.microbatch.value());
+    case Kind::kTied:
+      return "in the sum or the check of the tied matrix";
     case Kind::kNorm:
       return "in the norm of its gradients";
     case Kind::kOptimizer:

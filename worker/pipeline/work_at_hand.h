@@ -23,12 +23,13 @@ class WorkAtHand {
     kForward,
     kBackward,
     kValidation,
+    kTied,
     kNorm,
     kOptimizer,
     kSnapshot,
     kDisk
   };
-  enum class Wait : uint8_t { kInput, kGradient };
+  enum class Wait : uint8_t { kInput, kGradient, kTied };
   struct Piece {
     uint64_t number = 0;  // no two pieces of a stage's epoch have the same
     Kind kind = Kind::kForward;

@@ -30,6 +30,13 @@ std::vector<std::string> CannotDo(const Assignment& assignment, const Cell& cell
         fmt::format("expected {} to be of one rank, got {} tensor by {} expert ranks",
                     ToString(cell.id), cell.group.tensor, cell.group.expert));
   }
+  const auto tied = assignment.EdgesOf(cell.id, EdgeKind::kTied);
+  if (!tied.empty() && (tied.size() > 1 || cell.roles.embedding == cell.roles.head)) {
+    problems.push_back(
+        fmt::format("expected at {} at most one edge of a tied matrix, and that only where it is "
+                    "first or last of several stages, got {}",
+                    ToString(cell.id), tied.size()));
+  }
   if (cell.devices.size() != 1) {
     problems.push_back(fmt::format("expected {} to take one device, got {}", ToString(cell.id),
                                    cell.devices.size()));
@@ -213,6 +220,16 @@ Status EpochRun::Check() {
   const std::vector<std::string> problems = CannotDo(assignment_, *mine, resources_.devices);
   if (!problems.empty()) return absl::InvalidArgumentError(absl::StrJoin(problems, "\n"));
   LH_ASSIGN_OR_RETURN(spec_, ParseRunSpec(assignment_.run_yaml, "run.yaml", {}, codec::CheckCodec));
+  const bool ends_tied =
+      spec_.model.TrainsTiedMatrix() && mine->roles.embedding != mine->roles.head;
+  if (ends_tied == assignment_.EdgesOf(cell_, EdgeKind::kTied).empty() ||
+      assignment_.data.vocabulary == 0) {
+    return absl::InvalidArgumentError(fmt::format(
+        "expected an assignment with a vocabulary, and with an edge of a tied matrix at {} where "
+        "the run trains one over several stages; got a vocabulary of {} and {}",
+        ToString(cell_), assignment_.data.vocabulary,
+        ends_tied ? "no such edge" : "one where there is no such matrix"));
+  }
   gpu_ = GpuOf(spec_, resources_.devices[mine->devices.front()].gpu);
   if (const DataSet& data = assignment_.data; data.validation_tokens > data.tokens) {
     return absl::InvalidArgumentError(fmt::format(

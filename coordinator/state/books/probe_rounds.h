@@ -21,6 +21,7 @@
 #include "base/ids.h"
 #include "longhaul/v1/worker.pb.h"
 #include "run/file/run_spec.h"
+#include "run/plan/plan.h"
 
 namespace longhaul::coordinator {
 
@@ -28,6 +29,7 @@ namespace longhaul::coordinator {
 struct ProbeEdge {
   EdgeId id;
   WorkerId from, to;
+  EdgeKind kind = EdgeKind::kActivations;
 };
 
 struct ProbeResult {

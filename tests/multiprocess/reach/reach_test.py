@@ -152,7 +152,7 @@ def behind_a_published_port(sides):
     sides.expect_event("workers a and b cannot talk over ucx: ")
     if "not b (ucx)" not in sides.cli("workers").stdout:
         raise AssertionError(sides.cli("workers").stdout)
-    sides.expect_refused("refused", "ucx", "workers a and b are neighbours and cannot talk over ucx",
+    sides.expect_refused("refused", "ucx", "workers a and b are neighbours, and cannot talk over ucx",
                          "Nothing is known against grpc between them: set `transport: grpc` in the run file")
     run = sides.cli("submit", sides.run_file("trained", "grpc"), "--watch").stdout.split()[0]
     status = json.loads(sides.cli("status", run, "--json").stdout)
@@ -166,7 +166,7 @@ def at_an_address_that_nobody_reaches(sides):
     sides.start_b(UNPUBLISHED)
     wait_for("what cannot talk", lambda: sides.cannot_talk() == ["grpc", "ucx"])
     sides.expect_event(f"nobody reaches worker b at {GATEWAY}:{UNPUBLISHED} (grpc), tried from a: ")
-    sides.expect_refused("lost", "grpc", "workers a and b are neighbours and cannot talk over grpc",
+    sides.expect_refused("lost", "grpc", "workers a and b are neighbours, and cannot talk over grpc",
                          f"a does not reach b at {GATEWAY}:{UNPUBLISHED}", "--advertise host:port")
 
 

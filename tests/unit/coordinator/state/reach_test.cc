@@ -197,7 +197,7 @@ TEST_F(Reach, APairThatCannotTalkIsSaidAndShownAndRefused) {
   const Status refused = Submit(SmallSpec("tiny", 2));
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(Message(refused)),
-              AllOf(HasSubstr("workers a and b are neighbours and cannot talk over ucx: a does "
+              AllOf(HasSubstr("workers a and b are neighbours, and cannot talk over ucx: a does "
                               "not reach b at b:1 (no route to host); b does not reach a"),
                     HasSubstr("against grpc between them: set `transport: grpc`")));
   RunSpec spec = SmallSpec("other", 2);

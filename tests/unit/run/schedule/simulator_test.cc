@@ -110,7 +110,7 @@ TEST(SimulatorTest, ATiedMatrixIsSentWhenTheSendersPassesEnd) {
   EXPECT_NEAR(result->stages[0].egress_share, 0.5 / 18.85, 1e-9);
   EXPECT_NEAR(absl::ToDoubleSeconds(result->stages[0].time.wait_below), 2 + 0.6, 1e-9);
   EXPECT_NEAR(absl::ToDoubleSeconds(result->lower_bound), 18.85, 1e-9);
-  EXPECT_EQ(result->bottleneck, "tied matrix from stage 0 to stage 1");
+  EXPECT_EQ(result->bottleneck, "compute of stage 1");
 
   // 17 + 30 + 0.1: the gradient of the head.
   cost.tied->backward.bytes = 30'000;

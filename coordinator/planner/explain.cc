@@ -6,6 +6,7 @@
 
 #include "absl/time/time.h"
 #include "base/units.h"
+#include "coordinator/planner/memory.h"
 #include "coordinator/planner/order.h"
 #include "coordinator/planner/pipeline_cost.h"
 #include "coordinator/planner/retune.h"
@@ -164,6 +165,27 @@ std::string Remembered(const Plan& plan) {
                      FormatBytes(static_cast<double>(most)), where->worker_name);
 }
 
+// Of a GPU's host, where that is not far from too little.
+std::string HostMemory(const PlanRequest& request, const Plan& plan) {
+  constexpr double kMuch = 0.5;
+  std::string text;
+  for (size_t s = 0; s < plan.assignment.cells.size(); ++s) {
+    const Cell& cell = plan.assignment.cells[s];
+    const CandidateWorker& worker = request.workers[s];
+    const auto needed =
+        static_cast<double>(MemoryOf(request.spec, request.data.vocabulary, cell.layers.count,
+                                     cell.roles.embedding, cell.roles.head, worker.on_gpu)
+                                .host);
+    const auto available = static_cast<double>(worker.host_memory_bytes);
+    if (available == 0 || needed <= kMuch * available) continue;
+    text += fmt::format(
+        " Beside its GPU {} holds up to {} of snapshots and buffers in its host's memory, which is "
+        "{}.",
+        worker.name, FormatBytes(needed), FormatBytes(available));
+  }
+  return text;
+}
+
 // Where there are GPUs, whose speed hangs on it.
 std::string Dtype(const PlanRequest& request) {
   const CandidateWorker *gpu = nullptr, *cpu = nullptr;
@@ -186,6 +208,12 @@ std::string Oddities(const PlanRequest& request) {
     if (worker.memory_bytes != 0 || request.spec.replay) continue;
     text += fmt::format(" {} does not say how much memory it has; it was taken to suffice.",
                         worker.name);
+  }
+  for (const CandidateWorker& worker : request.workers) {
+    if (!worker.on_gpu || worker.host_memory_bytes != 0) continue;
+    text += fmt::format(
+        " {} does not say how much memory its host has beside the GPU; it was taken to suffice.",
+        worker.name);
   }
   for (const auto& [name, exception] : request.spec.links.by_worker) {
     const bool known = std::any_of(request.workers.begin(), request.workers.end(),
@@ -217,7 +245,7 @@ std::string Explain(const PlanRequest& request, const Plan& plan) {
     text += fmt::format(" It goes on from the checkpoint of step {}, with the split that wrote it.",
                         request.resume->step);
   }
-  return text + Remembered(plan) + Oddities(request);
+  return text + HostMemory(request, plan) + Remembered(plan) + Oddities(request);
 }
 
 }  // namespace longhaul::coordinator

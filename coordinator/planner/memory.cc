@@ -14,6 +14,8 @@ constexpr uint64_t kRoundingBytes = uint64_t{64} << 20;
 constexpr uint64_t kBoundaryBuffers = 4;
 constexpr uint64_t kTiedPieces = uint64_t{32} << 20;
 constexpr uint64_t kLogitsAtWork = 2;
+// Of a GPU's host: the pinned buffers of snapshots (worker/stage/host_copies.h).
+constexpr uint64_t kPinnedBytes = uint64_t{64} << 20;
 // Of a GPU's stage, whose passes are recorded.
 constexpr uint64_t kCublasBytes = uint64_t{192} << 20;
 constexpr uint64_t kBoundariesInPassing = 8;
@@ -151,14 +153,19 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const bool rounded = spec.train.optimizer.moments == MomentDtype::kBf16;
   const uint64_t moments =
       StageMoments(spec, vocabulary, layers, first, last) * (rounded ? kHalf : kFloat);
-  const uint64_t snapshots =
-      on_gpu ? 0 : SnapshotsAtATime(spec) * StageStateBytes(spec, vocabulary, layers, first, last);
   StageMemory memory;
-  memory.fixed = 2 * kFloat * parameters + moments + snapshots +
+  memory.fixed = 2 * kFloat * parameters + moments +
                  FrozenBytes(spec, vocabulary, layers, first, last) +
                  MuonBytes(spec, vocabulary, layers) + (rounded && on_gpu ? kRoundingBytes : 0) +
                  casts + kBoundaryBuffers * boundary + kLogitsAtWork * logits + kProgramBytes;
-  if (!on_gpu) memory.fixed += TiedBytes(spec, vocabulary, first, last);
+  const uint64_t in_host =
+      SnapshotsAtATime(spec) * StageStateBytes(spec, vocabulary, layers, first, last) +
+      TiedBytes(spec, vocabulary, first, last);
+  if (on_gpu) {
+    memory.host = in_host + kBoundaryBuffers * boundary + kPinnedBytes + kProgramBytes;
+  } else {
+    memory.fixed += in_host;
+  }
   memory.per_flight = 2 * boundary;
   const bool recomputes = spec.pipeline.recompute != Recompute::kNone;
   // Whose forward leaves its logits for backward.

@@ -27,18 +27,17 @@ uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t laye
 inline constexpr uint64_t kProgramBytes = uint64_t{256} << 20;
 
 struct StageMemory {
+  // Of its device's memory.
   uint64_t fixed = 0;       // whatever the depth is
   uint64_t per_flight = 0;  // for each microbatch in flight
+  // On a GPU, of its host's memory; on a CPU 0, since `fixed` has all.
+  uint64_t host = 0;
   uint64_t At(uint32_t depth) const { return fixed + depth * per_flight; }
 };
 // fixed      = 8 bytes a parameter: fp32 value and gradient;
 //            + with LoRA what is frozen: in the type of products, norms in fp32
 //            + 4 bytes a moment, or 2 where they are kept in bf16: of AdamW two a parameter
-//            + on a CPU a checkpoint's snapshot (StageStateBytes), or two where the run takes them
-//              again and again; a GPU's stage has these in the host's memory, where nobody reckons
-//              with them
-//            + on a CPU, at an end of a tied matrix, what the other end sends of its gradient in a
-//              step, and 32 MiB of the own one on its way
+//            + on a CPU the snapshots, and what comes and goes of a tied matrix, as in `host`
 //            + with Muon what the update of one matrix needs, the largest: 16 bytes an element and
 //              8 bytes an element of its product with its transpose
 //            + with moments in bf16 on a GPU 64 MiB, in which they are made fp32 piece by piece
@@ -67,6 +66,13 @@ struct StageMemory {
 //              LibTorch takes too much, since it takes 20 MiB at a time
 //            With recomputation only the stage's input and output, on a GPU, too; of blocks also
 //            the inputs of all but the first.
+// host       = a checkpoint's snapshot (StageStateBytes), or two where the run takes them again and
+//              again
+//            + at an end of a tied matrix what the other end sends of its gradient in a step, and
+//              32 MiB of the own one on its way
+//            + 4 boundary tensors, encoded; in clean validation they are as large as in fp32
+//            + 64 MiB, through which snapshots come from the GPU
+//            + kProgramBytes
 // Attention keeps no T x T matrix: the CPU's and the GPU's fused kernels do not. memory_parity_test
 // and memory_gpu_test compare with what LibTorch takes.
 StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,

@@ -40,6 +40,16 @@ class Planner {
   // The depth that this stage must be able to hold.
   uint32_t LeastDepth(uint32_t stage) const;
   bool Fits(uint32_t stage, uint32_t layers) const;
+  // What a stage needs at least of one kind of memory, and its worker has of that. 0: unknown.
+  struct Need {
+    uint64_t needed = 0, available = 0;
+    bool fits() const { return available == 0 || needed <= available; }
+    double ratio() const {
+      return available == 0 ? 0 : static_cast<double>(needed) / static_cast<double>(available);
+    }
+  };
+  Need OfDevice(uint32_t stage, uint32_t layers) const;
+  Need OfHost(uint32_t stage, uint32_t layers) const;
   uint32_t DepthOf(uint32_t stage, uint32_t layers) const;
 
   Status Check() const;
@@ -97,9 +107,16 @@ uint32_t Planner::LeastDepth(uint32_t stage) const {
   return 1;
 }
 
+Planner::Need Planner::OfDevice(uint32_t stage, uint32_t layers) const {
+  return {Memory(stage, layers).At(LeastDepth(stage)), request_.workers[stage].memory_bytes};
+}
+
+Planner::Need Planner::OfHost(uint32_t stage, uint32_t layers) const {
+  return {Memory(stage, layers).host, request_.workers[stage].host_memory_bytes};
+}
+
 bool Planner::Fits(uint32_t stage, uint32_t layers) const {
-  const uint64_t available = request_.workers[stage].memory_bytes;
-  return available == 0 || Memory(stage, layers).At(LeastDepth(stage)) <= available;
+  return OfDevice(stage, layers).fits() && OfHost(stage, layers).fits();
 }
 
 uint32_t Planner::DepthOf(uint32_t stage, uint32_t layers) const {
@@ -161,26 +178,39 @@ std::optional<std::vector<uint32_t>> Planner::SplitOfCheckpoint() const {
 
 Status Planner::DoesNotFit(const std::vector<uint32_t>& layers) const {
   uint32_t worst = 0;
-  double worst_ratio = 0;
+  Need worst_need;
+  bool in_host = false;
+  const auto consider = [&](uint32_t stage, const Need& need, bool of_host) {
+    if (need.ratio() <= worst_need.ratio()) return;
+    worst = stage;
+    worst_need = need;
+    in_host = of_host;
+  };
   for (uint32_t stage = 0; stage < stages_; ++stage) {
-    const uint64_t available = request_.workers[stage].memory_bytes;
-    if (available == 0) continue;
-    const double ratio = static_cast<double>(Memory(stage, layers[stage]).At(LeastDepth(stage))) /
-                         static_cast<double>(available);
-    if (ratio > worst_ratio) {
-      worst = stage;
-      worst_ratio = ratio;
-    }
+    consider(stage, OfDevice(stage, layers[stage]), /*of_host=*/false);
+    consider(stage, OfHost(stage, layers[stage]), /*of_host=*/true);
   }
-  const uint64_t needed = Memory(worst, layers[worst]).At(LeastDepth(worst));
+  const std::string what = fmt::format(
+      "{} ({} bytes){} and worker {} has {} ({} bytes){}",
+      FormatBytes(static_cast<double>(worst_need.needed)), worst_need.needed,
+      in_host ? " of its host's memory, for snapshots of its state and for buffers," : "",
+      request_.workers[worst].name, FormatBytes(static_cast<double>(worst_need.available)),
+      worst_need.available, in_host ? " beside its GPU" : "");
+  if (in_host) {
+    const bool again = spec_.checkpoint.every > 0 || spec_.recovery.every != 0u;
+    return absl::FailedPreconditionError(fmt::format(
+        "stage {} ({} of {} layers) needs {}, and no other split fits either: use more workers, or "
+        "hosts with more memory, or a smaller model{}",
+        worst, layers[worst], spec_.model.layers, what,
+        again ? "; a run that saves its state at the end alone (checkpoint.every: 0, "
+                "recovery.every: 0) holds one snapshot rather than two"
+              : ""));
+  }
   return absl::FailedPreconditionError(fmt::format(
-      "stage {} ({} of {} layers, {} microbatches in flight) needs {} ({} bytes) and worker {} has "
-      "{} ({} bytes), and no other split fits either: use more or larger workers, "
-      "pipeline.recompute, or a smaller train.microbatch_size or model",
-      worst, layers[worst], spec_.model.layers, LeastDepth(worst),
-      FormatBytes(static_cast<double>(needed)), needed, request_.workers[worst].name,
-      FormatBytes(static_cast<double>(request_.workers[worst].memory_bytes)),
-      request_.workers[worst].memory_bytes));
+      "stage {} ({} of {} layers, {} microbatches in flight) needs {}, and no other split fits "
+      "either: use more or larger workers, pipeline.recompute, or a smaller train.microbatch_size "
+      "or model",
+      worst, layers[worst], spec_.model.layers, LeastDepth(worst), what));
 }
 
 void Planner::AddCells(const std::vector<uint32_t>& layers, Plan* plan) const {

@@ -29,9 +29,10 @@ struct CandidateWorker {
   WorkerId id;
   Incarnation incarnation;
   std::string name;
-  uint64_t memory_bytes = 0;
+  uint64_t memory_bytes = 0;  // of its device; 0: unknown, taken to suffice
   bool on_gpu = false;
-  std::vector<uint32_t> devices;  // the numbers of those that it offers
+  uint64_t host_memory_bytes = 0;  // on a GPU, of the host's memory; 0: unknown, taken to suffice
+  std::vector<uint32_t> devices;   // the numbers of those that it offers
   std::vector<Endpoint> endpoints;
   v1::LayerTimes times;
   // Goodput of its interface, all links together; 0: unknown. Then the best of its measured links
@@ -64,8 +65,8 @@ struct PlanRequest {
   bool with_codec_table = false;
 };
 
-// Memory that one stage needs of its device: parameters, gradients, the optimizer's moments, a
-// snapshot (not on a GPU), `depth` microbatches of activations, buffers.
+// Memory that one stage needs of its device: parameters, gradients, the optimizer's moments,
+// snapshots (not on a GPU: memory.h), `depth` microbatches of activations, buffers.
 uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                           bool last, uint32_t depth, bool on_gpu = false);
 

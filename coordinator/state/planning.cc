@@ -21,11 +21,6 @@ namespace {
 // Of a worker that times its layers anew, others beside it may have come or gone.
 constexpr absl::Duration kLayerTimesHold = absl::Minutes(10);
 
-// Of the device that the worker computes on: the first that it names.
-uint64_t MemoryOf(const v1::Hello& hello) {
-  return hello.devices().empty() ? 0 : hello.devices(0).memory_bytes();
-}
-
 std::vector<Edge> EdgesFor(const RunSpec& spec, const std::vector<Worker*>& workers) {
   return chain::MakeEdges(0, static_cast<uint32_t>(workers.size()), EdgeId(0),
                           spec.model.TrainsTiedMatrix());
@@ -38,10 +33,16 @@ CandidateWorker Core::CandidateOf(const RunSpec& spec, const Worker& worker) con
   one.id = worker.id;
   one.incarnation = worker.incarnation;
   one.name = worker.hello.name();
-  // A replay takes next to none of its worker's memory; it is planned for another machine.
-  one.memory_bytes = spec.replay ? spec.replay->memory_bytes : MemoryOf(worker.hello);
-  one.on_gpu =
-      !spec.replay && !worker.hello.devices().empty() && worker.hello.devices(0).kind() == "cuda";
+  if (spec.replay) {
+    // It takes next to none of its worker's memory; it is planned for another machine.
+    one.memory_bytes = spec.replay->memory_bytes;
+  } else if (!worker.hello.devices().empty()) {
+    // It computes on the first that it names.
+    const v1::Device& device = worker.hello.devices(0);
+    one.memory_bytes = device.memory_bytes();
+    one.on_gpu = device.kind() == "cuda";
+    if (one.on_gpu) one.host_memory_bytes = device.host_memory_bytes();
+  }
   one.endpoints = FromProto(worker.hello.endpoints());
   for (int i = 0; i < worker.hello.devices_size(); ++i) {
     one.devices.push_back(static_cast<uint32_t>(i));

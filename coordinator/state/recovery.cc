@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "coordinator/planner/memory.h"
 #include "coordinator/state/checkpoints.h"
 #include "coordinator/state/core.h"
 #include "coordinator/state/text.h"
@@ -216,8 +217,15 @@ Worker* Core::ReplacementFor(Run& run, const StageRecord& stage, const std::vect
 bool Core::CanTake(const Run& run, const StageRecord& stage, const Worker& worker,
                    const std::vector<Worker*>& crew) const {
   const Cell& cell = run.assignment().cells[stage.place];
-  const uint64_t memory_bytes = CandidateOf(run.record.spec, worker).memory_bytes;  // 0: unknown
-  if (worker.hello.devices().empty() || (memory_bytes > 0 && memory_bytes < cell.memory_bytes)) {
+  const CandidateWorker candidate = CandidateOf(run.record.spec, worker);
+  const StageMemory needs =
+      MemoryOf(run.record.spec, run.assignment().data.vocabulary, cell.layers.count,
+               cell.roles.embedding, cell.roles.head, candidate.on_gpu);
+  const auto holds = [](uint64_t available, uint64_t needed) {
+    return available == 0 || needed <= available;  // 0: unknown
+  };
+  if (worker.hello.devices().empty() || !holds(candidate.memory_bytes, cell.memory_bytes) ||
+      !holds(candidate.host_memory_bytes, needs.host)) {
     return false;
   }
   const Worker* before = FindWorker(stage.worker);

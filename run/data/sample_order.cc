@@ -54,8 +54,8 @@ class BlockOrder {
     if (!pass_ || pass_->number != pass) pass_ = MakePass(pass);
     uint64_t place = index % windows_;
     const auto& starts = pass_->group_starts;
-    const auto group = static_cast<uint64_t>(
-        std::upper_bound(starts.begin(), starts.end(), place) - starts.begin() - 1);
+    const auto group = static_cast<uint64_t>(std::upper_bound(starts.begin(), starts.end(), place) -
+                                             starts.begin() - 1);
     const uint64_t size = starts[group + 1] - starts[group];
     place = Permuted(SeedOf(seed_, source_, pass, group + 1), place - starts[group], size);
     for (uint64_t i = group * blocks_per_group_;; ++i) {
@@ -185,15 +185,15 @@ std::vector<SourceWindows> WindowsOfSources(const Mixture& mixture, uint32_t con
                       .training_tokens = tokens};
     if (source.set.validation.shards.empty() && validation_share > 0) {
       // Whole windows, so that a packed set's validation begins where a document does.
-      const auto cut = static_cast<uint64_t>(static_cast<double>(tokens) * validation_share) /
-                       context * context;
+      const auto cut =
+          static_cast<uint64_t>(static_cast<double>(tokens) * validation_share) / context * context;
       const uint64_t kept = (tokens - cut) / context * context;
       one.training_tokens = cut == 0 ? tokens : kept;
       one.validation = WindowsOf(tokens - one.training_tokens, context);
     }
     // The last window's last target may be the first token of what follows.
-    one.training = one.training_tokens == tokens ? WindowsOf(tokens, context)
-                                                 : one.training_tokens / context;
+    one.training =
+        one.training_tokens == tokens ? WindowsOf(tokens, context) : one.training_tokens / context;
     first += one.training;
     all.push_back(one);
   }

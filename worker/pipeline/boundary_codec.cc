@@ -1,5 +1,7 @@
 #include "worker/pipeline/boundary_codec.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -10,10 +12,8 @@ namespace {
 
 class HostBoundaryCodec final : public BoundaryCodec {
  public:
-  explicit HostBoundaryCodec(const BoundaryCodecOptions& options)
-      : options_(options),
-        workspace_(std::max(options.send->WorkspaceBytes(options.shape),
-                            options.receive->WorkspaceBytes(options.shape))) {}
+  HostBoundaryCodec(BoundaryCodecOptions options, std::shared_ptr<AlignedBuffer> workspace)
+      : options_(std::move(options)), workspace_(std::move(workspace)) {}
 
   StatusOr<BlobBuffer> NewBlob(size_t bytes) override {
     auto memory = std::make_shared<AlignedBuffer>(bytes);
@@ -25,7 +25,7 @@ class HostBoundaryCodec final : public BoundaryCodec {
     LH_ASSIGN_OR_RETURN(BlobBuffer buffer, NewBlob(options_.send->MaxEncodedBytes(options_.shape)));
     codec::EncodeResult result;
     LH_RETURN_IF_ERROR(
-        options_.send->Encode(tensor, context, workspace_.span(), buffer.bytes, &result));
+        options_.send->Encode(tensor, context, workspace_->span(), buffer.bytes, &result));
     return EncodedBlob{std::move(buffer), result.bytes, result.nonfinite_tiles};
   }
 
@@ -33,20 +33,35 @@ class HostBoundaryCodec final : public BoundaryCodec {
                                   const codec::Context& context) override {
     auto values = std::make_shared<AlignedBuffer>(options_.shape.elements() * sizeof(float));
     void* const data = values->span().data();
-    LH_RETURN_IF_ERROR(options_.receive->Decode(blob, context, workspace_.span(),
+    LH_RETURN_IF_ERROR(options_.receive->Decode(blob, context, workspace_->span(),
                                                 {data, codec::Dtype::kF32, options_.shape}));
     return BoundaryTensor{{data, codec::Dtype::kF32, options_.shape}, std::move(values)};
   }
 
+  StatusOr<std::unique_ptr<BoundaryCodec>> Sharing(
+      std::shared_ptr<const codec::Codec> codec) override {
+    const size_t needed = codec->WorkspaceBytes(options_.shape);
+    if (needed > workspace_->size()) {
+      return absl::InvalidArgumentError(
+          fmt::format("expected a codec that needs a workspace of at most {} bytes; {} needs {}",
+                      workspace_->size(), codec->name(), needed));
+    }
+    return std::make_unique<HostBoundaryCodec>(
+        BoundaryCodecOptions{options_.shape, codec, std::move(codec)}, workspace_);
+  }
+
  private:
   const BoundaryCodecOptions options_;
-  AlignedBuffer workspace_;
+  const std::shared_ptr<AlignedBuffer> workspace_;
 };
 
 }  // namespace
 
 std::unique_ptr<BoundaryCodec> BoundaryCodec::Create(const BoundaryCodecOptions& options) {
-  return std::make_unique<HostBoundaryCodec>(options);
+  const size_t workspace_bytes = std::max(options.send->WorkspaceBytes(options.shape),
+                                          options.receive->WorkspaceBytes(options.shape));
+  return std::make_unique<HostBoundaryCodec>(options,
+                                             std::make_shared<AlignedBuffer>(workspace_bytes));
 }
 
 }  // namespace longhaul::worker

@@ -49,6 +49,12 @@ class BoundaryCodec {
   virtual StatusOr<BoundaryTensor> Decode(std::span<const std::byte> blob,
                                           const codec::Context& context) = 0;
 
+  // For another codec, both ways, in this one's memory and on its stream: calls of both come one at
+  // a time, as if of one. It adds nothing but what blobs larger than this one's take for as long as
+  // they are there. kInvalidArgument for a codec that needs more than that.
+  virtual StatusOr<std::unique_ptr<BoundaryCodec>> Sharing(
+      std::shared_ptr<const codec::Codec> codec) = 0;
+
   // On the host.
   static std::unique_ptr<BoundaryCodec> Create(const BoundaryCodecOptions& options);
 };

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/aligned_buffer.h"
 #include "base/clock.h"
 #include "base/cuda/memory.h"
 #include "base/cuda/stream.h"
@@ -37,88 +38,166 @@ StatusOr<std::optional<MessageStaging>> StagingOf(const cuda::Device& device,
   return std::optional(std::move(staging));
 }
 
+// What one device holds for a boundary, whatever codecs work in it. Tensors have room for a blob of
+// theirs in fp32.
+struct BoundaryMemory {
+  static StatusOr<std::shared_ptr<BoundaryMemory>> Create(const cuda::Device& device,
+                                                          const codec::Shape& shape,
+                                                          size_t blob_bytes,
+                                                          size_t workspace_bytes);
+
+  const cuda::Device device;
+  const codec::Shape shape;
+  const size_t tensor_bytes;
+  Stream stream;
+  Event done;
+  DeviceBuffer workspace, blob;
+  DeviceBuffer fault_dev;  // a word that a decoder sets
+  PinnedBuffer words;      // its value, and zero
+  BufferPool<PinnedBuffer> blobs;
+  BufferPool<DeviceBuffer> tensors;
+};
+
+StatusOr<std::shared_ptr<BoundaryMemory>> BoundaryMemory::Create(const cuda::Device& device,
+                                                                 const codec::Shape& shape,
+                                                                 size_t blob_bytes,
+                                                                 size_t workspace_bytes) {
+  const size_t tensor_bytes = shape.elements() * sizeof(float) + codec::kBlobHeaderBytes;
+  LH_ASSIGN_OR_RETURN(Stream stream, Stream::Create(device));
+  LH_ASSIGN_OR_RETURN(Event done, Event::Create(device));
+  LH_ASSIGN_OR_RETURN(DeviceBuffer workspace, DeviceBuffer::Create(device, workspace_bytes));
+  LH_ASSIGN_OR_RETURN(DeviceBuffer blob, DeviceBuffer::Create(device, blob_bytes));
+  LH_ASSIGN_OR_RETURN(DeviceBuffer fault_dev, DeviceBuffer::Create(device, sizeof(uint32_t)));
+  LH_ASSIGN_OR_RETURN(PinnedBuffer words, PinnedBuffer::Create(device, 2 * sizeof(uint32_t)));
+  std::memset(words.span().data(), 0, words.span().size());
+  return std::shared_ptr<BoundaryMemory>(new BoundaryMemory{
+      device, shape, tensor_bytes, std::move(stream), std::move(done), std::move(workspace),
+      std::move(blob), std::move(fault_dev), std::move(words),
+      BufferPool<PinnedBuffer>(
+          [device, blob_bytes] { return PinnedBuffer::Create(device, blob_bytes); }),
+      BufferPool<DeviceBuffer>(
+          [device, tensor_bytes] { return DeviceBuffer::Create(device, tensor_bytes); })});
+}
+
 class CudaBoundaryCodec final : public BoundaryCodec {
  public:
-  // What one device holds for it.
+  // In some memory.
   struct Parts {
-    Stream stream;
-    Event done;
     CudaCodec send, receive;
     std::optional<MessageStaging> send_staging, receive_staging;
-    DeviceBuffer workspace, blob;
-    DeviceBuffer fault_dev;  // a word that a decoder sets
-    PinnedBuffer words;      // its value, and zero
   };
+  static StatusOr<Parts> PartsOf(const cuda::Device& device, const BoundaryCodecOptions& options);
 
-  CudaBoundaryCodec(const cuda::Device& device, const codec::Shape& shape, size_t blob_bytes,
-                    Parts parts)
-      : device_(device),
-        shape_(shape),
-        blob_bytes_(blob_bytes),
-        parts_(std::move(parts)),
-        blobs_([device, blob_bytes] { return PinnedBuffer::Create(device, blob_bytes); }),
-        tensors_([device, bytes = shape.elements() * sizeof(float)] {
-          return DeviceBuffer::Create(device, bytes);
-        }) {
-    std::memset(parts_.words.span().data(), 0, parts_.words.span().size());
-  }
+  CudaBoundaryCodec(std::shared_ptr<BoundaryMemory> memory, Parts parts)
+      : memory_(std::move(memory)),
+        most_(std::max(parts.send.MaxEncodedBytes(memory_->shape),
+                       parts.receive.MaxEncodedBytes(memory_->shape))),
+        parts_(std::move(parts)) {}
 
-  StatusOr<BlobBuffer> NewBlob(size_t bytes) override {
-    if (bytes > blob_bytes_) {
-      return absl::InvalidArgumentError(
-          fmt::format("expected a blob of at most {} bytes, got {}", blob_bytes_, bytes));
-    }
-    LH_ASSIGN_OR_RETURN(std::shared_ptr<PinnedBuffer> memory, blobs_.Take());
-    return BlobBuffer{memory->span(), memory};
-  }
-
+  StatusOr<BlobBuffer> NewBlob(size_t bytes) override;
   StatusOr<EncodedBlob> Encode(const codec::TensorView& tensor,
                                const codec::Context& context) override;
   StatusOr<BoundaryTensor> Decode(std::span<const std::byte> blob,
                                   const codec::Context& context) override;
+  StatusOr<std::unique_ptr<BoundaryCodec>> Sharing(
+      std::shared_ptr<const codec::Codec> codec) override;
 
  private:
-  DeviceSpan workspace() { return {parts_.workspace.data_dev(), parts_.workspace.size()}; }
+  // Device memory for one blob, and what keeps that from others.
+  struct DeviceBlob {
+    DeviceSpan span;
+    std::shared_ptr<DeviceBuffer> owner;
+  };
+  StatusOr<DeviceBlob> NewDeviceBlob();
+  DeviceSpan workspace() { return {memory_->workspace.data_dev(), memory_->workspace.size()}; }
   Status Wait();
 
-  const cuda::Device device_;
-  const codec::Shape shape_;
-  const size_t blob_bytes_;
+  const std::shared_ptr<BoundaryMemory> memory_;
+  const size_t most_;  // bytes of a blob
   Parts parts_;
-  BufferPool<PinnedBuffer> blobs_;
-  BufferPool<DeviceBuffer> tensors_;
 };
+
+StatusOr<CudaBoundaryCodec::Parts> CudaBoundaryCodec::PartsOf(const cuda::Device& device,
+                                                              const BoundaryCodecOptions& options) {
+  LH_ASSIGN_OR_RETURN(CudaCodec send, CudaCodec::Create(options.send->name()));
+  LH_ASSIGN_OR_RETURN(CudaCodec receive, CudaCodec::Create(options.receive->name()));
+  LH_ASSIGN_OR_RETURN(auto send_staging, StagingOf(device, send, options.shape));
+  LH_ASSIGN_OR_RETURN(auto receive_staging, StagingOf(device, receive, options.shape));
+  return Parts{std::move(send), std::move(receive), std::move(send_staging),
+               std::move(receive_staging)};
+}
+
+StatusOr<std::unique_ptr<BoundaryCodec>> CudaBoundaryCodec::Sharing(
+    std::shared_ptr<const codec::Codec> codec) {
+  const codec::Shape& shape = memory_->shape;
+  LH_ASSIGN_OR_RETURN(Parts parts, PartsOf(memory_->device, {shape, codec, codec}));
+  const size_t workspace_bytes = parts.send.WorkspaceBytes(shape),
+               blob_bytes = parts.send.MaxEncodedBytes(shape);
+  const size_t most = std::max(memory_->blob.size(), memory_->tensor_bytes);
+  if (workspace_bytes > memory_->workspace.size() || blob_bytes > most || parts.send_staging) {
+    return absl::InvalidArgumentError(fmt::format(
+        "expected a codec without state that needs a workspace of at most {} bytes and a blob of "
+        "at most {}; {} needs {} and {}",
+        memory_->workspace.size(), most, codec->name(), workspace_bytes, blob_bytes));
+  }
+  return std::make_unique<CudaBoundaryCodec>(memory_, std::move(parts));
+}
+
+// Pinned as far as those of the codecs that the memory was made for go. Larger ones are rare, and
+// copied at a part of the speed.
+StatusOr<BlobBuffer> CudaBoundaryCodec::NewBlob(size_t bytes) {
+  if (bytes > most_) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected a blob of at most {} bytes, got {}", most_, bytes));
+  }
+  if (bytes > memory_->blob.size()) {
+    auto memory = std::make_shared<AlignedBuffer>(bytes);
+    return BlobBuffer{memory->span(), memory};
+  }
+  LH_ASSIGN_OR_RETURN(std::shared_ptr<PinnedBuffer> memory, memory_->blobs.Take());
+  return BlobBuffer{memory->span(), memory};
+}
+
+StatusOr<CudaBoundaryCodec::DeviceBlob> CudaBoundaryCodec::NewDeviceBlob() {
+  if (most_ <= memory_->blob.size()) {
+    return DeviceBlob{{memory_->blob.data_dev(), memory_->blob.size()}, nullptr};
+  }
+  LH_ASSIGN_OR_RETURN(std::shared_ptr<DeviceBuffer> tensor, memory_->tensors.Take());
+  return DeviceBlob{{tensor->data_dev(), tensor->size()}, std::move(tensor)};
+}
 
 // For what is queued on the stream.
 Status CudaBoundaryCodec::Wait() {
-  LH_RETURN_IF_ERROR(parts_.done.Record(parts_.stream));
-  return parts_.done.Await(Deadline::After(kPatience));
+  LH_RETURN_IF_ERROR(memory_->done.Record(memory_->stream));
+  return memory_->done.Await(Deadline::After(kPatience));
 }
 
 StatusOr<EncodedBlob> CudaBoundaryCodec::Encode(const codec::TensorView& tensor,
                                                 const codec::Context& context) {
-  LH_ASSIGN_OR_RETURN(BlobBuffer buffer, NewBlob(parts_.send.MaxEncodedBytes(shape_)));
+  const codec::Shape& shape = memory_->shape;
+  LH_ASSIGN_OR_RETURN(BlobBuffer buffer, NewBlob(parts_.send.MaxEncodedBytes(shape)));
+  LH_ASSIGN_OR_RETURN(const DeviceBlob blob, NewDeviceBlob());
   std::optional<MessageStaging>& staging = parts_.send_staging;
-  if (staging) LH_RETURN_IF_ERROR(staging->Load(context, &parts_.stream));
-  LH_RETURN_IF_ERROR(parts_.send.Encode(
-      tensor, context, workspace(), {parts_.blob.data_dev(), parts_.blob.size()}, parts_.stream,
-      staging ? staging->messages() : codec::cuda::DeviceMessages{}));
-  if (staging) LH_RETURN_IF_ERROR(staging->Fetch(&parts_.stream));
+  if (staging) LH_RETURN_IF_ERROR(staging->Load(context, &memory_->stream));
+  LH_RETURN_IF_ERROR(
+      parts_.send.Encode(tensor, context, workspace(), blob.span, memory_->stream,
+                         staging ? staging->messages() : codec::cuda::DeviceMessages{}));
+  if (staging) LH_RETURN_IF_ERROR(staging->Fetch(&memory_->stream));
   // What has a fixed size comes at once; else its header says how much there is.
   const bool fixed = parts_.send.cpu().fixed_size();
-  const size_t most = parts_.send.MaxEncodedBytes(shape_);
-  LH_RETURN_IF_ERROR(parts_.stream.Copy(buffer.bytes.data(), parts_.blob.data_dev(),
-                                        fixed ? most : codec::kBlobHeaderBytes));
+  const size_t most = parts_.send.MaxEncodedBytes(shape);
+  LH_RETURN_IF_ERROR(memory_->stream.Copy(buffer.bytes.data(), blob.span.data_dev,
+                                          fixed ? most : codec::kBlobHeaderBytes));
   LH_RETURN_IF_ERROR(Wait());
   const size_t bytes = codec::BlobBytes(buffer.bytes);
   if (bytes > most) {
     return absl::InternalError(fmt::format("{} wrote a header of {} bytes where {} are the most",
-                                           device_.Name(), bytes, most));
+                                           memory_->device.Name(), bytes, most));
   }
   if (!fixed && bytes > codec::kBlobHeaderBytes) {
-    LH_RETURN_IF_ERROR(parts_.stream.Copy(
+    LH_RETURN_IF_ERROR(memory_->stream.Copy(
         buffer.bytes.data() + codec::kBlobHeaderBytes,
-        static_cast<const std::byte*>(parts_.blob.data_dev()) + codec::kBlobHeaderBytes,
+        static_cast<const std::byte*>(blob.span.data_dev) + codec::kBlobHeaderBytes,
         bytes - codec::kBlobHeaderBytes));
     LH_RETURN_IF_ERROR(Wait());
   }
@@ -130,28 +209,29 @@ StatusOr<EncodedBlob> CudaBoundaryCodec::Encode(const codec::TensorView& tensor,
 
 StatusOr<BoundaryTensor> CudaBoundaryCodec::Decode(std::span<const std::byte> blob,
                                                    const codec::Context& context) {
-  if (blob.size() < codec::kBlobHeaderBytes || blob.size() > parts_.blob.size()) {
+  if (blob.size() < codec::kBlobHeaderBytes || blob.size() > most_) {
     return absl::InvalidArgumentError(fmt::format("expected a blob of {} to {} bytes, got {}",
-                                                  codec::kBlobHeaderBytes, parts_.blob.size(),
-                                                  blob.size()));
+                                                  codec::kBlobHeaderBytes, most_, blob.size()));
   }
   std::optional<MessageStaging>& staging = parts_.receive_staging;
   if (staging) {
-    LH_RETURN_IF_ERROR(staging->Load(context, &parts_.stream));
+    LH_RETURN_IF_ERROR(staging->Load(context, &memory_->stream));
     LH_RETURN_IF_ERROR(staging->Check(blob));
   }
-  LH_ASSIGN_OR_RETURN(std::shared_ptr<DeviceBuffer> values, tensors_.Take());
-  auto* const fault_dev = static_cast<uint32_t*>(parts_.fault_dev.data_dev());
-  const std::span<std::byte> words = parts_.words.span();
+  const codec::Shape& shape = memory_->shape;
+  LH_ASSIGN_OR_RETURN(const DeviceBlob on_device, NewDeviceBlob());
+  LH_ASSIGN_OR_RETURN(std::shared_ptr<DeviceBuffer> values, memory_->tensors.Take());
+  auto* const fault_dev = static_cast<uint32_t*>(memory_->fault_dev.data_dev());
+  const std::span<std::byte> words = memory_->words.span();
   LH_RETURN_IF_ERROR(
-      parts_.stream.Copy(fault_dev, words.data() + sizeof(uint32_t), sizeof(uint32_t)));
-  LH_RETURN_IF_ERROR(parts_.stream.Copy(parts_.blob.data_dev(), blob.data(), blob.size()));
+      memory_->stream.Copy(fault_dev, words.data() + sizeof(uint32_t), sizeof(uint32_t)));
+  LH_RETURN_IF_ERROR(memory_->stream.Copy(on_device.span.data_dev, blob.data(), blob.size()));
   LH_RETURN_IF_ERROR(parts_.receive.Decode(
-      blob.first(codec::kBlobHeaderBytes), {parts_.blob.data_dev(), blob.size()}, workspace(),
-      {values->data_dev(), codec::Dtype::kF32, shape_}, fault_dev, parts_.stream,
+      blob.first(codec::kBlobHeaderBytes), {on_device.span.data_dev, blob.size()}, workspace(),
+      {values->data_dev(), codec::Dtype::kF32, shape}, fault_dev, memory_->stream,
       staging ? staging->messages() : codec::cuda::DeviceMessages{}));
-  if (staging) LH_RETURN_IF_ERROR(staging->Fetch(&parts_.stream));
-  LH_RETURN_IF_ERROR(parts_.stream.Copy(words.data(), fault_dev, sizeof(uint32_t)));
+  if (staging) LH_RETURN_IF_ERROR(staging->Fetch(&memory_->stream));
+  LH_RETURN_IF_ERROR(memory_->stream.Copy(words.data(), fault_dev, sizeof(uint32_t)));
   LH_RETURN_IF_ERROR(Wait());
   uint32_t fault = 0;
   std::memcpy(&fault, words.data(), sizeof fault);
@@ -161,7 +241,7 @@ StatusOr<BoundaryTensor> CudaBoundaryCodec::Decode(std::span<const std::byte> bl
         "that agree; the peer is broken or of another version");
   }
   if (staging) LH_RETURN_IF_ERROR(staging->Remember(context, blob));
-  return BoundaryTensor{{values->data_dev(), codec::Dtype::kF32, shape_}, std::move(values)};
+  return BoundaryTensor{{values->data_dev(), codec::Dtype::kF32, shape}, std::move(values)};
 }
 
 }  // namespace
@@ -169,25 +249,14 @@ StatusOr<BoundaryTensor> CudaBoundaryCodec::Decode(std::span<const std::byte> bl
 StatusOr<std::unique_ptr<BoundaryCodec>> CreateCudaBoundaryCodec(
     const cuda::Device& device, const BoundaryCodecOptions& options) {
   const codec::Shape& shape = options.shape;
-  LH_ASSIGN_OR_RETURN(CudaCodec send, CudaCodec::Create(options.send->name()));
-  LH_ASSIGN_OR_RETURN(CudaCodec receive, CudaCodec::Create(options.receive->name()));
-  LH_ASSIGN_OR_RETURN(auto send_staging, StagingOf(device, send, shape));
-  LH_ASSIGN_OR_RETURN(auto receive_staging, StagingOf(device, receive, shape));
-  const size_t blob_bytes = std::max(send.MaxEncodedBytes(shape), receive.MaxEncodedBytes(shape));
+  LH_ASSIGN_OR_RETURN(CudaBoundaryCodec::Parts parts, CudaBoundaryCodec::PartsOf(device, options));
+  const size_t blob_bytes =
+      std::max(parts.send.MaxEncodedBytes(shape), parts.receive.MaxEncodedBytes(shape));
   const size_t workspace_bytes =
-      std::max<size_t>({send.WorkspaceBytes(shape), receive.WorkspaceBytes(shape), 64});
-  LH_ASSIGN_OR_RETURN(Stream stream, Stream::Create(device));
-  LH_ASSIGN_OR_RETURN(Event done, Event::Create(device));
-  LH_ASSIGN_OR_RETURN(DeviceBuffer workspace, DeviceBuffer::Create(device, workspace_bytes));
-  LH_ASSIGN_OR_RETURN(DeviceBuffer blob, DeviceBuffer::Create(device, blob_bytes));
-  LH_ASSIGN_OR_RETURN(DeviceBuffer fault_dev, DeviceBuffer::Create(device, sizeof(uint32_t)));
-  LH_ASSIGN_OR_RETURN(PinnedBuffer words, PinnedBuffer::Create(device, 2 * sizeof(uint32_t)));
-  return std::make_unique<CudaBoundaryCodec>(
-      device, shape, blob_bytes,
-      CudaBoundaryCodec::Parts{std::move(stream), std::move(done), std::move(send),
-                               std::move(receive), std::move(send_staging),
-                               std::move(receive_staging), std::move(workspace), std::move(blob),
-                               std::move(fault_dev), std::move(words)});
+      std::max<size_t>({parts.send.WorkspaceBytes(shape), parts.receive.WorkspaceBytes(shape), 64});
+  LH_ASSIGN_OR_RETURN(std::shared_ptr<BoundaryMemory> memory,
+                      BoundaryMemory::Create(device, shape, blob_bytes, workspace_bytes));
+  return std::make_unique<CudaBoundaryCodec>(std::move(memory), std::move(parts));
 }
 
 StatusOr<std::unique_ptr<BoundaryCodec>> CreateBoundaryCodec(const std::optional<cuda::Device>& gpu,

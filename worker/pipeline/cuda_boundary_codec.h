@@ -1,4 +1,5 @@
-// A BoundaryCodec whose tensors are in a GPU's memory. Blobs are pinned host memory.
+// A BoundaryCodec whose tensors are in a GPU's memory. Blobs are pinned host memory; those of a
+// codec that shares another one's memory are not, where they are larger than that one's.
 //
 // Encoding: kernels and the copy to the host on a stream of its own, beside whatever the GPU
 // computes; decoding: copy to the device and kernels on the same. Each call waits for its work by

@@ -20,12 +20,16 @@ constexpr absl::Duration kGpuCheck = absl::Seconds(60);
 // Of a GPU's memory, for CUDA itself, fragments and the codecs' pools.
 constexpr double kGpuMemoryReserve = 0.05;
 
+uint64_t HostMemoryBytes() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
 v1::Device ThisCpu() {
   v1::Device device;
   device.set_kind("cpu");
   device.set_cores(std::thread::hardware_concurrency());
-  device.set_memory_bytes(static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-                          static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
+  device.set_memory_bytes(HostMemoryBytes());
   std::ifstream cpuinfo("/proc/cpuinfo");
   for (std::string line; std::getline(cpuinfo, line);) {
     const size_t colon = line.find(": ");
@@ -43,7 +47,12 @@ v1::Device ThatGpu(const cuda::Device& gpu) {
   device.set_name(gpu.info().name);
   device.set_memory_bytes(static_cast<uint64_t>(static_cast<double>(gpu.info().memory_bytes) *
                                                 (1 - kGpuMemoryReserve)));
+  device.set_host_memory_bytes(HostMemoryBytes());
   return device;
+}
+
+uint64_t Part(uint64_t bytes, double share) {
+  return static_cast<uint64_t>(static_cast<double>(bytes) * share);
 }
 
 StatusOr<WorkerDevice> OpenWhole(const DeviceName& name) {
@@ -60,8 +69,9 @@ StatusOr<WorkerDevice> OpenWhole(const DeviceName& name) {
 
 StatusOr<WorkerDevice> OpenDevice(const DeviceName& name, double memory_share) {
   LH_ASSIGN_OR_RETURN(WorkerDevice device, OpenWhole(name));
-  device.description.set_memory_bytes(
-      static_cast<uint64_t>(static_cast<double>(device.description.memory_bytes()) * memory_share));
+  v1::Device& description = device.description;
+  description.set_memory_bytes(Part(description.memory_bytes(), memory_share));
+  description.set_host_memory_bytes(Part(description.host_memory_bytes(), memory_share));
   return device;
 }
 

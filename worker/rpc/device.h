@@ -16,10 +16,10 @@ struct WorkerDevice {
   std::optional<cuda::Device> gpu;  // nullopt: the CPU
 };
 
-// `memory_share`: the part of the device's memory that this worker may plan with, where several
-// share it; of a GPU's some is left free besides. After a check that it works. A GPU needs both
-// modules, longhaul's and LibTorch's part for GPUs; call it before anything else uses LibTorch.
-// kFailedPrecondition with what is missing.
+// `memory_share`: the part of the device's memory, and of its host's, that this worker may plan
+// with, where several share a device; of a GPU's some is left free besides. After a check that it
+// works. A GPU needs both modules, longhaul's and LibTorch's part for GPUs; call it before anything
+// else uses LibTorch. kFailedPrecondition with what is missing.
 StatusOr<WorkerDevice> OpenDevice(const DeviceName& name, double memory_share = 1);
 
 }  // namespace longhaul::worker

@@ -137,9 +137,7 @@ StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec
   std::shared_ptr<BoundaryCodec> clean;
   if (Compresses(edge) && !spec.replay) {
     LH_ASSIGN_OR_RETURN(clean_codec, MakeCodec(kCleanCodec));
-    LH_ASSIGN_OR_RETURN(clean, CreateBoundaryCodec(gpu, {.shape = BoundaryShape(spec),
-                                                         .send = clean_codec,
-                                                         .receive = clean_codec}));
+    LH_ASSIGN_OR_RETURN(clean, codec->Sharing(clean_codec));
   }
   BoundaryPortOptions options = OptionsFor(edge, received.bytes);
   options.seed = spec.train.seed;

@@ -15,9 +15,12 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/cuda/device.h"
+#include "base/cuda/module.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/model/family.h"
 #include "worker/stage/gradient_norm.h"
+#include "worker/stage/host_copies.h"
 #include "worker/stage/microbatch_pass.h"
 #include "worker/stage/model.h"
 #include "worker/stage/optimizer.h"
@@ -85,10 +88,19 @@ BoundaryTensor ToBoundary(const at::Tensor& tensor) {
   return {{data, codec::Dtype::kF32, shape}, std::move(owner)};
 }
 
+// Of the CPU's memory.
 NamedArray ToNamedArray(std::string name, const at::Tensor& tensor) {
-  const at::Tensor dense = tensor.detach().cpu().to(at::kFloat).contiguous();
+  const at::Tensor dense = tensor.detach().to(at::kFloat).contiguous();
   const float* values = dense.const_data_ptr<float>();
   return {std::move(name), dense.sizes().vec(), {values, values + dense.numel()}};
+}
+
+// Of a GPU's; the values come when all arrays are there to take them.
+NamedArray ToCopy(std::string name, const at::Tensor& tensor, std::vector<at::Tensor>* dense) {
+  dense->push_back(tensor.detach().contiguous());
+  const at::ScalarType type = tensor.scalar_type();
+  TORCH_CHECK(type == at::kFloat || type == at::kBFloat16, name, " is neither fp32 nor bf16");
+  return {std::move(name), tensor.sizes().vec(), {}};
 }
 
 using ArrayIndex = std::unordered_map<std::string_view, const NamedArray*>;
@@ -194,14 +206,17 @@ class NetworkStage final : public Stage {
   // OK: all of `step` but its update is done.
   Status CheckStepEnds(Step step) const;
   void ForgetStep();
+  // Fills in the values of `snapshot`: of its parameters, then of its moments.
+  Status CopyToHost(const std::vector<at::Tensor>& on_gpu, StageSnapshot* snapshot) const;
 
   const StageOptions options_;
   const at::Device device_;
   const std::unique_ptr<const Model> network_;
   const std::unique_ptr<Optimizer> optimizer_;
   MicrobatchPasses passes_;
-  const std::unique_ptr<TiedMatrix> tied_;  // or null
-  uint64_t steps_ = 0;                      // taken
+  const std::unique_ptr<TiedMatrix> tied_;           // or null
+  mutable std::unique_ptr<HostCopies> host_copies_;  // of a GPU's stage, from its first snapshot on
+  uint64_t steps_ = 0;                               // taken
   std::map<Microbatch, Pending> pending_;
   std::optional<Microbatch> last_backward_;  // of this step
 };
@@ -384,14 +399,42 @@ StatusOr<StageSnapshot> NetworkStage::Snapshot() const {
   return CallTorch("snapshot", options_.threads, [&]() -> StatusOr<StageSnapshot> {
     StageSnapshot snapshot;
     snapshot.step = steps_;
+    std::vector<at::Tensor> on_gpu;
+    const auto array_of = [&](const std::string& name, const at::Tensor& value) {
+      return device_.is_cpu() ? ToNamedArray(name, value) : ToCopy(name, value, &on_gpu);
+    };
     for (const Parameter& parameter : network_->parameters()) {
-      snapshot.parameters.push_back(ToNamedArray(parameter.name, parameter.value));
+      snapshot.parameters.push_back(array_of(parameter.name, parameter.value));
     }
     for (const Optimizer::Moment& moment : optimizer_->moments()) {
-      snapshot.moments.push_back(ToNamedArray(moment.name, moment.value));
+      snapshot.moments.push_back(array_of(moment.name, moment.value));
     }
+    if (!on_gpu.empty()) LH_RETURN_IF_ERROR(CopyToHost(on_gpu, &snapshot));
     return snapshot;
   });
+}
+
+Status NetworkStage::CopyToHost(const std::vector<at::Tensor>& on_gpu,
+                                StageSnapshot* snapshot) const {
+  if (!host_copies_) {
+    LH_ASSIGN_OR_RETURN(const cuda::DeviceTable* const table,
+                        cuda::LoadModule(cuda::DefaultModulePath()));
+    LH_ASSIGN_OR_RETURN(const cuda::Device gpu,
+                        cuda::Device::Open(table, *options_.device.cuda_index));
+    LH_ASSIGN_OR_RETURN(host_copies_, HostCopies::Create(gpu));
+  }
+  std::vector<HostCopies::Copy> copies;
+  for (std::vector<NamedArray>* arrays : {&snapshot->parameters, &snapshot->moments}) {
+    for (NamedArray& array : *arrays) {
+      const at::Tensor& tensor = on_gpu[copies.size()];
+      copies.push_back({.data_dev = tensor.const_data_ptr(),
+                        .elements = static_cast<size_t>(tensor.numel()),
+                        .bf16 = tensor.scalar_type() == at::kBFloat16,
+                        .values = &array.values});
+    }
+  }
+  AwaitTorch(device_);  // other streams read what is queued on this one
+  return host_copies_->Run(copies);
 }
 
 Status NetworkStage::Restore(const StageSnapshot& snapshot) {

@@ -133,6 +133,7 @@ class Stage {
   // what the optimizer remembers stay to the bit.
   virtual Status SkipStep(Step step) = 0;
 
+  // All of one step: it returns when everything is copied.
   virtual StatusOr<StageSnapshot> Snapshot() const = 0;
   // Takes from `snapshot` what this stage has; kFailedPrecondition naming the first parameter that
   // is missing or has another shape, or the optimizer where it is of another kind. Extra names are

@@ -6,7 +6,8 @@
 // them, "device", "threads", "graphs": on a GPU whether passes are recorded}: a stage of so many of
 // the model's layers, not the first; answered by {"parameters"}. Then for
 // every {"steps"} {"seconds": of each}. A step is train.microbatches times forward and backward,
-// which counts, and the optimizer's step with the casts of weights, which does not.
+// which counts, and the optimizer's step with the casts of weights, which does not. For every
+// {"snapshots"} {"seconds": of each, "bytes": of one}: of the stage's state, as for a checkpoint.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <fmt/core.h>
@@ -77,6 +78,20 @@ class TimedStage {
     return seconds;
   }
 
+  struct TimedSnapshot {
+    double seconds = 0;
+    size_t bytes = 0;
+  };
+  StatusOr<TimedSnapshot> TakeSnapshot() const {
+    const MonoTime start = Now();
+    LH_ASSIGN_OR_RETURN(const StageSnapshot snapshot, stage_->Snapshot());
+    TimedSnapshot timed{.seconds = absl::ToDoubleSeconds(Now() - start)};
+    for (const std::vector<NamedArray>* arrays : {&snapshot.parameters, &snapshot.moments}) {
+      for (const NamedArray& array : *arrays) timed.bytes += array.values.size() * sizeof(float);
+    }
+    return timed;
+  }
+
  private:
   TimedStage(StageOptions options, std::unique_ptr<Stage> stage, at::Tensor boundary)
       : options_(std::move(options)), stage_(std::move(stage)), boundary_(std::move(boundary)) {
@@ -116,7 +131,19 @@ Status Serve() {
   LH_ASSIGN_OR_RETURN(TimedStage stage, TimedStage::Create(json::parse(line)));
   Print({{"parameters", stage.parameter_count()}});
   while (std::getline(std::cin, line)) {
-    std::vector<double> seconds(json::parse(line).at("steps").get<size_t>());
+    const json job = json::parse(line);
+    if (job.contains("snapshots")) {
+      std::vector<double> seconds;
+      size_t bytes = 0;
+      for (size_t left = job.at("snapshots"); left > 0; --left) {
+        LH_ASSIGN_OR_RETURN(const auto timed, stage.TakeSnapshot());
+        seconds.push_back(timed.seconds);
+        bytes = timed.bytes;
+      }
+      Print({{"seconds", seconds}, {"bytes", bytes}});
+      continue;
+    }
+    std::vector<double> seconds(job.at("steps").get<size_t>());
     for (double& step : seconds) {
       LH_ASSIGN_OR_RETURN(step, stage.StepSeconds());
     }

@@ -148,6 +148,54 @@ TEST_P(BoundaryCodecTest, WhatItGaveStaysAsItIs) {
   }
 }
 
+// Calls of both in turn, while what the other one gave is there.
+TEST_P(BoundaryCodecTest, AnotherCodecWorksInItsMemory) {
+  const auto coarse = Codec("fixed:bits=4"), none = Codec("none");
+  auto made = place_->Create({kShape, coarse, coarse});
+  ASSERT_TRUE(made.ok()) << made.status();
+  auto clean = (*made)->Sharing(none);
+  ASSERT_TRUE(clean.ok()) << clean.status();
+  Memory memory(*coarse);
+  const codec::Context context = memory.ContextOf(1);
+  const auto pass = [&](BoundaryCodec& codec, int seed) {
+    auto blob = codec.Encode(place_->Put(Values(seed), kShape).view, context);
+    EXPECT_TRUE(blob.ok()) << blob.status();
+    const BlobBuffer received = Received(&codec, blob->buffer.bytes.first(blob->bytes));
+    auto tensor = codec.Decode(received.bytes.first(blob->bytes), context);
+    EXPECT_TRUE(tensor.ok()) << tensor.status();
+    return std::pair(*std::move(blob), *std::move(tensor));
+  };
+  std::vector<std::pair<EncodedBlob, BoundaryTensor>> passed;
+  for (int i = 0; i < 3; ++i) {
+    passed.push_back(pass(**made, i));
+    passed.push_back(pass(**clean, i));
+  }
+  made->reset();
+  passed.push_back(pass(**clean, 3));  // which needs no other
+  clean->reset();
+  for (size_t i = 0; i < passed.size(); ++i) {
+    const auto& [blob, tensor] = passed[i];
+    const auto codec = i % 2 == 0 && i < 6 ? coarse : none;
+    const std::vector<float> values = Values(static_cast<int>(i / 2));
+    const std::vector<std::byte> wanted = Reference(*codec, values, context);
+    ASSERT_EQ(blob.bytes, wanted.size());
+    EXPECT_EQ(std::memcmp(blob.buffer.bytes.data(), wanted.data(), wanted.size()), 0) << i;
+    EXPECT_EQ(place_->Get(tensor), Decoded(*codec, wanted, context)) << i;
+    if (codec == none) {
+      EXPECT_EQ(place_->Get(tensor), values);
+    }
+  }
+}
+
+TEST_P(BoundaryCodecTest, ACodecThatNeedsMoreMemorySharesNone) {
+  const auto none = Codec("none");
+  auto made = place_->Create({kShape, none, none});
+  ASSERT_TRUE(made.ok()) << made.status();
+  const Status status = (*made)->Sharing(Codec("gauss:bits=4")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(Message(status)), ::testing::HasSubstr("expected a codec"));
+}
+
 TEST_P(BoundaryCodecTest, CountsWhatIsNotFinite) {
   const auto codec = Codec("fixed:bits=6");
   auto made = place_->Create({kShape, codec, codec});

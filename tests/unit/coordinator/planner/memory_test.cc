@@ -74,6 +74,30 @@ TEST(StageMemoryBytes, IsWithoutSnapshotsAndByMicrobatchesOnAGpu) {
   EXPECT_EQ(bytes(2, true) - bytes(1, true), bytes(2, false) - bytes(1, false));
 }
 
+// What a GPU's host holds is what a CPU's stage holds besides: snapshots, and of a tied matrix what
+// comes and goes.
+TEST(StageMemory, OfAGpusHost) {
+  RunSpec spec = Gpt2Small();
+  spec.checkpoint.every = 0;
+  const auto host = [&](bool first, bool last, bool on_gpu = true) {
+    return MemoryOf(spec, 256, 3, first, last, on_gpu).host;
+  };
+  const auto state = [&](bool first, bool last) {
+    return StageStateBytes(spec, 256, 3, first, last);
+  };
+  const uint64_t besides = uint64_t{4} * 1024 * 768 * 4 + (64u << 20) + kProgramBytes;
+  EXPECT_EQ(host(true, false), state(true, false) + besides);
+  EXPECT_EQ(host(true, false, /*on_gpu=*/false), 0u);
+  spec.checkpoint.every = 50;
+  EXPECT_EQ(host(true, false), 2 * state(true, false) + besides);
+  EXPECT_EQ(host(false, true), 2 * state(false, true) + besides);
+  spec.model.tied = true;
+  const uint64_t pieces = 256 * 768 * 4 + (32u << 20);
+  EXPECT_EQ(host(true, false), 2 * state(true, false) + besides + pieces);
+  EXPECT_EQ(host(false, false), 2 * state(false, false) + besides);
+  EXPECT_EQ(host(false, true), 2 * state(false, true) + besides + pieces);
+}
+
 // The next one is taken while one is being written.
 TEST(StageMemoryBytes, HasASecondSnapshotWhereTheRunTakesThemAgain) {
   RunSpec spec = Gpt2Small();

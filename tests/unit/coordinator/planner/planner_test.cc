@@ -1,11 +1,13 @@
 #include "coordinator/planner/planner.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <stop_token>
 
 #include "codec/registry.h"
+#include "coordinator/planner/memory.h"
 #include "run/file/run_spec.h"
 #include "tests/unit/coordinator/planner/plan_request.h"
 
@@ -14,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::vector<uint32_t> LayersOf(const Plan& plan) {
   std::vector<uint32_t> layers;
@@ -169,6 +172,62 @@ TEST(MakePlan, ASplitThatNowhereFitsIsRefusedWithNumbers) {
   EXPECT_THAT(std::string(Message(plan.status())),
               AllOf(HasSubstr("stage 1"), HasSubstr("worker w1 has"), HasSubstr("(1000000 bytes)"),
                     HasSubstr("recompute")));
+}
+
+// Workers on GPUs whose hosts have `bytes` each.
+PlanRequest OnGpus(uint32_t workers, uint64_t bytes) {
+  PlanRequest request = Request(workers);
+  for (CandidateWorker& worker : request.workers) {
+    worker.on_gpu = true;
+    worker.host_memory_bytes = bytes;
+  }
+  return request;
+}
+
+TEST(MakePlan, TheHostsMemoryOfAGpuMovesLayers) {
+  PlanRequest request = OnGpus(2, uint64_t{64} << 30);
+  auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(LayersOf(*plan), (std::vector<uint32_t>{4, 4}));
+  EXPECT_THAT(plan->explanation, Not(HasSubstr("host")));
+
+  const auto host = [&](uint32_t layers) {
+    return MemoryOf(request.spec, 256, layers, true, false, /*on_gpu=*/true).host;
+  };
+  request.workers[0].host_memory_bytes = host(3);
+  plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(LayersOf(*plan), (std::vector<uint32_t>{3, 5}));
+  EXPECT_THAT(plan->explanation,
+              AllOf(HasSubstr("Beside its GPU w0 holds"), Not(HasSubstr("its GPU w1 holds"))));
+
+  request.workers[0].on_gpu = false;  // its snapshots are in the memory that is its device's
+  plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(LayersOf(*plan), (std::vector<uint32_t>{4, 4}));
+}
+
+TEST(MakePlan, AHostThatHoldsNoSnapshotIsRefusedWithNumbers) {
+  PlanRequest request = OnGpus(2, uint64_t{64} << 30);
+  request.workers[1].host_memory_bytes = 1'000'000;
+  const auto plan = MakePlan(request);
+  ASSERT_EQ(plan.status().code(), absl::StatusCode::kFailedPrecondition);
+  const uint64_t needed = MemoryOf(request.spec, 256, 4, false, true, /*on_gpu=*/true).host;
+  EXPECT_THAT(std::string(Message(plan.status())),
+              AllOf(HasSubstr("stage 1 (4 of 8 layers) needs"),
+                    HasSubstr(fmt::format("({} bytes) of its host's memory", needed)),
+                    HasSubstr("worker w1 has 1 MB (1000000 bytes) beside its GPU"),
+                    HasSubstr("use more workers, or hosts with more memory"),
+                    HasSubstr("recovery.every: 0")));
+}
+
+TEST(MakePlan, AHostsUnknownMemoryIsSaidSo) {
+  PlanRequest request = OnGpus(2, uint64_t{64} << 30);
+  request.workers[1].host_memory_bytes = 0;  // an older worker
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->explanation,
+              HasSubstr("w1 does not say how much memory its host has beside the GPU"));
 }
 
 TEST(MakePlan, UnknownMemoryIsSaidSo) {

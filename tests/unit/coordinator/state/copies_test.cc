@@ -15,13 +15,14 @@ using ::testing::HasSubstr;
 class Copied : public ::testing::Test {
  protected:
   void SetUp() override {
-    for (const std::string& worker : kAbc) c.Join(worker);
+    for (const std::string& worker : kAbc) c.Join(Hello(worker));
     spec.recovery.attempts = 5;
     spec.recovery.every = 1;
     spec.checkpoint.every = 10;
     spec.checkpoint.keep = 1;
     spec.train.steps = 20;
   }
+  virtual v1::Hello Hello(const std::string& worker) { return HelloOf(worker); }
   void Begin() {
     c.Tick(SubmitOf(spec, "tiny-1"));
     c.ToRunning(kAbc, "tiny-1");
@@ -132,6 +133,31 @@ TEST_F(Copied, AnotherWorkerTakesThePlaceOfOneThatIsGone) {
   EXPECT_EQ(assign.assignment().cells(1).worker_name(), "d");
   for (const std::string worker : {"a", "d", "c"}) c.Ready(worker, "tiny-1", 1);
   EXPECT_EQ(c.StateOf("tiny-1"), "running");
+}
+
+class CopiedOnGpus : public Copied {
+ protected:
+  v1::Hello Hello(const std::string& worker) override {
+    v1::Hello hello = HelloOf(worker);
+    hello.mutable_devices(0)->set_kind("cuda");
+    return hello;
+  }
+};
+
+TEST_F(CopiedOnGpus, WhoseHostHoldsNoSnapshotTakesNoPlace) {
+  Begin();
+  Write(1);
+  Copy();
+  c.Steps(kAbc, "tiny-1", 2);
+  v1::Hello small = Hello("d"), large = Hello("e");
+  small.mutable_devices(0)->set_host_memory_bytes(1000);
+  large.mutable_devices(0)->set_host_memory_bytes(uint64_t{8} << 30);
+  c.Join(small);
+  c.Join(large);
+  c.Die("b", "tiny-1", {{"a", 0}, {"c", 1}});
+  c.Pass(absl::Seconds(6), {"a", "c", "d", "e"});
+  EXPECT_EQ(c.Last("d", v1::WorkerCommand::kTakeShards), nullptr);
+  EXPECT_NE(c.Last("e", v1::WorkerCommand::kTakeShards), nullptr);
 }
 
 TEST_F(Copied, AShardThatDoesNotGetThereSendsTheRunToTheQueue) {

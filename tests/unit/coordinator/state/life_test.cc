@@ -320,6 +320,18 @@ TEST_F(Life, AStageThatDoesNotFitFails) {
               AllOf(HasSubstr("needs"), HasSubstr("worker a has"), HasSubstr("(1000 bytes)")));
 }
 
+TEST_F(Life, AGpusHostThatDoesNotHoldASnapshotFails) {
+  Coordinator d;
+  v1::Hello hello = HelloOf("a");
+  hello.mutable_devices(0)->set_kind("cuda");
+  hello.mutable_devices(0)->set_host_memory_bytes(1000);
+  d.Join(hello);
+  d.Tick(SubmitOf(SmallSpec("tiny", 1), "tiny-1"));
+  d.ToPreparing({"a"}, "tiny-1");
+  EXPECT_THAT(d.ReasonOf("tiny-1"), AllOf(HasSubstr("its host's memory"),
+                                          HasSubstr("worker a has 1 KB (1000 bytes) beside")));
+}
+
 TEST_F(Life, ImpossibleLayerTimesFail) {
   v1::WorkerMessage message = c.About("tiny-1");
   message.mutable_layer_times()->set_block_forward(std::nan(""));

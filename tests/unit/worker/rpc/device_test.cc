@@ -20,6 +20,7 @@ TEST(Device, TheCpuIsDescribed) {
   EXPECT_EQ(device->description.kind(), "cpu");
   EXPECT_GT(device->description.cores(), 0);
   EXPECT_GT(device->description.memory_bytes(), 0);
+  EXPECT_EQ(device->description.host_memory_bytes(), 0) << "it is the device's";
 }
 
 TEST(Device, NoWorkerStartsOnAGpu) {

@@ -7,6 +7,7 @@
 #include <csignal>
 
 #include "tests/unit/worker/rpc/worker_program.h"
+#include "worker/rpc/device.h"
 
 namespace longhaul::testing {
 namespace {
@@ -21,6 +22,15 @@ TEST(WorkerOnGpu, ServesOnIt) {
       << worker->standard_error();
   worker->Signal(SIGTERM);
   EXPECT_EQ(worker->WaitForExit(Deadline::After(absl::Minutes(1))), 0) << worker->standard_error();
+}
+
+TEST(WorkerOnGpu, SaysWhatItMayPlanWithOfTheHostToo) {
+  const auto whole = Must(worker::OpenDevice({0})), half = Must(worker::OpenDevice({0}, 0.5));
+  const uint64_t host = Must(worker::OpenDevice({})).description.memory_bytes();
+  EXPECT_EQ(whole.description.host_memory_bytes(), host);
+  EXPECT_EQ(half.description.host_memory_bytes(), host / 2);
+  EXPECT_NEAR(static_cast<double>(half.description.memory_bytes()),
+              static_cast<double>(whole.description.memory_bytes()) / 2, 1);
 }
 
 TEST(WorkerOnGpu, NamesTheGpusThereAre) {

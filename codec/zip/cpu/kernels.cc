@@ -84,13 +84,13 @@ constexpr std::array<uint64_t, 256> SpreadTable() {
 constexpr std::array<uint64_t, 256> kSpread = SpreadTable();
 
 struct Sections {
-  Sections(const Layout& layout, std::byte* payload)
-      : layout(layout),
+  Sections(const Layout& of, std::byte* payload)
+      : layout(of),
         starts(payload),
-        lows(reinterpret_cast<uint8_t*>(payload + layout.lows)),
-        signs(reinterpret_cast<uint8_t*>(payload + layout.signs)),
-        codes(reinterpret_cast<uint8_t*>(payload + layout.codes)),
-        escapes(reinterpret_cast<uint8_t*>(payload + layout.escapes)) {}
+        lows(reinterpret_cast<uint8_t*>(payload + of.lows)),
+        signs(reinterpret_cast<uint8_t*>(payload + of.signs)),
+        codes(reinterpret_cast<uint8_t*>(payload + of.codes)),
+        escapes(reinterpret_cast<uint8_t*>(payload + of.escapes)) {}
 
   uint32_t Start(uint64_t group) const {
     uint32_t start = 0;

@@ -133,9 +133,9 @@ TEST(HostilePayloads, OfTahInWholeTilesAreReadAsByTheCpu) {
 TEST(ShiftedPointers, GiveTheSameBytes) {
   std::mt19937_64 random(80);
   Stream stream = Must(Stream::Create(Gpu()));
-  for (const char* name :
-       {"none", "bf16", "fp16", "fixed:bits=4", "fixed:bits=9,tile=32", "tah",
-        "tah:tile=32,alloc=token", "tah:rounding=stochastic", "gauss", "gauss:bits=3,block=64", "zip"}) {
+  for (const char* name : {"none", "bf16", "fp16", "fixed:bits=4", "fixed:bits=9,tile=32", "tah",
+                           "tah:tile=32,alloc=token", "tah:rounding=stochastic", "gauss",
+                           "gauss:bits=3,block=64", "zip"}) {
     const CudaCodec codec = Must(CudaCodec::Create(name));
     for (const Dtype dtype : {Dtype::kF32, Dtype::kF16, Dtype::kBf16}) {
       for (const uint32_t channels : {64u * 3, 200u}) {
@@ -162,8 +162,7 @@ TEST(ShiftedPointers, GiveTheSameBytes) {
           std::vector<std::byte> shifted(shift, kPoison);
           shifted.insert(shifted.end(), in.begin(), in.end());
           const DeviceBuffer in_dev = Upload(shifted, &stream);
-          DeviceBuffer blob_dev =
-              Upload(std::vector<std::byte>(most + kGuard, kPoison), &stream);
+          DeviceBuffer blob_dev = Upload(std::vector<std::byte>(most + kGuard, kPoison), &stream);
           DeviceBuffer workspace =
               Upload(std::vector<std::byte>(codec.WorkspaceBytes(shape), kPoison), &stream);
           const auto* first = static_cast<const std::byte*>(in_dev.data_dev()) + shift;

@@ -12,7 +12,8 @@
 //       20    4  zero
 //       24    8  bytes of the payload, which follows at offset 64 and ends the blob
 //       32   16  parameters of the codec (its format.h), zero-padded
-//       48    8  tiles (elements for none, bf16, fp16, zip) that had a NaN or an infinity
+//       48    8  tiles (elements for none, bf16, fp16, zip) that had a NaN or an infinity,
+//                  zip's in bf16
 //       56    8  zero
 //
 // Threads: pure functions. Errors: kInvalidArgument, or kUnimplemented for another version; the

@@ -160,17 +160,23 @@ struct FixedScratch {
   uint64_t end;
 };
 
-// Groups of a block, which counts their escapes together.
-inline constexpr uint64_t kZipGroups = 8;
-// All of it begins as zeros.
+// Groups of a block of an encoder's first kernel, and of its last one.
+inline constexpr uint64_t kZipGroups = 8, kZipFinishedGroups = 32;
+// Groups whose escapes are counted together, and escapes of a group that have a slot.
+inline constexpr uint64_t kZipCounted = 512, kZipSlot = 64;
+// Bytes before `zeroed` begin as zeros.
 struct ZipScratch {
   constexpr explicit ZipScratch(uint64_t groups)
-      : blocks((groups + kZipGroups - 1) / kZipGroups), sums(16), end(sums + 8 * blocks) {}
-  uint64_t turn = 0;       // uint32: blocks that have begun
+      : sums(16),
+        zeroed(sums + 8 * ((groups + kZipCounted - 1) / kZipCounted)),
+        slots((zeroed + 63) / 64 * 64),
+        counts(slots + kZipSlot * groups),
+        end(counts + 4 * groups) {}
   uint64_t nonfinite = 8;  // uint64: elements
-  uint64_t blocks;
-  // uint64, one a block: its escapes, later those of all blocks up to it (module/zip_encode.cu).
-  uint64_t sums;
+  uint64_t sums;           // uint64: escapes of kZipCounted groups
+  uint64_t zeroed;
+  uint64_t slots;   // of each group its first kZipSlot escapes
+  uint64_t counts;  // uint32: of each group
   uint64_t end;
 };
 constexpr uint64_t ZipScratchBytes(uint64_t groups) {

@@ -10,11 +10,6 @@ __device__ inline uint32_t PairOf(uint32_t signs, uint32_t codes, uint32_t below
   return (signs & 0x007f007f) | (signs & 0x00800080) << 8 | exponents << 7;
 }
 
-// Bits 2 k and 2 k + 1 of a byte, one in each half.
-__device__ inline uint32_t Halves(uint32_t byte, int k) {
-  return (byte >> 2 * k & 1) | (byte >> (2 * k + 1) & 1) << 16;
-}
-
 __device__ inline void StoreEight(const ZipArgs& args, uint64_t first, int count,
                                   const uint32_t (&words)[4]) {
   if (args.tensor.dtype == kBf16 && count == kAtATime &&
@@ -49,32 +44,39 @@ __global__ void __launch_bounds__(kThreads) ZipDecodeKernel(const __grid_constan
   const uint32_t low = payload[args.lows + group];
   // Code 1 is `low`: 255 is added to 256 bytes.
   const uint32_t below = ((low + 255) & 0xff) * 0x00010001;
-  uint32_t escaped = 0;
+  uint32_t planes[zip::kPlanes];  // of the lane, a byte a row
+  const uint64_t offset = group * (zip::kGroup / kAtATime) + WordOffset(lane);
+#pragma unroll
+  for (int plane = 0; plane < static_cast<int>(zip::kPlanes); ++plane) {
+    const unsigned char* const at = payload + args.codes + plane * args.plane_bytes + offset;
+    planes[plane] = offset < args.plane_bytes ? *reinterpret_cast<const uint32_t*>(at) : 0;
+  }
+#pragma unroll
+  for (int plane = 0; plane < static_cast<int>(zip::kPlanes); ++plane) {
+    planes[plane] = Transposed(planes[plane]);
+  }
+  uint32_t valid = 0;
 #pragma unroll
   for (int row = 0; row < kZipRows; ++row) {
     const uint64_t first = group * zip::kGroup + row * zip::kRow + lane * kAtATime;
     const int count = CountAt(first, args.elements);
     if (count == 0) continue;
+    valid |= ((1u << count) - 1) << row * kAtATime;
     // Sections are padded to 16 bytes, so all eight are there.
     const uint2 signs = *reinterpret_cast<const uint2*>(payload + args.signs + first);
-    uint32_t planes[zip::kPlanes];
-#pragma unroll
-    for (int plane = 0; plane < static_cast<int>(zip::kPlanes); ++plane) {
-      planes[plane] = payload[args.codes + plane * args.plane_bytes + first / kAtATime];
-    }
     uint32_t words[4];
+    // Of the row a byte a plane.
+    const uint32_t two = __byte_perm(planes[0], planes[1], row | (row + 4) << 4);
+    const uint32_t codes = CodesOf(__byte_perm(two, planes[2], 0x0010 | (row + 4) << 8) & 0xffffff);
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      const uint32_t codes =
-          Halves(planes[0], k) | Halves(planes[1], k) << 1 | Halves(planes[2], k) << 2;
       const uint32_t of_pair =
           __byte_perm(k < 2 ? signs.x : signs.y, 0, k % 2 == 0 ? 0x4140 : 0x4342);
-      words[k] = PairOf(of_pair, codes, below);
+      words[k] = PairOf(of_pair, codes >> 4 * k & 0x00070007, below);
     }
     StoreEight(args, first, count, words);
-    const uint32_t valid = (1u << count) - 1;
-    escaped |= (~(planes[0] | planes[1] | planes[2]) & valid) << row * kAtATime;
   }
+  uint32_t escaped = valid & ~(planes[0] | planes[1] | planes[2]);
   const WarpSum own = SumOverWarp(__popc(escaped));
   // No other bytes are read than the blob has, whatever it says.
   const bool bad = end < start || end > all || end - start != own.all ||

@@ -70,6 +70,8 @@ std::string_view ToString(CodecId id) {
       return "gauss";
     case CodecId::kAqsgd:
       return "aqsgd";
+    case CodecId::kZip:
+      return "zip";
   }
   return kUnknownCodec;
 }

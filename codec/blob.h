@@ -4,7 +4,7 @@
 //   offset size  field (little-endian)
 //        0    4  magic "LHBL"
 //        4    2  version of this header and of the codec's payload (1)
-//        6    1  codec: 1 none, 2 bf16, 3 fp16, 4 fixed, 5 tah, 6 gauss, 7 aqsgd
+//        6    1  codec: 1 none, 2 bf16, 3 fp16, 4 fixed, 5 tah, 6 gauss, 7 aqsgd, 8 zip
 //        7    1  dtype of the tensor that was encoded: 1 fp32, 2 fp16, 3 bf16
 //        8    4  samples
 //       12    4  tokens
@@ -12,7 +12,8 @@
 //       20    4  zero
 //       24    8  bytes of the payload, which follows at offset 64 and ends the blob
 //       32   16  parameters of the codec (its format.h), zero-padded
-//       48    8  tiles (elements for none, bf16, fp16) that had a NaN or an infinity
+//       48    8  tiles (elements for none, bf16, fp16, zip) that had a NaN or an infinity,
+//                  zip's in bf16
 //       56    8  zero
 //
 // Threads: pure functions. Errors: kInvalidArgument, or kUnimplemented for another version; the
@@ -45,6 +46,7 @@ enum class CodecId : uint8_t {
   kTah = 5,
   kGauss = 6,
   kAqsgd = 7,
+  kZip = 8,
 };
 std::string_view ToString(CodecId id);
 

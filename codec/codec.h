@@ -96,6 +96,8 @@ class Codec {
   virtual bool fixed_size() const = 0;
   // No blob of this shape is smaller; with state, what it writes once it remembers every sample.
   virtual size_t MinEncodedBytes(const Shape& shape) const { return MaxEncodedBytes(shape); }
+  // What a tensor of a network takes as a rule, where the contents of one tensor decide it.
+  virtual size_t UsualEncodedBytes(const Shape& shape) const { return MaxEncodedBytes(shape); }
   // Of a sample's record in Context.messages; 0 for a codec without state.
   virtual size_t MessageBytes(const Shape& /*shape*/) const { return 0; }
   // Scratch that Encode and Decode need; aligned to 64 bytes by the caller.

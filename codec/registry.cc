@@ -13,6 +13,7 @@
 #include "codec/gauss/factory.h"
 #include "codec/plain/factory.h"
 #include "codec/tah/factory.h"
+#include "codec/zip/factory.h"
 
 namespace longhaul::codec {
 namespace {
@@ -152,6 +153,18 @@ StatusOr<CodecPtr> AqsgdFromHeader(const BlobHeader& header) {
   return aqsgd::Create(params);
 }
 
+std::string_view ParseZip(const CodecString& /*text*/, CodecPtr* codec) {
+  *codec = zip::Create();
+  return "";
+}
+
+StatusOr<CodecPtr> ZipFromHeader(const BlobHeader& header) {
+  if (header.parameters != CodecParameters{}) {
+    return absl::InvalidArgumentError("the blob's parameters of zip are not zeros");
+  }
+  return zip::Create();
+}
+
 // By the names of CodecId.
 const std::vector<Family>& Families() {
   static const auto& families = *new std::vector<Family>{
@@ -184,6 +197,7 @@ const std::vector<Family>& Families() {
        {{"bits", "2..8", "4"}},
        &ParseAqsgd,
        &AqsgdFromHeader},
+      {"zip", "bfloat16 without loss, in about 11.3 bits", {}, &ParseZip, &ZipFromHeader},
   };
   return families;
 }

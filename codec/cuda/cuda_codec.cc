@@ -16,6 +16,7 @@
 #include "codec/plain/format.h"
 #include "codec/registry.h"
 #include "codec/tah/format.h"
+#include "codec/zip/format.h"
 
 namespace longhaul::codec::cuda {
 namespace {
@@ -144,6 +145,25 @@ AqsgdArgs MakeAqsgd(const aqsgd::Params& params, const Shape& shape, const Tenso
   return args;
 }
 
+ZipArgs MakeZip(const TensorArgs& tensor, const Shape& shape, void* blob, void* scratch) {
+  const zip::Layout layout = zip::MakeLayout(shape.elements());
+  ZipArgs args{};
+  args.tensor = tensor;
+  args.elements = shape.elements();
+  args.groups = layout.groups;
+  args.lows = layout.lows;
+  args.signs = layout.signs;
+  args.codes = layout.codes;
+  args.plane_bytes = layout.plane_bytes;
+  args.escapes = layout.escapes;
+  args.raw = layout.raw;
+  args.most_escapes = layout.most_escapes;
+  args.may_be_smaller = layout.may_be_smaller ? 1 : 0;
+  args.blob_dev = static_cast<unsigned char*>(blob);
+  args.scratch_dev = static_cast<unsigned char*>(scratch);
+  return args;
+}
+
 // `record_bytes`: 0 for a codec that remembers nothing.
 Status CheckMessages(const DeviceMessages& messages, uint64_t samples, size_t record_bytes) {
   if (messages.entries.bytes == 0 && messages.records.bytes == 0) return absl::OkStatus();
@@ -180,6 +200,9 @@ size_t CudaCodec::WorkspaceBytes(const Shape& shape) const {
                              shape.samples * gauss::MakeLayout(shape, *params).blocks);
   }
   if (kind_.codec == CodecId::kAqsgd) return AqsgdScratchBytes(shape.samples, shape.channels);
+  if (kind_.codec == CodecId::kZip) {
+    return ZipScratchBytes(zip::MakeLayout(shape.elements()).groups);
+  }
   if (kind_.codec == CodecId::kFixed) {
     const StatusOr<fixed::Params> params = fixed::FromHeader(kind_.parameters);
     LH_CHECK(params.ok(), "{}", Message(params.status()));  // they are the codec's own
@@ -256,6 +279,12 @@ Status CudaCodec::Encode(const TensorView& in, const Context& context, DeviceSpa
     return device.Check(kernels.encode_aqsgd(device.index(), &args, stream.handle()),
                         "queueing the encoder of aqsgd");
   }
+  if (kind_.codec == CodecId::kZip) {
+    ZipArgs args = MakeZip(tensor, in.shape, blob.data_dev, workspace.data_dev);
+    args.header = header_args;
+    return device.Check(kernels.encode_zip(device.index(), &args, stream.handle()),
+                        "queueing the encoder of zip");
+  }
   PlainArgs args = MakePlain(kind_.codec, tensor, blob.data_dev);
   args.header = header_args;
   return device.Check(kernels.encode_plain(device.index(), &args, stream.handle()),
@@ -319,6 +348,15 @@ Status CudaCodec::Decode(std::span<const std::byte> header, DeviceSpan blob, Dev
     args.fault_dev = fault_dev;
     return device.Check(kernels.decode_aqsgd(device.index(), &args, stream.handle()),
                         "queueing the decoder of aqsgd");
+  }
+  if (kind_.codec == CodecId::kZip) {
+    ZipArgs args = MakeZip(tensor, out.shape, blob.data_dev, workspace.data_dev);
+    if (parsed.payload_bytes != args.raw) {
+      args.payload_bytes = parsed.payload_bytes;
+      args.fault_dev = fault_dev;
+      return device.Check(kernels.decode_zip(device.index(), &args, stream.handle()),
+                          "queueing the decoder of zip");
+    }
   }
   const PlainArgs args = MakePlain(kind_.codec, tensor, blob.data_dev);
   return device.Check(kernels.decode_plain(device.index(), &args, stream.handle()),

@@ -105,6 +105,19 @@ struct AqsgdArgs {
   uint32_t* fault_dev;         // decode: or-ed with 1 where the blob is not what a sender may send
 };
 
+struct ZipArgs {
+  TensorArgs tensor;
+  HeaderArgs header;  // encode: the payload's bytes are those of the elements
+  // zip::Layout
+  uint64_t elements, groups;
+  uint64_t lows, signs, codes, plane_bytes, escapes, raw, most_escapes;
+  uint32_t may_be_smaller;
+  uint64_t payload_bytes;  // decode: of the blob, which is not the elements themselves
+  unsigned char* blob_dev;
+  unsigned char* scratch_dev;  // encode: ZipScratch, aligned to 64 bytes
+  uint32_t* fault_dev;         // decode: or-ed with 1 where the escapes are not what the codes say
+};
+
 struct KernelTable {
   int (*write_header)(int device, const HeaderArgs* header, unsigned char* blob_dev, void* stream);
   int (*encode_plain)(int device, const PlainArgs* args, void* stream);
@@ -117,6 +130,8 @@ struct KernelTable {
   int (*decode_gauss)(int device, const GaussArgs* args, void* stream);
   int (*encode_aqsgd)(int device, const AqsgdArgs* args, void* stream);
   int (*decode_aqsgd)(int device, const AqsgdArgs* args, void* stream);
+  int (*encode_zip)(int device, const ZipArgs* args, void* stream);
+  int (*decode_zip)(int device, const ZipArgs* args, void* stream);
 };
 
 // Words for a sample's largest magnitude, no two in one sector of the cache. With one word all
@@ -144,6 +159,29 @@ struct FixedScratch {
   uint64_t tile_maxima;  // uint16, bits of the largest magnitude in bf16, one a tile of the tensor
   uint64_t end;
 };
+
+// Groups of a block of an encoder's first kernel, and of its last one.
+inline constexpr uint64_t kZipGroups = 8, kZipFinishedGroups = 32;
+// Groups whose escapes are counted together, and escapes of a group that have a slot.
+inline constexpr uint64_t kZipCounted = 512, kZipSlot = 64;
+// Bytes before `zeroed` begin as zeros.
+struct ZipScratch {
+  constexpr explicit ZipScratch(uint64_t groups)
+      : sums(16),
+        zeroed(sums + 8 * ((groups + kZipCounted - 1) / kZipCounted)),
+        slots((zeroed + 63) / 64 * 64),
+        counts(slots + kZipSlot * groups),
+        end(counts + 4 * groups) {}
+  uint64_t nonfinite = 8;  // uint64: elements
+  uint64_t sums;           // uint64: escapes of kZipCounted groups
+  uint64_t zeroed;
+  uint64_t slots;   // of each group its first kZipSlot escapes
+  uint64_t counts;  // uint32: of each group
+  uint64_t end;
+};
+constexpr uint64_t ZipScratchBytes(uint64_t groups) {
+  return (ZipScratch(groups).end + 63) / 64 * 64;
+}
 
 // Allocation tiles are handled in groups of this many.
 inline constexpr uint32_t kTahGroup = 256;

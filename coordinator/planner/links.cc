@@ -79,6 +79,7 @@ uint64_t Windows(const PlanRequest& request) {
 // The mean over the run: a codec with state sends a sample whole when it comes for the first time.
 uint64_t UsualBytes(const PlanRequest& request, const codec::Codec& codec) {
   const codec::Shape shape = BoundaryShape(request.spec);
+  if (codec.MessageBytes(shape) == 0) return codec.UsualEncodedBytes(shape);
   const auto most = static_cast<double>(codec.MaxEncodedBytes(shape));
   const auto least = static_cast<double>(codec.MinEncodedBytes(shape));
   return static_cast<uint64_t>(

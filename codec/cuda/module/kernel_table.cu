@@ -78,6 +78,8 @@ const KernelTable kKernelTable = {
     .decode_gauss = DecodeGauss,
     .encode_aqsgd = EncodeAqsgd,
     .decode_aqsgd = DecodeAqsgd,
+    .encode_zip = EncodeZip,
+    .decode_zip = DecodeZip,
 };
 
 }  // namespace longhaul::codec::cuda

@@ -21,6 +21,8 @@ int EncodeGauss(int device, const GaussArgs* args, void* stream);
 int DecodeGauss(int device, const GaussArgs* args, void* stream);
 int EncodeAqsgd(int device, const AqsgdArgs* args, void* stream);
 int DecodeAqsgd(int device, const AqsgdArgs* args, void* stream);
+int EncodeZip(int device, const ZipArgs* args, void* stream);
+int DecodeZip(int device, const ZipArgs* args, void* stream);
 
 // What is written before the rest: the header, the zeros of the payload (paddings, sections that
 // are or-ed into), the zeros of the scratch memory.

@@ -43,7 +43,8 @@ inline std::vector<std::string> AllCodecs() {
           "gauss:bits=5,block=128",
           "gauss:bits=6,block=512",
           "aqsgd:bits=2",
-          "aqsgd:bits=4"};
+          "aqsgd:bits=4",
+          "zip"};
 }
 
 inline std::string TestName(const ::testing::TestParamInfo<std::string>& info) {

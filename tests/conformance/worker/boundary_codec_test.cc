@@ -26,7 +26,8 @@ const char* const kCodecs[] = {"none",
                                "tah",
                                "tah:p=0.8,rounding=stochastic",
                                "gauss:bits=4",
-                               "aqsgd:bits=4"};
+                               "aqsgd:bits=4",
+                               "zip"};
 
 std::shared_ptr<const codec::Codec> Codec(const std::string& text) {
   auto codec = codec::ParseCodec(text);

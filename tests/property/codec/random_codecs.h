@@ -21,7 +21,7 @@ inline uint32_t Below(std::mt19937* generator, uint32_t bound) {
 
 // Codecs that take every value of every parameter, not every pair of values.
 inline std::vector<std::string> VariousCodecs() {
-  std::vector<std::string> codecs = {"none", "fp16", "bf16", "aqsgd:bits=2", "aqsgd:bits=8"};
+  std::vector<std::string> codecs = {"none", "fp16", "bf16", "aqsgd:bits=2", "aqsgd:bits=8", "zip"};
   constexpr const char* kRoundings[] = {"nearest", "stochastic"};
   for (uint32_t k = 0; k < 16; ++k) {
     codecs.push_back(fmt::format("fixed:bits={},tile={},rounding={}", 3 + k % 8, 32u << k % 3,

@@ -34,6 +34,17 @@ TEST(MakePlan, CodecsAreThoseOfTheSender) {
   EXPECT_THAT(plan->explanation, HasSubstr("an exception for worker w9, which has no stage here"));
 }
 
+// Of a codec whose blobs are as long as their contents want.
+TEST(MakePlan, CountsWhatTensorsTakeAsARule) {
+  PlanRequest request = Request(2);
+  request.spec.links.codecs = {"zip", "bf16"};
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const Edge& edge = plan->assignment.edges.front();
+  EXPECT_NEAR(static_cast<double>(edge.backward.bytes) / static_cast<double>(edge.forward.bytes),
+              1.42, 0.02);
+}
+
 TEST(MakePlan, CountsWhatCodecsRememberOnDisk) {
   PlanRequest request = Request(3);
   request.spec.links.codecs = {"aqsgd:bits=4", "fixed:bits=8"};

@@ -1,0 +1,22 @@
+// zip on the CPU.
+#ifndef LONGHAUL_CODEC_ZIP_CPU_KERNELS_H_
+#define LONGHAUL_CODEC_ZIP_CPU_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "codec/codec.h"
+
+namespace longhaul::codec::zip::cpu {
+
+// `in` has elements; `payload` has room for two bytes of each. Gives the payload's bytes, and adds
+// the elements that are not finite to *nonfinite.
+uint64_t Encode(const TensorView& in, Parallel* parallel, std::byte* payload, uint64_t* nonfinite);
+
+// `payload`: of any content. kInvalidArgument where it is none of this tensor.
+Status Decode(std::span<const std::byte> payload, Parallel* parallel, const MutableTensorView& out);
+
+}  // namespace longhaul::codec::zip::cpu
+
+#endif  // LONGHAUL_CODEC_ZIP_CPU_KERNELS_H_

@@ -1,0 +1,79 @@
+#include "codec/zip/factory.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <string>
+
+#include "codec/arguments.h"
+#include "codec/zip/cpu/kernels.h"
+#include "codec/zip/format.h"
+
+namespace longhaul::codec::zip {
+namespace {
+
+class ZipCodec final : public Codec {
+ public:
+  const std::string& name() const override { return name_; }
+  bool fixed_size() const override { return false; }
+  size_t MaxEncodedBytes(const Shape& shape) const override {
+    if (!CheckShape(shape).ok()) return std::numeric_limits<size_t>::max();
+    return kBlobHeaderBytes + MakeLayout(shape.elements()).raw;
+  }
+  size_t MinEncodedBytes(const Shape& shape) const override {
+    if (!CheckShape(shape).ok()) return std::numeric_limits<size_t>::max();
+    return kBlobHeaderBytes + PayloadBytes(MakeLayout(shape.elements()), 0);
+  }
+  size_t UsualEncodedBytes(const Shape& shape) const override {
+    if (!CheckShape(shape).ok()) return std::numeric_limits<size_t>::max();
+    // Of normal numbers the window leaves out one in forty.
+    const uint64_t elements = shape.elements();
+    return kBlobHeaderBytes + PayloadBytes(MakeLayout(elements), elements / 40);
+  }
+  size_t WorkspaceBytes(const Shape& /*shape*/) const override { return 0; }
+
+  Status Encode(const TensorView& in, const Context& context, std::span<std::byte> /*workspace*/,
+                std::span<std::byte> out, EncodeResult* result) const override {
+    if (result == nullptr) return absl::InvalidArgumentError("the result is a null pointer");
+    LH_RETURN_IF_ERROR(CheckTensor(in.data, in.dtype, in.shape));
+    if (out.data() == nullptr || out.size() < MaxEncodedBytes(in.shape)) {
+      return absl::InvalidArgumentError(fmt::format("the output must have {} bytes; it has {}",
+                                                    MaxEncodedBytes(in.shape), out.size()));
+    }
+    BlobHeader header;
+    header.codec = CodecId::kZip;
+    header.source_dtype = in.dtype;
+    header.shape = in.shape;
+    if (!Empty(in.shape)) {
+      header.payload_bytes =
+          cpu::Encode(in, context.parallel, out.data() + kBlobHeaderBytes, &header.nonfinite_tiles);
+    }
+    WriteBlobHeader(header, out);
+    result->bytes = kBlobHeaderBytes + header.payload_bytes;
+    result->nonfinite_tiles = header.nonfinite_tiles;
+    return absl::OkStatus();
+  }
+
+  Status Decode(std::span<const std::byte> blob, const Context& context,
+                std::span<std::byte> /*workspace*/, const MutableTensorView& out) const override {
+    LH_RETURN_IF_ERROR(CheckTensor(out.data, out.dtype, out.shape));
+    LH_ASSIGN_OR_RETURN(const BlobHeader header, ParseBlobHeader(blob));
+    LH_RETURN_IF_ERROR(CheckBlob(header, CodecId::kZip, CodecParameters{}, name_, out.shape));
+    if (Empty(out.shape)) {
+      if (header.payload_bytes == 0) return absl::OkStatus();
+      return absl::InvalidArgumentError("a blob of an empty tensor has a payload");
+    }
+    return cpu::Decode(blob.subspan(kBlobHeaderBytes), context.parallel, out);
+  }
+
+ private:
+  const std::string name_ = "zip";
+};
+
+}  // namespace
+
+std::unique_ptr<const Codec> Create() {
+  return std::make_unique<ZipCodec>();
+}
+
+}  // namespace longhaul::codec::zip

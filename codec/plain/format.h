@@ -14,8 +14,8 @@
 
 namespace longhaul::codec::plain {
 
-// The dtype on the wire: kF32 for none, whatever the tensor's dtype. zip sends elements as bf16 does
-// where it does not make them smaller.
+// The dtype on the wire: kF32 for none, whatever the tensor's dtype. zip sends elements as bf16
+// does where it does not make them smaller.
 Dtype WireDtype(CodecId id);
 
 // Header and payload. The shape has passed CheckShape.

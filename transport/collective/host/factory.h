@@ -1,0 +1,28 @@
+// Collectives in host memory, over Unix sockets between the ranks: for groups of CPU ranks, threads
+// of one process or processes of one machine.
+//
+// Sums are made in fp32 in the order of ranks and rounded once, so results do not depend on timing
+// and are the same bits on every rank.
+#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_HOST_FACTORY_H_
+#define LONGHAUL_TRANSPORT_COLLECTIVE_HOST_FACTORY_H_
+
+#include <memory>
+
+#include "absl/time/time.h"
+#include "transport/collective/communicator.h"
+#include "transport/collective/member.h"
+
+namespace longhaul::collective::host {
+
+struct Options {
+  // What a call waits for the other ranks, at most; then it ends the group.
+  absl::Duration call_limit = absl::Minutes(5);
+};
+
+// All ranks call it. Blocks until they are connected.
+StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
+                                               const Options& options, Deadline deadline);
+
+}  // namespace longhaul::collective::host
+
+#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_HOST_FACTORY_H_

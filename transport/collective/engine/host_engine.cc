@@ -3,7 +3,7 @@
 #include <new>
 #include <vector>
 
-#include "codec/convert.h"
+#include "base/half.h"
 #include "transport/collective/engine/engine.h"
 
 namespace longhaul::collective {
@@ -16,7 +16,7 @@ constexpr uint64_t kBlock = 2048;
 float Widened(const void* data, uint64_t index, Dtype dtype) {
   if (dtype == Dtype::kF32) return static_cast<const float*>(data)[index];
   const uint16_t bits = static_cast<const uint16_t*>(data)[index];
-  return dtype == Dtype::kBf16 ? codec::Bf16ToF32(bits) : codec::F16ToF32(bits);
+  return dtype == Dtype::kBf16 ? Bf16ToF32(bits) : F16ToF32(bits);
 }
 
 class HostEngine final : public Engine {
@@ -55,7 +55,7 @@ class HostEngine final : public Engine {
           static_cast<float*>(out)[first + k] = sums[k];
         } else {
           static_cast<uint16_t*>(out)[first + k] =
-              dtype == Dtype::kBf16 ? codec::F32ToBf16(sums[k]) : codec::F32ToF16(sums[k]);
+              dtype == Dtype::kBf16 ? F32ToBf16(sums[k]) : F32ToF16(sums[k]);
         }
       }
     }

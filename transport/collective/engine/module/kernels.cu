@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "codec/convert.h"
+#include "base/half.h"
 #include "transport/collective/engine/kernel_table.h"
 
 namespace longhaul::collective {
@@ -13,11 +13,11 @@ constexpr unsigned kThreads = 256;
 constexpr uint32_t kF32 = 1, kF16 = 2;
 
 __device__ inline float Widened(uint32_t bits, uint32_t dtype) {
-  return dtype == kF16 ? codec::F16ToF32(static_cast<uint16_t>(bits))
-                       : codec::Bf16ToF32(static_cast<uint16_t>(bits));
+  return dtype == kF16 ? F16ToF32(static_cast<uint16_t>(bits))
+                       : Bf16ToF32(static_cast<uint16_t>(bits));
 }
 __device__ inline uint32_t Narrowed(float value, uint32_t dtype) {
-  return dtype == kF16 ? codec::F32ToF16(value) : codec::F32ToBf16(value);
+  return dtype == kF16 ? F32ToF16(value) : F32ToBf16(value);
 }
 
 // Sixteen bytes of every part at a time. kDtype is known to the compiler.

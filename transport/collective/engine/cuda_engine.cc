@@ -33,11 +33,11 @@ class CudaEngine final : public Engine {
       : device_(device), words_(std::move(words)), events_(std::move(events)) {}
 
   const cuda::Device* device() const override { return &device_; }
-  StatusOr<Memory> Allocate(size_t bytes) override {
+  StatusOr<OwnedMemory> Allocate(size_t bytes) override {
     LH_ASSIGN_OR_RETURN(cuda::DeviceBuffer buffer,
                         cuda::DeviceBuffer::Create(device_, std::max<size_t>(bytes, 1)));
     const auto owner = std::make_shared<cuda::DeviceBuffer>(std::move(buffer));
-    return Memory(static_cast<std::byte*>(owner->data_dev()), bytes, owner);
+    return OwnedMemory(static_cast<std::byte*>(owner->data_dev()), bytes, owner);
   }
   Status Copy(void* to, const void* from, size_t bytes, Queue queue) override {
     if (bytes == 0 || to == from) return absl::OkStatus();

@@ -20,13 +20,13 @@ namespace longhaul::collective {
 
 // Owned memory of an engine, aligned to 256 bytes; its contents are undefined. Move-only. Freeing
 // it waits for the device's work.
-class Memory {
+class OwnedMemory {
  public:
-  Memory() = default;
-  Memory(std::byte* data, size_t size, std::shared_ptr<void> owner)
+  OwnedMemory() = default;
+  OwnedMemory(std::byte* data, size_t size, std::shared_ptr<void> owner)
       : data_(data), size_(size), owner_(std::move(owner)) {}
-  Memory(Memory&&) = default;
-  Memory& operator=(Memory&&) = default;
+  OwnedMemory(OwnedMemory&&) = default;
+  OwnedMemory& operator=(OwnedMemory&&) = default;
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
 
@@ -47,7 +47,7 @@ class Engine {
 
   // Null: host memory.
   virtual const cuda::Device* device() const = 0;
-  virtual StatusOr<Memory> Allocate(size_t bytes) = 0;
+  virtual StatusOr<OwnedMemory> Allocate(size_t bytes) = 0;
   // Neither side may be pageable host memory.
   virtual Status Copy(void* to, const void* from, size_t bytes, Queue queue) = 0;
   // out[i] = the parts' elements i summed in fp32 in the parts' order, rounded once to `dtype`.

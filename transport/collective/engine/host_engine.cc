@@ -22,14 +22,14 @@ float Widened(const void* data, uint64_t index, Dtype dtype) {
 class HostEngine final : public Engine {
  public:
   const cuda::Device* device() const override { return nullptr; }
-  StatusOr<Memory> Allocate(size_t bytes) override {
+  StatusOr<OwnedMemory> Allocate(size_t bytes) override {
     auto* const data = static_cast<std::byte*>(::operator new(bytes, kAlignment, std::nothrow));
     if (data == nullptr) {
       return absl::ResourceExhaustedError("there is no memory for a compressed collective");
     }
-    return Memory(data, bytes, std::shared_ptr<void>(data, [](void* memory) {
-                    ::operator delete(memory, kAlignment);
-                  }));
+    return OwnedMemory(data, bytes, std::shared_ptr<void>(data, [](void* memory) {
+                         ::operator delete(memory, kAlignment);
+                       }));
   }
   Status Copy(void* to, const void* from, size_t bytes, Queue /*queue*/) override {
     std::memmove(to, from, bytes);

@@ -17,9 +17,12 @@ constexpr uint64_t kMaxElements = (uint64_t{1} << 32) - 1;
 
 codec::taco::Format FormatOf(Format format) {
   switch (format) {
-    case Format::kE4m3: return codec::taco::Format::kE4m3;
-    case Format::kE5m2: return codec::taco::Format::kE5m2;
-    case Format::kInt8: return codec::taco::Format::kInt8;
+    case Format::kE4m3:
+      return codec::taco::Format::kE4m3;
+    case Format::kE5m2:
+      return codec::taco::Format::kE5m2;
+    case Format::kInt8:
+      return codec::taco::Format::kInt8;
   }
   return codec::taco::Format::kE4m3;
 }
@@ -82,7 +85,7 @@ class TacoCommunicator final : public Communicator {
     const uint64_t bytes = coder_->Bytes(count + uint64_t{size()} * options_.block) +
                            size() * 2 * uint64_t{options_.block};
     LH_RETURN_IF_ERROR(below_->Prepare(Op::kAllToAll, bytes, Dtype::kBytes));
-    for (Memory* memory : {&sent_, &received_, &sums_, &gathered_}) {
+    for (OwnedMemory* memory : {&sent_, &received_, &sums_, &gathered_}) {
       LH_RETURN_IF_ERROR(Reserve(memory, kPlaces * bytes));
     }
     return absl::OkStatus();
@@ -119,7 +122,7 @@ class TacoCommunicator final : public Communicator {
     const uint64_t blocks = (options_.piece_elements + options_.block - 1) / options_.block;
     return std::clamp<uint64_t>(count, 1, blocks * options_.block);
   }
-  Status Reserve(Memory* memory, size_t bytes) {
+  Status Reserve(OwnedMemory* memory, size_t bytes) {
     if (memory->size() >= bytes) return absl::OkStatus();
     *memory = {};
     LH_ASSIGN_OR_RETURN(*memory, engine_->Allocate(bytes));
@@ -137,7 +140,7 @@ class TacoCommunicator final : public Communicator {
   const std::unique_ptr<Coder> coder_;
   Pipeline pipeline_;
   // Payloads: for the others, from them, of this rank's sums, of the others' sums.
-  Memory sent_, received_, sums_, gathered_;
+  OwnedMemory sent_, received_, sums_, gathered_;
   Stats stats_;
 };
 
@@ -265,9 +268,7 @@ Status TacoCommunicator::AllGather(const void* in, void* out, uint64_t count, Dt
   const auto count_of = [&](uint64_t number) {
     return std::min(begin_of(number) + piece_elements, count) - begin_of(number);
   };
-  const auto payload_of = [&](uint64_t number) {
-    return sums_.data() + number % kPlaces * stride;
-  };
+  const auto payload_of = [&](uint64_t number) { return sums_.data() + number % kPlaces * stride; };
   const auto encode = [&](uint64_t number, Queue on) {
     return coder_->Encode(At(in, begin_of(number), dtype), count_of(number), dtype,
                           payload_of(number), on);
@@ -301,8 +302,8 @@ StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Communicator> bel
                                                const cuda::Device* device, const Options& options) {
   const codec::taco::Params params{FormatOf(options.format), options.block};
   if (!codec::taco::Possible(params)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "expected blocks of 32, 64, 128, 256 or 512 elements, got {}", options.block));
+    return absl::InvalidArgumentError(
+        fmt::format("expected blocks of 32, 64, 128, 256 or 512 elements, got {}", options.block));
   }
   if ((device == nullptr ? -1 : device->index()) != below->device()) {
     return absl::InvalidArgumentError(
@@ -315,7 +316,7 @@ StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Communicator> bel
   std::unique_ptr<Coder> coder = Coder::Create(engine.get(), params);
   LH_ASSIGN_OR_RETURN(Pipeline pipeline, Pipeline::Create(device));
   return std::make_unique<TacoCommunicator>(std::move(below), options, std::move(engine),
-                                           std::move(coder), std::move(pipeline));
+                                            std::move(coder), std::move(pipeline));
 }
 
 }  // namespace longhaul::collective::taco

@@ -99,7 +99,7 @@ class CudaCoder final : public Coder {
   Engine* const engine_;
   const codec::cuda::CudaCodec codec_;
   cuda::PinnedBuffer fault_;
-  Memory scratch_;
+  OwnedMemory scratch_;
 };
 
 }  // namespace

@@ -220,7 +220,7 @@ class ZipCommunicator final : public Communicator {
   Status SendFirst(const Piece& piece, Queue queue, uint64_t* read);
   Status SendRest(const Piece& piece, uint64_t read, Queue queue);
 
-  Status Reserve(Memory* memory, size_t bytes) {
+  Status Reserve(OwnedMemory* memory, size_t bytes) {
     if (memory->size() >= bytes) return absl::OkStatus();
     *memory = {};
     LH_ASSIGN_OR_RETURN(*memory, engine_->Allocate(bytes));
@@ -232,7 +232,7 @@ class ZipCommunicator final : public Communicator {
   const std::unique_ptr<Engine> engine_;
   const std::unique_ptr<Coder> coder_;
   Pipeline pipeline_;
-  Memory sent_, received_, parts_;
+  OwnedMemory sent_, received_, parts_;
   Stats stats_;
 };
 

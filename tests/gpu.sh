@@ -50,7 +50,7 @@ if [ "$build" = 1 ]; then
   mkdir -p "$BUNDLE/bin" "$BUNDLE/lib"
   cp "$FROM/gpu_tests.txt" "$BUNDLE/"
   cp "$FROM/lib/liblonghaul_cuda.so" "$FROM/lib/liblonghaul_torch_cuda.so" "$BUNDLE/lib/"
-  mapfile -t programs < <(sed "s|^|$FROM/bin/|" "$BUNDLE/gpu_tests.txt")
+  mapfile -t programs < <(cat "$BUNDLE/gpu_tests.txt" "$FROM/gpu_helpers.txt" | sed "s|^|$FROM/bin/|")
   programs+=("$FROM/bin/longhaul-worker" "$FROM/bin/stage_passes")
   cp "${programs[@]}" "$BUNDLE/bin/"
   copy_libraries "${programs[@]}"
@@ -62,7 +62,9 @@ if [ "$run" = 1 ]; then
   torch=$(compgen -G "$PWD/.deps/venv/lib/python3*/site-packages/torch/lib" | head -n 1) ||
     torch=$(python3 -c 'import os, torch; print(os.path.dirname(torch.__file__) + "/lib")' 2>/dev/null) ||
     die "expected LibTorch; run deploy/setup.sh, or put a python3 with PyTorch 2.11 first in PATH"
-  export LD_LIBRARY_PATH=$PWD/$BUNDLE/lib:$torch${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  # NCCL lies beside LibTorch, in a package of its own.
+  nccl=$(dirname "$(dirname "$torch")")/nvidia/nccl/lib
+  export LD_LIBRARY_PATH=$PWD/$BUNDLE/lib:$torch:$nccl${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   export LONGHAUL_REQUIRE_GPU=1 # a machine without one fails
   failed=()
   while read -r test; do

@@ -2,6 +2,8 @@
 #include <absl/time/clock.h>
 #include <signal.h>
 
+#include <filesystem>
+
 #include "tests/conformance/collective/collective_test.h"
 #include "tests/support/subprocess.h"
 
@@ -11,13 +13,18 @@ namespace {
 using ::testing::HasSubstr;
 using testing::Subprocess;
 
+// Beside this one.
+std::string RankProgram() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / COLLECTIVE_RANK;
+}
+
 class KilledRankTest : public CollectiveTest {
  protected:
   void Start(const std::string& call) {
     ranks_.clear();
     std::string id;
     for (uint32_t rank = 0; rank < size(); ++rank) {
-      auto started = Subprocess::Start({COLLECTIVE_RANK, backend().name, std::to_string(size()),
+      auto started = Subprocess::Start({RankProgram(), backend().name, std::to_string(size()),
                                         std::to_string(rank), call, id});
       ASSERT_TRUE(started.ok()) << started.status();
       ranks_.push_back(*std::move(started));

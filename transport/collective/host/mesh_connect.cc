@@ -80,7 +80,9 @@ Status Mesh::ConnectAll(Deadline deadline) {
   for (uint32_t rank = 0; rank < rank_; ++rank) {
     LH_RETURN_IF_ERROR(Dial(rank, addresses[rank], deadline));
   }
-  return AcceptHigher(listener, secret, deadline);
+  LH_RETURN_IF_ERROR(AcceptHigher(listener, secret, deadline));
+  // Then all have a communicator or none has: nobody ends a group that others still connect.
+  return member_->Tell("", deadline).status();
 }
 
 void Mesh::Take(uint32_t rank, UniqueFd fd) {

@@ -148,7 +148,7 @@ TORCH_LIBRARY(longhaul, m) {
   m.def(
       "decode(Tensor blob, SymInt[]? shape=None, *, ScalarType? dtype=None, str? codec=None, bool "
       "padded=False) -> Tensor",
-      tags);
+      {at::Tag::pt2_compliant_tag, at::Tag::cudagraph_unsafe});  // it reads the blob's header
   m.def(
       "roundtrip(Tensor x, str codec, str? backward_codec=None, *, SymInt seed=0, str "
       "direction=\"forward\") -> Tensor",

@@ -23,6 +23,8 @@ namespace {
 
 using codec::cuda::DeviceSpan;
 
+constexpr char kInThisLibrary = 0;
+
 // The kernels are taken from the module beside this library.
 cuda::Device OpenDevice(c10::DeviceIndex index) {
   static auto& mutex = *new std::mutex;
@@ -30,8 +32,8 @@ cuda::Device OpenDevice(c10::DeviceIndex index) {
   const std::lock_guard lock(mutex);
   const auto known = devices.find(index);
   if (known != devices.end()) return known->second;
-  const std::string path = cuda::ModulePathBeside(&mutex);
-  const cuda::DeviceTable* const table = ValueOrThrow(cuda::LoadModule(path));
+  const cuda::DeviceTable* const table =
+      ValueOrThrow(cuda::LoadModule(cuda::ModulePathBeside(&kInThisLibrary)));
   return devices
       .emplace(index, ValueOrThrow(cuda::Device::Open(table, static_cast<uint32_t>(index))))
       .first->second;

@@ -18,6 +18,7 @@ ALLOWED = {
     "proto/wire": BASE,
     "proto/rpc": BASE,
     "codec": BASE,
+    "python/ops": BASE + ["codec"],
     "run/model": BASE,
     "run/file": BASE + ["run/model", "run/tokens"],
     "run/tokens": BASE,
@@ -70,7 +71,7 @@ PROGRAMS = {
 FACTORY_ONLY = ("transport/p2p/grpc/", "transport/p2p/ucx/", "transport/p2p/loopback/")
 # Headers of libraries, and the folders that may see them.
 FOREIGN = {
-    r"(torch|ATen|c10)/": ["worker/stage"],
+    r"(torch|ATen|c10)/": ["worker/stage", "python/ops"],
     r"ucp/|ucs/|uct/": ["transport/p2p/ucx"],
     r"grpcpp/|grpc/": ["proto/rpc", "transport/p2p/grpc", "worker/rpc", "coordinator/rpc",
                           "coordinator/cli"],
@@ -81,7 +82,8 @@ FOREIGN = {
     r"CLI/": ["base/flags", "coordinator/cli", "deploy", "programs"],
     r"cuda[_.]|cub/|cooperative_groups": ["base/cuda/module", "codec/cuda/module"],
     # The coordinator and the CLI know no GPU.
-    r"base/cuda/(?!module/)": ["base/cuda", "worker", "codec/cuda", "codec/tool", "programs/longhaul_worker.cc"],
+    r"base/cuda/(?!module/)": ["base/cuda", "worker", "codec/cuda", "codec/tool", "python/ops",
+                              "programs/longhaul_worker.cc"],
     r"base/cuda/module/": ["base/cuda/module"],
 }
 # Names, and the files that may use them: what differs between families stands in their descriptors.
@@ -137,7 +139,7 @@ def check(root, relative, errors):
 def main():
     root = pathlib.Path(sys.argv[1])
     errors, count = [], 0
-    for part in ["base", "proto", "run", "codec", "transport", "worker", "coordinator", "deploy", "programs"]:
+    for part in ["base", "proto", "run", "codec", "python", "transport", "worker", "coordinator", "deploy", "programs"]:
         for path in sorted((root / part).rglob("*")):
             if path.suffix in (".h", ".cc", ".cu", ".cuh"):
                 count += 1

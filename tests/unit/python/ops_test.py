@@ -6,9 +6,12 @@ LONGHAUL_CODEC: that program, whose files are compared with the operators' blobs
 it exits with 77, which ctest shows as skipped. The library is found as users find it (LONGHAUL_TORCH_OPS). With
 LONGHAUL_REQUIRE_GPU a machine without a GPU fails.
 """
+import contextlib
+import io
 import logging
 import os
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -317,8 +320,9 @@ class GpuTest(OpsTest):
         """So it waits for nothing: a capture refuses that."""
         x = self.tensor(4, 64, 1024)
         warm = torch.cuda.Stream()
-        with torch.cuda.stream(warm):
-            ops.roundtrip(x, "tah"), ops.encode_padded(x, "zip")
+        with torch.cuda.stream(warm):  # loads kernels
+            for codec in NAMES:
+                ops.roundtrip(x, codec), ops.encode_padded(x, codec)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -361,12 +365,22 @@ class FilesTest(unittest.TestCase):
         header += b" " * (63 - (10 + len(header)) % 64) + b"\n"
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
-            array = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(x.view(torch.uint8).flatten().tolist())
-            (folder / "x.npy").write_bytes(array)
+            values = bytes(x.view(torch.uint8).flatten().tolist())
+            (folder / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + values)
+            # Where tests/gpu.sh has put the program, its libraries are beside it.
+            environment = {**os.environ, "LD_LIBRARY_PATH": str(pathlib.Path(PROGRAM).resolve().parents[1] / "lib")}
             for codec in CODECS:
-                subprocess.run([PROGRAM, "encode", "--codec", codec, "--seed", "11", folder / "x.npy", "-o", folder / "x.lh"],
-                               check=True, stdout=subprocess.DEVNULL)
+                subprocess.run([PROGRAM, "encode", "--codec", codec, "--seed", "11", folder / "x.npy", "-o",
+                                folder / "x.lh"], check=True, stdout=subprocess.DEVNULL, env=environment)
                 self.assertEqual(bytes(ops.encode(x, codec, seed=11).tolist()), (folder / "x.lh").read_bytes(), codec)
+
+    def test_the_readme_s_example(self):
+        text = (PACKAGE / "README.md").read_text(encoding="utf-8")
+        names, printed = {}, io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(re.search(r"```python\n(.*?)```", text, re.DOTALL).group(1), names)
+        self.assertEqual(names["x"].grad.shape, names["x"].shape)
+        self.assertRegex(printed.getvalue(), r"^4\.4\d* bits an element\n$")
 
     def test_a_library_that_is_not_there_is_named(self):
         done = subprocess.run([sys.executable, "-c", "import longhaul_codecs"], capture_output=True, text=True, check=False,

@@ -74,6 +74,8 @@ std::string_view ToString(CodecId id) {
       return "aqsgd";
     case CodecId::kZip:
       return "zip";
+    case CodecId::kTaco:
+      return "taco";
   }
   return kUnknownCodec;
 }

@@ -4,7 +4,7 @@
 //   offset size  field (little-endian)
 //        0    4  magic "LHBL"
 //        4    2  version of this header and of the codec's payload (1)
-//        6    1  codec: 1 none, 2 bf16, 3 fp16, 4 fixed, 5 tah, 6 gauss, 7 aqsgd, 8 zip
+//        6    1  codec: 1 none, 2 bf16, 3 fp16, 4 fixed, 5 tah, 6 gauss, 7 aqsgd, 8 zip, 9 taco
 //        7    1  dtype of the tensor that was encoded: 1 fp32, 2 fp16, 3 bf16
 //        8    4  samples
 //       12    4  tokens
@@ -50,6 +50,7 @@ enum class CodecId : uint8_t {
   kGauss = 6,
   kAqsgd = 7,
   kZip = 8,
+  kTaco = 9,
 };
 std::string_view ToString(CodecId id);
 

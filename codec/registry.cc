@@ -12,6 +12,7 @@
 #include "codec/fixed/factory.h"
 #include "codec/gauss/factory.h"
 #include "codec/plain/factory.h"
+#include "codec/taco/factory.h"
 #include "codec/tah/factory.h"
 #include "codec/zip/factory.h"
 
@@ -165,6 +166,32 @@ StatusOr<CodecPtr> ZipFromHeader(const BlobHeader& header) {
   return zip::Create();
 }
 
+bool ParseFormat(const std::string& text, taco::Format* format) {
+  for (const auto one : {taco::Format::kE4m3, taco::Format::kE5m2, taco::Format::kInt8}) {
+    if (text != taco::ToString(one)) continue;
+    *format = one;
+    return true;
+  }
+  return false;
+}
+
+std::string_view ParseTaco(const CodecString& text, CodecPtr* codec) {
+  taco::Params params;
+  for (const auto& [key, value] : text.parameters) {
+    if (key == "format" && !ParseFormat(value, &params.format)) return "format";
+    if (key == "block" && !(ParseUnsigned(value, &params.block) && taco::Possible(params))) {
+      return "block";
+    }
+  }
+  *codec = taco::Create(params);
+  return "";
+}
+
+StatusOr<CodecPtr> TacoFromHeader(const BlobHeader& header) {
+  LH_ASSIGN_OR_RETURN(const taco::Params params, taco::FromHeader(header.parameters));
+  return taco::Create(params);
+}
+
 // By the names of CodecId.
 const std::vector<Family>& Families() {
   static const auto& families = *new std::vector<Family>{
@@ -198,6 +225,11 @@ const std::vector<Family>& Families() {
        &ParseAqsgd,
        &AqsgdFromHeader},
       {"zip", "bfloat16 without loss, in about 11.3 bits", {}, &ParseZip, &ZipFromHeader},
+      {"taco",
+       "TACO: 8-bit floating point after a Hadamard transform, for collectives",
+       {{"format", "e4m3|e5m2|int8", "e4m3"}, {"block", "32|64|128|256|512", "256"}},
+       &ParseTaco,
+       &TacoFromHeader},
   };
   return families;
 }

@@ -52,7 +52,7 @@ if [ "$build" = 1 ]; then
   cp "$FROM/gpu_tests.txt" "$BUNDLE/"
   cp "$FROM/lib/"liblonghaul_{cuda,torch_cuda,torch_ops}.so "$BUNDLE/lib/"
   cp --parents python/README.md python/longhaul_codecs/*.py "$OPS_TEST" "$BUNDLE/"
-  mapfile -t programs < <(sed "s|^|$FROM/bin/|" "$BUNDLE/gpu_tests.txt")
+  mapfile -t programs < <(cat "$BUNDLE/gpu_tests.txt" "$FROM/gpu_helpers.txt" | sed "s|^|$FROM/bin/|")
   programs+=("$FROM/bin/longhaul-worker" "$FROM/bin/longhaul-codec" "$FROM/bin/stage_passes")
   cp "${programs[@]}" "$BUNDLE/bin/"
   copy_libraries "${programs[@]}" "$FROM/lib/liblonghaul_torch_ops.so"
@@ -68,10 +68,12 @@ if [ "$run" = 1 ]; then
   failed=()
   # As users load them, without LD_LIBRARY_PATH.
   python=python3
-  [ ! -x .deps/venv/bin/python3 ] || python=.deps/venv/bin/python3
+  ! .deps/venv/bin/python3 -c 'import torch' 2>/dev/null || python=.deps/venv/bin/python3
   LONGHAUL_TORCH_OPS=$PWD/$BUNDLE/lib/liblonghaul_torch_ops.so \
     "$python" -B "$BUNDLE/$OPS_TEST" "$BUNDLE/bin/longhaul-codec" || failed+=("$OPS_TEST")
-  export LD_LIBRARY_PATH=$PWD/$BUNDLE/lib:$torch${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  # NCCL lies beside LibTorch, in a package of its own.
+  nccl=$(dirname "$(dirname "$torch")")/nvidia/nccl/lib
+  export LD_LIBRARY_PATH=$PWD/$BUNDLE/lib:$torch:$nccl${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   while read -r test; do
     "$BUNDLE/bin/$test" || failed+=("$test")
   done <"$BUNDLE/gpu_tests.txt"

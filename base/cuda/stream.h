@@ -25,8 +25,7 @@ class Event;
 class Stream {
  public:
   static StatusOr<Stream> Create(const Device& device);
-  // A stream that somebody else owns: `handle` is a cudaStream_t of this device (null: the
-  // default stream) and outlives what is made here.
+  // A stream of `device` that somebody else owns and keeps alive.
   static Stream Borrow(const Device& device, void* handle);
 
   const Device& device() const { return device_; }

@@ -67,7 +67,8 @@ std::string_view ToString(Op op);
 struct Stats {
   uint64_t calls = 0;
   uint64_t tensor_bytes = 0;  // what they would have been uncompressed
-  uint64_t sent_bytes = 0;    // as they went
+  uint64_t sent_bytes = 0;    // as they went; not counted: what graphs send when they are replayed
+  uint64_t escapes = 0;       // zip: elements outside the windows of exponents, to whole 16
 };
 
 class Communicator {
@@ -108,7 +109,8 @@ class Communicator {
   virtual Status Prepare(Op op, uint64_t count, Dtype dtype) = 0;
 
   // Blocks until the queue has done what it was given. Not OK: the group has ended, or ends now
-  // because `deadline` passed. Not while recording.
+  // because `deadline` passed; or what arrived since the last Wait is not whole (zip/factory.h).
+  // Not while recording.
   virtual Status Wait(Queue queue, Deadline deadline) = 0;
   // Ends the group for all ranks; `reason` is what they are told. Any thread; idempotent.
   virtual void Abort(const Status& reason) = 0;

@@ -1,0 +1,24 @@
+// taco on the CPU: payloads as format.h has them. The arguments have been checked; payloads need no
+// alignment here.
+#ifndef LONGHAUL_CODEC_TACO_CPU_KERNELS_H_
+#define LONGHAUL_CODEC_TACO_CPU_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "codec/taco/flat.h"
+
+namespace longhaul::codec::taco::cpu {
+
+// Returns the number of blocks with a NaN or an infinity.
+uint64_t Encode(const void* in, Dtype dtype, uint64_t elements, const Params& params,
+                Parallel* parallel, std::byte* payload);
+
+void Decode(const std::byte* payload, const Params& params, Parallel* parallel, void* out,
+            Dtype dtype, uint64_t elements);
+
+void Reduce(const TacoReduceArgs& args, Parallel* parallel);
+
+}  // namespace longhaul::codec::taco::cpu
+
+#endif  // LONGHAUL_CODEC_TACO_CPU_KERNELS_H_

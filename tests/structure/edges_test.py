@@ -18,6 +18,7 @@ ALLOWED = {
     "proto/wire": BASE,
     "proto/rpc": BASE,
     "codec": BASE,
+    "python/ops": BASE + ["codec"],
     "run/model": BASE,
     "run/file": BASE + ["run/model", "run/tokens"],
     "run/tokens": BASE,
@@ -81,7 +82,7 @@ FACTORY_ONLY = ("transport/p2p/grpc/", "transport/p2p/ucx/", "transport/p2p/loop
                 "transport/collective/taco/", "transport/collective/switcher/")
 # Headers of libraries, and the folders that may see them.
 FOREIGN = {
-    r"(torch|ATen|c10)/": ["worker/stage"],
+    r"(torch|ATen|c10)/": ["worker/stage", "python/ops"],
     r"ucp/|ucs/|uct/": ["transport/p2p/ucx"],
     r"grpcpp/|grpc/": ["proto/rpc", "transport/p2p/grpc", "worker/rpc", "coordinator/rpc",
                           "coordinator/cli"],
@@ -92,7 +93,8 @@ FOREIGN = {
     r"CLI/": ["base/flags", "coordinator/cli", "deploy", "programs"],
     r"cuda[_.]|cub/|cooperative_groups": ["base/cuda/module", "codec/cuda/module", "transport/collective/engine/module"],
     # The coordinator and the CLI know no GPU.
-    r"base/cuda/(?!module/)": ["base/cuda", "worker", "codec/cuda", "codec/tool", "transport/collective/nccl", "transport/collective/engine",
+    r"base/cuda/(?!module/)": ["base/cuda", "worker", "codec/cuda", "codec/tool", "python/ops",
+                               "transport/collective/nccl", "transport/collective/engine",
                                "transport/collective/zip", "transport/collective/taco",
                                "programs/longhaul_worker.cc"],
     r"base/cuda/module/": ["base/cuda/module"],
@@ -150,7 +152,7 @@ def check(root, relative, errors):
 def main():
     root = pathlib.Path(sys.argv[1])
     errors, count = [], 0
-    for part in ["base", "proto", "run", "codec", "transport", "worker", "coordinator", "deploy", "programs"]:
+    for part in ["base", "proto", "run", "codec", "python", "transport", "worker", "coordinator", "deploy", "programs"]:
         for path in sorted((root / part).rglob("*")):
             if path.suffix in (".h", ".cc", ".cu", ".cuh"):
                 count += 1

@@ -1,9 +1,9 @@
 // Exchanges among the ranks of a group inside one machine: what tensor and expert parallelism need.
 //
 //   LH_ASSIGN_OR_RETURN(std::shared_ptr<Member> member, Member::Join(id, {rank, size}, deadline));
-//   LH_ASSIGN_OR_RETURN(auto communicator, nccl::Create(member, options));   // or host::Create
-//   LH_RETURN_IF_ERROR(communicator->AllReduce(in, out, count, Dtype::kBf16, Reduction::kSum,
-//   queue)); LH_RETURN_IF_ERROR(communicator->Wait(queue, deadline));
+//   LH_ASSIGN_OR_RETURN(auto ranks, nccl::Create(member, ...));  // or host::Create
+//   LH_RETURN_IF_ERROR(ranks->AllReduce(in, out, n, Dtype::kBf16, Reduction::kSum, queue));
+//   LH_RETURN_IF_ERROR(ranks->Wait(queue, deadline));
 //
 // Every rank has a communicator of its own, used by one thread at a time (the rank's thread or
 // process); all ranks make the same calls in the same order with counts that fit each other. Abort,
@@ -24,7 +24,8 @@
 // nothing any more; make a new group.
 //
 // Errors before anything is sent: kInvalidArgument for counts, dtypes and pointers that cannot be;
-// kUnimplemented for a dtype or a reduction that a communicator does not have.
+// kUnimplemented for a dtype or a reduction that a communicator does not have. They do not end the
+// group, but the other ranks wait for the call: whoever does not make it in another form aborts.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_COMMUNICATOR_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_COMMUNICATOR_H_
 

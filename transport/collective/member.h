@@ -76,7 +76,8 @@ class Member {
   // rendezvous's process hangs.
   virtual void End(const Status& reason) = 0;
   // Replaces what was set before. Runs at once where the group has ended already. Returns when no
-  // earlier one runs any more (but for one that calls it), so after null none will run.
+  // earlier one runs any more (but for one that calls it), so after null none will run. A
+  // communicator takes this for itself; its users wait for AwaitEnd or ask status().
   virtual void OnEnd(std::function<void(const Status&)> on_end) = 0;
 };
 

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 #include <vector>
 
 #include "base/half.h"
@@ -26,7 +26,7 @@ uint64_t Mix(uint64_t value) {
   return value ^ (value >> 31);
 }
 uint64_t Random(uint64_t seed, uint64_t stream, uint64_t index) {
-  return Mix(Mix(seed * 0x9e3779b97f4a7c15 + stream) + index);
+  return Mix(Mix(seed * 0x9e3779b97f4a7c15 + stream) + index * 0x9e3779b97f4a7c15);
 }
 
 bool IsReduction(const Case& test) {
@@ -64,9 +64,10 @@ Bytes Contents(const Case& test, uint64_t stream, uint64_t count, bool any_bits)
       std::memcpy(at, &random, element);
       continue;
     }
-    const float fraction = 1 + static_cast<float>(random >> 40) * 0x1p-24f;
-    const float magnitude = std::ldexp(fraction, static_cast<int>(random % 13) - 6);
-    Store((random & 0x1000) != 0 ? -magnitude : magnitude, test.dtype, at);
+    const auto exponent = static_cast<uint32_t>(121 + random % 13);
+    const auto sign = static_cast<uint32_t>(random >> 63) << 31;
+    const auto fraction = static_cast<uint32_t>(random >> 40) & 0x7fffff;
+    Store(std::bit_cast<float>(sign | exponent << 23 | fraction), test.dtype, at);
   }
   return bytes;
 }

@@ -40,13 +40,19 @@ inline Compression Taco(std::string name, const taco::Options& options, double e
           }};
 }
 
-inline std::vector<Compression> Compressions() {
+// `pieces`: also those that cut tensors into pieces, which they do on devices alone.
+inline std::vector<Compression> Compressions(bool pieces) {
   // The suite's numbers have exponents that zip's windows do not hold, so a bounded exchange needs
   // room for every escape.
-  return {Zip("zip_static_first", {}), Zip("zip_sizes_first", {.exchange = zip::Exchange::kSizesFirst}),
-          Zip("zip_bounded", {.exchange = zip::Exchange::kBounded, .escape_share = 1}),
-          Zip("zip_in_pieces", {.piece_elements = 5000}),
-          Taco("taco", {}, 0.2), Taco("taco_in_pieces", {.piece_elements = 5000}, 0.2)};
+  std::vector<Compression> all = {
+      Zip("zip_static_first", {}), Zip("zip_sizes_first", {.exchange = zip::Exchange::kSizesFirst}),
+      Zip("zip_bounded", {.exchange = zip::Exchange::kBounded, .escape_share = 1}),
+      Taco("taco", {}, 0.2)};
+  if (pieces) {
+    all.push_back(Zip("zip_in_pieces", {.piece_elements = 5000}));
+    all.push_back(Taco("taco_in_pieces", {.piece_elements = 5000}, 0.2));
+  }
+  return all;
 }
 
 }  // namespace longhaul::collective

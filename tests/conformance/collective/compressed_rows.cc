@@ -8,18 +8,21 @@ namespace longhaul::collective {
 const std::vector<Backend>& Backends() {
   static const auto* const backends = [] {
     auto* const rows = new std::vector<Backend>;
-    for (const Compression& compression : Compressions()) {
+    for (const Compression& compression : Compressions(/*pieces=*/false)) {
       rows->push_back(
           {.name = compression.name + "_over_host",
+           .max_ranks = 4,
+           .rank_order = compression.sum_error == 0,
            .sum_error = compression.sum_error,
            .copy_error = compression.copy_error,
+           .names_mismatches = false,
            .memory = [](uint32_t) { return NewHostMemory(); },
-           .create = [compression](
-                         std::shared_ptr<Member> member, Memory&, const RankSettings& settings,
-                         Deadline deadline) -> StatusOr<std::unique_ptr<Communicator>> {
-             LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> below,
-                                 host::Create(std::move(member),
-                                              {.call_limit = settings.call_limit}, deadline));
+           .create = [compression](std::shared_ptr<Member> member, Memory&,
+                                   const RankSettings& settings,
+                                   Deadline deadline) -> StatusOr<std::unique_ptr<Communicator>> {
+             LH_ASSIGN_OR_RETURN(
+                 std::shared_ptr<Communicator> below,
+                 host::Create(std::move(member), {.call_limit = settings.call_limit}, deadline));
              return compression.create(std::move(below), nullptr);
            }});
     }

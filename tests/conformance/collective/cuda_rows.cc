@@ -83,14 +83,14 @@ const std::vector<Backend>& Backends() {
       return nccl::Create(std::move(member), static_cast<CudaMemory&>(memory).device(), {},
                           deadline);
     };
-    for (const Compression& compression : Compressions()) {
+    for (const Compression& compression : Compressions(/*pieces=*/true)) {
       Backend row = Row(compression.name + "_over_nccl");
-      row.rank_order = true;
+      row.rank_order = compression.sum_error == 0;
       row.sum_error = compression.sum_error;
       row.copy_error = compression.copy_error;
-      row.create = [compression](
-                       std::shared_ptr<Member> member, Memory& memory, const RankSettings&,
-                       Deadline deadline) -> StatusOr<std::unique_ptr<Communicator>> {
+      row.create = [compression](std::shared_ptr<Member> member, Memory& memory,
+                                 const RankSettings&,
+                                 Deadline deadline) -> StatusOr<std::unique_ptr<Communicator>> {
         const cuda::Device& device = static_cast<CudaMemory&>(memory).device();
         LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> below,
                             nccl::Create(std::move(member), device, {}, deadline));

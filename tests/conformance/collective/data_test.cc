@@ -86,7 +86,7 @@ TEST_P(DataTest, BroadcastFromEachRank) {
 
 // Larger than what sockets and rings hold, and divided by no number of ranks.
 TEST_P(DataTest, AFewMegabytes) {
-  const uint64_t kMany = size() > 4 ? 400'009 : 1'500'007;
+  const uint64_t kMany = size() >= 4 ? 400'009 : 1'200'007;
   const uint64_t each = kMany / size();
   RunCases({
       {.op = Op::kAllReduce, .dtype = Dtype::kF32, .count = kMany},

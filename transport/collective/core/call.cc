@@ -90,4 +90,27 @@ Status CheckBlocks(std::span<const Block> blocks, uint32_t size, Dtype dtype,
   return absl::OkStatus();
 }
 
+Status CheckArguments(const Call& call, uint32_t size, const void* in, const void* out) {
+  LH_RETURN_IF_ERROR(Check(call, size));
+  LH_RETURN_IF_ERROR(CheckPointer(in, call.count, call.dtype, in == out ? "data" : "in"));
+  return CheckPointer(out, call.count, call.dtype, "out");
+}
+
+Status CheckAllToAll(uint32_t rank, uint32_t size, const void* in, std::span<const Block> send,
+                     const void* out, std::span<const Block> receive, Dtype dtype) {
+  LH_RETURN_IF_ERROR(CheckBlocks(send, size, dtype, "send"));
+  LH_RETURN_IF_ERROR(CheckBlocks(receive, size, dtype, "receive"));
+  uint64_t sent = 0, received = 0;
+  for (uint32_t r = 0; r < size; ++r) {
+    sent += send[r].count;
+    received += receive[r].count;
+  }
+  LH_RETURN_IF_ERROR(CheckPointer(in, sent, dtype, "in"));
+  LH_RETURN_IF_ERROR(CheckPointer(out, received, dtype, "out"));
+  if (send[rank].count == receive[rank].count) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("rank {} sends itself {} elements and expects {} of itself", rank,
+                  send[rank].count, receive[rank].count));
+}
+
 }  // namespace longhaul::collective::internal

@@ -34,6 +34,12 @@ Status CheckPointer(const void* data, uint64_t count, Dtype dtype, std::string_v
 Status CheckBlocks(std::span<const Block> blocks, uint32_t size, Dtype dtype,
                    std::string_view name);
 
+// All of these of a call with one buffer of `call.count` elements to read and one to write.
+Status CheckArguments(const Call& call, uint32_t size, const void* in, const void* out);
+// All of these of an all-to-all; also that a rank expects of itself what it sends itself.
+Status CheckAllToAll(uint32_t rank, uint32_t size, const void* in, std::span<const Block> send,
+                     const void* out, std::span<const Block> receive, Dtype dtype);
+
 }  // namespace longhaul::collective::internal
 
 #endif  // LONGHAUL_TRANSPORT_COLLECTIVE_CORE_CALL_H_

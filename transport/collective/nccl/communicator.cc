@@ -10,6 +10,7 @@
 
 #include "base/cuda/memory.h"
 #include "base/cuda/stream.h"
+#include "transport/collective/core/call.h"
 #include "transport/collective/nccl/api.h"
 #include "transport/collective/nccl/factory.h"
 
@@ -86,7 +87,7 @@ class NcclCommunicator final : public Communicator {
 
   Status AllReduce(const void* in, void* out, uint64_t count, Dtype dtype, Reduction reduction,
                    Queue queue) override {
-    LH_RETURN_IF_ERROR(CheckNumbers(dtype));
+    LH_RETURN_IF_ERROR(Check({Op::kAllReduce, dtype, reduction, 0, count}, in, out));
     if (count == 0) return status();
     return Queued("an all-reduce", count * BytesPerElement(dtype), [&] {
       return api_->AllReduce(in, out, count, TypeOf(dtype), OpOf(reduction), comm_, queue.stream);
@@ -94,7 +95,7 @@ class NcclCommunicator final : public Communicator {
   }
   Status ReduceScatter(const void* in, void* out, uint64_t count, Dtype dtype, Reduction reduction,
                        Queue queue) override {
-    LH_RETURN_IF_ERROR(CheckNumbers(dtype));
+    LH_RETURN_IF_ERROR(Check({Op::kReduceScatter, dtype, reduction, 0, count}, in, out));
     if (count == 0) return status();
     return Queued("a reduce-scatter", (size() - 1) * count * BytesPerElement(dtype), [&] {
       return api_->ReduceScatter(in, out, count, TypeOf(dtype), OpOf(reduction), comm_,
@@ -102,6 +103,7 @@ class NcclCommunicator final : public Communicator {
     });
   }
   Status AllGather(const void* in, void* out, uint64_t count, Dtype dtype, Queue queue) override {
+    LH_RETURN_IF_ERROR(Check({.op = Op::kAllGather, .dtype = dtype, .count = count}, in, out));
     if (count == 0) return status();
     return Queued("an all-gather", (size() - 1) * count * BytesPerElement(dtype), [&] {
       return api_->AllGather(in, out, count, TypeOf(dtype), comm_, queue.stream);
@@ -109,28 +111,16 @@ class NcclCommunicator final : public Communicator {
   }
   Status AllToAllV(const void* in, std::span<const Block> send, void* out,
                    std::span<const Block> receive, Dtype dtype, Queue queue) override {
-    if (send.size() != size() || receive.size() != size()) {
-      return absl::InvalidArgumentError(
-          fmt::format("an all-to-all of {} ranks needs a block for each to send and to receive; "
-                      "got {} and {}",
-                      size(), send.size(), receive.size()));
-    }
+    LH_RETURN_IF_ERROR(internal::CheckAllToAll(rank(), size(), in, send, out, receive, dtype));
     const Block& own = send[rank()];
-    if (own.count != receive[rank()].count) {
-      return absl::InvalidArgumentError(
-          fmt::format("rank {} sends itself {} elements and expects {}", rank(), own.count,
-                      receive[rank()].count));
-    }
     uint64_t sent = 0;
     for (const Block& block : send) sent += block.count;
     return Queued("an all-to-all", (sent - own.count) * BytesPerElement(dtype),
                   [&] { return SendAndReceive(in, send, out, receive, dtype, queue); });
   }
   Status Broadcast(void* data, uint64_t count, Dtype dtype, uint32_t root, Queue queue) override {
-    if (root >= size()) {
-      return absl::InvalidArgumentError(
-          fmt::format("expected a root below {}, got {}", size(), root));
-    }
+    LH_RETURN_IF_ERROR(
+        Check({.op = Op::kBroadcast, .dtype = dtype, .root = root, .count = count}, data, data));
     if (count == 0) return status();
     const uint64_t sent = rank() == root ? count * BytesPerElement(dtype) : 0;
     return Queued("a broadcast", sent, [&] {
@@ -146,9 +136,8 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  // NCCL connects ranks when an operation is first called. One small call of each does that, which
-  // a recording must not.
-  Status Prepare(Op op, uint64_t /*count*/, Dtype /*dtype*/) override {
+  Status Prepare(Op op, uint64_t count, Dtype dtype) override {
+    LH_RETURN_IF_ERROR(internal::Check({.op = op, .dtype = dtype, .count = count}, size()));
     return op == Op::kBarrier && !barrier_word_.has_value() ? PrepareBarrier() : status();
   }
 
@@ -172,7 +161,7 @@ class NcclCommunicator final : public Communicator {
         Abort(absl::DeadlineExceededError("a collective did not end in time"));
         continue;
       }
-      LH_RETURN_IF_ERROR(CheckNccl());
+      EndOnError();
       if (longhaul::operator-(Now(), began) > kBusyWait) std::this_thread::sleep_for(kPause);
     }
   }
@@ -200,9 +189,8 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
-  static Status CheckNumbers(Dtype dtype) {
-    if (dtype != Dtype::kBytes) return absl::OkStatus();
-    return absl::InvalidArgumentError("a reduction is of numbers, not of bytes");
+  Status Check(const internal::Call& call, const void* in, const void* out) const {
+    return internal::CheckArguments(call, size(), in, out);
   }
   // So that NCCL, which asks for the thread's device, takes this one.
   Status MakeCurrent() const {
@@ -241,7 +229,7 @@ class NcclCommunicator final : public Communicator {
       return why.ok() ? absl::AbortedError("the communicator has ended") : why;
     }
     if (const int result = call(); result != kSuccess) {
-      const Status failed = Check(*api_, result, fmt::format("queueing {}", what));
+      const Status failed = nccl::Check(*api_, result, fmt::format("queueing {}", what));
       // A rank that is lost makes its neighbours' calls fail before the word of it is here.
       const Status why = member_->AwaitEnd(Deadline::After(absl::Seconds(1)));
       return why.ok() ? failed : why;
@@ -252,17 +240,18 @@ class NcclCommunicator final : public Communicator {
     return absl::OkStatus();
   }
 
-  // What NCCL noticed by itself: the proxies' threads see connections that close.
-  Status CheckNccl() {
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock() || comm_ == nullptr) return absl::OkStatus();
+  // Ends the group where NCCL has noticed something by itself: its threads see connections close.
+  void EndOnError() {
     int error = kSuccess;
-    if (api_->CommGetAsyncError(comm_, &error) != kSuccess) return absl::OkStatus();
-    if (error == kSuccess || error == kInProgress) return absl::OkStatus();
-    const Status why = member_->AwaitEnd(Deadline::After(absl::Seconds(1)));
-    if (!why.ok()) return absl::OkStatus();  // AbortNow runs; Wait goes on until the queue is empty
-    Abort(Check(*api_, error, "NCCL"));
-    return absl::OkStatus();
+    {
+      const std::unique_lock lock(mutex_, std::try_to_lock);
+      if (!lock.owns_lock() || comm_ == nullptr) return;
+      if (api_->CommGetAsyncError(comm_, &error) != kSuccess) return;
+    }
+    if (error == kSuccess || error == kInProgress) return;
+    // A lost rank is named by the rendezvous, soon.
+    if (!member_->AwaitEnd(Deadline::After(absl::Seconds(1))).ok()) return;
+    Abort(nccl::Check(*api_, error, "NCCL"));
   }
 
   // Kernels that wait for a lost rank leave the device.

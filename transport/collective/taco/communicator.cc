@@ -4,7 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "transport/collective/core/call.h"
 #include "transport/collective/engine/engine.h"
+#include "transport/collective/engine/over.h"
 #include "transport/collective/engine/pipeline.h"
 #include "transport/collective/taco/coder.h"
 #include "transport/collective/taco/factory.h"
@@ -35,26 +37,23 @@ struct Parts {
   uint64_t size(uint32_t rank) const { return first(rank + 1) - first(rank); }
 };
 
-class TacoCommunicator final : public Communicator {
+class TacoCommunicator final : public CommunicatorOver {
  public:
   TacoCommunicator(std::shared_ptr<Communicator> below, const Options& options,
                    std::unique_ptr<Engine> engine, std::unique_ptr<Coder> coder, Pipeline pipeline)
-      : below_(std::move(below)),
+      : CommunicatorOver("taco", std::move(below)),
         options_(options),
         engine_(std::move(engine)),
         coder_(std::move(coder)),
         pipeline_(std::move(pipeline)) {}
 
-  uint32_t rank() const override { return below_->rank(); }
-  uint32_t size() const override { return below_->size(); }
-  int device() const override { return below_->device(); }
-  std::string Describe() const override { return "taco over " + below_->Describe(); }
-
   Status AllReduce(const void* in, void* out, uint64_t count, Dtype dtype, Reduction reduction,
                    Queue queue) override {
     if (!Codes(dtype) || reduction != Reduction::kSum || count == 0) {
-      return below_->AllReduce(in, out, count, dtype, reduction, queue);
+      return Pass([&] { return below().AllReduce(in, out, count, dtype, reduction, queue); });
     }
+    LH_RETURN_IF_ERROR(
+        internal::CheckArguments({Op::kAllReduce, dtype, reduction, 0, count}, size(), in, out));
     const uint64_t step = uint64_t{size()} * options_.block;
     const Parts parts{(count + step - 1) / step * options_.block, count};
     return Reduce(in, At(out, parts.first(rank()), dtype), out, parts, dtype, queue);
@@ -62,39 +61,33 @@ class TacoCommunicator final : public Communicator {
   Status ReduceScatter(const void* in, void* out, uint64_t count, Dtype dtype, Reduction reduction,
                        Queue queue) override {
     if (!Codes(dtype) || reduction != Reduction::kSum || count == 0) {
-      return below_->ReduceScatter(in, out, count, dtype, reduction, queue);
+      return Pass([&] { return below().ReduceScatter(in, out, count, dtype, reduction, queue); });
     }
+    LH_RETURN_IF_ERROR(internal::CheckArguments({Op::kReduceScatter, dtype, reduction, 0, count},
+                                                size(), in, out));
     return Reduce(in, static_cast<std::byte*>(out), nullptr, {count, count * size()}, dtype, queue);
   }
   Status AllGather(const void* in, void* out, uint64_t count, Dtype dtype, Queue queue) override;
   Status AllToAllV(const void* in, std::span<const Block> send, void* out,
                    std::span<const Block> receive, Dtype dtype, Queue queue) override {
-    return below_->AllToAllV(in, send, out, receive, dtype, queue);
+    return Pass([&] { return below().AllToAllV(in, send, out, receive, dtype, queue); });
   }
-  Status Broadcast(void* data, uint64_t count, Dtype dtype, uint32_t root, Queue queue) override {
-    return below_->Broadcast(data, count, dtype, root, queue);
-  }
-  Status Barrier(Queue queue) override { return below_->Barrier(queue); }
-
   Status Prepare(Op op, uint64_t count, Dtype dtype) override {
-    LH_RETURN_IF_ERROR(below_->Prepare(op, count, dtype));
+    LH_RETURN_IF_ERROR(below().Prepare(op, count, dtype));
     if (!Codes(dtype) || op == Op::kAllToAll || op == Op::kBroadcast || op == Op::kBarrier) {
       return absl::OkStatus();
     }
     // Parts are whole blocks of one length, so no more than a block a rank is added.
     const uint64_t bytes = coder_->Bytes(count + uint64_t{size()} * options_.block) +
                            size() * 2 * uint64_t{options_.block};
-    LH_RETURN_IF_ERROR(below_->Prepare(Op::kAllToAll, bytes, Dtype::kBytes));
+    LH_RETURN_IF_ERROR(below().Prepare(Op::kAllToAll, bytes, Dtype::kBytes));
     for (OwnedMemory* memory : {&sent_, &received_, &sums_, &gathered_}) {
-      LH_RETURN_IF_ERROR(Reserve(memory, kPlaces * bytes));
+      LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * bytes, memory));
     }
     return absl::OkStatus();
   }
 
-  Status Wait(Queue queue, Deadline deadline) override { return below_->Wait(queue, deadline); }
-  void Abort(const Status& reason) override { below_->Abort(reason); }
-  Status status() const override { return below_->status(); }
-  Stats stats() const override { return stats_; }
+  Status Wait(Queue queue, Deadline deadline) override { return below().Wait(queue, deadline); }
 
  private:
   static std::byte* At(void* data, uint64_t element, Dtype dtype) {
@@ -122,26 +115,18 @@ class TacoCommunicator final : public Communicator {
     const uint64_t blocks = (options_.piece_elements + options_.block - 1) / options_.block;
     return std::clamp<uint64_t>(count, 1, blocks * options_.block);
   }
-  Status Reserve(OwnedMemory* memory, size_t bytes) {
-    if (memory->size() >= bytes) return absl::OkStatus();
-    *memory = {};
-    LH_ASSIGN_OR_RETURN(*memory, engine_->Allocate(bytes));
-    return absl::OkStatus();
-  }
   Status CheckCount(uint64_t count) const {
     if (count <= kMaxElements) return absl::OkStatus();
     return absl::InvalidArgumentError(
         fmt::format("expected at most {} elements for a rank, got {}", kMaxElements, count));
   }
 
-  const std::shared_ptr<Communicator> below_;
   const Options options_;
   const std::unique_ptr<Engine> engine_;
   const std::unique_ptr<Coder> coder_;
   Pipeline pipeline_;
   // Payloads: for the others, from them, of this rank's sums, of the others' sums.
   OwnedMemory sent_, received_, sums_, gathered_;
-  Stats stats_;
 };
 
 // A piece of every part: elements from `begin` on.
@@ -170,9 +155,9 @@ Status TacoCommunicator::Exchange(const std::byte* from, uint64_t send_stride,
     if (r == rank()) continue;
     send[r] = {r * send_stride, send_bytes[r]};
     receive[r] = {r * stride, receive_bytes[r]};
-    stats_.sent_bytes += send_bytes[r];
+    counted().sent_bytes += send_bytes[r];
   }
-  return below_->AllToAllV(from, send, to, receive, Dtype::kBytes, queue);
+  return below().AllToAllV(from, send, to, receive, Dtype::kBytes, queue);
 }
 
 Status TacoCommunicator::Reduce(const void* in, std::byte* own_out, void* all_out,
@@ -182,10 +167,10 @@ Status TacoCommunicator::Reduce(const void* in, std::byte* own_out, void* all_ou
   const uint64_t pieces = (parts.stride + piece_elements - 1) / piece_elements;
   const uint64_t stride = coder_->Bytes(piece_elements);
   const uint64_t area = size() * stride;
-  LH_RETURN_IF_ERROR(Reserve(&sent_, kPlaces * area));
-  LH_RETURN_IF_ERROR(Reserve(&received_, kPlaces * area));
-  LH_RETURN_IF_ERROR(Reserve(&sums_, kPlaces * stride));
-  if (all_out != nullptr) LH_RETURN_IF_ERROR(Reserve(&gathered_, kPlaces * area));
+  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * area, &sent_));
+  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * area, &received_));
+  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * stride, &sums_));
+  if (all_out != nullptr) LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * area, &gathered_));
 
   const auto piece_of = [&](uint64_t number) {
     return PieceAt(parts, size(), piece_elements, number);
@@ -247,23 +232,26 @@ Status TacoCommunicator::Reduce(const void* in, std::byte* own_out, void* all_ou
     steps.push_back({.lag = 2, .wire = false, .run = decode});
   }
   LH_RETURN_IF_ERROR(pipeline_.Run(pieces, steps, queue));
-  ++stats_.calls;
+  ++counted().calls;
   const uint64_t others = parts.count - parts.size(rank());
   const uint64_t gathered = all_out == nullptr ? 0 : (size() - 1) * parts.size(rank());
-  stats_.tensor_bytes += (others + gathered) * BytesPerElement(dtype);
+  counted().tensor_bytes += (others + gathered) * BytesPerElement(dtype);
   return absl::OkStatus();
 }
 
 Status TacoCommunicator::AllGather(const void* in, void* out, uint64_t count, Dtype dtype,
                                    Queue queue) {
-  if (!Codes(dtype) || count == 0) return below_->AllGather(in, out, count, dtype, queue);
+  if (!Codes(dtype) || count == 0)
+    return Pass([&] { return below().AllGather(in, out, count, dtype, queue); });
+  LH_RETURN_IF_ERROR(internal::CheckArguments(
+      {.op = Op::kAllGather, .dtype = dtype, .count = count}, size(), in, out));
   LH_RETURN_IF_ERROR(CheckCount(count));
   const uint64_t piece_elements = PieceOf(count);
   const uint64_t pieces = (count + piece_elements - 1) / piece_elements;
   const uint64_t stride = coder_->Bytes(piece_elements);
   const uint64_t area = size() * stride;
-  LH_RETURN_IF_ERROR(Reserve(&sums_, kPlaces * stride));
-  LH_RETURN_IF_ERROR(Reserve(&gathered_, kPlaces * area));
+  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * stride, &sums_));
+  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * area, &gathered_));
   const auto begin_of = [&](uint64_t number) { return number * piece_elements; };
   const auto count_of = [&](uint64_t number) {
     return std::min(begin_of(number) + piece_elements, count) - begin_of(number);
@@ -291,8 +279,8 @@ Status TacoCommunicator::AllGather(const void* in, void* out, uint64_t count, Dt
                                    {.lag = 0, .wire = true, .run = gather},
                                    {.lag = 1, .wire = false, .run = decode}};
   LH_RETURN_IF_ERROR(pipeline_.Run(pieces, steps, queue));
-  ++stats_.calls;
-  stats_.tensor_bytes += (size() - 1) * count * BytesPerElement(dtype);
+  ++counted().calls;
+  counted().tensor_bytes += (size() - 1) * count * BytesPerElement(dtype);
   return absl::OkStatus();
 }
 
@@ -305,14 +293,7 @@ StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Communicator> bel
     return absl::InvalidArgumentError(
         fmt::format("expected blocks of 32, 64, 128, 256 or 512 elements, got {}", options.block));
   }
-  if ((device == nullptr ? -1 : device->index()) != below->device()) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} is not on the device that was given", below->Describe()));
-  }
-  std::unique_ptr<Engine> engine = Engine::ForHost();
-  if (device != nullptr) {
-    LH_ASSIGN_OR_RETURN(engine, Engine::ForDevice(*device));
-  }
+  LH_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, EngineFor(*below, device));
   std::unique_ptr<Coder> coder = Coder::Create(engine.get(), params);
   LH_ASSIGN_OR_RETURN(Pipeline pipeline, Pipeline::Create(device));
   return std::make_unique<TacoCommunicator>(std::move(below), options, std::move(engine),

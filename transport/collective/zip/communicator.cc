@@ -6,7 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "transport/collective/core/call.h"
 #include "transport/collective/engine/engine.h"
+#include "transport/collective/engine/over.h"
 #include "transport/collective/engine/pipeline.h"
 #include "transport/collective/zip/coder.h"
 #include "transport/collective/zip/factory.h"
@@ -38,26 +40,23 @@ struct Layout {
   uint64_t bytes = 0;
 };
 
-class ZipCommunicator final : public Communicator {
+class ZipCommunicator final : public CommunicatorOver {
  public:
   ZipCommunicator(std::shared_ptr<Communicator> below, const Options& options,
                   std::unique_ptr<Engine> engine, std::unique_ptr<Coder> coder, Pipeline pipeline)
-      : below_(std::move(below)),
+      : CommunicatorOver("zip", std::move(below)),
         options_(options),
         engine_(std::move(engine)),
         coder_(std::move(coder)),
         pipeline_(std::move(pipeline)) {}
 
-  uint32_t rank() const override { return below_->rank(); }
-  uint32_t size() const override { return below_->size(); }
-  int device() const override { return below_->device(); }
-  std::string Describe() const override { return "zip over " + below_->Describe(); }
-
   Status AllReduce(const void* in, void* out, uint64_t count, Dtype dtype, Reduction reduction,
                    Queue queue) override {
     if (!Zips(dtype) || reduction != Reduction::kSum) {
-      return below_->AllReduce(in, out, count, dtype, reduction, queue);
+      return Pass([&] { return below().AllReduce(in, out, count, dtype, reduction, queue); });
     }
+    LH_RETURN_IF_ERROR(
+        internal::CheckArguments({Op::kAllReduce, dtype, reduction, 0, count}, size(), in, out));
     const uint64_t part = PartOf(count);
     const auto first = [&](uint32_t r) { return std::min(r * part, count); };
     const auto size_of = [&](uint32_t r) { return std::min((r + 1) * part, count) - first(r); };
@@ -67,26 +66,27 @@ class ZipCommunicator final : public Communicator {
   Status ReduceScatter(const void* in, void* out, uint64_t count, Dtype dtype, Reduction reduction,
                        Queue queue) override {
     if (!Zips(dtype) || reduction != Reduction::kSum) {
-      return below_->ReduceScatter(in, out, count, dtype, reduction, queue);
+      return Pass([&] { return below().ReduceScatter(in, out, count, dtype, reduction, queue); });
     }
+    LH_RETURN_IF_ERROR(internal::CheckArguments({Op::kReduceScatter, dtype, reduction, 0, count},
+                                                size(), in, out));
     return ReduceParts(
         in, static_cast<std::byte*>(out), [&](uint32_t r) { return r * count; },
         [&](uint32_t) { return count; }, queue);
   }
   Status AllGather(const void* in, void* out, uint64_t count, Dtype dtype, Queue queue) override {
-    if (!Zips(dtype)) return below_->AllGather(in, out, count, dtype, queue);
+    if (!Zips(dtype)) return Pass([&] { return below().AllGather(in, out, count, dtype, queue); });
+    LH_RETURN_IF_ERROR(internal::CheckArguments(
+        {.op = Op::kAllGather, .dtype = dtype, .count = count}, size(), in, out));
     return GatherParts(
         in, out, [&](uint32_t r) { return r * count; }, [&](uint32_t) { return count; }, queue);
   }
   Status AllToAllV(const void* in, std::span<const Block> send, void* out,
                    std::span<const Block> receive, Dtype dtype, Queue queue) override {
-    if (!Zips(dtype)) return below_->AllToAllV(in, send, out, receive, dtype, queue);
-    if (send.size() != size() || receive.size() != size()) {
-      return absl::InvalidArgumentError(
-          fmt::format("an all-to-all of {} ranks needs a block for each to send and to receive; "
-                      "got {} and {}",
-                      size(), send.size(), receive.size()));
+    if (!Zips(dtype)) {
+      return Pass([&] { return below().AllToAllV(in, send, out, receive, dtype, queue); });
     }
+    LH_RETURN_IF_ERROR(internal::CheckAllToAll(rank(), size(), in, send, out, receive, dtype));
     std::vector<Sending> sends(size());
     std::vector<Receiving> receives(size());
     for (uint32_t r = 0; r < size(); ++r) {
@@ -99,30 +99,22 @@ class ZipCommunicator final : public Communicator {
                                      own.count * kElementBytes, queue));
     return Move(sends, receives, nullptr, queue);
   }
-  Status Broadcast(void* data, uint64_t count, Dtype dtype, uint32_t root, Queue queue) override {
-    return below_->Broadcast(data, count, dtype, root, queue);
-  }
-  Status Barrier(Queue queue) override { return below_->Barrier(queue); }
-
   Status Prepare(Op op, uint64_t count, Dtype dtype) override {
-    LH_RETURN_IF_ERROR(below_->Prepare(op, count, dtype));
-    LH_RETURN_IF_ERROR(below_->Prepare(Op::kAllToAll, AreaBytes(count), Dtype::kBytes));
+    LH_RETURN_IF_ERROR(below().Prepare(op, count, dtype));
+    LH_RETURN_IF_ERROR(below().Prepare(Op::kAllToAll, AreaBytes(count), Dtype::kBytes));
     if (!Zips(dtype) || op == Op::kBroadcast || op == Op::kBarrier) return absl::OkStatus();
-    LH_RETURN_IF_ERROR(Reserve(&sent_, kPlaces * AreaBytes(count)));
-    LH_RETURN_IF_ERROR(Reserve(&received_, kPlaces * AreaBytes(count)));
+    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * AreaBytes(count), &sent_));
+    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * AreaBytes(count), &received_));
     if (op == Op::kAllReduce || op == Op::kReduceScatter) {
-      LH_RETURN_IF_ERROR(Reserve(&parts_, (count + 8 * size()) * kElementBytes));
+      LH_RETURN_IF_ERROR(Reserve(*engine_, (count + 8 * size()) * kElementBytes, &parts_));
     }
     return coder_->Reserve(count);
   }
 
   Status Wait(Queue queue, Deadline deadline) override {
-    LH_RETURN_IF_ERROR(below_->Wait(queue, deadline));
+    LH_RETURN_IF_ERROR(below().Wait(queue, deadline));
     return coder_->TakeFault();
   }
-  void Abort(const Status& reason) override { below_->Abort(reason); }
-  Status status() const override { return below_->status(); }
-  Stats stats() const override { return stats_; }
 
  private:
   static std::byte* At(void* data, uint64_t element) {
@@ -165,7 +157,7 @@ class ZipCommunicator final : public Communicator {
                      Queue queue) {
     const uint64_t own = size_of(rank());
     const uint64_t piece = PieceOf(own);
-    LH_RETURN_IF_ERROR(Reserve(&parts_, size() * piece * kElementBytes));
+    LH_RETURN_IF_ERROR(Reserve(*engine_, size() * piece * kElementBytes, &parts_));
     std::vector<Sending> sends(size());
     std::vector<Receiving> receives(size());
     for (uint32_t r = 0; r < size(); ++r) {
@@ -220,20 +212,11 @@ class ZipCommunicator final : public Communicator {
   Status SendFirst(const Piece& piece, Queue queue, uint64_t* read);
   Status SendRest(const Piece& piece, uint64_t read, Queue queue);
 
-  Status Reserve(OwnedMemory* memory, size_t bytes) {
-    if (memory->size() >= bytes) return absl::OkStatus();
-    *memory = {};
-    LH_ASSIGN_OR_RETURN(*memory, engine_->Allocate(bytes));
-    return absl::OkStatus();
-  }
-
-  const std::shared_ptr<Communicator> below_;
   const Options options_;
   const std::unique_ptr<Engine> engine_;
   const std::unique_ptr<Coder> coder_;
   Pipeline pipeline_;
   OwnedMemory sent_, received_, parts_;
-  Stats stats_;
 };
 
 // A piece's blobs on their way.
@@ -261,8 +244,8 @@ Status ZipCommunicator::Move(std::span<const Sending> sends, std::span<const Rec
   const uint64_t pieces = std::max<uint64_t>((most + piece_elements - 1) / piece_elements, 1);
   const Layout send_space = LayoutOf(sends, piece_elements, 0);
   const Layout receive_space = LayoutOf(receives, piece_elements, 0);
-  LH_RETURN_IF_ERROR(Reserve(&sent_, kPlaces * send_space.bytes));
-  LH_RETURN_IF_ERROR(Reserve(&received_, kPlaces * receive_space.bytes));
+  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * send_space.bytes, &sent_));
+  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * receive_space.bytes, &received_));
   LH_RETURN_IF_ERROR(coder_->Reserve(piece_elements));
   const auto piece_of = [&](uint64_t number) {
     Piece piece;
@@ -309,9 +292,9 @@ Status ZipCommunicator::Move(std::span<const Sending> sends, std::span<const Rec
                              {.lag = 1, .wire = false, .run = decode}};
   if (bounded) steps.erase(steps.begin() + 2);
   LH_RETURN_IF_ERROR(pipeline_.Run(pieces, steps, queue));
-  ++stats_.calls;
+  ++counted().calls;
   for (uint32_t r = 0; r < size(); ++r) {
-    if (r != rank()) stats_.tensor_bytes += sends[r].count * kElementBytes;
+    if (r != rank()) counted().tensor_bytes += sends[r].count * kElementBytes;
   }
   return absl::OkStatus();
 }
@@ -344,10 +327,10 @@ Status ZipCommunicator::SendFirst(const Piece& piece, Queue queue, uint64_t* rea
     if (r == rank()) continue;
     send[r] = {piece.SendAt(r) + skip, FirstBytes(piece.send.counts[r])};
     receive[r] = {piece.receive.offsets[r] + skip, FirstBytes(piece.receive.counts[r])};
-    stats_.sent_bytes += send[r].count;
+    counted().sent_bytes += send[r].count;
   }
   LH_RETURN_IF_ERROR(
-      below_->AllToAllV(piece.send_area, send, piece.receive_area, receive, Dtype::kBytes, queue));
+      below().AllToAllV(piece.send_area, send, piece.receive_area, receive, Dtype::kBytes, queue));
   if (read == nullptr) return absl::OkStatus();
   for (uint32_t r = 0; r < size(); ++r) {
     if (r == rank()) continue;
@@ -375,15 +358,15 @@ Status ZipCommunicator::SendRest(const Piece& piece, uint64_t read, Queue queue)
   for (uint32_t r = 0; r < size(); ++r) {
     if (r == rank()) continue;
     if (const uint64_t count = piece.send.counts[r]; count > 0) {
-      stats_.escapes += words[next] - std::min(words[next], StaticBytes(count) - 64);
+      counted().escapes += words[next] - std::min(words[next], StaticBytes(count) - 64);
       LH_ASSIGN_OR_RETURN(send[r], block_of(piece.SendAt(r), count, words[next++]));
-      stats_.sent_bytes += send[r].count;
+      counted().sent_bytes += send[r].count;
     }
     if (const uint64_t count = piece.receive.counts[r]; count > 0) {
       LH_ASSIGN_OR_RETURN(receive[r], block_of(piece.receive.offsets[r], count, words[next++]));
     }
   }
-  return below_->AllToAllV(piece.send_area, send, piece.receive_area, receive, Dtype::kBytes,
+  return below().AllToAllV(piece.send_area, send, piece.receive_area, receive, Dtype::kBytes,
                            queue);
 }
 
@@ -395,14 +378,7 @@ StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Communicator> bel
     return absl::InvalidArgumentError(
         fmt::format("expected a share of escapes from 0 to 1, got {}", options.escape_share));
   }
-  if ((device == nullptr ? -1 : device->index()) != below->device()) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} is not on the device that was given", below->Describe()));
-  }
-  std::unique_ptr<Engine> engine = Engine::ForHost();
-  if (device != nullptr) {
-    LH_ASSIGN_OR_RETURN(engine, Engine::ForDevice(*device));
-  }
+  LH_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, EngineFor(*below, device));
   LH_ASSIGN_OR_RETURN(std::unique_ptr<Coder> coder, Coder::Create(engine.get()));
   LH_ASSIGN_OR_RETURN(Pipeline pipeline, Pipeline::Create(device));
   return std::make_unique<ZipCommunicator>(std::move(below), options, std::move(engine),

@@ -1,5 +1,7 @@
 #include "transport/collective/member.h"
 
+#include <absl/time/clock.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -8,6 +10,10 @@
 
 #include <array>
 #include <atomic>
+#include <csignal>
+#include <functional>
+#include <memory>
+#include <string>
 #include <thread>
 
 #include "base/notification.h"

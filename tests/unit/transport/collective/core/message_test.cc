@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <string>
+#include <vector>
+
 #include "transport/collective/core/id.h"
 
 namespace longhaul::collective::internal {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <map>
+#include <string>
+#include <vector>
 
 namespace longhaul::collective::internal {
 namespace {

@@ -68,7 +68,7 @@ class NcclCommunicator final : public Communicator {
   Status Connect(const UniqueId& id) {
     LH_RETURN_IF_ERROR(MakeCurrent());
     Comm comm = nullptr;
-    LH_RETURN_IF_ERROR(Check(
+    LH_RETURN_IF_ERROR(nccl::Check(
         *api_, api_->CommInitRank(&comm, static_cast<int>(size()), id, static_cast<int>(rank())),
         fmt::format("connecting {} GPUs by NCCL", size())));
     const std::lock_guard lock(mutex_);

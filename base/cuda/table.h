@@ -44,6 +44,8 @@ struct DeviceTable {
   // 0 devices is success. Needs a driver that serves runtime_version.
   int (*device_count)(int* count);
   int (*describe)(int device, DeviceInfo* info);
+  // The calling thread's current device, also for libraries that ask CUDA for it.
+  int (*make_current)(int device);
 
   // Streams do not wait for the default stream.
   int (*stream_create)(int device, void** stream);

@@ -77,6 +77,7 @@ constexpr DeviceTable kTable = {
     .driver_version = [](int* version) { return Cleared(cudaDriverGetVersion(version)); },
     .device_count = DeviceCount,
     .describe = Describe,
+    .make_current = [](int device) { return On(device, [] { return cudaSuccess; }); },
     .stream_create =
         [](int device, void** stream) {
           return On(device, [&] {

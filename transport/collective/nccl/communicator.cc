@@ -194,8 +194,7 @@ class NcclCommunicator final : public Communicator {
   }
   // So that NCCL, which asks for the thread's device, takes this one.
   Status MakeCurrent() const {
-    cuda::DeviceInfo info;
-    return device_.Check(device_.table().describe(device_.index(), &info), "choosing a device");
+    return device_.Check(device_.table().make_current(device_.index()), "choosing a device");
   }
   Status PrepareBarrier() {
     LH_ASSIGN_OR_RETURN(cuda::DeviceBuffer word, cuda::DeviceBuffer::Create(device_, 16));

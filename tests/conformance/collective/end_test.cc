@@ -31,7 +31,7 @@ struct Buffers {
 Status CallUntilItFails(Rank& rank, const NamedCall& call, uint64_t count) {
   const Buffers buffers(rank, count);
   while (true) {
-    const Status done = rank.Await(call.call(rank, buffers.in, buffers.out, count));
+    Status done = rank.Await(call.call(rank, buffers.in, buffers.out, count));
     if (!done.ok()) return done;
   }
 }

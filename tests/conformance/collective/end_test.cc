@@ -11,7 +11,6 @@
 namespace longhaul::collective {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 

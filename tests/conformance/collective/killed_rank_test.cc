@@ -55,6 +55,7 @@ class KilledRankTest : public CollectiveTest {
   std::vector<std::unique_ptr<Subprocess>> ranks_;
 };
 
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(KilledRankTest);
 INSTANTIATE_TEST_SUITE_P(Backend, KilledRankTest, ::testing::ValuesIn(WithSizes({2, 3})), NameOf);
 
 TEST_P(KilledRankTest, IsNamedByTheOthers) {

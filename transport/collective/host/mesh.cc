@@ -140,7 +140,7 @@ Status Mesh::Fail(const Status& reason) {
 }
 
 Status Mesh::PeerClosed(uint32_t rank, const Header& header) {
-  const Status end = member_->AwaitEnd(Deadline::After(kRendezvousLimit));
+  Status end = member_->AwaitEnd(Deadline::After(kRendezvousLimit));
   if (!end.ok()) return end;
   const Peer& peer = peers_[rank];
   const bool came = peer.received > 0;
@@ -157,11 +157,11 @@ Status Mesh::TooLate(const Header& header, std::span<const Transfer> transfers) 
     (peer.received == 0 ? absent : slow).push_back(rank);
   }
   const std::vector<uint32_t>& ranks = absent.empty() ? slow : absent;
-  const Status reason = absl::DeadlineExceededError(
+  Status reason = absl::DeadlineExceededError(
       fmt::format("{} {} did not {} {} in time", ranks.size() == 1 ? "rank" : "ranks",
                   fmt::join(ranks, ", "), absent.empty() ? "finish" : "come to", NameCall(header)));
   // Where another rank was faster, its reason is what all say.
-  if (const Status end = member_->status(); !end.ok()) return end;
+  if (Status end = member_->status(); !end.ok()) return end;
   member_->End(reason);
   return reason;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstring>
 
 namespace longhaul::codec {
@@ -30,6 +31,7 @@ struct RawHeader {
   uint64_t zero2;
 };
 static_assert(sizeof(RawHeader) == kBlobHeaderBytes);
+static_assert(offsetof(RawHeader, payload_bytes) == kPayloadBytesOffset);
 static_assert(std::is_trivially_copyable_v<RawHeader>);
 
 Status Bad(const std::string& message) {

@@ -33,6 +33,9 @@
 namespace longhaul::codec {
 
 inline constexpr size_t kBlobHeaderBytes = 64;
+// Where the header has the bytes of the payload, for those who cannot parse: the header of a blob
+// in device memory is read there.
+inline constexpr size_t kPayloadBytesOffset = 24;
 inline constexpr uint16_t kBlobVersion = 1;
 // 16 GiB of fp32: far above any boundary tensor. No size computed from a shape overflows, and a
 // tile's index fits 32 bits.

@@ -1,50 +1,21 @@
-// fp16 and bf16 in plain integer and fp32 operations: the same bits on every machine, subnormals
-// kept, rounding to nearest even, a NaN stays a NaN (quiet). Written without branches on values, so
-// that loops over them vectorise.
+// fp16 and bf16 (base/half.h), rounding of fp16 in one direction, and powers of two: the same bits
+// on every machine. Written without branches on values, so that loops over them vectorise.
 #ifndef LONGHAUL_CODEC_CONVERT_H_
 #define LONGHAUL_CODEC_CONVERT_H_
 
 #include <bit>
 #include <cstdint>
 
+#include "base/half.h"
+
 namespace longhaul::codec {
 
-inline constexpr uint32_t kF32Infinity = 0x7f800000;
-inline constexpr uint16_t kF16Nan = 0x7e00;
-
-inline constexpr float F16ToF32(uint16_t half) {
-  const uint32_t magnitude = (half & 0x7fffu) << 13;
-  // Moves the exponent from bias 15 to 127; exact for subnormals too.
-  const float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;
-  const uint32_t special = magnitude >= 0x0f800000 ? kF32Infinity : 0;  // infinity and NaN
-  const uint32_t sign = (half & 0x8000u) << 16;
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(scaled) | special | sign);
-}
-
-inline constexpr uint16_t F32ToF16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const uint32_t magnitude = bits & 0x7fffffff;
-  const uint32_t sign = (bits >> 16) & 0x8000;
-  // Adding 0.5 puts the last bit of a half's subnormals at the last bit of the sum.
-  const uint32_t subnormal =
-      std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude & 0x3fffffff) + 0.5f) - 0x3f000000;
-  const uint32_t normal = (magnitude - 0x38000000 + 0xfff + ((magnitude >> 13) & 1)) >> 13;
-  uint32_t half = magnitude < 0x38800000 ? subnormal : normal;
-  half = magnitude >= 0x477ff000 ? 0x7c00 : half;  // 65520 and above, and infinity
-  half = magnitude > kF32Infinity ? kF16Nan : half;
-  return static_cast<uint16_t>(half | sign);
-}
-
-inline constexpr float Bf16ToF32(uint16_t value) {
-  return std::bit_cast<float>(uint32_t{value} << 16);
-}
-
-inline constexpr uint16_t F32ToBf16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-  const uint32_t quiet = (bits >> 16) | 0x40;
-  return static_cast<uint16_t>((bits & 0x7fffffff) > kF32Infinity ? quiet : rounded);
-}
+using longhaul::Bf16ToF32;
+using longhaul::F16ToF32;
+using longhaul::F32ToBf16;
+using longhaul::F32ToF16;
+using longhaul::kF16Nan;
+using longhaul::kF32Infinity;
 
 // The nearest half that is not below `value` (finite, >= 0, below 65504).
 inline constexpr uint16_t F32ToF16Up(float value) {

@@ -250,8 +250,7 @@ std::string DidYouMean(std::string_view word, std::span<const std::string_view> 
 }
 
 Status UnknownCodec(std::string_view name) {
-  std::vector<std::string_view> names;
-  for (const Family& family : Families()) names.push_back(family.name);
+  const std::vector<std::string_view> names = CodecNames();
   return absl::InvalidArgumentError(fmt::format("unknown codec '{}'{} (known codecs: {})", name,
                                                 DidYouMean(name, names), fmt::join(names, ", ")));
 }
@@ -291,10 +290,20 @@ Status CheckCodec(std::string_view text) {
 
 StatusOr<std::unique_ptr<const Codec>> CodecOfBlob(std::span<const std::byte> blob) {
   LH_ASSIGN_OR_RETURN(const BlobHeader header, ParseBlobHeader(blob));
+  return CodecOfHeader(header);
+}
+
+StatusOr<std::unique_ptr<const Codec>> CodecOfHeader(const BlobHeader& header) {
   for (const Family& family : Families()) {
     if (family.name == ToString(header.codec)) return family.from_header(header);
   }
   return absl::InternalError(fmt::format("codec {} is in no family", ToString(header.codec)));
+}
+
+std::vector<std::string_view> CodecNames() {
+  std::vector<std::string_view> names;
+  for (const Family& family : Families()) names.push_back(family.name);
+  return names;
 }
 
 std::string DescribeCodecs() {

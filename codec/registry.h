@@ -7,8 +7,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
+#include "codec/blob.h"
 #include "codec/codec.h"
 
 namespace longhaul::codec {
@@ -22,6 +24,11 @@ Status CheckCodec(std::string_view text);
 
 // The codec named by the header of `blob`, for `longhaul-codec decode`.
 StatusOr<std::unique_ptr<const Codec>> CodecOfBlob(std::span<const std::byte> blob);
+// The same for a header that was parsed.
+StatusOr<std::unique_ptr<const Codec>> CodecOfHeader(const BlobHeader& header);
+
+// "none", "bf16", ...: what codec strings begin with.
+std::vector<std::string_view> CodecNames();
 
 // "tah: p=0..1 (0.8), tile=32|64|128 (64), ...", a line per codec; for --help and messages.
 std::string DescribeCodecs();

@@ -28,6 +28,7 @@ esac
 
 readonly FROM=build/release
 readonly BUNDLE=build/gpu
+readonly OPS_TEST=tests/unit/python/ops_test.py
 die() { printf 'gpu.sh: %s\n' "$*" >&2; exit 1; }
 
 # What the programs link, but for the C and C++ libraries, which must be the machine's own, and for
@@ -45,15 +46,16 @@ copy_libraries() {
 if [ "$build" = 1 ]; then
   found=$(cmake --preset release | grep -- '^-- CUDA: ')
   [[ $found == *": on"* ]] || die "expected nvcc; ${found#-- }"
-  cmake --build --preset release --parallel "$(nproc)" --target gpu_tests longhaul-worker stage_passes
+  cmake --build --preset release --parallel "$(nproc)" --target gpu_tests longhaul-worker stage_passes longhaul-codec torch_ops
   rm -rf "$BUNDLE"
   mkdir -p "$BUNDLE/bin" "$BUNDLE/lib"
   cp "$FROM/gpu_tests.txt" "$BUNDLE/"
-  cp "$FROM/lib/liblonghaul_cuda.so" "$FROM/lib/liblonghaul_torch_cuda.so" "$BUNDLE/lib/"
-  mapfile -t programs < <(sed "s|^|$FROM/bin/|" "$BUNDLE/gpu_tests.txt")
-  programs+=("$FROM/bin/longhaul-worker" "$FROM/bin/stage_passes")
+  cp "$FROM/lib/"liblonghaul_{cuda,torch_cuda,torch_ops}.so "$BUNDLE/lib/"
+  cp --parents python/README.md python/longhaul_codecs/*.py "$OPS_TEST" "$BUNDLE/"
+  mapfile -t programs < <(cat "$BUNDLE/gpu_tests.txt" "$FROM/gpu_helpers.txt" | sed "s|^|$FROM/bin/|")
+  programs+=("$FROM/bin/longhaul-worker" "$FROM/bin/longhaul-codec" "$FROM/bin/stage_passes")
   cp "${programs[@]}" "$BUNDLE/bin/"
-  copy_libraries "${programs[@]}"
+  copy_libraries "${programs[@]}" "$FROM/lib/liblonghaul_torch_ops.so"
   echo "gpu.sh: built $(wc -l <"$BUNDLE/gpu_tests.txt") test programs into $BUNDLE/ ($(du -sh "$BUNDLE" | cut -f1))"
 fi
 
@@ -62,13 +64,20 @@ if [ "$run" = 1 ]; then
   torch=$(compgen -G "$PWD/.deps/venv/lib/python3*/site-packages/torch/lib" | head -n 1) ||
     torch=$(python3 -c 'import os, torch; print(os.path.dirname(torch.__file__) + "/lib")' 2>/dev/null) ||
     die "expected LibTorch; run deploy/setup.sh, or put a python3 with PyTorch 2.11 first in PATH"
-  export LD_LIBRARY_PATH=$PWD/$BUNDLE/lib:$torch${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   export LONGHAUL_REQUIRE_GPU=1 # a machine without one fails
   failed=()
+  # As users load them, without LD_LIBRARY_PATH.
+  python=python3
+  ! .deps/venv/bin/python3 -c 'import torch' 2>/dev/null || python=.deps/venv/bin/python3
+  LONGHAUL_TORCH_OPS=$PWD/$BUNDLE/lib/liblonghaul_torch_ops.so \
+    "$python" -B "$BUNDLE/$OPS_TEST" "$BUNDLE/bin/longhaul-codec" || failed+=("$OPS_TEST")
+  # NCCL lies beside LibTorch, in a package of its own.
+  nccl=$(dirname "$(dirname "$torch")")/nvidia/nccl/lib
+  export LD_LIBRARY_PATH=$PWD/$BUNDLE/lib:$torch:$nccl${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   while read -r test; do
     "$BUNDLE/bin/$test" || failed+=("$test")
   done <"$BUNDLE/gpu_tests.txt"
-  total=$(wc -l <"$BUNDLE/gpu_tests.txt")
+  total=$(($(wc -l <"$BUNDLE/gpu_tests.txt") + 1))
   printf '%d passed, %d failed%s\n' $((total - ${#failed[@]})) ${#failed[@]} "${failed[*]:+: ${failed[*]}}"
   [ ${#failed[@]} = 0 ]
 fi

@@ -5,14 +5,28 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 
 namespace longhaul::cuda {
+namespace {
+
+constexpr std::string_view kModuleName = "liblonghaul_cuda.so";
+
+}  // namespace
 
 std::string DefaultModulePath() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  return program.parent_path().parent_path() / "lib" / "liblonghaul_cuda.so";
+  return program.parent_path().parent_path() / "lib" / kModuleName;
+}
+
+std::string ModulePathBeside(const void* address) {
+  Dl_info library{};
+  if (::dladdr(address, &library) == 0 || library.dli_fname == nullptr) library.dli_fname = "";
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::canonical(library.dli_fname, error);
+  return file.parent_path() / kModuleName;
 }
 
 StatusOr<const DeviceTable*> LoadModule(const std::string& path) {

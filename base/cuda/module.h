@@ -13,6 +13,9 @@ namespace longhaul::cuda {
 // ../lib/liblonghaul_cuda.so, relative to the running program. No search path: a module of another
 // build must not be taken.
 std::string DefaultModulePath();
+// For a library that programs of others load: the module in the folder of the library (or program)
+// that has `address` in it.
+std::string ModulePathBeside(const void* address);
 
 // The module stays open to the end of the process. kFailedPrecondition if the module is missing,
 // cannot be loaded or has another version. Needs no driver. Any thread.

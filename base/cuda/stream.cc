@@ -19,6 +19,10 @@ StatusOr<Stream> Stream::Create(const Device& device) {
   return Stream(device, Handle(stream, {device.table().stream_destroy}));
 }
 
+Stream Stream::Borrow(const Device& device, void* handle) {
+  return Stream(device, Handle(handle, {[](void*) { return 0; }}));
+}
+
 Status Stream::Copy(void* to, const void* from, size_t bytes) {
   return device_.Check(device_.table().copy(to, from, bytes, handle()),
                        fmt::format("copying {} bytes", bytes));

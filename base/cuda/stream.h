@@ -25,6 +25,8 @@ class Event;
 class Stream {
  public:
   static StatusOr<Stream> Create(const Device& device);
+  // A stream of `device` that somebody else owns and keeps alive.
+  static Stream Borrow(const Device& device, void* handle);
 
   const Device& device() const { return device_; }
   // The cudaStream_t.

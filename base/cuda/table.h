@@ -13,11 +13,14 @@
 namespace longhaul::codec::cuda {
 struct KernelTable;  // codec/cuda/kernel_table.h
 }  // namespace longhaul::codec::cuda
+namespace longhaul::collective {
+struct KernelTable;  // transport/collective/engine/kernel_table.h
+}  // namespace longhaul::collective
 
 namespace longhaul::cuda {
 
 // Changes with DeviceTable: a program refuses a module of another version.
-inline constexpr uint32_t kTableVersion = 5;
+inline constexpr uint32_t kTableVersion = 6;
 // The least compute capability that the module has code for.
 inline constexpr int kMinimumMajor = 8;
 inline constexpr int kMinimumMinor = 0;
@@ -73,6 +76,8 @@ struct DeviceTable {
 
   // The kernels of the codecs: never null, opaque here.
   const codec::cuda::KernelTable* codec_kernels;
+  // Those of collectives, likewise.
+  const collective::KernelTable* collective_kernels;
 };
 
 // Exported by the module under this name; never null.

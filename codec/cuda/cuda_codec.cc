@@ -390,4 +390,24 @@ Status CudaCodec::Decode(std::span<const std::byte> header, DeviceSpan blob, Dev
                       "queueing a decoder");
 }
 
+Status CudaCodec::DecodeUnseen(DeviceSpan blob, const MutableTensorView& out, uint32_t* fault_dev,
+                               const longhaul::cuda::Stream& stream) const {
+  if (kind_.codec != CodecId::kZip) {
+    return absl::UnimplementedError(
+        fmt::format("{} cannot decode a blob whose header is on the device alone", cpu_->name()));
+  }
+  LH_RETURN_IF_ERROR(CheckTensor(out.data, out.dtype, out.shape));
+  if (Empty(out.shape)) return absl::OkStatus();
+  LH_RETURN_IF_ERROR(
+      CheckMemory("a blob", blob.data_dev, blob.bytes, kBlobHeaderBytes, kBlobAlignment));
+  const longhaul::cuda::Device& device = stream.device();
+  ZipArgs args = MakeZip(MakeTensor(out.data, out.dtype, out.shape), out.shape, blob.data_dev,
+                         /*scratch=*/nullptr);
+  args.most_payload_bytes = blob.bytes - kBlobHeaderBytes;
+  args.fault_dev = fault_dev;
+  return device.Check(
+      device.table().codec_kernels->decode_zip(device.index(), &args, stream.handle()),
+      "queueing the decoder of zip");
+}
+
 }  // namespace longhaul::codec::cuda

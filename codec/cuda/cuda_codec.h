@@ -78,6 +78,12 @@ class CudaCodec {
                 const MutableTensorView& out, uint32_t* fault_dev,
                 const longhaul::cuda::Stream& stream, const DeviceMessages& messages = {}) const;
 
+  // The same for a blob whose header the host has not seen, for `zip` alone (kUnimplemented for
+  // others): it was made by a peer that is trusted, for this shape. `blob.bytes` of it are there; a
+  // longer one sets kFaultCut (kernel_table.h), and nothing is decoded.
+  Status DecodeUnseen(DeviceSpan blob, const MutableTensorView& out, uint32_t* fault_dev,
+                      const longhaul::cuda::Stream& stream) const;
+
  private:
   CudaCodec(std::shared_ptr<const Codec> cpu, const BlobHeader& kind)
       : cpu_(std::move(cpu)), kind_(kind) {}

@@ -112,11 +112,16 @@ struct ZipArgs {
   uint64_t elements, groups;
   uint64_t lows, signs, codes, plane_bytes, escapes, raw, most_escapes;
   uint32_t may_be_smaller;
-  uint64_t payload_bytes;  // decode: of the blob, which is not the elements themselves
+  // decode: of the blob, which is not the elements themselves; 0: what the blob's header says, and
+  // at most `most_payload_bytes`, which are there
+  uint64_t payload_bytes, most_payload_bytes;
   unsigned char* blob_dev;
   unsigned char* scratch_dev;  // encode: ZipScratch, aligned to 64 bytes
-  uint32_t* fault_dev;         // decode: or-ed with 1 where the escapes are not what the codes say
+  // decode: or-ed with kFaultContents where the escapes are not what the codes say, with kFaultCut
+  // where not all of the blob is there; then nothing is decoded
+  uint32_t* fault_dev;
 };
+inline constexpr uint32_t kFaultContents = 1, kFaultCut = 2;
 
 // Elements and a payload of taco, without a header around it.
 struct TacoFlatArgs {

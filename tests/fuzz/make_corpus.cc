@@ -19,6 +19,8 @@
 #include "proto/wire/tensor_header.h"
 #include "run/tokens/token_file.h"
 #include "tests/conformance/codec/codec_fixture.h"
+#include "transport/collective/core/message.h"
+#include "transport/collective/host/header.h"
 #include "transport/p2p/core/hello.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/shard_coding.h"
@@ -172,6 +174,43 @@ void PutDamages(const Corpus& corpus) {
   corpus.Put("store", "text", put(0x800003, 'x') + put(0x800004, '\n'));
 }
 
+// Pieces of streams, as the target cuts them: connection, bytes, the bytes.
+std::string Pieces(uint8_t connection, std::string_view stream) {
+  std::string pieces;
+  for (size_t at = 0; at < stream.size(); at += 255) {
+    const std::string_view piece = stream.substr(at, 255);
+    pieces += {static_cast<char>(connection), static_cast<char>(piece.size())};
+    pieces += piece;
+  }
+  return pieces;
+}
+
+void PutCollectives(const Corpus& corpus) {
+  using namespace collective;            // NOLINT(google-build-using-namespace)
+  using namespace collective::internal;  // NOLINT(google-build-using-namespace)
+  const auto join = [](uint32_t rank, uint32_t size) {
+    return Encode(MessageKind::kJoin, EncodeJoin({std::string(kSecretBytes, 's'), {rank, size}}));
+  };
+  const std::string both = Pieces(0, join(0, 2)) + Pieces(1, join(1, 2));
+  const std::string tell = Encode(MessageKind::kTell, "a word");
+  const std::string goodbye = Encode(MessageKind::kGoodbye, "");
+  corpus.Put("collective_message", "told", both + Pieces(0, tell + tell) + Pieces(1, tell));
+  corpus.Put("collective_message", "ended", both + Pieces(1, Encode(MessageKind::kEnd, "broken")));
+  corpus.Put("collective_message", "goodbyes", both + Pieces(0, goodbye) + Pieces(1, goodbye));
+  corpus.Put("collective_message", "refusals",
+             both + Pieces(2, join(1, 2)) + Pieces(3, join(2, 3)));
+  corpus.Put("collective_message", "words", EncodeTold({"one", "", "three"}));
+  const auto put_header = [&](const std::string& name, const Call& call, uint64_t bytes) {
+    corpus.Put("collective_header", name,
+               host::EncodeHeader({.call = call, .step = 1, .number = 7, .bytes = bytes}));
+  };
+  put_header("barrier", {.op = Op::kBarrier}, 0);
+  put_header("all_reduce", {.op = Op::kAllReduce, .dtype = Dtype::kBf16, .count = 1000}, 500);
+  put_header("broadcast", {.op = Op::kBroadcast, .dtype = Dtype::kF32, .root = 3, .count = 9}, 36);
+  corpus.Put("collective_header", "hello",
+             host::EncodeHello(std::string(host::kHelloSecretBytes, 's'), 3));
+}
+
 }  // namespace
 }  // namespace longhaul
 
@@ -187,4 +226,5 @@ int main(int argc, char** argv) {
   longhaul::PutFiles(corpus);
   longhaul::PutRows(corpus);
   longhaul::PutDamages(corpus);
+  longhaul::PutCollectives(corpus);
 }

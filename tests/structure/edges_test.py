@@ -18,6 +18,7 @@ ALLOWED = {
     "proto/wire": BASE,
     "proto/rpc": BASE,
     "codec": BASE,
+    "python/ops": BASE + ["codec"],
     "run/model": BASE,
     "run/file": BASE + ["run/model", "run/tokens"],
     "run/tokens": BASE,
@@ -31,6 +32,15 @@ ALLOWED = {
     "transport/p2p/grpc": BASE + ["proto/wire", "proto/rpc", "transport/p2p"],
     "transport/p2p/loopback": BASE + ["proto/wire", "transport/p2p"],
     "transport/p2p/ucx": BASE + ["proto/wire", "transport/p2p"],
+    "transport/collective": BASE,
+    "transport/collective/host": BASE + ["transport/collective"],
+    "transport/collective/nccl": BASE + ["base/cuda", "transport/collective"],
+    "transport/collective/engine": BASE + ["base/cuda", "transport/collective"],
+    "transport/collective/zip": BASE + ["base/cuda", "codec", "transport/collective",
+                                        "transport/collective/engine"],
+    "transport/collective/taco": BASE + ["base/cuda", "codec", "transport/collective",
+                                         "transport/collective/engine"],
+    "transport/collective/switcher": BASE + ["transport/collective"],
     "worker/stage": BASE + ["run/model", "run/file", "run/boundary", "codec"],
     "worker/checkpoint": BASE + ["run/published", "worker/stage"],
     "worker/data": BASE + ["run/data", "run/tokens"],
@@ -67,10 +77,12 @@ PROGRAMS = {
     "programs/longhaul_worker.cc": ["base", "proto/rpc", "messages", "transport/p2p", "worker"],
 }
 # A backend shows its factory alone.
-FACTORY_ONLY = ("transport/p2p/grpc/", "transport/p2p/ucx/", "transport/p2p/loopback/")
+FACTORY_ONLY = ("transport/p2p/grpc/", "transport/p2p/ucx/", "transport/p2p/loopback/",
+                "transport/collective/host/", "transport/collective/nccl/", "transport/collective/zip/",
+                "transport/collective/taco/", "transport/collective/switcher/")
 # Headers of libraries, and the folders that may see them.
 FOREIGN = {
-    r"(torch|ATen|c10)/": ["worker/stage"],
+    r"(torch|ATen|c10)/": ["worker/stage", "python/ops"],
     r"ucp/|ucs/|uct/": ["transport/p2p/ucx"],
     r"grpcpp/|grpc/": ["proto/rpc", "transport/p2p/grpc", "worker/rpc", "coordinator/rpc",
                           "coordinator/cli"],
@@ -79,9 +91,12 @@ FOREIGN = {
     r"hwy/": ["codec"],
     r"curl/": ["base/http"],
     r"CLI/": ["base/flags", "coordinator/cli", "deploy", "programs"],
-    r"cuda[_.]|cub/|cooperative_groups": ["base/cuda/module", "codec/cuda/module"],
+    r"cuda[_.]|cub/|cooperative_groups": ["base/cuda/module", "codec/cuda/module", "transport/collective/engine/module"],
     # The coordinator and the CLI know no GPU.
-    r"base/cuda/(?!module/)": ["base/cuda", "worker", "codec/cuda", "codec/tool", "programs/longhaul_worker.cc"],
+    r"base/cuda/(?!module/)": ["base/cuda", "worker", "codec/cuda", "codec/tool", "python/ops",
+                               "transport/collective/nccl", "transport/collective/engine",
+                               "transport/collective/zip", "transport/collective/taco",
+                               "programs/longhaul_worker.cc"],
     r"base/cuda/module/": ["base/cuda/module"],
 }
 # Names, and the files that may use them: what differs between families stands in their descriptors.
@@ -137,7 +152,7 @@ def check(root, relative, errors):
 def main():
     root = pathlib.Path(sys.argv[1])
     errors, count = [], 0
-    for part in ["base", "proto", "run", "codec", "transport", "worker", "coordinator", "deploy", "programs"]:
+    for part in ["base", "proto", "run", "codec", "python", "transport", "worker", "coordinator", "deploy", "programs"]:
         for path in sorted((root / part).rglob("*")):
             if path.suffix in (".h", ".cc", ".cu", ".cuh"):
                 count += 1

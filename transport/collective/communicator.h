@@ -1,9 +1,9 @@
 // Exchanges among the ranks of a group inside one machine: what tensor and expert parallelism need.
 //
 //   LH_ASSIGN_OR_RETURN(std::shared_ptr<Member> member, Member::Join(id, {rank, size}, deadline));
-//   LH_ASSIGN_OR_RETURN(auto communicator, nccl::Create(member, options));   // or host::Create
-//   LH_RETURN_IF_ERROR(communicator->AllReduce(in, out, count, Dtype::kBf16, Reduction::kSum,
-//   queue)); LH_RETURN_IF_ERROR(communicator->Wait(queue, deadline));
+//   LH_ASSIGN_OR_RETURN(auto ranks, nccl::Create(member, ...));  // or host::Create
+//   LH_RETURN_IF_ERROR(ranks->AllReduce(in, out, n, Dtype::kBf16, Reduction::kSum, queue));
+//   LH_RETURN_IF_ERROR(ranks->Wait(queue, deadline));
 //
 // Every rank has a communicator of its own, used by one thread at a time (the rank's thread or
 // process); all ranks make the same calls in the same order with counts that fit each other. Abort,
@@ -24,7 +24,8 @@
 // nothing any more; make a new group.
 //
 // Errors before anything is sent: kInvalidArgument for counts, dtypes and pointers that cannot be;
-// kUnimplemented for a dtype or a reduction that a communicator does not have.
+// kUnimplemented for a dtype or a reduction that a communicator does not have. They do not end the
+// group, but the other ranks wait for the call: whoever does not make it in another form aborts.
 #ifndef LONGHAUL_TRANSPORT_COLLECTIVE_COMMUNICATOR_H_
 #define LONGHAUL_TRANSPORT_COLLECTIVE_COMMUNICATOR_H_
 
@@ -67,7 +68,8 @@ std::string_view ToString(Op op);
 struct Stats {
   uint64_t calls = 0;
   uint64_t tensor_bytes = 0;  // what they would have been uncompressed
-  uint64_t sent_bytes = 0;    // as they went
+  uint64_t sent_bytes = 0;    // as they went; not counted: what graphs send when they are replayed
+  uint64_t escapes = 0;       // zip: elements outside the windows of exponents, to whole 16
 };
 
 class Communicator {
@@ -108,7 +110,8 @@ class Communicator {
   virtual Status Prepare(Op op, uint64_t count, Dtype dtype) = 0;
 
   // Blocks until the queue has done what it was given. Not OK: the group has ended, or ends now
-  // because `deadline` passed. Not while recording.
+  // because `deadline` passed; or what arrived since the last Wait is not whole (zip/factory.h).
+  // Not while recording.
   virtual Status Wait(Queue queue, Deadline deadline) = 0;
   // Ends the group for all ranks; `reason` is what they are told. Any thread; idempotent.
   virtual void Abort(const Status& reason) = 0;

@@ -10,6 +10,9 @@
 namespace longhaul::codec::cuda {
 extern const KernelTable kKernelTable;  // in the codecs' part of the module
 }  // namespace longhaul::codec::cuda
+namespace longhaul::collective {
+extern const KernelTable kKernelTable;  // in the collectives' part
+}  // namespace longhaul::collective
 
 namespace longhaul::cuda {
 namespace {
@@ -143,6 +146,7 @@ constexpr DeviceTable kTable = {
           });
         },
     .codec_kernels = &codec::cuda::kKernelTable,
+    .collective_kernels = &collective::kKernelTable,
 };
 
 }  // namespace

@@ -34,11 +34,38 @@ __device__ inline void StoreOne(const ZipArgs& args, uint64_t element, uint32_t 
   }
 }
 
+// Of a payload that is the elements themselves.
+__device__ inline void CopyElements(const ZipArgs& args, uint64_t group) {
+  const unsigned lane = threadIdx.x % kWarp;
+#pragma unroll
+  for (int row = 0; row < kZipRows; ++row) {
+    const uint64_t first = group * zip::kGroup + row * zip::kRow + lane * kAtATime;
+    const int count = CountAt(first, args.elements);
+    if (count == 0) return;
+    uint32_t bits[kAtATime];
+    LoadBits(args.blob_dev + kHeaderBytes, kBf16, first, count, bits);
+    Convert(kBf16, args.tensor.dtype, bits);
+    StoreBits(args.tensor.data_dev, args.tensor.dtype, first, count, bits);
+  }
+}
+
 __global__ void __launch_bounds__(kThreads) ZipDecodeKernel(const __grid_constant__ ZipArgs args) {
   const unsigned lane = threadIdx.x % kWarp;
   const uint64_t group = uint64_t{blockIdx.x} * kZipGroups + threadIdx.x / kWarp;
   if (group >= args.groups) return;
   const unsigned char* const payload = args.blob_dev + kHeaderBytes;
+  uint64_t payload_bytes = args.payload_bytes;
+  if (payload_bytes == 0) {
+    payload_bytes = reinterpret_cast<const uint64_t*>(args.blob_dev)[kPayloadBytesWord];
+    if (payload_bytes > args.most_payload_bytes) {
+      if (lane == 0) atomicOr(args.fault_dev, kFaultCut);
+      return;
+    }
+    if (payload_bytes == args.raw) {
+      CopyElements(args, group);
+      return;
+    }
+  }
   const auto* const starts = reinterpret_cast<const uint32_t*>(payload);
   const uint32_t start = starts[group], end = starts[group + 1], all = starts[args.groups];
   const uint32_t low = payload[args.lows + group];
@@ -80,10 +107,10 @@ __global__ void __launch_bounds__(kThreads) ZipDecodeKernel(const __grid_constan
   const WarpSum own = SumOverWarp(__popc(escaped));
   // No other bytes are read than the blob has, whatever it says.
   const bool bad = end < start || end > all || end - start != own.all ||
-                   args.escapes + (uint64_t{all} + 15) / 16 * 16 != args.payload_bytes ||
+                   args.escapes + (uint64_t{all} + 15) / 16 * 16 != payload_bytes ||
                    (group == 0 && start != 0);
   if (bad) {
-    if (lane == 0) atomicOr(args.fault_dev, 1);
+    if (lane == 0) atomicOr(args.fault_dev, kFaultContents);
     __syncwarp();  // what its lanes have stored
     for (uint32_t k = lane; k < zip::kGroup; k += kWarp) {
       if (group * zip::kGroup + k < args.elements) StoreOne(args, group * zip::kGroup + k, 0x7fff);

@@ -27,9 +27,10 @@ __device__ inline void LoadEight(const ZipArgs& args, uint64_t first, uint32_t (
   }
 }
 
-__device__ inline bool IsWhole(const ZipArgs& args, uint64_t group) {
-  return (group + 1) * zip::kGroup <= args.elements && args.tensor.dtype == kBf16 &&
-         reinterpret_cast<uintptr_t>(args.tensor.data_dev) % 16 == 0;
+// Of the groups so many, from the first on, take the short way (kWhole).
+uint64_t WholeGroups(const ZipArgs& args) {
+  const bool aligned = reinterpret_cast<uintptr_t>(args.tensor.data_dev) % 16 == 0;
+  return args.tensor.dtype == kBf16 && aligned ? args.elements / zip::kGroup : 0;
 }
 
 // Behind the last element LoadBits gives zeros, which Convert leaves.
@@ -201,16 +202,16 @@ __device__ void EncodeGroup(const ZipArgs& args, uint64_t group, GroupAtHand* at
   }
 }
 
-__global__ void __launch_bounds__(kThreads) ZipEncodeKernel(const __grid_constant__ ZipArgs args) {
+// kWhole: groups that are whole, in bf16 and aligned. They have a kernel of their own: what others
+// need takes registers that keep warps away. `first_group` is that of block 0.
+template <bool kWhole>
+__global__ void __launch_bounds__(kThreads)
+    ZipEncodeKernel(const __grid_constant__ ZipArgs args, uint64_t first_group, uint64_t end_group) {
   __shared__ GroupAtHand at_hand[kZipGroups];
   const unsigned warp = threadIdx.x / kWarp;
-  const uint64_t group = uint64_t{blockIdx.x} * kZipGroups + warp;
-  if (group >= args.groups) return;
-  if (IsWhole(args, group)) {
-    EncodeGroup<true>(args, group, &at_hand[warp]);
-  } else {
-    EncodeGroup<false>(args, group, &at_hand[warp]);
-  }
+  const uint64_t group = first_group + uint64_t{blockIdx.x} * kZipGroups + warp;
+  if (group >= end_group) return;
+  EncodeGroup<kWhole>(args, group, &at_hand[warp]);
 }
 
 // Of a value of each thread: the sum over the block, for all of them.
@@ -241,7 +242,7 @@ __device__ void WriteEnd(const ZipArgs& args, uint64_t escapes, const ZipScratch
   ZeroBytes(payload, args.escapes + escapes, end);
   if (threadIdx.x != 0) return;
   reinterpret_cast<uint32_t*>(payload)[args.groups] = static_cast<uint32_t>(escapes);
-  reinterpret_cast<uint64_t*>(args.blob_dev)[3] = end;
+  reinterpret_cast<uint64_t*>(args.blob_dev)[kPayloadBytesWord] = end;
   *reinterpret_cast<uint64_t*>(args.blob_dev + kNonfiniteOffset) =
       *reinterpret_cast<const uint64_t*>(args.scratch_dev + scratch.nonfinite);
 }
@@ -374,14 +375,23 @@ int EncodeZip(int device, const ZipArgs* args, void* stream) {
   beginning.scratch_dev = args->scratch_dev;
   beginning.scratch_bytes = ZipScratch(args->groups).zeroed;
   if (const int error = Begin(beginning, queue); error != 0) return error;
-  const auto blocks_of = [&](uint64_t groups) {
-    return LaunchShape{static_cast<unsigned>((args->groups + groups - 1) / groups), kThreads, 0};
+  const auto blocks_of = [](uint64_t groups, uint64_t of_block) {
+    return LaunchShape{static_cast<unsigned>((groups + of_block - 1) / of_block), kThreads, 0};
   };
   if (args->may_be_smaller != 0) {
-    const int error = LaunchNext(ZipEncodeKernel, blocks_of(kZipGroups), queue, *args);
-    if (error != 0) return error;
+    const uint64_t whole = WholeGroups(*args), others = args->groups - whole;
+    if (whole > 0) {
+      const int error = LaunchNext(ZipEncodeKernel<true>, blocks_of(whole, kZipGroups), queue,
+                                   *args, uint64_t{0}, whole);
+      if (error != 0) return error;
+    }
+    if (others > 0) {
+      const int error = LaunchNext(ZipEncodeKernel<false>, blocks_of(others, kZipGroups), queue,
+                                   *args, whole, args->groups);
+      if (error != 0) return error;
+    }
   }
-  return LaunchNext(ZipFinishKernel, blocks_of(kZipFinishedGroups), queue, *args);
+  return LaunchNext(ZipFinishKernel, blocks_of(args->groups, kZipFinishedGroups), queue, *args);
 }
 
 }  // namespace longhaul::codec::cuda

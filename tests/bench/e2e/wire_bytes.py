@@ -91,6 +91,9 @@ def on_ethernet(stream):
     return stream * (SEGMENT_PAYLOAD + SEGMENT_HEADERS) / SEGMENT_PAYLOAD
 
 
+TIED = 3  # Edge.Kind, proto/longhaul/v1/plan.proto
+
+
 def expected_bytes(plan, model, train):
     """{worker name: {'uplink': bytes, 'downlink': bytes}} of a whole run.
 
@@ -103,7 +106,7 @@ def expected_bytes(plan, model, train):
                for cell in plan["assignment"]["cells"]}
     result = {name: {"uplink": 0, "downlink": 0} for name in name_of.values()}
     for edge in plan["assignment"]["edges"]:
-        if "TIED" in edge.get("kind", ""):
+        if edge["kind"] == TIED:
             raise ValueError("what goes over a tied edge hangs on the tokens")
         upper, lower = (name_of[edge[end]["replica"], edge[end]["stage"]] for end in ("from", "to"))
         for flow, sender, receiver in ((edge["forward"], upper, lower),

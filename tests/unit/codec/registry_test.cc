@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <string_view>
+#include <vector>
+
 #include "codec/rounding.h"
 
 namespace longhaul::codec {
@@ -50,6 +53,12 @@ TEST(Registry, NamesTheKnownCodecs) {
     EXPECT_THAT(NameOf(name),
                 AllOf(HasSubstr("unknown codec"), HasSubstr("known codecs: none, bf16")));
   }
+}
+
+TEST(Registry, ListsWhatItParses) {
+  const std::vector<std::string_view> names = CodecNames();
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"none", "fixed", "tah", "gauss", "zip"}));
+  for (const std::string_view name : names) EXPECT_TRUE(CheckCodec(name).ok()) << name;
 }
 
 TEST(Registry, NamesParametersAndRanges) {

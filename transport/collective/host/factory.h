@@ -19,7 +19,8 @@ struct Options {
   absl::Duration call_limit = absl::Minutes(5);
 };
 
-// All ranks call it. Blocks until they are connected.
+// All ranks call it. Blocks until they are connected: then all have a communicator, or the group
+// has ended. Takes the member's OnEnd.
 StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Member> member,
                                                const Options& options, Deadline deadline);
 

@@ -186,6 +186,21 @@ TEST_F(DeviceTest, TheCheckReportsWhateverFails) {
   }
 }
 
+TEST_F(DeviceTest, ABorrowedStreamIsTheOwners) {
+  const Device device = *Device::Open(&kTable, 0);
+  const Stream owner = *Stream::Create(device);
+  {
+    Stream borrowed = Stream::Borrow(device, owner.handle());
+    EXPECT_EQ(borrowed.handle(), owner.handle());
+    int word = 0;
+    const int from = 5;
+    EXPECT_TRUE(borrowed.Copy(&word, &from, sizeof(word)).ok());
+    EXPECT_EQ(word, 5);
+    EXPECT_EQ(Stream::Borrow(device, nullptr).handle(), nullptr) << "the default stream";
+  }
+  EXPECT_EQ(fake.live.size(), 1) << "the owner's";
+}
+
 TEST_F(DeviceTest, ErrorsThatStickAreToldFromThoseThatDoNot) {
   const Device device = *Device::Open(&kTable, 0);
   for (const int code : {214, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719, 999}) {

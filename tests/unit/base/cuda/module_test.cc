@@ -1,7 +1,9 @@
 #include "base/cuda/module.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <string>
 
 #include "base/cuda/device.h"
@@ -36,6 +38,20 @@ TEST(Module, WhatIsNoModuleIsNamed) {
   ExpectRefused(LONGHAUL_OTHER_VERSION_MODULE,
                 AllOf(HasSubstr("expected version " + std::to_string(kTableVersion)),
                       HasSubstr("has " + std::to_string(kTableVersion + 1)), HasSubstr("anew")));
+}
+
+TEST(Module, IsLookedForBesideALibraryOfAProgramOfOthers) {
+  static int in_the_program = 0;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
+  EXPECT_EQ(ModulePathBeside(&in_the_program), program.parent_path() / "liblonghaul_cuda.so");
+  void* const library = ::dlopen(LONGHAUL_OTHER_VERSION_MODULE, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr);
+  EXPECT_EQ(
+      ModulePathBeside(::dlsym(library, kDeviceTableFunction)),
+      std::filesystem::path(LONGHAUL_OTHER_VERSION_MODULE).parent_path() / "liblonghaul_cuda.so");
+  // In no library: a place where there is no module either.
+  int on_the_stack = 0;
+  ExpectRefused(ModulePathBeside(&on_the_stack), HasSubstr("this build has no CUDA"));
 }
 
 // Machines with a driver and without.

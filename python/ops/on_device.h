@@ -1,0 +1,42 @@
+// A codec on the device that holds the tensor: the CPU, or a GPU on PyTorch's current stream.
+//
+// Threads: any. Errors: thrown, as in tensors.h. Nothing here waits for a GPU but ReadHeader and
+// the check that Decode makes where the blob is foreign.
+#ifndef LONGHAUL_PYTHON_OPS_ON_DEVICE_H_
+#define LONGHAUL_PYTHON_OPS_ON_DEVICE_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstddef>
+
+#include "codec/blob.h"
+#include "codec/codec.h"
+#include "codec/cuda/cuda_codec.h"
+
+namespace longhaul::ops {
+
+using HeaderBytes = std::array<std::byte, codec::kBlobHeaderBytes>;
+
+// Encodes `x`, contiguous, to the start of `buffer`: uint8, MaxEncodedBytes of the shape, on the
+// device of `x`.
+void EncodeTo(const at::Tensor& x, const codec::Shape& shape, const codec::cuda::CudaCodec& codec,
+              const codec::Context& context, const at::Tensor& buffer);
+
+// The first bytes of a blob or of what should be one. Waits for the stream.
+HeaderBytes ReadHeader(const at::Tensor& blob);
+// What EncodeTo writes there, where all blobs of a shape have one length. The count of non-finite
+// tiles, which decoders do not need, is 0.
+HeaderBytes HeaderOfFixedSize(const at::Tensor& x, const codec::Shape& shape,
+                              const codec::cuda::CudaCodec& codec);
+
+enum class Origin { kOurs, kForeign };
+
+// Decodes `blob`, contiguous and exactly one blob with this header, to `out`, contiguous, on the
+// same device. kOurs: EncodeTo has just made it.
+void DecodeTo(const at::Tensor& blob, const HeaderBytes& header, const codec::Shape& shape,
+              const codec::cuda::CudaCodec& codec, Origin origin, const at::Tensor& out);
+
+}  // namespace longhaul::ops
+
+#endif  // LONGHAUL_PYTHON_OPS_ON_DEVICE_H_

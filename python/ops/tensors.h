@@ -1,0 +1,41 @@
+// PyTorch's tensors as the codecs see them, and the codecs' errors as Python's exceptions.
+//
+// Threads: any. Errors are thrown, for PyTorch's dispatcher is the caller: ValueError for bad
+// arguments and bytes, NotImplementedError for blobs of another version, TypeError for dtypes that
+// no codec takes, else RuntimeError.
+#ifndef LONGHAUL_PYTHON_OPS_TENSORS_H_
+#define LONGHAUL_PYTHON_OPS_TENSORS_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "base/status.h"
+#include "codec/codec.h"
+#include "codec/cuda/cuda_codec.h"
+
+namespace longhaul::ops {
+
+void ThrowIfError(const Status& status);
+template <class T>
+T ValueOrThrow(StatusOr<T> made) {
+  ThrowIfError(made.status());
+  return *std::move(made);
+}
+
+codec::Dtype DtypeOf(at::ScalarType type);
+at::ScalarType ScalarTypeOf(codec::Dtype dtype);
+// 1 to 3 dimensions; missing ones are leading ones, as in longhaul-codec.
+codec::Shape ShapeOf(at::IntArrayRef sizes);
+// `direction`: "forward" or "backward". All else of the context is zero.
+codec::Context ContextOf(int64_t seed, std::string_view direction);
+
+// For both kinds of device. Kept for the next call.
+std::shared_ptr<const codec::cuda::CudaCodec> FindCodec(std::string_view text);
+
+}  // namespace longhaul::ops
+
+#endif  // LONGHAUL_PYTHON_OPS_TENSORS_H_

@@ -1,0 +1,60 @@
+// The compressed communicators that the suite knows, over whatever is below them.
+#ifndef LONGHAUL_TESTS_CONFORMANCE_COLLECTIVE_COMPRESSED_H_
+#define LONGHAUL_TESTS_CONFORMANCE_COLLECTIVE_COMPRESSED_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/cuda/device.h"
+#include "transport/collective/communicator.h"
+#include "transport/collective/taco/factory.h"
+#include "transport/collective/zip/factory.h"
+
+namespace longhaul::collective {
+
+struct Compression {
+  std::string name;
+  // As Backend has them.
+  double sum_error = 0, copy_error = 0;
+  // `device`: null for host memory.
+  std::function<StatusOr<std::unique_ptr<Communicator>>(std::shared_ptr<Communicator> below,
+                                                        const cuda::Device* device)>
+      create;
+};
+
+inline Compression Zip(std::string name, const zip::Options& options) {
+  return {.name = std::move(name),
+          .create = [options](std::shared_ptr<Communicator> below, const cuda::Device* device) {
+            return zip::Create(std::move(below), device, options);
+          }};
+}
+// `error`: of a block's largest number, what a code loses of it at most.
+inline Compression Taco(std::string name, const taco::Options& options, double error) {
+  return {.name = std::move(name),
+          .sum_error = error,
+          .copy_error = error,
+          .create = [options](std::shared_ptr<Communicator> below, const cuda::Device* device) {
+            return taco::Create(std::move(below), device, options);
+          }};
+}
+
+// `pieces`: also those that cut tensors into pieces, which they do on devices alone.
+inline std::vector<Compression> Compressions(bool pieces) {
+  // The suite's numbers have exponents that zip's windows do not hold, so a bounded exchange needs
+  // room for every escape.
+  std::vector<Compression> all = {
+      Zip("zip_static_first", {}), Zip("zip_sizes_first", {.exchange = zip::Exchange::kSizesFirst}),
+      Zip("zip_bounded", {.exchange = zip::Exchange::kBounded, .escape_share = 1}),
+      Taco("taco", {}, 0.2)};
+  if (pieces) {
+    all.push_back(Zip("zip_in_pieces", {.piece_elements = 5000}));
+    all.push_back(Taco("taco_in_pieces", {.piece_elements = 5000}, 0.2));
+  }
+  return all;
+}
+
+}  // namespace longhaul::collective
+
+#endif  // LONGHAUL_TESTS_CONFORMANCE_COLLECTIVE_COMPRESSED_H_

@@ -1,0 +1,34 @@
+// zip and taco over the host's collectives.
+#include "tests/conformance/collective/compressed.h"
+#include "tests/conformance/collective/group.h"
+#include "transport/collective/host/factory.h"
+
+namespace longhaul::collective {
+
+const std::vector<Backend>& Backends() {
+  static const auto* const backends = [] {
+    auto* const rows = new std::vector<Backend>;
+    for (const Compression& compression : Compressions(/*pieces=*/false)) {
+      rows->push_back(
+          {.name = compression.name + "_over_host",
+           .max_ranks = 4,
+           .rank_order = compression.sum_error == 0,
+           .sum_error = compression.sum_error,
+           .copy_error = compression.copy_error,
+           .names_mismatches = false,
+           .memory = [](uint32_t) { return NewHostMemory(); },
+           .create = [compression](std::shared_ptr<Member> member, Memory&,
+                                   const RankSettings& settings,
+                                   Deadline deadline) -> StatusOr<std::unique_ptr<Communicator>> {
+             LH_ASSIGN_OR_RETURN(
+                 std::shared_ptr<Communicator> below,
+                 host::Create(std::move(member), {.call_limit = settings.call_limit}, deadline));
+             return compression.create(std::move(below), nullptr);
+           }});
+    }
+    return rows;
+  }();
+  return *backends;
+}
+
+}  // namespace longhaul::collective

@@ -1,0 +1,107 @@
+// NCCL, and what compresses over it, on as many GPUs as this process sees.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/cuda/memory.h"
+#include "base/cuda/module.h"
+#include "base/cuda/stream.h"
+#include "tests/conformance/collective/compressed.h"
+#include "tests/conformance/collective/group.h"
+#include "transport/collective/nccl/factory.h"
+
+namespace longhaul::collective {
+namespace {
+
+// Null where there is none: then this program says so before any test (lh_gpu_test).
+const cuda::DeviceTable* Table() {
+  static const cuda::DeviceTable* const table = [] {
+    const StatusOr<const cuda::DeviceTable*> loaded = cuda::LoadModule(cuda::DefaultModulePath());
+    return loaded.ok() ? *loaded : nullptr;
+  }();
+  return table;
+}
+
+class CudaMemory final : public Memory {
+ public:
+  CudaMemory(const cuda::Device& device, cuda::Stream stream)
+      : device_(device), stream_(std::move(stream)) {}
+
+  const cuda::Device& device() const { return device_; }
+  StatusOr<void*> Allocate(size_t bytes) override {
+    LH_ASSIGN_OR_RETURN(cuda::DeviceBuffer buffer,
+                        cuda::DeviceBuffer::Create(device_, std::max<size_t>(bytes, 16)));
+    buffers_.push_back(std::move(buffer));
+    return buffers_.back().data_dev();
+  }
+  Status Upload(std::span<const std::byte> from, void* to) override {
+    return Copy(to, from.data(), from.size());
+  }
+  Status Download(const void* from, std::span<std::byte> to) override {
+    return Copy(to.data(), from, to.size());
+  }
+  Queue queue() override { return {stream_.handle()}; }
+
+ private:
+  Status Copy(void* to, const void* from, size_t bytes) {
+    if (bytes == 0) return absl::OkStatus();
+    LH_RETURN_IF_ERROR(stream_.Copy(to, from, bytes));
+    LH_ASSIGN_OR_RETURN(cuda::Event done, cuda::Event::Create(device_));
+    LH_RETURN_IF_ERROR(done.Record(stream_));
+    return done.Await(Deadline::After(kPatience));
+  }
+
+  const cuda::Device device_;
+  cuda::Stream stream_;
+  std::vector<cuda::DeviceBuffer> buffers_;
+};
+
+StatusOr<std::unique_ptr<Memory>> MemoryOf(uint32_t rank) {
+  LH_ASSIGN_OR_RETURN(const cuda::Device device, cuda::Device::Open(Table(), rank));
+  LH_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::Create(device));
+  return std::make_unique<CudaMemory>(device, std::move(stream));
+}
+
+Backend Row(std::string name) {
+  int devices = 0;
+  if (Table() == nullptr || Table()->device_count(&devices) != 0) devices = 0;
+  return {.name = std::move(name),
+          .max_ranks = static_cast<uint32_t>(devices),
+          .names_mismatches = false,
+          .memory = MemoryOf};
+}
+
+}  // namespace
+
+const std::vector<Backend>& Backends() {
+  static const auto* const backends = [] {
+    auto* const rows = new std::vector<Backend>;
+    Backend nccl = Row("nccl");
+    nccl.rank_order = false;
+    nccl.create = [](std::shared_ptr<Member> member, Memory& memory, const RankSettings&,
+                     Deadline deadline) -> StatusOr<std::unique_ptr<Communicator>> {
+      return nccl::Create(std::move(member), static_cast<CudaMemory&>(memory).device(), {},
+                          deadline);
+    };
+    for (const Compression& compression : Compressions(/*pieces=*/true)) {
+      Backend row = Row(compression.name + "_over_nccl");
+      row.rank_order = compression.sum_error == 0;
+      row.sum_error = compression.sum_error;
+      row.copy_error = compression.copy_error;
+      row.create = [compression](std::shared_ptr<Member> member, Memory& memory,
+                                 const RankSettings&,
+                                 Deadline deadline) -> StatusOr<std::unique_ptr<Communicator>> {
+        const cuda::Device& device = static_cast<CudaMemory&>(memory).device();
+        LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> below,
+                            nccl::Create(std::move(member), device, {}, deadline));
+        return compression.create(std::move(below), &device);
+      };
+      rows->push_back(std::move(row));
+    }
+    rows->insert(rows->begin(), std::move(nccl));
+    return rows;
+  }();
+  return *backends;
+}
+
+}  // namespace longhaul::collective

@@ -1,0 +1,100 @@
+// What members and their rendezvous write to each other. A connection is a Unix stream socket; a
+// message is
+//
+//   u32 bytes of the payload | u8 kind | 3 bytes zero | payload
+//
+// Numbers are little-endian. Whoever reads knows how long a message may be: before its join a
+// connection may send a join alone.
+//
+//   kind      from        payload
+//   join      member      32 bytes secret, u32 rank, u32 size
+//   tell      member      the word, up to kMaxTellBytes
+//   end       member      the reason, up to kMaxReasonBytes
+//   goodbye   member
+//   refused   rendezvous  u32 StatusCode, text
+//   came      rendezvous  u64 round (0: join, n: its n-th tell), u64 bit r: rank r has come
+//   joined    rendezvous
+//   told      rendezvous  for each rank: u32 bytes, the word
+//   ended     rendezvous  why, up to kMaxEndedBytes
+#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_CORE_MESSAGE_H_
+#define LONGHAUL_TRANSPORT_COLLECTIVE_CORE_MESSAGE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "transport/collective/member.h"
+
+namespace longhaul::collective::internal {
+
+inline constexpr size_t kSecretBytes = 32;
+inline constexpr size_t kMaxReasonBytes = 2048;
+// With who it was of whom.
+inline constexpr size_t kMaxEndedBytes = kMaxReasonBytes + 128;
+inline constexpr size_t kJoinBytes = kSecretBytes + 8;
+
+enum class MessageKind : uint8_t {
+  kJoin = 1,
+  kTell = 2,
+  kEnd = 3,
+  kGoodbye = 4,
+  kRefused = 16,
+  kCame = 17,
+  kJoined = 18,
+  kTold = 19,
+  kEnded = 20,
+};
+
+struct GroupMessage {
+  MessageKind kind{};
+  std::string payload;
+};
+std::string Encode(MessageKind kind, std::string_view payload);
+
+// Cuts a stream of bytes into messages. Holds no more than one message and what was fed last.
+class MessageReader {
+ public:
+  explicit MessageReader(size_t payload_limit) : limit_(payload_limit) {}
+  void SetPayloadLimit(size_t limit) { limit_ = limit; }
+  void Feed(std::string_view bytes);
+  // Nothing: the next message is not whole yet. kInvalidArgument: what came is none.
+  StatusOr<std::optional<GroupMessage>> Next();
+
+ private:
+  size_t limit_;
+  std::string buffer_;
+  size_t at_ = 0;  // what is before has been taken
+};
+
+// The payloads that are more than a text. Decoding fails with kInvalidArgument.
+struct JoinPayload {
+  std::string secret;
+  Place place;
+};
+std::string EncodeJoin(const JoinPayload& join);
+StatusOr<JoinPayload> DecodeJoin(std::string_view payload);
+
+std::string EncodeRefused(const Status& refusal);
+// What was refused; never OK.
+Status DecodeRefused(std::string_view payload);
+
+struct CamePayload {
+  uint64_t round = 0;
+  uint64_t ranks = 0;
+};
+std::string EncodeCame(const CamePayload& came);
+StatusOr<CamePayload> DecodeCame(std::string_view payload);
+
+std::string EncodeTold(const std::vector<std::string>& words);
+StatusOr<std::vector<std::string>> DecodeTold(std::string_view payload, uint32_t size);
+constexpr size_t MaxToldBytes(uint32_t size) {
+  return size * (4 + kMaxTellBytes);
+}
+
+}  // namespace longhaul::collective::internal
+
+#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_CORE_MESSAGE_H_

@@ -1,0 +1,65 @@
+// What compressed communicators share: a communicator below them, to which goes what they do not
+// compress, and the statistics of both.
+#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_OVER_H_
+#define LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_OVER_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "transport/collective/communicator.h"
+#include "transport/collective/engine/engine.h"
+
+namespace longhaul::collective {
+
+class CommunicatorOver : public Communicator {
+ public:
+  uint32_t rank() const final { return below_->rank(); }
+  uint32_t size() const final { return below_->size(); }
+  int device() const final { return below_->device(); }
+  std::string Describe() const final { return name_ + " over " + below_->Describe(); }
+
+  Status Broadcast(void* data, uint64_t count, Dtype dtype, uint32_t root, Queue queue) final {
+    return Pass([&] { return below_->Broadcast(data, count, dtype, root, queue); });
+  }
+  Status Barrier(Queue queue) final {
+    return Pass([&] { return below_->Barrier(queue); });
+  }
+  Status Wait(Queue queue, Deadline deadline) override { return below_->Wait(queue, deadline); }
+  void Abort(const Status& reason) final { below_->Abort(reason); }
+  Status status() const final { return below_->status(); }
+  Stats stats() const final { return stats_; }
+
+ protected:
+  CommunicatorOver(std::string name, std::shared_ptr<Communicator> below)
+      : name_(std::move(name)), below_(std::move(below)) {}
+
+  Communicator& below() { return *below_; }
+  Stats& counted() { return stats_; }
+  // A call that goes below as it is, and counts as one of this communicator.
+  template <class Call>
+  Status Pass(const Call& call) {
+    const Stats before = below_->stats();
+    const Status status = call();
+    const Stats after = below_->stats();
+    stats_.calls += after.calls - before.calls;
+    stats_.tensor_bytes += after.tensor_bytes - before.tensor_bytes;
+    stats_.sent_bytes += after.sent_bytes - before.sent_bytes;
+    return status;
+  }
+
+ private:
+  const std::string name_;
+  const std::shared_ptr<Communicator> below_;
+  Stats stats_;
+};
+
+// Of the memory that `below` takes; kInvalidArgument where `device` is another one.
+StatusOr<std::unique_ptr<Engine>> EngineFor(const Communicator& below, const cuda::Device* device);
+
+// Makes `memory` at least so large; what it held is gone where it has to grow.
+Status Reserve(Engine& engine, size_t bytes, OwnedMemory* memory);
+
+}  // namespace longhaul::collective
+
+#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_OVER_H_

@@ -1,0 +1,44 @@
+// What ranks write on the sockets between them. Numbers are little-endian.
+//
+// The hello of the rank that dialled, once:
+//   32 bytes: the listener's secret | u32 rank | u32 zero
+//
+// Before the bytes of every exchange, in both directions:
+//   u32 "LHX1" | u8 op | u8 dtype | u8 reduction | u8 step of the call | u64 number of the call
+//   | u64 count | u64 bytes that follow | u32 root | u32 zero
+#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_HOST_HEADER_H_
+#define LONGHAUL_TRANSPORT_COLLECTIVE_HOST_HEADER_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "transport/collective/core/call.h"
+
+namespace longhaul::collective::host {
+
+inline constexpr size_t kHelloSecretBytes = 32;
+inline constexpr size_t kHelloBytes = kHelloSecretBytes + 8;
+std::array<std::byte, kHelloBytes> EncodeHello(std::string_view secret, uint32_t rank);
+// The rank. kInvalidArgument: another secret, or no hello.
+StatusOr<uint32_t> DecodeHello(std::span<const std::byte, kHelloBytes> bytes,
+                               std::string_view secret);
+
+struct Header {
+  internal::Call call;
+  uint8_t step = 0;
+  uint64_t number = 0;
+  uint64_t bytes = 0;
+};
+inline constexpr size_t kHeaderBytes = 40;
+std::array<std::byte, kHeaderBytes> EncodeHeader(const Header& header);
+// kInvalidArgument: it is none. Whether it fits is the caller's to say.
+StatusOr<Header> DecodeHeader(std::span<const std::byte, kHeaderBytes> bytes);
+
+}  // namespace longhaul::collective::host
+
+#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_HOST_HEADER_H_

@@ -1,0 +1,86 @@
+// A Unix socket between every two ranks, and the one thing that all collectives are made of: to
+// send every other rank some bytes while some come from each.
+//
+// One thread at a time; what ends the group may come from any. A lost rank is told apart from one
+// that has left because of it: what the rendezvous says comes before what a closed socket says.
+#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_HOST_MESH_H_
+#define LONGHAUL_TRANSPORT_COLLECTIVE_HOST_MESH_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "transport/collective/core/unix_socket.h"
+#include "transport/collective/host/header.h"
+#include "transport/collective/member.h"
+
+namespace longhaul::collective::host {
+
+// With one other rank. Sizes are what both have agreed on.
+struct Transfer {
+  std::span<const std::byte> send;
+  std::span<std::byte> receive;
+};
+
+class Mesh {
+ public:
+  // All ranks call it; the member's OnEnd is the mesh's from now on.
+  static StatusOr<std::unique_ptr<Mesh>> Connect(std::shared_ptr<Member> member, Deadline deadline);
+  ~Mesh() { member_->OnEnd(nullptr); }
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+
+  // Of every rank, by number; that of this rank is not looked at. `header` says what call this is;
+  // its bytes are filled in. Not OK: the group has ended, or ends now.
+  Status Exchange(const Header& header, std::span<const Transfer> transfers, Deadline deadline);
+
+ private:
+  struct Peer {
+    UniqueFd fd;
+    int64_t process = 0;
+    // Of the exchange: headers and bytes behind them.
+    std::array<std::byte, kHeaderBytes> header_out, header_in;
+    size_t sent = 0, received = 0;
+    bool Sent(const Transfer& transfer) const {
+      return sent == kHeaderBytes + transfer.send.size();
+    }
+    bool Received(const Transfer& transfer) const {
+      return received == kHeaderBytes + transfer.receive.size();
+    }
+  };
+
+  Mesh(std::shared_ptr<Member> member, internal::WakeFd ended);
+  // mesh_connect.cc
+  Status ConnectAll(Deadline deadline);
+  Status Dial(uint32_t rank, std::string_view address, Deadline deadline);
+  Status AcceptHigher(const UniqueFd& listener, std::string_view secret, Deadline deadline);
+  void Take(uint32_t rank, UniqueFd fd);
+
+  // One send or receive each. False: the socket is closed.
+  static bool SendSome(Peer& peer, const Transfer& transfer);
+  static bool ReceiveSome(Peer& peer, const Transfer& transfer);
+  Status CheckHeader(uint32_t rank, const Header& mine, const Transfer& transfer) const;
+  Status AwaitSockets(const Header& header, std::span<const Transfer> transfers, Deadline deadline);
+  // Ends the group because of what this rank has seen; what all say.
+  Status Fail(const Status& reason);
+  Status PeerClosed(uint32_t rank, const Header& header);
+  Status TooLate(const Header& header, std::span<const Transfer> transfers);
+
+  const std::shared_ptr<Member> member_;
+  const uint32_t rank_, size_;
+  const internal::WakeFd ended_;
+  std::vector<Peer> peers_;
+  std::vector<short> ready_;  // what poll said of each peer
+};
+
+}  // namespace longhaul::collective::host
+
+#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_HOST_MESH_H_

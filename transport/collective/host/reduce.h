@@ -1,0 +1,19 @@
+// Reductions of host memory.
+#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_HOST_REDUCE_H_
+#define LONGHAUL_TRANSPORT_COLLECTIVE_HOST_REDUCE_H_
+
+#include <cstdint>
+#include <span>
+
+#include "transport/collective/communicator.h"
+
+namespace longhaul::collective::host {
+
+// out[i] = in[0][i] + in[1][i] + ..., or the largest of them: in fp32, in this order, rounded once.
+// At least one input; numbers, no bytes. `out` may be one of the inputs.
+void Reduce(std::span<const void* const> in, void* out, uint64_t count, Dtype dtype,
+            Reduction reduction);
+
+}  // namespace longhaul::collective::host
+
+#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_HOST_REDUCE_H_

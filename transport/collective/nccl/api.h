@@ -1,0 +1,60 @@
+// The functions of NCCL that this backend calls, found in the library when it is opened: no program
+// links NCCL, and none needs its headers to be built. Types and numbers are those of nccl.h, which
+// its releases keep; nccl_api_test compares them with the header where there is one.
+#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_NCCL_API_H_
+#define LONGHAUL_TRANSPORT_COLLECTIVE_NCCL_API_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace longhaul::collective::nccl {
+
+struct UniqueId {
+  char bytes[128];
+};
+using Comm = void*;    // ncclComm_t
+using Stream = void*;  // cudaStream_t
+
+// ncclResult_t, ncclDataType_t, ncclRedOp_t.
+inline constexpr int kSuccess = 0, kInProgress = 7;
+inline constexpr int kUint8 = 1, kFloat16 = 6, kFloat32 = 7, kBfloat16 = 9;
+inline constexpr int kSum = 0, kMax = 2;
+
+struct Api {
+  int (*GetVersion)(int* version);
+  int (*GetUniqueId)(UniqueId* id);
+  int (*CommInitRank)(Comm* comm, int ranks, UniqueId id, int rank);
+  int (*CommDestroy)(Comm comm);
+  int (*CommAbort)(Comm comm);
+  int (*CommGetAsyncError)(Comm comm, int* error);
+  const char* (*GetErrorString)(int result);
+  const char* (*GetLastError)(Comm comm);
+  int (*AllReduce)(const void* in, void* out, size_t count, int type, int op, Comm comm,
+                   Stream stream);
+  int (*ReduceScatter)(const void* in, void* out, size_t count, int type, int op, Comm comm,
+                       Stream stream);
+  int (*AllGather)(const void* in, void* out, size_t count, int type, Comm comm, Stream stream);
+  int (*Broadcast)(const void* in, void* out, size_t count, int type, int root, Comm comm,
+                   Stream stream);
+  int (*Send)(const void* in, size_t count, int type, int peer, Comm comm, Stream stream);
+  int (*Recv)(void* out, size_t count, int type, int peer, Comm comm, Stream stream);
+  int (*GroupStart)();
+  int (*GroupEnd)();
+};
+
+// 2.28.9
+std::string VersionText(int version);
+
+// The library stays open to the end of the process. kFailedPrecondition, with what each of
+// `libraries` said.
+StatusOr<const Api*> Load(const std::vector<std::string>& libraries);
+
+// OK for kSuccess.
+Status Check(const Api& api, int result, std::string_view what);
+
+}  // namespace longhaul::collective::nccl
+
+#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_NCCL_API_H_

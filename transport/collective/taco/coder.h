@@ -1,0 +1,37 @@
+// The codec `taco` where an engine's memory is, without blobs' headers (codec/taco/flat.h).
+#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_TACO_CODER_H_
+#define LONGHAUL_TRANSPORT_COLLECTIVE_TACO_CODER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/status.h"
+#include "codec/taco/format.h"
+#include "transport/collective/engine/engine.h"
+
+namespace longhaul::collective::taco {
+
+class Coder {
+ public:
+  // `engine` outlives it.
+  static std::unique_ptr<Coder> Create(const Engine* engine, const codec::taco::Params& params);
+  virtual ~Coder() = default;
+
+  // A multiple of 16; 0 for no elements.
+  virtual uint64_t Bytes(uint64_t elements) const = 0;
+  // Payloads begin at multiples of 16.
+  virtual Status Encode(const void* in, uint64_t elements, Dtype dtype, std::byte* payload,
+                        Queue queue) = 0;
+  virtual Status Decode(const std::byte* payload, uint64_t elements, Dtype dtype, void* out,
+                        Queue queue) = 0;
+  // Sums parts[0], parts[1], ...: payloads, but for parts[own], which is plain. Where there is a
+  // `payload`, the sum is encoded there, and `out` has what it decodes to; else the sum rounded.
+  virtual Status Reduce(std::span<const void* const> parts, size_t own, uint64_t elements,
+                        Dtype dtype, std::byte* payload, void* out, Queue queue) = 0;
+};
+
+}  // namespace longhaul::collective::taco
+
+#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_TACO_CODER_H_

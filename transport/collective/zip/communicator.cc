@@ -1,0 +1,388 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "transport/collective/core/call.h"
+#include "transport/collective/engine/engine.h"
+#include "transport/collective/engine/over.h"
+#include "transport/collective/engine/pipeline.h"
+#include "transport/collective/zip/coder.h"
+#include "transport/collective/zip/factory.h"
+
+namespace longhaul::collective::zip {
+namespace {
+
+constexpr uint64_t kElementBytes = 2;
+constexpr uint64_t kSizeWordOffset = 24, kSizeWordBytes = 8;
+constexpr uint64_t kPlaces = 2;  // of pieces at a time (pipeline.h)
+constexpr uint64_t kMaxElements = (uint64_t{1} << 32) - 1;
+// What the sizes of a piece are waited for, at most.
+constexpr absl::Duration kSizesLimit = absl::Minutes(5);
+
+// What goes to a peer. Peers with the same `blob` get the same.
+struct Sending {
+  const std::byte* data = nullptr;
+  uint64_t count = 0;
+  uint32_t blob = 0;
+};
+struct Receiving {
+  std::byte* data = nullptr;
+  uint64_t count = 0;
+};
+
+// Blobs of one piece in an area: of each peer where, and how many elements.
+struct Layout {
+  std::vector<uint64_t> offsets, counts;
+  uint64_t bytes = 0;
+};
+
+class ZipCommunicator final : public CommunicatorOver {
+ public:
+  ZipCommunicator(std::shared_ptr<Communicator> below, const Options& options,
+                  std::unique_ptr<Engine> engine, std::unique_ptr<Coder> coder, Pipeline pipeline)
+      : CommunicatorOver("zip", std::move(below)),
+        options_(options),
+        engine_(std::move(engine)),
+        coder_(std::move(coder)),
+        pipeline_(std::move(pipeline)) {}
+
+  Status AllReduce(const void* in, void* out, uint64_t count, Dtype dtype, Reduction reduction,
+                   Queue queue) override {
+    if (!Zips(dtype) || reduction != Reduction::kSum) {
+      return Pass([&] { return below().AllReduce(in, out, count, dtype, reduction, queue); });
+    }
+    LH_RETURN_IF_ERROR(
+        internal::CheckArguments({Op::kAllReduce, dtype, reduction, 0, count}, size(), in, out));
+    const uint64_t part = PartOf(count);
+    const auto first = [&](uint32_t r) { return std::min(r * part, count); };
+    const auto size_of = [&](uint32_t r) { return std::min((r + 1) * part, count) - first(r); };
+    LH_RETURN_IF_ERROR(ReduceParts(in, At(out, first(rank())), first, size_of, queue));
+    return GatherParts(At(out, first(rank())), out, first, size_of, queue);
+  }
+  Status ReduceScatter(const void* in, void* out, uint64_t count, Dtype dtype, Reduction reduction,
+                       Queue queue) override {
+    if (!Zips(dtype) || reduction != Reduction::kSum) {
+      return Pass([&] { return below().ReduceScatter(in, out, count, dtype, reduction, queue); });
+    }
+    LH_RETURN_IF_ERROR(internal::CheckArguments({Op::kReduceScatter, dtype, reduction, 0, count},
+                                                size(), in, out));
+    return ReduceParts(
+        in, static_cast<std::byte*>(out), [&](uint32_t r) { return r * count; },
+        [&](uint32_t) { return count; }, queue);
+  }
+  Status AllGather(const void* in, void* out, uint64_t count, Dtype dtype, Queue queue) override {
+    if (!Zips(dtype)) return Pass([&] { return below().AllGather(in, out, count, dtype, queue); });
+    LH_RETURN_IF_ERROR(internal::CheckArguments(
+        {.op = Op::kAllGather, .dtype = dtype, .count = count}, size(), in, out));
+    return GatherParts(
+        in, out, [&](uint32_t r) { return r * count; }, [&](uint32_t) { return count; }, queue);
+  }
+  Status AllToAllV(const void* in, std::span<const Block> send, void* out,
+                   std::span<const Block> receive, Dtype dtype, Queue queue) override {
+    if (!Zips(dtype)) {
+      return Pass([&] { return below().AllToAllV(in, send, out, receive, dtype, queue); });
+    }
+    LH_RETURN_IF_ERROR(internal::CheckAllToAll(rank(), size(), in, send, out, receive, dtype));
+    std::vector<Sending> sends(size());
+    std::vector<Receiving> receives(size());
+    for (uint32_t r = 0; r < size(); ++r) {
+      if (r == rank()) continue;
+      sends[r] = {At(in, send[r].offset), send[r].count, r};
+      receives[r] = {At(out, receive[r].offset), receive[r].count};
+    }
+    const Block& own = send[rank()];
+    LH_RETURN_IF_ERROR(engine_->Copy(At(out, receive[rank()].offset), At(in, own.offset),
+                                     own.count * kElementBytes, queue));
+    return Move(sends, receives, nullptr, queue);
+  }
+  Status Prepare(Op op, uint64_t count, Dtype dtype) override {
+    LH_RETURN_IF_ERROR(below().Prepare(op, count, dtype));
+    LH_RETURN_IF_ERROR(below().Prepare(Op::kAllToAll, AreaBytes(count), Dtype::kBytes));
+    if (!Zips(dtype) || op == Op::kBroadcast || op == Op::kBarrier) return absl::OkStatus();
+    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * AreaBytes(count), &sent_));
+    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * AreaBytes(count), &received_));
+    if (op == Op::kAllReduce || op == Op::kReduceScatter) {
+      LH_RETURN_IF_ERROR(Reserve(*engine_, (count + 8 * size()) * kElementBytes, &parts_));
+    }
+    return coder_->Reserve(count);
+  }
+
+  Status Wait(Queue queue, Deadline deadline) override {
+    LH_RETURN_IF_ERROR(below().Wait(queue, deadline));
+    return coder_->TakeFault();
+  }
+
+ private:
+  static std::byte* At(void* data, uint64_t element) {
+    return static_cast<std::byte*>(data) + element * kElementBytes;
+  }
+  static const std::byte* At(const void* data, uint64_t element) {
+    return static_cast<const std::byte*>(data) + element * kElementBytes;
+  }
+  bool Zips(Dtype dtype) const { return dtype == Dtype::kBf16 && size() > 1; }
+
+  // A part of an all-reduce: 16 bytes' worth of elements, so that all parts begin aligned.
+  uint64_t PartOf(uint64_t count) const {
+    constexpr uint64_t kStep = 8;
+    return (count + size() * kStep - 1) / (size() * kStep) * kStep;
+  }
+  // Of blobs that hold `count` elements together.
+  uint64_t AreaBytes(uint64_t count) const {
+    return AlignBlob(MostBytes(count)) + size() * 2 * kBlobAlignment;
+  }
+
+  // Rank r's part begins at element first(r) of `out`, this rank's is `in`.
+  template <class First, class SizeOf>
+  Status GatherParts(const void* in, void* out, const First& first, const SizeOf& size_of,
+                     Queue queue) {
+    std::vector<Sending> sends(size());
+    std::vector<Receiving> receives(size());
+    uint32_t blob = rank() == 0 ? 1 : 0;  // the first peer's place in the area
+    for (uint32_t r = 0; r < size(); ++r) {
+      if (r == rank()) continue;
+      sends[r] = {static_cast<const std::byte*>(in), size_of(rank()), blob};
+      receives[r] = {At(out, first(r)), size_of(r)};
+    }
+    LH_RETURN_IF_ERROR(
+        engine_->Copy(At(out, first(rank())), in, size_of(rank()) * kElementBytes, queue));
+    return Move(sends, receives, nullptr, queue);
+  }
+
+  template <class First, class SizeOf>
+  Status ReduceParts(const void* in, std::byte* out, const First& first, const SizeOf& size_of,
+                     Queue queue) {
+    const uint64_t own = size_of(rank());
+    const uint64_t piece = PieceOf(own);
+    LH_RETURN_IF_ERROR(Reserve(*engine_, size() * piece * kElementBytes, &parts_));
+    std::vector<Sending> sends(size());
+    std::vector<Receiving> receives(size());
+    for (uint32_t r = 0; r < size(); ++r) {
+      if (r == rank()) continue;
+      sends[r] = {At(in, first(r)), size_of(r), r};
+      receives[r] = {parts_.data() + r * piece * kElementBytes, own};
+    }
+    const auto sum = [&](uint64_t number, Queue on) {
+      const uint64_t begin = std::min(number * piece, own);
+      const uint64_t count = std::min(begin + piece, own) - begin;
+      if (count == 0) return absl::OkStatus();
+      std::vector<const void*> parts;
+      for (uint32_t r = 0; r < size(); ++r) {
+        parts.push_back(r == rank() ? At(in, first(r) + begin) : receives[r].data);
+      }
+      return engine_->Sum(parts, count, Dtype::kBf16, out + begin * kElementBytes, on);
+    };
+    const Finish finish = sum;
+    return Move(sends, receives, &finish, queue);
+  }
+
+  using Finish = std::function<Status(uint64_t piece, Queue queue)>;
+
+  // What a piece holds of `count` elements at most.
+  uint64_t PieceOf(uint64_t count) const {
+    if (options_.piece_elements == 0 || engine_->device() == nullptr) return count;
+    return std::min(count, options_.piece_elements);
+  }
+  static uint64_t CountAt(uint64_t count, uint64_t piece_elements, uint64_t piece) {
+    const uint64_t begin = std::min(piece * piece_elements, count);
+    return std::min(begin + piece_elements, count) - begin;
+  }
+  // Counts of a piece's blobs, and where the blobs of the first piece, the largest, begin.
+  template <class Peer>
+  static Layout LayoutOf(std::span<const Peer> peers, uint64_t piece_elements, uint64_t piece) {
+    Layout layout;
+    for (const Peer& peer : peers) {
+      layout.offsets.push_back(layout.bytes);
+      layout.counts.push_back(CountAt(peer.count, piece_elements, piece));
+      layout.bytes += AlignBlob(MostBytes(CountAt(peer.count, piece_elements, 0)));
+    }
+    return layout;
+  }
+
+  // Sends every peer its part and gets the others', decoded; where `finish` is given, decoded
+  // pieces begin at the receivings' addresses again and again, and `finish` takes each.
+  Status Move(std::span<const Sending> sends, std::span<const Receiving> receives,
+              const Finish* finish, Queue queue);
+
+  struct Piece;
+  uint64_t FirstBytes(uint64_t elements) const;
+  Status SendFirst(const Piece& piece, Queue queue, uint64_t* read);
+  Status SendRest(const Piece& piece, uint64_t read, Queue queue);
+
+  const Options options_;
+  const std::unique_ptr<Engine> engine_;
+  const std::unique_ptr<Coder> coder_;
+  Pipeline pipeline_;
+  OwnedMemory sent_, received_, parts_;
+};
+
+// A piece's blobs on their way.
+struct ZipCommunicator::Piece {
+  Layout send, receive;
+  std::byte* send_area = nullptr;
+  std::byte* receive_area = nullptr;
+  std::span<const Sending> sends;  // of which place of the area
+
+  uint64_t SendAt(uint32_t peer) const { return send.offsets[sends[peer].blob]; }
+};
+
+Status ZipCommunicator::Move(std::span<const Sending> sends, std::span<const Receiving> receives,
+                             const Finish* finish, Queue queue) {
+  uint64_t most = 0;
+  for (uint32_t r = 0; r < size(); ++r) {
+    most = std::max({most, sends[r].count, receives[r].count});
+    if (sends[r].count > kMaxElements || receives[r].count > kMaxElements) {
+      return absl::InvalidArgumentError(
+          fmt::format("expected at most {} elements for a rank, got {}", kMaxElements,
+                      std::max(sends[r].count, receives[r].count)));
+    }
+  }
+  const uint64_t piece_elements = std::max<uint64_t>(PieceOf(most), 1);
+  const uint64_t pieces = std::max<uint64_t>((most + piece_elements - 1) / piece_elements, 1);
+  const Layout send_space = LayoutOf(sends, piece_elements, 0);
+  const Layout receive_space = LayoutOf(receives, piece_elements, 0);
+  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * send_space.bytes, &sent_));
+  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * receive_space.bytes, &received_));
+  LH_RETURN_IF_ERROR(coder_->Reserve(piece_elements));
+  const auto piece_of = [&](uint64_t number) {
+    Piece piece;
+    piece.send = LayoutOf(sends, piece_elements, number);
+    piece.receive = LayoutOf(receives, piece_elements, number);
+    piece.send_area = sent_.data() + number % kPlaces * send_space.bytes;
+    piece.receive_area = received_.data() + number % kPlaces * receive_space.bytes;
+    piece.sends = sends;
+    return piece;
+  };
+  std::array<uint64_t, kPlaces> reads{};
+  const bool bounded = options_.exchange == Exchange::kBounded;
+  const auto encode = [&](uint64_t number, Queue on) -> Status {
+    const Piece piece = piece_of(number);
+    for (uint32_t r = 0; r < size(); ++r) {
+      const uint64_t count = piece.send.counts[r];
+      if (r == rank() || count == 0 || sends[r].blob != r) continue;
+      LH_RETURN_IF_ERROR(coder_->Encode(sends[r].data + number * piece_elements * kElementBytes,
+                                        count, piece.send_area + piece.SendAt(r), on));
+    }
+    return absl::OkStatus();
+  };
+  const auto first = [&](uint64_t number, Queue on) {
+    return SendFirst(piece_of(number), on, bounded ? nullptr : &reads[number % kPlaces]);
+  };
+  const auto rest = [&](uint64_t number, Queue on) {
+    return SendRest(piece_of(number), reads[number % kPlaces], on);
+  };
+  const auto decode = [&](uint64_t number, Queue on) -> Status {
+    const Piece piece = piece_of(number);
+    for (uint32_t r = 0; r < size(); ++r) {
+      const uint64_t count = piece.receive.counts[r];
+      if (r == rank() || count == 0) continue;
+      const uint64_t begin = finish == nullptr ? number * piece_elements : 0;
+      LH_RETURN_IF_ERROR(coder_->Decode(piece.receive_area + piece.receive.offsets[r],
+                                        bounded ? FirstBytes(count) : MostBytes(count), count,
+                                        receives[r].data + begin * kElementBytes, on));
+    }
+    return finish == nullptr ? absl::OkStatus() : (*finish)(number, on);
+  };
+  std::vector<Step> steps = {{.lag = 0, .wire = false, .run = encode},
+                             {.lag = 0, .wire = true, .run = first},
+                             {.lag = 1, .wire = true, .run = rest},
+                             {.lag = 1, .wire = false, .run = decode}};
+  if (bounded) steps.erase(steps.begin() + 2);
+  LH_RETURN_IF_ERROR(pipeline_.Run(pieces, steps, queue));
+  ++counted().calls;
+  for (uint32_t r = 0; r < size(); ++r) {
+    if (r != rank()) counted().tensor_bytes += sends[r].count * kElementBytes;
+  }
+  return absl::OkStatus();
+}
+
+// Of a blob, how much travels before its size is known.
+uint64_t ZipCommunicator::FirstBytes(uint64_t elements) const {
+  if (elements == 0) return 0;
+  switch (options_.exchange) {
+    case Exchange::kSizesFirst:
+      return kSizeWordBytes;
+    case Exchange::kStaticFirst:
+      return StaticBytes(elements);
+    case Exchange::kBounded: {
+      const double escapes = std::ceil(static_cast<double>(elements) * options_.escape_share);
+      constexpr uint64_t kStep = 16;
+      return std::min(
+          MostBytes(elements),
+          (StaticBytes(elements) + static_cast<uint64_t>(escapes) + kStep - 1) / kStep * kStep);
+    }
+  }
+  return 0;
+}
+
+// `read` null: sizes are not wanted.
+Status ZipCommunicator::SendFirst(const Piece& piece, Queue queue, uint64_t* read) {
+  const uint64_t skip = options_.exchange == Exchange::kSizesFirst ? kSizeWordOffset : 0;
+  std::vector<Block> send(size()), receive(size());
+  std::vector<const void*> words;
+  for (uint32_t r = 0; r < size(); ++r) {
+    if (r == rank()) continue;
+    send[r] = {piece.SendAt(r) + skip, FirstBytes(piece.send.counts[r])};
+    receive[r] = {piece.receive.offsets[r] + skip, FirstBytes(piece.receive.counts[r])};
+    counted().sent_bytes += send[r].count;
+  }
+  LH_RETURN_IF_ERROR(
+      below().AllToAllV(piece.send_area, send, piece.receive_area, receive, Dtype::kBytes, queue));
+  if (read == nullptr) return absl::OkStatus();
+  for (uint32_t r = 0; r < size(); ++r) {
+    if (r == rank()) continue;
+    if (send[r].count > 0) words.push_back(SizeWord(piece.send_area + piece.SendAt(r)));
+    if (receive[r].count > 0) {
+      words.push_back(SizeWord(piece.receive_area + piece.receive.offsets[r]));
+    }
+  }
+  LH_ASSIGN_OR_RETURN(*read, engine_->Read(words, queue));
+  return absl::OkStatus();
+}
+
+Status ZipCommunicator::SendRest(const Piece& piece, uint64_t read, Queue queue) {
+  LH_ASSIGN_OR_RETURN(const std::span<const uint64_t> words,
+                      engine_->Await(
+                          read, [this] { return status(); }, Deadline::After(kSizesLimit)));
+  std::vector<Block> send(size()), receive(size());
+  const bool all = options_.exchange == Exchange::kSizesFirst;
+  const auto block_of = [&](uint64_t at, uint64_t elements, uint64_t word) -> StatusOr<Block> {
+    LH_ASSIGN_OR_RETURN(const uint64_t bytes, BlobBytes(elements, word));
+    const uint64_t gone = all ? 0 : FirstBytes(elements);
+    return Block{at + gone, bytes - gone};
+  };
+  size_t next = 0;
+  for (uint32_t r = 0; r < size(); ++r) {
+    if (r == rank()) continue;
+    if (const uint64_t count = piece.send.counts[r]; count > 0) {
+      counted().escapes += words[next] - std::min(words[next], StaticBytes(count) - 64);
+      LH_ASSIGN_OR_RETURN(send[r], block_of(piece.SendAt(r), count, words[next++]));
+      counted().sent_bytes += send[r].count;
+    }
+    if (const uint64_t count = piece.receive.counts[r]; count > 0) {
+      LH_ASSIGN_OR_RETURN(receive[r], block_of(piece.receive.offsets[r], count, words[next++]));
+    }
+  }
+  return below().AllToAllV(piece.send_area, send, piece.receive_area, receive, Dtype::kBytes,
+                           queue);
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Communicator> below,
+                                               const cuda::Device* device, const Options& options) {
+  if (!(options.escape_share >= 0 && options.escape_share <= 1)) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected a share of escapes from 0 to 1, got {}", options.escape_share));
+  }
+  LH_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, EngineFor(*below, device));
+  LH_ASSIGN_OR_RETURN(std::unique_ptr<Coder> coder, Coder::Create(engine.get()));
+  LH_ASSIGN_OR_RETURN(Pipeline pipeline, Pipeline::Create(device));
+  return std::make_unique<ZipCommunicator>(std::move(below), options, std::move(engine),
+                                           std::move(coder), std::move(pipeline));
+}
+
+}  // namespace longhaul::collective::zip

@@ -1,0 +1,51 @@
+// Collectives that compress bf16 without loss (ZipCCL, Sections 3 to 5), over any communicator.
+//
+//   LH_ASSIGN_OR_RETURN(auto zipped, zip::Create(native, &device, {}));
+//
+// Tensors of bf16 travel as blobs of the codec `zip`; every bit pattern comes back. Other dtypes,
+// maxima, broadcasts and barriers go to the communicator below as they are. A blob is never larger
+// than its elements and 64 bytes.
+//
+//   all-gather      encode, exchange, decode
+//   all-to-all      the same, a blob for each peer
+//   reduce-scatter  all-to-all, then sums in fp32 in the order of ranks, rounded once
+//   all-reduce      reduce-scatter, then all-gather; the same bits on all ranks
+//
+// A blob's size is known when it is encoded, on the device. NCCL wants it on the host:
+//
+//   kSizesFirst   (design 1) sizes travel first; the host waits for them, then sends blobs
+//   kStaticFirst  (design 2) the part whose size is known travels first, with the size of the
+//                 rest; the host waits for that meanwhile, then sends the rest. Ranks that are
+//                 ready early start to move data.
+//   kBounded      a fixed share of each blob travels, and the host waits for nothing: for graphs.
+//                 What has more escapes than that is cut: Wait says kOutOfRange on the ranks that
+//                 needed it, and the calls since the last Wait must be made again another way.
+#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_FACTORY_H_
+#define LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_FACTORY_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "base/cuda/device.h"
+#include "transport/collective/communicator.h"
+
+namespace longhaul::collective::zip {
+
+enum class Exchange : uint8_t { kSizesFirst, kStaticFirst, kBounded };
+
+struct Options {
+  Exchange exchange = Exchange::kStaticFirst;
+  // Elements of each peer's part that are coded while others travel; 0: all at once.
+  uint64_t piece_elements = 0;
+  // kBounded: escapes for which there is room, as a share of the elements. Normal numbers have
+  // 2.5 %.
+  double escape_share = 0.05;
+};
+
+// `device`: that of `below`, null for host memory. All ranks with the same options.
+StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Communicator> below,
+                                               const cuda::Device* device, const Options& options);
+
+}  // namespace longhaul::collective::zip
+
+#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_ZIP_FACTORY_H_

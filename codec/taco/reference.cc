@@ -101,6 +101,7 @@ double NearestNumber(Format format, double value) {
   if (format == Format::kInt8) return std::clamp(std::nearbyint(value), -127.0, 127.0);
   const Definition definition = DefinitionOf(format);
   if (value == 0) return value;
+  if (std::fabs(value) >= definition.largest) return std::copysign(definition.largest, value);
   const int exponent = std::max(std::ilogb(value), definition.least);
   const double spacing = std::ldexp(1.0, exponent - definition.mantissa);
   const double nearest = std::nearbyint(value / spacing) * spacing;

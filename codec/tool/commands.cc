@@ -15,6 +15,7 @@
 #include "codec/gauss/format.h"
 #include "codec/messages/memory_store.h"
 #include "codec/registry.h"
+#include "codec/taco/format.h"
 #include "codec/tah/format.h"
 #include "codec/tool/files.h"
 #include "codec/tool/measure.h"
@@ -65,6 +66,10 @@ std::vector<Section> SectionsOf(const BlobHeader& header, std::span<const std::b
       const gauss::Layout layout = gauss::MakeLayout(header.shape, *params);
       starts = {
           {"exponents", layout.exponents}, {"scales", layout.scales}, {"codes", layout.codes}};
+    }
+  } else if (header.codec == CodecId::kTaco) {
+    if (const auto params = taco::FromHeader(header.parameters); params.ok()) {
+      starts = {{"scales", 0}, {"codes", taco::MakeLayout(header.shape.elements(), *params).codes}};
     }
   } else if (header.codec == CodecId::kAqsgd) {
     if (const auto params = aqsgd::FromHeader(header.parameters); params.ok()) {

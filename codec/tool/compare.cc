@@ -1,5 +1,5 @@
-// longhaul-codec errors and ablate: what codecs, and variants of tah that no codec string can say,
-// lose of the same tensors.
+// longhaul-codec errors and ablate: what codecs, and variants of tah and taco that no codec string
+// can say, lose of the same tensors.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codec/registry.h"
+#include "codec/taco/reference.h"
 #include "codec/tah/reference.h"
 #include "codec/tile.h"
 #include "codec/tool/commands.h"
@@ -49,6 +50,43 @@ Variant OfReference(const std::string& group, const std::string& name, const tah
             errors.bits_per_element = BitsPerElement(bytes(array.shape, params), array.shape);
             return errors;
           }};
+}
+
+// taco without some of its steps, on elements that are `factor` times as large.
+Variant OfTacoReference(const std::string& group, const std::string& name,
+                        const taco::Ablation& ablation, double factor) {
+  return {group, name, [=](const NpyArray& array) -> StatusOr<Errors> {
+            LH_ASSIGN_OR_RETURN(const NpyArray wide, Widen(array));
+            const std::span<const float> x = Floats(wide);
+            std::vector<double> scaled(x.begin(), x.end());
+            for (double& value : scaled) value *= factor;
+            std::vector<double> decoded = taco::Reference(scaled, {}, ablation).decoded;
+            for (double& value : decoded) value /= factor;
+            Errors errors = CompareArrays(x, std::vector<float>(decoded.begin(), decoded.end()));
+            const taco::Layout layout = taco::MakeLayout(x.size(), {});
+            const uint64_t scales = ablation.scale || ablation.rescale ? layout.codes : 0;
+            errors.bits_per_element =
+                BitsPerElement(kBlobHeaderBytes + scales + layout.end - layout.codes, array.shape);
+            return errors;
+          }};
+}
+
+std::vector<Variant> TacoAblations() {
+  const std::vector<std::pair<std::string, taco::Ablation>> variants = {
+      {"plain cast to E4M3", {.transform = false, .rescale = false, .scale = false}},
+      {"scale of a block alone", {.transform = false, .rescale = false}},
+      {"transform alone", {.rescale = false, .scale = false}},
+      {"transform of what alpha has rescaled", {.scale = false}},
+      {"transform and scale, without alpha", {.rescale = false}},
+      {"all, as the paper has it", {}}};
+  std::vector<Variant> result;
+  for (const auto& [group, factor] :
+       {std::pair{"steps of taco", 1.0}, {"the same, elements 4,096 times smaller", 0x1p-12}}) {
+    for (const auto& [name, ablation] : variants) {
+      result.push_back(OfTacoReference(group, name, ablation, factor));
+    }
+  }
+  return result;
 }
 
 uint64_t WithoutPivots(const Shape& shape, const tah::Params& params) {
@@ -98,6 +136,14 @@ StatusOr<std::vector<Variant>> Ablations(uint64_t seed) {
     LH_ASSIGN_OR_RETURN(variants.emplace_back(), OfCodec(pivot, text, seed));
     variants.push_back(OfReference(pivot, variants.back().name + ", no pivot", {.tau = tau},
                                    {.swap_pivot = false}, &WithoutPivots));
+  }
+  std::ranges::move(TacoAblations(), std::back_inserter(variants));
+  for (const auto& [group, texts] : std::vector<std::pair<std::string, std::vector<std::string>>>{
+           {"8 bits of taco", {"taco", "taco:format=e5m2", "taco:format=int8"}},
+           {"block of taco",
+            {"taco:block=32", "taco:block=64", "taco:block=128", "taco", "taco:block=512"}}}) {
+    LH_ASSIGN_OR_RETURN(std::vector<Variant> some, OfCodecs(group, texts, seed));
+    std::ranges::move(some, std::back_inserter(variants));
   }
   return variants;
 }
@@ -204,7 +250,10 @@ const std::vector<std::string>& DefaultCodecs() {
                                                             "gauss:bits=4,block=512",
                                                             "gauss:bits=3",
                                                             "gauss:bits=3,block=64",
-                                                            "gauss:bits=2"};
+                                                            "gauss:bits=2",
+                                                            "taco",
+                                                            "taco:format=e5m2",
+                                                            "taco:format=int8"};
   return codecs;
 }
 

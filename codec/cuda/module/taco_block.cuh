@@ -33,19 +33,30 @@ inline unsigned TacoThreadBlocks(const TacoFlatArgs& args) {
 struct TacoPlace {
   uint32_t lanes;   // L
   uint32_t lane;    // in the block
-  uint32_t block;   // of all
+  uint32_t block;   // of all; the last one again where it is not there
   bool there;       // it is one
   uint64_t offset;  // of its first element
   uint32_t count;   // of its elements that are not padding; 0 where it is not there
 
-  __device__ explicit TacoPlace(const TacoFlatArgs& args) {
-    lanes = args.block / kTacoOfLane;
+  // With `known_lanes`, a constant but 0, addresses are cheaper.
+  __device__ TacoPlace(const TacoFlatArgs& args, uint32_t known_lanes) {
+    lanes = known_lanes != 0 ? known_lanes : args.block / kTacoOfLane;
+    const uint32_t size = lanes * kTacoOfLane;
     const uint32_t thread = blockIdx.x * kTacoThreads + threadIdx.x;
     lane = thread & (lanes - 1);
-    block = thread >> (__ffs(static_cast<int>(lanes)) - 1);
-    there = block < args.blocks;
-    offset = uint64_t{block} * args.block;
-    count = there ? static_cast<uint32_t>(min(args.elements - offset, uint64_t{args.block})) : 0;
+    const uint32_t wanted =
+        thread >> (known_lanes != 0 ? Log2(known_lanes) : __ffs(static_cast<int>(lanes)) - 1);
+    const uint32_t last = static_cast<uint32_t>(args.blocks) - 1;
+    there = wanted <= last;
+    block = min(wanted, last);
+    offset = uint64_t{block} * size;
+    const uint32_t of_last = static_cast<uint32_t>(args.elements - uint64_t{last} * size);
+    count = wanted < last ? size : there ? of_last : 0;
+  }
+  static constexpr uint32_t Log2(uint32_t lanes) {
+    uint32_t log2 = 0;
+    while (lanes >> log2 > 1) ++log2;
+    return log2;
   }
   // Element of the block at which a run of the lane begins.
   __device__ uint32_t RunBegin(int run) const { return (run * lanes + lane) * kTacoRun; }
@@ -57,17 +68,17 @@ __device__ inline bool Aligned16(const void* data) {
 }
 
 // Elements in fp32, zeros where there are none.
-__device__ inline void LoadTaco(const void* data, uint32_t dtype, const TacoPlace& place,
-                                TacoValues& values) {
+template <uint32_t kDtype>
+__device__ inline void LoadTaco(const void* data, const TacoPlace& place, TacoValues& values) {
   if (!place.Whole() || !Aligned16(data)) {
 #pragma unroll
     for (int k = 0; k < kTacoOfLane; ++k) {
       const uint32_t element = place.RunBegin(k / kTacoRun) + k % kTacoRun;
-      values[k] = element < place.count ? LoadElement(data, dtype, place.offset + element) : 0.0f;
+      values[k] = element < place.count ? LoadElement(data, kDtype, place.offset + element) : 0.0f;
     }
     return;
   }
-  if (dtype == kF32) {
+  if constexpr (kDtype == kF32) {
     const float* const from = static_cast<const float*>(data) + place.offset;
 #pragma unroll
     for (int k = 0; k < kTacoOfLane; k += 4) {
@@ -92,7 +103,7 @@ __device__ inline void LoadTaco(const void* data, uint32_t dtype, const TacoPlac
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       float* const two = &values[run * kTacoRun + 2 * k];
-      if (dtype == kBf16) {
+      if constexpr (kDtype == kBf16) {
         two[0] = __uint_as_float(words[k] << 16);
         two[1] = __uint_as_float(words[k] & 0xffff0000);
       } else {
@@ -228,22 +239,27 @@ template <Format kFormat, class Load>
 __device__ inline TacoScale EncodeTacoBlock(const TacoFlatArgs& args, const TacoPlace& place,
                                             const Load& load, TacoCodes& codes) {
   TacoValues values;
-  load(values);
-  TransformTaco(place.lanes, values);
-  float largest = LargestOfTaco(place.lanes, values);
-  const bool lowered = !(largest <= FLT_MAX);
-  if (__any_sync(kAllLanes, lowered)) {
+  float largest = 0;
+  bool lowered = false;
+  // A loop, so that the code is there once.
+#pragma unroll 1
+  for (int pass = 0; pass < 2; ++pass) {
     load(values);
-    const float factor = lowered ? taco::kLowered : 1.0f;
+    if (pass > 0) {
+      const float factor = lowered ? taco::kLowered : 1.0f;
 #pragma unroll
-    for (float& value : values) value = value * factor;
+      for (float& value : values) value = value * factor;
+    }
     TransformTaco(place.lanes, values);
     largest = LargestOfTaco(place.lanes, values);
-    if (!(largest <= FLT_MAX)) {
+    const bool overflowed = !(largest <= FLT_MAX);
+    if (pass > 0 || !__any_sync(kAllLanes, overflowed)) break;
+    lowered = overflowed;
+  }
+  if (!(largest <= FLT_MAX)) {
 #pragma unroll
-      for (uint32_t& word : codes) word = 0;
-      return {__uint_as_float(taco::kNanBits), true};
-    }
+    for (uint32_t& word : codes) word = 0;
+    return {__uint_as_float(taco::kNanBits), true};
   }
   const taco::Scaling scaling(largest, lowered, args.largest, args.unit);
   if (scaling.tiny) {
@@ -283,9 +299,7 @@ __device__ inline void LoadTacoCodes(const unsigned char* payload, uint64_t code
   const unsigned char* const from = payload + codes_offset + place.offset;
 #pragma unroll
   for (int run = 0; run < kTacoRuns; ++run) {
-    const uint2 two = place.there
-                          ? __ldcs(reinterpret_cast<const uint2*>(from + place.RunBegin(run)))
-                          : make_uint2(0, 0);
+    const uint2 two = __ldcs(reinterpret_cast<const uint2*>(from + place.RunBegin(run)));
     codes[2 * run] = two.x;
     codes[2 * run + 1] = two.y;
   }
@@ -317,23 +331,31 @@ __device__ inline void ScaleTaco(float c, float limit, float unit, TacoValues& v
   }
 }
 
-// Rounded to nearest even; what is too large becomes an infinity. `nan`: all of them are the quiet
-// NaN; else none is a NaN.
-__device__ inline void StoreTaco(void* data, uint32_t dtype, const TacoPlace& place, bool nan,
-                                 TacoValues& values) {
-  if (nan) {
-#pragma unroll
-    for (float& value : values) value = __uint_as_float(taco::kNanBits);
+// The quiet NaN in every element.
+template <uint32_t kDtype>
+__device__ inline void StoreTacoNan(void* data, const TacoPlace& place) {
+#pragma unroll 1
+  for (int k = 0; k < kTacoOfLane; ++k) {
+    const uint32_t element = place.RunBegin(k / kTacoRun) + k % kTacoRun;
+    if (element < place.count) {
+      StoreElement(__uint_as_float(taco::kNanBits), data, kDtype, place.offset + element);
+    }
   }
-  if (!place.Whole() || !Aligned16(data)) {
+}
+
+// Rounded to nearest even; what is too large becomes an infinity. NaNs only with `one_by_one`.
+template <uint32_t kDtype>
+__device__ inline void StoreTaco(void* data, const TacoPlace& place, bool one_by_one,
+                                 const TacoValues& values) {
+  if (one_by_one || !place.Whole() || !Aligned16(data)) {
 #pragma unroll
     for (int k = 0; k < kTacoOfLane; ++k) {
       const uint32_t element = place.RunBegin(k / kTacoRun) + k % kTacoRun;
-      if (element < place.count) StoreElement(values[k], data, dtype, place.offset + element);
+      if (element < place.count) StoreElement(values[k], data, kDtype, place.offset + element);
     }
     return;
   }
-  if (dtype == kF32) {
+  if constexpr (kDtype == kF32) {
     float* const to = static_cast<float*>(data) + place.offset;
 #pragma unroll
     for (int k = 0; k < kTacoOfLane; k += 4) {
@@ -349,12 +371,11 @@ __device__ inline void StoreTaco(void* data, uint32_t dtype, const TacoPlace& pl
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const float* const two = &values[run * kTacoRun + 2 * k];
-      if (dtype == kBf16) {
+      if constexpr (kDtype == kBf16) {
         asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(words[k]) : "f"(two[1]), "f"(two[0]));
-        if (nan) words[k] = 0x7fc07fc0;
       } else {
         const __half2 both = __floats2half2_rn(two[0], two[1]);
-        words[k] = nan ? 0x7e007e00 : *reinterpret_cast<const uint32_t*>(&both);
+        words[k] = *reinterpret_cast<const uint32_t*>(&both);
       }
     }
     *reinterpret_cast<uint4*>(to + place.RunBegin(run)) =
@@ -362,16 +383,45 @@ __device__ inline void StoreTaco(void* data, uint32_t dtype, const TacoPlace& pl
   }
 }
 
-// Calls function<kFormat>() of a functor for the format of the arguments.
+// A block's values as they come of NumbersOfTaco, which says whether they are `numbers`.
+template <uint32_t kDtype>
+__device__ inline void StoreDecoded(void* data, const TacoPlace& place, bool numbers, float c,
+                                    float unit, TacoValues& values) {
+  if (!numbers) {
+    StoreTacoNan<kDtype>(data, place);
+    return;
+  }
+  ScaleTaco(c, LargestFinite(kDtype), unit, values);
+  StoreTaco<kDtype>(data, place, /*one_by_one=*/false, values);
+}
+
+// Of the usual blocks.
+inline constexpr uint32_t kTacoUsualLanes = 8;
+
+// Calls a functor's operator()<kFormat, kDtype, kLanes>() for what the arguments say; kLanes is 0
+// where a kernel is to ask them.
+template <Format kFormat, uint32_t kDtype, class Function>
+int OfTacoLanes(uint32_t block, const Function& function) {
+  if (block == kTacoUsualLanes * kTacoOfLane) {
+    return function.template operator()<kFormat, kDtype, kTacoUsualLanes>();
+  }
+  return function.template operator()<kFormat, kDtype, 0>();
+}
+template <Format kFormat, class Function>
+int OfTacoDtype(const TacoFlatArgs& args, const Function& function) {
+  if (args.dtype == kF32) return OfTacoLanes<kFormat, kF32>(args.block, function);
+  if (args.dtype == kF16) return OfTacoLanes<kFormat, kF16>(args.block, function);
+  return OfTacoLanes<kFormat, kBf16>(args.block, function);
+}
 template <class Function>
-int OfTacoFormat(uint32_t format, const Function& function) {
-  if (format == static_cast<uint32_t>(Format::kE4m3)) {
-    return function.template operator()<Format::kE4m3>();
+int OfTaco(const TacoFlatArgs& args, const Function& function) {
+  if (args.format == static_cast<uint32_t>(Format::kE4m3)) {
+    return OfTacoDtype<Format::kE4m3>(args, function);
   }
-  if (format == static_cast<uint32_t>(Format::kE5m2)) {
-    return function.template operator()<Format::kE5m2>();
+  if (args.format == static_cast<uint32_t>(Format::kE5m2)) {
+    return OfTacoDtype<Format::kE5m2>(args, function);
   }
-  return function.template operator()<Format::kInt8>();
+  return OfTacoDtype<Format::kInt8>(args, function);
 }
 
 }  // namespace longhaul::codec::cuda

@@ -4,26 +4,24 @@
 namespace longhaul::codec::cuda {
 namespace {
 
-template <Format kFormat>
+template <Format kFormat, uint32_t kDtype, uint32_t kLanes>
 __global__ void __launch_bounds__(kTacoThreads)
     TacoDecodeKernel(const __grid_constant__ TacoFlatArgs args) {
-  const TacoPlace place(args);
+  const TacoPlace place(args, kLanes);
   TacoCodes codes;
   LoadTacoCodes(args.payload_dev, args.codes, place, codes);
-  const float c =
-      place.there ? reinterpret_cast<const float*>(args.payload_dev)[place.block] : 0.0f;
+  const float c = reinterpret_cast<const float*>(args.payload_dev)[place.block];
   TacoValues values;
   const bool numbers = NumbersOfTaco<kFormat>(place, codes, c, values);
-  ScaleTaco(c, LargestFinite(args.dtype), args.unit, values);
-  StoreTaco(args.elements_dev, args.dtype, place, !numbers, values);
+  StoreDecoded<kDtype>(args.elements_dev, place, numbers, c, args.unit, values);
 }
 
 }  // namespace
 
 int DecodeTacoFlat(int device, const TacoFlatArgs* args, void* stream) {
   if (cudaSetDevice(device) != cudaSuccess) return Launched();
-  return OfTacoFormat(args->format, [&]<Format kFormat>() {
-    TacoDecodeKernel<kFormat>
+  return OfTaco(*args, [&]<Format kFormat, uint32_t kDtype, uint32_t kLanes>() {
+    TacoDecodeKernel<kFormat, kDtype, kLanes>
         <<<TacoThreadBlocks(*args), kTacoThreads, 0, static_cast<cudaStream_t>(stream)>>>(*args);
     return Launched();
   });

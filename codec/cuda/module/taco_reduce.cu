@@ -5,18 +5,18 @@ namespace longhaul::codec::cuda {
 namespace {
 
 // A part in fp32: what TacoDecodeFlat makes of it, with zeros behind the last element.
-template <Format kFormat>
+template <Format kFormat, uint32_t kDtype>
 __device__ inline void LoadPart(const TacoSumArgs& args, const TacoPlace& place, uint32_t part,
                                 TacoValues& values) {
   const void* const data = args.parts_dev[part];
   if (part == args.own) {
-    LoadTaco(data, args.flat.dtype, place, values);
+    LoadTaco<kDtype>(data, place, values);
     return;
   }
   const auto* const payload = static_cast<const unsigned char*>(data);
   TacoCodes codes;
   LoadTacoCodes(payload, args.flat.codes, place, codes);
-  const float c = place.there ? reinterpret_cast<const float*>(payload)[place.block] : 0.0f;
+  const float c = reinterpret_cast<const float*>(payload)[place.block];
   const bool numbers = NumbersOfTaco<kFormat>(place, codes, c, values);
   ScaleTaco(c, FLT_MAX, args.flat.unit, values);
   if (!numbers) {
@@ -31,55 +31,51 @@ __device__ inline void LoadPart(const TacoSumArgs& args, const TacoPlace& place,
   }
 }
 
-template <Format kFormat>
-__device__ inline void SumParts(const TacoSumArgs& args, const TacoPlace& place,
-                                TacoValues& sum) {
-  LoadPart<kFormat>(args, place, 0, sum);
+template <Format kFormat, uint32_t kDtype>
+__device__ inline void SumParts(const TacoSumArgs& args, const TacoPlace& place, TacoValues& sum) {
+  // What -0 is added to stays as it is.
+#pragma unroll
+  for (float& value : sum) value = -0.0f;
 #pragma unroll 1
-  for (uint32_t part = 1; part < args.parts; ++part) {
+  for (uint32_t part = 0; part < args.parts; ++part) {
     TacoValues values;
-    LoadPart<kFormat>(args, place, part, values);
+    LoadPart<kFormat, kDtype>(args, place, part, values);
 #pragma unroll
     for (int k = 0; k < kTacoOfLane; ++k) sum[k] = sum[k] + values[k];
   }
 }
 
-template <Format kFormat>
-__global__ void __launch_bounds__(kTacoThreads)
+template <Format kFormat, uint32_t kDtype, uint32_t kLanes>
+__global__ void __launch_bounds__(kTacoThreads, 5)
     TacoReduceKernel(const __grid_constant__ TacoSumArgs args) {
   const TacoFlatArgs& flat = args.flat;
-  const TacoPlace place(flat);
+  const TacoPlace place(flat, kLanes);
   TacoCodes codes;
   const TacoScale scale = EncodeTacoBlock<kFormat>(
-      flat, place, [&](TacoValues& values) { SumParts<kFormat>(args, place, values); }, codes);
+      flat, place, [&](TacoValues& values) { SumParts<kFormat, kDtype>(args, place, values); },
+      codes);
   StoreTacoBlock(flat, place, scale.c, codes);
   TacoValues values;
   const bool numbers = NumbersOfTaco<kFormat>(place, codes, scale.c, values);
-  ScaleTaco(scale.c, LargestFinite(flat.dtype), flat.unit, values);
-  StoreTaco(flat.elements_dev, flat.dtype, place, !numbers, values);
+  StoreDecoded<kDtype>(flat.elements_dev, place, numbers, scale.c, flat.unit, values);
 }
 
-template <Format kFormat>
-__global__ void __launch_bounds__(kTacoThreads)
+template <Format kFormat, uint32_t kDtype, uint32_t kLanes>
+__global__ void __launch_bounds__(kTacoThreads, 5)
     TacoSumKernel(const __grid_constant__ TacoSumArgs args) {
-  const TacoPlace place(args.flat);
+  const TacoPlace place(args.flat, kLanes);
   TacoValues sum;
-  SumParts<kFormat>(args, place, sum);
+  SumParts<kFormat, kDtype>(args, place, sum);
   float largest = 0;
 #pragma unroll
   for (const float value : sum) largest = LargerOrNan(largest, fabsf(value));
-  if (largest >= 0) {
-    StoreTaco(args.flat.elements_dev, args.flat.dtype, place, /*nan=*/false, sum);
-    return;
-  }
-  // Some are NaNs: all of these become the same one.
+  const bool nan = !(largest >= 0);
+  if (nan) {
+    // All NaNs become the same one.
 #pragma unroll
-  for (int k = 0; k < kTacoOfLane; ++k) {
-    const uint32_t element = place.RunBegin(k / kTacoRun) + k % kTacoRun;
-    if (element >= place.count) continue;
-    const float value = isnan(sum[k]) ? __uint_as_float(taco::kNanBits) : sum[k];
-    StoreElement(value, args.flat.elements_dev, args.flat.dtype, place.offset + element);
+    for (float& value : sum) value = isnan(value) ? __uint_as_float(taco::kNanBits) : value;
   }
+  StoreTaco<kDtype>(args.flat.elements_dev, place, /*one_by_one=*/nan, sum);
 }
 
 }  // namespace
@@ -88,11 +84,11 @@ int ReduceTaco(int device, const TacoSumArgs* args, void* stream) {
   if (cudaSetDevice(device) != cudaSuccess) return Launched();
   const unsigned blocks = TacoThreadBlocks(args->flat);
   const auto handle = static_cast<cudaStream_t>(stream);
-  return OfTacoFormat(args->flat.format, [&]<Format kFormat>() {
+  return OfTaco(args->flat, [&]<Format kFormat, uint32_t kDtype, uint32_t kLanes>() {
     if (args->flat.payload_dev == nullptr) {
-      TacoSumKernel<kFormat><<<blocks, kTacoThreads, 0, handle>>>(*args);
+      TacoSumKernel<kFormat, kDtype, kLanes><<<blocks, kTacoThreads, 0, handle>>>(*args);
     } else {
-      TacoReduceKernel<kFormat><<<blocks, kTacoThreads, 0, handle>>>(*args);
+      TacoReduceKernel<kFormat, kDtype, kLanes><<<blocks, kTacoThreads, 0, handle>>>(*args);
     }
     return Launched();
   });

@@ -104,10 +104,10 @@ struct Parts {
 TEST(TacoReduce, IsDecodingSummingAndEncoding) {
   std::mt19937 random(2);
   ThreadPool pool(3);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 120; ++round) {
     const taco::Params params = AnyParams(&random);
-    const uint64_t elements = round % 50 == 0 ? 300'001 : 1 + Below(&random, 2000);
-    const size_t count = round % 20 == 0 ? kMaxTacoParts : 2 + Below(&random, 7);
+    const uint64_t elements = round % 60 == 0 ? 200'001 : 1 + Below(&random, 2000);
+    const size_t count = round % 30 == 15 ? kMaxTacoParts : 2 + Below(&random, 7);
     Parts parts(&random, count, elements, AnyFlatDtype(&random), params);
     Parallel* const threads = round % 2 == 0 ? &pool : nullptr;
 

@@ -44,7 +44,7 @@ void CheckFormat() {
     if (!std::isnan(value)) ExpectNearest<kFormat>(value);
   }
   std::mt19937 random(1);
-  for (int k = 0; k < 3'000'000; ++k) {
+  for (int k = 0; k < 1'000'000; ++k) {
     const auto any = std::bit_cast<float>(static_cast<uint32_t>(random()));
     if (!std::isnan(any)) ExpectNearest<kFormat>(any);
     // Where the formats have numbers.
@@ -91,7 +91,7 @@ double ErrorOf(const std::string& text, Dtype dtype, const std::vector<float>& v
 }
 
 TEST(TacoErrors, AreAtMost2Point7PercentAtEverySizeOfElements) {
-  constexpr size_t kCount = 1 << 16;
+  constexpr size_t kCount = 1 << 14;
   for (const uint32_t block : {32u, 64u, 128u, 256u, 512u}) {
     const std::string text = fmt::format("taco:block={}", block);
     for (int exponent = -8; exponent <= 8; ++exponent) {
@@ -109,13 +109,14 @@ TEST(TacoErrors, AreAtMost2Point7PercentAtEverySizeOfElements) {
 
 // Down to where fp32's own steps are as coarse, and up to its end.
 TEST(TacoErrors, AreTheSameFromSubnormalsToTheLargestNumbers) {
-  constexpr size_t kCount = 1 << 14;
+  constexpr size_t kCount = 1 << 12;
   const std::vector<float> values = NormalFloats(kCount, 1, 3);
   for (const char* format : {"e4m3", "e5m2", "int8"}) {
     for (const uint32_t block : {32u, 256u, 512u}) {
       const std::string text = fmt::format("taco:format={},block={}", format, block);
       const double usual = ErrorOf(text, Dtype::kF32, values);
-      for (int exponent = -140; exponent <= 125; ++exponent) {
+      for (int exponent = -140; exponent <= 125;
+           exponent += exponent > -90 && exponent < 100 ? 19 : 1) {
         std::vector<float> scaled = values;
         for (float& value : scaled) value = std::ldexp(value, exponent);
         const double error = ErrorOf(text, Dtype::kF32, scaled);
@@ -139,6 +140,7 @@ TEST(TacoErrors, BlocksOfTheLargestNumbersAreNumbers) {
       std::mt19937 random(4);
       for (float& value : values) value = random() % 2 == 0 ? value : -value;
       EXPECT_LE(ErrorOf(text, Dtype::kF32, values), 0.06) << text;
+      for (float& value : values) value = std::copysign(0x1.fep127f, value);  // bf16's largest
       EXPECT_LE(ErrorOf(text, Dtype::kBf16, values), 0.06) << text;
     }
   }

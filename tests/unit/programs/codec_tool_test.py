@@ -153,7 +153,7 @@ class ToolTest(unittest.TestCase):
         for rows in tables.values():
             by_name = {row["codec"]: row for row in rows}
             families = {name.partition(":")[0] for name in by_name}
-            self.assertEqual(families, {"none", "bf16", "fp16", "fixed", "tah", "gauss"})
+            self.assertEqual(families, {"none", "bf16", "fp16", "fixed", "tah", "gauss", "taco"})
             self.assertEqual(by_name["none"]["relative_l2"], 0)
             gauss = [by_name[f"gauss:bits={bits},block=128"] for bits in range(2, 7)]
             for coarse, fine in zip(gauss, gauss[1:]):

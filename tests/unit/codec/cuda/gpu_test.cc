@@ -210,9 +210,10 @@ TEST(CodecsOnGpu, AnyPayloadOfGaussIsReadAsByTheCpu) {
 TEST(CodecsOnGpu, SeveralLoopsOfTheGrid) {
   std::mt19937_64 random(7);
   Stream stream = Must(Stream::Create(Gpu()));
-  for (const char* codec : {"bf16", "fixed:bits=6,tile=32", "fixed:bits=9,rounding=stochastic",
-                            "tah", "tah:alloc=token,tile=128", "tah:rounding=stochastic", "gauss",
-                            "gauss:bits=3,block=64", "gauss:bits=6,block=512", "zip"}) {
+  for (const char* codec :
+       {"bf16", "fixed:bits=6,tile=32", "fixed:bits=9,rounding=stochastic", "tah",
+        "tah:alloc=token,tile=128", "tah:rounding=stochastic", "gauss", "gauss:bits=3,block=64",
+        "gauss:bits=6,block=512", "zip", "taco", "taco:format=e5m2,block=64"}) {
     for (const uint32_t channels : {1601, 1600}) {
       Compare({codec, {3, 1024, channels}, Dtype::kBf16, Dtype::kBf16}, &random, &stream);
       Compare({codec, {5, 1024, channels}, Dtype::kBf16, Dtype::kF32}, &random, &stream);
@@ -308,7 +309,7 @@ TEST(CodecsOnGpu, MoreThan2To31Elements) {
 TEST(CodecsOnGpu, EmptyTensors) {
   std::mt19937_64 random(8);
   Stream stream = Must(Stream::Create(Gpu()));
-  for (const char* codec : {"none", "fixed", "tah", "gauss", "zip"}) {
+  for (const char* codec : {"none", "fixed", "tah", "gauss", "zip", "taco"}) {
     Compare({codec, {0, 5, 7}, Dtype::kF16, Dtype::kF16}, &random, &stream);
   }
 }
@@ -382,6 +383,7 @@ TEST(CodecsOnGpu, AGraphEncodesAnew) {
   ExpectGraph("tah");
   ExpectGraph("gauss");
   ExpectGraph("zip");
+  ExpectGraph("taco");
 }
 
 // Every sample the same, so that what is to come is known without encoding all of it.

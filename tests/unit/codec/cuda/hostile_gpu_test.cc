@@ -135,7 +135,7 @@ TEST(ShiftedPointers, GiveTheSameBytes) {
   Stream stream = Must(Stream::Create(Gpu()));
   for (const char* name : {"none", "bf16", "fp16", "fixed:bits=4", "fixed:bits=9,tile=32", "tah",
                            "tah:tile=32,alloc=token", "tah:rounding=stochastic", "gauss",
-                           "gauss:bits=3,block=64", "zip"}) {
+                           "gauss:bits=3,block=64", "zip", "taco", "taco:format=int8,block=32"}) {
     const CudaCodec codec = Must(CudaCodec::Create(name));
     for (const Dtype dtype : {Dtype::kF32, Dtype::kF16, Dtype::kBf16}) {
       for (const uint32_t channels : {64u * 3, 200u}) {

@@ -59,7 +59,7 @@ class Tool {
         ->check(CodecValidator())
         ->type_name("CODEC");
     AddComparison(
-        Add("ablate", "Compare variants of tah: tiles, shares of bits, transforms", &Ablate));
+        Add("ablate", "Compare variants of tah and taco: tiles, shares of bits, transforms", &Ablate));
 
     CLI::App* bench =
         Add("bench", "Measure a codec's speed, on the CPU or on a GPU, beside a copy", &Bench);

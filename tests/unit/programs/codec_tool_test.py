@@ -68,7 +68,7 @@ class ToolTest(unittest.TestCase):
 
     def test_round_trip_of_every_codec(self):
         for codec in ["bf16", "fp16", "fixed:bits=6", "tah:p=0.5,rounding=stochastic", "tah",
-                      "gauss", "aqsgd:bits=2"]:
+                      "gauss", "aqsgd:bits=2", "taco", "taco:format=int8,block=32"]:
             self.call("encode", "--codec", codec, "--seed", "7", self.x, "-o", self.path("x.lh"))
             self.call("decode", self.path("x.lh"), "-o", self.path("y.npy"))
             decoded = array.array("f", self.payload(self.path("y.npy")))
@@ -112,6 +112,14 @@ class ToolTest(unittest.TestCase):
             ["header", "exponents", "scales", "codes"],
         )
         self.assertEqual(sum(s["bytes"] for s in shown["sections"]), shown["bytes"])
+
+    def test_inspect_of_taco(self):
+        self.call("encode", "--codec", "taco", self.x, "-o", self.path("x.lh"))
+        shown = json.loads(self.call("inspect", "--json", self.path("x.lh")).stdout)
+        self.assertEqual(
+            [(section["name"], section["bytes"]) for section in shown["sections"]],
+            [("header", 64), ("scales", 32), ("codes", 5 * 256)],  # of 1,200 elements
+        )
 
     def test_codecs_that_remember(self):
         self.call("encode", "--codec", "aqsgd", self.x, "-o", self.path("x.lh"))
@@ -206,6 +214,23 @@ class ToolTest(unittest.TestCase):
                 )
             if name == "outlier-channels":
                 self.assertLess(on["relative_l2"], off["relative_l2"] / 2)
+            steps = {row["codec"]: row["relative_l2"] for row in groups["steps of taco"]}
+            small = [row for group, of in groups.items() if group.startswith("the same, el") for row in of]
+            small = {row["codec"]: row["relative_l2"] for row in small}
+            # The codec itself, by the reference; alpha is worth nothing beside a scale.
+            taco = groups["8 bits of taco"]
+            self.assertAlmostEqual(steps["all, as the paper has it"], taco[0]["relative_l2"], 4)
+            self.assertAlmostEqual(
+                steps["all, as the paper has it"], steps["transform and scale, without alpha"], 5
+            )
+            # Only a scale of some kind holds small elements.
+            self.assertAlmostEqual(
+                small["all, as the paper has it"], steps["all, as the paper has it"], 5
+            )
+            self.assertGreater(small["plain cast to E4M3"], 0.2)
+            self.assertGreater(small["transform alone"], 0.2)
+            self.assertGreater(taco[1]["relative_l2"], 1.8 * taco[0]["relative_l2"])
+            self.assertLess(taco[2]["relative_l2"], taco[0]["relative_l2"] / 3)
         self.assertIn("INT2", self.call("ablate", self.x).stdout)
 
     def test_without_a_pivot_to_move_its_ablation_changes_nothing(self):

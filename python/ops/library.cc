@@ -36,7 +36,7 @@ at::Tensor Encode(const at::Tensor& x, std::string_view text, int64_t seed,
                   std::string_view direction) {
   const std::shared_ptr<const CudaCodec> codec = FindCodec(text);
   const codec::Shape shape = ShapeOf(x.sizes());
-  const at::Tensor buffer = MakeBuffer(x, codec->MaxEncodedBytes(shape), /*zeros=*/false);
+  at::Tensor buffer = MakeBuffer(x, codec->MaxEncodedBytes(shape), /*zeros=*/false);
   EncodeTo(x.contiguous(), shape, *codec, ContextOf(seed, direction), buffer);
   if (codec->cpu().fixed_size()) return buffer;
   const auto bytes = static_cast<int64_t>(codec::BlobBytes(ReadHeader(buffer)));
@@ -84,7 +84,7 @@ at::Tensor Decode(const at::Tensor& blob, at::OptionalIntArrayRef sizes,
                     ", missing dimensions being leading ones; it has ", at::IntArrayRef(own));
   const at::ScalarType type = dtype.value_or(ScalarTypeOf(header.source_dtype));
   DtypeOf(type);
-  const at::Tensor out = at::empty(wanted, blob.options().dtype(type));
+  at::Tensor out = at::empty(wanted, blob.options().dtype(type));
   at::Tensor whole = blob.narrow(0, 0, static_cast<int64_t>(bytes)).contiguous();
   // Kernels read words; a part of another tensor may begin anywhere.
   if (reinterpret_cast<uintptr_t>(whole.data_ptr()) % 16 != 0) whole = whole.clone();
@@ -108,7 +108,7 @@ at::Tensor Roundtrip(const at::Tensor& x, std::string_view text,
     header = ReadHeader(blob);
     blob = blob.narrow(0, 0, static_cast<int64_t>(codec::BlobBytes(header)));
   }
-  const at::Tensor out = at::empty(x.sizes(), x.options());
+  at::Tensor out = at::empty(x.sizes(), x.options());
   DecodeTo(blob, header, shape, *codec, Origin::kOurs, out);
   return out;
 }

@@ -6,11 +6,13 @@
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 
-#include <cstring>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "codec/registry.h"
@@ -67,7 +69,8 @@ std::vector<std::string> AllCodecs() {
 }
 
 // Sizes that no tile divides.
-at::Tensor Tensor(std::vector<int64_t> sizes = {2, 3, 200}, at::ScalarType type = at::kFloat) {
+at::Tensor Tensor(const std::vector<int64_t>& sizes = {2, 3, 200},
+                  at::ScalarType type = at::kFloat) {
   int64_t count = 1;
   for (const int64_t size : sizes) count *= size;
   return at::arange(count, at::kFloat).mul(0.7).sin().mul(3).reshape(sizes).to(type);

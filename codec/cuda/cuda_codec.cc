@@ -11,10 +11,12 @@
 #include "codec/aqsgd/format.h"
 #include "codec/arguments.h"
 #include "codec/cuda/kernel_table.h"
+#include "codec/cuda/taco_args.h"
 #include "codec/fixed/format.h"
 #include "codec/gauss/format.h"
 #include "codec/plain/format.h"
 #include "codec/registry.h"
+#include "codec/taco/format.h"
 #include "codec/tah/format.h"
 #include "codec/zip/format.h"
 
@@ -22,6 +24,8 @@ namespace longhaul::codec::cuda {
 namespace {
 
 constexpr size_t kBlobAlignment = 16;
+// Of the header's count of tiles that are not finite.
+constexpr size_t kNonfiniteOffset = 48;
 
 // The codecs' checks (arguments.h) are of the values; this one is of device memory.
 Status CheckMemory(std::string_view what, const void* data, size_t bytes, size_t needed,
@@ -164,6 +168,16 @@ ZipArgs MakeZip(const TensorArgs& tensor, const Shape& shape, void* blob, void* 
   return args;
 }
 
+TacoArgs MakeTaco(const taco::Params& params, const TensorArgs& tensor, const Shape& shape,
+                  void* blob) {
+  TacoArgs args{};
+  args.blob_dev = static_cast<unsigned char*>(blob);
+  args.flat = MakeTacoFlat(params, tensor.data_dev, static_cast<Dtype>(tensor.dtype),
+                           shape.elements(), args.blob_dev + kBlobHeaderBytes);
+  args.flat.nonfinite_dev = reinterpret_cast<unsigned long long*>(args.blob_dev + kNonfiniteOffset);
+  return args;
+}
+
 // `record_bytes`: 0 for a codec that remembers nothing.
 Status CheckMessages(const DeviceMessages& messages, uint64_t samples, size_t record_bytes) {
   if (messages.entries.bytes == 0 && messages.records.bytes == 0) return absl::OkStatus();
@@ -285,6 +299,13 @@ Status CudaCodec::Encode(const TensorView& in, const Context& context, DeviceSpa
     return device.Check(kernels.encode_zip(device.index(), &args, stream.handle()),
                         "queueing the encoder of zip");
   }
+  if (kind_.codec == CodecId::kTaco) {
+    LH_ASSIGN_OR_RETURN(const taco::Params params, taco::FromHeader(kind_.parameters));
+    TacoArgs args = MakeTaco(params, tensor, in.shape, blob.data_dev);
+    args.header = header_args;
+    return device.Check(kernels.encode_taco(device.index(), &args, stream.handle()),
+                        "queueing the encoder of taco");
+  }
   PlainArgs args = MakePlain(kind_.codec, tensor, blob.data_dev);
   args.header = header_args;
   return device.Check(kernels.encode_plain(device.index(), &args, stream.handle()),
@@ -357,6 +378,12 @@ Status CudaCodec::Decode(std::span<const std::byte> header, DeviceSpan blob, Dev
       return device.Check(kernels.decode_zip(device.index(), &args, stream.handle()),
                           "queueing the decoder of zip");
     }
+  }
+  if (kind_.codec == CodecId::kTaco) {
+    LH_ASSIGN_OR_RETURN(const taco::Params params, taco::FromHeader(kind_.parameters));
+    const TacoArgs args = MakeTaco(params, tensor, out.shape, blob.data_dev);
+    return device.Check(kernels.decode_taco(device.index(), &args, stream.handle()),
+                        "queueing the decoder of taco");
   }
   const PlainArgs args = MakePlain(kind_.codec, tensor, blob.data_dev);
   return device.Check(kernels.decode_plain(device.index(), &args, stream.handle()),

@@ -123,6 +123,34 @@ struct ZipArgs {
 };
 inline constexpr uint32_t kFaultContents = 1, kFaultCut = 2;
 
+// Elements and a payload of taco, without a header around it.
+struct TacoFlatArgs {
+  void* elements_dev;
+  uint32_t dtype;
+  uint32_t format, block;      // taco::Params
+  uint64_t elements;           // more than 0
+  uint64_t blocks, codes;      // taco::Layout
+  float largest, unit;         // taco::LargestNumber, taco::UnitOf
+  unsigned char* payload_dev;  // aligned to 16
+  // encode: blocks with a NaN or an infinity are added to it; null: they are not counted.
+  unsigned long long* nonfinite_dev;
+};
+
+struct TacoArgs {
+  TacoFlatArgs flat;  // its payload follows the header; encode: counts into the header
+  HeaderArgs header;  // encode
+  unsigned char* blob_dev;
+};
+
+inline constexpr uint32_t kTacoMostParts = 64;
+struct TacoSumArgs {
+  // parts[own] are elements, all others payloads.
+  const void* parts_dev[kTacoMostParts];
+  uint32_t parts, own;
+  // elements_dev: the output; payload_dev: of the sum, null: it is not encoded.
+  TacoFlatArgs flat;
+};
+
 struct KernelTable {
   int (*write_header)(int device, const HeaderArgs* header, unsigned char* blob_dev, void* stream);
   int (*encode_plain)(int device, const PlainArgs* args, void* stream);
@@ -137,6 +165,12 @@ struct KernelTable {
   int (*decode_aqsgd)(int device, const AqsgdArgs* args, void* stream);
   int (*encode_zip)(int device, const ZipArgs* args, void* stream);
   int (*decode_zip)(int device, const ZipArgs* args, void* stream);
+  int (*encode_taco)(int device, const TacoArgs* args, void* stream);
+  int (*decode_taco)(int device, const TacoArgs* args, void* stream);
+  // codec/taco/flat.h's functions; cuda_taco.h checks the arguments.
+  int (*taco_encode_flat)(int device, const TacoFlatArgs* args, void* stream);
+  int (*taco_decode_flat)(int device, const TacoFlatArgs* args, void* stream);
+  int (*taco_reduce)(int device, const TacoSumArgs* args, void* stream);
 };
 
 // Words for a sample's largest magnitude, no two in one sector of the cache. With one word all

@@ -1,68 +1,9 @@
 #include "codec/taco/flat.h"
 
-#include <fmt/format.h>
-
-#include "codec/arguments.h"
+#include "codec/taco/checks.h"
 #include "codec/taco/cpu/kernels.h"
 
 namespace longhaul::codec {
-namespace {
-
-Status CheckParams(const taco::Params& params) {
-  if (taco::Possible(params)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("expected a format of taco and blocks of 32, 64, 128, 256 or 512, got format {}, "
-                  "blocks of {}",
-                  static_cast<int>(params.format), params.block));
-}
-
-Status CheckElements(std::string_view what, const void* data, Dtype dtype, uint64_t elements) {
-  if (dtype < Dtype::kF32 || dtype > Dtype::kBf16) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a dtype of 1 to 3, got {}", static_cast<int>(dtype)));
-  }
-  if (elements > kMaxElements) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected at most 2^32 elements, got {}", elements));
-  }
-  if (elements == 0) return absl::OkStatus();
-  if (data == nullptr || reinterpret_cast<uintptr_t>(data) % BytesPerElement(dtype) != 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected {} aligned to {} bytes, got {}", what, BytesPerElement(dtype), data));
-  }
-  return absl::OkStatus();
-}
-
-Status CheckPayload(std::string_view what, const void* data, uint64_t bytes, uint64_t needed) {
-  if (needed == 0) return absl::OkStatus();
-  if (data == nullptr || bytes < needed ||
-      reinterpret_cast<uintptr_t>(data) % kTacoAlignment != 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected {} of {} bytes aligned to {}, got {} bytes at {}", what, needed,
-                    kTacoAlignment, bytes, data));
-  }
-  return absl::OkStatus();
-}
-
-Status CheckReduce(const TacoReduceArgs& args, uint64_t bytes) {
-  if (args.parts.size() < kMinTacoParts || args.parts.size() > kMaxTacoParts ||
-      args.own >= args.parts.size()) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected {} to {} parts, one of them the own one, got {}, the own one {}",
-                    kMinTacoParts, kMaxTacoParts, args.parts.size(), args.own));
-  }
-  for (size_t part = 0; part < args.parts.size(); ++part) {
-    const std::string what = fmt::format("part {}", part);
-    LH_RETURN_IF_ERROR(part == args.own
-                           ? CheckElements(what, args.parts[part], args.dtype, args.elements)
-                           : CheckPayload(what, args.parts[part], bytes, bytes));
-  }
-  LH_RETURN_IF_ERROR(CheckElements("an output", args.out, args.dtype, args.elements));
-  if (args.out_payload.empty()) return absl::OkStatus();
-  return CheckPayload("an output payload", args.out_payload.data(), args.out_payload.size(), bytes);
-}
-
-}  // namespace
 
 uint64_t TacoPayloadBytes(uint64_t elements, const taco::Params& params) {
   return taco::MakeLayout(elements, params).end;
@@ -71,10 +12,8 @@ uint64_t TacoPayloadBytes(uint64_t elements, const taco::Params& params) {
 Status TacoEncodeFlat(const void* in, Dtype dtype, uint64_t elements, const taco::Params& params,
                       std::span<std::byte> payload, Parallel* parallel,
                       uint64_t* nonfinite_blocks) {
-  LH_RETURN_IF_ERROR(CheckParams(params));
-  LH_RETURN_IF_ERROR(CheckElements("an input", in, dtype, elements));
-  LH_RETURN_IF_ERROR(CheckPayload("a payload", payload.data(), payload.size(),
-                                  TacoPayloadBytes(elements, params)));
+  LH_RETURN_IF_ERROR(
+      taco::CheckFlat("an input", in, dtype, elements, params, payload.data(), payload.size()));
   const uint64_t nonfinite =
       taco::cpu::Encode(in, dtype, elements, params, parallel, payload.data());
   if (nonfinite_blocks != nullptr) *nonfinite_blocks = nonfinite;
@@ -83,17 +22,14 @@ Status TacoEncodeFlat(const void* in, Dtype dtype, uint64_t elements, const taco
 
 Status TacoDecodeFlat(std::span<const std::byte> payload, const taco::Params& params, void* out,
                       Dtype dtype, uint64_t elements, Parallel* parallel) {
-  LH_RETURN_IF_ERROR(CheckParams(params));
-  LH_RETURN_IF_ERROR(CheckElements("an output", out, dtype, elements));
-  LH_RETURN_IF_ERROR(CheckPayload("a payload", payload.data(), payload.size(),
-                                  TacoPayloadBytes(elements, params)));
+  LH_RETURN_IF_ERROR(
+      taco::CheckFlat("an output", out, dtype, elements, params, payload.data(), payload.size()));
   taco::cpu::Decode(payload.data(), params, parallel, out, dtype, elements);
   return absl::OkStatus();
 }
 
 Status TacoReduce(const TacoReduceArgs& args, Parallel* parallel) {
-  LH_RETURN_IF_ERROR(CheckParams(args.params));
-  LH_RETURN_IF_ERROR(CheckReduce(args, TacoPayloadBytes(args.elements, args.params)));
+  LH_RETURN_IF_ERROR(taco::CheckReduce(args));
   taco::cpu::Reduce(args, parallel);
   return absl::OkStatus();
 }

@@ -5,6 +5,7 @@
 #define LONGHAUL_CODEC_CUDA_MODULE_GAUSS_BLOCK_CUH_
 
 #include "codec/cuda/module/device_tile.cuh"
+#include "codec/cuda/module/lane_pairs.cuh"
 #include "codec/gauss/arithmetic.h"
 #include "codec/gauss/format.h"
 
@@ -104,19 +105,6 @@ __device__ inline void LoadSigns(uint32_t element, uint32_t* signs) {
 
 __device__ inline float Signed(float value, uint32_t sign_bit) {
   return __uint_as_float(__float_as_uint(value) ^ sign_bit);
-}
-
-template <int kDistance>
-__device__ inline void PairsInLane(float (&values)[kOfLane]) {
-#pragma unroll
-  for (int k = 0; k < kOfLane; ++k) {
-    if ((k & kDistance) == 0) {
-      const float a = values[k];
-      const float b = values[k + kDistance];
-      values[k] = a + b;
-      values[k + kDistance] = a - b;
-    }
-  }
 }
 
 __device__ inline void TransformBlock(uint32_t lanes, float (&values)[kOfLane]) {

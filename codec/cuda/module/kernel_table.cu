@@ -80,6 +80,11 @@ const KernelTable kKernelTable = {
     .decode_aqsgd = DecodeAqsgd,
     .encode_zip = EncodeZip,
     .decode_zip = DecodeZip,
+    .encode_taco = EncodeTaco,
+    .decode_taco = DecodeTaco,
+    .taco_encode_flat = EncodeTacoFlat,
+    .taco_decode_flat = DecodeTacoFlat,
+    .taco_reduce = ReduceTaco,
 };
 
 }  // namespace longhaul::codec::cuda

@@ -23,6 +23,11 @@ int EncodeAqsgd(int device, const AqsgdArgs* args, void* stream);
 int DecodeAqsgd(int device, const AqsgdArgs* args, void* stream);
 int EncodeZip(int device, const ZipArgs* args, void* stream);
 int DecodeZip(int device, const ZipArgs* args, void* stream);
+int EncodeTaco(int device, const TacoArgs* args, void* stream);
+int DecodeTaco(int device, const TacoArgs* args, void* stream);
+int EncodeTacoFlat(int device, const TacoFlatArgs* args, void* stream);
+int DecodeTacoFlat(int device, const TacoFlatArgs* args, void* stream);
+int ReduceTaco(int device, const TacoSumArgs* args, void* stream);
 
 // What is written before the rest: the header, the zeros of the payload (paddings, sections that
 // are or-ed into), the zeros of the scratch memory.

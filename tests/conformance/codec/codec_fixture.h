@@ -44,7 +44,12 @@ inline std::vector<std::string> AllCodecs() {
           "gauss:bits=6,block=512",
           "aqsgd:bits=2",
           "aqsgd:bits=4",
-          "zip"};
+          "zip",
+          "taco",
+          "taco:format=e4m3,block=32",
+          "taco:format=e5m2,block=64",
+          "taco:format=int8,block=128",
+          "taco:format=e5m2,block=512"};
 }
 
 inline std::string TestName(const ::testing::TestParamInfo<std::string>& info) {

@@ -70,7 +70,8 @@ INSTANTIATE_TEST_SUITE_P(Files, Golden,
                                            "tah:tile=128,alloc=token,tau=0", "gauss",
                                            "gauss:bits=2,block=64", "gauss:bits=3,block=64",
                                            "gauss:bits=5,block=256", "gauss:bits=6,block=512",
-                                           "aqsgd", "zip"),
+                                           "aqsgd", "zip", "taco", "taco:format=e5m2,block=64",
+                                           "taco:format=int8,block=512"),
                          TestName);
 
 // Two steps over three samples: sample 2 is changed in both, sample 0 never.

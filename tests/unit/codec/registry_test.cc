@@ -28,6 +28,8 @@ TEST(Registry, FillsInDefaults) {
   EXPECT_EQ(NameOf("tah:tau=2.0,p=0.80"), NameOf("tah"));
   EXPECT_EQ(NameOf("gauss"), "gauss:bits=4,block=128");
   EXPECT_EQ(NameOf("gauss:block=512"), "gauss:bits=4,block=512");
+  EXPECT_EQ(NameOf("taco"), "taco:format=e4m3,block=256");
+  EXPECT_EQ(NameOf("taco:block=32,format=int8"), "taco:format=int8,block=32");
 }
 
 TEST(Registry, AllocFollowsTile) {
@@ -44,9 +46,10 @@ TEST(Registry, CanonicalNamesParseToThemselves) {
 }
 
 TEST(Registry, NamesTheKnownCodecs) {
-  EXPECT_THAT(NameOf("thah"), AllOf(HasSubstr("unknown codec 'thah'"), HasSubstr("mean 'tah'"),
-                                    HasSubstr("none, bf16, fp16, fixed, tah, gauss, aqsgd, zip")));
-  for (const char* name : {"gaus:bits=4", "taca", "zap"}) {
+  EXPECT_THAT(NameOf("thah"),
+              AllOf(HasSubstr("unknown codec 'thah'"), HasSubstr("mean 'tah'"),
+                    HasSubstr("none, bf16, fp16, fixed, tah, gauss, aqsgd, zip, taco")));
+  for (const char* name : {"gaus:bits=4", "taco8", "zap"}) {
     EXPECT_THAT(NameOf(name),
                 AllOf(HasSubstr("unknown codec"), HasSubstr("known codecs: none, bf16")));
   }
@@ -85,6 +88,19 @@ TEST(Registry, RefusesImpossibleGauss) {
                            "gauss:block=96", "gauss:block=1024", "gauss:block=-64"}) {
     EXPECT_EQ(CheckCodec(text).code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(NameOf(text), AllOf(HasSubstr("out of range"), HasSubstr("64|128|256|512")));
+  }
+}
+
+TEST(Registry, RefusesImpossibleTaco) {
+  for (const char* text : {"taco:block=16", "taco:block=1024", "taco:block=96", "taco:block=x"}) {
+    EXPECT_EQ(CheckCodec(text).code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(NameOf(text),
+                AllOf(HasSubstr("'block' is out of range"), HasSubstr("32|64|128|256|512")));
+  }
+  for (const char* text : {"taco:format=e4m4", "taco:format=E4M3", "taco:format=1"}) {
+    EXPECT_EQ(CheckCodec(text).code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(NameOf(text),
+                AllOf(HasSubstr("'format' is out of range"), HasSubstr("e4m3|e5m2|int8")));
   }
 }
 

@@ -1,0 +1,34 @@
+// codec/taco/flat.h's three functions on a GPU, with the same bytes: every pointer is to memory of
+// the stream's device, in the arguments too. One kernel each.
+//
+// They only queue work: they allocate nothing, never wait, and may be captured in a CUDA graph. The
+// arguments' structs may go when a call returns; the memory must stay until the work is done.
+//
+// Threads: pure functions.
+// Errors, before anything is queued: kInvalidArgument as flat.h's, kInternal for a refusal of the
+// CUDA runtime.
+#ifndef LONGHAUL_CODEC_CUDA_CUDA_TACO_H_
+#define LONGHAUL_CODEC_CUDA_CUDA_TACO_H_
+
+#include <cstdint>
+
+#include "base/cuda/stream.h"
+#include "codec/cuda/cuda_codec.h"
+#include "codec/taco/flat.h"
+
+namespace longhaul::codec::cuda {
+
+// Adds the blocks with a NaN or an infinity to *nonfinite_dev, if there is one.
+Status TacoEncodeFlat(const void* in_dev, Dtype dtype, uint64_t elements,
+                      const taco::Params& params, DeviceSpan payload,
+                      const longhaul::cuda::Stream& stream, uint64_t* nonfinite_dev = nullptr);
+
+Status TacoDecodeFlat(DeviceSpan payload, const taco::Params& params, void* out_dev, Dtype dtype,
+                      uint64_t elements, const longhaul::cuda::Stream& stream);
+
+// args.parts itself is in host memory; what it points to is not.
+Status TacoReduce(const TacoReduceArgs& args, const longhaul::cuda::Stream& stream);
+
+}  // namespace longhaul::codec::cuda
+
+#endif  // LONGHAUL_CODEC_CUDA_CUDA_TACO_H_

@@ -1,0 +1,22 @@
+// The butterflies of a Hadamard transform among the numbers that one lane of a warp holds.
+#ifndef LONGHAUL_CODEC_CUDA_MODULE_LANE_PAIRS_CUH_
+#define LONGHAUL_CODEC_CUDA_MODULE_LANE_PAIRS_CUH_
+
+namespace longhaul::codec::cuda {
+
+template <int kDistance, int kCount>
+__device__ inline void PairsInLane(float (&values)[kCount]) {
+#pragma unroll
+  for (int k = 0; k < kCount; ++k) {
+    if ((k & kDistance) == 0) {
+      const float a = values[k];
+      const float b = values[k + kDistance];
+      values[k] = a + b;
+      values[k + kDistance] = a - b;
+    }
+  }
+}
+
+}  // namespace longhaul::codec::cuda
+
+#endif  // LONGHAUL_CODEC_CUDA_MODULE_LANE_PAIRS_CUH_

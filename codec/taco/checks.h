@@ -1,0 +1,21 @@
+// Checks of the arguments of flat.h's functions, on the host and on a GPU.
+//
+// Threads: pure functions. Errors: kInvalidArgument.
+#ifndef LONGHAUL_CODEC_TACO_CHECKS_H_
+#define LONGHAUL_CODEC_TACO_CHECKS_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "codec/taco/flat.h"
+
+namespace longhaul::codec::taco {
+
+// `what`: the elements, for messages.
+Status CheckFlat(std::string_view what, const void* elements_at, Dtype dtype, uint64_t elements,
+                 const Params& params, const void* payload, uint64_t payload_bytes);
+Status CheckReduce(const TacoReduceArgs& args);
+
+}  // namespace longhaul::codec::taco
+
+#endif  // LONGHAUL_CODEC_TACO_CHECKS_H_

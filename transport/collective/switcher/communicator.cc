@@ -34,7 +34,10 @@ struct Entry {
   std::vector<Range> ranges;
   // Below this, ranges has nothing to say but its first line: the usual way out.
   uint64_t first_end = std::numeric_limits<uint64_t>::max();
-  std::vector<uint64_t> calls, bytes;  // by line
+  // By line: since the beginning; and since ranks last agreed.
+  std::vector<uint64_t> calls, bytes, sent, tensor;
+  std::vector<uint64_t> last;                 // number of the last call
+  std::vector<std::optional<double>> ratios;  // as agreed; none: the probe's
   // Of AllToAllV: what was moved since ranks agreed, and what they agreed on.
   uint64_t parts_calls = 0, parts_bytes = 0;
   uint64_t agreed_bytes = 0;
@@ -62,18 +65,17 @@ class SwitcherCommunicator final : public Switcher {
         options_(options),
         origin_(std::move(origin)),
         used_(communicators_.size(), false),
-        told_(communicators_.size()),
-        since_(communicators_.size(), 0),
-        last_(communicators_.size(), 0),
-        ratios_(communicators_.size(), std::nullopt) {
+        since_(communicators_.size(), 0) {
     for (Probe& probe : probes) {
       auto entry = std::make_unique<Entry>();
-      entry->calls.resize(communicators_.size());
-      entry->bytes.resize(communicators_.size());
+      for (auto* of_lines :
+           {&entry->calls, &entry->bytes, &entry->sent, &entry->tensor, &entry->last}) {
+        of_lines->resize(communicators_.size());
+      }
+      entry->ratios.resize(communicators_.size());
       entry->probe = std::move(probe);
       entries_[Slot(entry->probe.op, entry->probe.dtype)] = std::move(entry);
     }
-    for (size_t k = 0; k < communicators_.size(); ++k) told_[k] = communicators_[k]->stats();
     Rebuild();
   }
 
@@ -203,7 +205,7 @@ class SwitcherCommunicator final : public Switcher {
   }
 
   double RatioNow(const Entry& entry, size_t k) const {
-    return ratios_[k].value_or(entry.probe.ratios[k]);
+    return entry.ratios[k].value_or(entry.probe.ratios[k]);
   }
   Fit FitNow(const Entry& entry, size_t k) const {
     Fit fit = FitOf(entry.probe.points, k);
@@ -242,14 +244,17 @@ class SwitcherCommunicator final : public Switcher {
     Communicator& communicator = *communicators_[line];
     const Stats before = communicator.stats();
     LH_RETURN_IF_ERROR(make(communicator));
-    Add(before, communicator.stats());
+    const Stats after = communicator.stats();
+    Add(before, after);
     used_[line] = true;
     ++calls_;
     if (entry == nullptr) return absl::OkStatus();
     ++entry->calls[line];
     entry->bytes[line] += bytes;
     ++since_[line];
-    last_[line] = calls_;
+    entry->last[line] = calls_;
+    entry->sent[line] += after.sent_bytes - before.sent_bytes;
+    entry->tensor[line] += after.tensor_bytes - before.tensor_bytes;
     const bool due = (line > 0 && since_[line] >= options_.agree_every) ||
                      calls_ - agreed_at_ >= kQuietPeriod * options_.agree_every;
     return due ? Agree() : absl::OkStatus();
@@ -266,25 +271,22 @@ class SwitcherCommunicator final : public Switcher {
     agreed_at_ = calls_;
     std::fill(since_.begin(), since_.end(), 0);
     if (options_.recorded || communicators_.size() == 1) return absl::OkStatus();
-    Json word{{"sent", Json::array()}, {"tensor", Json::array()}, {"parts", Json::array()}};
-    for (size_t k = 0; k < communicators_.size(); ++k) {
-      const Stats now = communicators_[k]->stats();
-      word["sent"].push_back(now.sent_bytes - told_[k].sent_bytes);
-      word["tensor"].push_back(now.tensor_bytes - told_[k].tensor_bytes);
-      told_[k] = now;
-    }
-    for (size_t dtype = 0; dtype < kDtypes; ++dtype) {
-      Entry* const entry = EntryOf(Op::kAllToAll, static_cast<Dtype>(dtype));
-      const uint64_t calls = entry == nullptr ? 0 : entry->parts_calls;
-      word["parts"].push_back(calls == 0 ? 0 : entry->parts_bytes / calls);
-      if (entry != nullptr) entry->parts_calls = entry->parts_bytes = 0;
+    // Of each entry: of each line what was sent, and what it would have been; then its parts.
+    Json word = Json::array();
+    for (const auto& entry : entries_) {
+      if (!entry) continue;
+      const uint64_t calls = std::max<uint64_t>(entry->parts_calls, 1);
+      word.push_back({entry->sent, entry->tensor, entry->parts_bytes / calls});
+      std::fill(entry->sent.begin(), entry->sent.end(), 0);
+      std::fill(entry->tensor.begin(), entry->tensor.end(), 0);
+      entry->parts_calls = entry->parts_bytes = 0;
     }
     LH_ASSIGN_OR_RETURN(const std::vector<std::string> words,
                         member_->Tell(word.dump(), Deadline::After(kAgreeLimit)));
     std::vector<Json> all;
     for (size_t rank = 0; rank < words.size(); ++rank) {
       all.push_back(Json::parse(words[rank], nullptr, /*allow_exceptions=*/false));
-      if (!all.back().is_object() || all.back().size() != word.size()) {
+      if (!all.back().is_array() || all.back().size() != word.size()) {
         return absl::InternalError(fmt::format(
             "rank {} told something else where a switcher's ranks agree: all ranks make the same "
             "calls, and tell each other things in the same order",
@@ -297,24 +299,25 @@ class SwitcherCommunicator final : public Switcher {
   }
 
   void TakeOver(const std::vector<Json>& all) {
-    for (size_t k = 1; k < communicators_.size(); ++k) {
-      uint64_t sent = 0, tensor = 0;
-      for (const Json& word : all) {
-        sent += word.at("sent").at(k).get<uint64_t>();
-        tensor += word.at("tensor").at(k).get<uint64_t>();
-      }
-      if (sent > 0 && tensor > 0) {
-        ratios_[k] = static_cast<double>(tensor) / static_cast<double>(sent);
-      } else if (calls_ - last_[k] >= kForgetPeriod * options_.agree_every) {
-        ratios_[k].reset();
-      }
-    }
-    for (size_t dtype = 0; dtype < kDtypes; ++dtype) {
-      Entry* const entry = EntryOf(Op::kAllToAll, static_cast<Dtype>(dtype));
+    size_t place = 0;
+    for (const auto& entry : entries_) {
+      if (!entry) continue;
       uint64_t most = 0;
-      for (const Json& word : all)
-        most = std::max(most, word.at("parts").at(dtype).get<uint64_t>());
-      if (entry != nullptr && most > 0) entry->agreed_bytes = most;
+      for (const Json& word : all) most = std::max(most, word.at(place).at(2).get<uint64_t>());
+      if (most > 0) entry->agreed_bytes = most;
+      for (size_t k = 1; k < communicators_.size(); ++k) {
+        uint64_t sent = 0, tensor = 0;
+        for (const Json& word : all) {
+          sent += word.at(place).at(0).at(k).get<uint64_t>();
+          tensor += word.at(place).at(1).at(k).get<uint64_t>();
+        }
+        if (sent > 0 && tensor > 0) {
+          entry->ratios[k] = static_cast<double>(tensor) / static_cast<double>(sent);
+        } else if (calls_ - entry->last[k] >= kForgetPeriod * options_.agree_every) {
+          entry->ratios[k].reset();
+        }
+      }
+      ++place;
     }
   }
 
@@ -327,11 +330,8 @@ class SwitcherCommunicator final : public Switcher {
   Stats stats_;
   uint64_t calls_ = 0, agreed_at_ = 0;
   // Of each communicator:
-  std::vector<bool> used_;                     // since the last Wait
-  std::vector<Stats> told_;                    // when ranks last agreed
-  std::vector<uint64_t> since_;                // calls since then
-  std::vector<uint64_t> last_;                 // its last call's number
-  std::vector<std::optional<double>> ratios_;  // in calls; none: the probe's
+  std::vector<bool> used_;       // since the last Wait
+  std::vector<uint64_t> since_;  // calls since then
 };
 
 Status Check(const Communicator& native, const std::vector<Alternative>& alternatives,

@@ -11,7 +11,7 @@
 // probe saw it lose.
 //
 // The time of an alternative that compresses depends on its ratio r: b = b_code + b_wire / r. r is
-// measured in the calls made (Communicator::stats). Every `agree_every` calls of an alternative the
+// measured in the calls made (Communicator::stats), operation by operation. Every `agree_every` calls of an alternative the
 // ranks tell each other (Member::Tell, in the order of calls) and set thresholds anew. One that has
 // not been taken for long gets the probe's ratio back, so that better data bring it back.
 //
@@ -51,7 +51,7 @@ struct Options {
   bool recorded = false;
   uint64_t agree_every = 256;
   // What the probe takes at most; large sizes are left out where time does not suffice.
-  absl::Duration probe_limit = absl::Milliseconds(1500);
+  absl::Duration probe_limit = absl::Seconds(1);
   // Where probes are kept, a file for each machine and set of options; empty: nowhere.
   std::string cache_folder;
   bool reprobe = false;  // do not read what is kept

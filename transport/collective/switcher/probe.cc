@@ -78,7 +78,11 @@ class Tensors {
     if (written_ == dtype) return absl::OkStatus();
     written_ = dtype;
     if (!pinned_.has_value()) {
-      FillPattern(dtype, rank, {in_.data(), in_.size()});
+      const size_t pattern = std::min(kPatternBytes, in_.size());
+      FillPattern(dtype, rank, {in_.data(), pattern});
+      for (size_t at = pattern; at < in_.size(); at += pattern) {
+        std::memcpy(in_.data() + at, in_.data(), std::min(pattern, in_.size() - at));
+      }
       return absl::OkStatus();
     }
     FillPattern(dtype, rank, pinned_->span());

@@ -54,7 +54,7 @@ StatusOr<std::string> KeyOf(Member* member, const std::string& likeness, const c
     }
     places += fmt::format("{}{}", rank == 0 ? "" : ", ", words[rank].substr(0, end));
   }
-  return fmt::format("{}\n{}\n{}", likeness, places, NcclEnvironment());
+  return fmt::format("format {}\n{}\n{}\n{}", kCacheFormat, likeness, places, NcclEnvironment());
 }
 
 bool Covers(const std::vector<Probe>& probes, const Options& options) {

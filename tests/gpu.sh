@@ -46,14 +46,15 @@ copy_libraries() {
 if [ "$build" = 1 ]; then
   found=$(cmake --preset release | grep -- '^-- CUDA: ')
   [[ $found == *": on"* ]] || die "expected nvcc; ${found#-- }"
-  cmake --build --preset release --parallel "$(nproc)" --target gpu_tests longhaul-worker stage_passes longhaul-codec torch_ops
+  cmake --build --preset release --parallel "$(nproc)" --target gpu_tests longhaul-worker stage_passes \
+    longhaul-bench-collective longhaul-codec torch_ops
   rm -rf "$BUNDLE"
   mkdir -p "$BUNDLE/bin" "$BUNDLE/lib"
   cp "$FROM/gpu_tests.txt" "$BUNDLE/"
   cp "$FROM/lib/"liblonghaul_{cuda,torch_cuda,torch_ops}.so "$BUNDLE/lib/"
   cp --parents python/README.md python/longhaul_codecs/*.py "$OPS_TEST" "$BUNDLE/"
   mapfile -t programs < <(cat "$BUNDLE/gpu_tests.txt" "$FROM/gpu_helpers.txt" | sed "s|^|$FROM/bin/|")
-  programs+=("$FROM/bin/longhaul-worker" "$FROM/bin/longhaul-codec" "$FROM/bin/stage_passes")
+  programs+=("$FROM/bin/longhaul-bench-collective" "$FROM/bin/longhaul-worker" "$FROM/bin/longhaul-codec" "$FROM/bin/stage_passes")
   cp "${programs[@]}" "$BUNDLE/bin/"
   copy_libraries "${programs[@]}" "$FROM/lib/liblonghaul_torch_ops.so"
   echo "gpu.sh: built $(wc -l <"$BUNDLE/gpu_tests.txt") test programs into $BUNDLE/ ($(du -sh "$BUNDLE" | cut -f1))"

@@ -40,7 +40,8 @@ ALLOWED = {
                                         "transport/collective/engine"],
     "transport/collective/taco": BASE + ["base/cuda", "codec", "transport/collective",
                                          "transport/collective/engine"],
-    "transport/collective/switcher": BASE + ["transport/collective"],
+    "transport/collective/switcher": BASE + ["base/cuda", "transport/collective",
+                                             "transport/collective/engine"],
     "worker/stage": BASE + ["run/model", "run/file", "run/boundary", "codec"],
     "worker/checkpoint": BASE + ["run/published", "worker/stage"],
     "worker/data": BASE + ["run/data", "run/tokens"],
@@ -96,7 +97,7 @@ FOREIGN = {
     r"base/cuda/(?!module/)": ["base/cuda", "worker", "codec/cuda", "codec/tool", "python/ops",
                                "transport/collective/nccl", "transport/collective/engine",
                                "transport/collective/zip", "transport/collective/taco",
-                               "programs/longhaul_worker.cc"],
+                               "transport/collective/switcher", "programs/longhaul_worker.cc"],
     r"base/cuda/module/": ["base/cuda/module"],
 }
 # Names, and the files that may use them: what differs between families stands in their descriptors.

@@ -95,7 +95,7 @@ class Communicator {
   // rank's part of `out`.
   virtual Status AllGather(const void* in, void* out, uint64_t count, Dtype dtype, Queue queue) = 0;
   // Part r of `in` goes to rank r, part r of `out` comes from it; a part has `count` elements.
-  Status AllToAll(const void* in, void* out, uint64_t count, Dtype dtype, Queue queue);
+  virtual Status AllToAll(const void* in, void* out, uint64_t count, Dtype dtype, Queue queue);
   // The same with a block for each rank; what a rank sends to another is what that one expects.
   // Blocks may be empty and in any order. Counts are fixed when a call is recorded in a graph.
   virtual Status AllToAllV(const void* in, std::span<const Block> send, void* out,

@@ -1,9 +1,25 @@
-// zip and taco over the host's collectives.
+// zip and taco over the host's collectives, and a switcher of the host's and zip.
 #include "tests/conformance/collective/compressed.h"
 #include "tests/conformance/collective/group.h"
 #include "transport/collective/host/factory.h"
+#include "transport/collective/switcher/factory.h"
 
 namespace longhaul::collective {
+namespace {
+
+// Takes zip for all that zip may be taken for, and its ranks agree every few calls.
+StatusOr<std::unique_ptr<Communicator>> MakeSwitcher(std::shared_ptr<Member> member, Memory&,
+                                                     const RankSettings& settings,
+                                                     Deadline deadline) {
+  LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> native,
+                      host::Create(member, {.call_limit = settings.call_limit}, deadline));
+  LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> zipped, zip::Create(native, nullptr, {}));
+  return switcher::Create(
+      std::move(member), std::move(native), {{"zip", std::move(zipped)}}, nullptr,
+      {.margin = -0.99, .agree_every = 3, .probe_limit = absl::ZeroDuration()}, deadline);
+}
+
+}  // namespace
 
 const std::vector<Backend>& Backends() {
   static const auto* const backends = [] {
@@ -26,6 +42,11 @@ const std::vector<Backend>& Backends() {
              return compression.create(std::move(below), nullptr);
            }});
     }
+    rows->push_back({.name = "switcher_over_host",
+                     .max_ranks = 4,
+                     .names_mismatches = false,
+                     .memory = [](uint32_t) { return NewHostMemory(); },
+                     .create = MakeSwitcher});
     return rows;
   }();
   return *backends;

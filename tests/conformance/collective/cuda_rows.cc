@@ -9,6 +9,7 @@
 #include "tests/conformance/collective/compressed.h"
 #include "tests/conformance/collective/group.h"
 #include "transport/collective/nccl/factory.h"
+#include "transport/collective/switcher/factory.h"
 
 namespace longhaul::collective {
 namespace {
@@ -71,6 +72,18 @@ Backend Row(std::string name) {
           .memory = MemoryOf};
 }
 
+// Takes zip for all that zip may be taken for, and its ranks agree every few calls.
+StatusOr<std::unique_ptr<Communicator>> MakeSwitcher(std::shared_ptr<Member> member, Memory& memory,
+                                                     const RankSettings&, Deadline deadline) {
+  const cuda::Device& device = static_cast<CudaMemory&>(memory).device();
+  LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> native,
+                      nccl::Create(member, device, {}, deadline));
+  LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> zipped, zip::Create(native, &device, {}));
+  return switcher::Create(
+      std::move(member), std::move(native), {{"zip", std::move(zipped)}}, &device,
+      {.margin = -0.99, .agree_every = 3, .probe_limit = absl::ZeroDuration()}, deadline);
+}
+
 }  // namespace
 
 const std::vector<Backend>& Backends() {
@@ -99,6 +112,10 @@ const std::vector<Backend>& Backends() {
       rows->push_back(std::move(row));
     }
     rows->insert(rows->begin(), std::move(nccl));
+    Backend switcher = Row("switcher_over_nccl");
+    switcher.rank_order = false;
+    switcher.create = MakeSwitcher;
+    rows->push_back(std::move(switcher));
     return rows;
   }();
   return *backends;

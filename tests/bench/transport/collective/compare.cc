@@ -86,6 +86,9 @@ class Comparer {
 Promise PromiseOf(const Variant& variant, Op op, const Options& options) {
   if (options.ranks == 1) return Promise::kBits;
   const bool sums = op == Op::kAllReduce || op == Op::kReduceScatter;
+  for (const Variant& one : variant.with) {
+    if (PromiseOf(one, op, options) == Promise::kLossy) return Promise::kLossy;
+  }
   if (variant.kind == Variant::Kind::kTaco && op != Op::kAllToAll) return Promise::kLossy;
   if (variant.kind == Variant::Kind::kZip && options.dtype == Dtype::kBf16) return Promise::kBits;
   // NCCL chooses the order of its sums, and rounds on the way.

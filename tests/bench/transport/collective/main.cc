@@ -23,7 +23,7 @@ struct Flags {
   Options options;
   std::string device = "cuda", operations = "all", dtype = "bf16";
   std::string min_bytes = "4KiB", max_bytes = "1GiB", batch_limit = "500ms";
-  std::string variants = "native,zip,taco,native";
+  std::string variants = "native,zip,switcher,native";
   uint32_t child_rank = 0;
   int child_page = -1;
 };
@@ -93,15 +93,19 @@ void AddRest(CLI::App& app, Flags* flags) {
       ->capture_default_str();
   app.add_option("--ranks", o.ranks, "Ranks")->check(CLI::Range(1u, 64u))->capture_default_str();
   app.add_flag("--processes", o.processes, "Ranks are processes, not threads of one");
-  app.add_option("--variants", flags->variants,
-                 "What is measured in every round, in this order: native, zip, taco, with options "
-                 "(zip:exchange=static|sizes|bounded,piece=4Mi,room=0.05; "
-                 "taco:format=e4m3|e5m2|int8,block=256,piece=4Mi). A second native shows what "
-                 "differences mean nothing")
+  app.add_option(
+         "--variants", flags->variants,
+         "What is measured in every round, in this order: native, zip, taco, switcher, with "
+         "options (zip:exchange=static|sizes|bounded,piece=4Mi,room=0.05; "
+         "taco:format=e4m3|e5m2|int8,block=256,piece=4Mi; "
+         "switcher:with=zip+taco,margin=0.05). A second native shows what differences mean "
+         "nothing")
       ->type_name("LIST")
       ->capture_default_str();
   app.add_option("--nccl", o.nccl, "libnccl.so.2; default: that beside LibTorch, or the system's")
       ->type_name("FILE");
+  app.add_option("--cache", o.cache, "Keep what switchers probe there, and read it again")
+      ->type_name("FOLDER");
   app.add_option("--csv", o.csv, "Write the rows there")->type_name("FILE");
   app.add_option("--json", o.json, "Write the rows there, with the machine and every round")
       ->type_name("FILE");
@@ -141,6 +145,7 @@ StatusOr<std::vector<Row>> MeasureAndShow(const Options& options, const cuda::De
   LH_ASSIGN_OR_RETURN(const nlohmann::ordered_json machine, DescribeMachine(options, table));
   std::vector<Row> all;
   std::string native;
+  nlohmann::ordered_json switchers = nlohmann::ordered_json::object();
   const Listener listener{.ready =
                               [&](const std::string& description) {
                                 native = description;
@@ -151,13 +156,18 @@ StatusOr<std::vector<Row>> MeasureAndShow(const Options& options, const cuda::De
                                 for (const Row& row : rows) fmt::print("{}", TableLine(row));
                                 std::fflush(stdout);
                                 all.insert(all.end(), rows.begin(), rows.end());
+                              },
+                          .decided =
+                              [&](const std::string& variant, const std::string& decisions) {
+                                fmt::print("\n{}: {}", variant, decisions);
+                                switchers[variant] = decisions;
                               }};
   LH_RETURN_IF_ERROR(options.processes ? RunProcesses(options, table, arguments, listener)
                                        : RunThreads(options, table, listener));
   if (!options.csv.empty()) LH_RETURN_IF_ERROR(WriteFileAtomic(options.csv, Csv(options, all)));
   if (!options.json.empty()) {
-    LH_RETURN_IF_ERROR(
-        WriteFileAtomic(options.json, ToJson(options, all, machine, native).dump(2) + "\n"));
+    LH_RETURN_IF_ERROR(WriteFileAtomic(
+        options.json, ToJson(options, all, machine, native, switchers).dump(2) + "\n"));
   }
   return all;
 }

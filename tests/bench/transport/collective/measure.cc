@@ -109,6 +109,7 @@ class RankRun {
       case Op::kAllGather:
         return communicator.AllGather(in, out, job.count, dtype, queue);
       default:
+        if (job.counts.empty()) return communicator.AllToAll(in, out, job.count, dtype, queue);
         return communicator.AllToAllV(in, part_.send, out, part_.receive, dtype, queue);
     }
   }

@@ -42,7 +42,33 @@ std::optional<uint64_t> ParseCount(std::string_view text) {
   return std::nullopt;
 }
 
+StatusOr<Variant> StartVariant(const std::string& part);
+
+Status SetOfSwitcher(Variant* variant, std::string_view key, std::string_view value) {
+  if (key == "margin") {
+    const auto [end, error] =
+        std::from_chars(value.data(), value.data() + value.size(), variant->margin);
+    if (error == std::errc() && end == value.data() + value.size() && variant->margin > -1) {
+      return absl::OkStatus();
+    }
+    return Invalid(fmt::format("margin: expected a number above -1 (0.05), got '{}'", value));
+  }
+  if (key != "with") {
+    return Invalid(fmt::format("a switcher has no option '{}'; it has with and margin", key));
+  }
+  variant->with.clear();
+  for (const std::string& part : Split(value, '+')) {
+    LH_ASSIGN_OR_RETURN(Variant one, StartVariant(part));
+    if (one.kind != Variant::Kind::kZip && one.kind != Variant::Kind::kTaco) {
+      return Invalid(fmt::format("with: expected zip or taco, with + between, got '{}'", part));
+    }
+    variant->with.push_back(std::move(one));
+  }
+  return absl::OkStatus();
+}
+
 Status Set(Variant* variant, std::string_view key, std::string_view value) {
+  if (variant->kind == Variant::Kind::kSwitcher) return SetOfSwitcher(variant, key, value);
   const bool zip = variant->kind == Variant::Kind::kZip;
   const bool taco = variant->kind == Variant::Kind::kTaco;
   if (key == "piece" && (zip || taco)) {
@@ -116,8 +142,11 @@ StatusOr<Variant> StartVariant(const std::string& part) {
     variant.kind = Variant::Kind::kZip;
   } else if (variant.text == "taco") {
     variant.kind = Variant::Kind::kTaco;
+  } else if (variant.text == "switcher") {
+    variant.kind = Variant::Kind::kSwitcher;
+    variant.with = {{.text = "zip", .kind = Variant::Kind::kZip}};
   } else {
-    return Invalid(fmt::format("expected native, zip or taco, got '{}'", variant.text));
+    return Invalid(fmt::format("expected native, zip, taco or switcher, got '{}'", variant.text));
   }
   if (colon != std::string::npos) {
     LH_RETURN_IF_ERROR(SetPair(&variant, part.substr(colon + 1)));
@@ -132,6 +161,17 @@ bool IsWritable(const std::string& path) {
   return ::access(folder.c_str(), W_OK) == 0 && !std::filesystem::is_directory(path);
 }
 
+// Itself, or one of a switcher's; null where none does.
+const Variant* WaitsOnHost(const Variant& variant) {
+  if (variant.kind == Variant::Kind::kZip) {
+    return variant.zip.exchange == zip::Exchange::kBounded ? nullptr : &variant;
+  }
+  for (const Variant& one : variant.with) {
+    if (WaitsOnHost(one) != nullptr) return &one;
+  }
+  return nullptr;
+}
+
 Status CheckVariants(const Options& options) {
   if (std::none_of(options.variants.begin(), options.variants.end(),
                    [](const Variant& v) { return v.kind == Variant::Kind::kNative; })) {
@@ -140,11 +180,11 @@ Status CheckVariants(const Options& options) {
   if (!options.graph) return absl::OkStatus();
   if (!options.cuda) return Invalid("--graph needs --device cuda: graphs are the GPU's");
   for (const Variant& variant : options.variants) {
-    if (variant.kind == Variant::Kind::kZip && variant.zip.exchange != zip::Exchange::kBounded) {
+    if (const Variant* const waiting = WaitsOnHost(variant)) {
       return Invalid(
           fmt::format("--graph: {} waits on the host for sizes, so it cannot be recorded; use "
                       "zip:exchange=bounded",
-                      variant.text));
+                      waiting->text));
     }
   }
   return absl::OkStatus();

@@ -15,13 +15,15 @@
 
 namespace longhaul::collective::bench {
 
-// "native", "zip:exchange=bounded,piece=4Mi", "taco:format=int8".
+// "native", "zip:exchange=bounded,piece=4Mi", "taco:format=int8", "switcher:with=zip+taco".
 struct Variant {
-  enum class Kind : uint8_t { kNative, kZip, kTaco };
+  enum class Kind : uint8_t { kNative, kZip, kTaco, kSwitcher };
   std::string text;  // a second one of the same text has "#2" after it
   Kind kind = Kind::kNative;
   zip::Options zip;
   taco::Options taco;
+  std::vector<Variant> with;  // what a switcher has beside the native one
+  double margin = 0.05;       // of a switcher
 };
 
 // Of an all-to-all whose tokens choose experts by Zipf's law; exponent 0: not asked for.
@@ -48,7 +50,8 @@ struct Options {
   Routing routing;
   bool graph = false;
   uint32_t replays = 1000;
-  std::string nccl;  // a file; empty: searched for
+  std::string nccl;   // a file; empty: searched for
+  std::string cache;  // folder of the switchers' probes; empty: none are kept
   std::string csv, json;
 };
 

@@ -19,6 +19,7 @@
 #include "base/unique_fd.h"
 #include "transport/collective/host/factory.h"
 #include "transport/collective/nccl/factory.h"
+#include "transport/collective/switcher/factory.h"
 #include "transport/collective/taco/factory.h"
 #include "transport/collective/zip/factory.h"
 
@@ -42,8 +43,33 @@ StatusOr<std::shared_ptr<Communicator>> Native(const Options& options, const Pla
                       {.libraries = NcclCandidates(options.nccl)}, deadline);
 }
 
-StatusOr<std::shared_ptr<Communicator>> Make(const Variant& variant, const Place& place,
-                                             const std::shared_ptr<Communicator>& native) {
+// Of one rank.
+struct Maker {
+  const Options& options;
+  const Place& place;
+  std::shared_ptr<Member> member;
+  std::shared_ptr<Communicator> native;
+};
+
+StatusOr<std::shared_ptr<Communicator>> Make(const Maker& maker, const Variant& variant);
+
+StatusOr<std::shared_ptr<Communicator>> MakeSwitcher(const Maker& maker, const Variant& variant) {
+  std::vector<switcher::Alternative> alternatives;
+  for (const Variant& one : variant.with) {
+    LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> made, Make(maker, one));
+    alternatives.push_back({one.text, std::move(made)});
+  }
+  return switcher::Create(maker.member, maker.native, std::move(alternatives), maker.place.device(),
+                          {.dtypes = {maker.options.dtype},
+                           .margin = variant.margin,
+                           .recorded = maker.options.graph,
+                           .cache_folder = maker.options.cache},
+                          Deadline::After(kStartLimit));
+}
+
+StatusOr<std::shared_ptr<Communicator>> Make(const Maker& maker, const Variant& variant) {
+  const std::shared_ptr<Communicator>& native = maker.native;
+  const Place& place = maker.place;
   switch (variant.kind) {
     case Variant::Kind::kNative:
       return native;
@@ -51,6 +77,8 @@ StatusOr<std::shared_ptr<Communicator>> Make(const Variant& variant, const Place
       return zip::Create(native, place.device(), variant.zip);
     case Variant::Kind::kTaco:
       return taco::Create(native, place.device(), variant.taco);
+    case Variant::Kind::kSwitcher:
+      return MakeSwitcher(maker, variant);
   }
   return native;
 }
@@ -75,6 +103,7 @@ Status Measure(const Common& common, const std::shared_ptr<Member>& member) {
   LH_ASSIGN_OR_RETURN(const std::unique_ptr<Place> place, PlaceOf(common.table, rank));
   LH_ASSIGN_OR_RETURN(const std::shared_ptr<Communicator> native,
                       Native(common.options, *place, member));
+  const Maker maker{common.options, *place, member, native};
   RankSetting setting{.options = &common.options,
                       .numbers = &common.numbers,
                       .member = member,
@@ -82,11 +111,19 @@ Status Measure(const Common& common, const std::shared_ptr<Member>& member) {
                       .place = place.get(),
                       .done = common.listener.rows};
   for (const Variant& variant : common.options.variants) {
-    LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> made, Make(variant, *place, native));
+    LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> made, Make(maker, variant));
     setting.candidates.push_back({variant, std::move(made)});
   }
   if (rank == 0) common.listener.ready(native->Describe());
-  return MeasureAll(std::move(setting));
+  const std::vector<Candidate> candidates = setting.candidates;
+  LH_RETURN_IF_ERROR(MeasureAll(std::move(setting)));
+  for (const Candidate& candidate : candidates) {
+    const auto* const made = dynamic_cast<const switcher::Switcher*>(candidate.communicator.get());
+    if (made == nullptr || rank != 0) continue;
+    common.listener.decided(candidate.variant.text,
+                            made->origin() + "\n" + switcher::ToText(made->decisions()));
+  }
+  return absl::OkStatus();
 }
 
 Status RunRank(const Common& common, const std::string& id, uint32_t rank) {

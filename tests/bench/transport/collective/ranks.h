@@ -16,6 +16,8 @@ struct Listener {
   // Rank 0's: the native communicator is there ("nccl 2.28.9"), and a job's rows are.
   std::function<void(const std::string& native)> ready;
   std::function<void(const std::vector<Row>&)> rows;
+  // At the end, of each switcher: what it took for what.
+  std::function<void(const std::string& variant, const std::string& decisions)> decided;
 };
 
 // Files that may be NCCL, in the order in which they are tried.

@@ -14,7 +14,7 @@
 namespace longhaul::collective::bench {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // Of what `values` has: median, least, greatest.
 struct Spread {
@@ -87,13 +87,13 @@ std::string Quoted(std::string text) {
 
 }  // namespace
 
-StatusOr<Json> DescribeMachine(const Options& options, const cuda::DeviceTable* table) {
+StatusOr<OrderedJson> DescribeMachine(const Options& options, const cuda::DeviceTable* table) {
   struct utsname name {};
   ::uname(&name);
-  Json machine{{"longhaul", std::string(Version())},
-               {"system", fmt::format("{} {} {}", name.sysname, name.release, name.machine)},
-               {"cores", std::thread::hardware_concurrency()}};
-  Json variables = Json::object();
+  OrderedJson machine{{"longhaul", std::string(Version())},
+                      {"system", fmt::format("{} {} {}", name.sysname, name.release, name.machine)},
+                      {"cores", std::thread::hardware_concurrency()}};
+  OrderedJson variables = OrderedJson::object();
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
     const size_t equals = text.find('=');
@@ -103,7 +103,7 @@ StatusOr<Json> DescribeMachine(const Options& options, const cuda::DeviceTable* 
   }
   machine["environment"] = variables;
   if (table == nullptr) return machine;
-  Json gpus = Json::array();
+  OrderedJson gpus = OrderedJson::array();
   for (uint32_t rank = 0; rank < options.ranks; ++rank) {
     LH_ASSIGN_OR_RETURN(const cuda::Device device, cuda::Device::Open(table, rank));
     gpus.push_back(device.Describe());
@@ -169,32 +169,32 @@ std::string Csv(const Options& options, const std::vector<Row>& rows) {
   return text;
 }
 
-Json ToJson(const Options& options, const std::vector<Row>& rows, const Json& machine,
-            const std::string& native) {
-  Json list = Json::array();
+OrderedJson ToJson(const Options& options, const std::vector<Row>& rows, const OrderedJson& machine,
+                   const std::string& native, const OrderedJson& switchers) {
+  OrderedJson list = OrderedJson::array();
   for (const Row& row : rows) {
     const Figures f = FiguresOf(row);
-    Json json{{"operation", OperationOf(row)},
-              {"bytes", row.job.bytes},
-              {"variant", row.variant},
-              {"iterations", row.iterations},
-              {"us", f.us.median},
-              {"us_least", f.us.least},
-              {"us_most", f.us.most},
-              {"algorithm_gb_per_s", f.algorithm},
-              {"bus_gb_per_s", f.bus},
-              {"faster", f.faster.median},
-              {"faster_least", f.faster.least},
-              {"faster_most", f.faster.most},
-              {"correct", row.outcome.refused.empty() && row.outcome.wrong == 0},
-              {"elements", row.outcome.elements},
-              {"differ", row.outcome.differ},
-              {"wrong", row.outcome.wrong},
-              {"error", row.outcome.error},
-              {"sent_bytes", row.outcome.sent_bytes},
-              {"tensor_bytes", row.outcome.tensor_bytes},
-              {"imbalance", row.job.imbalance},
-              {"seconds_of_rounds", row.rounds}};
+    OrderedJson json{{"operation", OperationOf(row)},
+                     {"bytes", row.job.bytes},
+                     {"variant", row.variant},
+                     {"iterations", row.iterations},
+                     {"us", f.us.median},
+                     {"us_least", f.us.least},
+                     {"us_most", f.us.most},
+                     {"algorithm_gb_per_s", f.algorithm},
+                     {"bus_gb_per_s", f.bus},
+                     {"faster", f.faster.median},
+                     {"faster_least", f.faster.least},
+                     {"faster_most", f.faster.most},
+                     {"correct", row.outcome.refused.empty() && row.outcome.wrong == 0},
+                     {"elements", row.outcome.elements},
+                     {"differ", row.outcome.differ},
+                     {"wrong", row.outcome.wrong},
+                     {"error", row.outcome.error},
+                     {"sent_bytes", row.outcome.sent_bytes},
+                     {"tensor_bytes", row.outcome.tensor_bytes},
+                     {"imbalance", row.job.imbalance},
+                     {"seconds_of_rounds", row.rounds}};
     if (!row.outcome.refused.empty()) json["refused"] = row.outcome.refused;
     list.push_back(std::move(json));
   }
@@ -206,6 +206,7 @@ Json ToJson(const Options& options, const std::vector<Row>& rows, const Json& ma
           {"data", options.data},
           {"in_place", options.in_place},
           {"graph", options.graph},
+          {"switchers", switchers},
           {"rows", list}};
 }
 

@@ -20,7 +20,8 @@ std::string TableHead(const Options& options, const std::string& native);
 std::string TableLine(const Row& row);
 std::string Csv(const Options& options, const std::vector<Row>& rows);
 nlohmann::ordered_json ToJson(const Options& options, const std::vector<Row>& rows,
-                              const nlohmann::ordered_json& machine, const std::string& native);
+                              const nlohmann::ordered_json& machine, const std::string& native,
+                              const nlohmann::ordered_json& switchers);
 
 }  // namespace longhaul::collective::bench
 

@@ -1,0 +1,31 @@
+// Probes in a file: JSON with the key in words, so that a person sees what a file is of.
+//
+//   <folder>/collectives-<sha256 of the key, 16 digits>.json
+//   {"format": 1, "key": "...", "probes": [{"op": 0, "dtype": 3, "ratios": [1, 1.41],
+//    "points": [{"bytes": 16384, "seconds": [1.1e-5, 2.3e-5]}]}]}
+//
+// Files may be damaged or another's: kInvalidArgument with what is wrong.
+#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_CACHE_H_
+#define LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_CACHE_H_
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "transport/collective/switcher/model.h"
+
+namespace longhaul::collective::switcher {
+
+inline constexpr int kCacheFormat = 1;
+
+std::string CachePath(const std::string& folder, std::string_view key);
+std::string FormatCache(std::string_view key, std::span<const Probe> probes);
+// Of `communicators` communicators each.
+StatusOr<std::vector<Probe>> ParseCache(std::string_view text, std::string_view key,
+                                        size_t communicators);
+
+}  // namespace longhaul::collective::switcher
+
+#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_CACHE_H_

@@ -1,0 +1,61 @@
+// What a probe saw, and what follows from it: times that are predicted, and who is taken for which
+// size. Pure.
+#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_MODEL_H_
+#define LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_MODEL_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "transport/collective/switcher/factory.h"
+
+namespace longhaul::collective::switcher {
+
+// Of all communicators, the native one first; 0 seconds: it could not do the call.
+struct Point {
+  uint64_t bytes = 0;
+  std::vector<double> seconds;
+};
+struct Probe {
+  Op op = Op::kAllReduce;
+  Dtype dtype = Dtype::kBf16;
+  std::vector<Point> points;   // ascending bytes
+  std::vector<double> ratios;  // of all communicators, in the probe's calls
+};
+
+// T(d) = start + per_byte x d.
+struct Fit {
+  double start = 0, per_byte = 0;
+  double At(double bytes) const { return start + per_byte * bytes; }
+};
+// Least squares of relative errors; neither number is negative. One point: no start.
+Fit FitOf(std::span<const Point> points, size_t communicator);
+
+// b = code + wire / ratio.
+struct Slope {
+  double code = 0, wire = 0;
+  double At(double ratio) const { return code + wire / ratio; }
+};
+// `per_byte` was measured at `ratio`; `wire` is what a byte takes uncompressed.
+Slope SlopeOf(double per_byte, double wire, double ratio);
+
+// The least size from which on the probe saw the alternative `margin` faster than the native one,
+// between two sizes by a line; nothing where it lost at the largest.
+std::optional<double> WinsFrom(std::span<const Point> points, size_t communicator, double margin);
+
+// A communicator as the choice sees it.
+struct Candidate {
+  Fit fit;
+  double from = 0;  // not taken below
+  bool usable = true;
+};
+// The native one is the first. Each range is taken by who is fastest there, an alternative with
+// `margin` on its time.
+std::vector<Range> RangesOf(std::span<const Candidate> candidates, double margin);
+// The line of the range that holds `bytes`.
+size_t Choose(std::span<const Range> ranges, uint64_t bytes);
+
+}  // namespace longhaul::collective::switcher
+
+#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_MODEL_H_

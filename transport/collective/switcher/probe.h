@@ -1,0 +1,26 @@
+// Times all communicators on a few sizes of each operation, in turns.
+#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_PROBE_H_
+#define LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_PROBE_H_
+
+#include <array>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/cuda/device.h"
+#include "transport/collective/switcher/model.h"
+
+namespace longhaul::collective::switcher {
+
+inline constexpr std::array kOperations = {Op::kAllReduce, Op::kReduceScatter, Op::kAllGather,
+                                           Op::kAllToAll};
+
+// All ranks call it. The numbers are the slowest rank's, and the same on all.
+StatusOr<std::vector<Probe>> RunProbe(Member* member,
+                                      std::span<const std::shared_ptr<Communicator>> communicators,
+                                      const cuda::Device* device, const Options& options,
+                                      Deadline deadline);
+
+}  // namespace longhaul::collective::switcher
+
+#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_PROBE_H_

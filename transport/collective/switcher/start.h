@@ -1,0 +1,26 @@
+// What a switcher knows when it is made: of a file, or of a probe.
+#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_START_H_
+#define LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_START_H_
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/collective/switcher/model.h"
+
+namespace longhaul::collective::switcher {
+
+struct Known {
+  std::vector<Probe> probes;
+  std::string origin;
+};
+
+// All ranks call it. `names`: of all communicators, the native one first.
+StatusOr<Known> Learn(Member* member, std::span<const std::shared_ptr<Communicator>> communicators,
+                      std::span<const std::string> names, const cuda::Device* device,
+                      const Options& options, Deadline deadline);
+
+}  // namespace longhaul::collective::switcher
+
+#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_SWITCHER_START_H_

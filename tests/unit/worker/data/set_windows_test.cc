@@ -92,12 +92,14 @@ class Files {
 };
 
 std::unique_ptr<WindowSource> WindowsOfAll(const data::Mixture& mixture, uint32_t context,
-                                           double share, uint64_t memory, FetchChunk fetch) {
-  return WindowsOfSets({.mixture = std::make_shared<const data::Mixture>(mixture),
+                                           double share, uint64_t memory, const FetchChunk& fetch) {
+  return WindowsOfSets({.chunks = std::make_shared<SetChunks>(SetChunksOptions{
+                            .mixture = std::make_shared<const data::Mixture>(mixture),
+                            .memory_bytes = memory,
+                            .from_place = fetch,
+                            .from_coordinator = fetch}),
                         .context = context,
-                        .validation_share = share,
-                        .memory_bytes = memory,
-                        .fetch = std::move(fetch)});
+                        .validation_share = share});
 }
 
 TEST(WindowsOfSets, AreThoseOfTheTokensInOnePiece) {

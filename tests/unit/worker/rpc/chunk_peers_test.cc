@@ -1,0 +1,384 @@
+// Two workers that read the same data over loopback links, and strangers in the place of one.
+#include "worker/rpc/chunk_peers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "proto/wire/chunk_word.h"
+#include "tests/support/mailbox.h"
+#include "tests/unit/worker/data/chunk_lists.h"
+#include "transport/p2p/loopback/factory.h"
+
+namespace longhaul::worker {
+namespace {
+
+using ::longhaul::testing::Mailbox;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using transport::Lane;
+
+constexpr uint64_t kChunks = 6, kSize = 200'000;  // many pieces
+constexpr uint64_t kMemory = uint64_t{16} << 20;
+const CellId kFirst{.replica = 0, .stage = 0}, kLast{.replica = 0, .stage = 1};
+const ChunkGivenUp kNever = [] { return false; };
+
+// Where all chunks are, counted by chunk.
+class Coordinator {
+ public:
+  FetchChunk fetch() {
+    return [this](const data::Source&, const data::HashedFile&, uint64_t chunk,
+                  const ChunkGivenUp&) -> StatusOr<std::vector<std::byte>> {
+      const std::lock_guard lock(mutex_);
+      ++asked_[chunk];
+      return ChunkBytes(chunk, kSize);
+    };
+  }
+  std::map<uint64_t, int> asked() {
+    const std::lock_guard lock(mutex_);
+    return asked_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<uint64_t, int> asked_;
+};
+
+// A worker, as far as it reads data. `folder`: the chunks that its folder has.
+class Reader {
+ public:
+  Reader(Coordinator* coordinator, std::set<uint64_t> folder)
+      : transport(*transport::loopback::CreateTransport({})),
+        chunks(std::make_shared<SetChunks>(SetChunksOptions{
+            .mixture = ListOfChunks("/set", kChunks, kSize),
+            .memory_bytes = kMemory,
+            .from_place = [folder = std::move(folder)](
+                              const data::Source&, const data::HashedFile&, uint64_t chunk,
+                              const ChunkGivenUp&) -> StatusOr<std::vector<std::byte>> {
+              if (!folder.contains(chunk)) return absl::NotFoundError("no such folder");
+              return ChunkBytes(chunk, kSize);
+            },
+            .from_coordinator = coordinator->fetch()})) {}
+  ~Reader() { End(); }
+
+  void Meet(const CellId& peer, std::vector<std::string> dials,
+            absl::Duration silence = absl::Seconds(20)) {
+    ChunkPair pair{.peer = peer,
+                   .peer_worker = "w",
+                   .fetches_for = peer == kLast,
+                   .transport = "ucx",
+                   .bits_per_second = 1e9,
+                   .ways = {{.number = EdgeId(2), .dials = !dials.empty(), .addresses = dials}}};
+    peers = std::make_shared<ChunkPeers>(ChunkPeersOptions{.transports = {{"ucx", transport.get()}},
+                                                           .traffic = &traffic,
+                                                           .run = RunId("tiny"),
+                                                           .epoch = Epoch(3),
+                                                           .link_secret = "a secret",
+                                                           .pairs = {std::move(pair)},
+                                                           .silence = silence});
+    peers->Serve(chunks);
+    chunks->SetOthers(peers);
+  }
+  // As at the end of an epoch.
+  void End() {
+    chunks->SetOthers(nullptr);
+    if (peers) peers->Close();
+  }
+  void ReadAll() {
+    for (uint64_t chunk = 0; chunk < kChunks; ++chunk) {
+      const auto got = chunks->Get({.chunk = chunk});
+      ASSERT_TRUE(got.ok()) << got.status();
+      ASSERT_EQ(**got, ChunkBytes(chunk, kSize));
+    }
+  }
+  uint64_t Tally(const std::string& holder) {
+    for (const auto& [name, one] : chunks->TakeTally()) tally[name] += one.chunks;
+    return tally.contains(holder) ? tally.at(holder) : 0;
+  }
+
+  TrafficWatch traffic;
+  std::unique_ptr<transport::Transport> transport;
+  std::shared_ptr<SetChunks> chunks;
+  std::shared_ptr<ChunkPeers> peers;
+  std::map<std::string, uint64_t> tally;
+};
+
+std::set<uint64_t> All() {
+  std::set<uint64_t> all;
+  for (uint64_t chunk = 0; chunk < kChunks; ++chunk) all.insert(chunk);
+  return all;
+}
+
+void Meet(Reader& first, Reader& last) {
+  first.Meet(kLast, {});
+  last.Meet(kFirst, {first.transport->address()});
+}
+
+TEST(ChunkPeersTest, TheLastStageReadsTheFolderOfTheFirst) {
+  Coordinator coordinator;
+  Reader first(&coordinator, All()), last(&coordinator, {});
+  Meet(first, last);
+  last.ReadAll();
+  EXPECT_EQ(last.Tally("stage 0"), kChunks);
+  EXPECT_TRUE(coordinator.asked().empty());
+}
+
+TEST(ChunkPeersTest, TheFirstStageReadsTheFolderOfTheLast) {
+  Coordinator coordinator;
+  Reader first(&coordinator, {}), last(&coordinator, All());
+  Meet(first, last);
+  first.ReadAll();
+  EXPECT_EQ(first.Tally("stage 1"), kChunks);
+  EXPECT_TRUE(coordinator.asked().empty());
+}
+
+TEST(ChunkPeersTest, WhereNobodyHasTheFolderTheCoordinatorGivesEachChunkOnce) {
+  for (int round = 0; round < 5; ++round) {
+    Coordinator coordinator;
+    Reader first(&coordinator, {}), last(&coordinator, {});
+    Meet(first, last);
+    std::vector<ChunkId> next;
+    for (uint64_t chunk = 0; chunk < kChunks; ++chunk) next.push_back({.chunk = chunk});
+    first.chunks->Expect(next);
+    last.chunks->Expect(next);
+    std::thread beside([&] { first.ReadAll(); });
+    last.ReadAll();
+    beside.join();
+    EXPECT_EQ(coordinator.asked().size(), kChunks);
+    for (const auto& [chunk, times] : coordinator.asked()) EXPECT_EQ(times, 1) << chunk;
+    EXPECT_EQ(last.Tally("stage 0"), kChunks);
+    EXPECT_EQ(last.Tally("the coordinator"), 0u);
+    EXPECT_EQ(first.Tally("the coordinator"), kChunks);
+  }
+}
+
+TEST(ChunkPeersTest, PiecesArriveWhereTheLineIsNeverQuiet) {
+  Coordinator coordinator;
+  Reader first(&coordinator, All()), last(&coordinator, {});
+  Meet(first, last);
+  first.traffic.Begin();
+  ASSERT_TRUE(last.chunks->Get({.chunk = 1}).ok());
+  first.traffic.End();
+  EXPECT_EQ(last.Tally("stage 0"), 1u);
+}
+
+TEST(ChunkPeersTest, AfterTheHolderHasGoneTheCoordinatorGivesTheRest) {
+  Coordinator coordinator;
+  auto first = std::make_unique<Reader>(&coordinator, All());
+  Reader last(&coordinator, {});
+  Meet(*first, last);
+  ASSERT_TRUE(last.chunks->Get({.chunk = 0}).ok());
+  first.reset();
+  last.ReadAll();
+  EXPECT_EQ(last.Tally("stage 0"), 1u);
+  EXPECT_EQ(last.Tally("the coordinator"), kChunks - 1);
+}
+
+TEST(ChunkPeersTest, ANewEpochMeetsAnew) {
+  Coordinator coordinator;
+  Reader first(&coordinator, All()), last(&coordinator, {});
+  Meet(first, last);
+  ASSERT_TRUE(last.chunks->Get({.chunk = 0}).ok());
+  first.End();
+  last.End();
+  Meet(first, last);
+  last.ReadAll();
+  EXPECT_EQ(last.Tally("stage 0"), kChunks);
+}
+
+TEST(ChunkPeersTest, WhoGivesUpWaitsForNobody) {
+  Coordinator coordinator;
+  Reader last(&coordinator, {});
+  last.Meet(kFirst, {"nobody"});
+  last.peers->GiveUp();
+  last.ReadAll();
+  EXPECT_EQ(last.Tally("the coordinator"), kChunks);
+}
+
+// ---- In the place of the first stage -----------------------------------------------
+
+// Says what a test has it say.
+class Stranger : public transport::LinkHandler {
+ public:
+  Stranger() : transport_(*transport::loopback::CreateTransport({})) {}
+  // Links and their handlers hold each other.
+  void End() {
+    link_.reset();
+    transport_.reset();
+  }
+
+  static std::shared_ptr<Stranger> Expecting() {
+    auto stranger = std::make_shared<Stranger>();
+    stranger->transport_->Expect({RunId("chunks:tiny"), Epoch(3), EdgeId(2)}, "a secret", stranger,
+                                 {}, Deadline::After(absl::Seconds(20)), [stranger](auto link) {
+                                   if (link.ok()) stranger->links_.Push(*std::move(link));
+                                 });
+    return stranger;
+  }
+  const std::string& address() const { return transport_->address(); }
+  void Open() { link_ = links_.Take().value_or(nullptr); }
+  void Say(Lane lane, std::string text) {
+    const auto owned = std::make_shared<const std::string>(std::move(text));
+    link_->Send(lane, {.header = {}, .body = std::as_bytes(std::span(*owned))},
+                [owned](const Status&) {});
+  }
+  void SayPiece(uint32_t request, const std::string& bytes) {
+    Say(Lane::kBulk, wire::EncodeChunkPieceHeader(request) + bytes);
+  }
+  wire::ChunkWord Hear() { return heard_.Take().value_or(wire::ChunkNotHere{}); }
+  bool AwaitClosed() { return closed_.Take().has_value(); }
+  bool silent() const { return heard_.empty(); }
+
+  void OnFrame(Lane lane, std::span<const std::byte> payload) override {
+    if (lane == Lane::kControl) {
+      heard_.Push(wire::DecodeChunkWord(payload).value_or(wire::ChunkNotHere{}));
+    } else {
+      pieces_ += wire::DecodeChunkPiece(payload).value_or(wire::ChunkPiece{}).bytes.size();
+    }
+  }
+  uint64_t pieces() const { return pieces_; }
+  void OnSuspect(absl::Duration) override {}
+  void OnHealthy() override {}
+  void OnClosed(const Status& reason) override { closed_.Push(reason); }
+
+ private:
+  std::unique_ptr<transport::Transport> transport_;
+  Mailbox<std::shared_ptr<transport::Link>> links_;
+  std::shared_ptr<transport::Link> link_;
+  Mailbox<wire::ChunkWord> heard_;
+  Mailbox<Status> closed_;
+  std::atomic<uint64_t> pieces_{0};
+};
+
+class StrangerTest : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    last_.End();
+    stranger_->End();
+  }
+  void Begin(absl::Duration silence = absl::Seconds(20)) {
+    last_.Meet(kFirst, {stranger_->address()}, silence);
+    stranger_->Open();
+  }
+  // Asks for a chunk; hands the stranger's turn on; all is well in the end.
+  void Ask(const std::function<void(uint32_t request)>& answer) {
+    std::thread reader([this] {
+      const auto got = last_.chunks->Get({.chunk = 2});
+      ASSERT_TRUE(got.ok()) << got.status();
+      EXPECT_EQ(**got, ChunkBytes(2, kSize));
+    });
+    const wire::ChunkWord word = stranger_->Hear();
+    const auto* ask = std::get_if<wire::ChunkAsk>(&word);
+    EXPECT_NE(ask, nullptr);
+    if (ask != nullptr) {
+      EXPECT_EQ(ask->chunk, 2u);
+      answer(ask->request);
+    }
+    reader.join();
+    EXPECT_EQ(last_.Tally("the coordinator"), 1u);
+    EXPECT_EQ(coordinator_.asked().at(2), 1);
+  }
+  void ExpectAskedNoMore() {
+    last_.ReadAll();
+    EXPECT_TRUE(stranger_->silent());
+    EXPECT_EQ(last_.Tally("the coordinator"), kChunks);
+  }
+
+  Coordinator coordinator_;
+  std::shared_ptr<Stranger> stranger_ = Stranger::Expecting();
+  Reader last_{&coordinator_, {}};
+};
+
+TEST_F(StrangerTest, OtherBytesAreNotTaken) {
+  Begin();
+  Ask([&](uint32_t request) {
+    for (uint64_t sent = 0; sent < kSize; sent += 50'000) {
+      stranger_->SayPiece(request, std::string(50'000, 'x'));
+    }
+  });
+  EXPECT_TRUE(stranger_->AwaitClosed());
+  ExpectAskedNoMore();
+}
+
+TEST_F(StrangerTest, MoreBytesThanWereAskedForEndTheLink) {
+  Begin();
+  Ask([&](uint32_t request) {
+    for (uint64_t sent = 0; sent <= kSize; sent += 50'000) {
+      stranger_->SayPiece(request, std::string(50'001, '\2'));
+    }
+  });
+  EXPECT_TRUE(stranger_->AwaitClosed());
+  ExpectAskedNoMore();
+}
+
+TEST_F(StrangerTest, WhatNobodyAskedForEndsTheLink) {
+  Begin();
+  Ask([&](uint32_t request) { stranger_->SayPiece(request + 1, "x"); });
+  EXPECT_TRUE(stranger_->AwaitClosed());
+  ExpectAskedNoMore();
+}
+
+TEST_F(StrangerTest, AWordThatIsNoneEndsTheLink) {
+  Begin();
+  Ask([&](uint32_t) { stranger_->Say(Lane::kControl, "nonsense"); });
+  EXPECT_TRUE(stranger_->AwaitClosed());
+  ExpectAskedNoMore();
+}
+
+TEST_F(StrangerTest, WhoIsSilentIsNotAskedForAWhile) {
+  Begin(/*silence=*/absl::Milliseconds(100));
+  Ask([&](uint32_t request) { stranger_->SayPiece(request, "x"); });
+  ExpectAskedNoMore();
+}
+
+TEST_F(StrangerTest, WhoDoesNotHaveTheDataIsAskedOnce) {
+  Begin();
+  Ask([&](uint32_t request) {
+    stranger_->Say(Lane::kControl, wire::EncodeChunkWord(wire::ChunkNotHere{request}));
+  });
+  ExpectAskedNoMore();
+}
+
+TEST_F(StrangerTest, WhatTheListDoesNotHaveIsNotHere) {
+  Begin();
+  const wire::ChunkAsk asks[] = {{.request = 0, .source = 1},
+                                 {.request = 1, .shard = 1},
+                                 {.request = 2, .chunk = kChunks},
+                                 {.request = 3, .mask = true},
+                                 {.request = 4, .validation = true},
+                                 // The last stage fetches nothing for others.
+                                 {.request = 5, .chunk = 1}};
+  for (const wire::ChunkAsk& ask : asks) {
+    stranger_->Say(Lane::kControl, wire::EncodeChunkWord(ask));
+    const wire::ChunkWord answer = stranger_->Hear();
+    const auto* not_here = std::get_if<wire::ChunkNotHere>(&answer);
+    ASSERT_NE(not_here, nullptr);
+    EXPECT_EQ(not_here->request, ask.request);
+  }
+  EXPECT_TRUE(coordinator_.asked().empty());
+  EXPECT_EQ(stranger_->pieces(), 0u);
+}
+
+TEST_F(StrangerTest, WhoAsksForTooMuchAtATimeIsNotAnswered) {
+  ASSERT_TRUE(last_.chunks->Get({.chunk = 0}).ok());
+  last_.traffic.Begin();  // pieces take their time
+  Begin();
+  for (uint32_t request = 0; request < 100; ++request) {
+    stranger_->Say(Lane::kControl, wire::EncodeChunkWord(wire::ChunkAsk{.request = request}));
+  }
+  EXPECT_TRUE(stranger_->AwaitClosed());
+  EXPECT_LT(stranger_->pieces(), (ChunkPeers::kMostAsks + 1) * kSize);
+  last_.traffic.End();
+}
+
+}  // namespace
+}  // namespace longhaul::worker

@@ -258,7 +258,8 @@ Status EpochRun::Prepare() {
 
   LH_ASSIGN_OR_RETURN(mixture_, inputs_.FetchMixture(spec_));
   LH_RETURN_IF_ERROR(ports_.Begin(spec_, gpu_, mixture_.get()));
-  if (mixture_) MeetReaders();
+  // What is on the web, everybody reads there.
+  if (mixture_ && !std::ranges::all_of(mixture_->sources, &data::Source::on_web)) MeetReaders();
   const std::string& text_sha256 = assignment_.data.token_file_sha256;
   // Where documents begin matters to attention.
   const bool reads_text = mine.roles.embedding || mine.roles.head || spec_.data.mask_documents;
@@ -306,7 +307,7 @@ Status EpochRun::Prepare() {
     const auto window_source = resident_->TextOf(text_sha256);
     LH_RETURN_IF_ERROR(inputs_.CheckText(*window_source, spec_.model.context));
     chunks_ = window_source->chunks();
-    if (chunks_) readers_->Serve(chunks_);
+    if (chunks_ && readers_) readers_->Serve(chunks_);
   }
   laps.End("more for the text");
   LH_RETURN_IF_ERROR(ports_.Await([this] { return Cancelled(); }));

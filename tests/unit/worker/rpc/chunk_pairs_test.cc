@@ -15,11 +15,11 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-CellId Stage(uint32_t stage) {
+CellId At(uint32_t stage) {
   return {.replica = 0, .stage = stage};
 }
 
-Assignment Chain(uint32_t stages) {
+Assignment ChainOf(uint32_t stages) {
   Assignment assignment;
   assignment.edges = chain::MakeEdges(/*replica=*/0, stages);
   for (Edge& edge : assignment.edges) {
@@ -29,7 +29,7 @@ Assignment Chain(uint32_t stages) {
   }
   for (uint32_t stage = 0; stage < stages; ++stage) {
     Cell& cell = assignment.cells.emplace_back();
-    cell.id = Stage(stage);
+    cell.id = At(stage);
     cell.worker_name = "w" + std::to_string(stage);
     cell.roles = {.embedding = chain::IsFirst(stage), .head = chain::IsLast(stage, stages)};
     cell.endpoints = {{.transport = "ucx", .addresses = {"10.0.0." + std::to_string(stage)}}};
@@ -38,19 +38,19 @@ Assignment Chain(uint32_t stages) {
 }
 
 TEST(ChunkPairs, OneStageIsAlone) {
-  EXPECT_THAT(ChunkPairsOf(Chain(1), Stage(0), true), IsEmpty());
+  EXPECT_THAT(ChunkPairsOf(ChainOf(1), At(0), true), IsEmpty());
 }
 
 TEST(ChunkPairs, NeighboursDialAsTheirEdgeDoes) {
-  Assignment two = Chain(2);
+  Assignment two = ChainOf(2);
   for (const bool to_dials : {true, false}) {
     two.edges[0].to_dials = to_dials;
-    const auto of_first = ChunkPairsOf(two, Stage(0), false);
-    const auto of_last = ChunkPairsOf(two, Stage(1), false);
+    const auto of_first = ChunkPairsOf(two, At(0), false);
+    const auto of_last = ChunkPairsOf(two, At(1), false);
     ASSERT_EQ(of_first.size(), 1u);
     ASSERT_EQ(of_last.size(), 1u);
-    EXPECT_EQ(of_first[0].peer, Stage(1));
-    EXPECT_EQ(of_last[0].peer, Stage(0));
+    EXPECT_EQ(of_first[0].peer, At(1));
+    EXPECT_EQ(of_last[0].peer, At(0));
     EXPECT_EQ(of_last[0].peer_worker, "w0");
     EXPECT_TRUE(of_first[0].fetches_for);
     EXPECT_FALSE(of_last[0].fetches_for);
@@ -67,10 +67,10 @@ TEST(ChunkPairs, NeighboursDialAsTheirEdgeDoes) {
 }
 
 TEST(ChunkPairs, OthersTryBothWays) {
-  const Assignment three = Chain(3);
-  EXPECT_THAT(ChunkPairsOf(three, Stage(1), false), IsEmpty()) << "it reads no text";
-  const auto of_first = ChunkPairsOf(three, Stage(0), false);
-  const auto of_last = ChunkPairsOf(three, Stage(2), false);
+  const Assignment three = ChainOf(3);
+  EXPECT_THAT(ChunkPairsOf(three, At(1), false), IsEmpty()) << "it reads no text";
+  const auto of_first = ChunkPairsOf(three, At(0), false);
+  const auto of_last = ChunkPairsOf(three, At(2), false);
   ASSERT_EQ(of_first.size(), 1u);
   ASSERT_EQ(of_last.size(), 1u);
   ASSERT_EQ(of_first[0].ways.size(), 2u);
@@ -83,10 +83,10 @@ TEST(ChunkPairs, OthersTryBothWays) {
 }
 
 TEST(ChunkPairs, NobodyDialsWhoHasNoAddress) {
-  Assignment three = Chain(3);
+  Assignment three = ChainOf(3);
   three.cells[0].endpoints[0].addresses.clear();
-  const auto of_first = ChunkPairsOf(three, Stage(0), false);
-  const auto of_last = ChunkPairsOf(three, Stage(2), false);
+  const auto of_first = ChunkPairsOf(three, At(0), false);
+  const auto of_last = ChunkPairsOf(three, At(2), false);
   ASSERT_EQ(of_first.size(), 1u);
   ASSERT_EQ(of_last.size(), 1u);
   ASSERT_EQ(of_first[0].ways.size(), 1u);
@@ -97,32 +97,32 @@ TEST(ChunkPairs, NobodyDialsWhoHasNoAddress) {
 }
 
 TEST(ChunkPairs, WhereTheOneDoesNotListenTheyHaveNone) {
-  Assignment three = Chain(3);
+  Assignment three = ChainOf(3);
   three.edges[1].transport = "grpc";
   three.cells[2].endpoints.push_back({.transport = "grpc", .addresses = {"10.0.0.2:2"}});
-  EXPECT_THAT(ChunkPairsOf(three, Stage(2), false), IsEmpty());
+  EXPECT_THAT(ChunkPairsOf(three, At(2), false), IsEmpty());
 }
 
 TEST(ChunkPairs, EveryStageHasOneWithTheFirstWhereAllRead) {
-  const Assignment four = Chain(4);
+  const Assignment four = ChainOf(4);
   std::vector<CellId> peers;
   std::vector<EdgeId> numbers;
-  for (const ChunkPair& pair : ChunkPairsOf(four, Stage(0), true)) {
+  for (const ChunkPair& pair : ChunkPairsOf(four, At(0), true)) {
     peers.push_back(pair.peer);
     for (const auto& way : pair.ways) numbers.push_back(way.number);
   }
-  EXPECT_THAT(peers, ElementsAre(Stage(1), Stage(2), Stage(3)));
+  EXPECT_THAT(peers, ElementsAre(At(1), At(2), At(3)));
   std::ranges::sort(numbers);
   EXPECT_EQ(std::ranges::adjacent_find(numbers), numbers.end());
   for (uint32_t stage = 1; stage < 4; ++stage) {
-    const auto pairs = ChunkPairsOf(four, Stage(stage), true);
+    const auto pairs = ChunkPairsOf(four, At(stage), true);
     ASSERT_EQ(pairs.size(), 1u);
-    EXPECT_EQ(pairs[0].peer, Stage(0));
+    EXPECT_EQ(pairs[0].peer, At(0));
   }
 }
 
 TEST(ChunkPairs, StayWithinTheirReplica) {
-  Assignment both = Chain(2);
+  Assignment both = ChainOf(2);
   for (uint32_t stage = 0; stage < 2; ++stage) {
     Cell cell = both.cells[stage];
     cell.id.replica = 1;

@@ -81,7 +81,7 @@ class Reader {
     peers = std::make_shared<ChunkPeers>(ChunkPeersOptions{.transports = {{"ucx", transport.get()}},
                                                            .traffic = &traffic,
                                                            .run = RunId("tiny"),
-                                                           .epoch = Epoch(3),
+                                                           .epoch = Epoch(epoch),
                                                            .link_secret = "a secret",
                                                            .pairs = {std::move(pair)},
                                                            .silence = silence});
@@ -105,6 +105,7 @@ class Reader {
     return tally.contains(holder) ? tally.at(holder) : 0;
   }
 
+  uint64_t epoch = 3;
   TrafficWatch traffic;
   std::unique_ptr<transport::Transport> transport;
   std::shared_ptr<SetChunks> chunks;
@@ -112,7 +113,7 @@ class Reader {
   std::map<std::string, uint64_t> tally;
 };
 
-std::set<uint64_t> All() {
+std::set<uint64_t> AllChunks() {
   std::set<uint64_t> all;
   for (uint64_t chunk = 0; chunk < kChunks; ++chunk) all.insert(chunk);
   return all;
@@ -125,7 +126,7 @@ void Meet(Reader& first, Reader& last) {
 
 TEST(ChunkPeersTest, TheLastStageReadsTheFolderOfTheFirst) {
   Coordinator coordinator;
-  Reader first(&coordinator, All()), last(&coordinator, {});
+  Reader first(&coordinator, AllChunks()), last(&coordinator, {});
   Meet(first, last);
   last.ReadAll();
   EXPECT_EQ(last.Tally("stage 0"), kChunks);
@@ -134,7 +135,7 @@ TEST(ChunkPeersTest, TheLastStageReadsTheFolderOfTheFirst) {
 
 TEST(ChunkPeersTest, TheFirstStageReadsTheFolderOfTheLast) {
   Coordinator coordinator;
-  Reader first(&coordinator, {}), last(&coordinator, All());
+  Reader first(&coordinator, {}), last(&coordinator, AllChunks());
   Meet(first, last);
   first.ReadAll();
   EXPECT_EQ(first.Tally("stage 1"), kChunks);
@@ -163,7 +164,7 @@ TEST(ChunkPeersTest, WhereNobodyHasTheFolderTheCoordinatorGivesEachChunkOnce) {
 
 TEST(ChunkPeersTest, PiecesArriveWhereTheLineIsNeverQuiet) {
   Coordinator coordinator;
-  Reader first(&coordinator, All()), last(&coordinator, {});
+  Reader first(&coordinator, AllChunks()), last(&coordinator, {});
   Meet(first, last);
   first.traffic.Begin();
   ASSERT_TRUE(last.chunks->Get({.chunk = 1}).ok());
@@ -173,7 +174,7 @@ TEST(ChunkPeersTest, PiecesArriveWhereTheLineIsNeverQuiet) {
 
 TEST(ChunkPeersTest, AfterTheHolderHasGoneTheCoordinatorGivesTheRest) {
   Coordinator coordinator;
-  auto first = std::make_unique<Reader>(&coordinator, All());
+  auto first = std::make_unique<Reader>(&coordinator, AllChunks());
   Reader last(&coordinator, {});
   Meet(*first, last);
   ASSERT_TRUE(last.chunks->Get({.chunk = 0}).ok());
@@ -185,11 +186,12 @@ TEST(ChunkPeersTest, AfterTheHolderHasGoneTheCoordinatorGivesTheRest) {
 
 TEST(ChunkPeersTest, ANewEpochMeetsAnew) {
   Coordinator coordinator;
-  Reader first(&coordinator, All()), last(&coordinator, {});
+  Reader first(&coordinator, AllChunks()), last(&coordinator, {});
   Meet(first, last);
   ASSERT_TRUE(last.chunks->Get({.chunk = 0}).ok());
   first.End();
   last.End();
+  first.epoch = last.epoch = 4;
   Meet(first, last);
   last.ReadAll();
   EXPECT_EQ(last.Tally("stage 0"), kChunks);

@@ -1,11 +1,9 @@
 // Two workers that read the same data over loopback links, and strangers in the place of one.
 #include "worker/rpc/chunk_peers.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,16 +13,13 @@
 #include <vector>
 
 #include "proto/wire/chunk_word.h"
-#include "tests/support/mailbox.h"
 #include "tests/unit/worker/data/chunk_lists.h"
+#include "tests/unit/worker/rpc/chunk_stranger.h"
 #include "transport/p2p/loopback/factory.h"
 
 namespace longhaul::worker {
 namespace {
 
-using ::longhaul::testing::Mailbox;
-using ::testing::Each;
-using ::testing::HasSubstr;
 using transport::Lane;
 
 constexpr uint64_t kChunks = 6, kSize = 200'000;  // many pieces
@@ -208,59 +203,6 @@ TEST(ChunkPeersTest, WhoGivesUpWaitsForNobody) {
 
 // ---- In the place of the first stage -----------------------------------------------
 
-// Says what a test has it say.
-class Stranger : public transport::LinkHandler {
- public:
-  Stranger() : transport_(*transport::loopback::CreateTransport({})) {}
-  // Links and their handlers hold each other.
-  void End() {
-    link_.reset();
-    transport_.reset();
-  }
-
-  static std::shared_ptr<Stranger> Expecting() {
-    auto stranger = std::make_shared<Stranger>();
-    stranger->transport_->Expect({RunId("chunks:tiny"), Epoch(3), EdgeId(2)}, "a secret", stranger,
-                                 {}, Deadline::After(absl::Seconds(20)), [stranger](auto link) {
-                                   if (link.ok()) stranger->links_.Push(*std::move(link));
-                                 });
-    return stranger;
-  }
-  const std::string& address() const { return transport_->address(); }
-  void Open() { link_ = links_.Take().value_or(nullptr); }
-  void Say(Lane lane, std::string text) {
-    const auto owned = std::make_shared<const std::string>(std::move(text));
-    link_->Send(lane, {.header = {}, .body = std::as_bytes(std::span(*owned))},
-                [owned](const Status&) {});
-  }
-  void SayPiece(uint32_t request, const std::string& bytes) {
-    Say(Lane::kBulk, wire::EncodeChunkPieceHeader(request) + bytes);
-  }
-  wire::ChunkWord Hear() { return heard_.Take().value_or(wire::ChunkNotHere{}); }
-  bool AwaitClosed() { return closed_.Take().has_value(); }
-  bool silent() const { return heard_.empty(); }
-
-  void OnFrame(Lane lane, std::span<const std::byte> payload) override {
-    if (lane == Lane::kControl) {
-      heard_.Push(wire::DecodeChunkWord(payload).value_or(wire::ChunkNotHere{}));
-    } else {
-      pieces_ += wire::DecodeChunkPiece(payload).value_or(wire::ChunkPiece{}).bytes.size();
-    }
-  }
-  uint64_t pieces() const { return pieces_; }
-  void OnSuspect(absl::Duration) override {}
-  void OnHealthy() override {}
-  void OnClosed(const Status& reason) override { closed_.Push(reason); }
-
- private:
-  std::unique_ptr<transport::Transport> transport_;
-  Mailbox<std::shared_ptr<transport::Link>> links_;
-  std::shared_ptr<transport::Link> link_;
-  Mailbox<wire::ChunkWord> heard_;
-  Mailbox<Status> closed_;
-  std::atomic<uint64_t> pieces_{0};
-};
-
 class StrangerTest : public ::testing::Test {
  protected:
   void TearDown() override {
@@ -268,8 +210,9 @@ class StrangerTest : public ::testing::Test {
     stranger_->End();
   }
   void Begin(absl::Duration silence = absl::Seconds(20)) {
+    stranger_->Expect({RunId("chunks:tiny"), Epoch(3), EdgeId(2)}, "a secret");
     last_.Meet(kFirst, {stranger_->address()}, silence);
-    stranger_->Open();
+    stranger_->AwaitOpen();
   }
   // Asks for a chunk; hands the stranger's turn on; all is well in the end.
   void Ask(const std::function<void(uint32_t request)>& answer) {
@@ -296,7 +239,7 @@ class StrangerTest : public ::testing::Test {
   }
 
   Coordinator coordinator_;
-  std::shared_ptr<Stranger> stranger_ = Stranger::Expecting();
+  std::shared_ptr<ChunkStranger> stranger_ = std::make_shared<ChunkStranger>();
   Reader last_{&coordinator_, {}};
 };
 

@@ -18,6 +18,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/peer_log.h"
+#include "base/units.h"
 #include "proto/wire/chunk_word.h"
 #include "worker/data/chunk_requests.h"
 #include "worker/rpc/line_pace.h"

@@ -73,7 +73,7 @@ SharedChunk ChunkCache::Find(const ChunkId& id) const {
   return it == entries_.end() ? nullptr : it->second.chunk;
 }
 
-void ChunkCache::Expect(std::vector<ChunkId> ids) {
+void ChunkCache::Expect(const std::vector<ChunkId>& ids) {
   const std::lock_guard lock(mutex_);
   expected_.clear();
   std::set<ChunkId> seen;

@@ -55,7 +55,7 @@ class ChunkCache {
   SharedChunk Find(const ChunkId& id) const;
   // What Get will be asked for next, in this order, instead of what was said before. As much of it
   // as there is room for is fetched.
-  void Expect(std::vector<ChunkId> ids);
+  void Expect(const std::vector<ChunkId>& ids);
 
   uint64_t bytes() const;
 

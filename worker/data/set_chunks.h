@@ -68,7 +68,7 @@ class SetChunks {
 
   // As ChunkCache's. `id` is of the list.
   StatusOr<SharedChunk> Get(const ChunkId& id) { return cache_.Get(id); }
-  void Expect(std::vector<ChunkId> ids) { cache_.Expect(std::move(ids)); }
+  void Expect(const std::vector<ChunkId>& ids) { cache_.Expect(ids); }
 
   // For another worker, which may ask for anything: kNotFound where the list has no such chunk.
   // `fetches`: as Get. Else at once, out of memory or the folder.

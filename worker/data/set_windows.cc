@@ -61,7 +61,7 @@ class SetWindows final : public WindowSource {
         return absl::OkStatus();
       }).IgnoreError();
     }
-    options_.chunks->Expect(std::move(ids));
+    options_.chunks->Expect(ids);
   }
 
  private:

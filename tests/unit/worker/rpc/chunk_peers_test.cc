@@ -65,7 +65,7 @@ class Reader {
             .from_coordinator = coordinator->fetch()})) {}
   ~Reader() { End(); }
 
-  void Meet(const CellId& peer, std::vector<std::string> dials,
+  void Meet(const CellId& peer, const std::vector<std::string>& dials,
             absl::Duration silence = absl::Seconds(20)) {
     ChunkPair pair{.peer = peer,
                    .peer_worker = "w",

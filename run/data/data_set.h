@@ -61,6 +61,7 @@ struct Source {
   std::string folder;  // absolute, or the beginning of an http(s) address
   double weight = 1;
   DataSet set;
+  bool on_web() const { return folder.starts_with("http://") || folder.starts_with("https://"); }
   friend bool operator==(const Source&, const Source&) = default;
 };
 

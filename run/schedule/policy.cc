@@ -8,7 +8,9 @@
 namespace longhaul::schedule {
 
 uint32_t EffectiveDepth(const PolicyOptions& options) {
-  if (options.forward_only) return options.microbatches;
+  if (options.forward_only) {
+    return std::min(options.microbatches, std::max(options.depth, kLeastOutputs));
+  }
   switch (options.kind) {
     case ScheduleKind::kGpipe:
       return options.microbatches;
@@ -44,6 +46,17 @@ void StagePolicy::GradientReady(Microbatch microbatch) {
   gradient_ready_[microbatch.value()] = true;
 }
 
+void StagePolicy::OutputTaken(Microbatch microbatch) {
+  LH_CHECK(MayBeTaken(microbatch), "output {} was taken, and there are {} of which {} were taken",
+           microbatch.value(), forwards_ended_, outputs_taken_);
+  ++outputs_taken_;
+}
+
+bool StagePolicy::MayBeTaken(Microbatch microbatch) const {
+  return options_.forward_only && microbatch.value() == outputs_taken_ &&
+         outputs_taken_ < forwards_ended_;
+}
+
 uint32_t StagePolicy::GradientsThatMayLeave() const {
   if (inputs_ready_ == options_.microbatches || options_.activation_lead == 0) {
     return options_.microbatches;
@@ -63,7 +76,7 @@ std::optional<Work> StagePolicy::Next() const {
       return Work{Task::kBackward, Microbatch(backwards_begun_)};
     }
   }
-  const bool room = options_.forward_only || in_flight() < depth_;
+  const bool room = in_flight() < depth_;
   if (forwards_begun_ < all && room && input_ready_[forwards_begun_]) {
     return Work{Task::kForward, Microbatch(forwards_begun_)};
   }
@@ -72,8 +85,7 @@ std::optional<Work> StagePolicy::Next() const {
 
 bool StagePolicy::AwaitsInput() const {
   const uint32_t next = forwards_begun_;
-  return next < options_.microbatches && !input_ready_[next] &&
-         (options_.forward_only || in_flight() < depth_);
+  return next < options_.microbatches && !input_ready_[next] && in_flight() < depth_;
 }
 
 void StagePolicy::Begin(const Work& work) {
@@ -86,6 +98,10 @@ void StagePolicy::End(const Work& work) {
   LH_CHECK(running_ == work, "only what runs can end");
   running_.reset();
   ++(work.task == Task::kForward ? forwards_ended_ : backwards_ended_);
+  // Nobody takes what the last stage makes.
+  if (options_.forward_only && chain::IsLast(options_.stage.value(), options_.stages)) {
+    ++outputs_taken_;
+  }
 }
 
 bool StagePolicy::Done() const {

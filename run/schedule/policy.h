@@ -25,7 +25,8 @@ struct PolicyOptions {
   // Microbatches whose forward has begun and whose backward has not ended, at most. kOneFOneB
   // lowers it to the stages from this one on, kGpipe needs `microbatches`.
   uint32_t depth = 1;
-  // Validation: no backwards, depth does not bind.
+  // Validation: no backwards. At most `depth` outputs, or kLeastOutputs, wait for the stage below
+  // to take them; of no schedule more.
   bool forward_only = false;
   // The order of data on the wire: the gradient of a microbatch may leave when so many activations
   // from there on have come in (or all of the step). 0: as soon as it exists. A stage's interfaces
@@ -34,6 +35,10 @@ struct PolicyOptions {
   // other.
   uint32_t activation_lead = 0;
 };
+
+// Outputs of a forward-only pass that may always wait for the stage below, so that a line is used
+// where the plan's depth is that of a schedule without long lines.
+inline constexpr uint32_t kLeastOutputs = 4;
 
 // What the schedule makes of options.depth.
 uint32_t EffectiveDepth(const PolicyOptions& options);
@@ -55,6 +60,10 @@ class StagePolicy {
   void InputReady(Microbatch microbatch);
   // The output gradient can be used. The last stage makes its own and is never told.
   void GradientReady(Microbatch microbatch);
+  // Forward-only: the stage below uses this output. Outputs are taken in order, after their
+  // forward: MayBeTaken says whether this one is next. The last stage is never told.
+  void OutputTaken(Microbatch microbatch);
+  bool MayBeTaken(Microbatch microbatch) const;
 
   // What to run now; nullopt = wait for an event. Does not change anything.
   std::optional<Work> Next() const;
@@ -70,7 +79,9 @@ class StagePolicy {
   // Gradients of microbatches below this may leave; one that exists before is to be kept. Never
   // falls; all microbatches once all inputs are ready.
   uint32_t GradientsThatMayLeave() const;
-  uint32_t in_flight() const { return forwards_begun_ - backwards_ended_; }
+  uint32_t in_flight() const {
+    return forwards_begun_ - (options_.forward_only ? outputs_taken_ : backwards_ended_);
+  }
   uint32_t depth() const { return depth_; }
 
  private:
@@ -79,6 +90,7 @@ class StagePolicy {
   std::vector<bool> input_ready_, gradient_ready_;
   uint32_t forwards_begun_ = 0, forwards_ended_ = 0;
   uint32_t backwards_begun_ = 0, backwards_ended_ = 0;
+  uint32_t outputs_taken_ = 0;
   std::optional<Work> running_;
   uint32_t inputs_ready_;
 };

@@ -15,6 +15,7 @@
 #include "codec/messages/memory_store.h"
 #include "codec/tool/npy.h"
 #include "longhaul/v1/plan.pb.h"
+#include "proto/wire/chunk_word.h"
 #include "proto/wire/link_header.h"
 #include "proto/wire/tensor_header.h"
 #include "run/tokens/token_file.h"
@@ -98,6 +99,14 @@ void PutFrames(const Corpus& corpus) {
   corpus.Put("wire_tensor_header", "chunk", header);
   wire::EncodeTensorHeader({.kind = wire::TensorKind::kStepControl, .step = Step(9)}, header);
   corpus.Put("wire_tensor_header", "step", header);
+
+  corpus.Put("wire_chunk_word", "ask",
+             wire::EncodeChunkWord(wire::ChunkAsk{
+                 .request = 7, .validation = true, .source = 1, .shard = 12, .chunk = 300}));
+  corpus.Put("wire_chunk_word", "ask_mask",
+             wire::EncodeChunkWord(wire::ChunkAsk{.mask = true, .chunk = 1}));
+  corpus.Put("wire_chunk_word", "not_here", wire::EncodeChunkWord(wire::ChunkNotHere{7}));
+  corpus.Put("wire_chunk_word", "refused_piece", wire::EncodeChunkPieceHeader(7) + "tokens");
 
   LinkHello hello{.stage = 1, .version_min = 1, .version_max = 9};
   hello.key.run = RunId("demo-ab12cd");

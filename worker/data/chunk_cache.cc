@@ -1,6 +1,7 @@
 #include "worker/data/chunk_cache.h"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 #include <utility>
 
@@ -9,6 +10,12 @@ namespace {
 
 // Fetches on their way: the next one begins while one waits for a round trip.
 constexpr int kThreads = 2;
+// How often who may give up is asked.
+constexpr std::chrono::milliseconds kLook{50};
+
+Status NotWanted() {
+  return absl::CancelledError("the data are not wanted any more");
+}
 
 }  // namespace
 
@@ -31,7 +38,7 @@ uint64_t ChunkCache::bytes() const {
   return bytes_;
 }
 
-StatusOr<SharedChunk> ChunkCache::Get(const ChunkId& id) {
+StatusOr<SharedChunk> ChunkCache::Get(const ChunkId& id, const std::function<bool()>& given_up) {
   std::unique_lock lock(mutex_);
   while (true) {
     const auto it = entries_.find(id);
@@ -40,20 +47,33 @@ StatusOr<SharedChunk> ChunkCache::Get(const ChunkId& id) {
       it->second.last_used = ++uses_;
       return it->second.chunk;
     }
-    changed_.wait(lock);
+    if (!given_up) {
+      changed_.wait(lock);
+      continue;
+    }
+    changed_.wait_for(lock, kLook);
+    lock.unlock();
+    if (given_up()) return NotWanted();
+    lock.lock();
   }
-  if (closing_) return absl::CancelledError("the data are not wanted any more");
+  if (closing_) return NotWanted();
   entries_[id] = {};
   lock.unlock();
-  const auto given_up = [this] {
+  StatusOr<std::vector<std::byte>> bytes = fetch_(id, [&] {
+    if (given_up && given_up()) return true;
     const std::lock_guard locked(mutex_);
     return closing_;
-  };
-  StatusOr<std::vector<std::byte>> bytes = fetch_(id, given_up);
+  });
   return Store(id, std::move(bytes));
 }
 
-void ChunkCache::Expect(std::vector<ChunkId> ids) {
+SharedChunk ChunkCache::Find(const ChunkId& id) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = entries_.find(id);
+  return it == entries_.end() ? nullptr : it->second.chunk;
+}
+
+void ChunkCache::Expect(const std::vector<ChunkId>& ids) {
   const std::lock_guard lock(mutex_);
   expected_.clear();
   std::set<ChunkId> seen;

@@ -49,11 +49,13 @@ class ChunkCache {
   ChunkCache& operator=(const ChunkCache&) = delete;
 
   // The chunk, which may have to be fetched first: not OK as `fetch` says, and it may be asked for
-  // again.
-  StatusOr<SharedChunk> Get(const ChunkId& id);
+  // again. kCancelled soon after `given_up`, which is asked now and then, says so; null: never.
+  StatusOr<SharedChunk> Get(const ChunkId& id, const std::function<bool()>& given_up = nullptr);
+  // Null: it is not there now.
+  SharedChunk Find(const ChunkId& id) const;
   // What Get will be asked for next, in this order, instead of what was said before. As much of it
   // as there is room for is fetched.
-  void Expect(std::vector<ChunkId> ids);
+  void Expect(const std::vector<ChunkId>& ids);
 
   uint64_t bytes() const;
 

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "run/data/sample_order.h"
 #include "worker/data/chunk_cache.h"
+#include "worker/data/set_chunks.h"
 
 namespace longhaul::worker {
 namespace {
@@ -17,14 +18,10 @@ class SetWindows final : public WindowSource {
  public:
   explicit SetWindows(SetWindowsOptions options)
       : options_(std::move(options)),
-        sources_(
-            data::WindowsOfSources(*options_.mixture, options_.context, options_.validation_share)),
-        cache_(options_.memory_bytes,
-               [this](const ChunkId& id, const std::function<bool()>& given_up) {
-                 return options_.fetch(options_.mixture->sources[id.source], FileOf(id), id.chunk,
-                                       given_up);
-               }) {}
+        mixture_(*options_.chunks->mixture()),
+        sources_(data::WindowsOfSources(mixture_, options_.context, options_.validation_share)) {}
 
+  std::shared_ptr<SetChunks> chunks() const override { return options_.chunks; }
   uint64_t WindowsOf(Text text) const override {
     uint64_t windows = 0;
     for (const data::SourceWindows& source : sources_) windows += CountOf(source, text);
@@ -64,7 +61,7 @@ class SetWindows final : public WindowSource {
         return absl::OkStatus();
       }).IgnoreError();
     }
-    cache_.Expect(std::move(ids));
+    options_.chunks->Expect(ids);
   }
 
  private:
@@ -85,17 +82,11 @@ class SetWindows final : public WindowSource {
     return text == Text::kTraining ? source.training : source.validation;
   }
   const data::DataSet& SetOf(const Place& place) const {
-    return options_.mixture->sources[place.source].set;
+    return mixture_.sources[place.source].set;
   }
   static const data::TokenList& ListOf(const data::DataSet& set, Text text) {
     return text == Text::kTraining ? set.training : set.validation;
   }
-  const data::HashedFile& FileOf(const ChunkId& id) const {
-    const data::Shard& shard =
-        ListOf(options_.mixture->sources[id.source].set, id.text).shards[id.shard];
-    return id.mask ? *shard.mask : shard.ids;
-  }
-
   Place Find(Text text, uint64_t window) const {
     for (uint32_t source = 0; source < sources_.size(); ++source) {
       const data::SourceWindows& one = sources_[source];
@@ -139,7 +130,7 @@ class SetWindows final : public WindowSource {
 
   void AddChunks(const Piece& piece, bool mask, uint64_t first_byte, uint64_t bytes,
                  std::vector<ChunkId>* ids) const {
-    const uint64_t size = options_.mixture->sources[piece.id.source].set.chunk_bytes;
+    const uint64_t size = mixture_.sources[piece.id.source].set.chunk_bytes;
     for (uint64_t chunk = first_byte / size; chunk * size < first_byte + bytes; ++chunk) {
       ChunkId id = piece.id;
       id.mask = mask;
@@ -150,12 +141,12 @@ class SetWindows final : public WindowSource {
 
   // `bytes` of a shard's file from `first` on.
   Status ReadBytes(const Piece& piece, bool mask, uint64_t first, std::span<std::byte> bytes) {
-    const uint64_t size = options_.mixture->sources[piece.id.source].set.chunk_bytes;
+    const uint64_t size = mixture_.sources[piece.id.source].set.chunk_bytes;
     while (!bytes.empty()) {
       ChunkId id = piece.id;
       id.mask = mask;
       id.chunk = first / size;
-      LH_ASSIGN_OR_RETURN(const SharedChunk chunk, cache_.Get(id));
+      LH_ASSIGN_OR_RETURN(const SharedChunk chunk, options_.chunks->Get(id));
       const uint64_t begin = first % size;
       LH_CHECK(begin < chunk->size(), "chunk {} has {} bytes", id.chunk, chunk->size());
       const size_t here = std::min<uint64_t>(bytes.size(), chunk->size() - begin);
@@ -177,7 +168,7 @@ class SetWindows final : public WindowSource {
         if (id >= set.vocabulary) {
           return absl::DataLossError(
               fmt::format("token {} of {} has the id {} of a vocabulary of {}", piece.first + i,
-                          FileOf(piece.id).file, id, set.vocabulary));
+                          options_.chunks->FileOf(piece.id)->file, id, set.vocabulary));
         }
         ids[piece.at + i] = id;
       }
@@ -205,11 +196,11 @@ class SetWindows final : public WindowSource {
   }
 
   const SetWindowsOptions options_;
+  const data::Mixture& mixture_;
   const std::vector<data::SourceWindows> sources_;
   std::vector<uint32_t> ids_;
   std::vector<bool> counts_;
   std::vector<std::byte> raw_;
-  ChunkCache cache_;  // last: its threads use the rest
 };
 
 }  // namespace

@@ -15,6 +15,8 @@ namespace longhaul::worker {
 
 enum class Text : uint8_t { kTraining, kValidation };
 
+class SetChunks;
+
 class WindowSource {
  public:
   virtual ~WindowSource() = default;
@@ -25,6 +27,8 @@ class WindowSource {
                       std::span<int32_t> targets) = 0;
   // These are read next, in this order; a hint.
   virtual void Expect(Text text, std::span<const uint64_t> windows) = 0;
+  // What data sets' windows are made of, which other workers may need too; null: a token file.
+  virtual std::shared_ptr<SetChunks> chunks() const { return nullptr; }
 };
 
 // A token file, which is there as a whole.

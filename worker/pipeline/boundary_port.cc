@@ -275,6 +275,12 @@ void BoundaryPort::SendStepMessage(wire::TensorKind kind, Step step,
   SendControl(HeaderFor(kind, Pass{step}), body);
 }
 
+void BoundaryPort::SendTaken(const Pass& pass, Microbatch microbatch) {
+  wire::TensorHeader header = HeaderFor(wire::TensorKind::kTaken, pass);
+  header.microbatch = microbatch;
+  SendControl(header, {});
+}
+
 void BoundaryPort::SendMatrixDigest(Step step, uint64_t digest) {
   std::array<std::byte, wire::kMatrixDigestBytes> body;
   wire::EncodeMatrixDigest(digest, body);
@@ -371,6 +377,7 @@ Status BoundaryPort::HandleMessage(const wire::TensorHeader& header,
     events_->Push(DigestArrived{header.step, digest});
     return absl::OkStatus();
   }
+  if (header.kind == wire::TensorKind::kTaken) return HandleTaken(header, body.size());
   if (header.kind == wire::TensorKind::kMessageState) {
     LH_ASSIGN_OR_RETURN(const wire::MessageState state, wire::DecodeMessageState(body));
     const std::lock_guard lock(mutex_);
@@ -393,6 +400,19 @@ Status BoundaryPort::HandleMessage(const wire::TensorHeader& header,
   } else {
     events_->Push(NormArrived{header.step, message, Now()});
   }
+  return absl::OkStatus();
+}
+
+Status BoundaryPort::HandleTaken(const wire::TensorHeader& header, size_t body_bytes) {
+  if (options_.upstream || !header.validation || body_bytes != 0 ||
+      header.microbatch.value() >= options_.validation_microbatches) {
+    return absl::InvalidArgumentError(fmt::format(
+        "expected from downstream a word about one of {} activations of a validation, got one {} "
+        "about {}, with {} bytes",
+        options_.validation_microbatches, options_.upstream ? "from upstream" : "from there",
+        header.microbatch.value(), body_bytes));
+  }
+  events_->Push(ActivationTaken{{header.step, KindOf(header)}, header.microbatch});
   return absl::OkStatus();
 }
 

@@ -124,6 +124,8 @@ class BoundaryPort : public transport::LinkHandler,
   // the first call all leave.
   void LetTensorsLeave(uint32_t count);
   void SendStepMessage(wire::TensorKind kind, Step step, const wire::StepMessage& message);
+  // To the stage above: its activation of a validation is used.
+  void SendTaken(const Pass& pass, Microbatch microbatch);
   // Over a tied edge.
   void SendMatrixDigest(Step step, uint64_t digest);
   // The run will not go back to before `step`. From any thread.
@@ -172,6 +174,7 @@ class BoundaryPort : public transport::LinkHandler,
   Status HandleFrame(transport::Lane lane, std::span<const std::byte> payload);
   Status HandleChunk(const wire::TensorHeader& header, std::span<const std::byte> body);
   Status HandleMessage(const wire::TensorHeader& header, std::span<const std::byte> body);
+  Status HandleTaken(const wire::TensorHeader& header, size_t body_bytes);
   Status CheckChunk(const wire::TensorHeader& header, size_t body_bytes) const;
   void Decode(const Incoming& incoming);
   void Trace(v1::Span::Kind kind, const Pass& pass, Microbatch microbatch, MonoTime begin,

@@ -30,6 +30,11 @@ struct TensorArrived {
   BoundaryTensor tensor;
   EdgeKind over = EdgeKind::kActivations;  // or kTied
 };
+// The stage below computes with this activation of a validation.
+struct ActivationTaken {
+  Pass pass;
+  Microbatch microbatch;
+};
 // The peer has taken the next piece of a tied matrix's gradient.
 struct PieceTaken {};
 struct DigestArrived {  // of a tied matrix, from its other end
@@ -68,8 +73,8 @@ struct AbortRequested {
   Status reason;
 };
 
-using PipelineEvent = std::variant<TensorArrived, PieceTaken, DigestArrived, NormArrived,
-                                   StepControlArrived, PeerGone, Failed, StopRequested,
+using PipelineEvent = std::variant<TensorArrived, ActivationTaken, PieceTaken, DigestArrived,
+                                   NormArrived, StepControlArrived, PeerGone, Failed, StopRequested,
                                    CheckpointRequested, RetuneRequested, AbortRequested>;
 
 class EventQueue {

@@ -289,6 +289,7 @@ Status Executor::RunForward(const Pass& pass, Microbatch microbatch) {
   if (!first()) {
     activation = std::move(inputs_.extract({pass, microbatch}).mapped());
     input.activation = activation.view;
+    if (!pass.trains()) up_->SendTaken(pass, microbatch);
   }
   std::optional<BoundaryTensor> output;
   if (!pass.trains()) {
@@ -458,6 +459,18 @@ Status Executor::Handle(PipelineEvent& event) {
             (forward ? inputs_ : gradients_)[key] = std::move(arrived.tensor);
             if (current && forward) InputReady(arrived.microbatch);
             if (current && !forward) policy_->GradientReady(arrived.microbatch);
+            return absl::OkStatus();
+          },
+          [&](ActivationTaken& taken) -> Status {
+            // The last ones are taken when the pass has ended here.
+            if (!pass_ || taken.pass != *pass_) return absl::OkStatus();
+            if (!policy_->MayBeTaken(taken.microbatch)) {
+              return absl::InvalidArgumentError(
+                  fmt::format("activation {} of the validation after step {} was taken, which is "
+                              "not the one that follows",
+                              taken.microbatch.value(), step_.value()));
+            }
+            policy_->OutputTaken(taken.microbatch);
             return absl::OkStatus();
           },
           [&](PieceTaken&) -> Status {

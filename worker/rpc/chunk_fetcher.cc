@@ -24,6 +24,11 @@ using Bytes = std::vector<std::byte>;
 constexpr absl::Duration kChunkLimit = absl::Minutes(5);
 constexpr absl::Duration kRetryPause = absl::Seconds(2);
 
+uint64_t BytesOf(const data::Source& source, const data::HashedFile& file, uint64_t chunk) {
+  const uint64_t size = source.set.chunk_bytes;
+  return std::min(size, file.bytes - chunk * size);
+}
+
 Status CheckHash(const Bytes& chunk, const std::string& sha256, const std::string& path,
                  uint64_t offset) {
   Sha256 hash;
@@ -79,30 +84,29 @@ StatusOr<Bytes> FromCoordinator(BlobFetcher& blobs, const std::string& sha256, u
 
 }  // namespace
 
-FetchChunk ChunkFetcher(BlobFetcher* blobs) {
-  // Chunks of the same content have one name there.
-  const auto turn = std::make_shared<std::mutex>();
-  return [blobs, turn](const data::Source& source, const data::HashedFile& file, uint64_t chunk,
-                       const std::function<bool()>& given_up) -> StatusOr<Bytes> {
-    const uint64_t size = source.set.chunk_bytes;
-    const uint64_t bytes = std::min(size, file.bytes - chunk * size);
+FetchChunk FetchFromPlace() {
+  return [](const data::Source& source, const data::HashedFile& file, uint64_t chunk,
+            const ChunkGivenUp& given_up) -> StatusOr<Bytes> {
+    const uint64_t offset = file.offset + chunk * source.set.chunk_bytes;
+    const uint64_t bytes = BytesOf(source, file, chunk);
     const std::string sha256 = file.ChunkSha256(chunk);
-    if (http::IsAddress(source.folder)) {
-      return FromAddress(http::AddressOf(source.folder, file.file), file.offset + chunk * size,
-                         bytes, sha256, given_up);
+    if (source.on_web()) {
+      return FromAddress(http::AddressOf(source.folder, file.file), offset, bytes, sha256,
+                         given_up);
     }
     const std::string path =
         file.file.starts_with('/') ? file.file : source.folder + "/" + file.file;
-    StatusOr<Bytes> here = FromFolder(path, file.offset + chunk * size, bytes, sha256);
-    if (here.ok()) return here;
+    return FromFolder(path, offset, bytes, sha256);
+  };
+}
+
+FetchChunk FetchFromCoordinator(BlobFetcher* blobs) {
+  // Chunks of the same content have one name there.
+  const auto turn = std::make_shared<std::mutex>();
+  return [blobs, turn](const data::Source& source, const data::HashedFile& file, uint64_t chunk,
+                       const ChunkGivenUp& given_up) -> StatusOr<Bytes> {
     const std::lock_guard lock(*turn);
-    StatusOr<Bytes> fetched = FromCoordinator(*blobs, sha256, bytes, given_up);
-    if (fetched.ok() || absl::IsCancelled(fetched.status())) return fetched;
-    return Status(fetched.status().code(),
-                  fmt::format("neither this worker nor the coordinator has what is needed of the "
-                              "data set in {} ({}; {}); with data.upload: true `longhaul submit` "
-                              "sends it",
-                              source.folder, Message(here.status()), Message(fetched.status())));
+    return FromCoordinator(*blobs, file.ChunkSha256(chunk), BytesOf(source, file, chunk), given_up);
   };
 }
 

@@ -48,11 +48,14 @@ StatusOr<std::shared_ptr<WindowSource>> EpochInputs::FetchText(
     const RunSpec& spec, std::shared_ptr<const data::Mixture> mixture,
     const GivenUp& given_up) const {
   if (mixture) {
-    return WindowsOfSets({.mixture = std::move(mixture),
+    auto chunks = std::make_shared<SetChunks>(
+        SetChunksOptions{.mixture = std::move(mixture),
+                         .memory_bytes = spec.data.memory_bytes,
+                         .from_place = FetchFromPlace(),
+                         .from_coordinator = FetchFromCoordinator(resources_.blobs)});
+    return WindowsOfSets({.chunks = std::move(chunks),
                           .context = spec.model.context,
-                          .validation_share = spec.validation.share,
-                          .memory_bytes = spec.data.memory_bytes,
-                          .fetch = ChunkFetcher(resources_.blobs)});
+                          .validation_share = spec.validation.share});
   }
   LH_ASSIGN_OR_RETURN(
       const std::string path,

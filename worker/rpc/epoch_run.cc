@@ -94,10 +94,11 @@ EpochRun::EpochRun(const Resources& resources, const v1::Assign& assign,
     : resources_(resources),
       assignment_(FromProto(assign.assignment())),
       cell_(FromProto(assign.cell())),
+      link_secret_(assign.link_secret()),
       resume_files_(assign.resume_files().begin(), assign.resume_files().end()),
       inputs_(resources_, assignment_, cell_, [this] { return Cancelled(); }),
       resident_(std::move(resident)),
-      ports_(resources_, assignment_, cell_, assign.link_secret(), events_, trace_) {}
+      ports_(resources_, assignment_, cell_, link_secret_, events_, trace_) {}
 
 EpochRun::~EpochRun() = default;
 
@@ -162,6 +163,7 @@ void EpochRun::Run() {
   }
   if (status.ok()) {
     ReportForgotten();
+    if (chunks_) chunks_->SetOthers(readers_);  // who has read the same by now answers
     LogInfo("run {}: {} begins after step {}", run().value(), ToString(cell_),
             assignment_.start_step);
     status = Train();
@@ -185,6 +187,7 @@ void EpochRun::Run() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return cancelled_.has_value(); });
   }
+  LeaveReaders();
   ports_.Close(Deadline::After(kFlushLimit));
   // Few go on with a run that is done: its model makes room for others, and message buffers would
   // begin anew.
@@ -255,6 +258,8 @@ Status EpochRun::Prepare() {
 
   LH_ASSIGN_OR_RETURN(mixture_, inputs_.FetchMixture(spec_));
   LH_RETURN_IF_ERROR(ports_.Begin(spec_, gpu_, mixture_.get()));
+  // What is on the web, everybody reads there.
+  if (mixture_ && !std::ranges::all_of(mixture_->sources, &data::Source::on_web)) MeetReaders();
   const std::string& text_sha256 = assignment_.data.token_file_sha256;
   // Where documents begin matters to attention.
   const bool reads_text = mine.roles.embedding || mine.roles.head || spec_.data.mask_documents;
@@ -299,7 +304,10 @@ Status EpochRun::Prepare() {
     resident_->KeepText(text_sha256, std::move(file));
   }
   if (reads_text) {
-    LH_RETURN_IF_ERROR(inputs_.CheckText(*resident_->TextOf(text_sha256), spec_.model.context));
+    const auto window_source = resident_->TextOf(text_sha256);
+    LH_RETURN_IF_ERROR(inputs_.CheckText(*window_source, spec_.model.context));
+    chunks_ = window_source->chunks();
+    if (chunks_ && readers_) readers_->Serve(chunks_);
   }
   laps.End("more for the text");
   LH_RETURN_IF_ERROR(ports_.Await([this] { return Cancelled(); }));
@@ -376,6 +384,37 @@ void EpochRun::ReportForgotten() {
   }
 }
 
+void EpochRun::MeetReaders() {
+  auto readers = std::make_shared<ChunkPeers>(
+      ChunkPeersOptions{.transports = resources_.transports,
+                        .traffic = resources_.traffic,
+                        .run = run(),
+                        .epoch = epoch(),
+                        .link_secret = link_secret_,
+                        .peer_timeout = spec_.peer_timeout,
+                        .pairs = ChunkPairsOf(assignment_, cell_, spec_.data.mask_documents)});
+  const std::lock_guard lock(mutex_);
+  readers_ = std::move(readers);
+}
+
+void EpochRun::LeaveReaders() {
+  std::shared_ptr<ChunkPeers> readers;
+  {
+    const std::lock_guard lock(mutex_);
+    readers = std::move(readers_);
+  }
+  if (chunks_) {
+    chunks_->SetOthers(nullptr);
+    const auto tally = chunks_->TakeTally();
+    if (!tally.empty()) {
+      LogInfo("run {}: {} read of its data sets: {}", run().value(), ToString(cell_),
+              ToString(tally));
+    }
+    chunks_.reset();
+  }
+  if (readers) readers->Close();
+}
+
 void EpochRun::SayReady() {
   v1::WorkerMessage message;
   {
@@ -413,7 +452,12 @@ void EpochRun::RequestRetune(const v1::Retune& retune) {
 }
 
 void EpochRun::Readdress(const v1::Readdress& moved) {
-  ports_.Readdress(EdgeId(moved.edge()), {moved.addresses().begin(), moved.addresses().end()});
+  const EdgeId edge(moved.edge());
+  const std::vector<std::string> addresses(moved.addresses().begin(), moved.addresses().end());
+  ports_.Readdress(edge, addresses);
+  const Edge* found = assignment_.Find(edge);
+  const std::lock_guard lock(mutex_);
+  if (readers_ && found != nullptr) readers_->Readdress(found->PeerOf(cell_), addresses);
 }
 
 void EpochRun::Cancel(std::string reason, bool finished) {
@@ -424,6 +468,7 @@ void EpochRun::Cancel(std::string reason, bool finished) {
       cancelled_ = reason;
       all_finished_ = finished;
     }
+    if (readers_) readers_->GiveUp();
     changed_.notify_all();
   }
   events_->Push(AbortRequested{absl::CancelledError(std::move(reason))});

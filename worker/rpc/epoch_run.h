@@ -22,6 +22,7 @@
 #include "worker/pipeline/executor.h"
 #include "worker/pipeline/resident_stage.h"
 #include "worker/rpc/beside.h"
+#include "worker/rpc/chunk_peers.h"
 #include "worker/rpc/epoch_inputs.h"
 #include "worker/rpc/epoch_ports.h"
 #include "worker/rpc/resources.h"
@@ -66,6 +67,9 @@ class EpochRun {
   Status Check();
   void DropResidentUnlessFit(const ResidentIdentity& wanted, const ParametersOrigin& origin);
   void ReportForgotten();
+  // Workers that read the same data sets give each other chunks of them, while the stage trains.
+  void MeetReaders();
+  void LeaveReaders();
   Status WaitForStart();
   void Report(v1::WorkerMessage message);
   void ReportError(const Status& status);
@@ -80,6 +84,7 @@ class EpochRun {
   const Resources& resources_;
   const Assignment assignment_;
   const CellId cell_;
+  const std::string link_secret_;
   const std::vector<v1::CheckpointFile> resume_files_;
   const EpochInputs inputs_;
   RunSpec spec_;
@@ -91,11 +96,13 @@ class EpochRun {
   const std::shared_ptr<WorkAtHand> work_ = std::make_shared<WorkAtHand>();
   EpochPorts ports_;
   std::unique_ptr<Executor> executor_;
-  bool gives_model_up_ = false;  // no epoch may go on with it
+  std::shared_ptr<SetChunks> chunks_;  // null: it reads no data sets
+  bool gives_model_up_ = false;        // no epoch may go on with it
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<uint64_t> ready_with_;  // parameters
+  std::shared_ptr<ChunkPeers> readers_;  // null: none was met yet
+  std::optional<uint64_t> ready_with_;   // parameters
   bool started_ = false;
   std::optional<std::string> cancelled_;
   bool all_finished_ = false;

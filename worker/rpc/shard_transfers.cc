@@ -17,6 +17,7 @@
 #include "base/units.h"
 #include "proto/wire/transfer_word.h"
 #include "worker/checkpoint/shard_coding.h"
+#include "worker/rpc/line_pace.h"
 
 namespace longhaul::worker {
 namespace {
@@ -29,36 +30,20 @@ constexpr absl::Duration kTransferOpenLimit = absl::Seconds(20);
 constexpr absl::Duration kTransferCloseLimit = absl::Seconds(5);
 constexpr absl::Duration kLongestTransfer = absl::Hours(24);
 
-// A tensor that sets out while a piece is on the line waits for it: a piece takes a millisecond and
-// a half of the line.
-constexpr double kPieceSeconds = 1.5e-3;
-constexpr size_t kLeastPiece = size_t{1} << 10, kUnknownPiece = size_t{8} << 10;
 // What may be under way: of a paced transfer so many pieces, else what a long fast line holds.
 constexpr uint64_t kPacedWindowPieces = 16;
 constexpr uint64_t kWindowBytes = uint64_t{8} << 20;
 
+LinePace PaceOf(const v1::ShardPath& path) {
+  return {.bits_per_second = path.line_bits_per_second(), .share = wire::kLeastCopyShare};
+}
+
 size_t PieceBytes(const v1::ShardPath& path) {
-  if (!path.paced()) return transport::kMaxFramePayloadBytes;
-  if (!(path.line_bits_per_second() > 0)) return kUnknownPiece;
-  const double bytes = path.line_bits_per_second() / 8 * kPieceSeconds;
-  return std::clamp(static_cast<size_t>(std::min(bytes, 1e9)), kLeastPiece,
-                    transport::kMaxFramePayloadBytes);
+  return path.paced() ? PaceOf(path).PieceBytes() : transport::kMaxFramePayloadBytes;
 }
 
 uint64_t WindowBytes(const v1::ShardPath& path) {
   return path.paced() ? kPacedWindowPieces * PieceBytes(path) : kWindowBytes;
-}
-
-// For how long a paced transfer of `bytes` waits for quiet at most.
-absl::Duration PatienceFor(const v1::ShardPath& path, uint64_t bytes) {
-  const double rate = path.line_bits_per_second() > 0 ? path.line_bits_per_second()
-                                                      : wire::kAssumedLineBitsPerSecond;
-  return absl::Seconds(8 * static_cast<double>(bytes) / (rate * wire::kLeastCopyShare));
-}
-
-absl::Duration LineTime(const v1::ShardPath& path, uint64_t bytes) {
-  if (!(path.line_bits_per_second() > 0)) return absl::ZeroDuration();
-  return absl::Seconds(8 * static_cast<double>(bytes) / path.line_bits_per_second());
 }
 
 Deadline DeadlineOf(const v1::ShardPath& path) {
@@ -368,8 +353,8 @@ Status ShardTransfers::SendFiles(const v1::WorkerCommand& command,
     }
     if (path.paced()) {
       // No faster than the line: or what it has not taken yet would stand before tensors.
-      absl::SleepFor(LineTime(path, piece.size()) - longhaul::operator-(Now(), last));
-      traffic_->AwaitQuiet(Now() + PatienceFor(path, piece.size()));
+      absl::SleepFor(PaceOf(path).LineTime(piece.size()) - longhaul::operator-(Now(), last));
+      traffic_->AwaitQuiet(Now() + PaceOf(path).PatienceFor(piece.size()));
       last = Now();
     }
     *sent += piece.size();
@@ -436,7 +421,7 @@ Status ShardTransfers::TakeFiles(const v1::WorkerCommand& command,
                                       {file.name(), file.bytes(), file.sha256()}));
     for (uint64_t left = file.bytes(); left > 0;) {
       if (open && may_go_to < received + window / 2) {
-        if (path.paced()) traffic_->AwaitQuiet(Now() + PatienceFor(path, window));
+        if (path.paced()) traffic_->AwaitQuiet(Now() + PaceOf(path).PatienceFor(window));
         may_go_to = received + window;
         LH_RETURN_IF_ERROR(conversation->Say(
             Lane::kControl, wire::EncodeTransferWord({.may_go_to = may_go_to, .refusal = {}})));

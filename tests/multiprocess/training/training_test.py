@@ -105,15 +105,15 @@ class Cluster:
                 print(f"--- {log.name}\n{log.read_text()[-3000:]}", file=sys.stderr)
         self.stop()
 
-    def start(self, name, program, *arguments):
+    def start(self, name, program, *arguments, cwd=None):
         log = open(self.folder / f"{name}.log", "a", encoding="utf-8")
         self.processes[name] = subprocess.Popen(
             [self.programs / program, *arguments, "--state-dir", self.folder / name,
-             "--token-file", self.token], stdout=log, stderr=log)
+             "--token-file", self.token], stdout=log, stderr=log, cwd=cwd)
 
-    def start_worker(self, number, *flags):
+    def start_worker(self, number, *flags, cwd=None):
         self.start(f"worker{number}", "longhaul-worker", "--coordinator", self.address,
-                   "--name", f"worker{number}", *flags)
+                   "--name", f"worker{number}", *flags, cwd=cwd)
 
     def kill(self, name):
         self.processes[name].kill()

@@ -58,7 +58,7 @@ TEST_F(SessionTest, HelloIsAnsweredByWelcome) {
   v1::WorkerCommand command;
   ASSERT_TRUE(session.Hear(&command));
   ASSERT_TRUE(command.has_welcome());
-  EXPECT_EQ(command.welcome().protocol(), 6u);
+  EXPECT_EQ(command.welcome().protocol(), 7u);
   EXPECT_EQ(command.welcome().coordinator_version(), "1.2.3");
   EXPECT_EQ(Connected(*control_), 1u);
 
@@ -88,14 +88,14 @@ TEST_F(SessionTest, AnotherProtocolIsRefusedWithBothRanges) {
   Start();
   Session session(server_->address());
   v1::Hello hello = HelloOf("worker1");
-  hello.set_protocol_min(7);
+  hello.set_protocol_min(8);
   hello.set_protocol_max(9);
   session.SayHello(hello);
   v1::WorkerCommand command;
   ASSERT_TRUE(session.Hear(&command));
   ASSERT_TRUE(command.has_reject());
   EXPECT_TRUE(command.reject().fatal());
-  EXPECT_THAT(command.reject().reason(), AllOf(HasSubstr("6 to 6"), HasSubstr("7 to 9")));
+  EXPECT_THAT(command.reject().reason(), AllOf(HasSubstr("7 to 7"), HasSubstr("8 to 9")));
   EXPECT_EQ(EndOf(session).error_code(), grpc::StatusCode::ABORTED);
 }
 

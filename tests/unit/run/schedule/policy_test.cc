@@ -87,6 +87,51 @@ TEST(StagePolicyTest, ForwardOnlyNeedsNoGradients) {
   EXPECT_TRUE(policy.Done());
 }
 
+TEST(StagePolicyTest, ForwardOnlyOutputsWaitForTheStageBelow) {
+  StagePolicy policy(
+      {.stage = StageIndex(0), .stages = 2, .microbatches = 9, .depth = 6, .forward_only = true});
+  EXPECT_FALSE(policy.MayBeTaken(Microbatch(0))) << "it is not there";
+  for (int i = 0; i < 6; ++i) RunWork(policy, *policy.Next());
+  EXPECT_EQ(policy.Next(), std::nullopt);
+  EXPECT_FALSE(policy.AwaitsInput());
+  EXPECT_FALSE(policy.MayBeTaken(Microbatch(1))) << "0 comes first";
+  EXPECT_TRUE(policy.MayBeTaken(Microbatch(0)));
+  policy.OutputTaken(Microbatch(0));
+  EXPECT_EQ(policy.in_flight(), 5u);
+  RunWork(policy, *policy.Next());
+  EXPECT_EQ(policy.Next(), std::nullopt);
+  for (uint32_t i = 1; i < 3; ++i) {
+    policy.OutputTaken(Microbatch(i));
+    RunWork(policy, *policy.Next());
+  }
+  EXPECT_TRUE(policy.Done()) << "nobody waits for the last ones to be taken";
+}
+
+TEST(StagePolicyTest, ForwardOnlyAFewOutputsMayAlwaysWait) {
+  for (const ScheduleKind kind :
+       {ScheduleKind::kLinkAware, ScheduleKind::kOneFOneB, ScheduleKind::kGpipe}) {
+    StagePolicy policy({.kind = kind,
+                        .stage = StageIndex(0),
+                        .stages = 2,
+                        .microbatches = 9,
+                        .depth = 1,
+                        .forward_only = true});
+    for (uint32_t i = 0; i < schedule::kLeastOutputs; ++i) RunWork(policy, *policy.Next());
+    EXPECT_EQ(policy.Next(), std::nullopt);
+  }
+}
+
+TEST(StagePolicyTest, ForwardOnlyNobodyTakesWhatTheLastStageMakes) {
+  StagePolicy policy(
+      {.stage = StageIndex(1), .stages = 2, .microbatches = 9, .depth = 1, .forward_only = true});
+  for (uint32_t i = 0; i < 9; ++i) {
+    EXPECT_TRUE(policy.AwaitsInput());
+    policy.InputReady(Microbatch(i));
+    RunWork(policy, *policy.Next());
+  }
+  EXPECT_TRUE(policy.Done());
+}
+
 TEST(StagePolicyTest, GradientsStayBehindActivationsByTheLead) {
   StagePolicy policy(
       {.stage = StageIndex(2), .stages = 4, .microbatches = 5, .depth = 5, .activation_lead = 3});

@@ -144,6 +144,22 @@ TEST(ChunkCache, AFailureIsToldAndMayBeTriedAgain) {
   EXPECT_EQ(First(cache, 2), std::byte{2});
 }
 
+TEST(ChunkCache, WhoMayGiveUpDoesNotWaitForTheRest) {
+  Holder holder;
+  holder.Let(0);
+  ChunkCache cache(4 * kChunkBytes, holder.fetch());
+  const auto at_once = [] { return true; };
+  EXPECT_TRUE(absl::IsCancelled(cache.Get(Id(1), at_once).status())) << "it fetches";
+  cache.Expect({Id(3)});
+  holder.AwaitAsked(2);
+  EXPECT_TRUE(absl::IsCancelled(cache.Get(Id(3), at_once).status())) << "another one fetches";
+  EXPECT_EQ(cache.Find(Id(3)), nullptr);
+  holder.Let(10);
+  EXPECT_EQ(First(cache, 3), std::byte{3});
+  ASSERT_NE(cache.Find(Id(3)), nullptr);
+  EXPECT_EQ(cache.Find(Id(1)), nullptr);
+}
+
 TEST(ChunkCache, EndsWhileAFetchWaits) {
   Holder holder;
   holder.Let(0);

@@ -26,6 +26,11 @@ struct Tokens {
   std::vector<bool> counts;
 };
 
+// Which nobody looks at here.
+std::string HashesOf(uint64_t bytes) {
+  return std::string(64 * ((bytes + kChunk - 1) / kChunk), '0');
+}
+
 // A data set in memory, with shards of any sizes.
 class Files {
  public:
@@ -75,10 +80,16 @@ class Files {
         std::memcpy(bytes.data() + offset + i * width, &tokens.ids[at + i], width);
         if (tokens.counts[at + i]) bits[i / 8] |= std::byte(1 << (i % 8));
       }
-      shard.ids = {.file = file + ".bin", .offset = offset, .bytes = here * width, .chunks = ""};
+      shard.ids = {.file = file + ".bin",
+                   .offset = offset,
+                   .bytes = here * width,
+                   .chunks = HashesOf(here * width)};
       if (masks) {
         files_[folder + file + ".mask"] = bits;
-        shard.mask = {.file = file + ".mask", .offset = 0, .bytes = bits.size(), .chunks = ""};
+        shard.mask = {.file = file + ".mask",
+                      .offset = 0,
+                      .bytes = bits.size(),
+                      .chunks = HashesOf(bits.size())};
       }
       list.shards.push_back(std::move(shard));
       at += here;
@@ -92,12 +103,14 @@ class Files {
 };
 
 std::unique_ptr<WindowSource> WindowsOfAll(const data::Mixture& mixture, uint32_t context,
-                                           double share, uint64_t memory, FetchChunk fetch) {
-  return WindowsOfSets({.mixture = std::make_shared<const data::Mixture>(mixture),
+                                           double share, uint64_t memory, const FetchChunk& fetch) {
+  return WindowsOfSets({.chunks = std::make_shared<SetChunks>(SetChunksOptions{
+                            .mixture = std::make_shared<const data::Mixture>(mixture),
+                            .memory_bytes = memory,
+                            .from_place = fetch,
+                            .from_coordinator = fetch}),
                         .context = context,
-                        .validation_share = share,
-                        .memory_bytes = memory,
-                        .fetch = std::move(fetch)});
+                        .validation_share = share});
 }
 
 TEST(WindowsOfSets, AreThoseOfTheTokensInOnePiece) {

@@ -65,6 +65,21 @@ std::unique_ptr<transport::Transport> NewTransport() {
 
 constexpr uint64_t kNumerics = 7;
 
+// A text that is for training and for validation.
+class ForBoth final : public WindowSource {
+ public:
+  explicit ForBoth(std::unique_ptr<WindowSource> text) : text_(std::move(text)) {}
+  uint64_t WindowsOf(Text) const override { return text_->WindowsOf(Text::kTraining); }
+  Status Read(Text, uint64_t window, std::span<int32_t> inputs,
+              std::span<int32_t> targets) override {
+    return text_->Read(Text::kTraining, window, inputs, targets);
+  }
+  void Expect(Text, std::span<const uint64_t>) override {}
+
+ private:
+  const std::unique_ptr<WindowSource> text_;
+};
+
 class ExecutorTest : public ::testing::Test {
  protected:
   // `stage` is the one under test, the first or the last of two; its neighbour is what the test
@@ -90,11 +105,13 @@ class ExecutorTest : public ::testing::Test {
         .cell = {.stage = stage},
         .stages = 2,
         .setting = {.depth = 2, .activation_lead = activation_lead_},
+        .validation_tokens = kTinyTokens,
         .numerics = kNumerics,
         .resident = resident_.get(),
         .batches = std::make_unique<Batches>(
             spec_,
-            WindowsOfFile(std::make_shared<const TokenFile>(*std::move(file)), spec_.model.context),
+            std::make_shared<ForBoth>(WindowsOfFile(
+                std::make_shared<const TokenFile>(*std::move(file)), spec_.model.context)),
             nullptr),
         .ports = {port},
         .events = events_,
@@ -152,9 +169,12 @@ class ExecutorTest : public ::testing::Test {
     }
   }
   void PeerSends(uint64_t step, uint32_t microbatch, float value = 0.25f) {
+    PeerSends(Pass{Step(step)}, microbatch, value);
+  }
+  void PeerSends(const Pass& pass, uint32_t microbatch, float value = 0.25f) {
     const codec::Shape shape = BoundaryShape();
     auto values = std::make_shared<std::vector<float>>(shape.elements(), value);
-    peer_->SendTensor(Pass{Step(step)}, Microbatch(microbatch),
+    peer_->SendTensor(pass, Microbatch(microbatch),
                       {{values->data(), codec::Dtype::kF32, shape}, values});
   }
   // The neighbour's part of a step up to and with the sum of squared gradients.
@@ -201,17 +221,19 @@ class ExecutorTest : public ::testing::Test {
   }
   std::shared_ptr<BoundaryPort> MakePort(bool upstream, const std::shared_ptr<EventQueue>& events) {
     const auto codec = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
-    return BoundaryPort::Create({.run = kKey.run,
-                                 .epoch = kKey.epoch,
-                                 .edge = kKey.edge,
-                                 .peer = {.stage = upstream ? 0u : 1u},
-                                 .upstream = upstream,
-                                 .shape = BoundaryShape(),
-                                 .microbatches = spec_.train.microbatches,
-                                 .send_codec = codec,
-                                 .receive_codec = codec,
-                                 .on_health = [](const LinkHealth&) {}},
-                                &codec_thread_, events);
+    return BoundaryPort::Create(
+        {.run = kKey.run,
+         .epoch = kKey.epoch,
+         .edge = kKey.edge,
+         .peer = {.stage = upstream ? 0u : 1u},
+         .upstream = upstream,
+         .shape = BoundaryShape(),
+         .microbatches = spec_.train.microbatches,
+         .validation_microbatches = ValidationMicrobatches(spec_, kTinyTokens),
+         .send_codec = codec,
+         .receive_codec = codec,
+         .on_health = [](const LinkHealth&) {}},
+        &codec_thread_, events);
   }
   // An open link between two handlers.
   std::pair<std::shared_ptr<transport::Link>, std::shared_ptr<transport::Link>> Connect(
@@ -384,6 +406,59 @@ TEST_F(ExecutorTest, AnAbortEndsAStepInTheMiddle) {
   for (const v1::WorkerMessage& report : Reports()) EXPECT_FALSE(report.has_finished());
   EXPECT_TRUE(shards_.steps.empty());
   ExpectNoUpdate();
+}
+
+// One step, and then a validation of many microbatches.
+const std::vector<std::string> kValidates = {"train.steps=1", "validation.every=1",
+                                             "validation.samples=10", "validation.share=0.5",
+                                             "train.microbatch_size=1"};
+const Pass kValidation{Step(1), PassKind::kValidation};
+
+TEST_F(ExecutorTest, AValidationGoesNoFurtherAheadThanTheStageBelowTakes) {
+  Begin(0, kValidates);
+  PeerIsTheLastStage(1);
+  PeerHears<StepControlArrived>();
+  uint32_t came = 0;
+  for (; came < schedule::kLeastOutputs; ++came) {
+    const TensorArrived arrived = PeerHears<TensorArrived>();
+    EXPECT_EQ(arrived.pass, kValidation);
+    EXPECT_EQ(arrived.microbatch, Microbatch(came));
+  }
+  absl::SleepFor(absl::Milliseconds(50));
+  EXPECT_TRUE(peer_events_->TakeAll().empty());
+  for (uint32_t taken = 0; came < 10; ++came, ++taken) {
+    peer_->SendTaken(kValidation, Microbatch(taken));
+    EXPECT_EQ(PeerHears<TensorArrived>().microbatch, Microbatch(came));
+  }
+  EXPECT_TRUE(Result().ok()) << Result();
+}
+
+TEST_F(ExecutorTest, OfAValidationOnlyTheNextActivationCanBeTaken) {
+  Begin(0, kValidates);
+  PeerIsTheLastStage(1);
+  PeerHears<StepControlArrived>();
+  for (uint32_t i = 0; i < schedule::kLeastOutputs; ++i) PeerHears<TensorArrived>();
+  peer_->SendTaken(kValidation, Microbatch(1));
+  EXPECT_THAT(std::string(Message(Result())), HasSubstr("which is not the one that follows"));
+}
+
+TEST_F(ExecutorTest, TheLastStageSaysWhichActivationsOfAValidationItTook) {
+  Begin(1, kValidates);
+  PeerIsTheFirstStage(1);
+  PeerDecides(1, {.squared_norm = 1});
+  for (uint32_t i = 0; i < 10; ++i) {
+    PeerSends(kValidation, i);
+    const ActivationTaken taken = PeerHears<ActivationTaken>();
+    EXPECT_EQ(taken.pass, kValidation);
+    EXPECT_EQ(taken.microbatch, Microbatch(i));
+  }
+  EXPECT_TRUE(Result().ok()) << Result();
+}
+
+TEST_F(ExecutorTest, AStageAboveTakesNothing) {
+  Begin(1, kValidates);
+  peer_->SendTaken(kValidation, Microbatch(0));
+  EXPECT_THAT(std::string(Message(Result())), HasSubstr("expected from downstream a word"));
 }
 
 TEST_F(ExecutorTest, ANormThatIsNotFiniteUpdatesNothing) {

@@ -69,6 +69,7 @@ class Worker {
                   .codec_thread = &codec_thread_,
                   .shards = shards_.get(),
                   .blobs = &blobs_,
+                  .traffic = &traffic_,
                   .transfers = transfers_.get(),
                   .send = [this](v1::WorkerMessage message) { said_.Push(std::move(message)); },
                   .restart = [this](const RestartCause& cause) { restarts_.Push(cause); },
@@ -92,6 +93,8 @@ class Worker {
   Agent* operator->() { return agent_.get(); }
   const std::string& address() const { return transport_->address(); }
   const std::string& tokens() const { return tokens_; }
+  // Where it finds what the coordinator would send it.
+  std::string blobs_folder() const { return folder_.path() + "/blobs"; }
   // From the next model on. Before the command that makes it.
   void RefuseModels(const Status& why) { stage_refusal_ = why; }
   // Why it would have begun its process anew.

@@ -1,0 +1,57 @@
+// What two workers that read the same data sets say to each other over a link of their own
+// (worker/rpc/chunk_peers.h). Words travel on the control lane, pieces of chunks on the bulk lane.
+//
+//   an ask, 24 bytes                  "not here", 8 bytes      a piece
+//   0   1 byte   1                    0   1 byte   2           0   4 bytes  request
+//   1   1 byte   0 training,          1   3 bytes  zero        4   ...      the chunk's next bytes,
+//                1 validation         4   4 bytes  request                  at least one
+//   2   1 byte   0 tokens, 1 mask
+//   3   1 byte   zero
+//   4   4 bytes  request
+//   8   4 bytes  source: a data set of the run's list
+//   12  4 bytes  shard of that set
+//   16  8 bytes  chunk of that shard's file
+//
+// Who asks numbers its requests from 0 on. Sizes and hashes stand in the list, which both have.
+#ifndef LONGHAUL_PROTO_WIRE_CHUNK_WORD_H_
+#define LONGHAUL_PROTO_WIRE_CHUNK_WORD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+
+#include "base/status.h"
+
+namespace longhaul::wire {
+
+struct ChunkAsk {
+  uint32_t request = 0;
+  bool validation = false, mask = false;
+  uint32_t source = 0, shard = 0;
+  uint64_t chunk = 0;
+  friend bool operator==(const ChunkAsk&, const ChunkAsk&) = default;
+};
+struct ChunkNotHere {
+  uint32_t request = 0;
+  friend bool operator==(const ChunkNotHere&, const ChunkNotHere&) = default;
+};
+using ChunkWord = std::variant<ChunkAsk, ChunkNotHere>;
+
+std::string EncodeChunkWord(const ChunkWord& word);
+// kInvalidArgument: no such word.
+StatusOr<ChunkWord> DecodeChunkWord(std::span<const std::byte> bytes);
+
+inline constexpr size_t kChunkPieceHeaderBytes = 4;
+struct ChunkPiece {
+  uint32_t request = 0;
+  std::span<const std::byte> bytes;  // of what was decoded
+};
+std::string EncodeChunkPieceHeader(uint32_t request);
+// kInvalidArgument: no piece.
+StatusOr<ChunkPiece> DecodeChunkPiece(std::span<const std::byte> bytes);
+
+}  // namespace longhaul::wire
+
+#endif  // LONGHAUL_PROTO_WIRE_CHUNK_WORD_H_

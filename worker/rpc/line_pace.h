@@ -1,0 +1,44 @@
+// How what can wait shares a line with tensors: in pieces so small that a tensor that sets out
+// hardly waits for one, each when no tensor is on its way, or after a time that leaves it a share
+// of the line. Pure.
+#ifndef LONGHAUL_WORKER_RPC_LINE_PACE_H_
+#define LONGHAUL_WORKER_RPC_LINE_PACE_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "proto/wire/transfer_word.h"
+#include "transport/p2p/link.h"
+
+namespace longhaul::worker {
+
+struct LinePace {
+  double bits_per_second = 0;  // of the line; 0: nothing is known
+  double share = 0;            // that it takes where the line is never quiet
+
+  // A tensor that sets out while a piece is on the line waits for it: a piece takes a millisecond
+  // and a half of the line.
+  size_t PieceBytes() const {
+    constexpr double kPieceSeconds = 1.5e-3;
+    constexpr size_t kLeastPiece = size_t{1} << 10, kUnknownPiece = size_t{8} << 10;
+    if (!(bits_per_second > 0)) return kUnknownPiece;
+    const double bytes = bits_per_second / 8 * kPieceSeconds;
+    return std::clamp(static_cast<size_t>(std::min(bytes, 1e9)), kLeastPiece,
+                      transport::kMaxFramePayloadBytes);
+  }
+  // For how long `bytes` wait for quiet at most.
+  absl::Duration PatienceFor(uint64_t bytes) const {
+    const double rate = bits_per_second > 0 ? bits_per_second : wire::kAssumedLineBitsPerSecond;
+    return absl::Seconds(8 * static_cast<double>(bytes) / (rate * share));
+  }
+  absl::Duration LineTime(uint64_t bytes) const {
+    if (!(bits_per_second > 0)) return absl::ZeroDuration();
+    return absl::Seconds(8 * static_cast<double>(bytes) / bits_per_second);
+  }
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_RPC_LINE_PACE_H_

@@ -20,8 +20,8 @@
 //
 // The end. A rank that is lost (its process died), fails (Abort) or does not come in time ends the
 // group: every pending and later call of every rank returns kAborted with that rank's number within
-// 2 s, or kDeadlineExceeded with the ranks that were waited for. A communicator that has ended does
-// nothing any more; make a new group.
+// 2 s, or kDeadlineExceeded (in host memory with the ranks that were waited for: NCCL does not know
+// them). A communicator that has ended does nothing any more; make a new group.
 //
 // Errors before anything is sent: kInvalidArgument for counts, dtypes and pointers that cannot be;
 // kUnimplemented for a dtype or a reduction that a communicator does not have. They do not end the
@@ -47,7 +47,7 @@ constexpr size_t BytesPerElement(Dtype dtype) {
 }
 std::string_view ToString(Dtype dtype);
 
-// Of numbers, not of bytes. A maximum with a NaN is a NaN.
+// Of numbers, not of bytes. A maximum with a NaN is a NaN in host memory; NCCL's may be the number.
 enum class Reduction : uint8_t { kSum, kMax };
 
 // Where a device communicator queues its work: a cudaStream_t of its device. Host communicators

@@ -18,16 +18,19 @@ struct Compression {
   std::string name;
   // As Backend has them.
   double sum_error = 0, copy_error = 0;
-  // `device`: null for host memory.
-  std::function<StatusOr<std::unique_ptr<Communicator>>(std::shared_ptr<Communicator> below,
-                                                        const cuda::Device* device)>
+  // `device`: null for host memory. `call_limit`: as RankSettings has it.
+  std::function<StatusOr<std::unique_ptr<Communicator>>(
+      std::shared_ptr<Communicator> below, const cuda::Device* device, absl::Duration call_limit)>
       create;
 };
 
 inline Compression Zip(std::string name, const zip::Options& options) {
   return {.name = std::move(name),
-          .create = [options](std::shared_ptr<Communicator> below, const cuda::Device* device) {
-            return zip::Create(std::move(below), device, options);
+          .create = [options](std::shared_ptr<Communicator> below, const cuda::Device* device,
+                              absl::Duration call_limit) {
+            zip::Options with_limit = options;
+            with_limit.call_limit = call_limit;
+            return zip::Create(std::move(below), device, with_limit);
           }};
 }
 // `error`: of a block's largest number, what a code loses of it at most.
@@ -35,7 +38,8 @@ inline Compression Taco(std::string name, const taco::Options& options, double e
   return {.name = std::move(name),
           .sum_error = error,
           .copy_error = error,
-          .create = [options](std::shared_ptr<Communicator> below, const cuda::Device* device) {
+          .create = [options](std::shared_ptr<Communicator> below, const cuda::Device* device,
+                              absl::Duration /*call_limit*/) {
             return taco::Create(std::move(below), device, options);
           }};
 }

@@ -13,7 +13,8 @@ StatusOr<std::unique_ptr<Communicator>> MakeSwitcher(std::shared_ptr<Member> mem
                                                      Deadline deadline) {
   LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> native,
                       host::Create(member, {.call_limit = settings.call_limit}, deadline));
-  LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> zipped, zip::Create(native, nullptr, {}));
+  LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> zipped,
+                      zip::Create(native, nullptr, {.call_limit = settings.call_limit}));
   return switcher::Create(
       std::move(member), std::move(native), {{"zip", std::move(zipped)}}, nullptr,
       {.margin = -0.99, .agree_every = 3, .probe_limit = absl::ZeroDuration()}, deadline);
@@ -39,7 +40,7 @@ const std::vector<Backend>& Backends() {
              LH_ASSIGN_OR_RETURN(
                  std::shared_ptr<Communicator> below,
                  host::Create(std::move(member), {.call_limit = settings.call_limit}, deadline));
-             return compression.create(std::move(below), nullptr);
+             return compression.create(std::move(below), nullptr, settings.call_limit);
            }});
     }
     rows->push_back({.name = "switcher_over_host",

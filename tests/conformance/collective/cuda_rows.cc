@@ -69,16 +69,20 @@ Backend Row(std::string name) {
   return {.name = std::move(name),
           .max_ranks = static_cast<uint32_t>(devices),
           .names_mismatches = false,
+          .keeps_nans = false,
+          .names_late_ranks = false,
           .memory = MemoryOf};
 }
 
 // Takes zip for all that zip may be taken for, and its ranks agree every few calls.
 StatusOr<std::unique_ptr<Communicator>> MakeSwitcher(std::shared_ptr<Member> member, Memory& memory,
-                                                     const RankSettings&, Deadline deadline) {
+                                                     const RankSettings& settings,
+                                                     Deadline deadline) {
   const cuda::Device& device = static_cast<CudaMemory&>(memory).device();
   LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> native,
                       nccl::Create(member, device, {}, deadline));
-  LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> zipped, zip::Create(native, &device, {}));
+  LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> zipped,
+                      zip::Create(native, &device, {.call_limit = settings.call_limit}));
   return switcher::Create(
       std::move(member), std::move(native), {{"zip", std::move(zipped)}}, &device,
       {.margin = -0.99, .agree_every = 3, .probe_limit = absl::ZeroDuration()}, deadline);
@@ -98,16 +102,17 @@ const std::vector<Backend>& Backends() {
     };
     for (const Compression& compression : Compressions(/*pieces=*/true)) {
       Backend row = Row(compression.name + "_over_nccl");
-      row.rank_order = compression.sum_error == 0;
+      // Beside bf16, sums are NCCL's, which has no choice of order with two ranks.
+      row.rank_order = compression.sum_error == 0 && row.max_ranks <= 2;
       row.sum_error = compression.sum_error;
       row.copy_error = compression.copy_error;
       row.create = [compression](std::shared_ptr<Member> member, Memory& memory,
-                                 const RankSettings&,
+                                 const RankSettings& settings,
                                  Deadline deadline) -> StatusOr<std::unique_ptr<Communicator>> {
         const cuda::Device& device = static_cast<CudaMemory&>(memory).device();
         LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> below,
                             nccl::Create(std::move(member), device, {}, deadline));
-        return compression.create(std::move(below), &device);
+        return compression.create(std::move(below), &device, settings.call_limit);
       };
       rows->push_back(std::move(row));
     }

@@ -51,6 +51,10 @@ struct Backend {
   double copy_error = 0;
   // Calls that do not fit each other end the group with a sentence.
   bool names_mismatches = true;
+  // A maximum with a NaN is a NaN.
+  bool keeps_nans = true;
+  // A rank that does not come in time is named.
+  bool names_late_ranks = true;
   // What it has; the rest is kUnimplemented. Null: all.
   std::function<bool(Op, Dtype, Reduction)> has;
   // Both on the rank's own thread.

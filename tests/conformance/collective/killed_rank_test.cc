@@ -24,8 +24,8 @@ class KilledRankTest : public CollectiveTest {
     ranks_.clear();
     std::string id;
     for (uint32_t rank = 0; rank < size(); ++rank) {
-      auto started = Subprocess::Start({RankProgram(), backend().name, std::to_string(size()),
-                                        std::to_string(rank), call, id});
+      auto started = Subprocess::Start(
+          {RankProgram(), backend().name, std::to_string(size()), std::to_string(rank), call, id});
       ASSERT_TRUE(started.ok()) << started.status();
       ranks_.push_back(*std::move(started));
       if (rank > 0) continue;

@@ -9,12 +9,16 @@ namespace longhaul::collective {
 StatusOr<Pipeline> Pipeline::Create(const cuda::Device* device) {
   if (device == nullptr) return Pipeline(std::nullopt);
   LH_ASSIGN_OR_RETURN(cuda::Stream wire, cuda::Stream::Create(*device));
+  LH_ASSIGN_OR_RETURN(cuda::Stream side, cuda::Stream::Create(*device));
+  LH_ASSIGN_OR_RETURN(cuda::Event forked, cuda::Event::Create(*device));
+  LH_ASSIGN_OR_RETURN(cuda::Event joined, cuda::Event::Create(*device));
   std::vector<cuda::Event> events;
   for (size_t k = 0; k < kMostSteps * kPlaces; ++k) {
     LH_ASSIGN_OR_RETURN(cuda::Event event, cuda::Event::Create(*device));
     events.push_back(std::move(event));
   }
-  return Pipeline(Device{std::move(wire), std::move(events)});
+  return Pipeline(Device{std::move(wire), std::move(side), std::move(events), std::move(forked),
+                         std::move(joined)});
 }
 
 Status Pipeline::Run(uint64_t pieces, std::span<const Step> steps, Queue queue) {
@@ -34,6 +38,26 @@ Status Pipeline::Run(uint64_t pieces, std::span<const Step> steps, Queue queue) 
     }
   }
   return absl::OkStatus();
+}
+
+Status Pipeline::Order(const cuda::Device& device, Queue recorded, const cuda::Event& event,
+                       Queue waiting) {
+  LH_RETURN_IF_ERROR(device.Check(device.table().event_record(event.handle(), recorded.stream),
+                                  "recording an event"));
+  return device.Check(device.table().stream_wait(waiting.stream, event.handle()),
+                      "making a queue wait for the other");
+}
+
+Status Pipeline::Beside(Queue queue, const std::function<Status(Queue queue)>& work) {
+  if (!device_.has_value()) return work(queue);
+  const Queue side{device_->side.handle()};
+  LH_RETURN_IF_ERROR(Order(device_->side.device(), queue, device_->forked, side));
+  return work(side);
+}
+
+Status Pipeline::Join(Queue queue) {
+  if (!device_.has_value()) return absl::OkStatus();
+  return Order(device_->side.device(), {device_->side.handle()}, device_->joined, queue);
 }
 
 Status Pipeline::RunStep(std::span<const Step> steps, size_t step, uint64_t piece, Queue queue) {

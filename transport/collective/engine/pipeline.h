@@ -40,14 +40,24 @@ class Pipeline {
 
   Status Run(uint64_t pieces, std::span<const Step> steps, Queue queue);
 
+  // Runs `work` on a third queue, after what `queue` has now and beside what it gets then: for what
+  // nothing of the collective waits for. Join, before the collective ends, makes `queue` wait for
+  // it. In host memory it runs at once.
+  Status Beside(Queue queue, const std::function<Status(Queue queue)>& work);
+  Status Join(Queue queue);
+
  private:
   struct Device {
-    cuda::Stream wire;
+    cuda::Stream wire, side;
     std::vector<cuda::Event> events;  // kPlaces for each step
+    cuda::Event forked, joined;       // of the side queue
   };
   static constexpr size_t kMostSteps = 8, kPlaces = 3;
   explicit Pipeline(std::optional<Device> device) : device_(std::move(device)) {}
   Status RunStep(std::span<const Step> steps, size_t step, uint64_t piece, Queue queue);
+  // `waiting` goes on when `recorded` has done what it has now.
+  static Status Order(const cuda::Device& device, Queue recorded, const cuda::Event& event,
+                      Queue waiting);
 
   std::optional<Device> device_;
 };

@@ -147,6 +147,7 @@ class NcclCommunicator final : public Communicator {
     const MonoTime began = Now();
     Deadline limit = deadline;
     bool ended = false;
+    Status late;
     while (true) {
       bool done = false;
       LH_RETURN_IF_ERROR(device_.Check(device_.table().event_query(event_.handle(), &done),
@@ -155,10 +156,10 @@ class NcclCommunicator final : public Communicator {
         ended = true;
         limit = Deadline::After(kAbortLimit);
       }
-      if (done) return status();
+      if (done || (ended && limit.Expired())) return late.ok() ? status() : late;
       if (limit.Expired()) {
-        if (ended) return status();
-        Abort(absl::DeadlineExceededError("a collective did not end in time"));
+        late = absl::DeadlineExceededError("a collective did not end in time");
+        Abort(late);
         continue;
       }
       EndOnError();

@@ -11,9 +11,10 @@
 // probe saw it lose.
 //
 // The time of an alternative that compresses depends on its ratio r: b = b_code + b_wire / r. r is
-// measured in the calls made (Communicator::stats), operation by operation. Every `agree_every` calls of an alternative the
-// ranks tell each other (Member::Tell, in the order of calls) and set thresholds anew. One that has
-// not been taken for long gets the probe's ratio back, so that better data bring it back.
+// measured in the calls made (Communicator::stats), operation by operation. Every `agree_every`
+// calls of an alternative the ranks tell each other (Member::Tell, in the order of calls) and set
+// thresholds anew. One that has not been taken for long gets the probe's ratio back, so that better
+// data bring it back.
 //
 // All ranks choose alike: all numbers are those of all ranks, and the slowest rank counts. The
 // parts of an AllToAllV differ between ranks, so it is chosen by what the calls before it moved,

@@ -81,6 +81,7 @@ class TacoCommunicator final : public CommunicatorOver {
     const uint64_t bytes = coder_->Bytes(count + uint64_t{size()} * options_.block) +
                            size() * 2 * uint64_t{options_.block};
     LH_RETURN_IF_ERROR(below().Prepare(Op::kAllToAll, bytes, Dtype::kBytes));
+    LH_RETURN_IF_ERROR(below().Prepare(Op::kAllGather, bytes, Dtype::kBytes));
     for (OwnedMemory* memory : {&sent_, &received_, &sums_, &gathered_}) {
       LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * bytes, memory));
     }
@@ -106,6 +107,12 @@ class TacoCommunicator final : public CommunicatorOver {
   Status Exchange(const std::byte* from, uint64_t send_stride, std::span<const uint64_t> send_bytes,
                   std::byte* to, uint64_t stride, std::span<const uint64_t> receive_bytes,
                   Queue queue);
+
+  // Every rank's payload of `bytes` to all, behind each other in `to`.
+  Status Gather(const std::byte* payload, uint64_t bytes, std::byte* to, Queue queue) {
+    counted().sent_bytes += (size() - 1) * bytes;
+    return below().AllGather(payload, to, bytes, Dtype::kBytes, queue);
+  }
 
   // Whole blocks, so that pieces have the blocks that the parts have.
   uint64_t PieceOf(uint64_t count) const {
@@ -208,8 +215,17 @@ Status TacoCommunicator::Reduce(const void* in, std::byte* own_out, void* all_ou
                           all_out == nullptr ? nullptr : sums_.data() + number % kPlaces * stride,
                           own_out + piece.begin * BytesPerElement(dtype), on);
   };
+  // Parts of one size are gathered by the operation that is made for it.
+  const bool equal = parts.size(0) == parts.size(size() - 1);
+  const auto stride_of = [&](const Piece& piece) {
+    return equal ? coder_->Bytes(piece.counts[0]) : stride;
+  };
   const auto gather = [&](uint64_t number, Queue on) {
     const Piece piece = piece_of(number);
+    if (equal) {
+      return Gather(sums_.data() + number % kPlaces * stride, stride_of(piece),
+                    gathered_.data() + number % kPlaces * area, on);
+    }
     const std::vector<uint64_t> own(size(), coder_->Bytes(piece.counts[rank()]));
     return Exchange(sums_.data() + number % kPlaces * stride, 0, own,
                     gathered_.data() + number % kPlaces * area, stride, bytes_of(piece), on);
@@ -219,7 +235,7 @@ Status TacoCommunicator::Reduce(const void* in, std::byte* own_out, void* all_ou
     const std::byte* const place = gathered_.data() + number % kPlaces * area;
     for (uint32_t r = 0; r < size(); ++r) {
       if (r == rank() || piece.counts[r] == 0) continue;
-      LH_RETURN_IF_ERROR(coder_->Decode(place + r * stride, piece.counts[r], dtype,
+      LH_RETURN_IF_ERROR(coder_->Decode(place + r * stride_of(piece), piece.counts[r], dtype,
                                         At(all_out, parts.first(r) + piece.begin, dtype), on));
     }
     return absl::OkStatus();
@@ -262,14 +278,13 @@ Status TacoCommunicator::AllGather(const void* in, void* out, uint64_t count, Dt
                           payload_of(number), on);
   };
   const auto gather = [&](uint64_t number, Queue on) {
-    const std::vector<uint64_t> bytes(size(), coder_->Bytes(count_of(number)));
-    return Exchange(payload_of(number), 0, bytes, gathered_.data() + number % kPlaces * area,
-                    stride, bytes, on);
+    return Gather(payload_of(number), coder_->Bytes(count_of(number)),
+                  gathered_.data() + number % kPlaces * area, on);
   };
   const auto decode = [&](uint64_t number, Queue on) -> Status {
     const std::byte* const place = gathered_.data() + number % kPlaces * area;
     for (uint32_t r = 0; r < size(); ++r) {
-      LH_RETURN_IF_ERROR(coder_->Decode(r == rank() ? payload_of(number) : place + r * stride,
+      LH_RETURN_IF_ERROR(coder_->Decode(place + r * coder_->Bytes(count_of(number)),
                                         count_of(number), dtype,
                                         At(out, r * count + begin_of(number), dtype), on));
     }

@@ -20,8 +20,6 @@ constexpr uint64_t kElementBytes = 2;
 constexpr uint64_t kSizeWordOffset = 24, kSizeWordBytes = 8;
 constexpr uint64_t kPlaces = 2;  // of pieces at a time (pipeline.h)
 constexpr uint64_t kMaxElements = (uint64_t{1} << 32) - 1;
-// What the sizes of a piece are waited for, at most.
-constexpr absl::Duration kSizesLimit = absl::Minutes(5);
 
 // What goes to a peer. Peers with the same `blob` get the same.
 struct Sending {
@@ -95,9 +93,13 @@ class ZipCommunicator final : public CommunicatorOver {
       receives[r] = {At(out, receive[r].offset), receive[r].count};
     }
     const Block& own = send[rank()];
-    LH_RETURN_IF_ERROR(engine_->Copy(At(out, receive[rank()].offset), At(in, own.offset),
-                                     own.count * kElementBytes, queue));
-    return Move(sends, receives, nullptr, queue);
+    return Move(sends, receives,
+                {.own =
+                     [&](Queue on) {
+                       return engine_->Copy(At(out, receive[rank()].offset), At(in, own.offset),
+                                            own.count * kElementBytes, on);
+                     }},
+                queue);
   }
   Status Prepare(Op op, uint64_t count, Dtype dtype) override {
     LH_RETURN_IF_ERROR(below().Prepare(op, count, dtype));
@@ -105,6 +107,8 @@ class ZipCommunicator final : public CommunicatorOver {
     if (!Zips(dtype) || op == Op::kBroadcast || op == Op::kBarrier) return absl::OkStatus();
     LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * AreaBytes(count), &sent_));
     LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * AreaBytes(count), &received_));
+    LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * size() * kSizeWordBytes, &words_));
+    LH_RETURN_IF_ERROR(below().Prepare(Op::kAllGather, AreaBytes(count), Dtype::kBytes));
     if (op == Op::kAllReduce || op == Op::kReduceScatter) {
       LH_RETURN_IF_ERROR(Reserve(*engine_, (count + 8 * size()) * kElementBytes, &parts_));
     }
@@ -139,18 +143,24 @@ class ZipCommunicator final : public CommunicatorOver {
   template <class First, class SizeOf>
   Status GatherParts(const void* in, void* out, const First& first, const SizeOf& size_of,
                      Queue queue) {
+    const auto own = [&](Queue on) {
+      return engine_->Copy(At(out, first(rank())), in, size_of(rank()) * kElementBytes, on);
+    };
+    if (size_of(0) == size_of(size() - 1)) return GatherEqual(in, out, size_of(0), own, queue);
     std::vector<Sending> sends(size());
     std::vector<Receiving> receives(size());
-    uint32_t blob = rank() == 0 ? 1 : 0;  // the first peer's place in the area
+    const uint32_t blob = rank() == 0 ? 1 : 0;  // the first peer's place in the area
     for (uint32_t r = 0; r < size(); ++r) {
       if (r == rank()) continue;
       sends[r] = {static_cast<const std::byte*>(in), size_of(rank()), blob};
       receives[r] = {At(out, first(r)), size_of(r)};
     }
-    LH_RETURN_IF_ERROR(
-        engine_->Copy(At(out, first(rank())), in, size_of(rank()) * kElementBytes, queue));
-    return Move(sends, receives, nullptr, queue);
+    return Move(sends, receives, {.own = own}, queue);
   }
+  using Work = std::function<Status(Queue queue)>;
+  // The same for parts of one size, which the all-gather below carries: all ranks' blobs as long as
+  // the longest.
+  Status GatherEqual(const void* in, void* out, uint64_t count, const Work& own, Queue queue);
 
   template <class First, class SizeOf>
   Status ReduceParts(const void* in, std::byte* out, const First& first, const SizeOf& size_of,
@@ -175,11 +185,15 @@ class ZipCommunicator final : public CommunicatorOver {
       }
       return engine_->Sum(parts, count, Dtype::kBf16, out + begin * kElementBytes, on);
     };
-    const Finish finish = sum;
-    return Move(sends, receives, &finish, queue);
+    return Move(sends, receives, {.finish = sum}, queue);
   }
 
-  using Finish = std::function<Status(uint64_t piece, Queue queue)>;
+  struct Extras {
+    // Takes each decoded piece, which begins at the receivings' addresses again and again.
+    std::function<Status(uint64_t piece, Queue queue)> finish;
+    // What this rank does with its own part, while others travel.
+    Work own;
+  };
 
   // What a piece holds of `count` elements at most.
   uint64_t PieceOf(uint64_t count) const {
@@ -202,13 +216,24 @@ class ZipCommunicator final : public CommunicatorOver {
     return layout;
   }
 
-  // Sends every peer its part and gets the others', decoded; where `finish` is given, decoded
-  // pieces begin at the receivings' addresses again and again, and `finish` takes each.
+  // Sends every peer its part and gets the others', decoded.
   Status Move(std::span<const Sending> sends, std::span<const Receiving> receives,
-              const Finish* finish, Queue queue);
+              const Extras& extras, Queue queue);
+
+  StatusOr<std::span<const uint64_t>> AwaitSizes(uint64_t read) {
+    auto words = engine_->Await(
+        read, [this] { return status(); }, Deadline::After(options_.call_limit));
+    if (absl::IsDeadlineExceeded(words.status())) Abort(words.status());
+    return words;
+  }
 
   struct Piece;
   uint64_t FirstBytes(uint64_t elements) const;
+  // Of a blob with this size word that was sent; none where it is the elements themselves.
+  void CountEscapes(uint64_t elements, uint64_t size_word) {
+    const uint64_t blob = size_word + (MostBytes(elements) - 2 * elements);
+    if (blob < MostBytes(elements)) counted().escapes += blob - StaticBytes(elements);
+  }
   Status SendFirst(const Piece& piece, Queue queue, uint64_t* read);
   Status SendRest(const Piece& piece, uint64_t read, Queue queue);
 
@@ -216,7 +241,7 @@ class ZipCommunicator final : public CommunicatorOver {
   const std::unique_ptr<Engine> engine_;
   const std::unique_ptr<Coder> coder_;
   Pipeline pipeline_;
-  OwnedMemory sent_, received_, parts_;
+  OwnedMemory sent_, received_, parts_, words_;
 };
 
 // A piece's blobs on their way.
@@ -230,7 +255,7 @@ struct ZipCommunicator::Piece {
 };
 
 Status ZipCommunicator::Move(std::span<const Sending> sends, std::span<const Receiving> receives,
-                             const Finish* finish, Queue queue) {
+                             const Extras& extras, Queue queue) {
   uint64_t most = 0;
   for (uint32_t r = 0; r < size(); ++r) {
     most = std::max({most, sends[r].count, receives[r].count});
@@ -266,7 +291,7 @@ Status ZipCommunicator::Move(std::span<const Sending> sends, std::span<const Rec
       LH_RETURN_IF_ERROR(coder_->Encode(sends[r].data + number * piece_elements * kElementBytes,
                                         count, piece.send_area + piece.SendAt(r), on));
     }
-    return absl::OkStatus();
+    return number == 0 && extras.own ? pipeline_.Beside(on, extras.own) : absl::OkStatus();
   };
   const auto first = [&](uint64_t number, Queue on) {
     return SendFirst(piece_of(number), on, bounded ? nullptr : &reads[number % kPlaces]);
@@ -279,12 +304,12 @@ Status ZipCommunicator::Move(std::span<const Sending> sends, std::span<const Rec
     for (uint32_t r = 0; r < size(); ++r) {
       const uint64_t count = piece.receive.counts[r];
       if (r == rank() || count == 0) continue;
-      const uint64_t begin = finish == nullptr ? number * piece_elements : 0;
+      const uint64_t begin = extras.finish ? 0 : number * piece_elements;
       LH_RETURN_IF_ERROR(coder_->Decode(piece.receive_area + piece.receive.offsets[r],
                                         bounded ? FirstBytes(count) : MostBytes(count), count,
                                         receives[r].data + begin * kElementBytes, on));
     }
-    return finish == nullptr ? absl::OkStatus() : (*finish)(number, on);
+    return extras.finish ? extras.finish(number, on) : absl::OkStatus();
   };
   std::vector<Step> steps = {{.lag = 0, .wire = false, .run = encode},
                              {.lag = 0, .wire = true, .run = first},
@@ -292,10 +317,85 @@ Status ZipCommunicator::Move(std::span<const Sending> sends, std::span<const Rec
                              {.lag = 1, .wire = false, .run = decode}};
   if (bounded) steps.erase(steps.begin() + 2);
   LH_RETURN_IF_ERROR(pipeline_.Run(pieces, steps, queue));
+  if (extras.own) LH_RETURN_IF_ERROR(pipeline_.Join(queue));
   ++counted().calls;
   for (uint32_t r = 0; r < size(); ++r) {
     if (r != rank()) counted().tensor_bytes += sends[r].count * kElementBytes;
   }
+  return absl::OkStatus();
+}
+
+Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, const Work& own,
+                                    Queue queue) {
+  if (count > kMaxElements) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected at most {} elements for a rank, got {}", kMaxElements, count));
+  }
+  if (count == 0) return absl::OkStatus();
+  const uint64_t piece_elements = PieceOf(count);
+  const uint64_t pieces = (count + piece_elements - 1) / piece_elements;
+  const uint64_t space = AlignBlob(MostBytes(piece_elements));
+  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * space, &sent_));
+  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * size() * space, &received_));
+  LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * size() * kSizeWordBytes, &words_));
+  LH_RETURN_IF_ERROR(coder_->Reserve(piece_elements));
+  const bool bounded = options_.exchange == Exchange::kBounded;
+  std::array<uint64_t, kPlaces> reads{}, lengths{};
+  const auto count_of = [&](uint64_t number) { return CountAt(count, piece_elements, number); };
+  const auto blob_of = [&](uint64_t number) { return sent_.data() + number % kPlaces * space; };
+  const auto blobs_of = [&](uint64_t number) {
+    return received_.data() + number % kPlaces * size() * space;
+  };
+  const auto encode = [&](uint64_t number, Queue on) -> Status {
+    LH_RETURN_IF_ERROR(
+        coder_->Encode(At(in, number * piece_elements), count_of(number), blob_of(number), on));
+    return number == 0 ? pipeline_.Beside(on, own) : absl::OkStatus();
+  };
+  const auto sizes = [&](uint64_t number, Queue on) -> Status {
+    std::byte* const words = words_.data() + number % kPlaces * size() * kSizeWordBytes;
+    LH_RETURN_IF_ERROR(
+        below().AllGather(SizeWord(blob_of(number)), words, kSizeWordBytes, Dtype::kBytes, on));
+    std::vector<const void*> all;
+    for (uint32_t r = 0; r < size(); ++r) all.push_back(words + r * kSizeWordBytes);
+    LH_ASSIGN_OR_RETURN(reads[number % kPlaces], engine_->Read(all, on));
+    return absl::OkStatus();
+  };
+  const auto gather = [&](uint64_t number, Queue on) -> Status {
+    uint64_t& length = lengths[number % kPlaces];
+    length = FirstBytes(count_of(number));
+    if (!bounded) {
+      LH_ASSIGN_OR_RETURN(const std::span<const uint64_t> words,
+                          AwaitSizes(reads[number % kPlaces]));
+      length = 0;
+      for (const uint64_t word : words) {
+        LH_ASSIGN_OR_RETURN(const uint64_t bytes, BlobBytes(count_of(number), word));
+        length = std::max(length, bytes);
+      }
+      CountEscapes(count_of(number), words[rank()]);
+    }
+    constexpr uint64_t kStep = 16;
+    length = (length + kStep - 1) / kStep * kStep;
+    counted().sent_bytes += (size() - 1) * length;
+    return below().AllGather(blob_of(number), blobs_of(number), length, Dtype::kBytes, on);
+  };
+  const auto decode = [&](uint64_t number, Queue on) -> Status {
+    const uint64_t length = lengths[number % kPlaces];
+    for (uint32_t r = 0; r < size(); ++r) {
+      if (r == rank()) continue;
+      LH_RETURN_IF_ERROR(coder_->Decode(blobs_of(number) + r * length, length, count_of(number),
+                                        At(out, r * count + number * piece_elements), on));
+    }
+    return absl::OkStatus();
+  };
+  std::vector<Step> steps = {{.lag = 0, .wire = false, .run = encode},
+                             {.lag = 0, .wire = true, .run = sizes},
+                             {.lag = 1, .wire = true, .run = gather},
+                             {.lag = 1, .wire = false, .run = decode}};
+  if (bounded) steps.erase(steps.begin() + 1);
+  LH_RETURN_IF_ERROR(pipeline_.Run(pieces, steps, queue));
+  LH_RETURN_IF_ERROR(pipeline_.Join(queue));
+  ++counted().calls;
+  counted().tensor_bytes += (size() - 1) * count * kElementBytes;
   return absl::OkStatus();
 }
 
@@ -344,9 +444,7 @@ Status ZipCommunicator::SendFirst(const Piece& piece, Queue queue, uint64_t* rea
 }
 
 Status ZipCommunicator::SendRest(const Piece& piece, uint64_t read, Queue queue) {
-  LH_ASSIGN_OR_RETURN(const std::span<const uint64_t> words,
-                      engine_->Await(
-                          read, [this] { return status(); }, Deadline::After(kSizesLimit)));
+  LH_ASSIGN_OR_RETURN(const std::span<const uint64_t> words, AwaitSizes(read));
   std::vector<Block> send(size()), receive(size());
   const bool all = options_.exchange == Exchange::kSizesFirst;
   const auto block_of = [&](uint64_t at, uint64_t elements, uint64_t word) -> StatusOr<Block> {
@@ -358,7 +456,7 @@ Status ZipCommunicator::SendRest(const Piece& piece, uint64_t read, Queue queue)
   for (uint32_t r = 0; r < size(); ++r) {
     if (r == rank()) continue;
     if (const uint64_t count = piece.send.counts[r]; count > 0) {
-      counted().escapes += words[next] - std::min(words[next], StaticBytes(count) - 64);
+      CountEscapes(count, words[next]);
       LH_ASSIGN_OR_RETURN(send[r], block_of(piece.SendAt(r), count, words[next++]));
       counted().sent_bytes += send[r].count;
     }

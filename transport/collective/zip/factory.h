@@ -6,7 +6,7 @@
 // maxima, broadcasts and barriers go to the communicator below as they are. A blob is never larger
 // than its elements and 64 bytes.
 //
-//   all-gather      encode, exchange, decode
+//   all-gather      encode, gather blobs as long as the longest, decode
 //   all-to-all      the same, a blob for each peer
 //   reduce-scatter  all-to-all, then sums in fp32 in the order of ranks, rounded once
 //   all-reduce      reduce-scatter, then all-gather; the same bits on all ranks
@@ -16,7 +16,8 @@
 //   kSizesFirst   (design 1) sizes travel first; the host waits for them, then sends blobs
 //   kStaticFirst  (design 2) the part whose size is known travels first, with the size of the
 //                 rest; the host waits for that meanwhile, then sends the rest. Ranks that are
-//                 ready early start to move data.
+//                 ready early start to move data. Of an all-gather, where every blob goes to
+//                 all, the sizes travel first.
 //   kBounded      a fixed share of each blob travels, and the host waits for nothing: for graphs.
 //                 What has more escapes than that is cut: Wait says kOutOfRange on the ranks that
 //                 needed it, and the calls since the last Wait must be made again another way.
@@ -26,6 +27,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/time/time.h"
 #include "base/cuda/device.h"
 #include "transport/collective/communicator.h"
 
@@ -40,6 +42,8 @@ struct Options {
   // kBounded: escapes for which there is room, as a share of the elements. Normal numbers have
   // 2.5 %.
   double escape_share = 0.05;
+  // What a call waits for blobs' sizes, at most; then it ends the group.
+  absl::Duration call_limit = absl::Minutes(5);
 };
 
 // `device`: that of `below`, null for host memory. All ranks with the same options.

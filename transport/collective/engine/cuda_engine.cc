@@ -20,6 +20,9 @@ constexpr size_t kMostWords = 2 * kMaxParts;
 // The words of a read come after microseconds as a rule: no pause before so long.
 constexpr absl::Duration kBusyWait = absl::Milliseconds(2);
 constexpr std::chrono::microseconds kPause(20);
+// Of the launches that load kernels.
+constexpr size_t kLoadBytes = 256;
+constexpr absl::Duration kLoadLimit = absl::Minutes(1);
 
 uint32_t NumberOf(Dtype dtype) {
   if (dtype == Dtype::kF32) return 1;
@@ -119,7 +122,26 @@ StatusOr<std::unique_ptr<Engine>> Engine::ForDevice(const cuda::Device& device) 
     LH_ASSIGN_OR_RETURN(cuda::Event made, cuda::Event::Create(device));
     event = std::move(made);
   }
-  return std::make_unique<CudaEngine>(device, std::move(words), std::move(events));
+  auto engine = std::make_unique<CudaEngine>(device, std::move(words), std::move(events));
+  LH_ASSIGN_OR_RETURN(const OwnedMemory memory, engine->Allocate(kLoadBytes));
+  LH_RETURN_IF_ERROR(LaunchOnce(device, [&](Queue queue) -> Status {
+    LH_RETURN_IF_ERROR(engine->Zero(memory.data(), kLoadBytes, queue));
+    const void* const part = memory.data();
+    for (const Dtype dtype : {Dtype::kF32, Dtype::kF16, Dtype::kBf16}) {
+      LH_RETURN_IF_ERROR(
+          engine->Sum(std::array{part, part}, kLoadBytes / 4, dtype, memory.data(), queue));
+    }
+    return engine->Read(std::array{part}, queue).status();
+  }));
+  return engine;
+}
+
+Status LaunchOnce(const cuda::Device& device, const std::function<Status(Queue queue)>& work) {
+  LH_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::Create(device));
+  LH_ASSIGN_OR_RETURN(cuda::Event done, cuda::Event::Create(device));
+  LH_RETURN_IF_ERROR(work({stream.handle()}));
+  LH_RETURN_IF_ERROR(done.Record(stream));
+  return done.Await(Deadline::After(kLoadLimit));
 }
 
 }  // namespace longhaul::collective

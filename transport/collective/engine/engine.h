@@ -68,6 +68,11 @@ class Engine {
   static constexpr uint64_t kReads = 8;
 };
 
+// Runs `work` on a queue of its own and waits for it. CUDA loads a kernel when it is first
+// launched, and may wait for the device for that: for ever, where the device is at a collective
+// that waits for this rank. So whoever makes a communicator launches once what its calls launch.
+Status LaunchOnce(const cuda::Device& device, const std::function<Status(Queue queue)>& work);
+
 }  // namespace longhaul::collective
 
 #endif  // LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_ENGINE_H_

@@ -1,5 +1,7 @@
 #include "transport/collective/taco/coder.h"
 
+#include <array>
+
 #include "base/cuda/stream.h"
 #include "codec/cuda/cuda_taco.h"
 #include "codec/taco/flat.h"
@@ -86,11 +88,27 @@ class CudaCoder final : public Coder {
 
 }  // namespace
 
-std::unique_ptr<Coder> Coder::Create(const Engine* engine, const codec::taco::Params& params) {
-  if (const cuda::Device* const device = engine->device(); device != nullptr) {
-    return std::make_unique<CudaCoder>(*device, params);
-  }
-  return std::make_unique<HostCoder>(params);
+StatusOr<std::unique_ptr<Coder>> Coder::Create(Engine* engine, const codec::taco::Params& params) {
+  if (engine->device() == nullptr) return std::make_unique<HostCoder>(params);
+  auto coder = std::make_unique<CudaCoder>(*engine->device(), params);
+  // Whole blocks and a part of one, of every dtype.
+  const uint64_t elements = 4 * codec::taco::kMaxBlock + 8;
+  LH_ASSIGN_OR_RETURN(const OwnedMemory numbers, engine->Allocate(sizeof(float) * elements));
+  LH_ASSIGN_OR_RETURN(const OwnedMemory payload, engine->Allocate(coder->Bytes(elements)));
+  LH_RETURN_IF_ERROR(LaunchOnce(*engine->device(), [&](Queue queue) -> Status {
+    LH_RETURN_IF_ERROR(engine->Zero(numbers.data(), numbers.size(), queue));
+    const std::array<const void*, 2> parts{numbers.data(), payload.data()};
+    for (const Dtype dtype : {Dtype::kF32, Dtype::kF16, Dtype::kBf16}) {
+      LH_RETURN_IF_ERROR(coder->Encode(numbers.data(), elements, dtype, payload.data(), queue));
+      LH_RETURN_IF_ERROR(coder->Decode(payload.data(), elements, dtype, numbers.data(), queue));
+      for (std::byte* const encoded : {static_cast<std::byte*>(nullptr), payload.data()}) {
+        LH_RETURN_IF_ERROR(
+            coder->Reduce(parts, 0, elements, dtype, encoded, numbers.data(), queue));
+      }
+    }
+    return absl::OkStatus();
+  }));
+  return coder;
 }
 
 }  // namespace longhaul::collective::taco

@@ -16,7 +16,7 @@ namespace longhaul::collective::taco {
 class Coder {
  public:
   // `engine` outlives it.
-  static std::unique_ptr<Coder> Create(const Engine* engine, const codec::taco::Params& params);
+  static StatusOr<std::unique_ptr<Coder>> Create(Engine* engine, const codec::taco::Params& params);
   virtual ~Coder() = default;
 
   // A multiple of 16; 0 for no elements.

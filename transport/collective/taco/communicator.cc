@@ -309,7 +309,7 @@ StatusOr<std::unique_ptr<Communicator>> Create(std::shared_ptr<Communicator> bel
         fmt::format("expected blocks of 32, 64, 128, 256 or 512 elements, got {}", options.block));
   }
   LH_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, EngineFor(*below, device));
-  std::unique_ptr<Coder> coder = Coder::Create(engine.get(), params);
+  LH_ASSIGN_OR_RETURN(std::unique_ptr<Coder> coder, Coder::Create(engine.get(), params));
   LH_ASSIGN_OR_RETURN(Pipeline pipeline, Pipeline::Create(device));
   return std::make_unique<TacoCommunicator>(std::move(below), options, std::move(engine),
                                             std::move(coder), std::move(pipeline));

@@ -137,7 +137,18 @@ StatusOr<std::unique_ptr<Coder>> Coder::Create(Engine* engine) {
   LH_ASSIGN_OR_RETURN(codec::cuda::CudaCodec codec, codec::cuda::CudaCodec::Create("zip"));
   LH_ASSIGN_OR_RETURN(cuda::PinnedBuffer fault,
                       cuda::PinnedBuffer::Create(*engine->device(), sizeof(uint64_t)));
-  return std::make_unique<CudaCoder>(engine, std::move(codec), std::move(fault));
+  auto coder = std::make_unique<CudaCoder>(engine, std::move(codec), std::move(fault));
+  // A whole group and a part of one: each has a kernel.
+  constexpr uint64_t kElements = codec::zip::kGroup + 8;
+  LH_ASSIGN_OR_RETURN(const OwnedMemory elements, engine->Allocate(2 * kElements));
+  LH_ASSIGN_OR_RETURN(const OwnedMemory blob, engine->Allocate(MostBytes(kElements)));
+  LH_RETURN_IF_ERROR(coder->Reserve(kElements));
+  LH_RETURN_IF_ERROR(LaunchOnce(*engine->device(), [&](Queue queue) -> Status {
+    LH_RETURN_IF_ERROR(engine->Zero(elements.data(), elements.size(), queue));
+    LH_RETURN_IF_ERROR(coder->Encode(elements.data(), kElements, blob.data(), queue));
+    return coder->Decode(blob.data(), blob.size(), kElements, elements.data(), queue);
+  }));
+  return coder;
 }
 
 }  // namespace longhaul::collective::zip

@@ -124,7 +124,7 @@ StatusOr<std::unique_ptr<Engine>> Engine::ForDevice(const cuda::Device& device) 
   }
   auto engine = std::make_unique<CudaEngine>(device, std::move(words), std::move(events));
   LH_ASSIGN_OR_RETURN(const OwnedMemory memory, engine->Allocate(kLoadBytes));
-  LH_RETURN_IF_ERROR(LaunchOnce(device, [&](Queue queue) -> Status {
+  const Status loaded = LaunchOnce(device, [&](Queue queue) -> Status {
     LH_RETURN_IF_ERROR(engine->Zero(memory.data(), kLoadBytes, queue));
     const void* const part = memory.data();
     for (const Dtype dtype : {Dtype::kF32, Dtype::kF16, Dtype::kBf16}) {
@@ -132,7 +132,8 @@ StatusOr<std::unique_ptr<Engine>> Engine::ForDevice(const cuda::Device& device) 
           engine->Sum(std::array{part, part}, kLoadBytes / 4, dtype, memory.data(), queue));
     }
     return engine->Read(std::array{part}, queue).status();
-  }));
+  });
+  LH_RETURN_IF_ERROR(loaded);
   return engine;
 }
 

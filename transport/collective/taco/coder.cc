@@ -95,7 +95,7 @@ StatusOr<std::unique_ptr<Coder>> Coder::Create(Engine* engine, const codec::taco
   const uint64_t elements = 4 * codec::taco::kMaxBlock + 8;
   LH_ASSIGN_OR_RETURN(const OwnedMemory numbers, engine->Allocate(sizeof(float) * elements));
   LH_ASSIGN_OR_RETURN(const OwnedMemory payload, engine->Allocate(coder->Bytes(elements)));
-  LH_RETURN_IF_ERROR(LaunchOnce(*engine->device(), [&](Queue queue) -> Status {
+  const Status loaded = LaunchOnce(*engine->device(), [&](Queue queue) -> Status {
     LH_RETURN_IF_ERROR(engine->Zero(numbers.data(), numbers.size(), queue));
     const std::array<const void*, 2> parts{numbers.data(), payload.data()};
     for (const Dtype dtype : {Dtype::kF32, Dtype::kF16, Dtype::kBf16}) {
@@ -107,7 +107,8 @@ StatusOr<std::unique_ptr<Coder>> Coder::Create(Engine* engine, const codec::taco
       }
     }
     return absl::OkStatus();
-  }));
+  });
+  LH_RETURN_IF_ERROR(loaded);
   return coder;
 }
 

@@ -143,11 +143,12 @@ StatusOr<std::unique_ptr<Coder>> Coder::Create(Engine* engine) {
   LH_ASSIGN_OR_RETURN(const OwnedMemory elements, engine->Allocate(2 * kElements));
   LH_ASSIGN_OR_RETURN(const OwnedMemory blob, engine->Allocate(MostBytes(kElements)));
   LH_RETURN_IF_ERROR(coder->Reserve(kElements));
-  LH_RETURN_IF_ERROR(LaunchOnce(*engine->device(), [&](Queue queue) -> Status {
+  const Status loaded = LaunchOnce(*engine->device(), [&](Queue queue) -> Status {
     LH_RETURN_IF_ERROR(engine->Zero(elements.data(), elements.size(), queue));
     LH_RETURN_IF_ERROR(coder->Encode(elements.data(), kElements, blob.data(), queue));
     return coder->Decode(blob.data(), blob.size(), kElements, elements.data(), queue);
-  }));
+  });
+  LH_RETURN_IF_ERROR(loaded);
   return coder;
 }
 

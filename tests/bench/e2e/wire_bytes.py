@@ -106,7 +106,7 @@ def expected_bytes(plan, model, train):
                for cell in plan["assignment"]["cells"]}
     result = {name: {"uplink": 0, "downlink": 0} for name in name_of.values()}
     for edge in plan["assignment"]["edges"]:
-        if edge["kind"] == TIED:
+        if edge.get("kind") == TIED:
             raise ValueError("what goes over a tied edge hangs on the tokens")
         upper, lower = (name_of[edge[end]["replica"], edge[end]["stage"]] for end in ("from", "to"))
         for flow, sender, receiver in ((edge["forward"], upper, lower),

@@ -19,14 +19,14 @@ PROGRESS_TIMEOUT_S = 2
 class HangingCluster(Cluster):
     """The compute thread of a worker hangs when the file of its name appears."""
 
-    def start(self, name, program, *arguments):
+    def start(self, name, program, *arguments, **options):
         if not name.startswith("worker"):
-            return super().start(name, program, *arguments)
+            return super().start(name, program, *arguments, **options)
         os.environ["LD_PRELOAD"] = str(self.programs / "liblonghaul_hang.so")
         os.environ["LONGHAUL_TEST_HANG"] = str(self.hang(name))
         try:
             return super().start(name, program, *arguments, "--progress-timeout",
-                                 str(PROGRESS_TIMEOUT_S))
+                                 str(PROGRESS_TIMEOUT_S), **options)
         finally:
             del os.environ["LD_PRELOAD"], os.environ["LONGHAUL_TEST_HANG"]
 

@@ -21,13 +21,13 @@ HOUR_S = 3600
 class ShiftedCluster(Cluster):
     """Every daemon's wall clock can be moved, by the file of its name."""
 
-    def start(self, name, program, *arguments):
+    def start(self, name, program, *arguments, **options):
         if not self.clock(name).exists():
             self.shift(name, 0)
         os.environ["LD_PRELOAD"] = str(self.programs / "liblonghaul_clock_shift.so")
         os.environ["LONGHAUL_TEST_CLOCK_SHIFT"] = str(self.clock(name))
         try:
-            super().start(name, program, *arguments)
+            super().start(name, program, *arguments, **options)
         finally:
             del os.environ["LD_PRELOAD"], os.environ["LONGHAUL_TEST_CLOCK_SHIFT"]
 

@@ -39,8 +39,10 @@ inline Compression Taco(std::string name, const taco::Options& options, double e
           .sum_error = error,
           .copy_error = error,
           .create = [options](std::shared_ptr<Communicator> below, const cuda::Device* device,
-                              absl::Duration /*call_limit*/) {
-            return taco::Create(std::move(below), device, options);
+                              absl::Duration call_limit) {
+            taco::Options with_limit = options;
+            with_limit.call_limit = call_limit;
+            return taco::Create(std::move(below), device, with_limit);
           }};
 }
 

@@ -70,7 +70,6 @@ Backend Row(std::string name) {
           .max_ranks = static_cast<uint32_t>(devices),
           .names_mismatches = false,
           .keeps_nans = false,
-          .keeps_limits = false,
           .names_late_ranks = false,
           .memory = MemoryOf};
 }
@@ -96,7 +95,6 @@ const std::vector<Backend>& Backends() {
     auto* const rows = new std::vector<Backend>;
     Backend nccl = Row("nccl");
     nccl.rank_order = false;
-    nccl.keeps_limits = true;
     nccl.create = [](std::shared_ptr<Member> member, Memory& memory, const RankSettings&,
                      Deadline deadline) -> StatusOr<std::unique_ptr<Communicator>> {
       return nccl::Create(std::move(member), static_cast<CudaMemory&>(memory).device(), {},

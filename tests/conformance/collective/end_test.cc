@@ -99,9 +99,6 @@ TEST_P(EndTest, AbortFromAnotherThreadEndsAllThatWait) {
 }
 
 TEST_P(EndTest, ARankThatDoesNotComeIsNamed) {
-  if (!backend().keeps_limits) {
-    GTEST_SKIP() << "its calls launch kernels, for which CUDA may wait (docs/gotchas/gpu.md)";
-  }
   for (const NamedCall& call : CallsOf(backend())) {
     SCOPED_TRACE(call.name);
     std::atomic<int> gave_up = 0;

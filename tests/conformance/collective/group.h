@@ -53,9 +53,7 @@ struct Backend {
   bool names_mismatches = true;
   // A maximum with a NaN is a NaN.
   bool keeps_nans = true;
-  // A call ends at its limit though a rank never comes.
-  bool keeps_limits = true;
-  // Such a rank is named.
+  // A rank that does not come in time is named.
   bool names_late_ranks = true;
   // What it has; the rest is kUnimplemented. Null: all.
   std::function<bool(Op, Dtype, Reduction)> has;

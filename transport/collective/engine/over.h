@@ -4,11 +4,13 @@
 #define LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_OVER_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "transport/collective/communicator.h"
 #include "transport/collective/engine/engine.h"
+#include "transport/collective/engine/watchdog.h"
 
 namespace longhaul::collective {
 
@@ -31,8 +33,12 @@ class CommunicatorOver : public Communicator {
   Stats stats() const final { return stats_; }
 
  protected:
-  CommunicatorOver(std::string name, std::shared_ptr<Communicator> below)
-      : name_(std::move(name)), below_(std::move(below)) {}
+  // `call_limit`: what a call of a device may hold up its caller; then it ends the group. In host
+  // memory the communicator below has such a limit.
+  CommunicatorOver(std::string name, std::shared_ptr<Communicator> below, absl::Duration call_limit)
+      : name_(std::move(name)), below_(std::move(below)), call_limit_(call_limit) {
+    if (below_->device() >= 0) watchdog_.emplace([this] { below_->Abort(Late()); });
+  }
 
   Communicator& below() { return *below_; }
   Stats& counted() { return stats_; }
@@ -48,9 +54,25 @@ class CommunicatorOver : public Communicator {
     return status;
   }
 
+  // A call that is ended where it takes longer than the limit: kDeadlineExceeded.
+  template <class Call>
+  Status Limited(const Call& call) {
+    if (!watchdog_.has_value()) return call();
+    watchdog_->Arm(call_limit_);
+    const Status status = call();
+    return watchdog_->Disarm() ? Late() : status;
+  }
+
  private:
+  Status Late() const {
+    return absl::DeadlineExceededError(name_ +
+                                       ": the other ranks did not come within the limit of a call");
+  }
+
   const std::string name_;
   const std::shared_ptr<Communicator> below_;
+  const absl::Duration call_limit_;
+  std::optional<Watchdog> watchdog_;  // of devices
   Stats stats_;
 };
 

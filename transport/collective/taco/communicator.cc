@@ -41,7 +41,7 @@ class TacoCommunicator final : public CommunicatorOver {
  public:
   TacoCommunicator(std::shared_ptr<Communicator> below, const Options& options,
                    std::unique_ptr<Engine> engine, std::unique_ptr<Coder> coder, Pipeline pipeline)
-      : CommunicatorOver("taco", std::move(below)),
+      : CommunicatorOver("taco", std::move(below), options.call_limit),
         options_(options),
         engine_(std::move(engine)),
         coder_(std::move(coder)),
@@ -247,7 +247,7 @@ Status TacoCommunicator::Reduce(const void* in, std::byte* own_out, void* all_ou
     steps.push_back({.lag = 1, .wire = true, .run = gather});
     steps.push_back({.lag = 2, .wire = false, .run = decode});
   }
-  LH_RETURN_IF_ERROR(pipeline_.Run(pieces, steps, queue));
+  LH_RETURN_IF_ERROR(Limited([&] { return pipeline_.Run(pieces, steps, queue); }));
   ++counted().calls;
   const uint64_t others = parts.count - parts.size(rank());
   const uint64_t gathered = all_out == nullptr ? 0 : (size() - 1) * parts.size(rank());
@@ -293,7 +293,7 @@ Status TacoCommunicator::AllGather(const void* in, void* out, uint64_t count, Dt
   const std::vector<Step> steps = {{.lag = 0, .wire = false, .run = encode},
                                    {.lag = 0, .wire = true, .run = gather},
                                    {.lag = 1, .wire = false, .run = decode}};
-  LH_RETURN_IF_ERROR(pipeline_.Run(pieces, steps, queue));
+  LH_RETURN_IF_ERROR(Limited([&] { return pipeline_.Run(pieces, steps, queue); }));
   ++counted().calls;
   counted().tensor_bytes += (size() - 1) * count * BytesPerElement(dtype);
   return absl::OkStatus();

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/time/time.h"
 #include "base/cuda/device.h"
 #include "transport/collective/communicator.h"
 
@@ -31,6 +32,8 @@ struct Options {
   uint32_t block = 256;  // elements with a scale: 32, 64, 128, 256 or 512
   // Elements of each part that are coded while others travel; 0: all at once.
   uint64_t piece_elements = 0;
+  // What a call on a device may hold up its caller; then it ends the group.
+  absl::Duration call_limit = absl::Minutes(5);
 };
 
 // `device`: that of `below`, null for host memory. All ranks with the same options.

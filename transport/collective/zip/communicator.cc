@@ -42,7 +42,7 @@ class ZipCommunicator final : public CommunicatorOver {
  public:
   ZipCommunicator(std::shared_ptr<Communicator> below, const Options& options,
                   std::unique_ptr<Engine> engine, std::unique_ptr<Coder> coder, Pipeline pipeline)
-      : CommunicatorOver("zip", std::move(below)),
+      : CommunicatorOver("zip", std::move(below), options.call_limit),
         options_(options),
         engine_(std::move(engine)),
         coder_(std::move(coder)),
@@ -316,7 +316,7 @@ Status ZipCommunicator::Move(std::span<const Sending> sends, std::span<const Rec
                              {.lag = 1, .wire = true, .run = rest},
                              {.lag = 1, .wire = false, .run = decode}};
   if (bounded) steps.erase(steps.begin() + 2);
-  LH_RETURN_IF_ERROR(pipeline_.Run(pieces, steps, queue));
+  LH_RETURN_IF_ERROR(Limited([&] { return pipeline_.Run(pieces, steps, queue); }));
   if (extras.own) LH_RETURN_IF_ERROR(pipeline_.Join(queue));
   ++counted().calls;
   for (uint32_t r = 0; r < size(); ++r) {
@@ -392,7 +392,7 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
                              {.lag = 1, .wire = true, .run = gather},
                              {.lag = 1, .wire = false, .run = decode}};
   if (bounded) steps.erase(steps.begin() + 1);
-  LH_RETURN_IF_ERROR(pipeline_.Run(pieces, steps, queue));
+  LH_RETURN_IF_ERROR(Limited([&] { return pipeline_.Run(pieces, steps, queue); }));
   LH_RETURN_IF_ERROR(pipeline_.Join(queue));
   ++counted().calls;
   counted().tensor_bytes += (size() - 1) * count * kElementBytes;

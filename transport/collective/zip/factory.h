@@ -42,7 +42,7 @@ struct Options {
   // kBounded: escapes for which there is room, as a share of the elements. Normal numbers have
   // 2.5 %.
   double escape_share = 0.05;
-  // What a call waits for blobs' sizes, at most; then it ends the group.
+  // What a call may hold up its caller; then it ends the group.
   absl::Duration call_limit = absl::Minutes(5);
 };
 

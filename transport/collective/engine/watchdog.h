@@ -1,0 +1,49 @@
+// Ends what takes too long when nobody else can: a thread that is held up inside a call of CUDA
+// sees no deadline (docs/gotchas/gpu.md).
+//
+//   Watchdog watchdog([&] { communicator.Abort(...); });
+//   watchdog.Arm(limit); ... watchdog.Disarm();
+//
+// Arm and Disarm by one thread; they cost a store. `expired` runs on the watchdog's thread, at most
+// once for each Arm, up to 50 ms late.
+#ifndef LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_WATCHDOG_H_
+#define LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_WATCHDOG_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "absl/time/time.h"
+
+namespace longhaul::collective {
+
+class Watchdog {
+ public:
+  explicit Watchdog(std::function<void()> expired);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  void Arm(absl::Duration limit);
+  // Whether it has expired since Arm.
+  bool Disarm();
+
+ private:
+  void Watch();
+
+  const std::function<void()> expired_;
+  // Of the steady clock, in nanoseconds.
+  static constexpr int64_t kNever = INT64_MAX, kExpired = INT64_MAX - 1;
+  std::atomic<int64_t> deadline_ = kNever;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace longhaul::collective
+
+#endif  // LONGHAUL_TRANSPORT_COLLECTIVE_ENGINE_WATCHDOG_H_

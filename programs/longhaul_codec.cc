@@ -58,8 +58,8 @@ class Tool {
                      "Codec string, repeatable; default: a choice of all")
         ->check(CodecValidator())
         ->type_name("CODEC");
-    AddComparison(
-        Add("ablate", "Compare variants of tah and taco: tiles, shares of bits, transforms", &Ablate));
+    AddComparison(Add(
+        "ablate", "Compare variants of tah and taco: tiles, shares of bits, transforms", &Ablate));
 
     CLI::App* bench =
         Add("bench", "Measure a codec's speed, on the CPU or on a GPU, beside a copy", &Bench);

@@ -206,7 +206,8 @@ __device__ void EncodeGroup(const ZipArgs& args, uint64_t group, GroupAtHand* at
 // need takes registers that keep warps away. `first_group` is that of block 0.
 template <bool kWhole>
 __global__ void __launch_bounds__(kThreads)
-    ZipEncodeKernel(const __grid_constant__ ZipArgs args, uint64_t first_group, uint64_t end_group) {
+    ZipEncodeKernel(const __grid_constant__ ZipArgs args, uint64_t first_group,
+                    uint64_t end_group) {
   __shared__ GroupAtHand at_hand[kZipGroups];
   const unsigned warp = threadIdx.x / kWarp;
   const uint64_t group = first_group + uint64_t{blockIdx.x} * kZipGroups + warp;

@@ -7,7 +7,6 @@ namespace {
 // Tokens of which a warp finds the maxima of its channels before others hear of them.
 constexpr uint32_t kTokensAtOnce = 8;
 constexpr uint32_t kTilesOfWarp = kWarp / kAqsgdLanes;
-constexpr uint64_t kPayloadBytesOffset = 24;
 
 // Maxima of |x| and, where there is a record, of |x 2^c - m|, as if all samples were differences.
 __global__ void __launch_bounds__(kThreads) MeasureKernel(const __grid_constant__ AqsgdArgs args) {

@@ -22,7 +22,7 @@ inline constexpr unsigned kAllLanes = 0xffffffff;
 inline constexpr int kPerLane = 16;
 inline constexpr uint64_t kHeaderBytes = 64;
 inline constexpr uint64_t kNonfiniteOffset = 48;
-inline constexpr int kPayloadBytesWord = 3;  // of the header's, 8 bytes each
+inline constexpr uint64_t kPayloadBytesOffset = 24;  // codec/blob.h
 inline constexpr uint32_t kF32 = 1, kF16 = 2, kBf16 = 3;
 
 template <int kTile>

@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads) ZipDecodeKernel(const __grid_constan
   const unsigned char* const payload = args.blob_dev + kHeaderBytes;
   uint64_t payload_bytes = args.payload_bytes;
   if (payload_bytes == 0) {
-    payload_bytes = reinterpret_cast<const uint64_t*>(args.blob_dev)[kPayloadBytesWord];
+    payload_bytes = *reinterpret_cast<const uint64_t*>(args.blob_dev + kPayloadBytesOffset);
     if (payload_bytes > args.most_payload_bytes) {
       if (lane == 0) atomicOr(args.fault_dev, kFaultCut);
       return;

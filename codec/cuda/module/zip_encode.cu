@@ -243,7 +243,7 @@ __device__ void WriteEnd(const ZipArgs& args, uint64_t escapes, const ZipScratch
   ZeroBytes(payload, args.escapes + escapes, end);
   if (threadIdx.x != 0) return;
   reinterpret_cast<uint32_t*>(payload)[args.groups] = static_cast<uint32_t>(escapes);
-  reinterpret_cast<uint64_t*>(args.blob_dev)[kPayloadBytesWord] = end;
+  *reinterpret_cast<uint64_t*>(args.blob_dev + kPayloadBytesOffset) = end;
   *reinterpret_cast<uint64_t*>(args.blob_dev + kNonfiniteOffset) =
       *reinterpret_cast<const uint64_t*>(args.scratch_dev + scratch.nonfinite);
 }

@@ -18,8 +18,6 @@
 namespace longhaul::collective::zip {
 namespace {
 
-constexpr uint64_t kSizeOffset = 24;  // codec/blob.h
-
 codec::Shape ShapeOf(uint64_t elements) {
   return {1, 1, static_cast<uint32_t>(elements)};
 }
@@ -112,10 +110,6 @@ uint64_t StaticBytes(uint64_t elements) {
   if (elements == 0) return 0;
   const codec::zip::Layout layout = codec::zip::MakeLayout(elements);
   return codec::kBlobHeaderBytes + (layout.may_be_smaller ? layout.escapes : layout.raw);
-}
-
-const void* SizeWord(const std::byte* blob) {
-  return blob + kSizeOffset;
 }
 
 StatusOr<uint64_t> BlobBytes(uint64_t elements, uint64_t size_word) {

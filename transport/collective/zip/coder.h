@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/status.h"
+#include "codec/blob.h"
 #include "transport/collective/engine/engine.h"
 
 namespace longhaul::collective::zip {
@@ -17,13 +18,18 @@ constexpr uint64_t AlignBlob(uint64_t bytes) {
   return (bytes + kBlobAlignment - 1) / kBlobAlignment * kBlobAlignment;
 }
 
-// Of a blob of so many elements (up to 2^32 - 1); 0 elements have no blob.
+// The most bytes that a blob of so many elements (up to 2^32 - 1) may have. No elements have no
+// blob: 0.
 uint64_t MostBytes(uint64_t elements);
-// All but the escapes; of these elements' whole blob where it would not be smaller.
+// The bytes of such a blob without its escapes; all of it where compression gains nothing.
 uint64_t StaticBytes(uint64_t elements);
-// The word of a blob that holds the size of what follows its header.
-const void* SizeWord(const std::byte* blob);
-// Of the whole blob, with that word's value; kDataLoss for a value that no encoder writes.
+// A blob's word with the size of what follows its header, 8 bytes at this offset.
+inline constexpr uint64_t kSizeWordOffset = codec::kPayloadBytesOffset, kSizeWordBytes = 8;
+inline const void* SizeWord(const std::byte* blob) {
+  return blob + kSizeWordOffset;
+}
+// The bytes of a whole blob, out of that word's value; kDataLoss for a value that no encoder
+// writes.
 StatusOr<uint64_t> BlobBytes(uint64_t elements, uint64_t size_word);
 
 class Coder {

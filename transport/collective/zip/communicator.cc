@@ -17,7 +17,6 @@ namespace longhaul::collective::zip {
 namespace {
 
 constexpr uint64_t kElementBytes = 2;
-constexpr uint64_t kSizeWordOffset = 24, kSizeWordBytes = 8;
 constexpr uint64_t kPlaces = 2;  // of pieces at a time (pipeline.h)
 constexpr uint64_t kMaxElements = (uint64_t{1} << 32) - 1;
 
@@ -229,10 +228,9 @@ class ZipCommunicator final : public CommunicatorOver {
 
   struct Piece;
   uint64_t FirstBytes(uint64_t elements) const;
-  // Of a blob with this size word that was sent; none where it is the elements themselves.
-  void CountEscapes(uint64_t elements, uint64_t size_word) {
-    const uint64_t blob = size_word + (MostBytes(elements) - 2 * elements);
-    if (blob < MostBytes(elements)) counted().escapes += blob - StaticBytes(elements);
+  // Adds those of a blob that this rank sends. A blob of MostBytes has the elements themselves.
+  void CountEscapes(uint64_t elements, uint64_t blob_bytes) {
+    if (blob_bytes < MostBytes(elements)) counted().escapes += blob_bytes - StaticBytes(elements);
   }
   Status SendFirst(const Piece& piece, Queue queue, uint64_t* read);
   Status SendRest(const Piece& piece, uint64_t read, Queue queue);
@@ -367,11 +365,11 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
       LH_ASSIGN_OR_RETURN(const std::span<const uint64_t> words,
                           AwaitSizes(reads[number % kPlaces]));
       length = 0;
-      for (const uint64_t word : words) {
-        LH_ASSIGN_OR_RETURN(const uint64_t bytes, BlobBytes(count_of(number), word));
+      for (uint32_t r = 0; r < size(); ++r) {
+        LH_ASSIGN_OR_RETURN(const uint64_t bytes, BlobBytes(count_of(number), words[r]));
         length = std::max(length, bytes);
+        if (r == rank()) CountEscapes(count_of(number), bytes);
       }
-      CountEscapes(count_of(number), words[rank()]);
     }
     constexpr uint64_t kStep = 16;
     length = (length + kStep - 1) / kStep * kStep;
@@ -399,7 +397,7 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
   return absl::OkStatus();
 }
 
-// Of a blob, how much travels before its size is known.
+// How many bytes of a blob travel before its size is known.
 uint64_t ZipCommunicator::FirstBytes(uint64_t elements) const {
   if (elements == 0) return 0;
   switch (options_.exchange) {
@@ -447,21 +445,22 @@ Status ZipCommunicator::SendRest(const Piece& piece, uint64_t read, Queue queue)
   LH_ASSIGN_OR_RETURN(const std::span<const uint64_t> words, AwaitSizes(read));
   std::vector<Block> send(size()), receive(size());
   const bool all = options_.exchange == Exchange::kSizesFirst;
-  const auto block_of = [&](uint64_t at, uint64_t elements, uint64_t word) -> StatusOr<Block> {
-    LH_ASSIGN_OR_RETURN(const uint64_t bytes, BlobBytes(elements, word));
+  const auto rest_of = [&](uint64_t at, uint64_t elements, uint64_t blob_bytes) {
     const uint64_t gone = all ? 0 : FirstBytes(elements);
-    return Block{at + gone, bytes - gone};
+    return Block{at + gone, blob_bytes - gone};
   };
   size_t next = 0;
   for (uint32_t r = 0; r < size(); ++r) {
     if (r == rank()) continue;
     if (const uint64_t count = piece.send.counts[r]; count > 0) {
-      CountEscapes(count, words[next]);
-      LH_ASSIGN_OR_RETURN(send[r], block_of(piece.SendAt(r), count, words[next++]));
+      LH_ASSIGN_OR_RETURN(const uint64_t bytes, BlobBytes(count, words[next++]));
+      CountEscapes(count, bytes);
+      send[r] = rest_of(piece.SendAt(r), count, bytes);
       counted().sent_bytes += send[r].count;
     }
     if (const uint64_t count = piece.receive.counts[r]; count > 0) {
-      LH_ASSIGN_OR_RETURN(receive[r], block_of(piece.receive.offsets[r], count, words[next++]));
+      LH_ASSIGN_OR_RETURN(const uint64_t bytes, BlobBytes(count, words[next++]));
+      receive[r] = rest_of(piece.receive.offsets[r], count, bytes);
     }
   }
   return below().AllToAllV(piece.send_area, send, piece.receive_area, receive, Dtype::kBytes,

@@ -15,7 +15,6 @@ namespace longhaul::collective::host {
 namespace {
 
 using internal::Call;
-using internal::CheckPointer;
 
 // Up to so many bytes an all-reduce is one exchange, in which every rank gets all inputs: the same
 // sums, and a wait less.
@@ -102,9 +101,7 @@ class HostCommunicator : public Communicator {
 };
 
 Status HostCommunicator::Begin(const Call& call, const void* in, const void* out) {
-  LH_RETURN_IF_ERROR(internal::Check(call, size_));
-  LH_RETURN_IF_ERROR(CheckPointer(in, call.count, call.dtype, in == out ? "data" : "in"));
-  LH_RETURN_IF_ERROR(CheckPointer(out, call.count, call.dtype, "out"));
+  LH_RETURN_IF_ERROR(internal::CheckArguments(call, size_, in, out));
   LH_RETURN_IF_ERROR(member_->status());
   header_ = {.call = call, .number = ++stats_.calls};
   deadline_ = Deadline::After(call_limit_);
@@ -201,17 +198,7 @@ Status HostCommunicator::AllGather(const void* in, void* out, uint64_t count, Dt
 
 Status HostCommunicator::AllToAllV(const void* in, std::span<const Block> send, void* out,
                                    std::span<const Block> receive, Dtype dtype, Queue) {
-  LH_RETURN_IF_ERROR(internal::CheckBlocks(send, size_, dtype, "send"));
-  LH_RETURN_IF_ERROR(internal::CheckBlocks(receive, size_, dtype, "receive"));
-  uint64_t sent = 0, received = 0;
-  for (const Block& block : send) sent += block.count;
-  for (const Block& block : receive) received += block.count;
-  LH_RETURN_IF_ERROR(CheckPointer(in, sent, dtype, "in"));
-  LH_RETURN_IF_ERROR(CheckPointer(out, received, dtype, "out"));
-  if (send[rank_].count != receive[rank_].count) {
-    return absl::InvalidArgumentError(fmt::format("rank {} sends itself {} elements and expects {}",
-                                                  rank_, send[rank_].count, receive[rank_].count));
-  }
+  LH_RETURN_IF_ERROR(internal::CheckAllToAll(rank_, size_, in, send, out, receive, dtype));
   LH_RETURN_IF_ERROR(Begin({.op = Op::kAllToAll, .dtype = dtype}));
   const uint64_t element = BytesPerElement(dtype);
   for (uint32_t rank = 0; rank < size_; ++rank) {

@@ -65,8 +65,10 @@ class CommunicatorOver : public Communicator {
 
  private:
   Status Late() const {
-    return absl::DeadlineExceededError(name_ +
-                                       ": the other ranks did not come within the limit of a call");
+    return absl::DeadlineExceededError(
+        name_ +
+        ": the other ranks did not come within the limit of a call (call_limit): one has "
+        "not made the same call, or hangs; look at what the others wait for");
   }
 
   const std::string name_;

@@ -158,7 +158,10 @@ class NcclCommunicator final : public Communicator {
       }
       if (done || (ended && limit.Expired())) return late.ok() ? status() : late;
       if (limit.Expired()) {
-        late = absl::DeadlineExceededError("a collective did not end in time");
+        late = absl::DeadlineExceededError(
+            "a collective over NCCL did not end in time: another rank has not made the same call, "
+            "or "
+            "hangs; look at what the other ranks wait for");
         Abort(late);
         continue;
       }

@@ -78,7 +78,7 @@ struct DeviceTable {
 
   // The kernels of the codecs: never null, opaque here.
   const codec::cuda::KernelTable* codec_kernels;
-  // Those of collectives, likewise.
+  // The kernels of collectives: never null, opaque here.
   const collective::KernelTable* collective_kernels;
 };
 

@@ -1,6 +1,6 @@
 // taco for collectives: flat buffers and payloads (format.h) without a blob's header around them.
-// These functions are for the host; codec/cuda/cuda_taco.h has the same three for a GPU, with the
-// same bytes.
+// The functions here work on host memory. codec/cuda/cuda_taco.h has their twins for a GPU, which
+// give the same bytes.
 //
 //   An all-reduce of two shots over n ranks, of which each owns a chunk of the buffer:
 //   TacoEncodeFlat of every other rank's chunk; exchange; TacoReduce of the own chunk's n parts;

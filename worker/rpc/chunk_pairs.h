@@ -14,7 +14,7 @@
 
 namespace longhaul::worker {
 
-// Of one cell's view.
+// A cell with which this cell exchanges chunks.
 struct ChunkPair {
   CellId peer;
   std::string peer_worker;     // its name

@@ -38,8 +38,8 @@ class Mesh {
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
 
-  // Of every rank, by number; that of this rank is not looked at. `header` says what call this is;
-  // its bytes are filled in. Not OK: the group has ended, or ends now.
+  // `transfers` has one entry for each rank, by number; this rank's own is ignored. `header` names
+  // the call; Exchange fills in its bytes. Not OK: the group has ended, or ends now.
   Status Exchange(const Header& header, std::span<const Transfer> transfers, Deadline deadline);
 
  private:

@@ -329,7 +329,7 @@ class SwitcherCommunicator final : public Switcher {
   std::array<std::unique_ptr<Entry>, kOperations.size() * kDtypes> entries_;
   Stats stats_;
   uint64_t calls_ = 0, agreed_at_ = 0;
-  // Of each communicator:
+  // Both have an entry for each communicator.
   std::vector<bool> used_;       // since the last Wait
   std::vector<uint64_t> since_;  // calls since then
 };

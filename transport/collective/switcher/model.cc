@@ -78,7 +78,7 @@ std::vector<Range> RangesOf(std::span<const Candidate> candidates, double margin
   const auto time = [&](size_t k, double bytes) {
     return candidates[k].fit.At(bytes) * (k == 0 ? 1 : 1 + margin);
   };
-  // Between two neighbours of these the same one is fastest.
+  // Between two neighbouring borders one communicator is fastest all the way.
   std::vector<double> borders = {0};
   for (size_t k = 1; k < candidates.size(); ++k) {
     if (!candidates[k].usable) continue;

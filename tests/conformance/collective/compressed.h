@@ -51,7 +51,8 @@ inline std::vector<Compression> Compressions(bool pieces) {
   // The suite's numbers have exponents that zip's windows do not hold, so a bounded exchange needs
   // room for every escape.
   std::vector<Compression> all = {
-      Zip("zip_static_first", {}), Zip("zip_sizes_first", {.exchange = zip::Exchange::kSizesFirst}),
+      Zip("zip_static_first", {}), Zip("zip_no_room", {.escape_share = 0}),
+      Zip("zip_sizes_first", {.exchange = zip::Exchange::kSizesFirst}),
       Zip("zip_bounded", {.exchange = zip::Exchange::kBounded, .escape_share = 1}),
       Taco("taco", {}, 0.2)};
   if (pieces) {

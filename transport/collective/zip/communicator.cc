@@ -133,6 +133,11 @@ class ZipCommunicator final : public CommunicatorOver {
     constexpr uint64_t kStep = 8;
     return (count + size() * kStep - 1) / (size() * kStep) * kStep;
   }
+  // What travels of blobs in one exchange: 16 bytes' worth.
+  static uint64_t AlignExchanged(uint64_t bytes) {
+    constexpr uint64_t kStep = 16;
+    return (bytes + kStep - 1) / kStep * kStep;
+  }
   // Of blobs that hold `count` elements together.
   uint64_t AreaBytes(uint64_t count) const {
     return AlignBlob(MostBytes(count)) + size() * 2 * kBlobAlignment;
@@ -157,8 +162,8 @@ class ZipCommunicator final : public CommunicatorOver {
     return Move(sends, receives, {.own = own}, queue);
   }
   using Work = std::function<Status(Queue queue)>;
-  // The same for parts of one size, which the all-gather below carries: all ranks' blobs as long as
-  // the longest.
+  // The same for parts of one size, which the all-gather below carries: all ranks' blobs equally
+  // long. One that is longer than the room for it makes all travel again, as long as the longest.
   Status GatherEqual(const void* in, void* out, uint64_t count, const Work& own, Queue queue);
 
   template <class First, class SizeOf>
@@ -338,6 +343,7 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
   LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * size() * kSizeWordBytes, &words_));
   LH_RETURN_IF_ERROR(coder_->Reserve(piece_elements));
   const bool bounded = options_.exchange == Exchange::kBounded;
+  const bool sizes_first = options_.exchange == Exchange::kSizesFirst;
   std::array<uint64_t, kPlaces> reads{}, lengths{};
   const auto count_of = [&](uint64_t number) { return CountAt(count, piece_elements, number); };
   const auto blob_of = [&](uint64_t number) { return sent_.data() + number % kPlaces * space; };
@@ -349,32 +355,40 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
         coder_->Encode(At(in, number * piece_elements), count_of(number), blob_of(number), on));
     return number == 0 ? pipeline_.Beside(on, own) : absl::OkStatus();
   };
-  const auto sizes = [&](uint64_t number, Queue on) -> Status {
+  const auto gather = [&](uint64_t number, uint64_t length, Queue on) {
+    length = AlignExchanged(length);
+    lengths[number % kPlaces] = length;
+    counted().sent_bytes += (size() - 1) * length;
+    return below().AllGather(blob_of(number), blobs_of(number), length, Dtype::kBytes, on);
+  };
+  const auto first = [&](uint64_t number, Queue on) -> Status {
     std::byte* const words = words_.data() + number % kPlaces * size() * kSizeWordBytes;
-    LH_RETURN_IF_ERROR(
-        below().AllGather(SizeWord(blob_of(number)), words, kSizeWordBytes, Dtype::kBytes, on));
     std::vector<const void*> all;
-    for (uint32_t r = 0; r < size(); ++r) all.push_back(words + r * kSizeWordBytes);
+    if (sizes_first) {
+      LH_RETURN_IF_ERROR(
+          below().AllGather(SizeWord(blob_of(number)), words, kSizeWordBytes, Dtype::kBytes, on));
+      for (uint32_t r = 0; r < size(); ++r) all.push_back(words + r * kSizeWordBytes);
+    } else {
+      LH_RETURN_IF_ERROR(gather(number, FirstBytes(count_of(number)), on));
+      if (bounded) return absl::OkStatus();
+      const uint64_t length = lengths[number % kPlaces];
+      for (uint32_t r = 0; r < size(); ++r) {
+        all.push_back(SizeWord(r == rank() ? blob_of(number) : blobs_of(number) + r * length));
+      }
+    }
     LH_ASSIGN_OR_RETURN(reads[number % kPlaces], engine_->Read(all, on));
     return absl::OkStatus();
   };
-  const auto gather = [&](uint64_t number, Queue on) -> Status {
-    uint64_t& length = lengths[number % kPlaces];
-    length = FirstBytes(count_of(number));
-    if (!bounded) {
-      LH_ASSIGN_OR_RETURN(const std::span<const uint64_t> words,
-                          AwaitSizes(reads[number % kPlaces]));
-      length = 0;
-      for (uint32_t r = 0; r < size(); ++r) {
-        LH_ASSIGN_OR_RETURN(const uint64_t bytes, BlobBytes(count_of(number), words[r]));
-        length = std::max(length, bytes);
-        if (r == rank()) CountEscapes(count_of(number), bytes);
-      }
+  const auto rest = [&](uint64_t number, Queue on) -> Status {
+    LH_ASSIGN_OR_RETURN(const std::span<const uint64_t> words, AwaitSizes(reads[number % kPlaces]));
+    uint64_t longest = 0;
+    for (uint32_t r = 0; r < size(); ++r) {
+      LH_ASSIGN_OR_RETURN(const uint64_t bytes, BlobBytes(count_of(number), words[r]));
+      longest = std::max(longest, bytes);
+      if (r == rank()) CountEscapes(count_of(number), bytes);
     }
-    constexpr uint64_t kStep = 16;
-    length = (length + kStep - 1) / kStep * kStep;
-    counted().sent_bytes += (size() - 1) * length;
-    return below().AllGather(blob_of(number), blobs_of(number), length, Dtype::kBytes, on);
+    const bool gone = !sizes_first && longest <= lengths[number % kPlaces];
+    return gone ? absl::OkStatus() : gather(number, longest, on);
   };
   const auto decode = [&](uint64_t number, Queue on) -> Status {
     const uint64_t length = lengths[number % kPlaces];
@@ -386,10 +400,10 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
     return absl::OkStatus();
   };
   std::vector<Step> steps = {{.lag = 0, .wire = false, .run = encode},
-                             {.lag = 0, .wire = true, .run = sizes},
-                             {.lag = 1, .wire = true, .run = gather},
+                             {.lag = 0, .wire = true, .run = first},
+                             {.lag = 1, .wire = true, .run = rest},
                              {.lag = 1, .wire = false, .run = decode}};
-  if (bounded) steps.erase(steps.begin() + 1);
+  if (bounded) steps.erase(steps.begin() + 2);
   LH_RETURN_IF_ERROR(Limited([&] { return pipeline_.Run(pieces, steps, queue); }));
   LH_RETURN_IF_ERROR(pipeline_.Join(queue));
   ++counted().calls;
@@ -400,20 +414,10 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
 // How many bytes of a blob travel before its size is known.
 uint64_t ZipCommunicator::FirstBytes(uint64_t elements) const {
   if (elements == 0) return 0;
-  switch (options_.exchange) {
-    case Exchange::kSizesFirst:
-      return kSizeWordBytes;
-    case Exchange::kStaticFirst:
-      return StaticBytes(elements);
-    case Exchange::kBounded: {
-      const double escapes = std::ceil(static_cast<double>(elements) * options_.escape_share);
-      constexpr uint64_t kStep = 16;
-      return std::min(
-          MostBytes(elements),
-          (StaticBytes(elements) + static_cast<uint64_t>(escapes) + kStep - 1) / kStep * kStep);
-    }
-  }
-  return 0;
+  if (options_.exchange == Exchange::kSizesFirst) return kSizeWordBytes;
+  const double escapes = std::ceil(static_cast<double>(elements) * options_.escape_share);
+  return std::min(MostBytes(elements),
+                  AlignExchanged(StaticBytes(elements) + static_cast<uint64_t>(escapes)));
 }
 
 // `read` null: sizes are not wanted.
@@ -446,7 +450,7 @@ Status ZipCommunicator::SendRest(const Piece& piece, uint64_t read, Queue queue)
   std::vector<Block> send(size()), receive(size());
   const bool all = options_.exchange == Exchange::kSizesFirst;
   const auto rest_of = [&](uint64_t at, uint64_t elements, uint64_t blob_bytes) {
-    const uint64_t gone = all ? 0 : FirstBytes(elements);
+    const uint64_t gone = all ? 0 : std::min(FirstBytes(elements), blob_bytes);
     return Block{at + gone, blob_bytes - gone};
   };
   size_t next = 0;

@@ -15,9 +15,10 @@
 //
 //   kSizesFirst   (design 1) sizes travel first; the host waits for them, then sends blobs
 //   kStaticFirst  (design 2) the part whose size is known travels first, with the size of the
-//                 rest; the host waits for that meanwhile, then sends the rest. Ranks that are
-//                 ready early start to move data. Of an all-gather, where every blob goes to
-//                 all, the sizes travel first.
+//                 whole and room for usual escapes (`escape_share`; the paper has none); the host
+//                 waits for sizes meanwhile, then sends what there was no room for. Ranks that are
+//                 ready early start to move data. An all-gather with a blob that had no room is
+//                 made again, with room for it.
 //   kBounded      a fixed share of each blob travels, and the host waits for nothing: for graphs.
 //                 What has more escapes than that is cut: Wait says kOutOfRange on the ranks that
 //                 needed it, and the calls since the last Wait must be made again another way.
@@ -39,8 +40,8 @@ struct Options {
   Exchange exchange = Exchange::kStaticFirst;
   // Elements of each peer's part that are coded while others travel; 0: all at once.
   uint64_t piece_elements = 0;
-  // kBounded: escapes for which there is room, as a share of the elements. Normal numbers have
-  // 2.5 %.
+  // kStaticFirst, kBounded: escapes for which there is room, as a share of the elements. Normal
+  // numbers have 2.5 %.
   double escape_share = 0.05;
   // What a call may hold up its caller; then it ends the group.
   absl::Duration call_limit = absl::Minutes(5);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -18,8 +19,12 @@ namespace {
 static_assert(kMostParts == kMaxParts);
 constexpr size_t kMostWords = 2 * kMaxParts;
 // The words of a read come after microseconds as a rule: no pause before so long.
-constexpr absl::Duration kBusyWait = absl::Milliseconds(2);
+constexpr absl::Duration kBusyWait = absl::Milliseconds(20);
 constexpr std::chrono::microseconds kPause(20);
+// What no word of a read is; one that is looks as if it had not come, until the read's event.
+constexpr uint64_t kNotThere = ~uint64_t{0};
+// An event takes microseconds more than the words before it.
+constexpr int kLooksAtWords = 64;
 // Of the launches that load kernels.
 constexpr size_t kLoadBytes = 256;
 constexpr absl::Duration kLoadLimit = absl::Minutes(1);
@@ -75,6 +80,7 @@ class CudaEngine final : public Engine {
     std::copy(from.begin(), from.end(), args.from_dev);
     args.to = WordsOf(read);
     args.count = static_cast<uint32_t>(from.size());
+    std::fill_n(WordsOf(read), from.size(), kNotThere);
     LH_RETURN_IF_ERROR(device_.Check(kernels().read(device_.index(), &args, queue.stream),
                                      "queueing a read of sizes"));
     LH_RETURN_IF_ERROR(
@@ -86,11 +92,15 @@ class CudaEngine final : public Engine {
                                             Deadline deadline) override {
     const MonoTime began = Now();
     while (true) {
+      const std::span<uint64_t> words(WordsOf(read), counts_[read % kReads]);
+      for (int look = 0; look < kLooksAtWords; ++look) {
+        if (AreThere(words)) return words;
+      }
       bool done = false;
       LH_RETURN_IF_ERROR(
           device_.Check(device_.table().event_query(events_[read % kReads]->handle(), &done),
                         "waiting for the sizes of a compressed collective"));
-      if (done) return std::span<const uint64_t>(WordsOf(read), counts_[read % kReads]);
+      if (done) return words;
       LH_RETURN_IF_ERROR(ended());
       if (deadline.Expired()) {
         return absl::DeadlineExceededError("the sizes of a compressed collective did not come");
@@ -101,6 +111,11 @@ class CudaEngine final : public Engine {
 
  private:
   const KernelTable& kernels() const { return *device_.table().collective_kernels; }
+  static bool AreThere(std::span<uint64_t> words) {
+    return std::ranges::all_of(words, [](uint64_t& word) {
+      return std::atomic_ref(word).load(std::memory_order_acquire) != kNotThere;
+    });
+  }
   uint64_t* WordsOf(uint64_t read) {
     return reinterpret_cast<uint64_t*>(words_.span().data()) + read % kReads * kMostWords;
   }

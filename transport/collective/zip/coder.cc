@@ -41,13 +41,13 @@ class HostCoder final : public Coder {
     return codec_->Encode({in, codec::Dtype::kBf16, ShapeOf(elements)}, {}, {},
                           {blob, MostBytes(elements)}, &result);
   }
-  Status Decode(const std::byte* blob, uint64_t bytes, uint64_t elements, void* out,
+  Status Decode(const std::byte* blob, uint64_t bytes, uint64_t elements, void* out, IfCut if_cut,
                 Queue /*queue*/) override {
     uint64_t size = 0;
     std::memcpy(&size, SizeWord(blob), sizeof(size));
     LH_ASSIGN_OR_RETURN(const uint64_t whole, BlobBytes(elements, size));
     if (whole > bytes) {
-      fault_ |= codec::cuda::kFaultCut;
+      if (if_cut == IfCut::kIsFault) fault_ |= codec::cuda::kFaultCut;
       return absl::OkStatus();
     }
     return codec_->Decode({blob, whole}, {}, {}, {out, codec::Dtype::kBf16, ShapeOf(elements)});
@@ -73,10 +73,10 @@ class CudaCoder final : public Coder {
                          {scratch_.data(), scratch_.size()}, {blob, MostBytes(elements)},
                          Borrow(queue));
   }
-  Status Decode(const std::byte* blob, uint64_t bytes, uint64_t elements, void* out,
+  Status Decode(const std::byte* blob, uint64_t bytes, uint64_t elements, void* out, IfCut if_cut,
                 Queue queue) override {
     return codec_.DecodeUnseen({const_cast<std::byte*>(blob), bytes},
-                               {out, codec::Dtype::kBf16, ShapeOf(elements)}, FaultWord(),
+                               {out, codec::Dtype::kBf16, ShapeOf(elements)}, FaultWord(if_cut),
                                Borrow(queue));
   }
   Status Reserve(uint64_t elements) override {
@@ -85,14 +85,21 @@ class CudaCoder final : public Coder {
     LH_ASSIGN_OR_RETURN(scratch_, engine_->Allocate(bytes));
     return absl::OkStatus();
   }
-  Status TakeFault() override { return FaultStatus(std::atomic_ref(*FaultWord()).exchange(0)); }
+  Status TakeFault() override {
+    const auto take = [this](IfCut if_cut) {
+      return std::atomic_ref(*FaultWord(if_cut)).exchange(0);
+    };
+    return FaultStatus(take(IfCut::kIsFault) | (take(IfCut::kLeave) & ~codec::cuda::kFaultCut));
+  }
 
  private:
   cuda::Stream Borrow(Queue queue) const {
     return cuda::Stream::Borrow(*engine_->device(), queue.stream);
   }
   // In host memory: kernels write it where something is wrong, and nothing reads it from there.
-  uint32_t* FaultWord() { return reinterpret_cast<uint32_t*>(fault_.span().data()); }
+  uint32_t* FaultWord(IfCut if_cut) {
+    return reinterpret_cast<uint32_t*>(fault_.span().data()) + (if_cut == IfCut::kLeave ? 1 : 0);
+  }
 
   Engine* const engine_;
   const codec::cuda::CudaCodec codec_;
@@ -130,7 +137,7 @@ StatusOr<std::unique_ptr<Coder>> Coder::Create(Engine* engine) {
   }
   LH_ASSIGN_OR_RETURN(codec::cuda::CudaCodec codec, codec::cuda::CudaCodec::Create("zip"));
   LH_ASSIGN_OR_RETURN(cuda::PinnedBuffer fault,
-                      cuda::PinnedBuffer::Create(*engine->device(), sizeof(uint64_t)));
+                      cuda::PinnedBuffer::Create(*engine->device(), 2 * sizeof(uint32_t)));
   auto coder = std::make_unique<CudaCoder>(engine, std::move(codec), std::move(fault));
   // A whole group and a part of one: each has a kernel.
   constexpr uint64_t kElements = codec::zip::kGroup + 8;
@@ -140,7 +147,8 @@ StatusOr<std::unique_ptr<Coder>> Coder::Create(Engine* engine) {
   const Status loaded = LaunchOnce(*engine->device(), [&](Queue queue) -> Status {
     LH_RETURN_IF_ERROR(engine->Zero(elements.data(), elements.size(), queue));
     LH_RETURN_IF_ERROR(coder->Encode(elements.data(), kElements, blob.data(), queue));
-    return coder->Decode(blob.data(), blob.size(), kElements, elements.data(), queue);
+    return coder->Decode(blob.data(), blob.size(), kElements, elements.data(), IfCut::kIsFault,
+                         queue);
   });
   LH_RETURN_IF_ERROR(loaded);
   return coder;

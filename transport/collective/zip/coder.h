@@ -32,6 +32,12 @@ inline const void* SizeWord(const std::byte* blob) {
 // writes.
 StatusOr<uint64_t> BlobBytes(uint64_t elements, uint64_t size_word);
 
+// What a decoder does with a blob that is longer than what is there of it.
+enum class IfCut : uint8_t {
+  kIsFault,  // TakeFault tells of it
+  kLeave,    // nothing: the whole blob comes
+};
+
 class Coder {
  public:
   // `engine` outlives it.
@@ -42,7 +48,7 @@ class Coder {
   virtual Status Encode(const void* in, uint64_t elements, std::byte* blob, Queue queue) = 0;
   // `bytes` of the blob are there.
   virtual Status Decode(const std::byte* blob, uint64_t bytes, uint64_t elements, void* out,
-                        Queue queue) = 0;
+                        IfCut if_cut, Queue queue) = 0;
   // Memory for tensors of so many elements.
   virtual Status Reserve(uint64_t elements) = 0;
   // What decoders found since the last call, whose work is done: OK; kOutOfRange where a blob was

@@ -238,7 +238,8 @@ class ZipCommunicator final : public CommunicatorOver {
     if (blob_bytes < MostBytes(elements)) counted().escapes += blob_bytes - StaticBytes(elements);
   }
   Status SendFirst(const Piece& piece, Queue queue, uint64_t* read);
-  Status SendRest(const Piece& piece, uint64_t read, Queue queue);
+  // `late`: ranks whose blobs are whole only now.
+  Status SendRest(const Piece& piece, uint64_t read, std::vector<uint32_t>* late, Queue queue);
 
   const Options options_;
   const std::unique_ptr<Engine> engine_;
@@ -286,6 +287,7 @@ Status ZipCommunicator::Move(std::span<const Sending> sends, std::span<const Rec
   };
   std::array<uint64_t, kPlaces> reads{};
   const bool bounded = options_.exchange == Exchange::kBounded;
+  const bool sizes_first = options_.exchange == Exchange::kSizesFirst;
   const auto encode = [&](uint64_t number, Queue on) -> Status {
     const Piece piece = piece_of(number);
     for (uint32_t r = 0; r < size(); ++r) {
@@ -299,26 +301,41 @@ Status ZipCommunicator::Move(std::span<const Sending> sends, std::span<const Rec
   const auto first = [&](uint64_t number, Queue on) {
     return SendFirst(piece_of(number), on, bounded ? nullptr : &reads[number % kPlaces]);
   };
-  const auto rest = [&](uint64_t number, Queue on) {
-    return SendRest(piece_of(number), reads[number % kPlaces], on);
+  const auto decode_of = [&](const Piece& piece, uint64_t number, uint32_t r, uint64_t bytes,
+                             IfCut if_cut, Queue on) {
+    const uint64_t begin = extras.finish ? 0 : number * piece_elements;
+    return coder_->Decode(piece.receive_area + piece.receive.offsets[r], bytes,
+                          piece.receive.counts[r], receives[r].data + begin * kElementBytes, if_cut,
+                          on);
   };
+  // What came whole is decoded while the host still waits for sizes.
   const auto decode = [&](uint64_t number, Queue on) -> Status {
     const Piece piece = piece_of(number);
     for (uint32_t r = 0; r < size(); ++r) {
       const uint64_t count = piece.receive.counts[r];
       if (r == rank() || count == 0) continue;
-      const uint64_t begin = extras.finish ? 0 : number * piece_elements;
-      LH_RETURN_IF_ERROR(coder_->Decode(piece.receive_area + piece.receive.offsets[r],
-                                        bounded ? FirstBytes(count) : MostBytes(count), count,
-                                        receives[r].data + begin * kElementBytes, on));
+      LH_RETURN_IF_ERROR(decode_of(piece, number, r, FirstBytes(count),
+                                   bounded ? IfCut::kIsFault : IfCut::kLeave, on));
+    }
+    return absl::OkStatus();
+  };
+  std::array<std::vector<uint32_t>, kPlaces> late;  // ranks
+  const auto rest = [&](uint64_t number, Queue on) {
+    return SendRest(piece_of(number), reads[number % kPlaces], &late[number % kPlaces], on);
+  };
+  const auto finish = [&](uint64_t number, Queue on) -> Status {
+    const Piece piece = piece_of(number);
+    for (const uint32_t r : late[number % kPlaces]) {
+      LH_RETURN_IF_ERROR(
+          decode_of(piece, number, r, MostBytes(piece.receive.counts[r]), IfCut::kIsFault, on));
     }
     return extras.finish ? extras.finish(number, on) : absl::OkStatus();
   };
   std::vector<Step> steps = {{.lag = 0, .wire = false, .run = encode},
-                             {.lag = 0, .wire = true, .run = first},
-                             {.lag = 1, .wire = true, .run = rest},
-                             {.lag = 1, .wire = false, .run = decode}};
-  if (bounded) steps.erase(steps.begin() + 2);
+                             {.lag = 0, .wire = true, .run = first}};
+  if (!sizes_first) steps.push_back({.lag = 1, .wire = false, .run = decode});
+  if (!bounded) steps.push_back({.lag = 1, .wire = true, .run = rest});
+  steps.push_back({.lag = 1, .wire = false, .run = finish});
   LH_RETURN_IF_ERROR(Limited([&] { return pipeline_.Run(pieces, steps, queue); }));
   if (extras.own) LH_RETURN_IF_ERROR(pipeline_.Join(queue));
   ++counted().calls;
@@ -345,6 +362,7 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
   const bool bounded = options_.exchange == Exchange::kBounded;
   const bool sizes_first = options_.exchange == Exchange::kSizesFirst;
   std::array<uint64_t, kPlaces> reads{}, lengths{};
+  std::array<bool, kPlaces> late{};
   const auto count_of = [&](uint64_t number) { return CountAt(count, piece_elements, number); };
   const auto blob_of = [&](uint64_t number) { return sent_.data() + number % kPlaces * space; };
   const auto blobs_of = [&](uint64_t number) {
@@ -387,23 +405,31 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
       longest = std::max(longest, bytes);
       if (r == rank()) CountEscapes(count_of(number), bytes);
     }
-    const bool gone = !sizes_first && longest <= lengths[number % kPlaces];
-    return gone ? absl::OkStatus() : gather(number, longest, on);
+    late[number % kPlaces] = sizes_first || longest > lengths[number % kPlaces];
+    return late[number % kPlaces] ? gather(number, longest, on) : absl::OkStatus();
   };
-  const auto decode = [&](uint64_t number, Queue on) -> Status {
+  const auto decode_all = [&](uint64_t number, IfCut if_cut, Queue on) -> Status {
     const uint64_t length = lengths[number % kPlaces];
     for (uint32_t r = 0; r < size(); ++r) {
       if (r == rank()) continue;
       LH_RETURN_IF_ERROR(coder_->Decode(blobs_of(number) + r * length, length, count_of(number),
-                                        At(out, r * count + number * piece_elements), on));
+                                        At(out, r * count + number * piece_elements), if_cut, on));
     }
     return absl::OkStatus();
   };
+  const auto decode = [&](uint64_t number, Queue on) {
+    return decode_all(number, bounded ? IfCut::kIsFault : IfCut::kLeave, on);
+  };
+  const auto finish = [&](uint64_t number, Queue on) {
+    return late[number % kPlaces] ? decode_all(number, IfCut::kIsFault, on) : absl::OkStatus();
+  };
   std::vector<Step> steps = {{.lag = 0, .wire = false, .run = encode},
-                             {.lag = 0, .wire = true, .run = first},
-                             {.lag = 1, .wire = true, .run = rest},
-                             {.lag = 1, .wire = false, .run = decode}};
-  if (bounded) steps.erase(steps.begin() + 2);
+                             {.lag = 0, .wire = true, .run = first}};
+  if (!sizes_first) steps.push_back({.lag = 1, .wire = false, .run = decode});
+  if (!bounded) {
+    steps.push_back({.lag = 1, .wire = true, .run = rest});
+    steps.push_back({.lag = 1, .wire = false, .run = finish});
+  }
   LH_RETURN_IF_ERROR(Limited([&] { return pipeline_.Run(pieces, steps, queue); }));
   LH_RETURN_IF_ERROR(pipeline_.Join(queue));
   ++counted().calls;
@@ -445,7 +471,9 @@ Status ZipCommunicator::SendFirst(const Piece& piece, Queue queue, uint64_t* rea
   return absl::OkStatus();
 }
 
-Status ZipCommunicator::SendRest(const Piece& piece, uint64_t read, Queue queue) {
+Status ZipCommunicator::SendRest(const Piece& piece, uint64_t read, std::vector<uint32_t>* late,
+                                 Queue queue) {
+  late->clear();
   LH_ASSIGN_OR_RETURN(const std::span<const uint64_t> words, AwaitSizes(read));
   std::vector<Block> send(size()), receive(size());
   const bool all = options_.exchange == Exchange::kSizesFirst;
@@ -465,6 +493,7 @@ Status ZipCommunicator::SendRest(const Piece& piece, uint64_t read, Queue queue)
     if (const uint64_t count = piece.receive.counts[r]; count > 0) {
       LH_ASSIGN_OR_RETURN(const uint64_t bytes, BlobBytes(count, words[next++]));
       receive[r] = rest_of(piece.receive.offsets[r], count, bytes);
+      if (receive[r].count > 0) late->push_back(r);
     }
   }
   return below().AllToAllV(piece.send_area, send, piece.receive_area, receive, Dtype::kBytes,

@@ -48,11 +48,13 @@ Status Pipeline::Order(const cuda::Device& device, Queue recorded, const cuda::E
                       "making a queue wait for the other");
 }
 
+Status Pipeline::Fork(Queue queue) {
+  if (!device_.has_value()) return absl::OkStatus();
+  return Order(device_->side.device(), queue, device_->forked, {device_->side.handle()});
+}
+
 Status Pipeline::Beside(Queue queue, const std::function<Status(Queue queue)>& work) {
-  if (!device_.has_value()) return work(queue);
-  const Queue side{device_->side.handle()};
-  LH_RETURN_IF_ERROR(Order(device_->side.device(), queue, device_->forked, side));
-  return work(side);
+  return work(device_.has_value() ? Queue{device_->side.handle()} : queue);
 }
 
 Status Pipeline::Join(Queue queue) {

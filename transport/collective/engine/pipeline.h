@@ -40,9 +40,10 @@ class Pipeline {
 
   Status Run(uint64_t pieces, std::span<const Step> steps, Queue queue);
 
-  // Runs `work` on a third queue, after what `queue` has now and beside what it gets then: for what
-  // nothing of the collective waits for. Join, before the collective ends, makes `queue` wait for
-  // it. In host memory it runs at once.
+  // For what nothing of the collective waits for, and what would hold up the launch of that which
+  // all wait for: Beside runs `work` on a third queue, after what `queue` had when Fork was called.
+  // Join, before the collective ends, makes `queue` wait for it. In host memory it runs at once.
+  Status Fork(Queue queue);
   Status Beside(Queue queue, const std::function<Status(Queue queue)>& work);
   Status Join(Queue queue);
 

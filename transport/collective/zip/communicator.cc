@@ -12,6 +12,7 @@
 #include "transport/collective/engine/pipeline.h"
 #include "transport/collective/zip/coder.h"
 #include "transport/collective/zip/factory.h"
+#include "transport/collective/zip/layout.h"
 
 namespace longhaul::collective::zip {
 namespace {
@@ -19,23 +20,6 @@ namespace {
 constexpr uint64_t kElementBytes = 2;
 constexpr uint64_t kPlaces = 2;  // of pieces at a time (pipeline.h)
 constexpr uint64_t kMaxElements = (uint64_t{1} << 32) - 1;
-
-// What goes to a peer. Peers with the same `blob` get the same.
-struct Sending {
-  const std::byte* data = nullptr;
-  uint64_t count = 0;
-  uint32_t blob = 0;
-};
-struct Receiving {
-  std::byte* data = nullptr;
-  uint64_t count = 0;
-};
-
-// Blobs of one piece in an area: of each peer where, and how many elements.
-struct Layout {
-  std::vector<uint64_t> offsets, counts;
-  uint64_t bytes = 0;
-};
 
 class ZipCommunicator final : public CommunicatorOver {
  public:
@@ -204,22 +188,6 @@ class ZipCommunicator final : public CommunicatorOver {
     if (options_.piece_elements == 0 || engine_->device() == nullptr) return count;
     return std::min(count, options_.piece_elements);
   }
-  static uint64_t CountAt(uint64_t count, uint64_t piece_elements, uint64_t piece) {
-    const uint64_t begin = std::min(piece * piece_elements, count);
-    return std::min(begin + piece_elements, count) - begin;
-  }
-  // Counts of a piece's blobs, and where the blobs of the first piece, the largest, begin.
-  template <class Peer>
-  static Layout LayoutOf(std::span<const Peer> peers, uint64_t piece_elements, uint64_t piece) {
-    Layout layout;
-    for (const Peer& peer : peers) {
-      layout.offsets.push_back(layout.bytes);
-      layout.counts.push_back(CountAt(peer.count, piece_elements, piece));
-      layout.bytes += AlignBlob(MostBytes(CountAt(peer.count, piece_elements, 0)));
-    }
-    return layout;
-  }
-
   // Sends every peer its part and gets the others', decoded.
   Status Move(std::span<const Sending> sends, std::span<const Receiving> receives,
               const Extras& extras, Queue queue);
@@ -296,10 +264,12 @@ Status ZipCommunicator::Move(std::span<const Sending> sends, std::span<const Rec
       LH_RETURN_IF_ERROR(coder_->Encode(sends[r].data + number * piece_elements * kElementBytes,
                                         count, piece.send_area + piece.SendAt(r), on));
     }
-    return number == 0 && extras.own ? pipeline_.Beside(on, extras.own) : absl::OkStatus();
+    return number == 0 && extras.own ? pipeline_.Fork(on) : absl::OkStatus();
   };
-  const auto first = [&](uint64_t number, Queue on) {
-    return SendFirst(piece_of(number), on, bounded ? nullptr : &reads[number % kPlaces]);
+  const auto first = [&](uint64_t number, Queue on) -> Status {
+    uint64_t* const read = bounded ? nullptr : &reads[number % kPlaces];
+    LH_RETURN_IF_ERROR(SendFirst(piece_of(number), on, read));
+    return number == 0 && extras.own ? pipeline_.Beside(on, extras.own) : absl::OkStatus();
   };
   const auto decode_of = [&](const Piece& piece, uint64_t number, uint32_t r, uint64_t bytes,
                              IfCut if_cut, Queue on) {
@@ -371,7 +341,7 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
   const auto encode = [&](uint64_t number, Queue on) -> Status {
     LH_RETURN_IF_ERROR(
         coder_->Encode(At(in, number * piece_elements), count_of(number), blob_of(number), on));
-    return number == 0 ? pipeline_.Beside(on, own) : absl::OkStatus();
+    return number == 0 ? pipeline_.Fork(on) : absl::OkStatus();
   };
   const auto gather = [&](uint64_t number, uint64_t length, Queue on) {
     length = AlignExchanged(length);
@@ -385,9 +355,11 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
     if (sizes_first) {
       LH_RETURN_IF_ERROR(
           below().AllGather(SizeWord(blob_of(number)), words, kSizeWordBytes, Dtype::kBytes, on));
+      if (number == 0) LH_RETURN_IF_ERROR(pipeline_.Beside(on, own));
       for (uint32_t r = 0; r < size(); ++r) all.push_back(words + r * kSizeWordBytes);
     } else {
       LH_RETURN_IF_ERROR(gather(number, FirstBytes(count_of(number)), on));
+      if (number == 0) LH_RETURN_IF_ERROR(pipeline_.Beside(on, own));
       if (bounded) return absl::OkStatus();
       const uint64_t length = lengths[number % kPlaces];
       for (uint32_t r = 0; r < size(); ++r) {

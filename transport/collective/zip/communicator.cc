@@ -214,6 +214,8 @@ class ZipCommunicator final : public CommunicatorOver {
   const std::unique_ptr<Coder> coder_;
   Pipeline pipeline_;
   OwnedMemory sent_, received_, parts_, words_;
+  // The last all-gather had no room for a blob, so the next one sends sizes first. All ranks know.
+  bool wide_ = false;
 };
 
 // A piece's blobs on their way.
@@ -330,7 +332,8 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
   LH_RETURN_IF_ERROR(Reserve(*engine_, kPlaces * size() * kSizeWordBytes, &words_));
   LH_RETURN_IF_ERROR(coder_->Reserve(piece_elements));
   const bool bounded = options_.exchange == Exchange::kBounded;
-  const bool sizes_first = options_.exchange == Exchange::kSizesFirst;
+  const bool sizes_first = options_.exchange == Exchange::kSizesFirst || (wide_ && !bounded);
+  bool wide = false;
   std::array<uint64_t, kPlaces> reads{}, lengths{};
   std::array<bool, kPlaces> late{};
   const auto count_of = [&](uint64_t number) { return CountAt(count, piece_elements, number); };
@@ -377,6 +380,7 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
       longest = std::max(longest, bytes);
       if (r == rank()) CountEscapes(count_of(number), bytes);
     }
+    wide = wide || longest > FirstBytes(count_of(number));
     late[number % kPlaces] = sizes_first || longest > lengths[number % kPlaces];
     return late[number % kPlaces] ? gather(number, longest, on) : absl::OkStatus();
   };
@@ -404,6 +408,7 @@ Status ZipCommunicator::GatherEqual(const void* in, void* out, uint64_t count, c
   }
   LH_RETURN_IF_ERROR(Limited([&] { return pipeline_.Run(pieces, steps, queue); }));
   LH_RETURN_IF_ERROR(pipeline_.Join(queue));
+  wide_ = wide;
   ++counted().calls;
   counted().tensor_bytes += (size() - 1) * count * kElementBytes;
   return absl::OkStatus();

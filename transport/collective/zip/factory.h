@@ -18,7 +18,7 @@
 //                 whole and room for usual escapes (`escape_share`; the paper has none); the host
 //                 waits for sizes meanwhile, then sends what there was no room for. Ranks that are
 //                 ready early start to move data. An all-gather with a blob that had no room is
-//                 made again, with room for it.
+//                 made again, with room for it; the next one sends sizes first.
 //   kBounded      a fixed share of each blob travels, and the host waits for nothing: for graphs.
 //                 What has more escapes than that is cut: Wait says kOutOfRange on the ranks that
 //                 needed it, and the calls since the last Wait must be made again another way.

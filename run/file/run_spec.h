@@ -189,6 +189,12 @@ struct PipelineSpec {
   friend bool operator==(const PipelineSpec&, const PipelineSpec&) = default;
 };
 
+// How many ranks of a worker share a stage: section "group". Each has a device of the worker.
+struct GroupSpec {
+  uint32_t tensor = 1;  // of tensor parallelism: they share the stage's matrices
+  friend bool operator==(const GroupSpec&, const GroupSpec&) = default;
+};
+
 struct CodecPair {
   std::string forward = "tah";
   std::string backward = "fixed:bits=4,rounding=stochastic";
@@ -271,6 +277,7 @@ struct RunSpec {
   ValidationSpec validation;
   TrainSpec train;
   PipelineSpec pipeline;
+  GroupSpec group;
   TransportKind transport = TransportKind::kUcx;  // of the links without an exception
   LinksSpec links;
   CheckpointSpec checkpoint;

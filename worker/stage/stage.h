@@ -39,6 +39,9 @@ struct StageOptions {
   Recompute recompute = Recompute::kNone;
   uint32_t threads = 1;  // LibTorch's intra-op threads
   DeviceName device;     // a GPU: LoadTorchCuda came before (torch_cuda.h)
+  // A tensor-parallel group: the device of each rank, the first of which is `device`, with
+  // `threads` each. Empty: one rank. Stage::Create makes no group (group/group_stage.h).
+  std::vector<DeviceName> ranks;
   bool graphs = true;  // a GPU: passes are recorded and replayed, the same work in one launch each
   bool timing_only = false;     // parameters are any normal numbers, made on the device in no time
   bool masked_targets = false;  // the loss of some does not count

@@ -1,0 +1,44 @@
+// A stage whose matrices are shared by the ranks of a tensor-parallel group (Megatron's splits):
+// one Stage to its user, a thread and a device for each rank behind it.
+//
+//   options.ranks = {{.cuda_index = 0}, {.cuda_index = 1}};
+//   LH_ASSIGN_OR_RETURN(auto stage, MakeGroupStage(options, make_communicator));
+//
+// Every rank holds its share of the parameters (run/model/share.h), runs every microbatch, and has
+// the whole hidden state. What one rank has computed of a sum is summed over ranks by collectives:
+// two in the forward of a block, two in its backward. Whoever uses the stage sees whole things: the
+// boundary tensors are those of rank 0, in its device's memory; snapshots have whole tensors under
+// global names, so a checkpoint of any number of ranks fits any other; the gradient norm counts
+// each number once.
+//
+// Losses for any number of ranks agree to rounding, and repeat to the bit where the collectives do.
+//
+// Threads: as a Stage; rank threads are its own. Errors: as a Stage, and kInvalidArgument for a
+// model that so many ranks cannot share. A rank that fails ends the group: the call says "rank 1:
+// ..." once all ranks have given up, within 2 s, and so do all later calls. Make a new stage then.
+#ifndef LONGHAUL_WORKER_STAGE_GROUP_GROUP_STAGE_H_
+#define LONGHAUL_WORKER_STAGE_GROUP_GROUP_STAGE_H_
+
+#include <functional>
+#include <memory>
+
+#include "base/clock.h"
+#include "base/device_name.h"
+#include "base/status.h"
+#include "transport/collective/communicator.h"
+#include "transport/collective/member.h"
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+
+// Of one rank, called on the rank's thread, on all ranks at once.
+using MakeCommunicator = std::function<StatusOr<std::unique_ptr<collective::Communicator>>(
+    std::shared_ptr<collective::Member> member, const DeviceName& device, Deadline deadline)>;
+
+// `options.ranks` has at least two.
+StatusOr<std::unique_ptr<Stage>> MakeGroupStage(const StageOptions& options,
+                                                const MakeCommunicator& make_communicator);
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_STAGE_GROUP_GROUP_STAGE_H_

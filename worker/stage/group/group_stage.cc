@@ -14,6 +14,7 @@
 #include "worker/stage/group/rank_threads.h"
 #include "worker/stage/group/shares.h"
 #include "worker/stage/network_stage.h"
+#include "worker/stage/torch_device.h"
 
 namespace longhaul::worker {
 namespace {
@@ -230,6 +231,9 @@ Status GroupStage::Start(const MakeCommunicators& make_communicators) {
     ranks_[rank].group = std::make_unique<RankGroup>(*std::move(communicators), std::move(member));
     StageOptions own = options_;
     own.device = options_.ranks[rank];
+    // A copy of the boundary from the first rank's GPU, in that rank's order of work, would wait
+    // for collectives that wait for this rank.
+    if (own.device != own.ranks.front()) ReadApartFrom(TorchDevice(own.ranks.front()));
     LH_ASSIGN_OR_RETURN(ranks_[rank].stage, MakeNetworkStage(own, ranks_[rank].group.get()));
     return absl::OkStatus();
   });

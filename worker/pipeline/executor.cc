@@ -94,6 +94,8 @@ Status Executor::Loop() {
   step_began_ = mark_ = Now();
   codec_busy_before_ = options_.codec_thread->BusyTime();
   bool stopped = false;
+  LH_RETURN_IF_ERROR(model_.PreparePasses(
+      std::min(options_.setting.depth, options_.spec.train.microbatches)));
   // Before the first step; and in an epoch that has none left, because the one before was lost
   // behind its last checkpoint.
   if ((step_ == Step(0) || step_ == Step(options_.spec.train.steps)) &&
@@ -111,18 +113,19 @@ Status Executor::Loop() {
   return absl::OkStatus();
 }
 
-void Executor::RetuneIfDue() {
-  if (!retune_) return;
+Status Executor::RetuneIfDue() {
+  if (!retune_) return absl::OkStatus();
   Setting& setting = options_.setting;
   setting.depth = std::clamp(retune_->depth, 1u, options_.spec.train.microbatches);
   setting.activation_lead = retune_->activation_lead.value_or(setting.activation_lead);
   retuned_ = {retune_->id, step_};
   retune_.reset();
   ReportRetuned();
+  return model_.PreparePasses(setting.depth);
 }
 
 Status Executor::TrainStep() {
-  RetuneIfDue();
+  LH_RETURN_IF_ERROR(RetuneIfDue());
   LH_RETURN_IF_ERROR(RunPasses());
   LH_RETURN_IF_ERROR(SumGradients());
   LH_ASSIGN_OR_RETURN(const wire::StepMessage agreed, AgreeOnNormAndDecisions());

@@ -101,7 +101,7 @@ class Executor {
 
   Status Loop();
   // At a step's beginning: takes what was asked for.
-  void RetuneIfDue();
+  Status RetuneIfDue();
   void ReportRetuned();
   Status TrainStep();
   // --- Its phases, in order.

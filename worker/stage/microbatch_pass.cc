@@ -268,6 +268,13 @@ std::unique_ptr<MicrobatchPass> MicrobatchPasses::Take() {
   return pass;
 }
 
+void MicrobatchPasses::Prepare(size_t passes) {
+  if (!recorder_) return;
+  std::vector<std::unique_ptr<MicrobatchPass>> taken;
+  while (taken.size() < passes) taken.push_back(Take());
+  for (auto& pass : taken) GiveBack(std::move(pass));
+}
+
 void MicrobatchPasses::GiveBack(std::unique_ptr<MicrobatchPass> pass) {
   if (recorder_) idle_.push_back(std::move(pass));
 }

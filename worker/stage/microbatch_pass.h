@@ -46,6 +46,8 @@ class MicrobatchPasses {
   MicrobatchPasses& operator=(const MicrobatchPasses&) = delete;
 
   std::unique_ptr<MicrobatchPass> Take();
+  // So many can be taken at a time without recording any. While none is taken.
+  void Prepare(size_t passes);
   // After its Backward, or where that does not come any more. A recorded pass keeps its memory for
   // as long as the stage is there.
   void GiveBack(std::unique_ptr<MicrobatchPass> pass);

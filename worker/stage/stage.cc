@@ -27,6 +27,7 @@
 #include "worker/stage/network_stage.h"
 #include "worker/stage/optimizer.h"
 #include "worker/stage/replay_stage.h"
+#include "worker/stage/snapshot_arrays.h"
 #include "worker/stage/tied_parameter.h"
 #include "worker/stage/torch_device.h"
 #include "worker/stage/torch_scope.h"
@@ -94,65 +95,6 @@ BoundaryTensor ToBoundary(const at::Tensor& tensor) {
   return {{data, codec::Dtype::kF32, shape}, std::move(owner)};
 }
 
-// Of the CPU's memory.
-NamedArray ToNamedArray(std::string name, const at::Tensor& tensor) {
-  const at::Tensor dense = tensor.detach().to(at::kFloat).contiguous();
-  const float* values = dense.const_data_ptr<float>();
-  return {std::move(name), dense.sizes().vec(), {values, values + dense.numel()}};
-}
-
-// Of a GPU's; the values come when all arrays are there to take them.
-NamedArray ToCopy(std::string name, const at::Tensor& tensor, std::vector<at::Tensor>* dense) {
-  dense->push_back(tensor.detach().contiguous());
-  const at::ScalarType type = tensor.scalar_type();
-  TORCH_CHECK(type == at::kFloat || type == at::kBFloat16, name, " is neither fp32 nor bf16");
-  return {std::move(name), tensor.sizes().vec(), {}};
-}
-
-using ArrayIndex = std::unordered_map<std::string_view, const NamedArray*>;
-
-ArrayIndex Index(const std::vector<NamedArray>& arrays) {
-  ArrayIndex index;
-  for (const NamedArray& array : arrays) index.emplace(array.name, &array);
-  return index;
-}
-
-// A tensor and the array that it will be restored from.
-struct Restored {
-  at::Tensor to;
-  const NamedArray* from = nullptr;
-};
-
-StatusOr<Restored> Match(const ArrayIndex& index, const std::string& name, const at::Tensor& to) {
-  const auto it = index.find(name);
-  if (it == index.end()) {
-    return absl::FailedPreconditionError(
-        fmt::format("the checkpoint has no {}; it is of another model", name));
-  }
-  const NamedArray& from = *it->second;
-  if (at::IntArrayRef(from.shape) != to.sizes() ||
-      from.values.size() != static_cast<size_t>(to.numel())) {
-    return absl::FailedPreconditionError(fmt::format(
-        "expected {} of shape ({}), but the checkpoint has ({}); it is of another model", name,
-        fmt::join(to.sizes().vec(), ", "), fmt::join(from.shape, ", ")));
-  }
-  return Restored{to, &from};
-}
-
-// Refuses a checkpoint that has, instead of this moment, that of another kind of optimizer.
-Status CheckKind(const ArrayIndex& index, const std::string& moment, OptimizerKind own) {
-  if (index.contains(moment)) return absl::OkStatus();
-  const std::string parameter = moment.substr(0, moment.rfind('.'));
-  const bool muon = own == OptimizerKind::kMuon;
-  const std::string other = fmt::format("{}{}", parameter, muon ? kExpAvg : kMomentum);
-  if (!index.contains(other)) return absl::OkStatus();
-  const OptimizerKind others = muon ? OptimizerKind::kAdamW : OptimizerKind::kMuon;
-  return absl::FailedPreconditionError(fmt::format(
-      "the checkpoint was trained with train.optimizer.kind: {0}, and the run file has {1}, which "
-      "remembers other things of {2}; go on with {0}, or begin a new run",
-      ToString(others), ToString(own), parameter));
-}
-
 // Before anything of a stage is made or computed.
 at::Device PreparedDevice(const StageOptions& options) {
   const at::Device device = TorchDevice(options.device);
@@ -177,6 +119,12 @@ class NetworkStage final : public Stage {
         passes_(options_, *network_),
         tied_(TiedMatrixOf(options_, network_->parameters())) {}
 
+  Status PreparePasses(uint32_t in_flight) override {
+    return CallTorch("recording passes", options_.threads, [&]() -> Status {
+      passes_.Prepare(in_flight);
+      return absl::OkStatus();
+    });
+  }
   StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch,
                                                   const Input& input) override;
   StatusOr<double> Loss(Microbatch microbatch) const override;

@@ -98,6 +98,13 @@ class Stage {
   static StatusOr<std::unique_ptr<Stage>> Create(const StageOptions& options);
   virtual ~Stage() = default;
 
+  // Before a step with so many microbatches between Forward and Backward at a time: on a GPU their
+  // passes are recorded now, and none while the step runs. Nothing is lost where it is not called.
+  virtual Status PreparePasses(uint32_t in_flight) {
+    static_cast<void>(in_flight);
+    return absl::OkStatus();
+  }
+
   // --- One microbatch. `tokens`/`targets`: microbatch_size x context ids, row-major.
   // First stage: `tokens`; others: `input` (any dtype; copied).
   // Not last: gives the output. Last: runs the loss too, kept for Backward; gives nullopt.

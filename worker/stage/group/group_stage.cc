@@ -105,6 +105,9 @@ class GroupStage final : public Stage {
 
   Status Start(const MakeCommunicators& make_communicators);
 
+  Status PreparePasses(uint32_t in_flight) override {
+    return All([&](uint32_t rank) { return ranks_[rank].stage->PreparePasses(in_flight); });
+  }
   StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch,
                                                   const Input& input) override {
     return Passed([&](Stage& stage) { return stage.Forward(microbatch, input); });

@@ -1,0 +1,41 @@
+// Between a stage's tensors and the arrays of its snapshots.
+//
+// Internal to worker/stage (it shows LibTorch). Threads: any. Errors: LibTorch's exceptions.
+#ifndef LONGHAUL_WORKER_STAGE_SNAPSHOT_ARRAYS_H_
+#define LONGHAUL_WORKER_STAGE_SNAPSHOT_ARRAYS_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "run/file/run_spec.h"
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+
+// Of a tensor in the CPU's memory.
+NamedArray ToNamedArray(std::string name, const at::Tensor& tensor);
+// Of one in a GPU's, without values, which come when all arrays are there to take them: from what
+// is added to `dense`.
+NamedArray ToCopy(std::string name, const at::Tensor& tensor, std::vector<at::Tensor>* dense);
+
+using ArrayIndex = std::unordered_map<std::string_view, const NamedArray*>;
+ArrayIndex Index(const std::vector<NamedArray>& arrays);
+
+// A tensor and the array that it will be restored from.
+struct Restored {
+  at::Tensor to;
+  const NamedArray* from = nullptr;
+};
+// kFailedPrecondition: there is no such array, or it has another shape.
+StatusOr<Restored> Match(const ArrayIndex& index, const std::string& name, const at::Tensor& to);
+// Refuses a checkpoint that has, instead of this moment, that of another kind of optimizer.
+Status CheckKind(const ArrayIndex& index, const std::string& moment, OptimizerKind own);
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_STAGE_SNAPSHOT_ARRAYS_H_

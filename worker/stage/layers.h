@@ -57,6 +57,13 @@ struct Head {
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
+// The product that gives a router's scores, in fp32 whatever the type of `x`, which it keeps as it
+// is; otherwise as a Linear without bias. (rows, channels) to (rows, outputs).
+struct Scorer {
+  at::Tensor weight;  // (outputs, channels)
+  at::Tensor operator()(const at::Tensor& x) const;
+};
+
 // Rows of a table, in fp32. Its backward adds to the table's gradient by itself, as Linear's does:
 // on a GPU to the rows that were read alone, always in the same order. Outlives what it has given.
 struct Embedding {
@@ -113,6 +120,7 @@ class LayerMaker {
   // the model is tied: of `embedding`, or where another stage has that, one more of the same name.
   Head MakeHead(const std::string& name, const std::string& embedding_name,
                 const Embedding& embedding);
+  Scorer MakeScorer(const std::string& name) { return {Make(name + ".weight", Use::kInFp32)}; }
   LayerNorm MakeLayerNorm(const std::string& name, double epsilon);
   RmsNorm MakeRmsNorm(const std::string& name, double epsilon);
   // All parameters of the descriptor are made.

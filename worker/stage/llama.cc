@@ -10,13 +10,15 @@
 namespace longhaul::worker {
 
 Llama::Llama(const StageOptions& options)
-    : Model(options), head_channels_(options.model.HeadChannels()) {
+    : Model(options),
+      head_channels_(options.model.HeadChannels()),
+      has_experts_(options.model.family == ModelFamily::kMoe) {
   const ModelSpec& model = options.model;
   const std::string tokens = "model.embed_tokens.weight";
   if (options.first) tokens_ = maker().MakeEmbedding(tokens);
   for (uint32_t layer = options.first_layer; layer < options.first_layer + options.layers;
        ++layer) {
-    blocks_.push_back(MakeBlock(model, layer));
+    blocks_.push_back(MakeBlock(options, layer));
   }
   if (!blocks_.empty()) {
     rotary_.emplace(model, blocks_[0].queries.weight.device());
@@ -26,7 +28,8 @@ Llama::Llama(const StageOptions& options)
   head_ = maker().MakeHead("lm_head", tokens, tokens_);
 }
 
-Llama::Block Llama::MakeBlock(const ModelSpec& model, uint32_t layer) {
+Llama::Block Llama::MakeBlock(const StageOptions& options, uint32_t layer) {
+  const ModelSpec& model = options.model;
   LayerMaker& make = maker();
   const std::string prefix = fmt::format("model.layers.{}.", layer);
   Block block;
@@ -40,6 +43,10 @@ Llama::Block Llama::MakeBlock(const ModelSpec& model, uint32_t layer) {
     block.key_norm = make.MakeRmsNorm(prefix + "self_attn.k_norm", model.norm_epsilon);
   }
   block.norm_2 = make.MakeRmsNorm(prefix + "post_attention_layernorm", model.norm_epsilon);
+  if (has_experts_) {
+    block.experts.emplace(make, options, prefix + "mlp.");
+    return block;
+  }
   block.gate = make.MakeLinear(prefix + "mlp.gate_proj");
   block.up = make.MakeLinear(prefix + "mlp.up_proj");
   block.down = make.MakeLinear(prefix + "mlp.down_proj");
@@ -85,6 +92,7 @@ at::Tensor Llama::RunBlock(size_t block, const at::Tensor& x, const Layout& layo
   // What several products read is cast once: each would do it by itself, and autograd keep all.
   const at::Tensor middle = x + Attention(layers, layers.norm_1(x).to(compute_type()), layout);
   const at::Tensor normed = layers.norm_2(middle).to(compute_type());
+  if (layers.experts) return middle + (*layers.experts)(normed);
   const at::Tensor gate = at::silu(layers.gate(normed));
   return middle + layers.down(gate * layers.up(normed));
 }

@@ -19,6 +19,7 @@ namespace {
 std::unique_ptr<Model> Make(const StageOptions& options) {
   switch (options.model.family) {
     case ModelFamily::kLlama:
+    case ModelFamily::kMoe:
       return std::make_unique<Llama>(options);
     case ModelFamily::kGpt:
       break;

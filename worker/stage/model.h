@@ -71,6 +71,8 @@ class Model {
   // was seen; one token at a time after the first call. Gives the hidden state, or on the last
   // stage the logits of the last token, (rows, 1, vocabulary).
   at::Tensor Extend(const at::Tensor& input, Seen* seen) const;
+  // A GPU does the same work for any input, and the host need not look at any of it.
+  virtual bool can_be_recorded() const { return true; }
   // After parameters have changed, before the next Forward.
   void RefreshCasts() const { maker_.RefreshCasts(); }
   // Cross-entropy, an fp32 scalar: the mean, or with `counted`, an fp32 scalar, the sum over

@@ -31,6 +31,7 @@ TOKENS = 64
 SMALL = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "vocab_size": 96}
 HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2}
 LLAMA3 = {"factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+EXPERTS = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 20}
 CONFIGS = {
     "gpt2, most keys absent": {"model_type": "gpt2", "n_layer": 2, "n_embd": 24, "n_head": 3},
     "gpt2, its own head": {"model_type": "gpt2", "n_layer": 2, "n_embd": 24, "n_head": 3, "vocab_size": 96,
@@ -67,6 +68,21 @@ CONFIGS = {
     "qwen3, rope": {"model_type": "qwen3", **SMALL, **HEADS, "head_dim": 10, "rope_theta": 1e6,
                     "rope_scaling": {"rope_type": "linear", "factor": 2.0}, "use_sliding_window": True,
                     "max_window_layers": 2},
+    "mixtral, keys absent": {"model_type": "mixtral", **SMALL, "num_attention_heads": 8,
+                             "num_local_experts": 3, "num_experts_per_tok": 2},
+    "mixtral, one expert a token": {"model_type": "mixtral", **SMALL, **HEADS, "head_dim": 12,
+                                    "rms_norm_eps": 0.01, "num_local_experts": 5,
+                                    "num_experts_per_tok": 1},
+    "qwen2_moe, most keys absent": {"model_type": "qwen2_moe", **SMALL, "num_attention_heads": 16,
+                                    **EXPERTS, "shared_expert_intermediate_size": 24},
+    "qwen2_moe, without biases": {"model_type": "qwen2_moe", **SMALL, **HEADS, **EXPERTS, "qkv_bias": False,
+                                  "norm_topk_prob": True, "shared_expert_intermediate_size": 24},
+    "qwen3_moe, most keys absent": {"model_type": "qwen3_moe", **SMALL, **HEADS, **EXPERTS},
+    "qwen3_moe, of older files": {"model_type": "qwen3_moe", **SMALL, **HEADS, "head_dim": 10,
+                                  "rope_theta": 1e6, "norm_topk_prob": True, "num_experts": 6,
+                                  "num_experts_per_tok": 3, "moe_intermediate_size": 20,
+                                  "decoder_sparse_step": 1, "mlp_only_layers": [],
+                                  "sliding_window": None, "tie_word_embeddings": True},
 }
 
 

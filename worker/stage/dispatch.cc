@@ -11,6 +11,8 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <optional>
+
 namespace longhaul::worker {
 namespace {
 
@@ -63,7 +65,7 @@ struct WeightedSum : torch::autograd::Function<WeightedSum> {
 }  // namespace
 
 Dispatch::Dispatch(const at::Tensor& chosen, int64_t experts) {
-  const auto [sorted, order] = at::sort(chosen.flatten(), /*stable=*/true, /*dim=*/0);
+  const auto [sorted, order] = at::sort(chosen.flatten(), std::optional<bool>(true), /*dim=*/0);
   const at::Tensor numbers = at::arange(order.size(0), order.options());
   const at::Tensor ends = at::searchsorted(sorted, at::arange(experts, order.options()),
                                            /*out_int32=*/false, /*right=*/true)

@@ -78,7 +78,7 @@ Field FieldOf(const model::Key& key, ModelSpec* spec) {
               name, target,
               std::vector{RopeScaling::kNone, RopeScaling::kLinear, RopeScaling::kLlama3});
         } else if constexpr (std::is_same_v<Value, model::BalanceKey>) {
-          return Choice(name, target, std::vector{Balance::kLoss, Balance::kNone});
+          return Choice(name, target, std::vector{Balance::kLoss, Balance::kBias, Balance::kNone});
         } else if constexpr (std::is_same_v<Value, model::WholeKey>) {
           return Whole(name, target, value.least, value.most);
         } else {

@@ -30,7 +30,15 @@ std::string_view ToString(RopeScaling scaling) {
 }
 
 std::string_view ToString(Balance balance) {
-  return balance == Balance::kLoss ? "loss" : "none";
+  switch (balance) {
+    case Balance::kLoss:
+      return "loss";
+    case Balance::kBias:
+      return "bias";
+    case Balance::kNone:
+      break;
+  }
+  return "none";
 }
 
 namespace model {

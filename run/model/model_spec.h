@@ -22,7 +22,9 @@ enum class ModelFamily : uint8_t { kGpt, kLlama, kMoe };
 enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3 };
 
 // What keeps a mixture's experts equally busy. "loss": the router learns it from an auxiliary loss.
-enum class Balance : uint8_t { kLoss, kNone };
+// "bias": numbers that are added to the scores where experts are chosen, and nowhere else; after
+// each step they move towards experts that got too few tokens.
+enum class Balance : uint8_t { kLoss, kBias, kNone };
 
 std::string_view ToString(ModelFamily family);
 std::string_view ToString(RopeScaling scaling);
@@ -71,6 +73,7 @@ struct ModelSpec {
   bool normalize_router = true;      // the weights of a token's experts sum to 1
   Balance balance = Balance::kLoss;
   double balance_loss = 1e-3;    // of Balance::kLoss: times the auxiliary loss
+  double balance_rate = 1e-3;    // of Balance::kBias: by how much a number moves
   std::optional<LoraSpec> lora;  // nullopt: all parameters are trained
 
   uint32_t HeadChannels() const { return head_channels > 0 ? head_channels : hidden / heads; }

@@ -14,6 +14,10 @@
 namespace longhaul::model {
 namespace {
 
+// Of a model. Each is named in lists of parameters, which a file of a few bytes must not make as
+// large as it likes.
+constexpr uint64_t kMostExperts = 1u << 16;
+
 uint32_t UsualExperts(uint32_t /*hidden*/) {
   return 8;
 }
@@ -32,6 +36,17 @@ std::vector<Problem> MoeProblems(const ModelSpec& spec) {
                         fmt::format("model.experts_per_token: expected at most model.experts, {}, "
                                     "got {}",
                                     spec.experts, spec.experts_per_token)});
+  }
+  if (uint64_t{spec.experts} * spec.layers > kMostExperts) {
+    problems.push_back({"experts", fmt::format("model.experts: {} in each of model.layers {} are "
+                                               "more than {}; lower one of them",
+                                               spec.experts, spec.layers, kMostExperts)});
+  }
+  if (spec.balance == Balance::kBias && spec.lora) {
+    problems.push_back({"balance",
+                        "model.balance: bias moves numbers that no published model has, and the "
+                        "model of train.lora's adapters stays as it was published; say loss or "
+                        "none"});
   }
   return problems;
 }
@@ -56,6 +71,13 @@ std::vector<Parameter> MixtureParameters(const ModelSpec& spec) {
   };
   factor("gate", "gate", {spec.experts, h}, kNormal);
   list.back().in_product = false;  // scores are computed in fp32
+  if (spec.balance == Balance::kBias) {
+    list.push_back({.name = fmt::format("{}mlp.gate.balance", kBlock),
+                    .role = Role::kBlock,
+                    .shape = {.rows = spec.experts},
+                    .split = kWhole,
+                    .balances = true});
+  }
   for (uint32_t expert = 0; expert < spec.experts; ++expert) {
     const std::string of = fmt::format("experts.{}.", expert);
     factor(of + "gate_proj", of + "w1", {i, h}, kNormal);
@@ -100,7 +122,8 @@ std::vector<Key> MoeKeys() {
        WholeKey{.field = &ModelSpec::shared_intermediate, .most = 1u << 19, .least = 0}},
       {"normalize_router", FlagKey{&ModelSpec::normalize_router}},
       {"balance", BalanceKey{&ModelSpec::balance}},
-      {"balance_loss", RealKey{&ModelSpec::balance_loss, 1e3, 1e-3}}};
+      {"balance_loss", RealKey{&ModelSpec::balance_loss, 1e3, 1e-3}},
+      {"balance_rate", RealKey{&ModelSpec::balance_rate, 1, 1e-3}}};
   keys.insert(keys.end(), of_mixture.begin(), of_mixture.end());
   return keys;
 }

@@ -275,6 +275,7 @@ ModelSpec Canonical(ModelSpec model) {
     model.rope_original_context = usual.rope_original_context;
   }
   if (model.balance == Balance::kNone) model.balance_loss = usual.balance_loss;
+  model.balance_rate = usual.balance_rate;
   return model;
 }
 
@@ -442,6 +443,11 @@ StatusOr<Config> ParseConfig(std::string_view text, std::string_view file_name) 
 
 StatusOr<std::string> WriteConfig(const ModelSpec& model, ExportType type,
                                   std::string_view original) {
+  if (model.balance == Balance::kBias) {
+    return absl::FailedPreconditionError(
+        "transformers has no model whose experts are chosen by model.balance: bias; the export "
+        "needs a run with loss or none");
+  }
   Ordered json = Ordered::object();
   if (!original.empty()) {
     LH_ASSIGN_OR_RETURN(Config from, ParseConfig(original, "the original config.json"));

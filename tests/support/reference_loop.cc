@@ -72,6 +72,9 @@ class Reference {
     const double squared_norm = worker::AddSquaredGradients(parameters_, 0).sum;
     optimizer_->Step(step, worker::LearningRate(spec_.train, Step(step)),
                      worker::ClipScale(spec_.train.optimizer.clip_norm, squared_norm));
+    for (auto& [name, loads] : std::exchange(loads_, {})) {
+      P(name).detach().add_((loads.mean() - loads).sign() * spec_.model.balance_rate);
+    }
     for (const worker::Parameter& parameter : parameters_) parameter.value.mutable_grad().reset();
     run->losses.push_back(sum / microbatches);
     run->squared_gradient_norms.push_back(squared_norm);
@@ -240,7 +243,11 @@ class Reference {
     const Tensor scores = at::linear(full, P(name + "gate.weight"));
     at::autocast::set_autocast_enabled(at::kCPU, dtype_ == at::kBFloat16);
     const Tensor probabilities = at::softmax(scores, 1);
-    auto [weights, chosen] = at::topk(probabilities, slots, 1);
+    const bool biased = model.balance == Balance::kBias;
+    const Tensor ranking = biased ? probabilities.detach() + P(name + "gate.balance").detach()
+                                  : probabilities.detach();
+    const Tensor chosen = std::get<1>(at::topk(ranking, slots, 1));
+    Tensor weights = probabilities.gather(1, chosen);
     if (model.normalize_router) weights = weights / weights.sum(1, true);
 
     const Tensor of_slots = rows.unsqueeze(1).expand({-1, slots, -1}).reshape({-1, rows.size(1)});
@@ -260,6 +267,10 @@ class Reference {
     if (model.shared_intermediate > 0) {
       const Tensor shared = Mlp(name + "shared_expert.", rows);
       sum = sum + at::sigmoid(Linear(name + "shared_expert_gate", rows)) * shared;
+    }
+    if (biased && at::GradMode::is_enabled()) {
+      Tensor& loads = loads_[name + "gate.balance"];
+      loads = loads.defined() ? loads + at::stack(counts) : at::stack(counts);
     }
     if (model.balance == Balance::kLoss && at::GradMode::is_enabled()) {
       const Tensor share = at::stack(counts) / rows.size(0);
@@ -296,6 +307,7 @@ class Reference {
   const std::vector<worker::Parameter> parameters_;
   const std::unique_ptr<worker::Optimizer> optimizer_;
   std::map<std::string, Tensor> by_name_;
+  mutable std::map<std::string, Tensor> loads_;  // of this step, where biases balance experts
   mutable Tensor auxiliary_;  // loss of the forward before this, where there are experts
 };
 

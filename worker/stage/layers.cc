@@ -292,7 +292,8 @@ at::Tensor LayerMaker::Make(const std::string& name, Use use) {
        .decays = parameter.decays(),
        .block_matrices = parameter.is_block_matrix() ? parameter.split.stacked : 0,
        .tied = parameter.is_tied(),
-       .repeated = wanted_[made_.size() - 1].repeated});
+       .repeated = wanted_[made_.size() - 1].repeated,
+       .balances = parameter.balances});
   return value;
 }
 
@@ -361,7 +362,7 @@ at::Tensor LayerMaker::Cast(const at::Tensor& parameter, int64_t rows) {
 Status LayerMaker::Load(const ReadParameter& read) const {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < made_.size(); ++i) {
-    if (wanted_[i].parameter.adapter) continue;
+    if (!wanted_[i].parameter.is_published()) continue;
     const at::Tensor& value = made_[i];
     const at::Tensor values = at::empty(value.sizes());
     LH_RETURN_IF_ERROR(

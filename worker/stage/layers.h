@@ -18,7 +18,7 @@
 
 namespace longhaul::worker {
 
-// One that is trained.
+// One that changes.
 struct Parameter {
   std::string name;     // global
   at::Tensor value;     // fp32 leaf that requires a gradient
@@ -26,7 +26,7 @@ struct Parameter {
   // Of a block's matrix: so many lie one below another in the rows. 0: no matrix, or of no block.
   uint32_t block_matrices = 0;
   // As in run/model/parameter.h.
-  bool tied = false, repeated = false;
+  bool tied = false, repeated = false, balances = false;
 };
 
 // What LoRA adds to a Linear: scale * b (a x). Both undefined where it adds nothing.
@@ -120,6 +120,8 @@ class LayerMaker {
   // the model is tied: of `embedding`, or where another stage has that, one more of the same name.
   Head MakeHead(const std::string& name, const std::string& embedding_name,
                 const Embedding& embedding);
+  // What is added to a router's scores.
+  at::Tensor MakeBalance(const std::string& name) { return Make(name, Use::kInFp32); }
   Scorer MakeScorer(const std::string& name) { return {Make(name + ".weight", Use::kInFp32)}; }
   LayerNorm MakeLayerNorm(const std::string& name, double epsilon);
   RmsNorm MakeRmsNorm(const std::string& name, double epsilon);
@@ -127,12 +129,12 @@ class LayerMaker {
   bool done() const { return made_.size() == wanted_.size(); }
   size_t made() const { return made_.size(); }
 
-  // Those that are trained.
+  // Those that change.
   const std::vector<Parameter>& parameters() const { return parameters_; }
   // Bytes of those that are frozen.
   uint64_t frozen_bytes() const;
   at::ScalarType compute_type() const { return compute_type_; }
-  // Gives parameters but adapters the values that `read` has for them, one after the other.
+  // Gives parameters that are published the values that `read` has for them, one after the other.
   Status Load(const ReadParameter& read) const;
   // After parameters have changed: what products use of them is in the type of products again.
   void RefreshCasts() const;

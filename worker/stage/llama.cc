@@ -9,10 +9,8 @@
 
 namespace longhaul::worker {
 
-Llama::Llama(const StageOptions& options)
-    : Model(options),
-      head_channels_(options.model.HeadChannels()),
-      has_experts_(options.model.family == ModelFamily::kMoe) {
+Llama::Llama(const StageOptions& options, bool has_experts)
+    : Model(options), head_channels_(options.model.HeadChannels()), has_experts_(has_experts) {
   const ModelSpec& model = options.model;
   const std::string tokens = "model.embed_tokens.weight";
   if (options.first) tokens_ = maker().MakeEmbedding(tokens);
@@ -95,6 +93,26 @@ at::Tensor Llama::RunBlock(size_t block, const at::Tensor& x, const Layout& layo
   if (layers.experts) return middle + (*layers.experts)(normed);
   const at::Tensor gate = at::silu(layers.gate(normed));
   return middle + layers.down(gate * layers.up(normed));
+}
+
+void Llama::EndStep() const {
+  for (const Block& block : blocks_) {
+    if (block.experts) block.experts->EndStep();
+  }
+}
+
+void Llama::ForgetStep() const {
+  for (const Block& block : blocks_) {
+    if (block.experts) block.experts->ForgetStep();
+  }
+}
+
+std::vector<std::vector<int64_t>> Llama::TokensOfExperts() const {
+  std::vector<std::vector<int64_t>> of_blocks;
+  for (const Block& block : blocks_) {
+    if (block.experts) of_blocks.push_back(block.experts->tokens());
+  }
+  return of_blocks;
 }
 
 at::Tensor Llama::Logits(const at::Tensor& x) const {

@@ -20,10 +20,14 @@ namespace longhaul::worker {
 
 class Llama final : public Model {
  public:
-  explicit Llama(const StageOptions& options);
+  // `has_experts`: of family moe.
+  Llama(const StageOptions& options, bool has_experts);
   at::Tensor Logits(const at::Tensor& x) const override;
   // How many tokens an expert gets is known when a pass runs.
   bool can_be_recorded() const override { return !has_experts_; }
+  void EndStep() const override;
+  void ForgetStep() const override;
+  std::vector<std::vector<int64_t>> TokensOfExperts() const override;
 
  private:
   struct Block {

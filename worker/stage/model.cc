@@ -19,8 +19,9 @@ namespace {
 std::unique_ptr<Model> Make(const StageOptions& options) {
   switch (options.model.family) {
     case ModelFamily::kLlama:
+      return std::make_unique<Llama>(options, /*has_experts=*/false);
     case ModelFamily::kMoe:
-      return std::make_unique<Llama>(options);
+      return std::make_unique<Llama>(options, /*has_experts=*/true);
     case ModelFamily::kGpt:
       break;
   }

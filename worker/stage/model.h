@@ -82,10 +82,18 @@ class Model {
   // That sum.
   static at::Tensor SumOfLosses(const at::Tensor& logits, const at::Tensor& targets);
 
-  // Gives all parameters but adapters, in the order of its descriptor, other values.
+  // Gives all parameters that are published, in the order of its descriptor, other values.
   Status Load(const ReadParameter& read) const { return maker_.Load(read); }
 
-  // Those that are trained, in the model's order.
+  // After the optimizer's update at the end of a step, before RefreshCasts: what the model itself
+  // changes then. ForgetStep instead, where there is no update.
+  virtual void EndStep() const {}
+  virtual void ForgetStep() const {}
+  // Of the blocks that have experts, in their order: how many tokens each expert got in the step
+  // before the last EndStep.
+  virtual std::vector<std::vector<int64_t>> TokensOfExperts() const { return {}; }
+
+  // Those that change, in the model's order.
   const std::vector<Parameter>& parameters() const { return maker_.parameters(); }
   uint64_t frozen_bytes() const { return maker_.frozen_bytes(); }
 

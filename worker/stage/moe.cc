@@ -12,6 +12,9 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+#include <functional>
+#include <numeric>
 #include <tuple>
 
 #include "worker/stage/dispatch.h"
@@ -64,7 +67,7 @@ struct Weigh : torch::autograd::Function<Weigh> {
 
 double BalanceOf(const StageOptions& options) {
   const ModelSpec& model = options.model;
-  if (model.balance == Balance::kNone) return 0;
+  if (model.balance != Balance::kLoss) return 0;
   return model.balance_loss * model.experts / model.layers / options.train.microbatches;
 }
 
@@ -74,7 +77,13 @@ Mixture::Mixture(LayerMaker& make, const StageOptions& options, const std::strin
     : experts_per_token_(options.model.experts_per_token),
       normalizes_(options.model.normalize_router),
       balance_(BalanceOf(options)),
-      router_(make.MakeScorer(prefix + "gate")) {
+      rate_(options.model.balance_rate),
+      router_(make.MakeScorer(prefix + "gate")),
+      counts_(options.model.experts),
+      tokens_(options.model.experts) {
+  if (options.model.balance == Balance::kBias) {
+    bias_ = make.MakeBalance(prefix + "gate.balance").detach();
+  }
   for (uint32_t expert = 0; expert < options.model.experts; ++expert) {
     experts_.push_back(MakeMlp(make, fmt::format("{}experts.{}.", prefix, expert)));
   }
@@ -100,8 +109,13 @@ at::Tensor Mixture::operator()(const at::Tensor& x) const {
   const at::Tensor rows = x.flatten(0, 1);
   const at::Tensor scores = router_(rows);
   const at::Tensor probabilities = at::softmax(scores.detach(), 1);
-  const at::Tensor chosen = std::get<1>(at::topk(probabilities, experts_per_token_, 1));
+  const at::Tensor ranking = bias_.defined() ? probabilities + bias_ : probabilities;
+  const at::Tensor chosen = std::get<1>(at::topk(ranking, experts_per_token_, 1));
   const Dispatch dispatch(chosen, static_cast<int64_t>(experts_.size()));
+  // A pass that is computed again counts once: the first time it has no graph.
+  if (at::GradMode::is_enabled()) {
+    std::ranges::transform(counts_, dispatch.counts(), counts_.begin(), std::plus<>());
+  }
   const at::Tensor loads =
       at::tensor(dispatch.counts(), at::kFloat).div_(rows.size(0)).to(rows.device());
   const at::Tensor weights =
@@ -118,6 +132,26 @@ at::Tensor Mixture::operator()(const at::Tensor& x) const {
     sum = sum + at::sigmoid(shared_gate_(rows)) * shared;
   }
   return sum.view_as(x);
+}
+
+void Mixture::EndStep() const {
+  if (bias_.defined()) {
+    const double sum = std::accumulate(counts_.begin(), counts_.end(), 0.0);
+    const double mean = sum / static_cast<double>(counts_.size());
+    std::vector<double> moves;
+    for (const int64_t count : counts_) {
+      const double missing = mean - static_cast<double>(count);
+      moves.push_back(missing > 0 ? rate_ : missing < 0 ? -rate_ : 0);
+    }
+    const at::NoGradGuard no_grad;
+    bias_.add_(at::tensor(moves, at::kFloat).to(bias_.device()));
+  }
+  tokens_ = counts_;
+  ForgetStep();
+}
+
+void Mixture::ForgetStep() const {
+  std::ranges::fill(counts_, 0);
 }
 
 }  // namespace longhaul::worker

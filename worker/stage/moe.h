@@ -5,6 +5,8 @@
 // had one more term: balance_loss times the mean over the model's blocks of
 //   experts x sum over experts of (share of the tokens that it got x its mean score),
 // each of a microbatch and so by 1 / microbatches. The loss that a stage reports is without it.
+// With Balance::kBias there is no such term: EndStep moves the bias of each expert by balance_rate,
+// up where it got fewer tokens of the step than the mean, down where it got more.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -29,6 +31,12 @@ class Mixture {
   // (rows, tokens, channels) in the type of products to as many in fp32.
   at::Tensor operator()(const at::Tensor& x) const;
 
+  // At the end of a step, whose tokens are those that went through with a graph.
+  void EndStep() const;
+  void ForgetStep() const;
+  // Of the step before the last EndStep: of each expert.
+  const std::vector<int64_t>& tokens() const { return tokens_; }
+
  private:
   struct Mlp {
     Linear gate, up, down;
@@ -40,10 +48,13 @@ class Mixture {
   const bool normalizes_;
   const double
       balance_;  // what the auxiliary loss of this block is multiplied by; 0: there is none
+  const double rate_;
   Scorer router_;
+  at::Tensor bias_;  // of experts; undefined where none moves
   std::vector<Mlp> experts_;
-  Mlp shared_;          // where the model has it:
-  Linear shared_gate_;  // of all that it gives to a token
+  Mlp shared_;                                    // where the model has it:
+  Linear shared_gate_;                            // of all that it gives to a token
+  mutable std::vector<int64_t> counts_, tokens_;  // of this step, of the one before
 };
 
 }  // namespace longhaul::worker

@@ -177,8 +177,10 @@ struct Case {
   ComputeDtype dtype;
   Recompute recompute;
   uint32_t threads = 1;
-  bool as_published = false;  // norms of queries and keys, heads of their own size, scaled rope,
-                              // weights of experts that do not sum to 1
+  // Norms of queries and keys, heads of their own size, scaled rope, weights of experts that do not
+  // sum to 1.
+  bool as_published = false;
+  bool by_bias = false;  // experts are balanced so
 };
 
 class StageParity : public ::testing::TestWithParam<Case> {};
@@ -189,6 +191,10 @@ TEST_P(StageParity, EqualsTheReferenceLoopBitForBit) {
   spec.train.dtype = GetParam().dtype;
   spec.pipeline.recompute = GetParam().recompute;
   spec.pipeline.threads_per_stage = GetParam().threads;
+  if (GetParam().by_bias) {
+    spec.model.balance = Balance::kBias;
+    spec.model.balance_rate = 0.02;  // enough for other experts to be chosen
+  }
   if (GetParam().as_published) {
     spec.model.qk_norm = true;
     spec.model.head_channels = 24;  // 96 of queries, and hidden is 64
@@ -240,6 +246,10 @@ std::vector<Case> Cases() {
         cases.push_back({family, stages, dtype, stages == 2 ? kStage : kNone,
                          /*threads=*/1,
                          /*as_published=*/true});
+        if (family != ModelFamily::kMoe) continue;
+        cases.push_back(cases.back());
+        cases.back().as_published = false;
+        cases.back().by_bias = true;
       }
     }
   }
@@ -248,8 +258,11 @@ std::vector<Case> Cases() {
 
 INSTANTIATE_TEST_SUITE_P(Splits, StageParity, ::testing::ValuesIn(Cases()), [](const auto& test) {
   return fmt::format("{}{}{}stages{}threads{}{}", ToString(test.param.family),
-                     test.param.as_published ? "Published" : "", test.param.stages,
-                     test.param.threads, test.param.dtype == ComputeDtype::kBf16 ? "Bf16" : "Fp32",
+                     test.param.as_published ? "Published"
+                     : test.param.by_bias    ? "ByBias"
+                                             : "",
+                     test.param.stages, test.param.threads,
+                     test.param.dtype == ComputeDtype::kBf16 ? "Bf16" : "Fp32",
                      test.param.recompute == Recompute::kNone     ? ""
                      : test.param.recompute == Recompute::kBlocks ? "ByBlocks"
                                                                   : "Recompute");

@@ -70,9 +70,10 @@ TEST(ModelFields, EveryKeyOfFamilyMoe) {
   const std::string required =
       "{ family: moe, layers: 2, hidden: 96, heads: 6, context: 8, experts: 12, "
       "experts_per_token: 3, expert_intermediate: 40";
-  const ModelSpec model = Parse(required +
-                                ", kv_heads: 3, qk_norm: true, shared_intermediate: 24, "
-                                "normalize_router: false, balance: none, balance_loss: 0.5 }");
+  const ModelSpec model =
+      Parse(required +
+            ", kv_heads: 3, qk_norm: true, shared_intermediate: 24, "
+            "normalize_router: false, balance: bias, balance_loss: 0.5, balance_rate: 0.25 }");
   EXPECT_EQ(model.family, ModelFamily::kMoe);
   EXPECT_EQ(model.kv_heads, 3u);
   EXPECT_TRUE(model.qk_norm);
@@ -81,8 +82,10 @@ TEST(ModelFields, EveryKeyOfFamilyMoe) {
   EXPECT_EQ(model.expert_intermediate, 40u);
   EXPECT_EQ(model.shared_intermediate, 24u);
   EXPECT_FALSE(model.normalize_router);
-  EXPECT_EQ(model.balance, Balance::kNone);
+  EXPECT_EQ(model.balance, Balance::kBias);
   EXPECT_EQ(model.balance_loss, 0.5);
+  EXPECT_EQ(model.balance_rate, 0.25);
+  EXPECT_EQ(Parse(required + ", balance: none }").balance, Balance::kNone);
 
   const ModelSpec usual = Parse(required + " }");
   EXPECT_EQ(usual.shared_intermediate, 0u);
@@ -90,8 +93,8 @@ TEST(ModelFields, EveryKeyOfFamilyMoe) {
   EXPECT_EQ(usual.balance, Balance::kLoss);
   EXPECT_EQ(usual.balance_loss, 1e-3);
 
-  EXPECT_EQ(ErrorOf(required + ", balance: bias }"),
-            "run.yaml:2:130: model.balance: expected one of loss, none, got 'bias'");
+  EXPECT_EQ(ErrorOf(required + ", balance: both }"),
+            "run.yaml:2:130: model.balance: expected one of loss, bias, none, got 'both'");
   EXPECT_EQ(ErrorOf("{ family: moe, layers: 1, hidden: 96, heads: 6, context: 8, experts: 4, "
                     "experts_per_token: 5, intermediate: 8 }"),
             "run.yaml:2:8: the key 'model.expert_intermediate' is missing; family moe needs the "

@@ -78,6 +78,7 @@ TEST_P(FamilyParameters, AreTheDescriptorsForEveryPartAndOption) {
     for (const std::optional<uint32_t> vocabulary : {std::optional<uint32_t>(), {300u}}) {
       StageOptions options = Small(GetParam());
       options.model.qkv_bias = bias;
+      options.model.balance = bias ? Balance::kBias : Balance::kLoss;
       options.model.vocabulary = vocabulary;
       const auto expect_same = [&](uint32_t first_layer, uint32_t layers, bool first, bool last) {
         options.first_layer = first_layer;

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/tensor.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,12 +12,14 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "run/model/family.h"
 #include "worker/stage/dispatch.h"
+#include "worker/stage/stage.h"
 
 namespace longhaul::worker {
 namespace {
@@ -274,6 +277,116 @@ TEST(Mixture, AnExpertWithoutTokensHasAGradientOfZeros) {
         example.Find("experts." + std::to_string(expert) + ".up_proj").value.grad();
     ASSERT_TRUE(gradient.defined());
     EXPECT_EQ(gradient.count_nonzero().item<int64_t>() > 0, expert < 2) << expert;
+  }
+}
+
+// All of a model with biases that balance its experts.
+StageOptions Biased() {
+  StageOptions options = SmallMixture();
+  options.model.layers = options.layers = 2;
+  options.model.balance = Balance::kBias;
+  options.model.balance_rate = 0.25;
+  options.train.steps = 10;
+  options.train.microbatches = 2;
+  return options;
+}
+
+std::unique_ptr<Stage> MakeStage(const StageOptions& options) {
+  auto stage = Stage::Create(options);
+  EXPECT_TRUE(stage.ok()) << stage.status();
+  return *std::move(stage);
+}
+
+// Two microbatches; no update.
+void RunPasses(Stage& stage, int salt) {
+  for (uint32_t m = 0; m < 2; ++m) {
+    std::vector<int32_t> ids;
+    for (int i = 0; i < kSequences * kLength; ++i) {
+      ids.push_back((i * i * 5 + 7 * salt + static_cast<int>(m)) % 256);
+    }
+    double loss = 0;
+    ASSERT_TRUE(stage.Evaluate({ids, {}, ids}, &loss).ok());  // counts nowhere
+    ASSERT_TRUE(stage.Forward(Microbatch(m), {ids, {}, ids}).ok());
+    ASSERT_TRUE(stage.Backward(Microbatch(m), {}).ok());
+  }
+}
+
+std::vector<float> BiasOf(const Stage& stage, int block) {
+  const StageSnapshot snapshot = stage.Snapshot().value();
+  const auto found =
+      std::ranges::find(snapshot.parameters, fmt::format("model.layers.{}.mlp.gate.balance", block),
+                        &NamedArray::name);
+  EXPECT_NE(found, snapshot.parameters.end());
+  return found->values;
+}
+
+TEST(BalanceByBias, MovesTowardsExpertsThatGotFewTokens) {
+  StageOptions options = Biased();
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kBlocks, Recompute::kStage}) {
+    options.recompute = recompute;
+    const auto stage = MakeStage(options);
+    RunPasses(*stage, 1);
+    ASSERT_EQ(stage->OptimizerStep(Step(1), 1e-3, 1), absl::OkStatus());
+    const std::vector<std::vector<int64_t>> tokens = stage->TokensOfExperts();
+    ASSERT_EQ(tokens.size(), 2u);
+    for (int block = 0; block < 2; ++block) {
+      // Two slots of each token of two microbatches, each once.
+      const int64_t slots = std::accumulate(tokens[block].begin(), tokens[block].end(), int64_t{0});
+      EXPECT_EQ(slots, 2 * 2 * kSequences * kLength) << ToString(recompute);
+      const std::vector<float> bias = BiasOf(*stage, block);
+      ASSERT_EQ(bias.size(), 5u);
+      for (size_t expert = 0; expert < 5; ++expert) {
+        EXPECT_EQ(bias[expert], 5 * tokens[block][expert] > slots ? -0.25f : 0.25f);
+      }
+      EXPECT_LT(*std::ranges::min_element(bias), *std::ranges::max_element(bias));
+    }
+  }
+}
+
+TEST(BalanceByBias, StaysWhereAStepIsSkippedOrDropped) {
+  const auto stage = MakeStage(Biased());
+  RunPasses(*stage, 1);
+  ASSERT_EQ(stage->SkipStep(Step(1)), absl::OkStatus());
+  EXPECT_THAT(BiasOf(*stage, 1), ::testing::Each(0.0f));
+  RunPasses(*stage, 2);
+  ASSERT_EQ(stage->DropStep(), absl::OkStatus());
+  const auto other = MakeStage(Biased());
+  ASSERT_EQ(other->Restore(stage->Snapshot().value()), absl::OkStatus());
+  for (Stage* one : {stage.get(), other.get()}) {
+    RunPasses(*one, 3);
+    ASSERT_EQ(one->OptimizerStep(Step(2), 1e-3, 1), absl::OkStatus());
+  }
+  EXPECT_EQ(stage->TokensOfExperts(), other->TokensOfExperts());
+  EXPECT_EQ(BiasOf(*stage, 1), BiasOf(*other, 1));
+}
+
+TEST(BalanceByBias, GoesOnFromASnapshotToTheBit) {
+  for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kMuon}) {
+    StageOptions options = Biased();
+    options.train.optimizer.kind = kind;
+    const auto stage = MakeStage(options);
+    const auto train = [](Stage& one, uint64_t step) {
+      RunPasses(one, static_cast<int>(step));
+      ASSERT_EQ(one.OptimizerStep(Step(step), 1e-2, 1), absl::OkStatus());
+    };
+    for (uint64_t step = 1; step <= 2; ++step) train(*stage, step);
+    options.train.seed = 99;
+    const auto resumed = MakeStage(options);
+    RunPasses(*resumed, 8);  // half done
+    ASSERT_EQ(resumed->Restore(stage->Snapshot().value()), absl::OkStatus());
+    for (uint64_t step = 3; step <= 5; ++step) {
+      train(*stage, step);
+      train(*resumed, step);
+    }
+    const StageSnapshot expected = stage->Snapshot().value(), actual = resumed->Snapshot().value();
+    ASSERT_EQ(actual.parameters.size(), expected.parameters.size());
+    for (size_t i = 0; i < expected.parameters.size(); ++i) {
+      EXPECT_EQ(actual.parameters[i].values, expected.parameters[i].values)
+          << expected.parameters[i].name;
+    }
+    for (const NamedArray& moment : expected.moments) {
+      EXPECT_EQ(moment.name.find("balance"), std::string::npos) << moment.name;
+    }
   }
 }
 

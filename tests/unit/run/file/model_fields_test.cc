@@ -99,9 +99,11 @@ TEST(ModelFields, EveryKeyOfFamilyMoe) {
                     "experts_per_token: 5, intermediate: 8 }"),
             "run.yaml:2:8: the key 'model.expert_intermediate' is missing; family moe needs the "
             "width of an expert's MLP, a whole number from 1 to 524288, for hidden 96 often 128\n"
-            "run.yaml:2:115: model.intermediate: a key of family llama, and this model's family is "
-            "moe; leave it out or set model.family to llama\n"
-            "run.yaml:2:98: model.experts_per_token: expected at most model.experts, 4, got 5");
+            "run.yaml:2:116: model.intermediate: a key of family llama, and this model's family is "
+            "moe; leave it out or set model.family to llama");
+  EXPECT_EQ(ErrorOf("{ family: moe, layers: 1, hidden: 96, heads: 6, context: 8, experts: 4, "
+                    "experts_per_token: 5, expert_intermediate: 8 }"),
+            "run.yaml:2:99: model.experts_per_token: expected at most model.experts, 4, got 5");
 }
 
 TEST(ModelFields, APresetIsTheWholeModel) {

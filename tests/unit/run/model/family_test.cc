@@ -227,6 +227,7 @@ TEST(Parameters, OfTheLargestModel) {
     spec.kv_heads = spec.head_channels = 1u << 12;
     spec.intermediate = spec.expert_intermediate = 1u << 19;
     spec.experts = spec.experts_per_token = 1u << 12;
+    if (family->id == ModelFamily::kMoe) spec.layers = 16;
     EXPECT_THAT(Problems(spec), IsEmpty());
     uint64_t elements = 0;
     for (const Parameter& parameter : family->parameters(spec, kMostVocabulary)) {
@@ -337,16 +338,30 @@ TEST(Problems, NameTheKeyToChange) {
 }
 
 TEST(Problems, OfExperts) {
+  const auto problem_of = [](const ModelSpec& of) {
+    const std::vector<Problem> problems = Problems(of);
+    return problems.size() == 1 ? std::string(problems[0].key) + ": " + problems[0].text : "";
+  };
   ModelSpec spec = Small(ModelFamily::kMoe);
   spec.experts_per_token = 5;
-  const std::vector<Problem> problems = Problems(spec);
-  ASSERT_EQ(problems.size(), 1u);
-  EXPECT_EQ(problems[0].key, "experts_per_token");
-  EXPECT_EQ(problems[0].text, "model.experts_per_token: expected at most model.experts, 4, got 5");
+  EXPECT_EQ(problem_of(spec),
+            "experts_per_token: model.experts_per_token: expected at most model.experts, 4, got 5");
   spec.experts_per_token = 4;
   EXPECT_THAT(Problems(spec), IsEmpty());
-  spec.kv_heads = 4;  // as in family llama
-  EXPECT_EQ(Problems(spec).size(), 1u);
+  spec.kv_heads = 4;
+  EXPECT_THAT(problem_of(spec), StartsWith("kv_heads: "));  // as in family llama
+  spec.kv_heads = 2;
+  spec.layers = 4096;
+  spec.experts = 17;
+  EXPECT_EQ(problem_of(spec),
+            "experts: model.experts: 17 in each of model.layers 4096 are more than 65536; lower "
+            "one of them");
+  spec.experts = 16;
+  EXPECT_THAT(Problems(spec), IsEmpty());
+  spec.balance = Balance::kBias;
+  EXPECT_THAT(Problems(spec), IsEmpty());
+  spec.lora = LoraSpec{.rank = 2, .alpha = 4, .targets = {"q_proj"}};
+  EXPECT_THAT(problem_of(spec), StartsWith("balance: model.balance: bias moves numbers that no"));
 }
 
 TEST(Problems, OfHeadChannelsAndRope) {
@@ -388,7 +403,8 @@ TEST(Presets, CanBeAndAreComplete) {
     EXPECT_THAT(Problems(preset.model), IsEmpty()) << preset.name;
     EXPECT_TRUE(preset.model.vocabulary.has_value()) << preset.name;
   }
-  EXPECT_THAT(names, ElementsAre("gpt2", "gpt2-medium", "gpt2-xl", "qwen2.5-0.5b", "qwen2.5-3b"));
+  EXPECT_THAT(names, ElementsAre("gpt2", "gpt2-medium", "gpt2-xl", "mixtral-8x7b", "qwen2.5-0.5b",
+                                 "qwen2.5-3b", "qwen3-30b-a3b"));
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ TEST(ModelFields, EveryKeyOfFamilyMoe) {
   EXPECT_EQ(usual.balance_loss, 1e-3);
 
   EXPECT_EQ(ErrorOf(required + ", balance: both }"),
-            "run.yaml:2:130: model.balance: expected one of loss, bias, none, got 'both'");
+            "run.yaml:2:137: model.balance: expected one of loss, bias, none, got 'both'");
   EXPECT_EQ(ErrorOf("{ family: moe, layers: 1, hidden: 96, heads: 6, context: 8, experts: 4, "
                     "experts_per_token: 5, intermediate: 8 }"),
             "run.yaml:2:8: the key 'model.expert_intermediate' is missing; family moe needs the "

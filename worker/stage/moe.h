@@ -46,9 +46,8 @@ class Mixture {
 
   const int64_t experts_per_token_;
   const bool normalizes_;
-  const double
-      balance_;  // what the auxiliary loss of this block is multiplied by; 0: there is none
-  const double rate_;
+  const double balance_;  // of this block's auxiliary loss; 0: there is none
+  const double rate_;     // of the biases
   Scorer router_;
   at::Tensor bias_;  // of experts; undefined where none moves
   std::vector<Mlp> experts_;

@@ -122,7 +122,8 @@ uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers,
   return SumOverParameters(spec.model, vocabulary, layers, first, last,
                            [muon](const model::Parameter& parameter) {
                              const uint64_t moments = muon && parameter.is_block_matrix() ? 1 : 2;
-                             return parameter.frozen ? 0 : moments * parameter.shape.elements();
+                             const bool none = parameter.frozen || parameter.balances;
+                             return none ? 0 : moments * parameter.shape.elements();
                            });
 }
 

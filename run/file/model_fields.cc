@@ -77,6 +77,8 @@ Field FieldOf(const model::Key& key, ModelSpec* spec) {
           return Choice(
               name, target,
               std::vector{RopeScaling::kNone, RopeScaling::kLinear, RopeScaling::kLlama3});
+        } else if constexpr (std::is_same_v<Value, model::BalanceKey>) {
+          return Choice(name, target, std::vector{Balance::kLoss, Balance::kBias, Balance::kNone});
         } else if constexpr (std::is_same_v<Value, model::WholeKey>) {
           return Whole(name, target, value.least, value.most);
         } else {
@@ -119,7 +121,8 @@ void AssumeAll(std::string_view path, Reader& reader) {
 }
 
 // Keys that say another model than the one whose values are read: their shape, and what they are
-// multiplied with. How positions turn, and the norms' epsilon, may differ.
+// multiplied with. How positions turn, the norms' epsilon, and how experts are kept busy may
+// differ.
 std::vector<std::string> KeysThatDiffer(const ModelSpec& wanted, const ModelSpec& found) {
   std::vector<std::string> keys;
   const auto compare = [&](std::string_view key, const auto& a, const auto& b) {
@@ -130,7 +133,10 @@ std::vector<std::string> KeysThatDiffer(const ModelSpec& wanted, const ModelSpec
   compare("heads", wanted.heads, found.heads);
   compare("vocabulary", wanted.vocabulary, found.vocabulary);
   for (const model::Key& key : model::FamilyOf(found).keys) {
-    if (key.name.starts_with("rope_") || key.name == "norm_epsilon") continue;
+    if (key.name.starts_with("rope_") || key.name.starts_with("balance") ||
+        key.name == "norm_epsilon") {
+      continue;
+    }
     compare(key.name, model::TextOf(key, wanted), model::TextOf(key, found));
   }
   return keys;

@@ -12,6 +12,7 @@ namespace longhaul::model {
 
 const Family& GptFamily();
 const Family& LlamaFamily();
+const Family& MoeFamily();
 
 inline constexpr Initial kZeros{.mean = 0, .deviation = 0};
 inline constexpr Initial kOnes{.mean = 1, .deviation = 0};

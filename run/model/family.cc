@@ -29,6 +29,18 @@ std::string_view ToString(RopeScaling scaling) {
   return "none";
 }
 
+std::string_view ToString(Balance balance) {
+  switch (balance) {
+    case Balance::kLoss:
+      return "loss";
+    case Balance::kBias:
+      return "bias";
+    case Balance::kNone:
+      break;
+  }
+  return "none";
+}
+
 namespace model {
 namespace {
 
@@ -67,7 +79,7 @@ void AddRangeProblem(const Key& key, const ModelSpec& spec, std::vector<Problem>
 std::string TextOf(const Key& key, const ModelSpec& spec) {
   return std::visit(
       [&]<class Value>(const Value& value) {
-        if constexpr (std::is_same_v<Value, ScalingKey>) {
+        if constexpr (std::is_same_v<Value, ScalingKey> || std::is_same_v<Value, BalanceKey>) {
           return std::string(ToString(spec.*value.field));
         } else {
           return fmt::format("{}", spec.*value.field);
@@ -100,7 +112,7 @@ std::string PlacedParameter::PublishedName() const {
 }
 
 const std::vector<const Family*>& Families() {
-  static const std::vector<const Family*> families = {&GptFamily(), &LlamaFamily()};
+  static const std::vector<const Family*> families = {&GptFamily(), &LlamaFamily(), &MoeFamily()};
   return families;
 }
 

@@ -1,5 +1,5 @@
 // Families of models as data: everything about a family but its layers' code (worker/stage) stands
-// in one file, gpt.cc or llama.cc.
+// in one file, gpt.cc, llama.cc or moe.cc.
 //
 //   const model::Family& family = model::FamilyOf(spec);
 //   for (const model::Parameter& parameter : family.parameters(spec, rows)) ...
@@ -49,9 +49,12 @@ struct FlagKey {
 struct ScalingKey {
   RopeScaling ModelSpec::*field;
 };
+struct BalanceKey {
+  Balance ModelSpec::*field;
+};
 struct Key {
   std::string_view name;  // "kv_heads"
-  std::variant<WholeKey, RequiredKey, RealKey, FlagKey, ScalingKey> value;
+  std::variant<WholeKey, RequiredKey, RealKey, FlagKey, ScalingKey, BalanceKey> value;
   // Older builds do not know it: a run file that is written says it only where it differs from what
   // it is when left out.
   bool is_new = false;

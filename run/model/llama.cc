@@ -1,6 +1,8 @@
 // Llama's layers, Mistral's and Qwen's: pre-norm by RMSNorm, rotary positions, grouped-query
 // attention, SwiGLU, no biases but (qkv_bias) those of queries, keys and values; queries and keys
 // may have a norm (qk_norm). Parameters have the names and shapes of published checkpoints.
+#include "run/model/llama.h"
+
 #include <fmt/core.h>
 
 #include "run/model/families.h"
@@ -13,7 +15,13 @@ uint32_t UsualIntermediate(uint32_t hidden) {
   return (hidden * 8 / 3 + 63) / 64 * 64;
 }
 
-std::vector<Problem> LlamaProblems(const ModelSpec& spec) {
+constexpr Names Same(std::string_view name) {
+  return {name, name};
+}
+
+}  // namespace
+
+std::vector<Problem> AttentionProblems(const ModelSpec& spec) {
   std::vector<Problem> problems;
   if (spec.heads % spec.kv_heads != 0) {
     problems.push_back(
@@ -44,13 +52,9 @@ std::vector<Problem> LlamaProblems(const ModelSpec& spec) {
   return problems;
 }
 
-constexpr Names Same(std::string_view name) {
-  return {name, name};
-}
-
-std::vector<Parameter> LlamaParameters(const ModelSpec& spec, uint32_t vocabulary_rows) {
+std::vector<Parameter> ParametersAround(const std::function<std::vector<Parameter>()>& mlp,
+                                        const ModelSpec& spec, uint32_t vocabulary_rows) {
   const uint32_t h = spec.hidden, q = spec.QueryChannels(), k = spec.KvChannels();
-  const uint32_t i = spec.intermediate;
   const Initial residual = NormalOfResidual(spec);
   std::vector<Parameter> list;
   const auto norm = [&](Role role, std::string_view name, uint32_t channels) {
@@ -81,9 +85,7 @@ std::vector<Parameter> LlamaParameters(const ModelSpec& spec, uint32_t vocabular
     }
   }
   norm(Role::kBlock, "model.layers.#.post_attention_layernorm.weight", h);
-  factor("model.layers.#.mlp.gate_proj.weight", {i, h}, kNormal, kRows);
-  factor("model.layers.#.mlp.up_proj.weight", {i, h}, kNormal, kRows);
-  factor("model.layers.#.mlp.down_proj.weight", {h, i}, residual, kColumns);
+  for (Parameter& parameter : mlp()) list.push_back(std::move(parameter));
 
   norm(Role::kHead, "model.norm.weight", h);
   if (!spec.tied) {
@@ -94,17 +96,64 @@ std::vector<Parameter> LlamaParameters(const ModelSpec& spec, uint32_t vocabular
 }
 
 // Full: the input, the residual in the middle, and both norms before their weights. Half: both
-// norms, queries, attention, keys and values, and the MLP's gate, SiLU, up and product. Norms of
-// queries and keys: what goes in, in fp32, and what it was before weights.
-Kept LlamaBlockKeeps(const ModelSpec& spec) {
+// norms, queries, attention, keys and values. Norms of queries and keys: what goes in, in fp32, and
+// what it was before weights.
+Kept AttentionKeeps(const ModelSpec& spec) {
   const uint64_t h = spec.hidden, q = spec.QueryChannels(), k = spec.KvChannels();
-  const uint64_t i = spec.intermediate;
-  return {.full = 4 * h + (spec.qk_norm ? 2 * (q + k) : 0), .half = 2 * h + 2 * q + 2 * k + 4 * i};
+  return {.full = 4 * h + (spec.qk_norm ? 2 * (q + k) : 0), .half = 2 * h + 2 * q + 2 * k};
 }
 
 // The input, and the norm before and after its weight.
-Kept LlamaFinalNormKeeps(const ModelSpec& spec) {
+Kept RmsNormKeeps(const ModelSpec& spec) {
   return {.full = 3 * uint64_t{spec.hidden}};
+}
+
+std::vector<Key> AttentionKeys() {
+  return {{"kv_heads", WholeKey{&ModelSpec::kv_heads, 1u << 12, &ModelSpec::heads}},
+          {"rope_theta", RealKey{&ModelSpec::rope_theta, 1e12, 1e4}},
+          {"norm_epsilon", RealKey{&ModelSpec::norm_epsilon, 1, 1e-6}},
+          {"qkv_bias", FlagKey{&ModelSpec::qkv_bias}},
+          {"head_channels",
+           WholeKey{.field = &ModelSpec::head_channels, .most = 1u << 12, .least = 0}, kIsNew},
+          {"qk_norm", FlagKey{&ModelSpec::qk_norm}, kIsNew},
+          {"rope_scaling", ScalingKey{&ModelSpec::rope_scaling}, kIsNew},
+          {"rope_factor", RealKey{&ModelSpec::rope_factor, 1e6, 1}, kIsNew},
+          {"rope_low_frequency", RealKey{&ModelSpec::rope_low_frequency, 1e6, 1}, kIsNew},
+          {"rope_high_frequency", RealKey{&ModelSpec::rope_high_frequency, 1e6, 4}, kIsNew},
+          {"rope_original_context",
+           WholeKey{.field = &ModelSpec::rope_original_context, .most = 1u << 22}, kIsNew}};
+}
+
+namespace {
+
+std::vector<Parameter> LlamaParameters(const ModelSpec& spec, uint32_t vocabulary_rows) {
+  const auto mlp = [&spec] {
+    const uint32_t h = spec.hidden, i = spec.intermediate;
+    const auto factor = [](std::string_view name, Shape shape, Initial initial, Split split) {
+      return Factor(Role::kBlock, Same(name), shape, initial, split);
+    };
+    return std::vector{
+        factor("model.layers.#.mlp.gate_proj.weight", {i, h}, kNormal, kRows),
+        factor("model.layers.#.mlp.up_proj.weight", {i, h}, kNormal, kRows),
+        factor("model.layers.#.mlp.down_proj.weight", {h, i}, NormalOfResidual(spec), kColumns)};
+  };
+  return ParametersAround(mlp, spec, vocabulary_rows);
+}
+
+// Half, of the MLP: gate, SiLU, up and product.
+Kept LlamaBlockKeeps(const ModelSpec& spec) {
+  Kept kept = AttentionKeeps(spec);
+  kept.half += 4 * uint64_t{spec.intermediate};
+  return kept;
+}
+
+std::vector<Key> LlamaKeys() {
+  std::vector<Key> keys = AttentionKeys();
+  // Behind kv_heads, where written run files have it.
+  keys.insert(keys.begin() + 1,
+              {"intermediate", RequiredKey{&ModelSpec::intermediate, 1u << 19,
+                                           "the width of its MLP", UsualIntermediate}});
+  return keys;
 }
 
 ModelSpec Qwen25(uint32_t layers, uint32_t hidden, uint32_t heads, uint32_t kv_heads,
@@ -130,25 +179,11 @@ const Family& LlamaFamily() {
   static const Family family = {
       .id = ModelFamily::kLlama,
       .name = "llama",
-      .keys = {{"kv_heads", WholeKey{&ModelSpec::kv_heads, 1u << 12, &ModelSpec::heads}},
-               {"intermediate", RequiredKey{&ModelSpec::intermediate, 1u << 19,
-                                            "the width of its MLP", UsualIntermediate}},
-               {"rope_theta", RealKey{&ModelSpec::rope_theta, 1e12, 1e4}},
-               {"norm_epsilon", RealKey{&ModelSpec::norm_epsilon, 1, 1e-6}},
-               {"qkv_bias", FlagKey{&ModelSpec::qkv_bias}},
-               {"head_channels",
-                WholeKey{.field = &ModelSpec::head_channels, .most = 1u << 12, .least = 0}, kIsNew},
-               {"qk_norm", FlagKey{&ModelSpec::qk_norm}, kIsNew},
-               {"rope_scaling", ScalingKey{&ModelSpec::rope_scaling}, kIsNew},
-               {"rope_factor", RealKey{&ModelSpec::rope_factor, 1e6, 1}, kIsNew},
-               {"rope_low_frequency", RealKey{&ModelSpec::rope_low_frequency, 1e6, 1}, kIsNew},
-               {"rope_high_frequency", RealKey{&ModelSpec::rope_high_frequency, 1e6, 4}, kIsNew},
-               {"rope_original_context",
-                WholeKey{.field = &ModelSpec::rope_original_context, .most = 1u << 22}, kIsNew}},
-      .problems = LlamaProblems,
+      .keys = LlamaKeys(),
+      .problems = AttentionProblems,
       .parameters = LlamaParameters,
       .kept_by_block = LlamaBlockKeeps,
-      .kept_by_final_norm = LlamaFinalNormKeeps,
+      .kept_by_final_norm = RmsNormKeeps,
       .published_prefix = "model.",
       .usual_targets = {"q_proj", "v_proj"},
       .presets = {{"qwen2.5-0.5b", Qwen25(24, 896, 14, 2, 4864)},

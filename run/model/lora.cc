@@ -25,8 +25,13 @@ bool Matches(std::string_view target, std::string_view module) {
   return module.size() == target.size() || module[module.size() - target.size() - 1] == '.';
 }
 
+// Matrices that are multiplied by in the type of products: a router's is not.
+bool CanBeAdapted(const Parameter& parameter) {
+  return parameter.is_block_matrix() && parameter.in_product && !parameter.adapter;
+}
+
 bool IsAdapted(const LoraSpec& lora, const Parameter& parameter) {
-  if (!parameter.is_block_matrix() || parameter.adapter) return false;
+  if (!CanBeAdapted(parameter)) return false;
   const std::string_view module = ModuleOf(parameter.published);
   return std::ranges::any_of(lora.targets,
                              [&](std::string_view target) { return Matches(target, module); });
@@ -63,7 +68,7 @@ Parameter BOf(const LoraSpec& lora, const Parameter& matrix) {
 
 std::vector<Parameter> MatricesOfBlocks(const ModelSpec& spec) {
   std::vector<Parameter> all = FamilyOf(spec).parameters(spec, /*vocabulary_rows=*/1);
-  std::erase_if(all, [](const Parameter& parameter) { return !parameter.is_block_matrix(); });
+  std::erase_if(all, [](const Parameter& parameter) { return !CanBeAdapted(parameter); });
   return all;
 }
 

@@ -11,17 +11,24 @@
 namespace longhaul {
 
 // "gpt": GPT-2's layers. "llama": RMSNorm, rotary embeddings, grouped-query attention, SwiGLU, no
-// biases; Qwen2.5 is this with `qkv_bias`, Qwen3 with `qk_norm`. What else is known of a family:
-// family.h.
-enum class ModelFamily : uint8_t { kGpt, kLlama };
+// biases; Qwen2.5 is this with `qkv_bias`, Qwen3 with `qk_norm`. "moe": llama with a mixture of
+// experts for an MLP; Mixtral, Qwen2-MoE with `qkv_bias`, Qwen3-MoE with `qk_norm`. What else is
+// known of a family: family.h.
+enum class ModelFamily : uint8_t { kGpt, kLlama, kMoe };
 
 // How rotary embeddings were stretched to a longer context than the first one trained. "linear":
 // all wavelengths by `rope_factor`. "llama3": long ones alone, with a passage to short ones, which
 // stay.
 enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3 };
 
+// What keeps a mixture's experts equally busy. "loss": the router learns it from an auxiliary loss.
+// "bias": numbers that are added to the scores where experts are chosen, and nowhere else; after
+// each step they move towards experts that got too few tokens.
+enum class Balance : uint8_t { kLoss, kBias, kNone };
+
 std::string_view ToString(ModelFamily family);
 std::string_view ToString(RopeScaling scaling);
+std::string_view ToString(Balance balance);
 
 // "train.lora": a matrix W of these modules computes W x + (alpha / rank) B (A x). A and B are all
 // that is trained; the published model's parameters stay as they are (lora.h).
@@ -56,9 +63,17 @@ struct ModelSpec {
   // those shorter than rope_original_context / rope_high_frequency stay.
   double rope_low_frequency = 1, rope_high_frequency = 4;
   uint32_t rope_original_context = 8192;
-  double norm_epsilon = 1e-5;    // of the norms; left out: 1e-5 in gpt, 1e-6 in llama
-  bool qkv_bias = false;         // of the projections to queries, keys and values
-  bool qk_norm = false;          // queries and keys of each head go through an RMSNorm
+  double norm_epsilon = 1e-5;        // of the norms; left out: 1e-5 in gpt, 1e-6 in llama
+  bool qkv_bias = false;             // of the projections to queries, keys and values
+  bool qk_norm = false;              // queries and keys of each head go through an RMSNorm
+  uint32_t experts = 0;              // required; of a block
+  uint32_t experts_per_token = 0;    // required; those with the highest scores
+  uint32_t expert_intermediate = 0;  // required; width of each expert's MLP
+  uint32_t shared_intermediate = 0;  // of the MLP that all tokens go through besides; 0: none
+  bool normalize_router = true;      // the weights of a token's experts sum to 1
+  Balance balance = Balance::kLoss;
+  double balance_loss = 1e-3;    // of Balance::kLoss: times the auxiliary loss
+  double balance_rate = 1e-3;    // of Balance::kBias: by how much a number moves
   std::optional<LoraSpec> lora;  // nullopt: all parameters are trained
 
   uint32_t HeadChannels() const { return head_channels > 0 ? head_channels : hidden / heads; }

@@ -57,9 +57,13 @@ struct Parameter {
   bool for_own_heads = false;
   // Of LoRA: no published model has it, so it always begins with `initial`.
   bool adapter = false;
+  // Of Balance::kBias: no gradient and no moments, but in checkpoints, as the stage itself moves
+  // it. No published model has it.
+  bool balances = false;
   // No gradient, no moments, in no checkpoint. Who makes a stage reads it where the run began.
   bool frozen = false;
 
+  bool is_published() const { return !adapter && !balances; }
   bool decays() const { return shape.is_matrix(); }  // by the optimizer's weight decay
   // Held in the type that products compute in alone, where it is frozen. Norms stay fp32.
   bool is_frozen_in_compute_type() const { return frozen && (in_product || shape.is_matrix()); }

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "run/model/family.h"
 #include "run/published/config_keys.h"
 
@@ -116,12 +118,17 @@ struct LlamaLike {
   uint32_t context;
   bool qkv_bias, qk_norm;
   std::optional<uint32_t> window;
+  double norm_epsilon = 1e-6;
+  bool experts = false;
 };
 constexpr LlamaLike kLlamaLike[] = {
     {"llama", 0, 0, 1e4, 2048, false, false, std::nullopt},
     {"mistral", 8, 0, 1e4, 131072, false, false, 4096},
     {"qwen2", 32, 0, 1e4, 32768, true, false, 4096},
     {"qwen3", 32, 128, 1e4, 32768, false, true, 4096},
+    {"mixtral", 8, 0, 1e6, 131072, false, false, std::nullopt, 1e-5, true},
+    {"qwen2_moe", 16, 0, 1e4, 32768, true, false, 4096, 1e-6, true},
+    {"qwen3_moe", 4, 0, 1e4, 32768, false, true, 4096, 1e-6, true},
 };
 
 // Whether `layer_types` names a layer that attends to a window alone.
@@ -149,6 +156,13 @@ bool NamesSliding(const Json& types, ConfigKeys& keys) {
 std::optional<uint32_t> ReadWindow(const Json& json, ConfigKeys& keys, const LlamaLike& like,
                                    uint32_t layers) {
   std::optional<uint32_t> window = json.contains("sliding_window") ? std::nullopt : like.window;
+  // Of Qwen's models with experts the other keys say nothing then, and the window is 0.
+  if (like.experts && like.window && !keys.Flag("use_sliding_window", false)) {
+    for (const char* const key : {"sliding_window", "max_window_layers", "layer_types"}) {
+      keys.Find(key);
+    }
+    return std::nullopt;
+  }
   if (keys.Find("sliding_window") != nullptr) {
     window = keys.Whole("sliding_window", kMostWhole, std::nullopt);
   }
@@ -156,6 +170,11 @@ std::optional<uint32_t> ReadWindow(const Json& json, ConfigKeys& keys, const Lla
   const bool named = types != nullptr && NamesSliding(*types, keys);
   const bool qwen = like.qkv_bias || like.qk_norm;
   if (!qwen) return window;
+  // Which layers of those with experts have it differs from version to version of transformers.
+  if (like.experts) {
+    keys.Find("max_window_layers");
+    return window;
+  }
   uint64_t full = 28;  // layers before those with a window
   if (const Json* said = keys.Find("max_window_layers"); said != nullptr) {
     if (said->is_number_unsigned()) {
@@ -168,6 +187,46 @@ std::optional<uint32_t> ReadWindow(const Json& json, ConfigKeys& keys, const Lla
   return keys.Flag("use_sliding_window", false) && slides ? window : std::nullopt;
 }
 
+// The MLP of a model with experts.
+void ReadExperts(ConfigKeys& keys, const LlamaLike& like, ModelSpec* model) {
+  model->family = ModelFamily::kMoe;
+  const bool mixtral = like.model_type == "mixtral";
+  // Qwen's have the second name since transformers 5.
+  const bool older = keys.Find("num_experts") != nullptr;
+  model->experts =
+      keys.Whole(older ? "num_experts" : "num_local_experts", kMostWhole, std::nullopt);
+  model->experts_per_token = keys.Whole("num_experts_per_tok", kMostWhole, std::nullopt);
+  model->expert_intermediate =
+      keys.Whole(mixtral ? "intermediate_size" : "moe_intermediate_size", kMostWhole, std::nullopt);
+  model->normalize_router = mixtral || keys.Flag("norm_topk_prob", false);
+  constexpr const char* kBalance = "router_aux_loss_coef";
+  if (const Json* balance = keys.Find(kBalance); balance != nullptr && *balance == 0) {
+    model->balance = Balance::kNone;
+  } else {
+    model->balance_loss = keys.Real(kBalance, 1e-3);
+  }
+  // Whether transformers adds it to the loss that it reports.
+  keys.Find("output_router_logits");
+  if (mixtral) {
+    keys.Require("router_jitter_noise", {0});
+    return;
+  }
+  keys.Find("intermediate_size");  // of layers without experts
+  keys.Require("decoder_sparse_step", {1});
+  keys.Require("mlp_only_layers", std::vector<Json>{Json::array()});
+  keys.Require("expert_interval", {1});
+  keys.Require("shared_expert_gate", {true});
+  keys.Require("use_qk_norm", {like.qk_norm});
+  if (like.qk_norm) {
+    keys.Require("qkv_bias", {false});
+    keys.Require("shared_expert_intermediate_size", {0});
+    return;
+  }
+  model->qkv_bias = keys.Flag("qkv_bias", true);
+  model->shared_intermediate =
+      keys.Whole("shared_expert_intermediate_size", kMostWhole, std::nullopt);
+}
+
 Config Llama(const Json& json, ConfigKeys& keys, const LlamaLike& like) {
   Config config;
   ModelSpec& model = config.model;
@@ -178,13 +237,17 @@ Config Llama(const Json& json, ConfigKeys& keys, const LlamaLike& like) {
   const bool as_heads = like.kv_heads == 0 || keys.IsNull("num_key_value_heads");
   model.kv_heads =
       keys.Whole("num_key_value_heads", kMostWhole, as_heads ? model.heads : like.kv_heads);
-  model.intermediate = keys.Whole("intermediate_size", kMostWhole, std::nullopt);
   model.context = keys.Whole("max_position_embeddings", model::kMostContext, like.context);
   model.vocabulary = keys.Whole("vocab_size", model::kMostVocabulary, std::nullopt);
   model.tied = keys.Flag("tie_word_embeddings", false);
-  model.norm_epsilon = keys.Real("rms_norm_eps", 1e-6);
+  model.norm_epsilon = keys.Real("rms_norm_eps", like.norm_epsilon);
   model.qkv_bias = like.qkv_bias;
   model.qk_norm = like.qk_norm;
+  if (like.experts) {
+    ReadExperts(keys, like, &model);
+  } else {
+    model.intermediate = keys.Whole("intermediate_size", kMostWhole, std::nullopt);
+  }
   model.head_channels = like.head_channels;
   if (keys.Find("head_dim") != nullptr) {
     model.head_channels = keys.Whole("head_dim", kMostWhole, std::nullopt);
@@ -211,12 +274,27 @@ ModelSpec Canonical(ModelSpec model) {
     model.rope_high_frequency = usual.rope_high_frequency;
     model.rope_original_context = usual.rope_original_context;
   }
+  if (model.balance == Balance::kNone) model.balance_loss = usual.balance_loss;
+  model.balance_rate = usual.balance_rate;
   return model;
+}
+
+StatusOr<std::string_view> ModelTypeOfExperts(const ModelSpec& model) {
+  const bool shared = model.shared_intermediate > 0;
+  if (shared && !model.qk_norm) return "qwen2_moe";
+  if (!shared && model.qk_norm && !model.qkv_bias) return "qwen3_moe";
+  if (!shared && !model.qk_norm && !model.qkv_bias && model.normalize_router) return "mixtral";
+  return absl::FailedPreconditionError(fmt::format(
+      "transformers has no model of experts with model.shared_intermediate {}, qk_norm {}, "
+      "qkv_bias {} and normalize_router {}; the export needs Qwen2-MoE's shared expert without "
+      "qk_norm, or Qwen3-MoE's qk_norm alone, or neither, nor qkv_bias, with normalize_router",
+      model.shared_intermediate, model.qk_norm, model.qkv_bias, model.normalize_router));
 }
 
 // transformers' name of what the model is, where it has one.
 StatusOr<std::string_view> ModelTypeOf(const ModelSpec& model) {
   if (model.family == ModelFamily::kGpt) return "gpt2";
+  if (model.family == ModelFamily::kMoe) return ModelTypeOfExperts(model);
   if (model.qkv_bias && model.qk_norm) {
     return absl::FailedPreconditionError(
         "transformers has no model with both model.qkv_bias and model.qk_norm; the export needs a "
@@ -227,6 +305,18 @@ StatusOr<std::string_view> ModelTypeOf(const ModelSpec& model) {
   // The same layers; but transformers refuses a llama whose hidden_size is no multiple of its
   // heads.
   return model.hidden % model.heads == 0 ? "llama" : "mistral";
+}
+
+std::string_view ArchitectureOf(std::string_view model_type) {
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"gpt2", "GPT2LMHeadModel"},          {"llama", "LlamaForCausalLM"},
+      {"mistral", "MistralForCausalLM"},    {"qwen2", "Qwen2ForCausalLM"},
+      {"qwen3", "Qwen3ForCausalLM"},        {"mixtral", "MixtralForCausalLM"},
+      {"qwen2_moe", "Qwen2MoeForCausalLM"}, {"qwen3_moe", "Qwen3MoeForCausalLM"}};
+  for (const auto& [type, name] : kNames) {
+    if (type == model_type) return name;
+  }
+  LH_CHECK(false, "{} has no architecture", model_type);
 }
 
 std::string_view TorchName(ExportType type) {
@@ -252,13 +342,32 @@ void WriteGpt2(const ModelSpec& model, Ordered* json) {
   out["activation_function"] = "gelu_new";
 }
 
+void WriteExperts(const ModelSpec& model, Ordered* json) {
+  Ordered& out = *json;
+  const bool mixtral = out["model_type"] == "mixtral";
+  const bool newer = mixtral || out.contains("num_local_experts");
+  out[newer ? "num_local_experts" : "num_experts"] = model.experts;
+  out["num_experts_per_tok"] = model.experts_per_token;
+  out[mixtral ? "intermediate_size" : "moe_intermediate_size"] = model.expert_intermediate;
+  out["router_aux_loss_coef"] = model.balance == Balance::kNone ? 0 : model.balance_loss;
+  if (mixtral) return;
+  out["norm_topk_prob"] = model.normalize_router;
+  if (model.shared_intermediate == 0) return;
+  out["shared_expert_intermediate_size"] = model.shared_intermediate;
+  out["qkv_bias"] = model.qkv_bias;
+}
+
 void WriteLlama(const ModelSpec& model, bool from_original, Ordered* json) {
   Ordered& out = *json;
   out["num_hidden_layers"] = model.layers;
   out["hidden_size"] = model.hidden;
   out["num_attention_heads"] = model.heads;
   out["num_key_value_heads"] = model.kv_heads;
-  out["intermediate_size"] = model.intermediate;
+  if (model.family == ModelFamily::kMoe) {
+    WriteExperts(model, json);
+  } else {
+    out["intermediate_size"] = model.intermediate;
+  }
   out["rms_norm_eps"] = model.norm_epsilon;
   out["hidden_act"] = "silu";
   out["head_dim"] = model.HeadChannels();
@@ -314,7 +423,8 @@ StatusOr<Config> ParseConfig(std::string_view text, std::string_view file_name) 
     config = Llama(json, keys, *like);
   } else {
     return absl::InvalidArgumentError(
-        fmt::format("{}: model_type: expected gpt2, llama, mistral, qwen2 or qwen3, got {}",
+        fmt::format("{}: model_type: expected gpt2, llama, mistral, qwen2, qwen3, mixtral, "
+                    "qwen2_moe or qwen3_moe, got {}",
                     file_name, named == nullptr ? "none" : TextOf(*named)));
   }
   if (keys.Find("quantization_config") != nullptr) {
@@ -333,6 +443,11 @@ StatusOr<Config> ParseConfig(std::string_view text, std::string_view file_name) 
 
 StatusOr<std::string> WriteConfig(const ModelSpec& model, ExportType type,
                                   std::string_view original) {
+  if (model.balance == Balance::kBias) {
+    return absl::FailedPreconditionError(
+        "transformers has no model whose experts are chosen by model.balance: bias; the export "
+        "needs a run with loss or none");
+  }
   Ordered json = Ordered::object();
   if (!original.empty()) {
     LH_ASSIGN_OR_RETURN(Config from, ParseConfig(original, "the original config.json"));
@@ -340,17 +455,15 @@ StatusOr<std::string> WriteConfig(const ModelSpec& model, ExportType type,
     from.model.vocabulary = model.vocabulary;
     from.model.context = model.context;
     from.model.tied = model.tied;
+    from.model.balance = model.balance;
+    from.model.balance_loss = Canonical(model).balance_loss;
     if (from.model != Canonical(model)) return WriteConfig(model, type, "");
     json = Parse<Ordered>(original);
   } else {
     LH_ASSIGN_OR_RETURN(const std::string_view model_type, ModelTypeOf(model));
     json["model_type"] = model_type;
     if (model_type == "mistral") json["sliding_window"] = nullptr;
-    json["architectures"] = Ordered::array({model_type == "gpt2"      ? "GPT2LMHeadModel"
-                                            : model_type == "qwen2"   ? "Qwen2ForCausalLM"
-                                            : model_type == "qwen3"   ? "Qwen3ForCausalLM"
-                                            : model_type == "mistral" ? "MistralForCausalLM"
-                                                                      : "LlamaForCausalLM"});
+    json["architectures"] = Ordered::array({ArchitectureOf(model_type)});
   }
   if (!model.vocabulary) {
     return absl::InvalidArgumentError("the export needs to know the rows of the vocabulary");

@@ -1,5 +1,6 @@
 // config.json of a published model: what it says of a model, and what we write for one that others
-// are to load. Of the families that transformers calls gpt2, llama, mistral, qwen2 and qwen3.
+// are to load. Of the families that transformers calls gpt2, llama, mistral, qwen2, qwen3, mixtral,
+// qwen2_moe and qwen3_moe.
 //
 // Pure, thread-safe.
 #ifndef LONGHAUL_RUN_PUBLISHED_CONFIG_H_
@@ -33,7 +34,8 @@ std::string_view ToString(ExportType type);  // "fp32", "bf16", "fp16"
 
 // A text from which transformers makes `model` (with its vocabulary). `original`: the config.json
 // that the model came from; empty: none. Its other keys are kept where it says the same model, but
-// for vocabulary, context and tying. kFailedPrecondition where transformers has no such model.
+// for vocabulary, context, tying and the auxiliary loss of experts. kFailedPrecondition where
+// transformers has no such model.
 StatusOr<std::string> WriteConfig(const ModelSpec& model, ExportType type,
                                   std::string_view original);
 

@@ -44,6 +44,7 @@ std::vector<Part> PartsOf(const Export& what) {
   for (model::PlacedParameter& parameter : model::ParametersOf(
            model, *model.vocabulary,
            {.first_layer = 0, .layers = model.layers, .embedding = true, .head = true})) {
+    LH_CHECK(parameter.parameter.is_published(), "{} is in no published model", parameter.Name());
     const uint64_t bytes = BytesIn(parameter, what.type);
     if (parts.back().bytes > 0 && parts.back().bytes + bytes > what.most_file_bytes) {
       parts.emplace_back();

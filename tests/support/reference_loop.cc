@@ -15,9 +15,15 @@
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/rms_norm.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/topk.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <map>
@@ -59,12 +65,16 @@ class Reference {
     double sum = 0;
     for (uint32_t m = 0; m < microbatches; ++m) {
       const Tensor loss = Loss(TrainingBatch((step - 1) * microbatches + m));
-      (loss * (1.0 / microbatches)).backward();
+      const Tensor of_experts = std::exchange(auxiliary_, {});
+      ((of_experts.defined() ? loss + of_experts : loss) * (1.0 / microbatches)).backward();
       sum += loss.item<float>();
     }
     const double squared_norm = worker::AddSquaredGradients(parameters_, 0).sum;
     optimizer_->Step(step, worker::LearningRate(spec_.train, Step(step)),
                      worker::ClipScale(spec_.train.optimizer.clip_norm, squared_norm));
+    for (auto& [name, loads] : std::exchange(loads_, {})) {
+      P(name).detach().add_((loads.mean() - loads).sign() * spec_.model.balance_rate);
+    }
     for (const worker::Parameter& parameter : parameters_) parameter.value.mutable_grad().reset();
     run->losses.push_back(sum / microbatches);
     run->squared_gradient_norms.push_back(squared_norm);
@@ -162,7 +172,7 @@ class Reference {
   }
 
   Tensor Logits(const Tensor& ids) const {
-    return spec_.model.family == ModelFamily::kLlama ? LlamaLogits(ids) : GptLogits(ids);
+    return spec_.model.family == ModelFamily::kGpt ? GptLogits(ids) : LlamaLogits(ids);
   }
 
   Tensor GptLogits(const Tensor& ids) const {
@@ -218,6 +228,59 @@ class Reference {
     return Rotate(RmsNorm(name + "_norm", split.to(at::kFloat))).to(dtype_);
   }
 
+  Tensor Mlp(const std::string& name, const Tensor& x) const {
+    const Tensor gate = at::silu(Linear(name + "gate_proj", x));
+    return Linear(name + "down_proj", gate * Linear(name + "up_proj", x));
+  }
+
+  // Each expert looks for the slots of tokens that are its own.
+  Tensor Experts(const std::string& name, const Tensor& x) const {
+    const ModelSpec& model = spec_.model;
+    const int64_t slots = model.experts_per_token;
+    const Tensor rows = x.flatten(0, 1);
+    const Tensor full = rows.to(at::kFloat);
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    const Tensor scores = at::linear(full, P(name + "gate.weight"));
+    at::autocast::set_autocast_enabled(at::kCPU, dtype_ == at::kBFloat16);
+    const Tensor probabilities = at::softmax(scores, 1);
+    const bool biased = model.balance == Balance::kBias;
+    const Tensor ranking = biased ? probabilities.detach() + P(name + "gate.balance").detach()
+                                  : probabilities.detach();
+    const Tensor chosen = std::get<1>(at::topk(ranking, slots, 1));
+    Tensor weights = probabilities.gather(1, chosen);
+    if (model.normalize_router) weights = weights / weights.sum(1, true);
+
+    const Tensor of_slots = rows.unsqueeze(1).expand({-1, slots, -1}).reshape({-1, rows.size(1)});
+    std::vector<Tensor> own, outputs, counts;
+    for (uint32_t expert = 0; expert < model.experts; ++expert) {
+      own.push_back(chosen.flatten().eq(static_cast<int64_t>(expert)).nonzero().flatten());
+      outputs.push_back(Mlp(name + "experts." + std::to_string(expert) + ".",
+                            of_slots.index_select(0, own.back())));
+      counts.push_back(at::scalar_tensor(own.back().size(0), at::kFloat));
+    }
+    const Tensor given =
+        at::cat(outputs).index_select(0, at::cat(own).argsort()).view({-1, slots, rows.size(1)});
+    Tensor sum = at::zeros_like(rows, at::kFloat);
+    for (int64_t slot = 0; slot < slots; ++slot) {
+      sum = sum + given.select(1, slot).to(at::kFloat) * weights.select(1, slot).unsqueeze(1);
+    }
+    if (model.shared_intermediate > 0) {
+      const Tensor shared = Mlp(name + "shared_expert.", rows);
+      sum = sum + at::sigmoid(Linear(name + "shared_expert_gate", rows)) * shared;
+    }
+    if (biased && at::GradMode::is_enabled()) {
+      Tensor& loads = loads_[name + "gate.balance"];
+      loads = loads.defined() ? loads + at::stack(counts) : at::stack(counts);
+    }
+    if (model.balance == Balance::kLoss && at::GradMode::is_enabled()) {
+      const Tensor share = at::stack(counts) / rows.size(0);
+      const Tensor loss = (share * probabilities.mean(0)).sum() *
+                          (model.balance_loss * model.experts / model.layers);
+      auxiliary_ = auxiliary_.defined() ? auxiliary_ + loss : loss;
+    }
+    return sum.view_as(x);
+  }
+
   Tensor LlamaLogits(const Tensor& ids) const {
     const int64_t heads = spec_.model.heads, kv_heads = spec_.model.kv_heads;
     Tensor x = at::embedding(P("model.embed_tokens.weight"), ids);
@@ -232,8 +295,7 @@ class Reference {
           queries, keys, values, {}, 0.0, /*is_causal=*/true, {}, /*enable_gqa=*/true);
       x = x + Linear(attention + "o_proj", attended.transpose(1, 2).flatten(2));
       const Tensor inner = RmsNorm(block + ".post_attention_layernorm", x).to(dtype_);
-      const Tensor gate = at::silu(Linear(mlp + "gate_proj", inner));
-      x = x + Linear(mlp + "down_proj", gate * Linear(mlp + "up_proj", inner));
+      x = x + (spec_.model.family == ModelFamily::kMoe ? Experts(mlp, inner) : Mlp(mlp, inner));
     }
     return at::linear(RmsNorm("model.norm", x),
                       P(spec_.model.tied ? "model.embed_tokens.weight" : "lm_head.weight"));
@@ -245,6 +307,8 @@ class Reference {
   const std::vector<worker::Parameter> parameters_;
   const std::unique_ptr<worker::Optimizer> optimizer_;
   std::map<std::string, Tensor> by_name_;
+  mutable std::map<std::string, Tensor> loads_;  // of this step, where biases balance experts
+  mutable Tensor auxiliary_;  // loss of the forward before this, where there are experts
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""GPT's and Llama's models composed of PyTorch's own modules, to compare the stages with.
+"""GPT's and Llama's models, and one with experts, composed of PyTorch's own modules, to compare the stages with.
 
 Parameters have the stages' names (module_name), shapes and layout. Importing this where torch cannot be
 imported ends the program with 77, which ctest shows as skipped.
@@ -75,6 +75,9 @@ class Gpt(nn.Module):
     def blocks(self):
         return self.h
 
+    def auxiliary(self):
+        return 0.0
+
     def logits(self, x):
         return self.lm_head(self.ln_f(x))
 
@@ -129,13 +132,42 @@ class LlamaMlp(nn.Module):
         return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
 
 
+class Mixture(nn.Module):
+    """Every expert computes every token; those that the router did not choose count nothing."""
+    def __init__(self, spec):
+        super().__init__()
+        hidden, shared = spec["hidden"], spec.get("shared_intermediate", 0)
+        self.chosen, self.normalizes = spec["experts_per_token"], spec.get("normalize_router", True)
+        self.factor = 0.0
+        if spec.get("balance", "loss") == "loss":
+            self.factor = spec.get("balance_loss", 1e-3) * spec["experts"] / spec["layers"]
+        self.gate = nn.Linear(hidden, spec["experts"], bias=False)
+        self.experts = nn.ModuleList(LlamaMlp(hidden, spec["expert_intermediate"]) for _ in range(spec["experts"]))
+        self.shared_expert = LlamaMlp(hidden, shared) if shared else None
+        self.shared_expert_gate = nn.Linear(hidden, 1, bias=False) if shared else None
+        self.auxiliary = 0.0
+
+    def forward(self, x):
+        rows = x.flatten(0, 1)
+        scores = self.gate(rows).softmax(-1)
+        taken = torch.zeros_like(scores).scatter(1, scores.topk(self.chosen, dim=-1).indices, 1.0)
+        weights = scores * taken
+        if self.normalizes:
+            weights = weights / weights.sum(-1, keepdim=True)
+        self.auxiliary = self.factor * (taken.mean(0) * scores.mean(0)).sum()
+        y = sum(weights[:, number:number + 1] * expert(rows) for number, expert in enumerate(self.experts))
+        if self.shared_expert is not None:
+            y = y + torch.sigmoid(self.shared_expert_gate(rows)) * self.shared_expert(rows)
+        return y.view_as(x)
+
+
 class LlamaBlock(nn.Module):
     def __init__(self, spec):
         super().__init__()
         self.input_layernorm = nn.RMSNorm(spec["hidden"], eps=spec["norm_epsilon"])
         self.self_attn = LlamaAttention(spec)
         self.post_attention_layernorm = nn.RMSNorm(spec["hidden"], eps=spec["norm_epsilon"])
-        self.mlp = LlamaMlp(spec["hidden"], spec["intermediate"])
+        self.mlp = Mixture(spec) if spec["family"] == "moe" else LlamaMlp(spec["hidden"], spec["intermediate"])
 
     def forward(self, x):
         x = x + self.self_attn(self.input_layernorm(x))
@@ -169,6 +201,10 @@ class Llama(nn.Module):
 
     def blocks(self):
         return self.model["layers"]
+
+    def auxiliary(self):
+        """What the forward before this adds to the loss: the sum over its blocks."""
+        return sum(getattr(block.mlp, "auxiliary", 0.0) for block in self.blocks())
 
     def logits(self, x):
         return self.lm_head(self.model["norm"](x))

@@ -46,6 +46,10 @@ constexpr int64_t kLargeProduct = int64_t{16} << 20;
 
 void AddProductToGradient(const at::Tensor& parameter, const at::Tensor& a, const at::Tensor& b) {
   at::Tensor& sum = parameter.mutable_grad();
+  if (a.size(1) == 0) {  // of an expert that no token has gone to
+    if (!sum.defined()) sum = at::zeros_like(parameter);
+    return;
+  }
   if (sum.defined() && a.scalar_type() == at::kFloat && a.size(0) * b.size(1) > kLargeProduct) {
     sum.addmm_(a, b);
   } else if (!a.is_cuda() || a.scalar_type() == at::kFloat) {
@@ -168,6 +172,27 @@ struct HeadProduct : torch::autograd::Function<HeadProduct> {
   }
 };
 
+// What autograd sees of a Scorer.
+struct ScoreProduct : torch::autograd::Function<ScoreProduct> {
+  static Variable forward(AutogradContext* context, const Variable& x, const Scorer* scorer) {
+    context->save_for_backward({x});
+    context->saved_data["scorer"] = reinterpret_cast<int64_t>(scorer);
+    return x.to(at::kFloat).mm(scorer->weight.detach().to(at::kFloat).t());
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto* const scorer =
+        reinterpret_cast<const Scorer*>(  // NOLINT(performance-no-int-to-ptr)
+            context->saved_data["scorer"].toInt());
+    const at::Tensor x = context->get_saved_variables()[0];
+    if (scorer->weight.requires_grad()) {
+      AddProductToGradient(scorer->weight, gradients[0].t(), x.to(at::kFloat));
+    }
+    return {gradients[0].mm(scorer->weight.detach().to(at::kFloat)).to(x.scalar_type()),
+            Variable()};
+  }
+};
+
 // What autograd sees of an Embedding. `weight` is an argument so that it looks for a gradient.
 struct Lookup : torch::autograd::Function<Lookup> {
   static Variable forward(AutogradContext* context, const Variable& weight, const at::Tensor& ids) {
@@ -212,6 +237,10 @@ at::Tensor Head::operator()(const at::Tensor& x) const {
     return HeadProduct::apply(group->EnterWhole(x.to(cast_weight.scalar_type())), this);
   }
   return HeadProduct::apply(x, this);
+}
+
+at::Tensor Scorer::operator()(const at::Tensor& x) const {
+  return ScoreProduct::apply(x, this);
 }
 
 at::Tensor LayerNorm::operator()(const at::Tensor& x) const {
@@ -336,7 +365,8 @@ at::Tensor LayerMaker::Make(const std::string& name, Use use) {
        .block_matrices = parameter.is_block_matrix() ? parameter.split.stacked : 0,
        .tied = parameter.is_tied(),
        .counted_elsewhere = wanted_[index].repeated || IsCountedByOther(index),
-       .summed = SummedInGroup(index)});
+       .summed = SummedInGroup(index),
+       .balances = parameter.balances});
   return value;
 }
 
@@ -414,7 +444,7 @@ at::Tensor LayerMaker::Cast(const at::Tensor& parameter, int64_t rows) {
 Status LayerMaker::Load(const ReadParameter& read) const {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < made_.size(); ++i) {
-    if (wanted_[i].parameter.adapter) continue;
+    if (!wanted_[i].parameter.is_published()) continue;
     const at::Tensor& value = made_[i];
     const model::Shape& shape = wanted_[i].parameter.shape;
     std::vector<int64_t> sizes = {shape.rows};

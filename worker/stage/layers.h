@@ -21,7 +21,7 @@
 
 namespace longhaul::worker {
 
-// One that is trained.
+// One that changes.
 struct Parameter {
   std::string name;     // global
   at::Tensor value;     // fp32 leaf that requires a gradient
@@ -37,6 +37,7 @@ struct Parameter {
     int64_t whole_rows = 0, first_row = 0;
   };
   std::optional<Summed> summed;
+  bool balances = false;  // as in run/model/parameter.h
 };
 
 // What LoRA adds to a Linear: scale * b (a x). Both undefined where it adds nothing.
@@ -68,6 +69,13 @@ struct Head {
   at::Tensor cast_weight;
   int64_t first_row = 0;  // of this rank's share
   const RankGroup* group = nullptr;
+  at::Tensor operator()(const at::Tensor& x) const;
+};
+
+// The product that gives a router's scores, in fp32 whatever the type of `x`, which it keeps as it
+// is; otherwise as a Linear without bias. (rows, channels) to (rows, outputs).
+struct Scorer {
+  at::Tensor weight;  // (outputs, channels)
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
@@ -127,18 +135,21 @@ class LayerMaker {
   // the model is tied: of `embedding`, or where another stage has that, one more of the same name.
   Head MakeHead(const std::string& name, const std::string& embedding_name,
                 const Embedding& embedding);
+  // What is added to a router's scores.
+  at::Tensor MakeBalance(const std::string& name) { return Make(name, Use::kInFp32); }
+  Scorer MakeScorer(const std::string& name) { return {Make(name + ".weight", Use::kInFp32)}; }
   LayerNorm MakeLayerNorm(const std::string& name, double epsilon);
   RmsNorm MakeRmsNorm(const std::string& name, double epsilon);
   // All parameters of the descriptor are made.
   bool done() const { return made_.size() == wanted_.size(); }
   size_t made() const { return made_.size(); }
 
-  // Those that are trained.
+  // Those that change.
   const std::vector<Parameter>& parameters() const { return parameters_; }
   // Bytes of those that are frozen.
   uint64_t frozen_bytes() const;
   at::ScalarType compute_type() const { return compute_type_; }
-  // Gives parameters but adapters the values that `read` has for them, one after the other.
+  // Gives parameters that are published the values that `read` has for them, one after the other.
   Status Load(const ReadParameter& read) const;
   // After parameters have changed: what products use of them is in the type of products again.
   void RefreshCasts() const;

@@ -9,14 +9,16 @@
 
 namespace longhaul::worker {
 
-Llama::Llama(const StageOptions& options, const RankGroup* group)
-    : Model(options, group), head_channels_(options.model.HeadChannels()) {
+Llama::Llama(const StageOptions& options, bool has_experts, const RankGroup* group)
+    : Model(options, group),
+      head_channels_(options.model.HeadChannels()),
+      has_experts_(has_experts) {
   const ModelSpec& model = options.model;
   const std::string tokens = "model.embed_tokens.weight";
   if (options.first) tokens_ = maker().MakeEmbedding(tokens);
   for (uint32_t layer = options.first_layer; layer < options.first_layer + options.layers;
        ++layer) {
-    blocks_.push_back(MakeBlock(model, layer));
+    blocks_.push_back(MakeBlock(options, layer));
   }
   if (!blocks_.empty()) {
     rotary_.emplace(model, blocks_[0].queries.weight.device());
@@ -26,7 +28,8 @@ Llama::Llama(const StageOptions& options, const RankGroup* group)
   head_ = maker().MakeHead("lm_head", tokens, tokens_);
 }
 
-Llama::Block Llama::MakeBlock(const ModelSpec& model, uint32_t layer) {
+Llama::Block Llama::MakeBlock(const StageOptions& options, uint32_t layer) {
+  const ModelSpec& model = options.model;
   LayerMaker& make = maker();
   const std::string prefix = fmt::format("model.layers.{}.", layer);
   Block block;
@@ -40,6 +43,10 @@ Llama::Block Llama::MakeBlock(const ModelSpec& model, uint32_t layer) {
     block.key_norm = make.MakeRmsNorm(prefix + "self_attn.k_norm", model.norm_epsilon);
   }
   block.norm_2 = make.MakeRmsNorm(prefix + "post_attention_layernorm", model.norm_epsilon);
+  if (has_experts_) {
+    block.experts.emplace(make, options, prefix + "mlp.");
+    return block;
+  }
   block.gate = make.MakeLinear(prefix + "mlp.gate_proj");
   block.up = make.MakeLinear(prefix + "mlp.up_proj");
   block.down = make.MakeLinear(prefix + "mlp.down_proj");
@@ -84,9 +91,31 @@ at::Tensor Llama::RunBlock(size_t block, const at::Tensor& x, const Layout& layo
   const Block& layers = blocks_[block];
   // What several products read is cast once: each would do it by itself, and autograd keep all.
   const at::Tensor middle = x + Leave(Attention(layers, Enter(layers.norm_1, x), layout));
+  // Every rank has all experts, and computes what the others do.
+  if (layers.experts) return middle + (*layers.experts)(layers.norm_2(middle).to(compute_type()));
   const at::Tensor normed = Enter(layers.norm_2, middle);
   const at::Tensor gate = at::silu(layers.gate(normed));
   return middle + Leave(layers.down(gate * layers.up(normed)));
+}
+
+void Llama::EndStep() const {
+  for (const Block& block : blocks_) {
+    if (block.experts) block.experts->EndStep();
+  }
+}
+
+void Llama::ForgetStep() const {
+  for (const Block& block : blocks_) {
+    if (block.experts) block.experts->ForgetStep();
+  }
+}
+
+std::vector<std::vector<int64_t>> Llama::TokensOfExperts() const {
+  std::vector<std::vector<int64_t>> of_blocks;
+  for (const Block& block : blocks_) {
+    if (block.experts) of_blocks.push_back(block.experts->tokens());
+  }
+  return of_blocks;
 }
 
 at::Tensor Llama::Logits(const at::Tensor& x) const {

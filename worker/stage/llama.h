@@ -1,4 +1,5 @@
-// Llama's layers, Mistral's and Qwen's, over the parameters of run/model/llama.cc.
+// Llama's layers, Mistral's and Qwen's, over the parameters of run/model/llama.cc, and those of
+// run/model/moe.cc, which differ from them by the MLP.
 //
 // Internal to worker/stage, as model.h.
 #ifndef LONGHAUL_WORKER_STAGE_LLAMA_H_
@@ -12,14 +13,21 @@
 
 #include "worker/stage/layers.h"
 #include "worker/stage/model.h"
+#include "worker/stage/moe.h"
 #include "worker/stage/rotary.h"
 
 namespace longhaul::worker {
 
 class Llama final : public Model {
  public:
-  Llama(const StageOptions& options, const RankGroup* group);
+  // `has_experts`: of family moe.
+  Llama(const StageOptions& options, bool has_experts, const RankGroup* group);
   at::Tensor Logits(const at::Tensor& x) const override;
+  // How many tokens an expert gets is known when a pass runs.
+  bool can_be_recorded() const override { return !has_experts_; }
+  void EndStep() const override;
+  void ForgetStep() const override;
+  std::vector<std::vector<int64_t>> TokensOfExperts() const override;
 
  private:
   struct Block {
@@ -27,15 +35,17 @@ class Llama final : public Model {
     Linear queries, keys, values, attention_out;
     RmsNorm query_norm, key_norm;  // where the model has them
     RmsNorm norm_2;
-    Linear gate, up, down;
+    Linear gate, up, down;  // the MLP, or
+    std::optional<Mixture> experts;
   };
-  Block MakeBlock(const ModelSpec& model, uint32_t layer);
+  Block MakeBlock(const StageOptions& options, uint32_t layer);
   at::Tensor Embed(const at::Tensor& ids, const Layout& layout) const override;
   int64_t FirstLogit() const override { return head_.first_row; }
   at::Tensor RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const override;
   at::Tensor Attention(const Block& block, const at::Tensor& x, const Layout& layout) const;
 
   const int64_t head_channels_;
+  const bool has_experts_;
   std::vector<Block> blocks_;
   std::optional<Rotary> rotary_;  // where there are blocks
   Embedding tokens_;              // first stage

@@ -228,7 +228,7 @@ class GraphPass final : public MicrobatchPass {
 
 MicrobatchPasses::MicrobatchPasses(const StageOptions& options, const Model& network)
     : options_(options), network_(network) {
-  if (!options.device.cuda_index || !options.graphs) return;
+  if (!options.device.cuda_index || !options.graphs || !network.can_be_recorded()) return;
   for (const Parameter& parameter : network.parameters()) {
     parameter.value.mutable_grad() = at::zeros_like(parameter.value);
   }

@@ -38,9 +38,9 @@ class MicrobatchPass {
 // The passes of one stage. Those that are recorded are used again for later microbatches.
 class MicrobatchPasses {
  public:
-  // Both outlive it. On a GPU with `options.graphs` all parameters have gradients from now on (zero
-  // in the beginning), whose memory stays where it is: it is what graphs add to. A pass is then
-  // recorded when more are taken than ever before.
+  // Both outlive it. On a GPU with `options.graphs`, where the network can be recorded, all
+  // parameters have gradients from now on (zero in the beginning), whose memory stays where it is:
+  // it is what graphs add to. A pass is then recorded when more are taken than ever before.
   MicrobatchPasses(const StageOptions& options, const Model& network);
   MicrobatchPasses(const MicrobatchPasses&) = delete;
   MicrobatchPasses& operator=(const MicrobatchPasses&) = delete;

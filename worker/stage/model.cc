@@ -20,7 +20,9 @@ namespace {
 std::unique_ptr<Model> Make(const StageOptions& options, const RankGroup* group) {
   switch (options.model.family) {
     case ModelFamily::kLlama:
-      return std::make_unique<Llama>(options, group);
+      return std::make_unique<Llama>(options, /*has_experts=*/false, group);
+    case ModelFamily::kMoe:
+      return std::make_unique<Llama>(options, /*has_experts=*/true, group);
     case ModelFamily::kGpt:
       break;
   }

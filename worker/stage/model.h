@@ -74,6 +74,8 @@ class Model {
   // was seen; one token at a time after the first call. Gives the hidden state, or on the last
   // stage the logits of the last token, (rows, 1, vocabulary).
   at::Tensor Extend(const at::Tensor& input, Seen* seen) const;
+  // A GPU does the same work for any input, and the host need not look at any of it.
+  virtual bool can_be_recorded() const { return true; }
   // After parameters have changed, before the next Forward.
   void RefreshCasts() const { maker_.RefreshCasts(); }
   // Cross-entropy of Logits, an fp32 scalar: the mean, or with `counted`, an fp32 scalar, the sum
@@ -83,10 +85,18 @@ class Model {
   // That sum.
   at::Tensor SumOfLosses(const at::Tensor& logits, const at::Tensor& targets) const;
 
-  // Gives all parameters but adapters, in the order of its descriptor, other values.
+  // Gives all parameters that are published, in the order of its descriptor, other values.
   Status Load(const ReadParameter& read) const { return maker_.Load(read); }
 
-  // Those that are trained, in the model's order.
+  // After the optimizer's update at the end of a step, before RefreshCasts: what the model itself
+  // changes then. ForgetStep instead, where there is no update.
+  virtual void EndStep() const {}
+  virtual void ForgetStep() const {}
+  // Of the blocks that have experts, in their order: how many tokens each expert got in the step
+  // before the last EndStep.
+  virtual std::vector<std::vector<int64_t>> TokensOfExperts() const { return {}; }
+
+  // Those that change, in the model's order.
   const std::vector<Parameter>& parameters() const { return maker_.parameters(); }
   const RankGroup* group() const { return group_; }
   uint64_t frozen_bytes() const { return maker_.frozen_bytes(); }

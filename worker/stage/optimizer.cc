@@ -1,12 +1,18 @@
 #include "worker/stage/optimizer.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "worker/stage/adamw.h"
 #include "worker/stage/muon.h"
 
 namespace longhaul::worker {
 
 std::unique_ptr<Optimizer> Optimizer::Create(const TrainSpec& train,
-                                             const std::vector<Parameter>& parameters) {
+                                             const std::vector<Parameter>& all) {
+  std::vector<Parameter> parameters;
+  std::ranges::copy_if(all, std::back_inserter(parameters),
+                       [](const Parameter& parameter) { return !parameter.balances; });
   switch (train.optimizer.kind) {
     case OptimizerKind::kMuon:
       return std::make_unique<Muon>(train, parameters);

@@ -35,7 +35,8 @@ class Optimizer {
     at::Tensor value;  // fp32 or bf16, as the run file says; fp32 holds all of its values
   };
 
-  // Of the kind that `train` asks for. Keeps references to the parameters' values.
+  // Of the kind that `train` asks for. Keeps references to the parameters' values. What balances
+  // experts is left alone.
   static std::unique_ptr<Optimizer> Create(const TrainSpec& train,
                                            const std::vector<Parameter>& parameters);
   virtual ~Optimizer() = default;

@@ -140,6 +140,7 @@ class NetworkStage final : public Stage {
   Status DropStep() override;
   uint64_t steps() const override { return steps_; }
   TiedMatrix* tied_matrix() override { return tied_.get(); }
+  std::vector<std::vector<int64_t>> TokensOfExperts() const override;
   uint64_t parameter_count() const override;
   uint64_t peak_memory_bytes() const override;
   uint64_t memory_bytes() const override;
@@ -345,6 +346,7 @@ Status NetworkStage::OptimizerStep(Step step, double learning_rate, double gradi
     SumPartsOfGradients();
     optimizer_->Step(step.value(), learning_rate, gradient_scale);
     passes_.ForgetGradients();
+    network_->EndStep();
     network_->RefreshCasts();
     AwaitTorch(device_);
     steps_ = step.value();
@@ -449,7 +451,12 @@ void NetworkStage::ForgetStep() {
   for (auto& [microbatch, pending] : pending_) passes_.GiveBack(std::move(pending.pass));
   pending_.clear();
   passes_.ForgetGradients();
+  network_->ForgetStep();
   last_backward_.reset();
+}
+
+std::vector<std::vector<int64_t>> NetworkStage::TokensOfExperts() const {
+  return network_->TokensOfExperts();
 }
 
 uint64_t NetworkStage::peak_memory_bytes() const {

@@ -2,7 +2,8 @@
 // it.
 //
 // The model: embedding on the first stage, `layers` blocks with causal attention, norm + head +
-// mean cross-entropy on the last. A single stage is the whole model. Families: gpt.h, llama.h.
+// mean cross-entropy on the last. A single stage is the whole model. Families: gpt.h, llama.h, and
+// moe.h with llama.h.
 // Parameters are initialised by Philox keyed by (seed, parameter name), so they do not depend on
 // how layers are split. Names are global: family gpt has "wte", "h.3.attn.qkv.weight", ..., family
 // llama those of published checkpoints, "model.layers.3.self_attn.q_proj.weight", ...
@@ -165,6 +166,10 @@ class Stage {
 
   // The matrix that another stage holds, too; owned by this one. Null: there is none.
   virtual TiedMatrix* tied_matrix() { return nullptr; }
+
+  // Of each block of a mixture of experts: how many tokens of the step that was taken last went to
+  // each expert. Empty: the model has none.
+  virtual std::vector<std::vector<int64_t>> TokensOfExperts() const { return {}; }
 
   // Of those that are trained: what a snapshot has.
   virtual uint64_t parameter_count() const = 0;

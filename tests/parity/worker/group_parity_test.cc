@@ -89,6 +89,9 @@ INSTANTIATE_TEST_SUITE_P(
              .ranks = 4,
              .dtype = ComputeDtype::kBf16},
         Case{.name = "llama_documents_2", .family = ModelFamily::kLlama, .masked = true},
+        // Every rank has all experts.
+        Case{.name = "moe_2", .family = ModelFamily::kMoe},
+        Case{.name = "moe_last_4", .family = ModelFamily::kMoe, .part = Part::kLast, .ranks = 4},
         Case{.name = "gpt_sequence_2", .sequence = true},
         Case{.name = "gpt_sequence_tied_4", .ranks = 4, .tied = true, .sequence = true},
         Case{.name = "gpt_sequence_middle_4", .part = Part::kMiddle, .ranks = 4, .sequence = true},

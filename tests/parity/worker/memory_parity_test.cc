@@ -149,6 +149,10 @@ TEST_P(MemoryParity, AMicrobatchInFlightTakesWhatThePlanSays) {
   spec.model.context = 128;
   spec.model.kv_heads = 2;
   spec.model.intermediate = 352;
+  spec.model.experts = 8;
+  spec.model.experts_per_token = 3;
+  spec.model.expert_intermediate = 96;
+  spec.model.shared_intermediate = 128;
   spec.train.microbatches = 4;
   spec.train.microbatch_size = 2;
   spec.train.dtype = GetParam().dtype;
@@ -235,7 +239,7 @@ TEST(LossMemory, OfALargeVocabularyIsThatOfAChunk) {
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
-  for (const ModelFamily family : {ModelFamily::kGpt, ModelFamily::kLlama}) {
+  for (const ModelFamily family : {ModelFamily::kGpt, ModelFamily::kLlama, ModelFamily::kMoe}) {
     for (const ComputeDtype dtype : {ComputeDtype::kFp32, ComputeDtype::kBf16}) {
       for (const Recompute recompute : {Recompute::kNone, Recompute::kBlocks, Recompute::kStage}) {
         cases.push_back({family, dtype, recompute, true, false});

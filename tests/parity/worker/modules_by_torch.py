@@ -55,7 +55,7 @@ def compare(spec, stages, dump):
         x = block(x)
     logits = model.logits(x)
     loss = F.cross_entropy(logits.flatten(0, 1), dump["targets"].long().flatten())
-    loss.backward()
+    (loss + model.auxiliary()).backward()
 
     computed = {"loss": loss.detach().reshape(1), "logits": logits.detach()}
     for number, value in after.items():

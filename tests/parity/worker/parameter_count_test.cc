@@ -20,6 +20,7 @@ ModelSpec ScaledDown(const model::Preset& preset) {
   model.context = 16;
   model.vocabulary = 300;
   if (model.kv_heads > 0) model.kv_heads = 2;
+  model.expert_intermediate = model.hidden * preset.model.expert_intermediate / preset.model.hidden;
   model.intermediate = model.hidden * preset.model.intermediate / preset.model.hidden;
   return model;
 }

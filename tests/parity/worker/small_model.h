@@ -14,6 +14,15 @@ inline ModelSpec SmallModelOf(ModelFamily family) {
     model.intermediate = 160;
     model.qkv_bias = true;
   }
+  if (family == ModelFamily::kMoe) {
+    model.kv_heads = 2;
+    model.qkv_bias = true;
+    model.experts = 6;
+    model.experts_per_token = 2;
+    model.expert_intermediate = 48;
+    model.shared_intermediate = 32;
+    model.balance_loss = 0.02;
+  }
   model.layers = 4;
   model.hidden = 64;
   model.heads = 4;

@@ -15,6 +15,10 @@ LLAMA = {"family": "llama", "layers": 3, "hidden": 48, "heads": 6, "kv_heads": 2
 QWEN = {"family": "llama", "layers": 3, "hidden": 64, "heads": 4, "kv_heads": 1, "context": 24,
         "intermediate": 96, "qkv_bias": True, "rope_theta": 1000000, "norm_epsilon": 1e-6,
         "vocabulary": 300}
+MIXTRAL = {"family": "moe", "layers": 3, "hidden": 48, "heads": 6, "kv_heads": 2, "context": 24,
+           "experts": 5, "experts_per_token": 2, "expert_intermediate": 32, "norm_epsilon": 1e-3,
+           "balance_loss": 0.5}
+QWEN_MOE = MIXTRAL | {"qkv_bias": True, "shared_intermediate": 40, "normalize_router": False, "experts_per_token": 3}
 MODELS = {
     "gpt": GPT,
     "gpt tied": GPT | {"tied": True},
@@ -22,6 +26,10 @@ MODELS = {
     "llama, a head of keys for each": LLAMA | {"kv_heads": 6},
     "qwen2.5": QWEN,
     "qwen2.5 tied": QWEN | {"tied": True},
+    "mixtral": MIXTRAL,
+    "mixtral, nothing balances": MIXTRAL | {"balance": "none"},
+    "qwen2-moe": QWEN_MOE,
+    "qwen2-moe tied": QWEN_MOE | {"tied": True},
 }
 
 

@@ -34,6 +34,7 @@ class StageOnGpu : public ::testing::TestWithParam<SmallModel> {
 
 inline auto SmallModels() {
   constexpr auto kGpt = ModelFamily::kGpt, kLlama = ModelFamily::kLlama;
+  constexpr auto kMoe = ModelFamily::kMoe;
   constexpr auto kFp32 = ComputeDtype::kFp32, kBf16 = ComputeDtype::kBf16;
   return ::testing::Values(
       SmallModel{"gpt", kGpt, kFp32, Recompute::kNone, 2e-3},
@@ -54,6 +55,10 @@ inline auto SmallModels() {
       SmallModel{"gpt_one_stage_bf16_by_blocks", kGpt, kBf16, Recompute::kBlocks, 5e-2,
                  /*stages=*/1},
       SmallModel{"llama_tied", kLlama, kFp32, Recompute::kNone, 2e-3, /*stages=*/1, /*tied=*/true},
+      SmallModel{"moe", kMoe, kFp32, Recompute::kNone, 2e-3},
+      SmallModel{"moe_recomputed", kMoe, kFp32, Recompute::kStage, 2e-3},
+      SmallModel{"moe_bf16", kMoe, kBf16, Recompute::kNone, 5e-2},
+      SmallModel{"moe_bf16_by_blocks", kMoe, kBf16, Recompute::kBlocks, 5e-2},
       SmallModel{"gpt_tied_apart", kGpt, kFp32, Recompute::kNone, 2e-3, /*stages=*/2,
                  /*tied=*/true},
       SmallModel{"llama_tied_apart_bf16", kLlama, kBf16, Recompute::kNone, 5e-2, /*stages=*/2,

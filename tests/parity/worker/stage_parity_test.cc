@@ -177,7 +177,10 @@ struct Case {
   ComputeDtype dtype;
   Recompute recompute;
   uint32_t threads = 1;
-  bool as_published = false;  // norms of queries and keys, heads of their own size, scaled rope
+  // Norms of queries and keys, heads of their own size, scaled rope, weights of experts that do not
+  // sum to 1.
+  bool as_published = false;
+  bool by_bias = false;  // experts are balanced so
 };
 
 class StageParity : public ::testing::TestWithParam<Case> {};
@@ -188,6 +191,10 @@ TEST_P(StageParity, EqualsTheReferenceLoopBitForBit) {
   spec.train.dtype = GetParam().dtype;
   spec.pipeline.recompute = GetParam().recompute;
   spec.pipeline.threads_per_stage = GetParam().threads;
+  if (GetParam().by_bias) {
+    spec.model.balance = Balance::kBias;
+    spec.model.balance_rate = 0.02;  // enough for other experts to be chosen
+  }
   if (GetParam().as_published) {
     spec.model.qk_norm = true;
     spec.model.head_channels = 24;  // 96 of queries, and hidden is 64
@@ -195,6 +202,7 @@ TEST_P(StageParity, EqualsTheReferenceLoopBitForBit) {
     spec.model.rope_theta = 100;
     spec.model.rope_factor = 4;
     spec.model.rope_original_context = 16;
+    spec.model.normalize_router = false;
   }
   const auto expected = testing::RunReference(spec, file.path(), kSteps);
   ASSERT_TRUE(expected.ok()) << expected.status();
@@ -221,7 +229,7 @@ TEST_P(StageParity, EqualsTheReferenceLoopBitForBit) {
 std::vector<Case> Cases() {
   constexpr auto kNone = Recompute::kNone, kBlocks = Recompute::kBlocks, kStage = Recompute::kStage;
   std::vector<Case> cases;
-  for (const ModelFamily family : {ModelFamily::kGpt, ModelFamily::kLlama}) {
+  for (const ModelFamily family : {ModelFamily::kGpt, ModelFamily::kLlama, ModelFamily::kMoe}) {
     const std::vector<Case> of_family = {
         {family, 1, ComputeDtype::kFp32, kNone},   {family, 2, ComputeDtype::kFp32, kNone},
         {family, 4, ComputeDtype::kFp32, kNone},   {family, 1, ComputeDtype::kFp32, kStage},
@@ -232,11 +240,17 @@ std::vector<Case> Cases() {
         {family, 2, ComputeDtype::kBf16, kBlocks}};
     cases.insert(cases.end(), of_family.begin(), of_family.end());
   }
-  for (const ComputeDtype dtype : {ComputeDtype::kFp32, ComputeDtype::kBf16}) {
-    for (const uint32_t stages : {1u, 2u}) {
-      cases.push_back({ModelFamily::kLlama, stages, dtype, stages == 2 ? kStage : kNone,
-                       /*threads=*/1,
-                       /*as_published=*/true});
+  for (const ModelFamily family : {ModelFamily::kLlama, ModelFamily::kMoe}) {
+    for (const ComputeDtype dtype : {ComputeDtype::kFp32, ComputeDtype::kBf16}) {
+      for (const uint32_t stages : {1u, 2u}) {
+        cases.push_back({family, stages, dtype, stages == 2 ? kStage : kNone,
+                         /*threads=*/1,
+                         /*as_published=*/true});
+        if (family != ModelFamily::kMoe) continue;
+        cases.push_back(cases.back());
+        cases.back().as_published = false;
+        cases.back().by_bias = true;
+      }
     }
   }
   return cases;
@@ -244,8 +258,11 @@ std::vector<Case> Cases() {
 
 INSTANTIATE_TEST_SUITE_P(Splits, StageParity, ::testing::ValuesIn(Cases()), [](const auto& test) {
   return fmt::format("{}{}{}stages{}threads{}{}", ToString(test.param.family),
-                     test.param.as_published ? "Published" : "", test.param.stages,
-                     test.param.threads, test.param.dtype == ComputeDtype::kBf16 ? "Bf16" : "Fp32",
+                     test.param.as_published ? "Published"
+                     : test.param.by_bias    ? "ByBias"
+                                             : "",
+                     test.param.stages, test.param.threads,
+                     test.param.dtype == ComputeDtype::kBf16 ? "Bf16" : "Fp32",
                      test.param.recompute == Recompute::kNone     ? ""
                      : test.param.recompute == Recompute::kBlocks ? "ByBlocks"
                                                                   : "Recompute");
@@ -287,7 +304,8 @@ TEST_P(StageSplit, ParametersAndMomentsDoNotDependOnTheSplit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, StageSplit,
-                         ::testing::Values(ModelFamily::kGpt, ModelFamily::kLlama),
+                         ::testing::Values(ModelFamily::kGpt, ModelFamily::kLlama,
+                                           ModelFamily::kMoe),
                          [](const auto& test) { return std::string(ToString(test.param)); });
 
 }  // namespace

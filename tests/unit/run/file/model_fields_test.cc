@@ -66,6 +66,46 @@ TEST(ModelFields, WhatFamilyLlamaMayLeaveOut) {
   EXPECT_EQ(model.VocabularyOver(256), 256u);
 }
 
+TEST(ModelFields, EveryKeyOfFamilyMoe) {
+  const std::string required =
+      "{ family: moe, layers: 2, hidden: 96, heads: 6, context: 8, experts: 12, "
+      "experts_per_token: 3, expert_intermediate: 40";
+  const ModelSpec model =
+      Parse(required +
+            ", kv_heads: 3, qk_norm: true, shared_intermediate: 24, "
+            "normalize_router: false, balance: bias, balance_loss: 0.5, balance_rate: 0.25 }");
+  EXPECT_EQ(model.family, ModelFamily::kMoe);
+  EXPECT_EQ(model.kv_heads, 3u);
+  EXPECT_TRUE(model.qk_norm);
+  EXPECT_EQ(model.experts, 12u);
+  EXPECT_EQ(model.experts_per_token, 3u);
+  EXPECT_EQ(model.expert_intermediate, 40u);
+  EXPECT_EQ(model.shared_intermediate, 24u);
+  EXPECT_FALSE(model.normalize_router);
+  EXPECT_EQ(model.balance, Balance::kBias);
+  EXPECT_EQ(model.balance_loss, 0.5);
+  EXPECT_EQ(model.balance_rate, 0.25);
+  EXPECT_EQ(Parse(required + ", balance: none }").balance, Balance::kNone);
+
+  const ModelSpec usual = Parse(required + " }");
+  EXPECT_EQ(usual.shared_intermediate, 0u);
+  EXPECT_TRUE(usual.normalize_router);
+  EXPECT_EQ(usual.balance, Balance::kLoss);
+  EXPECT_EQ(usual.balance_loss, 1e-3);
+
+  EXPECT_EQ(ErrorOf(required + ", balance: both }"),
+            "run.yaml:2:137: model.balance: expected one of loss, bias, none, got 'both'");
+  EXPECT_EQ(ErrorOf("{ family: moe, layers: 1, hidden: 96, heads: 6, context: 8, experts: 4, "
+                    "experts_per_token: 5, intermediate: 8 }"),
+            "run.yaml:2:8: the key 'model.expert_intermediate' is missing; family moe needs the "
+            "width of an expert's MLP, a whole number from 1 to 524288, for hidden 96 often 128\n"
+            "run.yaml:2:116: model.intermediate: a key of family llama, and this model's family is "
+            "moe; leave it out or set model.family to llama");
+  EXPECT_EQ(ErrorOf("{ family: moe, layers: 1, hidden: 96, heads: 6, context: 8, experts: 4, "
+                    "experts_per_token: 5, expert_intermediate: 8 }"),
+            "run.yaml:2:99: model.experts_per_token: expected at most model.experts, 4, got 5");
+}
+
 TEST(ModelFields, APresetIsTheWholeModel) {
   for (const model::Preset& preset : model::Presets()) {
     EXPECT_EQ(Parse("{ preset: " + preset.name + " }"), preset.model) << preset.name;
@@ -91,7 +131,8 @@ TEST(ModelFields, WhatTheFileSaysCountsMoreThanThePresetWhereverItStands) {
 TEST(ModelFields, PresetsThatDoNotFit) {
   EXPECT_EQ(ErrorOf("{ preset: gpt2-xxl }"),
             "run.yaml:2:18: model.preset: expected one of gpt2, gpt2-medium, gpt2-xl, "
-            "qwen2.5-0.5b, qwen2.5-3b, got 'gpt2-xxl'; did you mean 'gpt2-xl'?");
+            "qwen2.5-0.5b, qwen2.5-3b, qwen3-30b-a3b, mixtral-8x7b, got 'gpt2-xxl'; did you mean "
+            "'gpt2-xl'?");
   EXPECT_EQ(
       ErrorOf("{ preset: gpt2, family: llama }"),
       "run.yaml:2:32: model.family: the preset gpt2 is of family gpt, got llama; leave family "
@@ -104,10 +145,10 @@ TEST(ModelFields, PresetsThatDoNotFit) {
 
 TEST(ModelFields, ModelsThatCannotBe) {
   EXPECT_EQ(ErrorOf("{ layers: 1, hidden: 8, heads: 2, context: 8, kv_heads: 2, qkv_bias: false }"),
-            "run.yaml:2:64: model.kv_heads: a key of family llama, and this model's family is gpt; "
-            "leave it out or set model.family to llama\n"
-            "run.yaml:2:77: model.qkv_bias: a key of family llama, and this model's family is gpt; "
-            "leave it out or set model.family to llama");
+            "run.yaml:2:64: model.kv_heads: a key of family llama or moe, and this model's family "
+            "is gpt; leave it out or set model.family to llama or moe\n"
+            "run.yaml:2:77: model.qkv_bias: a key of family llama or moe, and this model's family "
+            "is gpt; leave it out or set model.family to llama or moe");
   EXPECT_EQ(
       ErrorOf("{ family: llama, layers: 1, hidden: 96, heads: 4, context: 8 }"),
       "run.yaml:2:8: the key 'model.intermediate' is missing; family llama needs the width of "
@@ -121,9 +162,10 @@ TEST(ModelFields, ModelsThatCannotBe) {
       "choose a divisor\n"
       "run.yaml:2:113: model.vocabulary: 255 rows are fewer than the 256 tokens of the "
       "tokenizer bytes; raise it, or 'auto' for as many");
-  EXPECT_EQ(ErrorOf("{ family: lama, layers: 1, hidden: 8, heads: 1, context: 8 }"),
-            "run.yaml:2:18: model.family: expected one of gpt, llama, got 'lama'; did you mean "
-            "'llama'?");
+  EXPECT_EQ(
+      ErrorOf("{ family: lama, layers: 1, hidden: 8, heads: 1, context: 8 }"),
+      "run.yaml:2:18: model.family: expected one of gpt, llama, moe, got 'lama'; did you mean "
+      "'llama'?");
 }
 
 // Parse writes what it read and reads that again.

@@ -344,7 +344,9 @@ run.yaml:6:45: pipeline.recompute: expected one of none, blocks, stage, got 'per
             "layers, hidden, heads, "
             "context, tied, vocabulary, norm_epsilon, kv_heads, intermediate, rope_theta, "
             "qkv_bias, head_channels, qk_norm, rope_scaling, rope_factor, rope_low_frequency, "
-            "rope_high_frequency, rope_original_context, got '5'\n"
+            "rope_high_frequency, rope_original_context, experts, experts_per_token, "
+            "expert_intermediate, shared_intermediate, normalize_router, balance, balance_loss, "
+            "balance_rate, got '5'\n"
             "run.yaml:4:8: the key 'train.microbatches' is missing; expected a whole number from 1 "
             "to 65536");
   EXPECT_EQ(ErrorOf(kMinimal, {"model.heads=7", "model.preset=gpt5"}).find("family llama"),

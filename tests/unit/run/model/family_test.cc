@@ -26,6 +26,9 @@ ModelSpec Small(ModelFamily family) {
   spec.kv_heads = 2;
   spec.context = 10;
   spec.intermediate = 40;
+  spec.experts = 4;
+  spec.experts_per_token = 2;
+  spec.expert_intermediate = 16;
   return spec;
 }
 
@@ -37,7 +40,11 @@ std::vector<ModelSpec> Variants() {
         variants.push_back(Small(family->id));
         variants.back().qkv_bias = bias;
         variants.back().tied = tied;
-        if (family->id != ModelFamily::kLlama) continue;
+        if (family->id == ModelFamily::kMoe) {
+          variants.push_back(variants.back());
+          variants.back().shared_intermediate = 8;
+        }
+        if (family->id == ModelFamily::kGpt) continue;
         ModelSpec normed = variants.back();
         normed.qk_norm = true;
         variants.push_back(normed);
@@ -74,7 +81,7 @@ TEST(Families, AreFoundByTheirId) {
     EXPECT_EQ(ToString(family->id), family->name);
     EXPECT_TRUE(names.insert(family->name).second) << family->name;
   }
-  EXPECT_THAT(names, ElementsAre("gpt", "llama"));
+  EXPECT_THAT(names, ElementsAre("gpt", "llama", "moe"));
 }
 
 // As in the state of transformers' GPT2LMHeadModel, whose Conv1D is (inputs, outputs).
@@ -126,6 +133,64 @@ TEST(PublishedNames, OfQwen3) {
           "model.norm.weight", "model.embed_tokens.weight"));
 }
 
+// Of the MLP of a block with two experts, as in the files that transformers writes.
+std::vector<std::string> NamesOfMixture(ModelSpec spec) {
+  spec.experts = 2;
+  std::vector<std::string> names =
+      PublishedNames(spec, {.first_layer = 3, .layers = 1, .embedding = false, .head = false});
+  std::erase_if(names, [](const std::string& name) {
+    return name.find("norm") != std::string::npos || name.find("self_attn") != std::string::npos;
+  });
+  for (std::string& name : names) {
+    EXPECT_THAT(name, StartsWith("model.layers.3."));
+    name.erase(0, std::string("model.layers.3.").size());
+  }
+  return names;
+}
+
+TEST(PublishedNames, OfMixtral) {
+  EXPECT_THAT(
+      NamesOfMixture(Small(ModelFamily::kMoe)),
+      ElementsAre("block_sparse_moe.gate.weight", "block_sparse_moe.experts.0.w1.weight",
+                  "block_sparse_moe.experts.0.w3.weight", "block_sparse_moe.experts.0.w2.weight",
+                  "block_sparse_moe.experts.1.w1.weight", "block_sparse_moe.experts.1.w3.weight",
+                  "block_sparse_moe.experts.1.w2.weight"));
+}
+
+TEST(PublishedNames, OfQwen2MoeAndQwen3Moe) {
+  ModelSpec spec = Small(ModelFamily::kMoe);
+  spec.qk_norm = true;
+  const std::vector<std::string> qwen3 = NamesOfMixture(spec);
+  EXPECT_THAT(qwen3, ElementsAre("mlp.gate.weight", "mlp.experts.0.gate_proj.weight",
+                                 "mlp.experts.0.up_proj.weight", "mlp.experts.0.down_proj.weight",
+                                 "mlp.experts.1.gate_proj.weight", "mlp.experts.1.up_proj.weight",
+                                 "mlp.experts.1.down_proj.weight"));
+  spec.qk_norm = false;
+  spec.qkv_bias = true;
+  spec.shared_intermediate = 8;
+  std::vector<std::string> qwen2 = qwen3;
+  for (const char* const name :
+       {"mlp.shared_expert.gate_proj.weight", "mlp.shared_expert.up_proj.weight",
+        "mlp.shared_expert.down_proj.weight", "mlp.shared_expert_gate.weight"}) {
+    qwen2.emplace_back(name);
+  }
+  EXPECT_EQ(NamesOfMixture(spec), qwen2);
+}
+
+// The names of checkpoints do not depend on how the model is published.
+TEST(Parameters, ExpertsHaveOneGlobalName) {
+  ModelSpec mixtral = Small(ModelFamily::kMoe), qwen = mixtral;
+  qwen.qkv_bias = true;
+  std::set<std::string> of_mixtral, of_qwen;
+  for (const PlacedParameter& one : ParametersOf(mixtral, kRows, Whole(mixtral))) {
+    of_mixtral.insert(one.Name());
+  }
+  for (const PlacedParameter& one : ParametersOf(qwen, kRows, Whole(qwen))) {
+    if (!one.Name().ends_with(".bias")) of_qwen.insert(one.Name());
+  }
+  EXPECT_EQ(of_mixtral, of_qwen);
+}
+
 TEST(Parameters, HeadsHaveTheirOwnChannels) {
   ModelSpec spec = Small(ModelFamily::kLlama);  // 6 heads, 2 of keys and values
   spec.qk_norm = spec.qkv_bias = true;
@@ -160,7 +225,9 @@ TEST(Parameters, OfTheLargestModel) {
     spec.heads = kMostHeads;
     spec.context = kMostContext;
     spec.kv_heads = spec.head_channels = 1u << 12;
-    spec.intermediate = 1u << 19;
+    spec.intermediate = spec.expert_intermediate = 1u << 19;
+    spec.experts = spec.experts_per_token = 1u << 12;
+    if (family->id == ModelFamily::kMoe) spec.layers = 16;
     EXPECT_THAT(Problems(spec), IsEmpty());
     uint64_t elements = 0;
     for (const Parameter& parameter : family->parameters(spec, kMostVocabulary)) {
@@ -230,7 +297,8 @@ TEST(Parameters, MatricesDecayAndWhatIsMultipliedIsCast) {
       EXPECT_EQ(parameter.decays(), !norm && !bias) << parameter.name;
       const bool table = parameter.role == Role::kEmbedding;
       const bool tied_table = table && spec.tied && parameter.name != "wpe";
-      EXPECT_EQ(parameter.in_product, tied_table || (!table && !norm)) << parameter.name;
+      const bool router = parameter.name.ends_with("mlp.gate.weight");  // in fp32
+      EXPECT_EQ(parameter.in_product, tied_table || (!table && !norm && !router)) << parameter.name;
       // Matrices begin as noise, norms with 1, biases with 0.
       EXPECT_EQ(parameter.initial.deviation > 0, parameter.shape.is_matrix()) << parameter.name;
       EXPECT_EQ(parameter.initial.mean, norm && !bias ? 1 : 0) << parameter.name;
@@ -267,6 +335,33 @@ TEST(Problems, NameTheKeyToChange) {
               ElementsAre(std::pair("kv_heads",
                                     "model.kv_heads: 4 heads of keys and values do not divide "
                                     "model.heads 6; choose a divisor")));
+}
+
+TEST(Problems, OfExperts) {
+  const auto problem_of = [](const ModelSpec& of) {
+    const std::vector<Problem> problems = Problems(of);
+    return problems.size() == 1 ? std::string(problems[0].key) + ": " + problems[0].text : "";
+  };
+  ModelSpec spec = Small(ModelFamily::kMoe);
+  spec.experts_per_token = 5;
+  EXPECT_EQ(problem_of(spec),
+            "experts_per_token: model.experts_per_token: expected at most model.experts, 4, got 5");
+  spec.experts_per_token = 4;
+  EXPECT_THAT(Problems(spec), IsEmpty());
+  spec.kv_heads = 4;
+  EXPECT_THAT(problem_of(spec), StartsWith("kv_heads: "));  // as in family llama
+  spec.kv_heads = 2;
+  spec.layers = 4096;
+  spec.experts = 17;
+  EXPECT_EQ(problem_of(spec),
+            "experts: model.experts: 17 in each of model.layers 4096 are more than 65536; lower "
+            "one of them");
+  spec.experts = 16;
+  EXPECT_THAT(Problems(spec), IsEmpty());
+  spec.balance = Balance::kBias;
+  EXPECT_THAT(Problems(spec), IsEmpty());
+  spec.lora = LoraSpec{.rank = 2, .alpha = 4, .targets = {"q_proj"}};
+  EXPECT_THAT(problem_of(spec), StartsWith("balance: model.balance: bias moves numbers that no"));
 }
 
 TEST(Problems, OfHeadChannelsAndRope) {
@@ -308,7 +403,8 @@ TEST(Presets, CanBeAndAreComplete) {
     EXPECT_THAT(Problems(preset.model), IsEmpty()) << preset.name;
     EXPECT_TRUE(preset.model.vocabulary.has_value()) << preset.name;
   }
-  EXPECT_THAT(names, ElementsAre("gpt2", "gpt2-medium", "gpt2-xl", "qwen2.5-0.5b", "qwen2.5-3b"));
+  EXPECT_THAT(names, ElementsAre("gpt2", "gpt2-medium", "gpt2-xl", "mixtral-8x7b", "qwen2.5-0.5b",
+                                 "qwen2.5-3b", "qwen3-30b-a3b"));
 }
 
 }  // namespace

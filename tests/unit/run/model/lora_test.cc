@@ -30,6 +30,9 @@ class LoraOf : public ::testing::TestWithParam<ModelFamily> {
     spec.context = 10;
     spec.intermediate = 40;
     spec.qkv_bias = true;
+    spec.experts = 4;
+    spec.experts_per_token = 2;
+    spec.expert_intermediate = 16;
     return spec;
   }
   static ModelSpec Adapted(std::vector<std::string> targets, ModelFamily family = GetParam()) {
@@ -51,7 +54,8 @@ class LoraOf : public ::testing::TestWithParam<ModelFamily> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Families, LoraOf,
-                         ::testing::Values(ModelFamily::kGpt, ModelFamily::kLlama),
+                         ::testing::Values(ModelFamily::kGpt, ModelFamily::kLlama,
+                                           ModelFamily::kMoe),
                          [](const auto& test) { return std::string(ToString(test.param)); });
 
 TEST_P(LoraOf, WithoutItNothingIsFrozen) {
@@ -130,6 +134,14 @@ TEST(Lora, TargetsAreEndsOfModulesNames) {
   spec.intermediate = 8;
   EXPECT_THAT(TargetsOf(spec), ElementsAre("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj",
                                            "up_proj", "down_proj"));
+  // A router has none.
+  spec.family = ModelFamily::kMoe;
+  spec.qk_norm = true;
+  spec.experts = spec.experts_per_token = spec.expert_intermediate = 2;
+  EXPECT_THAT(TargetsOf(spec), ElementsAre("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj",
+                                           "up_proj", "down_proj"));
+  EXPECT_FALSE(IsModule(spec, "gate"));
+  EXPECT_TRUE(IsModule(spec, "experts.1.up_proj"));
   for (const Family* family : Families()) {
     spec.family = family->id;
     EXPECT_THAT(family->usual_targets, ::testing::Not(IsEmpty()));

@@ -15,17 +15,20 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-// 8 heads, of 4 channels each; in family llama 4 of keys and values.
+// 8 heads, of 4 channels each; in families llama and moe 4 of keys and values.
 ModelSpec Eight(ModelFamily family) {
   ModelSpec spec;
   spec.family = family;
   spec.layers = 2;
   spec.hidden = 32;
   spec.heads = 8;
-  spec.kv_heads = family == ModelFamily::kLlama ? 4 : 0;
+  spec.kv_heads = family == ModelFamily::kGpt ? 0 : 4;
   spec.context = 10;
   spec.intermediate = 48;
   spec.qkv_bias = true;
+  spec.experts = 4;
+  spec.experts_per_token = 2;
+  spec.expert_intermediate = 16;
   return spec;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "run/model/family.h"
+#include "tests/unit/run/published/config_fixtures.h"
 
 namespace longhaul::published {
 namespace {
@@ -18,72 +19,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Json = nlohmann::json;
-
-const std::vector<std::string> kFolders = {"gpt2",   "gpt2_sharded", "llama2",  "llama2_bf16",
-                                           "llama3", "mistral",      "qwen2_5", "qwen3"};
-
-std::string ConfigOf(const std::string& folder) {
-  const auto text = ReadFile(std::string(LONGHAUL_SOURCE_DIR) + "/tests/fixtures/models/" + folder +
-                             "/config.json");
-  EXPECT_TRUE(text.ok()) << text.status();
-  return text.value_or("");
-}
-
-// The fixture's config with other values. An empty pointer's value replaces all.
-std::string With(const std::string& folder, const std::vector<std::pair<std::string, Json>>& keys) {
-  Json json = Json::parse(ConfigOf(folder));
-  for (const auto& [key, value] : keys) json[key] = value;
-  return json.dump();
-}
-std::string Without(const std::string& folder, const std::vector<std::string>& keys) {
-  Json json = Json::parse(ConfigOf(folder));
-  for (const std::string& key : keys) json.erase(key);
-  return json.dump();
-}
-
-Config MustParse(const std::string& text) {
-  const auto config = ParseConfig(text, "config.json");
-  EXPECT_TRUE(config.ok()) << config.status() << "\n" << text;
-  return config.value_or(Config());
-}
-std::string Refusal(const std::string& text) {
-  const auto config = ParseConfig(text, "config.json");
-  EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument) << text;
-  return std::string(Message(config.status()));
-}
-
-ModelSpec OfFixture(const std::string& folder) {
-  ModelSpec model;
-  model.layers = 3;
-  model.vocabulary = 96;
-  model.context = folder == "llama3" ? 128 : 32;
-  model.norm_epsilon = 1e-5;
-  if (folder.starts_with("gpt2")) {
-    model.hidden = 24;
-    model.heads = 3;
-    model.tied = true;
-    return model;
-  }
-  model.family = ModelFamily::kLlama;
-  model.hidden = 32;
-  model.intermediate = 48;
-  model.heads = 4;
-  model.kv_heads = folder.starts_with("llama2") ? 4 : 2;
-  model.tied = folder == "llama3" || folder == "qwen2_5";
-  if (folder == "llama3") {
-    model.rope_theta = 100;
-    model.rope_scaling = RopeScaling::kLlama3;
-    model.rope_factor = 4;
-    model.rope_original_context = 32;
-  }
-  if (folder == "mistral" || folder.starts_with("qwen")) model.rope_theta = 1e6;
-  if (folder.starts_with("qwen")) model.norm_epsilon = 1e-6;
-  model.qkv_bias = folder == "qwen2_5";
-  model.qk_norm = folder == "qwen3";
-  if (folder == "qwen3") model.head_channels = 16;
-  return model;
-}
 
 TEST(ParseConfig, FixturesAreTheModelsThatTheirNamesSay) {
   for (const std::string& folder : kFolders) {
@@ -342,8 +277,8 @@ TEST(ParseConfig, EachKeyThatIsComputedOtherwiseIsRefusedByName) {
       {"gpt2", "n_head", 5, "model.heads: 5 heads do not divide model.hidden 24"},
       {"llama2", "num_key_value_heads", 3, "model.kv_heads: 3 heads of keys and values do not div"},
       {"mistral", "sliding_window", 0, "got 0"},
-      {"mistral", "model_type", "mixtral",
-       "expected gpt2, llama, mistral, qwen2 or qwen3, got \"m"},
+      {"mistral", "model_type", "mamba",
+       "expected gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe or qwen3_moe, got \"m"},
       {"mistral", "model_type", 7, "got 7"},
       {"mistral", "model_type", nullptr, "got none"},
       {"qwen2_5", "use_mrope", true, "got true"},
@@ -352,6 +287,19 @@ TEST(ParseConfig, EachKeyThatIsComputedOtherwiseIsRefusedByName) {
       {"qwen3", "layer_types", {"chunked_attention"}, "got \"chunked_attention\""},
       {"qwen3", "attention_bias", true, "got true"},
       {"qwen3", "num_experts", 8, "longhaul does not know this key"},
+      {"mixtral", "router_jitter_noise", 0.1, "got 0.1, and longhaul computes only models with 0"},
+      {"mixtral", "num_experts_per_tok", 5, "model.experts_per_token: expected at most model.exp"},
+      {"mixtral", "num_local_experts", nullptr, "but the key is missing"},
+      {"mixtral", "router_aux_loss_coef", -1, "expected a number above 0, got -1"},
+      {"qwen3_moe", "decoder_sparse_step", 2, "got 2"},
+      {"qwen3_moe",
+       "mlp_only_layers",
+       {0},
+       "got a list, and longhaul computes only models with []"},
+      {"qwen3_moe", "shared_expert_intermediate_size", 8, "got 8"},
+      {"qwen3_moe", "use_qk_norm", false, "got false"},
+      {"qwen2_moe", "shared_expert_gate", false, "got false"},
+      {"qwen2_moe", "shared_expert_intermediate_size", 0, "expected a whole number from 1"},
       {"qwen3", "quantization_config", {{"bits", 4}}, "only weights that are not quantized"},
       {"qwen3", "hidden_act", std::string(1000, 'x'), "got a text of 1002 bytes"},
   };
@@ -509,6 +457,10 @@ TEST(WriteConfig, RefusesModelsThatTransformersDoesNotHave) {
     EXPECT_THAT(std::string(Message(text.status())),
                 HasSubstr("both model.qkv_bias and model.qk_norm"));
   }
+  ModelSpec raw = OfFixture("mixtral");
+  raw.normalize_router = false;
+  EXPECT_THAT(std::string(Message(WriteConfig(raw, ExportType::kFp32, "").status())),
+              HasSubstr("qkv_bias false and normalize_router false"));
   ModelSpec unknown = OfFixture("qwen3");
   unknown.vocabulary = std::nullopt;
   EXPECT_EQ(WriteConfig(unknown, ExportType::kFp32, "").status().code(),

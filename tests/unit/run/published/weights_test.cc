@@ -138,7 +138,8 @@ std::map<std::string, std::vector<float>> ValuesOf(const std::string& folder,
 
 TEST(ReadFolder, EveryFixtureHasATensorForEachParameter) {
   for (const std::string name :
-       {"gpt2", "gpt2_sharded", "llama2", "llama2_bf16", "llama3", "mistral", "qwen2_5", "qwen3"}) {
+       {"gpt2", "gpt2_sharded", "llama2", "llama2_bf16", "llama3", "mistral", "qwen2_5", "qwen3",
+        "mixtral", "qwen2_moe", "qwen3_moe"}) {
     const auto weights = ReadFolder(FixtureFolder(name));
     ASSERT_TRUE(weights.ok()) << weights.status();
     EXPECT_EQ(weights->config_json, ReadFile(FixtureFolder(name) + "/config.json").value());
@@ -534,7 +535,8 @@ TEST(DecodeAndEncode, RoundOtherValuesToTheNearestThatIsEven) {
 
 // Import and export of a whole model.
 TEST(DecodeAndEncode, FixturesComeBackByteForByte) {
-  for (const std::string name : {"gpt2", "llama2_bf16", "qwen3"}) {
+  for (const std::string name :
+       {"gpt2", "llama2_bf16", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe"}) {
     const std::string path = FixtureFolder(name);
     const Weights weights = Hashed(path);
     const ModelSpec model = ModelOf(weights);

@@ -27,9 +27,14 @@ StageOptions TwoBlocks(ModelFamily family) {
   options.model.hidden = 32;
   options.model.heads = 4;
   options.model.context = 24;
-  if (family == ModelFamily::kLlama) {
+  if (family != ModelFamily::kGpt) {
     options.model.kv_heads = 2;
     options.model.intermediate = 48;
+    options.model.experts = 4;
+    options.model.experts_per_token = 2;
+    options.model.expert_intermediate = 24;
+    // Of a row, whatever documents are in it.
+    options.model.balance = Balance::kNone;
     options.model.norm_epsilon = 1e-6;
   }
   options.vocabulary = 50;
@@ -66,7 +71,8 @@ class DocumentsOf : public ::testing::TestWithParam<ModelFamily> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Families, DocumentsOf,
-                         ::testing::Values(ModelFamily::kGpt, ModelFamily::kLlama),
+                         ::testing::Values(ModelFamily::kGpt, ModelFamily::kLlama,
+                                           ModelFamily::kMoe),
                          [](const auto& test) { return std::string(ToString(test.param)); });
 
 TEST_P(DocumentsOf, HaveTheLogitsThatTheyHaveAlone) {

@@ -26,6 +26,10 @@ StageOptions Small(ModelFamily family) {
   options.model.heads = 4;
   options.model.kv_heads = 2;
   options.model.intermediate = 20;
+  options.model.experts = 3;
+  options.model.experts_per_token = 2;
+  options.model.expert_intermediate = 12;
+  options.model.shared_intermediate = 10;
   options.model.context = 8;
   options.train.microbatches = 1;
   return options;
@@ -65,7 +69,8 @@ std::vector<Described> OfTheDescriptor(const StageOptions& options) {
 
 class FamilyParameters : public ::testing::TestWithParam<ModelFamily> {};
 INSTANTIATE_TEST_SUITE_P(Families, FamilyParameters,
-                         ::testing::Values(ModelFamily::kGpt, ModelFamily::kLlama),
+                         ::testing::Values(ModelFamily::kGpt, ModelFamily::kLlama,
+                                           ModelFamily::kMoe),
                          [](const auto& test) { return std::string(ToString(test.param)); });
 
 TEST_P(FamilyParameters, AreTheDescriptorsForEveryPartAndOption) {
@@ -73,6 +78,7 @@ TEST_P(FamilyParameters, AreTheDescriptorsForEveryPartAndOption) {
     for (const std::optional<uint32_t> vocabulary : {std::optional<uint32_t>(), {300u}}) {
       StageOptions options = Small(GetParam());
       options.model.qkv_bias = bias;
+      options.model.balance = bias ? Balance::kBias : Balance::kLoss;
       options.model.vocabulary = vocabulary;
       const auto expect_same = [&](uint32_t first_layer, uint32_t layers, bool first, bool last) {
         options.first_layer = first_layer;

@@ -120,7 +120,9 @@ class Lora : public ::testing::TestWithParam<std::string> {
 
   StatusOr<published::Weights> weights_;
 };
-INSTANTIATE_TEST_SUITE_P(Folders, Lora, ::testing::Values("gpt2", "llama3", "qwen2_5", "qwen3"),
+INSTANTIATE_TEST_SUITE_P(Folders, Lora,
+                         ::testing::Values("gpt2", "llama3", "qwen2_5", "qwen3", "mixtral",
+                                           "qwen2_moe"),
                          [](const auto& test) { return test.param; });
 
 TEST_P(Lora, BeginsAsThePublishedModel) {

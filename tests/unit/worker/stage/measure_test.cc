@@ -18,7 +18,8 @@ StageOptions Options() {
 
 class MeasureLayerTimesOf : public ::testing::TestWithParam<ModelFamily> {};
 INSTANTIATE_TEST_SUITE_P(Families, MeasureLayerTimesOf,
-                         ::testing::Values(ModelFamily::kGpt, ModelFamily::kLlama),
+                         ::testing::Values(ModelFamily::kGpt, ModelFamily::kLlama,
+                                           ModelFamily::kMoe),
                          [](const auto& test) { return std::string(ToString(test.param)); });
 
 TEST_P(MeasureLayerTimesOf, GivesAPositiveTimeForEachLayerAndPass) {
@@ -26,6 +27,9 @@ TEST_P(MeasureLayerTimesOf, GivesAPositiveTimeForEachLayerAndPass) {
   options.model.family = GetParam();
   options.model.kv_heads = 2;
   options.model.intermediate = 320;
+  options.model.experts = 4;
+  options.model.experts_per_token = 2;
+  options.model.expert_intermediate = 160;
   const auto times = MeasureLayerTimes(options);
   ASSERT_TRUE(times.ok()) << times.status();
   for (const double seconds : {times->embedding_forward, times->embedding_backward,

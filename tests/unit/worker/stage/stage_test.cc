@@ -35,6 +35,13 @@ class StageOf : public ::testing::TestWithParam<ModelFamily> {
       options.model.intermediate = 80;
       options.model.qkv_bias = true;
     }
+    if (GetParam() == ModelFamily::kMoe) {
+      options.model.kv_heads = 2;
+      options.model.experts = 4;
+      options.model.experts_per_token = 2;
+      options.model.expert_intermediate = 40;
+      options.model.shared_intermediate = 24;
+    }
     options.layers = 2;
     options.train.steps = 10;
     options.train.microbatches = 2;
@@ -56,12 +63,17 @@ class StageOf : public ::testing::TestWithParam<ModelFamily> {
   }
   // The weight of a matrix in block 1 that is not square, without ".weight", and its shape.
   static std::string MlpName() {
-    return GetParam() == ModelFamily::kLlama ? "model.layers.1.mlp.up_proj" : "h.1.mlp.fc";
+    return GetParam() == ModelFamily::kLlama ? "model.layers.1.mlp.up_proj"
+           : GetParam() == ModelFamily::kMoe ? "model.layers.1.mlp.experts.3.up_proj"
+                                             : "h.1.mlp.fc";
   }
-  static int64_t MlpWidth() { return GetParam() == ModelFamily::kLlama ? 80 : 128; }
+  static int64_t MlpWidth() {
+    return GetParam() == ModelFamily::kLlama ? 80 : GetParam() == ModelFamily::kMoe ? 40 : 128;
+  }
 };
 INSTANTIATE_TEST_SUITE_P(Families, StageOf,
-                         ::testing::Values(ModelFamily::kGpt, ModelFamily::kLlama),
+                         ::testing::Values(ModelFamily::kGpt, ModelFamily::kLlama,
+                                           ModelFamily::kMoe),
                          [](const auto& test) { return std::string(ToString(test.param)); });
 
 std::unique_ptr<Stage> Make(const StageOptions& options) {
@@ -368,7 +380,9 @@ TEST_P(StageOf, TakesItsPartOfALargerSnapshotAndNamesWhatIsMissing) {
   StageSnapshot snapshot = whole->Snapshot().value();
   const auto part = Make(MiddleStage());
   ASSERT_TRUE(part->Restore(snapshot).ok());
-  EXPECT_EQ(part->Snapshot()->parameters.size(), 12u);
+  // Of a mixture four experts and the shared one have three matrices each, and the router and the
+  // shared one's gate one.
+  EXPECT_EQ(part->Snapshot()->parameters.size(), GetParam() == ModelFamily::kMoe ? 23u : 12u);
   const std::string name = MlpName() + ".weight";
   EXPECT_EQ(Find(part->Snapshot()->parameters, name)->values,
             Find(snapshot.parameters, name)->values);

@@ -51,8 +51,7 @@ HWY_INLINE void FillNoise(const RoundingNoise& noise, uint64_t index, size_t cou
     VU c3[kNoiseChains];
     for (size_t chain = 0; chain < kNoiseChains; ++chain) {
       const auto number =
-          hn::Add(hn::Set(d64, (index + k) / kNoisesOfBlock + chain * kBlocks),
-                  hn::Iota(d64, 0));
+          hn::Add(hn::Set(d64, (index + k) / kNoisesOfBlock + chain * kBlocks), hn::Iota(d64, 0));
       c0[chain] = hn::BitCast(DU(), number);
       c1[chain] = hn::BitCast(DU(), hn::ShiftRight<32>(number));
       c2[chain] = Bits(base[0]);

@@ -101,9 +101,7 @@ struct ToNearest {
 
   __device__ void Code(const LaneTile<kBf16>& tile, uint32_t half, float factor,
                        HalfCodes* codes) const {
-    const auto code = [&](uint32_t k) {
-      return __fmaf_rn(tile.At(32 * half + k), factor, magic_);
-    };
+    const auto code = [&](uint32_t k) { return __fmaf_rn(tile.At(32 * half + k), factor, magic_); };
 #pragma unroll
     for (uint32_t j = 0; j < 8; ++j) {
       const uint32_t first = ToHalves(code(j), code(8 + j));
@@ -128,8 +126,8 @@ struct ToRandom {
         first_eight_(static_cast<uint32_t>(tile) * (kTile / 8)),
         fraction_(kFits ? 16 : fixed::FractionBits(args.bits)),
         origin_(fixed::RandomOrigin(args.bits)),
-        limit_(static_cast<float>((1 << (args.bits - 1)) - 1) *
-               Pow2(static_cast<int>(fraction_))) {}
+        limit_(static_cast<float>((1 << (args.bits - 1)) - 1) * Pow2(static_cast<int>(fraction_))) {
+  }
   static __device__ float FactorOf(const FixedArgs& args, float scale) {
     const uint32_t fraction = kFits ? 16 : fixed::FractionBits(args.bits);
     return __frcp_rn(scale) * Pow2(static_cast<int>(fraction));
@@ -145,7 +143,7 @@ struct ToRandom {
 #pragma unroll
       for (uint32_t j = 0; j < 8; ++j) {
         const uint32_t k = 32 * half + 8 * eight + j;
-        const uint32_t low = Sum(tile.At(k) , factor, first[j / 2], j);
+        const uint32_t low = Sum(tile.At(k), factor, first[j / 2], j);
         const uint32_t high = Sum(tile.At(k + 8), factor, second[j / 2], j);
         uint32_t& word = codes->words[j];
         if constexpr (kFits) {
@@ -377,9 +375,9 @@ __global__ void __launch_bounds__(kThreads)
       first < runs.sample_tiles ? min(runs.sample_tiles - first, uint64_t{kFinished * kThreads})
                                 : 0);
   const FixedScratch scratch(args.tensor.samples, 0);
-  const auto* const tile_maxima = reinterpret_cast<const typename Magnitude::Type*>(
-                                      args.scratch_dev + scratch.tile_maxima) +
-                                  first_tile;
+  const auto* const tile_maxima =
+      reinterpret_cast<const typename Magnitude::Type*>(args.scratch_dev + scratch.tile_maxima) +
+      first_tile;
   uint32_t magnitudes[kFinished];
 #pragma unroll
   for (uint32_t k = 0; k < kFinished; ++k) {
@@ -400,8 +398,7 @@ __global__ void __launch_bounds__(kThreads)
     const bool nonfinite = magnitude >= kF32Infinity;
     nonfinite_tiles += nonfinite ? 1 : 0;
     const uint16_t stored =
-        nonfinite ? kF16Nan
-                  : StoredScale<kStochastic>(scale_up(__uint_as_float(magnitude)), top);
+        nonfinite ? kF16Nan : StoredScale<kStochastic>(scale_up(__uint_as_float(magnitude)), top);
     if (k * kThreads < left) scales[k * kThreads] = stored;
     constexpr uint16_t kLeastNormal = 0x0400;
     // What is below 2^-100 is not coded by EncodeWholeKernel either.

@@ -1,4 +1,5 @@
-// For kernels in which a thread has a whole tile of 64 numbers that follow the tile before: no fold, no transposition of bits crosses lanes. The tiles of a warp come through shared memory, so
+// For kernels in which a thread has a whole tile of 64 numbers that follow the tile before: no
+// fold, no transposition of bits crosses lanes. The tiles of a warp come through shared memory, so
 // that loads are of whole lines.
 #ifndef LONGHAUL_CODEC_CUDA_MODULE_WHOLE_TILES_CUH_
 #define LONGHAUL_CODEC_CUDA_MODULE_WHOLE_TILES_CUH_
@@ -70,7 +71,9 @@ class TilesOf {
     }
   }
   // What was loaded since the last call is one group of loads.
-  __device__ static void Commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+  __device__ static void Commit() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  }
   // Until all groups of this warp's lanes but the last kPending are there.
   template <int kPending>
   __device__ static void Await() {
@@ -81,7 +84,9 @@ class TilesOf {
     return units_ + tile * kUnits + (unit ^ tile % 8);
   }
   // Of this lane's tile.
-  __device__ uint4 Unit(uint32_t unit) const { return *At(threadIdx.x % kWarp, unit); }
+  __device__ uint4 Unit(uint32_t unit) const {
+    return *At(threadIdx.x % kWarp, unit);
+  }
 
  private:
   // Tiles that the warp loads units of at once, and after how many such loads eight tiles are done.

@@ -152,8 +152,7 @@ class Encoder {
     for (size_t tile = 0; tile < tiles; ++tile) {
       QuantizeTile<kTile, kStochastic>(values_ + tile * kTile, meta.origin.at[tile],
                                        meta.divisor.at[tile], meta.top.at[tile],
-                                       random_ + tile * kTile,
-                                       codes_ + tile * kTile);
+                                       random_ + tile * kTile, codes_ + tile * kTile);
     }
     Write(sample, first, tiles, meta, fourth);
     return nonfinite;

@@ -1,4 +1,4 @@
-// Philox4x32-10, a counter-based random generator (Salmon et al., SC 2011): random access, no
+// Philox4x32, a counter-based random generator (Salmon et al., SC 2011): random access, no
 // state, the same numbers on every machine. Used for parameter initialisation and for stochastic
 // rounding. Random123 generates; codec/simd/noise-inl.h does the same for several blocks at a time.
 #ifndef LONGHAUL_BASE_PHILOX_H_
@@ -22,9 +22,11 @@ struct Philox {
   using Counter = std::array<uint32_t, 4>;
   using Key = std::array<uint32_t, 2>;
 
+  // Ten rounds are the generator's default. Seven pass BigCrush too (the paper's table 2).
+  template <unsigned kRounds = 10>
   LONGHAUL_HOST_DEVICE static Counter Generate(const Counter& counter, const Key& key) {
-    const philox4x32_ctr_t words =
-        philox4x32_R(10, {{counter[0], counter[1], counter[2], counter[3]}}, {{key[0], key[1]}});
+    const philox4x32_ctr_t words = philox4x32_R(
+        kRounds, {{counter[0], counter[1], counter[2], counter[3]}}, {{key[0], key[1]}});
     return {words.v[0], words.v[1], words.v[2], words.v[3]};
   }
 

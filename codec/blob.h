@@ -3,7 +3,7 @@
 //
 //   offset size  field (little-endian)
 //        0    4  magic "LHBL"
-//        4    2  version of this header and of the codec's payload (1)
+//        4    2  version of this header, of the codec's payload and of rounding.h (2)
 //        6    1  codec: 1 none, 2 bf16, 3 fp16, 4 fixed, 5 tah, 6 gauss, 7 aqsgd, 8 zip, 9 taco
 //        7    1  dtype of the tensor that was encoded: 1 fp32, 2 fp16, 3 bf16
 //        8    4  samples
@@ -36,7 +36,7 @@ inline constexpr size_t kBlobHeaderBytes = 64;
 // Where the header has the bytes of the payload, for those who cannot parse: the header of a blob
 // in device memory is read there.
 inline constexpr size_t kPayloadBytesOffset = 24;
-inline constexpr uint16_t kBlobVersion = 1;
+inline constexpr uint16_t kBlobVersion = 2;
 // 16 GiB of fp32: far above any boundary tensor. No size computed from a shape overflows, and a
 // tile's index fits 32 bits.
 inline constexpr uint64_t kMaxElements = uint64_t{1} << 32;

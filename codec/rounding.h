@@ -2,11 +2,12 @@
 // is encoded (Context) and on the element's index, and on nothing else. Decoding never needs them.
 //
 // Index of element k of tile t: t * tile + k, tiles counted over the whole tensor in memory order,
-// every token rounded up to whole tiles. The numbers are words of Philox4x32-10: element i takes
-// word i % 4 of the block with counter (i / 4 low, i / 4 high, a, b) and key (c, d), where
-//   (e, f, g, h) = Philox(counter (step low, step high, microbatch, replica),
-//                         key (seed low, seed high))
-//   (a, b, c, d) = Philox(counter (e, f, g, h), key (edge, direction)).
+// every token rounded up to whole tiles. The numbers are halves of the words of Philox4x32-7:
+// element i takes the lower (i even) or upper 16 bits of word i / 2 % 4 of the block with counter
+// (i / 8 low, i / 8 high, a, b) and key (c, d), where
+//   (e, f, g, h) = Philox4x32-10(counter (step low, step high, microbatch, replica),
+//                                key (seed low, seed high))
+//   (a, b, c, d) = Philox4x32-10(counter (e, f, g, h), key (edge, direction)).
 #ifndef LONGHAUL_CODEC_ROUNDING_H_
 #define LONGHAUL_CODEC_ROUNDING_H_
 
@@ -15,6 +16,7 @@
 
 #include "base/philox.h"
 #include "codec/codec.h"
+#include "codec/scale.h"
 
 namespace longhaul::codec {
 
@@ -35,16 +37,22 @@ class RoundingNoise {
   // (a, b, c, d), for kernels that draw on a GPU.
   const Philox::Counter& block() const { return block_; }
 
-  // `count` numbers in [0, 1) for the elements from `index` on; both multiples of 4.
-  void Fill(uint64_t index, int count, float* out) const {
-    for (int k = 0; k < count; k += 4) {
-      const uint64_t block = (index + static_cast<uint64_t>(k)) / 4;
-      const Philox::Counter words =
-          Philox::Generate({Low(block), High(block), block_[0], block_[1]}, {block_[2], block_[3]});
-      for (int word = 0; word < 4; ++word) {
-        out[k + word] = Philox::ToUnit(words[static_cast<size_t>(word)]);
+  // `count` numbers for the elements from `index` on; both multiples of kNoisesOfBlock.
+  void Fill(uint64_t index, int count, uint16_t* out) const {
+    for (int k = 0; k < count; k += kNoisesOfBlock) {
+      const uint64_t block = (index + static_cast<uint64_t>(k)) / kNoisesOfBlock;
+      const Philox::Counter words = Philox::Generate<kNoiseRounds>(
+          {Low(block), High(block), block_[0], block_[1]}, {block_[2], block_[3]});
+      for (int half = 0; half < kNoisesOfBlock; ++half) {
+        out[k + half] =
+            static_cast<uint16_t>(words[static_cast<size_t>(half) / 2] >> half % 2 * 16);
       }
     }
+  }
+
+  // r of a number: the middles of 2^16 equal parts of [0, 1), so that floor(u + r) has mean u.
+  static constexpr float Middle(uint16_t number) {
+    return static_cast<float>(2 * uint32_t{number} + 1) * 0x1p-17f;
   }
 
  private:

@@ -13,6 +13,10 @@ namespace longhaul::codec {
 inline constexpr float kRoundMagic = 12582912.0f;
 inline constexpr uint32_t kRoundMagicBits = 0x4b400000;
 
+// Of Philox4x32, where rounding.h draws the numbers of stochastic rounding, and numbers of a block.
+inline constexpr unsigned kNoiseRounds = 7;
+inline constexpr int kNoisesOfBlock = 8;
+
 // A sample's exponent: 2^c brings its largest finite magnitude into [2^top, 2^(top + 1)), top = 11
 // or 12; 0 for a sample without one. So -116 <= c <= 161.
 inline constexpr int kMinExponent = -116, kMaxExponent = 161;

@@ -189,13 +189,14 @@ struct FixedScratch {
         maxima(done + 8 * samples),
         zeroed(maxima + MaximaBytes(samples)),
         tile_maxima(zeroed),
-        end(tile_maxima + 2 * tiles) {}
+        end(tile_maxima + 4 * tiles) {}
   uint64_t done;  // uint32, two a sample
   // Bits of the largest finite magnitude: MaximaBytes, of which the general encoder uses one uint32
   // a sample.
   uint64_t maxima;
   uint64_t zeroed;
-  uint64_t tile_maxima;  // uint16, bits of the largest magnitude in bf16, one a tile of the tensor
+  // Bits of the largest magnitude, one a tile of the tensor: uint16 of bf16, uint32 of fp32.
+  uint64_t tile_maxima;
   uint64_t end;
 };
 

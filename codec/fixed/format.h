@@ -12,10 +12,16 @@
 //   encoded bytes = 64 + Align16(2 samples) + Align16(2 T) + Align16(T b G / 8)
 //
 // Encoding, in fp32, each operation rounded once: v = x 2^c with the sample's largest finite
-// magnitude in [2^12, 2^13); scale = fp16(max|v| / (2^(b-1) - 1)), rounded to nearest even, or
-// upwards for stochastic rounding so that nothing is clamped and the error has mean zero; u = v /
-// scale (0 where scale is 0); q = u rounded to nearest even, or floor(u + r) with r of rounding.h,
-// clamped to +-(2^(b-1) - 1). Decoding: x = q scale 2^-c.
+// magnitude in [2^12, 2^13), top = 2^(b-1) - 1.
+//   Nearest:    scale = fp16(max|v| / top), to nearest even; u = v / scale (0 where scale is 0);
+//               q = u rounded to nearest even, clamped to +-top.
+//   Stochastic: scale is rounded upwards, so that nothing is clamped. n = min(16, 23 - b); k' =
+//               floor(k 2^(n-16)), k the element's number of rounding.h; w = v (2^n / scale), 0
+//               where scale is 0, clamped to +-top 2^n; s = w + (2^23 + 2^(b-1) 2^n + k'), so that
+//               w is rounded to an integer; q + 2^(b-1) = floor((s - 2^23) 2^-n).
+//               That is floor(u + r), u = w 2^-n rounded to a multiple of 2^-n and r one of the 2^n
+//               such multiples in [0, 1): q has mean u, within 2^-(n+1) of w 2^-n.
+// Decoding: x = q scale 2^-c.
 //
 //   parameters in the header   offset size
 //   bits b (3..10)                  0    1

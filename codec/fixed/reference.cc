@@ -39,6 +39,11 @@ int ExponentOf(std::span<const double> sample, const Tiling& tiling) {
   return largest == 0 ? 0 : 12 - std::ilogb(largest);
 }
 
+// The middle of that of 2^fraction equal parts of [0, 1) in which `number` lies.
+double MiddleOf(double number, int fraction) {
+  return std::ldexp(std::floor(std::ldexp(number, fraction)) + 0.5, -fraction);
+}
+
 ReferenceTile EncodeTile(const std::vector<double>& v, const Params& params, uint64_t first_index,
                          const std::function<double(uint64_t)>& noise) {
   ReferenceTile result;
@@ -54,9 +59,11 @@ ReferenceTile EncodeTile(const std::vector<double>& v, const Params& params, uin
   result.scale =
       RoundToHalf(largest / top, stochastic ? HalfRounding::kUp : HalfRounding::kNearestEven);
   if (result.scale == 0) return result;
+  const int fraction = std::min(16, 23 - static_cast<int>(params.bits));
   for (size_t k = 0; k < v.size(); ++k) {
     const double u = v[k] / result.scale;
-    const double rounded = stochastic ? std::floor(u + noise(first_index + k)) : std::nearbyint(u);
+    const double rounded =
+        stochastic ? std::floor(u + MiddleOf(noise(first_index + k), fraction)) : std::nearbyint(u);
     result.codes[k] = static_cast<int>(std::clamp<double>(rounded, -top, top));
   }
   return result;

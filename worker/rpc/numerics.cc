@@ -14,6 +14,7 @@
 
 #include "base/hash.h"
 #include "base/version.h"
+#include "codec/blob.h"
 #include "worker/stage/libraries.h"
 
 namespace longhaul::worker {
@@ -85,7 +86,8 @@ uint64_t NumericsOf(const Assignment& assignment, const Cell& cell, const RunSpe
     all += fmt::format("edge {}, {}: {} and {}\n", edge.id.value(), edge.from == cell.id,
                        edge.forward.codec, edge.backward.codec);
   }
-  all += fmt::format("longhaul {}\n{}", Version(), surroundings);
+  // Of a blob's version are the numbers of stochastic rounding.
+  all += fmt::format("longhaul {}, blobs {}\n{}", Version(), codec::kBlobVersion, surroundings);
   return std::max<uint64_t>(Checksum64(std::as_bytes(std::span(all))), 1);
 }
 

@@ -281,14 +281,18 @@ __device__ inline float Divide(float a, float b, float reciprocal) {
   return __fmaf_rn(remainder, reciprocal, quotient);
 }
 
-// r of rounding.h for the elements from `element` on, a multiple of 4.
-__device__ inline void FourNoises(const uint32_t* block, uint64_t element, float* out) {
-  const uint64_t index = element / 4;
-  const Philox::Counter words = Philox::Generate(
+// The numbers of rounding.h for the elements from 8 * `index` on, two a word.
+__device__ inline Philox::Counter EightNoises(const uint32_t* block, uint64_t index) {
+  return Philox::Generate<kNoiseRounds>(
       {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), block[0], block[1]},
       {block[2], block[3]});
-#pragma unroll
-  for (int word = 0; word < 4; ++word) out[word] = Philox::ToUnit(words[word]);
+}
+__device__ inline uint32_t NoiseOf(const Philox::Counter& eight, int k) {
+  return eight[k / 2] >> k % 2 * 16 & 0xffff;
+}
+// RoundingNoise::Middle: k / 2^16 and half of one above. Both steps are exact.
+__device__ inline float MiddleOf(const Philox::Counter& eight, int k) {
+  return (__uint_as_float(0x4b000000 | NoiseOf(eight, k)) - 8388607.5f) * 0x1p-16f;
 }
 
 // Swaps the bits at `mask` with those `shift` above them.

@@ -109,32 +109,32 @@ class Encoder {
 
   __device__ void Quantize(uint64_t element, const ScaleUp& scale_up, float scale, int top,
                            float (&values)[kPerLane], int32_t (&codes)[kPerLane]) {
-    const auto limit = static_cast<float>(top);
-    const float reciprocal = __frcp_rn(scale);
 #pragma unroll
     for (int k = 0; k < kPerLane; ++k) values[k] = values[k] * scale_up.first;
     if (scale_up.second != 1.0f) {
 #pragma unroll
       for (int k = 0; k < kPerLane; ++k) values[k] = values[k] * scale_up.second;
     }
-#pragma unroll
-    for (int k = 0; k < kPerLane; ++k) {
-      values[k] = fminf(fmaxf(Divide(values[k], scale, reciprocal), -limit), limit);
-    }
     if (args_.stochastic == 0) {
+      const auto limit = static_cast<float>(top);
+      const float reciprocal = __frcp_rn(scale);
 #pragma unroll
       for (int k = 0; k < kPerLane; ++k) {
-        codes[k] = static_cast<int32_t>(__float_as_uint(values[k] + kRoundMagic) - kRoundMagicBits);
+        const float u = fminf(fmaxf(Divide(values[k], scale, reciprocal), -limit), limit);
+        codes[k] = static_cast<int32_t>(__float_as_uint(u + kRoundMagic) - kRoundMagicBits);
       }
       return;
     }
+    const AtRandom at_random(args_.bits);
+    const float factor = at_random.Factor(scale);
 #pragma unroll
-    for (int four = 0; four < kPerLane; four += 4) {
-      float noise[4];
-      FourNoises(args_.noise, element + four, noise);
+    for (int eight = 0; eight < kPerLane; eight += 8) {
+      const Philox::Counter noises = EightNoises(args_.noise, (element + eight) / 8);
 #pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        codes[four + k] = min(__float2int_rd(values[four + k] + noise[k]), top);
+      for (int k = 0; k < 8; ++k) {
+        const uint32_t code =
+            at_random.Code(__fmul_rn(values[eight + k], factor), NoiseOf(noises, k));
+        codes[eight + k] = static_cast<int32_t>(code) - (top + 1);
       }
     }
   }
@@ -267,7 +267,8 @@ int Decode(const FixedArgs& args, cudaStream_t stream) {
 int EncodeFixed(int device, const FixedArgs* args, void* stream) {
   if (cudaSetDevice(device) != cudaSuccess) return Launched();
   const auto handle = static_cast<cudaStream_t>(stream);
-  if (HasWholeTiles(args->tensor, args->tile) && args->stochastic == 0) {
+  if (HasWholeTiles(args->tensor, args->tile) ||
+      (args->stochastic != 0 && HasWholeTiles(args->tensor, args->tile, kF32))) {
     return EncodeFixedWholeTiles(*args, handle);
   }
   if (args->tile == 32) return Encode<32>(*args, handle);

@@ -4,6 +4,7 @@
 
 #include "codec/cuda/module/device_tile.cuh"
 #include "codec/cuda/module/kernels.cuh"
+#include "codec/fixed/at_random.h"
 
 namespace longhaul::codec::cuda {
 
@@ -27,7 +28,31 @@ inline int BeginFixedEncoder(const FixedArgs& args, const FixedScratch& scratch,
   return Begin(beginning, stream);
 }
 
-// For tensors that HasWholeTiles (fixed_whole.cu); the encoder rounds to nearest.
+// Stochastic rounding to codes of `bits` bits, as codec/fixed/format.h defines it.
+class AtRandom {
+ public:
+  __device__ explicit AtRandom(uint32_t bits)
+      : fraction_(fixed::FractionBits(bits)),
+        origin_(fixed::RandomOrigin(bits)),
+        limit_(static_cast<float>((1 << (bits - 1)) - 1) * Pow2(static_cast<int>(fraction_))) {}
+
+  __device__ float Factor(float scale) const {
+    return scale > 0 ? __frcp_rn(scale) * Pow2(static_cast<int>(fraction_)) : 0.0f;
+  }
+  // q + 2^(bits - 1) of an element that was multiplied by that factor.
+  __device__ uint32_t Code(float product, uint32_t noise) const {
+    const float w = fminf(fmaxf(product, -limit_), limit_);
+    const float sum = __fadd_rn(w, __uint_as_float(origin_ + (noise >> (16 - fraction_))));
+    return (__float_as_uint(sum) & fixed::kMantissa) >> fraction_;
+  }
+
+ private:
+  uint32_t fraction_, origin_;
+  float limit_;
+};
+
+// For tensors that HasWholeTiles (fixed_encode_whole.cu, fixed_decode_whole.cu); the encoder that
+// rounds stochastically takes fp32 too.
 int EncodeFixedWholeTiles(const FixedArgs& args, cudaStream_t stream);
 int DecodeFixedWholeTiles(const FixedArgs& args, cudaStream_t stream);
 

@@ -298,14 +298,14 @@ __device__ inline CodedTile CodeTile(const TahArgs& args, const ScaleUp& scale_u
     for (int k = 0; k < kPerLane; ++k) values[k] = values[k] * 16;
     const uint32_t limit = four ? 15 : 7;
 #pragma unroll
-    for (int four = 0; four < kPerLane; four += 4) {
-      float noise[4];
-      FourNoises(args.noise, element + lane * kPerLane + four, noise);
+    for (int eight = 0; eight < kPerLane; eight += 8) {
+      const Philox::Counter noises =
+          EightNoises(args.noise, (element + lane * kPerLane + eight) / 8);
 #pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        const uint32_t code =
-            min(static_cast<uint32_t>(__float2int_rd(values[four + k] + noise[k])), limit);
-        words[(four + k) / 8] |= code << NibbleShift((four + k) % 8);
+      for (int k = 0; k < 8; ++k) {
+        const float sum = __fadd_rn(values[eight + k], MiddleOf(noises, k));
+        const uint32_t code = min(static_cast<uint32_t>(__float2int_rd(sum)), limit);
+        words[eight / 8] |= code << NibbleShift(k);
       }
     }
   }

@@ -1,4 +1,4 @@
-// For kernels in which a thread has a whole tile of 64 bf16 numbers that follow the tile before: no
+// For kernels in which a thread has a whole tile of 64 numbers that follow the tile before: no
 // fold, no transposition of bits crosses lanes. The tiles of a warp come through shared memory, so
 // that loads are of whole lines.
 #ifndef LONGHAUL_CODEC_CUDA_MODULE_WHOLE_TILES_CUH_
@@ -11,11 +11,12 @@
 namespace longhaul::codec::cuda {
 
 inline constexpr uint32_t kWholeTile = 64;
-inline constexpr uint32_t kTileUnits = kWholeTile / 8;  // of 16 bytes
+// Units of 16 bytes of a tile.
+inline constexpr uint32_t kTileUnits = kWholeTile * 2 / 16, kTileUnitsOfF32 = kWholeTile * 4 / 16;
 
 // Whether a tensor consists of such tiles.
-inline bool HasWholeTiles(const TensorArgs& tensor, uint32_t tile) {
-  return tensor.dtype == kBf16 && tile == kWholeTile && tensor.channels % kWholeTile == 0 &&
+inline bool HasWholeTiles(const TensorArgs& tensor, uint32_t tile, uint32_t dtype = kBf16) {
+  return tensor.dtype == dtype && tile == kWholeTile && tensor.channels % kWholeTile == 0 &&
          reinterpret_cast<uintptr_t>(tensor.data_dev) % 16 == 0;
 }
 
@@ -45,28 +46,34 @@ class Run {
   uint32_t count;
 };
 
-// 32 tiles in shared memory, one for each lane. Unit u of tile t lies at u ^ t % 8: eight lanes
-// that read or write the same unit of theirs meet all banks.
-class WarpTiles {
+// 32 tiles of kUnits units in shared memory, one for each lane. Unit u of tile t lies at u ^ t % 8:
+// eight lanes that read or write the same unit of theirs meet all banks.
+template <uint32_t kUnits>
+class TilesOf {
  public:
-  __device__ explicit WarpTiles(uint4* units) : units_(units) {}
+  __device__ explicit TilesOf(uint4* units) : units_(units) {}
 
   // Begins to load `count` tiles; what was read before has been read by all lanes.
   __device__ void Load(const void* tensor, uint64_t first_tile, uint32_t count) const {
     const uint32_t lane = threadIdx.x % kWarp;
-    const uint4* const from = static_cast<const uint4*>(tensor) + first_tile * kTileUnits + lane;
-    // Four tiles at a time: the places of every second four differ by eight tiles' bytes alone.
-    const uint32_t tile = lane / kTileUnits;
-    const uint32_t to[2] = {Address(At(tile, lane % kTileUnits)),
-                            Address(At(tile + 4, lane % kTileUnits))};
+    const uint4* const from = static_cast<const uint4*>(tensor) + first_tile * kUnits + lane;
+    // A few tiles at a time: places that are eight tiles apart differ by their bytes alone.
+    const uint32_t tile = lane / kUnits;
+    uint32_t to[kPeriod];
+#pragma unroll
+    for (uint32_t k = 0; k < kPeriod; ++k) {
+      to[k] = Address(At(tile + k * kAtOnce, lane % kUnits));
+    }
     if (count == kWarp) {
-      LoadFours<0>(from, to, kWarp);
+      LoadSome<0>(from, to, kWarp);
     } else {
-      LoadFours<0>(from, to, count - min(count, tile));
+      LoadSome<0>(from, to, count - min(count, tile));
     }
   }
   // What was loaded since the last call is one group of loads.
-  __device__ static void Commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+  __device__ static void Commit() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  }
   // Until all groups of this warp's lanes but the last kPending are there.
   template <int kPending>
   __device__ static void Await() {
@@ -74,22 +81,28 @@ class WarpTiles {
     __syncwarp();
   }
   __device__ uint4* At(uint32_t tile, uint32_t unit) const {
-    return units_ + tile * kTileUnits + (unit ^ tile % kTileUnits);
+    return units_ + tile * kUnits + (unit ^ tile % 8);
   }
   // Of this lane's tile.
-  __device__ uint4 Unit(uint32_t unit) const { return *At(threadIdx.x % kWarp, unit); }
+  __device__ uint4 Unit(uint32_t unit) const {
+    return *At(threadIdx.x % kWarp, unit);
+  }
 
  private:
-  // The tiles 0, 4, 8, ... from this lane's on, of those that are below `count`.
+  // Tiles that the warp loads units of at once, and after how many such loads eight tiles are done.
+  static constexpr uint32_t kAtOnce = kWarp / kUnits, kPeriod = 8 / kAtOnce;
+
+  // The tiles 0, kAtOnce, 2 kAtOnce, ... from this lane's on, of those that are below `count`.
   template <uint32_t kIndex>
-  __device__ static void LoadFours(const uint4* from, const uint32_t (&to)[2], uint32_t count) {
-    if (4 * kIndex < count) {
-      asm volatile("cp.async.cg.shared.global [%0+%2], [%1+%3], 16;" ::"r"(to[kIndex % 2]),
-                   "l"(from), "n"(kIndex / 2 * 8 * kTileUnits * sizeof(uint4)),
+  __device__ static void LoadSome(const uint4* from, const uint32_t (&to)[kPeriod],
+                                  uint32_t count) {
+    if (kAtOnce * kIndex < count) {
+      asm volatile("cp.async.cg.shared.global [%0+%2], [%1+%3], 16;" ::"r"(to[kIndex % kPeriod]),
+                   "l"(from), "n"(kIndex / kPeriod * 8 * kUnits * sizeof(uint4)),
                    "n"(kIndex * kWarp * sizeof(uint4))
                    : "memory");
     }
-    if constexpr (kIndex + 1 < kTileUnits) LoadFours<kIndex + 1>(from, to, count);
+    if constexpr (kIndex + 1 < kUnits) LoadSome<kIndex + 1>(from, to, count);
   }
   __device__ static uint32_t Address(const void* shared) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
@@ -97,6 +110,7 @@ class WarpTiles {
 
   uint4* const units_;
 };
+using WarpTiles = TilesOf<kTileUnits>;
 
 __device__ inline float LowOf(uint32_t two) {
   return __uint_as_float(two << 16);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "codec/fixed/at_random.h"
 #include "codec/simd/noise-inl.h"
 #include "codec/simd/tensor-inl.h"
 #include "codec/tile.h"
@@ -28,6 +29,7 @@ class Encoder {
         sample_tiles_(in.shape.tokens * layout_.tiles_per_token),
         bits_(static_cast<int>(params.bits)),
         top_((1 << (bits_ - 1)) - 1),
+        fraction_(static_cast<int>(FractionBits(params.bits))),
         stochastic_(params.rounding == Rounding::kStochastic),
         noise_(noise),
         payload_(payload) {}
@@ -54,6 +56,7 @@ class Encoder {
     const uint64_t tensor_tile = sample * sample_tiles_ + first;
     std::memcpy(payload_ + layout_.scales + 2 * tensor_tile, stored.at, 2 * tiles);
 
+    if (stochastic_) ops::FillNoise(noise_, tensor_tile * kTile, tiles * kTile, random_);
     uint64_t nonfinite = 0;
     for (size_t tile = 0; tile < tiles; ++tile) {
       const float* values = x + tile * kTile;
@@ -62,10 +65,9 @@ class Encoder {
         values = zeros_;
       }
       if (stochastic_) {
-        ops::FillNoise<kTile>(noise_, (tensor_tile + tile) * kTile, random_);
-        Quantize<true>(values, divisor.at[tile], scale_up, tile);
+        QuantizeAtRandom(values, divisor.at[tile], scale_up, tile);
       } else {
-        Quantize<false>(values, divisor.at[tile], scale_up, tile);
+        QuantizeToNearest(values, divisor.at[tile], scale_up, tile);
       }
     }
     // A step of its own: the planes' wide loads come after the codes' narrow stores are through.
@@ -97,24 +99,43 @@ class Encoder {
     }
   }
 
-  // Codes of a tile: q + 2^(b-1) to low_ and, above 8 bits, high_.
-  template <bool kStochastic>
-  HWY_INLINE void Quantize(const float* values, float divisor, const ScaleUp& scale_up,
-                           size_t tile) {
+  // Codes of a tile, q + 2^(b-1), to low_ and, above 8 bits, high_.
+  HWY_INLINE void QuantizeToNearest(const float* values, float divisor, const ScaleUp& scale_up,
+                                    size_t tile) {
     const auto limit = ops::Float(static_cast<float>(top_));
     const auto lower = ops::Float(-static_cast<float>(top_));
     const auto offset = ops::Int(1 << (bits_ - 1));
-    const auto code = [&](size_t k) HWY_ATTR {
-      const auto scaled = hn::Mul(hn::Mul(ops::Load(values + k), ops::Float(scale_up.first)),
-                                  ops::Float(scale_up.second));
-      const auto u = hn::Min(hn::Max(hn::Div(scaled, ops::Float(divisor)), lower), limit);
-      if constexpr (kStochastic) {
-        const auto floor = hn::Floor(hn::Add(u, ops::Load(random_ + k)));
-        return hn::Add(hn::ConvertTo(ops::DI(), hn::Min(floor, limit)), offset);
-      } else {
-        return hn::Add(ops::RoundToNearest(u), offset);
-      }
-    };
+    StoreCodes(tile, [&](size_t k) HWY_ATTR {
+      const auto quotient = hn::Div(Scaled(values + k, scale_up), ops::Float(divisor));
+      return hn::Add(ops::RoundToNearest(hn::Min(hn::Max(quotient, lower), limit)), offset);
+    });
+  }
+
+  HWY_INLINE void QuantizeAtRandom(const float* values, float divisor, const ScaleUp& scale_up,
+                                   size_t tile) {
+    const auto one = static_cast<float>(1 << fraction_);
+    const auto factor = ops::Float(one / divisor);
+    const auto limit = ops::Float(static_cast<float>(top_) * one);
+    const auto lower = ops::Float(-static_cast<float>(top_) * one);
+    const auto origin = ops::Bits(RandomOrigin(static_cast<uint32_t>(bits_)));
+    const uint16_t* const random = random_ + tile * kTile;
+    StoreCodes(tile, [&](size_t k) HWY_ATTR {
+      const auto product = hn::Mul(Scaled(values + k, scale_up), factor);
+      const auto w = hn::Min(hn::Max(product, lower), limit);
+      const auto number = hn::ShiftRightSame(ops::LoadHalves(random + k), 16 - fraction_);
+      const auto sum = hn::Add(w, ops::AsFloat(hn::Add(origin, number)));
+      return hn::ShiftRightSame(hn::And(ops::AsInt(sum), ops::Int(kMantissa)), fraction_);
+    });
+  }
+
+  HWY_INLINE static ops::VF Scaled(const float* values, const ScaleUp& scale_up) {
+    return hn::Mul(hn::Mul(ops::Load(values), ops::Float(scale_up.first)),
+                   ops::Float(scale_up.second));
+  }
+
+  // `code(k)`: those of elements k and following.
+  template <class Function>
+  HWY_INLINE void StoreCodes(size_t tile, Function&& code) {
     uint8_t* const low = low_ + tile * kTile;
     if (bits_ <= 8) {
       ops::StoreAllCodes<kTile>(code, low);
@@ -135,11 +156,12 @@ class Encoder {
   const uint64_t sample_tiles_;
   const int bits_;
   const int top_;
+  const int fraction_;  // bits of the quotients of stochastic rounding
   const bool stochastic_;
   const RoundingNoise& noise_;
   std::byte* const payload_;
   alignas(64) const float zeros_[kTile] = {};
-  alignas(64) float random_[kTile];
+  alignas(64) uint16_t random_[kBatch * kTile];
   alignas(64) uint8_t low_[kBatch * kTile];
   alignas(64) uint8_t high_[kBatch * kTile];
 };

@@ -213,14 +213,14 @@ HWY_INLINE void FindScales(const BatchRange& range, BatchMeta* meta) {
 // Step 5 for one tile. `random`: numbers of rounding.h, for kStochastic.
 template <size_t kTile, bool kStochastic>
 HWY_INLINE void QuantizeTile(const float* values, float origin, float divisor, float top,
-                             const float* random, uint8_t* codes) {
+                             const uint16_t* random, uint8_t* codes) {
   const auto limit = ops::Float(top);
   const auto code = [&](size_t k) HWY_ATTR {
     const auto exact =
         hn::Div(hn::Sub(ops::Load(values + k), ops::Float(origin)), ops::Float(divisor));
     const auto u = hn::Min(hn::Max(exact, ops::Float(0)), limit);
     if constexpr (kStochastic) {
-      return hn::ConvertTo(ops::DI(), hn::Min(hn::Add(u, ops::Load(random + k)), limit));
+      return hn::ConvertTo(ops::DI(), hn::Min(hn::Add(u, ops::LoadMiddles(random + k)), limit));
     } else {
       return ops::RoundToNearest(u);
     }

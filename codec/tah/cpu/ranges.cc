@@ -148,12 +148,11 @@ class Encoder {
       }
     }
     FindScales<kStochastic>(range, &meta);
+    if constexpr (kStochastic) ops::FillNoise(noise_, tensor_tile * kTile, tiles * kTile, random_);
     for (size_t tile = 0; tile < tiles; ++tile) {
-      if constexpr (kStochastic)
-        ops::FillNoise<kTile>(noise_, (tensor_tile + tile) * kTile, random_);
       QuantizeTile<kTile, kStochastic>(values_ + tile * kTile, meta.origin.at[tile],
-                                       meta.divisor.at[tile], meta.top.at[tile], random_,
-                                       codes_ + tile * kTile);
+                                       meta.divisor.at[tile], meta.top.at[tile],
+                                       random_ + tile * kTile, codes_ + tile * kTile);
     }
     Write(sample, first, tiles, meta, fourth);
     return nonfinite;
@@ -184,7 +183,7 @@ class Encoder {
   std::byte* const payload_;
   ops::TileReader<kTile> reader_;
   alignas(64) float values_[kBatch * kTile];
-  alignas(64) float random_[kTile];
+  alignas(64) uint16_t random_[kBatch * kTile];
   alignas(64) uint8_t codes_[kBatch * kTile];
 };
 

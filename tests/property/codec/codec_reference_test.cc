@@ -20,9 +20,9 @@ namespace {
 std::function<double(uint64_t)> NoiseOf(const Context& context) {
   const RoundingNoise noise(context);
   return [noise](uint64_t index) {
-    float block[4];
-    noise.Fill(index / 4 * 4, 4, block);
-    return double{block[index % 4]};
+    uint16_t block[8];
+    noise.Fill(index / 8 * 8, 8, block);
+    return double{RoundingNoise::Middle(block[index % 8])};
   };
 }
 

@@ -3,6 +3,9 @@
 // alone would miss a codec that makes every element smaller: tensors have as many of either sign.
 #include <random>
 
+#include "codec/fixed/factory.h"
+#include "codec/fixed/reference.h"
+#include "codec/rounding.h"
 #include "tests/conformance/codec/codec_fixture.h"
 
 namespace longhaul::codec {
@@ -122,6 +125,112 @@ INSTANTIATE_TEST_SUITE_P(Stochastic, Unbiased,
                                            "tah:rounding=stochastic",
                                            "tah:rounding=stochastic,p=0,tau=inf"),
                          TestName);
+
+// Draws have few bits, and so small a bias as theirs would need billions of draws. These two tests
+// find it: codes are exactly those of the definition, and its mean over all draws is exact.
+
+int FractionOf(uint32_t bits) {
+  return std::min(16, 23 - static_cast<int>(bits));
+}
+
+// The code of `v` as fixed/format.h defines it.
+int StochasticCode(float v, float scale, uint16_t number, uint32_t bits) {
+  const int fraction = FractionOf(bits);
+  const int top = (1 << (bits - 1)) - 1;
+  const float one = std::ldexp(1.0f, fraction);
+  const float limit = static_cast<float>(top) * one;
+  const float w = scale == 0 ? 0 : std::clamp(v * (one / scale), -limit, limit);
+  const float origin = 0x1p23f + static_cast<float>((top + 1) << fraction);
+  const float sum = w + (origin + static_cast<float>(number >> (16 - fraction)));
+  return (static_cast<int>(sum - 0x1p23f) >> fraction) - (top + 1);
+}
+
+TEST(StochasticRounding, CodesAreThoseOfTheDefinition) {
+  for (uint32_t bits = fixed::kMinBits; bits <= fixed::kMaxBits; ++bits) {
+    for (const uint32_t tile : {32u, 64u, 128u}) {
+      const fixed::Params params{bits, tile, Rounding::kStochastic};
+      const Shape shape{2, 40, 3 * tile};
+      Context context;
+      context.seed = bits + tile;
+      const std::vector<float> values = Activations(shape.elements(), bits * tile);
+      const std::vector<std::byte> blob =
+          MustEncode(*fixed::Create(params), Tensor(Dtype::kF32, shape, values).view(), context);
+      const fixed::ReferenceResult got = fixed::Unpack(blob, shape, params);
+      const RoundingNoise noise(context);
+      std::vector<uint16_t> numbers(shape.elements());
+      noise.Fill(0, static_cast<int>(numbers.size()), numbers.data());
+      for (size_t k = 0; k < values.size(); ++k) {
+        const size_t sample = k / (shape.elements() / shape.samples);
+        const float v = std::ldexp(values[k], got.exponents[sample]);
+        const auto scale = static_cast<float>(got.tiles[k / tile].scale);
+        ASSERT_EQ(got.tiles[k / tile].codes[k % tile], StochasticCode(v, scale, numbers[k], bits))
+            << bits << " bits, tile " << tile << ", element " << k;
+      }
+    }
+  }
+}
+
+// Of the mean code over all draws, over some quotients: sums as above, in units of the bound of
+// formats.md.
+template <class Code>
+Drift ErrorsOverAllDraws(uint32_t bits, Code&& code) {
+  constexpr int kQuotients = 200;
+  constexpr float kScale = 0.3017578125f;  // of fp16
+  std::mt19937 generator(bits);
+  const auto top = static_cast<float>((1 << (bits - 1)) - 1);
+  const double bound = std::ldexp(1.0, -FractionOf(bits) - 1);
+  Drift drift;
+  for (int round = 0; round < kQuotients; ++round) {
+    const float v = std::uniform_real_distribution<float>(-top, top)(generator) * kScale;
+    const double quotient = double{v} / kScale;
+    int64_t sum = 0;
+    for (int number = 0; number < 1 << 16; ++number) {
+      sum += code(v, kScale, static_cast<uint16_t>(number), bits);
+    }
+    const double error = static_cast<double>(sum) / 65536 - quotient;
+    EXPECT_LE(std::abs(error), 2 * bound) << bits << " bits " << quotient;
+    drift.upward += error / bound / kQuotients;
+    drift.outward += (v < 0 ? -error : error) / bound / kQuotients;
+  }
+  return drift;
+}
+
+// Middles of two multiples of 2^-n count as the upper one: from 7 bits on some of the quotients
+// are, which is a quarter of the bound.
+constexpr double kMostOfBound = 0.5;
+
+TEST(StochasticRounding, MeanOverAllDrawsIsTheQuotient) {
+  for (uint32_t bits = fixed::kMinBits; bits <= fixed::kMaxBits; ++bits) {
+    const Drift drift = ErrorsOverAllDraws(bits, StochasticCode);
+    EXPECT_LT(std::abs(drift.upward), kMostOfBound) << bits << " bits";
+    EXPECT_LT(std::abs(drift.outward), kMostOfBound) << bits << " bits";
+  }
+}
+
+TEST(UnbiasedCanary, DrawsThatAreNotInTheMiddleAreFound) {
+  const auto cut_off = [](float v, float scale, uint16_t number, uint32_t /*bits*/) {
+    return static_cast<int>(std::floor(double{v} / scale + number / 65536.0));
+  };
+  EXPECT_GT(std::abs(ErrorsOverAllDraws(4, cut_off).upward), kMostOfBound);
+  const auto towards_zero = [&](float v, float scale, uint16_t number, uint32_t bits) {
+    const int code = cut_off(std::abs(v), scale, number, bits);
+    return v < 0 ? -code : code;
+  };
+  EXPECT_LT(ErrorsOverAllDraws(4, towards_zero).outward, -kMostOfBound);
+}
+
+// What tah adds to its quotients.
+TEST(StochasticRounding, MiddlesRoundAsManyUpAsTheFractionSays) {
+  std::mt19937 generator(5);
+  for (int round = 0; round < 200; ++round) {
+    const double fraction = std::uniform_real_distribution<double>(0, 1)(generator);
+    int up = 0;
+    for (int number = 0; number < 1 << 16; ++number) {
+      up += fraction + RoundingNoise::Middle(static_cast<uint16_t>(number)) >= 1 ? 1 : 0;
+    }
+    EXPECT_NEAR(up / 65536.0, fraction, 0x1p-17);
+  }
+}
 
 TEST(UnbiasedCanary, ABiasTowardsZeroIsFound) {
   const CrookedCodec codec(MustParse("fixed:bits=4,rounding=stochastic"), 0, /*shrinks=*/true);

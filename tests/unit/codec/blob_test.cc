@@ -40,7 +40,7 @@ TEST(BlobHeader, HasTheDocumentedLayout) {
   const std::vector<std::byte> blob = Write(Example());
   const auto byte = [&](size_t place) { return static_cast<int>(blob[place]); };
   EXPECT_EQ(std::memcmp(blob.data(), "LHBL", 4), 0);
-  EXPECT_EQ(byte(4), 1);   // version
+  EXPECT_EQ(byte(4), 2);   // version
   EXPECT_EQ(byte(6), 4);   // codec
   EXPECT_EQ(byte(7), 3);   // dtype
   EXPECT_EQ(byte(8), 2);   // samples
@@ -70,7 +70,8 @@ constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 INSTANTIATE_TEST_SUITE_P(
     Fields, DamagedHeader,
     ::testing::Values(Damage{"magic", 0, 'X', kInvalid},
-                      Damage{"version", 4, 2, absl::StatusCode::kUnimplemented},
+                      Damage{"version before", 4, 1, absl::StatusCode::kUnimplemented},
+                      Damage{"version after", 4, 3, absl::StatusCode::kUnimplemented},
                       Damage{"codec 0", 6, 0, kInvalid}, Damage{"codec 200", 6, 200, kInvalid},
                       Damage{"dtype 0", 7, 0, kInvalid}, Damage{"dtype 4", 7, 4, kInvalid},
                       Damage{"huge shape", 11, 255, kInvalid}, Damage{"reserved", 20, 1, kInvalid},

@@ -120,28 +120,60 @@ TEST(RoundingNoise, IsRandomAccess) {
   Context context;
   context.seed = 5;
   const RoundingNoise noise(context);
-  float all[64];
-  float part[8];
+  uint16_t all[64];
+  uint16_t part[8];
   noise.Fill(128, 64, all);
   noise.Fill(160, 8, part);
   for (int k = 0; k < 8; ++k) EXPECT_EQ(part[k], all[32 + k]);
+}
+
+// As the comment of rounding.h has it, beyond 2^32 blocks too.
+TEST(RoundingNoise, IsHalvesOfPhilox) {
+  Context context;
+  context.seed = 6;
+  const RoundingNoise noise(context);
+  const Philox::Counter& key = noise.block();
+  for (const uint64_t index : {uint64_t{0}, uint64_t{40}, uint64_t{9} << 33}) {
+    uint16_t got[8];
+    noise.Fill(index, 8, got);
+    const uint64_t block = index / 8;
+    const Philox::Counter words = Philox::Generate<7>(
+        {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), key[0], key[1]},
+        {key[2], key[3]});
+    for (size_t k = 0; k < 8; ++k) {
+      EXPECT_EQ(got[k], k % 2 == 0 ? words[k / 2] & 0xffff : words[k / 2] >> 16) << k;
+    }
+  }
 }
 
 TEST(RoundingNoise, IsUniform) {
   const RoundingNoise noise(Context{});
   double sum = 0;
   double squares = 0;
+  double next = 0;  // products of neighbours
   constexpr int kCount = 1 << 16;
-  static float values[kCount];
-  noise.Fill(0, kCount, values);
-  for (const float value : values) {
-    ASSERT_GE(value, 0.0f);
-    ASSERT_LT(value, 1.0f);
+  static uint16_t numbers[kCount];
+  std::vector<int> places(16);
+  noise.Fill(0, kCount, numbers);
+  for (int k = 0; k < kCount; ++k) {
+    const double value = RoundingNoise::Middle(numbers[k]);
+    ASSERT_GT(value, 0.0);
+    ASSERT_LT(value, 1.0);
     sum += value;
-    squares += double{value} * value;
+    squares += value * value;
+    if (k > 0) next += (value - 0.5) * (RoundingNoise::Middle(numbers[k - 1]) - 0.5);
+    for (size_t bit = 0; bit < 16; ++bit) places[bit] += numbers[k] >> bit & 1;
   }
   EXPECT_NEAR(sum / kCount, 0.5, 5 * 0.2887 / 256);
   EXPECT_NEAR(squares / kCount, 1.0 / 3, 0.01);
+  EXPECT_NEAR(next / kCount, 0, 5.0 / 12 / 256);
+  for (const int ones : places) EXPECT_NEAR(ones, kCount / 2, 5 * 128);
+}
+
+TEST(RoundingNoise, MiddlesAreExact) {
+  for (int number = 0; number < 1 << 16; ++number) {
+    ASSERT_EQ(RoundingNoise::Middle(static_cast<uint16_t>(number)), (number + 0.5) / 65536.0);
+  }
 }
 
 }  // namespace

@@ -131,19 +131,41 @@ TEST(CodecsOnGpu, WriteAndReadTheBytesOfTheCpu) {
 
 // What the kernels for whole tiles take, and what is nearly that.
 TEST(CodecsOnGpu, WriteAndReadTheBytesOfTheCpuOfWholeTiles) {
-  constexpr const char* kCodecs[] = {"tah", "tah:p=0.5,tau=1.3", "tah:p=1", "tah:tau=inf,p=0.1",
-                                     "fixed:bits="};
+  constexpr const char* kCodecs[] = {"tah",         "tah:p=0.5,tau=1.3",
+                                     "tah:p=1",     "tah:tau=inf,p=0.1",
+                                     "fixed:bits=", "fixed:rounding=stochastic,bits="};
   std::mt19937_64 random(20260302);
   Stream stream = Must(Stream::Create(Gpu()));
   for (int k = 0; k < 4000 && !::testing::Test::HasFailure(); ++k) {
-    std::string codec = kCodecs[random() % 5];
+    std::string codec = kCodecs[random() % 6];
+    const bool either = codec.find("stochastic") != std::string::npos;  // bf16 and fp32
     if (codec.ends_with('=')) codec += std::to_string(3 + random() % 8);
     Shape shape = AnyShape(&random);
     shape.channels = (shape.channels + 63) / 64 * 64;
     if (random() % 4 == 0) shape.tokens *= 10;
-    const Dtype in = random() % 8 == 0 ? AnyDtype(&random) : Dtype::kBf16;
+    Dtype in = random() % 8 == 0 ? AnyDtype(&random) : Dtype::kBf16;
+    if (either && random() % 2 == 0) in = Dtype::kF32;
     Compare({codec, shape, in, random() % 8 == 0 ? AnyDtype(&random) : Dtype::kBf16}, &random,
             &stream);
+  }
+}
+
+// Every number of bits, every kind of contents, runs that are whole and that are not: the kernels
+// for whole tiles have one instance for some of the bits each.
+TEST(CodecsOnGpu, StochasticRoundingOfWholeTiles) {
+  std::mt19937_64 random(20261123);
+  Stream stream = Must(Stream::Create(Gpu()));
+  for (int bits = 3; bits <= 10; ++bits) {
+    const std::string codec = "fixed:rounding=stochastic,bits=" + std::to_string(bits);
+    for (const Dtype dtype : {Dtype::kBf16, Dtype::kF32}) {
+      for (uint64_t kind = 0; kind < kKinds; ++kind) {
+        for (const Shape& shape : {Shape{2, 32, 64}, Shape{3, 33, 192}, Shape{1, 1, 64}}) {
+          Compare({codec, shape, dtype, dtype}, Contents(&random, dtype, shape.elements(), kind),
+                  &random, &stream);
+          ASSERT_FALSE(::testing::Test::HasFailure()) << "contents of kind " << kind;
+        }
+      }
+    }
   }
 }
 
@@ -210,14 +232,15 @@ TEST(CodecsOnGpu, AnyPayloadOfGaussIsReadAsByTheCpu) {
 TEST(CodecsOnGpu, SeveralLoopsOfTheGrid) {
   std::mt19937_64 random(7);
   Stream stream = Must(Stream::Create(Gpu()));
-  for (const char* codec :
-       {"bf16", "fixed:bits=6,tile=32", "fixed:bits=9,rounding=stochastic", "tah",
-        "tah:alloc=token,tile=128", "tah:rounding=stochastic", "gauss", "gauss:bits=3,block=64",
-        "gauss:bits=6,block=512", "zip", "taco", "taco:format=e5m2,block=64"}) {
+  for (const char* codec : {"bf16", "fixed:bits=6,tile=32", "fixed:bits=4,rounding=stochastic",
+                            "fixed:bits=9,rounding=stochastic", "tah", "tah:alloc=token,tile=128",
+                            "tah:rounding=stochastic", "gauss", "gauss:bits=3,block=64",
+                            "gauss:bits=6,block=512", "zip", "taco", "taco:format=e5m2,block=64"}) {
     for (const uint32_t channels : {1601, 1600}) {
       Compare({codec, {3, 1024, channels}, Dtype::kBf16, Dtype::kBf16}, &random, &stream);
       Compare({codec, {5, 1024, channels}, Dtype::kBf16, Dtype::kF32}, &random, &stream);
       Compare({codec, {2, 1024, channels}, Dtype::kF32, Dtype::kF16}, &random, &stream);
+      Compare({codec, {3, 2048, channels}, Dtype::kF32, Dtype::kF32}, &random, &stream);
     }
   }
 }

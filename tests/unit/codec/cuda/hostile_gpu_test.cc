@@ -133,9 +133,11 @@ TEST(HostilePayloads, OfTahInWholeTilesAreReadAsByTheCpu) {
 TEST(ShiftedPointers, GiveTheSameBytes) {
   std::mt19937_64 random(80);
   Stream stream = Must(Stream::Create(Gpu()));
-  for (const char* name : {"none", "bf16", "fp16", "fixed:bits=4", "fixed:bits=9,tile=32", "tah",
-                           "tah:tile=32,alloc=token", "tah:rounding=stochastic", "gauss",
-                           "gauss:bits=3,block=64", "zip", "taco", "taco:format=int8,block=32"}) {
+  for (const char* name :
+       {"none", "bf16", "fp16", "fixed:bits=4", "fixed:bits=4,rounding=stochastic",
+        "fixed:bits=9,rounding=stochastic", "fixed:bits=9,tile=32", "tah",
+        "tah:tile=32,alloc=token", "tah:rounding=stochastic", "gauss", "gauss:bits=3,block=64",
+        "zip", "taco", "taco:format=int8,block=32"}) {
     const CudaCodec codec = Must(CudaCodec::Create(name));
     for (const Dtype dtype : {Dtype::kF32, Dtype::kF16, Dtype::kBf16}) {
       for (const uint32_t channels : {64u * 3, 200u}) {

@@ -329,7 +329,7 @@ std::string DataOverride(const RunSpec& spec);
 // The run file with every default written out, but for keys that neighbours of an older version do
 // not know (validation.clean and .at_start, train.dtype where it is auto, train.deterministic,
 // train.on_nonfinite, train.lora, train.optimizer.momentum and .moments, train.schedule.decay,
-// checkpoint.at_end); ParseRunSpec of it gives an equal spec. `longhaul plan --show-config` prints
+// group of more than one rank, checkpoint.at_end); ParseRunSpec of it gives an equal spec. `longhaul plan --show-config` prints
 // it and the control plane carries it.
 std::string ToYaml(const RunSpec& spec);
 

@@ -309,8 +309,9 @@ int Main(int argc, char** argv) {
                  "address that this machine has towards the coordinator, also when that changes");
   app.add_option(
          "--device", flags.device,
-         "what to offer for stages: cpu, cuda (the first GPU), cuda:N or a range of GPUs such "
-         "as cuda:0-3; what keeps a GPU from being used is said, never passed over")
+         "what to offer for stages: cpu, cuda (the first GPU), cuda:N or a range of GPUs such as "
+         "cuda:0-3, also several with commas between; cpu,cpu is two ranks that share the "
+         "machine's cores and memory; what keeps a GPU from being used is said, never passed over")
       ->capture_default_str();
   app.add_option("--memory-share", flags.memory_share,
                  "part of each device's memory that stages here may take, where several workers "
@@ -410,15 +411,11 @@ int Main(int argc, char** argv) {
   RouteGrpcLog();
   RaiseFileLimit();
   if (!left_out.empty()) LogInfo("{}", left_out);
-  std::vector<WorkerDevice> devices;
-  for (const DeviceName& name : *device_names) {
-    StatusOr<WorkerDevice> device = OpenDevice(name, flags.memory_share);
-    if (!device.ok()) {
-      return Fail(Annotate(device.status(), fmt::format("--device {}", flags.device)));
-    }
-    devices.push_back(*std::move(device));
+  StatusOr<std::vector<WorkerDevice>> devices = OpenDevices(*device_names, flags.memory_share);
+  if (!devices.ok()) {
+    return Fail(Annotate(devices.status(), fmt::format("--device {}", flags.device)));
   }
-  return Serve(flags, std::move(devices), argv, restarted_for);
+  return Serve(flags, *std::move(devices), argv, restarted_for);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "worker/rpc/stage_options.h"
 
+#include <utility>
+
 namespace longhaul::worker {
 
 std::optional<cuda::Device> GpuOf(const RunSpec& spec, const std::optional<cuda::Device>& gpu) {
@@ -8,7 +10,8 @@ std::optional<cuda::Device> GpuOf(const RunSpec& spec, const std::optional<cuda:
 
 StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, const LayerRange& layers,
                              const Roles& roles, uint32_t threads,
-                             const std::optional<cuda::Device>& gpu) {
+                             const std::optional<cuda::Device>& gpu,
+                             std::vector<DeviceName> ranks) {
   DeviceName device;
   if (gpu) device.cuda_index = static_cast<uint32_t>(gpu->index());
   return {.model = spec.model,
@@ -21,6 +24,7 @@ StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, const Lay
           .recompute = spec.pipeline.recompute,
           .threads = threads,
           .device = device,
+          .ranks = std::move(ranks),
           .masked_targets = spec.data.masks || spec.data.mask_documents,
           .masked_attention = spec.data.mask_documents,
           .loads = !spec.weights.from.empty(),

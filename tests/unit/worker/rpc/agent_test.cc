@@ -132,9 +132,9 @@ TEST_F(AgentTest, AnAssignmentThatMakesNoSenseIsAnErrorAndTheNextOneIsCarriedOut
                 mine(assign)->set_tensor_ranks(2);
               }),
               AllOf(HasSubstr("one of the 1 devices that this worker offers"),
-                    HasSubstr("got 2 tensor by 1 expert ranks")));
+                    HasSubstr("a device for each of its ranks, got 1 for 2 tensor ranks")));
   EXPECT_THAT(refused([&](v1::Assign& assign) { mine(assign)->add_devices(1); }),
-              HasSubstr("expected stage 0 to take one device, got 2"));
+              HasSubstr("a device for each of its ranks, got 2 for 1 tensor ranks"));
   EXPECT_THAT(refused([&](v1::Assign& assign) {
                 v1::Assignment& assignment = *assign.mutable_assignment();
                 *assignment.add_cells() = *mine(assign);

@@ -75,7 +75,7 @@ struct Preset {
   ModelSpec model;
 };
 
-// Values of a token that a layer leaves for its backward.
+// Values of a token that one rank of a layer leaves for its backward.
 struct Kept {
   uint64_t full = 0;  // in fp32
   uint64_t half = 0;  // in the type that matrix products compute in
@@ -90,7 +90,9 @@ struct Family {
   // Of the model as it is published: in its order, blocks once, without adapters. A tied model has
   // no matrix of the head's own.
   std::vector<Parameter> (*parameters)(const ModelSpec& spec, uint32_t vocabulary_rows);
-  Kept (*kept_by_block)(const ModelSpec& spec);
+  // What lies between split matrices is split with them; norms and what is added up are whole on
+  // every rank.
+  Kept (*kept_by_block)(const ModelSpec& spec, uint32_t ranks);
   Kept (*kept_by_final_norm)(const ModelSpec& spec);
   // Begins the published names of all parameters but the head's matrix; published checkpoints of
   // the bare model leave it out.

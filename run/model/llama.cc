@@ -3,6 +3,8 @@
 // may have a norm (qk_norm). Parameters have the names and shapes of published checkpoints.
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "run/model/families.h"
 
 namespace longhaul::model {
@@ -93,9 +95,11 @@ std::vector<Parameter> LlamaParameters(const ModelSpec& spec, uint32_t vocabular
 // Full: the input, the residual in the middle, and both norms before their weights. Half: both
 // norms, queries, attention, keys and values, and the MLP's gate, SiLU, up and product. Norms of
 // queries and keys: what goes in, in fp32, and what it was before weights.
-Kept LlamaBlockKeeps(const ModelSpec& spec) {
-  const uint64_t h = spec.hidden, q = spec.QueryChannels(), k = spec.KvChannels();
-  const uint64_t i = spec.intermediate;
+// Heads of keys and values that are fewer than ranks are repeated.
+Kept LlamaBlockKeeps(const ModelSpec& spec, uint32_t ranks) {
+  const uint64_t h = spec.hidden, q = spec.QueryChannels() / ranks;
+  const uint64_t k = std::max(spec.kv_heads / ranks, 1u) * uint64_t{spec.HeadChannels()};
+  const uint64_t i = spec.intermediate / ranks;
   return {.full = 4 * h + (spec.qk_norm ? 2 * (q + k) : 0), .half = 2 * h + 2 * q + 2 * k + 4 * i};
 }
 

@@ -57,7 +57,7 @@ TEST_F(GroupFields, AreFromOneTo64) {
   EXPECT_EQ(Error("{ tensor: 0 }"),
             "run.yaml:5:18: group.tensor: expected a whole number from 1 to 64, got '0'");
   EXPECT_THAT(Error("{ tensor: 65 }"), HasSubstr("from 1 to 64, got '65'"));
-  EXPECT_THAT(Error("{ tensors: 2 }"), HasSubstr("run.yaml:5:10: unknown key 'group.tensors'"));
+  EXPECT_THAT(Error("{ tensors: 2 }"), HasSubstr("run.yaml:5:10: unknown key 'tensors'"));
 }
 
 TEST_F(GroupFields, HeadsThatRanksDoNotDivideAreRefusedOnceEach) {

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "base/token.h"
 #include "base/units.h"
 #include "deploy/cluster/coordinator_probe.h"
@@ -71,9 +73,16 @@ Command CoordinatorCommand(const ClusterState& state) {
 
 // Of a GPU that several workers have, each plans with its part.
 double MemoryShare(const ClusterState& state, const ClusterWorkerState& worker) {
-  if (worker.device == "cpu") return 1;
-  return 1.0 / static_cast<double>(
-                   std::ranges::count(state.workers, worker.device, &ClusterWorkerState::device));
+  int most = 1;
+  for (const std::string_view device : absl::StrSplit(worker.device, ',')) {
+    if (device == "cpu") continue;
+    const auto has = [&](const ClusterWorkerState& other) {
+      const std::vector<std::string_view> devices = absl::StrSplit(other.device, ',');
+      return std::ranges::find(devices, device) != devices.end();
+    };
+    most = std::max(most, static_cast<int>(std::ranges::count_if(state.workers, has)));
+  }
+  return 1.0 / most;
 }
 
 Command WorkerCommand(const ClusterState& state, const ClusterWorkerState& worker) {

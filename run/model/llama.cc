@@ -76,8 +76,11 @@ std::vector<Parameter> LlamaParameters(const ModelSpec& spec, uint32_t vocabular
   bias("model.layers.#.self_attn.v_proj.bias", k, kRowsByKvHead);
   factor("model.layers.#.self_attn.o_proj.weight", {h, q}, residual, kColumnsByHead);
   if (spec.qk_norm) {
-    norm(Role::kBlock, "model.layers.#.self_attn.q_norm.weight", spec.HeadChannels());
-    norm(Role::kBlock, "model.layers.#.self_attn.k_norm.weight", spec.HeadChannels());
+    for (const std::string_view name :
+         {"model.layers.#.self_attn.q_norm.weight", "model.layers.#.self_attn.k_norm.weight"}) {
+      norm(Role::kBlock, name, spec.HeadChannels());
+      list.back().for_own_heads = true;
+    }
   }
   norm(Role::kBlock, "model.layers.#.post_attention_layernorm.weight", h);
   factor("model.layers.#.mlp.gate_proj.weight", {i, h}, kNormal, kRows);

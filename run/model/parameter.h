@@ -53,6 +53,8 @@ struct Parameter {
   Initial initial;
   bool in_product = false;  // cast to the type that matrix products compute in
   Split split;
+  // Every rank has it whole and uses it for its own heads: gradients are parts of a sum over ranks.
+  bool for_own_heads = false;
   // Of LoRA: no published model has it, so it always begins with `initial`.
   bool adapter = false;
   // No gradient, no moments, in no checkpoint. Who makes a stage reads it where the run began.

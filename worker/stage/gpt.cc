@@ -10,13 +10,15 @@
 
 namespace longhaul::worker {
 
-Gpt::Gpt(const StageOptions& options)
-    : Model(options), hidden_(options.model.hidden), heads_(options.model.heads) {
+Gpt::Gpt(const StageOptions& options, const RankGroup* group)
+    : Model(options, group),
+      heads_(options.model.heads / ranks()),
+      head_channels_(options.model.HeadChannels()) {
   LayerMaker& make = maker();
   const double epsilon = options.model.norm_epsilon;
   if (options.first) {
     tokens_ = make.MakeEmbedding("wte");
-    positions_ = {make.MakeRows("wpe")};
+    positions_.weight = make.MakeRows("wpe");
   }
   for (uint32_t layer = options.first_layer; layer < options.first_layer + options.layers;
        ++layer) {
@@ -45,19 +47,21 @@ at::Tensor Gpt::Attention(const Block& block, const at::Tensor& x, const Layout&
   const int64_t rows = x.size(0), tokens = x.size(1);
   // (rows, tokens, 3, heads, channels of a head) -> three of (rows, heads, tokens, channels)
   std::vector<at::Tensor> qkv = block.qkv(x)
-                                    .view({rows, tokens, 3, heads_, hidden_ / heads_})
+                                    .view({rows, tokens, 3, heads_, head_channels_})
                                     .permute({2, 0, 3, 1, 4})
                                     .unbind(0);
   layout.Remember(&qkv[1], &qkv[2]);
   const at::Tensor mixed = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], layout.mask,
                                                             /*dropout_p=*/0.0, layout.causal());
-  return block.attention_out(mixed.transpose(1, 2).reshape({rows, tokens, hidden_}));
+  return block.attention_out(
+      mixed.transpose(1, 2).reshape({rows, tokens, heads_ * head_channels_}));
 }
 
 at::Tensor Gpt::RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const {
   const Block& layers = blocks_[block];
-  const at::Tensor middle = x + Attention(layers, layers.norm_1(x), layout);
-  return middle + layers.mlp_out(at::gelu(layers.mlp_in(layers.norm_2(middle)), "tanh"));
+  const at::Tensor middle = x + Leave(Attention(layers, Enter(layers.norm_1(x)), layout));
+  const at::Tensor inner = layers.mlp_in(Enter(layers.norm_2(middle)));
+  return middle + Leave(layers.mlp_out(at::gelu(inner, "tanh")));
 }
 
 at::Tensor Gpt::Logits(const at::Tensor& x) const {

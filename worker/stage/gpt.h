@@ -16,7 +16,7 @@ namespace longhaul::worker {
 
 class Gpt final : public Model {
  public:
-  explicit Gpt(const StageOptions& options);
+  Gpt(const StageOptions& options, const RankGroup* group);
   at::Tensor Logits(const at::Tensor& x) const override;
 
  private:
@@ -27,10 +27,11 @@ class Gpt final : public Model {
     Linear mlp_in, mlp_out;
   };
   at::Tensor Embed(const at::Tensor& ids, const Layout& layout) const override;
+  int64_t FirstLogit() const override { return head_.first_row; }
   at::Tensor RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const override;
   at::Tensor Attention(const Block& block, const at::Tensor& x, const Layout& layout) const;
 
-  const int64_t hidden_, heads_;
+  const int64_t heads_, head_channels_;  // this rank's
   std::vector<Block> blocks_;
   Embedding tokens_;      // first stage
   Embedding positions_;   // first stage

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <array>
@@ -50,7 +51,7 @@ std::vector<double> SquaresOnDevice(const std::vector<Parameter>& parameters) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> squares;
   for (auto it = parameters.rbegin(); it != parameters.rend(); ++it) {
-    if (it->repeated || !it->value.grad().defined()) continue;
+    if (it->counted_elsewhere || !it->value.grad().defined()) continue;
     for (const at::Tensor& part : it->value.grad().reshape({-1}).split(kDeviceSumBlock)) {
       squares.push_back(
           at::linalg_vector_norm(part, 2, at::OptionalIntArrayRef(), false, at::kDouble).square());
@@ -64,6 +65,19 @@ std::vector<double> SquaresOnDevice(const std::vector<Parameter>& parameters) {
 
 }  // namespace
 
+void SumPartsOfGradients(const std::vector<Parameter>& parameters, const RankGroup& group) {
+  const at::NoGradGuard no_grad;
+  for (const Parameter& parameter : parameters) {
+    if (!parameter.summed.has_value() || !parameter.value.grad().defined()) continue;
+    const at::Tensor& part = parameter.value.grad();
+    std::vector<int64_t> sizes = part.sizes().vec();
+    sizes.front() = parameter.summed->whole_rows;
+    const at::Tensor whole = at::zeros(sizes, part.options());
+    whole.narrow(0, parameter.summed->first_row, part.size(0)).copy_(part);
+    part.copy_(group.Sum(whole).narrow(0, parameter.summed->first_row, part.size(0)));
+  }
+}
+
 SquaredNorm AddSquaredGradients(const std::vector<Parameter>& parameters, double sum) {
   SquaredNorm norm{.sum = sum};
   const auto add = [&norm](double squares) {
@@ -75,7 +89,7 @@ SquaredNorm AddSquaredGradients(const std::vector<Parameter>& parameters, double
     return norm;
   }
   for (auto it = parameters.rbegin(); it != parameters.rend(); ++it) {
-    if (it->repeated || !it->value.grad().defined()) continue;
+    if (it->counted_elsewhere || !it->value.grad().defined()) continue;
     add(SumOfSquares(it->value.grad()));
   }
   return norm;

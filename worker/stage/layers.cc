@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_index_put_impl.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/empty.h>
@@ -20,6 +21,7 @@
 
 #include "base/check.h"
 #include "worker/stage/init.h"
+#include "worker/stage/torch_scope.h"
 
 namespace longhaul::worker {
 namespace {
@@ -191,7 +193,12 @@ struct Lookup : torch::autograd::Function<Lookup> {
 }  // namespace
 
 at::Tensor Embedding::operator()(const at::Tensor& ids) const {
-  return Lookup::apply(weight, ids);
+  if (group == nullptr) return Lookup::apply(weight, ids);
+  const at::Tensor own = ids - first_row;
+  const at::Tensor others = own.lt(0).logical_or(own.ge(weight.size(0))).unsqueeze(-1);
+  // Masked, so that others' rows have no gradient here.
+  return group->Leave(
+      Lookup::apply(weight, own.clamp(0, weight.size(0) - 1)).masked_fill(others, 0));
 }
 
 at::Tensor Linear::operator()(const at::Tensor& x) const {
@@ -200,6 +207,9 @@ at::Tensor Linear::operator()(const at::Tensor& x) const {
 }
 
 at::Tensor Head::operator()(const at::Tensor& x) const {
+  if (group != nullptr) {
+    return HeadProduct::apply(group->Enter(x.to(cast_weight.scalar_type())), this);
+  }
   return HeadProduct::apply(x, this);
 }
 
@@ -209,6 +219,51 @@ at::Tensor LayerNorm::operator()(const at::Tensor& x) const {
 
 at::Tensor RmsNorm::operator()(const at::Tensor& x) const {
   return at::rms_norm(x, weight.sizes(), weight, epsilon);
+}
+
+LayerMaker::LayerMaker(const ModelSpec& spec, std::vector<model::PlacedParameter> wanted,
+                       const FirstValues& first_values, const at::Device& device,
+                       at::ScalarType compute_type, double adapter_scale, const RankGroup* group)
+    : wanted_(std::move(wanted)),
+      first_values_(first_values),
+      device_(device),
+      compute_type_(compute_type),
+      adapter_scale_(adapter_scale),
+      group_(group) {
+  if (group == nullptr) return;
+  for (const model::PlacedParameter& placed : wanted_) {
+    auto share = model::ShareOf(spec, placed.parameter, group->rank(), group->size());
+    ThrowIfError(share.status());
+    shares_.push_back(*std::move(share));
+  }
+}
+
+at::Tensor LayerMaker::Cut(const at::Tensor& whole, size_t index) const {
+  const model::Along along = wanted_[index].parameter.split.along;
+  if (group_ == nullptr || along == model::Along::kNothing) return whole;
+  const int64_t dimension = along == model::Along::kRows ? 0 : 1;
+  std::vector<at::Tensor> parts;
+  for (const auto& [begin, end] : shares_[index].ranges) {
+    parts.push_back(whole.narrow(dimension, begin, end - begin));
+  }
+  return at::cat(parts, dimension);
+}
+
+int64_t LayerMaker::FirstRow(size_t index) const {
+  return group_ == nullptr ? 0 : shares_[index].ranges.front().begin;
+}
+
+std::optional<Parameter::Summed> LayerMaker::SummedInGroup(size_t index) const {
+  if (group_ == nullptr) return std::nullopt;
+  const model::Parameter& parameter = wanted_[index].parameter;
+  const bool repeated =
+      parameter.split.along != model::Along::kNothing && shares_[index].holders > 1;
+  if (!repeated && !parameter.for_own_heads) return std::nullopt;
+  return Parameter::Summed{parameter.shape.rows, FirstRow(index)};
+}
+
+bool LayerMaker::IsCountedByOther(size_t index) const {
+  return group_ != nullptr && group_->rank() % shares_[index].holders != 0;
 }
 
 bool LayerMaker::NextIs(const std::string& name) const {
@@ -251,11 +306,13 @@ at::Tensor LayerMaker::FrozenValue(const model::Parameter& parameter,
 at::Tensor LayerMaker::Make(const std::string& name, Use use) {
   LH_CHECK(NextIs(name), "{} is made where the model's descriptor has {}", name,
            done() ? "nothing more" : wanted_[made_.size()].Name());
-  const model::Parameter& parameter = wanted_[made_.size()].parameter;
+  const size_t index = made_.size();
+  const model::Parameter& parameter = wanted_[index].parameter;
   LH_CHECK(use == Use::kLookedUp || parameter.in_product == (use == Use::kInProduct),
            "{} is used in another way than the model's descriptor says", name);
   if (parameter.frozen) return made_.emplace_back(FrozenValue(parameter, name));
-  const at::Tensor value = FirstValue(parameter, name).to(device_).set_requires_grad(true);
+  const at::Tensor value =
+      Cut(FirstValue(parameter, name), index).to(device_).set_requires_grad(true);
   made_.push_back(value);
   parameters_.push_back(
       {.name = name,
@@ -263,17 +320,24 @@ at::Tensor LayerMaker::Make(const std::string& name, Use use) {
        .decays = parameter.decays(),
        .block_matrices = parameter.is_block_matrix() ? parameter.split.stacked : 0,
        .tied = parameter.is_tied(),
-       .repeated = wanted_[made_.size() - 1].repeated});
+       .counted_elsewhere = wanted_[index].repeated || IsCountedByOther(index),
+       .summed = SummedInGroup(index)});
   return value;
+}
+
+Embedding LayerMaker::MakeEmbedding(const std::string& name) {
+  const int64_t first_row = FirstRow(made_.size());
+  return {Make(name, Use::kLookedUp), first_row, group_};
 }
 
 Linear LayerMaker::MakeLinear(const std::string& name) {
   Linear linear;
+  const bool is_part = wanted_[made_.size()].parameter.split.along == model::Along::kColumns;
   linear.weight = Make(name + ".weight", Use::kInProduct);
   linear.cast_weight = Cast(linear.weight);
   if (NextIs(name + ".bias")) {
     linear.bias = Make(name + ".bias", Use::kInProduct);
-    linear.cast_bias = Cast(linear.bias);
+    if (group_ == nullptr || group_->rank() == 0 || !is_part) linear.cast_bias = Cast(linear.bias);
   }
   if (NextIs(name + ".lora_A.weight")) {
     Adapter& adapter = linear.adapter;
@@ -295,13 +359,16 @@ int64_t LayerMaker::RowsInHead(int64_t rows) const {
 
 Head LayerMaker::MakeHead(const std::string& name, const std::string& embedding_name,
                           const Embedding& embedding) {
-  if (NextIs(name + ".weight")) return HeadOver(Make(name + ".weight", Use::kInProduct));
-  if (embedding.weight.defined()) return HeadOver(embedding.weight);
-  return HeadOver(Make(embedding_name, Use::kInProduct));
+  if (embedding.weight.defined() && !NextIs(name + ".weight")) {
+    return HeadOver(embedding.weight, embedding.first_row);
+  }
+  const int64_t first_row = FirstRow(made_.size());
+  const std::string own = NextIs(name + ".weight") ? name + ".weight" : embedding_name;
+  return HeadOver(Make(own, Use::kInProduct), first_row);
 }
 
-Head LayerMaker::HeadOver(const at::Tensor& weight) {
-  return {weight, Cast(weight, RowsInHead(weight.size(0)))};
+Head LayerMaker::HeadOver(const at::Tensor& weight, int64_t first_row) {
+  return {weight, Cast(weight, RowsInHead(weight.size(0))), first_row, group_};
 }
 
 LayerNorm LayerMaker::MakeLayerNorm(const std::string& name, double epsilon) {
@@ -334,10 +401,13 @@ Status LayerMaker::Load(const ReadParameter& read) const {
   for (size_t i = 0; i < made_.size(); ++i) {
     if (wanted_[i].parameter.adapter) continue;
     const at::Tensor& value = made_[i];
-    const at::Tensor values = at::empty(value.sizes());
+    const model::Shape& shape = wanted_[i].parameter.shape;
+    std::vector<int64_t> sizes = {shape.rows};
+    if (shape.is_matrix()) sizes.push_back(shape.columns);
+    const at::Tensor values = at::empty(sizes);
     LH_RETURN_IF_ERROR(
         read(wanted_[i], std::span(values.data_ptr<float>(), static_cast<size_t>(values.numel()))));
-    value.detach().copy_(values);
+    value.detach().copy_(Cut(values, i));
   }
   RefreshCasts();
   return absl::OkStatus();

@@ -9,11 +9,14 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "run/model/family.h"
+#include "run/model/share.h"
+#include "worker/stage/group/rank_group.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul::worker {
@@ -25,8 +28,15 @@ struct Parameter {
   bool decays = false;  // by the optimizer's weight decay
   // Of a block's matrix: so many lie one below another in the rows. 0: no matrix, or of no block.
   uint32_t block_matrices = 0;
-  // As in run/model/parameter.h.
-  bool tied = false, repeated = false;
+  bool tied = false;  // as in run/model/parameter.h
+  // Another stage or rank has the same numbers, and counts them: in the norm of gradients.
+  bool counted_elsewhere = false;
+  // In a group, where ranks that have the same rows each have a part of their gradient: which of
+  // the whole parameter's rows these are.
+  struct Summed {
+    int64_t whole_rows = 0, first_row = 0;
+  };
+  std::optional<Summed> summed;
 };
 
 // What LoRA adds to a Linear: scale * b (a x). Both undefined where it adds nothing.
@@ -42,25 +52,32 @@ struct Adapter {
 // computed.
 struct Linear {
   at::Tensor weight, bias;  // (outputs, inputs); bias undefined where there is none
-  // What is multiplied: copies in bf16 (LayerMaker::RefreshCasts), or the parameters themselves.
+  // What is multiplied: copies in bf16 (LayerMaker::RefreshCasts), or the parameters themselves. Of
+  // a sum over ranks only rank 0 adds the bias, but all have its gradient.
   at::Tensor cast_weight, cast_bias;
   Adapter adapter;
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
 // The product that gives logits, in fp32, which the loss needs; otherwise as a Linear without bias.
+// In a group those of this rank's share of the vocabulary.
 struct Head {
   at::Tensor weight;  // (vocabulary, channels)
   // As Linear's. In bf16 on a GPU rows of zeros follow, up to a multiple of 8: with GPT-2's 50,257
   // rows of its own the head's products would take five times as long.
   at::Tensor cast_weight;
+  int64_t first_row = 0;  // of this rank's share
+  const RankGroup* group = nullptr;
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
 // Rows of a table, in fp32. Its backward adds to the table's gradient by itself, as Linear's does:
 // on a GPU to the rows that were read alone, always in the same order. Outlives what it has given.
+// In a group a rank has a share of the rows, and all get every row from the rank that has it.
 struct Embedding {
   at::Tensor weight;  // (rows, channels)
+  int64_t first_row = 0;
+  const RankGroup* group = nullptr;
   at::Tensor operator()(const at::Tensor& ids) const;
 };
 
@@ -94,17 +111,14 @@ struct FirstValues {
 class LayerMaker {
  public:
   // `compute_type`: of matrix products, kFloat or kBFloat16. `adapter_scale`: of all adapters.
-  LayerMaker(std::vector<model::PlacedParameter> wanted, const FirstValues& first_values,
-             const at::Device& device, at::ScalarType compute_type, double adapter_scale)
-      : wanted_(std::move(wanted)),
-        first_values_(first_values),
-        device_(device),
-        compute_type_(compute_type),
-        adapter_scale_(adapter_scale) {}
+  // `group`: layers get this rank's shares of the parameters of `spec`; null: whole ones.
+  LayerMaker(const ModelSpec& spec, std::vector<model::PlacedParameter> wanted,
+             const FirstValues& first_values, const at::Device& device, at::ScalarType compute_type,
+             double adapter_scale, const RankGroup* group);
 
   // Rows that are added, not looked up: positions.
   at::Tensor MakeRows(const std::string& name) { return Make(name, Use::kInFp32); }
-  Embedding MakeEmbedding(const std::string& name) { return {Make(name, Use::kLookedUp)}; }
+  Embedding MakeEmbedding(const std::string& name);
   // "<name>.weight" and, where the descriptor has them, "<name>.bias" and "<name>.lora_A.weight"
   // with its B.
   Linear MakeLinear(const std::string& name);
@@ -132,7 +146,14 @@ class LayerMaker {
  private:
   // Rows that are looked up are fp32; where the embedding is tied a product uses them besides.
   enum class Use : uint8_t { kInProduct, kInFp32, kLookedUp };
-  Head HeadOver(const at::Tensor& weight);
+  Head HeadOver(const at::Tensor& weight, int64_t first_row);
+  // This rank's part of parameter `index`.
+  at::Tensor Cut(const at::Tensor& whole, size_t index) const;
+  // Where that begins, of a table's rows.
+  int64_t FirstRow(size_t index) const;
+  std::optional<Parameter::Summed> SummedInGroup(size_t index) const;
+  // Another rank counts it.
+  bool IsCountedByOther(size_t index) const;
   // The next parameter of the descriptor, which must be called `name` and have this use.
   at::Tensor Make(const std::string& name, Use use);
   bool NextIs(const std::string& name) const;
@@ -150,7 +171,9 @@ class LayerMaker {
   const at::Device device_;
   const at::ScalarType compute_type_;
   const double adapter_scale_;
-  std::vector<at::Tensor> made_;  // as `wanted_`
+  const RankGroup* const group_;
+  std::vector<model::Share> shares_;  // of a group, as `wanted_`
+  std::vector<at::Tensor> made_;      // as `wanted_`
   std::vector<Parameter> parameters_;
   std::vector<at::Tensor> cast_, casts_;  // parameters that products use, and their copies
 };

@@ -9,8 +9,8 @@
 
 namespace longhaul::worker {
 
-Llama::Llama(const StageOptions& options)
-    : Model(options), head_channels_(options.model.HeadChannels()) {
+Llama::Llama(const StageOptions& options, const RankGroup* group)
+    : Model(options, group), head_channels_(options.model.HeadChannels()) {
   const ModelSpec& model = options.model;
   const std::string tokens = "model.embed_tokens.weight";
   if (options.first) tokens_ = maker().MakeEmbedding(tokens);
@@ -83,10 +83,10 @@ at::Tensor Llama::Attention(const Block& block, const at::Tensor& x, const Layou
 at::Tensor Llama::RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const {
   const Block& layers = blocks_[block];
   // What several products read is cast once: each would do it by itself, and autograd keep all.
-  const at::Tensor middle = x + Attention(layers, layers.norm_1(x).to(compute_type()), layout);
-  const at::Tensor normed = layers.norm_2(middle).to(compute_type());
+  const at::Tensor middle = x + Leave(Attention(layers, Enter(layers.norm_1(x)), layout));
+  const at::Tensor normed = Enter(layers.norm_2(middle));
   const at::Tensor gate = at::silu(layers.gate(normed));
-  return middle + layers.down(gate * layers.up(normed));
+  return middle + Leave(layers.down(gate * layers.up(normed)));
 }
 
 at::Tensor Llama::Logits(const at::Tensor& x) const {

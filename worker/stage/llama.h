@@ -18,7 +18,7 @@ namespace longhaul::worker {
 
 class Llama final : public Model {
  public:
-  explicit Llama(const StageOptions& options);
+  Llama(const StageOptions& options, const RankGroup* group);
   at::Tensor Logits(const at::Tensor& x) const override;
 
  private:
@@ -31,6 +31,7 @@ class Llama final : public Model {
   };
   Block MakeBlock(const ModelSpec& model, uint32_t layer);
   at::Tensor Embed(const at::Tensor& ids, const Layout& layout) const override;
+  int64_t FirstLogit() const override { return head_.first_row; }
   at::Tensor RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const override;
   at::Tensor Attention(const Block& block, const at::Tensor& x, const Layout& layout) const;
 

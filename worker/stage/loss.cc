@@ -40,8 +40,8 @@ at::Tensor Loss::RowsOf(const at::Tensor& tensor, int64_t begin) const {
 
 at::Tensor Loss::OfChunk(const at::Tensor& hidden, int64_t begin) const {
   const at::Tensor logits = network_.Logits(hidden);
-  if (chunk_ == tokens_) return Model::Loss(logits, targets_, counted_);
-  const at::Tensor sum = Model::SumOfLosses(logits, RowsOf(targets_.reshape({-1}), begin));
+  if (chunk_ == tokens_) return network_.Loss(logits, targets_, counted_);
+  const at::Tensor sum = network_.SumOfLosses(logits, RowsOf(targets_.reshape({-1}), begin));
   return counted_.defined() ? sum / counted_ : sum / tokens_;
 }
 

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "run/model/family.h"
 #include "worker/stage/gpt.h"
+#include "worker/stage/group/split_loss.h"
 #include "worker/stage/llama.h"
 #include "worker/stage/torch_device.h"
 
@@ -16,14 +17,14 @@ namespace longhaul::worker {
 
 namespace {
 
-std::unique_ptr<Model> Make(const StageOptions& options) {
+std::unique_ptr<Model> Make(const StageOptions& options, const RankGroup* group) {
   switch (options.model.family) {
     case ModelFamily::kLlama:
-      return std::make_unique<Llama>(options);
+      return std::make_unique<Llama>(options, group);
     case ModelFamily::kGpt:
       break;
   }
-  return std::make_unique<Gpt>(options);
+  return std::make_unique<Gpt>(options, group);
 }
 
 FirstValues FirstValuesOf(const StageOptions& options) {
@@ -34,25 +35,36 @@ FirstValues FirstValuesOf(const StageOptions& options) {
 
 }  // namespace
 
-std::unique_ptr<Model> Model::Create(const StageOptions& options) {
-  std::unique_ptr<Model> made = Make(options);
+std::unique_ptr<Model> Model::Create(const StageOptions& options, const RankGroup* group) {
+  std::unique_ptr<Model> made = Make(options, group);
   LH_CHECK(made->maker_.done(), "family {} makes {} parameters, fewer than its descriptor has",
            ToString(options.model.family), made->maker_.made());
   return made;
 }
 
-Model::Model(const StageOptions& options)
+Model::Model(const StageOptions& options, const RankGroup* group)
     : first_(options.first),
       last_(options.last),
       block_count_(options.layers),
-      maker_(model::ParametersOf(options.model, options.vocabulary_rows(),
+      group_(group),
+      maker_(options.model,
+             model::ParametersOf(options.model, options.vocabulary_rows(),
                                  {.first_layer = options.first_layer,
                                   .layers = options.layers,
                                   .embedding = options.first,
                                   .head = options.last}),
              FirstValuesOf(options), TorchDevice(options.device),
              options.train.dtype == ComputeDtype::kBf16 ? at::kBFloat16 : at::kFloat,
-             options.model.lora ? options.model.lora->scale() : 0) {}
+             options.model.lora ? options.model.lora->scale() : 0, group) {}
+
+at::Tensor Model::Enter(const at::Tensor& normed) const {
+  const at::Tensor x = normed.to(compute_type());
+  return group_ == nullptr ? x : group_->Enter(x);
+}
+
+at::Tensor Model::Leave(const at::Tensor& part) const {
+  return group_ == nullptr ? part : group_->Leave(part);
+}
 
 Model::Layout Model::LayoutOf(const at::Tensor& documents) {
   if (!documents.defined()) return {};
@@ -103,13 +115,18 @@ at::Tensor Model::Extend(const at::Tensor& input, Seen* seen) const {
 }
 
 at::Tensor Model::Loss(const at::Tensor& logits, const at::Tensor& targets,
-                       const at::Tensor& counted) {
+                       const at::Tensor& counted) const {
   if (counted.defined()) return SumOfLosses(logits, targets) / counted;
+  if (group_ != nullptr) return SumOfLosses(logits, targets) / targets.numel();
   return at::cross_entropy_loss(logits.reshape({-1, logits.size(-1)}), targets.reshape({-1}));
 }
 
-at::Tensor Model::SumOfLosses(const at::Tensor& logits, const at::Tensor& targets) {
-  return at::cross_entropy_loss(logits.reshape({-1, logits.size(-1)}), targets.reshape({-1}),
+at::Tensor Model::SumOfLosses(const at::Tensor& logits, const at::Tensor& targets) const {
+  const at::Tensor rows = logits.reshape({-1, logits.size(-1)});
+  if (group_ != nullptr) {
+    return SumOfSplitLosses(*group_, rows, targets.reshape({-1}), FirstLogit());
+  }
+  return at::cross_entropy_loss(rows, targets.reshape({-1}),
                                 /*weight=*/{}, at::Reduction::Sum, kNoTarget);
 }
 

@@ -32,7 +32,9 @@ class Model {
  public:
   // What a stage of these options holds, with initial parameters. The one place that knows all
   // families.
-  static std::unique_ptr<Model> Create(const StageOptions& options);
+  // `group`: it holds this rank's shares; null: a stage of one rank. Outlives it.
+  static std::unique_ptr<Model> Create(const StageOptions& options,
+                                       const RankGroup* group = nullptr);
   virtual ~Model() = default;
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
@@ -63,7 +65,8 @@ class Model {
   at::Tensor RunBlocks(const at::Tensor& input, const Layout& layout, size_t begin,
                        size_t end) const;
   size_t block_count() const { return block_count_; }
-  // Last stage: final norm and head of a hidden state, (..., hidden) to (..., vocabulary), fp32.
+  // Last stage: final norm and head of a hidden state, (..., hidden) to (..., vocabulary), fp32; in
+  // a group those of this rank's share of the vocabulary.
   virtual at::Tensor Logits(const at::Tensor& x) const = 0;
   // All of the stage: its hidden state, on the last stage the logits.
   at::Tensor Forward(const at::Tensor& input, const at::Tensor& documents = {}) const;
@@ -73,34 +76,44 @@ class Model {
   at::Tensor Extend(const at::Tensor& input, Seen* seen) const;
   // After parameters have changed, before the next Forward.
   void RefreshCasts() const { maker_.RefreshCasts(); }
-  // Cross-entropy, an fp32 scalar: the mean, or with `counted`, an fp32 scalar, the sum over
-  // targets that are not kNoTarget by that. `targets`: int64, as many as rows of `logits`.
-  static at::Tensor Loss(const at::Tensor& logits, const at::Tensor& targets,
-                         const at::Tensor& counted = {});
+  // Cross-entropy of Logits, an fp32 scalar: the mean, or with `counted`, an fp32 scalar, the sum
+  // over targets that are not kNoTarget by that. `targets`: int64, as many as rows of `logits`.
+  at::Tensor Loss(const at::Tensor& logits, const at::Tensor& targets,
+                  const at::Tensor& counted = {}) const;
   // That sum.
-  static at::Tensor SumOfLosses(const at::Tensor& logits, const at::Tensor& targets);
+  at::Tensor SumOfLosses(const at::Tensor& logits, const at::Tensor& targets) const;
 
   // Gives all parameters but adapters, in the order of its descriptor, other values.
   Status Load(const ReadParameter& read) const { return maker_.Load(read); }
 
   // Those that are trained, in the model's order.
   const std::vector<Parameter>& parameters() const { return maker_.parameters(); }
+  const RankGroup* group() const { return group_; }
   uint64_t frozen_bytes() const { return maker_.frozen_bytes(); }
 
  protected:
-  explicit Model(const StageOptions& options);
+  Model(const StageOptions& options, const RankGroup* group);
 
   // For the constructors of families.
   LayerMaker& maker() { return maker_; }
   // Of what goes into matrix products.
   at::ScalarType compute_type() const { return maker_.compute_type(); }
+  // Ranks that share the stage's matrices.
+  int64_t ranks() const { return group_ == nullptr ? 1 : group_->size(); }
+  // A normed hidden state on its way into products whose matrices are split, in their type; and
+  // what a product gave that is part of a sum over ranks (rank_group.h).
+  at::Tensor Enter(const at::Tensor& normed) const;
+  at::Tensor Leave(const at::Tensor& part) const;
 
  private:
   virtual at::Tensor Embed(const at::Tensor& ids, const Layout& layout) const = 0;
+  // Last stage: the vocabulary's entry with which this rank's logits begin.
+  virtual int64_t FirstLogit() const = 0;
   virtual at::Tensor RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const = 0;
 
   const bool first_, last_;
   const size_t block_count_;
+  const RankGroup* const group_;
   LayerMaker maker_;
 };
 

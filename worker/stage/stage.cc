@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/check.h"
 #include "base/cuda/device.h"
 #include "base/cuda/module.h"
 #include "run/boundary/boundary_shape.h"
@@ -23,6 +24,7 @@
 #include "worker/stage/host_copies.h"
 #include "worker/stage/microbatch_pass.h"
 #include "worker/stage/model.h"
+#include "worker/stage/network_stage.h"
 #include "worker/stage/optimizer.h"
 #include "worker/stage/replay_stage.h"
 #include "worker/stage/tied_parameter.h"
@@ -44,7 +46,9 @@ at::ScalarType ToTorch(codec::Dtype dtype) {
   return at::kFloat;
 }
 
-Status Check(const StageOptions& options) {
+}  // namespace
+
+Status CheckStageOptions(const StageOptions& options) {
   const ModelSpec& model = options.model;
   const auto wrong = [](const std::string& message) { return absl::InvalidArgumentError(message); };
   if (model.hidden == 0 || model.heads == 0 || model.context == 0 || model.layers == 0 ||
@@ -77,6 +81,8 @@ Status Check(const StageOptions& options) {
   }
   return absl::OkStatus();
 }
+
+namespace {
 
 BoundaryTensor ToBoundary(const at::Tensor& tensor) {
   auto owner = std::make_shared<at::Tensor>(tensor.detach().to(at::kFloat).contiguous());
@@ -163,10 +169,10 @@ at::Device PreparedDevice(const StageOptions& options) {
 
 class NetworkStage final : public Stage {
  public:
-  explicit NetworkStage(const StageOptions& options)
+  NetworkStage(const StageOptions& options, const RankGroup* group)
       : options_(options),
         device_(PreparedDevice(options)),
-        network_(Model::Create(options)),
+        network_(Model::Create(options, group)),
         optimizer_(Optimizer::Create(options.train, network_->parameters())),
         passes_(options_, *network_),
         tied_(TiedMatrixOf(options_, network_->parameters())) {}
@@ -206,6 +212,8 @@ class NetworkStage final : public Stage {
   // OK: all of `step` but its update is done.
   Status CheckStepEnds(Step step) const;
   void ForgetStep();
+  // In a group, once a step.
+  void SumPartsOfGradients() const;
   // Fills in the values of `snapshot`: of its parameters, then of its moments.
   Status CopyToHost(const std::vector<at::Tensor>& on_gpu, StageSnapshot* snapshot) const;
 
@@ -219,6 +227,7 @@ class NetworkStage final : public Stage {
   uint64_t steps_ = 0;                               // taken
   std::map<Microbatch, Pending> pending_;
   std::optional<Microbatch> last_backward_;  // of this step
+  mutable bool gradients_are_whole_ = false;
 };
 
 StatusOr<at::Tensor> NetworkStage::ReadIds(std::string_view what, std::span<const int32_t> ids,
@@ -329,6 +338,7 @@ StatusOr<std::optional<BoundaryTensor>> NetworkStage::Backward(
     Pending pending = std::move(it->second);
     pending_.erase(it);
     last_backward_ = microbatch;
+    gradients_are_whole_ = false;
     const at::Tensor of_input = pending.pass->Backward(gradient);
     passes_.GiveBack(std::move(pending.pass));
     if (!options_.first) return ToBoundary(of_input);
@@ -350,8 +360,15 @@ StatusOr<std::optional<BoundaryTensor>> NetworkStage::Evaluate(const Input& inpu
 
 StatusOr<SquaredNorm> NetworkStage::AddSquaredGradientNorm(double sum) const {
   return CallTorch("gradient norm", options_.threads, [&]() -> StatusOr<SquaredNorm> {
+    SumPartsOfGradients();
     return AddSquaredGradients(network_->parameters(), sum);
   });
+}
+
+void NetworkStage::SumPartsOfGradients() const {
+  if (network_->group() == nullptr || gradients_are_whole_) return;
+  worker::SumPartsOfGradients(network_->parameters(), *network_->group());
+  gradients_are_whole_ = true;
 }
 
 Status NetworkStage::CheckStepEnds(Step step) const {
@@ -375,6 +392,7 @@ Status NetworkStage::OptimizerStep(Step step, double learning_rate, double gradi
                       step.value(), gradient_scale));
     }
     LH_RETURN_IF_ERROR(CheckStepEnds(step));
+    SumPartsOfGradients();
     optimizer_->Step(step.value(), learning_rate, gradient_scale);
     passes_.ForgetGradients();
     network_->RefreshCasts();
@@ -515,13 +533,22 @@ uint64_t NetworkStage::parameter_count() const {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Stage>> Stage::Create(const StageOptions& options) {
-  LH_RETURN_IF_ERROR(Check(options));
-  if (options.replay) return MakeReplayStage(options);
+StatusOr<std::unique_ptr<Stage>> MakeNetworkStage(const StageOptions& options,
+                                                  const RankGroup* group) {
+  LH_RETURN_IF_ERROR(CheckStageOptions(options));
   return CallTorch("creating the stage", options.threads,
                    [&]() -> StatusOr<std::unique_ptr<Stage>> {
-                     return std::make_unique<NetworkStage>(options);
+                     return std::make_unique<NetworkStage>(options, group);
                    });
+}
+
+StatusOr<std::unique_ptr<Stage>> Stage::Create(const StageOptions& options) {
+  LH_CHECK(options.ranks.empty(), "a group is made by MakeGroupStage");
+  if (options.replay) {
+    LH_RETURN_IF_ERROR(CheckStageOptions(options));
+    return MakeReplayStage(options);
+  }
+  return MakeNetworkStage(options, nullptr);
 }
 
 }  // namespace longhaul::worker

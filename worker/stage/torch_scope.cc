@@ -25,6 +25,7 @@ void UseTorchThreads(uint32_t threads) {
 }
 
 Status FromTorchException(std::string_view what, const std::exception& error) {
+  if (const auto* carried = dynamic_cast<const StatusError*>(&error)) return carried->status();
   std::string words = error.what();
   bool out_of_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
                        dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr;

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <exception>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/status.h"
 
@@ -15,8 +17,23 @@ namespace longhaul::worker {
 // where it differs) and no inter-op threads.
 void UseTorchThreads(uint32_t threads);
 
-// kResourceExhausted where memory ran out, else kInternal; "<what>: <LibTorch's words>".
-// IsDeviceLost where this process cannot use its GPU any more.
+// A Status on its way through LibTorch, which knows exceptions alone.
+class StatusError : public std::exception {
+ public:
+  explicit StatusError(Status status) : status_(std::move(status)), words_(Message(status_)) {}
+  const Status& status() const { return status_; }
+  const char* what() const noexcept override { return words_.c_str(); }
+
+ private:
+  Status status_;
+  std::string words_;
+};
+inline void ThrowIfError(Status status) {
+  if (!status.ok()) throw StatusError(std::move(status));
+}
+
+// A StatusError's; kResourceExhausted where memory ran out, else kInternal; "<what>: <LibTorch's
+// words>". IsDeviceLost where this process cannot use its GPU any more.
 Status FromTorchException(std::string_view what, const std::exception& error);
 
 // What `body` gives (a Status or StatusOr), or the Status of the exception that it threw.

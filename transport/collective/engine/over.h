@@ -46,7 +46,7 @@ class CommunicatorOver : public Communicator {
   template <class Call>
   Status Pass(const Call& call) {
     const Stats before = below_->stats();
-    const Status status = call();
+    Status status = call();
     const Stats after = below_->stats();
     stats_.calls += after.calls - before.calls;
     stats_.tensor_bytes += after.tensor_bytes - before.tensor_bytes;

@@ -129,7 +129,7 @@ Status Measure(const Common& common, const std::shared_ptr<Member>& member) {
 Status RunRank(const Common& common, const std::string& id, uint32_t rank) {
   LH_ASSIGN_OR_RETURN(const std::shared_ptr<Member> member,
                       Member::Join(id, {rank, common.options.ranks}, Deadline::After(kStartLimit)));
-  const Status status = Measure(common, member);
+  Status status = Measure(common, member);
   if (!status.ok()) member->End(status);
   return status;
 }

@@ -101,7 +101,7 @@ TEST_P(DocumentsOf, HaveTheGradientsThatTheyHaveAlone) {
         begin += length;
       }
       const at::Tensor one = at::full({}, 1.0f);
-      return Model::Loss(model->Forward(ids, apart ? at::Tensor() : Documents(lengths)), targets,
+      return model->Loss(model->Forward(ids, apart ? at::Tensor() : Documents(lengths)), targets,
                          one);
     };
     if (apart) {

@@ -188,7 +188,7 @@ TEST_P(Lora, ForwardAndGradientsAreThoseOfTheMergedModel) {
   const at::Tensor ids = at::tensor(raw, at::kLong).view({kRows, kTokens});
   const at::Tensor targets = (ids * 7 + 3) % 90;
   for (const auto& model : {network.get(), merged.get()}) {
-    Model::Loss(model->Forward(ids), targets).backward();
+    model->Loss(model->Forward(ids), targets).backward();
   }
   {
     const at::NoGradGuard no_grad;

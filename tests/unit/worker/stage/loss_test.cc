@@ -96,7 +96,7 @@ LossLearnt Whole(const LossCase& test) {
   for (int microbatch = 0; microbatch < 2; ++microbatch) {
     at::Tensor source = input.source.detach();
     if (!test.first) source.set_requires_grad(true);
-    const at::Tensor loss = Model::Loss(network->Forward(source), input.targets, input.counted);
+    const at::Tensor loss = network->Loss(network->Forward(source), input.targets, input.counted);
     (loss / 2).backward();
     learnt.loss = learnt.evaluated = loss.detach();
     learnt.of_input = source.grad();

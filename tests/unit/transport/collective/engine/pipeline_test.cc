@@ -16,7 +16,7 @@ TEST(Pipeline, InHostMemoryPieceComesAfterPiece) {
   StatusOr<Pipeline> pipeline = Pipeline::Create(nullptr);
   ASSERT_TRUE(pipeline.ok()) << pipeline.status();
   std::vector<std::string> order;
-  const auto step = [&](std::string name) {
+  const auto step = [&](const std::string& name) {
     return [&order, name](uint64_t piece, Queue) {
       order.push_back(fmt::format("{}{}", name, piece));
       return absl::OkStatus();

@@ -1,0 +1,359 @@
+// A stage whose matrices are shared by the ranks of a group computes what one rank computes, within
+// rounding: outputs, losses, the gradient of every parameter, and its checkpoints are the same.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/parity/worker/small_model.h"
+#include "transport/collective/host/factory.h"
+#include "worker/stage/group/group_stage.h"
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+StatusOr<std::unique_ptr<collective::Communicator>> MakeHost(
+    std::shared_ptr<collective::Member> member, const DeviceName& /*device*/, Deadline deadline) {
+  return collective::host::Create(std::move(member), {}, deadline);
+}
+
+StatusOr<std::unique_ptr<Stage>> MakeWith(StageOptions options, uint32_t ranks) {
+  if (ranks == 1) return Stage::Create(options);
+  options.ranks.resize(ranks);
+  return MakeGroupStage(options, MakeHost);
+}
+
+enum class Part : uint8_t { kWhole, kFirst, kMiddle, kLast };
+
+struct Case {
+  std::string name;
+  ModelFamily family = ModelFamily::kGpt;
+  Part part = Part::kWhole;
+  uint32_t ranks = 2;
+  ComputeDtype dtype = ComputeDtype::kFp32;
+  bool qk_norm = false, masked = false, tied = false;
+  Recompute recompute = Recompute::kNone;
+  std::optional<uint32_t> vocabulary;
+  uint32_t rows = 2;
+};
+void PrintTo(const Case& one, std::ostream* out) {
+  *out << one.name;
+}
+std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
+  return info.param.name;
+}
+
+StageOptions OptionsOf(const Case& one) {
+  StageOptions options;
+  options.model = testing::SmallModelOf(one.family);
+  options.model.layers = 3;
+  options.model.qk_norm = one.qk_norm;
+  options.model.tied = one.tied;
+  options.model.vocabulary = one.vocabulary;
+  options.vocabulary = 251;  // divided by no number of ranks
+  options.first = one.part == Part::kWhole || one.part == Part::kFirst;
+  options.last = one.part == Part::kWhole || one.part == Part::kLast;
+  options.layers = one.part == Part::kWhole ? 3 : 1;
+  options.first_layer = one.part == Part::kMiddle ? 1 : one.part == Part::kLast ? 2 : 0;
+  options.recompute = one.recompute;
+  options.train.dtype = one.dtype;
+  options.train.steps = 100;
+  options.train.microbatches = 2;
+  options.train.microbatch_size = one.rows;
+  options.train.optimizer.lr = 1e-3;
+  options.masked_targets = options.masked_attention = one.masked;
+  return options;
+}
+
+// What a microbatch gives, and what a step leaves.
+struct Computed {
+  std::vector<double> losses;
+  std::vector<std::vector<float>> outputs, input_gradients;
+  double squared_norm = 0;
+  StageSnapshot before, after;
+};
+
+std::vector<float> ValuesOf(const std::optional<BoundaryTensor>& tensor) {
+  if (!tensor) return {};
+  const float* const data = static_cast<const float*>(tensor->view.data);
+  return {data, data + tensor->view.shape.elements()};
+}
+
+float Noise(size_t i, int salt) {
+  return std::sin(static_cast<float>(i) * 0.37f + static_cast<float>(salt));
+}
+
+class Batch {
+ public:
+  Batch(const StageOptions& options, int salt) {
+    const size_t tokens = size_t{options.train.microbatch_size} * options.model.context;
+    for (size_t i = 0; i < tokens; ++i) {
+      ids_.push_back(static_cast<int32_t>((i * 31 + static_cast<size_t>(salt) * 7) % 251));
+      targets_.push_back(static_cast<int32_t>((i * 17 + static_cast<size_t>(salt) * 5) % 251));
+      if (options.masked_targets && i % 5 == 0) targets_.back() = kNoTarget;
+      documents_.push_back(static_cast<int32_t>(i % options.model.context / 20));
+    }
+    for (size_t i = 0; i < tokens * options.model.hidden; ++i) {
+      activation_.push_back(Noise(i, salt));
+      gradient_.push_back(1e-3f * Noise(i * 3, salt));
+    }
+    shape_ = {options.train.microbatch_size, options.model.context, options.model.hidden};
+    input_ = {.tokens = ids_,
+              .activation = {activation_.data(), codec::Dtype::kF32, shape_},
+              .targets = targets_,
+              .documents = documents_,
+              .counted = options.masked_targets ? 0.8 * static_cast<double>(tokens) : 0};
+  }
+  const Stage::Input& input() const { return input_; }
+  codec::TensorView gradient() const { return {gradient_.data(), codec::Dtype::kF32, shape_}; }
+
+ private:
+  std::vector<int32_t> ids_, targets_, documents_;
+  std::vector<float> activation_, gradient_;
+  codec::Shape shape_;
+  Stage::Input input_;
+};
+
+void RunStep(Stage& stage, const StageOptions& options, uint64_t step, Computed* computed) {
+  for (uint32_t m = 0; m < options.train.microbatches; ++m) {
+    const Batch batch(options, static_cast<int>(10 * step + m));
+    auto output = stage.Forward(Microbatch(m), batch.input());
+    ASSERT_TRUE(output.ok()) << output.status();
+    computed->outputs.push_back(ValuesOf(*output));
+    if (options.last) computed->losses.push_back(*stage.Loss(Microbatch(m)));
+    auto gradient = stage.Backward(Microbatch(m), batch.gradient());
+    ASSERT_TRUE(gradient.ok()) << gradient.status();
+    computed->input_gradients.push_back(ValuesOf(*gradient));
+  }
+  const auto norm = stage.AddSquaredGradientNorm(1);
+  ASSERT_TRUE(norm.ok()) << norm.status();
+  EXPECT_NEAR(norm->sum, 1 + norm->own, 1e-12 * norm->sum);
+  computed->squared_norm = norm->own;
+  const Status status = stage.OptimizerStep(Step(step), options.train.optimizer.lr, 1);
+  ASSERT_TRUE(status.ok()) << status;
+}
+
+Computed OneStep(const StageOptions& options, uint32_t ranks) {
+  Computed computed;
+  auto stage = MakeWith(options, ranks);
+  EXPECT_TRUE(stage.ok()) << stage.status();
+  if (!stage.ok()) return computed;
+  computed.before = (*stage)->Snapshot().value();
+  RunStep(**stage, options, 1, &computed);
+  computed.after = (*stage)->Snapshot().value();
+  return computed;
+}
+
+// |a - b| / |b|, of vectors.
+double RelativeError(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    difference += std::pow(static_cast<double>(a[i]) - b[i], 2);
+    size += std::pow(static_cast<double>(b[i]), 2);
+  }
+  return size == 0 ? std::sqrt(difference) : std::sqrt(difference / size);
+}
+
+void ExpectSame(const std::vector<NamedArray>& a, const std::vector<NamedArray>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].name, b[i].name);
+    EXPECT_EQ(a[i].shape, b[i].shape) << a[i].name;
+    EXPECT_EQ(a[i].values, b[i].values) << a[i].name;
+  }
+}
+
+class GroupParity : public ::testing::TestWithParam<Case> {};
+
+TEST_P(GroupParity, EveryGradientIsThatOfOneRank) {
+  const Case& one = GetParam();
+  const StageOptions options = OptionsOf(one);
+  const Computed expected = OneStep(options, 1), got = OneStep(options, one.ranks);
+  const double bound = one.dtype == ComputeDtype::kFp32 ? 1e-5 : 1e-2;
+
+  ExpectSame(got.before.parameters, expected.before.parameters);
+  ASSERT_EQ(got.losses.size(), expected.losses.size());
+  for (size_t m = 0; m < expected.losses.size(); ++m) {
+    EXPECT_NEAR(got.losses[m], expected.losses[m], bound * expected.losses[m]);
+  }
+  for (size_t m = 0; m < expected.outputs.size(); ++m) {
+    EXPECT_LE(RelativeError(got.outputs[m], expected.outputs[m]), bound);
+    EXPECT_LE(RelativeError(got.input_gradients[m], expected.input_gradients[m]), bound);
+  }
+  EXPECT_NEAR(got.squared_norm / expected.squared_norm, 1, bound);
+  // After one step AdamW's first moment is a tenth of the gradient.
+  size_t gradients = 0;
+  ASSERT_EQ(got.after.moments.size(), expected.after.moments.size());
+  for (size_t i = 0; i < expected.after.moments.size(); ++i) {
+    const NamedArray& moment = expected.after.moments[i];
+    ASSERT_EQ(got.after.moments[i].name, moment.name);
+    if (!moment.name.ends_with(".exp_avg")) continue;
+    ++gradients;
+    // The bias of keys has no gradient but rounding: it adds the same to all scores of a query.
+    if (moment.name.find("k_proj.bias") != std::string::npos) continue;
+    EXPECT_LE(RelativeError(got.after.moments[i].values, moment.values), bound) << moment.name;
+  }
+  EXPECT_EQ(gradients, expected.after.parameters.size());
+}
+
+TEST_P(GroupParity, RepeatsToTheBit) {
+  const StageOptions options = OptionsOf(GetParam());
+  const Computed a = OneStep(options, GetParam().ranks), b = OneStep(options, GetParam().ranks);
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.outputs, b.outputs);
+  EXPECT_EQ(a.squared_norm, b.squared_norm);
+  ExpectSame(a.after.parameters, b.after.parameters);
+  ExpectSame(a.after.moments, b.after.moments);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Stages, GroupParity,
+    ::testing::Values(
+        Case{.name = "gpt_2"}, Case{.name = "gpt_4", .ranks = 4},
+        Case{.name = "gpt_tied_2", .tied = true}, Case{.name = "gpt_first_2", .part = Part::kFirst},
+        Case{.name = "gpt_middle_4", .part = Part::kMiddle, .ranks = 4},
+        Case{.name = "gpt_last_2", .part = Part::kLast},
+        Case{.name = "gpt_documents_2", .masked = true},
+        Case{.name = "gpt_bf16_2", .dtype = ComputeDtype::kBf16},
+        Case{.name = "gpt_blocks_again_2", .recompute = Recompute::kBlocks},
+        Case{.name = "gpt_stage_again_4", .ranks = 4, .recompute = Recompute::kStage},
+        Case{.name = "gpt_loss_in_chunks_2", .part = Part::kLast, .vocabulary = 70001, .rows = 4},
+        Case{.name = "llama_2", .family = ModelFamily::kLlama},
+        // Of two heads of keys and values each is held by two ranks.
+        Case{.name = "llama_4", .family = ModelFamily::kLlama, .ranks = 4},
+        Case{.name = "llama_qk_norm_4", .family = ModelFamily::kLlama, .ranks = 4, .qk_norm = true},
+        Case{.name = "llama_qk_norm_2", .family = ModelFamily::kLlama, .qk_norm = true},
+        Case{.name = "llama_tied_4", .family = ModelFamily::kLlama, .ranks = 4, .tied = true},
+        Case{.name = "llama_middle_4",
+             .family = ModelFamily::kLlama,
+             .part = Part::kMiddle,
+             .ranks = 4},
+        Case{.name = "llama_bf16_4",
+             .family = ModelFamily::kLlama,
+             .ranks = 4,
+             .dtype = ComputeDtype::kBf16},
+        Case{.name = "llama_documents_2", .family = ModelFamily::kLlama, .masked = true}),
+    NameOf);
+
+// Losses of many steps stay together: what ranks hold alike stays alike.
+TEST(Group, LossesOfManyStepsAreThoseOfOneRank) {
+  for (const ModelFamily family : {ModelFamily::kGpt, ModelFamily::kLlama}) {
+    const StageOptions options = OptionsOf({.family = family});
+    auto one = MakeWith(options, 1), four = MakeWith(options, 4);
+    ASSERT_TRUE(one.ok() && four.ok()) << one.status() << four.status();
+    Computed expected, got;
+    for (uint64_t step = 1; step <= 30; ++step) {
+      RunStep(**one, options, step, &expected);
+      RunStep(**four, options, step, &got);
+    }
+    EXPECT_LT(expected.losses.back(), expected.losses.front());
+    for (size_t i = 0; i < expected.losses.size(); ++i) {
+      EXPECT_NEAR(got.losses[i], expected.losses[i], 1e-4 * expected.losses[i]) << i;
+    }
+  }
+}
+
+TEST(Group, ACheckpointFitsAnyNumberOfRanks) {
+  const StageOptions options = OptionsOf({.family = ModelFamily::kLlama, .qk_norm = true});
+  const Computed trained = OneStep(options, 1);
+  StageSnapshot snapshot = trained.after;
+  for (const uint32_t ranks : {2, 4, 1}) {
+    auto stage = MakeWith(options, ranks);
+    ASSERT_TRUE(stage.ok()) << stage.status();
+    ASSERT_TRUE((*stage)->Restore(snapshot).ok());
+    EXPECT_EQ((*stage)->steps(), 1);
+    snapshot = (*stage)->Snapshot().value();
+    ExpectSame(snapshot.parameters, trained.after.parameters);
+    ExpectSame(snapshot.moments, trained.after.moments);
+  }
+}
+
+TEST(Group, EvaluatesAsOneRank) {
+  const StageOptions options = OptionsOf({});
+  const Batch batch(options, 3);
+  double expected = 0, got = 0;
+  ASSERT_TRUE((*MakeWith(options, 1))->Evaluate(batch.input(), &expected).ok());
+  ASSERT_TRUE((*MakeWith(options, 4))->Evaluate(batch.input(), &got).ok());
+  EXPECT_NEAR(got, expected, 1e-5);
+}
+
+TEST(Group, LoadsWhatOneRankLoads) {
+  StageOptions options = OptionsOf({.family = ModelFamily::kLlama});
+  options.loads = true;
+  const auto read = [](const model::PlacedParameter& parameter, std::span<float> values) {
+    const auto salt = static_cast<int>(parameter.Name().size());
+    for (size_t i = 0; i < values.size(); ++i) values[i] = Noise(i, salt);
+    return absl::OkStatus();
+  };
+  auto one = *MakeWith(options, 1), four = *MakeWith(options, 4);
+  ASSERT_TRUE(one->Load(read).ok());
+  ASSERT_TRUE(four->Load(read).ok());
+  EXPECT_EQ(one->parameter_count(), four->parameter_count());
+  ExpectSame(four->Snapshot()->parameters, one->Snapshot()->parameters);
+}
+
+TEST(Group, RefusesWhatItCannotShare) {
+  const auto refused = [](const StageOptions& options, uint32_t ranks) {
+    auto stage = MakeWith(options, ranks);
+    EXPECT_TRUE(absl::IsInvalidArgument(stage.status())) << stage.status();
+    return std::string(stage.status().message());
+  };
+  EXPECT_THAT(refused(OptionsOf({}), 3), HasSubstr("heads"));
+  StageOptions options = OptionsOf({});
+  options.train.optimizer.kind = OptimizerKind::kMuon;
+  EXPECT_THAT(refused(options, 2), HasSubstr("choose train.optimizer.kind adamw"));
+  EXPECT_THAT(refused(OptionsOf({.part = Part::kLast, .tied = true}), 2),
+              HasSubstr("choose model.tied false"));
+}
+
+TEST(Group, AWrongCallEndsNothing) {
+  const StageOptions options = OptionsOf({});
+  auto stage = *MakeWith(options, 2);
+  const Batch batch(options, 1);
+  Stage::Input input = batch.input();
+  input.tokens = input.tokens.first(5);
+  EXPECT_TRUE(absl::IsInvalidArgument(stage->Forward(Microbatch(0), input).status()));
+  Computed computed;
+  RunStep(*stage, options, 1, &computed);
+  EXPECT_THAT(computed.losses, SizeIs(2));
+}
+
+// A communicator that fails at one of its calls.
+TEST(Group, ARankThatFailsEndsTheCallOnAllAndIsNamed) {
+  const StageOptions options = OptionsOf({});
+  std::shared_ptr<collective::Member> last;
+  auto stage = [&] {
+    StageOptions with_ranks = options;
+    with_ranks.ranks.resize(4);
+    return MakeGroupStage(with_ranks, [&](std::shared_ptr<collective::Member> member,
+                                          const DeviceName& device, Deadline deadline) {
+      if (member->place().rank == 2) last = member;
+      return MakeHost(std::move(member), device, deadline);
+    });
+  }();
+  ASSERT_TRUE(stage.ok()) << stage.status();
+  const Batch batch(options, 1);
+  ASSERT_TRUE((*stage)->Forward(Microbatch(0), batch.input()).ok());
+  last->End(absl::ResourceExhaustedError("no memory"));
+  const MonoTime began = Now();
+  const Status status = (*stage)->Backward(Microbatch(0), batch.gradient()).status();
+  EXPECT_LT(longhaul::operator-(Now(), began), absl::Seconds(2));
+  EXPECT_TRUE(absl::IsAborted(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2 failed: no memory"));
+  EXPECT_FALSE((*stage)->DropStep().ok());
+}
+
+}  // namespace
+}  // namespace longhaul::worker

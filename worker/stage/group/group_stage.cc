@@ -1,0 +1,253 @@
+#include "worker/stage/group/group_stage.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "run/model/family.h"
+#include "worker/stage/group/rank_group.h"
+#include "worker/stage/group/rank_threads.h"
+#include "worker/stage/group/shares.h"
+#include "worker/stage/network_stage.h"
+
+namespace longhaul::worker {
+namespace {
+
+constexpr absl::Duration kJoinLimit = absl::Minutes(2);
+
+// Of a call that was wrong, which all ranks see before they exchange anything.
+bool IsOfCaller(const Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status);
+}
+
+Status CheckGroup(const StageOptions& options) {
+  LH_RETURN_IF_ERROR(CheckStageOptions(options));
+  const auto refuse = [&](std::string_view what, std::string_view instead) {
+    return absl::InvalidArgumentError(
+        fmt::format("group.tensor {}: {}; {}", options.ranks.size(), what, instead));
+  };
+  if (options.ranks.size() < 2) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected a group of at least 2 ranks, got {}", options.ranks.size()));
+  }
+  if (options.train.optimizer.kind == OptimizerKind::kMuon) {
+    return refuse("muon needs whole matrices, and no rank of a group has them",
+                  "choose train.optimizer.kind adamw, or group.tensor 1");
+  }
+  if (options.model.lora) {
+    return refuse("train.lora is for stages of one rank", "choose group.tensor 1");
+  }
+  if (options.replay) return refuse("a replay computes nothing", "choose group.tensor 1");
+  if (options.model.TrainsTiedMatrix() && options.first != options.last) {
+    return refuse("embedding and head of different stages share a matrix",
+                  "choose model.tied false, pipeline.stages 1 or group.tensor 1");
+  }
+  return absl::OkStatus();
+}
+
+std::vector<model::PlacedParameter> ParametersOf(const StageOptions& options) {
+  return model::ParametersOf(options.model, options.vocabulary_rows(),
+                             {.first_layer = options.first_layer,
+                              .layers = options.layers,
+                              .embedding = options.first,
+                              .head = options.last});
+}
+
+class GroupStage final : public Stage {
+ public:
+  GroupStage(const StageOptions& options, Shares shares,
+             std::unique_ptr<collective::Rendezvous> rendezvous)
+      : options_(options),
+        shares_(std::move(shares)),
+        rendezvous_(std::move(rendezvous)),
+        ranks_(options.ranks.size()),
+        threads_(static_cast<uint32_t>(options.ranks.size())) {}
+
+  Status Start(const MakeCommunicator& make_communicator);
+
+  StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch,
+                                                  const Input& input) override {
+    return Passed([&](Stage& stage) { return stage.Forward(microbatch, input); });
+  }
+  StatusOr<double> Loss(Microbatch microbatch) const override {
+    return ranks_[0].stage->Loss(microbatch);
+  }
+  StatusOr<std::optional<BoundaryTensor>> Backward(
+      Microbatch microbatch, const codec::TensorView& output_gradient) override {
+    return Passed([&](Stage& stage) { return stage.Backward(microbatch, output_gradient); });
+  }
+  StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input& input, double* loss) override {
+    std::vector<double> losses(ranks_.size());
+    LH_ASSIGN_OR_RETURN(std::optional<BoundaryTensor> output, Passed([&](Stage& stage) {
+                          return stage.Evaluate(input, &losses[IndexOf(stage)]);
+                        }));
+    if (options_.last) *loss = losses[0];
+    return output;
+  }
+  StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const override {
+    std::vector<double> own(ranks_.size());
+    LH_RETURN_IF_ERROR(All([&](uint32_t rank) -> Status {
+      LH_ASSIGN_OR_RETURN(const SquaredNorm norm, ranks_[rank].stage->AddSquaredGradientNorm(0));
+      own[rank] = norm.own;
+      return absl::OkStatus();
+    }));
+    SquaredNorm norm{.sum = sum};
+    for (const double one : own) norm.own += one;
+    norm.sum += norm.own;
+    return norm;
+  }
+  Status OptimizerStep(Step step, double learning_rate, double gradient_scale) override {
+    return All([&](uint32_t rank) {
+      return ranks_[rank].stage->OptimizerStep(step, learning_rate, gradient_scale);
+    });
+  }
+  Status SkipStep(Step step) override {
+    return All([&](uint32_t rank) { return ranks_[rank].stage->SkipStep(step); });
+  }
+  StatusOr<StageSnapshot> Snapshot() const override {
+    std::vector<StageSnapshot> parts(ranks_.size());
+    LH_RETURN_IF_ERROR(All([&](uint32_t rank) -> Status {
+      LH_ASSIGN_OR_RETURN(parts[rank], ranks_[rank].stage->Snapshot());
+      return absl::OkStatus();
+    }));
+    return shares_.Join(parts);
+  }
+  Status Restore(const StageSnapshot& snapshot) override {
+    return All([&](uint32_t rank) -> Status {
+      LH_ASSIGN_OR_RETURN(const StageSnapshot part, shares_.Cut(snapshot, rank));
+      return ranks_[rank].stage->Restore(part);
+    });
+  }
+  Status Load(const ReadParameter& read) override {
+    std::mutex mutex;  // `read` is one thread's
+    const ReadParameter one_at_a_time = [&](const model::PlacedParameter& parameter,
+                                            std::span<float> values) {
+      const std::lock_guard lock(mutex);
+      return read(parameter, values);
+    };
+    return All([&](uint32_t rank) { return ranks_[rank].stage->Load(one_at_a_time); });
+  }
+  Status DropStep() override {
+    // Ranks that have given up a pass at different places have nothing to go on with.
+    LH_RETURN_IF_ERROR(ranks_[0].group->communicator().status());
+    return All([&](uint32_t rank) { return ranks_[rank].stage->DropStep(); });
+  }
+  uint64_t steps() const override { return ranks_[0].stage->steps(); }
+
+  uint64_t parameter_count() const override {
+    uint64_t count = 0;
+    for (const model::PlacedParameter& placed : ParametersOf(options_)) {
+      if (!placed.parameter.frozen) count += placed.parameter.shape.elements();
+    }
+    return count;
+  }
+  uint64_t peak_memory_bytes() const override {
+    uint64_t most = 0;
+    for (const Rank& rank : ranks_) most = std::max(most, rank.stage->peak_memory_bytes());
+    return most;
+  }
+  // Ranks of the CPU share its memory; GPUs have their own, and the fullest counts.
+  uint64_t memory_bytes() const override {
+    uint64_t sum = 0, most = 0;
+    for (const Rank& rank : ranks_) {
+      sum += rank.stage->memory_bytes();
+      most = std::max(most, rank.stage->memory_bytes());
+    }
+    return options_.device.cuda_index ? most : sum;
+  }
+
+ private:
+  struct Rank {
+    std::unique_ptr<RankGroup> group;
+    std::unique_ptr<Stage> stage;
+  };
+
+  size_t IndexOf(const Stage& stage) const {
+    return static_cast<size_t>(
+        std::ranges::find_if(ranks_, [&](const Rank& rank) { return rank.stage.get() == &stage; }) -
+        ranks_.begin());
+  }
+
+  // `call` on every rank at once. A rank that fails ends the group, as the others wait for it.
+  Status All(const std::function<Status(uint32_t rank)>& call) const {
+    const std::vector<Status> results = threads_.Run([&](uint32_t rank) {
+      Status status = call(rank);
+      if (!status.ok() && !IsOfCaller(status) && ranks_[rank].group) {
+        ranks_[rank].group->communicator().Abort(status);
+      }
+      return status;
+    });
+    return FirstOf(results);
+  }
+  // The reason, not what others say of it.
+  static Status FirstOf(const std::vector<Status>& results) {
+    for (const bool ends_of_group : {false, true}) {
+      for (size_t rank = 0; rank < results.size(); ++rank) {
+        const Status& status = results[rank];
+        if (status.ok() || (absl::IsAborted(status) && !ends_of_group)) continue;
+        if (IsOfCaller(status) || absl::IsAborted(status)) return status;
+        return Status(status.code(), fmt::format("rank {}: {}", rank, Message(status)));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  template <class Call>
+  StatusOr<std::optional<BoundaryTensor>> Passed(const Call& call) {
+    std::vector<std::optional<BoundaryTensor>> outputs(ranks_.size());
+    LH_RETURN_IF_ERROR(All([&](uint32_t rank) -> Status {
+      LH_ASSIGN_OR_RETURN(outputs[rank], call(*ranks_[rank].stage));
+      return absl::OkStatus();
+    }));
+    return std::move(outputs[0]);
+  }
+
+  const StageOptions options_;
+  const Shares shares_;
+  const std::unique_ptr<collective::Rendezvous> rendezvous_;
+  std::vector<Rank> ranks_;
+  mutable RankThreads threads_;
+};
+
+Status GroupStage::Start(const MakeCommunicator& make_communicator) {
+  const Deadline deadline = Deadline::After(kJoinLimit);
+  return All([&](uint32_t rank) -> Status {
+    LH_ASSIGN_OR_RETURN(
+        std::shared_ptr<collective::Member> member,
+        collective::Member::Join(rendezvous_->id(),
+                                 {.rank = rank, .size = static_cast<uint32_t>(ranks_.size())},
+                                 deadline));
+    auto communicator = make_communicator(member, options_.ranks[rank], deadline);
+    if (!communicator.ok()) {
+      member->End(communicator.status());
+      return communicator.status();
+    }
+    ranks_[rank].group = std::make_unique<RankGroup>(*std::move(communicator));
+    StageOptions own = options_;
+    own.device = options_.ranks[rank];
+    own.ranks.clear();
+    LH_ASSIGN_OR_RETURN(ranks_[rank].stage, MakeNetworkStage(own, ranks_[rank].group.get()));
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Stage>> MakeGroupStage(const StageOptions& options,
+                                                const MakeCommunicator& make_communicator) {
+  LH_RETURN_IF_ERROR(CheckGroup(options));
+  LH_ASSIGN_OR_RETURN(Shares shares, Shares::Of(options.model, ParametersOf(options),
+                                                static_cast<uint32_t>(options.ranks.size())));
+  LH_ASSIGN_OR_RETURN(std::unique_ptr<collective::Rendezvous> rendezvous,
+                      collective::Rendezvous::Open());
+  auto stage = std::make_unique<GroupStage>(options, std::move(shares), std::move(rendezvous));
+  LH_RETURN_IF_ERROR(stage->Start(make_communicator));
+  return stage;
+}
+
+}  // namespace longhaul::worker

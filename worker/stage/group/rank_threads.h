@@ -1,0 +1,45 @@
+// The threads of a group's ranks: each makes all calls of its rank, as LibTorch keeps streams and
+// numbers of threads per thread.
+#ifndef LONGHAUL_WORKER_STAGE_GROUP_RANK_THREADS_H_
+#define LONGHAUL_WORKER_STAGE_GROUP_RANK_THREADS_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/status.h"
+
+namespace longhaul::worker {
+
+class RankThreads {
+ public:
+  using Work = std::function<Status(uint32_t rank)>;
+
+  explicit RankThreads(uint32_t ranks);
+  ~RankThreads();
+  RankThreads(const RankThreads&) = delete;
+  RankThreads& operator=(const RankThreads&) = delete;
+
+  // Runs `work` on all threads at once and waits for all. What it gave, by rank. One call at a
+  // time.
+  std::vector<Status> Run(const Work& work);
+
+ private:
+  void Serve(uint32_t rank);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  const Work* work_ = nullptr;
+  uint64_t calls_ = 0;
+  uint32_t busy_ = 0;
+  bool closing_ = false;
+  std::vector<Status> results_;
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_STAGE_GROUP_RANK_THREADS_H_

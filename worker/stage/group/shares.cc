@@ -1,0 +1,123 @@
+#include "worker/stage/group/shares.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace longhaul::worker {
+namespace {
+
+// Runs of values that are one behind the other in a share and in the whole.
+struct Run {
+  size_t in_whole = 0, length = 0;
+};
+
+std::vector<Run> RunsOf(const model::Parameter& parameter, const model::Share& share) {
+  const size_t rows = parameter.shape.rows, columns = std::max(parameter.shape.columns, 1u);
+  std::vector<Run> runs;
+  if (parameter.split.along == model::Along::kColumns) {
+    for (size_t row = 0; row < rows; ++row) {
+      for (const model::Range& range : share.ranges) {
+        runs.push_back({row * columns + range.begin, range.end - range.begin});
+      }
+    }
+    return runs;
+  }
+  for (const model::Range& range : share.ranges) {
+    runs.push_back({range.begin * columns, (range.end - range.begin) * columns});
+  }
+  return runs;
+}
+
+std::vector<int64_t> ShapeOf(const model::Parameter& parameter) {
+  std::vector<int64_t> shape = {parameter.shape.rows};
+  if (parameter.shape.is_matrix()) shape.push_back(parameter.shape.columns);
+  return shape;
+}
+
+std::vector<int64_t> ShapeOf(const model::Parameter& parameter, const model::Share& share) {
+  std::vector<int64_t> shape = ShapeOf(parameter);
+  int64_t& split = shape[parameter.split.along == model::Along::kColumns ? 1 : 0];
+  split = 0;
+  for (const model::Range& range : share.ranges) split += range.end - range.begin;
+  return shape;
+}
+
+}  // namespace
+
+StatusOr<Shares> Shares::Of(const ModelSpec& spec,
+                            const std::vector<model::PlacedParameter>& parameters, uint32_t ranks) {
+  Shares shares;
+  for (const model::PlacedParameter& placed : parameters) {
+    Shared& shared = shares.shared_[placed.Name()];
+    shared.parameter = placed.parameter;
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      LH_ASSIGN_OR_RETURN(shared.of_rank.emplace_back(),
+                          model::ShareOf(spec, placed.parameter, rank, ranks));
+    }
+  }
+  return shares;
+}
+
+const Shares::Shared* Shares::Find(std::string_view array) const {
+  auto it = shared_.find(std::string(array));
+  if (it == shared_.end()) it = shared_.find(std::string(array.substr(0, array.rfind('.'))));
+  return it == shared_.end() ? nullptr : &it->second;
+}
+
+NamedArray Shares::JoinArray(const Shared& shared, std::span<const StageSnapshot> parts,
+                             std::vector<NamedArray> StageSnapshot::*arrays, size_t index) {
+  NamedArray whole{(parts.front().*arrays)[index].name, ShapeOf(shared.parameter), {}};
+  whole.values.resize(shared.parameter.shape.elements());
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    const float* from = (parts[rank].*arrays)[index].values.data();
+    for (const Run& run : RunsOf(shared.parameter, shared.of_rank[rank])) {
+      std::copy_n(from, run.length, whole.values.data() + run.in_whole);
+      from += run.length;
+    }
+  }
+  return whole;
+}
+
+StageSnapshot Shares::Join(std::span<const StageSnapshot> parts) const {
+  StageSnapshot whole;
+  whole.step = parts.front().step;
+  for (const auto arrays : {&StageSnapshot::parameters, &StageSnapshot::moments}) {
+    for (size_t i = 0; i < (parts.front().*arrays).size(); ++i) {
+      const Shared* const shared = Find((parts.front().*arrays)[i].name);
+      LH_CHECK(shared != nullptr, "{} is of no parameter", (parts.front().*arrays)[i].name);
+      (whole.*arrays).push_back(JoinArray(*shared, parts, arrays, i));
+    }
+  }
+  return whole;
+}
+
+StatusOr<StageSnapshot> Shares::Cut(const StageSnapshot& whole, uint32_t rank) const {
+  StageSnapshot part;
+  part.step = whole.step;
+  for (const auto arrays : {&StageSnapshot::parameters, &StageSnapshot::moments}) {
+    for (const NamedArray& array : whole.*arrays) {
+      const Shared* const shared = Find(array.name);
+      if (shared == nullptr) continue;
+      const model::Parameter& parameter = shared->parameter;
+      if (array.shape != ShapeOf(parameter) || array.values.size() != parameter.shape.elements()) {
+        return absl::FailedPreconditionError(fmt::format(
+            "expected {} of shape ({}), but the checkpoint has ({}); it is of another model",
+            array.name, fmt::join(ShapeOf(parameter), ", "), fmt::join(array.shape, ", ")));
+      }
+      const model::Share& share = shared->of_rank[rank];
+      NamedArray cut{array.name, ShapeOf(parameter, share), {}};
+      for (const Run& run : RunsOf(parameter, share)) {
+        const float* const from = array.values.data() + run.in_whole;
+        cut.values.insert(cut.values.end(), from, from + run.length);
+      }
+      (part.*arrays).push_back(std::move(cut));
+    }
+  }
+  return part;
+}
+
+}  // namespace longhaul::worker

@@ -112,10 +112,11 @@ uint64_t RepeatedKeysAndValues(const RunSpec& spec) {
 }
 
 // One is being written, or kept for an epoch that begins from it, while the next one is taken
-// (worker/pipeline/checkpoint_writer.h).
+// (worker/pipeline/checkpoint_writer.h). That one is put together of what the ranks of a group have
+// copied.
 uint64_t SnapshotsAtATime(const RunSpec& spec) {
   const bool again = spec.checkpoint.every > 0 || spec.recovery.every != 0u;
-  return again ? 2 : 1;
+  return (again ? 2 : 1) + (spec.group.tensor > 1 ? 1 : 0);
 }
 
 // What Muon needs in passing.
@@ -177,8 +178,9 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   kept_by_block.half += RanksOfBlock(spec.model);
   if (on_gpu) kept_by_block.half += PartOf(RepeatedKeysAndValues(spec), ranks);
   const uint64_t of_block = tokens * BytesOf(kept_by_block, bf16);
-  const uint64_t rows = PartOf(spec.model.VocabularyOver(vocabulary), ranks);
-  const model::LossChunks chunks = model::LossChunksOf(tokens, rows);
+  const uint64_t all_rows = spec.model.VocabularyOver(vocabulary);
+  const uint64_t rows = PartOf(all_rows, ranks);  // of a rank
+  const model::LossChunks chunks = model::LossChunksOf(tokens, all_rows);
   const uint64_t logits = last ? chunks.tokens * rows * kFloat : 0;
   const uint64_t of_loss =
       last ? chunks.tokens * BytesOf(family.kept_by_final_norm(spec.model), bf16) + logits : 0;

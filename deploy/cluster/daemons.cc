@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <string_view>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -73,16 +73,19 @@ Command CoordinatorCommand(const ClusterState& state) {
 
 // Of a GPU that several workers have, each plans with its part.
 double MemoryShare(const ClusterState& state, const ClusterWorkerState& worker) {
-  int most = 1;
-  for (const std::string_view device : absl::StrSplit(worker.device, ',')) {
+  const auto devices_of = [](const ClusterWorkerState& one) {
+    return std::vector<std::string>(absl::StrSplit(one.device, ','));
+  };
+  int64_t most = 1;
+  for (const std::string& device : devices_of(worker)) {
     if (device == "cpu") continue;
-    const auto has = [&](const ClusterWorkerState& other) {
-      const std::vector<std::string_view> devices = absl::StrSplit(other.device, ',');
-      return std::ranges::find(devices, device) != devices.end();
-    };
-    most = std::max(most, static_cast<int>(std::ranges::count_if(state.workers, has)));
+    most = std::max<int64_t>(
+        most, std::ranges::count_if(state.workers, [&](const ClusterWorkerState& other) {
+          const std::vector<std::string> others = devices_of(other);
+          return std::ranges::find(others, device) != others.end();
+        }));
   }
-  return 1.0 / most;
+  return 1.0 / static_cast<double>(most);
 }
 
 Command WorkerCommand(const ClusterState& state, const ClusterWorkerState& worker) {

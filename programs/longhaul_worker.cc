@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/cuda/device.h"
+#include "base/cuda/module.h"
 #include "base/device_name.h"
 #include "base/file.h"
 #include "base/flags/command_line.h"
@@ -28,6 +30,8 @@
 #include "base/version.h"
 #include "proto/rpc/address.h"
 #include "proto/rpc/channel.h"
+#include "transport/collective/host/factory.h"
+#include "transport/collective/nccl/factory.h"
 #include "transport/p2p/grpc/factory.h"
 #include "transport/p2p/ucx/factory.h"
 #include "worker/rpc/agent.h"
@@ -36,6 +40,8 @@
 #include "worker/rpc/restart.h"
 #include "worker/rpc/session.h"
 #include "worker/rpc/state_dir.h"
+#include "worker/stage/group/group_stage.h"
+#include "worker/stage/stage.h"
 
 namespace longhaul::worker {
 namespace {
@@ -153,6 +159,23 @@ Endpoints EndpointsOf(const Flags& flags, const Transports& transports) {
   return Endpoints(listening, Has(flags, kGrpc) ? kGrpc : kUcx, flags.advertise, flags.coordinator);
 }
 
+// What the ranks of a stage exchange tensors by: NCCL between GPUs, Unix sockets on the CPU.
+StatusOr<std::unique_ptr<collective::Communicator>> MakeCommunicator(
+    std::shared_ptr<collective::Member> member, const DeviceName& device, Deadline deadline) {
+  if (!device.cuda_index) {
+    return collective::host::Create(std::move(member), collective::host::Options{}, deadline);
+  }
+  LH_ASSIGN_OR_RETURN(const cuda::DeviceTable* const table,
+                      cuda::LoadModule(cuda::DefaultModulePath()));
+  LH_ASSIGN_OR_RETURN(const cuda::Device gpu, cuda::Device::Open(table, *device.cuda_index));
+  return collective::nccl::Create(std::move(member), gpu, collective::nccl::Options{}, deadline);
+}
+
+StatusOr<std::unique_ptr<Stage>> MakeStage(const StageOptions& options) {
+  return options.ranks.size() < 2 ? Stage::Create(options)
+                                  : MakeGroupStage(options, MakeCommunicator);
+}
+
 int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** arguments,
           const RestartCause& restarted_for) {
   const StatusOr<StateDir> state_dir = StateDir::Open(flags.state_dir);
@@ -208,7 +231,8 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** argument
                 .messages_root = flags.state_dir + "/messages",
                 .send = send,
                 .progress_timeout = absl::Seconds(flags.progress_timeout_seconds),
-                .restart = [&restart](const RestartCause& cause) { restart(cause); }});
+                .restart = [&restart](const RestartCause& cause) { restart(cause); },
+                .make_stage = MakeStage});
   hello.set_protocol_min(kProtocolMin);
   hello.set_protocol_max(kProtocolMax);
   hello.set_worker_id(state_dir->worker_id());

@@ -48,8 +48,8 @@ std::string Groups(const PlanRequest& request, const Plan& plan) {
         request.spec.pipeline.threads_per_stage);
   }
   return fmt::format(
-      " Ranks share each stage (group.tensor): {}. Its times are those of one device over {}; what "
-      "the ranks' collectives take is not counted.{}",
+      " Ranks share each stage (group.tensor): {}. A stage's times are those of one device "
+      "over {}; what the ranks' collectives take is not counted.{}",
       devices, ranks, fewer);
 }
 

@@ -189,9 +189,16 @@ struct PipelineSpec {
   friend bool operator==(const PipelineSpec&, const PipelineSpec&) = default;
 };
 
+// What compresses the sums of a group: "none", "taco", "zip".
+enum class GroupCollective : uint8_t {
+  kNone,
+  kTaco,  // 8-bit codes
+  kZip,   // without loss, bf16 alone
+};
 // How many ranks of a worker share a stage: section "group". Each has a device of the worker.
 struct GroupSpec {
   uint32_t tensor = 1;  // of tensor parallelism: they share the stage's matrices
+  GroupCollective forward = GroupCollective::kNone, backward = GroupCollective::kNone;
   friend bool operator==(const GroupSpec&, const GroupSpec&) = default;
 };
 

@@ -257,7 +257,13 @@ std::unique_ptr<MicrobatchPass> MicrobatchPasses::Take() {
   if (!passing) {
     passing_ = passing = std::make_shared<TorchGraphRecorder::Memory>(recorder_->NewMemory());
   }
-  return std::make_unique<GraphPass>(options_, network_, *recorder_, std::move(passing), start_);
+  // A rank that records while another one computes with NCCL corrupts its memory.
+  const RankGroup* const group = network_.group();
+  if (group != nullptr) group->Meet();
+  auto pass =
+      std::make_unique<GraphPass>(options_, network_, *recorder_, std::move(passing), start_);
+  if (group != nullptr) group->Meet();
+  return pass;
 }
 
 void MicrobatchPasses::GiveBack(std::unique_ptr<MicrobatchPass> pass) {

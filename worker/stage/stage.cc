@@ -249,6 +249,8 @@ StatusOr<at::Tensor> NetworkStage::ReadIds(std::string_view what, std::span<cons
 StatusOr<at::Tensor> NetworkStage::ReadBoundary(std::string_view what,
                                                 const codec::TensorView& view) const {
   const codec::Shape expected = BoundaryShape(options_.model, options_.train);
+  // A group's boundary is where its first rank is.
+  const at::Device from = options_.ranks.empty() ? device_ : TorchDevice(options_.ranks.front());
   if (!(view.shape == expected) || view.data == nullptr) {
     return absl::InvalidArgumentError(fmt::format(
         "expected {} of shape ({}, {}, {}); came ({}, {}, {}){}", what, expected.samples,
@@ -257,8 +259,8 @@ StatusOr<at::Tensor> NetworkStage::ReadBoundary(std::string_view what,
   }
   return at::for_blob(const_cast<void*>(view.data),
                       {expected.samples, expected.tokens, expected.channels})
-      .options(at::TensorOptions(ToTorch(view.dtype)).device(device_))
-      .target_device(device_)
+      .options(at::TensorOptions(ToTorch(view.dtype)).device(from))
+      .target_device(from)
       .make_tensor();
 }
 

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 
 #include "worker/stage/torch_graph.h"
 
@@ -75,7 +76,9 @@ class CudaGraphRecorder final : public TorchGraphRecorder {
   }
   // One for all that is recorded on a device: cuBLAS keeps a workspace for each stream it has seen.
   static c10::Stream RecordingStream(const c10::Device& device) {
+    static std::mutex mutex;  // ranks of a group have threads
     static std::map<c10::DeviceIndex, c10::Stream> streams;
+    const std::lock_guard lock(mutex);
     auto it = streams.find(device.index());
     if (it == streams.end()) {
       const c10::impl::VirtualGuardImpl devices(device.type());

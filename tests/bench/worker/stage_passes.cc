@@ -4,7 +4,9 @@
 //
 // Standard input, JSON, first {"run": a run file, "layers", "last": with norm, head and loss after
 // them, "device", "threads", "graphs": on a GPU whether passes are recorded}: a stage of so many of
-// the model's layers, not the first; answered by {"parameters"}. Then for
+// the model's layers, not the first; answered by {"parameters"}. "devices" instead of "device": a
+// group with a rank on each, "collectives" (none, taco, zip) are those of its sums. "timing_only":
+// parameters are any numbers, made in no time. Then for
 // every {"steps"} {"seconds": of each}. A step is train.microbatches times forward and backward,
 // which counts, and the optimizer's step with the casts of weights, which does not. For every
 // {"snapshots"} {"seconds": of each, "bytes": of one}: of the stage's state, as for a checkpoint.
@@ -24,6 +26,8 @@
 #include "base/clock.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/file/run_spec.h"
+#include "worker/ranks/communicators.h"
+#include "worker/stage/group/group_stage.h"
 #include "worker/stage/stage.h"
 #include "worker/stage/torch_cuda.h"
 #include "worker/stage/torch_device.h"
@@ -51,9 +55,17 @@ class TimedStage {
     options.vocabulary = options.vocabulary_rows();
     options.threads = job.at("threads");
     options.graphs = job.at("graphs");
-    LH_ASSIGN_OR_RETURN(options.device, ParseDeviceName(job.at("device").get<std::string>()));
+    options.timing_only = job.value("timing_only", false);
+    const bool of_group = job.contains("devices");
+    LH_ASSIGN_OR_RETURN(
+        const std::vector<DeviceName> devices,
+        ParseDeviceNames(job.at(of_group ? "devices" : "device").get<std::string>()));
+    options.device = devices.front();
+    if (of_group) options.ranks = devices;
     if (options.device.cuda_index) LH_RETURN_IF_ERROR(LoadTorchCuda(DefaultTorchCudaPath()));
-    LH_ASSIGN_OR_RETURN(std::unique_ptr<Stage> stage, Stage::Create(options));
+    LH_ASSIGN_OR_RETURN(std::unique_ptr<Stage> stage,
+                        of_group ? MakeGroupStage(options, CommunicatorsFor(GroupOf(job)))
+                                 : Stage::Create(options));
     at::Tensor boundary;
     LH_RETURN_IF_ERROR(CallTorch("the boundary tensor", options.threads, [&]() -> Status {
       boundary = Boundary(options);
@@ -99,6 +111,16 @@ class TimedStage {
     for (size_t i = 0; i < targets_.size(); ++i) {
       targets_[i] = static_cast<int32_t>(i * 37 % options_.vocabulary);
     }
+  }
+
+  static GroupSpec GroupOf(const json& job) {
+    const std::string name = job.value("collectives", "none");
+    GroupSpec group;
+    group.forward = name == "taco"  ? GroupCollective::kTaco
+                    : name == "zip" ? GroupCollective::kZip
+                                    : GroupCollective::kNone;
+    group.backward = group.forward;
+    return group;
   }
 
   // Values from -1 to 1, on the stage's device.

@@ -68,7 +68,7 @@ class GroupStage final : public Stage {
         ranks_(options.ranks.size()),
         threads_(static_cast<uint32_t>(options.ranks.size())) {}
 
-  Status Start(const MakeCommunicator& make_communicator);
+  Status Start(const MakeCommunicators& make_communicators);
 
   StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch,
                                                   const Input& input) override {
@@ -134,7 +134,7 @@ class GroupStage final : public Stage {
   }
   Status DropStep() override {
     // Ranks that have given up a pass at different places have nothing to go on with.
-    LH_RETURN_IF_ERROR(ranks_[0].group->communicator().status());
+    LH_RETURN_IF_ERROR(ranks_[0].group->status());
     return All([&](uint32_t rank) { return ranks_[rank].stage->DropStep(); });
   }
   uint64_t steps() const override { return ranks_[0].stage->steps(); }
@@ -178,7 +178,7 @@ class GroupStage final : public Stage {
     const std::vector<Status> results = threads_.Run([&](uint32_t rank) {
       Status status = call(rank);
       if (!status.ok() && !IsOfCaller(status) && ranks_[rank].group) {
-        ranks_[rank].group->communicator().Abort(status);
+        ranks_[rank].group->End(status);
       }
       return status;
     });
@@ -214,7 +214,7 @@ class GroupStage final : public Stage {
   mutable RankThreads threads_;
 };
 
-Status GroupStage::Start(const MakeCommunicator& make_communicator) {
+Status GroupStage::Start(const MakeCommunicators& make_communicators) {
   const Deadline deadline = Deadline::After(kJoinLimit);
   return All([&](uint32_t rank) -> Status {
     LH_ASSIGN_OR_RETURN(
@@ -222,15 +222,14 @@ Status GroupStage::Start(const MakeCommunicator& make_communicator) {
         collective::Member::Join(rendezvous_->id(),
                                  {.rank = rank, .size = static_cast<uint32_t>(ranks_.size())},
                                  deadline));
-    auto communicator = make_communicator(member, options_.ranks[rank], deadline);
-    if (!communicator.ok()) {
-      member->End(communicator.status());
-      return communicator.status();
+    auto communicators = make_communicators(member, options_.ranks[rank], deadline);
+    if (!communicators.ok()) {
+      member->End(communicators.status());
+      return communicators.status();
     }
-    ranks_[rank].group = std::make_unique<RankGroup>(*std::move(communicator));
+    ranks_[rank].group = std::make_unique<RankGroup>(*std::move(communicators), std::move(member));
     StageOptions own = options_;
     own.device = options_.ranks[rank];
-    own.ranks.clear();
     LH_ASSIGN_OR_RETURN(ranks_[rank].stage, MakeNetworkStage(own, ranks_[rank].group.get()));
     return absl::OkStatus();
   });
@@ -239,14 +238,14 @@ Status GroupStage::Start(const MakeCommunicator& make_communicator) {
 }  // namespace
 
 StatusOr<std::unique_ptr<Stage>> MakeGroupStage(const StageOptions& options,
-                                                const MakeCommunicator& make_communicator) {
+                                                const MakeCommunicators& make_communicators) {
   LH_RETURN_IF_ERROR(CheckGroup(options));
   LH_ASSIGN_OR_RETURN(Shares shares, Shares::Of(options.model, ParametersOf(options),
                                                 static_cast<uint32_t>(options.ranks.size())));
   LH_ASSIGN_OR_RETURN(std::unique_ptr<collective::Rendezvous> rendezvous,
                       collective::Rendezvous::Open());
   auto stage = std::make_unique<GroupStage>(options, std::move(shares), std::move(rendezvous));
-  LH_RETURN_IF_ERROR(stage->Start(make_communicator));
+  LH_RETURN_IF_ERROR(stage->Start(make_communicators));
   return stage;
 }
 

@@ -2,7 +2,7 @@
 // one Stage to its user, a thread and a device for each rank behind it.
 //
 //   options.ranks = {{.cuda_index = 0}, {.cuda_index = 1}};
-//   LH_ASSIGN_OR_RETURN(auto stage, MakeGroupStage(options, make_communicator));
+//   LH_ASSIGN_OR_RETURN(auto stage, MakeGroupStage(options, make_communicators));
 //
 // Every rank holds its share of the parameters (run/model/share.h), runs every microbatch, and has
 // the whole hidden state. What one rank has computed of a sum is summed over ranks by collectives:
@@ -19,25 +19,17 @@
 #ifndef LONGHAUL_WORKER_STAGE_GROUP_GROUP_STAGE_H_
 #define LONGHAUL_WORKER_STAGE_GROUP_GROUP_STAGE_H_
 
-#include <functional>
 #include <memory>
 
-#include "base/clock.h"
-#include "base/device_name.h"
 #include "base/status.h"
-#include "transport/collective/communicator.h"
-#include "transport/collective/member.h"
+#include "worker/stage/group/communicators.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul::worker {
 
-// Of one rank, called on the rank's thread, on all ranks at once.
-using MakeCommunicator = std::function<StatusOr<std::unique_ptr<collective::Communicator>>(
-    std::shared_ptr<collective::Member> member, const DeviceName& device, Deadline deadline)>;
-
 // `options.ranks` has at least two.
 StatusOr<std::unique_ptr<Stage>> MakeGroupStage(const StageOptions& options,
-                                                const MakeCommunicator& make_communicator);
+                                                const MakeCommunicators& make_communicators);
 
 }  // namespace longhaul::worker
 

@@ -36,7 +36,23 @@ collective::Queue QueueOf(const at::Device& device) {
   return {guard.getStream(device).native_handle()};
 }
 
-struct Entered : torch::autograd::Function<Entered> {
+at::Tensor Reduce(collective::Communicator& ranks, const at::Tensor& part,
+                  collective::Reduction reduction) {
+  const at::Tensor dense = part.contiguous();
+  at::Tensor result = at::empty_like(dense);
+  ThrowIfError(ranks.AllReduce(dense.const_data_ptr(), result.mutable_data_ptr(),
+                               static_cast<uint64_t>(dense.numel()), DtypeOf(dense), reduction,
+                               QueueOf(dense.device())));
+  return result;
+}
+
+constexpr auto kSum = collective::Reduction::kSum;
+// Ranks meet where all have work of the same length.
+constexpr absl::Duration kMeetLimit = absl::Minutes(5);
+
+}  // namespace
+
+struct RankGroup::Entered : torch::autograd::Function<Entered> {
   static Variable forward(AutogradContext* context, const Variable& whole, const RankGroup* group) {
     context->saved_data["group"] = reinterpret_cast<int64_t>(group);
     return whole.view_as(whole);
@@ -45,21 +61,19 @@ struct Entered : torch::autograd::Function<Entered> {
     const auto* const group =
         reinterpret_cast<const RankGroup*>(  // NOLINT(performance-no-int-to-ptr)
             context->saved_data["group"].toInt());
-    return {group->Sum(gradients[0]), Variable()};
+    return {Reduce(*group->ranks_.backward, gradients[0], kSum), Variable()};
   }
 };
 
-struct Left : torch::autograd::Function<Left> {
+struct RankGroup::Left : torch::autograd::Function<Left> {
   static Variable forward(AutogradContext* /*context*/, const Variable& part,
                           const RankGroup* group) {
-    return group->Sum(part);
+    return Reduce(*group->ranks_.forward, part, kSum);
   }
   static variable_list backward(AutogradContext* /*context*/, const variable_list& gradients) {
     return {gradients[0], Variable()};
   }
 };
-
-}  // namespace
 
 at::Tensor RankGroup::Enter(const at::Tensor& whole) const {
   return Entered::apply(whole, this);
@@ -69,13 +83,16 @@ at::Tensor RankGroup::Leave(const at::Tensor& part) const {
   return Left::apply(part, this);
 }
 
-at::Tensor RankGroup::Reduce(const at::Tensor& part, collective::Reduction reduction) const {
-  const at::Tensor dense = part.contiguous();
-  at::Tensor result = at::empty_like(dense);
-  ThrowIfError(ranks_->AllReduce(dense.const_data_ptr(), result.mutable_data_ptr(),
-                                 static_cast<uint64_t>(dense.numel()), DtypeOf(dense), reduction,
-                                 QueueOf(dense.device())));
-  return result;
+at::Tensor RankGroup::Sum(const at::Tensor& part) const {
+  return Reduce(*ranks_.exact, part, kSum);
+}
+
+at::Tensor RankGroup::Maximum(const at::Tensor& part) const {
+  return Reduce(*ranks_.exact, part, collective::Reduction::kMax);
+}
+
+void RankGroup::Meet() const {
+  ThrowIfError(member_->Tell("", Deadline::After(kMeetLimit)).status());
 }
 
 }  // namespace longhaul::worker

@@ -13,17 +13,25 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/status.h"
 #include "transport/collective/communicator.h"
+#include "transport/collective/member.h"
+#include "worker/stage/group/communicators.h"
 
 namespace longhaul::worker {
 
 class RankGroup {
  public:
-  explicit RankGroup(std::unique_ptr<collective::Communicator> ranks) : ranks_(std::move(ranks)) {}
+  RankGroup(RankCommunicators ranks, std::shared_ptr<collective::Member> member)
+      : ranks_(std::move(ranks)), member_(std::move(member)) {}
 
-  uint32_t rank() const { return ranks_->rank(); }
-  uint32_t size() const { return ranks_->size(); }
-  collective::Communicator& communicator() const { return *ranks_; }
+  uint32_t rank() const { return ranks_.exact->rank(); }
+  uint32_t size() const { return ranks_.exact->size(); }
+  // Of the group; OK, or why it has ended.
+  Status status() const { return ranks_.exact->status(); }
+  void End(const Status& reason) const { ranks_.exact->Abort(reason); }
+  // Waits until all ranks are here: around what ranks must not do while others compute.
+  void Meet() const;
 
   // Of what every rank has whole and multiplies with its share of a matrix: as it was. Backward
   // each rank has the gradient of its own products; it becomes the sum over ranks.
@@ -32,16 +40,16 @@ class RankGroup {
   // of every part.
   at::Tensor Leave(const at::Tensor& part) const;
 
-  // Without gradients: a new tensor, in the type of `part`, which is fp32, fp16 or bf16.
-  at::Tensor Sum(const at::Tensor& part) const { return Reduce(part, collective::Reduction::kSum); }
-  at::Tensor Maximum(const at::Tensor& part) const {
-    return Reduce(part, collective::Reduction::kMax);
-  }
+  // Exact and without gradients: a new tensor, in the type of `part`, which is fp32, fp16 or bf16.
+  at::Tensor Sum(const at::Tensor& part) const;
+  at::Tensor Maximum(const at::Tensor& part) const;
 
  private:
-  at::Tensor Reduce(const at::Tensor& part, collective::Reduction reduction) const;
+  struct Entered;
+  struct Left;
 
-  const std::unique_ptr<collective::Communicator> ranks_;
+  const RankCommunicators ranks_;
+  const std::shared_ptr<collective::Member> member_;
 };
 
 }  // namespace longhaul::worker

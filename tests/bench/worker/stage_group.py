@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""A stage on a group of GPUs against the same stage on one: forward and backward of some layers.
+
+Every variant is a process that keeps its stage; rounds take turns between them, and what counts is
+the median over rounds of the ratio in a round. Needs as many GPUs as ranks.
+"""
+import argparse
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+SHAPES = {
+    "llama-3-8b": {
+        "model": {"family": "llama", "hidden": 4096, "heads": 32, "kv_heads": 8, "intermediate": 14336,
+                  "context": 4096, "vocabulary": 128256, "rope_theta": 500000},
+        "microbatch_size": 1},
+    "gpt2-large": {
+        "model": {"hidden": 1280, "heads": 20, "context": 1024, "vocabulary": 50257},
+        "microbatch_size": 1},
+}
+
+
+class Stage:
+    """A process with a stage, that makes steps when it is told to."""
+
+    def __init__(self, program, shape, layers, devices, collectives, environment):
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env=os.environ | environment)
+        run = {"name": "group", "model": {**SHAPES[shape]["model"], "layers": layers},
+               "data": {"text": ["unused"]},
+               "train": {"steps": 1, "microbatches": 4, "dtype": "bf16",
+                         "microbatch_size": SHAPES[shape]["microbatch_size"]}}
+        job = {"run": run, "layers": layers, "last": False, "threads": 1, "timing_only": True,
+               # zip waits on the host for sizes, so its passes cannot be recorded.
+               "graphs": collectives != "zip", "collectives": collectives}
+        job["devices" if "," in devices or "-" in devices else "device"] = devices
+        # Not the first layers of the model, so that there is a gradient of the input.
+        run["model"]["layers"] = layers
+        self.ask(job)
+
+    def ask(self, job):
+        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.process.args[0]} ended with code {self.process.wait()}")
+        return json.loads(line)
+
+    def seconds(self, steps):
+        return statistics.median(self.ask({"steps": steps})["seconds"]) / 4
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("bin", help="the folder with stage_passes")
+    parser.add_argument("--shape", choices=SHAPES, action="append")
+    parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--host-path", action="store_true", help="NCCL without direct links (NCCL_P2P_DISABLE=1)")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--steps", type=int, default=5, help="of a round; 4 microbatches each")
+    parser.add_argument("--collectives", default="none,taco,zip")
+    parser.add_argument("--csv")
+    args = parser.parse_args()
+    program = os.path.join(args.bin, "stage_passes")
+    if not os.access(program, os.X_OK):
+        sys.exit(f"expected {program}; build the target stage_passes")
+
+    environment = {"NCCL_P2P_DISABLE": "1"} if args.host_path else {}
+    rows = []
+    for shape in args.shape or SHAPES:
+        print(f"{shape}, {args.layers} layers, bf16, forward + backward of a microbatch; "
+              f"{'host path' if args.host_path else 'direct links'}", flush=True)
+        stages = {"one GPU": Stage(program, shape, args.layers, "cuda:0", "none", {})}
+        try:
+            for what in args.collectives.split(","):
+                stages[f"{args.ranks} GPUs, {what}"] = Stage(
+                    program, shape, args.layers, f"cuda:0-{args.ranks - 1}", what, environment)
+            times = {name: [] for name in stages}
+            for stage in stages.values():
+                stage.seconds(2)
+            for _ in range(args.rounds):
+                for name, stage in stages.items():
+                    times[name].append(stage.seconds(args.steps))
+        finally:
+            for stage in stages.values():
+                stage.close()
+        plain = times[f"{args.ranks} GPUs, {args.collectives.split(',')[0]}"]
+        for name, seconds in times.items():
+            to_one = statistics.median(a / b for a, b in zip(times["one GPU"], seconds))
+            to_plain = statistics.median(a / b for a, b in zip(plain, seconds))
+            rows.append({"shape": shape, "layers": args.layers, "host_path": args.host_path, "variant": name,
+                         "ms": round(1e3 * statistics.median(seconds), 3),
+                         "ms_least": round(1e3 * min(seconds), 3), "ms_most": round(1e3 * max(seconds), 3),
+                         "x_one_gpu": round(to_one, 3), "x_first_group": round(to_plain, 3)})
+            print(f"  {name:20} {rows[-1]['ms']:9.3f} ms  ({rows[-1]['ms_least']:.3f} - {rows[-1]['ms_most']:.3f})"
+                  f"  {to_one:6.3f} x one GPU  {to_plain:6.3f} x the first group", flush=True)
+        if args.csv:
+            with open(args.csv, "w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, rows[0])
+                writer.writeheader()
+                writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()

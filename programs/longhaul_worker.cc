@@ -16,8 +16,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/cuda/device.h"
-#include "base/cuda/module.h"
 #include "base/device_name.h"
 #include "base/file.h"
 #include "base/flags/command_line.h"
@@ -30,10 +28,9 @@
 #include "base/version.h"
 #include "proto/rpc/address.h"
 #include "proto/rpc/channel.h"
-#include "transport/collective/host/factory.h"
-#include "transport/collective/nccl/factory.h"
 #include "transport/p2p/grpc/factory.h"
 #include "transport/p2p/ucx/factory.h"
+#include "worker/ranks/communicators.h"
 #include "worker/rpc/agent.h"
 #include "worker/rpc/device.h"
 #include "worker/rpc/endpoints.h"
@@ -159,21 +156,9 @@ Endpoints EndpointsOf(const Flags& flags, const Transports& transports) {
   return Endpoints(listening, Has(flags, kGrpc) ? kGrpc : kUcx, flags.advertise, flags.coordinator);
 }
 
-// What the ranks of a stage exchange tensors by: NCCL between GPUs, Unix sockets on the CPU.
-StatusOr<std::unique_ptr<collective::Communicator>> MakeCommunicator(
-    std::shared_ptr<collective::Member> member, const DeviceName& device, Deadline deadline) {
-  if (!device.cuda_index) {
-    return collective::host::Create(std::move(member), collective::host::Options{}, deadline);
-  }
-  LH_ASSIGN_OR_RETURN(const cuda::DeviceTable* const table,
-                      cuda::LoadModule(cuda::DefaultModulePath()));
-  LH_ASSIGN_OR_RETURN(const cuda::Device gpu, cuda::Device::Open(table, *device.cuda_index));
-  return collective::nccl::Create(std::move(member), gpu, collective::nccl::Options{}, deadline);
-}
-
-StatusOr<std::unique_ptr<Stage>> MakeStage(const StageOptions& options) {
+StatusOr<std::unique_ptr<Stage>> MakeStage(const StageOptions& options, const GroupSpec& group) {
   return options.ranks.size() < 2 ? Stage::Create(options)
-                                  : MakeGroupStage(options, MakeCommunicator);
+                                  : MakeGroupStage(options, CommunicatorsFor(group));
 }
 
 int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** arguments,

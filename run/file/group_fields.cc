@@ -3,6 +3,9 @@
 #include <fmt/core.h>
 
 #include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "run/model/family.h"
 #include "run/model/share.h"
@@ -34,15 +37,36 @@ void CheckShares(const RunSpec& spec, Reader& reader) {
   }
 }
 
+// Of one rank.
+void CheckCollectives(const GroupSpec& group, Reader& reader) {
+  const auto check = [&reader](std::string key, GroupCollective what) {
+    if (what == GroupCollective::kNone || !reader.Sound({key})) return;
+    reader.Fail(reader.PlaceOf(key),
+                fmt::format("{}: {} compresses what ranks of a stage send each other, and {} 1 "
+                            "leaves one; leave {} out, or raise {}",
+                            key, ToString(what), kTensor, key, kTensor));
+  };
+  check("group.forward", group.forward);
+  check("group.backward", group.backward);
+}
+
 }  // namespace
 
 Field Group(GroupSpec* group) {
-  return Section("group", {Whole("tensor", &group->tensor, 1, kMostRanks)});
+  const std::vector collectives = {GroupCollective::kNone, GroupCollective::kTaco,
+                                   GroupCollective::kZip};
+  return Section("group", {Whole("tensor", &group->tensor, 1, kMostRanks),
+                           Choice("forward", &group->forward, collectives),
+                           Choice("backward", &group->backward, collectives)});
 }
 
 void CheckGroup(const RunSpec& spec, Reader& reader) {
   const uint32_t ranks = spec.group.tensor;
-  if (!reader.Sound({kTensor}) || ranks == 1) return;
+  if (!reader.Sound({kTensor})) return;
+  if (ranks == 1) {
+    CheckCollectives(spec.group, reader);
+    return;
+  }
   CheckShares(spec, reader);
   if (reader.Sound({"train.optimizer.kind"}) && spec.train.optimizer.kind == OptimizerKind::kMuon) {
     reader.Fail(reader.PlaceOf("train.optimizer.kind"),
@@ -75,7 +99,13 @@ void CheckGroup(const RunSpec& spec, Reader& reader) {
 
 std::string GroupYaml(const GroupSpec& group) {
   if (group == GroupSpec()) return "";
-  return fmt::format("group:\n  tensor: {}\n", group.tensor);
+  std::string out = fmt::format("group:\n  tensor: {}\n", group.tensor);
+  const auto add = [&out](std::string_view key, GroupCollective what) {
+    if (what != GroupCollective::kNone) out += fmt::format("  {}: {}\n", key, ToString(what));
+  };
+  add("forward", group.forward);
+  add("backward", group.backward);
+  return out;
 }
 
 }  // namespace longhaul::config

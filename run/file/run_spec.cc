@@ -474,6 +474,18 @@ std::string_view ToString(CleanValidation clean) {
   return "?";
 }
 
+std::string_view ToString(GroupCollective what) {
+  switch (what) {
+    case GroupCollective::kNone:
+      return "none";
+    case GroupCollective::kTaco:
+      return "taco";
+    case GroupCollective::kZip:
+      return "zip";
+  }
+  return "?";
+}
+
 uint64_t LrScheduleSpec::DecaySteps(uint64_t steps) const {
   return static_cast<uint64_t>(std::llround(decay * static_cast<double>(steps)));
 }

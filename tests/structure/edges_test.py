@@ -81,8 +81,7 @@ PROGRAMS = {
     "programs/longhaul_codec.cc": ["base", "codec"],
     "programs/longhaul_coordinator.cc": ["base", "proto/rpc", "coordinator/rpc", "coordinator/state"],
     "programs/longhaul_generate.cc": ["base", "run", "worker/stage"],
-    # It hands its stages the collectives that ranks of a group exchange tensors by.
-    "programs/longhaul_worker.cc": ["base", "proto/rpc", "messages", "transport/p2p", "transport/collective", "worker"],
+    "programs/longhaul_worker.cc": ["base", "proto/rpc", "messages", "transport/p2p", "worker"],
 }
 # A backend shows its factory alone.
 FACTORY_ONLY = ("transport/p2p/grpc/", "transport/p2p/ucx/", "transport/p2p/loopback/",

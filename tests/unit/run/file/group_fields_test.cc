@@ -44,6 +44,21 @@ TEST_F(GroupFields, SaysHowManyRanksShareAStage) {
   EXPECT_EQ(*again, *spec);
 }
 
+TEST_F(GroupFields, SaysWhatCompressesSumsOfRanks) {
+  const auto spec = Parsed("{ tensor: 2, forward: taco, backward: zip }", {});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->group.forward, GroupCollective::kTaco);
+  EXPECT_EQ(spec->group.backward, GroupCollective::kZip);
+  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, *spec);
+  EXPECT_THAT(Error("{ tensor: 2, forward: nccl }"),
+              HasSubstr("group.forward: expected one of none, taco, zip, got 'nccl'"));
+  const std::string alone = Error("{ forward: taco, backward: zip }");
+  EXPECT_THAT(alone, AllOf(HasSubstr("run.yaml:5:19: group.forward: taco compresses what ranks"),
+                           HasSubstr("run.yaml:5:35: group.backward: zip compresses")));
+}
+
 TEST_F(GroupFields, OneRankIsNotWritten) {
   for (const char* group : {"{ tensor: 1 }", "{}"}) {
     const auto spec = Parsed(group, {});

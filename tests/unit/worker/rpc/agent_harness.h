@@ -75,7 +75,7 @@ class Worker {
                   .restart = [this](const RestartCause& cause) { restarts_.Push(cause); },
                   .resident_limit = resident_limit,
                   .make_stage =
-                      [this](const StageOptions& options) {
+                      [this](const StageOptions& options, const GroupSpec&) {
                         ++models_made_;
                         if (!stage_refusal_.ok())
                           return StatusOr<std::unique_ptr<Stage>>(stage_refusal_);

@@ -2,17 +2,28 @@
 #ifndef LONGHAUL_RUN_BOUNDARY_BOUNDARY_SHAPE_H_
 #define LONGHAUL_RUN_BOUNDARY_BOUNDARY_SHAPE_H_
 
+#include <cmath>
+#include <cstdint>
+
 #include "codec/codec.h"
 #include "run/file/run_spec.h"
 
 namespace longhaul {
 
-// Of one microbatch's activation and of its gradient, between any two stages.
-inline codec::Shape BoundaryShape(const ModelSpec& model, const TrainSpec& train) {
-  return {train.microbatch_size, model.context, model.hidden};
+// Of the hidden channels those that the ranks of a group have alike.
+inline uint32_t SharedChannels(const ModelSpec& model, const GroupSpec& group) {
+  return static_cast<uint32_t>(std::lround(group.shared_channels * model.hidden));
+}
+
+// Of one microbatch's activation and of its gradient, between any two stages: the channels that
+// ranks share once, and every rank's own.
+inline codec::Shape BoundaryShape(const ModelSpec& model, const TrainSpec& train,
+                                  const GroupSpec& group) {
+  const uint32_t shared = SharedChannels(model, group);
+  return {train.microbatch_size, model.context, shared + group.tensor * (model.hidden - shared)};
 }
 inline codec::Shape BoundaryShape(const RunSpec& spec) {
-  return BoundaryShape(spec.model, spec.train);
+  return BoundaryShape(spec.model, spec.train, spec.group);
 }
 
 }  // namespace longhaul

@@ -59,13 +59,13 @@ at::Tensor Gpt::Attention(const Block& block, const at::Tensor& x, const Layout&
 
 at::Tensor Gpt::RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const {
   const Block& layers = blocks_[block];
-  const at::Tensor middle = x + Leave(Attention(layers, Enter(layers.norm_1(x)), layout));
-  const at::Tensor inner = layers.mlp_in(Enter(layers.norm_2(middle)));
+  const at::Tensor middle = x + Leave(Attention(layers, Enter(layers.norm_1, x), layout));
+  const at::Tensor inner = layers.mlp_in(Enter(layers.norm_2, middle));
   return middle + Leave(layers.mlp_out(at::gelu(inner, "tanh")));
 }
 
 at::Tensor Gpt::Logits(const at::Tensor& x) const {
-  return head_(final_norm_(x));
+  return head_(Last(final_norm_, x));
 }
 
 }  // namespace longhaul::worker

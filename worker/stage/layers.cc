@@ -16,6 +16,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -197,7 +198,7 @@ at::Tensor Embedding::operator()(const at::Tensor& ids) const {
   const at::Tensor own = ids - first_row;
   const at::Tensor others = own.lt(0).logical_or(own.ge(weight.size(0))).unsqueeze(-1);
   // Masked, so that others' rows have no gradient here.
-  return group->Leave(
+  return group->LeaveWhole(
       Lookup::apply(weight, own.clamp(0, weight.size(0) - 1)).masked_fill(others, 0));
 }
 
@@ -208,7 +209,7 @@ at::Tensor Linear::operator()(const at::Tensor& x) const {
 
 at::Tensor Head::operator()(const at::Tensor& x) const {
   if (group != nullptr) {
-    return HeadProduct::apply(group->Enter(x.to(cast_weight.scalar_type())), this);
+    return HeadProduct::apply(group->EnterWhole(x.to(cast_weight.scalar_type())), this);
   }
   return HeadProduct::apply(x, this);
 }
@@ -258,8 +259,20 @@ std::optional<Parameter::Summed> LayerMaker::SummedInGroup(size_t index) const {
   const model::Parameter& parameter = wanted_[index].parameter;
   const bool repeated =
       parameter.split.along != model::Along::kNothing && shares_[index].holders > 1;
-  if (!repeated && !parameter.for_own_heads) return std::nullopt;
+  // Norms see this rank's tokens, or its channels, alone.
+  const bool is_norm = parameter.split.along == model::Along::kNothing && !parameter.in_product;
+  const RankGroup::Kind& kind = group_->kind();
+  const bool sees_part = is_norm && ((parameter.role == model::Role::kBlock && kind.sequence) ||
+                                     (parameter.role != model::Role::kEmbedding && kind.partial()));
+  if (!repeated && !parameter.for_own_heads && !sees_part) return std::nullopt;
   return Parameter::Summed{parameter.shape.rows, FirstRow(index)};
+}
+
+void LayerMaker::ScaleOwnChannels(at::Tensor* outputs) const {
+  const RankGroup::Kind& kind = group_->kind();
+  if (!kind.partial()) return;
+  outputs->narrow(0, kind.shared_channels, kind.hidden - kind.shared_channels)
+      .mul_(std::sqrt(static_cast<double>(group_->size())));
 }
 
 bool LayerMaker::IsCountedByOther(size_t index) const {
@@ -311,8 +324,10 @@ at::Tensor LayerMaker::Make(const std::string& name, Use use) {
   LH_CHECK(use == Use::kLookedUp || parameter.in_product == (use == Use::kInProduct),
            "{} is used in another way than the model's descriptor says", name);
   if (parameter.frozen) return made_.emplace_back(FrozenValue(parameter, name));
-  const at::Tensor value =
-      Cut(FirstValue(parameter, name), index).to(device_).set_requires_grad(true);
+  at::Tensor first = FirstValue(parameter, name);
+  if (group_ != nullptr && parameter.split.along == model::Along::kColumns)
+    ScaleOwnChannels(&first);
+  const at::Tensor value = Cut(first, index).to(device_).set_requires_grad(true);
   made_.push_back(value);
   parameters_.push_back(
       {.name = name,

@@ -152,6 +152,8 @@ class LayerMaker {
   // Where that begins, of a table's rows.
   int64_t FirstRow(size_t index) const;
   std::optional<Parameter::Summed> SummedInGroup(size_t index) const;
+  // Of first values: so that channels that are not summed vary as much as those that are.
+  void ScaleOwnChannels(at::Tensor* outputs) const;
   // Another rank counts it.
   bool IsCountedByOther(size_t index) const;
   // The next parameter of the descriptor, which must be called `name` and have this use.

@@ -83,14 +83,14 @@ at::Tensor Llama::Attention(const Block& block, const at::Tensor& x, const Layou
 at::Tensor Llama::RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const {
   const Block& layers = blocks_[block];
   // What several products read is cast once: each would do it by itself, and autograd keep all.
-  const at::Tensor middle = x + Leave(Attention(layers, Enter(layers.norm_1(x)), layout));
-  const at::Tensor normed = Enter(layers.norm_2(middle));
+  const at::Tensor middle = x + Leave(Attention(layers, Enter(layers.norm_1, x), layout));
+  const at::Tensor normed = Enter(layers.norm_2, middle);
   const at::Tensor gate = at::silu(layers.gate(normed));
   return middle + Leave(layers.down(gate * layers.up(normed)));
 }
 
 at::Tensor Llama::Logits(const at::Tensor& x) const {
-  return head_(final_norm_(x));
+  return head_(Last(final_norm_, x));
 }
 
 }  // namespace longhaul::worker

@@ -57,7 +57,7 @@ StatusOr<PassTimes> MeasurePasses(Stage& stage, const StageOptions& options,
     return absl::OkStatus();
   }));
   const codec::TensorView view{there.const_data_ptr(), codec::Dtype::kF32,
-                               BoundaryShape(options.model, options.train)};
+                               BoundaryShape(options.model, options.train, options.group)};
   const std::vector<int32_t> documents(options.masked_attention ? tokens : 0);
   const Stage::Input input{.tokens = ids,
                            .activation = view,

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "run/boundary/boundary_shape.h"
 #include "worker/stage/loss.h"
 #include "worker/stage/torch_device.h"
 
@@ -139,7 +140,8 @@ at::Tensor BlankIds(const StageOptions& options) {
                    at::TensorOptions(at::kLong).device(TorchDevice(options.device)));
 }
 at::Tensor BlankBoundary(const StageOptions& options) {
-  return at::zeros({options.train.microbatch_size, options.model.context, options.model.hidden},
+  const codec::Shape shape = BoundaryShape(options.model, options.train, options.group);
+  return at::zeros({shape.samples, shape.tokens, shape.channels},
                    at::TensorOptions(at::kFloat).device(TorchDevice(options.device)));
 }
 std::vector<at::Tensor> BlankInputs(const StageOptions& options, size_t count) {

@@ -57,11 +57,6 @@ Model::Model(const StageOptions& options, const RankGroup* group)
              options.train.dtype == ComputeDtype::kBf16 ? at::kBFloat16 : at::kFloat,
              options.model.lora ? options.model.lora->scale() : 0, group) {}
 
-at::Tensor Model::Enter(const at::Tensor& normed) const {
-  const at::Tensor x = normed.to(compute_type());
-  return group_ == nullptr ? x : group_->Enter(x);
-}
-
 at::Tensor Model::Leave(const at::Tensor& part) const {
   return group_ == nullptr ? part : group_->Leave(part);
 }
@@ -79,9 +74,14 @@ Model::Layout Model::LayoutOf(const at::Tensor& documents) {
 
 at::Tensor Model::RunBlocks(const at::Tensor& input, const Layout& layout, size_t begin,
                             size_t end) const {
-  at::Tensor x = first_ && begin == 0 ? Embed(input, layout) : input;
+  const bool embeds = first_ && begin == 0, ends = last_ && end == block_count_;
+  at::Tensor x = embeds ? Embed(input, layout) : input;
+  if (group_ != nullptr)
+    x = embeds && group_->kind().partial() ? group_->Spread(x) : group_->Begin(x);
   for (size_t block = begin; block < end; ++block) x = RunBlock(block, x, layout);
-  return x;
+  // The head reads what each rank has of its own.
+  if (group_ == nullptr || (ends && group_->kind().partial())) return x;
+  return group_->End(x);
 }
 
 at::Tensor Model::Forward(const at::Tensor& input, const at::Tensor& documents) const {

@@ -100,10 +100,19 @@ class Model {
   at::ScalarType compute_type() const { return maker_.compute_type(); }
   // Ranks that share the stage's matrices.
   int64_t ranks() const { return group_ == nullptr ? 1 : group_->size(); }
-  // A normed hidden state on its way into products whose matrices are split, in their type; and
-  // what a product gave that is part of a sum over ranks (rank_group.h).
-  at::Tensor Enter(const at::Tensor& normed) const;
+  // The norm of a hidden state on its way into products whose matrices are split, in their type;
+  // and what a product gave that is part of a sum over ranks (rank_group.h).
+  template <class Norm>
+  at::Tensor Enter(const Norm& norm, const at::Tensor& x) const {
+    if (group_ == nullptr) return norm(x).to(compute_type());
+    return group_->Enter(norm(group_->EnterNorm(x)).to(compute_type()));
+  }
   at::Tensor Leave(const at::Tensor& part) const;
+  // The final norm, before the head.
+  template <class Norm>
+  at::Tensor Last(const Norm& norm, const at::Tensor& x) const {
+    return norm(group_ == nullptr ? x : group_->EnterNorm(x));
+  }
 
  private:
   virtual at::Tensor Embed(const at::Tensor& ids, const Layout& layout) const = 0;

@@ -30,7 +30,7 @@ class ReplayStage final : public Stage {
     // Embedding and head are few of a large model's parameters.
     optimizer_ = times.optimizer * options.layers / options.model.layers;
     if (!options.first || !options.last) {
-      noise_ = NoiseTensor(BoundaryShape(options.model, options.train));
+      noise_ = NoiseTensor(BoundaryShape(options.model, options.train, options.group));
     }
   }
 

@@ -248,7 +248,7 @@ StatusOr<at::Tensor> NetworkStage::ReadIds(std::string_view what, std::span<cons
 
 StatusOr<at::Tensor> NetworkStage::ReadBoundary(std::string_view what,
                                                 const codec::TensorView& view) const {
-  const codec::Shape expected = BoundaryShape(options_.model, options_.train);
+  const codec::Shape expected = BoundaryShape(options_.model, options_.train, options_.group);
   // A group's boundary is where its first rank is.
   const at::Device from = options_.ranks.empty() ? device_ : TorchDevice(options_.ranks.front());
   if (!(view.shape == expected) || view.data == nullptr) {

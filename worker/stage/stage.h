@@ -42,6 +42,7 @@ struct StageOptions {
   // A tensor-parallel group: the device of each rank, the first of which is `device`, with
   // `threads` each. Empty: one rank. Stage::Create makes no group (group/group_stage.h).
   std::vector<DeviceName> ranks;
+  GroupSpec group;     // how they share it; `tensor` is their number
   bool graphs = true;  // a GPU: passes are recorded and replayed, the same work in one launch each
   bool timing_only = false;     // parameters are any normal numbers, made on the device in no time
   bool masked_targets = false;  // the loss of some does not count
@@ -55,7 +56,8 @@ struct StageOptions {
 };
 
 // An activation or its gradient, (microbatch_size, context, hidden): fp32 in the memory of the
-// stage's device. What a stage gives is whole: nothing that is under way writes it.
+// stage's device. Where a group shares a part of the channels, the shared ones and then each rank's
+// own. What a stage gives is whole: nothing that is under way writes it.
 struct BoundaryTensor {
   codec::TensorView view;
   std::shared_ptr<const void> owner;  // keeps view.data valid

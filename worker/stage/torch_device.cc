@@ -47,4 +47,10 @@ void TrimMemory(const c10::Device& device) {
   c10::getDeviceAllocator(device.type())->emptyCache();
 }
 
+void ReadApartFrom(const c10::Device& device) {
+  if (device.is_cpu()) return;
+  const c10::impl::VirtualGuardImpl devices(device.type());
+  devices.exchangeStream(devices.getStreamFromGlobalPool(device));
+}
+
 }  // namespace longhaul::worker

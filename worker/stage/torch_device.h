@@ -27,6 +27,10 @@ uint64_t MemoryBytes(const c10::Device& device);
 // Gives back what is kept and not in use.
 void TrimMemory(const c10::Device& device);
 
+// For a thread that computes on another GPU: what it reads of `device` waits for nothing there, and
+// nothing there for it. What is read must be whole.
+void ReadApartFrom(const c10::Device& device);
+
 }  // namespace longhaul::worker
 
 #endif  // LONGHAUL_WORKER_STAGE_TORCH_DEVICE_H_

@@ -11,6 +11,7 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 
 SHAPES = {
     "llama-3-8b": {
@@ -78,15 +79,18 @@ def main():
     for shape in args.shape or SHAPES:
         print(f"{shape}, {args.layers} layers, bf16, forward + backward of a microbatch; "
               f"{'host path' if args.host_path else 'direct links'}", flush=True)
+        began = time.monotonic()
         stages = {"one GPU": Stage(program, shape, args.layers, "cuda:0", "none", {})}
         try:
             for what in args.collectives.split(","):
                 stages[f"{args.ranks} GPUs, {what}"] = Stage(
                     program, shape, args.layers, f"cuda:0-{args.ranks - 1}", what, environment)
             times = {name: [] for name in stages}
-            for stage in stages.values():
+            for name, stage in stages.items():
+                print(f"  {time.monotonic() - began:.0f} s: {name} warms up", file=sys.stderr, flush=True)
                 stage.seconds(2)
-            for _ in range(args.rounds):
+            for number in range(args.rounds):
+                print(f"  {time.monotonic() - began:.0f} s: round {number + 1}", file=sys.stderr, flush=True)
                 for name, stage in stages.items():
                     times[name].append(stage.seconds(args.steps))
         finally:

@@ -61,10 +61,14 @@ class TimedStage {
         const std::vector<DeviceName> devices,
         ParseDeviceNames(job.at(of_group ? "devices" : "device").get<std::string>()));
     options.device = devices.front();
-    if (of_group) options.ranks = devices;
+    if (of_group) {
+      options.ranks = devices;
+      options.group = GroupOf(job);
+      options.group.tensor = static_cast<uint32_t>(devices.size());
+    }
     if (options.device.cuda_index) LH_RETURN_IF_ERROR(LoadTorchCuda(DefaultTorchCudaPath()));
     LH_ASSIGN_OR_RETURN(std::unique_ptr<Stage> stage,
-                        of_group ? MakeGroupStage(options, CommunicatorsFor(GroupOf(job)))
+                        of_group ? MakeGroupStage(options, CommunicatorsFor(options.group))
                                  : Stage::Create(options));
     at::Tensor boundary;
     LH_RETURN_IF_ERROR(CallTorch("the boundary tensor", options.threads, [&]() -> Status {

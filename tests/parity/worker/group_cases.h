@@ -28,6 +28,7 @@ inline StatusOr<std::unique_ptr<Stage>> MakeWith(StageOptions options, uint32_t 
     options.ranks.push_back(options.device);
     if (options.device.cuda_index) *options.ranks.back().cuda_index += rank;
   }
+  options.group.tensor = ranks;
   return MakeGroupStage(options, CommunicatorsFor(group));
 }
 
@@ -39,7 +40,7 @@ struct Case {
   Part part = Part::kWhole;
   uint32_t ranks = 2;
   ComputeDtype dtype = ComputeDtype::kFp32;
-  bool qk_norm = false, masked = false, tied = false;
+  bool qk_norm = false, masked = false, tied = false, sequence = false;
   Recompute recompute = Recompute::kNone;
   std::optional<uint32_t> vocabulary;
   uint32_t rows = 2;
@@ -53,6 +54,7 @@ inline std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
 
 inline StageOptions OptionsOf(const Case& one) {
   StageOptions options;
+  options.group.sequence = one.sequence;
   options.model = testing::SmallModelOf(one.family);
   options.model.layers = 3;
   options.model.qk_norm = one.qk_norm;

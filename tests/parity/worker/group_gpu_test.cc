@@ -2,9 +2,13 @@
 // where there is one GPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "tests/parity/worker/group_cases.h"
+#include "tests/parity/worker/stage_chain.h"
 #include "tests/parity/worker/stage_on_gpu.h"
 
 namespace longhaul::worker {
@@ -28,31 +32,38 @@ class GroupOnGpus : public ::testing::TestWithParam<Case> {
   }
 };
 
-void ExpectClose(const Computed& got, const Computed& expected, double bound) {
-  ASSERT_EQ(got.losses.size(), expected.losses.size());
-  for (size_t m = 0; m < expected.losses.size(); ++m) {
-    EXPECT_NEAR(got.losses[m], expected.losses[m], bound * expected.losses[m]);
+// Gradients of `got`, held against those of one GPU. Numbers in bf16 are rounded elsewhere in a
+// group: what one GPU itself is off the fp32 of `exact` bounds how far that may take them.
+void ExpectClose(const Computed& got, const Computed& one, const Computed& exact, double bound) {
+  ASSERT_EQ(got.losses.size(), one.losses.size());
+  for (size_t m = 0; m < one.losses.size(); ++m) {
+    EXPECT_NEAR(got.losses[m], one.losses[m], bound * one.losses[m]);
   }
-  EXPECT_NEAR(got.squared_norm / expected.squared_norm, 1, bound);
-  ASSERT_EQ(got.after.moments.size(), expected.after.moments.size());
-  for (size_t i = 0; i < expected.after.moments.size(); ++i) {
-    const NamedArray& moment = expected.after.moments[i];
+  EXPECT_NEAR(got.squared_norm / one.squared_norm, 1, bound);
+  ASSERT_EQ(got.after.moments.size(), one.after.moments.size());
+  for (size_t i = 0; i < one.after.moments.size(); ++i) {
+    const NamedArray& moment = one.after.moments[i];
     if (!moment.name.ends_with(".exp_avg") ||
         moment.name.find("k_proj.bias") != std::string::npos) {
       continue;
     }
-    EXPECT_LE(RelativeError(got.after.moments[i].values, moment.values), bound) << moment.name;
+    const double own = RelativeError(moment.values, exact.after.moments[i].values);
+    EXPECT_LE(RelativeError(got.after.moments[i].values, moment.values), std::max(bound, 1.5 * own))
+        << moment.name << "; one GPU is " << own << " off fp32";
   }
 }
 
 TEST_P(GroupOnGpus, EveryGradientIsThatOfOneGpu) {
   const double bound = GetParam().dtype == ComputeDtype::kFp32 ? 1e-5 : 1e-2;
-  const Computed expected = OneStep(Options(false), 1);
+  const Computed one = OneStep(Options(false), 1);
+  StageOptions in_fp32 = Options(false);
+  in_fp32.train.dtype = ComputeDtype::kFp32;
+  const Computed exact = OneStep(in_fp32, 1);
   for (const bool graphs : {false, true}) {
     SCOPED_TRACE(graphs ? "recorded" : "not recorded");
     const Computed got = OneStep(Options(graphs), 2);
-    ExpectSame(got.before.parameters, expected.before.parameters);
-    ExpectClose(got, expected, bound);
+    ExpectSame(got.before.parameters, one.before.parameters);
+    ExpectClose(got, one, exact, bound);
   }
 }
 
@@ -66,24 +77,51 @@ TEST_P(GroupOnGpus, LossesOfRecordedStepsAreThoseOfOneGpu) {
     RunStep(**two, options, step, &got);
   }
   const double bound = GetParam().dtype == ComputeDtype::kFp32 ? 1e-3 : 2e-2;
-  EXPECT_LT(expected.losses.back(), expected.losses.front());
   for (size_t i = 0; i < expected.losses.size(); ++i) {
     EXPECT_NEAR(got.losses[i], expected.losses[i], bound * expected.losses[i]) << i;
   }
 }
 
-TEST_P(GroupOnGpus, CompressedSumsTrain) {
-  const StageOptions options = Options(true);
-  for (const GroupCollective what : {GroupCollective::kTaco, GroupCollective::kZip}) {
-    GroupSpec group;
-    group.forward = group.backward = what;
-    StageOptions own = options;
-    own.graphs = what == GroupCollective::kTaco;  // zip waits for sizes
-    auto stage = MakeWith(own, 2, group);
-    ASSERT_TRUE(stage.ok()) << stage.status();
-    Computed computed;
-    for (uint64_t step = 1; step <= 20; ++step) RunStep(**stage, own, step, &computed);
-    EXPECT_LT(computed.losses.back(), 0.97 * computed.losses.front());
+std::vector<double> LossesOf(StageOptions options, GroupCollective what) {
+  GroupSpec group;
+  group.forward = group.backward = what;
+  options.graphs = what != GroupCollective::kZip;  // zip waits for sizes
+  auto stage = MakeWith(options, 2, group);
+  EXPECT_TRUE(stage.ok()) << stage.status();
+  Computed computed;
+  for (uint64_t step = 1; stage.ok() && step <= 20; ++step) {
+    RunStep(**stage, options, step, &computed);
+  }
+  return computed.losses;
+}
+
+// Two numbers have one sum, whoever adds them.
+TEST_P(GroupOnGpus, ZipLosesNothing) {
+  EXPECT_EQ(LossesOf(Options(true), GroupCollective::kZip),
+            LossesOf(Options(true), GroupCollective::kNone));
+}
+
+TEST_P(GroupOnGpus, TacoStaysClose) {
+  const std::vector<double> expected = LossesOf(Options(true), GroupCollective::kNone),
+                            got = LossesOf(Options(true), GroupCollective::kTaco);
+  ASSERT_EQ(got.size(), expected.size());
+  EXPECT_NE(got, expected);
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 0.02 * expected[i]) << i;
+}
+
+// Boundaries lie on the first GPU, and the second reads them there while the first computes.
+TEST_P(GroupOnGpus, StagesOfGroupsFollowEachOther) {
+  StageOptions options = Options(true);
+  if (GetParam().tied || GetParam().masked) GTEST_SKIP() << "no stages of this model in a chain";
+  options.layers = options.model.layers = 4;
+  options.train.microbatches = 4;
+  testing::StageChain one(options, 2);
+  testing::StageChain two(options, 2, std::identity(),
+                          [](const StageOptions& part) { return MakeWith(part, 2); });
+  const double bound = GetParam().dtype == ComputeDtype::kFp32 ? 1e-3 : 2e-2;
+  for (uint64_t step = 1; step <= 10; ++step) {
+    const double expected = one.Train(step);
+    EXPECT_NEAR(two.Train(step), expected, bound * expected) << step;
   }
 }
 

@@ -88,7 +88,38 @@ INSTANTIATE_TEST_SUITE_P(
              .family = ModelFamily::kLlama,
              .ranks = 4,
              .dtype = ComputeDtype::kBf16},
-        Case{.name = "llama_documents_2", .family = ModelFamily::kLlama, .masked = true}),
+        Case{.name = "llama_documents_2", .family = ModelFamily::kLlama, .masked = true},
+        Case{.name = "gpt_sequence_2", .sequence = true},
+        Case{.name = "gpt_sequence_tied_4", .ranks = 4, .tied = true, .sequence = true},
+        Case{.name = "gpt_sequence_middle_4", .part = Part::kMiddle, .ranks = 4, .sequence = true},
+        Case{.name = "gpt_sequence_blocks_again_2",
+             .sequence = true,
+             .recompute = Recompute::kBlocks},
+        Case{.name = "gpt_sequence_documents_4", .ranks = 4, .masked = true, .sequence = true},
+        Case{.name = "gpt_sequence_loss_in_chunks_2",
+             .part = Part::kLast,
+             .sequence = true,
+             .vocabulary = 70001,
+             .rows = 4},
+        Case{.name = "gpt_sequence_bf16_2", .dtype = ComputeDtype::kBf16, .sequence = true},
+        Case{.name = "llama_sequence_4",
+             .family = ModelFamily::kLlama,
+             .ranks = 4,
+             .sequence = true},
+        Case{.name = "llama_sequence_qk_norm_4",
+             .family = ModelFamily::kLlama,
+             .ranks = 4,
+             .qk_norm = true,
+             .sequence = true},
+        Case{.name = "llama_sequence_first_2",
+             .family = ModelFamily::kLlama,
+             .part = Part::kFirst,
+             .sequence = true},
+        Case{.name = "llama_sequence_last_4",
+             .family = ModelFamily::kLlama,
+             .part = Part::kLast,
+             .ranks = 4,
+             .sequence = true}),
     NameOf);
 
 // Losses of many steps stay together: what ranks hold alike stays alike.
@@ -180,7 +211,7 @@ TEST(Group, ARankThatFailsEndsTheCallOnAllAndIsNamed) {
   std::shared_ptr<collective::Member> last;
   auto stage = [&] {
     StageOptions with_ranks = options;
-    with_ranks.ranks.resize(4);
+    with_ranks.ranks.resize(with_ranks.group.tensor = 4);
     return MakeGroupStage(with_ranks, [&](std::shared_ptr<collective::Member> member,
                                           const DeviceName& device, Deadline deadline) {
       if (member->place().rank == 2) last = member;

@@ -55,10 +55,13 @@ class StageChain {
  public:
   // How a tensor crosses a boundary: what it gives is what the other stage reads.
   using Crossing = std::function<worker::BoundaryTensor(worker::BoundaryTensor)>;
+  using MakeStage =
+      std::function<StatusOr<std::unique_ptr<worker::Stage>>(const worker::StageOptions&)>;
 
   // `options`: of all layers, a multiple of `stages`.
   explicit StageChain(const worker::StageOptions& options, uint32_t stages = 2,
-                      Crossing cross = std::identity())
+                      Crossing cross = std::identity(),
+                      const MakeStage& make = worker::Stage::Create)
       : options_(options), cross_(std::move(cross)) {
     for (uint32_t s = 0; s < stages; ++s) {
       worker::StageOptions part = options_;
@@ -66,7 +69,7 @@ class StageChain {
       part.first_layer = s * part.layers;
       part.first = s == 0;
       part.last = s + 1 == stages;
-      stages_.push_back(Must(worker::Stage::Create(part)));
+      stages_.push_back(Must(make(part)));
     }
   }
 

@@ -9,11 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "run/boundary/boundary_shape.h"
 #include "run/model/family.h"
 #include "worker/stage/group/rank_group.h"
 #include "worker/stage/group/rank_threads.h"
 #include "worker/stage/group/shares.h"
 #include "worker/stage/network_stage.h"
+#include "worker/stage/torch_device.h"
 
 namespace longhaul::worker {
 namespace {
@@ -25,15 +27,24 @@ bool IsOfCaller(const Status& status) {
   return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status);
 }
 
+std::vector<model::PlacedParameter> ParametersOf(const StageOptions& options) {
+  return model::ParametersOf(options.model, options.vocabulary_rows(),
+                             {.first_layer = options.first_layer,
+                              .layers = options.layers,
+                              .embedding = options.first,
+                              .head = options.last});
+}
+
 Status CheckGroup(const StageOptions& options) {
   LH_RETURN_IF_ERROR(CheckStageOptions(options));
   const auto refuse = [&](std::string_view what, std::string_view instead) {
     return absl::InvalidArgumentError(
         fmt::format("group.tensor {}: {}; {}", options.ranks.size(), what, instead));
   };
-  if (options.ranks.size() < 2) {
+  if (options.ranks.size() < 2 || options.group.tensor != options.ranks.size()) {
     return absl::InvalidArgumentError(
-        fmt::format("expected a group of at least 2 ranks, got {}", options.ranks.size()));
+        fmt::format("expected a device for each of group.tensor's {} ranks, at least 2, got {}",
+                    options.group.tensor, options.ranks.size()));
   }
   if (options.train.optimizer.kind == OptimizerKind::kMuon) {
     return refuse("muon needs whole matrices, and no rank of a group has them",
@@ -47,15 +58,39 @@ Status CheckGroup(const StageOptions& options) {
     return refuse("embedding and head of different stages share a matrix",
                   "choose model.tied false, pipeline.stages 1 or group.tensor 1");
   }
+  const GroupSpec& group = options.group;
+  if (group.sequence && options.model.context % options.ranks.size() != 0) {
+    return refuse(fmt::format("sequence: ranks have equally many of model.context's {} tokens",
+                              options.model.context),
+                  "choose a number of ranks that divides them, or sequence false");
+  }
+  if (!(group.shared_channels >= 0 && group.shared_channels <= 1)) {
+    return refuse(
+        fmt::format("expected a share of channels from 0 to 1, got {}", group.shared_channels),
+        "choose one of them");
+  }
+  if (group.shared_channels < 1 && group.sequence) {
+    return refuse("a rank's own channels are of all tokens", "choose sequence false or p 1");
+  }
+  if (group.shared_channels < 1) {
+    for (const model::PlacedParameter& placed : ParametersOf(options)) {
+      const model::Parameter& parameter = placed.parameter;
+      if (parameter.role != model::Role::kBlock || !parameter.in_product ||
+          parameter.split.along != model::Along::kNothing) {
+        continue;
+      }
+      return refuse(fmt::format("{} is added to a sum of which ranks have channels of their own",
+                                placed.Name()),
+                    "choose a family without such biases, as llama, or p 1");
+    }
+  }
   return absl::OkStatus();
 }
 
-std::vector<model::PlacedParameter> ParametersOf(const StageOptions& options) {
-  return model::ParametersOf(options.model, options.vocabulary_rows(),
-                             {.first_layer = options.first_layer,
-                              .layers = options.layers,
-                              .embedding = options.first,
-                              .head = options.last});
+RankGroup::Kind KindOf(const StageOptions& options) {
+  return {.sequence = options.group.sequence,
+          .hidden = options.model.hidden,
+          .shared_channels = SharedChannels(options.model, options.group)};
 }
 
 class GroupStage final : public Stage {
@@ -227,9 +262,13 @@ Status GroupStage::Start(const MakeCommunicators& make_communicators) {
       member->End(communicators.status());
       return communicators.status();
     }
-    ranks_[rank].group = std::make_unique<RankGroup>(*std::move(communicators), std::move(member));
+    ranks_[rank].group =
+        std::make_unique<RankGroup>(KindOf(options_), *std::move(communicators), std::move(member));
     StageOptions own = options_;
     own.device = options_.ranks[rank];
+    // A copy of the boundary from the first rank's GPU, in that rank's order of work, would wait
+    // for collectives that wait for this rank.
+    if (own.device != own.ranks.front()) ReadApartFrom(TorchDevice(own.ranks.front()));
     LH_ASSIGN_OR_RETURN(ranks_[rank].stage, MakeNetworkStage(own, ranks_[rank].group.get()));
     return absl::OkStatus();
   });

@@ -1,8 +1,12 @@
 #include "worker/stage/group/rank_group.h"
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/custom_function.h>
+
+#include <vector>
 
 #include "base/check.h"
 #include "worker/stage/torch_scope.h"
@@ -36,6 +40,13 @@ collective::Queue QueueOf(const at::Device& device) {
   return {guard.getStream(device).native_handle()};
 }
 
+constexpr auto kSum = collective::Reduction::kSum;
+// Ranks meet where all have work of the same length.
+constexpr absl::Duration kMeetLimit = absl::Minutes(5);
+constexpr RankGroup::Through kExact = &RankCommunicators::exact,
+                             kForward = &RankCommunicators::forward,
+                             kBackward = &RankCommunicators::backward;
+
 at::Tensor Reduce(collective::Communicator& ranks, const at::Tensor& part,
                   collective::Reduction reduction) {
   const at::Tensor dense = part.contiguous();
@@ -46,49 +57,173 @@ at::Tensor Reduce(collective::Communicator& ranks, const at::Tensor& part,
   return result;
 }
 
-constexpr auto kSum = collective::Reduction::kSum;
-// Ranks meet where all have work of the same length.
-constexpr absl::Duration kMeetLimit = absl::Minutes(5);
+// (ranks, ...): every rank's `own`.
+at::Tensor Gather(collective::Communicator& ranks, const at::Tensor& own) {
+  const at::Tensor dense = own.contiguous();
+  std::vector<int64_t> sizes = dense.sizes().vec();
+  sizes.insert(sizes.begin(), ranks.size());
+  at::Tensor all = at::empty(sizes, dense.options().requires_grad(false));
+  ThrowIfError(ranks.AllGather(dense.const_data_ptr(), all.mutable_data_ptr(),
+                               static_cast<uint64_t>(dense.numel()), DtypeOf(dense),
+                               QueueOf(dense.device())));
+  return all;
+}
 
-}  // namespace
+using Exchange = at::Tensor (*)(const RankGroup& group, const at::Tensor& tensor);
 
-struct RankGroup::Entered : torch::autograd::Function<Entered> {
-  static Variable forward(AutogradContext* context, const Variable& whole, const RankGroup* group) {
+// Exchanges that autograd sees as one operation; null: nothing happens that way.
+template <Exchange kThere, Exchange kBack>
+struct Both : torch::autograd::Function<Both<kThere, kBack>> {
+  static Variable forward(AutogradContext* context, const Variable& x, const RankGroup* group) {
     context->saved_data["group"] = reinterpret_cast<int64_t>(group);
-    return whole.view_as(whole);
+    if constexpr (kThere == nullptr)
+      return x.view_as(x);
+    else
+      return kThere(*group, x);  // NOLINT(readability-else-after-return): of a constexpr if
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    if constexpr (kBack == nullptr) return {gradients[0], Variable()};
     const auto* const group =
         reinterpret_cast<const RankGroup*>(  // NOLINT(performance-no-int-to-ptr)
             context->saved_data["group"].toInt());
-    return {Reduce(*group->ranks_.backward, gradients[0], kSum), Variable()};
+    return {kBack(*group, gradients[0]), Variable()};
   }
 };
 
-struct RankGroup::Left : torch::autograd::Function<Left> {
-  static Variable forward(AutogradContext* /*context*/, const Variable& part,
-                          const RankGroup* group) {
-    return Reduce(*group->ranks_.forward, part, kSum);
-  }
-  static variable_list backward(AutogradContext* /*context*/, const variable_list& gradients) {
-    return {gradients[0], Variable()};
-  }
-};
+template <RankGroup::Through kWay>
+at::Tensor Sums(const RankGroup& group, const at::Tensor& x) {
+  return group.SumThrough(kWay, x);
+}
+template <RankGroup::Through kWay>
+at::Tensor SumsOfOwnTokens(const RankGroup& group, const at::Tensor& x) {
+  return group.SumOfOwnTokens(kWay, x);
+}
+template <RankGroup::Through kWay>
+at::Tensor GathersTokens(const RankGroup& group, const at::Tensor& x) {
+  return group.GatherTokens(kWay, x);
+}
+template <RankGroup::Through kWay>
+at::Tensor SumsShared(const RankGroup& group, const at::Tensor& x) {
+  return group.SumShared(kWay, x);
+}
+template <RankGroup::Through kWay>
+at::Tensor GathersChannels(const RankGroup& group, const at::Tensor& x) {
+  return group.GatherChannels(kWay, x);
+}
+at::Tensor TakesOwnTokens(const RankGroup& group, const at::Tensor& x) {
+  return group.OwnTokens(x);
+}
+at::Tensor TakesOwnChannels(const RankGroup& group, const at::Tensor& x) {
+  return group.OwnChannels(x);
+}
+at::Tensor SumsOwnChannels(const RankGroup& group, const at::Tensor& x) {
+  const int64_t shared = group.kind().shared_channels, own = group.kind().hidden - shared;
+  return at::cat({x.narrow(-1, 0, shared), group.Sum(x.narrow(-1, shared, own))}, -1);
+}
 
-at::Tensor RankGroup::Enter(const at::Tensor& whole) const {
-  return Entered::apply(whole, this);
+}  // namespace
+
+at::Tensor RankGroup::Begin(const at::Tensor& boundary) const {
+  if (kind_.sequence) {
+    return Both<TakesOwnTokens, GathersTokens<kExact>>::apply(boundary, this);
+  }
+  if (!kind_.partial()) return boundary;
+  return Both<TakesOwnChannels, GathersChannels<kExact>>::apply(boundary, this);
+}
+
+at::Tensor RankGroup::EnterNorm(const at::Tensor& x) const {
+  return kind_.partial() ? Both<nullptr, SumsShared<kBackward>>::apply(x, this) : x;
+}
+
+at::Tensor RankGroup::Enter(const at::Tensor& normed) const {
+  if (kind_.sequence) {
+    return Both<GathersTokens<kForward>, SumsOfOwnTokens<kBackward>>::apply(normed, this);
+  }
+  return EnterWhole(normed);
+}
+
+at::Tensor RankGroup::EnterWhole(const at::Tensor& whole) const {
+  return kind_.partial() ? whole : Both<nullptr, Sums<kBackward>>::apply(whole, this);
 }
 
 at::Tensor RankGroup::Leave(const at::Tensor& part) const {
-  return Left::apply(part, this);
+  if (kind_.sequence) {
+    return Both<SumsOfOwnTokens<kForward>, GathersTokens<kBackward>>::apply(part, this);
+  }
+  if (kind_.partial()) return Both<SumsShared<kForward>, nullptr>::apply(part, this);
+  return Both<Sums<kForward>, nullptr>::apply(part, this);
+}
+
+at::Tensor RankGroup::LeaveWhole(const at::Tensor& part) const {
+  return Both<Sums<kForward>, nullptr>::apply(part, this);
+}
+
+at::Tensor RankGroup::Spread(const at::Tensor& whole) const {
+  return kind_.partial() ? Both<nullptr, SumsOwnChannels>::apply(whole, this) : whole;
+}
+
+at::Tensor RankGroup::End(const at::Tensor& x) const {
+  if (kind_.sequence) return Both<GathersTokens<kExact>, TakesOwnTokens>::apply(x, this);
+  if (!kind_.partial()) return x;
+  return Both<GathersChannels<kExact>, TakesOwnChannels>::apply(x, this);
 }
 
 at::Tensor RankGroup::Sum(const at::Tensor& part) const {
-  return Reduce(*ranks_.exact, part, kSum);
+  return SumThrough(kExact, part);
 }
 
 at::Tensor RankGroup::Maximum(const at::Tensor& part) const {
   return Reduce(*ranks_.exact, part, collective::Reduction::kMax);
+}
+
+at::Tensor RankGroup::SumThrough(Through way, const at::Tensor& part) const {
+  return Reduce(*(ranks_.*way), part, kSum);
+}
+
+at::Tensor RankGroup::OwnTokens(const at::Tensor& whole) const {
+  const int64_t each = whole.size(1) / size();
+  return whole.narrow(1, rank() * each, each).contiguous();
+}
+
+at::Tensor RankGroup::GatherTokens(Through way, const at::Tensor& own) const {
+  const int64_t rows = own.size(0);
+  const at::Tensor all = Gather(*(ranks_.*way), own);
+  return all.permute({1, 0, 2, 3}).reshape({rows, size() * own.size(1), own.size(2)});
+}
+
+at::Tensor RankGroup::SumOfOwnTokens(Through way, const at::Tensor& part) const {
+  const int64_t rows = part.size(0), each = part.size(1) / size(), channels = part.size(2);
+  const at::Tensor by_rank =
+      part.reshape({rows, size(), each, channels}).permute({1, 0, 2, 3}).contiguous();
+  at::Tensor own = at::empty({rows, each, channels}, part.options().requires_grad(false));
+  ThrowIfError((ranks_.*way)
+                   ->ReduceScatter(by_rank.const_data_ptr(), own.mutable_data_ptr(),
+                                   static_cast<uint64_t>(own.numel()), DtypeOf(part), kSum,
+                                   QueueOf(part.device())));
+  return own;
+}
+
+at::Tensor RankGroup::SumShared(Through way, const at::Tensor& part) const {
+  const int64_t shared = kind_.shared_channels;
+  if (shared == 0) return part.clone();
+  return at::cat(
+      {SumThrough(way, part.narrow(-1, 0, shared)), part.narrow(-1, shared, kind_.hidden - shared)},
+      -1);
+}
+
+at::Tensor RankGroup::OwnChannels(const at::Tensor& boundary) const {
+  const int64_t shared = kind_.shared_channels, own = kind_.hidden - shared;
+  return at::cat({boundary.narrow(-1, 0, shared), boundary.narrow(-1, shared + rank() * own, own)},
+                 -1);
+}
+
+at::Tensor RankGroup::GatherChannels(Through way, const at::Tensor& own) const {
+  const int64_t shared = kind_.shared_channels, each = kind_.hidden - shared;
+  std::vector<at::Tensor> parts = {own.narrow(-1, 0, shared)};
+  for (const at::Tensor& of_rank : Gather(*(ranks_.*way), own.narrow(-1, shared, each)).unbind(0)) {
+    parts.push_back(of_rank);
+  }
+  return at::cat(parts, -1);
 }
 
 void RankGroup::Meet() const {

@@ -1,7 +1,26 @@
-// What the layers of one rank ask of the other ranks of a tensor-parallel group: sums, at the two
-// borders of a region whose matrices are split (Megatron-LM, Section 3).
+// What the layers of one rank ask of the other ranks of a tensor-parallel group: exchanges at the
+// borders of regions whose matrices are split.
 //
-//   x = x + group->Leave(down(silu(gate(group->Enter(normed)))))
+//   x = group->Begin(x);                                       // before a stage's blocks
+//   y = group->Enter(norm(group->EnterNorm(x)));
+//   x = x + group->Leave(down(silu(gate(y)) * up(y)));
+//   x = group->End(x);                                         // after them
+//
+// Three kinds of groups differ in what a rank has of the hidden state between regions:
+//
+//   plain     all of it (Megatron-LM, Section 3)
+//   sequence  its part of every row's tokens: norms and residuals take 1/t of the memory
+//   partial   the first channels as all others have them, the rest its own (CAAT-Net, Sections 3
+//             and 4): only the shared ones travel
+//
+//              forward                                   backward
+//   Begin      sequence: own tokens                      gathers tokens
+//              partial: own channels of the boundary     gathers channels
+//   EnterNorm  -                                         partial: sums shared channels
+//   Enter      sequence: gathers tokens                  plain: sums; sequence: sums own tokens
+//   Leave      plain: sums; sequence: sums own tokens;   sequence: gathers tokens
+//              partial: sums shared channels
+//   End        as Begin's backward                       as Begin's forward
 //
 // Internal to worker/stage (it shows LibTorch). Threads: the rank's; calls of all ranks come in the
 // same order. Errors: StatusError (torch_scope.h), for which the group has ended.
@@ -12,6 +31,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "base/status.h"
 #include "transport/collective/communicator.h"
@@ -22,9 +42,18 @@ namespace longhaul::worker {
 
 class RankGroup {
  public:
-  RankGroup(RankCommunicators ranks, std::shared_ptr<collective::Member> member)
-      : ranks_(std::move(ranks)), member_(std::move(member)) {}
+  // Hidden states are (rows, tokens, channels).
+  struct Kind {
+    bool sequence = false;        // tokens are a multiple of the ranks
+    int64_t hidden = 0;           // channels
+    int64_t shared_channels = 0;  // partial: fewer than `hidden`
+    bool partial() const { return shared_channels < hidden; }
+  };
 
+  RankGroup(const Kind& kind, RankCommunicators ranks, std::shared_ptr<collective::Member> member)
+      : kind_(kind), ranks_(std::move(ranks)), member_(std::move(member)) {}
+
+  const Kind& kind() const { return kind_; }
   uint32_t rank() const { return ranks_.exact->rank(); }
   uint32_t size() const { return ranks_.exact->size(); }
   // Of the group; OK, or why it has ended.
@@ -33,21 +62,39 @@ class RankGroup {
   // Waits until all ranks are here: around what ranks must not do while others compute.
   void Meet() const;
 
-  // Of what every rank has whole and multiplies with its share of a matrix: as it was. Backward
-  // each rank has the gradient of its own products; it becomes the sum over ranks.
-  at::Tensor Enter(const at::Tensor& whole) const;
-  // Of what each rank has of a sum: the sum over ranks, in the type of `part`. Its gradient is that
-  // of every part.
+  at::Tensor Begin(const at::Tensor& boundary) const;
+  at::Tensor EnterNorm(const at::Tensor& x) const;
+  at::Tensor Enter(const at::Tensor& normed) const;
   at::Tensor Leave(const at::Tensor& part) const;
+  at::Tensor End(const at::Tensor& x) const;
+  // The sum over ranks of what each has of a whole hidden state; the gradient of every part is that
+  // of the sum.
+  at::Tensor LeaveWhole(const at::Tensor& part) const;
+  // Of a hidden state that all ranks have alike, before it becomes each rank's own (partial).
+  // Backward: own channels' gradients are summed.
+  at::Tensor Spread(const at::Tensor& whole) const;
+  // Of what all have whole, on its way into a split product: backward sums. Nothing where kinds are
+  // partial.
+  at::Tensor EnterWhole(const at::Tensor& whole) const;
 
   // Exact and without gradients: a new tensor, in the type of `part`, which is fp32, fp16 or bf16.
   at::Tensor Sum(const at::Tensor& part) const;
   at::Tensor Maximum(const at::Tensor& part) const;
 
- private:
-  struct Entered;
-  struct Left;
+  // --- Without gradients, for the functions above.
+  using Through = std::shared_ptr<collective::Communicator> RankCommunicators::*;
+  at::Tensor SumThrough(Through way, const at::Tensor& part) const;
+  // Of this rank's tokens.
+  at::Tensor SumOfOwnTokens(Through way, const at::Tensor& part) const;
+  at::Tensor OwnTokens(const at::Tensor& whole) const;
+  at::Tensor GatherTokens(Through way, const at::Tensor& own) const;
+  at::Tensor SumShared(Through way, const at::Tensor& part) const;
+  // A boundary has the shared channels, then all ranks' own ones.
+  at::Tensor OwnChannels(const at::Tensor& boundary) const;
+  at::Tensor GatherChannels(Through way, const at::Tensor& own) const;
 
+ private:
+  const Kind kind_;
   const RankCommunicators ranks_;
   const std::shared_ptr<collective::Member> member_;
 };

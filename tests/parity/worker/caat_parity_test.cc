@@ -1,0 +1,252 @@
+// Groups whose ranks have channels of their own (CAAT-Net, Sections 3 and 4), held against one
+// process that simulates the ranks in float64: losses and the gradient of every parameter.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/tensor.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/parity/worker/group_cases.h"
+
+namespace longhaul::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+StageOptions Options(uint32_t ranks, double shared) {
+  StageOptions options = OptionsOf({.family = ModelFamily::kLlama, .ranks = ranks});
+  options.model.kv_heads = 4;
+  options.group.tensor = ranks;
+  options.group.shared_channels = shared;
+  return options;
+}
+
+// The whole model on simulated ranks, written without the product's layers.
+class Reference {
+ public:
+  Reference(const StageOptions& options, const StageSnapshot& first_values)
+      : options_(options),
+        ranks_(options.group.tensor),
+        shared_(std::lround(options.group.shared_channels * options.model.hidden)) {
+    for (const NamedArray& array : first_values.parameters) {
+      parameters_[array.name] = at::from_blob(const_cast<float*>(array.values.data()), array.shape)
+                                    .to(at::kDouble)
+                                    .set_requires_grad(true);
+    }
+  }
+
+  double Loss(const Batch& batch) {
+    const int64_t rows = options_.train.microbatch_size, tokens = options_.model.context;
+    const at::Tensor ids =
+        at::tensor(at::ArrayRef<int32_t>(batch.input().tokens.data(), batch.input().tokens.size()),
+                   at::kLong)
+            .view({rows, tokens});
+    const at::Tensor embedded = at::embedding(P("model.embed_tokens.weight"), ids);
+    std::vector<at::Tensor> x(ranks_, embedded);  // every rank's residual stream
+    for (uint32_t layer = 0; layer < options_.layers; ++layer) {
+      const std::string name = fmt::format("model.layers.{}.", layer);
+      Add(&x, name + "input_layernorm.weight",
+          [&](const at::Tensor& y, uint32_t r) { return Attention(y, name + "self_attn.", r); });
+      Add(&x, name + "post_attention_layernorm.weight",
+          [&](const at::Tensor& y, uint32_t r) { return Mlp(y, name + "mlp.", r); });
+    }
+    std::vector<at::Tensor> logits;
+    for (uint32_t r = 0; r < ranks_; ++r) {
+      const int64_t vocabulary = P("lm_head.weight").size(0);
+      const int64_t begin = vocabulary * r / ranks_, end = vocabulary * (r + 1) / ranks_;
+      logits.push_back(
+          Normed(x[r], "model.norm.weight")
+              .matmul(P("lm_head.weight").narrow(0, begin, end - begin).transpose(0, 1)));
+    }
+    const at::Tensor targets = at::tensor(
+        at::ArrayRef<int32_t>(batch.input().targets.data(), batch.input().targets.size()),
+        at::kLong);
+    const at::Tensor loss =
+        at::cross_entropy_loss(at::cat(logits, -1).flatten(0, 1), targets.view({-1}));
+    (loss / options_.train.microbatches).backward();
+    return loss.item<double>();
+  }
+
+  std::vector<float> Gradient(const std::string& name) {
+    const at::Tensor gradient = P(name).grad().to(at::kFloat).contiguous();
+    return {gradient.const_data_ptr<float>(), gradient.const_data_ptr<float>() + gradient.numel()};
+  }
+
+ private:
+  const at::Tensor& P(const std::string& name) { return parameters_.at(name); }
+  // This rank's rows or columns, of equal parts.
+  at::Tensor Part(const std::string& name, int64_t dimension, uint32_t rank) {
+    const int64_t each = P(name).size(dimension) / ranks_;
+    return P(name).narrow(dimension, rank * each, each);
+  }
+  at::Tensor Normed(const at::Tensor& x, const std::string& weight) {
+    return x * (x.square().mean(-1, /*keepdim=*/true) + options_.model.norm_epsilon).rsqrt() *
+           P(weight);
+  }
+  template <class Branch>
+  void Add(std::vector<at::Tensor>* x, const std::string& norm, const Branch& branch) {
+    std::vector<at::Tensor> outputs;
+    at::Tensor sum;
+    for (uint32_t r = 0; r < ranks_; ++r) {
+      outputs.push_back(branch(Normed((*x)[r], norm), r));
+      const at::Tensor part = outputs[r].narrow(-1, 0, shared_);
+      sum = r == 0 ? part : sum + part;
+    }
+    for (uint32_t r = 0; r < ranks_; ++r) {
+      const int64_t own = options_.model.hidden - shared_;
+      (*x)[r] = (*x)[r] + at::cat({sum, outputs[r].narrow(-1, shared_, own)}, -1);
+    }
+  }
+  at::Tensor Heads(const at::Tensor& y, const std::string& name, uint32_t rank) {
+    const at::Tensor flat =
+        y.matmul(Part(name + ".weight", 0, rank).transpose(0, 1)) + Part(name + ".bias", 0, rank);
+    return flat.view({y.size(0), y.size(1), -1, options_.model.HeadChannels()});
+  }
+  // Halves of a head's channels turn by angles that grow with the position.
+  at::Tensor Turned(const at::Tensor& heads) {
+    const int64_t half = heads.size(3) / 2, tokens = heads.size(1);
+    std::vector<double> angles;
+    for (int64_t token = 0; token < tokens; ++token) {
+      for (int64_t i = 0; i < half; ++i) {
+        angles.push_back(static_cast<double>(token) *
+                         std::pow(options_.model.rope_theta,
+                                  -static_cast<double>(i) / static_cast<double>(half)));
+      }
+    }
+    const at::Tensor angle = at::tensor(angles, at::kDouble).view({tokens, 1, half});
+    const at::Tensor a = heads.narrow(3, 0, half), b = heads.narrow(3, half, half);
+    return at::cat({a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()}, 3);
+  }
+  at::Tensor Attention(const at::Tensor& y, const std::string& name, uint32_t rank) {
+    const at::Tensor q = Turned(Heads(y, name + "q_proj", rank)).transpose(1, 2);
+    const at::Tensor k = Turned(Heads(y, name + "k_proj", rank)).transpose(1, 2);
+    const at::Tensor v = Heads(y, name + "v_proj", rank).transpose(1, 2);
+    const at::Tensor mixed = at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true);
+    return mixed.transpose(1, 2).flatten(2).matmul(
+        Part(name + "o_proj.weight", 1, rank).transpose(0, 1));
+  }
+  at::Tensor Mlp(const at::Tensor& y, const std::string& name, uint32_t rank) {
+    const at::Tensor gate = y.matmul(Part(name + "gate_proj.weight", 0, rank).transpose(0, 1));
+    const at::Tensor up = y.matmul(Part(name + "up_proj.weight", 0, rank).transpose(0, 1));
+    return (at::silu(gate) * up).matmul(Part(name + "down_proj.weight", 1, rank).transpose(0, 1));
+  }
+
+  const StageOptions options_;
+  const uint32_t ranks_;
+  const int64_t shared_;
+  std::map<std::string, at::Tensor> parameters_;
+};
+
+struct Sharing {
+  uint32_t ranks = 2;
+  double shared = 1;
+};
+class Caat : public ::testing::TestWithParam<Sharing> {};
+
+TEST_P(Caat, GradientsAreThoseOfSimulatedRanks) {
+  const StageOptions options = Options(GetParam().ranks, GetParam().shared);
+  const Computed got = OneStep(options, GetParam().ranks);
+  ASSERT_EQ(got.losses.size(), options.train.microbatches);
+  Reference reference(options, got.before);
+  for (uint32_t m = 0; m < options.train.microbatches; ++m) {
+    EXPECT_NEAR(got.losses[m], reference.Loss(Batch(options, static_cast<int>(10 + m))), 1e-5);
+  }
+  for (const NamedArray& moment : got.after.moments) {
+    if (!moment.name.ends_with(".exp_avg")) continue;
+    const std::string name = moment.name.substr(0, moment.name.rfind('.'));
+    if (name.ends_with("k_proj.bias")) continue;  // nothing but rounding
+    // After one step AdamW's first moment is a share of the gradient.
+    std::vector<float> gradient = reference.Gradient(name);
+    for (float& value : gradient) value *= 1 - static_cast<float>(options.train.optimizer.beta1);
+    EXPECT_LE(RelativeError(moment.values, gradient), 1e-5) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shares, Caat,
+                         ::testing::Values(Sharing{2, 1}, Sharing{2, 0.75}, Sharing{2, 0.5},
+                                           Sharing{4, 0.5}, Sharing{4, 0.25}, Sharing{2, 0},
+                                           Sharing{4, 0}),
+                         [](const auto& test) {
+                           return fmt::format("{}_ranks_{}_percent", test.param.ranks,
+                                              std::lround(100 * test.param.shared));
+                         });
+
+// Channels that are not summed vary as much as those that are.
+TEST(CaatInit, OutputsOfOwnChannelsAreScaled) {
+  const StageSnapshot plain = (*MakeWith(Options(4, 1), 4))->Snapshot().value();
+  const StageSnapshot partial = (*MakeWith(Options(4, 0.5), 4))->Snapshot().value();
+  size_t scaled = 0;
+  for (size_t i = 0; i < plain.parameters.size(); ++i) {
+    const NamedArray &a = plain.parameters[i], &b = partial.parameters[i];
+    const bool is_output =
+        a.name.ends_with("o_proj.weight") || a.name.ends_with("down_proj.weight");
+    scaled += is_output ? 1 : 0;
+    for (size_t k = 0; k < a.values.size(); ++k) {
+      const bool own = is_output && k >= a.values.size() / 2;
+      ASSERT_EQ(b.values[k], own ? 2 * a.values[k] : a.values[k]) << a.name << " " << k;
+    }
+  }
+  EXPECT_EQ(scaled, 6);
+}
+
+// A boundary has the shared channels once and every rank's own ones.
+TEST(CaatChain, StagesGiveWhatOneStageGives) {
+  const StageOptions whole = Options(4, 0.25);
+  const Computed expected = OneStep(whole, 4);
+  std::vector<std::unique_ptr<Stage>> stages;
+  for (uint32_t s = 0; s < 3; ++s) {
+    StageOptions part = whole;
+    part.first_layer = s;
+    part.layers = 1;
+    part.first = s == 0;
+    part.last = s == 2;
+    stages.push_back(MakeWith(part, 4).value());
+  }
+  for (uint32_t m = 0; m < whole.train.microbatches; ++m) {
+    const Batch batch(whole, static_cast<int>(10 + m));
+    Stage::Input input = batch.input();
+    std::optional<BoundaryTensor> tensor;
+    for (const auto& stage : stages) {
+      if (tensor) input.activation = tensor->view;
+      std::optional<BoundaryTensor> output = stage->Forward(Microbatch(m), input).value();
+      if (output) {
+        EXPECT_EQ(output->view.shape.channels, 16 + 4 * 48);
+      }
+      tensor = std::move(output);
+    }
+    EXPECT_NEAR(*stages[2]->Loss(Microbatch(m)), expected.losses[m], 1e-6);
+    std::optional<BoundaryTensor> gradient;
+    for (size_t s = 3; s-- > 0;) {
+      gradient = stages[s]
+                     ->Backward(Microbatch(m), gradient ? gradient->view : codec::TensorView{})
+                     .value();
+    }
+  }
+  double norm = 0;
+  for (size_t s = 3; s-- > 0;) norm = stages[s]->AddSquaredGradientNorm(norm)->sum;
+  EXPECT_NEAR(norm / expected.squared_norm, 1, 1e-6);
+}
+
+TEST(CaatRefusal, OfBiasesThatAreAddedToASum) {
+  StageOptions options = OptionsOf({});
+  options.group.shared_channels = 0.5;
+  const Status status = MakeWith(options, 2).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("choose a family without such biases"));
+}
+
+}  // namespace
+}  // namespace longhaul::worker

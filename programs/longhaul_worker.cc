@@ -156,9 +156,9 @@ Endpoints EndpointsOf(const Flags& flags, const Transports& transports) {
   return Endpoints(listening, Has(flags, kGrpc) ? kGrpc : kUcx, flags.advertise, flags.coordinator);
 }
 
-StatusOr<std::unique_ptr<Stage>> MakeStage(const StageOptions& options, const GroupSpec& group) {
+StatusOr<std::unique_ptr<Stage>> MakeStage(const StageOptions& options) {
   return options.ranks.size() < 2 ? Stage::Create(options)
-                                  : MakeGroupStage(options, CommunicatorsFor(group));
+                                  : MakeGroupStage(options, CommunicatorsFor(options.group));
 }
 
 int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** arguments,

@@ -34,7 +34,7 @@ StageOptions WithoutKeysOfSteps(StageOptions options) {
 }  // namespace
 
 bool ResidentIdentity::IsSame(const ResidentIdentity& other) const {
-  return run == other.run && group == other.group && collectives == other.collectives &&
+  return run == other.run && group == other.group &&
          WithoutKeysOfSteps(options) == WithoutKeysOfSteps(other.options);
 }
 
@@ -46,8 +46,7 @@ ParametersOrigin OriginOf(uint64_t step, const std::vector<ShardFile>& files) {
 
 StatusOr<std::unique_ptr<ResidentStage>> ResidentStage::Create(ResidentIdentity identity,
                                                                const MakeStage& make_stage) {
-  LH_ASSIGN_OR_RETURN(std::unique_ptr<Stage> model,
-                      make_stage(identity.options, identity.collectives));
+  LH_ASSIGN_OR_RETURN(std::unique_ptr<Stage> model, make_stage(identity.options));
   return std::make_unique<ResidentStage>(std::move(identity), std::move(model));
 }
 

@@ -32,7 +32,6 @@ struct ResidentIdentity {
   RunId run;
   Group group;
   StageOptions options;
-  GroupSpec collectives;  // by which its ranks exchange
   // Keys of the run file that each step reads anew and no stage is made of (the rate, its schedule,
   // clipping, the number of steps) may differ.
   bool IsSame(const ResidentIdentity& other) const;
@@ -50,15 +49,9 @@ using SharedSnapshot = std::shared_ptr<const StageSnapshot>;
 
 class ResidentStage {
  public:
-  using MakeStage = std::function<StatusOr<std::unique_ptr<Stage>>(const StageOptions& options,
-                                                                   const GroupSpec& group)>;
-  // A MakeStage for stages of one rank.
-  static StatusOr<std::unique_ptr<Stage>> MakeOfOneRank(const StageOptions& options,
-                                                        const GroupSpec& /*group*/) {
-    return Stage::Create(options);
-  }
+  using MakeStage = std::function<StatusOr<std::unique_ptr<Stage>>(const StageOptions&)>;
   static StatusOr<std::unique_ptr<ResidentStage>> Create(
-      ResidentIdentity identity, const MakeStage& make_stage = MakeOfOneRank);
+      ResidentIdentity identity, const MakeStage& make_stage = Stage::Create);
   // `model` is untrained.
   ResidentStage(ResidentIdentity identity, std::unique_ptr<Stage> model);
 

@@ -46,7 +46,7 @@ struct Resources {
   std::function<void(const RestartCause&)> restart;
   // How long a stage whose epoch has ended stays in memory for the next one.
   absl::Duration resident_limit = absl::Minutes(10);
-  ResidentStage::MakeStage make_stage = ResidentStage::MakeOfOneRank;
+  ResidentStage::MakeStage make_stage = Stage::Create;
 };
 
 }  // namespace longhaul::worker

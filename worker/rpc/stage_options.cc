@@ -13,6 +13,8 @@ StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, const Lay
                              const std::optional<cuda::Device>& gpu,
                              std::vector<DeviceName> ranks) {
   DeviceName device;
+  // What is measured on one device has no ranks.
+  const GroupSpec group = ranks.empty() ? GroupSpec() : spec.group;
   if (gpu) device.cuda_index = static_cast<uint32_t>(gpu->index());
   return {.model = spec.model,
           .train = spec.train,
@@ -25,6 +27,7 @@ StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, const Lay
           .threads = threads,
           .device = device,
           .ranks = std::move(ranks),
+          .group = group,
           .masked_targets = spec.data.masks || spec.data.mask_documents,
           .masked_attention = spec.data.mask_documents,
           .loads = !spec.weights.from.empty(),

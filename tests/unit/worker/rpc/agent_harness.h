@@ -75,13 +75,14 @@ class Worker {
                   .restart = [this](const RestartCause& cause) { restarts_.Push(cause); },
                   .resident_limit = resident_limit,
                   .make_stage =
-                      [this](const StageOptions& options, const GroupSpec&) {
+                      [this](const StageOptions& options) {
                         ++models_made_;
                         if (!stage_refusal_.ok())
                           return StatusOr<std::unique_ptr<Stage>>(stage_refusal_);
                         // Whatever ranks it was to have.
                         StageOptions of_one = options;
                         ranks_ = std::exchange(of_one.ranks, {}).size();
+                        of_one.group = {};
                         return Stage::Create(of_one);
                       }});
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "coordinator/planner/planner.h"
+#include "run/boundary/boundary_shape.h"
 #include "run/model/family.h"
 #include "run/model/loss_chunks.h"
 #include "run/model/share.h"
@@ -171,10 +172,13 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
                      bool last, bool on_gpu) {
   const bool bf16 = spec.train.dtype == ComputeDtype::kBf16;
   const uint64_t tokens = uint64_t{spec.train.microbatch_size} * spec.model.context;
-  const uint64_t boundary = tokens * spec.model.hidden * kFloat;
+  // Of ranks with channels of their own a boundary has those of all.
+  const uint64_t boundary = BoundaryShape(spec).elements() * kFloat;
+  const uint64_t hidden = tokens * spec.model.hidden * kFloat;
   const model::Family& family = model::FamilyOf(spec.model);
   const uint32_t ranks = spec.group.tensor;
-  model::Kept kept_by_block = family.kept_by_block(spec.model, ranks);
+  model::Kept kept_by_block =
+      family.kept_by_block(spec.model, {.count = ranks, .share_tokens = spec.group.sequence});
   kept_by_block.half += RanksOfBlock(spec.model);
   if (on_gpu) kept_by_block.half += PartOf(RepeatedKeysAndValues(spec), ranks);
   const uint64_t of_block = tokens * BytesOf(kept_by_block, bf16);
@@ -215,7 +219,8 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
       memory.per_flight += layers * of_block;
       break;
     case Recompute::kBlocks:
-      memory.per_flight += (std::max(layers, 1u) - 1) * boundary;
+      memory.per_flight +=
+          (std::max(layers, 1u) - 1) * PartOf(hidden, spec.group.sequence ? ranks : 1);
       memory.fixed += std::min(layers, 1u) * of_block;
       break;
     case Recompute::kStage:

@@ -75,6 +75,11 @@ struct Preset {
   ModelSpec model;
 };
 
+// How a layer is shared (share.h).
+struct Ranks {
+  uint32_t count = 1;
+  bool share_tokens = false;  // between split matrices each has a part of the tokens
+};
 // Values of a token that one rank of a layer leaves for its backward.
 struct Kept {
   uint64_t full = 0;  // in fp32
@@ -90,9 +95,9 @@ struct Family {
   // Of the model as it is published: in its order, blocks once, without adapters. A tied model has
   // no matrix of the head's own.
   std::vector<Parameter> (*parameters)(const ModelSpec& spec, uint32_t vocabulary_rows);
-  // What lies between split matrices is split with them; norms and what is added up are whole on
-  // every rank.
-  Kept (*kept_by_block)(const ModelSpec& spec, uint32_t ranks);
+  // What lies between split matrices is split with them, what these multiply is whole on every
+  // rank; sums and norms are whole, or of a rank's tokens.
+  Kept (*kept_by_block)(const ModelSpec& spec, const Ranks& ranks);
   Kept (*kept_by_final_norm)(const ModelSpec& spec);
   // Begins the published names of all parameters but the head's matrix; published checkpoints of
   // the bare model leave it out.

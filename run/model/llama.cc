@@ -99,11 +99,12 @@ std::vector<Parameter> LlamaParameters(const ModelSpec& spec, uint32_t vocabular
 // norms, queries, attention, keys and values, and the MLP's gate, SiLU, up and product. Norms of
 // queries and keys: what goes in, in fp32, and what it was before weights.
 // Heads of keys and values that are fewer than ranks are repeated.
-Kept LlamaBlockKeeps(const ModelSpec& spec, uint32_t ranks) {
-  const uint64_t h = spec.hidden, q = spec.QueryChannels() / ranks;
-  const uint64_t k = std::max(spec.kv_heads / ranks, 1u) * uint64_t{spec.HeadChannels()};
-  const uint64_t i = spec.intermediate / ranks;
-  return {.full = 4 * h + (spec.qk_norm ? 2 * (q + k) : 0), .half = 2 * h + 2 * q + 2 * k + 4 * i};
+Kept LlamaBlockKeeps(const ModelSpec& spec, const Ranks& ranks) {
+  const uint64_t h = spec.hidden, q = spec.QueryChannels() / ranks.count;
+  const uint64_t k = std::max(spec.kv_heads / ranks.count, 1u) * uint64_t{spec.HeadChannels()};
+  const uint64_t i = spec.intermediate / ranks.count;
+  return {.full = 4 * h / (ranks.share_tokens ? ranks.count : 1) + (spec.qk_norm ? 2 * (q + k) : 0),
+          .half = 2 * h + 2 * q + 2 * k + 4 * i};
 }
 
 // The input, and the norm before and after its weight.

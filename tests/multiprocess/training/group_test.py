@@ -46,12 +46,17 @@ def parity(cluster):
         one = cluster.train(f"{name}-one", stages=2, steps=STEPS, **model)
         two = cluster.train(f"{name}-two", "--set", GROUP, stages=2, steps=STEPS, **model)
         expect_near(f"{name}, 2 ranks against 1", two, one)
+    parts = cluster.train("parts", "--set", GROUP, "--set", "group.sequence=true", stages=2, steps=STEPS, model=LLAMA)
+    expect_near("llama, ranks with their parts of the tokens", parts, one)
     # 8-bit codes: other losses, by little.
     coded = cluster.train("coded", "--set", GROUP, "--set", "group.forward=taco", "--set", "group.backward=taco",
                           stages=2, steps=STEPS, model=LLAMA)
     expect_near("llama, taco in both directions", coded, two, bound=1e-2)
     if coded == two:
         raise AssertionError("taco gave the losses of none: nothing was compressed")
+    # Half of the channels are each rank's own: another model, and boundaries of 1.5 times the size.
+    own = cluster.train("own", "--set", GROUP, "--set", "group.p=0.5", stages=2, model=LLAMA)
+    expect_learnt("llama, half of the channels shared", own)
     again = cluster.train("again", "--set", GROUP, stages=2, steps=STEPS, model=LLAMA)
     expect_equal("llama, 2 ranks once more", again, two)
 

@@ -168,6 +168,7 @@ TEST_P(MemoryParity, AMicrobatchInFlightTakesWhatThePlanSays) {
   const uint32_t ranks = GetParam().ranks;
   spec.group.tensor = ranks;
   if (ranks > 1) options.ranks.resize(ranks);
+  options.group = spec.group;
   const auto stage = ranks > 1
                          ? worker::MakeGroupStage(options, worker::CommunicatorsFor(spec.group))
                          : worker::Stage::Create(options);

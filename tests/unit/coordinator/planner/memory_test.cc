@@ -272,6 +272,25 @@ TEST(MemoryOf, ARanksNormsAndBoundariesAreWhole) {
             StageStateBytes(spec, 256, 3, false, false) + 3 * (uint64_t{64} << 20));
 }
 
+TEST(MemoryOf, RanksThatShareTokensHaveAPartOfTheSums) {
+  RunSpec spec = Gpt2Small();
+  spec.group.tensor = 4;
+  const uint64_t whole = MemoryOf(spec, 256, 3, false, false).per_flight;
+  spec.group.sequence = true;
+  const uint64_t part = MemoryOf(spec, 256, 3, false, false).per_flight;
+  EXPECT_EQ(whole - part, 3 * 1024 * 2 * 768 * 4 * 3 / 4);
+}
+
+TEST(MemoryOf, RanksWithChannelsOfTheirOwnHaveLargerBoundaries) {
+  RunSpec spec = Gpt2Small();
+  spec.group.tensor = 4;
+  const uint64_t alike = MemoryOf(spec, 256, 3, false, false).per_flight;
+  spec.group.shared_channels = 0.5;
+  const uint64_t own = MemoryOf(spec, 256, 3, false, false).per_flight;
+  // 384 channels three times more, of the input and of the output.
+  EXPECT_EQ(own - alike, 2 * 1024 * 3 * 384 * 4);
+}
+
 TEST(MemoryOf, RanksOnACpuShareSnapshotsAndTheProgram) {
   RunSpec spec = Gpt2Small();
   const StageMemory one = MemoryOf(spec, 256, 3, false, false);

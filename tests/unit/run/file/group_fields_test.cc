@@ -55,8 +55,33 @@ TEST_F(GroupFields, SaysWhatCompressesSumsOfRanks) {
   EXPECT_THAT(Error("{ tensor: 2, forward: nccl }"),
               HasSubstr("group.forward: expected one of none, taco, zip, got 'nccl'"));
   const std::string alone = Error("{ forward: taco, backward: zip }");
-  EXPECT_THAT(alone, AllOf(HasSubstr("run.yaml:5:19: group.forward: taco compresses what ranks"),
-                           HasSubstr("run.yaml:5:35: group.backward: zip compresses")));
+  EXPECT_THAT(alone, AllOf(HasSubstr("run.yaml:5:19: group.forward: a stage of one rank"),
+                           HasSubstr("run.yaml:5:35: group.backward: a stage of one rank")));
+}
+
+constexpr char kLlama[] =
+    "{ family: llama, layers: 2, hidden: 48, heads: 6, kv_heads: 6, context: 10, intermediate: 48 "
+    "}";
+
+TEST_F(GroupFields, SaysWhatRanksHaveOfTheHiddenState) {
+  for (const char* group : {"{ tensor: 2, sequence: true }", "{ tensor: 3, p: 0.25 }"}) {
+    const auto spec = Parsed(group, {.model = kLlama});
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(*again, *spec);
+  }
+  EXPECT_TRUE(Parsed("{ tensor: 2, sequence: true }", {})->group.sequence);
+  EXPECT_EQ(Parsed("{ tensor: 2, p: 0.5 }", {.model = kLlama})->group.shared_channels, 0.5);
+  EXPECT_THAT(Error("{ sequence: true, p: 0.5 }"),
+              AllOf(HasSubstr("group.sequence: a stage of one rank"),
+                    HasSubstr("group.p: a stage of one rank")));
+  EXPECT_THAT(Error("{ tensor: 3, sequence: true, p: 0.5 }", {.model = kLlama}),
+              AllOf(HasSubstr("context's 10 tokens, and group.tensor 3 does not divide them"),
+                    HasSubstr("group.p: channels of a rank's own are those of all tokens")));
+  EXPECT_THAT(Error("{ tensor: 2, p: 0.5 }"),
+              HasSubstr("group.p: h.#.attn.proj.bias is added to sums"));
+  EXPECT_THAT(Error("{ tensor: 2, p: 1.5 }"), HasSubstr("group.p: expected"));
 }
 
 TEST_F(GroupFields, OneRankIsNotWritten) {

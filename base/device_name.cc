@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 
 namespace longhaul {
@@ -36,6 +37,46 @@ StatusOr<GpuRange> ParseRange(std::string_view text) {
   return GpuRange{*first->cuda_index, *last->cuda_index};
 }
 
+// A device for each of `count`.
+StatusOr<std::vector<std::string>> InTurn(std::string_view text, uint32_t count) {
+  std::vector<std::string> devices;
+  if (text != "cuda" && !IsRange(text)) {
+    if (!ParseDeviceName(text).ok()) return NotDevices(text);
+    devices.assign(count, std::string(text));
+    return devices;
+  }
+  GpuRange range = {.first = 0, .last = count == 0 ? 0 : count - 1};
+  if (IsRange(text)) {
+    LH_ASSIGN_OR_RETURN(range, ParseRange(text));
+  }
+  const uint64_t gpus = uint64_t{range.last} - range.first + 1;
+  for (uint32_t i = 0; i < count; ++i) {
+    devices.push_back(fmt::format("{}{}", kPrefix, range.first + i % gpus));
+  }
+  return devices;
+}
+
+// What stands between two commas of `whole`.
+Status AddDevices(std::string_view text, std::string_view whole, std::vector<DeviceName>* devices) {
+  // More than any machine has; the runtime says which of them there are.
+  constexpr uint32_t kMostDevices = 1024;
+  const auto too_many = [&] {
+    return absl::InvalidArgumentError(
+        fmt::format("expected at most {} devices, got '{}'", kMostDevices, whole));
+  };
+  if (devices->size() >= kMostDevices) return too_many();
+  if (const StatusOr<DeviceName> one = ParseDeviceName(text); one.ok()) {
+    devices->push_back(*one);
+    return absl::OkStatus();
+  }
+  if (!IsRange(text)) return NotDevices(whole);
+  const StatusOr<GpuRange> range = ParseRange(text);
+  if (!range.ok()) return NotDevices(whole);
+  if (range->last - range->first >= kMostDevices - devices->size()) return too_many();
+  for (uint32_t gpu = range->first; gpu <= range->last; ++gpu) devices->push_back({gpu});
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 StatusOr<DeviceName> ParseDeviceName(std::string_view text) {
@@ -53,38 +94,43 @@ StatusOr<DeviceName> ParseDeviceName(std::string_view text) {
       fmt::format("expected cpu, cuda or cuda:N with N = 0, 1, ..., got '{}'", text));
 }
 
+std::string ToString(const DeviceName& name) {
+  return name.cuda_index ? fmt::format("{}{}", kPrefix, *name.cuda_index) : "cpu";
+}
+
 StatusOr<std::vector<DeviceName>> ParseDeviceNames(std::string_view text) {
-  if (const StatusOr<DeviceName> one = ParseDeviceName(text); one.ok()) return std::vector{*one};
-  if (!IsRange(text)) return NotDevices(text);
-  const StatusOr<GpuRange> range = ParseRange(text);
-  if (!range.ok()) return NotDevices(text);
-  // More than any machine has; the runtime says which of them there are.
-  constexpr uint32_t kMostGpus = 1024;
-  if (range->last - range->first >= kMostGpus) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a range of at most {} GPUs, got '{}'", kMostGpus, text));
-  }
   std::vector<DeviceName> devices;
-  for (uint32_t gpu = range->first; gpu <= range->last; ++gpu) devices.push_back({gpu});
+  size_t begin = 0;
+  while (begin <= text.size()) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    LH_RETURN_IF_ERROR(AddDevices(text.substr(begin, end - begin), text, &devices));
+    begin = end + 1;
+  }
+  const DeviceName& first = devices.front();
+  for (auto it = devices.begin(); it != devices.end(); ++it) {
+    if (it->cuda_index.has_value() != first.cuda_index.has_value()) {
+      return absl::InvalidArgumentError(fmt::format(
+          "expected GPUs alone or the CPU alone, got '{}'; start a worker for each", text));
+    }
+    if (it->cuda_index && std::find(devices.begin(), it, *it) != it) {
+      return absl::InvalidArgumentError(
+          fmt::format("expected every GPU once, got {} twice in '{}'", ToString(*it), text));
+    }
+  }
   return devices;
 }
 
-StatusOr<std::vector<std::string>> ShareDevices(std::string_view text, uint32_t count) {
-  std::vector<std::string> devices;
-  if (text != "cuda" && !IsRange(text)) {
-    if (!ParseDeviceName(text).ok()) return NotDevices(text);
-    devices.assign(count, std::string(text));
-    return devices;
-  }
-  GpuRange range = {.first = 0, .last = count == 0 ? 0 : count - 1};
-  if (IsRange(text)) {
-    LH_ASSIGN_OR_RETURN(range, ParseRange(text));
-  }
-  const uint64_t gpus = uint64_t{range.last} - range.first + 1;
+StatusOr<std::vector<std::string>> ShareDevices(std::string_view text, uint32_t count,
+                                                uint32_t each) {
+  LH_ASSIGN_OR_RETURN(const std::vector<std::string> devices, InTurn(text, count * each));
+  std::vector<std::string> shared(count);
   for (uint32_t i = 0; i < count; ++i) {
-    devices.push_back(fmt::format("{}{}", kPrefix, range.first + i % gpus));
+    for (uint32_t k = 0; k < each; ++k) {
+      shared[i] += (k == 0 ? "" : ",") + devices[size_t{i} * each + k];
+    }
+    LH_RETURN_IF_ERROR(ParseDeviceNames(shared[i]).status());
   }
-  return devices;
+  return shared;
 }
 
 }  // namespace longhaul

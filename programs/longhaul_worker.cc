@@ -30,12 +30,15 @@
 #include "proto/rpc/channel.h"
 #include "transport/p2p/grpc/factory.h"
 #include "transport/p2p/ucx/factory.h"
+#include "worker/ranks/communicators.h"
 #include "worker/rpc/agent.h"
 #include "worker/rpc/device.h"
 #include "worker/rpc/endpoints.h"
 #include "worker/rpc/restart.h"
 #include "worker/rpc/session.h"
 #include "worker/rpc/state_dir.h"
+#include "worker/stage/group/group_stage.h"
+#include "worker/stage/stage.h"
 
 namespace longhaul::worker {
 namespace {
@@ -153,6 +156,11 @@ Endpoints EndpointsOf(const Flags& flags, const Transports& transports) {
   return Endpoints(listening, Has(flags, kGrpc) ? kGrpc : kUcx, flags.advertise, flags.coordinator);
 }
 
+StatusOr<std::unique_ptr<Stage>> MakeStage(const StageOptions& options) {
+  return options.ranks.size() < 2 ? Stage::Create(options)
+                                  : MakeGroupStage(options, CommunicatorsFor(options.group));
+}
+
 int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** arguments,
           const RestartCause& restarted_for) {
   const StatusOr<StateDir> state_dir = StateDir::Open(flags.state_dir);
@@ -208,7 +216,8 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** argument
                 .messages_root = flags.state_dir + "/messages",
                 .send = send,
                 .progress_timeout = absl::Seconds(flags.progress_timeout_seconds),
-                .restart = [&restart](const RestartCause& cause) { restart(cause); }});
+                .restart = [&restart](const RestartCause& cause) { restart(cause); },
+                .make_stage = MakeStage});
   hello.set_protocol_min(kProtocolMin);
   hello.set_protocol_max(kProtocolMax);
   hello.set_worker_id(state_dir->worker_id());
@@ -309,8 +318,9 @@ int Main(int argc, char** argv) {
                  "address that this machine has towards the coordinator, also when that changes");
   app.add_option(
          "--device", flags.device,
-         "what to offer for stages: cpu, cuda (the first GPU), cuda:N or a range of GPUs such "
-         "as cuda:0-3; what keeps a GPU from being used is said, never passed over")
+         "what to offer for stages: cpu, cuda (the first GPU), cuda:N or a range of GPUs such as "
+         "cuda:0-3, also several with commas between; cpu,cpu is two ranks that share the "
+         "machine's cores and memory; what keeps a GPU from being used is said, never passed over")
       ->capture_default_str();
   app.add_option("--memory-share", flags.memory_share,
                  "part of each device's memory that stages here may take, where several workers "
@@ -410,15 +420,11 @@ int Main(int argc, char** argv) {
   RouteGrpcLog();
   RaiseFileLimit();
   if (!left_out.empty()) LogInfo("{}", left_out);
-  std::vector<WorkerDevice> devices;
-  for (const DeviceName& name : *device_names) {
-    StatusOr<WorkerDevice> device = OpenDevice(name, flags.memory_share);
-    if (!device.ok()) {
-      return Fail(Annotate(device.status(), fmt::format("--device {}", flags.device)));
-    }
-    devices.push_back(*std::move(device));
+  StatusOr<std::vector<WorkerDevice>> devices = OpenDevices(*device_names, flags.memory_share);
+  if (!devices.ok()) {
+    return Fail(Annotate(devices.status(), fmt::format("--device {}", flags.device)));
   }
-  return Serve(flags, std::move(devices), argv, restarted_for);
+  return Serve(flags, *std::move(devices), argv, restarted_for);
 }
 
 }  // namespace

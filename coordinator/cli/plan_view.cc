@@ -2,6 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "base/units.h"
 #include "coordinator/cli/format.h"
 #include "coordinator/cli/table.h"
@@ -16,27 +21,36 @@ std::string LayersText(const LayerRange& layers) {
 }
 
 void PrintStages(const Terminal& terminal, const Plan& plan) {
-  Table table({{"STAGE", Align::kRight},
-               {"WORKER"},
-               {"LAYERS"},
-               {"DEPTH", Align::kRight},
-               {"THREADS", Align::kRight},
-               {"MEMORY", Align::kRight},
-               {"AVAILABLE", Align::kRight},
-               {"FORWARD", Align::kRight},
-               {"BACKWARD", Align::kRight},
-               {"OPTIMIZER", Align::kRight}});
+  const bool groups = std::ranges::any_of(plan.assignment.cells,
+                                          [](const Cell& cell) { return cell.group.tensor > 1; });
+  std::vector<Column> columns = {{"STAGE", Align::kRight}, {"WORKER"}};
+  if (groups) columns.push_back({"GROUP"});
+  columns.insert(columns.end(), {{"LAYERS"},
+                                 {"DEPTH", Align::kRight},
+                                 {"THREADS", Align::kRight},
+                                 {"MEMORY", Align::kRight},
+                                 {"AVAILABLE", Align::kRight},
+                                 {"FORWARD", Align::kRight},
+                                 {"BACKWARD", Align::kRight},
+                                 {"OPTIMIZER", Align::kRight}});
+  Table table(std::move(columns));
   for (size_t i = 0; i < plan.assignment.cells.size(); ++i) {
     const Cell& cell = plan.assignment.cells[i];
     const CellEstimate estimate = i < plan.cells.size() ? plan.cells[i] : CellEstimate{};
-    table.AddRow({fmt::format("{}", cell.id.stage), cell.worker_name, LayersText(cell.layers),
-                  fmt::format("{}", cell.setting.depth), fmt::format("{}", cell.setting.threads),
-                  FormatBytes(static_cast<double>(cell.memory_bytes)),
-                  estimate.memory_available_bytes > 0
-                      ? FormatBytes(static_cast<double>(estimate.memory_available_bytes))
-                      : "-",
-                  SecondsText(estimate.forward_seconds), SecondsText(estimate.backward_seconds),
-                  SecondsText(estimate.optimizer_seconds)});
+    std::vector<TableCell> row = {fmt::format("{}", cell.id.stage), cell.worker_name};
+    if (groups) {
+      row.emplace_back(GroupText(cell.group.tensor, estimate.device_kind, cell.devices));
+    }
+    row.insert(row.end(),
+               {LayersText(cell.layers), fmt::format("{}", cell.setting.depth),
+                fmt::format("{}", cell.setting.threads),
+                FormatBytes(static_cast<double>(cell.memory_bytes)),
+                estimate.memory_available_bytes > 0
+                    ? FormatBytes(static_cast<double>(estimate.memory_available_bytes))
+                    : "-",
+                SecondsText(estimate.forward_seconds), SecondsText(estimate.backward_seconds),
+                SecondsText(estimate.optimizer_seconds)});
+    table.AddRow(std::move(row));
   }
   table.Print(terminal);
 }

@@ -3,10 +3,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/units.h"
 #include "coordinator/cli/format.h"
 #include "coordinator/cli/table.h"
+#include "run/plan/plan.h"
 
 namespace longhaul::cli {
 namespace {
@@ -69,30 +73,41 @@ std::string Numbers(const v1::RunStatus& run, std::string_view gap) {
 }
 
 Table StageTable(const v1::RunStatus& run) {
-  Table table({{"STAGE", Align::kRight},
-               {"WORKER"},
-               {"STATE"},
-               {"LAYERS", Align::kRight},
-               {"DEPTH", Align::kRight},
-               {"STEP", Align::kRight},
-               {"COMPUTE", Align::kRight},
-               {"OPTIMIZER", Align::kRight},
-               {"WAITS FOR INPUT", Align::kRight},
-               {"FOR GRADIENTS", Align::kRight},
-               {"FOR CODEC", Align::kRight},
-               {"OUT", Align::kRight},
-               {"IN", Align::kRight}});
+  const bool groups = std::ranges::any_of(
+      run.stages(), [](const v1::StageStatus& stage) { return stage.tensor_ranks() > 1; });
+  std::vector<Column> columns = {{"STAGE", Align::kRight}, {"WORKER"}};
+  if (groups) columns.push_back({"GROUP"});
+  columns.insert(columns.end(), {{"STATE"},
+                                 {"LAYERS", Align::kRight},
+                                 {"DEPTH", Align::kRight},
+                                 {"STEP", Align::kRight},
+                                 {"COMPUTE", Align::kRight},
+                                 {"OPTIMIZER", Align::kRight},
+                                 {"WAITS FOR INPUT", Align::kRight},
+                                 {"FOR GRADIENTS", Align::kRight},
+                                 {"FOR CODEC", Align::kRight},
+                                 {"OUT", Align::kRight},
+                                 {"IN", Align::kRight}});
+  Table table(std::move(columns));
   const auto share_text = [](bool known, double share) { return known ? PercentText(share) : ""; };
   for (const v1::StageStatus& stage : run.stages()) {
     const std::string state = stage.connected() ? stage.state() : stage.state() + ", disconnected";
-    table.AddRow({fmt::format("{}", stage.stage()), stage.worker_name(),
-                  TableCell(state, stage.connected() ? StateStyle(stage.state()) : Style::kYellow),
-                  fmt::format("{}", stage.layers()), fmt::format("{}", stage.depth()),
-                  fmt::format("{}", stage.step()), PercentText(stage.compute_share()),
-                  PercentText(stage.optimizer_share()), PercentText(stage.wait_input_share()),
-                  PercentText(stage.wait_gradient_share()), PercentText(stage.codec_wait_share()),
-                  share_text(stage.has_egress_share(), stage.egress_share()),
-                  share_text(stage.has_ingress_share(), stage.ingress_share())});
+    std::vector<TableCell> row = {fmt::format("{}", stage.stage()), stage.worker_name()};
+    if (groups) {
+      const std::vector<uint32_t> devices(stage.devices().begin(), stage.devices().end());
+      row.emplace_back(stage.tensor_ranks() == 0
+                           ? ""  // it has no plan yet
+                           : GroupText(stage.tensor_ranks(), stage.device_kind(), devices));
+    }
+    row.insert(row.end(),
+               {TableCell(state, stage.connected() ? StateStyle(stage.state()) : Style::kYellow),
+                fmt::format("{}", stage.layers()), fmt::format("{}", stage.depth()),
+                fmt::format("{}", stage.step()), PercentText(stage.compute_share()),
+                PercentText(stage.optimizer_share()), PercentText(stage.wait_input_share()),
+                PercentText(stage.wait_gradient_share()), PercentText(stage.codec_wait_share()),
+                share_text(stage.has_egress_share(), stage.egress_share()),
+                share_text(stage.has_ingress_share(), stage.ingress_share())});
+    table.AddRow(std::move(row));
   }
   return table;
 }

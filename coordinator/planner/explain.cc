@@ -29,6 +29,30 @@ std::string Placement(const Plan& plan) {
   return text + ".";
 }
 
+// Who shares a stage, and what the prediction makes of that.
+std::string Groups(const PlanRequest& request, const Plan& plan) {
+  const uint32_t ranks = request.spec.group.tensor;
+  if (ranks == 1) return "";
+  std::string devices, fewer;
+  for (size_t s = 0; s < plan.assignment.cells.size(); ++s) {
+    const Cell& cell = plan.assignment.cells[s];
+    const CandidateWorker& worker = request.workers[s];
+    devices += fmt::format("{}{} of {}", s == 0 ? "" : ", ",
+                           GroupText(cell.group.tensor, plan.cells[s].device_kind, cell.devices),
+                           cell.worker_name);
+    if (cell.setting.threads == request.spec.pipeline.threads_per_stage) continue;
+    fewer += fmt::format(
+        " {} has {} cores for {} ranks, so each has {} of the {} threads that "
+        "pipeline.threads_per_stage asks for.",
+        cell.worker_name, worker.cores, ranks, cell.setting.threads,
+        request.spec.pipeline.threads_per_stage);
+  }
+  return fmt::format(
+      " Ranks share each stage (group.tensor): {}. A stage's times are those of one device "
+      "over {}; what the ranks' collectives take is not counted.{}",
+      devices, ranks, fewer);
+}
+
 std::string ReplayNote(const RunSpec& spec) {
   if (!spec.replay) return "";
   return fmt::format(" A replay: compute is slept for the times of {}; codecs {}.",
@@ -230,7 +254,8 @@ std::string Oddities(const PlanRequest& request) {
 
 std::string Explain(const PlanRequest& request, const Plan& plan) {
   const Prediction& prediction = plan.prediction;
-  std::string text = Placement(plan) + ReplayNote(request.spec) + Dtype(request);
+  std::string text =
+      Placement(plan) + Groups(request, plan) + ReplayNote(request.spec) + Dtype(request);
   if (prediction.step_seconds > 0) {
     text += fmt::format(
         " A step of {} microbatches ({} tokens) should take {} ({:.0f} tokens/s); no "

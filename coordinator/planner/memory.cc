@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "coordinator/planner/planner.h"
+#include "run/boundary/boundary_shape.h"
 #include "run/model/family.h"
 #include "run/model/loss_chunks.h"
+#include "run/model/share.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -21,10 +23,21 @@ constexpr uint64_t kCublasBytes = uint64_t{192} << 20;
 constexpr uint64_t kBoundariesInPassing = 8;
 constexpr uint64_t kSegmentBytes = uint64_t{20} << 20;
 
-// Parameters that are cast: those of matrix products. The norms among them hardly count.
-uint64_t CastParameters(ModelSpec spec, uint32_t vocabulary, uint32_t layers, bool last) {
-  spec.tied = false;  // the head is cast, whosever its values are
-  return StageParameters(spec, vocabulary, layers, /*first=*/false, last);
+// Of a parameter, what the last of `ranks` holds. That one has the most rows of a vocabulary, and
+// of all else as much as the others.
+uint64_t ElementsOf(const ModelSpec& spec, const model::Parameter& parameter, uint32_t ranks) {
+  if (ranks == 1) return parameter.shape.elements();
+  const StatusOr<model::Share> share = model::ShareOf(spec, parameter, ranks - 1, ranks);
+  if (!share.ok()) return parameter.shape.elements();  // the run file's check refuses such a group
+  uint64_t extent = 0;
+  for (const model::Range& range : share->ranges) extent += range.end - range.begin;
+  return extent * (parameter.split.along == model::Along::kColumns
+                       ? parameter.shape.rows
+                       : std::max(parameter.shape.columns, 1u));
+}
+
+uint64_t PartOf(uint64_t bytes, uint32_t ranks) {
+  return (bytes + ranks - 1) / ranks;
 }
 
 uint64_t BytesOf(const model::Kept& kept, bool bf16) {
@@ -42,6 +55,32 @@ uint64_t SumOverParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t 
     sum += times * of_one(parameter);
   }
   return sum;
+}
+
+uint64_t TrainedBy(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
+                   bool last, uint32_t ranks) {
+  return SumOverParameters(spec, vocabulary, layers, first, last,
+                           [&](const model::Parameter& parameter) {
+                             return parameter.frozen ? 0 : ElementsOf(spec, parameter, ranks);
+                           });
+}
+
+uint64_t MomentsOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first, bool last,
+                   uint32_t ranks) {
+  const bool muon = spec.train.optimizer.kind == OptimizerKind::kMuon;
+  return SumOverParameters(
+      spec.model, vocabulary, layers, first, last, [&](const model::Parameter& parameter) {
+        const uint64_t moments = muon && parameter.is_block_matrix() ? 1 : 2;
+        const bool none = parameter.frozen || parameter.balances;
+        return none ? 0 : moments * ElementsOf(spec.model, parameter, ranks);
+      });
+}
+
+// Parameters that are cast: those of matrix products. The norms among them hardly count.
+uint64_t CastParameters(ModelSpec spec, uint32_t vocabulary, uint32_t layers, bool last,
+                        uint32_t ranks) {
+  spec.tied = false;  // the head is cast, whosever its values are
+  return TrainedBy(spec, vocabulary, layers, /*first=*/false, last, ranks);
 }
 
 // Of parameters that are not trained.
@@ -75,10 +114,11 @@ uint64_t RepeatedKeysAndValues(const RunSpec& spec) {
 }
 
 // One is being written, or kept for an epoch that begins from it, while the next one is taken
-// (worker/pipeline/checkpoint_writer.h).
+// (worker/pipeline/checkpoint_writer.h). That one is put together of what the ranks of a group have
+// copied.
 uint64_t SnapshotsAtATime(const RunSpec& spec) {
   const bool again = spec.checkpoint.every > 0 || spec.recovery.every != 0u;
-  return again ? 2 : 1;
+  return (again ? 2 : 1) + (spec.group.tensor > 1 ? 1 : 0);
 }
 
 // What Muon needs in passing.
@@ -110,21 +150,17 @@ uint64_t TiedBytes(const RunSpec& spec, uint32_t vocabulary, bool first, bool la
 
 uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last) {
-  return SumOverParameters(spec, vocabulary, layers, first, last,
-                           [](const model::Parameter& parameter) {
-                             return parameter.frozen ? 0 : parameter.shape.elements();
-                           });
+  return TrainedBy(spec, vocabulary, layers, first, last, /*ranks=*/1);
+}
+
+uint64_t RankParameters(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
+                        bool last) {
+  return TrainedBy(spec.model, vocabulary, layers, first, last, spec.group.tensor);
 }
 
 uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                       bool last) {
-  const bool muon = spec.train.optimizer.kind == OptimizerKind::kMuon;
-  return SumOverParameters(spec.model, vocabulary, layers, first, last,
-                           [muon](const model::Parameter& parameter) {
-                             const uint64_t moments = muon && parameter.is_block_matrix() ? 1 : 2;
-                             const bool none = parameter.frozen || parameter.balances;
-                             return none ? 0 : moments * parameter.shape.elements();
-                           });
+  return MomentsOf(spec, vocabulary, layers, first, last, /*ranks=*/1);
 }
 
 uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
@@ -137,35 +173,42 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
                      bool last, bool on_gpu) {
   const bool bf16 = spec.train.dtype == ComputeDtype::kBf16;
   const uint64_t tokens = uint64_t{spec.train.microbatch_size} * spec.model.context;
-  const uint64_t boundary = tokens * spec.model.hidden * kFloat;
+  // Of ranks with channels of their own a boundary has those of all.
+  const uint64_t boundary = BoundaryShape(spec).elements() * kFloat;
+  const uint64_t hidden = tokens * spec.model.hidden * kFloat;
   const model::Family& family = model::FamilyOf(spec.model);
-  model::Kept kept_by_block = family.kept_by_block(spec.model);
+  const uint32_t ranks = spec.group.tensor;
+  model::Kept kept_by_block =
+      family.kept_by_block(spec.model, {.count = ranks, .share_tokens = spec.group.sequence});
   kept_by_block.half += RanksOfBlock(spec.model);
-  if (on_gpu) kept_by_block.half += RepeatedKeysAndValues(spec);
+  if (on_gpu) kept_by_block.half += PartOf(RepeatedKeysAndValues(spec), ranks);
   const uint64_t of_block = tokens * BytesOf(kept_by_block, bf16);
-  const uint64_t rows = spec.model.VocabularyOver(vocabulary);
-  const model::LossChunks chunks = model::LossChunksOf(tokens, rows);
+  const uint64_t all_rows = spec.model.VocabularyOver(vocabulary);
+  const uint64_t rows = PartOf(all_rows, ranks);  // of a rank
+  const model::LossChunks chunks = model::LossChunksOf(tokens, all_rows);
   const uint64_t logits = last ? chunks.tokens * rows * kFloat : 0;
   const uint64_t of_loss =
       last ? chunks.tokens * BytesOf(family.kept_by_final_norm(spec.model), bf16) + logits : 0;
-  const uint64_t casts = bf16 ? CastParameters(spec.model, vocabulary, layers, last) * kHalf : 0;
+  const uint64_t casts =
+      bf16 ? CastParameters(spec.model, vocabulary, layers, last, ranks) * kHalf : 0;
 
-  const uint64_t parameters = StageParameters(spec.model, vocabulary, layers, first, last);
+  const uint64_t parameters = RankParameters(spec, vocabulary, layers, first, last);
   const bool rounded = spec.train.optimizer.moments == MomentDtype::kBf16;
   const uint64_t moments =
-      StageMoments(spec, vocabulary, layers, first, last) * (rounded ? kHalf : kFloat);
+      MomentsOf(spec, vocabulary, layers, first, last, ranks) * (rounded ? kHalf : kFloat);
   StageMemory memory;
   memory.fixed = 2 * kFloat * parameters + moments +
                  FrozenBytes(spec, vocabulary, layers, first, last) +
                  MuonBytes(spec, vocabulary, layers) + (rounded && on_gpu ? kRoundingBytes : 0) +
-                 casts + kBoundaryBuffers * boundary + kLogitsAtWork * logits + kProgramBytes;
+                 casts + kBoundaryBuffers * boundary + kLogitsAtWork * logits +
+                 (on_gpu ? kProgramBytes : PartOf(kProgramBytes, ranks));
   const uint64_t in_host =
       SnapshotsAtATime(spec) * StageStateBytes(spec, vocabulary, layers, first, last) +
       TiedBytes(spec, vocabulary, first, last);
   if (on_gpu) {
-    memory.host = in_host + kBoundaryBuffers * boundary + kPinnedBytes + kProgramBytes;
+    memory.host = in_host + kBoundaryBuffers * boundary + ranks * kPinnedBytes + kProgramBytes;
   } else {
-    memory.fixed += in_host;
+    memory.fixed += PartOf(in_host, ranks);
   }
   memory.per_flight = 2 * boundary;
   const bool recomputes = spec.pipeline.recompute != Recompute::kNone;
@@ -177,7 +220,8 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
       memory.per_flight += layers * of_block;
       break;
     case Recompute::kBlocks:
-      memory.per_flight += (std::max(layers, 1u) - 1) * boundary;
+      memory.per_flight +=
+          (std::max(layers, 1u) - 1) * PartOf(hidden, spec.group.sequence ? ranks : 1);
       memory.fixed += std::min(layers, 1u) * of_block;
       break;
     case Recompute::kStage:

@@ -15,6 +15,11 @@ namespace longhaul::coordinator {
 uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 
+// Those that one rank of the run's group holds; of ranks that differ by a row of the vocabulary,
+// one that has more.
+uint64_t RankParameters(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
+                        bool last);
+
 // What the run's optimizer remembers of the parameters of a stage: AdamW two moments of each, Muon
 // one of each matrix of a block. In numbers, whatever type they are kept in.
 uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
@@ -27,7 +32,7 @@ uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t laye
 inline constexpr uint64_t kProgramBytes = uint64_t{256} << 20;
 
 struct StageMemory {
-  // Of its device's memory.
+  // Of its device's memory; in a group of each rank's.
   uint64_t fixed = 0;       // whatever the depth is
   uint64_t per_flight = 0;  // for each microbatch in flight
   // On a GPU, of its host's memory; on a CPU 0, since `fixed` has all.
@@ -73,6 +78,12 @@ struct StageMemory {
 //            + 4 boundary tensors, encoded; in clean validation they are as large as in fp32
 //            + 64 MiB, through which snapshots come from the GPU
 //            + kProgramBytes
+// In a group of ranks (group.tensor) parameters, gradients, moments, casts and logits are a rank's
+// share, and so is what autograd keeps between split matrices. Norms, the residual and boundary
+// tensors are whole on every rank; with group.sequence norms and residuals are those of its tokens.
+// There is a snapshot more: what ranks have copied, before it is put together. On a CPU the
+// snapshots and kProgramBytes, which the ranks' process has once, are shared among its devices. On
+// a GPU each rank has its own 64 MiB in `host`. What NCCL takes for itself is not counted.
 // Attention keeps no T x T matrix: the CPU's and the GPU's fused kernels do not. memory_parity_test
 // and memory_gpu_test compare with what LibTorch takes.
 StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,

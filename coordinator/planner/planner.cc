@@ -33,6 +33,10 @@ class Planner {
   Roles RolesOf(uint32_t stage) const {
     return {.embedding = chain::IsFirst(stage), .head = IsLast(stage)};
   }
+  // Of one rank. Several on a CPU share its cores.
+  uint32_t Threads(uint32_t stage) const { return ThreadsOfRank(spec_, request_.workers[stage]); }
+  // What takes so long on one device with the run file's threads, by the ranks of the stage.
+  double ByRanks(uint32_t stage, double seconds) const;
   double Forward(uint32_t stage, uint32_t layers) const;
   double Backward(uint32_t stage, uint32_t layers) const;
   double Optimizer(uint32_t stage, uint32_t layers) const;
@@ -66,17 +70,29 @@ class Planner {
   const uint32_t stages_;
 };
 
+double Planner::ByRanks(uint32_t stage, double seconds) const {
+  const uint32_t ranks = spec_.group.tensor;
+  if (ranks == 1) return seconds;
+  const CandidateWorker& worker = request_.workers[stage];
+  uint32_t measured_with = spec_.pipeline.threads_per_stage;
+  if (worker.cores > 0) measured_with = std::min(measured_with, worker.cores);
+  // Ranks that have fewer threads than were measured with are so much slower.
+  const double fewer = static_cast<double>(measured_with) / Threads(stage);
+  return seconds / ranks * std::max(fewer, 1.0);
+}
+
 double Planner::Forward(uint32_t stage, uint32_t layers) const {
   const v1::LayerTimes& times = request_.workers[stage].times;
-  return layers * times.block_forward() + (chain::IsFirst(stage) ? times.embedding_forward() : 0) +
-         (IsLast(stage) ? times.head_forward() : 0);
+  return ByRanks(stage, layers * times.block_forward() +
+                            (chain::IsFirst(stage) ? times.embedding_forward() : 0) +
+                            (IsLast(stage) ? times.head_forward() : 0));
 }
 
 double Planner::Backward(uint32_t stage, uint32_t layers) const {
   const v1::LayerTimes& times = request_.workers[stage].times;
-  return layers * times.block_backward() +
-         (chain::IsFirst(stage) ? times.embedding_backward() : 0) +
-         (IsLast(stage) ? times.head_backward() : 0);
+  return ByRanks(stage, layers * times.block_backward() +
+                            (chain::IsFirst(stage) ? times.embedding_backward() : 0) +
+                            (IsLast(stage) ? times.head_backward() : 0));
 }
 
 double Planner::Optimizer(uint32_t stage, uint32_t layers) const {
@@ -85,8 +101,8 @@ double Planner::Optimizer(uint32_t stage, uint32_t layers) const {
   }
   const uint64_t parameters = StageParameters(spec_.model, request_.data.vocabulary, layers,
                                               chain::IsFirst(stage), IsLast(stage));
-  return static_cast<double>(parameters) *
-         request_.workers[stage].times.optimizer_seconds_per_parameter();
+  return ByRanks(stage, static_cast<double>(parameters) *
+                            request_.workers[stage].times.optimizer_seconds_per_parameter());
 }
 
 StageMemory Planner::Memory(uint32_t stage, uint32_t layers) const {
@@ -141,7 +157,7 @@ Status Planner::Check() const {
   if (spec_.train.microbatches == 0) {
     return absl::InvalidArgumentError("train.microbatches is 0; a step needs at least one");
   }
-  return absl::OkStatus();
+  return CheckDevices(spec_, request_.workers);
 }
 
 StatusOr<std::vector<uint32_t>> Planner::Split() const {
@@ -193,7 +209,10 @@ Status Planner::DoesNotFit(const std::vector<uint32_t>& layers) const {
   const std::string what = fmt::format(
       "{} ({} bytes){} and worker {} has {} ({} bytes){}",
       FormatBytes(static_cast<double>(worst_need.needed)), worst_need.needed,
-      in_host ? " of its host's memory, for snapshots of its state and for buffers," : "",
+      in_host ? " of its host's memory, for snapshots of its state and for buffers,"
+      : spec_.group.tensor > 1
+          ? fmt::format(" on the device of each of its {} ranks,", spec_.group.tensor)
+          : "",
       request_.workers[worst].name, FormatBytes(static_cast<double>(worst_need.available)),
       worst_need.available, in_host ? " beside its GPU" : "");
   if (in_host) {
@@ -224,15 +243,17 @@ void Planner::AddCells(const std::vector<uint32_t>& layers, Plan* plan) const {
     cell.worker_name = worker.name;
     cell.layers = {first_layer, layers[stage]};
     cell.roles = RolesOf(stage);
-    // A group of one rank: the first device is enough.
-    if (!worker.devices.empty()) cell.devices = {worker.devices.front()};
+    cell.group.tensor = spec_.group.tensor;
+    const size_t taken = std::min<size_t>(spec_.group.tensor, worker.devices.size());
+    cell.devices.assign(worker.devices.begin(), worker.devices.begin() + static_cast<long>(taken));
     cell.setting.depth = DepthOf(stage, layers[stage]);
-    cell.setting.threads = spec_.pipeline.threads_per_stage;
+    cell.setting.threads = Threads(stage);
     cell.endpoints = worker.endpoints;
     plan->cells.push_back({.forward_seconds = Forward(stage, layers[stage]),
                            .backward_seconds = Backward(stage, layers[stage]),
                            .optimizer_seconds = Optimizer(stage, layers[stage]),
-                           .memory_available_bytes = worker.memory_bytes});
+                           .memory_available_bytes = worker.memory_bytes,
+                           .device_kind = worker.on_gpu ? "cuda" : "cpu"});
     first_layer = cell.layers.end();
   }
 }
@@ -283,6 +304,30 @@ StatusOr<Plan> Planner::Make(const std::stop_token& stop) {
 }
 
 }  // namespace
+
+Status CheckDevices(const RunSpec& spec, const std::vector<CandidateWorker>& workers) {
+  const uint32_t ranks = spec.group.tensor;
+  if (ranks == 1) return absl::OkStatus();  // one that names none has a CPU
+  for (const CandidateWorker& worker : workers) {
+    const size_t offered = worker.devices.size();
+    if (offered >= ranks) continue;
+    return absl::FailedPreconditionError(fmt::format(
+        "expected workers with {} devices of one kind, one for each rank of a stage "
+        "(group.tensor), and worker {} offers {}{}; start it with --device {}, or set group.tensor "
+        "to {}",
+        ranks, worker.name, offered, worker.on_gpu ? " of its GPUs" : " on its CPU",
+        worker.on_gpu ? fmt::format("cuda:0-{}", ranks - 1)
+                      : fmt::format("{}", fmt::join(std::vector<std::string>(ranks, "cpu"), ",")),
+        std::max<size_t>(offered, 1)));
+  }
+  return absl::OkStatus();
+}
+
+uint32_t ThreadsOfRank(const RunSpec& spec, const CandidateWorker& worker) {
+  const uint32_t wanted = spec.pipeline.threads_per_stage, ranks = spec.group.tensor;
+  if (ranks == 1 || worker.cores == 0) return wanted;
+  return std::min(wanted, std::max(worker.cores / ranks, 1u));
+}
 
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop) {
   return Planner(request).Make(stop);

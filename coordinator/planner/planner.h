@@ -29,11 +29,14 @@ struct CandidateWorker {
   WorkerId id;
   Incarnation incarnation;
   std::string name;
-  uint64_t memory_bytes = 0;  // of its device; 0: unknown, taken to suffice
+  // Of the device with the least among those that the run takes; 0: unknown, taken to suffice.
+  uint64_t memory_bytes = 0;
   bool on_gpu = false;
   std::string device;              // what computes, in words; "" where nobody says
   uint64_t host_memory_bytes = 0;  // on a GPU, of the host's memory; 0: unknown, taken to suffice
-  std::vector<uint32_t> devices;   // the numbers of those that it offers
+  // The numbers of those that it offers, as far as they are of the first one's kind.
+  std::vector<uint32_t> devices;
+  uint32_t cores = 0;  // on a CPU, of all its devices together; 0: unknown
   std::vector<Endpoint> endpoints;
   v1::LayerTimes times;
   // Goodput of its interface, all links together; 0: unknown. Then the best of its measured links
@@ -73,10 +76,20 @@ uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t lay
 
 // Contiguous layers balanced by measured times (exact: dynamic programming over the slowest stage),
 // depth and order of data by the simulator (order.h), codecs by link, prediction, and a paragraph
-// that names the bottleneck. kFailedPrecondition where a stage does not fit, with bytes
-// needed and available; kInvalidArgument for more stages than layers; kCancelled once `stop` is
-// requested. The same request has the same plan, however long that takes.
+// that names the bottleneck. A stage of a group of ranks takes the time that was measured on one
+// device over the number of ranks: what their collectives take is not counted.
+// kFailedPrecondition where a stage does not fit, with bytes needed and available; kInvalidArgument
+// for more stages than layers; kCancelled once `stop` is requested. The same request has the same
+// plan, however long that takes.
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop = {});
+
+// Whether every worker has a device for each rank of the run's group. kFailedPrecondition naming
+// the first that has too few, and what that one offers.
+Status CheckDevices(const RunSpec& spec, const std::vector<CandidateWorker>& workers);
+
+// Threads of each rank of a stage: pipeline.threads_per_stage, but no more than the ranks on a CPU
+// have cores.
+uint32_t ThreadsOfRank(const RunSpec& spec, const CandidateWorker& worker);
 
 // Which transport a link of this kind has: the run's, or that of either one's exception.
 // kFailedPrecondition where a worker does not listen on it, or neighbours' exceptions disagree; of

@@ -191,6 +191,10 @@ class Core {
   // checkpoint that the run goes on from, 0 for none.
   StatusOr<std::vector<Worker*>> WorkersFor(const RunSpec& spec, const RunRecord& record,
                                             uint64_t resume_step);
+  // Those that have a device for each rank of a stage come first. Where the count of stages is left
+  // to us they are all, unless there is none: then the plan says what the others lack.
+  std::vector<Worker*> FreeFor(const RunSpec& spec);
+  bool HasDevicesFor(const RunSpec& spec, const Worker& worker) const;
   StatusOr<std::vector<Worker*>> ChooseWorkers(const RunSpec& spec);
   StatusOr<std::vector<Worker*>> WorkersForResume(const RunSpec& spec, const RunRecord& record,
                                                   const v1::CheckpointManifest& manifest);
@@ -211,9 +215,9 @@ class Core {
   void ReuseLayerTimes(Draft& draft);
   void SendMeasure(const Worker& worker, const RunId& run, Epoch epoch, const RunSpec& spec);
   void NoteLayerTimes(const Run& run, const Draft& draft, const Worker& last);
-  // Whether the workers that it would get now can talk over the transports that it asks for, as far
-  // as that is known; OK where there are none yet. kUnavailable where it `may_wait` and some of
-  // them are trying to reach each other.
+  // Whether the workers that it would get now have the devices, and can talk over the transports
+  // that it asks for, as far as that is known; OK where there are none yet. kUnavailable where it
+  // `may_wait` and some of them are trying to reach each other.
   Status CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers,
                     bool may_wait) const;
   PlanRequest PlanRequestOf(const Draft& draft) const;

@@ -27,6 +27,7 @@ RunSpec WithoutWhatTakesNoTime(RunSpec spec) {
   spec.transport = none.transport;
   spec.links.cache_limit_bytes = none.links.cache_limit_bytes;
   spec.links.measure = none.links.measure;
+  spec.group = none.group;  // one device is timed
   spec.checkpoint = none.checkpoint;
   spec.recovery = none.recovery;
   spec.topology = none.topology;

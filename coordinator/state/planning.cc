@@ -26,6 +26,20 @@ std::vector<Edge> EdgesFor(const RunSpec& spec, const std::vector<Worker*>& work
                           spec.model.TrainsTiedMatrix());
 }
 
+// Of the first one's kind, which is timed; their memory is that of the smallest among those that a
+// group takes.
+void AddDevices(const RunSpec& spec, const v1::Hello& hello, CandidateWorker* worker) {
+  for (int i = 0; i < hello.devices_size(); ++i) {
+    const v1::Device& device = hello.devices(i);
+    if (device.kind() != hello.devices(0).kind()) continue;
+    if (worker->devices.size() < spec.group.tensor && !spec.replay) {
+      worker->memory_bytes = std::min(worker->memory_bytes, device.memory_bytes());
+    }
+    worker->devices.push_back(static_cast<uint32_t>(i));
+    if (!worker->on_gpu) worker->cores += device.cores();
+  }
+}
+
 }  // namespace
 
 CandidateWorker Core::CandidateOf(const RunSpec& spec, const Worker& worker) const {
@@ -45,9 +59,7 @@ CandidateWorker Core::CandidateOf(const RunSpec& spec, const Worker& worker) con
     if (one.on_gpu) one.host_memory_bytes = device.host_memory_bytes();
   }
   one.endpoints = FromProto(worker.hello.endpoints());
-  for (int i = 0; i < worker.hello.devices_size(); ++i) {
-    one.devices.push_back(static_cast<uint32_t>(i));
-  }
+  AddDevices(spec, worker.hello, &one);
   AddReach(&one);
   return one;
 }
@@ -62,6 +74,9 @@ void Core::SettleDtype(const std::vector<Worker*>& workers, RunSpec* spec) const
 Status Core::CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers,
                         bool may_wait) const {
   if (!workers.ok()) return absl::OkStatus();  // it waits; the plan will be checked then
+  std::vector<CandidateWorker> candidates;
+  for (const Worker* worker : *workers) candidates.push_back(CandidateOf(spec, *worker));
+  LH_RETURN_IF_ERROR(CheckDevices(spec, candidates));
   for (const Edge& edge : EdgesFor(spec, *workers)) {
     const Worker& upper = *(*workers)[edge.from.stage];
     const Worker& lower = *(*workers)[edge.to.stage];

@@ -275,11 +275,25 @@ StatusOr<std::vector<Worker*>> Core::WorkersFor(const RunSpec& spec, const RunRe
   return ChooseWorkers(spec);
 }
 
-StatusOr<std::vector<Worker*>> Core::ChooseWorkers(const RunSpec& spec) {
+std::vector<Worker*> Core::FreeFor(const RunSpec& spec) {
   std::vector<Worker*> free;
   for (const Worker* worker : ConnectedByName()) {
     if (MayTake(*worker)) free.push_back(FindWorker(worker->id));
   }
+  const auto lacking = std::ranges::stable_partition(
+      free, [&](const Worker* worker) { return HasDevicesFor(spec, *worker); });
+  if (!spec.pipeline.stages && lacking.begin() != free.begin()) {
+    free.erase(lacking.begin(), free.end());
+  }
+  return free;
+}
+
+bool Core::HasDevicesFor(const RunSpec& spec, const Worker& worker) const {
+  return spec.group.tensor == 1 || CheckDevices(spec, {CandidateOf(spec, worker)}).ok();
+}
+
+StatusOr<std::vector<Worker*>> Core::ChooseWorkers(const RunSpec& spec) {
+  std::vector<Worker*> free = FreeFor(spec);
   // Spares are set apart where the count of stages is left to us, but for them no run waits.
   const size_t apart = spec.pipeline.stages || free.empty()
                            ? 0
@@ -311,10 +325,7 @@ StatusOr<std::vector<Worker*>> Core::WorkersForResume(const RunSpec& spec, const
     }
     return absl::UnavailableError(sentence);
   }
-  std::vector<Worker*> free;
-  for (const Worker* worker : ConnectedByName()) {
-    if (MayTake(*worker)) free.push_back(FindWorker(worker->id));
-  }
+  std::vector<Worker*> free = FreeFor(spec);
   const auto before = static_cast<uint32_t>(manifest.cells_size());
   const auto available = static_cast<uint32_t>(free.size());
   const std::optional<uint32_t> stages = !spec.pipeline.stages && before <= available

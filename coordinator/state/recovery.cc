@@ -224,7 +224,8 @@ bool Core::CanTake(const Run& run, const StageRecord& stage, const Worker& worke
   const auto holds = [](uint64_t available, uint64_t needed) {
     return available == 0 || needed <= available;  // 0: unknown
   };
-  if (worker.hello.devices().empty() || !holds(candidate.memory_bytes, cell.memory_bytes) ||
+  if (worker.hello.devices().empty() || candidate.devices.size() < cell.group.tensor ||
+      !holds(candidate.memory_bytes, cell.memory_bytes) ||
       !holds(candidate.host_memory_bytes, needs.host)) {
     return false;
   }
@@ -253,6 +254,11 @@ Assignment Core::WithCrew(const Run& run, const std::vector<Worker*>& crew) cons
     cell.incarnation = worker.incarnation;
     cell.worker_name = worker.hello.name();
     cell.endpoints = FromProto(worker.hello.endpoints());
+    const std::vector<uint32_t> devices = CandidateOf(run.record.spec, worker).devices;
+    if (devices.size() >= cell.devices.size()) {
+      cell.devices.assign(devices.begin(),
+                          devices.begin() + static_cast<long>(cell.devices.size()));
+    }
   }
   for (Edge& edge : assignment.edges) {
     if (!replaced.contains(edge.from) && !replaced.contains(edge.to)) continue;

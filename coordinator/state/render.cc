@@ -210,6 +210,12 @@ void Core::RenderStages(const Run& run, const std::vector<InterfaceUse>& interfa
     one.set_first_layer(cell.layers.first);
     one.set_layers(cell.layers.count);
     one.set_depth(cell.setting.depth);
+    one.set_tensor_ranks(cell.group.tensor);
+    one.mutable_devices()->Add(cell.devices.begin(), cell.devices.end());
+    const std::vector<CellEstimate>& estimates = run.record.plan->cells;
+    if (stage.place < estimates.size()) {
+      one.set_device_kind(estimates[stage.place].device_kind);
+    }
     if (!stage.last) continue;
     const v1::StepReport& last = *stage.last;
     one.set_step(last.step());

@@ -91,6 +91,12 @@ Status CheckResumable(const RunRecord& record, const RunSpec& spec,
   differences.Compare("train.seed", before.train.seed, spec.train.seed);
   differences.Compare("train.optimizer.kind", ToString(before.train.optimizer.kind),
                       ToString(spec.train.optimizer.kind));
+  // Ranks with channels of their own are another model for each number of them.
+  const GroupSpec &group_before = before.group, &group = spec.group;
+  differences.Compare("group.p", group_before.shared_channels, group.shared_channels);
+  if (group_before.shared_channels < 1 && group.shared_channels < 1) {
+    differences.Compare("group.tensor", group_before.tensor, group.tensor);
+  }
   differences.Compare("pipeline.threads_per_stage", before.pipeline.threads_per_stage,
                       spec.pipeline.threads_per_stage);
   if (differences.text().empty()) return absl::OkStatus();

@@ -36,7 +36,7 @@ void Core::AdvanceSpares() {
     size_t have = SparesOf(*run).size();
     for (const Worker* one : ConnectedByName()) {
       if (have >= wanted) break;
-      if (!MayTake(*one)) continue;
+      if (!MayTake(*one) || !HasDevicesFor(run->record.spec, *one)) continue;
       // A stage of this very run that has not come back yet.
       const bool is_stage = std::ranges::any_of(
           run->stages, [&](const StageRecord& stage) { return stage.worker == one->id; });

@@ -115,7 +115,7 @@ StatusOr<ClusterState> InitialState(const ClusterUpOptions& options) {
     LH_RETURN_IF_ERROR(MakeDirectories(state.directory));
   }
   LH_ASSIGN_OR_RETURN(const std::vector<std::string> devices,
-                      ShareDevices(options.device, options.workers));
+                      ShareDevices(options.device, options.workers, options.devices_per_worker));
   for (uint32_t number = 1; number <= options.workers; ++number) {
     ClusterWorkerState worker;
     worker.name = fmt::format("worker{}", number);

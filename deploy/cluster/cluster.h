@@ -17,12 +17,16 @@
 
 namespace longhaul {
 
+// More than any machine has.
+inline constexpr uint32_t kMaxDevicesPerWorker = 64;
+
 struct ClusterUpOptions {
   std::string name = std::string(kDefaultClusterName);
   uint32_t workers = 4;
   LinkParameters link;  // of every worker
   // What workers compute on, as ShareDevices reads it.
   std::string device = "cpu";
+  uint32_t devices_per_worker = 1;  // for groups of ranks
   std::optional<TopologySpec> topology;
   std::optional<DelayBy> delay_by;  // nullopt: netem where the kernel has it, else the relay
   // Logs and the daemons' state. Empty: /var/tmp/longhaul-<uid>/<name>, which `down` removes; a

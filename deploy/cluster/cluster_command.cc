@@ -171,6 +171,11 @@ void AddUp(CLI::App* cluster, int* exit_code) {
       ->capture_default_str()
       ->check(CLI::Range(1u, kMaxClusterWorkers));
   AddWorkerDevices(up, &options.device);
+  up->add_option("--devices-per-worker", options.devices_per_worker,
+                 "Devices of each worker, for runs whose stages are shared by a group of ranks "
+                 "(group.tensor); on the CPU they share its cores and memory")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, kMaxDevicesPerWorker));
   arguments->link.Add(up);
   up->add_option("--topology", arguments->topology_file,
                  "A file with regions of workers and what lies between them: a run file with the "

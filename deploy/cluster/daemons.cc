@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "base/token.h"
 #include "base/units.h"
 #include "deploy/cluster/coordinator_probe.h"
@@ -71,9 +73,19 @@ Command CoordinatorCommand(const ClusterState& state) {
 
 // Of a GPU that several workers have, each plans with its part.
 double MemoryShare(const ClusterState& state, const ClusterWorkerState& worker) {
-  if (worker.device == "cpu") return 1;
-  return 1.0 / static_cast<double>(
-                   std::ranges::count(state.workers, worker.device, &ClusterWorkerState::device));
+  const auto devices_of = [](const ClusterWorkerState& one) {
+    return std::vector<std::string>(absl::StrSplit(one.device, ','));
+  };
+  int64_t most = 1;
+  for (const std::string& device : devices_of(worker)) {
+    if (device == "cpu") continue;
+    most = std::max<int64_t>(
+        most, std::ranges::count_if(state.workers, [&](const ClusterWorkerState& other) {
+          const std::vector<std::string> others = devices_of(other);
+          return std::ranges::find(others, device) != others.end();
+        }));
+  }
+  return 1.0 / static_cast<double>(most);
 }
 
 Command WorkerCommand(const ClusterState& state, const ClusterWorkerState& worker) {

@@ -69,7 +69,7 @@ struct ClusterWorkerState {
   bool link_up = true;
   ProcessIdentity process;
   CountedBefore uplink_before = {};
-  std::string device = "cpu";  // what it computes on, as longhaul-worker is told: "cuda:2"
+  std::string device = "cpu";  // what it computes on, as longhaul-worker is told: "cpu,cpu"
 };
 
 struct ClusterState {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/yaml/yaml_reader.h"
+#include "run/file/group_fields.h"
 #include "run/file/lora_fields.h"
 #include "run/file/model_fields.h"
 #include "run/file/replay_fields.h"
@@ -325,6 +326,7 @@ Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
                            RecomputeField(&pipeline->recompute),
                            Whole("threads_per_stage", &pipeline->threads_per_stage, 1, 1024),
                            WholeOrAuto("depth", &pipeline->depth, 1, 1u << 16)}),
+      config::Group(&spec->group),
       Choice("transport", &spec->transport, kTransports),
       Links(&spec->links, check),
       Section(
@@ -468,6 +470,18 @@ std::string_view ToString(CleanValidation clean) {
       return "end";
     case CleanValidation::kNever:
       return "never";
+  }
+  return "?";
+}
+
+std::string_view ToString(GroupCollective what) {
+  switch (what) {
+    case GroupCollective::kNone:
+      return "none";
+    case GroupCollective::kTaco:
+      return "taco";
+    case GroupCollective::kZip:
+      return "zip";
   }
   return "?";
 }

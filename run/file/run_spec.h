@@ -76,6 +76,13 @@ enum class CleanValidation : uint8_t {
   kNever,
 };
 
+// What compresses the sums of a group: "none", "taco", "zip".
+enum class GroupCollective : uint8_t {
+  kNone,
+  kTaco,  // 8-bit codes
+  kZip,   // without loss, bf16 alone
+};
+
 std::string_view ToString(ComputeDtype dtype);
 std::string_view ToString(ScheduleKind kind);
 std::string_view ToString(SendOrder order);
@@ -86,6 +93,7 @@ std::string_view ToString(MomentDtype dtype);
 std::string_view ToString(LrScheduleKind kind);
 std::string_view ToString(OnNonfinite what);
 std::string_view ToString(CleanValidation clean);
+std::string_view ToString(GroupCollective what);
 
 // The values that parameters begin with, where these are not random.
 struct WeightsSpec {
@@ -189,12 +197,6 @@ struct PipelineSpec {
   friend bool operator==(const PipelineSpec&, const PipelineSpec&) = default;
 };
 
-// What compresses the sums of a group: "none", "taco", "zip".
-enum class GroupCollective : uint8_t {
-  kNone,
-  kTaco,  // 8-bit codes
-  kZip,   // without loss, bf16 alone
-};
 // How many ranks of a worker share a stage: section "group". Each has a device of the worker.
 struct GroupSpec {
   uint32_t tensor = 1;    // of tensor parallelism: they share the stage's matrices
@@ -340,8 +342,8 @@ std::string DataOverride(const RunSpec& spec);
 // The run file with every default written out, but for keys that neighbours of an older version do
 // not know (validation.clean and .at_start, train.dtype where it is auto, train.deterministic,
 // train.on_nonfinite, train.lora, train.optimizer.momentum and .moments, train.schedule.decay,
-// checkpoint.at_end); ParseRunSpec of it gives an equal spec. `longhaul plan --show-config` prints
-// it and the control plane carries it.
+// group of more than one rank, checkpoint.at_end); ParseRunSpec of it gives an equal spec.
+// `longhaul plan --show-config` prints it and the control plane carries it.
 std::string ToYaml(const RunSpec& spec);
 
 // The files that the spec's globs match, sorted and without doubles, each glob relative to

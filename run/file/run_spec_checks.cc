@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "run/file/group_fields.h"
 #include "run/file/lora_fields.h"
 #include "run/file/model_fields.h"
 #include "run/file/replay_fields.h"
@@ -123,6 +124,7 @@ void CheckRunSpec(const RunSpec& spec, Reader& reader) {
   CheckModel(spec, reader);
   CheckLora(spec, reader);
   CheckPipeline(spec, reader);
+  CheckGroup(spec, reader);
   CheckReplay(spec, reader);
   if (!spec.data.sets.empty() && !spec.data.text.empty()) {
     reader.Fail(reader.PlaceOf("data.sets"),

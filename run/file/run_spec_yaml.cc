@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "base/yaml/yaml_text.h"
+#include "run/file/group_fields.h"
 #include "run/file/lora_fields.h"
 #include "run/file/model_fields.h"
 #include "run/file/replay_fields.h"
@@ -198,10 +199,12 @@ std::string ToYaml(const RunSpec& spec) {
       "  recompute: {}\n"
       "  threads_per_stage: {}\n"
       "  depth: {}\n"
+      "{}"
       "transport: {}\n",
       OrAuto(spec.pipeline.stages), ToString(spec.pipeline.schedule),
       ToString(spec.pipeline.send_order), RecomputeYaml(spec.pipeline.recompute),
-      spec.pipeline.threads_per_stage, OrAuto(spec.pipeline.depth), ToString(spec.transport));
+      spec.pipeline.threads_per_stage, OrAuto(spec.pipeline.depth), config::GroupYaml(spec.group),
+      ToString(spec.transport));
   out += LinksYaml(spec.links);
   out += fmt::format(
       "checkpoint:\n"

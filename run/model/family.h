@@ -78,7 +78,12 @@ struct Preset {
   ModelSpec model;
 };
 
-// Values of a token that a layer leaves for its backward.
+// How a layer is shared (share.h).
+struct Ranks {
+  uint32_t count = 1;
+  bool share_tokens = false;  // between split matrices each has a part of the tokens
+};
+// Values of a token that one rank of a layer leaves for its backward.
 struct Kept {
   uint64_t full = 0;  // in fp32
   uint64_t half = 0;  // in the type that matrix products compute in
@@ -93,7 +98,9 @@ struct Family {
   // Of the model as it is published: in its order, blocks once, without adapters. A tied model has
   // no matrix of the head's own.
   std::vector<Parameter> (*parameters)(const ModelSpec& spec, uint32_t vocabulary_rows);
-  Kept (*kept_by_block)(const ModelSpec& spec);
+  // What lies between split matrices is split with them, what these multiply is whole on every
+  // rank; sums and norms are whole, or of a rank's tokens.
+  Kept (*kept_by_block)(const ModelSpec& spec, const Ranks& ranks);
   Kept (*kept_by_final_norm)(const ModelSpec& spec);
   // Begins the published names of all parameters but the head's matrix; published checkpoints of
   // the bare model leave it out.

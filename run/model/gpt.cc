@@ -56,9 +56,10 @@ std::vector<Parameter> GptParameters(const ModelSpec& spec, uint32_t vocabulary_
 
 // Full: the input and the residual in the middle. Half: the two norms, qkv (3h), attention, and the
 // MLP's 4h before and 4h after GELU.
-Kept GptBlockKeeps(const ModelSpec& spec) {
+Kept GptBlockKeeps(const ModelSpec& spec, const Ranks& ranks) {
   const uint64_t h = spec.hidden;
-  return {.full = 2 * h, .half = 14 * h};
+  return {.full = 2 * h / (ranks.share_tokens ? ranks.count : 1),
+          .half = 2 * h + 12 * h / ranks.count};
 }
 
 // The input and the norm.

@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "run/model/families.h"
 
 namespace longhaul::model {
@@ -97,10 +99,12 @@ std::vector<Parameter> ParametersAround(const std::function<std::vector<Paramete
 
 // Full: the input, the residual in the middle, and both norms before their weights. Half: both
 // norms, queries, attention, keys and values. Norms of queries and keys: what goes in, in fp32, and
-// what it was before weights.
-Kept AttentionKeeps(const ModelSpec& spec) {
-  const uint64_t h = spec.hidden, q = spec.QueryChannels(), k = spec.KvChannels();
-  return {.full = 4 * h + (spec.qk_norm ? 2 * (q + k) : 0), .half = 2 * h + 2 * q + 2 * k};
+// what it was before weights. Heads of keys and values that are fewer than ranks are repeated.
+Kept AttentionKeeps(const ModelSpec& spec, const Ranks& ranks) {
+  const uint64_t h = spec.hidden, q = spec.QueryChannels() / ranks.count;
+  const uint64_t k = std::max(spec.kv_heads / ranks.count, 1u) * uint64_t{spec.HeadChannels()};
+  return {.full = 4 * h / (ranks.share_tokens ? ranks.count : 1) + (spec.qk_norm ? 2 * (q + k) : 0),
+          .half = 2 * h + 2 * q + 2 * k};
 }
 
 // The input, and the norm before and after its weight.
@@ -141,9 +145,9 @@ std::vector<Parameter> LlamaParameters(const ModelSpec& spec, uint32_t vocabular
 }
 
 // Half, of the MLP: gate, SiLU, up and product.
-Kept LlamaBlockKeeps(const ModelSpec& spec) {
-  Kept kept = AttentionKeeps(spec);
-  kept.half += 4 * uint64_t{spec.intermediate};
+Kept LlamaBlockKeeps(const ModelSpec& spec, const Ranks& ranks) {
+  Kept kept = AttentionKeeps(spec, ranks);
+  kept.half += 4 * uint64_t{spec.intermediate / ranks.count};
   return kept;
 }
 

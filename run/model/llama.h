@@ -19,7 +19,7 @@ std::vector<Parameter> ParametersAround(const std::function<std::vector<Paramete
 std::vector<Key> AttentionKeys();
 std::vector<Problem> AttentionProblems(const ModelSpec& spec);
 // Of a block without its MLP, whose input is among it.
-Kept AttentionKeeps(const ModelSpec& spec);
+Kept AttentionKeeps(const ModelSpec& spec, const Ranks& ranks);
 Kept RmsNormKeeps(const ModelSpec& spec);
 
 }  // namespace longhaul::model

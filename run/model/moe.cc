@@ -99,9 +99,9 @@ std::vector<Parameter> MoeParameters(const ModelSpec& spec, uint32_t vocabulary_
 // Full: scores and weights, and two lists of whole numbers of twice the size: who was chosen, and
 // where in the order of experts. Half, for each expert of the token: input, gate, SiLU, up,
 // product, and output. Of the shared expert all but the input, and its gate.
-Kept MoeBlockKeeps(const ModelSpec& spec) {
+Kept MoeBlockKeeps(const ModelSpec& spec, const Ranks& ranks) {
   const uint64_t h = spec.hidden, k = spec.experts_per_token, s = spec.shared_intermediate;
-  Kept kept = AttentionKeeps(spec);
+  Kept kept = AttentionKeeps(spec, ranks);
   kept.full += spec.experts + k + 2 * 2 * k;
   kept.half += k * (2 * h + 4 * uint64_t{spec.expert_intermediate});
   if (s > 0) kept.half += 4 * s + h + 1;

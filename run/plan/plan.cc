@@ -132,6 +132,20 @@ std::string_view ToString(EdgeKind kind) {
   return "unknown";
 }
 
+std::string GroupText(uint32_t tensor, std::string_view device_kind,
+                      std::span<const uint32_t> devices) {
+  std::string numbers;
+  for (size_t i = 0; i < devices.size();) {
+    size_t end = i + 1;
+    while (end < devices.size() && devices[end] == devices[end - 1] + 1) ++end;
+    numbers += fmt::format("{}{}", numbers.empty() ? "" : ", ", devices[i]);
+    if (end - i > 1) numbers += fmt::format("-{}", devices[end - 1]);
+    i = end;
+  }
+  return fmt::format("{} rank{} on {} {}", tensor, tensor == 1 ? "" : "s",
+                     device_kind.empty() ? "devices" : device_kind, numbers);
+}
+
 const Endpoint* Cell::EndpointOf(std::string_view transport) const {
   for (const Endpoint& endpoint : endpoints) {
     if (endpoint.transport == transport) return &endpoint;

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,6 +60,10 @@ struct Group {
   uint32_t expert = 1;
   friend bool operator==(const Group&, const Group&) = default;
 };
+
+// For people: "2 ranks on cpu 0-1".
+std::string GroupText(uint32_t tensor, std::string_view device_kind,
+                      std::span<const uint32_t> devices);
 
 // Where others reach one data transport of a worker.
 struct Endpoint {
@@ -181,6 +186,7 @@ struct CellEstimate {
   std::string depth_reason;  // why the depth is what it is: "memory holds 5"
   // Goodput of the worker's interface as the prediction took it; 0: not known, unlimited.
   double egress_bits_per_second = 0, ingress_bits_per_second = 0;
+  std::string device_kind;  // of Cell::devices: "cpu", "cuda"; "": not said
 };
 
 // Measured codec times of one microbatch.

@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/cuda/device.h"
@@ -67,12 +69,37 @@ StatusOr<WorkerDevice> OpenWhole(const DeviceName& name) {
 
 }  // namespace
 
+DeviceName WorkerDevice::name() const {
+  DeviceName name;
+  if (gpu) name.cuda_index = static_cast<uint32_t>(gpu->index());
+  return name;
+}
+
 StatusOr<WorkerDevice> OpenDevice(const DeviceName& name, double memory_share) {
   LH_ASSIGN_OR_RETURN(WorkerDevice device, OpenWhole(name));
   v1::Device& description = device.description;
   description.set_memory_bytes(Part(description.memory_bytes(), memory_share));
   description.set_host_memory_bytes(Part(description.host_memory_bytes(), memory_share));
   return device;
+}
+
+StatusOr<std::vector<WorkerDevice>> OpenDevices(std::span<const DeviceName> names,
+                                                double memory_share) {
+  std::vector<WorkerDevice> devices;
+  const auto on_cpu = static_cast<uint32_t>(
+      std::ranges::count_if(names, [](const DeviceName& name) { return !name.cuda_index; }));
+  uint32_t place = 0;  // among those on the CPU
+  for (const DeviceName& name : names) {
+    const double share = name.cuda_index ? memory_share : memory_share / on_cpu;
+    LH_ASSIGN_OR_RETURN(WorkerDevice device, OpenDevice(name, share));
+    if (!name.cuda_index) {
+      const uint32_t cores = device.description.cores();
+      device.description.set_cores(std::max(cores / on_cpu + (place < cores % on_cpu ? 1 : 0), 1u));
+      ++place;
+    }
+    devices.push_back(std::move(device));
+  }
+  return devices;
 }
 
 }  // namespace longhaul::worker

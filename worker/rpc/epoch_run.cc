@@ -13,6 +13,7 @@
 #include "run/plan/proto/plan_proto.h"
 #include "worker/pipeline/boundary_messages.h"
 #include "worker/pipeline/watchdog.h"
+#include "worker/rpc/cell_check.h"
 #include "worker/rpc/numerics.h"
 #include "worker/rpc/stage_options.h"
 
@@ -20,44 +21,6 @@ namespace longhaul::worker {
 namespace {
 
 constexpr absl::Duration kFlushLimit = absl::Seconds(2);
-
-// What a worker that offers these devices cannot do of what the cell asks for; a sentence each.
-std::vector<std::string> CannotDo(const Assignment& assignment, const Cell& cell,
-                                  const std::vector<WorkerDevice>& offered) {
-  std::vector<std::string> problems;
-  if (cell.group.tensor != 1 || cell.group.expert != 1) {
-    problems.push_back(
-        fmt::format("expected {} to be of one rank, got {} tensor by {} expert ranks",
-                    ToString(cell.id), cell.group.tensor, cell.group.expert));
-  }
-  const auto tied = assignment.EdgesOf(cell.id, EdgeKind::kTied);
-  if (!tied.empty() && (tied.size() > 1 || cell.roles.embedding == cell.roles.head)) {
-    problems.push_back(
-        fmt::format("expected at {} at most one edge of a tied matrix, and that only where it is "
-                    "first or last of several stages, got {}",
-                    ToString(cell.id), tied.size()));
-  }
-  if (cell.devices.size() != 1) {
-    problems.push_back(fmt::format("expected {} to take one device, got {}", ToString(cell.id),
-                                   cell.devices.size()));
-  }
-  for (const uint32_t device : cell.devices) {
-    if (device < offered.size()) continue;
-    problems.push_back(
-        fmt::format("expected {} to take one of the {} devices that this worker offers, counted "
-                    "from 0, got device {}; --device says what it offers",
-                    ToString(cell.id), offered.size(), device));
-  }
-  for (const EdgeKind kind : {EdgeKind::kReplicas, EdgeKind::kState, EdgeKind::kUnknown}) {
-    if (assignment.EdgesOf(cell.id, kind).empty()) continue;
-    problems.push_back(
-        fmt::format("expected edges of activations and a tied one alone at {}, got one of {}, "
-                    "which this version "
-                    "cannot do",
-                    ToString(cell.id), ToString(kind)));
-  }
-  return problems;
-}
 
 std::string_view ForParameters(ResidentStage::Source source) {
   switch (source) {
@@ -233,6 +196,12 @@ Status EpochRun::Check() {
         ToString(cell_), assignment_.data.vocabulary,
         ends_tied ? "no such edge" : "one where there is no such matrix"));
   }
+  if (mine->group.tensor != spec_.group.tensor) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected {} to have as many tensor ranks as the run file's group.tensor {}, "
+                    "got {}",
+                    ToString(cell_), spec_.group.tensor, mine->group.tensor));
+  }
   gpu_ = GpuOf(spec_, resources_.devices[mine->devices.front()].gpu);
   if (const DataSet& data = assignment_.data; data.validation_tokens > data.tokens) {
     return absl::InvalidArgumentError(fmt::format(
@@ -251,7 +220,7 @@ Status EpochRun::Prepare() {
   const ParametersOrigin origin = OriginOf(assignment_.start_step, ShardFilesOf(resume_files_));
   const ResidentIdentity identity{run(), mine.group,
                                   StageOptionsFor(spec_, assignment_.data.vocabulary, mine.layers,
-                                                  mine.roles, mine.setting.threads, gpu_)};
+                                                  mine.roles, mine.setting.threads, gpu_, Ranks())};
   DropResidentUnlessFit(identity, origin);
   const bool kept = resident_ != nullptr;
   const auto source = kept ? resident_->SourceOf(origin) : ResidentStage::Source::kFiles;
@@ -349,8 +318,19 @@ uint64_t EpochRun::Numerics() const {
   // Codecs that have forgotten what they knew of the samples send other tensors than before.
   if (!ports_.forgotten().empty()) return 0;
   const Cell& mine = *assignment_.Find(cell_);
-  return NumericsOf(assignment_, mine, spec_, resources_.devices[mine.devices.front()].description,
-                    Surroundings());
+  std::vector<v1::Device> devices;
+  for (const uint32_t device : mine.devices) {
+    devices.push_back(resources_.devices[device].description);
+  }
+  return NumericsOf(assignment_, mine, spec_, devices, Surroundings());
+}
+
+std::vector<DeviceName> EpochRun::Ranks() const {
+  const Cell& mine = *assignment_.Find(cell_);
+  std::vector<DeviceName> ranks;
+  if (mine.group.tensor == 1) return ranks;
+  for (const uint32_t device : mine.devices) ranks.push_back(resources_.devices[device].name());
+  return ranks;
 }
 
 void EpochRun::DropResidentUnlessFit(const ResidentIdentity& wanted,

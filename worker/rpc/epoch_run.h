@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/cuda/device.h"
+#include "base/device_name.h"
 #include "base/status.h"
 #include "longhaul/v1/worker.pb.h"
 #include "run/file/run_spec.h"
@@ -63,6 +64,7 @@ class EpochRun {
   Status Prepare();
   void MakeExecutor(std::shared_ptr<WindowSource> text);  // text: null in the middle
   uint64_t Numerics() const;                              // v1::StepReport's
+  std::vector<DeviceName> Ranks() const;                  // StageOptions::ranks
   // What the assignment says of this cell, and whether this worker can do it.
   Status Check();
   void DropResidentUnlessFit(const ResidentIdentity& wanted, const ParametersOrigin& origin);

@@ -68,7 +68,8 @@ const std::string& Surroundings() {
 }
 
 uint64_t NumericsOf(const Assignment& assignment, const Cell& cell, const RunSpec& spec,
-                    const v1::Device& device, const std::string& surroundings) {
+                    std::span<const v1::Device> devices, const std::string& surroundings) {
+  const v1::Device& device = devices.front();
   const bool in_order = device.kind() == "cpu" || spec.train.deterministic;
   if (spec.replay || !in_order || surroundings.empty()) return 0;
   const uint32_t threads = cell.setting.threads;
@@ -81,6 +82,10 @@ uint64_t NumericsOf(const Assignment& assignment, const Cell& cell, const RunSpe
       cell.layers.end(), cell.roles.embedding, cell.roles.head, cell.group.tensor,
       cell.group.expert, threads, device.kind() == "cpu" ? std::min(threads, device.cores()) : 0,
       device.kind(), device.name());
+  for (const v1::Device& other : devices.subspan(1)) {
+    all += fmt::format("another rank on {} {}, {} cores\n", other.kind(), other.name(),
+                       std::min(threads, other.cores()));
+  }
   for (const Edge& edge : assignment.edges) {
     if (edge.from != cell.id && edge.to != cell.id) continue;
     all += fmt::format("edge {}, {}: {} and {}\n", edge.id.value(), edge.from == cell.id,

@@ -1,5 +1,7 @@
 #include "worker/rpc/stage_options.h"
 
+#include <utility>
+
 namespace longhaul::worker {
 
 std::optional<cuda::Device> GpuOf(const RunSpec& spec, const std::optional<cuda::Device>& gpu) {
@@ -8,8 +10,11 @@ std::optional<cuda::Device> GpuOf(const RunSpec& spec, const std::optional<cuda:
 
 StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, const LayerRange& layers,
                              const Roles& roles, uint32_t threads,
-                             const std::optional<cuda::Device>& gpu) {
+                             const std::optional<cuda::Device>& gpu,
+                             std::vector<DeviceName> ranks) {
   DeviceName device;
+  // What is measured on one device has no ranks.
+  const GroupSpec group = ranks.empty() ? GroupSpec() : spec.group;
   if (gpu) device.cuda_index = static_cast<uint32_t>(gpu->index());
   return {.model = spec.model,
           .train = spec.train,
@@ -21,6 +26,8 @@ StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, const Lay
           .recompute = spec.pipeline.recompute,
           .threads = threads,
           .device = device,
+          .ranks = std::move(ranks),
+          .group = group,
           .masked_targets = spec.data.masks || spec.data.mask_documents,
           .masked_attention = spec.data.mask_documents,
           .loads = !spec.weights.from.empty(),

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "base/cuda/device.h"
+#include "base/device_name.h"
 #include "run/file/run_spec.h"
 #include "run/plan/plan.h"
 #include "worker/stage/stage.h"
@@ -15,10 +17,12 @@ namespace longhaul::worker {
 // Where the stages of a run have their tensors: a replay's, which sleep, on the host.
 std::optional<cuda::Device> GpuOf(const RunSpec& spec, const std::optional<cuda::Device>& gpu);
 
-// What a stage with these layers and roles is made of.
+// What a stage with these layers and roles is made of. `ranks`: of a group their devices, the first
+// of which is `gpu`; empty: there is one rank. `threads` are each rank's.
 StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, const LayerRange& layers,
                              const Roles& roles, uint32_t threads,
-                             const std::optional<cuda::Device>& gpu);
+                             const std::optional<cuda::Device>& gpu,
+                             std::vector<DeviceName> ranks = {});
 
 }  // namespace longhaul::worker
 

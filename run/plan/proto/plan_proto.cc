@@ -18,6 +18,7 @@ v1::CellEstimate ToProto(const CellEstimate& estimate) {
   out.set_depth_reason(estimate.depth_reason);
   out.set_egress_bits_per_second(estimate.egress_bits_per_second);
   out.set_ingress_bits_per_second(estimate.ingress_bits_per_second);
+  out.set_device_kind(estimate.device_kind);
   return out;
 }
 
@@ -30,7 +31,8 @@ CellEstimate FromProto(const v1::CellEstimate& estimate) {
           .depth_by_memory = estimate.depth_by_memory(),
           .depth_reason = estimate.depth_reason(),
           .egress_bits_per_second = estimate.egress_bits_per_second(),
-          .ingress_bits_per_second = estimate.ingress_bits_per_second()};
+          .ingress_bits_per_second = estimate.ingress_bits_per_second(),
+          .device_kind = estimate.device_kind()};
 }
 
 v1::FlowEstimate ToProto(const FlowEstimate& estimate) {

@@ -82,7 +82,7 @@ class TimedStage {
 
   StatusOr<double> StepSeconds() {
     const codec::TensorView view{boundary_.const_data_ptr(), codec::Dtype::kF32,
-                                 BoundaryShape(options_.model, options_.train)};
+                                 BoundaryShape(options_.model, options_.train, options_.group)};
     const Stage::Input input{{}, view, options_.last ? targets_ : std::span<const int32_t>()};
     const MonoTime start = Now();
     for (uint32_t i = 0; i < options_.train.microbatches; ++i) {

@@ -29,14 +29,24 @@ TEST(DeviceName, RefusesTheRest) {
   }
 }
 
-TEST(DeviceNames, AreOneOrARange) {
+TEST(DeviceName, IsWrittenAsItIsRead) {
+  for (const char* text : {"cpu", "cuda:0", "cuda:17"}) {
+    EXPECT_EQ(ToString(ParseDeviceName(text).value()), text);
+  }
+}
+
+TEST(DeviceNames, AreOneOrARangeOrAList) {
   const auto gpu = [](uint32_t index) { return DeviceName{.cuda_index = index}; };
   EXPECT_THAT(ParseDeviceNames("cpu").value(), ElementsAre(DeviceName()));
   EXPECT_THAT(ParseDeviceNames("cuda").value(), ElementsAre(gpu(0)));
   EXPECT_THAT(ParseDeviceNames("cuda:3").value(), ElementsAre(gpu(3)));
   EXPECT_THAT(ParseDeviceNames("cuda:1-3").value(), ElementsAre(gpu(1), gpu(2), gpu(3)));
-  for (const char* text : {"tpu", "cuda:", "cuda:-1", "cuda:3-1", "cuda:0-x", "cuda:0-4294967295",
-                           "cuda:0-1,cuda:3", "cuda:0-9999"}) {
+  EXPECT_THAT(ParseDeviceNames("cuda:0-1,cuda:3").value(), ElementsAre(gpu(0), gpu(1), gpu(3)));
+  EXPECT_THAT(ParseDeviceNames("cpu,cpu").value(), ElementsAre(DeviceName(), DeviceName()));
+  for (const char* text :
+       {"", "tpu", "cuda:", "cuda:-1", "cuda:3-1", "cuda:0-x", "cuda:0-4294967295", "cuda:0-9999",
+        "cpu,", ",cpu", "cpu,,cpu", "cuda:0-1,cuda:1", "cuda,cuda:0", "cpu,cuda:0",
+        "cuda:0-1000,cuda:1001-1024"}) {
     const Status status = ParseDeviceNames(text).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(std::string(Message(status)), HasSubstr("'" + std::string(text) + "'"));
@@ -52,6 +62,15 @@ TEST(SharedDevices, AreGivenInTurn) {
   EXPECT_THAT(share("cuda:2-2"), ElementsAre("cuda:2", "cuda:2", "cuda:2"));
   EXPECT_THAT(share("cuda:4-2147483647"), ElementsAre("cuda:4", "cuda:5", "cuda:6"));
   EXPECT_THAT(ShareDevices("cuda", 0).value(), ElementsAre());
+}
+
+TEST(SharedDevices, AWorkerMayHaveSeveral) {
+  const auto share = [](const char* text) { return ShareDevices(text, 2, 2).value(); };
+  EXPECT_THAT(share("cpu"), ElementsAre("cpu,cpu", "cpu,cpu"));
+  EXPECT_THAT(share("cuda"), ElementsAre("cuda:0,cuda:1", "cuda:2,cuda:3"));
+  EXPECT_THAT(share("cuda:4-6"), ElementsAre("cuda:4,cuda:5", "cuda:6,cuda:4"));
+  EXPECT_THAT(std::string(Message(ShareDevices("cuda:1", 2, 2).status())),
+              HasSubstr("expected every GPU once, got cuda:1 twice"));
 }
 
 TEST(SharedDevices, AreNamedOrRefused) {

@@ -133,6 +133,17 @@ v1::RunStatus RunningRun() {
   return run;
 }
 
+TEST(WatchView, ShowsTheRanksOfAStageWhereThereAreSeveral) {
+  v1::RunStatus run = RunningRun();
+  run.mutable_stages(0)->set_tensor_ranks(2);
+  run.mutable_stages(0)->add_devices(0);
+  run.mutable_stages(0)->add_devices(1);
+  run.mutable_stages(0)->set_device_kind("cpu");
+  const std::vector<std::string> lines = WatchLines(run, 160, false);
+  EXPECT_THAT(lines[4], HasSubstr("WORKER   GROUP               STATE"));
+  EXPECT_THAT(lines[5], HasSubstr("worker1  2 ranks on cpu 0-1  running"));
+}
+
 TEST(WatchView, ShowsEverythingWithinTheWidth) {
   const std::vector<std::string> lines = WatchLines(RunningRun(), 120, false);
   EXPECT_THAT(

@@ -244,5 +244,75 @@ TEST(StageMemoryBytes, ALargeVocabularysLogitsAreInChunks) {
   EXPECT_GT(small - middle.per_flight, 1024u * 16384u * 4u);
 }
 
+// What ranks hold adds up to the whole, and to the norms and biases again that each has.
+TEST(RankParameters, AreAShare) {
+  RunSpec spec = Gpt2Small();
+  const uint64_t whole = StageParameters(spec.model, 50257, 3, true, true);
+  spec.group.tensor = 4;
+  const uint64_t rank = RankParameters(spec, 50257, 3, true, true);
+  const uint64_t repeated = spec.model.context * 768 + 3 * 6 * 768 + 2 * 768;
+  // 50,257 = 4 x 12,564 + 1: the largest share has a row more of embedding and head.
+  EXPECT_EQ(rank, (whole - repeated - 2 * 768) / 4 + 2 * 768 + repeated);
+  spec.group.tensor = 1;
+  EXPECT_EQ(RankParameters(spec, 50257, 3, true, true), whole);
+}
+
+TEST(MemoryOf, ARanksNormsAndBoundariesAreWhole) {
+  RunSpec spec = Gpt2Small();
+  const StageMemory one = MemoryOf(spec, 256, 3, false, false, /*on_gpu=*/true);
+  spec.group.tensor = 4;
+  const StageMemory rank = MemoryOf(spec, 256, 3, false, false, /*on_gpu=*/true);
+  const uint64_t tokens = 1024, hidden = 768;
+  // Of a block 12 of 16 hidden states lie between split matrices.
+  EXPECT_EQ(one.per_flight - rank.per_flight, 3 * tokens * 12 * hidden * 4 * 3 / 4);
+  const uint64_t parameters = StageParameters(spec.model, 256, 3, false, false) -
+                              RankParameters(spec, 256, 3, false, false);
+  EXPECT_EQ(one.fixed - rank.fixed, 16 * parameters);
+  // Snapshots are of the whole stage and made of what each rank copies, through a buffer of its
+  // own.
+  EXPECT_EQ(rank.host - one.host,
+            StageStateBytes(spec, 256, 3, false, false) + 3 * (uint64_t{64} << 20));
+}
+
+TEST(MemoryOf, RanksThatShareTokensHaveAPartOfTheSums) {
+  RunSpec spec = Gpt2Small();
+  spec.group.tensor = 4;
+  const uint64_t whole = MemoryOf(spec, 256, 3, false, false).per_flight;
+  spec.group.sequence = true;
+  const uint64_t part = MemoryOf(spec, 256, 3, false, false).per_flight;
+  EXPECT_EQ(whole - part, 3 * 1024 * 2 * 768 * 4 * 3 / 4);
+}
+
+TEST(MemoryOf, RanksWithChannelsOfTheirOwnHaveLargerBoundaries) {
+  RunSpec spec = Gpt2Small();
+  spec.group.tensor = 4;
+  const uint64_t alike = MemoryOf(spec, 256, 3, false, false).per_flight;
+  spec.group.shared_channels = 0.5;
+  const uint64_t own = MemoryOf(spec, 256, 3, false, false).per_flight;
+  // 384 channels three times more, of the input and of the output.
+  EXPECT_EQ(own - alike, 2 * 1024 * 3 * 384 * 4);
+}
+
+TEST(MemoryOf, RanksOnACpuShareSnapshotsAndTheProgram) {
+  RunSpec spec = Gpt2Small();
+  const StageMemory one = MemoryOf(spec, 256, 3, false, false);
+  spec.group.tensor = 4;
+  const StageMemory rank = MemoryOf(spec, 256, 3, false, false);
+  const uint64_t parameters = StageParameters(spec.model, 256, 3, false, false) -
+                              RankParameters(spec, 256, 3, false, false);
+  const uint64_t state = StageStateBytes(spec, 256, 3, false, false);
+  EXPECT_EQ(one.fixed - rank.fixed,
+            16 * parameters + kProgramBytes * 3 / 4 + 2 * state - 3 * state / 4);
+}
+
+TEST(MemoryOf, ARankHasItsPartOfTheLogits) {
+  RunSpec spec = Gpt2Small();
+  const uint64_t one = MemoryOf(spec, 4096, 1, false, true).per_flight;
+  spec.group.tensor = 4;
+  const uint64_t rank = MemoryOf(spec, 4096, 1, false, true).per_flight;
+  const uint64_t tokens = 1024;
+  EXPECT_EQ(one - rank, tokens * 12 * 768 * 4 * 3 / 4 + tokens * 4096 * 4 * 3 / 4);
+}
+
 }  // namespace
 }  // namespace longhaul::coordinator

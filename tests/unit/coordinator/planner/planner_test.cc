@@ -272,6 +272,87 @@ TEST(MakePlan, UnknownMemoryIsSaidSo) {
   EXPECT_THAT(plan->explanation, HasSubstr("w0 does not say how much memory"));
 }
 
+// Workers with `devices` on their CPUs of `cores`, for a run whose stages have `ranks` each.
+PlanRequest Groups(uint32_t workers, uint32_t devices, uint32_t ranks, uint32_t cores = 8) {
+  PlanRequest request = Request(workers);
+  request.spec.group.tensor = ranks;
+  for (CandidateWorker& worker : request.workers) {
+    worker.devices.clear();
+    for (uint32_t device = 0; device < devices; ++device) worker.devices.push_back(device);
+    worker.cores = cores;
+  }
+  return request;
+}
+
+TEST(MakePlan, ARankHasADeviceAndItsPartOfTheTime) {
+  const PlanRequest request = Groups(2, /*devices=*/3, /*ranks=*/2);
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (size_t s = 0; s < 2; ++s) {
+    const Cell& cell = plan->assignment.cells[s];
+    EXPECT_EQ(cell.group, (Group{.tensor = 2, .expert = 1}));
+    EXPECT_EQ(cell.devices, (std::vector<uint32_t>{0, 1}));
+    EXPECT_EQ(cell.setting.threads, 1u);
+    EXPECT_DOUBLE_EQ(plan->cells[s].forward_seconds, 0.02);
+    EXPECT_DOUBLE_EQ(plan->cells[s].backward_seconds, 0.04);
+    EXPECT_EQ(plan->cells[s].device_kind, "cpu");
+    EXPECT_EQ(cell.memory_bytes,
+              MemoryOf(request.spec, 256, 4, s == 0, s == 1).At(cell.setting.depth));
+  }
+  EXPECT_THAT(plan->explanation,
+              AllOf(HasSubstr("Ranks share each stage (group.tensor): 2 ranks on cpu 0-1 of w0, 2 "
+                              "ranks on cpu 0-1 of w1."),
+                    HasSubstr("collectives take is not counted")));
+  EXPECT_EQ(CheckAssignment(plan->assignment), absl::OkStatus());
+}
+
+TEST(MakePlan, AWorkerWithTooFewDevicesIsNamed) {
+  PlanRequest request = Groups(2, /*devices=*/2, /*ranks=*/2);
+  request.workers[1].devices = {0};
+  EXPECT_EQ(Message(MakePlan(request).status()),
+            "expected workers with 2 devices of one kind, one for each rank of a stage "
+            "(group.tensor), and worker w1 offers 1 on its CPU; start it with --device cpu,cpu, or "
+            "set group.tensor to 1");
+  request.workers[0].on_gpu = request.workers[1].on_gpu = true;
+  request.workers[0].devices = {0, 1, 2};
+  request.workers[1].devices = {0, 1};
+  request.spec.group.tensor = 4;
+  const auto plan = MakePlan(request);
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(Message(plan.status())),
+              HasSubstr("worker w0 offers 3 of its GPUs; start it with --device cuda:0-3, or set "
+                        "group.tensor to 3"));
+}
+
+TEST(MakePlan, RanksOnACpuShareItsCores) {
+  PlanRequest request = Groups(2, /*devices=*/2, /*ranks=*/2, /*cores=*/6);
+  request.spec.pipeline.threads_per_stage = 4;
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->assignment.cells[0].setting.threads, 3u);
+  // Measured with 4 threads; each of 2 ranks has 3.
+  EXPECT_DOUBLE_EQ(plan->cells[0].forward_seconds, 0.04 / 2 * 4 / 3);
+  EXPECT_THAT(plan->explanation,
+              HasSubstr("w0 has 6 cores for 2 ranks, so each has 3 of the 4 threads that "
+                        "pipeline.threads_per_stage asks for."));
+  request.workers[0].cores = 0;  // not known
+  EXPECT_EQ(MakePlan(request)->assignment.cells[0].setting.threads, 4u);
+}
+
+TEST(MakePlan, AGroupHoldsWhatNoSingleDeviceDoes) {
+  PlanRequest request = Groups(2, /*devices=*/4, /*ranks=*/1);
+  request.spec.model.hidden = 1024;
+  const uint64_t alone = MemoryOf(request.spec, 256, 4, true, false).At(1);
+  for (CandidateWorker& worker : request.workers) worker.memory_bytes = alone * 2 / 3;
+  EXPECT_THAT(std::string(Message(MakePlan(request).status())), HasSubstr("no other split fits"));
+  request.spec.group.tensor = 4;
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (CandidateWorker& worker : request.workers) worker.memory_bytes = 1'000'000;
+  EXPECT_THAT(std::string(Message(MakePlan(request).status())),
+              HasSubstr("on the device of each of its 4 ranks, and worker w"));
+}
+
 TEST(MakePlan, MoreStagesThanLayersAreRefused) {
   EXPECT_EQ(MakePlan(Request(9)).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(MakePlan(Request(0)).status().code(), absl::StatusCode::kInvalidArgument);

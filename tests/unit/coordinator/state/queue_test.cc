@@ -44,6 +44,47 @@ TEST(Queue, AutoTakesWhatIsThereUpToTheLayers) {
   EXPECT_EQ(status.stages(3).worker_name(), "worker4");
 }
 
+// A worker on the CPU with a device for each of so many ranks.
+v1::Hello WithDevices(const std::string& name, int devices) {
+  v1::Hello hello = HelloOf(name);
+  while (hello.devices_size() < devices) *hello.add_devices() = hello.devices(0);
+  return hello;
+}
+
+TEST(Queue, AGroupTakesWorkersThatHaveADeviceForEachRank) {
+  Coordinator c;
+  c.Join("a");
+  c.Join(WithDevices("b", 2));
+  c.Join("c");
+  c.Join(WithDevices("d", 3));
+  RunSpec spec = SmallSpec("tiny", 2);
+  spec.group.tensor = 2;
+  c.Tick(SubmitOf(spec, "tiny-1"));
+  auto status = *c.state->Run("tiny-1");
+  ASSERT_EQ(status.stages_size(), 2);
+  EXPECT_EQ(status.stages(0).worker_name(), "b");
+  EXPECT_EQ(status.stages(1).worker_name(), "d");
+  c.Tick(event::StopAsked{RequestId(3), "tiny", true});
+
+  spec = SmallSpec("auto", {});
+  spec.group.tensor = 2;
+  c.Tick(SubmitOf(spec, "auto-1", 2));
+  status = *c.state->Run("auto-1");
+  ASSERT_EQ(status.stages_size(), 2) << "those without enough devices do not count";
+}
+
+TEST(Queue, AGroupThatNobodyHasDevicesForIsRefused) {
+  Coordinator c;
+  c.Join("a");
+  c.Join(WithDevices("b", 2));
+  RunSpec spec = SmallSpec("tiny", 2);
+  spec.group.tensor = 2;
+  c.Tick(SubmitOf(spec, "tiny-1"));
+  const Status refused = c.LastReply<command::ReplySubmit>()->reply.status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(Message(refused)), HasSubstr("worker a offers 1 on its CPU"));
+}
+
 TEST(Queue, TwoRunsTakeTurns) {
   Coordinator c;
   c.Join("a");

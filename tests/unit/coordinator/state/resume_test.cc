@@ -220,6 +220,8 @@ TEST(CheckResumable, NamesEveryKeyThatDiffers) {
   EXPECT_EQ(refused([](RunSpec& s) { s.train.dtype = ComputeDtype::kAuto; }), "");
   EXPECT_THAT(refused([](RunSpec& s) { s.train.optimizer.kind = OptimizerKind::kMuon; }),
               HasSubstr("train.optimizer.kind is adamw in the run and muon in this file"));
+  EXPECT_THAT(refused([](RunSpec& s) { s.group.shared_channels = 0.5; }),
+              HasSubstr("group.p is 1 in the run and 0.5 in this file"));
   EXPECT_THAT(refused([](RunSpec& s) {
                 s.train.seed = 8;
                 s.train.microbatches = 9;

@@ -235,7 +235,7 @@ TEST(Parameters, OfTheLargestModel) {
       elements += parameter.shape.elements();
     }
     EXPECT_GT(elements, uint64_t{1} << 42) << family->name;
-    EXPECT_GT(family->kept_by_block(spec).half, uint64_t{1} << 20);
+    EXPECT_GT(family->kept_by_block(spec, {}).half, uint64_t{1} << 20);
   }
 }
 

@@ -200,6 +200,9 @@ TEST(ResidentIdentity, OnlyKeysOfStepsMayDiffer) {
   };
   EXPECT_TRUE(differs([](ResidentIdentity& one) { one.run = RunId("another"); }));
   EXPECT_TRUE(differs([](ResidentIdentity& one) { one.group.tensor = 2; }));
+  EXPECT_TRUE(
+      differs([](ResidentIdentity& one) { one.options.group.forward = GroupCollective::kTaco; }));
+  EXPECT_TRUE(differs([](ResidentIdentity& one) { one.options.ranks = {{}, {}}; }));
   EXPECT_TRUE(differs([](ResidentIdentity& one) { one.options.layers = 1; }));
   EXPECT_TRUE(differs([](ResidentIdentity& one) { one.options.last = false; }));
   EXPECT_TRUE(differs([](ResidentIdentity& one) { one.options.threads = 2; }));

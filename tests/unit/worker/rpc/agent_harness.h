@@ -52,7 +52,7 @@ inline v1::WorkerCommand AbortOf(uint64_t epoch) {
 // One worker's worth of what an agent needs.
 class Worker {
  public:
-  explicit Worker(absl::Duration resident_limit = absl::Minutes(10)) {
+  explicit Worker(absl::Duration resident_limit = absl::Minutes(10), size_t devices = 1) {
     tokens_ = WriteTinyTokens(folder_.path() + "/blobs");
     auto shards = ShardStore::OpenLocal(folder_.path() + "/checkpoints");
     auto transport = transport::loopback::CreateTransport({});
@@ -65,7 +65,7 @@ class Worker {
         [this](v1::WorkerMessage message) { said_.Push(std::move(message)); });
     agent_ = std::make_unique<Agent>(
         Resources{.transports = {{"ucx", transport_.get()}},
-                  .devices = {WorkerDevice{}},
+                  .devices = std::vector<WorkerDevice>(devices),
                   .codec_thread = &codec_thread_,
                   .shards = shards_.get(),
                   .blobs = &blobs_,
@@ -79,7 +79,11 @@ class Worker {
                         ++models_made_;
                         if (!stage_refusal_.ok())
                           return StatusOr<std::unique_ptr<Stage>>(stage_refusal_);
-                        return Stage::Create(options);
+                        // Whatever ranks it was to have.
+                        StageOptions of_one = options;
+                        ranks_ = std::exchange(of_one.ranks, {}).size();
+                        of_one.group = {};
+                        return Stage::Create(of_one);
                       }});
   }
   // As the daemon ends.
@@ -101,6 +105,8 @@ class Worker {
   std::optional<RestartCause> Restarts() { return restarts_.Take(); }
   bool silent() const { return said_.empty(); }
   int models_made() const { return models_made_; }
+  // That the last model was asked to have; 0: it was for one device.
+  size_t ranks() const { return ranks_; }
   // What it says that it keeps; without a run: nothing.
   v1::Resident resident() const {
     v1::Heartbeat heartbeat;
@@ -160,6 +166,7 @@ class Worker {
   ::longhaul::testing::TempDir folder_;
   std::string tokens_;
   std::atomic<int> models_made_{0};
+  std::atomic<size_t> ranks_{0};
   Status stage_refusal_;
   ::longhaul::testing::Mailbox<RestartCause> restarts_;
   ::longhaul::testing::Mailbox<v1::WorkerMessage> said_;

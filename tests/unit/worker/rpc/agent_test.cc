@@ -96,6 +96,28 @@ TEST_F(AgentTest, StopEndsWithACheckpoint) {
   EXPECT_TRUE(finished.finished().stopped());
 }
 
+TEST(AgentGroup, EveryRankOfACellHasADevice) {
+  Worker worker(absl::Minutes(10), /*devices=*/3);
+  const auto assign = [&](uint64_t epoch, const RunSpec& spec, uint32_t ranks) {
+    Assignment assignment = TinyAssignment(spec, epoch, worker.tokens(), {worker.address()});
+    Cell& cell = assignment.cells[0];
+    cell.group.tensor = ranks;
+    cell.devices.clear();
+    for (uint32_t rank = 0; rank < ranks; ++rank) cell.devices.push_back(ranks - rank);
+    worker->Handle(AssignOf(assignment, cell.id));
+    return worker.Hear();
+  };
+  EXPECT_TRUE(assign(1, TinySpec({"group.tensor=2"}), 2).has_stage_ready());
+  EXPECT_EQ(worker.ranks(), 2u);
+  worker->Handle(AbortOf(1));
+  EXPECT_TRUE(assign(2, TinySpec(), 1).has_stage_ready());
+  EXPECT_EQ(worker.models_made(), 2) << "a model of two ranks is another one";
+  EXPECT_EQ(worker.ranks(), 0u);
+  worker->Handle(AbortOf(2));
+  EXPECT_THAT(assign(3, TinySpec({"group.tensor=2"}), 1).error().message(),
+              HasSubstr("as many tensor ranks as the run file's group.tensor 2, got 1"));
+}
+
 TEST_F(AgentTest, AnAssignmentThatMakesNoSenseIsAnErrorAndTheNextOneIsCarriedOut) {
   uint64_t epoch = 0;
   const auto refused = [&](const std::function<void(v1::Assign&)>& spoil) {
@@ -132,9 +154,9 @@ TEST_F(AgentTest, AnAssignmentThatMakesNoSenseIsAnErrorAndTheNextOneIsCarriedOut
                 mine(assign)->set_tensor_ranks(2);
               }),
               AllOf(HasSubstr("one of the 1 devices that this worker offers"),
-                    HasSubstr("got 2 tensor by 1 expert ranks")));
+                    HasSubstr("a device for each of its ranks, got 1 for 2 tensor ranks")));
   EXPECT_THAT(refused([&](v1::Assign& assign) { mine(assign)->add_devices(1); }),
-              HasSubstr("expected stage 0 to take one device, got 2"));
+              HasSubstr("a device for each of its ranks, got 2 for 1 tensor ranks"));
   EXPECT_THAT(refused([&](v1::Assign& assign) {
                 v1::Assignment& assignment = *assign.mutable_assignment();
                 *assignment.add_cells() = *mine(assign);

@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "tests/unit/worker/rpc/worker_program.h"
 
 namespace longhaul::worker {
@@ -23,6 +26,23 @@ TEST(Device, TheCpuIsDescribed) {
   EXPECT_EQ(device->description.host_memory_bytes(), 0) << "it is the device's";
 }
 
+TEST(Device, RanksOnTheCpuShareTheMachine) {
+  const WorkerDevice whole = OpenDevice({}).value();
+  const auto devices = OpenDevices(std::vector<DeviceName>(3)).value();
+  ASSERT_EQ(devices.size(), 3u);
+  uint64_t memory = 0;
+  uint32_t cores = 0;
+  for (const WorkerDevice& device : devices) {
+    EXPECT_EQ(device.description.name(), whole.description.name());
+    memory += device.description.memory_bytes();
+    cores += device.description.cores();
+    EXPECT_GE(device.description.cores(), 1u);
+  }
+  EXPECT_LE(memory, whole.description.memory_bytes());
+  EXPECT_GT(memory, whole.description.memory_bytes() - 10);
+  EXPECT_EQ(cores, std::max(whole.description.cores(), 3u));
+}
+
 TEST(Device, NoWorkerStartsOnAGpu) {
   const Refusal refusal = RunWorkerOn("cuda");
   EXPECT_EQ(refusal.exit_code, 1);
@@ -31,7 +51,7 @@ TEST(Device, NoWorkerStartsOnAGpu) {
 }
 
 TEST(Device, AnUnknownOneIsWrongUsage) {
-  for (const char* name : {"tpu", "cuda:", "cuda:-1", "cuda:3-1"}) {
+  for (const char* name : {"tpu", "cuda:", "cuda:-1", "cuda:3-1", "cpu,"}) {
     const Refusal refusal = RunWorkerOn(name);
     EXPECT_EQ(refusal.exit_code, 2);
     EXPECT_THAT(refusal.sentence,

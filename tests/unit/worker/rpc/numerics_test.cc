@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <vector>
 
 #include "tests/unit/worker/tiny_run.h"
 
@@ -17,7 +18,8 @@ struct Case {
     device.set_cores(4);
   }
   uint64_t Number() const {
-    return NumericsOf(assignment, assignment.cells[0], spec, device, surroundings);
+    const std::vector devices(assignment.cells[0].group.tensor, device);
+    return NumericsOf(assignment, assignment.cells[0], spec, devices, surroundings);
   }
 
   RunSpec spec = TinySpec();
@@ -55,6 +57,7 @@ TEST(Numerics, IsAnotherWhereTheBitsMayBe) {
   EXPECT_NE(After([](Case& c) { c.surroundings += ", newer"; }), before);
   EXPECT_NE(After([](Case& c) { c.device.set_name("another CPU"); }), before);
   EXPECT_NE(After([](Case& c) { c.assignment.cells[0].setting.threads = 2; }), before);
+  EXPECT_NE(After([](Case& c) { c.assignment.cells[0].group.tensor = 2; }), before);
   EXPECT_NE(After([](Case& c) { c.assignment.cells[0].layers.count = 2; }), before);
   EXPECT_NE(After([](Case& c) { c.assignment.cells[0].roles.head = true; }), before);
   EXPECT_NE(After([](Case& c) { c.assignment.edges[0].backward.codec = "bf16"; }), before);

@@ -1,0 +1,111 @@
+"""Stages that are shared by a group of ranks, over real processes: 2 workers with 2 CPU ranks each.
+
+usage: group_test.py BIN_DIR parity|resume|refused
+"""
+import json
+import sys
+import tempfile
+
+from training_test import (DEFAULT, GPT, LLAMA, MUON, Cluster, expect_equal, expect_learnt, text_for_training,
+                           wait_for)
+
+GROUP = "group.tensor=2"
+# A layer a stage: where lossy codecs stand does not depend on how long layers took.
+SMALL = GPT.replace("layers: 4", "layers: 2")
+STEPS = 10
+# Of a loss. Sums over ranks are rounded in another order than those of one device.
+RELATIVE = 1e-4
+
+
+class GroupCluster(Cluster):
+    def start_worker(self, number, *flags, cwd=None):
+        super().start_worker(number, "--device", "cpu,cpu", *flags, cwd=cwd)
+
+
+def expect_near(what, got, wanted, bound=RELATIVE):
+    if len(got) != len(wanted):
+        raise AssertionError(f"{what}: {len(got)} losses, {len(wanted)} wanted")
+    most = max(abs(g - w) / abs(w) for g, w in zip(got, wanted))
+    if most > bound:
+        raise AssertionError(f"{what}: losses differ by {most:.2e}, at most {bound} expected\n{got}\n{wanted}")
+    print(f"ok: {what}: {len(got)} losses agree to {most:.1e}", flush=True)
+
+
+def expect_planned(cluster, path):
+    plan = json.loads(cluster.cli("plan", path, "--set", GROUP, "--json").stdout)
+    for cell in (plan.get("plan") or plan)["assignment"]["cells"]:
+        if cell["tensor_ranks"] != 2 or cell["devices"] != [0, 1]:
+            raise AssertionError(f"the plan has {cell}")
+    text = cluster.cli("plan", path, "--set", GROUP).stdout
+    if "2 ranks on cpu 0-1" not in text:
+        raise AssertionError(text)
+    print("ok: the plan shows the ranks", flush=True)
+
+
+def parity(cluster):
+    expect_planned(cluster, cluster.write_run("planned", stages=2))
+    for name, model in [("gpt", {}), ("llama", {"model": LLAMA})]:
+        one = cluster.train(f"{name}-one", stages=2, steps=STEPS, **model)
+        two = cluster.train(f"{name}-two", "--set", GROUP, stages=2, steps=STEPS, **model)
+        expect_near(f"{name}, 2 ranks against 1", two, one)
+    parts = cluster.train("parts", "--set", GROUP, "--set", "group.sequence=true", stages=2, steps=STEPS, model=LLAMA)
+    expect_near("llama, ranks with their parts of the tokens", parts, one)
+    # 8-bit codes: other losses, by little.
+    coded = cluster.train("coded", "--set", GROUP, "--set", "group.forward=taco", "--set", "group.backward=taco",
+                          stages=2, steps=STEPS, model=LLAMA)
+    expect_near("llama, taco in both directions", coded, two, bound=1e-2)
+    if coded == two:
+        raise AssertionError("taco gave the losses of none: nothing was compressed")
+    # Half of the channels are each rank's own: another model, and boundaries of 1.5 times the size.
+    own = cluster.train("own", "--set", GROUP, "--set", "group.p=0.5", stages=2, model=LLAMA)
+    expect_learnt("llama, half of the channels shared", own)
+    again = cluster.train("again", "--set", GROUP, stages=2, steps=STEPS, model=LLAMA)
+    expect_equal("llama, 2 ranks once more", again, two)
+
+
+def resume(cluster):
+    options = {"stages": 2, "links": DEFAULT, "model": SMALL}
+    unbroken = cluster.train("whole", "--set", GROUP, **options)
+    expect_learnt("2 stages of 2 ranks, default codecs", unbroken)
+    path = cluster.write_run("broken", **options)
+    run = cluster.cli("submit", path, "--set", GROUP).stdout.split()[0]
+    wait_for("a checkpoint", lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= 20)
+    cluster.kill("worker2")
+    wait_for("the failure", lambda: cluster.status(run)["state"] == "failed")
+    cluster.start_worker(2)
+    wait_for("worker2 again", lambda: len(cluster.connected()) == 2)
+    cluster.cli("submit", path, "--resume", "--watch", "--set", GROUP)
+    expect_equal("killed and resumed", cluster.losses(run), unbroken)
+    # Checkpoints hold whole tensors: one rank goes on from those of two.
+    path = cluster.write_run("broken", steps=60, **options)
+    cluster.cli("submit", path, "--resume", "--watch")
+    losses = cluster.losses(run)
+    if len(losses) != 60 or max(losses[50:]) > 1.05 * max(losses[40:50]):
+        raise AssertionError(f"after two ranks, one: {len(losses)} losses, the last {losses[40:]}")
+    print(f"ok: one rank goes on from the checkpoint of two: {losses[49]:.3f}, then {losses[-1]:.3f}", flush=True)
+
+
+def refused(cluster):
+    def expect(name, sentence, *flags, **options):
+        path = cluster.write_run(name, stages=2, **options)
+        result = cluster.cli("submit", path, *flags, check=False)
+        if result.returncode != 1 or sentence not in result.stderr:
+            raise AssertionError(f"{name}: exit {result.returncode}, {result.stderr!r}")
+        print(f"ok: {name}: {result.stderr.strip()}", flush=True)
+
+    expect("heads", "divides its 4 heads, got 3", "--set", "group.tensor=3")
+    expect("muon", "muon needs whole matrices", "--set", GROUP, optimizer=MUON)
+    expect("devices", "worker1 offers 2 on its CPU; start it with --device cpu,cpu,cpu,cpu", "--set",
+           "group.tensor=4")
+
+
+def main():
+    cases = {"parity": parity, "resume": resume, "refused": refused}
+    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
+        text_for_training(folder)
+        with GroupCluster(sys.argv[1], folder, workers=2) as cluster:
+            cases[sys.argv[2]](cluster)
+
+
+if __name__ == "__main__":
+    main()

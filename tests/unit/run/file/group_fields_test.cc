@@ -1,0 +1,158 @@
+#include "run/file/group_fields.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace longhaul {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct GroupFieldsParts {
+  std::string model = "{ layers: 2, hidden: 48, heads: 6, context: 8 }";
+  std::string train = "{ steps: 1, microbatches: 1 }";
+  std::string rest;
+};
+
+// Of a run whose `group` is on line 5.
+class GroupFields : public ::testing::Test {
+ protected:
+  using Parts = GroupFieldsParts;
+  static StatusOr<RunSpec> Parsed(const std::string& group, const Parts& parts) {
+    return ParseRunSpec("name: a\nmodel: " + parts.model + "\ndata: { text: x.txt }\ntrain: " +
+                            parts.train + "\ngroup: " + group + "\n" + parts.rest,
+                        "run.yaml", {}, nullptr);
+  }
+  static std::string Error(const std::string& group, const Parts& parts = {}) {
+    const auto spec = Parsed(group, parts);
+    return spec.ok() ? "no error" : std::string(Message(spec.status()));
+  }
+};
+
+TEST_F(GroupFields, SaysHowManyRanksShareAStage) {
+  const auto spec = Parsed("{ tensor: 3 }", {});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->group.tensor, 3u);
+  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, *spec);
+}
+
+TEST_F(GroupFields, SaysWhatCompressesSumsOfRanks) {
+  const auto spec = Parsed("{ tensor: 2, forward: taco, backward: zip }", {});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->group.forward, GroupCollective::kTaco);
+  EXPECT_EQ(spec->group.backward, GroupCollective::kZip);
+  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, *spec);
+  EXPECT_THAT(Error("{ tensor: 2, forward: nccl }"),
+              HasSubstr("group.forward: expected one of none, taco, zip, got 'nccl'"));
+  const std::string alone = Error("{ forward: taco, backward: zip }");
+  EXPECT_THAT(alone, AllOf(HasSubstr("run.yaml:5:19: group.forward: a stage of one rank"),
+                           HasSubstr("run.yaml:5:35: group.backward: a stage of one rank")));
+}
+
+constexpr char kLlama[] =
+    "{ family: llama, layers: 2, hidden: 48, heads: 6, kv_heads: 6, context: 10, intermediate: 48 "
+    "}";
+
+TEST_F(GroupFields, SaysWhatRanksHaveOfTheHiddenState) {
+  for (const char* group : {"{ tensor: 2, sequence: true }", "{ tensor: 3, p: 0.25 }"}) {
+    const auto spec = Parsed(group, {.model = kLlama});
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(*again, *spec);
+  }
+  EXPECT_TRUE(Parsed("{ tensor: 2, sequence: true }", {})->group.sequence);
+  EXPECT_EQ(Parsed("{ tensor: 2, p: 0.5 }", {.model = kLlama})->group.shared_channels, 0.5);
+  EXPECT_THAT(Error("{ sequence: true, p: 0.5 }"),
+              AllOf(HasSubstr("group.sequence: a stage of one rank"),
+                    HasSubstr("group.p: a stage of one rank")));
+  EXPECT_THAT(Error("{ tensor: 3, sequence: true, p: 0.5 }", {.model = kLlama}),
+              AllOf(HasSubstr("context's 10 tokens, and group.tensor 3 does not divide them"),
+                    HasSubstr("group.p: channels of a rank's own are those of all tokens")));
+  EXPECT_THAT(Error("{ tensor: 2, p: 0.5 }"),
+              HasSubstr("group.p: h.#.attn.proj.bias is added to sums"));
+  EXPECT_THAT(Error("{ tensor: 2, p: 1.5 }"), HasSubstr("group.p: expected"));
+}
+
+TEST_F(GroupFields, OneRankIsNotWritten) {
+  for (const char* group : {"{ tensor: 1 }", "{}"}) {
+    const auto spec = Parsed(group, {});
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->group, GroupSpec());
+    EXPECT_THAT(ToYaml(*spec), Not(HasSubstr("group")));
+  }
+}
+
+TEST_F(GroupFields, AreFromOneTo64) {
+  EXPECT_EQ(Error("{ tensor: 0 }"),
+            "run.yaml:5:18: group.tensor: expected a whole number from 1 to 64, got '0'");
+  EXPECT_THAT(Error("{ tensor: 65 }"), HasSubstr("from 1 to 64, got '65'"));
+  EXPECT_THAT(Error("{ tensors: 2 }"), HasSubstr("run.yaml:5:10: unknown key 'tensors'"));
+}
+
+TEST_F(GroupFields, HeadsThatRanksDoNotDivideAreRefusedOnceEach) {
+  EXPECT_EQ(Error("{ tensor: 4 }"),
+            "run.yaml:5:18: group.tensor: h.#.attn.qkv.weight: expected a number of ranks that "
+            "divides its 6 heads, got 4; choose another size of the group");
+  const Parts llama = {
+      .model =
+          "{ family: llama, layers: 2, hidden: 48, heads: 6, kv_heads: 3, context: 8, "
+          "intermediate: 50 }"};
+  const std::string error = Error("{ tensor: 4 }", llama);
+  EXPECT_THAT(error, AllOf(HasSubstr("divides its 6 heads, got 4"),
+                           HasSubstr("is a multiple of its 3 heads of keys and values, got 4"),
+                           HasSubstr("divides its 50 channels, got 4")));
+  EXPECT_EQ(std::count(error.begin(), error.end(), '\n'), 2);
+}
+
+TEST_F(GroupFields, KvHeadsMayBeFewerThanRanks) {
+  EXPECT_EQ(Error("{ tensor: 6 }",
+                  {.model = "{ family: llama, layers: 2, hidden: 48, heads: 6, kv_heads: 3, "
+                            "context: 8, intermediate: 48 }"}),
+            "no error");
+}
+
+TEST_F(GroupFields, WhatNeedsWholeMatricesIsRefusedAtOnce) {
+  const std::string error = Error(
+      "{ tensor: 2 }",
+      {.model = "{ layers: 2, hidden: 48, heads: 6, context: 8, tied: true, from: m }",
+       .train = "{ optimizer: { kind: muon }, lora: { rank: 2 }, steps: 1, microbatches: 1 }"});
+  EXPECT_THAT(error, HasSubstr("run.yaml:4:29: train.optimizer.kind: muon needs whole matrices, "
+                               "and each of the 2 ranks of a stage (group.tensor) holds a part; "
+                               "choose adamw, or group.tensor 1"));
+  EXPECT_THAT(error, HasSubstr("run.yaml:4:43: train.lora: this version does not share adapters "
+                               "among the 2 ranks of a stage"));
+}
+
+TEST_F(GroupFields, AReplayHasNoRanks) {
+  EXPECT_THAT(
+      Error("{ tensor: 2 }",
+            {.rest = "replay: { source: a card, block_forward: 1ms, block_backward: 2ms, "
+                     "codecs: real }\n"}),
+      HasSubstr("run.yaml:5:18: group.tensor: a replay sleeps for the times of one device"));
+}
+
+TEST_F(GroupFields, ATiedMatrixIsSharedInOneStageAlone) {
+  const Parts tied = {.model = "{ layers: 2, hidden: 48, heads: 6, context: 8, tied: true }"};
+  const std::string sentence = "set model.tied to false, or pipeline.stages or group.tensor to 1";
+  EXPECT_THAT(Error("{ tensor: 2 }", tied), HasSubstr(sentence));
+  Parts two = tied, one = tied;
+  two.rest = "pipeline: { stages: 2 }\n";
+  one.rest = "pipeline: { stages: 1 }\n";
+  EXPECT_THAT(Error("{ tensor: 2 }", two), HasSubstr(sentence));
+  EXPECT_EQ(Error("{ tensor: 2 }", one), "no error");
+  EXPECT_EQ(Error("{ tensor: 1 }", two), "no error");
+}
+
+}  // namespace
+}  // namespace longhaul

@@ -1,0 +1,20 @@
+// Whether a worker can carry out a cell. Pure.
+#ifndef LONGHAUL_WORKER_RPC_CELL_CHECK_H_
+#define LONGHAUL_WORKER_RPC_CELL_CHECK_H_
+
+#include <string>
+#include <vector>
+
+#include "run/plan/plan.h"
+#include "worker/rpc/device.h"
+
+namespace longhaul::worker {
+
+// What a worker that offers these devices cannot do of what the cell asks for; a sentence each. A
+// cell takes a device for each of its ranks, all of one kind.
+std::vector<std::string> CannotDo(const Assignment& assignment, const Cell& cell,
+                                  const std::vector<WorkerDevice>& offered);
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_RPC_CELL_CHECK_H_

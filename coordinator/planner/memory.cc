@@ -68,12 +68,12 @@ uint64_t TrainedBy(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, 
 uint64_t MomentsOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first, bool last,
                    uint32_t ranks) {
   const bool muon = spec.train.optimizer.kind == OptimizerKind::kMuon;
-  return SumOverParameters(
-      spec.model, vocabulary, layers, first, last, [&](const model::Parameter& parameter) {
-        const uint64_t moments = muon && parameter.is_block_matrix() ? 1 : 2;
-        const bool none = parameter.frozen || parameter.balances;
-        return none ? 0 : moments * ElementsOf(spec.model, parameter, ranks);
-      });
+  return SumOverParameters(spec.model, vocabulary, layers, first, last,
+                           [&](const model::Parameter& parameter) {
+                             const uint64_t moments = muon && parameter.is_block_matrix() ? 1 : 2;
+                             const bool none = parameter.frozen || parameter.balances;
+                             return none ? 0 : moments * ElementsOf(spec.model, parameter, ranks);
+                           });
 }
 
 // Parameters that are cast: those of matrix products. The norms among them hardly count.

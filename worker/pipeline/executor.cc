@@ -94,8 +94,8 @@ Status Executor::Loop() {
   step_began_ = mark_ = Now();
   codec_busy_before_ = options_.codec_thread->BusyTime();
   bool stopped = false;
-  LH_RETURN_IF_ERROR(model_.PreparePasses(
-      std::min(options_.setting.depth, options_.spec.train.microbatches)));
+  LH_RETURN_IF_ERROR(
+      model_.PreparePasses(std::min(options_.setting.depth, options_.spec.train.microbatches)));
   // Before the first step; and in an epoch that has none left, because the one before was lost
   // behind its last checkpoint.
   if ((step_ == Step(0) || step_ == Step(options_.spec.train.steps)) &&

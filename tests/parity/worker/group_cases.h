@@ -29,6 +29,8 @@ inline StatusOr<std::unique_ptr<Stage>> MakeWith(StageOptions options, uint32_t 
     if (options.device.cuda_index) *options.ranks.back().cuda_index += rank;
   }
   options.group.tensor = ranks;
+  options.group.forward = group.forward;
+  options.group.backward = group.backward;
   return MakeGroupStage(options, CommunicatorsFor(group));
 }
 

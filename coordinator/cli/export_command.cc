@@ -299,6 +299,12 @@ StatusOr<int> ExportRun(Invocation& invocation, const ExportOptions& options) {
                       PartialFolder::Create(options.out));
   LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   LH_ASSIGN_OR_RETURN(const Source source, SourceOf(*client, options.run));
+  if (const GroupSpec& group = source.spec.group; group.shared_channels < 1) {
+    return absl::FailedPreconditionError(fmt::format(
+        "{} was trained with group.p {}: its {} ranks have channels of their own, which no "
+        "published model has; export a run without group.p",
+        options.run, group.shared_channels, group.tensor));
+  }
   LH_ASSIGN_OR_RETURN(const v1::CheckpointStatus checkpoint, Gather(*client, options));
   LH_ASSIGN_OR_RETURN(const published::Weights weights,
                       WeightsOf(*client, source.spec, folder->path()));

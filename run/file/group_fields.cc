@@ -76,6 +76,11 @@ void CheckHidden(const RunSpec& spec, Reader& reader) {
                 "group.p: channels of a rank's own are those of all tokens, and with "
                 "group.sequence a rank has a part of them; leave one of the two out");
   }
+  if (!spec.weights.from.empty()) {
+    reader.Fail(reader.PlaceOf("group.p"),
+                "group.p: a published model has no channels of ranks' own, and with model.from the "
+                "run would begin as another model; leave one of the two out");
+  }
   // Those of a block that are added to what ranks have summed.
   if (!KnowsModelOfGroup(spec, reader)) return;
   for (const model::Parameter& parameter : SharedParameters(spec)) {

@@ -59,6 +59,9 @@ def parity(cluster):
     # Half of the channels are each rank's own: another model, and boundaries of 1.5 times the size.
     own = cluster.train("own", "--set", GROUP, "--set", "group.p=0.5", stages=2, model=LLAMA)
     expect_learnt("llama, half of the channels shared", own)
+    export = cluster.cli("export", "own", "--out", cluster.folder / "exported", check=False)
+    if export.returncode == 0 or "ranks have channels of their own" not in export.stderr:
+        raise AssertionError(f"export: exit {export.returncode}, {export.stderr!r}")
     again = cluster.train("again", "--set", GROUP, stages=2, steps=STEPS, model=LLAMA)
     expect_equal("llama, 2 ranks once more", again, two)
 

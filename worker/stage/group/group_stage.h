@@ -4,14 +4,15 @@
 //   options.ranks = {{.cuda_index = 0}, {.cuda_index = 1}};
 //   LH_ASSIGN_OR_RETURN(auto stage, MakeGroupStage(options, make_communicators));
 //
-// Every rank holds its share of the parameters (run/model/share.h), runs every microbatch, and has
-// the whole hidden state. What one rank has computed of a sum is summed over ranks by collectives:
-// two in the forward of a block, two in its backward. Whoever uses the stage sees whole things: the
-// boundary tensors are those of rank 0, in its device's memory; snapshots have whole tensors under
-// global names, so a checkpoint of any number of ranks fits any other; the gradient norm counts
-// each number once.
+// Every rank holds its share of the parameters (run/model/share.h) and runs every microbatch. What
+// it has of the hidden state, and what ranks exchange, depends on the kind of the group
+// (rank_group.h). Whoever uses the stage sees whole things: the boundary tensors are those of rank
+// 0, in its device's memory; snapshots have whole tensors under global names, so a checkpoint of
+// any number of ranks fits any other; the gradient norm counts each number once.
 //
 // Losses for any number of ranks agree to rounding, and repeat to the bit where the collectives do.
+// With channels of each rank's own (GroupSpec::shared_channels) every number of ranks is a model of
+// its own.
 //
 // Threads: as a Stage; rank threads are its own. Errors: as a Stage, and kInvalidArgument for a
 // model that so many ranks cannot share. A rank that fails ends the group: the call says "rank 1:

@@ -82,6 +82,9 @@ TEST_F(GroupFields, SaysWhatRanksHaveOfTheHiddenState) {
   EXPECT_THAT(Error("{ tensor: 2, p: 0.5 }"),
               HasSubstr("group.p: h.#.attn.proj.bias is added to sums"));
   EXPECT_THAT(Error("{ tensor: 2, p: 1.5 }"), HasSubstr("group.p: expected"));
+  const std::string from = std::string(kLlama).insert(1, " from: m,");
+  EXPECT_THAT(Error("{ tensor: 2, p: 0.5 }", {.model = from}),
+              HasSubstr("group.p: a published model has no channels of ranks' own"));
 }
 
 TEST_F(GroupFields, OneRankIsNotWritten) {

@@ -1,5 +1,6 @@
 #include "worker/stage/layers.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_index_put_impl.h>
 #include <ATen/ops/addmm.h>
@@ -339,7 +340,7 @@ at::Tensor LayerMaker::FrozenValue(const model::Parameter& parameter,
   const bool in_block = parameter.role == model::Role::kBlock;
   std::vector<int64_t> sizes = {in_block ? shape.rows : RowsInHead(shape.rows)};
   if (shape.is_matrix()) sizes.push_back(shape.columns);
-  const at::Tensor value =
+  at::Tensor value =
       at::zeros(sizes, at::TensorOptions(compute_type_).device(device_)).narrow(0, 0, shape.rows);
   if (first_values_.kind != FirstValues::Kind::kZeros) value.copy_(FirstValue(parameter, name));
   return value;
@@ -354,9 +355,10 @@ at::Tensor LayerMaker::Make(const std::string& name, Use use) {
            "{} is used in another way than the model's descriptor says", name);
   if (parameter.frozen) return made_.emplace_back(FrozenValue(parameter, name));
   at::Tensor first = FirstValue(parameter, name);
-  if (group_ != nullptr && parameter.split.along == model::Along::kColumns)
+  if (group_ != nullptr && parameter.split.along == model::Along::kColumns) {
     ScaleOwnChannels(&first);
-  const at::Tensor value = Cut(first, index).to(device_).set_requires_grad(true);
+  }
+  at::Tensor value = Cut(first, index).to(device_).set_requires_grad(true);
   made_.push_back(value);
   parameters_.push_back(
       {.name = name,

@@ -23,8 +23,8 @@ constexpr uint64_t kCublasBytes = uint64_t{192} << 20;
 constexpr uint64_t kBoundariesInPassing = 8;
 constexpr uint64_t kSegmentBytes = uint64_t{20} << 20;
 
-// Of a parameter, what the last of `ranks` holds. That one has the most rows of a vocabulary, and
-// of all else as much as the others.
+// How many elements of a parameter the last of `ranks` holds. The last rank has the most rows of a
+// vocabulary; of everything else all ranks have equally much.
 uint64_t ElementsOf(const ModelSpec& spec, const model::Parameter& parameter, uint32_t ranks) {
   if (ranks == 1) return parameter.shape.elements();
   const StatusOr<model::Share> share = model::ShareOf(spec, parameter, ranks - 1, ranks);
@@ -173,7 +173,7 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
                      bool last, bool on_gpu) {
   const bool bf16 = spec.train.dtype == ComputeDtype::kBf16;
   const uint64_t tokens = uint64_t{spec.train.microbatch_size} * spec.model.context;
-  // Of ranks with channels of their own a boundary has those of all.
+  // The boundary has the own channels of all ranks.
   const uint64_t boundary = BoundaryShape(spec).elements() * kFloat;
   const uint64_t hidden = tokens * spec.model.hidden * kFloat;
   const model::Family& family = model::FamilyOf(spec.model);

@@ -10,7 +10,7 @@
 
 namespace longhaul {
 
-// Of the hidden channels those that the ranks of a group have alike.
+// The number of hidden channels that all ranks of a group have alike.
 inline uint32_t SharedChannels(const ModelSpec& model, const GroupSpec& group) {
   return static_cast<uint32_t>(std::lround(group.shared_channels * model.hidden));
 }

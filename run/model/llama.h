@@ -18,7 +18,7 @@ std::vector<Parameter> ParametersAround(const std::function<std::vector<Paramete
 // The keys that all of them have.
 std::vector<Key> AttentionKeys();
 std::vector<Problem> AttentionProblems(const ModelSpec& spec);
-// Of a block without its MLP, whose input is among it.
+// What a block keeps without what its MLP keeps. The MLP's input is counted here.
 Kept AttentionKeeps(const ModelSpec& spec, const Ranks& ranks);
 Kept RmsNormKeeps(const ModelSpec& spec);
 

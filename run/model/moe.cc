@@ -51,7 +51,8 @@ std::vector<Problem> MoeProblems(const ModelSpec& spec) {
   return problems;
 }
 
-// Of Qwen's models each has norms, biases or a shared expert, of which Mixtral has none.
+// Mixtral has no norms of queries and keys, no biases and no shared expert. Every model of Qwen has
+// at least one of these.
 bool IsNamedAsMixtral(const ModelSpec& spec) {
   return !spec.qk_norm && !spec.qkv_bias && spec.shared_intermediate == 0;
 }

@@ -144,7 +144,7 @@ class LayerMaker {
   bool done() const { return made_.size() == wanted_.size(); }
   size_t made() const { return made_.size(); }
 
-  // Those that change.
+  // The parameters that a step changes: trained ones and biases that balance experts.
   const std::vector<Parameter>& parameters() const { return parameters_; }
   // Bytes of those that are frozen.
   uint64_t frozen_bytes() const;

@@ -35,11 +35,8 @@ class Stage:
                "train": {"steps": 1, "microbatches": 4, "dtype": "bf16",
                          "microbatch_size": SHAPES[shape]["microbatch_size"]}}
         job = {"run": run, "layers": layers, "last": False, "threads": 1, "timing_only": True,
-               # zip waits on the host for sizes, so its passes cannot be recorded.
-               "graphs": collectives != "zip", "collectives": collectives}
+               "graphs": True, "collectives": collectives}
         job["devices" if "," in devices or "-" in devices else "device"] = devices
-        # Not the first layers of the model, so that there is a gradient of the input.
-        run["model"]["layers"] = layers
         self.ask(job)
 
     def ask(self, job):

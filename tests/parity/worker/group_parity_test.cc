@@ -167,6 +167,16 @@ TEST(Group, EvaluatesAsOneRank) {
   EXPECT_NEAR(got, expected, 1e-5);
 }
 
+TEST(Group, CountsTheTokensOfExpertsOnce) {
+  const StageOptions options = OptionsOf({.family = ModelFamily::kMoe});
+  auto one = *MakeWith(options, 1), two = *MakeWith(options, 2);
+  Computed computed;
+  RunStep(*one, options, 1, &computed);
+  RunStep(*two, options, 1, &computed);
+  EXPECT_THAT(one->TokensOfExperts(), SizeIs(3));
+  EXPECT_EQ(two->TokensOfExperts(), one->TokensOfExperts());
+}
+
 TEST(Group, LoadsWhatOneRankLoads) {
   StageOptions options = OptionsOf({.family = ModelFamily::kLlama});
   options.loads = true;

@@ -116,19 +116,20 @@ class GroupStage final : public Stage {
   }
   StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch,
                                                   const Input& input) override {
-    return Passed([&](Stage& stage) { return stage.Forward(microbatch, input); });
+    return Passed([&](uint32_t rank) { return ranks_[rank].stage->Forward(microbatch, input); });
   }
   StatusOr<double> Loss(Microbatch microbatch) const override {
     return ranks_[0].stage->Loss(microbatch);
   }
   StatusOr<std::optional<BoundaryTensor>> Backward(
       Microbatch microbatch, const codec::TensorView& output_gradient) override {
-    return Passed([&](Stage& stage) { return stage.Backward(microbatch, output_gradient); });
+    return Passed(
+        [&](uint32_t rank) { return ranks_[rank].stage->Backward(microbatch, output_gradient); });
   }
   StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input& input, double* loss) override {
     std::vector<double> losses(ranks_.size());
-    LH_ASSIGN_OR_RETURN(std::optional<BoundaryTensor> output, Passed([&](Stage& stage) {
-                          return stage.Evaluate(input, &losses[IndexOf(stage)]);
+    LH_ASSIGN_OR_RETURN(std::optional<BoundaryTensor> output, Passed([&](uint32_t rank) {
+                          return ranks_[rank].stage->Evaluate(input, &losses[rank]);
                         }));
     if (options_.last) *loss = losses[0];
     return output;
@@ -182,6 +183,10 @@ class GroupStage final : public Stage {
     return All([&](uint32_t rank) { return ranks_[rank].stage->DropStep(); });
   }
   uint64_t steps() const override { return ranks_[0].stage->steps(); }
+  // Every rank has all experts and sends them the same tokens.
+  std::vector<std::vector<int64_t>> TokensOfExperts() const override {
+    return ranks_[0].stage->TokensOfExperts();
+  }
 
   uint64_t parameter_count() const override {
     uint64_t count = 0;
@@ -211,12 +216,6 @@ class GroupStage final : public Stage {
     std::unique_ptr<Stage> stage;
   };
 
-  size_t IndexOf(const Stage& stage) const {
-    return static_cast<size_t>(
-        std::ranges::find_if(ranks_, [&](const Rank& rank) { return rank.stage.get() == &stage; }) -
-        ranks_.begin());
-  }
-
   // `call` on every rank at once. A rank that fails ends the group, as the others wait for it.
   Status All(const std::function<Status(uint32_t rank)>& call) const {
     const std::vector<Status> results = threads_.Run([&](uint32_t rank) {
@@ -245,7 +244,7 @@ class GroupStage final : public Stage {
   StatusOr<std::optional<BoundaryTensor>> Passed(const Call& call) {
     std::vector<std::optional<BoundaryTensor>> outputs(ranks_.size());
     LH_RETURN_IF_ERROR(All([&](uint32_t rank) -> Status {
-      LH_ASSIGN_OR_RETURN(outputs[rank], call(*ranks_[rank].stage));
+      LH_ASSIGN_OR_RETURN(outputs[rank], call(rank));
       return absl::OkStatus();
     }));
     return std::move(outputs[0]);

@@ -58,8 +58,8 @@ __global__ void __launch_bounds__(kThreads) ZipDecodeKernel(const __grid_constan
   if (payload_bytes == 0) {
     payload_bytes = *reinterpret_cast<const uint64_t*>(args.blob_dev + kPayloadBytesOffset);
     if (payload_bytes > args.most_payload_bytes) {
-      // One thread of the grid alone: the fault word may lie in host memory, where an atomic takes a
-      // microsecond.
+      // One thread of the grid alone: the fault word may lie in host memory, where an atomic takes
+      // a microsecond.
       if (blockIdx.x == 0 && threadIdx.x == 0) atomicOr(args.fault_dev, kFaultCut);
       return;
     }

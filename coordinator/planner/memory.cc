@@ -23,11 +23,16 @@ constexpr uint64_t kCublasBytes = uint64_t{192} << 20;
 constexpr uint64_t kBoundariesInPassing = 8;
 constexpr uint64_t kSegmentBytes = uint64_t{20} << 20;
 
+model::Ranks RanksOf(const GroupSpec& group) {
+  return {.count = group.tensor, .experts = group.expert, .share_tokens = group.sequence};
+}
+
 // How many elements of a parameter the last of `ranks` holds. The last rank has the most rows of a
 // vocabulary; of everything else all ranks have equally much.
-uint64_t ElementsOf(const ModelSpec& spec, const model::Parameter& parameter, uint32_t ranks) {
-  if (ranks == 1) return parameter.shape.elements();
-  const StatusOr<model::Share> share = model::ShareOf(spec, parameter, ranks - 1, ranks);
+uint64_t ElementsOf(const ModelSpec& spec, const model::Parameter& parameter,
+                    const model::Ranks& ranks) {
+  if (ranks.count == 1) return parameter.shape.elements();
+  const StatusOr<model::Share> share = model::ShareOf(spec, parameter, ranks.count - 1, ranks);
   if (!share.ok()) return parameter.shape.elements();  // the run file's check refuses such a group
   uint64_t extent = 0;
   for (const model::Range& range : share->ranges) extent += range.end - range.begin;
@@ -58,7 +63,7 @@ uint64_t SumOverParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t 
 }
 
 uint64_t TrainedBy(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
-                   bool last, uint32_t ranks) {
+                   bool last, const model::Ranks& ranks) {
   return SumOverParameters(spec, vocabulary, layers, first, last,
                            [&](const model::Parameter& parameter) {
                              return parameter.frozen ? 0 : ElementsOf(spec, parameter, ranks);
@@ -66,7 +71,7 @@ uint64_t TrainedBy(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, 
 }
 
 uint64_t MomentsOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first, bool last,
-                   uint32_t ranks) {
+                   const model::Ranks& ranks) {
   const bool muon = spec.train.optimizer.kind == OptimizerKind::kMuon;
   return SumOverParameters(spec.model, vocabulary, layers, first, last,
                            [&](const model::Parameter& parameter) {
@@ -78,7 +83,7 @@ uint64_t MomentsOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bo
 
 // Parameters that are cast: those of matrix products. The norms among them hardly count.
 uint64_t CastParameters(ModelSpec spec, uint32_t vocabulary, uint32_t layers, bool last,
-                        uint32_t ranks) {
+                        const model::Ranks& ranks) {
   spec.tied = false;  // the head is cast, whosever its values are
   return TrainedBy(spec, vocabulary, layers, /*first=*/false, last, ranks);
 }
@@ -150,17 +155,17 @@ uint64_t TiedBytes(const RunSpec& spec, uint32_t vocabulary, bool first, bool la
 
 uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last) {
-  return TrainedBy(spec, vocabulary, layers, first, last, /*ranks=*/1);
+  return TrainedBy(spec, vocabulary, layers, first, last, /*ranks=*/{});
 }
 
 uint64_t RankParameters(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                         bool last) {
-  return TrainedBy(spec.model, vocabulary, layers, first, last, spec.group.tensor);
+  return TrainedBy(spec.model, vocabulary, layers, first, last, RanksOf(spec.group));
 }
 
 uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                       bool last) {
-  return MomentsOf(spec, vocabulary, layers, first, last, /*ranks=*/1);
+  return MomentsOf(spec, vocabulary, layers, first, last, /*ranks=*/{});
 }
 
 uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
@@ -178,8 +183,7 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const uint64_t hidden = tokens * spec.model.hidden * kFloat;
   const model::Family& family = model::FamilyOf(spec.model);
   const uint32_t ranks = spec.group.tensor;
-  model::Kept kept_by_block =
-      family.kept_by_block(spec.model, {.count = ranks, .share_tokens = spec.group.sequence});
+  model::Kept kept_by_block = family.kept_by_block(spec.model, RanksOf(spec.group));
   kept_by_block.half += RanksOfBlock(spec.model);
   if (on_gpu) kept_by_block.half += PartOf(RepeatedKeysAndValues(spec), ranks);
   const uint64_t of_block = tokens * BytesOf(kept_by_block, bf16);
@@ -190,12 +194,12 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const uint64_t of_loss =
       last ? chunks.tokens * BytesOf(family.kept_by_final_norm(spec.model), bf16) + logits : 0;
   const uint64_t casts =
-      bf16 ? CastParameters(spec.model, vocabulary, layers, last, ranks) * kHalf : 0;
+      bf16 ? CastParameters(spec.model, vocabulary, layers, last, RanksOf(spec.group)) * kHalf : 0;
 
   const uint64_t parameters = RankParameters(spec, vocabulary, layers, first, last);
   const bool rounded = spec.train.optimizer.moments == MomentDtype::kBf16;
   const uint64_t moments =
-      MomentsOf(spec, vocabulary, layers, first, last, ranks) * (rounded ? kHalf : kFloat);
+      MomentsOf(spec, vocabulary, layers, first, last, RanksOf(spec.group)) * (rounded ? kHalf : kFloat);
   StageMemory memory;
   memory.fixed = 2 * kFloat * parameters + moments +
                  FrozenBytes(spec, vocabulary, layers, first, last) +

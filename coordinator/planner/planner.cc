@@ -243,7 +243,7 @@ void Planner::AddCells(const std::vector<uint32_t>& layers, Plan* plan) const {
     cell.worker_name = worker.name;
     cell.layers = {first_layer, layers[stage]};
     cell.roles = RolesOf(stage);
-    cell.group.tensor = spec_.group.tensor;
+    cell.group = {spec_.group.tensor, spec_.group.expert};
     const size_t taken = std::min<size_t>(spec_.group.tensor, worker.devices.size());
     cell.devices.assign(worker.devices.begin(), worker.devices.begin() + static_cast<long>(taken));
     cell.setting.depth = DepthOf(stage, layers[stage]);

@@ -38,7 +38,7 @@ void CheckShares(const RunSpec& spec, Reader& reader) {
   std::set<model::Unit> told;
   for (const model::Parameter& parameter : SharedParameters(spec)) {
     const Status status =
-        model::ShareOf(spec.model, parameter, /*rank=*/0, spec.group.tensor).status();
+        model::ShareOf(spec.model, parameter, /*rank=*/0, {.count = spec.group.tensor}).status();
     if (status.ok() || !told.insert(parameter.split.unit).second) continue;
     reader.Fail(reader.PlaceOf(kTensor), fmt::format("{}: {}", kTensor, Message(status)));
   }
@@ -53,10 +53,43 @@ void CheckOneRank(const GroupSpec& group, Reader& reader) {
                             "{} out, or raise {}",
                             key, kTensor, key, kTensor));
   };
+  check("group.expert", group.expert > 1);
   check("group.sequence", group.sequence);
   check("group.p", group.shared_channels < 1);
   check("group.forward", group.forward != GroupCollective::kNone);
   check("group.backward", group.backward != GroupCollective::kNone);
+}
+
+// How ranks divide a block's experts.
+void CheckExperts(const RunSpec& spec, Reader& reader) {
+  if (!reader.Sound({"group.expert", "model.family", "model.preset", "model.from"})) return;
+  const uint32_t parts = spec.group.expert, ranks = spec.group.tensor;
+  const auto fail = [&](const std::string& text) {
+    reader.Fail(reader.PlaceOf("group.expert"), "group.expert: " + text);
+  };
+  if (!spec.model.has_experts()) {
+    if (parts > 1) {
+      fail(fmt::format("no block of family {} has experts that {} parts could be made of; leave "
+                       "expert out, or choose family moe",
+                       ToString(spec.model.family), parts));
+    }
+    return;
+  }
+  if (ranks % parts != 0) {
+    fail(fmt::format("expected a number that divides the {} ranks of {}, got {}", ranks, kTensor,
+                     parts));
+  }
+  if (reader.Sound({"model.experts"}) && spec.model.experts % parts != 0) {
+    fail(fmt::format("expected a number that divides the {} experts of a block (model.experts), "
+                     "got {}",
+                     spec.model.experts, parts));
+  }
+  if (reader.Sound({"model.context"}) && spec.model.context % ranks != 0) {
+    reader.Fail(reader.PlaceOf(kTensor),
+                fmt::format("{}: each rank sends equally many of model.context's {} tokens to "
+                            "experts, and {} does not divide them; choose another number of ranks",
+                            kTensor, spec.model.context, ranks));
+  }
 }
 
 // What ranks have of the hidden state.
@@ -81,6 +114,12 @@ void CheckHidden(const RunSpec& spec, Reader& reader) {
                 "group.p: a published model has no channels of ranks' own, and with model.from the "
                 "run would begin as another model; leave one of the two out");
   }
+  if (spec.model.has_experts()) {
+    reader.Fail(reader.PlaceOf("group.p"),
+                "group.p: an expert takes a token's channels whole, and no rank has them all; leave "
+                "p out for a model with experts");
+    return;
+  }
   // Those of a block that are added to what ranks have summed.
   if (!KnowsModelOfGroup(spec, reader)) return;
   for (const model::Parameter& parameter : SharedParameters(spec)) {
@@ -102,7 +141,8 @@ Field Group(GroupSpec* group) {
   const std::vector collectives = {GroupCollective::kNone, GroupCollective::kTaco,
                                    GroupCollective::kZip};
   return Section(
-      "group", {Whole("tensor", &group->tensor, 1, kMostRanks), Flag("sequence", &group->sequence),
+      "group", {Whole("tensor", &group->tensor, 1, kMostRanks),
+                Whole("expert", &group->expert, 1, kMostRanks), Flag("sequence", &group->sequence),
                 Real("p", &group->shared_channels, {.least = 0, .most = 1}),
                 Choice("forward", &group->forward, collectives),
                 Choice("backward", &group->backward, collectives)});
@@ -116,6 +156,7 @@ void CheckGroup(const RunSpec& spec, Reader& reader) {
     return;
   }
   CheckShares(spec, reader);
+  CheckExperts(spec, reader);
   CheckHidden(spec, reader);
   if (reader.Sound({"train.optimizer.kind"}) && spec.train.optimizer.kind == OptimizerKind::kMuon) {
     reader.Fail(reader.PlaceOf("train.optimizer.kind"),
@@ -149,6 +190,7 @@ void CheckGroup(const RunSpec& spec, Reader& reader) {
 std::string GroupYaml(const GroupSpec& group) {
   if (group == GroupSpec()) return "";
   std::string out = fmt::format("group:\n  tensor: {}\n", group.tensor);
+  if (group.expert != 1) out += fmt::format("  expert: {}\n", group.expert);
   if (group.sequence) out += "  sequence: true\n";
   if (group.shared_channels != 1) out += fmt::format("  p: {}\n", group.shared_channels);
   const auto add = [&out](std::string_view key, GroupCollective what) {

@@ -200,6 +200,7 @@ struct PipelineSpec {
 // How many ranks of a worker share a stage: section "group". Each has a device of the worker.
 struct GroupSpec {
   uint32_t tensor = 1;    // of tensor parallelism: they share the stage's matrices
+  uint32_t expert = 1;    // parts of each block's experts; tensor / expert ranks have each part
   bool sequence = false;  // between split matrices each rank has its part of the tokens
   // Of the hidden channels, those that ranks sum and have alike; the others are each rank's own
   // (CAAT-Net).

@@ -17,6 +17,7 @@
 
 #include "run/model/model_spec.h"
 #include "run/model/parameter.h"
+#include "run/model/share.h"
 
 namespace longhaul::model {
 
@@ -78,11 +79,6 @@ struct Preset {
   ModelSpec model;
 };
 
-// How a layer is shared (share.h).
-struct Ranks {
-  uint32_t count = 1;
-  bool share_tokens = false;  // between split matrices each has a part of the tokens
-};
 // Values of a token that one rank of a layer leaves for its backward.
 struct Kept {
   uint64_t full = 0;  // in fp32

@@ -83,7 +83,7 @@ std::vector<Parameter> ParametersAround(const std::function<std::vector<Paramete
     for (const std::string_view name :
          {"model.layers.#.self_attn.q_norm.weight", "model.layers.#.self_attn.k_norm.weight"}) {
       norm(Role::kBlock, name, spec.HeadChannels());
-      list.back().for_own_heads = true;
+      list.back().for_own_part = true;
     }
   }
   norm(Role::kBlock, "model.layers.#.post_attention_layernorm.weight", h);

@@ -50,7 +50,9 @@ Parameter AdapterOf(const Parameter& matrix, std::string_view which, Shape shape
           .initial = initial,
           .in_product = true,
           // A rank that has some of the matrix's inputs or outputs has those of the adapter.
-          .split = matrix.split.along == shared ? matrix.split : Split{},
+          .split = matrix.split.along == shared || matrix.split.along == Along::kExperts
+                       ? matrix.split
+                       : Split{},
           .adapter = true};
 }
 

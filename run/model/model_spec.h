@@ -80,6 +80,7 @@ struct ModelSpec {
   uint32_t QueryChannels() const { return HeadChannels() * heads; }
   uint32_t KvChannels() const { return HeadChannels() * kv_heads; }
   // Embedding and head are one matrix that changes: stages that hold one each sum its gradient.
+  bool has_experts() const { return family == ModelFamily::kMoe; }
   bool TrainsTiedMatrix() const { return tied && !lora; }
   uint32_t VocabularyOver(uint32_t tokenizer_vocabulary) const {
     return vocabulary.value_or(tokenizer_vocabulary);

@@ -63,12 +63,14 @@ std::vector<Parameter> MixtureParameters(const ModelSpec& spec) {
   const Initial residual = NormalOfResidual(spec);
   const bool mixtral = IsNamedAsMixtral(spec);
   std::vector<Parameter> list;
+  // In a group each rank routes its own tokens.
   const auto factor = [&](const std::string& name, const std::string& published, Shape shape,
-                          Initial initial) {
+                          Initial initial, Split split = kWhole) {
     const std::string global = fmt::format("{}mlp.{}.weight", kBlock, name);
     const std::string there =
         mixtral ? fmt::format("{}block_sparse_moe.{}.weight", kBlock, published) : global;
-    list.push_back(Factor(Role::kBlock, {global, there}, shape, initial, kWhole));
+    list.push_back(Factor(Role::kBlock, {global, there}, shape, initial, split));
+    list.back().for_own_part = true;
   };
   factor("gate", "gate", {spec.experts, h}, kNormal);
   list.back().in_product = false;  // scores are computed in fp32
@@ -81,9 +83,10 @@ std::vector<Parameter> MixtureParameters(const ModelSpec& spec) {
   }
   for (uint32_t expert = 0; expert < spec.experts; ++expert) {
     const std::string of = fmt::format("experts.{}.", expert);
-    factor(of + "gate_proj", of + "w1", {i, h}, kNormal);
-    factor(of + "up_proj", of + "w3", {i, h}, kNormal);
-    factor(of + "down_proj", of + "w2", {h, i}, residual);
+    const Split split{.along = Along::kExperts, .expert = expert};
+    factor(of + "gate_proj", of + "w1", {i, h}, kNormal, split);
+    factor(of + "up_proj", of + "w3", {i, h}, kNormal, split);
+    factor(of + "down_proj", of + "w2", {h, i}, residual, split);
   }
   if (s == 0) return list;
   factor("shared_expert.gate_proj", "", {s, h}, kNormal);
@@ -99,13 +102,14 @@ std::vector<Parameter> MoeParameters(const ModelSpec& spec, uint32_t vocabulary_
 
 // Full: scores and weights, and two lists of whole numbers of twice the size: who was chosen, and
 // where in the order of experts. Half, for each expert of the token: input, gate, SiLU, up,
-// product, and output. Of the shared expert all but the input, and its gate.
+// product, and output. Of the shared expert all but the input, and its gate. A rank has these of
+// its own tokens; where experts are divided, of as many on average.
 Kept MoeBlockKeeps(const ModelSpec& spec, const Ranks& ranks) {
   const uint64_t h = spec.hidden, k = spec.experts_per_token, s = spec.shared_intermediate;
   Kept kept = AttentionKeeps(spec, ranks);
-  kept.full += spec.experts + k + 2 * 2 * k;
-  kept.half += k * (2 * h + 4 * uint64_t{spec.expert_intermediate});
-  if (s > 0) kept.half += 4 * s + h + 1;
+  kept.full += (spec.experts + k + 2 * 2 * k) / ranks.count;
+  kept.half += k * (2 * h + 4 * uint64_t{spec.expert_intermediate}) / ranks.count;
+  if (s > 0) kept.half += (4 * s + h + 1) / ranks.count;
   return kept;
 }
 

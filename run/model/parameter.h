@@ -29,7 +29,8 @@ struct Initial {
 //   kNothing  every rank has all of it: norms, positions, biases that are added to a summed output
 //   kRows     "column-parallel": each rank computes some outputs, with their biases
 //   kColumns  "row-parallel": each rank reads some inputs; outputs are summed over ranks
-enum class Along : uint8_t { kNothing, kRows, kColumns };
+//   kExperts  a rank has all of it or nothing: it is of one expert
+enum class Along : uint8_t { kNothing, kRows, kColumns, kExperts };
 // What no rank cuts.
 //   kChannel  one row or column; every rank has equally many
 //   kHead     the channels of a head of queries; every rank has equally many heads
@@ -40,6 +41,7 @@ struct Split {
   Along along = Along::kNothing;
   Unit unit = Unit::kChannel;
   uint32_t stacked = 1;  // matrices one below another in the rows, each shared on its own
+  uint32_t expert = 0;   // kExperts: its number in the block
 };
 
 // '#' in names stands for the block's number, counted over the model.
@@ -53,8 +55,9 @@ struct Parameter {
   Initial initial;
   bool in_product = false;  // cast to the type that matrix products compute in
   Split split;
-  // Every rank has it whole and uses it for its own heads: gradients are parts of a sum over ranks.
-  bool for_own_heads = false;
+  // Every rank that has it has all of it, and uses it for its own heads or tokens: gradients are
+  // parts of a sum over these ranks.
+  bool for_own_part = false;
   // Of LoRA: no published model has it, so it always begins with `initial`.
   bool adapter = false;
   // Of Balance::kBias: no gradient and no moments, but in checkpoints, as the stage itself moves

@@ -37,13 +37,31 @@ std::string_view NameOf(Unit unit) {
   return "rows of the vocabulary";
 }
 
+StatusOr<Share> ShareOfExpert(const ModelSpec& spec, const Parameter& parameter, uint32_t rank,
+                              const Ranks& ranks) {
+  if (ranks.count % ranks.experts != 0 || spec.experts % ranks.experts != 0) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: expected a number of parts that divides both the {} experts of a block and the {} "
+        "ranks of the group, got {}; choose another number",
+        parameter.name, spec.experts, ranks.count, ranks.experts));
+  }
+  const uint32_t holders = ranks.count / ranks.experts, each = spec.experts / ranks.experts;
+  Share share{.ranges = {}, .holders = holders};
+  if (parameter.split.expert / each == rank / holders) {
+    share.ranges.push_back({0, parameter.shape.rows});
+  }
+  return share;
+}
+
 }  // namespace
 
 StatusOr<Share> ShareOf(const ModelSpec& spec, const Parameter& parameter, uint32_t rank,
-                        uint32_t ranks) {
+                        const Ranks& of_group) {
+  const uint32_t ranks = of_group.count;
   LH_CHECK(rank < ranks, "rank {} of {}", rank, ranks);
   const Split& split = parameter.split;
   if (split.along == Along::kNothing) return Share{{{0, parameter.shape.rows}}, ranks};
+  if (split.along == Along::kExperts) return ShareOfExpert(spec, parameter, rank, of_group);
 
   const uint32_t whole =
       split.along == Along::kRows ? parameter.shape.rows : parameter.shape.columns;

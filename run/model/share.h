@@ -11,6 +11,13 @@
 
 namespace longhaul::model {
 
+// Of a group.
+struct Ranks {
+  uint32_t count = 1;         // that share a stage's matrices
+  uint32_t experts = 1;       // parts of a block's experts, each whole on count / experts ranks
+  bool share_tokens = false;  // between split matrices each has a part of the tokens
+};
+
 struct Range {
   uint32_t begin = 0, end = 0;
   friend bool operator==(const Range&, const Range&) = default;
@@ -18,15 +25,17 @@ struct Range {
 
 struct Share {
   std::vector<Range>
-      ranges;  // ascending; of columns where the split is along columns, else of rows
-  // Ranks with these ranges. Where a split parameter has more than one, its gradient is summed over
-  // them.
+      ranges;  // ascending; of columns where the split is along columns, else of rows; none: has
+               // nothing of it
+  // Ranks with these ranges, neighbours. Where a split parameter has more than one, its gradient is
+  // summed over them.
   uint32_t holders = 1;
 };
 
-// `rank` < `ranks`. kInvalidArgument naming heads or channels that so many ranks cannot share.
+// `rank` < `ranks.count`. kInvalidArgument naming heads, channels or experts that so many ranks
+// cannot share.
 StatusOr<Share> ShareOf(const ModelSpec& spec, const Parameter& parameter, uint32_t rank,
-                        uint32_t ranks);
+                        const Ranks& ranks);
 
 }  // namespace longhaul::model
 

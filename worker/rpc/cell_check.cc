@@ -11,10 +11,10 @@ namespace longhaul::worker {
 std::vector<std::string> CannotDo(const Assignment& assignment, const Cell& cell,
                                   const std::vector<WorkerDevice>& offered) {
   std::vector<std::string> problems;
-  if (cell.group.expert != 1) {
+  if (cell.group.expert == 0 || cell.group.tensor % cell.group.expert != 0) {
     problems.push_back(fmt::format(
-        "expected {} to be of one expert rank, as this version has no others, got {} tensor by {} "
-        "expert ranks",
+        "expected {} to divide experts into a number of parts that divides its {} tensor ranks, "
+        "got {}",
         ToString(cell.id), cell.group.tensor, cell.group.expert));
   }
   const auto tied = assignment.EdgesOf(cell.id, EdgeKind::kTied);

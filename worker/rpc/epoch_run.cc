@@ -196,11 +196,12 @@ Status EpochRun::Check() {
         ToString(cell_), assignment_.data.vocabulary,
         ends_tied ? "no such edge" : "one where there is no such matrix"));
   }
-  if (mine->group.tensor != spec_.group.tensor) {
+  if (mine->group != Group{spec_.group.tensor, spec_.group.expert}) {
     return absl::InvalidArgumentError(
-        fmt::format("expected {} to have as many tensor ranks as the run file's group.tensor {}, "
-                    "got {}",
-                    ToString(cell_), spec_.group.tensor, mine->group.tensor));
+        fmt::format("expected {} to have the run file's group.tensor {} and group.expert {}, got "
+                    "{} and {}",
+                    ToString(cell_), spec_.group.tensor, spec_.group.expert, mine->group.tensor,
+                    mine->group.expert));
   }
   gpu_ = GpuOf(spec_, resources_.devices[mine->devices.front()].gpu);
   if (const DataSet& data = assignment_.data; data.validation_tokens > data.tokens) {

@@ -233,6 +233,10 @@ at::Tensor Linear::operator()(const at::Tensor& x) const {
   return Product::apply(x, this);
 }
 
+void Linear::AddToGradient(const at::Tensor& of_outputs, const at::Tensor& inputs) const {
+  AddProductToGradient(weight, of_outputs.t(), inputs);
+}
+
 at::Tensor Head::operator()(const at::Tensor& x) const {
   if (group != nullptr) {
     return HeadProduct::apply(group->EnterWhole(x.to(cast_weight.scalar_type())), this);
@@ -263,7 +267,8 @@ LayerMaker::LayerMaker(const ModelSpec& spec, std::vector<model::PlacedParameter
       group_(group) {
   if (group == nullptr) return;
   for (const model::PlacedParameter& placed : wanted_) {
-    auto share = model::ShareOf(spec, placed.parameter, group->rank(), group->size());
+    auto share = model::ShareOf(spec, placed.parameter, group->rank(),
+                                {.count = group->size(), .experts = group->kind().experts});
     ThrowIfError(share.status());
     shares_.push_back(*std::move(share));
   }
@@ -271,7 +276,9 @@ LayerMaker::LayerMaker(const ModelSpec& spec, std::vector<model::PlacedParameter
 
 at::Tensor LayerMaker::Cut(const at::Tensor& whole, size_t index) const {
   const model::Along along = wanted_[index].parameter.split.along;
-  if (group_ == nullptr || along == model::Along::kNothing) return whole;
+  if (group_ == nullptr || (along != model::Along::kRows && along != model::Along::kColumns)) {
+    return whole;
+  }
   const int64_t dimension = along == model::Along::kRows ? 0 : 1;
   std::vector<at::Tensor> parts;
   for (const auto& [begin, end] : shares_[index].ranges) {
@@ -294,7 +301,13 @@ std::optional<Parameter::Summed> LayerMaker::SummedInGroup(size_t index) const {
   const RankGroup::Kind& kind = group_->kind();
   const bool sees_part = is_norm && ((parameter.role == model::Role::kBlock && kind.sequence) ||
                                      (parameter.role != model::Role::kEmbedding && kind.partial()));
-  if (!repeated && !parameter.for_own_heads && !sees_part) return std::nullopt;
+  const bool for_own_part = parameter.for_own_part && shares_[index].holders > 1;
+  if (!repeated && !for_own_part && !sees_part) return std::nullopt;
+  if (parameter.split.along == model::Along::kExperts) {
+    // One expert of each part is summed at a time, and each part has rows of its own for that.
+    return Parameter::Summed{int64_t{parameter.shape.rows} * kind.experts,
+                             int64_t{parameter.shape.rows} * group_->part_of_experts()};
+  }
   return Parameter::Summed{parameter.shape.rows, FirstRow(index)};
 }
 
@@ -353,6 +366,7 @@ at::Tensor LayerMaker::Make(const std::string& name, Use use) {
   const model::Parameter& parameter = wanted_[index].parameter;
   LH_CHECK(use == Use::kLookedUp || parameter.in_product == (use == Use::kInProduct),
            "{} is used in another way than the model's descriptor says", name);
+  if (group_ != nullptr && shares_[index].ranges.empty()) return made_.emplace_back();
   if (parameter.frozen) return made_.emplace_back(FrozenValue(parameter, name));
   at::Tensor first = FirstValue(parameter, name);
   if (group_ != nullptr && parameter.split.along == model::Along::kColumns) {
@@ -381,6 +395,7 @@ Linear LayerMaker::MakeLinear(const std::string& name) {
   Linear linear;
   const bool is_part = wanted_[made_.size()].parameter.split.along == model::Along::kColumns;
   linear.weight = Make(name + ".weight", Use::kInProduct);
+  if (!linear.weight.defined()) return linear;
   linear.cast_weight = Cast(linear.weight);
   if (NextIs(name + ".bias")) {
     linear.bias = Make(name + ".bias", Use::kInProduct);
@@ -402,6 +417,26 @@ int64_t LayerMaker::RowsInHead(int64_t rows) const {
   constexpr int64_t kAlignment = 8;
   const bool aligned = device_.is_cuda() && compute_type_ == at::kBFloat16;
   return aligned ? (rows + kAlignment - 1) / kAlignment * kAlignment : rows;
+}
+
+at::Tensor LayerMaker::Stack(std::vector<Linear>& linears) {
+  constexpr int64_t kAlignment = 8;  // of bf16: 16 bytes
+  if (linears.empty() || !device_.is_cuda() || compute_type_ != at::kBFloat16) return {};
+  const at::Tensor& first = linears.front().weight;
+  const bool aligned = first.size(0) % kAlignment == 0 && first.size(1) % kAlignment == 0;
+  if (!aligned || !first.requires_grad()) return {};
+  std::vector<int64_t> sizes = first.sizes().vec();
+  sizes.insert(sizes.begin(), static_cast<int64_t>(linears.size()));
+  const at::Tensor stack = at::empty(sizes, first.options().dtype(compute_type_).requires_grad(false));
+  for (size_t i = 0; i < linears.size(); ++i) {
+    const at::Tensor own = stack.select(0, static_cast<int64_t>(i));
+    own.copy_(linears[i].cast_weight);
+    for (at::Tensor& cast : casts_) {
+      if (cast.data_ptr() == linears[i].cast_weight.data_ptr()) cast = own;
+    }
+    linears[i].cast_weight = own;
+  }
+  return stack;
 }
 
 Head LayerMaker::MakeHead(const std::string& name, const std::string& embedding_name,
@@ -446,8 +481,8 @@ at::Tensor LayerMaker::Cast(const at::Tensor& parameter, int64_t rows) {
 Status LayerMaker::Load(const ReadParameter& read) const {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < made_.size(); ++i) {
-    if (!wanted_[i].parameter.is_published()) continue;
     const at::Tensor& value = made_[i];
+    if (!wanted_[i].parameter.is_published() || !value.defined()) continue;
     const model::Shape& shape = wanted_[i].parameter.shape;
     std::vector<int64_t> sizes = {shape.rows};
     if (shape.is_matrix()) sizes.push_back(shape.columns);
@@ -463,7 +498,7 @@ Status LayerMaker::Load(const ReadParameter& read) const {
 uint64_t LayerMaker::frozen_bytes() const {
   uint64_t bytes = 0;
   for (const at::Tensor& value : made_) {
-    if (!value.requires_grad()) bytes += value.nbytes();
+    if (value.defined() && !value.requires_grad()) bytes += value.nbytes();
   }
   return bytes;
 }

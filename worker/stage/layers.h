@@ -58,6 +58,9 @@ struct Linear {
   at::Tensor cast_weight, cast_bias;
   Adapter adapter;
   at::Tensor operator()(const at::Tensor& x) const;
+  // What backward adds for the weight: of rows of outputs' gradients and of inputs, in the type of
+  // products.
+  void AddToGradient(const at::Tensor& of_outputs, const at::Tensor& inputs) const;
 };
 
 // The product that gives logits, in fp32, which the loss needs; otherwise as a Linear without bias.
@@ -127,9 +130,13 @@ class LayerMaker {
   // Rows that are added, not looked up: positions.
   at::Tensor MakeRows(const std::string& name) { return Make(name, Use::kInFp32); }
   Embedding MakeEmbedding(const std::string& name);
+  // Without a weight where other ranks have it: of an expert.
   // "<name>.weight" and, where the descriptor has them, "<name>.bias" and "<name>.lora_A.weight"
   // with its B.
   Linear MakeLinear(const std::string& name);
+  // What is multiplied of these, which have one shape, one behind the other in memory: (matrices,
+  // outputs, inputs). Undefined where no product over all of them can read it.
+  at::Tensor Stack(std::vector<Linear>& linears);
   // "<name>.weight".
   // Over its own weight, where the descriptor has that; else over the matrix of the embedding, as
   // the model is tied: of `embedding`, or where another stage has that, one more of the same name.

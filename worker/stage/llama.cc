@@ -44,7 +44,7 @@ Llama::Block Llama::MakeBlock(const StageOptions& options, uint32_t layer) {
   }
   block.norm_2 = make.MakeRmsNorm(prefix + "post_attention_layernorm", model.norm_epsilon);
   if (has_experts_) {
-    block.experts.emplace(make, options, prefix + "mlp.");
+    block.experts.emplace(make, options, prefix + "mlp.", group());
     return block;
   }
   block.gate = make.MakeLinear(prefix + "mlp.gate_proj");
@@ -91,8 +91,10 @@ at::Tensor Llama::RunBlock(size_t block, const at::Tensor& x, const Layout& layo
   const Block& layers = blocks_[block];
   // What several products read is cast once: each would do it by itself, and autograd keep all.
   const at::Tensor middle = x + Leave(Attention(layers, Enter(layers.norm_1, x), layout));
-  // Every rank has all experts, and computes what the others do.
-  if (layers.experts) return middle + (*layers.experts)(layers.norm_2(middle).to(compute_type()));
+  if (layers.experts) {
+    const at::Tensor own = ToExperts(layers.norm_2(middle).to(compute_type()));
+    return middle + OfExperts((*layers.experts)(own));
+  }
   const at::Tensor normed = Enter(layers.norm_2, middle);
   const at::Tensor gate = at::silu(layers.gate(normed));
   return middle + Leave(layers.down(gate * layers.up(normed)));

@@ -63,6 +63,15 @@ at::Tensor Model::Leave(const at::Tensor& part) const {
   return group_ == nullptr ? part : group_->Leave(part);
 }
 
+at::Tensor Model::ToExperts(const at::Tensor& normed) const {
+  return group_ == nullptr ? normed : group_->ToExperts(normed);
+}
+
+at::Tensor Model::OfExperts(const at::Tensor& given) const {
+  if (group_ == nullptr) return given;
+  return group_->OfExperts(given.to(compute_type()));
+}
+
 Model::Layout Model::LayoutOf(const at::Tensor& documents) {
   if (!documents.defined()) return {};
   const at::NoGradGuard no_grad;

@@ -118,6 +118,9 @@ class Model {
     return group_->Enter(norm(group_->EnterNorm(x)).to(compute_type()));
   }
   at::Tensor Leave(const at::Tensor& part) const;
+  // What goes into experts, and what they gave, in fp32.
+  at::Tensor ToExperts(const at::Tensor& normed) const;
+  at::Tensor OfExperts(const at::Tensor& given) const;
   // The final norm, before the head.
   template <class Norm>
   at::Tensor Last(const Norm& norm, const at::Tensor& x) const {

@@ -9,7 +9,6 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros_like.h>
-#include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -29,6 +28,7 @@ using torch::autograd::variable_list;
 struct Weighing {
   bool normalizes = false;
   double balance = 0;
+  int64_t tokens = 0;  // of all ranks
 };
 
 // What a token's experts weigh, (tokens, slots): their probabilities. Backward adds the gradient of
@@ -40,7 +40,7 @@ struct Weigh : torch::autograd::Function<Weigh> {
                           const at::Tensor& loads, const Weighing& weighing) {
     context->save_for_backward({probabilities, chosen, loads});
     context->saved_data["normalizes"] = weighing.normalizes;
-    context->saved_data["balance"] = weighing.balance;
+    context->saved_data["balance"] = weighing.balance / static_cast<double>(weighing.tokens);
     const at::Tensor weights = probabilities.gather(1, chosen);
     return weighing.normalizes ? weights / weights.sum(1, /*keepdim=*/true) : weights;
   }
@@ -58,7 +58,7 @@ struct Weigh : torch::autograd::Function<Weigh> {
     // Experts of a token differ.
     at::Tensor of_probabilities = at::zeros_like(probabilities).scatter_(1, chosen, of_chosen);
     if (const double balance = context->saved_data["balance"].toDouble(); balance > 0) {
-      of_probabilities += loads * balance / probabilities.size(0);
+      of_probabilities += loads * balance;
     }
     return {at::_softmax_backward_data(of_probabilities, probabilities, 1, at::kFloat), Variable(),
             Variable(), Variable(), Variable()};
@@ -73,20 +73,20 @@ double BalanceOf(const StageOptions& options) {
 
 }  // namespace
 
-Mixture::Mixture(LayerMaker& make, const StageOptions& options, const std::string& prefix)
-    : experts_per_token_(options.model.experts_per_token),
+Mixture::Mixture(LayerMaker& make, const StageOptions& options, const std::string& prefix,
+                 const RankGroup* group)
+    : group_(group),
+      experts_per_token_(options.model.experts_per_token),
       normalizes_(options.model.normalize_router),
       balance_(BalanceOf(options)),
       rate_(options.model.balance_rate),
       router_(make.MakeScorer(prefix + "gate")),
+      bias_(options.model.balance == Balance::kBias
+                ? make.MakeBalance(prefix + "gate.balance").detach()
+                : at::Tensor()),
+      experts_(make, prefix + "experts.", options.model.experts),
       counts_(options.model.experts),
       tokens_(options.model.experts) {
-  if (options.model.balance == Balance::kBias) {
-    bias_ = make.MakeBalance(prefix + "gate.balance").detach();
-  }
-  for (uint32_t expert = 0; expert < options.model.experts; ++expert) {
-    experts_.push_back(MakeMlp(make, fmt::format("{}experts.{}.", prefix, expert)));
-  }
   if (options.model.shared_intermediate == 0) return;
   shared_ = MakeMlp(make, prefix + "shared_expert.");
   shared_gate_ = make.MakeLinear(prefix + "shared_expert_gate");
@@ -111,22 +111,18 @@ at::Tensor Mixture::operator()(const at::Tensor& x) const {
   const at::Tensor probabilities = at::softmax(scores.detach(), 1);
   const at::Tensor ranking = bias_.defined() ? probabilities + bias_ : probabilities;
   const at::Tensor chosen = std::get<1>(at::topk(ranking, experts_per_token_, 1));
-  const Dispatch dispatch(chosen, static_cast<int64_t>(experts_.size()));
+  const Dispatch dispatch(chosen, static_cast<int64_t>(counts_.size()), group_);
+  const int64_t tokens = rows.size(0) * (group_ == nullptr ? 1 : group_->size());
   // A pass that is computed again counts once: the first time it has no graph.
   if (at::GradMode::is_enabled()) {
     std::ranges::transform(counts_, dispatch.counts(), counts_.begin(), std::plus<>());
   }
   const at::Tensor loads =
-      at::tensor(dispatch.counts(), at::kFloat).div_(rows.size(0)).to(rows.device());
+      at::tensor(dispatch.counts(), at::kFloat).div_(tokens).to(rows.device());
   const at::Tensor weights =
-      Weigh::apply(scores, probabilities, chosen, loads, Weighing{normalizes_, balance_});
+      Weigh::apply(scores, probabilities, chosen, loads, Weighing{normalizes_, balance_, tokens});
 
-  std::vector<at::Tensor> given = dispatch.Send(rows);
-  for (size_t expert = 0; expert < experts_.size(); ++expert) {
-    // All of them, those without tokens too: their gradients are zero, not missing.
-    given[expert] = experts_[expert](given[expert]);
-  }
-  at::Tensor sum = dispatch.Combine(given, weights);
+  at::Tensor sum = dispatch.Combine(experts_(dispatch.Send(rows), dispatch.held()), weights);
   if (shared_gate_.weight.defined()) {
     const at::Tensor shared = shared_(rows);
     sum = sum + at::sigmoid(shared_gate_(rows)) * shared;

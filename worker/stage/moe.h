@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/stage/experts.h"
 #include "worker/stage/layers.h"
 #include "worker/stage/stage.h"
 
@@ -26,15 +27,17 @@ namespace longhaul::worker {
 
 class Mixture {
  public:
-  // Of the block whose parameters' names begin with `prefix`.
-  Mixture(LayerMaker& make, const StageOptions& options, const std::string& prefix);
-  // (rows, tokens, channels) in the type of products to as many in fp32.
+  // Of the block whose parameters' names begin with `prefix`. `group`: null, or it outlives this.
+  Mixture(LayerMaker& make, const StageOptions& options, const std::string& prefix,
+          const RankGroup* group);
+  // (rows, tokens, channels) in the type of products to as many in fp32; in a group those of a
+  // rank's own tokens (RankGroup::ToExperts).
   at::Tensor operator()(const at::Tensor& x) const;
 
   // At the end of a step, whose tokens are those that went through with a graph.
   void EndStep() const;
   void ForgetStep() const;
-  // Of the step before the last EndStep: of each expert.
+  // Of the step before the last EndStep: of each expert, of all ranks.
   const std::vector<int64_t>& tokens() const { return tokens_; }
 
  private:
@@ -44,13 +47,14 @@ class Mixture {
   };
   static Mlp MakeMlp(LayerMaker& make, const std::string& prefix);
 
+  const RankGroup* const group_;
   const int64_t experts_per_token_;
   const bool normalizes_;
   const double balance_;  // of this block's auxiliary loss; 0: there is none
   const double rate_;     // of the biases
   Scorer router_;
   at::Tensor bias_;  // of experts; undefined where none moves
-  std::vector<Mlp> experts_;
+  Experts experts_;
   Mlp shared_;                                    // where the model has it:
   Linear shared_gate_;                            // of all that it gives to a token
   mutable std::vector<int64_t> counts_, tokens_;  // of this step, of the one before

@@ -46,6 +46,8 @@ struct Case {
   Recompute recompute = Recompute::kNone;
   std::optional<uint32_t> vocabulary;
   uint32_t rows = 2;
+  uint32_t experts = 1;  // parts of them
+  Balance balance = Balance::kLoss;
 };
 inline void PrintTo(const Case& one, std::ostream* out) {
   *out << one.name;
@@ -57,8 +59,11 @@ inline std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
 inline StageOptions OptionsOf(const Case& one) {
   StageOptions options;
   options.group.sequence = one.sequence;
+  options.group.expert = one.experts;
+  options.model.balance = one.balance;
   options.model = testing::SmallModelOf(one.family);
   options.model.layers = 3;
+  if (one.family == ModelFamily::kMoe) options.model.experts = 8;
   options.model.qk_norm = one.qk_norm;
   options.model.tied = one.tied;
   options.model.vocabulary = one.vocabulary;

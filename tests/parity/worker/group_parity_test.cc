@@ -89,9 +89,47 @@ INSTANTIATE_TEST_SUITE_P(
              .ranks = 4,
              .dtype = ComputeDtype::kBf16},
         Case{.name = "llama_documents_2", .family = ModelFamily::kLlama, .masked = true},
-        // Every rank has all experts.
+        // Every rank has all experts, for its own tokens.
         Case{.name = "moe_2", .family = ModelFamily::kMoe},
         Case{.name = "moe_last_4", .family = ModelFamily::kMoe, .part = Part::kLast, .ranks = 4},
+        Case{.name = "moe_sequence_2", .family = ModelFamily::kMoe, .sequence = true},
+        // Experts are divided.
+        Case{.name = "moe_experts_2", .family = ModelFamily::kMoe, .experts = 2},
+        Case{.name = "moe_experts_4", .family = ModelFamily::kMoe, .ranks = 4, .experts = 4},
+        // Each half is on two ranks.
+        Case{.name = "moe_experts_2_of_4", .family = ModelFamily::kMoe, .ranks = 4, .experts = 2},
+        Case{.name = "moe_experts_middle_4",
+             .family = ModelFamily::kMoe,
+             .part = Part::kMiddle,
+             .ranks = 4,
+             .experts = 4},
+        Case{.name = "moe_experts_sequence_4",
+             .family = ModelFamily::kMoe,
+             .ranks = 4,
+             .sequence = true,
+             .experts = 4},
+        Case{.name = "moe_experts_sequence_2_of_4",
+             .family = ModelFamily::kMoe,
+             .ranks = 4,
+             .qk_norm = true,
+             .sequence = true,
+             .experts = 2},
+        Case{.name = "moe_experts_by_bias_2",
+             .family = ModelFamily::kMoe,
+             .experts = 2,
+             .balance = Balance::kBias},
+        Case{.name = "moe_experts_blocks_again_2",
+             .family = ModelFamily::kMoe,
+             .recompute = Recompute::kBlocks,
+             .experts = 2},
+        Case{.name = "moe_experts_documents_2",
+             .family = ModelFamily::kMoe,
+             .masked = true,
+             .experts = 2},
+        Case{.name = "moe_experts_bf16_2",
+             .family = ModelFamily::kMoe,
+             .dtype = ComputeDtype::kBf16,
+             .experts = 2},
         Case{.name = "gpt_sequence_2", .sequence = true},
         Case{.name = "gpt_sequence_tied_4", .ranks = 4, .tied = true, .sequence = true},
         Case{.name = "gpt_sequence_middle_4", .part = Part::kMiddle, .ranks = 4, .sequence = true},
@@ -127,8 +165,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Losses of many steps stay together: what ranks hold alike stays alike.
 TEST(Group, LossesOfManyStepsAreThoseOfOneRank) {
-  for (const ModelFamily family : {ModelFamily::kGpt, ModelFamily::kLlama}) {
-    const StageOptions options = OptionsOf({.family = family});
+  for (const ModelFamily family : {ModelFamily::kGpt, ModelFamily::kLlama, ModelFamily::kMoe}) {
+    const uint32_t parts = family == ModelFamily::kMoe ? 4 : 1;
+    const StageOptions options = OptionsOf({.family = family, .experts = parts});
     auto one = MakeWith(options, 1), four = MakeWith(options, 4);
     ASSERT_TRUE(one.ok() && four.ok()) << one.status() << four.status();
     Computed expected, got;
@@ -158,6 +197,35 @@ TEST(Group, ACheckpointFitsAnyNumberOfRanks) {
   }
 }
 
+TEST(Group, ACheckpointFitsAnyNumberOfPartsOfExperts) {
+  const StageOptions whole = OptionsOf({.family = ModelFamily::kMoe});
+  const Computed trained = OneStep(whole, 1);
+  StageSnapshot snapshot = trained.after;
+  for (const auto& [ranks, parts] : std::vector<std::pair<uint32_t, uint32_t>>{{2, 2}, {4, 2}, {4, 4}, {2, 1}}) {
+    auto stage = MakeWith(OptionsOf({.family = ModelFamily::kMoe, .experts = parts}), ranks);
+    ASSERT_TRUE(stage.ok()) << stage.status();
+    ASSERT_TRUE((*stage)->Restore(snapshot).ok());
+    snapshot = (*stage)->Snapshot().value();
+    ExpectSame(snapshot.parameters, trained.after.parameters);
+    ExpectSame(snapshot.moments, trained.after.moments);
+  }
+}
+
+// What travels losslessly changes nothing: the sums of two ranks are the same in any order.
+TEST(Group, LossesOfExpertsWhoseTokensTravelCompressedAreTheSame) {
+  const StageOptions options =
+      OptionsOf({.family = ModelFamily::kMoe, .dtype = ComputeDtype::kBf16, .experts = 2});
+  auto plain = MakeWith(options, 2);
+  auto zipped = MakeWith(options, 2, {.forward = GroupCollective::kZip, .backward = GroupCollective::kZip});
+  ASSERT_TRUE(plain.ok() && zipped.ok()) << plain.status() << zipped.status();
+  Computed expected, got;
+  for (uint64_t step = 1; step <= 5; ++step) {
+    RunStep(**plain, options, step, &expected);
+    RunStep(**zipped, options, step, &got);
+  }
+  EXPECT_EQ(got.losses, expected.losses);
+}
+
 TEST(Group, EvaluatesAsOneRank) {
   const StageOptions options = OptionsOf({});
   const Batch batch(options, 3);
@@ -168,7 +236,7 @@ TEST(Group, EvaluatesAsOneRank) {
 }
 
 TEST(Group, CountsTheTokensOfExpertsOnce) {
-  const StageOptions options = OptionsOf({.family = ModelFamily::kMoe});
+  const StageOptions options = OptionsOf({.family = ModelFamily::kMoe, .experts = 2});
   auto one = *MakeWith(options, 1), two = *MakeWith(options, 2);
   Computed computed;
   RunStep(*one, options, 1, &computed);
@@ -202,6 +270,9 @@ TEST(Group, RefusesWhatItCannotShare) {
   StageOptions options = OptionsOf({});
   options.train.optimizer.kind = OptimizerKind::kMuon;
   EXPECT_THAT(refused(options, 2), HasSubstr("choose train.optimizer.kind adamw"));
+  EXPECT_THAT(refused(OptionsOf({.experts = 2}), 2), HasSubstr("or family moe"));
+  EXPECT_THAT(refused(OptionsOf({.family = ModelFamily::kMoe, .experts = 3}), 2),
+              HasSubstr("divides both the"));
   EXPECT_THAT(refused(OptionsOf({.part = Part::kLast, .tied = true}), 2),
               HasSubstr("choose model.tied false"));
 }

@@ -59,10 +59,16 @@ Status CheckGroup(const StageOptions& options) {
                   "choose model.tied false, pipeline.stages 1 or group.tensor 1");
   }
   const GroupSpec& group = options.group;
-  if (group.sequence && options.model.context % options.ranks.size() != 0) {
-    return refuse(fmt::format("sequence: ranks have equally many of model.context's {} tokens",
-                              options.model.context),
-                  "choose a number of ranks that divides them, or sequence false");
+  if (const bool experts = options.model.has_experts();
+      (group.sequence || experts) && options.model.context % options.ranks.size() != 0) {
+    return refuse(fmt::format("{}: ranks have equally many of model.context's {} tokens",
+                              experts ? "experts" : "sequence", options.model.context),
+                  experts ? "choose a number of ranks that divides them"
+                          : "choose a number of ranks that divides them, or sequence false");
+  }
+  if (group.expert != 1 && !options.model.has_experts()) {
+    return refuse(fmt::format("expert {}: no block of the model has experts", group.expert),
+                  "choose group.expert 1, or family moe");
   }
   if (!(group.shared_channels >= 0 && group.shared_channels <= 1)) {
     return refuse(
@@ -72,23 +78,19 @@ Status CheckGroup(const StageOptions& options) {
   if (group.shared_channels < 1 && group.sequence) {
     return refuse("a rank's own channels are of all tokens", "choose sequence false or p 1");
   }
-  if (!group.sequence && group.shared_channels == 1) return absl::OkStatus();
+  if (group.shared_channels == 1) return absl::OkStatus();
+  if (options.model.has_experts()) {
+    return refuse("experts take a token's channels whole", "choose p 1 for a model with experts");
+  }
   for (const model::PlacedParameter& placed : ParametersOf(options)) {
     const model::Parameter& parameter = placed.parameter;
     if (parameter.role != model::Role::kBlock || !parameter.in_product ||
         parameter.split.along != model::Along::kNothing) {
       continue;
     }
-    if (parameter.shape.is_matrix()) {
-      return refuse(
-          fmt::format("{} is whole on every rank, which must see the same", placed.Name()),
-          "choose sequence false and p 1 for a model with experts");
-    }
-    if (group.shared_channels < 1) {
-      return refuse(fmt::format("{} is added to a sum of which ranks have channels of their own",
-                                placed.Name()),
-                    "choose a family without such biases, as llama, or p 1");
-    }
+    return refuse(fmt::format("{} is added to a sum of which ranks have channels of their own",
+                              placed.Name()),
+                  "choose a family without such biases, as llama, or p 1");
   }
   return absl::OkStatus();
 }
@@ -96,7 +98,8 @@ Status CheckGroup(const StageOptions& options) {
 RankGroup::Kind KindOf(const StageOptions& options) {
   return {.sequence = options.group.sequence,
           .hidden = options.model.hidden,
-          .shared_channels = SharedChannels(options.model, options.group)};
+          .shared_channels = SharedChannels(options.model, options.group),
+          .experts = options.group.expert};
 }
 
 class GroupStage final : public Stage {
@@ -291,7 +294,8 @@ StatusOr<std::unique_ptr<Stage>> MakeGroupStage(const StageOptions& options,
                                                 const MakeCommunicators& make_communicators) {
   LH_RETURN_IF_ERROR(CheckGroup(options));
   LH_ASSIGN_OR_RETURN(Shares shares, Shares::Of(options.model, ParametersOf(options),
-                                                static_cast<uint32_t>(options.ranks.size())));
+                                                {.count = static_cast<uint32_t>(options.ranks.size()),
+                                                 .experts = options.group.expert}));
   LH_ASSIGN_OR_RETURN(std::unique_ptr<collective::Rendezvous> rendezvous,
                       collective::Rendezvous::Open());
   auto stage = std::make_unique<GroupStage>(options, std::move(shares), std::move(rendezvous));

@@ -6,6 +6,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <numeric>
 #include <vector>
 
 #include "base/check.h"
@@ -26,11 +27,19 @@ collective::Dtype DtypeOf(const at::Tensor& tensor) {
       return collective::Dtype::kF16;
     case at::kBFloat16:
       return collective::Dtype::kBf16;
+    case at::kLong:
+      return collective::Dtype::kBytes;
     default:
       break;
   }
-  LH_CHECK(false, "no ranks reduce {}", tensor.scalar_type() == at::kDouble ? "fp64" : "integers");
+  LH_CHECK(false, "ranks do not exchange tensors of type {}",
+           static_cast<int>(tensor.scalar_type()));
   return collective::Dtype::kBytes;
+}
+
+// Elements of that type in the tensor.
+uint64_t CountOf(const at::Tensor& tensor) {
+  return tensor.nbytes() / collective::BytesPerElement(DtypeOf(tensor));
 }
 
 // Of the device on which this thread computes.
@@ -64,8 +73,7 @@ at::Tensor Gather(collective::Communicator& ranks, const at::Tensor& own) {
   sizes.insert(sizes.begin(), ranks.size());
   at::Tensor all = at::empty(sizes, dense.options().requires_grad(false));
   ThrowIfError(ranks.AllGather(dense.const_data_ptr(), all.mutable_data_ptr(),
-                               static_cast<uint64_t>(dense.numel()), DtypeOf(dense),
-                               QueueOf(dense.device())));
+                               CountOf(dense), DtypeOf(dense), QueueOf(dense.device())));
   return all;
 }
 
@@ -154,6 +162,16 @@ at::Tensor RankGroup::Leave(const at::Tensor& part) const {
   return Both<Sums<kForward>, nullptr>::apply(part, this);
 }
 
+at::Tensor RankGroup::ToExperts(const at::Tensor& normed) const {
+  if (kind_.sequence) return normed;
+  return Both<TakesOwnTokens, GathersTokens<kBackward>>::apply(normed, this);
+}
+
+at::Tensor RankGroup::OfExperts(const at::Tensor& given) const {
+  if (kind_.sequence) return given;
+  return Both<GathersTokens<kForward>, TakesOwnTokens>::apply(given, this);
+}
+
 at::Tensor RankGroup::LeaveWhole(const at::Tensor& part) const {
   return Both<Sums<kForward>, nullptr>::apply(part, this);
 }
@@ -174,6 +192,10 @@ at::Tensor RankGroup::Sum(const at::Tensor& part) const {
 
 at::Tensor RankGroup::Maximum(const at::Tensor& part) const {
   return Reduce(*ranks_.exact, part, collective::Reduction::kMax);
+}
+
+at::Tensor RankGroup::GatherNumbers(const at::Tensor& own) const {
+  return Gather(*ranks_.exact, own);
 }
 
 at::Tensor RankGroup::SumThrough(Through way, const at::Tensor& part) const {
@@ -224,6 +246,28 @@ at::Tensor RankGroup::GatherChannels(Through way, const at::Tensor& own) const {
     parts.push_back(of_rank);
   }
   return at::cat(parts, -1);
+}
+
+at::Tensor RankGroup::SendRows(Through way, const at::Tensor& rows, std::span<const int64_t> send,
+                               std::span<const int64_t> receive) const {
+  const auto channels = static_cast<uint64_t>(rows.size(1));
+  const auto blocks = [channels](std::span<const int64_t> of_ranks) {
+    std::vector<collective::Block> all;
+    uint64_t offset = 0;
+    for (const int64_t count : of_ranks) {
+      all.push_back({offset, static_cast<uint64_t>(count) * channels});
+      offset += all.back().count;
+    }
+    return all;
+  };
+  const at::Tensor dense = rows.contiguous();
+  at::Tensor received = at::empty({std::accumulate(receive.begin(), receive.end(), int64_t{0}),
+                                   rows.size(1)},
+                                  rows.options().requires_grad(false));
+  ThrowIfError((ranks_.*way)
+                   ->AllToAllV(dense.const_data_ptr(), blocks(send), received.mutable_data_ptr(),
+                               blocks(receive), DtypeOf(dense), QueueOf(dense.device())));
+  return received;
 }
 
 void RankGroup::Meet() const {

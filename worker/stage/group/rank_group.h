@@ -20,7 +20,12 @@
 //   Enter      sequence: gathers tokens                  plain: sums; sequence: sums own tokens
 //   Leave      plain: sums; sequence: sums own tokens;   sequence: gathers tokens
 //              partial: sums shared channels
+//   ToExperts  plain: own tokens                         plain: gathers tokens
+//   OfExperts  plain: gathers tokens                     plain: own tokens
 //   End        as Begin's backward                       as Begin's forward
+//
+// Between ToExperts and OfExperts each rank has its part of every row's tokens, whatever the kind
+// (not partial), and sends them to the ranks that have their experts (SendRows).
 //
 // Internal to worker/stage (it shows LibTorch). Threads: the rank's; calls of all ranks come in the
 // same order. Errors: StatusError (torch_scope.h), for which the group has ended.
@@ -31,6 +36,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "base/status.h"
@@ -47,6 +53,9 @@ class RankGroup {
     bool sequence = false;        // tokens are a multiple of the ranks
     int64_t hidden = 0;           // channels
     int64_t shared_channels = 0;  // partial: fewer than `hidden`
+    // A block's experts are in so many parts. A part is whole on each of `size / experts` ranks that
+    // are neighbours.
+    uint32_t experts = 1;
     bool partial() const { return shared_channels < hidden; }
   };
 
@@ -66,7 +75,17 @@ class RankGroup {
   at::Tensor EnterNorm(const at::Tensor& x) const;
   at::Tensor Enter(const at::Tensor& normed) const;
   at::Tensor Leave(const at::Tensor& part) const;
+  at::Tensor ToExperts(const at::Tensor& normed) const;
+  at::Tensor OfExperts(const at::Tensor& given) const;
   at::Tensor End(const at::Tensor& x) const;
+  // Of the parts of the experts, that which this rank has.
+  uint32_t part_of_experts() const { return rank() / ranks_of_experts(); }
+  // Ranks with the same experts.
+  uint32_t ranks_of_experts() const { return size() / kind_.experts; }
+  // The rank that has part `part` of the experts for this rank's tokens.
+  uint32_t RankWithExperts(uint32_t part) const {
+    return part * ranks_of_experts() + rank() % ranks_of_experts();
+  }
   // The sum over ranks of what each has of a whole hidden state; the gradient of every part is that
   // of the sum.
   at::Tensor LeaveWhole(const at::Tensor& part) const;
@@ -80,6 +99,8 @@ class RankGroup {
   // Exact and without gradients: a new tensor, in the type of `part`, which is fp32, fp16 or bf16.
   at::Tensor Sum(const at::Tensor& part) const;
   at::Tensor Maximum(const at::Tensor& part) const;
+  // (ranks, numbers) int64: every rank's `own`, (numbers) int64.
+  at::Tensor GatherNumbers(const at::Tensor& own) const;
 
   // --- Without gradients, for the functions above.
   using Through = std::shared_ptr<collective::Communicator> RankCommunicators::*;
@@ -92,6 +113,10 @@ class RankGroup {
   // A boundary has the shared channels, then all ranks' own ones.
   at::Tensor OwnChannels(const at::Tensor& boundary) const;
   at::Tensor GatherChannels(Through way, const at::Tensor& own) const;
+  // Of `rows`, (sum of `send`, channels), the first send[0] go to rank 0, those behind them to rank
+  // 1, ...; gives as many as `receive` says, in the order of the ranks that they come from.
+  at::Tensor SendRows(Through way, const at::Tensor& rows, std::span<const int64_t> send,
+                      std::span<const int64_t> receive) const;
 
  private:
   const Kind kind_;

@@ -49,12 +49,14 @@ std::vector<int64_t> ShapeOf(const model::Parameter& parameter, const model::Sha
 }  // namespace
 
 StatusOr<Shares> Shares::Of(const ModelSpec& spec,
-                            const std::vector<model::PlacedParameter>& parameters, uint32_t ranks) {
+                            const std::vector<model::PlacedParameter>& parameters,
+                            const model::Ranks& ranks) {
   Shares shares;
   for (const model::PlacedParameter& placed : parameters) {
     Shared& shared = shares.shared_[placed.Name()];
     shared.parameter = placed.parameter;
-    for (uint32_t rank = 0; rank < ranks; ++rank) {
+    shared.place = shares.shared_.size();
+    for (uint32_t rank = 0; rank < ranks.count; ++rank) {
       LH_ASSIGN_OR_RETURN(shared.of_rank.emplace_back(),
                           model::ShareOf(spec, placed.parameter, rank, ranks));
     }
@@ -68,29 +70,42 @@ const Shares::Shared* Shares::Find(std::string_view array) const {
   return it == shared_.end() ? nullptr : &it->second;
 }
 
-NamedArray Shares::JoinArray(const Shared& shared, std::span<const StageSnapshot> parts,
-                             std::vector<NamedArray> StageSnapshot::*arrays, size_t index) {
-  NamedArray whole{(parts.front().*arrays)[index].name, ShapeOf(shared.parameter), {}};
-  whole.values.resize(shared.parameter.shape.elements());
+std::vector<NamedArray> Shares::JoinArrays(std::span<const StageSnapshot> parts,
+                                           std::vector<NamedArray> StageSnapshot::*arrays) const {
+  struct Whole {
+    const Shared* shared;
+    NamedArray array;
+  };
+  std::vector<Whole> wholes;
+  std::unordered_map<std::string_view, size_t> places;  // of names in `wholes`
   for (size_t rank = 0; rank < parts.size(); ++rank) {
-    const float* from = (parts[rank].*arrays)[index].values.data();
-    for (const Run& run : RunsOf(shared.parameter, shared.of_rank[rank])) {
-      std::copy_n(from, run.length, whole.values.data() + run.in_whole);
-      from += run.length;
+    for (const NamedArray& part : parts[rank].*arrays) {
+      const Shared* const shared = Find(part.name);
+      LH_CHECK(shared != nullptr, "{} is of no parameter", part.name);
+      const auto [place, is_new] = places.try_emplace(part.name, wholes.size());
+      if (is_new) {
+        wholes.push_back({shared, {part.name, ShapeOf(shared->parameter), {}}});
+        wholes.back().array.values.resize(shared->parameter.shape.elements());
+      }
+      const float* from = part.values.data();
+      for (const Run& run : RunsOf(shared->parameter, shared->of_rank[rank])) {
+        std::copy_n(from, run.length, wholes[place->second].array.values.data() + run.in_whole);
+        from += run.length;
+      }
     }
   }
-  return whole;
+  // As one rank has them, and so as any number of ranks does.
+  std::ranges::stable_sort(wholes, {}, [](const Whole& whole) { return whole.shared->place; });
+  std::vector<NamedArray> joined;
+  for (Whole& whole : wholes) joined.push_back(std::move(whole.array));
+  return joined;
 }
 
 StageSnapshot Shares::Join(std::span<const StageSnapshot> parts) const {
   StageSnapshot whole;
   whole.step = parts.front().step;
   for (const auto arrays : {&StageSnapshot::parameters, &StageSnapshot::moments}) {
-    for (size_t i = 0; i < (parts.front().*arrays).size(); ++i) {
-      const Shared* const shared = Find((parts.front().*arrays)[i].name);
-      LH_CHECK(shared != nullptr, "{} is of no parameter", (parts.front().*arrays)[i].name);
-      (whole.*arrays).push_back(JoinArray(*shared, parts, arrays, i));
-    }
+    whole.*arrays = JoinArrays(parts, arrays);
   }
   return whole;
 }
@@ -109,6 +124,7 @@ StatusOr<StageSnapshot> Shares::Cut(const StageSnapshot& whole, uint32_t rank) c
             array.name, fmt::join(ShapeOf(parameter), ", "), fmt::join(array.shape, ", ")));
       }
       const model::Share& share = shared->of_rank[rank];
+      if (share.ranges.empty()) continue;
       NamedArray cut{array.name, ShapeOf(parameter, share), {}};
       for (const Run& run : RunsOf(parameter, share)) {
         const float* const from = array.values.data() + run.in_whole;

@@ -21,7 +21,8 @@ class Shares {
  public:
   // kInvalidArgument: so many ranks cannot share this model.
   static StatusOr<Shares> Of(const ModelSpec& spec,
-                             const std::vector<model::PlacedParameter>& parameters, uint32_t ranks);
+                             const std::vector<model::PlacedParameter>& parameters,
+                             const model::Ranks& ranks);
 
   // Of what all ranks' stages gave, by rank: whole arrays.
   StageSnapshot Join(std::span<const StageSnapshot> parts) const;
@@ -32,12 +33,13 @@ class Shares {
  private:
   struct Shared {
     model::Parameter parameter;
+    size_t place = 0;  // in the stage's order
     std::vector<model::Share> of_rank;
   };
   // Of a parameter, or of a moment, which is called "<parameter>.<moment>". Null: of neither.
   const Shared* Find(std::string_view array) const;
-  static NamedArray JoinArray(const Shared& shared, std::span<const StageSnapshot> parts,
-                              std::vector<NamedArray> StageSnapshot::*arrays, size_t index);
+  std::vector<NamedArray> JoinArrays(std::span<const StageSnapshot> parts,
+                                     std::vector<NamedArray> StageSnapshot::*arrays) const;
 
   std::unordered_map<std::string, Shared> shared_;  // by the parameter's name
 };

@@ -63,6 +63,34 @@ constexpr char kLlama[] =
     "{ family: llama, layers: 2, hidden: 48, heads: 6, kv_heads: 6, context: 10, intermediate: 48 "
     "}";
 
+constexpr char kMoe[] =
+    "{ family: moe, layers: 2, hidden: 48, heads: 6, kv_heads: 6, context: 12, experts: 6, "
+    "experts_per_token: 2, expert_intermediate: 32 }";
+
+TEST_F(GroupFields, SaysIntoHowManyPartsExpertsAreDivided) {
+  for (const char* group : {"{ tensor: 2, expert: 2 }", "{ tensor: 6, expert: 3, sequence: true }",
+                            "{ tensor: 3 }"}) {
+    const auto spec = Parsed(group, {.model = kMoe});
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(*again, *spec);
+  }
+  EXPECT_EQ(Parsed("{ tensor: 6, expert: 3 }", {.model = kMoe})->group.expert, 3u);
+  EXPECT_THAT(Error("{ tensor: 6, expert: 4 }", {.model = kMoe}),
+              AllOf(HasSubstr("run.yaml:5:"), HasSubstr("divides the 6 ranks of group.tensor, got 4"),
+                    HasSubstr("divides the 6 experts of a block (model.experts), got 4")));
+  EXPECT_THAT(Error("{ tensor: 2, expert: 2 }"), HasSubstr("group.expert: no block of family gpt"));
+  EXPECT_THAT(Error("{ expert: 2 }", {.model = kMoe}),
+              HasSubstr("group.expert: a stage of one rank"));
+  EXPECT_THAT(Error("{ tensor: 2, p: 0.5 }", {.model = kMoe}),
+              HasSubstr("group.p: an expert takes a token's channels whole"));
+  std::string odd = kMoe;
+  odd.replace(odd.find("context: 12"), 11, "context: 13");
+  EXPECT_THAT(Error("{ tensor: 2 }", {.model = odd}),
+              HasSubstr("each rank sends equally many of model.context's 13 tokens"));
+}
+
 TEST_F(GroupFields, SaysWhatRanksHaveOfTheHiddenState) {
   for (const char* group : {"{ tensor: 2, sequence: true }", "{ tensor: 3, p: 0.25 }"}) {
     const auto spec = Parsed(group, {.model = kLlama});

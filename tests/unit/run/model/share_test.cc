@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // 8 heads, of 4 channels each; in families llama and moe 4 of keys and values.
 ModelSpec Eight(ModelFamily family) {
@@ -43,13 +44,13 @@ Parameter Find(const ModelSpec& spec, std::string_view name) {
 }
 
 Share ShareOfName(const ModelSpec& spec, std::string_view name, uint32_t rank, uint32_t ranks) {
-  const auto share = ShareOf(spec, Find(spec, name), rank, ranks);
+  const auto share = ShareOf(spec, Find(spec, name), rank, {.count = ranks});
   EXPECT_TRUE(share.ok()) << share.status();
   return share.ok() ? *share : Share{};
 }
 
 std::string ErrorOf(const ModelSpec& spec, std::string_view name, uint32_t ranks) {
-  return std::string(Message(ShareOf(spec, Find(spec, name), 0, ranks).status()));
+  return std::string(Message(ShareOf(spec, Find(spec, name), 0, {.count = ranks}).status()));
 }
 
 uint32_t Size(const Share& share) {
@@ -68,7 +69,7 @@ TEST(ShareOf, RanksTogetherHoldEveryRowAsOftenAsTheyAgreeOn) {
         std::vector<uint32_t> sizes;
         uint32_t holders = 0;
         for (uint32_t rank = 0; rank < ranks; ++rank) {
-          const auto share = ShareOf(spec, parameter, rank, ranks);
+          const auto share = ShareOf(spec, parameter, rank, {.count = ranks});
           ASSERT_TRUE(share.ok()) << share.status();
           for (const Range& range : share->ranges) {
             ASSERT_LE(range.end, held.size()) << parameter.name;
@@ -82,12 +83,37 @@ TEST(ShareOf, RanksTogetherHoldEveryRowAsOftenAsTheyAgreeOn) {
         const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
         const uint32_t uneven = parameter.split.unit == Unit::kToken ? 1 : 0;
         EXPECT_LE(*most - *least, uneven) << parameter.name << " over " << ranks;
-        const bool whole = parameter.split.along == Along::kNothing;
+        const bool whole = parameter.split.along == Along::kNothing ||
+                           parameter.split.along == Along::kExperts;
         const bool repeated = parameter.split.unit == Unit::kKvHead && ranks == 8;
         EXPECT_EQ(holders, whole ? ranks : repeated ? 2 : 1) << parameter.name;
       }
     }
   }
+}
+
+TEST(ShareOf, EveryExpertIsOnNeighboursThatHaveTheSamePart) {
+  const ModelSpec spec = Eight(ModelFamily::kMoe);  // 4 experts
+  const auto holders = [&spec](uint32_t expert, const Ranks& ranks) {
+    const std::string name = "model.layers.#.mlp.experts." + std::to_string(expert) + ".up_proj.weight";
+    std::vector<uint32_t> have;
+    for (uint32_t rank = 0; rank < ranks.count; ++rank) {
+      const auto share = ShareOf(spec, Find(spec, name), rank, ranks);
+      EXPECT_TRUE(share.ok()) << share.status();
+      EXPECT_EQ(share->holders, ranks.count / ranks.experts);
+      if (!share->ranges.empty()) have.push_back(rank);
+    }
+    return have;
+  };
+  EXPECT_THAT(holders(0, {.count = 4, .experts = 2}), ElementsAre(0, 1));
+  EXPECT_THAT(holders(1, {.count = 4, .experts = 2}), ElementsAre(0, 1));
+  EXPECT_THAT(holders(2, {.count = 4, .experts = 2}), ElementsAre(2, 3));
+  EXPECT_THAT(holders(3, {.count = 4, .experts = 4}), ElementsAre(3));
+  EXPECT_THAT(holders(3, {.count = 4, .experts = 1}), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(Message(ShareOf(spec, Find(spec, "model.layers.#.mlp.experts.0.up_proj.weight"), 0,
+                              {.count = 6, .experts = 3})
+                          .status()),
+              HasSubstr("divides both the 4 experts of a block and the 6 ranks"));
 }
 
 // What a rank computes it can use: its heads of queries read its heads of keys, and its columns of

@@ -65,10 +65,13 @@ TEST_F(CellCheck, DevicesAreOfOneKind) {
   EXPECT_THAT(ProblemsOf({.tensor = 2}, {0, 1}), ElementsAre(HasSubstr("of the kinds cpu, cuda")));
 }
 
-TEST_F(CellCheck, ThereAreNoExpertRanks) {
+TEST_F(CellCheck, PartsOfExpertsDivideTheRanks) {
   Offer({"cuda", "cuda"});
-  EXPECT_THAT(ProblemsOf({.tensor = 2, .expert = 2}, {0, 1}),
-              ElementsAre(HasSubstr("got 2 tensor by 2 expert ranks")));
+  EXPECT_THAT(ProblemsOf({.tensor = 2, .expert = 2}, {0, 1}), IsEmpty());
+  for (const uint32_t parts : {0u, 3u, 4u}) {
+    EXPECT_THAT(ProblemsOf({.tensor = 2, .expert = parts}, {0, 1}),
+                ElementsAre(HasSubstr("that divides its 2 tensor ranks")));
+  }
 }
 
 }  // namespace

@@ -198,8 +198,8 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
 
   const uint64_t parameters = RankParameters(spec, vocabulary, layers, first, last);
   const bool rounded = spec.train.optimizer.moments == MomentDtype::kBf16;
-  const uint64_t moments =
-      MomentsOf(spec, vocabulary, layers, first, last, RanksOf(spec.group)) * (rounded ? kHalf : kFloat);
+  const uint64_t moments = MomentsOf(spec, vocabulary, layers, first, last, RanksOf(spec.group)) *
+                           (rounded ? kHalf : kFloat);
   StageMemory memory;
   memory.fixed = 2 * kFloat * parameters + moments +
                  FrozenBytes(spec, vocabulary, layers, first, last) +

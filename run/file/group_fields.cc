@@ -69,9 +69,10 @@ void CheckExperts(const RunSpec& spec, Reader& reader) {
   };
   if (!spec.model.has_experts()) {
     if (parts > 1) {
-      fail(fmt::format("no block of family {} has experts that {} parts could be made of; leave "
-                       "expert out, or choose family moe",
-                       ToString(spec.model.family), parts));
+      fail(
+          fmt::format("no block of family {} has experts that {} parts could be made of; leave "
+                      "expert out, or choose family moe",
+                      ToString(spec.model.family), parts));
     }
     return;
   }
@@ -80,9 +81,10 @@ void CheckExperts(const RunSpec& spec, Reader& reader) {
                      parts));
   }
   if (reader.Sound({"model.experts"}) && spec.model.experts % parts != 0) {
-    fail(fmt::format("expected a number that divides the {} experts of a block (model.experts), "
-                     "got {}",
-                     spec.model.experts, parts));
+    fail(
+        fmt::format("expected a number that divides the {} experts of a block (model.experts), "
+                    "got {}",
+                    spec.model.experts, parts));
   }
   if (reader.Sound({"model.context"}) && spec.model.context % ranks != 0) {
     reader.Fail(reader.PlaceOf(kTensor),
@@ -115,9 +117,10 @@ void CheckHidden(const RunSpec& spec, Reader& reader) {
                 "run would begin as another model; leave one of the two out");
   }
   if (spec.model.has_experts()) {
-    reader.Fail(reader.PlaceOf("group.p"),
-                "group.p: an expert takes a token's channels whole, and no rank has them all; leave "
-                "p out for a model with experts");
+    reader.Fail(
+        reader.PlaceOf("group.p"),
+        "group.p: an expert takes a token's channels whole, and no rank has them all; leave "
+        "p out for a model with experts");
     return;
   }
   // Those of a block that are added to what ranks have summed.

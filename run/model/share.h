@@ -24,9 +24,8 @@ struct Range {
 };
 
 struct Share {
-  std::vector<Range>
-      ranges;  // ascending; of columns where the split is along columns, else of rows; none: has
-               // nothing of it
+  std::vector<Range> ranges;  // ascending; of columns where the split is along columns, else of
+                              // rows; none: has nothing of it
   // Ranks with these ranges, neighbours. Where a split parameter has more than one, its gradient is
   // summed over them.
   uint32_t holders = 1;

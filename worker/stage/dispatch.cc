@@ -72,7 +72,8 @@ struct WeightedSum : torch::autograd::Function<WeightedSum> {
 // Rows that came rank by rank, each rank's by expert: by expert, each expert's by rank.
 at::Tensor ByExpert(const at::Tensor& by_rank, const SlotExchange& exchange) {
   std::vector<int64_t> sizes;
-  for (const auto& of_rank : exchange.blocks) sizes.insert(sizes.end(), of_rank.begin(), of_rank.end());
+  for (const auto& of_rank : exchange.blocks)
+    sizes.insert(sizes.end(), of_rank.begin(), of_rank.end());
   const std::vector<at::Tensor> blocks = by_rank.split_with_sizes(sizes);
   const size_t ranks = exchange.blocks.size(), experts = exchange.blocks.front().size();
   std::vector<at::Tensor> ordered;
@@ -91,7 +92,8 @@ at::Tensor ByRank(const at::Tensor& by_expert, const SlotExchange& exchange) {
   const std::vector<at::Tensor> blocks = by_expert.split_with_sizes(sizes);
   std::vector<at::Tensor> ordered;
   for (size_t rank = 0; rank < ranks; ++rank) {
-    for (size_t expert = 0; expert < experts; ++expert) ordered.push_back(blocks[expert * ranks + rank]);
+    for (size_t expert = 0; expert < experts; ++expert)
+      ordered.push_back(blocks[expert * ranks + rank]);
   }
   return at::cat(ordered);
 }
@@ -115,7 +117,8 @@ struct Travels : torch::autograd::Function<Travels<kThere, kBack>> {
   static Variable forward(AutogradContext* context, const Variable& rows, const RankGroup* group,
                           const std::shared_ptr<const SlotExchange>& exchange) {
     context->saved_data["group"] = reinterpret_cast<int64_t>(group);
-    context->saved_data["exchange"] = c10::IValue::make_capsule(c10::make_intrusive<Held>(exchange));
+    context->saved_data["exchange"] =
+        c10::IValue::make_capsule(c10::make_intrusive<Held>(exchange));
     return kThere(*group, &RankCommunicators::forward, rows, *exchange);
   }
 
@@ -123,7 +126,8 @@ struct Travels : torch::autograd::Function<Travels<kThere, kBack>> {
     const auto* const group =
         reinterpret_cast<const RankGroup*>(  // NOLINT(performance-no-int-to-ptr)
             context->saved_data["group"].toInt());
-    const auto held = c10::static_intrusive_pointer_cast<Held>(context->saved_data["exchange"].toCapsule());
+    const auto held =
+        c10::static_intrusive_pointer_cast<Held>(context->saved_data["exchange"].toCapsule());
     return {kBack(*group, &RankCommunicators::backward, gradients[0], *held->exchange), Variable(),
             Variable()};
   }
@@ -178,7 +182,8 @@ void Dispatch::Count(const at::Tensor& sorted, int64_t experts) {
   const at::Tensor bounds =
       at::searchsorted(sorted, at::arange(experts + 1, sorted.options()));  // where each begins
   const at::Tensor own = bounds.narrow(0, 1, experts) - bounds.narrow(0, 0, experts);
-  const at::Tensor of_all = (group_ == nullptr ? own.unsqueeze(0) : group_->GatherNumbers(own)).cpu();
+  const at::Tensor of_all =
+      (group_ == nullptr ? own.unsqueeze(0) : group_->GatherNumbers(own)).cpu();
   std::vector<std::vector<int64_t>> counts;
   for (const at::Tensor& of_rank : of_all.unbind(0)) counts.push_back(ToNumbers(of_rank));
   counts_ = ToNumbers(of_all.sum(0));
@@ -202,7 +207,8 @@ at::Tensor Dispatch::Send(const at::Tensor& rows) const {
 
 at::Tensor Dispatch::Combine(const at::Tensor& of_experts, const at::Tensor& weights) const {
   const at::Tensor slots =
-      exchange_ ? Travels<FromHolders, ToHolders>::apply(of_experts, group_, exchange_) : of_experts;
+      exchange_ ? Travels<FromHolders, ToHolders>::apply(of_experts, group_, exchange_)
+                : of_experts;
   return WeightedSum::apply(slots, weights, places_);
 }
 

@@ -31,8 +31,8 @@ struct SlotExchange {
 
 class Dispatch {
  public:
-  // `chosen`: (tokens, slots of a token) int64, numbers below `experts`; of this rank's tokens. On a
-  // GPU the host waits for the counts. `group`: null, or it outlives what is computed.
+  // `chosen`: (tokens, slots of a token) int64, numbers below `experts`; of this rank's tokens. On
+  // a GPU the host waits for the counts. `group`: null, or it outlives what is computed.
   Dispatch(const at::Tensor& chosen, int64_t experts, const RankGroup* group);
 
   // Tokens of each of the block's experts, of all ranks.
@@ -52,8 +52,8 @@ class Dispatch {
   const RankGroup* const group_;
   std::vector<int64_t> counts_, held_;
   std::shared_ptr<const SlotExchange> exchange_;  // where experts are divided
-  at::Tensor tokens_;      // of each slot in the order of experts
-  at::Tensor places_;      // (tokens, slots of a token): where in that order a slot stands
+  at::Tensor tokens_;                             // of each slot in the order of experts
+  at::Tensor places_;  // (tokens, slots of a token): where in that order a slot stands
 };
 
 }  // namespace longhaul::worker

@@ -117,8 +117,7 @@ at::Tensor Mixture::operator()(const at::Tensor& x) const {
   if (at::GradMode::is_enabled()) {
     std::ranges::transform(counts_, dispatch.counts(), counts_.begin(), std::plus<>());
   }
-  const at::Tensor loads =
-      at::tensor(dispatch.counts(), at::kFloat).div_(tokens).to(rows.device());
+  const at::Tensor loads = at::tensor(dispatch.counts(), at::kFloat).div_(tokens).to(rows.device());
   const at::Tensor weights =
       Weigh::apply(scores, probabilities, chosen, loads, Weighing{normalizes_, balance_, tokens});
 

@@ -21,22 +21,34 @@ SHAPES = {
     "gpt2-large": {
         "model": {"hidden": 1280, "heads": 20, "context": 1024, "vocabulary": 50257},
         "microbatch_size": 1},
+    # Routers send tokens to experts by Zipf's law, so that some experts get many.
+    "moe": {
+        "model": {"family": "moe", "hidden": 2048, "heads": 16, "kv_heads": 4, "context": 4096,
+                  "vocabulary": 151936, "experts": 64, "experts_per_token": 8, "expert_intermediate": 768},
+        "microbatch_size": 1, "layers": 4, "zipf": 1.0, "collectives": "none,zip"},
 }
 
 
 class Stage:
     """A process with a stage, that makes steps when it is told to."""
 
-    def __init__(self, program, shape, layers, devices, collectives, environment):
+    def __init__(self, program, shape, layers, devices, collectives, environment, experts=1):
         self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         env=os.environ | environment)
         run = {"name": "group", "model": {**SHAPES[shape]["model"], "layers": layers},
                "data": {"text": ["unused"]},
                "train": {"steps": 1, "microbatches": 4, "dtype": "bf16",
                          "microbatch_size": SHAPES[shape]["microbatch_size"]}}
-        job = {"run": run, "layers": layers, "last": False, "threads": 1, "timing_only": True,
+        job = {"run": run, "layers": layers, "last": False, "threads": 1,
                "graphs": True, "collectives": collectives}
+        if "zipf" in SHAPES[shape]:
+            job["zipf"] = SHAPES[shape]["zipf"]
+        else:
+            job["timing_only"] = True
+        if experts > 1:
+            job["experts"] = experts
         job["devices" if "," in devices or "-" in devices else "device"] = devices
+        self.experts = []
         self.ask(job)
 
     def ask(self, job):
@@ -48,7 +60,9 @@ class Stage:
         return json.loads(line)
 
     def seconds(self, steps):
-        return statistics.median(self.ask({"steps": steps})["seconds"]) / 4
+        answer = self.ask({"steps": steps})
+        self.experts = answer.get("experts", [])
+        return statistics.median(answer["seconds"]) / 4
 
     def close(self):
         self.process.stdin.close()
@@ -59,12 +73,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("bin", help="the folder with stage_passes")
     parser.add_argument("--shape", choices=SHAPES, action="append")
-    parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--layers", type=int, help="default: 8, of experts 4")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--host-path", action="store_true", help="NCCL without direct links (NCCL_P2P_DISABLE=1)")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=5, help="of a round; 4 microbatches each")
-    parser.add_argument("--collectives", default="none,taco,zip")
+    parser.add_argument("--collectives", help="default: none,taco,zip; of experts none,zip")
     parser.add_argument("--csv")
     args = parser.parse_args()
     program = os.path.join(args.bin, "stage_passes")
@@ -74,14 +88,17 @@ def main():
     environment = {"NCCL_P2P_DISABLE": "1"} if args.host_path else {}
     rows = []
     for shape in args.shape or SHAPES:
-        print(f"{shape}, {args.layers} layers, bf16, forward + backward of a microbatch; "
+        layers = args.layers or SHAPES[shape].get("layers", 8)
+        collectives = (args.collectives or SHAPES[shape].get("collectives", "none,taco,zip")).split(",")
+        experts = args.ranks if "experts" in SHAPES[shape]["model"] else 1
+        print(f"{shape}, {layers} layers, bf16, forward + backward of a microbatch; "
               f"{'host path' if args.host_path else 'direct links'}", flush=True)
         began = time.monotonic()
-        stages = {"one GPU": Stage(program, shape, args.layers, "cuda:0", "none", {})}
+        stages = {"one GPU": Stage(program, shape, layers, "cuda:0", "none", {})}
         try:
-            for what in args.collectives.split(","):
+            for what in collectives:
                 stages[f"{args.ranks} GPUs, {what}"] = Stage(
-                    program, shape, args.layers, f"cuda:0-{args.ranks - 1}", what, environment)
+                    program, shape, layers, f"cuda:0-{args.ranks - 1}", what, environment, experts)
             times = {name: [] for name in stages}
             for name, stage in stages.items():
                 print(f"  {time.monotonic() - began:.0f} s: {name} warms up", file=sys.stderr, flush=True)
@@ -93,11 +110,15 @@ def main():
         finally:
             for stage in stages.values():
                 stage.close()
-        plain = times[f"{args.ranks} GPUs, {args.collectives.split(',')[0]}"]
+        most = [stage.experts for stage in stages.values() if stage.experts]
+        if most:
+            print(f"  tokens of a block's most used expert over the mean: "
+                  f"{', '.join(f'{block:.2f}' for block in most[-1])}", flush=True)
+        plain = times[f"{args.ranks} GPUs, {collectives[0]}"]
         for name, seconds in times.items():
             to_one = statistics.median(a / b for a, b in zip(times["one GPU"], seconds))
             to_plain = statistics.median(a / b for a, b in zip(plain, seconds))
-            rows.append({"shape": shape, "layers": args.layers, "host_path": args.host_path, "variant": name,
+            rows.append({"shape": shape, "layers": layers, "host_path": args.host_path, "variant": name,
                          "ms": round(1e3 * statistics.median(seconds), 3),
                          "ms_least": round(1e3 * min(seconds), 3), "ms_most": round(1e3 * max(seconds), 3),
                          "x_one_gpu": round(to_one, 3), "x_first_group": round(to_plain, 3)})

@@ -6,18 +6,25 @@
 // them, "device", "threads", "graphs": on a GPU whether passes are recorded}: a stage of so many of
 // the model's layers, not the first; answered by {"parameters"}. "devices" instead of "device": a
 // group with a rank on each, "collectives" (none, taco, zip) are those of its sums. "timing_only":
-// parameters are any numbers, made in no time. Then for
-// every {"steps"} {"seconds": of each}. A step is train.microbatches times forward and backward,
-// which counts, and the optimizer's step with the casts of weights, which does not. For every
+// parameters are any numbers, made in no time. "experts": into so many parts a group divides them;
+// "zipf": routers send tokens to experts by Zipf's law with that exponent. Then for every {"steps"}
+// {"seconds": of each, "experts": of each block the most tokens of an expert over the mean}. A step
+// is train.microbatches times forward and backward, which counts, and the optimizer's step with the
+// casts of weights, which does not. For every
 // {"snapshots"} {"seconds": of each, "bytes": of one}: of the stage's state, as for a checkpoint.
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/from_blob.h>
+#include <ATen/ops/empty.h>
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -38,6 +45,9 @@ namespace {
 
 using nlohmann::json;
 
+// Of every token: what a router's first column is multiplied by, nearly.
+constexpr double kFirstChannel = 8;
+
 class TimedStage {
  public:
   static StatusOr<TimedStage> Create(const json& job) {
@@ -56,6 +66,8 @@ class TimedStage {
     options.threads = job.at("threads");
     options.graphs = job.at("graphs");
     options.timing_only = job.value("timing_only", false);
+    const double zipf = job.value("zipf", 0.0);
+    options.loads = zipf > 0;
     const bool of_group = job.contains("devices");
     LH_ASSIGN_OR_RETURN(
         const std::vector<DeviceName> devices,
@@ -70,6 +82,7 @@ class TimedStage {
     LH_ASSIGN_OR_RETURN(std::unique_ptr<Stage> stage,
                         of_group ? MakeGroupStage(options, CommunicatorsFor(options.group))
                                  : Stage::Create(options));
+    if (zipf > 0) LH_RETURN_IF_ERROR(stage->Load(RoutedByZipf(options.model, zipf)));
     at::Tensor boundary;
     LH_RETURN_IF_ERROR(CallTorch("the boundary tensor", options.threads, [&]() -> Status {
       boundary = Boundary(options);
@@ -92,6 +105,17 @@ class TimedStage {
     const double seconds = absl::ToDoubleSeconds(Now() - start);
     LH_RETURN_IF_ERROR(stage_->OptimizerStep(Step(++step_), options_.train.optimizer.lr, 1));
     return seconds;
+  }
+
+  // Of the last step.
+  std::vector<double> MostOverMean() const {
+    std::vector<double> of_blocks;
+    for (const std::vector<int64_t>& tokens : stage_->TokensOfExperts()) {
+      const auto sum = std::accumulate(tokens.begin(), tokens.end(), int64_t{0});
+      of_blocks.push_back(static_cast<double>(std::ranges::max(tokens)) *
+                          static_cast<double>(tokens.size()) / static_cast<double>(sum));
+    }
+    return of_blocks;
   }
 
   struct TimedSnapshot {
@@ -120,6 +144,7 @@ class TimedStage {
   static GroupSpec GroupOf(const json& job) {
     const std::string name = job.value("collectives", "none");
     GroupSpec group;
+    group.expert = job.value("experts", 1u);
     group.forward = name == "taco"  ? GroupCollective::kTaco
                     : name == "zip" ? GroupCollective::kZip
                                     : GroupCollective::kNone;
@@ -127,16 +152,41 @@ class TimedStage {
     return group;
   }
 
-  // Values from -1 to 1, on the stage's device.
+  // Normal numbers on the stage's device, but for the first channel, which is the same in all
+  // tokens.
   static at::Tensor Boundary(const StageOptions& options) {
-    std::vector<float> values(size_t{options.train.microbatch_size} * options.model.context *
-                              options.model.hidden);
-    for (size_t i = 0; i < values.size(); ++i) {
-      values[i] = static_cast<float>(i * 37 % 101) / 50.0f - 1.0f;
-    }
-    return at::from_blob(values.data(), {static_cast<int64_t>(values.size())})
-        .clone()
-        .to(TorchDevice(options.device));
+    const int64_t hidden = options.model.hidden;
+    const int64_t tokens = int64_t{options.train.microbatch_size} * options.model.context;
+    const at::Tensor values =
+        at::empty({tokens, hidden}).normal_(0, 1, at::make_generator<at::CPUGeneratorImpl>(1));
+    values.select(1, 0).fill_(kFirstChannel);
+    return values.flatten().to(TorchDevice(options.device));
+  }
+
+  // Weights so that a router's score of an expert is the logarithm of its share, and noise.
+  static ReadParameter RoutedByZipf(const ModelSpec& model, double exponent) {
+    const at::Tensor noise =
+        at::empty({1 << 22}).normal_(0, 1, at::make_generator<at::CPUGeneratorImpl>(2));
+    return [noise, exponent, hidden = size_t{model.hidden}](const model::PlacedParameter& parameter,
+                                                            std::span<float> values) {
+      const std::string name = parameter.Name();
+      const bool is_router = name.ends_with("mlp.gate.weight");
+      if (!parameter.parameter.shape.is_matrix()) {
+        std::ranges::fill(values, name.ends_with("norm.weight") ? 1.0f : 0.0f);
+        return absl::OkStatus();
+      }
+      const float* const from = noise.const_data_ptr<float>();
+      const size_t period = static_cast<size_t>(noise.numel());
+      const size_t offset = std::hash<std::string>()(name) % period;
+      // A score's noise deviates as Gumbel's, with which the highest scores are draws by share.
+      const auto scale = static_cast<float>(is_router ? 1.28 / std::sqrt(hidden) : 0.02);
+      for (size_t i = 0; i < values.size(); ++i) values[i] = scale * from[(offset + i) % period];
+      for (size_t expert = 0; is_router && expert * hidden < values.size(); ++expert) {
+        const auto place = static_cast<double>(expert * 37 % (values.size() / hidden) + 1);
+        values[expert * hidden] = static_cast<float>(-exponent * std::log(place) / kFirstChannel);
+      }
+      return absl::OkStatus();
+    };
   }
 
   StageOptions options_;
@@ -173,7 +223,7 @@ Status Serve() {
     for (double& step : seconds) {
       LH_ASSIGN_OR_RETURN(step, stage.StepSeconds());
     }
-    Print({{"seconds", seconds}});
+    Print({{"seconds", seconds}, {"experts", stage.MostOverMean()}});
   }
   return absl::OkStatus();
 }

@@ -138,8 +138,35 @@ INSTANTIATE_TEST_SUITE_P(
         Case{.name = "llama_qk_norm_bf16",
              .family = ModelFamily::kLlama,
              .dtype = ComputeDtype::kBf16,
-             .qk_norm = true}),
+             .qk_norm = true},
+        Case{.name = "gpt_sequence", .sequence = true},
+        Case{.name = "llama_sequence_bf16",
+             .family = ModelFamily::kLlama,
+             .dtype = ComputeDtype::kBf16,
+             .sequence = true},
+        Case{.name = "moe", .family = ModelFamily::kMoe},
+        Case{.name = "moe_experts", .family = ModelFamily::kMoe, .experts = 2},
+        Case{.name = "moe_experts_sequence",
+             .family = ModelFamily::kMoe,
+             .sequence = true,
+             .experts = 2}),
     NameOf);
+
+// In bf16, where products of all experts are one: gradients are not held against another routing.
+TEST(ExpertsOnGpus, LearnInBf16AsInFp32AndZipLosesNothing) {
+  testing::LoadTorchCudaOrFail();
+  int devices = 0;
+  ASSERT_EQ(testing::Gpu().table().device_count(&devices), 0);
+  if (devices < 2) GTEST_SKIP() << "a group of two needs two GPUs, this machine has " << devices;
+  StageOptions options = OptionsOf({.family = ModelFamily::kMoe, .experts = 2});
+  options.device = kGpu;
+  const std::vector<double> exact = LossesOf(options, GroupCollective::kNone);
+  options.train.dtype = ComputeDtype::kBf16;
+  const std::vector<double> got = LossesOf(options, GroupCollective::kNone);
+  ASSERT_EQ(got.size(), exact.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], exact[i], 0.02 * exact[i]) << i;
+  EXPECT_EQ(LossesOf(options, GroupCollective::kZip), got);
+}
 
 }  // namespace
 }  // namespace longhaul::worker

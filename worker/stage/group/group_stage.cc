@@ -293,9 +293,10 @@ Status GroupStage::Start(const MakeCommunicators& make_communicators) {
 StatusOr<std::unique_ptr<Stage>> MakeGroupStage(const StageOptions& options,
                                                 const MakeCommunicators& make_communicators) {
   LH_RETURN_IF_ERROR(CheckGroup(options));
-  LH_ASSIGN_OR_RETURN(Shares shares, Shares::Of(options.model, ParametersOf(options),
-                                                {.count = static_cast<uint32_t>(options.ranks.size()),
-                                                 .experts = options.group.expert}));
+  LH_ASSIGN_OR_RETURN(Shares shares,
+                      Shares::Of(options.model, ParametersOf(options),
+                                 {.count = static_cast<uint32_t>(options.ranks.size()),
+                                  .experts = options.group.expert}));
   LH_ASSIGN_OR_RETURN(std::unique_ptr<collective::Rendezvous> rendezvous,
                       collective::Rendezvous::Open());
   auto stage = std::make_unique<GroupStage>(options, std::move(shares), std::move(rendezvous));

@@ -72,8 +72,8 @@ at::Tensor Gather(collective::Communicator& ranks, const at::Tensor& own) {
   std::vector<int64_t> sizes = dense.sizes().vec();
   sizes.insert(sizes.begin(), ranks.size());
   at::Tensor all = at::empty(sizes, dense.options().requires_grad(false));
-  ThrowIfError(ranks.AllGather(dense.const_data_ptr(), all.mutable_data_ptr(),
-                               CountOf(dense), DtypeOf(dense), QueueOf(dense.device())));
+  ThrowIfError(ranks.AllGather(dense.const_data_ptr(), all.mutable_data_ptr(), CountOf(dense),
+                               DtypeOf(dense), QueueOf(dense.device())));
   return all;
 }
 
@@ -261,9 +261,9 @@ at::Tensor RankGroup::SendRows(Through way, const at::Tensor& rows, std::span<co
     return all;
   };
   const at::Tensor dense = rows.contiguous();
-  at::Tensor received = at::empty({std::accumulate(receive.begin(), receive.end(), int64_t{0}),
-                                   rows.size(1)},
-                                  rows.options().requires_grad(false));
+  at::Tensor received =
+      at::empty({std::accumulate(receive.begin(), receive.end(), int64_t{0}), rows.size(1)},
+                rows.options().requires_grad(false));
   ThrowIfError((ranks_.*way)
                    ->AllToAllV(dense.const_data_ptr(), blocks(send), received.mutable_data_ptr(),
                                blocks(receive), DtypeOf(dense), QueueOf(dense.device())));

@@ -53,8 +53,8 @@ class RankGroup {
     bool sequence = false;        // tokens are a multiple of the ranks
     int64_t hidden = 0;           // channels
     int64_t shared_channels = 0;  // partial: fewer than `hidden`
-    // A block's experts are in so many parts. A part is whole on each of `size / experts` ranks that
-    // are neighbours.
+    // A block's experts are in so many parts. A part is whole on each of `size / experts` ranks
+    // that are neighbours.
     uint32_t experts = 1;
     bool partial() const { return shared_channels < hidden; }
   };

@@ -68,8 +68,8 @@ constexpr char kMoe[] =
     "experts_per_token: 2, expert_intermediate: 32 }";
 
 TEST_F(GroupFields, SaysIntoHowManyPartsExpertsAreDivided) {
-  for (const char* group : {"{ tensor: 2, expert: 2 }", "{ tensor: 6, expert: 3, sequence: true }",
-                            "{ tensor: 3 }"}) {
+  for (const char* group :
+       {"{ tensor: 2, expert: 2 }", "{ tensor: 6, expert: 3, sequence: true }", "{ tensor: 3 }"}) {
     const auto spec = Parsed(group, {.model = kMoe});
     ASSERT_TRUE(spec.ok()) << spec.status();
     const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
@@ -77,9 +77,10 @@ TEST_F(GroupFields, SaysIntoHowManyPartsExpertsAreDivided) {
     EXPECT_EQ(*again, *spec);
   }
   EXPECT_EQ(Parsed("{ tensor: 6, expert: 3 }", {.model = kMoe})->group.expert, 3u);
-  EXPECT_THAT(Error("{ tensor: 6, expert: 4 }", {.model = kMoe}),
-              AllOf(HasSubstr("run.yaml:5:"), HasSubstr("divides the 6 ranks of group.tensor, got 4"),
-                    HasSubstr("divides the 6 experts of a block (model.experts), got 4")));
+  EXPECT_THAT(
+      Error("{ tensor: 6, expert: 4 }", {.model = kMoe}),
+      AllOf(HasSubstr("run.yaml:5:"), HasSubstr("divides the 6 ranks of group.tensor, got 4"),
+            HasSubstr("divides the 6 experts of a block (model.experts), got 4")));
   EXPECT_THAT(Error("{ tensor: 2, expert: 2 }"), HasSubstr("group.expert: no block of family gpt"));
   EXPECT_THAT(Error("{ expert: 2 }", {.model = kMoe}),
               HasSubstr("group.expert: a stage of one rank"));

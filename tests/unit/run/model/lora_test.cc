@@ -207,8 +207,7 @@ TEST_P(LoraOf, RanksOfAGroupShareAnAdapterAsItsMatrix) {
     const uint64_t along = parameter.split.along == Along::kColumns ? shape.columns : shape.rows;
     const bool whole =
         parameter.split.along == Along::kNothing || parameter.split.along == Along::kExperts;
-    EXPECT_EQ(elements, whole ? 2 * along : along)
-        << parameter.name;
+    EXPECT_EQ(elements, whole ? 2 * along : along) << parameter.name;
     EXPECT_NE(shape.rows == 4 && parameter.split.along == Along::kRows, true) << parameter.name;
   }
 }

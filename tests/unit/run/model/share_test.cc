@@ -83,8 +83,8 @@ TEST(ShareOf, RanksTogetherHoldEveryRowAsOftenAsTheyAgreeOn) {
         const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
         const uint32_t uneven = parameter.split.unit == Unit::kToken ? 1 : 0;
         EXPECT_LE(*most - *least, uneven) << parameter.name << " over " << ranks;
-        const bool whole = parameter.split.along == Along::kNothing ||
-                           parameter.split.along == Along::kExperts;
+        const bool whole =
+            parameter.split.along == Along::kNothing || parameter.split.along == Along::kExperts;
         const bool repeated = parameter.split.unit == Unit::kKvHead && ranks == 8;
         EXPECT_EQ(holders, whole ? ranks : repeated ? 2 : 1) << parameter.name;
       }
@@ -95,7 +95,8 @@ TEST(ShareOf, RanksTogetherHoldEveryRowAsOftenAsTheyAgreeOn) {
 TEST(ShareOf, EveryExpertIsOnNeighboursThatHaveTheSamePart) {
   const ModelSpec spec = Eight(ModelFamily::kMoe);  // 4 experts
   const auto holders = [&spec](uint32_t expert, const Ranks& ranks) {
-    const std::string name = "model.layers.#.mlp.experts." + std::to_string(expert) + ".up_proj.weight";
+    const std::string name =
+        "model.layers.#.mlp.experts." + std::to_string(expert) + ".up_proj.weight";
     std::vector<uint32_t> have;
     for (uint32_t rank = 0; rank < ranks.count; ++rank) {
       const auto share = ShareOf(spec, Find(spec, name), rank, ranks);

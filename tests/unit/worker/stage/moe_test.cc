@@ -175,7 +175,7 @@ void ExpectClose(const at::Tensor& actual, const std::vector<double>& expected,
 
 struct MixtureExample {
   explicit MixtureExample(const StageOptions& options)
-      : maker(MakerOf(options)), mixture(maker, options, kPrefix) {
+      : maker(MakerOf(options)), mixture(maker, options, kPrefix, /*group=*/nullptr) {
     int salt = 0;
     for (const Parameter& parameter : maker.parameters()) SetValue(parameter, ++salt);
   }
@@ -395,17 +395,16 @@ TEST(BalanceByBias, GoesOnFromASnapshotToTheBit) {
 TEST(Dispatch, SortsSlotsByExpertAndThenByToken) {
   // Of four tokens.
   const at::Tensor chosen = at::tensor({2, 0, 0, 1, 2, 1, 0, 2}, at::kLong).view({4, 2});
-  const Dispatch dispatch(chosen, /*experts=*/4);
+  const Dispatch dispatch(chosen, /*experts=*/4, /*group=*/nullptr);
   EXPECT_THAT(dispatch.counts(), ElementsAre(3, 2, 3, 0));
+  EXPECT_EQ(dispatch.held(), dispatch.counts());
   const at::Tensor rows = at::tensor({10.0f, 11.0f, 12.0f, 13.0f}).view({4, 1});
-  const std::vector<at::Tensor> sent = dispatch.Send(rows);
-  ASSERT_EQ(sent.size(), 4u);
-  EXPECT_TRUE(sent[0].flatten().equal(at::tensor({10.0f, 11.0f, 13.0f})));
-  EXPECT_TRUE(sent[1].flatten().equal(at::tensor({11.0f, 12.0f})));
-  EXPECT_TRUE(sent[2].flatten().equal(at::tensor({10.0f, 12.0f, 13.0f})));
-  EXPECT_EQ(sent[3].size(0), 0);
+  const at::Tensor sent = dispatch.Send(rows);
+  EXPECT_TRUE(
+      sent.flatten().equal(at::tensor({10.0f, 11.0f, 13.0f, 11.0f, 12.0f, 10.0f, 12.0f, 13.0f})));
   // Experts that give their number times a hundred, and the token.
-  const std::vector<at::Tensor> given = {sent[0], sent[1] + 100, sent[2] + 200, sent[3]};
+  const at::Tensor given =
+      sent + at::tensor({0.0f, 0.0f, 0.0f, 100.0f, 100.0f, 200.0f, 200.0f, 200.0f}).view({8, 1});
   const at::Tensor weights =
       at::tensor({1.0f, 0.0f, 1.0f, 0.0f, 0.5f, 0.5f, 0.0f, 2.0f}).view({4, 2});
   EXPECT_TRUE(dispatch.Combine(given, weights)

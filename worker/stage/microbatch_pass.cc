@@ -42,10 +42,11 @@ class EagerPass final : public MicrobatchPass {
   }
 
   at::Tensor Backward(const at::Tensor& gradient) override {
-    // Autograd may write into what it is given.
+    // Autograd may write into what it is given. A group's boundary is on the first rank's device.
     const at::Tensor start = options_.last
                                  ? StartAtLoss()
-                                 : gradient.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+                                 : gradient.to(at::TensorOptions(at::kFloat).device(device_),
+                                               /*non_blocking=*/false, /*copy=*/true);
     return BackwardOf(start, /*keep=*/false);
   }
 

@@ -37,8 +37,10 @@ class Stage:
                                         env=os.environ | environment)
         run = {"name": "group", "model": {**SHAPES[shape]["model"], "layers": layers},
                "data": {"text": ["unused"]},
+               # Moments in bf16, so that all variants' stages fit a GPU together; weights stay as they are.
                "train": {"steps": 1, "microbatches": 4, "dtype": "bf16",
-                         "microbatch_size": SHAPES[shape]["microbatch_size"]}}
+                         "microbatch_size": SHAPES[shape]["microbatch_size"],
+                         "optimizer": {"lr": 1e-9, "moments": "bf16"}}}
         job = {"run": run, "layers": layers, "last": False, "threads": 1,
                "graphs": True, "collectives": collectives}
         if "zipf" in SHAPES[shape]:
@@ -49,18 +51,21 @@ class Stage:
             job["experts"] = experts
         job["devices" if "," in devices or "-" in devices else "device"] = devices
         self.experts = []
-        self.ask(job)
+        self.tell(job)
 
-    def ask(self, job):
+    def tell(self, job):
         self.process.stdin.write(json.dumps(job) + "\n")
         self.process.stdin.flush()
+
+    def answer(self):
         line = self.process.stdout.readline()
         if not line:
             raise SystemExit(f"{self.process.args[0]} ended with code {self.process.wait()}")
         return json.loads(line)
 
     def seconds(self, steps):
-        answer = self.ask({"steps": steps})
+        self.tell({"steps": steps})
+        answer = self.answer()
         self.experts = answer.get("experts", [])
         return statistics.median(answer["seconds"]) / 4
 
@@ -100,6 +105,8 @@ def main():
                 stages[f"{args.ranks} GPUs, {what}"] = Stage(
                     program, shape, layers, f"cuda:0-{args.ranks - 1}", what, environment, experts)
             times = {name: [] for name in stages}
+            for stage in stages.values():  # they start side by side
+                stage.answer()
             for name, stage in stages.items():
                 print(f"  {time.monotonic() - began:.0f} s: {name} warms up", file=sys.stderr, flush=True)
                 stage.seconds(2)

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "run/model/family.h"
@@ -14,7 +15,7 @@ namespace longhaul::config {
 namespace {
 
 constexpr uint32_t kMostRanks = 64;  // of a group: transport/collective
-constexpr std::string_view kTensor = "group.tensor";
+constexpr std::string_view kTensor = "group.tensor", kBothWays = "group.collective";
 
 bool KnowsModelOfGroup(const RunSpec& spec, const Reader& reader) {
   return reader.Sound({"model.from", "model.preset", "model.family", "model.hidden", "model.heads",
@@ -55,8 +56,22 @@ void CheckOneRank(const GroupSpec& group, Reader& reader) {
   };
   check("group.sequence", group.sequence);
   check("group.p", group.shared_channels < 1);
+  if (reader.Has(std::string(kBothWays))) {
+    check(kBothWays, group.forward != GroupCollective::kNone);
+    return;
+  }
   check("group.forward", group.forward != GroupCollective::kNone);
   check("group.backward", group.backward != GroupCollective::kNone);
+}
+
+// Which of the two would hold is nobody's guess.
+void CheckBothWays(Reader& reader) {
+  for (const std::string one : {"group.forward", "group.backward"}) {
+    if (!reader.Has(std::string(kBothWays)) || !reader.Has(one)) continue;
+    reader.Fail(reader.PlaceOf(one),
+                fmt::format("{}: {} says it of both directions already; leave one of the two out",
+                            one, kBothWays));
+  }
 }
 
 // What ranks have of the hidden state.
@@ -100,16 +115,23 @@ void CheckHidden(const RunSpec& spec, Reader& reader) {
 
 Field Group(GroupSpec* group) {
   const std::vector collectives = {GroupCollective::kNone, GroupCollective::kTaco,
-                                   GroupCollective::kZip};
+                                   GroupCollective::kZip, GroupCollective::kAuto};
+  Field both_ways = Choice("collective", &group->forward, collectives);
+  both_ways.read = [group, read = both_ways.read](Reader& reader, const YAML::Node& node,
+                                                  const std::string& path) {
+    read(reader, node, path);
+    group->backward = group->forward;
+  };
   return Section(
       "group", {Whole("tensor", &group->tensor, 1, kMostRanks), Flag("sequence", &group->sequence),
-                Real("p", &group->shared_channels, {.least = 0, .most = 1}),
+                Real("p", &group->shared_channels, {.least = 0, .most = 1}), std::move(both_ways),
                 Choice("forward", &group->forward, collectives),
                 Choice("backward", &group->backward, collectives)});
 }
 
 void CheckGroup(const RunSpec& spec, Reader& reader) {
   const uint32_t ranks = spec.group.tensor;
+  CheckBothWays(reader);
   if (!reader.Sound({kTensor})) return;
   if (ranks == 1) {
     CheckOneRank(spec.group, reader);

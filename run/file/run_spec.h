@@ -76,11 +76,12 @@ enum class CleanValidation : uint8_t {
   kNever,
 };
 
-// What compresses the sums of a group: "none", "taco", "zip".
+// What compresses the sums of a group: "none", "taco", "zip", "auto".
 enum class GroupCollective : uint8_t {
   kNone,
   kTaco,  // 8-bit codes
   kZip,   // without loss, bf16 alone
+  kAuto,  // kNone or kZip, whichever a worker finds to be faster
 };
 
 std::string_view ToString(ComputeDtype dtype);

@@ -18,6 +18,7 @@ struct RankCommunicators {
   std::shared_ptr<collective::Communicator> exact;     // losses, gradients that ranks share
   std::shared_ptr<collective::Communicator> forward;   // sums of hidden states
   std::shared_ptr<collective::Communicator> backward;  // sums of their gradients
+  bool recordable = true;                              // no call waits on the host
 };
 
 // Called on every rank's thread, on all at once.

@@ -270,13 +270,12 @@ Status GroupStage::Start(const MakeCommunicators& make_communicators) {
       member->End(communicators.status());
       return communicators.status();
     }
+    const bool recordable = communicators->recordable;
     ranks_[rank].group =
         std::make_unique<RankGroup>(KindOf(options_), *std::move(communicators), std::move(member));
     StageOptions own = options_;
     own.device = options_.ranks[rank];
-    // zip waits on the host for sizes, which no graph can.
-    own.graphs = own.graphs && own.group.forward != GroupCollective::kZip &&
-                 own.group.backward != GroupCollective::kZip;
+    own.graphs = own.graphs && recordable;
     // A copy of the boundary from the first rank's GPU, in that rank's order of work, would wait
     // for collectives that wait for this rank.
     if (own.device != own.ranks.front()) ReadApartFrom(TorchDevice(own.ranks.front()));

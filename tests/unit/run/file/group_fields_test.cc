@@ -53,10 +53,29 @@ TEST_F(GroupFields, SaysWhatCompressesSumsOfRanks) {
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(*again, *spec);
   EXPECT_THAT(Error("{ tensor: 2, forward: nccl }"),
-              HasSubstr("group.forward: expected one of none, taco, zip, got 'nccl'"));
+              HasSubstr("group.forward: expected one of none, taco, zip, auto, got 'nccl'"));
   const std::string alone = Error("{ forward: taco, backward: zip }");
   EXPECT_THAT(alone, AllOf(HasSubstr("run.yaml:5:19: group.forward: a stage of one rank"),
                            HasSubstr("run.yaml:5:35: group.backward: a stage of one rank")));
+}
+
+TEST_F(GroupFields, OneWordSaysItOfBothDirections) {
+  const auto spec = Parsed("{ tensor: 2, collective: auto }", {});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->group.forward, GroupCollective::kAuto);
+  EXPECT_EQ(spec->group.backward, GroupCollective::kAuto);
+  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, *spec);
+  EXPECT_EQ(Error("{ tensor: 2, collective: zip, backward: taco }"),
+            "run.yaml:5:48: group.backward: group.collective says it of both directions already; "
+            "leave one of the two out");
+  EXPECT_EQ(Error("{ tensor: 2, forward: none, collective: none }"),
+            "run.yaml:5:30: group.forward: group.collective says it of both directions already; "
+            "leave one of the two out");
+  EXPECT_THAT(Error("{ collective: zip }"),
+              HasSubstr("run.yaml:5:22: group.collective: a stage of one rank"));
+  EXPECT_EQ(Error("{ collective: none }"), "no error");
 }
 
 constexpr char kLlama[] =

@@ -43,7 +43,7 @@ ALLOWED = {
     "transport/collective/switcher": BASE + ["base/cuda", "transport/collective",
                                              "transport/collective/engine"],
     # Of collectives what they are, and no backend: programs name those.
-    "worker/stage": BASE + ["run/model", "run/file", "run/boundary", "codec",
+    "worker/stage": BASE + ["run/model", "run/file", "run/boundary", "run/plan/collective_bytes.h", "codec",
                             "transport/collective/communicator.h", "transport/collective/member.h"],
     # Which backends the ranks of a group exchange by.
     "worker/ranks": BASE + ["base/cuda", "run/boundary", "run/file", "transport/collective",

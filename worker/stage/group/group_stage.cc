@@ -99,6 +99,17 @@ RankGroup::Kind KindOf(const StageOptions& options) {
           .shared_channels = SharedChannels(options.model, options.group)};
 }
 
+// Into one count, whichever of the three does a call. Those that are one stay one.
+void CountUse(RankCommunicators* ranks) {
+  ranks->use = std::make_shared<RankUse>();
+  const RankCommunicators raw = *ranks;
+  ranks->exact = Counted(raw.exact, ranks->use);
+  ranks->forward = raw.forward == raw.exact ? ranks->exact : Counted(raw.forward, ranks->use);
+  ranks->backward = raw.backward == raw.exact     ? ranks->exact
+                    : raw.backward == raw.forward ? ranks->forward
+                                                  : Counted(raw.backward, ranks->use);
+}
+
 class GroupStage final : public Stage {
  public:
   GroupStage(const StageOptions& options, Shares shares,
@@ -188,6 +199,24 @@ class GroupStage final : public Stage {
     return ranks_[0].stage->TokensOfExperts();
   }
 
+  CollectiveUse collectives() const override {
+    CollectiveUse use;
+    const RankCommunicators& first = ranks_[0].group->communicators();
+    use.forward = first.forward->Describe();
+    use.backward = first.backward->Describe();
+    double seconds = 0;
+    for (const Rank& rank : ranks_) {
+      const RankUse& own = *rank.group->communicators().use;
+      use.sent.all_reduce += own.SentBytes(collective::Op::kAllReduce);
+      use.sent.all_gather += own.SentBytes(collective::Op::kAllGather);
+      use.sent.reduce_scatter += own.SentBytes(collective::Op::kReduceScatter);
+      use.sent.all_to_all += own.SentBytes(collective::Op::kAllToAll);
+      seconds += own.seconds;
+    }
+    if (first.exact->device() < 0) use.seconds = seconds / static_cast<double>(ranks_.size());
+    return use;
+  }
+
   uint64_t parameter_count() const override {
     uint64_t count = 0;
     for (const model::PlacedParameter& placed : ParametersOf(options_)) {
@@ -271,6 +300,7 @@ Status GroupStage::Start(const MakeCommunicators& make_communicators) {
       return communicators.status();
     }
     const bool recordable = communicators->recordable;
+    CountUse(&*communicators);
     ranks_[rank].group =
         std::make_unique<RankGroup>(KindOf(options_), *std::move(communicators), std::move(member));
     StageOptions own = options_;

@@ -115,10 +115,36 @@ TEST_F(GroupFields, OneRankIsNotWritten) {
   }
 }
 
+TEST_F(GroupFields, LeavesTheNumberOfRanksToThePlan) {
+  // 4 and 5 do not divide the 6 heads: the plan skips them.
+  const auto spec = Parsed("{ tensor: auto, sequence: true, forward: zip }", {});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_TRUE(spec->group.tensor_auto);
+  EXPECT_EQ(spec->group.tensor, 1u);
+  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, *spec);
+
+  RunSpec settled = *spec;
+  settled.group = spec->group.Settled(3);
+  EXPECT_EQ(settled.group.tensor, 3u);
+  EXPECT_FALSE(settled.group.tensor_auto);
+  EXPECT_EQ(settled.group.forward, GroupCollective::kZip);
+  settled.model.context = 9;
+  const auto chosen = ParseRunSpec(ToYaml(settled), "chosen.yaml", {}, nullptr);
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  EXPECT_EQ(*chosen, settled);
+  EXPECT_EQ(spec->group.Settled(1), GroupSpec());
+
+  EXPECT_THAT(Error("{ tensor: auto, p: 0.5 }", {.model = kLlama}),
+              HasSubstr("group.p: ranks with channels of their own are another model for each "
+                        "number of them"));
+}
+
 TEST_F(GroupFields, AreFromOneTo64) {
   EXPECT_EQ(Error("{ tensor: 0 }"),
-            "run.yaml:5:18: group.tensor: expected a whole number from 1 to 64, got '0'");
-  EXPECT_THAT(Error("{ tensor: 65 }"), HasSubstr("from 1 to 64, got '65'"));
+            "run.yaml:5:18: group.tensor: expected a whole number from 1 to 64 or auto, got '0'");
+  EXPECT_THAT(Error("{ tensor: 65 }"), HasSubstr("from 1 to 64 or auto, got '65'"));
   EXPECT_THAT(Error("{ tensors: 2 }"), HasSubstr("run.yaml:5:10: unknown key 'tensors'"));
 }
 

@@ -19,8 +19,16 @@ constexpr int kMostRepetitions = 31;
 // A GPU at rest needs so long to raise its clocks.
 constexpr absl::Duration kGpuWarmUp = absl::Milliseconds(300);
 // A GPU begins a layer's kernels while those before them run, so one layer alone takes longer than
-// one among others.
-constexpr uint32_t kGpuBlocks = 4;
+// one among others. So does one of ranks that exchange whole boundaries at a stage's ends.
+constexpr uint32_t kSeveralBlocks = 4;
+
+uint32_t BlocksToTime(const StageOptions& options) {
+  const bool exchanges_ends =
+      !options.ranks.empty() && (options.group.sequence || options.group.shared_channels < 1);
+  return options.device.cuda_index || exchanges_ends
+             ? std::min(kSeveralBlocks, options.model.layers)
+             : 1;
+}
 
 // The lower quartile: whatever else the machine does makes a pass longer, never shorter, and a
 // burst of it can outlast half of the repetitions.
@@ -117,7 +125,7 @@ StatusOr<MeasuredLayerTimes> MeasureLayerTimes(const StageOptions& options,
   LH_ASSIGN_OR_RETURN(times.head, MeasurePasses(*stage, part, absl::Milliseconds(200)));
 
   part.last = false, part.first_layer = 0;
-  part.layers = options.device.cuda_index ? std::min(kGpuBlocks, part.model.layers) : 1;
+  part.layers = BlocksToTime(options);
   stage.reset();
   LH_ASSIGN_OR_RETURN(stage, make_stage(part));
   LH_ASSIGN_OR_RETURN(times.block, MeasurePasses(*stage, part, absl::Milliseconds(500)));

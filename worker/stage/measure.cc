@@ -52,7 +52,8 @@ StatusOr<MeasuredPass> MeasurePasses(Stage& stage, const StageOptions& options,
   const size_t tokens = size_t{options.train.microbatch_size} * options.model.context;
   std::vector<int32_t> ids(tokens);
   for (size_t i = 0; i < tokens; ++i) ids[i] = static_cast<int32_t>(i % options.vocabulary);
-  std::vector<float> boundary(tokens * options.model.hidden);
+  const codec::Shape shape = BoundaryShape(options.model, options.train, options.group);
+  std::vector<float> boundary(shape.elements());
   for (size_t i = 0; i < boundary.size(); ++i) {
     boundary[i] = static_cast<float>(i * 37 % 101) / 50.0f - 1.0f;
   }
@@ -62,8 +63,7 @@ StatusOr<MeasuredPass> MeasurePasses(Stage& stage, const StageOptions& options,
                 .to(TorchDevice(options.device));
     return absl::OkStatus();
   }));
-  const codec::TensorView view{there.const_data_ptr(), codec::Dtype::kF32,
-                               BoundaryShape(options.model, options.train, options.group)};
+  const codec::TensorView view{there.const_data_ptr(), codec::Dtype::kF32, shape};
   const std::vector<int32_t> documents(options.masked_attention ? tokens : 0);
   const Stage::Input input{.tokens = ids,
                            .activation = view,

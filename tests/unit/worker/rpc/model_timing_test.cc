@@ -63,6 +63,17 @@ TEST(MeasureModel, SequenceParallelRanksGatherAndScatter) {
   EXPECT_EQ(times->groups(0).block().sent().all_gather(), 5 * kHiddenBytes);
 }
 
+TEST(MeasureModel, RanksWithChannelsOfTheirOwnSendTheOthers) {
+  const auto times = MeasureModel(TinySpec({"group.tensor=2", "group.p=0.5", "model.family=llama",
+                                            "model.kv_heads=2", "model.intermediate=32"}),
+                                  256, Devices(2), MakeGroup);
+  ASSERT_TRUE(times.ok()) << times.status();
+  ASSERT_EQ(times->groups_size(), 1);
+  // Half of the channels in four sums of each block.
+  EXPECT_GE(times->groups(0).block().sent().all_reduce(), 4 * kHiddenBytes);
+  EXPECT_LT(times->groups(0).block().sent().all_reduce(), 8 * kHiddenBytes);
+}
+
 TEST(MeasureModel, TriesAllNumbersOfRanksAndSaysWhyOneCannot) {
   const auto times =
       MeasureModel(TinySpec({"group.tensor=auto", "model.heads=4"}), 256, Devices(4), MakeGroup);

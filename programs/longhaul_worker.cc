@@ -156,9 +156,10 @@ Endpoints EndpointsOf(const Flags& flags, const Transports& transports) {
   return Endpoints(listening, Has(flags, kGrpc) ? kGrpc : kUcx, flags.advertise, flags.coordinator);
 }
 
-StatusOr<std::unique_ptr<Stage>> MakeStage(const StageOptions& options) {
-  return options.ranks.size() < 2 ? Stage::Create(options)
-                                  : MakeGroupStage(options, CommunicatorsFor(options.group));
+StatusOr<std::unique_ptr<Stage>> MakeStage(const StageOptions& options,
+                                           const std::string& state_dir) {
+  if (options.ranks.size() < 2) return Stage::Create(options);
+  return MakeGroupStage(options, CommunicatorsFor(options, state_dir));
 }
 
 int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** arguments,
@@ -202,22 +203,23 @@ int Serve(const Flags& flags, std::vector<WorkerDevice> devices, char** argument
   auto transfers = std::make_unique<ShardTransfers>(by_name, shards->get(), &traffic, send);
   v1::Hello hello;
   for (const WorkerDevice& device : devices) *hello.add_devices() = device.description;
-  auto agent = std::make_unique<Agent>(
-      Resources{.transports = std::move(by_name),
-                .devices = std::move(devices),
-                .codec_thread = &codec_thread,
-                .shards = shards->get(),
-                .blobs = &blobs,
-                .shard_copies = &shard_copies,
-                .courier = courier.get(),
-                .traffic = &traffic,
-                .transfers = transfers.get(),
-                .dump = dump,
-                .messages_root = flags.state_dir + "/messages",
-                .send = send,
-                .progress_timeout = absl::Seconds(flags.progress_timeout_seconds),
-                .restart = [&restart](const RestartCause& cause) { restart(cause); },
-                .make_stage = MakeStage});
+  auto agent = std::make_unique<Agent>(Resources{
+      .transports = std::move(by_name),
+      .devices = std::move(devices),
+      .codec_thread = &codec_thread,
+      .shards = shards->get(),
+      .blobs = &blobs,
+      .shard_copies = &shard_copies,
+      .courier = courier.get(),
+      .traffic = &traffic,
+      .transfers = transfers.get(),
+      .dump = dump,
+      .messages_root = flags.state_dir + "/messages",
+      .send = send,
+      .progress_timeout = absl::Seconds(flags.progress_timeout_seconds),
+      .restart = [&restart](const RestartCause& cause) { restart(cause); },
+      .make_stage =
+          [&flags](const StageOptions& options) { return MakeStage(options, flags.state_dir); }});
   hello.set_protocol_min(kProtocolMin);
   hello.set_protocol_max(kProtocolMax);
   hello.set_worker_id(state_dir->worker_id());

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +54,66 @@ void PrintStages(const Terminal& terminal, const Plan& plan) {
                 SecondsText(estimate.optimizer_seconds)});
     table.AddRow(std::move(row));
   }
+  table.Print(terminal);
+}
+
+// What ranks of a stage exchange, and what that takes. Nothing where each has one.
+void PrintGroups(const Terminal& terminal, const Plan& plan, uint32_t microbatches) {
+  Table table({{"STAGE", Align::kRight},
+               {"FORWARD BY"},
+               {"BACKWARD BY"},
+               {"SENT A STEP", Align::kRight},
+               {"COLLECTIVES", Align::kRight},
+               {"OF THE STEP", Align::kRight},
+               {"BESIDE AN EVEN SHARE", Align::kRight}});
+  bool any = false;
+  for (size_t i = 0; i < plan.assignment.cells.size() && i < plan.cells.size(); ++i) {
+    const CellEstimate& cell = plan.cells[i];
+    if (!cell.group) continue;
+    any = true;
+    const double step = plan.prediction.step_seconds;
+    const std::optional<double>& inside = cell.group->collective_seconds;
+    const double beside =
+        cell.forward_seconds + cell.backward_seconds - cell.group->even_share_seconds;
+    table.AddRow({fmt::format("{}", plan.assignment.cells[i].id.stage),
+                  Printable(cell.group->forward_collective),
+                  Printable(cell.group->backward_collective),
+                  FormatBytes(static_cast<double>(cell.group->sent.total() * microbatches)),
+                  inside ? SecondsText(*inside * microbatches) : "-",
+                  inside && step > 0 ? PercentText(*inside * microbatches / step) : "-",
+                  fmt::format("{}{}", beside < 0 ? "-" : "+",
+                              SecondsText(std::abs(beside) * microbatches))});
+  }
+  if (!any) return;
+  terminal.out << "\nranks of a stage exchange, each step:\n";
+  table.Print(terminal);
+}
+
+// What other numbers of ranks would do.
+void PrintRanks(const Terminal& terminal, const Plan& plan, uint64_t tokens_per_step) {
+  if (plan.prediction.ranks.empty()) return;
+  Table table({{"RANKS", Align::kRight},
+               {"STEP", Align::kRight},
+               {"TOKENS/S", Align::kRight},
+               {"MEMORY", Align::kRight},
+               {"CHOICE"}});
+  for (const RanksPrediction& row : plan.prediction.ranks) {
+    std::vector<TableCell> cells = {fmt::format("{}", row.tensor)};
+    if (row.refused.empty()) {
+      const bool chosen = !plan.assignment.cells.empty() &&
+                          plan.assignment.cells.front().group.tensor == row.tensor;
+      const double rate =
+          row.step_seconds > 0 ? static_cast<double>(tokens_per_step) / row.step_seconds : 0;
+      cells.insert(cells.end(), {SecondsText(row.step_seconds), GroupedText(rate),
+                                 FormatBytes(static_cast<double>(row.memory_bytes)),
+                                 std::string(chosen ? "chosen" : "slower")});
+    } else {
+      const std::string none = "-";
+      cells.insert(cells.end(), {none, none, none, Printable(row.refused)});
+    }
+    table.AddRow(std::move(cells));
+  }
+  terminal.out << "\npredicted with each number of ranks (group.tensor: auto):\n";
   table.Print(terminal);
 }
 
@@ -125,8 +187,11 @@ void PrintCodecs(const Terminal& terminal, const Prediction& prediction) {
 
 }  // namespace
 
-void PrintPlan(const Terminal& terminal, const Plan& plan, uint64_t tokens_per_step) {
+void PrintPlan(const Terminal& terminal, const Plan& plan, const RunSpec& spec) {
+  const uint64_t tokens_per_step = spec.TokensPerStep();
   PrintStages(terminal, plan);
+  PrintGroups(terminal, plan, spec.train.microbatches);
+  PrintRanks(terminal, plan, tokens_per_step);
   if (!plan.assignment.edges.empty()) PrintLinks(terminal, plan);
   const Prediction& prediction = plan.prediction;
   if (prediction.step_seconds > 0) PrintTimes(terminal, plan);

@@ -2,15 +2,15 @@
 #ifndef LONGHAUL_COORDINATOR_CLI_PLAN_VIEW_H_
 #define LONGHAUL_COORDINATOR_CLI_PLAN_VIEW_H_
 
-#include <cstdint>
-
 #include "coordinator/cli/terminal.h"
+#include "run/file/run_spec.h"
 #include "run/plan/plan.h"
 
 namespace longhaul::cli {
 
-// Stages, links, where the predicted step's time goes, other codecs, and what bounds the step.
-void PrintPlan(const Terminal& terminal, const Plan& plan, uint64_t tokens_per_step);
+// Stages and their ranks, links, where the predicted step's time goes, other codecs, and what
+// bounds the step. `spec`: of the run.
+void PrintPlan(const Terminal& terminal, const Plan& plan, const RunSpec& spec);
 
 }  // namespace longhaul::cli
 

@@ -124,7 +124,7 @@ StatusOr<int> ShowPlan(Invocation& invocation, const SubmitOptions& options) {
   if (invocation.json()) {
     invocation.PrintJson(reply.plan());
   } else {
-    PrintPlan(invocation.terminal(), FromProto(reply.plan()), submission.spec.TokensPerStep());
+    PrintPlan(invocation.terminal(), FromProto(reply.plan()), submission.spec);
   }
   return kDone;
 }

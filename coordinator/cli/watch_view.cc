@@ -112,6 +112,30 @@ Table StageTable(const v1::RunStatus& run) {
   return table;
 }
 
+// What ranks of a stage exchanged in the last step. Empty where each has one.
+Table CollectivesTable(const v1::RunStatus& run) {
+  Table table({{"RANKS OF STAGE", Align::kRight},
+               {"COLLECTIVES", Align::kRight},
+               {"OF THE STEP", Align::kRight},
+               {"ALL-REDUCE", Align::kRight},
+               {"ALL-GATHER", Align::kRight},
+               {"REDUCE-SCATTER", Align::kRight},
+               {"ALL-TO-ALL", Align::kRight}});
+  const auto bytes = [](uint64_t count) {
+    return count == 0 ? "" : FormatBytes(static_cast<double>(count));
+  };
+  for (const v1::StageStatus& stage : run.stages()) {
+    if (!stage.has_collectives()) continue;
+    const v1::CollectiveUse& use = stage.collectives();
+    table.AddRow({fmt::format("{}", stage.stage()),
+                  use.has_seconds() ? SecondsText(use.seconds()) : "?",
+                  stage.has_collective_share() ? PercentText(stage.collective_share()) : "?",
+                  bytes(use.sent().all_reduce()), bytes(use.sent().all_gather()),
+                  bytes(use.sent().reduce_scatter()), bytes(use.sent().all_to_all())});
+  }
+  return table;
+}
+
 Table LinkTable(const v1::RunStatus& run) {
   Table table({{"LINK"},
                {"DIRECTION"},
@@ -167,6 +191,7 @@ std::vector<std::string> WatchLines(const v1::RunStatus& run, int columns, bool 
     lines.push_back(Shortened(numbers, columns));
   }
   Append(lines, StageTable(run), columns, colour);
+  Append(lines, CollectivesTable(run), columns, colour);
   Append(lines, LinkTable(run), columns, colour);
   return lines;
 }

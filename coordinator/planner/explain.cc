@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/time/time.h"
 #include "base/units.h"
@@ -29,6 +30,36 @@ std::string Placement(const Plan& plan) {
   return text + ".";
 }
 
+// What a step's collectives send and take, at the stage where they take the most.
+std::string Collectives(const PlanRequest& request, const Plan& plan) {
+  const uint32_t microbatches = request.spec.train.microbatches;
+  const double step = plan.prediction.step_seconds;
+  uint64_t sent = 0;
+  std::optional<double> inside;
+  double beside = 0;
+  for (const CellEstimate& cell : plan.cells) {
+    if (!cell.group) continue;
+    sent = std::max(sent, cell.group->sent.total() * microbatches);
+    if (cell.group->collective_seconds) {
+      inside = std::max(inside.value_or(0), *cell.group->collective_seconds * microbatches);
+    }
+    beside = std::max(beside, microbatches * (cell.forward_seconds + cell.backward_seconds -
+                                              cell.group->even_share_seconds));
+  }
+  std::string text = fmt::format(" Ranks of a stage send each other up to {} a step",
+                                 FormatBytes(static_cast<double>(sent)));
+  if (inside && step > 0) {
+    text += fmt::format(", in collectives that take up to {} of it ({:.0f}%)", Seconds(*inside),
+                        100 * *inside / step);
+  }
+  if (beside > 0 && step > 0) {
+    text += fmt::format(
+        "; one device's time divided evenly would be up to {} less ({:.0f}% of the step)",
+        Seconds(beside), 100 * beside / step);
+  }
+  return text + ".";
+}
+
 // Who shares a stage, and what the prediction makes of that.
 std::string Groups(const PlanRequest& request, const Plan& plan) {
   const uint32_t ranks = request.spec.group.tensor;
@@ -48,9 +79,9 @@ std::string Groups(const PlanRequest& request, const Plan& plan) {
         request.spec.pipeline.threads_per_stage);
   }
   return fmt::format(
-      " Ranks share each stage (group.tensor): {}. A stage's times are those of one device "
-      "over {}; what the ranks' collectives take is not counted.{}",
-      devices, ranks, fewer);
+      " Ranks share each stage (group.tensor): {}. A stage's times were measured of all its ranks "
+      "together.{}{}",
+      devices, Collectives(request, plan), fewer);
 }
 
 std::string ReplayNote(const RunSpec& spec) {

@@ -13,11 +13,33 @@
 #include "coordinator/planner/memory.h"
 #include "coordinator/planner/order.h"
 #include "coordinator/planner/prediction.h"
+#include "coordinator/planner/ranks.h"
 #include "coordinator/planner/split.h"
 #include "run/plan/chain.h"
+#include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {
 namespace {
+
+const v1::GroupTimes* TimesOfGroup(const CandidateWorker& worker, uint32_t ranks) {
+  for (const v1::GroupTimes& group : worker.times.groups()) {
+    if (ranks > 1 && group.tensor() == ranks) return &group;
+  }
+  return nullptr;
+}
+
+Status CheckTimed(const CandidateWorker& worker, uint32_t ranks) {
+  const v1::GroupTimes* const group = TimesOfGroup(worker, ranks);
+  if (group == nullptr) {
+    return absl::FailedPreconditionError(
+        fmt::format("expected worker {} to have timed a stage of {} ranks, got times of one device "
+                    "alone: it is of an older version; update it, or set group.tensor to 1",
+                    worker.name, ranks));
+  }
+  if (group->refused().empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("{} ranks on worker {}: {}", ranks, worker.name, group->refused()));
+}
 
 class Planner {
  public:
@@ -35,8 +57,14 @@ class Planner {
   }
   // Of one rank. Several on a CPU share its cores.
   uint32_t Threads(uint32_t stage) const { return ThreadsOfRank(spec_, request_.workers[stage]); }
-  // What takes so long on one device with the run file's threads, by the ranks of the stage.
-  double ByRanks(uint32_t stage, double seconds) const;
+  // As the stage's worker timed it with the run's number of ranks. Null: of one rank.
+  const v1::GroupTimes* Group(uint32_t stage) const {
+    return TimesOfGroup(request_.workers[stage], spec_.group.tensor);
+  }
+  std::optional<GroupEstimate> EstimateOfGroup(uint32_t stage, uint32_t layers) const;
+  // What these take of so many blocks and of what else the stage holds.
+  double OfParts(uint32_t stage, uint32_t layers, double embedding, double block,
+                 double head) const;
   double Forward(uint32_t stage, uint32_t layers) const;
   double Backward(uint32_t stage, uint32_t layers) const;
   double Optimizer(uint32_t stage, uint32_t layers) const;
@@ -70,29 +98,51 @@ class Planner {
   const uint32_t stages_;
 };
 
-double Planner::ByRanks(uint32_t stage, double seconds) const {
-  const uint32_t ranks = spec_.group.tensor;
-  if (ranks == 1) return seconds;
-  const CandidateWorker& worker = request_.workers[stage];
-  uint32_t measured_with = spec_.pipeline.threads_per_stage;
-  if (worker.cores > 0) measured_with = std::min(measured_with, worker.cores);
-  // Ranks that have fewer threads than were measured with are so much slower.
-  const double fewer = static_cast<double>(measured_with) / Threads(stage);
-  return seconds / ranks * std::max(fewer, 1.0);
+double Planner::OfParts(uint32_t stage, uint32_t layers, double embedding, double block,
+                        double head) const {
+  return layers * block + (chain::IsFirst(stage) ? embedding : 0) + (IsLast(stage) ? head : 0);
 }
 
 double Planner::Forward(uint32_t stage, uint32_t layers) const {
+  if (const v1::GroupTimes* group = Group(stage)) {
+    return OfParts(stage, layers, group->embedding().forward(), group->block().forward(),
+                   group->head().forward());
+  }
   const v1::LayerTimes& times = request_.workers[stage].times;
-  return ByRanks(stage, layers * times.block_forward() +
-                            (chain::IsFirst(stage) ? times.embedding_forward() : 0) +
-                            (IsLast(stage) ? times.head_forward() : 0));
+  return OfParts(stage, layers, times.embedding_forward(), times.block_forward(),
+                 times.head_forward());
 }
 
 double Planner::Backward(uint32_t stage, uint32_t layers) const {
+  if (const v1::GroupTimes* group = Group(stage)) {
+    return OfParts(stage, layers, group->embedding().backward(), group->block().backward(),
+                   group->head().backward());
+  }
   const v1::LayerTimes& times = request_.workers[stage].times;
-  return ByRanks(stage, layers * times.block_backward() +
-                            (chain::IsFirst(stage) ? times.embedding_backward() : 0) +
-                            (IsLast(stage) ? times.head_backward() : 0));
+  return OfParts(stage, layers, times.embedding_backward(), times.block_backward(),
+                 times.head_backward());
+}
+
+std::optional<GroupEstimate> Planner::EstimateOfGroup(uint32_t stage, uint32_t layers) const {
+  const v1::GroupTimes* const group = Group(stage);
+  if (group == nullptr) return std::nullopt;
+  GroupEstimate estimate{.forward_collective = group->forward_collective(),
+                         .backward_collective = group->backward_collective(),
+                         .sent = FromProto(group->block().sent()) * layers};
+  if (chain::IsFirst(stage)) estimate.sent = estimate.sent + FromProto(group->embedding().sent());
+  if (IsLast(stage)) estimate.sent = estimate.sent + FromProto(group->head().sent());
+  if (group->block().has_collective_seconds()) {
+    estimate.collective_seconds =
+        OfParts(stage, layers, group->embedding().collective_seconds(),
+                group->block().collective_seconds(), group->head().collective_seconds());
+  }
+  const v1::LayerTimes& times = request_.workers[stage].times;
+  estimate.even_share_seconds =
+      OfParts(stage, layers, times.embedding_forward() + times.embedding_backward(),
+              times.block_forward() + times.block_backward(),
+              times.head_forward() + times.head_backward()) /
+      group->tensor();
+  return estimate;
 }
 
 double Planner::Optimizer(uint32_t stage, uint32_t layers) const {
@@ -101,8 +151,10 @@ double Planner::Optimizer(uint32_t stage, uint32_t layers) const {
   }
   const uint64_t parameters = StageParameters(spec_.model, request_.data.vocabulary, layers,
                                               chain::IsFirst(stage), IsLast(stage));
-  return ByRanks(stage, static_cast<double>(parameters) *
-                            request_.workers[stage].times.optimizer_seconds_per_parameter());
+  const v1::GroupTimes* const group = Group(stage);
+  return static_cast<double>(parameters) *
+         (group != nullptr ? group->optimizer_seconds_per_parameter()
+                           : request_.workers[stage].times.optimizer_seconds_per_parameter());
 }
 
 StageMemory Planner::Memory(uint32_t stage, uint32_t layers) const {
@@ -157,7 +209,12 @@ Status Planner::Check() const {
   if (spec_.train.microbatches == 0) {
     return absl::InvalidArgumentError("train.microbatches is 0; a step needs at least one");
   }
-  return CheckDevices(spec_, request_.workers);
+  LH_RETURN_IF_ERROR(CheckDevices(spec_, request_.workers));
+  if (spec_.group.tensor == 1) return absl::OkStatus();
+  for (const CandidateWorker& worker : request_.workers) {
+    LH_RETURN_IF_ERROR(CheckTimed(worker, spec_.group.tensor));
+  }
+  return absl::OkStatus();
 }
 
 StatusOr<std::vector<uint32_t>> Planner::Split() const {
@@ -253,7 +310,8 @@ void Planner::AddCells(const std::vector<uint32_t>& layers, Plan* plan) const {
                            .backward_seconds = Backward(stage, layers[stage]),
                            .optimizer_seconds = Optimizer(stage, layers[stage]),
                            .memory_available_bytes = worker.memory_bytes,
-                           .device_kind = worker.on_gpu ? "cuda" : "cpu"});
+                           .device_kind = worker.on_gpu ? "cuda" : "cpu",
+                           .group = EstimateOfGroup(stage, layers[stage])});
     first_layer = cell.layers.end();
   }
 }
@@ -324,13 +382,12 @@ Status CheckDevices(const RunSpec& spec, const std::vector<CandidateWorker>& wor
 }
 
 uint32_t ThreadsOfRank(const RunSpec& spec, const CandidateWorker& worker) {
-  const uint32_t wanted = spec.pipeline.threads_per_stage, ranks = spec.group.tensor;
-  if (ranks == 1 || worker.cores == 0) return wanted;
-  return std::min(wanted, std::max(worker.cores / ranks, 1u));
+  return longhaul::ThreadsOfRank(spec.pipeline.threads_per_stage, spec.group.tensor, worker.cores);
 }
 
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop) {
-  return Planner(request).Make(stop);
+  if (!request.spec.group.tensor_auto) return Planner(request).Make(stop);
+  return MakePlanOfBestRanks(request, stop);
 }
 
 std::optional<uint32_t> StageCount(const RunSpec& spec, uint32_t free_workers) {

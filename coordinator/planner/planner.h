@@ -36,7 +36,8 @@ struct CandidateWorker {
   uint64_t host_memory_bytes = 0;  // on a GPU, of the host's memory; 0: unknown, taken to suffice
   // The numbers of those that it offers, as far as they are of the first one's kind.
   std::vector<uint32_t> devices;
-  uint32_t cores = 0;  // on a CPU, of all its devices together; 0: unknown
+  std::vector<uint64_t> device_memory_bytes;  // of each of these
+  uint32_t cores = 0;                         // on a CPU, of all its devices together; 0: unknown
   std::vector<Endpoint> endpoints;
   v1::LayerTimes times;
   // Goodput of its interface, all links together; 0: unknown. Then the best of its measured links
@@ -76,8 +77,9 @@ uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t lay
 
 // Contiguous layers balanced by measured times (exact: dynamic programming over the slowest stage),
 // depth and order of data by the simulator (order.h), codecs by link, prediction, and a paragraph
-// that names the bottleneck. A stage of a group of ranks takes the time that was measured on one
-// device over the number of ranks: what their collectives take is not counted.
+// that names the bottleneck. A stage of a group takes the time that was measured of all its ranks
+// together, their collectives among it. group.tensor: auto takes the number of ranks whose plan is
+// the fastest (ranks.h).
 // kFailedPrecondition where a stage does not fit, with bytes needed and available; kInvalidArgument
 // for more stages than layers; kCancelled once `stop` is requested. The same request has the same
 // plan, however long that takes.

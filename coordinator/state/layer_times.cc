@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
+#include <vector>
 
 namespace longhaul::coordinator {
 namespace {
@@ -27,7 +27,6 @@ RunSpec WithoutWhatTakesNoTime(RunSpec spec) {
   spec.transport = none.transport;
   spec.links.cache_limit_bytes = none.links.cache_limit_bytes;
   spec.links.measure = none.links.measure;
-  spec.group = none.group;  // one device is timed
   spec.checkpoint = none.checkpoint;
   spec.recovery = none.recovery;
   spec.topology = none.topology;
@@ -38,19 +37,25 @@ RunSpec WithoutWhatTakesNoTime(RunSpec spec) {
 }  // namespace
 
 bool IsPlausible(const v1::LayerTimes& times) {
-  const std::array values = {times.embedding_forward(),
-                             times.embedding_backward(),
-                             times.block_forward(),
-                             times.block_backward(),
-                             times.head_forward(),
-                             times.head_backward(),
-                             times.forward_encode(),
-                             times.forward_decode(),
-                             times.backward_encode(),
-                             times.backward_decode(),
-                             times.optimizer_seconds_per_parameter(),
-                             times.seconds_taken(),
-                             times.seconds_waited()};
+  std::vector<double> values = {times.embedding_forward(),
+                                times.embedding_backward(),
+                                times.block_forward(),
+                                times.block_backward(),
+                                times.head_forward(),
+                                times.head_backward(),
+                                times.forward_encode(),
+                                times.forward_decode(),
+                                times.backward_encode(),
+                                times.backward_decode(),
+                                times.optimizer_seconds_per_parameter(),
+                                times.seconds_taken(),
+                                times.seconds_waited()};
+  for (const v1::GroupTimes& group : times.groups()) {
+    for (const v1::GroupPass* pass : {&group.embedding(), &group.block(), &group.head()}) {
+      values.insert(values.end(), {pass->forward(), pass->backward(), pass->collective_seconds()});
+    }
+    values.push_back(group.optimizer_seconds_per_parameter());
+  }
   for (const double value : values) {
     if (!std::isfinite(value) || value < 0 || value > 3600) return false;
   }
@@ -63,8 +68,13 @@ std::string MeasuredModel(const RunSpec& spec) {
                      spec.train.microbatch_size, ToString(spec.train.dtype));
 }
 
-bool HaveSameLayerTimes(const RunSpec& some, const RunSpec& other) {
-  return WithoutWhatTakesNoTime(some) == WithoutWhatTakesNoTime(other);
+bool HaveSameLayerTimes(const RunSpec& timed, const RunSpec& other) {
+  RunSpec as_other = timed;
+  // All numbers of ranks were timed.
+  if (timed.group.tensor_auto && !other.group.tensor_auto) {
+    as_other.group = timed.group.Settled(other.group.tensor);
+  }
+  return WithoutWhatTakesNoTime(as_other) == WithoutWhatTakesNoTime(other);
 }
 
 }  // namespace longhaul::coordinator

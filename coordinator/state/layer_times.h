@@ -15,9 +15,9 @@ bool IsPlausible(const v1::LayerTimes& times);
 // For people: "gpt, hidden 256, context 256, microbatches of 1, fp32".
 std::string MeasuredModel(const RunSpec& spec);
 
-// Whether a worker would time the same for both: they differ at most in keys that are known to have
-// nothing to do with it.
-bool HaveSameLayerTimes(const RunSpec& some, const RunSpec& other);
+// Whether what a worker timed for one run is what it would time for the other: they differ at most
+// in keys that are known to have nothing to do with it.
+bool HaveSameLayerTimes(const RunSpec& timed, const RunSpec& other);
 
 }  // namespace longhaul::coordinator
 

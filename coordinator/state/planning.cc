@@ -36,6 +36,7 @@ void AddDevices(const RunSpec& spec, const v1::Hello& hello, CandidateWorker* wo
       worker->memory_bytes = std::min(worker->memory_bytes, device.memory_bytes());
     }
     worker->devices.push_back(static_cast<uint32_t>(i));
+    worker->device_memory_bytes.push_back(device.memory_bytes());
     if (!worker->on_gpu) worker->cores += device.cores();
   }
 }
@@ -366,6 +367,10 @@ void Core::AdoptPlan(Run& run, Plan plan) {
   run.record.data = run.draft->data;
   run.stages = StagesOf(plan.assignment);
   for (StageRecord& stage : run.stages) stage.attached = true;
+  if (GroupSpec& group = run.record.spec.group; group.tensor_auto) {
+    group = group.Settled(plan.assignment.cells.front().group.tensor);
+    Log(&run, "note", fmt::format("group.tensor: the plan chose {}", group.tensor));
+  }
   const std::string explanation = plan.explanation;
   run.record.plan = std::move(plan);
   run.ready_until = now_ + options_.ready_timeout;

@@ -156,6 +156,10 @@ StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, bool may_wait,
         "train.steps to go on",
         record.id.value(), step, submitted.spec.train.steps));
   }
+  // What the first plan settled stays.
+  if (submitted.spec.group.tensor_auto && !record.spec.group.tensor_auto) {
+    submitted.spec.group = submitted.spec.group.Settled(record.spec.group.tensor);
+  }
   LH_RETURN_IF_ERROR(
       CheckLinks(submitted.spec, WorkersFor(submitted.spec, record, step), may_wait));
   LH_RETURN_IF_ERROR(CheckMessageCache(submitted.spec, TextBytes(submitted.submit)));

@@ -225,6 +225,12 @@ void Core::RenderStages(const Run& run, const std::vector<InterfaceUse>& interfa
     one.set_wait_input_share(Share(last.wait_input_seconds(), last.seconds()));
     one.set_wait_gradient_share(Share(last.wait_gradient_seconds(), last.seconds()));
     one.set_codec_share(Share(last.codec_seconds(), last.seconds()));
+    if (last.has_collectives()) {
+      *one.mutable_collectives() = last.collectives();
+      if (last.collectives().has_seconds()) {
+        one.set_collective_share(Share(last.collectives().seconds(), last.seconds()));
+      }
+    }
     const InterfaceUse& interface = interfaces[stage.place];
     if (interface.egress) one.set_egress_share(*interface.egress);
     if (interface.ingress) one.set_ingress_share(*interface.ingress);

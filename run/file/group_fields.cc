@@ -2,9 +2,12 @@
 
 #include <fmt/core.h>
 
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "run/model/family.h"
@@ -14,7 +17,7 @@ namespace longhaul::config {
 namespace {
 
 constexpr uint32_t kMostRanks = 64;  // of a group: transport/collective
-constexpr std::string_view kTensor = "group.tensor";
+constexpr std::string_view kTensor = "group.tensor", kBothWays = "group.collective";
 
 bool KnowsModelOfGroup(const RunSpec& spec, const Reader& reader) {
   return reader.Sound({"model.from", "model.preset", "model.family", "model.hidden", "model.heads",
@@ -56,6 +59,10 @@ void CheckOneRank(const GroupSpec& group, Reader& reader) {
   check("group.expert", group.expert > 1);
   check("group.sequence", group.sequence);
   check("group.p", group.shared_channels < 1);
+  if (reader.Has(std::string(kBothWays))) {
+    check(kBothWays, group.forward != GroupCollective::kNone);
+    return;
+  }
   check("group.forward", group.forward != GroupCollective::kNone);
   check("group.backward", group.backward != GroupCollective::kNone);
 }
@@ -92,6 +99,26 @@ void CheckExperts(const RunSpec& spec, Reader& reader) {
                             "experts, and {} does not divide them; choose another number of ranks",
                             kTensor, spec.model.context, ranks));
   }
+}
+
+// Which of the two would hold is nobody's guess.
+void CheckBothWays(Reader& reader) {
+  for (const std::string one : {"group.forward", "group.backward"}) {
+    if (!reader.Has(std::string(kBothWays)) || !reader.Has(one)) continue;
+    reader.Fail(reader.PlaceOf(one),
+                fmt::format("{}: {} says it of both directions already; leave one of the two out",
+                            one, kBothWays));
+  }
+}
+
+// What no number of ranks would be chosen with. What some numbers cannot do, the plan says of each.
+void CheckAuto(const GroupSpec& group, Reader& reader) {
+  if (!reader.Sound({"group.p"}) || group.shared_channels == 1) return;
+  reader.Fail(reader.PlaceOf("group.p"),
+              fmt::format("group.p: ranks with channels of their own are another model for each "
+                          "number of them, so nobody else may choose it; give {} a number, or "
+                          "leave p out",
+                          kTensor));
 }
 
 // What ranks have of the hidden state.
@@ -138,29 +165,8 @@ void CheckHidden(const RunSpec& spec, Reader& reader) {
   }
 }
 
-}  // namespace
-
-Field Group(GroupSpec* group) {
-  const std::vector collectives = {GroupCollective::kNone, GroupCollective::kTaco,
-                                   GroupCollective::kZip};
-  return Section(
-      "group", {Whole("tensor", &group->tensor, 1, kMostRanks),
-                Whole("expert", &group->expert, 1, kMostRanks), Flag("sequence", &group->sequence),
-                Real("p", &group->shared_channels, {.least = 0, .most = 1}),
-                Choice("forward", &group->forward, collectives),
-                Choice("backward", &group->backward, collectives)});
-}
-
-void CheckGroup(const RunSpec& spec, Reader& reader) {
-  const uint32_t ranks = spec.group.tensor;
-  if (!reader.Sound({kTensor})) return;
-  if (ranks == 1) {
-    CheckOneRank(spec.group, reader);
-    return;
-  }
-  CheckShares(spec, reader);
-  CheckExperts(spec, reader);
-  CheckHidden(spec, reader);
+// What this version has of one rank alone. `ranks`: how many there are, in words.
+void CheckSeveralRanks(const RunSpec& spec, std::string_view ranks, Reader& reader) {
   if (reader.Sound({"train.optimizer.kind"}) && spec.train.optimizer.kind == OptimizerKind::kMuon) {
     reader.Fail(reader.PlaceOf("train.optimizer.kind"),
                 fmt::format("train.optimizer.kind: muon needs whole matrices, and each of the {} "
@@ -190,9 +196,59 @@ void CheckGroup(const RunSpec& spec, Reader& reader) {
   }
 }
 
+// A number, or "auto".
+Field TensorField(GroupSpec* group) {
+  const auto number = std::make_shared<std::optional<uint32_t>>(group->tensor);
+  Field field = WholeOrAuto("tensor", number.get(), 1, kMostRanks);
+  field.read = [group, number, read = field.read](Reader& reader, const YAML::Node& node,
+                                                  const std::string& path) {
+    read(reader, node, path);
+    group->tensor_auto = !*number;
+    group->tensor = number->value_or(1);
+  };
+  return field;
+}
+
+}  // namespace
+
+Field Group(GroupSpec* group) {
+  const std::vector collectives = {GroupCollective::kNone, GroupCollective::kTaco,
+                                   GroupCollective::kZip, GroupCollective::kAuto};
+  Field both_ways = Choice("collective", &group->forward, collectives);
+  both_ways.read = [group, read = both_ways.read](Reader& reader, const YAML::Node& node,
+                                                  const std::string& path) {
+    read(reader, node, path);
+    group->backward = group->forward;
+  };
+  return Section("group", {TensorField(group), Whole("expert", &group->expert, 1, kMostRanks),
+                           Flag("sequence", &group->sequence),
+                           Real("p", &group->shared_channels, {.least = 0, .most = 1}),
+                           std::move(both_ways), Choice("forward", &group->forward, collectives),
+                           Choice("backward", &group->backward, collectives)});
+}
+
+void CheckGroup(const RunSpec& spec, Reader& reader) {
+  CheckBothWays(reader);
+  if (!reader.Sound({kTensor})) return;
+  if (spec.group.tensor_auto) {
+    CheckAuto(spec.group, reader);
+    CheckSeveralRanks(spec, "several", reader);
+    return;
+  }
+  if (spec.group.tensor == 1) {
+    CheckOneRank(spec.group, reader);
+    return;
+  }
+  CheckShares(spec, reader);
+  CheckExperts(spec, reader);
+  CheckHidden(spec, reader);
+  CheckSeveralRanks(spec, fmt::format("{}", spec.group.tensor), reader);
+}
+
 std::string GroupYaml(const GroupSpec& group) {
   if (group == GroupSpec()) return "";
-  std::string out = fmt::format("group:\n  tensor: {}\n", group.tensor);
+  std::string out = group.tensor_auto ? "group:\n  tensor: auto\n"
+                                      : fmt::format("group:\n  tensor: {}\n", group.tensor);
   if (group.expert != 1) out += fmt::format("  expert: {}\n", group.expert);
   if (group.sequence) out += "  sequence: true\n";
   if (group.shared_channels != 1) out += fmt::format("  p: {}\n", group.shared_channels);

@@ -16,6 +16,15 @@
 #include "run/tokens/token_file.h"
 
 namespace longhaul {
+
+GroupSpec GroupSpec::Settled(uint32_t ranks) const {
+  if (ranks == 1) return {};
+  GroupSpec settled = *this;
+  settled.tensor = ranks;
+  settled.tensor_auto = false;
+  return settled;
+}
+
 namespace {
 
 using config::BytesField;

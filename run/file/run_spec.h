@@ -76,11 +76,12 @@ enum class CleanValidation : uint8_t {
   kNever,
 };
 
-// What compresses the sums of a group: "none", "taco", "zip".
+// What compresses the sums of a group: "none", "taco", "zip", "auto".
 enum class GroupCollective : uint8_t {
   kNone,
   kTaco,  // 8-bit codes
   kZip,   // without loss, bf16 alone
+  kAuto,  // kNone or kZip, whichever a worker finds to be faster
 };
 
 std::string_view ToString(ComputeDtype dtype);
@@ -199,13 +200,18 @@ struct PipelineSpec {
 
 // How many ranks of a worker share a stage: section "group". Each has a device of the worker.
 struct GroupSpec {
-  uint32_t tensor = 1;    // of tensor parallelism: they share the stage's matrices
+  uint32_t tensor = 1;  // of tensor parallelism: they share the stage's matrices
+  // "tensor: auto": the first plan chooses `tensor`, which is 1 until then (Settled).
+  bool tensor_auto = false;
   uint32_t expert = 1;    // parts of each block's experts; tensor / expert ranks have each part
   bool sequence = false;  // between split matrices each rank has its part of the tokens
   // Of the hidden channels, those that ranks sum and have alike; the others are each rank's own
   // (CAAT-Net).
   double shared_channels = 1;
   GroupCollective forward = GroupCollective::kNone, backward = GroupCollective::kNone;
+
+  // Of "auto", once the number is chosen. One rank exchanges nothing, however others would.
+  GroupSpec Settled(uint32_t ranks) const;
   friend bool operator==(const GroupSpec&, const GroupSpec&) = default;
 };
 

@@ -103,6 +103,8 @@ std::string_view ToString(GroupCollective what) {
       return "taco";
     case GroupCollective::kZip:
       return "zip";
+    case GroupCollective::kAuto:
+      return "auto";
   }
   return "?";
 }

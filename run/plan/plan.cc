@@ -132,6 +132,11 @@ std::string_view ToString(EdgeKind kind) {
   return "unknown";
 }
 
+uint32_t ThreadsOfRank(uint32_t wanted, uint32_t ranks, uint32_t cores) {
+  if (ranks == 1 || cores == 0) return wanted;
+  return std::min(wanted, std::max(cores / ranks, 1u));
+}
+
 std::string GroupText(uint32_t tensor, std::string_view device_kind,
                       std::span<const uint32_t> devices) {
   std::string numbers;

@@ -20,6 +20,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "run/plan/collective_bytes.h"
 
 namespace longhaul {
 
@@ -60,6 +61,10 @@ struct Group {
   uint32_t expert = 1;
   friend bool operator==(const Group&, const Group&) = default;
 };
+
+// Threads of each of the ranks that share a cell, where `wanted` are asked for. `cores`: of a CPU,
+// for all of them; 0: not known, or a GPU's.
+uint32_t ThreadsOfRank(uint32_t wanted, uint32_t ranks, uint32_t cores);
 
 // For people: "2 ranks on cpu 0-1".
 std::string GroupText(uint32_t tensor, std::string_view device_kind,
@@ -175,6 +180,15 @@ struct Assignment {
 // kInvalidArgument naming all that is wrong; of circles and parallel ways the first.
 Status CheckAssignment(const Assignment& assignment);
 
+// Of a cell whose layers ranks share. Forward and backward of one microbatch.
+struct GroupEstimate {
+  std::string forward_collective, backward_collective;  // in words
+  CollectiveBytes sent;                                 // by all ranks
+  std::optional<double> collective_seconds;             // nullopt: not known, as on GPUs
+  double even_share_seconds = 0;  // were one device's time divided evenly among the ranks
+  friend bool operator==(const GroupEstimate&, const GroupEstimate&) = default;
+};
+
 // What the planner knew of a cell, and expects.
 struct CellEstimate {
   // From measured layer times, one microbatch; the optimizer, one step.
@@ -187,6 +201,7 @@ struct CellEstimate {
   // Goodput of the worker's interface as the prediction took it; 0: not known, unlimited.
   double egress_bits_per_second = 0, ingress_bits_per_second = 0;
   std::string device_kind;  // of Cell::devices: "cpu", "cuda"; "": not said
+  std::optional<GroupEstimate> group;
 };
 
 // Measured codec times of one microbatch.
@@ -227,6 +242,14 @@ struct CodecPrediction {
   bool codec_times_known = false;  // else its codecs count as taking no time
 };
 
+// What another number of ranks would do for the same run.
+struct RanksPrediction {
+  uint32_t tensor = 1;
+  double step_seconds = 0;
+  uint64_t memory_bytes = 0;  // of a device, at the stage that needs the most
+  std::string refused;        // why it cannot be, a sentence; then nothing else is known
+};
+
 struct Prediction {
   double step_seconds = 0;  // simulated
   double lower_bound_seconds = 0;
@@ -241,6 +264,7 @@ struct Prediction {
   std::string order_reason;             // why data leave in the order they do
   std::string cut_short;                // why the search for depths ended early; "": it did not
   std::vector<CodecPrediction> codecs;  // `longhaul plan` of several stages only
+  std::vector<RanksPrediction> ranks;   // those that were tried where the run file says auto
 };
 
 // What is decided, what was known, and what is expected of it. For the planner, the store and

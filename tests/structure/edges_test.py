@@ -43,12 +43,12 @@ ALLOWED = {
     "transport/collective/switcher": BASE + ["base/cuda", "transport/collective",
                                              "transport/collective/engine"],
     # Of collectives what they are, and no backend: programs name those.
-    "worker/stage": BASE + ["run/model", "run/file", "run/boundary", "codec",
+    "worker/stage": BASE + ["run/model", "run/file", "run/boundary", "run/plan/collective_bytes.h", "codec",
                             "transport/collective/communicator.h", "transport/collective/member.h"],
     # Which backends the ranks of a group exchange by.
-    "worker/ranks": BASE + ["base/cuda", "run/file", "transport/collective", "transport/collective/host",
-                            "transport/collective/nccl", "transport/collective/taco", "transport/collective/zip",
-                            "worker/stage"],
+    "worker/ranks": BASE + ["base/cuda", "run/boundary", "run/file", "transport/collective",
+                            "transport/collective/host", "transport/collective/nccl", "transport/collective/switcher",
+                            "transport/collective/taco", "transport/collective/zip", "worker/stage"],
     "worker/checkpoint": BASE + ["run/published", "worker/stage"],
     "worker/data": BASE + ["run/data", "run/tokens"],
     "worker/pipeline": BASE + RUN + ["proto/wire", "messages", "codec", "transport/p2p", "worker/data",

@@ -93,6 +93,7 @@ Status Executor::Loop() {
   options_.report(std::move(started));
   step_began_ = mark_ = Now();
   codec_busy_before_ = options_.codec_thread->BusyTime();
+  collectives_before_ = model_.collectives();
   bool stopped = false;
   LH_RETURN_IF_ERROR(
       model_.PreparePasses(std::min(options_.setting.depth, options_.spec.train.microbatches)));
@@ -212,6 +213,7 @@ Status Executor::Validate() {
   // Validation is not part of the next step's time.
   times_ = {};
   codec_busy_before_ = options_.codec_thread->BusyTime();
+  collectives_before_ = model_.collectives();
   step_began_ = mark_ = Now();
   return absl::OkStatus();
 }

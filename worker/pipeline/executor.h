@@ -129,6 +129,8 @@ class Executor {
   void CheckpointWritten(const SharedSnapshot& snapshot, bool interim,
                          const StatusOr<std::vector<ShardFile>>& files);
   void ForgetMessages();
+  // What ranks exchanged since the last report. Nothing where the stage has one.
+  void AddCollectives(v1::StepReport* report);
   // `learning_rate`: 0 where nothing was updated.
   void ReportStep(const wire::StepMessage& agreed, double learning_rate, bool skipped = false);
 
@@ -173,6 +175,7 @@ class Executor {
   double own_squared_norm_ = 0;
   StepTimes times_;
   absl::Duration codec_busy_before_;  // the step under way
+  CollectiveUse collectives_before_;
   uint32_t peak_in_flight_ = 0;
   MonoTime step_began_;
   absl::Duration norm_wait_, norm_turn_;  // v1::StepReport's

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "run/plan/proto/plan_proto.h"
 #include "worker/pipeline/checkpoint_writer.h"
 #include "worker/pipeline/executor.h"
 
@@ -54,6 +55,15 @@ void Executor::ReportRetuned() {
   options_.report(std::move(message));
 }
 
+void Executor::AddCollectives(v1::StepReport* report) {
+  CollectiveUse now = model_.collectives();
+  if (now.forward.empty()) return;  // of one rank
+  v1::CollectiveUse& use = *report->mutable_collectives();
+  *use.mutable_sent() = ToProto(now.sent - collectives_before_.sent);
+  if (now.seconds) use.set_seconds(*now.seconds - collectives_before_.seconds.value_or(0));
+  collectives_before_ = std::move(now);
+}
+
 void Executor::ReportStep(const wire::StepMessage& agreed, double learning_rate, bool skipped) {
   const MonoTime now = Now();
   v1::WorkerMessage message;
@@ -68,6 +78,7 @@ void Executor::ReportStep(const wire::StepMessage& agreed, double learning_rate,
   const absl::Duration codec_busy = options_.codec_thread->BusyTime();
   report->set_codec_seconds(absl::ToDoubleSeconds(codec_busy - codec_busy_before_));
   codec_busy_before_ = codec_busy;
+  AddCollectives(report);
   report->set_codec_wait_seconds(absl::ToDoubleSeconds(times_.wait_codec));
   report->set_peak_in_flight(peak_in_flight_);
   report->set_norm_wait_seconds(absl::ToDoubleSeconds(norm_wait_));

@@ -49,7 +49,6 @@ using SharedSnapshot = std::shared_ptr<const StageSnapshot>;
 
 class ResidentStage {
  public:
-  using MakeStage = std::function<StatusOr<std::unique_ptr<Stage>>(const StageOptions&)>;
   static StatusOr<std::unique_ptr<ResidentStage>> Create(
       ResidentIdentity identity, const MakeStage& make_stage = Stage::Create);
   // `model` is untrained.

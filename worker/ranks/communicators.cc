@@ -1,12 +1,17 @@
 #include "worker/ranks/communicators.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/cuda/device.h"
 #include "base/cuda/module.h"
+#include "base/log.h"
+#include "run/boundary/boundary_shape.h"
 #include "transport/collective/host/factory.h"
 #include "transport/collective/nccl/factory.h"
+#include "transport/collective/switcher/factory.h"
 #include "transport/collective/taco/factory.h"
 #include "transport/collective/zip/factory.h"
 
@@ -14,42 +19,105 @@ namespace longhaul::worker {
 namespace {
 
 using collective::Communicator;
+namespace switcher = collective::switcher;
 
-StatusOr<std::shared_ptr<Communicator>> Compressed(GroupCollective what,
-                                                   const std::shared_ptr<Communicator>& exact,
-                                                   const cuda::Device* device) {
+// What blocks exchange in bf16: which operations, and the bytes of a call's largest tensor.
+struct BlockExchange {
+  std::vector<collective::Op> operations;
+  uint64_t bytes = 0;
+};
+std::optional<BlockExchange> ExchangeOf(const StageOptions& options) {
+  if (options.train.dtype != ComputeDtype::kBf16) return std::nullopt;
+  const uint64_t tokens = uint64_t{options.train.microbatch_size} * options.model.context;
+  BlockExchange exchange{.bytes = tokens * SharedChannels(options.model, options.group) *
+                                  collective::BytesPerElement(collective::Dtype::kBf16)};
+  if (options.group.sequence) {
+    exchange.operations = {collective::Op::kReduceScatter, collective::Op::kAllGather};
+  } else {
+    exchange.operations = {collective::Op::kAllReduce};
+  }
+  return exchange;
+}
+
+// Whether one of these calls is not the native communicator's.
+bool Switches(const std::vector<switcher::Decision>& decisions, const BlockExchange& exchange) {
+  return std::ranges::any_of(decisions, [&](const switcher::Decision& decision) {
+    if (std::ranges::find(exchange.operations, decision.op) == exchange.operations.end()) {
+      return false;
+    }
+    size_t line = 0;
+    for (const switcher::Range& range : decision.ranges) {
+      if (range.bytes <= exchange.bytes) line = range.line;
+    }
+    return line != 0;
+  });
+}
+
+// One rank's communicators, of what they are made.
+struct Making {
+  const StageOptions& options;
+  const std::string& probes;
+  const std::shared_ptr<collective::Member>& member;
+  const cuda::Device* device;
+  Deadline deadline;
+};
+
+// Over `made->exact`, for one direction.
+StatusOr<std::shared_ptr<Communicator>> For(GroupCollective what, const Making& making,
+                                            RankCommunicators* made) {
   switch (what) {
     case GroupCollective::kTaco:
-      return collective::taco::Create(exact, device, {});
+      return collective::taco::Create(made->exact, making.device, {});
     case GroupCollective::kZip:
-      return collective::zip::Create(exact, device, {});
+      made->recordable = false;
+      return collective::zip::Create(made->exact, making.device, {});
+    case GroupCollective::kAuto: {
+      const std::optional<BlockExchange> exchange = ExchangeOf(making.options);
+      if (!exchange) return made->exact;
+      LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> zipped,
+                          collective::zip::Create(made->exact, making.device, {}));
+      LH_ASSIGN_OR_RETURN(
+          std::shared_ptr<switcher::Switcher> chooser,
+          switcher::Create(making.member, made->exact, {{"zip", std::move(zipped)}}, making.device,
+                           {.cache_folder = making.probes}, making.deadline));
+      const std::vector<switcher::Decision> decisions = chooser->decisions();
+      const bool switches = Switches(decisions, *exchange);
+      if (making.member->place().rank == 0) {
+        LogInfo("collectives of {} ranks, {}: calls of {} bytes {}\n{}", made->exact->size(),
+                chooser->origin(), exchange->bytes,
+                switches ? "are zip's, too" : "are native, and so are all others",
+                switcher::ToText(decisions));
+      }
+      if (!switches) return made->exact;
+      made->recordable = false;
+      return chooser;
+    }
     case GroupCollective::kNone:
       break;
   }
-  return exact;
+  return made->exact;
 }
 
 }  // namespace
 
-MakeCommunicators CommunicatorsFor(const GroupSpec& group) {
-  return [group](std::shared_ptr<collective::Member> member, const DeviceName& name,
-                 Deadline deadline) -> StatusOr<RankCommunicators> {
+MakeCommunicators CommunicatorsFor(const StageOptions& options, const std::string& probes) {
+  return [options, probes](std::shared_ptr<collective::Member> member, const DeviceName& name,
+                           Deadline deadline) -> StatusOr<RankCommunicators> {
     std::optional<cuda::Device> device;
     RankCommunicators made;
     if (name.cuda_index) {
       LH_ASSIGN_OR_RETURN(const cuda::DeviceTable* const table,
                           cuda::LoadModule(cuda::DefaultModulePath()));
       LH_ASSIGN_OR_RETURN(device, cuda::Device::Open(table, *name.cuda_index));
-      LH_ASSIGN_OR_RETURN(made.exact,
-                          collective::nccl::Create(std::move(member), *device, {}, deadline));
+      LH_ASSIGN_OR_RETURN(made.exact, collective::nccl::Create(member, *device, {}, deadline));
     } else {
-      LH_ASSIGN_OR_RETURN(made.exact, collective::host::Create(std::move(member), {}, deadline));
+      LH_ASSIGN_OR_RETURN(made.exact, collective::host::Create(member, {}, deadline));
     }
-    const cuda::Device* const on = device ? &*device : nullptr;
-    LH_ASSIGN_OR_RETURN(made.forward, Compressed(group.forward, made.exact, on));
+    const Making making{options, probes, member, device ? &*device : nullptr, deadline};
+    LH_ASSIGN_OR_RETURN(made.forward, For(options.group.forward, making, &made));
     made.backward = made.forward;
-    if (group.backward != group.forward) {
-      LH_ASSIGN_OR_RETURN(made.backward, Compressed(group.backward, made.exact, on));
+    if (options.group.backward != options.group.forward) {
+      LH_ASSIGN_OR_RETURN(made.backward, For(options.group.backward, making, &made));
     }
     return made;
   };

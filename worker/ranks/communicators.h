@@ -3,13 +3,20 @@
 #ifndef LONGHAUL_WORKER_RANKS_COMMUNICATORS_H_
 #define LONGHAUL_WORKER_RANKS_COMMUNICATORS_H_
 
-#include "run/file/run_spec.h"
+#include <string>
+
 #include "worker/stage/group/communicators.h"
+#include "worker/stage/stage.h"
 
 namespace longhaul::worker {
 
-// Thread-safe. GPUs: LoadTorchCuda came before, and with it NCCL.
-MakeCommunicators CommunicatorsFor(const GroupSpec& group);
+// For the stage of `options`. Thread-safe. GPUs: LoadTorchCuda came before, and with it NCCL.
+//
+// GroupCollective::kAuto: a switcher of the native communicator and zip (switcher/factory.h), which
+// takes about a second for its probe, or reads it from `probes`, a folder; "": no probe is kept. It
+// stays only where zip is taken for what this stage's ranks exchange: else the native communicator
+// does all, and passes are recorded. Sums in fp32 are never zip's, so those stages probe nothing.
+MakeCommunicators CommunicatorsFor(const StageOptions& options, const std::string& probes = "");
 
 }  // namespace longhaul::worker
 

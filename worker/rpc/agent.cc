@@ -279,7 +279,7 @@ StatusOr<v1::LayerTimes> Agent::TimesOf(const v1::WorkerCommand& command) {
   LH_ASSIGN_OR_RETURN(const RunSpec spec,
                       ParseRunSpec(measure.run_yaml(), "run.yaml", {}, codec::CheckCodec));
   const auto time_layers = [&] {
-    return MeasureModel(spec, measure.vocabulary(), resources_.devices.front().gpu);
+    return MeasureModel(spec, measure.vocabulary(), resources_.devices, resources_.make_stage);
   };
   // A run that is planned anew goes on with the model that is kept for it, unless the layers to be
   // timed find no room beside it.

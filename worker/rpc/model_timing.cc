@@ -6,12 +6,15 @@
 #include <cstring>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "codec/messages/memory_store.h"
 #include "codec/registry.h"
 #include "run/boundary/boundary_shape.h"
+#include "run/plan/plan.h"
+#include "run/plan/proto/plan_proto.h"
 #include "worker/pipeline/cuda_boundary_codec.h"
 #include "worker/rpc/device_turn.h"
 #include "worker/rpc/stage_options.h"
@@ -100,14 +103,102 @@ StatusOr<v1::LayerTimes> MeasureLayers(const RunSpec& spec, uint32_t vocabulary,
       MeasureLayerTimes(StageOptionsFor(spec, vocabulary, {0, spec.model.layers}, {true, true},
                                         spec.pipeline.threads_per_stage, gpu)));
   v1::LayerTimes times;
-  times.set_embedding_forward(layers.embedding_forward);
-  times.set_embedding_backward(layers.embedding_backward);
-  times.set_block_forward(layers.block_forward);
-  times.set_block_backward(layers.block_backward);
-  times.set_head_forward(layers.head_forward);
-  times.set_head_backward(layers.head_backward);
+  times.set_embedding_forward(layers.embedding.forward);
+  times.set_embedding_backward(layers.embedding.backward);
+  times.set_block_forward(layers.block.forward);
+  times.set_block_backward(layers.block.backward);
+  times.set_head_forward(layers.head.forward);
+  times.set_head_backward(layers.head.backward);
   times.set_optimizer_seconds_per_parameter(layers.optimizer_seconds_per_parameter);
   return times;
+}
+
+// Those that a group may take, in their order.
+std::vector<WorkerDevice> OfFirstKind(std::span<const WorkerDevice> devices) {
+  std::vector<WorkerDevice> alike;
+  for (const WorkerDevice& device : devices) {
+    if (device.description.kind() == devices.front().description.kind()) alike.push_back(device);
+  }
+  return alike;
+}
+
+v1::GroupPass ToProto(const MeasuredPass& pass) {
+  v1::GroupPass out;
+  out.set_forward(pass.forward);
+  out.set_backward(pass.backward);
+  *out.mutable_sent() = longhaul::ToProto(pass.sent);
+  if (pass.collective_seconds) out.set_collective_seconds(*pass.collective_seconds);
+  return out;
+}
+
+// The stage as a group of the first `ranks` of `alike`.
+StatusOr<v1::GroupTimes> MeasureGroup(const RunSpec& spec, uint32_t vocabulary, uint32_t ranks,
+                                      std::span<const WorkerDevice> alike,
+                                      const MakeStage& make_group) {
+  RunSpec of_group = spec;
+  of_group.group = spec.group.Settled(ranks);
+  uint32_t cores = 0;
+  std::vector<DeviceName> names;
+  for (const WorkerDevice& device : alike) {
+    if (!device.gpu) cores += device.description.cores();
+    if (names.size() < ranks) names.push_back(device.name());
+  }
+  const uint32_t threads = ThreadsOfRank(spec.pipeline.threads_per_stage, ranks, cores);
+  LH_ASSIGN_OR_RETURN(
+      const MeasuredLayerTimes layers,
+      MeasureLayerTimes(StageOptionsFor(of_group, vocabulary, {0, spec.model.layers}, {true, true},
+                                        threads, alike.front().gpu, std::move(names)),
+                        make_group));
+  v1::GroupTimes times;
+  times.set_tensor(ranks);
+  times.set_threads(threads);
+  *times.mutable_embedding() = ToProto(layers.embedding);
+  *times.mutable_block() = ToProto(layers.block);
+  *times.mutable_head() = ToProto(layers.head);
+  times.set_optimizer_seconds_per_parameter(layers.optimizer_seconds_per_parameter);
+  times.set_forward_collective(layers.forward_collective);
+  times.set_backward_collective(layers.backward_collective);
+  return times;
+}
+
+// A number that the run file asks for has to work; of several each may.
+Status AddGroups(const RunSpec& spec, uint32_t vocabulary, std::span<const WorkerDevice> alike,
+                 const MakeStage& make_group, v1::LayerTimes* times) {
+  const auto offered = static_cast<uint32_t>(alike.size());
+  const bool tries = spec.group.tensor_auto;
+  const uint32_t first = tries ? 2 : spec.group.tensor;
+  const uint32_t last = tries ? offered : spec.group.tensor;
+  // With fewer devices than ranks the coordinator refuses the run.
+  for (uint32_t ranks = std::max(first, 2u); ranks <= std::min(last, offered); ++ranks) {
+    const StatusOr<v1::GroupTimes> group = MeasureGroup(spec, vocabulary, ranks, alike, make_group);
+    if (group.ok()) {
+      *times->add_groups() = *group;
+      continue;
+    }
+    const bool cannot = absl::IsInvalidArgument(group.status()) ||
+                        absl::IsFailedPrecondition(group.status()) ||
+                        absl::IsResourceExhausted(group.status());
+    if (!tries || !cannot) return Annotate(group.status(), fmt::format("{} ranks", ranks));
+    v1::GroupTimes& refused = *times->add_groups();
+    refused.set_tensor(ranks);
+    refused.set_refused(std::string(Message(group.status())));
+  }
+  return absl::OkStatus();
+}
+
+// On all GPUs that are used, in the order of their numbers, as others take them.
+std::vector<UniqueFd> TakeTurns(const RunSpec& spec, std::span<const WorkerDevice> alike) {
+  std::vector<UniqueFd> turns;
+  if (!alike.front().gpu || (spec.replay && !spec.replay->real_codecs)) return turns;
+  const size_t used =
+      spec.group.tensor_auto ? alike.size() : std::min<size_t>(spec.group.tensor, alike.size());
+  std::vector<int> numbers;
+  for (const WorkerDevice& device : alike.first(used)) numbers.push_back(device.gpu->index());
+  std::sort(numbers.begin(), numbers.end());
+  for (const int number : numbers) {
+    turns.push_back(TakeTurn(fmt::format("/dev/nvidia{}", number), kMeasuringPatience));
+  }
+  return turns;
 }
 
 // As ReplayStage sleeps. The optimizer's is the plan's to reckon.
@@ -129,16 +220,17 @@ v1::LayerTimes ReplayedTimes(const RunSpec& spec) {
 }  // namespace
 
 StatusOr<v1::LayerTimes> MeasureModel(const RunSpec& spec, uint32_t vocabulary,
-                                      const std::optional<cuda::Device>& gpu) {
+                                      std::span<const WorkerDevice> devices,
+                                      const MakeStage& make_group) {
   const MonoTime asked = Now();
-  UniqueFd turn;
-  if (gpu && (!spec.replay || spec.replay->real_codecs)) {
-    turn = TakeTurn(fmt::format("/dev/nvidia{}", gpu->index()), kMeasuringPatience);
-  }
+  const std::optional<cuda::Device>& gpu = devices.front().gpu;
+  const std::vector<WorkerDevice> alike = OfFirstKind(devices);
+  const std::vector<UniqueFd> turns = TakeTurns(spec, alike);
   const MonoTime begin = Now();
   LH_ASSIGN_OR_RETURN(v1::LayerTimes times,
                       spec.replay ? ReplayedTimes(spec) : MeasureLayers(spec, vocabulary, gpu));
   times.set_threads(spec.pipeline.threads_per_stage);
+  if (!spec.replay) LH_RETURN_IF_ERROR(AddGroups(spec, vocabulary, alike, make_group, &times));
   LH_ASSIGN_OR_RETURN(const CodecTimes forward, TimesOfCodec(spec, spec.links.codecs.forward, gpu));
   LH_ASSIGN_OR_RETURN(const CodecTimes backward,
                       TimesOfCodec(spec, spec.links.codecs.backward, gpu));

@@ -1,22 +1,26 @@
-// Measure carried out: what the layers and codecs of a run take on one device, before there is a
+// Measure carried out: what the layers and codecs of a run take on this worker, before there is a
 // plan.
 #ifndef LONGHAUL_WORKER_RPC_MODEL_TIMING_H_
 #define LONGHAUL_WORKER_RPC_MODEL_TIMING_H_
 
 #include <cstdint>
-#include <optional>
+#include <span>
 
-#include "base/cuda/device.h"
 #include "base/status.h"
 #include "longhaul/v1/worker.pb.h"
 #include "run/file/run_spec.h"
+#include "worker/rpc/device.h"
+#include "worker/stage/stage.h"
 
 namespace longhaul::worker {
 
-// Takes a second or two, after a turn on a GPU that several workers share. kResourceExhausted where
-// the device has no room for some layers of the model beside what is there.
+// On the first of `devices`, and where the run file has a group on as many of that kind as the
+// group has ranks; group.tensor: auto tries all numbers of ranks from two on. Takes a second or two
+// for each, after a turn on GPUs that several workers share. kResourceExhausted where a device has
+// no room for some layers of the model beside what is there.
 StatusOr<v1::LayerTimes> MeasureModel(const RunSpec& spec, uint32_t vocabulary,
-                                      const std::optional<cuda::Device>& gpu);
+                                      std::span<const WorkerDevice> devices,
+                                      const MakeStage& make_group);
 
 }  // namespace longhaul::worker
 

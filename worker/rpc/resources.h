@@ -27,7 +27,8 @@ namespace longhaul::worker {
 struct Resources {
   // By the plan's names: "ucx", "grpc".
   std::map<std::string, transport::Transport*, std::less<>> transports;
-  // That it offers: a cell takes them by their places here. Layers are measured on the first.
+  // That it offers: a cell takes them by their places here. Layers are measured on the first, and
+  // on as many as a group takes.
   std::vector<WorkerDevice> devices;
   CodecThread* codec_thread = nullptr;
   ShardStore* shards = nullptr;
@@ -46,7 +47,7 @@ struct Resources {
   std::function<void(const RestartCause&)> restart;
   // How long a stage whose epoch has ended stays in memory for the next one.
   absl::Duration resident_limit = absl::Minutes(10);
-  ResidentStage::MakeStage make_stage = Stage::Create;
+  MakeStage make_stage = Stage::Create;
 };
 
 }  // namespace longhaul::worker

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
+#include <optional>
 
 #include "base/clock.h"
 #include "run/boundary/boundary_shape.h"
@@ -17,12 +19,16 @@ constexpr int kMostRepetitions = 31;
 // A GPU at rest needs so long to raise its clocks.
 constexpr absl::Duration kGpuWarmUp = absl::Milliseconds(300);
 // A GPU begins a layer's kernels while those before them run, so one layer alone takes longer than
-// one among others.
-constexpr uint32_t kGpuBlocks = 4;
+// one among others. So does one of ranks that exchange whole boundaries at a stage's ends.
+constexpr uint32_t kSeveralBlocks = 4;
 
-struct PassTimes {
-  double forward = 0, backward = 0;
-};
+uint32_t BlocksToTime(const StageOptions& options) {
+  const bool exchanges_ends =
+      !options.ranks.empty() && (options.group.sequence || options.group.shared_channels < 1);
+  return options.device.cuda_index || exchanges_ends
+             ? std::min(kSeveralBlocks, options.model.layers)
+             : 1;
+}
 
 // The lower quartile: whatever else the machine does makes a pass longer, never shorter, and a
 // burst of it can outlast half of the repetitions.
@@ -41,12 +47,13 @@ Status Update(Stage& stage, const StageOptions& options, Step step) {
 // Runs a stage again and again for about `budget`; the first run, after which its parameters are
 // updated once, warms everything up and does not count. What takes longer than the budget runs
 // twice.
-StatusOr<PassTimes> MeasurePasses(Stage& stage, const StageOptions& options,
-                                  absl::Duration budget) {
+StatusOr<MeasuredPass> MeasurePasses(Stage& stage, const StageOptions& options,
+                                     absl::Duration budget) {
   const size_t tokens = size_t{options.train.microbatch_size} * options.model.context;
   std::vector<int32_t> ids(tokens);
   for (size_t i = 0; i < tokens; ++i) ids[i] = static_cast<int32_t>(i % options.vocabulary);
-  std::vector<float> boundary(tokens * options.model.hidden);
+  const codec::Shape shape = BoundaryShape(options.model, options.train, options.group);
+  std::vector<float> boundary(shape.elements());
   for (size_t i = 0; i < boundary.size(); ++i) {
     boundary[i] = static_cast<float>(i * 37 % 101) / 50.0f - 1.0f;
   }
@@ -56,8 +63,7 @@ StatusOr<PassTimes> MeasurePasses(Stage& stage, const StageOptions& options,
                 .to(TorchDevice(options.device));
     return absl::OkStatus();
   }));
-  const codec::TensorView view{there.const_data_ptr(), codec::Dtype::kF32,
-                               BoundaryShape(options.model, options.train, options.group)};
+  const codec::TensorView view{there.const_data_ptr(), codec::Dtype::kF32, shape};
   const std::vector<int32_t> documents(options.masked_attention ? tokens : 0);
   const Stage::Input input{.tokens = ids,
                            .activation = view,
@@ -65,10 +71,11 @@ StatusOr<PassTimes> MeasurePasses(Stage& stage, const StageOptions& options,
                            .documents = documents,
                            .counted = static_cast<double>(tokens)};
 
-  std::vector<double> forward, backward;
+  std::vector<double> forward, backward, exchanging;
   uint32_t runs = 0;
   const auto run = [&](bool counts) -> Status {
     const Microbatch microbatch(runs++);
+    const std::optional<double> exchanged = stage.collectives().seconds;
     const MonoTime start = Now();
     LH_RETURN_IF_ERROR(stage.Forward(microbatch, input).status());
     const MonoTime middle = Now();
@@ -77,6 +84,7 @@ StatusOr<PassTimes> MeasurePasses(Stage& stage, const StageOptions& options,
     if (!counts) return absl::OkStatus();
     forward.push_back(absl::ToDoubleSeconds(middle - start));
     backward.push_back(absl::ToDoubleSeconds(end - middle));
+    if (exchanged) exchanging.push_back(*stage.collectives().seconds - *exchanged);
     return absl::OkStatus();
   };
   LH_RETURN_IF_ERROR(run(false));
@@ -85,16 +93,21 @@ StatusOr<PassTimes> MeasurePasses(Stage& stage, const StageOptions& options,
     const Deadline warm = Deadline::After(kGpuWarmUp);
     while (!warm.Expired()) LH_RETURN_IF_ERROR(run(false));
   }
+  const CollectiveBytes sent = stage.collectives().sent;
   const Deadline deadline = Deadline::After(budget);
   for (int i = 0; i < 1 || (i < kMostRepetitions && !deadline.Expired()); ++i) {
     LH_RETURN_IF_ERROR(run(true));
   }
-  return PassTimes{Typical(forward), Typical(backward)};
+  MeasuredPass pass{.forward = Typical(forward), .backward = Typical(backward)};
+  pass.sent = (stage.collectives().sent - sent) / forward.size();
+  if (!exchanging.empty()) pass.collective_seconds = Typical(exchanging);
+  return pass;
 }
 
 }  // namespace
 
-StatusOr<MeasuredLayerTimes> MeasureLayerTimes(const StageOptions& options) {
+StatusOr<MeasuredLayerTimes> MeasureLayerTimes(const StageOptions& options,
+                                               const MakeStage& make_stage) {
   MeasuredLayerTimes times;
   // Parts of the model that are a stage each; the head's and the block's model is never tied.
   StageOptions part = options;
@@ -103,23 +116,25 @@ StatusOr<MeasuredLayerTimes> MeasureLayerTimes(const StageOptions& options) {
   part.first_layer = 0;
 
   part.first = true, part.last = false, part.layers = 0;
-  LH_ASSIGN_OR_RETURN(std::unique_ptr<Stage> stage, Stage::Create(part));
-  LH_ASSIGN_OR_RETURN(PassTimes passes, MeasurePasses(*stage, part, absl::Milliseconds(100)));
-  times.embedding_forward = passes.forward;
-  times.embedding_backward = passes.backward;
+  LH_ASSIGN_OR_RETURN(std::unique_ptr<Stage> stage, make_stage(part));
+  LH_ASSIGN_OR_RETURN(times.embedding, MeasurePasses(*stage, part, absl::Milliseconds(100)));
 
   part.first = false, part.last = true, part.first_layer = part.model.layers;
-  LH_ASSIGN_OR_RETURN(stage, Stage::Create(part));
-  LH_ASSIGN_OR_RETURN(passes, MeasurePasses(*stage, part, absl::Milliseconds(200)));
-  times.head_forward = passes.forward;
-  times.head_backward = passes.backward;
+  stage.reset();
+  LH_ASSIGN_OR_RETURN(stage, make_stage(part));
+  LH_ASSIGN_OR_RETURN(times.head, MeasurePasses(*stage, part, absl::Milliseconds(200)));
 
   part.last = false, part.first_layer = 0;
-  part.layers = options.device.cuda_index ? std::min(kGpuBlocks, part.model.layers) : 1;
-  LH_ASSIGN_OR_RETURN(stage, Stage::Create(part));
-  LH_ASSIGN_OR_RETURN(passes, MeasurePasses(*stage, part, absl::Milliseconds(500)));
-  times.block_forward = passes.forward / part.layers;
-  times.block_backward = passes.backward / part.layers;
+  part.layers = BlocksToTime(options);
+  stage.reset();
+  LH_ASSIGN_OR_RETURN(stage, make_stage(part));
+  LH_ASSIGN_OR_RETURN(times.block, MeasurePasses(*stage, part, absl::Milliseconds(500)));
+  times.block.forward /= part.layers;
+  times.block.backward /= part.layers;
+  times.block.sent = times.block.sent / part.layers;
+  if (times.block.collective_seconds) *times.block.collective_seconds /= part.layers;
+  times.forward_collective = stage->collectives().forward;
+  times.backward_collective = stage->collectives().backward;
 
   const MonoTime start = Now();
   LH_RETURN_IF_ERROR(Update(*stage, part, Step(2)));

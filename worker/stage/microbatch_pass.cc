@@ -7,6 +7,8 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <functional>
+#include <memory>
 #include <utility>
 
 #include "run/boundary/boundary_shape.h"
@@ -161,6 +163,32 @@ PassInput BlankInput(const StageOptions& options) {
   return blank;
 }
 
+// A recorded part of a pass. What a rank's collectives sent while it was recorded they send each
+// time that it is queued, and not before.
+class Recording {
+ public:
+  Recording() = default;
+  Recording(TorchGraphRecorder& recorder, const TorchGraphRecorder::Memory& memory,
+            const RankGroup* group, const std::function<void()>& work)
+      : use_(group == nullptr ? nullptr : group->communicators().use) {
+    const RankUse before = use_ ? *use_ : RankUse();
+    graph_ = recorder.Record(memory, work);
+    if (!use_) return;
+    each_ = *use_ - before;
+    *use_ = before;
+  }
+  explicit operator bool() const { return graph_ != nullptr; }
+  void Replay() {
+    graph_->Replay();
+    if (use_) *use_ += each_;
+  }
+
+ private:
+  std::shared_ptr<RankUse> use_;
+  RankUse each_;
+  std::unique_ptr<TorchGraph> graph_;
+};
+
 // Records an eager pass over tensors that stay, and queues it again for each microbatch.
 class GraphPass final : public MicrobatchPass {
  public:
@@ -177,14 +205,15 @@ class GraphPass final : public MicrobatchPass {
     // What forward leaves for backward is there until that, whatever other graphs run meanwhile.
     const TorchGraphRecorder::Memory own =
         options.recompute == Recompute::kNone ? recorder.NewMemory() : *passing_;
-    forward_ = recorder.Record(own, [&] { output_ = pass_.HiddenOf(input_); });
+    const RankGroup* const group = network.group();
+    forward_ = Recording(recorder, own, group, [&] { output_ = pass_.HiddenOf(input_); });
     if (options.last) {
       const at::Tensor hidden = output_;
-      loss_ = recorder.Record(pass_.loss().keeps_logits() ? own : *passing_,
-                              [&] { output_ = pass_.loss().Forward(hidden); });
+      loss_ = Recording(recorder, pass_.loss().keeps_logits() ? own : *passing_, group,
+                        [&] { output_ = pass_.loss().Forward(hidden); });
     }
-    backward_ = recorder.Record(
-        *passing_, [&] { source_gradient_ = pass_.BackwardOf(start_, /*keep=*/true); });
+    backward_ = Recording(recorder, *passing_, group,
+                          [&] { source_gradient_ = pass_.BackwardOf(start_, /*keep=*/true); });
     // Both are read before another graph runs.
     output_ = WithoutOwning(output_);
     if (!options.first) source_gradient_ = WithoutOwning(source_gradient_);
@@ -196,15 +225,15 @@ class GraphPass final : public MicrobatchPass {
     if (options_.last) input_.targets.copy_(input.targets);
     if (input_.counted.defined()) input_.counted.copy_(input.counted);
     if (input_.documents.defined()) input_.documents.copy_(input.documents);
-    forward_->Replay();
-    if (loss_) loss_->Replay();
+    forward_.Replay();
+    if (loss_) loss_.Replay();
     return output_.clone();
   }
 
   at::Tensor Backward(const at::Tensor& gradient) override {
     const at::NoGradGuard no_grad;
     if (!options_.last) start_.copy_(gradient);
-    backward_->Replay();
+    backward_.Replay();
     return options_.first ? at::Tensor() : source_gradient_.clone();
   }
 
@@ -222,7 +251,7 @@ class GraphPass final : public MicrobatchPass {
   const PassInput input_;
   const std::shared_ptr<const TorchGraphRecorder::Memory> passing_;
   at::Tensor start_, output_, source_gradient_;
-  std::unique_ptr<TorchGraph> forward_, loss_, backward_;
+  Recording forward_, loss_, backward_;
 };
 
 }  // namespace

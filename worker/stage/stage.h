@@ -27,6 +27,7 @@
 #include "codec/codec.h"
 #include "run/file/run_spec.h"
 #include "run/model/family.h"
+#include "run/plan/collective_bytes.h"
 #include "worker/stage/tied_matrix.h"
 
 namespace longhaul::worker {
@@ -91,6 +92,15 @@ inline constexpr int32_t kNoTarget = -1;
 // Gives parameters values from elsewhere: `values` of parameter.shape.elements(), row-major.
 using ReadParameter =
     std::function<Status(const model::PlacedParameter& parameter, std::span<float> values)>;
+
+// What the ranks of a stage have exchanged since the stage was made.
+struct CollectiveUse {
+  std::string forward, backward;  // what exchanges hidden states and their gradients, in words
+  CollectiveBytes sent;           // by all ranks to each other, as they went
+  // Inside calls, waiting for other ranks included; the mean of the ranks. nullopt: not known, as
+  // on a GPU, whose calls are queued.
+  std::optional<double> seconds;
+};
 
 class Stage {
  public:
@@ -171,6 +181,9 @@ class Stage {
   // each expert. Empty: the model has none.
   virtual std::vector<std::vector<int64_t>> TokensOfExperts() const { return {}; }
 
+  // Nothing where the stage has one rank.
+  virtual CollectiveUse collectives() const { return {}; }
+
   // Of those that are trained: what a snapshot has.
   virtual uint64_t parameter_count() const = 0;
   // The most of a GPU's memory that LibTorch had at a time since the stage was made; 0 where nobody
@@ -181,15 +194,24 @@ class Stage {
   virtual uint64_t memory_bytes() const { return 0; }
 };
 
-// Seconds of the layers of `options`' model on this machine, lower quartiles after warm-up, within
-// about a second; on a GPU two, of which the first raises its clocks.
-struct MeasuredLayerTimes {
-  double embedding_forward = 0, embedding_backward = 0;
-  double block_forward = 0, block_backward = 0;
-  double head_forward = 0, head_backward = 0;
-  double optimizer_seconds_per_parameter = 0;
+using MakeStage = std::function<StatusOr<std::unique_ptr<Stage>>(const StageOptions& options)>;
+
+// Of one microbatch through a part of the model, there and back.
+struct MeasuredPass {
+  double forward = 0, backward = 0;  // seconds, those inside collectives among them
+  CollectiveBytes sent;              // by all ranks
+  std::optional<double> collective_seconds;
 };
-StatusOr<MeasuredLayerTimes> MeasureLayerTimes(const StageOptions& options);
+// The layers of `options`' model on this machine, lower quartiles after warm-up, within about a
+// second; on a GPU two, of which the first raises its clocks. A group's are those of all its ranks
+// together: `make_stage` makes groups where options.ranks has any.
+struct MeasuredLayerTimes {
+  MeasuredPass embedding, block, head;
+  double optimizer_seconds_per_parameter = 0;
+  std::string forward_collective, backward_collective;  // as CollectiveUse
+};
+StatusOr<MeasuredLayerTimes> MeasureLayerTimes(const StageOptions& options,
+                                               const MakeStage& make_stage = Stage::Create);
 
 // lr at `step` (from 1): linear warm-up, then as the run file's schedule says (LrScheduleKind).
 // Behind the last step it stays.

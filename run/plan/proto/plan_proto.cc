@@ -7,6 +7,25 @@ namespace {
 using longhaul::FromProto;
 using longhaul::ToProto;
 
+v1::GroupEstimate ToProto(const GroupEstimate& estimate) {
+  v1::GroupEstimate out;
+  out.set_forward_collective(estimate.forward_collective);
+  out.set_backward_collective(estimate.backward_collective);
+  *out.mutable_sent() = longhaul::ToProto(estimate.sent);
+  if (estimate.collective_seconds) out.set_collective_seconds(*estimate.collective_seconds);
+  out.set_even_share_seconds(estimate.even_share_seconds);
+  return out;
+}
+
+GroupEstimate FromProto(const v1::GroupEstimate& estimate) {
+  GroupEstimate out{.forward_collective = estimate.forward_collective(),
+                    .backward_collective = estimate.backward_collective(),
+                    .sent = longhaul::FromProto(estimate.sent()),
+                    .even_share_seconds = estimate.even_share_seconds()};
+  if (estimate.has_collective_seconds()) out.collective_seconds = estimate.collective_seconds();
+  return out;
+}
+
 v1::CellEstimate ToProto(const CellEstimate& estimate) {
   v1::CellEstimate out;
   out.set_forward_seconds(estimate.forward_seconds);
@@ -19,20 +38,23 @@ v1::CellEstimate ToProto(const CellEstimate& estimate) {
   out.set_egress_bits_per_second(estimate.egress_bits_per_second);
   out.set_ingress_bits_per_second(estimate.ingress_bits_per_second);
   out.set_device_kind(estimate.device_kind);
+  if (estimate.group) *out.mutable_group() = ToProto(*estimate.group);
   return out;
 }
 
 CellEstimate FromProto(const v1::CellEstimate& estimate) {
-  return {.forward_seconds = estimate.forward_seconds(),
-          .backward_seconds = estimate.backward_seconds(),
-          .optimizer_seconds = estimate.optimizer_seconds(),
-          .memory_available_bytes = estimate.memory_available_bytes(),
-          .memory_per_flight_bytes = estimate.memory_per_flight_bytes(),
-          .depth_by_memory = estimate.depth_by_memory(),
-          .depth_reason = estimate.depth_reason(),
-          .egress_bits_per_second = estimate.egress_bits_per_second(),
-          .ingress_bits_per_second = estimate.ingress_bits_per_second(),
-          .device_kind = estimate.device_kind()};
+  CellEstimate out{.forward_seconds = estimate.forward_seconds(),
+                   .backward_seconds = estimate.backward_seconds(),
+                   .optimizer_seconds = estimate.optimizer_seconds(),
+                   .memory_available_bytes = estimate.memory_available_bytes(),
+                   .memory_per_flight_bytes = estimate.memory_per_flight_bytes(),
+                   .depth_by_memory = estimate.depth_by_memory(),
+                   .depth_reason = estimate.depth_reason(),
+                   .egress_bits_per_second = estimate.egress_bits_per_second(),
+                   .ingress_bits_per_second = estimate.ingress_bits_per_second(),
+                   .device_kind = estimate.device_kind()};
+  if (estimate.has_group()) out.group = FromProto(estimate.group());
+  return out;
 }
 
 v1::FlowEstimate ToProto(const FlowEstimate& estimate) {
@@ -105,6 +127,22 @@ CodecPrediction FromProto(const v1::CodecPrediction& row) {
           .lower_bound_seconds = row.lower_bound_seconds(),
           .bottleneck = row.bottleneck(),
           .codec_times_known = row.codec_times_known()};
+}
+
+v1::RanksPrediction ToProto(const RanksPrediction& row) {
+  v1::RanksPrediction out;
+  out.set_tensor(row.tensor);
+  out.set_step_seconds(row.step_seconds);
+  out.set_memory_bytes(row.memory_bytes);
+  out.set_refused(row.refused);
+  return out;
+}
+
+RanksPrediction FromProto(const v1::RanksPrediction& row) {
+  return {.tensor = row.tensor(),
+          .step_seconds = row.step_seconds(),
+          .memory_bytes = row.memory_bytes(),
+          .refused = row.refused()};
 }
 
 v1::Flow ToProto(const Flow& flow) {
@@ -232,6 +270,7 @@ v1::Prediction ToProto(const Prediction& prediction) {
   out.set_order_reason(prediction.order_reason);
   out.set_cut_short(prediction.cut_short);
   AddAll(prediction.codecs, out.mutable_codecs());
+  AddAll(prediction.ranks, out.mutable_ranks());
   return out;
 }
 
@@ -252,10 +291,24 @@ Prediction FromProto(const v1::Prediction& prediction) {
   out.order_reason = prediction.order_reason();
   out.cut_short = prediction.cut_short();
   out.codecs = AllOf<CodecPrediction>(prediction.codecs());
+  out.ranks = AllOf<RanksPrediction>(prediction.ranks());
   return out;
 }
 
 }  // namespace
+
+v1::CollectiveBytes ToProto(const CollectiveBytes& bytes) {
+  v1::CollectiveBytes out;
+  out.set_all_reduce(bytes.all_reduce);
+  out.set_all_gather(bytes.all_gather);
+  out.set_reduce_scatter(bytes.reduce_scatter);
+  out.set_all_to_all(bytes.all_to_all);
+  return out;
+}
+
+CollectiveBytes FromProto(const v1::CollectiveBytes& bytes) {
+  return {bytes.all_reduce(), bytes.all_gather(), bytes.reduce_scatter(), bytes.all_to_all()};
+}
 
 v1::CellId ToProto(const CellId& id) {
   v1::CellId out;

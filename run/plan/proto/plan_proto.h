@@ -12,6 +12,9 @@ namespace longhaul {
 // CheckpointManifest::format of those that are written.
 inline constexpr uint32_t kManifestFormat = 3;
 
+v1::CollectiveBytes ToProto(const CollectiveBytes& bytes);
+CollectiveBytes FromProto(const v1::CollectiveBytes& bytes);
+
 v1::CellId ToProto(const CellId& id);
 CellId FromProto(const v1::CellId& id);
 

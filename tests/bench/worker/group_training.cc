@@ -109,8 +109,8 @@ class Training {
       options_.ranks.clear();
       LH_ASSIGN_OR_RETURN(stage_, Stage::Create(options_));
     } else {
-      LH_ASSIGN_OR_RETURN(
-          stage_, MakeGroupStage(options_, counted_.Over(CommunicatorsFor(options_.group))));
+      LH_ASSIGN_OR_RETURN(stage_,
+                          MakeGroupStage(options_, counted_.Over(CommunicatorsFor(options_))));
     }
     return absl::OkStatus();
   }

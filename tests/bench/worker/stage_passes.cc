@@ -79,9 +79,9 @@ class TimedStage {
       options.group.tensor = static_cast<uint32_t>(devices.size());
     }
     if (options.device.cuda_index) LH_RETURN_IF_ERROR(LoadTorchCuda(DefaultTorchCudaPath()));
-    LH_ASSIGN_OR_RETURN(std::unique_ptr<Stage> stage,
-                        of_group ? MakeGroupStage(options, CommunicatorsFor(options.group))
-                                 : Stage::Create(options));
+    LH_ASSIGN_OR_RETURN(
+        std::unique_ptr<Stage> stage,
+        of_group ? MakeGroupStage(options, CommunicatorsFor(options)) : Stage::Create(options));
     if (zipf > 0) LH_RETURN_IF_ERROR(stage->Load(RoutedByZipf(options.model, zipf)));
     at::Tensor boundary;
     LH_RETURN_IF_ERROR(CallTorch("the boundary tensor", options.threads, [&]() -> Status {

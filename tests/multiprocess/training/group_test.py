@@ -1,6 +1,6 @@
 """Stages that are shared by a group of ranks, over real processes: 2 workers with 2 CPU ranks each.
 
-usage: group_test.py BIN_DIR parity|resume|refused
+usage: group_test.py BIN_DIR parity|resume|chosen|refused
 """
 import json
 import sys
@@ -88,6 +88,46 @@ def resume(cluster):
     print(f"ok: one rank goes on from the checkpoint of two: {losses[49]:.3f}, then {losses[-1]:.3f}", flush=True)
 
 
+def chosen(cluster):
+    """The plan chooses the number of ranks, the workers what compresses."""
+    open_ = ["--set", "group.tensor=auto", "--set", "group.collective=auto"]
+    path = cluster.write_run("open", stages=2, model=LLAMA, steps=STEPS)
+    plan = json.loads(cluster.cli("plan", path, *open_, "--json").stdout)
+    plan = plan.get("plan") or plan
+    tried = plan["prediction"]["ranks"]
+    if [row["tensor"] for row in tried] != [1, 2] or any(row["refused"] for row in tried):
+        raise AssertionError(f"tried {tried}")
+    best = min(tried, key=lambda row: row["step_seconds"])["tensor"]
+    ranks = {cell["tensor_ranks"] for cell in plan["assignment"]["cells"]}
+    if ranks != {best}:
+        raise AssertionError(f"{best} ranks are the fastest, and the plan has {ranks}")
+    text = cluster.cli("plan", path, *open_).stdout
+    if "group.tensor is auto: " not in text or "predicted with each number of ranks" not in text:
+        raise AssertionError(text)
+    print(f"ok: a plan chooses {best} of {[row['step_seconds'] for row in tried]}", flush=True)
+
+    run = cluster.cli("submit", path, *open_, "--watch").stdout.split()[0]
+    status = cluster.status(run)
+    first = {stage["tensor_ranks"] for stage in status["stages"]}
+    if status["state"] != "done" or not first <= {1, 2} or len(first) != 1:
+        raise AssertionError(f"{status}")
+    # What was settled stays, although the file still leaves it open.
+    longer = cluster.write_run("open", stages=2, model=LLAMA, steps=2 * STEPS)
+    cluster.cli("submit", longer, "--resume", "--watch", *open_)
+    again = {stage["tensor_ranks"] for stage in cluster.status(run)["stages"]}
+    if again != first:
+        raise AssertionError(f"{first} ranks, and {again} after a resume")
+    print(f"ok: a run keeps the {first.pop()} ranks that its first plan chose", flush=True)
+
+    run = cluster.cli("submit", cluster.write_run("counted", stages=2, model=LLAMA, steps=STEPS), "--set", GROUP,
+                      "--watch").stdout.split()[0]
+    for stage in cluster.status(run)["stages"]:
+        use = stage["collectives"]
+        if use["sent"]["all_reduce"] == 0 or use["sent"]["all_gather"] != 0 or not 0 < stage["collective_share"] < 1:
+            raise AssertionError(f"{stage}")
+    print("ok: steps say what their collectives sent and took", flush=True)
+
+
 def refused(cluster):
     def expect(name, sentence, *flags, **options):
         path = cluster.write_run(name, stages=2, **options)
@@ -103,7 +143,7 @@ def refused(cluster):
 
 
 def main():
-    cases = {"parity": parity, "resume": resume, "refused": refused}
+    cases = {"parity": parity, "resume": resume, "chosen": chosen, "refused": refused}
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
         text_for_training(folder)
         with GroupCluster(sys.argv[1], folder, workers=2) as cluster:

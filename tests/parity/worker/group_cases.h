@@ -31,7 +31,7 @@ inline StatusOr<std::unique_ptr<Stage>> MakeWith(StageOptions options, uint32_t 
   options.group.tensor = ranks;
   options.group.forward = group.forward;
   options.group.backward = group.backward;
-  return MakeGroupStage(options, CommunicatorsFor(group));
+  return MakeGroupStage(options, CommunicatorsFor(options));
 }
 
 enum class Part : uint8_t { kWhole, kFirst, kMiddle, kLast };

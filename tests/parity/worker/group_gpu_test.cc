@@ -102,6 +102,29 @@ TEST_P(GroupOnGpus, ZipLosesNothing) {
             LossesOf(Options(true), GroupCollective::kNone));
 }
 
+TEST_P(GroupOnGpus, WhateverAutoChoosesLosesNothing) {
+  EXPECT_EQ(LossesOf(Options(true), GroupCollective::kAuto),
+            LossesOf(Options(true), GroupCollective::kNone));
+}
+
+// Recording sends nothing, and each pass that is queued what it would send unrecorded.
+TEST_P(GroupOnGpus, RecordedPassesAreCountedEachTime) {
+  const auto sent = [](const StageOptions& options) {
+    auto stage = MakeWith(options, 2);
+    EXPECT_TRUE(stage.ok()) << stage.status();
+    if (!stage.ok()) return CollectiveBytes();
+    Computed computed;
+    RunStep(**stage, options, 1, &computed);
+    const CollectiveBytes before = (*stage)->collectives().sent;
+    RunStep(**stage, options, 2, &computed);
+    EXPECT_FALSE((*stage)->collectives().seconds.has_value());
+    return (*stage)->collectives().sent - before;
+  };
+  const CollectiveBytes eager = sent(Options(false));
+  EXPECT_GT(eager.total(), 0u);
+  EXPECT_EQ(sent(Options(true)), eager);
+}
+
 TEST_P(GroupOnGpus, TacoStaysClose) {
   const std::vector<double> expected = LossesOf(Options(true), GroupCollective::kNone),
                             got = LossesOf(Options(true), GroupCollective::kTaco);

@@ -302,7 +302,7 @@ TEST(Group, ARankThatFailsEndsTheCallOnAllAndIsNamed) {
     return MakeGroupStage(with_ranks, [&](std::shared_ptr<collective::Member> member,
                                           const DeviceName& device, Deadline deadline) {
       if (member->place().rank == 2) last = member;
-      return CommunicatorsFor({})(std::move(member), device, deadline);
+      return CommunicatorsFor(options)(std::move(member), device, deadline);
     });
   }();
   ASSERT_TRUE(stage.ok()) << stage.status();

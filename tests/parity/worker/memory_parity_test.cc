@@ -173,9 +173,8 @@ TEST_P(MemoryParity, AMicrobatchInFlightTakesWhatThePlanSays) {
   spec.group.tensor = ranks;
   if (ranks > 1) options.ranks.resize(ranks);
   options.group = spec.group;
-  const auto stage = ranks > 1
-                         ? worker::MakeGroupStage(options, worker::CommunicatorsFor(spec.group))
-                         : worker::Stage::Create(options);
+  const auto stage = ranks > 1 ? worker::MakeGroupStage(options, worker::CommunicatorsFor(options))
+                               : worker::Stage::Create(options);
   ASSERT_TRUE(stage.ok()) << stage.status();
 
   const codec::Shape shape = BoundaryShape(spec);

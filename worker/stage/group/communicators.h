@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "transport/collective/communicator.h"
 #include "transport/collective/member.h"
+#include "worker/stage/group/counted.h"
 
 namespace longhaul::worker {
 
@@ -18,6 +19,9 @@ struct RankCommunicators {
   std::shared_ptr<collective::Communicator> exact;     // losses, gradients that ranks share
   std::shared_ptr<collective::Communicator> forward;   // sums of hidden states
   std::shared_ptr<collective::Communicator> backward;  // sums of their gradients
+  bool recordable = true;                              // no call waits on the host
+  // What all three have sent, where somebody counts it (counted.h).
+  std::shared_ptr<RankUse> use;
 };
 
 // Called on every rank's thread, on all at once.

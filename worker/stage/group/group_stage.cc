@@ -102,6 +102,17 @@ RankGroup::Kind KindOf(const StageOptions& options) {
           .experts = options.group.expert};
 }
 
+// Into one count, whichever of the three does a call. Those that are one stay one.
+void CountUse(RankCommunicators* ranks) {
+  ranks->use = std::make_shared<RankUse>();
+  const RankCommunicators raw = *ranks;
+  ranks->exact = Counted(raw.exact, ranks->use);
+  ranks->forward = raw.forward == raw.exact ? ranks->exact : Counted(raw.forward, ranks->use);
+  ranks->backward = raw.backward == raw.exact     ? ranks->exact
+                    : raw.backward == raw.forward ? ranks->forward
+                                                  : Counted(raw.backward, ranks->use);
+}
+
 class GroupStage final : public Stage {
  public:
   GroupStage(const StageOptions& options, Shares shares,
@@ -191,6 +202,24 @@ class GroupStage final : public Stage {
     return ranks_[0].stage->TokensOfExperts();
   }
 
+  CollectiveUse collectives() const override {
+    CollectiveUse use;
+    const RankCommunicators& first = ranks_[0].group->communicators();
+    use.forward = first.forward->Describe();
+    use.backward = first.backward->Describe();
+    double seconds = 0;
+    for (const Rank& rank : ranks_) {
+      const RankUse& own = *rank.group->communicators().use;
+      use.sent.all_reduce += own.SentBytes(collective::Op::kAllReduce);
+      use.sent.all_gather += own.SentBytes(collective::Op::kAllGather);
+      use.sent.reduce_scatter += own.SentBytes(collective::Op::kReduceScatter);
+      use.sent.all_to_all += own.SentBytes(collective::Op::kAllToAll);
+      seconds += own.seconds;
+    }
+    if (first.exact->device() < 0) use.seconds = seconds / static_cast<double>(ranks_.size());
+    return use;
+  }
+
   uint64_t parameter_count() const override {
     uint64_t count = 0;
     for (const model::PlacedParameter& placed : ParametersOf(options_)) {
@@ -273,13 +302,13 @@ Status GroupStage::Start(const MakeCommunicators& make_communicators) {
       member->End(communicators.status());
       return communicators.status();
     }
+    const bool recordable = communicators->recordable;
+    CountUse(&*communicators);
     ranks_[rank].group =
         std::make_unique<RankGroup>(KindOf(options_), *std::move(communicators), std::move(member));
     StageOptions own = options_;
     own.device = options_.ranks[rank];
-    // zip waits on the host for sizes, which no graph can.
-    own.graphs = own.graphs && own.group.forward != GroupCollective::kZip &&
-                 own.group.backward != GroupCollective::kZip;
+    own.graphs = own.graphs && recordable;
     // A copy of the boundary from the first rank's GPU, in that rank's order of work, would wait
     // for collectives that wait for this rank.
     if (own.device != own.ranks.front()) ReadApartFrom(TorchDevice(own.ranks.front()));

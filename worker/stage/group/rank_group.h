@@ -67,6 +67,7 @@ class RankGroup {
   uint32_t size() const { return ranks_.exact->size(); }
   // Of the group; OK, or why it has ended.
   Status status() const { return ranks_.exact->status(); }
+  const RankCommunicators& communicators() const { return ranks_; }
   void End(const Status& reason) const { ranks_.exact->Abort(reason); }
   // Waits until all ranks are here: around what ranks must not do while others compute.
   void Meet() const;

@@ -9,6 +9,7 @@
 
 #include "coordinator/cli/format.h"
 #include "coordinator/cli/json.h"
+#include "coordinator/cli/plan_view.h"
 #include "coordinator/cli/progress.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/terminal.h"
@@ -17,6 +18,8 @@
 namespace longhaul::cli {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -142,6 +145,63 @@ TEST(WatchView, ShowsTheRanksOfAStageWhereThereAreSeveral) {
   const std::vector<std::string> lines = WatchLines(run, 160, false);
   EXPECT_THAT(lines[4], HasSubstr("WORKER   GROUP               STATE"));
   EXPECT_THAT(lines[5], HasSubstr("worker1  2 ranks on cpu 0-1  running"));
+}
+
+TEST(WatchView, ShowsWhatRanksExchangedAndSaysWhatIsNotKnown) {
+  v1::RunStatus run = RunningRun();
+  for (const std::string& line : WatchLines(run, 160, false)) {
+    EXPECT_THAT(line, Not(HasSubstr("ALL-REDUCE")));
+  }
+  v1::StageStatus& stage = *run.mutable_stages(0);
+  stage.mutable_collectives()->mutable_sent()->set_all_reduce(4'200'000);
+  stage.mutable_collectives()->mutable_sent()->set_all_gather(1'000);
+  std::vector<std::string> lines = WatchLines(run, 160, false);
+  EXPECT_THAT(lines, Contains("RANKS OF STAGE  COLLECTIVES  OF THE STEP  ALL-REDUCE  ALL-GATHER  "
+                              "REDUCE-SCATTER  ALL-TO-ALL"));
+  EXPECT_THAT(lines, Contains("             0            ?            ?      4.2 MB        1 KB  "
+                              "             -           -"));
+  stage.mutable_collectives()->set_seconds(0.25);
+  stage.set_collective_share(0.2);
+  lines = WatchLines(run, 160, false);
+  EXPECT_THAT(lines, Contains(HasSubstr("       250 ms          20%")));
+  const auto json = nlohmann::json::parse(ToJson(run, false));
+  EXPECT_EQ(json["stages"][0]["collectives"]["sent"]["all_reduce"].get<uint64_t>(), 4'200'000u);
+  EXPECT_EQ(json["stages"][0]["collectives"]["seconds"].get<double>(), 0.25);
+}
+
+// Of two stages, the second of one rank.
+TEST(PlanView, ShowsWhatRanksExchangeAndWhatOtherNumbersWouldDo) {
+  Plan plan;
+  plan.assignment.cells.resize(2);
+  plan.assignment.cells[0].group.tensor = 2;
+  plan.assignment.cells[1].id.stage = 1;
+  plan.cells.resize(2);
+  plan.cells[0].forward_seconds = 0.1;
+  plan.cells[0].backward_seconds = 0.2;
+  plan.cells[0].group = GroupEstimate{.forward_collective = "host",
+                                      .backward_collective = "zip over host",
+                                      .sent = {.all_reduce = 1'000'000},
+                                      .collective_seconds = 0.05,
+                                      .even_share_seconds = 0.2};
+  plan.prediction.step_seconds = 2;
+  plan.prediction.ranks = {{.tensor = 1, .step_seconds = 4, .memory_bytes = 2'000'000},
+                           {.tensor = 2, .step_seconds = 2, .memory_bytes = 1'000'000},
+                           {.tensor = 3, .refused = "3 does not divide its 8 heads"}};
+  RunSpec spec;
+  spec.train.microbatches = 10;
+  std::ostringstream out;
+  const Terminal terminal{.out = out, .err = out};
+  PrintPlan(terminal, plan, spec);
+  EXPECT_THAT(out.str(), HasSubstr("0\thost\tzip over host\t10 MB\t500 ms\t25%\t+1 s\n"));
+  EXPECT_THAT(out.str(), HasSubstr("2\t2 s\t"));
+  EXPECT_THAT(out.str(), HasSubstr("\t1 MB\tchosen\n"));
+  EXPECT_THAT(out.str(), HasSubstr("3\t-\t-\t-\t3 does not divide its 8 heads\n"));
+
+  plan.cells[0].group.reset();
+  plan.prediction.ranks.clear();
+  std::ostringstream without;
+  PrintPlan({.out = without, .err = without}, plan, spec);
+  EXPECT_THAT(without.str(), AllOf(Not(HasSubstr("exchange")), Not(HasSubstr("auto"))));
 }
 
 TEST(WatchView, ShowsEverythingWithinTheWidth) {

@@ -40,6 +40,35 @@ inline PlanRequest Request(uint32_t workers) {
   return request;
 }
 
+// Takes these for a block that so many ranks share, a quarter of the forward inside collectives
+// that send 1,000 bytes.
+inline void TimeGroup(uint32_t ranks, double forward, double backward, CandidateWorker* worker) {
+  v1::GroupTimes& group = *worker->times.add_groups();
+  group.set_tensor(ranks);
+  group.set_forward_collective("host");
+  group.set_backward_collective("zip over host");
+  v1::GroupPass& block = *group.mutable_block();
+  block.set_forward(forward);
+  block.set_backward(backward);
+  block.set_collective_seconds(forward / 4);
+  block.mutable_sent()->set_all_reduce(1000);
+  group.mutable_head()->mutable_sent()->set_all_gather(10);
+  group.mutable_head()->set_collective_seconds(0);
+}
+
+// Workers with `devices` on their CPUs of `cores`, for a run whose stages have `ranks` each.
+inline PlanRequest Groups(uint32_t workers, uint32_t devices, uint32_t ranks, uint32_t cores = 8) {
+  PlanRequest request = Request(workers);
+  request.spec.group.tensor = ranks;
+  for (CandidateWorker& worker : request.workers) {
+    worker.devices.clear();
+    for (uint32_t device = 0; device < devices; ++device) worker.devices.push_back(device);
+    worker.cores = cores;
+    if (ranks > 1) TimeGroup(ranks, 0.006, 0.011, &worker);
+  }
+  return request;
+}
+
 // Of every interface, both ways.
 inline void SetLines(PlanRequest* request, double bits_per_second) {
   for (CandidateWorker& worker : request->workers) {

@@ -117,6 +117,28 @@ TEST(HaveSameLayerTimes, UnlessAKeyDiffersThatTheyMayDependOn) {
   EXPECT_FALSE(same_after([](RunSpec& s) { s.pipeline.recompute = Recompute::kStage; }));
   EXPECT_FALSE(same_after([](RunSpec& s) { s.links.codecs.backward = "bf16"; }));
   EXPECT_FALSE(same_after([](RunSpec& s) { s.data.tokenizer = "gpt2"; }));
+  EXPECT_FALSE(same_after([](RunSpec& s) { s.group.tensor = 2; }));
+}
+
+TEST(HaveSameLayerTimes, WhereAllNumbersOfRanksWereTimedOneOfThemIs) {
+  RunSpec timed = SmallSpec("tiny", 2);
+  timed.group = {.tensor_auto = true, .forward = GroupCollective::kZip};
+  for (const uint32_t ranks : {1, 2, 4}) {
+    RunSpec settled = timed;
+    settled.group = timed.group.Settled(ranks);
+    EXPECT_TRUE(HaveSameLayerTimes(timed, settled));
+    EXPECT_FALSE(HaveSameLayerTimes(settled, timed));
+  }
+  RunSpec other = timed;
+  other.group = {.tensor = 2, .forward = GroupCollective::kTaco};
+  EXPECT_FALSE(HaveSameLayerTimes(timed, other));
+}
+
+TEST(IsPlausible, ChecksGroups) {
+  v1::LayerTimes times = SmallTimes();
+  EXPECT_TRUE(IsPlausible(times));
+  times.mutable_groups(0)->mutable_block()->set_collective_seconds(-1);
+  EXPECT_FALSE(IsPlausible(times));
 }
 
 }  // namespace

@@ -243,6 +243,38 @@ TEST_F(Resume, AFileThatLeavesTheDtypeOpenTakesTheRuns) {
   EXPECT_THAT(yaml, HasSubstr("dtype: fp32"));
 }
 
+// Of the workers that a resume finds, others may have more devices.
+TEST(ResumeOfRanks, KeepsTheNumberThatTheFirstPlanChose) {
+  Coordinator c;
+  for (const char* name : {"a", "b"}) {
+    v1::Hello hello = HelloOf(name);
+    *hello.add_devices() = hello.devices(0);
+    c.Join(hello);
+  }
+  RunSpec spec = SmallSpec("tiny", 2);
+  spec.group.tensor_auto = true;
+  spec.group.forward = GroupCollective::kAuto;
+  c.Tick(SubmitOf(spec, "tiny-1"));
+  EXPECT_THAT(c.Last("a", v1::WorkerCommand::kMeasure)->measure().run_yaml(),
+              HasSubstr("tensor: auto"));
+  c.ToRunning(kAb, "tiny-1");
+  const GroupSpec& chosen = c.records.at("tiny-1").spec.group;
+  EXPECT_EQ(chosen.tensor, 2u);
+  EXPECT_FALSE(chosen.tensor_auto);
+  EXPECT_EQ(chosen.forward, GroupCollective::kAuto);
+  EXPECT_THAT(c.Last("a", v1::WorkerCommand::kAssign)->assign().assignment().run_yaml(),
+              HasSubstr("tensor: 2"));
+  EXPECT_EQ(c.state->Run("tiny-1")->stages(0).tensor_ranks(), 2u);
+
+  for (uint64_t step = 1; step <= 3; ++step) c.Steps(kAb, "tiny-1", step);
+  c.Shards(kAb, "tiny-1", 2);
+  c.Error("a", "tiny-1", "boom");
+  c.Forget();
+  c.Tick(SubmitOf(spec, "unused", 7, true));
+  ASSERT_TRUE(c.LastReply<command::ReplySubmit>()->reply.ok());
+  EXPECT_EQ(c.records.at("tiny-1").spec.group, spec.group.Settled(2));
+}
+
 TEST(CheckResumable, NamesEveryKeyOfFamilyLlamaThatDiffers) {
   RunRecord record;
   record.spec = SmallSpec("tiny", 2);

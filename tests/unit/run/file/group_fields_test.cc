@@ -53,10 +53,29 @@ TEST_F(GroupFields, SaysWhatCompressesSumsOfRanks) {
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(*again, *spec);
   EXPECT_THAT(Error("{ tensor: 2, forward: nccl }"),
-              HasSubstr("group.forward: expected one of none, taco, zip, got 'nccl'"));
+              HasSubstr("group.forward: expected one of none, taco, zip, auto, got 'nccl'"));
   const std::string alone = Error("{ forward: taco, backward: zip }");
   EXPECT_THAT(alone, AllOf(HasSubstr("run.yaml:5:19: group.forward: a stage of one rank"),
                            HasSubstr("run.yaml:5:35: group.backward: a stage of one rank")));
+}
+
+TEST_F(GroupFields, OneWordSaysItOfBothDirections) {
+  const auto spec = Parsed("{ tensor: 2, collective: auto }", {});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->group.forward, GroupCollective::kAuto);
+  EXPECT_EQ(spec->group.backward, GroupCollective::kAuto);
+  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, *spec);
+  EXPECT_EQ(Error("{ tensor: 2, collective: zip, backward: taco }"),
+            "run.yaml:5:48: group.backward: group.collective says it of both directions already; "
+            "leave one of the two out");
+  EXPECT_EQ(Error("{ tensor: 2, forward: none, collective: none }"),
+            "run.yaml:5:30: group.forward: group.collective says it of both directions already; "
+            "leave one of the two out");
+  EXPECT_THAT(Error("{ collective: zip }"),
+              HasSubstr("run.yaml:5:22: group.collective: a stage of one rank"));
+  EXPECT_EQ(Error("{ collective: none }"), "no error");
 }
 
 constexpr char kLlama[] =
@@ -125,10 +144,36 @@ TEST_F(GroupFields, OneRankIsNotWritten) {
   }
 }
 
+TEST_F(GroupFields, LeavesTheNumberOfRanksToThePlan) {
+  // 4 and 5 do not divide the 6 heads: the plan skips them.
+  const auto spec = Parsed("{ tensor: auto, sequence: true, forward: zip }", {});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_TRUE(spec->group.tensor_auto);
+  EXPECT_EQ(spec->group.tensor, 1u);
+  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, *spec);
+
+  RunSpec settled = *spec;
+  settled.group = spec->group.Settled(3);
+  EXPECT_EQ(settled.group.tensor, 3u);
+  EXPECT_FALSE(settled.group.tensor_auto);
+  EXPECT_EQ(settled.group.forward, GroupCollective::kZip);
+  settled.model.context = 9;
+  const auto chosen = ParseRunSpec(ToYaml(settled), "chosen.yaml", {}, nullptr);
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  EXPECT_EQ(*chosen, settled);
+  EXPECT_EQ(spec->group.Settled(1), GroupSpec());
+
+  EXPECT_THAT(Error("{ tensor: auto, p: 0.5 }", {.model = kLlama}),
+              HasSubstr("group.p: ranks with channels of their own are another model for each "
+                        "number of them"));
+}
+
 TEST_F(GroupFields, AreFromOneTo64) {
   EXPECT_EQ(Error("{ tensor: 0 }"),
-            "run.yaml:5:18: group.tensor: expected a whole number from 1 to 64, got '0'");
-  EXPECT_THAT(Error("{ tensor: 65 }"), HasSubstr("from 1 to 64, got '65'"));
+            "run.yaml:5:18: group.tensor: expected a whole number from 1 to 64 or auto, got '0'");
+  EXPECT_THAT(Error("{ tensor: 65 }"), HasSubstr("from 1 to 64 or auto, got '65'"));
   EXPECT_THAT(Error("{ tensors: 2 }"), HasSubstr("run.yaml:5:10: unknown key 'tensors'"));
 }
 

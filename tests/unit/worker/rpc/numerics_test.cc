@@ -87,6 +87,20 @@ TEST(Numerics, PromisesNothingWhereSumsHaveAnyOrder) {
   EXPECT_EQ(After([](Case& c) { c.surroundings.clear(); }), 0u);
 }
 
+TEST(Numerics, PromisesNothingWhereWhoSumsIsChosenByTimes) {
+  const auto of_ranks = [](const std::string& kind, uint32_t ranks) {
+    return After([&](Case& c) {
+      c.device.set_kind(kind);
+      c.spec.train.deterministic = true;
+      c.spec.group.backward = GroupCollective::kAuto;
+      c.assignment.cells[0].group.tensor = ranks;
+    });
+  };
+  EXPECT_EQ(of_ranks("cuda", 4), 0u);
+  EXPECT_NE(of_ranks("cuda", 2), 0u);
+  EXPECT_NE(of_ranks("cpu", 4), 0u);
+}
+
 TEST(Numerics, ThisSystemsSurroundingsAreKnown) {
   EXPECT_NE(Surroundings().find("LibTorch "), std::string::npos);
   EXPECT_NE(Surroundings().find("\nlibc "), std::string::npos);

@@ -320,7 +320,7 @@ TEST_P(Lora, AStageWithoutAdaptersPassesOn) {
 TEST_P(Lora, IsMeasured) {
   const auto times = MeasureLayerTimes(Adapted());
   ASSERT_TRUE(times.ok()) << times.status();
-  EXPECT_GT(times->block_backward, 0);
+  EXPECT_GT(times->block.backward, 0);
   EXPECT_GT(times->optimizer_seconds_per_parameter, 0);
   EXPECT_LT(times->optimizer_seconds_per_parameter, 1e-3);
 }

@@ -32,13 +32,13 @@ TEST_P(MeasureLayerTimesOf, GivesAPositiveTimeForEachLayerAndPass) {
   options.model.expert_intermediate = 160;
   const auto times = MeasureLayerTimes(options);
   ASSERT_TRUE(times.ok()) << times.status();
-  for (const double seconds : {times->embedding_forward, times->embedding_backward,
-                               times->block_forward, times->block_backward, times->head_forward,
-                               times->head_backward, times->optimizer_seconds_per_parameter}) {
+  for (const double seconds : {times->embedding.forward, times->embedding.backward,
+                               times->block.forward, times->block.backward, times->head.forward,
+                               times->head.backward, times->optimizer_seconds_per_parameter}) {
     EXPECT_GT(seconds, 0);
     EXPECT_LT(seconds, 5);
   }
-  EXPECT_GT(times->block_forward, times->embedding_forward);
+  EXPECT_GT(times->block.forward, times->embedding.forward);
 }
 
 TEST(MeasureLayerTimes, RecomputationCountsAsBackward) {
@@ -51,7 +51,7 @@ TEST(MeasureLayerTimes, RecomputationCountsAsBackward) {
     options.recompute = Recompute::kStage;
     const auto recomputed = MeasureLayerTimes(options);
     ASSERT_TRUE(kept.ok() && recomputed.ok());
-    ratio = recomputed->block_backward / kept->block_backward;
+    ratio = recomputed->block.backward / kept->block.backward;
   }
   EXPECT_GT(ratio, 1.2);
 }

@@ -7,6 +7,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/floor_divide.h>
+#include <ATen/ops/mul.h>
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/sort.h>
 #include <ATen/ops/zeros.h>
@@ -48,8 +49,8 @@ struct WeightedSum : torch::autograd::Function<WeightedSum> {
     context->save_for_backward({rows, weights, places});
     at::Tensor sum = at::zeros({places.size(0), rows.size(1)}, rows.options().dtype(at::kFloat));
     for (int64_t slot = 0; slot < places.size(1); ++slot) {
-      sum += rows.index_select(0, places.select(1, slot)).to(at::kFloat) *
-             weights.select(1, slot).unsqueeze(1);
+      sum.addcmul_(rows.index_select(0, places.select(1, slot)),
+                   weights.select(1, slot).unsqueeze(1));
     }
     return sum;
   }
@@ -58,14 +59,16 @@ struct WeightedSum : torch::autograd::Function<WeightedSum> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &rows = saved[0], &weights = saved[1], &places = saved[2];
     const at::Tensor& of_sum = gradients[0];
-    at::Tensor of_rows = at::empty_like(rows), of_weights = at::empty_like(weights);
+    at::Tensor of_weights = at::empty_like(weights);
     for (int64_t slot = 0; slot < places.size(1); ++slot) {
-      const at::Tensor there = places.select(1, slot);
-      of_weights.select(1, slot).copy_((of_sum * rows.index_select(0, there)).sum(1));
-      of_rows.index_copy_(0, there,
-                          (of_sum * weights.select(1, slot).unsqueeze(1)).to(rows.scalar_type()));
+      const at::Tensor of_slot = rows.index_select(0, places.select(1, slot));
+      of_weights.select(1, slot).copy_((of_sum * of_slot).sum(1));
     }
-    return {of_rows, of_weights, Variable()};
+    // Of all slots, token by token, and rounded as they are made.
+    at::Tensor of_slots = at::empty({places.size(0), places.size(1), rows.size(1)}, rows.options());
+    at::mul_out(of_slots, of_sum.unsqueeze(1), weights.unsqueeze(2));
+    return {at::empty_like(rows).index_copy_(0, places.flatten(), of_slots.flatten(0, 1)),
+            of_weights, Variable()};
   }
 };
 

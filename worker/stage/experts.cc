@@ -35,18 +35,43 @@ struct GroupedProduct : torch::autograd::Function<GroupedProduct> {
     const std::vector<int64_t> counts = context->saved_data["counts"].toIntVector();
     const variable_list saved = context->get_saved_variables();
     const at::Tensor of_outputs = gradients[0].contiguous();
-    int64_t first = 0;
+    const at::Tensor of_weights = at::_grouped_mm(of_outputs.t(), saved[0], saved[1]);
     for (size_t expert = 0; expert < counts.size(); ++expert) {
-      matrices->of_experts[expert].AddToGradient(of_outputs.narrow(0, first, counts[expert]),
-                                                 saved[0].narrow(0, first, counts[expert]));
-      first += counts[expert];
+      // A product over no rows is not written.
+      if (counts[expert] == 0) of_weights.select(0, static_cast<int64_t>(expert)).zero_();
     }
+    matrices->AddToGradients(of_weights);
     return {at::_grouped_mm(of_outputs, matrices->stack, saved[1]), Variable(), Variable(),
             Variable()};
   }
 };
 
 }  // namespace
+
+void Experts::Matrices::AddToGradients(const at::Tensor& more) const {
+  const at::Tensor& first = of_experts.front().weight.grad();
+  if (first.defined() && gradients.defined() && first.data_ptr() == gradients.data_ptr()) {
+    gradients.add_(more);
+    return;
+  }
+  const auto of_expert = [](const at::Tensor& stacked, size_t expert) {
+    return stacked.select(0, static_cast<int64_t>(expert));
+  };
+  if (first.defined()) {  // by a microbatch without a token for any of them
+    for (size_t expert = 0; expert < of_experts.size(); ++expert) {
+      of_experts[expert].weight.mutable_grad().add_(of_expert(more, expert));
+    }
+    return;
+  }
+  if (gradients.defined()) {
+    gradients.copy_(more);
+  } else {
+    gradients = more.to(at::kFloat);
+  }
+  for (size_t expert = 0; expert < of_experts.size(); ++expert) {
+    of_experts[expert].weight.mutable_grad() = of_expert(gradients, expert);
+  }
+}
 
 Experts::Experts(LayerMaker& make, const std::string& prefix, uint32_t count) {
   for (uint32_t expert = 0; expert < count; ++expert) {

@@ -1,7 +1,9 @@
 // The MLPs of a block's experts that this rank has, each over the tokens that were sent to it.
 //
 // On a GPU in bf16 the products of all experts are one call each, over their weights one behind the
-// other; only gradients of weights are a product an expert, as they are summed in fp32.
+// other. The gradient of weights is then rounded to bf16 for each microbatch, before it is added to
+// the sum in fp32: no library makes such products into fp32, and one an expert would take the host
+// longer than all of them take the GPU.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -31,6 +33,9 @@ class Experts {
   struct Matrices {
     std::vector<Linear> of_experts;
     at::Tensor stack;  // (experts, outputs, inputs), what is multiplied; or undefined
+    // As `stack`, in fp32: what the gradients of weights are parts of, once there are any.
+    mutable at::Tensor gradients;
+    void AddToGradients(const at::Tensor& more) const;
   };
 
  private:

@@ -233,10 +233,6 @@ at::Tensor Linear::operator()(const at::Tensor& x) const {
   return Product::apply(x, this);
 }
 
-void Linear::AddToGradient(const at::Tensor& of_outputs, const at::Tensor& inputs) const {
-  AddProductToGradient(weight, of_outputs.t(), inputs);
-}
-
 at::Tensor Head::operator()(const at::Tensor& x) const {
   if (group != nullptr) {
     return HeadProduct::apply(group->EnterWhole(x.to(cast_weight.scalar_type())), this);

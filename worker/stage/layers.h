@@ -58,9 +58,6 @@ struct Linear {
   at::Tensor cast_weight, cast_bias;
   Adapter adapter;
   at::Tensor operator()(const at::Tensor& x) const;
-  // What backward adds for the weight: of rows of outputs' gradients and of inputs, in the type of
-  // products.
-  void AddToGradient(const at::Tensor& of_outputs, const at::Tensor& inputs) const;
 };
 
 // The product that gives logits, in fp32, which the loss needs; otherwise as a Linear without bias.

@@ -18,6 +18,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -62,6 +63,15 @@ void AddProductToGradient(const at::Tensor& parameter, const at::Tensor& a, cons
   }
 }
 
+// Now, or beside an exchange.
+void Do(std::function<void()> work, Overlap* overlap) {
+  if (overlap == nullptr) {
+    work();
+  } else {
+    overlap->Defer(std::move(work));
+  }
+}
+
 at::Tensor Rows(const at::Tensor& x) {
   return x.reshape({-1, x.size(-1)});
 }
@@ -88,10 +98,13 @@ struct Product : torch::autograd::Function<Product> {
         context->saved_data["layer"].toInt());
     const at::Tensor rows = Rows(gradients[0]);
     if (layer->weight.requires_grad()) {
-      AddProductToGradient(layer->weight, rows.t(), Rows(context->get_saved_variables()[0]));
-      if (layer->bias.defined()) {
-        AddToGradient(layer->bias, rows.sum(at::IntArrayRef{0}, /*keepdim=*/false, at::kFloat));
-      }
+      const auto of_parameters = [layer, rows, input = context->get_saved_variables()[0]] {
+        AddProductToGradient(layer->weight, rows.t(), Rows(input));
+        if (layer->bias.defined()) {
+          AddToGradient(layer->bias, rows.sum(at::IntArrayRef{0}, /*keepdim=*/false, at::kFloat));
+        }
+      };
+      Do(of_parameters, layer->overlap);
     }
     return {rows.mm(layer->cast_weight)
                 .view(WithLast(gradients[0], layer->cast_weight.size(1)))
@@ -163,8 +176,10 @@ struct HeadProduct : torch::autograd::Function<HeadProduct> {
       rows = whole;
     }
     if (head->weight.requires_grad()) {
-      AddProductToGradient(head->weight, rows.narrow(1, 0, vocabulary).t(),
-                           context->get_saved_variables()[0]);
+      const auto of_weight = [head, rows, vocabulary, input = context->get_saved_variables()[0]] {
+        AddProductToGradient(head->weight, rows.narrow(1, 0, vocabulary).t(), input);
+      };
+      Do(of_weight, head->group == nullptr ? nullptr : &head->group->overlap());
     }
     return {rows.mm(head->cast_weight)
                 .view(WithLast(gradients[0], head->cast_weight.size(1)))
@@ -379,7 +394,9 @@ Embedding LayerMaker::MakeEmbedding(const std::string& name) {
 
 Linear LayerMaker::MakeLinear(const std::string& name) {
   Linear linear;
-  const bool is_part = wanted_[made_.size()].parameter.split.along == model::Along::kColumns;
+  const model::Along along = wanted_[made_.size()].parameter.split.along;
+  const bool is_part = along == model::Along::kColumns;
+  if (group_ != nullptr && along == model::Along::kRows) linear.overlap = &group_->overlap();
   linear.weight = Make(name + ".weight", Use::kInProduct);
   linear.cast_weight = Cast(linear.weight);
   if (NextIs(name + ".bias")) {

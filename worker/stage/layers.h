@@ -57,6 +57,9 @@ struct Linear {
   // a sum over ranks only rank 0 adds the bias, but all have its gradient.
   at::Tensor cast_weight, cast_bias;
   Adapter adapter;
+  // In a group, of a matrix whose outputs ranks share: its own gradient is deferred, to be computed
+  // while that of the input is summed.
+  Overlap* overlap = nullptr;
   at::Tensor operator()(const at::Tensor& x) const;
 };
 

@@ -96,7 +96,8 @@ Status CheckGroup(const StageOptions& options) {
 RankGroup::Kind KindOf(const StageOptions& options) {
   return {.sequence = options.group.sequence,
           .hidden = options.model.hidden,
-          .shared_channels = SharedChannels(options.model, options.group)};
+          .shared_channels = SharedChannels(options.model, options.group),
+          .backward_waits = options.group.backward == GroupCollective::kZip};
 }
 
 class GroupStage final : public Stage {

@@ -22,6 +22,9 @@
 //              partial: sums shared channels
 //   End        as Begin's backward                       as Begin's forward
 //
+// While gradients are summed in the backward of Enter and EnterNorm, a rank computes the weight
+// gradients of the products that read what they gave (overlap.h).
+//
 // Internal to worker/stage (it shows LibTorch). Threads: the rank's; calls of all ranks come in the
 // same order. Errors: StatusError (torch_scope.h), for which the group has ended.
 #ifndef LONGHAUL_WORKER_STAGE_GROUP_RANK_GROUP_H_
@@ -37,6 +40,7 @@
 #include "transport/collective/communicator.h"
 #include "transport/collective/member.h"
 #include "worker/stage/group/communicators.h"
+#include "worker/stage/group/overlap.h"
 
 namespace longhaul::worker {
 
@@ -47,11 +51,15 @@ class RankGroup {
     bool sequence = false;        // tokens are a multiple of the ranks
     int64_t hidden = 0;           // channels
     int64_t shared_channels = 0;  // partial: fewer than `hidden`
+    bool backward_waits = false;  // the host does for the device in sums of gradients: zip
     bool partial() const { return shared_channels < hidden; }
   };
 
   RankGroup(const Kind& kind, RankCommunicators ranks, std::shared_ptr<collective::Member> member)
-      : kind_(kind), ranks_(std::move(ranks)), member_(std::move(member)) {}
+      : kind_(kind),
+        ranks_(std::move(ranks)),
+        member_(std::move(member)),
+        overlap_(std::make_unique<Overlap>(kind.backward_waits)) {}
 
   const Kind& kind() const { return kind_; }
   uint32_t rank() const { return ranks_.exact->rank(); }
@@ -61,6 +69,8 @@ class RankGroup {
   void End(const Status& reason) const { ranks_.exact->Abort(reason); }
   // Waits until all ranks are here: around what ranks must not do while others compute.
   void Meet() const;
+  // Of this rank's backward.
+  Overlap& overlap() const { return *overlap_; }
 
   at::Tensor Begin(const at::Tensor& boundary) const;
   at::Tensor EnterNorm(const at::Tensor& x) const;
@@ -97,6 +107,7 @@ class RankGroup {
   const Kind kind_;
   const RankCommunicators ranks_;
   const std::shared_ptr<collective::Member> member_;
+  const std::unique_ptr<Overlap> overlap_;
 };
 
 }  // namespace longhaul::worker

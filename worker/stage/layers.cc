@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_index_put_impl.h>
 #include <ATen/ops/addmm.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/empty.h>
@@ -284,15 +283,15 @@ LayerMaker::LayerMaker(const ModelSpec& spec, std::vector<model::PlacedParameter
   }
 }
 
-at::Tensor LayerMaker::Cut(const at::Tensor& whole, size_t index) const {
-  const model::Along along = wanted_[index].parameter.split.along;
-  if (group_ == nullptr || along == model::Along::kNothing) return whole;
-  const int64_t dimension = along == model::Along::kRows ? 0 : 1;
-  std::vector<at::Tensor> parts;
-  for (const auto& [begin, end] : shares_[index].ranges) {
-    parts.push_back(whole.narrow(dimension, begin, end - begin));
-  }
-  return at::cat(parts, dimension);
+std::vector<int64_t> LayerMaker::SizesOf(size_t index) const {
+  const model::Parameter& parameter = wanted_[index].parameter;
+  std::vector<int64_t> sizes = {parameter.shape.rows};
+  if (parameter.shape.is_matrix()) sizes.push_back(parameter.shape.columns);
+  if (group_ == nullptr || parameter.split.along == model::Along::kNothing) return sizes;
+  int64_t& shared = sizes[parameter.split.along == model::Along::kRows ? 0 : 1];
+  shared = 0;
+  for (const auto& [begin, end] : shares_[index].ranges) shared += end - begin;
+  return sizes;
 }
 
 int64_t LayerMaker::FirstRow(size_t index) const {
@@ -328,12 +327,10 @@ bool LayerMaker::NextIs(const std::string& name) const {
   return !done() && wanted_[made_.size()].Name() == name;
 }
 
-at::Tensor LayerMaker::FirstValue(const model::Parameter& parameter,
-                                  const std::string& name) const {
+at::Tensor LayerMaker::FirstValue(size_t index) const {
+  const model::Parameter& parameter = wanted_[index].parameter;
   const auto [mean, deviation] = parameter.initial;
-  const model::Shape& shape = parameter.shape;
-  std::vector<int64_t> sizes = {shape.rows};
-  if (shape.is_matrix()) sizes.push_back(shape.columns);
+  const std::vector<int64_t> sizes = SizesOf(index);
   if (first_values_.kind == FirstValues::Kind::kZeros && !parameter.adapter) {
     return at::zeros(sizes, at::TensorOptions(at::kFloat).device(device_));
   }
@@ -341,23 +338,28 @@ at::Tensor LayerMaker::FirstValue(const model::Parameter& parameter,
   if (first_values_.kind == FirstValues::Kind::kAny) {
     return at::empty(sizes, device_).normal_(mean, deviation);
   }
+  const std::string name = wanted_[index].Name();
   LH_CHECK(mean == 0, "{}: normal numbers around {} are not made", name, mean);
   at::Tensor value = at::empty(sizes);
-  FillNormal(first_values_.seed, name, deviation,
-             std::span(value.data_ptr<float>(), static_cast<size_t>(value.numel())));
+  const std::span values(value.data_ptr<float>(), static_cast<size_t>(value.numel()));
+  if (group_ == nullptr) {
+    FillNormal(first_values_.seed, name, deviation, values);
+  } else {
+    FillNormal(first_values_.seed, name, deviation, model::StretchesOf(parameter, shares_[index]),
+               values);
+  }
   return value;
 }
 
-at::Tensor LayerMaker::FrozenValue(const model::Parameter& parameter,
-                                   const std::string& name) const {
-  if (!parameter.is_frozen_in_compute_type()) return FirstValue(parameter, name).to(device_);
-  const model::Shape& shape = parameter.shape;
-  const bool in_block = parameter.role == model::Role::kBlock;
-  std::vector<int64_t> sizes = {in_block ? shape.rows : RowsInHead(shape.rows)};
-  if (shape.is_matrix()) sizes.push_back(shape.columns);
+at::Tensor LayerMaker::FrozenValue(size_t index) const {
+  const model::Parameter& parameter = wanted_[index].parameter;
+  if (!parameter.is_frozen_in_compute_type()) return FirstValue(index).to(device_);
+  std::vector<int64_t> sizes = SizesOf(index);
+  const int64_t rows = sizes.front();
+  if (parameter.role != model::Role::kBlock) sizes.front() = RowsInHead(rows);
   at::Tensor value =
-      at::zeros(sizes, at::TensorOptions(compute_type_).device(device_)).narrow(0, 0, shape.rows);
-  if (first_values_.kind != FirstValues::Kind::kZeros) value.copy_(FirstValue(parameter, name));
+      at::zeros(sizes, at::TensorOptions(compute_type_).device(device_)).narrow(0, 0, rows);
+  if (first_values_.kind != FirstValues::Kind::kZeros) value.copy_(FirstValue(index));
   return value;
 }
 
@@ -368,12 +370,12 @@ at::Tensor LayerMaker::Make(const std::string& name, Use use) {
   const model::Parameter& parameter = wanted_[index].parameter;
   LH_CHECK(use == Use::kLookedUp || parameter.in_product == (use == Use::kInProduct),
            "{} is used in another way than the model's descriptor says", name);
-  if (parameter.frozen) return made_.emplace_back(FrozenValue(parameter, name));
-  at::Tensor first = FirstValue(parameter, name);
+  if (parameter.frozen) return made_.emplace_back(FrozenValue(index));
+  at::Tensor first = FirstValue(index);
   if (group_ != nullptr && parameter.split.along == model::Along::kColumns) {
     ScaleOwnChannels(&first);
   }
-  at::Tensor value = Cut(first, index).to(device_).set_requires_grad(true);
+  at::Tensor value = first.to(device_).set_requires_grad(true);
   made_.push_back(value);
   parameters_.push_back(
       {.name = name,
@@ -464,14 +466,10 @@ Status LayerMaker::Load(const ReadParameter& read) const {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < made_.size(); ++i) {
     if (!wanted_[i].parameter.is_published()) continue;
-    const at::Tensor& value = made_[i];
-    const model::Shape& shape = wanted_[i].parameter.shape;
-    std::vector<int64_t> sizes = {shape.rows};
-    if (shape.is_matrix()) sizes.push_back(shape.columns);
-    const at::Tensor values = at::empty(sizes);
+    const at::Tensor values = at::empty(SizesOf(i));
     LH_RETURN_IF_ERROR(
         read(wanted_[i], std::span(values.data_ptr<float>(), static_cast<size_t>(values.numel()))));
-    value.detach().copy_(Cut(values, i));
+    made_[i].detach().copy_(values);
   }
   RefreshCasts();
   return absl::OkStatus();

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "run/model/family.h"
 #include "worker/stage/group/rank_group.h"
 #include "worker/stage/group/rank_threads.h"
+#include "worker/stage/group/shared_reader.h"
 #include "worker/stage/group/shares.h"
 #include "worker/stage/network_stage.h"
 #include "worker/stage/torch_device.h"
@@ -170,13 +170,12 @@ class GroupStage final : public Stage {
     });
   }
   Status Load(const ReadParameter& read) override {
-    std::mutex mutex;  // `read` is one thread's
-    const ReadParameter one_at_a_time = [&](const model::PlacedParameter& parameter,
-                                            std::span<float> values) {
-      const std::lock_guard lock(mutex);
-      return read(parameter, values);
-    };
-    return All([&](uint32_t rank) { return ranks_[rank].stage->Load(one_at_a_time); });
+    SharedReader reader(shares_, read, static_cast<uint32_t>(ranks_.size()));
+    return All([&](uint32_t rank) -> Status {
+      Status status = ranks_[rank].stage->Load(reader.OfRank(rank));
+      if (!status.ok()) reader.End();
+      return status;
+    });
   }
   Status DropStep() override {
     // Ranks that have given up a pass at different places have nothing to go on with.

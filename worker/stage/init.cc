@@ -79,9 +79,14 @@ class Numbers {
   // From number `first` on.
   void Fill(uint64_t first, std::span<float> values) const {
     while (!values.empty()) {
-      const std::array<float, 4> block = Block(first / 4);
       const size_t skipped = first % 4, count = std::min(values.size(), 4 - skipped);
-      std::copy_n(block.begin() + skipped, count, values.begin());
+      if (count == 4) {
+        MakeBlock(first / 4, values.data());
+      } else {
+        std::array<float, 4> block;
+        MakeBlock(first / 4, block.data());
+        std::copy_n(block.begin() + skipped, count, values.begin());
+      }
       values = values.subspan(count);
       first += count;
     }
@@ -89,19 +94,17 @@ class Numbers {
 
  private:
   // Box and Muller make two normal numbers out of two uniform ones.
-  std::array<float, 4> Block(uint64_t block) const {
+  void MakeBlock(uint64_t block, float* numbers) const {
     const Philox::Counter random =
         Philox::Generate({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
                           static_cast<uint32_t>(stream_), static_cast<uint32_t>(stream_ >> 32)},
                          key_);
-    std::array<float, 4> numbers;
     for (size_t pair = 0; pair < 2; ++pair) {
       const double radius = standard_deviation_ * std::sqrt(-2.0 * Log(OpenUnit(random[2 * pair])));
       const SinCos angle = SinCosOfTurns(OpenUnit(random[2 * pair + 1]));
       numbers[2 * pair] = static_cast<float>(radius * angle.cos);
       numbers[2 * pair + 1] = static_cast<float>(radius * angle.sin);
     }
-    return numbers;
   }
 
   const Philox::Key key_;

@@ -89,7 +89,14 @@ struct Product : torch::autograd::Function<Product> {
     if (layer->weight.requires_grad()) context->save_for_backward({input});
     context->saved_data["layer"] = reinterpret_cast<int64_t>(layer);
     context->saved_data["type"] = x.scalar_type();
-    return at::linear(input, layer->cast_weight, layer->cast_bias);
+    if (layer->first_biased == 0) return at::linear(input, layer->cast_weight, layer->cast_bias);
+    at::Tensor output = at::linear(input, layer->cast_weight);
+    Biased(*layer, output).add_(Biased(*layer, layer->cast_bias));
+    return output;
+  }
+  // The part of `tensor` that has the outputs to which the bias is added.
+  static at::Tensor Biased(const Linear& layer, const at::Tensor& tensor) {
+    return tensor.narrow(-1, layer.first_biased, tensor.size(-1) - layer.first_biased);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -100,7 +107,9 @@ struct Product : torch::autograd::Function<Product> {
       const auto of_parameters = [layer, rows, input = context->get_saved_variables()[0]] {
         AddProductToGradient(layer->weight, rows.t(), Rows(input));
         if (layer->bias.defined()) {
-          AddToGradient(layer->bias, rows.sum(at::IntArrayRef{0}, /*keepdim=*/false, at::kFloat));
+          at::Tensor of_bias = rows.sum(at::IntArrayRef{0}, /*keepdim=*/false, at::kFloat);
+          if (layer->first_biased > 0) of_bias.narrow(0, 0, layer->first_biased).zero_();
+          AddToGradient(layer->bias, of_bias);
         }
       };
       Do(of_parameters, layer->overlap);
@@ -303,11 +312,13 @@ std::optional<Parameter::Summed> LayerMaker::SummedInGroup(size_t index) const {
   const model::Parameter& parameter = wanted_[index].parameter;
   const bool repeated =
       parameter.split.along != model::Along::kNothing && shares_[index].holders > 1;
-  // Norms see this rank's tokens, or its channels, alone.
-  const bool is_norm = parameter.split.along == model::Along::kNothing && !parameter.in_product;
+  // Norms see this rank's tokens, or its channels, alone. Biases of sums see its channels.
+  const bool is_whole = parameter.split.along == model::Along::kNothing;
+  const bool is_norm = is_whole && !parameter.in_product;
+  const bool is_vector = is_whole && !parameter.shape.is_matrix();
   const RankGroup::Kind& kind = group_->kind();
-  const bool sees_part = is_norm && ((parameter.role == model::Role::kBlock && kind.sequence) ||
-                                     (parameter.role != model::Role::kEmbedding && kind.partial()));
+  const bool sees_part = (is_norm && parameter.role == model::Role::kBlock && kind.sequence) ||
+                         (is_vector && parameter.role != model::Role::kEmbedding && kind.partial());
   if (!repeated && !parameter.for_own_heads && !sees_part) return std::nullopt;
   return Parameter::Summed{parameter.shape.rows, FirstRow(index)};
 }
@@ -397,13 +408,18 @@ Embedding LayerMaker::MakeEmbedding(const std::string& name) {
 Linear LayerMaker::MakeLinear(const std::string& name) {
   Linear linear;
   const model::Along along = wanted_[made_.size()].parameter.split.along;
-  const bool is_part = along == model::Along::kColumns;
+  const bool is_part = group_ != nullptr && along == model::Along::kColumns;
   if (group_ != nullptr && along == model::Along::kRows) linear.overlap = &group_->overlap();
   linear.weight = Make(name + ".weight", Use::kInProduct);
   linear.cast_weight = Cast(linear.weight);
   if (NextIs(name + ".bias")) {
     linear.bias = Make(name + ".bias", Use::kInProduct);
-    if (group_ == nullptr || group_->rank() == 0 || !is_part) linear.cast_bias = Cast(linear.bias);
+    if (!is_part || group_->rank() == 0) {
+      linear.cast_bias = Cast(linear.bias);
+    } else if (group_->kind().partial()) {
+      linear.cast_bias = Cast(linear.bias);
+      linear.first_biased = group_->kind().shared_channels;
+    }
   }
   if (NextIs(name + ".lora_A.weight")) {
     Adapter& adapter = linear.adapter;

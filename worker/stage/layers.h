@@ -56,6 +56,9 @@ struct Linear {
   // What is multiplied: copies in bf16 (LayerMaker::RefreshCasts), or the parameters themselves. Of
   // a sum over ranks only rank 0 adds the bias, but all have its gradient.
   at::Tensor cast_weight, cast_bias;
+  // The bias is that of this output and the following ones, and so its gradient: of a sum over
+  // ranks that have channels of their own, to which each adds its bias itself.
+  int64_t first_biased = 0;
   Adapter adapter;
   // In a group, of a matrix whose outputs ranks share: its own gradient is deferred, to be computed
   // while that of the input is summed.

@@ -76,19 +76,11 @@ Status CheckGroup(const StageOptions& options) {
   for (const model::PlacedParameter& placed : ParametersOf(options)) {
     const model::Parameter& parameter = placed.parameter;
     if (parameter.role != model::Role::kBlock || !parameter.in_product ||
-        parameter.split.along != model::Along::kNothing) {
+        !parameter.shape.is_matrix() || parameter.split.along != model::Along::kNothing) {
       continue;
     }
-    if (parameter.shape.is_matrix()) {
-      return refuse(
-          fmt::format("{} is whole on every rank, which must see the same", placed.Name()),
-          "choose sequence false and p 1 for a model with experts");
-    }
-    if (group.shared_channels < 1) {
-      return refuse(fmt::format("{} is added to a sum of which ranks have channels of their own",
-                                placed.Name()),
-                    "choose a family without such biases, as llama, or p 1");
-    }
+    return refuse(fmt::format("{} is whole on every rank, which must see the same", placed.Name()),
+                  "choose sequence false and p 1 for a model with experts");
   }
   return absl::OkStatus();
 }

@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "base/log.h"
+#include "base/check.h"
 #include "worker/pipeline/checkpoint_writer.h"
 #include "worker/pipeline/tied_exchange.h"
 

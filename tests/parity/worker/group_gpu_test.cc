@@ -83,7 +83,7 @@ TEST_P(GroupOnGpus, LossesOfRecordedStepsAreThoseOfOneGpu) {
   }
 }
 
-std::vector<double> LossesOf(StageOptions options, GroupCollective what) {
+std::vector<double> LossesOf(const StageOptions& options, GroupCollective what) {
   GroupSpec group;
   group.forward = group.backward = what;
   auto stage = MakeWith(options, 2, group);

@@ -299,7 +299,7 @@ TEST_F(ExecutorTest, GradientsOfAnotherStepAreRefused) {
 TEST_F(ExecutorTest, BytesThatAreNoFrameAreRefused) {
   Begin(0, {}, std::make_shared<Listener>());
   std::vector<std::byte> nonsense(100, std::byte{0x5a});
-  Mailbox<Status> sent;
+  testing::Mailbox<Status> sent;
   peer_link_->Send(transport::Lane::kControl, {nonsense, {}},
                    [&sent](const Status& status) { sent.Push(status); });
   EXPECT_TRUE(sent.Take().has_value());

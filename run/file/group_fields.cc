@@ -150,16 +150,16 @@ void CheckHidden(const RunSpec& spec, Reader& reader) {
         "p out for a model with experts");
     return;
   }
-  // Those of a block that are added to what ranks have summed.
+  // Matrices of a block that no rank has a part of.
   if (!KnowsModelOfGroup(spec, reader)) return;
   for (const model::Parameter& parameter : SharedParameters(spec)) {
     if (parameter.role != model::Role::kBlock || !parameter.in_product ||
-        parameter.split.along != model::Along::kNothing) {
+        !parameter.shape.is_matrix() || parameter.split.along != model::Along::kNothing) {
       continue;
     }
     reader.Fail(reader.PlaceOf("group.p"),
-                fmt::format("group.p: {} is added to sums of which each rank has channels of its "
-                            "own; choose a family without such biases, as llama, or leave p out",
+                fmt::format("group.p: {} is whole on every rank, which must see the same; choose a "
+                            "family without experts, as llama or gpt, or leave p out",
                             parameter.name));
     return;
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "base/check.h"
@@ -97,6 +98,23 @@ StatusOr<Share> ShareOf(const ModelSpec& spec, const Parameter& parameter, uint3
     share.ranges.push_back({begin + first * width, begin + end * width});
   }
   return share;
+}
+
+std::vector<Stretch> StretchesOf(const Parameter& parameter, const Share& share) {
+  const uint64_t rows = parameter.shape.rows, columns = std::max(parameter.shape.columns, 1u);
+  std::vector<Stretch> stretches;
+  if (parameter.split.along == Along::kColumns) {
+    for (uint64_t row = 0; row < rows; ++row) {
+      for (const Range& range : share.ranges) {
+        stretches.push_back({row * columns + range.begin, range.end - range.begin});
+      }
+    }
+    return stretches;
+  }
+  for (const Range& range : share.ranges) {
+    stretches.push_back({range.begin * columns, (range.end - range.begin) * columns});
+  }
+  return stretches;
 }
 
 }  // namespace longhaul::model

@@ -36,6 +36,14 @@ struct Share {
 StatusOr<Share> ShareOf(const ModelSpec& spec, const Parameter& parameter, uint32_t rank,
                         const Ranks& ranks);
 
+// Elements that follow each other in the whole parameter and in the share, row-major.
+struct Stretch {
+  uint64_t first = 0, count = 0;  // in the whole
+  friend bool operator==(const Stretch&, const Stretch&) = default;
+};
+// All of a share, in its order.
+std::vector<Stretch> StretchesOf(const Parameter& parameter, const Share& share);
+
 }  // namespace longhaul::model
 
 #endif  // LONGHAUL_RUN_MODEL_SHARE_H_

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
 
 #include "base/clock.h"
@@ -15,8 +14,6 @@
 namespace longhaul::worker {
 namespace {
 
-constexpr size_t kChunkBytes = transport::kMaxFramePayloadBytes - wire::kTensorHeaderBytes;
-
 using HeaderBytes = std::array<std::byte, wire::kTensorHeaderBytes>;
 using SharedCodec = std::shared_ptr<const codec::Codec>;
 
@@ -26,11 +23,6 @@ std::shared_ptr<BoundaryCodec> RunnerFor(const std::shared_ptr<BoundaryCodec>& g
                                          const SharedCodec& receive) {
   if (given || !send) return given;
   return BoundaryCodec::Create({.shape = shape, .send = send, .receive = receive});
-}
-
-PassKind KindOf(const wire::TensorHeader& header) {
-  if (header.clean) return PassKind::kCleanValidation;
-  return header.validation ? PassKind::kValidation : PassKind::kTraining;
 }
 
 }  // namespace
@@ -44,17 +36,6 @@ struct BoundaryPort::Outgoing {
   size_t blob_bytes = 0;
   std::vector<HeaderBytes> headers;
   size_t chunks_under_way = 0;  // under the port's mutex
-};
-
-struct BoundaryPort::Incoming {
-  Pass pass;
-  Microbatch microbatch;
-  BlobBuffer blob;
-  size_t blob_bytes = 0;
-  size_t received_bytes = 0;
-  uint32_t next_chunk = 0;
-  uint32_t chunks = 1;
-  MonoTime began;  // when its first chunk came
 };
 
 std::shared_ptr<BoundaryPort> BoundaryPort::Create(BoundaryPortOptions options,
@@ -71,13 +52,24 @@ BoundaryPort::BoundaryPort(BoundaryPortOptions options, CodecThread* codec_threa
       codec_thread_(codec_thread),
       events_(std::move(events)),
       credits_(options_.credits),
+      assembler_({.direction = receive_direction(),
+                  .replica = options_.peer.replica,
+                  .microbatches = options_.microbatches,
+                  .validation_microbatches = options_.validation_microbatches,
+                  .shape = options_.shape,
+                  .codec = [this](const Pass& pass) -> auto& { return ReceiveCodecOf(pass);
+}  // namespace longhaul::worker
+, .runner = [this](const Pass& pass) -> auto& {
+  return RunnerOf(pass);
+}
+}),
       codec_(
           RunnerFor(options_.codec, options_.shape, options_.send_codec, options_.receive_codec)),
       clean_(RunnerFor(options_.clean, options_.shape, options_.clean_codec, options_.clean_codec)),
       messages_(options_.messages) {}
 
 BoundaryPort::~BoundaryPort() {
-  if (partial_) NoteTraffic(/*begin=*/false);
+  NoteReceiving(false);
 }
 
 void BoundaryPort::Attach(std::shared_ptr<transport::Link> link) {
@@ -412,95 +404,37 @@ Status BoundaryPort::HandleTaken(const wire::TensorHeader& header, size_t body_b
         options_.validation_microbatches, options_.upstream ? "from upstream" : "from there",
         header.microbatch.value(), body_bytes));
   }
-  events_->Push(ActivationTaken{{header.step, KindOf(header)}, header.microbatch});
-  return absl::OkStatus();
-}
-
-Status BoundaryPort::CheckChunk(const wire::TensorHeader& header, size_t body_bytes) const {
-  const uint32_t microbatches =
-      header.validation ? options_.validation_microbatches : options_.microbatches;
-  if (header.microbatch.value() >= microbatches) {
-    return absl::InvalidArgumentError(fmt::format("expected a microbatch below {}, got {}",
-                                                  microbatches, header.microbatch.value()));
-  }
-  if (header.validation && receive_direction() == Direction::kBackward) {
-    return absl::InvalidArgumentError("validation has no gradients");
-  }
-  if (header.extension_bytes != 0 || header.shards != 1 || header.slices != 1 ||
-      header.replica != options_.peer.replica) {
-    return absl::InvalidArgumentError(fmt::format(
-        "expected whole tensors of replica {} without extensions", options_.peer.replica));
-  }
-  const codec::Codec& codec = ReceiveCodecOf({header.step, KindOf(header)});
-  const size_t limit = codec.MaxEncodedBytes(options_.shape);
-  if (header.blob_bytes == 0 || header.blob_bytes > limit) {
-    return absl::InvalidArgumentError(fmt::format("expected a blob of 1 to {} bytes by {}, got {}",
-                                                  limit, codec.name(), header.blob_bytes));
-  }
-  const uint64_t expected =
-      std::min<uint64_t>(kChunkBytes, header.blob_bytes - header.chunk_offset);
-  if (header.chunk_offset != uint64_t{header.chunk} * kChunkBytes || body_bytes != expected) {
-    return absl::InvalidArgumentError(fmt::format(
-        "expected chunk {} at {} with {} bytes, got {} with {}", header.chunk,
-        uint64_t{header.chunk} * kChunkBytes, expected, header.chunk_offset, body_bytes));
-  }
+  events_->Push(ActivationTaken{PassOf(header), header.microbatch});
   return absl::OkStatus();
 }
 
 Status BoundaryPort::HandleChunk(const wire::TensorHeader& header,
                                  std::span<const std::byte> body) {
-  LH_RETURN_IF_ERROR(CheckChunk(header, body.size()));
-  const Pass pass{header.step, KindOf(header)};
-  if (!partial_) {
-    // Tensors come in order: the next microbatch of this pass, or the first of a later one.
-    const bool next =
-        last_microbatch_ && pass == last_pass_ && header.microbatch == last_microbatch_->Next();
-    const bool first = (!last_microbatch_ || pass > last_pass_) && header.microbatch.value() == 0;
-    if (!next && !first) {
-      return absl::InvalidArgumentError(
-          fmt::format("step {} microbatch {} is not the one that follows", header.step.value(),
-                      header.microbatch.value()));
-    }
-    LH_ASSIGN_OR_RETURN(BlobBuffer blob, RunnerOf(pass).NewBlob(header.blob_bytes));
-    partial_ = std::make_unique<Incoming>();
-    partial_->pass = pass;
-    partial_->microbatch = header.microbatch;
-    partial_->blob = std::move(blob);
-    partial_->blob_bytes = header.blob_bytes;
-    partial_->chunks = header.chunks;
-    partial_->began = Now();
-    NoteTraffic(/*begin=*/true);
-  }
-  if (pass != partial_->pass || header.microbatch != partial_->microbatch ||
-      header.chunk != partial_->next_chunk || header.chunks != partial_->chunks ||
-      header.blob_bytes != partial_->blob_bytes) {
-    return absl::InvalidArgumentError("a chunk that does not continue its tensor");
-  }
-  std::memcpy(partial_->blob.bytes.data() + header.chunk_offset, body.data(), body.size());
-  partial_->received_bytes += body.size();
-  if (++partial_->next_chunk < partial_->chunks) return absl::OkStatus();
-  if (partial_->received_bytes != partial_->blob_bytes) {
-    return absl::InvalidArgumentError("the chunks of a tensor do not add up to its blob");
-  }
-  last_pass_ = pass;
-  last_microbatch_ = header.microbatch;
-  std::shared_ptr<Incoming> incoming = std::move(partial_);
-  NoteTraffic(/*begin=*/false);
-  Trace(v1::Span::RECEIVE, pass, header.microbatch, incoming->began, incoming->blob_bytes);
+  NoteReceiving(true);
+  LH_ASSIGN_OR_RETURN(const std::shared_ptr<const EncodedTensor> incoming,
+                      assembler_.Take(header, body));
+  if (!incoming) return absl::OkStatus();
+  NoteReceiving(false);
+  Trace(v1::Span::RECEIVE, incoming->pass, incoming->microbatch, incoming->began,
+        incoming->blob_bytes);
   if (incoming->chunks >= LinkCredits::kChunksOfARate) CountReceived(*incoming);
   codec_thread_->Post([self = shared_from_this(), incoming] { self->Decode(*incoming); });
   return absl::OkStatus();
 }
 
+void BoundaryPort::NoteReceiving(bool receiving) {
+  if (std::exchange(receiving_, receiving) != receiving) NoteTraffic(/*begin=*/receiving);
+}
+
 // The first chunk is left out: how long it was under way is not known.
-void BoundaryPort::CountReceived(const Incoming& incoming) {
+void BoundaryPort::CountReceived(const EncodedTensor& incoming) {
   constexpr uint64_t kHeaderBytes = wire::kLinkHeaderBytes + wire::kTensorHeaderBytes;
   const std::lock_guard lock(mutex_);
   use_.received_bytes += incoming.blob_bytes - kChunkBytes + (incoming.chunks - 1) * kHeaderBytes;
   use_.receive_time += longhaul::operator-(Now(), incoming.began);
 }
 
-void BoundaryPort::Decode(const Incoming& incoming) {
+void BoundaryPort::Decode(const EncodedTensor& incoming) {
   if (options_.messages && !messages_) return;  // closed
   const MonoTime began = Now();
   StatusOr<BoundaryTensor> tensor =

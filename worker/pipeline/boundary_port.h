@@ -5,8 +5,8 @@
 // Where a codec has state, both sides first agree on what they remember (AgreeOnMessages).
 // Send: SendTensor -> codec thread encodes -> chunks go to the link's bulk lane. Over a tied edge
 // PieceTaken says when the peer has taken the last one.
-// Receive: link loop checks each chunk against what the run expects and copies it -> when a blob is
-// whole the codec thread decodes it -> TensorArrived. Step messages go over the control lane. What
+// Receive: link loop puts chunks together (tensor_assembler.h) -> when a blob is whole the codec
+// thread decodes it -> TensorArrived. Step messages go over the control lane. What
 // belongs to another run or epoch is dropped and counted; what makes no sense ends the stage
 // (Failed).
 //
@@ -41,6 +41,7 @@
 #include "worker/pipeline/codec_thread.h"
 #include "worker/pipeline/event_queue.h"
 #include "worker/pipeline/link_credits.h"
+#include "worker/pipeline/tensor_assembler.h"
 #include "worker/pipeline/trace_log.h"
 #include "worker/pipeline/traffic_watch.h"
 
@@ -146,7 +147,6 @@ class BoundaryPort : public transport::LinkHandler,
 
  private:
   struct Outgoing;
-  struct Incoming;
   BoundaryPort(BoundaryPortOptions options, CodecThread* codec_thread,
                std::shared_ptr<EventQueue> events);
 
@@ -170,13 +170,14 @@ class BoundaryPort : public transport::LinkHandler,
   void SendDone(Outgoing& outgoing);
   // Tensors are on their way, or no more.
   void NoteTraffic(bool begin) const;
-  void CountReceived(const Incoming& incoming);
+  // A tensor comes, or has come. Link's loop.
+  void NoteReceiving(bool receiving);
+  void CountReceived(const EncodedTensor& incoming);
   Status HandleFrame(transport::Lane lane, std::span<const std::byte> payload);
   Status HandleChunk(const wire::TensorHeader& header, std::span<const std::byte> body);
   Status HandleMessage(const wire::TensorHeader& header, std::span<const std::byte> body);
   Status HandleTaken(const wire::TensorHeader& header, size_t body_bytes);
-  Status CheckChunk(const wire::TensorHeader& header, size_t body_bytes) const;
-  void Decode(const Incoming& incoming);
+  void Decode(const EncodedTensor& incoming);
   void Trace(v1::Span::Kind kind, const Pass& pass, Microbatch microbatch, MonoTime begin,
              uint64_t bytes = 0) const;
   Direction send_direction() const {
@@ -205,9 +206,8 @@ class BoundaryPort : public transport::LinkHandler,
   transport::LinkStats last_stats_;
 
   // Link's loop only.
-  std::unique_ptr<Incoming> partial_;
-  Pass last_pass_;
-  std::optional<Microbatch> last_microbatch_;
+  TensorAssembler assembler_;
+  bool receiving_ = false;
   // Codec thread only.
   const std::shared_ptr<BoundaryCodec> codec_, clean_;  // clean_: or null
   std::shared_ptr<BoundaryMessages> messages_;

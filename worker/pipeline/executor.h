@@ -4,8 +4,7 @@
 // The phases of a step (TrainStep):
 //   passes      forwards and backwards, as they become possible
 //   sums        gradients are reduced over the replicas of the stage, of which there is one, and
-//   that
-//               of a tied matrix over the two stages that hold it
+//               that of a tied matrix over the two stages that hold it
 //   agreement   the squared gradient norm rides up from the last stage to the first, which passes
 //               the final norm down, with the decisions to checkpoint and to stop
 //   optimizer   every stage clips and steps; or none does, where the norm is not finite and the run

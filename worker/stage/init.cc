@@ -1,6 +1,7 @@
 #include "worker/stage/init.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <thread>
@@ -67,22 +68,63 @@ double OpenUnit(uint32_t bits) {
   return (bits + 0.5) * (1.0 / 4294967296.0);
 }
 
-// Blocks of four numbers from `first_block` on.
-void FillBlocks(const Philox::Key& key, uint64_t stream, double standard_deviation,
-                uint64_t first_block, std::span<float> values) {
-  for (size_t i = 0; i < values.size(); i += 4) {
-    const uint64_t block = first_block + i / 4;
+// The numbers of one parameter.
+class Numbers {
+ public:
+  Numbers(uint64_t seed, std::string_view name, double standard_deviation)
+      : key_{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)},
+        stream_(Checksum64(std::as_bytes(std::span(name)))),
+        standard_deviation_(standard_deviation) {}
+
+  // From number `first` on.
+  void Fill(uint64_t first, std::span<float> values) const {
+    while (!values.empty()) {
+      const size_t skipped = first % 4, count = std::min(values.size(), 4 - skipped);
+      if (count == 4) {
+        MakeBlock(first / 4, values.data());
+      } else {
+        std::array<float, 4> block;
+        MakeBlock(first / 4, block.data());
+        std::copy_n(block.begin() + skipped, count, values.begin());
+      }
+      values = values.subspan(count);
+      first += count;
+    }
+  }
+
+ private:
+  // Box and Muller make two normal numbers out of two uniform ones.
+  void MakeBlock(uint64_t block, float* numbers) const {
     const Philox::Counter random =
         Philox::Generate({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
-                          static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)},
-                         key);
-    for (size_t pair = 0; pair < 2; ++pair) {  // Box and Muller: two uniform numbers, two normal.
-      const double radius = standard_deviation * std::sqrt(-2.0 * Log(OpenUnit(random[2 * pair])));
+                          static_cast<uint32_t>(stream_), static_cast<uint32_t>(stream_ >> 32)},
+                         key_);
+    for (size_t pair = 0; pair < 2; ++pair) {
+      const double radius = standard_deviation_ * std::sqrt(-2.0 * Log(OpenUnit(random[2 * pair])));
       const SinCos angle = SinCosOfTurns(OpenUnit(random[2 * pair + 1]));
-      const size_t at = i + 2 * pair;
-      if (at < values.size()) values[at] = static_cast<float>(radius * angle.cos);
-      if (at + 1 < values.size()) values[at + 1] = static_cast<float>(radius * angle.sin);
+      numbers[2 * pair] = static_cast<float>(radius * angle.cos);
+      numbers[2 * pair + 1] = static_cast<float>(radius * angle.sin);
     }
+  }
+
+  const Philox::Key key_;
+  const uint64_t stream_;
+  const double standard_deviation_;
+};
+
+// `values` are numbers `begin` and the following ones of all that `stretches` have.
+void FillPart(const Numbers& numbers, std::span<const model::Stretch> stretches, uint64_t begin,
+              std::span<float> values) {
+  for (const auto& [first, count] : stretches) {
+    if (values.empty()) return;
+    if (begin >= count) {
+      begin -= count;
+      continue;
+    }
+    const std::span<float> part = values.first(std::min<uint64_t>(values.size(), count - begin));
+    numbers.Fill(first + begin, part);
+    values = values.subspan(part.size());
+    begin = 0;
   }
 }
 
@@ -90,18 +132,22 @@ void FillBlocks(const Philox::Key& key, uint64_t stream, double standard_deviati
 
 void FillNormal(uint64_t seed, std::string_view name, double standard_deviation,
                 std::span<float> values) {
-  const uint64_t stream = Checksum64(std::as_bytes(std::span(name)));
-  const Philox::Key key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+  const model::Stretch all{0, values.size()};
+  FillNormal(seed, name, standard_deviation, std::span(&all, 1), values);
+}
+
+void FillNormal(uint64_t seed, std::string_view name, double standard_deviation,
+                std::span<const model::Stretch> stretches, std::span<float> values) {
+  const Numbers numbers(seed, name, standard_deviation);
   // About 30 ns a number: a large embedding would take one core seconds.
   const size_t most = std::clamp(std::thread::hardware_concurrency(), 1u, kMostThreads);
   const size_t pieces = std::clamp<size_t>(values.size() / kLeastOfAThread, 1, most);
-  const size_t blocks_a_piece = (values.size() / 4 + pieces) / pieces;
   std::vector<std::jthread> others;
   for (size_t piece = 0; piece < pieces; ++piece) {
-    const size_t begin = std::min(values.size(), 4 * piece * blocks_a_piece);
-    const std::span<float> part =
-        values.subspan(begin, std::min(values.size() - begin, 4 * blocks_a_piece));
-    const auto fill = [=] { FillBlocks(key, stream, standard_deviation, begin / 4, part); };
+    const size_t begin = values.size() * piece / pieces, end = values.size() * (piece + 1) / pieces;
+    const auto fill = [&numbers, stretches, begin, part = values.subspan(begin, end - begin)] {
+      FillPart(numbers, stretches, begin, part);
+    };
     if (piece + 1 == pieces) {
       fill();
     } else {

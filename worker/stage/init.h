@@ -6,12 +6,17 @@
 #include <span>
 #include <string_view>
 
+#include "run/model/share.h"
+
 namespace longhaul::worker {
 
 // Fills `values` with normal numbers (mean 0) that depend on (seed, name, position) alone. Pure;
 // large ones by up to 16 threads of its own.
 void FillNormal(uint64_t seed, std::string_view name, double standard_deviation,
                 std::span<float> values);
+// Those of them that are in `stretches`, one behind the other: as many as there are `values`.
+void FillNormal(uint64_t seed, std::string_view name, double standard_deviation,
+                std::span<const model::Stretch> stretches, std::span<float> values);
 
 }  // namespace longhaul::worker
 

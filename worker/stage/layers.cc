@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_index_put_impl.h>
 #include <ATen/ops/addmm.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/empty.h>
@@ -18,6 +17,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -62,6 +62,15 @@ void AddProductToGradient(const at::Tensor& parameter, const at::Tensor& a, cons
   }
 }
 
+// Now, or beside an exchange.
+void Do(std::function<void()> work, Overlap* overlap) {
+  if (overlap == nullptr) {
+    work();
+  } else {
+    overlap->Defer(std::move(work));
+  }
+}
+
 at::Tensor Rows(const at::Tensor& x) {
   return x.reshape({-1, x.size(-1)});
 }
@@ -80,7 +89,14 @@ struct Product : torch::autograd::Function<Product> {
     if (layer->weight.requires_grad()) context->save_for_backward({input});
     context->saved_data["layer"] = reinterpret_cast<int64_t>(layer);
     context->saved_data["type"] = x.scalar_type();
-    return at::linear(input, layer->cast_weight, layer->cast_bias);
+    if (layer->first_biased == 0) return at::linear(input, layer->cast_weight, layer->cast_bias);
+    at::Tensor output = at::linear(input, layer->cast_weight);
+    Biased(*layer, output).add_(Biased(*layer, layer->cast_bias));
+    return output;
+  }
+  // The part of `tensor` that has the outputs to which the bias is added.
+  static at::Tensor Biased(const Linear& layer, const at::Tensor& tensor) {
+    return tensor.narrow(-1, layer.first_biased, tensor.size(-1) - layer.first_biased);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -88,10 +104,15 @@ struct Product : torch::autograd::Function<Product> {
         context->saved_data["layer"].toInt());
     const at::Tensor rows = Rows(gradients[0]);
     if (layer->weight.requires_grad()) {
-      AddProductToGradient(layer->weight, rows.t(), Rows(context->get_saved_variables()[0]));
-      if (layer->bias.defined()) {
-        AddToGradient(layer->bias, rows.sum(at::IntArrayRef{0}, /*keepdim=*/false, at::kFloat));
-      }
+      const auto of_parameters = [layer, rows, input = context->get_saved_variables()[0]] {
+        AddProductToGradient(layer->weight, rows.t(), Rows(input));
+        if (layer->bias.defined()) {
+          at::Tensor of_bias = rows.sum(at::IntArrayRef{0}, /*keepdim=*/false, at::kFloat);
+          if (layer->first_biased > 0) of_bias.narrow(0, 0, layer->first_biased).zero_();
+          AddToGradient(layer->bias, of_bias);
+        }
+      };
+      Do(of_parameters, layer->overlap);
     }
     return {rows.mm(layer->cast_weight)
                 .view(WithLast(gradients[0], layer->cast_weight.size(1)))
@@ -163,8 +184,10 @@ struct HeadProduct : torch::autograd::Function<HeadProduct> {
       rows = whole;
     }
     if (head->weight.requires_grad()) {
-      AddProductToGradient(head->weight, rows.narrow(1, 0, vocabulary).t(),
-                           context->get_saved_variables()[0]);
+      const auto of_weight = [head, rows, vocabulary, input = context->get_saved_variables()[0]] {
+        AddProductToGradient(head->weight, rows.narrow(1, 0, vocabulary).t(), input);
+      };
+      Do(of_weight, head->group == nullptr ? nullptr : &head->group->overlap());
     }
     return {rows.mm(head->cast_weight)
                 .view(WithLast(gradients[0], head->cast_weight.size(1)))
@@ -270,17 +293,15 @@ LayerMaker::LayerMaker(const ModelSpec& spec, std::vector<model::PlacedParameter
   }
 }
 
-at::Tensor LayerMaker::Cut(const at::Tensor& whole, size_t index) const {
-  const model::Along along = wanted_[index].parameter.split.along;
-  if (group_ == nullptr || (along != model::Along::kRows && along != model::Along::kColumns)) {
-    return whole;
-  }
-  const int64_t dimension = along == model::Along::kRows ? 0 : 1;
-  std::vector<at::Tensor> parts;
-  for (const auto& [begin, end] : shares_[index].ranges) {
-    parts.push_back(whole.narrow(dimension, begin, end - begin));
-  }
-  return at::cat(parts, dimension);
+std::vector<int64_t> LayerMaker::SizesOf(size_t index) const {
+  const model::Parameter& parameter = wanted_[index].parameter;
+  std::vector<int64_t> sizes = {parameter.shape.rows};
+  if (parameter.shape.is_matrix()) sizes.push_back(parameter.shape.columns);
+  if (group_ == nullptr || parameter.split.along == model::Along::kNothing) return sizes;
+  int64_t& shared = sizes[parameter.split.along == model::Along::kColumns ? 1 : 0];
+  shared = 0;
+  for (const auto& [begin, end] : shares_[index].ranges) shared += end - begin;
+  return sizes;
 }
 
 int64_t LayerMaker::FirstRow(size_t index) const {
@@ -292,11 +313,13 @@ std::optional<Parameter::Summed> LayerMaker::SummedInGroup(size_t index) const {
   const model::Parameter& parameter = wanted_[index].parameter;
   const bool repeated =
       parameter.split.along != model::Along::kNothing && shares_[index].holders > 1;
-  // Norms see this rank's tokens, or its channels, alone.
-  const bool is_norm = parameter.split.along == model::Along::kNothing && !parameter.in_product;
+  // Norms see this rank's tokens, or its channels, alone. Biases of sums see its channels.
+  const bool is_whole = parameter.split.along == model::Along::kNothing;
+  const bool is_norm = is_whole && !parameter.in_product;
+  const bool is_vector = is_whole && !parameter.shape.is_matrix();
   const RankGroup::Kind& kind = group_->kind();
-  const bool sees_part = is_norm && ((parameter.role == model::Role::kBlock && kind.sequence) ||
-                                     (parameter.role != model::Role::kEmbedding && kind.partial()));
+  const bool sees_part = (is_norm && parameter.role == model::Role::kBlock && kind.sequence) ||
+                         (is_vector && parameter.role != model::Role::kEmbedding && kind.partial());
   const bool for_own_part = parameter.for_own_part && shares_[index].holders > 1;
   if (!repeated && !for_own_part && !sees_part) return std::nullopt;
   if (parameter.split.along == model::Along::kExperts) {
@@ -322,12 +345,10 @@ bool LayerMaker::NextIs(const std::string& name) const {
   return !done() && wanted_[made_.size()].Name() == name;
 }
 
-at::Tensor LayerMaker::FirstValue(const model::Parameter& parameter,
-                                  const std::string& name) const {
+at::Tensor LayerMaker::FirstValue(size_t index) const {
+  const model::Parameter& parameter = wanted_[index].parameter;
   const auto [mean, deviation] = parameter.initial;
-  const model::Shape& shape = parameter.shape;
-  std::vector<int64_t> sizes = {shape.rows};
-  if (shape.is_matrix()) sizes.push_back(shape.columns);
+  const std::vector<int64_t> sizes = SizesOf(index);
   if (first_values_.kind == FirstValues::Kind::kZeros && !parameter.adapter) {
     return at::zeros(sizes, at::TensorOptions(at::kFloat).device(device_));
   }
@@ -335,23 +356,28 @@ at::Tensor LayerMaker::FirstValue(const model::Parameter& parameter,
   if (first_values_.kind == FirstValues::Kind::kAny) {
     return at::empty(sizes, device_).normal_(mean, deviation);
   }
+  const std::string name = wanted_[index].Name();
   LH_CHECK(mean == 0, "{}: normal numbers around {} are not made", name, mean);
   at::Tensor value = at::empty(sizes);
-  FillNormal(first_values_.seed, name, deviation,
-             std::span(value.data_ptr<float>(), static_cast<size_t>(value.numel())));
+  const std::span values(value.data_ptr<float>(), static_cast<size_t>(value.numel()));
+  if (group_ == nullptr) {
+    FillNormal(first_values_.seed, name, deviation, values);
+  } else {
+    FillNormal(first_values_.seed, name, deviation, model::StretchesOf(parameter, shares_[index]),
+               values);
+  }
   return value;
 }
 
-at::Tensor LayerMaker::FrozenValue(const model::Parameter& parameter,
-                                   const std::string& name) const {
-  if (!parameter.is_frozen_in_compute_type()) return FirstValue(parameter, name).to(device_);
-  const model::Shape& shape = parameter.shape;
-  const bool in_block = parameter.role == model::Role::kBlock;
-  std::vector<int64_t> sizes = {in_block ? shape.rows : RowsInHead(shape.rows)};
-  if (shape.is_matrix()) sizes.push_back(shape.columns);
+at::Tensor LayerMaker::FrozenValue(size_t index) const {
+  const model::Parameter& parameter = wanted_[index].parameter;
+  if (!parameter.is_frozen_in_compute_type()) return FirstValue(index).to(device_);
+  std::vector<int64_t> sizes = SizesOf(index);
+  const int64_t rows = sizes.front();
+  if (parameter.role != model::Role::kBlock) sizes.front() = RowsInHead(rows);
   at::Tensor value =
-      at::zeros(sizes, at::TensorOptions(compute_type_).device(device_)).narrow(0, 0, shape.rows);
-  if (first_values_.kind != FirstValues::Kind::kZeros) value.copy_(FirstValue(parameter, name));
+      at::zeros(sizes, at::TensorOptions(compute_type_).device(device_)).narrow(0, 0, rows);
+  if (first_values_.kind != FirstValues::Kind::kZeros) value.copy_(FirstValue(index));
   return value;
 }
 
@@ -363,12 +389,12 @@ at::Tensor LayerMaker::Make(const std::string& name, Use use) {
   LH_CHECK(use == Use::kLookedUp || parameter.in_product == (use == Use::kInProduct),
            "{} is used in another way than the model's descriptor says", name);
   if (group_ != nullptr && shares_[index].ranges.empty()) return made_.emplace_back();
-  if (parameter.frozen) return made_.emplace_back(FrozenValue(parameter, name));
-  at::Tensor first = FirstValue(parameter, name);
+  if (parameter.frozen) return made_.emplace_back(FrozenValue(index));
+  at::Tensor first = FirstValue(index);
   if (group_ != nullptr && parameter.split.along == model::Along::kColumns) {
     ScaleOwnChannels(&first);
   }
-  at::Tensor value = Cut(first, index).to(device_).set_requires_grad(true);
+  at::Tensor value = first.to(device_).set_requires_grad(true);
   made_.push_back(value);
   parameters_.push_back(
       {.name = name,
@@ -389,13 +415,20 @@ Embedding LayerMaker::MakeEmbedding(const std::string& name) {
 
 Linear LayerMaker::MakeLinear(const std::string& name) {
   Linear linear;
-  const bool is_part = wanted_[made_.size()].parameter.split.along == model::Along::kColumns;
+  const model::Along along = wanted_[made_.size()].parameter.split.along;
+  const bool is_part = group_ != nullptr && along == model::Along::kColumns;
+  if (group_ != nullptr && along == model::Along::kRows) linear.overlap = &group_->overlap();
   linear.weight = Make(name + ".weight", Use::kInProduct);
   if (!linear.weight.defined()) return linear;
   linear.cast_weight = Cast(linear.weight);
   if (NextIs(name + ".bias")) {
     linear.bias = Make(name + ".bias", Use::kInProduct);
-    if (group_ == nullptr || group_->rank() == 0 || !is_part) linear.cast_bias = Cast(linear.bias);
+    if (!is_part || group_->rank() == 0) {
+      linear.cast_bias = Cast(linear.bias);
+    } else if (group_->kind().partial()) {
+      linear.cast_bias = Cast(linear.bias);
+      linear.first_biased = group_->kind().shared_channels;
+    }
   }
   if (NextIs(name + ".lora_A.weight")) {
     Adapter& adapter = linear.adapter;
@@ -478,15 +511,15 @@ at::Tensor LayerMaker::Cast(const at::Tensor& parameter, int64_t rows) {
 Status LayerMaker::Load(const ReadParameter& read) const {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < made_.size(); ++i) {
-    const at::Tensor& value = made_[i];
-    if (!wanted_[i].parameter.is_published() || !value.defined()) continue;
-    const model::Shape& shape = wanted_[i].parameter.shape;
-    std::vector<int64_t> sizes = {shape.rows};
-    if (shape.is_matrix()) sizes.push_back(shape.columns);
-    const at::Tensor values = at::empty(sizes);
+    if (!wanted_[i].parameter.is_published()) continue;
+    if (!made_[i].defined()) {  // other ranks'; all ranks read all the same
+      LH_RETURN_IF_ERROR(read(wanted_[i], {}));
+      continue;
+    }
+    const at::Tensor values = at::empty(SizesOf(i));
     LH_RETURN_IF_ERROR(
         read(wanted_[i], std::span(values.data_ptr<float>(), static_cast<size_t>(values.numel()))));
-    value.detach().copy_(Cut(values, i));
+    made_[i].detach().copy_(values);
   }
   RefreshCasts();
   return absl::OkStatus();

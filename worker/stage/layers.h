@@ -56,7 +56,13 @@ struct Linear {
   // What is multiplied: copies in bf16 (LayerMaker::RefreshCasts), or the parameters themselves. Of
   // a sum over ranks only rank 0 adds the bias, but all have its gradient.
   at::Tensor cast_weight, cast_bias;
+  // The bias is that of this output and the following ones, and so its gradient: of a sum over
+  // ranks that have channels of their own, to which each adds its bias itself.
+  int64_t first_biased = 0;
   Adapter adapter;
+  // In a group, of a matrix whose outputs ranks share: its own gradient is deferred, to be computed
+  // while that of the input is summed.
+  Overlap* overlap = nullptr;
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
@@ -153,7 +159,8 @@ class LayerMaker {
   // Bytes of those that are frozen.
   uint64_t frozen_bytes() const;
   at::ScalarType compute_type() const { return compute_type_; }
-  // Gives parameters that are published the values that `read` has for them, one after the other.
+  // Gives parameters that are published the values that `read` has for them, one after the other;
+  // in a group it has this rank's shares.
   Status Load(const ReadParameter& read) const;
   // After parameters have changed: what products use of them is in the type of products again.
   void RefreshCasts() const;
@@ -162,8 +169,8 @@ class LayerMaker {
   // Rows that are looked up are fp32; where the embedding is tied a product uses them besides.
   enum class Use : uint8_t { kInProduct, kInFp32, kLookedUp };
   Head HeadOver(const at::Tensor& weight, int64_t first_row);
-  // This rank's part of parameter `index`.
-  at::Tensor Cut(const at::Tensor& whole, size_t index) const;
+  // Of what this rank has of parameter `index`.
+  std::vector<int64_t> SizesOf(size_t index) const;
   // Where that begins, of a table's rows.
   int64_t FirstRow(size_t index) const;
   std::optional<Parameter::Summed> SummedInGroup(size_t index) const;
@@ -174,9 +181,10 @@ class LayerMaker {
   // The next parameter of the descriptor, which must be called `name` and have this use.
   at::Tensor Make(const std::string& name, Use use);
   bool NextIs(const std::string& name) const;
-  at::Tensor FirstValue(const model::Parameter& parameter, const std::string& name) const;
+  // Of what this rank has of parameter `index`.
+  at::Tensor FirstValue(size_t index) const;
   // A frozen parameter's, in the type in which it is held.
-  at::Tensor FrozenValue(const model::Parameter& parameter, const std::string& name) const;
+  at::Tensor FrozenValue(size_t index) const;
   // What products use: in fp32 the parameter's memory; in bf16 a copy, followed by zeros up to
   // `rows` rows in all, at least the parameter's. A frozen one's memory is that already.
   at::Tensor Cast(const at::Tensor& parameter, int64_t rows);

@@ -98,6 +98,7 @@ class EagerPass final : public MicrobatchPass {
       }
       // A frozen embedding alone has nobody to tell.
       if (root_.requires_grad()) root_.backward(gradient, /*retain_graph=*/keep && !recomputes());
+      if (network_.group() != nullptr) network_.group()->overlap().RunDeferred();
       root_.reset();
       gradient = leaf_.grad();
       leaf_.reset();

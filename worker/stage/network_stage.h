@@ -17,7 +17,7 @@ Status CheckStageOptions(const StageOptions& options);
 
 // `group`: null, or what the rank on this thread shares the layers with; it outlives the stage. All
 // calls of a rank's stage are made by all ranks, in the same order. Its snapshots have its shares
-// of parameters and moments, and its `parameter_count` is that of its shares.
+// of parameters and moments, its `parameter_count` is that of its shares, and Load is given them.
 StatusOr<std::unique_ptr<Stage>> MakeNetworkStage(const StageOptions& options,
                                                   const RankGroup* group);
 

@@ -1,5 +1,6 @@
 // A group of two GPUs computes what one computes, with passes recorded or not. Skipped by name
 // where there is one GPU.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -84,7 +85,7 @@ TEST_P(GroupOnGpus, LossesOfRecordedStepsAreThoseOfOneGpu) {
   }
 }
 
-std::vector<double> LossesOf(StageOptions options, GroupCollective what) {
+std::vector<double> LossesOf(const StageOptions& options, GroupCollective what) {
   GroupSpec group;
   group.forward = group.backward = what;
   auto stage = MakeWith(options, 2, group);
@@ -133,6 +134,35 @@ TEST_P(GroupOnGpus, TacoStaysClose) {
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 0.02 * expected[i]) << i;
 }
 
+// Weight gradients are computed while ranks sum those of inputs. Here both take long enough for one
+// that did not wait for the other to be seen: in what a step gives twice, and in what one GPU
+// gives.
+TEST_P(GroupOnGpus, LargeProductsAndSumsWaitForEachOther) {
+  if (GetParam().masked) GTEST_SKIP() << "the same products as without documents";
+  for (const bool graphs : {false, true}) {
+    for (const double shared : {1.0, 0.5}) {
+      StageOptions options = Options(graphs);
+      options.model.hidden = options.model.context = 1024;
+      options.model.heads = 16;
+      options.model.layers = options.layers = 2;
+      options.train.deterministic = true;
+      options.group.shared_channels = shared;
+      if (shared < 1 && options.group.sequence) continue;
+      SCOPED_TRACE(
+          fmt::format("{}recorded, {} of the channels shared", graphs ? "" : "not ", shared));
+      const Computed got = OneStep(options, 2), again = OneStep(options, 2);
+      EXPECT_EQ(got.losses, again.losses);
+      EXPECT_EQ(got.squared_norm, again.squared_norm);
+      ExpectSame(got.after.moments, again.after.moments);
+      if (shared < 1) continue;
+      StageOptions in_fp32 = options;
+      in_fp32.train.dtype = ComputeDtype::kFp32;
+      const double bound = GetParam().dtype == ComputeDtype::kFp32 ? 1e-4 : 1e-2;
+      ExpectClose(got, OneStep(options, 1), OneStep(in_fp32, 1), bound);
+    }
+  }
+}
+
 // Boundaries lie on the first GPU, and the second reads them there while the first computes.
 TEST_P(GroupOnGpus, StagesOfGroupsFollowEachOther) {
   StageOptions options = Options(true);
@@ -156,7 +186,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{.name = "gpt_bf16", .dtype = ComputeDtype::kBf16},
         Case{.name = "gpt_documents", .masked = true},
         Case{.name = "gpt_again", .recompute = Recompute::kBlocks},
+        Case{.name = "gpt_sequence", .sequence = true},
         Case{.name = "llama", .family = ModelFamily::kLlama},
+        Case{.name = "llama_sequence_bf16",
+             .family = ModelFamily::kLlama,
+             .dtype = ComputeDtype::kBf16,
+             .sequence = true},
         Case{.name = "llama_bf16", .family = ModelFamily::kLlama, .dtype = ComputeDtype::kBf16},
         Case{.name = "llama_qk_norm_bf16",
              .family = ModelFamily::kLlama,

@@ -251,16 +251,33 @@ TEST(Group, CountsTheTokensOfExpertsOnce) {
 TEST(Group, LoadsWhatOneRankLoads) {
   StageOptions options = OptionsOf({.family = ModelFamily::kLlama});
   options.loads = true;
-  const auto read = [](const model::PlacedParameter& parameter, std::span<float> values) {
-    const auto salt = static_cast<int>(parameter.Name().size());
+  std::vector<std::string> names;
+  const auto read = [&](const model::PlacedParameter& parameter, std::span<float> values) {
+    names.push_back(parameter.Name());
+    const auto salt = static_cast<int>(names.back().size());
     for (size_t i = 0; i < values.size(); ++i) values[i] = Noise(i, salt);
     return absl::OkStatus();
   };
   auto one = *MakeWith(options, 1), four = *MakeWith(options, 4);
   ASSERT_TRUE(one->Load(read).ok());
+  const std::vector<std::string> names_of_one = std::exchange(names, {});
   ASSERT_TRUE(four->Load(read).ok());
+  EXPECT_EQ(names, names_of_one);  // once for all ranks
   EXPECT_EQ(one->parameter_count(), four->parameter_count());
   ExpectSame(four->Snapshot()->parameters, one->Snapshot()->parameters);
+}
+
+TEST(Group, SaysWhyItCannotLoad) {
+  StageOptions options = OptionsOf({.family = ModelFamily::kLlama});
+  options.loads = true;
+  auto stage = *MakeWith(options, 4);
+  int left = 5;
+  const Status status = stage->Load([&](const model::PlacedParameter&, std::span<float>) -> Status {
+    if (--left > 0) return absl::OkStatus();
+    return absl::DataLossError("the file ends early");
+  });
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the file ends early"));
 }
 
 TEST(Group, RefusesWhatItCannotShare) {

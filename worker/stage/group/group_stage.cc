@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "run/model/family.h"
 #include "worker/stage/group/rank_group.h"
 #include "worker/stage/group/rank_threads.h"
+#include "worker/stage/group/shared_reader.h"
 #include "worker/stage/group/shares.h"
 #include "worker/stage/network_stage.h"
 #include "worker/stage/torch_device.h"
@@ -85,12 +85,11 @@ Status CheckGroup(const StageOptions& options) {
   for (const model::PlacedParameter& placed : ParametersOf(options)) {
     const model::Parameter& parameter = placed.parameter;
     if (parameter.role != model::Role::kBlock || !parameter.in_product ||
-        parameter.split.along != model::Along::kNothing) {
+        !parameter.shape.is_matrix() || parameter.split.along != model::Along::kNothing) {
       continue;
     }
-    return refuse(fmt::format("{} is added to a sum of which ranks have channels of their own",
-                              placed.Name()),
-                  "choose a family without such biases, as llama, or p 1");
+    return refuse(fmt::format("{} is whole on every rank, which must see the same", placed.Name()),
+                  "choose sequence false and p 1 for a model with experts");
   }
   return absl::OkStatus();
 }
@@ -99,7 +98,8 @@ RankGroup::Kind KindOf(const StageOptions& options) {
   return {.sequence = options.group.sequence,
           .hidden = options.model.hidden,
           .shared_channels = SharedChannels(options.model, options.group),
-          .experts = options.group.expert};
+          .experts = options.group.expert,
+          .backward_waits = options.group.backward == GroupCollective::kZip};
 }
 
 // Into one count, whichever of the three does a call. Those that are one stay one.
@@ -183,13 +183,12 @@ class GroupStage final : public Stage {
     });
   }
   Status Load(const ReadParameter& read) override {
-    std::mutex mutex;  // `read` is one thread's
-    const ReadParameter one_at_a_time = [&](const model::PlacedParameter& parameter,
-                                            std::span<float> values) {
-      const std::lock_guard lock(mutex);
-      return read(parameter, values);
-    };
-    return All([&](uint32_t rank) { return ranks_[rank].stage->Load(one_at_a_time); });
+    SharedReader reader(shares_, read, static_cast<uint32_t>(ranks_.size()));
+    return All([&](uint32_t rank) -> Status {
+      Status status = ranks_[rank].stage->Load(reader.OfRank(rank));
+      if (!status.ok()) reader.End();
+      return status;
+    });
   }
   Status DropStep() override {
     // Ranks that have given up a pass at different places have nothing to go on with.

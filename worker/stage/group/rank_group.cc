@@ -118,6 +118,11 @@ template <RankGroup::Through kWay>
 at::Tensor GathersChannels(const RankGroup& group, const at::Tensor& x) {
   return group.GatherChannels(kWay, x);
 }
+// Of gradients that weight gradients have been deferred for.
+template <Exchange kExchange>
+at::Tensor Overlapped(const RankGroup& group, const at::Tensor& x) {
+  return group.overlap().Exchange(x.device(), [&] { return kExchange(group, x); });
+}
 at::Tensor TakesOwnTokens(const RankGroup& group, const at::Tensor& x) {
   return group.OwnTokens(x);
 }
@@ -140,18 +145,19 @@ at::Tensor RankGroup::Begin(const at::Tensor& boundary) const {
 }
 
 at::Tensor RankGroup::EnterNorm(const at::Tensor& x) const {
-  return kind_.partial() ? Both<nullptr, SumsShared<kBackward>>::apply(x, this) : x;
+  return kind_.partial() ? Both<nullptr, Overlapped<SumsShared<kBackward>>>::apply(x, this) : x;
 }
 
 at::Tensor RankGroup::Enter(const at::Tensor& normed) const {
   if (kind_.sequence) {
-    return Both<GathersTokens<kForward>, SumsOfOwnTokens<kBackward>>::apply(normed, this);
+    return Both<GathersTokens<kForward>, Overlapped<SumsOfOwnTokens<kBackward>>>::apply(normed,
+                                                                                        this);
   }
   return EnterWhole(normed);
 }
 
 at::Tensor RankGroup::EnterWhole(const at::Tensor& whole) const {
-  return kind_.partial() ? whole : Both<nullptr, Sums<kBackward>>::apply(whole, this);
+  return kind_.partial() ? whole : Both<nullptr, Overlapped<Sums<kBackward>>>::apply(whole, this);
 }
 
 at::Tensor RankGroup::Leave(const at::Tensor& part) const {

@@ -27,6 +27,9 @@
 // Between ToExperts and OfExperts each rank has its part of every row's tokens, whatever the kind
 // (not partial), and sends them to the ranks that have their experts (SendRows).
 //
+// While gradients are summed in the backward of Enter and EnterNorm, a rank computes the weight
+// gradients of the products that read what they gave (overlap.h).
+//
 // Internal to worker/stage (it shows LibTorch). Threads: the rank's; calls of all ranks come in the
 // same order. Errors: StatusError (torch_scope.h), for which the group has ended.
 #ifndef LONGHAUL_WORKER_STAGE_GROUP_RANK_GROUP_H_
@@ -43,6 +46,7 @@
 #include "transport/collective/communicator.h"
 #include "transport/collective/member.h"
 #include "worker/stage/group/communicators.h"
+#include "worker/stage/group/overlap.h"
 
 namespace longhaul::worker {
 
@@ -56,11 +60,15 @@ class RankGroup {
     // A block's experts are in so many parts. A part is whole on each of `size / experts` ranks
     // that are neighbours.
     uint32_t experts = 1;
+    bool backward_waits = false;  // the host does for the device in sums of gradients: zip
     bool partial() const { return shared_channels < hidden; }
   };
 
   RankGroup(const Kind& kind, RankCommunicators ranks, std::shared_ptr<collective::Member> member)
-      : kind_(kind), ranks_(std::move(ranks)), member_(std::move(member)) {}
+      : kind_(kind),
+        ranks_(std::move(ranks)),
+        member_(std::move(member)),
+        overlap_(std::make_unique<Overlap>(kind.backward_waits)) {}
 
   const Kind& kind() const { return kind_; }
   uint32_t rank() const { return ranks_.exact->rank(); }
@@ -71,6 +79,8 @@ class RankGroup {
   void End(const Status& reason) const { ranks_.exact->Abort(reason); }
   // Waits until all ranks are here: around what ranks must not do while others compute.
   void Meet() const;
+  // Of this rank's backward.
+  Overlap& overlap() const { return *overlap_; }
 
   at::Tensor Begin(const at::Tensor& boundary) const;
   at::Tensor EnterNorm(const at::Tensor& x) const;
@@ -123,6 +133,7 @@ class RankGroup {
   const Kind kind_;
   const RankCommunicators ranks_;
   const std::shared_ptr<collective::Member> member_;
+  const std::unique_ptr<Overlap> overlap_;
 };
 
 }  // namespace longhaul::worker

@@ -10,28 +10,6 @@
 namespace longhaul::worker {
 namespace {
 
-// Runs of values that are one behind the other in a share and in the whole.
-struct Run {
-  size_t in_whole = 0, length = 0;
-};
-
-std::vector<Run> RunsOf(const model::Parameter& parameter, const model::Share& share) {
-  const size_t rows = parameter.shape.rows, columns = std::max(parameter.shape.columns, 1u);
-  std::vector<Run> runs;
-  if (parameter.split.along == model::Along::kColumns) {
-    for (size_t row = 0; row < rows; ++row) {
-      for (const model::Range& range : share.ranges) {
-        runs.push_back({row * columns + range.begin, range.end - range.begin});
-      }
-    }
-    return runs;
-  }
-  for (const model::Range& range : share.ranges) {
-    runs.push_back({range.begin * columns, (range.end - range.begin) * columns});
-  }
-  return runs;
-}
-
 std::vector<int64_t> ShapeOf(const model::Parameter& parameter) {
   std::vector<int64_t> shape = {parameter.shape.rows};
   if (parameter.shape.is_matrix()) shape.push_back(parameter.shape.columns);
@@ -88,9 +66,10 @@ std::vector<NamedArray> Shares::JoinArrays(std::span<const StageSnapshot> parts,
         wholes.back().array.values.resize(shared->parameter.shape.elements());
       }
       const float* from = part.values.data();
-      for (const Run& run : RunsOf(shared->parameter, shared->of_rank[rank])) {
-        std::copy_n(from, run.length, wholes[place->second].array.values.data() + run.in_whole);
-        from += run.length;
+      for (const auto& [first, count] :
+           model::StretchesOf(shared->parameter, shared->of_rank[rank])) {
+        std::copy_n(from, count, wholes[place->second].array.values.data() + first);
+        from += count;
       }
     }
   }
@@ -126,14 +105,25 @@ StatusOr<StageSnapshot> Shares::Cut(const StageSnapshot& whole, uint32_t rank) c
       const model::Share& share = shared->of_rank[rank];
       if (share.ranges.empty()) continue;
       NamedArray cut{array.name, ShapeOf(parameter, share), {}};
-      for (const Run& run : RunsOf(parameter, share)) {
-        const float* const from = array.values.data() + run.in_whole;
-        cut.values.insert(cut.values.end(), from, from + run.length);
+      for (const auto& [first, count] : model::StretchesOf(parameter, share)) {
+        const float* const from = array.values.data() + first;
+        cut.values.insert(cut.values.end(), from, from + count);
       }
       (part.*arrays).push_back(std::move(cut));
     }
   }
   return part;
+}
+
+void Shares::Cut(std::string_view parameter, std::span<const float> whole, uint32_t rank,
+                 std::span<float> share) const {
+  const Shared* const shared = Find(parameter);
+  LH_CHECK(shared != nullptr, "{} is no parameter of this stage", parameter);
+  for (const auto& [first, count] : model::StretchesOf(shared->parameter, shared->of_rank[rank])) {
+    std::ranges::copy(whole.subspan(first, count), share.begin());
+    share = share.subspan(count);
+  }
+  LH_CHECK(share.empty(), "a share of {} is {} values too large", parameter, share.size());
 }
 
 }  // namespace longhaul::worker

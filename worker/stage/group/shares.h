@@ -29,6 +29,9 @@ class Shares {
   // What rank `rank` has of it. kFailedPrecondition naming an array that has another shape than its
   // parameter. Arrays that are not of this stage are left out.
   StatusOr<StageSnapshot> Cut(const StageSnapshot& whole, uint32_t rank) const;
+  // What rank `rank` has of one parameter.
+  void Cut(std::string_view parameter, std::span<const float> whole, uint32_t rank,
+           std::span<float> share) const;
 
  private:
   struct Shared {

@@ -127,8 +127,8 @@ TEST_F(GroupFields, SaysWhatRanksHaveOfTheHiddenState) {
   EXPECT_THAT(Error("{ tensor: 3, sequence: true, p: 0.5 }", {.model = kLlama}),
               AllOf(HasSubstr("context's 10 tokens, and group.tensor 3 does not divide them"),
                     HasSubstr("group.p: channels of a rank's own are those of all tokens")));
-  EXPECT_THAT(Error("{ tensor: 2, p: 0.5 }"),
-              HasSubstr("group.p: h.#.attn.proj.bias is added to sums"));
+  // Family gpt.
+  EXPECT_EQ(Parsed("{ tensor: 2, p: 0.5 }", {})->group.shared_channels, 0.5);
   EXPECT_THAT(Error("{ tensor: 2, p: 1.5 }"), HasSubstr("group.p: expected"));
   const std::string from = std::string(kLlama).insert(1, " from: m,");
   EXPECT_THAT(Error("{ tensor: 2, p: 0.5 }", {.model = from}),

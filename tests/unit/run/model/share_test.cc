@@ -117,6 +117,36 @@ TEST(ShareOf, EveryExpertIsOnNeighboursThatHaveTheSamePart) {
               HasSubstr("divides both the 4 experts of a block and the 6 ranks"));
 }
 
+// Element by element, where a share is a matrix's rows or columns.
+TEST(StretchesOf, HaveTheElementsOfAShareInItsOrder) {
+  for (const Family* family : Families()) {
+    const ModelSpec spec = Eight(family->id);
+    for (const Parameter& parameter : family->parameters(spec, kVocabulary)) {
+      const uint32_t columns = std::max(parameter.shape.columns, 1u);
+      for (const uint32_t ranks : {1u, 2u, 8u}) {
+        const auto share = ShareOf(spec, parameter, ranks - 1, {.count = ranks});
+        ASSERT_TRUE(share.ok()) << share.status();
+        const auto has = [&](uint32_t place) {
+          return std::ranges::any_of(share->ranges, [&](const Range& range) {
+            return range.begin <= place && place < range.end;
+          });
+        };
+        std::vector<uint64_t> expected, got;
+        for (uint32_t row = 0; row < parameter.shape.rows; ++row) {
+          for (uint32_t column = 0; column < columns; ++column) {
+            const bool in_share = has(parameter.split.along == Along::kColumns ? column : row);
+            if (in_share) expected.push_back(uint64_t{row} * columns + column);
+          }
+        }
+        for (const auto& [first, count] : StretchesOf(parameter, *share)) {
+          for (uint64_t i = 0; i < count; ++i) got.push_back(first + i);
+        }
+        EXPECT_EQ(got, expected) << parameter.name << " over " << ranks;
+      }
+    }
+  }
+}
+
 // What a rank computes it can use: its heads of queries read its heads of keys, and its columns of
 // the projection read what its heads give; so with the MLP.
 TEST(ShareOf, ARankReadsWhatItComputes) {

@@ -75,5 +75,22 @@ TEST(FillNormal, DependsOnSeedAndNameAndNotOnTheCount) {
   }
 }
 
+// Stretches that begin and end anywhere, one longer than what a thread has.
+TEST(FillNormal, StretchesHaveTheNumbersOfTheWhole) {
+  const std::vector<float> whole = Normal(3, "a", 1'000'003);
+  const std::vector<std::vector<model::Stretch>> lists = {
+      {{0, 1'000'003}}, {{1, 2}, {5, 1}, {7, 0}, {7, 9}}, {{3, 700'001}, {700'010, 5}}, {}};
+  for (const std::vector<model::Stretch>& stretches : lists) {
+    std::vector<float> expected;
+    for (const auto& [first, count] : stretches) {
+      const auto from = whole.begin() + static_cast<std::ptrdiff_t>(first);
+      expected.insert(expected.end(), from, from + static_cast<std::ptrdiff_t>(count));
+    }
+    std::vector<float> got(expected.size());
+    FillNormal(3, "a", 1, stretches, got);
+    EXPECT_EQ(got, expected);
+  }
+}
+
 }  // namespace
 }  // namespace longhaul::worker

@@ -5,12 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <memory>
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "tests/unit/worker/stage/stage_of.h"
 
 namespace longhaul::worker {
 namespace {
@@ -18,114 +17,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr uint32_t kRows = 2, kContext = 16, kHidden = 32;
-
-// Of every family of models.
-class StageOf : public ::testing::TestWithParam<ModelFamily> {
- protected:
-  static StageOptions WholeModel() {
-    StageOptions options;
-    options.model.family = GetParam();
-    options.model.layers = 2;
-    options.model.hidden = kHidden;
-    options.model.heads = 4;
-    options.model.context = kContext;
-    if (GetParam() == ModelFamily::kLlama) {
-      options.model.kv_heads = 2;
-      options.model.intermediate = 80;
-      options.model.qkv_bias = true;
-    }
-    if (GetParam() == ModelFamily::kMoe) {
-      options.model.kv_heads = 2;
-      options.model.experts = 4;
-      options.model.experts_per_token = 2;
-      options.model.expert_intermediate = 40;
-      options.model.shared_intermediate = 24;
-    }
-    options.layers = 2;
-    options.train.steps = 10;
-    options.train.microbatches = 2;
-    options.train.microbatch_size = kRows;
-    options.train.optimizer.lr = 1e-2;
-    return options;
-  }
-  static StageOptions MiddleStage() {
-    StageOptions options = WholeModel();
-    options.first = options.last = false;
-    options.first_layer = 1;
-    options.layers = 1;
-    return options;
-  }
-  static StageOptions LastStage() {
-    StageOptions options = MiddleStage();
-    options.last = true;
-    return options;
-  }
-  // The weight of a matrix in block 1 that is not square, without ".weight", and its shape.
-  static std::string MlpName() {
-    return GetParam() == ModelFamily::kLlama ? "model.layers.1.mlp.up_proj"
-           : GetParam() == ModelFamily::kMoe ? "model.layers.1.mlp.experts.3.up_proj"
-                                             : "h.1.mlp.fc";
-  }
-  static int64_t MlpWidth() {
-    return GetParam() == ModelFamily::kLlama ? 80 : GetParam() == ModelFamily::kMoe ? 40 : 128;
-  }
-};
 INSTANTIATE_TEST_SUITE_P(Families, StageOf,
                          ::testing::Values(ModelFamily::kGpt, ModelFamily::kLlama,
                                            ModelFamily::kMoe),
                          [](const auto& test) { return std::string(ToString(test.param)); });
-
-std::unique_ptr<Stage> Make(const StageOptions& options) {
-  auto stage = Stage::Create(options);
-  EXPECT_TRUE(stage.ok()) << stage.status();
-  return *std::move(stage);
-}
-
-// Ids, targets and an activation that differ with `salt`.
-struct Example {
-  explicit Example(int salt)
-      : ids(kRows * kContext), targets(ids.size()), values(ids.size() * kHidden) {
-    for (size_t i = 0; i < ids.size(); ++i) {
-      ids[i] = static_cast<int32_t>((i * 31 + salt * 7) % 256);
-      targets[i] = static_cast<int32_t>((i * 31 + salt * 7 + 31) % 256);
-    }
-    for (size_t i = 0; i < values.size(); ++i) {
-      values[i] = std::sin(static_cast<float>(i + 17 * salt));
-    }
-  }
-  codec::TensorView activation() const {
-    return {values.data(), codec::Dtype::kF32, {kRows, kContext, kHidden}};
-  }
-  Stage::Input input() const { return {ids, activation(), targets}; }
-  std::vector<int32_t> ids, targets;
-  std::vector<float> values;
-};
-
-std::vector<float> Values(const std::optional<BoundaryTensor>& tensor) {
-  EXPECT_TRUE(tensor.has_value());
-  if (!tensor) return {};
-  EXPECT_EQ(tensor->view.dtype, codec::Dtype::kF32);
-  const auto* data = static_cast<const float*>(tensor->view.data);
-  return {data, data + tensor->view.shape.elements()};
-}
-
-void Train(Stage& stage, uint64_t step) {
-  for (uint32_t m = 0; m < 2; ++m) {
-    const Example example(static_cast<int>(step * 2 + m));
-    ASSERT_TRUE(stage.Forward(Microbatch(m), example.input()).ok());
-    ASSERT_TRUE(stage.Backward(Microbatch(m), {}).ok());
-  }
-  const Status status = stage.OptimizerStep(Step(step), 1e-2, 0.5);
-  ASSERT_TRUE(status.ok()) << status;
-}
-
-const NamedArray* Find(const std::vector<NamedArray>& arrays, std::string_view name) {
-  for (const NamedArray& array : arrays) {
-    if (array.name == name) return &array;
-  }
-  return nullptr;
-}
 
 TEST_P(StageOf, StartsNearTheLossOfGuessing) {
   const auto stage = Make(WholeModel());
@@ -425,110 +320,6 @@ TEST_P(StageOf, ForTimingAloneHasOtherNumbersOfTheSameSize) {
   EXPECT_NEAR(mean_square_of_matrices(any) / mean_square_of_matrices(of_seed), 1, 0.05);
 }
 
-TEST_P(StageOf, TiedModelsShareTheEmbeddingWithTheHead) {
-  StageOptions options = WholeModel();
-  const uint64_t untied = Make(options)->parameter_count();
-  options.model.tied = true;
-  const auto stage = Make(options);
-  EXPECT_EQ(stage->parameter_count(), untied - 256 * kHidden);
-  EXPECT_EQ(Find(stage->Snapshot()->parameters, "lm_head.weight"), nullptr);
-  Train(*stage, 1);
-}
-
-TEST_P(StageOf, TheLastStageOfATiedModelHoldsTheEmbeddingsMatrixToo) {
-  StageOptions options = WholeModel();
-  options.model.tied = true;
-  const StageSnapshot whole = *Make(options)->Snapshot();
-  StageOptions last = options;
-  last.first = false;
-  last.first_layer = 1;
-  last.layers = options.layers - 1;
-  const StageSnapshot held = *Make(last)->Snapshot();
-  EXPECT_EQ(held.parameters.back().name, whole.parameters.front().name);
-  EXPECT_EQ(held.parameters.back().values, whole.parameters.front().values);
-  // From a checkpoint of one stage.
-  last.train.seed = 7;
-  const auto restored = Make(last);
-  ASSERT_TRUE(restored->Restore(whole).ok());
-  EXPECT_EQ(restored->Snapshot()->parameters.back().values, whole.parameters.front().values);
-}
-
-std::vector<int32_t> Numbers(uint32_t count) {
-  std::vector<int32_t> rows(count);
-  for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int32_t>(i);
-  return rows;
-}
-
-// Each end adds the other's gradient, row by row.
-void SumTied(Stage& one, Stage& other) {
-  TiedMatrix &a = *one.tied_matrix(), &b = *other.tied_matrix();
-  const std::vector<int32_t> rows = Numbers(a.rows());
-  std::vector<float> of_a(rows.size() * a.channels()), of_b(of_a.size());
-  // All in one piece; then some with gaps between them, and all, have the same bits.
-  bool summed = false;
-  for (const std::vector<int32_t>& some : {rows, std::vector<int32_t>{0, 5, 255}, rows}) {
-    const size_t values = some.size() * a.channels();
-    const std::span<float> from_a = std::span(of_a).first(values);
-    const std::span<float> from_b = std::span(of_b).first(values);
-    ASSERT_EQ(a.ReadGradient(some, from_a), absl::OkStatus());
-    ASSERT_EQ(b.ReadGradient(some, from_b), absl::OkStatus());
-    if (std::exchange(summed, true)) {
-      EXPECT_EQ(std::memcmp(from_a.data(), from_b.data(), from_a.size_bytes()), 0);
-      continue;
-    }
-    ASSERT_EQ(a.AddToGradient(some, from_b), absl::OkStatus());
-    ASSERT_EQ(b.AddToGradient(some, from_a), absl::OkStatus());
-  }
-}
-
-TEST_P(StageOf, ATiedMatrixInTwoStagesLearnsAsInOne) {
-  StageOptions options = WholeModel();
-  options.model.tied = true;
-  const auto whole = Make(options);
-  EXPECT_EQ(whole->tied_matrix(), nullptr);
-  StageOptions part = options;
-  part.layers = 1;
-  part.last = false;
-  const auto first = Make(part);
-  part.first = false;
-  part.last = true;
-  part.first_layer = 1;
-  const auto last = Make(part);
-  for (uint64_t step = 1; step <= 5; ++step) {
-    double loss = 0, loss_of_parts = 0;
-    for (uint32_t m = 0; m < 2; ++m) {
-      const Example example(static_cast<int>(step * 2 + m));
-      ASSERT_TRUE(whole->Forward(Microbatch(m), example.input()).ok());
-      loss += whole->Loss(Microbatch(m)).value();
-      ASSERT_TRUE(whole->Backward(Microbatch(m), {}).ok());
-      const auto hidden = first->Forward(Microbatch(m), example.input());
-      ASSERT_TRUE(hidden.ok()) << hidden.status();
-      ASSERT_TRUE(
-          last->Forward(Microbatch(m), {example.ids, (*hidden)->view, example.targets}).ok());
-      loss_of_parts += last->Loss(Microbatch(m)).value();
-      const auto gradient = last->Backward(Microbatch(m), {});
-      ASSERT_TRUE(gradient.ok()) << gradient.status();
-      ASSERT_TRUE(first->Backward(Microbatch(m), (*gradient)->view).ok());
-    }
-    EXPECT_NEAR(loss, loss_of_parts, 2e-5) << "step " << step;
-    SumTied(*first, *last);
-    const double norm = whole->AddSquaredGradientNorm(0).value().sum;
-    const double of_parts =
-        first->AddSquaredGradientNorm(last->AddSquaredGradientNorm(0).value().sum).value().sum;
-    EXPECT_NEAR(norm / of_parts, 1, 1e-4) << "the matrix counts once";
-    for (Stage* stage : {whole.get(), first.get(), last.get()}) {
-      ASSERT_EQ(stage->OptimizerStep(Step(step), 1e-2, 0.5), absl::OkStatus());
-    }
-  }
-  const StageSnapshot above = *first->Snapshot(), below = *last->Snapshot();
-  const std::string& name = first->tied_matrix()->name();
-  EXPECT_EQ(Find(above.parameters, name)->values, Find(below.parameters, name)->values);
-  for (const char* moment : {".exp_avg", ".exp_avg_sq"}) {
-    EXPECT_EQ(Find(above.moments, name + moment)->values,
-              Find(below.moments, name + moment)->values);
-  }
-}
-
 TEST_P(StageOf, RefusesPartsThatAreNoPart) {
   const auto refused = [](auto change) {
     StageOptions options = WholeModel();
@@ -558,7 +349,7 @@ TEST(Llama, ParametersAreCalledAsInPublishedCheckpoints) {
   options.model.qkv_bias = true;
   options.train.microbatches = 1;
   std::vector<std::string> names;
-  const StageSnapshot initial = Make(options)->Snapshot().value();
+  const StageSnapshot initial = Stage::Create(options).value()->Snapshot().value();
   for (const NamedArray& array : initial.parameters) {
     names.push_back(fmt::format("{} ({})", array.name, fmt::join(array.shape, ", ")));
   }

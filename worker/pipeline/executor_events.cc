@@ -1,0 +1,139 @@
+// What an executor hears: how it waits, and what becomes of each event.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "base/overloaded.h"
+#include "worker/pipeline/executor.h"
+#include "worker/pipeline/tied_exchange.h"
+
+namespace longhaul::worker {
+namespace {
+
+// A neighbour that says nothing is found by its link (peer_timeout) and an abort by the session, so
+// this only bounds a wait that nothing should outlive.
+constexpr absl::Duration kLongestWait = absl::Hours(24);
+constexpr absl::Duration kAfterGoodbye = absl::Seconds(10);
+
+bool Orderly(const PeerGone& gone) {
+  return gone.reason.ok();
+}
+
+}  // namespace
+
+Status Executor::WaitForEvent(v1::Span::Kind why) {
+  return WaitForEvent(
+      why, why == v1::Span::WAIT_INPUT ? WorkAtHand::Wait::kInput : WorkAtHand::Wait::kGradient);
+}
+
+Status Executor::WaitForEvent(v1::Span::Kind why, WorkAtHand::Wait wait) {
+  absl::Duration idle;
+  work_->BeginWait(wait);
+  const absl::Duration codec_before = options_.codec_thread->BusyTime();
+  Status status = [&] {
+    const ScopedSpan timer(&mark_, &idle, trace_.get(), why);
+    return WaitForAnyEvent();
+  }();
+  const absl::Duration codec = std::min(idle, options_.codec_thread->BusyTime() - codec_before);
+  times_.wait_codec += codec;
+  (why == v1::Span::WAIT_INPUT ? times_.wait_input : times_.wait_gradient) += idle - codec;
+  return status;
+}
+
+Status Executor::WaitForAnyEvent() {
+  // Links stay open until every stage has finished; a neighbour that left in good order before that
+  // was told to, and so will we be.
+  auto events = events_->WaitForAny(Deadline::After(gone_ ? kAfterGoodbye : kLongestWait));
+  if (!events.empty()) return HandleAll(std::move(events));
+  if (!gone_) return absl::DeadlineExceededError("nothing happened for a day");
+  lost_edge_ = gone_->edge;
+  return absl::UnavailableError(
+      fmt::format("{} left before step {} was done", ToString(gone_->peer), step_.value()));
+}
+
+Status Executor::HandleAll(std::deque<PipelineEvent> events) {
+  for (PipelineEvent& event : events) LH_RETURN_IF_ERROR(Handle(event));
+  return absl::OkStatus();
+}
+
+Status Executor::Handle(PipelineEvent& event) {
+  return std::visit(
+      Overloaded{
+          [&](TensorArrived& arrived) -> Status {
+            if (arrived.over == EdgeKind::kTied) return tied_->Take(std::move(arrived), step_);
+            const auto key = std::pair{arrived.pass, arrived.microbatch};
+            const bool forward = arrived.direction == Direction::kForward;
+            const bool current = pass_ && arrived.pass == *pass_;
+            if (!forward && !current) {
+              return absl::InvalidArgumentError(
+                  fmt::format("a gradient of step {} while step {} is under way",
+                              arrived.pass.step.value(), step_.value()));
+            }
+            if (arrived.pass < pass_.value_or(Pass{step_})) {
+              return absl::InvalidArgumentError(fmt::format(
+                  "an activation of step {}, which is done", arrived.pass.step.value()));
+            }
+            (forward ? inputs_ : gradients_)[key] = std::move(arrived.tensor);
+            if (current && forward) InputReady(arrived.microbatch);
+            if (current && !forward) policy_->GradientReady(arrived.microbatch);
+            return absl::OkStatus();
+          },
+          [&](ActivationTaken& taken) -> Status {
+            // The last ones are taken when the pass has ended here.
+            if (!pass_ || taken.pass != *pass_) return absl::OkStatus();
+            if (!policy_->MayBeTaken(taken.microbatch)) {
+              return absl::InvalidArgumentError(
+                  fmt::format("activation {} of the validation after step {} was taken, which is "
+                              "not the one that follows",
+                              taken.microbatch.value(), step_.value()));
+            }
+            policy_->OutputTaken(taken.microbatch);
+            return absl::OkStatus();
+          },
+          [&](PieceTaken&) -> Status {
+            tied_->NotePieceTaken();
+            return absl::OkStatus();
+          },
+          [&](DigestArrived& digest) -> Status { return tied_->Take(digest, step_); },
+          [&](NormArrived& norm) -> Status {
+            norm_ = norm;
+            return absl::OkStatus();
+          },
+          [&](StepControlArrived& control) -> Status {
+            control_ = control;
+            return absl::OkStatus();
+          },
+          [&](PeerGone& gone) -> Status {
+            gone_ = std::move(gone);
+            if (Orderly(*gone_)) return absl::OkStatus();
+            lost_edge_ = gone_->edge;
+            return absl::UnavailableError(fmt::format(
+                "lost the link to {}: {}", ToString(gone_->peer), Message(gone_->reason)));
+          },
+          [&](Failed& failed) -> Status { return failed.reason; },
+          [&](StopRequested&) -> Status {
+            stop_requested_ = true;
+            return absl::OkStatus();
+          },
+          [&](CheckpointRequested&) -> Status {
+            checkpoint_requested_ = true;
+            return absl::OkStatus();
+          },
+          [&](RetuneRequested& retune) -> Status {
+            if (retuned_ && retuned_->first == retune.id) {
+              ReportRetuned();  // it was not heard
+            } else {
+              retune_ = retune;
+            }
+            return absl::OkStatus();
+          },
+          [&](AbortRequested& abort) -> Status {
+            return absl::CancelledError(std::string(Message(abort.reason)));
+          },
+      },
+      event);
+}
+
+}  // namespace longhaul::worker

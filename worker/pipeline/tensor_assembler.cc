@@ -1,0 +1,85 @@
+#include "worker/pipeline/tensor_assembler.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace longhaul::worker {
+
+Status TensorAssembler::Check(const wire::TensorHeader& header, size_t body_bytes) const {
+  const uint32_t microbatches =
+      header.validation ? options_.validation_microbatches : options_.microbatches;
+  if (header.microbatch.value() >= microbatches) {
+    return absl::InvalidArgumentError(fmt::format("expected a microbatch below {}, got {}",
+                                                  microbatches, header.microbatch.value()));
+  }
+  if (header.validation && options_.direction == Direction::kBackward) {
+    return absl::InvalidArgumentError("validation has no gradients");
+  }
+  if (header.extension_bytes != 0 || header.shards != 1 || header.slices != 1 ||
+      header.replica != options_.replica) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected whole tensors of replica {} without extensions", options_.replica));
+  }
+  const codec::Codec& codec = options_.codec(PassOf(header));
+  const size_t limit = codec.MaxEncodedBytes(options_.shape);
+  if (header.blob_bytes == 0 || header.blob_bytes > limit) {
+    return absl::InvalidArgumentError(fmt::format("expected a blob of 1 to {} bytes by {}, got {}",
+                                                  limit, codec.name(), header.blob_bytes));
+  }
+  const uint64_t expected =
+      std::min<uint64_t>(kChunkBytes, header.blob_bytes - header.chunk_offset);
+  if (header.chunk_offset != uint64_t{header.chunk} * kChunkBytes || body_bytes != expected) {
+    return absl::InvalidArgumentError(fmt::format(
+        "expected chunk {} at {} with {} bytes, got {} with {}", header.chunk,
+        uint64_t{header.chunk} * kChunkBytes, expected, header.chunk_offset, body_bytes));
+  }
+  return absl::OkStatus();
+}
+
+Status TensorAssembler::Begin(const wire::TensorHeader& header) {
+  const Pass pass = PassOf(header);
+  // Tensors come in order: the next microbatch of this pass, or the first of a later one.
+  const bool next =
+      last_microbatch_ && pass == last_pass_ && header.microbatch == last_microbatch_->Next();
+  const bool first = (!last_microbatch_ || pass > last_pass_) && header.microbatch.value() == 0;
+  if (!next && !first) {
+    return absl::InvalidArgumentError(
+        fmt::format("step {} microbatch {} is not the one that follows", header.step.value(),
+                    header.microbatch.value()));
+  }
+  LH_ASSIGN_OR_RETURN(BlobBuffer blob, options_.runner(pass).NewBlob(header.blob_bytes));
+  partial_ = std::make_shared<EncodedTensor>(
+      EncodedTensor{.pass = pass,
+                    .microbatch = header.microbatch,
+                    .blob = std::move(blob),
+                    .blob_bytes = static_cast<size_t>(header.blob_bytes),
+                    .chunks = header.chunks,
+                    .began = Now()});
+  received_bytes_ = 0;
+  next_chunk_ = 0;
+  return absl::OkStatus();
+}
+
+StatusOr<std::shared_ptr<const EncodedTensor>> TensorAssembler::Take(
+    const wire::TensorHeader& header, std::span<const std::byte> body) {
+  LH_RETURN_IF_ERROR(Check(header, body.size()));
+  if (!partial_) LH_RETURN_IF_ERROR(Begin(header));
+  if (PassOf(header) != partial_->pass || header.microbatch != partial_->microbatch ||
+      header.chunk != next_chunk_ || header.chunks != partial_->chunks ||
+      header.blob_bytes != partial_->blob_bytes) {
+    return absl::InvalidArgumentError("a chunk that does not continue its tensor");
+  }
+  std::memcpy(partial_->blob.bytes.data() + header.chunk_offset, body.data(), body.size());
+  received_bytes_ += body.size();
+  if (++next_chunk_ < partial_->chunks) return nullptr;
+  if (received_bytes_ != partial_->blob_bytes) {
+    return absl::InvalidArgumentError("the chunks of a tensor do not add up to its blob");
+  }
+  last_pass_ = partial_->pass;
+  last_microbatch_ = partial_->microbatch;
+  return std::exchange(partial_, nullptr);
+}
+
+}  // namespace longhaul::worker

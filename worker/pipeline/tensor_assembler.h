@@ -1,0 +1,78 @@
+// Puts together the tensors that come over one edge, chunk by chunk. It believes nothing of a
+// chunk: what is not what the run expects next is refused, which ends the stage.
+//
+// Threads: one at a time, the link's loop. Errors: kInvalidArgument for a chunk that is refused;
+// kResourceExhausted.
+#ifndef LONGHAUL_WORKER_PIPELINE_TENSOR_ASSEMBLER_H_
+#define LONGHAUL_WORKER_PIPELINE_TENSOR_ASSEMBLER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "codec/codec.h"
+#include "proto/wire/tensor_header.h"
+#include "transport/p2p/link.h"
+#include "worker/pipeline/boundary_codec.h"
+#include "worker/pipeline/pass.h"
+
+namespace longhaul::worker {
+
+// Of a blob, in a frame of its own; the last one may be smaller.
+inline constexpr size_t kChunkBytes = transport::kMaxFramePayloadBytes - wire::kTensorHeaderBytes;
+
+inline Pass PassOf(const wire::TensorHeader& header) {
+  if (header.clean) return {header.step, PassKind::kCleanValidation};
+  return {header.step, header.validation ? PassKind::kValidation : PassKind::kTraining};
+}
+
+struct TensorAssemblerOptions {
+  Direction direction = Direction::kForward;  // of what comes
+  uint32_t replica = 0;
+  uint32_t microbatches = 1, validation_microbatches = 0;
+  codec::Shape shape;
+  // What the tensors of a pass are encoded with, and who will decode them.
+  std::function<const codec::Codec&(const Pass&)> codec;
+  std::function<BoundaryCodec&(const Pass&)> runner;
+};
+
+// All chunks have come.
+struct EncodedTensor {
+  Pass pass;
+  Microbatch microbatch;
+  BlobBuffer blob;
+  size_t blob_bytes = 0;
+  uint32_t chunks = 1;
+  MonoTime began;  // when its first chunk came
+};
+
+class TensorAssembler {
+ public:
+  explicit TensorAssembler(TensorAssemblerOptions options) : options_(std::move(options)) {}
+
+  // `body`: of a frame of kind kChunk; copied. Gives the tensor whose last chunk it was, else null.
+  StatusOr<std::shared_ptr<const EncodedTensor>> Take(const wire::TensorHeader& header,
+                                                      std::span<const std::byte> body);
+
+ private:
+  Status Check(const wire::TensorHeader& header, size_t body_bytes) const;
+  Status Begin(const wire::TensorHeader& header);
+
+  const TensorAssemblerOptions options_;
+  std::shared_ptr<EncodedTensor> partial_;  // null: the next chunk begins a tensor
+  size_t received_bytes_ = 0;               // of it
+  uint32_t next_chunk_ = 0;
+  Pass last_pass_;  // of the last tensor
+  std::optional<Microbatch> last_microbatch_;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_PIPELINE_TENSOR_ASSEMBLER_H_

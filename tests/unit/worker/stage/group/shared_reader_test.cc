@@ -28,7 +28,7 @@ class SharedReaderTest : public ::testing::Test {
   std::vector<Status> Ask(SharedReader& reader,
                           const std::function<void(uint32_t rank, size_t parameter,
                                                    std::span<const float> share)>& check) {
-    std::vector<Status> told({.count = kRanks});
+    std::vector<Status> told(kRanks);
     std::vector<std::jthread> threads;
     for (uint32_t rank = 0; rank < kRanks; ++rank) {
       threads.emplace_back([&, rank] {
@@ -65,7 +65,7 @@ TEST_F(SharedReaderTest, ReadsEachParameterOnceAndGivesEachRankItsShare) {
     ++reads;
     return absl::OkStatus();
   };
-  SharedReader reader(shares_, read, {.count = kRanks});
+  SharedReader reader(shares_, read, kRanks);
   const auto told = Ask(reader, [&](uint32_t rank, size_t number, std::span<const float> share) {
     const model::Parameter& parameter = parameters_[number].parameter;
     const auto ranges = model::ShareOf(spec_, parameter, rank, {.count = kRanks}).value();
@@ -83,7 +83,7 @@ TEST_F(SharedReaderTest, AFailedReadEndsItForAll) {
   const ReadParameter read = [&](const model::PlacedParameter&, std::span<float>) -> Status {
     return --left > 0 ? absl::OkStatus() : absl::DataLossError("damaged");
   };
-  SharedReader reader(shares_, read, {.count = kRanks});
+  SharedReader reader(shares_, read, kRanks);
   const std::vector<Status> told = Ask(reader, [](uint32_t, size_t, std::span<const float>) {});
   EXPECT_EQ(std::ranges::count_if(told, [](const Status& one) { return absl::IsDataLoss(one); }),
             1);
@@ -96,7 +96,7 @@ TEST_F(SharedReaderTest, ARankThatEndsItIsNotWaitedFor) {
   const ReadParameter read = [](const model::PlacedParameter&, std::span<float>) {
     return absl::OkStatus();
   };
-  SharedReader reader(shares_, read, {.count = kRanks});
+  SharedReader reader(shares_, read, kRanks);
   const std::vector<Status> told =
       Ask(reader, [&](uint32_t rank, size_t number, std::span<const float>) {
         if (rank == 1 && number == 2) reader.End();

@@ -5,12 +5,14 @@
 // Standard input, JSON, first {"run": a run file, "layers", "last": with norm, head and loss after
 // them, "device", "threads", "graphs": on a GPU whether passes are recorded}: a stage of so many of
 // the model's layers, not the first; answered by {"parameters"}. "devices" instead of "device": a
-// group with a rank on each, "collectives" (none, taco, zip) are those of its sums. "timing_only":
-// parameters are any numbers, made in no time. "experts": into so many parts a group divides them;
+// group with a rank on each, "collectives" (none, taco, zip) are those of its sums, or "free",
+// which sum nothing (no_sums.h); "p" is the share of channels that they sum, "sequence" as
+// in a run file. "timing_only": parameters are any numbers, made in no time. "experts": into so
+// many parts a group divides them;
 // "zipf": routers send tokens to experts by Zipf's law with that exponent. Then for every {"steps"}
 // {"seconds": of each, "experts": of each block the most tokens of an expert over the mean}. A step
-// is train.microbatches times forward and backward, which counts, and the optimizer's step with the
-// casts of weights, which does not. For every
+// is train.microbatches times forward and backward; the optimizer's, with the casts of weights,
+// comes once after all of them and does not count. For every
 // {"snapshots"} {"seconds": of each, "bytes": of one}: of the stage's state, as for a checkpoint.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Tensor.h>
@@ -27,10 +29,12 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "no_sums.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/file/run_spec.h"
 #include "worker/ranks/communicators.h"
@@ -47,6 +51,7 @@ using nlohmann::json;
 
 // Of every token: what a router's first column is multiplied by, nearly.
 constexpr double kFirstChannel = 8;
+constexpr std::string_view kFree = "free";
 
 class TimedStage {
  public:
@@ -79,9 +84,10 @@ class TimedStage {
       options.group.tensor = static_cast<uint32_t>(devices.size());
     }
     if (options.device.cuda_index) LH_RETURN_IF_ERROR(LoadTorchCuda(DefaultTorchCudaPath()));
-    LH_ASSIGN_OR_RETURN(
-        std::unique_ptr<Stage> stage,
-        of_group ? MakeGroupStage(options, CommunicatorsFor(options)) : Stage::Create(options));
+    MakeCommunicators communicators = CommunicatorsFor(options);
+    if (CollectivesOf(job) == kFree) communicators = testing::WithoutSums(std::move(communicators));
+    LH_ASSIGN_OR_RETURN(std::unique_ptr<Stage> stage,
+                        of_group ? MakeGroupStage(options, communicators) : Stage::Create(options));
     if (zipf > 0) LH_RETURN_IF_ERROR(stage->Load(RoutedByZipf(options.model, zipf)));
     at::Tensor boundary;
     LH_RETURN_IF_ERROR(CallTorch("the boundary tensor", options.threads, [&]() -> Status {
@@ -98,14 +104,13 @@ class TimedStage {
                                  BoundaryShape(options_.model, options_.train, options_.group)};
     const Stage::Input input{{}, view, options_.last ? targets_ : std::span<const int32_t>()};
     const MonoTime start = Now();
-    for (uint32_t i = 0; i < options_.train.microbatches; ++i) {
-      LH_RETURN_IF_ERROR(stage_->Forward(Microbatch(i), input).status());
-      LH_RETURN_IF_ERROR(stage_->Backward(Microbatch(i), view).status());
+    for (uint32_t i = 0; i < options_.train.microbatches; ++i, ++microbatch_) {
+      LH_RETURN_IF_ERROR(stage_->Forward(Microbatch(microbatch_), input).status());
+      LH_RETURN_IF_ERROR(stage_->Backward(Microbatch(microbatch_), view).status());
     }
-    const double seconds = absl::ToDoubleSeconds(Now() - start);
-    LH_RETURN_IF_ERROR(stage_->OptimizerStep(Step(++step_), options_.train.optimizer.lr, 1));
-    return seconds;
+    return absl::ToDoubleSeconds(Now() - start);
   }
+  Status Update() { return stage_->OptimizerStep(Step(++step_), options_.train.optimizer.lr, 1); }
 
   // Of the last step.
   std::vector<double> MostOverMean() const {
@@ -141,10 +146,13 @@ class TimedStage {
     }
   }
 
+  static std::string CollectivesOf(const json& job) { return job.value("collectives", "none"); }
   static GroupSpec GroupOf(const json& job) {
-    const std::string name = job.value("collectives", "none");
+    const std::string name = CollectivesOf(job);
     GroupSpec group;
     group.expert = job.value("experts", 1u);
+    group.sequence = job.value("sequence", false);
+    group.shared_channels = job.value("p", 1.0);
     group.forward = name == "taco"  ? GroupCollective::kTaco
                     : name == "zip" ? GroupCollective::kZip
                                     : GroupCollective::kNone;
@@ -155,10 +163,9 @@ class TimedStage {
   // Normal numbers on the stage's device, but for the first channel, which is the same in all
   // tokens.
   static at::Tensor Boundary(const StageOptions& options) {
-    const int64_t hidden = options.model.hidden;
-    const int64_t tokens = int64_t{options.train.microbatch_size} * options.model.context;
-    const at::Tensor values =
-        at::empty({tokens, hidden}).normal_(0, 1, at::make_generator<at::CPUGeneratorImpl>(1));
+    const codec::Shape shape = BoundaryShape(options.model, options.train, options.group);
+    const at::Tensor values = at::empty({int64_t{shape.samples} * shape.tokens, shape.channels})
+                                  .normal_(0, 1, at::make_generator<at::CPUGeneratorImpl>(1));
     values.select(1, 0).fill_(kFirstChannel);
     return values.flatten().to(TorchDevice(options.device));
   }
@@ -194,6 +201,7 @@ class TimedStage {
   at::Tensor boundary_;
   std::vector<int32_t> targets_;
   uint64_t step_ = 0;
+  uint32_t microbatch_ = 0;  // since the last update
 };
 
 void Print(const json& answer) {
@@ -223,6 +231,7 @@ Status Serve() {
     for (double& step : seconds) {
       LH_ASSIGN_OR_RETURN(step, stage.StepSeconds());
     }
+    LH_RETURN_IF_ERROR(stage.Update());
     Print({{"seconds", seconds}, {"experts", stage.MostOverMean()}});
   }
   return absl::OkStatus();

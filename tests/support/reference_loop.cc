@@ -4,6 +4,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/addcmul.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -262,7 +263,8 @@ class Reference {
         at::cat(outputs).index_select(0, at::cat(own).argsort()).view({-1, slots, rows.size(1)});
     Tensor sum = at::zeros_like(rows, at::kFloat);
     for (int64_t slot = 0; slot < slots; ++slot) {
-      sum = sum + given.select(1, slot).to(at::kFloat) * weights.select(1, slot).unsqueeze(1);
+      sum = at::addcmul(sum, given.select(1, slot).to(at::kFloat),
+                        weights.select(1, slot).unsqueeze(1));
     }
     if (model.shared_intermediate > 0) {
       const Tensor shared = Mlp(name + "shared_expert.", rows);

@@ -115,7 +115,7 @@ TEST(AgentGroup, EveryRankOfACellHasADevice) {
   EXPECT_EQ(worker.ranks(), 0u);
   worker->Handle(AbortOf(2));
   EXPECT_THAT(assign(3, TinySpec({"group.tensor=2"}), 1).error().message(),
-              HasSubstr("as many tensor ranks as the run file's group.tensor 2, got 1"));
+              HasSubstr("the run file's group.tensor 2 and group.expert 1, got 1 and 1"));
 }
 
 TEST_F(AgentTest, AnAssignmentThatMakesNoSenseIsAnErrorAndTheNextOneIsCarriedOut) {

@@ -136,6 +136,22 @@ Table CollectivesTable(const v1::RunStatus& run) {
   return table;
 }
 
+// How evenly experts were busy in the last step. Empty where the model has none.
+Table ExpertsTable(const v1::RunStatus& run) {
+  Table table({{"EXPERTS OF STAGE", Align::kRight},
+               {"MOST OVER MEAN", Align::kRight},
+               {"IN LAYER", Align::kRight},
+               {"MEAN OF LAYERS", Align::kRight}});
+  const auto times = [](double ratio) { return fmt::format("{:.2f}x", ratio); };
+  for (const v1::StageStatus& stage : run.stages()) {
+    if (!stage.has_expert_load()) continue;
+    const v1::ExpertLoad& load = stage.expert_load();
+    table.AddRow({fmt::format("{}", stage.stage()), times(load.highest()),
+                  fmt::format("{}", load.layer()), times(load.mean())});
+  }
+  return table;
+}
+
 Table LinkTable(const v1::RunStatus& run) {
   Table table({{"LINK"},
                {"DIRECTION"},
@@ -192,6 +208,7 @@ std::vector<std::string> WatchLines(const v1::RunStatus& run, int columns, bool 
   }
   Append(lines, StageTable(run), columns, colour);
   Append(lines, CollectivesTable(run), columns, colour);
+  Append(lines, ExpertsTable(run), columns, colour);
   Append(lines, LinkTable(run), columns, colour);
   return lines;
 }
@@ -256,7 +273,8 @@ void PrintStatus(const Terminal& terminal, const v1::RunStatus& run) {
     lost += (lost.empty() ? "" : ", ") + Printable(worker);
   }
   print("lost", lost);
-  for (const Table& table : {StageTable(run), LinkTable(run)}) {
+  for (const Table& table :
+       {StageTable(run), CollectivesTable(run), ExpertsTable(run), LinkTable(run)}) {
     if (table.empty()) continue;
     terminal.out << '\n';
     table.Print(terminal);

@@ -225,6 +225,7 @@ void Core::RenderStages(const Run& run, const std::vector<InterfaceUse>& interfa
     one.set_wait_input_share(Share(last.wait_input_seconds(), last.seconds()));
     one.set_wait_gradient_share(Share(last.wait_gradient_seconds(), last.seconds()));
     one.set_codec_share(Share(last.codec_seconds(), last.seconds()));
+    if (last.has_expert_load()) *one.mutable_expert_load() = last.expert_load();
     if (last.has_collectives()) {
       *one.mutable_collectives() = last.collectives();
       if (last.collectives().has_seconds()) {

@@ -164,7 +164,14 @@ TEST(WatchView, ShowsWhatRanksExchangedAndSaysWhatIsNotKnown) {
   stage.set_collective_share(0.2);
   lines = WatchLines(run, 160, false);
   EXPECT_THAT(lines, Contains(HasSubstr("       250 ms          20%")));
+  stage.mutable_expert_load()->set_highest(2.5);
+  stage.mutable_expert_load()->set_layer(3);
+  stage.mutable_expert_load()->set_mean(1.75);
+  lines = WatchLines(run, 160, false);
+  EXPECT_THAT(lines, Contains("EXPERTS OF STAGE  MOST OVER MEAN  IN LAYER  MEAN OF LAYERS"));
+  EXPECT_THAT(lines, Contains("               0           2.50x         3           1.75x"));
   const auto json = nlohmann::json::parse(ToJson(run, false));
+  EXPECT_EQ(json["stages"][0]["expert_load"]["highest"].get<double>(), 2.5);
   EXPECT_EQ(json["stages"][0]["collectives"]["sent"]["all_reduce"].get<uint64_t>(), 4'200'000u);
   EXPECT_EQ(json["stages"][0]["collectives"]["seconds"].get<double>(), 0.25);
 }

@@ -97,7 +97,8 @@ Table StageTable(const v1::RunStatus& run) {
       const std::vector<uint32_t> devices(stage.devices().begin(), stage.devices().end());
       row.emplace_back(stage.tensor_ranks() == 0
                            ? ""  // it has no plan yet
-                           : GroupText(stage.tensor_ranks(), stage.device_kind(), devices));
+                           : GroupText({stage.tensor_ranks(), std::max(stage.expert_ranks(), 1u)},
+                                       stage.device_kind(), devices));
     }
     row.insert(row.end(),
                {TableCell(state, stage.connected() ? StateStyle(stage.state()) : Style::kYellow),

@@ -211,6 +211,7 @@ void Core::RenderStages(const Run& run, const std::vector<InterfaceUse>& interfa
     one.set_layers(cell.layers.count);
     one.set_depth(cell.setting.depth);
     one.set_tensor_ranks(cell.group.tensor);
+    one.set_expert_ranks(cell.group.expert);
     one.mutable_devices()->Add(cell.devices.begin(), cell.devices.end());
     const std::vector<CellEstimate>& estimates = run.record.plan->cells;
     if (stage.place < estimates.size()) {

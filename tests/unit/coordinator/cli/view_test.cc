@@ -20,6 +20,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -204,6 +205,24 @@ TEST(PlanView, ShowsWhatRanksExchangeAndWhatOtherNumbersWouldDo) {
   EXPECT_THAT(out.str(), HasSubstr("\t1 MB\tchosen\n"));
   EXPECT_THAT(out.str(), HasSubstr("3\t-\t-\t-\t3 does not divide its 8 heads\n"));
 
+  // Where experts are divided.
+  plan.assignment.cells[0].group = {4, 2};
+  plan.assignment.cells[0].devices = {0, 1, 2, 3};
+  plan.cells[0].group->sent.all_to_all = 250'000;
+  plan.prediction.ranks = {
+      {.tensor = 4, .expert = 1, .step_seconds = 4, .memory_bytes = 2'000'000},
+      {.tensor = 4, .expert = 2, .step_seconds = 2, .memory_bytes = 1'000'000},
+      {.tensor = 4, .expert = 4, .step_seconds = 3, .memory_bytes = 1'000'000}};
+  std::ostringstream divided;
+  PrintPlan({.out = divided, .err = divided}, plan, spec);
+  EXPECT_THAT(divided.str(), HasSubstr("4 ranks, experts in 2 parts, on devices 0-3"));
+  EXPECT_THAT(divided.str(), HasSubstr("0\thost\tzip over host\t12.5 MB\t2.5 MB\t500 ms\t25%"));
+  EXPECT_THAT(divided.str(), HasSubstr("each number of ranks and of parts of experts"));
+  EXPECT_THAT(divided.str(), HasSubstr("4\t1\t4 s\t"));
+  EXPECT_THAT(divided.str(), ContainsRegex("4\t2\t2 s\t.*\t1 MB\tchosen\n"));
+  EXPECT_THAT(divided.str(), ContainsRegex("4\t4\t3 s\t.*\t1 MB\tslower\n"));
+
+  plan.assignment.cells[0].group = {2, 1};
   plan.cells[0].group.reset();
   plan.prediction.ranks.clear();
   std::ostringstream without;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -90,7 +92,16 @@ class Planner {
   double Forward(uint32_t stage, uint32_t layers) const;
   double Backward(uint32_t stage, uint32_t layers) const;
   double Optimizer(uint32_t stage, uint32_t layers) const;
-  StageMemory Memory(uint32_t stage, uint32_t layers) const;
+  // What the stage's part of the model takes. A model with many experts has so many parameters that
+  // to sum them up anew for every split takes longer than all else.
+  struct Size {
+    StageMemory memory;
+    uint64_t parameters = 0;
+  };
+  const Size& SizeOf(uint32_t stage, uint32_t layers) const;
+  const StageMemory& Memory(uint32_t stage, uint32_t layers) const {
+    return SizeOf(stage, layers).memory;
+  }
   // The depth that this stage must be able to hold.
   uint32_t LeastDepth(uint32_t stage) const;
   bool Fits(uint32_t stage, uint32_t layers) const;
@@ -118,6 +129,8 @@ class Planner {
   const PlanRequest& request_;
   const RunSpec& spec_;
   const uint32_t stages_;
+  // By layers, embedding, head, and whether it is on a GPU.
+  mutable std::map<std::tuple<uint32_t, bool, bool, bool>, Size> sizes_;
 };
 
 double Planner::OfParts(uint32_t stage, uint32_t layers, double embedding, double block,
@@ -184,17 +197,22 @@ double Planner::Optimizer(uint32_t stage, uint32_t layers) const {
   if (spec_.replay) {
     return absl::ToDoubleSeconds(spec_.replay->optimizer * layers / spec_.model.layers);
   }
-  const uint64_t parameters = StageParameters(spec_.model, request_.data.vocabulary, layers,
-                                              chain::IsFirst(stage), IsLast(stage));
   const v1::GroupTimes* const group = Group(stage);
-  return static_cast<double>(parameters) *
+  return static_cast<double>(SizeOf(stage, layers).parameters) *
          (group != nullptr ? group->optimizer_seconds_per_parameter()
                            : request_.workers[stage].times.optimizer_seconds_per_parameter());
 }
 
-StageMemory Planner::Memory(uint32_t stage, uint32_t layers) const {
-  return MemoryOf(spec_, request_.data.vocabulary, layers, chain::IsFirst(stage), IsLast(stage),
-                  request_.workers[stage].on_gpu);
+const Planner::Size& Planner::SizeOf(uint32_t stage, uint32_t layers) const {
+  const bool first = chain::IsFirst(stage), last = IsLast(stage);
+  const bool on_gpu = request_.workers[stage].on_gpu;
+  const auto [size, is_new] = sizes_.try_emplace({layers, first, last, on_gpu});
+  if (is_new) {
+    const uint32_t vocabulary = request_.data.vocabulary;
+    size->second = {.memory = MemoryOf(spec_, vocabulary, layers, first, last, on_gpu),
+                    .parameters = StageParameters(spec_.model, vocabulary, layers, first, last)};
+  }
+  return size->second;
 }
 
 uint32_t Planner::LeastDepth(uint32_t stage) const {
@@ -227,7 +245,7 @@ uint32_t Planner::DepthOf(uint32_t stage, uint32_t layers) const {
   const uint64_t available = request_.workers[stage].memory_bytes;
   if (spec_.pipeline.schedule != ScheduleKind::kLinkAware || spec_.pipeline.depth) return least;
   if (available == 0) return spec_.train.microbatches;
-  const StageMemory memory = Memory(stage, layers);
+  const StageMemory& memory = Memory(stage, layers);
   if (available <= memory.fixed) return least;
   const uint64_t fitting = (available - memory.fixed) / std::max<uint64_t>(memory.per_flight, 1);
   return static_cast<uint32_t>(std::clamp<uint64_t>(fitting, least, spec_.train.microbatches));
@@ -356,7 +374,7 @@ void Planner::AddMemory(const std::vector<uint32_t>& most, Plan* plan) const {
   for (uint32_t stage = 0; stage < stages_; ++stage) {
     Cell& cell = plan->assignment.cells[stage];
     CellEstimate& estimate = plan->cells[stage];
-    const StageMemory memory = Memory(stage, cell.layers.count);
+    const StageMemory& memory = Memory(stage, cell.layers.count);
     cell.memory_bytes = memory.At(cell.setting.depth);
     estimate.memory_per_flight_bytes = memory.per_flight;
     if (request_.workers[stage].memory_bytes > 0) estimate.depth_by_memory = most[stage];

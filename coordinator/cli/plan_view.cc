@@ -41,7 +41,7 @@ void PrintStages(const Terminal& terminal, const Plan& plan) {
     const CellEstimate estimate = i < plan.cells.size() ? plan.cells[i] : CellEstimate{};
     std::vector<TableCell> row = {fmt::format("{}", cell.id.stage), cell.worker_name};
     if (groups) {
-      row.emplace_back(GroupText(cell.group.tensor, estimate.device_kind, cell.devices));
+      row.emplace_back(GroupText(cell.group, estimate.device_kind, cell.devices));
     }
     row.insert(row.end(),
                {LayersText(cell.layers), fmt::format("{}", cell.setting.depth),
@@ -59,13 +59,18 @@ void PrintStages(const Terminal& terminal, const Plan& plan) {
 
 // What ranks of a stage exchange, and what that takes. Nothing where each has one.
 void PrintGroups(const Terminal& terminal, const Plan& plan, uint32_t microbatches) {
-  Table table({{"STAGE", Align::kRight},
-               {"FORWARD BY"},
-               {"BACKWARD BY"},
-               {"SENT A STEP", Align::kRight},
-               {"COLLECTIVES", Align::kRight},
-               {"OF THE STEP", Align::kRight},
-               {"BESIDE AN EVEN SHARE", Align::kRight}});
+  const bool to_experts = std::ranges::any_of(
+      plan.assignment.cells, [](const Cell& cell) { return cell.group.expert > 1; });
+  std::vector<Column> columns = {
+      {"STAGE", Align::kRight}, {"FORWARD BY"}, {"BACKWARD BY"}, {"SENT A STEP", Align::kRight}};
+  if (to_experts) columns.push_back({"TO EXPERTS", Align::kRight});
+  columns.insert(columns.end(), {{"COLLECTIVES", Align::kRight},
+                                 {"OF THE STEP", Align::kRight},
+                                 {"BESIDE AN EVEN SHARE", Align::kRight}});
+  Table table(std::move(columns));
+  const auto bytes = [microbatches](uint64_t of_microbatch) {
+    return FormatBytes(static_cast<double>(of_microbatch * microbatches));
+  };
   bool any = false;
   for (size_t i = 0; i < plan.assignment.cells.size() && i < plan.cells.size(); ++i) {
     const CellEstimate& cell = plan.cells[i];
@@ -75,33 +80,40 @@ void PrintGroups(const Terminal& terminal, const Plan& plan, uint32_t microbatch
     const std::optional<double>& inside = cell.group->collective_seconds;
     const double beside =
         cell.forward_seconds + cell.backward_seconds - cell.group->even_share_seconds;
-    table.AddRow({fmt::format("{}", plan.assignment.cells[i].id.stage),
-                  Printable(cell.group->forward_collective),
-                  Printable(cell.group->backward_collective),
-                  FormatBytes(static_cast<double>(cell.group->sent.total() * microbatches)),
-                  inside ? SecondsText(*inside * microbatches) : "-",
-                  inside && step > 0 ? PercentText(*inside * microbatches / step) : "-",
-                  fmt::format("{}{}", beside < 0 ? "-" : "+",
-                              SecondsText(std::abs(beside) * microbatches))});
+    std::vector<TableCell> row = {fmt::format("{}", plan.assignment.cells[i].id.stage),
+                                  Printable(cell.group->forward_collective),
+                                  Printable(cell.group->backward_collective),
+                                  bytes(cell.group->sent.total())};
+    if (to_experts) row.emplace_back(bytes(cell.group->sent.all_to_all));
+    row.insert(row.end(), {inside ? SecondsText(*inside * microbatches) : "-",
+                           inside && step > 0 ? PercentText(*inside * microbatches / step) : "-",
+                           fmt::format("{}{}", beside < 0 ? "-" : "+",
+                                       SecondsText(std::abs(beside) * microbatches))});
+    table.AddRow(std::move(row));
   }
   if (!any) return;
   terminal.out << "\nranks of a stage exchange, each step:\n";
   table.Print(terminal);
 }
 
-// What other numbers of ranks would do.
+// What other numbers of ranks and of parts of experts would do.
 void PrintRanks(const Terminal& terminal, const Plan& plan, uint64_t tokens_per_step) {
   if (plan.prediction.ranks.empty()) return;
-  Table table({{"RANKS", Align::kRight},
-               {"STEP", Align::kRight},
-               {"TOKENS/S", Align::kRight},
-               {"MEMORY", Align::kRight},
-               {"CHOICE"}});
+  const bool experts = std::ranges::any_of(
+      plan.prediction.ranks, [](const RanksPrediction& row) { return row.expert > 1; });
+  std::vector<Column> columns = {{"RANKS", Align::kRight}};
+  if (experts) columns.push_back({"PARTS OF EXPERTS", Align::kRight});
+  columns.insert(columns.end(), {{"STEP", Align::kRight},
+                                 {"TOKENS/S", Align::kRight},
+                                 {"MEMORY", Align::kRight},
+                                 {"CHOICE"}});
+  Table table(std::move(columns));
   for (const RanksPrediction& row : plan.prediction.ranks) {
     std::vector<TableCell> cells = {fmt::format("{}", row.tensor)};
+    if (experts) cells.emplace_back(fmt::format("{}", row.expert));
     if (row.refused.empty()) {
       const bool chosen = !plan.assignment.cells.empty() &&
-                          plan.assignment.cells.front().group.tensor == row.tensor;
+                          plan.assignment.cells.front().group == Group{row.tensor, row.expert};
       const double rate =
           row.step_seconds > 0 ? static_cast<double>(tokens_per_step) / row.step_seconds : 0;
       cells.insert(cells.end(), {SecondsText(row.step_seconds), GroupedText(rate),
@@ -113,7 +125,9 @@ void PrintRanks(const Terminal& terminal, const Plan& plan, uint64_t tokens_per_
     }
     table.AddRow(std::move(cells));
   }
-  terminal.out << "\npredicted with each number of ranks (group.tensor: auto):\n";
+  terminal.out << (experts ? "\npredicted with each number of ranks and of parts of experts "
+                             "(group: auto):\n"
+                           : "\npredicted with each number of ranks (group.tensor: auto):\n");
   table.Print(terminal);
 }
 

@@ -97,7 +97,8 @@ Table StageTable(const v1::RunStatus& run) {
       const std::vector<uint32_t> devices(stage.devices().begin(), stage.devices().end());
       row.emplace_back(stage.tensor_ranks() == 0
                            ? ""  // it has no plan yet
-                           : GroupText(stage.tensor_ranks(), stage.device_kind(), devices));
+                           : GroupText({stage.tensor_ranks(), std::max(stage.expert_ranks(), 1u)},
+                                       stage.device_kind(), devices));
     }
     row.insert(row.end(),
                {TableCell(state, stage.connected() ? StateStyle(stage.state()) : Style::kYellow),
@@ -132,6 +133,22 @@ Table CollectivesTable(const v1::RunStatus& run) {
                   stage.has_collective_share() ? PercentText(stage.collective_share()) : "?",
                   bytes(use.sent().all_reduce()), bytes(use.sent().all_gather()),
                   bytes(use.sent().reduce_scatter()), bytes(use.sent().all_to_all())});
+  }
+  return table;
+}
+
+// How evenly experts were busy in the last step. Empty where the model has none.
+Table ExpertsTable(const v1::RunStatus& run) {
+  Table table({{"EXPERTS OF STAGE", Align::kRight},
+               {"MOST OVER MEAN", Align::kRight},
+               {"IN LAYER", Align::kRight},
+               {"MEAN OF LAYERS", Align::kRight}});
+  const auto times = [](double ratio) { return fmt::format("{:.2f}x", ratio); };
+  for (const v1::StageStatus& stage : run.stages()) {
+    if (!stage.has_expert_load()) continue;
+    const v1::ExpertLoad& load = stage.expert_load();
+    table.AddRow({fmt::format("{}", stage.stage()), times(load.highest()),
+                  fmt::format("{}", load.layer()), times(load.mean())});
   }
   return table;
 }
@@ -192,6 +209,7 @@ std::vector<std::string> WatchLines(const v1::RunStatus& run, int columns, bool 
   }
   Append(lines, StageTable(run), columns, colour);
   Append(lines, CollectivesTable(run), columns, colour);
+  Append(lines, ExpertsTable(run), columns, colour);
   Append(lines, LinkTable(run), columns, colour);
   return lines;
 }
@@ -256,7 +274,8 @@ void PrintStatus(const Terminal& terminal, const v1::RunStatus& run) {
     lost += (lost.empty() ? "" : ", ") + Printable(worker);
   }
   print("lost", lost);
-  for (const Table& table : {StageTable(run), LinkTable(run)}) {
+  for (const Table& table :
+       {StageTable(run), CollectivesTable(run), ExpertsTable(run), LinkTable(run)}) {
     if (table.empty()) continue;
     terminal.out << '\n';
     table.Print(terminal);

@@ -34,12 +34,13 @@ std::string Placement(const Plan& plan) {
 std::string Collectives(const PlanRequest& request, const Plan& plan) {
   const uint32_t microbatches = request.spec.train.microbatches;
   const double step = plan.prediction.step_seconds;
-  uint64_t sent = 0;
+  uint64_t sent = 0, to_experts = 0;
   std::optional<double> inside;
   double beside = 0;
   for (const CellEstimate& cell : plan.cells) {
     if (!cell.group) continue;
     sent = std::max(sent, cell.group->sent.total() * microbatches);
+    to_experts = std::max(to_experts, cell.group->sent.all_to_all * microbatches);
     if (cell.group->collective_seconds) {
       inside = std::max(inside.value_or(0), *cell.group->collective_seconds * microbatches);
     }
@@ -48,6 +49,10 @@ std::string Collectives(const PlanRequest& request, const Plan& plan) {
   }
   std::string text = fmt::format(" Ranks of a stage send each other up to {} a step",
                                  FormatBytes(static_cast<double>(sent)));
+  if (request.spec.group.expert > 1) {
+    text += fmt::format(", up to {} of it tokens on their way to experts and back",
+                        FormatBytes(static_cast<double>(to_experts)));
+  }
   if (inside && step > 0) {
     text += fmt::format(", in collectives that take up to {} of it ({:.0f}%)", Seconds(*inside),
                         100 * *inside / step);
@@ -69,7 +74,7 @@ std::string Groups(const PlanRequest& request, const Plan& plan) {
     const Cell& cell = plan.assignment.cells[s];
     const CandidateWorker& worker = request.workers[s];
     devices += fmt::format("{}{} of {}", s == 0 ? "" : ", ",
-                           GroupText(cell.group.tensor, plan.cells[s].device_kind, cell.devices),
+                           GroupText(cell.group, plan.cells[s].device_kind, cell.devices),
                            cell.worker_name);
     if (cell.setting.threads == request.spec.pipeline.threads_per_stage) continue;
     fewer += fmt::format(
@@ -78,10 +83,17 @@ std::string Groups(const PlanRequest& request, const Plan& plan) {
         cell.worker_name, worker.cores, ranks, cell.setting.threads,
         request.spec.pipeline.threads_per_stage);
   }
+  const uint32_t parts = request.spec.group.expert;
+  const std::string experts =
+      parts == 1 ? ""
+                 : fmt::format(
+                       " A block's {} experts are in {} parts (group.expert): {} on each "
+                       "rank.",
+                       request.spec.model.experts, parts, request.spec.model.experts / parts);
   return fmt::format(
-      " Ranks share each stage (group.tensor): {}. A stage's times were measured of all its ranks "
-      "together.{}{}",
-      devices, Collectives(request, plan), fewer);
+      " Ranks share each stage (group.tensor): {}.{} A stage's times were measured of all its "
+      "ranks together.{}{}",
+      devices, experts, Collectives(request, plan), fewer);
 }
 
 std::string ReplayNote(const RunSpec& spec) {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -15,30 +17,49 @@
 #include "coordinator/planner/prediction.h"
 #include "coordinator/planner/ranks.h"
 #include "coordinator/planner/split.h"
+#include "run/model/share.h"
 #include "run/plan/chain.h"
 #include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {
 namespace {
 
-const v1::GroupTimes* TimesOfGroup(const CandidateWorker& worker, uint32_t ranks) {
+const v1::GroupTimes* TimesOfGroup(const CandidateWorker& worker, const GroupSpec& wanted) {
   for (const v1::GroupTimes& group : worker.times.groups()) {
-    if (ranks > 1 && group.tensor() == ranks) return &group;
+    if (wanted.tensor > 1 && group.tensor() == wanted.tensor &&
+        std::max(group.expert(), 1u) == wanted.expert) {
+      return &group;
+    }
   }
   return nullptr;
 }
 
-Status CheckTimed(const CandidateWorker& worker, uint32_t ranks) {
-  const v1::GroupTimes* const group = TimesOfGroup(worker, ranks);
+Status CheckTimed(const CandidateWorker& worker, const GroupSpec& wanted) {
+  const v1::GroupTimes* const group = TimesOfGroup(worker, wanted);
+  const std::string ranks =
+      fmt::format("{} ranks{}", wanted.tensor,
+                  wanted.expert > 1 ? fmt::format(" with experts in {} parts", wanted.expert) : "");
   if (group == nullptr) {
     return absl::FailedPreconditionError(
-        fmt::format("expected worker {} to have timed a stage of {} ranks, got times of one device "
-                    "alone: it is of an older version; update it, or set group.tensor to 1",
+        fmt::format("expected worker {} to have timed a stage of {}, got times of other groups or "
+                    "one device alone: it is of an older version; update it, or set group.tensor "
+                    "to 1",
                     worker.name, ranks));
   }
   if (group->refused().empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      fmt::format("{} ranks on worker {}: {}", ranks, worker.name, group->refused()));
+      fmt::format("{} on worker {}: {}", ranks, worker.name, group->refused()));
+}
+
+// How ranks divide experts, where a plan tries numbers of ranks of its own.
+Status CheckExperts(const RunSpec& spec) {
+  const std::vector<uint32_t> parts = model::PartsOfExperts(spec.model, spec.group.tensor);
+  if (std::ranges::find(parts, spec.group.expert) != parts.end()) return absl::OkStatus();
+  return absl::FailedPreconditionError(fmt::format(
+      "group.expert: expected a number that divides the {} rank{} of a stage and the {} experts of "
+      "a block (model.experts), got {}; choose another number, or auto",
+      spec.group.tensor, spec.group.tensor == 1 ? "" : "s",
+      spec.model.has_experts() ? spec.model.experts : 0, spec.group.expert));
 }
 
 class Planner {
@@ -59,8 +80,11 @@ class Planner {
   uint32_t Threads(uint32_t stage) const { return ThreadsOfRank(spec_, request_.workers[stage]); }
   // As the stage's worker timed it with the run's number of ranks. Null: of one rank.
   const v1::GroupTimes* Group(uint32_t stage) const {
-    return TimesOfGroup(request_.workers[stage], spec_.group.tensor);
+    return TimesOfGroup(request_.workers[stage], spec_.group);
   }
+  // How often a stage of so many layers has what a group's `ends` are, beside those that are in the
+  // times of its embedding and its head: -1 where it has both of these.
+  int Ends(uint32_t stage, uint32_t layers) const;
   std::optional<GroupEstimate> EstimateOfGroup(uint32_t stage, uint32_t layers) const;
   // What these take of so many blocks and of what else the stage holds.
   double OfParts(uint32_t stage, uint32_t layers, double embedding, double block,
@@ -68,7 +92,16 @@ class Planner {
   double Forward(uint32_t stage, uint32_t layers) const;
   double Backward(uint32_t stage, uint32_t layers) const;
   double Optimizer(uint32_t stage, uint32_t layers) const;
-  StageMemory Memory(uint32_t stage, uint32_t layers) const;
+  // What the stage's part of the model takes. A model with many experts has so many parameters that
+  // to sum them up anew for every split takes longer than all else.
+  struct Size {
+    StageMemory memory;
+    uint64_t parameters = 0;
+  };
+  const Size& SizeOf(uint32_t stage, uint32_t layers) const;
+  const StageMemory& Memory(uint32_t stage, uint32_t layers) const {
+    return SizeOf(stage, layers).memory;
+  }
   // The depth that this stage must be able to hold.
   uint32_t LeastDepth(uint32_t stage) const;
   bool Fits(uint32_t stage, uint32_t layers) const;
@@ -96,6 +129,8 @@ class Planner {
   const PlanRequest& request_;
   const RunSpec& spec_;
   const uint32_t stages_;
+  // By layers, embedding, head, and whether it is on a GPU.
+  mutable std::map<std::tuple<uint32_t, bool, bool, bool>, Size> sizes_;
 };
 
 double Planner::OfParts(uint32_t stage, uint32_t layers, double embedding, double block,
@@ -103,10 +138,17 @@ double Planner::OfParts(uint32_t stage, uint32_t layers, double embedding, doubl
   return layers * block + (chain::IsFirst(stage) ? embedding : 0) + (IsLast(stage) ? head : 0);
 }
 
+int Planner::Ends(uint32_t stage, uint32_t layers) const {
+  const bool block_by_block = spec_.pipeline.recompute == Recompute::kBlocks;
+  return (block_by_block ? static_cast<int>(layers) : 1) - (chain::IsFirst(stage) ? 1 : 0) -
+         (IsLast(stage) ? 1 : 0);
+}
+
 double Planner::Forward(uint32_t stage, uint32_t layers) const {
   if (const v1::GroupTimes* group = Group(stage)) {
-    return OfParts(stage, layers, group->embedding().forward(), group->block().forward(),
-                   group->head().forward());
+    const double parts = OfParts(stage, layers, group->embedding().forward(),
+                                 group->block().forward(), group->head().forward());
+    return std::max(parts + Ends(stage, layers) * group->ends().forward(), 0.0);
   }
   const v1::LayerTimes& times = request_.workers[stage].times;
   return OfParts(stage, layers, times.embedding_forward(), times.block_forward(),
@@ -115,8 +157,9 @@ double Planner::Forward(uint32_t stage, uint32_t layers) const {
 
 double Planner::Backward(uint32_t stage, uint32_t layers) const {
   if (const v1::GroupTimes* group = Group(stage)) {
-    return OfParts(stage, layers, group->embedding().backward(), group->block().backward(),
-                   group->head().backward());
+    const double parts = OfParts(stage, layers, group->embedding().backward(),
+                                 group->block().backward(), group->head().backward());
+    return std::max(parts + Ends(stage, layers) * group->ends().backward(), 0.0);
   }
   const v1::LayerTimes& times = request_.workers[stage].times;
   return OfParts(stage, layers, times.embedding_backward(), times.block_backward(),
@@ -131,10 +174,15 @@ std::optional<GroupEstimate> Planner::EstimateOfGroup(uint32_t stage, uint32_t l
                          .sent = FromProto(group->block().sent()) * layers};
   if (chain::IsFirst(stage)) estimate.sent = estimate.sent + FromProto(group->embedding().sent());
   if (IsLast(stage)) estimate.sent = estimate.sent + FromProto(group->head().sent());
+  const int ends = Ends(stage, layers);
+  const CollectiveBytes of_ends = FromProto(group->ends().sent());
+  estimate.sent =
+      ends < 0 ? estimate.sent - of_ends : estimate.sent + of_ends * static_cast<uint64_t>(ends);
   if (group->block().has_collective_seconds()) {
-    estimate.collective_seconds =
+    const double parts =
         OfParts(stage, layers, group->embedding().collective_seconds(),
                 group->block().collective_seconds(), group->head().collective_seconds());
+    estimate.collective_seconds = std::max(parts + ends * group->ends().collective_seconds(), 0.0);
   }
   const v1::LayerTimes& times = request_.workers[stage].times;
   estimate.even_share_seconds =
@@ -149,17 +197,22 @@ double Planner::Optimizer(uint32_t stage, uint32_t layers) const {
   if (spec_.replay) {
     return absl::ToDoubleSeconds(spec_.replay->optimizer * layers / spec_.model.layers);
   }
-  const uint64_t parameters = StageParameters(spec_.model, request_.data.vocabulary, layers,
-                                              chain::IsFirst(stage), IsLast(stage));
   const v1::GroupTimes* const group = Group(stage);
-  return static_cast<double>(parameters) *
+  return static_cast<double>(SizeOf(stage, layers).parameters) *
          (group != nullptr ? group->optimizer_seconds_per_parameter()
                            : request_.workers[stage].times.optimizer_seconds_per_parameter());
 }
 
-StageMemory Planner::Memory(uint32_t stage, uint32_t layers) const {
-  return MemoryOf(spec_, request_.data.vocabulary, layers, chain::IsFirst(stage), IsLast(stage),
-                  request_.workers[stage].on_gpu);
+const Planner::Size& Planner::SizeOf(uint32_t stage, uint32_t layers) const {
+  const bool first = chain::IsFirst(stage), last = IsLast(stage);
+  const bool on_gpu = request_.workers[stage].on_gpu;
+  const auto [size, is_new] = sizes_.try_emplace({layers, first, last, on_gpu});
+  if (is_new) {
+    const uint32_t vocabulary = request_.data.vocabulary;
+    size->second = {.memory = MemoryOf(spec_, vocabulary, layers, first, last, on_gpu),
+                    .parameters = StageParameters(spec_.model, vocabulary, layers, first, last)};
+  }
+  return size->second;
 }
 
 uint32_t Planner::LeastDepth(uint32_t stage) const {
@@ -192,7 +245,7 @@ uint32_t Planner::DepthOf(uint32_t stage, uint32_t layers) const {
   const uint64_t available = request_.workers[stage].memory_bytes;
   if (spec_.pipeline.schedule != ScheduleKind::kLinkAware || spec_.pipeline.depth) return least;
   if (available == 0) return spec_.train.microbatches;
-  const StageMemory memory = Memory(stage, layers);
+  const StageMemory& memory = Memory(stage, layers);
   if (available <= memory.fixed) return least;
   const uint64_t fitting = (available - memory.fixed) / std::max<uint64_t>(memory.per_flight, 1);
   return static_cast<uint32_t>(std::clamp<uint64_t>(fitting, least, spec_.train.microbatches));
@@ -209,10 +262,11 @@ Status Planner::Check() const {
   if (spec_.train.microbatches == 0) {
     return absl::InvalidArgumentError("train.microbatches is 0; a step needs at least one");
   }
+  LH_RETURN_IF_ERROR(CheckExperts(spec_));
   LH_RETURN_IF_ERROR(CheckDevices(spec_, request_.workers));
   if (spec_.group.tensor == 1) return absl::OkStatus();
   for (const CandidateWorker& worker : request_.workers) {
-    LH_RETURN_IF_ERROR(CheckTimed(worker, spec_.group.tensor));
+    LH_RETURN_IF_ERROR(CheckTimed(worker, spec_.group));
   }
   return absl::OkStatus();
 }
@@ -320,7 +374,7 @@ void Planner::AddMemory(const std::vector<uint32_t>& most, Plan* plan) const {
   for (uint32_t stage = 0; stage < stages_; ++stage) {
     Cell& cell = plan->assignment.cells[stage];
     CellEstimate& estimate = plan->cells[stage];
-    const StageMemory memory = Memory(stage, cell.layers.count);
+    const StageMemory& memory = Memory(stage, cell.layers.count);
     cell.memory_bytes = memory.At(cell.setting.depth);
     estimate.memory_per_flight_bytes = memory.per_flight;
     if (request_.workers[stage].memory_bytes > 0) estimate.depth_by_memory = most[stage];
@@ -386,8 +440,8 @@ uint32_t ThreadsOfRank(const RunSpec& spec, const CandidateWorker& worker) {
 }
 
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop) {
-  if (!request.spec.group.tensor_auto) return Planner(request).Make(stop);
-  return MakePlanOfBestRanks(request, stop);
+  if (!request.spec.group.is_auto()) return Planner(request).Make(stop);
+  return MakePlanOfBestGroup(request, stop);
 }
 
 std::optional<uint32_t> StageCount(const RunSpec& spec, uint32_t free_workers) {

@@ -51,7 +51,8 @@ bool IsPlausible(const v1::LayerTimes& times) {
                                 times.seconds_taken(),
                                 times.seconds_waited()};
   for (const v1::GroupTimes& group : times.groups()) {
-    for (const v1::GroupPass* pass : {&group.embedding(), &group.block(), &group.head()}) {
+    for (const v1::GroupPass* pass :
+         {&group.embedding(), &group.block(), &group.head(), &group.ends()}) {
       values.insert(values.end(), {pass->forward(), pass->backward(), pass->collective_seconds()});
     }
     values.push_back(group.optimizer_seconds_per_parameter());
@@ -70,9 +71,9 @@ std::string MeasuredModel(const RunSpec& spec) {
 
 bool HaveSameLayerTimes(const RunSpec& timed, const RunSpec& other) {
   RunSpec as_other = timed;
-  // All numbers of ranks were timed.
-  if (timed.group.tensor_auto && !other.group.tensor_auto) {
-    as_other.group = timed.group.Settled(other.group.tensor);
+  // All that was left open was timed.
+  if (timed.group.is_auto() && !other.group.is_auto()) {
+    as_other.group = timed.group.Settled(other.group.tensor, other.group.expert);
   }
   return WithoutWhatTakesNoTime(as_other) == WithoutWhatTakesNoTime(other);
 }

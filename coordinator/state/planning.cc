@@ -367,9 +367,14 @@ void Core::AdoptPlan(Run& run, Plan plan) {
   run.record.data = run.draft->data;
   run.stages = StagesOf(plan.assignment);
   for (StageRecord& stage : run.stages) stage.attached = true;
-  if (GroupSpec& group = run.record.spec.group; group.tensor_auto) {
-    group = group.Settled(plan.assignment.cells.front().group.tensor);
-    Log(&run, "note", fmt::format("group.tensor: the plan chose {}", group.tensor));
+  if (GroupSpec& group = run.record.spec.group; group.is_auto()) {
+    const Group& chosen = plan.assignment.cells.front().group;
+    const auto note = [&](std::string_view key, uint32_t number) {
+      Log(&run, "note", fmt::format("group.{}: the plan chose {}", key, number));
+    };
+    if (group.tensor_auto) note("tensor", chosen.tensor);
+    if (group.expert_auto) note("expert", chosen.expert);
+    group = group.Settled(chosen.tensor, chosen.expert);
   }
   const std::string explanation = plan.explanation;
   run.record.plan = std::move(plan);

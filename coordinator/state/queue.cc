@@ -156,9 +156,11 @@ StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, bool may_wait,
         "train.steps to go on",
         record.id.value(), step, submitted.spec.train.steps));
   }
-  // What the first plan settled stays.
-  if (submitted.spec.group.tensor_auto && !record.spec.group.tensor_auto) {
-    submitted.spec.group = submitted.spec.group.Settled(record.spec.group.tensor);
+  // What the first plan settled stays, unless what the file says by now is something else.
+  if (GroupSpec& group = submitted.spec.group; group.is_auto() && !record.spec.group.is_auto()) {
+    const GroupSpec& before = record.spec.group;
+    const GroupSpec settled = group.Settled(before.tensor, before.expert);
+    if (settled.tensor == before.tensor && settled.expert == before.expert) group = settled;
   }
   LH_RETURN_IF_ERROR(
       CheckLinks(submitted.spec, WorkersFor(submitted.spec, record, step), may_wait));

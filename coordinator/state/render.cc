@@ -211,6 +211,7 @@ void Core::RenderStages(const Run& run, const std::vector<InterfaceUse>& interfa
     one.set_layers(cell.layers.count);
     one.set_depth(cell.setting.depth);
     one.set_tensor_ranks(cell.group.tensor);
+    one.set_expert_ranks(cell.group.expert);
     one.mutable_devices()->Add(cell.devices.begin(), cell.devices.end());
     const std::vector<CellEstimate>& estimates = run.record.plan->cells;
     if (stage.place < estimates.size()) {
@@ -225,6 +226,7 @@ void Core::RenderStages(const Run& run, const std::vector<InterfaceUse>& interfa
     one.set_wait_input_share(Share(last.wait_input_seconds(), last.seconds()));
     one.set_wait_gradient_share(Share(last.wait_gradient_seconds(), last.seconds()));
     one.set_codec_share(Share(last.codec_seconds(), last.seconds()));
+    if (last.has_expert_load()) *one.mutable_expert_load() = last.expert_load();
     if (last.has_collectives()) {
       *one.mutable_collectives() = last.collectives();
       if (last.collectives().has_seconds()) {

@@ -20,13 +20,34 @@ constexpr size_t kMaxPartialCheckpoints = 1024;
 constexpr size_t kRecentSteps = 32;
 constexpr absl::Duration kStoreStepEvery = absl::Seconds(1);
 
-double Sane(double seconds) {
-  return std::isfinite(seconds) && seconds > 0 ? seconds : 0;
+double Sane(double value) {
+  return std::isfinite(value) && value > 0 ? value : 0;
 }
 
 bool IsShard(const v1::CheckpointFile& file) {
   return IsSha256Hex(file.sha256()) && !file.name().empty() && file.name().size() <= 255 &&
          file.name().find('/') == std::string::npos && file.name()[0] != '.';
+}
+
+// Of all stages, which have layers each. Where one says nothing there is nothing to say.
+void AddExpertLoad(const Run& run, const PartialStep& partial, v1::StepRecord* record) {
+  v1::ExpertLoad load;
+  double sum = 0;
+  uint32_t layers = 0;
+  for (const StageRecord& stage : run.stages) {
+    const v1::StepReport& report = *partial.reports[stage.place];
+    if (!report.has_expert_load()) return;
+    const uint32_t own = run.assignment().cells[stage.place].layers.count;
+    sum += Sane(report.expert_load().mean()) * own;
+    layers += own;
+    const double highest = Sane(report.expert_load().highest());
+    if (highest <= load.highest()) continue;
+    load.set_highest(highest);
+    load.set_layer(report.expert_load().layer());
+  }
+  if (layers == 0) return;
+  load.set_mean(sum / layers);
+  *record->mutable_expert_load() = load;
 }
 
 void AddValidation(const v1::ValidationReport& report, v1::StepRecord* record) {
@@ -120,6 +141,7 @@ void Core::FinishStep(Run& run, uint64_t step, const PartialStep& partial) {
   record.set_seconds(seconds);
   record.set_link_bytes(link_bytes);
   record.set_payload_bytes(payload_bytes);
+  AddExpertLoad(run, partial, &record);
   if (const auto early = run.validation_early.find(step); early != run.validation_early.end()) {
     AddValidation(early->second, &record);
   }

@@ -17,7 +17,8 @@ namespace longhaul::config {
 namespace {
 
 constexpr uint32_t kMostRanks = 64;  // of a group: transport/collective
-constexpr std::string_view kTensor = "group.tensor", kBothWays = "group.collective";
+constexpr std::string_view kTensor = "group.tensor", kExpert = "group.expert",
+                           kBothWays = "group.collective";
 
 bool KnowsModelOfGroup(const RunSpec& spec, const Reader& reader) {
   return reader.Sound({"model.from", "model.preset", "model.family", "model.hidden", "model.heads",
@@ -56,7 +57,7 @@ void CheckOneRank(const GroupSpec& group, Reader& reader) {
                             "{} out, or raise {}",
                             key, kTensor, key, kTensor));
   };
-  check("group.expert", group.expert > 1);
+  check(kExpert, group.expert > 1 || group.expert_auto);
   check("group.sequence", group.sequence);
   check("group.p", group.shared_channels < 1);
   if (reader.Has(std::string(kBothWays))) {
@@ -67,23 +68,24 @@ void CheckOneRank(const GroupSpec& group, Reader& reader) {
   check("group.backward", group.backward != GroupCollective::kNone);
 }
 
-// How ranks divide a block's experts.
+// How ranks divide a block's experts. Where their number is the plan's to choose, it says of each
+// whether it can be.
 void CheckExperts(const RunSpec& spec, Reader& reader) {
-  if (!reader.Sound({"group.expert", "model.family", "model.preset", "model.from"})) return;
-  const uint32_t parts = spec.group.expert, ranks = spec.group.tensor;
+  if (!reader.Sound({kExpert, "model.family", "model.preset", "model.from"})) return;
+  const GroupSpec& group = spec.group;
+  const uint32_t parts = group.expert, ranks = group.tensor;
   const auto fail = [&](const std::string& text) {
-    reader.Fail(reader.PlaceOf("group.expert"), "group.expert: " + text);
+    reader.Fail(reader.PlaceOf(kExpert), fmt::format("{}: {}", kExpert, text));
   };
   if (!spec.model.has_experts()) {
-    if (parts > 1) {
-      fail(
-          fmt::format("no block of family {} has experts that {} parts could be made of; leave "
-                      "expert out, or choose family moe",
-                      ToString(spec.model.family), parts));
-    }
+    if (parts == 1 && !group.expert_auto) return;
+    fail(fmt::format(
+        "no block of family {} has experts that {} could be made of; leave expert "
+        "out, or choose family moe",
+        ToString(spec.model.family), group.expert_auto ? "parts" : fmt::format("{} parts", parts)));
     return;
   }
-  if (ranks % parts != 0) {
+  if (!group.tensor_auto && ranks % parts != 0) {
     fail(fmt::format("expected a number that divides the {} ranks of {}, got {}", ranks, kTensor,
                      parts));
   }
@@ -93,7 +95,7 @@ void CheckExperts(const RunSpec& spec, Reader& reader) {
                     "got {}",
                     spec.model.experts, parts));
   }
-  if (reader.Sound({"model.context"}) && spec.model.context % ranks != 0) {
+  if (!group.tensor_auto && reader.Sound({"model.context"}) && spec.model.context % ranks != 0) {
     reader.Fail(reader.PlaceOf(kTensor),
                 fmt::format("{}: each rank sends equally many of model.context's {} tokens to "
                             "experts, and {} does not divide them; choose another number of ranks",
@@ -196,15 +198,15 @@ void CheckSeveralRanks(const RunSpec& spec, std::string_view ranks, Reader& read
   }
 }
 
-// A number, or "auto".
-Field TensorField(GroupSpec* group) {
-  const auto number = std::make_shared<std::optional<uint32_t>>(group->tensor);
-  Field field = WholeOrAuto("tensor", number.get(), 1, kMostRanks);
-  field.read = [group, number, read = field.read](Reader& reader, const YAML::Node& node,
-                                                  const std::string& path) {
+// A number, or "auto": then the number is 1.
+Field NumberOrAuto(const std::string& name, uint32_t* value, bool* is_auto) {
+  const auto number = std::make_shared<std::optional<uint32_t>>(*value);
+  Field field = WholeOrAuto(name, number.get(), 1, kMostRanks);
+  field.read = [value, is_auto, number, read = field.read](Reader& reader, const YAML::Node& node,
+                                                           const std::string& path) {
     read(reader, node, path);
-    group->tensor_auto = !*number;
-    group->tensor = number->value_or(1);
+    *is_auto = !*number;
+    *value = number->value_or(1);
   };
   return field;
 }
@@ -220,7 +222,8 @@ Field Group(GroupSpec* group) {
     read(reader, node, path);
     group->backward = group->forward;
   };
-  return Section("group", {TensorField(group), Whole("expert", &group->expert, 1, kMostRanks),
+  return Section("group", {NumberOrAuto("tensor", &group->tensor, &group->tensor_auto),
+                           NumberOrAuto("expert", &group->expert, &group->expert_auto),
                            Flag("sequence", &group->sequence),
                            Real("p", &group->shared_channels, {.least = 0, .most = 1}),
                            std::move(both_ways), Choice("forward", &group->forward, collectives),
@@ -232,6 +235,7 @@ void CheckGroup(const RunSpec& spec, Reader& reader) {
   if (!reader.Sound({kTensor})) return;
   if (spec.group.tensor_auto) {
     CheckAuto(spec.group, reader);
+    CheckExperts(spec, reader);
     CheckSeveralRanks(spec, "several", reader);
     return;
   }
@@ -245,11 +249,27 @@ void CheckGroup(const RunSpec& spec, Reader& reader) {
   CheckSeveralRanks(spec, fmt::format("{}", spec.group.tensor), reader);
 }
 
+std::vector<GroupSpec> GroupsLeftOpen(const RunSpec& spec, uint32_t most_ranks) {
+  const GroupSpec& group = spec.group;
+  std::vector<GroupSpec> groups;
+  for (uint32_t ranks = group.tensor; ranks <= (group.tensor_auto ? most_ranks : group.tensor);
+       ++ranks) {
+    const std::vector<uint32_t> parts = group.expert_auto ? model::PartsOfExperts(spec.model, ranks)
+                                                          : std::vector<uint32_t>{group.expert};
+    for (const uint32_t number : parts) groups.push_back(group.Settled(ranks, number));
+  }
+  return groups;
+}
+
 std::string GroupYaml(const GroupSpec& group) {
   if (group == GroupSpec()) return "";
-  std::string out = group.tensor_auto ? "group:\n  tensor: auto\n"
-                                      : fmt::format("group:\n  tensor: {}\n", group.tensor);
-  if (group.expert != 1) out += fmt::format("  expert: {}\n", group.expert);
+  const auto text = [](bool is_auto, uint32_t number) {
+    return is_auto ? "auto" : fmt::format("{}", number);
+  };
+  std::string out = fmt::format("group:\n  tensor: {}\n", text(group.tensor_auto, group.tensor));
+  if (group.expert != 1 || group.expert_auto) {
+    out += fmt::format("  expert: {}\n", text(group.expert_auto, group.expert));
+  }
   if (group.sequence) out += "  sequence: true\n";
   if (group.shared_channels != 1) out += fmt::format("  p: {}\n", group.shared_channels);
   const auto add = [&out](std::string_view key, GroupCollective what) {

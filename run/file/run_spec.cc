@@ -17,12 +17,12 @@
 
 namespace longhaul {
 
-GroupSpec GroupSpec::Settled(uint32_t ranks) const {
-  if (ranks == 1) return {};
+GroupSpec GroupSpec::Settled(uint32_t ranks, uint32_t parts) const {
   GroupSpec settled = *this;
-  settled.tensor = ranks;
-  settled.tensor_auto = false;
-  return settled;
+  if (tensor_auto) settled.tensor = ranks;
+  if (expert_auto) settled.expert = parts;
+  settled.tensor_auto = settled.expert_auto = false;
+  return settled.tensor == 1 ? GroupSpec{.expert = settled.expert} : settled;
 }
 
 namespace {

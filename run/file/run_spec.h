@@ -201,17 +201,19 @@ struct PipelineSpec {
 // How many ranks of a worker share a stage: section "group". Each has a device of the worker.
 struct GroupSpec {
   uint32_t tensor = 1;  // of tensor parallelism: they share the stage's matrices
-  // "tensor: auto": the first plan chooses `tensor`, which is 1 until then (Settled).
-  bool tensor_auto = false;
-  uint32_t expert = 1;    // parts of each block's experts; tensor / expert ranks have each part
+  uint32_t expert = 1;  // parts of each block's experts; tensor / expert ranks have each part
+  // "tensor: auto", "expert: auto": the first plan chooses that number, which is 1 until then.
+  bool tensor_auto = false, expert_auto = false;
   bool sequence = false;  // between split matrices each rank has its part of the tokens
   // Of the hidden channels, those that ranks sum and have alike; the others are each rank's own
   // (CAAT-Net).
   double shared_channels = 1;
   GroupCollective forward = GroupCollective::kNone, backward = GroupCollective::kNone;
 
-  // Of "auto", once the number is chosen. One rank exchanges nothing, however others would.
-  GroupSpec Settled(uint32_t ranks) const;
+  bool is_auto() const { return tensor_auto || expert_auto; }
+  // Once the numbers are chosen: what is "auto" takes them, and what is not stays. One rank
+  // exchanges nothing, however others would.
+  GroupSpec Settled(uint32_t ranks, uint32_t parts) const;
   friend bool operator==(const GroupSpec&, const GroupSpec&) = default;
 };
 

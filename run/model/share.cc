@@ -100,6 +100,15 @@ StatusOr<Share> ShareOf(const ModelSpec& spec, const Parameter& parameter, uint3
   return share;
 }
 
+std::vector<uint32_t> PartsOfExperts(const ModelSpec& spec, uint32_t ranks) {
+  std::vector<uint32_t> parts = {1};
+  if (!spec.has_experts()) return parts;
+  for (uint32_t number = 2; number <= std::min(ranks, spec.experts); ++number) {
+    if (ranks % number == 0 && spec.experts % number == 0) parts.push_back(number);
+  }
+  return parts;
+}
+
 std::vector<Stretch> StretchesOf(const Parameter& parameter, const Share& share) {
   const uint64_t rows = parameter.shape.rows, columns = std::max(parameter.shape.columns, 1u);
   std::vector<Stretch> stretches;

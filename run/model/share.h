@@ -36,6 +36,10 @@ struct Share {
 StatusOr<Share> ShareOf(const ModelSpec& spec, const Parameter& parameter, uint32_t rank,
                         const Ranks& ranks);
 
+// Into how many parts so many ranks can divide a block's experts, ascending: every number that
+// divides both. One alone where the model has no experts.
+std::vector<uint32_t> PartsOfExperts(const ModelSpec& spec, uint32_t ranks);
+
 // Elements that follow each other in the whole parameter and in the share, row-major.
 struct Stretch {
   uint64_t first = 0, count = 0;  // in the whole

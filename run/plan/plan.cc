@@ -137,7 +137,7 @@ uint32_t ThreadsOfRank(uint32_t wanted, uint32_t ranks, uint32_t cores) {
   return std::min(wanted, std::max(cores / ranks, 1u));
 }
 
-std::string GroupText(uint32_t tensor, std::string_view device_kind,
+std::string GroupText(const Group& group, std::string_view device_kind,
                       std::span<const uint32_t> devices) {
   std::string numbers;
   for (size_t i = 0; i < devices.size();) {
@@ -147,7 +147,8 @@ std::string GroupText(uint32_t tensor, std::string_view device_kind,
     if (end - i > 1) numbers += fmt::format("-{}", devices[end - 1]);
     i = end;
   }
-  return fmt::format("{} rank{} on {} {}", tensor, tensor == 1 ? "" : "s",
+  return fmt::format("{} rank{}{} on {} {}", group.tensor, group.tensor == 1 ? "" : "s",
+                     group.expert > 1 ? fmt::format(", experts in {} parts,", group.expert) : "",
                      device_kind.empty() ? "devices" : device_kind, numbers);
 }
 

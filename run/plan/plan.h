@@ -66,8 +66,8 @@ struct Group {
 // for all of them; 0: not known, or a GPU's.
 uint32_t ThreadsOfRank(uint32_t wanted, uint32_t ranks, uint32_t cores);
 
-// For people: "2 ranks on cpu 0-1".
-std::string GroupText(uint32_t tensor, std::string_view device_kind,
+// For people: "2 ranks on cpu 0-1", "4 ranks, experts in 2 parts, on cuda 0-3".
+std::string GroupText(const Group& group, std::string_view device_kind,
                       std::span<const uint32_t> devices);
 
 // Where others reach one data transport of a worker.
@@ -242,9 +242,9 @@ struct CodecPrediction {
   bool codec_times_known = false;  // else its codecs count as taking no time
 };
 
-// What another number of ranks would do for the same run.
+// What other numbers of ranks and of parts of experts would do for the same run.
 struct RanksPrediction {
-  uint32_t tensor = 1;
+  uint32_t tensor = 1, expert = 1;
   double step_seconds = 0;
   uint64_t memory_bytes = 0;  // of a device, at the stage that needs the most
   std::string refused;        // why it cannot be, a sentence; then nothing else is known

@@ -130,6 +130,7 @@ class Executor {
   void ForgetMessages();
   // What ranks exchanged since the last report. Nothing where the stage has one.
   void AddCollectives(v1::StepReport* report);
+  void AddExpertLoad(v1::StepReport* report) const;
   // `learning_rate`: 0 where nothing was updated.
   void ReportStep(const wire::StepMessage& agreed, double learning_rate, bool skipped = false);
 

@@ -4,11 +4,13 @@
 #include <cmath>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "run/plan/proto/plan_proto.h"
 #include "worker/pipeline/checkpoint_writer.h"
 #include "worker/pipeline/executor.h"
+#include "worker/pipeline/expert_load.h"
 
 namespace longhaul::worker {
 
@@ -64,6 +66,13 @@ void Executor::AddCollectives(v1::StepReport* report) {
   collectives_before_ = std::move(now);
 }
 
+void Executor::AddExpertLoad(v1::StepReport* report) const {
+  const std::vector<std::vector<int64_t>> tokens = model_.TokensOfExperts();
+  if (auto load = ExpertLoadOf(tokens, options_.resident->identity().options.first_layer)) {
+    *report->mutable_expert_load() = *std::move(load);
+  }
+}
+
 void Executor::ReportStep(const wire::StepMessage& agreed, double learning_rate, bool skipped) {
   const MonoTime now = Now();
   v1::WorkerMessage message;
@@ -86,6 +95,7 @@ void Executor::ReportStep(const wire::StepMessage& agreed, double learning_rate,
   report->set_squared_norm(own_squared_norm_);
   report->set_numerics(options_.numerics);
   report->set_skipped(skipped);
+  if (!skipped) AddExpertLoad(report);
   for (const auto& port : options_.ports) {
     const PortUse use = port->TakeUse();
     v1::LinkUse* link = report->add_links();

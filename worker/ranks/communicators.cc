@@ -1,5 +1,7 @@
 #include "worker/ranks/communicators.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -21,36 +23,26 @@ namespace {
 using collective::Communicator;
 namespace switcher = collective::switcher;
 
-// What blocks exchange in bf16: which operations, and the bytes of a call's largest tensor.
-struct BlockExchange {
-  std::vector<collective::Op> operations;
-  uint64_t bytes = 0;
-};
-std::optional<BlockExchange> ExchangeOf(const StageOptions& options) {
-  if (options.train.dtype != ComputeDtype::kBf16) return std::nullopt;
-  const uint64_t tokens = uint64_t{options.train.microbatch_size} * options.model.context;
-  BlockExchange exchange{.bytes = tokens * SharedChannels(options.model, options.group) *
-                                  collective::BytesPerElement(collective::Dtype::kBf16)};
-  if (options.group.sequence) {
-    exchange.operations = {collective::Op::kReduceScatter, collective::Op::kAllGather};
-  } else {
-    exchange.operations = {collective::Op::kAllReduce};
-  }
-  return exchange;
+// Whether one of these calls is not the native communicator's.
+bool Switches(const std::vector<switcher::Decision>& decisions,
+              const std::vector<BlockExchange>& exchanges) {
+  return std::ranges::any_of(exchanges, [&](const BlockExchange& exchange) {
+    return std::ranges::any_of(decisions, [&](const switcher::Decision& decision) {
+      size_t line = 0;
+      for (const switcher::Range& range : decision.ranges) {
+        if (range.bytes <= exchange.bytes) line = range.line;
+      }
+      return decision.op == exchange.op && line != 0;
+    });
+  });
 }
 
-// Whether one of these calls is not the native communicator's.
-bool Switches(const std::vector<switcher::Decision>& decisions, const BlockExchange& exchange) {
-  return std::ranges::any_of(decisions, [&](const switcher::Decision& decision) {
-    if (std::ranges::find(exchange.operations, decision.op) == exchange.operations.end()) {
-      return false;
-    }
-    size_t line = 0;
-    for (const switcher::Range& range : decision.ranges) {
-      if (range.bytes <= exchange.bytes) line = range.line;
-    }
-    return line != 0;
-  });
+std::string Words(const std::vector<BlockExchange>& exchanges) {
+  std::string words;
+  for (const auto& [op, bytes] : exchanges) {
+    words += fmt::format("{}{} of {} bytes", words.empty() ? "" : ", ", ToString(op), bytes);
+  }
+  return words;
 }
 
 // One rank's communicators, of what they are made.
@@ -72,8 +64,8 @@ StatusOr<std::shared_ptr<Communicator>> For(GroupCollective what, const Making& 
       made->recordable = false;
       return collective::zip::Create(made->exact, making.device, {});
     case GroupCollective::kAuto: {
-      const std::optional<BlockExchange> exchange = ExchangeOf(making.options);
-      if (!exchange) return made->exact;
+      const std::vector<BlockExchange> exchanges = BlockExchangesOf(making.options);
+      if (exchanges.empty()) return made->exact;
       LH_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> zipped,
                           collective::zip::Create(made->exact, making.device, {}));
       LH_ASSIGN_OR_RETURN(
@@ -81,11 +73,11 @@ StatusOr<std::shared_ptr<Communicator>> For(GroupCollective what, const Making& 
           switcher::Create(making.member, made->exact, {{"zip", std::move(zipped)}}, making.device,
                            {.cache_folder = making.probes}, making.deadline));
       const std::vector<switcher::Decision> decisions = chooser->decisions();
-      const bool switches = Switches(decisions, *exchange);
+      const bool switches = Switches(decisions, exchanges);
       if (making.member->place().rank == 0) {
-        LogInfo("collectives of {} ranks, {}: calls of {} bytes {}\n{}", made->exact->size(),
-                chooser->origin(), exchange->bytes,
-                switches ? "are zip's, too" : "are native, and so are all others",
+        LogInfo("collectives of {} ranks, {}: of {}, {}\n{}", made->exact->size(),
+                chooser->origin(), Words(exchanges),
+                switches ? "some are zip's" : "all are native, and so are all others",
                 switcher::ToText(decisions));
       }
       if (!switches) return made->exact;
@@ -99,6 +91,30 @@ StatusOr<std::shared_ptr<Communicator>> For(GroupCollective what, const Making& 
 }
 
 }  // namespace
+
+std::vector<BlockExchange> BlockExchangesOf(const StageOptions& options) {
+  if (options.train.dtype != ComputeDtype::kBf16) return {};
+  using collective::Op;
+  const uint64_t tokens = uint64_t{options.train.microbatch_size} * options.model.context;
+  constexpr uint64_t kElement = collective::BytesPerElement(collective::Dtype::kBf16);
+  const uint64_t hidden = tokens * SharedChannels(options.model, options.group) * kElement;
+  const bool experts = options.model.has_experts();
+  std::vector<BlockExchange> exchanges;
+  if (options.group.sequence) {
+    exchanges = {{Op::kReduceScatter, hidden}, {Op::kAllGather, hidden}};
+  } else {
+    exchanges = {{Op::kAllReduce, hidden}};
+    // Each rank routes its own tokens.
+    if (experts) exchanges.push_back({Op::kAllGather, hidden});
+  }
+  if (experts && options.group.expert > 1) {
+    // A rank's rows for all experts, as many as it gets where experts are equally busy.
+    exchanges.push_back({Op::kAllToAll, tokens / options.group.tensor *
+                                            options.model.experts_per_token * options.model.hidden *
+                                            kElement});
+  }
+  return exchanges;
+}
 
 MakeCommunicators CommunicatorsFor(const StageOptions& options, const std::string& probes) {
   return [options, probes](std::shared_ptr<collective::Member> member, const DeviceName& name,

@@ -3,12 +3,24 @@
 #ifndef LONGHAUL_WORKER_RANKS_COMMUNICATORS_H_
 #define LONGHAUL_WORKER_RANKS_COMMUNICATORS_H_
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
+#include "transport/collective/communicator.h"
 #include "worker/stage/group/communicators.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul::worker {
+
+// What blocks exchange in bf16: of each operation the bytes of its largest tensor, as a switcher
+// counts them. Of experts' tokens those where all experts are equally busy.
+struct BlockExchange {
+  collective::Op op = collective::Op::kAllReduce;
+  uint64_t bytes = 0;
+  friend bool operator==(const BlockExchange&, const BlockExchange&) = default;
+};
+std::vector<BlockExchange> BlockExchangesOf(const StageOptions& options);
 
 // For the stage of `options`. Thread-safe. GPUs: LoadTorchCuda came before, and with it NCCL.
 //

@@ -13,6 +13,7 @@
 #include "codec/messages/memory_store.h"
 #include "codec/registry.h"
 #include "run/boundary/boundary_shape.h"
+#include "run/file/group_fields.h"
 #include "run/plan/plan.h"
 #include "run/plan/proto/plan_proto.h"
 #include "worker/pipeline/cuda_boundary_codec.h"
@@ -131,12 +132,13 @@ v1::GroupPass ToProto(const MeasuredPass& pass) {
   return out;
 }
 
-// The stage as a group of the first `ranks` of `alike`.
-StatusOr<v1::GroupTimes> MeasureGroup(const RunSpec& spec, uint32_t vocabulary, uint32_t ranks,
-                                      std::span<const WorkerDevice> alike,
+// The stage as that group, of the first devices of `alike`.
+StatusOr<v1::GroupTimes> MeasureGroup(const RunSpec& spec, const GroupSpec& group,
+                                      uint32_t vocabulary, std::span<const WorkerDevice> alike,
                                       const MakeStage& make_group) {
   RunSpec of_group = spec;
-  of_group.group = spec.group.Settled(ranks);
+  of_group.group = group;
+  const uint32_t ranks = group.tensor;
   uint32_t cores = 0;
   std::vector<DeviceName> names;
   for (const WorkerDevice& device : alike) {
@@ -151,37 +153,41 @@ StatusOr<v1::GroupTimes> MeasureGroup(const RunSpec& spec, uint32_t vocabulary, 
                         make_group));
   v1::GroupTimes times;
   times.set_tensor(ranks);
+  times.set_expert(group.expert);
   times.set_threads(threads);
   *times.mutable_embedding() = ToProto(layers.embedding);
   *times.mutable_block() = ToProto(layers.block);
   *times.mutable_head() = ToProto(layers.head);
+  if (layers.ends) *times.mutable_ends() = ToProto(*layers.ends);
   times.set_optimizer_seconds_per_parameter(layers.optimizer_seconds_per_parameter);
   times.set_forward_collective(layers.forward_collective);
   times.set_backward_collective(layers.backward_collective);
   return times;
 }
 
-// A number that the run file asks for has to work; of several each may.
+// A group that the run file asks for has to work; of several each may.
 Status AddGroups(const RunSpec& spec, uint32_t vocabulary, std::span<const WorkerDevice> alike,
                  const MakeStage& make_group, v1::LayerTimes* times) {
   const auto offered = static_cast<uint32_t>(alike.size());
-  const bool tries = spec.group.tensor_auto;
-  const uint32_t first = tries ? 2 : spec.group.tensor;
-  const uint32_t last = tries ? offered : spec.group.tensor;
-  // With fewer devices than ranks the coordinator refuses the run.
-  for (uint32_t ranks = std::max(first, 2u); ranks <= std::min(last, offered); ++ranks) {
-    const StatusOr<v1::GroupTimes> group = MeasureGroup(spec, vocabulary, ranks, alike, make_group);
-    if (group.ok()) {
-      *times->add_groups() = *group;
+  for (const GroupSpec& group : config::GroupsLeftOpen(spec, offered)) {
+    // With fewer devices than ranks the coordinator refuses the run.
+    if (group.tensor == 1 || group.tensor > offered) continue;
+    const StatusOr<v1::GroupTimes> measured =
+        MeasureGroup(spec, group, vocabulary, alike, make_group);
+    if (measured.ok()) {
+      *times->add_groups() = *measured;
       continue;
     }
-    const bool cannot = absl::IsInvalidArgument(group.status()) ||
-                        absl::IsFailedPrecondition(group.status()) ||
-                        absl::IsResourceExhausted(group.status());
-    if (!tries || !cannot) return Annotate(group.status(), fmt::format("{} ranks", ranks));
+    const bool cannot = absl::IsInvalidArgument(measured.status()) ||
+                        absl::IsFailedPrecondition(measured.status()) ||
+                        absl::IsResourceExhausted(measured.status());
+    if (!spec.group.is_auto() || !cannot) {
+      return Annotate(measured.status(), fmt::format("{} ranks", group.tensor));
+    }
     v1::GroupTimes& refused = *times->add_groups();
-    refused.set_tensor(ranks);
-    refused.set_refused(std::string(Message(group.status())));
+    refused.set_tensor(group.tensor);
+    refused.set_expert(group.expert);
+    refused.set_refused(std::string(Message(measured.status())));
   }
   return absl::OkStatus();
 }

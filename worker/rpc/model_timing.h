@@ -15,9 +15,9 @@
 namespace longhaul::worker {
 
 // On the first of `devices`, and where the run file has a group on as many of that kind as the
-// group has ranks; group.tensor: auto tries all numbers of ranks from two on. Takes a second or two
-// for each, after a turn on GPUs that several workers share. kResourceExhausted where a device has
-// no room for some layers of the model beside what is there.
+// group has ranks; of groups that it leaves open (config::GroupsLeftOpen) all are tried that have
+// several ranks. Takes a second or two for each, after a turn on GPUs that several workers share.
+// kResourceExhausted where a device has no room for some layers of the model beside what is there.
 StatusOr<v1::LayerTimes> MeasureModel(const RunSpec& spec, uint32_t vocabulary,
                                       std::span<const WorkerDevice> devices,
                                       const MakeStage& make_group);

@@ -22,12 +22,29 @@ constexpr absl::Duration kGpuWarmUp = absl::Milliseconds(300);
 // one among others. So does one of ranks that exchange whole boundaries at a stage's ends.
 constexpr uint32_t kSeveralBlocks = 4;
 
+bool ExchangesEnds(const StageOptions& options) {
+  return !options.ranks.empty() && (options.group.sequence || options.group.shared_channels < 1);
+}
+
 uint32_t BlocksToTime(const StageOptions& options) {
-  const bool exchanges_ends =
-      !options.ranks.empty() && (options.group.sequence || options.group.shared_channels < 1);
-  return options.device.cuda_index || exchanges_ends
+  return options.device.cuda_index || ExchangesEnds(options)
              ? std::min(kSeveralBlocks, options.model.layers)
              : 1;
+}
+
+// Of one of `blocks` that took `all`, but for the `ends` around them.
+MeasuredPass OfBlock(const MeasuredPass& all, uint32_t blocks, const MeasuredPass& ends,
+                     uint32_t times_ends) {
+  const auto each = [&](double value, double of_ends) {
+    return std::max(value - times_ends * of_ends, 0.0) / blocks;
+  };
+  MeasuredPass block{.forward = each(all.forward, ends.forward),
+                     .backward = each(all.backward, ends.backward),
+                     .sent = (all.sent - ends.sent * times_ends) / blocks};
+  if (all.collective_seconds) {
+    block.collective_seconds = each(*all.collective_seconds, ends.collective_seconds.value_or(0));
+  }
+  return block;
 }
 
 // The lower quartile: whatever else the machine does makes a pass longer, never shorter, and a
@@ -125,14 +142,21 @@ StatusOr<MeasuredLayerTimes> MeasureLayerTimes(const StageOptions& options,
   LH_ASSIGN_OR_RETURN(times.head, MeasurePasses(*stage, part, absl::Milliseconds(200)));
 
   part.last = false, part.first_layer = 0;
-  part.layers = BlocksToTime(options);
   stage.reset();
+  MeasuredPass ends;
+  if (ExchangesEnds(options)) {
+    LH_ASSIGN_OR_RETURN(stage, make_stage(part));
+    LH_ASSIGN_OR_RETURN(ends, MeasurePasses(*stage, part, absl::Milliseconds(100)));
+    times.ends = ends;
+    stage.reset();
+  }
+  part.layers = BlocksToTime(options);
   LH_ASSIGN_OR_RETURN(stage, make_stage(part));
-  LH_ASSIGN_OR_RETURN(times.block, MeasurePasses(*stage, part, absl::Milliseconds(500)));
-  times.block.forward /= part.layers;
-  times.block.backward /= part.layers;
-  times.block.sent = times.block.sent / part.layers;
-  if (times.block.collective_seconds) *times.block.collective_seconds /= part.layers;
+  LH_ASSIGN_OR_RETURN(const MeasuredPass blocks,
+                      MeasurePasses(*stage, part, absl::Milliseconds(500)));
+  // Blocks that are recomputed one by one have ends of their own.
+  times.block =
+      OfBlock(blocks, part.layers, ends, options.recompute == Recompute::kBlocks ? part.layers : 1);
   times.forward_collective = stage->collectives().forward;
   times.backward_collective = stage->collectives().backward;
 

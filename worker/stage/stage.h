@@ -207,6 +207,9 @@ struct MeasuredPass {
 // together: `make_stage` makes groups where options.ranks has any.
 struct MeasuredLayerTimes {
   MeasuredPass embedding, block, head;
+  // A stage of no layers, where ranks have a part of the hidden state each: what they exchange
+  // around layers that are computed in one go. It is in `embedding` and in `head`, not in `block`.
+  std::optional<MeasuredPass> ends;
   double optimizer_seconds_per_parameter = 0;
   std::string forward_collective, backward_collective;  // as CollectiveUse
 };

@@ -1,5 +1,7 @@
 #include "run/plan/proto/plan_proto.h"
 
+#include <algorithm>
+
 namespace longhaul {
 namespace {
 
@@ -132,6 +134,7 @@ CodecPrediction FromProto(const v1::CodecPrediction& row) {
 v1::RanksPrediction ToProto(const RanksPrediction& row) {
   v1::RanksPrediction out;
   out.set_tensor(row.tensor);
+  out.set_expert(row.expert);
   out.set_step_seconds(row.step_seconds);
   out.set_memory_bytes(row.memory_bytes);
   out.set_refused(row.refused);
@@ -140,6 +143,7 @@ v1::RanksPrediction ToProto(const RanksPrediction& row) {
 
 RanksPrediction FromProto(const v1::RanksPrediction& row) {
   return {.tensor = row.tensor(),
+          .expert = std::max(row.expert(), 1u),
           .step_seconds = row.step_seconds(),
           .memory_bytes = row.memory_bytes(),
           .refused = row.refused()};

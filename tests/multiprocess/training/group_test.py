@@ -1,6 +1,6 @@
 """Stages that are shared by a group of ranks, over real processes: 2 workers with 2 CPU ranks each.
 
-usage: group_test.py BIN_DIR parity|resume|chosen|refused
+usage: group_test.py BIN_DIR parity|resume|experts|chosen|refused
 """
 import json
 import sys
@@ -12,7 +12,11 @@ from training_test import (DEFAULT, GPT, LLAMA, MUON, Cluster, expect_equal, exp
 GROUP = "group.tensor=2"
 # A layer a stage: where lossy codecs stand does not depend on how long layers took.
 SMALL = GPT.replace("layers: 4", "layers: 2")
+# As small, with experts. What is biased is part of a checkpoint.
+MOE = """{ family: moe, layers: 2, hidden: 64, heads: 4, kv_heads: 2, context: 64, experts: 4, experts_per_token: 2,
+         expert_intermediate: 64, balance: bias }"""
 STEPS = 10
+MICROBATCHES = 4  # RUN's
 # Of a loss. Sums over ranks are rounded in another order than those of one device.
 RELATIVE = 1e-4
 
@@ -31,9 +35,29 @@ def expect_near(what, got, wanted, bound=RELATIVE):
     print(f"ok: {what}: {len(got)} losses agree to {most:.1e}", flush=True)
 
 
+def plan_of(cluster, path, *flags):
+    plan = json.loads(cluster.cli("plan", path, *flags, "--json").stdout)
+    return plan.get("plan") or plan
+
+
+def expect_counted_as_planned(cluster, name, kinds, *flags, **options):
+    """Of each stage and kind of call, what a step sends. A step's sums of norms are in no plan: they are all-reduces."""
+    path = cluster.write_run(name, stages=2, steps=STEPS, **options)
+    run = cluster.cli("submit", path, "--watch", *flags).stdout.split()[0]
+    status = cluster.status(run)
+    planned = [cell["group"]["sent"] for cell in status["plan"]["cells"]]
+    counted = [stage["collectives"]["sent"] for stage in status["stages"]]
+    for stage, (plan, sent) in enumerate(zip(planned, counted)):
+        for kind in kinds:
+            wanted, got = MICROBATCHES * int(plan[kind]), int(sent[kind])
+            if wanted != got or got == 0:
+                raise AssertionError(f"{name}: {kind} of stage {stage}: {wanted} bytes planned, {got} counted")
+    print(f"ok: {name}: what {', '.join(kinds)} send is what was planned: {counted}", flush=True)
+    return cluster.losses(run)
+
+
 def expect_planned(cluster, path):
-    plan = json.loads(cluster.cli("plan", path, "--set", GROUP, "--json").stdout)
-    for cell in (plan.get("plan") or plan)["assignment"]["cells"]:
+    for cell in plan_of(cluster, path, "--set", GROUP)["assignment"]["cells"]:
         if cell["tensor_ranks"] != 2 or cell["devices"] != [0, 1]:
             raise AssertionError(f"the plan has {cell}")
     text = cluster.cli("plan", path, "--set", GROUP).stdout
@@ -48,7 +72,8 @@ def parity(cluster):
         one = cluster.train(f"{name}-one", stages=2, steps=STEPS, **model)
         two = cluster.train(f"{name}-two", "--set", GROUP, stages=2, steps=STEPS, **model)
         expect_near(f"{name}, 2 ranks against 1", two, one)
-    parts = cluster.train("parts", "--set", GROUP, "--set", "group.sequence=true", stages=2, steps=STEPS, model=LLAMA)
+    parts = expect_counted_as_planned(cluster, "parts", ["all_gather", "reduce_scatter"], "--set", GROUP, "--set",
+                                      "group.sequence=true", model=LLAMA)
     expect_near("llama, ranks with their parts of the tokens", parts, one)
     # 8-bit codes: other losses, by little.
     coded = cluster.train("coded", "--set", GROUP, "--set", "group.forward=taco", "--set", "group.backward=taco",
@@ -66,19 +91,25 @@ def parity(cluster):
     expect_equal("llama, 2 ranks once more", again, two)
 
 
-def resume(cluster):
-    options = {"stages": 2, "links": DEFAULT, "model": SMALL}
-    unbroken = cluster.train("whole", "--set", GROUP, **options)
-    expect_learnt("2 stages of 2 ranks, default codecs", unbroken)
+def killed_and_resumed(cluster, what, *flags, **options):
+    """The run whose worker was killed, and the losses of one that nobody disturbed."""
+    unbroken = cluster.train("whole", *flags, **options)
+    expect_learnt(what, unbroken)
     path = cluster.write_run("broken", **options)
-    run = cluster.cli("submit", path, "--set", GROUP).stdout.split()[0]
+    run = cluster.cli("submit", path, *flags).stdout.split()[0]
     wait_for("a checkpoint", lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= 20)
     cluster.kill("worker2")
     wait_for("the failure", lambda: cluster.status(run)["state"] == "failed")
     cluster.start_worker(2)
     wait_for("worker2 again", lambda: len(cluster.connected()) == 2)
-    cluster.cli("submit", path, "--resume", "--watch", "--set", GROUP)
-    expect_equal("killed and resumed", cluster.losses(run), unbroken)
+    cluster.cli("submit", path, "--resume", "--watch", *flags)
+    expect_equal(f"{what}, killed and resumed", cluster.losses(run), unbroken)
+    return run, unbroken
+
+
+def resume(cluster):
+    options = {"stages": 2, "links": DEFAULT, "model": SMALL}
+    run, _ = killed_and_resumed(cluster, "2 stages of 2 ranks, default codecs", "--set", GROUP, **options)
     # Checkpoints hold whole tensors: one rank goes on from those of two.
     path = cluster.write_run("broken", steps=60, **options)
     cluster.cli("submit", path, "--resume", "--watch")
@@ -88,12 +119,44 @@ def resume(cluster):
     print(f"ok: one rank goes on from the checkpoint of two: {losses[49]:.3f}, then {losses[-1]:.3f}", flush=True)
 
 
+def experts(cluster):
+    """A block's experts in 2 parts: tokens travel to them."""
+    divided = ["--set", GROUP, "--set", "group.expert=2"]
+    path = cluster.write_run("planned", stages=2, model=MOE)
+    text = cluster.cli("plan", path, *divided).stdout
+    for sentence in ["2 ranks, experts in 2 parts, on cpu 0-1", "A block's 4 experts are in 2 parts",
+                     "tokens on their way to experts and back"]:
+        if sentence not in text:
+            raise AssertionError(f"{sentence!r} is not in\n{text}")
+    plan = plan_of(cluster, path, "--set", "group.tensor=auto", "--set", "group.expert=auto")
+    tried = [(row["tensor"], row["expert"]) for row in plan["prediction"]["ranks"]]
+    best = min(plan["prediction"]["ranks"], key=lambda row: row["step_seconds"])
+    cells = {(cell["tensor_ranks"], cell["expert_ranks"]) for cell in plan["assignment"]["cells"]}
+    if tried != [(1, 1), (2, 1), (2, 2)] or cells != {(best["tensor"], best["expert"])}:
+        raise AssertionError(f"tried {tried}, and the plan has {cells}")
+    print(f"ok: a plan divides experts, and chooses {cells.pop()} of {tried}", flush=True)
+
+    options = {"stages": 2, "links": DEFAULT, "model": MOE}
+    run, losses = killed_and_resumed(cluster, "2 stages of 2 ranks, experts in 2 parts", *divided, **options)
+    for stage in cluster.status(run)["stages"]:
+        if int(stage["collectives"]["sent"]["all_to_all"]) == 0 or not 1 <= stage["expert_load"]["highest"] <= 4:
+            raise AssertionError(f"{stage}")
+    rows = [json.loads(line) for line in cluster.cli("steps", run, "--json").stdout.splitlines()]
+    loads = [row["expert_load"] for row in rows if int(row["step"]) > 0]
+    if len(loads) != len(losses) or any(not 1 <= load["mean"] <= load["highest"] <= 4 for load in loads):
+        raise AssertionError(f"{loads}")
+    print(f"ok: steps say how evenly experts were busy: {loads[0]}, then {loads[-1]}", flush=True)
+    # Where experts are does not matter but for rounding. No codec, as those make more of that.
+    whole = cluster.train("all-experts", "--set", GROUP, stages=2, steps=STEPS, model=MOE)
+    parts = cluster.train("experts-in-parts", *divided, stages=2, steps=STEPS, model=MOE)
+    expect_near("experts in 2 parts against all on each rank", parts, whole)
+
+
 def chosen(cluster):
     """The plan chooses the number of ranks, the workers what compresses."""
     open_ = ["--set", "group.tensor=auto", "--set", "group.collective=auto"]
     path = cluster.write_run("open", stages=2, model=LLAMA, steps=STEPS)
-    plan = json.loads(cluster.cli("plan", path, *open_, "--json").stdout)
-    plan = plan.get("plan") or plan
+    plan = plan_of(cluster, path, *open_)
     tried = plan["prediction"]["ranks"]
     if [row["tensor"] for row in tried] != [1, 2] or any(row["refused"] for row in tried):
         raise AssertionError(f"tried {tried}")
@@ -137,13 +200,16 @@ def refused(cluster):
         print(f"ok: {name}: {result.stderr.strip()}", flush=True)
 
     expect("heads", "divides its 4 heads, got 3", "--set", "group.tensor=3")
+    expect("experts", "divides the 2 ranks of group.tensor, got 3", "--set", GROUP, "--set", "group.expert=3",
+           model=MOE)
+    expect("no-experts", "no block of family gpt has experts", "--set", GROUP, "--set", "group.expert=auto")
     expect("muon", "muon needs whole matrices", "--set", GROUP, optimizer=MUON)
     expect("devices", "worker1 offers 2 on its CPU; start it with --device cpu,cpu,cpu,cpu", "--set",
            "group.tensor=4")
 
 
 def main():
-    cases = {"parity": parity, "resume": resume, "chosen": chosen, "refused": refused}
+    cases = {"parity": parity, "resume": resume, "experts": experts, "chosen": chosen, "refused": refused}
     with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
         text_for_training(folder)
         with GroupCluster(sys.argv[1], folder, workers=2) as cluster:

@@ -14,6 +14,8 @@
 namespace longhaul::worker {
 namespace {
 
+using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
@@ -91,6 +93,33 @@ TEST_P(AutoOf, TakesZipWhereTheProbeSawItWinAndLosesNothing) {
     EXPECT_EQ(ran.computed.losses, plain.computed.losses);
     ExpectSame(ran.computed.after.parameters, plain.computed.after.parameters);
   }
+}
+
+// Bytes of hidden states of two rows in bf16, and of what a rank sends to two experts a token.
+TEST(Auto, LooksAtAllThatBlocksExchange) {
+  using collective::Op;
+  const auto of = [](ModelFamily family, bool sequence, uint32_t parts) {
+    StageOptions options =
+        OptionsOf({.family = family, .dtype = ComputeDtype::kBf16, .sequence = sequence});
+    options.ranks.resize(options.group.tensor = 4);
+    options.group.expert = parts;
+    return BlockExchangesOf(options);
+  };
+  const StageOptions options = OptionsOf({.family = ModelFamily::kMoe});
+  const ModelSpec& model = options.model;
+  const uint64_t hidden = uint64_t{2} * model.context * model.hidden * 2;
+  const uint64_t slots = hidden / 4 * model.experts_per_token;
+  EXPECT_THAT(of(ModelFamily::kLlama, false, 1),
+              ElementsAre(BlockExchange{Op::kAllReduce, hidden}));
+  EXPECT_THAT(of(ModelFamily::kLlama, true, 1),
+              ElementsAre(BlockExchange{Op::kReduceScatter, hidden},
+                          BlockExchange{Op::kAllGather, hidden}));
+  EXPECT_THAT(of(ModelFamily::kMoe, false, 1), ElementsAre(BlockExchange{Op::kAllReduce, hidden},
+                                                           BlockExchange{Op::kAllGather, hidden}));
+  EXPECT_THAT(of(ModelFamily::kMoe, false, 2), ElementsAre(BlockExchange{Op::kAllReduce, hidden},
+                                                           BlockExchange{Op::kAllGather, hidden},
+                                                           BlockExchange{Op::kAllToAll, slots}));
+  EXPECT_THAT(of(ModelFamily::kMoe, true, 4), Contains(BlockExchange{Op::kAllToAll, slots}));
 }
 
 TEST(Auto, ProbesNothingForSumsInFp32) {

@@ -60,8 +60,8 @@ inline StageOptions OptionsOf(const Case& one) {
   StageOptions options;
   options.group.sequence = one.sequence;
   options.group.expert = one.experts;
-  options.model.balance = one.balance;
   options.model = testing::SmallModelOf(one.family);
+  options.model.balance = one.balance;
   options.model.layers = 3;
   if (one.family == ModelFamily::kMoe) options.model.experts = 8;
   options.model.qk_norm = one.qk_norm;

@@ -10,6 +10,7 @@
 
 #include "run/boundary/boundary_shape.h"
 #include "run/model/family.h"
+#include "run/model/share.h"
 #include "worker/stage/group/rank_group.h"
 #include "worker/stage/group/rank_threads.h"
 #include "worker/stage/group/shared_reader.h"
@@ -70,6 +71,15 @@ Status CheckGroup(const StageOptions& options) {
     return refuse(fmt::format("expert {}: no block of the model has experts", group.expert),
                   "choose group.expert 1, or family moe");
   }
+  if (const std::vector<uint32_t> parts =
+          model::PartsOfExperts(options.model, static_cast<uint32_t>(options.ranks.size()));
+      std::ranges::find(parts, group.expert) == parts.end()) {
+    return refuse(
+        fmt::format("expected a group.expert that divides both the ranks and the {} experts "
+                    "of a block, got {}",
+                    options.model.experts, group.expert),
+        "choose another one");
+  }
   if (!(group.shared_channels >= 0 && group.shared_channels <= 1)) {
     return refuse(
         fmt::format("expected a share of channels from 0 to 1, got {}", group.shared_channels),
@@ -94,12 +104,15 @@ Status CheckGroup(const StageOptions& options) {
   return absl::OkStatus();
 }
 
-RankGroup::Kind KindOf(const StageOptions& options) {
+RankGroup::Kind KindOf(const StageOptions& options, const RankCommunicators& ranks) {
+  const GroupCollective backward = options.group.backward;
   return {.sequence = options.group.sequence,
           .hidden = options.model.hidden,
           .shared_channels = SharedChannels(options.model, options.group),
           .experts = options.group.expert,
-          .backward_waits = options.group.backward == GroupCollective::kZip};
+          .backward_waits = backward == GroupCollective::kZip ||
+                            // a switcher, which may take zip
+                            (backward == GroupCollective::kAuto && ranks.backward != ranks.exact)};
 }
 
 // Into one count, whichever of the three does a call. Those that are one stay one.
@@ -303,8 +316,9 @@ Status GroupStage::Start(const MakeCommunicators& make_communicators) {
     }
     const bool recordable = communicators->recordable;
     CountUse(&*communicators);
+    const RankGroup::Kind kind = KindOf(options_, *communicators);
     ranks_[rank].group =
-        std::make_unique<RankGroup>(KindOf(options_), *std::move(communicators), std::move(member));
+        std::make_unique<RankGroup>(kind, *std::move(communicators), std::move(member));
     StageOptions own = options_;
     own.device = options_.ranks[rank];
     own.graphs = own.graphs && recordable;

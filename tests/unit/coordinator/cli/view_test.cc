@@ -20,6 +20,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -164,7 +165,14 @@ TEST(WatchView, ShowsWhatRanksExchangedAndSaysWhatIsNotKnown) {
   stage.set_collective_share(0.2);
   lines = WatchLines(run, 160, false);
   EXPECT_THAT(lines, Contains(HasSubstr("       250 ms          20%")));
+  stage.mutable_expert_load()->set_highest(2.5);
+  stage.mutable_expert_load()->set_layer(3);
+  stage.mutable_expert_load()->set_mean(1.75);
+  lines = WatchLines(run, 160, false);
+  EXPECT_THAT(lines, Contains("EXPERTS OF STAGE  MOST OVER MEAN  IN LAYER  MEAN OF LAYERS"));
+  EXPECT_THAT(lines, Contains("               0           2.50x         3           1.75x"));
   const auto json = nlohmann::json::parse(ToJson(run, false));
+  EXPECT_EQ(json["stages"][0]["expert_load"]["highest"].get<double>(), 2.5);
   EXPECT_EQ(json["stages"][0]["collectives"]["sent"]["all_reduce"].get<uint64_t>(), 4'200'000u);
   EXPECT_EQ(json["stages"][0]["collectives"]["seconds"].get<double>(), 0.25);
 }
@@ -197,6 +205,24 @@ TEST(PlanView, ShowsWhatRanksExchangeAndWhatOtherNumbersWouldDo) {
   EXPECT_THAT(out.str(), HasSubstr("\t1 MB\tchosen\n"));
   EXPECT_THAT(out.str(), HasSubstr("3\t-\t-\t-\t3 does not divide its 8 heads\n"));
 
+  // Where experts are divided.
+  plan.assignment.cells[0].group = {4, 2};
+  plan.assignment.cells[0].devices = {0, 1, 2, 3};
+  plan.cells[0].group->sent.all_to_all = 250'000;
+  plan.prediction.ranks = {
+      {.tensor = 4, .expert = 1, .step_seconds = 4, .memory_bytes = 2'000'000},
+      {.tensor = 4, .expert = 2, .step_seconds = 2, .memory_bytes = 1'000'000},
+      {.tensor = 4, .expert = 4, .step_seconds = 3, .memory_bytes = 1'000'000}};
+  std::ostringstream divided;
+  PrintPlan({.out = divided, .err = divided}, plan, spec);
+  EXPECT_THAT(divided.str(), HasSubstr("4 ranks, experts in 2 parts, on devices 0-3"));
+  EXPECT_THAT(divided.str(), HasSubstr("0\thost\tzip over host\t12.5 MB\t2.5 MB\t500 ms\t25%"));
+  EXPECT_THAT(divided.str(), HasSubstr("each number of ranks and of parts of experts"));
+  EXPECT_THAT(divided.str(), HasSubstr("4\t1\t4 s\t"));
+  EXPECT_THAT(divided.str(), ContainsRegex("4\t2\t2 s\t.*\t1 MB\tchosen\n"));
+  EXPECT_THAT(divided.str(), ContainsRegex("4\t4\t3 s\t.*\t1 MB\tslower\n"));
+
+  plan.assignment.cells[0].group = {2, 1};
   plan.cells[0].group.reset();
   plan.prediction.ranks.clear();
   std::ostringstream without;

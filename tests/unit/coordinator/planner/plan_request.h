@@ -42,7 +42,8 @@ inline PlanRequest Request(uint32_t workers) {
 
 // Takes these for a block that so many ranks share, a quarter of the forward inside collectives
 // that send 1,000 bytes.
-inline void TimeGroup(uint32_t ranks, double forward, double backward, CandidateWorker* worker) {
+inline v1::GroupTimes& TimeGroup(uint32_t ranks, double forward, double backward,
+                                 CandidateWorker* worker) {
   v1::GroupTimes& group = *worker->times.add_groups();
   group.set_tensor(ranks);
   group.set_forward_collective("host");
@@ -54,6 +55,7 @@ inline void TimeGroup(uint32_t ranks, double forward, double backward, Candidate
   block.mutable_sent()->set_all_reduce(1000);
   group.mutable_head()->mutable_sent()->set_all_gather(10);
   group.mutable_head()->set_collective_seconds(0);
+  return group;
 }
 
 // Workers with `devices` on their CPUs of `cores`, for a run whose stages have `ranks` each.

@@ -15,6 +15,7 @@ namespace longhaul::coordinator {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -301,6 +302,42 @@ TEST(MakePlan, ARankHasADeviceAndAStageTheTimeOfAllItsRanks) {
                               "collectives that take up to 96 ms of it"),
                     HasSubstr("one device's time divided evenly would be up to 128 ms less")));
   EXPECT_EQ(CheckAssignment(plan->assignment), absl::OkStatus());
+}
+
+// Embedding and head were timed with what ranks exchange around layers, blocks without.
+TEST(MakePlan, WhatRanksExchangeAroundLayersCountsOnceAStage) {
+  const auto gathered = [](uint32_t workers, Recompute recompute) {
+    PlanRequest request = Groups(workers, /*devices=*/2, /*ranks=*/2);
+    request.spec.pipeline.recompute = recompute;
+    for (CandidateWorker& worker : request.workers) {
+      v1::GroupTimes& group = *worker.times.mutable_groups(0);
+      group.mutable_head()->Clear();
+      for (v1::GroupPass* pass :
+           {group.mutable_embedding(), group.mutable_head(), group.mutable_ends()}) {
+        pass->set_forward(0.001);
+        pass->set_backward(0.002);
+        pass->set_collective_seconds(0.0005);
+        pass->mutable_sent()->set_all_gather(100);
+      }
+    }
+    const auto plan = MakePlan(request);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    std::vector<uint64_t> sent;
+    for (size_t s = 0; plan.ok() && s < plan->cells.size(); ++s) {
+      const CellEstimate& cell = plan->cells[s];
+      const uint32_t layers = plan->assignment.cells[s].layers.count;
+      const auto times = static_cast<double>(cell.group->sent.all_gather) / 100;
+      EXPECT_NEAR(cell.forward_seconds, layers * 0.006 + times * 0.001, 1e-12);
+      EXPECT_NEAR(cell.backward_seconds, layers * 0.011 + times * 0.002, 1e-12);
+      EXPECT_NEAR(cell.group->collective_seconds.value(), layers * 0.0015 + times * 0.0005, 1e-12);
+      sent.push_back(cell.group->sent.all_gather);
+    }
+    return sent;
+  };
+  EXPECT_THAT(gathered(1, Recompute::kNone), ElementsAre(100));
+  EXPECT_THAT(gathered(4, Recompute::kStage), ElementsAre(100, 100, 100, 100));
+  // Blocks that are recomputed one by one, two a stage, are each gone through in one go.
+  EXPECT_THAT(gathered(4, Recompute::kBlocks), ElementsAre(200, 200, 200, 200));
 }
 
 TEST(MakePlan, AWorkerWithTooFewDevicesIsNamed) {

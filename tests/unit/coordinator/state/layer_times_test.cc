@@ -120,17 +120,35 @@ TEST(HaveSameLayerTimes, UnlessAKeyDiffersThatTheyMayDependOn) {
   EXPECT_FALSE(same_after([](RunSpec& s) { s.group.tensor = 2; }));
 }
 
-TEST(HaveSameLayerTimes, WhereAllNumbersOfRanksWereTimedOneOfThemIs) {
+TEST(HaveSameLayerTimes, WhereAllGroupsWereTimedOneOfThemIs) {
   RunSpec timed = SmallSpec("tiny", 2);
-  timed.group = {.tensor_auto = true, .forward = GroupCollective::kZip};
+  timed.group = {.tensor_auto = true, .expert_auto = true, .forward = GroupCollective::kZip};
   for (const uint32_t ranks : {1, 2, 4}) {
-    RunSpec settled = timed;
-    settled.group = timed.group.Settled(ranks);
-    EXPECT_TRUE(HaveSameLayerTimes(timed, settled));
-    EXPECT_FALSE(HaveSameLayerTimes(settled, timed));
+    for (const uint32_t parts : {1, 2}) {
+      if (parts > ranks) continue;
+      RunSpec settled = timed;
+      settled.group = timed.group.Settled(ranks, parts);
+      EXPECT_TRUE(HaveSameLayerTimes(timed, settled));
+      EXPECT_FALSE(HaveSameLayerTimes(settled, timed));
+    }
   }
   RunSpec other = timed;
   other.group = {.tensor = 2, .forward = GroupCollective::kTaco};
+  EXPECT_FALSE(HaveSameLayerTimes(timed, other));
+}
+
+// What the file says is all that was timed.
+TEST(HaveSameLayerTimes, ANumberThatWasNotOpenIsNotAnother) {
+  RunSpec timed = SmallSpec("tiny", 2);
+  timed.group = {.expert = 2, .tensor_auto = true};
+  RunSpec other = timed;
+  other.group = {.tensor = 4, .expert = 4};
+  EXPECT_FALSE(HaveSameLayerTimes(timed, other));
+  other.group.expert = 2;
+  EXPECT_TRUE(HaveSameLayerTimes(timed, other));
+  timed.group = {.tensor = 4, .expert_auto = true};
+  EXPECT_TRUE(HaveSameLayerTimes(timed, other));
+  other.group.tensor = 2;
   EXPECT_FALSE(HaveSameLayerTimes(timed, other));
 }
 

@@ -72,6 +72,36 @@ TEST_F(Reports, AStepTakesItsNumbersFromTheStagesThatHaveThem) {
   EXPECT_EQ(step.epoch(), 1u);
 }
 
+TEST_F(Reports, AStepSaysHowEvenlyExpertsWereBusy) {
+  const auto load = [](double highest, uint32_t layer, double mean) {
+    v1::ExpertLoad one;
+    one.set_highest(highest);
+    one.set_layer(layer);
+    one.set_mean(mean);
+    return one;
+  };
+  v1::StepReport a = c.Report(1, 0, 2), b = c.Report(1, 1, 2);
+  const auto& cells = c.records["tiny-1"].plan->assignment.cells;
+  *a.mutable_expert_load() = load(1.5, 0, 1.25);
+  *b.mutable_expert_load() = load(3, cells[1].layers.first, 2);
+  c.Step("b", "tiny-1", b);
+  c.Step("a", "tiny-1", a);
+  const v1::ExpertLoad& of_step = c.steps["tiny-1"].at(1).expert_load();
+  EXPECT_EQ(of_step.highest(), 3);
+  EXPECT_EQ(of_step.layer(), cells[1].layers.first);
+  const double layers = cells[0].layers.count + cells[1].layers.count;
+  EXPECT_DOUBLE_EQ(of_step.mean(),
+                   (1.25 * cells[0].layers.count + 2 * cells[1].layers.count) / layers);
+  EXPECT_EQ(c.state->Run("tiny-1")->stages(0).expert_load().highest(), 1.5);
+
+  // A stage that says nothing of them, as a skipped step's: nothing is known of all.
+  a.set_step(2);
+  b = c.Report(2, 1, 2);
+  c.Step("b", "tiny-1", b);
+  c.Step("a", "tiny-1", a);
+  EXPECT_FALSE(c.steps["tiny-1"].at(2).has_expert_load());
+}
+
 TEST_F(Reports, ALostReportDoesNotStopTheCount) {
   c.Step("a", "tiny-1", c.Report(1, 0, 2));  // b's report of step 1 is lost
   c.Steps(kAb, "tiny-1", 2);

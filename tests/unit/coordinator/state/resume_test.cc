@@ -272,7 +272,40 @@ TEST(ResumeOfRanks, KeepsTheNumberThatTheFirstPlanChose) {
   c.Forget();
   c.Tick(SubmitOf(spec, "unused", 7, true));
   ASSERT_TRUE(c.LastReply<command::ReplySubmit>()->reply.ok());
-  EXPECT_EQ(c.records.at("tiny-1").spec.group, spec.group.Settled(2));
+  EXPECT_EQ(c.records.at("tiny-1").spec.group, spec.group.Settled(2, 1));
+}
+
+TEST(ResumeOfRanks, KeepsThePartsOfExpertsUnlessTheFileHasOtherRanks) {
+  Coordinator c;
+  for (const char* name : {"a", "b"}) {
+    v1::Hello hello = HelloOf(name);
+    *hello.add_devices() = hello.devices(0);
+    c.Join(hello);
+  }
+  RunSpec spec = SmallSpec("tiny", 2);
+  spec.model.family = ModelFamily::kMoe;
+  spec.model.kv_heads = spec.model.heads;
+  spec.model.experts = 4;
+  spec.model.experts_per_token = 1;
+  spec.model.expert_intermediate = 64;
+  spec.group = {.tensor = 2, .expert_auto = true};
+  c.Tick(SubmitOf(spec, "tiny-1"));
+  c.ToRunning(kAb, "tiny-1");
+  // Two parts were not timed.
+  EXPECT_EQ(c.records.at("tiny-1").spec.group, (GroupSpec{.tensor = 2}));
+  EXPECT_EQ(c.state->Run("tiny-1")->stages(0).expert_ranks(), 1u);
+  c.Error("a", "tiny-1", "boom");
+  c.Forget();
+  c.Tick(SubmitOf(spec, "unused", 7, true));
+  ASSERT_TRUE(c.LastReply<command::ReplySubmit>()->reply.ok());
+  EXPECT_EQ(c.records.at("tiny-1").spec.group, (GroupSpec{.tensor = 2}));
+  c.ToRunning(kAb, "tiny-1");
+
+  c.Error("a", "tiny-1", "boom");
+  c.Forget();
+  spec.group = {.expert = 2, .tensor_auto = true};
+  c.Tick(SubmitOf(spec, "unused", 8, true));
+  EXPECT_EQ(c.records.at("tiny-1").spec.group, spec.group) << "left to the next plan";
 }
 
 TEST(CheckResumable, NamesEveryKeyOfFamilyLlamaThatDiffers) {

@@ -4,15 +4,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace longhaul {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::Pair;
 
 struct GroupFieldsParts {
   std::string model = "{ layers: 2, hidden: 48, heads: 6, context: 8 }";
@@ -155,7 +159,7 @@ TEST_F(GroupFields, LeavesTheNumberOfRanksToThePlan) {
   EXPECT_EQ(*again, *spec);
 
   RunSpec settled = *spec;
-  settled.group = spec->group.Settled(3);
+  settled.group = spec->group.Settled(3, 1);
   EXPECT_EQ(settled.group.tensor, 3u);
   EXPECT_FALSE(settled.group.tensor_auto);
   EXPECT_EQ(settled.group.forward, GroupCollective::kZip);
@@ -163,11 +167,53 @@ TEST_F(GroupFields, LeavesTheNumberOfRanksToThePlan) {
   const auto chosen = ParseRunSpec(ToYaml(settled), "chosen.yaml", {}, nullptr);
   ASSERT_TRUE(chosen.ok()) << chosen.status();
   EXPECT_EQ(*chosen, settled);
-  EXPECT_EQ(spec->group.Settled(1), GroupSpec());
+  EXPECT_EQ(spec->group.Settled(1, 1), GroupSpec());
 
   EXPECT_THAT(Error("{ tensor: auto, p: 0.5 }", {.model = kLlama}),
               HasSubstr("group.p: ranks with channels of their own are another model for each "
                         "number of them"));
+}
+
+std::vector<std::pair<uint32_t, uint32_t>> LeftOpen(const RunSpec& spec, uint32_t most_ranks) {
+  std::vector<std::pair<uint32_t, uint32_t>> groups;
+  for (const GroupSpec& group : config::GroupsLeftOpen(spec, most_ranks)) {
+    EXPECT_FALSE(group.is_auto());
+    groups.emplace_back(group.tensor, group.expert);
+  }
+  return groups;
+}
+
+TEST_F(GroupFields, LeavesThePartsOfExpertsToThePlan) {
+  for (const char* group : {"{ tensor: auto, expert: auto }", "{ tensor: 6, expert: auto }",
+                            "{ tensor: auto, expert: 2 }"}) {
+    const auto spec = Parsed(group, {.model = kMoe});
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_TRUE(spec->group.is_auto());
+    const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(*again, *spec);
+  }
+  // What divides both 4 ranks and 6 experts, and so on.
+  EXPECT_THAT(LeftOpen(*Parsed("{ tensor: auto, expert: auto }", {.model = kMoe}), 4),
+              ElementsAre(Pair(1, 1), Pair(2, 1), Pair(2, 2), Pair(3, 1), Pair(3, 3), Pair(4, 1),
+                          Pair(4, 2)));
+  EXPECT_THAT(LeftOpen(*Parsed("{ tensor: 6, expert: auto }", {.model = kMoe}), 4),
+              ElementsAre(Pair(6, 1), Pair(6, 2), Pair(6, 3), Pair(6, 6)));
+  EXPECT_THAT(LeftOpen(*Parsed("{ tensor: auto, expert: 2 }", {.model = kMoe}), 3),
+              ElementsAre(Pair(1, 2), Pair(2, 2), Pair(3, 2)));
+  EXPECT_THAT(LeftOpen(*Parsed("{ tensor: 2 }", {}), 4), ElementsAre(Pair(2, 1)));
+
+  EXPECT_EQ(Error("{ tensor: 2, expert: auto }"),
+            "run.yaml:5:29: group.expert: no block of family gpt has experts that parts could be "
+            "made of; leave expert out, or choose family moe");
+  EXPECT_THAT(Error("{ tensor: auto, expert: 2 }"),
+              HasSubstr("no block of family gpt has experts that 2 parts could be made of"));
+  EXPECT_THAT(Error("{ tensor: auto, expert: 4 }", {.model = kMoe}),
+              HasSubstr("divides the 6 experts of a block (model.experts), got 4"));
+  EXPECT_THAT(Error("{ expert: auto }", {.model = kMoe}),
+              HasSubstr("group.expert: a stage of one rank"));
+  EXPECT_THAT(Error("{ tensor: 2, expert: all }", {.model = kMoe}),
+              HasSubstr("group.expert: expected a whole number from 1 to 64 or auto, got 'all'"));
 }
 
 TEST_F(GroupFields, AreFromOneTo64) {

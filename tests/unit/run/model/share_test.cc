@@ -236,5 +236,24 @@ TEST(ShareOf, RefusesGroupsThatCannotShareEvenly) {
             "channels, got 5; choose another size of the group");
 }
 
+TEST(PartsOfExperts, DivideRanksAndExperts) {
+  ModelSpec moe = Eight(ModelFamily::kMoe);
+  moe.experts = 12;
+  EXPECT_THAT(PartsOfExperts(moe, 1), ElementsAre(1));
+  EXPECT_THAT(PartsOfExperts(moe, 8), ElementsAre(1, 2, 4));
+  EXPECT_THAT(PartsOfExperts(moe, 5), ElementsAre(1));
+  EXPECT_THAT(PartsOfExperts(moe, 24), ElementsAre(1, 2, 3, 4, 6, 12));
+  EXPECT_THAT(PartsOfExperts(Eight(ModelFamily::kLlama), 8), ElementsAre(1));
+  // Those and no others have shares.
+  for (const Parameter& parameter : FamilyOf(moe).parameters(moe, kVocabulary)) {
+    if (parameter.split.along != Along::kExperts) continue;
+    for (uint32_t parts = 1; parts <= 24; ++parts) {
+      const std::vector<uint32_t> allowed = PartsOfExperts(moe, 24);
+      EXPECT_EQ(ShareOf(moe, parameter, 0, {.count = 24, .experts = parts}).ok(),
+                std::ranges::find(allowed, parts) != allowed.end());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace longhaul::model

@@ -226,10 +226,12 @@ TEST(CheckAssignment, NamesAllThatIsWrong) {
 }
 
 TEST(GroupText, NamesRanksAndDevices) {
-  EXPECT_EQ(GroupText(2, "cpu", std::vector<uint32_t>{0, 1}), "2 ranks on cpu 0-1");
-  EXPECT_EQ(GroupText(5, "cuda", std::vector<uint32_t>{0, 2, 3, 4, 7}),
+  EXPECT_EQ(GroupText({2, 1}, "cpu", std::vector<uint32_t>{0, 1}), "2 ranks on cpu 0-1");
+  EXPECT_EQ(GroupText({4, 2}, "cpu", std::vector<uint32_t>{0, 1, 2, 3}),
+            "4 ranks, experts in 2 parts, on cpu 0-3");
+  EXPECT_EQ(GroupText({5, 1}, "cuda", std::vector<uint32_t>{0, 2, 3, 4, 7}),
             "5 ranks on cuda 0, 2-4, 7");
-  EXPECT_EQ(GroupText(1, "", std::vector<uint32_t>{3}), "1 rank on devices 3");
+  EXPECT_EQ(GroupText({1, 1}, "", std::vector<uint32_t>{3}), "1 rank on devices 3");
 }
 
 }  // namespace

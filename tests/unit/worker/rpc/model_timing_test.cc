@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "run/plan/proto/plan_proto.h"
 #include "tests/unit/worker/tiny_run.h"
 #include "worker/ranks/communicators.h"
 #include "worker/stage/group/group_stage.h"
@@ -14,7 +16,9 @@
 namespace longhaul::worker {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 StatusOr<std::unique_ptr<Stage>> MakeGroup(const StageOptions& options) {
   return MakeGroupStage(options, CommunicatorsFor(options));
@@ -58,9 +62,30 @@ TEST(MeasureModel, SequenceParallelRanksGatherAndScatter) {
       MeasureModel(TinySpec({"group.tensor=2", "group.sequence=true"}), 256, Devices(2), MakeGroup);
   ASSERT_TRUE(times.ok()) << times.status();
   ASSERT_EQ(times->groups_size(), 1);
-  // Around the two blocks rows are gathered once more each way.
   EXPECT_EQ(times->groups(0).block().sent().reduce_scatter(), 4 * kHiddenBytes);
-  EXPECT_EQ(times->groups(0).block().sent().all_gather(), 5 * kHiddenBytes);
+  EXPECT_EQ(times->groups(0).block().sent().all_gather(), 4 * kHiddenBytes);
+  // Around blocks rows are gathered once more each way.
+  EXPECT_EQ(times->groups(0).ends().sent().all_gather(), 2 * kHiddenBytes);
+  EXPECT_EQ(FromProto(times->groups(0).ends().sent()).total(), 2 * kHiddenBytes);
+}
+
+constexpr const char* kOfExperts[] = {"model.family=moe", "model.kv_heads=2", "model.experts=4",
+                                      "model.experts_per_token=2", "model.expert_intermediate=32"};
+
+TEST(MeasureModel, TriesAllPartsOfExpertsThatAreLeftOpen) {
+  std::vector<std::string> overrides(std::begin(kOfExperts), std::end(kOfExperts));
+  overrides.insert(overrides.end(), {"group.tensor=auto", "group.expert=auto", "model.heads=4"});
+  const auto times = MeasureModel(TinySpec(overrides), 256, Devices(4), MakeGroup);
+  ASSERT_TRUE(times.ok()) << times.status();
+  std::vector<std::pair<uint32_t, uint32_t>> timed;
+  for (const v1::GroupTimes& group : times->groups()) {
+    timed.emplace_back(group.tensor(), group.expert());
+    const CollectiveBytes sent = FromProto(group.block().sent());
+    EXPECT_EQ(group.refused().empty(), group.tensor() != 3) << group.refused();
+    EXPECT_EQ(sent.all_to_all > 0, group.expert() > 1);
+  }
+  EXPECT_THAT(timed,
+              ElementsAre(Pair(2, 1), Pair(2, 2), Pair(3, 1), Pair(4, 1), Pair(4, 2), Pair(4, 4)));
 }
 
 TEST(MeasureModel, RanksWithChannelsOfTheirOwnSendTheOthers) {

@@ -1,0 +1,20 @@
+// How evenly the experts of a stage are busy. Pure.
+#ifndef LONGHAUL_WORKER_PIPELINE_EXPERT_LOAD_H_
+#define LONGHAUL_WORKER_PIPELINE_EXPERT_LOAD_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "longhaul/v1/worker.pb.h"
+
+namespace longhaul::worker {
+
+// Of `tokens`, Stage::TokensOfExperts, of the blocks from `first_layer` on. nullopt: no block has
+// experts that got any.
+std::optional<v1::ExpertLoad> ExpertLoadOf(const std::vector<std::vector<int64_t>>& tokens,
+                                           uint32_t first_layer);
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_PIPELINE_EXPERT_LOAD_H_

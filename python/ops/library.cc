@@ -117,9 +117,13 @@ int64_t MaxEncodedBytes(at::IntArrayRef sizes, std::string_view text) {
   return static_cast<int64_t>(FindCodec(text)->MaxEncodedBytes(ShapeOf(sizes)));
 }
 
+// Not predict, which knows nothing without the tables of a run.
 std::vector<std::string> CodecNames() {
-  const std::vector<std::string_view> names = codec::CodecNames();
-  return {names.begin(), names.end()};
+  std::vector<std::string> names;
+  for (const std::string_view name : codec::CodecNames()) {
+    if (name != ToString(codec::CodecId::kPredict)) names.emplace_back(name);
+  }
+  return names;
 }
 
 // For tracing: throws what the operators would, and returns whether all blobs of a shape have one

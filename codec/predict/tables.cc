@@ -1,0 +1,34 @@
+#include "codec/predict/tables.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "codec/predict/arithmetic.h"
+
+namespace longhaul::codec::predict {
+
+StatusOr<Tables> Tables::Create(const TablesShape& shape) {
+  try {
+    return Tables(shape, AlignedBuffer(shape.bytes()));
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        fmt::format("no memory for the {} bytes of tables of {} tokens and {} pairs x {} channels",
+                    shape.bytes(), shape.vocabulary, shape.pairs, shape.channels));
+  }
+}
+
+Tables::Tables(const TablesShape& shape, AlignedBuffer memory)
+    : shape_(shape),
+      memory_(std::move(memory)),
+      check_(FirstCheck(shape.vocabulary, shape.channels)) {
+  const uint64_t values = shape.rows() * shape.channels;
+  if (memory_.size() > 0) std::memset(memory_.span().data(), 0, memory_.size());
+  std::byte* const begin = memory_.span().data();
+  means_ = {reinterpret_cast<float*>(begin), values};
+  counts_ = {reinterpret_cast<uint32_t*>(begin + values * sizeof(float)), shape.rows()};
+}
+
+}  // namespace longhaul::codec::predict

@@ -110,8 +110,8 @@ class Codec {
   virtual size_t UsualEncodedBytes(const Shape& shape) const { return MaxEncodedBytes(shape); }
   // Of a sample's record in Context.messages; 0 for a codec without state.
   virtual size_t MessageBytes(const Shape& /*shape*/) const { return 0; }
-  // Of Context.tables; 0 for a codec without.
-  virtual uint64_t TableBytes(uint32_t /*vocabulary*/, uint32_t /*channels*/) const { return 0; }
+  // Of Context.tables, for ids below `vocabulary`; 0 for a codec without (predict/tables.h).
+  virtual uint64_t TableRows(uint32_t /*vocabulary*/) const { return 0; }
   // Scratch that Encode and Decode need; aligned to 64 bytes by the caller.
   virtual size_t WorkspaceBytes(const Shape& shape) const = 0;
 

@@ -247,7 +247,7 @@ StatusOr<CodecPtr> PredictFromHeader(const BlobHeader& /*header*/) {
 }
 
 StatusOr<CodecPtr> MakePredict(const predict::Params& params, CodecPtr other) {
-  const bool remembers = other->MessageBytes({1, 1, 1}) > 0 || other->TableBytes(1, 1) > 0;
+  const bool remembers = other->MessageBytes({1, 1, 1}) > 0 || other->TableRows(1) > 0;
   if (!remembers) return predict::Create(params, std::move(other));
   return absl::InvalidArgumentError(
       fmt::format("expected a codec without state after predict's '/', got '{}'", other->name()));

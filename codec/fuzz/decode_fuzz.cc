@@ -47,12 +47,10 @@ bool DecodeWithTables(const Codec& codec, std::span<const std::byte> blob, const
   AlignedBuffer workspace(codec.WorkspaceBytes(shape));
   AlignedBuffer tensor(shape.elements() * sizeof(float));
   const MutableTensorView out{tensor.span().data(), Dtype::kF32, shape};
-  const uint64_t rows =
-      codec.TableBytes(kVocabulary, shape.channels) / sizeof(float) / (shape.channels + 1ull);
   bool taken = false;
   for (const bool learns : {false, true}) {
-    auto tables = predict::Tables::Create(
-        {kVocabulary, shape.channels, static_cast<uint32_t>(rows - kVocabulary)});
+    auto tables =
+        predict::Tables::Create(predict::TablesShapeFor(codec, kVocabulary, shape.channels));
     if (!tables.ok()) std::abort();
     Context context;
     context.tables = &*tables;
@@ -109,9 +107,9 @@ LH_FUZZ_TARGET(codec_decode) {
     taken = DecodeWithMessages(**codec, blob, header->shape) || taken;
   }
   // Not tables of gigabytes.
-  constexpr uint64_t kMostTableBytes = 64 << 20;
-  const uint64_t table_bytes = (*codec)->TableBytes(kVocabulary, header->shape.channels);
-  if (table_bytes > 0 && table_bytes < kMostTableBytes && header->shape.elements() > 0) {
+  constexpr uint64_t kMostTableValues = 16 << 20;
+  const uint64_t values = (*codec)->TableRows(kVocabulary) * header->shape.channels;
+  if (values > 0 && values < kMostTableValues && header->shape.elements() > 0) {
     taken = DecodeWithTables(**codec, blob, header->shape) || taken;
   }
   return taken;

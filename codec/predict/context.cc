@@ -19,6 +19,14 @@ std::string_view Describe(Kind kind) {
 
 }  // namespace
 
+Status CheckShapeOf(const TablesShape& tables, const Params& params, const Shape& shape) {
+  const TablesShape needed{tables.vocabulary, shape.channels, params.pairs()};
+  if (tables == needed) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("expected tables of {} channels and {} pairs, got {} and {}", needed.channels,
+                  needed.pairs, tables.channels, tables.pairs));
+}
+
 Status CheckContext(const Context& context, const TablesShape* tables, const Params& params,
                     const Shape& shape, bool decodes) {
   const uint64_t tokens = uint64_t{shape.samples} * shape.tokens;
@@ -27,12 +35,7 @@ Status CheckContext(const Context& context, const TablesShape* tables, const Par
     return absl::InvalidArgumentError(
         "predict needs Context.tables where tokens have ids or teach; there are none");
   }
-  const TablesShape needed{tables->vocabulary, shape.channels, params.pairs()};
-  if (*tables != needed) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected tables of {} channels and {} pairs, got {} and {}", needed.channels,
-                    needed.pairs, tables->channels, tables->pairs));
-  }
+  LH_RETURN_IF_ERROR(CheckShapeOf(*tables, params, shape));
   if (decodes && context.token_ids.empty()) return absl::OkStatus();
   if (context.token_ids.size() != tokens) {
     return absl::InvalidArgumentError(
@@ -42,10 +45,10 @@ Status CheckContext(const Context& context, const TablesShape* tables, const Par
   return CheckIds(context.token_ids, tables->vocabulary);
 }
 
-Front ExpectedFront(const Context& context, const TablesShape* tables, uint64_t check) {
+Front ExpectedFront(const TablesShape* tables, bool learns, uint64_t check) {
   if (tables == nullptr) return {};
   return {.check = check,
-          .kind = context.learns ? Kind::kLearned : Kind::kPredicted,
+          .kind = learns ? Kind::kLearned : Kind::kPredicted,
           .id_bytes = BytesOfId(tables->vocabulary)};
 }
 

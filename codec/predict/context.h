@@ -15,11 +15,13 @@
 
 namespace longhaul::codec::predict {
 
-// `tables`: null without. A blob is to be made, or (`decodes`) was.
+// `tables`: null without.
+Status CheckShapeOf(const TablesShape& tables, const Params& params, const Shape& shape);
+// A blob is to be made, or (`decodes`) was.
 Status CheckContext(const Context& context, const TablesShape* tables, const Params& params,
                     const Shape& shape, bool decodes);
-// What a blob's front is with this context.
-Front ExpectedFront(const Context& context, const TablesShape* tables, uint64_t check);
+// What a blob's front is. Without tables, those behind `tables` mean nothing.
+Front ExpectedFront(const TablesShape* tables, bool learns, uint64_t check);
 // `front` has passed ReadFront.
 Status CheckFront(const Front& front, const Front& expected);
 Status CheckIds(std::span<const uint32_t> ids, uint32_t vocabulary);

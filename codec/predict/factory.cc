@@ -78,8 +78,8 @@ class PredictCodec final : public Codec {
     if (Empty(shape) || !CheckShape(shape).ok()) return 0;
     return Scratch::Bytes(shape) + other_->WorkspaceBytes(shape);
   }
-  uint64_t TableBytes(uint32_t vocabulary, uint32_t channels) const override {
-    return TablesShape{vocabulary, channels, params_.pairs()}.bytes();
+  uint64_t TableRows(uint32_t vocabulary) const override {
+    return uint64_t{vocabulary} + params_.pairs();
   }
 
   Status Encode(const TensorView& in, const Context& context, std::span<std::byte> workspace,
@@ -173,7 +173,7 @@ Status PredictCodec::Encode(const TensorView& in, const Context& context,
     const TablesShape* const tables = context.tables ? &context.tables->shape() : nullptr;
     LH_RETURN_IF_ERROR(CheckContext(context, tables, params_, in.shape, /*decodes=*/false));
     const Front front =
-        ExpectedFront(context, tables, context.tables ? context.tables->check() : 0);
+        ExpectedFront(tables, context.learns, context.tables ? context.tables->check() : 0);
     const Scratch scratch(in.shape, workspace.data());
     std::ranges::copy(context.token_ids, scratch.ids);
     const std::span<std::byte> payload = out.subspan(kBlobHeaderBytes);
@@ -207,7 +207,7 @@ Status PredictCodec::Decode(std::span<const std::byte> blob, const Context& cont
   const std::span<const std::byte> payload = blob.subspan(kBlobHeaderBytes);
   LH_ASSIGN_OR_RETURN(const Front front, ReadFront(payload, shape));
   LH_RETURN_IF_ERROR(CheckFront(
-      front, ExpectedFront(context, tables, context.tables ? context.tables->check() : 0)));
+      front, ExpectedFront(tables, context.learns, context.tables ? context.tables->check() : 0)));
   const Scratch scratch(shape, workspace.data());
   if (tables != nullptr) {
     for (uint64_t k = 0; k < TokensOf(shape); ++k) {

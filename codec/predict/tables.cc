@@ -10,6 +10,10 @@
 
 namespace longhaul::codec::predict {
 
+TablesShape TablesShapeFor(const Codec& codec, uint32_t vocabulary, uint32_t channels) {
+  return {vocabulary, channels, static_cast<uint32_t>(codec.TableRows(vocabulary) - vocabulary)};
+}
+
 StatusOr<Tables> Tables::Create(const TablesShape& shape) {
   try {
     return Tables(shape, AlignedBuffer(shape.bytes()));

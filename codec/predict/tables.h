@@ -15,6 +15,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/status.h"
+#include "codec/codec.h"
 
 namespace longhaul::codec::predict {
 
@@ -26,6 +27,9 @@ struct TablesShape {
   uint64_t bytes() const { return rows() * (uint64_t{channels} + 1) * sizeof(float); }
   friend bool operator==(const TablesShape&, const TablesShape&) = default;
 };
+
+// Of the tables that a codec with some needs.
+TablesShape TablesShapeFor(const Codec& codec, uint32_t vocabulary, uint32_t channels);
 
 class Tables {
  public:

@@ -95,7 +95,10 @@ uint32_t LearnAll(const float* sum, float inverse, float rate, size_t channels, 
     hash = hn::Add(hash, hn::Mul(hn::BitCast(DU(), value), weight));
     weight = hn::Add(weight, step);
   }
-  uint32_t result = hn::GetLane(hn::SumOfLanes(DU(), hash));
+  uint32_t lanes[kLanes];
+  hn::StoreU(hash, DU(), lanes);
+  uint32_t result = 0;
+  for (const uint32_t lane : lanes) result += lane;
   for (; c < channels; ++c) {
     row[c] = row[c] + rate * (sum[c] * inverse - row[c]);
     result += std::bit_cast<uint32_t>(row[c]) * ChannelWeight(static_cast<uint32_t>(c));

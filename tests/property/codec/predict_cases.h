@@ -18,9 +18,7 @@
 namespace longhaul::codec {
 
 inline predict::Tables TablesFor(const Codec& codec, uint32_t vocabulary, uint32_t channels) {
-  const uint64_t rows = codec.TableBytes(vocabulary, channels) / sizeof(float) / (channels + 1);
-  auto tables =
-      predict::Tables::Create({vocabulary, channels, static_cast<uint32_t>(rows) - vocabulary});
+  auto tables = predict::Tables::Create(predict::TablesShapeFor(codec, vocabulary, channels));
   EXPECT_TRUE(tables.ok()) << tables.status();
   return *std::move(tables);
 }

@@ -86,9 +86,10 @@ TEST(PredictCodec, SizesAreAsTheFormatHasThem) {
   EXPECT_EQ(codec->MinEncodedBytes(gpt2_xl), plain);
   EXPECT_EQ(codec->UsualEncodedBytes(gpt2_xl), plain + 2048);
   EXPECT_EQ(codec->MaxEncodedBytes(gpt2_xl), plain + 4096);
-  EXPECT_EQ(codec->TableBytes(50257, 1600), (50257 + 65536) * 1601ull * 4);
-  EXPECT_EQ(MustParse("predict:pairs=0")->TableBytes(50257, 1600), 50257 * 1601ull * 4);
-  EXPECT_EQ(other->TableBytes(50257, 1600), 0u);
+  EXPECT_EQ(codec->TableRows(50257), 50257u + 65536);
+  EXPECT_EQ(MustParse("predict:pairs=0")->TableRows(50257), 50257u);
+  EXPECT_EQ(other->TableRows(50257), 0u);
+  EXPECT_EQ(predict::TablesShapeFor(*codec, 50257, 1600).bytes(), (50257 + 65536) * 1601ull * 4);
   Pair narrow("predict/gauss", {1, 9, 64}, 65536), wide("predict/gauss", {1, 9, 64}, 65537);
   const std::vector<float> x = Activations(9 * 64, 1);
   narrow.Transfer(x, Ids(1, {1, 9, 64}, 65536));

@@ -92,20 +92,25 @@ Status DeviceTables::Restore(const predict::Tables& tables, Stream* stream) {
   return SetCheck(tables.check(), stream);
 }
 
-Status DeviceTables::Save(Stream* stream, predict::Tables* tables) const {
-  if (tables->shape() != shape_) {
-    return absl::InvalidArgumentError("expected tables of the same shape to save to");
-  }
+StatusOr<uint64_t> DeviceTables::Check(Stream* stream) const {
   PredictState state;
-  LH_RETURN_IF_ERROR(
-      stream->Copy(tables->means().data(), means_dev(), tables->means().size_bytes()));
-  LH_RETURN_IF_ERROR(
-      stream->Copy(tables->counts().data(), counts_dev(), tables->counts().size_bytes()));
   LH_RETURN_IF_ERROR(stream->Copy(&state, state_.data_dev(), sizeof(state)));
   LH_RETURN_IF_ERROR(AwaitAll(stream));
   uint32_t sum = 0;
   for (const uint32_t part : state.sums) sum += part;
-  tables->set_check(state.learned == 0 ? state.check : predict::NextCheck(state.check, sum));
+  return state.learned == 0 ? state.check : predict::NextCheck(state.check, sum);
+}
+
+Status DeviceTables::Save(Stream* stream, predict::Tables* tables) const {
+  if (tables->shape() != shape_) {
+    return absl::InvalidArgumentError("expected tables of the same shape to save to");
+  }
+  LH_RETURN_IF_ERROR(
+      stream->Copy(tables->means().data(), means_dev(), tables->means().size_bytes()));
+  LH_RETURN_IF_ERROR(
+      stream->Copy(tables->counts().data(), counts_dev(), tables->counts().size_bytes()));
+  LH_ASSIGN_OR_RETURN(const uint64_t check, Check(stream));
+  tables->set_check(check);
   return absl::OkStatus();
 }
 

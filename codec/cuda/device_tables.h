@@ -37,7 +37,8 @@ class DeviceTables {
   uint64_t ids() const { return ids_; }
   bool learns() const { return learns_; }
 
-  // Both wait for what is queued on the stream. `tables` are of the same shape.
+  // These wait for what is queued on the stream. `tables` are of the same shape.
+  StatusOr<uint64_t> Check(longhaul::cuda::Stream* stream) const;  // Tables::check
   Status Restore(const predict::Tables& tables, longhaul::cuda::Stream* stream);
   Status Save(longhaul::cuda::Stream* stream, predict::Tables* tables) const;
 

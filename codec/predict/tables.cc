@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -33,6 +34,12 @@ Tables::Tables(const TablesShape& shape, AlignedBuffer memory)
   std::byte* const begin = memory_.span().data();
   means_ = {reinterpret_cast<float*>(begin), values};
   counts_ = {reinterpret_cast<uint32_t*>(begin + values * sizeof(float)), shape.rows()};
+}
+
+void Tables::CopyFrom(const Tables& other) {
+  std::ranges::copy(other.means_, means_.begin());
+  std::ranges::copy(other.counts_, counts_.begin());
+  check_ = other.check_;
 }
 
 }  // namespace longhaul::codec::predict

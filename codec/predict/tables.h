@@ -44,6 +44,8 @@ class Tables {
   std::span<const uint32_t> counts() const { return counts_; }
   float* MeansOf(uint64_t row) { return means_.data() + row * shape_.channels; }
   const float* MeansOf(uint64_t row) const { return means_.data() + row * shape_.channels; }
+  // `other` is of the same shape.
+  void CopyFrom(const Tables& other);
   // A hash of all that was learned.
   uint64_t check() const { return check_; }
   void set_check(uint64_t check) { check_ = check; }

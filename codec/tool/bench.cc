@@ -62,9 +62,7 @@ struct Sides {
   // The receiver knows what the sender knows.
   void Agree() {
     if (!any()) return;
-    std::ranges::copy(sender->means(), receiver->means().begin());
-    std::ranges::copy(sender->counts(), receiver->counts().begin());
-    receiver->set_check(sender->check());
+    receiver->CopyFrom(*sender);
   }
   std::optional<predict::Tables> sender, receiver;
   std::vector<uint32_t> ids;

@@ -8,8 +8,10 @@
 
 #include "base/clock.h"
 #include "base/notification.h"
+#include "codec/predict/arithmetic.h"
 #include "proto/wire/link_header.h"
 #include "proto/wire/matrix_digest.h"
+#include "worker/pipeline/boundary_tables.h"
 
 namespace longhaul::worker {
 namespace {
@@ -77,11 +79,50 @@ void BoundaryPort::Attach(std::shared_ptr<transport::Link> link) {
   link_ = std::move(link);
 }
 
+Status BoundaryPort::RestoreTables(const std::vector<NamedArray>& arrays) {
+  if (!predicts()) return absl::OkStatus();
+  LH_ASSIGN_OR_RETURN(const auto mine, codec_->SaveTables());
+  LH_ASSIGN_OR_RETURN(const auto tables, TablesFrom(arrays, options_.layers_before, mine.shape()));
+  return tables ? codec_->RestoreTables(*tables) : absl::OkStatus();
+}
+
+StatusOr<std::vector<NamedArray>> BoundaryPort::SaveTables() {
+  if (!predicts()) return std::vector<NamedArray>();
+  StatusOr<codec::predict::Tables> tables = absl::UnavailableError("the codec thread is gone");
+  Notification saved;
+  codec_thread_->Post([&] {
+    tables = codec_->SaveTables();
+    saved.Notify();
+  });
+  saved.Wait();
+  LH_RETURN_IF_ERROR(tables.status());
+  return ArraysOf(*tables, options_.layers_before);
+}
+
+StatusOr<uint64_t> BoundaryPort::TablesDigest() {
+  if (!predicts()) return 0;
+  LH_ASSIGN_OR_RETURN(const uint64_t check, codec_->TablesCheck());
+  const codec::predict::TablesShape shape = codec_->tables_shape();
+  return check == codec::predict::FirstCheck(shape.vocabulary, shape.channels) ? 0 : check;
+}
+
+StatusOr<bool> BoundaryPort::AgreeOnTables(uint64_t mine, uint64_t theirs) {
+  if (mine != theirs && mine != 0) {
+    LH_ASSIGN_OR_RETURN(const auto none, codec::predict::Tables::Create(codec_->tables_shape()));
+    LH_RETURN_IF_ERROR(codec_->RestoreTables(none));
+  }
+  return options_.start_step == 0 || (mine == theirs && mine != 0);
+}
+
 StatusOr<bool> BoundaryPort::AgreeOnMessages(Deadline deadline,
                                              const std::function<bool()>& cancelled) {
-  if (!options_.messages) return true;
+  if (!options_.messages && !predicts()) return true;
+  LH_ASSIGN_OR_RETURN(const uint64_t tables, TablesDigest());
+  wire::MessageState state;
+  if (options_.messages) state = options_.messages->state();
+  if (predicts()) state.forward = tables;
   std::array<std::byte, wire::kMessageStateBytes> body;
-  wire::EncodeMessageState(options_.messages->state(), body);
+  wire::EncodeMessageState(state, body);
   SendControl(HeaderFor(wire::TensorKind::kMessageState, Pass{}), body);
   std::unique_lock lock(mutex_);
   while (!peer_state_) {
@@ -92,7 +133,16 @@ StatusOr<bool> BoundaryPort::AgreeOnMessages(Deadline deadline,
     }
     changed_.wait_for(lock, std::chrono::milliseconds(100));
   }
-  return options_.messages->Agree(*peer_state_);
+  wire::MessageState peer = *peer_state_;
+  lock.unlock();
+  bool kept = true;
+  if (predicts()) {
+    LH_ASSIGN_OR_RETURN(kept, AgreeOnTables(tables, peer.forward));
+    peer.forward = 0;
+  }
+  if (!options_.messages) return kept;
+  LH_ASSIGN_OR_RETURN(const bool remembered, options_.messages->Agree(peer));
+  return kept && remembered;
 }
 
 void BoundaryPort::Close(Deadline deadline) {
@@ -132,7 +182,7 @@ wire::TensorHeader BoundaryPort::HeaderFor(wire::TensorKind kind, const Pass& pa
 }
 
 codec::Context BoundaryPort::ContextFor(const Pass& pass, Microbatch microbatch,
-                                        Direction direction) {
+                                        Direction direction, const std::vector<uint32_t>* ids) {
   codec::Context context;
   context.seed = options_.seed;
   context.step = pass.step;
@@ -143,6 +193,10 @@ codec::Context BoundaryPort::ContextFor(const Pass& pass, Microbatch microbatch,
   context.microbatch =
       pass.trains() ? microbatch : Microbatch(options_.microbatches + microbatch.value());
   if (messages_) messages_->AddTo(pass, microbatch, direction, &context);
+  if (predicts() && direction == Direction::kForward && !IsClean(pass)) {
+    if (ids != nullptr) context.token_ids = *ids;
+    context.learns = pass.trains();
+  }
   return context;
 }
 
@@ -173,7 +227,8 @@ void BoundaryPort::Encode(const std::shared_ptr<Outgoing>& outgoing) {
   StatusOr<EncodedBlob> encoded =
       RunnerOf(outgoing->pass)
           .Encode(outgoing->tensor.view,
-                  ContextFor(outgoing->pass, outgoing->microbatch, send_direction()));
+                  ContextFor(outgoing->pass, outgoing->microbatch, send_direction(),
+                             outgoing->tensor.token_ids.get()));
   outgoing->tensor = {};
   if (!encoded.ok()) {
     events_->Push(Failed{Annotate(
@@ -373,9 +428,9 @@ Status BoundaryPort::HandleMessage(const wire::TensorHeader& header,
   if (header.kind == wire::TensorKind::kMessageState) {
     LH_ASSIGN_OR_RETURN(const wire::MessageState state, wire::DecodeMessageState(body));
     const std::lock_guard lock(mutex_);
-    if (!options_.messages || peer_state_) {
+    if ((!options_.messages && !predicts()) || peer_state_) {
       return absl::InvalidArgumentError(
-          "expected the peer to say what it remembers once, where a codec remembers samples");
+          "expected the peer to say what it remembers once, where a codec has state");
     }
     peer_state_ = state;
     changed_.notify_all();
@@ -440,7 +495,7 @@ void BoundaryPort::Decode(const EncodedTensor& incoming) {
   StatusOr<BoundaryTensor> tensor =
       RunnerOf(incoming.pass)
           .Decode(incoming.blob.bytes.first(incoming.blob_bytes),
-                  ContextFor(incoming.pass, incoming.microbatch, receive_direction()));
+                  ContextFor(incoming.pass, incoming.microbatch, receive_direction(), nullptr));
   if (!tensor.ok()) {
     events_->Push(Failed{Annotate(
         tensor.status(), fmt::format("decoding with {}", ReceiveCodecOf(incoming.pass).name()))});

@@ -43,9 +43,7 @@ TEST_F(Predict, SidesStayAlikeWithEveryInstructionSet) {
       for (const std::string& target : {targets.back(), targets.front()}) {
         ASSERT_TRUE(UseKernelTarget(target).ok());
         PredictSide once(*codec, of.vocabulary, of.shape);
-        std::ranges::copy(sender.tables.means(), once.tables.means().begin());
-        std::ranges::copy(sender.tables.counts(), once.tables.counts().begin());
-        once.tables.set_check(sender.tables.check());
+        once.tables.CopyFrom(sender.tables);
         const std::vector<std::byte> again = once.Send(in.view(), ids, learns, context);
         ASSERT_TRUE(blob.empty() || again == blob) << where;
         blob = again;

@@ -47,8 +47,9 @@ reattach_timeout: 90s
 
 // Stands for the codec registry.
 Status FakeCodecs(std::string_view codec) {
-  for (const char* known : {"none", "tah", "bf16", "fixed:bits=6",
-                            "fixed:bits=4,rounding=stochastic", "tah:p=0.5,tile=32"}) {
+  for (const char* known :
+       {"none", "tah", "bf16", "fixed:bits=6", "fixed:bits=4,rounding=stochastic",
+        "tah:p=0.5,tile=32", "predict/gauss", "predict:pairs=0/gauss"}) {
     if (codec == known) return absl::OkStatus();
   }
   return absl::InvalidArgumentError("unknown codec '" + std::string(codec) + "'");
@@ -202,6 +203,16 @@ TEST(RunSpec, ADecayIsWsdsAndFitsBehindTheWarmUp) {
   EXPECT_EQ(ErrorOf(kMinimal, {"train.schedule.decay=0.2"}),
             "--set train.schedule.decay=0.2: train.schedule.decay: only the schedule wsd has a "
             "decay of its own, not cosine; leave decay out or set train.schedule.kind to wsd");
+}
+
+TEST(RunSpec, GradientsAreNotPredicted) {
+  EXPECT_EQ(ErrorOf(kMinimal, {"links.forward=predict/gauss"}), "no error");
+  EXPECT_THAT(ErrorOf(kMinimal, {"links.backward=predict:pairs=0/gauss"}),
+              ::testing::HasSubstr(
+                  "links.backward: 'predict:pairs=0/gauss' knows activations by their tokens, "
+                  "and cannot send gradients"));
+  EXPECT_THAT(ErrorOf(kMinimal, {"links.workers.w1.backward=predict/gauss"}),
+              ::testing::HasSubstr("links.workers: 'predict/gauss'"));
 }
 
 TEST(RunSpec, AMomentumIsMuons) {

@@ -1,6 +1,6 @@
 """Runs whose links predict activations by their tokens (predict), over real processes.
 
-usage: predict_test.py BIN_DIR resume|elsewhere|recovery|refused
+usage: predict_test.py BIN_DIR resume|validation|elsewhere|recovery|refused
 """
 import json
 import sys
@@ -46,6 +46,24 @@ def resume(cluster):
     expect_equal("killed and resumed, predict", cluster.losses(run), unbroken)
     tables = list(cluster.folder.glob(f"worker*/**/{run}/step-*{STEPS}/*.tables.safetensors"))
     expect("every stage but the last has written its boundary's tables", len(tables) == 3, tables)
+
+
+def validation(cluster):
+    """Validations predict and teach nothing, whatever codec they go through."""
+    validated = cluster.train("validated", "--set", "validation.clean=always", steps=STEPS, links=PREDICT)
+    alone = cluster.train("not-validated", "--set", "validation.every=0", steps=STEPS, links=PREDICT)
+    expect_equal("with validations and without", validated, alone)
+    rows = [json.loads(line) for line in cluster.cli("steps", "validated", "--json").stdout.splitlines()]
+    both = [(row["validation_loss"], row["clean_validation_loss"]) for row in rows
+            if "clean_validation_loss" in row]
+    expect("both are reported, and near each other",
+           len(both) == 4 and all(coded != clean and abs(coded - clean) < 0.05 * clean
+                                  for coded, clean in both), both)
+    # Whatever is in flight, tables learn in the order of microbatches.
+    gpipe = cluster.train("gpipe", "--set", "validation.every=0", steps=STEPS, links=PREDICT, schedule="gpipe")
+    expect_equal("another schedule", gpipe, alone)
+    grpc = cluster.train("grpc", "--set", "validation.every=0", steps=STEPS, links=PREDICT, transport="grpc")
+    expect_equal("another transport", grpc, alone)
 
 
 def elsewhere(cluster):
@@ -130,5 +148,5 @@ def refused(cluster):
 
 
 if __name__ == "__main__":
-    sys.exit(run_case({"resume": resume, "elsewhere": elsewhere, "recovery": recovery,
+    sys.exit(run_case({"resume": resume, "validation": validation, "elsewhere": elsewhere, "recovery": recovery,
                        "refused": refused}, text_for_training))

@@ -55,7 +55,7 @@ def validation(cluster):
     expect_equal("with validations and without", validated, alone)
     rows = [json.loads(line) for line in cluster.cli("steps", "validated", "--json").stdout.splitlines()]
     both = [(row["validation_loss"], row["clean_validation_loss"]) for row in rows
-            if "clean_validation_loss" in row]
+            if row.get("clean_validation_loss") is not None]
     expect("both are reported, and near each other",
            len(both) == 4 and all(coded != clean and abs(coded - clean) < 0.05 * clean
                                   for coded, clean in both), both)

@@ -18,6 +18,8 @@ constexpr uint64_t kFloat = 4, kHalf = 2;
 constexpr uint64_t kRoundingBytes = uint64_t{64} << 20;
 constexpr uint64_t kBoundaryBuffers = 4;
 constexpr uint64_t kTensorsOfTables = 2;
+// One on its way to a snapshot; or from a checkpoint, whose files hold those of both boundaries.
+constexpr uint64_t kTablesOnTheirWay = 2;
 constexpr uint64_t kTiedPieces = uint64_t{32} << 20;
 constexpr uint64_t kLogitsAtWork = 2;
 // Of a GPU's host: the pinned buffers of snapshots (worker/stage/host_copies.h).
@@ -231,7 +233,7 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   if (tables > 0) memory.fixed += boundaries * (tables + kTensorsOfTables * boundary);
   const uint64_t in_host =
       SnapshotsAtATime(spec) * StageStateBytes(spec, vocabulary, layers, first, last) +
-      TiedBytes(spec, vocabulary, first, last) + (last ? 0 : tables);
+      TiedBytes(spec, vocabulary, first, last) + kTablesOnTheirWay * tables;
   if (on_gpu) {
     memory.host = in_host + kBoundaryBuffers * boundary + ranks * kPinnedBytes + kProgramBytes;
   } else {

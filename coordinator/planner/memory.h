@@ -79,7 +79,8 @@ struct StageMemory {
 //              again
 //            + at an end of a tied matrix what the other end sends of its gradient in a step, and
 //              32 MiB of the own one on its way
-//            + tables that are on their way to a snapshot
+//            + where a codec predicts by tokens 2 tables more: on their way to a snapshot, or read
+//              from a checkpoint, which for a stage in the middle has 2 files of them
 //            + 4 boundary tensors, encoded; in clean validation they are as large as in fp32
 //            + 64 MiB, through which snapshots come from the GPU
 //            + kProgramBytes

@@ -8,10 +8,8 @@
 
 #include "base/clock.h"
 #include "base/notification.h"
-#include "codec/predict/arithmetic.h"
 #include "proto/wire/link_header.h"
 #include "proto/wire/matrix_digest.h"
-#include "worker/pipeline/boundary_tables.h"
 
 namespace longhaul::worker {
 namespace {
@@ -59,12 +57,10 @@ BoundaryPort::BoundaryPort(BoundaryPortOptions options, CodecThread* codec_threa
                   .microbatches = options_.microbatches,
                   .validation_microbatches = options_.validation_microbatches,
                   .shape = options_.shape,
-                  .codec = [this](const Pass& pass) -> auto& { return ReceiveCodecOf(pass);
-}  // namespace longhaul::worker
-, .runner = [this](const Pass& pass) -> auto& {
-  return RunnerOf(pass);
-}
-}),
+                  .codec = [this](const Pass& pass) -> const codec::Codec& {
+                    return ReceiveCodecOf(pass);
+                  },
+                  .runner = [this](const Pass& pass) -> BoundaryCodec& { return RunnerOf(pass); }}),
       codec_(
           RunnerFor(options_.codec, options_.shape, options_.send_codec, options_.receive_codec)),
       clean_(RunnerFor(options_.clean, options_.shape, options_.clean_codec, options_.clean_codec)),
@@ -77,72 +73,6 @@ BoundaryPort::~BoundaryPort() {
 void BoundaryPort::Attach(std::shared_ptr<transport::Link> link) {
   const std::lock_guard lock(mutex_);
   link_ = std::move(link);
-}
-
-Status BoundaryPort::RestoreTables(const std::vector<NamedArray>& arrays) {
-  if (!predicts()) return absl::OkStatus();
-  LH_ASSIGN_OR_RETURN(const auto mine, codec_->SaveTables());
-  LH_ASSIGN_OR_RETURN(const auto tables, TablesFrom(arrays, options_.layers_before, mine.shape()));
-  return tables ? codec_->RestoreTables(*tables) : absl::OkStatus();
-}
-
-StatusOr<std::vector<NamedArray>> BoundaryPort::SaveTables() {
-  if (!predicts()) return std::vector<NamedArray>();
-  StatusOr<codec::predict::Tables> tables = absl::UnavailableError("the codec thread is gone");
-  Notification saved;
-  codec_thread_->Post([&] {
-    tables = codec_->SaveTables();
-    saved.Notify();
-  });
-  saved.Wait();
-  LH_RETURN_IF_ERROR(tables.status());
-  return ArraysOf(*tables, options_.layers_before);
-}
-
-StatusOr<uint64_t> BoundaryPort::TablesDigest() {
-  if (!predicts()) return 0;
-  LH_ASSIGN_OR_RETURN(const uint64_t check, codec_->TablesCheck());
-  const codec::predict::TablesShape shape = codec_->tables_shape();
-  return check == codec::predict::FirstCheck(shape.vocabulary, shape.channels) ? 0 : check;
-}
-
-StatusOr<bool> BoundaryPort::AgreeOnTables(uint64_t mine, uint64_t theirs) {
-  if (mine != theirs && mine != 0) {
-    LH_ASSIGN_OR_RETURN(const auto none, codec::predict::Tables::Create(codec_->tables_shape()));
-    LH_RETURN_IF_ERROR(codec_->RestoreTables(none));
-  }
-  return options_.start_step == 0 || (mine == theirs && mine != 0);
-}
-
-StatusOr<bool> BoundaryPort::AgreeOnMessages(Deadline deadline,
-                                             const std::function<bool()>& cancelled) {
-  if (!options_.messages && !predicts()) return true;
-  LH_ASSIGN_OR_RETURN(const uint64_t tables, TablesDigest());
-  wire::MessageState state;
-  if (options_.messages) state = options_.messages->state();
-  if (predicts()) state.forward = tables;
-  std::array<std::byte, wire::kMessageStateBytes> body;
-  wire::EncodeMessageState(state, body);
-  SendControl(HeaderFor(wire::TensorKind::kMessageState, Pass{}), body);
-  std::unique_lock lock(mutex_);
-  while (!peer_state_) {
-    if (cancelled()) return absl::CancelledError("the run was dropped");
-    if (closed_) return absl::UnavailableError("the link ended before both sides had agreed");
-    if (Now() >= deadline.time()) {
-      return absl::DeadlineExceededError("the peer did not say what it remembers");
-    }
-    changed_.wait_for(lock, std::chrono::milliseconds(100));
-  }
-  wire::MessageState peer = *peer_state_;
-  lock.unlock();
-  bool kept = true;
-  if (predicts()) {
-    LH_ASSIGN_OR_RETURN(kept, AgreeOnTables(tables, peer.forward));
-    peer.forward = 0;
-  }
-  if (!options_.messages) return kept;
-  LH_ASSIGN_OR_RETURN(const bool remembered, options_.messages->Agree(peer));
-  return kept && remembered;
 }
 
 void BoundaryPort::Close(Deadline deadline) {
@@ -433,7 +363,7 @@ Status BoundaryPort::HandleMessage(const wire::TensorHeader& header,
           "expected the peer to say what it remembers once, where a codec has state");
     }
     peer_state_ = state;
-    changed_.notify_all();
+    if (own_tables_) PostAgreement();
     return absl::OkStatus();
   }
   LH_ASSIGN_OR_RETURN(const wire::StepMessage message, wire::DecodeStepMessage(body));

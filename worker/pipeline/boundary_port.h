@@ -180,7 +180,12 @@ class BoundaryPort : public transport::LinkHandler,
                             const std::vector<uint32_t>* ids);
   // Of the codec's tables; 0 where it predicts nothing, or has learned nothing.
   StatusOr<uint64_t> TablesDigest();
-  StatusOr<bool> AgreeOnTables(uint64_t mine, uint64_t theirs);
+  // With mutex_ held, when both sides have said what they remember. The codec thread forgets tables
+  // that the peer does not have alike: ahead of the peer's first tensor, which comes behind its
+  // word.
+  void PostAgreement();
+  // Codec thread.
+  Status ForgetTables();
   void SendControl(wire::TensorHeader header, std::span<const std::byte> body);
   void Encode(const std::shared_ptr<Outgoing>& outgoing);
   void SendChunks(const std::shared_ptr<Outgoing>& outgoing);
@@ -212,10 +217,12 @@ class BoundaryPort : public transport::LinkHandler,
   std::atomic<uint64_t> stale_frames_{0};
 
   std::mutex mutex_;                 // what follows down to last_stats_
-  std::condition_variable changed_;  // closed_, peer_state_
+  std::condition_variable changed_;  // closed_, agreed_
   std::shared_ptr<transport::Link> link_;
   bool closed_ = false;
   std::optional<wire::MessageState> peer_state_;
+  std::optional<uint64_t> own_tables_;  // TablesDigest, as the peer is told
+  std::optional<Status> agreed_;        // about tables
   PortUse use_;
   LinkCredits credits_;
   uint64_t chunks_under_way_ = 0;

@@ -10,8 +10,8 @@ using predict::Kind;
 constexpr uint32_t kWarps = kThreads / kWarp;
 // Channels of a thread, and of a block.
 constexpr uint32_t kOfThread = 2, kOfBlock = kOfThread * kThreads;
-// Values that a thread asks for before it adds them up.
-constexpr uint32_t kAhead = 8;
+// Tokens whose values a thread asks for before it adds them up.
+constexpr uint32_t kAhead = 16;
 
 // The count of tiles and the size of the blob within, to the header around. By one thread.
 __device__ void FinishHeader(const PredictArgs& args) {
@@ -112,24 +112,26 @@ __global__ void __launch_bounds__(kThreads) LearnKernel(const __grid_constant__ 
   for (uint32_t first = 0; first < length; first += kThreads) {
     const uint32_t count = ListTokens(order + first, array(scratch.teaches),
                                       min(length - first, kThreads), list, of_warps);
+    for (uint32_t begin = 0; begin < count; begin += kAhead) {
+      float ahead[kOfThread][kAhead];
 #pragma unroll
-    for (uint32_t k = 0; k < kOfThread; ++k) {
-      const uint32_t c = channel + k * kThreads;
-      if (c >= channels) continue;
-      float sum = sums[k];
-      for (uint32_t begin = 0; begin < count; begin += kAhead) {
-        float ahead[kAhead];
+      for (uint32_t j = 0; j < kAhead; ++j) {
+        if (begin + j >= count) continue;
+        const float* const of_token = values + uint64_t{list[begin + j]} * channels;
 #pragma unroll
-        for (uint32_t j = 0; j < kAhead; ++j) {
-          if (begin + j < count) ahead[j] = values[uint64_t{list[begin + j]} * channels + c];
-        }
-#pragma unroll
-        for (uint32_t j = 0; j < kAhead; ++j) {
-          if (begin + j >= count) continue;
-          sum = seen + begin + j == 0 ? ahead[j] : sum + ahead[j];
+        for (uint32_t k = 0; k < kOfThread; ++k) {
+          const uint32_t c = channel + k * kThreads;
+          ahead[k][j] = c < channels ? of_token[c] : 0;
         }
       }
-      sums[k] = sum;
+#pragma unroll
+      for (uint32_t j = 0; j < kAhead; ++j) {
+        if (begin + j >= count) continue;
+#pragma unroll
+        for (uint32_t k = 0; k < kOfThread; ++k) {
+          sums[k] = seen + begin + j == 0 ? ahead[k][j] : sums[k] + ahead[k][j];
+        }
+      }
     }
     seen += count;
   }

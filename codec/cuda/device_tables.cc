@@ -67,19 +67,30 @@ Status DeviceTables::SetCheck(uint64_t check, Stream* stream) {
   return AwaitAll(stream);
 }
 
+Status DeviceTables::CheckRoom(uint64_t tokens) const {
+  const uint64_t most = ids_on_host_.span().size() / sizeof(uint32_t);
+  if (tokens <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("expected the ids of at most {} tokens, got {}", most, tokens));
+}
+
 Status DeviceTables::Load(const Context& context, Stream* stream) {
   const std::span<const uint32_t> ids = context.token_ids;
-  if (ids.size_bytes() > ids_on_host_.span().size()) {
-    return absl::InvalidArgumentError(fmt::format("expected the ids of at most {} tokens, got {}",
-                                                  ids_on_host_.span().size() / sizeof(uint32_t),
-                                                  ids.size()));
-  }
+  LH_RETURN_IF_ERROR(CheckRoom(ids.size()));
   LH_RETURN_IF_ERROR(predict::CheckIds(ids, shape_.vocabulary));
   ids_ = ids.size();
   learns_ = context.learns;
   if (ids.empty()) return absl::OkStatus();
   std::memcpy(ids_on_host_.span().data(), ids.data(), ids.size_bytes());
   return stream->Copy(ids_on_device_.data_dev(), ids_on_host_.span().data(), ids.size_bytes());
+}
+
+Status DeviceTables::LoadFromDevice(const uint32_t* ids_dev, uint64_t tokens, bool learns,
+                                    Stream* stream) {
+  LH_RETURN_IF_ERROR(CheckRoom(tokens));
+  ids_ = tokens;
+  learns_ = learns;
+  return stream->Copy(ids_on_device_.data_dev(), ids_dev, tokens * sizeof(uint32_t));
 }
 
 Status DeviceTables::Restore(const predict::Tables& tables, Stream* stream) {

@@ -34,6 +34,9 @@ class DeviceTables {
   // decoder may have none; queues their copy. Does not wait: the copy of an earlier call must be
   // done.
   Status Load(const Context& context, longhaul::cuda::Stream* stream);
+  // The same for ids in the device's memory, all below the vocabulary, which nobody compares again.
+  Status LoadFromDevice(const uint32_t* ids_dev, uint64_t tokens, bool learns,
+                        longhaul::cuda::Stream* stream);
   uint64_t ids() const { return ids_; }
   bool learns() const { return learns_; }
 
@@ -61,6 +64,7 @@ class DeviceTables {
     return const_cast<void*>(buffer.data_dev());
   }
   Status SetCheck(uint64_t check, longhaul::cuda::Stream* stream);
+  Status CheckRoom(uint64_t tokens) const;
 
   predict::TablesShape shape_;
   longhaul::cuda::DeviceBuffer means_;  // and counts

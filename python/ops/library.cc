@@ -19,6 +19,7 @@
 
 #include "codec/registry.h"
 #include "python/ops/on_device.h"
+#include "python/ops/predict_link.h"
 #include "python/ops/tensors.h"
 
 namespace longhaul::ops {
@@ -161,6 +162,11 @@ TORCH_LIBRARY(longhaul, m) {
   m.def("codec_names() -> str[]", CodecNames);
   m.def("_check(ScalarType dtype, int dimensions, str codec, str direction) -> bool", Check);
   m.def("_built_for_torch() -> str", BuiltForTorch);
+  m.class_<PredictLink>("PredictLink")
+      .def(torch::init<std::string, int64_t, std::vector<int64_t>, std::string>())
+      .def("transfer", &PredictLink::Transfer)
+      .def("check", &PredictLink::Check)
+      .def("encoded_bytes", &PredictLink::EncodedBytes);
 }
 
 void Register(torch::Library* m) {

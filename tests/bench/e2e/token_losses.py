@@ -9,11 +9,13 @@ longhaul's codecs as operators of PyTorch (python/README.md), forward and backwa
 
 `train` writes rows.csv, each row as it comes: loss through the codecs and with clean boundaries over validation. Runs
 come in the order of --pairs, each for all --seeds. Stopped by --minutes, the same command goes on with the runs that
-are not whole; two of them may run at a time with other --seeds. `summary` compares each pair with `none`, seed by seed.
+are not whole; two of them may run at a time with other --seeds or --pairs, one on each GPU. `summary` compares each
+pair with `none`, seed by seed.
 
 Exit codes: 0; 75 where runs are missing: call again; 77 (skipped) without torch.
 """
 import argparse
+import contextlib
 import csv
 import json
 import math
@@ -109,13 +111,12 @@ def open_folder(options):
         known.write_text(json.dumps(settings, indent=1) + "\n")
     elif json.loads(known.read_text()) != settings:
         sys.exit(f"{known} has other settings than the command line; repeat those, or take another --out")
-    rows = options.out / "rows.csv"
-    if not rows.exists():
-        rows.write_text(",".join(COLUMNS) + "\n")
+    with contextlib.suppress(FileExistsError), open(options.out / "rows.csv", "x", encoding="utf-8") as file:
+        file.write(",".join(COLUMNS) + "\n")
 
 
 class Training:
-    """A run. `deadline`: of time.monotonic()."""
+    """A run."""
 
     def __init__(self, torch, options, pair, seed, data):
         from token_model import Gpt, Link  # pylint: disable=import-outside-toplevel
@@ -146,8 +147,8 @@ class Training:
         """Of windows of the text; `seed`: it trains."""
         torch, context = self.torch, self.options.context
         rows = torch.stack([text[window * context:window * context + context + 1] for window in windows])
-        ids, targets = rows[:, :-1].contiguous(), rows[:, 1:]
-        there = rows.to(self.device)
+        ids = rows[:, :-1].contiguous()
+        there = rows.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else rows
 
         def cross(x, boundary):
             if clean:
@@ -155,10 +156,12 @@ class Training:
             return self.links[boundary](x, ids, seed is not None, (seed or 0) * len(self.links) + boundary)
 
         with self.autocast:
-            return self.model(there[:, :-1], there[:, 1:].contiguous() if targets.numel() else targets, cross)
+            return self.model(there[:, :-1], there[:, 1:], cross)
 
-    def step(self, number):
+    def step(self, number, measures):
         options = self.options
+        for link in self.links:
+            link.measures = measures
         rate = min((number + 1) / max(options.warm_up, 1), 1) * (
             0.1 + 0.45 * (1 + math.cos(math.pi * number / options.steps)))
         for group in self.optimizer.param_groups:
@@ -189,6 +192,8 @@ class Training:
 
     def row(self, step, part):
         error = statistics.mean(float(link.error) for link in self.links)  # of training
+        for link in self.links:
+            link.measures = False
         loss, clean = self.validate(part)
         for link in self.links:
             link.check()
@@ -203,13 +208,14 @@ class Training:
         """Whether it was whole before the deadline."""
         every = self.options.validate_every
         for number in range(self.options.steps):
-            self.step(number)
             done = number + 1
+            looks = done == self.options.steps or (every and done % every == 0)
+            self.step(number, looks)
             if number % 16 == 0 and not math.isfinite(self.loss.item()):
                 print(f"  step {done}: the loss is {self.loss.item()}", flush=True)
             if time.monotonic() > deadline:
                 return False
-            if done == self.options.steps or (every and done % every == 0):
+            if looks:
                 keep(self.row(done, 0 if done == self.options.steps else self.options.validate_part))
         return True
 

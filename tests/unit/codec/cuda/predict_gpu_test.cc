@@ -231,6 +231,39 @@ TEST(PredictOnGpu, AGraphLearnsAtEveryReplay) {
   }
 }
 
+TEST(PredictOnGpu, IdsMayBeOnTheDeviceAlready) {
+  std::mt19937 generator(16);
+  Stream stream = Must(Stream::Create(Gpu()));
+  const CudaCodec codec = Must(CudaCodec::Create("predict:pairs=64/gauss"));
+  const Shape shape{2, 20, 200};
+  PredictSide on_cpu(codec.cpu(), 30, shape);
+  DeviceTables tables = Must(DeviceTables::Create(&stream, on_cpu.tables.shape(), 40));
+  DeviceBuffer blob = Upload(std::vector<std::byte>(codec.MaxEncodedBytes(shape)), &stream);
+  DeviceBuffer workspace = Upload(std::vector<std::byte>(codec.WorkspaceBytes(shape)), &stream);
+  for (int k = 0; k < 3; ++k) {
+    std::vector<uint32_t> ids(40);
+    for (uint32_t& id : ids) id = Below(&generator, 30);
+    const auto bytes_of_ids = std::as_bytes(std::span(ids));
+    const DeviceBuffer ids_dev = Upload({bytes_of_ids.begin(), bytes_of_ids.end()}, &stream);
+    std::mt19937_64 random(generator());
+    const std::vector<std::byte> bytes = Contents(&random, Dtype::kBf16, shape.elements(), 7);
+    const DeviceBuffer in = Upload(bytes, &stream);
+    const auto* const there = static_cast<const uint32_t*>(in.data_dev());
+    EXPECT_TRUE(absl::IsInvalidArgument(tables.LoadFromDevice(there, 41, true, &stream)));
+    ASSERT_TRUE(
+        tables.LoadFromDevice(static_cast<const uint32_t*>(ids_dev.data_dev()), 40, k != 1, &stream)
+            .ok());
+    ASSERT_TRUE(codec
+                    .Encode({in.data_dev(), Dtype::kBf16, shape}, {},
+                            {workspace.data_dev(), workspace.size()},
+                            {blob.data_dev(), blob.size()}, stream, {}, &tables)
+                    .ok());
+    const std::vector<std::byte> expected =
+        on_cpu.Send({bytes.data(), Dtype::kBf16, shape}, ids, k != 1);
+    EXPECT_EQ(FirstDifference(Download(blob, expected.size(), &stream), expected), -1);
+  }
+}
+
 TEST(PredictOnGpu, TablesAreRestored) {
   std::mt19937 generator(15);
   Stream stream = Must(Stream::Create(Gpu()));

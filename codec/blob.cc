@@ -76,6 +76,8 @@ std::string_view ToString(CodecId id) {
       return "zip";
     case CodecId::kTaco:
       return "taco";
+    case CodecId::kPredict:
+      return "predict";
   }
   return kUnknownCodec;
 }

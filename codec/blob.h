@@ -4,7 +4,8 @@
 //   offset size  field (little-endian)
 //        0    4  magic "LHBL"
 //        4    2  version of this header, of the codec's payload and of rounding.h (2)
-//        6    1  codec: 1 none, 2 bf16, 3 fp16, 4 fixed, 5 tah, 6 gauss, 7 aqsgd, 8 zip, 9 taco
+//        6    1  codec: 1 none, 2 bf16, 3 fp16, 4 fixed, 5 tah, 6 gauss, 7 aqsgd, 8 zip, 9 taco,
+//                  10 predict
 //        7    1  dtype of the tensor that was encoded: 1 fp32, 2 fp16, 3 bf16
 //        8    4  samples
 //       12    4  tokens
@@ -51,6 +52,7 @@ enum class CodecId : uint8_t {
   kAqsgd = 7,
   kZip = 8,
   kTaco = 9,
+  kPredict = 10,
 };
 std::string_view ToString(CodecId id);
 

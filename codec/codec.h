@@ -13,9 +13,9 @@
 // blob of this codec; kUnimplemented for a blob of an unknown version. Bytes given to Decode may be
 // hostile. A codec with state also gives the errors of its store.
 //
-// Codecs with state (aqsgd) are immutable too: what they remember of a training sample is in
-// Context.messages. Two calls with the same store must not overlap, and both sides of a boundary
-// must see the same tensors in the same order.
+// Codecs with state are immutable too: what aqsgd remembers of a training sample is in
+// Context.messages, what predict knows of tokens in Context.tables. Two calls with the same state
+// must not overlap, and both sides of a boundary must see the same tensors in the same order.
 #ifndef LONGHAUL_CODEC_CODEC_H_
 #define LONGHAUL_CODEC_CODEC_H_
 
@@ -33,6 +33,9 @@ namespace longhaul::codec {
 
 class MessageStore;  // message_store.h
 class Parallel;      // parallel.h
+namespace predict {
+class Tables;  // predict/tables.h
+}
 
 enum class Dtype : uint8_t { kF32 = 1, kF16 = 2, kBf16 = 3 };
 size_t BytesPerElement(Dtype dtype);
@@ -73,6 +76,13 @@ struct Context {
   std::span<const uint64_t> sample_ids;
   // Where a codec with state finds the records of sample_ids. Not owned.
   MessageStore* messages = nullptr;
+  // What predict knows of tokens; null: it predicts nothing. Not owned.
+  predict::Tables* tables = nullptr;
+  // With tables, the ids of the tensor's tokens, sample by sample. A decoder needs none; where it
+  // has some, the blob must have the same. Not owned.
+  std::span<const uint32_t> token_ids;
+  // The tables learn of this tensor.
+  bool learns = false;
   // Threads that may help with this call; null: the calling one does it alone. Not owned. The bytes
   // are the same.
   Parallel* parallel = nullptr;
@@ -100,6 +110,8 @@ class Codec {
   virtual size_t UsualEncodedBytes(const Shape& shape) const { return MaxEncodedBytes(shape); }
   // Of a sample's record in Context.messages; 0 for a codec without state.
   virtual size_t MessageBytes(const Shape& /*shape*/) const { return 0; }
+  // Of Context.tables, for ids below `vocabulary`; 0 for a codec without (predict/tables.h).
+  virtual uint64_t TableRows(uint32_t /*vocabulary*/) const { return 0; }
   // Scratch that Encode and Decode need; aligned to 64 bytes by the caller.
   virtual size_t WorkspaceBytes(const Shape& shape) const = 0;
 

@@ -3,15 +3,20 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <optional>
+#include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "codec/aqsgd/factory.h"
 #include "codec/blob.h"
 #include "codec/codec_string.h"
 #include "codec/fixed/factory.h"
 #include "codec/gauss/factory.h"
 #include "codec/plain/factory.h"
+#include "codec/predict/factory.h"
 #include "codec/taco/factory.h"
 #include "codec/tah/factory.h"
 #include "codec/zip/factory.h"
@@ -192,6 +197,78 @@ StatusOr<CodecPtr> TacoFromHeader(const BlobHeader& header) {
   return taco::Create(params);
 }
 
+constexpr std::string_view kPredict = "predict";
+
+// "predict:pairs=0/gauss:bits=4": the text before and after the '/'. Nothing for other codecs.
+struct PredictText {
+  std::string_view own, other;
+};
+std::optional<PredictText> SplitPredict(std::string_view text) {
+  const size_t slash = text.find('/');
+  if (text.substr(0, text.find_first_of(":/")) != kPredict) return std::nullopt;
+  if (slash == std::string_view::npos) return PredictText{text, "gauss"};
+  return PredictText{text.substr(0, slash), text.substr(slash + 1)};
+}
+
+bool ParsePairs(const std::string& text, uint32_t* log2_pairs) {
+  uint32_t pairs = 0;
+  if (!ParseUnsigned(text, &pairs) || pairs == 1 || (pairs != 0 && !std::has_single_bit(pairs))) {
+    return false;
+  }
+  *log2_pairs = pairs == 0 ? 0 : static_cast<uint32_t>(std::bit_width(pairs)) - 1;
+  return true;
+}
+
+// "" or the key that is out of range.
+std::string_view PredictParams(const CodecString& text, predict::Params* params) {
+  for (const auto& [key, value] : text.parameters) {
+    double rate = params->rate;
+    const bool parsed = key == "pairs"   ? ParsePairs(value, &params->log2_pairs)
+                        : key == "prior" ? ParseUnsigned(value, &params->prior)
+                                         : ParseReal(value, &rate);
+    params->rate = static_cast<float>(rate);
+    if (!parsed || !predict::Possible(*params)) {
+      return key == "pairs" ? "pairs" : key == "prior" ? "prior" : "rate";
+    }
+  }
+  return "";
+}
+
+// Checks its own parameters alone: ParsePredictOver makes the codec.
+std::string_view ParsePredict(const CodecString& text, CodecPtr* /*codec*/) {
+  predict::Params params;
+  return PredictParams(text, &params);
+}
+
+StatusOr<CodecPtr> PredictFromHeader(const BlobHeader& /*header*/) {
+  return absl::InvalidArgumentError(
+      "the header of a blob of predict does not say how differences are coded; the whole blob "
+      "does");
+}
+
+StatusOr<CodecPtr> MakePredict(const predict::Params& params, CodecPtr other) {
+  const bool remembers = other->MessageBytes({1, 1, 1}) > 0 || other->TableRows(1) > 0;
+  if (!remembers) return predict::Create(params, std::move(other));
+  return absl::InvalidArgumentError(
+      fmt::format("expected a codec without state after predict's '/', got '{}'", other->name()));
+}
+
+StatusOr<CodecPtr> PredictOfBlob(const BlobHeader& header, std::span<const std::byte> blob) {
+  LH_ASSIGN_OR_RETURN(const predict::Params params, predict::FromHeader(header.parameters));
+  const std::span<const std::byte> payload = blob.subspan(kBlobHeaderBytes);
+  LH_ASSIGN_OR_RETURN(const predict::Front front, predict::ReadFront(payload, header.shape));
+  LH_ASSIGN_OR_RETURN(
+      const BlobHeader within,
+      predict::ReadOther(payload.subspan(predict::OtherOffset(header.shape, front.id_bytes))));
+  if (within.codec != predict::OtherCodec(header.parameters) || within.codec == header.codec) {
+    return absl::InvalidArgumentError(
+        fmt::format("a blob of predict with one of {} within, which its header does not announce",
+                    ToString(within.codec)));
+  }
+  LH_ASSIGN_OR_RETURN(CodecPtr other, CodecOfHeader(within));
+  return MakePredict(params, std::move(other));
+}
+
 // By the names of CodecId.
 const std::vector<Family>& Families() {
   static const auto& families = *new std::vector<Family>{
@@ -230,6 +307,13 @@ const std::vector<Family>& Families() {
        {{"format", "e4m3|e5m2|int8", "e4m3"}, {"block", "32|64|128|256|512", "256"}},
        &ParseTaco,
        &TacoFromHeader},
+      {kPredict,
+       "differences to what tokens predict, coded by what follows a '/' (gauss); runs only",
+       {{"pairs", "0 or a power of two up to 1048576", "65536"},
+        {"rate", "0..1", "0.02"},
+        {"prior", "0..1000", "0"}},
+       &ParsePredict,
+       &PredictFromHeader},
   };
   return families;
 }
@@ -269,7 +353,10 @@ Status CheckKeys(const Family& family, const CodecString& text) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<const Codec>> ParseCodec(std::string_view text) {
+namespace {
+
+// The text before '/' alone.
+StatusOr<CodecPtr> ParseOne(std::string_view text) {
   LH_ASSIGN_OR_RETURN(const CodecString parts, SplitCodecString(text));
   for (const Family& family : Families()) {
     if (family.name != parts.name) continue;
@@ -284,13 +371,33 @@ StatusOr<std::unique_ptr<const Codec>> ParseCodec(std::string_view text) {
   return UnknownCodec(parts.name);
 }
 
+StatusOr<CodecPtr> ParsePredictOver(std::string_view text, const PredictText& parts) {
+  LH_RETURN_IF_ERROR(ParseOne(parts.own).status());
+  LH_ASSIGN_OR_RETURN(const CodecString own, SplitCodecString(parts.own));
+  if (SplitPredict(parts.other)) {
+    return absl::InvalidArgumentError(
+        fmt::format("'{}': predict does not code the differences of predict", text));
+  }
+  predict::Params params;
+  LH_CHECK(PredictParams(own, &params).empty(), "it was parsed: {}", parts.own);
+  LH_ASSIGN_OR_RETURN(CodecPtr other, ParseOne(parts.other));
+  return MakePredict(params, std::move(other));
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<const Codec>> ParseCodec(std::string_view text) {
+  const std::optional<PredictText> predict = SplitPredict(text);
+  return predict ? ParsePredictOver(text, *predict) : ParseOne(text);
+}
+
 Status CheckCodec(std::string_view text) {
   return ParseCodec(text).status();
 }
 
 StatusOr<std::unique_ptr<const Codec>> CodecOfBlob(std::span<const std::byte> blob) {
   LH_ASSIGN_OR_RETURN(const BlobHeader header, ParseBlobHeader(blob));
-  return CodecOfHeader(header);
+  return header.codec == CodecId::kPredict ? PredictOfBlob(header, blob) : CodecOfHeader(header);
 }
 
 StatusOr<std::unique_ptr<const Codec>> CodecOfHeader(const BlobHeader& header) {

@@ -1,5 +1,5 @@
-// Codec strings: "none", "fixed:bits=6", "tah:p=0.8,tile=64". The same everywhere: run files, CLI,
-// tools.
+// Codec strings: "none", "fixed:bits=6", "predict:pairs=0/gauss:bits=4". The same everywhere: run
+// files, CLI, tools.
 #ifndef LONGHAUL_CODEC_REGISTRY_H_
 #define LONGHAUL_CODEC_REGISTRY_H_
 
@@ -24,7 +24,7 @@ Status CheckCodec(std::string_view text);
 
 // The codec named by the header of `blob`, for `longhaul-codec decode`.
 StatusOr<std::unique_ptr<const Codec>> CodecOfBlob(std::span<const std::byte> blob);
-// The same for a header that was parsed.
+// The same for a header that was parsed; not of predict, whose headers do not name all.
 StatusOr<std::unique_ptr<const Codec>> CodecOfHeader(const BlobHeader& header);
 
 // "none", "bf16", ...: what codec strings begin with.

@@ -88,6 +88,13 @@ class Tool {
         ->check(CLI::IsMember({"normal", "outliers"}).description(""))
         ->type_name("normal|outliers")
         ->capture_default_str();
+    bench->add_option("--ids", options_.ids, "Tokens of predict: random ones, or all equal")
+        ->check(CLI::IsMember({"random", "equal"}).description(""))
+        ->type_name("random|equal")
+        ->capture_default_str();
+    bench->add_option("--vocabulary", options_.vocabulary, "Ids that predict's tables know")
+        ->check(CLI::Range(1u, 1u << 24))
+        ->capture_default_str();
     bench->add_option("--repeats", options_.repeats, "Timed rounds; the median counts")
         ->check(CLI::Range(1u, 10000u))
         ->capture_default_str();

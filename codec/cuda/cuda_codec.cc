@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "codec/aqsgd/format.h"
 #include "codec/arguments.h"
+#include "codec/cuda/cuda_predict.h"
 #include "codec/cuda/kernel_table.h"
 #include "codec/cuda/taco_args.h"
 #include "codec/fixed/format.h"
@@ -202,11 +203,18 @@ StatusOr<CudaCodec> CudaCodec::Create(std::string_view text) {
   std::vector<std::byte> workspace(cpu->WorkspaceBytes(empty));
   LH_RETURN_IF_ERROR(cpu->Encode({nullptr, Dtype::kF32, empty}, {}, workspace, blob, &result));
   LH_ASSIGN_OR_RETURN(const BlobHeader kind, ParseBlobHeader(blob));
-  return CudaCodec(std::move(cpu), kind);
+  std::shared_ptr<const CudaCodec> within;
+  if (kind.codec == CodecId::kPredict) {
+    const std::string_view name = cpu->name();
+    LH_ASSIGN_OR_RETURN(CudaCodec other, Create(name.substr(name.find('/') + 1)));
+    within = std::make_shared<const CudaCodec>(std::move(other));
+  }
+  return CudaCodec(std::move(cpu), kind, std::move(within));
 }
 
 size_t CudaCodec::WorkspaceBytes(const Shape& shape) const {
   if (Empty(shape) || !CheckShape(shape).ok()) return 0;
+  if (within_) return PredictWorkspaceBytes(shape, kind_) + within_->WorkspaceBytes(shape);
   if (kind_.codec == CodecId::kGauss) {
     const StatusOr<gauss::Params> params = gauss::FromHeader(kind_.parameters);
     LH_CHECK(params.ok(), "{}", Message(params.status()));  // they are the codec's own
@@ -230,7 +238,7 @@ size_t CudaCodec::WorkspaceBytes(const Shape& shape) const {
 
 Status CudaCodec::Encode(const TensorView& in, const Context& context, DeviceSpan workspace,
                          DeviceSpan blob, const longhaul::cuda::Stream& stream,
-                         const DeviceMessages& messages) const {
+                         const DeviceMessages& messages, const DeviceTables* tables) const {
   LH_RETURN_IF_ERROR(CheckTensor(in.data, in.dtype, in.shape));
   LH_RETURN_IF_ERROR(CheckMemory("a workspace", workspace.data_dev, workspace.bytes,
                                  WorkspaceBytes(in.shape), kWorkspaceAlignment));
@@ -242,6 +250,7 @@ Status CudaCodec::Encode(const TensorView& in, const Context& context, DeviceSpa
     return absl::InvalidArgumentError(
         "aqsgd needs DeviceMessages where the samples have ids; there are none");
   }
+  LH_RETURN_IF_ERROR(CheckTables(tables, kind_, in.shape));
   BlobHeader header = kind_;
   header.source_dtype = in.dtype;
   header.shape = in.shape;
@@ -256,6 +265,10 @@ Status CudaCodec::Encode(const TensorView& in, const Context& context, DeviceSpa
         kernels.write_header(device.index(), &header_args,
                              static_cast<unsigned char*>(blob.data_dev), stream.handle()),
         "queueing an encoder");
+  }
+  if (within_) {
+    return EncodePredicted({.codec = *within_, .kind = kind_, .header = header_args}, in, context,
+                           workspace, blob, stream, tables);
   }
   // The encoders only read it.
   const TensorArgs tensor = MakeTensor(const_cast<void*>(in.data), in.dtype, in.shape);
@@ -314,8 +327,8 @@ Status CudaCodec::Encode(const TensorView& in, const Context& context, DeviceSpa
 
 Status CudaCodec::Decode(std::span<const std::byte> header, DeviceSpan blob, DeviceSpan workspace,
                          const MutableTensorView& out, uint32_t* fault_dev,
-                         const longhaul::cuda::Stream& stream,
-                         const DeviceMessages& messages) const {
+                         const longhaul::cuda::Stream& stream, const DeviceMessages& messages,
+                         const DeviceTables* tables) const {
   LH_RETURN_IF_ERROR(CheckTensor(out.data, out.dtype, out.shape));
   LH_RETURN_IF_ERROR(CheckMemory("a workspace", workspace.data_dev, workspace.bytes,
                                  WorkspaceBytes(out.shape), kWorkspaceAlignment));
@@ -328,6 +341,7 @@ Status CudaCodec::Decode(std::span<const std::byte> header, DeviceSpan blob, Dev
   LH_ASSIGN_OR_RETURN(const BlobHeader parsed, ParseBlobHeader(header, blob.bytes));
   LH_RETURN_IF_ERROR(CheckBlob(parsed, kind_.codec, kind_.parameters, cpu_->name(), out.shape));
   LH_RETURN_IF_ERROR(CheckMessages(messages, out.shape.samples, cpu_->MessageBytes(out.shape)));
+  LH_RETURN_IF_ERROR(CheckTables(tables, kind_, out.shape));
   const size_t least = cpu_->MinEncodedBytes(out.shape);
   const size_t most = MaxEncodedBytes(out.shape);
   if (blob.bytes < least || blob.bytes > most) {
@@ -337,6 +351,10 @@ Status CudaCodec::Decode(std::span<const std::byte> header, DeviceSpan blob, Dev
   }
   if (Empty(out.shape)) return absl::OkStatus();
   LH_RETURN_IF_ERROR(CheckMemory("a blob", blob.data_dev, blob.bytes, blob.bytes, kBlobAlignment));
+  if (within_) {
+    return DecodePredicted({.codec = *within_, .kind = parsed}, blob, workspace, out, fault_dev,
+                           stream, tables);
+  }
   const longhaul::cuda::Device& device = stream.device();
   const KernelTable& kernels = *device.table().codec_kernels;
   const TensorArgs tensor = MakeTensor(out.data, out.dtype, out.shape);

@@ -9,6 +9,9 @@
 // device memory (DeviceMessages), which message_staging.h copies there and back. Ids in the context
 // without these copies are an error.
 //
+// What predict knows of tokens is in device memory (DeviceTables), which also is told of each
+// tensor before the call.
+//
 // Every pointer is to memory of the stream's device. Encode and Decode only queue work: they
 // allocate no device memory, never wait, and may be captured in a CUDA graph (a replay encodes with
 // the Context of the capture). All arguments must live until the work is done.
@@ -49,6 +52,8 @@ struct DeviceMessages {
   DeviceSpan records;
 };
 
+class DeviceTables;  // device_tables.h
+
 class CudaCodec {
  public:
   // `text`: a codec string (registry.h) with kernels: all of them.
@@ -67,7 +72,8 @@ class CudaCodec {
   // bytes; others write as many as the blob's header says. The header also counts non-finite tiles.
   // `blob` is aligned to 16 bytes, `workspace` to 64.
   Status Encode(const TensorView& in, const Context& context, DeviceSpan workspace, DeviceSpan blob,
-                const longhaul::cuda::Stream& stream, const DeviceMessages& messages = {}) const;
+                const longhaul::cuda::Stream& stream, const DeviceMessages& messages = {},
+                const DeviceTables* tables = nullptr) const;
 
   // Queues the decoding of the blob at `blob` (exactly one, aligned to 16 bytes) to `out` (device
   // memory, any dtype, the blob's shape). `header`: host copy of the blob's first 64 bytes, which
@@ -76,7 +82,8 @@ class CudaCodec {
   // No blob makes a kernel touch memory outside its arguments.
   Status Decode(std::span<const std::byte> header, DeviceSpan blob, DeviceSpan workspace,
                 const MutableTensorView& out, uint32_t* fault_dev,
-                const longhaul::cuda::Stream& stream, const DeviceMessages& messages = {}) const;
+                const longhaul::cuda::Stream& stream, const DeviceMessages& messages = {},
+                const DeviceTables* tables = nullptr) const;
 
   // The same for a blob whose header the host has not seen, for `zip` alone (kUnimplemented for
   // others): it was made by a peer that is trusted, for this shape. `blob.bytes` of it are there; a
@@ -85,11 +92,13 @@ class CudaCodec {
                       const longhaul::cuda::Stream& stream) const;
 
  private:
-  CudaCodec(std::shared_ptr<const Codec> cpu, const BlobHeader& kind)
-      : cpu_(std::move(cpu)), kind_(kind) {}
+  CudaCodec(std::shared_ptr<const Codec> cpu, const BlobHeader& kind,
+            std::shared_ptr<const CudaCodec> within)
+      : cpu_(std::move(cpu)), kind_(kind), within_(std::move(within)) {}
 
   std::shared_ptr<const Codec> cpu_;
-  BlobHeader kind_;  // codec and parameters
+  BlobHeader kind_;                          // codec and parameters
+  std::shared_ptr<const CudaCodec> within_;  // of predict's differences; else null
 };
 
 }  // namespace longhaul::codec::cuda

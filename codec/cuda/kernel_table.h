@@ -151,6 +151,43 @@ struct TacoSumArgs {
   TacoFlatArgs flat;
 };
 
+// What predict's tables are on a device: means, then counts, of the rows of tokens and those of
+// pairs (predict/tables.h), and this.
+struct PredictState {
+  static constexpr uint32_t kSums = 64;
+  uint64_t check;
+  // Of what was learned since `check`: the parts of NextCheck's sum. The next call adds them up.
+  uint32_t learned;
+  uint32_t sums[kSums];
+};
+
+struct PredictArgs {
+  TensorArgs tensor;  // encode: read; decode: written
+  HeaderArgs header;  // encode: without the payload's bytes
+  HeaderArgs within;  // decode: of the other codec's blob, but for its count of tiles
+  uint32_t log2_pairs, prior;
+  float rate;
+  uint32_t kind, id_bytes;  // predict::Front; the check is on the device
+  uint32_t vocabulary;
+  Divisor tokens;
+  uint64_t other;  // predict::OtherOffset
+  unsigned char* blob_dev;
+  // A tensor's ids. Decode: those that the blob must have, or null.
+  const uint32_t* ids_dev;
+  // Null for Kind::kPlain.
+  float* means_dev;
+  uint32_t* counts_dev;
+  PredictState* state_dev;
+  float* values_dev;           // r, r' and x', one after the other
+  float* differences_dev;      // x' - A[t], where there are pairs
+  unsigned char* scratch_dev;  // PredictScratch, aligned to 64 bytes
+  // Begins as 0; or-ed with kFaultContents or kFaultTables: nothing is learned. Encode: of the
+  // scratch.
+  uint32_t* fault_dev;
+  uint32_t decodes;
+};
+inline constexpr uint32_t kFaultTables = 4;
+
 struct KernelTable {
   int (*write_header)(int device, const HeaderArgs* header, unsigned char* blob_dev, void* stream);
   int (*encode_plain)(int device, const PlainArgs* args, void* stream);
@@ -167,6 +204,11 @@ struct KernelTable {
   int (*decode_zip)(int device, const ZipArgs* args, void* stream);
   int (*encode_taco)(int device, const TacoArgs* args, void* stream);
   int (*decode_taco)(int device, const TacoArgs* args, void* stream);
+  // Before the other codec's encoder or decoder: the front, and what of r and of the order of rows
+  // is known. Behind them: x'. Then the tables learn.
+  int (*begin_predict)(int device, const PredictArgs* args, void* stream);
+  int (*finish_predict)(int device, const PredictArgs* args, void* stream);
+  int (*learn_predict)(int device, const PredictArgs* args, void* stream);
   // codec/taco/flat.h's functions; cuda_taco.h checks the arguments.
   int (*taco_encode_flat)(int device, const TacoFlatArgs* args, void* stream);
   int (*taco_decode_flat)(int device, const TacoFlatArgs* args, void* stream);
@@ -300,6 +342,28 @@ struct AqsgdScratch {
   uint64_t scales, reciprocals;  // float, one a channel and padding up to whole tiles
   uint64_t end;
 };
+
+// The rows of a tensor's tokens, and then those of its pairs, in the order of rows and of tokens:
+// arrays of two numbers a token.
+struct PredictScratch {
+  constexpr explicit PredictScratch(uint64_t tokens)
+      : order(64),
+        lengths(order + 8 * tokens),
+        counts(lengths + 8 * tokens),
+        teaches(counts + 8 * tokens),
+        end(teaches + 4 * tokens) {}
+  uint64_t fault = 0;  // uint32
+  uint64_t order;      // uint32: tokens
+  uint64_t lengths;    // uint32: where a row begins, its tokens; else 0
+  uint64_t counts;     // uint32: where a row begins, its count so far
+  uint64_t teaches;    // uint32, one a token
+  uint64_t end;
+};
+inline uint64_t PredictScratchBytes(uint64_t tokens) {
+  return (PredictScratch(tokens).end + 63) / 64 * 64;
+}
+// The order of rows is found by comparing each with each.
+inline constexpr uint64_t kMostPredictTokens = 1 << 17;
 
 inline uint64_t FixedScratchBytes(uint32_t samples, uint64_t tiles) {
   return (FixedScratch(samples, tiles).end + 63) / 64 * 64;

@@ -1,6 +1,7 @@
 // Any bytes as a blob: the header, and the decoder that it names; a codec with state once without
-// and once with messages of zeros.
+// and once with messages of zeros, or with tables that have learned nothing.
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include "base/fuzz/target.h"
 #include "codec/blob.h"
 #include "codec/messages/memory_store.h"
+#include "codec/predict/tables.h"
 #include "codec/registry.h"
 
 namespace longhaul::codec {
@@ -37,6 +39,31 @@ std::unique_ptr<MessageStore> ZeroMessages(const Codec& codec, const Shape& shap
 bool Taken(const Status& status) {
   if (!status.ok() && status.code() != absl::StatusCode::kInvalidArgument) std::abort();
   return status.ok();
+}
+
+constexpr uint32_t kVocabulary = 40;
+
+bool DecodeWithTables(const Codec& codec, std::span<const std::byte> blob, const Shape& shape) {
+  AlignedBuffer workspace(codec.WorkspaceBytes(shape));
+  AlignedBuffer tensor(shape.elements() * sizeof(float));
+  const MutableTensorView out{tensor.span().data(), Dtype::kF32, shape};
+  bool taken = false;
+  for (const bool learns : {false, true}) {
+    auto tables =
+        predict::Tables::Create(predict::TablesShapeFor(codec, kVocabulary, shape.channels));
+    if (!tables.ok()) std::abort();
+    Context context;
+    context.tables = &*tables;
+    context.learns = learns;
+    if (!Taken(codec.Decode(blob, context, workspace.span(), out))) continue;
+    taken = true;
+    for (const float mean : tables->means()) {
+      if (!std::isfinite(mean)) std::abort();
+    }
+    // Now they may have learned something.
+    (void)Taken(codec.Decode(blob, context, workspace.span(), out));
+  }
+  return taken;
 }
 
 bool DecodeWithMessages(const Codec& codec, std::span<const std::byte> blob, const Shape& shape) {
@@ -78,6 +105,12 @@ LH_FUZZ_TARGET(codec_decode) {
   }
   if ((*codec)->MessageBytes(header->shape) > 0 && header->shape.samples <= kSamples.size()) {
     taken = DecodeWithMessages(**codec, blob, header->shape) || taken;
+  }
+  // Not tables of gigabytes.
+  constexpr uint64_t kMostTableValues = 16 << 20;
+  const uint64_t values = (*codec)->TableRows(kVocabulary) * header->shape.channels;
+  if (values > 0 && values < kMostTableValues && header->shape.elements() > 0) {
+    taken = DecodeWithTables(**codec, blob, header->shape) || taken;
   }
   return taken;
 }

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
+#include "codec/predict/tables.h"
 #include "codec/registry.h"
 #include "codec/simd/targets.h"
 #include "codec/tool/bench_data.h"
@@ -17,10 +19,12 @@
 namespace longhaul::codec {
 namespace {
 
-template <class Function>
-double MedianSeconds(uint32_t repeats, Function&& function) {
+// `before` is not timed.
+template <class Function, class Before>
+double MedianSeconds(uint32_t repeats, Function&& function, Before&& before) {
   std::vector<double> seconds;
   for (uint32_t k = 0; k < repeats; ++k) {
+    before();
     const MonoTime start = Now();
     function();
     seconds.push_back(absl::ToDoubleSeconds(Now() - start));
@@ -29,6 +33,40 @@ double MedianSeconds(uint32_t repeats, Function&& function) {
                    seconds.end());
   return std::max(seconds[repeats / 2], 1e-9);
 }
+
+template <class Function>
+double MedianSeconds(uint32_t repeats, Function&& function) {
+  return MedianSeconds(repeats, function, [] {});
+}
+
+// Both sides of a boundary for predict; of others, nothing.
+struct Sides {
+  static StatusOr<Sides> Make(const Codec& codec, const Shape& shape, const ToolOptions& options) {
+    Sides sides;
+    if (codec.TableRows(options.vocabulary) == 0) return sides;
+    const auto tables = predict::TablesShapeFor(codec, options.vocabulary, shape.channels);
+    LH_ASSIGN_OR_RETURN(sides.sender, predict::Tables::Create(tables));
+    LH_ASSIGN_OR_RETURN(sides.receiver, predict::Tables::Create(tables));
+    sides.ids = MakeIds(shape, options.vocabulary, options.ids == "equal");
+    return sides;
+  }
+  bool any() const { return sender.has_value(); }
+  Context Of(std::optional<predict::Tables>* side, const Context& base) {
+    Context context = base;
+    if (!any()) return context;
+    context.tables = &**side;
+    context.token_ids = ids;
+    context.learns = true;
+    return context;
+  }
+  // The receiver knows what the sender knows.
+  void Agree() {
+    if (!any()) return;
+    receiver->CopyFrom(*sender);
+  }
+  std::optional<predict::Tables> sender, receiver;
+  std::vector<uint32_t> ids;
+};
 
 }  // namespace
 
@@ -47,23 +85,33 @@ StatusOr<std::string> Bench(const ToolOptions& options) {
   // Also the first, untimed round: pages are touched, tables are in the cache.
   LH_ASSIGN_OR_RETURN(Encoded encoded, EncodeArray(*codec, in, {}));
   AlignedBuffer workspace(codec->WorkspaceBytes(shape));
+  LH_ASSIGN_OR_RETURN(Sides sides, Sides::Make(*codec, shape, options));
   Status status = codec->Decode(encoded.bytes(), {}, workspace.span(), out.mutable_view());
 
   const auto bytes = static_cast<double>(in.data.size());
   const double copy = MedianSeconds(options.repeats, [&] {
     std::memcpy(out.data.span().data(), in.data.span().data(), in.data.size());
   });
-  const double encode = MedianSeconds(options.repeats, [&] {
+  const auto encode_once = [&] {
     if (status.ok()) {
-      status =
-          codec->Encode(in.view(), context, workspace.span(), encoded.blob.span(), &encoded.result);
+      status = codec->Encode(in.view(), sides.Of(&sides.sender, context), workspace.span(),
+                             encoded.blob.span(), &encoded.result);
     }
-  });
-  const double decode = MedianSeconds(options.repeats, [&] {
-    if (status.ok()) {
-      status = codec->Decode(encoded.bytes(), context, workspace.span(), out.mutable_view());
-    }
-  });
+  };
+  const double encode = MedianSeconds(options.repeats, encode_once);
+  sides.Agree();
+  const double decode = MedianSeconds(
+      options.repeats,
+      [&] {
+        if (status.ok()) {
+          status = codec->Decode(encoded.bytes(), sides.Of(&sides.receiver, context),
+                                 workspace.span(), out.mutable_view());
+        }
+      },
+      // What teaches is decoded once.
+      [&] {
+        if (sides.any()) encode_once();
+      });
   LH_RETURN_IF_ERROR(status);
   const double bits =
       static_cast<double>(encoded.result.bytes) * 8 / static_cast<double>(shape.elements());

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "base/cuda/device.h"
@@ -14,6 +15,8 @@
 #include "base/cuda/module.h"
 #include "base/cuda/stream.h"
 #include "codec/cuda/cuda_codec.h"
+#include "codec/cuda/device_tables.h"
+#include "codec/predict/tables.h"
 #include "codec/tool/bench_data.h"
 #include "codec/tool/commands.h"
 
@@ -21,6 +24,7 @@ namespace longhaul::codec {
 namespace {
 
 using cuda::CudaCodec;
+using cuda::DeviceTables;
 using ::longhaul::cuda::DeviceBuffer;
 using ::longhaul::cuda::Event;
 using ::longhaul::cuda::Graph;
@@ -69,6 +73,48 @@ StatusOr<Set> MakeSet(const longhaul::cuda::Device& device, const CudaCodec& cod
              std::move(fault), std::move(entries), std::move(records)};
 }
 
+// A decoder that refuses its blob does less.
+Status ExpectNoFault(const Set& set, Stream* stream) {
+  uint32_t fault = 0;
+  LH_RETURN_IF_ERROR(stream->Copy(&fault, set.fault.data_dev(), sizeof(fault)));
+  LH_ASSIGN_OR_RETURN(Event copied, Event::Create(stream->device()));
+  LH_RETURN_IF_ERROR(copied.Record(*stream));
+  LH_RETURN_IF_ERROR(copied.Await(Deadline::After(absl::Minutes(1))));
+  if (fault == 0) return absl::OkStatus();
+  return absl::InternalError(fmt::format("a decoder found the fault {} in a blob", fault));
+}
+
+// Both sides of a boundary for predict; of others, nothing.
+struct DeviceSides {
+  static StatusOr<DeviceSides> Make(const Codec& codec, const Shape& shape,
+                                    const ToolOptions& options, Stream* stream) {
+    DeviceSides sides;
+    if (codec.TableRows(options.vocabulary) == 0) return sides;
+    const auto tables = predict::TablesShapeFor(codec, options.vocabulary, shape.channels);
+    const std::vector<uint32_t> ids = MakeIds(shape, options.vocabulary, options.ids == "equal");
+    Context context;
+    context.token_ids = ids;
+    context.learns = true;
+    for (std::optional<DeviceTables>* side : {&sides.sender, &sides.receiver}) {
+      LH_ASSIGN_OR_RETURN(*side, DeviceTables::Create(stream, tables, ids.size()));
+      LH_RETURN_IF_ERROR((*side)->Load(context, stream));
+    }
+    return sides;
+  }
+  bool any() const { return sender.has_value(); }
+  static const DeviceTables* Of(const std::optional<DeviceTables>& side) {
+    return side ? &*side : nullptr;
+  }
+  // The receiver knows what the sender knows.
+  Status Agree(Stream* stream) {
+    if (!any()) return absl::OkStatus();
+    LH_ASSIGN_OR_RETURN(predict::Tables tables, predict::Tables::Create(sender->shape()));
+    LH_RETURN_IF_ERROR(sender->Save(stream, &tables));
+    return receiver->Restore(tables, stream);
+  }
+  std::optional<DeviceTables> sender, receiver;
+};
+
 // Queues one operation on a set many times over, each between two events.
 class Timer {
  public:
@@ -84,8 +130,14 @@ class Timer {
   // The median in seconds of operation(k), k < repeats, queued back to back.
   template <class Operation>
   StatusOr<double> MedianSeconds(const Stream& stream, Operation&& operation) {
+    return MedianSeconds(stream, operation, [](size_t) { return absl::OkStatus(); });
+  }
+  // With before(k) queued before each of them, which is not timed.
+  template <class Operation, class Before>
+  StatusOr<double> MedianSeconds(const Stream& stream, Operation&& operation, Before&& before) {
     const size_t repeats = events_.size() / 2;
     for (size_t k = 0; k < repeats; ++k) {
+      LH_RETURN_IF_ERROR(before(k));
       LH_RETURN_IF_ERROR(events_[2 * k].Record(stream));
       LH_RETURN_IF_ERROR(operation(k));
       LH_RETURN_IF_ERROR(events_[2 * k + 1].Record(stream));
@@ -120,12 +172,15 @@ StatusOr<Figures> Measure(const CudaCodec& codec, const NpyArray& array, const T
     LH_ASSIGN_OR_RETURN(Set set, MakeSet(device, codec, array, &stream));
     sets.push_back(std::move(set));
   }
+  LH_ASSIGN_OR_RETURN(DeviceSides sides,
+                      DeviceSides::Make(codec.cpu(), array.shape, options, &stream));
   const auto in_turn = [&](size_t k) -> Set& { return sets[k % count]; };
   const auto encode = [&](size_t k) {
     Set& set = in_turn(k);
     return codec.Encode({set.in.data_dev(), array.dtype, array.shape}, {},
                         {set.workspace.data_dev(), set.workspace.size()},
-                        {set.blob.data_dev(), set.blob.size()}, stream, set.messages());
+                        {set.blob.data_dev(), set.blob.size()}, stream, set.messages(),
+                        DeviceSides::Of(sides.sender));
   };
   // Sets hold the same tensor, so one header serves all. Samples that are remembered have come
   // before.
@@ -142,7 +197,8 @@ StatusOr<Figures> Measure(const CudaCodec& codec, const NpyArray& array, const T
     return codec.Decode(header, {set.blob.data_dev(), figures.blob_bytes},
                         {set.workspace.data_dev(), set.workspace.size()},
                         {set.out.data_dev(), array.dtype, array.shape},
-                        static_cast<uint32_t*>(set.fault.data_dev()), stream, set.messages());
+                        static_cast<uint32_t*>(set.fault.data_dev()), stream, set.messages(),
+                        DeviceSides::Of(sides.receiver));
   };
   const auto copy = [&](size_t k) {
     Set& set = in_turn(k);
@@ -158,10 +214,15 @@ StatusOr<Figures> Measure(const CudaCodec& codec, const NpyArray& array, const T
     for (size_t k = 0; k < count; ++k) LH_RETURN_IF_ERROR(encode(k));
     LH_ASSIGN_OR_RETURN(figures.copy, timer.MedianSeconds(stream, copy));
     LH_ASSIGN_OR_RETURN(figures.encode, timer.MedianSeconds(stream, encode));
-    LH_ASSIGN_OR_RETURN(figures.decode, timer.MedianSeconds(stream, decode));
+    LH_RETURN_IF_ERROR(sides.Agree(&stream));
+    // What teaches is decoded once.
+    LH_ASSIGN_OR_RETURN(figures.decode, timer.MedianSeconds(stream, decode, [&](size_t k) {
+      return sides.any() ? encode(k) : absl::OkStatus();
+    }));
     LH_ASSIGN_OR_RETURN(figures.graph,
                         timer.MedianSeconds(stream, [&](size_t) { return graph.Launch(stream); }));
   }
+  for (Set& set : sets) LH_RETURN_IF_ERROR(ExpectNoFault(set, &stream));
   return figures;
 }
 

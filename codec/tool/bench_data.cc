@@ -36,6 +36,14 @@ StatusOr<Shape> BenchShape(uint64_t elements, uint32_t samples, uint32_t channel
   return Shape{samples, static_cast<uint32_t>(most / width), width};
 }
 
+std::vector<uint32_t> MakeIds(const Shape& shape, uint32_t vocabulary, bool equal) {
+  std::vector<uint32_t> ids(uint64_t{shape.samples} * shape.tokens);
+  for (uint32_t k = 0; k < ids.size(); ++k) {
+    ids[k] = equal ? 0 : Philox::Generate({k, 0, 0, 0}, {3, 4})[0] % vocabulary;
+  }
+  return ids;
+}
+
 StatusOr<NpyArray> MakeActivations(Dtype dtype, const Shape& shape, bool outliers) {
   LH_ASSIGN_OR_RETURN(NpyArray fp32, MakeArray(Dtype::kF32, shape));
   FillActivations(outliers, &fp32);

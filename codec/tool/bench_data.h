@@ -2,6 +2,9 @@
 #ifndef LONGHAUL_CODEC_TOOL_BENCH_DATA_H_
 #define LONGHAUL_CODEC_TOOL_BENCH_DATA_H_
 
+#include <cstdint>
+#include <vector>
+
 #include "base/status.h"
 #include "codec/codec.h"
 #include "codec/tool/npy.h"
@@ -14,6 +17,9 @@ StatusOr<Shape> BenchShape(uint64_t elements, uint32_t samples, uint32_t channel
 
 // About normal; with `outliers`, one value in 97 is 25 times as large. The same every time.
 StatusOr<NpyArray> MakeActivations(Dtype dtype, const Shape& shape, bool outliers);
+
+// Tokens for predict: each any of the vocabulary, or all the same (`equal`). The same every time.
+std::vector<uint32_t> MakeIds(const Shape& shape, uint32_t vocabulary, bool equal);
 
 }  // namespace longhaul::codec
 

@@ -14,6 +14,7 @@
 #include "codec/fixed/format.h"
 #include "codec/gauss/format.h"
 #include "codec/messages/memory_store.h"
+#include "codec/predict/format.h"
 #include "codec/registry.h"
 #include "codec/taco/format.h"
 #include "codec/tah/format.h"
@@ -84,6 +85,13 @@ std::vector<Section> SectionsOf(const BlobHeader& header, std::span<const std::b
                 {"exponents", layout.exponents}};
       if (scales) starts.emplace_back("scales", layout.variable);
       starts.emplace_back("bodies", layout.variable + (scales ? layout.scales_bytes : 0));
+    }
+  } else if (header.codec == CodecId::kPredict) {
+    if (const auto front = predict::ReadFront(blob.subspan(kBlobHeaderBytes), header.shape);
+        front.ok()) {
+      starts = {{"front", 0},
+                {"ids", predict::kFrontBytes},
+                {"blob", predict::OtherOffset(header.shape, front->id_bytes)}};
     }
   } else {
     starts = {{"elements", 0}};

@@ -27,6 +27,8 @@ struct ToolOptions {
   std::string device = "cpu";  // or "cuda", "cuda:N"
   uint32_t samples = 1;
   std::string data = "outliers";  // or "normal"
+  std::string ids = "random";     // of predict's tokens, or "equal"
+  uint32_t vocabulary = 50257;
   uint32_t threads = 1;
   std::string kernels;   // UseKernelTarget's; empty: the best
   bool summary = false;  // one table over all tensors

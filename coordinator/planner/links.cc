@@ -11,6 +11,7 @@
 
 #include "base/units.h"
 #include "codec/codec.h"
+#include "codec/predict/format.h"
 #include "codec/registry.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/boundary/message_footprint.h"
@@ -79,6 +80,12 @@ uint64_t Windows(const PlanRequest& request) {
 // The mean over the run: a codec with state sends a sample whole when it comes for the first time.
 uint64_t UsualBytes(const PlanRequest& request, const codec::Codec& codec) {
   const codec::Shape shape = BoundaryShape(request.spec);
+  if (codec.TableRows(1) > 0) {
+    // As a rule ids have 2 bytes.
+    const uint64_t more =
+        codec::predict::BytesOfId(request.data.vocabulary) - codec::predict::BytesOfId(1);
+    return codec.UsualEncodedBytes(shape) + more * shape.samples * shape.tokens;
+  }
   if (codec.MessageBytes(shape) == 0) return codec.UsualEncodedBytes(shape);
   const auto most = static_cast<double>(codec.MaxEncodedBytes(shape));
   const auto least = static_cast<double>(codec.MinEncodedBytes(shape));
@@ -222,6 +229,38 @@ Status AddEdges(const PlanRequest& request, Plan* plan) {
                                        .decode_seconds = lower.times.forward_decode()},
                            .backward = {.encode_seconds = lower.times.backward_encode(),
                                         .decode_seconds = upper.times.backward_decode()}});
+  }
+  return absl::OkStatus();
+}
+
+Status CheckPredictions(const PlanRequest& request, const Assignment& assignment) {
+  const Edge* without = nullptr;  // the first boundary that carries no tokens
+  for (const Edge& edge : assignment.edges) {
+    if (edge.kind != EdgeKind::kActivations) continue;
+    LH_ASSIGN_OR_RETURN(const auto backward, codec::ParseCodec(edge.backward.codec));
+    LH_ASSIGN_OR_RETURN(const auto forward, codec::ParseCodec(edge.forward.codec));
+    if (backward->TableRows(1) > 0) {
+      return absl::FailedPreconditionError(fmt::format(
+          "{} knows activations by their tokens, and cannot send gradients; choose another codec "
+          "as links.backward",
+          backward->name()));
+    }
+    if (forward->TableRows(1) == 0) {
+      without = without == nullptr ? &edge : without;
+      continue;
+    }
+    if (request.spec.replay && !request.spec.replay->real_codecs) {
+      return absl::FailedPreconditionError(fmt::format(
+          "{} cannot be replayed as measured, because its blobs depend on what was sent before; "
+          "set replay.codecs to real, or choose another codec",
+          forward->name()));
+    }
+    if (without == nullptr) continue;
+    return absl::FailedPreconditionError(fmt::format(
+        "{} predicts what {} sends by its tokens, which {} does not learn, because {} sends by {}; "
+        "let all stages above send by predict, too",
+        forward->name(), ToString(edge.from), ToString(edge.from), ToString(without->from),
+        without->forward.codec));
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,9 @@ namespace longhaul::coordinator {
 // The edges of a plan that has cells: one for each pair of neighbours. kFailedPrecondition where
 // they cannot reach each other.
 Status AddEdges(const PlanRequest& request, Plan* plan);
+// kFailedPrecondition where a codec that predicts by tokens is used for gradients, at a stage that
+// is not told the tokens, or in a replay of measured codecs.
+Status CheckPredictions(const PlanRequest& request, const Assignment& assignment);
 // What the codecs of the edges remember, to the cells at their ends; kFailedPrecondition where that
 // is not allowed.
 Status AddMessages(const PlanRequest& request, Assignment* assignment);

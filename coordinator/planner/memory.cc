@@ -1,7 +1,10 @@
 #include "coordinator/planner/memory.h"
 
 #include <algorithm>
+#include <string>
 
+#include "codec/predict/tables.h"
+#include "codec/registry.h"
 #include "coordinator/planner/planner.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/model/family.h"
@@ -14,6 +17,9 @@ namespace {
 constexpr uint64_t kFloat = 4, kHalf = 2;
 constexpr uint64_t kRoundingBytes = uint64_t{64} << 20;
 constexpr uint64_t kBoundaryBuffers = 4;
+constexpr uint64_t kTensorsOfTables = 2;
+// One on its way to a snapshot; or from a checkpoint, whose files hold those of both boundaries.
+constexpr uint64_t kTablesOnTheirWay = 2;
 constexpr uint64_t kTiedPieces = uint64_t{32} << 20;
 constexpr uint64_t kLogitsAtWork = 2;
 // Of a GPU's host: the pinned buffers of snapshots (worker/stage/host_copies.h).
@@ -168,10 +174,26 @@ uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers,
   return MomentsOf(spec, vocabulary, layers, first, last, /*ranks=*/{});
 }
 
+uint64_t TableBytes(const RunSpec& spec, uint32_t vocabulary) {
+  uint64_t most = 0;
+  const auto add = [&](const std::string& text) {
+    if (!text.starts_with("predict")) return;  // parsing takes time, and planners ask often
+    const auto codec = codec::ParseCodec(text);
+    if (!codec.ok()) return;  // the run file's check refuses it
+    most = std::max(
+        most,
+        codec::predict::TablesShapeFor(**codec, vocabulary, BoundaryShape(spec).channels).bytes());
+  };
+  add(spec.links.codecs.forward);
+  for (const auto& [worker, exception] : spec.links.by_worker) add(exception.codecs.forward);
+  return most;
+}
+
 uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last) {
   return kFloat * (StageParameters(spec.model, vocabulary, layers, first, last) +
-                   StageMoments(spec, vocabulary, layers, first, last));
+                   StageMoments(spec, vocabulary, layers, first, last)) +
+         (last ? 0 : TableBytes(spec, vocabulary));
 }
 
 StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
@@ -206,9 +228,12 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
                  MuonBytes(spec, vocabulary, layers) + (rounded && on_gpu ? kRoundingBytes : 0) +
                  casts + kBoundaryBuffers * boundary + kLogitsAtWork * logits +
                  (on_gpu ? kProgramBytes : PartOf(kProgramBytes, ranks));
+  const uint64_t tables = TableBytes(spec, vocabulary);
+  const uint64_t boundaries = (first ? 0 : 1) + (last ? 0 : 1);
+  if (tables > 0) memory.fixed += boundaries * (tables + kTensorsOfTables * boundary);
   const uint64_t in_host =
       SnapshotsAtATime(spec) * StageStateBytes(spec, vocabulary, layers, first, last) +
-      TiedBytes(spec, vocabulary, first, last);
+      TiedBytes(spec, vocabulary, first, last) + kTablesOnTheirWay * tables;
   if (on_gpu) {
     memory.host = in_host + kBoundaryBuffers * boundary + ranks * kPinnedBytes + kProgramBytes;
   } else {

@@ -24,7 +24,10 @@ uint64_t RankParameters(const RunSpec& spec, uint32_t vocabulary, uint32_t layer
 // one of each matrix of a block. In numbers, whatever type they are kept in.
 uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                       bool last);
-// A checkpoint of a stage, a copy of it, and its snapshot in memory: values and moments, all fp32.
+// Of the tables of a boundary whose codec predicts by tokens, on one side; 0 where none does.
+uint64_t TableBytes(const RunSpec& spec, uint32_t vocabulary);
+// A checkpoint of a stage, a copy of it, and its snapshot in memory: values and moments, all fp32,
+// and the tables of the boundary below.
 uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 
@@ -51,6 +54,7 @@ struct StageMemory {
 //            it,
 //              while it is recomputed
 //            + 4 boundary tensors (one being received and sent in each direction)
+//            + of each boundary whose codec predicts by tokens the tables, and 2 boundary tensors
 //            + on the last stage twice the logits of one microbatch in fp32 while it is computed:
 //              those, and their copy or gradient; where they are in chunks
 //              (run/model/loss_chunks.h) those of a chunk, and besides what autograd keeps of a
@@ -75,6 +79,8 @@ struct StageMemory {
 //              again
 //            + at an end of a tied matrix what the other end sends of its gradient in a step, and
 //              32 MiB of the own one on its way
+//            + where a codec predicts by tokens 2 tables more: on their way to a snapshot, or read
+//              from a checkpoint, which for a stage in the middle has 2 files of them
 //            + 4 boundary tensors, encoded; in clean validation they are as large as in fp32
 //            + 64 MiB, through which snapshots come from the GPU
 //            + kProgramBytes

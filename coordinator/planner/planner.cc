@@ -393,6 +393,7 @@ StatusOr<Plan> Planner::Make(const std::stop_token& stop) {
   LH_ASSIGN_OR_RETURN(const std::vector<uint32_t> layers, Split());
   AddCells(layers, &plan);
   LH_RETURN_IF_ERROR(AddEdges(request_, &plan));
+  LH_RETURN_IF_ERROR(CheckPredictions(request_, assignment));
   LH_RETURN_IF_ERROR(AddMessages(request_, &assignment));
   SetNetwork(NetworkFor(request_, assignment), &plan);
   std::vector<uint32_t> most;

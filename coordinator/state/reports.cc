@@ -56,6 +56,11 @@ void AddValidation(const v1::ValidationReport& report, v1::StepRecord* record) {
   if (report.has_clean_loss()) record->set_clean_validation_loss(report.clean_loss());
 }
 
+// By the codecs of an edge of which one has state.
+std::string_view WhatIsRemembered(const Edge& edge) {
+  return edge.forward.codec.starts_with("predict") ? "tables of tokens" : "message buffers";
+}
+
 std::string ValidationSentence(const v1::ValidationReport& report) {
   const auto text = [](double loss) {
     return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : fmt::format("{}", loss);
@@ -303,9 +308,9 @@ void Core::OnLink(Run& run, StageRecord& stage, const v1::LinkEvent& link) {
     Log(&run, "link", fmt::format("the link between {} is healthy again", pair));
   } else if (link.state() == "forgotten") {
     Log(&run, "link",
-        fmt::format("the message buffers between {} begin anew: they could not be brought back to "
+        fmt::format("the {} between {} begin anew: they could not be brought back to "
                     "the checkpoint of step {}, so the losses may differ from an unbroken run's",
-                    pair, run.assignment().start_step));
+                    WhatIsRemembered(*edge), pair, run.assignment().start_step));
   } else if (link.state() == "healed") {
     if (known == run.troubled_links.end()) return;  // the other side has told of it
     OnLinkHealed(run, stage, link, pair);

@@ -19,6 +19,7 @@
 
 #include "codec/registry.h"
 #include "python/ops/on_device.h"
+#include "python/ops/predict_link.h"
 #include "python/ops/tensors.h"
 
 namespace longhaul::ops {
@@ -117,9 +118,13 @@ int64_t MaxEncodedBytes(at::IntArrayRef sizes, std::string_view text) {
   return static_cast<int64_t>(FindCodec(text)->MaxEncodedBytes(ShapeOf(sizes)));
 }
 
+// Not predict, which knows nothing without the tables of a run.
 std::vector<std::string> CodecNames() {
-  const std::vector<std::string_view> names = codec::CodecNames();
-  return {names.begin(), names.end()};
+  std::vector<std::string> names;
+  for (const std::string_view name : codec::CodecNames()) {
+    if (name != ToString(codec::CodecId::kPredict)) names.emplace_back(name);
+  }
+  return names;
 }
 
 // For tracing: throws what the operators would, and returns whether all blobs of a shape have one
@@ -157,6 +162,11 @@ TORCH_LIBRARY(longhaul, m) {
   m.def("codec_names() -> str[]", CodecNames);
   m.def("_check(ScalarType dtype, int dimensions, str codec, str direction) -> bool", Check);
   m.def("_built_for_torch() -> str", BuiltForTorch);
+  m.class_<PredictLink>("PredictLink")
+      .def(torch::init<std::string, int64_t, std::vector<int64_t>, std::string>())
+      .def("transfer", &PredictLink::Transfer)
+      .def("check", &PredictLink::Check)
+      .def("encoded_bytes", &PredictLink::EncodedBytes);
 }
 
 void Register(torch::Library* m) {

@@ -39,13 +39,14 @@ cuda::Device OpenDevice(c10::DeviceIndex index) {
       .first->second;
 }
 
-// PyTorch's current stream, found without LibTorch's CUDA part, which this library does not link.
+}  // namespace
+
 cuda::Stream CurrentStream(const c10::Device& device) {
   const c10::impl::VirtualGuardImpl guard(device.type());
   return cuda::Stream::Borrow(OpenDevice(device.index()), guard.getStream(device).native_handle());
 }
 
-at::Tensor Bytes(size_t count, const at::Tensor& like) {
+at::Tensor NewBytes(size_t count, const at::Tensor& like) {
   return at::empty({static_cast<int64_t>(count)}, like.options().dtype(at::kByte));
 }
 
@@ -57,19 +58,17 @@ std::span<std::byte> HostSpanOf(const at::Tensor& bytes) {
   return {static_cast<std::byte*>(bytes.data_ptr()), static_cast<size_t>(bytes.numel())};
 }
 
-}  // namespace
-
 void EncodeTo(const at::Tensor& x, const codec::Shape& shape, const codec::cuda::CudaCodec& codec,
               const codec::Context& context, const at::Tensor& buffer) {
   const codec::TensorView view{x.const_data_ptr(), DtypeOf(x.scalar_type()), shape};
   if (x.is_cuda()) {
     const c10::DeviceGuard guard(x.device());
-    const at::Tensor workspace = Bytes(codec.WorkspaceBytes(shape), x);
+    const at::Tensor workspace = NewBytes(codec.WorkspaceBytes(shape), x);
     ThrowIfError(codec.Encode(view, context, DeviceSpanOf(workspace), DeviceSpanOf(buffer),
                               CurrentStream(x.device())));
     return;
   }
-  const at::Tensor workspace = Bytes(codec.cpu().WorkspaceBytes(shape), x);
+  const at::Tensor workspace = NewBytes(codec.cpu().WorkspaceBytes(shape), x);
   codec::EncodeResult result;
   ThrowIfError(
       codec.cpu().Encode(view, context, HostSpanOf(workspace), HostSpanOf(buffer), &result));
@@ -98,12 +97,12 @@ void DecodeTo(const at::Tensor& blob, const HeaderBytes& header, const codec::Sh
               const codec::cuda::CudaCodec& codec, Origin origin, const at::Tensor& out) {
   const codec::MutableTensorView view{out.data_ptr(), DtypeOf(out.scalar_type()), shape};
   if (!blob.is_cuda()) {
-    const at::Tensor workspace = Bytes(codec.cpu().WorkspaceBytes(shape), blob);
+    const at::Tensor workspace = NewBytes(codec.cpu().WorkspaceBytes(shape), blob);
     ThrowIfError(codec.cpu().Decode(HostSpanOf(blob), {}, HostSpanOf(workspace), view));
     return;
   }
   const c10::DeviceGuard guard(blob.device());
-  const at::Tensor workspace = Bytes(codec.WorkspaceBytes(shape), blob);
+  const at::Tensor workspace = NewBytes(codec.WorkspaceBytes(shape), blob);
   const at::Tensor fault = at::zeros({1}, blob.options().dtype(at::kInt));
   ThrowIfError(codec.Decode(header, DeviceSpanOf(blob), DeviceSpanOf(workspace), view,
                             static_cast<uint32_t*>(fault.data_ptr()),

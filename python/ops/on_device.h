@@ -6,10 +6,13 @@
 #define LONGHAUL_PYTHON_OPS_ON_DEVICE_H_
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <array>
 #include <cstddef>
+#include <span>
 
+#include "base/cuda/stream.h"
 #include "codec/blob.h"
 #include "codec/codec.h"
 #include "codec/cuda/cuda_codec.h"
@@ -36,6 +39,13 @@ enum class Origin { kOurs, kForeign };
 // same device. kOurs: EncodeTo has just made it.
 void DecodeTo(const at::Tensor& blob, const HeaderBytes& header, const codec::Shape& shape,
               const codec::cuda::CudaCodec& codec, Origin origin, const at::Tensor& out);
+
+// PyTorch's current stream, found without LibTorch's CUDA part, which this library does not link.
+cuda::Stream CurrentStream(const c10::Device& device);
+// uint8 of one dimension, on the device of `like`.
+at::Tensor NewBytes(size_t count, const at::Tensor& like);
+codec::cuda::DeviceSpan DeviceSpanOf(const at::Tensor& bytes);
+std::span<std::byte> HostSpanOf(const at::Tensor& bytes);
 
 }  // namespace longhaul::ops
 

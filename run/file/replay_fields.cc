@@ -13,7 +13,7 @@ namespace {
 
 // "tah" of "tah:p=0.8".
 std::string_view Family(std::string_view codec) {
-  return codec.substr(0, codec.find(':'));
+  return codec.substr(0, codec.find_first_of(":/"));
 }
 
 }  // namespace

@@ -107,6 +107,15 @@ void CheckValidation(const RunSpec& spec, Reader& reader) {
   }
 }
 
+// Gradients have no tokens that would tell of them.
+void CheckBackward(const CodecPair& codecs, const char* key, Reader& reader) {
+  if (!reader.Sound({key}) || !codecs.backward.starts_with("predict")) return;
+  reader.Fail(reader.PlaceOf(key),
+              fmt::format("{}: '{}' knows activations by their tokens, and cannot send gradients; "
+                          "choose another codec backward",
+                          key, codecs.backward));
+}
+
 // A problem for each line of what `status` says.
 void FailLines(const Status& status, const Place& place, Reader& reader) {
   const std::vector<std::string> lines =
@@ -126,6 +135,11 @@ void CheckRunSpec(const RunSpec& spec, Reader& reader) {
   CheckPipeline(spec, reader);
   CheckGroup(spec, reader);
   CheckReplay(spec, reader);
+  CheckBackward(spec.links.codecs, "links.backward", reader);
+  for (const auto& [worker, exception] : spec.links.by_worker) {
+    if (exception.codecs.backward == spec.links.codecs.backward) continue;
+    CheckBackward(exception.codecs, "links.workers", reader);
+  }
   if (!spec.data.sets.empty() && !spec.data.text.empty()) {
     reader.Fail(reader.PlaceOf("data.sets"),
                 "data.sets: data.text says already what to train on; leave one of them out");

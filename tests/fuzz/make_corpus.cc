@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "codec/messages/memory_store.h"
+#include "codec/predict/tables.h"
 #include "codec/tool/npy.h"
 #include "longhaul/v1/plan.pb.h"
 #include "proto/wire/chunk_word.h"
@@ -57,7 +58,7 @@ void PutBlobs(const Corpus& corpus) {
   for (const std::string& text : AllCodecs()) {
     std::string name = text;
     for (char& c : name) {
-      if (c == ':' || c == ',') c = '_';
+      if (c == ':' || c == ',' || c == '/') c = '_';
     }
     const auto codec = MustParse(text);
     const Shape shape{1, 2, 70};
@@ -79,6 +80,27 @@ void PutBlobs(const Corpus& corpus) {
     const Tensor in(Dtype::kF32, shape, Activations(shape.elements(), 4, 40));
     corpus.Put("codec_decode", fmt::format("differences_{}", shape.samples),
                MustEncode(*codec, in.view(), context));
+  }
+}
+
+// Of tokens that the target's tables know, before they have learned.
+void PutPredictions(const Corpus& corpus) {
+  using namespace codec;  // NOLINT(google-build-using-namespace)
+  const Shape shape{2, 3, 40};
+  const std::vector<uint32_t> ids = {1, 39, 1, 0, 0, 7};
+  for (const bool learns : {false, true}) {
+    for (const std::string other : {"none", "gauss"}) {
+      const auto codec = MustParse("predict:pairs=64/" + other);
+      auto tables = predict::Tables::Create({.vocabulary = 40, .channels = 40, .pairs = 64});
+      Corpus::Must(tables.status());
+      Context context;
+      context.tables = &*tables;
+      context.token_ids = ids;
+      context.learns = learns;
+      const Tensor in(Dtype::kF32, shape, Activations(shape.elements(), 4));
+      corpus.Put("codec_decode", fmt::format("predict_{}_{}", other, learns ? "learns" : "not"),
+                 MustEncode(*codec, in.view(), context));
+    }
   }
 }
 
@@ -230,6 +252,7 @@ int main(int argc, char** argv) {
   }
   const longhaul::Corpus corpus(argv[1]);
   longhaul::PutBlobs(corpus);
+  longhaul::PutPredictions(corpus);
   longhaul::PutArrays(corpus);
   longhaul::PutFrames(corpus);
   longhaul::PutFiles(corpus);

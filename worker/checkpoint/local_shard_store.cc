@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kFormatVersion = "1";
 constexpr std::string_view kParameters = "params";
 constexpr std::string_view kOptimizer = "optim";
+constexpr std::string_view kTables = "tables";
 constexpr std::string_view kStepPrefix = "step-";
 
 struct WrittenFile {
@@ -90,7 +91,7 @@ Status ExplainFullDisk(const Status& status, const std::string& folder,
                        const StageSnapshot& snapshot) {
   if (status.code() != absl::StatusCode::kResourceExhausted) return status;
   uint64_t bytes = 0;
-  for (const auto* arrays : {&snapshot.parameters, &snapshot.moments}) {
+  for (const auto* arrays : {&snapshot.parameters, &snapshot.moments, &snapshot.tables}) {
     for (const NamedArray& array : *arrays) bytes += array.values.size() * sizeof(float);
   }
   return absl::ResourceExhaustedError(fmt::format(
@@ -107,12 +108,14 @@ StatusOr<std::vector<ShardFile>> LocalShardStore::Write(const RunId& run, StageI
   const Status status = [&]() -> Status {
     LH_RETURN_IF_ERROR(MakeDirectories(folder));
     for (const auto& [kind, arrays] :
-         {std::pair(kParameters, &snapshot.parameters), std::pair(kOptimizer, &snapshot.moments)}) {
+         {std::pair(kParameters, &snapshot.parameters), std::pair(kOptimizer, &snapshot.moments),
+          std::pair(kTables, &snapshot.tables)}) {
+      if (kind == kTables && arrays->empty()) continue;
       LH_ASSIGN_OR_RETURN(WrittenFile one,
                           WriteArrays(folder, run, stage, snapshot.step, kind, *arrays));
       written.push_back(std::move(one));
     }
-    // Both are on the disk now; a step that is written again changes only here.
+    // All are on the disk now; a step that is written again changes only here.
     for (const WrittenFile& one : written) LH_RETURN_IF_ERROR(one.file->Publish());
     // The folders' own names: both may be new.
     LH_RETURN_IF_ERROR(SyncPath(fmt::format("{}/{}", root_, run.value())));
@@ -250,11 +253,14 @@ StatusOr<StageSnapshot> LocalShardStore::Read(const RunId& run, Step step,
     if (!file.path.empty()) path = file.path;
     LH_ASSIGN_OR_RETURN(Safetensors contents, ReadShard(path, run, step, file));
     const std::string& kind = contents.metadata["kind"];
-    if (kind != kParameters && kind != kOptimizer) {
-      return absl::FailedPreconditionError(fmt::format("{}: expected kind {} or {}, it has '{}'",
-                                                       path, kParameters, kOptimizer, kind));
+    if (kind != kParameters && kind != kOptimizer && kind != kTables) {
+      return absl::FailedPreconditionError(
+          fmt::format("{}: expected kind {}, {} or {}, it has '{}'", path, kParameters, kOptimizer,
+                      kTables, kind));
     }
-    auto& arrays = kind == kParameters ? snapshot.parameters : snapshot.moments;
+    auto& arrays = kind == kParameters  ? snapshot.parameters
+                   : kind == kOptimizer ? snapshot.moments
+                                        : snapshot.tables;
     for (NamedArray& array : contents.arrays) {
       if (names.insert(array.name).second) {
         arrays.push_back(std::move(array));

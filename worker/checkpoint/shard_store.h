@@ -2,6 +2,7 @@
 //
 //   <root>/<run>/step-00000050/stage-1.params.safetensors
 //   <root>/<run>/step-00000050/stage-1.optim.safetensors
+//   <root>/<run>/step-00000050/stage-1.tables.safetensors    where its boundary predicts by tokens
 //
 // A file appears under its name whole or not at all (temporary name, fsync, rename, fsync of the
 // folder). Thread-safe.
@@ -30,6 +31,11 @@ struct ShardFile {
   std::string path = {};
 };
 
+// Whether a file of this name holds tables (StageSnapshot), which the stage below needs, too.
+inline bool HoldsTables(const std::string& name) {
+  return name.ends_with(".tables.safetensors");
+}
+
 // A file of a checkpoint that is being taken from elsewhere. Destroyed before Commit it leaves
 // nothing.
 class ShardWriter {
@@ -48,7 +54,7 @@ class ShardStore {
   static StatusOr<std::unique_ptr<ShardStore>> OpenLocal(const std::string& root);
   virtual ~ShardStore() = default;
 
-  // Writes both files of a stage. A full disk (kResourceExhausted) leaves what was there as it was.
+  // Writes the files of a stage. A full disk (kResourceExhausted) leaves what was there as it was.
   virtual StatusOr<std::vector<ShardFile>> Write(const RunId& run, StageIndex stage,
                                                  const StageSnapshot& snapshot) = 0;
   // Begins to write a file that somebody else has. A full disk as Write.

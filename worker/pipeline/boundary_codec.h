@@ -1,7 +1,8 @@
 // How tensors become bytes at one boundary of a stage and bytes become tensors, where the stage's
 // tensors are: in the host's memory, or in a GPU's (cuda_boundary_codec.h).
 //
-// Threads: Encode and Decode one at a time; NewBlob on any. What they give may outlive the codec.
+// Threads: all one at a time but NewBlob and tables_shape, on any. What they give may outlive the
+// codec.
 #ifndef LONGHAUL_WORKER_PIPELINE_BOUNDARY_CODEC_H_
 #define LONGHAUL_WORKER_PIPELINE_BOUNDARY_CODEC_H_
 
@@ -9,9 +10,11 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/status.h"
 #include "codec/codec.h"
+#include "codec/predict/tables.h"
 #include "worker/stage/stage.h"
 
 namespace longhaul::worker {
@@ -32,7 +35,13 @@ struct EncodedBlob {
 struct BoundaryCodecOptions {
   codec::Shape shape;
   std::shared_ptr<const codec::Codec> send, receive;
+  uint32_t vocabulary = 0;  // of the ids by which a codec predicts
 };
+
+// Of the codec that predicts by tokens; without rows where none does.
+codec::predict::TablesShape TablesShapeOf(const BoundaryCodecOptions& options);
+// The ids of a blob that was decoded.
+std::shared_ptr<const std::vector<uint32_t>> TokenIdsOf(std::span<const std::byte> blob);
 
 class BoundaryCodec {
  public:
@@ -40,6 +49,18 @@ class BoundaryCodec {
 
   // For what is to be decoded. kResourceExhausted.
   virtual StatusOr<BlobBuffer> NewBlob(size_t bytes) = 0;
+
+  // A codec that predicts by tokens has its tables here, which have learned nothing at first. They
+  // learn where the context says so. Encode needs the context's ids; what Decode gives has them.
+  // Their shape; without rows where no codec predicts.
+  virtual codec::predict::TablesShape tables_shape() const = 0;
+  bool predicts() const { return tables_shape().rows() > 0; }
+  // Of the codec that is received, where both predict: the hash of what it has learned.
+  virtual StatusOr<uint64_t> TablesCheck() = 0;
+  // kResourceExhausted.
+  virtual StatusOr<codec::predict::Tables> SaveTables() = 0;
+  // To both. `tables` have this shape.
+  virtual Status RestoreTables(const codec::predict::Tables& tables) = 0;
 
   // `tensor` is whole: nothing that is under way writes it, and nothing of this reads it when it
   // returns.

@@ -57,12 +57,10 @@ BoundaryPort::BoundaryPort(BoundaryPortOptions options, CodecThread* codec_threa
                   .microbatches = options_.microbatches,
                   .validation_microbatches = options_.validation_microbatches,
                   .shape = options_.shape,
-                  .codec = [this](const Pass& pass) -> auto& { return ReceiveCodecOf(pass);
-}  // namespace longhaul::worker
-, .runner = [this](const Pass& pass) -> auto& {
-  return RunnerOf(pass);
-}
-}),
+                  .codec = [this](const Pass& pass) -> const codec::Codec& {
+                    return ReceiveCodecOf(pass);
+                  },
+                  .runner = [this](const Pass& pass) -> BoundaryCodec& { return RunnerOf(pass); }}),
       codec_(
           RunnerFor(options_.codec, options_.shape, options_.send_codec, options_.receive_codec)),
       clean_(RunnerFor(options_.clean, options_.shape, options_.clean_codec, options_.clean_codec)),
@@ -75,24 +73,6 @@ BoundaryPort::~BoundaryPort() {
 void BoundaryPort::Attach(std::shared_ptr<transport::Link> link) {
   const std::lock_guard lock(mutex_);
   link_ = std::move(link);
-}
-
-StatusOr<bool> BoundaryPort::AgreeOnMessages(Deadline deadline,
-                                             const std::function<bool()>& cancelled) {
-  if (!options_.messages) return true;
-  std::array<std::byte, wire::kMessageStateBytes> body;
-  wire::EncodeMessageState(options_.messages->state(), body);
-  SendControl(HeaderFor(wire::TensorKind::kMessageState, Pass{}), body);
-  std::unique_lock lock(mutex_);
-  while (!peer_state_) {
-    if (cancelled()) return absl::CancelledError("the run was dropped");
-    if (closed_) return absl::UnavailableError("the link ended before both sides had agreed");
-    if (Now() >= deadline.time()) {
-      return absl::DeadlineExceededError("the peer did not say what it remembers");
-    }
-    changed_.wait_for(lock, std::chrono::milliseconds(100));
-  }
-  return options_.messages->Agree(*peer_state_);
 }
 
 void BoundaryPort::Close(Deadline deadline) {
@@ -132,7 +112,7 @@ wire::TensorHeader BoundaryPort::HeaderFor(wire::TensorKind kind, const Pass& pa
 }
 
 codec::Context BoundaryPort::ContextFor(const Pass& pass, Microbatch microbatch,
-                                        Direction direction) {
+                                        Direction direction, const std::vector<uint32_t>* ids) {
   codec::Context context;
   context.seed = options_.seed;
   context.step = pass.step;
@@ -143,6 +123,10 @@ codec::Context BoundaryPort::ContextFor(const Pass& pass, Microbatch microbatch,
   context.microbatch =
       pass.trains() ? microbatch : Microbatch(options_.microbatches + microbatch.value());
   if (messages_) messages_->AddTo(pass, microbatch, direction, &context);
+  if (predicts() && direction == Direction::kForward && !IsClean(pass)) {
+    if (ids != nullptr) context.token_ids = *ids;
+    context.learns = pass.trains();
+  }
   return context;
 }
 
@@ -173,7 +157,8 @@ void BoundaryPort::Encode(const std::shared_ptr<Outgoing>& outgoing) {
   StatusOr<EncodedBlob> encoded =
       RunnerOf(outgoing->pass)
           .Encode(outgoing->tensor.view,
-                  ContextFor(outgoing->pass, outgoing->microbatch, send_direction()));
+                  ContextFor(outgoing->pass, outgoing->microbatch, send_direction(),
+                             outgoing->tensor.token_ids.get()));
   outgoing->tensor = {};
   if (!encoded.ok()) {
     events_->Push(Failed{Annotate(
@@ -373,12 +358,12 @@ Status BoundaryPort::HandleMessage(const wire::TensorHeader& header,
   if (header.kind == wire::TensorKind::kMessageState) {
     LH_ASSIGN_OR_RETURN(const wire::MessageState state, wire::DecodeMessageState(body));
     const std::lock_guard lock(mutex_);
-    if (!options_.messages || peer_state_) {
+    if ((!options_.messages && !predicts()) || peer_state_) {
       return absl::InvalidArgumentError(
-          "expected the peer to say what it remembers once, where a codec remembers samples");
+          "expected the peer to say what it remembers once, where a codec has state");
     }
     peer_state_ = state;
-    changed_.notify_all();
+    if (own_tables_) PostAgreement();
     return absl::OkStatus();
   }
   LH_ASSIGN_OR_RETURN(const wire::StepMessage message, wire::DecodeStepMessage(body));
@@ -440,7 +425,7 @@ void BoundaryPort::Decode(const EncodedTensor& incoming) {
   StatusOr<BoundaryTensor> tensor =
       RunnerOf(incoming.pass)
           .Decode(incoming.blob.bytes.first(incoming.blob_bytes),
-                  ContextFor(incoming.pass, incoming.microbatch, receive_direction()));
+                  ContextFor(incoming.pass, incoming.microbatch, receive_direction(), nullptr));
   if (!tensor.ok()) {
     events_->Push(Failed{Annotate(
         tensor.status(), fmt::format("decoding with {}", ReceiveCodecOf(incoming.pass).name()))});

@@ -72,8 +72,11 @@ struct BoundaryPortOptions {
   std::shared_ptr<const codec::Codec> clean_codec;
   std::shared_ptr<BoundaryCodec> clean;
   std::shared_ptr<const BoundaryDump> dump;  // of what is sent; or null
-  // Where one of them has state.
+  // Where one of them remembers samples.
   std::shared_ptr<BoundaryMessages> messages;
+  // Of the model, above the boundary; for the names of tables.
+  uint32_t layers_before = 0;
+  uint64_t start_step = 0;
   LinkCredits credits{0, absl::ZeroDuration(), 0};
   std::shared_ptr<TraceLog> trace;  // or null
   TrafficWatch* traffic =
@@ -113,8 +116,18 @@ class BoundaryPort : public transport::LinkHandler,
 
   // Before the first Send.
   void Attach(std::shared_ptr<transport::Link> link);
+  // Whether a codec predicts by tokens: then tensors that are sent need ids.
+  bool predicts() const { return codec_ && codec_->predicts(); }
+  // Before AgreeOnMessages: what the codec knows of tokens, from a checkpoint, which may have none.
+  // On whatever thread, while nothing is sent or comes.
+  Status RestoreTables(const std::vector<NamedArray>& arrays);
+  // Of a port that predicts, between two steps: after what was sent of the last one. Empty for one
+  // that does not.
+  StatusOr<std::vector<NamedArray>> SaveTables();
+
   // Tells the peer what this side remembers and waits for its word; before the first tensor. As
-  // BoundaryMessages::Agree; true where there are none. `cancelled` is asked now and then.
+  // BoundaryMessages::Agree: what the two sides do not know alike begins anew. True where there is
+  // nothing. `cancelled` is asked now and then.
   StatusOr<bool> AgreeOnMessages(Deadline deadline, const std::function<bool()>& cancelled);
   // Flushes, then ends the link and no longer calls anything of ours. When it returns, the codec
   // thread is done with `messages`.
@@ -162,8 +175,17 @@ class BoundaryPort : public transport::LinkHandler,
   }
   // Codec thread, but for NewBlob.
   BoundaryCodec& RunnerOf(const Pass& pass) const { return IsClean(pass) ? *clean_ : *codec_; }
-  // Codec thread; valid until the next call.
-  codec::Context ContextFor(const Pass& pass, Microbatch microbatch, Direction direction);
+  // Codec thread; valid until the next call. `ids`: of what is sent.
+  codec::Context ContextFor(const Pass& pass, Microbatch microbatch, Direction direction,
+                            const std::vector<uint32_t>* ids);
+  // Of the codec's tables; 0 where it predicts nothing, or has learned nothing.
+  StatusOr<uint64_t> TablesDigest();
+  // With mutex_ held, when both sides have said what they remember. The codec thread forgets tables
+  // that the peer does not have alike: ahead of the peer's first tensor, which comes behind its
+  // word.
+  void PostAgreement();
+  // Codec thread.
+  Status ForgetTables();
   void SendControl(wire::TensorHeader header, std::span<const std::byte> body);
   void Encode(const std::shared_ptr<Outgoing>& outgoing);
   void SendChunks(const std::shared_ptr<Outgoing>& outgoing);
@@ -195,10 +217,12 @@ class BoundaryPort : public transport::LinkHandler,
   std::atomic<uint64_t> stale_frames_{0};
 
   std::mutex mutex_;                 // what follows down to last_stats_
-  std::condition_variable changed_;  // closed_, peer_state_
+  std::condition_variable changed_;  // closed_, agreed_
   std::shared_ptr<transport::Link> link_;
   bool closed_ = false;
   std::optional<wire::MessageState> peer_state_;
+  std::optional<uint64_t> own_tables_;  // TablesDigest, as the peer is told
+  std::optional<Status> agreed_;        // about tables
   PortUse use_;
   LinkCredits credits_;
   uint64_t chunks_under_way_ = 0;

@@ -13,6 +13,8 @@
 #include "base/cuda/stream.h"
 #include "codec/blob.h"
 #include "codec/cuda/cuda_codec.h"
+#include "codec/cuda/device_tables.h"
+#include "codec/cuda/kernel_table.h"
 #include "codec/cuda/message_staging.h"
 #include "worker/pipeline/buffer_pool.h"
 
@@ -21,6 +23,7 @@ namespace {
 
 using codec::cuda::CudaCodec;
 using codec::cuda::DeviceSpan;
+using codec::cuda::DeviceTables;
 using codec::cuda::MessageStaging;
 using cuda::DeviceBuffer;
 using cuda::Event;
@@ -36,6 +39,19 @@ StatusOr<std::optional<MessageStaging>> StagingOf(const cuda::Device& device,
   if (codec.cpu().MessageBytes(shape) == 0) return std::nullopt;
   LH_ASSIGN_OR_RETURN(MessageStaging staging, MessageStaging::Create(device, codec, shape));
   return std::optional(std::move(staging));
+}
+
+// Nothing for a codec that does not predict.
+StatusOr<std::optional<DeviceTables>> TablesOf(Stream* stream, const CudaCodec& codec,
+                                               const BoundaryCodecOptions& options) {
+  if (codec.cpu().TableRows(options.vocabulary) == 0) return std::nullopt;
+  const codec::Shape& shape = options.shape;
+  LH_ASSIGN_OR_RETURN(
+      DeviceTables tables,
+      DeviceTables::Create(
+          stream, codec::predict::TablesShapeFor(codec.cpu(), options.vocabulary, shape.channels),
+          uint64_t{shape.samples} * shape.tokens));
+  return std::optional(std::move(tables));
 }
 
 // What one device holds for a boundary, whatever codecs work in it. Tensors have room for a blob of
@@ -85,7 +101,9 @@ class CudaBoundaryCodec final : public BoundaryCodec {
   struct Parts {
     CudaCodec send, receive;
     std::optional<MessageStaging> send_staging, receive_staging;
+    std::optional<DeviceTables> send_tables = {}, receive_tables = {};
   };
+  // Without tables.
   static StatusOr<Parts> PartsOf(const cuda::Device& device, const BoundaryCodecOptions& options);
 
   CudaBoundaryCodec(std::shared_ptr<BoundaryMemory> memory, Parts parts)
@@ -95,6 +113,12 @@ class CudaBoundaryCodec final : public BoundaryCodec {
         parts_(std::move(parts)) {}
 
   StatusOr<BlobBuffer> NewBlob(size_t bytes) override;
+  codec::predict::TablesShape tables_shape() const override {
+    return OwnTables() ? OwnTables()->shape() : codec::predict::TablesShape();
+  }
+  StatusOr<uint64_t> TablesCheck() override { return OwnTables()->Check(&memory_->stream); }
+  StatusOr<codec::predict::Tables> SaveTables() override;
+  Status RestoreTables(const codec::predict::Tables& tables) override;
   StatusOr<EncodedBlob> Encode(const codec::TensorView& tensor,
                                const codec::Context& context) override;
   StatusOr<BoundaryTensor> Decode(std::span<const std::byte> blob,
@@ -109,6 +133,9 @@ class CudaBoundaryCodec final : public BoundaryCodec {
     std::shared_ptr<DeviceBuffer> owner;
   };
   StatusOr<DeviceBlob> NewDeviceBlob();
+  const std::optional<DeviceTables>& OwnTables() const {
+    return parts_.receive_tables ? parts_.receive_tables : parts_.send_tables;
+  }
   DeviceSpan workspace() { return {memory_->workspace.data_dev(), memory_->workspace.size()}; }
   Status Wait();
 
@@ -134,7 +161,8 @@ StatusOr<std::unique_ptr<BoundaryCodec>> CudaBoundaryCodec::Sharing(
   const size_t workspace_bytes = parts.send.WorkspaceBytes(shape),
                blob_bytes = parts.send.MaxEncodedBytes(shape);
   const size_t most = std::max(memory_->blob.size(), memory_->tensor_bytes);
-  if (workspace_bytes > memory_->workspace.size() || blob_bytes > most || parts.send_staging) {
+  if (workspace_bytes > memory_->workspace.size() || blob_bytes > most || parts.send_staging ||
+      parts.send.cpu().TableRows(1) > 0) {
     return absl::InvalidArgumentError(fmt::format(
         "expected a codec without state that needs a workspace of at most {} bytes and a blob of "
         "at most {}; {} needs {} and {}",
@@ -166,6 +194,20 @@ StatusOr<CudaBoundaryCodec::DeviceBlob> CudaBoundaryCodec::NewDeviceBlob() {
   return DeviceBlob{{tensor->data_dev(), tensor->size()}, std::move(tensor)};
 }
 
+StatusOr<codec::predict::Tables> CudaBoundaryCodec::SaveTables() {
+  const std::optional<DeviceTables>& tables = OwnTables();
+  LH_ASSIGN_OR_RETURN(auto saved, codec::predict::Tables::Create(tables->shape()));
+  LH_RETURN_IF_ERROR(tables->Save(&memory_->stream, &saved));
+  return saved;
+}
+
+Status CudaBoundaryCodec::RestoreTables(const codec::predict::Tables& tables) {
+  for (std::optional<DeviceTables>* mine : {&parts_.send_tables, &parts_.receive_tables}) {
+    if (*mine) LH_RETURN_IF_ERROR((*mine)->Restore(tables, &memory_->stream));
+  }
+  return absl::OkStatus();
+}
+
 // For what is queued on the stream.
 Status CudaBoundaryCodec::Wait() {
   LH_RETURN_IF_ERROR(memory_->done.Record(memory_->stream));
@@ -179,9 +221,11 @@ StatusOr<EncodedBlob> CudaBoundaryCodec::Encode(const codec::TensorView& tensor,
   LH_ASSIGN_OR_RETURN(const DeviceBlob blob, NewDeviceBlob());
   std::optional<MessageStaging>& staging = parts_.send_staging;
   if (staging) LH_RETURN_IF_ERROR(staging->Load(context, &memory_->stream));
-  LH_RETURN_IF_ERROR(
-      parts_.send.Encode(tensor, context, workspace(), blob.span, memory_->stream,
-                         staging ? staging->messages() : codec::cuda::DeviceMessages{}));
+  std::optional<DeviceTables>& tables = parts_.send_tables;
+  if (tables) LH_RETURN_IF_ERROR(tables->Load(context, &memory_->stream));
+  LH_RETURN_IF_ERROR(parts_.send.Encode(
+      tensor, context, workspace(), blob.span, memory_->stream,
+      staging ? staging->messages() : codec::cuda::DeviceMessages{}, tables ? &*tables : nullptr));
   if (staging) LH_RETURN_IF_ERROR(staging->Fetch(&memory_->stream));
   // What has a fixed size comes at once; else its header says how much there is.
   const bool fixed = parts_.send.cpu().fixed_size();
@@ -218,6 +262,8 @@ StatusOr<BoundaryTensor> CudaBoundaryCodec::Decode(std::span<const std::byte> bl
     LH_RETURN_IF_ERROR(staging->Load(context, &memory_->stream));
     LH_RETURN_IF_ERROR(staging->Check(blob));
   }
+  std::optional<DeviceTables>& tables = parts_.receive_tables;
+  if (tables) LH_RETURN_IF_ERROR(tables->Load(context, &memory_->stream));
   const codec::Shape& shape = memory_->shape;
   LH_ASSIGN_OR_RETURN(const DeviceBlob on_device, NewDeviceBlob());
   LH_ASSIGN_OR_RETURN(std::shared_ptr<DeviceBuffer> values, memory_->tensors.Take());
@@ -229,19 +275,25 @@ StatusOr<BoundaryTensor> CudaBoundaryCodec::Decode(std::span<const std::byte> bl
   LH_RETURN_IF_ERROR(parts_.receive.Decode(
       blob.first(codec::kBlobHeaderBytes), {on_device.span.data_dev, blob.size()}, workspace(),
       {values->data_dev(), codec::Dtype::kF32, shape}, fault_dev, memory_->stream,
-      staging ? staging->messages() : codec::cuda::DeviceMessages{}));
+      staging ? staging->messages() : codec::cuda::DeviceMessages{}, tables ? &*tables : nullptr));
   if (staging) LH_RETURN_IF_ERROR(staging->Fetch(&memory_->stream));
   LH_RETURN_IF_ERROR(memory_->stream.Copy(words.data(), fault_dev, sizeof(uint32_t)));
   LH_RETURN_IF_ERROR(Wait());
   uint32_t fault = 0;
   std::memcpy(&fault, words.data(), sizeof fault);
+  if ((fault & codec::cuda::kFaultTables) != 0) {
+    return absl::InvalidArgumentError(
+        "the two sides' tables of tokens differ; go on from a checkpoint");
+  }
   if (fault != 0) {
     return absl::InvalidArgumentError(
         "the blob's payload is none that an encoder writes: expected scales, counts and records "
         "that agree; the peer is broken or of another version");
   }
   if (staging) LH_RETURN_IF_ERROR(staging->Remember(context, blob));
-  return BoundaryTensor{{values->data_dev(), codec::Dtype::kF32, shape}, std::move(values)};
+  return BoundaryTensor{{values->data_dev(), codec::Dtype::kF32, shape},
+                        std::move(values),
+                        tables ? TokenIdsOf(blob) : nullptr};
 }
 
 }  // namespace
@@ -256,6 +308,8 @@ StatusOr<std::unique_ptr<BoundaryCodec>> CreateCudaBoundaryCodec(
       std::max<size_t>({parts.send.WorkspaceBytes(shape), parts.receive.WorkspaceBytes(shape), 64});
   LH_ASSIGN_OR_RETURN(std::shared_ptr<BoundaryMemory> memory,
                       BoundaryMemory::Create(device, shape, blob_bytes, workspace_bytes));
+  LH_ASSIGN_OR_RETURN(parts.send_tables, TablesOf(&memory->stream, parts.send, options));
+  LH_ASSIGN_OR_RETURN(parts.receive_tables, TablesOf(&memory->stream, parts.receive, options));
   return std::make_unique<CudaBoundaryCodec>(std::move(memory), std::move(parts));
 }
 

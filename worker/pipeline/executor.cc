@@ -18,6 +18,21 @@ using schedule::StagePolicy;
 using schedule::Task;
 using schedule::Work;
 
+std::shared_ptr<const std::vector<uint32_t>> TokenIds(std::span<const int32_t> tokens) {
+  return std::make_shared<const std::vector<uint32_t>>(tokens.begin(), tokens.end());
+}
+
+// Of an activation, by a stage that reads the text itself.
+Status CheckTokens(const std::vector<uint32_t>& came, std::span<const int32_t> read) {
+  const auto [wrong, mine] = std::ranges::mismatch(
+      came, read, [](uint32_t a, int32_t b) { return static_cast<int64_t>(a) == b; });
+  if (wrong == came.end() && mine == read.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(fmt::format(
+      "expected an activation of the tokens that this stage reads; the stage above has others from "
+      "place {} on",
+      wrong - came.begin()));
+}
+
 // Upstream of it is the head's end.
 std::unique_ptr<TiedExchange> ExchangeOver(BoundaryPort* port, TiedMatrix* matrix) {
   LH_CHECK(matrix != nullptr, "a tied edge at a stage without such a matrix");
@@ -284,6 +299,9 @@ Status Executor::RunForward(const Pass& pass, Microbatch microbatch) {
   if (!first()) {
     activation = std::move(inputs_.extract({pass, microbatch}).mapped());
     input.activation = activation.view;
+    if (options_.batches && activation.token_ids) {
+      LH_RETURN_IF_ERROR(CheckTokens(*activation.token_ids, input.tokens));
+    }
     if (!pass.trains()) up_->SendTaken(pass, microbatch);
   }
   std::optional<BoundaryTensor> output;
@@ -298,7 +316,11 @@ Status Executor::RunForward(const Pass& pass, Microbatch microbatch) {
       loss_sum_ += loss;
     }
   }
-  if (output) down_->SendTensor(pass, microbatch, std::move(*output));
+  if (output) {
+    output->token_ids = std::move(activation.token_ids);
+    if (first() && down_->predicts()) output->token_ids = TokenIds(input.tokens);
+    down_->SendTensor(pass, microbatch, std::move(*output));
+  }
   return absl::OkStatus();
 }
 
@@ -380,7 +402,11 @@ Status Executor::SaveState(const wire::StepMessage& agreed) {
       checkpoint_writer_->AwaitRoom();
     }
     const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kSnapshot);
-    LH_ASSIGN_OR_RETURN(snapshot, options_.resident->TakeSnapshot());
+    std::vector<NamedArray> tables;
+    if (down_ != nullptr) {
+      LH_ASSIGN_OR_RETURN(tables, down_->SaveTables());
+    }
+    LH_ASSIGN_OR_RETURN(snapshot, options_.resident->TakeSnapshot(std::move(tables)));
   }
   if (tied_) LH_RETURN_IF_ERROR(CheckTied(*snapshot));
   checkpoint_writer_->Submit({.snapshot = std::move(snapshot), .interim = !wanted});

@@ -67,7 +67,7 @@ class ReplayCodec final : public codec::Codec {
 StatusOr<std::shared_ptr<const codec::Codec>> MakeReplayCodec(
     std::shared_ptr<const codec::Codec> real, const ReplaySpec::CodecTimes& times,
     const codec::Shape& shape) {
-  if (real->MessageBytes(shape) > 0) {
+  if (real->MessageBytes(shape) > 0 || real->TableRows(1) > 0) {
     return absl::InvalidArgumentError(fmt::format(
         "{} cannot be replayed as measured, because its blobs depend on what was sent before; set "
         "replay.codecs to real",

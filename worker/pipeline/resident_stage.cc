@@ -15,7 +15,8 @@ uint64_t ParametersIn(const StageSnapshot& snapshot) {
 
 uint64_t BytesOf(const StageSnapshot& snapshot) {
   uint64_t bytes = 0;
-  for (const std::vector<NamedArray>* arrays : {&snapshot.parameters, &snapshot.moments}) {
+  for (const std::vector<NamedArray>* arrays :
+       {&snapshot.parameters, &snapshot.moments, &snapshot.tables}) {
     for (const NamedArray& array : *arrays) bytes += array.values.size() * sizeof(float);
   }
   return bytes;
@@ -40,7 +41,9 @@ bool ResidentIdentity::IsSame(const ResidentIdentity& other) const {
 
 ParametersOrigin OriginOf(uint64_t step, const std::vector<ShardFile>& files) {
   ParametersOrigin origin{.step = step, .sha256 = {}};
-  for (const ShardFile& file : files) origin.sha256.insert(file.sha256);
+  for (const ShardFile& file : files) {
+    if (!HoldsTables(file.name)) origin.sha256.insert(file.sha256);
+  }
   return origin;
 }
 
@@ -100,12 +103,13 @@ Status ResidentStage::BeginFrom(const ParametersOrigin& origin, SharedSnapshot r
   return absl::OkStatus();
 }
 
-StatusOr<SharedSnapshot> ResidentStage::TakeSnapshot() {
+StatusOr<SharedSnapshot> ResidentStage::TakeSnapshot(std::vector<NamedArray> tables) {
   {
     const std::lock_guard lock(mutex_);
     kept_.reset();
   }
   LH_ASSIGN_OR_RETURN(StageSnapshot snapshot, model_->Snapshot());
+  snapshot.tables = std::move(tables);
   return std::make_shared<const StageSnapshot>(std::move(snapshot));
 }
 

@@ -40,7 +40,7 @@ struct ResidentIdentity {
 // The checkpoint that parameters are of.
 struct ParametersOrigin {
   uint64_t step = 0;             // 0: untrained
-  std::set<std::string> sha256;  // of the files that hold them
+  std::set<std::string> sha256;  // of the files that hold them, without those of tables
   friend bool operator==(const ParametersOrigin&, const ParametersOrigin&) = default;
 };
 ParametersOrigin OriginOf(uint64_t step, const std::vector<ShardFile>& files);
@@ -75,7 +75,8 @@ class ResidentStage {
   // --- While it trains.
   // For a checkpoint. The snapshot before is given up first, so that memory holds one, or two where
   // that is still being written.
-  StatusOr<SharedSnapshot> TakeSnapshot();
+  // `tables`: StageSnapshot's.
+  StatusOr<SharedSnapshot> TakeSnapshot(std::vector<NamedArray> tables = {});
   // `snapshot` was written as `files`.
   void Keep(SharedSnapshot snapshot, const std::vector<ShardFile>& files);
 

@@ -130,9 +130,11 @@ StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec
   const Flow &sent = edge.SentBy(cell_), &received = edge.SentTo(cell_);
   LH_ASSIGN_OR_RETURN(const SharedCodec send_codec, PortCodec(spec, sent.codec));
   LH_ASSIGN_OR_RETURN(const SharedCodec receive_codec, PortCodec(spec, received.codec));
-  LH_ASSIGN_OR_RETURN(auto codec, CreateBoundaryCodec(gpu, {.shape = BoundaryShape(spec),
-                                                            .send = send_codec,
-                                                            .receive = receive_codec}));
+  LH_ASSIGN_OR_RETURN(auto codec,
+                      CreateBoundaryCodec(gpu, {.shape = BoundaryShape(spec),
+                                                .send = send_codec,
+                                                .receive = receive_codec,
+                                                .vocabulary = assignment_.data.vocabulary}));
   SharedCodec clean_codec;
   std::shared_ptr<BoundaryCodec> clean;
   if (Compresses(edge) && !spec.replay) {
@@ -154,6 +156,8 @@ StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec
     options.dump = std::make_shared<const BoundaryDump>(*resources_.dump, assignment_.run);
   }
   options.messages = std::move(messages);
+  options.layers_before = assignment_.Find(edge.to)->layers.first;
+  options.start_step = assignment_.start_step;
   options.trace = trace_;
   return BoundaryPort::Create(std::move(options), resources_.codec_thread, events_);
 }
@@ -223,6 +227,14 @@ void EpochPorts::BeginToOpen(const RunSpec& spec, const Opening& opening, Deadli
   if (const auto moved = moved_.find(edge.id); moved != moved_.end()) addresses = moved->second;
   TransportOf(edge)->Dial(addresses, KeyOf(edge.id), link_secret_, opening.port, options, deadline,
                           done);
+}
+
+Status EpochPorts::RestoreTables(const std::vector<NamedArray>& arrays) {
+  for (const auto& port : ports_) {
+    LH_RETURN_IF_ERROR(Annotate(port->RestoreTables(arrays),
+                                fmt::format("tables of the link to {}", ToString(port->peer()))));
+  }
+  return absl::OkStatus();
 }
 
 Status EpochPorts::Await(const std::function<bool()>& cancelled) {

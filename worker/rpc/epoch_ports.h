@@ -40,6 +40,8 @@ class EpochPorts {
                const data::Mixture* mixture);
   // Whether a boundary of the cell's replica carries activations otherwise than as fp32.
   bool CompressesActivations() const;
+  // Of the checkpoint that the epoch begins from; before Await.
+  Status RestoreTables(const std::vector<NamedArray>& arrays);
   // Waits until all links are open and both ends of each have agreed on what their codecs remember.
   Status Await(const std::function<bool()>& cancelled);
   // The peer of a link that this side dials is reached elsewhere now. Before Begin too.

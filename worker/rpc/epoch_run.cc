@@ -58,10 +58,13 @@ EpochRun::EpochRun(const Resources& resources, const v1::Assign& assign,
       assignment_(FromProto(assign.assignment())),
       cell_(FromProto(assign.cell())),
       link_secret_(assign.link_secret()),
-      resume_files_(assign.resume_files().begin(), assign.resume_files().end()),
       inputs_(resources_, assignment_, cell_, [this] { return Cancelled(); }),
       resident_(std::move(resident)),
-      ports_(resources_, assignment_, cell_, link_secret_, events_, trace_) {}
+      ports_(resources_, assignment_, cell_, link_secret_, events_, trace_) {
+  for (const v1::CheckpointFile& file : assign.resume_files()) {
+    (HoldsTables(file.name()) ? table_files_ : resume_files_).push_back(file);
+  }
+}
 
 EpochRun::~EpochRun() = default;
 
@@ -244,6 +247,11 @@ Status EpochRun::Prepare() {
     shards.emplace(
         [this](const GivenUp& given_up) { return inputs_.ReadShards(resume_files_, given_up); });
   }
+  std::optional<Beside<SharedSnapshot>> tables;
+  if (!table_files_.empty()) {
+    tables.emplace(
+        [this](const GivenUp& given_up) { return inputs_.ReadShards(table_files_, given_up); });
+  }
   laps.End("to begin");
 
   if (!kept) {
@@ -280,6 +288,10 @@ Status EpochRun::Prepare() {
     if (chunks_ && readers_) readers_->Serve(chunks_);
   }
   laps.End("more for the text");
+  if (tables) {
+    LH_ASSIGN_OR_RETURN(const SharedSnapshot known, tables->Take());
+    LH_RETURN_IF_ERROR(ports_.RestoreTables(known->tables));
+  }
   LH_RETURN_IF_ERROR(ports_.Await([this] { return Cancelled(); }));
   laps.End("more for links");
   MakeExecutor(reads_text ? resident_->TextOf(text_sha256) : nullptr);
@@ -354,7 +366,7 @@ void EpochRun::DropResidentUnlessFit(const ResidentIdentity& wanted,
 
 void EpochRun::ReportForgotten() {
   for (const BoundaryPort* port : ports_.forgotten()) {
-    LogWarning("run {}: the message buffers of the link to {} begin anew", run().value(),
+    LogWarning("run {}: what the codecs of the link to {} remember begins anew", run().value(),
                ToString(port->peer()));
     // The cell below tells of it, so that there is one event.
     if (!port->upstream()) continue;

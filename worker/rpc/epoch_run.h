@@ -87,7 +87,8 @@ class EpochRun {
   const Assignment assignment_;
   const CellId cell_;
   const std::string link_secret_;
-  const std::vector<v1::CheckpointFile> resume_files_;
+  // Of the checkpoint that the epoch begins from: of its own parameters, and of its boundaries.
+  std::vector<v1::CheckpointFile> resume_files_, table_files_;
   const EpochInputs inputs_;
   RunSpec spec_;
   std::shared_ptr<const data::Mixture> mixture_;  // null: a token file

@@ -43,12 +43,27 @@ StatusOr<BoundaryTensor> NoiseAt(const std::optional<cuda::Device>& gpu,
   return there->Decode(blob.bytes.first(bytes.bytes), {});
 }
 
+// Tokens that come as if of a text: some often, most seldom.
+std::vector<uint32_t> AnyTokens(const codec::Shape& shape, uint32_t vocabulary) {
+  std::vector<uint32_t> ids(uint64_t{shape.samples} * shape.tokens);
+  uint32_t state = 1;
+  for (uint32_t& id : ids) {
+    state = state * 1664525 + 1013904223;
+    const uint32_t below = 1 + (state >> 16) % std::max(vocabulary, 1u);
+    state = state * 1664525 + 1013904223;
+    id = (state >> 16) % below;
+  }
+  return ids;
+}
+
 StatusOr<CodecTimes> MeasureCodec(const std::string& name, const codec::Shape& shape,
-                                  const std::optional<cuda::Device>& gpu) {
+                                  uint32_t vocabulary, const std::optional<cuda::Device>& gpu) {
   LH_ASSIGN_OR_RETURN(std::shared_ptr<const codec::Codec> codec, codec::ParseCodec(name));
   LH_ASSIGN_OR_RETURN(const BoundaryTensor in, NoiseAt(gpu, shape));
-  LH_ASSIGN_OR_RETURN(const auto boundary,
-                      CreateBoundaryCodec(gpu, {.shape = shape, .send = codec, .receive = codec}));
+  LH_ASSIGN_OR_RETURN(
+      const auto boundary,
+      CreateBoundaryCodec(
+          gpu, {.shape = shape, .send = codec, .receive = codec, .vocabulary = vocabulary}));
   // A codec with state is as fast as it is once it has seen the samples: the first time is not
   // counted.
   codec::MemoryStore sent(shape.samples, codec->MessageBytes(shape));
@@ -56,8 +71,11 @@ StatusOr<CodecTimes> MeasureCodec(const std::string& name, const codec::Shape& s
   std::vector<uint64_t> ids(shape.samples);
   std::iota(ids.begin(), ids.end(), uint64_t{0});
   const bool remembers = codec->MessageBytes(shape) > 0;
+  const std::vector<uint32_t> tokens = AnyTokens(shape, vocabulary);
   const auto context_with = [&](codec::MessageStore& store) {
     codec::Context context;
+    if (boundary->predicts()) context.token_ids = tokens;
+    context.learns = boundary->predicts();
     if (!remembers) return context;
     context.sample_ids = ids;
     context.messages = &store;
@@ -84,7 +102,7 @@ StatusOr<CodecTimes> MeasureCodec(const std::string& name, const codec::Shape& s
 constexpr absl::Duration kMeasuringPatience = absl::Seconds(60);
 
 // Measured now, or elsewhere and in the run file.
-StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const std::string& name,
+StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const std::string& name, uint32_t vocabulary,
                                   const std::optional<cuda::Device>& gpu) {
   if (spec.replay && !spec.replay->real_codecs) {
     const ReplaySpec::CodecTimes* times = spec.replay->TimesOf(name);
@@ -94,7 +112,7 @@ StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const std::string& name,
     }
     return CodecTimes{absl::ToDoubleSeconds(times->encode), absl::ToDoubleSeconds(times->decode)};
   }
-  return MeasureCodec(name, BoundaryShape(spec), GpuOf(spec, gpu));
+  return MeasureCodec(name, BoundaryShape(spec), vocabulary, GpuOf(spec, gpu));
 }
 
 StatusOr<v1::LayerTimes> MeasureLayers(const RunSpec& spec, uint32_t vocabulary,
@@ -237,9 +255,10 @@ StatusOr<v1::LayerTimes> MeasureModel(const RunSpec& spec, uint32_t vocabulary,
                       spec.replay ? ReplayedTimes(spec) : MeasureLayers(spec, vocabulary, gpu));
   times.set_threads(spec.pipeline.threads_per_stage);
   if (!spec.replay) LH_RETURN_IF_ERROR(AddGroups(spec, vocabulary, alike, make_group, &times));
-  LH_ASSIGN_OR_RETURN(const CodecTimes forward, TimesOfCodec(spec, spec.links.codecs.forward, gpu));
+  LH_ASSIGN_OR_RETURN(const CodecTimes forward,
+                      TimesOfCodec(spec, spec.links.codecs.forward, vocabulary, gpu));
   LH_ASSIGN_OR_RETURN(const CodecTimes backward,
-                      TimesOfCodec(spec, spec.links.codecs.backward, gpu));
+                      TimesOfCodec(spec, spec.links.codecs.backward, vocabulary, gpu));
   times.set_forward_encode(forward.encode);
   times.set_forward_decode(forward.decode);
   times.set_backward_encode(backward.encode);

@@ -63,6 +63,8 @@ struct StageOptions {
 struct BoundaryTensor {
   codec::TensorView view;
   std::shared_ptr<const void> owner;  // keeps view.data valid
+  // Of an activation where codecs predict by tokens: their ids, sample by sample. Else null.
+  std::shared_ptr<const std::vector<uint32_t>> token_ids = nullptr;
 };
 
 // What a checkpoint holds, under global names: all that is trained, with LoRA the adapters alone.
@@ -78,6 +80,9 @@ struct StageSnapshot {
   // "<parameter>.exp_avg" and "<parameter>.exp_avg_sq" (AdamW), or "<parameter>.momentum" (Muon).
   // Moments that are kept in bf16 stand here in fp32, which has all of their values.
   std::vector<NamedArray> moments;
+  // What the codec of the boundary below knows of tokens (worker/pipeline/boundary_tables.h), where
+  // that predicts. No stage's Snapshot has any.
+  std::vector<NamedArray> tables = {};
 };
 
 // Of gradients.

@@ -13,6 +13,11 @@ const v1::Cell* WriterOf(const v1::CheckpointManifest& manifest, const v1::Check
   return writer == manifest.cells().end() ? nullptr : &*writer;
 }
 
+// Of what the codec of a boundary knows: not of parameters.
+bool HoldsTables(const v1::CheckpointFile& file) {
+  return file.name().ends_with(".tables.safetensors");
+}
+
 // Checks that `worker` can answer.
 ShardCheck CheckBy(const WorkerId& worker, const Incarnation& incarnation,
                    const ShardCheck& about) {
@@ -105,10 +110,13 @@ std::vector<v1::CheckpointFile> FilesOfCell(const v1::CheckpointManifest& manife
   std::vector<v1::CheckpointFile> files;
   for (const v1::CheckpointFile& file : manifest.files()) {
     const v1::Cell* writer = WriterOf(manifest, file);
+    if (writer == nullptr) continue;
+    const uint32_t end = writer->first_layer() + writer->layers();
     // The embedding goes with the first layer, norm and head with the last one.
-    const bool overlaps = writer != nullptr && writer->first_layer() < cell.layers.end() &&
-                          cell.layers.first < writer->first_layer() + writer->layers();
-    if (overlaps) files.push_back(file);
+    const bool overlaps = writer->first_layer() < cell.layers.end() && cell.layers.first < end;
+    // The boundary below its writer, whose two sides go on with it where it stays a boundary.
+    const bool meets = cell.layers.first == end || cell.layers.end() == end;
+    if (HoldsTables(file) ? meets : overlaps) files.push_back(file);
   }
   return files;
 }

@@ -78,7 +78,8 @@ std::vector<ShardCheck> ChecksOf(const v1::CheckpointManifest& manifest, const S
 // sends a copy.
 std::vector<ShardCheck> CopyChecksOf(std::span<const v1::CheckpointFile> files,
                                      const ShardCheck& about, const ConnectedWorkers& connected);
-// The files of a checkpoint with tensors of this cell, whichever split wrote them.
+// The files of a checkpoint with tensors of this cell, whichever split wrote them, and with tables
+// of its boundaries.
 std::vector<v1::CheckpointFile> FilesOfCell(const v1::CheckpointManifest& manifest,
                                             const Cell& cell);
 // What a cell of a new plan needs, and its worker has neither whole on its own disk nor can fetch

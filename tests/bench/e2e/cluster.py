@@ -29,6 +29,10 @@ CODEC_PAIRS = {
     "gauss-fixed3": {"links.forward": "gauss",
                      "links.backward": "fixed:bits=3,rounding=stochastic"},
     "aqsgd": {"links.forward": "aqsgd:bits=4", "links.backward": "fixed:bits=8"},
+    "predict4": {"links.forward": "predict/gauss:bits=4",
+                 "links.backward": "fixed:bits=3,rounding=stochastic"},
+    "predict3": {"links.forward": "predict/gauss:bits=3",
+                 "links.backward": "fixed:bits=3,rounding=stochastic"},
     "fixed4-nearest": {"links.forward": "fixed:bits=4,rounding=nearest",
                        "links.backward": "fixed:bits=4,rounding=nearest"},
 }

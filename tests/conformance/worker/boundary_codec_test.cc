@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -118,6 +119,58 @@ TEST_P(BoundaryCodecTest, SpeaksAsTheCodecDoesOnTheHost) {
       EXPECT_EQ(place_->Get(*tensor), Decoded(*codec, wanted, wanted_receiver.ContextOf(step)))
           << text;
     }
+  }
+}
+
+// Tensors whose tokens are known: three that teach, and between them one of a validation.
+TEST_P(BoundaryCodecTest, PredictsAsTheCodecDoesOnTheHost) {
+  constexpr uint32_t kVocabulary = 50;
+  for (const char* const text : {"predict:pairs=64/gauss:bits=4", "predict:pairs=0/none"}) {
+    const auto codec = Codec(text);
+    auto made = place_->Create({kShape, codec, codec, kVocabulary});
+    ASSERT_TRUE(made.ok()) << text << ": " << made.status();
+    BoundaryCodec& boundary = **made;
+    const auto shape = codec::predict::TablesShapeFor(*codec, kVocabulary, kShape.channels);
+    EXPECT_TRUE(boundary.predicts());
+    EXPECT_EQ(boundary.tables_shape(), shape);
+    auto wanted = codec::predict::Tables::Create(shape);
+    auto learned = codec::predict::Tables::Create(shape);
+    ASSERT_TRUE(wanted.ok() && learned.ok());
+    for (int tensor = 0; tensor < 4; ++tensor) {
+      std::vector<uint32_t> ids(uint64_t{kShape.samples} * kShape.tokens);
+      for (size_t k = 0; k < ids.size(); ++k) ids[k] = (k * k + static_cast<size_t>(tensor)) % 50;
+      codec::Context context;
+      context.token_ids = ids;
+      context.learns = tensor != 1;
+      codec::Context of_wanted = context;
+      of_wanted.tables = &*wanted;
+      learned->CopyFrom(*wanted);
+      const std::vector<float> values = Values(tensor);
+      const std::vector<std::byte> blob = Reference(*codec, values, of_wanted);
+      const auto sent = boundary.Encode(place_->Put(values, kShape).view, context);
+      ASSERT_TRUE(sent.ok()) << text << ": " << sent.status();
+      ASSERT_EQ(sent->bytes, blob.size()) << text;
+      EXPECT_EQ(std::memcmp(sent->buffer.bytes.data(), blob.data(), blob.size()), 0) << text;
+      context.token_ids = {};
+      const BlobBuffer received = Received(&boundary, blob);
+      const auto came = boundary.Decode(received.bytes.first(blob.size()), context);
+      ASSERT_TRUE(came.ok()) << text << ": " << came.status();
+      of_wanted.tables = &*learned;
+      EXPECT_EQ(place_->Get(*came), Decoded(*codec, blob, of_wanted)) << text;
+      ASSERT_NE(came->token_ids, nullptr);
+      EXPECT_EQ(*came->token_ids, ids);
+      EXPECT_EQ(*boundary.TablesCheck(), wanted->check());
+    }
+    // What a checkpoint holds brings another one to the same.
+    const auto saved = boundary.SaveTables();
+    ASSERT_TRUE(saved.ok()) << saved.status();
+    EXPECT_TRUE(std::ranges::equal(saved->means(), wanted->means()));
+    EXPECT_TRUE(std::ranges::equal(saved->counts(), wanted->counts()));
+    auto other = place_->Create({kShape, codec, codec, kVocabulary});
+    ASSERT_TRUE(other.ok()) << other.status();
+    EXPECT_NE(*(*other)->TablesCheck(), wanted->check());
+    ASSERT_TRUE((*other)->RestoreTables(*saved).ok());
+    EXPECT_EQ(*(*other)->TablesCheck(), wanted->check());
   }
 }
 

@@ -105,6 +105,13 @@ def main():
         text_for_training(folder)
         with Cluster(sys.argv[1], folder, workers=4) as cluster:
             refused(cluster, "expected times of 'gauss'", links="{ forward: gauss, backward: tah }")
+            predict = "{ forward: predict/gauss, backward: tah }"
+            refused(cluster, "set replay.codecs to real", links=predict.replace("predict/gauss", "predict/tah"))
+            run = cluster.cli("submit", write(cluster, "predict", links=predict, codecs="real"),
+                              "--watch").stdout.split()[0]
+            if len(steps_of(cluster, run)) != 10:
+                raise AssertionError("a replay whose links predict lacks steps")
+            print("ok: links predict by tokens in a replay", flush=True)
             for codecs in ("measured", "real"):
                 run = cluster.cli("submit", write(cluster, codecs, codecs=codecs),
                                   "--watch").stdout.split()[0]

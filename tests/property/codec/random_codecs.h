@@ -43,6 +43,10 @@ inline std::vector<std::string> VariousCodecs() {
   for (uint32_t k = 0; k < 15; ++k) {
     codecs.push_back(fmt::format("taco:format={},block={}", kFormats[k % 3], 32u << k / 3));
   }
+  for (uint32_t k = 0; k < 6; ++k) {
+    codecs.push_back(fmt::format("predict:pairs={},rate={},prior={}/{}",
+                                 k % 3 == 0 ? 0 : 1 << 3 * k, kShares[k % 5], k, codecs[7 * k]));
+  }
   return codecs;
 }
 

@@ -1,6 +1,7 @@
 // Blobs of a fixed tensor, and what a boundary's messages are on disk.
 #include "tests/support/golden.h"
 
+#include <cstring>
 #include <limits>
 
 #include "base/file.h"
@@ -8,6 +9,7 @@
 #include "codec/messages/file_store.h"
 #include "codec/messages/memory_store.h"
 #include "codec/messages/undo_journal.h"
+#include "codec/predict/tables.h"
 #include "tests/conformance/codec/codec_fixture.h"
 #include "tests/support/temp_dir.h"
 
@@ -62,17 +64,42 @@ TEST(GoldenDifference, IsReproduced) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, Golden,
-                         ::testing::Values("none", "bf16", "fp16", "fixed:bits=3", "fixed:bits=10",
-                                           "fixed:bits=4,rounding=stochastic",
-                                           "fixed:bits=6,tile=32", "tah", "tah:rounding=stochastic",
-                                           "tah:tile=32,alloc=64,p=0.5",
-                                           "tah:tile=128,alloc=token,tau=0", "gauss",
-                                           "gauss:bits=2,block=64", "gauss:bits=3,block=64",
-                                           "gauss:bits=5,block=256", "gauss:bits=6,block=512",
-                                           "aqsgd", "zip", "taco", "taco:format=e5m2,block=64",
-                                           "taco:format=int8,block=512"),
-                         TestName);
+// What is sent of tokens that were seen before.
+TEST(GoldenPrediction, IsReproduced) {
+  const auto codec = MustParse("predict:pairs=16,prior=1/fixed:bits=3");
+  const Shape shape{2, 5, 100};
+  auto tables = predict::Tables::Create({.vocabulary = 70000, .channels = 100, .pairs = 16});
+  ASSERT_TRUE(tables.ok());
+  Context context;
+  context.tables = &*tables;
+  context.learns = true;
+  std::vector<float> values = Activations(shape.elements(), 2024);
+  for (const std::vector<uint32_t>& ids :
+       {std::vector<uint32_t>{1, 2, 1, 69999, 0, 7, 1, 2, 2, 2},
+        std::vector<uint32_t>{2, 2, 1, 69999, 1, 0, 0, 1, 5, 7}}) {
+    context.token_ids = ids;
+    const std::vector<std::byte> blob =
+        MustEncode(*codec, Tensor(Dtype::kF32, shape, values).view(), context);
+    if (ids[0] == 2) ExpectGolden(GOLDEN_DIR, "predict,seen_before", kBlobVersion, blob);
+    const std::vector<float> change = Activations(shape.elements(), 2025, 0.1f);
+    for (size_t k = 0; k < values.size(); ++k) values[k] += change[k];
+  }
+  std::vector<std::byte> after(sizeof(uint64_t));
+  const uint64_t check = tables->check();
+  std::memcpy(after.data(), &check, sizeof(check));
+  ExpectGolden(GOLDEN_DIR, "predict,check", kBlobVersion, after);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Files, Golden,
+    ::testing::Values("none", "bf16", "fp16", "fixed:bits=3", "fixed:bits=10",
+                      "fixed:bits=4,rounding=stochastic", "fixed:bits=6,tile=32", "tah",
+                      "tah:rounding=stochastic", "tah:tile=32,alloc=64,p=0.5",
+                      "tah:tile=128,alloc=token,tau=0", "gauss", "gauss:bits=2,block=64",
+                      "gauss:bits=3,block=64", "gauss:bits=5,block=256", "gauss:bits=6,block=512",
+                      "aqsgd", "zip", "predict/gauss", "taco", "taco:format=e5m2,block=64",
+                      "taco:format=int8,block=512"),
+    TestName);
 
 // Two steps over three samples: sample 2 is changed in both, sample 0 never.
 TEST(GoldenMessages, RecordsAndJournalAreReproduced) {

@@ -32,6 +32,23 @@ TEST(Registry, FillsInDefaults) {
   EXPECT_EQ(NameOf("taco:block=32,format=int8"), "taco:format=int8,block=32");
 }
 
+TEST(Registry, PredictNamesTheCodecOfItsDifferences) {
+  EXPECT_EQ(NameOf("predict"), "predict:pairs=65536,rate=0.02,prior=0/gauss:bits=4,block=128");
+  EXPECT_EQ(NameOf("predict:pairs=0,prior=4,rate=0.5/fixed:bits=4"),
+            "predict:pairs=0,rate=0.5,prior=4/fixed:bits=4,tile=64,rounding=nearest");
+  EXPECT_EQ(NameOf(NameOf("predict/tah")), NameOf("predict/tah"));
+  EXPECT_THAT(NameOf("predict:pairs=1000"), HasSubstr("'pairs' is out of range"));
+  for (const char* text :
+       {"predict:pairs=1", "predict:pairs=2097152", "predict:pairs=-2", "predict:pairs=x",
+        "predict:rate=1.1", "predict:rate=-0.1", "predict:rate=nan", "predict:prior=1001",
+        "predict:bits=4", "predict:/gauss", "predict/", "predict//", "predict/gauss/gauss",
+        "predict/gauss:bits=9", "gauss/predict", "gauss:bits=4/none", "predicted"}) {
+    EXPECT_EQ(CheckCodec(text).code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+  EXPECT_THAT(NameOf("predict/aqsgd"), HasSubstr("a codec without state"));
+  EXPECT_THAT(NameOf("predict/predict"), HasSubstr("differences of predict"));
+}
+
 TEST(Registry, AllocFollowsTile) {
   EXPECT_EQ(NameOf("tah:tile=128"), "tah:p=0.8,tile=128,alloc=128,tau=2,rounding=nearest");
   EXPECT_EQ(NameOf("tah:alloc=token,tau=inf,p=1"),
@@ -48,7 +65,7 @@ TEST(Registry, CanonicalNamesParseToThemselves) {
 TEST(Registry, NamesTheKnownCodecs) {
   EXPECT_THAT(NameOf("thah"),
               AllOf(HasSubstr("unknown codec 'thah'"), HasSubstr("mean 'tah'"),
-                    HasSubstr("none, bf16, fp16, fixed, tah, gauss, aqsgd, zip, taco")));
+                    HasSubstr("none, bf16, fp16, fixed, tah, gauss, aqsgd, zip, taco, predict")));
   for (const char* name : {"gaus:bits=4", "taco8", "zap"}) {
     EXPECT_THAT(NameOf(name),
                 AllOf(HasSubstr("unknown codec"), HasSubstr("known codecs: none, bf16")));

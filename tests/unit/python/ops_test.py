@@ -117,6 +117,58 @@ class OpsTest(unittest.TestCase):
         for other in [{"seed": 3}, {"seed": 2, "direction": "backward"}, {"seed": 2**40 + 2}, {"seed": -2}]:
             self.assertFalse(torch.equal(ops.roundtrip(x, GRADIENTS, seed=2), ops.roundtrip(x, GRADIENTS, **other)))
 
+    def link(self, codec="predict:pairs=64/gauss:bits=3", vocabulary=40, samples=1):
+        return torch.classes.longhaul.PredictLink(codec, vocabulary, [samples, 16, 128], self.device)
+
+    def text(self, seed, samples=4):
+        """Ids, and tensors that mostly say which token stands there."""
+        ids = torch.randint(0, 40, (samples, 16), generator=torch.Generator().manual_seed(seed))
+        noise = tensor(samples, 16, 128, seed=seed) * 0.1
+        return ids, (tensor(40, 128, seed=99)[ids] + noise).to(self.device)
+
+    def test_links_learn_tokens(self):
+        link, errors = self.link(), []
+        for seed in range(8):
+            ids, x = self.text(seed)
+            y = link.transfer(x, ids, True)
+            self.assertEqual((y.dtype, y.shape, y.device), (x.dtype, x.shape, x.device))
+            errors.append(float((y - x).norm() / x.norm()))
+        self.assertLess(errors[-1], 0.5 * errors[0])
+        # What validates teaches nothing.
+        self.assertSame(link.transfer(x, ids, False), link.transfer(x, ids, False))
+        link.check()
+        self.assertEqual(link.encoded_bytes(), 64 + 16 + 2 * 16 + ops.max_encoded_bytes([1, 16, 128], "gauss:bits=3"))
+
+    def test_a_batch_is_messages_one_after_the_other(self):
+        together, alone = self.link(), self.link()
+        for seed in range(3):
+            ids, x = self.text(seed)
+            x = x.bfloat16()
+            parts = [alone.transfer(x[k:k + 1], ids[k:k + 1], True) for k in range(4)]
+            self.assertSame(together.transfer(x, ids, True), torch.cat(parts))
+        self.assertFalse(torch.equal(self.link(samples=4).transfer(x, ids, True), self.link().transfer(x, ids, True)))
+
+    def test_links_take_any_codec_of_differences(self):
+        ids, x = self.text(1)
+        self.assertSame(self.link("predict/zip").transfer(torch.zeros_like(x), ids, True), torch.zeros_like(x))
+        link = self.link("predict:pairs=0/none")
+        for _ in range(2):
+            self.assertLess(float((link.transfer(x, ids, True) - x).abs().max()), 1e-5)
+        link.check()
+
+    def test_links_refuse_with_sentences(self):
+        link, (ids, x) = self.link(), self.text(1)
+        for call, words in [
+                (lambda: self.link("gauss"), "expected a codec of predict, got gauss"),
+                (lambda: self.link(vocabulary=0), "a vocabulary of 1 to"),
+                (lambda: self.link("predict/aqsgd"), "without state"),
+                (lambda: link.transfer(x[:, :8], ids[:, :8], True), "expected messages of 1 x 16 x 128"),
+                (lambda: link.transfer(x, ids[:3], True), "expected the ids of 4 x 16 tokens"),
+                (lambda: link.transfer(x, ids + 1, True), "expected ids from 0 to 39, got"),
+                (lambda: link.transfer(x, ids - 40, True), "expected ids from 0 to 39, got")]:
+            with self.assertRaisesRegex((ValueError, RuntimeError), words):
+                call()
+
     def test_errors_are_sentences(self):
         x = self.tensor(2, 3, 200)
         rubbish = torch.full((500,), 7, dtype=torch.uint8, device=self.device)
@@ -288,6 +340,15 @@ class OpsTest(unittest.TestCase):
 class GpuTest(OpsTest):
     """All of the above on a GPU, and what only a GPU has."""
     device = "cuda:0"
+
+    def test_a_gpu_learns_what_the_cpu_learns(self):
+        for codec in ("predict:pairs=64/gauss:bits=3", "predict:pairs=0/fixed:bits=4", "predict/zip"):
+            here = torch.classes.longhaul.PredictLink(codec, 40, [2, 16, 128], "cpu")
+            there = self.link(codec, samples=2)
+            for seed in range(4):
+                ids, x = self.text(seed)
+                self.assertSame(there.transfer(x, ids, seed != 2).cpu(), here.transfer(x.cpu(), ids, seed != 2))
+            there.check()
 
     def test_a_gpu_writes_what_the_cpu_writes(self):
         for codec in CODECS:

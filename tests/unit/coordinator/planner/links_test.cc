@@ -99,6 +99,47 @@ TEST(MakePlan, CountsWhatCodecsRememberOnDisk) {
   EXPECT_FALSE(CheckMessageCache(request.spec, text).ok());
 }
 
+TEST(MakePlan, CountsWhatPredictingTakes) {
+  PlanRequest request = Request(3);
+  request.spec.links.codecs = {"gauss", "fixed:bits=8"};
+  request.data.vocabulary = 50257;
+  auto plain = MakePlan(request);
+  request.spec.links.codecs.forward = "predict:pairs=1024/gauss";
+  auto plan = MakePlan(request);
+  ASSERT_TRUE(plain.ok() && plan.ok()) << plan.status();
+  const auto bytes = [](const StatusOr<Plan>& of) { return of->assignment.edges[0].forward.bytes; };
+  // Front and ids of a microbatch of 256 tokens.
+  EXPECT_EQ(bytes(plan) - bytes(plain), 16 + 64 + 2 * 256u);
+  // On the stages' devices; at the upper side the checkpoint's, too.
+  const uint64_t table = (50257 + 1024) * uint64_t{257} * 4;
+  const auto more = [&](size_t stage) {
+    return plan->assignment.cells[stage].memory_bytes - plain->assignment.cells[stage].memory_bytes;
+  };
+  EXPECT_GE(more(2), table);
+  EXPECT_LT(more(2), table + (4 << 20));
+  EXPECT_EQ(more(1) - more(0), more(2));
+  EXPECT_GE(more(0), 3 * table);
+  request.data.vocabulary = 65537;
+  EXPECT_EQ(bytes(MakePlan(request)), bytes(plan) + 2 * 256);
+}
+
+TEST(MakePlan, PredictingNeedsTokensAllTheWay) {
+  PlanRequest request = Request(4);
+  request.spec.links.codecs = {"predict/gauss", "fixed:bits=8"};
+  EXPECT_TRUE(MakePlan(request).ok());
+  LinkException plain{.codecs = {"gauss", "fixed:bits=8"}};
+  request.spec.links.by_worker = {{"w2", plain}};
+  EXPECT_TRUE(MakePlan(request).ok());  // the last boundary: nobody below needs them
+  request.spec.links.by_worker = {{"w1", plain}};
+  const Status gap = MakePlan(request).status();
+  EXPECT_EQ(gap.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(Message(gap)),
+              AllOf(HasSubstr("predicts what stage 2 sends"), HasSubstr("stage 1 sends by gauss")));
+  request.spec.links.by_worker.clear();
+  request.spec.links.codecs.backward = "predict/gauss";
+  EXPECT_THAT(std::string(Message(MakePlan(request).status())), HasSubstr("cannot send gradients"));
+}
+
 TEST(MakePlan, AnUnknownCodecIsRefused) {
   PlanRequest request = Request(2);
   request.spec.links.codecs.forward = "zstd";

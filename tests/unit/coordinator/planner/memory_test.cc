@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 
 #include "coordinator/planner/planner.h"
 #include "run/model/family.h"
@@ -55,6 +56,41 @@ TEST(StageParameters, DoNotDependOnTheSplit) {
                            uint64_t{model.VocabularyOver(256)} * model.hidden)
         << preset.name;
   }
+}
+
+// What boundaries know of tokens is on both sides of each, in the snapshots of the side above, and
+// twice on its way.
+TEST(StageMemory, OfTablesOfTokens) {
+  constexpr uint32_t kVocabulary = 50257;
+  RunSpec none = Gpt2Small();
+  none.checkpoint.every = 0;
+  RunSpec predicts = none;
+  predicts.links.codecs.forward = "predict:pairs=65536/gauss";
+  const uint64_t tables = TableBytes(predicts, kVocabulary);
+  EXPECT_EQ(tables, (50257ull + 65536) * (768 + 1) * 4);
+  EXPECT_EQ(TableBytes(none, kVocabulary), 0u);
+  const uint64_t tensors = uint64_t{2} * 1024 * 768 * 4;  // r and x' - A[t] of a boundary
+  for (const bool on_gpu : {false, true}) {
+    const auto more = [&](bool first, bool last) {
+      const auto of = [&](const RunSpec& spec) {
+        return MemoryOf(spec, kVocabulary, 3, first, last, on_gpu);
+      };
+      const StageMemory with = of(predicts), without = of(none);
+      return std::pair(with.fixed - without.fixed, with.host - without.host);
+    };
+    const uint64_t in_host[] = {3 * tables, 3 * tables, 2 * tables};
+    const uint64_t boundaries[] = {1, 2, 1};
+    for (int stage = 0; stage < 3; ++stage) {
+      const auto [fixed, host] = more(stage == 0, stage == 2);
+      const uint64_t own = boundaries[stage] * (tables + tensors);
+      EXPECT_EQ(fixed, own + (on_gpu ? 0 : in_host[stage])) << "stage " << stage;
+      EXPECT_EQ(host, on_gpu ? in_host[stage] : 0) << "stage " << stage;
+    }
+  }
+  // An exception of one worker may be anywhere.
+  none.links.by_worker.emplace_back("w1",
+                                    LinkException{.codecs = {"predict:pairs=0/gauss", "none"}});
+  EXPECT_EQ(TableBytes(none, kVocabulary), uint64_t{50257} * (768 + 1) * 4);
 }
 
 // A GPU's stage has its snapshots, each value and two moments, in the host's memory; and memory of

@@ -28,7 +28,7 @@ constexpr std::string_view kReplay = R"(replay:
 
 Status FakeCodecs(std::string_view codec) {
   for (const char* known : {"none", "tah", "tah:p=0.5", "fixed", "fixed:bits=6",
-                            "fixed:bits=4,rounding=stochastic", "gauss"}) {
+                            "fixed:bits=4,rounding=stochastic", "gauss", "predict/gauss"}) {
     if (codec == known) return absl::OkStatus();
   }
   return absl::InvalidArgumentError("unknown codec");
@@ -91,6 +91,7 @@ TEST(Replay, SaysWhatIsMissing) {
               HasSubstr("replay.codec_times: expected times of 'gauss', the codec of "
                         "links.backward"));
   EXPECT_EQ(ErrorOf(kReplay, {"links.backward=gauss", "replay.codecs=real"}), "no error");
+  EXPECT_THAT(ErrorOf(kReplay, {"links.forward=predict/gauss"}), HasSubstr("add predict: {"));
   EXPECT_THAT(ErrorOf(kReplay, {"links.workers.w1.forward=gauss"}), HasSubstr("'gauss'"));
   EXPECT_THAT(ErrorOf(kReplay, {"replay.codec_times={none: {encode: 1us}}"}),
               HasSubstr("the key 'replay.codec_times.none.decode' is missing"));

@@ -158,6 +158,16 @@ TEST(RunSpec, ADecayIsWsdsAndFitsBehindTheWarmUp) {
             "decay of its own, not cosine; leave decay out or set train.schedule.kind to wsd");
 }
 
+TEST(RunSpec, GradientsAreNotPredicted) {
+  EXPECT_EQ(ErrorOf(kMinimal, {"links.forward=predict/gauss"}), "no error");
+  EXPECT_THAT(ErrorOf(kMinimal, {"links.backward=predict:pairs=0/gauss"}),
+              ::testing::HasSubstr(
+                  "links.backward: 'predict:pairs=0/gauss' knows activations by their tokens, "
+                  "and cannot send gradients"));
+  EXPECT_THAT(ErrorOf(kMinimal, {"links.workers.w1.backward=predict/gauss"}),
+              ::testing::HasSubstr("links.workers: 'predict/gauss'"));
+}
+
 TEST(RunSpec, AMomentumIsMuons) {
   EXPECT_EQ(ErrorOf(kMinimal, {"train.optimizer={kind: muon, momentum: 0.9}"}), "no error");
   EXPECT_EQ(ErrorOf(kMinimal, {"train.optimizer.momentum=0.9"}),

@@ -48,8 +48,9 @@ reattach_timeout: 90s
 
 // Stands for the codec registry.
 inline Status FakeCodecs(std::string_view codec) {
-  for (const char* known : {"none", "tah", "bf16", "fixed:bits=6",
-                            "fixed:bits=4,rounding=stochastic", "tah:p=0.5,tile=32"}) {
+  for (const char* known :
+       {"none", "tah", "bf16", "fixed:bits=6", "fixed:bits=4,rounding=stochastic",
+        "tah:p=0.5,tile=32", "predict/gauss", "predict:pairs=0/gauss"}) {
     if (codec == known) return absl::OkStatus();
   }
   return absl::InvalidArgumentError("unknown codec '" + std::string(codec) + "'");

@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,6 +19,7 @@
 #include "codec/tool/npy.h"
 #include "proto/wire/link_header.h"
 #include "tests/support/temp_dir.h"
+#include "worker/pipeline/boundary_tables.h"
 
 namespace longhaul::worker {
 namespace {
@@ -279,6 +283,78 @@ TEST_F(BoundaryPortTest, CleanValidationHasACodecOfItsOwn) {
         std::memcmp(arrived->tensor.view.data, values->data(), values->size() * sizeof(float)) == 0;
     EXPECT_EQ(same, clean);
   }
+}
+
+// The peer's first tensor may be there before anybody who waits for its word has woken up.
+TEST_F(BoundaryPortTest, TablesThatThePeerDoesNotHaveAreForgottenAheadOfItsTensors) {
+  const auto codec =
+      std::shared_ptr<const codec::Codec>(*codec::ParseCodec("predict:pairs=0/none"));
+  const auto none = std::shared_ptr<const codec::Codec>(*codec::ParseCodec("none"));
+  const codec::Shape shape{1, 4, 32};
+  const auto make = [&](bool upstream) {
+    const auto& send = upstream ? none : codec;
+    const auto& receive = upstream ? codec : none;
+    return BoundaryPort::Create(
+        {.run = RunId("run"),
+         .epoch = Epoch(1),
+         .edge = EdgeId(0),
+         .upstream = upstream,
+         .shape = shape,
+         .microbatches = 1,
+         .validation_microbatches = 0,
+         .send_codec = send,
+         .receive_codec = receive,
+         .codec = BoundaryCodec::Create(
+             {.shape = shape, .send = send, .receive = receive, .vocabulary = 5}),
+         .layers_before = 2,
+         .start_step = 1},
+        &codec_thread_, events_);
+  };
+  // What the sender says and sends, knowing nothing.
+  const auto sender = make(/*upstream=*/false), receiver = make(/*upstream=*/true);
+  const auto sent = std::make_shared<RecordingLink>(), said = std::make_shared<RecordingLink>();
+  sender->Attach(sent);
+  receiver->Attach(said);
+  std::atomic<bool> give_up = false;
+  auto agreed = std::async(std::launch::async, [&] {
+    return sender->AgreeOnMessages(Deadline::After(absl::Seconds(30)),
+                                   [&] { return give_up.load(); });
+  });
+  std::vector<std::pair<transport::Lane, std::vector<std::byte>>> frames;
+  while (frames.empty()) frames = sent->Take();
+  auto values = std::make_shared<std::vector<float>>(shape.elements(), 1.0f);
+  sender->SendTensor({Step(2)}, Microbatch(0),
+                     {{values->data(), codec::Dtype::kF32, shape},
+                      values,
+                      std::make_shared<const std::vector<uint32_t>>(4, 3)});
+  Drain();
+  for (auto& frame : sent->Take()) frames.push_back(std::move(frame));
+  ASSERT_EQ(frames.size(), 2u);
+  give_up = true;
+  EXPECT_EQ(agreed.get().status().code(), absl::StatusCode::kCancelled);
+
+  auto learned = codec::predict::Tables::Create({.vocabulary = 5, .channels = 32, .pairs = 0});
+  ASSERT_TRUE(learned.ok());
+  learned->set_check(77);
+  ASSERT_TRUE(receiver->RestoreTables(ArraysOf(*learned, 2)).ok());
+  // The word is heard while the receiver waits, and the tensor right behind it.
+  std::thread link;
+  const auto kept = receiver->AgreeOnMessages(Deadline::After(absl::Seconds(30)), [&] {
+    if (link.joinable()) return false;
+    link = std::thread([&] {
+      for (const auto& [lane, frame] : frames) receiver->OnFrame(lane, frame);
+    });
+    return false;
+  });
+  link.join();
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_FALSE(*kept);
+  Drain();
+  const auto events = events_->TakeAll();
+  ASSERT_EQ(events.size(), 1u);
+  const auto* arrived = std::get_if<TensorArrived>(&events.front());
+  ASSERT_NE(arrived, nullptr) << std::get_if<Failed>(&events.front())->reason;
+  EXPECT_EQ(*arrived->tensor.token_ids, std::vector<uint32_t>(4, 3));
 }
 
 // Of a tied edge: pieces of a gradient and digests, and no step messages.

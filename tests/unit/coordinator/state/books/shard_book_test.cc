@@ -139,6 +139,12 @@ TEST(FilesOfCell, AreThoseWhoseWritersHeldItsLayers) {
   EXPECT_THAT(stages_of(0, 5), ElementsAre(0u, 1u, 2u));
   EXPECT_THAT(stages_of(5, 1), ElementsAre(2u));
   EXPECT_THAT(stages_of(7, 1), ElementsAre(3u));
+  // Tables are of the boundary below layer 3, where that is one still.
+  manifest.mutable_files(1)->set_name("stage-1.tables.safetensors");
+  EXPECT_THAT(stages_of(0, 4), ElementsAre(0u, 1u));
+  EXPECT_THAT(stages_of(4, 1), ElementsAre(1u, 2u));
+  EXPECT_THAT(stages_of(0, 8), ElementsAre(0u, 2u, 3u));
+  EXPECT_THAT(stages_of(1, 2), IsEmpty());
   manifest.mutable_files(0)->set_stage(9);  // of nobody
   EXPECT_THAT(stages_of(0, 1), IsEmpty());
 }

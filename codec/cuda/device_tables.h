@@ -1,0 +1,80 @@
+// Tables of predict (codec/predict/tables.h) in a GPU's memory, and the ids of a tensor's tokens on
+// their way there.
+//
+//   LH_RETURN_IF_ERROR(tables.Load(context, &stream));
+//   LH_RETURN_IF_ERROR(codec.Encode(view, context, workspace, blob, stream, {}, &tables));
+//
+// Encode and Decode queue what they learn; calls with the same tables must be on one stream.
+//
+// Threads: one at a time. Errors: kInvalidArgument as those of the codec on a CPU.
+#ifndef LONGHAUL_CODEC_CUDA_DEVICE_TABLES_H_
+#define LONGHAUL_CODEC_CUDA_DEVICE_TABLES_H_
+
+#include <cstdint>
+
+#include "base/cuda/memory.h"
+#include "base/cuda/stream.h"
+#include "base/status.h"
+#include "codec/codec.h"
+#include "codec/predict/tables.h"
+
+namespace longhaul::codec::cuda {
+
+class DeviceTables {
+ public:
+  // That have learned nothing, for tensors of at most `tokens` tokens. Waits.
+  static StatusOr<DeviceTables> Create(longhaul::cuda::Stream* stream,
+                                       const predict::TablesShape& shape, uint64_t tokens);
+  // Of device memory.
+  static uint64_t Bytes(const predict::TablesShape& shape, uint64_t tokens);
+
+  const predict::TablesShape& shape() const { return shape_; }
+
+  // What the context says of the next tensor: whether it teaches, and its tokens' ids, of which a
+  // decoder may have none; queues their copy. Does not wait: the copy of an earlier call must be
+  // done.
+  Status Load(const Context& context, longhaul::cuda::Stream* stream);
+  // The same for ids in the device's memory, all below the vocabulary, which nobody compares again.
+  Status LoadFromDevice(const uint32_t* ids_dev, uint64_t tokens, bool learns,
+                        longhaul::cuda::Stream* stream);
+  uint64_t ids() const { return ids_; }
+  bool learns() const { return learns_; }
+
+  // These wait for what is queued on the stream. `tables` are of the same shape.
+  StatusOr<uint64_t> Check(longhaul::cuda::Stream* stream) const;  // Tables::check
+  Status Restore(const predict::Tables& tables, longhaul::cuda::Stream* stream);
+  Status Save(longhaul::cuda::Stream* stream, predict::Tables* tables) const;
+
+  // For kernels, which change all but the ids.
+  float* means_dev() const { return static_cast<float*>(Address(means_)); }
+  uint32_t* counts_dev() const;
+  void* state_dev() const { return Address(state_); }
+  const uint32_t* ids_dev() const { return static_cast<const uint32_t*>(Address(ids_on_device_)); }
+
+ private:
+  DeviceTables(const predict::TablesShape& shape, longhaul::cuda::DeviceBuffer means,
+               longhaul::cuda::DeviceBuffer state, longhaul::cuda::DeviceBuffer ids_on_device,
+               longhaul::cuda::PinnedBuffer ids_on_host)
+      : shape_(shape),
+        means_(std::move(means)),
+        state_(std::move(state)),
+        ids_on_device_(std::move(ids_on_device)),
+        ids_on_host_(std::move(ids_on_host)) {}
+  static void* Address(const longhaul::cuda::DeviceBuffer& buffer) {
+    return const_cast<void*>(buffer.data_dev());
+  }
+  Status SetCheck(uint64_t check, longhaul::cuda::Stream* stream);
+  Status CheckRoom(uint64_t tokens) const;
+
+  predict::TablesShape shape_;
+  longhaul::cuda::DeviceBuffer means_;  // and counts
+  longhaul::cuda::DeviceBuffer state_;  // PredictState
+  longhaul::cuda::DeviceBuffer ids_on_device_;
+  longhaul::cuda::PinnedBuffer ids_on_host_;
+  uint64_t ids_ = 0;
+  bool learns_ = false;
+};
+
+}  // namespace longhaul::codec::cuda
+
+#endif  // LONGHAUL_CODEC_CUDA_DEVICE_TABLES_H_

@@ -1,0 +1,62 @@
+// Numbers of format.h that kernels for CPUs and GPUs share. Plain types and arithmetic only.
+#ifndef LONGHAUL_CODEC_PREDICT_ARITHMETIC_H_
+#define LONGHAUL_CODEC_PREDICT_ARITHMETIC_H_
+
+#include <cstdint>
+
+namespace longhaul::codec::predict {
+
+enum class Kind : uint8_t { kPlain = 0, kPredicted = 1, kLearned = 2 };
+
+// What precedes the ids in a payload.
+inline constexpr uint64_t kFrontBytes = 16;
+
+// Constants of the pairs' hash.
+inline constexpr uint64_t kHashBefore = 0x9e3779b97f4a7c15, kHashToken = 0xc2b2ae3d27d4eb4f;
+inline constexpr uint32_t PairRow(uint32_t before, uint32_t token, uint32_t log2_pairs) {
+  return static_cast<uint32_t>((before * kHashBefore + token * kHashToken) >> (64 - log2_pairs));
+}
+
+// A token teaches the tables where all its decoded values are smaller. So no sum of them overflows.
+inline constexpr float kTeachable = 0x1p64f;
+
+// Counts end here: floats hold them exactly.
+inline constexpr uint32_t kMostCounted = 1u << 24;
+inline constexpr uint32_t AddCount(uint32_t count, uint32_t occurrences) {
+  const uint32_t room = kMostCounted - count;
+  return count + (occurrences < room ? occurrences : room);
+}
+// `count`: with the occurrences.
+inline constexpr float Rate(uint32_t occurrences, uint32_t count, uint32_t prior, float least) {
+  const uint32_t most = occurrences < kMostCounted ? occurrences : kMostCounted;
+  const float rate = static_cast<float>(most) / static_cast<float>(count + prior);
+  return rate > least ? rate : least;
+}
+
+inline constexpr uint64_t Mix64(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+// The checksum of tables that have learned nothing.
+inline constexpr uint64_t FirstCheck(uint32_t vocabulary, uint32_t channels) {
+  return Mix64((uint64_t{vocabulary} << 32) + channels);
+}
+// After a tensor whose updated rows add up to `sum`.
+inline constexpr uint64_t NextCheck(uint64_t check, uint32_t sum) {
+  return Mix64((check ^ sum) + kHashBefore);
+}
+// A row's part of the sum: RowWeight x the sum over channels of ChannelWeight x the value's bits,
+// all modulo 2^32. Both weights are odd.
+inline constexpr uint32_t kChannelWeight = 0x9e3779b1;
+inline constexpr uint32_t ChannelWeight(uint32_t channel) {
+  return (2 * channel + 1) * kChannelWeight;
+}
+inline constexpr uint32_t RowWeight(uint32_t row, bool of_pairs) {
+  return static_cast<uint32_t>(Mix64(2 * uint64_t{row} + (of_pairs ? 1 : 0))) | 1;
+}
+
+}  // namespace longhaul::codec::predict
+
+#endif  // LONGHAUL_CODEC_PREDICT_ARITHMETIC_H_

@@ -1,0 +1,45 @@
+// For tests: predict's tables in double precision, by the definition in format.h.
+#ifndef LONGHAUL_CODEC_PREDICT_REFERENCE_H_
+#define LONGHAUL_CODEC_PREDICT_REFERENCE_H_
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "codec/predict/format.h"
+
+namespace longhaul::codec::predict {
+
+class ReferenceTables {
+ public:
+  ReferenceTables(const Params& params, uint32_t channels) : params_(params), channels_(channels) {}
+
+  // p of every element.
+  std::vector<double> Predict(std::span<const uint32_t> ids, const Shape& shape) const;
+  // `decoded`: x', NaN where it is not finite.
+  void Learn(std::span<const uint32_t> ids, const Shape& shape, std::span<const double> decoded);
+
+  // Of a row that has never learned: zeros.
+  std::vector<double> TokenRow(uint32_t token) const { return RowOf(tokens_, token); }
+  std::vector<double> PairRow(uint32_t pair) const { return RowOf(pairs_, pair); }
+
+ private:
+  struct Row {
+    std::vector<double> means;
+    uint64_t count = 0;
+  };
+  using Table = std::map<uint32_t, Row>;
+  std::vector<double> RowOf(const Table& table, uint32_t row) const;
+  uint32_t PairAt(std::span<const uint32_t> ids, const Shape& shape, uint64_t place) const;
+  void LearnRows(const std::map<uint32_t, std::vector<std::vector<double>>>& seen, uint32_t prior,
+                 Table* table) const;
+
+  const Params params_;
+  const uint32_t channels_;
+  Table tokens_, pairs_;
+};
+
+}  // namespace longhaul::codec::predict
+
+#endif  // LONGHAUL_CODEC_PREDICT_REFERENCE_H_

@@ -1,0 +1,45 @@
+#include "codec/predict/tables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "codec/predict/arithmetic.h"
+
+namespace longhaul::codec::predict {
+
+TablesShape TablesShapeFor(const Codec& codec, uint32_t vocabulary, uint32_t channels) {
+  return {vocabulary, channels, static_cast<uint32_t>(codec.TableRows(vocabulary) - vocabulary)};
+}
+
+StatusOr<Tables> Tables::Create(const TablesShape& shape) {
+  try {
+    return Tables(shape, AlignedBuffer(shape.bytes()));
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        fmt::format("no memory for the {} bytes of tables of {} tokens and {} pairs x {} channels",
+                    shape.bytes(), shape.vocabulary, shape.pairs, shape.channels));
+  }
+}
+
+Tables::Tables(const TablesShape& shape, AlignedBuffer memory)
+    : shape_(shape),
+      memory_(std::move(memory)),
+      check_(FirstCheck(shape.vocabulary, shape.channels)) {
+  const uint64_t values = shape.rows() * shape.channels;
+  if (memory_.size() > 0) std::memset(memory_.span().data(), 0, memory_.size());
+  std::byte* const begin = memory_.span().data();
+  means_ = {reinterpret_cast<float*>(begin), values};
+  counts_ = {reinterpret_cast<uint32_t*>(begin + values * sizeof(float)), shape.rows()};
+}
+
+void Tables::CopyFrom(const Tables& other) {
+  std::ranges::copy(other.means_, means_.begin());
+  std::ranges::copy(other.counts_, counts_.begin());
+  check_ = other.check_;
+}
+
+}  // namespace longhaul::codec::predict

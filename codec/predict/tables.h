@@ -1,0 +1,65 @@
+// What one side of a boundary knows of tokens (format.h): the codec predict reads it and learns
+// into it.
+//
+//   Tables tables({.vocabulary = 50257, .channels = 1600, .pairs = 65536});
+//   context.token_ids = ids; context.tables = &tables; context.learns = true;
+//   LH_RETURN_IF_ERROR(codec->Encode(view, context, ...));
+//
+// Threads: one at a time.
+#ifndef LONGHAUL_CODEC_PREDICT_TABLES_H_
+#define LONGHAUL_CODEC_PREDICT_TABLES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/aligned_buffer.h"
+#include "base/status.h"
+#include "codec/codec.h"
+
+namespace longhaul::codec::predict {
+
+struct TablesShape {
+  uint32_t vocabulary = 0, channels = 0;
+  uint32_t pairs = 0;
+  uint64_t rows() const { return uint64_t{vocabulary} + pairs; }
+  // Of the means and counts.
+  uint64_t bytes() const { return rows() * (uint64_t{channels} + 1) * sizeof(float); }
+  friend bool operator==(const TablesShape&, const TablesShape&) = default;
+};
+
+// Of the tables that a codec with some needs.
+TablesShape TablesShapeFor(const Codec& codec, uint32_t vocabulary, uint32_t channels);
+
+class Tables {
+ public:
+  // That have learned nothing. kResourceExhausted.
+  static StatusOr<Tables> Create(const TablesShape& shape);
+
+  const TablesShape& shape() const { return shape_; }
+  // Rows of the vocabulary, then those of pairs.
+  std::span<float> means() { return means_; }
+  std::span<const float> means() const { return means_; }
+  std::span<uint32_t> counts() { return counts_; }
+  std::span<const uint32_t> counts() const { return counts_; }
+  float* MeansOf(uint64_t row) { return means_.data() + row * shape_.channels; }
+  const float* MeansOf(uint64_t row) const { return means_.data() + row * shape_.channels; }
+  // `other` is of the same shape.
+  void CopyFrom(const Tables& other);
+  // A hash of all that was learned.
+  uint64_t check() const { return check_; }
+  void set_check(uint64_t check) { check_ = check; }
+
+ private:
+  Tables(const TablesShape& shape, AlignedBuffer memory);
+
+  TablesShape shape_;
+  AlignedBuffer memory_;
+  std::span<float> means_;
+  std::span<uint32_t> counts_;
+  uint64_t check_ = 0;
+};
+
+}  // namespace longhaul::codec::predict
+
+#endif  // LONGHAUL_CODEC_PREDICT_TABLES_H_

@@ -1,0 +1,60 @@
+// torch.classes.longhaul.PredictLink: both ends of a link whose codec knows the tokens (predict),
+// for models that are trained in one process. Each end has tables of its own.
+//
+//   link = torch.classes.longhaul.PredictLink("predict/gauss", 50257, [1, 1024, 768], "cuda:0")
+//   y = link.transfer(x, ids, True)  # x: microbatches one after the other; ids: on the CPU
+//   link.check()                     # once in a while: waits, and throws where an end refused a
+//   blob
+//
+// Threads: one at a time. Errors: thrown, as in tensors.h. transfer waits for no GPU, but where
+// blobs have no fixed size.
+#ifndef LONGHAUL_PYTHON_OPS_PREDICT_LINK_H_
+#define LONGHAUL_PYTHON_OPS_PREDICT_LINK_H_
+
+#include <ATen/core/Tensor.h>
+#include <torch/custom_class.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codec/cuda/cuda_codec.h"
+#include "codec/cuda/device_tables.h"
+#include "codec/predict/tables.h"
+
+namespace longhaul::ops {
+
+class PredictLink : public torch::CustomClassHolder {
+ public:
+  // `shape`: samples, tokens and channels of a message, which is a microbatch.
+  PredictLink(const std::string& codec, int64_t vocabulary, const std::vector<int64_t>& shape,
+              const std::string& device);
+
+  // `x`: (samples of some messages, tokens, channels). Each message predicts by what the ones
+  // before it have taught, and teaches where `learns`. What the other end sees, in the dtype of x.
+  at::Tensor Transfer(const at::Tensor& x, const at::Tensor& ids, bool learns);
+  void Check() const;
+  // Of a message: the largest, which codecs of one size have always.
+  int64_t EncodedBytes() const;
+
+ private:
+  void TransferOnHost(const at::Tensor& x, const at::Tensor& ids, bool learns,
+                      const at::Tensor& out);
+  void TransferOnDevice(const at::Tensor& x, const at::Tensor& ids, bool learns,
+                        const at::Tensor& out);
+
+  const std::shared_ptr<const codec::cuda::CudaCodec> codec_;
+  const codec::Shape shape_;
+  const uint32_t vocabulary_;
+  const c10::Device device_;
+  bool fixed_size_ = false;  // of the differences
+  at::Tensor workspace_, blob_, fault_;
+  std::optional<codec::predict::Tables> sender_, receiver_;                   // on the CPU
+  std::optional<codec::cuda::DeviceTables> sender_on_gpu_, receiver_on_gpu_;  // on a GPU
+};
+
+}  // namespace longhaul::ops
+
+#endif  // LONGHAUL_PYTHON_OPS_PREDICT_LINK_H_

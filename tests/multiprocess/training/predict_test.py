@@ -1,0 +1,152 @@
+"""Runs whose links predict activations by their tokens (predict), over real processes.
+
+usage: predict_test.py BIN_DIR resume|validation|elsewhere|recovery|refused
+"""
+import json
+import sys
+
+from checkpoint_test import checkpoints, ended, events, expect, run_case
+from training_test import expect_equal, text_for_training, wait_for
+
+CODEC = "predict:pairs=4096,rate=0.02/gauss:bits=3"
+LINKS = '{ forward: "%s", backward: "fixed:bits=4,rounding=stochastic" }'
+PREDICT = LINKS % CODEC
+STEPS = 40
+BEGIN_ANEW = "tables of tokens"
+
+
+def start_broken(cluster, name, *flags):
+    """A run of four stages that is past step 20's checkpoint, and its file."""
+    path = cluster.write_run(name, steps=STEPS, links=PREDICT)
+    run = cluster.cli("submit", path, *flags).stdout.split()[0]
+    wait_for("a checkpoint of step 20",
+             lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= 20)
+    return path, run
+
+
+def resume(cluster):
+    """kill -9, and both sides of every boundary come back to the checkpoint."""
+    unbroken = cluster.train("whole", steps=STEPS, links=PREDICT)
+    again = cluster.train("again", steps=STEPS, links=PREDICT)
+    expect_equal("a second run", again, unbroken)
+    none = cluster.train("none", steps=STEPS)
+    alone = cluster.train("alone", steps=STEPS, links=LINKS % "gauss:bits=3")
+    expect("it is nearer to no codec than its differences' codec alone",
+           abs(unbroken[-1] - none[-1]) < abs(alone[-1] - none[-1]),
+           (none[-1], unbroken[-1], alone[-1]))
+    path, run = start_broken(cluster, "broken")
+    cluster.kill("worker2")
+    cluster.kill("worker3")
+    ended(cluster, run, "failed")
+    cluster.start_worker(2)
+    cluster.start_worker(3)
+    wait_for("the workers again", lambda: len(cluster.connected()) == 4)
+    cluster.cli("submit", path, "--resume", "--watch")
+    expect("nothing began anew", BEGIN_ANEW not in events(cluster, run), events(cluster, run))
+    expect_equal("killed and resumed, predict", cluster.losses(run), unbroken)
+    tables = list(cluster.folder.glob(f"worker*/**/{run}/step-*{STEPS}/*.tables.safetensors"))
+    expect("every stage but the last has written its boundary's tables", len(tables) == 3, tables)
+
+
+def validation(cluster):
+    """Validations predict and teach nothing, whatever codec they go through."""
+    validated = cluster.train("validated", "--set", "validation.clean=always", steps=STEPS, links=PREDICT)
+    alone = cluster.train("not-validated", "--set", "validation.every=0", steps=STEPS, links=PREDICT)
+    expect_equal("with validations and without", validated, alone)
+    rows = [json.loads(line) for line in cluster.cli("steps", "validated", "--json").stdout.splitlines()]
+    both = [(row["validation_loss"], row["clean_validation_loss"]) for row in rows
+            if row.get("clean_validation_loss") is not None]
+    expect("both are reported, and near each other",
+           len(both) == 4 and all(coded != clean and abs(coded - clean) < 0.05 * clean
+                                  for coded, clean in both), both)
+    # Whatever is in flight, tables learn in the order of microbatches.
+    gpipe = cluster.train("gpipe", "--set", "validation.every=0", steps=STEPS, links=PREDICT, schedule="gpipe")
+    expect_equal("another schedule", gpipe, alone)
+    grpc = cluster.train("grpc", "--set", "validation.every=0", steps=STEPS, links=PREDICT, transport="grpc")
+    expect_equal("another transport", grpc, alone)
+
+
+def elsewhere(cluster):
+    """Another worker gets the tables of both its boundaries; another split begins anew, and says so."""
+    unbroken = cluster.train("whole", steps=STEPS, links=PREDICT)
+    copied = ("--set", "checkpoint.keep_copy=true")
+    path, run = start_broken(cluster, "moved", *copied)
+    wait_for("copies of a checkpoint", lambda: any(
+        int(c["step"]) >= 20 and all(s.get("copied") for s in c["shards"])
+        for c in checkpoints(cluster, run)[0]))
+    cluster.kill("worker2")
+    ended(cluster, run, "failed")
+    cluster.start_worker(5)
+    wait_for("worker5", lambda: len(cluster.connected()) == 4)
+    cluster.cli("submit", path, "--resume", "--watch", *copied)
+    names = [stage["worker_name"] for stage in cluster.status(run)["stages"]]
+    expect("worker5 took the place", "worker5" in names and "worker2" not in names, names)
+    expect("nothing began anew", BEGIN_ANEW not in events(cluster, run), events(cluster, run))
+    expect_equal("resumed on another worker", cluster.losses(run), unbroken)
+
+    # Four layers: two of three boundaries go, one stays.
+    path, run = start_broken(cluster, "split")
+    cluster.kill("worker3")
+    ended(cluster, run, "failed")
+    cluster.start_worker(3)
+    wait_for("worker3 again", lambda: len(cluster.connected()) == 4)
+    cluster.cli("submit", path, "--resume", "--watch", "--set", "pipeline.stages=2")
+    status = cluster.status(run)
+    cut = int(status["stages"][1]["first_layer"])
+    told = [line for line in events(cluster, run).splitlines() if BEGIN_ANEW in line]
+    expect("a boundary that stayed goes on", cut in (1, 2, 3) and not told, (cut, told))
+    # Three stages of four layers cut at other places than two stages do.
+    cluster.cli("submit", path, "--resume", "--watch", "--set", "pipeline.stages=3", "--set",
+                f"train.steps={STEPS + 10}")
+    cuts = [int(stage["first_layer"]) for stage in cluster.status(run)["stages"][1:]]
+    told = [line for line in events(cluster, run).splitlines() if BEGIN_ANEW in line]
+    expect("new boundaries begin anew, and that is said", len(told) == len(set(cuts) - {cut}),
+           (cut, cuts, told))
+    expect("it learnt", cluster.losses(run)[-1] < 0.8 * cluster.losses(run)[0],
+           cluster.losses(run))
+
+
+def recovery(cluster):
+    """A worker is lost while it trains: survivors go back to the checkpoint with their tables."""
+    unbroken = cluster.train("whole", steps=STEPS, links=PREDICT)
+    path, run = start_broken(cluster, "lost", "--set", "recovery.attempts=3")
+    cluster.kill("worker2")
+    cluster.start_worker(2)
+    ended(cluster, run, "done")
+    expect("it was recovered", int(cluster.status(run)["epoch"]) > 1, cluster.status(run))
+    expect("nothing began anew", BEGIN_ANEW not in events(cluster, run), events(cluster, run))
+    expect_equal("recovered, predict", cluster.losses(run), unbroken)
+
+
+def refused(cluster):
+    """What cannot be had is refused with a sentence."""
+    def refusal(name, links, sentence):
+        path = cluster.write_run(name, steps=STEPS, links=links)
+        result = cluster.cli("submit", path, check=False)
+        if result.returncode == 0:
+            run = result.stdout.split()[0]
+            reason = ended(cluster, run, "failed")["reason"]
+        else:
+            reason = result.stderr
+        expect(f"{name}: {sentence}", sentence in reason, reason)
+
+    refusal("backward", '{ forward: none, backward: "predict/gauss" }', "cannot send gradients")
+    refusal("state", '{ forward: "predict/aqsgd", backward: none }', "a codec without state")
+    refusal("gap", '{ forward: "predict/gauss", backward: none, '
+            'workers: { worker1: { forward: tah } } }', "predicts what")
+    # Tables are part of what the plan says of memory.
+    plans = {}
+    for pairs in (0, 65536):
+        path = cluster.write_run(f"pairs{pairs}", links=LINKS % f"predict:pairs={pairs}/gauss")
+        plan = json.loads(cluster.cli("plan", path, "--json").stdout)
+        cells = (plan.get("plan") or plan)["assignment"]["cells"]
+        plans[pairs] = [int(cell["memory_bytes"]) for cell in cells]
+    table = 65536 * 65 * 4
+    more = [b - a for a, b in zip(plans[0], plans[65536])]
+    expect("tables of each boundary, those of two snapshots, and two on their way",
+           more == [5 * table, 6 * table, 6 * table, 3 * table], (more, table))
+
+
+if __name__ == "__main__":
+    sys.exit(run_case({"resume": resume, "validation": validation, "elsewhere": elsewhere, "recovery": recovery,
+                       "refused": refused}, text_for_training))

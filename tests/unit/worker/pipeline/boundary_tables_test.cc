@@ -1,0 +1,67 @@
+#include "worker/pipeline/boundary_tables.h"
+
+#include <gmock/gmock.h>
+
+#include <limits>
+#include <string>
+
+namespace longhaul::worker {
+namespace {
+
+using codec::predict::Tables;
+using codec::predict::TablesShape;
+using ::testing::HasSubstr;
+
+Tables Learned(const TablesShape& shape) {
+  Tables tables = *Tables::Create(shape);
+  for (size_t k = 0; k < tables.means().size(); ++k) {
+    tables.means()[k] = static_cast<float>(k) * 0.3f - 2;
+  }
+  for (size_t k = 0; k < tables.counts().size(); ++k) {
+    tables.counts()[k] = static_cast<uint32_t>((1u << 24) - k);
+  }
+  tables.set_check(0xfedcba9876543210);
+  return tables;
+}
+
+TEST(BoundaryTables, ComeBackFromACheckpoint) {
+  for (const uint32_t pairs : {0u, 8u}) {
+    const TablesShape shape{.vocabulary = 5, .channels = 3, .pairs = pairs};
+    const Tables tables = Learned(shape);
+    std::vector<NamedArray> arrays = ArraysOf(tables, 4);
+    EXPECT_EQ(arrays.size(), pairs == 0 ? 3u : 5u);
+    // Beside those of another boundary.
+    for (NamedArray& array : ArraysOf(*Tables::Create(shape), 14)) arrays.push_back(array);
+    const auto read = TablesFrom(arrays, 4, shape);
+    ASSERT_TRUE(read.ok()) << read.status();
+    ASSERT_TRUE(read->has_value());
+    EXPECT_TRUE(std::ranges::equal((*read)->means(), tables.means()));
+    EXPECT_TRUE(std::ranges::equal((*read)->counts(), tables.counts()));
+    EXPECT_EQ((*read)->check(), tables.check());
+    const auto none = TablesFrom(arrays, 1, shape);
+    ASSERT_TRUE(none.ok());
+    EXPECT_FALSE(none->has_value());
+  }
+}
+
+TEST(BoundaryTables, OthersAreRefused) {
+  const TablesShape shape{.vocabulary = 5, .channels = 3, .pairs = 8};
+  const auto refusal = [&](const std::vector<NamedArray>& arrays, const TablesShape& wanted) {
+    const auto read = TablesFrom(arrays, 4, wanted);
+    EXPECT_EQ(read.status().code(), absl::StatusCode::kFailedPrecondition);
+    return std::string(Message(read.status()));
+  };
+  const std::vector<NamedArray> arrays = ArraysOf(Learned(shape), 4);
+  EXPECT_THAT(refusal(arrays, {.vocabulary = 6, .channels = 3, .pairs = 8}),
+              HasSubstr("tokens of shape (6, 3) in the checkpoint, it has (5, 3)"));
+  EXPECT_THAT(refusal(ArraysOf(Learned({5, 3, 0}), 4), shape),
+              HasSubstr("pairs of shape (8, 3) in the checkpoint, it has none"));
+  for (const float value : {std::numeric_limits<float>::quiet_NaN(), 0x1p67f, -1e30f}) {
+    std::vector<NamedArray> wrong = arrays;
+    wrong[1].values[7] = value;
+    EXPECT_THAT(refusal(wrong, shape), HasSubstr("values that no run writes"));
+  }
+}
+
+}  // namespace
+}  // namespace longhaul::worker

@@ -1,0 +1,33 @@
+// Tables of predict (codec/predict/tables.h) as a checkpoint holds them: fp32 arrays, under the
+// name of the layer above the boundary.
+//
+//   boundary.after_layer_4.tokens, .pairs               (vocabulary, channels), (pairs, channels)
+//   boundary.after_layer_4.token_counts, .pair_counts   one a row
+//   boundary.after_layer_4.check                        16 bits a number, the low ones first
+//
+// The stage above writes them, both sides read them. Pure.
+#ifndef LONGHAUL_WORKER_PIPELINE_BOUNDARY_TABLES_H_
+#define LONGHAUL_WORKER_PIPELINE_BOUNDARY_TABLES_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/status.h"
+#include "codec/predict/tables.h"
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+
+// `layers_before`: of the model, above the boundary.
+std::vector<NamedArray> ArraysOf(const codec::predict::Tables& tables, uint32_t layers_before);
+
+// Nothing where `arrays` has none of this boundary. kFailedPrecondition where they are of another
+// shape, or no tables.
+StatusOr<std::optional<codec::predict::Tables>> TablesFrom(
+    const std::vector<NamedArray>& arrays, uint32_t layers_before,
+    const codec::predict::TablesShape& shape);
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_PIPELINE_BOUNDARY_TABLES_H_

@@ -15,9 +15,9 @@ STEPS = 40
 BEGIN_ANEW = "tables of tokens"
 
 
-def start_broken(cluster, name, *flags):
+def start_broken(cluster, name, *flags, steps=STEPS):
     """A run of four stages that is past step 20's checkpoint, and its file."""
-    path = cluster.write_run(name, steps=STEPS, links=PREDICT)
+    path = cluster.write_run(name, steps=steps, links=PREDICT)
     run = cluster.cli("submit", path, *flags).stdout.split()[0]
     wait_for("a checkpoint of step 20",
              lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= 20)
@@ -68,9 +68,10 @@ def validation(cluster):
 
 def elsewhere(cluster):
     """Another worker gets the tables of both its boundaries; another split begins anew, and says so."""
-    unbroken = cluster.train("whole", steps=STEPS, links=PREDICT)
+    # Long enough that copies are made before it ends.
+    unbroken = cluster.train("whole", steps=3 * STEPS, links=PREDICT)
     copied = ("--set", "checkpoint.keep_copy=true")
-    path, run = start_broken(cluster, "moved", *copied)
+    path, run = start_broken(cluster, "moved", *copied, steps=3 * STEPS)
     wait_for("copies of a checkpoint", lambda: any(
         int(c["step"]) >= 20 and all(s.get("copied") for s in c["shards"])
         for c in checkpoints(cluster, run)[0]))

@@ -12,23 +12,22 @@
 //       24    8  fingerprint of the layout (layout.h)
 //       32    8  bytes of the payload
 //
-//   kind          from, to            payload
-//   1 gradients   contributor, owner  of each dense piece, in order: fp32; bf16; or a section of
-//                                     codec/sdp4bit in groups of 128, transformed
-//   2 index       contributor, owner  u32 bits of the largest kept magnitude, u32 flags (1: there
-//   is a
-//                                     NaN or an infinity, and the bitmap is all zeros), bitmap of
-//                                     the kept positions (codec/tagc/select.h)
-//   3 union       owner, contributor  u32 flags (1: somebody has a NaN or an infinity, and no
-//   sketch
-//                                     follows; 2: the union is the receiver's own index, and there
-//                                     is no bitmap), i32 exponent s of fixed-point numbers x 2^s,
-//                                     u32 rows of the sketch's tables, u32 seed, u32 count of
-//                                     positions left out, u32 zero, bitmap of all contributors'
-//                                     kept positions, u32 each position that is left out
-//   4 sketch      contributor, owner  u32 each cell (codec/tagc/sketch.h), i32 each number left out
-//   5 parameters  owner, all          of each piece, dense ones first: fp32; bf16; or a section of
-//                                     codec/sdp4bit in groups of 2048: the difference
+// Payloads, with who sends them to whom:
+//
+//   1 gradients   contributor to owner: of each dense piece, in order, fp32; bf16; or a section of
+//                 codec/sdp4bit in groups of 128, transformed
+//   2 index       contributor to owner: u32 bits of the largest kept magnitude; u32 flags (1: there
+//                 is a NaN or an infinity, and the bitmap is all zeros); bitmap of the kept
+//                 positions (codec/tagc/select.h)
+//   3 union       owner to contributor: u32 flags (1: somebody has a NaN or an infinity, and no
+//                 sketch follows; 2: the union is the receiver's own index, and there is no
+//                 bitmap); i32 exponent s of fixed-point numbers x 2^s; u32 rows of the sketch's
+//                 tables; u32 seed; u32 count of positions left out; u32 zero; bitmap of all
+//                 contributors' kept positions; u32 each position that is left out
+//   4 sketch      contributor to owner: u32 each cell (codec/tagc/sketch.h); i32 each number that
+//                 is left out
+//   5 parameters  owner to all: of each piece, dense ones first, fp32; bf16; or a section of
+//                 codec/sdp4bit in groups of 2048, the difference
 //
 // Threads: pure functions. Errors: kInvalidArgument; kUnimplemented for another version. The bytes
 // may be hostile.

@@ -109,6 +109,9 @@ StatusOr<GradientOptions> ParseGradients(std::string_view text) {
   LH_ASSIGN_OR_RETURN(const size_t form, Find("gradients", parts.name, kGradientForms));
   GradientOptions options;
   options.form = static_cast<GradientForm>(form);
+  // Measured (tests/bench/transport/replicas/convergence.cc): it helps differences of many steps,
+  // which have no noise that would hide what rounding does, and not gradients.
+  options.feedback = options.form == GradientForm::kLocalSgd;
   for (const auto& [key, value] : parts.parameters) {
     LH_RETURN_IF_ERROR(Set(key, value, &options));
   }

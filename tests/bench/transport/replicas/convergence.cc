@@ -39,7 +39,7 @@ struct Flags {
                                     "tagc:least=4096/difference4",
                                     "local-sgd:steps=20/fp32",
                                     "local-sgd:steps=20/difference4",
-                                    "local-sgd:steps=20,feedback=on/difference4",
+                                    "local-sgd:steps=20,feedback=off/difference4",
                                     "local-sgd:steps=20,delay=0.25/difference4"};
 };
 

@@ -16,7 +16,7 @@ TEST(ReplicaOptions, SayThemselvesWithEveryKey) {
       {"sdp4bit:feedback=on", "sdp4bit:feedback=on"},
       {"tagc", "tagc:keep=0.0125,least=65536"},
       {"tagc:least=0,keep=0.1", "tagc:keep=0.1,least=0"},
-      {"local-sgd:delay=0.5", "local-sgd:steps=20,delay=0.5,rate=0.7,momentum=0.9,feedback=off"}};
+      {"local-sgd:delay=0.5", "local-sgd:steps=20,delay=0.5,rate=0.7,momentum=0.9,feedback=on"}};
   for (const auto& [text, full] : texts) {
     const auto options = ParseGradients(text);
     ASSERT_TRUE(options.ok()) << options.status();

@@ -188,6 +188,53 @@ struct PredictArgs {
 };
 inline constexpr uint32_t kFaultTables = 4;
 
+// A section of codec/sdp4bit, aligned to 16, and its numbers.
+struct Sdp4bitArgs {
+  float* values_dev;
+  uint64_t count;  // more than 0
+  uint32_t group;  // 128 or 2048
+  uint32_t stochastic;
+  uint32_t noise[4];
+  uint64_t first;  // number of values[0] in the noise, a multiple of 64
+  unsigned char* section_dev;
+};
+// The mean of sections that are transformed, in their order; the transform of parts[own], numbers
+// themselves, is taken here.
+inline constexpr uint32_t kSdp4bitMostParts = 64;
+struct Sdp4bitSumArgs {
+  const void* parts_dev[kSdp4bitMostParts];
+  uint32_t parts, own;
+  uint64_t count;  // of numbers, more than 0; sections have up to 31 more
+  float* out_dev;
+};
+
+// codec/tagc/select.h for values of one piece. Scratch of TagcSelectScratch, aligned to 16.
+struct TagcSelectArgs {
+  const float* values_dev;
+  uint64_t count, keep;  // more than 0
+  unsigned long long* bitmap_dev;
+  unsigned char* scratch_dev;
+};
+// codec/tagc/sketch.h for one piece. Values that go into the sketch leave behind what fixed point
+// loses of them.
+struct TagcSketchArgs {
+  uint32_t rows, seed;
+  int32_t exponent;
+  const unsigned long long* bitmap_dev;  // the piece's words
+  uint64_t words, first_block;           // of its positions in the shard
+  float* values_dev;
+  uint32_t* cells_dev;
+};
+struct TagcPeelArgs {
+  uint32_t rows, seed;
+  const unsigned long long* bitmap_dev;  // the shard's
+  uint64_t words;
+  uint32_t* cells_dev;
+  uint32_t* numbers_dev;       // one for each position of the bitmap
+  unsigned char* scratch_dev;  // TagcPeelScratch, aligned to 16
+  uint32_t* fault_dev;  // or-ed with 1 where a position is left or a cell is not 0 at the end
+};
+
 struct KernelTable {
   int (*write_header)(int device, const HeaderArgs* header, unsigned char* blob_dev, void* stream);
   int (*encode_plain)(int device, const PlainArgs* args, void* stream);
@@ -213,6 +260,14 @@ struct KernelTable {
   int (*taco_encode_flat)(int device, const TacoFlatArgs* args, void* stream);
   int (*taco_decode_flat)(int device, const TacoFlatArgs* args, void* stream);
   int (*taco_reduce)(int device, const TacoSumArgs* args, void* stream);
+  // cuda_sdp4bit.h and cuda_tagc.h check the arguments.
+  int (*sdp4bit_encode)(int device, const Sdp4bitArgs* args, void* stream);
+  int (*sdp4bit_decode)(int device, const Sdp4bitArgs* args, void* stream);
+  int (*sdp4bit_transform)(int device, float* values_dev, uint64_t count, bool back, void* stream);
+  int (*sdp4bit_mean)(int device, const Sdp4bitSumArgs* args, void* stream);
+  int (*tagc_select)(int device, const TagcSelectArgs* args, void* stream);
+  int (*tagc_add)(int device, const TagcSketchArgs* args, void* stream);
+  int (*tagc_peel)(int device, const TagcPeelArgs* args, void* stream);
 };
 
 // Words for a sample's largest magnitude, no two in one sector of the cache. With one word all
@@ -364,6 +419,43 @@ inline uint64_t PredictScratchBytes(uint64_t tokens) {
 }
 // The order of rows is found by comparing each with each.
 inline constexpr uint64_t kMostPredictTokens = 1 << 17;
+
+// Elements of a block of the kernels that choose.
+inline constexpr uint64_t kTagcRun = 2048;
+inline constexpr uint32_t kTagcBins = 2048;
+struct TagcSelectScratch {
+  constexpr explicit TagcSelectScratch(uint64_t count)
+      : histogram(16),
+        equal(histogram + 4 * kTagcBins),
+        end(equal + 4 * ((count + kTagcRun - 1) / kTagcRun)) {}
+  // The first 16 bytes: TagcChoice.
+  uint64_t histogram;
+  uint64_t
+      equal;  // uint32 of each run: elements of the threshold's magnitude, then those before it
+  uint64_t end;
+};
+// Rounds of peeling that are queued; those behind the last one that is needed end at once. Tables
+// at PlanSketch's loads take some tens.
+inline constexpr uint32_t kTagcRounds = 400;
+struct TagcPeelScratch {
+  constexpr TagcPeelScratch(uint64_t cells, uint64_t words)
+      : counts(16),
+        members(counts + 4 * cells),
+        peeled(members + 4 * cells),
+        zeroed(peeled + 8 * words),
+        before(zeroed),
+        lists((before + 4 * words + 15) / 16 * 16),
+        chosen(lists + 2 * 4 * cells),
+        end(chosen + 8 * cells) {}
+  // The first 16 bytes: sizes of the two lists and of the chosen, and how many are peeled.
+  uint64_t counts, members;  // uint32 of each cell
+  uint64_t peeled;           // a bit of each position
+  uint64_t zeroed;
+  uint64_t before;  // uint32 of each word: positions in those before it
+  uint64_t lists;   // uint32: two lists of cells that may have one position
+  uint64_t chosen;  // uint32 position and number of each that is peeled in a round
+  uint64_t end;
+};
 
 inline uint64_t FixedScratchBytes(uint32_t samples, uint64_t tiles) {
   return (FixedScratch(samples, tiles).end + 63) / 64 * 64;

@@ -21,6 +21,7 @@
 #include "proto/wire/tensor_header.h"
 #include "run/tokens/token_file.h"
 #include "tests/conformance/codec/codec_fixture.h"
+#include "tests/fuzz/replica_seeds.h"
 #include "transport/collective/core/message.h"
 #include "transport/collective/host/header.h"
 #include "transport/p2p/core/hello.h"
@@ -111,6 +112,13 @@ void PutArrays(const Corpus& corpus) {
     Corpus::Must(array.status());
     for (std::byte& byte : array->data.span()) byte = std::byte{1};
     corpus.Put("codec_npy", std::string(ToString(dtype)), codec::FormatNpy(array->view()));
+  }
+}
+
+void PutReplicas(const Corpus& corpus) {
+  // Two replicas, each form of gradients and of parameters.
+  for (const uint8_t forms : {0, 2, 4, 6, 8, 12, 16, 20, 22}) {
+    corpus.Put("replicas_message", fmt::format("step_{}", forms), replicas::ReplicaSeed(forms));
   }
 }
 
@@ -255,6 +263,7 @@ int main(int argc, char** argv) {
   longhaul::PutPredictions(corpus);
   longhaul::PutArrays(corpus);
   longhaul::PutFrames(corpus);
+  longhaul::PutReplicas(corpus);
   longhaul::PutFiles(corpus);
   longhaul::PutRows(corpus);
   longhaul::PutDamages(corpus);

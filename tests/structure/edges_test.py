@@ -42,6 +42,7 @@ ALLOWED = {
                                          "transport/collective/engine"],
     "transport/collective/switcher": BASE + ["base/cuda", "transport/collective",
                                              "transport/collective/engine"],
+    "transport/replicas": BASE + ["proto/wire", "run/model", "codec"],
     # Of collectives what they are, and no backend: programs name those.
     "worker/stage": BASE + ["run/model", "run/file", "run/boundary", "run/plan/collective_bytes.h", "codec",
                             "transport/collective/communicator.h", "transport/collective/member.h"],

@@ -88,6 +88,13 @@ const KernelTable kKernelTable = {
     .taco_encode_flat = EncodeTacoFlat,
     .taco_decode_flat = DecodeTacoFlat,
     .taco_reduce = ReduceTaco,
+    .sdp4bit_encode = EncodeSdp4bit,
+    .sdp4bit_decode = DecodeSdp4bit,
+    .sdp4bit_transform = TransformSdp4bit,
+    .sdp4bit_mean = MeanSdp4bit,
+    .tagc_select = SelectTagc,
+    .tagc_add = AddTagc,
+    .tagc_peel = PeelTagc,
 };
 
 }  // namespace longhaul::codec::cuda

@@ -31,6 +31,13 @@ int LearnPredict(int device, const PredictArgs* args, void* stream);
 int EncodeTacoFlat(int device, const TacoFlatArgs* args, void* stream);
 int DecodeTacoFlat(int device, const TacoFlatArgs* args, void* stream);
 int ReduceTaco(int device, const TacoSumArgs* args, void* stream);
+int EncodeSdp4bit(int device, const Sdp4bitArgs* args, void* stream);
+int DecodeSdp4bit(int device, const Sdp4bitArgs* args, void* stream);
+int TransformSdp4bit(int device, float* values_dev, uint64_t count, bool back, void* stream);
+int MeanSdp4bit(int device, const Sdp4bitSumArgs* args, void* stream);
+int SelectTagc(int device, const TagcSelectArgs* args, void* stream);
+int AddTagc(int device, const TagcSketchArgs* args, void* stream);
+int PeelTagc(int device, const TagcPeelArgs* args, void* stream);
 
 // What is written before the rest: the header, the zeros of the payload (paddings, sections that
 // are or-ed into), the zeros of the scratch memory.

@@ -1,0 +1,127 @@
+// Replicas of a stage in one process: a thread and a mailbox each.
+#ifndef LONGHAUL_TESTS_SUPPORT_REPLICA_THREADS_H_
+#define LONGHAUL_TESTS_SUPPORT_REPLICA_THREADS_H_
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/support/mailbox.h"
+#include "transport/replicas/reducer.h"
+
+namespace longhaul::replicas {
+
+using Tensors = std::vector<std::vector<float>>;  // by parameter
+
+class ReplicaThreads {
+ public:
+  using Optimizer = std::function<void(uint32_t replica, uint32_t bucket, std::span<OwnPiece> own)>;
+
+  ReplicaThreads(const std::vector<ReplicatedParameter>& parameters, const LayoutOptions& options,
+                 const Tensors& values, const std::vector<uint32_t>& ring = {}, uint64_t seed = 1) {
+    replicas_.resize(options.replicas);
+    for (uint32_t r = 0; r < options.replicas; ++r) {
+      Replica& replica = replicas_[r];
+      replica.values = values;
+      replica.outbox.all = &replicas_;
+      replica.outbox.own = r;
+      replica.inbox = std::make_unique<testing::Mailbox<Message>>();
+      auto layout = Layout::Make(parameters, options);
+      EXPECT_TRUE(layout.ok()) << layout.status();
+      auto reducer = Reducer::Create(*std::move(layout), {.replica = r, .seed = seed, .ring = ring},
+                                     &replica.outbox);
+      EXPECT_TRUE(reducer.ok()) << reducer.status();
+      replica.reducer = *std::move(reducer);
+      std::vector<std::span<const float>> masters(values.begin(), values.end());
+      EXPECT_TRUE(replica.reducer->BeginMasters(masters).ok());
+    }
+  }
+
+  // Every replica runs the steps from `first` to `last` at its own pace; `gradients` are asked for
+  // at their beginning, on the replica's thread.
+  Status Run(uint64_t first, uint64_t last,
+             const std::function<const Tensors&(uint32_t replica, uint64_t step)>& gradients,
+             const Optimizer& optimizer) {
+    std::vector<Status> ends(replicas_.size());
+    std::vector<std::thread> threads;
+    for (uint32_t r = 0; r < replicas_.size(); ++r) {
+      threads.emplace_back([&, r] {
+        for (uint64_t step = first; step <= last && ends[r].ok(); ++step) {
+          ends[r] = RunStep(r, step, gradients(r, step), optimizer);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const Status& end : ends) {
+      if (!end.ok()) return end;
+    }
+    return absl::OkStatus();
+  }
+
+  Tensors& values(uint32_t replica) { return replicas_[replica].values; }
+  Reducer& reducer(uint32_t replica) { return *replicas_[replica].reducer; }
+  uint32_t size() const { return static_cast<uint32_t>(replicas_.size()); }
+
+ private:
+  struct Message {
+    uint32_t from = 0;
+    std::vector<std::byte> bytes;
+  };
+  struct Replica;
+  struct ToMailboxes final : Outbox {
+    std::vector<Replica>* all = nullptr;
+    uint32_t own = 0;
+    Status Send(uint32_t to, MessageKind /*kind*/, std::vector<std::byte> message) override {
+      (*all)[to].inbox->Push({own, std::move(message)});
+      return absl::OkStatus();
+    }
+  };
+  struct Replica {
+    Tensors values;
+    std::unique_ptr<testing::Mailbox<Message>> inbox;
+    ToMailboxes outbox;
+    std::unique_ptr<Reducer> reducer;
+  };
+
+  Status RunStep(uint32_t r, uint64_t step, const Tensors& gradients, const Optimizer& optimizer) {
+    Replica& replica = replicas_[r];
+    Reducer& reducer = *replica.reducer;
+    std::vector<ParameterMemory> memory;
+    for (size_t k = 0; k < gradients.size(); ++k) {
+      memory.push_back({gradients[k], replica.values[k]});
+    }
+    Status status = reducer.Begin(step, std::move(memory));
+    const auto buckets = static_cast<uint32_t>(reducer.layout().buckets().size());
+    std::vector<bool> stepped(buckets);
+    const auto step_what_is_reduced = [&] {
+      for (uint32_t b = 0; b < buckets && status.ok(); ++b) {
+        if (!reducer.IsReduced(b) || stepped[b]) continue;
+        stepped[b] = true;
+        optimizer(r, b, reducer.Own(b));
+        status = reducer.GiveParameters(b);
+      }
+    };
+    for (uint32_t b = 0; b < buckets && status.ok(); ++b) {
+      status = reducer.GiveGradients((b + r) % buckets);  // in no common order
+    }
+    step_what_is_reduced();
+    while (status.ok() && !reducer.IsDone()) {
+      auto message = replica.inbox->Take();
+      if (!message) return absl::DeadlineExceededError("no message came");
+      status = reducer.Take(message->from, std::move(message->bytes));
+      step_what_is_reduced();
+    }
+    return status;
+  }
+
+  std::vector<Replica> replicas_;
+};
+
+}  // namespace longhaul::replicas
+
+#endif  // LONGHAUL_TESTS_SUPPORT_REPLICA_THREADS_H_

@@ -1,0 +1,91 @@
+// Who owns what: the parameters of a stage, cut into buckets that are exchanged one by one, and
+// each bucket into shards, one for each replica. The owner of a shard gets the mean of its
+// gradients and steps its parameters. Every replica computes the same layout from the same
+// parameters.
+//
+// A bucket has parameters in the order given. A parameter is cut where a bucket is full, and inside
+// a bucket into a piece for each replica, at multiples of kUnit elements; what is too small for
+// that goes to the replica that owns least so far. Immutable; any thread.
+#ifndef LONGHAUL_TRANSPORT_REPLICAS_LAYOUT_H_
+#define LONGHAUL_TRANSPORT_REPLICAS_LAYOUT_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "transport/replicas/options.h"
+
+namespace longhaul::replicas {
+
+inline constexpr uint32_t kMostReplicas = 64;
+// A group of 4-bit differences; whole groups of gradients, blocks of sketches and transforms.
+inline constexpr uint64_t kUnit = 2048;
+inline constexpr uint64_t kMostBucketElements = uint64_t{1} << 28;
+
+struct ReplicatedParameter {
+  std::string name;
+  uint64_t elements = 0;
+  bool may_be_sparse = false;  // tagc may leave most of a step's gradients to later steps
+  bool whole = false;          // one owner has all of it: its optimizer needs the whole matrix
+};
+
+// A run of a parameter's elements with one owner.
+struct Piece {
+  uint32_t parameter = 0;
+  uint64_t first = 0, count = 0;
+  // In the numbering of its shard's dense or sparse pieces, each of which begins at a multiple of
+  // 64: elements of stochastic rounding, positions of bitmaps.
+  uint64_t at = 0;
+};
+struct Shard {
+  std::vector<Piece> dense, sparse;
+  uint64_t positions = 0;  // of the sparse pieces, with the gaps between them
+  bool empty() const { return dense.empty() && sparse.empty(); }
+};
+struct Bucket {
+  std::vector<Shard> shards;         // by owner
+  std::vector<uint32_t> parameters;  // those with a part in it
+};
+
+struct LayoutOptions {
+  uint32_t replicas = 1;
+  GradientOptions gradients;
+  ParameterForm parameters = ParameterForm::kFp32;
+  uint64_t bucket_elements = uint64_t{1} << 22;
+};
+
+class Layout {
+ public:
+  // kInvalidArgument: no or too many replicas, a name that comes twice, a parameter without
+  // elements or one that must be whole and is larger than a bucket can be.
+  static StatusOr<Layout> Make(std::vector<ReplicatedParameter> parameters,
+                               const LayoutOptions& options);
+
+  const LayoutOptions& options() const { return options_; }
+  std::span<const ReplicatedParameter> parameters() const { return parameters_; }
+  std::span<const Bucket> buckets() const { return buckets_; }
+  uint64_t ElementsOf(uint32_t owner) const { return owned_[owner]; }
+  // Gradients of this parameter are sparse.
+  bool IsSparse(uint32_t parameter) const;
+  // Of all that decides what messages mean: replicas with another one do not understand each other.
+  uint64_t fingerprint() const { return fingerprint_; }
+
+ private:
+  Layout() = default;
+  void Fill();
+  void AddToBucket(uint32_t parameter, uint64_t first, uint64_t count);
+  void AddPiece(uint32_t owner, uint32_t parameter, uint64_t first, uint64_t count);
+  uint32_t LeastLoaded(uint64_t skip) const;
+
+  LayoutOptions options_;
+  std::vector<ReplicatedParameter> parameters_;
+  std::vector<Bucket> buckets_;
+  std::vector<uint64_t> owned_;
+  uint64_t fingerprint_ = 0;
+};
+
+}  // namespace longhaul::replicas
+
+#endif  // LONGHAUL_TRANSPORT_REPLICAS_LAYOUT_H_

@@ -1,0 +1,55 @@
+// How replicas of a stage send each other gradients and parameters, as a run file says it:
+//
+// gradients:
+//   none       fp32
+//   bf16
+//   sdp4bit    4 bits after a Hadamard transform (codec/sdp4bit). feedback=on: what rounding lost
+//              is added to the next step's gradients. SDP4Bit's 8-bit level among the ranks of a
+//              node is not here: the ranks of a group sum inside the stage.
+//   tagc       of matrices that may be sparse the share `keep` of largest magnitude, by a count
+//              sketch (codec/tagc), the others at later steps; all else in bf16. Matrices of
+//              fewer than `least` elements count as all else.
+//   local-sgd  replicas train alone for `steps` steps. Then the differences to what they had in
+//              common are gradients of an outer step (outer_step.h) with learning rate `rate` and
+//              Nesterov's momentum `momentum`, sent as sdp4bit's with feedback=on unless said
+//              otherwise, and merged `delay` x `steps` steps later.
+// parameters:
+//   fp32, bf16
+//   difference4  4-bit differences to what all replicas have
+//
+// Pure. Errors: kInvalidArgument with what may be said instead.
+#ifndef LONGHAUL_TRANSPORT_REPLICAS_OPTIONS_H_
+#define LONGHAUL_TRANSPORT_REPLICAS_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace longhaul::replicas {
+
+enum class GradientForm : uint8_t { kFp32, kBf16, kSdp4bit, kTagc, kLocalSgd };
+struct LocalSgdOptions {
+  uint32_t steps = 20;
+  double delay = 0;  // below 1
+  double rate = 0.7, momentum = 0.9;
+};
+struct GradientOptions {
+  GradientForm form = GradientForm::kFp32;
+  bool feedback = false;   // sdp4bit, local-sgd
+  double keep = 0.0125;    // tagc
+  uint32_t least = 65536;  // tagc
+  LocalSgdOptions local;
+};
+enum class ParameterForm : uint8_t { kFp32, kBf16, kDifference4 };
+
+StatusOr<GradientOptions> ParseGradients(std::string_view text);
+StatusOr<ParameterForm> ParseParameters(std::string_view text);
+// With every key: "tagc:keep=0.0125,least=65536".
+std::string ToString(const GradientOptions& options);
+std::string_view ToString(ParameterForm form);
+
+}  // namespace longhaul::replicas
+
+#endif  // LONGHAUL_TRANSPORT_REPLICAS_OPTIONS_H_

@@ -1,0 +1,86 @@
+#include "transport/replicas/outer_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace longhaul::replicas {
+
+void NesterovStep(const LocalSgdOptions& options, std::span<const float> gradient,
+                  std::span<float> momentum, std::span<float> anchor) {
+  const auto mu = static_cast<float>(options.momentum);
+  const auto rate = static_cast<float>(options.rate);
+  for (size_t k = 0; k < gradient.size(); ++k) {
+    momentum[k] = mu * momentum[k] + gradient[k];
+    anchor[k] -= rate * (gradient[k] + mu * momentum[k]);
+  }
+}
+
+OuterStep::OuterStep(const LocalSgdOptions& options, std::span<const std::span<const float>> values)
+    : options_(options) {
+  for (const auto& value : values) anchors_.emplace_back(value.begin(), value.end());
+  taken_ = anchors_;
+  differences_ = anchors_;
+  for (auto& difference : differences_) std::fill(difference.begin(), difference.end(), 0.0f);
+}
+
+bool OuterStep::MergeIsDue(uint64_t step) const {
+  const auto delay = static_cast<uint64_t>(options_.delay * options_.steps);
+  return step >= options_.steps + delay && (step - delay) % options_.steps == 0;
+}
+
+void OuterStep::TakeDifferences(std::span<const std::span<const float>> locals) {
+  LH_CHECK(locals.size() == anchors_.size(), "{} parameters, not {}", anchors_.size(),
+           locals.size());
+  for (size_t k = 0; k < locals.size(); ++k) {
+    LH_CHECK(locals[k].size() == anchors_[k].size(), "{} elements, not {}", anchors_[k].size(),
+             locals[k].size());
+    taken_[k].assign(locals[k].begin(), locals[k].end());
+    for (size_t i = 0; i < locals[k].size(); ++i)
+      differences_[k][i] = anchors_[k][i] - locals[k][i];
+  }
+}
+
+std::vector<ParameterMemory> OuterStep::memory() {
+  std::vector<ParameterMemory> memory;
+  for (size_t k = 0; k < anchors_.size(); ++k) memory.push_back({differences_[k], anchors_[k]});
+  return memory;
+}
+
+void OuterStep::StepMasters(uint32_t bucket, std::span<OwnPiece> own) {
+  if (momenta_.size() <= bucket) momenta_.resize(bucket + 1);
+  std::vector<std::vector<float>>& momenta = momenta_[bucket];
+  if (momenta.size() < own.size()) momenta.resize(own.size());
+  for (size_t k = 0; k < own.size(); ++k) {
+    momenta[k].resize(own[k].gradient.size());
+    NesterovStep(options_, own[k].gradient, momenta[k], own[k].master);
+  }
+}
+
+void OuterStep::Merge(std::span<const std::span<float>> locals) {
+  LH_CHECK(locals.size() == anchors_.size(), "{} parameters, not {}", anchors_.size(),
+           locals.size());
+  for (size_t k = 0; k < locals.size(); ++k) {
+    for (size_t i = 0; i < locals[k].size(); ++i) {
+      locals[k][i] = anchors_[k][i] + (locals[k][i] - taken_[k][i]);
+    }
+  }
+}
+
+std::vector<StateTensor> OuterStep::State() {
+  std::vector<StateTensor> state;
+  for (size_t k = 0; k < anchors_.size(); ++k) {
+    state.push_back({fmt::format("anchor.{}", k), 0, anchors_[k]});
+    state.push_back({fmt::format("taken.{}", k), 0, taken_[k]});
+  }
+  for (size_t b = 0; b < momenta_.size(); ++b) {
+    for (size_t k = 0; k < momenta_[b].size(); ++k) {
+      state.push_back({fmt::format("momentum.{}.{}", b, k), 0, momenta_[b][k]});
+    }
+  }
+  return state;
+}
+
+}  // namespace longhaul::replicas

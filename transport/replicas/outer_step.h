@@ -1,0 +1,61 @@
+// local-sgd (DiLoCo): replicas train alone for H inner steps from an anchor that all have; the mean
+// of (anchor - parameters) over replicas is the gradient of an outer step with Nesterov's momentum,
+//
+//   m <- momentum x m + g,   anchor <- anchor - rate x (g + momentum x m),
+//
+// in fp32 at the owner of each shard. It travels while the next inner steps run. D = floor(delay x
+// H) of them later each replica goes on from anchor + (parameters - parameters of then).
+//
+//   if (outer.IsDue(step)) { outer.TakeDifferences(locals); reducer->Begin(n, outer.memory()); ...
+//   }
+//   ... each bucket that is reduced: outer.StepMasters(bucket, reducer->Own(bucket)) ...
+//   if (outer.MergeIsDue(step)) outer.Merge(locals);          // the reducer is done
+//
+// With D = 0 both are due at the same step. Threads: one at a time. Errors: none; LH_CHECK for
+// sizes.
+#ifndef LONGHAUL_TRANSPORT_REPLICAS_OUTER_STEP_H_
+#define LONGHAUL_TRANSPORT_REPLICAS_OUTER_STEP_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "transport/replicas/memory.h"
+#include "transport/replicas/options.h"
+#include "transport/replicas/reducer.h"
+
+namespace longhaul::replicas {
+
+// In fp32, each operation rounded once, in the order above.
+void NesterovStep(const LocalSgdOptions& options, std::span<const float> gradient,
+                  std::span<float> momentum, std::span<float> anchor);
+
+class OuterStep {
+ public:
+  // All replicas begin with these values, one span a parameter.
+  OuterStep(const LocalSgdOptions& options, std::span<const std::span<const float>> values);
+
+  // After inner step `step`, the first one being 1.
+  bool IsDue(uint64_t step) const { return step % options_.steps == 0; }
+  bool MergeIsDue(uint64_t step) const;
+
+  // Of the parameters as they are now.
+  void TakeDifferences(std::span<const std::span<const float>> locals);
+  // Differences for gradients, anchors for values.
+  std::vector<ParameterMemory> memory();
+  // Of the reducer's bucket; always the same pieces.
+  void StepMasters(uint32_t bucket, std::span<OwnPiece> own);
+  void Merge(std::span<const std::span<float>> locals);
+
+  // "anchor.K" and "taken.K" of parameter K, "momentum.B.K" of piece K of bucket B.
+  std::vector<StateTensor> State();
+
+ private:
+  const LocalSgdOptions options_;
+  std::vector<std::vector<float>> anchors_, taken_, differences_;  // by parameter
+  std::vector<std::vector<std::vector<float>>> momenta_;           // by bucket, by own piece
+};
+
+}  // namespace longhaul::replicas
+
+#endif  // LONGHAUL_TRANSPORT_REPLICAS_OUTER_STEP_H_

@@ -1,0 +1,503 @@
+#include "transport/replicas/reducer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/check.h"
+#include "codec/rounding.h"
+#include "transport/replicas/dense.h"
+
+namespace longhaul::replicas {
+namespace {
+
+// So that no tensor of a boundary has the same random numbers.
+constexpr uint64_t kSeedOfReplicas = 0x7265706c69636173;  // "replicas"
+
+Status OutOfOrder(std::string_view call, std::string_view why) {
+  return absl::FailedPreconditionError(fmt::format("{}: {}", call, why));
+}
+
+uint64_t* CountOf(MessageKind kind, ByteCounts* counts) {
+  switch (kind) {
+    case MessageKind::kGradients:
+      return &counts->gradients;
+    case MessageKind::kIndex:
+    case MessageKind::kUnion:
+      return &counts->index;
+    case MessageKind::kSketch:
+      return &counts->sketch;
+    default:
+      return &counts->parameters;
+  }
+}
+void CountMessage(MessageKind kind, uint64_t bytes, uint64_t asked_for, ByteCounts* counts) {
+  *CountOf(kind, counts) += bytes - asked_for;
+  counts->asked_for += asked_for;
+}
+
+std::vector<Piece> PiecesOf(const Shard& shard) {
+  std::vector<Piece> pieces = shard.dense;
+  pieces.insert(pieces.end(), shard.sparse.begin(), shard.sparse.end());
+  return pieces;
+}
+
+Status CheckRing(std::span<const uint32_t> ring, uint32_t replicas) {
+  if (ring.empty()) return absl::OkStatus();
+  std::vector<uint32_t> sorted(ring.begin(), ring.end());
+  std::sort(sorted.begin(), sorted.end());
+  for (uint32_t k = 0; k < std::max<size_t>(replicas, sorted.size()); ++k) {
+    if (k >= sorted.size() || k >= replicas || sorted[k] != k) {
+      return absl::InvalidArgumentError(fmt::format(
+          "a ring has each of the {} replicas once, not {}", replicas, fmt::join(ring, ", ")));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Reducer>> Reducer::Create(Layout layout, ReducerOptions options,
+                                                   Outbox* outbox) {
+  LH_CHECK(outbox != nullptr, "a reducer needs an outbox");
+  const uint32_t replicas = layout.options().replicas;
+  if (options.replica >= replicas) {
+    return absl::InvalidArgumentError(
+        fmt::format("replica {} is not one of {}", options.replica, replicas));
+  }
+  LH_RETURN_IF_ERROR(CheckRing(options.ring, replicas));
+  return std::unique_ptr<Reducer>(new Reducer(std::move(layout), std::move(options), outbox));
+}
+
+Reducer::Reducer(Layout layout, ReducerOptions options, Outbox* outbox)
+    : layout_(std::move(layout)), options_(std::move(options)), outbox_(outbox) {
+  const GradientOptions& gradients = layout_.options().gradients;
+  const uint32_t replicas = layout_.options().replicas;
+  residuals_.resize(layout_.parameters().size());
+  for (uint32_t k = 0; k < residuals_.size(); ++k) {
+    const bool stays = gradients.feedback || layout_.IsSparse(k);
+    if (stays && replicas > 1) residuals_[k].resize(layout_.parameters()[k].elements);
+  }
+  buckets_.resize(layout_.buckets().size());
+  for (uint32_t b = 0; b < buckets_.size(); ++b) {
+    for (const Piece& piece : PiecesOf(ShardOf(b, options_.replica))) {
+      buckets_[b].own.push_back(
+          {piece, std::vector<float>(piece.count), std::vector<float>(piece.count)});
+    }
+    if (!ShardOf(b, options_.replica).sparse.empty()) {
+      buckets_[b].sum.emplace(replicas, options_.replica);
+    }
+    buckets_[b].contributions.resize(replicas);
+    Reset(b);
+  }
+}
+
+Status Reducer::BeginMasters(std::span<const std::span<const float>> values) {
+  if (values.size() != layout_.parameters().size()) {
+    return absl::InvalidArgumentError(fmt::format("expected the values of {} parameters, got {}",
+                                                  layout_.parameters().size(), values.size()));
+  }
+  for (size_t k = 0; k < values.size(); ++k) {
+    if (values[k].size() != layout_.parameters()[k].elements) {
+      return absl::InvalidArgumentError(
+          fmt::format("parameter '{}' has {} elements, got {} values", layout_.parameters()[k].name,
+                      layout_.parameters()[k].elements, values[k].size()));
+    }
+  }
+  for (BucketState& bucket : buckets_) {
+    for (OwnPiece& own : bucket.own) {
+      const auto from = Part(values[own.piece.parameter], own.piece);
+      own.master.assign(from.begin(), from.end());
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<StateTensor> Reducer::State() {
+  std::vector<StateTensor> state;
+  for (BucketState& bucket : buckets_) {
+    for (OwnPiece& own : bucket.own) {
+      state.push_back({layout_.parameters()[own.piece.parameter].name + ".master", own.piece.first,
+                       own.master});
+    }
+  }
+  for (size_t k = 0; k < residuals_.size(); ++k) {
+    if (residuals_[k].empty()) continue;
+    state.push_back({layout_.parameters()[k].name + ".residual", 0, residuals_[k]});
+  }
+  return state;
+}
+
+std::span<OwnPiece> Reducer::OwnDense(uint32_t bucket) {
+  return std::span(buckets_[bucket].own).first(ShardOf(bucket, options_.replica).dense.size());
+}
+std::span<OwnPiece> Reducer::OwnSparse(uint32_t bucket) {
+  return std::span(buckets_[bucket].own).subspan(ShardOf(bucket, options_.replica).dense.size());
+}
+
+void Reducer::Reset(uint32_t bucket) {
+  const uint32_t replicas = layout_.options().replicas;
+  BucketState& state = buckets_[bucket];
+  state.given = state.reduced = state.published = false;
+  state.dense.assign(replicas, {});
+  state.dense_missing = ShardOf(bucket, options_.replica).dense.empty() ? 0 : replicas - 1;
+  if (state.sum) state.sum->Clear();
+  state.union_came.assign(replicas, false);
+  state.gathered.assign(replicas, false);
+  for (uint32_t owner = 0; owner < replicas; ++owner) {
+    state.gathered[owner] = ShardOf(bucket, owner).empty();
+  }
+}
+
+Status Reducer::Begin(uint64_t step, std::vector<ParameterMemory> memory) {
+  if (step_ && (!IsDone() || step != *step_ + 1)) {
+    return OutOfOrder("Begin", fmt::format("step {} comes after step {} is done, got step {}",
+                                           *step_ + 1, *step_, step));
+  }
+  if (memory.size() != layout_.parameters().size()) {
+    return OutOfOrder("Begin", fmt::format("expected memory of {} parameters, got {}",
+                                           layout_.parameters().size(), memory.size()));
+  }
+  for (size_t k = 0; k < memory.size(); ++k) {
+    const uint64_t elements = layout_.parameters()[k].elements;
+    if (memory[k].gradient.size() != elements || memory[k].value.size() != elements) {
+      return OutOfOrder(
+          "Begin", fmt::format("parameter '{}' has {} elements, got {} gradients and {} values",
+                               layout_.parameters()[k].name, elements, memory[k].gradient.size(),
+                               memory[k].value.size()));
+    }
+  }
+  memory_ = std::move(memory);
+  step_ = step;
+  for (uint32_t b = 0; b < buckets_.size(); ++b) Reset(b);
+  auto held = std::exchange(held_, {});
+  for (auto& [key, message] : held) {
+    LH_ASSIGN_OR_RETURN(const MessageHeader header, ParseMessage(message));
+    const uint32_t from = std::get<0>(key);
+    LH_RETURN_IF_ERROR(
+        Annotate(Handle(from, header, std::move(message)), fmt::format("replica {}", from)));
+  }
+  return absl::OkStatus();
+}
+
+Status Reducer::GiveGradients(uint32_t bucket) {
+  if (!step_ || bucket >= buckets_.size() || buckets_[bucket].given) {
+    return OutOfOrder("GiveGradients",
+                      fmt::format("bucket {} is given once in a step that has begun", bucket));
+  }
+  buckets_[bucket].given = true;
+  // Own shards last: the others' bytes are on their way by then.
+  for (uint32_t k = 1; k < layout_.options().replicas; ++k) {
+    const uint32_t owner = (options_.replica + k) % layout_.options().replicas;
+    LH_RETURN_IF_ERROR(Contribute(bucket, owner));
+  }
+  return Advance(bucket);
+}
+
+Status Reducer::Contribute(uint32_t bucket, uint32_t owner) {
+  const Shard& shard = ShardOf(bucket, owner);
+  const GradientOptions& gradients = layout_.options().gradients;
+  if (!shard.sparse.empty()) {
+    const IndexPayload index =
+        buckets_[bucket].contributions[owner].Select(shard, gradients.keep, memory_, &residuals_);
+    auto message = New(MessageKind::kIndex, bucket, owner, IndexBytes(shard.positions));
+    WriteIndex(index, PayloadOf(std::span(message)));
+    LH_RETURN_IF_ERROR(Send(owner, MessageKind::kIndex, std::move(message)));
+  }
+  if (!shard.dense.empty()) {
+    const GradientForm form = DenseForm(gradients);
+    auto message = New(MessageKind::kGradients, bucket, owner, GradientBytes(form, shard.dense));
+    const codec::RoundingNoise noise({.seed = options_.seed ^ kSeedOfReplicas,
+                                      .step = Step(*step_),
+                                      .replica = options_.replica,
+                                      .edge = EdgeId(bucket),
+                                      .direction = Direction::kBackward,
+                                      .microbatch = Microbatch(owner)});
+    EncodeGradients(form, shard.dense, memory_, noise, &residuals_, PayloadOf(std::span(message)));
+    LH_RETURN_IF_ERROR(Send(owner, MessageKind::kGradients, std::move(message)));
+  }
+  return absl::OkStatus();
+}
+
+// What has become possible for the own shard.
+Status Reducer::Advance(uint32_t bucket) {
+  BucketState& state = buckets_[bucket];
+  if (!state.given || state.reduced || state.dense_missing > 0) return absl::OkStatus();
+  if (state.sum) {
+    const bool alone = layout_.options().replicas == 1;
+    if (alone) state.sum->Plan(0);
+    if (!state.sum->IsComplete()) return absl::OkStatus();
+    LH_RETURN_IF_ERROR(state.sum->Reduce(OwnSparse(bucket), memory_));
+  }
+  std::vector<std::span<const std::byte>> payloads;
+  for (const std::vector<std::byte>& message : state.dense) {
+    payloads.push_back(message.empty() ? std::span<const std::byte>()
+                                       : PayloadOf(std::span<const std::byte>(message)));
+  }
+  ReduceGradients(DenseForm(layout_.options().gradients), OwnDense(bucket), memory_, payloads);
+  state.dense.assign(payloads.size(), {});
+  state.reduced = true;
+  return absl::OkStatus();
+}
+
+Status Reducer::GiveParameters(uint32_t bucket) {
+  if (bucket >= buckets_.size() || !buckets_[bucket].reduced || buckets_[bucket].published) {
+    return OutOfOrder(
+        "GiveParameters",
+        fmt::format("bucket {} is given once in a step, after it is reduced", bucket));
+  }
+  BucketState& state = buckets_[bucket];
+  state.published = true;
+  const uint32_t own = options_.replica;
+  if (state.own.empty()) return absl::OkStatus();
+  const ParameterForm form = layout_.options().parameters;
+  auto message = New(MessageKind::kParameters, bucket, own,
+                     ParameterBytes(form, PiecesOf(ShardOf(bucket, own))));
+  EncodeParameters(form, state.own, memory_, PayloadOf(std::span(message)));
+  state.gathered[own] = true;
+  const uint32_t replicas = layout_.options().replicas;
+  if (replicas == 1) return absl::OkStatus();
+  if (!options_.ring.empty()) return Send(Next(), MessageKind::kParameters, std::move(message));
+  for (uint32_t k = 1; k < replicas; ++k) {
+    LH_RETURN_IF_ERROR(Send((own + k) % replicas, MessageKind::kParameters, message));
+  }
+  return absl::OkStatus();
+}
+
+bool Reducer::IsGathered(uint32_t bucket) const {
+  const BucketState& state = buckets_[bucket];
+  return state.published &&
+         std::all_of(state.gathered.begin(), state.gathered.end(), [](bool came) { return came; });
+}
+
+bool Reducer::IsDone() const {
+  for (uint32_t b = 0; b < buckets_.size(); ++b) {
+    if (!IsGathered(b)) return false;
+  }
+  return true;
+}
+
+SparseCounts Reducer::sparse_counts() const {
+  SparseCounts all;
+  for (const BucketState& bucket : buckets_) {
+    if (!bucket.sum) continue;
+    all.kept_by_any += bucket.sum->counts().kept_by_any;
+    all.asked_for += bucket.sum->counts().asked_for;
+    all.cells += bucket.sum->counts().cells;
+  }
+  return all;
+}
+
+Status Reducer::CheckHeader(uint32_t from, const MessageHeader& header) const {
+  const uint32_t replicas = layout_.options().replicas;
+  if (from >= replicas || from == options_.replica) {
+    return absl::InvalidArgumentError(fmt::format("expected another one of {} replicas", replicas));
+  }
+  if (header.fingerprint != layout_.fingerprint()) {
+    return absl::InvalidArgumentError(
+        "its layout is another one: expected the same parameters, gradients, parameters' form and "
+        "number of replicas; run the same assignment on all replicas");
+  }
+  if (header.bucket >= buckets_.size() || header.owner >= replicas) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected a bucket below {} and an owner below {}, got {} and {}",
+                    buckets_.size(), replicas, header.bucket, header.owner));
+  }
+  bool owners = header.owner == from;
+  if (header.kind == MessageKind::kParameters && !options_.ring.empty()) {
+    owners = from == Previous() && header.owner != options_.replica;
+  } else if (header.kind == MessageKind::kGradients || header.kind == MessageKind::kIndex ||
+             header.kind == MessageKind::kSketch) {
+    owners = header.owner == options_.replica;
+  }
+  if (!owners) {
+    return absl::InvalidArgumentError(fmt::format("{} of the shard of {} do not come from there",
+                                                  ToString(header.kind), header.owner));
+  }
+  return absl::OkStatus();
+}
+
+Status Reducer::Take(uint32_t from, std::vector<std::byte> message) {
+  const std::string who = fmt::format("replica {}", from);
+  const auto header = ParseMessage(message);
+  LH_RETURN_IF_ERROR(Annotate(header.status(), who));
+  LH_RETURN_IF_ERROR(Annotate(CheckHeader(from, *header), who));
+  if (step_ && header->step == *step_) {
+    return Annotate(Handle(from, *header, std::move(message)), who);
+  }
+  return Annotate(Hold(from, *header, std::move(message)), who);
+}
+
+// A replica that has all parameters of this step may be in the next one already.
+Status Reducer::Hold(uint32_t from, const MessageHeader& header, std::vector<std::byte> message) {
+  if (step_ && header.step != *step_ + 1) {
+    return absl::InvalidArgumentError(fmt::format("expected {} of step {} or {}, got step {}",
+                                                  ToString(header.kind), *step_, *step_ + 1,
+                                                  header.step));
+  }
+  // What comes without an answer of this replica.
+  if (header.kind != MessageKind::kGradients && header.kind != MessageKind::kIndex) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{} of step {} came before this replica's gradients", ToString(header.kind), header.step));
+  }
+  const Shard& shard = ShardOf(header.bucket, header.owner);
+  const uint64_t most = std::max(GradientBytes(DenseForm(layout_.options().gradients), shard.dense),
+                                 IndexBytes(shard.positions));
+  if (message.size() > kMessageHeaderBytes + most) {
+    return absl::InvalidArgumentError(fmt::format("{}: expected at most {} bytes, got {}",
+                                                  ToString(header.kind), kMessageHeaderBytes + most,
+                                                  message.size()));
+  }
+  const HeldKey key{from, header.kind, header.bucket, header.owner};
+  if (!held_.emplace(key, std::move(message)).second) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} of bucket {} came twice", ToString(header.kind), header.bucket));
+  }
+  return absl::OkStatus();
+}
+
+Status Reducer::Handle(uint32_t from, const MessageHeader& header, std::vector<std::byte> message) {
+  if (header.step != *step_) {
+    return absl::InvalidArgumentError(fmt::format("expected {} of step {}, got step {}",
+                                                  ToString(header.kind), *step_, header.step));
+  }
+  const uint64_t bytes = message.size();
+  const auto payload = PayloadOf(std::span<const std::byte>(message));
+  uint64_t asked_for = 0;
+  Status status;
+  switch (header.kind) {
+    case MessageKind::kGradients:
+      status = TakeGradients(from, header, std::move(message));
+      break;
+    case MessageKind::kIndex:
+      status = TakeIndex(from, header, payload);
+      break;
+    case MessageKind::kUnion:
+      status = TakeUnion(from, header, payload);
+      asked_for = buckets_[header.bucket].contributions[header.owner].asked_bytes();
+      break;
+    case MessageKind::kSketch:
+      status = TakeSketch(from, header, payload);
+      asked_for =
+          4 * (buckets_[header.bucket].sum ? buckets_[header.bucket].sum->counts().asked_for : 0);
+      break;
+    case MessageKind::kParameters:
+      status = TakeParameters(from, header, std::move(message));
+      break;
+  }
+  LH_RETURN_IF_ERROR(Annotate(status, fmt::format("bucket {}", header.bucket)));
+  CountMessage(header.kind, bytes, asked_for, &received_);
+  return absl::OkStatus();
+}
+
+Status Reducer::TakeGradients(uint32_t from, const MessageHeader& header,
+                              std::vector<std::byte> message) {
+  BucketState& state = buckets_[header.bucket];
+  const uint64_t expected = GradientBytes(DenseForm(layout_.options().gradients),
+                                          ShardOf(header.bucket, options_.replica).dense);
+  if (message.size() - kMessageHeaderBytes != expected || expected == 0) {
+    return absl::InvalidArgumentError(fmt::format("gradients: expected {} bytes, got {}", expected,
+                                                  message.size() - kMessageHeaderBytes));
+  }
+  if (state.reduced || !state.dense[from].empty()) {
+    return absl::InvalidArgumentError("gradients came twice");
+  }
+  state.dense[from] = std::move(message);
+  --state.dense_missing;
+  return Advance(header.bucket);
+}
+
+Status Reducer::TakeIndex(uint32_t from, const MessageHeader& header,
+                          std::span<const std::byte> payload) {
+  BucketState& state = buckets_[header.bucket];
+  if (!state.sum) return absl::InvalidArgumentError("index: this shard has no sparse parameters");
+  LH_RETURN_IF_ERROR(state.sum->AddIndex(from, payload, ShardOf(header.bucket, options_.replica),
+                                         layout_.options().gradients.keep));
+  if (!state.sum->HasIndices()) return absl::OkStatus();
+  state.sum->Plan(static_cast<uint32_t>(*step_));
+  for (uint32_t k = 1; k < layout_.options().replicas; ++k) {
+    const uint32_t to = (options_.replica + k) % layout_.options().replicas;
+    const UnionPayload all = state.sum->UnionFor(to);
+    auto message = New(MessageKind::kUnion, header.bucket, options_.replica, UnionBytes(all));
+    WriteUnion(all, PayloadOf(std::span(message)));
+    LH_RETURN_IF_ERROR(Send(to, MessageKind::kUnion, std::move(message), 4 * all.left_out.size()));
+  }
+  return Advance(header.bucket);
+}
+
+Status Reducer::TakeUnion(uint32_t from, const MessageHeader& header,
+                          std::span<const std::byte> payload) {
+  BucketState& state = buckets_[header.bucket];
+  const Shard& shard = ShardOf(header.bucket, from);
+  if (!state.given || shard.sparse.empty() || state.union_came[from]) {
+    return absl::InvalidArgumentError("union: expected one, as an answer to this replica's index");
+  }
+  state.union_came[from] = true;
+  SparseContribution& contribution = state.contributions[from];
+  LH_ASSIGN_OR_RETURN(const std::vector<std::byte> sketch,
+                      contribution.Answer(shard, payload, &residuals_));
+  if (sketch.empty()) return absl::OkStatus();
+  auto message = New(MessageKind::kSketch, header.bucket, from, sketch.size());
+  std::copy(sketch.begin(), sketch.end(), PayloadOf(std::span(message)).begin());
+  return Send(from, MessageKind::kSketch, std::move(message), contribution.asked_bytes());
+}
+
+Status Reducer::TakeSketch(uint32_t from, const MessageHeader& header,
+                           std::span<const std::byte> payload) {
+  BucketState& state = buckets_[header.bucket];
+  if (!state.sum) return absl::InvalidArgumentError("sketch: this shard has no sparse parameters");
+  LH_RETURN_IF_ERROR(state.sum->AddSketch(from, payload));
+  return Advance(header.bucket);
+}
+
+Status Reducer::TakeParameters(uint32_t from, const MessageHeader& header,
+                               std::vector<std::byte> message) {
+  BucketState& state = buckets_[header.bucket];
+  const std::vector<Piece> pieces = PiecesOf(ShardOf(header.bucket, header.owner));
+  const ParameterForm form = layout_.options().parameters;
+  const uint64_t expected = ParameterBytes(form, pieces);
+  if (message.size() - kMessageHeaderBytes != expected) {
+    return absl::InvalidArgumentError(fmt::format("parameters: expected {} bytes, got {}", expected,
+                                                  message.size() - kMessageHeaderBytes));
+  }
+  if (!state.given || state.gathered[header.owner]) {
+    return absl::InvalidArgumentError(
+        fmt::format("parameters of {} from {}: expected them once, after this replica's gradients",
+                    header.owner, from));
+  }
+  state.gathered[header.owner] = true;
+  DecodeParameters(form, pieces, PayloadOf(std::span<const std::byte>(message)), memory_);
+  if (options_.ring.empty() || Next() == header.owner) return absl::OkStatus();
+  return Send(Next(), MessageKind::kParameters, std::move(message));
+}
+
+std::vector<std::byte> Reducer::New(MessageKind kind, uint32_t bucket, uint32_t owner,
+                                    uint64_t bytes) const {
+  return NewMessage({.kind = kind,
+                     .step = *step_,
+                     .bucket = bucket,
+                     .owner = owner,
+                     .fingerprint = layout_.fingerprint()},
+                    bytes);
+}
+
+Status Reducer::Send(uint32_t to, MessageKind kind, std::vector<std::byte> message,
+                     uint64_t asked_for) {
+  CountMessage(kind, message.size(), asked_for, &sent_);
+  return Annotate(outbox_->Send(to, kind, std::move(message)), fmt::format("to replica {}", to));
+}
+
+uint32_t Reducer::Next() const {
+  const auto& ring = options_.ring;
+  const auto at = std::find(ring.begin(), ring.end(), options_.replica);
+  return std::next(at) == ring.end() ? ring.front() : *std::next(at);
+}
+uint32_t Reducer::Previous() const {
+  const auto& ring = options_.ring;
+  const auto at = std::find(ring.begin(), ring.end(), options_.replica);
+  return at == ring.begin() ? ring.back() : *std::prev(at);
+}
+
+}  // namespace longhaul::replicas

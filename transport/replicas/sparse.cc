@@ -1,0 +1,249 @@
+#include "transport/replicas/sparse.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "codec/convert.h"
+#include "codec/tagc/select.h"
+#include "codec/tagc/sketch.h"
+
+namespace longhaul::replicas {
+namespace {
+
+namespace tagc = codec::tagc;
+
+// A sum of all replicas' numbers stays below 2^30.
+constexpr int kNumberBits = 30;
+
+int32_t ExponentFor(uint32_t largest, uint32_t replicas) {
+  if (largest == 0) return 0;
+  const int room = kNumberBits - 1 - static_cast<int>(std::bit_width(replicas - 1));
+  return std::clamp(room - codec::FloorLog2(largest), -kMostExponent, kMostExponent);
+}
+int32_t ToFixed(float value, int32_t exponent) {
+  return static_cast<int32_t>(std::llrint(std::ldexp(double{value}, exponent)));
+}
+double FromFixed(uint32_t number, int32_t exponent) {
+  return std::ldexp(static_cast<double>(static_cast<int32_t>(number)), -exponent);
+}
+
+// The bitmap without these positions.
+std::vector<uint64_t> Without(std::span<const uint64_t> bitmap,
+                              std::span<const uint32_t> positions) {
+  std::vector<uint64_t> rest(bitmap.begin(), bitmap.end());
+  for (const uint32_t position : positions) rest[position / 64] &= ~(uint64_t{1} << position % 64);
+  return rest;
+}
+
+// Walks positions in order along the pieces that have them.
+class PieceOf {
+ public:
+  explicit PieceOf(std::span<const Piece> pieces) : pieces_(pieces) {}
+  size_t operator()(uint64_t position) {
+    while (position >= pieces_[k_].at + pieces_[k_].count) ++k_;
+    return k_;
+  }
+
+ private:
+  std::span<const Piece> pieces_;
+  size_t k_ = 0;
+};
+
+bool AllFinite(std::span<const float> values) {
+  return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
+}
+
+}  // namespace
+
+uint64_t Kept(const Piece& piece, double keep) {
+  const double wanted = std::ceil(static_cast<double>(piece.count) * keep);
+  return std::clamp<uint64_t>(static_cast<uint64_t>(wanted), 1, piece.count);
+}
+
+IndexPayload SparseContribution::Select(const Shard& shard, double keep,
+                                        std::span<const ParameterMemory> memory,
+                                        Residuals* residuals) {
+  IndexPayload index;
+  index.bitmap.resize(tagc::BitmapWords(shard.positions));
+  values_.clear();
+  for (const Piece& piece : shard.sparse) {
+    index.nonfinite |= !AllFinite(Part(memory[piece.parameter].gradient, piece));
+  }
+  bitmap_ = index.bitmap;
+  if (index.nonfinite) return index;
+  for (const Piece& piece : shard.sparse) {
+    const std::span<const float> gradient = Part(memory[piece.parameter].gradient, piece);
+    const std::span<float> all = Part((*residuals)[piece.parameter], piece);
+    for (size_t k = 0; k < all.size(); ++k) {
+      const float sum = all[k] + gradient[k];
+      all[k] = std::isfinite(sum) ? sum : gradient[k];
+    }
+    const auto words = std::span(bitmap_).subspan(piece.at / 64, tagc::BitmapWords(piece.count));
+    tagc::Select(all, Kept(piece, keep), words);
+    tagc::ForEach(words, [&](uint64_t k) {
+      values_.push_back(all[k]);
+      index.largest = std::max(index.largest, std::bit_cast<uint32_t>(all[k]) & 0x7fffffff);
+    });
+  }
+  index.bitmap = bitmap_;
+  return index;
+}
+
+StatusOr<std::vector<std::byte>> SparseContribution::Answer(const Shard& shard,
+                                                            std::span<const std::byte> payload,
+                                                            Residuals* residuals) {
+  LH_ASSIGN_OR_RETURN(const UnionPayload all, ParseUnion(payload, shard.positions, bitmap_));
+  asked_bytes_ = 4 * all.left_out.size();
+  if (all.nonfinite) return std::vector<std::byte>();
+  const float most = std::ldexp(1.0f, kNumberBits - all.exponent);
+  for (const float value : values_) {
+    if (std::fabs(value) > most) {
+      return absl::InvalidArgumentError(
+          fmt::format("union: exponent {} is too high for {}, which this replica's index named",
+                      all.exponent, value));
+    }
+  }
+  const tagc::Sketch sketch{all.rows, all.seed};
+  std::vector<uint32_t> cells(sketch.cells()), left_out(all.left_out.size()), numbers;
+  numbers.reserve(values_.size());
+  PieceOf piece_of(shard.sparse);
+  size_t k = 0, skipped = 0;
+  tagc::ForEach(bitmap_, [&](uint64_t position) {
+    const float value = values_[k++];
+    const int32_t fixed = ToFixed(value, all.exponent);
+    const auto number = static_cast<uint32_t>(fixed);
+    const Piece& piece = shard.sparse[piece_of(position)];
+    (*residuals)[piece.parameter][piece.first + position - piece.at] =
+        static_cast<float>(double{value} - FromFixed(number, all.exponent));
+    while (skipped < left_out.size() && all.left_out[skipped] < position) ++skipped;
+    if (skipped < left_out.size() && all.left_out[skipped] == position) {
+      left_out[skipped] = number;
+    } else {
+      numbers.push_back(number);
+    }
+  });
+  tagc::AddToSketch(sketch, Without(bitmap_, all.left_out), numbers, cells);
+  std::vector<std::byte> out(4 * (cells.size() + left_out.size()));
+  PutWords(cells, out, 0);
+  PutWords(left_out, out, 4 * cells.size());
+  return out;
+}
+
+void SparseSum::Clear() {
+  indices_.assign(replicas_, std::nullopt);
+  sketched_.assign(replicas_, false);
+  indices_missing_ = sketches_missing_ = replicas_ - 1;
+  planned_ = false;
+  union_ = {};
+  cells_.clear();
+  left_out_.clear();
+  counts_ = {};
+}
+
+Status SparseSum::AddIndex(uint32_t replica, std::span<const std::byte> payload, const Shard& shard,
+                           double keep) {
+  if (planned_ || indices_[replica]) {
+    return absl::InvalidArgumentError("index: expected one in a step, got another");
+  }
+  LH_ASSIGN_OR_RETURN(IndexPayload index, ParseIndex(payload, shard.positions));
+  for (const Piece& piece : shard.sparse) {
+    const auto words =
+        std::span(index.bitmap).subspan(piece.at / 64, tagc::BitmapWords(piece.count));
+    const uint64_t kept = tagc::Count(words);
+    const uint64_t expected = index.nonfinite ? 0 : Kept(piece, keep);
+    if (kept != expected || (piece.count % 64 != 0 && words.back() >> piece.count % 64 != 0)) {
+      return absl::InvalidArgumentError(
+          fmt::format("index: expected {} positions in a piece of {} elements, got {}", expected,
+                      piece.count, kept));
+    }
+  }
+  indices_[replica] = std::move(index);
+  --indices_missing_;
+  return absl::OkStatus();
+}
+
+void SparseSum::Plan(uint32_t seed) {
+  planned_ = true;
+  uint32_t largest = 0;
+  for (const auto& index : indices_) {
+    if (!index) continue;
+    union_.nonfinite |= index->nonfinite;
+    largest = std::max(largest, index->largest);
+    union_.bitmap.resize(index->bitmap.size());
+    for (size_t k = 0; k < index->bitmap.size(); ++k) union_.bitmap[k] |= index->bitmap[k];
+  }
+  if (union_.nonfinite) return;
+  tagc::SketchPlan plan = tagc::PlanSketch(union_.bitmap, seed);
+  union_.exponent = ExponentFor(largest, replicas_);
+  union_.rows = plan.sketch.rows;
+  union_.seed = plan.sketch.seed;
+  union_.left_out = std::move(plan.left_out);
+  cells_.assign(plan.sketch.cells(), 0);
+  left_out_.assign(union_.left_out.size(), 0);
+  counts_ = {tagc::Count(union_.bitmap), left_out_.size(), cells_.size()};
+}
+
+UnionPayload SparseSum::UnionFor(uint32_t replica) const {
+  UnionPayload all = union_;
+  all.is_receivers = !all.nonfinite && all.bitmap == indices_[replica]->bitmap;
+  if (all.nonfinite || all.is_receivers) all.bitmap.clear();
+  return all;
+}
+
+bool SparseSum::IsComplete() const {
+  return planned_ && (union_.nonfinite || sketches_missing_ == 0);
+}
+
+Status SparseSum::AddSketch(uint32_t replica, std::span<const std::byte> payload) {
+  if (!planned_ || union_.nonfinite || sketched_[replica]) {
+    return absl::InvalidArgumentError("sketch: expected one, as an answer to this replica's union");
+  }
+  const uint64_t expected = 4 * (cells_.size() + left_out_.size());
+  if (payload.size() != expected) {
+    return absl::InvalidArgumentError(
+        fmt::format("sketch: expected {} bytes, got {}", expected, payload.size()));
+  }
+  const std::vector<uint32_t> words = GetWords(payload, 0, expected / 4);
+  for (size_t k = 0; k < cells_.size(); ++k) cells_[k] += words[k];
+  for (size_t k = 0; k < left_out_.size(); ++k) left_out_[k] += words[cells_.size() + k];
+  sketched_[replica] = true;
+  --sketches_missing_;
+  return absl::OkStatus();
+}
+
+Status SparseSum::Reduce(std::span<OwnPiece> own, std::span<const ParameterMemory> memory) {
+  const double replicas = replicas_;
+  for (OwnPiece& to : own) {
+    const auto gradient = Part(memory[to.piece.parameter].gradient, to.piece);
+    for (size_t k = 0; k < gradient.size(); ++k) {
+      to.gradient[k] = union_.nonfinite ? std::numeric_limits<float>::quiet_NaN()
+                                        : static_cast<float>(double{gradient[k]} / replicas);
+    }
+  }
+  if (union_.nonfinite || union_.bitmap.empty()) return absl::OkStatus();
+  const std::vector<uint64_t> in_sketch = Without(union_.bitmap, union_.left_out);
+  std::vector<uint32_t> numbers(tagc::Count(in_sketch));
+  if (!tagc::Peel({union_.rows, union_.seed}, in_sketch, cells_, numbers)) {
+    return absl::InvalidArgumentError(
+        "sketches: their sum has numbers at positions that no index named; a replica's sketch is "
+        "not of its index");
+  }
+  size_t peeled = 0, skipped = 0, k = 0;
+  tagc::ForEach(union_.bitmap, [&](uint64_t position) {
+    const bool left = skipped < left_out_.size() && union_.left_out[skipped] == position;
+    const uint32_t number = left ? left_out_[skipped++] : numbers[peeled++];
+    while (position >= own[k].piece.at + own[k].piece.count) ++k;
+    const Piece& piece = own[k].piece;
+    const uint64_t element = position - piece.at;
+    const float mine = memory[piece.parameter].gradient[piece.first + element];
+    own[k].gradient[element] =
+        static_cast<float>((double{mine} + FromFixed(number, union_.exponent)) / replicas);
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace longhaul::replicas

@@ -2,7 +2,8 @@
 
 usage: token_losses_test.py
 
-Exits with 77, which ctest shows as skipped, where this Python has no torch, numpy or tokenizers; the summary is tested first.
+Exits with 77, which ctest shows as skipped, where this Python has no torch, numpy or tokenizers; the summary is tested
+first.
 """
 import csv
 import pathlib
@@ -47,7 +48,7 @@ def summary(folder):
         for pair, values in losses.items():
             for seed, loss in enumerate(values):
                 for again in (1, 0):
-                    writer.writerow({"seed": seed, "pair": pair, "step": 10, "tokens": 100, "bytes": 1_000_000,
+                    writer.writerow({"seed": seed, "pair": pair, "step": 10, "tokens": 20_000_000, "bytes": 1_000_000,
                                      "loss": loss + again, "clean_loss": loss + again})
         writer.writerow({"seed": 0, "pair": "gauss4", "step": 5, "tokens": 50, "loss": 1, "clean_loss": 1})
     text = call("summary", folder)

@@ -31,7 +31,8 @@ class Link:
         self.tables = None
         if self.codec.startswith("predict"):
             self.tables = torch.classes.longhaul.PredictLink(self.codec, vocabulary, list(message), str(device))
-        forward = self.tables.encoded_bytes() if self.tables is not None else ops.max_encoded_bytes(list(message), self.codec)
+        forward = (self.tables.encoded_bytes() if self.tables is not None
+                   else ops.max_encoded_bytes(list(message), self.codec))
         self.bytes_of_message = forward + ops.max_encoded_bytes(list(message), self.backward_codec)
         self.measures, self.error = False, None  # the relative error of what arrived last
 

@@ -19,7 +19,7 @@ using namespace longhaul::replicas;  // NOLINT(google-build-using-namespace)
 // What is sent must be a message.
 class CheckedOutbox final : public Outbox {
  public:
-  longhaul::Status Send(uint32_t /*to*/, MessageKind /*kind*/,
+  longhaul::Status Send(uint32_t /*to*/, longhaul::replicas::MessageKind /*kind*/,
                         std::vector<std::byte> message) override {
     if (!ParseMessage(message).ok()) std::abort();
     return absl::OkStatus();

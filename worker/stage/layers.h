@@ -169,7 +169,7 @@ class LayerMaker {
   // Rows that are looked up are fp32; where the embedding is tied a product uses them besides.
   enum class Use : uint8_t { kInProduct, kInFp32, kLookedUp };
   Head HeadOver(const at::Tensor& weight, int64_t first_row);
-  // Of what this rank has of parameter `index`.
+  // The sizes of this rank's part of parameter `index`.
   std::vector<int64_t> SizesOf(size_t index) const;
   // Where that begins, of a table's rows.
   int64_t FirstRow(size_t index) const;
@@ -181,7 +181,7 @@ class LayerMaker {
   // The next parameter of the descriptor, which must be called `name` and have this use.
   at::Tensor Make(const std::string& name, Use use);
   bool NextIs(const std::string& name) const;
-  // Of what this rank has of parameter `index`.
+  // The first value of this rank's part of parameter `index`.
   at::Tensor FirstValue(size_t index) const;
   // A frozen parameter's, in the type in which it is held.
   at::Tensor FrozenValue(size_t index) const;

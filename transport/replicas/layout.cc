@@ -56,6 +56,12 @@ uint64_t Fingerprint(std::span<const ReplicatedParameter> parameters,
 
 }  // namespace
 
+std::vector<Piece> Shard::pieces() const {
+  std::vector<Piece> all = dense;
+  all.insert(all.end(), sparse.begin(), sparse.end());
+  return all;
+}
+
 StatusOr<Layout> Layout::Make(std::vector<ReplicatedParameter> parameters,
                               const LayoutOptions& options) {
   LH_RETURN_IF_ERROR(Check(parameters, options));
@@ -110,8 +116,8 @@ void Layout::AddToBucket(uint32_t parameter, uint64_t first, uint64_t count) {
     AddPiece(LeastLoaded(0), parameter, first, count);
     return;
   }
-  // Equally many units for all; the units that are over, and what is no whole unit, for those that
-  // own least.
+  // Equally many units for all, and the units that are over for those that own least. What is no
+  // whole unit goes to the last replica, whose piece alone can end within one.
   std::vector<uint64_t> counts(options_.replicas, units / options_.replicas * kUnit);
   uint64_t served = 0;
   for (uint64_t over = units % options_.replicas; over > 0; --over) {
@@ -119,9 +125,7 @@ void Layout::AddToBucket(uint32_t parameter, uint64_t first, uint64_t count) {
     served |= uint64_t{1} << owner;
     counts[owner] += kUnit;
   }
-  const uint64_t rest = count % kUnit;
-  // The last piece alone can end within a unit.
-  counts.back() += rest;
+  counts.back() += count % kUnit;
   for (uint32_t owner = 0; owner < options_.replicas; ++owner) {
     AddPiece(owner, parameter, first, counts[owner]);
     first += counts[owner];

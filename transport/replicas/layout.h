@@ -43,6 +43,8 @@ struct Shard {
   std::vector<Piece> dense, sparse;
   uint64_t positions = 0;  // of the sparse pieces, with the gaps between them
   bool empty() const { return dense.empty() && sparse.empty(); }
+  // Dense ones first.
+  std::vector<Piece> pieces() const;
 };
 struct Bucket {
   std::vector<Shard> shards;         // by owner
@@ -69,7 +71,8 @@ class Layout {
   uint64_t ElementsOf(uint32_t owner) const { return owned_[owner]; }
   // Gradients of this parameter are sparse.
   bool IsSparse(uint32_t parameter) const;
-  // Of all that decides what messages mean: replicas with another one do not understand each other.
+  // A hash of all that decides what messages mean (parameters, forms, number of replicas). Replicas
+  // with different fingerprints do not understand each other.
   uint64_t fingerprint() const { return fingerprint_; }
 
  private:

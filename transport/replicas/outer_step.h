@@ -6,7 +6,9 @@
 // in fp32 at the owner of each shard. It travels while the next inner steps run. D = floor(delay x
 // H) of them later each replica goes on from anchor + (parameters - parameters of then).
 //
-//   if (outer.IsDue(step)) { outer.TakeDifferences(locals); reducer->Begin(n, outer.memory()); ...
+//   if (outer.IsDue(step)) {
+//     outer.TakeDifferences(locals);
+//     reducer->Begin(n, outer.memory());  // and all gradients are given
 //   }
 //   ... each bucket that is reduced: outer.StepMasters(bucket, reducer->Own(bucket)) ...
 //   if (outer.MergeIsDue(step)) outer.Merge(locals);          // the reducer is done
@@ -47,7 +49,8 @@ class OuterStep {
   void StepMasters(uint32_t bucket, std::span<OwnPiece> own);
   void Merge(std::span<const std::span<float>> locals);
 
-  // "anchor.K" and "taken.K" of parameter K, "momentum.B.K" of piece K of bucket B.
+  // "anchor.K" and "taken.K" of parameter K, "momentum.B.K" of piece K of bucket B; momentum alone
+  // of buckets that have been stepped.
   std::vector<StateTensor> State();
 
  private:

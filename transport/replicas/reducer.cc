@@ -20,30 +20,6 @@ Status OutOfOrder(std::string_view call, std::string_view why) {
   return absl::FailedPreconditionError(fmt::format("{}: {}", call, why));
 }
 
-uint64_t* CountOf(MessageKind kind, ByteCounts* counts) {
-  switch (kind) {
-    case MessageKind::kGradients:
-      return &counts->gradients;
-    case MessageKind::kIndex:
-    case MessageKind::kUnion:
-      return &counts->index;
-    case MessageKind::kSketch:
-      return &counts->sketch;
-    default:
-      return &counts->parameters;
-  }
-}
-void CountMessage(MessageKind kind, uint64_t bytes, uint64_t asked_for, ByteCounts* counts) {
-  *CountOf(kind, counts) += bytes - asked_for;
-  counts->asked_for += asked_for;
-}
-
-std::vector<Piece> PiecesOf(const Shard& shard) {
-  std::vector<Piece> pieces = shard.dense;
-  pieces.insert(pieces.end(), shard.sparse.begin(), shard.sparse.end());
-  return pieces;
-}
-
 Status CheckRing(std::span<const uint32_t> ring, uint32_t replicas) {
   if (ring.empty()) return absl::OkStatus();
   std::vector<uint32_t> sorted(ring.begin(), ring.end());
@@ -58,6 +34,26 @@ Status CheckRing(std::span<const uint32_t> ring, uint32_t replicas) {
 }
 
 }  // namespace
+
+void ByteCounts::Add(MessageKind kind, uint64_t bytes, uint64_t of_asked_for) {
+  asked_for += of_asked_for;
+  bytes -= of_asked_for;
+  switch (kind) {
+    case MessageKind::kGradients:
+      gradients += bytes;
+      break;
+    case MessageKind::kIndex:
+    case MessageKind::kUnion:
+      index += bytes;
+      break;
+    case MessageKind::kSketch:
+      sketch += bytes;
+      break;
+    case MessageKind::kParameters:
+      parameters += bytes;
+      break;
+  }
+}
 
 StatusOr<std::unique_ptr<Reducer>> Reducer::Create(Layout layout, ReducerOptions options,
                                                    Outbox* outbox) {
@@ -82,12 +78,12 @@ Reducer::Reducer(Layout layout, ReducerOptions options, Outbox* outbox)
   }
   buckets_.resize(layout_.buckets().size());
   for (uint32_t b = 0; b < buckets_.size(); ++b) {
-    for (const Piece& piece : PiecesOf(ShardOf(b, options_.replica))) {
+    for (const Piece& piece : ShardOf(b, options_.replica).pieces()) {
       buckets_[b].own.push_back(
           {piece, std::vector<float>(piece.count), std::vector<float>(piece.count)});
     }
     if (!ShardOf(b, options_.replica).sparse.empty()) {
-      buckets_[b].sum.emplace(replicas, options_.replica);
+      buckets_[b].sum.emplace(replicas);
     }
     buckets_[b].contributions.resize(replicas);
     Reset(b);
@@ -254,7 +250,7 @@ Status Reducer::GiveParameters(uint32_t bucket) {
   if (state.own.empty()) return absl::OkStatus();
   const ParameterForm form = layout_.options().parameters;
   auto message = New(MessageKind::kParameters, bucket, own,
-                     ParameterBytes(form, PiecesOf(ShardOf(bucket, own))));
+                     ParameterBytes(form, ShardOf(bucket, own).pieces()));
   EncodeParameters(form, state.own, memory_, PayloadOf(std::span(message)));
   state.gathered[own] = true;
   const uint32_t replicas = layout_.options().replicas;
@@ -290,189 +286,6 @@ SparseCounts Reducer::sparse_counts() const {
   return all;
 }
 
-Status Reducer::CheckHeader(uint32_t from, const MessageHeader& header) const {
-  const uint32_t replicas = layout_.options().replicas;
-  if (from >= replicas || from == options_.replica) {
-    return absl::InvalidArgumentError(fmt::format("expected another one of {} replicas", replicas));
-  }
-  if (header.fingerprint != layout_.fingerprint()) {
-    return absl::InvalidArgumentError(
-        "its layout is another one: expected the same parameters, gradients, parameters' form and "
-        "number of replicas; run the same assignment on all replicas");
-  }
-  if (header.bucket >= buckets_.size() || header.owner >= replicas) {
-    return absl::InvalidArgumentError(
-        fmt::format("expected a bucket below {} and an owner below {}, got {} and {}",
-                    buckets_.size(), replicas, header.bucket, header.owner));
-  }
-  bool owners = header.owner == from;
-  if (header.kind == MessageKind::kParameters && !options_.ring.empty()) {
-    owners = from == Previous() && header.owner != options_.replica;
-  } else if (header.kind == MessageKind::kGradients || header.kind == MessageKind::kIndex ||
-             header.kind == MessageKind::kSketch) {
-    owners = header.owner == options_.replica;
-  }
-  if (!owners) {
-    return absl::InvalidArgumentError(fmt::format("{} of the shard of {} do not come from there",
-                                                  ToString(header.kind), header.owner));
-  }
-  return absl::OkStatus();
-}
-
-Status Reducer::Take(uint32_t from, std::vector<std::byte> message) {
-  const std::string who = fmt::format("replica {}", from);
-  const auto header = ParseMessage(message);
-  LH_RETURN_IF_ERROR(Annotate(header.status(), who));
-  LH_RETURN_IF_ERROR(Annotate(CheckHeader(from, *header), who));
-  if (step_ && header->step == *step_) {
-    return Annotate(Handle(from, *header, std::move(message)), who);
-  }
-  return Annotate(Hold(from, *header, std::move(message)), who);
-}
-
-// A replica that has all parameters of this step may be in the next one already.
-Status Reducer::Hold(uint32_t from, const MessageHeader& header, std::vector<std::byte> message) {
-  if (step_ && header.step != *step_ + 1) {
-    return absl::InvalidArgumentError(fmt::format("expected {} of step {} or {}, got step {}",
-                                                  ToString(header.kind), *step_, *step_ + 1,
-                                                  header.step));
-  }
-  // What comes without an answer of this replica.
-  if (header.kind != MessageKind::kGradients && header.kind != MessageKind::kIndex) {
-    return absl::InvalidArgumentError(fmt::format(
-        "{} of step {} came before this replica's gradients", ToString(header.kind), header.step));
-  }
-  const Shard& shard = ShardOf(header.bucket, header.owner);
-  const uint64_t most = std::max(GradientBytes(DenseForm(layout_.options().gradients), shard.dense),
-                                 IndexBytes(shard.positions));
-  if (message.size() > kMessageHeaderBytes + most) {
-    return absl::InvalidArgumentError(fmt::format("{}: expected at most {} bytes, got {}",
-                                                  ToString(header.kind), kMessageHeaderBytes + most,
-                                                  message.size()));
-  }
-  const HeldKey key{from, header.kind, header.bucket, header.owner};
-  if (!held_.emplace(key, std::move(message)).second) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} of bucket {} came twice", ToString(header.kind), header.bucket));
-  }
-  return absl::OkStatus();
-}
-
-Status Reducer::Handle(uint32_t from, const MessageHeader& header, std::vector<std::byte> message) {
-  if (header.step != *step_) {
-    return absl::InvalidArgumentError(fmt::format("expected {} of step {}, got step {}",
-                                                  ToString(header.kind), *step_, header.step));
-  }
-  const uint64_t bytes = message.size();
-  const auto payload = PayloadOf(std::span<const std::byte>(message));
-  uint64_t asked_for = 0;
-  Status status;
-  switch (header.kind) {
-    case MessageKind::kGradients:
-      status = TakeGradients(from, header, std::move(message));
-      break;
-    case MessageKind::kIndex:
-      status = TakeIndex(from, header, payload);
-      break;
-    case MessageKind::kUnion:
-      status = TakeUnion(from, header, payload);
-      asked_for = buckets_[header.bucket].contributions[header.owner].asked_bytes();
-      break;
-    case MessageKind::kSketch:
-      status = TakeSketch(from, header, payload);
-      asked_for =
-          4 * (buckets_[header.bucket].sum ? buckets_[header.bucket].sum->counts().asked_for : 0);
-      break;
-    case MessageKind::kParameters:
-      status = TakeParameters(from, header, std::move(message));
-      break;
-  }
-  LH_RETURN_IF_ERROR(Annotate(status, fmt::format("bucket {}", header.bucket)));
-  CountMessage(header.kind, bytes, asked_for, &received_);
-  return absl::OkStatus();
-}
-
-Status Reducer::TakeGradients(uint32_t from, const MessageHeader& header,
-                              std::vector<std::byte> message) {
-  BucketState& state = buckets_[header.bucket];
-  const uint64_t expected = GradientBytes(DenseForm(layout_.options().gradients),
-                                          ShardOf(header.bucket, options_.replica).dense);
-  if (message.size() - kMessageHeaderBytes != expected || expected == 0) {
-    return absl::InvalidArgumentError(fmt::format("gradients: expected {} bytes, got {}", expected,
-                                                  message.size() - kMessageHeaderBytes));
-  }
-  if (state.reduced || !state.dense[from].empty()) {
-    return absl::InvalidArgumentError("gradients came twice");
-  }
-  state.dense[from] = std::move(message);
-  --state.dense_missing;
-  return Advance(header.bucket);
-}
-
-Status Reducer::TakeIndex(uint32_t from, const MessageHeader& header,
-                          std::span<const std::byte> payload) {
-  BucketState& state = buckets_[header.bucket];
-  if (!state.sum) return absl::InvalidArgumentError("index: this shard has no sparse parameters");
-  LH_RETURN_IF_ERROR(state.sum->AddIndex(from, payload, ShardOf(header.bucket, options_.replica),
-                                         layout_.options().gradients.keep));
-  if (!state.sum->HasIndices()) return absl::OkStatus();
-  state.sum->Plan(static_cast<uint32_t>(*step_));
-  for (uint32_t k = 1; k < layout_.options().replicas; ++k) {
-    const uint32_t to = (options_.replica + k) % layout_.options().replicas;
-    const UnionPayload all = state.sum->UnionFor(to);
-    auto message = New(MessageKind::kUnion, header.bucket, options_.replica, UnionBytes(all));
-    WriteUnion(all, PayloadOf(std::span(message)));
-    LH_RETURN_IF_ERROR(Send(to, MessageKind::kUnion, std::move(message), 4 * all.left_out.size()));
-  }
-  return Advance(header.bucket);
-}
-
-Status Reducer::TakeUnion(uint32_t from, const MessageHeader& header,
-                          std::span<const std::byte> payload) {
-  BucketState& state = buckets_[header.bucket];
-  const Shard& shard = ShardOf(header.bucket, from);
-  if (!state.given || shard.sparse.empty() || state.union_came[from]) {
-    return absl::InvalidArgumentError("union: expected one, as an answer to this replica's index");
-  }
-  state.union_came[from] = true;
-  SparseContribution& contribution = state.contributions[from];
-  LH_ASSIGN_OR_RETURN(const std::vector<std::byte> sketch,
-                      contribution.Answer(shard, payload, &residuals_));
-  if (sketch.empty()) return absl::OkStatus();
-  auto message = New(MessageKind::kSketch, header.bucket, from, sketch.size());
-  std::copy(sketch.begin(), sketch.end(), PayloadOf(std::span(message)).begin());
-  return Send(from, MessageKind::kSketch, std::move(message), contribution.asked_bytes());
-}
-
-Status Reducer::TakeSketch(uint32_t from, const MessageHeader& header,
-                           std::span<const std::byte> payload) {
-  BucketState& state = buckets_[header.bucket];
-  if (!state.sum) return absl::InvalidArgumentError("sketch: this shard has no sparse parameters");
-  LH_RETURN_IF_ERROR(state.sum->AddSketch(from, payload));
-  return Advance(header.bucket);
-}
-
-Status Reducer::TakeParameters(uint32_t from, const MessageHeader& header,
-                               std::vector<std::byte> message) {
-  BucketState& state = buckets_[header.bucket];
-  const std::vector<Piece> pieces = PiecesOf(ShardOf(header.bucket, header.owner));
-  const ParameterForm form = layout_.options().parameters;
-  const uint64_t expected = ParameterBytes(form, pieces);
-  if (message.size() - kMessageHeaderBytes != expected) {
-    return absl::InvalidArgumentError(fmt::format("parameters: expected {} bytes, got {}", expected,
-                                                  message.size() - kMessageHeaderBytes));
-  }
-  if (!state.given || state.gathered[header.owner]) {
-    return absl::InvalidArgumentError(
-        fmt::format("parameters of {} from {}: expected them once, after this replica's gradients",
-                    header.owner, from));
-  }
-  state.gathered[header.owner] = true;
-  DecodeParameters(form, pieces, PayloadOf(std::span<const std::byte>(message)), memory_);
-  if (options_.ring.empty() || Next() == header.owner) return absl::OkStatus();
-  return Send(Next(), MessageKind::kParameters, std::move(message));
-}
-
 std::vector<std::byte> Reducer::New(MessageKind kind, uint32_t bucket, uint32_t owner,
                                     uint64_t bytes) const {
   return NewMessage({.kind = kind,
@@ -485,7 +298,7 @@ std::vector<std::byte> Reducer::New(MessageKind kind, uint32_t bucket, uint32_t 
 
 Status Reducer::Send(uint32_t to, MessageKind kind, std::vector<std::byte> message,
                      uint64_t asked_for) {
-  CountMessage(kind, message.size(), asked_for, &sent_);
+  sent_.Add(kind, message.size(), asked_for);
   return Annotate(outbox_->Send(to, kind, std::move(message)), fmt::format("to replica {}", to));
 }
 

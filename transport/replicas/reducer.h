@@ -63,6 +63,8 @@ struct ReducerOptions {
 // Bytes of messages, headers included. What is asked for is part of neither sketch nor union.
 struct ByteCounts {
   uint64_t gradients = 0, index = 0, sketch = 0, asked_for = 0, parameters = 0;
+  // A message of this kind; `of_asked_for` of its bytes are numbers that were asked for.
+  void Add(MessageKind kind, uint64_t bytes, uint64_t of_asked_for);
   uint64_t total() const { return gradients + index + sketch + asked_for + parameters; }
 };
 

@@ -34,7 +34,7 @@ class SparseContribution {
   // The payload of the sketch, empty where there is none; takes what is sent out of the residuals.
   StatusOr<std::vector<std::byte>> Answer(const Shard& shard, std::span<const std::byte> payload,
                                           Residuals* residuals);
-  // Of the last answer.
+  // How many bytes of the last answer are numbers that its union left out of the sketch.
   uint64_t asked_bytes() const { return asked_bytes_; }
 
  private:
@@ -52,7 +52,7 @@ struct SparseCounts {
 // The owner's side of a step.
 class SparseSum {
  public:
-  SparseSum(uint32_t replicas, uint32_t own) : replicas_(replicas), own_(own) { Clear(); }
+  explicit SparseSum(uint32_t replicas) : replicas_(replicas) { Clear(); }
   void Clear();
 
   Status AddIndex(uint32_t replica, std::span<const std::byte> payload, const Shard& shard,
@@ -68,7 +68,7 @@ class SparseSum {
   const SparseCounts& counts() const { return counts_; }
 
  private:
-  const uint32_t replicas_, own_;
+  const uint32_t replicas_;
   std::vector<std::optional<IndexPayload>> indices_;
   uint32_t indices_missing_ = 0, sketches_missing_ = 0;
   bool planned_ = false;

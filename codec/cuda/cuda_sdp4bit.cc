@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "codec/cuda/device_checks.h"
 #include "codec/cuda/kernel_table.h"
 #include "codec/sdp4bit/format.h"
 
@@ -13,11 +14,7 @@ namespace {
 constexpr size_t kSectionAlignment = 16;
 
 Status CheckSdp4bitMemory(const void* memory, size_t alignment, std::string_view what) {
-  if (memory != nullptr && reinterpret_cast<uintptr_t>(memory) % alignment == 0) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(fmt::format(
-      "sdp4bit: {} must be there and aligned to {} bytes, got {}", what, alignment, memory));
+  return CheckAligned("sdp4bit", what, memory, alignment);
 }
 Status CheckSdp4bitGroup(uint32_t group) {
   if (group == sdp4bit::kGradientGroup || group == sdp4bit::kDifferenceGroup) {

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "codec/cuda/device_checks.h"
 #include "codec/cuda/kernel_table.h"
 #include "codec/tagc/select.h"
 
@@ -12,11 +13,7 @@ constexpr size_t kScratchAlignment = 16;
 constexpr uint64_t kMostValues = uint64_t{1} << 31;
 
 Status CheckTagcMemory(const void* memory, size_t alignment, std::string_view what) {
-  if (memory != nullptr && reinterpret_cast<uintptr_t>(memory) % alignment == 0) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(fmt::format(
-      "tagc: {} must be there and aligned to {} bytes, got {}", what, alignment, memory));
+  return CheckAligned("tagc", what, memory, alignment);
 }
 Status CheckTagcScratch(DeviceSpan scratch, size_t needed) {
   LH_RETURN_IF_ERROR(CheckTagcMemory(scratch.data_dev, kScratchAlignment, "scratch memory"));

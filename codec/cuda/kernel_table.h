@@ -430,8 +430,8 @@ struct TagcSelectScratch {
         end(equal + 4 * ((count + kTagcRun - 1) / kTagcRun)) {}
   // The first 16 bytes: TagcChoice.
   uint64_t histogram;
-  uint64_t
-      equal;  // uint32 of each run: elements of the threshold's magnitude, then those before it
+  // uint32 of each run: its elements of the threshold's magnitude; then those in the runs before.
+  uint64_t equal;
   uint64_t end;
 };
 // Rounds of peeling that are queued; those behind the last one that is needed end at once. Tables

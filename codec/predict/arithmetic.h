@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "codec/mix.h"
+
 namespace longhaul::codec::predict {
 
 enum class Kind : uint8_t { kPlain = 0, kPredicted = 1, kLearned = 2 };
@@ -31,12 +33,6 @@ inline constexpr float Rate(uint32_t occurrences, uint32_t count, uint32_t prior
   const uint32_t most = occurrences < kMostCounted ? occurrences : kMostCounted;
   const float rate = static_cast<float>(most) / static_cast<float>(count + prior);
   return rate > least ? rate : least;
-}
-
-inline constexpr uint64_t Mix64(uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
 }
 
 // The checksum of tables that have learned nothing.

@@ -94,7 +94,7 @@ void WriteFront(const Front& front, std::byte* payload);
 StatusOr<Front> ReadFront(std::span<const std::byte> payload, const Shape& shape);
 // The header of the other codec's blob, which is the rest of the payload.
 StatusOr<BlobHeader> ReadOther(std::span<const std::byte> other);
-// With the section's padding.
+// Writes the ids and the zeros that pad their section.
 void WriteIds(std::span<const uint32_t> ids, uint32_t id_bytes, std::byte* section);
 uint32_t IdAt(const std::byte* section, uint32_t id_bytes, uint64_t index);
 

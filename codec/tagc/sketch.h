@@ -22,6 +22,8 @@
 #include <span>
 #include <vector>
 
+#include "codec/mix.h"
+
 namespace longhaul::codec::tagc {
 
 inline constexpr uint32_t kTables = 3;
@@ -41,17 +43,12 @@ struct BlockPlace {
   std::array<uint32_t, kTables> first;  // cell of lane 0 before the turn
   std::array<uint32_t, kTables> turn;
 };
-constexpr uint64_t MixBlock(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
-}
 constexpr BlockPlace PlaceOf(const Sketch& sketch, uint64_t block) {
   BlockPlace place{};
   for (uint32_t table = 0; table < kTables; ++table) {
     const uint64_t word =
-        MixBlock((uint64_t{sketch.seed} << 32 | table << 24) * 0x9e3779b97f4a7c15ull +
-                 block * 0xd1342543de82ef95ull + 1);
+        Mix64((uint64_t{sketch.seed} << 32 | table << 24) * 0x9e3779b97f4a7c15ull +
+              block * 0xd1342543de82ef95ull + 1);
     const uint64_t row = (word >> 32) * sketch.rows >> 32;
     place.first[table] = static_cast<uint32_t>((uint64_t{table} * sketch.rows + row) * kBlock);
     place.turn[table] = static_cast<uint32_t>(word) & (kBlock - 1);
@@ -66,7 +63,8 @@ struct SketchPlan {
   Sketch sketch;
   std::vector<uint32_t> left_out;  // positions that cannot be peeled, in order
 };
-// The smallest sketch of which at most a thousandth of the union cannot be peeled.
+// The smallest sketch of which at most a thousandth of the union cannot be peeled; of few
+// positions, where none may be found, one with five cells for each position.
 SketchPlan PlanSketch(std::span<const uint64_t> bitmap, uint32_t seed);
 // Positions that a sketch of these rows cannot give, in order.
 std::vector<uint32_t> Unpeelable(const Sketch& sketch, std::span<const uint64_t> bitmap);

@@ -1,0 +1,28 @@
+// Checks of device memory that a caller names, before a kernel is queued.
+#ifndef LONGHAUL_CODEC_CUDA_DEVICE_CHECKS_H_
+#define LONGHAUL_CODEC_CUDA_DEVICE_CHECKS_H_
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace longhaul::codec::cuda {
+
+// kInvalidArgument where it is null or not aligned: "sdp4bit: an input must be ...".
+inline Status CheckAligned(std::string_view codec, std::string_view what, const void* memory_dev,
+                           size_t alignment) {
+  if (memory_dev != nullptr && reinterpret_cast<uintptr_t>(memory_dev) % alignment == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("{}: {} must be in device memory and aligned to {} bytes, got {}", codec, what,
+                  alignment, memory_dev));
+}
+
+}  // namespace longhaul::codec::cuda
+
+#endif  // LONGHAUL_CODEC_CUDA_DEVICE_CHECKS_H_

@@ -1,0 +1,19 @@
+// Spreads what differs in a few bits of a number over all of them, on CPU and GPU alike. Formats
+// depend on it.
+#ifndef LONGHAUL_CODEC_MIX_H_
+#define LONGHAUL_CODEC_MIX_H_
+
+#include <cstdint>
+
+namespace longhaul::codec {
+
+// SplitMix64's finalizer, of Steele, Lea and Flood.
+constexpr uint64_t Mix64(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+}  // namespace longhaul::codec
+
+#endif  // LONGHAUL_CODEC_MIX_H_

@@ -177,7 +177,7 @@ uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers,
 uint64_t TableBytes(const RunSpec& spec, uint32_t vocabulary) {
   uint64_t most = 0;
   const auto add = [&](const std::string& text) {
-    if (!text.starts_with("predict")) return;  // parsing takes time, and planners ask often
+    if (!PredictsByTokens(text)) return;  // parsing takes time, and planners ask often
     const auto codec = codec::ParseCodec(text);
     if (!codec.ok()) return;  // the run file's check refuses it
     most = std::max(

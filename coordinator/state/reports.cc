@@ -58,7 +58,7 @@ void AddValidation(const v1::ValidationReport& report, v1::StepRecord* record) {
 
 // By the codecs of an edge of which one has state.
 std::string_view WhatIsRemembered(const Edge& edge) {
-  return edge.forward.codec.starts_with("predict") ? "tables of tokens" : "message buffers";
+  return PredictsByTokens(edge.forward.codec) ? "tables of tokens" : "message buffers";
 }
 
 std::string ValidationSentence(const v1::ValidationReport& report) {

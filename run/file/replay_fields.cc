@@ -9,18 +9,10 @@
 #include "base/yaml/yaml_text.h"
 
 namespace longhaul {
-namespace {
-
-// "tah" of "tah:p=0.8".
-std::string_view Family(std::string_view codec) {
-  return codec.substr(0, codec.find_first_of(":/"));
-}
-
-}  // namespace
 
 const ReplaySpec::CodecTimes* ReplaySpec::TimesOf(std::string_view codec) const {
   const auto it = std::find_if(codec_times.begin(), codec_times.end(),
-                               [&](const auto& one) { return one.codec == Family(codec); });
+                               [&](const auto& one) { return one.codec == CodecFamily(codec); });
   return it == codec_times.end() ? nullptr : &*it;
 }
 
@@ -61,7 +53,7 @@ Field CodecTimesField(std::vector<ReplaySpec::CodecTimes>* target, const CodecCh
       const auto codec = ReadScalar(reader, entry.first, path, "a codec's name");
       if (!codec) continue;
       const Status known = check ? check(*codec) : absl::OkStatus();
-      if (!known.ok() || Family(*codec) != *codec) {
+      if (!known.ok() || CodecFamily(*codec) != *codec) {
         reader.Fail(entry.first,
                     fmt::format("{}: expected a codec without parameters, got '{}'{}", path,
                                 codec->substr(0, 100),
@@ -115,7 +107,7 @@ void CheckCodec(const ReplaySpec& replay, const char* key, const std::string& co
               fmt::format("replay.codec_times: expected times of '{}', the codec of {}, because "
                           "codecs are replayed as measured; add {}: {{ encode: ..., decode: ... }} "
                           "or set replay.codecs to real",
-                          Family(codec), key, Family(codec)));
+                          CodecFamily(codec), key, CodecFamily(codec)));
 }
 
 }  // namespace

@@ -223,6 +223,15 @@ struct CodecPair {
   friend bool operator==(const CodecPair&, const CodecPair&) = default;
 };
 
+// "tah" of "tah:p=0.8", "predict" of "predict:pairs=0/gauss".
+constexpr std::string_view CodecFamily(std::string_view codec) {
+  return codec.substr(0, codec.find_first_of(":/"));
+}
+// Whether it knows activations by their tokens.
+constexpr bool PredictsByTokens(std::string_view codec) {
+  return CodecFamily(codec) == "predict";
+}
+
 // What differs at one worker.
 struct LinkException {
   CodecPair codecs;                        // of what it sends

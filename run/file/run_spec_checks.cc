@@ -109,7 +109,7 @@ void CheckValidation(const RunSpec& spec, Reader& reader) {
 
 // Gradients have no tokens that would tell of them.
 void CheckBackward(const CodecPair& codecs, const char* key, Reader& reader) {
-  if (!reader.Sound({key}) || !codecs.backward.starts_with("predict")) return;
+  if (!reader.Sound({key}) || !PredictsByTokens(codecs.backward)) return;
   reader.Fail(reader.PlaceOf(key),
               fmt::format("{}: '{}' knows activations by their tokens, and cannot send gradients; "
                           "choose another codec backward",

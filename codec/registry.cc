@@ -351,10 +351,6 @@ Status CheckKeys(const Family& family, const CodecString& text) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-namespace {
-
 // The text before '/' alone.
 StatusOr<CodecPtr> ParseOne(std::string_view text) {
   LH_ASSIGN_OR_RETURN(const CodecString parts, SplitCodecString(text));

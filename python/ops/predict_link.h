@@ -3,8 +3,7 @@
 //
 //   link = torch.classes.longhaul.PredictLink("predict/gauss", 50257, [1, 1024, 768], "cuda:0")
 //   y = link.transfer(x, ids, True)  # x: microbatches one after the other; ids: on the CPU
-//   link.check()                     # once in a while: waits, and throws where an end refused a
-//   blob
+//   link.check()                     # now and then: waits; throws where an end refused a blob
 //
 // Threads: one at a time. Errors: thrown, as in tensors.h. transfer waits for no GPU, but where
 // blobs have no fixed size.

@@ -77,7 +77,7 @@ StatusOr<std::shared_ptr<Communicator>> For(GroupCollective what, const Making& 
       if (making.member->place().rank == 0) {
         LogInfo("collectives of {} ranks, {}: of {}, {}\n{}", made->exact->size(),
                 chooser->origin(), Words(exchanges),
-                switches ? "some are zip's" : "all are native, and so are all others",
+                switches ? "some are made by zip" : "none is made by zip",
                 switcher::ToText(decisions));
       }
       if (!switches) return made->exact;

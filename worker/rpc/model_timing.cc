@@ -188,7 +188,7 @@ Status AddGroups(const RunSpec& spec, uint32_t vocabulary, std::span<const Worke
                  const MakeStage& make_group, v1::LayerTimes* times) {
   const auto offered = static_cast<uint32_t>(alike.size());
   for (const GroupSpec& group : config::GroupsLeftOpen(spec, offered)) {
-    // With fewer devices than ranks the coordinator refuses the run.
+    // A group of more ranks than this worker has devices is not timed: the coordinator refuses it.
     if (group.tensor == 1 || group.tensor > offered) continue;
     const StatusOr<v1::GroupTimes> measured =
         MeasureGroup(spec, group, vocabulary, alike, make_group);

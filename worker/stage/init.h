@@ -14,7 +14,8 @@ namespace longhaul::worker {
 // large ones by up to 16 threads of its own.
 void FillNormal(uint64_t seed, std::string_view name, double standard_deviation,
                 std::span<float> values);
-// Those of them that are in `stretches`, one behind the other: as many as there are `values`.
+// The same numbers, but only those at the positions of `stretches`, which have as many positions as
+// there are `values`.
 void FillNormal(uint64_t seed, std::string_view name, double standard_deviation,
                 std::span<const model::Stretch> stretches, std::span<float> values);
 

@@ -105,7 +105,7 @@ def settings_of(options):
 
 
 def open_folder(options):
-    """Its rows.csv is there, and of these settings."""
+    """Makes the folder ready: rows.csv is there, and the settings in it are these."""
     options.out.mkdir(parents=True, exist_ok=True)
     settings, known = settings_of(options), options.out / "settings.json"
     if not known.exists():

@@ -36,8 +36,8 @@ at::Tensor Overlap::Exchange(const c10::Device& device,
     return result;
   }
   const c10::impl::VirtualGuardImpl devices(device.type());
-  // Of high priority: where products fill the GPU the exchange, which takes few of its
-  // multiprocessors, gets the next that are free.
+  // The stream has high priority. An exchange needs few multiprocessors. Where products fill the
+  // GPU it gets the next ones that become free.
   if (!stream_) stream_ = devices.getStreamFromGlobalPool(device, /*isHighPriority=*/true);
   const c10::Stream here = devices.getStream(device);
   // Memory needs no more than these two waits. What the exchange reads is held by who calls. What

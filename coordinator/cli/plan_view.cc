@@ -22,10 +22,17 @@ std::string LayersText(const LayerRange& layers) {
                            : fmt::format("{}-{}", layers.first, layers.end() - 1);
 }
 
+std::string NameIn(const Plan& plan, const CellId& id) {
+  return ShortName(id, plan.assignment.HasReplicas());
+}
+std::string StageColumn(const Plan& plan) {
+  return plan.assignment.HasReplicas() ? "REPLICA:STAGE" : "STAGE";
+}
+
 void PrintStages(const Terminal& terminal, const Plan& plan) {
   const bool groups = std::ranges::any_of(plan.assignment.cells,
                                           [](const Cell& cell) { return cell.group.tensor > 1; });
-  std::vector<Column> columns = {{"STAGE", Align::kRight}, {"WORKER"}};
+  std::vector<Column> columns = {{StageColumn(plan), Align::kRight}, {"WORKER"}};
   if (groups) columns.push_back({"GROUP"});
   columns.insert(columns.end(), {{"LAYERS"},
                                  {"DEPTH", Align::kRight},
@@ -39,7 +46,7 @@ void PrintStages(const Terminal& terminal, const Plan& plan) {
   for (size_t i = 0; i < plan.assignment.cells.size(); ++i) {
     const Cell& cell = plan.assignment.cells[i];
     const CellEstimate estimate = i < plan.cells.size() ? plan.cells[i] : CellEstimate{};
-    std::vector<TableCell> row = {fmt::format("{}", cell.id.stage), cell.worker_name};
+    std::vector<TableCell> row = {NameIn(plan, cell.id), cell.worker_name};
     if (groups) {
       row.emplace_back(GroupText(cell.group, estimate.device_kind, cell.devices));
     }
@@ -80,7 +87,7 @@ void PrintGroups(const Terminal& terminal, const Plan& plan, uint32_t microbatch
     const std::optional<double>& inside = cell.group->collective_seconds;
     const double beside =
         cell.forward_seconds + cell.backward_seconds - cell.group->even_share_seconds;
-    std::vector<TableCell> row = {fmt::format("{}", plan.assignment.cells[i].id.stage),
+    std::vector<TableCell> row = {NameIn(plan, plan.assignment.cells[i].id),
                                   Printable(cell.group->forward_collective),
                                   Printable(cell.group->backward_collective),
                                   bytes(cell.group->sent.total())};
@@ -139,7 +146,7 @@ void PrintLinks(const Terminal& terminal, const Plan& plan) {
                {"BACKWARD CODEC"},
                {"BYTES", Align::kRight}});
   for (const Edge& edge : plan.assignment.edges) {
-    table.AddRow({fmt::format("{} - {}{}", edge.from.stage, edge.to.stage,
+    table.AddRow({fmt::format("{} - {}{}", NameIn(plan, edge.from), NameIn(plan, edge.to),
                               edge.kind == EdgeKind::kTied ? ", tied" : ""),
                   edge.transport, edge.forward.codec,
                   FormatBytes(static_cast<double>(edge.forward.bytes)), edge.backward.codec,
@@ -151,7 +158,7 @@ void PrintLinks(const Terminal& terminal, const Plan& plan) {
 
 // What a stage does all step long, and what it waits for.
 void PrintTimes(const Terminal& terminal, const Plan& plan) {
-  Table table({{"STAGE", Align::kRight},
+  Table table({{StageColumn(plan), Align::kRight},
                {"COMPUTE", Align::kRight},
                {"CODEC", Align::kRight},
                {"WAIT ABOVE", Align::kRight},
@@ -165,7 +172,7 @@ void PrintTimes(const Terminal& terminal, const Plan& plan) {
       return PercentText(seconds / plan.prediction.step_seconds);
     };
     const CellId id = i < plan.assignment.cells.size() ? plan.assignment.cells[i].id : CellId{};
-    table.AddRow({fmt::format("{}", id.stage), share(cell.compute_seconds),
+    table.AddRow({NameIn(plan, id), share(cell.compute_seconds),
                   share(cell.codec_seconds), share(cell.wait_above_seconds),
                   share(cell.wait_below_seconds), share(cell.optimizer_seconds),
                   PercentText(cell.egress_share), PercentText(cell.ingress_share)});

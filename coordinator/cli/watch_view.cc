@@ -72,10 +72,19 @@ std::string Numbers(const v1::RunStatus& run, std::string_view gap) {
   return line;
 }
 
+bool HasReplicas(const v1::RunStatus& run) {
+  return std::ranges::any_of(run.stages(),
+                             [](const v1::StageStatus& stage) { return stage.replica() > 0; });
+}
+std::string NameIn(const v1::RunStatus& run, const v1::StageStatus& stage) {
+  return ShortName({stage.replica(), stage.stage()}, HasReplicas(run));
+}
+
 Table StageTable(const v1::RunStatus& run) {
   const bool groups = std::ranges::any_of(
       run.stages(), [](const v1::StageStatus& stage) { return stage.tensor_ranks() > 1; });
-  std::vector<Column> columns = {{"STAGE", Align::kRight}, {"WORKER"}};
+  std::vector<Column> columns = {{HasReplicas(run) ? "REPLICA:STAGE" : "STAGE", Align::kRight},
+                                 {"WORKER"}};
   if (groups) columns.push_back({"GROUP"});
   columns.insert(columns.end(), {{"STATE"},
                                  {"LAYERS", Align::kRight},
@@ -92,7 +101,7 @@ Table StageTable(const v1::RunStatus& run) {
   const auto share_text = [](bool known, double share) { return known ? PercentText(share) : ""; };
   for (const v1::StageStatus& stage : run.stages()) {
     const std::string state = stage.connected() ? stage.state() : stage.state() + ", disconnected";
-    std::vector<TableCell> row = {fmt::format("{}", stage.stage()), stage.worker_name()};
+    std::vector<TableCell> row = {NameIn(run, stage), stage.worker_name()};
     if (groups) {
       const std::vector<uint32_t> devices(stage.devices().begin(), stage.devices().end());
       row.emplace_back(stage.tensor_ranks() == 0
@@ -128,7 +137,7 @@ Table CollectivesTable(const v1::RunStatus& run) {
   for (const v1::StageStatus& stage : run.stages()) {
     if (!stage.has_collectives()) continue;
     const v1::CollectiveUse& use = stage.collectives();
-    table.AddRow({fmt::format("{}", stage.stage()),
+    table.AddRow({NameIn(run, stage),
                   use.has_seconds() ? SecondsText(use.seconds()) : "?",
                   stage.has_collective_share() ? PercentText(stage.collective_share()) : "?",
                   bytes(use.sent().all_reduce()), bytes(use.sent().all_gather()),
@@ -147,7 +156,7 @@ Table ExpertsTable(const v1::RunStatus& run) {
   for (const v1::StageStatus& stage : run.stages()) {
     if (!stage.has_expert_load()) continue;
     const v1::ExpertLoad& load = stage.expert_load();
-    table.AddRow({fmt::format("{}", stage.stage()), times(load.highest()),
+    table.AddRow({NameIn(run, stage), times(load.highest()),
                   fmt::format("{}", load.layer()), times(load.mean())});
   }
   return table;

@@ -165,7 +165,7 @@ StatusOr<int> ListWorkers(Invocation& invocation) {
         {worker.name(), state, worker.run_id(),
          free             ? ""
          : worker.spare() ? "spare"
-                          : fmt::format("{}", worker.cell().stage()),
+                          : ShortName(FromProto(worker.cell()), worker.cell().replica() > 0),
          AddressText(worker), DeviceText(worker), MemoryText(worker), worker.link_quality(),
          ReachText(worker), worker.version(),
          longhaul::FormatDuration(absl::Seconds(worker.last_heartbeat_seconds())) + " ago"});

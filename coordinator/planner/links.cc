@@ -105,6 +105,8 @@ std::string_view WhyTheyTalk(EdgeKind kind) {
       return "hold the one matrix of embedding and head (model.tied: true)";
     case EdgeKind::kState:
       return "send each other copies of checkpoints";
+    case EdgeKind::kReplicas:
+      return "hold the same stage of two replicas";
     default:
       return "are neighbours";
   }
@@ -137,7 +139,7 @@ Flow TiedFlow(const PlanRequest& request, bool of_embedding) {
   const RunSpec& spec = request.spec;
   uint64_t rows = spec.model.VocabularyOver(request.data.vocabulary);
   if (of_embedding) {
-    rows = std::min({rows, spec.TokensPerStep(), DifferentTokens(spec.TokensPerStep())});
+    rows = std::min({rows, spec.TokensOfReplica(), DifferentTokens(spec.TokensOfReplica())});
   }
   return {.codec = "none", .bytes = rows * spec.model.hidden * sizeof(float)};
 }
@@ -205,7 +207,7 @@ StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
 
 Status AddEdges(const PlanRequest& request, Plan* plan) {
   plan->assignment.edges =
-      chain::MakeEdges(/*replica=*/0, static_cast<uint32_t>(request.workers.size()), EdgeId(0),
+      chain::MakeEdges(/*replicas=*/1, static_cast<uint32_t>(request.workers.size()),
                        request.spec.model.TrainsTiedMatrix());
   plan->edges.clear();
   for (Edge& edge : plan->assignment.edges) {
@@ -271,6 +273,7 @@ Status AddMessages(const PlanRequest& request, Assignment* assignment) {
   std::vector<MessageFootprint> footprints(assignment->cells.size());
   std::vector<std::string> codecs(assignment->cells.size());
   for (const Edge& edge : assignment->edges) {
+    if (edge.kind != EdgeKind::kActivations) continue;
     for (const Flow* flow : {&edge.forward, &edge.backward}) {
       LH_ASSIGN_OR_RETURN(const auto codec, codec::ParseCodec(flow->codec));
       const size_t record_bytes = codec->MessageBytes(shape);

@@ -153,7 +153,7 @@ uint64_t MuonBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers) {
 uint64_t TiedBytes(const RunSpec& spec, uint32_t vocabulary, bool first, bool last) {
   if (first == last || !spec.model.TrainsTiedMatrix()) return 0;
   uint64_t rows = spec.model.VocabularyOver(vocabulary);
-  if (last) rows = std::min(rows, spec.TokensPerStep());
+  if (last) rows = std::min(rows, spec.TokensOfReplica());
   return rows * spec.model.hidden * kFloat + kTiedPieces;
 }
 

@@ -31,7 +31,7 @@ bool IsOf(const NetworkRates& network, const Plan& plan) {
 bool IsOneChain(const Assignment& assignment) {
   const auto stages = static_cast<uint32_t>(assignment.cells.size());
   const bool tied = !assignment.edges.empty() && assignment.edges.back().kind == EdgeKind::kTied;
-  const std::vector<Edge> expected = chain::MakeEdges(0, stages, EdgeId(0), tied);
+  const std::vector<Edge> expected = chain::MakeEdges(1, stages, tied);
   return std::ranges::equal(assignment.edges, expected, [&](const Edge& one, const Edge& other) {
     return one.kind == other.kind && one.from == assignment.cells[other.from.stage].id &&
            one.to == assignment.cells[other.to.stage].id;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/units.h"
 #include "coordinator/planner/copy_interval.h"
 #include "coordinator/planner/explain.h"
@@ -16,6 +17,7 @@
 #include "coordinator/planner/order.h"
 #include "coordinator/planner/prediction.h"
 #include "coordinator/planner/ranks.h"
+#include "coordinator/planner/replicas.h"
 #include "coordinator/planner/split.h"
 #include "run/model/share.h"
 #include "run/plan/chain.h"
@@ -70,6 +72,10 @@ class Planner {
         stages_(static_cast<uint32_t>(request.workers.size())) {}
 
   StatusOr<Plan> Make(const std::stop_token& stop);
+  StatusOr<std::vector<uint32_t>> SplitOrRefuse() const {
+    LH_RETURN_IF_ERROR(Check());
+    return Split();
+  }
 
  private:
   bool IsLast(uint32_t stage) const { return chain::IsLast(stage, stages_); }
@@ -119,6 +125,7 @@ class Planner {
 
   Status Check() const;
   StatusOr<std::vector<uint32_t>> Split() const;
+  StatusOr<std::vector<uint32_t>> FixedSplit() const;
   // Where it fits the same workers: then no shard has to move.
   std::optional<std::vector<uint32_t>> SplitOfCheckpoint() const;
   Status DoesNotFit(const std::vector<uint32_t>& layers) const;
@@ -272,6 +279,7 @@ Status Planner::Check() const {
 }
 
 StatusOr<std::vector<uint32_t>> Planner::Split() const {
+  if (!request_.layers.empty()) return FixedSplit();
   if (auto split = SplitOfCheckpoint()) return *std::move(split);
   const auto time = [this](uint32_t stage, uint32_t layers) {
     return spec_.train.microbatches * (Forward(stage, layers) + Backward(stage, layers)) +
@@ -284,6 +292,14 @@ StatusOr<std::vector<uint32_t>> Planner::Split() const {
                              });
   if (split) return *std::move(split);
   return DoesNotFit(*BalanceLayers(stages_, spec_.model.layers, time));
+}
+
+StatusOr<std::vector<uint32_t>> Planner::FixedSplit() const {
+  LH_CHECK(request_.layers.size() == stages_, "a split of as many stages as workers");
+  for (uint32_t stage = 0; stage < stages_; ++stage) {
+    if (!Fits(stage, request_.layers[stage])) return DoesNotFit(request_.layers);
+  }
+  return request_.layers;
 }
 
 std::optional<std::vector<uint32_t>> Planner::SplitOfCheckpoint() const {
@@ -441,13 +457,19 @@ uint32_t ThreadsOfRank(const RunSpec& spec, const CandidateWorker& worker) {
 }
 
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop) {
-  if (!request.spec.group.is_auto()) return Planner(request).Make(stop);
-  return MakePlanOfBestGroup(request, stop);
+  if (request.spec.group.is_auto()) return MakePlanOfBestGroup(request, stop);
+  if (request.spec.replicas.count > 1) return MakePlanOfReplicas(request, stop);
+  return Planner(request).Make(stop);
+}
+
+StatusOr<std::vector<uint32_t>> SplitFor(const PlanRequest& request) {
+  return Planner(request).SplitOrRefuse();
 }
 
 std::optional<uint32_t> StageCount(const RunSpec& spec, uint32_t free_workers) {
-  const uint32_t wanted = spec.pipeline.stages.value_or(std::min(free_workers, spec.model.layers));
-  if (wanted == 0 || wanted > free_workers) return std::nullopt;
+  const uint32_t of_each = free_workers / spec.replicas.count;
+  const uint32_t wanted = spec.pipeline.stages.value_or(std::min(of_each, spec.model.layers));
+  if (wanted == 0 || wanted > of_each) return std::nullopt;
   return wanted;
 }
 

@@ -59,10 +59,13 @@ struct PlanRequest {
   Epoch epoch;
   RunSpec spec;
   DataSet data;
-  std::vector<CandidateWorker> workers;  // in pipeline order; as many as stages
+  // In pipeline order; as many as stages, of each replica.
+  std::vector<CandidateWorker> workers;
   // On resume. Its split is kept where the same workers (by id) stand in the same places and have
   // the memory; else the layers are balanced anew.
   std::optional<ResumePoint> resume;
+  // By stage, for a plan that has to have this split. Empty: the plan chooses.
+  std::vector<uint32_t> layers;
   // What a user assumes of the network, instead of what was measured.
   std::optional<uint64_t> assumed_line_bits_per_second;
   std::optional<absl::Duration> assumed_delay;
@@ -84,6 +87,9 @@ uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t lay
 // for more stages than layers; kCancelled once `stop` is requested. The same request has the same
 // plan, however long that takes.
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop = {});
+
+// The split that MakePlan would choose for one replica: layers by stage. Errors as its.
+StatusOr<std::vector<uint32_t>> SplitFor(const PlanRequest& request);
 
 // Whether every worker has a device for each rank of the run's group. kFailedPrecondition naming
 // the first that has too few, and what that one offers.
@@ -115,7 +121,8 @@ StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
 // tokens is not that of the text's bytes.
 Status CheckMessageCache(const RunSpec& spec, uint64_t text_bytes);
 
-// How many stages a run gets from so many connected workers; nullopt: not enough yet.
+// How many stages each replica of a run gets from so many connected workers; nullopt: not enough
+// yet.
 std::optional<uint32_t> StageCount(const RunSpec& spec, uint32_t free_workers);
 
 }  // namespace longhaul::coordinator

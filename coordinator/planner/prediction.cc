@@ -52,11 +52,12 @@ FlowRates RatesOf(const LinkMeasurement& measured, const TopologyLink* emulated)
 
 NetworkRates MeasuredNetwork(const PlanRequest& request, const Assignment& assignment) {
   const std::vector<CandidateWorker>& workers = request.workers;
-  const auto stages = static_cast<uint32_t>(workers.size());
+  const size_t cells = workers.size();
   NetworkRates network = UniformNetwork(assignment, schedule::kUnlimited);
-  std::vector<double> egress(stages), ingress(stages);
+  std::vector<double> egress(cells), ingress(cells);
   for (size_t e = 0; e < assignment.edges.size(); ++e) {
-    const uint32_t upper = assignment.edges[e].from.stage, lower = assignment.edges[e].to.stage;
+    const size_t upper = assignment.PlaceOf(assignment.edges[e].from);
+    const size_t lower = assignment.PlaceOf(assignment.edges[e].to);
     const LinkMeasurement down = Measured(workers[upper], workers[lower]);
     const LinkMeasurement up = Measured(workers[lower], workers[upper]);
     const TopologyLink* const emulated =
@@ -69,11 +70,11 @@ NetworkRates MeasuredNetwork(const PlanRequest& request, const Assignment& assig
       *best = std::max(*best, up.bits_per_second);
     }
   }
-  for (uint32_t s = 0; s < stages; ++s) {
-    const CandidateWorker& worker = workers[s];
-    if (worker.egress_bits_per_second > 0) egress[s] = worker.egress_bits_per_second;
-    if (worker.ingress_bits_per_second > 0) ingress[s] = worker.ingress_bits_per_second;
-    network.interfaces[s] = {BytesPerSecond(egress[s]), BytesPerSecond(ingress[s])};
+  for (size_t c = 0; c < cells; ++c) {
+    const CandidateWorker& worker = workers[c];
+    if (worker.egress_bits_per_second > 0) egress[c] = worker.egress_bits_per_second;
+    if (worker.ingress_bits_per_second > 0) ingress[c] = worker.ingress_bits_per_second;
+    network.interfaces[c] = {BytesPerSecond(egress[c]), BytesPerSecond(ingress[c])};
   }
   return network;
 }

@@ -13,6 +13,7 @@
 #include "coordinator/planner/pipeline_cost.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/planner/prediction.h"
+#include "coordinator/planner/replicas.h"
 #include "run/schedule/simulator.h"
 #include "run/schedule/tune.h"
 
@@ -317,7 +318,7 @@ bool Differs(const Seen& some, const Seen& others) {
 
 bool MayRetune(const RunSpec& spec, const Plan& plan) {
   return !plan.assignment.edges.empty() && spec.pipeline.schedule == ScheduleKind::kLinkAware &&
-         !spec.pipeline.depth && RatesAreKnown(plan);
+         !spec.pipeline.depth && ReplicasOf(plan.assignment) == 1 && RatesAreKnown(plan);
 }
 
 uint32_t MostDepth(const RunSpec& spec, const CellEstimate& cell) {

@@ -75,7 +75,9 @@ v1::CheckpointsReply Core::RenderCheckpoints(const Run& run, const VerifiedShard
     one.set_step(manifest->step());
     one.set_epoch(manifest->epoch());
     one.set_committed_unix_ms(manifest->committed_unix_ms());
-    for (const v1::Cell& cell : manifest->cells()) one.add_layers(cell.layers());
+    for (const v1::Cell& cell : manifest->cells()) {
+      if (cell.id().replica() == 0) one.add_layers(cell.layers());
+    }
     bool every = true;
     uint64_t bytes = 0;
     for (const v1::CheckpointFile& file : manifest->files()) {

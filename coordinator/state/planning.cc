@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/units.h"
 #include "coordinator/planner/planner.h"
+#include "coordinator/planner/replicas.h"
 #include "coordinator/state/core.h"
 #include "coordinator/state/layer_times.h"
 #include "coordinator/state/resume.h"
@@ -21,9 +22,18 @@ namespace {
 // Of a worker that times its layers anew, others beside it may have come or gone.
 constexpr absl::Duration kLayerTimesHold = absl::Minutes(10);
 
+uint32_t StagesWith(const RunSpec& spec, const std::vector<Worker*>& workers) {
+  return static_cast<uint32_t>(workers.size()) / spec.replicas.count;
+}
+
 std::vector<Edge> EdgesFor(const RunSpec& spec, const std::vector<Worker*>& workers) {
-  return chain::MakeEdges(0, static_cast<uint32_t>(workers.size()), EdgeId(0),
+  return chain::MakeEdges(spec.replicas.count, StagesWith(spec, workers),
                           spec.model.TrainsTiedMatrix());
+}
+
+// Who is to hold a cell.
+Worker& WorkerAt(const RunSpec& spec, const std::vector<Worker*>& workers, const CellId& cell) {
+  return *workers[chain::PlaceOf(cell, StagesWith(spec, workers))];
 }
 
 // Of the first one's kind, which is timed; their memory is that of the smallest among those that a
@@ -79,8 +89,8 @@ Status Core::CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>
   for (const Worker* worker : *workers) candidates.push_back(CandidateOf(spec, *worker));
   LH_RETURN_IF_ERROR(CheckDevices(spec, candidates));
   for (const Edge& edge : EdgesFor(spec, *workers)) {
-    const Worker& upper = *(*workers)[edge.from.stage];
-    const Worker& lower = *(*workers)[edge.to.stage];
+    const Worker& upper = WorkerAt(spec, *workers, edge.from);
+    const Worker& lower = WorkerAt(spec, *workers, edge.to);
     if (may_wait && IsTryingReach(spec, upper, lower, edge.kind)) {
       return absl::UnavailableError(fmt::format("workers {} and {} are trying to reach each other",
                                                 Label(upper), Label(lower)));
@@ -109,8 +119,8 @@ Draft Core::NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec,
   }
   std::vector<ProbeEdge> edges;
   for (const Edge& edge : EdgesFor(spec, workers)) {
-    const ProbeEdge one{edge.id, workers[edge.from.stage]->id, workers[edge.to.stage]->id,
-                        edge.kind};
+    const ProbeEdge one{edge.id, WorkerAt(spec, workers, edge.from).id,
+                        WorkerAt(spec, workers, edge.to).id, edge.kind};
     // Of two stages the tied edge joins those that another one joins.
     const bool known = std::ranges::any_of(edges, [&](const ProbeEdge& other) {
       return other.from == one.from && other.to == one.to;
@@ -397,9 +407,11 @@ void Core::SendAssign(const Worker& worker, const Run& run, const StageRecord& s
   // Another one for each epoch: who knew that of an older epoch cannot open links of this one.
   assign.set_link_secret(HmacSha256(run.record.link_secret,
                                     fmt::format("links of epoch {}", run.record.epoch.value())));
+  const uint32_t replicas = ReplicasOf(assignment);
   for (const v1::CheckpointManifest& manifest : run.record.checkpoints) {
     if (assignment.start_step == 0 || manifest.step() != assignment.start_step) continue;
-    for (v1::CheckpointFile& file : FilesOfCell(manifest, assignment.cells[stage.place])) {
+    for (v1::CheckpointFile& file :
+         FilesOfCell(manifest, assignment.cells[stage.place], replicas)) {
       *assign.add_resume_files() = std::move(file);
     }
   }

@@ -11,6 +11,8 @@
 #include "coordinator/state/core.h"
 #include "coordinator/state/resume.h"
 #include "coordinator/state/text.h"
+#include "run/plan/chain.h"
+#include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -306,10 +308,8 @@ StatusOr<std::vector<Worker*>> Core::ChooseWorkers(const RunSpec& spec) {
                            : std::min<size_t>(spec.recovery.spares, free.size() - 1);
   const std::optional<uint32_t> stages =
       StageCount(spec, static_cast<uint32_t>(free.size() - apart));
-  if (!stages || *stages == 0 || *stages > free.size()) {
-    return absl::UnavailableError(ShortageSentence(spec));
-  }
-  free.resize(*stages);
+  if (!stages || *stages == 0) return absl::UnavailableError(ShortageSentence(spec));
+  free.resize(size_t{*stages} * spec.replicas.count);
   return free;
 }
 
@@ -332,19 +332,23 @@ StatusOr<std::vector<Worker*>> Core::WorkersForResume(const RunSpec& spec, const
     return absl::UnavailableError(sentence);
   }
   std::vector<Worker*> free = FreeFor(spec);
-  const auto before = static_cast<uint32_t>(manifest.cells_size());
+  const auto before = static_cast<uint32_t>(std::ranges::count_if(
+      manifest.cells(), [](const v1::Cell& cell) { return cell.id().replica() == 0; }));
   const auto available = static_cast<uint32_t>(free.size());
-  const std::optional<uint32_t> stages = !spec.pipeline.stages && before <= available
+  const uint32_t replicas = spec.replicas.count;
+  const std::optional<uint32_t> stages = !spec.pipeline.stages && before * replicas <= available
                                              ? std::optional(before)
                                              : StageCount(spec, available);
   if (!stages || *stages == 0) return absl::UnavailableError(ShortageSentence(spec));
-  std::vector<Worker*> chosen(*stages, nullptr);
+  std::vector<Worker*> chosen(size_t{*stages} * replicas, nullptr);
+  const bool same_shape =
+      *stages == before && static_cast<size_t>(manifest.cells_size()) == chosen.size();
   size_t next = 0;
   for (const v1::Cell& cell : manifest.cells()) {
     const auto holder = std::find_if(free.begin(), free.end(), [&](const Worker* worker) {
       return worker->id.value() == cell.worker_id();
     });
-    const size_t place = *stages == before ? cell.id().stage() : next;
+    const size_t place = same_shape ? chain::PlaceOf(FromProto(cell.id()), *stages) : next;
     if (holder == free.end() || place >= chosen.size()) continue;
     chosen[place] = *holder;
     free.erase(holder);
@@ -367,7 +371,7 @@ std::string Core::ShortageSentence(const RunSpec& spec) const {
                         ? fmt::format("{} (busy with {})", Label(*worker), worker->held->value())
                         : Label(*worker) + LeftOutText(worker->id));
   }
-  const uint32_t needed = spec.pipeline.stages.value_or(1);
+  const uint32_t needed = spec.pipeline.stages.value_or(1) * spec.replicas.count;
   return fmt::format("needs {} {}{}, {} connected{}{}", needed, busy > 0 ? "free " : "",
                      needed == 1 ? "worker" : "workers", names.size(), names.empty() ? "" : ": ",
                      Join(names));

@@ -201,6 +201,7 @@ void Core::RenderStages(const Run& run, const std::vector<InterfaceUse>& interfa
     const Cell& cell = run.assignment().cells[stage.place];
     v1::StageStatus& one = *status->add_stages();
     one.set_stage(stage.id.stage);
+    one.set_replica(stage.id.replica);
     one.set_worker_id(stage.worker.value());
     one.set_worker_name(stage.name);
     const Worker* worker = FindWorker(stage.worker);
@@ -261,6 +262,7 @@ void Core::RenderLinks(const Run& run, const std::vector<InterfaceUse>& interfac
         if (use.edge() != edge.id.value()) continue;
         one.set_goodput_bits_per_second(8.0 * static_cast<double>(use.payload_bytes_sent()) /
                                         from->last->seconds());
+        one.set_payload_bytes(use.payload_bytes_sent());
         one.set_busy_share(Share(use.send_busy_seconds(), from->last->seconds()));
         one.set_waits_for(std::string(
             StallOf({.from = from->place, .to = to->place, .sender = &*from->last, .use = &use},

@@ -61,6 +61,15 @@ std::string_view WhatIsRemembered(const Edge& edge) {
   return PredictsByTokens(edge.forward.codec) ? "tables of tokens" : "message buffers";
 }
 
+// What another replica of the stage has written, too. Null: nobody has yet.
+v1::CheckpointFile* SameFile(const v1::CheckpointFile& file, uint32_t stage,
+                             v1::CheckpointManifest* manifest) {
+  for (v1::CheckpointFile& one : *manifest->mutable_files()) {
+    if (one.stage() == stage && one.name() == file.name()) return &one;
+  }
+  return nullptr;
+}
+
 std::string ValidationSentence(const v1::ValidationReport& report) {
   const auto text = [](double loss) {
     return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : fmt::format("{}", loss);
@@ -69,6 +78,14 @@ std::string ValidationSentence(const v1::ValidationReport& report) {
                      report.has_clean_loss()
                          ? fmt::format(", with boundaries in fp32 {}", text(report.clean_loss()))
                          : std::string());
+}
+
+std::string ReplicasDiffer(const v1::CheckpointFile& file, const StageRecord& stage,
+                           uint64_t step) {
+  return fmt::format(
+      "{} has other parameters after step {} than the replicas before it ({} has another content), "
+      "though all replicas have to have the same",
+      ToString(stage.id), step, file.name());
 }
 
 }  // namespace
@@ -127,22 +144,28 @@ void Core::FinishStep(Run& run, uint64_t step, const PartialStep& partial) {
   v1::StepRecord record;
   record.set_step(step);
   record.set_epoch(run.record.epoch.value());
-  double seconds = 0;
+  double seconds = 0, loss = 0;
+  uint32_t losses = 0;
   uint64_t link_bytes = 0, payload_bytes = 0;
   for (const StageRecord& stage : run.stages) {
     const std::optional<v1::StepReport>& report = partial.reports[stage.place];
-    seconds = std::max(seconds, Sane(report->seconds()));
+    // Others wait in their next step for the validation of the first replica.
+    if (stage.id.replica == 0) seconds = std::max(seconds, Sane(report->seconds()));
     for (const v1::LinkUse& link : report->links()) {
       link_bytes += link.link_bytes_sent();
       payload_bytes += link.payload_bytes_sent();
     }
-    if (stage.is_first) {
+    if (stage.is_first && stage.id.replica == 0) {
       record.set_gradient_norm(report->gradient_norm());
       record.set_learning_rate(report->learning_rate());
     }
-    if (stage.is_last) record.set_loss(report->loss());
+    if (stage.is_last) {
+      loss += report->loss();
+      ++losses;
+    }
     record.add_squared_norms(report->squared_norm());
   }
+  if (losses > 0) record.set_loss(loss / losses);  // replicas have as many targets
   record.set_seconds(seconds);
   record.set_link_bytes(link_bytes);
   record.set_payload_bytes(payload_bytes);
@@ -257,11 +280,17 @@ void Core::CommitCheckpoint(Run& run, uint64_t step, const PartialCheckpoint& pa
   for (const StageRecord& stage : run.stages) {
     if (!partial.shards[stage.place]->interim()) manifest.set_interim(false);
     for (const v1::CheckpointFile& file : partial.shards[stage.place]->files()) {
-      v1::CheckpointFile& one = *manifest.add_files();
-      one = file;
-      one.set_stage(stage.id.stage);
-      one.clear_holders();
-      AddHolder(stage.worker.value(), stage.name, &one);
+      v1::CheckpointFile* one = SameFile(file, stage.id.stage, &manifest);
+      if (one == nullptr) {
+        one = manifest.add_files();
+        *one = file;
+        one->set_stage(stage.id.stage);
+        one->clear_holders();
+      } else if (one->sha256() != file.sha256()) {
+        Fail(run, ReplicasDiffer(*one, stage, step));
+        return;
+      }
+      AddHolder(stage.worker.value(), stage.name, one);
     }
   }
   const bool interim = manifest.interim();

@@ -81,7 +81,13 @@ Status CheckResumable(const RunRecord& record, const RunSpec& spec,
   CompareFiles(record.data_files, files, &differences);
   // The validation part is cut off the same token file.
   differences.Compare("validation.share", before.validation.share, spec.validation.share);
-  differences.Compare("train.microbatches", before.train.microbatches, spec.train.microbatches);
+  if (before.replicas.count == spec.replicas.count) {
+    differences.Compare("train.microbatches", before.train.microbatches, spec.train.microbatches);
+  } else {
+    differences.Compare("train.microbatches times pipeline.replicas",
+                        before.train.microbatches * before.replicas.count,
+                        spec.train.microbatches * spec.replicas.count);
+  }
   differences.Compare("train.microbatch_size", before.train.microbatch_size,
                       spec.train.microbatch_size);
   // A file that leaves it open takes the run's.

@@ -93,7 +93,7 @@ std::vector<CellEstimate> EstimatesOf(const v1::Store2Plan& old) {
 
 void AddLinks(const v1::Store2Plan& old, Plan* plan) {
   plan->assignment.edges =
-      chain::MakeEdges(0, static_cast<uint32_t>(plan->assignment.cells.size()));
+      chain::MakeEdges(1, static_cast<uint32_t>(plan->assignment.cells.size()));
   plan->edges.resize(plan->assignment.edges.size());
   for (const v1::Store2Link& link : old.links()) {
     if (link.boundary() >= plan->assignment.edges.size()) continue;

@@ -76,6 +76,11 @@ std::string Problem(const SweepPoint& point, const SweepSpec& sweep, uint32_t wo
         "train.steps or lower warm_up",
         spec.train.steps, sweep.warm_up);
   }
+  if (spec.replicas.count > 1) {
+    return fmt::format(
+        "a sweep predicts and measures one replica, and pipeline.replicas is {}; set it to 1",
+        spec.replicas.count);
+  }
   if (spec.pipeline.stages.value_or(1) > workers) {
     return fmt::format(
         "its {} stages need as many workers, and the sweep's cluster has {}; raise "

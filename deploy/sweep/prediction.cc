@@ -6,6 +6,7 @@
 #include "codec/codec.h"
 #include "codec/registry.h"
 #include "coordinator/planner/pipeline_cost.h"
+#include "coordinator/planner/replicas.h"
 #include "run/boundary/boundary_shape.h"
 #include "run/schedule/simulator.h"
 
@@ -13,6 +14,10 @@ namespace longhaul::cli {
 
 StatusOr<PointPrediction> PredictPoint(const Plan& plan, const RunSpec& spec,
                                        uint64_t rate_bits_per_second, absl::Duration delay) {
+  if (coordinator::ReplicasOf(plan.assignment) > 1) {
+    return absl::UnimplementedError(
+        "sweeps do not predict runs with several replicas; set pipeline.replicas to 1");
+  }
   const auto network = coordinator::UniformNetwork(
       plan.assignment, coordinator::GoodputBytesPerSecond(rate_bits_per_second), delay);
   LH_ASSIGN_OR_RETURN(const schedule::Simulation simulation,

@@ -107,9 +107,9 @@ StatusOr<TensorHeader> DecodeTensorHeader(std::span<const std::byte> bytes) {
                     kTensorVersion, version));
   }
   const auto kind = GetLe<uint8_t>(bytes, 6);
-  if (kind < 1 || kind > 7 || kind == 4) {
+  if (kind < 1 || kind > 8 || kind == 4) {
     return absl::InvalidArgumentError(
-        fmt::format("tensor header: expected kind 1 to 3 or 5 to 7, got {}", kind));
+        fmt::format("tensor header: expected kind 1 to 3 or 5 to 8, got {}", kind));
   }
   const auto direction = GetLe<uint8_t>(bytes, 44);
   if (direction > 1) {

@@ -5,14 +5,14 @@
 //        0    4  magic "LHTN"
 //        4    2  version (1)
 //        6    1  kind              1 tensor chunk, 2 norm up, 3 step control down, 5 message state,
-//                                  both ways, 6 matrix digest, both ways, 7 activation taken, up;
-//                                  4 is free
+//                                  both ways, 6 matrix digest, both ways, 7 activation taken, up,
+//                                  8 chunk of a replica's message, both ways; 4 is free
 //        7    1  flags             bit 0: validation; bit 1, with bit 0: its boundaries are fp32
 //        8    8  run               first 8 bytes of SHA-256 of the run's id
 //       16    8  epoch
 //       24    8  step
-//       32    4  replica
-//       36    4  microbatch
+//       32    4  replica           that sends it
+//       36    4  microbatch        kind 8: number of the message on its link, modulo 2^32
 //       40    4  edge
 //       44    1  direction         0 forward, 1 backward
 //       45    1  reserved, zero
@@ -47,7 +47,8 @@ enum class TensorKind : uint8_t {
   kStepControl = 3,
   kMessageState = 5,
   kMatrixDigest = 6,
-  kTaken = 7,  // of a validation; no body
+  kTaken = 7,           // of a validation; no body
+  kReplicaMessage = 8,  // a chunk of a message of transport/replicas
 };
 
 struct TensorHeader {

@@ -11,6 +11,7 @@
 #include "run/file/lora_fields.h"
 #include "run/file/model_fields.h"
 #include "run/file/replay_fields.h"
+#include "run/file/replica_fields.h"
 #include "run/file/run_spec_checks.h"
 #include "run/file/topology_fields.h"
 #include "run/tokens/token_file.h"
@@ -334,7 +335,10 @@ Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
                                               SendOrder::kAsReady}),
                            RecomputeField(&pipeline->recompute),
                            Whole("threads_per_stage", &pipeline->threads_per_stage, 1, 1024),
-                           WholeOrAuto("depth", &pipeline->depth, 1, 1u << 16)}),
+                           WholeOrAuto("depth", &pipeline->depth, 1, 1u << 16),
+                           Whole("replicas", &spec->replicas.count, 1, config::kMostReplicas),
+                           config::Gradients(&spec->replicas.gradients),
+                           config::ReplicatedParameters(&spec->replicas.parameters)}),
       config::Group(&spec->group),
       Choice("transport", &spec->transport, kTransports),
       Links(&spec->links, check),

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "run/file/topology.h"
 #include "run/model/model_spec.h"
+#include "run/replicas/options.h"
 
 namespace longhaul {
 
@@ -174,7 +175,7 @@ struct LrScheduleSpec {
 
 struct TrainSpec {
   uint64_t steps = 0;            // required; 0, with model.from alone: the run only validates
-  uint32_t microbatches = 0;     // required; per step
+  uint32_t microbatches = 0;     // required; per step, of each replica
   uint32_t microbatch_size = 1;  // sequences
   ComputeDtype dtype = ComputeDtype::kFp32;  // a run file that says nothing: auto
   uint64_t seed = 1;
@@ -196,6 +197,15 @@ struct PipelineSpec {
   std::optional<uint32_t>
       depth;  // microbatches in flight of every stage; nullopt = "auto": the plan's
   friend bool operator==(const PipelineSpec&, const PipelineSpec&) = default;
+};
+
+// Copies of the pipeline that train together, each on microbatches of its own: keys of the section
+// "pipeline".
+struct ReplicasSpec {
+  uint32_t count = 1;                                                   // "replicas"
+  replicas::GradientOptions gradients;                                  // "gradients"
+  replicas::ParameterForm parameters = replicas::ParameterForm::kFp32;  // "parameters"
+  friend bool operator==(const ReplicasSpec&, const ReplicasSpec&) = default;
 };
 
 // How many ranks of a worker share a stage: section "group". Each has a device of the worker.
@@ -308,6 +318,7 @@ struct RunSpec {
   ValidationSpec validation;
   TrainSpec train;
   PipelineSpec pipeline;
+  ReplicasSpec replicas;
   GroupSpec group;
   TransportKind transport = TransportKind::kUcx;  // of the links without an exception
   LinksSpec links;
@@ -322,7 +333,10 @@ struct RunSpec {
   absl::Duration session_timeout = absl::Seconds(10);
   absl::Duration reattach_timeout = absl::Seconds(60);
 
-  uint64_t TokensPerStep() const {
+  // Of all replicas.
+  uint64_t TokensPerStep() const { return replicas.count * TokensOfReplica(); }
+  // Of one replica, in a step.
+  uint64_t TokensOfReplica() const {
     return uint64_t{train.microbatches} * train.microbatch_size * model.context;
   }
   friend bool operator==(const RunSpec&, const RunSpec&) = default;

@@ -10,6 +10,7 @@
 #include "run/file/lora_fields.h"
 #include "run/file/model_fields.h"
 #include "run/file/replay_fields.h"
+#include "run/file/replica_fields.h"
 
 namespace longhaul::config {
 namespace {
@@ -134,6 +135,7 @@ void CheckRunSpec(const RunSpec& spec, Reader& reader) {
   CheckLora(spec, reader);
   CheckPipeline(spec, reader);
   CheckGroup(spec, reader);
+  CheckReplicas(spec, reader);
   CheckReplay(spec, reader);
   CheckBackward(spec.links.codecs, "links.backward", reader);
   for (const auto& [worker, exception] : spec.links.by_worker) {

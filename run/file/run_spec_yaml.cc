@@ -9,6 +9,7 @@
 #include "run/file/lora_fields.h"
 #include "run/file/model_fields.h"
 #include "run/file/replay_fields.h"
+#include "run/file/replica_fields.h"
 #include "run/file/run_spec.h"
 #include "run/file/run_spec_checks.h"
 #include "run/file/topology_fields.h"
@@ -200,11 +201,12 @@ std::string ToYaml(const RunSpec& spec) {
       "  threads_per_stage: {}\n"
       "  depth: {}\n"
       "{}"
+      "{}"
       "transport: {}\n",
       OrAuto(spec.pipeline.stages), ToString(spec.pipeline.schedule),
       ToString(spec.pipeline.send_order), RecomputeYaml(spec.pipeline.recompute),
-      spec.pipeline.threads_per_stage, OrAuto(spec.pipeline.depth), config::GroupYaml(spec.group),
-      ToString(spec.transport));
+      spec.pipeline.threads_per_stage, OrAuto(spec.pipeline.depth),
+      config::ReplicasYaml(spec.replicas), config::GroupYaml(spec.group), ToString(spec.transport));
   out += LinksYaml(spec.links);
   out += fmt::format(
       "checkpoint:\n"

@@ -2,21 +2,29 @@
 
 namespace longhaul::chain {
 
-std::vector<Edge> MakeEdges(uint32_t replica, uint32_t stages, EdgeId first, bool tied) {
+std::vector<Edge> MakeEdges(uint32_t replicas, uint32_t stages, bool tied) {
   std::vector<Edge> edges;
-  for (uint32_t boundary = 0; boundary < Boundaries(stages); ++boundary) {
+  const auto add = [&edges](EdgeKind kind, CellId from, CellId to) {
     Edge& edge = edges.emplace_back();
-    edge.id = EdgeId(first.value() + boundary);
-    edge.kind = EdgeKind::kActivations;
-    edge.from = {replica, UpperStage(boundary)};
-    edge.to = {replica, LowerStage(boundary)};
+    edge.id = EdgeId(static_cast<uint32_t>(edges.size() - 1));
+    edge.kind = kind;
+    edge.from = from;
+    edge.to = to;
+  };
+  for (uint32_t replica = 0; replica < replicas; ++replica) {
+    for (uint32_t boundary = 0; boundary < Boundaries(stages); ++boundary) {
+      add(EdgeKind::kActivations, {replica, UpperStage(boundary)}, {replica, LowerStage(boundary)});
+    }
+    if (tied && stages > 1) {
+      add(EdgeKind::kTied, {replica, 0}, {replica, LastStage(stages)});
+    }
   }
-  if (tied && stages > 1) {
-    Edge& edge = edges.emplace_back();
-    edge.id = EdgeId(first.value() + Boundaries(stages));
-    edge.kind = EdgeKind::kTied;
-    edge.from = {replica, 0};
-    edge.to = {replica, LastStage(stages)};
+  for (uint32_t stage = 0; stage < stages; ++stage) {
+    for (uint32_t lower = 0; lower < replicas; ++lower) {
+      for (uint32_t higher = lower + 1; higher < replicas; ++higher) {
+        add(EdgeKind::kReplicas, {lower, stage}, {higher, stage});
+      }
+    }
   }
   return edges;
 }

@@ -6,6 +6,7 @@
 #ifndef LONGHAUL_RUN_PLAN_CHAIN_H_
 #define LONGHAUL_RUN_PLAN_CHAIN_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -43,16 +44,21 @@ constexpr uint32_t LastStage(uint32_t stages) {
 constexpr uint32_t StagesFrom(uint32_t stage, uint32_t stages) {
   return stages - stage;
 }
+// Where a cell stands in an assignment whose replicas have so many stages: replica by replica.
+constexpr size_t PlaceOf(const CellId& id, uint32_t stages) {
+  return size_t{id.replica} * stages + id.stage;
+}
 // How many boundaries a stage in the middle of the longest way has: 0, 1 or 2.
 constexpr uint32_t MostBoundariesOfAStage(uint32_t stages) {
   const uint32_t boundaries = Boundaries(stages);
   return boundaries < 2 ? boundaries : 2;
 }
 
-// The edges of kActivations of one replica, with ids from `first` on and nothing but their ends;
-// and behind them, with `tied`, that of kTied from the first of several stages to the last.
-std::vector<Edge> MakeEdges(uint32_t replica, uint32_t stages, EdgeId first = EdgeId(0),
-                            bool tied = false);
+// The edges of so many replicas, numbered in this order, with nothing but their ends: of each
+// replica those of kActivations, and behind them, with `tied`, that of kTied from the first of
+// several stages to the last; then those of kReplicas, stage by stage, between any two replicas,
+// the lower one first.
+std::vector<Edge> MakeEdges(uint32_t replicas, uint32_t stages, bool tied = false);
 
 }  // namespace longhaul::chain
 

@@ -116,6 +116,10 @@ std::string ToString(const CellId& id) {
   return fmt::format("stage {} of replica {}", id.stage, id.replica);
 }
 
+std::string ShortName(const CellId& id, bool of_replicas) {
+  return of_replicas ? fmt::format("{}:{}", id.replica, id.stage) : fmt::format("{}", id.stage);
+}
+
 std::string_view ToString(EdgeKind kind) {
   switch (kind) {
     case EdgeKind::kActivations:
@@ -191,6 +195,10 @@ const Edge* Assignment::Incoming(const CellId& cell, EdgeKind kind) const {
 
 const Edge* Assignment::Outgoing(const CellId& cell, EdgeKind kind) const {
   return FindIn(edges, [&](const Edge& edge) { return edge.kind == kind && edge.from == cell; });
+}
+
+bool Assignment::HasReplicas() const {
+  return !cells.empty() && cells.back().id.replica > 0;  // they are in order
 }
 
 std::vector<const Cell*> Assignment::Upstream(const CellId& cell) const {

@@ -30,6 +30,8 @@ struct CellId {
   friend auto operator<=>(const CellId&, const CellId&) = default;
 };
 std::string ToString(const CellId& id);  // "stage 1"; "stage 1 of replica 2" but for replica 0
+// For a column of a table: "1", or where there are several replicas "2:1", replica and stage.
+std::string ShortName(const CellId& id, bool of_replicas);
 
 enum class EdgeKind : uint8_t {
   kActivations,  // activations from `from` to `to`, their gradients back
@@ -171,6 +173,7 @@ struct Assignment {
   // Null: there is none.
   const Edge* Incoming(const CellId& cell, EdgeKind kind) const;
   const Edge* Outgoing(const CellId& cell, EdgeKind kind) const;
+  bool HasReplicas() const;
   // The cells before `cell` on the way of the activations, nearest first.
   std::vector<const Cell*> Upstream(const CellId& cell) const;
 };
@@ -255,6 +258,7 @@ struct Prediction {
   double lower_bound_seconds = 0;
   std::string bottleneck;                   // "egress of stage 1"
   double unlimited_depth_step_seconds = 0;  // if every cell held all microbatches
+  double exchange_seconds = 0;              // of the step, between replicas behind the passes
   std::vector<PredictedCell> cells;         // as Assignment::cells
   std::vector<PredictedEdge> edges;         // as Assignment::edges
   // The user's words instead of measurements (`longhaul plan --rate --delay`): of every interface

@@ -8,7 +8,8 @@ import sys
 
 # folder -> what it may include besides itself: folders, and single headers of others. The longest matching folder counts.
 BASE = ["base"]
-RUN = ["run/data", "run/model", "run/file", "run/tokens", "run/boundary", "run/plan", "run/published", "run/schedule"]
+RUN = ["run/data", "run/model", "run/file", "run/tokens", "run/boundary", "run/plan", "run/published",
+       "run/replicas", "run/schedule"]
 ALLOWED = {
     "base": [],
     "base/cuda": BASE,
@@ -20,7 +21,8 @@ ALLOWED = {
     "codec": BASE,
     "python/ops": BASE + ["codec"],
     "run/model": BASE,
-    "run/file": BASE + ["run/model", "run/tokens"],
+    "run/replicas": BASE + ["codec/codec_string.h"],
+    "run/file": BASE + ["run/model", "run/tokens", "run/replicas"],
     "run/tokens": BASE,
     "run/data": BASE + ["run/tokens"],
     "run/boundary": BASE + ["run/model", "run/file", "codec"],
@@ -42,7 +44,7 @@ ALLOWED = {
                                          "transport/collective/engine"],
     "transport/collective/switcher": BASE + ["base/cuda", "transport/collective",
                                              "transport/collective/engine"],
-    "transport/replicas": BASE + ["proto/wire", "run/model", "codec"],
+    "transport/replicas": BASE + ["proto/wire", "run/model", "run/replicas", "codec"],
     # Of collectives what they are, and no backend: programs name those.
     "worker/stage": BASE + ["run/model", "run/file", "run/boundary", "run/plan/collective_bytes.h", "codec",
                             "transport/collective/communicator.h", "transport/collective/member.h"],
@@ -52,11 +54,11 @@ ALLOWED = {
                             "transport/collective/taco", "transport/collective/zip", "worker/stage"],
     "worker/checkpoint": BASE + ["run/published", "worker/stage"],
     "worker/data": BASE + ["run/data", "run/tokens"],
-    "worker/pipeline": BASE + RUN + ["proto/wire", "messages", "codec", "transport/p2p", "worker/data",
-                                     "worker/stage", "worker/checkpoint"],
+    "worker/pipeline": BASE + RUN + ["proto/wire", "messages", "codec", "transport/p2p", "transport/replicas",
+                                     "worker/data", "worker/stage", "worker/checkpoint"],
     "worker/rpc": BASE + ["base/http"] + RUN + ["proto/rpc", "proto/wire", "messages", "codec", "transport/p2p",
                                 "worker/data", "worker/stage", "worker/checkpoint", "worker/pipeline"],
-    "coordinator/planner": BASE + RUN + ["messages", "codec"],
+    "coordinator/planner": BASE + RUN + ["messages", "codec", "transport/replicas"],
     # The pace of copies, which the limits reckon with.
     "coordinator/state": BASE + RUN + ["messages", "codec", "proto/wire/transfer_word.h", "coordinator/planner",
                                        "coordinator/state/books"],

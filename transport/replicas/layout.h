@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "transport/replicas/options.h"
+#include "run/replicas/options.h"
 
 namespace longhaul::replicas {
 

@@ -22,8 +22,8 @@
 #include <span>
 #include <vector>
 
+#include "run/replicas/options.h"
 #include "transport/replicas/memory.h"
-#include "transport/replicas/options.h"
 #include "transport/replicas/reducer.h"
 
 namespace longhaul::replicas {

@@ -262,6 +262,18 @@ Status Reducer::GiveParameters(uint32_t bucket) {
   return absl::OkStatus();
 }
 
+Status Reducer::SkipStep() {
+  for (const BucketState& bucket : buckets_) {
+    if (step_ && bucket.reduced && !bucket.published) continue;
+    return OutOfOrder("SkipStep", "a step is skipped when it is reduced and nothing is published");
+  }
+  for (BucketState& bucket : buckets_) {
+    bucket.published = true;
+    bucket.gathered.assign(bucket.gathered.size(), true);
+  }
+  return absl::OkStatus();
+}
+
 bool Reducer::IsGathered(uint32_t bucket) const {
   const BucketState& state = buckets_[bucket];
   return state.published &&

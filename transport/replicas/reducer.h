@@ -95,6 +95,9 @@ class Reducer {
   bool IsReduced(uint32_t bucket) const { return buckets_[bucket].reduced; }
   std::span<OwnPiece> Own(uint32_t bucket) { return buckets_[bucket].own; }
   Status GiveParameters(uint32_t bucket);
+  // Instead of GiveParameters, on all replicas, once all buckets are reduced: nothing of the step
+  // is applied.
+  Status SkipStep();
   bool IsGathered(uint32_t bucket) const;
   bool IsDone() const;
 

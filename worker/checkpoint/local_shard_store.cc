@@ -38,7 +38,7 @@ class LocalShardStore final : public ShardStore {
  public:
   explicit LocalShardStore(std::string root) : root_(std::move(root)) {}
 
-  StatusOr<std::vector<ShardFile>> Write(const RunId& run, StageIndex stage,
+  StatusOr<std::vector<ShardFile>> Write(const RunId& run, const ShardOwner& owner,
                                          const StageSnapshot& snapshot) override;
   StatusOr<std::unique_ptr<ShardWriter>> Take(const RunId& run, Step step,
                                               const ShardFile& file) override;
@@ -60,11 +60,14 @@ class LocalShardStore final : public ShardStore {
 };
 
 // Writes and syncs one file, still under its temporary name.
-StatusOr<WrittenFile> WriteArrays(const std::string& folder, const RunId& run, StageIndex stage,
-                                  uint64_t step, std::string_view kind,
+StatusOr<WrittenFile> WriteArrays(const std::string& folder, const RunId& run,
+                                  const ShardOwner& owner, uint64_t step, std::string_view kind,
                                   const std::vector<NamedArray>& arrays) {
   WrittenFile written;
-  written.shard.name = fmt::format("stage-{}.{}.safetensors", stage.value(), kind);
+  if (kind != kParameters) written.shard.replica = owner.replica;
+  const std::string part =
+      written.shard.replica ? fmt::format(".replica-{}", *written.shard.replica) : "";
+  written.shard.name = fmt::format("stage-{}{}.{}.safetensors", owner.stage.value(), part, kind);
   LH_ASSIGN_OR_RETURN(written.file, PendingFile::Create(folder + "/" + written.shard.name));
   Sha256 hash;
   const auto append = [&](std::span<const std::byte> bytes) {
@@ -76,7 +79,7 @@ StatusOr<WrittenFile> WriteArrays(const std::string& folder, const RunId& run, S
                                  {"kind", std::string(kind)},
                                  {"run", run.value()},
                                  {"step", std::to_string(step)},
-                                 {"stage", std::to_string(stage.value())}});
+                                 {"stage", std::to_string(owner.stage.value())}});
   LH_RETURN_IF_ERROR(append(std::as_bytes(std::span(header))));
   for (const NamedArray& array : arrays) {
     LH_RETURN_IF_ERROR(append(std::as_bytes(std::span(array.values))));
@@ -100,7 +103,7 @@ Status ExplainFullDisk(const Status& status, const std::string& folder,
       snapshot.step, folder, FormatBytes(static_cast<double>(bytes)), Message(status)));
 }
 
-StatusOr<std::vector<ShardFile>> LocalShardStore::Write(const RunId& run, StageIndex stage,
+StatusOr<std::vector<ShardFile>> LocalShardStore::Write(const RunId& run, const ShardOwner& owner,
                                                         const StageSnapshot& snapshot) {
   LH_RETURN_IF_ERROR(CheckFileName("a run's id", run.value()));
   const std::string folder = Folder(run, Step(snapshot.step));
@@ -112,7 +115,7 @@ StatusOr<std::vector<ShardFile>> LocalShardStore::Write(const RunId& run, StageI
           std::pair(kTables, &snapshot.tables)}) {
       if (kind == kTables && arrays->empty()) continue;
       LH_ASSIGN_OR_RETURN(WrittenFile one,
-                          WriteArrays(folder, run, stage, snapshot.step, kind, *arrays));
+                          WriteArrays(folder, run, owner, snapshot.step, kind, *arrays));
       written.push_back(std::move(one));
     }
     // All are on the disk now; a step that is written again changes only here.

@@ -4,6 +4,9 @@
 //   <root>/<run>/step-00000050/stage-1.optim.safetensors
 //   <root>/<run>/step-00000050/stage-1.tables.safetensors    where its boundary predicts by tokens
 //
+// Where a stage has replicas, all of them write the same parameters, and each writes its part of
+// the rest: "stage-1.replica-0.optim.safetensors".
+//
 // A file appears under its name whole or not at all (temporary name, fsync, rename, fsync of the
 // folder). Thread-safe.
 #ifndef LONGHAUL_WORKER_CHECKPOINT_SHARD_STORE_H_
@@ -27,6 +30,8 @@ struct ShardFile {
   std::string name;  // "stage-1.params.safetensors"
   uint64_t bytes = 0;
   std::string sha256;
+  // Whose part of the stage's state it has; nullopt: all replicas write the same.
+  std::optional<uint32_t> replica = std::nullopt;
   // Where it is, if it does not lie in the store (a copy that was fetched).
   std::string path = {};
 };
@@ -35,6 +40,12 @@ struct ShardFile {
 inline bool HoldsTables(const std::string& name) {
   return name.ends_with(".tables.safetensors");
 }
+
+// Who writes files of a checkpoint.
+struct ShardOwner {
+  StageIndex stage;
+  std::optional<uint32_t> replica;  // nullopt: the stage has one
+};
 
 // A file of a checkpoint that is being taken from elsewhere. Destroyed before Commit it leaves
 // nothing.
@@ -55,7 +66,7 @@ class ShardStore {
   virtual ~ShardStore() = default;
 
   // Writes the files of a stage. A full disk (kResourceExhausted) leaves what was there as it was.
-  virtual StatusOr<std::vector<ShardFile>> Write(const RunId& run, StageIndex stage,
+  virtual StatusOr<std::vector<ShardFile>> Write(const RunId& run, const ShardOwner& owner,
                                                  const StageSnapshot& snapshot) = 0;
   // Begins to write a file that somebody else has. A full disk as Write.
   virtual StatusOr<std::unique_ptr<ShardWriter>> Take(const RunId& run, Step step,

@@ -16,10 +16,13 @@ constexpr uint64_t kStepsAhead = 3, kMostAhead = 4096, kSamplesAhead = 512;
 
 }  // namespace
 
-SampleOrder SampleOrderOf(const RunSpec& spec, const data::Mixture* mixture, uint64_t windows) {
+SampleOrder SampleOrderOf(const RunSpec& spec, const data::Mixture* mixture, uint64_t windows,
+                          uint32_t replica) {
   SampleOrder order{.windows = nullptr,
                     .microbatches = spec.train.microbatches,
-                    .microbatch_size = spec.train.microbatch_size};
+                    .microbatch_size = spec.train.microbatch_size,
+                    .replica = replica,
+                    .replicas = spec.replicas.count};
   if (mixture == nullptr) {
     order.windows = data::ShuffledOrder(spec.data.seed, windows);
   } else {
@@ -30,10 +33,10 @@ SampleOrder SampleOrderOf(const RunSpec& spec, const data::Mixture* mixture, uin
 }
 
 Batches::Batches(const RunSpec& spec, std::shared_ptr<WindowSource> source,
-                 const data::Mixture* mixture)
+                 const data::Mixture* mixture, uint32_t replica)
     : spec_(spec),
       source_(std::move(source)),
-      order_(SampleOrderOf(spec, mixture, source_->WindowsOf(Text::kTraining))),
+      order_(SampleOrderOf(spec, mixture, source_->WindowsOf(Text::kTraining), replica)),
       validation_windows_(source_->WindowsOf(Text::kValidation)),
       inputs_(size_t{spec.train.microbatch_size} * spec.model.context),
       targets_(inputs_.size()) {
@@ -68,7 +71,7 @@ StatusOr<Batches::Tokens> Batches::Read(const Pass& pass, Microbatch microbatch)
   }
   const uint32_t context = spec_.model.context;
   for (uint64_t row = 0; row < spec_.train.microbatch_size; ++row) {
-    LH_RETURN_IF_ERROR(ReadRow(pass, microbatch.value(), row,
+    LH_RETURN_IF_ERROR(ReadRow(pass, WindowOf(pass, microbatch.value(), row),
                                std::span(inputs_).subspan(row * context, context),
                                std::span(targets_).subspan(row * context, context)));
   }
@@ -76,10 +79,10 @@ StatusOr<Batches::Tokens> Batches::Read(const Pass& pass, Microbatch microbatch)
   return Tokens{inputs_, targets_, documents_, counted_};
 }
 
-Status Batches::ReadRow(const Pass& pass, uint64_t microbatch, uint64_t row,
-                        std::span<int32_t> inputs, std::span<int32_t> targets) {
-  LH_RETURN_IF_ERROR(source_->Read(pass.trains() ? Text::kTraining : Text::kValidation,
-                                   WindowOf(pass, microbatch, row), inputs, targets));
+Status Batches::ReadRow(const Pass& pass, uint64_t window, std::span<int32_t> inputs,
+                        std::span<int32_t> targets) {
+  LH_RETURN_IF_ERROR(
+      source_->Read(pass.trains() ? Text::kTraining : Text::kValidation, window, inputs, targets));
   if (!end_token_) return absl::OkStatus();
   // What ends a document does not lead to the first token of the next one.
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -100,17 +103,21 @@ void Batches::FindDocuments() {
 
 Status Batches::Count(const Pass& pass) {
   const uint32_t context = spec_.model.context, microbatches = MicrobatchesOf(pass);
+  // Validation is one replica's.
+  const uint32_t replicas = pass.trains() ? order_.replicas : 1;
   uint64_t counted = 0;
   const auto inputs = std::span(inputs_).first(context);
   const auto targets = std::span(targets_).first(context);
-  for (uint64_t microbatch = 0; microbatch < microbatches; ++microbatch) {
-    for (uint64_t row = 0; row < spec_.train.microbatch_size; ++row) {
-      LH_RETURN_IF_ERROR(ReadRow(pass, microbatch, row, inputs, targets));
+  for (uint64_t microbatch = 0; microbatch < uint64_t{replicas} * microbatches; ++microbatch) {
+    for (uint32_t row = 0; row < spec_.train.microbatch_size; ++row) {
+      const uint64_t window = pass.trains() ? order_.WindowOfAll(pass.step, microbatch, row)
+                                            : WindowOf(pass, microbatch, row);
+      LH_RETURN_IF_ERROR(ReadRow(pass, window, inputs, targets));
       counted += static_cast<uint64_t>(
           std::count_if(targets.begin(), targets.end(), [](int32_t id) { return id >= 0; }));
     }
   }
-  counted_ = static_cast<double>(std::max<uint64_t>(1, counted)) / microbatches;
+  counted_ = static_cast<double>(std::max<uint64_t>(1, counted)) / (replicas * microbatches);
   return absl::OkStatus();
 }
 
@@ -126,15 +133,17 @@ void Batches::Expect(const Pass& pass) {
     return;
   }
   const uint64_t a_step = uint64_t{spec_.train.microbatches} * spec_.train.microbatch_size;
-  const uint64_t first = (pass.step.value() - 1) * a_step;
+  const uint64_t first = order_.FirstMicrobatchOf(pass.step) * spec_.train.microbatch_size;
   const uint64_t exact = std::min(kMostAhead, kStepsAhead * a_step);
-  for (uint64_t i = 0; i < exact; ++i) windows.push_back(order_.windows->WindowOf(first + i));
+  // Of this replica's sequences the i-th from here on.
+  const auto window_of = [&](uint64_t i) {
+    return order_.windows->WindowOf(first + i / a_step * order_.replicas * a_step + i % a_step);
+  };
+  for (uint64_t i = 0; i < exact; ++i) windows.push_back(window_of(i));
   // As many as the memory of chunks could hold.
   const uint64_t horizon = spec_.data.memory_bytes / (2 * uint64_t{spec_.model.context});
   const uint64_t stride = std::max<uint64_t>(1, horizon / kSamplesAhead);
-  for (uint64_t i = exact; i < horizon; i += stride) {
-    windows.push_back(order_.windows->WindowOf(first + i));
-  }
+  for (uint64_t i = exact; i < horizon; i += stride) windows.push_back(window_of(i));
   source_->Expect(Text::kTraining, windows);
 }
 

@@ -23,27 +23,41 @@ namespace longhaul::worker {
 // One thread at a time, and no other copy meanwhile.
 struct SampleOrder {
   std::shared_ptr<data::SampleOrder> windows;
-  uint32_t microbatches = 0, microbatch_size = 0;
+  uint32_t microbatches = 0, microbatch_size = 0;  // of a replica's step, and of these
+  // Of the replica that reads. A step's microbatches are those of replica 0, then of replica 1,
+  // ...: one replica with as many in all reads the same.
+  uint32_t replica = 0, replicas = 1;
 
+  // Of the first microbatch of this replica's step, counted over the run.
+  uint64_t FirstMicrobatchOf(Step step) const {
+    return ((step.value() - 1) * replicas + replica) * microbatches;
+  }
   uint64_t WindowOf(Step step, Microbatch microbatch, uint32_t row) const {
-    const uint64_t global_microbatch = (step.value() - 1) * microbatches + microbatch.value();
-    return windows->WindowOf(global_microbatch * microbatch_size + row);
+    return WindowOfAll(step, uint64_t{replica} * microbatches + microbatch.value(), row);
+  }
+  // `microbatch`: of those of all replicas in this step.
+  uint64_t WindowOfAll(Step step, uint64_t microbatch, uint32_t row) const {
+    const uint64_t before = (step.value() - 1) * replicas * microbatches;
+    return windows->WindowOf((before + microbatch) * microbatch_size + row);
   }
 };
 // `mixture`: the data sets that the run reads; null: a token file with `windows` windows.
-SampleOrder SampleOrderOf(const RunSpec& spec, const data::Mixture* mixture, uint64_t windows);
+SampleOrder SampleOrderOf(const RunSpec& spec, const data::Mixture* mixture, uint64_t windows,
+                          uint32_t replica);
 
 class Batches {
  public:
   // `mixture` as SampleOrderOf's.
-  Batches(const RunSpec& spec, std::shared_ptr<WindowSource> source, const data::Mixture* mixture);
+  Batches(const RunSpec& spec, std::shared_ptr<WindowSource> source, const data::Mixture* mixture,
+          uint32_t replica = 0);
 
   // microbatch_size x context ids each, valid until the next call.
   struct Tokens {
     std::span<const int32_t> inputs, targets;
     // With data.mask: document: of each token the number of its document among those of its row.
     std::span<const int32_t> documents;
-    // With loss masks: the targets that count in the whole pass, by its microbatches; else 0.
+    // With loss masks: the targets that count in the whole pass, of all replicas, by its
+    // microbatches; else 0.
     double counted = 0;
   };
   // Not OK where the data cannot be had.
@@ -52,6 +66,7 @@ class Batches {
  private:
   // Microbatches of the pass.
   uint32_t MicrobatchesOf(const Pass& pass) const;
+  // `microbatch`: of this replica's, in training.
   uint64_t WindowOf(const Pass& pass, uint64_t microbatch, uint64_t row) const;
   Status Count(const Pass& pass);
   void Expect(const Pass& pass);
@@ -60,7 +75,7 @@ class Batches {
   const std::shared_ptr<WindowSource> source_;
   const SampleOrder order_;
   const uint64_t validation_windows_;
-  Status ReadRow(const Pass& pass, uint64_t microbatch, uint64_t row, std::span<int32_t> inputs,
+  Status ReadRow(const Pass& pass, uint64_t window, std::span<int32_t> inputs,
                  std::span<int32_t> targets);
   void FindDocuments();
 

@@ -65,7 +65,8 @@ StatusOr<std::unique_ptr<codec::FileStore>> OpenStore(const BoundaryMessagesOpti
 StatusOr<std::unique_ptr<BoundaryMessages>> BoundaryMessages::Open(
     const BoundaryMessagesOptions& options) {
   auto messages = std::unique_ptr<BoundaryMessages>(new BoundaryMessages(
-      SampleOrderOf(options.spec, options.mixture, options.windows), options.start_step));
+      SampleOrderOf(options.spec, options.mixture, options.windows, options.replica),
+      options.start_step));
   LH_ASSIGN_OR_RETURN(messages->forward_,
                       OpenStore(options, *options.forward, Direction::kForward));
   LH_ASSIGN_OR_RETURN(messages->backward_,

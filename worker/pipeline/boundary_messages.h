@@ -32,6 +32,7 @@ struct BoundaryMessagesOptions {
   std::string root;  // of this worker
   RunSpec spec;
   RunId run;
+  uint32_t replica = 0;
   uint32_t layers_before = 0;              // of the model, above the boundary
   bool upstream = false;                   // the peer is above
   const data::Mixture* mixture = nullptr;  // that the run reads; not kept; null: a token file

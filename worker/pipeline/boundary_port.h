@@ -39,6 +39,7 @@
 #include "worker/pipeline/boundary_dump.h"
 #include "worker/pipeline/boundary_messages.h"
 #include "worker/pipeline/codec_thread.h"
+#include "worker/pipeline/edge_port.h"
 #include "worker/pipeline/event_queue.h"
 #include "worker/pipeline/link_credits.h"
 #include "worker/pipeline/tensor_assembler.h"
@@ -46,14 +47,6 @@
 #include "worker/pipeline/traffic_watch.h"
 
 namespace longhaul::worker {
-
-// What a link's handler hears about its peer.
-struct LinkHealth {
-  std::string_view state;      // "suspect", "healthy", "lost", "healed": see transport/p2p/link.h
-  absl::Duration silence;      // suspect: so far; healed: in all
-  Status reason;               // lost: why
-  uint64_t frames_resent = 0;  // healed
-};
 
 struct BoundaryPortOptions {
   RunId run;
@@ -85,21 +78,7 @@ struct BoundaryPortOptions {
   std::function<void(const LinkHealth&)> on_health;
 };
 
-// Since the last call of TakeUse.
-struct PortUse {
-  uint64_t payload_bytes_sent = 0;  // blobs and tensor headers
-  uint64_t link_bytes_sent = 0;
-  absl::Duration send_busy;  // time with a tensor on its way to the peer
-  absl::Duration credit_wait;
-  uint64_t nonfinite_tiles = 0;  // seen by the encoder
-  // What came behind the first chunks of tensors of at least five chunks, with all headers, and
-  // from these to the last ones: the link's rate while tensors arrive.
-  uint64_t received_bytes = 0;
-  absl::Duration receive_time;
-};
-
-class BoundaryPort : public transport::LinkHandler,
-                     public std::enable_shared_from_this<BoundaryPort> {
+class BoundaryPort : public EdgePort, public std::enable_shared_from_this<BoundaryPort> {
  public:
   // `codec_thread` outlives the link and what is queued on it.
   static std::shared_ptr<BoundaryPort> Create(BoundaryPortOptions options,
@@ -107,15 +86,13 @@ class BoundaryPort : public transport::LinkHandler,
                                               std::shared_ptr<EventQueue> events);
   ~BoundaryPort() override;
 
-  EdgeId edge() const { return options_.edge; }
+  EdgeId edge() const override { return options_.edge; }
   EdgeKind kind() const { return options_.kind; }
-  const CellId& peer() const { return options_.peer; }
+  const CellId& peer() const override { return options_.peer; }
   bool upstream() const { return options_.upstream; }
-  // Credits for opening the port's link.
-  uint32_t credits() const { return options_.credits.count(); }
+  uint32_t credits() const override { return options_.credits.count(); }
 
-  // Before the first Send.
-  void Attach(std::shared_ptr<transport::Link> link);
+  void Attach(std::shared_ptr<transport::Link> link) override;
   // Whether a codec predicts by tokens: then tensors that are sent need ids.
   bool predicts() const { return codec_ && codec_->predicts(); }
   // Before AgreeOnMessages: what the codec knows of tokens, from a checkpoint, which may have none.
@@ -129,9 +106,8 @@ class BoundaryPort : public transport::LinkHandler,
   // BoundaryMessages::Agree: what the two sides do not know alike begins anew. True where there is
   // nothing. `cancelled` is asked now and then.
   StatusOr<bool> AgreeOnMessages(Deadline deadline, const std::function<bool()>& cancelled);
-  // Flushes, then ends the link and no longer calls anything of ours. When it returns, the codec
-  // thread is done with `messages`.
-  void Close(Deadline deadline);
+  // When it returns, the codec thread is done with `messages`.
+  void Close(Deadline deadline) override;
 
   void SendTensor(const Pass& pass, Microbatch microbatch, BoundaryTensor tensor);
   // From now on tensors of microbatches below `count` leave and others are encoded and kept. Before
@@ -145,10 +121,10 @@ class BoundaryPort : public transport::LinkHandler,
   // The run will not go back to before `step`. From any thread.
   void ForgetMessages(Step step);
 
-  // Once a step.
-  PortUse TakeUse();
-  // Frames of this link that came so far: something moves, however slow the link is.
-  uint64_t frames_received() const { return frames_received_.load(std::memory_order_relaxed); }
+  PortUse TakeUse() override;
+  uint64_t frames_received() const override {
+    return frames_received_.load(std::memory_order_relaxed);
+  }
   uint64_t stale_frames() const { return stale_frames_.load(std::memory_order_relaxed); }
 
   void OnFrame(transport::Lane lane, std::span<const std::byte> payload) override;

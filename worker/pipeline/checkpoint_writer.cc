@@ -4,8 +4,8 @@
 
 namespace longhaul::worker {
 
-CheckpointWriter::CheckpointWriter(ShardStore* store, RunId run, StageIndex stage, Done done)
-    : store_(store), run_(std::move(run)), stage_(stage), done_(std::move(done)), thread_([this] {
+CheckpointWriter::CheckpointWriter(ShardStore* store, RunId run, ShardOwner owner, Done done)
+    : store_(store), run_(std::move(run)), owner_(owner), done_(std::move(done)), thread_([this] {
         Loop();
       }) {}
 
@@ -44,7 +44,7 @@ void CheckpointWriter::Loop() {
     writing_ = true;
     changed_.notify_all();
     lock.unlock();
-    done_(job, store_->Write(run_, stage_, *job.snapshot));
+    done_(job, store_->Write(run_, owner_, *job.snapshot));
     job.snapshot.reset();
     lock.lock();
     writing_ = false;

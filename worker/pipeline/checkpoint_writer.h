@@ -26,7 +26,7 @@ class CheckpointWriter {
     bool interim = false;  // for recovery alone (CheckpointManifest)
   };
   using Done = std::function<void(const Job& job, const StatusOr<std::vector<ShardFile>>& files)>;
-  CheckpointWriter(ShardStore* store, RunId run, StageIndex stage, Done done);
+  CheckpointWriter(ShardStore* store, RunId run, ShardOwner owner, Done done);
   // Finishes what was submitted.
   ~CheckpointWriter();
 
@@ -40,7 +40,7 @@ class CheckpointWriter {
   void Loop();
   ShardStore* const store_;
   const RunId run_;
-  const StageIndex stage_;
+  const ShardOwner owner_;
   const Done done_;
   std::mutex mutex_;
   std::condition_variable changed_;

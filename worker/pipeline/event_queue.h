@@ -6,11 +6,14 @@
 #define LONGHAUL_WORKER_PIPELINE_EVENT_QUEUE_H_
 
 #include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <mutex>
 #include <optional>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "base/clock.h"
@@ -51,6 +54,18 @@ struct StepControlArrived {  // from upstream
   wire::StepMessage message;
   MonoTime at;
 };
+// A whole message of another replica of this stage (transport/replicas).
+struct ReplicaSaid {
+  uint32_t replica = 0;
+  std::vector<std::byte> message;
+};
+// Between the first stages of replicas: a replica's norm, on its way to the first replica, or what
+// that one has decided.
+struct ReplicaAgrees {
+  uint32_t replica = 0;
+  Step step{0};
+  wire::StepMessage message;
+};
 // The link is over. Orderly when the peer had finished.
 struct PeerGone {
   EdgeId edge{0};
@@ -73,9 +88,10 @@ struct AbortRequested {
   Status reason;
 };
 
-using PipelineEvent = std::variant<TensorArrived, ActivationTaken, PieceTaken, DigestArrived,
-                                   NormArrived, StepControlArrived, PeerGone, Failed, StopRequested,
-                                   CheckpointRequested, RetuneRequested, AbortRequested>;
+using PipelineEvent =
+    std::variant<TensorArrived, ActivationTaken, PieceTaken, DigestArrived, NormArrived,
+                 StepControlArrived, ReplicaSaid, ReplicaAgrees, PeerGone, Failed, StopRequested,
+                 CheckpointRequested, RetuneRequested, AbortRequested>;
 
 class EventQueue {
  public:

@@ -64,7 +64,10 @@ Executor::Executor(ExecutorOptions options)
     }
   }
   checkpoint_writer_ = std::make_unique<CheckpointWriter>(
-      options_.shards, options_.run, StageIndex(options_.cell.stage),
+      options_.shards, options_.run,
+      ShardOwner{
+          .stage = StageIndex(options_.cell.stage),
+          .replica = options_.exchange ? std::optional(options_.cell.replica) : std::nullopt},
       [this](const CheckpointWriter::Job& job, const StatusOr<std::vector<ShardFile>>& files) {
         CheckpointWritten(job.snapshot, job.interim, files);
       });
@@ -151,9 +154,12 @@ Status Executor::RunPasses() {
   return RunPass(Pass{step_}, &policy);
 }
 
-// Over replicas nothing yet: EpochRun refuses a cell with edges of kReplicas.
 Status Executor::SumGradients() {
-  if (!tied_) return absl::OkStatus();
+  if (tied_) LH_RETURN_IF_ERROR(SumOfTied());
+  return options_.exchange ? SumOverReplicas() : absl::OkStatus();
+}
+
+Status Executor::SumOfTied() {
   tied_->Begin(step_);
   while (true) {
     {
@@ -169,12 +175,13 @@ Status Executor::StepOptimizer(const wire::StepMessage& agreed) {
   if (agreed.nonfinite) return SkipOrFail(agreed);
   skipped_in_a_row_ = 0;
   const double learning_rate = LearningRate(options_.spec.train, step_);
-  {
+  const double scale = ClipScale(options_.spec.train.optimizer.clip_norm, agreed.squared_norm);
+  if (options_.exchange) {
+    LH_RETURN_IF_ERROR(StepWithReplicas(learning_rate, scale));
+  } else {
     const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
     const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kOptimizer);
-    LH_RETURN_IF_ERROR(model_.OptimizerStep(
-        step_, learning_rate,
-        ClipScale(options_.spec.train.optimizer.clip_norm, agreed.squared_norm)));
+    LH_RETURN_IF_ERROR(model_.OptimizerStep(step_, learning_rate, scale));
   }
   ReportStep(agreed, learning_rate);
   return absl::OkStatus();
@@ -183,7 +190,7 @@ Status Executor::StepOptimizer(const wire::StepMessage& agreed) {
 Status Executor::SkipOrFail(const wire::StepMessage& agreed) {
   const bool skips = options_.spec.train.on_nonfinite == OnNonfinite::kSkip;
   if (skips && ++skipped_in_a_row_ <= kMostSkippedInARow) {
-    LH_RETURN_IF_ERROR(model_.SkipStep(step_));
+    LH_RETURN_IF_ERROR(options_.exchange ? options_.exchange->Skip(step_) : model_.SkipStep(step_));
     ReportStep(agreed, 0, /*skipped=*/true);
     return absl::OkStatus();
   }
@@ -197,6 +204,7 @@ Status Executor::SkipOrFail(const wire::StepMessage& agreed) {
 }
 
 Status Executor::Validate() {
+  if (options_.cell.replica > 0) return absl::OkStatus();
   const uint32_t microbatches = ValidationMicrobatches(options_.spec, options_.validation_tokens);
   if (microbatches == 0) return absl::OkStatus();
   LH_ASSIGN_OR_RETURN(const double loss, Evaluate(PassKind::kValidation, microbatches));
@@ -350,8 +358,10 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNormAndDecisions() {
   {
     const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
     const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kNorm);
-    LH_ASSIGN_OR_RETURN(const SquaredNorm norm,
-                        model_.AddSquaredGradientNorm(message.squared_norm));
+    const double below = message.squared_norm;
+    LH_ASSIGN_OR_RETURN(const SquaredNorm norm, options_.exchange
+                                                    ? options_.exchange->AddSquaredNorm(below)
+                                                    : model_.AddSquaredGradientNorm(below));
     message.squared_norm = norm.sum;
     own_squared_norm_ = norm.own;
   }
@@ -363,10 +373,10 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNormAndDecisions() {
   }
   const MonoTime norm_left = Now();
   if (first()) {
-    message.nonfinite = !std::isfinite(message.squared_norm);
-    message.stop = std::exchange(stop_requested_, false);
-    message.checkpoint = std::exchange(checkpoint_requested_, false);
-    control_ = StepControlArrived{step_, message, norm_left};
+    LH_ASSIGN_OR_RETURN(message, options_.exchange
+                                     ? AgreeWithReplicas(message)
+                                     : StatusOr<wire::StepMessage>(Decide(message.squared_norm)));
+    control_ = StepControlArrived{step_, message, Now()};
   } else {
     up_->SendStepMessage(wire::TensorKind::kNormUp, step_, message);
     while (!control_) LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_INPUT));
@@ -381,6 +391,13 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNormAndDecisions() {
   norm_wait_ = longhaul::operator-(control_->at, norm_left);
   norm_turn_ = longhaul::operator-(norm_left, norm_came) + longhaul::operator-(Now(), control_->at);
   return control_->message;
+}
+
+wire::StepMessage Executor::Decide(double squared_norm) {
+  return {.squared_norm = squared_norm,
+          .checkpoint = std::exchange(checkpoint_requested_, false),
+          .stop = std::exchange(stop_requested_, false),
+          .nonfinite = !std::isfinite(squared_norm)};
 }
 
 Status Executor::SaveState(const wire::StepMessage& agreed) {
@@ -406,7 +423,12 @@ Status Executor::SaveState(const wire::StepMessage& agreed) {
     if (down_ != nullptr) {
       LH_ASSIGN_OR_RETURN(tables, down_->SaveTables());
     }
-    LH_ASSIGN_OR_RETURN(snapshot, options_.resident->TakeSnapshot(std::move(tables)));
+    std::vector<NamedArray> state;
+    if (options_.exchange) {
+      LH_ASSIGN_OR_RETURN(state, options_.exchange->State());
+    }
+    LH_ASSIGN_OR_RETURN(snapshot,
+                        options_.resident->TakeSnapshot(std::move(tables), std::move(state)));
   }
   if (tied_) LH_RETURN_IF_ERROR(CheckTied(*snapshot));
   checkpoint_writer_->Submit({.snapshot = std::move(snapshot), .interim = !wanted});

@@ -3,15 +3,17 @@
 //
 // The phases of a step (TrainStep):
 //   passes      forwards and backwards, as they become possible
-//   sums        gradients are reduced over the replicas of the stage, of which there is one, and
-//               that of a tied matrix over the two stages that hold it
+//   sums        that of a tied matrix over the two stages that hold it; then gradients are reduced
+//               over the replicas of the stage, each of which gets the mean of its shard
 //   agreement   the squared gradient norm rides up from the last stage to the first, which passes
-//               the final norm down, with the decisions to checkpoint and to stop
+//               the final norm down, with the decisions to checkpoint and to stop; between them
+//               first stages tell the first replica their norms, and that one decides for all
 //   optimizer   every stage clips and steps; or none does, where the norm is not finite and the run
-//               file says to skip such a step
+//               file says to skip such a step. Of replicas each steps its shard, and all get the
+//               parameters of all shards
 //   state       a snapshot goes to the checkpoint writer, where one is due
 // Validation follows where it is due: through the codecs, and a second time with boundaries in fp32
-// (ValidatesCleanAfter) where these compress.
+// (ValidatesCleanAfter) where these compress. Of replicas the first one validates.
 //
 // Threads: Run() on the compute thread (all LibTorch work happens there); RequestStop,
 // RequestCheckpoint, RequestRetune and Abort from any thread. Reports go to `report` on the compute
@@ -38,6 +40,8 @@
 #include "worker/pipeline/boundary_port.h"
 #include "worker/pipeline/codec_thread.h"
 #include "worker/pipeline/event_queue.h"
+#include "worker/pipeline/replica_exchange.h"
+#include "worker/pipeline/replica_port.h"
 #include "worker/pipeline/resident_stage.h"
 #include "worker/pipeline/step_times.h"
 #include "worker/pipeline/trace_log.h"
@@ -66,6 +70,9 @@ struct ExecutorOptions {
   // Of the cell's edges of activations: at most one up and one down. The first stage has none up,
   // the last one none down. And of its tied edge, where another stage holds a matrix of this one's.
   std::vector<std::shared_ptr<BoundaryPort>> ports;
+  // Where the stage has replicas: to each other one, and what goes over them.
+  std::vector<std::shared_ptr<ReplicaPort>> replica_ports;
+  std::unique_ptr<ReplicaExchange> exchange;
   std::shared_ptr<EventQueue> events;  // the one that the ports push to
   CodecThread* codec_thread = nullptr;
   ShardStore* shards = nullptr;
@@ -106,8 +113,17 @@ class Executor {
   // --- Its phases, in order.
   Status RunPasses();
   Status SumGradients();
+  Status SumOfTied();
   StatusOr<wire::StepMessage> AgreeOnNormAndDecisions();
   Status StepOptimizer(const wire::StepMessage& agreed);
+  // --- With replicas (executor_replicas.cc).
+  Status SumOverReplicas();
+  // Of the first stage: takes its replica's norm, gives what is decided for all.
+  StatusOr<wire::StepMessage> AgreeWithReplicas(wire::StepMessage own);
+  Status StepWithReplicas(double learning_rate, double gradient_scale);
+  ReplicaPort& PortTo(uint32_t replica) const;
+  Status Handle(ReplicaAgrees& said);
+  wire::StepMessage Decide(double squared_norm);
   // Of a norm that is not finite.
   Status SkipOrFail(const wire::StepMessage& agreed);
   Status SaveState(const wire::StepMessage& agreed);
@@ -131,6 +147,7 @@ class Executor {
   // What ranks exchanged since the last report. Nothing where the stage has one.
   void AddCollectives(v1::StepReport* report);
   void AddExpertLoad(v1::StepReport* report) const;
+  std::vector<EdgePort*> AllPorts() const;
   // `learning_rate`: 0 where nothing was updated.
   void ReportStep(const wire::StepMessage& agreed, double learning_rate, bool skipped = false);
 
@@ -165,6 +182,8 @@ class Executor {
   std::optional<std::pair<uint64_t, Step>> retuned_;  // the newest that was taken, since when
   std::optional<NormArrived> norm_;
   std::optional<StepControlArrived> control_;
+  // By step and replica; of the step under way, and of the next one.
+  std::map<std::pair<Step, uint32_t>, wire::StepMessage> of_replicas_;
   bool stop_requested_ = false, checkpoint_requested_ = false;
   // A neighbour that left in good order is an error only if something is still needed from it.
   std::optional<PeerGone> gone_;

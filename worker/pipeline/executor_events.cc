@@ -105,6 +105,11 @@ Status Executor::Handle(PipelineEvent& event) {
             control_ = control;
             return absl::OkStatus();
           },
+          [&](ReplicaSaid& said) -> Status {
+            const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kReplicas);
+            return options_.exchange->Take(std::move(said));
+          },
+          [&](ReplicaAgrees& said) -> Status { return Handle(said); },
           [&](PeerGone& gone) -> Status {
             gone_ = std::move(gone);
             if (Orderly(*gone_)) return absl::OkStatus();

@@ -38,6 +38,7 @@ void Executor::CheckpointWritten(const SharedSnapshot& snapshot, bool interim,
     out->set_bytes(file.bytes);
     out->set_sha256(file.sha256);
     out->set_stage(options_.cell.stage);
+    if (file.replica) out->set_replica(*file.replica);
   }
   options_.report(std::move(message));
   ForgetMessages();
@@ -73,6 +74,13 @@ void Executor::AddExpertLoad(v1::StepReport* report) const {
   }
 }
 
+std::vector<EdgePort*> Executor::AllPorts() const {
+  std::vector<EdgePort*> ports;
+  for (const auto& port : options_.ports) ports.push_back(port.get());
+  for (const auto& port : options_.replica_ports) ports.push_back(port.get());
+  return ports;
+}
+
 void Executor::ReportStep(const wire::StepMessage& agreed, double learning_rate, bool skipped) {
   const MonoTime now = Now();
   v1::WorkerMessage message;
@@ -96,7 +104,7 @@ void Executor::ReportStep(const wire::StepMessage& agreed, double learning_rate,
   report->set_numerics(options_.numerics);
   report->set_skipped(skipped);
   if (!skipped) AddExpertLoad(report);
-  for (const auto& port : options_.ports) {
+  for (EdgePort* const port : AllPorts()) {
     const PortUse use = port->TakeUse();
     v1::LinkUse* link = report->add_links();
     link->set_edge(port->edge().value());

@@ -67,7 +67,9 @@ ResidentStage::Source ResidentStage::SourceOf(const ParametersOrigin& origin) co
   const std::lock_guard lock(mutex_);
   if (kept_) {
     if (kept_->origin != origin) return Source::kFiles;
-    if (model_->steps() == origin.step) return Source::kParameters;
+    // What replicas step together is more than the model has.
+    const bool model_has_all = !identity_.options.shares_step;
+    if (model_has_all && model_->steps() == origin.step) return Source::kParameters;
     return kept_->snapshot ? Source::kSnapshot : Source::kFiles;
   }
   const bool untrained = model_->steps() == 0 && origin == ParametersOrigin();
@@ -77,6 +79,11 @@ ResidentStage::Source ResidentStage::SourceOf(const ParametersOrigin& origin) co
 void ResidentStage::ForgetSnapshot() {
   const std::lock_guard lock(mutex_);
   if (kept_) kept_->snapshot.reset();
+}
+
+SharedSnapshot ResidentStage::snapshot() const {
+  const std::lock_guard lock(mutex_);
+  return kept_ ? kept_->snapshot : nullptr;
 }
 
 Status ResidentStage::BeginFrom(const ParametersOrigin& origin, SharedSnapshot read) {
@@ -103,13 +110,15 @@ Status ResidentStage::BeginFrom(const ParametersOrigin& origin, SharedSnapshot r
   return absl::OkStatus();
 }
 
-StatusOr<SharedSnapshot> ResidentStage::TakeSnapshot(std::vector<NamedArray> tables) {
+StatusOr<SharedSnapshot> ResidentStage::TakeSnapshot(std::vector<NamedArray> tables,
+                                                     std::vector<NamedArray> state) {
   {
     const std::lock_guard lock(mutex_);
     kept_.reset();
   }
   LH_ASSIGN_OR_RETURN(StageSnapshot snapshot, model_->Snapshot());
   snapshot.tables = std::move(tables);
+  std::ranges::move(state, std::back_inserter(snapshot.moments));
   return std::make_shared<const StageSnapshot>(std::move(snapshot));
 }
 

@@ -72,11 +72,16 @@ class ResidentStage {
   // Takes the parameters of `origin`. `read`: its files, for kFiles; else null.
   Status BeginFrom(const ParametersOrigin& origin, SharedSnapshot read);
 
+  // The last one that was taken or read, where it is kept; else null.
+  SharedSnapshot snapshot() const;
+
   // --- While it trains.
   // For a checkpoint. The snapshot before is given up first, so that memory holds one, or two where
   // that is still being written.
-  // `tables`: StageSnapshot's.
-  StatusOr<SharedSnapshot> TakeSnapshot(std::vector<NamedArray> tables = {});
+  // `tables`: StageSnapshot's. `state`: moments that the model does not have itself, because
+  // replicas step it together.
+  StatusOr<SharedSnapshot> TakeSnapshot(std::vector<NamedArray> tables = {},
+                                        std::vector<NamedArray> state = {});
   // `snapshot` was written as `files`.
   void Keep(SharedSnapshot snapshot, const std::vector<ShardFile>& files);
 

@@ -75,6 +75,8 @@ std::string WorkAtHand::Doing() const {
       return "waiting for a gradient, or the norm of the stage below";
     case Wait::kTied:
       return "waiting for what the other end of the tied matrix sends";
+    case Wait::kReplicas:
+      return "waiting for the other replicas of its stage";
   }
   return "waiting";
 }
@@ -89,6 +91,8 @@ std::string WorkAtHand::ToString(const Piece& piece) {
       return fmt::format("in the validation of microbatch {}", piece.microbatch.value());
     case Kind::kTied:
       return "in the sum or the check of the tied matrix";
+    case Kind::kReplicas:
+      return "in the exchange with the other replicas of its stage";
     case Kind::kNorm:
       return "in the norm of its gradients";
     case Kind::kOptimizer:

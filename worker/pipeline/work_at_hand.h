@@ -24,12 +24,13 @@ class WorkAtHand {
     kBackward,
     kValidation,
     kTied,
+    kReplicas,
     kNorm,
     kOptimizer,
     kSnapshot,
     kDisk
   };
-  enum class Wait : uint8_t { kInput, kGradient, kTied };
+  enum class Wait : uint8_t { kInput, kGradient, kTied, kReplicas };
   struct Piece {
     uint64_t number = 0;  // no two pieces of a stage's epoch have the same
     Kind kind = Kind::kForward;

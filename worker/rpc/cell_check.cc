@@ -46,12 +46,11 @@ std::vector<std::string> CannotDo(const Assignment& assignment, const Cell& cell
         "expected {} to take devices of one kind, each once, got {} of the kinds {}",
         ToString(cell.id), absl::StrJoin(cell.devices, ", "), absl::StrJoin(kinds, ", ")));
   }
-  for (const EdgeKind kind : {EdgeKind::kReplicas, EdgeKind::kState, EdgeKind::kUnknown}) {
+  for (const EdgeKind kind : {EdgeKind::kState, EdgeKind::kUnknown}) {
     if (assignment.EdgesOf(cell.id, kind).empty()) continue;
     problems.push_back(
-        fmt::format("expected edges of activations and a tied one alone at {}, got one of {}, "
-                    "which this version "
-                    "cannot do",
+        fmt::format("expected edges of activations, of replicas and a tied one alone at {}, got "
+                    "one of {}, which this version cannot do",
                     ToString(cell.id), ToString(kind)));
   }
   return problems;

@@ -109,18 +109,51 @@ bool EpochPorts::CompressesActivations() const {
 Status EpochPorts::Begin(const RunSpec& spec, const std::optional<cuda::Device>& gpu,
                          const data::Mixture* mixture) {
   mixture_ = mixture;
-  for (const EdgeKind kind : {EdgeKind::kActivations, EdgeKind::kTied}) {
-    for (const Edge* edge : assignment_.EdgesOf(cell_, kind)) {
-      if (TransportOf(*edge) == nullptr) return NoTransport(*edge, cell_);
-      LH_ASSIGN_OR_RETURN(auto port, kind == EdgeKind::kTied ? MakeTiedPort(spec, *edge)
-                                                             : MakePort(spec, gpu, *edge));
-      ports_.push_back(port);
-      openings_.push_back({.edge = edge, .port = std::move(port)});
-    }
+  for (const EdgeKind kind : {EdgeKind::kActivations, EdgeKind::kTied, EdgeKind::kReplicas}) {
+    LH_RETURN_IF_ERROR(MakePorts(kind, spec, gpu));
   }
   const Deadline deadline = Deadline::After(OpenLimit(assignment_));
   for (const Opening& opening : openings_) BeginToOpen(spec, opening, deadline);
   return absl::OkStatus();
+}
+
+Status EpochPorts::MakePorts(EdgeKind kind, const RunSpec& spec,
+                             const std::optional<cuda::Device>& gpu) {
+  for (const Edge* edge : assignment_.EdgesOf(cell_, kind)) {
+    if (TransportOf(*edge) == nullptr) return NoTransport(*edge, cell_);
+    std::shared_ptr<EdgePort> port;
+    if (kind == EdgeKind::kReplicas) {
+      port = replica_ports_.emplace_back(MakeReplicaPort(*edge));
+    } else {
+      LH_ASSIGN_OR_RETURN(auto boundary, kind == EdgeKind::kTied ? MakeTiedPort(spec, *edge)
+                                                                 : MakePort(spec, gpu, *edge));
+      port = ports_.emplace_back(std::move(boundary));
+    }
+    openings_.push_back({.edge = edge, .port = std::move(port)});
+  }
+  return absl::OkStatus();
+}
+
+std::shared_ptr<ReplicaPort> EpochPorts::MakeReplicaPort(const Edge& edge) const {
+  const Flow &sent = edge.SentBy(cell_), &received = edge.SentTo(cell_);
+  const LinkCredits credits(received.bits_per_second,
+                            absl::Seconds(sent.latency_seconds + received.latency_seconds),
+                            received.bytes);
+  return ReplicaPort::Create({.run = assignment_.run,
+                              .epoch = assignment_.epoch,
+                              .edge = edge.id,
+                              .own = cell_,
+                              .peer = edge.PeerOf(cell_),
+                              .credits = credits.count(),
+                              .traffic = resources_.traffic,
+                              .on_health = HealthReporter(resources_, assignment_, edge.id)},
+                             events_);
+}
+
+uint64_t EpochPorts::frames_received() const {
+  uint64_t frames = 0;
+  for (const Opening& opening : openings_) frames += opening.port->frames_received();
+  return frames;
 }
 
 StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec,
@@ -198,6 +231,7 @@ StatusOr<std::shared_ptr<BoundaryMessages>> EpochPorts::OpenMessages(const RunSp
       {.root = resources_.messages_root,
        .spec = spec,
        .run = assignment_.run,
+       .replica = cell_.replica,
        .layers_before = assignment_.Find(edge.to)->layers.first,
        .upstream = edge.to == cell_,
        .mixture = mixture_,

@@ -1,5 +1,6 @@
-// The links of one cell for one epoch: a port for each of its edges of activations, and of its tied
-// edge. All are opened at once, beside whatever else the cell prepares.
+// The links of one cell for one epoch: a port for each of its edges of activations, of its tied
+// edge and of those to its stage's other replicas. All are opened at once, beside whatever else the
+// cell prepares.
 //
 // Threads: the agent's; Readdress any.
 #ifndef LONGHAUL_WORKER_RPC_EPOCH_PORTS_H_
@@ -22,6 +23,7 @@
 #include "transport/p2p/link.h"
 #include "worker/pipeline/boundary_port.h"
 #include "worker/pipeline/event_queue.h"
+#include "worker/pipeline/replica_port.h"
 #include "worker/pipeline/trace_log.h"
 #include "worker/rpc/resources.h"
 
@@ -50,6 +52,8 @@ class EpochPorts {
   void Close(Deadline deadline);
 
   const std::vector<std::shared_ptr<BoundaryPort>>& ports() const { return ports_; }
+  const std::vector<std::shared_ptr<ReplicaPort>>& replica_ports() const { return replica_ports_; }
+  uint64_t frames_received() const;
   // Ports whose codecs begin anew, in a run that goes on after a checkpoint.
   const std::vector<const BoundaryPort*>& forgotten() const { return forgotten_; }
   // After Await gave kUnavailable: whose other end is gone. Nothing: it was never there.
@@ -64,7 +68,7 @@ class EpochPorts {
   };
   struct Opening {
     const Edge* edge;
-    std::shared_ptr<BoundaryPort> port;
+    std::shared_ptr<EdgePort> port;
     std::shared_ptr<Answer> answer = std::make_shared<Answer>();
     bool open = false;
   };
@@ -78,6 +82,9 @@ class EpochPorts {
   // What ports of all kinds have.
   BoundaryPortOptions OptionsFor(const Edge& edge, uint64_t tensor_bytes) const;
   StatusOr<std::shared_ptr<BoundaryPort>> MakeTiedPort(const RunSpec& spec, const Edge& edge);
+  std::shared_ptr<ReplicaPort> MakeReplicaPort(const Edge& edge) const;
+  // Of one kind of edge.
+  Status MakePorts(EdgeKind kind, const RunSpec& spec, const std::optional<cuda::Device>& gpu);
   StatusOr<std::shared_ptr<BoundaryMessages>> OpenMessages(const RunSpec& spec, const Edge& edge);
   const data::Mixture* mixture_ = nullptr;  // Begin's
   void BeginToOpen(const RunSpec& spec, const Opening& opening, Deadline deadline);
@@ -90,6 +97,7 @@ class EpochPorts {
   const std::shared_ptr<TraceLog> trace_;
   std::vector<Opening> openings_;
   std::vector<std::shared_ptr<BoundaryPort>> ports_;
+  std::vector<std::shared_ptr<ReplicaPort>> replica_ports_;
   std::vector<const BoundaryPort*> forgotten_;
   std::optional<EdgeId> lost_edge_;
 

@@ -99,7 +99,7 @@ void EpochRun::FillAtHand(v1::Heartbeat* heartbeat) const {
   at_hand.set_step(work_->step().value());
   at_hand.set_doing(work_->Doing());
   uint64_t progress = work_->progress() + resources_.codec_thread->progress();
-  for (const auto& port : ports_.ports()) progress += port->frames_received();
+  progress += ports_.frames_received();
   at_hand.set_progress(progress);
   const std::optional<WorkAtHand::Piece> piece = work_->piece();
   at_hand.set_writes_state(piece && piece->kind == WorkAtHand::Kind::kDisk);
@@ -270,6 +270,8 @@ Status EpochRun::Prepare() {
   if (shards) {
     LH_ASSIGN_OR_RETURN(read, shards->Take());
   }
+  // Of what replicas step together the model has only a part.
+  SharedSnapshot begun = read ? read : resident_->snapshot();
   if (const Status status = resident_->BeginFrom(origin, std::move(read)); !status.ok()) {
     resident_.reset();  // maybe changed in part
     return status;
@@ -294,12 +296,26 @@ Status EpochRun::Prepare() {
   }
   LH_RETURN_IF_ERROR(ports_.Await([this] { return Cancelled(); }));
   laps.End("more for links");
-  MakeExecutor(reads_text ? resident_->TextOf(text_sha256) : nullptr);
+  LH_RETURN_IF_ERROR(MakeExecutor(reads_text ? resident_->TextOf(text_sha256) : nullptr,
+                                  origin.step == 0 ? nullptr : begun.get()));
   LogInfo("run {}: {} is ready after {}", run().value(), ToString(cell_), laps.text());
   return absl::OkStatus();
 }
 
-void EpochRun::MakeExecutor(std::shared_ptr<WindowSource> text) {
+StatusOr<std::unique_ptr<ReplicaExchange>> EpochRun::MakeExchange(const StageSnapshot* begun_from) {
+  if (ports_.replica_ports().empty()) return nullptr;
+  const auto send = [ports = ports_.replica_ports()](uint32_t replica, Step step,
+                                                     std::vector<std::byte> message) {
+    for (const auto& port : ports) {
+      if (port->peer().replica == replica) port->Send(step, std::move(message));
+    }
+  };
+  return ReplicaExchange::Create(&resident_->model(), resident_->identity().options, spec_.replicas,
+                                 cell_.replica, send, begun_from);
+}
+
+Status EpochRun::MakeExecutor(std::shared_ptr<WindowSource> text, const StageSnapshot* begun_from) {
+  LH_ASSIGN_OR_RETURN(auto exchange, MakeExchange(begun_from));
   const auto stages =
       std::count_if(assignment_.cells.begin(), assignment_.cells.end(),
                     [this](const Cell& cell) { return cell.id.replica == cell_.replica; });
@@ -315,8 +331,12 @@ void EpochRun::MakeExecutor(std::shared_ptr<WindowSource> text) {
       .compresses_activations = ports_.CompressesActivations(),
       .numerics = Numerics(),
       .resident = resident_.get(),
-      .batches = text ? std::make_unique<Batches>(spec_, std::move(text), mixture_.get()) : nullptr,
+      .batches =
+          text ? std::make_unique<Batches>(spec_, std::move(text), mixture_.get(), cell_.replica)
+               : nullptr,
       .ports = ports_.ports(),
+      .replica_ports = ports_.replica_ports(),
+      .exchange = std::move(exchange),
       .events = events_,
       .codec_thread = resources_.codec_thread,
       .shards = resources_.shards,
@@ -325,6 +345,7 @@ void EpochRun::MakeExecutor(std::shared_ptr<WindowSource> text) {
       .report = [this](v1::WorkerMessage message) { Report(std::move(message)); }});
   const std::lock_guard lock(mutex_);
   ready_with_ = resident_->model().parameter_count();
+  return absl::OkStatus();
 }
 
 uint64_t EpochRun::Numerics() const {

@@ -62,9 +62,13 @@ class EpochRun {
 
  private:
   Status Prepare();
-  void MakeExecutor(std::shared_ptr<WindowSource> text);  // text: null in the middle
-  uint64_t Numerics() const;                              // v1::StepReport's
-  std::vector<DeviceName> Ranks() const;                  // StageOptions::ranks
+  // `text`: null in the middle. `begun_from`: the checkpoint that the stage was restored from, or
+  // null.
+  Status MakeExecutor(std::shared_ptr<WindowSource> text, const StageSnapshot* begun_from);
+  // Null where the stage has no replicas.
+  StatusOr<std::unique_ptr<ReplicaExchange>> MakeExchange(const StageSnapshot* begun_from);
+  uint64_t Numerics() const;              // v1::StepReport's
+  std::vector<DeviceName> Ranks() const;  // StageOptions::ranks
   // What the assignment says of this cell, and whether this worker can do it.
   Status Check();
   void DropResidentUnlessFit(const ResidentIdentity& wanted, const ParametersOrigin& origin);

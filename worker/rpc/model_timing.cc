@@ -117,10 +117,10 @@ StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const std::string& name, 
 
 StatusOr<v1::LayerTimes> MeasureLayers(const RunSpec& spec, uint32_t vocabulary,
                                        const std::optional<cuda::Device>& gpu) {
-  LH_ASSIGN_OR_RETURN(
-      const MeasuredLayerTimes layers,
-      MeasureLayerTimes(StageOptionsFor(spec, vocabulary, {0, spec.model.layers}, {true, true},
-                                        spec.pipeline.threads_per_stage, gpu)));
+  StageOptions options = StageOptionsFor(spec, vocabulary, {0, spec.model.layers}, {true, true},
+                                         spec.pipeline.threads_per_stage, gpu);
+  options.shares_step = false;  // the optimizer is timed, too
+  LH_ASSIGN_OR_RETURN(const MeasuredLayerTimes layers, MeasureLayerTimes(options));
   v1::LayerTimes times;
   times.set_embedding_forward(layers.embedding.forward);
   times.set_embedding_backward(layers.embedding.backward);

@@ -27,7 +27,9 @@
 #include "worker/stage/network_stage.h"
 #include "worker/stage/optimizer.h"
 #include "worker/stage/replay_stage.h"
+#include "worker/stage/shared_memory.h"
 #include "worker/stage/snapshot_arrays.h"
+#include "worker/stage/snapshot_shards.h"
 #include "worker/stage/tied_parameter.h"
 #include "worker/stage/torch_device.h"
 #include "worker/stage/torch_scope.h"
@@ -77,7 +79,8 @@ class NetworkStage final : public Stage {
       : options_(options),
         device_(PreparedDevice(options)),
         network_(Model::Create(options, group)),
-        optimizer_(Optimizer::Create(options.train, network_->parameters())),
+        optimizer_(Optimizer::Create(options.train, options.shares_step ? std::vector<Parameter>()
+                                                                        : network_->parameters())),
         passes_(options_, *network_),
         tied_(TiedMatrixOf(options_, network_->parameters())) {}
 
@@ -96,6 +99,8 @@ class NetworkStage final : public Stage {
   StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const override;
   Status OptimizerStep(Step step, double learning_rate, double gradient_scale) override;
   Status SkipStep(Step step) override;
+  StatusOr<std::vector<SharedParameter>> SharedParameters() override;
+  Status EndSharedStep(Step step) override;
   StatusOr<StageSnapshot> Snapshot() const override;
   Status Restore(const StageSnapshot& snapshot) override;
   Status Load(const ReadParameter& read) override;
@@ -134,6 +139,7 @@ class NetworkStage final : public Stage {
   const std::unique_ptr<Optimizer> optimizer_;
   MicrobatchPasses passes_;
   const std::unique_ptr<TiedMatrix> tied_;           // or null
+  SharedMemory shared_;                              // of SharedParameters
   mutable std::unique_ptr<HostCopies> host_copies_;  // of a GPU's stage, from its first snapshot on
   uint64_t steps_ = 0;                               // taken
   std::map<Microbatch, Pending> pending_;
@@ -327,6 +333,28 @@ Status NetworkStage::SkipStep(Step step) {
   });
 }
 
+StatusOr<std::vector<SharedParameter>> NetworkStage::SharedParameters() {
+  return CallTorch("reading parameters", options_.threads,
+                   [&]() -> StatusOr<std::vector<SharedParameter>> {
+                     SumPartsOfGradients();
+                     return shared_.Read(network_->parameters());
+                   });
+}
+
+Status NetworkStage::EndSharedStep(Step step) {
+  return CallTorch("taking the parameters of a step", options_.threads, [&]() -> Status {
+    LH_RETURN_IF_ERROR(CheckStepEnds(step));
+    shared_.Write(network_->parameters());
+    passes_.ForgetGradients();
+    network_->EndStep();
+    network_->RefreshCasts();
+    AwaitTorch(device_);
+    steps_ = step.value();
+    last_backward_.reset();
+    return absl::OkStatus();
+  });
+}
+
 StatusOr<StageSnapshot> NetworkStage::Snapshot() const {
   return CallTorch("snapshot", options_.threads, [&]() -> StatusOr<StageSnapshot> {
     StageSnapshot snapshot;
@@ -370,6 +398,11 @@ Status NetworkStage::CopyToHost(const std::vector<at::Tensor>& on_gpu,
 }
 
 Status NetworkStage::Restore(const StageSnapshot& snapshot) {
+  // Of replicas that step it together the parameters are what passes compute with.
+  if (!options_.shares_step && ArrayPieces(snapshot.moments).HasPieces()) {
+    LH_ASSIGN_OR_RETURN(const StageSnapshot whole, WithoutPieces(snapshot));
+    return Restore(whole);
+  }
   // All are matched before the first is changed.
   const ArrayIndex parameters = Index(snapshot.parameters), moments = Index(snapshot.moments);
   std::vector<Restored> restored;
@@ -459,6 +492,14 @@ StatusOr<std::unique_ptr<Stage>> MakeNetworkStage(const StageOptions& options,
                    [&]() -> StatusOr<std::unique_ptr<Stage>> {
                      return std::make_unique<NetworkStage>(options, group);
                    });
+}
+
+StatusOr<std::vector<SharedParameter>> Stage::SharedParameters() {
+  return absl::UnimplementedError("replicas cannot step this stage together");
+}
+
+Status Stage::EndSharedStep(Step) {
+  return absl::UnimplementedError("replicas cannot step this stage together");
 }
 
 StatusOr<std::unique_ptr<Stage>> Stage::Create(const StageOptions& options) {

@@ -50,6 +50,8 @@ struct StageOptions {
   bool masked_targets = false;  // the loss of some does not count
   bool masked_attention = false;  // tokens attend within their document, whose positions begin at 0
   bool loads = false;  // Load gives parameters their first values; until then they are zero
+  // Replicas step the stage together (Stage::SharedParameters): it has no optimizer of its own.
+  bool shares_step = false;
   std::optional<ReplaySpec> replay;  // sleeps instead of computing (replay_stage.h)
 
   // Of embedding and head.
@@ -89,6 +91,18 @@ struct StageSnapshot {
 struct SquaredNorm {
   double sum = 0;  // of this stage and all nearer to the model's end
   double own = 0;  // this stage's part alone, whatever the others have
+};
+
+// A parameter that replicas of the stage step together, in host memory.
+struct SharedParameter {
+  std::string name;
+  std::vector<int64_t> shape;
+  bool decays = false;
+  uint32_t block_matrices = 0;  // as in worker/stage/layers.h
+  // Another stage has the same numbers, and counts them: in the norm of gradients.
+  bool counted_elsewhere = false;
+  std::span<const float> gradient;  // empty before the first Backward of a step
+  std::span<float> value;
 };
 
 // A target whose loss does not count.
@@ -161,7 +175,14 @@ class Stage {
   // what the optimizer remembers stay to the bit.
   virtual Status SkipStep(Step step) = 0;
 
-  // All of one step: it returns when everything is copied.
+  // --- Where replicas step it together (StageOptions::shares_step), instead of OptimizerStep.
+  // All that is trained, in the order of its descriptor, valid until EndSharedStep or SkipStep: on
+  // a GPU copies.
+  virtual StatusOr<std::vector<SharedParameter>> SharedParameters();
+  // What others have written to the values becomes the stage's, and gradients are forgotten.
+  virtual Status EndSharedStep(Step step);
+
+  // All of one step: it returns when everything is copied. Without moments where replicas step it.
   virtual StatusOr<StageSnapshot> Snapshot() const = 0;
   // Takes from `snapshot` what this stage has; kFailedPrecondition naming the first parameter that
   // is missing or has another shape, or the optimizer where it is of another kind. Extra names are

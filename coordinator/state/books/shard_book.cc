@@ -13,6 +13,19 @@ const v1::Cell* WriterOf(const v1::CheckpointManifest& manifest, const v1::Check
   return writer == manifest.cells().end() ? nullptr : &*writer;
 }
 
+uint32_t ReplicaIn(const v1::Cell& cell) {
+  return cell.id().replica();
+}
+uint32_t ReplicaIn(const Cell& cell) {
+  return cell.id.replica;
+}
+template <typename Cells>
+uint32_t ReplicasOf(const Cells& cells) {
+  uint32_t replicas = 1;
+  for (const auto& cell : cells) replicas = std::max(replicas, ReplicaIn(cell) + 1);
+  return replicas;
+}
+
 // Of what the codec of a boundary knows: not of parameters.
 bool HoldsTables(const v1::CheckpointFile& file) {
   return file.name().ends_with(".tables.safetensors");
@@ -106,8 +119,9 @@ std::vector<ShardCheck> CopyChecksOf(std::span<const v1::CheckpointFile> files,
 }
 
 std::vector<v1::CheckpointFile> FilesOfCell(const v1::CheckpointManifest& manifest,
-                                            const Cell& cell) {
+                                            const Cell& cell, uint32_t replicas) {
   std::vector<v1::CheckpointFile> files;
+  const bool same_replicas = ReplicasOf(manifest.cells()) == replicas;
   for (const v1::CheckpointFile& file : manifest.files()) {
     const v1::Cell* writer = WriterOf(manifest, file);
     if (writer == nullptr) continue;
@@ -116,6 +130,10 @@ std::vector<v1::CheckpointFile> FilesOfCell(const v1::CheckpointManifest& manife
     const bool overlaps = writer->first_layer() < cell.layers.end() && cell.layers.first < end;
     // The boundary below its writer, whose two sides go on with it where it stays a boundary.
     const bool meets = cell.layers.first == end || cell.layers.end() == end;
+    const bool of_other = file.has_replica() && file.replica() != cell.id.replica;
+    const bool same_layers =
+        writer->first_layer() == cell.layers.first && writer->layers() == cell.layers.count;
+    if (of_other && (HoldsTables(file) || (same_replicas && same_layers))) continue;
     if (HoldsTables(file) ? meets : overlaps) files.push_back(file);
   }
   return files;
@@ -124,8 +142,9 @@ std::vector<v1::CheckpointFile> FilesOfCell(const v1::CheckpointManifest& manife
 std::vector<ShardMove> MovesFor(const v1::CheckpointManifest& manifest,
                                 std::span<const Cell> cells) {
   std::vector<ShardMove> moves;
+  const uint32_t replicas = ReplicasOf(cells);
   for (const Cell& cell : cells) {
-    for (v1::CheckpointFile& file : FilesOfCell(manifest, cell)) {
+    for (v1::CheckpointFile& file : FilesOfCell(manifest, cell, replicas)) {
       if (IsHeldBy(file, cell.worker.value()) || IsCopied(file)) continue;
       moves.push_back({std::move(file), cell.worker});
     }

@@ -79,9 +79,10 @@ std::vector<ShardCheck> ChecksOf(const v1::CheckpointManifest& manifest, const S
 std::vector<ShardCheck> CopyChecksOf(std::span<const v1::CheckpointFile> files,
                                      const ShardCheck& about, const ConnectedWorkers& connected);
 // The files of a checkpoint with tensors of this cell, whichever split wrote them, and with tables
-// of its boundaries.
+// of its boundaries. `replicas`: of the run that goes on. Where as many with the same split wrote
+// the checkpoint, each goes on with its own part of the state; else all parts are needed.
 std::vector<v1::CheckpointFile> FilesOfCell(const v1::CheckpointManifest& manifest,
-                                            const Cell& cell);
+                                            const Cell& cell, uint32_t replicas = 1);
 // What a cell of a new plan needs, and its worker has neither whole on its own disk nor can fetch
 // from the coordinator.
 struct ShardMove {

@@ -43,7 +43,7 @@ RunRecord WholeRecord() {
     cell.layers = {.first = i, .count = 1};
     cell.roles = {.embedding = i == 0, .head = i == 1};
   }
-  assignment.edges = chain::MakeEdges(0, 2);
+  assignment.edges = chain::MakeEdges(1, 2);
   record.checkpoints.resize(1);
   record.checkpoints[0].set_step(5);
   record.checkpoints[0].add_files();

@@ -263,6 +263,7 @@ v1::Prediction ToProto(const Prediction& prediction) {
   out.set_lower_bound_seconds(prediction.lower_bound_seconds);
   out.set_bottleneck(prediction.bottleneck);
   out.set_unlimited_depth_step_seconds(prediction.unlimited_depth_step_seconds);
+  out.set_exchange_seconds(prediction.exchange_seconds);
   AddAll(prediction.cells, out.mutable_cells());
   AddAll(prediction.edges, out.mutable_edges());
   if (prediction.assumed_line_bits_per_second) {
@@ -284,6 +285,7 @@ Prediction FromProto(const v1::Prediction& prediction) {
   out.lower_bound_seconds = prediction.lower_bound_seconds();
   out.bottleneck = prediction.bottleneck();
   out.unlimited_depth_step_seconds = prediction.unlimited_depth_step_seconds();
+  out.exchange_seconds = prediction.exchange_seconds();
   out.cells = AllOf<PredictedCell>(prediction.cells());
   out.edges = AllOf<PredictedEdge>(prediction.edges());
   if (prediction.has_assumed_line_bits_per_second()) {

@@ -69,7 +69,7 @@ inline Assignment TinyAssignment(const RunSpec& spec, uint64_t epoch,
       .run_yaml = ToYaml(spec),
       .data = {.token_file_sha256 = tokens_sha256, .tokens = kTinyTokens, .vocabulary = 256},
       .cells = {},
-      .edges = chain::MakeEdges(/*replica=*/0, stages)};
+      .edges = chain::MakeEdges(/*replicas=*/1, stages)};
   for (uint32_t stage = 0; stage < stages; ++stage) {
     Cell& cell = assignment.cells.emplace_back();
     cell.id = {.replica = 0, .stage = stage};

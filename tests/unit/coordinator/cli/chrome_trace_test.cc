@@ -43,7 +43,8 @@ v1::TraceReply TwoStages(int64_t ahead_us, const std::string& lower_clock) {
   }
   Plan plan;
   plan.assignment.cells = {{.worker_name = "alpha"}, {.id = {.stage = 1}, .worker_name = "beta"}};
-  plan.assignment.edges = chain::MakeEdges(0, 2, EdgeId(5));
+  plan.assignment.edges = chain::MakeEdges(1, 2);
+  plan.assignment.edges[0].id = EdgeId(5);
   plan.assignment.edges[0].forward.codec = "tah";
   plan.assignment.edges[0].backward.codec = "fixed:bits=6";
   *trace.mutable_plan() = ToProto(plan);

@@ -126,7 +126,7 @@ TEST_F(CliTest, Plan) {
   plan.assignment.cells = {{.worker_name = "worker1", .layers = {0, 2}},
                            {.id = {.stage = 1}, .worker_name = "worker2", .layers = {2, 1}}};
   plan.cells = {{.forward_seconds = 0.004}, {}};
-  plan.assignment.edges = chain::MakeEdges(0, 2);
+  plan.assignment.edges = chain::MakeEdges(1, 2);
   plan.assignment.edges[0].forward = {.codec = "none", .bytes = 36'100};
   plan.prediction.step_seconds = 2;
   plan.prediction.bottleneck = "egress of stage 1";

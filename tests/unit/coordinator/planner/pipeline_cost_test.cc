@@ -14,7 +14,7 @@ Plan TwoStages() {
     plan.cells.push_back(
         {.forward_seconds = 0.01, .backward_seconds = 0.02, .optimizer_seconds = 0.003});
   }
-  plan.assignment.edges = chain::MakeEdges(0, 2);
+  plan.assignment.edges = chain::MakeEdges(1, 2);
   plan.assignment.edges[0].forward.bytes = 1'000'000;
   plan.assignment.edges[0].backward.bytes = 500'000;
   plan.edges = {{.forward = {.encode_seconds = 0.001, .decode_seconds = 0.002},

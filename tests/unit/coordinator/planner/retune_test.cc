@@ -156,7 +156,8 @@ TEST_F(Retuning, WhatWasNotSeenStays) {
 Assignment AssignmentOf(uint32_t stages) {
   Assignment assignment;
   for (uint32_t s = 0; s < stages; ++s) assignment.cells.push_back({.id = {.stage = s}});
-  assignment.edges = chain::MakeEdges(0, stages, EdgeId(7));
+  assignment.edges = chain::MakeEdges(1, stages);
+  for (Edge& edge : assignment.edges) edge.id = EdgeId(edge.id.value() + 7);
   return assignment;
 }
 

@@ -18,7 +18,7 @@ using AskedSettings = std::vector<AskedSetting>;
 Assignment Chain(uint32_t stages) {
   Assignment assignment;
   for (uint32_t s = 0; s < stages; ++s) assignment.cells.emplace_back().id = {0, s};
-  assignment.edges = chain::MakeEdges(0, stages);
+  assignment.edges = chain::MakeEdges(1, stages);
   return assignment;
 }
 

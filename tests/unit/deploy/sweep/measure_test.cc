@@ -45,7 +45,7 @@ Plan TwoStages() {
                                      .setting = {.depth = 4}});
     plan.cells.push_back({.forward_seconds = 0.001, .backward_seconds = 0.002});
   }
-  plan.assignment.edges = chain::MakeEdges(0, 2);
+  plan.assignment.edges = chain::MakeEdges(1, 2);
   plan.assignment.edges[0].forward.bytes = plan.assignment.edges[0].backward.bytes = 25'000;
   plan.edges.resize(1);
   plan.explanation = "because";

@@ -33,24 +33,47 @@ TEST(Chain, AStageInTheMiddleHasTwoBoundaries) {
   EXPECT_EQ(chain::MostBoundariesOfAStage(64), 2u);
 }
 
+TEST(Chain, CellsStandReplicaByReplica) {
+  EXPECT_EQ(chain::PlaceOf({0, 2}, 3), 2u);
+  EXPECT_EQ(chain::PlaceOf({1, 0}, 3), 3u);
+  EXPECT_EQ(chain::PlaceOf({2, 1}, 3), 7u);
+}
+
 TEST(Chain, EdgesJoinTheStagesOfOneReplica) {
-  EXPECT_TRUE(chain::MakeEdges(0, 0).empty());
-  EXPECT_TRUE(chain::MakeEdges(0, 1).empty());
-  EXPECT_TRUE(chain::MakeEdges(0, 1, EdgeId(0), /*tied=*/true).empty());
-  const Edge tied = chain::MakeEdges(2, 3, EdgeId(10), /*tied=*/true).back();
-  EXPECT_EQ(tied.id, EdgeId(12));
-  EXPECT_EQ(tied.kind, EdgeKind::kTied);
-  EXPECT_EQ(tied.from, (CellId{2, 0}));
-  EXPECT_EQ(tied.to, (CellId{2, 2}));
-  const std::vector<Edge> edges = chain::MakeEdges(2, 3, EdgeId(10));
-  ASSERT_EQ(edges.size(), 2u);
-  EXPECT_EQ(edges[0].id, EdgeId(10));
-  EXPECT_EQ(edges[1].id, EdgeId(11));
+  EXPECT_TRUE(chain::MakeEdges(1, 0).empty());
+  EXPECT_TRUE(chain::MakeEdges(1, 1).empty());
+  EXPECT_TRUE(chain::MakeEdges(1, 1, /*tied=*/true).empty());
+  const std::vector<Edge> edges = chain::MakeEdges(1, 3, /*tied=*/true);
+  ASSERT_EQ(edges.size(), 3u);
+  for (uint32_t k = 0; k < edges.size(); ++k) EXPECT_EQ(edges[k].id, EdgeId(k));
   EXPECT_EQ(edges[0].kind, EdgeKind::kActivations);
-  EXPECT_EQ(edges[0].from, (CellId{2, 0}));
-  EXPECT_EQ(edges[0].to, (CellId{2, 1}));
+  EXPECT_EQ(edges[0].from, (CellId{0, 0}));
+  EXPECT_EQ(edges[0].to, (CellId{0, 1}));
   EXPECT_EQ(edges[1].from, edges[0].to);
-  EXPECT_EQ(edges[1].to, (CellId{2, 2}));
+  EXPECT_EQ(edges[1].to, (CellId{0, 2}));
+  EXPECT_EQ(edges[2].kind, EdgeKind::kTied);
+  EXPECT_EQ(edges[2].from, (CellId{0, 0}));
+  EXPECT_EQ(edges[2].to, (CellId{0, 2}));
+}
+
+TEST(Chain, EdgesOfReplicasJoinAnyTwoOfAStage) {
+  const std::vector<Edge> edges = chain::MakeEdges(3, 2);
+  ASSERT_EQ(edges.size(), 3u + 2 * 3);
+  for (uint32_t replica = 0; replica < 3; ++replica) {
+    EXPECT_EQ(edges[replica].kind, EdgeKind::kActivations);
+    EXPECT_EQ(edges[replica].from, (CellId{replica, 0}));
+    EXPECT_EQ(edges[replica].to, (CellId{replica, 1}));
+  }
+  const std::pair<uint32_t, uint32_t> pairs[] = {{0, 1}, {0, 2}, {1, 2}};
+  for (uint32_t stage = 0; stage < 2; ++stage) {
+    for (uint32_t k = 0; k < 3; ++k) {
+      const Edge& edge = edges[3 + 3 * stage + k];
+      EXPECT_EQ(edge.id, EdgeId(3 + 3 * stage + k));
+      EXPECT_EQ(edge.kind, EdgeKind::kReplicas);
+      EXPECT_EQ(edge.from, (CellId{pairs[k].first, stage}));
+      EXPECT_EQ(edge.to, (CellId{pairs[k].second, stage}));
+    }
+  }
 }
 
 }  // namespace

@@ -29,16 +29,8 @@ Assignment TwoReplicas() {
                                   .roles = {chain::IsFirst(stage), chain::IsLast(stage, kStages)},
                                   .setting = {.depth = 4}});
     }
-    for (Edge& edge : chain::MakeEdges(replica, kStages, EdgeId(2 * replica))) {
-      assignment.edges.push_back(edge);
-    }
   }
-  for (uint32_t stage = 0; stage < kStages; ++stage) {
-    assignment.edges.push_back({.id = EdgeId(4 + stage),
-                                .kind = EdgeKind::kReplicas,
-                                .from = {0, stage},
-                                .to = {1, stage}});
-  }
+  assignment.edges = chain::MakeEdges(2, kStages);
   return assignment;
 }
 
@@ -70,7 +62,7 @@ TEST(Cell, HasAnEndpointOfATransport) {
 }
 
 TEST(Edge, HasTwoEndsAndTwoDirections) {
-  Edge edge = chain::MakeEdges(0, 2).front();
+  Edge edge = chain::MakeEdges(1, 2).front();
   edge.forward.codec = "tah";
   edge.backward.codec = "none";
   EXPECT_EQ(edge.PeerOf(edge.from), edge.to);

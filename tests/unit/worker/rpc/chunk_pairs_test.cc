@@ -21,7 +21,7 @@ CellId At(uint32_t stage) {
 
 Assignment ChainOf(uint32_t stages) {
   Assignment assignment;
-  assignment.edges = chain::MakeEdges(/*replica=*/0, stages);
+  assignment.edges = chain::MakeEdges(/*replicas=*/1, stages);
   for (Edge& edge : assignment.edges) {
     edge.transport = "ucx";
     edge.forward.bits_per_second = 100e6;
@@ -128,10 +128,8 @@ TEST(ChunkPairs, StayWithinTheirReplica) {
     cell.id.replica = 1;
     both.cells.push_back(cell);
   }
-  for (Edge& edge : chain::MakeEdges(1, 2, EdgeId(1))) {
-    edge.transport = "ucx";
-    both.edges.push_back(edge);
-  }
+  both.edges = chain::MakeEdges(/*replicas=*/2, 2);
+  for (Edge& edge : both.edges) edge.transport = "ucx";
   const auto pairs = ChunkPairsOf(both, {.replica = 1, .stage = 0}, false);
   ASSERT_EQ(pairs.size(), 1u);
   EXPECT_EQ(pairs[0].peer, (CellId{.replica = 1, .stage = 1}));

@@ -25,7 +25,7 @@ WorkerId Of(uint32_t stage) {
 // A pipeline whose stages are on workers a, b, c...
 std::vector<ProbeEdge> Pipeline(uint32_t stages) {
   std::vector<ProbeEdge> edges;
-  for (const Edge& edge : chain::MakeEdges(0, stages)) {
+  for (const Edge& edge : chain::MakeEdges(1, stages)) {
     edges.push_back({edge.id, Of(edge.from.stage), Of(edge.to.stage)});
   }
   return edges;

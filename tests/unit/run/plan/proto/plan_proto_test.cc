@@ -118,7 +118,7 @@ TEST(PlanProto, KeepsEveryKindOfEdge) {
 }
 
 TEST(PlanProto, AnEdgeOfAKindThatIsNotKnownIsNobodysWay) {
-  v1::Assignment message = ToProto(Assignment{.edges = chain::MakeEdges(0, 2)});
+  v1::Assignment message = ToProto(Assignment{.edges = chain::MakeEdges(1, 2)});
   message.mutable_edges(0)->set_kind(static_cast<v1::Edge::Kind>(99));
   EXPECT_EQ(FromProto(message).Outgoing({0, 0}, EdgeKind::kActivations), nullptr);
 }

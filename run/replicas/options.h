@@ -18,8 +18,8 @@
 //   difference4  4-bit differences to what all replicas have
 //
 // Pure. Errors: kInvalidArgument with what may be said instead.
-#ifndef LONGHAUL_TRANSPORT_REPLICAS_OPTIONS_H_
-#define LONGHAUL_TRANSPORT_REPLICAS_OPTIONS_H_
+#ifndef LONGHAUL_RUN_REPLICAS_OPTIONS_H_
+#define LONGHAUL_RUN_REPLICAS_OPTIONS_H_
 
 #include <cstdint>
 #include <string>
@@ -34,6 +34,7 @@ struct LocalSgdOptions {
   uint32_t steps = 20;
   double delay = 0;  // below 1
   double rate = 0.7, momentum = 0.9;
+  friend bool operator==(const LocalSgdOptions&, const LocalSgdOptions&) = default;
 };
 struct GradientOptions {
   GradientForm form = GradientForm::kFp32;
@@ -41,6 +42,7 @@ struct GradientOptions {
   double keep = 0.0125;    // tagc
   uint32_t least = 65536;  // tagc
   LocalSgdOptions local;
+  friend bool operator==(const GradientOptions&, const GradientOptions&) = default;
 };
 enum class ParameterForm : uint8_t { kFp32, kBf16, kDifference4 };
 
@@ -52,4 +54,4 @@ std::string_view ToString(ParameterForm form);
 
 }  // namespace longhaul::replicas
 
-#endif  // LONGHAUL_TRANSPORT_REPLICAS_OPTIONS_H_
+#endif  // LONGHAUL_RUN_REPLICAS_OPTIONS_H_

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/fuzz/target.h"
-#include "transport/replicas/options.h"
+#include "run/replicas/options.h"
 
 LH_FUZZ_TARGET(replicas_options) {
   using namespace longhaul::replicas;  // NOLINT(google-build-using-namespace)

@@ -1,4 +1,4 @@
-#include "transport/replicas/options.h"
+#include "run/replicas/options.h"
 
 #include <gmock/gmock.h>
 

@@ -1,0 +1,30 @@
+// Plans of runs with several replicas of the pipeline: each is planned as a run of its own, all
+// with the same split, and what replicas send each other is added. Pure.
+#ifndef LONGHAUL_COORDINATOR_PLANNER_REPLICAS_H_
+#define LONGHAUL_COORDINATOR_PLANNER_REPLICAS_H_
+
+#include <cstdint>
+#include <stop_token>
+
+#include "base/status.h"
+#include "coordinator/planner/planner.h"
+#include "run/plan/plan.h"
+
+namespace longhaul::coordinator {
+
+// MakePlan's, for spec.replicas.count above 1. Its workers stand as cells do: replica by replica,
+// stage by stage.
+StatusOr<Plan> MakePlanOfReplicas(const PlanRequest& request, const std::stop_token& stop);
+
+// One replica of a plan alone, as the simulator knows it: its cells, and the edges among these. A
+// plan of one replica stays as it is, but for what its prediction says of codecs and ranks.
+Plan ReplicaOf(const Plan& plan, uint32_t replica);
+uint32_t ReplicasOf(const Assignment& assignment);
+
+// How long replicas exchange gradients and parameters after the passes of a step, at the rates that
+// the plan's edges and cells have; 0 for one replica.
+double ExchangeSeconds(const Plan& plan);
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_PLANNER_REPLICAS_H_

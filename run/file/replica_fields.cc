@@ -1,0 +1,107 @@
+#include "run/file/replica_fields.h"
+
+#include <fmt/core.h>
+
+#include <string_view>
+
+namespace longhaul::config {
+namespace {
+
+using replicas::GradientForm;
+using replicas::ParameterForm;
+
+constexpr std::string_view kReplicas = "pipeline.replicas", kGradients = "pipeline.gradients",
+                           kParameters = "pipeline.parameters";
+
+// A field whose text `parse` understands, or says what is wrong with it.
+template <typename Value, typename Parse>
+Field ParsedField(std::string_view key, std::string_view expected, Value* target, Parse parse) {
+  Field field;
+  field.key = std::string(key);
+  field.expected = std::string(expected);
+  field.read = [target, parse, expected = field.expected](Reader& reader, const YAML::Node& node,
+                                                          const std::string& path) {
+    const auto text = ReadScalar(reader, node, path, expected);
+    if (!text) return;
+    if (auto value = parse(*text); value.ok()) {
+      *target = *value;
+    } else {
+      reader.Fail(node, fmt::format("pipeline.{}", Message(value.status())));
+    }
+  };
+  return field;
+}
+
+bool LosesSomething(const ReplicasSpec& replicas) {
+  return replicas.gradients.form != GradientForm::kFp32 ||
+         replicas.parameters != ParameterForm::kFp32;
+}
+
+void CheckOneReplica(const ReplicasSpec& replicas, Reader& reader) {
+  const auto check = [&reader](std::string_view key, bool says_something) {
+    if (!says_something || !reader.Sound({key})) return;
+    reader.Fail(reader.PlaceOf(key),
+                fmt::format("{}: one replica ({} 1) sends no other anything; leave {} out, or "
+                            "raise {}",
+                            key, kReplicas, key, kReplicas));
+  };
+  check(kGradients, replicas.gradients != replicas::GradientOptions());
+  check(kParameters, replicas.parameters != ParameterForm::kFp32);
+}
+
+// What replicas cannot do yet.
+void CheckSupported(const RunSpec& spec, Reader& reader) {
+  const auto refuse = [&reader](std::string_view what, std::string_view instead) {
+    reader.Fail(reader.PlaceOf(kReplicas),
+                fmt::format("{}: this version does not train {} with several replicas; {}, or "
+                            "leave {} out",
+                            kReplicas, what, instead, kReplicas));
+  };
+  if (spec.group.tensor > 1 || spec.group.is_auto()) {
+    refuse("stages that ranks share", "set group.tensor to 1");
+  }
+  if (spec.model.has_experts() && spec.model.balance == Balance::kBias) {
+    refuse("experts that are balanced by a bias", "set model.balance to loss");
+  }
+  if (spec.model.TrainsTiedMatrix() && spec.pipeline.stages != 1u &&
+      LosesSomething(spec.replicas)) {
+    refuse("a matrix that two stages hold through codecs that round",
+           fmt::format("set {} to none and {} to fp32", kGradients, kParameters));
+  }
+}
+
+}  // namespace
+
+Field Gradients(replicas::GradientOptions* gradients) {
+  return ParsedField("gradients", "one of none, bf16, sdp4bit, tagc, with keys behind a colon",
+                     gradients, replicas::ParseGradients);
+}
+
+Field ReplicatedParameters(ParameterForm* parameters) {
+  return ParsedField("parameters", "one of fp32, bf16, difference4", parameters,
+                     replicas::ParseParameters);
+}
+
+void CheckReplicas(const RunSpec& spec, Reader& reader) {
+  if (!reader.Sound({kReplicas, kGradients, kParameters})) return;
+  if (spec.replicas.count == 1) {
+    CheckOneReplica(spec.replicas, reader);
+    return;
+  }
+  if (spec.replicas.gradients.form == GradientForm::kLocalSgd) {
+    reader.Fail(reader.PlaceOf(kGradients),
+                fmt::format("{}: runs of this version exchange gradients in every step and cannot "
+                            "train apart for local-sgd's; choose none, bf16, sdp4bit or tagc",
+                            kGradients));
+  }
+  CheckSupported(spec, reader);
+}
+
+std::string ReplicasYaml(const ReplicasSpec& replicas) {
+  if (replicas == ReplicasSpec()) return "";
+  return fmt::format("  replicas: {}\n  gradients: {}\n  parameters: {}\n", replicas.count,
+                     replicas::ToString(replicas.gradients),
+                     replicas::ToString(replicas.parameters));
+}
+
+}  // namespace longhaul::config

@@ -1,0 +1,139 @@
+"""Replicas of a pipeline that train together, over real processes.
+
+usage: replicas_test.py BIN_DIR parity|forms|resume|recovers|refused
+"""
+import sys
+import tempfile
+
+from group_test import expect_near
+from training_test import (DEFAULT, GPT, LLAMA, MUON, Cluster, expect_equal, expect_learnt, text_for_training,
+                           wait_for)
+
+WORKERS = 4
+TWO = ("--set", "pipeline.replicas=2")
+HALF = ("--set", "train.microbatches=2")  # of RUN's 4: a step of two replicas has as many tokens
+LOSSY = ("--set", "pipeline.gradients=sdp4bit", "--set", "pipeline.parameters=difference4")
+SPARSE = ("--set", "pipeline.gradients='tagc:keep=0.1,least=2048'", "--set", "pipeline.parameters=bf16")
+# A layer a stage: where lossy codecs stand does not depend on how long layers took.
+SMALL = GPT.replace("layers: 4", "layers: 2")
+STEPS = 20
+# Sums over microbatches have another order.
+BOUND = 1e-5
+
+
+def parity(cluster):
+    """With nothing rounded, two replicas learn what one pipeline does from the same tokens."""
+    for name, options in [("gpt", {}), ("llama", {"model": LLAMA}), ("muon", {"optimizer": MUON.replace("bf16", "fp32")}),
+                          ("tied", {"model": GPT.replace(" }", ", tied: true }")})]:
+        one = cluster.train(f"{name}-one", stages=2, steps=STEPS, **options)
+        two = cluster.train(f"{name}-two", *TWO, *HALF, stages=2, steps=STEPS, **options)
+        expect_near(f"{name}, 2 replicas of 2 stages against 1", two, one, bound=BOUND)
+    one = cluster.train("whole-one", stages=1, steps=STEPS)
+    four = cluster.train("whole-four", "--set", "pipeline.replicas=4", "--set", "train.microbatches=1", stages=1,
+                         steps=STEPS)
+    expect_near("4 replicas of 1 stage against 1", four, one, bound=BOUND)
+
+
+def forms(cluster):
+    """What is rounded on its way is learnt all the same, and sent in fewer bytes."""
+    def sent(name, *flags):
+        path = cluster.write_run(name, stages=2)
+        run = cluster.cli("submit", path, "--watch", *TWO, *HALF, *flags).stdout.split()[0]
+        losses = cluster.losses(run)
+        expect_learnt(name, losses)
+        links = [link for link in cluster.status(run)["links"] if link["kind"] == "replicas"]
+        if len(links) != 4:
+            raise AssertionError(f"{name}: {len(links)} directions between replicas: {links}")
+        return losses, sum(int(link["payload_bytes"]) for link in links)
+
+    exact, most = sent("exact")
+    for name, flags, fewer in [("bf16", ("--set", "pipeline.gradients=bf16", "--set", "pipeline.parameters=bf16"), 1.9),
+                               ("sdp4bit", LOSSY, 7), ("tagc", SPARSE, 2)]:
+        losses, bytes_ = sent(name, *flags)
+        if most / bytes_ < fewer:
+            raise AssertionError(f"{name} sends {bytes_} bytes where fp32 sends {most}: not {fewer} times fewer")
+        expect_near(f"{name}, {most / bytes_:.2f} times fewer bytes", losses, exact, bound=0.06)
+
+
+def start_broken(cluster, name, *flags, step=20, **options):
+    path = cluster.write_run(name, **options)
+    run = cluster.cli("submit", path, *flags).stdout.split()[0]
+    wait_for("a checkpoint", lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= step)
+    return path, run
+
+
+def resume(cluster):
+    """Killed and resumed, a run repeats its losses; with another number of replicas it goes on."""
+    options = {"stages": 2, "links": DEFAULT, "model": SMALL}
+    for name, forms_ in [("lossy", LOSSY), ("sparse", SPARSE)]:
+        flags = (*TWO, *HALF, *forms_)
+        unbroken = cluster.train(f"{name}-whole", *flags, **options)
+        expect_learnt(name, unbroken)
+        path, run = start_broken(cluster, f"{name}-broken", *flags, **options)
+        cluster.kill("worker4")
+        wait_for("the failure", lambda: cluster.status(run)["state"] == "failed")
+        cluster.start_worker(4)
+        wait_for("worker4 again", lambda: len(cluster.connected()) == WORKERS)
+        cluster.cli("submit", path, "--resume", "--watch", *flags)
+        expect_equal(f"{name}, killed and resumed", cluster.losses(run), unbroken)
+    # What replicas have of the optimizer is put together.
+    longer = cluster.write_run("lossy-broken", steps=60, **options)
+    cluster.cli("submit", longer, "--resume", "--watch")
+    losses = cluster.losses(run_of(cluster, "lossy-broken"))
+    expect_goes_on("one replica goes on from two", losses, 50)
+    longest = cluster.write_run("lossy-broken", steps=70, **options)
+    cluster.cli("submit", longest, "--resume", "--watch", *TWO, *HALF)
+    expect_goes_on("two replicas go on from one", cluster.losses(run_of(cluster, "lossy-broken")), 60)
+
+
+def run_of(cluster, name):
+    return cluster.status(name)["run_id"]
+
+
+def expect_goes_on(what, losses, before):
+    if len(losses) != before + 10 or max(losses[before:]) > 1.05 * max(losses[before - 10:before]):
+        raise AssertionError(f"{what}: {len(losses)} losses, the last {losses[before - 10:]}")
+    print(f"ok: {what}: {losses[before - 1]:.3f}, then {losses[-1]:.3f}", flush=True)
+
+
+def recovers(cluster):
+    """A worker is killed twice while the run trains: it goes on by itself, with the same losses."""
+    options = {"stages": 2, "links": DEFAULT, "model": SMALL, "steps": 100}
+    flags = (*TWO, *HALF, *LOSSY)
+    unbroken = cluster.train("whole", *flags, **options)
+    path, run = start_broken(cluster, "broken", *flags, "--set", "recovery.attempts=5", **options)
+    for worker, step in [(4, 20), (1, 50)]:
+        wait_for("a checkpoint", lambda: int(cluster.status(run).get("checkpoint_step", 0)) >= step)
+        cluster.kill(f"worker{worker}")
+        cluster.start_worker(worker)
+        wait_for(f"worker{worker} again", lambda: len(cluster.connected()) == WORKERS)
+    wait_for("the end", lambda: cluster.status(run)["state"] in ("done", "failed"))
+    status = cluster.status(run)
+    if status["state"] != "done" or int(status["epoch"]) < 3:
+        raise AssertionError(f"{status}")
+    expect_equal(f"recovered in epoch {status['epoch']}", cluster.losses(run), unbroken)
+
+
+def refused(cluster):
+    def expect(name, sentence, *flags, **options):
+        path = cluster.write_run(name, **{"stages": 2, **options})
+        result = cluster.cli("submit", path, *flags, check=False)
+        if result.returncode != 1 or sentence not in result.stderr:
+            raise AssertionError(f"{name}: exit {result.returncode}, {result.stderr!r}")
+        print(f"ok: {name}: {result.stderr.strip()}", flush=True)
+
+    expect("group", "does not train stages that ranks share", *TWO, "--set", "group.tensor=2")
+    expect("gradients", "did you mean 'sdp4bit'", *TWO, "--set", "pipeline.gradients=sdp4bits")
+    expect("alone", "one replica (pipeline.replicas 1) sends no other anything", "--set", "pipeline.gradients=bf16")
+
+
+def main():
+    cases = {"parity": parity, "forms": forms, "resume": resume, "recovers": recovers, "refused": refused}
+    with tempfile.TemporaryDirectory(prefix="longhaul-test-") as folder:
+        text_for_training(folder)
+        with Cluster(sys.argv[1], folder, workers=WORKERS) as cluster:
+            cases[sys.argv[2]](cluster)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+#include "run/file/replica_fields.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "run/file/run_spec.h"
+
+namespace longhaul {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct ReplicaFieldsParts {
+  std::string model = "{ layers: 2, hidden: 48, heads: 6, context: 8 }";
+  std::string rest;
+};
+
+// Of a run whose `pipeline` is on line 5.
+StatusOr<RunSpec> Parsed(const std::string& pipeline, const ReplicaFieldsParts& parts = {}) {
+  return ParseRunSpec("name: a\nmodel: " + parts.model +
+                          "\ndata: { text: x.txt }\ntrain: { steps: 4, microbatches: 3 }\n"
+                          "pipeline: " +
+                          pipeline + "\n" + parts.rest,
+                      "run.yaml", {}, nullptr);
+}
+std::string Error(const std::string& pipeline, const ReplicaFieldsParts& parts = {}) {
+  const auto spec = Parsed(pipeline, parts);
+  return spec.ok() ? "no error" : std::string(Message(spec.status()));
+}
+
+TEST(ReplicaFields, SayHowManyAndWhatTheySendEachOther) {
+  const auto spec = Parsed("{ replicas: 3, gradients: 'tagc:keep=0.05', parameters: difference4 }");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->replicas.count, 3u);
+  EXPECT_EQ(spec->replicas.gradients.form, replicas::GradientForm::kTagc);
+  EXPECT_EQ(spec->replicas.gradients.keep, 0.05);
+  EXPECT_EQ(spec->replicas.parameters, replicas::ParameterForm::kDifference4);
+  const auto again = ParseRunSpec(ToYaml(*spec), "again.yaml", {}, nullptr);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, *spec);
+}
+
+TEST(ReplicaFields, AStepHasTheTokensOfAllReplicas) {
+  const auto spec = Parsed("{ replicas: 3 }");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->TokensOfReplica(), 3u * 8);
+  EXPECT_EQ(spec->TokensPerStep(), 3u * 3 * 8);
+}
+
+TEST(ReplicaFields, OfOneReplicaLeaveNoTrace) {
+  const auto spec = Parsed("{ replicas: 1 }");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(ToYaml(*spec).find("replicas"), std::string::npos);
+}
+
+TEST(ReplicaFields, AreRefusedWhereTheySayNothing) {
+  EXPECT_THAT(Error("{ gradients: bf16, parameters: bf16 }"),
+              AllOf(HasSubstr("pipeline.gradients: one replica (pipeline.replicas 1) sends no "
+                              "other anything"),
+                    HasSubstr("pipeline.parameters: one replica")));
+}
+
+TEST(ReplicaFields, NameWhatIsWrong) {
+  EXPECT_THAT(Error("{ replicas: 2, gradients: sdp4bits }"),
+              HasSubstr("run.yaml:5:37: pipeline.gradients: 'sdp4bits' is not one of none, bf16, "
+                        "sdp4bit, tagc, local-sgd; did you mean 'sdp4bit'?"));
+  EXPECT_THAT(Error("{ replicas: 2, parameters: fp16 }"),
+              HasSubstr("pipeline.parameters: 'fp16' is not one of fp32, bf16, difference4"));
+  EXPECT_THAT(Error("{ replicas: 65 }"), HasSubstr("pipeline.replicas: expected"));
+}
+
+TEST(ReplicaFields, RefuseWhatReplicasCannotTrain) {
+  EXPECT_THAT(Error("{ replicas: 2, gradients: local-sgd }"), HasSubstr("local-sgd"));
+  EXPECT_THAT(Error("{ replicas: 2 }", {.rest = "group: { tensor: 2 }\n"}),
+              HasSubstr("pipeline.replicas: this version does not train stages that ranks share"));
+  const ReplicaFieldsParts tied = {
+      .model = "{ layers: 2, hidden: 48, heads: 6, context: 8, tied: true }"};
+  EXPECT_THAT(Error("{ replicas: 2, stages: 2, gradients: bf16 }", tied),
+              HasSubstr("a matrix that two stages hold through codecs that round"));
+  EXPECT_EQ(Error("{ replicas: 2, stages: 2 }", tied), "no error");
+}
+
+}  // namespace
+}  // namespace longhaul

@@ -1,0 +1,86 @@
+// What an executor does where its stage has replicas.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "worker/pipeline/executor.h"
+
+namespace longhaul::worker {
+
+ReplicaPort& Executor::PortTo(uint32_t replica) const {
+  const auto found = std::ranges::find_if(options_.replica_ports, [replica](const auto& port) {
+    return port->peer().replica == replica;
+  });
+  LH_CHECK(found != options_.replica_ports.end(), "no port to replica {}", replica);
+  return **found;
+}
+
+Status Executor::SumOverReplicas() {
+  {
+    const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kReplicas);
+    LH_RETURN_IF_ERROR(options_.exchange->Begin(step_));
+  }
+  while (!options_.exchange->IsReduced()) {
+    LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_GRADIENT, WorkAtHand::Wait::kReplicas));
+  }
+  return absl::OkStatus();
+}
+
+Status Executor::StepWithReplicas(double learning_rate, double gradient_scale) {
+  {
+    const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
+    const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kOptimizer);
+    LH_RETURN_IF_ERROR(options_.exchange->StepOwn(step_, learning_rate, gradient_scale));
+  }
+  while (!options_.exchange->IsDone()) {
+    LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_GRADIENT, WorkAtHand::Wait::kReplicas));
+  }
+  const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
+  const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kOptimizer);
+  return options_.exchange->End(step_);
+}
+
+// Norms are summed in the order of replicas.
+StatusOr<wire::StepMessage> Executor::AgreeWithReplicas(wire::StepMessage own) {
+  const bool decides = options_.cell.replica == 0;
+  const size_t expected = decides ? options_.replica_ports.size() : 1;
+  if (!decides) {
+    // Who is asked through this replica is asked through the first one, too.
+    stop_requested_ = checkpoint_requested_ = false;
+    PortTo(0).SendAgreement(wire::TensorKind::kNormUp, step_, own);
+  }
+  const auto said = [this] {
+    return std::ranges::subrange(of_replicas_.lower_bound({step_, 0}),
+                                 of_replicas_.lower_bound({step_.Next(), 0}));
+  };
+  while (static_cast<size_t>(std::ranges::distance(said())) < expected) {
+    LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_GRADIENT, WorkAtHand::Wait::kReplicas));
+  }
+  double squared_norm = own.squared_norm;
+  for (const auto& [from, message] : said()) {
+    if (!decides) own = message;
+    squared_norm += message.squared_norm;
+  }
+  of_replicas_.erase(said().begin(), said().end());
+  if (!decides) return own;
+  const wire::StepMessage decided = Decide(squared_norm);
+  for (const auto& port : options_.replica_ports) {
+    port->SendAgreement(wire::TensorKind::kStepControl, step_, decided);
+  }
+  return decided;
+}
+
+Status Executor::Handle(ReplicaAgrees& said) {
+  // Who owns no shard, of a stage with few parameters, may be ahead by a step.
+  const bool expected = said.step == step_ || said.step == step_.Next();
+  if (!expected || !of_replicas_.emplace(std::pair{said.step, said.replica}, said.message).second) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected replica {} to agree once on step {}, got step {}", said.replica,
+                    step_.value(), said.step.value()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace longhaul::worker

@@ -1,0 +1,229 @@
+#include "worker/pipeline/replica_exchange.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "run/model/family.h"
+#include "transport/replicas/parameters.h"
+
+namespace longhaul::worker {
+namespace {
+
+using replicas::OwnPiece;
+using replicas::ParameterForm;
+using replicas::ReplicatedParameter;
+
+std::vector<ReplicatedParameter> ParametersOfStage(const StageOptions& options) {
+  return replicas::ReplicatedParameters(
+      model::ParametersOf(options.model, options.vocabulary_rows(),
+                          {.first_layer = options.first_layer,
+                           .layers = options.layers,
+                           .embedding = options.first,
+                           .head = options.last}),
+      options.train.optimizer.kind == OptimizerKind::kMuon);
+}
+
+double SumOfSquares(std::span<const float> values) {
+  double sum = 0;
+  for (const float value : values) sum += static_cast<double>(value) * value;
+  return sum;
+}
+
+class Exchange final : public ReplicaExchange, public replicas::Outbox {
+ public:
+  Exchange(Stage* stage, const StageOptions& options, ParameterForm form,
+           ReplicaExchange::Send send)
+      : stage_(stage), options_(options), form_(form), send_(std::move(send)) {}
+
+  Status Prepare(const ReplicasSpec& spec, uint32_t replica, const StageSnapshot* begun_from);
+
+  Status Begin(Step step) override;
+  Status Take(ReplicaSaid said) override {
+    return reducer_->Take(said.replica, std::move(said.message));
+  }
+  bool IsReduced() const override;
+  SquaredNorm AddSquaredNorm(double sum) const override;
+  Status StepOwn(Step step, double learning_rate, double gradient_scale) override;
+  Status Skip(Step step) override;
+  bool IsDone() const override { return reducer_->IsDone(); }
+  Status End(Step step) override { return stage_->EndSharedStep(step); }
+  StatusOr<std::vector<NamedArray>> State() override;
+
+  // replicas::Outbox
+  Status Send(uint32_t to, replicas::MessageKind, std::vector<std::byte> message) override {
+    send_(to, step_, std::move(message));
+    return absl::OkStatus();
+  }
+
+ private:
+  uint32_t buckets() const { return static_cast<uint32_t>(reducer_->layout().buckets().size()); }
+  // What the stage holds, in the order of the layout. kInternal where its descriptor says
+  // otherwise.
+  StatusOr<std::vector<SharedParameter>> Shared();
+  Status MakeOptimizer(const std::vector<SharedParameter>& shared);
+  Status Restore(const StageSnapshot& snapshot);
+  // Of what the reducer remembers. Of residuals each of so many replicas has its own.
+  std::string ArrayName(const std::string& state) const {
+    if (!state.ends_with(kResidual)) return state;
+    return fmt::format("{}-{}-of-{}", state, replica_, reducer_->layout().options().replicas);
+  }
+  // Parameters whose numbers another stage counts.
+  bool CountsInNorm(const OwnPiece& piece) const {
+    return !counted_elsewhere_[piece.piece.parameter];
+  }
+
+  Stage* const stage_;
+  const StageOptions options_;
+  const ParameterForm form_;
+  const ReplicaExchange::Send send_;
+  uint32_t replica_ = 0;
+  std::unique_ptr<replicas::Reducer> reducer_;
+  std::unique_ptr<ShardOptimizer> optimizer_;
+  std::vector<bool> counted_elsewhere_;
+  Step step_{0};
+};
+
+StatusOr<std::vector<SharedParameter>> Exchange::Shared() {
+  LH_ASSIGN_OR_RETURN(std::vector<SharedParameter> all, stage_->SharedParameters());
+  std::map<std::string, SharedParameter*> by_name;
+  for (SharedParameter& one : all) by_name[one.name] = &one;
+  std::vector<SharedParameter> ordered;
+  for (const ReplicatedParameter& parameter : reducer_->layout().parameters()) {
+    const auto found = by_name.find(parameter.name);
+    if (found == by_name.end() || found->second->value.size() != parameter.elements) {
+      return absl::InternalError(
+          fmt::format("replicas exchange {} with {} elements, which the stage does not hold",
+                      parameter.name, parameter.elements));
+    }
+    ordered.push_back(std::move(*found->second));
+  }
+  LH_CHECK(ordered.size() == all.size(), "the stage has {} parameters, replicas exchange {}",
+           all.size(), ordered.size());
+  return ordered;
+}
+
+Status Exchange::Prepare(const ReplicasSpec& spec, uint32_t replica,
+                         const StageSnapshot* begun_from) {
+  replica_ = replica;
+  LH_ASSIGN_OR_RETURN(
+      replicas::Layout layout,
+      replicas::Layout::Make(
+          ParametersOfStage(options_),
+          {.replicas = spec.count, .gradients = spec.gradients, .parameters = spec.parameters}));
+  LH_ASSIGN_OR_RETURN(
+      reducer_,
+      replicas::Reducer::Create(
+          std::move(layout), {.replica = replica, .seed = options_.train.seed, .ring = {}}, this));
+  LH_ASSIGN_OR_RETURN(const std::vector<SharedParameter> shared, Shared());
+  std::vector<std::span<const float>> values;
+  for (const SharedParameter& one : shared) {
+    values.emplace_back(one.value);
+    counted_elsewhere_.push_back(one.counted_elsewhere);
+  }
+  LH_RETURN_IF_ERROR(reducer_->BeginMasters(values));
+  LH_RETURN_IF_ERROR(MakeOptimizer(shared));
+  return begun_from == nullptr ? absl::OkStatus() : Restore(*begun_from);
+}
+
+Status Exchange::MakeOptimizer(const std::vector<SharedParameter>& shared) {
+  std::vector<ParameterShard> shards;
+  for (uint32_t b = 0; b < buckets(); ++b) {
+    for (OwnPiece& own : reducer_->Own(b)) {
+      const SharedParameter& whole = shared[own.piece.parameter];
+      shards.push_back({.name = whole.name,
+                        .shape = whole.shape,
+                        .decays = whole.decays,
+                        .block_matrices = whole.block_matrices,
+                        .first = own.piece.first,
+                        .gradient = own.gradient,
+                        .value = own.master});
+    }
+  }
+  LH_ASSIGN_OR_RETURN(optimizer_,
+                      ShardOptimizer::Create(options_.train, options_.threads, std::move(shards)));
+  return absl::OkStatus();
+}
+
+// Residuals of a run with another number of replicas are not there: they are nothing but what
+// rounding lost.
+Status Exchange::Restore(const StageSnapshot& snapshot) {
+  const ArrayPieces pieces(snapshot.moments);
+  for (const replicas::StateTensor& state : reducer_->State()) {
+    const std::string name = ArrayName(state.name);
+    if (!pieces.Has(name)) continue;
+    LH_RETURN_IF_ERROR(pieces.Read(name, state.first, state.values));
+  }
+  return optimizer_->Restore(pieces);
+}
+
+Status Exchange::Begin(Step step) {
+  step_ = step;
+  LH_ASSIGN_OR_RETURN(const std::vector<SharedParameter> shared, Shared());
+  std::vector<replicas::ParameterMemory> memory;
+  for (const SharedParameter& one : shared) memory.push_back({one.gradient, one.value});
+  LH_RETURN_IF_ERROR(reducer_->Begin(step.value(), std::move(memory)));
+  for (uint32_t b = 0; b < buckets(); ++b) LH_RETURN_IF_ERROR(reducer_->GiveGradients(b));
+  return absl::OkStatus();
+}
+
+bool Exchange::IsReduced() const {
+  for (uint32_t b = 0; b < buckets(); ++b) {
+    if (!reducer_->IsReduced(b)) return false;
+  }
+  return true;
+}
+
+SquaredNorm Exchange::AddSquaredNorm(double sum) const {
+  SquaredNorm norm{.sum = sum};
+  for (uint32_t b = buckets(); b-- > 0;) {
+    for (const OwnPiece& own : reducer_->Own(b)) {
+      if (CountsInNorm(own)) norm.own += SumOfSquares(own.gradient);
+    }
+  }
+  norm.sum += norm.own;
+  return norm;
+}
+
+Status Exchange::StepOwn(Step step, double learning_rate, double gradient_scale) {
+  LH_RETURN_IF_ERROR(optimizer_->Step(step, learning_rate, gradient_scale));
+  for (uint32_t b = 0; b < buckets(); ++b) LH_RETURN_IF_ERROR(reducer_->GiveParameters(b));
+  return absl::OkStatus();
+}
+
+Status Exchange::Skip(Step step) {
+  LH_RETURN_IF_ERROR(reducer_->SkipStep());
+  return stage_->SkipStep(step);
+}
+
+StatusOr<std::vector<NamedArray>> Exchange::State() {
+  LH_ASSIGN_OR_RETURN(std::vector<NamedArray> arrays, optimizer_->Moments());
+  for (const replicas::StateTensor& state : reducer_->State()) {
+    std::string name = ArrayName(state.name);
+    if (state.name.ends_with(kMaster)) {
+      if (form_ == ParameterForm::kFp32) continue;  // they are the parameters
+      const size_t dot = name.rfind('.');
+      name = PieceName(name.substr(0, dot), state.first, kMaster);
+    }
+    arrays.push_back({std::move(name),
+                      {static_cast<int64_t>(state.values.size())},
+                      {state.values.begin(), state.values.end()}});
+  }
+  return arrays;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<ReplicaExchange>> ReplicaExchange::Create(
+    Stage* stage, const StageOptions& options, const ReplicasSpec& replicas, uint32_t replica,
+    Send send, const StageSnapshot* begun_from) {
+  auto exchange = std::make_unique<Exchange>(stage, options, replicas.parameters, std::move(send));
+  LH_RETURN_IF_ERROR(exchange->Prepare(replicas, replica, begun_from));
+  return exchange;
+}
+
+}  // namespace longhaul::worker

@@ -1,0 +1,64 @@
+// The step of a stage that replicas take together: gradients go to the owners of shards, owners
+// step these, parameters come back (transport/replicas/reducer.h). One replica's end; the others
+// are at the far ends of links.
+//
+//   exchange->Begin(step);                        // the last backward is done
+//   ... until exchange->IsReduced(): ReplicaSaid goes to Take() ...
+//   norm = exchange->AddSquaredNorm(sum);
+//   exchange->StepOwn(step, rate, scale);         // or Skip(step), on all replicas
+//   ... until exchange->IsDone(): ReplicaSaid goes to Take() ...
+//   exchange->End(step);
+//
+// Threads: the compute thread. Errors: kInvalidArgument for a peer's message that cannot be, and
+// those of the stage.
+#ifndef LONGHAUL_WORKER_PIPELINE_REPLICA_EXCHANGE_H_
+#define LONGHAUL_WORKER_PIPELINE_REPLICA_EXCHANGE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "run/file/run_spec.h"
+#include "run/plan/plan.h"
+#include "transport/replicas/reducer.h"
+#include "worker/pipeline/event_queue.h"
+#include "worker/stage/shard_optimizer.h"
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+
+class ReplicaExchange {
+ public:
+  // Sends a message to a replica; never blocks.
+  using Send = std::function<void(uint32_t replica, Step step, std::vector<std::byte> message)>;
+
+  // Of a stage with StageOptions::shares_step, which outlives it. `begun_from`: the checkpoint that
+  // the stage was restored from; null: it is as the run begins.
+  static StatusOr<std::unique_ptr<ReplicaExchange>> Create(Stage* stage,
+                                                           const StageOptions& options,
+                                                           const ReplicasSpec& replicas,
+                                                           uint32_t replica, Send send,
+                                                           const StageSnapshot* begun_from);
+  virtual ~ReplicaExchange() = default;
+
+  virtual Status Begin(Step step) = 0;
+  // Also before Begin: another replica may be ahead.
+  virtual Status Take(ReplicaSaid said) = 0;
+  virtual bool IsReduced() const = 0;
+  // `sum` plus that of the gradients' means that this replica owns, as
+  // Stage::AddSquaredGradientNorm.
+  virtual SquaredNorm AddSquaredNorm(double sum) const = 0;
+  virtual Status StepOwn(Step step, double learning_rate, double gradient_scale) = 0;
+  virtual Status Skip(Step step) = 0;
+  virtual bool IsDone() const = 0;
+  virtual Status End(Step step) = 0;
+
+  // What a checkpoint has beside the stage's own snapshot, after End.
+  virtual StatusOr<std::vector<NamedArray>> State() = 0;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_PIPELINE_REPLICA_EXCHANGE_H_

@@ -1,0 +1,106 @@
+// A stage's end of the edge to another replica of it: whole messages of transport/replicas, in
+// order, and between first stages what replicas agree on in a step.
+//
+// Messages travel in chunks on the bulk lane, agreements on the control lane. What belongs to
+// another run or epoch is dropped and counted; what makes no sense ends the stage (Failed).
+//
+// Threads: Send and SendAgreement from the compute thread; LinkHandler on the link's loop. Lives in
+// a shared_ptr: the link's loop and pending sends hold it.
+#ifndef LONGHAUL_WORKER_PIPELINE_REPLICA_PORT_H_
+#define LONGHAUL_WORKER_PIPELINE_REPLICA_PORT_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/ids.h"
+#include "proto/wire/step_message.h"
+#include "proto/wire/tensor_header.h"
+#include "run/plan/plan.h"
+#include "worker/pipeline/edge_port.h"
+#include "worker/pipeline/event_queue.h"
+#include "worker/pipeline/traffic_watch.h"
+
+namespace longhaul::worker {
+
+struct ReplicaPortOptions {
+  RunId run;
+  Epoch epoch;
+  EdgeId edge;
+  CellId own, peer;
+  uint32_t credits = transport::kDefaultCredits;
+  // No message of the peer is longer: of hostile headers.
+  uint64_t most_message_bytes = uint64_t{1} << 32;
+  TrafficWatch* traffic = nullptr;  // outlives the port; or null
+  std::function<void(const LinkHealth&)> on_health;
+};
+
+class ReplicaPort final : public EdgePort, public std::enable_shared_from_this<ReplicaPort> {
+ public:
+  static std::shared_ptr<ReplicaPort> Create(ReplicaPortOptions options,
+                                             std::shared_ptr<EventQueue> events);
+  ~ReplicaPort() override;
+
+  EdgeId edge() const override { return options_.edge; }
+  const CellId& peer() const override { return options_.peer; }
+  uint32_t credits() const override { return options_.credits; }
+  void Attach(std::shared_ptr<transport::Link> link) override;
+  void Close(Deadline deadline) override;
+  PortUse TakeUse() override;
+  uint64_t frames_received() const override {
+    return frames_received_.load(std::memory_order_relaxed);
+  }
+
+  // Never blocks. A ReplicaSaid of the peer.
+  void Send(Step step, std::vector<std::byte> message);
+  // A ReplicaAgrees of the peer. `kind`: kNormUp or kStepControl.
+  void SendAgreement(wire::TensorKind kind, Step step, const wire::StepMessage& message);
+
+  void OnFrame(transport::Lane lane, std::span<const std::byte> payload) override;
+  void OnSuspect(absl::Duration silence) override;
+  void OnHealthy() override;
+  void OnLost(const Status& why) override;
+  void OnHealed(absl::Duration away, uint64_t frames_resent) override;
+  void OnClosed(const Status& reason) override;
+
+ private:
+  // A message from Send until the peer has taken its last chunk.
+  struct Outgoing;
+  ReplicaPort(ReplicaPortOptions options, std::shared_ptr<EventQueue> events);
+  wire::TensorHeader HeaderFor(wire::TensorKind kind, Step step) const;
+  Direction SendDirection() const;
+  Status HandleFrame(transport::Lane lane, std::span<const std::byte> payload);
+  Status HandleChunk(const wire::TensorHeader& header, std::span<const std::byte> body);
+  void ChunkTaken();
+  void NoteReceiving(bool receiving);
+
+  const ReplicaPortOptions options_;
+  const uint64_t run_tag_;
+  const std::shared_ptr<EventQueue> events_;
+  std::atomic<uint64_t> frames_received_{0};
+
+  std::mutex mutex_;  // what follows down to last_stats_
+  std::shared_ptr<transport::Link> link_;
+  bool closed_ = false;
+  uint32_t sent_ = 0;  // messages
+  PortUse use_;
+  uint64_t chunks_under_way_ = 0;
+  MonoTime busy_since_;
+  transport::LinkStats last_stats_;
+
+  // Link's loop only: the message that comes.
+  uint32_t received_ = 0;
+  std::vector<std::byte> incoming_;
+  uint64_t incoming_bytes_ = 0;  // of all of it
+  uint32_t next_chunk_ = 0;
+  MonoTime began_;
+  bool receiving_ = false;
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_PIPELINE_REPLICA_PORT_H_

@@ -1,0 +1,34 @@
+// Parameters and gradients of a stage as its replicas see them: where the stage is on the CPU its
+// own memory, on a GPU copies.
+//
+// Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
+// exceptions.
+#ifndef LONGHAUL_WORKER_STAGE_SHARED_MEMORY_H_
+#define LONGHAUL_WORKER_STAGE_SHARED_MEMORY_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "worker/stage/layers.h"
+#include "worker/stage/stage.h"
+
+namespace longhaul::worker {
+
+class SharedMemory {
+ public:
+  // Of all but what balances experts, which the stage moves by itself.
+  std::vector<SharedParameter> Read(const std::vector<Parameter>& parameters);
+  // After Read of the same parameters: values become theirs.
+  void Write(const std::vector<Parameter>& parameters) const;
+
+ private:
+  struct Copies {
+    at::Tensor value, gradient;  // in host memory
+  };
+  std::vector<Copies> copies_;  // by parameter
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_STAGE_SHARED_MEMORY_H_

@@ -87,10 +87,9 @@ void PrintGroups(const Terminal& terminal, const Plan& plan, uint32_t microbatch
     const std::optional<double>& inside = cell.group->collective_seconds;
     const double beside =
         cell.forward_seconds + cell.backward_seconds - cell.group->even_share_seconds;
-    std::vector<TableCell> row = {NameIn(plan, plan.assignment.cells[i].id),
-                                  Printable(cell.group->forward_collective),
-                                  Printable(cell.group->backward_collective),
-                                  bytes(cell.group->sent.total())};
+    std::vector<TableCell> row = {
+        NameIn(plan, plan.assignment.cells[i].id), Printable(cell.group->forward_collective),
+        Printable(cell.group->backward_collective), bytes(cell.group->sent.total())};
     if (to_experts) row.emplace_back(bytes(cell.group->sent.all_to_all));
     row.insert(row.end(), {inside ? SecondsText(*inside * microbatches) : "-",
                            inside && step > 0 ? PercentText(*inside * microbatches / step) : "-",
@@ -172,10 +171,10 @@ void PrintTimes(const Terminal& terminal, const Plan& plan) {
       return PercentText(seconds / plan.prediction.step_seconds);
     };
     const CellId id = i < plan.assignment.cells.size() ? plan.assignment.cells[i].id : CellId{};
-    table.AddRow({NameIn(plan, id), share(cell.compute_seconds),
-                  share(cell.codec_seconds), share(cell.wait_above_seconds),
-                  share(cell.wait_below_seconds), share(cell.optimizer_seconds),
-                  PercentText(cell.egress_share), PercentText(cell.ingress_share)});
+    table.AddRow({NameIn(plan, id), share(cell.compute_seconds), share(cell.codec_seconds),
+                  share(cell.wait_above_seconds), share(cell.wait_below_seconds),
+                  share(cell.optimizer_seconds), PercentText(cell.egress_share),
+                  PercentText(cell.ingress_share)});
   }
   terminal.out << "\npredicted shares of a step:\n";
   table.Print(terminal);

@@ -137,8 +137,7 @@ Table CollectivesTable(const v1::RunStatus& run) {
   for (const v1::StageStatus& stage : run.stages()) {
     if (!stage.has_collectives()) continue;
     const v1::CollectiveUse& use = stage.collectives();
-    table.AddRow({NameIn(run, stage),
-                  use.has_seconds() ? SecondsText(use.seconds()) : "?",
+    table.AddRow({NameIn(run, stage), use.has_seconds() ? SecondsText(use.seconds()) : "?",
                   stage.has_collective_share() ? PercentText(stage.collective_share()) : "?",
                   bytes(use.sent().all_reduce()), bytes(use.sent().all_gather()),
                   bytes(use.sent().reduce_scatter()), bytes(use.sent().all_to_all())});
@@ -156,8 +155,8 @@ Table ExpertsTable(const v1::RunStatus& run) {
   for (const v1::StageStatus& stage : run.stages()) {
     if (!stage.has_expert_load()) continue;
     const v1::ExpertLoad& load = stage.expert_load();
-    table.AddRow({NameIn(run, stage), times(load.highest()),
-                  fmt::format("{}", load.layer()), times(load.mean())});
+    table.AddRow({NameIn(run, stage), times(load.highest()), fmt::format("{}", load.layer()),
+                  times(load.mean())});
   }
   return table;
 }

@@ -9,6 +9,8 @@
 #include "coordinator/cli/format.h"
 #include "coordinator/cli/program.h"
 #include "coordinator/cli/table.h"
+#include "run/plan/plan.h"
+#include "run/plan/proto/plan_proto.h"
 
 namespace longhaul::cli {
 namespace {

@@ -43,6 +43,8 @@ inline bool HoldsTables(const std::string& name) {
 
 // Who writes files of a checkpoint.
 struct ShardOwner {
+  ShardOwner(StageIndex of_stage, std::optional<uint32_t> of_replica = std::nullopt)
+      : stage(of_stage), replica(of_replica) {}
   StageIndex stage;
   std::optional<uint32_t> replica;  // nullopt: the stage has one
 };

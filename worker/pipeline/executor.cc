@@ -65,9 +65,8 @@ Executor::Executor(ExecutorOptions options)
   }
   checkpoint_writer_ = std::make_unique<CheckpointWriter>(
       options_.shards, options_.run,
-      ShardOwner{
-          .stage = StageIndex(options_.cell.stage),
-          .replica = options_.exchange ? std::optional(options_.cell.replica) : std::nullopt},
+      ShardOwner(StageIndex(options_.cell.stage),
+                 options_.exchange ? std::optional(options_.cell.replica) : std::nullopt),
       [this](const CheckpointWriter::Job& job, const StatusOr<std::vector<ShardFile>>& files) {
         CheckpointWritten(job.snapshot, job.interim, files);
       });

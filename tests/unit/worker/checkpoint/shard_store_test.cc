@@ -54,8 +54,8 @@ class ShardStoreTest : public ::testing::Test {
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
-  std::vector<ShardFile> Write(StageIndex stage, const StageSnapshot& snapshot) {
-    auto files = store_->Write(kRun, stage, snapshot);
+  std::vector<ShardFile> Write(const ShardOwner& owner, const StageSnapshot& snapshot) {
+    auto files = store_->Write(kRun, owner, snapshot);
     EXPECT_TRUE(files.ok()) << files.status();
     return files.ok() ? *std::move(files) : std::vector<ShardFile>();
   }

@@ -32,7 +32,7 @@ class ExecutorTest : public ::testing::Test {
   // Keeps what is written, or refuses to.
   class FakeShards : public NoShards {
    public:
-    StatusOr<std::vector<ShardFile>> Write(const RunId&, StageIndex,
+    StatusOr<std::vector<ShardFile>> Write(const RunId&, const ShardOwner&,
                                            const StageSnapshot& snapshot) override {
       if (!refusal.ok()) return refusal;
       steps.Push(snapshot.step);

@@ -13,7 +13,8 @@ namespace longhaul::worker {
 
 class NoShards : public ShardStore {
  public:
-  StatusOr<std::vector<ShardFile>> Write(const RunId&, StageIndex, const StageSnapshot&) override {
+  StatusOr<std::vector<ShardFile>> Write(const RunId&, const ShardOwner&,
+                                         const StageSnapshot&) override {
     return std::vector<ShardFile>{{"stage.params.safetensors", 1, "hash"}};
   }
   StatusOr<std::unique_ptr<ShardWriter>> Take(const RunId&, Step, const ShardFile&) override {

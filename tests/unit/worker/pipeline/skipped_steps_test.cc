@@ -84,7 +84,7 @@ class FaultyStage final : public Stage {
 // Keeps every snapshot, by its step.
 class Snapshots final : public NoShards {
  public:
-  StatusOr<std::vector<ShardFile>> Write(const RunId&, StageIndex,
+  StatusOr<std::vector<ShardFile>> Write(const RunId&, const ShardOwner&,
                                          const StageSnapshot& snapshot) override {
     const std::lock_guard lock(mutex_);
     by_step[snapshot.step] = snapshot;

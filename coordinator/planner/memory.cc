@@ -157,6 +157,28 @@ uint64_t TiedBytes(const RunSpec& spec, uint32_t vocabulary, bool first, bool la
   return rows * spec.model.hidden * kFloat + kTiedPieces;
 }
 
+// What replicas of a stage with so many parameters and moments need beside what one needs, or do
+// not. In bytes.
+struct OfReplicas {
+  uint64_t moments = 0;   // that one would have, and they share
+  uint64_t owned = 0;     // fp32 parameters and gradients of the own part
+  uint64_t residual = 0;  // what earlier steps did not send
+  uint64_t messages = 0;  // on their way
+};
+OfReplicas ReplicasOf(const RunSpec& spec, uint64_t parameters, uint64_t moments) {
+  const uint64_t replicas = spec.replicas.count;
+  if (replicas == 1) return {};
+  const replicas::GradientOptions& gradients = spec.replicas.gradients;
+  const bool keeps = gradients.feedback || gradients.form == replicas::GradientForm::kTagc;
+  const uint64_t own = PartOf(parameters, static_cast<uint32_t>(replicas));
+  // Gradients of others' parts, theirs of the own one, and the own part's new parameters, at most
+  // in fp32.
+  return {.moments = moments - PartOf(moments, static_cast<uint32_t>(replicas)),
+          .owned = 2 * kFloat * own,
+          .residual = keeps ? kFloat * parameters : 0,
+          .messages = 3 * kFloat * (replicas - 1) * own};
+}
+
 }  // namespace
 
 uint64_t StageParameters(const ModelSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
@@ -191,9 +213,13 @@ uint64_t TableBytes(const RunSpec& spec, uint32_t vocabulary) {
 
 uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last) {
-  return kFloat * (StageParameters(spec.model, vocabulary, layers, first, last) +
-                   StageMoments(spec, vocabulary, layers, first, last)) +
-         (last ? 0 : TableBytes(spec, vocabulary));
+  const uint64_t parameters = StageParameters(spec.model, vocabulary, layers, first, last);
+  const uint64_t moments = StageMoments(spec, vocabulary, layers, first, last);
+  const OfReplicas replicas = ReplicasOf(spec, parameters, kFloat * moments);
+  const bool has_masters =
+      replicas.owned > 0 && spec.replicas.parameters != replicas::ParameterForm::kFp32;
+  return kFloat * (parameters + moments) - replicas.moments + replicas.residual +
+         (has_masters ? replicas.owned / 2 : 0) + (last ? 0 : TableBytes(spec, vocabulary));
 }
 
 StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
@@ -222,8 +248,10 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const bool rounded = spec.train.optimizer.moments == MomentDtype::kBf16;
   const uint64_t moments = MomentsOf(spec, vocabulary, layers, first, last, RanksOf(spec.group)) *
                            (rounded ? kHalf : kFloat);
+  const OfReplicas replicas = ReplicasOf(spec, parameters, moments);
+  const uint64_t exchanged = replicas.owned + replicas.residual + replicas.messages;
   StageMemory memory;
-  memory.fixed = 2 * kFloat * parameters + moments +
+  memory.fixed = 2 * kFloat * parameters + (exchanged > 0 ? 0 : moments) +
                  FrozenBytes(spec, vocabulary, layers, first, last) +
                  MuonBytes(spec, vocabulary, layers) + (rounded && on_gpu ? kRoundingBytes : 0) +
                  casts + kBoundaryBuffers * boundary + kLogitsAtWork * logits +
@@ -233,7 +261,9 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   if (tables > 0) memory.fixed += boundaries * (tables + kTensorsOfTables * boundary);
   const uint64_t in_host =
       SnapshotsAtATime(spec) * StageStateBytes(spec, vocabulary, layers, first, last) +
-      TiedBytes(spec, vocabulary, first, last) + kTablesOnTheirWay * tables;
+      TiedBytes(spec, vocabulary, first, last) + kTablesOnTheirWay * tables +
+      (exchanged > 0 ? exchanged + moments - replicas.moments : 0) +
+      (exchanged > 0 && on_gpu ? 2 * kFloat * parameters : 0);
   if (on_gpu) {
     memory.host = in_host + kBoundaryBuffers * boundary + ranks * kPinnedBytes + kProgramBytes;
   } else {

@@ -27,7 +27,8 @@ uint64_t StageMoments(const RunSpec& spec, uint32_t vocabulary, uint32_t layers,
 // Of the tables of a boundary whose codec predicts by tokens, on one side; 0 where none does.
 uint64_t TableBytes(const RunSpec& spec, uint32_t vocabulary);
 // A checkpoint of a stage, a copy of it, and its snapshot in memory: values and moments, all fp32,
-// and the tables of the boundary below.
+// and the tables of the boundary below. Of a replica's: its own part of the moments, and of the
+// parameters where others have rounded ones; and what it did not send yet.
 uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
                          bool last);
 
@@ -81,6 +82,10 @@ struct StageMemory {
 //              32 MiB of the own one on its way
 //            + where a codec predicts by tokens 2 tables more: on their way to a snapshot, or read
 //              from a checkpoint, which for a stage in the middle has 2 files of them
+//            + with replicas, which step a stage together: the own part's moments, which are not in
+//              `fixed` then, with 8 bytes a parameter of the own part; 12 bytes a parameter of all
+//              other parts for messages; where gradients leave something for later steps 4 bytes a
+//              parameter; on a GPU a copy of values and gradients
 //            + 4 boundary tensors, encoded; in clean validation they are as large as in fp32
 //            + 64 MiB, through which snapshots come from the GPU
 //            + kProgramBytes

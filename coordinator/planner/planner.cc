@@ -200,12 +200,14 @@ std::optional<GroupEstimate> Planner::EstimateOfGroup(uint32_t stage, uint32_t l
   return estimate;
 }
 
+// Replicas step their parts of it.
 double Planner::Optimizer(uint32_t stage, uint32_t layers) const {
+  const uint32_t replicas = spec_.replicas.count;
   if (spec_.replay) {
-    return absl::ToDoubleSeconds(spec_.replay->optimizer * layers / spec_.model.layers);
+    return absl::ToDoubleSeconds(spec_.replay->optimizer * layers / spec_.model.layers) / replicas;
   }
   const v1::GroupTimes* const group = Group(stage);
-  return static_cast<double>(SizeOf(stage, layers).parameters) *
+  return static_cast<double>(SizeOf(stage, layers).parameters) / replicas *
          (group != nullptr ? group->optimizer_seconds_per_parameter()
                            : request_.workers[stage].times.optimizer_seconds_per_parameter());
 }
@@ -459,6 +461,10 @@ uint32_t ThreadsOfRank(const RunSpec& spec, const CandidateWorker& worker) {
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop) {
   if (request.spec.group.is_auto()) return MakePlanOfBestGroup(request, stop);
   if (request.spec.replicas.count > 1) return MakePlanOfReplicas(request, stop);
+  return MakePlanOfOneReplica(request, stop);
+}
+
+StatusOr<Plan> MakePlanOfOneReplica(const PlanRequest& request, const std::stop_token& stop) {
   return Planner(request).Make(stop);
 }
 

@@ -88,7 +88,9 @@ uint64_t StageMemoryBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t lay
 // plan, however long that takes.
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop = {});
 
-// The split that MakePlan would choose for one replica: layers by stage. Errors as its.
+// Of one of the replicas that the run file asks for: the chain that request.workers are.
+StatusOr<Plan> MakePlanOfOneReplica(const PlanRequest& request, const std::stop_token& stop = {});
+// The split that it would choose : layers by stage. Errors as its.
 StatusOr<std::vector<uint32_t>> SplitFor(const PlanRequest& request);
 
 // Whether every worker has a device for each rank of the run's group. kFailedPrecondition naming

@@ -61,7 +61,7 @@ class ReplicasPlanner {
       PlanRequest one = RequestOf(replica);
       one.layers = layers;
       one.with_codec_table = request_.with_codec_table && replica == 0;
-      auto plan = MakePlan(one, stop_);
+      auto plan = MakePlanOfOneReplica(one, stop_);
       if (!plan.ok()) return Annotate(plan.status(), fmt::format("replica {}", replica));
       plans.push_back(*std::move(plan));
     }
@@ -73,10 +73,9 @@ class ReplicasPlanner {
     return std::span(request_.workers).subspan(size_t{replica} * stages_, stages_);
   }
 
-  // A run of this replica alone.
+  // Of this replica alone.
   PlanRequest RequestOf(uint32_t replica) const {
     PlanRequest one = request_;
-    one.spec.replicas = {};
     const auto workers = WorkersOf(replica);
     one.workers.assign(workers.begin(), workers.end());
     if (one.resume) {

@@ -131,6 +131,12 @@ Status Exchange::Prepare(const ReplicasSpec& spec, uint32_t replica,
 }
 
 Status Exchange::MakeOptimizer(const std::vector<SharedParameter>& shared) {
+  if (const auto& replay = options_.replay) {
+    optimizer_ =
+        ShardOptimizer::OfReplay(replay->optimizer * options_.layers / options_.model.layers /
+                                 reducer_->layout().options().replicas);
+    return absl::OkStatus();
+  }
   std::vector<ParameterShard> shards;
   for (uint32_t b = 0; b < buckets(); ++b) {
     for (OwnPiece& own : reducer_->Own(b)) {
@@ -204,6 +210,7 @@ StatusOr<std::vector<NamedArray>> Exchange::State() {
   LH_ASSIGN_OR_RETURN(std::vector<NamedArray> arrays, optimizer_->Moments());
   for (const replicas::StateTensor& state : reducer_->State()) {
     std::string name = ArrayName(state.name);
+    if (options_.replay) continue;  // none is worth keeping
     if (state.name.ends_with(kMaster)) {
       if (form_ == ParameterForm::kFp32) continue;  // they are the parameters
       const size_t dot = name.rfind('.');

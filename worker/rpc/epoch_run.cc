@@ -199,6 +199,12 @@ Status EpochRun::Check() {
         ToString(cell_), assignment_.data.vocabulary,
         ends_tied ? "no such edge" : "one where there is no such matrix"));
   }
+  if (const size_t others = assignment_.EdgesOf(cell_, EdgeKind::kReplicas).size();
+      others + 1 != spec_.replicas.count) {
+    return absl::InvalidArgumentError(fmt::format(
+        "expected {} to have an edge to each other one of the run file's {} replicas, got {}",
+        ToString(cell_), spec_.replicas.count, others));
+  }
   if (mine->group != Group{spec_.group.tensor, spec_.group.expert}) {
     return absl::InvalidArgumentError(
         fmt::format("expected {} to have the run file's group.tensor {} and group.expert {}, got "

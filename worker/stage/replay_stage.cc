@@ -7,6 +7,8 @@
 
 #include "base/precise_sleep.h"
 #include "run/boundary/boundary_shape.h"
+#include "run/model/family.h"
+#include "worker/stage/init.h"
 #include "worker/stage/noise.h"
 
 namespace longhaul::worker {
@@ -77,6 +79,23 @@ class ReplayStage final : public Stage {
     return absl::OkStatus();
   }
 
+  // Gradients are noise; nothing is learned from them.
+  StatusOr<std::vector<SharedParameter>> SharedParameters() override {
+    if (shared_.empty()) MakeShared();
+    std::vector<SharedParameter> shared;
+    for (Shared& one : shared_) {
+      shared.push_back({.name = one.name,
+                        .shape = {static_cast<int64_t>(one.values.size())},
+                        .gradient = one.gradients,
+                        .value = one.values});
+    }
+    return shared;
+  }
+  Status EndSharedStep(Step step) override {
+    step_ = step.value();
+    return absl::OkStatus();
+  }
+
   StatusOr<StageSnapshot> Snapshot() const override {
     return StageSnapshot{.step = step_, .parameters = {}, .moments = {}};
   }
@@ -93,6 +112,25 @@ class ReplayStage final : public Stage {
   uint64_t parameter_count() const override { return 0; }
 
  private:
+  struct Shared {
+    std::string name;
+    std::vector<float> gradients, values;
+  };
+  void MakeShared() {
+    const model::Part part{.first_layer = options_.first_layer,
+                           .layers = options_.layers,
+                           .embedding = options_.first,
+                           .head = options_.last};
+    for (const model::PlacedParameter& placed :
+         model::ParametersOf(options_.model, options_.vocabulary_rows(), part)) {
+      if (placed.parameter.frozen || placed.parameter.balances) continue;
+      Shared& one =
+          shared_.emplace_back(Shared{.name = placed.Name(), .gradients = {}, .values = {}});
+      one.gradients.resize(placed.parameter.shape.elements());
+      one.values.resize(one.gradients.size());
+      FillNormal(options_.train.seed, one.name, 1, one.gradients);
+    }
+  }
   static void Work(absl::Duration duration) { SleepPreciselyUntil(Now() + duration); }
   std::optional<BoundaryTensor> Output(bool wanted) const {
     return wanted ? std::optional(noise_) : std::nullopt;
@@ -102,6 +140,7 @@ class ReplayStage final : public Stage {
   absl::Duration forward_, backward_, optimizer_;
   BoundaryTensor noise_;
   std::set<Microbatch> pending_;
+  std::vector<Shared> shared_;  // where replicas step the stage together
   uint64_t step_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/precise_sleep.h"
 #include "worker/stage/optimizer.h"
 #include "worker/stage/snapshot_arrays.h"
 #include "worker/stage/torch_scope.h"
@@ -83,7 +84,26 @@ class TorchShardOptimizer final : public ShardOptimizer {
   std::unique_ptr<Optimizer> optimizer_;
 };
 
+// Of a replay: takes as long as the optimizer of these took elsewhere, and changes nothing.
+class ReplayShardOptimizer final : public ShardOptimizer {
+ public:
+  explicit ReplayShardOptimizer(absl::Duration step) : step_(step) {}
+  Status Step(longhaul::Step, double, double) override {
+    SleepPreciselyUntil(Now() + step_);
+    return absl::OkStatus();
+  }
+  StatusOr<std::vector<NamedArray>> Moments() const override { return std::vector<NamedArray>(); }
+  Status Restore(const ArrayPieces&) override { return absl::OkStatus(); }
+
+ private:
+  const absl::Duration step_;
+};
+
 }  // namespace
+
+std::unique_ptr<ShardOptimizer> ShardOptimizer::OfReplay(absl::Duration step) {
+  return std::make_unique<ReplayShardOptimizer>(step);
+}
 
 StatusOr<std::unique_ptr<ShardOptimizer>> ShardOptimizer::Create(
     const TrainSpec& train, uint32_t threads, std::vector<ParameterShard> shards) {

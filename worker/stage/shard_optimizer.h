@@ -36,6 +36,8 @@ class ShardOptimizer {
  public:
   static StatusOr<std::unique_ptr<ShardOptimizer>> Create(const TrainSpec& train, uint32_t threads,
                                                           std::vector<ParameterShard> shards);
+  // That sleeps instead of stepping.
+  static std::unique_ptr<ShardOptimizer> OfReplay(absl::Duration step);
   virtual ~ShardOptimizer() = default;
 
   // As Stage::OptimizerStep, but that gradients stay.

@@ -157,15 +157,17 @@ TEST_F(AgentTest, AnAssignmentThatMakesNoSenseIsAnErrorAndTheNextOneIsCarriedOut
                     HasSubstr("a device for each of its ranks, got 1 for 2 tensor ranks")));
   EXPECT_THAT(refused([&](v1::Assign& assign) { mine(assign)->add_devices(1); }),
               HasSubstr("a device for each of its ranks, got 2 for 1 tensor ranks"));
-  EXPECT_THAT(refused([&](v1::Assign& assign) {
-                v1::Assignment& assignment = *assign.mutable_assignment();
-                *assignment.add_cells() = *mine(assign);
-                assignment.mutable_cells(1)->mutable_id()->set_replica(1);
-                v1::Edge& edge = *assignment.add_edges();
-                edge.set_kind(v1::Edge::REPLICAS);
-                edge.mutable_to()->set_replica(1);
-              }),
-              HasSubstr("got one of replicas, which this version cannot do"));
+  EXPECT_THAT(
+      refused([&](v1::Assign& assign) {
+        v1::Assignment& assignment = *assign.mutable_assignment();
+        *assignment.add_cells() = *mine(assign);
+        assignment.mutable_cells(1)->mutable_id()->set_replica(1);
+        v1::Edge& edge = *assignment.add_edges();
+        edge.set_kind(v1::Edge::REPLICAS);
+        edge.mutable_to()->set_replica(1);
+      }),
+      HasSubstr("expected stage 0 to have an edge to each other one of the run file's 1 replicas, "
+                "got 1"));
   refused([](v1::Assign& assign) { assign.mutable_assignment()->set_run_yaml("name: [tiny]"); });
   refused([](v1::Assign& assign) {
     assign.mutable_assignment()->mutable_data()->set_token_file_sha256("../../etc/passwd");

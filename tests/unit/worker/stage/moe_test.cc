@@ -1,6 +1,7 @@
 // A mixture of experts against the same in double, written out token by token.
 #include "worker/stage/moe.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/tensor.h>

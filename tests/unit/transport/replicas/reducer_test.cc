@@ -51,6 +51,22 @@ TEST(Reducer, RefusesCallsOutOfOrder) {
   EXPECT_THAT(one.reducer->Begin(3, {}).message(), HasSubstr("step 3"));
 }
 
+TEST(Reducer, SkipsAStepThatNobodyApplies) {
+  HandHeld one(0, "sdp4bit", "difference4"), other(1, "sdp4bit", "difference4");
+  EXPECT_THAT(one.reducer->SkipStep().message(), HasSubstr("when it is reduced"));
+  ASSERT_TRUE(one.Give(1).ok());
+  ASSERT_TRUE(other.Give(1).ok());
+  EXPECT_FALSE(one.reducer->SkipStep().ok());
+  ASSERT_TRUE(Carry(&one, &other).ok());
+  ASSERT_TRUE(Carry(&other, &one).ok());
+  ASSERT_TRUE(one.reducer->SkipStep().ok());
+  EXPECT_TRUE(one.reducer->IsDone());
+  EXPECT_FALSE(one.reducer->GiveParameters(0).ok());
+  ASSERT_TRUE(other.reducer->SkipStep().ok());
+  ASSERT_TRUE(one.Give(2).ok());
+  ASSERT_TRUE(other.Give(2).ok());
+}
+
 TEST(Reducer, RefusesMessagesThatAreNoneOfThisStep) {
   HandHeld sender(1, "bf16", "fp32"), other_form(1, "none", "fp32");
   ASSERT_TRUE(sender.Give(5).ok());

@@ -1,0 +1,143 @@
+// Plans of runs with several replicas.
+#include "coordinator/planner/replicas.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "coordinator/planner/memory.h"
+#include "coordinator/planner/pipeline_cost.h"
+#include "run/schedule/simulator.h"
+#include "tests/unit/coordinator/planner/plan_request.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+using ::testing::HasSubstr;
+
+PlanRequest RequestOf(uint32_t replicas, uint32_t stages) {
+  PlanRequest request = Request(replicas * stages);
+  request.spec.replicas.count = replicas;
+  return request;
+}
+
+TEST(PlanOfReplicas, IsAChainForEachWithEdgesBetweenThem) {
+  const auto plan = MakePlan(RequestOf(2, 3));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(CheckAssignment(plan->assignment).ok()) << CheckAssignment(plan->assignment);
+  ASSERT_EQ(plan->assignment.cells.size(), 6u);
+  EXPECT_EQ(plan->cells.size(), 6u);
+  EXPECT_EQ(plan->prediction.cells.size(), 6u);
+  EXPECT_EQ(plan->edges.size(), 2u * 2 + 3);
+  EXPECT_EQ(plan->prediction.edges.size(), plan->edges.size());
+  for (uint32_t place = 0; place < 6; ++place) {
+    const Cell& cell = plan->assignment.cells[place];
+    EXPECT_EQ(cell.id, (CellId{place / 3, place % 3}));
+    EXPECT_EQ(cell.worker_name, "w" + std::to_string(place));
+    EXPECT_EQ(cell.layers, plan->assignment.cells[place % 3].layers);
+  }
+  EXPECT_EQ(ReplicasOf(plan->assignment), 2u);
+  EXPECT_THAT(plan->explanation, HasSubstr("2 replicas of 3 stages"));
+}
+
+TEST(PlanOfReplicas, SplitsForTheSlowestWorkerOfEachStage) {
+  PlanRequest request = RequestOf(2, 2);
+  request.workers[3].times.set_block_forward(0.03);  // replica 1, stage 1: three times as slow
+  request.workers[3].times.set_block_backward(0.06);
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const Cell& cell : plan->assignment.cells) {
+    EXPECT_EQ(cell.layers.count, cell.id.stage == 0 ? 6u : 2u) << ToString(cell.id);
+  }
+  EXPECT_THAT(plan->explanation, HasSubstr("Replica 1 is the slowest"));
+}
+
+TEST(PlanOfReplicas, AStepEndsWithTheExchange) {
+  PlanRequest request = RequestOf(2, 2);
+  request.assumed_line_bits_per_second = 100'000'000;
+  request.assumed_delay = absl::Milliseconds(10);
+  const auto exact = MakePlan(request);
+  request.spec.replicas.gradients.form = replicas::GradientForm::kSdp4bit;
+  request.spec.replicas.parameters = replicas::ParameterForm::kDifference4;
+  const auto coded = MakePlan(request);
+  ASSERT_TRUE(exact.ok() && coded.ok());
+  // Two stages of 8 layers' 12 x 256^2 parameters and embeddings or head: each replica sends half
+  // of a stage's gradients and half of its parameters.
+  uint64_t most = 0;
+  for (const uint32_t stage : {0u, 1u}) {
+    const Cell& cell = exact->assignment.cells[stage];
+    most = std::max(most, StageParameters(request.spec.model, 256, cell.layers.count,
+                                          cell.roles.embedding, cell.roles.head));
+  }
+  const double bytes = 4.0 * static_cast<double>(most);
+  const double expected = bytes / GoodputBytesPerSecond(100'000'000) + 4 * 0.010;
+  EXPECT_NEAR(exact->prediction.exchange_seconds, expected, 0.01 * expected);
+  EXPECT_NEAR(exact->prediction.exchange_seconds, ExchangeSeconds(*exact), 1e-12);
+  const double transfer = exact->prediction.exchange_seconds - 0.040;
+  EXPECT_NEAR((coded->prediction.exchange_seconds - 0.040) / transfer, 4.07 / 32, 0.01);
+  EXPECT_GT(exact->prediction.step_seconds, exact->prediction.exchange_seconds);
+}
+
+TEST(PlanOfReplicas, ReplicasCanBeSimulatedOneByOne) {
+  const PlanRequest request = RequestOf(3, 2);
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (uint32_t replica = 0; replica < 3; ++replica) {
+    const Plan one = ReplicaOf(*plan, replica);
+    ASSERT_EQ(one.assignment.cells.size(), 2u);
+    EXPECT_EQ(one.assignment.cells[0].id.replica, replica);
+    const auto simulation = schedule::Simulate(PipelineCostOf(one, request.spec, NetworkOf(one)));
+    ASSERT_TRUE(simulation.ok()) << simulation.status();
+    EXPECT_NEAR(absl::ToDoubleSeconds(simulation->step) + plan->prediction.exchange_seconds,
+                plan->prediction.step_seconds, 1e-9);
+  }
+}
+
+TEST(PlanOfReplicas, KeepsTheSplitOfItsCheckpoint) {
+  PlanRequest request = RequestOf(2, 2);
+  const auto first = MakePlan(request);
+  ASSERT_TRUE(first.ok());
+  request.resume = ResumePoint{.step = 5, .cells = first->assignment.cells};
+  for (Cell& cell : request.resume->cells) {
+    cell.layers = cell.id.stage == 0 ? LayerRange{0, 3} : LayerRange{3, 5};
+  }
+  const auto again = MakePlan(request);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->assignment.start_step, 5u);
+  for (const Cell& cell : again->assignment.cells) {
+    EXPECT_EQ(cell.layers.count, cell.id.stage == 0 ? 3u : 5u);
+  }
+}
+
+TEST(PlanOfReplicas, SharesMomentsInMemory) {
+  RunSpec spec = Request(1).spec;
+  spec.checkpoint.every = 0;
+  const auto state = [&] { return StageStateBytes(spec, 256, 4, true, false); };
+  const uint64_t parameters = StageParameters(spec.model, 256, 4, true, false);
+  EXPECT_EQ(state(), 12 * parameters);
+  spec.replicas.count = 2;
+  EXPECT_EQ(state(), 8 * parameters);
+  spec.replicas.parameters = replicas::ParameterForm::kBf16;
+  EXPECT_EQ(state(), 10 * parameters);
+  spec.replicas.gradients.form = replicas::GradientForm::kTagc;
+  EXPECT_EQ(state(), 14 * parameters);
+  const uint64_t with_residual = MemoryOf(spec, 256, 4, true, false).fixed;
+  spec.replicas.gradients.form = replicas::GradientForm::kBf16;
+  // In memory, and in one snapshot.
+  EXPECT_EQ(with_residual - MemoryOf(spec, 256, 4, true, false).fixed, 8 * parameters);
+}
+
+TEST(PlanOfReplicas, WantsAsManyWorkersForEach) {
+  PlanRequest request = RequestOf(2, 2);
+  request.workers.pop_back();
+  EXPECT_EQ(MakePlan(request).status().code(), absl::StatusCode::kInvalidArgument);
+  RunSpec spec = request.spec;
+  spec.pipeline.stages.reset();
+  EXPECT_EQ(StageCount(spec, 7), 3u);
+  EXPECT_EQ(StageCount(spec, 1), std::nullopt);
+  spec.pipeline.stages = 4;
+  EXPECT_EQ(StageCount(spec, 7), std::nullopt);
+  EXPECT_EQ(StageCount(spec, 8), 4u);
+}
+
+}  // namespace
+}  // namespace longhaul::coordinator

@@ -160,23 +160,32 @@ uint64_t TiedBytes(const RunSpec& spec, uint32_t vocabulary, bool first, bool la
 // What replicas of a stage with so many parameters and moments need beside what one needs, or do
 // not. In bytes.
 struct OfReplicas {
-  uint64_t moments = 0;   // that one would have, and they share
-  uint64_t owned = 0;     // fp32 parameters and gradients of the own part
-  uint64_t residual = 0;  // what earlier steps did not send
-  uint64_t messages = 0;  // on their way
+  bool shares_moments = false;  // each has its own part of them, in the host's memory
+  uint64_t moments = 0;         // that one would have, and this one has not
+  uint64_t in_memory = 0;       // fp32 numbers of the own part, and of all; messages on their way
+  uint64_t in_state = 0;        // what a checkpoint has beside parameters and moments
 };
 OfReplicas ReplicasOf(const RunSpec& spec, uint64_t parameters, uint64_t moments) {
-  const uint64_t replicas = spec.replicas.count;
+  const uint32_t replicas = spec.replicas.count;
   if (replicas == 1) return {};
   const replicas::GradientOptions& gradients = spec.replicas.gradients;
   const bool keeps = gradients.feedback || gradients.form == replicas::GradientForm::kTagc;
-  const uint64_t own = PartOf(parameters, static_cast<uint32_t>(replicas));
+  const bool rounds = spec.replicas.parameters != replicas::ParameterForm::kFp32;
+  const bool apart = spec.replicas.trains_apart();
+  const uint64_t own = kFloat * PartOf(parameters, replicas), all = kFloat * parameters;
+  const uint64_t residual = keeps ? all : 0;
   // Gradients of others' parts, theirs of the own one, and the own part's new parameters, at most
   // in fp32.
-  return {.moments = moments - PartOf(moments, static_cast<uint32_t>(replicas)),
-          .owned = 2 * kFloat * own,
-          .residual = keeps ? kFloat * parameters : 0,
-          .messages = 3 * kFloat * (replicas - 1) * own};
+  const uint64_t messages = 3 * own * (replicas - 1);
+  OfReplicas of{.shares_moments = !apart,
+                .moments = apart ? 0 : moments - PartOf(moments, replicas),
+                .in_memory = 2 * own + residual + messages,
+                .in_state = residual + (rounds ? own : 0)};
+  if (apart) {
+    of.in_memory += own + 3 * all;  // momentum; anchors, what was taken, differences
+    of.in_state += own;
+  }
+  return of;
 }
 
 }  // namespace
@@ -216,10 +225,8 @@ uint64_t StageStateBytes(const RunSpec& spec, uint32_t vocabulary, uint32_t laye
   const uint64_t parameters = StageParameters(spec.model, vocabulary, layers, first, last);
   const uint64_t moments = StageMoments(spec, vocabulary, layers, first, last);
   const OfReplicas replicas = ReplicasOf(spec, parameters, kFloat * moments);
-  const bool has_masters =
-      replicas.owned > 0 && spec.replicas.parameters != replicas::ParameterForm::kFp32;
-  return kFloat * (parameters + moments) - replicas.moments + replicas.residual +
-         (has_masters ? replicas.owned / 2 : 0) + (last ? 0 : TableBytes(spec, vocabulary));
+  return kFloat * (parameters + moments) - replicas.moments + replicas.in_state +
+         (last ? 0 : TableBytes(spec, vocabulary));
 }
 
 StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, bool first,
@@ -249,9 +256,8 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const uint64_t moments = MomentsOf(spec, vocabulary, layers, first, last, RanksOf(spec.group)) *
                            (rounded ? kHalf : kFloat);
   const OfReplicas replicas = ReplicasOf(spec, parameters, moments);
-  const uint64_t exchanged = replicas.owned + replicas.residual + replicas.messages;
   StageMemory memory;
-  memory.fixed = 2 * kFloat * parameters + (exchanged > 0 ? 0 : moments) +
+  memory.fixed = 2 * kFloat * parameters + (replicas.shares_moments ? 0 : moments) +
                  FrozenBytes(spec, vocabulary, layers, first, last) +
                  MuonBytes(spec, vocabulary, layers) + (rounded && on_gpu ? kRoundingBytes : 0) +
                  casts + kBoundaryBuffers * boundary + kLogitsAtWork * logits +
@@ -261,9 +267,9 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   if (tables > 0) memory.fixed += boundaries * (tables + kTensorsOfTables * boundary);
   const uint64_t in_host =
       SnapshotsAtATime(spec) * StageStateBytes(spec, vocabulary, layers, first, last) +
-      TiedBytes(spec, vocabulary, first, last) + kTablesOnTheirWay * tables +
-      (exchanged > 0 ? exchanged + moments - replicas.moments : 0) +
-      (exchanged > 0 && on_gpu ? 2 * kFloat * parameters : 0);
+      TiedBytes(spec, vocabulary, first, last) + kTablesOnTheirWay * tables + replicas.in_memory +
+      (replicas.shares_moments ? moments - replicas.moments : 0) +
+      (replicas.in_memory > 0 && on_gpu ? 2 * kFloat * parameters : 0);
   if (on_gpu) {
     memory.host = in_host + kBoundaryBuffers * boundary + ranks * kPinnedBytes + kProgramBytes;
   } else {

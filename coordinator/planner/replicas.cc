@@ -185,7 +185,11 @@ class ReplicasPlanner {
 
   void AddExchange(Plan* plan, uint32_t slowest) const {
     Prediction& prediction = plan->prediction;
-    const double exchange = ExchangeSeconds(*plan);
+    // Of replicas that train apart a step's part.
+    const uint32_t apart = request_.spec.replicas.steps_apart();
+    const double exchange = ExchangeSeconds(*plan) / apart;
+    uint64_t& copy_every = plan->assignment.copy_every;
+    copy_every = (copy_every + apart - 1) / apart * apart;  // they are alike then
     prediction.exchange_seconds = exchange;
     prediction.step_seconds += exchange;
     prediction.unlimited_depth_step_seconds += exchange;

@@ -49,6 +49,28 @@ void CheckOneReplica(const ReplicasSpec& replicas, Reader& reader) {
   check(kParameters, replicas.parameters != ParameterForm::kFp32);
 }
 
+// Replicas that train apart are alike after an exchange alone: then they can be saved.
+void CheckApart(const RunSpec& spec, Reader& reader) {
+  if (!spec.replicas.trains_apart()) return;
+  const replicas::LocalSgdOptions& local = spec.replicas.gradients.local;
+  if (local.delay > 0) {
+    reader.Fail(reader.PlaceOf(kGradients),
+                fmt::format("{}: in this version local-sgd's replicas go on from an exchange when "
+                            "it has ended; leave delay out",
+                            kGradients));
+  }
+  const auto check = [&](std::string_view key, uint64_t steps) {
+    if (!reader.Sound({key}) || steps % local.steps == 0) return;
+    reader.Fail(reader.PlaceOf(key),
+                fmt::format("{}: expected a multiple of the {} steps that local-sgd's replicas "
+                            "train apart ({}), got {}",
+                            key, local.steps, kGradients, steps));
+  };
+  check("train.steps", spec.train.steps);
+  check("checkpoint.every", spec.checkpoint.every);
+  check("recovery.every", spec.recovery.every.value_or(0));
+}
+
 // What replicas cannot do yet.
 void CheckSupported(const RunSpec& spec, Reader& reader) {
   const auto refuse = [&reader](std::string_view what, std::string_view instead) {
@@ -73,7 +95,8 @@ void CheckSupported(const RunSpec& spec, Reader& reader) {
 }  // namespace
 
 Field Gradients(replicas::GradientOptions* gradients) {
-  return ParsedField("gradients", "one of none, bf16, sdp4bit, tagc, with keys behind a colon",
+  return ParsedField("gradients",
+                     "one of none, bf16, sdp4bit, tagc, local-sgd, with keys behind a colon",
                      gradients, replicas::ParseGradients);
 }
 
@@ -88,12 +111,7 @@ void CheckReplicas(const RunSpec& spec, Reader& reader) {
     CheckOneReplica(spec.replicas, reader);
     return;
   }
-  if (spec.replicas.gradients.form == GradientForm::kLocalSgd) {
-    reader.Fail(reader.PlaceOf(kGradients),
-                fmt::format("{}: runs of this version exchange gradients in every step and cannot "
-                            "train apart for local-sgd's; choose none, bf16, sdp4bit or tagc",
-                            kGradients));
-  }
+  CheckApart(spec, reader);
   CheckSupported(spec, reader);
 }
 

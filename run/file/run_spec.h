@@ -205,6 +205,10 @@ struct ReplicasSpec {
   uint32_t count = 1;                                                   // "replicas"
   replicas::GradientOptions gradients;                                  // "gradients"
   replicas::ParameterForm parameters = replicas::ParameterForm::kFp32;  // "parameters"
+  // Replicas have parameters of their own between exchanges: local-sgd.
+  bool trains_apart() const { return gradients.form == replicas::GradientForm::kLocalSgd; }
+  // Steps from one exchange to the next.
+  uint32_t steps_apart() const { return count > 1 && trains_apart() ? gradients.local.steps : 1; }
   friend bool operator==(const ReplicasSpec&, const ReplicasSpec&) = default;
 };
 

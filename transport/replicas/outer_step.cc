@@ -49,12 +49,16 @@ std::vector<ParameterMemory> OuterStep::memory() {
   return memory;
 }
 
-void OuterStep::StepMasters(uint32_t bucket, std::span<OwnPiece> own) {
+void OuterStep::PrepareBucket(uint32_t bucket, std::span<const OwnPiece> own) {
   if (momenta_.size() <= bucket) momenta_.resize(bucket + 1);
+  momenta_[bucket].resize(own.size());
+  for (size_t k = 0; k < own.size(); ++k) momenta_[bucket][k].resize(own[k].gradient.size());
+}
+
+void OuterStep::StepMasters(uint32_t bucket, std::span<OwnPiece> own) {
+  PrepareBucket(bucket, own);
   std::vector<std::vector<float>>& momenta = momenta_[bucket];
-  if (momenta.size() < own.size()) momenta.resize(own.size());
   for (size_t k = 0; k < own.size(); ++k) {
-    momenta[k].resize(own[k].gradient.size());
     NesterovStep(options_, own[k].gradient, momenta[k], own[k].master);
   }
 }

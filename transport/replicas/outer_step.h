@@ -45,12 +45,16 @@ class OuterStep {
   void TakeDifferences(std::span<const std::span<const float>> locals);
   // Differences for gradients, anchors for values.
   std::vector<ParameterMemory> memory();
-  // Of the reducer's bucket; always the same pieces.
+  // Of the reducer's bucket; always the same pieces. PrepareBucket comes first where State is
+  // restored before the first step.
+  void PrepareBucket(uint32_t bucket, std::span<const OwnPiece> own);
   void StepMasters(uint32_t bucket, std::span<OwnPiece> own);
   void Merge(std::span<const std::span<float>> locals);
+  // Of the own pieces of a bucket, in their order.
+  std::vector<std::vector<float>>& momenta(uint32_t bucket) { return momenta_[bucket]; }
 
   // "anchor.K" and "taken.K" of parameter K, "momentum.B.K" of piece K of bucket B; momentum alone
-  // of buckets that have been stepped.
+  // of buckets that have been prepared or stepped.
   std::vector<StateTensor> State();
 
  private:

@@ -138,6 +138,7 @@ Status Executor::TrainStep() {
   LH_RETURN_IF_ERROR(SumGradients());
   LH_ASSIGN_OR_RETURN(const wire::StepMessage agreed, AgreeOnNormAndDecisions());
   LH_RETURN_IF_ERROR(StepOptimizer(agreed));
+  if (options_.exchange && !steps_together()) LH_RETURN_IF_ERROR(MergeReplicas());
   return SaveState(agreed);
 }
 
@@ -155,7 +156,7 @@ Status Executor::RunPasses() {
 
 Status Executor::SumGradients() {
   if (tied_) LH_RETURN_IF_ERROR(SumOfTied());
-  return options_.exchange ? SumOverReplicas() : absl::OkStatus();
+  return steps_together() ? SumOverReplicas() : absl::OkStatus();
 }
 
 Status Executor::SumOfTied() {
@@ -175,7 +176,7 @@ Status Executor::StepOptimizer(const wire::StepMessage& agreed) {
   skipped_in_a_row_ = 0;
   const double learning_rate = LearningRate(options_.spec.train, step_);
   const double scale = ClipScale(options_.spec.train.optimizer.clip_norm, agreed.squared_norm);
-  if (options_.exchange) {
+  if (steps_together()) {
     LH_RETURN_IF_ERROR(StepWithReplicas(learning_rate, scale));
   } else {
     const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
@@ -189,7 +190,7 @@ Status Executor::StepOptimizer(const wire::StepMessage& agreed) {
 Status Executor::SkipOrFail(const wire::StepMessage& agreed) {
   const bool skips = options_.spec.train.on_nonfinite == OnNonfinite::kSkip;
   if (skips && ++skipped_in_a_row_ <= kMostSkippedInARow) {
-    LH_RETURN_IF_ERROR(options_.exchange ? options_.exchange->Skip(step_) : model_.SkipStep(step_));
+    LH_RETURN_IF_ERROR(steps_together() ? options_.exchange->Skip(step_) : model_.SkipStep(step_));
     ReportStep(agreed, 0, /*skipped=*/true);
     return absl::OkStatus();
   }
@@ -358,7 +359,7 @@ StatusOr<wire::StepMessage> Executor::AgreeOnNormAndDecisions() {
     const ScopedSpan timer(&mark_, &times_.optimizer, trace_.get(), v1::Span::OPTIMIZER);
     const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kNorm);
     const double below = message.squared_norm;
-    LH_ASSIGN_OR_RETURN(const SquaredNorm norm, options_.exchange
+    LH_ASSIGN_OR_RETURN(const SquaredNorm norm, steps_together()
                                                     ? options_.exchange->AddSquaredNorm(below)
                                                     : model_.AddSquaredGradientNorm(below));
     message.squared_norm = norm.sum;

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -42,8 +43,33 @@ Status Executor::StepWithReplicas(double learning_rate, double gradient_scale) {
   return options_.exchange->End(step_);
 }
 
-// Norms are summed in the order of replicas.
+Status Executor::MergeReplicas() {
+  if (!options_.exchange->IsDue(step_)) return absl::OkStatus();
+  {
+    const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kReplicas);
+    LH_RETURN_IF_ERROR(options_.exchange->BeginMerge(step_));
+  }
+  while (true) {
+    {
+      const WorkAtHand::Scope at(work_.get(), WorkAtHand::Kind::kReplicas);
+      LH_ASSIGN_OR_RETURN(const bool merged, options_.exchange->IsMerged());
+      if (merged) return absl::OkStatus();
+    }
+    LH_RETURN_IF_ERROR(WaitForEvent(v1::Span::WAIT_GRADIENT, WorkAtHand::Wait::kReplicas));
+  }
+}
+
+// Norms are summed in the order of replicas. Those that train apart have norms of their own, and
+// agree on all else where they become alike.
 StatusOr<wire::StepMessage> Executor::AgreeWithReplicas(wire::StepMessage own) {
+  const double own_norm = own.squared_norm;
+  const auto for_this_replica = [&](wire::StepMessage agreed) {
+    if (steps_together()) return agreed;
+    agreed.squared_norm = own_norm;
+    agreed.nonfinite = !std::isfinite(own_norm);
+    return agreed;
+  };
+  if (!options_.exchange->IsDue(step_)) return for_this_replica({});
   const bool decides = options_.cell.replica == 0;
   const size_t expected = decides ? options_.replica_ports.size() : 1;
   if (!decides) {
@@ -64,12 +90,12 @@ StatusOr<wire::StepMessage> Executor::AgreeWithReplicas(wire::StepMessage own) {
     squared_norm += message.squared_norm;
   }
   of_replicas_.erase(said().begin(), said().end());
-  if (!decides) return own;
+  if (!decides) return for_this_replica(own);
   const wire::StepMessage decided = Decide(squared_norm);
   for (const auto& port : options_.replica_ports) {
     port->SendAgreement(wire::TensorKind::kStepControl, step_, decided);
   }
-  return decided;
+  return for_this_replica(decided);
 }
 
 Status Executor::Handle(ReplicaAgrees& said) {

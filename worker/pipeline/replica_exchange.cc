@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
 #include "run/model/family.h"
+#include "transport/replicas/outer_step.h"
 #include "transport/replicas/parameters.h"
 
 namespace longhaul::worker {
@@ -34,11 +36,18 @@ double SumOfSquares(std::span<const float> values) {
   return sum;
 }
 
+constexpr std::string_view kAnchor = ".anchor", kOuterMomentum = ".outer_momentum";
+
 class Exchange final : public ReplicaExchange, public replicas::Outbox {
  public:
   Exchange(Stage* stage, const StageOptions& options, ParameterForm form,
            ReplicaExchange::Send send)
       : stage_(stage), options_(options), form_(form), send_(std::move(send)) {}
+
+  bool steps_together() const override { return !outer_; }
+  bool IsDue(Step step) const override { return !outer_ || outer_->IsDue(step.value()); }
+  Status BeginMerge(Step step) override;
+  StatusOr<bool> IsMerged() override;
 
   Status Prepare(const ReplicasSpec& spec, uint32_t replica, const StageSnapshot* begun_from);
 
@@ -69,8 +78,26 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
   Status Restore(const StageSnapshot& snapshot);
   // Of what the reducer remembers. Of residuals each of so many replicas has its own.
   std::string ArrayName(const std::string& state) const {
+    // A stage alone takes masters for its parameters, and anchors for what they are.
+    if (outer_ && state.ends_with(kMaster)) {
+      return state.substr(0, state.size() - kMaster.size()) + std::string(kAnchor);
+    }
     if (!state.ends_with(kResidual)) return state;
     return fmt::format("{}-{}-of-{}", state, replica_, reducer_->layout().options().replicas);
+  }
+  const std::string& NameOf(const replicas::Piece& piece) const {
+    return reducer_->layout().parameters()[piece.parameter].name;
+  }
+  void AddMomenta(std::vector<NamedArray>* arrays) {
+    for (uint32_t b = 0; b < buckets(); ++b) {
+      for (size_t k = 0; k < reducer_->Own(b).size(); ++k) {
+        const replicas::Piece& piece = reducer_->Own(b)[k].piece;
+        const std::vector<float>& momentum = outer_->momenta(b)[k];
+        arrays->push_back({PieceName(NameOf(piece), piece.first, kOuterMomentum),
+                           {static_cast<int64_t>(momentum.size())},
+                           momentum});
+      }
+    }
   }
   // Parameters whose numbers another stage counts.
   bool CountsInNorm(const OwnPiece& piece) const {
@@ -81,9 +108,12 @@ class Exchange final : public ReplicaExchange, public replicas::Outbox {
   const StageOptions options_;
   const ParameterForm form_;
   const ReplicaExchange::Send send_;
-  uint32_t replica_ = 0;
+  uint32_t replica_ = 0, steps_apart_ = 1;
   std::unique_ptr<replicas::Reducer> reducer_;
-  std::unique_ptr<ShardOptimizer> optimizer_;
+  std::unique_ptr<ShardOptimizer> optimizer_;  // of replicas that take steps together
+  std::optional<replicas::OuterStep> outer_;   // of those that train apart
+  std::vector<std::span<float>> values_;       // that are being merged
+  std::vector<bool> stepped_;                  // by bucket, of that merge
   std::vector<bool> counted_elsewhere_;
   Step step_{0};
 };
@@ -110,6 +140,7 @@ StatusOr<std::vector<SharedParameter>> Exchange::Shared() {
 Status Exchange::Prepare(const ReplicasSpec& spec, uint32_t replica,
                          const StageSnapshot* begun_from) {
   replica_ = replica;
+  steps_apart_ = spec.steps_apart();
   LH_ASSIGN_OR_RETURN(
       replicas::Layout layout,
       replicas::Layout::Make(
@@ -126,7 +157,12 @@ Status Exchange::Prepare(const ReplicasSpec& spec, uint32_t replica,
     counted_elsewhere_.push_back(one.counted_elsewhere);
   }
   LH_RETURN_IF_ERROR(reducer_->BeginMasters(values));
-  LH_RETURN_IF_ERROR(MakeOptimizer(shared));
+  if (spec.trains_apart()) {
+    outer_.emplace(spec.gradients.local, values);
+    for (uint32_t b = 0; b < buckets(); ++b) outer_->PrepareBucket(b, reducer_->Own(b));
+  } else {
+    LH_RETURN_IF_ERROR(MakeOptimizer(shared));
+  }
   return begun_from == nullptr ? absl::OkStatus() : Restore(*begun_from);
 }
 
@@ -164,7 +200,45 @@ Status Exchange::Restore(const StageSnapshot& snapshot) {
     if (!pieces.Has(name)) continue;
     LH_RETURN_IF_ERROR(pieces.Read(name, state.first, state.values));
   }
-  return optimizer_->Restore(pieces);
+  if (!outer_) return optimizer_->Restore(pieces);
+  for (uint32_t b = 0; b < buckets(); ++b) {
+    for (size_t k = 0; k < reducer_->Own(b).size(); ++k) {
+      const replicas::Piece& piece = reducer_->Own(b)[k].piece;
+      const std::string name = NameOf(piece) + std::string(kOuterMomentum);
+      if (!pieces.Has(name)) continue;  // it was trained otherwise before
+      LH_RETURN_IF_ERROR(pieces.Read(name, piece.first, outer_->momenta(b)[k]));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status Exchange::BeginMerge(Step step) {
+  step_ = step;
+  LH_ASSIGN_OR_RETURN(const std::vector<SharedParameter> shared, Shared());
+  values_.clear();
+  std::vector<std::span<const float>> locals;
+  for (const SharedParameter& one : shared) {
+    values_.push_back(one.value);
+    locals.emplace_back(one.value);
+  }
+  outer_->TakeDifferences(locals);
+  stepped_.assign(buckets(), false);
+  LH_RETURN_IF_ERROR(reducer_->Begin(step.value() / steps_apart_, outer_->memory()));
+  for (uint32_t b = 0; b < buckets(); ++b) LH_RETURN_IF_ERROR(reducer_->GiveGradients(b));
+  return absl::OkStatus();
+}
+
+StatusOr<bool> Exchange::IsMerged() {
+  for (uint32_t b = 0; b < buckets(); ++b) {
+    if (stepped_[b] || !reducer_->IsReduced(b)) continue;
+    stepped_[b] = true;
+    outer_->StepMasters(b, reducer_->Own(b));
+    LH_RETURN_IF_ERROR(reducer_->GiveParameters(b));
+  }
+  if (!reducer_->IsDone()) return false;
+  outer_->Merge(values_);
+  LH_RETURN_IF_ERROR(stage_->TakeSharedValues());
+  return true;
 }
 
 Status Exchange::Begin(Step step) {
@@ -207,14 +281,19 @@ Status Exchange::Skip(Step step) {
 }
 
 StatusOr<std::vector<NamedArray>> Exchange::State() {
-  LH_ASSIGN_OR_RETURN(std::vector<NamedArray> arrays, optimizer_->Moments());
+  std::vector<NamedArray> arrays;
+  if (!outer_) {
+    LH_ASSIGN_OR_RETURN(arrays, optimizer_->Moments());
+  } else if (!options_.replay) {
+    AddMomenta(&arrays);
+  }
   for (const replicas::StateTensor& state : reducer_->State()) {
     std::string name = ArrayName(state.name);
     if (options_.replay) continue;  // none is worth keeping
     if (state.name.ends_with(kMaster)) {
       if (form_ == ParameterForm::kFp32) continue;  // they are the parameters
       const size_t dot = name.rfind('.');
-      name = PieceName(name.substr(0, dot), state.first, kMaster);
+      name = PieceName(name.substr(0, dot), state.first, name.substr(dot));
     }
     arrays.push_back({std::move(name),
                       {static_cast<int64_t>(state.values.size())},

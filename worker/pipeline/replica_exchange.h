@@ -1,6 +1,6 @@
-// The step of a stage that replicas take together: gradients go to the owners of shards, owners
-// step these, parameters come back (transport/replicas/reducer.h). One replica's end; the others
-// are at the far ends of links.
+// What replicas of a stage do together (transport/replicas). One replica's end; the others are at
+// the far ends of links. Either they take each step together: gradients go to the owners of shards,
+// owners step these, parameters come back,
 //
 //   exchange->Begin(step);                        // the last backward is done
 //   ... until exchange->IsReduced(): ReplicaSaid goes to Take() ...
@@ -8,6 +8,11 @@
 //   exchange->StepOwn(step, rate, scale);         // or Skip(step), on all replicas
 //   ... until exchange->IsDone(): ReplicaSaid goes to Take() ...
 //   exchange->End(step);
+//
+// or they train apart for some steps (local-sgd), and what each has learned since is merged:
+//
+//   if (exchange->IsDue(step)) exchange->BeginMerge(step);       // the stage has taken the step
+//   ... until exchange->IsMerged(): ReplicaSaid goes to Take() ...
 //
 // Threads: the compute thread. Errors: kInvalidArgument for a peer's message that cannot be, and
 // those of the stage.
@@ -34,8 +39,8 @@ class ReplicaExchange {
   // Sends a message to a replica; never blocks.
   using Send = std::function<void(uint32_t replica, Step step, std::vector<std::byte> message)>;
 
-  // Of a stage with StageOptions::shares_step, which outlives it. `begun_from`: the checkpoint that
-  // the stage was restored from; null: it is as the run begins.
+  // Of a stage that outlives it, with StageOptions::shares_step where replicas take steps together.
+  // `begun_from`: the checkpoint that the stage was restored from; null: it is as the run begins.
   static StatusOr<std::unique_ptr<ReplicaExchange>> Create(Stage* stage,
                                                            const StageOptions& options,
                                                            const ReplicasSpec& replicas,
@@ -43,8 +48,19 @@ class ReplicaExchange {
                                                            const StageSnapshot* begun_from);
   virtual ~ReplicaExchange() = default;
 
+  // Every step is taken together.
+  virtual bool steps_together() const = 0;
+  // Replicas are alike after this step.
+  virtual bool IsDue(Step step) const = 0;
+
+  // --- Of replicas that train apart.
+  virtual Status BeginMerge(Step step) = 0;
+  // Does what has become possible.
+  virtual StatusOr<bool> IsMerged() = 0;
+
+  // --- Of those that take steps together.
   virtual Status Begin(Step step) = 0;
-  // Also before Begin: another replica may be ahead.
+  // Also before Begin or BeginMerge: another replica may be ahead.
   virtual Status Take(ReplicaSaid said) = 0;
   virtual bool IsReduced() const = 0;
   // `sum` plus that of the gradients' means that this replica owns, as

@@ -67,9 +67,7 @@ ResidentStage::Source ResidentStage::SourceOf(const ParametersOrigin& origin) co
   const std::lock_guard lock(mutex_);
   if (kept_) {
     if (kept_->origin != origin) return Source::kFiles;
-    // What replicas step together is more than the model has.
-    const bool model_has_all = !identity_.options.shares_step;
-    if (model_has_all && model_->steps() == origin.step) return Source::kParameters;
+    if (!identity_.has_replicas && model_->steps() == origin.step) return Source::kParameters;
     return kept_->snapshot ? Source::kSnapshot : Source::kFiles;
   }
   const bool untrained = model_->steps() == 0 && origin == ParametersOrigin();

@@ -32,6 +32,7 @@ struct ResidentIdentity {
   RunId run;
   Group group;
   StageOptions options;
+  bool has_replicas = false;  // which have more to go on with than the model has
   // Keys of the run file that each step reads anew and no stage is made of (the rate, its schedule,
   // clipping, the number of steps) may differ.
   bool IsSame(const ResidentIdentity& other) const;

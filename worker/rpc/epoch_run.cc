@@ -230,7 +230,8 @@ Status EpochRun::Prepare() {
   const ParametersOrigin origin = OriginOf(assignment_.start_step, ShardFilesOf(resume_files_));
   const ResidentIdentity identity{run(), mine.group,
                                   StageOptionsFor(spec_, assignment_.data.vocabulary, mine.layers,
-                                                  mine.roles, mine.setting.threads, gpu_, Ranks())};
+                                                  mine.roles, mine.setting.threads, gpu_, Ranks()),
+                                  spec_.replicas.count > 1};
   DropResidentUnlessFit(identity, origin);
   const bool kept = resident_ != nullptr;
   const auto source = kept ? resident_->SourceOf(origin) : ResidentStage::Source::kFiles;

@@ -31,7 +31,7 @@ StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, const Lay
           .masked_targets = spec.data.masks || spec.data.mask_documents,
           .masked_attention = spec.data.mask_documents,
           .loads = !spec.weights.from.empty(),
-          .shares_step = spec.replicas.count > 1,
+          .shares_step = spec.replicas.count > 1 && !spec.replicas.trains_apart(),
           .replay = spec.replay};
 }
 

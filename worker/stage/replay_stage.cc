@@ -91,6 +91,7 @@ class ReplayStage final : public Stage {
     }
     return shared;
   }
+  Status TakeSharedValues() override { return absl::OkStatus(); }
   Status EndSharedStep(Step step) override {
     step_ = step.value();
     return absl::OkStatus();

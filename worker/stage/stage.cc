@@ -101,6 +101,7 @@ class NetworkStage final : public Stage {
   Status SkipStep(Step step) override;
   StatusOr<std::vector<SharedParameter>> SharedParameters() override;
   Status EndSharedStep(Step step) override;
+  Status TakeSharedValues() override;
   StatusOr<StageSnapshot> Snapshot() const override;
   Status Restore(const StageSnapshot& snapshot) override;
   Status Load(const ReadParameter& read) override;
@@ -341,6 +342,15 @@ StatusOr<std::vector<SharedParameter>> NetworkStage::SharedParameters() {
                    });
 }
 
+Status NetworkStage::TakeSharedValues() {
+  return CallTorch("taking the parameters of replicas", options_.threads, [&]() -> Status {
+    shared_.Write(network_->parameters());
+    network_->RefreshCasts();
+    AwaitTorch(device_);
+    return absl::OkStatus();
+  });
+}
+
 Status NetworkStage::EndSharedStep(Step step) {
   return CallTorch("taking the parameters of a step", options_.threads, [&]() -> Status {
     LH_RETURN_IF_ERROR(CheckStepEnds(step));
@@ -496,6 +506,10 @@ StatusOr<std::unique_ptr<Stage>> MakeNetworkStage(const StageOptions& options,
 
 StatusOr<std::vector<SharedParameter>> Stage::SharedParameters() {
   return absl::UnimplementedError("replicas cannot step this stage together");
+}
+
+Status Stage::TakeSharedValues() {
+  return absl::UnimplementedError("replicas cannot train this stage together");
 }
 
 Status Stage::EndSharedStep(Step) {

@@ -181,6 +181,8 @@ class Stage {
   virtual StatusOr<std::vector<SharedParameter>> SharedParameters();
   // What others have written to the values becomes the stage's, and gradients are forgotten.
   virtual Status EndSharedStep(Step step);
+  // The same between two steps, of a stage that has an optimizer of its own.
+  virtual Status TakeSharedValues();
 
   // All of one step: it returns when everything is copied. Without moments where replicas step it.
   virtual StatusOr<StageSnapshot> Snapshot() const = 0;

@@ -40,6 +40,8 @@ FORMS = {
     "sdp4bit": {**TWO, "pipeline.gradients": "sdp4bit", "pipeline.parameters": "difference4"},
     "tagc": {**TWO, "pipeline.gradients": "'tagc:keep=0.05,least=4096'", "pipeline.parameters": "difference4"},
 }
+APART = 20  # steps of local-sgd
+FORMS["local-sgd"] = {**TWO, "pipeline.gradients": f"'local-sgd:steps={APART}'", "pipeline.parameters": "difference4"}
 FIELDS = ("form", "seed", "steps", "first_20_relative", "train_loss", "validation_loss")
 LAST = 100  # steps whose mean is the loss at the end
 

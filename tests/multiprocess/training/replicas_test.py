@@ -14,6 +14,7 @@ TWO = ("--set", "pipeline.replicas=2")
 HALF = ("--set", "train.microbatches=2")  # of RUN's 4: a step of two replicas has as many tokens
 LOSSY = ("--set", "pipeline.gradients=sdp4bit", "--set", "pipeline.parameters=difference4")
 SPARSE = ("--set", "pipeline.gradients='tagc:keep=0.1,least=2048'", "--set", "pipeline.parameters=bf16")
+APART = ("--set", "pipeline.gradients='local-sgd:steps=5'", "--set", "pipeline.parameters=difference4")
 # A layer a stage: where lossy codecs stand does not depend on how long layers took.
 SMALL = GPT.replace("layers: 4", "layers: 2")
 STEPS = 20
@@ -65,7 +66,7 @@ def start_broken(cluster, name, *flags, step=20, **options):
 def resume(cluster):
     """Killed and resumed, a run repeats its losses; with another number of replicas it goes on."""
     options = {"stages": 2, "links": DEFAULT, "model": SMALL}
-    for name, forms_ in [("lossy", LOSSY), ("sparse", SPARSE)]:
+    for name, forms_ in [("lossy", LOSSY), ("sparse", SPARSE), ("apart", APART)]:
         flags = (*TWO, *HALF, *forms_)
         unbroken = cluster.train(f"{name}-whole", *flags, **options)
         expect_learnt(name, unbroken)
@@ -84,6 +85,12 @@ def resume(cluster):
     longest = cluster.write_run("lossy-broken", steps=70, **options)
     cluster.cli("submit", longest, "--resume", "--watch", *TWO, *HALF)
     expect_goes_on("two replicas go on from one", cluster.losses(run_of(cluster, "lossy-broken")), 60)
+
+
+    # Who has learned apart goes on alone.
+    alone = cluster.write_run("apart-broken", steps=60, **options)
+    cluster.cli("submit", alone, "--resume", "--watch")
+    expect_goes_on("one replica goes on from two that train apart", cluster.losses(run_of(cluster, "apart-broken")), 50)
 
 
 def run_of(cluster, name):

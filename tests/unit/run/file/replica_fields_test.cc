@@ -73,7 +73,19 @@ TEST(ReplicaFields, NameWhatIsWrong) {
 }
 
 TEST(ReplicaFields, RefuseWhatReplicasCannotTrain) {
-  EXPECT_THAT(Error("{ replicas: 2, gradients: local-sgd }"), HasSubstr("local-sgd"));
+  // Of 4 steps.
+  EXPECT_THAT(Error("{ replicas: 2, gradients: 'local-sgd:steps=3' }",
+                    {.rest = "checkpoint: { every: 3 }\n"}),
+              HasSubstr("train.steps: expected a multiple of the 3 steps that local-sgd's replicas "
+                        "train apart (pipeline.gradients), got 4"));
+  EXPECT_THAT(Error("{ replicas: 2, gradients: 'local-sgd:steps=2' }",
+                    {.rest = "checkpoint: { every: 3 }\n"}),
+              HasSubstr("checkpoint.every: expected a multiple of the 2 steps"));
+  EXPECT_EQ(Error("{ replicas: 2, gradients: 'local-sgd:steps=2' }",
+                  {.rest = "checkpoint: { every: 2 }\n"}),
+            "no error");
+  EXPECT_THAT(Error("{ replicas: 2, gradients: 'local-sgd:steps=2,delay=0.5' }"),
+              HasSubstr("leave delay out"));
   EXPECT_THAT(Error("{ replicas: 2 }", {.rest = "group: { tensor: 2 }\n"}),
               HasSubstr("pipeline.replicas: this version does not train stages that ranks share"));
   const ReplicaFieldsParts tied = {

@@ -230,7 +230,7 @@ TEST(LossMemory, OfALargeVocabularyIsThatOfAChunk) {
     allocator.TakePeak();
     ASSERT_TRUE((*stage)->Forward(Microbatch(m), input).ok());
     double loss = 0;
-    ASSERT_TRUE((*stage)->Evaluate(input, &loss).ok());
+    ASSERT_TRUE((*stage)->Evaluate(Slice(), input, &loss).ok());
     ASSERT_TRUE((*stage)->Backward(Microbatch(m), {}).ok());
     if (m == 0) continue;
     const auto real = static_cast<double>(allocator.TakePeak() - before);

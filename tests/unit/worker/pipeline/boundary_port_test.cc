@@ -404,7 +404,7 @@ TEST_F(TiedPortTest, SaysWhenAPieceIsTakenAndWhatCame) {
     }
     const auto& arrived = std::get<TensorArrived>(event);
     EXPECT_EQ(arrived.over, EdgeKind::kTied);
-    EXPECT_EQ(arrived.microbatch, Microbatch(pieces++));
+    EXPECT_EQ(arrived.slice, Microbatch(pieces++));
   }
   EXPECT_EQ(pieces, 2u);
 }

@@ -135,7 +135,7 @@ TEST_F(BoundaryPortTest, ATensorArrivesWholeAndEqual) {
   ASSERT_EQ(events.size(), 1u);
   const auto* arrived = std::get_if<TensorArrived>(&events.front());
   ASSERT_NE(arrived, nullptr);
-  EXPECT_EQ(arrived->microbatch, Microbatch(0));
+  EXPECT_EQ(arrived->slice, Microbatch(0));
   EXPECT_EQ(arrived->direction, Direction::kForward);
   const auto* values = static_cast<const float*>(arrived->tensor.view.data);
   for (size_t i = 0; i < kShape.elements(); ++i) ASSERT_EQ(values[i], static_cast<float>(i));

@@ -35,8 +35,8 @@ std::string Choice(const std::vector<SlicesPrediction>& tried, uint32_t chosen) 
   }
   if (others.empty()) {
     return fmt::format(
-        " pipeline.slices is auto: {}, because slices of the context would have fewer than {} "
-        "tokens.",
+        " pipeline.slices is auto: {}, because one stage waits for no other or halves of the "
+        "context would have fewer than {} tokens.",
         Words(chosen), kLeastSliceTokens);
   }
   return fmt::format(
@@ -64,8 +64,7 @@ StatusOr<Plan> MakePlanOfBestSlices(const PlanRequest& request, const std::stop_
       return plan.status();
     }
     tried.push_back(std::move(one));
-    // A pipeline of one stage does not wait for anybody, and what one number cannot do for another
-    // reason than memory more cannot either.
+    // More slices take more memory, too.
     if (request.workers.size() == 1 || !tried.back().refused.empty()) break;
   }
   double best = tried.front().step_seconds;

@@ -2,8 +2,8 @@
 // events and the simulator with virtual ones.
 //
 // One StagePolicy is one stage's view of one global step (training or validation). What it
-// schedules are slices (base/ids.h): of one a microbatch they are microbatches. Backwards run in
-// their order (SliceOrder), always, so that gradients accumulate in one order and results do not
+// schedules are slices (base/ids.h); a microbatch may be one. Backwards run in their order
+// (SliceOrder), always, so that gradients accumulate in one order and results do not
 // depend on timing. Not thread-safe; no I/O; never blocks. Violations of the call order are
 // programming errors (checked in all builds).
 #ifndef LONGHAUL_RUN_SCHEDULE_POLICY_H_
@@ -25,7 +25,7 @@ struct PolicyOptions {
   uint32_t microbatches = 1;
   uint32_t slices = 1;  // of each microbatch
   // Microbatches whose forward has begun and whose backward has not ended, at most. kOneFOneB
-  // lowers it to the stages from this one on, kGpipe needs `microbatches`. It is kept in slices: as
+  // lowers it to the stages from this one on, kGpipe needs `microbatches`. It is kept in slices, as
   // many as so many microbatches have.
   uint32_t depth = 1;
   // Validation: no backwards. At most `depth` outputs, or kLeastOutputs, wait for the stage below

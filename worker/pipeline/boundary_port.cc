@@ -154,7 +154,7 @@ void BoundaryPort::LetTensorsLeave(uint32_t count) {
 void BoundaryPort::Encode(const std::shared_ptr<Outgoing>& outgoing) {
   if (options_.messages && !messages_) return;  // closed
   const MonoTime began = Now();
-  if (options_.dump && options_.dump->Wants(outgoing->pass, outgoing->slice.microbatch)) {
+  if (options_.dump && options_.dump->Wants(outgoing->pass, outgoing->slice)) {
     options_.dump->Write(outgoing->pass, options_.edge, send_direction(), outgoing->tensor.view);
   }
   StatusOr<EncodedBlob> encoded =

@@ -23,7 +23,7 @@ namespace {
 // what Backward does not find of a piece it computes again from the piece's input.
 class EagerPass final : public MicrobatchPass {
  public:
-  // Of slice `index`; its microbatch's first slice may be alone.
+  // Of slice `index` of the microbatch whose past that is.
   EagerPass(const StageOptions& options, const Model& network,
             const std::shared_ptr<MicrobatchPast>& past, uint32_t index)
       : options_(options),
@@ -77,7 +77,7 @@ class EagerPass final : public MicrobatchPass {
     inputs_[0] = input_.source;
     const bool trains = at::GradMode::is_enabled();
     const at::AutoGradMode with_graph(trains && !recomputes());
-    const Model::Layout layout = Layout();
+    const Model::Layout layout = LayoutOfSlice();
     if (trains && !recomputes()) leaf_ = LeafOf(0);
     at::Tensor x = leaf_.defined() ? leaf_ : inputs_[0];
     for (size_t piece = 0; piece < inputs_.size(); ++piece) {
@@ -91,7 +91,7 @@ class EagerPass final : public MicrobatchPass {
   Loss& loss() { return loss_; }
   // With `keep` what forward left stays.
   at::Tensor BackwardOf(const at::Tensor& start, bool keep) {
-    const Model::Layout layout = recomputes() ? Layout() : Model::Layout();
+    const Model::Layout layout = recomputes() ? LayoutOfSlice() : Model::Layout();
     at::Tensor gradient = start;
     for (size_t piece = inputs_.size(); piece-- > 0;) {
       if (recomputes()) {
@@ -122,7 +122,7 @@ class EagerPass final : public MicrobatchPass {
 
  private:
   bool recomputes() const { return options_.recompute != Recompute::kNone; }
-  Model::Layout Layout() {
+  Model::Layout LayoutOfSlice() {
     Model::Layout layout =
         Model::LayoutOf(input_.documents, first_token_, options_.slice_tokens(), device_);
     layout.past = &past_;

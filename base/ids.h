@@ -34,8 +34,8 @@ enum class Direction : uint8_t {
 };
 
 // What stages compute and pass on at a time: a run of a microbatch's tokens. Every microbatch has
-// equally many slices (`pipeline.slices`). A microbatch converts to its first slice, which is all of
-// it where there is one.
+// equally many slices (`pipeline.slices`). A microbatch converts to its first slice, which is all
+// of it where there is one.
 struct Slice {
   Microbatch microbatch;
   uint32_t index = 0;  // in its microbatch, in the order of tokens

@@ -124,9 +124,9 @@ uint64_t RepeatedKeysAndValues(const RunSpec& spec) {
   return 2 * uint64_t{spec.model.QueryChannels() - spec.model.KvChannels()};
 }
 
-// What a block keeps of a microbatch's earlier slices for the later ones: keys and values, and
-// where autograd keeps what attention reads, those of all earlier ones again for each slice, and
-// who attends to whom.
+// What a block keeps of a microbatch's earlier slices for the later ones: keys and values; and
+// where autograd keeps what attention reads, for each but the first slice its own and all earlier
+// ones once more.
 uint64_t PastBytes(const RunSpec& spec, uint64_t tokens) {
   const uint32_t slices = spec.pipeline.SlicesNow();
   if (slices == 1) return 0;
@@ -136,8 +136,12 @@ uint64_t PastBytes(const RunSpec& spec, uint64_t tokens) {
   const uint64_t of_all =
       2 * tokens * channels * (spec.train.dtype == ComputeDtype::kBf16 ? kHalf : kFloat);
   if (spec.pipeline.recompute != Recompute::kNone) return of_all;
-  const uint64_t masks = uint64_t{spec.model.context} * spec.model.context * kFloat;
-  return of_all * (slices - 1) / 2 + masks;
+  return of_all * (slices + 1) / 2 - of_all / slices;
+}
+
+// Who attends to whom, of all slices of a microbatch but the first; all blocks share it.
+uint64_t SliceMaskBytes(const RunSpec& spec) {
+  return spec.pipeline.SlicesNow() == 1 ? 0 : uint64_t{spec.model.context} * spec.model.context;
 }
 
 // One is being written, or kept for an epoch that begins from it, while the next one is taken
@@ -265,7 +269,7 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   } else {
     memory.fixed += of_loss;
   }
-  memory.per_flight += layers * PastBytes(spec, tokens);
+  memory.per_flight += layers * PastBytes(spec, tokens) + SliceMaskBytes(spec);
   switch (spec.pipeline.recompute) {
     case Recompute::kNone:
       memory.per_flight += layers * of_block;

@@ -203,7 +203,7 @@ TEST_P(MemoryParity, AMicrobatchInFlightTakesWhatThePlanSays) {
   EXPECT_LE(real, planned * 1.01);
   if (spec.pipeline.recompute != Recompute::kNone) return;
   // The plan counts an output for every rank, and a group keeps that of its first rank alone. Of
-  // slices it counts a mask for every block, and blocks share one.
+  // the last slice it counts keys and values twice.
   EXPECT_GE(real, planned * (ranks > 1 || slices > 1 ? 0.9 : 0.96));
 }
 

@@ -298,6 +298,10 @@ TEST(WatchView, PlainLinesAndNews) {
   EXPECT_EQ(PlainWatchLine(RunningRun(), 1'000'000'000'000),
             "2001-09-09T01:46:40.000Z tiny-wan-abc123 running step 50/200 loss 2.5 validation "
             "2.75, clean 2.7 (step 50) 12,346 tokens/s 1.35 s a step 2m05s left");
+  v1::RunStatus planned = RunningRun();
+  planned.mutable_plan()->mutable_prediction()->set_floor_seconds(1.1);
+  planned.mutable_plan()->mutable_prediction()->set_lower_bound_seconds(1.3);
+  EXPECT_THAT(PlainWatchLine(planned, 0), HasSubstr("1.35 s a step (floor 1.1 s, bound 1.3 s)"));
   v1::RunStatus next = RunningRun();
   EXPECT_FALSE(HasNews(RunningRun(), next));
   next.set_tokens_per_second(1);

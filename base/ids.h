@@ -2,6 +2,7 @@
 #ifndef LONGHAUL_BASE_IDS_H_
 #define LONGHAUL_BASE_IDS_H_
 
+#include <compare>
 #include <cstdint>
 #include <string>
 
@@ -30,6 +31,40 @@ using Microbatch = Strong<struct MicrobatchTag, uint32_t>;
 enum class Direction : uint8_t {
   kForward = 0,   // activations, from stage s to s + 1
   kBackward = 1,  // activation gradients, from stage s + 1 to s
+};
+
+// What stages compute and pass on at a time: a run of a microbatch's tokens. Every microbatch has
+// equally many slices (`pipeline.slices`). A microbatch converts to its first slice, which is all
+// of it where there is one.
+struct Slice {
+  Microbatch microbatch;
+  uint32_t index = 0;  // in its microbatch, in the order of tokens
+
+  constexpr Slice() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): where there is one slice they are the same
+  constexpr Slice(Microbatch of, uint32_t at = 0) : microbatch(of), index(at) {}
+  friend constexpr auto operator<=>(const Slice&, const Slice&) = default;
+};
+
+// The order in which slices come: microbatch by microbatch, forward from the first slice to the
+// last, and backward from the last to the first, as later tokens have looked at earlier ones.
+class SliceOrder {
+ public:
+  constexpr explicit SliceOrder(uint32_t slices) : slices_(slices) {}
+  constexpr uint32_t slices() const { return slices_; }  // of a microbatch
+  // How many slices come before this one.
+  constexpr uint32_t PlaceOf(const Slice& slice, Direction direction) const {
+    return slice.microbatch.value() * slices_ + Turned(slice.index, direction);
+  }
+  constexpr Slice At(uint32_t place, Direction direction) const {
+    return {Microbatch(place / slices_), Turned(place % slices_, direction)};
+  }
+
+ private:
+  constexpr uint32_t Turned(uint32_t index, Direction direction) const {
+    return direction == Direction::kForward ? index : slices_ - 1 - index;
+  }
+  uint32_t slices_;
 };
 
 }  // namespace longhaul

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "run/plan/proto/plan_proto.h"
@@ -18,15 +19,15 @@ using nlohmann::json;
 
 enum Group : int { kStages = 1, kCodecs = 2, kLinks = 3 };
 
-// (step, microbatch) -> when, by the clock of its stage.
-using Moments = std::map<std::pair<uint64_t, uint32_t>, int64_t>;
+// (step, microbatch, slice) -> when, by the clock of its stage.
+using Moments = std::map<std::tuple<uint64_t, uint32_t, uint32_t>, int64_t>;
 
 Moments Collect(const v1::StageTrace& stage, v1::Span::Kind kind, bool up, bool ends) {
   Moments moments;
   for (const v1::StepTrace& step : stage.steps()) {
     for (const v1::Span& span : step.spans()) {
       if (span.kind() != kind || span.up() != up) continue;
-      moments[{step.step(), span.microbatch()}] =
+      moments[{step.step(), span.microbatch(), span.slice()}] =
           step.begin_ns() + span.begin_ns() + (ends ? span.length_ns() : 0);
     }
   }
@@ -152,9 +153,14 @@ class Writer {
   }
 
   void AddSpan(int index, const v1::StepTrace& step, const v1::Span& span, int64_t begin) {
-    const uint32_t stage = RowOf(index), m = span.microbatch();
+    const uint32_t stage = RowOf(index);
+    // "3", or slice 1 of it: "3.1".
+    const std::string what = assignment_.slices == 1
+                                 ? fmt::format("{}", span.microbatch())
+                                 : fmt::format("{}.{}", span.microbatch(), span.slice());
     const auto add = [&](int group, uint32_t row, const std::string& name, const char* category) {
-      json arguments = {{"step", step.step()}, {"microbatch", m}};
+      json arguments = {
+          {"step", step.step()}, {"microbatch", span.microbatch()}, {"slice", span.slice()}};
       if (span.bytes() > 0) {
         arguments["bytes"] = span.bytes();
         if (span.length_ns() > 0) {
@@ -168,9 +174,9 @@ class Writer {
     const char* const tensor = span.up() ? "activation" : "gradient";
     switch (span.kind()) {
       case v1::Span::FORWARD:
-        return add(kStages, stage, fmt::format("F{}", m), "forward");
+        return add(kStages, stage, "F" + what, "forward");
       case v1::Span::BACKWARD:
-        return add(kStages, stage, fmt::format("B{}", m), "backward");
+        return add(kStages, stage, "B" + what, "backward");
       case v1::Span::OPTIMIZER:
         return add(kStages, stage, "optimizer", "optimizer");
       case v1::Span::WAIT_INPUT:
@@ -179,12 +185,13 @@ class Writer {
         return add(kStages, stage, "wait for a gradient", "wait");
       case v1::Span::ENCODE:
         return add(kCodecs, stage,
-                   fmt::format("encode {} {}", span.up() ? "gradient" : "activation", m), "encode");
+                   fmt::format("encode {} {}", span.up() ? "gradient" : "activation", what),
+                   "encode");
       case v1::Span::DECODE:
-        return add(kCodecs, stage, fmt::format("decode {} {}", tensor, m), "decode");
+        return add(kCodecs, stage, fmt::format("decode {} {}", tensor, what), "decode");
       case v1::Span::RECEIVE:
         if (const auto row = RowOfReceived(FromProto(trace_.stages(index).cell()), span.up())) {
-          add(kLinks, *row, fmt::format("{} {}", tensor, m), "transfer");
+          add(kLinks, *row, fmt::format("{} {}", tensor, what), "transfer");
         }
         return;
       default:

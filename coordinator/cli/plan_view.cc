@@ -155,6 +155,23 @@ void PrintLinks(const Terminal& terminal, const Plan& plan) {
   table.Print(terminal);
 }
 
+// The lower bound's parts: what one resource has to do, and what it waits for before and after.
+void PrintFloor(const Terminal& terminal, const Prediction& prediction) {
+  if (!(prediction.floor_seconds > 0)) return;
+  const double fill_and_drain = prediction.lower_bound_seconds - prediction.floor_seconds;
+  terminal.out << fmt::format(
+      "steady-state floor: {}, {}% of the predicted step, in which the {} {}; fill and drain of "
+      "one "
+      "synchronous step: {}\n",
+      SecondsText(prediction.floor_seconds),
+      fmt::format("{:.1f}", 100 * prediction.floor_seconds / prediction.step_seconds),
+      Printable(prediction.busiest),
+      prediction.busiest_bytes > 0
+          ? fmt::format("carries {}", FormatBytes(static_cast<double>(prediction.busiest_bytes)))
+          : "is at work",
+      SecondsText(fill_and_drain));
+}
+
 // What a stage does all step long, and what it waits for.
 void PrintTimes(const Terminal& terminal, const Plan& plan) {
   Table table({{StageColumn(plan), Align::kRight},
@@ -226,6 +243,7 @@ void PrintPlan(const Terminal& terminal, const Plan& plan, const RunSpec& spec) 
       terminal.out << fmt::format("; what bounds it: {}", Printable(prediction.bottleneck));
     }
     terminal.out << '\n';
+    PrintFloor(terminal, prediction);
   }
   if (!plan.explanation.empty()) terminal.out << PrintableLines(plan.explanation) << '\n';
 }

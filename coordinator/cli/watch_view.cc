@@ -51,6 +51,15 @@ std::string ProgressText(const v1::RunStatus& run, int columns) {
   return room < 6 ? text : Bar(share, room) + "  " + text;
 }
 
+// " (floor 2.1 s, bound 2.4 s)": what the busiest resource does in a step, and that with fill and
+// drain. Empty where the plan is not there, or of an older version.
+std::string FloorText(const v1::RunStatus& run) {
+  const v1::Prediction& prediction = run.plan().prediction();
+  if (!(prediction.floor_seconds() > 0)) return "";
+  return fmt::format(" (floor {}, bound {})", SecondsText(prediction.floor_seconds()),
+                     SecondsText(prediction.lower_bound_seconds()));
+}
+
 // "loss 2.43  validation 2.5, clean 2.4 (step 50)  1,234 tokens/s ..."; `gap` between them.
 std::string Numbers(const v1::RunStatus& run, std::string_view gap) {
   std::vector<std::string> parts;
@@ -62,7 +71,7 @@ std::string Numbers(const v1::RunStatus& run, std::string_view gap) {
     parts.push_back(fmt::format("{} tokens/s", GroupedText(run.tokens_per_second())));
   }
   if (run.step_seconds() > 0) {
-    parts.push_back(fmt::format("{} a step", SecondsText(run.step_seconds())));
+    parts.push_back(fmt::format("{} a step{}", SecondsText(run.step_seconds()), FloorText(run)));
   }
   if (run.gradient_norm() != 0) {
     parts.push_back(fmt::format("gradient norm {:.3g}", run.gradient_norm()));

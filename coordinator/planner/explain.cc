@@ -144,6 +144,19 @@ std::string Traffic(const Plan& plan, const RunSpec& spec) {
   return text + Rates(plan);
 }
 
+// What of the bound is not the busiest resource's own work.
+std::string Floor(const Prediction& prediction) {
+  const double rest = prediction.lower_bound_seconds - prediction.floor_seconds;
+  return fmt::format(
+      " Of that bound {} are fill and drain, in which the pipeline runs full and empty again; for "
+      "the other {} the {} is at work{}.",
+      Seconds(rest), Seconds(prediction.floor_seconds), prediction.busiest,
+      prediction.busiest_bytes == 0
+          ? ""
+          : fmt::format(" and carries {}",
+                        FormatBytes(static_cast<double>(prediction.busiest_bytes))));
+}
+
 // What the matrix that is both embedding and head costs, and what the other choice would.
 std::string Tied(const PlanRequest& request, const Plan& plan) {
   const RunSpec& spec = request.spec;
@@ -307,6 +320,7 @@ std::string Explain(const PlanRequest& request, const Plan& plan) {
         Seconds(prediction.step_seconds),
         static_cast<double>(request.spec.TokensPerStep()) / prediction.step_seconds,
         Seconds(prediction.lower_bound_seconds), prediction.bottleneck);
+    text += Floor(prediction);
   }
   text += Traffic(plan, request.spec) + Tied(request, plan);
   text += Depths(plan, request.spec) + Order(plan);

@@ -77,9 +77,10 @@ uint64_t Windows(const PlanRequest& request) {
                    request.spec.model.context);
 }
 
-// The mean over the run: a codec with state sends a sample whole when it comes for the first time.
+// Of a slice. The mean over the run: a codec with state sends a sample whole when it comes for the
+// first time.
 uint64_t UsualBytes(const PlanRequest& request, const codec::Codec& codec) {
-  const codec::Shape shape = BoundaryShape(request.spec);
+  const codec::Shape shape = SliceShape(request.spec);
   if (codec.TableRows(1) > 0) {
     // As a rule ids have 2 bytes.
     const uint64_t more =
@@ -95,7 +96,8 @@ uint64_t UsualBytes(const PlanRequest& request, const codec::Codec& codec) {
 
 StatusOr<Flow> FlowWith(const std::string& codec_text, const PlanRequest& request) {
   LH_ASSIGN_OR_RETURN(const auto codec, codec::ParseCodec(codec_text));
-  return Flow{.codec = codec->name(), .bytes = UsualBytes(request, *codec)};
+  return Flow{.codec = codec->name(),
+              .bytes = request.spec.pipeline.SlicesNow() * UsualBytes(request, *codec)};
 }
 
 // What two workers are to each other.

@@ -124,6 +124,26 @@ uint64_t RepeatedKeysAndValues(const RunSpec& spec) {
   return 2 * uint64_t{spec.model.QueryChannels() - spec.model.KvChannels()};
 }
 
+// What a block keeps of a microbatch's earlier slices for the later ones: keys and values; and
+// where autograd keeps what attention reads, for each but the first slice its own and all earlier
+// ones once more.
+uint64_t PastBytes(const RunSpec& spec, uint64_t tokens) {
+  const uint32_t slices = spec.pipeline.SlicesNow();
+  if (slices == 1) return 0;
+  // Heads of family gpt share none.
+  const uint64_t channels =
+      spec.model.family == ModelFamily::kGpt ? spec.model.hidden : spec.model.KvChannels();
+  const uint64_t of_all =
+      2 * tokens * channels * (spec.train.dtype == ComputeDtype::kBf16 ? kHalf : kFloat);
+  if (spec.pipeline.recompute != Recompute::kNone) return of_all;
+  return of_all * (slices + 1) / 2 - of_all / slices;
+}
+
+// Who attends to whom, of all slices of a microbatch but the first; all blocks share it.
+uint64_t SliceMaskBytes(const RunSpec& spec) {
+  return spec.pipeline.SlicesNow() == 1 ? 0 : uint64_t{spec.model.context} * spec.model.context;
+}
+
 // One is being written, or kept for an epoch that begins from it, while the next one is taken
 // (worker/pipeline/checkpoint_writer.h). That one is put together of what the ranks of a group have
 // copied.
@@ -244,7 +264,8 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const uint64_t of_block = tokens * BytesOf(kept_by_block, bf16);
   const uint64_t all_rows = spec.model.VocabularyOver(vocabulary);
   const uint64_t rows = PartOf(all_rows, ranks);  // of a rank
-  const model::LossChunks chunks = model::LossChunksOf(tokens, all_rows);
+  const uint32_t slices = spec.pipeline.SlicesNow();
+  const model::LossChunks chunks = model::LossChunksOf(tokens / slices, all_rows);
   const uint64_t logits = last ? chunks.tokens * rows * kFloat : 0;
   const uint64_t of_loss =
       last ? chunks.tokens * BytesOf(family.kept_by_final_norm(spec.model), bf16) + logits : 0;
@@ -279,7 +300,12 @@ StageMemory MemoryOf(const RunSpec& spec, uint32_t vocabulary, uint32_t layers, 
   const bool recomputes = spec.pipeline.recompute != Recompute::kNone;
   // Whose forward leaves its logits for backward.
   const bool keeps_logits = !recomputes && chunks.count == 1;
-  (keeps_logits ? memory.per_flight : memory.fixed) += of_loss;
+  if (keeps_logits) {
+    memory.per_flight += slices * of_loss;
+  } else {
+    memory.fixed += of_loss;
+  }
+  memory.per_flight += layers * PastBytes(spec, tokens) + SliceMaskBytes(spec);
   switch (spec.pipeline.recompute) {
     case Recompute::kNone:
       memory.per_flight += layers * of_block;

@@ -76,6 +76,8 @@ struct StageMemory {
 //              LibTorch takes too much, since it takes 20 MiB at a time
 //            With recomputation only the stage's input and output, on a GPU, too; of blocks also
 //            the inputs of all but the first.
+//            + where microbatches go in slices keys and values of the earlier ones, for each later
+//              one; with recomputation once
 // host       = a checkpoint's snapshot (StageStateBytes), or two where the run takes them again and
 //              again
 //            + at an end of a tied matrix what the other end sends of its gradient in a step, and

@@ -38,13 +38,14 @@ bool IsOneChain(const Assignment& assignment) {
   });
 }
 
+// Of what crosses in so many parts.
 schedule::FlowCost FlowCostOf(const Flow& flow, const FlowEstimate& estimate,
-                              const FlowRates& rates) {
-  return {.bytes = static_cast<double>(WithChunkHeaders(flow.bytes)),
+                              const FlowRates& rates, uint32_t parts) {
+  return {.bytes = static_cast<double>(WithChunkHeaders(flow.bytes / parts)),
           .bytes_per_second = rates.bytes_per_second,
           .latency = rates.latency,
-          .encode = absl::Seconds(estimate.encode_seconds),
-          .decode = absl::Seconds(estimate.decode_seconds)};
+          .encode = absl::Seconds(estimate.encode_seconds / parts),
+          .decode = absl::Seconds(estimate.decode_seconds / parts)};
 }
 
 }  // namespace
@@ -122,12 +123,13 @@ schedule::PipelineCost PipelineCostOf(const Plan& plan, const RunSpec& spec,
   schedule::PipelineCost cost;
   cost.schedule = spec.pipeline.schedule;
   cost.microbatches = spec.train.microbatches;
+  cost.slices = plan.assignment.slices;
   for (size_t s = 0; s < plan.cells.size(); ++s) {
     const Setting& setting = plan.assignment.cells[s].setting;
     const CellEstimate& cell = plan.cells[s];
     cost.stages.push_back(
-        {.forward = absl::Seconds(cell.forward_seconds),
-         .backward = absl::Seconds(cell.backward_seconds),
+        {.forward = absl::Seconds(cell.forward_seconds / cost.slices),
+         .backward = absl::Seconds(cell.backward_seconds / cost.slices),
          .optimizer = absl::Seconds(cell.optimizer_seconds),
          .egress_bytes_per_second = network.interfaces[s].egress_bytes_per_second,
          .ingress_bytes_per_second = network.interfaces[s].ingress_bytes_per_second,
@@ -136,9 +138,10 @@ schedule::PipelineCost PipelineCostOf(const Plan& plan, const RunSpec& spec,
   }
   for (size_t e = 0; e < plan.edges.size(); ++e) {
     const Edge& edge = plan.assignment.edges[e];
+    const uint32_t parts = edge.kind == EdgeKind::kTied ? 1 : cost.slices;
     const schedule::BoundaryCost both = {
-        FlowCostOf(edge.forward, plan.edges[e].forward, network.links[e].forward),
-        FlowCostOf(edge.backward, plan.edges[e].backward, network.links[e].backward)};
+        FlowCostOf(edge.forward, plan.edges[e].forward, network.links[e].forward, parts),
+        FlowCostOf(edge.backward, plan.edges[e].backward, network.links[e].backward, parts)};
     if (edge.kind == EdgeKind::kTied) {
       cost.tied = both;
     } else {

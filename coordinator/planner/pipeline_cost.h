@@ -64,7 +64,8 @@ double AloneBytesPerSecond(const NetworkRates& network, const Assignment& assign
                            Direction direction);
 
 // As many interfaces and links as the plan has cells and edges. Depths, codecs' times and the
-// order of gradients are the plan's, schedule and microbatches the run's.
+// order of gradients are the plan's, and its slices, of which all take equally long; schedule and
+// microbatches are the run's.
 schedule::PipelineCost PipelineCostOf(const Plan& plan, const RunSpec& spec,
                                       const NetworkRates& network);
 

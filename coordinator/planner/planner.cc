@@ -18,6 +18,7 @@
 #include "coordinator/planner/prediction.h"
 #include "coordinator/planner/ranks.h"
 #include "coordinator/planner/replicas.h"
+#include "coordinator/planner/slices.h"
 #include "coordinator/planner/split.h"
 #include "run/model/share.h"
 #include "run/plan/chain.h"
@@ -62,6 +63,20 @@ Status CheckExperts(const RunSpec& spec) {
       "a block (model.experts), got {}; choose another number, or auto",
       spec.group.tensor, spec.group.tensor == 1 ? "" : "s",
       spec.model.has_experts() ? spec.model.experts : 0, spec.group.expert));
+}
+
+// A GPU records its passes, each slice of which does other work.
+Status CheckSlices(const RunSpec& spec, const std::vector<CandidateWorker>& workers) {
+  const uint32_t slices = spec.pipeline.SlicesNow();
+  if (slices == 1 || spec.replay) return absl::OkStatus();
+  for (const CandidateWorker& worker : workers) {
+    if (!worker.on_gpu) continue;
+    return absl::FailedPreconditionError(fmt::format(
+        "worker {} computes on a GPU, which takes microbatches whole, and pipeline.slices is {}; "
+        "set it to 1, or start the workers with --device cpu",
+        worker.name, slices));
+  }
+  return absl::OkStatus();
 }
 
 class Planner {
@@ -273,6 +288,7 @@ Status Planner::Check() const {
   }
   LH_RETURN_IF_ERROR(CheckExperts(spec_));
   LH_RETURN_IF_ERROR(CheckDevices(spec_, request_.workers));
+  LH_RETURN_IF_ERROR(CheckSlices(spec_, request_.workers));
   if (spec_.group.tensor == 1) return absl::OkStatus();
   for (const CandidateWorker& worker : request_.workers) {
     LH_RETURN_IF_ERROR(CheckTimed(worker, spec_.group));
@@ -406,6 +422,7 @@ StatusOr<Plan> Planner::Make(const std::stop_token& stop) {
   assignment.run = request_.run;
   assignment.epoch = request_.epoch;
   assignment.run_yaml = ToYaml(spec_);
+  assignment.slices = spec_.pipeline.SlicesNow();
   assignment.data = request_.data;
   if (request_.resume) assignment.start_step = request_.resume->step;
   LH_ASSIGN_OR_RETURN(const std::vector<uint32_t> layers, Split());
@@ -459,6 +476,7 @@ uint32_t ThreadsOfRank(const RunSpec& spec, const CandidateWorker& worker) {
 }
 
 StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop) {
+  if (!request.spec.pipeline.slices) return MakePlanOfBestSlices(request, stop);
   if (request.spec.group.is_auto()) return MakePlanOfBestGroup(request, stop);
   if (request.spec.replicas.count > 1) return MakePlanOfReplicas(request, stop);
   return MakePlanOfOneReplica(request, stop);

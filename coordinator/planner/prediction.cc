@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -185,6 +186,9 @@ Status AddPrediction(const RunSpec& spec, Plan* plan, const std::stop_token& sto
   prediction.step_seconds = Seconds(simulation.step);
   prediction.lower_bound_seconds = Seconds(simulation.lower_bound);
   prediction.bottleneck = simulation.bottleneck;
+  prediction.floor_seconds = Seconds(simulation.busiest.step);
+  prediction.busiest = simulation.busiest.name;
+  prediction.busiest_bytes = static_cast<uint64_t>(std::llround(simulation.busiest.bytes));
   prediction.cells.clear();
   for (const schedule::StageUse& use : simulation.stages) {
     prediction.cells.push_back({.compute_seconds = Seconds(use.time.compute),

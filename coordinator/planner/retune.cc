@@ -83,7 +83,7 @@ std::vector<Ratio> RatiosTo(const schedule::PipelineCost& cost,
   const auto ratio = [&](const std::optional<double>& bits, const schedule::FlowCost& flow,
                          const schedule::DirectionUse& use) -> std::optional<double> {
     if (!bits || !(use.busy_share > 0)) return std::nullopt;
-    return *bits / 8 / (flow.bytes * cost.microbatches / (use.busy_share * step));
+    return *bits / 8 / (flow.bytes * cost.AllSlices() / (use.busy_share * step));
   };
   std::vector<Ratio> ratios;
   for (size_t b = 0; b < cost.boundaries.size(); ++b) {

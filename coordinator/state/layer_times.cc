@@ -75,6 +75,8 @@ bool HaveSameLayerTimes(const RunSpec& timed, const RunSpec& other) {
   if (timed.group.is_auto() && !other.group.is_auto()) {
     as_other.group = timed.group.Settled(other.group.tensor, other.group.expert);
   }
+  // Microbatches whole were, and the plan divides.
+  if (!timed.pipeline.slices) as_other.pipeline.slices = other.pipeline.slices;
   return WithoutWhatTakesNoTime(as_other) == WithoutWhatTakesNoTime(other);
 }
 

@@ -386,6 +386,10 @@ void Core::AdoptPlan(Run& run, Plan plan) {
     if (group.expert_auto) note("expert", chosen.expert);
     group = group.Settled(chosen.tensor, chosen.expert);
   }
+  if (std::optional<uint32_t>& slices = run.record.spec.pipeline.slices; !slices) {
+    slices = plan.assignment.slices;
+    Log(&run, "note", fmt::format("pipeline.slices: the plan chose {}", *slices));
+  }
   const std::string explanation = plan.explanation;
   run.record.plan = std::move(plan);
   run.ready_until = now_ + options_.ready_timeout;

@@ -164,6 +164,9 @@ StatusOr<Run*> Core::ResumeRun(event::Submitted& submitted, bool may_wait,
     const GroupSpec settled = group.Settled(before.tensor, before.expert);
     if (settled.tensor == before.tensor && settled.expert == before.expert) group = settled;
   }
+  if (std::optional<uint32_t>& slices = submitted.spec.pipeline.slices; !slices) {
+    slices = record.spec.pipeline.slices;
+  }
   LH_RETURN_IF_ERROR(
       CheckLinks(submitted.spec, WorkersFor(submitted.spec, record, step), may_wait));
   LH_RETURN_IF_ERROR(CheckMessageCache(submitted.spec, TextBytes(submitted.submit)));

@@ -105,6 +105,10 @@ Status CheckResumable(const RunRecord& record, const RunSpec& spec,
   }
   differences.Compare("pipeline.threads_per_stage", before.pipeline.threads_per_stage,
                       spec.pipeline.threads_per_stage);
+  // As dtype.
+  if (before.pipeline.slices && spec.pipeline.slices) {
+    differences.Compare("pipeline.slices", *before.pipeline.slices, *spec.pipeline.slices);
+  }
   if (differences.text().empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(fmt::format(
       "run {} cannot be resumed with this file: {}; put back what the run has, or submit "

@@ -79,6 +79,7 @@ Status SetPrediction(const SweepPoint& point, const Plan& plan, PointResult* res
                       PredictPoint(plan, point.spec, point.rate_bits_per_second, point.delay));
   result->simulated_seconds = prediction.simulated_seconds;
   result->bound_seconds = prediction.bound_seconds;
+  result->floor_seconds = prediction.floor_seconds;
   result->bottleneck = prediction.bottleneck;
   result->plan_simulated_seconds = plan.prediction.step_seconds;
   result->plan_bound_seconds = plan.prediction.lower_bound_seconds;

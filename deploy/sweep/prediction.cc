@@ -24,12 +24,14 @@ StatusOr<PointPrediction> PredictPoint(const Plan& plan, const RunSpec& spec,
                       schedule::Simulate(coordinator::PipelineCostOf(plan, spec, network)));
   return PointPrediction{.simulated_seconds = absl::ToDoubleSeconds(simulation.step),
                          .bound_seconds = absl::ToDoubleSeconds(simulation.lower_bound),
+                         .floor_seconds = absl::ToDoubleSeconds(simulation.busiest.step),
                          .bottleneck = simulation.bottleneck};
 }
 
 double NetworkSeconds(const RunSpec& spec, uint64_t rate_bits_per_second) {
   if (rate_bits_per_second == 0 || spec.pipeline.stages == 1) return 0;
-  const codec::Shape shape = BoundaryShape(spec);
+  const uint32_t slices = spec.pipeline.SlicesNow();
+  const codec::Shape shape = SliceShape(spec);
   std::vector<uint64_t> bytes;
   for (const std::string& text : {spec.links.codecs.forward, spec.links.codecs.backward}) {
     const auto codec = codec::ParseCodec(text);
@@ -39,7 +41,7 @@ double NetworkSeconds(const RunSpec& spec, uint64_t rate_bits_per_second) {
   // A worker in the middle sends activations down and gradients up.
   const uint64_t sent =
       spec.pipeline.stages == 2 ? std::max(bytes[0], bytes[1]) : bytes[0] + bytes[1];
-  return static_cast<double>(sent) * spec.train.microbatches /
+  return static_cast<double>(sent) * spec.train.microbatches * slices /
          coordinator::GoodputBytesPerSecond(rate_bits_per_second);
 }
 

@@ -16,7 +16,8 @@ namespace longhaul::cli {
 struct PointPrediction {
   double simulated_seconds = 0;
   double bound_seconds = 0;
-  std::string bottleneck;  // "egress of stage 1"
+  double floor_seconds = 0;  // of steps without fill and drain
+  std::string bottleneck;    // "egress of stage 1"
 };
 
 // With all interfaces at this rate (0: unlimited) and all links of this delay, one way.

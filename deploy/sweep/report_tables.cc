@@ -111,6 +111,7 @@ std::string PointsTable(const ReportModel& model) {
                    {"error", true},
                    {"lower bound", true},
                    {"of bound", true},
+                   {"steady-state floor", true},
                    {"set by"},
                    {"bytes a step", true}});
   for (const PointResult* point : model.Done()) {
@@ -122,11 +123,13 @@ std::string PointsTable(const ReportModel& model) {
                   fmt::format("{:+.1f} %", 100 * PredictionError(*point)),
                   TimeSpanText(point->bound_seconds),
                   PerCentText(point->bound_seconds / point->step_seconds),
+                  point->floor_seconds > 0 ? TimeSpanText(point->floor_seconds) : "",
                   EscapeHtml(point->bottleneck), FormatBytes(point->link_bytes_per_step)});
   }
   if (table.empty()) return "";
   return "<p>Step: the median of the steps after warm-up, of each step that of the slowest stage. "
-         "Of bound: the lower bound over the step. Bytes a step: all links, both directions, with "
+         "Of bound: the lower bound over the step. Steady-state floor: the lower bound without "
+         "fill and drain. Bytes a step: all links, both directions, with "
          "the headers of longhaul's own.</p>\n" +
          table.ToHtml("All points that were measured");
 }

@@ -121,6 +121,7 @@ json PointToJson(const PointResult& point) {
              {"step_seconds_high", point.step_seconds_high},
              {"simulated_seconds", point.simulated_seconds},
              {"bound_seconds", point.bound_seconds},
+             {"floor_seconds", point.floor_seconds},
              {"bottleneck", point.bottleneck},
              {"plan_simulated_seconds", point.plan_simulated_seconds},
              {"plan_bound_seconds", point.plan_bound_seconds},
@@ -170,6 +171,7 @@ PointResult PointFromJson(const json& from) {
   from.at("step_seconds_high").get_to(point.step_seconds_high);
   from.at("simulated_seconds").get_to(point.simulated_seconds);
   from.at("bound_seconds").get_to(point.bound_seconds);
+  point.floor_seconds = from.value("floor_seconds", 0.0);
   from.at("bottleneck").get_to(point.bottleneck);
   from.at("plan_simulated_seconds").get_to(point.plan_simulated_seconds);
   from.at("plan_bound_seconds").get_to(point.plan_bound_seconds);
@@ -231,6 +233,7 @@ std::vector<std::string> MeasuredCells(const PointResult& point) {
           CsvNumber(point.step_seconds_high),
           CsvNumber(point.simulated_seconds),
           CsvNumber(point.bound_seconds),
+          CsvNumber(point.floor_seconds),
           CsvNumber(point.plan_simulated_seconds),
           CsvNumber(point.plan_bound_seconds),
           point.bottleneck,
@@ -247,7 +250,8 @@ constexpr std::string_view kCsvHeading =
     "point,rate_bits_per_second,delay_seconds,jitter_seconds,loss_share,links,forward,backward,"
     "schedule,variant,repeat,state,reason,run_id,replayed,steps,warm_up,tokens_per_step,"
     "tokens_per_second,step_seconds,step_seconds_low,step_seconds_high,simulated_seconds,"
-    "bound_seconds,plan_simulated_seconds,plan_bound_seconds,bottleneck,link_bytes_per_step,"
+    "bound_seconds,floor_seconds,plan_simulated_seconds,plan_bound_seconds,bottleneck,link_bytes_"
+    "per_step,"
     "payload_bytes_per_step,uplink_bytes,downlink_bytes,last_loss,last_validation_loss,"
     "last_clean_validation_loss";
 

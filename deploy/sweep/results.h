@@ -74,7 +74,9 @@ struct PointResult {
   uint64_t steps = 0, warm_up = 0, tokens_per_step = 0;
   double step_seconds = 0;                             // median of the steps after warm-up
   double step_seconds_low = 0, step_seconds_high = 0;  // quartiles
-  double simulated_seconds = 0, bound_seconds = 0;     // on the links as the sweep set them
+  // On the links as the sweep set them. The floor is the bound without fill and drain; 0: of
+  // results of an older version.
+  double simulated_seconds = 0, bound_seconds = 0, floor_seconds = 0;
   std::string bottleneck;
   double plan_simulated_seconds = 0, plan_bound_seconds = 0;   // the coordinator's, as planned
   std::string explanation;                                     // the plan's

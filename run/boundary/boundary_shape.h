@@ -26,6 +26,17 @@ inline codec::Shape BoundaryShape(const RunSpec& spec) {
   return BoundaryShape(spec.model, spec.train, spec.group);
 }
 
+// Of one slice of it, which is what travels; `slices` divides the context.
+inline codec::Shape SliceShape(const ModelSpec& model, const TrainSpec& train,
+                               const GroupSpec& group, uint32_t slices) {
+  codec::Shape shape = BoundaryShape(model, train, group);
+  shape.tokens /= slices;
+  return shape;
+}
+inline codec::Shape SliceShape(const RunSpec& spec) {
+  return SliceShape(spec.model, spec.train, spec.group, spec.pipeline.SlicesNow());
+}
+
 }  // namespace longhaul
 
 #endif  // LONGHAUL_RUN_BOUNDARY_BOUNDARY_SHAPE_H_

@@ -336,6 +336,7 @@ Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
                            RecomputeField(&pipeline->recompute),
                            Whole("threads_per_stage", &pipeline->threads_per_stage, 1, 1024),
                            WholeOrAuto("depth", &pipeline->depth, 1, 1u << 16),
+                           WholeOrAuto("slices", &pipeline->slices, 1, 1024),
                            Whole("replicas", &spec->replicas.count, 1, config::kMostReplicas),
                            config::Gradients(&spec->replicas.gradients),
                            config::ReplicatedParameters(&spec->replicas.parameters)}),

@@ -196,6 +196,10 @@ struct PipelineSpec {
   uint32_t threads_per_stage = 1;
   std::optional<uint32_t>
       depth;  // microbatches in flight of every stage; nullopt = "auto": the plan's
+  // Equally many tokens each, in which microbatches go through the pipeline; nullopt = "auto": the
+  // first plan chooses their number.
+  std::optional<uint32_t> slices = 1;
+  uint32_t SlicesNow() const { return slices.value_or(1); }  // until it is chosen
   friend bool operator==(const PipelineSpec&, const PipelineSpec&) = default;
 };
 
@@ -244,6 +248,10 @@ constexpr std::string_view CodecFamily(std::string_view codec) {
 // Whether it knows activations by their tokens.
 constexpr bool PredictsByTokens(std::string_view codec) {
   return CodecFamily(codec) == "predict";
+}
+// Whether it codes what a sample sends by what the same sample sent before.
+constexpr bool RemembersSamples(std::string_view codec) {
+  return CodecFamily(codec) == "aqsgd";
 }
 
 // What differs at one worker.

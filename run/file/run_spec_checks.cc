@@ -51,6 +51,43 @@ void CheckPipeline(const RunSpec& spec, Reader& reader) {
   }
 }
 
+// Why microbatches of this run cannot be cut; "": they can.
+std::string WhyWhole(const RunSpec& spec, Reader& reader) {
+  if (reader.Sound({"model.family"}) && spec.model.has_experts()) {
+    return fmt::format("family {} balances experts over all tokens of a microbatch",
+                       ToString(spec.model.family));
+  }
+  if (reader.Sound({"group.tensor"}) && (spec.group.tensor > 1 || spec.group.tensor_auto)) {
+    return "ranks of a stage (group.tensor) exchange microbatches whole";
+  }
+  std::vector<CodecPair> pairs = {spec.links.codecs};
+  for (const auto& [worker, exception] : spec.links.by_worker) pairs.push_back(exception.codecs);
+  for (const CodecPair& pair : pairs) {
+    for (const std::string& codec : {pair.forward, pair.backward}) {
+      if (PredictsByTokens(codec) || RemembersSamples(codec)) {
+        return fmt::format("the codec {} knows samples whole", codec);
+      }
+    }
+  }
+  return "";
+}
+
+void CheckSlices(const RunSpec& spec, Reader& reader) {
+  const std::optional<uint32_t>& slices = spec.pipeline.slices;
+  if (slices == 1u || !reader.Sound({"pipeline.slices"})) return;
+  const auto fail = [&](const std::string& text) {
+    reader.Fail(reader.PlaceOf("pipeline.slices"), "pipeline.slices: " + text);
+  };
+  if (const std::string why = WhyWhole(spec, reader); !why.empty()) {
+    fail(fmt::format("expected 1, because {}; leave slices out or change that", why));
+  } else if (slices && reader.Sound({"model.context"}) && spec.model.context % *slices != 0) {
+    fail(
+        fmt::format("expected a number that divides model.context {}, got {}; all slices have "
+                    "equally many tokens",
+                    spec.model.context, *slices));
+  }
+}
+
 void CheckMomentum(const OptimizerSpec& optimizer, Reader& reader) {
   if (!reader.Sound({"train.optimizer.kind"}) || optimizer.kind == OptimizerKind::kMuon ||
       !reader.Has("train.optimizer.momentum")) {
@@ -134,6 +171,7 @@ void CheckRunSpec(const RunSpec& spec, Reader& reader) {
   CheckModel(spec, reader);
   CheckLora(spec, reader);
   CheckPipeline(spec, reader);
+  CheckSlices(spec, reader);
   CheckGroup(spec, reader);
   CheckReplicas(spec, reader);
   CheckReplay(spec, reader);

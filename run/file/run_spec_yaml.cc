@@ -64,6 +64,11 @@ std::string NewKeysOf(const TrainSpec& train) {
   return out;
 }
 
+std::string NewKeysOf(const PipelineSpec& pipeline) {
+  if (pipeline.slices == PipelineSpec().slices) return "";
+  return fmt::format("  slices: {}\n", OrAuto(pipeline.slices));
+}
+
 // auto, which neighbours of an older version do not know, is what is left out.
 std::string DtypeYaml(ComputeDtype dtype) {
   return dtype == ComputeDtype::kAuto ? "" : fmt::format("  dtype: {}\n", ToString(dtype));
@@ -202,10 +207,11 @@ std::string ToYaml(const RunSpec& spec) {
       "  depth: {}\n"
       "{}"
       "{}"
+      "{}"
       "transport: {}\n",
       OrAuto(spec.pipeline.stages), ToString(spec.pipeline.schedule),
       ToString(spec.pipeline.send_order), RecomputeYaml(spec.pipeline.recompute),
-      spec.pipeline.threads_per_stage, OrAuto(spec.pipeline.depth),
+      spec.pipeline.threads_per_stage, OrAuto(spec.pipeline.depth), NewKeysOf(spec.pipeline),
       config::ReplicasYaml(spec.replicas), config::GroupYaml(spec.group), ToString(spec.transport));
   out += LinksYaml(spec.links);
   out += fmt::format(

@@ -157,6 +157,9 @@ struct Assignment {
   // Beside the run file's checkpoints every stage's state is written each so many steps, and copied
   // to another worker. 0: it is not.
   uint64_t copy_every = 0;
+  // Of each microbatch, in which it goes through the pipeline: the run file's pipeline.slices, or
+  // what the plan chose where that says auto.
+  uint32_t slices = 1;
   DataSet data;
   std::vector<Cell> cells;  // by their ids
   std::vector<Edge> edges;  // by their ids
@@ -253,10 +256,23 @@ struct RanksPrediction {
   std::string refused;        // why it cannot be, a sentence; then nothing else is known
 };
 
+// What other numbers of slices of a microbatch would do for the same run.
+struct SlicesPrediction {
+  uint32_t slices = 1;
+  double step_seconds = 0;
+  std::string refused;  // as RanksPrediction's
+};
+
 struct Prediction {
   double step_seconds = 0;  // simulated
   double lower_bound_seconds = 0;
-  std::string bottleneck;                   // "egress of stage 1"
+  std::string bottleneck;  // "egress of stage 1"
+  // What a step costs where steps follow each other without a gap: the time that the busiest
+  // resource is at work in it, and the bytes that it carries then (0: it computes). Between that
+  // and lower_bound_seconds is fill and drain.
+  double floor_seconds = 0;
+  std::string busiest;  // as `bottleneck`
+  uint64_t busiest_bytes = 0;
   double unlimited_depth_step_seconds = 0;  // if every cell held all microbatches
   double exchange_seconds = 0;              // of the step, between replicas behind the passes
   std::vector<PredictedCell> cells;         // as Assignment::cells
@@ -265,10 +281,11 @@ struct Prediction {
   // each way, and one way.
   std::optional<uint64_t> assumed_line_bits_per_second;
   std::optional<double> assumed_delay_seconds;
-  std::string order_reason;             // why data leave in the order they do
-  std::string cut_short;                // why the search for depths ended early; "": it did not
-  std::vector<CodecPrediction> codecs;  // `longhaul plan` of several stages only
-  std::vector<RanksPrediction> ranks;   // those that were tried where the run file says auto
+  std::string order_reason;              // why data leave in the order they do
+  std::string cut_short;                 // why the search for depths ended early; "": it did not
+  std::vector<CodecPrediction> codecs;   // `longhaul plan` of several stages only
+  std::vector<RanksPrediction> ranks;    // those that were tried where the run file says auto
+  std::vector<SlicesPrediction> slices;  // likewise
 };
 
 // What is decided, what was known, and what is expected of it. For the planner, the store and

@@ -11,7 +11,7 @@
 namespace longhaul::schedule {
 namespace {
 
-// Where a lone microbatch is when, in an empty pipeline; seconds.
+// Where a lone slice is when, in an empty pipeline; seconds.
 struct Path {
   // When stage s may begin its forward, and when its forward message enters / has left the wire.
   std::vector<double> forward_begins, forward_sent_from, forward_on_wire;
@@ -24,6 +24,18 @@ struct Path {
   std::vector<double> after_activation;
   std::vector<double> gradient_enters_wire;  // earliest, boundary b
 };
+
+// The largest of the services on a way through all stages: what a microbatch's other slices add to
+// the way of one, as they follow each other through whatever takes longest.
+double LongestOnTheWay(const PipelineCost& cost, absl::Duration StageCost::*compute,
+                       const std::vector<double>& on_wire) {
+  double longest = 0;
+  for (const StageCost& stage : cost.stages) {
+    longest = std::max(longest, absl::ToDoubleSeconds(stage.*compute));
+  }
+  for (const double one : on_wire) longest = std::max(longest, one);
+  return longest;
+}
 
 double OnWire(const FlowCost& flow, const StageCost& sender, const StageCost& receiver) {
   return flow.bytes / std::min({sender.egress_bytes_per_second, receiver.ingress_bytes_per_second,
@@ -55,11 +67,15 @@ Path TracePath(const PipelineCost& cost) {
     path.after_backward[below] =
         absl::ToDoubleSeconds(up.encode) + path.backward_on_wire[b] + path.after_gradient[b];
   }
-  // Downwards and back: what follows once the last stage's input is there.
+  // Downwards and back: what follows once the last stage's input is there. No backward is there
+  // before its microbatch has gone forward whole, and then all of its slices go back.
+  const double others = cost.slices - 1;
   const double at_last =
       absl::ToDoubleSeconds(cost.stages.back().forward + cost.stages.back().backward);
-  double after_input = at_last + path.after_backward.back();
-  double backward_ends = path.forward_begins.back() + at_last;
+  double after_input = at_last + path.after_backward.back() +
+                       others * LongestOnTheWay(cost, &StageCost::backward, path.backward_on_wire);
+  double backward_ends = path.forward_begins.back() + at_last +
+                         others * LongestOnTheWay(cost, &StageCost::forward, path.forward_on_wire);
   for (uint32_t b = boundaries; b-- > 0;) {
     const FlowCost &down = cost.boundaries[b].forward, &up = cost.boundaries[b].backward;
     const StageCost& upper = cost.stages[chain::UpperStage(b)];
@@ -76,11 +92,11 @@ Path TracePath(const PipelineCost& cost) {
 // The largest bound so far, and what sets it.
 class Largest {
  public:
-  explicit Largest(uint32_t microbatches) : microbatches_(microbatches) {}
+  explicit Largest(uint32_t slices) : slices_(slices) {}
 
   template <class Name>
   void Consider(double head, double service, double tail, const Name& name) {
-    const double bound = head + microbatches_ * service + tail;
+    const double bound = head + slices_ * service + tail;
     if (!(bound > seconds_)) return;
     seconds_ = bound;
     name_ = name();
@@ -89,7 +105,7 @@ class Largest {
   const std::string& name() const { return name_; }
 
  private:
-  const double microbatches_;
+  const double slices_;
   double seconds_ = 0;
   std::string name_;
 };
@@ -140,10 +156,46 @@ void ConsiderTied(const PipelineCost& cost, const Path& path, Largest* largest) 
 
 }  // namespace
 
+BusiestResource FindBusiestResource(const PipelineCost& cost) {
+  BusiestResource busiest;
+  const auto consider = [&](double seconds, double bytes, const auto& name) {
+    if (!(absl::Seconds(seconds) > busiest.step)) return;
+    busiest = {.name = name(), .step = absl::Seconds(seconds), .bytes = bytes};
+  };
+  const double slices = cost.AllSlices();
+  std::vector<double> sent(cost.stages.size()), received(cost.stages.size());
+  const auto carry = [&](uint32_t from, uint32_t to, const FlowCost& flow, double times) {
+    const double bytes = times * flow.bytes;
+    sent[from] += bytes;
+    received[to] += bytes;
+    consider(bytes / flow.bytes_per_second, bytes,
+             [&] { return fmt::format("link from stage {} to stage {}", from, to); });
+  };
+  const auto stages = static_cast<uint32_t>(cost.stages.size());
+  for (uint32_t b = 0; b < chain::Boundaries(stages); ++b) {
+    carry(chain::UpperStage(b), chain::LowerStage(b), cost.boundaries[b].forward, slices);
+    carry(chain::LowerStage(b), chain::UpperStage(b), cost.boundaries[b].backward, slices);
+  }
+  if (cost.tied) {
+    carry(0, chain::LastStage(stages), cost.tied->forward, 1);
+    carry(chain::LastStage(stages), 0, cost.tied->backward, 1);
+  }
+  for (uint32_t s = 0; s < stages; ++s) {
+    const StageCost& stage = cost.stages[s];
+    consider(absl::ToDoubleSeconds(slices * (stage.forward + stage.backward) + stage.optimizer), 0,
+             [&] { return fmt::format("compute of stage {}", s); });
+    consider(sent[s] / stage.egress_bytes_per_second, sent[s],
+             [&] { return fmt::format("egress of stage {}", s); });
+    consider(received[s] / stage.ingress_bytes_per_second, received[s],
+             [&] { return fmt::format("ingress of stage {}", s); });
+  }
+  return busiest;
+}
+
 LowerBound ComputeLowerBound(const PipelineCost& cost) {
   const auto stages = static_cast<uint32_t>(cost.stages.size());
   const Path path = TracePath(cost);
-  Largest largest(cost.microbatches);
+  Largest largest(cost.AllSlices());
   for (uint32_t s = 0; s < stages; ++s) {
     const StageCost& stage = cost.stages[s];
     largest.Consider(path.forward_begins[s], absl::ToDoubleSeconds(stage.forward + stage.backward),
@@ -161,7 +213,12 @@ LowerBound ComputeLowerBound(const PipelineCost& cost) {
                      [&] { return fmt::format("link from stage {} to stage {}", lower, upper); });
   }
   if (cost.tied) ConsiderTied(cost, path, &largest);
-  return {absl::Seconds(largest.seconds()) + cost.stages.front().optimizer, largest.name()};
+  LowerBound bound{absl::Seconds(largest.seconds()) + cost.stages.front().optimizer,
+                   largest.name()};
+  // Where another stage's optimizer takes longer than filling and draining.
+  const BusiestResource busiest = FindBusiestResource(cost);
+  if (busiest.step > bound.step) bound = {busiest.step, busiest.name};
+  return bound;
 }
 
 }  // namespace longhaul::schedule

@@ -24,68 +24,72 @@ uint32_t EffectiveDepth(const PolicyOptions& options) {
 
 StagePolicy::StagePolicy(const PolicyOptions& options)
     : options_(options),
+      order_(options.slices),
+      all_(options.microbatches * options.slices),
       depth_(EffectiveDepth(options)),
-      input_ready_(options.microbatches, chain::IsFirst(options.stage.value())),
-      gradient_ready_(options.microbatches, chain::IsLast(options.stage.value(), options.stages)),
-      inputs_ready_(chain::IsFirst(options.stage.value()) ? options.microbatches : 0) {
-  LH_CHECK(options.microbatches > 0 && depth_ > 0, "a step needs microbatches and depth");
+      input_ready_(all_, chain::IsFirst(options.stage.value())),
+      gradient_ready_(all_, chain::IsLast(options.stage.value(), options.stages)),
+      inputs_ready_(chain::IsFirst(options.stage.value()) ? all_ : 0) {
+  LH_CHECK(all_ > 0 && depth_ > 0, "a step needs microbatches, slices and depth");
   LH_CHECK(options.stage.value() < options.stages, "stage outside the pipeline");
 }
 
-void StagePolicy::InputReady(Microbatch microbatch) {
-  LH_CHECK(microbatch.value() < options_.microbatches, "no such microbatch");
-  LH_CHECK(!input_ready_[microbatch.value()], "an input became ready twice");
-  input_ready_[microbatch.value()] = true;
+void StagePolicy::InputReady(Slice slice) {
+  const uint32_t place = order_.PlaceOf(slice, Direction::kForward);
+  LH_CHECK(slice.index < order_.slices() && place < all_, "no such slice");
+  LH_CHECK(!input_ready_[place], "an input became ready twice");
+  input_ready_[place] = true;
   ++inputs_ready_;
 }
 
-void StagePolicy::GradientReady(Microbatch microbatch) {
+void StagePolicy::GradientReady(Slice slice) {
   LH_CHECK(!options_.forward_only, "no gradients in a forward-only step");
-  LH_CHECK(microbatch.value() < forwards_begun_, "a gradient before its forward");
-  LH_CHECK(!gradient_ready_[microbatch.value()], "a gradient became ready twice");
-  gradient_ready_[microbatch.value()] = true;
+  LH_CHECK(
+      slice.index < order_.slices() && order_.PlaceOf(slice, Direction::kForward) < forwards_begun_,
+      "a gradient before its forward");
+  const uint32_t place = order_.PlaceOf(slice, Direction::kBackward);
+  LH_CHECK(!gradient_ready_[place], "a gradient became ready twice");
+  gradient_ready_[place] = true;
 }
 
-void StagePolicy::OutputTaken(Microbatch microbatch) {
-  LH_CHECK(MayBeTaken(microbatch), "output {} was taken, and there are {} of which {} were taken",
-           microbatch.value(), forwards_ended_, outputs_taken_);
+void StagePolicy::OutputTaken(Slice slice) {
+  LH_CHECK(MayBeTaken(slice), "output {} was taken, and there are {} of which {} were taken",
+           order_.PlaceOf(slice, Direction::kForward), forwards_ended_, outputs_taken_);
   ++outputs_taken_;
 }
 
-bool StagePolicy::MayBeTaken(Microbatch microbatch) const {
-  return options_.forward_only && microbatch.value() == outputs_taken_ &&
+bool StagePolicy::MayBeTaken(Slice slice) const {
+  return options_.forward_only && slice.index < order_.slices() &&
+         order_.PlaceOf(slice, Direction::kForward) == outputs_taken_ &&
          outputs_taken_ < forwards_ended_;
 }
 
 uint32_t StagePolicy::GradientsThatMayLeave() const {
-  if (inputs_ready_ == options_.microbatches || options_.activation_lead == 0) {
-    return options_.microbatches;
-  }
-  return inputs_ready_ < options_.activation_lead ? 0
-                                                  : inputs_ready_ - options_.activation_lead + 1;
+  const uint32_t lead = options_.activation_lead * order_.slices();
+  if (inputs_ready_ == all_ || lead == 0) return all_;
+  return inputs_ready_ < lead ? 0 : inputs_ready_ - lead + 1;
 }
 
 std::optional<Work> StagePolicy::Next() const {
   if (running_) return std::nullopt;
-  const uint32_t all = options_.microbatches;
-  if (!options_.forward_only && backwards_begun_ < all) {
+  if (!options_.forward_only && backwards_begun_ < all_) {
+    const Slice next = order_.At(backwards_begun_, Direction::kBackward);
+    // Of its microbatch all: what later tokens make of this slice is part of its gradient.
+    const uint32_t forwards_needed = (next.microbatch.value() + 1) * order_.slices();
     const bool forwards_allow = options_.kind == ScheduleKind::kGpipe
-                                    ? forwards_ended_ == all
-                                    : forwards_ended_ > backwards_begun_;
-    if (forwards_allow && gradient_ready_[backwards_begun_]) {
-      return Work{Task::kBackward, Microbatch(backwards_begun_)};
-    }
+                                    ? forwards_ended_ == all_
+                                    : forwards_ended_ >= forwards_needed;
+    if (forwards_allow && gradient_ready_[backwards_begun_]) return Work{Task::kBackward, next};
   }
-  const bool room = in_flight() < depth_;
-  if (forwards_begun_ < all && room && input_ready_[forwards_begun_]) {
-    return Work{Task::kForward, Microbatch(forwards_begun_)};
+  if (forwards_begun_ < all_ && HasRoom() && input_ready_[forwards_begun_]) {
+    return Work{Task::kForward, order_.At(forwards_begun_, Direction::kForward)};
   }
   return std::nullopt;
 }
 
 bool StagePolicy::AwaitsInput() const {
   const uint32_t next = forwards_begun_;
-  return next < options_.microbatches && !input_ready_[next] && in_flight() < depth_;
+  return next < all_ && !input_ready_[next] && HasRoom();
 }
 
 void StagePolicy::Begin(const Work& work) {
@@ -105,8 +109,7 @@ void StagePolicy::End(const Work& work) {
 }
 
 bool StagePolicy::Done() const {
-  return forwards_ended_ == options_.microbatches &&
-         (options_.forward_only || backwards_ended_ == options_.microbatches);
+  return forwards_ended_ == all_ && (options_.forward_only || backwards_ended_ == all_);
 }
 
 }  // namespace longhaul::schedule

@@ -1,10 +1,11 @@
 // What a stage does next: the pure scheduling policy that the worker's executor drives with real
 // events and the simulator with virtual ones.
 //
-// One StagePolicy is one stage's view of one global step (training or validation). Backwards run in
-// microbatch order, always, so that gradients accumulate in one order and results do not depend on
-// timing. Not thread-safe; no I/O; never blocks. Violations of the call order are programming
-// errors (checked in all builds).
+// One StagePolicy is one stage's view of one global step (training or validation). What it
+// schedules are slices (base/ids.h); a microbatch may be one. Backwards run in their order
+// (SliceOrder), always, so that gradients accumulate in one order and results do not
+// depend on timing. Not thread-safe; no I/O; never blocks. Violations of the call order are
+// programming errors (checked in all builds).
 #ifndef LONGHAUL_RUN_SCHEDULE_POLICY_H_
 #define LONGHAUL_RUN_SCHEDULE_POLICY_H_
 
@@ -22,17 +23,19 @@ struct PolicyOptions {
   StageIndex stage{0};
   uint32_t stages = 1;
   uint32_t microbatches = 1;
+  uint32_t slices = 1;  // of each microbatch
   // Microbatches whose forward has begun and whose backward has not ended, at most. kOneFOneB
-  // lowers it to the stages from this one on, kGpipe needs `microbatches`.
+  // lowers it to the stages from this one on, kGpipe needs `microbatches`. It is kept in slices, as
+  // many as so many microbatches have.
   uint32_t depth = 1;
   // Validation: no backwards. At most `depth` outputs, or kLeastOutputs, wait for the stage below
   // to take them; of no schedule more.
   bool forward_only = false;
-  // The order of data on the wire: the gradient of a microbatch may leave when so many activations
-  // from there on have come in (or all of the step). 0: as soon as it exists. A stage's interfaces
-  // carry activations down and gradients up; with a lead the activations' way is through before the
-  // gradients need all of it. No stage above may have less depth, or both would wait for each
-  // other.
+  // The order of data on the wire: a gradient may leave when the activations of so many
+  // microbatches from its place in the order on have come in (or all of the step). 0: as soon as it
+  // exists. A stage's interfaces carry activations down and gradients up; with a lead the
+  // activations' way is through before the gradients need all of it. No stage above may have less
+  // depth, or both would wait for each other.
   uint32_t activation_lead = 0;
 };
 
@@ -47,7 +50,7 @@ enum class Task : uint8_t { kForward, kBackward };
 
 struct Work {
   Task task;
-  Microbatch microbatch;
+  Slice slice;
   friend bool operator==(const Work&, const Work&) = default;
 };
 
@@ -55,15 +58,15 @@ class StagePolicy {
  public:
   explicit StagePolicy(const PolicyOptions& options);
 
-  // The input of `microbatch` can be used (decoded activation). The first stage has all its inputs
+  // The input of `slice` can be used (decoded activation). The first stage has all its inputs
   // from the start and is never told.
-  void InputReady(Microbatch microbatch);
+  void InputReady(Slice slice);
   // The output gradient can be used. The last stage makes its own and is never told.
-  void GradientReady(Microbatch microbatch);
+  void GradientReady(Slice slice);
   // Forward-only: the stage below uses this output. Outputs are taken in order, after their
   // forward: MayBeTaken says whether this one is next. The last stage is never told.
-  void OutputTaken(Microbatch microbatch);
-  bool MayBeTaken(Microbatch microbatch) const;
+  void OutputTaken(Slice slice);
+  bool MayBeTaken(Slice slice) const;
 
   // What to run now; nullopt = wait for an event. Does not change anything.
   std::optional<Work> Next() const;
@@ -76,17 +79,24 @@ class StagePolicy {
   // Where Next() is nullopt: whether the input of the next forward is what it waits for (and maybe
   // a gradient too), or a gradient alone.
   bool AwaitsInput() const;
-  // Gradients of microbatches below this may leave; one that exists before is to be kept. Never
-  // falls; all microbatches once all inputs are ready.
+  // So many gradients may leave, the first ones in their order; another one that exists is to be
+  // kept. Never falls; all of the step once all inputs are ready.
   uint32_t GradientsThatMayLeave() const;
-  uint32_t in_flight() const {
-    return forwards_begun_ - (options_.forward_only ? outputs_taken_ : backwards_ended_);
-  }
+  // Microbatches, begun ones too.
+  uint32_t in_flight() const { return (SlicesInFlight() + order_.slices() - 1) / order_.slices(); }
   uint32_t depth() const { return depth_; }
 
  private:
+  uint32_t SlicesInFlight() const {
+    return forwards_begun_ - (options_.forward_only ? outputs_taken_ : backwards_ended_);
+  }
+  bool HasRoom() const { return SlicesInFlight() < depth_ * order_.slices(); }
+
   PolicyOptions options_;
+  SliceOrder order_;
+  uint32_t all_;  // slices of the step; all that follows counts slices, but for depth_
   uint32_t depth_;
+  // By place in the order of the direction.
   std::vector<bool> input_ready_, gradient_ready_;
   uint32_t forwards_begun_ = 0, forwards_ended_ = 0;
   uint32_t backwards_begun_ = 0, backwards_ended_ = 0;

@@ -25,8 +25,8 @@ struct CodecJob {
   bool encode;
 };
 
-// One direction of one boundary. Its tensors are those of microbatch 0, 1, ... in this order at
-// every point of their way, so they are only counted.
+// One direction of one boundary. Its tensors are those of the step's slices, in the direction's
+// order at every point of their way, so they are only counted.
 struct LinkState {
   uint32_t sender = 0, receiver = 0;
   Direction direction = Direction::kForward;
@@ -79,6 +79,7 @@ class Run {
                                                 .stage = StageIndex(s),
                                                 .stages = stages,
                                                 .microbatches = cost.microbatches,
+                                                .slices = cost.slices,
                                                 .depth = stage.depth,
                                                 .activation_lead = stage.activation_lead}),
                          .forward = absl::ToDoubleSeconds(stage.forward),
@@ -87,8 +88,8 @@ class Run {
     }
     for (uint32_t b = 0; b < chain::Boundaries(stages); ++b) {
       const uint32_t upper = chain::UpperStage(b), lower = chain::LowerStage(b);
-      AddLink(Direction::kForward, upper, lower, cost.boundaries[b].forward, cost.microbatches);
-      AddLink(Direction::kBackward, lower, upper, cost.boundaries[b].backward, cost.microbatches);
+      AddLink(Direction::kForward, upper, lower, cost.boundaries[b].forward, cost.AllSlices());
+      AddLink(Direction::kBackward, lower, upper, cost.boundaries[b].backward, cost.AllSlices());
     }
     if (cost.tied) {
       AddLink(Direction::kForward, 0, chain::LastStage(stages), cost.tied->forward, 1);
@@ -314,12 +315,12 @@ class Run {
       return;
     }
     --link.undecoded;
-    const Microbatch microbatch(link.decoded++);
+    const Slice slice = SliceOrder(cost_.slices).At(link.decoded++, link.direction);
     if (link.direction == Direction::kBackward) {
-      stage.policy.GradientReady(microbatch);
+      stage.policy.GradientReady(slice);
       return;
     }
-    stage.policy.InputReady(microbatch);
+    stage.policy.InputReady(slice);
   }
 
   void FinishCompute(uint32_t s) {
@@ -347,6 +348,7 @@ class Run {
     LowerBound bound = ComputeLowerBound(cost_);
     result.lower_bound = bound.step;
     result.bottleneck = std::move(bound.bottleneck);
+    result.busiest = FindBusiestResource(cost_);
     for (uint32_t s = 0; s < stages_.size(); ++s) result.stages.push_back(UseOf(s, step));
     for (uint32_t b = 0; b < cost_.boundaries.size(); ++b) {
       result.boundaries.push_back({UseOfLink(LinkIndex(b, Direction::kForward), step),
@@ -406,8 +408,9 @@ class Run {
 };
 
 Status CheckCost(const PipelineCost& cost) {
-  if (cost.stages.empty() || cost.microbatches == 0) {
-    return absl::InvalidArgumentError("a pipeline needs at least one stage and one microbatch");
+  if (cost.stages.empty() || cost.AllSlices() == 0) {
+    return absl::InvalidArgumentError(
+        "a pipeline needs at least one stage, one microbatch and one slice of it");
   }
   if (!(cost.shared_efficiency > 0) || cost.shared_efficiency > 1) {
     return absl::InvalidArgumentError(fmt::format(

@@ -4,12 +4,12 @@
 // A step has the phases that the executor drives: passes, sums of gradients (over replicas, which
 // is nothing with one; of a tied matrix), the agreement on the norm, the optimizer.
 //
-// Model of the passes: a stage computes one thing at a time. A message between neighbours occupies
-// the egress of the sender and the ingress of the receiver, which all transfers through that
-// interface share max-min fairly. Messages of one link direction go in order, several links of one
-// sender at once; a message arrives `latency` after its last byte left. Codecs run beside compute
-// on their own thread, one message at a time per stage. Pure and deterministic; O(S * M) events of
-// O(S) each.
+// Model of the passes: a stage computes one thing at a time, a slice forward or backward. A message
+// between neighbours occupies the egress of the sender and the ingress of the receiver, which all
+// transfers through that interface share max-min fairly. Messages of one link direction go in
+// order, several links of one sender at once; a message arrives `latency` after its last byte left.
+// Codecs run beside compute on their own thread, one message at a time per stage. Pure and
+// deterministic; O(S * M * slices) events of O(S) each.
 #ifndef LONGHAUL_RUN_SCHEDULE_SIMULATOR_H_
 #define LONGHAUL_RUN_SCHEDULE_SIMULATOR_H_
 
@@ -23,6 +23,7 @@
 #include "absl/time/time.h"
 #include "base/status.h"
 #include "run/file/run_spec.h"
+#include "run/schedule/bound.h"
 #include "run/schedule/policy.h"
 
 namespace longhaul::schedule {
@@ -30,22 +31,22 @@ namespace longhaul::schedule {
 inline constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
 struct StageCost {
-  absl::Duration forward, backward;             // one microbatch
+  absl::Duration forward, backward;             // one slice
   absl::Duration optimizer;                     // once a step, after the last backward
   double egress_bytes_per_second = kUnlimited;  // goodput of its interface
   double ingress_bytes_per_second = kUnlimited;
-  uint32_t depth = 1;
+  uint32_t depth = 1;  // microbatches
   // PolicyOptions::activation_lead; at most the least depth of the stages above.
   uint32_t activation_lead = 0;
 };
 
 // One direction of a boundary.
 struct FlowCost {
-  double bytes = 0;  // one microbatch, headers included
+  double bytes = 0;  // one slice, headers included; of a tied matrix, one step
   // What this ordered pair of workers gets at most, beside the interfaces' rates.
   double bytes_per_second = kUnlimited;
   absl::Duration latency;         // one way
-  absl::Duration encode, decode;  // one microbatch
+  absl::Duration encode, decode;  // one slice
 };
 struct BoundaryCost {
   FlowCost forward, backward;
@@ -57,6 +58,7 @@ struct BoundaryCost {
 struct PipelineCost {
   ScheduleKind schedule = ScheduleKind::kLinkAware;
   uint32_t microbatches = 1;
+  uint32_t slices = 1;  // of each microbatch
   // Of an interface's rate, while several links share it. The bound does not know it. Below 1 it
   // stands for what max-min fairness leaves out: connections that share a queue do so fairly in the
   // long run only, and what one gets too early does not make up for what the other gets too late.
@@ -66,6 +68,8 @@ struct PipelineCost {
   // Of a tied matrix, between the first stage and the last: its bytes are sent once a step, each
   // way as soon as the sender's passes end.
   std::optional<BoundaryCost> tied;
+
+  uint32_t AllSlices() const { return microbatches * slices; }
 };
 
 // Where a stage's time goes; the parts add up to the step. While it computes nothing it waits for
@@ -101,6 +105,7 @@ struct Simulation {
   absl::Duration lower_bound;  // bound.h's, over all resources, optimizer included
   // The resource that gives the bound: "compute of stage 1", "egress of stage 2", ...
   std::string bottleneck;
+  BusiestResource busiest;  // what is between its time and the bound is fill and drain
   std::vector<StageUse> stages;
   std::vector<BoundaryUse> boundaries;
   std::optional<BoundaryUse> tied;

@@ -86,13 +86,13 @@ class Tuner {
     if (spent_) {
       return fmt::format(
           "depths of {} stages are the best of {} simulations, because a search has a budget of {} "
-          "(microbatches times stages squared) and each of these took {}",
+          "(slices times stages squared) and each of these took {}",
           stages, result_.simulations, options_.most_work, work_);
     }
     if (work_ <= kLarge || stages < 2) return "";
     return fmt::format(
         "depths of {} stages were searched coarsely, because a simulation of them costs {} "
-        "(microbatches times stages squared) and a search in every detail is for up to {}",
+        "(slices times stages squared) and a search in every detail is for up to {}",
         stages, work_, kLarge);
   }
 
@@ -217,7 +217,7 @@ class Tuner {
 }  // namespace
 
 uint64_t WorkOf(const PipelineCost& cost) {
-  return uint64_t{cost.microbatches} * cost.stages.size() * cost.stages.size();
+  return uint64_t{cost.AllSlices()} * cost.stages.size() * cost.stages.size();
 }
 
 StatusOr<Tuning> Tune(const PipelineCost& cost, const TuneOptions& options) {

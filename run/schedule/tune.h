@@ -31,8 +31,8 @@ inline constexpr absl::Duration kUnforeseenDelay = absl::Milliseconds(5);
 // half the rate, eight stages at 25 ms took 2.6 times as long as they could have.
 inline constexpr double kUnforeseenRate = 4.0 / 3;
 
-// What a simulation costs, in microbatches times stages squared: its events, and the stages that
-// each of them looks at. 4,096 of it, eight stages with 64 microbatches, take one to two
+// What a simulation costs, in slices of a step times stages squared: its events, and the stages
+// that each of them looks at. 4,096 of it, eight stages with 64 microbatches whole, take one to two
 // milliseconds.
 uint64_t WorkOf(const PipelineCost& cost);
 

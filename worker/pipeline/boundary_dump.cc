@@ -25,8 +25,8 @@ std::string FolderOf(const BoundaryDumpOptions& options, const RunId& run) {
 BoundaryDump::BoundaryDump(const BoundaryDumpOptions& options, const RunId& run)
     : folder_(FolderOf(options, run)), every_(options.every) {}
 
-bool BoundaryDump::Wants(const Pass& pass, Microbatch microbatch) const {
-  return pass.trains() && microbatch == Microbatch(0) && pass.step.value() % every_ == 0;
+bool BoundaryDump::Wants(const Pass& pass, const Slice& slice) const {
+  return pass.trains() && slice == Microbatch(0) && pass.step.value() % every_ == 0;
 }
 
 void BoundaryDump::Write(const Pass& pass, EdgeId edge, Direction direction,

@@ -1,5 +1,6 @@
 // Boundary tensors of runs as .npy files, for measuring codecs on them: of every n-th training step
-// the first microbatch's activations and gradients, as the stage that sends them computed them.
+// the first microbatch's activations and gradients, as the stage that sends them computed them; of
+// its first slice, where it has several.
 //
 //   FOLDER/<run>/step000064-boundary1-forward.npy      fp32, (samples, tokens, channels)
 //
@@ -25,7 +26,7 @@ class BoundaryDump {
  public:
   BoundaryDump(const BoundaryDumpOptions& options, const RunId& run);
 
-  bool Wants(const Pass& pass, Microbatch microbatch) const;
+  bool Wants(const Pass& pass, const Slice& slice) const;
   void Write(const Pass& pass, EdgeId edge, Direction direction,
              const codec::TensorView& tensor) const;
 

@@ -30,7 +30,7 @@ std::shared_ptr<BoundaryCodec> RunnerFor(const std::shared_ptr<BoundaryCodec>& g
 // A tensor from SendTensor until the peer has taken its last chunk.
 struct BoundaryPort::Outgoing {
   Pass pass;
-  Microbatch microbatch;
+  Slice slice;
   BoundaryTensor tensor;  // until it is encoded
   BlobBuffer blob;
   size_t blob_bytes = 0;
@@ -56,6 +56,7 @@ BoundaryPort::BoundaryPort(BoundaryPortOptions options, CodecThread* codec_threa
                   .replica = options_.peer.replica,
                   .microbatches = options_.microbatches,
                   .validation_microbatches = options_.validation_microbatches,
+                  .slices = options_.slices,
                   .shape = options_.shape,
                   .codec = [this](const Pass& pass) -> const codec::Codec& {
                     return ReceiveCodecOf(pass);
@@ -111,18 +112,20 @@ wire::TensorHeader BoundaryPort::HeaderFor(wire::TensorKind kind, const Pass& pa
   return header;
 }
 
-codec::Context BoundaryPort::ContextFor(const Pass& pass, Microbatch microbatch,
-                                        Direction direction, const std::vector<uint32_t>* ids) {
+codec::Context BoundaryPort::ContextFor(const Pass& pass, Slice slice, Direction direction,
+                                        const std::vector<uint32_t>* ids) {
   codec::Context context;
   context.seed = options_.seed;
   context.step = pass.step;
   context.replica = options_.peer.replica;
   context.edge = options_.edge;
   context.direction = direction;
-  // Validation follows the training of its step: its microbatches are numbered behind that step's.
+  // Every slice is rounded by random numbers of its own. Validation follows the training of its
+  // step: its microbatches are numbered behind that step's.
+  const uint32_t before = pass.trains() ? 0 : options_.microbatches;
   context.microbatch =
-      pass.trains() ? microbatch : Microbatch(options_.microbatches + microbatch.value());
-  if (messages_) messages_->AddTo(pass, microbatch, direction, &context);
+      Microbatch((before + slice.microbatch.value()) * options_.slices + slice.index);
+  if (messages_) messages_->AddTo(pass, slice.microbatch, direction, &context);
   if (predicts() && direction == Direction::kForward && !IsClean(pass)) {
     if (ids != nullptr) context.token_ids = *ids;
     context.learns = pass.trains();
@@ -130,10 +133,10 @@ codec::Context BoundaryPort::ContextFor(const Pass& pass, Microbatch microbatch,
   return context;
 }
 
-void BoundaryPort::SendTensor(const Pass& pass, Microbatch microbatch, BoundaryTensor tensor) {
+void BoundaryPort::SendTensor(const Pass& pass, Slice slice, BoundaryTensor tensor) {
   auto outgoing = std::make_shared<Outgoing>();
   outgoing->pass = pass;
-  outgoing->microbatch = microbatch;
+  outgoing->slice = slice;
   outgoing->tensor = std::move(tensor);
   codec_thread_->Post([self = shared_from_this(), outgoing] { self->Encode(outgoing); });
 }
@@ -142,7 +145,7 @@ void BoundaryPort::LetTensorsLeave(uint32_t count) {
   codec_thread_->Post([self = shared_from_this(), count] {
     self->may_leave_ = count;
     std::deque<std::shared_ptr<Outgoing>>& held = self->held_;
-    for (; !held.empty() && held.front()->microbatch.value() < count; held.pop_front()) {
+    for (; !held.empty() && self->MayLeave(held.front()->slice); held.pop_front()) {
       self->SendChunks(held.front());
     }
   });
@@ -151,13 +154,13 @@ void BoundaryPort::LetTensorsLeave(uint32_t count) {
 void BoundaryPort::Encode(const std::shared_ptr<Outgoing>& outgoing) {
   if (options_.messages && !messages_) return;  // closed
   const MonoTime began = Now();
-  if (options_.dump && options_.dump->Wants(outgoing->pass, outgoing->microbatch)) {
+  if (options_.dump && options_.dump->Wants(outgoing->pass, outgoing->slice)) {
     options_.dump->Write(outgoing->pass, options_.edge, send_direction(), outgoing->tensor.view);
   }
   StatusOr<EncodedBlob> encoded =
       RunnerOf(outgoing->pass)
           .Encode(outgoing->tensor.view,
-                  ContextFor(outgoing->pass, outgoing->microbatch, send_direction(),
+                  ContextFor(outgoing->pass, outgoing->slice, send_direction(),
                              outgoing->tensor.token_ids.get()));
   outgoing->tensor = {};
   if (!encoded.ok()) {
@@ -166,27 +169,27 @@ void BoundaryPort::Encode(const std::shared_ptr<Outgoing>& outgoing) {
     return;
   }
   if (messages_) {
-    messages_->PrefetchAfter(outgoing->pass, outgoing->microbatch, send_direction());
+    messages_->PrefetchAfter(outgoing->pass, outgoing->slice.microbatch, send_direction());
   }
   outgoing->blob = std::move(encoded->buffer);
   outgoing->blob_bytes = encoded->bytes;
-  Trace(v1::Span::ENCODE, outgoing->pass, outgoing->microbatch, began);
+  Trace(v1::Span::ENCODE, outgoing->pass, outgoing->slice, began);
   if (encoded->nonfinite_tiles > 0) {
     const std::lock_guard lock(mutex_);
     use_.nonfinite_tiles += encoded->nonfinite_tiles;
   }
-  if (outgoing->microbatch.value() < may_leave_) {
+  if (MayLeave(outgoing->slice)) {
     SendChunks(outgoing);
   } else {
     held_.push_back(outgoing);
   }
 }
 
-void BoundaryPort::Trace(v1::Span::Kind kind, const Pass& pass, Microbatch microbatch,
-                         MonoTime begin, uint64_t bytes) const {
+void BoundaryPort::Trace(v1::Span::Kind kind, const Pass& pass, Slice slice, MonoTime begin,
+                         uint64_t bytes) const {
   if (!options_.trace || !pass.trains()) return;
   options_.trace->Add({.kind = kind,
-                       .microbatch = microbatch,
+                       .slice = slice,
                        .up = options_.upstream,
                        .begin = begin,
                        .end = Now(),
@@ -211,7 +214,9 @@ void BoundaryPort::SendChunks(const std::shared_ptr<Outgoing>& outgoing) {
     outgoing->chunks_under_way = chunks;
   }
   wire::TensorHeader header = HeaderFor(wire::TensorKind::kChunk, outgoing->pass);
-  header.microbatch = outgoing->microbatch;
+  header.microbatch = outgoing->slice.microbatch;
+  header.slice = outgoing->slice.index;
+  header.slices = options_.slices;
   header.blob_bytes = blob_bytes;
   header.chunks = static_cast<uint32_t>(chunks);
   for (size_t chunk = 0; chunk < chunks; ++chunk) {
@@ -252,9 +257,11 @@ void BoundaryPort::SendStepMessage(wire::TensorKind kind, Step step,
   SendControl(HeaderFor(kind, Pass{step}), body);
 }
 
-void BoundaryPort::SendTaken(const Pass& pass, Microbatch microbatch) {
+void BoundaryPort::SendTaken(const Pass& pass, Slice slice) {
   wire::TensorHeader header = HeaderFor(wire::TensorKind::kTaken, pass);
-  header.microbatch = microbatch;
+  header.microbatch = slice.microbatch;
+  header.slice = slice.index;
+  header.slices = options_.slices;
   SendControl(header, {});
 }
 
@@ -382,14 +389,15 @@ Status BoundaryPort::HandleMessage(const wire::TensorHeader& header,
 
 Status BoundaryPort::HandleTaken(const wire::TensorHeader& header, size_t body_bytes) {
   if (options_.upstream || !header.validation || body_bytes != 0 ||
-      header.microbatch.value() >= options_.validation_microbatches) {
+      header.microbatch.value() >= options_.validation_microbatches ||
+      header.slices != options_.slices) {
     return absl::InvalidArgumentError(fmt::format(
         "expected from downstream a word about one of {} activations of a validation, got one {} "
         "about {}, with {} bytes",
         options_.validation_microbatches, options_.upstream ? "from upstream" : "from there",
         header.microbatch.value(), body_bytes));
   }
-  events_->Push(ActivationTaken{PassOf(header), header.microbatch});
+  events_->Push(ActivationTaken{PassOf(header), SliceOf(header)});
   return absl::OkStatus();
 }
 
@@ -400,8 +408,7 @@ Status BoundaryPort::HandleChunk(const wire::TensorHeader& header,
                       assembler_.Take(header, body));
   if (!incoming) return absl::OkStatus();
   NoteReceiving(false);
-  Trace(v1::Span::RECEIVE, incoming->pass, incoming->microbatch, incoming->began,
-        incoming->blob_bytes);
+  Trace(v1::Span::RECEIVE, incoming->pass, incoming->slice, incoming->began, incoming->blob_bytes);
   if (incoming->chunks >= LinkCredits::kChunksOfARate) CountReceived(*incoming);
   codec_thread_->Post([self = shared_from_this(), incoming] { self->Decode(*incoming); });
   return absl::OkStatus();
@@ -425,17 +432,17 @@ void BoundaryPort::Decode(const EncodedTensor& incoming) {
   StatusOr<BoundaryTensor> tensor =
       RunnerOf(incoming.pass)
           .Decode(incoming.blob.bytes.first(incoming.blob_bytes),
-                  ContextFor(incoming.pass, incoming.microbatch, receive_direction(), nullptr));
+                  ContextFor(incoming.pass, incoming.slice, receive_direction(), nullptr));
   if (!tensor.ok()) {
     events_->Push(Failed{Annotate(
         tensor.status(), fmt::format("decoding with {}", ReceiveCodecOf(incoming.pass).name()))});
     return;
   }
   if (messages_) {
-    messages_->PrefetchAfter(incoming.pass, incoming.microbatch, receive_direction());
+    messages_->PrefetchAfter(incoming.pass, incoming.slice.microbatch, receive_direction());
   }
-  Trace(v1::Span::DECODE, incoming.pass, incoming.microbatch, began);
-  events_->Push(TensorArrived{incoming.pass, incoming.microbatch, receive_direction(),
+  Trace(v1::Span::DECODE, incoming.pass, incoming.slice, began);
+  events_->Push(TensorArrived{incoming.pass, incoming.slice, receive_direction(),
                               *std::move(tensor), options_.kind});
 }
 

@@ -56,8 +56,9 @@ struct BoundaryPortOptions {
   CellId peer;                             // at the other end
   bool upstream = false;  // the peer is above: activations come from there, gradients go there
   uint64_t seed = 0;      // of stochastic rounding
-  codec::Shape shape;     // of every boundary tensor
+  codec::Shape shape;     // of every boundary tensor: a slice's
   uint32_t microbatches = 1, validation_microbatches = 0;
+  uint32_t slices = 1;  // of each microbatch; where a codec knows samples or tokens it is one
   std::shared_ptr<const codec::Codec> send_codec, receive_codec;
   // Runs both codecs on the device that holds the stage's tensors. Null: host memory.
   std::shared_ptr<BoundaryCodec> codec;
@@ -109,13 +110,13 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   // When it returns, the codec thread is done with `messages`.
   void Close(Deadline deadline) override;
 
-  void SendTensor(const Pass& pass, Microbatch microbatch, BoundaryTensor tensor);
-  // From now on tensors of microbatches below `count` leave and others are encoded and kept. Before
+  void SendTensor(const Pass& pass, Slice slice, BoundaryTensor tensor);
+  // From now on the first `count` tensors of a pass leave and others are encoded and kept. Before
   // the first call all leave.
   void LetTensorsLeave(uint32_t count);
   void SendStepMessage(wire::TensorKind kind, Step step, const wire::StepMessage& message);
   // To the stage above: its activation of a validation is used.
-  void SendTaken(const Pass& pass, Microbatch microbatch);
+  void SendTaken(const Pass& pass, Slice slice);
   // Over a tied edge.
   void SendMatrixDigest(Step step, uint64_t digest);
   // The run will not go back to before `step`. From any thread.
@@ -152,7 +153,7 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   // Codec thread, but for NewBlob.
   BoundaryCodec& RunnerOf(const Pass& pass) const { return IsClean(pass) ? *clean_ : *codec_; }
   // Codec thread; valid until the next call. `ids`: of what is sent.
-  codec::Context ContextFor(const Pass& pass, Microbatch microbatch, Direction direction,
+  codec::Context ContextFor(const Pass& pass, Slice slice, Direction direction,
                             const std::vector<uint32_t>* ids);
   // Of the codec's tables; 0 where it predicts nothing, or has learned nothing.
   StatusOr<uint64_t> TablesDigest();
@@ -176,13 +177,18 @@ class BoundaryPort : public EdgePort, public std::enable_shared_from_this<Bounda
   Status HandleMessage(const wire::TensorHeader& header, std::span<const std::byte> body);
   Status HandleTaken(const wire::TensorHeader& header, size_t body_bytes);
   void Decode(const EncodedTensor& incoming);
-  void Trace(v1::Span::Kind kind, const Pass& pass, Microbatch microbatch, MonoTime begin,
+  void Trace(v1::Span::Kind kind, const Pass& pass, Slice slice, MonoTime begin,
              uint64_t bytes = 0) const;
   Direction send_direction() const {
     return options_.upstream ? Direction::kBackward : Direction::kForward;
   }
   Direction receive_direction() const {
     return options_.upstream ? Direction::kForward : Direction::kBackward;
+  }
+
+  // Of a slice that is sent.
+  bool MayLeave(const Slice& slice) const {
+    return SliceOrder(options_.slices).PlaceOf(slice, send_direction()) < may_leave_;
   }
 
   const BoundaryPortOptions options_;

@@ -28,7 +28,7 @@ namespace longhaul::worker {
 // A decoded activation (kForward) or gradient (kBackward), or a piece of a tied matrix's gradient.
 struct TensorArrived {
   Pass pass;
-  Microbatch microbatch;
+  Slice slice;  // a piece of a tied matrix: its number as the microbatch's
   Direction direction = Direction::kForward;
   BoundaryTensor tensor;
   EdgeKind over = EdgeKind::kActivations;  // or kTied
@@ -36,7 +36,7 @@ struct TensorArrived {
 // The stage below computes with this activation of a validation.
 struct ActivationTaken {
   Pass pass;
-  Microbatch microbatch;
+  Slice slice;
 };
 // The peer has taken the next piece of a tied matrix's gradient.
 struct PieceTaken {};

@@ -147,6 +147,7 @@ Status Executor::RunPasses() {
                       .stage = StageIndex(options_.cell.stage),
                       .stages = options_.stages,
                       .microbatches = options_.spec.train.microbatches,
+                      .slices = options_.spec.pipeline.SlicesNow(),
                       .depth = options_.setting.depth,
                       .activation_lead = options_.setting.activation_lead});
   loss_sum_ = 0;
@@ -236,6 +237,7 @@ StatusOr<double> Executor::Evaluate(PassKind kind, uint32_t microbatches) {
                       .stage = StageIndex(options_.cell.stage),
                       .stages = options_.stages,
                       .microbatches = microbatches,
+                      .slices = options_.spec.pipeline.SlicesNow(),
                       .depth = options_.setting.depth,
                       .forward_only = true});
   loss_sum_ = 0;
@@ -270,8 +272,8 @@ Status Executor::RunPass(const Pass& pass, StagePolicy* policy) {
   return status;
 }
 
-void Executor::InputReady(Microbatch microbatch) {
-  policy_->InputReady(microbatch);
+void Executor::InputReady(Slice slice) {
+  policy_->InputReady(slice);
   LetGradientsLeave();
 }
 
@@ -287,16 +289,16 @@ Status Executor::RunWork(const Pass& pass, const Work& work) {
   const WorkAtHand::Kind kind = !pass.trains()                ? WorkAtHand::Kind::kValidation
                                 : work.task == Task::kForward ? WorkAtHand::Kind::kForward
                                                               : WorkAtHand::Kind::kBackward;
-  const WorkAtHand::Scope at(work_.get(), kind, work.microbatch);
-  return work.task == Task::kForward ? RunForward(pass, work.microbatch)
-                                     : RunBackward(pass, work.microbatch);
+  const WorkAtHand::Scope at(work_.get(), kind, work.slice.microbatch);
+  return work.task == Task::kForward ? RunForward(pass, work.slice) : RunBackward(pass, work.slice);
 }
 
-Status Executor::RunForward(const Pass& pass, Microbatch microbatch) {
-  const ScopedSpan timer(&mark_, &times_.forward, TraceOf(pass), v1::Span::FORWARD, microbatch);
+Status Executor::RunForward(const Pass& pass, Slice slice) {
+  const ScopedSpan timer(&mark_, &times_.forward, TraceOf(pass), v1::Span::FORWARD, slice);
   Stage::Input input;
   if (options_.batches) {
-    LH_ASSIGN_OR_RETURN(const Batches::Tokens tokens, options_.batches->Read(pass, microbatch));
+    LH_ASSIGN_OR_RETURN(const Batches::Tokens tokens,
+                        options_.batches->Read(pass, slice.microbatch));
     input.tokens = tokens.inputs;
     input.targets = tokens.targets;
     input.documents = tokens.documents;
@@ -305,39 +307,39 @@ Status Executor::RunForward(const Pass& pass, Microbatch microbatch) {
   }
   BoundaryTensor activation;
   if (!first()) {
-    activation = std::move(inputs_.extract({pass, microbatch}).mapped());
+    activation = std::move(inputs_.extract({pass, slice}).mapped());
     input.activation = activation.view;
     if (options_.batches && activation.token_ids) {
       LH_RETURN_IF_ERROR(CheckTokens(*activation.token_ids, input.tokens));
     }
-    if (!pass.trains()) up_->SendTaken(pass, microbatch);
+    if (!pass.trains()) up_->SendTaken(pass, slice);
   }
   std::optional<BoundaryTensor> output;
   if (!pass.trains()) {
     double loss = 0;
-    LH_ASSIGN_OR_RETURN(output, model_.Evaluate(input, &loss));
+    LH_ASSIGN_OR_RETURN(output, model_.Evaluate(slice, input, &loss));
     loss_sum_ += loss;
   } else {
-    LH_ASSIGN_OR_RETURN(output, model_.Forward(microbatch, input));
+    LH_ASSIGN_OR_RETURN(output, model_.Forward(slice, input));
     if (last()) {
-      LH_ASSIGN_OR_RETURN(const double loss, model_.Loss(microbatch));
+      LH_ASSIGN_OR_RETURN(const double loss, model_.Loss(slice));
       loss_sum_ += loss;
     }
   }
   if (output) {
     output->token_ids = std::move(activation.token_ids);
     if (first() && down_->predicts()) output->token_ids = TokenIds(input.tokens);
-    down_->SendTensor(pass, microbatch, std::move(*output));
+    down_->SendTensor(pass, slice, std::move(*output));
   }
   return absl::OkStatus();
 }
 
-Status Executor::RunBackward(const Pass& pass, Microbatch microbatch) {
-  const ScopedSpan timer(&mark_, &times_.backward, TraceOf(pass), v1::Span::BACKWARD, microbatch);
+Status Executor::RunBackward(const Pass& pass, Slice slice) {
+  const ScopedSpan timer(&mark_, &times_.backward, TraceOf(pass), v1::Span::BACKWARD, slice);
   BoundaryTensor gradient;
-  if (!last()) gradient = std::move(gradients_.extract({pass, microbatch}).mapped());
-  LH_ASSIGN_OR_RETURN(auto input_gradient, model_.Backward(microbatch, gradient.view));
-  if (input_gradient) up_->SendTensor(pass, microbatch, std::move(*input_gradient));
+  if (!last()) gradient = std::move(gradients_.extract({pass, slice}).mapped());
+  LH_ASSIGN_OR_RETURN(auto input_gradient, model_.Backward(slice, gradient.view));
+  if (input_gradient) up_->SendTensor(pass, slice, std::move(*input_gradient));
   return absl::OkStatus();
 }
 

@@ -137,11 +137,11 @@ class Executor {
   StatusOr<double> Evaluate(PassKind kind, uint32_t microbatches);
   Status RunPass(const Pass& pass, schedule::StagePolicy* policy);
   Status RunWork(const Pass& pass, const schedule::Work& work);
-  void InputReady(Microbatch microbatch);
+  void InputReady(Slice slice);
   // Tells the port above what the policy says of gradients, where that has changed.
   void LetGradientsLeave();
-  Status RunForward(const Pass& pass, Microbatch microbatch);
-  Status RunBackward(const Pass& pass, Microbatch microbatch);
+  Status RunForward(const Pass& pass, Slice slice);
+  Status RunBackward(const Pass& pass, Slice slice);
   // On the checkpoint writer's thread. One that could not be written is skipped, and the
   // coordinator told, unless it is the last one: then the stage fails.
   void CheckpointWritten(const SharedSnapshot& snapshot, bool interim,
@@ -179,7 +179,7 @@ class Executor {
   Step step_{0};  // under way, or the last one done
   std::optional<Pass> pass_;
   schedule::StagePolicy* policy_ = nullptr;
-  std::map<std::pair<Pass, Microbatch>, BoundaryTensor> inputs_, gradients_;
+  std::map<std::pair<Pass, Slice>, BoundaryTensor> inputs_, gradients_;
   std::optional<uint32_t> gradients_let_;             // what the port was told last in this pass
   std::optional<RetuneRequested> retune_;             // waits for a step
   std::optional<std::pair<uint64_t, Step>> retuned_;  // the newest that was taken, since when

@@ -63,7 +63,7 @@ Status Executor::Handle(PipelineEvent& event) {
       Overloaded{
           [&](TensorArrived& arrived) -> Status {
             if (arrived.over == EdgeKind::kTied) return tied_->Take(std::move(arrived), step_);
-            const auto key = std::pair{arrived.pass, arrived.microbatch};
+            const auto key = std::pair{arrived.pass, arrived.slice};
             const bool forward = arrived.direction == Direction::kForward;
             const bool current = pass_ && arrived.pass == *pass_;
             if (!forward && !current) {
@@ -76,20 +76,20 @@ Status Executor::Handle(PipelineEvent& event) {
                   "an activation of step {}, which is done", arrived.pass.step.value()));
             }
             (forward ? inputs_ : gradients_)[key] = std::move(arrived.tensor);
-            if (current && forward) InputReady(arrived.microbatch);
-            if (current && !forward) policy_->GradientReady(arrived.microbatch);
+            if (current && forward) InputReady(arrived.slice);
+            if (current && !forward) policy_->GradientReady(arrived.slice);
             return absl::OkStatus();
           },
           [&](ActivationTaken& taken) -> Status {
             // The last ones are taken when the pass has ended here.
             if (!pass_ || taken.pass != *pass_) return absl::OkStatus();
-            if (!policy_->MayBeTaken(taken.microbatch)) {
+            if (!policy_->MayBeTaken(taken.slice)) {
               return absl::InvalidArgumentError(
                   fmt::format("activation {} of the validation after step {} was taken, which is "
                               "not the one that follows",
-                              taken.microbatch.value(), step_.value()));
+                              taken.slice.microbatch.value(), step_.value()));
             }
-            policy_->OutputTaken(taken.microbatch);
+            policy_->OutputTaken(taken.slice);
             return absl::OkStatus();
           },
           [&](PieceTaken&) -> Status {

@@ -28,13 +28,13 @@ struct StepTimes {
 class ScopedSpan {
  public:
   ScopedSpan(MonoTime* mark, absl::Duration* sum, TraceLog* log, v1::Span::Kind kind,
-             Microbatch microbatch = {})
-      : mark_(mark), sum_(sum), log_(log), kind_(kind), microbatch_(microbatch) {}
+             Slice slice = {})
+      : mark_(mark), sum_(sum), log_(log), kind_(kind), slice_(slice) {}
   ~ScopedSpan() {
     const MonoTime begin = std::exchange(*mark_, Now());
     *sum_ += longhaul::operator-(*mark_, begin);
     if (log_ != nullptr) {
-      log_->Add({.kind = kind_, .microbatch = microbatch_, .begin = begin, .end = *mark_});
+      log_->Add({.kind = kind_, .slice = slice_, .begin = begin, .end = *mark_});
     }
   }
   ScopedSpan(const ScopedSpan&) = delete;
@@ -45,7 +45,7 @@ class ScopedSpan {
   absl::Duration* sum_;
   TraceLog* log_;
   v1::Span::Kind kind_;
-  Microbatch microbatch_;
+  Slice slice_;
 };
 
 }  // namespace longhaul::worker

@@ -17,10 +17,13 @@ Status TensorAssembler::Check(const wire::TensorHeader& header, size_t body_byte
   if (header.validation && options_.direction == Direction::kBackward) {
     return absl::InvalidArgumentError("validation has no gradients");
   }
-  if (header.extension_bytes != 0 || header.shards != 1 || header.slices != 1 ||
-      header.replica != options_.replica) {
+  if (header.extension_bytes != 0 || header.shards != 1 || header.replica != options_.replica) {
     return absl::InvalidArgumentError(
         fmt::format("expected whole tensors of replica {} without extensions", options_.replica));
+  }
+  if (header.slices != options_.slices) {
+    return absl::InvalidArgumentError(
+        fmt::format("expected {} slices of a microbatch, got {}", options_.slices, header.slices));
   }
   const codec::Codec& codec = options_.codec(PassOf(header));
   const size_t limit = codec.MaxEncodedBytes(options_.shape);
@@ -40,19 +43,19 @@ Status TensorAssembler::Check(const wire::TensorHeader& header, size_t body_byte
 
 Status TensorAssembler::Begin(const wire::TensorHeader& header) {
   const Pass pass = PassOf(header);
-  // Tensors come in order: the next microbatch of this pass, or the first of a later one.
-  const bool next =
-      last_microbatch_ && pass == last_pass_ && header.microbatch == last_microbatch_->Next();
-  const bool first = (!last_microbatch_ || pass > last_pass_) && header.microbatch.value() == 0;
+  // Tensors come in order: the next slice of this pass, or the first of a later one.
+  const uint32_t place = PlaceOf(SliceOf(header));
+  const bool next = last_slice_ && pass == last_pass_ && place == PlaceOf(*last_slice_) + 1;
+  const bool first = (!last_slice_ || pass > last_pass_) && place == 0;
   if (!next && !first) {
     return absl::InvalidArgumentError(
-        fmt::format("step {} microbatch {} is not the one that follows", header.step.value(),
-                    header.microbatch.value()));
+        fmt::format("step {} microbatch {} slice {} is not the one that follows",
+                    header.step.value(), header.microbatch.value(), header.slice));
   }
   LH_ASSIGN_OR_RETURN(BlobBuffer blob, options_.runner(pass).NewBlob(header.blob_bytes));
   partial_ = std::make_shared<EncodedTensor>(
       EncodedTensor{.pass = pass,
-                    .microbatch = header.microbatch,
+                    .slice = SliceOf(header),
                     .blob = std::move(blob),
                     .blob_bytes = static_cast<size_t>(header.blob_bytes),
                     .chunks = header.chunks,
@@ -66,7 +69,7 @@ StatusOr<std::shared_ptr<const EncodedTensor>> TensorAssembler::Take(
     const wire::TensorHeader& header, std::span<const std::byte> body) {
   LH_RETURN_IF_ERROR(Check(header, body.size()));
   if (!partial_) LH_RETURN_IF_ERROR(Begin(header));
-  if (PassOf(header) != partial_->pass || header.microbatch != partial_->microbatch ||
+  if (PassOf(header) != partial_->pass || SliceOf(header) != partial_->slice ||
       header.chunk != next_chunk_ || header.chunks != partial_->chunks ||
       header.blob_bytes != partial_->blob_bytes) {
     return absl::InvalidArgumentError("a chunk that does not continue its tensor");
@@ -78,7 +81,7 @@ StatusOr<std::shared_ptr<const EncodedTensor>> TensorAssembler::Take(
     return absl::InvalidArgumentError("the chunks of a tensor do not add up to its blob");
   }
   last_pass_ = partial_->pass;
-  last_microbatch_ = partial_->microbatch;
+  last_slice_ = partial_->slice;
   return std::exchange(partial_, nullptr);
 }
 

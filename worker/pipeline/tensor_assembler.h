@@ -28,6 +28,10 @@ namespace longhaul::worker {
 // Of a blob, in a frame of its own; the last one may be smaller.
 inline constexpr size_t kChunkBytes = transport::kMaxFramePayloadBytes - wire::kTensorHeaderBytes;
 
+inline Slice SliceOf(const wire::TensorHeader& header) {
+  return {header.microbatch, header.slice};
+}
+
 inline Pass PassOf(const wire::TensorHeader& header) {
   if (header.clean) return {header.step, PassKind::kCleanValidation};
   return {header.step, header.validation ? PassKind::kValidation : PassKind::kTraining};
@@ -37,6 +41,7 @@ struct TensorAssemblerOptions {
   Direction direction = Direction::kForward;  // of what comes
   uint32_t replica = 0;
   uint32_t microbatches = 1, validation_microbatches = 0;
+  uint32_t slices = 1;  // of each microbatch
   codec::Shape shape;
   // What the tensors of a pass are encoded with, and who will decode them.
   std::function<const codec::Codec&(const Pass&)> codec;
@@ -46,7 +51,7 @@ struct TensorAssemblerOptions {
 // All chunks have come.
 struct EncodedTensor {
   Pass pass;
-  Microbatch microbatch;
+  Slice slice;
   BlobBuffer blob;
   size_t blob_bytes = 0;
   uint32_t chunks = 1;
@@ -64,13 +69,16 @@ class TensorAssembler {
  private:
   Status Check(const wire::TensorHeader& header, size_t body_bytes) const;
   Status Begin(const wire::TensorHeader& header);
+  uint32_t PlaceOf(const Slice& slice) const {
+    return SliceOrder(options_.slices).PlaceOf(slice, options_.direction);
+  }
 
   const TensorAssemblerOptions options_;
   std::shared_ptr<EncodedTensor> partial_;  // null: the next chunk begins a tensor
   size_t received_bytes_ = 0;               // of it
   uint32_t next_chunk_ = 0;
   Pass last_pass_;  // of the last tensor
-  std::optional<Microbatch> last_microbatch_;
+  std::optional<Slice> last_slice_;
 };
 
 }  // namespace longhaul::worker

@@ -132,7 +132,7 @@ Status TiedExchange::CheckStep(std::string_view what, Step came, Step under_way)
 
 Status TiedExchange::Take(TensorArrived arrived, Step under_way) {
   LH_RETURN_IF_ERROR(CheckStep("a piece of the gradient", arrived.pass.step, under_way));
-  arrived_[arrived.microbatch.value()] = std::move(arrived.tensor);
+  arrived_[arrived.slice.microbatch.value()] = std::move(arrived.tensor);
   return absl::OkStatus();
 }
 

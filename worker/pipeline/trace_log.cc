@@ -51,7 +51,8 @@ v1::StageTrace TraceLog::Take(uint32_t steps) const {
     for (const Entry& entry : recorded.entries) {
       v1::Span& span = *out.add_spans();
       span.set_kind(entry.kind);
-      span.set_microbatch(entry.microbatch.value());
+      span.set_microbatch(entry.slice.microbatch.value());
+      span.set_slice(entry.slice.index);
       span.set_up(entry.up);
       span.set_begin_ns(SinceBegin(entry.begin) - SinceBegin(recorded.begin));
       span.set_length_ns(SinceBegin(entry.end) - SinceBegin(entry.begin));

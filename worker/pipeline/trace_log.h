@@ -25,7 +25,7 @@ class TraceLog {
   // A span belongs to the step in which it ends.
   struct Entry {
     v1::Span::Kind kind = v1::Span::UNKNOWN;
-    Microbatch microbatch{0};
+    Slice slice;
     bool up = false;  // as of v1::Span
     MonoTime begin, end;
     uint64_t bytes = 0;

@@ -42,7 +42,10 @@ StatusOr<SharedCodec> PortCodec(const RunSpec& spec, const std::string& text) {
     return absl::InvalidArgumentError(
         fmt::format("expected replay.codec_times of {}, got none", codec->name()));
   }
-  return MakeReplayCodec(std::move(codec), *times, BoundaryShape(spec));
+  ReplaySpec::CodecTimes of_slice = *times;
+  of_slice.encode /= spec.pipeline.SlicesNow();
+  of_slice.decode /= spec.pipeline.SlicesNow();
+  return MakeReplayCodec(std::move(codec), of_slice, SliceShape(spec));
 }
 
 bool Compresses(const Edge& edge) {
@@ -164,7 +167,7 @@ StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec
   LH_ASSIGN_OR_RETURN(const SharedCodec send_codec, PortCodec(spec, sent.codec));
   LH_ASSIGN_OR_RETURN(const SharedCodec receive_codec, PortCodec(spec, received.codec));
   LH_ASSIGN_OR_RETURN(auto codec,
-                      CreateBoundaryCodec(gpu, {.shape = BoundaryShape(spec),
+                      CreateBoundaryCodec(gpu, {.shape = SliceShape(spec),
                                                 .send = send_codec,
                                                 .receive = receive_codec,
                                                 .vocabulary = assignment_.data.vocabulary}));
@@ -174,10 +177,11 @@ StatusOr<std::shared_ptr<BoundaryPort>> EpochPorts::MakePort(const RunSpec& spec
     LH_ASSIGN_OR_RETURN(clean_codec, MakeCodec(kCleanCodec));
     LH_ASSIGN_OR_RETURN(clean, codec->Sharing(clean_codec));
   }
-  BoundaryPortOptions options = OptionsFor(edge, received.bytes);
+  BoundaryPortOptions options = OptionsFor(edge, received.bytes / spec.pipeline.SlicesNow());
   options.seed = spec.train.seed;
-  options.shape = BoundaryShape(spec);
+  options.shape = SliceShape(spec);
   options.microbatches = spec.train.microbatches;
+  options.slices = spec.pipeline.SlicesNow();
   options.validation_microbatches =
       ValidationMicrobatches(spec, assignment_.data.validation_tokens);
   options.send_codec = send_codec;

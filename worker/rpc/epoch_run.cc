@@ -212,6 +212,11 @@ Status EpochRun::Check() {
                     ToString(cell_), spec_.group.tensor, spec_.group.expert, mine->group.tensor,
                     mine->group.expert));
   }
+  if (spec_.pipeline.slices != assignment_.slices) {
+    return absl::InvalidArgumentError(fmt::format(
+        "expected an assignment with the run file's pipeline.slices, which is {}; got one with {}",
+        spec_.pipeline.SlicesNow(), assignment_.slices));
+  }
   gpu_ = GpuOf(spec_, resources_.devices[mine->devices.front()].gpu);
   if (const DataSet& data = assignment_.data; data.validation_tokens > data.tokens) {
     return absl::InvalidArgumentError(fmt::format(

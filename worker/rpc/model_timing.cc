@@ -24,8 +24,8 @@
 namespace longhaul::worker {
 namespace {
 
-// Seconds of encoding and decoding one boundary tensor of normal-like numbers: lower quartiles, as
-// of the layers.
+// Seconds of encoding and decoding the boundary tensors of a microbatch, normal-like numbers: lower
+// quartiles, as of the layers.
 struct CodecTimes {
   double encode = 0, decode = 0;
 };
@@ -112,7 +112,11 @@ StatusOr<CodecTimes> TimesOfCodec(const RunSpec& spec, const std::string& name, 
     }
     return CodecTimes{absl::ToDoubleSeconds(times->encode), absl::ToDoubleSeconds(times->decode)};
   }
-  return MeasureCodec(name, BoundaryShape(spec), vocabulary, GpuOf(spec, gpu));
+  LH_ASSIGN_OR_RETURN(CodecTimes times,
+                      MeasureCodec(name, SliceShape(spec), vocabulary, GpuOf(spec, gpu)));
+  times.encode *= spec.pipeline.SlicesNow();
+  times.decode *= spec.pipeline.SlicesNow();
+  return times;
 }
 
 StatusOr<v1::LayerTimes> MeasureLayers(const RunSpec& spec, uint32_t vocabulary,

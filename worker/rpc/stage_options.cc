@@ -28,6 +28,7 @@ StageOptions StageOptionsFor(const RunSpec& spec, uint32_t vocabulary, const Lay
           .device = device,
           .ranks = std::move(ranks),
           .group = group,
+          .slices = spec.pipeline.SlicesNow(),
           .masked_targets = spec.data.masks || spec.data.mask_documents,
           .masked_attention = spec.data.mask_documents,
           .loads = !spec.weights.from.empty(),

@@ -36,6 +36,17 @@ Status CheckStageOptions(const StageOptions& options) {
     return wrong(fmt::format("the last stage ends with layer {}, not {}", model.layers - 1,
                              int64_t{options.first_layer} + options.layers - 1));
   }
+  if (options.slices == 0 || model.context % options.slices != 0) {
+    return wrong(fmt::format("expected slices that divide the context of {} tokens; came {}",
+                             model.context, options.slices));
+  }
+  if (options.slices > 1 && (model.has_experts() || !options.ranks.empty() ||
+                             (options.device.cuda_index && !options.replay))) {
+    return wrong(fmt::format(
+        "expected microbatches whole of a model with experts, of a group of ranks and on a GPU; "
+        "came {} slices of each",
+        options.slices));
+  }
   if (options.threads == 0) return wrong("a stage needs at least one thread");
   if (options.train.dtype == ComputeDtype::kAuto) {
     return wrong("expected train.dtype fp32 or bf16; came auto, which the plan settles");

@@ -43,23 +43,24 @@ at::Tensor Gpt::Embed(const at::Tensor& ids, const Layout& layout) const {
   return tokens_(ids) + positions_.weight.narrow(0, layout.first, ids.size(1));
 }
 
-at::Tensor Gpt::Attention(const Block& block, const at::Tensor& x, const Layout& layout) const {
+at::Tensor Gpt::Attention(size_t block, const at::Tensor& x, const Layout& layout) const {
+  const Block& layers = blocks_[block];
   const int64_t rows = x.size(0), tokens = x.size(1);
   // (rows, tokens, 3, heads, channels of a head) -> three of (rows, heads, tokens, channels)
-  std::vector<at::Tensor> qkv = block.qkv(x)
-                                    .view({rows, tokens, 3, heads_, head_channels_})
-                                    .permute({2, 0, 3, 1, 4})
-                                    .unbind(0);
-  layout.Remember(&qkv[1], &qkv[2]);
-  const at::Tensor mixed = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], layout.mask,
-                                                            /*dropout_p=*/0.0, layout.causal());
-  return block.attention_out(
+  const std::vector<at::Tensor> qkv = layers.qkv(x)
+                                          .view({rows, tokens, 3, heads_, head_channels_})
+                                          .permute({2, 0, 3, 1, 4})
+                                          .unbind(0);
+  const KeysAndValues all = layout.WithPast(block, {qkv[1], qkv[2]});
+  const at::Tensor mixed = at::scaled_dot_product_attention(
+      qkv[0], all.keys, all.values, layout.mask, /*dropout_p=*/0.0, layout.causal());
+  return layers.attention_out(
       mixed.transpose(1, 2).reshape({rows, tokens, heads_ * head_channels_}));
 }
 
 at::Tensor Gpt::RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const {
   const Block& layers = blocks_[block];
-  const at::Tensor middle = x + Leave(Attention(layers, Enter(layers.norm_1, x), layout));
+  const at::Tensor middle = x + Leave(Attention(block, Enter(layers.norm_1, x), layout));
   const at::Tensor inner = layers.mlp_in(Enter(layers.norm_2, middle));
   return middle + Leave(layers.mlp_out(at::gelu(inner, "tanh")));
 }

@@ -58,7 +58,8 @@ at::Tensor Llama::Embed(const at::Tensor& ids, const Layout& /*layout*/) const {
   return tokens_(ids);
 }
 
-at::Tensor Llama::Attention(const Block& block, const at::Tensor& x, const Layout& layout) const {
+at::Tensor Llama::Attention(size_t block, const at::Tensor& x, const Layout& layout) const {
+  const Block& layers = blocks_[block];
   const int64_t rows = x.size(0), tokens = x.size(1);
   const auto heads = [&](const Linear& projection) {
     return projection(x).view({rows, tokens, -1, head_channels_});
@@ -70,10 +71,10 @@ at::Tensor Llama::Attention(const Block& block, const at::Tensor& x, const Layou
   };
   // One statement each: the order of forward is that in which backward sums, and so part of the
   // result.
-  const at::Tensor queries = turned(block.queries, block.query_norm);
-  at::Tensor keys = turned(block.keys, block.key_norm);
-  at::Tensor values = heads(block.values).transpose(1, 2);
-  layout.Remember(&keys, &values);
+  const at::Tensor queries = turned(layers.queries, layers.query_norm);
+  const at::Tensor new_keys = turned(layers.keys, layers.key_norm);
+  const at::Tensor new_values = heads(layers.values).transpose(1, 2);
+  auto [keys, values] = layout.WithPast(block, {new_keys, new_values});
   // Each head of keys and values serves several of queries. Of a GPU's kernels only that for bf16
   // without a mask knows this; without a kernel whole score matrices would stand in memory.
   const int64_t group = queries.size(1) / keys.size(1);
@@ -84,13 +85,13 @@ at::Tensor Llama::Attention(const Block& block, const at::Tensor& x, const Layou
   const at::Tensor mixed = at::scaled_dot_product_attention(
       queries, keys, values, layout.mask, /*dropout_p=*/0.0, layout.causal(), /*scale=*/{},
       /*enable_gqa=*/keys.size(1) != queries.size(1));
-  return block.attention_out(mixed.transpose(1, 2).flatten(2));
+  return layers.attention_out(mixed.transpose(1, 2).flatten(2));
 }
 
 at::Tensor Llama::RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const {
   const Block& layers = blocks_[block];
   // What several products read is cast once: each would do it by itself, and autograd keep all.
-  const at::Tensor middle = x + Leave(Attention(layers, Enter(layers.norm_1, x), layout));
+  const at::Tensor middle = x + Leave(Attention(block, Enter(layers.norm_1, x), layout));
   if (layers.experts) {
     const at::Tensor own = ToExperts(layers.norm_2(middle).to(compute_type()));
     return middle + OfExperts((*layers.experts)(own));

@@ -42,7 +42,7 @@ class Llama final : public Model {
   at::Tensor Embed(const at::Tensor& ids, const Layout& layout) const override;
   int64_t FirstLogit() const override { return head_.first_row; }
   at::Tensor RunBlock(size_t block, const at::Tensor& x, const Layout& layout) const override;
-  at::Tensor Attention(const Block& block, const at::Tensor& x, const Layout& layout) const;
+  at::Tensor Attention(size_t block, const at::Tensor& x, const Layout& layout) const;
 
   const int64_t head_channels_;
   const bool has_experts_;

@@ -13,7 +13,7 @@ namespace longhaul::worker {
 namespace {
 
 int64_t TokensOf(const StageOptions& options) {
-  return int64_t{options.train.microbatch_size} * options.model.context;
+  return int64_t{options.train.microbatch_size} * options.slice_tokens();
 }
 
 at::Tensor LeafOf(const at::Tensor& tensor) {

@@ -1,4 +1,4 @@
-// The end of the last stage: final norm, head and loss of a microbatch's hidden state.
+// The end of the last stage: final norm, head and loss of a slice's hidden state.
 //
 // Where the logits are large (run/model/loss_chunks.h) they are computed for one chunk of tokens
 // after the other, forward and again in backward: what stays between the two is the hidden state.
@@ -18,14 +18,20 @@
 
 namespace longhaul::worker {
 
+// What a slice's loss counts in that of its microbatch. Slices have equally many targets; where
+// some do not count the sum over the others is divided by what a whole microbatch has of these.
+inline double ShareInMicrobatch(const StageOptions& options) {
+  return options.masked_targets ? 1 : 1.0 / options.slices;
+}
+
 class Loss {
  public:
-  // Of one microbatch of a last stage; both outlive it.
+  // Of one slice of a microbatch of a last stage; both outlive it.
   Loss(const StageOptions& options, const Model& network);
 
   // What it is over: `targets` and `counted` as Model::Loss takes them.
   void SetTargets(at::Tensor targets, at::Tensor counted);
-  // Of `hidden`, (microbatch, context, hidden) fp32: an fp32 scalar.
+  // Of `hidden`, (microbatch, tokens, hidden) fp32: an fp32 scalar.
   at::Tensor Forward(const at::Tensor& hidden);
   // With `start`, the gradient of the loss: adds to the parameters' gradients and gives that of
   // `hidden`, which is what Forward had. With `keep` what Forward left stays.
@@ -40,7 +46,7 @@ class Loss {
   at::Tensor RowsOf(const at::Tensor& tensor, int64_t begin) const;
 
   const Model& network_;
-  const int64_t tokens_, chunk_;  // of a microbatch, of a chunk
+  const int64_t tokens_, chunk_;  // of a slice, of a chunk
   const bool keeps_logits_;
   at::Tensor targets_, counted_;
   at::Tensor hidden_, root_;  // what Forward keeps: a leaf, and the loss

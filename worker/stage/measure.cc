@@ -69,7 +69,8 @@ StatusOr<MeasuredPass> MeasurePasses(Stage& stage, const StageOptions& options,
   const size_t tokens = size_t{options.train.microbatch_size} * options.model.context;
   std::vector<int32_t> ids(tokens);
   for (size_t i = 0; i < tokens; ++i) ids[i] = static_cast<int32_t>(i % options.vocabulary);
-  const codec::Shape shape = BoundaryShape(options.model, options.train, options.group);
+  const codec::Shape shape =
+      SliceShape(options.model, options.train, options.group, options.slices);
   std::vector<float> boundary(shape.elements());
   for (size_t i = 0; i < boundary.size(); ++i) {
     boundary[i] = static_cast<float>(i * 37 % 101) / 50.0f - 1.0f;
@@ -94,9 +95,13 @@ StatusOr<MeasuredPass> MeasurePasses(Stage& stage, const StageOptions& options,
     const Microbatch microbatch(runs++);
     const std::optional<double> exchanged = stage.collectives().seconds;
     const MonoTime start = Now();
-    LH_RETURN_IF_ERROR(stage.Forward(microbatch, input).status());
+    for (uint32_t slice = 0; slice < options.slices; ++slice) {
+      LH_RETURN_IF_ERROR(stage.Forward({microbatch, slice}, input).status());
+    }
     const MonoTime middle = Now();
-    LH_RETURN_IF_ERROR(stage.Backward(microbatch, view).status());
+    for (uint32_t slice = options.slices; slice-- > 0;) {
+      LH_RETURN_IF_ERROR(stage.Backward({microbatch, slice}, view).status());
+    }
     const MonoTime end = Now();
     if (!counts) return absl::OkStatus();
     forward.push_back(absl::ToDoubleSeconds(middle - start));

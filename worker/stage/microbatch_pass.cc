@@ -5,6 +5,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <functional>
@@ -22,10 +23,14 @@ namespace {
 // what Backward does not find of a piece it computes again from the piece's input.
 class EagerPass final : public MicrobatchPass {
  public:
-  EagerPass(const StageOptions& options, const Model& network)
+  // Of slice `index` of the microbatch whose past that is.
+  EagerPass(const StageOptions& options, const Model& network,
+            const std::shared_ptr<MicrobatchPast>& past, uint32_t index)
       : options_(options),
         network_(network),
         device_(TorchDevice(options.device)),
+        first_token_(int64_t{index} * options.slice_tokens()),
+        past_(past, index),
         inputs_(options.recompute == Recompute::kBlocks ? std::max<size_t>(network.block_count(), 1)
                                                         : 1),
         loss_(options, network) {}
@@ -54,7 +59,7 @@ class EagerPass final : public MicrobatchPass {
 
   // What backward starts with on the last stage: the loss's share in that of a step.
   at::Tensor StartAtLoss() const {
-    return at::scalar_tensor(1.0 / options_.train.microbatches,
+    return at::scalar_tensor(ShareInMicrobatch(options_) / options_.train.microbatches,
                              at::TensorOptions(at::kFloat).device(device_));
   }
 
@@ -72,7 +77,7 @@ class EagerPass final : public MicrobatchPass {
     inputs_[0] = input_.source;
     const bool trains = at::GradMode::is_enabled();
     const at::AutoGradMode with_graph(trains && !recomputes());
-    const Model::Layout layout = Model::LayoutOf(input_.documents);
+    const Model::Layout layout = LayoutOfSlice();
     if (trains && !recomputes()) leaf_ = LeafOf(0);
     at::Tensor x = leaf_.defined() ? leaf_ : inputs_[0];
     for (size_t piece = 0; piece < inputs_.size(); ++piece) {
@@ -86,7 +91,7 @@ class EagerPass final : public MicrobatchPass {
   Loss& loss() { return loss_; }
   // With `keep` what forward left stays.
   at::Tensor BackwardOf(const at::Tensor& start, bool keep) {
-    const Model::Layout layout = recomputes() ? Model::LayoutOf(input_.documents) : Model::Layout();
+    const Model::Layout layout = recomputes() ? LayoutOfSlice() : Model::Layout();
     at::Tensor gradient = start;
     for (size_t piece = inputs_.size(); piece-- > 0;) {
       if (recomputes()) {
@@ -96,8 +101,16 @@ class EagerPass final : public MicrobatchPass {
       if (options_.last && piece + 1 == inputs_.size()) {
         gradient = loss_.Backward(root_.detach(), start, keep);
       }
+      std::vector<at::Tensor> roots, gradients;
+      if (root_.requires_grad()) {
+        roots.push_back(root_);
+        gradients.push_back(gradient);
+      }
+      past_.TakeRoots(&roots, &gradients);
       // A frozen embedding alone has nobody to tell.
-      if (root_.requires_grad()) root_.backward(gradient, /*retain_graph=*/keep && !recomputes());
+      if (!roots.empty()) {
+        torch::autograd::backward(roots, gradients, /*retain_graph=*/keep && !recomputes());
+      }
       if (network_.group() != nullptr) network_.group()->overlap().RunDeferred();
       root_.reset();
       gradient = leaf_.grad();
@@ -109,6 +122,12 @@ class EagerPass final : public MicrobatchPass {
 
  private:
   bool recomputes() const { return options_.recompute != Recompute::kNone; }
+  Model::Layout LayoutOfSlice() {
+    Model::Layout layout =
+        Model::LayoutOf(input_.documents, first_token_, options_.slice_tokens(), device_);
+    layout.past = &past_;
+    return layout;
+  }
   at::Tensor RunPiece(size_t piece, const at::Tensor& x, const Model::Layout& layout) const {
     const bool of_one_block = options_.recompute == Recompute::kBlocks;
     const size_t blocks = network_.block_count();
@@ -131,6 +150,8 @@ class EagerPass final : public MicrobatchPass {
   const StageOptions& options_;
   const Model& network_;
   const at::Device device_;
+  const int64_t first_token_;  // in its microbatch
+  SlicePast past_;
   PassInput input_;
   std::vector<at::Tensor> inputs_;  // of pieces
   bool inputs_stay_ = false;
@@ -140,11 +161,12 @@ class EagerPass final : public MicrobatchPass {
 
 // Zeros where and what the network needs.
 at::Tensor BlankIds(const StageOptions& options) {
-  return at::zeros({options.train.microbatch_size, options.model.context},
+  return at::zeros({options.train.microbatch_size, options.slice_tokens()},
                    at::TensorOptions(at::kLong).device(TorchDevice(options.device)));
 }
 at::Tensor BlankBoundary(const StageOptions& options) {
-  const codec::Shape shape = BoundaryShape(options.model, options.train, options.group);
+  const codec::Shape shape =
+      SliceShape(options.model, options.train, options.group, options.slices);
   return at::zeros({shape.samples, shape.tokens, shape.channels},
                    at::TensorOptions(at::kFloat).device(TorchDevice(options.device)));
 }
@@ -198,7 +220,7 @@ class GraphPass final : public MicrobatchPass {
   GraphPass(const StageOptions& options, const Model& network, TorchGraphRecorder& recorder,
             std::shared_ptr<const TorchGraphRecorder::Memory> passing, at::Tensor start)
       : options_(options),
-        pass_(options, network),
+        pass_(options, network, std::make_shared<MicrobatchPast>(1), 0),
         input_(BlankInput(options)),
         passing_(std::move(passing)),
         start_(std::move(start)) {
@@ -260,12 +282,14 @@ class GraphPass final : public MicrobatchPass {
 MicrobatchPasses::MicrobatchPasses(const StageOptions& options, const Model& network)
     : options_(options), network_(network) {
   if (!options.device.cuda_index || !options.graphs || !network.can_be_recorded()) return;
+  // Each slice has another number of tokens before it, and so other work.
+  if (options.slices > 1) return;
   for (const Parameter& parameter : network.parameters()) {
     parameter.value.mutable_grad() = at::zeros_like(parameter.value);
   }
   // Over nothing, so that libraries have what they need before anything is recorded.
   {
-    EagerPass pass(options, network);
+    EagerPass pass(options, network, std::make_shared<MicrobatchPast>(1), 0);
     start_ = options.last ? pass.StartAtLoss() : BlankBoundary(options);
     pass.Forward(BlankInput(options));
     pass.Backward(start_);
@@ -276,13 +300,18 @@ MicrobatchPasses::MicrobatchPasses(const StageOptions& options, const Model& net
   ForgetGradients();
 }
 
-std::unique_ptr<MicrobatchPass> MicrobatchPasses::Take() {
+std::unique_ptr<MicrobatchPass> MicrobatchPasses::Take(uint32_t index) {
   if (!idle_.empty()) {
     std::unique_ptr<MicrobatchPass> pass = std::move(idle_.back());
     idle_.pop_back();
     return pass;
   }
-  if (!recorder_) return std::make_unique<EagerPass>(options_, network_);
+  if (!recorder_) {
+    if (index == 0) taken_ = std::make_shared<MicrobatchPast>(options_.slices);
+    auto pass = std::make_unique<EagerPass>(options_, network_, taken_, index);
+    if (index + 1 == options_.slices) taken_.reset();
+    return pass;
+  }
   // While it records LibTorch does not give back what it keeps, should memory run out.
   TrimMemory(TorchDevice(options_.device));
   // Gone with the last pass, also where recording the only one failed.
@@ -310,11 +339,14 @@ void MicrobatchPasses::GiveBack(std::unique_ptr<MicrobatchPass> pass) {
   if (recorder_) idle_.push_back(std::move(pass));
 }
 
-at::Tensor MicrobatchPasses::Evaluate(const PassInput& input) {
+at::Tensor MicrobatchPasses::Evaluate(const PassInput& input, uint32_t index) {
   // Without memory of its own where there is a pass that nobody uses.
   if (!idle_.empty()) return idle_.back()->Forward(input);
   const at::NoGradGuard no_grad;
-  return EagerPass(options_, network_).Forward(input);
+  if (index == 0) evaluated_ = std::make_shared<MicrobatchPast>(options_.slices);
+  at::Tensor output = EagerPass(options_, network_, evaluated_, index).Forward(input);
+  if (index + 1 == options_.slices) evaluated_.reset();
+  return output;
 }
 
 void MicrobatchPasses::ForgetGradients() {

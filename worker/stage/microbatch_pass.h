@@ -1,5 +1,6 @@
-// Forward and backward of one microbatch through a stage's network, and what is kept between the
-// two. What differs between computing as one goes and by recorded graphs is behind this.
+// Forward and backward of one slice of a microbatch through a stage's network, and what is kept
+// between the two. What differs between computing as one goes and by recorded graphs is behind
+// this.
 //
 // Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
 // exceptions.
@@ -8,20 +9,23 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "worker/stage/model.h"
+#include "worker/stage/slice_past.h"
 #include "worker/stage/stage.h"
 #include "worker/stage/torch_graph.h"
 
 namespace longhaul::worker {
 
-// What a microbatch begins with; both are copied.
+// What a slice begins with; all are copied.
 struct PassInput {
-  at::Tensor source;   // ids (microbatch, context), integers, or the activation, on any device
+  at::Tensor source;   // ids (microbatch, tokens), integers, or the activation, on any device
   at::Tensor targets;  // last stage: as ids
-  // Where the options have them: an fp32 scalar (Stage::Input::counted); as ids.
+  // Where the options have them: an fp32 scalar (Stage::Input::counted); as ids, but of all the
+  // microbatch's tokens.
   at::Tensor counted, documents;
 };
 
@@ -38,21 +42,23 @@ class MicrobatchPass {
 // The passes of one stage. Those that are recorded are used again for later microbatches.
 class MicrobatchPasses {
  public:
-  // Both outlive it. On a GPU with `options.graphs`, where the network can be recorded, all
-  // parameters have gradients from now on (zero in the beginning), whose memory stays where it is:
-  // it is what graphs add to. A pass is then recorded when more are taken than ever before.
+  // Both outlive it. On a GPU with `options.graphs` and microbatches whole, where the network can
+  // be recorded, all parameters have gradients from now on (zero in the beginning), whose memory
+  // stays where it is: it is what graphs add to. A pass is then recorded when more are taken than
+  // ever before.
   MicrobatchPasses(const StageOptions& options, const Model& network);
   MicrobatchPasses(const MicrobatchPasses&) = delete;
   MicrobatchPasses& operator=(const MicrobatchPasses&) = delete;
 
-  std::unique_ptr<MicrobatchPass> Take();
+  // Of slice `index` of a microbatch, whose slices are taken one after the other.
+  std::unique_ptr<MicrobatchPass> Take(uint32_t index = 0);
   // So many can be taken at a time without recording any. While none is taken.
   void Prepare(size_t passes);
   // After its Backward, or where that does not come any more. A recorded pass keeps its memory for
   // as long as the stage is there.
   void GiveBack(std::unique_ptr<MicrobatchPass> pass);
-  // As a pass's Forward; no Backward follows.
-  at::Tensor Evaluate(const PassInput& input);
+  // As a pass's Forward, of slice `index`; no Backward follows.
+  at::Tensor Evaluate(const PassInput& input, uint32_t index = 0);
   // The parameters' gradients become nothing: after the optimizer has used them.
   void ForgetGradients();
 
@@ -64,6 +70,8 @@ class MicrobatchPasses {
   std::weak_ptr<const TorchGraphRecorder::Memory> passing_;
   at::Tensor start_;
   std::vector<std::unique_ptr<MicrobatchPass>> idle_;
+  // Of the microbatch whose slices are being taken, or evaluated.
+  std::shared_ptr<MicrobatchPast> taken_, evaluated_;
 };
 
 }  // namespace longhaul::worker

@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/ones.h>
 
 #include "base/check.h"
 #include "run/model/family.h"
@@ -72,11 +73,21 @@ at::Tensor Model::OfExperts(const at::Tensor& given) const {
   return group_->OfExperts(given.to(compute_type()));
 }
 
-Model::Layout Model::LayoutOf(const at::Tensor& documents) {
-  if (!documents.defined()) return {};
+Model::Layout Model::LayoutOf(const at::Tensor& documents, int64_t first, int64_t tokens,
+                              const at::Device& device) {
   const at::NoGradGuard no_grad;
   Layout layout;
-  const at::Tensor same = documents.unsqueeze(2).eq(documents.unsqueeze(1)).tril();
+  layout.first = first;
+  if (!documents.defined()) {
+    if (first == 0) return layout;  // causal()
+    layout.mask =
+        at::ones({1, 1, tokens, first + tokens}, at::TensorOptions(at::kBool).device(device))
+            .tril(first);
+    return layout;
+  }
+  const at::Tensor seen = documents.narrow(1, 0, first + tokens);
+  const at::Tensor same =
+      seen.narrow(1, first, tokens).unsqueeze(2).eq(seen.unsqueeze(1)).tril(first);
   layout.mask = same.unsqueeze(1);
   // As many of its document as stand up to a token, but for itself.
   layout.positions = same.sum(2) - 1;
@@ -96,31 +107,29 @@ at::Tensor Model::RunBlocks(const at::Tensor& input, const Layout& layout, size_
 }
 
 at::Tensor Model::Forward(const at::Tensor& input, const at::Tensor& documents) const {
-  const at::Tensor x = RunBlocks(input, LayoutOf(documents), 0, block_count_);
+  const at::Tensor x =
+      RunBlocks(input, LayoutOf(documents, 0, input.size(1), input.device()), 0, block_count_);
   return last_ ? Logits(x) : x;
 }
 
-void Model::Layout::Remember(at::Tensor* keys, at::Tensor* values) const {
-  if (seen == nullptr) return;
-  if (seen->keys.defined()) {
-    *keys = at::cat({seen->keys, *keys}, 2);
-    *values = at::cat({seen->values, *values}, 2);
-  }
-  *seen = {*keys, *values};
+KeysAndValues Seen::Extend(size_t block, const KeysAndValues& new_ones) {
+  if (block >= blocks_.size()) blocks_.resize(block + 1);
+  KeysAndValues& all = blocks_[block];
+  all = all.keys.defined() ? KeysAndValues{at::cat({all.keys, new_ones.keys}, 2),
+                                           at::cat({all.values, new_ones.values}, 2)}
+                           : new_ones;
+  return all;
 }
 
 at::Tensor Model::Extend(const at::Tensor& input, Seen* seen) const {
   const at::NoGradGuard no_grad;
   LH_CHECK(seen->tokens == 0 || input.size(1) == 1, "{} tokens follow {}", input.size(1),
            seen->tokens);
-  seen->blocks.resize(block_count_);
   Layout layout;
   layout.first = seen->tokens;
+  layout.past = seen;
   at::Tensor x = first_ ? Embed(input, layout) : input;
-  for (size_t block = 0; block < block_count_; ++block) {
-    layout.seen = &seen->blocks[block];
-    x = RunBlock(block, x, layout);
-  }
+  for (size_t block = 0; block < block_count_; ++block) x = RunBlock(block, x, layout);
   seen->tokens += input.size(1);
   return last_ ? Logits(x.narrow(1, x.size(1) - 1, 1)) : x;
 }

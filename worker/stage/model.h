@@ -18,14 +18,27 @@
 
 namespace longhaul::worker {
 
-// What a block keeps of the tokens that it has seen: (rows, heads of keys and values, tokens,
-// channels).
+// Of some tokens: (rows, heads of keys and values, tokens, channels).
 struct KeysAndValues {
   at::Tensor keys, values;
 };
-struct Seen {
-  std::vector<KeysAndValues> blocks;
+
+// Who keeps what blocks need of the tokens before those that they run on.
+class Past {
+ public:
+  virtual ~Past() = default;
+  // `new_ones` are a block's of the tokens at hand. Gives those of all tokens up to these.
+  virtual KeysAndValues Extend(size_t block, const KeysAndValues& new_ones) = 0;
+};
+
+// Of generation: all tokens so far.
+class Seen final : public Past {
+ public:
+  KeysAndValues Extend(size_t block, const KeysAndValues& new_ones) override;
   int64_t tokens = 0;
+
+ private:
+  std::vector<KeysAndValues> blocks_;
 };
 
 class Model {
@@ -43,21 +56,23 @@ class Model {
   struct Layout {
     // Where documents are apart; undefined where a row is one document.
     at::Tensor positions;  // (microbatch, context) int64: of each token in its document
-    // (microbatch, 1, context, context) bool: who attends to whom; else whoever comes later.
+    // (microbatch or 1, 1, tokens, those and all before) bool: who attends to whom; else whoever
+    // comes later.
     std::optional<at::Tensor> mask;
-    // Of generation: where the first token stands, and what this block has seen before it.
-    int64_t first = 0;
-    KeysAndValues* seen = nullptr;
+    int64_t first = 0;     // where the first token stands in its row
+    Past* past = nullptr;  // null: nobody keeps any, and there are none before
 
-    // Adds a block's new keys and values, (rows, heads, tokens, channels), to those that it has
-    // seen, and gives all.
-    void Remember(at::Tensor* keys, at::Tensor* values) const;
+    // As Past::Extend.
+    KeysAndValues WithPast(size_t block, const KeysAndValues& new_ones) const {
+      return past == nullptr ? new_ones : past->Extend(block, new_ones);
+    }
     // Tokens see those before them and themselves.
     bool causal() const { return !mask && first == 0; }
   };
-  // `documents`: of each token the number of its document (Stage::Input), int64 as ids; undefined:
-  // a row is one.
-  static Layout LayoutOf(const at::Tensor& documents);
+  // Of the tokens [first, first + tokens) of each row. `documents`: of each token of the row the
+  // number of its document (Stage::Input), int64 as ids; undefined: a row is one.
+  static Layout LayoutOf(const at::Tensor& documents, int64_t first, int64_t tokens,
+                         const at::Device& device);
 
   // Runs blocks [begin, end) of this stage's, which counts them from 0; before block 0 the first
   // stage's embedding. `input`: before the embedding ids (microbatch, context) int64, else

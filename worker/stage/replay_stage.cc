@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <set>
 #include <utility>
 
 #include "base/precise_sleep.h"
@@ -10,13 +9,14 @@
 #include "run/model/family.h"
 #include "worker/stage/init.h"
 #include "worker/stage/noise.h"
+#include "worker/stage/slice_turns.h"
 
 namespace longhaul::worker {
 namespace {
 
 class ReplayStage final : public Stage {
  public:
-  explicit ReplayStage(const StageOptions& options) : options_(options) {
+  explicit ReplayStage(const StageOptions& options) : options_(options), turns_(options.slices) {
     const ReplaySpec& times = *options.replay;
     forward_ = options.layers * times.block_forward;
     backward_ = options.layers * times.block_backward;
@@ -29,36 +29,37 @@ class ReplayStage final : public Stage {
       forward_ += times.head_forward;
       backward_ += times.head_backward;
     }
+    // Of a slice: its share.
+    forward_ /= options.slices;
+    backward_ /= options.slices;
     // Embedding and head are few of a large model's parameters.
     optimizer_ = times.optimizer * options.layers / options.model.layers;
     if (!options.first || !options.last) {
-      noise_ = NoiseTensor(BoundaryShape(options.model, options.train, options.group));
+      noise_ = NoiseTensor(SliceShape(options.model, options.train, options.group, options.slices));
     }
   }
 
-  StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch,
-                                                  const Input& /*input*/) override {
-    if (!pending_.insert(microbatch).second) {
-      return absl::InvalidArgumentError(
-          fmt::format("microbatch {} went forward before", microbatch.value()));
-    }
+  StatusOr<std::optional<BoundaryTensor>> Forward(Slice slice, const Input& /*input*/) override {
+    LH_RETURN_IF_ERROR(turns_.CheckForward(slice));
+    turns_.TakeForward(slice);
     Work(forward_);
     return Output(!options_.last);
   }
 
-  StatusOr<double> Loss(Microbatch /*microbatch*/) const override { return 0; }
+  StatusOr<double> Loss(Slice /*slice*/) const override { return 0; }
 
   StatusOr<std::optional<BoundaryTensor>> Backward(
-      Microbatch microbatch, const codec::TensorView& /*output_gradient*/) override {
-    if (pending_.erase(microbatch) == 0) {
-      return absl::InvalidArgumentError(
-          fmt::format("microbatch {} goes backward and never went forward", microbatch.value()));
-    }
+      Slice slice, const codec::TensorView& /*output_gradient*/) override {
+    LH_RETURN_IF_ERROR(turns_.CheckBackward(slice));
+    turns_.TakeBackward(slice);
     Work(backward_);
     return Output(!options_.first);
   }
 
-  StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input& /*input*/, double* loss) override {
+  StatusOr<std::optional<BoundaryTensor>> Evaluate(Slice slice, const Input& /*input*/,
+                                                   double* loss) override {
+    LH_RETURN_IF_ERROR(turns_.CheckEvaluation(slice));
+    turns_.TakeEvaluation(slice);
     *loss = 0;
     Work(forward_);
     return Output(!options_.last);
@@ -71,11 +72,13 @@ class ReplayStage final : public Stage {
   Status OptimizerStep(Step step, double /*learning_rate*/, double /*gradient_scale*/) override {
     Work(optimizer_);
     step_ = step.value();
+    turns_.EndStep();
     return absl::OkStatus();
   }
 
   Status SkipStep(Step step) override {
     step_ = step.value();
+    turns_.EndStep();
     return absl::OkStatus();
   }
 
@@ -106,7 +109,7 @@ class ReplayStage final : public Stage {
   }
   Status Load(const ReadParameter& /*read*/) override { return absl::OkStatus(); }
   Status DropStep() override {
-    pending_.clear();
+    turns_.EndStep();
     return absl::OkStatus();
   }
   uint64_t steps() const override { return step_; }
@@ -140,8 +143,8 @@ class ReplayStage final : public Stage {
   const StageOptions options_;
   absl::Duration forward_, backward_, optimizer_;
   BoundaryTensor noise_;
-  std::set<Microbatch> pending_;
   std::vector<Shared> shared_;  // where replicas step the stage together
+  SliceTurns turns_;
   uint64_t step_ = 0;
 };
 

@@ -22,12 +22,14 @@
 #include "run/model/family.h"
 #include "worker/stage/gradient_norm.h"
 #include "worker/stage/host_copies.h"
+#include "worker/stage/loss.h"
 #include "worker/stage/microbatch_pass.h"
 #include "worker/stage/model.h"
 #include "worker/stage/network_stage.h"
 #include "worker/stage/optimizer.h"
 #include "worker/stage/replay_stage.h"
 #include "worker/stage/shared_memory.h"
+#include "worker/stage/slice_turns.h"
 #include "worker/stage/snapshot_arrays.h"
 #include "worker/stage/snapshot_shards.h"
 #include "worker/stage/tied_parameter.h"
@@ -82,7 +84,8 @@ class NetworkStage final : public Stage {
         optimizer_(Optimizer::Create(options.train, options.shares_step ? std::vector<Parameter>()
                                                                         : network_->parameters())),
         passes_(options_, *network_),
-        tied_(TiedMatrixOf(options_, network_->parameters())) {}
+        tied_(TiedMatrixOf(options_, network_->parameters())),
+        turns_(options.slices) {}
 
   Status PreparePasses(uint32_t in_flight) override {
     return CallTorch("recording passes", options_.threads, [&]() -> Status {
@@ -90,12 +93,12 @@ class NetworkStage final : public Stage {
       return absl::OkStatus();
     });
   }
-  StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch,
-                                                  const Input& input) override;
-  StatusOr<double> Loss(Microbatch microbatch) const override;
+  StatusOr<std::optional<BoundaryTensor>> Forward(Slice slice, const Input& input) override;
+  StatusOr<double> Loss(Slice slice) const override;
   StatusOr<std::optional<BoundaryTensor>> Backward(
-      Microbatch microbatch, const codec::TensorView& output_gradient) override;
-  StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input& input, double* loss) override;
+      Slice slice, const codec::TensorView& output_gradient) override;
+  StatusOr<std::optional<BoundaryTensor>> Evaluate(Slice slice, const Input& input,
+                                                   double* loss) override;
   StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const override;
   Status OptimizerStep(Step step, double learning_rate, double gradient_scale) override;
   Status SkipStep(Step step) override;
@@ -114,7 +117,7 @@ class NetworkStage final : public Stage {
   uint64_t memory_bytes() const override;
 
  private:
-  // One microbatch between its Forward and its Backward.
+  // One slice between its Forward and its Backward.
   struct Pending {
     std::unique_ptr<MicrobatchPass> pass;
     double loss = 0;  // last stage
@@ -125,7 +128,7 @@ class NetworkStage final : public Stage {
   StatusOr<at::Tensor> ReadIds(std::string_view what, std::span<const int32_t> ids, int32_t least,
                                uint32_t end) const;
   StatusOr<at::Tensor> ReadBoundary(std::string_view what, const codec::TensorView& view) const;
-  StatusOr<PassInput> ReadInput(const Input& input) const;
+  StatusOr<PassInput> ReadInput(Slice slice, const Input& input) const;
   // OK: all of `step` but its update is done.
   Status CheckStepEnds(Step step) const;
   void ForgetStep();
@@ -143,8 +146,8 @@ class NetworkStage final : public Stage {
   SharedMemory shared_;                              // of SharedParameters
   mutable std::unique_ptr<HostCopies> host_copies_;  // of a GPU's stage, from its first snapshot on
   uint64_t steps_ = 0;                               // taken
-  std::map<Microbatch, Pending> pending_;
-  std::optional<Microbatch> last_backward_;  // of this step
+  SliceTurns turns_;
+  std::map<Slice, Pending> pending_;
   mutable bool gradients_are_whole_ = false;
 };
 
@@ -166,7 +169,8 @@ StatusOr<at::Tensor> NetworkStage::ReadIds(std::string_view what, std::span<cons
 
 StatusOr<at::Tensor> NetworkStage::ReadBoundary(std::string_view what,
                                                 const codec::TensorView& view) const {
-  const codec::Shape expected = BoundaryShape(options_.model, options_.train, options_.group);
+  const codec::Shape expected =
+      SliceShape(options_.model, options_.train, options_.group, options_.slices);
   // A group's boundary is where its first rank is.
   const at::Device from = options_.ranks.empty() ? device_ : TorchDevice(options_.ranks.front());
   if (!(view.shape == expected) || view.data == nullptr) {
@@ -182,17 +186,21 @@ StatusOr<at::Tensor> NetworkStage::ReadBoundary(std::string_view what,
       .make_tensor();
 }
 
-StatusOr<PassInput> NetworkStage::ReadInput(const Input& input) const {
+StatusOr<PassInput> NetworkStage::ReadInput(Slice slice, const Input& input) const {
+  const int64_t tokens = options_.slice_tokens(), first = slice.index * tokens;
   PassInput read;
   if (options_.first) {
-    LH_ASSIGN_OR_RETURN(read.source, ReadIds("input ids", input.tokens, 0, options_.vocabulary));
+    LH_ASSIGN_OR_RETURN(const at::Tensor ids,
+                        ReadIds("input ids", input.tokens, 0, options_.vocabulary));
+    read.source = ids.narrow(1, first, tokens);
   } else {
     LH_ASSIGN_OR_RETURN(read.source, ReadBoundary("an activation", input.activation));
   }
   if (options_.last) {
-    LH_ASSIGN_OR_RETURN(
-        read.targets, ReadIds("target ids", input.targets, options_.masked_targets ? kNoTarget : 0,
-                              options_.vocabulary));
+    LH_ASSIGN_OR_RETURN(const at::Tensor ids,
+                        ReadIds("target ids", input.targets,
+                                options_.masked_targets ? kNoTarget : 0, options_.vocabulary));
+    read.targets = ids.narrow(1, first, tokens);
   }
   if (options_.last && options_.masked_targets) {
     if (!(input.counted > 0)) {
@@ -208,56 +216,44 @@ StatusOr<PassInput> NetworkStage::ReadInput(const Input& input) const {
   return read;
 }
 
-StatusOr<std::optional<BoundaryTensor>> NetworkStage::Forward(Microbatch microbatch,
-                                                              const Input& input) {
+StatusOr<std::optional<BoundaryTensor>> NetworkStage::Forward(Slice slice, const Input& input) {
   using Result = StatusOr<std::optional<BoundaryTensor>>;
   return CallTorch("forward", options_.threads, [&]() -> Result {
-    if (pending_.contains(microbatch)) {
-      return absl::InvalidArgumentError(
-          fmt::format("microbatch {} has run forward already", microbatch.value()));
-    }
-    LH_ASSIGN_OR_RETURN(const PassInput read, ReadInput(input));
-    Pending pending{.pass = passes_.Take()};
+    LH_RETURN_IF_ERROR(turns_.CheckForward(slice));
+    LH_ASSIGN_OR_RETURN(const PassInput read, ReadInput(slice, input));
+    Pending pending{.pass = passes_.Take(slice.index)};
     const at::Tensor output = pending.pass->Forward(read);
-    if (options_.last) pending.loss = output.item<float>();
-    pending_.emplace(microbatch, std::move(pending));
+    if (options_.last) pending.loss = ShareInMicrobatch(options_) * output.item<float>();
+    pending_.emplace(slice, std::move(pending));
+    turns_.TakeForward(slice);
     if (options_.last) return std::nullopt;
     return ToBoundary(output);
   });
 }
 
-StatusOr<double> NetworkStage::Loss(Microbatch microbatch) const {
-  const auto it = pending_.find(microbatch);
+StatusOr<double> NetworkStage::Loss(Slice slice) const {
+  const auto it = pending_.find(slice);
   if (!options_.last || it == pending_.end()) {
     return absl::InvalidArgumentError(
-        options_.last ? fmt::format("microbatch {} has not run forward", microbatch.value())
+        options_.last ? fmt::format("{} has not run forward", turns_.NameOf(slice))
                       : std::string("only the last stage has a loss"));
   }
   return it->second.loss;
 }
 
 StatusOr<std::optional<BoundaryTensor>> NetworkStage::Backward(
-    Microbatch microbatch, const codec::TensorView& output_gradient) {
+    Slice slice, const codec::TensorView& output_gradient) {
   using Result = StatusOr<std::optional<BoundaryTensor>>;
   return CallTorch("backward", options_.threads, [&]() -> Result {
-    const auto it = pending_.find(microbatch);
-    if (it == pending_.end()) {
-      return absl::InvalidArgumentError(
-          fmt::format("microbatch {} has not run forward", microbatch.value()));
-    }
-    // The order in which gradients are summed is part of the result.
-    if (last_backward_ && microbatch <= *last_backward_) {
-      return absl::InvalidArgumentError(
-          fmt::format("backward of microbatch {} came after that of {}", microbatch.value(),
-                      last_backward_->value()));
-    }
+    LH_RETURN_IF_ERROR(turns_.CheckBackward(slice));
     at::Tensor gradient;
     if (!options_.last) {
       LH_ASSIGN_OR_RETURN(gradient, ReadBoundary("an output gradient", output_gradient));
     }
+    const auto it = pending_.find(slice);
     Pending pending = std::move(it->second);
     pending_.erase(it);
-    last_backward_ = microbatch;
+    turns_.TakeBackward(slice);
     gradients_are_whole_ = false;
     const at::Tensor of_input = pending.pass->Backward(gradient);
     passes_.GiveBack(std::move(pending.pass));
@@ -267,13 +263,16 @@ StatusOr<std::optional<BoundaryTensor>> NetworkStage::Backward(
   });
 }
 
-StatusOr<std::optional<BoundaryTensor>> NetworkStage::Evaluate(const Input& input, double* loss) {
+StatusOr<std::optional<BoundaryTensor>> NetworkStage::Evaluate(Slice slice, const Input& input,
+                                                               double* loss) {
   using Result = StatusOr<std::optional<BoundaryTensor>>;
   return CallTorch("evaluation", options_.threads, [&]() -> Result {
-    LH_ASSIGN_OR_RETURN(const PassInput read, ReadInput(input));
-    const at::Tensor output = passes_.Evaluate(read);
+    LH_RETURN_IF_ERROR(turns_.CheckEvaluation(slice));
+    LH_ASSIGN_OR_RETURN(const PassInput read, ReadInput(slice, input));
+    const at::Tensor output = passes_.Evaluate(read, slice.index);
+    turns_.TakeEvaluation(slice);
     if (!options_.last) return ToBoundary(output);
-    *loss = output.item<float>();
+    *loss = ShareInMicrobatch(options_) * output.item<float>();
     return std::nullopt;
   });
 }
@@ -296,7 +295,7 @@ Status NetworkStage::CheckStepEnds(Step step) const {
     return absl::FailedPreconditionError(
         fmt::format("expected optimizer step {}, came {}", steps_ + 1, step.value()));
   }
-  if (!pending_.empty() || !last_backward_) {
+  if (!turns_.StepIsDone()) {
     return absl::FailedPreconditionError(
         fmt::format("optimizer step {} came before the last backward", step.value()));
   }
@@ -319,7 +318,7 @@ Status NetworkStage::OptimizerStep(Step step, double learning_rate, double gradi
     network_->RefreshCasts();
     AwaitTorch(device_);
     steps_ = step.value();
-    last_backward_.reset();
+    turns_.EndStep();
     return absl::OkStatus();
   });
 }
@@ -360,7 +359,7 @@ Status NetworkStage::EndSharedStep(Step step) {
     network_->RefreshCasts();
     AwaitTorch(device_);
     steps_ = step.value();
-    last_backward_.reset();
+    turns_.EndStep();
     return absl::OkStatus();
   });
 }
@@ -453,11 +452,11 @@ Status NetworkStage::DropStep() {
 }
 
 void NetworkStage::ForgetStep() {
-  for (auto& [microbatch, pending] : pending_) passes_.GiveBack(std::move(pending.pass));
+  for (auto& [slice, pending] : pending_) passes_.GiveBack(std::move(pending.pass));
   pending_.clear();
   passes_.ForgetGradients();
   network_->ForgetStep();
-  last_backward_.reset();
+  turns_.EndStep();
 }
 
 std::vector<std::vector<int64_t>> NetworkStage::TokensOfExperts() const {

@@ -44,8 +44,9 @@ struct StageOptions {
   // A tensor-parallel group: the device of each rank, the first of which is `device`, with
   // `threads` each. Empty: one rank. Stage::Create makes no group (group/group_stage.h).
   std::vector<DeviceName> ranks;
-  GroupSpec group;     // how they share it; `tensor` is their number
-  bool graphs = true;  // a GPU: passes are recorded and replayed, the same work in one launch each
+  GroupSpec group;      // how they share it; `tensor` is their number
+  uint32_t slices = 1;  // of a microbatch; more than one: not of a group, nor of family moe
+  bool graphs = true;   // a GPU: passes are recorded and replayed, the same work in one launch each
   bool timing_only = false;     // parameters are any normal numbers, made on the device in no time
   bool masked_targets = false;  // the loss of some does not count
   bool masked_attention = false;  // tokens attend within their document, whose positions begin at 0
@@ -56,12 +57,13 @@ struct StageOptions {
 
   // Of embedding and head.
   uint32_t vocabulary_rows() const { return model.VocabularyOver(vocabulary); }
+  uint32_t slice_tokens() const { return model.context / slices; }
   friend bool operator==(const StageOptions&, const StageOptions&) = default;
 };
 
-// An activation or its gradient, (microbatch_size, context, hidden): fp32 in the memory of the
-// stage's device. Where a group shares a part of the channels, the shared ones and then each rank's
-// own. What a stage gives is whole: nothing that is under way writes it.
+// An activation or its gradient of a slice, (microbatch_size, context / slices, hidden): fp32 in
+// the memory of the stage's device. Where a group shares a part of the channels, the shared ones
+// and then each rank's own. What a stage gives is whole: nothing that is under way writes it.
 struct BoundaryTensor {
   codec::TensorView view;
   std::shared_ptr<const void> owner;  // keeps view.data valid
@@ -135,12 +137,14 @@ class Stage {
     return absl::OkStatus();
   }
 
-  // --- One microbatch. `tokens`/`targets`: microbatch_size x context ids, row-major.
-  // First stage: `tokens`; others: `input` (any dtype; copied).
+  // --- One slice of a microbatch. Tokens attend to those of the slices before, whose keys and
+  // values the stage keeps; so a microbatch's slices come in SliceOrder.
+  // First stage: `tokens`; others: `activation` (any dtype; copied).
   // Not last: gives the output. Last: runs the loss too, kept for Backward; gives nullopt.
   struct Input {
+    // Ids of the whole microbatch: microbatch_size x context, row-major.
     std::span<const int32_t> tokens;
-    codec::TensorView activation;
+    codec::TensorView activation;      // of the slice
     std::span<const int32_t> targets;  // last stage; kNoTarget with masked_targets
     // With masked_attention, on every stage: of each token the number of its document among those
     // of its row, ascending from 0.
@@ -149,18 +153,19 @@ class Stage {
     // mean over a step's microbatches is that over its targets.
     double counted = 0;
   };
-  virtual StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch,
-                                                          const Input& input) = 0;
-  // Mean cross-entropy of a microbatch that Forward ran, nats a token (last stage).
-  virtual StatusOr<double> Loss(Microbatch microbatch) const = 0;
-  // Adds the microbatch's gradients, scaled by 1 / microbatches at the loss, to the accumulated
-  // ones and frees its graph. In microbatch order. Not last: takes the output's gradient. Not
-  // first: gives the input's.
+  virtual StatusOr<std::optional<BoundaryTensor>> Forward(Slice slice, const Input& input) = 0;
+  // Of a slice that Forward ran its share in the mean cross-entropy of the microbatch, nats a token
+  // (last stage): those of all slices add up to it.
+  virtual StatusOr<double> Loss(Slice slice) const = 0;
+  // Adds the slice's gradients, scaled by 1 / microbatches at the loss, to the accumulated ones and
+  // frees its graph. In SliceOrder, when all slices of the microbatch have gone forward. Not last:
+  // takes the output's gradient. Not first: gives the input's.
   virtual StatusOr<std::optional<BoundaryTensor>> Backward(
-      Microbatch microbatch, const codec::TensorView& output_gradient) = 0;
+      Slice slice, const codec::TensorView& output_gradient) = 0;
 
-  // Forward only, no graph kept. Last stage: the microbatch's mean loss in *loss.
-  virtual StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input& input, double* loss) = 0;
+  // Forward only, no graph kept; microbatch after microbatch. Last stage: as Loss in *loss.
+  virtual StatusOr<std::optional<BoundaryTensor>> Evaluate(Slice slice, const Input& input,
+                                                           double* loss) = 0;
 
   // --- Once a step, after the last Backward.
   // `sum` plus the sum of squares of this stage's gradients: parameter by parameter, from the

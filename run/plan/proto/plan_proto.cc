@@ -149,6 +149,18 @@ RanksPrediction FromProto(const v1::RanksPrediction& row) {
           .refused = row.refused()};
 }
 
+v1::SlicesPrediction ToProto(const SlicesPrediction& row) {
+  v1::SlicesPrediction out;
+  out.set_slices(row.slices);
+  out.set_step_seconds(row.step_seconds);
+  out.set_refused(row.refused);
+  return out;
+}
+
+SlicesPrediction FromProto(const v1::SlicesPrediction& row) {
+  return {.slices = row.slices(), .step_seconds = row.step_seconds(), .refused = row.refused()};
+}
+
 v1::Flow ToProto(const Flow& flow) {
   v1::Flow out;
   out.set_codec(flow.codec);
@@ -276,6 +288,10 @@ v1::Prediction ToProto(const Prediction& prediction) {
   out.set_cut_short(prediction.cut_short);
   AddAll(prediction.codecs, out.mutable_codecs());
   AddAll(prediction.ranks, out.mutable_ranks());
+  out.set_floor_seconds(prediction.floor_seconds);
+  out.set_busiest(prediction.busiest);
+  out.set_busiest_bytes(prediction.busiest_bytes);
+  AddAll(prediction.slices, out.mutable_slices());
   return out;
 }
 
@@ -298,6 +314,10 @@ Prediction FromProto(const v1::Prediction& prediction) {
   out.cut_short = prediction.cut_short();
   out.codecs = AllOf<CodecPrediction>(prediction.codecs());
   out.ranks = AllOf<RanksPrediction>(prediction.ranks());
+  out.floor_seconds = prediction.floor_seconds();
+  out.busiest = prediction.busiest();
+  out.busiest_bytes = prediction.busiest_bytes();
+  out.slices = AllOf<SlicesPrediction>(prediction.slices());
   return out;
 }
 
@@ -409,6 +429,7 @@ v1::Assignment ToProto(const Assignment& assignment) {
   out.set_start_step(assignment.start_step);
   out.set_copy_every(assignment.copy_every);
   out.set_run_yaml(assignment.run_yaml);
+  out.set_slices(assignment.slices);
   *out.mutable_data() = ToProto(assignment.data);
   AddAll(assignment.cells, out.mutable_cells());
   AddAll(assignment.edges, out.mutable_edges());
@@ -421,6 +442,7 @@ Assignment FromProto(const v1::Assignment& assignment) {
           .start_step = assignment.start_step(),
           .run_yaml = assignment.run_yaml(),
           .copy_every = assignment.copy_every(),
+          .slices = std::max(assignment.slices(), 1u),
           .data = FromProto(assignment.data()),
           .cells = AllOf<Cell>(assignment.cells()),
           .edges = AllOf<Edge>(assignment.edges())};

@@ -1,5 +1,6 @@
 // longhaul-schedule-bench: what share of the lower bound each policy reaches in settings of several
-// rates, delays and codecs, and what a simulation takes.
+// rates, delays and codecs; what share of the steady-state floor with microbatches in slices; and
+// what a simulation takes.
 //
 // Every stage alike: GPT2-XL on eight H200s (5.2 + 10.4 ms a microbatch), and the setting of a
 // public benchmark (64 microbatches of 8 x 1024 tokens, hidden 1024; its compute hardly counts).
@@ -47,17 +48,21 @@ double Milliseconds(absl::Duration duration) {
   return absl::ToDoubleMilliseconds(duration);
 }
 
+// A slice takes an equal share of a microbatch's compute.
 PipelineCost CostOf(const Setting& setting, const Codecs& codecs, uint64_t bits_per_second,
-                    absl::Duration delay) {
+                    absl::Duration delay, uint32_t slices = 1) {
+  codec::Shape shape = setting.shape;
+  shape.tokens /= slices;
   const auto bytes = [&](const std::string& text) {
-    return static_cast<double>(coordinator::WithChunkHeaders(
-        Need(codec::ParseCodec(text))->MaxEncodedBytes(setting.shape)));
+    return static_cast<double>(
+        coordinator::WithChunkHeaders(Need(codec::ParseCodec(text))->MaxEncodedBytes(shape)));
   };
   const double rate = coordinator::GoodputBytesPerSecond(bits_per_second);
   PipelineCost cost;
   cost.microbatches = setting.microbatches;
-  cost.stages.assign(setting.stages, {.forward = setting.forward,
-                                      .backward = setting.backward,
+  cost.slices = slices;
+  cost.stages.assign(setting.stages, {.forward = setting.forward / slices,
+                                      .backward = setting.backward / slices,
                                       .egress_bytes_per_second = rate,
                                       .ingress_bytes_per_second = rate,
                                       .depth = setting.microbatches});
@@ -78,17 +83,23 @@ double ShareOfBound(PipelineCost cost, ScheduleKind kind, uint32_t lead) {
   return ShareOfBound(cost);
 }
 
+// As a plan has it.
+PipelineCost Tuned(const PipelineCost& cost, const schedule::Tuning& tuning) {
+  PipelineCost tuned = cost;
+  for (size_t s = 0; s < cost.stages.size(); ++s) {
+    tuned.stages[s].depth = tuning.depths[s];
+    tuned.stages[s].activation_lead = tuning.leads[s];
+  }
+  return tuned;
+}
+
 void PrintRow(const Setting& setting, const Codecs& codecs, uint64_t bits_per_second,
               absl::Duration delay) {
   const PipelineCost cost = CostOf(setting, codecs, bits_per_second, delay);
   const absl::Time begin = absl::Now();
   const schedule::Tuning tuning = Need(schedule::TuneWithMargin(cost, {}));
   const absl::Duration tuned_in = absl::Now() - begin;
-  PipelineCost tuned = cost;
-  for (size_t s = 0; s < cost.stages.size(); ++s) {
-    tuned.stages[s].depth = tuning.depths[s];
-    tuned.stages[s].activation_lead = tuning.leads[s];
-  }
+  const PipelineCost tuned = Tuned(cost, tuning);
   const Simulation simulation = Need(schedule::Simulate(tuned));
   const double bound = absl::ToDoubleSeconds(simulation.lower_bound);
   const double tokens = static_cast<double>(setting.shape.samples) *
@@ -102,6 +113,24 @@ void PrintRow(const Setting& setting, const Codecs& codecs, uint64_t bits_per_se
       ShareOfBound(cost, ScheduleKind::kLinkAware, 0),
       ShareOfBound(cost, ScheduleKind::kLinkAware, setting.microbatches - 1), ShareOfBound(tuned),
       tuning.leads[1], Milliseconds(tuned_in), fmt::join(tuning.depths, ","));
+}
+
+void PrintSlices(const Setting& setting, const Codecs& codecs, uint64_t bits_per_second,
+                 absl::Duration delay) {
+  for (const uint32_t slices : {1, 2, 4, 8, 16}) {
+    const PipelineCost cost = CostOf(setting, codecs, bits_per_second, delay, slices);
+    const absl::Time begin = absl::Now();
+    const schedule::Tuning tuning = Need(schedule::TuneWithMargin(cost, {}));
+    const absl::Duration tuned_in = absl::Now() - begin;
+    const Simulation simulation = Need(schedule::Simulate(Tuned(cost, tuning)));
+    fmt::print("{:8} {:8} {:5} {:5} {:6} {:8.3f} {:8.3f} {:8.3f} {:8.1f} {:5} {:6.0f}  {}\n",
+               setting.name, codecs.name, bits_per_second / 1'000'000, Milliseconds(delay), slices,
+               absl::ToDoubleSeconds(simulation.busiest.step),
+               absl::ToDoubleSeconds(simulation.lower_bound),
+               absl::ToDoubleSeconds(simulation.step),
+               100 * absl::FDivDuration(simulation.busiest.step, simulation.step), tuning.leads[1],
+               Milliseconds(tuned_in), simulation.busiest.name);
+  }
 }
 
 void TimeSimulations(const PipelineCost& cost, int count) {
@@ -143,6 +172,21 @@ int Main(bool tiny) {
   }
   for (const Codecs& codecs : {bf16, standard}) {
     PrintRow(nanogpt, codecs, 200'000'000, absl::Milliseconds(50));
+  }
+  fmt::print(
+      "\nmicrobatches in slices: seconds of the steady-state floor, the lower bound and the "
+      "planned "
+      "step; the floor's share of that in %\n{:8} {:8} {:>5} {:>5} {:>6} {:>8} {:>8} {:>8} {:>8} "
+      "{:>5} {:>6}  {}\n",
+      "model", "codecs", "Mb/s", "ms", "slices", "floor s", "bound s", "step s", "of floor", "lead",
+      "found", "busiest");
+  for (const double delay : {0, 25}) {
+    for (const Codecs& codecs : {none, standard}) {
+      for (const uint64_t mbit : {300, 100}) {
+        if (tiny && mbit != 100) continue;
+        PrintSlices(gpt2_xl, codecs, mbit * 1'000'000, absl::Milliseconds(delay));
+      }
+    }
   }
   TimeSimulations(CostOf(nanogpt, bf16, 200'000'000, absl::Milliseconds(50)), tiny ? 1 : 100);
   return 0;

@@ -1,10 +1,12 @@
 // longhaul-simulate: run/schedule's simulator as a filter, for benchmarks.
 //
 // Standard input, seconds and bytes a second (null: unlimited), as simulator.h has them:
-//   {"microbatches", "stages": [{"forward", "backward", "optimizer", "depth", "activation_lead",
+//   {"microbatches", "slices", "stages": [{"forward", "backward", "optimizer", "depth",
+//   "activation_lead",
 //    "bytes_per_second"}],
 //    "boundaries": [{"forward": {"bytes", "encode", "decode"}, "backward": as forward}]}
-// Standard output: {"step_seconds", "lower_bound_seconds", "bottleneck"}.
+// Without "slices": 1. Standard output: {"step_seconds", "lower_bound_seconds", "bottleneck",
+// "floor_seconds", "busiest"}.
 #include <fmt/core.h>
 
 #include <iostream>
@@ -31,6 +33,7 @@ schedule::FlowCost FlowFromJson(const json& flow) {
 schedule::PipelineCost FromJson(const json& input) {
   schedule::PipelineCost cost;
   cost.microbatches = input.at("microbatches");
+  cost.slices = input.value("slices", 1u);
   for (const json& stage : input.at("stages")) {
     const json& rate = stage.at("bytes_per_second");
     const double bytes_per_second = rate.is_null() ? schedule::kUnlimited : rate.get<double>();
@@ -64,7 +67,9 @@ int Main() {
   }
   fmt::print("{}\n", json{{"step_seconds", absl::ToDoubleSeconds(simulation->step)},
                           {"lower_bound_seconds", absl::ToDoubleSeconds(simulation->lower_bound)},
-                          {"bottleneck", simulation->bottleneck}}
+                          {"bottleneck", simulation->bottleneck},
+                          {"floor_seconds", absl::ToDoubleSeconds(simulation->busiest.step)},
+                          {"busiest", simulation->busiest.name}}
                          .dump());
   return 0;
 }

@@ -140,7 +140,7 @@ class Training {
                                      Row(inputs_, row), Row(targets_, row));
       }
       double loss = 0;
-      LH_RETURN_IF_ERROR(stage_->Evaluate({inputs_, {}, targets_}, &loss).status());
+      LH_RETURN_IF_ERROR(stage_->Evaluate(Slice(), {inputs_, {}, targets_}, &loss).status());
       sum += loss;
     }
     return sum / static_cast<double>(batches);

@@ -243,8 +243,8 @@ TEST(Group, EvaluatesAsOneRank) {
   const StageOptions options = OptionsOf({});
   const Batch batch(options, 3);
   double expected = 0, got = 0;
-  ASSERT_TRUE((*MakeWith(options, 1))->Evaluate(batch.input(), &expected).ok());
-  ASSERT_TRUE((*MakeWith(options, 4))->Evaluate(batch.input(), &got).ok());
+  ASSERT_TRUE((*MakeWith(options, 1))->Evaluate(Slice(), batch.input(), &expected).ok());
+  ASSERT_TRUE((*MakeWith(options, 4))->Evaluate(Slice(), batch.input(), &got).ok());
   EXPECT_NEAR(got, expected, 1e-5);
 }
 

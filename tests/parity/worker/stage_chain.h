@@ -121,8 +121,9 @@ class StageChain {
   // The loss of a sample of which nothing is learnt here.
   double Evaluate(uint64_t sample) {
     double loss = 0;
-    Run(sample,
-        [&](worker::Stage& stage, auto& input) { return Must(stage.Evaluate(input, &loss)); });
+    Run(sample, [&](worker::Stage& stage, auto& input) {
+      return Must(stage.Evaluate(Slice(), input, &loss));
+    });
     return loss;
   }
 

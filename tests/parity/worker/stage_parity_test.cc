@@ -118,7 +118,7 @@ class Chain {
       double loss = 0;
       for (const auto& stage : stages_) {
         if (boundary) input.activation = boundary->view;
-        auto output = stage->Evaluate(input, &loss);
+        auto output = stage->Evaluate(Slice(), input, &loss);
         EXPECT_TRUE(output.ok()) << output.status();
         boundary = *std::move(output);
       }

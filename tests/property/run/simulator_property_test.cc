@@ -25,6 +25,7 @@ class Instances {
   PipelineCost Next() {
     PipelineCost cost;
     cost.microbatches = Count(1, 24);
+    cost.slices = Count(1, 4);
     const uint32_t stages = Count(1, 6);
     for (uint32_t s = 0; s < stages; ++s) {
       cost.stages.push_back({.forward = absl::Seconds(Pick(0, 1)),
@@ -92,6 +93,7 @@ TEST(SimulatorPropertyTest, NeverFasterThanTheBoundAndNeverStuck) {
       const auto result = Simulate(cost);
       ASSERT_TRUE(result.ok()) << "instance " << i << ": " << result.status();
       EXPECT_GE(result->step, 0.999999 * result->lower_bound) << "instance " << i;
+      EXPECT_GE(result->lower_bound, result->busiest.step) << "instance " << i;
     }
   }
 }
@@ -109,7 +111,7 @@ TEST(SimulatorPropertyTest, PartsOfEveryStageAddUpAndNothingIsUsedMoreThanThereI
           << "instance " << i << " stage " << s;
       EXPECT_EQ(use.time.optimizer, cost.stages[s].optimizer);
       EXPECT_NEAR(absl::ToDoubleSeconds(use.time.compute),
-                  cost.microbatches *
+                  cost.AllSlices() *
                       absl::ToDoubleSeconds(cost.stages[s].forward + cost.stages[s].backward),
                   1e-6);
       for (const absl::Duration part : {use.time.codec, use.time.wait_above, use.time.wait_below}) {
@@ -239,6 +241,59 @@ TEST(SimulatorPropertyTest, InAFixedOrderASlowerResourceNeverMakesAStepShorter) 
       link.backward.bytes_per_second = std::min(link.backward.bytes_per_second, 400.0) / 2;
     }
     EXPECT_GE(Simulate(cost)->step, before->step - absl::Microseconds(1)) << "instance " << i;
+  }
+}
+
+// What the floor is made of, counted in another way.
+TEST(SimulatorPropertyTest, TheFloorIsWhatTheBusiestResourceDoes) {
+  Instances instances(43);
+  for (int i = 0; i < 300; ++i) {
+    const PipelineCost cost = instances.Next();
+    const auto result = Simulate(cost);
+    ASSERT_TRUE(result.ok()) << result.status();
+    const double step = absl::ToDoubleSeconds(result->step);
+    double most = 0;
+    for (const StageUse& use : result->stages) {
+      most = std::max({most, use.egress_share * step, use.ingress_share * step,
+                       absl::ToDoubleSeconds(use.time.compute + use.time.optimizer)});
+    }
+    for (size_t b = 0; b < cost.boundaries.size(); ++b) {
+      for (const Direction way : {Direction::kForward, Direction::kBackward}) {
+        const FlowCost& flow = cost.boundaries[b].Of(way);
+        most = std::max(most, cost.AllSlices() * flow.bytes / flow.bytes_per_second);
+      }
+    }
+    EXPECT_NEAR(absl::ToDoubleSeconds(result->busiest.step), most, 1e-6) << "instance " << i;
+    const bool computes = result->busiest.name.starts_with("compute");
+    EXPECT_EQ(result->busiest.bytes == 0, computes) << "instance " << i;
+  }
+}
+
+// The same work in more and smaller parts, over links that the bound says all of: filling and
+// draining takes less, and what one resource has to do stays.
+TEST(SimulatorPropertyTest, MoreSlicesLowerTheBoundAndNotTheFloor) {
+  Instances instances(47);
+  for (int i = 0; i < 300; ++i) {
+    PipelineCost cost = instances.Next();
+    cost.slices = 1;
+    PipelineCost cut = cost;
+    cut.slices = instances.Count(2, 8);
+    for (StageCost& stage : cut.stages) {
+      stage.forward /= cut.slices;
+      stage.backward /= cut.slices;
+    }
+    for (BoundaryCost& boundary : cut.boundaries) {
+      for (FlowCost* flow : {&boundary.forward, &boundary.backward}) {
+        flow->bytes /= cut.slices;
+        flow->encode /= cut.slices;
+        flow->decode /= cut.slices;
+      }
+    }
+    const auto whole = Simulate(cost), sliced = Simulate(cut);
+    ASSERT_TRUE(whole.ok() && sliced.ok());
+    EXPECT_LE(sliced->lower_bound, whole->lower_bound + absl::Microseconds(1)) << "instance " << i;
+    EXPECT_LE(absl::AbsDuration(sliced->busiest.step - whole->busiest.step), absl::Microseconds(1))
+        << "instance " << i;
   }
 }
 

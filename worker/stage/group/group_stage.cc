@@ -141,22 +141,20 @@ class GroupStage final : public Stage {
   Status PreparePasses(uint32_t in_flight) override {
     return All([&](uint32_t rank) { return ranks_[rank].stage->PreparePasses(in_flight); });
   }
-  StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch,
-                                                  const Input& input) override {
-    return Passed([&](uint32_t rank) { return ranks_[rank].stage->Forward(microbatch, input); });
+  StatusOr<std::optional<BoundaryTensor>> Forward(Slice slice, const Input& input) override {
+    return Passed([&](uint32_t rank) { return ranks_[rank].stage->Forward(slice, input); });
   }
-  StatusOr<double> Loss(Microbatch microbatch) const override {
-    return ranks_[0].stage->Loss(microbatch);
-  }
+  StatusOr<double> Loss(Slice slice) const override { return ranks_[0].stage->Loss(slice); }
   StatusOr<std::optional<BoundaryTensor>> Backward(
-      Microbatch microbatch, const codec::TensorView& output_gradient) override {
+      Slice slice, const codec::TensorView& output_gradient) override {
     return Passed(
-        [&](uint32_t rank) { return ranks_[rank].stage->Backward(microbatch, output_gradient); });
+        [&](uint32_t rank) { return ranks_[rank].stage->Backward(slice, output_gradient); });
   }
-  StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input& input, double* loss) override {
+  StatusOr<std::optional<BoundaryTensor>> Evaluate(Slice slice, const Input& input,
+                                                   double* loss) override {
     std::vector<double> losses(ranks_.size());
     LH_ASSIGN_OR_RETURN(std::optional<BoundaryTensor> output, Passed([&](uint32_t rank) {
-                          return ranks_[rank].stage->Evaluate(input, &losses[rank]);
+                          return ranks_[rank].stage->Evaluate(slice, input, &losses[rank]);
                         }));
     if (options_.last) *loss = losses[0];
     return output;

@@ -177,6 +177,29 @@ TEST(WatchView, ShowsWhatRanksExchangedAndSaysWhatIsNotKnown) {
   EXPECT_EQ(json["stages"][0]["collectives"]["seconds"].get<double>(), 0.25);
 }
 
+TEST(PlanView, NamesFillAndDrain) {
+  Plan plan;
+  plan.prediction.step_seconds = 5;
+  plan.prediction.lower_bound_seconds = 4.75;
+  plan.prediction.floor_seconds = 4;
+  plan.prediction.busiest = "egress of stage 1";
+  plan.prediction.busiest_bytes = 50'000'000;
+  const auto printed = [&] {
+    std::ostringstream out;
+    PrintPlan({.out = out, .err = out}, plan, RunSpec());
+    return out.str();
+  };
+  EXPECT_THAT(
+      printed(),
+      HasSubstr("steady-state floor: 4 s, 80.0% of the predicted step, in which the egress "
+                "of stage 1 carries 50 MB; fill and drain of one synchronous step: 750 ms"));
+  plan.prediction.busiest = "compute of stage 0";
+  plan.prediction.busiest_bytes = 0;
+  EXPECT_THAT(printed(), HasSubstr("the compute of stage 0 is at work; fill and drain"));
+  plan.prediction.floor_seconds = 0;  // of an older version
+  EXPECT_THAT(printed(), Not(HasSubstr("floor")));
+}
+
 // Of two stages, the second of one rank.
 TEST(PlanView, ShowsWhatRanksExchangeAndWhatOtherNumbersWouldDo) {
   Plan plan;
@@ -275,6 +298,10 @@ TEST(WatchView, PlainLinesAndNews) {
   EXPECT_EQ(PlainWatchLine(RunningRun(), 1'000'000'000'000),
             "2001-09-09T01:46:40.000Z tiny-wan-abc123 running step 50/200 loss 2.5 validation "
             "2.75, clean 2.7 (step 50) 12,346 tokens/s 1.35 s a step 2m05s left");
+  v1::RunStatus planned = RunningRun();
+  planned.mutable_plan()->mutable_prediction()->set_floor_seconds(1.1);
+  planned.mutable_plan()->mutable_prediction()->set_lower_bound_seconds(1.3);
+  EXPECT_THAT(PlainWatchLine(planned, 0), HasSubstr("1.35 s a step (floor 1.1 s, bound 1.3 s)"));
   v1::RunStatus next = RunningRun();
   EXPECT_FALSE(HasNews(RunningRun(), next));
   next.set_tokens_per_second(1);

@@ -226,9 +226,10 @@ TEST(CheckResumable, NamesEveryKeyThatDiffers) {
                 s.train.seed = 8;
                 s.train.microbatches = 9;
                 s.pipeline.threads_per_stage = 3;
+                s.pipeline.slices = 2;
               }),
               AllOf(HasSubstr("train.seed"), HasSubstr("train.microbatches"),
-                    HasSubstr("pipeline.threads_per_stage")));
+                    HasSubstr("pipeline.threads_per_stage"), HasSubstr("pipeline.slices is 1")));
 }
 
 // Whose other workers might be of another kind.
@@ -273,6 +274,29 @@ TEST(ResumeOfRanks, KeepsTheNumberThatTheFirstPlanChose) {
   c.Tick(SubmitOf(spec, "unused", 7, true));
   ASSERT_TRUE(c.LastReply<command::ReplySubmit>()->reply.ok());
   EXPECT_EQ(c.records.at("tiny-1").spec.group, spec.group.Settled(2, 1));
+}
+
+TEST(ResumeOfSlices, KeepsTheNumberThatTheFirstPlanChose) {
+  Coordinator c;
+  for (const char* name : {"a", "b"}) c.Join(HelloOf(name));
+  RunSpec spec = SmallSpec("tiny", 2);
+  spec.pipeline.slices.reset();
+  c.Tick(SubmitOf(spec, "tiny-1"));
+  c.ToRunning(kAb, "tiny-1");
+  const std::optional<uint32_t> chosen = c.records.at("tiny-1").spec.pipeline.slices;
+  ASSERT_TRUE(chosen.has_value());
+  const auto assigned = [&] {
+    return c.Last("a", v1::WorkerCommand::kAssign)->assign().assignment();
+  };
+  EXPECT_EQ(assigned().slices(), *chosen);
+  EXPECT_THAT(assigned().run_yaml(), ::testing::Not(HasSubstr("slices: auto")));
+  for (uint64_t step = 1; step <= 3; ++step) c.Steps(kAb, "tiny-1", step);
+  c.Shards(kAb, "tiny-1", 2);
+  c.Error("a", "tiny-1", "boom");
+  c.Forget();
+  c.Tick(SubmitOf(spec, "unused", 7, true));
+  ASSERT_TRUE(c.LastReply<command::ReplySubmit>()->reply.ok());
+  EXPECT_EQ(c.records.at("tiny-1").spec.pipeline.slices, chosen);
 }
 
 TEST(ResumeOfRanks, KeepsThePartsOfExpertsUnlessTheFileHasOtherRanks) {

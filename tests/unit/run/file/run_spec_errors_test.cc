@@ -80,6 +80,34 @@ run.yaml:6:31: pipeline.depth: 3 microbatches in flight are more than the 2 of a
                                 "gpipe keeps all 16 microbatches"));
 }
 
+TEST(RunSpec, SlicesThatCannotBe) {
+  const auto with = [](const std::vector<std::string>& overrides) {
+    return ErrorOf(kMinimal, overrides);
+  };
+  EXPECT_EQ(with({"pipeline.slices=4"}), "no error");
+  EXPECT_EQ(with({"pipeline.slices=auto"}), "no error");
+  EXPECT_TRUE(absl::StrContains(with({"pipeline.slices=3"}),
+                                "pipeline.slices: expected a number that divides model.context "
+                                "256, got 3"));
+  EXPECT_TRUE(absl::StrContains(with({"pipeline.slices=0"}),
+                                "pipeline.slices: expected a whole number from 1 to 1024 or auto"));
+  for (const char* slices : {"pipeline.slices=4", "pipeline.slices=auto"}) {
+    EXPECT_TRUE(absl::StrContains(
+        with({slices, "links.forward=predict/gauss"}),
+        "pipeline.slices: expected 1, because the codec predict/gauss knows samples whole"));
+    EXPECT_TRUE(absl::StrContains(with({slices, "links.workers={ w: { backward: aqsgd } }"}),
+                                  "because the codec aqsgd knows samples whole"));
+    EXPECT_TRUE(absl::StrContains(with({slices, "group.tensor=2"}),
+                                  "because ranks of a stage (group.tensor) exchange microbatches"));
+    EXPECT_TRUE(
+        absl::StrContains(with({slices,
+                                "model={ family: moe, experts: 4, experts_per_token: 2, "
+                                "expert_intermediate: 64 }"}),
+                          "because family moe balances experts over all tokens of a microbatch"));
+  }
+  EXPECT_EQ(with({"pipeline.slices=1", "links.forward=predict/gauss"}), "no error");
+}
+
 // What holds two values against each other does so beside a third that is wrong, and says nothing
 // of values that are wrong by themselves, missing, or in a section that is none.
 TEST(RunSpec, CombinationsAreCheckedBesideOtherErrors) {

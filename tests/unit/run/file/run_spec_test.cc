@@ -48,7 +48,7 @@ TEST(RunSpec, ReadsEveryKey) {
                                                   0.97, 1e-6, 0.3, 0, 0.9, MomentDtype::kBf16}));
   EXPECT_EQ(spec->train.schedule, (LrScheduleSpec{LrScheduleKind::kWsd, 12, 0.25, 0.3}));
   EXPECT_EQ(spec->pipeline, (PipelineSpec{1, ScheduleKind::kOneFOneB, SendOrder::kAsReady,
-                                          Recompute::kStage, 2, 4}));
+                                          Recompute::kStage, 2, 4, 16}));
   EXPECT_EQ(spec->links.codecs, (CodecPair{"none", "fixed:bits=6"}));
   EXPECT_FALSE(spec->links.measure);
   ASSERT_EQ(spec->links.by_worker.size(), 2u);
@@ -95,7 +95,7 @@ TEST(RunSpec, ActivationsFirstNeedsAllMicrobatchesInFlight) {
 TEST(RunSpec, ToYamlLeavesOutNewKeysWithTheirDefaults) {
   const std::string text = ToYaml(*ParseRunSpec(kMinimal, "run.yaml", {}, FakeCodecs));
   for (const char* key : {"clean", "at_start", "deterministic", "on_nonfinite", "moment", " decay",
-                          "at_end", "dtype"}) {
+                          "at_end", "dtype", "slices"}) {
     EXPECT_FALSE(absl::StrContains(text, key)) << key << "\n" << text;
   }
 }

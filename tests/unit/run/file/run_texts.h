@@ -32,7 +32,7 @@ train:
   on_nonfinite: skip
   optimizer: { kind: muon, lr: 1.2345678901234567e-3, betas: [0.8, 0.97], epsilon: 1e-6, weight_decay: 0.3, clip_norm: 0, momentum: 0.9, moments: bf16 }
   schedule: { kind: wsd, warmup: 12, final_ratio: 0.25, decay: 0.3 }
-pipeline: { stages: 1, schedule: 1f1b, send_order: as-ready, recompute: true, threads_per_stage: 2, depth: 4 }
+pipeline: { stages: 1, schedule: 1f1b, send_order: as-ready, recompute: true, threads_per_stage: 2, depth: 4, slices: 16 }
 transport: ucx
 links:
   forward: none
@@ -50,7 +50,7 @@ reattach_timeout: 90s
 inline Status FakeCodecs(std::string_view codec) {
   for (const char* known :
        {"none", "tah", "bf16", "fixed:bits=6", "fixed:bits=4,rounding=stochastic",
-        "tah:p=0.5,tile=32", "predict/gauss", "predict:pairs=0/gauss"}) {
+        "tah:p=0.5,tile=32", "predict/gauss", "predict:pairs=0/gauss", "aqsgd"}) {
     if (codec == known) return absl::OkStatus();
   }
   return absl::InvalidArgumentError("unknown codec '" + std::string(codec) + "'");

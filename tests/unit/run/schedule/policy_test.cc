@@ -25,10 +25,77 @@ TEST(StagePolicyTest, LastStageAlternatesFromTheStart) {
   std::string order;
   while (const auto work = policy.Next()) {
     RunWork(policy, *work);
-    order += (work->task == Task::kForward ? "F" : "B") + std::to_string(work->microbatch.value());
+    order +=
+        (work->task == Task::kForward ? "F" : "B") + std::to_string(work->slice.microbatch.value());
   }
   EXPECT_EQ(order, "F0B0F1B1");
   EXPECT_TRUE(policy.Done());
+}
+
+// As "F0.1".
+std::string NameOf(const Work& work) {
+  return (work.task == Task::kForward ? "F" : "B") + std::to_string(work.slice.microbatch.value()) +
+         "." + std::to_string(work.slice.index) + " ";
+}
+
+TEST(StagePolicyTest, SlicesGoForwardInTheirOrderAndBackFromTheLast) {
+  StagePolicy policy({.kind = ScheduleKind::kLinkAware,
+                      .stage = StageIndex(1),
+                      .stages = 2,
+                      .microbatches = 2,
+                      .slices = 3,
+                      .depth = 2});
+  for (uint32_t m = 0; m < 2; ++m) {
+    for (uint32_t slice = 0; slice < 3; ++slice) policy.InputReady({Microbatch(m), slice});
+  }
+  std::string order;
+  while (const auto work = policy.Next()) {
+    RunWork(policy, *work);
+    order += NameOf(*work);
+  }
+  EXPECT_EQ(order, "F0.0 F0.1 F0.2 B0.2 B0.1 B0.0 F1.0 F1.1 F1.2 B1.2 B1.1 B1.0 ");
+  EXPECT_TRUE(policy.Done());
+}
+
+TEST(StagePolicyTest, DepthCountsTheSlicesOfSoManyMicrobatches) {
+  StagePolicy policy({.kind = ScheduleKind::kLinkAware,
+                      .stage = StageIndex(0),
+                      .stages = 2,
+                      .microbatches = 8,
+                      .slices = 2,
+                      .depth = 2});
+  for (int i = 0; i < 4; ++i) RunWork(policy, *policy.Next());
+  EXPECT_EQ(policy.in_flight(), 2u);
+  EXPECT_EQ(policy.Next(), std::nullopt);
+  policy.GradientReady({Microbatch(0), 0});
+  EXPECT_EQ(policy.Next(), std::nullopt) << "slice 1 goes back first";
+  policy.GradientReady({Microbatch(0), 1});
+  EXPECT_EQ(NameOf(*policy.Next()), "B0.1 ");
+  RunWork(policy, *policy.Next());
+  EXPECT_EQ(NameOf(*policy.Next()), "B0.0 ");
+  RunWork(policy, *policy.Next());
+  EXPECT_EQ(policy.in_flight(), 1u);
+  for (const char* next : {"F2.0 ", "F2.1 "}) {
+    EXPECT_EQ(NameOf(*policy.Next()), next);
+    RunWork(policy, *policy.Next());
+  }
+  EXPECT_EQ(policy.in_flight(), 2u);
+}
+
+TEST(StagePolicyTest, ALeadCountsTheSlicesOfSoManyMicrobatches) {
+  StagePolicy policy({.kind = ScheduleKind::kLinkAware,
+                      .stage = StageIndex(1),
+                      .stages = 2,
+                      .microbatches = 3,
+                      .slices = 2,
+                      .depth = 3,
+                      .activation_lead = 2});
+  std::string let;
+  for (uint32_t place = 0; place < 6; ++place) {
+    policy.InputReady(SliceOrder(2).At(place, Direction::kForward));
+    let += std::to_string(policy.GradientsThatMayLeave()) + " ";
+  }
+  EXPECT_EQ(let, "0 0 0 1 2 6 ");
 }
 
 TEST(StagePolicyTest, DepthLimitsWhatIsInFlight) {

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <deque>
 #include <filesystem>
 #include <future>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -135,10 +137,54 @@ TEST_F(BoundaryPortTest, ATensorArrivesWholeAndEqual) {
   ASSERT_EQ(events.size(), 1u);
   const auto* arrived = std::get_if<TensorArrived>(&events.front());
   ASSERT_NE(arrived, nullptr);
-  EXPECT_EQ(arrived->microbatch, Microbatch(0));
+  EXPECT_EQ(arrived->slice, Microbatch(0));
   EXPECT_EQ(arrived->direction, Direction::kForward);
   const auto* values = static_cast<const float*>(arrived->tensor.view.data);
   for (size_t i = 0; i < kShape.elements(); ++i) ASSERT_EQ(values[i], static_cast<float>(i));
+}
+
+// Gradients, whose slices come from the last one on: each is a tensor of its own, rounded by other
+// random numbers than the others, and arrives as that slice.
+TEST_F(BoundaryPortTest, SlicesAreTensorsOfTheirOwn) {
+  constexpr uint32_t kSlices = 3;
+  const auto make = [&](bool upstream) {
+    const auto codec =
+        std::shared_ptr<const codec::Codec>(*codec::ParseCodec("fixed:bits=4,rounding=stochastic"));
+    return BoundaryPort::Create({.run = RunId("run"),
+                                 .epoch = Epoch(1),
+                                 .edge = EdgeId(0),
+                                 .peer = {.stage = upstream ? 0u : 1u},
+                                 .upstream = upstream,
+                                 .shape = shape_,
+                                 .microbatches = 2,
+                                 .slices = kSlices,
+                                 .send_codec = codec,
+                                 .receive_codec = codec,
+                                 .credits = kPlanned},
+                                &codec_thread_, events_);
+  };
+  const auto link = std::make_shared<RecordingLink>();
+  const auto sender = make(/*upstream=*/true), receiver = make(/*upstream=*/false);
+  sender->Attach(link);
+  auto values = std::make_shared<std::vector<float>>(shape_.elements());
+  for (size_t i = 0; i < values->size(); ++i) (*values)[i] = std::sin(static_cast<float>(i));
+  const SliceOrder order(kSlices);
+  std::set<std::vector<float>> came;
+  for (uint32_t place = 0; place < 2 * kSlices; ++place) {
+    const Slice slice = order.At(place, Direction::kBackward);
+    sender->SendTensor({Step(1)}, slice, {{values->data(), codec::Dtype::kF32, shape_}, values});
+    Drain();
+    for (const auto& [lane, frame] : link->Take()) receiver->OnFrame(lane, frame);
+    Drain();
+    const auto events = events_->TakeAll();
+    ASSERT_EQ(events.size(), 1u);
+    const auto* arrived = std::get_if<TensorArrived>(&events.front());
+    ASSERT_NE(arrived, nullptr);
+    EXPECT_EQ(arrived->slice, slice);
+    const auto* got = static_cast<const float*>(arrived->tensor.view.data);
+    EXPECT_TRUE(came.insert({got, got + shape_.elements()}).second)
+        << "as another slice was rounded";
+  }
 }
 
 // What comes in one read of a socket looks infinitely fast.
@@ -404,7 +450,7 @@ TEST_F(TiedPortTest, SaysWhenAPieceIsTakenAndWhatCame) {
     }
     const auto& arrived = std::get<TensorArrived>(event);
     EXPECT_EQ(arrived.over, EdgeKind::kTied);
-    EXPECT_EQ(arrived.microbatch, Microbatch(pieces++));
+    EXPECT_EQ(arrived.slice, Microbatch(pieces++));
   }
   EXPECT_EQ(pieces, 2u);
 }

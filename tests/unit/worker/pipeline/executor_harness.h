@@ -156,7 +156,7 @@ class ExecutorTest : public ::testing::Test {
   // The neighbour's part of a step up to and with the sum of squared gradients.
   void PeerIsTheLastStage(uint64_t step, double squared_norm = 1) {
     for (uint32_t i = 0; i < spec_.train.microbatches; ++i) {
-      EXPECT_EQ(PeerHears<TensorArrived>().microbatch, Microbatch(i));
+      EXPECT_EQ(PeerHears<TensorArrived>().slice, Microbatch(i));
       PeerSends(step, i);
     }
     peer_->SendStepMessage(wire::TensorKind::kNormUp, Step(step), {.squared_norm = squared_norm});
@@ -165,7 +165,7 @@ class ExecutorTest : public ::testing::Test {
   double PeerIsTheFirstStage(uint64_t step) {
     for (uint32_t i = 0; i < spec_.train.microbatches; ++i) PeerSends(step, i);
     for (uint32_t i = 0; i < spec_.train.microbatches; ++i) {
-      EXPECT_EQ(PeerHears<TensorArrived>().microbatch, Microbatch(i));
+      EXPECT_EQ(PeerHears<TensorArrived>().slice, Microbatch(i));
     }
     return PeerHears<NormArrived>().message.squared_norm;
   }

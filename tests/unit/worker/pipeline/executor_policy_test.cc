@@ -13,6 +13,7 @@
 
 #include "codec/registry.h"
 #include "proto/wire/tensor_header.h"
+#include "run/boundary/boundary_shape.h"
 #include "run/schedule/policy.h"
 #include "tests/support/mailbox.h"
 #include "tests/unit/worker/pipeline/no_shards.h"
@@ -39,15 +40,14 @@ class StepByStep final : public Stage {
  public:
   explicit StepByStep(const codec::Shape& shape) : shape_(shape) {}
 
-  StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch, const Input&) override {
-    return Compute({Task::kForward, microbatch});
+  StatusOr<std::optional<BoundaryTensor>> Forward(Slice slice, const Input&) override {
+    return Compute({Task::kForward, slice});
   }
-  StatusOr<double> Loss(Microbatch) const override { return 0; }
-  StatusOr<std::optional<BoundaryTensor>> Backward(Microbatch microbatch,
-                                                   const codec::TensorView&) override {
-    return Compute({Task::kBackward, microbatch});
+  StatusOr<double> Loss(Slice) const override { return 0; }
+  StatusOr<std::optional<BoundaryTensor>> Backward(Slice slice, const codec::TensorView&) override {
+    return Compute({Task::kBackward, slice});
   }
-  StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input&, double*) override {
+  StatusOr<std::optional<BoundaryTensor>> Evaluate(Slice, const Input&, double*) override {
     return absl::UnimplementedError("no validation here");
   }
   StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const override {
@@ -90,15 +90,15 @@ class Recorder final : public transport::Link {
   transport::LinkStats stats() const override { return {}; }
   std::string Describe() const override { return "a recorder"; }
 
-  // Microbatches of the tensors of `step`, in the order in which they were sent.
-  std::vector<uint32_t> SentIn(uint64_t step) const {
+  // Slices of the tensors of `step`, in the order in which they were sent.
+  std::vector<Slice> SentIn(uint64_t step) const {
     const std::lock_guard lock(mutex_);
-    std::vector<uint32_t> microbatches;
+    std::vector<Slice> slices;
     for (const wire::TensorHeader& header : headers_) {
       if (header.kind != wire::TensorKind::kChunk || header.step != Step(step)) continue;
-      microbatches.push_back(header.microbatch.value());
+      slices.emplace_back(header.microbatch, header.slice);
     }
-    return microbatches;
+    return slices;
   }
 
  private:
@@ -110,7 +110,7 @@ class Recorder final : public transport::Link {
 struct PolicyCase {
   std::string name;
   std::string schedule;
-  uint32_t depth, lead;
+  uint32_t depth, lead, slices = 1;
 };
 
 class ExecutorPolicyTest : public ::testing::TestWithParam<PolicyCase> {
@@ -118,8 +118,9 @@ class ExecutorPolicyTest : public ::testing::TestWithParam<PolicyCase> {
   void SetUp() override {
     spec_ = TinySpec(
         {"model.layers=3", "pipeline.stages=3", fmt::format("train.microbatches={}", kMicrobatches),
-         fmt::format("train.steps={}", kSteps), "pipeline.schedule=" + GetParam().schedule});
-    shape_ = {spec_.train.microbatch_size, spec_.model.context, spec_.model.hidden};
+         fmt::format("train.steps={}", kSteps), "pipeline.schedule=" + GetParam().schedule,
+         fmt::format("pipeline.slices={}", GetParam().slices)});
+    shape_ = SliceShape(spec_);
     auto stage = std::make_unique<StepByStep>(shape_);
     stage_ = stage.get();
     resident_ = std::make_unique<ResidentStage>(ResidentIdentity(), std::move(stage));
@@ -131,6 +132,7 @@ class ExecutorPolicyTest : public ::testing::TestWithParam<PolicyCase> {
                                    .upstream = upstream,
                                    .shape = shape_,
                                    .microbatches = kMicrobatches,
+                                   .slices = GetParam().slices,
                                    .send_codec = codec,
                                    .receive_codec = codec,
                                    .on_health = [](const LinkHealth&) {}},
@@ -161,26 +163,28 @@ class ExecutorPolicyTest : public ::testing::TestWithParam<PolicyCase> {
 
   // --- Events, given to the executor and to the policy beside it.
   void GiveInput(uint64_t step, StagePolicy* policy) {
-    events_->Push(TensorArrived{Pass{Step(step)}, Microbatch(inputs_given_), Direction::kForward,
-                                Tensor(shape_)});
-    policy->InputReady(Microbatch(inputs_given_++));
+    const Slice slice = order_.At(inputs_given_++, Direction::kForward);
+    events_->Push(TensorArrived{Pass{Step(step)}, slice, Direction::kForward, Tensor(shape_)});
+    policy->InputReady(slice);
   }
   void GiveGradient(uint64_t step, StagePolicy* policy) {
-    events_->Push(TensorArrived{Pass{Step(step)}, Microbatch(gradients_given_),
-                                Direction::kBackward, Tensor(shape_)});
-    policy->GradientReady(Microbatch(gradients_given_++));
+    const Slice slice = order_.At(gradients_given_++, Direction::kBackward);
+    events_->Push(TensorArrived{Pass{Step(step)}, slice, Direction::kBackward, Tensor(shape_)});
+    policy->GradientReady(slice);
   }
   // One that may come now; false: there is none.
   bool GiveOne(uint64_t step, StagePolicy* policy) {
-    const bool input = inputs_given_ < kMicrobatches, gradient = gradients_given_ < forwards_ended_;
+    // Of a microbatch that has gone forward whole.
+    const uint32_t forward = forwards_ended_ / GetParam().slices * GetParam().slices;
+    const bool input = inputs_given_ < all_, gradient = gradients_given_ < forward;
     if (input && (!gradient || random_() % 2 == 0)) {
       GiveInput(step, policy);
     } else if (gradient) {
       GiveGradient(step, policy);
-    } else if (step < kSteps && early_ < kMicrobatches) {
+    } else if (step < kSteps && early_ < all_) {
       // Of the next step, which the stage above has begun.
-      events_->Push(TensorArrived{Pass{Step(step + 1)}, Microbatch(early_++), Direction::kForward,
-                                  Tensor(shape_)});
+      events_->Push(TensorArrived{Pass{Step(step + 1)}, order_.At(early_++, Direction::kForward),
+                                  Direction::kForward, Tensor(shape_)});
       return false;
     }
     return input || gradient;
@@ -196,12 +200,15 @@ class ExecutorPolicyTest : public ::testing::TestWithParam<PolicyCase> {
                         .stage = StageIndex(1),
                         .stages = 3,
                         .microbatches = kMicrobatches,
+                        .slices = GetParam().slices,
                         .depth = GetParam().depth,
                         .activation_lead = GetParam().lead});
     forwards_ended_ = gradients_given_ = 0;
     uint32_t backwards_ended = 0;
     inputs_given_ = std::exchange(early_, 0);
-    for (uint32_t m = 0; m < inputs_given_; ++m) policy.InputReady(Microbatch(m));
+    for (uint32_t place = 0; place < inputs_given_; ++place) {
+      policy.InputReady(order_.At(place, Direction::kForward));
+    }
     while (!policy.Done()) {
       const auto expected = policy.Next();
       if (!expected) {
@@ -212,7 +219,7 @@ class ExecutorPolicyTest : public ::testing::TestWithParam<PolicyCase> {
       const auto begun = stage_->begun.Take();
       ASSERT_TRUE(begun.has_value()) << "the executor does not begin what the policy says";
       ASSERT_EQ(begun->task, expected->task);
-      ASSERT_EQ(begun->microbatch, expected->microbatch);
+      ASSERT_EQ(begun->slice, expected->slice);
       policy.Begin(*expected);
       // What was encoded before this work began has left, or is kept as the policy says.
       FlushCodec();
@@ -228,6 +235,8 @@ class ExecutorPolicyTest : public ::testing::TestWithParam<PolicyCase> {
     events_->Push(StepControlArrived{Step(step), {.squared_norm = 3}});
   }
 
+  const SliceOrder order_{GetParam().slices};
+  const uint32_t all_ = kMicrobatches * GetParam().slices;
   RunSpec spec_;
   codec::Shape shape_;
   std::mt19937_64 random_{11};
@@ -252,11 +261,14 @@ TEST_P(ExecutorPolicyTest, DoesWhatThePolicySays) {
   thread_.join();
   EXPECT_EQ(result_, absl::OkStatus());
   FlushCodec();
-  std::vector<uint32_t> all(kMicrobatches);
-  for (uint32_t m = 0; m < kMicrobatches; ++m) all[m] = m;
+  std::vector<Slice> down, up;
+  for (uint32_t place = 0; place < all_; ++place) {
+    down.push_back(order_.At(place, Direction::kForward));
+    up.push_back(order_.At(place, Direction::kBackward));
+  }
   for (uint64_t step = 1; step <= kSteps; ++step) {
-    EXPECT_EQ(gradients_->SentIn(step), all);
-    EXPECT_EQ(activations_->SentIn(step), all);
+    EXPECT_EQ(gradients_->SentIn(step), up);
+    EXPECT_EQ(activations_->SentIn(step), down);
   }
 }
 
@@ -268,7 +280,13 @@ INSTANTIATE_TEST_SUITE_P(All, ExecutorPolicyTest,
                                            PolicyCase{"LeadOfAll", "link-aware", kMicrobatches, 10},
                                            PolicyCase{"ShallowLead", "link-aware", 3, 3},
                                            PolicyCase{"OneFOneB", "1f1b", kMicrobatches, 0},
-                                           PolicyCase{"Gpipe", "gpipe", kMicrobatches, 9}),
+                                           PolicyCase{"Gpipe", "gpipe", kMicrobatches, 9},
+                                           PolicyCase{"Slices", "link-aware", kMicrobatches, 0, 4},
+                                           PolicyCase{"SlicesShallow", "link-aware", 1, 0, 4},
+                                           PolicyCase{"SlicesShallowLead", "link-aware", 3, 3, 4},
+                                           PolicyCase{"SlicesOneFOneB", "1f1b", kMicrobatches, 0,
+                                                      2},
+                                           PolicyCase{"SlicesGpipe", "gpipe", kMicrobatches, 9, 2}),
                          [](const auto& one) { return one.param.name; });
 
 }  // namespace

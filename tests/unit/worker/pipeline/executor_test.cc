@@ -83,7 +83,7 @@ TEST_F(ExecutorTest, TheLastStageStopsWhenTheFirstSaysSo) {
 
 TEST_F(ExecutorTest, AnotherDepthHoldsFromTheNextStepOn) {
   Begin(0);
-  for (uint32_t i = 0; i < 2; ++i) EXPECT_EQ(PeerHears<TensorArrived>().microbatch, Microbatch(i));
+  for (uint32_t i = 0; i < 2; ++i) EXPECT_EQ(PeerHears<TensorArrived>().slice, Microbatch(i));
   executor_->RequestRetune({.id = 7, .depth = 1});  // heard in step 1
   for (uint32_t i = 0; i < 2; ++i) PeerSends(1, i);
   peer_->SendStepMessage(wire::TensorKind::kNormUp, Step(1), {.squared_norm = 1});
@@ -132,10 +132,10 @@ TEST_F(ExecutorTest, ACheckpointIsTakenOnceWhenAskedFor) {
   Begin(0);
   PeerIsTheLastStage(1);
   EXPECT_FALSE(PeerHears<StepControlArrived>().message.checkpoint);
-  EXPECT_TRUE(PeerHears<TensorArrived>().microbatch == Microbatch(0));  // step 2 is under way
+  EXPECT_TRUE(PeerHears<TensorArrived>().slice == Microbatch(0));  // step 2 is under way
   executor_->RequestCheckpoint();
   PeerSends(2, 0);
-  EXPECT_TRUE(PeerHears<TensorArrived>().microbatch == Microbatch(1));
+  EXPECT_TRUE(PeerHears<TensorArrived>().slice == Microbatch(1));
   PeerSends(2, 1);
   peer_->SendStepMessage(wire::TensorKind::kNormUp, Step(2), {.squared_norm = 1});
   EXPECT_TRUE(PeerHears<StepControlArrived>().message.checkpoint);
@@ -177,13 +177,13 @@ TEST_F(ExecutorTest, AValidationGoesNoFurtherAheadThanTheStageBelowTakes) {
   for (; came < schedule::kLeastOutputs; ++came) {
     const TensorArrived arrived = PeerHears<TensorArrived>();
     EXPECT_EQ(arrived.pass, kValidation);
-    EXPECT_EQ(arrived.microbatch, Microbatch(came));
+    EXPECT_EQ(arrived.slice, Microbatch(came));
   }
   absl::SleepFor(absl::Milliseconds(50));
   EXPECT_TRUE(peer_events_->TakeAll().empty());
   for (uint32_t taken = 0; came < 10; ++came, ++taken) {
     peer_->SendTaken(kValidation, Microbatch(taken));
-    EXPECT_EQ(PeerHears<TensorArrived>().microbatch, Microbatch(came));
+    EXPECT_EQ(PeerHears<TensorArrived>().slice, Microbatch(came));
   }
   EXPECT_TRUE(Result().ok()) << Result();
 }
@@ -205,7 +205,7 @@ TEST_F(ExecutorTest, TheLastStageSaysWhichActivationsOfAValidationItTook) {
     PeerSends(kValidation, i);
     const ActivationTaken taken = PeerHears<ActivationTaken>();
     EXPECT_EQ(taken.pass, kValidation);
-    EXPECT_EQ(taken.microbatch, Microbatch(i));
+    EXPECT_EQ(taken.slice, Microbatch(i));
   }
   EXPECT_TRUE(Result().ok()) << Result();
 }

@@ -14,14 +14,14 @@ class FailingStage final : public Stage {
  public:
   explicit FailingStage(const codec::Shape& shape) : shape_(shape), values_(shape.elements()) {}
 
-  StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch, const Input&) override {
+  StatusOr<std::optional<BoundaryTensor>> Forward(Slice, const Input&) override {
     return std::nullopt;
   }
-  StatusOr<double> Loss(Microbatch) const override { return 1; }
-  StatusOr<std::optional<BoundaryTensor>> Backward(Microbatch, const codec::TensorView&) override {
+  StatusOr<double> Loss(Slice) const override { return 1; }
+  StatusOr<std::optional<BoundaryTensor>> Backward(Slice, const codec::TensorView&) override {
     return BoundaryTensor{{values_.data(), codec::Dtype::kF32, shape_}, nullptr};
   }
-  StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input&, double*) override {
+  StatusOr<std::optional<BoundaryTensor>> Evaluate(Slice, const Input&, double*) override {
     return absl::UnimplementedError("no validation here");
   }
   StatusOr<SquaredNorm> AddSquaredGradientNorm(double) const override {

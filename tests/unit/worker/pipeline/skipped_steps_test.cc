@@ -44,23 +44,23 @@ class FaultyStage final : public Stage {
   FaultyStage(std::unique_ptr<Stage> inner, Faults faults)
       : inner_(std::move(inner)), faults_(std::move(faults)) {}
 
-  StatusOr<std::optional<BoundaryTensor>> Forward(Microbatch microbatch,
-                                                  const Input& input) override {
-    return inner_->Forward(microbatch, input);
+  StatusOr<std::optional<BoundaryTensor>> Forward(Slice slice, const Input& input) override {
+    return inner_->Forward(slice, input);
   }
-  StatusOr<double> Loss(Microbatch microbatch) const override {
+  StatusOr<double> Loss(Slice slice) const override {
     if (faults_.loss.contains(inner_->steps() + 1)) return std::numeric_limits<double>::infinity();
-    return inner_->Loss(microbatch);
+    return inner_->Loss(slice);
   }
-  StatusOr<std::optional<BoundaryTensor>> Backward(Microbatch microbatch,
+  StatusOr<std::optional<BoundaryTensor>> Backward(Slice slice,
                                                    const codec::TensorView& gradient) override {
-    LH_ASSIGN_OR_RETURN(std::optional<BoundaryTensor> made, inner_->Backward(microbatch, gradient));
+    LH_ASSIGN_OR_RETURN(std::optional<BoundaryTensor> made, inner_->Backward(slice, gradient));
     if (!faults_.gradient.contains(inner_->steps() + 1)) return made;
     auto values = std::make_shared<std::vector<float>>(made->view.shape.elements(), NAN);
     return BoundaryTensor{{values->data(), codec::Dtype::kF32, made->view.shape}, values};
   }
-  StatusOr<std::optional<BoundaryTensor>> Evaluate(const Input& input, double* loss) override {
-    return inner_->Evaluate(input, loss);
+  StatusOr<std::optional<BoundaryTensor>> Evaluate(Slice slice, const Input& input,
+                                                   double* loss) override {
+    return inner_->Evaluate(slice, input, loss);
   }
   StatusOr<SquaredNorm> AddSquaredGradientNorm(double sum) const override {
     return inner_->AddSquaredGradientNorm(sum);

@@ -64,7 +64,7 @@ void TakeWhole(uint64_t step, uint64_t microbatch) {
   const auto tensor = Take(Header(step, microbatch, 1)).value();
   ASSERT_NE(tensor, nullptr);
   EXPECT_EQ(tensor->pass, Pass{Step(step)});
-  EXPECT_EQ(tensor->microbatch.value(), microbatch);
+  EXPECT_EQ(tensor->slice, Slice(Microbatch(static_cast<uint32_t>(microbatch))));
   ASSERT_EQ(tensor->blob_bytes, kTensorBytes);
   for (size_t i = 0; i < kTensorBytes; ++i) {
     ASSERT_EQ(tensor->blob.bytes[i], static_cast<std::byte>(i % 251)) << i;
@@ -86,6 +86,44 @@ TEST_F(TensorAssemblerTest, GivesTensorsInTheirOrder) {
   EXPECT_THAT(Refused(Header(6, 1, 0)), HasSubstr("not the one that follows"));
   EXPECT_THAT(Refused(Header(5, 2, 0)), HasSubstr("expected a microbatch below 2"));
   TakeWhole(5, 1);
+}
+
+// Forward from the first slice on, backward from the last one.
+TEST_F(TensorAssemblerTest, GivesSlicesInTheOrderOfTheirDirection) {
+  const auto header = [](uint32_t microbatch, uint32_t slice, uint32_t chunk) {
+    wire::TensorHeader one = Header(1, microbatch, chunk);
+    one.slice = slice;
+    one.slices = 2;
+    return one;
+  };
+  EXPECT_THAT(Refused(header(0, 0, 0)), HasSubstr("expected 1 slices of a microbatch, got 2"));
+  for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+    TensorAssembler assembler({.direction = direction,
+                               .microbatches = 2,
+                               .slices = 2,
+                               .shape = kTensorShape,
+                               .codec = [this](const Pass&) -> auto& { return *codec_;
+  }
+  , .runner = [this](const Pass&) -> auto& {
+    return *runner_;
+  }
+});
+const SliceOrder order(2);
+for (uint32_t place = 0; place < 4; ++place) {
+  const Slice slice = order.At(place, direction);
+  for (uint32_t other = 0; other < 4; ++other) {
+    const Slice wrong = order.At(other, direction);
+    if (wrong == slice) continue;
+    EXPECT_FALSE(assembler.Take(header(wrong.microbatch.value(), wrong.index, 0), Body(0)).ok());
+  }
+  ASSERT_EQ(assembler.Take(header(slice.microbatch.value(), slice.index, 0), Body(0)).value(),
+            nullptr);
+  const auto whole =
+      assembler.Take(header(slice.microbatch.value(), slice.index, 1), Body(1)).value();
+  ASSERT_NE(whole, nullptr);
+  EXPECT_EQ(whole->slice, slice);
+}
+}
 }
 
 TEST_F(TensorAssemblerTest, RefusesWhatIsNotTheNextChunk) {

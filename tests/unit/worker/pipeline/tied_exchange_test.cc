@@ -89,7 +89,7 @@ class TiedExchangeTest : public ::testing::Test {
     Sent sent = std::move(from.sent.front());
     from.sent.pop_front();
     EXPECT_EQ(to.exchange.Take(TensorArrived{.pass = Pass{sent.step},
-                                             .microbatch = sent.piece,
+                                             .slice = sent.piece,
                                              .tensor = std::move(sent.tensor)},
                                step),
               absl::OkStatus());
@@ -201,7 +201,7 @@ TEST_F(TiedExchangeTest, RefusesWhatIsNotOfTheStep) {
   ASSERT_EQ(head_.exchange.Take(
                 TensorArrived{
                     .pass = Pass{Step(1)},
-                    .microbatch = Microbatch(1),
+                    .slice = Microbatch(1),
                     .tensor = {{values->data(), codec::Dtype::kF32, {1, 2730, kChannels}}, values}},
                 Step(1)),
             absl::OkStatus());

@@ -13,7 +13,7 @@ void AddStep(TraceLog& log, uint64_t step, uint32_t spans) {
   const MonoTime begin = kBegin + absl::Seconds(step);
   for (uint32_t i = 0; i < spans; ++i) {
     log.Add({.kind = v1::Span::FORWARD,
-             .microbatch = Microbatch(i),
+             .slice = Microbatch(i),
              .begin = begin + absl::Milliseconds(i),
              .end = begin + absl::Milliseconds(i + 1)});
   }
@@ -59,7 +59,7 @@ TEST(TraceLog, FitsIntoAMessageOfTheCoordinator) {
   TraceLog log;
   for (uint32_t i = 0; i < TraceLog::kMostSpans; ++i) {
     log.Add({.kind = v1::Span::RECEIVE,
-             .microbatch = Microbatch(65535),
+             .slice = Microbatch(65535),
              .up = true,
              .begin = kBegin + absl::Hours(1),
              .end = kBegin + absl::Hours(2),

@@ -114,7 +114,7 @@ class Lora : public ::testing::TestWithParam<std::string> {
   static double LossOf(Stage& stage) {
     const std::vector<int32_t> ids = Ids(1), targets = Ids(2);
     double loss = 0;
-    EXPECT_TRUE(stage.Evaluate({ids, {}, targets}, &loss).ok());
+    EXPECT_TRUE(stage.Evaluate(Slice(), {ids, {}, targets}, &loss).ok());
     return loss;
   }
 

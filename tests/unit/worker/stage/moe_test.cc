@@ -308,7 +308,7 @@ void RunPasses(Stage& stage, int salt) {
       ids.push_back((i * i * 5 + 7 * salt + static_cast<int>(m)) % 256);
     }
     double loss = 0;
-    ASSERT_TRUE(stage.Evaluate({ids, {}, ids}, &loss).ok());  // counts nowhere
+    ASSERT_TRUE(stage.Evaluate(Slice(), {ids, {}, ids}, &loss).ok());  // counts nowhere
     ASSERT_TRUE(stage.Forward(Microbatch(m), {ids, {}, ids}).ok());
     ASSERT_TRUE(stage.Backward(Microbatch(m), {}).ok());
   }

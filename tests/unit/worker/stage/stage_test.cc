@@ -30,7 +30,7 @@ TEST_P(StageOf, StartsNearTheLossOfGuessing) {
   EXPECT_FALSE(output->has_value());
   EXPECT_NEAR(stage->Loss(Microbatch(0)).value(), std::log(256.0), 0.1);
   double evaluated = 0;
-  ASSERT_TRUE(stage->Evaluate(example.input(), &evaluated).ok());
+  ASSERT_TRUE(stage->Evaluate(Slice(), example.input(), &evaluated).ok());
   EXPECT_EQ(evaluated, stage->Loss(Microbatch(0)).value());
 }
 
@@ -56,7 +56,7 @@ TEST_P(StageOf, InputGradientIsTheDerivativeOfTheLoss) {
     Example moved = example;
     for (size_t i = 0; i < moved.values.size(); ++i) moved.values[i] += t * direction.values[i];
     double loss = 0;
-    EXPECT_TRUE(stage->Evaluate(moved.input(), &loss).ok());
+    EXPECT_TRUE(stage->Evaluate(Slice(), moved.input(), &loss).ok());
     return loss;
   };
   const double numeric = (loss_at(0.01f) - loss_at(-0.01f)) / 0.02;
@@ -109,7 +109,7 @@ TEST_P(StageOf, TakesHalfPrecisionInputs) {
         codec::TensorView{f16.data(), codec::Dtype::kF16, shape},
         codec::TensorView{bf16.data(), codec::Dtype::kBf16, shape}}) {
     double unused = 0;
-    const auto output = stage->Evaluate({{}, view, {}}, &unused);
+    const auto output = stage->Evaluate(Slice(), {{}, view, {}}, &unused);
     ASSERT_TRUE(output.ok()) << output.status();
     outputs.push_back(Values(*output));
   }
@@ -233,12 +233,12 @@ TEST_P(StageOf, SharedCastsPassOnEveryMicrobatchsGradient) {
     const auto once = Make(options), twice = Make(options);
     double loss = 0;
     // Leaves nothing behind.
-    ASSERT_TRUE(twice->Evaluate(example.input(), &loss).ok());
+    ASSERT_TRUE(twice->Evaluate(Slice(), example.input(), &loss).ok());
     ASSERT_TRUE(once->Forward(Microbatch(0), example.input()).ok());
     ASSERT_TRUE(once->Backward(Microbatch(0), {}).ok());
     for (uint32_t m = 0; m < 2; ++m) {
       ASSERT_TRUE(twice->Forward(Microbatch(m), example.input()).ok());
-      ASSERT_TRUE(twice->Evaluate(example.input(), &loss).ok());
+      ASSERT_TRUE(twice->Evaluate(Slice(), example.input(), &loss).ok());
     }
     for (uint32_t m = 0; m < 2; ++m) ASSERT_TRUE(twice->Backward(Microbatch(m), {}).ok());
     const double norm = once->AddSquaredGradientNorm(0).value().sum;
@@ -256,7 +256,7 @@ TEST_P(StageOf, SharedCastsAreOfTheParametersAsTheyAre) {
   const Example example(1);
   const auto losses = [&] {
     double evaluated = 0;
-    EXPECT_TRUE(stage->Evaluate(example.input(), &evaluated).ok());
+    EXPECT_TRUE(stage->Evaluate(Slice(), example.input(), &evaluated).ok());
     EXPECT_TRUE(stage->Forward(Microbatch(0), example.input()).ok());
     EXPECT_EQ(stage->Loss(Microbatch(0)).value_or(-1), evaluated);
     EXPECT_TRUE(stage->Backward(Microbatch(0), {}).ok());

@@ -1,0 +1,55 @@
+// What the slices of one microbatch know of each other: keys and values of the earlier ones, to
+// which the later ones attend, and on the way back the gradients of these. Of a microbatch of one
+// slice that is nothing.
+//
+// Internal to worker/stage (it shows LibTorch). Threads: one at a time. Errors: LibTorch's
+// exceptions.
+#ifndef LONGHAUL_WORKER_STAGE_SLICE_PAST_H_
+#define LONGHAUL_WORKER_STAGE_SLICE_PAST_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "worker/stage/model.h"
+
+namespace longhaul::worker {
+
+// Of one microbatch, from its first slice's forward to its first slice's backward: its slices' keys
+// and values outside of the graphs that made them. There later slices' backwards sum gradients.
+struct MicrobatchPast {
+  explicit MicrobatchPast(uint32_t count) : slices(count) {}
+  const uint32_t slices;
+  std::vector<std::vector<KeysAndValues>> leaves;  // by block, by slice
+};
+
+// Of one slice, which shares its microbatch's.
+class SlicePast final : public Past {
+ public:
+  // Of the only slice of a microbatch.
+  SlicePast() : SlicePast(std::make_shared<MicrobatchPast>(1), 0) {}
+  SlicePast(std::shared_ptr<MicrobatchPast> microbatch, uint32_t index)
+      : microbatch_(std::move(microbatch)), index_(index) {}
+
+  // When a block runs again, for its backward, what was kept of its first run stays.
+  KeysAndValues Extend(size_t block, const KeysAndValues& new_ones) override;
+
+  // Of the blocks that ran with a graph since the last call: this slice's keys and values, as the
+  // graph has them, and the gradients that all later slices have given them. For a backward beside
+  // that of the blocks' output; what was kept of them is dropped.
+  void TakeRoots(std::vector<at::Tensor>* roots, std::vector<at::Tensor>* gradients);
+
+ private:
+  bool is_last() const { return index_ + 1 == microbatch_->slices; }
+
+  std::shared_ptr<MicrobatchPast> microbatch_;
+  uint32_t index_;
+  std::vector<std::pair<size_t, KeysAndValues>> made_;  // with a graph, by their blocks
+};
+
+}  // namespace longhaul::worker
+
+#endif  // LONGHAUL_WORKER_STAGE_SLICE_PAST_H_

@@ -23,6 +23,7 @@ namespace longhaul::coordinator {
 struct LinkMeasurement {
   double bits_per_second = 0;  // goodput; 0: unknown
   absl::Duration latency;      // one way
+  bool is_estimate = false;    // of what was measured between others (link_estimates.h)
 };
 
 struct CandidateWorker {
@@ -54,12 +55,21 @@ struct ResumePoint {
   std::vector<Cell> cells;
 };
 
+// What a placement was chosen among. Steps are simulated, in seconds; 0: such a pipeline cannot be.
+struct PlacementSummary {
+  uint32_t candidates = 0;
+  bool is_exact = false;             // every chain was considered
+  double step_seconds = 0;           // of the chain that was chosen
+  double name_order_seconds = 0;     // of the same workers in the order of their names
+  double first_by_name_seconds = 0;  // of the first candidates by name
+};
+
 struct PlanRequest {
   RunId run;
   Epoch epoch;
   RunSpec spec;
   DataSet data;
-  std::vector<CandidateWorker> workers;  // in pipeline order; as many as stages
+  std::vector<CandidateWorker> workers;  // in pipeline order, unless candidates_for is set
   // On resume. Its split is kept where the same workers (by id) stand in the same places and have
   // the memory; else the layers are balanced anew.
   std::optional<ResumePoint> resume;
@@ -68,6 +78,14 @@ struct PlanRequest {
   std::optional<absl::Duration> assumed_delay;
   // Also predict what other codecs would do.
   bool with_codec_table = false;
+
+  // Set: `workers` are candidates in the order of their names, and the plan takes so many of them
+  // in an order that it chooses (place_workers.h).
+  std::optional<uint32_t> candidates_for;
+  // Of each stage, where they are settled.
+  std::optional<std::vector<uint32_t>> layers;
+  // Why the workers stand as they do, where that was chosen.
+  std::optional<PlacementSummary> placement;
 };
 
 // Memory that one stage needs of its device: parameters, gradients, the optimizer's moments,

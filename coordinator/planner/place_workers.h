@@ -1,0 +1,30 @@
+// Which of a request's candidates a plan takes, and in which order. Pure.
+#ifndef LONGHAUL_COORDINATOR_PLANNER_PLACE_WORKERS_H_
+#define LONGHAUL_COORDINATOR_PLANNER_PLACE_WORKERS_H_
+
+#include <stop_token>
+
+#include "base/status.h"
+#include "coordinator/planner/placement.h"
+#include "coordinator/planner/planner.h"
+
+namespace longhaul::coordinator {
+
+// A chain that gains less over the order of names is not worth it: layer times and rates are not
+// measured any better.
+inline constexpr double kLeastGainOfPlacement = 0.03;
+
+// What placement.h needs to know of the candidates: layers as they were timed, memory, links as
+// measured or estimated, who may talk to whom. kFailedPrecondition where a codec of the run file is
+// none.
+StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request);
+
+// A request whose `candidates_for` is set becomes one of so many workers in pipeline order, with
+// their layers and a summary of the choice. The order of names stays unless another chain is
+// faster by kLeastGainOfPlacement, or none of its splits fits, or some of it cannot talk. Where no
+// chain works it stays, too: the plan then says what is wrong with it.
+StatusOr<PlanRequest> PlaceWorkers(const PlanRequest& request, const std::stop_token& stop = {});
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_PLANNER_PLACE_WORKERS_H_

@@ -85,7 +85,9 @@ void PrintLinks(const Terminal& terminal, const v1::ListWorkersReply& reply) {
                {"MEASURED", Align::kRight}});
   for (const v1::MeasuredLink& link : reply.links()) {
     table.AddRow({link.from_worker(), link.to_worker(), link.transport(),
-                  FormatBitsPerSecond(link.goodput_bits_per_second()),
+                  link.goodput_bits_per_second() > 0
+                      ? FormatBitsPerSecond(link.goodput_bits_per_second())
+                      : "-",
                   SecondsText(link.round_trip_seconds()),
                   longhaul::FormatDuration(absl::Seconds(link.age_seconds())) + " ago"});
   }

@@ -10,6 +10,7 @@
 #include "coordinator/planner/memory.h"
 #include "coordinator/planner/order.h"
 #include "coordinator/planner/pipeline_cost.h"
+#include "coordinator/planner/place_workers.h"
 #include "coordinator/planner/retune.h"
 #include "run/schedule/tune.h"
 

@@ -121,9 +121,10 @@ void EstimateLinks(Workers* workers) {
       const double bits_per_second = estimates.BitsPerSecond(from, to);
       const std::optional<double> latency = estimates.Latency(from, to);
       if (bits_per_second == 0 && !latency) continue;
-      (*workers)[from].to[known[to].id] = {.bits_per_second = bits_per_second,
-                                           .latency = absl::Seconds(latency.value_or(0)),
-                                           .is_estimate = true};
+      LinkMeasurement& link = (*workers)[from].to[known[to].id];
+      link.bits_per_second = bits_per_second;
+      link.latency = absl::Seconds(latency.value_or(0));
+      link.is_estimate = true;
     }
   }
 }

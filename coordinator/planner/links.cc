@@ -209,10 +209,10 @@ Flow TiedFlow(const PlanRequest& request, Direction direction) {
   return {.codec = "none", .bytes = rows * spec.model.hidden * sizeof(float)};
 }
 
-bool MayBeJoined(const PlanRequest& request, const CandidateWorker& upper,
-                 const CandidateWorker& lower, EdgeKind kind) {
+bool MayBeJoined(const RunSpec& spec, const CandidateWorker& upper, const CandidateWorker& lower,
+                 EdgeKind kind) {
   return (kind != EdgeKind::kTied || CheckAlike(upper, lower).ok()) &&
-         EndsOf(request.spec, upper, lower, kind).ok();
+         EndsOf(spec, upper, lower, kind).ok();
 }
 
 Status AddEdges(const PlanRequest& request, Plan* plan) {

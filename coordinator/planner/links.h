@@ -17,8 +17,8 @@ StatusOr<Flow> FlowFrom(const PlanRequest& request, const CandidateWorker& sende
 // What is sent of a tied matrix in a step: from the first stage, or from the last one.
 Flow TiedFlow(const PlanRequest& request, Direction direction);
 // Whether AddEdges could join two workers by such an edge.
-bool MayBeJoined(const PlanRequest& request, const CandidateWorker& upper,
-                 const CandidateWorker& lower, EdgeKind kind);
+bool MayBeJoined(const RunSpec& spec, const CandidateWorker& upper, const CandidateWorker& lower,
+                 EdgeKind kind);
 // kFailedPrecondition where a codec that predicts by tokens is used for gradients, at a stage that
 // is not told the tokens, or in a replay of measured codecs.
 Status CheckPredictions(const PlanRequest& request, const Assignment& assignment);

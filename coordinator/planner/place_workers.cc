@@ -1,6 +1,7 @@
 #include "coordinator/planner/place_workers.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "coordinator/planner/link_estimates.h"
@@ -85,7 +86,36 @@ StatusOr<double> StepOf(const PlacementProblem& problem, const std::optional<Pla
   return SimulatedStep(problem, *chain, stop);
 }
 
+// Whether a chain of these may be made longer to `stages`. `tries` bounds the search.
+bool Extends(const std::function<bool(size_t, size_t)>& may_be_joined, uint32_t stages,
+             std::vector<bool>* taken, size_t last, uint32_t length, uint32_t* tries) {
+  if (length == stages || *tries == 0) return true;
+  --*tries;
+  for (size_t next = 0; next < taken->size(); ++next) {
+    if ((*taken)[next] || !may_be_joined(last, next)) continue;
+    (*taken)[next] = true;
+    if (Extends(may_be_joined, stages, taken, next, length + 1, tries)) return true;
+    (*taken)[next] = false;
+  }
+  return false;
+}
+
 }  // namespace
+
+bool MayBePlaced(const RunSpec& spec, const std::vector<CandidateWorker>& candidates,
+                 uint32_t stages) {
+  constexpr uint32_t kTries = 2'000;
+  uint32_t tries = kTries;
+  const auto may_be_joined = [&](size_t upper, size_t lower) {
+    return MayBeJoined(spec, candidates[upper], candidates[lower], EdgeKind::kActivations);
+  };
+  for (size_t first = 0; first < candidates.size(); ++first) {
+    std::vector<bool> taken(candidates.size());
+    taken[first] = true;
+    if (Extends(may_be_joined, stages, &taken, first, 1, &tries)) return true;
+  }
+  return false;
+}
 
 StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request) {
   const RunSpec& spec = request.spec;
@@ -107,6 +137,11 @@ StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request) {
     };
     problem.tied_bytes = {bytes(Direction::kForward), bytes(Direction::kBackward)};
   }
+  // A link that could not be measured may not open for the run either.
+  const auto has_failed = [](const CandidateWorker& from, const CandidateWorker& to) {
+    const auto link = from.to.find(to.id);
+    return link != from.to.end() && link->second.has_failed;
+  };
   for (const CandidateWorker& from : request.workers) {
     for (const CandidateWorker& to : request.workers) {
       PairCost& pair = problem.pairs.emplace_back();
@@ -114,8 +149,9 @@ StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request) {
       const FlowRates rates = RatesBetween(request, from, to);
       pair.bytes_per_second = rates.bytes_per_second;
       pair.latency = absl::ToDoubleSeconds(rates.latency);
-      pair.may_be_joined = MayBeJoined(request, from, to, EdgeKind::kActivations);
-      pair.may_hold_tied = !tied || MayBeJoined(request, from, to, EdgeKind::kTied);
+      const bool failed = has_failed(from, to) || has_failed(to, from);
+      pair.may_be_joined = !failed && MayBeJoined(spec, from, to, EdgeKind::kActivations);
+      pair.may_hold_tied = !tied || (!failed && MayBeJoined(spec, from, to, EdgeKind::kTied));
     }
   }
   return problem;

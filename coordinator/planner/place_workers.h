@@ -12,7 +12,7 @@ namespace longhaul::coordinator {
 
 // A chain that gains less over the order of names is not worth it: layer times and rates are not
 // measured any better.
-inline constexpr double kLeastGainOfPlacement = 0.03;
+inline constexpr double kLeastGainOfPlacement = 0.05;
 
 // What placement.h needs to know of the candidates: layers as they were timed, memory, links as
 // measured or estimated, who may talk to whom. kFailedPrecondition where a codec of the run file is
@@ -24,6 +24,11 @@ StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request);
 // faster by kLeastGainOfPlacement, or none of its splits fits, or some of it cannot talk. Where no
 // chain works it stays, too: the plan then says what is wrong with it.
 StatusOr<PlanRequest> PlaceWorkers(const PlanRequest& request, const std::stop_token& stop = {});
+
+// Whether so many of the candidates, in some order, can talk to their neighbours, as far as is
+// known. True also where that takes too long to find out.
+bool MayBePlaced(const RunSpec& spec, const std::vector<CandidateWorker>& candidates,
+                 uint32_t stages);
 
 }  // namespace longhaul::coordinator
 

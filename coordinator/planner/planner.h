@@ -23,6 +23,7 @@ namespace longhaul::coordinator {
 struct LinkMeasurement {
   double bits_per_second = 0;  // goodput; 0: unknown
   absl::Duration latency;      // one way
+  bool has_failed = false;     // it was tried in vain to measure it
   bool is_estimate = false;    // of what was measured between others (link_estimates.h)
 };
 

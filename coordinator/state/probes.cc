@@ -18,15 +18,25 @@ bool Core::LinksAreMeasured(Draft& draft) {
   if (draft.probes.IsWaiting()) return false;
   const bool all_assumed = draft.assumed_line_bits_per_second && draft.assumed_delay;
   if (!draft.spec.links.measure || all_assumed) return true;
-  while (!draft.probes.IsOver()) {
-    BeginProbes(draft);
-    if (draft.probes.IsWaiting()) return false;
-  }
+  do {
+    while (!draft.probes.IsOver()) {
+      if (draft.survey_until && now_ >= *draft.survey_until) break;
+      BeginProbes(draft);
+      if (draft.probes.IsWaiting()) return false;
+    }
+  } while (draft.candidates_for && GoOnWithSurvey(draft, draft.survey.Next(CandidatesOf(draft))));
   const Run* run = FindRun(draft.run);
   const std::optional<absl::Duration> taken = draft.probes.TakeDuration(now_);
   if (run != nullptr && taken) {
     Log(run, "note", fmt::format("measuring links took {}", longhaul::FormatDuration(*taken)));
   }
+  return true;
+}
+
+bool Core::GoOnWithSurvey(Draft& draft, std::vector<ProbeEdge> edges) {
+  if (!draft.survey_until) draft.survey_until = now_ + options_.survey_limit;
+  if (edges.empty() || now_ >= *draft.survey_until) return false;
+  draft.probes = ProbeRounds(std::move(edges));
   return true;
 }
 
@@ -37,7 +47,7 @@ void Core::BeginProbes(Draft& draft) {
     const StatusOr<LinkEnds> ends =
         EndsOf(draft.spec, CandidateOf(draft.spec, from), CandidateOf(draft.spec, to), edge.kind);
     if (!ends.ok()) continue;  // the plan says what is wrong
-    links_.Drop(edge.from, edge.to);
+    if (!edge.round_trips_only) links_.Drop(edge.from, edge.to);
     const Probe& probe = draft.probes.Add({.id = next_probe_++,
                                            .edge = edge,
                                            .transport = ends->transport,
@@ -56,6 +66,7 @@ void Core::SendProbe(const Worker& worker, const Draft& draft, const Probe& prob
   ask.set_peer_name(peer.hello.name());
   ask.set_transport(std::string(ToString(probe.transport)));
   ask.set_dial(probe.Dials(worker.id));
+  ask.set_round_trips_only(probe.edge.round_trips_only);
   ask.set_limit_seconds(absl::ToDoubleSeconds(options_.probe_limit));
   ask.set_link_secret(HmacSha256(
       draft.link_secret, fmt::format("probe {} of epoch {}", probe.id, draft.epoch.value())));
@@ -77,11 +88,12 @@ void Core::OnLinkProbed(const Worker& worker, Draft& draft, const v1::LinkProbed
   AdvanceDraft(draft.run);
 }
 
-void Core::NoteLink(const Draft& draft, const Probe& probe) {
+void Core::NoteLink(Draft& draft, const Probe& probe) {
   if (const std::optional<ProbeResult> result = probe.Result()) {
     links_.Note(probe, *result, now_);
     return;
   }
+  draft.survey.Fail(probe.edge.from, probe.edge.to);
   const std::string problem = probe.Problem();
   Log(FindRun(draft.run), "link",
       fmt::format("the link between worker {} and worker {} could not be measured, and the plan "
@@ -108,12 +120,23 @@ void Core::CheckProbes() {
 }
 
 void Core::AddMeasuredLinks(const Draft& draft, CandidateWorker* worker) const {
-  for (const ProbeEdge& edge : draft.probes.edges()) {
-    if (edge.from != worker->id && edge.to != worker->id) continue;
-    const WorkerId& peer = edge.from == worker->id ? edge.to : edge.from;
+  const auto add = [&](const WorkerId& peer) {
     const LinkRecord* link = links_.Find(worker->id, peer);
-    if (link == nullptr) continue;
-    worker->to[peer] = {.bits_per_second = link->bits_per_second, .latency = link->round_trip / 2};
+    const bool has_failed = draft.survey.HasFailed(worker->id, peer);
+    if (link == nullptr && !has_failed) return;
+    LinkMeasurement& one = worker->to[peer];
+    one.has_failed = has_failed;
+    if (link == nullptr) return;
+    one.bits_per_second = link->bits_per_second;
+    one.latency = link->round_trip / 2;
+  };
+  if (draft.candidates_for) {
+    for (const Draft::Candidate& peer : draft.workers) add(peer.id);
+    return;
+  }
+  for (const ProbeEdge& edge : draft.probes.edges()) {
+    if (edge.from == worker->id) add(edge.to);
+    if (edge.to == worker->id) add(edge.from);
   }
 }
 

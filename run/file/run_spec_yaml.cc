@@ -194,6 +194,7 @@ std::string ToYaml(const RunSpec& spec) {
   out += fmt::format(
       "pipeline:\n"
       "  stages: {}\n"
+      "{}"
       "  schedule: {}\n"
       "  send_order: {}\n"
       "  recompute: {}\n"
@@ -201,10 +202,13 @@ std::string ToYaml(const RunSpec& spec) {
       "  depth: {}\n"
       "{}"
       "transport: {}\n",
-      OrAuto(spec.pipeline.stages), ToString(spec.pipeline.schedule),
-      ToString(spec.pipeline.send_order), RecomputeYaml(spec.pipeline.recompute),
-      spec.pipeline.threads_per_stage, OrAuto(spec.pipeline.depth), config::GroupYaml(spec.group),
-      ToString(spec.transport));
+      OrAuto(spec.pipeline.stages),
+      spec.pipeline.placement == PlacementKind::kAuto
+          ? ""
+          : fmt::format("  placement: {}\n", ToString(spec.pipeline.placement)),
+      ToString(spec.pipeline.schedule), ToString(spec.pipeline.send_order),
+      RecomputeYaml(spec.pipeline.recompute), spec.pipeline.threads_per_stage,
+      OrAuto(spec.pipeline.depth), config::GroupYaml(spec.group), ToString(spec.transport));
   out += LinksYaml(spec.links);
   out += fmt::format(
       "checkpoint:\n"

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "coordinator/planner/link_estimates.h"
+#include "coordinator/planner/memory.h"
 #include "tests/support/placement_candidates.h"
 #include "tests/unit/coordinator/planner/plan_request.h"
 
@@ -112,17 +113,16 @@ TEST(PlaceWorkers, APairThatCannotTalkIsNotPutSideBySide) {
 
 TEST(PlaceWorkers, LayersFollowMemory) {
   PlanRequest request = TwoRegions(4);
-  request.workers[2].memory_bytes = 0;
-  const auto free = MakePlan(request);
-  ASSERT_TRUE(free.ok());
-  const uint64_t of_two = free->assignment.cells[0].memory_bytes;
-  for (CandidateWorker& worker : request.workers) worker.memory_bytes = 4 * of_two;
-  request.workers[1].memory_bytes = of_two / 2;
+  // Enough for one layer in the middle, and for none with embedding or head.
+  const uint64_t least = MemoryOf(request.spec, 256, 1, /*first=*/false, /*last=*/false).At(1);
+  request.workers[1].memory_bytes = least;
   const auto plan = MakePlan(request);
   ASSERT_TRUE(plan.ok()) << plan.status();
   for (const Cell& cell : plan->assignment.cells) {
     if (cell.worker_name != "w1") continue;
-    EXPECT_LE(cell.memory_bytes, of_two / 2);
+    EXPECT_EQ(cell.layers.count, 1u);
+    EXPECT_FALSE(cell.roles.embedding || cell.roles.head);
+    EXPECT_LE(cell.memory_bytes, least);
   }
 }
 

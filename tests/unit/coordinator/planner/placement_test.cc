@@ -140,7 +140,7 @@ TEST(Placement, TheBoundIsNeverAboveTheSimulation) {
       EXPECT_EQ(bound < std::numeric_limits<double>::infinity(), CanBe(problem, chain));
       if (!CanBe(problem, chain)) continue;
       const double step = SimulatedStep(problem, chain).value();
-      EXPECT_LE(bound, step * (1 + 1e-9)) << "seed " << seed;
+      EXPECT_LE(bound, step + 1e-6) << "seed " << seed;
       EXPECT_GT(bound, step / 2) << "seed " << seed;
       ++tried;
     }
@@ -203,7 +203,9 @@ TEST(Placement, TheSameSeedPlacesAlikeAndSaysHowFarItIs) {
     share = now;
     ++calls;
   };
-  const auto one = Place(problem, options), other = Place(problem, options);
+  const auto one = Place(problem, options);
+  options.progress = {};
+  const auto other = Place(problem, options);
   ASSERT_TRUE(one.ok() && other.ok());
   EXPECT_EQ(one->replicas, other->replicas);
   EXPECT_EQ(one->moves, other->moves);

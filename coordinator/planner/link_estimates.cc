@@ -7,12 +7,14 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <tuple>
 
 namespace longhaul::coordinator {
 namespace {
 
 // Round trips that differ by less are alike.
 constexpr double kAlikeRoundTrips = 2;
+constexpr size_t kMostPairsOfAWorker = 3;
 
 using Workers = std::vector<CandidateWorker>;
 
@@ -148,24 +150,38 @@ std::vector<std::pair<uint32_t, uint32_t>> TellingPairs(const Workers& workers) 
   for (uint32_t a = 0; a < count; ++a) {
     uint32_t nearest = a == 0 ? 1 : 0;
     for (uint32_t b = 0; b < count; ++b) {
-      if (b != a && distance(a, b) < distance(a, nearest)) nearest = b;
+      if (b == a) continue;
+      // Of equally near ones who is in no pair yet.
+      const std::pair key(distance(a, b), uses[b]), least(distance(a, nearest), uses[nearest]);
+      if (key < least) nearest = b;
     }
     // Who is in a pair already has been measured near its region.
     if (count > 1 && uses[a] == 0) add(a, nearest);
   }
   const std::vector<uint32_t> regions = RegionsOf(workers);
   const uint32_t last = regions.empty() ? 0 : *std::ranges::max_element(regions);
+  std::vector<std::tuple<double, uint32_t, uint32_t>> between;
   for (uint32_t one = 0; one <= last; ++one) {
     for (uint32_t other = one + 1; other <= last; ++other) {
-      // Those of each region that have been asked the least.
-      std::optional<uint32_t> from, to;
-      for (uint32_t w = 0; w < count; ++w) {
-        for (const auto& [region, chosen] : {std::pair(one, &from), std::pair(other, &to)}) {
-          if (regions[w] == region && (!*chosen || uses[w] < uses[**chosen])) *chosen = w;
+      double least = std::numeric_limits<double>::infinity();
+      for (uint32_t a = 0; a < count; ++a) {
+        for (uint32_t b = 0; b < count; ++b) {
+          if (regions[a] == one && regions[b] == other) least = std::min(least, distance(a, b));
         }
       }
-      if (from && to) add(*from, *to);
+      between.emplace_back(least, one, other);
     }
+  }
+  std::ranges::sort(between);
+  for (const auto& [near, one, other] : between) {
+    if (pairs.size() >= kMostPairsOfAWorker * count) break;
+    // Those of each region that have been asked the least.
+    std::optional<uint32_t> from, to;
+    for (uint32_t w = 0; w < count; ++w) {
+      if (regions[w] == one && (!from || uses[w] < uses[*from])) from = w;
+      if (regions[w] == other && (!to || uses[w] < uses[*to])) to = w;
+    }
+    add(*from, *to);
   }
   return pairs;
 }

@@ -26,8 +26,9 @@ std::vector<uint32_t> RegionsOf(const std::vector<CandidateWorker>& workers);
 void EstimateLinks(std::vector<CandidateWorker>* workers);
 
 // Pairs whose goodput is worth knowing before anything is planned, the most telling ones first:
-// each worker with its nearest one, then one pair for each two regions. By places in `workers`;
-// without those that are measured.
+// each worker with its nearest one, then one pair for each two regions, the nearest ones first and
+// no more than three pairs for each worker. By places in `workers`; without those that are
+// measured.
 std::vector<std::pair<uint32_t, uint32_t>> TellingPairs(
     const std::vector<CandidateWorker>& workers);
 

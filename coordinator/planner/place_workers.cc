@@ -142,6 +142,10 @@ StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request) {
     const auto link = from.to.find(to.id);
     return link != from.to.end() && link->second.has_failed;
   };
+  const auto is_measured = [](const CandidateWorker& from, const CandidateWorker& to) {
+    const auto link = from.to.find(to.id);
+    return link != from.to.end() && link->second.bits_per_second > 0 && !link->second.is_estimate;
+  };
   for (const CandidateWorker& from : request.workers) {
     for (const CandidateWorker& to : request.workers) {
       PairCost& pair = problem.pairs.emplace_back();
@@ -149,7 +153,8 @@ StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request) {
       const FlowRates rates = RatesBetween(request, from, to);
       pair.bytes_per_second = rates.bytes_per_second;
       pair.latency = absl::ToDoubleSeconds(rates.latency);
-      const bool failed = has_failed(from, to) || has_failed(to, from);
+      const bool failed = has_failed(from, to) || has_failed(to, from) ||
+                          (request.only_measured && !is_measured(from, to));
       pair.may_be_joined = !failed && MayBeJoined(spec, from, to, EdgeKind::kActivations);
       pair.may_hold_tied = !tied || (!failed && MayBeJoined(spec, from, to, EdgeKind::kTied));
     }
@@ -167,6 +172,11 @@ StatusOr<PlanRequest> PlaceWorkers(const PlanRequest& request, const std::stop_t
   if (stages > request.spec.model.layers || request.spec.train.microbatches == 0) return by_name;
   LH_ASSIGN_OR_RETURN(const PlacementProblem problem, ProblemOf(known));
   const StatusOr<Placement> best = Place(problem, {.stop = stop});
+  if (absl::IsFailedPrecondition(best.status()) && request.only_measured) {
+    PlanRequest with_estimates = request;
+    with_estimates.only_measured = false;
+    return PlaceWorkers(with_estimates, stop);
+  }
   if (absl::IsFailedPrecondition(best.status())) return by_name;
   if (!best.ok()) return best.status();
   PlacementSummary summary{.candidates = static_cast<uint32_t>(request.workers.size()),

@@ -83,6 +83,8 @@ struct PlanRequest {
   // Set: `workers` are candidates in the order of their names, and the plan takes so many of them
   // in an order that it chooses (place_workers.h).
   std::optional<uint32_t> candidates_for;
+  // Then only workers whose link was measured are put side by side, if that is possible.
+  bool only_measured = false;
   // Of each stage, where they are settled.
   std::optional<std::vector<uint32_t>> layers;
   // Why the workers stand as they do, where that was chosen.

@@ -260,6 +260,8 @@ class Core {
   void NoteLink(Draft& draft, const Probe& probe);
   // Sets the next links of a survey to be measured. False: there are none, or its time is over.
   bool GoOnWithSurvey(Draft& draft, std::vector<ProbeEdge> edges);
+  // Whether the plan uses links that are to be measured first, after which it is made again.
+  bool SurveyGoesOn(Draft& draft);
   std::vector<CandidateWorker> CandidatesOf(const Draft& draft) const;
   void CheckProbes();
   void AddMeasuredLinks(const Draft& draft, CandidateWorker* worker) const;

@@ -328,6 +328,7 @@ PlanRequest Core::PlanRequestOf(const Draft& draft) const {
     request.workers[i].times = *draft.workers[i].times;
   }
   request.candidates_for = draft.candidates_for;
+  request.only_measured = draft.survey.IsSettled();
   request.assumed_line_bits_per_second = draft.assumed_line_bits_per_second;
   request.assumed_delay = draft.assumed_delay;
   request.with_codec_table = jobs_.contains(draft.run);
@@ -345,10 +346,7 @@ void Core::AdvanceDraft(const RunId& id) {
   const bool resumes = run != nullptr && draft->resume_step > 0;
   if (resumes && !SettleOnCheckpoint(*run)) return;
   // A plan that relies on guesses is made again with what they turn out to be.
-  if (draft->plan && draft->candidates_for && draft->spec.links.measure &&
-      GoOnWithSurvey(*draft, draft->survey.NotMeasured(draft->plan->assignment))) {
-    draft->plan.reset();
-  }
+  if (draft->plan && SurveyGoesOn(*draft)) draft->plan.reset();
   if (!LinksAreMeasured(*draft)) return;
   // While it was computed its checkpoint may have turned out to be damaged.
   if (draft->plan && draft->plan->assignment.start_step != draft->resume_step) draft->plan.reset();

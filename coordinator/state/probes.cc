@@ -40,6 +40,16 @@ bool Core::GoOnWithSurvey(Draft& draft, std::vector<ProbeEdge> edges) {
   return true;
 }
 
+bool Core::SurveyGoesOn(Draft& draft) {
+  const bool measures =
+      draft.spec.links.measure && !(draft.assumed_line_bits_per_second && draft.assumed_delay);
+  if (!draft.candidates_for || !measures || draft.survey.IsSettled()) return false;
+  std::vector<ProbeEdge> edges = draft.survey.NotMeasured(draft.plan->assignment);
+  if (edges.empty()) return false;
+  if (!GoOnWithSurvey(draft, std::move(edges))) draft.survey.Settle();
+  return true;
+}
+
 void Core::BeginProbes(Draft& draft) {
   const MonoTime until = now_ + options_.probe_limit + kAnswerPatience;
   for (const ProbeEdge& edge : draft.probes.Begin(until)) {
@@ -121,7 +131,9 @@ void Core::CheckProbes() {
 
 void Core::AddMeasuredLinks(const Draft& draft, CandidateWorker* worker) const {
   const auto add = [&](const WorkerId& peer) {
-    const LinkRecord* link = links_.Find(worker->id, peer);
+    // The last plan of a survey knows nothing older.
+    const bool is_old = draft.survey.IsSettled() && !draft.survey.HasAsked(worker->id, peer);
+    const LinkRecord* link = is_old ? nullptr : links_.Find(worker->id, peer);
     const bool has_failed = draft.survey.HasFailed(worker->id, peer);
     if (link == nullptr && !has_failed) return;
     LinkMeasurement& one = worker->to[peer];

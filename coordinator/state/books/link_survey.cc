@@ -45,10 +45,10 @@ std::vector<ProbeEdge> LinkSurvey::Next(const std::vector<CandidateWorker>& cand
 
 std::vector<ProbeEdge> LinkSurvey::NotMeasured(const Assignment& assignment) {
   std::vector<ProbeEdge> edges;
-  if (++plans_ >= kMostSurveyedPlans) return edges;
   for (const Edge& edge : assignment.edges) {
     Add(assignment.Find(edge.from)->worker, assignment.Find(edge.to)->worker, edge.kind, &edges);
   }
+  is_settled_ = is_settled_ || ++plans_ >= kMostSurveyedPlans;
   return edges;
 }
 

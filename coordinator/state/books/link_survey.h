@@ -7,6 +7,9 @@
 //   plan = ...;
 //   if (!(edges = survey.NotMeasured(plan)).empty()) ...        // measure them, and plan anew
 //
+// A plan likes guesses that are too good, so one that is not followed by another is to use none:
+// then the survey is settled.
+//
 // Pure data; not thread-safe.
 #ifndef LONGHAUL_COORDINATOR_STATE_BOOKS_LINK_SURVEY_H_
 #define LONGHAUL_COORDINATOR_STATE_BOOKS_LINK_SURVEY_H_
@@ -25,15 +28,24 @@ namespace longhaul::coordinator {
 
 // So many candidates measure the goodput of every pair.
 inline constexpr size_t kFewCandidates = 4;
-// Plans that are made for one run, each after links of the one before were measured.
+// Plans that are made for one run, each after links of the one before were measured, before the
+// last.
 inline constexpr uint32_t kMostSurveyedPlans = 6;
 
 class LinkSurvey {
  public:
   // Of candidates with what is known of their links; empty: a plan may be made.
   std::vector<ProbeEdge> Next(const std::vector<CandidateWorker>& candidates);
-  // Edges of a plan whose links this survey has not asked for; empty: the plan is good.
+  // Edges of a plan whose links this survey has not asked for; empty: the plan is good. After
+  // kMostSurveyedPlans it is settled.
   std::vector<ProbeEdge> NotMeasured(const Assignment& assignment);
+  // There is no time to measure more.
+  void Settle() { is_settled_ = true; }
+  // The next plan is the last one, and is to use nothing but what was asked for.
+  bool IsSettled() const { return is_settled_; }
+  bool HasAsked(const WorkerId& one, const WorkerId& other) const {
+    return asked_.contains(Pair(one, other));
+  }
   void Fail(const WorkerId& one, const WorkerId& other) { failed_.insert(Pair(one, other)); }
   bool HasFailed(const WorkerId& one, const WorkerId& other) const {
     return failed_.contains(Pair(one, other));
@@ -52,6 +64,7 @@ class LinkSurvey {
   std::set<std::pair<WorkerId, WorkerId>> asked_;   // for goodput
   std::set<std::pair<WorkerId, WorkerId>> failed_;  // could not be measured
   uint32_t plans_ = 0;
+  bool is_settled_ = false;
 };
 
 }  // namespace longhaul::coordinator

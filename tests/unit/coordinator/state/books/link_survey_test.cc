@@ -70,11 +70,13 @@ TEST(LinkSurvey, EndsThoughPlansKeepChanging) {
   std::vector<CandidateWorker> workers = Workers(26);
   while (!survey.Next(workers).empty()) {
   }
-  uint32_t plans = 1;
-  for (char other = 'b'; other <= 'z'; ++other, ++plans) {
-    if (survey.NotMeasured(Chain({"a", std::string(1, other)})).empty() && plans > 1) break;
+  uint32_t plans = 0;
+  for (char other = 'b'; other <= 'z' && !survey.IsSettled(); ++other, ++plans) {
+    survey.NotMeasured(Chain({"a", std::string(1, other)}));
   }
-  EXPECT_LE(plans, kMostSurveyedPlans);
+  EXPECT_EQ(plans, kMostSurveyedPlans);
+  EXPECT_TRUE(survey.HasAsked(WorkerId("b"), WorkerId("a")));
+  EXPECT_FALSE(survey.HasAsked(WorkerId("z"), WorkerId("y")));
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ namespace longhaul::coordinator {
 inline constexpr size_t kFewCandidates = 4;
 // Plans that are made for one run, each after links of the one before were measured, before the
 // last.
-inline constexpr uint32_t kMostSurveyedPlans = 6;
+inline constexpr uint32_t kMostSurveyedPlans = 4;
 
 class LinkSurvey {
  public:

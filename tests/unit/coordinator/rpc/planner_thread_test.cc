@@ -205,6 +205,11 @@ class EagerWorker : public SessionSink {
   }
   void Close(const std::string&, bool) override {}
   void Taken(size_t) override {}
+  void Beat() {
+    v1::WorkerMessage message;
+    message.mutable_heartbeat();
+    shell_->Say(session_, std::move(message));
+  }
   void Leave() { shell_->Leave(session_, "it went"); }
   bool assigned() {
     const std::lock_guard lock(mutex_);
@@ -329,6 +334,9 @@ TEST_F(PlanningShell, QueriesAreAnsweredWhileWorkersArePlaced) {
     is_planning = shell_->Run("deep")->state() == "planning";
     EXPECT_EQ(shell_->Workers().size(), kStages);
     waits.push_back(Now() - start);
+    if (waits.size() % 500 == 0) {
+      for (const auto& worker : workers_) worker->Beat();
+    }
     absl::SleepFor(absl::Milliseconds(1));
   }
   ASSERT_TRUE(Becomes("preparing")) << shell_->Run("deep")->reason();

@@ -76,7 +76,7 @@ TEST(LinkSurvey, EndsThoughPlansKeepChanging) {
   }
   EXPECT_EQ(plans, kMostSurveyedPlans);
   EXPECT_TRUE(survey.HasAsked(WorkerId("b"), WorkerId("a")));
-  EXPECT_FALSE(survey.HasAsked(WorkerId("z"), WorkerId("y")));
+  EXPECT_FALSE(survey.HasAsked(WorkerId("z"), WorkerId("w")));
 }
 
 }  // namespace

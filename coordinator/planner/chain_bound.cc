@@ -33,7 +33,7 @@ InterfaceTraffic TrafficOf(const PlacementProblem& problem, const PlaceableWorke
 ChainBound::ChainBound(const PlacementProblem& problem)
     : problem_(problem), workers_(problem.workers.size()) {
   const double all = problem.microbatches;
-  stages_.resize(workers_ * kChainRoles);
+  by_layers_.resize(workers_ * kChainRoles);
   boundaries_.resize(workers_ * workers_);
   for (uint32_t w = 0; w < workers_; ++w) {
     const PlaceableWorker& worker = problem.workers[w];
@@ -43,7 +43,7 @@ ChainBound::ChainBound(const PlacementProblem& problem)
                                               traffic.received / worker.ingress_bytes_per_second);
       for (const StageOption& option : worker.options[role]) {
         const double seconds = option.forward + option.backward;
-        stages_[w * kChainRoles + role].push_back(
+        by_layers_[w * kChainRoles + role].push_back(
             option.depth == 0 ? Impossible(w)
                               : Segment{.round = seconds,
                                         .stage = std::max(all * seconds, interface),
@@ -86,7 +86,7 @@ double ChainBound::After(uint32_t first, uint32_t first_layers, uint32_t last) c
 
 double ChainBound::Of(const PlacedChain& chain) const {
   Segment whole = Stage(chain.workers[0], chain.layers[0], RoleAt(0));
-  for (size_t s = 1; s < chain.workers.size(); ++s) {
+  for (uint32_t s = 1; s < problem_.stages; ++s) {
     whole = Join(whole, Stage(chain.workers[s], chain.layers[s], RoleAt(s)));
   }
   const double passes = whole.Bound();

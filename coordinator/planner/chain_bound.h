@@ -36,9 +36,10 @@ class ChainBound {
 
   // Infinite where it does not fit.
   Segment Stage(uint32_t worker, uint32_t layers, ChainRole role) const {
-    const std::vector<Segment>& stages = stages_[worker * kChainRoles + static_cast<size_t>(role)];
-    if (layers == 0 || layers > stages.size()) return Impossible(worker);
-    return stages[layers - 1];
+    const std::vector<Segment>& by_layers =
+        by_layers_[worker * kChainRoles + static_cast<size_t>(role)];
+    if (layers == 0 || layers > by_layers.size()) return Impossible(worker);
+    return by_layers[layers - 1];
   }
   Segment Join(const Segment& upper, const Segment& lower) const {
     const Boundary& between = boundaries_[upper.last * workers_ + lower.first];
@@ -56,12 +57,7 @@ class ChainBound {
   double After(uint32_t first, uint32_t first_layers, uint32_t last) const;
   double Of(const PlacedChain& chain) const;
 
-  ChainRole RoleAt(size_t place) const {
-    if (problem_.stages == 1) return ChainRole::kOnly;
-    return place == 0                     ? ChainRole::kFirst
-           : place + 1 == problem_.stages ? ChainRole::kLast
-                                          : ChainRole::kMiddle;
-  }
+  ChainRole RoleAt(uint32_t place) const { return coordinator::RoleAt(place, problem_.stages); }
   // Of one microbatch down a boundary and up again, with all the others behind it.
   double BoundarySeconds(uint32_t upper, uint32_t lower) const {
     const Boundary& between = boundaries_[upper * workers_ + lower];
@@ -76,8 +72,8 @@ class ChainBound {
 
   const PlacementProblem& problem_;
   const size_t workers_;
-  std::vector<std::vector<Segment>> stages_;  // [worker * kChainRoles + role][layers - 1]
-  std::vector<Boundary> boundaries_;          // [upper * workers + lower]
+  std::vector<std::vector<Segment>> by_layers_;  // [worker * kChainRoles + role][layers - 1]
+  std::vector<Boundary> boundaries_;             // [upper * workers + lower]
 };
 
 }  // namespace longhaul::coordinator

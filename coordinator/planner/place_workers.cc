@@ -9,6 +9,7 @@
 #include "coordinator/planner/pipeline_cost.h"
 #include "coordinator/planner/prediction.h"
 #include "coordinator/planner/stage_costs.h"
+#include "run/plan/chain.h"
 
 namespace longhaul::coordinator {
 namespace {
@@ -19,8 +20,8 @@ std::vector<StageOption> OptionsOf(const PlanRequest& request, const StageCosts&
   const bool first = role == ChainRole::kFirst || role == ChainRole::kOnly;
   const bool last = role == ChainRole::kLast || role == ChainRole::kOnly;
   // Of a stage in the middle at the most that its place may ask for.
-  const uint32_t from_here = last ? 1 : first ? stages : stages - 1;
-  const uint32_t least = costs.LeastDepth(from_here);
+  const uint32_t place = last ? chain::LastStage(stages) : first ? 0 : 1;
+  const uint32_t least = costs.LeastDepth(chain::StagesFrom(place, stages));
   std::vector<StageOption> options;
   for (uint32_t layers = 1; layers + stages <= request.spec.model.layers + 1; ++layers) {
     const StageCosts::Stage stage{worker, {.embedding = first, .head = last}, layers};

@@ -32,13 +32,6 @@ const StageOption* OptionOf(const PlacementProblem& problem, uint32_t worker, ui
   return &options[layers - 1];
 }
 
-ChainRole RoleOf(size_t place, size_t stages) {
-  if (stages == 1) return ChainRole::kOnly;
-  return place == 0            ? ChainRole::kFirst
-         : place + 1 == stages ? ChainRole::kLast
-                               : ChainRole::kMiddle;
-}
-
 schedule::FlowCost FlowBetween(double bytes, const PairCost& pair, double encode, double decode) {
   return {.bytes = bytes,
           .bytes_per_second = pair.bytes_per_second,
@@ -47,15 +40,15 @@ schedule::FlowCost FlowBetween(double bytes, const PairCost& pair, double encode
           .decode = absl::Seconds(decode)};
 }
 
-schedule::PipelineCost CostOf(const PlacementProblem& problem, const PlacedChain& chain) {
+schedule::PipelineCost CostOf(const PlacementProblem& problem, const PlacedChain& placed) {
   schedule::PipelineCost cost;
   cost.schedule = problem.schedule;
   cost.microbatches = problem.microbatches;
-  const size_t stages = chain.workers.size();
-  for (size_t s = 0; s < stages; ++s) {
-    const PlaceableWorker& worker = problem.workers[chain.workers[s]];
+  const uint32_t stages = problem.stages;
+  for (uint32_t s = 0; s < stages; ++s) {
+    const PlaceableWorker& worker = problem.workers[placed.workers[s]];
     const StageOption& option =
-        *OptionOf(problem, chain.workers[s], chain.layers[s], RoleOf(s, stages));
+        *OptionOf(problem, placed.workers[s], placed.layers[s], RoleAt(s, stages));
     cost.stages.push_back({.forward = absl::Seconds(option.forward),
                            .backward = absl::Seconds(option.backward),
                            .optimizer = absl::Seconds(option.optimizer),
@@ -63,8 +56,9 @@ schedule::PipelineCost CostOf(const PlacementProblem& problem, const PlacedChain
                            .ingress_bytes_per_second = worker.ingress_bytes_per_second,
                            .depth = option.depth});
   }
-  for (size_t s = 0; s + 1 < stages; ++s) {
-    const uint32_t upper = chain.workers[s], lower = chain.workers[s + 1];
+  for (uint32_t b = 0; b < chain::Boundaries(stages); ++b) {
+    const uint32_t upper = placed.workers[chain::UpperStage(b)];
+    const uint32_t lower = placed.workers[chain::LowerStage(b)];
     const PlaceableWorker &above = problem.workers[upper], &below = problem.workers[lower];
     cost.boundaries.push_back({FlowBetween(above.down_bytes, problem.Pair(upper, lower),
                                            above.down_encode, below.down_decode),
@@ -72,7 +66,7 @@ schedule::PipelineCost CostOf(const PlacementProblem& problem, const PlacedChain
                                            below.up_encode, above.up_decode)});
   }
   if (problem.tied_bytes && stages > 1) {
-    const uint32_t first = chain.workers.front(), last = chain.workers.back();
+    const uint32_t first = placed.workers.front(), last = placed.workers.back();
     cost.tied = schedule::BoundaryCost{
         FlowBetween((*problem.tied_bytes)[0], problem.Pair(first, last), 0, 0),
         FlowBetween((*problem.tied_bytes)[1], problem.Pair(last, first), 0, 0)};
@@ -83,8 +77,8 @@ schedule::PipelineCost CostOf(const PlacementProblem& problem, const PlacedChain
 // The lead that activations may have in all stages.
 uint32_t MostLead(const schedule::PipelineCost& cost) {
   uint32_t most = cost.microbatches - 1;
-  for (size_t s = 0; s + 1 < cost.stages.size(); ++s) {
-    most = std::min(most, cost.stages[s].depth);
+  for (uint32_t b = 0; b < cost.boundaries.size(); ++b) {
+    most = std::min(most, cost.stages[chain::UpperStage(b)].depth);
   }
   return most;
 }
@@ -133,24 +127,24 @@ Status MoveLayers(const PlacementProblem& problem, const ChainBound& bound,
 
 std::optional<PlacedChain> WithBalancedLayers(const PlacementProblem& problem,
                                               std::vector<uint32_t> workers) {
-  const size_t stages = workers.size();
+  const uint32_t stages = problem.stages;
   std::vector<uint32_t> layers(stages, 1);
-  const auto seconds = [&](size_t place, uint32_t count) {
-    const StageOption* option = OptionOf(problem, workers[place], count, RoleOf(place, stages));
+  const auto seconds = [&](uint32_t place, uint32_t count) {
+    const StageOption* option = OptionOf(problem, workers[place], count, RoleAt(place, stages));
     return option == nullptr
                ? kNoChain
                : problem.microbatches * (option->forward + option->backward) + option->optimizer;
   };
   std::vector<double> with_one_more(stages);
-  for (size_t s = 0; s < stages; ++s) {
+  for (uint32_t s = 0; s < stages; ++s) {
     if (seconds(s, 1) == kNoChain) return std::nullopt;
     with_one_more[s] = seconds(s, 2);
   }
   // Times grow with layers, so the slowest stage is as fast as it can be.
-  for (size_t left = problem.layers - stages; left > 0; --left) {
+  for (uint32_t left = problem.layers - stages; left > 0; --left) {
     const auto least = std::ranges::min_element(with_one_more);
     if (*least == kNoChain) return std::nullopt;
-    const auto place = static_cast<size_t>(least - with_one_more.begin());
+    const auto place = static_cast<uint32_t>(least - with_one_more.begin());
     ++layers[place];
     *least = seconds(place, layers[place] + 1);
   }

@@ -20,6 +20,7 @@
 
 #include "base/status.h"
 #include "run/file/run_spec.h"
+#include "run/plan/chain.h"
 #include "run/schedule/simulator.h"
 
 namespace longhaul::coordinator {
@@ -27,6 +28,12 @@ namespace longhaul::coordinator {
 // Where a stage stands in its chain.
 enum class ChainRole : uint8_t { kFirst, kMiddle, kLast, kOnly };
 inline constexpr size_t kChainRoles = 4;
+constexpr ChainRole RoleAt(uint32_t place, uint32_t stages) {
+  if (stages == 1) return ChainRole::kOnly;
+  return chain::IsFirst(place)          ? ChainRole::kFirst
+         : chain::IsLast(place, stages) ? ChainRole::kLast
+                                        : ChainRole::kMiddle;
+}
 
 // A worker as a stage with some number of layers. All times in seconds.
 struct StageOption {

@@ -258,8 +258,6 @@ class Core {
   void OnLinkProbed(const Worker& worker, Draft& draft, const v1::LinkProbed& answer);
   // What was measured, or an event that it could not be.
   void NoteLink(Draft& draft, const Probe& probe);
-  // Sets the next links of a survey to be measured. False: there are none, or its time is over.
-  bool GoOnWithSurvey(Draft& draft, std::vector<ProbeEdge> edges);
   // Whether the plan uses links that are to be measured first, after which it is made again.
   bool SurveyGoesOn(Draft& draft);
   std::vector<CandidateWorker> CandidatesOf(const Draft& draft) const;

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "coordinator/planner/retune.h"
-#include "coordinator/state/books/link_survey.h"
 #include "coordinator/state/books/probe_rounds.h"
 #include "coordinator/state/books/step_book.h"
+#include "coordinator/state/link_survey.h"
 #include "coordinator/state/setting_change.h"
 #include "coordinator/state/state.h"
 
@@ -73,7 +73,8 @@ struct Draft {
   // Then the links are measured; what is not answered in time is given up.
   std::string link_secret;
   ProbeRounds probes;
-  // Of a plan that chooses among candidates: which links are measured next, and until when.
+  // Of a plan that chooses among candidates: which links are measured next, and when no further
+  // round of those that are measured now begins.
   LinkSurvey survey;
   std::optional<MonoTime> survey_until;
   // Last its plan is computed; a plan that is there waits for shards on their way to its workers.

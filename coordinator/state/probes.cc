@@ -18,13 +18,18 @@ bool Core::LinksAreMeasured(Draft& draft) {
   if (draft.probes.IsWaiting()) return false;
   const bool all_assumed = draft.assumed_line_bits_per_second && draft.assumed_delay;
   if (!draft.spec.links.measure || all_assumed) return true;
-  do {
+  while (true) {
     while (!draft.probes.IsOver()) {
       if (draft.survey_until && now_ >= *draft.survey_until) break;
       BeginProbes(draft);
       if (draft.probes.IsWaiting()) return false;
     }
-  } while (draft.candidates_for && GoOnWithSurvey(draft, draft.survey.Next(CandidatesOf(draft))));
+    if (!draft.candidates_for) break;
+    std::vector<ProbeEdge> edges = draft.survey.Next(CandidatesOf(draft));
+    if (edges.empty()) break;
+    draft.probes = ProbeRounds(std::move(edges));
+    draft.survey_until = now_ + options_.survey_limit;
+  }
   const Run* run = FindRun(draft.run);
   const std::optional<absl::Duration> taken = draft.probes.TakeDuration(now_);
   if (run != nullptr && taken) {
@@ -33,20 +38,14 @@ bool Core::LinksAreMeasured(Draft& draft) {
   return true;
 }
 
-bool Core::GoOnWithSurvey(Draft& draft, std::vector<ProbeEdge> edges) {
-  if (!draft.survey_until) draft.survey_until = now_ + options_.survey_limit;
-  if (edges.empty() || now_ >= *draft.survey_until) return false;
-  draft.probes = ProbeRounds(std::move(edges));
-  return true;
-}
-
 bool Core::SurveyGoesOn(Draft& draft) {
   const bool measures =
       draft.spec.links.measure && !(draft.assumed_line_bits_per_second && draft.assumed_delay);
-  if (!draft.candidates_for || !measures || draft.survey.IsSettled()) return false;
+  if (!draft.candidates_for || !measures) return false;
   std::vector<ProbeEdge> edges = draft.survey.NotMeasured(draft.plan->assignment);
   if (edges.empty()) return false;
-  if (!GoOnWithSurvey(draft, std::move(edges))) draft.survey.Settle();
+  draft.probes = ProbeRounds(std::move(edges));
+  draft.survey_until.reset();  // what a plan relies on is measured however long that takes
   return true;
 }
 

@@ -1,4 +1,4 @@
-#include "coordinator/state/books/link_survey.h"
+#include "coordinator/state/link_survey.h"
 
 #include <utility>
 
@@ -45,10 +45,11 @@ std::vector<ProbeEdge> LinkSurvey::Next(const std::vector<CandidateWorker>& cand
 
 std::vector<ProbeEdge> LinkSurvey::NotMeasured(const Assignment& assignment) {
   std::vector<ProbeEdge> edges;
+  if (plans_ >= 2 * kMostSurveyedPlans) return edges;
   for (const Edge& edge : assignment.edges) {
     Add(assignment.Find(edge.from)->worker, assignment.Find(edge.to)->worker, edge.kind, &edges);
   }
-  is_settled_ = is_settled_ || ++plans_ >= kMostSurveyedPlans;
+  is_settled_ = ++plans_ >= kMostSurveyedPlans;
   return edges;
 }
 

@@ -11,8 +11,8 @@
 // then the survey is settled.
 //
 // Pure data; not thread-safe.
-#ifndef LONGHAUL_COORDINATOR_STATE_BOOKS_LINK_SURVEY_H_
-#define LONGHAUL_COORDINATOR_STATE_BOOKS_LINK_SURVEY_H_
+#ifndef LONGHAUL_COORDINATOR_STATE_LINK_SURVEY_H_
+#define LONGHAUL_COORDINATOR_STATE_LINK_SURVEY_H_
 
 #include <cstdint>
 #include <set>
@@ -36,11 +36,9 @@ class LinkSurvey {
  public:
   // Of candidates with what is known of their links; empty: a plan may be made.
   std::vector<ProbeEdge> Next(const std::vector<CandidateWorker>& candidates);
-  // Edges of a plan whose links this survey has not asked for; empty: the plan is good. After
-  // kMostSurveyedPlans it is settled.
+  // Edges of a plan whose links this survey has not asked for; empty: the plan is good, or as many
+  // again did not do without guesses. After kMostSurveyedPlans it is settled.
   std::vector<ProbeEdge> NotMeasured(const Assignment& assignment);
-  // There is no time to measure more.
-  void Settle() { is_settled_ = true; }
   // The next plan is the last one, and is to use nothing but what was asked for.
   bool IsSettled() const { return is_settled_; }
   bool HasAsked(const WorkerId& one, const WorkerId& other) const {
@@ -69,4 +67,4 @@ class LinkSurvey {
 
 }  // namespace longhaul::coordinator
 
-#endif  // LONGHAUL_COORDINATOR_STATE_BOOKS_LINK_SURVEY_H_
+#endif  // LONGHAUL_COORDINATOR_STATE_LINK_SURVEY_H_

@@ -1,4 +1,4 @@
-#include "coordinator/state/books/link_survey.h"
+#include "coordinator/state/link_survey.h"
 
 #include <gtest/gtest.h>
 

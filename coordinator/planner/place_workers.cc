@@ -14,6 +14,11 @@
 namespace longhaul::coordinator {
 namespace {
 
+bool HasTimedGroup(const RunSpec& spec, const CandidateWorker& worker) {
+  const v1::GroupTimes* const group = TimesOfGroup(worker, spec.group);
+  return worker.devices.size() >= spec.group.tensor && group != nullptr && group->refused().empty();
+}
+
 // As far as memory and times are concerned.
 std::vector<StageOption> OptionsOf(const PlanRequest& request, const StageCosts& costs,
                                    const CandidateWorker& worker, ChainRole role, uint32_t stages) {
@@ -22,10 +27,11 @@ std::vector<StageOption> OptionsOf(const PlanRequest& request, const StageCosts&
   // Of a stage in the middle at the most that its place may ask for.
   const uint32_t place = last ? chain::LastStage(stages) : first ? 0 : 1;
   const uint32_t least = costs.LeastDepth(chain::StagesFrom(place, stages));
+  const bool has_ranks = request.spec.group.tensor == 1 || HasTimedGroup(request.spec, worker);
   std::vector<StageOption> options;
   for (uint32_t layers = 1; layers + stages <= request.spec.model.layers + 1; ++layers) {
     const StageCosts::Stage stage{worker, {.embedding = first, .head = last}, layers};
-    const bool fits = costs.Fits(stage, least);
+    const bool fits = has_ranks && costs.Fits(stage, least);
     options.push_back({.forward = costs.Forward(stage),
                        .backward = costs.Backward(stage),
                        .optimizer = costs.Optimizer(stage),
@@ -105,7 +111,7 @@ bool Extends(const std::function<bool(size_t, size_t)>& may_be_joined, uint32_t 
 
 bool MayBePlaced(const RunSpec& spec, const std::vector<CandidateWorker>& candidates,
                  uint32_t stages) {
-  constexpr uint32_t kTries = 2'000;
+  constexpr uint32_t kTries = 500;
   uint32_t tries = kTries;
   const auto may_be_joined = [&](size_t upper, size_t lower) {
     return MayBeJoined(spec, candidates[upper], candidates[lower], EdgeKind::kActivations);
@@ -183,15 +189,21 @@ StatusOr<PlanRequest> PlaceWorkers(const PlanRequest& request, const std::stop_t
   PlacementSummary summary{.candidates = static_cast<uint32_t>(request.workers.size()),
                            .is_exact = best->is_exact};
   LH_ASSIGN_OR_RETURN(summary.first_by_name_seconds, StepOf(problem, NameOrder(problem), stop));
+  const auto is_not_worth_it = [&](double by_name_seconds) {
+    return by_name_seconds > 0 &&
+           best->step_seconds > (1 - kLeastGainOfPlacement) * by_name_seconds;
+  };
+  const bool stays = is_not_worth_it(summary.first_by_name_seconds);
   PlacedChain chain = best->replicas.front();
-  const bool stays =
-      summary.first_by_name_seconds > 0 &&
-      best->step_seconds > (1 - kLeastGainOfPlacement) * summary.first_by_name_seconds;
-  summary.step_seconds = stays ? summary.first_by_name_seconds : best->step_seconds;
   std::vector<uint32_t> sorted = stays ? FirstByName(stages).workers : chain.workers;
   std::ranges::sort(sorted);
-  LH_ASSIGN_OR_RETURN(summary.name_order_seconds,
-                      StepOf(problem, WithBalancedLayers(problem, sorted), stop));
+  const std::optional<PlacedChain> in_name_order = WithBalancedLayers(problem, std::move(sorted));
+  LH_ASSIGN_OR_RETURN(summary.name_order_seconds, StepOf(problem, in_name_order, stop));
+  summary.step_seconds = best->step_seconds;
+  if (is_not_worth_it(summary.name_order_seconds)) {
+    chain = *in_name_order;
+    summary.step_seconds = summary.name_order_seconds;
+  }
   PlanRequest placed = stays ? std::move(by_name) : WithChain(known, chain);
   placed.placement = summary;
   return placed;

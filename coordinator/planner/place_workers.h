@@ -20,9 +20,10 @@ inline constexpr double kLeastGainOfPlacement = 0.05;
 StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request);
 
 // A request whose `candidates_for` is set becomes one of so many workers in pipeline order, with
-// their layers and a summary of the choice. The order of names stays unless another chain is
-// faster by kLeastGainOfPlacement, or none of its splits fits, or some of it cannot talk. Where no
-// chain works it stays, too: the plan then says what is wrong with it.
+// their layers and a summary of the choice. The first by name in the order of their names stay
+// unless another chain is faster by kLeastGainOfPlacement, and others stand in the order of theirs
+// unless another order is. Where no chain works the first by name stay, too: the plan then says
+// what is wrong with them.
 StatusOr<PlanRequest> PlaceWorkers(const PlanRequest& request, const std::stop_token& stop = {});
 
 // Whether so many of the candidates, in some order, can talk to their neighbours, as far as is

@@ -98,8 +98,8 @@ Status Core::CheckLinks(const RunSpec& spec, const StatusOr<Candidates>& candida
     }
   }
   const Status by_name = CheckNeighbours(spec, workers);
-  const bool otherwise = candidates->choose && MayBePlaced(spec, all, *candidates->choose);
-  return otherwise ? absl::OkStatus() : by_name;
+  if (by_name.ok() || !candidates->choose) return by_name;
+  return MayBePlaced(spec, all, *candidates->choose) ? absl::OkStatus() : by_name;
 }
 
 Draft Core::NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec,

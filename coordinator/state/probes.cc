@@ -17,7 +17,8 @@ namespace longhaul::coordinator {
 bool Core::LinksAreMeasured(Draft& draft) {
   if (draft.probes.IsWaiting()) return false;
   const bool all_assumed = draft.assumed_line_bits_per_second && draft.assumed_delay;
-  if (!draft.spec.links.measure || all_assumed) return true;
+  const bool has_links = draft.workers.size() > 1 && draft.candidates_for != 1u;
+  if (!draft.spec.links.measure || all_assumed || !has_links) return true;
   while (true) {
     while (!draft.probes.IsOver()) {
       if (draft.survey_until && now_ >= *draft.survey_until) break;

@@ -111,6 +111,15 @@ TEST(PlaceWorkers, APairThatCannotTalkIsNotPutSideBySide) {
   EXPECT_THAT(std::string(Message(none.status())), HasSubstr("no route"));
 }
 
+TEST(PlaceWorkers, WhoHasNoTimesOfTheGroupHasNoStage) {
+  PlanRequest request = Groups(3, /*devices=*/2, /*ranks=*/2);
+  request.candidates_for = 2;
+  request.workers[0].times.mutable_groups(0)->set_refused("no memory");
+  const auto plan = MakePlan(request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(NamesOf(*plan), ElementsAre("w1", "w2"));
+}
+
 TEST(PlaceWorkers, LayersFollowMemory) {
   PlanRequest request = TwoRegions(4);
   // Enough for one layer in the middle, and for none with embedding or head.

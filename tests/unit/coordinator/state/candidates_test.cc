@@ -148,6 +148,13 @@ TEST_F(CandidatesTest, WithoutMeasuringThePlanKnowsWhatEarlierOnesMeasured) {
   EXPECT_EQ(c.Count("a", v1::WorkerCommand::kProbeLink), 0);
 }
 
+TEST_F(CandidatesTest, OneStageIsGivenToTheFastestAndMeasuresNoLinks) {
+  Submit({"a", "b", "c"}, Spec(1));
+  Time({"a", "b", "c"}, "b");
+  EXPECT_THAT(Placed(), ElementsAre("b"));
+  EXPECT_EQ(c.Count("a", v1::WorkerCommand::kProbeLink), 0);
+}
+
 TEST_F(CandidatesTest, ThePlanDoesWithoutAWorkerThatCannotTimeItsLayers) {
   Submit({"a", "b", "c"}, Spec(2));
   c.Error("a", "tiny-1", "no memory");

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "base/units.h"
@@ -72,6 +75,27 @@ std::string Placed(const PlanRequest& request, const Plan& plan) {
                         guessed);
   }
   return text + ".";
+}
+
+// Stages that take turns on a device.
+std::string Shared(const PlanRequest& request, const Plan& plan) {
+  if (request.spec.replay) return "";
+  std::map<std::string, std::vector<std::string>> by_device;
+  for (const CandidateWorker& worker : request.workers) {
+    for (const std::string& device : worker.shared_devices)
+      by_device[device].push_back(worker.name);
+  }
+  std::string text;
+  for (const auto& [device, names] : by_device) {
+    if (names.size() < 2) continue;
+    text += fmt::format("{}{}", text.empty() ? "" : "; ", fmt::join(names, ", "));
+  }
+  if (text.empty() || plan.cells.empty()) return "";
+  return fmt::format(
+      " Workers that share a GPU compute more slowly while others of them do, which is reckoned "
+      "with: "
+      "{}.",
+      text);
 }
 
 // What a step's collectives send and take, at the stage where they take the most.
@@ -341,8 +365,8 @@ std::string Oddities(const PlanRequest& request) {
 
 std::string Explain(const PlanRequest& request, const Plan& plan) {
   const Prediction& prediction = plan.prediction;
-  std::string text = Split(plan) + Placed(request, plan) + Groups(request, plan) +
-                     ReplayNote(request.spec) + Dtype(request);
+  std::string text = Split(plan) + Placed(request, plan) + Shared(request, plan) +
+                     Groups(request, plan) + ReplayNote(request.spec) + Dtype(request);
   if (prediction.step_seconds > 0) {
     text += fmt::format(
         " A step of {} microbatches ({} tokens) should take {} ({:.0f} tokens/s); no "

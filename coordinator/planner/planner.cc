@@ -15,6 +15,7 @@
 #include "coordinator/planner/place_workers.h"
 #include "coordinator/planner/prediction.h"
 #include "coordinator/planner/ranks.h"
+#include "coordinator/planner/sharing.h"
 #include "coordinator/planner/split.h"
 #include "coordinator/planner/stage_costs.h"
 #include "run/model/share.h"
@@ -245,6 +246,7 @@ StatusOr<Plan> Planner::Make(const std::stop_token& stop) {
   SetNetwork(NetworkFor(request_, assignment), &plan);
   std::vector<uint32_t> most;
   for (const Cell& cell : assignment.cells) most.push_back(cell.setting.depth);
+  LH_RETURN_IF_ERROR(SlowDownSharedDevices(request_, stop, &plan));
   LH_RETURN_IF_ERROR(ChooseOrder(spec_, &plan, stop));
   AddMemory(most, &plan);
   LH_RETURN_IF_ERROR(AddPrediction(spec_, &plan, stop));

@@ -40,6 +40,8 @@ struct CandidateWorker {
   std::vector<uint32_t> devices;
   std::vector<uint64_t> device_memory_bytes;  // of each of these
   uint32_t cores = 0;                         // on a CPU, of all its devices together; 0: unknown
+  // The UUIDs of the GPUs that the run takes, which other workers may have, too; as far as known.
+  std::vector<std::string> shared_devices;
   std::vector<Endpoint> endpoints;
   v1::LayerTimes times;
   // Goodput of its interface, all links together; 0: unknown. Then the best of its measured links

@@ -35,6 +35,7 @@ void AddDevices(const RunSpec& spec, const v1::Hello& hello, CandidateWorker* wo
     if (device.kind() != hello.devices(0).kind()) continue;
     if (worker->devices.size() < spec.group.tensor && !spec.replay) {
       worker->memory_bytes = std::min(worker->memory_bytes, device.memory_bytes());
+      if (!device.uuid().empty()) worker->shared_devices.push_back(device.uuid());
     }
     worker->devices.push_back(static_cast<uint32_t>(i));
     worker->device_memory_bytes.push_back(device.memory_bytes());

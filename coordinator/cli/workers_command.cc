@@ -2,8 +2,12 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <map>
+#include <memory>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/units.h"
 #include "coordinator/cli/format.h"
@@ -87,11 +91,37 @@ void PrintLinks(const Terminal& terminal, const v1::ListWorkersReply& reply) {
                {"MEASURED", Align::kRight}});
   for (const v1::MeasuredLink& link : reply.links()) {
     table.AddRow({link.from_worker(), link.to_worker(), link.transport(),
-                  FormatBitsPerSecond(link.goodput_bits_per_second()),
+                  link.goodput_bits_per_second() > 0
+                      ? FormatBitsPerSecond(link.goodput_bits_per_second())
+                      : "-",
                   SecondsText(link.round_trip_seconds()),
                   longhaul::FormatDuration(absl::Seconds(link.age_seconds())) + " ago"});
   }
   terminal.out << '\n';
+  table.Print(terminal);
+}
+
+// Each row one worker, each column one that it sends to: goodput, and the round trip.
+void PrintMatrix(const Terminal& terminal, const v1::ListWorkersReply& reply) {
+  std::map<std::pair<std::string, std::string>, std::string> known;
+  for (const v1::MeasuredLink& link : reply.links()) {
+    const double rate = link.goodput_bits_per_second();
+    known[{link.from_worker(), link.to_worker()}] =
+        fmt::format("{}{}", rate > 0 ? FormatBitsPerSecond(rate) + ", " : "",
+                    SecondsText(link.round_trip_seconds()));
+  }
+  std::vector<Column> columns = {{"FROM / TO"}};
+  for (const v1::WorkerStatus& worker : reply.workers()) {
+    columns.push_back({Printable(worker.name()), Align::kRight});
+  }
+  Table table(columns);
+  for (const v1::WorkerStatus& from : reply.workers()) {
+    std::vector<TableCell> row = {from.name()};
+    for (const v1::WorkerStatus& to : reply.workers()) {
+      row.emplace_back(known[{from.name(), to.name()}]);
+    }
+    table.AddRow(std::move(row));
+  }
   table.Print(terminal);
 }
 
@@ -130,7 +160,7 @@ void PrintLayers(const Terminal& terminal, const v1::ListWorkersReply& reply) {
   table.Print(terminal);
 }
 
-StatusOr<int> ListWorkers(Invocation& invocation) {
+StatusOr<int> ListWorkers(Invocation& invocation, bool links_alone) {
   LH_ASSIGN_OR_RETURN(Client* const client, invocation.Connect());
   LH_ASSIGN_OR_RETURN(
       const v1::ListWorkersReply reply,
@@ -144,6 +174,10 @@ StatusOr<int> ListWorkers(Invocation& invocation) {
     terminal.out << fmt::format(
         "No worker has connected yet. Start some with: longhaul-worker --coordinator {}\n",
         client->access().address);
+    return kDone;
+  }
+  if (links_alone) {
+    PrintMatrix(terminal, reply);
     return kDone;
   }
   Table table({{"NAME"},
@@ -184,11 +218,15 @@ StatusOr<int> ListWorkers(Invocation& invocation) {
 }  // namespace
 
 void AddWorkersCommand(Program& program) {
-  program.AddCommand(
+  const auto links = std::make_shared<bool>(false);
+  CLI::App* const command = program.AddCommand(
       "workers",
       "List the workers: name, run and stage, address, device, memory, version; and what was "
       "measured of their layers and of the links between them",
-      ListWorkers);
+      [links](Invocation& invocation) { return ListWorkers(invocation, *links); });
+  command->add_flag("--links", *links,
+                    "What is known of the link of each worker to each other one: goodput, where it "
+                    "was measured, and round trip");
 }
 
 }  // namespace longhaul::cli

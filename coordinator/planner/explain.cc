@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "base/units.h"
 #include "coordinator/planner/memory.h"
 #include "coordinator/planner/order.h"
 #include "coordinator/planner/pipeline_cost.h"
+#include "coordinator/planner/place_workers.h"
 #include "coordinator/planner/retune.h"
 #include "run/schedule/tune.h"
 
@@ -20,7 +24,7 @@ std::string Seconds(double seconds) {
   return longhaul::FormatDuration(absl::Seconds(seconds));
 }
 
-std::string Placement(const Plan& plan) {
+std::string Split(const Plan& plan) {
   const std::vector<Cell>& cells = plan.assignment.cells;
   std::string text = fmt::format("{} stage{}: ", cells.size(), cells.size() == 1 ? "" : "s");
   for (const Cell& cell : cells) {
@@ -28,6 +32,70 @@ std::string Placement(const Plan& plan) {
                         cell.worker_name, cell.layers.count, cell.layers.count == 1 ? "" : "s");
   }
   return text + ".";
+}
+
+// Which workers were left out, and what the choice gains.
+std::string Placed(const PlanRequest& request, const Plan& plan) {
+  if (!request.placement || plan.assignment.cells.size() < 2) return "";
+  const PlacementSummary& placed = *request.placement;
+  const size_t stages = plan.assignment.cells.size();
+  std::string text = fmt::format(" Workers and their order were chosen among {} candidates{}",
+                                 placed.candidates, placed.is_exact ? ", all ways considered" : "");
+  const auto than = [&](double seconds) {
+    return fmt::format("a step would take {} ({:+.0f}%)", Seconds(seconds),
+                       100 * (seconds / placed.step_seconds - 1));
+  };
+  const bool is_named = placed.step_seconds == placed.name_order_seconds;
+  if (is_named && placed.step_seconds == placed.first_by_name_seconds) {
+    return text +
+           ": no others, and no other order, are faster by 3% or more than the first by "
+           "name in the order of their names.";
+  }
+  if (!is_named) {
+    text +=
+        placed.name_order_seconds > 0
+            ? "; of these workers in the order of their names " + than(placed.name_order_seconds)
+            : "; in the order of their names these workers could not be a pipeline";
+  }
+  if (placed.candidates > stages) {
+    text += placed.first_by_name_seconds > 0
+                ? "; of the first by name " + than(placed.first_by_name_seconds)
+                : "; the first by name could not be a pipeline in that order";
+  }
+  std::string guessed;
+  for (const Edge& edge : plan.assignment.edges) {
+    const CandidateWorker& from = request.workers[edge.from.stage];
+    const auto known = from.to.find(request.workers[edge.to.stage].id);
+    if (known == from.to.end() || !known->second.is_estimate) continue;
+    guessed += fmt::format("{}{} and {}", guessed.empty() ? "" : ", ", from.name,
+                           request.workers[edge.to.stage].name);
+  }
+  if (!guessed.empty()) {
+    text += fmt::format(". Not measured but estimated from other links between their regions: {}",
+                        guessed);
+  }
+  return text + ".";
+}
+
+// Stages that take turns on a device.
+std::string Shared(const PlanRequest& request, const Plan& plan) {
+  if (request.spec.replay) return "";
+  std::map<std::string, std::vector<std::string>> by_device;
+  for (const CandidateWorker& worker : request.workers) {
+    for (const std::string& device : worker.shared_devices)
+      by_device[device].push_back(worker.name);
+  }
+  std::string text;
+  for (const auto& [device, names] : by_device) {
+    if (names.size() < 2) continue;
+    text += fmt::format("{}{}", text.empty() ? "" : "; ", fmt::join(names, ", "));
+  }
+  if (text.empty() || plan.cells.empty()) return "";
+  return fmt::format(
+      " Workers that share a GPU compute more slowly while others of them do, which is reckoned "
+      "with: "
+      "{}.",
+      text);
 }
 
 // What a step's collectives send and take, at the stage where they take the most.
@@ -310,8 +378,8 @@ std::string Oddities(const PlanRequest& request) {
 
 std::string Explain(const PlanRequest& request, const Plan& plan) {
   const Prediction& prediction = plan.prediction;
-  std::string text =
-      Placement(plan) + Groups(request, plan) + ReplayNote(request.spec) + Dtype(request);
+  std::string text = Split(plan) + Placed(request, plan) + Shared(request, plan) +
+                     Groups(request, plan) + ReplayNote(request.spec) + Dtype(request);
   if (prediction.step_seconds > 0) {
     text += fmt::format(
         " A step of {} microbatches ({} tokens) should take {} ({:.0f} tokens/s); no "

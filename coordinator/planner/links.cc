@@ -136,16 +136,6 @@ uint64_t DifferentTokens(uint64_t tokens) {
   return static_cast<uint64_t>(30 * std::pow(static_cast<double>(tokens), 0.52));
 }
 
-// Of a step. The head has a gradient of every row, the embedding of those that tokens have read.
-Flow TiedFlow(const PlanRequest& request, bool of_embedding) {
-  const RunSpec& spec = request.spec;
-  uint64_t rows = spec.model.VocabularyOver(request.data.vocabulary);
-  if (of_embedding) {
-    rows = std::min({rows, spec.TokensOfReplica(), DifferentTokens(spec.TokensOfReplica())});
-  }
-  return {.codec = "none", .bytes = rows * spec.model.hidden * sizeof(float)};
-}
-
 }  // namespace
 
 StatusOr<TransportKind> LinkTransport(const RunSpec& spec, const CandidateWorker& upper,
@@ -207,6 +197,28 @@ StatusOr<LinkEnds> EndsOf(const RunSpec& spec, const CandidateWorker& upper,
             "host:port, an address that the other reaches"));
 }
 
+StatusOr<Flow> FlowFrom(const PlanRequest& request, const CandidateWorker& sender,
+                        Direction direction) {
+  const CodecPair& codecs = CodecsOf(request.spec, sender.name);
+  return FlowWith(direction == Direction::kForward ? codecs.forward : codecs.backward, request);
+}
+
+// The head has a gradient of every row, the embedding of those that tokens have read.
+Flow TiedFlow(const PlanRequest& request, Direction direction) {
+  const RunSpec& spec = request.spec;
+  uint64_t rows = spec.model.VocabularyOver(request.data.vocabulary);
+  if (direction == Direction::kForward) {
+    rows = std::min({rows, spec.TokensOfReplica(), DifferentTokens(spec.TokensOfReplica())});
+  }
+  return {.codec = "none", .bytes = rows * spec.model.hidden * sizeof(float)};
+}
+
+bool MayBeJoined(const RunSpec& spec, const CandidateWorker& upper, const CandidateWorker& lower,
+                 EdgeKind kind) {
+  return (kind != EdgeKind::kTied || CheckAlike(upper, lower).ok()) &&
+         EndsOf(spec, upper, lower, kind).ok();
+}
+
 Status AddEdges(const PlanRequest& request, Plan* plan) {
   plan->assignment.edges =
       chain::MakeEdges(/*replicas=*/1, static_cast<uint32_t>(request.workers.size()),
@@ -220,15 +232,13 @@ Status AddEdges(const PlanRequest& request, Plan* plan) {
     edge.transport = std::string(ToString(ends.transport));
     edge.to_dials = ends.downstream_dials;
     if (edge.kind == EdgeKind::kTied) {
-      edge.forward = TiedFlow(request, /*of_embedding=*/true);
-      edge.backward = TiedFlow(request, /*of_embedding=*/false);
+      edge.forward = TiedFlow(request, Direction::kForward);
+      edge.backward = TiedFlow(request, Direction::kBackward);
       plan->edges.emplace_back();
       continue;
     }
-    LH_ASSIGN_OR_RETURN(edge.forward,
-                        FlowWith(CodecsOf(request.spec, upper.name).forward, request));
-    LH_ASSIGN_OR_RETURN(edge.backward,
-                        FlowWith(CodecsOf(request.spec, lower.name).backward, request));
+    LH_ASSIGN_OR_RETURN(edge.forward, FlowFrom(request, upper, Direction::kForward));
+    LH_ASSIGN_OR_RETURN(edge.backward, FlowFrom(request, lower, Direction::kBackward));
     plan->edges.push_back({.forward = {.encode_seconds = upper.times.forward_encode(),
                                        .decode_seconds = lower.times.forward_decode()},
                            .backward = {.encode_seconds = lower.times.backward_encode(),

@@ -11,6 +11,14 @@ namespace longhaul::coordinator {
 // The edges of a plan that has cells: one for each pair of neighbours. kFailedPrecondition where
 // they cannot reach each other.
 Status AddEdges(const PlanRequest& request, Plan* plan);
+// What a worker would send of each microbatch over a boundary, in either direction.
+StatusOr<Flow> FlowFrom(const PlanRequest& request, const CandidateWorker& sender,
+                        Direction direction);
+// What is sent of a tied matrix in a step: from the first stage, or from the last one.
+Flow TiedFlow(const PlanRequest& request, Direction direction);
+// Whether AddEdges could join two workers by such an edge.
+bool MayBeJoined(const RunSpec& spec, const CandidateWorker& upper, const CandidateWorker& lower,
+                 EdgeKind kind);
 // kFailedPrecondition where a codec that predicts by tokens is used for gradients, at a stage that
 // is not told the tokens, or in a replay of measured codecs.
 Status CheckPredictions(const PlanRequest& request, const Assignment& assignment);

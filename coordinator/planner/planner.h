@@ -23,6 +23,8 @@ namespace longhaul::coordinator {
 struct LinkMeasurement {
   double bits_per_second = 0;  // goodput; 0: unknown
   absl::Duration latency;      // one way
+  bool has_failed = false;     // it was tried in vain to measure it
+  bool is_estimate = false;    // of what was measured between others (link_estimates.h)
 };
 
 struct CandidateWorker {
@@ -38,6 +40,8 @@ struct CandidateWorker {
   std::vector<uint32_t> devices;
   std::vector<uint64_t> device_memory_bytes;  // of each of these
   uint32_t cores = 0;                         // on a CPU, of all its devices together; 0: unknown
+  // The UUIDs of the GPUs that the run takes, which other workers may have, too; as far as known.
+  std::vector<std::string> shared_devices;
   std::vector<Endpoint> endpoints;
   v1::LayerTimes times;
   // Goodput of its interface, all links together; 0: unknown. Then the best of its measured links
@@ -54,23 +58,40 @@ struct ResumePoint {
   std::vector<Cell> cells;
 };
 
+// What a placement was chosen among. Steps are simulated, in seconds; 0: such a pipeline cannot be.
+struct PlacementSummary {
+  uint32_t candidates = 0;
+  bool is_exact = false;             // every chain was considered
+  double step_seconds = 0;           // of the chain that was chosen
+  double name_order_seconds = 0;     // of the same workers in the order of their names
+  double first_by_name_seconds = 0;  // of the first candidates by name
+};
+
 struct PlanRequest {
   RunId run;
   Epoch epoch;
   RunSpec spec;
   DataSet data;
-  // In pipeline order; as many as stages, of each replica.
+  // In pipeline order, unless candidates_for is set; as many as stages, of each replica.
   std::vector<CandidateWorker> workers;
   // On resume. Its split is kept where the same workers (by id) stand in the same places and have
   // the memory; else the layers are balanced anew.
   std::optional<ResumePoint> resume;
-  // By stage, for a plan that has to have this split. Empty: the plan chooses.
-  std::vector<uint32_t> layers;
   // What a user assumes of the network, instead of what was measured.
   std::optional<uint64_t> assumed_line_bits_per_second;
   std::optional<absl::Duration> assumed_delay;
   // Also predict what other codecs would do.
   bool with_codec_table = false;
+
+  // Set: `workers` are candidates in the order of their names, and the plan takes so many of them
+  // in an order that it chooses (place_workers.h).
+  std::optional<uint32_t> candidates_for;
+  // Then only workers whose link was measured are put side by side, if that is possible.
+  bool only_measured = false;
+  // Of each stage, where they are settled.
+  std::optional<std::vector<uint32_t>> layers;
+  // Why the workers stand as they do, where that was chosen.
+  std::optional<PlacementSummary> placement;
 };
 
 // Memory that one stage needs of its device: parameters, gradients, the optimizer's moments,
@@ -90,7 +111,7 @@ StatusOr<Plan> MakePlan(const PlanRequest& request, const std::stop_token& stop 
 
 // Of one of the replicas that the run file asks for: the chain that request.workers are.
 StatusOr<Plan> MakePlanOfOneReplica(const PlanRequest& request, const std::stop_token& stop = {});
-// The split that it would choose : layers by stage. Errors as its.
+// The split that it would choose: layers by stage. Errors as its.
 StatusOr<std::vector<uint32_t>> SplitFor(const PlanRequest& request);
 
 // Whether every worker has a device for each rank of the run's group. kFailedPrecondition naming

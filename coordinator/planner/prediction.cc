@@ -43,43 +43,6 @@ const TopologyLink* EmulatedBetween(const RunSpec& spec, const std::string& a,
   return nullptr;
 }
 
-// What was measured counts, else what the topology says: measurements have it in them.
-FlowRates RatesOf(const LinkMeasurement& measured, const TopologyLink* emulated) {
-  if (measured.bits_per_second > 0 || emulated == nullptr) {
-    return {BytesPerSecond(measured.bits_per_second), measured.latency};
-  }
-  return {GoodputBytesPerSecond(emulated->bits_per_second), emulated->quality.delay};
-}
-
-NetworkRates MeasuredNetwork(const PlanRequest& request, const Assignment& assignment) {
-  const std::vector<CandidateWorker>& workers = request.workers;
-  const size_t cells = workers.size();
-  NetworkRates network = UniformNetwork(assignment, schedule::kUnlimited);
-  std::vector<double> egress(cells), ingress(cells);
-  for (size_t e = 0; e < assignment.edges.size(); ++e) {
-    const size_t upper = assignment.PlaceOf(assignment.edges[e].from);
-    const size_t lower = assignment.PlaceOf(assignment.edges[e].to);
-    const LinkMeasurement down = Measured(workers[upper], workers[lower]);
-    const LinkMeasurement up = Measured(workers[lower], workers[upper]);
-    const TopologyLink* const emulated =
-        EmulatedBetween(request.spec, workers[upper].name, workers[lower].name);
-    network.links[e] = {RatesOf(down, emulated), RatesOf(up, emulated)};
-    for (double* best : {&egress[upper], &ingress[lower]}) {
-      *best = std::max(*best, down.bits_per_second);
-    }
-    for (double* best : {&egress[lower], &ingress[upper]}) {
-      *best = std::max(*best, up.bits_per_second);
-    }
-  }
-  for (size_t c = 0; c < cells; ++c) {
-    const CandidateWorker& worker = workers[c];
-    if (worker.egress_bits_per_second > 0) egress[c] = worker.egress_bits_per_second;
-    if (worker.ingress_bits_per_second > 0) ingress[c] = worker.ingress_bits_per_second;
-    network.interfaces[c] = {BytesPerSecond(egress[c]), BytesPerSecond(ingress[c])};
-  }
-  return network;
-}
-
 double Seconds(absl::Duration duration) {
   return absl::ToDoubleSeconds(duration);
 }
@@ -162,19 +125,46 @@ CodecPrediction Summary(const RunSpec& spec, std::string name, const Plan& plan,
 
 }  // namespace
 
-NetworkRates NetworkFor(const PlanRequest& request, const Assignment& assignment) {
-  NetworkRates network = MeasuredNetwork(request, assignment);
+InterfaceRates InterfaceOf(const PlanRequest& request, const CandidateWorker& worker) {
   if (request.assumed_line_bits_per_second) {
     const double goodput = GoodputBytesPerSecond(*request.assumed_line_bits_per_second);
-    for (InterfaceRates& rates : network.interfaces) rates = {goodput, goodput};
-    for (LinkRates& link : network.links) {
-      link.forward.bytes_per_second = link.backward.bytes_per_second = schedule::kUnlimited;
-    }
+    return {goodput, goodput};
   }
-  if (request.assumed_delay) {
-    for (LinkRates& link : network.links) {
-      link.forward.latency = link.backward.latency = *request.assumed_delay;
-    }
+  double egress = 0, ingress = 0;
+  for (const CandidateWorker& other : request.workers) {
+    const LinkMeasurement out = Measured(worker, other), in = Measured(other, worker);
+    if (!out.is_estimate) egress = std::max(egress, out.bits_per_second);
+    if (!in.is_estimate) ingress = std::max(ingress, in.bits_per_second);
+  }
+  if (worker.egress_bits_per_second > 0) egress = worker.egress_bits_per_second;
+  if (worker.ingress_bits_per_second > 0) ingress = worker.ingress_bits_per_second;
+  return {BytesPerSecond(egress), BytesPerSecond(ingress)};
+}
+
+FlowRates RatesBetween(const PlanRequest& request, const CandidateWorker& from,
+                       const CandidateWorker& to) {
+  const LinkMeasurement measured = Measured(from, to);
+  const TopologyLink* const emulated = EmulatedBetween(request.spec, from.name, to.name);
+  FlowRates rates{BytesPerSecond(measured.bits_per_second), measured.latency};
+  // What was measured has the topology in it.
+  if (emulated != nullptr && (measured.bits_per_second == 0 || measured.is_estimate)) {
+    rates = {GoodputBytesPerSecond(emulated->bits_per_second), emulated->quality.delay};
+  }
+  if (request.assumed_line_bits_per_second) rates.bytes_per_second = schedule::kUnlimited;
+  if (request.assumed_delay) rates.latency = *request.assumed_delay;
+  return rates;
+}
+
+NetworkRates NetworkFor(const PlanRequest& request, const Assignment& assignment) {
+  NetworkRates network;
+  for (const CandidateWorker& worker : request.workers) {
+    network.interfaces.push_back(InterfaceOf(request, worker));
+  }
+  for (const Edge& edge : assignment.edges) {
+    const CandidateWorker& upper = request.workers[assignment.PlaceOf(edge.from)];
+    const CandidateWorker& lower = request.workers[assignment.PlaceOf(edge.to)];
+    network.links.push_back(
+        {RatesBetween(request, upper, lower), RatesBetween(request, lower, upper)});
   }
   return network;
 }

@@ -12,9 +12,13 @@
 
 namespace longhaul::coordinator {
 
-// What was measured of the workers' interfaces and links, or is assumed in its place. Where an
-// interface was not measured, the best of its links counts: links of one interface share it,
-// whatever each could do alone. Links that were not measured are as the run file's topology says.
+// What was measured of a worker's interface, or is assumed in its place. Where it was not measured,
+// the best of its links counts: links of one interface share it, whatever each could do alone.
+InterfaceRates InterfaceOf(const PlanRequest& request, const CandidateWorker& worker);
+// Likewise from one worker to another. Without a measurement as the run file's topology says.
+FlowRates RatesBetween(const PlanRequest& request, const CandidateWorker& from,
+                       const CandidateWorker& to);
+// Both, of the workers of an assignment, which stand in the request as in the pipeline.
 NetworkRates NetworkFor(const PlanRequest& request, const Assignment& assignment);
 
 // Step, bound, bottleneck, and where each cell's and edge's time goes, to plan->prediction.

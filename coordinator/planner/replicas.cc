@@ -60,6 +60,7 @@ class ReplicasPlanner {
     for (uint32_t replica = 0; replica < replicas_; ++replica) {
       PlanRequest one = RequestOf(replica);
       one.layers = layers;
+      if (one.resume) one.resume->cells.clear();  // the common split has seen to it
       one.with_codec_table = request_.with_codec_table && replica == 0;
       auto plan = MakePlanOfOneReplica(one, stop_);
       if (!plan.ok()) return Annotate(plan.status(), fmt::format("replica {}", replica));
@@ -203,7 +204,7 @@ class ReplicasPlanner {
     }
     plan->explanation = fmt::format(
         "{} replicas of {} stages train together, {:.0f} tokens/s in all. Replica {} is the "
-        "slowest. "
+        "slowest; workers stand in the order of their names, replica by replica. "
         "{} After the passes replicas exchange gradients ({}) and parameters ({}), {} a step in "
         "all, which takes {}. Depths stay as planned while the run trains.",
         replicas_, stages_,

@@ -197,12 +197,22 @@ void Core::CheckTimers() {
   for (const RunId& id : late) {
     Draft* draft = FindDraft(id);
     if (draft == nullptr) continue;
-    std::string names;
+    std::vector<Worker*> late_workers;
     for (const Draft::Candidate& candidate : draft->workers) {
-      const Worker* worker = FindWorker(candidate.id);
-      if (candidate.times || worker == nullptr) continue;
+      Worker* worker = FindWorker(candidate.id);
+      if (!candidate.times && worker != nullptr) late_workers.push_back(worker);
+    }
+    const auto is_dropped = [&](Worker* worker) {
+      Draft* still = FindDraft(id);
+      return still != nullptr && DropCandidate(*still, *worker, "its layer times have not come");
+    };
+    std::erase_if(late_workers, is_dropped);
+    std::string names;
+    for (const Worker* worker : late_workers) {
       names += (names.empty() ? "" : ", ") + Label(*worker);
     }
+    draft = FindDraft(id);
+    if (draft == nullptr) continue;
     if (names.empty()) {  // only the data set is missing; that takes as long as it takes
       draft->measure_until = MonoTime::max();
       continue;

@@ -187,24 +187,25 @@ class Core {
                            std::vector<std::string>* notes);
   void AdvanceQueue();
   void AnswerSubmits();
-  // The workers in pipeline order, or the sentence that says what is missing. `resume_step`: of the
+  // The workers, or the sentence that says what is missing. `resume_step`: of the
   // checkpoint that the run goes on from, 0 for none.
-  StatusOr<std::vector<Worker*>> WorkersFor(const RunSpec& spec, const RunRecord& record,
-                                            uint64_t resume_step);
+  StatusOr<Candidates> WorkersFor(const RunSpec& spec, const RunRecord& record,
+                                  uint64_t resume_step);
   // Those that have a device for each rank of a stage come first. Where the count of stages is left
   // to us they are all, unless there is none: then the plan says what the others lack.
   std::vector<Worker*> FreeFor(const RunSpec& spec);
   bool HasDevicesFor(const RunSpec& spec, const Worker& worker) const;
-  StatusOr<std::vector<Worker*>> ChooseWorkers(const RunSpec& spec);
-  StatusOr<std::vector<Worker*>> WorkersForResume(const RunSpec& spec, const RunRecord& record,
-                                                  const v1::CheckpointManifest& manifest);
+  StatusOr<Candidates> ChooseWorkers(const RunSpec& spec);
+  // Always in pipeline order: shards stay where they are.
+  StatusOr<Candidates> WorkersForResume(const RunSpec& spec, const RunRecord& record,
+                                        const v1::CheckpointManifest& manifest);
   std::string ShortageSentence(const RunSpec& spec) const;
   std::vector<const Worker*> ConnectedByName() const;
 
   // planning.cc
   void On(event::DataPrepared& prepared);
   Draft NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec, std::vector<v1::DataFile> files,
-                 std::string link_secret, const std::vector<Worker*>& workers);
+                 std::string link_secret, const Candidates& candidates);
   // Gives train.dtype: auto the type that these workers' products are computed in. A run is settled
   // once and keeps it, whichever workers it has later.
   void SettleDtype(const std::vector<Worker*>& workers, RunSpec* spec) const;
@@ -218,8 +219,12 @@ class Core {
   // Whether the workers that it would get now have the devices, and can talk over the transports
   // that it asks for, as far as that is known; OK where there are none yet. kUnavailable where it
   // `may_wait` and some of them are trying to reach each other.
-  Status CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers,
+  Status CheckLinks(const RunSpec& spec, const StatusOr<Candidates>& candidates,
                     bool may_wait) const;
+  // Whether the first of them by name, or these in pipeline order, can talk to their neighbours.
+  Status CheckNeighbours(const RunSpec& spec, const std::vector<Worker*>& workers) const;
+  // A worker that a plan can do without is no candidate any more. False: it cannot do without.
+  bool DropCandidate(Draft& draft, Worker& worker, const std::string& why);
   PlanRequest PlanRequestOf(const Draft& draft) const;
   bool Complete(const Draft& draft) const;
   void OnDraftMessage(Worker& worker, Draft& draft, const v1::WorkerMessage& message);
@@ -252,7 +257,10 @@ class Core {
   void RepeatProbes(const Worker& worker, const Draft& draft);
   void OnLinkProbed(const Worker& worker, Draft& draft, const v1::LinkProbed& answer);
   // What was measured, or an event that it could not be.
-  void NoteLink(const Draft& draft, const Probe& probe);
+  void NoteLink(Draft& draft, const Probe& probe);
+  // Whether the plan uses links that are to be measured first, after which it is made again.
+  bool SurveyGoesOn(Draft& draft);
+  std::vector<CandidateWorker> CandidatesOf(const Draft& draft) const;
   void CheckProbes();
   void AddMeasuredLinks(const Draft& draft, CandidateWorker* worker) const;
 

@@ -15,6 +15,7 @@
 #include "coordinator/planner/retune.h"
 #include "coordinator/state/books/probe_rounds.h"
 #include "coordinator/state/books/step_book.h"
+#include "coordinator/state/link_survey.h"
 #include "coordinator/state/setting_change.h"
 #include "coordinator/state/state.h"
 
@@ -57,7 +58,9 @@ struct Draft {
   RunSpec spec;
   std::vector<v1::DataFile> files;
   uint64_t resume_step = 0;        // of the checkpoint that it goes on from; 0: from scratch
-  std::vector<Candidate> workers;  // in pipeline order
+  std::vector<Candidate> workers;  // in pipeline order, unless candidates_for is set
+  // Set: the workers are by name, and the plan takes so many of them in an order of its own.
+  std::optional<uint32_t> candidates_for;
   std::optional<DataSet> data;
   MonoTime began;
   MonoTime measure_until;  // all layer times must be in by then
@@ -70,6 +73,10 @@ struct Draft {
   // Then the links are measured; what is not answered in time is given up.
   std::string link_secret;
   ProbeRounds probes;
+  // Of a plan that chooses among candidates: which links are measured next, and when no further
+  // round of those that are measured now begins.
+  LinkSurvey survey;
+  std::optional<MonoTime> survey_until;
   // Last its plan is computed; a plan that is there waits for shards on their way to its workers.
   std::optional<ComputationId> computation;
   std::optional<Plan> plan;
@@ -80,6 +87,13 @@ struct Draft {
     }
     return nullptr;
   }
+};
+
+// Workers for a run.
+struct Candidates {
+  std::vector<Worker*> workers;  // in pipeline order
+  // Set: by name, and the plan takes so many of them in an order of its own.
+  std::optional<uint32_t> choose;
 };
 
 // `longhaul plan`: a draft that is answered and forgotten.

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/units.h"
+#include "coordinator/planner/place_workers.h"
 #include "coordinator/planner/planner.h"
 #include "coordinator/planner/replicas.h"
 #include "coordinator/state/core.h"
@@ -44,6 +45,7 @@ void AddDevices(const RunSpec& spec, const v1::Hello& hello, CandidateWorker* wo
     if (device.kind() != hello.devices(0).kind()) continue;
     if (worker->devices.size() < spec.group.tensor && !spec.replay) {
       worker->memory_bytes = std::min(worker->memory_bytes, device.memory_bytes());
+      if (!device.uuid().empty()) worker->shared_devices.push_back(device.uuid());
     }
     worker->devices.push_back(static_cast<uint32_t>(i));
     worker->device_memory_bytes.push_back(device.memory_bytes());
@@ -82,29 +84,42 @@ void Core::SettleDtype(const std::vector<Worker*>& workers, RunSpec* spec) const
   spec->train.dtype = on_gpus ? ComputeDtype::kBf16 : ComputeDtype::kFp32;
 }
 
-Status Core::CheckLinks(const RunSpec& spec, const StatusOr<std::vector<Worker*>>& workers,
-                        bool may_wait) const {
-  if (!workers.ok()) return absl::OkStatus();  // it waits; the plan will be checked then
-  std::vector<CandidateWorker> candidates;
-  for (const Worker* worker : *workers) candidates.push_back(CandidateOf(spec, *worker));
-  LH_RETURN_IF_ERROR(CheckDevices(spec, candidates));
-  for (const Edge& edge : EdgesFor(spec, *workers)) {
-    const Worker& upper = WorkerAt(spec, *workers, edge.from);
-    const Worker& lower = WorkerAt(spec, *workers, edge.to);
-    if (may_wait && IsTryingReach(spec, upper, lower, edge.kind)) {
-      return absl::UnavailableError(fmt::format("workers {} and {} are trying to reach each other",
-                                                Label(upper), Label(lower)));
-    }
-    LH_RETURN_IF_ERROR(
-        EndsOf(spec, CandidateOf(spec, upper), CandidateOf(spec, lower), edge.kind).status());
+Status Core::CheckNeighbours(const RunSpec& spec, const std::vector<Worker*>& workers) const {
+  for (const Edge& edge : EdgesFor(spec, workers)) {
+    LH_RETURN_IF_ERROR(EndsOf(spec, CandidateOf(spec, WorkerAt(spec, workers, edge.from)),
+                              CandidateOf(spec, WorkerAt(spec, workers, edge.to)), edge.kind)
+                           .status());
   }
   return absl::OkStatus();
 }
 
+Status Core::CheckLinks(const RunSpec& spec, const StatusOr<Candidates>& candidates,
+                        bool may_wait) const {
+  if (!candidates.ok()) return absl::OkStatus();  // it waits; the plan will be checked then
+  std::vector<Worker*> workers = candidates->workers;
+  std::vector<CandidateWorker> all;
+  for (const Worker* worker : workers) all.push_back(CandidateOf(spec, *worker));
+  LH_RETURN_IF_ERROR(CheckDevices(spec, all));
+  if (candidates->choose) workers.resize(*candidates->choose);
+  for (const Edge& edge : EdgesFor(spec, workers)) {
+    const Worker& upper = WorkerAt(spec, workers, edge.from);
+    const Worker& lower = WorkerAt(spec, workers, edge.to);
+    if (may_wait && IsTryingReach(spec, upper, lower, edge.kind)) {
+      return absl::UnavailableError(fmt::format("workers {} and {} are trying to reach each other",
+                                                Label(upper), Label(lower)));
+    }
+  }
+  const Status by_name = CheckNeighbours(spec, workers);
+  if (by_name.ok() || !candidates->choose) return by_name;
+  return MayBePlaced(spec, all, *candidates->choose) ? absl::OkStatus() : by_name;
+}
+
 Draft Core::NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec,
                      std::vector<v1::DataFile> files, std::string link_secret,
-                     const std::vector<Worker*>& workers) {
+                     const Candidates& candidates) {
+  const std::vector<Worker*>& workers = candidates.workers;
   Draft draft;
+  draft.candidates_for = candidates.choose;
   draft.run = id;
   draft.epoch = epoch;
   draft.spec = spec;
@@ -117,6 +132,7 @@ Draft Core::NewDraft(const RunId& id, Epoch epoch, const RunSpec& spec,
     worker->held = id;
     draft.workers.push_back({worker->id, worker->incarnation, std::nullopt});
   }
+  if (candidates.choose) return draft;  // its survey says which links are measured
   std::vector<ProbeEdge> edges;
   for (const Edge& edge : EdgesFor(spec, workers)) {
     const ProbeEdge one{edge.id, WorkerAt(spec, workers, edge.from).id,
@@ -224,6 +240,7 @@ void Core::OnDraftMessage(Worker& worker, Draft& draft, const v1::WorkerMessage&
     const std::string cause = fmt::format("worker {} could not time its layers: {}", Label(worker),
                                           Quoted(message.error().message()));
     if (message.error().restarts_for() == v1::WORKER_FAULT_NONE) {
+      if (DropCandidate(draft, worker, cause)) return;
       FailDraft(draft.run, cause);
     } else {
       InterruptDraft(draft.run, cause);
@@ -281,6 +298,27 @@ bool Core::Complete(const Draft& draft) const {
   return !shards_.IsCheckingToResume(draft.run);
 }
 
+std::vector<CandidateWorker> Core::CandidatesOf(const Draft& draft) const {
+  std::vector<CandidateWorker> candidates;
+  for (const Draft::Candidate& candidate : draft.workers) {
+    CandidateWorker& one =
+        candidates.emplace_back(CandidateOf(draft.spec, *FindWorker(candidate.id)));
+    AddMeasuredLinks(draft, &one);
+  }
+  return candidates;
+}
+
+bool Core::DropCandidate(Draft& draft, Worker& worker, const std::string& why) {
+  if (!draft.candidates_for || draft.workers.size() <= *draft.candidates_for) return false;
+  if (draft.probes.HasBegun()) return false;  // it is spoken of in too many places
+  std::erase_if(draft.workers, [&](const auto& one) { return one.id == worker.id; });
+  worker.held.reset();
+  SendAbort(worker, draft.run, draft.epoch, "the plan does without this worker");
+  Log(FindRun(draft.run), "note", fmt::format("the plan does without {}: {}", Label(worker), why));
+  AdvanceDraft(draft.run);
+  return true;
+}
+
 PlanRequest Core::PlanRequestOf(const Draft& draft) const {
   PlanRequest request;
   request.run = draft.run;
@@ -297,12 +335,12 @@ PlanRequest Core::PlanRequestOf(const Draft& draft) const {
       }
     }
   }
+  request.workers = CandidatesOf(draft);
   for (size_t i = 0; i < draft.workers.size(); ++i) {
-    CandidateWorker one = CandidateOf(draft.spec, *FindWorker(draft.workers[i].id));
-    one.times = *draft.workers[i].times;
-    AddMeasuredLinks(draft, &one);
-    request.workers.push_back(std::move(one));
+    request.workers[i].times = *draft.workers[i].times;
   }
+  request.candidates_for = draft.candidates_for;
+  request.only_measured = draft.survey.IsSettled();
   request.assumed_line_bits_per_second = draft.assumed_line_bits_per_second;
   request.assumed_delay = draft.assumed_delay;
   request.with_codec_table = jobs_.contains(draft.run);
@@ -319,6 +357,8 @@ void Core::AdvanceDraft(const RunId& id) {
   Run* run = jobs_.contains(id) ? nullptr : FindRun(id);
   const bool resumes = run != nullptr && draft->resume_step > 0;
   if (resumes && !SettleOnCheckpoint(*run)) return;
+  // A plan that relies on guesses is made again with what they turn out to be.
+  if (draft->plan && SurveyGoesOn(*draft)) draft->plan.reset();
   if (!LinksAreMeasured(*draft)) return;
   // While it was computed its checkpoint may have turned out to be damaged.
   if (draft->plan && draft->plan->assignment.start_step != draft->resume_step) draft->plan.reset();
@@ -374,6 +414,11 @@ void Core::EndJob(const RunId& id, StatusOr<v1::PlanReply> reply) {
 
 void Core::AdoptPlan(Run& run, Plan plan) {
   if (plan.assignment.start_step > 0) DropCheckpointsAfter(run, plan.assignment.start_step);
+  for (const Draft::Candidate& candidate : run.draft->workers) {
+    const bool is_taken = std::ranges::any_of(
+        plan.assignment.cells, [&](const Cell& cell) { return cell.worker == candidate.id; });
+    if (!is_taken) FindWorker(candidate.id)->held.reset();
+  }
   run.record.data = run.draft->data;
   run.stages = StagesOf(plan.assignment);
   for (StageRecord& stage : run.stages) stage.attached = true;

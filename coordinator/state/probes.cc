@@ -17,16 +17,36 @@ namespace longhaul::coordinator {
 bool Core::LinksAreMeasured(Draft& draft) {
   if (draft.probes.IsWaiting()) return false;
   const bool all_assumed = draft.assumed_line_bits_per_second && draft.assumed_delay;
-  if (!draft.spec.links.measure || all_assumed) return true;
-  while (!draft.probes.IsOver()) {
-    BeginProbes(draft);
-    if (draft.probes.IsWaiting()) return false;
+  const bool has_links = draft.workers.size() > 1 && draft.candidates_for != 1u;
+  if (!draft.spec.links.measure || all_assumed || !has_links) return true;
+  while (true) {
+    while (!draft.probes.IsOver()) {
+      if (draft.survey_until && now_ >= *draft.survey_until) break;
+      BeginProbes(draft);
+      if (draft.probes.IsWaiting()) return false;
+    }
+    if (!draft.candidates_for) break;
+    std::vector<ProbeEdge> edges = draft.survey.Next(CandidatesOf(draft));
+    if (edges.empty()) break;
+    draft.probes = ProbeRounds(std::move(edges));
+    draft.survey_until = now_ + options_.survey_limit;
   }
   const Run* run = FindRun(draft.run);
   const std::optional<absl::Duration> taken = draft.probes.TakeDuration(now_);
   if (run != nullptr && taken) {
     Log(run, "note", fmt::format("measuring links took {}", longhaul::FormatDuration(*taken)));
   }
+  return true;
+}
+
+bool Core::SurveyGoesOn(Draft& draft) {
+  const bool measures =
+      draft.spec.links.measure && !(draft.assumed_line_bits_per_second && draft.assumed_delay);
+  if (!draft.candidates_for || !measures) return false;
+  std::vector<ProbeEdge> edges = draft.survey.NotMeasured(draft.plan->assignment);
+  if (edges.empty()) return false;
+  draft.probes = ProbeRounds(std::move(edges));
+  draft.survey_until.reset();  // what a plan relies on is measured however long that takes
   return true;
 }
 
@@ -37,7 +57,7 @@ void Core::BeginProbes(Draft& draft) {
     const StatusOr<LinkEnds> ends =
         EndsOf(draft.spec, CandidateOf(draft.spec, from), CandidateOf(draft.spec, to), edge.kind);
     if (!ends.ok()) continue;  // the plan says what is wrong
-    links_.Drop(edge.from, edge.to);
+    if (!edge.round_trips_only) links_.Drop(edge.from, edge.to);
     const Probe& probe = draft.probes.Add({.id = next_probe_++,
                                            .edge = edge,
                                            .transport = ends->transport,
@@ -56,6 +76,7 @@ void Core::SendProbe(const Worker& worker, const Draft& draft, const Probe& prob
   ask.set_peer_name(peer.hello.name());
   ask.set_transport(std::string(ToString(probe.transport)));
   ask.set_dial(probe.Dials(worker.id));
+  ask.set_round_trips_only(probe.edge.round_trips_only);
   ask.set_limit_seconds(absl::ToDoubleSeconds(options_.probe_limit));
   ask.set_link_secret(HmacSha256(
       draft.link_secret, fmt::format("probe {} of epoch {}", probe.id, draft.epoch.value())));
@@ -77,11 +98,12 @@ void Core::OnLinkProbed(const Worker& worker, Draft& draft, const v1::LinkProbed
   AdvanceDraft(draft.run);
 }
 
-void Core::NoteLink(const Draft& draft, const Probe& probe) {
+void Core::NoteLink(Draft& draft, const Probe& probe) {
   if (const std::optional<ProbeResult> result = probe.Result()) {
     links_.Note(probe, *result, now_);
     return;
   }
+  draft.survey.Fail(probe.edge.from, probe.edge.to);
   const std::string problem = probe.Problem();
   Log(FindRun(draft.run), "link",
       fmt::format("the link between worker {} and worker {} could not be measured, and the plan "
@@ -108,12 +130,25 @@ void Core::CheckProbes() {
 }
 
 void Core::AddMeasuredLinks(const Draft& draft, CandidateWorker* worker) const {
+  const auto add = [&](const WorkerId& peer) {
+    // The last plan of a survey knows nothing older.
+    const bool is_old = draft.survey.IsSettled() && !draft.survey.HasAsked(worker->id, peer);
+    const LinkRecord* link = is_old ? nullptr : links_.Find(worker->id, peer);
+    const bool has_failed = draft.survey.HasFailed(worker->id, peer);
+    if (link == nullptr && !has_failed) return;
+    LinkMeasurement& one = worker->to[peer];
+    one.has_failed = has_failed;
+    if (link == nullptr) return;
+    one.bits_per_second = link->bits_per_second;
+    one.latency = link->round_trip / 2;
+  };
+  if (draft.candidates_for) {
+    for (const Draft::Candidate& peer : draft.workers) add(peer.id);
+    return;
+  }
   for (const ProbeEdge& edge : draft.probes.edges()) {
-    if (edge.from != worker->id && edge.to != worker->id) continue;
-    const WorkerId& peer = edge.from == worker->id ? edge.to : edge.from;
-    const LinkRecord* link = links_.Find(worker->id, peer);
-    if (link == nullptr) continue;
-    worker->to[peer] = {.bits_per_second = link->bits_per_second, .latency = link->round_trip / 2};
+    if (edge.from == worker->id) add(edge.to);
+    if (edge.to == worker->id) add(edge.from);
   }
 }
 

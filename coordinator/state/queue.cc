@@ -19,6 +19,8 @@ namespace {
 
 constexpr size_t kMaxRuns = 10'000;  // all of them are in memory
 constexpr size_t kMaxQueuedRuns = 500;
+// Of one plan; links among more are not measured in a reasonable time.
+constexpr size_t kMostCandidates = 64;
 
 uint64_t TextBytes(const v1::SubmitRequest& submit) {
   uint64_t bytes = 0;
@@ -241,9 +243,9 @@ void Core::AdvanceQueue() {
       const v1::CheckpointManifest* manifest = NewestWithinReach(record);
       if (manifest != nullptr) step = manifest->step();
     }
-    const StatusOr<std::vector<Worker*>> workers = WorkersFor(record.spec, record, step);
-    if (!workers.ok()) {
-      const std::string sentence(Message(workers.status()));
+    const StatusOr<Candidates> candidates = WorkersFor(record.spec, record, step);
+    if (!candidates.ok()) {
+      const std::string sentence(Message(candidates.status()));
       if (sentence == run->waiting) continue;
       run->waiting = sentence;
       Changed(*run);
@@ -255,17 +257,19 @@ void Core::AdvanceQueue() {
     run->stages.clear();
     record.plan.reset();
     if (record.spec.train.dtype == ComputeDtype::kAuto) {
-      SettleDtype(*workers, &record.spec);
+      SettleDtype(candidates->workers, &record.spec);
       if (record.spec.train.dtype == ComputeDtype::kBf16) {
         Log(run, "note", "train.dtype: all workers compute on GPUs, so products are in bf16");
       }
     }
     run->draft = NewDraft(record.id, record.epoch, record.spec, record.data_files,
-                          record.link_secret, *workers);
+                          record.link_secret, *candidates);
     run->draft->resume_step = record.step;
     std::vector<std::string> names;
-    for (const Worker* worker : *workers) names.push_back(Label(*worker));
-    Move(*run, Trigger::kWorkersFree, "", "on " + Join(names));
+    for (const Worker* worker : candidates->workers) names.push_back(Label(*worker));
+    const bool all = !candidates->choose || *candidates->choose == names.size();
+    Move(*run, Trigger::kWorkersFree, "",
+         all ? "on " + Join(names) : fmt::format("on {} of {}", *candidates->choose, Join(names)));
   }
 }
 
@@ -278,8 +282,8 @@ std::vector<const Worker*> Core::ConnectedByName() const {
   return {connected_.begin(), connected_.end()};
 }
 
-StatusOr<std::vector<Worker*>> Core::WorkersFor(const RunSpec& spec, const RunRecord& record,
-                                                uint64_t resume_step) {
+StatusOr<Candidates> Core::WorkersFor(const RunSpec& spec, const RunRecord& record,
+                                      uint64_t resume_step) {
   for (const v1::CheckpointManifest& manifest : record.checkpoints) {
     if (manifest.step() == resume_step) return WorkersForResume(spec, record, manifest);
   }
@@ -303,7 +307,7 @@ bool Core::HasDevicesFor(const RunSpec& spec, const Worker& worker) const {
   return spec.group.tensor == 1 || CheckDevices(spec, {CandidateOf(spec, worker)}).ok();
 }
 
-StatusOr<std::vector<Worker*>> Core::ChooseWorkers(const RunSpec& spec) {
+StatusOr<Candidates> Core::ChooseWorkers(const RunSpec& spec) {
   std::vector<Worker*> free = FreeFor(spec);
   // Spares are set apart where the count of stages is left to us, but for them no run waits.
   const size_t apart = spec.pipeline.stages || free.empty()
@@ -312,14 +316,32 @@ StatusOr<std::vector<Worker*>> Core::ChooseWorkers(const RunSpec& spec) {
   const std::optional<uint32_t> stages =
       StageCount(spec, static_cast<uint32_t>(free.size() - apart));
   if (!stages || *stages == 0) return absl::UnavailableError(ShortageSentence(spec));
-  free.resize(size_t{*stages} * spec.replicas.count);
-  return free;
+  const uint32_t replicas = spec.replicas.count;
+  // Replicas are not placed yet.
+  if (spec.pipeline.placement == PlacementKind::kNames || free.size() == 1 || replicas > 1) {
+    free.resize(size_t{*stages} * replicas);
+    return Candidates{std::move(free), std::nullopt};
+  }
+  // Where there are enough of the better kind none of the other one are considered: those decide
+  // what type a run computes in, and whether it may have its ranks.
+  const auto keep = [&](const auto& is_good) {
+    const auto rest = std::ranges::stable_partition(free, is_good);
+    if (static_cast<size_t>(rest.begin() - free.begin()) >= *stages) {
+      free.erase(rest.begin(), free.end());
+    } else {
+      std::ranges::sort(free, NameLess());
+    }
+  };
+  keep([&](const Worker* worker) { return HasDevicesFor(spec, *worker); });
+  keep([&](const Worker* worker) { return CandidateOf(spec, *worker).on_gpu; });
+  if (free.size() > kMostCandidates) free.resize(std::max<size_t>(kMostCandidates, *stages));
+  return Candidates{std::move(free), stages};
 }
 
 // Every shard must be within reach. Those who hold some come first, in their old places where there
 // are as many stages as before.
-StatusOr<std::vector<Worker*>> Core::WorkersForResume(const RunSpec& spec, const RunRecord& record,
-                                                      const v1::CheckpointManifest& manifest) {
+StatusOr<Candidates> Core::WorkersForResume(const RunSpec& spec, const RunRecord& record,
+                                            const v1::CheckpointManifest& manifest) {
   if (const v1::CheckpointFile* file = UnreachableFile(manifest)) {
     std::string sentence = fmt::format(
         "waits for {}, which is not connected: it holds stage {} of the "
@@ -362,7 +384,7 @@ StatusOr<std::vector<Worker*>> Core::WorkersForResume(const RunSpec& spec, const
     worker = free.front();
     free.erase(free.begin());
   }
-  return chosen;
+  return Candidates{std::move(chosen), std::nullopt};
 }
 
 std::string Core::ShortageSentence(const RunSpec& spec) const {
@@ -382,7 +404,7 @@ std::string Core::ShortageSentence(const RunSpec& spec) const {
 
 void Core::On(event::PlanAsked& asked) {
   if (jobs_.contains(asked.new_id)) return;  // the same request again
-  const StatusOr<std::vector<Worker*>> workers = ChooseWorkers(asked.spec);
+  const StatusOr<Candidates> workers = ChooseWorkers(asked.spec);
   if (!workers.ok() || FindRun(asked.new_id) != nullptr) {
     const Status status =
         workers.ok()
@@ -394,7 +416,7 @@ void Core::On(event::PlanAsked& asked) {
   }
   const std::vector<v1::DataFile> files(asked.submit.data_files().begin(),
                                         asked.submit.data_files().end());
-  SettleDtype(*workers, &asked.spec);
+  SettleDtype(workers->workers, &asked.spec);
   PlanJob& job = jobs_[asked.new_id];
   job.request = asked.request;
   job.draft = NewDraft(asked.new_id, Epoch(1), asked.spec, files, asked.link_secret, *workers);

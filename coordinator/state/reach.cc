@@ -49,6 +49,18 @@ bool Core::IsTryingReach(const RunSpec& spec, const Worker& upper, const Worker&
 }
 
 bool Core::IsTryingReach(const Draft& draft) const {
+  if (draft.candidates_for) {
+    if (draft.survey.HasBegun()) return false;
+    for (const Draft::Candidate& one : draft.workers) {
+      for (const Draft::Candidate& other : draft.workers) {
+        if (one.id < other.id && IsTryingReach(draft.spec, *FindWorker(one.id),
+                                               *FindWorker(other.id), EdgeKind::kActivations)) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
   return std::ranges::any_of(draft.probes.edges(), [&](const ProbeEdge& edge) {
     return IsTryingReach(draft.spec, *FindWorker(edge.from), *FindWorker(edge.to), edge.kind);
   });

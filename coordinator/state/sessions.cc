@@ -109,6 +109,7 @@ void Core::On(event::WorkerJoined& joined) {
     if (Draft* draft = worker.held ? FindDraft(*worker.held) : nullptr) {
       DropPlan(*draft);
       draft->probes.Restart();
+      draft->survey = LinkSurvey();
     }
   }
   if (is_new) {

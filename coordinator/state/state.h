@@ -278,6 +278,9 @@ struct StateOptions {
   absl::Duration ready_timeout = absl::Minutes(30);
   // How long two neighbours may take to measure their link; then the plan goes without.
   absl::Duration probe_limit = absl::Seconds(10);
+  // How long round trips of candidates are measured before the first plan, and then goodput; what
+  // is not measured by then is estimated.
+  absl::Duration survey_limit = absl::Seconds(30);
   // How long a worker may try to reach another one.
   absl::Duration reach_limit = absl::Seconds(5);
   // How long a running run may stand still, if no link is in trouble and every worker is there. At

@@ -327,6 +327,8 @@ Table RunTable(RunSpec* spec, std::string* preset, const CodecCheck& check) {
                              Flag("at_start", &validation->at_start)}),
       Section("train", TrainTable(&spec->train, &spec->model)),
       Section("pipeline", {WholeOrAuto("stages", &pipeline->stages, 1, 4096),
+                           Choice("placement", &pipeline->placement,
+                                  std::vector{PlacementKind::kAuto, PlacementKind::kNames}),
                            Choice("schedule", &pipeline->schedule,
                                   std::vector{ScheduleKind::kLinkAware, ScheduleKind::kOneFOneB,
                                               ScheduleKind::kGpipe}),

@@ -41,6 +41,11 @@ enum class SendOrder : uint8_t {
   kActivationsFirst,
   kAsReady,
 };
+// Which workers a run takes, and in which order: "auto", "names".
+enum class PlacementKind : uint8_t {
+  kAuto,   // of all that are free those, and as, the plan predicts the shortest step
+  kNames,  // the first by name, in the order of their names
+};
 // What a stage does without for the sake of memory, and computes again in backward: "none",
 // "blocks", "stage". Results are the same to the bit.
 enum class Recompute : uint8_t {
@@ -88,6 +93,7 @@ enum class GroupCollective : uint8_t {
 std::string_view ToString(ComputeDtype dtype);
 std::string_view ToString(ScheduleKind kind);
 std::string_view ToString(SendOrder order);
+std::string_view ToString(PlacementKind kind);
 std::string_view ToString(Recompute what);
 std::string_view ToString(TransportKind kind);
 std::string_view ToString(OptimizerKind kind);
@@ -200,6 +206,7 @@ struct PipelineSpec {
   // first plan chooses their number.
   std::optional<uint32_t> slices = 1;
   uint32_t SlicesNow() const { return slices.value_or(1); }  // until it is chosen
+  PlacementKind placement = PlacementKind::kAuto;
   friend bool operator==(const PipelineSpec&, const PipelineSpec&) = default;
 };
 
@@ -386,8 +393,9 @@ std::string DataOverride(const RunSpec& spec);
 // The run file with every default written out, but for keys that neighbours of an older version do
 // not know (validation.clean and .at_start, train.dtype where it is auto, train.deterministic,
 // train.on_nonfinite, train.lora, train.optimizer.momentum and .moments, train.schedule.decay,
-// group of more than one rank, checkpoint.at_end); ParseRunSpec of it gives an equal spec.
-// `longhaul plan --show-config` prints it and the control plane carries it.
+// pipeline.placement where it is auto, group of more than one rank, checkpoint.at_end);
+// ParseRunSpec of it gives an equal spec. `longhaul plan --show-config` prints it and the control
+// plane carries it.
 std::string ToYaml(const RunSpec& spec);
 
 // The files that the spec's globs match, sorted and without doubles, each glob relative to

@@ -53,6 +53,10 @@ std::string_view ToString(SendOrder order) {
   return "";
 }
 
+std::string_view ToString(PlacementKind kind) {
+  return kind == PlacementKind::kAuto ? "auto" : "names";
+}
+
 std::string_view ToString(TransportKind kind) {
   return kind == TransportKind::kGrpc ? "grpc" : "ucx";
 }

@@ -200,6 +200,7 @@ std::string ToYaml(const RunSpec& spec) {
   out += fmt::format(
       "pipeline:\n"
       "  stages: {}\n"
+      "{}"
       "  schedule: {}\n"
       "  send_order: {}\n"
       "  recompute: {}\n"
@@ -209,10 +210,14 @@ std::string ToYaml(const RunSpec& spec) {
       "{}"
       "{}"
       "transport: {}\n",
-      OrAuto(spec.pipeline.stages), ToString(spec.pipeline.schedule),
-      ToString(spec.pipeline.send_order), RecomputeYaml(spec.pipeline.recompute),
-      spec.pipeline.threads_per_stage, OrAuto(spec.pipeline.depth), NewKeysOf(spec.pipeline),
-      config::ReplicasYaml(spec.replicas), config::GroupYaml(spec.group), ToString(spec.transport));
+      OrAuto(spec.pipeline.stages),
+      spec.pipeline.placement == PlacementKind::kAuto
+          ? ""
+          : fmt::format("  placement: {}\n", ToString(spec.pipeline.placement)),
+      ToString(spec.pipeline.schedule), ToString(spec.pipeline.send_order),
+      RecomputeYaml(spec.pipeline.recompute), spec.pipeline.threads_per_stage,
+      OrAuto(spec.pipeline.depth), NewKeysOf(spec.pipeline), config::ReplicasYaml(spec.replicas),
+      config::GroupYaml(spec.group), ToString(spec.transport));
   out += LinksYaml(spec.links);
   out += fmt::format(
       "checkpoint:\n"

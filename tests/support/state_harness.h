@@ -33,6 +33,7 @@ inline RunSpec SmallSpec(const std::string& name, std::optional<uint32_t> stages
   spec.train.steps = 4;
   spec.train.microbatches = 2;
   spec.pipeline.stages = stages;
+  spec.pipeline.placement = PlacementKind::kNames;
   spec.links.codecs = {"none", "none"};
   spec.checkpoint.every = 2;
   spec.checkpoint.keep = 2;

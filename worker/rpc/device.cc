@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -12,6 +13,7 @@
 #include "base/cuda/device.h"
 #include "base/cuda/device_check.h"
 #include "base/cuda/module.h"
+#include "worker/rpc/device_id.h"
 #include "worker/stage/torch_cuda.h"
 
 namespace longhaul::worker {
@@ -50,6 +52,8 @@ v1::Device ThatGpu(const cuda::Device& gpu) {
   device.set_memory_bytes(static_cast<uint64_t>(static_cast<double>(gpu.info().memory_bytes) *
                                                 (1 - kGpuMemoryReserve)));
   device.set_host_memory_bytes(HostMemoryBytes());
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  device.set_uuid(GpuUuid(static_cast<uint32_t>(gpu.index()), visible == nullptr ? "" : visible));
   return device;
 }
 

@@ -67,6 +67,8 @@ class LinkProbe::Conversation : public transport::LinkHandler,
     absl::Duration round_trip;
   };
 
+  explicit Conversation(bool round_trips_only) : round_trips_only_(round_trips_only) {}
+
   void Opened(StatusOr<std::shared_ptr<Link>> link);
   // The first to come counts.
   void Finish(StatusOr<Result> result);
@@ -91,6 +93,7 @@ class LinkProbe::Conversation : public transport::LinkHandler,
   void StopWhenEnough();
   void SayDryWhenSo();
 
+  const bool round_trips_only_;
   std::shared_ptr<Link> link_;
   int pings_heard_early_ = 0;
   MonoTime first_ping_, last_ping_;
@@ -221,7 +224,7 @@ void LinkProbe::Conversation::TakePong() {
   round_trip_ = std::min(round_trip_, longhaul::operator-(now, last_ping_));
   ++pongs_;
   const bool long_enough = longhaul::operator-(now, first_ping_) >= kPingsFor;
-  if (pongs_ < (long_enough ? kFewPings : kPings)) {
+  if (pongs_ < (long_enough || round_trips_only_ ? kFewPings : kPings)) {
     Ping();
     return;
   }
@@ -232,7 +235,13 @@ void LinkProbe::Conversation::TakePong() {
 }
 
 void LinkProbe::Conversation::BeginToSend() {
-  if (ready_ && peer_ready_) Pump();
+  if (!ready_ || !peer_ready_) return;
+  if (!round_trips_only_) {
+    Pump();
+    return;
+  }
+  if (!std::exchange(enough_, true)) Say(Word::kEnough);
+  StopWhenEnough();
 }
 
 size_t LinkProbe::Conversation::MayBeUnderWay() {
@@ -276,11 +285,13 @@ void LinkProbe::Conversation::StopWhenEnough() {
 void LinkProbe::Conversation::SayDryWhenSo() {
   if (!enough_ || !peer_enough_ || under_way_ > 0) return;
   if (!std::exchange(dry_, true)) Say(Word::kDry);
-  if (peer_dry_) Finish(Result{meter_->BitsPerSecond(), round_trip_});
+  if (!peer_dry_) return;
+  Finish(Result{round_trips_only_ ? 0 : meter_->BitsPerSecond(), round_trip_});
 }
 
 LinkProbe::LinkProbe(const v1::WorkerCommand& command)
-    : command_(command), conversation_(std::make_shared<Conversation>()) {}
+    : command_(command),
+      conversation_(std::make_shared<Conversation>(command.probe_link().round_trips_only())) {}
 
 LinkProbe::~LinkProbe() = default;
 

@@ -9,6 +9,8 @@
 //   enough       this side knows what arrives; both go on sending until both do
 //   dry          what this side sent has been taken; when both are, the link is closed
 //
+// Where round trips alone are asked for, both have enough as soon as both are ready.
+//
 // What is under way is kept small, or a slow link would be busy with it for seconds afterwards.
 #ifndef LONGHAUL_WORKER_RPC_LINK_PROBE_H_
 #define LONGHAUL_WORKER_RPC_LINK_PROBE_H_

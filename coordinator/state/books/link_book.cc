@@ -3,13 +3,17 @@
 namespace longhaul::coordinator {
 
 void LinkBook::Note(const Probe& probe, const ProbeResult& result, MonoTime now) {
-  LinkRecord link{.transport = probe.transport,
-                  .bits_per_second = result.forward_bits_per_second,
-                  .round_trip = result.round_trip,
-                  .at = now};
-  links_[{probe.edge.from, probe.edge.to}] = link;
-  link.bits_per_second = result.backward_bits_per_second;
-  links_[{probe.edge.to, probe.edge.from}] = link;
+  const auto note = [&](const WorkerId& from, const WorkerId& to, double bits_per_second) {
+    LinkRecord& link = links_[{from, to}];
+    link.round_trip = result.round_trip;
+    // Goodput that was measured before is better than none.
+    if (probe.edge.round_trips_only && link.bits_per_second > 0) return;
+    link.transport = probe.transport;
+    link.bits_per_second = bits_per_second;
+    link.at = now;
+  };
+  note(probe.edge.from, probe.edge.to, result.forward_bits_per_second);
+  note(probe.edge.to, probe.edge.from, result.backward_bits_per_second);
 }
 
 void LinkBook::Drop(const WorkerId& one, const WorkerId& other) {

@@ -18,7 +18,7 @@ namespace longhaul::coordinator {
 // One direction of a link.
 struct LinkRecord {
   TransportKind transport = TransportKind::kUcx;
-  double bits_per_second = 0;  // goodput, as it arrived
+  double bits_per_second = 0;  // goodput, as it arrived; 0: round trips alone are known
   absl::Duration round_trip;
   MonoTime at;
 };

@@ -16,8 +16,9 @@ bool IsPlausible(const v1::LinkProbed& answer) {
          trip < 3600;
 }
 
-bool IsMeasured(const std::optional<v1::LinkProbed>& answer) {
-  return answer && answer->problem().empty() && answer->goodput_bits_per_second() > 0;
+bool IsMeasured(const std::optional<v1::LinkProbed>& answer, bool round_trips_only) {
+  return answer && answer->problem().empty() &&
+         (round_trips_only || answer->goodput_bits_per_second() > 0);
 }
 
 bool Touches(const ProbeEdge& edge, const WorkerId& worker) {
@@ -27,10 +28,13 @@ bool Touches(const ProbeEdge& edge, const WorkerId& worker) {
 }  // namespace
 
 std::optional<ProbeResult> Probe::Result() const {
-  if (!IsMeasured(from_said) || !IsMeasured(to_said)) return std::nullopt;
+  const bool round_trips_only = edge.round_trips_only;
+  if (!IsMeasured(from_said, round_trips_only) || !IsMeasured(to_said, round_trips_only)) {
+    return std::nullopt;
+  }
   return ProbeResult{
-      .forward_bits_per_second = to_said->goodput_bits_per_second(),
-      .backward_bits_per_second = from_said->goodput_bits_per_second(),
+      .forward_bits_per_second = round_trips_only ? 0 : to_said->goodput_bits_per_second(),
+      .backward_bits_per_second = round_trips_only ? 0 : from_said->goodput_bits_per_second(),
       .round_trip =
           absl::Seconds(std::min(from_said->round_trip_seconds(), to_said->round_trip_seconds())),
   };

@@ -25,14 +25,16 @@
 
 namespace longhaul::coordinator {
 
-// An edge of the plan in the making, with the workers of its cells.
+// An edge of the plan in the making, with the workers of its cells; or one that it may have.
 struct ProbeEdge {
   EdgeId id;
   WorkerId from, to;
   EdgeKind kind = EdgeKind::kActivations;
+  bool round_trips_only = false;
 };
 
 struct ProbeResult {
+  // 0, both: round trips alone were measured.
   double forward_bits_per_second = 0;   // goodput, as it arrived at `to`
   double backward_bits_per_second = 0;  // and at `from`
   absl::Duration round_trip;

@@ -1,4 +1,5 @@
-// longhaul-planner-bench: what a plan takes of a model with many layers and experts.
+// longhaul-planner-bench: what a plan takes of a model with many layers and experts; with
+// --placement what is found of the best workers and their order (placement_rows.h).
 //
 // A published model on workers with GPUs that are all alike; nothing is measured. The search for
 // depths is bound by a time of its own and the same for every model, so that a plan with a fixed
@@ -16,6 +17,7 @@
 #include "coordinator/planner/planner.h"
 #include "run/file/group_fields.h"
 #include "run/model/share.h"
+#include "tests/bench/coordinator/placement_rows.h"
 
 namespace longhaul::bench {
 namespace {
@@ -108,7 +110,17 @@ int Main(int argc, char** argv) {
   app.add_option("--stages", flags.stages, "Of the pipeline")->capture_default_str();
   app.add_option("--devices", flags.devices, "Of each worker")->capture_default_str();
   app.add_option("--microbatches", flags.microbatches, "Of a step")->capture_default_str();
+  PlacementFlags placement;
+  app.add_option("--placement", placement.folder,
+                 "Place the workers of the files in tests/fixtures/placement, and nothing else");
+  app.add_option("--restarts", placement.restarts, "From random chains, to compare with")
+      ->capture_default_str();
+  app.add_option("--times", placement.times, "Restarts go on so many times as long as the search")
+      ->capture_default_str();
+  app.add_option("--seeds", placement.seeds, "Of longer searches, for the best known")
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
+  if (!placement.folder.empty()) return PrintPlacements(placement);
   TimeMemory(flags);
   const std::string all = fmt::format("{{ tensor: {} }}", flags.devices);
   for (const bool fixed_depth : {true, false}) {

@@ -17,7 +17,7 @@ name: regions
 model: { family: gpt, layers: 3, hidden: 64, heads: 2, context: 64 }
 data: { text: [text.txt], tokenizer: bytes }
 train: { steps: 6, microbatches: 2 }
-pipeline: { stages: 3 }
+pipeline: { stages: 3, placement: names }
 links: { forward: none, backward: none }
 checkpoint: { every: 0, keep: 1 }
 topology:

@@ -17,7 +17,7 @@ name: far
 model: {{ family: gpt, layers: {WORKERS}, hidden: 32, heads: 2, context: 32 }}
 data: {{ text: [text.txt], tokenizer: bytes }}
 train: {{ steps: 2, microbatches: 4 }}
-pipeline: {{ stages: {WORKERS} }}
+pipeline: {{ stages: {WORKERS}, placement: names }}
 transport: ucx
 """
 

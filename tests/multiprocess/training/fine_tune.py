@@ -46,7 +46,7 @@ train:
   dtype: {dtype}
 {lora}  optimizer: {{ lr: 1e-4 }}
   schedule: {{ kind: cosine, warmup: 2 }}
-pipeline: {{ stages: {stages} }}
+pipeline: {{ stages: {stages}, placement: names }}
 links: {links}
 checkpoint: {{ every: 0 }}
 """

@@ -14,7 +14,7 @@ name: {name}
 model: {{ family: gpt, layers: 8, hidden: 64, heads: 4, context: 64 }}
 data: {{ text: [text.txt] }}
 train: {{ steps: {steps}, microbatches: 8 }}
-pipeline: {{ stages: 4 }}
+pipeline: {{ stages: 4, placement: names }}
 links: {links}
 checkpoint: {{ every: {every}, keep: 2 }}
 recovery: {{ attempts: 0 }}

@@ -26,7 +26,7 @@ train:
   seed: 5
   optimizer: {{ kind: adamw, lr: 1e-3 }}
   schedule: {{ kind: cosine, warmup: 5 }}
-pipeline: {{ stages: {stages}, schedule: {schedule} }}
+pipeline: {{ stages: {stages}, schedule: {schedule}, placement: names }}
 transport: {transport}
 links: {links}
 checkpoint: {{ every: 10, keep: 2 }}

@@ -23,6 +23,12 @@ class TwoVersions(Cluster):
     def __init__(self, folder, programs):
         super().__init__(programs, folder, workers=WORKERS)
 
+    def write_run(self, *arguments, **options):
+        """Without keys that the older version does not know."""
+        path = super().write_run(*arguments, **options)
+        path.write_text(path.read_text().replace(", placement: names", ""))
+        return path
+
     def upgrade(self, programs):
         self.stop()
         self.processes = {}

@@ -23,7 +23,7 @@ model: {{ from: "{folder}", context: {context}{tied} }}
 data: {{ sets: [row0, row1] }}
 validation: {{ samples: 8{validation} }}
 train: {{ steps: {steps}, microbatches: 2 }}
-pipeline: {{ stages: 3 }}
+pipeline: {{ stages: 3, placement: names }}
 links: {links}
 """
 

@@ -259,6 +259,7 @@ void Chaos::UserActs() {
   const auto most = std::min<uint64_t>(cluster_.workers.size() + 1, kMostStages);
   const auto stages = static_cast<uint32_t>(1 + random.Below(most));
   RunSpec spec = random.Chance(0.5) ? ShortSpec(name, stages) : EndlessSpec(name, stages);
+  if (random.Chance(0.5)) spec.pipeline.placement = PlacementKind::kAuto;
   spec.checkpoint.keep_copy = random.Chance(0.3);
   constexpr uint32_t kAttempts[] = {0, 1, 5};
   spec.recovery.attempts = kAttempts[random.Below(std::size(kAttempts))];

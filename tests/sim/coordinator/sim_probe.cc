@@ -52,8 +52,10 @@ void SimWorker::PollProbe(uint64_t number) {
       world_->Blame(index_);
       answer.set_problem("the link broke");
     } else {
-      answer.set_goodput_bits_per_second(
-          RateOf({probe_->command.run_id(), probe_->command.epoch()}, probe_->peer, index_));
+      if (!ask.round_trips_only()) {
+        answer.set_goodput_bits_per_second(
+            RateOf({probe_->command.run_id(), probe_->command.epoch()}, probe_->peer, index_));
+      }
       answer.set_round_trip_seconds(0.01);
     }
   } else {

@@ -73,6 +73,17 @@ TEST_F(CliTest, Workers) {
               HasSubstr("\nworker1\tworker2\tucx\t9.5 Mbit/s\t50 ms\t1m30s ago\n"));
   EXPECT_EQ(nlohmann::json::parse(Ask({"workers", "--json"}).out)["links"][0]["age_seconds"], 90);
   EXPECT_EQ(nlohmann::json::parse(Ask({"workers", "--json"}).out)["workers"][0]["name"], "worker1");
+  // The other way only round trips are known.
+  link.set_from_worker("worker2");
+  link.set_to_worker("worker1");
+  link.set_goodput_bits_per_second(0);
+  control_.links.push_back(link);
+  control_.workers.push_back(worker);
+  control_.workers.back().set_name("worker2");
+  EXPECT_EQ(Ask({"workers", "--links"}).out,
+            "FROM / TO\tworker1\tworker2\n"
+            "worker1\t-\t9.5 Mbit/s, 50 ms\n"
+            "worker2\t50 ms\t-\n");
 }
 
 }  // namespace

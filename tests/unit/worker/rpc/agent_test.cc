@@ -246,6 +246,22 @@ TEST_F(AgentTest, TwoMeasureTheLinkBetweenThem) {
   EXPECT_TRUE(other.Hear().has_stage_ready());
 }
 
+TEST_F(AgentTest, TwoMeasureRoundTripsAlone) {
+  Worker other;
+  v1::WorkerCommand above = ProbeOf(1), below = ProbeOf(1, worker_.address());
+  for (v1::WorkerCommand* command : {&above, &below}) {
+    command->mutable_probe_link()->set_round_trips_only(true);
+  }
+  worker_->Handle(above);
+  other->Handle(below);
+  for (Worker* worker : {&worker_, &other}) {
+    const v1::LinkProbed answer = worker->Hear().link_probed();
+    EXPECT_EQ(answer.problem(), "");
+    EXPECT_EQ(answer.goodput_bits_per_second(), 0);
+    EXPECT_GT(answer.round_trip_seconds(), 0);
+  }
+}
+
 TEST_F(AgentTest, ALinkThatCannotBeMeasuredIsAProblem) {
   v1::WorkerCommand command = ProbeOf(1);
   command.mutable_probe_link()->set_transport("pigeon");

@@ -37,6 +37,22 @@ TEST(LinkBook, KeepsTheNewest) {
   EXPECT_EQ(book.Find(kA, kB)->at, kNow + absl::Seconds(1));
 }
 
+TEST(LinkBook, RoundTripsAloneLeaveTheGoodputAsItWas) {
+  LinkBook book;
+  Probe trips = Between(kA, kB);
+  trips.edge.round_trips_only = true;
+  constexpr ProbeResult kTrips{.round_trip = absl::Milliseconds(5)};
+  book.Note(trips, kTrips, kNow);
+  ASSERT_NE(book.Find(kB, kA), nullptr);
+  EXPECT_EQ(book.Find(kB, kA)->bits_per_second, 0);
+  EXPECT_EQ(book.Find(kB, kA)->round_trip, absl::Milliseconds(5));
+  book.Note(Between(kA, kB), kResult, kNow);
+  book.Note(trips, kTrips, kNow + absl::Seconds(1));
+  EXPECT_EQ(book.Find(kA, kB)->bits_per_second, 40e6);
+  EXPECT_EQ(book.Find(kA, kB)->round_trip, absl::Milliseconds(5));
+  EXPECT_EQ(book.Find(kA, kB)->at, kNow);  // of the goodput
+}
+
 TEST(LinkBook, ForgetsAPairAndAWorker) {
   LinkBook book;
   book.Note(Between(kA, kB), kResult, kNow);

@@ -1,0 +1,81 @@
+// The lower bound of a chain of workers, put together of segments in constant time. Pure; private
+// to placement*.cc.
+//
+// A step is bound by what is busy the longest: a stage or its interface, for as long as all
+// microbatches take there, behind the way of the first one down to it and before the way of the
+// last one back; or one direction of a boundary. Two segments and the boundary between them have a
+// bound that follows from the bounds of both, so that a changed chain costs as many joins as it has
+// pieces.
+#ifndef LONGHAUL_COORDINATOR_PLANNER_CHAIN_BOUND_H_
+#define LONGHAUL_COORDINATOR_PLANNER_CHAIN_BOUND_H_
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "coordinator/planner/placement.h"
+
+namespace longhaul::coordinator {
+
+// The bound of what does not fit or may not be joined.
+inline constexpr double kNoChain = std::numeric_limits<double>::infinity();
+
+// Seconds.
+struct Segment {
+  double round = 0;              // of one microbatch down through it and back up
+  double stage = 0;              // the most of a stage or an interface, with the way to it and back
+  double wire = 0;               // the most of a boundary inside: all microbatches but the first
+  uint32_t first = 0, last = 0;  // workers at its ends
+
+  double Bound() const { return stage > round + wire ? stage : round + wire; }
+};
+
+class ChainBound {
+ public:
+  explicit ChainBound(const PlacementProblem& problem);
+
+  // Infinite where it does not fit.
+  Segment Stage(uint32_t worker, uint32_t layers, ChainRole role) const {
+    const std::vector<Segment>& by_layers =
+        by_layers_[worker * kChainRoles + static_cast<size_t>(role)];
+    if (layers == 0 || layers > by_layers.size()) return Impossible(worker);
+    return by_layers[layers - 1];
+  }
+  Segment Join(const Segment& upper, const Segment& lower) const {
+    const Boundary& between = boundaries_[upper.last * workers_ + lower.first];
+    const double way = upper.round + between.round;
+    Segment joined;
+    joined.round = way + lower.round;
+    joined.stage = upper.stage > way + lower.stage ? upper.stage : way + lower.stage;
+    joined.wire = upper.wire > lower.wire ? upper.wire : lower.wire;
+    if (between.wire > joined.wire) joined.wire = between.wire;
+    joined.first = upper.first;
+    joined.last = lower.last;
+    return joined;
+  }
+  // What comes after the passes of a whole chain.
+  double After(uint32_t first, uint32_t first_layers, uint32_t last) const;
+  double Of(const PlacedChain& chain) const;
+
+  ChainRole RoleAt(uint32_t place) const { return coordinator::RoleAt(place, problem_.stages); }
+  // Of one microbatch down a boundary and up again, with all the others behind it.
+  double BoundarySeconds(uint32_t upper, uint32_t lower) const {
+    const Boundary& between = boundaries_[upper * workers_ + lower];
+    return between.round + between.wire;
+  }
+
+ private:
+  struct Boundary {
+    double round = 0, wire = 0;
+  };
+  static Segment Impossible(uint32_t worker);
+
+  const PlacementProblem& problem_;
+  const size_t workers_;
+  std::vector<std::vector<Segment>> by_layers_;  // [worker * kChainRoles + role][layers - 1]
+  std::vector<Boundary> boundaries_;             // [upper * workers + lower]
+};
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_COORDINATOR_PLANNER_CHAIN_BOUND_H_

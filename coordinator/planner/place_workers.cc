@@ -1,0 +1,212 @@
+#include "coordinator/planner/place_workers.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "coordinator/planner/link_estimates.h"
+#include "coordinator/planner/links.h"
+#include "coordinator/planner/pipeline_cost.h"
+#include "coordinator/planner/prediction.h"
+#include "coordinator/planner/stage_costs.h"
+#include "run/plan/chain.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+bool HasTimedGroup(const RunSpec& spec, const CandidateWorker& worker) {
+  const v1::GroupTimes* const group = TimesOfGroup(worker, spec.group);
+  return worker.devices.size() >= spec.group.tensor && group != nullptr && group->refused().empty();
+}
+
+// As far as memory and times are concerned.
+std::vector<StageOption> OptionsOf(const PlanRequest& request, const StageCosts& costs,
+                                   const CandidateWorker& worker, ChainRole role, uint32_t stages) {
+  const bool first = role == ChainRole::kFirst || role == ChainRole::kOnly;
+  const bool last = role == ChainRole::kLast || role == ChainRole::kOnly;
+  // Of a stage in the middle at the most that its place may ask for.
+  const uint32_t place = last ? chain::LastStage(stages) : first ? 0 : 1;
+  const uint32_t least = costs.LeastDepth(chain::StagesFrom(place, stages));
+  const bool has_ranks = request.spec.group.tensor == 1 || HasTimedGroup(request.spec, worker);
+  std::vector<StageOption> options;
+  for (uint32_t layers = 1; layers + stages <= request.spec.model.layers + 1; ++layers) {
+    const StageCosts::Stage stage{worker, {.embedding = first, .head = last}, layers};
+    const bool fits = has_ranks && costs.Fits(stage, least);
+    options.push_back({.forward = costs.Forward(stage),
+                       .backward = costs.Backward(stage),
+                       .optimizer = costs.Optimizer(stage),
+                       .depth = fits ? costs.DepthOf(stage, least) : 0});
+  }
+  return options;
+}
+
+StatusOr<PlaceableWorker> WorkerOf(const PlanRequest& request, const StageCosts& costs,
+                                   const CandidateWorker& worker, uint32_t stages) {
+  PlaceableWorker one;
+  for (size_t role = 0; role < kChainRoles; ++role) {
+    const bool alone = static_cast<ChainRole>(role) == ChainRole::kOnly;
+    if (alone != (stages == 1)) continue;
+    one.options[role] = OptionsOf(request, costs, worker, static_cast<ChainRole>(role), stages);
+  }
+  const InterfaceRates interface = InterfaceOf(request, worker);
+  one.egress_bytes_per_second = interface.egress_bytes_per_second;
+  one.ingress_bytes_per_second = interface.ingress_bytes_per_second;
+  LH_ASSIGN_OR_RETURN(const Flow down, FlowFrom(request, worker, Direction::kForward));
+  LH_ASSIGN_OR_RETURN(const Flow up, FlowFrom(request, worker, Direction::kBackward));
+  one.down_bytes = static_cast<double>(WithChunkHeaders(down.bytes));
+  one.up_bytes = static_cast<double>(WithChunkHeaders(up.bytes));
+  one.down_encode = worker.times.forward_encode();
+  one.down_decode = worker.times.forward_decode();
+  one.up_encode = worker.times.backward_encode();
+  one.up_decode = worker.times.backward_decode();
+  return one;
+}
+
+PlanRequest WithChain(const PlanRequest& request, const PlacedChain& chain) {
+  PlanRequest placed = request;
+  placed.workers.clear();
+  for (const uint32_t worker : chain.workers) placed.workers.push_back(request.workers[worker]);
+  // What is known of interfaces by links to workers that have no stage.
+  for (CandidateWorker& worker : placed.workers) {
+    const InterfaceRates rates = InterfaceOf(request, worker);
+    const auto bits = [](double bytes_per_second) {
+      return bytes_per_second == schedule::kUnlimited ? 0 : 8 * bytes_per_second;
+    };
+    worker.egress_bits_per_second = bits(rates.egress_bytes_per_second);
+    worker.ingress_bits_per_second = bits(rates.ingress_bytes_per_second);
+  }
+  placed.layers = chain.layers;
+  placed.candidates_for.reset();
+  return placed;
+}
+
+PlacedChain FirstByName(uint32_t stages) {
+  PlacedChain chain;
+  for (uint32_t w = 0; w < stages; ++w) chain.workers.push_back(w);
+  return chain;
+}
+
+// 0: they cannot be a pipeline in this order.
+StatusOr<double> StepOf(const PlacementProblem& problem, const std::optional<PlacedChain>& chain,
+                        const std::stop_token& stop) {
+  if (!chain || BoundOf(problem, *chain) == schedule::kUnlimited) return 0;
+  return SimulatedStep(problem, *chain, stop);
+}
+
+// Whether a chain of these may be made longer to `stages`. `tries` bounds the search.
+bool Extends(const std::function<bool(size_t, size_t)>& may_be_joined, uint32_t stages,
+             std::vector<bool>* taken, size_t last, uint32_t length, uint32_t* tries) {
+  if (length == stages || *tries == 0) return true;
+  --*tries;
+  for (size_t next = 0; next < taken->size(); ++next) {
+    if ((*taken)[next] || !may_be_joined(last, next)) continue;
+    (*taken)[next] = true;
+    if (Extends(may_be_joined, stages, taken, next, length + 1, tries)) return true;
+    (*taken)[next] = false;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool MayBePlaced(const RunSpec& spec, const std::vector<CandidateWorker>& candidates,
+                 uint32_t stages) {
+  constexpr uint32_t kTries = 500;
+  uint32_t tries = kTries;
+  const auto may_be_joined = [&](size_t upper, size_t lower) {
+    return MayBeJoined(spec, candidates[upper], candidates[lower], EdgeKind::kActivations);
+  };
+  for (size_t first = 0; first < candidates.size(); ++first) {
+    std::vector<bool> taken(candidates.size());
+    taken[first] = true;
+    if (Extends(may_be_joined, stages, &taken, first, 1, &tries)) return true;
+  }
+  return false;
+}
+
+StatusOr<PlacementProblem> ProblemOf(const PlanRequest& request) {
+  const RunSpec& spec = request.spec;
+  const uint32_t stages = *request.candidates_for;
+  PlacementProblem problem{.schedule = spec.pipeline.schedule,
+                           .send_order = spec.pipeline.send_order,
+                           .microbatches = spec.train.microbatches,
+                           .stages = stages,
+                           .layers = spec.model.layers};
+  const StageCosts costs(spec, request.data.vocabulary);
+  for (const CandidateWorker& worker : request.workers) {
+    LH_ASSIGN_OR_RETURN(PlaceableWorker one, WorkerOf(request, costs, worker, stages));
+    problem.workers.push_back(std::move(one));
+  }
+  const bool tied = spec.model.TrainsTiedMatrix() && stages > 1;
+  if (tied) {
+    const auto bytes = [&](Direction direction) {
+      return static_cast<double>(WithChunkHeaders(TiedFlow(request, direction).bytes));
+    };
+    problem.tied_bytes = {bytes(Direction::kForward), bytes(Direction::kBackward)};
+  }
+  // A link that could not be measured may not open for the run either.
+  const auto has_failed = [](const CandidateWorker& from, const CandidateWorker& to) {
+    const auto link = from.to.find(to.id);
+    return link != from.to.end() && link->second.has_failed;
+  };
+  const auto is_measured = [](const CandidateWorker& from, const CandidateWorker& to) {
+    const auto link = from.to.find(to.id);
+    return link != from.to.end() && link->second.bits_per_second > 0 && !link->second.is_estimate;
+  };
+  for (const CandidateWorker& from : request.workers) {
+    for (const CandidateWorker& to : request.workers) {
+      PairCost& pair = problem.pairs.emplace_back();
+      if (&from == &to) continue;
+      const FlowRates rates = RatesBetween(request, from, to);
+      pair.bytes_per_second = rates.bytes_per_second;
+      pair.latency = absl::ToDoubleSeconds(rates.latency);
+      const bool failed = has_failed(from, to) || has_failed(to, from) ||
+                          (request.only_measured && !is_measured(from, to));
+      pair.may_be_joined = !failed && MayBeJoined(spec, from, to, EdgeKind::kActivations);
+      pair.may_hold_tied = !tied || (!failed && MayBeJoined(spec, from, to, EdgeKind::kTied));
+    }
+  }
+  return problem;
+}
+
+StatusOr<PlanRequest> PlaceWorkers(const PlanRequest& request, const std::stop_token& stop) {
+  PlanRequest known = request;
+  EstimateLinks(&known.workers);
+  const uint32_t stages = *request.candidates_for;
+  PlanRequest by_name = WithChain(known, FirstByName(stages));
+  by_name.layers.reset();
+  // Then the plan says so.
+  if (stages > request.spec.model.layers || request.spec.train.microbatches == 0) return by_name;
+  LH_ASSIGN_OR_RETURN(const PlacementProblem problem, ProblemOf(known));
+  const StatusOr<Placement> best = Place(problem, {.stop = stop});
+  if (absl::IsFailedPrecondition(best.status()) && request.only_measured) {
+    PlanRequest with_estimates = request;
+    with_estimates.only_measured = false;
+    return PlaceWorkers(with_estimates, stop);
+  }
+  if (absl::IsFailedPrecondition(best.status())) return by_name;
+  if (!best.ok()) return best.status();
+  PlacementSummary summary{.candidates = static_cast<uint32_t>(request.workers.size()),
+                           .is_exact = best->is_exact};
+  LH_ASSIGN_OR_RETURN(summary.first_by_name_seconds, StepOf(problem, NameOrder(problem), stop));
+  const auto is_not_worth_it = [&](double by_name_seconds) {
+    return by_name_seconds > 0 &&
+           best->step_seconds > (1 - kLeastGainOfPlacement) * by_name_seconds;
+  };
+  const bool stays = is_not_worth_it(summary.first_by_name_seconds);
+  PlacedChain chain = best->replicas.front();
+  std::vector<uint32_t> sorted = stays ? FirstByName(stages).workers : chain.workers;
+  std::ranges::sort(sorted);
+  const std::optional<PlacedChain> in_name_order = WithBalancedLayers(problem, std::move(sorted));
+  LH_ASSIGN_OR_RETURN(summary.name_order_seconds, StepOf(problem, in_name_order, stop));
+  summary.step_seconds = best->step_seconds;
+  if (is_not_worth_it(summary.name_order_seconds)) {
+    chain = *in_name_order;
+    summary.step_seconds = summary.name_order_seconds;
+  }
+  PlanRequest placed = stays ? std::move(by_name) : WithChain(known, chain);
+  placed.placement = summary;
+  return placed;
+}
+
+}  // namespace longhaul::coordinator

@@ -1,0 +1,118 @@
+// Candidates of plans from files, for tests and benchmarks of placement: workers of a matrix that
+// tests/fixtures/placement/make_regions.py wrote, or those of a run file's topology.
+#ifndef LONGHAUL_TESTS_SUPPORT_PLACEMENT_CANDIDATES_H_
+#define LONGHAUL_TESTS_SUPPORT_PLACEMENT_CANDIDATES_H_
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "coordinator/planner/planner.h"
+#include "run/file/run_spec.h"
+
+namespace longhaul::coordinator {
+
+inline std::string TextOf(const std::string& path) {
+  std::ifstream file(path);
+  LH_CHECK(file.good(), "cannot read {}", path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Of a replay: with the times that its run file has for one device of speed 1.
+inline CandidateWorker CandidateOf(const RunSpec& spec, const std::string& name, double speed) {
+  const ReplaySpec& replay = *spec.replay;
+  CandidateWorker worker;
+  worker.id = WorkerId(name);
+  worker.incarnation = Incarnation("1");
+  worker.name = name;
+  worker.memory_bytes = replay.memory_bytes;
+  worker.devices = {0};
+  worker.endpoints = {{"ucx", {"10.0.0.1:1"}}, {"grpc", {"10.0.0.1:2"}}};
+  v1::LayerTimes& times = worker.times;
+  times.set_embedding_forward(absl::ToDoubleSeconds(replay.embedding_forward) / speed);
+  times.set_embedding_backward(absl::ToDoubleSeconds(replay.embedding_backward) / speed);
+  times.set_block_forward(absl::ToDoubleSeconds(replay.block_forward) / speed);
+  times.set_block_backward(absl::ToDoubleSeconds(replay.block_backward) / speed);
+  times.set_head_forward(absl::ToDoubleSeconds(replay.head_forward) / speed);
+  times.set_head_backward(absl::ToDoubleSeconds(replay.head_backward) / speed);
+  if (const auto* codec = replay.TimesOf(spec.links.codecs.forward)) {
+    times.set_forward_encode(absl::ToDoubleSeconds(codec->encode));
+    times.set_forward_decode(absl::ToDoubleSeconds(codec->decode));
+  }
+  if (const auto* codec = replay.TimesOf(spec.links.codecs.backward)) {
+    times.set_backward_encode(absl::ToDoubleSeconds(codec->encode));
+    times.set_backward_decode(absl::ToDoubleSeconds(codec->decode));
+  }
+  return worker;
+}
+
+inline PlanRequest RequestOf(const std::string& run_file, uint32_t stages) {
+  PlanRequest request;
+  request.run = RunId("placed-1");
+  request.epoch = Epoch(1);
+  StatusOr<RunSpec> spec = ParseRunSpec(TextOf(run_file), run_file,
+                                        {fmt::format("pipeline.stages={}", stages)}, nullptr);
+  LH_CHECK(spec.ok(), "{}", Message(spec.status()));
+  request.spec = *std::move(spec);
+  request.data.vocabulary = 257;
+  request.candidates_for = stages;
+  return request;
+}
+
+// All workers of the run file's topology, by name as people count.
+inline PlanRequest TopologyRequest(const std::string& run_file) {
+  PlanRequest request = RequestOf(run_file, 1);
+  std::vector<std::string> names;
+  for (const TopologyRegion& region : request.spec.topology->regions) {
+    names.insert(names.end(), region.workers.begin(), region.workers.end());
+  }
+  std::ranges::sort(names, {},
+                    [](const std::string& name) { return std::pair(name.size(), name); });
+  request.candidates_for = static_cast<uint32_t>(names.size());
+  request.spec.pipeline.stages = *request.candidates_for;
+  for (const std::string& name : names) {
+    request.workers.push_back(CandidateOf(request.spec, name, /*speed=*/1));
+  }
+  return request;
+}
+
+// The workers of a matrix, for the model and replay of a run file.
+inline PlanRequest MatrixRequest(const std::string& matrix, const std::string& run_file,
+                                 uint32_t stages) {
+  PlanRequest request = RequestOf(run_file, stages);
+  request.spec.topology.reset();
+  std::istringstream lines(TextOf(matrix));
+  std::map<std::string, size_t> places;
+  const auto number = [](const std::string& text) { return std::strtod(text.c_str(), nullptr); };
+  for (std::string line; std::getline(lines, line);) {
+    std::vector<std::string> fields;
+    std::istringstream row(line);
+    for (std::string field; std::getline(row, field, ',');) fields.push_back(field);
+    if (fields[0] == "worker") {
+      places[fields[1]] = request.workers.size();
+      CandidateWorker worker = CandidateOf(request.spec, fields[1], number(fields[3]));
+      worker.memory_bytes = static_cast<uint64_t>(number(fields[4])) << 30;
+      worker.egress_bits_per_second = worker.ingress_bits_per_second = number(fields[5]) * 1e6;
+      request.workers.push_back(std::move(worker));
+    } else if (fields[0] == "pair") {
+      request.workers[places.at(fields[1])].to[WorkerId(fields[2])] = {
+          .bits_per_second = number(fields[4]) * 1e6,
+          .latency = absl::Milliseconds(number(fields[3]) / 2)};
+    }
+  }
+  return request;
+}
+
+}  // namespace longhaul::coordinator
+
+#endif  // LONGHAUL_TESTS_SUPPORT_PLACEMENT_CANDIDATES_H_

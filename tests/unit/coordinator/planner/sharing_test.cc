@@ -1,0 +1,60 @@
+#include "coordinator/planner/sharing.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/coordinator/planner/plan_request.h"
+
+namespace longhaul::coordinator {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+double StepOf(const PlanRequest& request) {
+  return MakePlan(request).value().prediction.step_seconds;
+}
+
+TEST(Sharing, StagesThatComputeAllTheTimeTakeTurns) {
+  PlanRequest request = Request(4);
+  request.spec.train.microbatches = 64;
+  const double alone = StepOf(request);
+  for (CandidateWorker& worker : request.workers) worker.shared_devices = {"GPU-1"};
+  // One GPU has the work of four, and it is nearly never idle.
+  const double work = 64 * 8 * 0.03;
+  const double shared = StepOf(request);
+  EXPECT_GE(shared, work);
+  EXPECT_LE(shared, 1.1 * work);
+  EXPECT_LT(alone, 0.3 * work);
+  EXPECT_THAT(MakePlan(request)->explanation, HasSubstr("share a GPU"));
+  // Two GPUs for two stages each.
+  request.workers[0].shared_devices = request.workers[1].shared_devices = {"GPU-0"};
+  EXPECT_NEAR(StepOf(request), work / 2, 0.1 * work);
+}
+
+TEST(Sharing, StagesThatWaitForLinksHardlyDisturbEachOther) {
+  PlanRequest request = Request(4);
+  SetLines(&request, 10e6);
+  const double alone = StepOf(request);
+  for (CandidateWorker& worker : request.workers) worker.shared_devices = {"GPU-1"};
+  EXPECT_GE(StepOf(request), alone * (1 - 1e-9));
+  EXPECT_LE(StepOf(request), 1.1 * alone);
+}
+
+TEST(Sharing, OthersAndReplaysAreAsBefore) {
+  PlanRequest request = Request(2);
+  const double alone = StepOf(request);
+  request.workers[0].shared_devices = {"GPU-0"};
+  request.workers[1].shared_devices = {"GPU-1"};
+  EXPECT_DOUBLE_EQ(StepOf(request), alone);
+  EXPECT_THAT(MakePlan(request)->explanation, Not(HasSubstr("share a GPU")));
+  request.workers[1].shared_devices = {"GPU-0"};
+  EXPECT_GT(StepOf(request), 1.5 * alone);
+  request.spec.replay = ReplaySpec{.source = "elsewhere"};
+  const double replayed = StepOf(request);
+  request.workers[1].shared_devices.clear();
+  EXPECT_DOUBLE_EQ(StepOf(request), replayed);
+}
+
+}  // namespace
+}  // namespace longhaul::coordinator

@@ -407,7 +407,7 @@ struct PredictScratch {
         end(teaches + 4 * tokens) {}
   uint64_t fault = 0;  // uint32
   uint64_t repeats;    // uint32: tokens with this one's row, with kPredictAgain where one is before
-  uint64_t counts;     // uint32: where a row comes first, its count so far
+  uint64_t counts;     // uint32: of that row so far
   uint64_t teaches;    // uint32, one a token
   uint64_t end;
 };

@@ -9,8 +9,8 @@ namespace {
 using predict::Kind;
 
 constexpr uint32_t kWarps = kThreads / kWarp;
-// Tokens of a warp that looks for others with their rows, of its block, and those looked at at
-// once.
+// Tokens for which a warp looks for others with the same row, and for which its block does; tokens
+// that are compared with these at a time.
 constexpr uint32_t kOfWarp = 4, kOfBlock = kOfWarp * kWarps, kAtOnce = 1024;
 
 // The tables' check, with what was learned since the last call. By one thread.

@@ -12,7 +12,7 @@ constexpr uint32_t kWarps = kThreads / kWarp;
 constexpr uint32_t kOfThread = 2, kOfBlock = kOfThread * kThreads;
 // Tokens whose values a thread asks for before it adds them up.
 constexpr uint32_t kAhead = 16;
-// Blocks that share a table's rows, or as many as leave a thread for each token of a block.
+// A table's tokens are divided among so many blocks, or among more where these have fewer threads.
 constexpr uint32_t kShares = 64;
 
 // The count of tiles and the size of the blob within, to the header around. By one thread.
@@ -24,7 +24,7 @@ __device__ void FinishHeader(const PredictArgs& args) {
   words[kPayloadBytesOffset / 8] = args.other + kHeaderBytes + within[kPayloadBytesOffset / 8];
 }
 
-// A row that only one of the tensor's tokens has. So nothing else reads it, and it learns at once.
+// A row that one of the tensor's tokens has alone. No other block reads it, so it learns at once.
 struct OwnRow {
   __device__ OwnRow(const PredictArgs& args, const PredictRows& rows, uint32_t token, bool of_pairs)
       : row(rows.RowOf(token, of_pairs)), means(rows.MeansAt(rows.Place(row, of_pairs))) {
@@ -72,7 +72,7 @@ __device__ void LearnOwnRows(const PredictArgs& args, const PredictRows& rows, u
   const Predictor predictor(rows, token);
   OwnRow of_token(args, rows, token, false);
   OwnRow of_pair = own.of_pair ? OwnRow(args, rows, token, true) : of_token;
-  __syncthreads();  // counts are read
+  __syncthreads();                                 // counts are read
 #pragma unroll 2
   for (uint32_t c = kWidth * threadIdx.x; c < args.tensor.channels; c += kWidth * kThreads) {
     Channels<kWidth> value, token_mean, pair_mean = {};
